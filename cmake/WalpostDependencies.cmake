@@ -1,0 +1,13 @@
+# Everything comes from the distribution's packages (Debian 12 and 13); scripts/bootstrap installs them.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(PostgreSQL REQUIRED)
+find_package(glog REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(civetweb REQUIRED)
+find_package(prometheus-cpp REQUIRED)
+pkg_check_modules(RDKAFKA REQUIRED IMPORTED_TARGET rdkafka>=2.0.2)

@@ -1,0 +1,51 @@
+// SourceFacts - what preflight learned about the PostgreSQL side of one replication connection.
+// Why here: postgres fills it in, pipeline judges it, observe shows it; none of them may use another.
+// Thread: a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/lsn.h"
+
+namespace walpost::base {
+
+// One line of TIMELINE_HISTORY: WAL of `timeline` ends at `end`.
+struct TimelineEnd {
+  std::uint32_t timeline = 0;
+  Lsn end;
+};
+
+struct PublishedTable {
+  std::uint32_t oid = 0;
+  std::string schema;
+  std::string name;
+};
+
+struct SourceFacts {
+  std::uint64_t system_identifier = 0;
+  std::uint32_t timeline = 1;
+  std::vector<TimelineEnd> timeline_history;  // ancestors of `timeline`, oldest first
+  int server_version = 0;                     // as PQserverVersion: 150018
+  std::string database;
+  std::string host;                           // what the connection reached, for messages
+  Lsn confirmed_flush_lsn;                    // of the slot, when preflight read it
+  Lsn start_lsn;                              // what START_REPLICATION was given
+  Lsn server_wal_lsn;                         // IDENTIFY_SYSTEM's position
+  std::uint32_t publication_oid = 0;
+  std::vector<PublishedTable> tables;         // what the publication holds
+  std::int64_t wal_sender_timeout_ms = 60'000;  // 0 = the server never times out
+
+  // The timeline that `lsn` belongs to: the oldest ancestor that had not ended at it.
+  std::uint32_t TimelineOf(Lsn lsn) const {
+    for (const TimelineEnd& ancestor : timeline_history) {
+      if (lsn < ancestor.end) {
+        return ancestor.timeline;
+      }
+    }
+    return timeline;
+  }
+};
+
+}  // namespace walpost::base

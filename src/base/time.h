@@ -1,0 +1,32 @@
+// Now, and conversions between PostgreSQL's and Unix's clocks.
+// Why: the core never reads a clock; whoever calls it passes Now. Timers use `mono` only; `wall` is for what is
+//   shown and for delays against server times, and may jump.
+// Units: PostgreSQL counts microseconds since 2000-01-01 UTC.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace walpost::base {
+
+using MonotonicTime = std::chrono::steady_clock::time_point;
+using WallTime = std::chrono::time_point<std::chrono::system_clock, std::chrono::microseconds>;
+
+struct Now {
+  MonotonicTime mono;
+  WallTime wall;
+};
+
+inline constexpr std::int64_t kPostgresEpochUnixMicros = 946'684'800'000'000;
+
+constexpr WallTime FromPostgresMicros(std::int64_t micros) {
+  // Wraps instead of overflowing: a hostile server may send any value, and times are only shown.
+  return WallTime(std::chrono::microseconds(static_cast<std::int64_t>(
+      static_cast<std::uint64_t>(micros) + static_cast<std::uint64_t>(kPostgresEpochUnixMicros))));
+}
+
+constexpr std::int64_t ToPostgresMicros(WallTime time) {
+  return time.time_since_epoch().count() - kPostgresEpochUnixMicros;
+}
+
+}  // namespace walpost::base

@@ -1,0 +1,7 @@
+#include "cli/cli.h"
+
+namespace walpost::cli {
+
+int Main(int, char**) { return 64; }
+
+}  // namespace walpost::cli

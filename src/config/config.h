@@ -1,0 +1,35 @@
+// Config - walpost.yaml as the modules' option structs.
+// Why: every module keeps its own options; this one only reads, checks and explains.
+// Errors: kInvalidArgument with `file:line:column: path: what is wrong; did you mean ...?`, all problems of a file at once.
+// Source: design.md section 5, "Configuration".
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "observe/log.h"
+#include "runtime/options.h"
+
+namespace walpost::config {
+
+struct Config {
+  runtime::RunOptions run;  // also what the other verbs take their connections and names from
+  observe::Severity log_level = observe::Severity::kInfo;
+  observe::LogFormat log_format = observe::LogFormat::kText;
+};
+
+struct LoadOptions {
+  std::string file = "/etc/walpost/walpost.yaml";
+  std::vector<std::string> sets;  // "path.to.key=YAML", applied over the file in order
+};
+
+absl::StatusOr<Config> Load(const LoadOptions& options);
+
+// For tests and for `config validate -`: `file` is used in messages only.
+absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file, const std::vector<std::string>& sets);
+
+// The effective configuration as YAML, defaults included, secrets as ***.
+std::string Show(const Config& config);
+
+}  // namespace walpost::config

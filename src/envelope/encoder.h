@@ -1,0 +1,47 @@
+// Encoder - Event to Record: topic, key, headers and the value in the configured format.
+// Why: the record is written once, straight into the arena block it stays in until Kafka has it.
+// Thread: one owner.   Lifetime: `Record::topic` lives as long as the encoder; all else with the record's block.
+// Units/limits: protobuf's 2 GiB limit is an error, not a crash.
+// Errors: kInvalidArgument (an undeliverable event): text that must be UTF-8 is not, value too large for protobuf. On an
+//   error nothing stays allocated.
+// Source: proto/walpost/v1/envelope.proto; design.md "The record".
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/chunk_arena.h"
+#include "envelope/position.h"
+#include "envelope/record.h"
+#include "outbox/event.h"
+
+namespace walpost::envelope {
+
+enum class ValueFormat { kEnvelope, kRaw };
+
+// Which headers of ours a record carries. `walpost` = id, type, content-type, traceparent, tracestate,
+// walpost-position; `debezium` = id only, as its Event Router writes.
+enum class HeaderSet { kWalpost, kDebezium };
+
+struct EncoderOptions {
+  ValueFormat format = ValueFormat::kEnvelope;
+  HeaderSet header_set = HeaderSet::kWalpost;
+};
+
+class Encoder {
+ public:
+  Encoder(EncoderOptions options, std::string database);
+  ~Encoder();
+  Encoder(Encoder&&) noexcept;
+  Encoder& operator=(Encoder&&) noexcept;
+
+  absl::Status Encode(const outbox::Event& event, const Position& position, const TransactionInfo& transaction,
+                      base::ChunkArena* arena, Record* record);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace walpost::envelope

@@ -1,0 +1,85 @@
+// KafkaSink - the Sink on librdkafka: idempotent, acks=all, gapless, without time-outs, partitions chosen as Java does.
+// Why: see design.md facts 13-19; everything that could block (metadata, destroying a producer) goes to the
+//   BlockingRunner or to a thread that ends with it.
+// Thread: the loop thread, like every Sink. librdkafka's own threads never run our code.
+// Units/limits: librdkafka's queue is bounded by `in_flight_bytes_max` and its record count.
+// Errors: Create refuses properties that would break a guarantee, by name (kInvalidArgument).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/blocking_runner.h"
+#include "delivery/sink.h"
+
+namespace walpost::kafka {
+
+struct KafkaOptions {
+  std::string name = "walpost";  // client.id
+  // librdkafka's own, verbatim, in the order of the file. bootstrap.servers is required.
+  std::vector<std::pair<std::string, std::string>> properties;
+  std::size_t in_flight_bytes_max = std::size_t{16} * 1024 * 1024;
+  std::chrono::milliseconds metadata_refresh{30'000};
+};
+
+// A line for the log: brokers down, topic found, partition count changed, librdkafka's own log lines. `event` is a stable
+// snake_case name.
+struct KafkaNotice {
+  enum class Severity { kDebug, kInfo, kWarning, kError };
+
+  Severity severity = Severity::kInfo;
+  std::string event;
+  std::string message;
+};
+
+struct KafkaFacts {
+  bool connected = false;  // a broker has answered since the last all-brokers-down
+  std::string last_error;
+  std::uint64_t generations = 0;
+  std::int64_t queued_records = 0;
+};
+
+class KafkaSink : public delivery::Sink {
+ public:
+  // Checks the properties by creating a throw-away configuration; does not connect. `runner` and `on_notice` must outlive
+  // the sink.
+  static absl::StatusOr<std::unique_ptr<KafkaSink>> Create(
+      KafkaOptions options, base::BlockingRunner* runner,
+      std::function<void(const KafkaNotice&)> on_notice);
+
+  // Looks topics up ahead of their first record, so that the first event does not wait. Optional.
+  virtual void Prefetch(const std::vector<std::string>& topics) = 0;
+
+  virtual const KafkaFacts& facts() const = 0;
+};
+
+// The properties as librdkafka will see them, ours included, secrets as ***: for `config show`. kInvalidArgument names
+// the first that is refused or unknown and why.
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProperties(const KafkaOptions& options);
+
+// Java's DefaultPartitioner for a key: murmur2(key) & 0x7fffffff, modulo the partition count.
+std::int32_t PartitionForKey(std::string_view key, std::int32_t partition_count);
+
+// A blocking look at the cluster, for `check`: brokers and, for each topic, its partitions or why not.
+struct TopicCheck {
+  std::string topic;
+  std::int32_t partitions = 0;
+  std::int32_t replication_factor = 0;
+  std::string error;  // empty = found
+};
+
+struct ClusterCheck {
+  std::vector<std::string> brokers;
+  std::vector<TopicCheck> topics;
+};
+
+absl::StatusOr<ClusterCheck> CheckCluster(const KafkaOptions& options, const std::vector<std::string>& topics,
+                                          std::chrono::milliseconds timeout);
+
+}  // namespace walpost::kafka

@@ -1,0 +1,36 @@
+// HttpServer - /livez /readyz /healthz /metrics /status / on one port, from the newest Snapshot.
+// Thread: civetweb's own few threads; they read SnapshotBoard and nothing else.
+// Lifetime: `board` must outlive the server; the destructor stops it.
+// Semantics: /livez is 200 while the loop has published within `live_within` (it publishes at least once a second,
+//   whatever PostgreSQL or Kafka do), else 503. /readyz is 200 in every state but starting and halted; standby is ready;
+//   ?verbose lists each check. /healthz = /livez.
+// Errors: kUnavailable when the address cannot be bound, naming it.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "observe/snapshot.h"
+
+namespace walpost::observe {
+
+struct HttpOptions {
+  std::string listen = "127.0.0.1:9464";  // port 0 = any free port; empty = no server
+  std::chrono::milliseconds live_within{10'000};
+  std::string version;
+};
+
+class HttpServer {
+ public:
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const HttpOptions& options, const SnapshotBoard* board);
+  virtual ~HttpServer() = default;
+  virtual int port() const = 0;
+};
+
+// The bodies, for tests and `walpost status`.
+std::string RenderMetrics(const Snapshot& snapshot, const std::string& version);
+std::string RenderStatusJson(const Snapshot& snapshot, const std::string& version);
+
+}  // namespace walpost::observe

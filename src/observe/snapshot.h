@@ -1,0 +1,110 @@
+// Snapshot - everything that /metrics, /status and `walpost status` show, taken by the loop in one go.
+// Why: one struct, so that no two places of the product can disagree; readers never touch live state.
+// Thread: a value. SnapshotBoard hands the newest one to readers.
+// Units: seconds as double only at the metrics' edge; here micro- and milliseconds as named.
+// Invariant: events_received = delivered + dead_lettered + parked + skipped + in flight + discarded_unfinished.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/lsn.h"
+#include "base/state.h"
+#include "base/time.h"
+
+namespace walpost::observe {
+
+// Counts of delays, in buckets with fixed upper bounds; the last one is +Inf.
+struct DelayHistogram {
+  static constexpr std::array<double, 16> kUpperBoundsSeconds = {
+      0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 120, 600};
+
+  std::array<std::uint64_t, kUpperBoundsSeconds.size() + 1> counts{};
+  double sum_seconds = 0;
+
+  void Add(double seconds);
+  std::uint64_t Total() const;
+  // Upper bound of the bucket that holds the quantile; 0 when empty.
+  double Quantile(double quantile) const;
+};
+
+struct Snapshot {
+  // identity
+  std::string name;
+  std::string slot;
+  std::string publication;
+  // state
+  base::State state = base::State::kStarting;
+  base::HaltReason halt_reason = base::HaltReason::kSlotMissing;  // when halted
+  std::string halt_detail;   // one line: what, where, what to do
+  base::WallTime state_since;
+  base::WallTime taken_at;
+  base::WallTime started_at;
+  std::string gap_guard = "off";
+  std::string last_error;
+  base::WallTime last_error_at;
+  // source
+  bool source_connected = false;
+  std::uint64_t system_identifier = 0;
+  std::uint32_t timeline = 0;
+  int server_version = 0;
+  std::string database;
+  std::string source_host;
+  base::Lsn received_lsn;   // last end_lsn or keepalive position seen
+  base::Lsn confirmed_lsn;  // last sent as flush
+  base::Lsn safe_lsn;       // what may be confirmed
+  base::Lsn server_wal_lsn; // newest position the server told us
+  base::WallTime last_frame_at;
+  // sink
+  bool sink_connected = false;
+  std::uint64_t producer_generations = 0;
+  // counters since start
+  std::uint64_t transactions_total = 0;
+  std::uint64_t bytes_received_total = 0;
+  std::uint64_t bytes_delivered_total = 0;
+  std::uint64_t events_received_total = 0;
+  std::uint64_t events_delivered_total = 0;
+  std::uint64_t events_dead_lettered_total = 0;
+  std::uint64_t events_parked_total = 0;
+  std::uint64_t events_skipped_total = 0;
+  std::uint64_t events_repeated_total = 0;    // dropped because already taken before a reconnect
+  std::uint64_t events_discarded_total = 0;   // given up in memory at a halt; they come again from the slot
+  std::uint64_t changes_ignored_total = 0;    // updates, deletes, other tables, other messages
+  std::uint64_t reconnects_total = 0;
+  std::uint64_t records_resubmitted_total = 0;
+  std::uint64_t backpressure_ms_total = 0;
+  std::vector<std::pair<std::string, std::uint64_t>> received_by_table;   // "schema.table"
+  std::vector<std::pair<std::string, std::uint64_t>> delivered_by_topic;
+  // in flight
+  std::uint64_t in_flight_events = 0;
+  std::uint64_t in_flight_bytes = 0;
+  std::uint64_t in_flight_bytes_max = 0;
+  base::WallTime oldest_undelivered_commit;  // zero = none
+  base::WallTime last_delivered_at;
+  DelayHistogram delivery_delay;  // commit to acknowledgement
+};
+
+class SnapshotBoard {
+ public:
+  void Publish(std::shared_ptr<const Snapshot> snapshot) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    newest_ = std::move(snapshot);
+  }
+
+  // Null before the first Publish. Shared because a slow reader may hold it while the loop publishes the next.
+  std::shared_ptr<const Snapshot> Newest() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return newest_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Snapshot> newest_;
+};
+
+}  // namespace walpost::observe

@@ -1,0 +1,41 @@
+// TableOptions - how the columns of one outbox table become an event. Plain data, filled in by config.
+// Presets `walpost` and `debezium` are functions that return such a struct (presets.h).
+// Thread: values.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace walpost::outbox {
+
+// Candidates for one field: the first name present in the Relation is used. Empty = the field is not mapped.
+using ColumnNames = std::vector<std::string>;
+
+struct ColumnMapping {
+  ColumnNames id;
+  ColumnNames key;
+  ColumnNames aggregate_type;
+  ColumnNames type;
+  ColumnNames payload;
+  ColumnNames content_type;
+  ColumnNames schema_name;
+  ColumnNames headers;  // json or jsonb object of strings
+  ColumnNames occurred_at;
+  ColumnNames traceparent;
+  ColumnNames tracestate;
+  ColumnNames topic;      // per-row topic, overrides the template when not NULL
+  ColumnNames partition;  // integer
+  ColumnNames seq;
+};
+
+struct TableOptions {
+  std::string schema = "outbox";
+  std::string table = "events";
+  std::string preset = "walpost";
+  ColumnMapping columns;
+  std::string topic = "{aggregate_type}";  // placeholders are mapped field names or, else, column names
+  std::vector<std::pair<std::string, std::string>> record_headers;  // header name, column
+};
+
+}  // namespace walpost::outbox

@@ -1,0 +1,44 @@
+// TableMapper - turns the inserts of one outbox table into events, by the column mapping.
+// Why: columns are found by name in the Relation in force, so that a column added, moved or re-typed between two rows
+//   of one transaction is read right.
+// Thread: one owner.   Lifetime: events live until the next Map call; nothing is allocated per row once warm.
+// Errors: Bind: kFailedPrecondition (halt schema_mismatch) when a mandatory column is missing or of a type that is not
+//   understood; the message names table, column, what was found and what to do. Map: kInvalidArgument (an
+//   undeliverable event) for a NULL in a mandatory column, an illegal topic or a header that is not text; kDataLoss when
+//   the row does not fit the Relation. Messages never hold row values other than the topic's.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "absl/status/status.h"
+#include "outbox/event.h"
+#include "outbox/options.h"
+#include "pgoutput/message.h"
+
+namespace walpost::outbox {
+
+class TableMapper {
+ public:
+  explicit TableMapper(TableOptions options);
+  ~TableMapper();
+  TableMapper(TableMapper&&) noexcept;
+  TableMapper& operator=(TableMapper&&) noexcept;
+
+  // To be called with every Relation message of this table, before its next row.
+  absl::Status Bind(const pgoutput::Relation& relation);
+
+  // Forgets the binding; for a new connection.
+  void Unbind();
+
+  // CHECK-fails when unbound.
+  absl::Status Map(std::span<const pgoutput::Value> values, Event* event);
+
+  const TableOptions& options() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace walpost::outbox

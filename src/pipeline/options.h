@@ -1,0 +1,35 @@
+// PipelineOptions - the policy's settings. Plain data, filled in by config.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/backoff.h"
+#include "envelope/encoder.h"
+#include "outbox/options.h"
+
+namespace walpost::pipeline {
+
+enum class OnUndeliverable { kHalt };  // dead_letter, park and skip are refused by config until they are built
+
+struct OutboxOptions {
+  outbox::TableOptions table;
+  envelope::EncoderOptions encoder;
+};
+
+struct PipelineOptions {
+  std::vector<OutboxOptions> outboxes;
+  OnUndeliverable on_undeliverable = OnUndeliverable::kHalt;
+  std::size_t in_flight_bytes_max = std::size_t{16} * 1024 * 1024;
+  std::chrono::milliseconds shutdown_timeout{25'000};
+  std::chrono::milliseconds recheck_interval{600'000};
+  base::BackoffOptions source_backoff;
+  base::BackoffOptions standby_backoff{std::chrono::milliseconds(500), std::chrono::milliseconds(5'000),
+                                       std::chrono::milliseconds(200)};
+  base::BackoffOptions sink_backoff;
+  std::uint64_t seed = 1;  // of the back-offs
+};
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,54 @@
+// SqlConnection - ordinary SQL for the verbs (init, check, slot, emit); never used by `run` while it streams.
+// Thread: one owner; blocking.   Lifetime: results own their text.
+// Errors: kUnavailable (connect, lost), kPermissionDenied (28xxx, 42501), else kFailedPrecondition; the message carries
+//   SQLSTATE, the server's message, detail and hint. Passwords never appear.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace walpost::postgres {
+
+using Cell = std::optional<std::string>;  // nullopt = NULL
+using Row = std::vector<Cell>;
+
+class SqlConnection {
+ public:
+  static absl::StatusOr<SqlConnection> Connect(const std::string& conninfo,
+                                               const std::string& application_name);
+  ~SqlConnection();
+  SqlConnection(SqlConnection&&) noexcept;
+  SqlConnection& operator=(SqlConnection&&) noexcept;
+
+  // One statement with text parameters ($1, $2, ...).
+  absl::StatusOr<std::vector<Row>> Query(std::string_view sql, const std::vector<Cell>& parameters = {});
+
+  // Several statements, no parameters, as one simple query (one implicit transaction).
+  absl::Status Execute(std::string_view script);
+
+  int server_version() const;
+  std::string host() const;
+  std::string database() const;
+  // SQLSTATE of the last error, empty when the last call succeeded.
+  const std::string& last_sqlstate() const;
+
+ private:
+  struct Impl;
+  explicit SqlConnection(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// "name" -> "\"name\"" with quotes doubled; and the same for a literal.
+std::string QuoteIdentifier(std::string_view name);
+std::string QuoteLiteral(std::string_view text);
+
+// `conninfo` in libpq's terms with every secret replaced by ***; for logs, /status and `config show`.
+std::string RedactConninfo(const std::string& conninfo);
+
+}  // namespace walpost::postgres
