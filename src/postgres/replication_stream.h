@@ -12,26 +12,11 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "base/state.h"
+#include "base/stream_end.h"
 
 namespace walpost::postgres {
 
-// Why a stream or an attempt to connect ended.
-struct StreamEnd {
-  enum class Kind {
-    kFinished,   // the server said CommandComplete: it is stopping, or answered our CopyDone
-    kLost,       // connection trouble: reconnect with back-off
-    kSlotInUse,  // 55006: state standby, retry with back-off
-    kOperator,   // only an operator can mend it: `reason`
-    kServerError,  // an ErrorResponse while streaming; the same one at the same position again is poison_wal
-  };
-
-  Kind kind = Kind::kLost;
-  base::HaltReason reason = base::HaltReason::kProtocolError;  // with kOperator
-  absl::Status status;   // one line: what, where, what to do
-  std::string sqlstate;  // when the server gave one
-  std::string context;   // its CONTEXT field, which may name an LSN
-};
+using base::StreamEnd;
 
 class ReplicationStream {
  public:
