@@ -5,7 +5,6 @@
 // Invariant: events_received = delivered + dead_lettered + parked + skipped + in flight + discarded_unfinished.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -13,25 +12,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/delay_histogram.h"
 #include "base/lsn.h"
 #include "base/state.h"
 #include "base/time.h"
 
 namespace walpost::observe {
 
-// Counts of delays, in buckets with fixed upper bounds; the last one is +Inf.
-struct DelayHistogram {
-  static constexpr std::array<double, 16> kUpperBoundsSeconds = {
-      0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 120, 600};
-
-  std::array<std::uint64_t, kUpperBoundsSeconds.size() + 1> counts{};
-  double sum_seconds = 0;
-
-  void Add(double seconds);
-  std::uint64_t Total() const;
-  // Upper bound of the bucket that holds the quantile; 0 when empty.
-  double Quantile(double quantile) const;
-};
+using base::DelayHistogram;
 
 struct Snapshot {
   // identity

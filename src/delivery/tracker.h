@@ -1,0 +1,102 @@
+// Tracker - what is in flight, and which LSN is therefore safe to confirm (guarantee G5). No policy.
+// Why: delivery reports come out of order across partitions, transactions may be empty, and the server also tells
+//   positions without events (keepalives). One queue holds them all: an event is settled when Kafka has it or a policy
+//   decided it; a position becomes safe when every event received before it is settled. "Idle" is not a flag but an
+//   empty queue, which is where others lost data.
+// Thread: one owner.   Lifetime: entry() references end with the next Add; record bytes live in arena() until settled.
+// Units/limits: bytes as envelope::Record::AccountedBytes; unbounded itself, the pipeline stops reading at its limit.
+// Errors: CHECK-fails on programmer errors (a report for an unknown or settled event, a commit without begin) and, at every
+//   step, on G5: the safe LSN never passes the commit_lsn of an unsettled event, and never goes back.
+// Source: PostgreSQL re-sends exactly the transactions with commit_lsn >= the confirmed position.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/chunk_arena.h"
+#include "base/lsn.h"
+#include "base/time.h"
+#include "delivery/ring.h"
+#include "delivery/sink.h"
+#include "envelope/record.h"
+
+namespace walpost::delivery {
+
+class Tracker {
+ public:
+  struct Entry {
+    envelope::Record record;
+    base::Lsn commit_lsn;
+    std::uint32_t ordinal = 0;
+    std::uint32_t label = 0;  // the caller's own, for its statistics
+    base::WallTime commit_time;
+    std::size_t bytes = 0;
+    bool settled = false;
+  };
+
+  // Where records are encoded to before Add. A record that is not added must be released by the caller.
+  base::ChunkArena* arena() { return &arena_; }
+
+  // A transaction's events are whole between Begin and Commit. Its end_lsn becomes safe after all of them and of all
+  // before them.
+  void BeginTransaction(base::Lsn commit_lsn);
+  Sequence Add(const envelope::Record& record, std::uint32_t ordinal, base::WallTime commit_time, std::uint32_t label);
+  void CommitTransaction(base::Lsn end_lsn);
+
+  // A keepalive's position: everything that commits before it has been received already. Inside a transaction it counts
+  // for what came before that transaction only.
+  void ObservePosition(base::Lsn wal_end);
+
+  // The stream ended inside a transaction; it will come again, whole. Events taken stay in flight.
+  void LeaveTransaction() { in_transaction_ = false; }
+
+  // Delivered, or decided by a policy. Each event exactly once. Frees its bytes.
+  void Settle(Sequence sequence);
+
+  // Gives up everything in flight (it will come again from the slot). No sink may hold a record.
+  // Returns the number of events given up.
+  std::size_t DiscardAll();
+
+  // 0/0 until something became safe.
+  base::Lsn safe_lsn() const { return safe_lsn_; }
+
+  // The first unsettled event, or next_sequence() when there is none.
+  Sequence oldest_unsettled() const { return first_sequence_; }
+
+  Sequence next_sequence() const { return first_sequence_ + entries_.size(); }
+
+  bool empty() const { return in_flight_events_ == 0; }
+
+  std::size_t in_flight_events() const { return in_flight_events_; }
+
+  std::size_t in_flight_bytes() const { return in_flight_bytes_; }
+
+  bool in_transaction() const { return in_transaction_; }
+
+  // CHECK-fails unless oldest_unsettled() <= sequence < next_sequence().
+  const Entry& entry(Sequence sequence) const;
+
+ private:
+  // `lsn` is safe once every event below `sequence` is settled.
+  struct Checkpoint {
+    Sequence sequence = 0;
+    base::Lsn lsn;
+  };
+
+  void PushCheckpoint(Sequence sequence, base::Lsn lsn);
+  void Advance();
+
+  base::ChunkArena arena_;
+  Ring<Entry> entries_;  // entries_[0] has first_sequence_ and is unsettled, unless empty
+  Sequence first_sequence_ = 0;
+  Ring<Checkpoint> checkpoints_;  // ascending in sequence
+  base::Lsn safe_lsn_;
+  bool in_transaction_ = false;
+  base::Lsn transaction_commit_lsn_;
+  Sequence transaction_first_ = 0;
+  std::size_t in_flight_events_ = 0;
+  std::size_t in_flight_bytes_ = 0;
+};
+
+}  // namespace walpost::delivery
