@@ -1,7 +1,8 @@
-// Backoff - exponential back-off with full jitter: the n-th delay is uniform in [minimum, min(maximum, initial * 2^n)].
-// Why: many instances that lost the same server must not come back in step.
-// Thread: a value, no clock; the random sequence comes from the seed alone, so a run can be replayed.
-// Source: "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015), the full-jitter variant.
+// Backoff - exponential back-off with full jitter: the n-th delay is uniform in [minimum,
+// min(maximum, initial * 2^n)]. Why: many instances that lost the same server must not come back in
+// step. Thread: a value, no clock; the random sequence comes from the seed alone, so a run can be
+// replayed. Source: "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015), the full-jitter
+// variant.
 #pragma once
 
 #include <chrono>
@@ -20,7 +21,8 @@ class Backoff {
  public:
   Backoff(BackoffOptions options, std::uint64_t seed) : options_(options), random_(seed) {}
 
-  // The delay before the next try, and one step further. `at_least` raises the lower bound of this one delay.
+  // The delay before the next try, and one step further. `at_least` raises the lower bound of this
+  // one delay.
   std::chrono::milliseconds Next(std::chrono::milliseconds at_least = std::chrono::milliseconds(0));
 
   void Reset() { attempts_ = 0; }

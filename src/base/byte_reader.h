@@ -1,5 +1,6 @@
 // ByteReader - the only way this project reads bytes that came from outside.
-// Why: every read is bounded by the bytes left, so no decoder can step past the end of a frame; a failed read
+// Why: every read is bounded by the bytes left, so no decoder can step past the end of a frame; a
+// failed read
 //   leaves the reader failed, so a decoder may check once at the end of a fixed-size group.
 // Thread: a value.   Lifetime: views it returns live as long as the bytes it was given.
 // Units: integers are big-endian (network order), as in the PostgreSQL protocol.
@@ -19,7 +20,8 @@ class ByteReader {
 
   std::size_t remaining() const { return bytes_.size(); }
 
-  // True when nothing failed and every byte was consumed: trailing bytes are an error for every message.
+  // True when nothing failed and every byte was consumed: trailing bytes are an error for every
+  // message.
   bool AtEnd() const { return ok_ && bytes_.empty(); }
 
   std::uint8_t U8() { return static_cast<std::uint8_t>(Integer(1)); }

@@ -1,8 +1,11 @@
-// ChunkArena - memory for records that wait for Kafka: bump allocation in large chunks, freed roughly in order.
-// Why: a record's bytes must stay put until its delivery report, and the hot path must not call malloc per event;
-//   records are delivered nearly in order, so a chunk is reusable as soon as its last record is gone.
+// ChunkArena - memory for records that wait for Kafka: bump allocation in large chunks, freed
+// roughly in order. Why: a record's bytes must stay put until its delivery report, and the hot path
+// must not call malloc per event;
+//   records are delivered nearly in order, so a chunk is reusable as soon as its last record is
+//   gone.
 // Thread: one owner.   Lifetime: an allocation lives until its Block is released or the arena dies.
-// Units/limits: chunks of 256 KiB; a larger allocation gets a chunk of its own size, freed on release. Up to
+// Units/limits: chunks of 256 KiB; a larger allocation gets a chunk of its own size, freed on
+// release. Up to
 //   kSpareChunks empty chunks are kept for reuse.
 // Errors: CHECK-fails when a block is released twice or to another arena (detected by count only).
 #pragma once
@@ -36,8 +39,8 @@ class ChunkArena {
   // `size` bytes aligned for any header struct (8 bytes).
   Block Allocate(std::size_t size);
 
-  // Gives the block back. The newest block's bytes are reused at once, so an encoder may allocate an upper bound
-  // and release it when the record is refused.
+  // Gives the block back. The newest block's bytes are reused at once, so an encoder may allocate
+  // an upper bound and release it when the record is refused.
   void Release(const Block& block);
 
   // Bytes of memory held, spare chunks included.

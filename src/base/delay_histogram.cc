@@ -8,7 +8,8 @@ namespace walpost::base {
 
 void DelayHistogram::Add(double seconds) {
   const double delay = std::max(seconds, 0.0);
-  const auto bucket = std::lower_bound(kUpperBoundsSeconds.begin(), kUpperBoundsSeconds.end(), delay);
+  const auto bucket =
+      std::lower_bound(kUpperBoundsSeconds.begin(), kUpperBoundsSeconds.end(), delay);
   ++counts[static_cast<std::size_t>(bucket - kUpperBoundsSeconds.begin())];
   sum_seconds += delay;
 }

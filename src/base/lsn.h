@@ -1,5 +1,6 @@
-// Lsn, Xid - a position in PostgreSQL's write-ahead log, and a transaction id, as types of their own.
-// Why: a bare uint64_t lets a commit_lsn be confirmed where an end_lsn is meant; that mistake is data loss or
+// Lsn, Xid - a position in PostgreSQL's write-ahead log, and a transaction id, as types of their
+// own. Why: a bare uint64_t lets a commit_lsn be confirmed where an end_lsn is meant; that mistake
+// is data loss or
 //   duplicates, so positions never travel as integers.
 // Thread: values.
 // Units: an Lsn is a byte position; text form is two hex numbers, "16/B374D848".
@@ -22,7 +23,8 @@ class Lsn {
 
   constexpr explicit Lsn(std::uint64_t value) : value_(value) {}
 
-  // Accepts what PostgreSQL prints: 1-8 hex digits, a slash, 1-8 hex digits. kInvalidArgument otherwise.
+  // Accepts what PostgreSQL prints: 1-8 hex digits, a slash, 1-8 hex digits. kInvalidArgument
+  // otherwise.
   static absl::StatusOr<Lsn> Parse(std::string_view text);
 
   constexpr std::uint64_t value() const { return value_; }

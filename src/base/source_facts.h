@@ -1,6 +1,6 @@
 // SourceFacts - what preflight learned about the PostgreSQL side of one replication connection.
-// Why here: postgres fills it in, pipeline judges it, observe shows it; none of them may use another.
-// Thread: a value.
+// Why here: postgres fills it in, pipeline judges it, observe shows it; none of them may use
+// another. Thread: a value.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +29,12 @@ struct SourceFacts {
   std::vector<TimelineEnd> timeline_history;  // ancestors of `timeline`, oldest first
   int server_version = 0;                     // as PQserverVersion: 150018
   std::string database;
-  std::string host;                           // what the connection reached, for messages
-  Lsn confirmed_flush_lsn;                    // of the slot, when preflight read it
-  Lsn start_lsn;                              // what START_REPLICATION was given
-  Lsn server_wal_lsn;                         // IDENTIFY_SYSTEM's position
+  std::string host;         // what the connection reached, for messages
+  Lsn confirmed_flush_lsn;  // of the slot, when preflight read it
+  Lsn start_lsn;            // what START_REPLICATION was given
+  Lsn server_wal_lsn;       // IDENTIFY_SYSTEM's position
   std::uint32_t publication_oid = 0;
-  std::vector<PublishedTable> tables;         // what the publication holds
+  std::vector<PublishedTable> tables;           // what the publication holds
   std::int64_t wal_sender_timeout_ms = 60'000;  // 0 = the server never times out
 
   // The timeline that `lsn` belongs to: the oldest ancestor that had not ended at it.

@@ -1,8 +1,8 @@
 // RETURN_IF_ERROR, ASSIGN_OR_RETURN, Annotate - the few status helpers abseil 20220623 lacks.
 // Meaning of codes in this project: kUnavailable, kDeadlineExceeded = retry with back-off;
-//   kFailedPrecondition, kPermissionDenied, kNotFound = an operator must act; kInvalidArgument = bad
-//   configuration or usage; kDataLoss = undecodable or impossible input, stop without confirming;
-//   kInternal = our bug.
+//   kFailedPrecondition, kPermissionDenied, kNotFound = an operator must act; kInvalidArgument =
+//   bad configuration or usage; kDataLoss = undecodable or impossible input, stop without
+//   confirming; kInternal = our bug.
 #pragma once
 
 #include <string_view>
@@ -25,11 +25,11 @@ inline absl::Status Annotate(const absl::Status& status, std::string_view contex
 
 }  // namespace walpost::base
 
-#define RETURN_IF_ERROR(expression)                                    \
-  do {                                                                 \
+#define RETURN_IF_ERROR(expression)                                         \
+  do {                                                                      \
     if (absl::Status walpost_status = (expression); !walpost_status.ok()) { \
-      return walpost_status;                                           \
-    }                                                                  \
+      return walpost_status;                                                \
+    }                                                                       \
   } while (false)
 
 #define WALPOST_CONCAT_INNER(a, b) a##b

@@ -16,14 +16,15 @@ struct StreamEnd {
     kLost,         // connection trouble: reconnect with back-off
     kSlotInUse,    // 55006: state standby, retry with back-off
     kOperator,     // only an operator can mend it: `reason`
-    kServerError,  // an ErrorResponse while streaming; the same one at the same position again is poison_wal
+    kServerError,  // an ErrorResponse while streaming; the same one at the same position again is
+                   // poison_wal
   };
 
   Kind kind = Kind::kLost;
   HaltReason reason = HaltReason::kProtocolError;  // with kOperator
-  absl::Status status;   // one line: what, where, what to do
-  std::string sqlstate;  // when the server gave one
-  std::string context;   // its CONTEXT field, which may name an LSN
+  absl::Status status;                             // one line: what, where, what to do
+  std::string sqlstate;                            // when the server gave one
+  std::string context;                             // its CONTEXT field, which may name an LSN
 };
 
 }  // namespace walpost::base

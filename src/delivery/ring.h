@@ -1,6 +1,6 @@
-// Ring - a growing ring buffer: push at the back, pop at the front, index from the front, no allocation once warm.
-// Why: std::deque allocates a block every few entries of our size, on the path of every event.
-// Thread: one owner.   Lifetime: references end with the next PushBack.
+// Ring - a growing ring buffer: push at the back, pop at the front, index from the front, no
+// allocation once warm. Why: std::deque allocates a block every few entries of our size, on the
+// path of every event. Thread: one owner.   Lifetime: references end with the next PushBack.
 #pragma once
 
 #include <glog/logging.h>
@@ -20,7 +20,9 @@ class Ring {
 
   T& operator[](std::size_t index) { return slots_[(first_ + index) & (slots_.size() - 1)]; }
 
-  const T& operator[](std::size_t index) const { return slots_[(first_ + index) & (slots_.size() - 1)]; }
+  const T& operator[](std::size_t index) const {
+    return slots_[(first_ + index) & (slots_.size() - 1)];
+  }
 
   T& front() { return (*this)[0]; }
 

@@ -1,13 +1,18 @@
 // Sink - the seam to Kafka: where records go and where their delivery reports come from.
-// Why: pipeline and simulator drive deliveries without knowing librdkafka. A sink works in generations: one producer from
-//   Open to Closed. The first failed report ends a generation (idempotence does not prevent gaps: later records of the
-//   partition would overtake), and what was not delivered is submitted again to the next one, from memory.
+// Why: pipeline and simulator drive deliveries without knowing librdkafka. A sink works in
+// generations: one producer from
+//   Open to Closed. The first failed report ends a generation (idempotence does not prevent gaps:
+//   later records of the partition would overtake), and what was not delivered is submitted again
+//   to the next one, from memory.
 // Thread: every call on the loop thread; nothing blocks; reports come only from within Poll.
 // Lifetime: a submitted record's bytes stay valid and unmoved until its report, or until OnClosed.
 // Contract (tests/conformance/sink_contract.h, run on fake, mock cluster and real Kafka):
-//   - each accepted record gets exactly one report, or none when the generation closes first: OnClosed means that no
-//     further report comes, and every record without a good report is not delivered (it may be in the log all the same);
-//   - records of one partition become visible in the order accepted; after a failed report nothing later of that
+//   - each accepted record gets exactly one report, or none when the generation closes first:
+//   OnClosed means that no
+//     further report comes, and every record without a good report is not delivered (it may be in
+//     the log all the same);
+//   - records of one partition become visible in the order accepted; after a failed report nothing
+//   later of that
 //     partition becomes visible before the generation ends;
 //   - kCareful keeps one record outstanding, so that each report is a verdict on its record alone.
 // Source: librdkafka INTRODUCTION.md, "Idempotent Producer"; design.md facts 13-19.
@@ -22,17 +27,19 @@
 
 namespace walpost::delivery {
 
-using Sequence = std::uint64_t;  // of a record, in stream order, from 0; never reused within a process
+using Sequence =
+    std::uint64_t;  // of a record, in stream order, from 0; never reused within a process
 
 // Why a record was not delivered. What follows from each is decided by pipeline.
 enum class FailureKind {
   kNone,
-  kRecordTooLarge,      // the record, or the batch it shared
-  kRecordInvalid,       // the broker refuses it, for example by its timestamp
-  kTopicUnknown,        // no such topic (after a metadata look-up), or partition out of range
-  kTopicInvalid,        // not a legal topic name
+  kRecordTooLarge,  // the record, or the batch it shared
+  kRecordInvalid,   // the broker refuses it, for example by its timestamp
+  kTopicUnknown,    // no such topic (after a metadata look-up), or partition out of range
+  kTopicInvalid,    // not a legal topic name
   kTopicNotAuthorized,
-  kGenerationEnded,     // purged, fenced, or lost with a producer that died: says nothing about the record
+  kGenerationEnded,  // purged, fenced, or lost with a producer that died: says nothing about the
+                     // record
   kOther,
 };
 
@@ -44,8 +51,10 @@ struct Failure {
 struct SubmitResult {
   enum class Outcome {
     kAccepted,
-    kNotNow,   // queue full, topic being looked up, first record of a partition outstanding: offer it again after Poll
-    kRefused,  // can never be delivered as it is: `failure` says why; the generation is not affected
+    kNotNow,   // queue full, topic being looked up, first record of a partition outstanding: offer
+               // it again after Poll
+    kRefused,  // can never be delivered as it is: `failure` says why; the generation is not
+               // affected
   };
 
   Outcome outcome = Outcome::kAccepted;
@@ -58,7 +67,8 @@ class SinkListener {
   virtual void OnDelivered(Sequence sequence) = 0;
   // The generation is over from here on: the pipeline will Close it.
   virtual void OnFailed(Sequence sequence, const Failure& failure) = 0;
-  // The producer died as a whole (fatal error); no single record is to blame. The pipeline will Close it.
+  // The producer died as a whole (fatal error); no single record is to blame. The pipeline will
+  // Close it.
   virtual void OnGenerationFailed(const Failure& failure) = 0;
   virtual void OnClosed() = 0;
 };
@@ -69,10 +79,12 @@ class Sink {
 
   virtual ~Sink() = default;
 
-  // Starts a generation. CHECK-fails unless closed. Never fails: an unreachable Kafka just reports nothing.
+  // Starts a generation. CHECK-fails unless closed. Never fails: an unreachable Kafka just reports
+  // nothing.
   virtual void Open(Mode mode) = 0;
 
-  // Begins to end the generation; OnClosed follows from a later Poll. CHECK-fails when closed; a second call is ignored.
+  // Begins to end the generation; OnClosed follows from a later Poll. CHECK-fails when closed; a
+  // second call is ignored.
   virtual void Close() = 0;
 
   virtual bool closed() const = 0;

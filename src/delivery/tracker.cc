@@ -13,8 +13,8 @@ void Tracker::BeginTransaction(base::Lsn commit_lsn) {
   transaction_first_ = next_sequence();
 }
 
-Sequence Tracker::Add(const envelope::Record& record, std::uint32_t ordinal, base::WallTime commit_time,
-                      std::uint32_t label) {
+Sequence Tracker::Add(const envelope::Record& record, std::uint32_t ordinal,
+                      base::WallTime commit_time, std::uint32_t label) {
   CHECK(in_transaction_);
   const Sequence sequence = next_sequence();
   Entry entry;
@@ -81,6 +81,12 @@ std::size_t Tracker::DiscardAll() {
   return discarded;
 }
 
+void Tracker::ForgetPositions() {
+  CHECK(empty());
+  DiscardAll();
+  safe_lsn_ = base::Lsn();
+}
+
 const Tracker::Entry& Tracker::entry(Sequence sequence) const {
   CHECK_GE(sequence, first_sequence_);
   CHECK_LT(sequence, next_sequence());
@@ -88,7 +94,8 @@ const Tracker::Entry& Tracker::entry(Sequence sequence) const {
 }
 
 void Tracker::PushCheckpoint(Sequence sequence, base::Lsn lsn) {
-  // Positions repeat and go back after a reconnect; what is already safe or queued for the same events adds nothing.
+  // Positions repeat and go back after a reconnect; what is already safe or queued for the same
+  // events adds nothing.
   if (lsn <= safe_lsn_) {
     return;
   }

@@ -1,12 +1,15 @@
-// Tracker - what is in flight, and which LSN is therefore safe to confirm (guarantee G5). No policy.
-// Why: delivery reports come out of order across partitions, transactions may be empty, and the server also tells
-//   positions without events (keepalives). One queue holds them all: an event is settled when Kafka has it or a policy
-//   decided it; a position becomes safe when every event received before it is settled. "Idle" is not a flag but an
-//   empty queue, which is where others lost data.
-// Thread: one owner.   Lifetime: entry() references end with the next Add; record bytes live in arena() until settled.
-// Units/limits: bytes as envelope::Record::AccountedBytes; unbounded itself, the pipeline stops reading at its limit.
-// Errors: CHECK-fails on programmer errors (a report for an unknown or settled event, a commit without begin) and, at every
-//   step, on G5: the safe LSN never passes the commit_lsn of an unsettled event, and never goes back.
+// Tracker - what is in flight, and which LSN is therefore safe to confirm (guarantee G5). No
+// policy. Why: delivery reports come out of order across partitions, transactions may be empty, and
+// the server also tells
+//   positions without events (keepalives). One queue holds them all: an event is settled when Kafka
+//   has it or a policy decided it; a position becomes safe when every event received before it is
+//   settled. "Idle" is not a flag but an empty queue, which is where others lost data.
+// Thread: one owner.   Lifetime: entry() references end with the next Add; record bytes live in
+// arena() until settled. Units/limits: bytes as envelope::Record::AccountedBytes; unbounded itself,
+// the pipeline stops reading at its limit. Errors: CHECK-fails on programmer errors (a report for
+// an unknown or settled event, a commit without begin) and, at every
+//   step, on G5: the safe LSN never passes the commit_lsn of an unsettled event, and never goes
+//   back.
 // Source: PostgreSQL re-sends exactly the transactions with commit_lsn >= the confirmed position.
 #pragma once
 
@@ -35,17 +38,19 @@ class Tracker {
     bool settled = false;
   };
 
-  // Where records are encoded to before Add. A record that is not added must be released by the caller.
+  // Where records are encoded to before Add. A record that is not added must be released by the
+  // caller.
   base::ChunkArena* arena() { return &arena_; }
 
-  // A transaction's events are whole between Begin and Commit. Its end_lsn becomes safe after all of them and of all
-  // before them.
+  // A transaction's events are whole between Begin and Commit. Its end_lsn becomes safe after all
+  // of them and of all before them.
   void BeginTransaction(base::Lsn commit_lsn);
-  Sequence Add(const envelope::Record& record, std::uint32_t ordinal, base::WallTime commit_time, std::uint32_t label);
+  Sequence Add(const envelope::Record& record, std::uint32_t ordinal, base::WallTime commit_time,
+               std::uint32_t label);
   void CommitTransaction(base::Lsn end_lsn);
 
-  // A keepalive's position: everything that commits before it has been received already. Inside a transaction it counts
-  // for what came before that transaction only.
+  // A keepalive's position: everything that commits before it has been received already. Inside a
+  // transaction it counts for what came before that transaction only.
   void ObservePosition(base::Lsn wal_end);
 
   // The stream ended inside a transaction; it will come again, whole. Events taken stay in flight.
@@ -57,6 +62,10 @@ class Tracker {
   // Gives up everything in flight (it will come again from the slot). No sink may hold a record.
   // Returns the number of events given up.
   std::size_t DiscardAll();
+
+  // Also forgets what was safe; for a new look at a slot that somebody may have moved. CHECK-fails
+  // unless empty().
+  void ForgetPositions();
 
   // 0/0 until something became safe.
   base::Lsn safe_lsn() const { return safe_lsn_; }

@@ -12,7 +12,9 @@
 
 namespace walpost::pipeline {
 
-enum class OnUndeliverable { kHalt };  // dead_letter, park and skip are refused by config until they are built
+enum class OnUndeliverable {
+  kHalt
+};  // dead_letter, park and skip are refused by config until they are built
 
 struct OutboxOptions {
   outbox::TableOptions table;
@@ -26,7 +28,8 @@ struct PipelineOptions {
   std::chrono::milliseconds shutdown_timeout{25'000};
   std::chrono::milliseconds recheck_interval{600'000};
   base::BackoffOptions source_backoff;
-  base::BackoffOptions standby_backoff{std::chrono::milliseconds(500), std::chrono::milliseconds(5'000),
+  base::BackoffOptions standby_backoff{std::chrono::milliseconds(500),
+                                       std::chrono::milliseconds(5'000),
                                        std::chrono::milliseconds(200)};
   base::BackoffOptions sink_backoff;
   std::uint64_t seed = 1;  // of the back-offs

@@ -1,0 +1,464 @@
+#include "pipeline/pipeline.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace walpost::pipeline {
+
+using base::HaltReason;
+using base::StreamEnd;
+using std::chrono::milliseconds;
+
+Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
+    : options_(std::move(options)),
+      intake_(options_.outboxes, &tracker_, &counters_),
+      dispatcher_(options_.sink_backoff, options_.seed + 1, &tracker_, sink, &counters_),
+      source_backoff_(options_.source_backoff, options_.seed + 2),
+      standby_backoff_(options_.standby_backoff, options_.seed + 3),
+      connect_at_(now.mono) {
+  dispatcher_.Start(now);
+}
+
+void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
+  if (phase_ != Phase::kConnecting) {
+    stream_command_ = StreamCommand::kClose;  // stopped meanwhile
+    return;
+  }
+  connected_ = true;
+  if (std::optional<Halt> halt = JudgeFacts(facts)) {
+    halt_ = std::move(halt);
+    Disconnect(
+        StreamCommand::kClose);  // never confirm to a server that is not the one we read from
+    HaltNow();
+    return;
+  }
+  facts_ = facts;
+  safe_at_connect_ = tracker_.safe_lsn();
+  server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);
+  intake_.Start(facts);
+  status_clock_.Start(facts.wal_sender_timeout_ms, now);
+  phase_ = Phase::kStreaming;
+  standby_ = false;
+  ever_streamed_ = true;
+  auth_failures_ = 0;
+  standby_backoff_.Reset();
+}
+
+void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
+  const Phase phase = phase_;
+  std::optional<Halt> halt;
+  if (end.kind == StreamEnd::Kind::kServerError) {
+    halt = JudgeServerError(end);
+  }
+  Disconnect(StreamCommand::kNone);
+  if (!end.status.ok()) {
+    last_error_ = std::string(end.status.message());
+  }
+  if (phase == Phase::kHalting || phase == Phase::kDraining) {
+    HaltNow();
+    return;
+  }
+  if (phase != Phase::kStreaming && phase != Phase::kConnecting) {
+    return;
+  }
+  if (end.kind == StreamEnd::Kind::kOperator) {
+    const bool password_may_be_new = end.reason == HaltReason::kAuthFailed && ever_streamed_;
+    if (!password_may_be_new || ++auth_failures_ >= kAuthFailuresMax) {
+      halt = Halt{end.reason, std::string(end.status.message())};
+    }
+  }
+  if (halt) {
+    halt_ = std::move(halt);
+    HaltNow();
+    return;
+  }
+  if (tracker_.safe_lsn() > safe_at_connect_) {
+    source_backoff_.Reset();
+  }
+  if (end.kind == StreamEnd::Kind::kSlotInUse) {
+    standby_ = true;
+    ReconnectAfter(standby_backoff_.Next(), now);
+  } else if (end.kind == StreamEnd::Kind::kFinished) {
+    ReconnectAfter(tracker_.empty() ? source_backoff_.Next(milliseconds(1'000)) : kAfterServerStop,
+                   now);
+  } else {
+    ReconnectAfter(source_backoff_.Next(), now);
+  }
+}
+
+void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
+  CHECK(want_frame());
+  counters_.bytes_received += bytes.size();
+  last_frame_at_ = now.wall;
+  const absl::StatusOr<pgoutput::Frame> frame = pgoutput::DecodeFrame(bytes);
+  if (!frame.ok()) {
+    BeginHalt(Halt{HaltReason::kProtocolError, std::string(frame.status().message())}, now);
+    return;
+  }
+  if (const auto* data = std::get_if<pgoutput::XLogData>(&*frame)) {
+    status_clock_.OnReceived(now);
+    const delivery::Sequence before = tracker_.next_sequence();
+    if (std::optional<Halt> halt = intake_.TakePayload(data->payload)) {
+      BeginHalt(*std::move(halt), now);
+    }
+    if (tracker_.next_sequence() != before) {
+      dispatcher_.Pump();
+      CheckVerdict(now);
+    }
+    return;
+  }
+  const auto& keepalive = std::get<pgoutput::Keepalive>(*frame);
+  server_wal_lsn_ = std::max(server_wal_lsn_, keepalive.wal_end);
+  intake_.TakePosition(keepalive.wal_end);
+  if (status_clock_.OnKeepalive(keepalive.wal_end, keepalive.reply_requested, !tracker_.empty(),
+                                now)) {
+    OnServerStopping(now);
+  }
+}
+
+void Pipeline::OnNotice(const std::string& notice) {
+  // PostgreSQL 18 only warns, and then skips rows; older servers end the stream instead.
+  if (notice.find("skipped loading publication") != std::string::npos) {
+    // Not drained first and nothing confirmed any more: the positions since then stand behind rows
+    // that never came.
+    halt_ = Halt{HaltReason::kPublicationMissing,
+                 absl::StrFormat("the server skipped a publication that is missing at the position "
+                                 "being read (%s): rows are "
+                                 "lost from the stream; see docs/runbook.md",
+                                 notice)};
+    Disconnect(StreamCommand::kClose);
+    HaltNow();
+    return;
+  }
+  last_error_ = notice;
+}
+
+void Pipeline::OnServerStopping(base::Now now) {
+  if (!connected_) {
+    return;
+  }
+  // A walsender whose client cannot confirm never lets its server stop; leaving costs nothing, what
+  // is in flight stays.
+  last_error_ =
+      "the PostgreSQL server is shutting down while events are undelivered: connection closed so "
+      "that it can";
+  const Phase phase = phase_;
+  Disconnect(StreamCommand::kClose);
+  if (phase == Phase::kStreaming) {
+    ReconnectAfter(kAfterServerStop, now);
+  } else if (phase == Phase::kHalting || phase == Phase::kDraining) {
+    HaltNow();
+  }
+}
+
+void Pipeline::Tick(base::Now now) {
+  dispatcher_.Poll(now);
+  CheckVerdict(now);
+  CheckHalting(now);
+  CheckDraining(now);
+  CheckClosed();
+  AccountPause(now);
+  if (connected_ && !paused_ && status_clock_.SilentTooLong(now)) {
+    Disconnect(StreamCommand::kClose);
+    OnStreamEnd(
+        StreamEnd{StreamEnd::Kind::kLost, HaltReason::kProtocolError,
+                  absl::UnavailableError(
+                      "the server has been silent for wal_sender_timeout although it was asked to "
+                      "reply: connection dropped"),
+                  "", ""},
+        now);
+  }
+}
+
+void Pipeline::Stop(base::Now now) {
+  if (stop_requested_) {
+    return;
+  }
+  stop_requested_ = true;
+  if (phase_ == Phase::kStreaming || phase_ == Phase::kHalting) {
+    phase_ = Phase::kDraining;
+    deadline_ = now.mono + options_.shutdown_timeout;
+    return;
+  }
+  if (phase_ != Phase::kStopping) {
+    HaltNow();
+  }
+}
+
+void Pipeline::Recheck(base::Now now) {
+  if (phase_ != Phase::kHalted || stop_requested_) {
+    return;
+  }
+  tracker_.ForgetPositions();
+  intake_.Forget();
+  facts_.reset();
+  halt_.reset();
+  same_errors_ = 0;
+  auth_failures_ = 0;
+  source_backoff_.Reset();
+  phase_ = Phase::kIdle;
+  connect_at_ = now.mono;
+  ever_streamed_ = false;
+  dispatcher_.Start(now);
+}
+
+std::optional<base::Lsn> Pipeline::TakeConnect(base::Now now) {
+  if (phase_ != Phase::kIdle || now.mono < connect_at_ || stream_command_ != StreamCommand::kNone) {
+    return std::nullopt;
+  }
+  phase_ = Phase::kConnecting;
+  return tracker_.safe_lsn();
+}
+
+bool Pipeline::want_frame() const {
+  return phase_ == Phase::kStreaming && dispatcher_.caught_up() &&
+         tracker_.in_flight_bytes() < options_.in_flight_bytes_max;
+}
+
+std::optional<pgoutput::StandbyStatus> Pipeline::TakeStatus(base::Now now) {
+  if (!connected_ || !status_clock_.StatusDue(tracker_.safe_lsn(), now)) {
+    return std::nullopt;
+  }
+  pgoutput::StandbyStatus status = MakeStatus(now);
+  status.reply_requested = status_clock_.OnStatusTaken(status.flush, now);
+  return status;
+}
+
+pgoutput::StandbyStatus Pipeline::FinalStatus(base::Now now) { return MakeStatus(now); }
+
+StreamCommand Pipeline::TakeStreamCommand() {
+  return std::exchange(stream_command_, StreamCommand::kNone);
+}
+
+bool Pipeline::TakePing(base::Now now) {
+  if (!connected_ || !paused_ || now.mono < next_ping_) {
+    return false;
+  }
+  next_ping_ = now.mono + kPingEvery;
+  return true;
+}
+
+base::MonotonicTime Pipeline::NextDeadline() const {
+  base::MonotonicTime deadline = dispatcher_.NextDeadline().value_or(base::MonotonicTime::max());
+  if (connected_) {
+    deadline = std::min(deadline, status_clock_.NextDeadline(tracker_.safe_lsn()));
+    if (paused_) {
+      deadline = std::min(deadline, next_ping_);
+    }
+  }
+  if (phase_ == Phase::kIdle) {
+    deadline = std::min(deadline, connect_at_);
+  }
+  if (phase_ == Phase::kHalting || phase_ == Phase::kDraining) {
+    deadline = std::min(deadline, deadline_);
+  }
+  return deadline;
+}
+
+base::State Pipeline::state() const {
+  if (stop_requested_) {
+    return base::State::kDraining;
+  }
+  switch (phase_) {
+    case Phase::kIdle:
+    case Phase::kConnecting:
+      if (standby_) {
+        return base::State::kStandby;
+      }
+      return ever_streamed_ ? base::State::kReconnecting : base::State::kStarting;
+    case Phase::kStreaming:
+    case Phase::kHalting:
+      return paused_ && paused_accounted_ - paused_since_ >= kShowPausedAfter
+                 ? base::State::kBackpressured
+                 : base::State::kStreaming;
+    case Phase::kStopping:
+    case Phase::kHalted:
+      return base::State::kHalted;
+    case Phase::kDraining:
+    case Phase::kFinished:
+      return base::State::kDraining;
+  }
+  return base::State::kStarting;
+}
+
+void Pipeline::Disconnect(StreamCommand command) {
+  if (connected_ && command != StreamCommand::kNone) {
+    stream_command_ = command;
+  }
+  connected_ = false;
+  paused_ = false;
+  intake_.Leave();
+}
+
+void Pipeline::ReconnectAfter(milliseconds delay, base::Now now) {
+  phase_ = Phase::kIdle;
+  connect_at_ = now.mono + delay;
+  ++counters_.reconnects;
+}
+
+// Everything received before it is delivered and confirmed first, so that a halt costs no
+// duplicates.
+void Pipeline::BeginHalt(Halt halt, base::Now now) {
+  if (phase_ != Phase::kStreaming) {
+    return;
+  }
+  halt_ = std::move(halt);
+  halt_boundary_ = tracker_.next_sequence();
+  phase_ = Phase::kHalting;
+  deadline_ = now.mono + options_.shutdown_timeout;
+  CheckHalting(now);
+}
+
+void Pipeline::HaltNow() {
+  Disconnect(StreamCommand::kFinish);
+  phase_ = Phase::kStopping;
+  dispatcher_.ShutDown();
+}
+
+void Pipeline::CheckVerdict(base::Now now) {
+  if (!dispatcher_.verdict()) {
+    return;
+  }
+  const delivery::Sequence sequence = dispatcher_.verdict()->sequence;
+  if (phase_ == Phase::kHalting && sequence < halt_boundary_) {
+    halt_ = UndeliverableEvent(*dispatcher_.verdict());
+    halt_boundary_ = sequence;
+  } else if (phase_ == Phase::kStreaming) {
+    BeginHalt(UndeliverableEvent(*dispatcher_.verdict()), now);
+    halt_boundary_ = sequence;
+    CheckHalting(now);
+  } else if (phase_ == Phase::kIdle || phase_ == Phase::kConnecting) {
+    // Not connected: there is nobody to confirm to.
+    halt_ = UndeliverableEvent(*dispatcher_.verdict());
+    HaltNow();
+  }
+}
+
+void Pipeline::CheckHalting(base::Now now) {
+  if (phase_ == Phase::kHalting &&
+      (tracker_.oldest_unsettled() >= halt_boundary_ || now.mono >= deadline_)) {
+    HaltNow();
+  }
+}
+
+void Pipeline::CheckDraining(base::Now now) {
+  if (phase_ != Phase::kDraining) {
+    return;
+  }
+  const bool stuck =
+      dispatcher_.verdict() && tracker_.oldest_unsettled() >= dispatcher_.verdict()->sequence;
+  if (tracker_.empty() || stuck || now.mono >= deadline_) {
+    HaltNow();
+  }
+}
+
+void Pipeline::CheckClosed() {
+  if (phase_ != Phase::kStopping || !dispatcher_.idle()) {
+    return;
+  }
+  counters_.events_discarded += tracker_.DiscardAll();
+  intake_.Forget();
+  phase_ = stop_requested_ ? Phase::kFinished : Phase::kHalted;
+}
+
+void Pipeline::AccountPause(base::Now now) {
+  const bool paused = connected_ && !want_frame();
+  if (paused && !paused_) {
+    paused_since_ = now.mono;
+    paused_accounted_ = now.mono;
+    next_ping_ = now.mono + kPingAfter;
+  }
+  if (paused_) {
+    const auto more = std::chrono::duration_cast<milliseconds>(now.mono - paused_accounted_);
+    counters_.backpressure_ms += static_cast<std::uint64_t>(more.count());
+    paused_accounted_ += more;
+    status_clock_.OnPaused(now);
+  }
+  paused_ = paused;
+}
+
+std::optional<Halt> Pipeline::JudgeFacts(const base::SourceFacts& facts) const {
+  if (!facts_) {
+    return std::nullopt;
+  }
+  if (facts.system_identifier != facts_->system_identifier) {
+    return Halt{HaltReason::kClusterChanged,
+                absl::StrFormat("connected to cluster %u, but was streaming from cluster %u: "
+                                "source.conninfo reaches another "
+                                "server than before",
+                                facts.system_identifier, facts_->system_identifier)};
+  }
+  for (const base::TimelineEnd& ancestor : facts.timeline_history) {
+    if (ancestor.timeline == facts_->timeline && intake_.received_lsn() > ancestor.end) {
+      return Halt{HaltReason::kTimelineChanged,
+                  absl::StrFormat("timeline %u ended at %s, but events up to %s were received from "
+                                  "it: the failover to timeline %u "
+                                  "lost them in the database although they may be in Kafka",
+                                  ancestor.timeline, ancestor.end.ToString(),
+                                  intake_.received_lsn().ToString(), facts.timeline)};
+    }
+  }
+  if (facts.timeline < facts_->timeline) {
+    return Halt{HaltReason::kTimelineChanged,
+                absl::StrFormat("the server is on timeline %u, but was on timeline %u before",
+                                facts.timeline, facts_->timeline)};
+  }
+  for (const base::PublishedTable& before : facts_->tables) {
+    for (const base::PublishedTable& table : facts.tables) {
+      if (table.schema == before.schema && table.name == before.name && table.oid != before.oid) {
+        return Halt{HaltReason::kTableReplaced,
+                    absl::StrFormat("table %s.%s is OID %u but was OID %u on the last connection: "
+                                    "it was dropped and created "
+                                    "again, so rows of the time between may be missing",
+                                    table.schema, table.name, table.oid, before.oid)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Halt> Pipeline::JudgeServerError(const StreamEnd& end) {
+  const std::string place = intake_.in_transaction()
+                                ? "commit LSN " + intake_.last_commit_lsn().ToString()
+                                : "context: " + end.context;
+  const std::string error = end.sqlstate + " " + place;
+  same_errors_ = error == same_error_ ? same_errors_ + 1 : 1;
+  same_error_ = error;
+  if (same_errors_ < kSameErrorMax) {
+    return std::nullopt;
+  }
+  return Halt{HaltReason::kPoisonWal,
+              absl::StrFormat("the server failed %d times at the same position (%s): %s",
+                              same_errors_, place, std::string(end.status.message()))};
+}
+
+Halt Pipeline::UndeliverableEvent(const Verdict& verdict) const {
+  const delivery::Tracker::Entry& entry = tracker_.entry(verdict.sequence);
+  std::string id = "without id";
+  for (const envelope::RecordHeader& header : entry.record.headers) {
+    if (header.name == "id") {
+      id = std::string(header.value);
+    }
+  }
+  return Halt{
+      HaltReason::kUndeliverableEvent,
+      absl::StrFormat("event %s for topic %s, commit LSN %s, ordinal %u, cannot be delivered: %s",
+                      id, entry.record.topic, entry.commit_lsn.ToString(), entry.ordinal,
+                      verdict.failure.detail)};
+}
+
+pgoutput::StandbyStatus Pipeline::MakeStatus(base::Now now) {
+  pgoutput::StandbyStatus status;
+  status.flush = tracker_.safe_lsn();
+  status.apply = status.flush;
+  status.write = std::max(intake_.received_lsn(), status.flush);
+  status.client_time = now.wall;
+  confirmed_lsn_ = status.flush;
+  return status;
+}
+
+}  // namespace walpost::pipeline

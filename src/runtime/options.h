@@ -1,4 +1,5 @@
-// RunOptions - everything `run` needs, as the modules' own option structs. Plain data, filled in by config.
+// RunOptions - everything `run` needs, as the modules' own option structs. Plain data, filled in by
+// config.
 #pragma once
 
 #include <string>

@@ -1,0 +1,74 @@
+#include "runtime/run.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "base/state.h"
+#include "observe/http_server.h"
+#include "observe/log.h"
+#include "observe/snapshot.h"
+#include "runtime/helper.h"
+#include "runtime/loop.h"
+#include "runtime/signals.h"
+
+namespace walpost::runtime {
+namespace {
+
+using observe::Severity;
+
+constexpr int kExitUnavailable = 69;
+constexpr int kExitConfig = 78;
+
+void LogKafka(const kafka::KafkaNotice& notice) {
+  Severity severity = Severity::kInfo;
+  switch (notice.severity) {
+    case kafka::KafkaNotice::Severity::kDebug:
+      severity = Severity::kDebug;
+      break;
+    case kafka::KafkaNotice::Severity::kInfo:
+      severity = Severity::kInfo;
+      break;
+    case kafka::KafkaNotice::Severity::kWarning:
+      severity = Severity::kWarning;
+      break;
+    case kafka::KafkaNotice::Severity::kError:
+      severity = Severity::kError;
+      break;
+  }
+  observe::Log(severity, notice.event, notice.message);
+}
+
+}  // namespace
+
+int Run(const RunOptions& options) {
+  Signals signals;
+  Helper helper;
+  observe::SnapshotBoard board;
+  observe::HttpOptions http_options = options.http;
+  http_options.version = options.version;
+  absl::StatusOr<std::unique_ptr<observe::HttpServer>> http =
+      observe::HttpServer::Start(http_options, &board);
+  if (!http.ok()) {
+    observe::Log(Severity::kError, "http_failed", std::string(http.status().message()));
+    return kExitUnavailable;
+  }
+  absl::StatusOr<std::unique_ptr<kafka::KafkaSink>> sink =
+      kafka::KafkaSink::Create(options.kafka, &helper, LogKafka);
+  if (!sink.ok()) {
+    observe::Log(Severity::kError, "config_invalid", std::string(sink.status().message()));
+    return kExitConfig;
+  }
+  observe::Log(Severity::kInfo, "started",
+               absl::StrFormat("walpost %s, pipeline %s, slot %s, publication %s", options.version,
+                               options.name, options.source.slot, options.source.publication),
+               {{"gap_guard", "off"}});
+  Loop loop(options, &signals, &helper, sink->get(), &board);
+  const int exit_code = loop.Run();
+  // Its producer may still refer to records that live in the loop's pipeline.
+  sink->reset();
+  observe::Log(Severity::kInfo, "stopped", absl::StrFormat("exit code %d", exit_code));
+  return exit_code;
+}
+
+}  // namespace walpost::runtime

@@ -1,0 +1,149 @@
+#include "pipeline/dispatcher.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace walpost::pipeline {
+
+using delivery::FailureKind;
+using delivery::Sink;
+using delivery::SubmitResult;
+
+Dispatcher::Dispatcher(base::BackoffOptions backoff, std::uint64_t seed, delivery::Tracker* tracker,
+                       Sink* sink, Counters* counters)
+    : backoff_(backoff, seed), tracker_(tracker), sink_(sink), counters_(counters) {}
+
+void Dispatcher::Start(base::Now now) {
+  CHECK(phase_ == Phase::kIdle);
+  now_ = now;
+  verdict_.reset();
+  unclear_failures_ = 0;
+  shutting_down_ = false;
+  Open(Sink::Mode::kFast);
+}
+
+void Dispatcher::Pump() {
+  if (phase_ != Phase::kFast && phase_ != Phase::kCareful) {
+    return;
+  }
+  for (const delivery::Sequence end = tracker_->next_sequence(); cursor_ < end && !verdict_;
+       ++cursor_) {
+    if (cursor_ < tracker_->oldest_unsettled()) {
+      cursor_ = tracker_->oldest_unsettled();
+      if (cursor_ == end) {
+        return;
+      }
+    }
+    const delivery::Tracker::Entry& entry = tracker_->entry(cursor_);
+    if (entry.settled) {
+      continue;
+    }
+    SubmitResult result = sink_->Submit(entry.record, cursor_);
+    if (result.outcome == SubmitResult::Outcome::kNotNow) {
+      return;
+    }
+    if (result.outcome == SubmitResult::Outcome::kRefused) {
+      verdict_ = Verdict{cursor_, std::move(result.failure)};
+      return;
+    }
+    if (cursor_ < resubmit_below_) {
+      ++counters_->records_resubmitted;
+    }
+  }
+}
+
+void Dispatcher::Poll(base::Now now) {
+  now_ = now;
+  sink_->Poll(now, this);
+  if (phase_ == Phase::kWaiting && now.mono >= reopen_at_) {
+    Open(next_mode_);
+  }
+  if (phase_ == Phase::kCareful && tracker_->empty() && !verdict_) {
+    EndGeneration(Sink::Mode::kFast, /*back_off=*/false);
+  }
+  Pump();
+}
+
+void Dispatcher::ShutDown() {
+  shutting_down_ = true;
+  if (phase_ == Phase::kWaiting) {
+    phase_ = Phase::kIdle;
+  } else if (phase_ != Phase::kIdle && phase_ != Phase::kClosing) {
+    EndGeneration(Sink::Mode::kFast, /*back_off=*/false);
+  }
+}
+
+std::optional<base::MonotonicTime> Dispatcher::NextDeadline() const {
+  std::optional<base::MonotonicTime> deadline = sink_->NextDeadline();
+  if (phase_ == Phase::kWaiting) {
+    deadline = deadline ? std::min(*deadline, reopen_at_) : reopen_at_;
+  }
+  return deadline;
+}
+
+void Dispatcher::OnDelivered(delivery::Sequence sequence) {
+  const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
+  ++counters_->events_delivered;
+  ++counters_->delivered_by_topic[entry.label].second;
+  counters_->bytes_delivered += entry.bytes;
+  counters_->delivery_delay.Add(
+      std::chrono::duration<double>(now_.wall - entry.commit_time).count());
+  counters_->last_delivered_at = now_.wall;
+  tracker_->Settle(sequence);
+  backoff_.Reset();
+}
+
+void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) {
+  if (phase_ == Phase::kClosing || phase_ == Phase::kIdle || phase_ == Phase::kWaiting) {
+    return;  // the generation is over already; the record is submitted again
+  }
+  if (phase_ == Phase::kFast || failure.kind == FailureKind::kGenerationEnded) {
+    EndGeneration(Sink::Mode::kCareful, /*back_off=*/failure.kind == FailureKind::kGenerationEnded);
+    return;
+  }
+  if (failure.kind == FailureKind::kOther) {
+    unclear_failures_ = unclear_sequence_ == sequence ? unclear_failures_ + 1 : 1;
+    unclear_sequence_ = sequence;
+    if (unclear_failures_ < kUnclearFailuresMax) {
+      EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
+      return;
+    }
+  }
+  verdict_ = Verdict{sequence, failure};
+  EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
+}
+
+void Dispatcher::OnGenerationFailed(const delivery::Failure&) {
+  if (phase_ == Phase::kFast || phase_ == Phase::kCareful) {
+    EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
+  }
+}
+
+void Dispatcher::OnClosed() {
+  CHECK(phase_ == Phase::kClosing);
+  if (shutting_down_) {
+    phase_ = Phase::kIdle;
+    return;
+  }
+  phase_ = Phase::kWaiting;
+  reopen_at_ = back_off_ ? now_.mono + backoff_.Next() : now_.mono;
+}
+
+void Dispatcher::Open(Sink::Mode mode) {
+  sink_->Open(mode);
+  phase_ = mode == Sink::Mode::kFast ? Phase::kFast : Phase::kCareful;
+  ++counters_->producer_generations;
+  cursor_ = tracker_->oldest_unsettled();
+}
+
+void Dispatcher::EndGeneration(Sink::Mode next, bool back_off) {
+  resubmit_below_ = std::max(resubmit_below_, cursor_);
+  next_mode_ = next;
+  back_off_ = back_off;
+  phase_ = Phase::kClosing;
+  sink_->Close();
+}
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,95 @@
+// Dispatcher - brings what the tracker holds to the sink, in order, through as many producer
+// generations as it takes. Why: the first failed report ends a generation, because librdkafka would
+// let later records overtake. What was not
+//   delivered is then submitted again from memory, first one record at a time (careful), so that
+//   each report is a verdict on its record alone; then the fast producer takes over.
+// Thread: loop thread.   Lifetime: the three pointers must outlive it; call ShutDown and wait for
+// idle() before the
+//   tracker discards anything.
+// Source: design.md fact 13.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/backoff.h"
+#include "base/time.h"
+#include "delivery/sink.h"
+#include "delivery/tracker.h"
+#include "pipeline/counters.h"
+
+namespace walpost::pipeline {
+
+// A record that cannot be delivered as it is. Everything before it can.
+struct Verdict {
+  delivery::Sequence sequence = 0;
+  delivery::Failure failure;
+};
+
+class Dispatcher : private delivery::SinkListener {
+ public:
+  // How often a failure that says nothing about the record is tried again before it counts as a
+  // verdict.
+  static constexpr int kUnclearFailuresMax = 3;
+
+  Dispatcher(base::BackoffOptions backoff, std::uint64_t seed, delivery::Tracker* tracker,
+             delivery::Sink* sink, Counters* counters);
+
+  // Opens the sink; again after ShutDown.
+  void Start(base::Now now);
+
+  // Submits what can be submitted now.
+  void Pump();
+
+  // Serves reports and timers.
+  void Poll(base::Now now);
+
+  // Ends the generation for good. idle() follows.
+  void ShutDown();
+
+  bool idle() const { return phase_ == Phase::kIdle; }
+
+  // Everything tracked is with a fast producer: the next row may be read.
+  bool caught_up() const { return phase_ == Phase::kFast && cursor_ == tracker_->next_sequence(); }
+
+  const std::optional<Verdict>& verdict() const { return verdict_; }
+
+  std::optional<base::MonotonicTime> NextDeadline() const;
+
+ private:
+  enum class Phase {
+    kIdle,  // sink closed, nothing will happen until Start
+    kFast,
+    kCareful,  // until everything tracked is settled; nothing new is read meanwhile
+    kClosing,  // waiting for OnClosed
+    kWaiting,  // sink closed, back-off before the next generation
+  };
+
+  void OnDelivered(delivery::Sequence sequence) override;
+  void OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) override;
+  void OnGenerationFailed(const delivery::Failure& failure) override;
+  void OnClosed() override;
+
+  void Open(delivery::Sink::Mode mode);
+  void EndGeneration(delivery::Sink::Mode next, bool back_off);
+
+  base::Backoff backoff_;
+  delivery::Tracker* const tracker_;
+  delivery::Sink* const sink_;
+  Counters* const counters_;
+
+  Phase phase_ = Phase::kIdle;
+  base::Now now_;  // of the Poll being served
+  delivery::Sequence cursor_ =
+      0;  // everything tracked below it was accepted by this generation, or is settled
+  delivery::Sequence resubmit_below_ = 0;  // what earlier generations had accepted
+  delivery::Sink::Mode next_mode_ = delivery::Sink::Mode::kFast;
+  bool shutting_down_ = false;
+  bool back_off_ = false;
+  base::MonotonicTime reopen_at_;
+  std::optional<Verdict> verdict_;
+  delivery::Sequence unclear_sequence_ = 0;
+  int unclear_failures_ = 0;
+};
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,295 @@
+#include "pipeline/intake.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace walpost::pipeline {
+namespace {
+
+// Topics come from rows, so their number is bounded only by this: later ones share one label.
+constexpr std::size_t kTopicLabelsMax = 1000;
+
+}  // namespace
+
+Intake::Intake(const std::vector<OutboxOptions>& outboxes, delivery::Tracker* tracker,
+               Counters* counters)
+    : tracker_(tracker), counters_(counters), options_(outboxes) {
+  for (const OutboxOptions& outbox : options_) {
+    counters_->received_by_table.emplace_back(
+        absl::StrFormat("%s.%s", outbox.table.schema, outbox.table.table), 0);
+  }
+  counters_->delivered_by_topic.emplace_back("(other)", 0);
+}
+
+void Intake::Start(const base::SourceFacts& facts) {
+  Leave();
+  // The encoders hold the topics' and databases' names that records in flight refer to: made once,
+  // kept.
+  if (outboxes_.empty()) {
+    for (const OutboxOptions& outbox : options_) {
+      outboxes_.push_back(Outbox{outbox::TableMapper(outbox.table),
+                                 envelope::Encoder(outbox.encoder, facts.database), 0,
+                                 std::string()});
+    }
+  }
+  facts_ = facts;
+  connection_lsn_ = base::Lsn();
+  relations_.Clear();
+  outbox_by_oid_.clear();
+  last_oid_ = 0;
+  for (std::size_t i = 0; i < outboxes_.size(); ++i) {
+    outboxes_[i].mapper.Unbind();
+    outboxes_[i].oid = 0;
+    for (const base::PublishedTable& table : facts_.tables) {
+      if (table.schema == options_[i].table.schema && table.name == options_[i].table.table) {
+        outboxes_[i].oid = table.oid;
+      }
+    }
+  }
+}
+
+void Intake::Leave() {
+  transaction_.open = false;
+  tracker_->LeaveTransaction();
+}
+
+void Intake::Forget() {
+  Leave();
+  taken_commit_lsn_ = base::Lsn();
+  taken_ordinal_ = -1;
+  received_lsn_ = base::Lsn();
+}
+
+std::optional<Halt> Intake::TakePayload(std::string_view payload) {
+  if (const absl::Status status = decoder_.Decode(payload, &message_); !status.ok()) {
+    return ProtocolError(std::string(status.message()));
+  }
+  if (const auto* insert = std::get_if<pgoutput::Insert>(&message_)) {
+    return On(*insert);
+  }
+  if (const auto* begin = std::get_if<pgoutput::Begin>(&message_)) {
+    return On(*begin);
+  }
+  if (const auto* commit = std::get_if<pgoutput::Commit>(&message_)) {
+    return On(*commit);
+  }
+  if (const auto* relation = std::get_if<pgoutput::Relation>(&message_)) {
+    return On(*relation);
+  }
+  if (const auto* logical = std::get_if<pgoutput::LogicalMessage>(&message_)) {
+    return On(*logical);
+  }
+  return OnOther();
+}
+
+void Intake::TakePosition(base::Lsn wal_end) {
+  // Inside a transaction a position says nothing about what commits later; the tracker bounds it.
+  if (!transaction_.open) {
+    connection_lsn_ = std::max(connection_lsn_, wal_end);
+    received_lsn_ = std::max(received_lsn_, wal_end);
+  }
+  tracker_->ObservePosition(wal_end);
+}
+
+std::optional<Halt> Intake::On(const pgoutput::Begin& begin) {
+  if (transaction_.open) {
+    return ProtocolError("Begin inside a transaction");
+  }
+  if (begin.commit_lsn < connection_lsn_) {
+    return ProtocolError(absl::StrFormat("transaction with commit LSN %s arrived after position %s",
+                                         begin.commit_lsn.ToString(), connection_lsn_.ToString()));
+  }
+  transaction_.open = true;
+  transaction_.commit_lsn = begin.commit_lsn;
+  transaction_.info = envelope::TransactionInfo{begin.xid, begin.commit_time};
+  transaction_.timeline = facts_.TimelineOf(begin.commit_lsn);
+  transaction_.next_ordinal = 0;
+  tracker_->BeginTransaction(begin.commit_lsn);
+  return std::nullopt;
+}
+
+std::optional<Halt> Intake::On(const pgoutput::Commit& commit) {
+  if (!transaction_.open) {
+    return ProtocolError("Commit outside a transaction");
+  }
+  if (commit.commit_lsn != transaction_.commit_lsn || commit.end_lsn <= commit.commit_lsn) {
+    return ProtocolError(
+        absl::StrFormat("Commit at %s ending at %s does not belong to the Begin with %s",
+                        commit.commit_lsn.ToString(), commit.end_lsn.ToString(),
+                        transaction_.commit_lsn.ToString()));
+  }
+  transaction_.open = false;
+  ++counters_->transactions;
+  connection_lsn_ = commit.end_lsn;
+  received_lsn_ = std::max(received_lsn_, commit.end_lsn);
+  tracker_->CommitTransaction(commit.end_lsn);
+  return std::nullopt;
+}
+
+std::optional<Halt> Intake::On(const pgoutput::Relation& relation) {
+  const std::uint32_t oid = relation.id.oid;
+  Outbox* found = nullptr;
+  for (std::size_t i = 0; i < outboxes_.size(); ++i) {
+    const outbox::TableOptions& table = options_[i].table;
+    const bool same_name = table.schema == relation.schema && table.table == relation.name;
+    if (same_name && outboxes_[i].oid != oid) {
+      return Halt{
+          base::HaltReason::kTableReplaced,
+          absl::StrFormat(
+              "table %s.%s is OID %u in the stream but was OID %u when walpost connected: it was "
+              "dropped and created again, so rows of the time between may be missing; see "
+              "docs/runbook.md",
+              relation.schema, relation.name, oid, outboxes_[i].oid)};
+    }
+    if (!same_name && outboxes_[i].oid == oid) {
+      return Halt{
+          base::HaltReason::kTableReplaced,
+          absl::StrFormat(
+              "table %s.%s is now called %s.%s: rename it back or change `outboxes[].table` and "
+              "restart",
+              table.schema, table.table, relation.schema, relation.name)};
+    }
+    if (same_name) {
+      found = &outboxes_[i];
+    }
+  }
+  if (found != nullptr) {
+    // Reported with the first row it affects, so that everything before it is still delivered.
+    found->bind_error = std::string(found->mapper.Bind(relation).message());
+  }
+  outbox_by_oid_[oid] = found;
+  last_oid_ = 0;
+  relations_.Put(relation);
+  return std::nullopt;
+}
+
+std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
+  if (!transaction_.open) {
+    return ProtocolError("Insert outside a transaction");
+  }
+  const std::uint32_t ordinal = transaction_.next_ordinal++;
+  if (insert.relation.oid != last_oid_) {
+    const auto found = outbox_by_oid_.find(insert.relation.oid);
+    if (found == outbox_by_oid_.end()) {
+      return ProtocolError(absl::StrFormat("Insert into relation %u, which was never announced",
+                                           insert.relation.oid));
+    }
+    last_oid_ = insert.relation.oid;
+    last_outbox_ = found->second;
+  }
+  if (last_outbox_ == nullptr) {
+    ++counters_->changes_ignored;
+    return std::nullopt;
+  }
+  if (AlreadyTaken(ordinal)) {
+    ++counters_->events_repeated;
+    return std::nullopt;
+  }
+  return TakeRow(last_outbox_, insert, ordinal);
+}
+
+std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
+  if (message.transactional) {
+    if (!transaction_.open) {
+      return ProtocolError("transactional Message outside a transaction");
+    }
+    ++transaction_.next_ordinal;
+  }
+  ++counters_->changes_ignored;
+  return std::nullopt;
+}
+
+std::optional<Halt> Intake::OnOther() {
+  if (!std::holds_alternative<pgoutput::Type>(message_) &&
+      !std::holds_alternative<pgoutput::Origin>(message_)) {
+    ++counters_->changes_ignored;
+  }
+  return std::nullopt;
+}
+
+std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& insert,
+                                    std::uint32_t ordinal) {
+  if (!outbox->bind_error.empty()) {
+    return Halt{base::HaltReason::kSchemaMismatch,
+                absl::StrFormat("%s (first row affected: %s)", outbox->bind_error, Place(ordinal))};
+  }
+  if (transaction_.commit_lsn < received_lsn_) {
+    // Everything that commits before received_lsn_ was taken already; a new row there would be
+    // confirmed undelivered.
+    return ProtocolError(absl::StrFormat(
+        "a row not seen before, in a transaction before position %s", received_lsn_.ToString()));
+  }
+  outbox::Event event;
+  if (const absl::Status status = outbox->mapper.Map(insert.values, &event); !status.ok()) {
+    const base::HaltReason reason = status.code() == absl::StatusCode::kInvalidArgument
+                                        ? base::HaltReason::kUndeliverableEvent
+                                        : base::HaltReason::kProtocolError;
+    return Halt{reason, absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
+  }
+  const envelope::Position position{facts_.system_identifier, transaction_.timeline,
+                                    transaction_.commit_lsn, ordinal};
+  envelope::Record record;
+  if (const absl::Status status =
+          outbox->encoder.Encode(event, position, transaction_.info, tracker_->arena(), &record);
+      !status.ok()) {
+    return Halt{base::HaltReason::kUndeliverableEvent,
+                absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
+  }
+  tracker_->Add(record, ordinal, transaction_.info.commit_time, LabelOf(record.topic));
+  taken_commit_lsn_ = transaction_.commit_lsn;
+  taken_ordinal_ = ordinal;
+  ++counters_->events_received;
+  ++counters_->received_by_table[static_cast<std::size_t>(outbox - outboxes_.data())].second;
+  return std::nullopt;
+}
+
+bool Intake::AlreadyTaken(std::uint32_t ordinal) const {
+  return transaction_.commit_lsn < taken_commit_lsn_ ||
+         (transaction_.commit_lsn == taken_commit_lsn_ &&
+          static_cast<std::int64_t>(ordinal) <= taken_ordinal_);
+}
+
+std::uint32_t Intake::LabelOf(std::string_view topic) {
+  if (topic.data() == last_topic_) {
+    return last_label_;
+  }
+  last_topic_ = topic.data();
+  const auto [found, added] = label_by_topic_.try_emplace(topic.data(), 0);
+  if (added) {
+    found->second = MakeLabel(topic);
+  }
+  last_label_ = found->second;
+  return last_label_;
+}
+
+std::uint32_t Intake::MakeLabel(std::string_view topic) {
+  auto& topics = counters_->delivered_by_topic;
+  for (std::size_t i = 1; i < topics.size(); ++i) {
+    if (topics[i].first == topic) {
+      return static_cast<std::uint32_t>(i);
+    }
+  }
+  if (topics.size() > kTopicLabelsMax) {
+    return 0;
+  }
+  topics.emplace_back(std::string(topic), 0);
+  return static_cast<std::uint32_t>(topics.size() - 1);
+}
+
+Halt Intake::ProtocolError(const std::string& what) const {
+  return Halt{base::HaltReason::kProtocolError,
+              absl::StrFormat("%s (%s); nothing was confirmed past it; this is a bug of walpost or "
+                              "of something between it "
+                              "and the server: please report it with this line",
+                              what, Place(transaction_.next_ordinal))};
+}
+
+std::string Intake::Place(std::uint32_t ordinal) const {
+  return absl::StrFormat("database %s, transaction %u, commit LSN %s, ordinal %u", facts_.database,
+                         transaction_.info.xid.value, transaction_.commit_lsn.ToString(), ordinal);
+}
+
+}  // namespace walpost::pipeline

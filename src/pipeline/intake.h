@@ -1,0 +1,113 @@
+// Intake - pgoutput payloads of one stream into events in flight: decode, map, encode, track.
+// Why: one place that knows transactions, ordinals and what was already taken before a reconnect,
+// so that a
+//   redelivered transaction is neither doubled nor cut.
+// Thread: loop thread.   Lifetime: `tracker` and `counters` must outlive it.
+// Errors: a Halt. What was taken before it stays in flight and can still be delivered and
+// confirmed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/source_facts.h"
+#include "delivery/tracker.h"
+#include "envelope/encoder.h"
+#include "outbox/table_mapper.h"
+#include "pgoutput/decoder.h"
+#include "pgoutput/relation_cache.h"
+#include "pipeline/counters.h"
+#include "pipeline/halt.h"
+#include "pipeline/options.h"
+
+namespace walpost::pipeline {
+
+class Intake {
+ public:
+  Intake(const std::vector<OutboxOptions>& outboxes, delivery::Tracker* tracker,
+         Counters* counters);
+
+  // A new connection: relations come anew. What is in flight stays, and rows up to the last one
+  // taken are dropped when they come again.
+  void Start(const base::SourceFacts& facts);
+
+  // The connection ended; a transaction that was open will come again.
+  void Leave();
+
+  // Nothing is in flight any more and nothing counts as taken.
+  void Forget();
+
+  std::optional<Halt> TakePayload(std::string_view payload);
+
+  // A keepalive's position.
+  void TakePosition(base::Lsn wal_end);
+
+  // The highest end_lsn or keepalive position received.
+  base::Lsn received_lsn() const { return received_lsn_; }
+
+  bool in_transaction() const { return transaction_.open; }
+
+  // Of the open or, else, the last transaction; for messages.
+  base::Lsn last_commit_lsn() const { return transaction_.commit_lsn; }
+
+ private:
+  struct Outbox {
+    outbox::TableMapper mapper;
+    envelope::Encoder encoder;
+    std::uint32_t oid = 0;  // by preflight; 0 = unknown
+    std::string bind_error;
+  };
+
+  struct Transaction {
+    bool open = false;
+    base::Lsn commit_lsn;
+    envelope::TransactionInfo info;
+    std::uint32_t timeline = 0;
+    std::uint32_t next_ordinal = 0;
+  };
+
+  std::optional<Halt> On(const pgoutput::Begin& begin);
+  std::optional<Halt> On(const pgoutput::Commit& commit);
+  std::optional<Halt> On(const pgoutput::Relation& relation);
+  std::optional<Halt> On(const pgoutput::Insert& insert);
+  std::optional<Halt> On(const pgoutput::LogicalMessage& message);
+  std::optional<Halt> OnOther();
+
+  Outbox* FindOutbox(pgoutput::RelationId id);
+  std::optional<Halt> TakeRow(Outbox* outbox, const pgoutput::Insert& insert,
+                              std::uint32_t ordinal);
+  bool AlreadyTaken(std::uint32_t ordinal) const;
+  std::uint32_t LabelOf(std::string_view topic);
+  std::uint32_t MakeLabel(std::string_view topic);
+  Halt ProtocolError(const std::string& what) const;
+  std::string Place(std::uint32_t ordinal) const;
+
+  delivery::Tracker* const tracker_;
+  Counters* const counters_;
+  const std::vector<OutboxOptions> options_;
+
+  base::SourceFacts facts_;
+  std::vector<Outbox> outboxes_;
+  pgoutput::Decoder decoder_;
+  pgoutput::Message message_;
+  pgoutput::RelationCache relations_;
+  absl::flat_hash_map<std::uint32_t, Outbox*>
+      outbox_by_oid_;           // null = a relation that is no outbox
+  std::uint32_t last_oid_ = 0;  // one-entry cache of the map above
+  Outbox* last_outbox_ = nullptr;
+  absl::flat_hash_map<const char*, std::uint32_t>
+      label_by_topic_;  // by the encoder's own copy of the name
+  const char* last_topic_ = nullptr;
+  std::uint32_t last_label_ = 0;
+
+  Transaction transaction_;
+  base::Lsn taken_commit_lsn_;  // the last row or message taken, over all connections
+  std::int64_t taken_ordinal_ = -1;
+  base::Lsn received_lsn_;
+  base::Lsn connection_lsn_;  // the same, on this connection only
+};
+
+}  // namespace walpost::pipeline

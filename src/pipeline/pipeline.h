@@ -1,0 +1,177 @@
+// Pipeline - the policy between one replication stream and one sink: states, back-pressure,
+// reconnects, halts, and when to confirm what. Why: every decision is made here, from frames,
+// reports and ticks, without I/O, clock or thread; the runtime only carries
+//   out what it asks for. That lets a simulator drive the real thing through millions of failures.
+// Thread: loop thread.   Lifetime: `sink` must outlive it.
+// Use: call inputs as things happen, then carry out what the commands say; repeat. Poll and Tick
+// are cheap. Errors: none; what goes wrong becomes a state. CHECK-fails on misuse (a frame while
+// want_frame() is false). Source: docs/design.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/backoff.h"
+#include "base/source_facts.h"
+#include "base/state.h"
+#include "base/stream_end.h"
+#include "base/time.h"
+#include "delivery/sink.h"
+#include "delivery/tracker.h"
+#include "pgoutput/frame.h"
+#include "pipeline/counters.h"
+#include "pipeline/dispatcher.h"
+#include "pipeline/halt.h"
+#include "pipeline/intake.h"
+#include "pipeline/options.h"
+#include "pipeline/status_clock.h"
+
+namespace walpost::pipeline {
+
+// What the runtime shall do with the stream it holds.
+enum class StreamCommand {
+  kNone,
+  kFinish,  // send CopyDone, wait a bounded time for the end, then drop it and report nothing
+  kClose,   // drop it at once and report nothing
+};
+
+class Pipeline {
+ public:
+  // Reading paused this long is shown as `backpressured`, and the server is pinged from then on at
+  // kPingEvery.
+  static constexpr std::chrono::milliseconds kShowPausedAfter{1'000};
+  static constexpr std::chrono::milliseconds kPingAfter{2'000};
+  static constexpr std::chrono::milliseconds kPingEvery{2'000};
+  // Before reconnecting to a server that is shutting down; a new walsender would hold it again.
+  static constexpr std::chrono::milliseconds kAfterServerStop{5'000};
+  // The same server error at the same position this often is poison_wal.
+  static constexpr int kSameErrorMax = 3;
+  // After it has streamed once, a refused login is tried this often: passwords are rotated.
+  static constexpr int kAuthFailuresMax = 5;
+
+  Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now);
+
+  // --- Inputs ---
+  void OnConnected(const base::SourceFacts& facts, base::Now now);
+  // A connect attempt failed, or the stream ended by itself.
+  void OnStreamEnd(const base::StreamEnd& end, base::Now now);
+  void OnFrame(std::string_view frame, base::Now now);
+  // A warning the server sent beside the stream.
+  void OnNotice(const std::string& notice);
+  // A ping was answered "rejecting connections".
+  void OnServerStopping(base::Now now);
+  // Serves the sink and every timer.
+  void Tick(base::Now now);
+  // SIGTERM: drain, confirm, finish.
+  void Stop(base::Now now);
+  // SIGHUP: when halted, look again.
+  void Recheck(base::Now now);
+
+  // --- Commands ---
+  // The position to connect at (0/0 = the slot's), once per attempt.
+  std::optional<base::Lsn> TakeConnect(base::Now now);
+  bool want_frame() const;
+  std::optional<pgoutput::StandbyStatus> TakeStatus(base::Now now);
+  StreamCommand TakeStreamCommand();
+  // To be sent before CopyDone.
+  pgoutput::StandbyStatus FinalStatus(base::Now now);
+  bool TakePing(base::Now now);
+  base::MonotonicTime NextDeadline() const;
+
+  // After Stop: nothing more to do.
+  bool finished() const { return phase_ == Phase::kFinished; }
+
+  // Halted, and nothing is left to wind up.
+  bool halted() const { return phase_ == Phase::kHalted; }
+
+  // --- What is shown ---
+  base::State state() const;
+
+  const std::optional<Halt>& halt() const { return halt_; }
+
+  const Counters& counters() const { return counters_; }
+
+  const delivery::Tracker& tracker() const { return tracker_; }
+
+  const std::optional<base::SourceFacts>& facts() const { return facts_; }
+
+  base::Lsn received_lsn() const { return intake_.received_lsn(); }
+
+  base::Lsn confirmed_lsn() const { return confirmed_lsn_; }
+
+  base::Lsn server_wal_lsn() const { return server_wal_lsn_; }
+
+  base::WallTime last_frame_at() const { return last_frame_at_; }
+
+  bool connected() const { return connected_; }
+
+  // The newest trouble that was not a halt, one line; empty = none yet.
+  const std::string& last_error() const { return last_error_; }
+
+ private:
+  enum class Phase {
+    kIdle,        // not connected; connect_at_ says when to try
+    kConnecting,  // an attempt is under way
+    kStreaming,
+    kHalting,   // what came before the halt is still being delivered, bounded
+    kStopping,  // halted or stopped, waiting for the sink to close
+    kHalted,
+    kDraining,
+    kFinished,
+  };
+
+  void Disconnect(StreamCommand command);
+  void ReconnectAfter(std::chrono::milliseconds delay, base::Now now);
+  void BeginHalt(Halt halt, base::Now now);
+  void HaltNow();
+  void CheckVerdict(base::Now now);
+  void CheckHalting(base::Now now);
+  void CheckDraining(base::Now now);
+  void CheckClosed();
+  void AccountPause(base::Now now);
+  std::optional<Halt> JudgeFacts(const base::SourceFacts& facts) const;
+  std::optional<Halt> JudgeServerError(const base::StreamEnd& end);
+  Halt UndeliverableEvent(const Verdict& verdict) const;
+  pgoutput::StandbyStatus MakeStatus(base::Now now);
+
+  const PipelineOptions options_;
+  Counters counters_;
+  delivery::Tracker tracker_;
+  Intake intake_;
+  Dispatcher dispatcher_;
+  StatusClock status_clock_;
+  base::Backoff source_backoff_;
+  base::Backoff standby_backoff_;
+
+  Phase phase_ = Phase::kIdle;
+  bool stop_requested_ = false;
+  bool connected_ = false;
+  bool ever_streamed_ = false;
+  bool standby_ = false;
+  StreamCommand stream_command_ = StreamCommand::kNone;
+  base::MonotonicTime connect_at_;
+  base::MonotonicTime deadline_;  // of halting and draining
+  std::optional<Halt> halt_;
+  delivery::Sequence halt_boundary_ = 0;  // everything below it is delivered before the halt
+
+  std::optional<base::SourceFacts> facts_;
+  base::Lsn safe_at_connect_;
+  base::Lsn confirmed_lsn_;
+  base::Lsn server_wal_lsn_;
+  base::WallTime last_frame_at_;
+  std::string last_error_;
+
+  std::string same_error_;  // SQLSTATE and position of the last server error
+  int same_errors_ = 0;
+  int auth_failures_ = 0;
+
+  bool paused_ = false;
+  base::MonotonicTime paused_since_;
+  base::MonotonicTime paused_accounted_;
+  base::MonotonicTime next_ping_;
+};
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,68 @@
+#include "pipeline/status_clock.h"
+
+#include <algorithm>
+
+namespace walpost::pipeline {
+
+using std::chrono::milliseconds;
+
+void StatusClock::Start(std::int64_t wal_sender_timeout_ms, base::Now now) {
+  *this = StatusClock();
+  if (wal_sender_timeout_ms > 0) {
+    silence_max_ = milliseconds(wal_sender_timeout_ms);
+    interval_ =
+        std::clamp(milliseconds(wal_sender_timeout_ms / 3), milliseconds(100), kIntervalMax);
+  }
+  last_status_ = now.mono;
+  last_received_ = now.mono;
+}
+
+bool StatusClock::OnKeepalive(base::Lsn wal_end, bool reply_requested, bool undelivered,
+                              base::Now now) {
+  OnReceived(now);
+  if (!reply_requested) {
+    return false;
+  }
+  reply_now_ = true;
+  const bool same_burst =
+      wal_end == requests_at_ && now.mono - first_request_ <= std::chrono::seconds(1);
+  if (!undelivered || !same_burst) {
+    requests_at_ = wal_end;
+    requests_ = 0;
+    first_request_ = now.mono;
+  }
+  ++requests_;
+  return undelivered && requests_ >= kStoppingRequests;
+}
+
+bool StatusClock::StatusDue(base::Lsn safe, base::Now now) const {
+  return reply_now_ || now.mono >= NextDeadline(safe);
+}
+
+bool StatusClock::OnStatusTaken(base::Lsn safe, base::Now now) {
+  last_status_ = now.mono;
+  last_flush_ = safe;
+  reply_now_ = false;
+  if (!probing_ && now.mono - last_received_ >= silence_max_ / 2) {
+    probing_ = true;
+    return true;
+  }
+  return false;
+}
+
+bool StatusClock::SilentTooLong(base::Now now) const {
+  return probing_ && now.mono - last_received_ >= silence_max_;
+}
+
+base::MonotonicTime StatusClock::NextDeadline(base::Lsn safe) const {
+  if (reply_now_) {
+    return last_status_;
+  }
+  base::MonotonicTime due = last_status_ + (safe > last_flush_ ? kConfirmWithin : interval_);
+  if (!probing_) {
+    due = std::min(due, last_received_ + silence_max_ / 2);
+  }
+  return due;
+}
+
+}  // namespace walpost::pipeline

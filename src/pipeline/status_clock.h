@@ -1,0 +1,68 @@
+// StatusClock - when a standby status is due, and whether the server is waiting for us to shut
+// down. Why: replies go out on a timer of their own, whatever Kafka does, or the server ends the
+// connection; and a server that
+//   shuts down keeps asking for a position we cannot confirm, 30,000 times a second, until we
+//   leave.
+// Thread: loop thread; no clock of its own.
+// Source: design.md facts 3, 6 and 7.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "base/lsn.h"
+#include "base/time.h"
+
+namespace walpost::pipeline {
+
+class StatusClock {
+ public:
+  // A status at least this often; less when wal_sender_timeout asks for it.
+  static constexpr std::chrono::milliseconds kIntervalMax{10'000};
+  // A position that moved is confirmed this soon.
+  static constexpr std::chrono::milliseconds kConfirmWithin{100};
+  // This many reply requests within a second at one position, with something undelivered: the
+  // server is stopping.
+  static constexpr int kStoppingRequests = 5;
+
+  // A new connection.
+  void Start(std::int64_t wal_sender_timeout_ms, base::Now now);
+
+  // Anything arrived.
+  void OnReceived(base::Now now) {
+    last_received_ = now.mono;
+    probing_ = false;
+  }
+
+  // Returns true when this keepalive shows that the server is stopping.
+  bool OnKeepalive(base::Lsn wal_end, bool reply_requested, bool undelivered, base::Now now);
+
+  // While reading is paused nothing can arrive: the silence does not count.
+  void OnPaused(base::Now now) { OnReceived(now); }
+
+  bool StatusDue(base::Lsn safe, base::Now now) const;
+
+  // The status just taken; true when it should ask the server for a reply (it has been silent for
+  // long).
+  bool OnStatusTaken(base::Lsn safe, base::Now now);
+
+  // Silent for the whole time-out although asked: the connection is dead.
+  bool SilentTooLong(base::Now now) const;
+
+  base::MonotonicTime NextDeadline(base::Lsn safe) const;
+
+ private:
+  std::chrono::milliseconds interval_{kIntervalMax};
+  std::chrono::milliseconds silence_max_{60'000};
+  base::MonotonicTime last_status_;
+  base::MonotonicTime last_received_;
+  base::Lsn last_flush_;
+  bool reply_now_ = false;
+  bool probing_ = false;
+  base::Lsn requests_at_;
+  int requests_ = 0;
+  base::MonotonicTime first_request_;
+};
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,297 @@
+#include "runtime/loop.h"
+
+#include <glog/logging.h>
+#include <poll.h>
+#include <signal.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "observe/log.h"
+#include "pgoutput/frame.h"
+
+namespace walpost::runtime {
+
+using observe::Severity;
+using std::chrono::milliseconds;
+
+namespace {
+
+base::Now ReadClocks() {
+  return base::Now{
+      std::chrono::steady_clock::now(),
+      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now())};
+}
+
+}  // namespace
+
+Loop::Loop(const RunOptions& options, Signals* signals, Helper* helper, kafka::KafkaSink* sink,
+           observe::SnapshotBoard* board)
+    : options_(options),
+      signals_(signals),
+      helper_(helper),
+      sink_(sink),
+      board_(board),
+      now_(ReadClocks()),
+      pipeline_(options.pipeline, sink, now_),
+      narrator_(options, now_),
+      next_publish_(now_.mono) {}
+
+int Loop::Run() {
+  while (stop_signals_ < 2) {
+    now_ = ReadClocks();
+    HandleSignals();
+    helper_->RunDone();
+    pipeline_.Tick(now_);
+    HandleCommands();
+    const int frames = ReadFrames();
+    HandleCommands();
+    narrator_.Observe(pipeline_, now_);
+    Publish();
+    if (pipeline_.finished() && finishing_ == nullptr) {
+      return 0;
+    }
+    if (options_.on_halt == OnHalt::kExit && pipeline_.halted() && finishing_ == nullptr) {
+      return base::HaltExitCode(pipeline_.halt()->reason);
+    }
+    Wait(frames);
+  }
+  observe::Log(Severity::kWarning, "stopped_at_once",
+               "second signal: leaving without draining; nothing is lost");
+  return 75;
+}
+
+void Loop::HandleSignals() {
+  for (int signal = signals_->Take(); signal != 0; signal = signals_->Take()) {
+    if (signal == SIGHUP) {
+      observe::Log(Severity::kInfo, "recheck", "SIGHUP: looking again");
+      pipeline_.Recheck(now_);
+      continue;
+    }
+    ++stop_signals_;
+    observe::Log(Severity::kInfo, "stopping", "draining what is in flight, then stopping");
+    pipeline_.Stop(now_);
+  }
+}
+
+void Loop::HandleCommands() {
+  CloseFinishing();
+  switch (pipeline_.TakeStreamCommand()) {
+    case pipeline::StreamCommand::kNone:
+      break;
+    case pipeline::StreamCommand::kFinish:
+      FinishStream();
+      break;
+    case pipeline::StreamCommand::kClose:
+      DropStream();
+      break;
+  }
+  HandleConnect();
+  HandleStatus();
+  HandlePing();
+}
+
+void Loop::HandleConnect() {
+  if (finishing_ != nullptr) {
+    return;  // the slot is still ours on the old connection
+  }
+  const std::optional<base::Lsn> start = pipeline_.TakeConnect(now_);
+  if (!start) {
+    return;
+  }
+
+  struct Result {
+    std::optional<std::variant<postgres::Connected, postgres::StreamEnd>> connected;
+    std::shared_ptr<postgres::Pinger> pinger;
+  };
+
+  auto result = std::make_shared<Result>();  // shared by the two halves of the job
+  helper_->Run(
+      [result, options = options_.source, start] {
+        result->connected.emplace(postgres::Connect(options, *start));
+        if (const auto* connected = std::get_if<postgres::Connected>(&*result->connected)) {
+          result->pinger = postgres::MakePinger(*connected->stream);
+        }
+      },
+      [this, result] {
+        OnConnectResult(*std::move(result->connected), std::move(result->pinger));
+      });
+}
+
+void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd> result,
+                           std::shared_ptr<postgres::Pinger> pinger) {
+  now_ = ReadClocks();
+  if (auto* end = std::get_if<postgres::StreamEnd>(&result)) {
+    pipeline_.OnStreamEnd(*end, now_);
+    return;
+  }
+  auto& connected = std::get<postgres::Connected>(result);
+  stream_ = std::move(connected.stream);
+  pinger_ = std::move(pinger);
+  pipeline_.OnConnected(connected.facts, now_);
+}
+
+void Loop::HandleStatus() {
+  if (stream_ == nullptr) {
+    return;
+  }
+  if (const auto status = pipeline_.TakeStatus(now_)) {
+    if (const absl::Status sent = stream_->Send(pgoutput::EncodeStandbyStatus(*status));
+        !sent.ok()) {
+      SourceLost(sent);
+      return;
+    }
+  }
+  if (stream_->wants_write()) {
+    if (const absl::Status sent = stream_->Flush(); !sent.ok()) {
+      SourceLost(sent);
+    }
+  }
+}
+
+void Loop::HandlePing() {
+  if (stream_ == nullptr || pinging_ || !pipeline_.TakePing(now_)) {
+    return;
+  }
+  pinging_ = true;
+  auto stopping = std::make_shared<bool>(false);  // shared by the two halves of the job
+  helper_->Run([stopping, pinger = pinger_] { *stopping = pinger->ServerIsStopping(); },
+               [this, stopping, pinged = stream_.get()] {
+                 pinging_ = false;
+                 if (*stopping && pinged == stream_.get()) {
+                   pipeline_.OnServerStopping(now_);
+                 }
+               });
+}
+
+void Loop::FinishStream() {
+  if (stream_ == nullptr) {
+    return;
+  }
+  absl::Status sent = stream_->Send(pgoutput::EncodeStandbyStatus(pipeline_.FinalStatus(now_)));
+  if (sent.ok()) {
+    sent = stream_->SendCopyDone();
+  }
+  finishing_ = std::move(stream_);
+  finish_by_ = now_.mono + (sent.ok() ? kFinishWithin : milliseconds(0));
+  CloseFinishing();
+}
+
+void Loop::CloseFinishing() {
+  if (finishing_ == nullptr) {
+    return;
+  }
+  std::string_view frame;
+  postgres::ReplicationStream::Next next = postgres::ReplicationStream::Next::kFrame;
+  finishing_->Receive();
+  while (next == postgres::ReplicationStream::Next::kFrame) {
+    next = finishing_->Take(&frame);
+  }
+  const bool ended = next == postgres::ReplicationStream::Next::kEnded;
+  if (ended || now_.mono >= finish_by_ || !finishing_->Flush().ok()) {
+    finishing_.reset();
+  }
+}
+
+void Loop::DropStream() {
+  stream_.reset();
+  pinger_.reset();
+}
+
+int Loop::ReadFrames() {
+  if (stream_ == nullptr) {
+    return 0;
+  }
+  int frames = 0;
+  bool received = false;
+  std::string_view frame;
+  while (frames < kFramesPerTurn && pipeline_.want_frame()) {
+    const postgres::ReplicationStream::Next next = stream_->Take(&frame);
+    if (next == postgres::ReplicationStream::Next::kFrame) {
+      pipeline_.OnFrame(frame, now_);
+      ++frames;
+    } else if (next == postgres::ReplicationStream::Next::kEnded) {
+      const postgres::StreamEnd end = stream_->end();
+      DropStream();
+      pipeline_.OnStreamEnd(end, now_);
+      return frames;
+    } else if (received) {
+      break;
+    } else {
+      stream_->Receive();
+      received = true;
+    }
+  }
+  // Before any status goes out: what the server warned about beside the stream.
+  while (const std::optional<std::string> notice = stream_->TakeNotice()) {
+    pipeline_.OnNotice(*notice);
+  }
+  return frames;
+}
+
+void Loop::SourceLost(const absl::Status& status) {
+  // The server's last words may still be in the socket, and say more than "broken pipe".
+  postgres::StreamEnd end;
+  end.status = status;
+  std::string_view frame;
+  stream_->Receive();
+  postgres::ReplicationStream::Next next = stream_->Take(&frame);
+  while (next == postgres::ReplicationStream::Next::kFrame) {
+    next = stream_->Take(&frame);  // it comes again
+  }
+  if (next == postgres::ReplicationStream::Next::kEnded) {
+    end = stream_->end();
+  }
+  DropStream();
+  pipeline_.OnStreamEnd(end, now_);
+}
+
+void Loop::Publish() {
+  if (now_.mono < next_publish_) {
+    return;
+  }
+  next_publish_ = now_.mono + kPublishEvery;
+  board_->Publish(std::make_shared<const observe::Snapshot>(
+      narrator_.TakeSnapshot(pipeline_, sink_->facts(), now_)));
+}
+
+void Loop::Wait(int frames) {
+  milliseconds timeout(0);
+  if (frames >= kBusyFrames) {
+    const timespec pause{0, std::chrono::nanoseconds(kGatherPause).count()};
+    nanosleep(&pause, nullptr);
+  } else if (frames == 0) {
+    // Also bounds how old the published snapshot can get.
+    base::MonotonicTime deadline =
+        std::min(pipeline_.NextDeadline(), now_.mono + milliseconds(1'000));
+    if (finishing_ != nullptr) {
+      deadline = std::min(deadline, finish_by_);
+    }
+    if (deadline > now_.mono) {
+      timeout = std::chrono::ceil<milliseconds>(deadline - now_.mono);
+    }
+  }
+  std::array<pollfd, 5> fds{};
+  fds[0] = {signals_->fd(), POLLIN, 0};
+  fds[1] = {helper_->fd(), POLLIN, 0};
+  fds[2] = {sink_->wake_fd(), POLLIN, 0};
+  fds[3] = {-1, 0, 0};
+  fds[4] = {-1, 0, 0};
+  if (stream_ != nullptr) {
+    const int events =
+        (pipeline_.want_frame() ? POLLIN : 0) | (stream_->wants_write() ? POLLOUT : 0);
+    // A paused socket stays out of the set: its hang-up would be reported without end.
+    fds[3] = {events == 0 ? -1 : stream_->socket(), static_cast<short>(events), 0};
+  }
+  if (finishing_ != nullptr) {
+    fds[4] = {finishing_->socket(), POLLIN, 0};
+  }
+  if (poll(fds.data(), fds.size(), static_cast<int>(timeout.count())) < 0) {
+    PCHECK(errno == EINTR);
+  }
+}
+
+}  // namespace walpost::runtime

@@ -1,0 +1,78 @@
+// Loop - the one thread that carries out what the pipeline asks for: reads frames, sends statuses,
+// connects, pings, publishes snapshots. Why: everything that could block is elsewhere, so a turn of
+// the loop is short and replies are always on time. Thread: the main thread.   Lifetime: options
+// and board must outlive it. Source: design.md section 4; PostgreSQL's HandleCopyStream for the
+// order of steps.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "base/time.h"
+#include "kafka/kafka_sink.h"
+#include "observe/snapshot.h"
+#include "pipeline/pipeline.h"
+#include "postgres/connect.h"
+#include "runtime/helper.h"
+#include "runtime/narrator.h"
+#include "runtime/options.h"
+#include "runtime/signals.h"
+
+namespace walpost::runtime {
+
+class Loop {
+ public:
+  // While rows arrive fast, bytes gather this long before the next read: fewer wake-ups on both
+  // sides. Bounded by the socket's buffer, not only by time: a longer pause lets it fill, which
+  // stops the server.
+  static constexpr std::chrono::microseconds kGatherPause{200};
+  // A turn with fewer frames than this was not busy: read again at once.
+  static constexpr int kBusyFrames = 8;
+  // Frames taken before reports are served again.
+  static constexpr int kFramesPerTurn = 4096;
+  static constexpr std::chrono::milliseconds kFinishWithin{3'000};
+  static constexpr std::chrono::milliseconds kPublishEvery{100};
+
+  // `sink` and `helper` must outlive the loop.
+  Loop(const RunOptions& options, Signals* signals, Helper* helper, kafka::KafkaSink* sink,
+       observe::SnapshotBoard* board);
+
+  // Returns the exit code.
+  int Run();
+
+ private:
+  void HandleSignals();
+  void HandleCommands();
+  void HandleConnect();
+  void HandleStatus();
+  void HandlePing();
+  void FinishStream();
+  void CloseFinishing();
+  void DropStream();
+  int ReadFrames();
+  void SourceLost(const absl::Status& status);
+  void Publish();
+  void Wait(int frames);
+  void OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd> result,
+                       std::shared_ptr<postgres::Pinger> pinger);
+
+  const RunOptions& options_;
+  Signals* const signals_;
+  Helper* const helper_;
+  kafka::KafkaSink* const sink_;
+  observe::SnapshotBoard* const board_;
+
+  base::Now now_;
+  pipeline::Pipeline pipeline_;
+  Narrator narrator_;
+  std::unique_ptr<postgres::ReplicationStream> stream_;
+  std::shared_ptr<postgres::Pinger> pinger_;  // shared with the job that uses it
+  bool pinging_ = false;
+  std::unique_ptr<postgres::ReplicationStream> finishing_;  // CopyDone sent, its end awaited
+  base::MonotonicTime finish_by_;
+  base::MonotonicTime next_publish_;
+  int stop_signals_ = 0;
+};
+
+}  // namespace walpost::runtime

@@ -1,0 +1,121 @@
+#include "runtime/narrator.h"
+
+#include <chrono>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "observe/log.h"
+
+namespace walpost::runtime {
+
+using base::State;
+using observe::LogField;
+using observe::Severity;
+
+Narrator::Narrator(const RunOptions& options, base::Now now)
+    : name_(options.name),
+      slot_(options.source.slot),
+      publication_(options.source.publication),
+      in_flight_bytes_max_(options.pipeline.in_flight_bytes_max),
+      started_at_(now.wall),
+      state_since_(now.wall) {}
+
+void Narrator::Observe(const pipeline::Pipeline& pipeline, base::Now now) {
+  if (pipeline.last_error() != last_error_) {
+    last_error_ = pipeline.last_error();
+    last_error_at_ = now.wall;
+    observe::Log(Severity::kWarning, "source_error", last_error_, {{"slot", slot_}});
+  }
+  if (pipeline.state() != state_) {
+    LogState(pipeline, now);
+  }
+}
+
+void Narrator::LogState(const pipeline::Pipeline& pipeline, base::Now now) {
+  const double seconds = std::chrono::duration<double>(now.wall - state_since_).count();
+  const State before = state_;
+  state_ = pipeline.state();
+  state_since_ = now.wall;
+  std::vector<LogField> fields = {{"state", std::string(base::StateName(state_))},
+                                  {"slot", slot_},
+                                  {"safe_lsn", pipeline.tracker().safe_lsn().ToString()}};
+  if (state_ == State::kHalted && pipeline.halt()) {
+    fields.push_back({"reason", std::string(base::HaltReasonName(pipeline.halt()->reason))});
+    observe::Log(Severity::kError, "halted", pipeline.halt()->detail, std::move(fields));
+    return;
+  }
+  if (state_ == State::kStreaming && pipeline.facts()) {
+    fields.push_back({"host", pipeline.facts()->host});
+    fields.push_back({"database", pipeline.facts()->database});
+    fields.push_back({"start_lsn", pipeline.facts()->start_lsn.ToString()});
+  }
+  const Severity severity = state_ == State::kReconnecting || state_ == State::kBackpressured
+                                ? Severity::kWarning
+                                : Severity::kInfo;
+  observe::Log(severity, "state_changed",
+               absl::StrFormat("%s, after %.1f s of %s", base::StateName(state_), seconds,
+                               base::StateName(before)),
+               std::move(fields));
+}
+
+observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
+                                         const kafka::KafkaFacts& kafka, base::Now now) const {
+  observe::Snapshot snapshot;
+  snapshot.name = name_;
+  snapshot.slot = slot_;
+  snapshot.publication = publication_;
+  snapshot.state = pipeline.state();
+  if (pipeline.halt()) {
+    snapshot.halt_reason = pipeline.halt()->reason;
+    snapshot.halt_detail = pipeline.halt()->detail;
+  }
+  snapshot.state_since = state_since_;
+  snapshot.taken_at = now.wall;
+  snapshot.started_at = started_at_;
+  snapshot.last_error = last_error_.empty() ? kafka.last_error : last_error_;
+  snapshot.last_error_at = last_error_at_;
+
+  snapshot.source_connected = pipeline.connected();
+  if (pipeline.facts()) {
+    snapshot.system_identifier = pipeline.facts()->system_identifier;
+    snapshot.timeline = pipeline.facts()->timeline;
+    snapshot.server_version = pipeline.facts()->server_version;
+    snapshot.database = pipeline.facts()->database;
+    snapshot.source_host = pipeline.facts()->host;
+  }
+  snapshot.received_lsn = pipeline.received_lsn();
+  snapshot.confirmed_lsn = pipeline.confirmed_lsn();
+  snapshot.safe_lsn = pipeline.tracker().safe_lsn();
+  snapshot.server_wal_lsn = std::max(pipeline.server_wal_lsn(), pipeline.received_lsn());
+  snapshot.last_frame_at = pipeline.last_frame_at();
+  snapshot.sink_connected = kafka.connected;
+
+  const pipeline::Counters& counters = pipeline.counters();
+  snapshot.producer_generations = counters.producer_generations;
+  snapshot.transactions_total = counters.transactions;
+  snapshot.bytes_received_total = counters.bytes_received;
+  snapshot.bytes_delivered_total = counters.bytes_delivered;
+  snapshot.events_received_total = counters.events_received;
+  snapshot.events_delivered_total = counters.events_delivered;
+  snapshot.events_repeated_total = counters.events_repeated;
+  snapshot.events_discarded_total = counters.events_discarded;
+  snapshot.changes_ignored_total = counters.changes_ignored;
+  snapshot.reconnects_total = counters.reconnects;
+  snapshot.records_resubmitted_total = counters.records_resubmitted;
+  snapshot.backpressure_ms_total = counters.backpressure_ms;
+  snapshot.received_by_table = counters.received_by_table;
+  snapshot.delivered_by_topic = counters.delivered_by_topic;
+  snapshot.delivery_delay = counters.delivery_delay;
+  snapshot.last_delivered_at = counters.last_delivered_at;
+
+  const delivery::Tracker& tracker = pipeline.tracker();
+  snapshot.in_flight_events = tracker.in_flight_events();
+  snapshot.in_flight_bytes = tracker.in_flight_bytes();
+  snapshot.in_flight_bytes_max = in_flight_bytes_max_;
+  if (!tracker.empty()) {
+    snapshot.oldest_undelivered_commit = tracker.entry(tracker.oldest_unsettled()).commit_time;
+  }
+  return snapshot;
+}
+
+}  // namespace walpost::runtime

@@ -1,0 +1,40 @@
+// Narrator - tells the log and the snapshot what the pipeline is doing, once per change.
+// Thread: loop thread.   Lifetime: keeps nothing of the pipeline.
+#pragma once
+
+#include <string>
+
+#include "base/state.h"
+#include "base/time.h"
+#include "kafka/kafka_sink.h"
+#include "observe/snapshot.h"
+#include "pipeline/pipeline.h"
+#include "runtime/options.h"
+
+namespace walpost::runtime {
+
+class Narrator {
+ public:
+  Narrator(const RunOptions& options, base::Now now);
+
+  // Logs state changes, new errors and recoveries.
+  void Observe(const pipeline::Pipeline& pipeline, base::Now now);
+
+  observe::Snapshot TakeSnapshot(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka,
+                                 base::Now now) const;
+
+ private:
+  void LogState(const pipeline::Pipeline& pipeline, base::Now now);
+
+  const std::string name_;
+  const std::string slot_;
+  const std::string publication_;
+  const std::size_t in_flight_bytes_max_;
+  const base::WallTime started_at_;
+  base::State state_ = base::State::kStarting;
+  base::WallTime state_since_;
+  std::string last_error_;
+  base::WallTime last_error_at_;
+};
+
+}  // namespace walpost::runtime
