@@ -1,0 +1,35 @@
+#include "base/lsn.h"
+
+#include <gtest/gtest.h>
+
+namespace walpost::base {
+namespace {
+
+TEST(LsnTest, PrintsAsPostgresDoes) {
+  EXPECT_EQ(Lsn(0x16B374D848).ToString(), "16/B374D848");
+  EXPECT_EQ(Lsn().ToString(), "0/0");
+  EXPECT_EQ(Lsn(~std::uint64_t{0}).ToString(), "FFFFFFFF/FFFFFFFF");
+}
+
+TEST(LsnTest, ParsesWhatItPrints) {
+  for (const std::uint64_t value :
+       {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{0x16B374D848}, ~std::uint64_t{0}}) {
+    EXPECT_EQ(Lsn::Parse(Lsn(value).ToString()).value(), Lsn(value));
+  }
+  EXPECT_EQ(Lsn::Parse("16/b374d848").value(), Lsn(0x16B374D848));
+}
+
+TEST(LsnTest, OtherTextIsInvalid) {
+  for (const char* text : {"", "/", "1/", "/1", "1", "1/2/3", "123456789/0", "0/123456789", "x/1",
+                           "-1/0", " 1/0", "1/0 "}) {
+    EXPECT_EQ(Lsn::Parse(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(LsnTest, OrdersByPositionNotByText) {
+  EXPECT_LT(Lsn::Parse("9/0").value(), Lsn::Parse("10/0").value());
+  EXPECT_FALSE(Lsn().valid());
+}
+
+}  // namespace
+}  // namespace walpost::base

@@ -1,0 +1,164 @@
+#include "delivery/tracker.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace walpost::delivery {
+namespace {
+
+using base::Lsn;
+
+Sequence AddEvent(Tracker* tracker, std::uint32_t ordinal = 0) {
+  envelope::Record record;
+  record.block = tracker->arena()->Allocate(100);
+  record.value = std::string_view(record.block.data, 100);
+  return tracker->Add(record, ordinal, base::WallTime(), 0);
+}
+
+TEST(TrackerTest, DeliveredTransactionConfirmsItsEndNotItsCommit) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(100));
+  const Sequence event = AddEvent(&tracker);
+  tracker.CommitTransaction(Lsn(120));
+  EXPECT_EQ(tracker.safe_lsn(), Lsn());
+  tracker.Settle(event);
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(120));
+}
+
+TEST(TrackerTest, DeliveryBeforeTheCommitArrivedConfirmsNothing) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(100));
+  tracker.Settle(AddEvent(&tracker));
+  EXPECT_EQ(tracker.safe_lsn(), Lsn());
+  tracker.CommitTransaction(Lsn(120));
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(120));
+}
+
+TEST(TrackerTest, LaterTransactionWaitsForTheEarlierOne) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(100));
+  const Sequence first = AddEvent(&tracker);
+  tracker.CommitTransaction(Lsn(120));
+  tracker.BeginTransaction(Lsn(200));
+  const Sequence second = AddEvent(&tracker);
+  tracker.CommitTransaction(Lsn(220));
+  tracker.Settle(second);
+  EXPECT_EQ(tracker.safe_lsn(), Lsn());
+  EXPECT_EQ(tracker.oldest_unsettled(), first);
+  tracker.Settle(first);
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(220));
+  EXPECT_TRUE(tracker.empty());
+}
+
+TEST(TrackerTest, EmptyTransactionDoesNotPassAnUndeliveredOne) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(100));
+  const Sequence event = AddEvent(&tracker);
+  tracker.CommitTransaction(Lsn(120));
+  tracker.BeginTransaction(Lsn(200));
+  tracker.CommitTransaction(Lsn(220));
+  EXPECT_EQ(tracker.safe_lsn(), Lsn());
+  tracker.Settle(event);
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(220));
+}
+
+TEST(TrackerTest, KeepaliveWithNothingInFlightIsSafeAtOnce) {
+  Tracker tracker;
+  tracker.ObservePosition(Lsn(500));
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(500));
+  tracker.ObservePosition(Lsn(400));
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(500));
+}
+
+TEST(TrackerTest, KeepaliveBehindAnUndeliveredEventWaits) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(100));
+  const Sequence event = AddEvent(&tracker);
+  tracker.CommitTransaction(Lsn(120));
+  tracker.ObservePosition(Lsn(500));
+  EXPECT_EQ(tracker.safe_lsn(), Lsn());
+  tracker.Settle(event);
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(500));
+}
+
+TEST(TrackerTest, KeepaliveInsideATransactionCountsForWhatCameBeforeIt) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(600));
+  const Sequence event = AddEvent(&tracker);
+  tracker.ObservePosition(Lsn(500));
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(500));
+  // Even a position beyond the open transaction never passes its commit.
+  tracker.ObservePosition(Lsn(700));
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(600));
+  tracker.CommitTransaction(Lsn(620));
+  tracker.Settle(event);
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(620));
+}
+
+TEST(TrackerTest, TransactionCutByAReconnectIsNotConfirmedByItsFirstHalf) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(100));
+  tracker.Settle(AddEvent(&tracker, 0));
+  tracker.LeaveTransaction();
+  tracker.ObservePosition(Lsn(90));
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(90));
+  tracker.BeginTransaction(Lsn(100));
+  const Sequence rest = AddEvent(&tracker, 1);
+  tracker.CommitTransaction(Lsn(120));
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(90));
+  tracker.Settle(rest);
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(120));
+}
+
+TEST(TrackerTest, BytesInFlightFollowAddSettleAndDiscard) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(100));
+  const Sequence first = AddEvent(&tracker);
+  AddEvent(&tracker);
+  EXPECT_EQ(tracker.in_flight_bytes(), 2 * (512 + 100));
+  tracker.Settle(first);
+  EXPECT_EQ(tracker.in_flight_bytes(), 512 + 100);
+  EXPECT_EQ(tracker.DiscardAll(), 1U);
+  EXPECT_EQ(tracker.in_flight_bytes(), 0U);
+  EXPECT_TRUE(tracker.empty());
+}
+
+TEST(TrackerTest, DiscardKeepsWhatWasSafeAndForgetsWhatWasNot) {
+  Tracker tracker;
+  tracker.ObservePosition(Lsn(50));
+  tracker.BeginTransaction(Lsn(100));
+  const Sequence before = AddEvent(&tracker);
+  tracker.CommitTransaction(Lsn(120));
+  tracker.DiscardAll();
+  EXPECT_EQ(tracker.safe_lsn(), Lsn(50));
+  EXPECT_EQ(tracker.next_sequence(), before + 1);
+  tracker.ForgetPositions();
+  EXPECT_EQ(tracker.safe_lsn(), Lsn());
+}
+
+using TrackerDeathTest = testing::Test;
+
+TEST(TrackerDeathTest, SecondReportForOneEventIsFatal) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(100));
+  const Sequence first = AddEvent(&tracker);
+  const Sequence second = AddEvent(&tracker);
+  tracker.Settle(second);
+  EXPECT_DEATH(tracker.Settle(second), "settled");
+  tracker.Settle(first);
+  EXPECT_DEATH(tracker.Settle(first), "first_sequence_");
+}
+
+TEST(TrackerDeathTest, PositionPastAnUndeliveredEventIsFatal) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(1'000));
+  const Sequence first = AddEvent(&tracker);
+  tracker.CommitTransaction(Lsn(1'100));
+  tracker.BeginTransaction(Lsn(500));  // no server may do this; the pipeline refuses it before
+  AddEvent(&tracker);
+  EXPECT_DEATH(tracker.Settle(first), "would confirm past an undelivered event");
+}
+
+}  // namespace
+}  // namespace walpost::delivery
