@@ -1,8 +1,9 @@
 // Encoder - Event to Record: topic, key, headers and the value in the configured format.
 // Why: the record is written once, straight into the arena block it stays in until Kafka has it.
-// Thread: one owner.   Lifetime: `Record::topic` lives as long as the encoder; all else with the record's block.
-// Units/limits: protobuf's 2 GiB limit is an error, not a crash.
-// Errors: kInvalidArgument (an undeliverable event): text that must be UTF-8 is not, value too large for protobuf. On an
+// Thread: one owner.   Lifetime: `Record::topic` lives as long as the encoder; all else with the
+// record's block. Units/limits: protobuf's 2 GiB limit is an error, not a crash. Errors:
+// kInvalidArgument (an undeliverable event): text that must be UTF-8 is not, value too large for
+// protobuf. On an
 //   error nothing stays allocated.
 // Source: proto/walpost/v1/envelope.proto; design.md "The record".
 #pragma once
@@ -20,8 +21,8 @@ namespace walpost::envelope {
 
 enum class ValueFormat { kEnvelope, kRaw };
 
-// Which headers of ours a record carries. `walpost` = id, type, content-type, traceparent, tracestate,
-// walpost-position; `debezium` = id only, as its Event Router writes.
+// Which headers of ours a record carries. `walpost` = id, type, content-type, traceparent,
+// tracestate, walpost-position; `debezium` = id only, as its Event Router writes.
 enum class HeaderSet { kWalpost, kDebezium };
 
 struct EncoderOptions {
@@ -36,8 +37,8 @@ class Encoder {
   Encoder(Encoder&&) noexcept;
   Encoder& operator=(Encoder&&) noexcept;
 
-  absl::Status Encode(const outbox::Event& event, const Position& position, const TransactionInfo& transaction,
-                      base::ChunkArena* arena, Record* record);
+  absl::Status Encode(const outbox::Event& event, const Position& position,
+                      const TransactionInfo& transaction, base::ChunkArena* arena, Record* record);
 
  private:
   struct Impl;

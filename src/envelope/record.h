@@ -1,7 +1,9 @@
 // Record - a Kafka message as it will be produced.
-// Why: plain views into one block of memory that does not move until the delivery report, so a record can be produced
+// Why: plain views into one block of memory that does not move until the delivery report, so a
+// record can be produced
 //   again by a later producer without being built again, and librdkafka needs no copy of the value.
-// Thread: a value.   Lifetime: views point into the ChunkArena block it was encoded to; topic into the encoder's topic
+// Thread: a value.   Lifetime: views point into the ChunkArena block it was encoded to; topic into
+// the encoder's topic
 //   table, which lives as long as the encoder.
 #pragma once
 
@@ -24,11 +26,12 @@ struct Record {
   std::optional<std::string_view> key;
   std::optional<std::string_view> value;  // nullopt = tombstone
   std::span<const RecordHeader> headers;
-  std::int32_t partition = -1;  // -1 = the sink chooses by key, as Java does
+  std::int32_t partition = -1;    // -1 = the sink chooses by key, as Java does
   std::int64_t timestamp_ms = 0;  // 0 = when it is produced
   base::ChunkArena::Block block;
 
-  // What counts against delivery.in_flight_bytes_max: key, value, headers and 512 bytes of bookkeeping.
+  // What counts against delivery.in_flight_bytes_max: key, value, headers and 512 bytes of
+  // bookkeeping.
   std::size_t AccountedBytes() const {
     std::size_t bytes = 512 + (key ? key->size() : 0) + (value ? value->size() : 0);
     for (const RecordHeader& header : headers) {

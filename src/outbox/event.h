@@ -1,7 +1,9 @@
 // Event - one outbox row, by meaning instead of by column.
-// Thread: a value.   Lifetime: every view points into the frame that was decoded or into the TableMapper's scratch, and
+// Thread: a value.   Lifetime: every view points into the frame that was decoded or into the
+// TableMapper's scratch, and
 //   ends with the mapper's next Map call.
-// Units: text fields are UTF-8 unless the database is SQL_ASCII; payload is raw bytes, exactly as stored.
+// Units: text fields are UTF-8 unless the database is SQL_ASCII; payload is raw bytes, exactly as
+// stored.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +31,8 @@ struct Event {
   std::string_view traceparent;
   std::string_view tracestate;
   std::optional<base::WallTime> occurred_at;
-  std::string_view topic;  // already expanded and checked
-  std::int32_t partition = -1;  // -1 = by key
+  std::string_view topic;                  // already expanded and checked
+  std::int32_t partition = -1;             // -1 = by key
   std::span<const Header> headers;         // from the headers column, in its order
   std::span<const Header> record_headers;  // from TableOptions::record_headers
   std::string_view schema;

@@ -1,5 +1,5 @@
-// TableOptions - how the columns of one outbox table become an event. Plain data, filled in by config.
-// Presets `walpost` and `debezium` are functions that return such a struct (presets.h).
+// TableOptions - how the columns of one outbox table become an event. Plain data, filled in by
+// config. Presets `walpost` and `debezium` are functions that return such a struct (presets.h).
 // Thread: values.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace walpost::outbox {
 
-// Candidates for one field: the first name present in the Relation is used. Empty = the field is not mapped.
+// Candidates for one field: the first name present in the Relation is used. Empty = the field is
+// not mapped.
 using ColumnNames = std::vector<std::string>;
 
 struct ColumnMapping {
@@ -34,8 +35,12 @@ struct TableOptions {
   std::string table = "events";
   std::string preset = "walpost";
   ColumnMapping columns;
-  std::string topic = "{aggregate_type}";  // placeholders are mapped field names or, else, column names
+  std::string topic =
+      "{aggregate_type}";  // placeholders are mapped field names or, else, column names
   std::vector<std::pair<std::string, std::string>> record_headers;  // header name, column
+  bool null_key_allowed =
+      false;                   // else a NULL key, aggregate type or type is an undeliverable event
+  bool type_optional = false;  // the type column may be missing from the table
 };
 
 }  // namespace walpost::outbox

@@ -1,0 +1,361 @@
+#include "outbox/table_mapper.h"
+
+#include <glog/logging.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "outbox/column_value.h"
+#include "outbox/headers_column.h"
+#include "outbox/topic_template.h"
+
+namespace walpost::outbox {
+
+using pgoutput::Value;
+
+namespace {
+
+// A field of the event, found in the Relation in force.
+struct Slot {
+  int index = -1;  // -1 = the table has no such column
+  std::uint32_t oid = 0;
+  std::string column;
+  std::string scratch;  // for values that must be rewritten as text
+
+  bool present() const { return index >= 0; }
+};
+
+using TypePredicate = bool (*)(std::uint32_t);
+
+bool IsTime(std::uint32_t oid) { return oid == type_oid::kTimestamptz; }
+
+bool IsJson(std::uint32_t oid) { return oid == type_oid::kJson || oid == type_oid::kJsonb; }
+
+}  // namespace
+
+struct TableMapper::Impl {
+  explicit Impl(TableOptions table_options) : options(std::move(table_options)) {
+    absl::StatusOr<TopicTemplate> parsed = TopicTemplate::Parse(options.topic);
+    if (parsed.ok()) {
+      topic_template = *std::move(parsed);
+    } else {
+      template_status = parsed.status();
+    }
+  }
+
+  std::string Where() const {
+    return absl::StrFormat("table %s.%s", options.schema, options.table);
+  }
+
+  // Finds the first of `names` in the Relation. Its type must satisfy `fits`.
+  absl::Status Find(const pgoutput::Relation& relation, std::string_view field,
+                    const ColumnNames& names, bool required, TypePredicate fits,
+                    std::string_view expected, Slot* slot);
+  absl::Status BindTopic(const pgoutput::Relation& relation);
+
+  absl::Status Null(const Slot& slot, const Event& event) const;
+  absl::Status Unfit(const Slot& slot, const Event& event, const absl::Status& why) const;
+  absl::Status Text(std::span<const Value> values, Slot* slot, const Event& event, bool required,
+                    std::string_view* text);
+  absl::Status MapKey(std::span<const Value> values, Event* event);
+  absl::Status MapPayload(std::span<const Value> values, Event* event);
+  absl::Status MapOptional(std::span<const Value> values, Event* event);
+  absl::Status MapTopic(std::span<const Value> values, Event* event);
+  absl::Status MapRecordHeaders(std::span<const Value> values, Event* event);
+
+  const TableOptions options;
+  TopicTemplate topic_template;
+  absl::Status template_status;
+
+  bool bound = false;
+  std::size_t column_count = 0;
+  Slot id, key, aggregate_type, type, payload, content_type, schema_name, headers, occurred_at,
+      traceparent, tracestate, topic, partition;
+  std::vector<Slot> topic_slots;   // one per placeholder
+  std::vector<Slot> header_slots;  // one per record header
+  std::vector<Header> record_headers;
+  HeadersColumn headers_column;
+  std::string topic_text;
+  std::string legal_topic;  // the last one checked
+};
+
+TableMapper::TableMapper(TableOptions options)
+    : impl_(std::make_unique<Impl>(std::move(options))) {}
+
+TableMapper::~TableMapper() = default;
+TableMapper::TableMapper(TableMapper&&) noexcept = default;
+TableMapper& TableMapper::operator=(TableMapper&&) noexcept = default;
+
+const TableOptions& TableMapper::options() const { return impl_->options; }
+
+void TableMapper::Unbind() { impl_->bound = false; }
+
+absl::Status TableMapper::Bind(const pgoutput::Relation& relation) {
+  Impl& m = *impl_;
+  const ColumnMapping& c = m.options.columns;
+  m.bound = false;
+  m.column_count = relation.columns.size();
+  RETURN_IF_ERROR(m.template_status);
+  RETURN_IF_ERROR(m.Find(relation, "id", c.id, true, IsTextual, "text or uuid", &m.id));
+  RETURN_IF_ERROR(m.Find(relation, "key", c.key, !c.key.empty(), IsPayload,
+                         "text, uuid, integer or bytea", &m.key));
+  RETURN_IF_ERROR(m.Find(relation, "aggregate_type", c.aggregate_type, !c.aggregate_type.empty(),
+                         IsTextual, "text", &m.aggregate_type));
+  RETURN_IF_ERROR(m.Find(relation, "type", c.type, !c.type.empty() && !m.options.type_optional,
+                         IsTextual, "text", &m.type));
+  RETURN_IF_ERROR(m.Find(relation, "payload", c.payload, true, IsPayload,
+                         "bytea, json, jsonb or text", &m.payload));
+  RETURN_IF_ERROR(
+      m.Find(relation, "content_type", c.content_type, false, IsTextual, "text", &m.content_type));
+  RETURN_IF_ERROR(
+      m.Find(relation, "schema_name", c.schema_name, false, IsTextual, "text", &m.schema_name));
+  RETURN_IF_ERROR(
+      m.Find(relation, "headers", c.headers, false, IsJson, "json or jsonb", &m.headers));
+  RETURN_IF_ERROR(
+      m.Find(relation, "occurred_at", c.occurred_at, false, IsTime, "timestamptz", &m.occurred_at));
+  RETURN_IF_ERROR(
+      m.Find(relation, "traceparent", c.traceparent, false, IsTextual, "text", &m.traceparent));
+  RETURN_IF_ERROR(
+      m.Find(relation, "tracestate", c.tracestate, false, IsTextual, "text", &m.tracestate));
+  RETURN_IF_ERROR(m.Find(relation, "topic", c.topic, false, IsTextual, "text", &m.topic));
+  RETURN_IF_ERROR(
+      m.Find(relation, "partition", c.partition, false, IsInteger, "integer", &m.partition));
+  RETURN_IF_ERROR(m.BindTopic(relation));
+  m.header_slots.assign(m.options.record_headers.size(), Slot());
+  for (std::size_t i = 0; i < m.header_slots.size(); ++i) {
+    RETURN_IF_ERROR(m.Find(relation, "record_headers", {m.options.record_headers[i].second}, true,
+                           IsTextual, "text", &m.header_slots[i]));
+  }
+  m.bound = true;
+  return absl::OkStatus();
+}
+
+absl::Status TableMapper::Map(std::span<const Value> values, Event* event) {
+  Impl& m = *impl_;
+  CHECK(m.bound);
+  if (values.size() != m.column_count) {
+    return absl::DataLossError(
+        absl::StrFormat("%s: a row of %u columns, but the table was announced with %u", m.Where(),
+                        values.size(), m.column_count));
+  }
+  *event = Event();
+  event->schema = m.options.schema;
+  event->table = m.options.table;
+  RETURN_IF_ERROR(m.Text(values, &m.id, *event, /*required=*/true, &event->id));
+  RETURN_IF_ERROR(m.MapKey(values, event));
+  const bool names_required = !m.options.null_key_allowed;
+  RETURN_IF_ERROR(
+      m.Text(values, &m.aggregate_type, *event, names_required, &event->aggregate_type));
+  RETURN_IF_ERROR(m.Text(values, &m.type, *event, names_required, &event->type));
+  RETURN_IF_ERROR(m.MapPayload(values, event));
+  RETURN_IF_ERROR(m.MapOptional(values, event));
+  RETURN_IF_ERROR(m.MapTopic(values, event));
+  return m.MapRecordHeaders(values, event);
+}
+
+absl::Status TableMapper::Impl::Find(const pgoutput::Relation& relation, std::string_view field,
+                                     const ColumnNames& names, bool required, TypePredicate fits,
+                                     std::string_view expected, Slot* slot) {
+  *slot = Slot();
+  for (const std::string& name : names) {
+    for (std::size_t i = 0; i < relation.columns.size(); ++i) {
+      const pgoutput::Column& column = relation.columns[i];
+      if (column.name != name) {
+        continue;
+      }
+      if (!fits(column.type_oid)) {
+        return absl::FailedPreconditionError(
+            absl::StrFormat("%s: column %s is %s, but as %s it must be %s: change its type back, "
+                            "or map another column",
+                            Where(), name, TypeName(column.type_oid), field, expected));
+      }
+      slot->index = static_cast<int>(i);
+      slot->oid = column.type_oid;
+      slot->column = name;
+      return absl::OkStatus();
+    }
+  }
+  if (!required) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "%s has no column %s, which is mapped as %s: add or rename it, or change "
+      "`outboxes[].columns`",
+      Where(), names.empty() ? std::string("(none configured)") : absl::StrJoin(names, " or "),
+      field));
+}
+
+absl::Status TableMapper::Impl::BindTopic(const pgoutput::Relation& relation) {
+  topic_slots.clear();
+  for (const TopicTemplate::Part& part : topic_template.parts()) {
+    if (!part.is_placeholder) {
+      continue;
+    }
+    // A field's name stands for the column mapped to it; any other name is a column's own.
+    ColumnNames names = {part.text};
+    const std::pair<std::string_view, const ColumnNames*> fields[] = {
+        {"id", &options.columns.id},
+        {"key", &options.columns.key},
+        {"aggregate_type", &options.columns.aggregate_type},
+        {"type", &options.columns.type},
+        {"schema_name", &options.columns.schema_name}};
+    for (const auto& [field, mapped] : fields) {
+      if (part.text == field && !mapped->empty()) {
+        names = *mapped;
+      }
+    }
+    topic_slots.emplace_back();
+    RETURN_IF_ERROR(Find(relation, "a placeholder of `topic`", names, true, IsTextual, "text",
+                         &topic_slots.back()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableMapper::Impl::Null(const Slot& slot, const Event& event) const {
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s: column %s is NULL in event '%s'; it must have a value: delete or "
+                      "correct what writes such rows "
+                      "(a NOT NULL constraint finds it in the application's own transaction)",
+                      Where(), slot.column, event.id));
+}
+
+absl::Status TableMapper::Impl::Unfit(const Slot& slot, const Event& event,
+                                      const absl::Status& why) const {
+  return absl::InvalidArgumentError(absl::StrFormat("%s: column %s in event '%s': %s", Where(),
+                                                    slot.column, event.id,
+                                                    std::string(why.message())));
+}
+
+absl::Status TableMapper::Impl::Text(std::span<const Value> values, Slot* slot, const Event& event,
+                                     bool required, std::string_view* text) {
+  if (!slot->present()) {
+    return absl::OkStatus();
+  }
+  const Value& value = values[static_cast<std::size_t>(slot->index)];
+  if (value.kind == Value::Kind::kNull) {
+    return required ? Null(*slot, event) : absl::OkStatus();
+  }
+  const absl::StatusOr<std::string_view> found = ToText(value, slot->oid, &slot->scratch);
+  if (!found.ok()) {
+    return Unfit(*slot, event, found.status());
+  }
+  *text = *found;
+  return absl::OkStatus();
+}
+
+absl::Status TableMapper::Impl::MapKey(std::span<const Value> values, Event* event) {
+  if (!key.present()) {
+    return absl::OkStatus();
+  }
+  const Value& value = values[static_cast<std::size_t>(key.index)];
+  if (value.kind == Value::Kind::kNull) {
+    return options.null_key_allowed ? absl::OkStatus() : Null(key, *event);
+  }
+  const absl::StatusOr<std::string_view> found = ToBytes(value, key.oid, &key.scratch);
+  if (!found.ok()) {
+    return Unfit(key, *event, found.status());
+  }
+  event->key = *found;
+  return absl::OkStatus();
+}
+
+absl::Status TableMapper::Impl::MapPayload(std::span<const Value> values, Event* event) {
+  const Value& value = values[static_cast<std::size_t>(payload.index)];
+  if (value.kind == Value::Kind::kNull) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<std::string_view> found = ToBytes(value, payload.oid, &payload.scratch);
+  if (!found.ok()) {
+    return Unfit(payload, *event, found.status());
+  }
+  event->payload = *found;
+  return absl::OkStatus();
+}
+
+absl::Status TableMapper::Impl::MapOptional(std::span<const Value> values, Event* event) {
+  RETURN_IF_ERROR(Text(values, &content_type, *event, false, &event->content_type));
+  RETURN_IF_ERROR(Text(values, &schema_name, *event, false, &event->schema_name));
+  RETURN_IF_ERROR(Text(values, &traceparent, *event, false, &event->traceparent));
+  RETURN_IF_ERROR(Text(values, &tracestate, *event, false, &event->tracestate));
+  std::string_view json;
+  RETURN_IF_ERROR(Text(values, &headers, *event, false, &json));
+  if (!json.empty()) {
+    const absl::StatusOr<std::span<const Header>> parsed = headers_column.Parse(json);
+    if (!parsed.ok()) {
+      return Unfit(headers, *event, parsed.status());
+    }
+    event->headers = *parsed;
+  }
+  if (occurred_at.present()) {
+    const Value& value = values[static_cast<std::size_t>(occurred_at.index)];
+    if (value.kind != Value::Kind::kNull) {
+      const absl::StatusOr<base::WallTime> time = ToTime(value);
+      if (!time.ok()) {
+        return Unfit(occurred_at, *event, time.status());
+      }
+      event->occurred_at = *time;
+    }
+  }
+  if (partition.present()) {
+    const Value& value = values[static_cast<std::size_t>(partition.index)];
+    if (value.kind != Value::Kind::kNull) {
+      const absl::StatusOr<std::int64_t> number = ToInteger(value, partition.oid);
+      if (!number.ok() || *number < 0 || *number > INT32_MAX) {
+        return Unfit(partition, *event, absl::InvalidArgumentError("not a partition number"));
+      }
+      event->partition = static_cast<std::int32_t>(*number);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableMapper::Impl::MapTopic(std::span<const Value> values, Event* event) {
+  RETURN_IF_ERROR(Text(values, &topic, *event, false, &event->topic));
+  if (event->topic.empty()) {
+    const std::vector<TopicTemplate::Part>& parts = topic_template.parts();
+    topic_text.clear();
+    std::size_t placeholder = 0;
+    for (const TopicTemplate::Part& part : parts) {
+      if (!part.is_placeholder) {
+        topic_text += part.text;
+        continue;
+      }
+      std::string_view text;
+      RETURN_IF_ERROR(Text(values, &topic_slots[placeholder++], *event, /*required=*/true, &text));
+      topic_text += text;
+    }
+    event->topic = topic_text;
+  }
+  if (event->topic != legal_topic) {
+    if (!IsLegalTopic(event->topic)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s: event '%s' asks for topic '%s', which Kafka does not allow "
+                          "(letters, digits, '.', '_', '-', at most 249)",
+                          Where(), event->id, event->topic.substr(0, 300)));
+    }
+    legal_topic = std::string(event->topic);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableMapper::Impl::MapRecordHeaders(std::span<const Value> values, Event* event) {
+  record_headers.clear();
+  for (std::size_t i = 0; i < header_slots.size(); ++i) {
+    const bool null =
+        values[static_cast<std::size_t>(header_slots[i].index)].kind == Value::Kind::kNull;
+    if (!null) {
+      Header header{options.record_headers[i].first, std::string_view()};
+      RETURN_IF_ERROR(Text(values, &header_slots[i], *event, false, &header.value));
+      record_headers.push_back(header);
+    }
+  }
+  event->record_headers = record_headers;
+  return absl::OkStatus();
+}
+
+}  // namespace walpost::outbox

@@ -1,0 +1,221 @@
+#include "envelope/envelope_writer.h"
+
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/stubs/common.h>
+
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace walpost::envelope {
+namespace {
+
+using google::protobuf::io::CodedOutputStream;
+
+constexpr std::uint32_t kVarint = 0;
+constexpr std::uint32_t kLengthDelimited = 2;
+
+// Every field number here is below 16, so a tag is one byte.
+constexpr std::size_t kTagBytes = 1;
+
+std::uint8_t* Bytes(char* out) { return reinterpret_cast<std::uint8_t*>(out); }
+
+char* Chars(std::uint8_t* out) { return reinterpret_cast<char*>(out); }
+
+std::size_t VarintSize(std::uint64_t value) { return CodedOutputStream::VarintSize64(value); }
+
+char* WriteVarint(std::uint64_t value, char* out) {
+  return Chars(CodedOutputStream::WriteVarint64ToArray(value, Bytes(out)));
+}
+
+char* WriteTag(std::uint32_t field, std::uint32_t type, char* out) {
+  *out = static_cast<char>(field << 3 | type);
+  return out + kTagBytes;
+}
+
+std::size_t BytesFieldSize(std::size_t size) { return kTagBytes + VarintSize(size) + size; }
+
+char* WriteBytesField(std::uint32_t field, std::string_view bytes, char* out) {
+  out = WriteTag(field, kLengthDelimited, out);
+  out = WriteVarint(bytes.size(), out);
+  std::memcpy(out, bytes.data(), bytes.size());
+  return out + bytes.size();
+}
+
+// Fields without presence are left out when empty or zero, as protobuf does.
+std::size_t TextSize(std::string_view text) {
+  return text.empty() ? 0 : BytesFieldSize(text.size());
+}
+
+char* WriteText(std::uint32_t field, std::string_view text, char* out) {
+  return text.empty() ? out : WriteBytesField(field, text, out);
+}
+
+std::size_t NumberSize(std::uint64_t number) {
+  return number == 0 ? 0 : kTagBytes + VarintSize(number);
+}
+
+char* WriteNumber(std::uint32_t field, std::uint64_t number, char* out) {
+  return number == 0 ? out : WriteVarint(number, WriteTag(field, kVarint, out));
+}
+
+struct TimeParts {
+  std::int64_t seconds = 0;
+  std::int32_t nanos = 0;
+};
+
+TimeParts Split(base::WallTime time) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(time - seconds);
+  return {seconds.time_since_epoch().count(), static_cast<std::int32_t>(nanos.count())};
+}
+
+std::size_t TimeBodySize(const TimeParts& time) {
+  return NumberSize(static_cast<std::uint64_t>(time.seconds)) +
+         NumberSize(static_cast<std::uint64_t>(time.nanos));
+}
+
+char* WriteTime(std::uint32_t field, const TimeParts& time, char* out) {
+  out = WriteTag(field, kLengthDelimited, out);
+  out = WriteVarint(TimeBodySize(time), out);
+  out = WriteNumber(1, static_cast<std::uint64_t>(time.seconds), out);
+  return WriteNumber(2, static_cast<std::uint64_t>(time.nanos), out);
+}
+
+// A map entry always carries both fields.
+std::size_t HeaderBodySize(const outbox::Header& header) {
+  return BytesFieldSize(header.name.size()) + BytesFieldSize(header.value.size());
+}
+
+bool IsUtf8(std::string_view text) {
+  return google::protobuf::internal::IsStructurallyValidUTF8(text.data(),
+                                                             static_cast<int>(text.size()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::size_t> EnvelopeWriter::Measure(const outbox::Event& event,
+                                                    const Position& position,
+                                                    const TransactionInfo& transaction) {
+  // Bounded first: all sizes below fit an int.
+  if (event.payload &&
+      event.payload->size() > std::size_t{std::numeric_limits<std::int32_t>::max()} / 2) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "table %s.%s: the payload of event '%s' has %u bytes; protobuf's limit is 2 GiB",
+        event.schema, event.table, event.id, event.payload->size()));
+  }
+  if (absl::Status status = CheckText(event); !status.ok()) {
+    return status;
+  }
+  PrepareSource(event, position);
+  std::size_t size = TextSize(event.id) + TextSize(event.type) + TextSize(event.aggregate_type) +
+                     TextSize(event.content_type) + TextSize(event.schema_name) +
+                     TextSize(event.traceparent) + TextSize(event.tracestate);
+  if (event.key) {
+    size += BytesFieldSize(event.key->size());
+  }
+  if (event.payload) {
+    size += BytesFieldSize(event.payload->size());
+  }
+  for (const outbox::Header& header : event.headers) {
+    size += BytesFieldSize(HeaderBodySize(header));
+  }
+  if (event.occurred_at) {
+    size += BytesFieldSize(TimeBodySize(Split(*event.occurred_at)));
+  }
+  size += BytesFieldSize(TimeBodySize(Split(transaction.commit_time)));
+  size += BytesFieldSize(source_.size() + NumberSize(transaction.xid.value));
+  size += BytesFieldSize(NumberSize(position.commit_lsn.value()) + NumberSize(position.ordinal));
+  return size;
+}
+
+char* EnvelopeWriter::Write(const outbox::Event& event, const Position& position,
+                            const TransactionInfo& transaction, char* out) const {
+  out = WriteText(1, event.id, out);
+  out = WriteText(2, event.type, out);
+  out = WriteText(3, event.aggregate_type, out);
+  if (event.key) {
+    out = WriteBytesField(4, *event.key, out);
+  }
+  if (event.payload) {
+    out = WriteBytesField(5, *event.payload, out);
+  }
+  out = WriteText(6, event.content_type, out);
+  out = WriteText(7, event.schema_name, out);
+  for (const outbox::Header& header : event.headers) {
+    out = WriteTag(8, kLengthDelimited, out);
+    out = WriteVarint(HeaderBodySize(header), out);
+    out = WriteBytesField(1, header.name, out);
+    out = WriteBytesField(2, header.value, out);
+  }
+  if (event.occurred_at) {
+    out = WriteTime(9, Split(*event.occurred_at), out);
+  }
+  out = WriteTime(10, Split(transaction.commit_time), out);
+  out = WriteText(11, event.traceparent, out);
+  out = WriteText(12, event.tracestate, out);
+
+  out = WriteTag(13, kLengthDelimited, out);
+  out = WriteVarint(source_.size() + NumberSize(transaction.xid.value), out);
+  std::memcpy(out, source_.data(), source_.size());
+  out = WriteNumber(6, transaction.xid.value, out + source_.size());
+
+  out = WriteTag(14, kLengthDelimited, out);
+  out = WriteVarint(NumberSize(position.commit_lsn.value()) + NumberSize(position.ordinal), out);
+  out = WriteNumber(1, position.commit_lsn.value(), out);
+  return WriteNumber(2, position.ordinal, out);
+}
+
+absl::Status EnvelopeWriter::CheckText(const outbox::Event& event) const {
+  const std::pair<std::string_view, std::string_view> texts[] = {
+      {"id", event.id},
+      {"type", event.type},
+      {"aggregate type", event.aggregate_type},
+      {"key", event.key.value_or("")},
+      {"content type", event.content_type},
+      {"schema name", event.schema_name},
+      {"traceparent", event.traceparent},
+      {"tracestate", event.tracestate}};
+  for (const auto& [name, text] : texts) {
+    if (!IsUtf8(text)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("table %s.%s: the %s of an event is not UTF-8, which the envelope needs: "
+                          "use value.format raw, or "
+                          "correct what writes it",
+                          event.schema, event.table, name));
+    }
+  }
+  for (const outbox::Header& header : event.headers) {
+    if (!IsUtf8(header.name) || !IsUtf8(header.value)) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "table %s.%s: a header of event '%s' is not UTF-8", event.schema, event.table, event.id));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void EnvelopeWriter::PrepareSource(const outbox::Event& event, const Position& position) {
+  if (!source_.empty() && source_system_identifier_ == position.system_identifier &&
+      source_timeline_ == position.timeline && source_table_ == event.table &&
+      source_schema_ == event.schema) {
+    return;
+  }
+  source_schema_ = std::string(event.schema);
+  source_table_ = std::string(event.table);
+  source_system_identifier_ = position.system_identifier;
+  source_timeline_ = position.timeline;
+  source_.resize(TextSize(database_) + TextSize(event.schema) + TextSize(event.table) +
+                 NumberSize(position.system_identifier) + NumberSize(position.timeline));
+  char* out = source_.data();
+  out = WriteText(1, database_, out);
+  out = WriteText(2, event.schema, out);
+  out = WriteText(3, event.table, out);
+  out = WriteNumber(4, position.system_identifier, out);
+  WriteNumber(5, position.timeline, out);
+}
+
+}  // namespace walpost::envelope

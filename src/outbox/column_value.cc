@@ -1,0 +1,217 @@
+#include "outbox/column_value.h"
+
+#include <charconv>
+#include <limits>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "base/byte_reader.h"
+
+namespace walpost::outbox {
+namespace {
+
+using pgoutput::Value;
+
+constexpr char kHexDigits[] = "0123456789abcdef";
+
+absl::Status Unfit(std::uint32_t oid, std::size_t size) {
+  return absl::InvalidArgumentError(
+      absl::StrFormat("a binary %s of %u bytes", TypeName(oid), size));
+}
+
+std::string_view UuidText(std::string_view bytes, std::string* scratch) {
+  scratch->resize(36);
+  char* out = scratch->data();
+  for (std::size_t i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) {
+      *out++ = '-';
+    }
+    const auto byte = static_cast<unsigned char>(bytes[i]);
+    *out++ = kHexDigits[byte >> 4];
+    *out++ = kHexDigits[byte & 0xF];
+  }
+  return *scratch;
+}
+
+int HexValue(char digit) {
+  if (digit >= '0' && digit <= '9') {
+    return digit - '0';
+  }
+  if (digit >= 'a' && digit <= 'f') {
+    return digit - 'a' + 10;
+  }
+  return digit >= 'A' && digit <= 'F' ? digit - 'A' + 10 : -1;
+}
+
+// bytea_output = hex, which the connection asks for.
+absl::StatusOr<std::string_view> HexBytes(std::string_view text, std::string* scratch) {
+  if (text.size() < 2 || text[0] != '\\' || text[1] != 'x' || text.size() % 2 != 0) {
+    return absl::InvalidArgumentError("a bytea that is not in hex form");
+  }
+  scratch->resize(text.size() / 2 - 1);
+  for (std::size_t i = 0; i < scratch->size(); ++i) {
+    const int high = HexValue(text[2 + 2 * i]);
+    const int low = HexValue(text[3 + 2 * i]);
+    if (high < 0 || low < 0) {
+      return absl::InvalidArgumentError("a bytea that is not in hex form");
+    }
+    (*scratch)[i] = static_cast<char>(high * 16 + low);
+  }
+  return std::string_view(*scratch);
+}
+
+absl::StatusOr<std::int64_t> BinaryInteger(std::string_view bytes, std::uint32_t oid) {
+  base::ByteReader reader(bytes);
+  std::int64_t number = 0;
+  if (oid == type_oid::kInt2) {
+    number = static_cast<std::int16_t>(reader.U16());
+  } else if (oid == type_oid::kInt4) {
+    number = reader.I32();
+  } else {
+    number = reader.I64();
+  }
+  if (!reader.AtEnd()) {
+    return Unfit(oid, bytes.size());
+  }
+  return number;
+}
+
+}  // namespace
+
+std::string TypeName(std::uint32_t oid) {
+  switch (oid) {
+    case type_oid::kBool:
+      return "boolean";
+    case type_oid::kBytea:
+      return "bytea";
+    case type_oid::kName:
+      return "name";
+    case type_oid::kInt8:
+      return "bigint";
+    case type_oid::kInt2:
+      return "smallint";
+    case type_oid::kInt4:
+      return "integer";
+    case type_oid::kText:
+      return "text";
+    case type_oid::kJson:
+      return "json";
+    case type_oid::kBpchar:
+      return "character";
+    case type_oid::kVarchar:
+      return "character varying";
+    case type_oid::kTimestamptz:
+      return "timestamptz";
+    case type_oid::kUuid:
+      return "uuid";
+    case type_oid::kJsonb:
+      return "jsonb";
+    default:
+      return absl::StrFormat("type with OID %u", oid);
+  }
+}
+
+bool IsInteger(std::uint32_t oid) {
+  return oid == type_oid::kInt2 || oid == type_oid::kInt4 || oid == type_oid::kInt8;
+}
+
+bool IsTextual(std::uint32_t oid) {
+  return IsInteger(oid) || oid == type_oid::kBool || oid == type_oid::kName ||
+         oid == type_oid::kText || oid == type_oid::kJson || oid == type_oid::kBpchar ||
+         oid == type_oid::kVarchar || oid == type_oid::kUuid || oid == type_oid::kJsonb ||
+         oid >= type_oid::kFirstUserType;
+}
+
+bool IsPayload(std::uint32_t oid) { return oid == type_oid::kBytea || IsTextual(oid); }
+
+absl::StatusOr<std::string_view> ToText(const Value& value, std::uint32_t oid,
+                                        std::string* scratch) {
+  const std::string_view bytes = value.bytes;
+  if (value.kind == Value::Kind::kText) {
+    if (oid == type_oid::kBool) {
+      return std::string_view(bytes == "t" ? "true" : "false");
+    }
+    return bytes;
+  }
+  switch (oid) {
+    case type_oid::kUuid:
+      if (bytes.size() != 16) {
+        return Unfit(oid, bytes.size());
+      }
+      return UuidText(bytes, scratch);
+    case type_oid::kJsonb:
+      // One version byte, always 1, then text.
+      if (bytes.empty() || bytes[0] != 1) {
+        return absl::InvalidArgumentError("a jsonb of an unknown binary version");
+      }
+      return bytes.substr(1);
+    case type_oid::kBool:
+      if (bytes.size() != 1) {
+        return Unfit(oid, bytes.size());
+      }
+      return std::string_view(bytes[0] != 0 ? "true" : "false");
+    case type_oid::kInt2:
+    case type_oid::kInt4:
+    case type_oid::kInt8: {
+      const absl::StatusOr<std::int64_t> number = BinaryInteger(bytes, oid);
+      if (!number.ok()) {
+        return number.status();
+      }
+      scratch->resize(20);
+      const auto end = std::to_chars(scratch->data(), scratch->data() + scratch->size(), *number);
+      scratch->resize(static_cast<std::size_t>(end.ptr - scratch->data()));
+      return std::string_view(*scratch);
+    }
+    default:
+      return bytes;
+  }
+}
+
+absl::StatusOr<std::string_view> ToBytes(const Value& value, std::uint32_t oid,
+                                         std::string* scratch) {
+  if (oid != type_oid::kBytea) {
+    return ToText(value, oid, scratch);
+  }
+  if (value.kind == Value::Kind::kText) {
+    return HexBytes(value.bytes, scratch);
+  }
+  return value.bytes;
+}
+
+absl::StatusOr<std::int64_t> ToInteger(const Value& value, std::uint32_t oid) {
+  if (value.kind == Value::Kind::kBinary) {
+    return BinaryInteger(value.bytes, oid);
+  }
+  std::int64_t number = 0;
+  const char* end = value.bytes.data() + value.bytes.size();
+  const auto result = std::from_chars(value.bytes.data(), end, number);
+  if (result.ec != std::errc() || result.ptr != end) {
+    return absl::InvalidArgumentError("text that is not an integer");
+  }
+  return number;
+}
+
+absl::StatusOr<base::WallTime> ToTime(const Value& value) {
+  if (value.kind == Value::Kind::kBinary) {
+    base::ByteReader reader(value.bytes);
+    const std::int64_t micros = reader.I64();
+    if (!reader.AtEnd()) {
+      return Unfit(type_oid::kTimestamptz, value.bytes.size());
+    }
+    if (micros == std::numeric_limits<std::int64_t>::max() ||
+        micros == std::numeric_limits<std::int64_t>::min()) {
+      return absl::InvalidArgumentError("an infinite time");
+    }
+    return base::FromPostgresMicros(micros);
+  }
+  absl::Time time;
+  std::string error;
+  const absl::string_view text(value.bytes.data(), value.bytes.size());
+  if (!absl::ParseTime("%Y-%m-%d %H:%M:%E*S%Ez", text, &time, &error) ||
+      time == absl::InfiniteFuture() || time == absl::InfinitePast()) {
+    return absl::InvalidArgumentError("a time that is infinite or not in ISO form");
+  }
+  return base::WallTime(std::chrono::microseconds(absl::ToUnixMicros(time)));
+}
+
+}  // namespace walpost::outbox

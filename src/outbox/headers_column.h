@@ -1,0 +1,28 @@
+// HeadersColumn - a json or jsonb object as a list of headers, in its own order.
+// Thread: one owner.   Lifetime: the span lives until the next Parse.
+// Errors: kInvalidArgument when the text is not an object, a name is empty, or a value is an object
+// or an array. Strings are
+//   taken as they are; numbers, true and false as JSON writes them; null members are left out.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "outbox/event.h"
+
+namespace walpost::outbox {
+
+class HeadersColumn {
+ public:
+  absl::StatusOr<std::span<const Header>> Parse(std::string_view json);
+
+ private:
+  std::vector<std::pair<std::string, std::string>> texts_;
+  std::vector<Header> headers_;
+};
+
+}  // namespace walpost::outbox

@@ -1,0 +1,31 @@
+// TopicTemplate - "orders.{aggregate_type}": literal text and placeholders, parsed once.
+// Thread: a value.   Errors: Parse: kInvalidArgument for unbalanced or empty braces and illegal
+// literal characters. Limits: Kafka's: [A-Za-z0-9._-], at most 249 characters, not "." or "..".
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace walpost::outbox {
+
+class TopicTemplate {
+ public:
+  struct Part {
+    bool is_placeholder = false;
+    std::string text;  // literal text, or the placeholder's name
+  };
+
+  static absl::StatusOr<TopicTemplate> Parse(std::string_view text);
+
+  const std::vector<Part>& parts() const { return parts_; }
+
+ private:
+  std::vector<Part> parts_;
+};
+
+bool IsLegalTopic(std::string_view topic);
+
+}  // namespace walpost::outbox
