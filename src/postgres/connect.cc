@@ -1,0 +1,47 @@
+#include "postgres/connect.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "postgres/connection.h"
+#include "postgres/copy_stream.h"
+#include "postgres/failure.h"
+#include "postgres/preflight.h"
+#include "postgres/start_replication.h"
+
+namespace walpost::postgres {
+
+std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn) {
+  auto opened = Connection::Open(
+      ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});
+  if (auto* end = std::get_if<StreamEnd>(&opened)) {
+    return std::move(*end);
+  }
+  Connection& connection = std::get<Connection>(opened);
+  const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
+  PreflightReport report =
+      RunPreflight(&connection, options, PreflightMode::kStopAtFirst, deadline);
+  if (const StreamEnd* problem = report.problem(); problem != nullptr) {
+    return *problem;
+  }
+  // The server takes the later of the two anyway; saying so keeps the log and the facts exact.
+  report.facts.start_lsn = std::max(start_lsn, report.facts.confirmed_flush_lsn);
+  GrowReceiveBuffer(&connection, deadline);
+  const Result start =
+      connection.Query(StartReplicationCommand(
+                           StartOptions{options.slot, options.publication, report.facts.start_lsn,
+                                        report.facts.server_version, options.messages}),
+                       deadline);
+  if (!start.ok()) {
+    return StartFailure(start.error(), options.slot, connection.place());
+  }
+  if (start.status() != PGRES_COPY_BOTH) {
+    return StartFailure(ServerError{"", "the server did not begin to stream", ""}, options.slot,
+                        connection.place());
+  }
+  return Connected{
+      std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication),
+      std::move(report.facts)};
+}
+
+}  // namespace walpost::postgres

@@ -1,11 +1,14 @@
-// Connect - opens a replication connection, runs preflight on it, and starts streaming; blocking, for the helper thread.
-// Why: only the simple query protocol works on a replication connection, and one connection must do both: what preflight
+// Connect - opens a replication connection, runs preflight on it, and starts streaming; blocking,
+// for the helper thread. Why: only the simple query protocol works on a replication connection, and
+// one connection must do both: what preflight
 //   saw is then what is streamed, and between START and the end no SQL is sent.
 // Thread: any one thread at a time; the stream returned belongs to the loop.
-// Units/limits: the whole attempt is bounded by connect_timeout (conninfo, default 10 s) for the connect and
+// Units/limits: the whole attempt is bounded by connect_timeout (conninfo, default 10 s) for the
+// connect and
 //   `statement_timeout` for the rest.
-// Errors: StreamEnd, see replication_stream.h. kOperator names the HaltReason; the status line says what, where, what to do.
-// Source: PostgreSQL manual "Streaming Replication Protocol", libpq "Connection Parameters".
+// Errors: StreamEnd, see replication_stream.h. kOperator names the HaltReason; the status line says
+// what, where, what to do. Source: PostgreSQL manual "Streaming Replication Protocol", libpq
+// "Connection Parameters".
 #pragma once
 
 #include <chrono>
@@ -41,23 +44,23 @@ struct Connected {
 };
 
 // Streaming starts at max(start_lsn, the slot's confirmed_flush_lsn); 0/0 = the slot's.
-// Preflight, in this order: server version >= 13; IDENTIFY_SYSTEM; a primary (or, from 16, a standby); the slot exists
-// (slot_missing), is logical, pgoutput and of this database (slot_foreign), is not lost (slot_invalidated), not in use
-// (kSlotInUse); the publication exists (publication_missing), publishes inserts and holds every table
-// (publication_missing, naming the table); where walpost.pipeline records this slot with another system identifier:
-// cluster_changed.
+// Preflight, in this order: server version >= 13; IDENTIFY_SYSTEM; a primary (or, from 16, a
+// standby); the slot exists (slot_missing), is logical, pgoutput and of this database
+// (slot_foreign), is not lost (slot_invalidated), not in use (kSlotInUse); the publication exists
+// (publication_missing), publishes inserts and holds every table (publication_missing, naming the
+// table); where walpost.pipeline records this slot with another system identifier: cluster_changed.
 std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn);
 
-// PQping on exactly the server that `stream` talks to; blocking. True when it answers that it rejects connections,
-// which while streaming means that it is shutting down.
+// PQping on exactly the server that `stream` talks to; blocking. True when it answers that it
+// rejects connections, which while streaming means that it is shutting down.
 class Pinger {
  public:
   virtual ~Pinger() = default;
   virtual bool ServerIsStopping() = 0;
 };
 
-// A copy of what is needed to ping later, from another thread, while the stream is in use. `stream` must come from
-// Connect.
+// A copy of what is needed to ping later, from another thread, while the stream is in use. `stream`
+// must come from Connect.
 std::unique_ptr<Pinger> MakePinger(const ReplicationStream& stream);
 
 }  // namespace walpost::postgres

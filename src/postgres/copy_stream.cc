@@ -1,0 +1,206 @@
+#include "postgres/copy_stream.h"
+
+#include <glog/logging.h>
+#include <sys/ioctl.h>
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace walpost::postgres {
+namespace {
+
+constexpr std::size_t kNoticesKept = 16;
+constexpr int kReceiveBufferBytes = 256 * 1024;
+constexpr int kEncryptedReadsMax = 16;
+
+bool IsWarningOrWorse(std::string_view severity) {
+  // Untranslated severities; what is not one of these is a warning or an error.
+  for (const std::string_view harmless : {"NOTICE", "INFO", "LOG", "DEBUG"}) {
+    if (severity == harmless) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string NoticeField(const PGresult* notice, int code) {
+  const char* value = PQresultErrorField(notice, code);
+  return value == nullptr ? std::string() : OneLine(value);
+}
+
+}  // namespace
+
+void GrowReceiveBuffer(Connection* connection, Deadline deadline) {
+  // A failure shows again, and is told better, by what follows.
+  (void)connection->Query(
+      absl::StrFormat("SELECT pg_catalog.repeat(' ', %d)", kReceiveBufferBytes - 4096), deadline);
+}
+
+CopyStream::CopyStream(Connection connection, std::string slot, std::string publication)
+    : connection_(std::move(connection)),
+      slot_(std::move(slot)),
+      publication_(std::move(publication)),
+      encrypted_(PQsslInUse(connection_.get()) == 1 || PQgssEncInUse(connection_.get()) == 1) {
+  lost_ = PQsetnonblocking(connection_.get(), 1) != 0;
+  PQsetNoticeReceiver(connection_.get(), &CopyStream::OnNotice, this);
+}
+
+CopyStream::~CopyStream() { FreeFrame(); }
+
+void CopyStream::OnNotice(void* stream, const PGresult* notice) {
+  auto* const self = static_cast<CopyStream*>(stream);
+  if (!IsWarningOrWorse(NoticeField(notice, PG_DIAG_SEVERITY_NONLOCALIZED)) ||
+      self->notices_.size() >= kNoticesKept) {
+    return;
+  }
+  self->notices_.push_back(absl::StrFormat("%s: %s", NoticeField(notice, PG_DIAG_SQLSTATE),
+                                           NoticeField(notice, PG_DIAG_MESSAGE_PRIMARY)));
+}
+
+void CopyStream::FreeFrame() {
+  if (frame_ != nullptr) {
+    PQfreemem(frame_);
+    frame_ = nullptr;
+  }
+}
+
+void CopyStream::Receive() {
+  if (phase_ == Phase::kEnded || lost_) {
+    return;
+  }
+  if (encrypted_) {
+    ReceiveEncrypted();
+  } else {
+    lost_ = PQconsumeInput(connection_.get()) == 0;
+  }
+}
+
+// Decrypted bytes may stay inside the TLS library where poll() does not see them: up to one record
+// (16 kB) of which libpq took at least 8 kB. So go on until a read began with an empty socket, or
+// the socket still holds something that poll() will report.
+void CopyStream::ReceiveEncrypted() {
+  for (int reads = 1;; ++reads) {
+    int waiting = 0;
+    if (ioctl(socket(), FIONREAD, &waiting) != 0) {
+      waiting = 0;
+    }
+    if (reads > kEncryptedReadsMax && waiting > 0) {
+      return;
+    }
+    lost_ = PQconsumeInput(connection_.get()) == 0;
+    if (lost_ || waiting == 0) {
+      return;
+    }
+  }
+}
+
+ReplicationStream::Next CopyStream::Take(std::string_view* frame) {
+  FreeFrame();
+  if (phase_ == Phase::kCopy) {
+    constexpr int kAsync = 1;
+    const int size = PQgetCopyData(connection_.get(), &frame_, kAsync);
+    if (size > 0) {
+      *frame = std::string_view(frame_, static_cast<std::size_t>(size));
+      return Next::kFrame;
+    }
+    if (size == 0) {
+      return lost_ ? EndLost() : Next::kNothing;
+    }
+    if (size < -1) {
+      return EndLost();
+    }
+    phase_ = Phase::kResult;
+  }
+  return phase_ == Phase::kResult ? TakeResult() : Next::kEnded;
+}
+
+ReplicationStream::Next CopyStream::TakeResult() {
+  while (true) {
+    if (PQisBusy(connection_.get()) == 1) {
+      return lost_ ? EndLost() : Next::kNothing;
+    }
+    const ResultPtr result(PQgetResult(connection_.get()));
+    if (result == nullptr) {
+      return EndLost();
+    }
+    switch (PQresultStatus(result.get())) {
+      case PGRES_COMMAND_OK: {
+        StreamEnd end;
+        end.kind = StreamEnd::Kind::kFinished;
+        return End(std::move(end));
+      }
+      case PGRES_COPY_IN:
+        // The server closed its direction first; it waits for ours.
+        if (PQputCopyEnd(connection_.get(), nullptr) != 1) {
+          return EndLost();
+        }
+        wants_write_ = PQflush(connection_.get()) == 1;
+        break;
+      case PGRES_FATAL_ERROR:
+        return End(StreamFailure(ErrorOf(result.get()), slot_, publication_, connection_.place()));
+      default:
+        return EndLost();
+    }
+  }
+}
+
+ReplicationStream::Next CopyStream::End(StreamEnd end) {
+  end_ = std::move(end);
+  phase_ = Phase::kEnded;
+  wants_write_ = false;
+  return Next::kEnded;
+}
+
+ReplicationStream::Next CopyStream::EndLost() {
+  std::string text = OneLine(PQerrorMessage(connection_.get()));
+  if (text.empty()) {
+    text = "the server closed the connection";
+  }
+  return End(StreamFailure(ServerError{"", text, ""}, slot_, publication_, connection_.place()));
+}
+
+absl::Status CopyStream::SendFailure(std::string_view what) {
+  const std::string text = phase_ == Phase::kCopy ? OneLine(PQerrorMessage(connection_.get()))
+                                                  : std::string("the stream has ended");
+  return absl::UnavailableError(
+      absl::StrFormat("%s to %s failed: %s", what, connection_.place().ToString(), text));
+}
+
+absl::Status CopyStream::Send(std::string_view payload) {
+  CHECK_LE(payload.size(), static_cast<std::size_t>(std::numeric_limits<int>::max()));
+  if (phase_ != Phase::kCopy ||
+      PQputCopyData(connection_.get(), payload.data(), static_cast<int>(payload.size())) != 1) {
+    return SendFailure("sending a status");
+  }
+  return Flush();
+}
+
+absl::Status CopyStream::Flush() {
+  if (phase_ == Phase::kEnded) {
+    wants_write_ = false;
+    return SendFailure("sending a status");
+  }
+  const int outcome = PQflush(connection_.get());
+  wants_write_ = outcome == 1;
+  return outcome < 0 ? SendFailure("sending a status") : absl::OkStatus();
+}
+
+absl::Status CopyStream::SendCopyDone() {
+  if (phase_ != Phase::kCopy || PQputCopyEnd(connection_.get(), nullptr) != 1) {
+    return SendFailure("sending CopyDone");
+  }
+  return Flush();
+}
+
+std::optional<std::string> CopyStream::TakeNotice() {
+  if (notices_.empty()) {
+    return std::nullopt;
+  }
+  std::string notice = std::move(notices_.front());
+  notices_.pop_front();
+  return notice;
+}
+
+}  // namespace walpost::postgres

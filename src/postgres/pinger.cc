@@ -1,0 +1,79 @@
+#include <glog/logging.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "postgres/connect.h"
+#include "postgres/copy_stream.h"
+
+namespace walpost::postgres {
+namespace {
+
+constexpr char kPingTimeoutSeconds[] = "2";
+
+struct OptionsDeleter {
+  void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
+};
+
+class LibpqPinger final : public Pinger {
+ public:
+  explicit LibpqPinger(PGconn* connection) {
+    const std::unique_ptr<PQconninfoOption, OptionsDeleter> options(PQconninfo(connection));
+    // TLS and the role as before, since a proxy may need them to find the server; of several hosts
+    // only the one this connection reached. No password: the answer comes before authentication.
+    for (const PQconninfoOption* option = options.get();
+         option != nullptr && option->keyword != nullptr; ++option) {
+      const std::string keyword = option->keyword;
+      if (option->val != nullptr && option->val[0] != '\0' && !Replaced(keyword)) {
+        Add(keyword, option->val);
+      }
+    }
+    Add("host", PQhost(connection));
+    Add("hostaddr", PQhostaddr(connection));
+    Add("port", PQport(connection));
+    Add("connect_timeout", kPingTimeoutSeconds);
+  }
+
+  bool ServerIsStopping() override {
+    std::vector<const char*> keywords;
+    std::vector<const char*> values;
+    for (const auto& [keyword, value] : parameters_) {
+      keywords.push_back(keyword.c_str());
+      values.push_back(value.c_str());
+    }
+    keywords.push_back(nullptr);
+    values.push_back(nullptr);
+    return PQpingParams(keywords.data(), values.data(), 0) == PQPING_REJECT;
+  }
+
+ private:
+  static bool Replaced(const std::string& keyword) {
+    for (const char* replaced : {"host", "hostaddr", "port", "connect_timeout", "options",
+                                 "replication", "password", "target_session_attrs", "service"}) {
+      if (keyword == replaced) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void Add(const std::string& keyword, const char* value) {
+    if (value != nullptr && value[0] != '\0') {
+      parameters_.emplace_back(keyword, value);
+    }
+  }
+
+  std::vector<std::pair<std::string, std::string>> parameters_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pinger> MakePinger(const ReplicationStream& stream) {
+  const auto* const copy_stream = dynamic_cast<const CopyStream*>(&stream);
+  CHECK(copy_stream != nullptr) << "the stream does not come from Connect";
+  return std::make_unique<LibpqPinger>(copy_stream->connection().get());
+}
+
+}  // namespace walpost::postgres

@@ -1,9 +1,10 @@
-// ReplicationStream - the seam to PostgreSQL: a replication connection on which START_REPLICATION has succeeded.
-// Why: the loop and the tests need the same few verbs of it, whether libpq or a fake is behind them.
-// Thread: one owner (the loop); nothing blocks.   Lifetime: a frame's bytes live until the next call of any method.
-// Contract (tests/conformance/stream_contract.h, run on fake and real server): frames come whole and in the server's order;
-//   kEnded is final and end() then says why; after not calling Receive nothing is read from the socket, so the server is
-//   held back, while Send still works.
+// ReplicationStream - the seam to PostgreSQL: a replication connection on which START_REPLICATION
+// has succeeded. Why: the loop and the tests need the same few verbs of it, whether libpq or a fake
+// is behind them. Thread: one owner (the loop); nothing blocks.   Lifetime: a frame's bytes live
+// until the next call of any method. Contract (tests/conformance/stream_contract.h, run on fake and
+// real server): frames come whole and in the server's order;
+//   kEnded is final and end() then says why; after not calling Receive nothing is read from the
+//   socket, so the server is held back, while Send still works.
 // Source: PostgreSQL manual, "Streaming Replication Protocol", libpq "COPY" chapter.
 #pragma once
 
@@ -42,11 +43,12 @@ class ReplicationStream {
   virtual bool wants_write() const = 0;
   virtual absl::Status Flush() = 0;
 
-  // Sends CopyDone. Take goes on until kEnded; the caller bounds the time and then just destroys the stream.
+  // Sends CopyDone. Take goes on until kEnded; the caller bounds the time and then just destroys
+  // the stream.
   virtual absl::Status SendCopyDone() = 0;
 
-  // A WARNING or worse that arrived as a notice since the last call, as "SQLSTATE: message". Lost publications of
-  // PostgreSQL 18 show only here.
+  // A WARNING or worse that arrived as a notice since the last call, as "SQLSTATE: message". Lost
+  // publications of PostgreSQL 18 show only here.
   virtual std::optional<std::string> TakeNotice() = 0;
 };
 

@@ -1,0 +1,76 @@
+#include "postgres/sql_connection.h"
+
+#include <utility>
+
+#include "postgres/connection.h"
+
+namespace walpost::postgres {
+
+struct SqlConnection::Impl {
+  Connection connection;
+  std::string last_sqlstate;
+
+  absl::Status Fail(const ServerError& error) {
+    last_sqlstate = error.sqlstate;
+    return SqlStatus("SQL on " + connection.place().ToString(), error);
+  }
+};
+
+absl::StatusOr<SqlConnection> SqlConnection::Connect(const std::string& conninfo,
+                                                     const std::string& application_name) {
+  auto opened =
+      Connection::Open(ConnectionOptions{conninfo, application_name, /*replication=*/false});
+  if (const auto* end = std::get_if<base::StreamEnd>(&opened)) {
+    return end->status;
+  }
+  return SqlConnection(
+      std::unique_ptr<Impl>(new Impl{std::move(std::get<Connection>(opened)), std::string()}));
+}
+
+SqlConnection::SqlConnection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+SqlConnection::~SqlConnection() = default;
+SqlConnection::SqlConnection(SqlConnection&&) noexcept = default;
+SqlConnection& SqlConnection::operator=(SqlConnection&&) noexcept = default;
+
+absl::StatusOr<std::vector<Row>> SqlConnection::Query(std::string_view sql,
+                                                      const std::vector<Cell>& parameters) {
+  impl_->last_sqlstate.clear();
+  std::vector<const char*> values;
+  values.reserve(parameters.size());
+  for (const Cell& parameter : parameters) {
+    values.push_back(parameter.has_value() ? parameter->c_str() : nullptr);
+  }
+  constexpr int kText = 0;
+  const Result result(ResultPtr(PQexecParams(impl_->connection.get(), std::string(sql).c_str(),
+                                             static_cast<int>(values.size()), nullptr,
+                                             values.data(), nullptr, nullptr, kText)));
+  if (!result.ok()) {
+    return impl_->Fail(result.error());
+  }
+  std::vector<Row> rows(static_cast<std::size_t>(result.rows()));
+  for (int row = 0; row < result.rows(); ++row) {
+    Row& cells = rows[static_cast<std::size_t>(row)];
+    for (int column = 0; column < result.columns(); ++column) {
+      cells.push_back(result.IsNull(row, column) ? Cell()
+                                                 : Cell(std::string(result.Text(row, column))));
+    }
+  }
+  return rows;
+}
+
+absl::Status SqlConnection::Execute(std::string_view script) {
+  impl_->last_sqlstate.clear();
+  const Result result(ResultPtr(PQexec(impl_->connection.get(), std::string(script).c_str())));
+  return result.ok() ? absl::OkStatus() : impl_->Fail(result.error());
+}
+
+int SqlConnection::server_version() const { return impl_->connection.server_version(); }
+
+std::string SqlConnection::host() const { return impl_->connection.place().host; }
+
+std::string SqlConnection::database() const { return impl_->connection.place().database; }
+
+const std::string& SqlConnection::last_sqlstate() const { return impl_->last_sqlstate; }
+
+}  // namespace walpost::postgres

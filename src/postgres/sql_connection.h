@@ -1,6 +1,6 @@
-// SqlConnection - ordinary SQL for the verbs (init, check, slot, emit); never used by `run` while it streams.
-// Thread: one owner; blocking.   Lifetime: results own their text.
-// Errors: kUnavailable (connect, lost), kPermissionDenied (28xxx, 42501), else kFailedPrecondition; the message carries
+// SqlConnection - ordinary SQL for the verbs (init, check, slot, emit); never used by `run` while
+// it streams. Thread: one owner; blocking.   Lifetime: results own their text. Errors: kUnavailable
+// (connect, lost), kPermissionDenied (28xxx, 42501), else kFailedPrecondition; the message carries
 //   SQLSTATE, the server's message, detail and hint. Passwords never appear.
 #pragma once
 
@@ -27,7 +27,8 @@ class SqlConnection {
   SqlConnection& operator=(SqlConnection&&) noexcept;
 
   // One statement with text parameters ($1, $2, ...).
-  absl::StatusOr<std::vector<Row>> Query(std::string_view sql, const std::vector<Cell>& parameters = {});
+  absl::StatusOr<std::vector<Row>> Query(std::string_view sql,
+                                         const std::vector<Cell>& parameters = {});
 
   // Several statements, no parameters, as one simple query (one implicit transaction).
   absl::Status Execute(std::string_view script);
@@ -48,7 +49,8 @@ class SqlConnection {
 std::string QuoteIdentifier(std::string_view name);
 std::string QuoteLiteral(std::string_view text);
 
-// `conninfo` in libpq's terms with every secret replaced by ***; for logs, /status and `config show`.
+// `conninfo` in libpq's terms with every secret replaced by ***; for logs, /status and `config
+// show`.
 std::string RedactConninfo(const std::string& conninfo);
 
 }  // namespace walpost::postgres

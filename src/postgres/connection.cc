@@ -1,0 +1,201 @@
+#include "postgres/connection.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+
+namespace walpost::postgres {
+namespace {
+
+using base::HaltReason;
+using base::StreamEnd;
+
+constexpr char kConnectTimeoutSeconds[] = "10";
+
+// What decides the bytes of text-mode values; a DBA may have set others for the role.
+constexpr char kFormatOptions[] =
+    "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c bytea_output=hex "
+    "-c timezone=UTC -c standard_conforming_strings=on";
+
+// A stream must outlive any time-out set for the role, warnings must arrive, and names of
+// functions in the catalogs must not be taken from elsewhere.
+constexpr char kReplicationOptions[] =
+    "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 "
+    "-c client_min_messages=warning -c search_path=pg_catalog";
+
+class Parameters {
+ public:
+  void Add(std::string keyword, std::string value) {
+    keywords_.push_back(std::move(keyword));
+    values_.push_back(std::move(value));
+  }
+
+  PGconn* Connect() const {
+    std::vector<const char*> keywords;
+    std::vector<const char*> values;
+    for (std::size_t i = 0; i < keywords_.size(); ++i) {
+      keywords.push_back(keywords_[i].c_str());
+      values.push_back(values_[i].c_str());
+    }
+    keywords.push_back(nullptr);
+    values.push_back(nullptr);
+    constexpr int kExpandDbname = 1;
+    return PQconnectdbParams(keywords.data(), values.data(), kExpandDbname);
+  }
+
+ private:
+  std::vector<std::string> keywords_;
+  std::vector<std::string> values_;
+};
+
+Parameters MakeParameters(const ConnectionOptions& options, const ConnectionSettings& settings) {
+  Parameters parameters;
+  // First, so that what follows overrides it; an empty value would be ignored by libpq.
+  parameters.Add("dbname", options.conninfo);
+  if (options.replication) {
+    parameters.Add("replication", "database");
+  }
+  parameters.Add("client_encoding", "UTF8");
+  parameters.Add("fallback_application_name", options.application_name);
+  parameters.Add("options", SessionOptions(Setting(settings, "options"), options.replication));
+  const auto add_default = [&](const char* keyword, const char* value) {
+    if (Setting(settings, keyword).empty()) {
+      parameters.Add(keyword, value);
+    }
+  };
+  add_default("connect_timeout", kConnectTimeoutSeconds);
+  // A peer that vanished without a word is noticed within a minute instead of two hours.
+  add_default("keepalives_idle", "30");
+  add_default("keepalives_interval", "10");
+  add_default("keepalives_count", "3");
+  add_default("tcp_user_timeout", "60000");
+  return parameters;
+}
+
+// Ours to ignore: what the server says before streaming is looked at in the catalogs. libpq's
+// default would print on stderr.
+void IgnoreNotice(void* /*context*/, const PGresult* /*notice*/) {}
+
+Place PlaceOf(PGconn* connection) {
+  Place place;
+  const auto text = [](const char* value) { return std::string(value == nullptr ? "" : value); };
+  place.host = absl::StrFormat("%s:%s", text(PQhost(connection)), text(PQport(connection)));
+  place.database = text(PQdb(connection));
+  place.user = text(PQuser(connection));
+  return place;
+}
+
+StreamEnd Refused(PGconn* connection, std::string_view sqlstate, const std::string& message) {
+  if (PQconnectionNeedsPassword(connection) == 1) {
+    return ConnectFailure("28P01", message, PlaceOf(connection));
+  }
+  if (message.rfind("could not match", 0) == 0) {  // as many ports as hosts, or one
+    return ConnectFailure("22023", message, PlaceOf(connection));
+  }
+  return ConnectFailure(sqlstate, message, PlaceOf(connection));
+}
+
+}  // namespace
+
+std::string SessionOptions(const std::string& from_user, bool replication) {
+  std::string options = from_user;
+  if (!options.empty()) {
+    options += " ";
+  }
+  options += kFormatOptions;
+  if (replication) {
+    options += " ";
+    options += kReplicationOptions;
+  }
+  return options;
+}
+
+std::variant<Connection, StreamEnd> Connection::Open(const ConnectionOptions& options) {
+  const absl::StatusOr<ConnectionSettings> settings = ResolveConninfo(options.conninfo);
+  if (!settings.ok()) {
+    return OperatorEnd(
+        HaltReason::kAuthFailed,
+        absl::StrFormat("%s; correct source.conninfo", std::string(settings.status().message())));
+  }
+  Connection opened(MakeParameters(options, *settings).Connect());
+  PGconn* const connection = opened.get();
+  if (connection == nullptr) {
+    return LostEnd("connecting to PostgreSQL failed: out of memory");
+  }
+  PQsetNoticeReceiver(connection, &IgnoreNotice, nullptr);
+  if (PQstatus(connection) != CONNECTION_OK) {
+    const std::string message = PQerrorMessage(connection);
+    if (!IsServerMessage(message) || PQconnectionNeedsPassword(connection) == 1) {
+      return Refused(connection, "", message);
+    }
+    // The server answered with an error, but libpq tells its SQLSTATE only in a verbose message,
+    // and verbosity cannot be set before a first attempt. So ask once more.
+    PQsetErrorVerbosity(connection, PQERRORS_VERBOSE);
+    PQreset(connection);
+    PQsetErrorVerbosity(connection, PQERRORS_DEFAULT);
+    if (PQstatus(connection) != CONNECTION_OK) {
+      return Refused(connection, SqlstateInVerboseMessage(PQerrorMessage(connection)), message);
+    }
+  }
+  opened.place_ = PlaceOf(connection);
+  const char* encoding = PQparameterStatus(connection, "server_encoding");
+  if (encoding != nullptr && std::string_view(encoding) == "SQL_ASCII") {
+    // Such a database may hold any bytes; asking for UTF8 would make the walsender fail on them.
+    PQsetClientEncoding(connection, "SQL_ASCII");
+  }
+  return opened;
+}
+
+bool Connection::AwaitAnswer(Deadline deadline) {
+  while (PQisBusy(get()) == 1) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
+    if (left.count() <= 0) {
+      return false;
+    }
+    pollfd descriptor{PQsocket(get()), POLLIN, 0};
+    const int ready = poll(&descriptor, 1, static_cast<int>(std::min<long>(left.count(), 60'000)));
+    if (ready < 0 && errno != EINTR) {
+      return false;
+    }
+    if (ready > 0 && PQconsumeInput(get()) == 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Result Connection::Query(const std::string& sql, Deadline deadline) {
+  if (PQsendQuery(get(), sql.c_str()) == 0) {
+    return Result(ServerError{"", OneLine(PQerrorMessage(get())), ""});
+  }
+  ResultPtr last;
+  while (true) {
+    if (!AwaitAnswer(deadline)) {
+      const bool gone = PQstatus(get()) != CONNECTION_OK;
+      return Result(ServerError{
+          "", gone ? OneLine(PQerrorMessage(get())) : std::string("no answer in time"), ""});
+    }
+    ResultPtr result(PQgetResult(get()));
+    if (result == nullptr) {
+      break;
+    }
+    last = std::move(result);
+    const ExecStatusType status = PQresultStatus(last.get());
+    if (status == PGRES_COPY_BOTH || status == PGRES_COPY_OUT || status == PGRES_COPY_IN ||
+        PQstatus(get()) != CONNECTION_OK) {
+      break;
+    }
+  }
+  if (last == nullptr) {
+    return Result(ServerError{"", OneLine(PQerrorMessage(get())), ""});
+  }
+  return Result(std::move(last));
+}
+
+}  // namespace walpost::postgres

@@ -1,0 +1,64 @@
+// Connection - an open libpq connection with the session settings walpost relies on.
+// Why: replication and ordinary connections differ in three parameters only, and what users expect
+//   of libpq (URI, PG*, several hosts, TLS, service and password files) must hold for both.
+// Thread: one owner; blocking.   Lifetime: closes on destruction.
+// Units/limits: connecting is bounded by connect_timeout per host (10 s unless the user set it). A
+//   query is bounded by the deadline given, on our side: a dead network never answers.
+// Errors: StreamEnd from Open; a Result with an error from Query, with an empty SQLSTATE when the
+//   connection is gone or the deadline passed.
+#pragma once
+
+#include <libpq-fe.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "base/stream_end.h"
+#include "postgres/conninfo.h"
+#include "postgres/failure.h"
+#include "postgres/result.h"
+
+namespace walpost::postgres {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+struct ConnectionOptions {
+  std::string conninfo;
+  std::string application_name;  // the user's own application_name wins
+  bool replication = false;
+};
+
+// The `options` startup parameter: the user's first, so that ours win.
+std::string SessionOptions(const std::string& from_user, bool replication);
+
+class Connection {
+ public:
+  static std::variant<Connection, base::StreamEnd> Open(const ConnectionOptions& options);
+
+  PGconn* get() const { return connection_.get(); }
+
+  const Place& place() const { return place_; }
+
+  int server_version() const { return PQserverVersion(connection_.get()); }
+
+  // One statement by the simple query protocol, the only one a replication connection speaks.
+  Result Query(const std::string& sql, Deadline deadline);
+
+ private:
+  struct Closer {
+    void operator()(PGconn* connection) const { PQfinish(connection); }
+  };
+
+  explicit Connection(PGconn* connection) : connection_(connection) {}
+
+  // False when the deadline passed or the connection is gone.
+  bool AwaitAnswer(Deadline deadline);
+
+  std::unique_ptr<PGconn, Closer> connection_;
+  Place place_;
+};
+
+}  // namespace walpost::postgres

@@ -1,0 +1,135 @@
+#include "postgres/conninfo.h"
+
+#include <libpq-fe.h>
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_format.h"
+#include "postgres/result.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::postgres {
+namespace {
+
+struct OptionsDeleter {
+  void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
+};
+
+struct ConnectionDeleter {
+  void operator()(PGconn* connection) const { PQfinish(connection); }
+};
+
+using OptionsPtr = std::unique_ptr<PQconninfoOption, OptionsDeleter>;
+
+absl::StatusOr<OptionsPtr> Parse(const std::string& conninfo) {
+  // As libpq does for `dbname`: without '=' and without a URI prefix it is just a database name.
+  const bool is_uri =
+      conninfo.rfind("postgresql://", 0) == 0 || conninfo.rfind("postgres://", 0) == 0;
+  if (!is_uri && conninfo.find('=') == std::string::npos) {
+    return OptionsPtr(PQconninfoParse("", nullptr));
+  }
+  char* message = nullptr;
+  OptionsPtr options(PQconninfoParse(conninfo.c_str(), &message));
+  if (options == nullptr) {
+    const std::string text = message == nullptr ? "out of memory" : MaskQuoted(OneLine(message));
+    PQfreemem(message);
+    return absl::InvalidArgumentError(absl::StrFormat("conninfo is malformed: %s", text));
+  }
+  return options;
+}
+
+bool IsSecret(const PQconninfoOption& option) {
+  // libpq marks password-like options with dispchar "*", but not every newer one
+  // (scram_client_key).
+  const std::string_view keyword = option.keyword;
+  return (option.dispchar != nullptr && option.dispchar[0] == '*') ||
+         keyword.find("password") != std::string_view::npos ||
+         keyword.find("secret") != std::string_view::npos ||
+         keyword.find("scram") != std::string_view::npos;
+}
+
+std::string QuoteValue(const std::string& value) {
+  if (!value.empty() && value.find_first_of(" \t\n'\\") == std::string::npos) {
+    return value;
+  }
+  std::string quoted = "'";
+  for (const char c : value) {
+    if (c == '\'' || c == '\\') {
+      quoted.push_back('\\');
+    }
+    quoted.push_back(c);
+  }
+  return quoted + "'";
+}
+
+}  // namespace
+
+std::string MaskQuoted(std::string_view message) {
+  std::string masked;
+  bool inside = false;
+  for (const char c : message) {
+    if (c == '"') {
+      masked += inside ? "***\"" : "\"";
+      inside = !inside;
+    } else if (!inside) {
+      masked.push_back(c);
+    }
+  }
+  return inside ? masked + "***" : masked;
+}
+
+std::string Setting(const ConnectionSettings& settings, const std::string& keyword) {
+  const auto found = settings.find(keyword);
+  return found == settings.end() ? std::string() : found->second;
+}
+
+absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) {
+  if (auto parsed = Parse(conninfo); !parsed.ok()) {
+    return parsed.status();
+  }
+  // Port 0 is refused by libpq for each host before it looks up a name or opens a socket, and after
+  // it has merged string, service and environment. PQconninfo then tells the merged values.
+  constexpr char kRefusedPort[] = "invalid port number: \"0\"";
+  const char* keywords[] = {"dbname", "port", nullptr};
+  const char* values[] = {conninfo.c_str(), "0", nullptr};
+  const std::unique_ptr<PGconn, ConnectionDeleter> probe(PQconnectStartParams(keywords, values, 1));
+  if (probe == nullptr) {
+    return absl::ResourceExhaustedError("conninfo: out of memory");
+  }
+  const std::string message = OneLine(PQerrorMessage(probe.get()));
+  if (message.find(kRefusedPort) == std::string::npos) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("conninfo or its service file is not usable: %s", message));
+  }
+  const OptionsPtr options(PQconninfo(probe.get()));
+  ConnectionSettings settings;
+  for (const PQconninfoOption* option = options.get(); option->keyword != nullptr; ++option) {
+    if (option->val != nullptr && option->val[0] != '\0') {
+      settings[option->keyword] = option->val;
+    }
+  }
+  settings.erase("port");
+  return settings;
+}
+
+std::string RedactConninfo(const std::string& conninfo) {
+  auto parsed = Parse(conninfo);
+  if (!parsed.ok()) {
+    return "(unreadable conninfo, not shown)";
+  }
+  if (conninfo.find('=') == std::string::npos && conninfo.find("://") == std::string::npos) {
+    return conninfo;
+  }
+  std::string shown;
+  for (const PQconninfoOption* option = parsed->get(); option->keyword != nullptr; ++option) {
+    if (option->val == nullptr) {
+      continue;
+    }
+    shown += absl::StrFormat("%s%s=%s", shown.empty() ? "" : " ", option->keyword,
+                             IsSecret(*option) ? "***" : QuoteValue(option->val));
+  }
+  return shown;
+}
+
+}  // namespace walpost::postgres

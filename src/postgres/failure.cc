@@ -1,0 +1,201 @@
+#include "postgres/failure.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "postgres/result.h"
+
+namespace walpost::postgres {
+namespace {
+
+using base::HaltReason;
+using base::StreamEnd;
+
+std::string_view ClassOf(std::string_view sqlstate) { return sqlstate.substr(0, 2); }
+
+// Class 08 connection, 53 resources, 57 operator intervention, 58 system, 40 rollback, 25 and 55
+// state, XX internal: another attempt may succeed.
+bool Passes(std::string_view sqlstate) {
+  for (const std::string_view passing : {"", "08", "53", "57", "58", "40", "25", "55", "XX"}) {
+    if (ClassOf(sqlstate) == passing) {
+      return true;
+    }
+  }
+  return false;
+}
+
+absl::StatusCode CodeOf(HaltReason reason) {
+  switch (reason) {
+    case HaltReason::kAuthFailed:
+      return absl::StatusCode::kPermissionDenied;
+    case HaltReason::kSlotMissing:
+    case HaltReason::kPublicationMissing:
+      return absl::StatusCode::kNotFound;
+    default:
+      return absl::StatusCode::kFailedPrecondition;
+  }
+}
+
+std::string LoginAdvice(std::string_view sqlstate, const Place& place) {
+  if (sqlstate == "28000") {
+    return absl::StrFormat(
+        "check the role and pg_hba.conf, which needs a line for database \"%s\" and role \"%s\" "
+        "(its keyword `replication` does not match logical replication connections)",
+        place.database, place.user);
+  }
+  if (ClassOf(sqlstate) == "28") {
+    return "check the password in source.conninfo, PGPASSWORD, the service or the password file";
+  }
+  if (sqlstate == "42501") {
+    return absl::StrFormat(
+        "give the role the right to replicate: ALTER ROLE \"%s\" REPLICATION (managed services: "
+        "for example GRANT rds_replication TO \"%s\")",
+        place.user, place.user);
+  }
+  if (sqlstate == "3D000") {
+    return "correct the database name in source.conninfo";
+  }
+  return "correct source.conninfo";
+}
+
+}  // namespace
+
+std::string Place::ToString() const {
+  return absl::StrFormat("%s, database \"%s\"", host, database);
+}
+
+StreamEnd OperatorEnd(HaltReason reason, std::string text, std::string sqlstate) {
+  StreamEnd end;
+  end.kind = StreamEnd::Kind::kOperator;
+  end.reason = reason;
+  end.status = absl::Status(CodeOf(reason), text);
+  end.sqlstate = std::move(sqlstate);
+  return end;
+}
+
+StreamEnd LostEnd(std::string text, std::string sqlstate) {
+  StreamEnd end;
+  end.kind = StreamEnd::Kind::kLost;
+  end.status = absl::UnavailableError(text);
+  end.sqlstate = std::move(sqlstate);
+  return end;
+}
+
+StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text, const Place& place) {
+  const std::string message = OneLine(text);
+  const bool login = ClassOf(sqlstate) == "28" || sqlstate == "42501" || sqlstate == "3D000";
+  if (login || !Passes(sqlstate)) {
+    return OperatorEnd(HaltReason::kAuthFailed,
+                       absl::StrFormat("connecting to PostgreSQL was refused: %s [%s]; %s", message,
+                                       sqlstate, LoginAdvice(sqlstate, place)),
+                       std::string(sqlstate));
+  }
+  std::string advice;
+  if (sqlstate == "08P01") {
+    advice = "; a connection pooler that does not know replication? connect to the server itself";
+  }
+  return LostEnd(absl::StrFormat("connecting to PostgreSQL failed: %s%s", message, advice),
+                 std::string(sqlstate));
+}
+
+StreamEnd QueryFailure(std::string_view what, const ServerError& error, const Place& place) {
+  const std::string text =
+      absl::StrFormat("%s on %s failed: %s%s", what, place.ToString(), error.text,
+                      error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
+  if (Passes(error.sqlstate)) {
+    return LostEnd(text, error.sqlstate);
+  }
+  if (error.sqlstate == "42501") {
+    return OperatorEnd(HaltReason::kAuthFailed, text, error.sqlstate);
+  }
+  return OperatorEnd(HaltReason::kProtocolError,
+                     text + "; is there a pooler between? connect to the server itself",
+                     error.sqlstate);
+}
+
+StreamEnd StartFailure(const ServerError& error, std::string_view slot, const Place& place) {
+  const std::string text =
+      absl::StrFormat("START_REPLICATION of slot \"%s\" on %s failed: %s%s", slot, place.ToString(),
+                      error.text, error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
+  if (error.sqlstate == "55006") {
+    StreamEnd end = LostEnd(text, error.sqlstate);
+    end.kind = StreamEnd::Kind::kSlotInUse;
+    return end;
+  }
+  if (error.sqlstate == "42704") {
+    return OperatorEnd(HaltReason::kSlotMissing, text, error.sqlstate);
+  }
+  if (error.sqlstate == "42501" || ClassOf(error.sqlstate) == "28") {
+    return OperatorEnd(HaltReason::kAuthFailed, text, error.sqlstate);
+  }
+  // 55000 says "lost", "other database" and "synced standby" alike: the next preflight reads which.
+  // An option the server does not know is XX000, which would never pass.
+  if (Passes(error.sqlstate) && error.sqlstate != "XX000") {
+    return LostEnd(text, error.sqlstate);
+  }
+  return OperatorEnd(HaltReason::kProtocolError, text, error.sqlstate);
+}
+
+StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
+                        std::string_view publication, const Place& place) {
+  const std::string text =
+      absl::StrFormat("streaming from slot \"%s\" on %s ended: %s%s", slot, place.ToString(),
+                      error.text, error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
+  const std::string_view error_class = ClassOf(error.sqlstate);
+  StreamEnd end;
+  if (error.sqlstate == "42704") {
+    end = OperatorEnd(
+        HaltReason::kPublicationMissing,
+        absl::StrFormat("%s; publication \"%s\" did not exist at the WAL position being decoded "
+                        "(dropped and created again, or created after the slot). Creating it now "
+                        "does not help: `walpost slot recreate` closes the gap",
+                        text, publication),
+        error.sqlstate);
+  } else if (error.sqlstate.empty() || error_class == "08" || error_class == "57" ||
+             error_class == "53" || error.sqlstate == "55000") {
+    // 55000: the slot was invalidated; the next preflight reads it in the catalog and says how.
+    end = LostEnd(text, error.sqlstate);
+  } else {
+    end = LostEnd(text, error.sqlstate);
+    end.kind = StreamEnd::Kind::kServerError;
+  }
+  end.context = error.context;
+  return end;
+}
+
+std::string SqlstateInVerboseMessage(std::string_view message) {
+  std::string found;
+  // "FATAL:  28P01: text": two spaces follow only the severity of a server's message.
+  for (std::size_t at = message.find(":  "); at != std::string_view::npos;
+       at = message.find(":  ", at + 1)) {
+    const std::string_view code = message.substr(at + 3, 6);
+    bool valid = code.size() == 6 && code[5] == ':';
+    for (const char c : code.substr(0, 5)) {
+      valid = valid && ((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z'));
+    }
+    if (valid) {
+      found = std::string(code.substr(0, 5));
+    }
+  }
+  return found;
+}
+
+bool IsServerMessage(std::string_view message) {
+  return message.find(":  ") != std::string_view::npos;
+}
+
+absl::Status SqlStatus(std::string_view what, const ServerError& error) {
+  const std::string text = error.sqlstate.empty()
+                               ? absl::StrFormat("%s: %s", what, error.text)
+                               : absl::StrFormat("%s: %s [%s]", what, error.text, error.sqlstate);
+  const std::string_view error_class = ClassOf(error.sqlstate);
+  if (error_class == "28" || error.sqlstate == "42501") {
+    return absl::PermissionDeniedError(text);
+  }
+  if (error_class.empty() || error_class == "08" || error_class == "57" || error_class == "53") {
+    return absl::UnavailableError(text);
+  }
+  return absl::FailedPreconditionError(text);
+}
+
+}  // namespace walpost::postgres

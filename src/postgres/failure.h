@@ -1,0 +1,59 @@
+// What a failure to connect, to start, or to go on streaming means: one table for each phase.
+// Why: the same SQLSTATE means different things before and after START, and every edge of the
+//   project decides by StreamEnd alone. SQLSTATE decides, never the message, which may be
+//   translated.
+// Thread: any; pure.
+// Reasons where the enum has no word of its own: an unknown database or role is auth_failed (the
+//   server refuses the login); a server or option the protocol cannot serve is schema_mismatch when
+//   the configuration asks for too much, protocol_error when something between us is not
+//   PostgreSQL; wal_level is slot_missing (no slot can exist).
+// Source: PostgreSQL manual, "PostgreSQL Error Codes".
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/stream_end.h"
+
+namespace walpost::postgres {
+
+struct ServerError;
+
+// Where a connection leads, for messages: `db1:5432`, database and role.
+struct Place {
+  std::string host;
+  std::string database;
+  std::string user;
+
+  // host, database "name"
+  std::string ToString() const;
+};
+
+base::StreamEnd OperatorEnd(base::HaltReason reason, std::string text, std::string sqlstate = "");
+base::StreamEnd LostEnd(std::string text, std::string sqlstate = "");
+
+// The server (sqlstate set) or libpq (empty) refused the connection. `text` is libpq's message.
+base::StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text,
+                               const Place& place);
+
+// A preflight query failed.
+base::StreamEnd QueryFailure(std::string_view what, const ServerError& error, const Place& place);
+
+// START_REPLICATION was refused.
+base::StreamEnd StartFailure(const ServerError& error, std::string_view slot, const Place& place);
+
+// The stream ended with an error.
+base::StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
+                              std::string_view publication, const Place& place);
+
+// The last SQLSTATE in a message that libpq made with PQERRORS_VERBOSE; empty when there is none.
+std::string SqlstateInVerboseMessage(std::string_view message);
+
+// True for a message that came from a server: "SEVERITY:  text", in whatever language.
+bool IsServerMessage(std::string_view message);
+
+// For SqlConnection: kUnavailable, kPermissionDenied or kFailedPrecondition, with the SQLSTATE in
+// the text.
+absl::Status SqlStatus(std::string_view what, const ServerError& error);
+
+}  // namespace walpost::postgres

@@ -1,0 +1,44 @@
+// Preflight - what must be true of the source before streaming, looked at on the replication
+// connection itself. Why: `run` stops at the first problem, `check` shows them all; both must judge
+// by the same code. Thread: any one thread; blocking. Errors: a problem is a StreamEnd as in
+// replication_stream.h; its status says what, where and what to type.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/source_facts.h"
+#include "postgres/connect.h"
+#include "postgres/connection.h"
+
+namespace walpost::postgres {
+
+struct PreflightStep {
+  std::string name;  // server_version, identity, server, timeline, slot, slot_free, publication,
+                     // tables, record
+  std::optional<StreamEnd> problem;
+};
+
+struct PreflightReport {
+  base::SourceFacts facts;
+  std::vector<PreflightStep> steps;   // in the order looked at
+  std::vector<std::string> warnings;  // nothing that stops us, but an operator should know
+
+  // Of the first step that has one.
+  const StreamEnd* problem() const;
+};
+
+enum class PreflightMode { kStopAtFirst, kAll };
+
+// kAll goes on after a problem as long as the connection lives and the server is one we can talk
+// to.
+PreflightReport RunPreflight(Connection* connection, const ConnectOptions& options,
+                             PreflightMode mode, Deadline deadline);
+
+// For `check`: opens the replication connection, looks at everything, and closes without START.
+// StreamEnd when connecting fails.
+std::variant<PreflightReport, StreamEnd> CheckSource(const ConnectOptions& options);
+
+}  // namespace walpost::postgres

@@ -1,0 +1,199 @@
+// The server as a whole: version, identity, settings, timeline.
+#include <charconv>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "postgres/preflight_steps.h"
+#include "postgres/sql_connection.h"
+#include "postgres/start_replication.h"
+
+namespace walpost::postgres {
+namespace {
+
+using base::HaltReason;
+
+constexpr int kOldestVersion = 130000;
+constexpr int kMessagesSince = 140000;
+constexpr int kStandbyDecodingSince = 160000;
+constexpr int kNewestKnownMajor = 18;
+
+template <typename Integer>
+bool ParseInteger(std::string_view text, Integer* value) {
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), *value);
+  return error == std::errc() && stop == text.data() + text.size();
+}
+
+// The next name of a comma-separated list, unquoted and lower case as PostgreSQL compares them.
+std::string TakeName(std::string_view* list) {
+  std::string name;
+  bool quoted = false;
+  std::size_t at = 0;
+  for (; at < list->size() && (quoted || (*list)[at] != ','); ++at) {
+    const char c = (*list)[at];
+    if (c == '"') {
+      quoted = !quoted;
+    } else if (quoted || !absl::ascii_isspace(static_cast<unsigned char>(c))) {
+      name.push_back(absl::ascii_tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  list->remove_prefix(std::min(at + 1, list->size()));
+  return name;
+}
+
+}  // namespace
+
+bool IsSynchronousStandby(std::string_view synchronous_standby_names,
+                          std::string_view application_name) {
+  // "a, b", "2 (a, b)", "FIRST 2 (a, b)", "ANY 1 (a, *)"
+  std::string_view names = synchronous_standby_names;
+  if (const std::size_t open = names.find('('); open != std::string_view::npos) {
+    names.remove_prefix(open + 1);
+    names = names.substr(0, names.rfind(')'));
+  }
+  const std::string ours = absl::AsciiStrToLower(std::string(application_name));
+  while (!names.empty()) {
+    const std::string name = TakeName(&names);
+    if (name == "*" || name == ours) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::optional<StreamEnd> PreflightRun::ServerVersion() {
+  facts().server_version = version();
+  facts().host = place().host;
+  facts().database = place().database;
+  if (version() < kOldestVersion) {
+    return OperatorEnd(HaltReason::kSchemaMismatch,
+                       absl::StrFormat("PostgreSQL %d on %s is too old: walpost needs 13 or newer",
+                                       version() / 10000, place().ToString()));
+  }
+  if (options_.messages && version() < kMessagesSince) {
+    return OperatorEnd(
+        HaltReason::kSchemaMismatch,
+        absl::StrFormat("logical messages (messages.prefixes) need PostgreSQL 14 or newer, %s has "
+                        "%d: upgrade it or remove messages.prefixes",
+                        place().ToString(), version() / 10000));
+  }
+  if (version() / 10000 > kNewestKnownMajor) {
+    report_.warnings.push_back(
+        absl::StrFormat("PostgreSQL %d on %s is newer than this walpost knows (%d)",
+                        version() / 10000, place().ToString(), kNewestKnownMajor));
+  }
+  for (const auto& [setting, since] :
+       {std::pair("idle_session_timeout", 140000), std::pair("transaction_timeout", 170000)}) {
+    if (version() >= since) {
+      const Result set = Query(absl::StrFormat("SET %s = 0", setting));
+      if (!set.ok()) {
+        return QueryFailure(absl::StrFormat("SET %s", setting), set.error(), place());
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<StreamEnd> PreflightRun::Identity() {
+  const Result identity = Query("IDENTIFY_SYSTEM");
+  if (!identity.ok()) {
+    return QueryFailure("IDENTIFY_SYSTEM", identity.error(), place());
+  }
+  bool valid = identity.rows() == 1 && identity.columns() >= 4 &&
+               ParseInteger(identity.Text(0, 0), &facts().system_identifier) &&
+               ParseInteger(identity.Text(0, 1), &facts().timeline);
+  if (valid) {
+    const auto position = base::Lsn::Parse(identity.Text(0, 2));
+    valid = position.ok();
+    facts().server_wal_lsn = position.ok() ? *position : base::Lsn();
+    facts().database = std::string(identity.Text(0, 3));
+  }
+  if (!valid) {
+    return OperatorEnd(
+        HaltReason::kProtocolError,
+        absl::StrFormat("IDENTIFY_SYSTEM on %s gave an answer that PostgreSQL does not give: is "
+                        "there a pooler between? connect to the server itself",
+                        place().ToString()));
+  }
+  return std::nullopt;
+}
+
+std::optional<StreamEnd> PreflightRun::Server() {
+  const Result settings = Query(
+      "SELECT current_setting('wal_level'), pg_is_in_recovery(), "
+      "(SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'), "
+      "current_setting('synchronous_standby_names'), current_setting('application_name'), "
+      "current_setting('max_slot_wal_keep_size'), "
+      "coalesce(current_setting('idle_replication_slot_timeout', true), '0')");
+  if (!settings.ok()) {
+    return QueryFailure("reading the server's settings", settings.error(), place());
+  }
+  if (!ParseInteger(settings.Text(0, 2), &facts().wal_sender_timeout_ms)) {
+    facts().wal_sender_timeout_ms = base::SourceFacts().wal_sender_timeout_ms;
+  }
+  if (settings.Text(0, 5) != "-1") {
+    report_.warnings.push_back(
+        absl::StrFormat("max_slot_wal_keep_size is %s on %s: when walpost is that far behind, the "
+                        "slot is invalidated and events are lost from the stream",
+                        settings.Text(0, 5), place().ToString()));
+  }
+  if (settings.Text(0, 6) != "0") {
+    report_.warnings.push_back(absl::StrFormat(
+        "idle_replication_slot_timeout is %s on %s: when walpost is stopped for that long, the "
+        "slot is invalidated and events are lost from the stream; set it to 0",
+        settings.Text(0, 6), place().ToString()));
+  }
+  if (settings.True(0, 1) && version() < kStandbyDecodingSince) {
+    // It may be promoted, or the address may move to the primary: not for an operator yet.
+    return LostEnd(absl::StrFormat(
+        "%s is a standby, and logical slots live on the primary before PostgreSQL 16: list all "
+        "hosts in source.conninfo with target_session_attrs=read-write",
+        place().ToString()));
+  }
+  if (settings.Text(0, 0) != "logical") {
+    return OperatorEnd(
+        HaltReason::kSlotMissing,
+        absl::StrFormat("wal_level is %s on %s, so no logical slot can exist: run ALTER SYSTEM SET "
+                        "wal_level = logical, restart PostgreSQL (a reload is not enough), then "
+                        "run `walpost init`",
+                        settings.Text(0, 0), place().ToString()));
+  }
+  if (IsSynchronousStandby(settings.Text(0, 3), settings.Text(0, 4))) {
+    return OperatorEnd(
+        HaltReason::kInitIncomplete,
+        absl::StrFormat("synchronous_standby_names (%s) on %s matches our application_name \"%s\", "
+                        "so every commit would wait for Kafka: take it out of that list or put "
+                        "another application_name into source.conninfo",
+                        settings.Text(0, 3), place().ToString(), settings.Text(0, 4)));
+  }
+  return std::nullopt;
+}
+
+std::optional<StreamEnd> PreflightRun::Timeline() {
+  if (facts().timeline <= 1) {
+    return std::nullopt;
+  }
+  const std::string command = absl::StrFormat("TIMELINE_HISTORY %d", facts().timeline);
+  const Result answer = Query(command);
+  if (!answer.ok() && answer.error().sqlstate.empty()) {
+    return QueryFailure(command, answer.error(), place());
+  }
+  std::string cause = answer.ok() ? "" : answer.error().text;
+  if (answer.ok()) {
+    auto history = ParseTimelineHistory(answer.rows() == 1 ? answer.Text(0, 1) : "");
+    if (history.ok() && !history->empty()) {
+      facts().timeline_history = *std::move(history);
+      return std::nullopt;
+    }
+    cause = history.ok() ? "it is empty" : std::string(history.status().message());
+  }
+  // Without it nobody can say on which timeline our progress lies.
+  return OperatorEnd(
+      HaltReason::kTimelineChanged,
+      absl::StrFormat("%s on %s cannot be read: %s; restore the .history file to pg_wal", command,
+                      place().ToString(), cause));
+}
+
+}  // namespace walpost::postgres

@@ -1,0 +1,195 @@
+// The slot, and what walpost.pipeline remembers of it.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "postgres/preflight_steps.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::postgres {
+namespace {
+
+using base::HaltReason;
+
+constexpr char kPlugin[] = "pgoutput";
+
+}  // namespace
+
+std::string PreflightRun::SlotText() const {
+  return absl::StrFormat("slot \"%s\" on %s", options_.slot, place().ToString());
+}
+
+// Asked so that a missing table or right is an empty answer and not an error in the server's log.
+std::optional<StreamEnd> PreflightRun::ReadRecord() {
+  const Result readable = Query(
+      "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = "
+      "c.relnamespace "
+      "WHERE n.nspname = 'walpost' AND c.relname = 'pipeline' "
+      "AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')");
+  if (!readable.ok()) {
+    return QueryFailure("looking for walpost.pipeline", readable.error(), place());
+  }
+  if (readable.rows() == 0) {
+    return std::nullopt;
+  }
+  const Result record =
+      Query(absl::StrFormat("SELECT name::text, system_identifier::text, consistent_point::text, "
+                            "coalesce(drained, true) FROM walpost.pipeline WHERE slot = %s "
+                            "ORDER BY created_at DESC LIMIT 1",
+                            QuoteLiteral(options_.slot)));
+  if (!record.ok()) {
+    // A table of another layout is none of ours; a lost connection is.
+    return record.error().sqlstate.empty()
+               ? std::optional(QueryFailure("reading walpost.pipeline", record.error(), place()))
+               : std::nullopt;
+  }
+  if (record.rows() == 1) {
+    record_ = PipelineRecord{std::string(record.Text(0, 0)), std::string(record.Text(0, 1)),
+                             std::string(record.Text(0, 2)), record.True(0, 3)};
+  }
+  return std::nullopt;
+}
+
+StreamEnd PreflightRun::SlotMissing() const {
+  if (!record_.has_value()) {
+    return OperatorEnd(HaltReason::kSlotMissing,
+                       absl::StrFormat("%s does not exist: run `walpost init`", SlotText()));
+  }
+  const bool other_cluster =
+      record_->system_identifier != std::to_string(report_.facts.system_identifier);
+  return OperatorEnd(
+      HaltReason::kSlotMissing,
+      absl::StrFormat(
+          "%s does not exist, but walpost.pipeline records it (pipeline \"%s\", consistent point "
+          "%s%s): it was dropped or did not survive a failover, restore or upgrade, and events "
+          "committed since are not in any stream: run `walpost slot recreate`, which closes the "
+          "gap",
+          SlotText(), record_->name,
+          record_->consistent_point.empty() ? "unknown" : record_->consistent_point,
+          other_cluster
+              ? ", on another cluster with system identifier " + record_->system_identifier
+              : ""));
+}
+
+std::optional<StreamEnd> PreflightRun::Slot() {
+  if (auto problem = ReadRecord(); problem.has_value()) {
+    return problem;
+  }
+  const char* const reason = version() >= 170000   ? "s.invalidation_reason"
+                             : version() >= 160000 ? "CASE WHEN s.conflicting THEN 'conflict' END"
+                                                   : "NULL::text";
+  const char* const synced = version() >= 170000 ? "s.synced" : "false";
+  const Result slot = Query(absl::StrFormat(
+      "SELECT s.slot_type, s.plugin, s.database, s.active_pid, s.confirmed_flush_lsn, "
+      "s.wal_status, %s, %s AND pg_is_in_recovery(), a.application_name, a.client_addr::text, "
+      "s.restart_lsn "
+      "FROM pg_catalog.pg_replication_slots s "
+      "LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid "
+      "WHERE s.slot_name = %s",
+      reason, synced, QuoteLiteral(options_.slot)));
+  if (!slot.ok()) {
+    return QueryFailure("reading pg_replication_slots", slot.error(), place());
+  }
+  if (slot.rows() == 0) {
+    return SlotMissing();
+  }
+  if (!slot.IsNull(0, 3)) {
+    active_pid_ = std::string(slot.Text(0, 3));
+    active_user_text_ = absl::StrFormat(
+        "PID %s (application_name \"%s\", client %s)", slot.Text(0, 3), slot.Text(0, 8),
+        slot.IsNull(0, 9) ? std::string_view("local or not visible") : slot.Text(0, 9));
+  }
+  return JudgeSlot(slot);
+}
+
+std::optional<StreamEnd> PreflightRun::JudgeSlot(const Result& slot) {
+  if (slot.Text(0, 0) != "logical") {
+    return OperatorEnd(HaltReason::kSlotForeign,
+                       absl::StrFormat("%s is a %s slot, not a logical one: give walpost a slot of "
+                                       "its own by source.slot, then run `walpost init`",
+                                       SlotText(), slot.Text(0, 0)));
+  }
+  if (slot.Text(0, 1) != kPlugin) {
+    return OperatorEnd(HaltReason::kSlotForeign,
+                       absl::StrFormat("%s uses the plugin %s, not pgoutput: give walpost a slot "
+                                       "of its own by source.slot, then run `walpost init`",
+                                       SlotText(), slot.Text(0, 1)));
+  }
+  if (slot.Text(0, 2) != facts().database) {
+    return OperatorEnd(
+        HaltReason::kSlotForeign,
+        absl::StrFormat("%s belongs to database \"%s\": correct the database in source.conninfo, "
+                        "or give walpost a slot of its own by source.slot",
+                        SlotText(), slot.Text(0, 2)));
+  }
+  if (slot.Text(0, 5) == "lost" || !slot.IsNull(0, 6)) {
+    return OperatorEnd(
+        HaltReason::kSlotInvalidated,
+        absl::StrFormat("%s was invalidated by the server (%s): what it had not delivered is not "
+                        "in any stream: run `walpost slot recreate`, which closes the gap",
+                        SlotText(),
+                        slot.IsNull(0, 6)
+                            ? std::string_view("wal_status lost, see max_slot_wal_keep_size")
+                            : slot.Text(0, 6)));
+  }
+  if (slot.True(0, 7)) {
+    return LostEnd(absl::StrFormat(
+        "%s is a synchronized copy on a standby and cannot be streamed before promotion: list all "
+        "hosts in source.conninfo with target_session_attrs=read-write",
+        SlotText()));
+  }
+  if (slot.IsNull(0, 4)) {
+    // Visible, but still being created: no consumer may have it yet.
+    return active_pid_.empty()
+               ? OperatorEnd(HaltReason::kInitIncomplete,
+                             absl::StrFormat("%s was never completed: run `walpost slot drop` and "
+                                             "`walpost init`",
+                                             SlotText()))
+               : std::optional<StreamEnd>();
+  }
+  const auto confirmed = base::Lsn::Parse(slot.Text(0, 4));
+  facts().confirmed_flush_lsn = confirmed.ok() ? *confirmed : base::Lsn();
+  if (slot.Text(0, 5) == "unreserved") {
+    report_.warnings.push_back(absl::StrFormat(
+        "%s is about to be invalidated (wal_status unreserved): let walpost catch up or raise "
+        "max_slot_wal_keep_size",
+        SlotText()));
+  }
+  return std::nullopt;
+}
+
+std::optional<StreamEnd> PreflightRun::SlotFree() {
+  if (active_pid_.empty()) {
+    return std::nullopt;
+  }
+  StreamEnd end = LostEnd(absl::StrFormat("%s is in use by %s", SlotText(), active_user_text_));
+  end.kind = StreamEnd::Kind::kSlotInUse;
+  end.sqlstate = "55006";
+  return end;
+}
+
+std::optional<StreamEnd> PreflightRun::Record() {
+  if (!record_.has_value()) {
+    return std::nullopt;
+  }
+  const std::string here = std::to_string(facts().system_identifier);
+  if (!record_->system_identifier.empty() && record_->system_identifier != here) {
+    return OperatorEnd(
+        HaltReason::kClusterChanged,
+        absl::StrFormat("%s is another cluster: its system identifier is %s, walpost.pipeline "
+                        "records %s for pipeline \"%s\" (restored, cloned or upgraded?): run "
+                        "`walpost slot advance` to adopt this cluster, or correct source.conninfo",
+                        place().ToString(), here, record_->system_identifier, record_->name));
+  }
+  if (!record_->drained) {
+    return OperatorEnd(
+        HaltReason::kInitIncomplete,
+        absl::StrFormat(
+            "`walpost init` of pipeline \"%s\" on %s was not finished (walpost.pipeline "
+            "says drained = false): run `walpost init` again",
+            record_->name, place().ToString()));
+  }
+  return std::nullopt;
+}
+
+}  // namespace walpost::postgres

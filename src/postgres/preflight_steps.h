@@ -1,0 +1,71 @@
+// PreflightRun - one pass of preflight: each step is a question and its verdict.
+// Why: internal to preflight*.cc; steps share what earlier ones read.
+// Thread: one owner; blocking.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "postgres/preflight.h"
+
+namespace walpost::postgres {
+
+// A row of walpost.pipeline, written by `walpost init`. Absent when the table is not there or not
+// ours to read.
+struct PipelineRecord {
+  std::string name;
+  std::string system_identifier;
+  std::string consistent_point;
+  bool drained = true;
+};
+
+// True when the server's setting names `application_name` as a synchronous standby.
+bool IsSynchronousStandby(std::string_view synchronous_standby_names,
+                          std::string_view application_name);
+
+class PreflightRun {
+ public:
+  PreflightRun(Connection* connection, const ConnectOptions& options, Deadline deadline,
+               PreflightReport* report)
+      : connection_(*connection), options_(options), deadline_(deadline), report_(*report) {}
+
+  // Each returns the problem it found. In this order: later ones use what earlier ones read.
+  std::optional<StreamEnd> ServerVersion();
+  std::optional<StreamEnd> Identity();
+  std::optional<StreamEnd> Server();
+  std::optional<StreamEnd> Timeline();
+  std::optional<StreamEnd> Slot();
+  std::optional<StreamEnd> SlotFree();
+  std::optional<StreamEnd> Publication();
+  std::optional<StreamEnd> Tables();
+  std::optional<StreamEnd> Record();
+
+ private:
+  int version() const { return connection_.server_version(); }
+
+  const Place& place() const { return connection_.place(); }
+
+  Result Query(const std::string& sql) { return connection_.Query(sql, deadline_); }
+
+  base::SourceFacts& facts() { return report_.facts; }
+
+  std::optional<StreamEnd> ReadRecord();
+  StreamEnd SlotMissing() const;
+  std::optional<StreamEnd> JudgeSlot(const Result& slot);
+  std::optional<StreamEnd> WhyNotPublished(const SourceTable& table);
+  // "slot \"walpost\" on db:5432, database \"shop\""
+  std::string SlotText() const;
+  std::string PublicationText() const;
+
+  Connection& connection_;
+  const ConnectOptions& options_;
+  const Deadline deadline_;
+  PreflightReport& report_;
+  std::optional<PipelineRecord> record_;
+  std::string active_pid_;  // of the slot's present user, empty when free
+  std::string active_user_text_;
+};
+
+}  // namespace walpost::postgres
