@@ -1,0 +1,130 @@
+#include "kafka/kafka_sink.h"
+
+#include <glog/logging.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "base/status.h"
+#include "kafka/generation.h"
+#include "kafka/handles.h"
+#include "kafka/properties.h"
+
+namespace walpost::kafka {
+namespace {
+
+class Impl : public KafkaSink {
+ public:
+  Impl(KafkaOptions options, base::BlockingRunner* runner,
+       std::function<void(const KafkaNotice&)> on_notice)
+      : options_(std::move(options)),
+        runner_(runner),
+        on_notice_(std::move(on_notice)),
+        wake_fd_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    PCHECK(wake_fd_ >= 0);
+  }
+
+  // Records in flight belong to the caller: they must not be freed before the producer let go of
+  // them.
+  ~Impl() override {
+    generation_.reset();
+    if (!WaitForDestroyed(std::chrono::seconds(5))) {
+      on_notice_({KafkaNotice::Severity::kWarning, "kafka_destroy_slow",
+                  "a producer did not end within 5 s"});
+    }
+    close(wake_fd_);
+  }
+
+  void Open(Mode mode) override {
+    CHECK(generation_ == nullptr);
+    auto created =
+        Generation::Create(options_, mode, wake_fd_, runner_, &counts_, &facts_, &on_notice_);
+    CHECK(created.ok())
+        << created.status().message();  // Create of the sink has tried the same options
+    generation_ = *std::move(created);
+    ++facts_.generations;
+    for (const std::string& topic : prefetch_) {
+      generation_->Prefetch(topic);
+    }
+  }
+
+  void Close() override {
+    CHECK(generation_ != nullptr);
+    generation_->Close(now_);
+  }
+
+  bool closed() const override { return generation_ == nullptr; }
+
+  delivery::SubmitResult Submit(const envelope::Record& record,
+                                delivery::Sequence sequence) override {
+    CHECK(generation_ != nullptr);
+    return generation_->Submit(record, sequence);
+  }
+
+  void Poll(base::Now now, delivery::SinkListener* listener) override {
+    now_ = now;
+    std::uint64_t count = 0;
+    (void)!read(wake_fd_, &count,
+                sizeof(count));  // empty is fine: this is a wake-up, not a message
+    if (generation_ == nullptr) {
+      return;
+    }
+    generation_->Poll(now, listener);
+    if (generation_->drained()) {
+      generation_.reset();
+      listener->OnClosed();
+    }
+  }
+
+  int wake_fd() const override { return wake_fd_; }
+
+  std::optional<base::MonotonicTime> NextDeadline() const override {
+    return generation_ == nullptr ? std::nullopt : generation_->NextDeadline();
+  }
+
+  void Prefetch(const std::vector<std::string>& topics) override {
+    prefetch_ = topics;
+    if (generation_ != nullptr && !generation_->closing()) {
+      for (const std::string& topic : prefetch_) {
+        generation_->Prefetch(topic);
+      }
+    }
+  }
+
+  const KafkaFacts& facts() const override { return facts_; }
+
+ private:
+  const KafkaOptions options_;
+  base::BlockingRunner* const runner_;
+  const std::function<void(const KafkaNotice&)> on_notice_;
+  const int wake_fd_;
+  PartitionCounts counts_;
+  KafkaFacts facts_;
+  std::vector<std::string> prefetch_;
+  base::Now now_;
+  std::unique_ptr<Generation> generation_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KafkaSink>> KafkaSink::Create(
+    KafkaOptions options, base::BlockingRunner* runner,
+    std::function<void(const KafkaNotice&)> on_notice) {
+  for (const delivery::Sink::Mode mode :
+       {delivery::Sink::Mode::kFast, delivery::Sink::Mode::kCareful}) {
+    ASSIGN_OR_RETURN(Conf conf, BuildConf(options, mode));
+    // Some combinations are refused only by rd_kafka_new, which connects to nothing by itself
+    // within this moment.
+    std::array<char, 512> error{};
+    rd_kafka_t* producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());
+    if (producer == nullptr) {
+      return absl::InvalidArgumentError(std::string("sink.kafka.properties: ") + error.data());
+    }
+    (void)conf.release();
+    const Producer thrown_away = OwnProducer(producer);
+  }
+  return std::unique_ptr<KafkaSink>(new Impl(std::move(options), runner, std::move(on_notice)));
+}
+
+}  // namespace walpost::kafka

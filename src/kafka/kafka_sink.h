@@ -1,5 +1,6 @@
-// KafkaSink - the Sink on librdkafka: idempotent, acks=all, gapless, without time-outs, partitions chosen as Java does.
-// Why: see design.md facts 13-19; everything that could block (metadata, destroying a producer) goes to the
+// KafkaSink - the Sink on librdkafka: idempotent, acks=all, gapless, without time-outs, partitions
+// chosen as Java does. Why: see design.md facts 13-19; everything that could block (metadata,
+// destroying a producer) goes to the
 //   BlockingRunner or to a thread that ends with it.
 // Thread: the loop thread, like every Sink. librdkafka's own threads never run our code.
 // Units/limits: librdkafka's queue is bounded by `in_flight_bytes_max` and its record count.
@@ -28,8 +29,8 @@ struct KafkaOptions {
   std::chrono::milliseconds metadata_refresh{30'000};
 };
 
-// A line for the log: brokers down, topic found, partition count changed, librdkafka's own log lines. `event` is a stable
-// snake_case name.
+// A line for the log: brokers down, topic found, partition count changed, librdkafka's own log
+// lines. `event` is a stable snake_case name.
 struct KafkaNotice {
   enum class Severity { kDebug, kInfo, kWarning, kError };
 
@@ -47,8 +48,8 @@ struct KafkaFacts {
 
 class KafkaSink : public delivery::Sink {
  public:
-  // Checks the properties by creating a throw-away configuration; does not connect. `runner` and `on_notice` must outlive
-  // the sink.
+  // Checks the properties by creating a throw-away configuration; does not connect. `runner` and
+  // `on_notice` must outlive the sink.
   static absl::StatusOr<std::unique_ptr<KafkaSink>> Create(
       KafkaOptions options, base::BlockingRunner* runner,
       std::function<void(const KafkaNotice&)> on_notice);
@@ -59,14 +60,16 @@ class KafkaSink : public delivery::Sink {
   virtual const KafkaFacts& facts() const = 0;
 };
 
-// The properties as librdkafka will see them, ours included, secrets as ***: for `config show`. kInvalidArgument names
-// the first that is refused or unknown and why.
-absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProperties(const KafkaOptions& options);
+// The properties as librdkafka will see them, ours included, secrets as ***: for `config show`.
+// kInvalidArgument names the first that is refused or unknown and why.
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProperties(
+    const KafkaOptions& options);
 
 // Java's DefaultPartitioner for a key: murmur2(key) & 0x7fffffff, modulo the partition count.
 std::int32_t PartitionForKey(std::string_view key, std::int32_t partition_count);
 
-// A blocking look at the cluster, for `check`: brokers and, for each topic, its partitions or why not.
+// A blocking look at the cluster, for `check`: brokers and, for each topic, its partitions or why
+// not.
 struct TopicCheck {
   std::string topic;
   std::int32_t partitions = 0;
@@ -79,7 +82,8 @@ struct ClusterCheck {
   std::vector<TopicCheck> topics;
 };
 
-absl::StatusOr<ClusterCheck> CheckCluster(const KafkaOptions& options, const std::vector<std::string>& topics,
+absl::StatusOr<ClusterCheck> CheckCluster(const KafkaOptions& options,
+                                          const std::vector<std::string>& topics,
                                           std::chrono::milliseconds timeout);
 
 }  // namespace walpost::kafka

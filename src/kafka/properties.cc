@@ -1,0 +1,158 @@
+#include "kafka/properties.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+
+namespace walpost::kafka {
+namespace {
+
+using PropertyList = std::vector<std::pair<std::string, std::string>>;
+
+struct Guarded {
+  std::string_view name;
+  std::string_view safe;  // the one value that is accepted; empty = none
+  std::string_view reason;
+};
+
+constexpr Guarded kGuarded[] = {
+    {"enable.idempotence", "true", "without it a retry can duplicate and reorder events"},
+    {"acks", "all", "with less, an acknowledged event can be lost"},
+    {"request.required.acks", "all", "with less, an acknowledged event can be lost"},
+    {"enable.gapless.guarantee", "true", "without it later events overtake one that failed"},
+    {"message.timeout.ms", "0",
+     "an event that times out leaves a gap; walpost waits as long as Kafka needs"},
+    {"delivery.timeout.ms", "0",
+     "an event that times out leaves a gap; walpost waits as long as Kafka needs"},
+    {"max.in.flight", "5", "idempotence keeps the order of at most 5 requests"},
+    {"max.in.flight.requests.per.connection", "5",
+     "idempotence keeps the order of at most 5 requests"},
+    {"retries", "2147483647", "giving up leaves a gap"},
+    {"message.send.max.retries", "2147483647", "giving up leaves a gap"},
+    {"queuing.strategy", "fifo", "anything else reorders"},
+    {"partitioner", "",
+     "walpost chooses the partition itself, as Java clients do, so that keys stay where they are"},
+    {"transactional.id", "", "it belongs to exactly-once mode, which is not built yet"},
+    {"delivery.report.only.error", "false", "walpost needs the report of every event"},
+    {"produce.offset.report", "", "it belongs to walpost"},
+    {"log.queue", "true", "logs must not be printed by other threads"},
+    {"enabled_events", "", "it belongs to walpost"},
+    {"sticky.partitioning.linger.ms", "", "walpost chooses the partition itself"},
+};
+
+constexpr std::string_view kSecretNames[] = {"sasl.password",
+                                             "ssl.key.password",
+                                             "ssl.key.pem",
+                                             "ssl.keystore.password",
+                                             "sasl.oauthbearer.client.secret",
+                                             "sasl.oauthbearer.config"};
+
+absl::Status CheckGuarded(const std::string& name, const std::string& value) {
+  for (const Guarded& guarded : kGuarded) {
+    if (name != guarded.name || value == guarded.safe) {
+      continue;
+    }
+    const bool same = guarded.safe == "all" && value == "-1";
+    if (!same) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("sink.kafka.properties: %s cannot be set to '%s': %s; remove it", name,
+                          value, guarded.reason));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What walpost sets unless the user does.
+PropertyList Defaults(const KafkaOptions& options) {
+  const std::size_t records = options.in_flight_bytes_max / 512 + 1'000;
+  const std::size_t kilobytes =
+      std::max<std::size_t>(options.in_flight_bytes_max / 1'024 * 2, 2'048);
+  return {{"client.id", options.name},
+          {"linger.ms", "1"},
+          {"batch.size", "900000"},
+          {"socket.nagle.disable", "true"},
+          {"socket.keepalive.enable", "true"},
+          {"queue.buffering.max.messages", std::to_string(records)},
+          {"queue.buffering.max.kbytes", std::to_string(kilobytes)},
+          {"topic.metadata.refresh.interval.ms", std::to_string(options.metadata_refresh.count())}};
+}
+
+PropertyList Forced(delivery::Sink::Mode mode) {
+  const bool fast = mode == delivery::Sink::Mode::kFast;
+  PropertyList forced = {
+      {"enable.idempotence", "true"}, {"acks", "all"},
+      {"message.timeout.ms", "0"},    {"max.in.flight.requests.per.connection", "5"},
+      {"log.queue", "true"},          {"enable.gapless.guarantee", fast ? "true" : "false"}};
+  if (!fast) {
+    forced.emplace_back("linger.ms", "0");
+  }
+  return forced;
+}
+
+absl::Status Apply(const PropertyList& properties, rd_kafka_conf_t* conf) {
+  for (const auto& [name, value] : properties) {
+    std::array<char, 512> error{};
+    if (rd_kafka_conf_set(conf, name.c_str(), value.c_str(), error.data(), error.size()) !=
+        RD_KAFKA_CONF_OK) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("sink.kafka.properties: %s: %s", name, error.data()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool IsSecret(std::string_view name) {
+  return std::find(std::begin(kSecretNames), std::end(kSecretNames), name) !=
+         std::end(kSecretNames);
+}
+
+}  // namespace
+
+absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode mode) {
+  bool has_servers = false;
+  for (const auto& [name, value] : options.properties) {
+    RETURN_IF_ERROR(CheckGuarded(name, value));
+    has_servers = has_servers || name == "bootstrap.servers" || name == "metadata.broker.list" ||
+                  name == "test.mock.num.brokers";
+  }
+  if (!has_servers) {
+    return absl::InvalidArgumentError(
+        "sink.kafka.properties: bootstrap.servers is missing: say where Kafka is, for "
+        "example \"kafka-1:9092,kafka-2:9092\"");
+  }
+  Conf conf(rd_kafka_conf_new());
+  RETURN_IF_ERROR(Apply(Defaults(options), conf.get()));
+  RETURN_IF_ERROR(Apply(options.properties, conf.get()));
+  RETURN_IF_ERROR(Apply(Forced(mode), conf.get()));
+  rd_kafka_conf_set_events(conf.get(),
+                           RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
+  return conf;
+}
+
+absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProperties(
+    const KafkaOptions& options) {
+  ASSIGN_OR_RETURN(const Conf conf, BuildConf(options, delivery::Sink::Mode::kFast));
+  PropertyList effective = Defaults(options);
+  effective.insert(effective.end(), options.properties.begin(), options.properties.end());
+  const PropertyList forced = Forced(delivery::Sink::Mode::kFast);
+  effective.insert(effective.end(), forced.begin(), forced.end());
+  std::stable_sort(effective.begin(), effective.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  // The last of each name is the one in force.
+  PropertyList result;
+  for (auto& [name, value] : effective) {
+    if (!result.empty() && result.back().first == name) {
+      result.pop_back();
+    }
+    result.emplace_back(name, IsSecret(name) ? "***" : value);
+  }
+  return result;
+}
+
+}  // namespace walpost::kafka

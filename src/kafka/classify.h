@@ -1,0 +1,16 @@
+// Classify - the one table from librdkafka's error codes to what they mean for a record.
+// Why: a broker's answer judges a record, a topic, or nothing but the producer that asked; mixing
+// them up loses events or
+//   halts for nothing. Everything not in the table is kOther.
+// Source: rdkafka.h.
+#pragma once
+
+#include <librdkafka/rdkafka.h>
+
+#include "delivery/sink.h"
+
+namespace walpost::kafka {
+
+delivery::FailureKind Classify(rd_kafka_resp_err_t error);
+
+}  // namespace walpost::kafka

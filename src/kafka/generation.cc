@@ -1,0 +1,281 @@
+#include "kafka/generation.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "kafka/classify.h"
+#include "kafka/properties.h"
+
+namespace walpost::kafka {
+
+using delivery::Failure;
+using delivery::FailureKind;
+using delivery::SubmitResult;
+
+namespace {
+
+constexpr SubmitResult::Outcome kNotNow = SubmitResult::Outcome::kNotNow;
+
+SubmitResult NotNow() { return SubmitResult{kNotNow, {}}; }
+
+SubmitResult Refuse(FailureKind kind, std::string detail) {
+  return SubmitResult{SubmitResult::Outcome::kRefused, Failure{kind, std::move(detail)}};
+}
+
+void* ToOpaque(delivery::Sequence sequence) { return reinterpret_cast<void*>(sequence + 1); }
+
+delivery::Sequence FromOpaque(const void* opaque) {
+  return reinterpret_cast<delivery::Sequence>(opaque) - 1;
+}
+
+// The caller owns the headers until a produce succeeds.
+rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers) {
+  rd_kafka_headers_t* list = rd_kafka_headers_new(headers.size());
+  for (const envelope::RecordHeader& header : headers) {
+    rd_kafka_header_add(list, header.name.data(), static_cast<ssize_t>(header.name.size()),
+                        header.value.data(), static_cast<ssize_t>(header.value.size()));
+  }
+  return list;
+}
+
+}  // namespace
+
+Generation::Generation(delivery::Sink::Mode mode, base::BlockingRunner* runner,
+                       PartitionCounts* counts, KafkaFacts* facts, const Notify* notify)
+    : mode_(mode), runner_(runner), counts_(counts), facts_(facts), notify_(notify) {}
+
+absl::StatusOr<std::unique_ptr<Generation>> Generation::Create(
+    const KafkaOptions& options, delivery::Sink::Mode mode, int wake_fd,
+    base::BlockingRunner* runner, PartitionCounts* counts, KafkaFacts* facts,
+    const Notify* notify) {
+  ASSIGN_OR_RETURN(Conf conf, BuildConf(options, mode));
+  std::unique_ptr<Generation> generation(new Generation(mode, runner, counts, facts, notify));
+  generation->refresh_every_ = options.metadata_refresh;
+  std::array<char, 512> error{};
+  rd_kafka_t* producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());
+  if (producer == nullptr) {
+    return absl::InvalidArgumentError(absl::StrFormat("sink.kafka.properties: %s", error.data()));
+  }
+  (void)conf.release();  // rd_kafka_new took it
+  generation->producer_ = OwnProducer(producer);
+  generation->queue_.reset(rd_kafka_queue_get_main(producer));
+  rd_kafka_set_log_queue(producer, generation->queue_.get());
+  constexpr std::uint64_t kOne = 1;  // what an eventfd wants written
+  rd_kafka_queue_io_event_enable(generation->queue_.get(), wake_fd, &kOne, sizeof(kOne));
+  return generation;
+}
+
+Generation::~Generation() {
+  *alive_ = false;
+  if (queue_ != nullptr) {
+    rd_kafka_queue_io_event_enable(queue_.get(), -1, nullptr, 0);
+  }
+  if (producer_ != nullptr && outstanding_ > 0) {
+    rd_kafka_purge(producer_.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT |
+                                        RD_KAFKA_PURGE_F_NON_BLOCKING);
+  }
+  topics_.clear();
+  queue_.reset();
+}
+
+SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequence sequence) {
+  if (closing_ || failed_ || (mode_ == delivery::Sink::Mode::kCareful && outstanding_ > 0)) {
+    return NotNow();
+  }
+  TopicState* topic = FindTopic(record.topic);
+  waiting_until_.reset();
+  if (topic->phase != TopicState::Phase::kReady) {
+    if (topic->phase != TopicState::Phase::kLookingUp && now_.mono >= topic->retry_at) {
+      StartLookUp(topic);
+    } else if (topic->phase == TopicState::Phase::kRefused) {
+      return SubmitResult{SubmitResult::Outcome::kRefused, topic->refusal};
+    } else if (topic->phase == TopicState::Phase::kNew) {
+      waiting_until_ = topic->retry_at;
+    }
+    return NotNow();
+  }
+  const std::int32_t partition = ChoosePartition(record, topic);
+  if (partition >= static_cast<std::int32_t>(topic->partitions.size())) {
+    return Refuse(FailureKind::kTopicUnknown,
+                  absl::StrFormat("topic '%s' has no partition %d, only %u: correct the row's "
+                                  "partition, or add partitions",
+                                  topic->name, partition, topic->partitions.size()));
+  }
+  const TopicState::First first = topic->partitions[static_cast<std::size_t>(partition)];
+  if (first == TopicState::First::kOutstanding) {
+    return NotNow();
+  }
+  SubmitResult result = Produce(record, sequence, topic, partition);
+  if (result.outcome == SubmitResult::Outcome::kAccepted) {
+    ++outstanding_;
+    if (first == TopicState::First::kNotSent) {
+      topic->partitions[static_cast<std::size_t>(partition)] = TopicState::First::kOutstanding;
+    }
+  }
+  return result;
+}
+
+SubmitResult Generation::Produce(const envelope::Record& record, delivery::Sequence sequence,
+                                 TopicState* topic, std::int32_t partition) {
+  rd_kafka_headers_t* headers = MakeHeaders(record.headers);
+  // No copy flag: the value stays ours, and in place, until its report. A null value or key has a
+  // null pointer.
+  const std::string_view value = record.value.value_or(std::string_view());
+  const std::string_view key = record.key.value_or(std::string_view());
+  const char* empty = "";
+  const void* value_data =
+      record.value ? (value.data() != nullptr ? value.data() : empty) : nullptr;
+  const void* key_data = record.key ? (key.data() != nullptr ? key.data() : empty) : nullptr;
+  const rd_kafka_resp_err_t error = rd_kafka_producev(
+      producer_.get(), RD_KAFKA_V_RKT(topic->handle.get()), RD_KAFKA_V_PARTITION(partition),
+      RD_KAFKA_V_VALUE(const_cast<void*>(value_data), value.size()),
+      RD_KAFKA_V_KEY(const_cast<void*>(key_data), key.size()),
+      RD_KAFKA_V_TIMESTAMP(record.timestamp_ms), RD_KAFKA_V_HEADERS(headers),
+      RD_KAFKA_V_OPAQUE(ToOpaque(sequence)), RD_KAFKA_V_END);
+#pragma GCC diagnostic pop
+  if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    return SubmitResult{};
+  }
+  rd_kafka_headers_destroy(headers);
+  switch (Classify(error)) {
+    case FailureKind::kRecordTooLarge:
+      return Refuse(
+          FailureKind::kRecordTooLarge,
+          absl::StrFormat("the record of %u bytes (key, value and headers) is larger than "
+                          "message.max.bytes: raise it "
+                          "under sink.kafka.properties together with the topic's max.message.bytes",
+                          record.AccountedBytes() - 512));
+    case FailureKind::kTopicUnknown:
+      topic->phase = TopicState::Phase::kNew;  // deleted meanwhile, or fewer partitions: look again
+      return NotNow();
+    default:
+      // Queue full is back-pressure; a fatal error also arrives as an event, which ends the
+      // generation.
+      return NotNow();
+  }
+}
+
+void Generation::Poll(base::Now now, delivery::SinkListener* listener) {
+  now_ = now;
+  while (Event event{rd_kafka_queue_poll(queue_.get(), 0)}) {
+    switch (rd_kafka_event_type(event.get())) {
+      case RD_KAFKA_EVENT_DR:
+        ServeReports(event.get(), listener);
+        break;
+      case RD_KAFKA_EVENT_ERROR:
+        ServeError(event.get(), listener);
+        break;
+      case RD_KAFKA_EVENT_LOG:
+        ServeLog(event.get());
+        break;
+      default:
+        break;
+    }
+  }
+  if (closing_) {
+    Purge();
+  } else if (now.mono >= next_refresh_) {
+    RefreshCounts();
+  }
+}
+
+void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener) {
+  last_report_ = now_.mono;
+  while (const rd_kafka_message_t* message = rd_kafka_event_message_next(event)) {
+    CHECK_GT(outstanding_, 0U);
+    --outstanding_;
+    const delivery::Sequence sequence = FromOpaque(message->_private);
+    if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+      auto* topic = static_cast<TopicState*>(rd_kafka_topic_opaque(message->rkt));
+      topic->partitions[static_cast<std::size_t>(message->partition)] =
+          TopicState::First::kAcknowledged;
+      facts_->connected = true;
+      listener->OnDelivered(sequence);
+      continue;
+    }
+    Failure failure{
+        closing_ ? FailureKind::kGenerationEnded : Classify(message->err),
+        absl::StrFormat("Kafka refused it for topic '%s': %s (%s)",
+                        rd_kafka_topic_name(message->rkt), rd_kafka_err2str(message->err),
+                        rd_kafka_err2name(message->err))};
+    if (!closing_) {
+      facts_->last_error = failure.detail;
+      (*notify_)({KafkaNotice::Severity::kWarning, "kafka_delivery_failed", failure.detail});
+    }
+    listener->OnFailed(sequence, failure);
+  }
+}
+
+void Generation::ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener) {
+  const rd_kafka_resp_err_t error = rd_kafka_event_error(event);
+  const std::string text =
+      absl::StrFormat("%s (%s)", rd_kafka_event_error_string(event), rd_kafka_err2name(error));
+  facts_->last_error = text;
+  if (rd_kafka_event_error_is_fatal(event) != 0) {
+    (*notify_)({KafkaNotice::Severity::kWarning, "kafka_producer_failed", text});
+    failed_ = true;
+    listener->OnGenerationFailed(Failure{FailureKind::kGenerationEnded, text});
+    return;
+  }
+  if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && facts_->connected) {
+    facts_->connected = false;
+    (*notify_)({KafkaNotice::Severity::kWarning, "kafka_brokers_down",
+                text + "; walpost waits and keeps what is in flight"});
+    return;
+  }
+  (*notify_)({KafkaNotice::Severity::kDebug, "kafka_error", text});
+}
+
+void Generation::ServeLog(rd_kafka_event_t* event) {
+  const char* facility = nullptr;
+  const char* text = nullptr;
+  int level = 0;
+  rd_kafka_event_log(event, &facility, &text, &level);
+  const std::string line = absl::StrFormat("%s: %s", facility, text);
+  // librdkafka repeats itself while a broker is down.
+  if (facility == last_log_ && now_.mono - last_log_at_ < std::chrono::seconds(10)) {
+    return;
+  }
+  last_log_ = facility;
+  last_log_at_ = now_.mono;
+  const auto severity = level <= 4   ? KafkaNotice::Severity::kWarning
+                        : level <= 6 ? KafkaNotice::Severity::kInfo
+                                     : KafkaNotice::Severity::kDebug;
+  (*notify_)({severity, "kafka_log", line});
+}
+
+void Generation::Close(base::Now now) {
+  if (closing_) {
+    return;
+  }
+  closing_ = true;
+  last_report_ = std::max(last_report_, now.mono);
+  Purge();
+}
+
+// One purge is not enough: records move between librdkafka's queues while it works.
+void Generation::Purge() {
+  if (outstanding_ == 0) {
+    return;
+  }
+  int what = RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING;
+  if (now_.mono - last_report_ >= kPurgeInFlightAfter) {
+    what |= RD_KAFKA_PURGE_F_INFLIGHT;
+  }
+  rd_kafka_purge(producer_.get(), what);
+}
+
+std::optional<base::MonotonicTime> Generation::NextDeadline() const {
+  if (closing_) {
+    return now_.mono +
+           (outstanding_ == 0 ? std::chrono::milliseconds(0) : std::chrono::milliseconds(50));
+  }
+  return waiting_until_ ? std::min(*waiting_until_, next_refresh_) : next_refresh_;
+}
+
+}  // namespace walpost::kafka

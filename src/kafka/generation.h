@@ -1,0 +1,133 @@
+// Generation - one librdkafka producer from Open to closed, with its topics.
+// Why: a producer that failed once is never used again; everything that belongs to it (topics,
+// which partitions have had
+//   their first record acknowledged, what is outstanding) goes with it.
+// Thread: loop thread, except that a metadata look-up holds the producer alive on the helper
+// thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/blocking_runner.h"
+#include "base/time.h"
+#include "delivery/sink.h"
+#include "kafka/handles.h"
+#include "kafka/kafka_sink.h"
+
+namespace walpost::kafka {
+
+// Partition counts outlive generations: they change only at a look-up, which says so.
+struct PartitionCounts {
+  std::unordered_map<std::string, std::int32_t> by_topic;
+};
+
+class Generation {
+ public:
+  // Time-out of one metadata look-up; short, because the helper thread has other work too.
+  static constexpr std::chrono::milliseconds kLookUpTimeout{2'000};
+  static constexpr std::chrono::milliseconds kRetryLookUpAfter{500};
+  // A topic that does not exist, or may not be written, is asked about again when a record wants it
+  // after this.
+  static constexpr std::chrono::milliseconds kRefusalKept{5'000};
+  // Without any report for this long while closing, the broker is taken to be gone.
+  static constexpr std::chrono::milliseconds kPurgeInFlightAfter{10'000};
+
+  using Notify = std::function<void(const KafkaNotice&)>;
+
+  // `counts`, `facts`, `runner` and `notify` must outlive it and any look-up it started.
+  static absl::StatusOr<std::unique_ptr<Generation>> Create(const KafkaOptions& options,
+                                                            delivery::Sink::Mode mode, int wake_fd,
+                                                            base::BlockingRunner* runner,
+                                                            PartitionCounts* counts,
+                                                            KafkaFacts* facts,
+                                                            const Notify* notify);
+  ~Generation();
+  Generation(const Generation&) = delete;
+  Generation& operator=(const Generation&) = delete;
+
+  delivery::SubmitResult Submit(const envelope::Record& record, delivery::Sequence sequence);
+  void Poll(base::Now now, delivery::SinkListener* listener);
+  void Close(base::Now now);
+
+  bool closing() const { return closing_; }
+
+  // Closing, and the last report is in.
+  bool drained() const { return closing_ && outstanding_ == 0; }
+
+  std::optional<base::MonotonicTime> NextDeadline() const;
+  void Prefetch(const std::string& topic);
+
+ private:
+  struct TopicState {
+    enum class Phase { kNew, kLookingUp, kReady, kRefused };
+    // A partition's first record is sent alone.
+    enum class First : std::uint8_t { kNotSent, kOutstanding, kAcknowledged };
+
+    std::string name;
+    Topic handle;
+    Phase phase = Phase::kNew;
+    std::vector<First> partitions;
+    std::uint32_t round_robin = 0;
+    delivery::Failure refusal;
+    base::MonotonicTime retry_at;
+  };
+
+  // What a metadata request found.
+  struct LookUp {
+    rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;        // of the request
+    rd_kafka_resp_err_t topic_error = RD_KAFKA_RESP_ERR_NO_ERROR;  // of the topic
+    std::int32_t partitions = 0;
+  };
+
+  Generation(delivery::Sink::Mode mode, base::BlockingRunner* runner, PartitionCounts* counts,
+             KafkaFacts* facts, const Notify* notify);
+
+  TopicState* FindTopic(std::string_view name);
+  void StartLookUp(TopicState* topic);
+  void FinishLookUp(TopicState* topic, const LookUp& found);
+  void RefreshCounts();
+  void SetPartitionCount(TopicState* topic, std::int32_t count);
+  std::int32_t ChoosePartition(const envelope::Record& record, TopicState* topic) const;
+  delivery::SubmitResult Produce(const envelope::Record& record, delivery::Sequence sequence,
+                                 TopicState* topic, std::int32_t partition);
+  void ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener);
+  void ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener);
+  void ServeLog(rd_kafka_event_t* event);
+  void Purge();
+
+  const delivery::Sink::Mode mode_;
+  base::BlockingRunner* const runner_;
+  PartitionCounts* const counts_;
+  KafkaFacts* const facts_;
+  const Notify* const notify_;
+  std::shared_ptr<bool> alive_ =
+      std::make_shared<bool>(true);  // shared with look-ups, so that a late one is dropped
+
+  std::unordered_map<std::string, std::unique_ptr<TopicState>>
+      topics_;  // before producer_: destroyed after it is given up
+  Producer producer_;
+  Queue queue_;
+  TopicState* last_topic_ = nullptr;
+  std::size_t outstanding_ = 0;
+  bool closing_ = false;
+  bool failed_ = false;
+  base::Now now_;
+  base::MonotonicTime last_report_;
+  base::MonotonicTime next_refresh_;
+  std::optional<base::MonotonicTime> waiting_until_;  // a record was just put off until then
+  std::chrono::milliseconds refresh_every_{30'000};
+  bool refreshing_ = false;
+  std::string last_log_;
+  base::MonotonicTime last_log_at_;
+};
+
+}  // namespace walpost::kafka

@@ -1,0 +1,46 @@
+#include "kafka/handles.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+namespace walpost::kafka {
+namespace {
+
+// Lives for ever: a destroying thread may outlast main's statics.
+struct Pending {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int count = 0;
+};
+
+Pending* PendingDestroys() {
+  static auto* const pending = new Pending;
+  return pending;
+}
+
+void DestroyInBackground(rd_kafka_t* producer) {
+  Pending* pending = PendingDestroys();
+  {
+    const std::lock_guard<std::mutex> lock(pending->mutex);
+    ++pending->count;
+  }
+  std::thread([pending, producer] {
+    rd_kafka_destroy_flags(producer, RD_KAFKA_DESTROY_F_NO_CONSUMER_CLOSE);
+    const std::lock_guard<std::mutex> lock(pending->mutex);
+    --pending->count;
+    pending->changed.notify_all();
+  }).detach();
+}
+
+}  // namespace
+
+Producer OwnProducer(rd_kafka_t* producer) { return Producer(producer, DestroyInBackground); }
+
+bool WaitForDestroyed(std::chrono::milliseconds timeout) {
+  Pending* pending = PendingDestroys();
+  std::unique_lock<std::mutex> lock(pending->mutex);
+  return pending->changed.wait_for(lock, timeout, [pending] { return pending->count == 0; });
+}
+
+}  // namespace walpost::kafka
