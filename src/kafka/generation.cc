@@ -131,6 +131,9 @@ SubmitResult Generation::Produce(const envelope::Record& record, delivery::Seque
   const void* value_data =
       record.value ? (value.data() != nullptr ? value.data() : empty) : nullptr;
   const void* key_data = record.key ? (key.data() != nullptr ? key.data() : empty) : nullptr;
+// The RD_KAFKA_V_ macros are C.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
   const rd_kafka_resp_err_t error = rd_kafka_producev(
       producer_.get(), RD_KAFKA_V_RKT(topic->handle.get()), RD_KAFKA_V_PARTITION(partition),
       RD_KAFKA_V_VALUE(const_cast<void*>(value_data), value.size()),
