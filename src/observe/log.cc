@@ -1,0 +1,135 @@
+#include "observe/log.h"
+
+#include <glog/logging.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace walpost::observe {
+namespace {
+
+std::atomic<Severity> minimum_severity{Severity::kInfo};
+std::atomic<LogFormat> log_format{LogFormat::kText};
+std::mutex write_mutex;  // one line at a time
+
+std::string_view SeverityName(Severity severity) {
+  switch (severity) {
+    case Severity::kDebug:
+      return "debug";
+    case Severity::kInfo:
+      return "info";
+    case Severity::kWarning:
+      return "warning";
+    case Severity::kError:
+      return "error";
+  }
+  return "info";
+}
+
+std::string Timestamp() {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::Now(), absl::UTCTimeZone());
+}
+
+// Quoted only when it needs to be, so that a line stays readable and still splits on spaces.
+std::string TextValue(const std::string& value) {
+  if (!value.empty() && value.find_first_of(" \"=\n\t\\") == std::string::npos) {
+    return value;
+  }
+  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string TextLine(Severity severity, std::string_view event, std::string_view message,
+                     const std::vector<LogField>& fields) {
+  std::string line =
+      absl::StrFormat("%s %-7s %s: %s", Timestamp(), SeverityName(severity), event, message);
+  for (const LogField& field : fields) {
+    line += " " + field.name + "=" + TextValue(field.value);
+  }
+  for (char& c : line) {
+    if (c == '\n') {
+      c = ' ';  // one event, one line
+    }
+  }
+  return line + "\n";
+}
+
+std::string JsonLine(Severity severity, std::string_view event, std::string_view message,
+                     const std::vector<LogField>& fields) {
+  nlohmann::ordered_json object;
+  object["ts"] = Timestamp();
+  object["level"] = SeverityName(severity);
+  object["event"] = event;
+  object["msg"] = message;
+  for (const LogField& field : fields) {
+    object[field.name] = field.value;
+  }
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// glog's own lines (failed CHECKs, libraries) in the same shape.
+class GlogSink : public google::LogSink {
+ public:
+  void send(google::LogSeverity severity, const char*, const char* file, int line,
+            const google::LogMessageTime&, const char* message, std::size_t size) override {
+    Severity level = Severity::kInfo;
+    if (severity >= google::GLOG_ERROR) {
+      level = Severity::kError;
+    } else if (severity == google::GLOG_WARNING) {
+      level = Severity::kWarning;
+    }
+    Log(level, severity == google::GLOG_FATAL ? "fatal" : "library",
+        std::string_view(message, size), {{"at", absl::StrFormat("%s:%d", file, line)}});
+  }
+};
+
+}  // namespace
+
+void InitLogging(Severity minimum, LogFormat format) {
+  minimum_severity = minimum;
+  log_format = format;
+  static const bool initialized = [] {
+    FLAGS_logtostderr = false;
+    FLAGS_alsologtostderr = false;
+    FLAGS_stderrthreshold =
+        google::GLOG_FATAL;  // a failed CHECK also prints its stack the usual way
+    google::InitGoogleLogging("walpost");
+    for (int severity = 0; severity < google::NUM_SEVERITIES; ++severity) {
+      google::SetLogDestination(severity, "");  // no files
+    }
+    static auto* const sink = new GlogSink;
+    google::AddLogSink(sink);
+    return true;
+  }();
+  (void)initialized;
+}
+
+void SetLogLevel(Severity minimum) { minimum_severity = minimum; }
+
+void Log(Severity severity, std::string_view event, std::string_view message,
+         std::vector<LogField> fields) {
+  if (severity < minimum_severity.load()) {
+    return;
+  }
+  const std::string line = log_format.load() == LogFormat::kJson
+                               ? JsonLine(severity, event, message, fields)
+                               : TextLine(severity, event, message, fields);
+  const std::lock_guard<std::mutex> lock(write_mutex);
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t written = write(STDERR_FILENO, rest.data(), rest.size());
+    if (written <= 0) {
+      return;  // nobody can be told
+    }
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace walpost::observe

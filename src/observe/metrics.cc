@@ -1,0 +1,211 @@
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <chrono>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "observe/http_server.h"
+#include "observe/process_metrics.h"
+
+namespace walpost::observe {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+double Seconds(base::WallTime time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+double Double(std::uint64_t value) { return static_cast<double>(value); }
+
+// Families with a fixed label set, in the order shown.
+class Builder {
+ public:
+  explicit Builder(std::string pipeline) : pipeline_(std::move(pipeline)) {}
+
+  void Gauge(const std::string& name, const std::string& help, double value) {
+    Start(name, help, MetricType::Gauge);
+    Add({}, value);
+  }
+
+  void Counter(const std::string& name, const std::string& help, double value) {
+    Start(name, help, MetricType::Counter);
+    Add({}, value);
+  }
+
+  void Start(const std::string& name, const std::string& help, MetricType type) {
+    families_.emplace_back();
+    families_.back().name = name;
+    families_.back().help = help;
+    families_.back().type = type;
+  }
+
+  void Add(std::vector<ClientMetric::Label> labels, double value) {
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.label.insert(metric.label.begin(), {"pipeline", pipeline_});
+    if (families_.back().type == MetricType::Counter) {
+      metric.counter.value = value;
+    } else {
+      metric.gauge.value = value;
+    }
+    families_.back().metric.push_back(std::move(metric));
+  }
+
+  void Histogram(const std::string& name, const std::string& help,
+                 const DelayHistogram& histogram) {
+    Start(name, help, MetricType::Histogram);
+    ClientMetric metric;
+    metric.label.push_back({"pipeline", pipeline_});
+    std::uint64_t cumulative = 0;
+    for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
+      cumulative += histogram.counts[i];
+      ClientMetric::Bucket bucket;
+      bucket.cumulative_count = cumulative;
+      bucket.upper_bound = i < DelayHistogram::kUpperBoundsSeconds.size()
+                               ? DelayHistogram::kUpperBoundsSeconds[i]
+                               : std::numeric_limits<double>::infinity();
+      metric.histogram.bucket.push_back(bucket);
+    }
+    metric.histogram.sample_count = cumulative;
+    metric.histogram.sample_sum = histogram.sum_seconds;
+    families_.back().metric.push_back(std::move(metric));
+  }
+
+  std::string Serialize() const { return prometheus::TextSerializer().Serialize(families_); }
+
+ private:
+  const std::string pipeline_;
+  std::vector<MetricFamily> families_;
+};
+
+void AddState(const Snapshot& s, const std::string& version, Builder* b) {
+  b->Start("walpost_build_info", "Constant 1, labelled with the version.", MetricType::Gauge);
+  b->Add({{"version", version}}, 1);
+  b->Gauge("walpost_up", "1 while streaming from the source, else 0.",
+           s.state == base::State::kStreaming || s.state == base::State::kBackpressured ? 1 : 0);
+  b->Start("walpost_state", "1 for the state the pipeline is in, 0 for the others.",
+           MetricType::Gauge);
+  for (const base::State state : base::kAllStates) {
+    b->Add({{"state", std::string(base::StateName(state))}}, state == s.state ? 1 : 0);
+  }
+  b->Start("walpost_halted", "1 for the reason the pipeline is halted by, 0 for the others.",
+           MetricType::Gauge);
+  for (const base::HaltReason reason : base::kAllHaltReasons) {
+    const bool now = s.state == base::State::kHalted && reason == s.halt_reason;
+    b->Add({{"reason", std::string(base::HaltReasonName(reason))}}, now ? 1 : 0);
+  }
+  b->Gauge("walpost_state_since_timestamp_seconds", "When the present state began.",
+           Seconds(s.state_since));
+  b->Gauge("walpost_gap_guard",
+           "1 while progress is remembered across restarts and gaps are looked for.",
+           s.gap_guard == "on" ? 1 : 0);
+  b->Gauge("walpost_source_connected", "1 while a replication connection is open.",
+           s.source_connected ? 1 : 0);
+  b->Gauge("walpost_sink_connected", "1 when a Kafka broker has answered since all were last down.",
+           s.sink_connected ? 1 : 0);
+}
+
+void AddPositions(const Snapshot& s, Builder* b) {
+  b->Gauge("walpost_wal_received_lsn_bytes", "Highest WAL position received.",
+           Double(s.received_lsn.value()));
+  b->Gauge("walpost_wal_safe_lsn_bytes", "WAL position below which everything is delivered.",
+           Double(s.safe_lsn.value()));
+  b->Gauge("walpost_wal_acked_lsn_bytes", "WAL position confirmed to the server.",
+           Double(s.confirmed_lsn.value()));
+  b->Gauge("walpost_server_wal_lsn_bytes", "Newest WAL position the server told.",
+           Double(s.server_wal_lsn.value()));
+  const double lag = s.server_wal_lsn > s.confirmed_lsn && s.confirmed_lsn.valid()
+                         ? Double(s.server_wal_lsn.value() - s.confirmed_lsn.value())
+                         : 0;
+  b->Gauge("walpost_slot_lag_bytes",
+           "WAL between the confirmed position and the newest the server told.", lag);
+  b->Gauge("walpost_last_message_received_timestamp_seconds", "When the server last sent anything.",
+           Seconds(s.last_frame_at));
+  b->Gauge("walpost_last_event_delivered_timestamp_seconds",
+           "When Kafka last acknowledged an event.", Seconds(s.last_delivered_at));
+}
+
+void AddEvents(const Snapshot& s, Builder* b) {
+  b->Start("walpost_events_received_total", "Events taken from the stream.", MetricType::Counter);
+  for (const auto& [table, count] : s.received_by_table) {
+    b->Add({{"table", table}}, Double(count));
+  }
+  b->Start("walpost_events_delivered_total", "Events acknowledged by Kafka.", MetricType::Counter);
+  for (const auto& [topic, count] : s.delivered_by_topic) {
+    b->Add({{"topic", topic}}, Double(count));
+  }
+  b->Counter("walpost_events_dead_lettered_total", "Events written to the dead-letter topic.",
+             Double(s.events_dead_lettered_total));
+  b->Counter("walpost_events_parked_total",
+             "Events parked behind an undeliverable one of their key.",
+             Double(s.events_parked_total));
+  b->Counter("walpost_events_skipped_total", "Events skipped by policy.",
+             Double(s.events_skipped_total));
+  b->Counter("walpost_events_discarded_total",
+             "Events given up in memory at a halt; they come again from the slot.",
+             Double(s.events_discarded_total));
+  b->Counter("walpost_events_repeated_total",
+             "Events the server sent again and that were already taken.",
+             Double(s.events_repeated_total));
+  b->Counter("walpost_changes_ignored_total", "Changes received that are not outbox events.",
+             Double(s.changes_ignored_total));
+  b->Counter("walpost_transactions_total", "Transactions received.", Double(s.transactions_total));
+  b->Counter("walpost_bytes_received_total", "Bytes of replication frames received.",
+             Double(s.bytes_received_total));
+  b->Counter("walpost_bytes_delivered_total",
+             "Bytes of records acknowledged, as accounted in flight.",
+             Double(s.bytes_delivered_total));
+  b->Histogram("walpost_delivery_delay_seconds",
+               "From commit in the database to acknowledgement by Kafka.", s.delivery_delay);
+}
+
+void AddFlow(const Snapshot& s, Builder* b) {
+  b->Gauge("walpost_inflight_events", "Events taken and not yet acknowledged.",
+           Double(s.in_flight_events));
+  b->Gauge("walpost_inflight_bytes", "Their accounted bytes.", Double(s.in_flight_bytes));
+  b->Gauge("walpost_inflight_limit_bytes", "Reading pauses at this many bytes in flight.",
+           Double(s.in_flight_bytes_max));
+  b->Gauge("walpost_oldest_undelivered_commit_timestamp_seconds",
+           "Commit time of the oldest event in flight, 0 when there is none.",
+           Seconds(s.oldest_undelivered_commit));
+  b->Counter("walpost_backpressure_seconds_total", "Time spent connected without reading.",
+             Double(s.backpressure_ms_total) / 1e3);
+  b->Counter("walpost_reconnects_total", "Connections to the source lost or refused.",
+             Double(s.reconnects_total));
+  b->Counter("walpost_producer_generations_total", "Kafka producers opened.",
+             Double(s.producer_generations));
+  b->Counter("walpost_records_resubmitted_total", "Records submitted again to a later producer.",
+             Double(s.records_resubmitted_total));
+}
+
+void AddProcess(Builder* b) {
+  const ProcessMetrics process = ReadProcessMetrics();
+  b->Counter("process_cpu_seconds_total", "CPU time used.", process.cpu_seconds);
+  b->Gauge("process_resident_memory_bytes", "Resident memory.", process.resident_bytes);
+  b->Gauge("process_resident_memory_peak_bytes", "Highest resident memory so far.",
+           process.resident_peak_bytes);
+  b->Gauge("process_virtual_memory_bytes", "Virtual memory.", process.virtual_bytes);
+  b->Gauge("process_open_fds", "Open file descriptors.", process.open_fds);
+  b->Gauge("process_threads", "Threads.", process.threads);
+  b->Gauge("process_start_time_seconds", "When the process started.", process.start_time_seconds);
+}
+
+}  // namespace
+
+std::string RenderMetrics(const Snapshot& snapshot, const std::string& version) {
+  Builder builder(snapshot.name);
+  AddState(snapshot, version, &builder);
+  AddPositions(snapshot, &builder);
+  AddEvents(snapshot, &builder);
+  AddFlow(snapshot, &builder);
+  AddProcess(&builder);
+  return builder.Serialize();
+}
+
+}  // namespace walpost::observe

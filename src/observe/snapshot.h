@@ -1,8 +1,8 @@
-// Snapshot - everything that /metrics, /status and `walpost status` show, taken by the loop in one go.
-// Why: one struct, so that no two places of the product can disagree; readers never touch live state.
-// Thread: a value. SnapshotBoard hands the newest one to readers.
-// Units: seconds as double only at the metrics' edge; here micro- and milliseconds as named.
-// Invariant: events_received = delivered + dead_lettered + parked + skipped + in flight + discarded_unfinished.
+// Snapshot - everything that /metrics, /status and `walpost status` show, taken by the loop in one
+// go. Why: one struct, so that no two places of the product can disagree; readers never touch live
+// state. Thread: a value. SnapshotBoard hands the newest one to readers. Units: seconds as double
+// only at the metrics' edge; here micro- and milliseconds as named. Invariant: events_received =
+// delivered + dead_lettered + parked + skipped + in flight + discarded_unfinished.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Snapshot {
   // state
   base::State state = base::State::kStarting;
   base::HaltReason halt_reason = base::HaltReason::kSlotMissing;  // when halted
-  std::string halt_detail;   // one line: what, where, what to do
+  std::string halt_detail;  // one line: what, where, what to do
   base::WallTime state_since;
   base::WallTime taken_at;
   base::WallTime started_at;
@@ -43,10 +43,10 @@ struct Snapshot {
   int server_version = 0;
   std::string database;
   std::string source_host;
-  base::Lsn received_lsn;   // last end_lsn or keepalive position seen
-  base::Lsn confirmed_lsn;  // last sent as flush
-  base::Lsn safe_lsn;       // what may be confirmed
-  base::Lsn server_wal_lsn; // newest position the server told us
+  base::Lsn received_lsn;    // last end_lsn or keepalive position seen
+  base::Lsn confirmed_lsn;   // last sent as flush
+  base::Lsn safe_lsn;        // what may be confirmed
+  base::Lsn server_wal_lsn;  // newest position the server told us
   base::WallTime last_frame_at;
   // sink
   bool sink_connected = false;
@@ -60,13 +60,14 @@ struct Snapshot {
   std::uint64_t events_dead_lettered_total = 0;
   std::uint64_t events_parked_total = 0;
   std::uint64_t events_skipped_total = 0;
-  std::uint64_t events_repeated_total = 0;    // dropped because already taken before a reconnect
-  std::uint64_t events_discarded_total = 0;   // given up in memory at a halt; they come again from the slot
-  std::uint64_t changes_ignored_total = 0;    // updates, deletes, other tables, other messages
+  std::uint64_t events_repeated_total = 0;  // dropped because already taken before a reconnect
+  std::uint64_t events_discarded_total =
+      0;  // given up in memory at a halt; they come again from the slot
+  std::uint64_t changes_ignored_total = 0;  // updates, deletes, other tables, other messages
   std::uint64_t reconnects_total = 0;
   std::uint64_t records_resubmitted_total = 0;
   std::uint64_t backpressure_ms_total = 0;
-  std::vector<std::pair<std::string, std::uint64_t>> received_by_table;   // "schema.table"
+  std::vector<std::pair<std::string, std::uint64_t>> received_by_table;  // "schema.table"
   std::vector<std::pair<std::string, std::uint64_t>> delivered_by_topic;
   // in flight
   std::uint64_t in_flight_events = 0;
@@ -84,7 +85,8 @@ class SnapshotBoard {
     newest_ = std::move(snapshot);
   }
 
-  // Null before the first Publish. Shared because a slow reader may hold it while the loop publishes the next.
+  // Null before the first Publish. Shared because a slow reader may hold it while the loop
+  // publishes the next.
   std::shared_ptr<const Snapshot> Newest() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return newest_;
