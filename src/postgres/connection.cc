@@ -170,6 +170,11 @@ bool Connection::AwaitAnswer(Deadline deadline) {
   return true;
 }
 
+void Connection::AwaitIdle(Deadline deadline) {
+  while (AwaitAnswer(deadline) && ResultPtr(PQgetResult(get())) != nullptr) {
+  }
+}
+
 Result Connection::Query(const std::string& sql, Deadline deadline) {
   if (PQsendQuery(get(), sql.c_str()) == 0) {
     return Result(ServerError{"", OneLine(PQerrorMessage(get())), ""});

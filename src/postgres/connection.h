@@ -47,6 +47,9 @@ class Connection {
   // One statement by the simple query protocol, the only one a replication connection speaks.
   Result Query(const std::string& sql, Deadline deadline);
 
+  // After a Query that got no answer in time: waits for it, and drops it.
+  void AwaitIdle(Deadline deadline);
+
  private:
   struct Closer {
     void operator()(PGconn* connection) const { PQfinish(connection); }

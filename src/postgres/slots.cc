@@ -1,0 +1,216 @@
+#include "postgres/slots.h"
+
+#include <charconv>
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "postgres/connection.h"
+
+namespace walpost::postgres {
+namespace {
+
+constexpr auto kAfterCancel = std::chrono::seconds(5);
+constexpr int kOptionListSince = 150000;
+constexpr int kFailoverSince = 170000;
+
+struct CancelDeleter {
+  void operator()(PGcancel* cancel) const { PQfreeCancel(cancel); }
+};
+
+base::Lsn LsnOf(const Cell& cell) {
+  const auto lsn = base::Lsn::Parse(cell.value_or(""));
+  return lsn.ok() ? *lsn : base::Lsn();
+}
+
+std::optional<std::int64_t> NumberOf(const Cell& cell) {
+  std::int64_t number = 0;
+  const std::string text = cell.value_or("");
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && stop == text.data() + text.size() ? std::optional(number)
+                                                                   : std::nullopt;
+}
+
+std::string SlotQuery(int version) {
+  const char* const reason = version >= 170000   ? "s.invalidation_reason"
+                             : version >= 160000 ? "CASE WHEN s.conflicting THEN 'conflicting' END"
+                                                 : "NULL::text";
+  const char* const newer = version >= kFailoverSince
+                                ? "s.inactive_since::text, s.failover, s.synced"
+                                : "NULL::text, false, false";
+  // On a standby the position replayed is what there is.
+  return absl::StrFormat(
+      "SELECT s.slot_name, s.plugin, s.slot_type, s.database, s.temporary, s.active, s.active_pid, "
+      "s.restart_lsn, s.confirmed_flush_lsn, s.wal_status, s.safe_wal_size, "
+      "pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
+      "ELSE pg_current_wal_lsn() END, s.restart_lsn)::bigint, %s, %s "
+      "FROM pg_catalog.pg_replication_slots s",
+      reason, newer);
+}
+
+SlotInfo SlotOf(const Row& row) {
+  SlotInfo slot;
+  slot.name = row[0].value_or("");
+  slot.plugin = row[1].value_or("");
+  slot.type = row[2].value_or("");
+  slot.database = row[3].value_or("");
+  slot.temporary = row[4] == "t";
+  slot.active = row[5] == "t";
+  slot.active_pid = NumberOf(row[6]).value_or(0);
+  slot.restart_lsn = LsnOf(row[7]);
+  slot.confirmed_flush_lsn = LsnOf(row[8]);
+  slot.wal_status = row[9].value_or("");
+  slot.safe_wal_size = NumberOf(row[10]);
+  slot.retained_bytes = NumberOf(row[11]);
+  slot.invalidation_reason = row[12].value_or("");
+  slot.inactive_since = row[13].value_or("");
+  slot.failover = row[14] == "t";
+  slot.synced = row[15] == "t";
+  return slot;
+}
+
+// Who holds up the creation: the walsender waits for one transaction after the other.
+std::string BlockersOf(const CreateSlotOptions& options, int pid) {
+  auto watcher = SqlConnection::Connect(options.conninfo, options.application_name);
+  if (!watcher.ok()) {
+    return "who is not known: " + std::string(watcher.status().message());
+  }
+  const auto rows = watcher->Query(
+      "SELECT format('PID %s (%s, %s, transaction open for %s)', a.pid, "
+      "coalesce(a.usename::text, '?'), coalesce(nullif(a.application_name, ''), '?'), "
+      "date_trunc('second', now() - a.xact_start)) FROM pg_catalog.pg_stat_activity a "
+      "WHERE a.pid = ANY (pg_blocking_pids($1::int)) "
+      "UNION ALL SELECT format('prepared transaction %s', quote_literal(gid)) "
+      "FROM pg_catalog.pg_prepared_xacts WHERE 0 = ANY (pg_blocking_pids($1::int))",
+      {std::to_string(pid)});
+  std::string blockers;
+  if (rows.ok()) {
+    for (const Row& row : *rows) {
+      blockers += (blockers.empty() ? "" : ", ") + row[0].value_or("?");
+    }
+  }
+  return blockers.empty() ? "none is visible to this role" : blockers;
+}
+
+// Waits until the server has given up, so that the half-made slot is gone when we return.
+void Cancel(Connection* connection) {
+  const std::unique_ptr<PGcancel, CancelDeleter> cancel(PQgetCancel(connection->get()));
+  char message[256];
+  if (cancel == nullptr || PQcancel(cancel.get(), message, sizeof(message)) == 0) {
+    return;
+  }
+  connection->AwaitIdle(std::chrono::steady_clock::now() + kAfterCancel);
+}
+
+absl::Status CreateFailure(const CreateSlotOptions& options, const ServerError& error,
+                           const Place& place) {
+  const std::string what =
+      absl::StrFormat("creating slot \"%s\" on %s", options.slot, place.ToString());
+  const absl::Status status = SqlStatus(what, error);
+  const std::string text(status.message());
+  if (error.sqlstate == "42710") {
+    return absl::AlreadyExistsError(text);
+  }
+  if (error.sqlstate == "55000") {
+    return absl::FailedPreconditionError(
+        text + "; wal_level must be logical: ALTER SYSTEM SET wal_level = logical, then restart");
+  }
+  if (error.sqlstate == "53400") {
+    return absl::FailedPreconditionError(
+        text + "; raise max_replication_slots and restart, or drop a slot that nobody uses");
+  }
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<SlotInfo>> ListSlots(SqlConnection* connection) {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection->Query(SlotQuery(connection->server_version()) + " ORDER BY 1"));
+  std::vector<SlotInfo> slots;
+  for (const Row& row : rows) {
+    slots.push_back(SlotOf(row));
+  }
+  return slots;
+}
+
+absl::StatusOr<std::optional<SlotInfo>> FindSlot(SqlConnection* connection,
+                                                 const std::string& name) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection->Query(SlotQuery(connection->server_version()) + " WHERE s.slot_name = $1",
+                        {name}));
+  return rows.empty() ? std::optional<SlotInfo>() : SlotOf(rows[0]);
+}
+
+absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
+  auto opened = Connection::Open(
+      ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});
+  if (const auto* end = std::get_if<base::StreamEnd>(&opened)) {
+    return end->status;
+  }
+  Connection& connection = std::get<Connection>(opened);
+  const int version = connection.server_version();
+  if (options.failover && version < kFailoverSince) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("creating slot \"%s\": failover slots need PostgreSQL 17", options.slot));
+  }
+  const Deadline deadline = std::chrono::steady_clock::now() + options.timeout;
+  // A snapshot can be used only by the first command of such a transaction.
+  const Result begin =
+      connection.Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", deadline);
+  if (!begin.ok()) {
+    return CreateFailure(options, begin.error(), connection.place());
+  }
+  const Result created =
+      connection.Query(absl::StrFormat("CREATE_REPLICATION_SLOT %s LOGICAL pgoutput %s",
+                                       QuoteIdentifier(options.slot),
+                                       version < kOptionListSince ? "USE_SNAPSHOT"
+                                       : options.failover         ? "(SNAPSHOT 'use', FAILOVER)"
+                                                                  : "(SNAPSHOT 'use')"),
+                       deadline);
+  if (!created.ok() && created.error().sqlstate.empty() &&
+      PQstatus(connection.get()) == CONNECTION_OK) {
+    const std::string blockers = BlockersOf(options, PQbackendPID(connection.get()));
+    Cancel(&connection);
+    return absl::DeadlineExceededError(absl::StrFormat(
+        "creating slot \"%s\" on %s waited %d s for transactions to end: %s; end them or try again "
+        "in a quieter moment (no slot was left behind)",
+        options.slot, connection.place().ToString(),
+        std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count(), blockers));
+  }
+  if (!created.ok()) {
+    return CreateFailure(options, created.error(), connection.place());
+  }
+  const Result snapshot = connection.Query("SELECT pg_catalog.pg_current_snapshot()::text",
+                                           std::chrono::steady_clock::now() + kAfterCancel);
+  CreatedSlot slot;
+  ASSIGN_OR_RETURN(slot.consistent_point,
+                   base::Lsn::Parse(created.rows() == 1 ? created.Text(0, 1) : ""));
+  if (!snapshot.ok()) {
+    return base::Annotate(SqlStatus("reading its snapshot", snapshot.error()),
+                          absl::StrFormat("slot \"%s\" was created", options.slot));
+  }
+  slot.snapshot = std::string(snapshot.Text(0, 0));
+  return slot;
+}
+
+absl::Status DropSlot(SqlConnection* connection, const std::string& name) {
+  const auto dropped = connection->Query("SELECT pg_drop_replication_slot($1)", {name});
+  if (dropped.ok()) {
+    return absl::OkStatus();
+  }
+  const std::string text =
+      absl::StrFormat("dropping slot \"%s\": %s", name, std::string(dropped.status().message()));
+  if (connection->last_sqlstate() == "42704") {
+    return absl::NotFoundError(text);
+  }
+  if (connection->last_sqlstate() == "55006") {
+    return absl::FailedPreconditionError(text + "; stop the walpost that uses it first");
+  }
+  return absl::Status(dropped.status().code(), text);
+}
+
+}  // namespace walpost::postgres

@@ -1,0 +1,74 @@
+// Slots - list, create and drop logical replication slots, for the verbs.
+// Why: creating by the replication command alone gives the consistent point together with a
+// snapshot of exactly that
+//   moment, which tells later which rows the stream will not bring.
+// Thread: one owner; blocking.
+// Units/limits: creating waits for every transaction that runs at that moment; after `timeout` it
+// is cancelled, nothing
+//   is left behind, and the error names who was waited for.
+// Errors: kDeadlineExceeded (creation waited too long), kAlreadyExists, kNotFound, else as
+// SqlConnection. Source: PostgreSQL manual, "pg_replication_slots", "Streaming Replication
+// Protocol", CREATE_REPLICATION_SLOT.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/lsn.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::postgres {
+
+// A row of pg_replication_slots. What a version does not have is empty or false.
+struct SlotInfo {
+  std::string name;
+  std::string plugin;    // empty for a physical slot
+  std::string type;      // logical, physical
+  std::string database;  // empty for a physical slot
+  bool temporary = false;
+  bool active = false;
+  std::int64_t active_pid = 0;
+  base::Lsn restart_lsn;
+  base::Lsn confirmed_flush_lsn;
+  std::string wal_status;                      // reserved, extended, unreserved, lost
+  std::optional<std::int64_t> safe_wal_size;   // bytes until `lost` is possible; absent = no limit
+  std::optional<std::int64_t> retained_bytes;  // WAL the server keeps for it
+  std::string invalidation_reason;             // 16 and newer
+  std::string inactive_since;                  // 17 and newer
+  bool failover = false;                       // 17 and newer
+  bool synced = false;                         // 17 and newer
+};
+
+// All slots of the cluster, by name.
+absl::StatusOr<std::vector<SlotInfo>> ListSlots(SqlConnection* connection);
+
+// nullopt when there is none of that name.
+absl::StatusOr<std::optional<SlotInfo>> FindSlot(SqlConnection* connection,
+                                                 const std::string& name);
+
+struct CreateSlotOptions {
+  std::string conninfo;
+  std::string slot = "walpost";
+  std::string application_name = "walpost";
+  bool failover = false;  // needs 17
+  std::chrono::milliseconds timeout{30'000};
+};
+
+struct CreatedSlot {
+  base::Lsn consistent_point;
+  // pg_current_snapshot() at the consistent point, "xmin:xmax:xip,...": what it sees is not in the
+  // stream.
+  std::string snapshot;
+};
+
+// A logical slot with pgoutput.
+absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options);
+
+absl::Status DropSlot(SqlConnection* connection, const std::string& name);
+
+}  // namespace walpost::postgres

@@ -1,0 +1,116 @@
+#include "postgres/conninfo.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "postgres/connection.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::postgres {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Sets an environment variable for one test.
+class Environment {
+ public:
+  Environment(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), 1);
+  }
+
+  ~Environment() { unsetenv(name_); }
+
+ private:
+  const char* const name_;
+};
+
+TEST(RedactConninfoTest, PasswordInKeyValueIsHidden) {
+  const std::string shown = RedactConninfo("host=db user=u password='se cret' dbname=shop");
+  EXPECT_THAT(shown, Not(HasSubstr("se cret")));
+  EXPECT_THAT(shown, HasSubstr("password=***"));
+  EXPECT_THAT(shown, HasSubstr("host=db"));
+  EXPECT_THAT(shown, HasSubstr("dbname=shop"));
+}
+
+TEST(RedactConninfoTest, PasswordInUriIsHidden) {
+  const std::string shown = RedactConninfo("postgresql://u:s3cret@h1:1,h2:2/shop?sslmode=require");
+  EXPECT_THAT(shown, Not(HasSubstr("s3cret")));
+  EXPECT_THAT(shown, HasSubstr("host=h1,h2"));
+  EXPECT_THAT(shown, HasSubstr("port=1,2"));
+  EXPECT_THAT(shown, HasSubstr("sslmode=require"));
+}
+
+TEST(RedactConninfoTest, PercentEncodedPasswordAndQueryPasswordAreHidden) {
+  EXPECT_THAT(RedactConninfo("postgres://u:a%40b@h/d"), Not(HasSubstr("a@b")));
+  EXPECT_THAT(RedactConninfo("postgres://u@h/d?password=zzz&sslpassword=yyy"),
+              AllOf(Not(HasSubstr("zzz")), Not(HasSubstr("yyy")), HasSubstr("sslpassword=***")));
+}
+
+TEST(RedactConninfoTest, UnparsableConninfoShowsNothing) {
+  EXPECT_EQ(RedactConninfo("postgresql://u:s3cret@[h"), "(unreadable conninfo, not shown)");
+  EXPECT_EQ(RedactConninfo("password=one two"), "(unreadable conninfo, not shown)");
+}
+
+TEST(RedactConninfoTest, PlainDatabaseNameIsShown) { EXPECT_EQ(RedactConninfo("shop"), "shop"); }
+
+TEST(RedactConninfoTest, ValueWithSpaceStaysOneValue) {
+  EXPECT_EQ(RedactConninfo("host=db options='-c geqo=off'"), "host=db options='-c geqo=off'");
+}
+
+TEST(ResolveConninfoTest, StringWinsOverEnvironment) {
+  const Environment application("PGAPPNAME", "from_environment");
+  const Environment options("PGOPTIONS", "-c geqo=off");
+  const auto settings = ResolveConninfo("host=db application_name=mine");
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(Setting(*settings, "application_name"), "mine");
+  EXPECT_EQ(Setting(*settings, "options"), "-c geqo=off");
+  EXPECT_EQ(Setting(*settings, "connect_timeout"), "");
+}
+
+TEST(ResolveConninfoTest, ServiceFileIsRead) {
+  const std::string path = ::testing::TempDir() + "/walpost-service-" + std::to_string(getpid());
+  std::ofstream(path) << "[outbox]\nhost=h9\noptions=-c work_mem=1MB\n";
+  const Environment file("PGSERVICEFILE", path);
+  const auto settings = ResolveConninfo("service=outbox");
+  unlink(path.c_str());
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(Setting(*settings, "host"), "h9");
+  EXPECT_EQ(Setting(*settings, "options"), "-c work_mem=1MB");
+}
+
+TEST(ResolveConninfoTest, MalformedStringIsInvalidWithoutItsPieces) {
+  const auto settings = ResolveConninfo("password=one hunter2");
+  EXPECT_EQ(settings.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(settings.status().message()),
+              AllOf(HasSubstr("conninfo is malformed"), Not(HasSubstr("hunter2"))));
+}
+
+TEST(ResolveConninfoTest, UnknownServiceIsInvalid) {
+  const auto settings = ResolveConninfo("service=nowhere_to_be_found");
+  EXPECT_EQ(settings.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(SessionOptionsTest, OursComeAfterTheUsers) {
+  const std::string options = SessionOptions("-c statement_timeout=5s", /*replication=*/true);
+  EXPECT_LT(options.find("statement_timeout=5s"), options.find("statement_timeout=0"));
+  for (const char* setting :
+       {"datestyle=ISO", "intervalstyle=postgres", "extra_float_digits=3", "bytea_output=hex",
+        "timezone=UTC", "lock_timeout=0", "idle_in_transaction_session_timeout=0",
+        "client_min_messages=warning"}) {
+    EXPECT_THAT(options, HasSubstr(setting));
+  }
+}
+
+TEST(SessionOptionsTest, OrdinaryConnectionKeepsTheUsersTimeouts) {
+  EXPECT_THAT(SessionOptions("-c statement_timeout=5s", /*replication=*/false),
+              Not(HasSubstr("statement_timeout=0")));
+}
+
+}  // namespace
+}  // namespace walpost::postgres

@@ -1,0 +1,177 @@
+#include "postgres/copy_stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "scripted_backend.h"
+
+namespace walpost::postgres {
+namespace {
+
+using Next = ReplicationStream::Next;
+using Kind = StreamEnd::Kind;
+using ::testing::HasSubstr;
+
+class CopyStreamTest : public ::testing::Test {
+ protected:
+  CopyStreamTest() {
+    auto opened = Connection::Open(ConnectionOptions{backend_.Conninfo(), "walpost", true});
+    Connection& connection = std::get<Connection>(opened);
+    const Result start = connection.Query(
+        "START_REPLICATION", std::chrono::steady_clock::now() + std::chrono::seconds(10));
+    EXPECT_EQ(start.status(), PGRES_COPY_BOTH);
+    stream_ = std::make_unique<CopyStream>(std::move(connection), "walpost", "pub");
+  }
+
+  bool Readable(int timeout_ms = 10'000) const {
+    pollfd descriptor{stream_->socket(), POLLIN, 0};
+    return poll(&descriptor, 1, timeout_ms) == 1;
+  }
+
+  // Reads as the loop does until something other than kNothing comes.
+  Next Await(std::string_view* frame) {
+    Next next = stream_->Take(frame);
+    while (next == Next::kNothing && Readable()) {
+      stream_->Receive();
+      next = stream_->Take(frame);
+    }
+    return next;
+  }
+
+  StreamEnd AwaitEnd() {
+    std::string_view frame;
+    EXPECT_EQ(Await(&frame), Next::kEnded);
+    EXPECT_EQ(stream_->Take(&frame), Next::kEnded) << "kEnded is final";
+    return stream_->end();
+  }
+
+  ScriptedBackend backend_;
+  std::unique_ptr<CopyStream> stream_;
+};
+
+TEST_F(CopyStreamTest, FrameCutAnywhereArrivesWhole) {
+  const std::string bytes = ScriptedBackend::Frame("hello");
+  for (std::size_t cut = 1; cut < bytes.size(); ++cut) {
+    std::string_view frame;
+    backend_.Send(bytes.substr(0, cut));
+    ASSERT_TRUE(Readable());
+    stream_->Receive();
+    EXPECT_EQ(stream_->Take(&frame), Next::kNothing) << cut;
+    backend_.Send(bytes.substr(cut));
+    ASSERT_EQ(Await(&frame), Next::kFrame) << cut;
+    EXPECT_EQ(frame, "hello");
+  }
+}
+
+TEST_F(CopyStreamTest, FramesBeforeTheEndAreNotLost) {
+  backend_.Send(ScriptedBackend::Frame("one") + ScriptedBackend::Frame("two") +
+                ScriptedBackend::Error("XX000", "broken", "associated LSN 0/A0"));
+  backend_.Close();
+  std::string_view frame;
+  ASSERT_EQ(Await(&frame), Next::kFrame);
+  EXPECT_EQ(frame, "one");
+  ASSERT_EQ(Await(&frame), Next::kFrame);
+  EXPECT_EQ(frame, "two");
+  const StreamEnd end = AwaitEnd();
+  EXPECT_EQ(end.kind, Kind::kServerError);
+  EXPECT_EQ(end.sqlstate, "XX000");
+  EXPECT_EQ(end.context, "associated LSN 0/A0");
+  EXPECT_THAT(std::string(end.status.message()),
+              AllOf(HasSubstr("broken"), HasSubstr("\"walpost\""), HasSubstr("127.0.0.1")));
+}
+
+TEST_F(CopyStreamTest, CommandCompleteWithoutCopyDoneIsFinished) {
+  backend_.Send(ScriptedBackend::CommandComplete());
+  EXPECT_EQ(AwaitEnd().kind, Kind::kFinished);
+}
+
+TEST_F(CopyStreamTest, EndThatArrivesInPiecesIsAwaited) {
+  std::string_view frame;
+  ASSERT_TRUE(stream_->SendCopyDone().ok());
+  backend_.Send(ScriptedBackend::CopyDone());
+  ASSERT_TRUE(Readable());
+  stream_->Receive();
+  EXPECT_EQ(stream_->Take(&frame), Next::kNothing) << "the last word is still to come";
+  backend_.Send(ScriptedBackend::CommandComplete() + ScriptedBackend::ReadyForQuery());
+  EXPECT_EQ(AwaitEnd().kind, Kind::kFinished);
+}
+
+TEST_F(CopyStreamTest, ServerThatClosesItsSideFirstIsAnsweredByCopyDone) {
+  backend_.Send(ScriptedBackend::CopyDone() + ScriptedBackend::CommandComplete());
+  EXPECT_EQ(AwaitEnd().kind, Kind::kFinished);
+  EXPECT_EQ(backend_.AwaitSent(5), std::string("c\0\0\0\4", 5));
+}
+
+TEST_F(CopyStreamTest, BareEndOfFileIsLost) {
+  backend_.Send(ScriptedBackend::Frame("one").substr(0, 6));
+  backend_.Close();
+  const StreamEnd end = AwaitEnd();
+  EXPECT_EQ(end.kind, Kind::kLost);
+  EXPECT_EQ(end.sqlstate, "");
+  EXPECT_EQ(end.status.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(CopyStreamTest, MissingPublicationNeedsAnOperator) {
+  backend_.Send(ScriptedBackend::Error("42704", "publication \"pub\" does not exist", ""));
+  const StreamEnd end = AwaitEnd();
+  EXPECT_EQ(end.kind, Kind::kOperator);
+  EXPECT_EQ(end.reason, base::HaltReason::kPublicationMissing);
+}
+
+TEST_F(CopyStreamTest, NonsenseFromTheServerIsLost) {
+  backend_.Send(std::string("d\0\0\0\1xxxxxxxx", 13));
+  EXPECT_EQ(AwaitEnd().kind, Kind::kLost);
+}
+
+TEST_F(CopyStreamTest, WarningInTheStreamIsANotice) {
+  backend_.Send(ScriptedBackend::Frame("one") +
+                ScriptedBackend::Notice("WARNING", "55000", "skipped loading publication \"p\"") +
+                ScriptedBackend::Notice("NOTICE", "00000", "harmless") +
+                ScriptedBackend::Frame("two"));
+  std::string_view frame;
+  ASSERT_EQ(Await(&frame), Next::kFrame);
+  EXPECT_EQ(frame, "one");
+  ASSERT_EQ(Await(&frame), Next::kFrame);
+  EXPECT_EQ(frame, "two");
+  EXPECT_EQ(stream_->TakeNotice(), "55000: skipped loading publication \"p\"");
+  EXPECT_EQ(stream_->TakeNotice(), std::nullopt);
+}
+
+TEST_F(CopyStreamTest, FloodOfNoticesKeepsTheFirst) {
+  std::string flood;
+  for (int i = 0; i < 1000; ++i) {
+    flood += ScriptedBackend::Notice("WARNING", "55000", std::to_string(i));
+  }
+  backend_.Send(flood + ScriptedBackend::Frame("end"));
+  std::string_view frame;
+  ASSERT_EQ(Await(&frame), Next::kFrame);
+  EXPECT_EQ(stream_->TakeNotice(), "55000: 0");
+  int kept = 1;
+  while (stream_->TakeNotice().has_value()) {
+    ++kept;
+  }
+  EXPECT_EQ(kept, 16);
+}
+
+TEST_F(CopyStreamTest, StatusGoesOutAsCopyData) {
+  ASSERT_TRUE(stream_->Send("status").ok());
+  EXPECT_FALSE(stream_->wants_write());
+  EXPECT_EQ(backend_.AwaitSent(11), std::string("d\0\0\0\12status", 11));
+}
+
+TEST_F(CopyStreamTest, SendAfterTheEndIsUnavailable) {
+  backend_.Send(ScriptedBackend::CommandComplete());
+  AwaitEnd();
+  EXPECT_EQ(stream_->Send("status").code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(stream_->SendCopyDone().code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(stream_->wants_write());
+}
+
+}  // namespace
+}  // namespace walpost::postgres
