@@ -1,0 +1,192 @@
+#include "config/config.h"
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "config/default_config.h"
+#include "config/document.h"
+#include "config/outboxes.h"
+#include "config/reader.h"
+
+namespace walpost::config {
+namespace {
+
+constexpr std::string_view kNotBuilt = "is not built yet";
+
+bool IsSlotName(std::string_view name) {
+  return !name.empty() && name.size() <= 63 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+void ReadSource(MapReader reader, Config* config) {
+  postgres::ConnectOptions& source = config->run.source;
+  reader.Text("conninfo", &source.conninfo);
+  reader.Text("slot", &source.slot);
+  reader.Text("publication", &source.publication);
+  reader.Duration("recheck_interval", &config->run.pipeline.recheck_interval);
+  if (!IsSlotName(source.slot)) {
+    reader.Problem(
+        "slot",
+        absl::StrFormat("'%s' is not a slot name: lower-case letters, digits and '_', at most 63",
+                        source.slot));
+  }
+  if (source.publication.empty() || source.publication.size() > 63) {
+    reader.Problem("publication", "must be a name of 1 to 63 characters");
+  }
+  reader.Finish();
+}
+
+void ReadDelivery(MapReader reader, Config* config) {
+  pipeline::PipelineOptions& options = config->run.pipeline;
+  if (reader.Choice("mode", {"at_least_once", "exactly_once"}, 0) != 0) {
+    reader.Problem(
+        "mode",
+        absl::StrFormat("exactly_once %s; use at_least_once and drop repeats by id", kNotBuilt));
+  }
+  if (reader.Choice("on_undeliverable", {"halt", "dead_letter", "park", "skip"}, 0) != 0) {
+    reader.Problem("on_undeliverable",
+                   absl::StrFormat("only halt is built; the others are %s", "not built yet"));
+  }
+  config->run.on_halt = reader.Choice("on_halt", {"wait", "exit"}, 0) == 0 ? runtime::OnHalt::kWait
+                                                                           : runtime::OnHalt::kExit;
+  std::string attempts;
+  if (reader.Text("attempts_max", &attempts) &&
+      (attempts.empty() || attempts.size() > 3 ||
+       !std::all_of(attempts.begin(), attempts.end(), ::isdigit) || std::stoi(attempts) < 1)) {
+    reader.Problem("attempts_max", "must be a whole number from 1 to 999");
+  } else if (!attempts.empty()) {
+    options.attempts_max = std::stoi(attempts);
+  }
+  reader.Size("in_flight_bytes_max", &options.in_flight_bytes_max);
+  if (options.in_flight_bytes_max < 64 * 1024 || options.in_flight_bytes_max > std::size_t{4}
+                                                                                   << 30) {
+    reader.Problem("in_flight_bytes_max", "must be between 64KiB and 4GiB");
+  }
+  reader.Duration("shutdown_timeout", &options.shutdown_timeout);
+  // Taken, so that a file written for later versions is accepted; nothing is written to either
+  // topic yet.
+  std::string topic;
+  if (reader.Text("progress_topic", &topic) && !topic.empty() &&
+      topic != "walpost.progress.{name}") {
+    reader.Problem("progress_topic",
+                   absl::StrFormat("remembered progress %s; leave it out or empty", kNotBuilt));
+  }
+  reader.Text("dead_letter_topic", &topic);
+  reader.Finish();
+}
+
+void ReadKafka(MapReader sink, Config* config, Problems* problems) {
+  MapReader kafka = sink.Map("kafka");
+  const YAML::Node properties = kafka.Child("properties");
+  if (properties.IsDefined() && !properties.IsNull() && !properties.IsMap()) {
+    problems->Add(properties, "sink.kafka.properties", "expected a map of librdkafka's properties");
+  } else if (properties.IsMap()) {
+    for (const auto& entry : properties) {
+      if (!entry.second.IsScalar()) {
+        problems->Add(entry.second, "sink.kafka.properties." + entry.first.Scalar(),
+                      "expected one value");
+        continue;
+      }
+      config->run.kafka.properties.emplace_back(entry.first.Scalar(), entry.second.Scalar());
+    }
+  }
+  kafka.Finish();
+  sink.Finish();
+  config->run.kafka.name = config->run.name;
+  config->run.kafka.in_flight_bytes_max = config->run.pipeline.in_flight_bytes_max;
+  if (const auto effective = kafka::EffectiveProperties(config->run.kafka); !effective.ok()) {
+    problems->lines.push_back(
+        absl::StrFormat("%s: %s", problems->file, std::string(effective.status().message())));
+  }
+}
+
+void ReadRest(MapReader* root, Config* config) {
+  MapReader messages = root->Map("messages");
+  std::vector<std::string> prefixes;
+  if (messages.Names("prefixes", &prefixes) && !prefixes.empty()) {
+    messages.Problem(
+        "prefixes",
+        absl::StrFormat("events from logical messages: this %s; use a table", kNotBuilt));
+  }
+  messages.Finish();
+
+  MapReader monitor = root->Map("monitor");
+  std::string conninfo;
+  if (monitor.Text("conninfo", &conninfo) && !conninfo.empty()) {
+    monitor.Problem("conninfo",
+                    absl::StrFormat("the monitor connection %s; leave it empty", kNotBuilt));
+  }
+  monitor.Finish();
+
+  MapReader http = root->Map("http");
+  http.Text("listen", &config->run.http.listen);
+  http.Finish();
+
+  MapReader log = root->Map("log");
+  constexpr observe::Severity kLevels[] = {observe::Severity::kDebug, observe::Severity::kInfo,
+                                           observe::Severity::kWarning, observe::Severity::kError};
+  config->log_level = kLevels[log.Choice("level", {"debug", "info", "warning", "error"}, 1)];
+  config->log_format = log.Choice("format", {"text", "json"}, 0) == 0 ? observe::LogFormat::kText
+                                                                      : observe::LogFormat::kJson;
+  log.Finish();
+}
+
+}  // namespace
+
+absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
+                             const std::vector<std::string>& sets) {
+  ASSIGN_OR_RETURN(const YAML::Node document, LoadDocument(yaml, file, sets));
+  Config config;
+  Problems problems{file, {}};
+  try {
+    MapReader root(document, "", &problems);
+    std::string version;
+    root.Text("version", &version);
+    if (!version.empty() && version != "1") {
+      root.Problem("version", "this walpost reads version 1");
+    }
+    ReadSource(root.Map("source"), &config);
+    config.run.name = config.run.source.slot;
+    root.Text("name", &config.run.name);
+    if (config.run.name.empty()) {
+      root.Problem("name", "must not be empty");
+    }
+    config.run.source.application_name = "walpost-" + config.run.name;
+    config.run.pipeline.outboxes = ReadOutboxes(root.Child("outboxes"), &problems);
+    for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
+      config.run.source.tables.push_back({outbox.table.schema, outbox.table.table});
+    }
+    ReadDelivery(root.Map("delivery"), &config);
+    ReadKafka(root.Map("sink"), &config, &problems);
+    ReadRest(&root, &config);
+    root.Finish();
+  } catch (const YAML::Exception& error) {
+    problems.lines.push_back(absl::StrFormat("%s: %s", file, error.what()));
+  }
+  if (!problems.lines.empty()) {
+    return absl::InvalidArgumentError(absl::StrJoin(problems.lines, "\n"));
+  }
+  return config;
+}
+
+absl::StatusOr<Config> Load(const LoadOptions& options) {
+  std::ifstream file(options.file);
+  if (!file) {
+    if (options.file == kDefaultFile) {
+      return Parse(kShippedConfig, "(built-in default file)", options.sets);
+    }
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: the configuration file cannot be read", options.file));
+  }
+  const std::string yaml((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  return Parse(yaml, options.file, options.sets);
+}
+
+}  // namespace walpost::config

@@ -1,7 +1,7 @@
 // Config - walpost.yaml as the modules' option structs.
 // Why: every module keeps its own options; this one only reads, checks and explains.
-// Errors: kInvalidArgument with `file:line:column: path: what is wrong; did you mean ...?`, all problems of a file at once.
-// Source: design.md section 5, "Configuration".
+// Errors: kInvalidArgument with `file:line:column: path: what is wrong; did you mean ...?`, all
+// problems of a file at once. Source: design.md section 5, "Configuration".
 #pragma once
 
 #include <string>
@@ -27,7 +27,8 @@ struct LoadOptions {
 absl::StatusOr<Config> Load(const LoadOptions& options);
 
 // For tests and for `config validate -`: `file` is used in messages only.
-absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file, const std::vector<std::string>& sets);
+absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
+                             const std::vector<std::string>& sets);
 
 // The effective configuration as YAML, defaults included, secrets as ***.
 std::string Show(const Config& config);

@@ -1,0 +1,126 @@
+#include <yaml-cpp/yaml.h>
+
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "config/config.h"
+#include "config/units.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::config {
+namespace {
+
+void ShowNames(const char* key, const std::vector<std::string>& names, YAML::Emitter* out) {
+  if (names.empty()) {
+    return;
+  }
+  *out << YAML::Key << key << YAML::Value;
+  if (names.size() == 1) {
+    *out << names[0];
+  } else {
+    *out << YAML::Flow << names;
+  }
+}
+
+void ShowOutbox(const pipeline::OutboxOptions& outbox, YAML::Emitter* out) {
+  const outbox::ColumnMapping& c = outbox.table.columns;
+  *out << YAML::BeginMap;
+  *out << YAML::Key << "table" << YAML::Value << outbox.table.schema + "." + outbox.table.table;
+  *out << YAML::Key << "preset" << YAML::Value << outbox.table.preset;
+  *out << YAML::Key << "columns" << YAML::Value << YAML::BeginMap;
+  ShowNames("id", c.id, out);
+  ShowNames("key", c.key, out);
+  ShowNames("aggregate_type", c.aggregate_type, out);
+  ShowNames("type", c.type, out);
+  ShowNames("payload", c.payload, out);
+  ShowNames("content_type", c.content_type, out);
+  ShowNames("schema_name", c.schema_name, out);
+  ShowNames("headers", c.headers, out);
+  ShowNames("occurred_at", c.occurred_at, out);
+  ShowNames("traceparent", c.traceparent, out);
+  ShowNames("tracestate", c.tracestate, out);
+  ShowNames("topic", c.topic, out);
+  ShowNames("partition", c.partition, out);
+  ShowNames("seq", c.seq, out);
+  *out << YAML::EndMap;
+  *out << YAML::Key << "topic" << YAML::Value << outbox.table.topic;
+  *out << YAML::Key << "record_headers" << YAML::Value << YAML::Flow << YAML::BeginMap;
+  for (const auto& [name, column] : outbox.table.record_headers) {
+    *out << YAML::Key << name << YAML::Value << column;
+  }
+  *out << YAML::EndMap;
+  const bool is_envelope = outbox.encoder.format == envelope::ValueFormat::kEnvelope;
+  *out << YAML::Key << "value" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key
+       << "format" << YAML::Value << (is_envelope ? "envelope" : "raw") << YAML::EndMap;
+  *out << YAML::EndMap;
+}
+
+void ShowKafka(const kafka::KafkaOptions& options, YAML::Emitter* out) {
+  *out << YAML::Key << "sink" << YAML::Value << YAML::BeginMap << YAML::Key << "kafka"
+       << YAML::Value << YAML::BeginMap << YAML::Key << "properties" << YAML::Value
+       << YAML::BeginMap;
+  if (const auto properties = kafka::EffectiveProperties(options); properties.ok()) {
+    for (const auto& [name, value] : *properties) {
+      *out << YAML::Key << name << YAML::Value << value;
+    }
+  }
+  *out << YAML::EndMap << YAML::EndMap << YAML::EndMap;
+}
+
+const char* LevelName(observe::Severity level) {
+  switch (level) {
+    case observe::Severity::kDebug:
+      return "debug";
+    case observe::Severity::kInfo:
+      return "info";
+    case observe::Severity::kWarning:
+      return "warning";
+    case observe::Severity::kError:
+      return "error";
+  }
+  return "info";
+}
+
+}  // namespace
+
+std::string Show(const Config& config) {
+  const runtime::RunOptions& run = config.run;
+  YAML::Emitter out;
+  out << YAML::BeginMap;
+  out << YAML::Key << "version" << YAML::Value << 1;
+  out << YAML::Key << "name" << YAML::Value << run.name;
+  out << YAML::Key << "source" << YAML::Value << YAML::BeginMap;
+  out << YAML::Key << "conninfo" << YAML::Value << postgres::RedactConninfo(run.source.conninfo);
+  out << YAML::Key << "slot" << YAML::Value << run.source.slot;
+  out << YAML::Key << "publication" << YAML::Value << run.source.publication;
+  out << YAML::Key << "recheck_interval" << YAML::Value
+      << FormatDuration(run.pipeline.recheck_interval);
+  out << YAML::EndMap;
+  out << YAML::Key << "outboxes" << YAML::Value << YAML::BeginSeq;
+  for (const pipeline::OutboxOptions& outbox : run.pipeline.outboxes) {
+    ShowOutbox(outbox, &out);
+  }
+  out << YAML::EndSeq;
+  out << YAML::Key << "delivery" << YAML::Value << YAML::BeginMap;
+  out << YAML::Key << "mode" << YAML::Value << "at_least_once";
+  out << YAML::Key << "on_undeliverable" << YAML::Value << "halt";
+  out << YAML::Key << "on_halt" << YAML::Value
+      << (run.on_halt == runtime::OnHalt::kWait ? "wait" : "exit");
+  out << YAML::Key << "attempts_max" << YAML::Value << run.pipeline.attempts_max;
+  out << YAML::Key << "in_flight_bytes_max" << YAML::Value
+      << FormatSize(run.pipeline.in_flight_bytes_max);
+  out << YAML::Key << "shutdown_timeout" << YAML::Value
+      << FormatDuration(run.pipeline.shutdown_timeout);
+  out << YAML::EndMap;
+  ShowKafka(run.kafka, &out);
+  out << YAML::Key << "http" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "listen"
+      << YAML::Value << run.http.listen << YAML::EndMap;
+  out << YAML::Key << "log" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "level"
+      << YAML::Value << LevelName(config.log_level) << YAML::Key << "format" << YAML::Value
+      << (config.log_format == observe::LogFormat::kText ? "text" : "json") << YAML::EndMap;
+  out << YAML::EndMap;
+  return std::string(out.c_str()) + "\n";
+}
+
+}  // namespace walpost::config

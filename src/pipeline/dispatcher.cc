@@ -11,9 +11,13 @@ using delivery::FailureKind;
 using delivery::Sink;
 using delivery::SubmitResult;
 
-Dispatcher::Dispatcher(base::BackoffOptions backoff, std::uint64_t seed, delivery::Tracker* tracker,
-                       Sink* sink, Counters* counters)
-    : backoff_(backoff, seed), tracker_(tracker), sink_(sink), counters_(counters) {}
+Dispatcher::Dispatcher(base::BackoffOptions backoff, std::uint64_t seed, int attempts_max,
+                       delivery::Tracker* tracker, Sink* sink, Counters* counters)
+    : backoff_(backoff, seed),
+      attempts_max_(attempts_max),
+      tracker_(tracker),
+      sink_(sink),
+      counters_(counters) {}
 
 void Dispatcher::Start(base::Now now) {
   CHECK(phase_ == Phase::kIdle);
@@ -106,7 +110,7 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
   if (failure.kind == FailureKind::kOther) {
     unclear_failures_ = unclear_sequence_ == sequence ? unclear_failures_ + 1 : 1;
     unclear_sequence_ = sequence;
-    if (unclear_failures_ < kUnclearFailuresMax) {
+    if (unclear_failures_ < attempts_max_) {
       EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
       return;
     }

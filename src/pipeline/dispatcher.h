@@ -28,12 +28,9 @@ struct Verdict {
 
 class Dispatcher : private delivery::SinkListener {
  public:
-  // How often a failure that says nothing about the record is tried again before it counts as a
-  // verdict.
-  static constexpr int kUnclearFailuresMax = 3;
-
-  Dispatcher(base::BackoffOptions backoff, std::uint64_t seed, delivery::Tracker* tracker,
-             delivery::Sink* sink, Counters* counters);
+  // A failure that says nothing about the record counts as a verdict after `attempts_max`.
+  Dispatcher(base::BackoffOptions backoff, std::uint64_t seed, int attempts_max,
+             delivery::Tracker* tracker, delivery::Sink* sink, Counters* counters);
 
   // Opens the sink; again after ShutDown.
   void Start(base::Now now);
@@ -74,6 +71,7 @@ class Dispatcher : private delivery::SinkListener {
   void EndGeneration(delivery::Sink::Mode next, bool back_off);
 
   base::Backoff backoff_;
+  const int attempts_max_;
   delivery::Tracker* const tracker_;
   delivery::Sink* const sink_;
   Counters* const counters_;

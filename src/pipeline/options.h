@@ -25,6 +25,7 @@ struct PipelineOptions {
   std::vector<OutboxOptions> outboxes;
   OnUndeliverable on_undeliverable = OnUndeliverable::kHalt;
   std::size_t in_flight_bytes_max = std::size_t{16} * 1024 * 1024;
+  int attempts_max = 3;  // of a failure that says nothing about the record
   std::chrono::milliseconds shutdown_timeout{25'000};
   std::chrono::milliseconds recheck_interval{600'000};
   base::BackoffOptions source_backoff;

@@ -16,7 +16,8 @@ using std::chrono::milliseconds;
 Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
     : options_(std::move(options)),
       intake_(options_.outboxes, &tracker_, &counters_),
-      dispatcher_(options_.sink_backoff, options_.seed + 1, &tracker_, sink, &counters_),
+      dispatcher_(options_.sink_backoff, options_.seed + 1, options_.attempts_max, &tracker_, sink,
+                  &counters_),
       source_backoff_(options_.source_backoff, options_.seed + 2),
       standby_backoff_(options_.standby_backoff, options_.seed + 3),
       connect_at_(now.mono) {

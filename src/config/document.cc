@@ -1,0 +1,153 @@
+#include "config/document.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+
+namespace walpost::config {
+namespace {
+
+absl::StatusOr<std::string> Resolve(const std::string& reference) {
+  constexpr std::string_view kFile = "file:";
+  if (reference.compare(0, kFile.size(), kFile) == 0) {
+    const std::string path = reference.substr(kFile.size());
+    std::ifstream file(path);
+    if (!file) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("${file:%s}: the file cannot be read", path));
+    }
+    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) {
+      text.pop_back();
+    }
+    return text;
+  }
+  const std::size_t colon = reference.find(":-");
+  const std::string name = reference.substr(0, colon);
+  const char* value = std::getenv(name.c_str());
+  if (value != nullptr && *value != '\0') {
+    return std::string(value);
+  }
+  if (colon != std::string::npos) {
+    return reference.substr(colon + 2);
+  }
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "${%s}: the environment variable is not set; set it, or give a default with ${%s:-...}", name,
+      name));
+}
+
+// Replaces variables in every scalar below `node`; collects problems.
+void InterpolateTree(YAML::Node node, const std::string& file, std::string* problems) {
+  if (node.IsScalar()) {
+    const absl::StatusOr<std::string> replaced = Interpolate(node.Scalar());
+    if (!replaced.ok()) {
+      *problems +=
+          absl::StrFormat("%s: %s\n", Where(file, node), std::string(replaced.status().message()));
+    } else if (*replaced != node.Scalar()) {
+      node = *replaced;
+    }
+    return;
+  }
+  for (auto child : node) {
+    InterpolateTree(node.IsMap() ? child.second : YAML::Node(child), file, problems);
+  }
+}
+
+absl::Status ApplySet(const std::string& set, YAML::Node* root) {
+  const std::size_t equals = set.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--set '%s': expected path.to.key=VALUE", set));
+  }
+  const YAML::Node value = YAML::Load(set.substr(equals + 1));
+  YAML::Node node = *root;
+  const std::vector<std::string> path = absl::StrSplit(set.substr(0, equals), '.');
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    std::size_t index = 0;
+    const bool is_index = node.IsSequence() && absl::SimpleAtoi(path[i], &index);
+    if (node.IsDefined() && !node.IsMap() && !node.IsNull() && !is_index) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("--set '%s': '%s' is not a map here", set, path[i]));
+    }
+    YAML::Node next = is_index ? node[index] : node[path[i]];
+    if (i + 1 == path.size()) {
+      next = value;
+    }
+    node.reset(next);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string Where(const std::string& file, const YAML::Node& node) {
+  const YAML::Mark mark = node.Mark();
+  if (mark.is_null()) {
+    return file.empty() ? "--set" : file;
+  }
+  return absl::StrFormat("%s:%d:%d", file, mark.line + 1, mark.column + 1);
+}
+
+absl::StatusOr<std::string> Interpolate(const std::string& text) {
+  std::string result;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t dollar = text.find('$', at);
+    result += text.substr(at, dollar - at);
+    if (dollar == std::string::npos) {
+      break;
+    }
+    if (text.compare(dollar, 2, "$$") == 0) {
+      result += '$';
+      at = dollar + 2;
+    } else if (text.compare(dollar, 2, "${") == 0) {
+      const std::size_t close = text.find('}', dollar);
+      if (close == std::string::npos) {
+        return absl::InvalidArgumentError("a '${' without its '}'");
+      }
+      ASSIGN_OR_RETURN(const std::string value,
+                       Resolve(text.substr(dollar + 2, close - dollar - 2)));
+      result += value;
+      at = close + 1;
+    } else {
+      result += '$';
+      at = dollar + 1;
+    }
+  }
+  return result;
+}
+
+absl::StatusOr<YAML::Node> LoadDocument(const std::string& yaml, const std::string& file,
+                                        const std::vector<std::string>& sets) {
+  try {
+    YAML::Node root = YAML::Load(yaml);
+    if (root.IsNull()) {
+      root = YAML::Node(YAML::NodeType::Map);
+    }
+    if (!root.IsMap()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%s: expected `key: value` pairs", Where(file, root)));
+    }
+    for (const std::string& set : sets) {
+      RETURN_IF_ERROR(ApplySet(set, &root));
+    }
+    std::string problems;
+    InterpolateTree(root, file, &problems);
+    if (!problems.empty()) {
+      problems.pop_back();
+      return absl::InvalidArgumentError(problems);
+    }
+    return root;
+  } catch (const YAML::Exception& error) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s:%d:%d: %s", file, error.mark.line + 1,
+                                                      error.mark.column + 1, error.msg));
+  }
+}
+
+}  // namespace walpost::config

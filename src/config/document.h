@@ -1,0 +1,27 @@
+// Document - the YAML file as a tree of text, with variables replaced and --set applied.
+// Why: yaml-cpp throws; this is the one place that catches. Scalars stay text until a typed read
+// asks, so "no", "on" and
+//   "010" mean what they say.
+// Errors: kInvalidArgument with file, line and column.
+#pragma once
+
+#include <yaml-cpp/yaml.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace walpost::config {
+
+// ${NAME}, ${NAME:-default} and ${file:PATH} (without its last line break) in any scalar; $$ is a
+// dollar sign.
+absl::StatusOr<std::string> Interpolate(const std::string& text);
+
+absl::StatusOr<YAML::Node> LoadDocument(const std::string& yaml, const std::string& file,
+                                        const std::vector<std::string>& sets);
+
+// "walpost.yaml:3:5"
+std::string Where(const std::string& file, const YAML::Node& node);
+
+}  // namespace walpost::config

@@ -1,0 +1,183 @@
+#include "config/reader.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "config/document.h"
+#include "config/units.h"
+
+namespace walpost::config {
+namespace {
+
+// Levenshtein's distance.
+std::size_t Distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t substituted = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substituted});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string DidYouMean(std::string_view word, const std::vector<std::string>& choices) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string& choice : choices) {
+    const std::size_t distance = Distance(word, choice);
+    if (distance < best_distance) {
+      best = choice;
+      best_distance = distance;
+    }
+  }
+  return best.empty() ? "" : absl::StrFormat("; did you mean '%s'?", best);
+}
+
+void Problems::Add(const YAML::Node& node, std::string_view path, std::string_view what) {
+  lines.push_back(absl::StrFormat("%s: %s: %s", Where(file, node), path, what));
+}
+
+MapReader::MapReader(YAML::Node node, std::string path, Problems* problems)
+    : node_(std::move(node)), path_(std::move(path)), problems_(problems) {
+  if (node_.IsDefined() && !node_.IsNull() && !node_.IsMap()) {
+    problems_->Add(node_, path_, "expected a map of keys");
+    node_.reset(YAML::Node(YAML::NodeType::Map));
+  }
+}
+
+YAML::Node MapReader::Child(const std::string& key) {
+  known_.push_back(key);
+  if (!node_.IsDefined() || node_.IsNull()) {
+    return YAML::Node(YAML::NodeType::Undefined);
+  }
+  return std::as_const(node_)[key];
+}
+
+MapReader MapReader::Map(const std::string& key) {
+  return MapReader(Child(key), PathOf(key), problems_);
+}
+
+bool MapReader::Text(const std::string& key, std::string* value) {
+  const YAML::Node child = Child(key);
+  if (!child.IsDefined()) {
+    return false;
+  }
+  if (child.IsNull()) {
+    value->clear();
+    return true;
+  }
+  if (!child.IsScalar()) {
+    problems_->Add(child, PathOf(key), "expected one value");
+    return false;
+  }
+  *value = child.Scalar();
+  return true;
+}
+
+bool MapReader::Duration(const std::string& key, std::chrono::milliseconds* value) {
+  std::string text;
+  if (!Text(key, &text)) {
+    return false;
+  }
+  const auto parsed = ParseDuration(text);
+  if (!parsed.ok()) {
+    Problem(key, std::string(parsed.status().message()));
+    return false;
+  }
+  *value = *parsed;
+  return true;
+}
+
+bool MapReader::Size(const std::string& key, std::size_t* value) {
+  std::string text;
+  if (!Text(key, &text)) {
+    return false;
+  }
+  const auto parsed = ParseSize(text);
+  if (!parsed.ok()) {
+    Problem(key, std::string(parsed.status().message()));
+    return false;
+  }
+  *value = *parsed;
+  return true;
+}
+
+bool MapReader::Names(const std::string& key, std::vector<std::string>* value) {
+  const YAML::Node child = Child(key);
+  if (!child.IsDefined()) {
+    return false;
+  }
+  value->clear();
+  if (child.IsScalar()) {
+    value->push_back(child.Scalar());
+    return true;
+  }
+  if (child.IsNull()) {
+    return true;
+  }
+  if (!child.IsSequence()) {
+    problems_->Add(child, PathOf(key), "expected a name or a list of names");
+    return false;
+  }
+  for (const YAML::Node& name : child) {
+    if (!name.IsScalar()) {
+      problems_->Add(name, PathOf(key), "expected a list of names");
+      return false;
+    }
+    value->push_back(name.Scalar());
+  }
+  return true;
+}
+
+std::size_t MapReader::Choice(const std::string& key, const std::vector<std::string>& choices,
+                              std::size_t fallback) {
+  std::string text;
+  if (!Text(key, &text)) {
+    return fallback;
+  }
+  const auto found = std::find(choices.begin(), choices.end(), text);
+  if (found == choices.end()) {
+    Problem(key, absl::StrFormat("'%s' is none of %s%s", text, absl::StrJoin(choices, ", "),
+                                 DidYouMean(text, choices)));
+    return fallback;
+  }
+  return static_cast<std::size_t>(found - choices.begin());
+}
+
+void MapReader::Problem(const std::string& key, std::string_view what) {
+  const YAML::Node child =
+      node_.IsMap() ? std::as_const(node_)[key] : YAML::Node(YAML::NodeType::Undefined);
+  if (child.IsDefined()) {
+    problems_->Add(child, PathOf(key), what);
+  } else {
+    problems_->lines.push_back(absl::StrFormat("%s: %s: %s", problems_->file, PathOf(key), what));
+  }
+}
+
+std::string MapReader::PathOf(const std::string& key) const {
+  return path_.empty() ? key : path_ + "." + key;
+}
+
+void MapReader::Finish() {
+  if (!node_.IsMap()) {
+    return;
+  }
+  for (const auto& entry : node_) {
+    const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "(not a name)";
+    if (std::find(known_.begin(), known_.end(), key) == known_.end()) {
+      problems_->Add(entry.first, PathOf(key), "unknown key" + DidYouMean(key, known_));
+    }
+  }
+}
+
+}  // namespace walpost::config
