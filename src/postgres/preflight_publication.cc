@@ -99,14 +99,18 @@ std::optional<StreamEnd> PreflightRun::Tables() {
 std::optional<StreamEnd> PreflightRun::WhyNotPublished(const SourceTable& table) {
   const Result found = Query(absl::StrFormat(
       "SELECT c.relkind, quote_ident(rn.nspname) || '.' || quote_ident(r.relname), "
-      "EXISTS (SELECT 1 FROM pg_catalog.pg_partition_tree(c.oid) p "
-      "  JOIN pg_catalog.pg_publication_rel pr ON pr.prrelid = p.relid "
-      "  WHERE pr.prpubid = %d) "
+      "EXISTS (SELECT 1 FROM pg_catalog.pg_partition_tree(pg_catalog.pg_partition_root(c.oid)) p "
+      "  JOIN pg_catalog.pg_class pc ON pc.oid = p.relid "
+      "  JOIN pg_catalog.pg_namespace pn ON pn.oid = pc.relnamespace "
+      "  WHERE pc.oid IN (SELECT prrelid FROM pg_catalog.pg_publication_rel WHERE prpubid = %d) "
+      "  OR (pn.nspname, pc.relname) IN (SELECT schemaname, tablename "
+      "    FROM pg_catalog.pg_publication_tables WHERE pubname = %s)) "
       "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
       "LEFT JOIN pg_catalog.pg_class r ON r.oid = pg_catalog.pg_partition_root(c.oid) "
       "LEFT JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace "
       "WHERE n.nspname = %s AND c.relname = %s",
-      facts().publication_oid, QuoteLiteral(table.schema), QuoteLiteral(table.table)));
+      facts().publication_oid, QuoteLiteral(options_.publication), QuoteLiteral(table.schema),
+      QuoteLiteral(table.table)));
   if (!found.ok()) {
     return QueryFailure("looking for the outbox table", found.error(), place());
   }

@@ -1,1 +1,368 @@
-// Filled in next.
+// Every problem preflight knows, made on a real server.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "postgres/connect.h"
+#include "postgres/preflight.h"
+#include "support/postgres_server.h"
+
+namespace walpost::postgres {
+namespace {
+
+using base::HaltReason;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using walpost::testing::PostgresServer;
+using walpost::testing::PostgresServerOptions;
+using Kind = StreamEnd::Kind;
+
+constexpr char kPipelineTable[] =
+    "CREATE SCHEMA walpost; CREATE TABLE walpost.pipeline (name text PRIMARY KEY, slot text, "
+    "publication text, system_identifier numeric, consistent_point pg_lsn, snapshot text, "
+    "drained boolean, prefixes text[], created_at timestamptz DEFAULT now())";
+
+// A database of its own for each test, on one server.
+class PreflightServerTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { server_ = new PostgresServer(); }
+
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+
+  void SetUp() override {
+    static int count = 0;
+    database_ = "d" + std::to_string(++count);
+    slot_ = "s" + std::to_string(count);
+    server_->Sql("CREATE DATABASE " + database_);
+    Sql("CREATE SCHEMA outbox; CREATE TABLE outbox.events (id int)");
+  }
+
+  void TearDown() override {
+    server_->Sql(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
+        "WHERE NOT active");
+  }
+
+  std::string Sql(const std::string& statement) { return server_->Sql(statement, database_); }
+
+  void MakePublication() {
+    Sql("CREATE PUBLICATION walpost FOR TABLE outbox.events WITH (publish = 'insert')");
+  }
+
+  void MakeSlot() { Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'pgoutput')"); }
+
+  void MakeAll() {
+    MakePublication();
+    MakeSlot();
+  }
+
+  ConnectOptions Options() const {
+    ConnectOptions options;
+    options.conninfo = server_->Conninfo(database_);
+    options.slot = slot_;
+    options.tables = {{"outbox", "events"}};
+    return options;
+  }
+
+  StreamEnd Refused(const ConnectOptions& options) {
+    auto outcome = Connect(options, base::Lsn());
+    if (std::holds_alternative<Connected>(outcome)) {
+      ADD_FAILURE() << "connected";
+      return StreamEnd();
+    }
+    return std::get<StreamEnd>(outcome);
+  }
+
+  void ExpectHalt(const StreamEnd& end, HaltReason reason, const std::string& part) {
+    EXPECT_EQ(end.kind, Kind::kOperator) << end.status;
+    EXPECT_EQ(base::HaltReasonName(end.reason), base::HaltReasonName(reason)) << end.status;
+    const std::string text(end.status.message());
+    EXPECT_THAT(text, HasSubstr(part));
+    EXPECT_THAT(text, HasSubstr(database_)) << "says where";
+    EXPECT_THAT(text, HasSubstr("127.0.0.1")) << "says where";
+    EXPECT_THAT(text, Not(HasSubstr("\n")));
+  }
+
+  static PostgresServer* server_;
+  std::string database_;
+  std::string slot_;
+};
+
+PostgresServer* PreflightServerTest::server_ = nullptr;
+
+TEST_F(PreflightServerTest, CompleteSourceGivesAllFacts) {
+  MakeAll();
+  auto outcome = Connect(Options(), base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
+  const base::SourceFacts& facts = std::get<Connected>(outcome).facts;
+  EXPECT_EQ(std::to_string(facts.system_identifier),
+            Sql("SELECT system_identifier FROM pg_control_system()"));
+  EXPECT_EQ(facts.timeline, 1u);
+  EXPECT_TRUE(facts.timeline_history.empty());
+  EXPECT_EQ(std::to_string(facts.server_version), Sql("SHOW server_version_num"));
+  EXPECT_EQ(facts.database, database_);
+  EXPECT_EQ(facts.host, "127.0.0.1:" + std::to_string(server_->port()));
+  EXPECT_TRUE(facts.confirmed_flush_lsn.valid());
+  EXPECT_EQ(facts.start_lsn, facts.confirmed_flush_lsn);
+  EXPECT_GE(facts.server_wal_lsn, facts.confirmed_flush_lsn);
+  EXPECT_EQ(std::to_string(facts.publication_oid), Sql("SELECT oid FROM pg_publication"));
+  ASSERT_EQ(facts.tables.size(), 1u);
+  EXPECT_EQ(std::to_string(facts.tables[0].oid), Sql("SELECT 'outbox.events'::regclass::oid"));
+  EXPECT_EQ(facts.tables[0].schema, "outbox");
+  EXPECT_EQ(facts.tables[0].name, "events");
+  EXPECT_EQ(facts.wal_sender_timeout_ms, 60'000);
+}
+
+TEST_F(PreflightServerTest, StartIsTheLaterOfProgressAndSlot) {
+  MakeAll();
+  const base::Lsn later(*base::Lsn::Parse(Sql("SELECT pg_current_wal_lsn() + 1000")));
+  auto outcome = Connect(Options(), later);
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome));
+  EXPECT_EQ(std::get<Connected>(outcome).facts.start_lsn, later);
+}
+
+TEST_F(PreflightServerTest, WalSenderTimeoutOfTheUsersOptionsIsSeen) {
+  MakeAll();
+  ConnectOptions options = Options();
+  options.conninfo += " options='-c wal_sender_timeout=7s'";
+  auto outcome = Connect(options, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome));
+  EXPECT_EQ(std::get<Connected>(outcome).facts.wal_sender_timeout_ms, 7000);
+}
+
+TEST_F(PreflightServerTest, MissingSlotNamesInit) {
+  MakePublication();
+  const StreamEnd end = Refused(Options());
+  ExpectHalt(end, HaltReason::kSlotMissing, "run `walpost init`");
+  EXPECT_THAT(std::string(end.status.message()), HasSubstr("\"" + slot_ + "\""));
+}
+
+TEST_F(PreflightServerTest, MissingSlotWithHistoryNamesRecreate) {
+  MakePublication();
+  Sql(kPipelineTable);
+  Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier, consistent_point) "
+      "SELECT 'shop', '" +
+      slot_ + "', system_identifier, '0/ABC' FROM pg_control_system()");
+  const StreamEnd end = Refused(Options());
+  ExpectHalt(end, HaltReason::kSlotMissing, "`walpost slot recreate`");
+  EXPECT_THAT(std::string(end.status.message()),
+              AllOf(HasSubstr("0/ABC"), HasSubstr("\"shop\""), Not(HasSubstr("`walpost init`"))));
+}
+
+TEST_F(PreflightServerTest, PhysicalSlotIsForeign) {
+  MakePublication();
+  Sql("SELECT pg_create_physical_replication_slot('" + slot_ + "')");
+  ExpectHalt(Refused(Options()), HaltReason::kSlotForeign, "physical");
+}
+
+TEST_F(PreflightServerTest, SlotOfAnotherPluginIsForeign) {
+  MakePublication();
+  Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'test_decoding')");
+  ExpectHalt(Refused(Options()), HaltReason::kSlotForeign, "test_decoding");
+}
+
+TEST_F(PreflightServerTest, SlotOfAnotherDatabaseIsForeign) {
+  MakePublication();
+  server_->Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'pgoutput')");
+  ExpectHalt(Refused(Options()), HaltReason::kSlotForeign, "database \"postgres\"");
+}
+
+TEST_F(PreflightServerTest, SlotInUseNamesThePid) {
+  MakeAll();
+  auto first = Connect(Options(), base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(first));
+  const StreamEnd end = Refused(Options());
+  EXPECT_EQ(end.kind, Kind::kSlotInUse);
+  EXPECT_EQ(end.sqlstate, "55006");
+  EXPECT_THAT(std::string(end.status.message()),
+              HasSubstr("PID " + Sql("SELECT active_pid FROM pg_replication_slots WHERE slot_name "
+                                     "= '" +
+                                     slot_ + "'")));
+}
+
+TEST_F(PreflightServerTest, MissingPublicationNeedsAnOperator) {
+  MakeSlot();
+  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "publication \"walpost\"");
+}
+
+TEST_F(PreflightServerTest, PublicationWithoutInsertsNamesTheCommand) {
+  MakeAll();
+  Sql("ALTER PUBLICATION walpost SET (publish = 'delete')");
+  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing,
+             "ALTER PUBLICATION \"walpost\" SET (publish = 'insert')");
+}
+
+TEST_F(PreflightServerTest, TableOutsideThePublicationIsNamed) {
+  MakeAll();
+  Sql("CREATE TABLE outbox.other (id int)");
+  ConnectOptions options = Options();
+  options.tables.push_back({"outbox", "other"});
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+             "ALTER PUBLICATION \"walpost\" ADD TABLE \"outbox\".\"other\"");
+}
+
+TEST_F(PreflightServerTest, TableThatDoesNotExistIsSaidSo) {
+  MakeAll();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "nowhere"}};
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "does not exist");
+}
+
+TEST_F(PreflightServerTest, TableDroppedAndCreatedAgainIsMissing) {
+  MakeAll();
+  Sql("DROP TABLE outbox.events; CREATE TABLE outbox.events (id int)");
+  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "\"outbox\".\"events\"");
+}
+
+TEST_F(PreflightServerTest, PartitionedTableMustBePublishedAsItself) {
+  Sql("CREATE TABLE outbox.parts (id int) PARTITION BY RANGE (id); CREATE TABLE outbox.parts_1 "
+      "PARTITION OF outbox.parts FOR VALUES FROM (0) TO (10)");
+  Sql("CREATE PUBLICATION walpost FOR TABLE outbox.parts WITH (publish = 'insert')");
+  MakeSlot();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "parts"}};
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+             "publish_via_partition_root = true");
+  Sql("ALTER PUBLICATION walpost SET (publish_via_partition_root = true)");
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(options, base::Lsn())));
+  options.tables = {{"outbox", "parts_1"}};
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "is a partition of outbox.parts");
+}
+
+TEST_F(PreflightServerTest, AllTablesPublicationHoldsTheTable) {
+  Sql("CREATE PUBLICATION walpost FOR ALL TABLES");
+  MakeSlot();
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
+}
+
+TEST_F(PreflightServerTest, RecordOfAnotherClusterIsClusterChanged) {
+  MakeAll();
+  Sql(kPipelineTable);
+  Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier) VALUES ('shop', '" + slot_ +
+      "', 42)");
+  ExpectHalt(Refused(Options()), HaltReason::kClusterChanged, "42");
+}
+
+TEST_F(PreflightServerTest, UndrainedRecordIsInitIncomplete) {
+  MakeAll();
+  Sql(kPipelineTable);
+  Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier, drained) SELECT 'shop', '" +
+      slot_ + "', system_identifier, false FROM pg_control_system()");
+  ExpectHalt(Refused(Options()), HaltReason::kInitIncomplete, "drained = false");
+}
+
+TEST_F(PreflightServerTest, RecordOfAnotherSlotSaysNothing) {
+  MakeAll();
+  Sql(kPipelineTable);
+  Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier) VALUES ('x', 'other', 42)");
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
+}
+
+TEST_F(PreflightServerTest, UnreadableOrForeignRecordTableIsIgnored) {
+  MakeAll();
+  Sql(kPipelineTable);
+  Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier) VALUES ('shop', '" + slot_ +
+      "', 42)");
+  server_->Sql("CREATE ROLE only_replication LOGIN REPLICATION");
+  ConnectOptions options = Options();
+  options.conninfo = server_->Conninfo(database_, "user=only_replication");
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(options, base::Lsn())));
+  server_->Sql("DROP ROLE only_replication");
+  EXPECT_THAT(server_->Log(), Not(HasSubstr("permission denied for")));
+  Sql("DROP TABLE walpost.pipeline; CREATE TABLE walpost.pipeline (unrelated int)");
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
+}
+
+TEST_F(PreflightServerTest, ApplicationNameInSynchronousStandbyNamesIsRefused) {
+  MakeAll();
+  // Asynchronous here, or this very session would wait for the standby.
+  Sql("ALTER SYSTEM SET synchronous_commit = off");
+  Sql("ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (walpost)'");
+  Sql("SELECT pg_reload_conf()");
+  const StreamEnd end = Refused(Options());
+  ConnectOptions renamed = Options();
+  renamed.conninfo += " application_name=outbox_relay";
+  auto outcome = Connect(renamed, base::Lsn());
+  Sql("ALTER SYSTEM RESET ALL");
+  Sql("SELECT pg_reload_conf()");
+  ExpectHalt(end, HaltReason::kInitIncomplete, "synchronous_standby_names");
+  EXPECT_TRUE(std::holds_alternative<Connected>(outcome)) << "the user's application_name wins";
+}
+
+TEST_F(PreflightServerTest, CheckShowsEveryProblemAndGoesOnWhileTheSlotIsInUse) {
+  MakeAll();
+  auto running = Connect(Options(), base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(running));
+  Sql("ALTER PUBLICATION walpost SET (publish = 'update')");
+  auto outcome = CheckSource(Options());
+  ASSERT_TRUE(std::holds_alternative<PreflightReport>(outcome));
+  const PreflightReport& report = std::get<PreflightReport>(outcome);
+  std::string failed;
+  for (const PreflightStep& step : report.steps) {
+    failed += step.problem.has_value() ? step.name + " " : "";
+  }
+  EXPECT_EQ(failed, "slot_free publication ");
+  EXPECT_EQ(report.steps.back().name, "record");
+  ASSERT_NE(report.problem(), nullptr);
+  EXPECT_EQ(report.problem()->kind, Kind::kSlotInUse);
+}
+
+TEST_F(PreflightServerTest, WidePublicationIsOnlyAWarning) {
+  Sql("CREATE PUBLICATION walpost FOR ALL TABLES");
+  MakeSlot();
+  auto outcome = CheckSource(Options());
+  ASSERT_TRUE(std::holds_alternative<PreflightReport>(outcome));
+  const PreflightReport& report = std::get<PreflightReport>(outcome);
+  EXPECT_EQ(report.problem(), nullptr);
+  EXPECT_THAT(report.warnings, Contains(HasSubstr("FOR ALL TABLES")));
+  EXPECT_THAT(report.warnings, Contains(HasSubstr("more than inserts")));
+}
+
+TEST(PreflightOtherServerTest, WalLevelReplicaIsSlotMissingThatNamesWalLevel) {
+  const PostgresServer server(PostgresServerOptions{{"wal_level=replica"}, {}, {}});
+  ConnectOptions options;
+  options.conninfo = server.Conninfo();
+  auto outcome = Connect(options, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<StreamEnd>(outcome));
+  const StreamEnd& end = std::get<StreamEnd>(outcome);
+  EXPECT_EQ(end.reason, HaltReason::kSlotMissing);
+  EXPECT_THAT(std::string(end.status.message()),
+              AllOf(HasSubstr("wal_level"), HasSubstr("restart PostgreSQL")));
+}
+
+TEST(PreflightOtherServerTest, LostSlotIsInvalidatedAndItsLimitAWarning) {
+  const PostgresServer server(PostgresServerOptions{
+      {"max_slot_wal_keep_size=1MB", "min_wal_size=32MB", "max_wal_size=32MB"},
+      {},
+      {"--wal-segsize=1"}});
+  server.Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");
+  server.Sql("SELECT pg_create_logical_replication_slot('walpost', 'pgoutput')");
+  for (int i = 0; i < 6; ++i) {
+    server.Sql("INSERT INTO t VALUES (1)");
+    server.Sql("SELECT pg_switch_wal()");
+  }
+  server.Sql("CHECKPOINT");
+  ASSERT_EQ(server.Sql("SELECT wal_status FROM pg_replication_slots"), "lost");
+  ConnectOptions options;
+  options.conninfo = server.Conninfo();
+  auto outcome = CheckSource(options);
+  ASSERT_TRUE(std::holds_alternative<PreflightReport>(outcome));
+  const PreflightReport& report = std::get<PreflightReport>(outcome);
+  ASSERT_NE(report.problem(), nullptr);
+  EXPECT_EQ(report.problem()->kind, Kind::kOperator);
+  EXPECT_EQ(report.problem()->reason, HaltReason::kSlotInvalidated);
+  EXPECT_THAT(std::string(report.problem()->status.message()), HasSubstr("slot recreate"));
+  EXPECT_THAT(report.warnings, Contains(HasSubstr("max_slot_wal_keep_size is 1MB")));
+}
+
+}  // namespace
+}  // namespace walpost::postgres
