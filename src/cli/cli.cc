@@ -1,7 +1,191 @@
 #include "cli/cli.h"
 
-namespace walpost::cli {
+#include <unistd.h>
 
-int Main(int, char**) { return 64; }
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "observe/log.h"
+#include "operations/check.h"
+#include "operations/emit.h"
+#include "operations/init.h"
+#include "operations/slot.h"
+#include "operations/version.h"
+#include "runtime/run.h"
+
+namespace walpost::cli {
+namespace {
+
+constexpr int kExitUsage = 64;
+constexpr int kExitConfig = 78;
+constexpr const char* kVersion = WALPOST_VERSION;
+
+struct Arguments {
+  config::LoadOptions load;
+  bool json = false;
+  bool print_sql = false;
+  bool yes = false;
+  operations::EmitOptions emit;
+};
+
+using Verb = std::function<int(const Arguments&, const config::Config&)>;
+
+bool UseColor() { return isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr; }
+
+int Print(const operations::Outcome& outcome) {
+  std::fputs(outcome.output.c_str(), stdout);
+  if (!outcome.error.empty()) {
+    std::fprintf(stderr, "walpost: %s\n", outcome.error.c_str());
+  }
+  return outcome.exit_code;
+}
+
+operations::InitOptions InitOptionsOf(const Arguments& arguments, const config::Config& config) {
+  operations::InitOptions options;
+  options.name = config.run.name;
+  options.source = config.run.source;
+  options.print_sql = arguments.print_sql;
+  return options;
+}
+
+int RunVerb(const Arguments&, const config::Config& config) {
+  runtime::RunOptions options = config.run;
+  options.version = kVersion;
+  return runtime::Run(options);
+}
+
+int InitVerb(const Arguments& arguments, const config::Config& config) {
+  return Print(operations::Init(InitOptionsOf(arguments, config)));
+}
+
+int CheckVerb(const Arguments& arguments, const config::Config& config) {
+  operations::CheckOptions options;
+  options.name = config.run.name;
+  options.source = config.run.source;
+  for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
+    options.tables.push_back(outbox.table);
+  }
+  options.kafka = config.run.kafka;
+  options.json = arguments.json;
+  options.color = UseColor();
+  return Print(operations::Check(options));
+}
+
+int EmitVerb(const Arguments& arguments, const config::Config& config) {
+  operations::EmitOptions options = arguments.emit;
+  options.source = config.run.source;
+  options.table = config.run.pipeline.outboxes.front().table;
+  return Print(operations::Emit(options));
+}
+
+// One verb: its place in --help, and what it does once the configuration is read.
+CLI::App* AddVerb(CLI::App* parent, const std::string& name, const std::string& help,
+                  const Verb& run, Verb* chosen) {
+  CLI::App* verb = parent->add_subcommand(name, help);
+  verb->callback([run, chosen] { *chosen = run; });
+  return verb;
+}
+
+void AddSlotVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
+  CLI::App* slot = app->add_subcommand("slot", "List, create or drop replication slots");
+  slot->require_subcommand(1);
+  AddVerb(
+      slot, "list", "Every slot of the server: who reads it, how much WAL it keeps",
+      [](const Arguments& a, const config::Config& c) {
+        return Print(operations::SlotList(c.run.source, a.json));
+      },
+      chosen)
+      ->add_flag("--json", arguments->json, "As JSON");
+  AddVerb(
+      slot, "create", "Create the configured slot; never over an existing history",
+      [](const Arguments& a, const config::Config& c) {
+        return Print(operations::SlotCreate(InitOptionsOf(a, c)));
+      },
+      chosen);
+  AddVerb(
+      slot, "drop", "Drop the configured slot; undelivered events are lost from the stream",
+      [](const Arguments& a, const config::Config& c) {
+        return Print(operations::SlotDrop(InitOptionsOf(a, c), a.yes));
+      },
+      chosen)
+      ->add_flag("--yes", arguments->yes, "Do it; without it, only say what would be lost");
+}
+
+void AddConfigVerbs(CLI::App* app, Verb* chosen) {
+  CLI::App* config = app->add_subcommand("config", "Look at the configuration");
+  config->require_subcommand(1);
+  AddVerb(
+      config, "validate", "Read the configuration, connect to nothing",
+      [](const Arguments&, const config::Config&) {
+        std::puts("ok");
+        return 0;
+      },
+      chosen);
+  AddVerb(
+      config, "show", "Print the effective configuration, defaults included, secrets as ***",
+      [](const Arguments&, const config::Config& c) {
+        std::fputs(config::Show(c).c_str(), stdout);
+        return 0;
+      },
+      chosen);
+}
+
+void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
+  AddVerb(app, "run", "Stream events until SIGTERM or SIGINT", RunVerb, chosen);
+  AddVerb(app, "init", "Create schema, publication and slot; any number of times", InitVerb, chosen)
+      ->add_flag("--print-sql", arguments->print_sql, "Only print what would be executed");
+  AddVerb(app, "check", "Look at everything `run` needs and say how to mend what is wrong",
+          CheckVerb, chosen)
+      ->add_flag("--json", arguments->json, "As JSON");
+  AddSlotVerbs(app, arguments, chosen);
+  AddConfigVerbs(app, chosen);
+  CLI::App* emit = AddVerb(app, "emit", "Insert one test event and print its id", EmitVerb, chosen);
+  emit->add_option("--aggregate-type", arguments->emit.aggregate_type, "Also the topic, by default")
+      ->capture_default_str();
+  emit->add_option("--key", arguments->emit.key, "The aggregate's id")->capture_default_str();
+  emit->add_option("--type", arguments->emit.type, "The event's type")->capture_default_str();
+  emit->add_option("--payload", arguments->emit.payload, "The payload, as text")
+      ->capture_default_str();
+  emit->add_option("--content-type", arguments->emit.content_type, "The payload's media type")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+int Main(int argc, char** argv) {
+  CLI::App app("walpost - sends a transactional outbox from PostgreSQL to Kafka", "walpost");
+  app.require_subcommand(1);
+  app.fallthrough();
+  Arguments arguments;
+  Verb chosen;
+  app.add_option("--config", arguments.load.file, "The configuration file")->capture_default_str();
+  app.add_option("--set", arguments.load.sets, "path.to.key=VALUE over the file; may be repeated")
+      ->allow_extra_args(false);
+  bool version = false;
+  app.add_subcommand("version", "Print versions")->callback([&version] { version = true; });
+  AddVerbs(&app, &arguments, &chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kExitUsage;
+  }
+  if (version) {
+    std::fputs(operations::VersionText(kVersion).c_str(), stdout);
+    return 0;
+  }
+  const absl::StatusOr<config::Config> config = config::Load(arguments.load);
+  if (!config.ok()) {
+    std::fprintf(stderr, "walpost: the configuration is not usable:\n%s\n",
+                 std::string(config.status().message()).c_str());
+    return kExitConfig;
+  }
+  observe::InitLogging(config->log_level, config->log_format);
+  return chosen(arguments, *config);
+}
 
 }  // namespace walpost::cli

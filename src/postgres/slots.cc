@@ -104,6 +104,12 @@ void Cancel(Connection* connection) {
   connection->AwaitIdle(std::chrono::steady_clock::now() + kAfterCancel);
 }
 
+bool IsSlotName(const std::string& name) {
+  constexpr std::size_t kLongest = 63;
+  return !name.empty() && name.size() <= kLongest &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
+}
+
 absl::Status CreateFailure(const CreateSlotOptions& options, const ServerError& error,
                            const Place& place) {
   const std::string what =
@@ -146,6 +152,12 @@ absl::StatusOr<std::optional<SlotInfo>> FindSlot(SqlConnection* connection,
 }
 
 absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
+  // The replication grammar cannot even quote a quote.
+  if (!IsSlotName(options.slot)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "creating slot \"%s\": a slot's name is 1 to 63 lower case letters, digits and underscores",
+        options.slot));
+  }
   auto opened = Connection::Open(
       ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});
   if (const auto* end = std::get_if<base::StreamEnd>(&opened)) {

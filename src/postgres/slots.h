@@ -6,9 +6,9 @@
 // Units/limits: creating waits for every transaction that runs at that moment; after `timeout` it
 // is cancelled, nothing
 //   is left behind, and the error names who was waited for.
-// Errors: kDeadlineExceeded (creation waited too long), kAlreadyExists, kNotFound, else as
-// SqlConnection. Source: PostgreSQL manual, "pg_replication_slots", "Streaming Replication
-// Protocol", CREATE_REPLICATION_SLOT.
+// Errors: kInvalidArgument (no slot can have that name), kDeadlineExceeded (creation waited too
+// long), kAlreadyExists, kNotFound, else as SqlConnection. Source: PostgreSQL manual,
+// "pg_replication_slots", "Streaming Replication Protocol", CREATE_REPLICATION_SLOT.
 #pragma once
 
 #include <chrono>

@@ -1,28 +1,6 @@
--- walpost, schema version 1: the outbox table and walpost's own record of pipelines.
+-- walpost, schema version 1: its record of pipelines.
 -- Apply with `walpost init`, or with any migration tool, in one transaction. Safe to apply again.
 -- Publication and slot are not here: a slot cannot be made in a transaction that has written.
-
-CREATE SCHEMA IF NOT EXISTS outbox;
-
-CREATE TABLE IF NOT EXISTS outbox.events (
-    id             uuid        PRIMARY KEY,
-    seq            bigint      GENERATED ALWAYS AS IDENTITY,
-    -- The top-level transaction, also under savepoints: tells later whether a snapshot saw the row.
-    tx             xid8        NOT NULL DEFAULT pg_current_xact_id(),
-    aggregate_type text        NOT NULL,
-    aggregate_id   text        NOT NULL,
-    event_type     text        NOT NULL,
-    payload        bytea,
-    content_type   text,
-    schema_name    text,
-    headers        jsonb,
-    traceparent    text,
-    tracestate     text,
-    occurred_at    timestamptz,
-    created_at     timestamptz NOT NULL DEFAULT now()
-);
-
-COMMENT ON TABLE outbox.events IS 'Events to be published by walpost; insert in the transaction that makes them true.';
 
 CREATE SCHEMA IF NOT EXISTS walpost;
 

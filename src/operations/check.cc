@@ -1,0 +1,253 @@
+#include "operations/check.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_format.h"
+#include "operations/pipeline_record.h"
+#include "outbox/table_mapper.h"
+#include "postgres/preflight.h"
+#include "postgres/slots.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::operations {
+namespace {
+
+using postgres::Row;
+using postgres::SqlConnection;
+
+enum class Level { kOk, kWarning, kFailed };
+
+struct Line {
+  Level level = Level::kOk;
+  std::string name;
+  std::string text;  // what was found; for a problem also how to mend it
+};
+
+class Checker {
+ public:
+  explicit Checker(const CheckOptions& options) : options_(options) {}
+
+  void Run() {
+    CheckStream();
+    CheckDatabase();
+    CheckKafka();
+  }
+
+  const std::vector<Line>& lines() const { return lines_; }
+
+  int exit_code() const {
+    bool failed = false;
+    for (const Line& line : lines_) {
+      failed = failed || line.level == Level::kFailed;
+    }
+    return !failed ? 0 : unreachable_ ? 69 : 78;
+  }
+
+ private:
+  void Ok(std::string name, std::string text) {
+    lines_.push_back({Level::kOk, std::move(name), std::move(text)});
+  }
+
+  void Warn(std::string name, std::string text) {
+    lines_.push_back({Level::kWarning, std::move(name), std::move(text)});
+  }
+
+  void Fail(std::string name, std::string text) {
+    lines_.push_back({Level::kFailed, std::move(name), std::move(text)});
+  }
+
+  // What `run` looks at before it streams, by the same code.
+  void CheckStream() {
+    const std::variant<postgres::PreflightReport, postgres::StreamEnd> result =
+        postgres::CheckSource(options_.source);
+    if (const auto* end = std::get_if<postgres::StreamEnd>(&result)) {
+      unreachable_ = end->kind == postgres::StreamEnd::Kind::kLost;
+      Fail("replication connection", std::string(end->status.message()));
+      return;
+    }
+    const auto& report = std::get<postgres::PreflightReport>(result);
+    Ok("replication connection",
+       absl::StrFormat("%s, database %s, PostgreSQL %d.%d", report.facts.host,
+                       report.facts.database, report.facts.server_version / 10000,
+                       report.facts.server_version % 10000));
+    for (const postgres::PreflightStep& step : report.steps) {
+      if (!step.problem) {
+        Ok(step.name, "ok");
+      } else if (step.problem->kind == postgres::StreamEnd::Kind::kSlotInUse) {
+        Warn(step.name, std::string(step.problem->status.message()) +
+                            " (fine when it is your own running walpost)");
+      } else {
+        Fail(step.name, std::string(step.problem->status.message()));
+      }
+    }
+    for (const std::string& warning : report.warnings) {
+      Warn("source", warning);
+    }
+  }
+
+  void CheckDatabase() {
+    absl::StatusOr<SqlConnection> connection =
+        SqlConnection::Connect(options_.source.conninfo, options_.source.application_name);
+    if (!connection.ok()) {
+      unreachable_ = unreachable_ || absl::IsUnavailable(connection.status());
+      Fail("sql connection", std::string(connection.status().message()));
+      return;
+    }
+    for (const outbox::TableOptions& table : options_.tables) {
+      CheckTable(table, &*connection);
+    }
+    CheckRetention(&*connection);
+    CheckRecord(&*connection);
+  }
+
+  // The mapper that will read the rows is bound to the columns the catalog has.
+  void CheckTable(const outbox::TableOptions& table, SqlConnection* connection) {
+    const std::string name = absl::StrFormat("columns of %s.%s", table.schema, table.table);
+    const auto rows = connection->Query(
+        "SELECT a.attname, a.atttypid::bigint::text FROM pg_attribute a JOIN pg_class c ON c.oid = "
+        "a.attrelid "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2 AND "
+        "a.attnum > 0 "
+        "AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum",
+        {table.schema, table.table});
+    if (!rows.ok()) {
+      Fail(name, std::string(rows.status().message()));
+      return;
+    }
+    pgoutput::Relation relation;
+    relation.schema = table.schema;
+    relation.name = table.table;
+    for (const Row& row : *rows) {
+      pgoutput::Column column;
+      column.name = row.at(0).value_or("");
+      column.type_oid = static_cast<std::uint32_t>(std::stoul(row.at(1).value_or("0")));
+      relation.columns.push_back(std::move(column));
+    }
+    if (relation.columns.empty()) {
+      Fail(name,
+           "the table does not exist, or has no columns: run `walpost init`, or correct "
+           "`outboxes[].table`");
+      return;
+    }
+    const absl::Status bound = outbox::TableMapper(table).Bind(relation);
+    bound.ok() ? Ok(name, "fit the mapping") : Fail(name, std::string(bound.message()));
+  }
+
+  // Settings that can take the slot away while walpost is down.
+  void CheckRetention(SqlConnection* connection) {
+    const auto rows = connection->Query(
+        "SELECT name, setting, unit FROM pg_settings WHERE name IN ('max_slot_wal_keep_size', "
+        "'idle_replication_slot_timeout')");
+    if (!rows.ok()) {
+      Warn("slot retention", std::string(rows.status().message()));
+      return;
+    }
+    for (const Row& row : *rows) {
+      const std::string setting = row.at(1).value_or("");
+      if (row.at(0) == "max_slot_wal_keep_size" && setting == "-1") {
+        Warn("max_slot_wal_keep_size",
+             "unlimited: an outage of walpost or Kafka keeps WAL until the disk is full; set a "
+             "limit "
+             "your disk can hold, and alert on walpost_slot_lag_bytes");
+      } else if (row.at(0) == "max_slot_wal_keep_size") {
+        Ok("max_slot_wal_keep_size", setting + " MB; beyond it the slot is lost");
+      } else if (setting != "0") {
+        Warn("idle_replication_slot_timeout",
+             setting + " s: the slot is lost when walpost is down for longer; set it to 0");
+      }
+    }
+  }
+
+  void CheckRecord(SqlConnection* connection) {
+    const auto record = FindRecord(connection, options_.name, options_.source.slot);
+    if (!record.ok()) {
+      Warn("walpost.pipeline", std::string(record.status().message()));
+    } else if (!*record) {
+      Warn("walpost.pipeline",
+           "no record of this pipeline: `walpost init` writes it; without it a lost slot cannot be "
+           "told "
+           "from one that was never made");
+    } else {
+      Ok("walpost.pipeline", absl::StrFormat("set up at %s", (*record)->consistent_point));
+    }
+  }
+
+  void CheckKafka() {
+    std::vector<std::string> topics;
+    for (const outbox::TableOptions& table : options_.tables) {
+      if (table.topic.find('{') == std::string::npos) {
+        topics.push_back(table.topic);
+      }
+    }
+    const absl::StatusOr<kafka::ClusterCheck> cluster =
+        kafka::CheckCluster(options_.kafka, topics, options_.kafka_timeout);
+    if (!cluster.ok()) {
+      unreachable_ = unreachable_ || absl::IsUnavailable(cluster.status());
+      Fail("kafka", std::string(cluster.status().message()));
+      return;
+    }
+    Ok("kafka", absl::StrFormat("%u broker(s), first %s", cluster->brokers.size(),
+                                cluster->brokers.empty() ? "-" : cluster->brokers[0]));
+    for (const kafka::TopicCheck& topic : cluster->topics) {
+      if (!topic.error.empty()) {
+        Fail("topic " + topic.topic, topic.error + ": create it, or correct `outboxes[].topic`");
+      } else if (topic.replication_factor < 3) {
+        Warn("topic " + topic.topic,
+             absl::StrFormat(
+                 "replication factor %d: below 3, a broken disk can lose acknowledged events",
+                 topic.replication_factor));
+      } else {
+        Ok("topic " + topic.topic, absl::StrFormat("%d partitions, replication factor %d",
+                                                   topic.partitions, topic.replication_factor));
+      }
+    }
+    if (topics.empty()) {
+      Warn("topics",
+           "named by rows, so they cannot be looked up beforehand: create them before the first "
+           "event");
+    }
+  }
+
+  const CheckOptions& options_;
+  std::vector<Line> lines_;
+  bool unreachable_ = false;
+};
+
+std::string AsText(const std::vector<Line>& lines, bool color) {
+  std::string text;
+  for (const Line& line : lines) {
+    const char* mark = line.level == Level::kOk ? "✓" : line.level == Level::kWarning ? "!" : "✗";
+    const char* paint = line.level == Level::kOk        ? "\x1b[32m"
+                        : line.level == Level::kWarning ? "\x1b[33m"
+                                                        : "\x1b[31m";
+    text += color ? absl::StrFormat("%s%s\x1b[0m", paint, mark) : std::string(mark);
+    text += absl::StrFormat(" %s: %s\n", line.name, line.text);
+  }
+  return text;
+}
+
+std::string AsJson(const std::vector<Line>& lines) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Line& line : lines) {
+    const char* level = line.level == Level::kOk        ? "ok"
+                        : line.level == Level::kWarning ? "warning"
+                                                        : "failed";
+    list.push_back({{"level", level}, {"check", line.name}, {"text", line.text}});
+  }
+  return list.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+Outcome Check(const CheckOptions& options) {
+  Checker checker(options);
+  checker.Run();
+  return Outcome{checker.exit_code(),
+                 options.json ? AsJson(checker.lines()) : AsText(checker.lines(), options.color),
+                 ""};
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,28 @@
+// Check - looks at everything `run` needs, changes nothing, and says how to mend what is wrong.
+// Thread: blocking.   Errors: exit code 78 when a line failed, 69 when PostgreSQL or Kafka could not be reached.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "kafka/kafka_sink.h"
+#include "operations/outcome.h"
+#include "outbox/options.h"
+#include "postgres/connect.h"
+
+namespace walpost::operations {
+
+struct CheckOptions {
+  std::string name;
+  postgres::ConnectOptions source;
+  std::vector<outbox::TableOptions> tables;
+  kafka::KafkaOptions kafka;
+  bool json = false;
+  bool color = false;
+  std::chrono::milliseconds kafka_timeout{5'000};
+};
+
+Outcome Check(const CheckOptions& options);
+
+}  // namespace walpost::operations

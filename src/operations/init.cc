@@ -1,0 +1,244 @@
+#include "operations/init.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "operations/pipeline_record.h"
+#include "operations/schema_scripts.h"
+#include "postgres/slots.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::operations {
+namespace {
+
+using postgres::QuoteIdentifier;
+using postgres::QuoteLiteral;
+using postgres::Row;
+using postgres::SourceTable;
+using postgres::SqlConnection;
+
+bool IsOwnTable(const SourceTable& table) {
+  return table.schema == "outbox" && table.table == "events";
+}
+
+bool HasOwnTable(const InitOptions& options) {
+  return std::any_of(options.source.tables.begin(), options.source.tables.end(), IsOwnTable);
+}
+
+std::string TableSql(const SourceTable& table) {
+  return QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
+}
+
+std::string CreatePublicationSql(const InitOptions& options) {
+  std::vector<std::string> tables;
+  for (const SourceTable& table : options.source.tables) {
+    tables.push_back(TableSql(table));
+  }
+  return absl::StrFormat(
+      "CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', publish_via_partition_root = "
+      "true)",
+      QuoteIdentifier(options.source.publication), absl::StrJoin(tables, ", "));
+}
+
+std::string PrintSql(const InitOptions& options) {
+  std::string sql = kWalpostSchemaSql;
+  if (HasOwnTable(options)) {
+    sql += absl::StrFormat("\n%s", kOutboxSchemaSql);
+  }
+  sql += absl::StrFormat("\n-- Before the slot, always.\n%s;\n", CreatePublicationSql(options));
+  sql += absl::StrFormat(
+      "\n-- In a transaction of its own.\nSELECT * FROM pg_create_logical_replication_slot(%s, "
+      "'pgoutput');\n",
+      QuoteLiteral(options.source.slot));
+  sql += absl::StrFormat(
+      "\nINSERT INTO walpost.pipeline (name, slot, publication, system_identifier, "
+      "consistent_point)\n"
+      "SELECT %s, slot_name, %s, (SELECT system_identifier FROM pg_control_system()), "
+      "confirmed_flush_lsn\n"
+      "FROM pg_replication_slots WHERE slot_name = %s;\n",
+      QuoteLiteral(options.name), QuoteLiteral(options.source.publication),
+      QuoteLiteral(options.source.slot));
+  return sql;
+}
+
+// One run of `init`: each step adds a line to what was done, or fails.
+class Initializer {
+ public:
+  Initializer(const InitOptions& options, SqlConnection* connection)
+      : options_(options), connection_(connection) {}
+
+  absl::Status Run() {
+    RETURN_IF_ERROR(LookAtHistory());
+    RETURN_IF_ERROR(ApplySchema());
+    RETURN_IF_ERROR(EnsurePublication());
+    RETURN_IF_ERROR(EnsureSlot());
+    return EnsureRecord();
+  }
+
+  const std::string& done() const { return done_; }
+
+ private:
+  void Say(const std::string& line) { done_ += line + "\n"; }
+
+  // Before anything is changed.
+  absl::Status LookAtHistory() {
+    ASSIGN_OR_RETURN(record_, FindRecord(connection_, options_.name, options_.source.slot));
+    ASSIGN_OR_RETURN(slot_, postgres::FindSlot(connection_, options_.source.slot));
+    ASSIGN_OR_RETURN(system_identifier_, ReadSystemIdentifier(connection_));
+    if (record_) {
+      return JudgeRecord();
+    }
+    if (slot_ && (slot_->plugin != "pgoutput" || slot_->database != connection_->database())) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("slot_foreign: slot '%s' exists, but with plugin '%s' in database '%s'; "
+                          "walpost needs pgoutput in "
+                          "'%s': choose another source.slot, or drop it if nobody uses it",
+                          slot_->name, slot_->plugin, slot_->database, connection_->database()));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status JudgeRecord() {
+    if (record_->name != options_.name || record_->slot != options_.source.slot) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("pipeline '%s' on slot '%s' is recorded in walpost.pipeline, which does "
+                          "not fit name '%s' and source.slot '%s'",
+                          record_->name, record_->slot, options_.name, options_.source.slot));
+    }
+    if (record_->system_identifier != system_identifier_) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("cluster_changed: pipeline '%s' was set up on cluster %s, this is %s: a "
+                          "copy or a new cluster; see "
+                          "docs/runbook.md, cluster_changed",
+                          record_->name, record_->system_identifier, system_identifier_));
+    }
+    return slot_ ? absl::OkStatus() : SlotMissing(*record_);
+  }
+
+  absl::Status ApplySchema() {
+    for (const SourceTable& table : options_.source.tables) {
+      if (IsOwnTable(table)) {
+        continue;
+      }
+      ASSIGN_OR_RETURN(const std::vector<Row> found,
+                       connection_->Query("SELECT to_regclass($1)::text", {TableSql(table)}));
+      if (!found.at(0).at(0)) {
+        return absl::FailedPreconditionError(
+            absl::StrFormat("table %s.%s does not exist: create it first; init makes only "
+                            "outbox.events of preset walpost",
+                            table.schema, table.table));
+      }
+    }
+    RETURN_IF_ERROR(connection_->Execute(kWalpostSchemaSql));
+    if (HasOwnTable(options_)) {
+      RETURN_IF_ERROR(connection_->Execute(kOutboxSchemaSql));
+    }
+    Say("schema       ok");
+    return absl::OkStatus();
+  }
+
+  absl::Status EnsurePublication() {
+    const std::string& publication = options_.source.publication;
+    ASSIGN_OR_RETURN(const std::vector<Row> found,
+                     connection_->Query("SELECT pubinsert FROM pg_publication WHERE pubname = $1",
+                                        {publication}));
+    if (found.empty()) {
+      if (slot_) {
+        return absl::FailedPreconditionError(
+            absl::StrFormat("slot '%s' exists but publication '%s' does not: made now, it would be "
+                            "missing at the positions the slot still has "
+                            "to read, and streaming would fail for ever. Drop the slot if nothing "
+                            "in it is needed, then run init again",
+                            options_.source.slot, publication));
+      }
+      RETURN_IF_ERROR(connection_->Execute(CreatePublicationSql(options_)));
+      Say(absl::StrFormat("publication  %s created", publication));
+      return absl::OkStatus();
+    }
+    if (found[0].at(0) != "t") {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("publication '%s' does not publish inserts: ALTER PUBLICATION %s SET "
+                          "(publish = 'insert')",
+                          publication, QuoteIdentifier(publication)));
+    }
+    for (const SourceTable& table : options_.source.tables) {
+      ASSIGN_OR_RETURN(
+          const std::vector<Row> member,
+          connection_->Query(
+              "SELECT 1 FROM pg_publication_tables WHERE pubname = $1 AND schemaname = $2 AND "
+              "tablename = $3",
+              {publication, table.schema, table.table}));
+      if (member.empty()) {
+        return absl::FailedPreconditionError(absl::StrFormat(
+            "publication '%s' does not hold %s.%s: ALTER PUBLICATION %s ADD TABLE %s", publication,
+            table.schema, table.table, QuoteIdentifier(publication), TableSql(table)));
+      }
+    }
+    Say(absl::StrFormat("publication  %s exists", publication));
+    return absl::OkStatus();
+  }
+
+  absl::Status EnsureSlot() {
+    if (slot_) {
+      consistent_point_ = slot_->confirmed_flush_lsn.ToString();
+      Say(absl::StrFormat("slot         %s exists, confirmed up to %s", slot_->name,
+                          consistent_point_));
+      return absl::OkStatus();
+    }
+    postgres::CreateSlotOptions create;
+    create.conninfo = options_.source.conninfo;
+    create.slot = options_.source.slot;
+    create.application_name = options_.source.application_name;
+    create.timeout = options_.slot_timeout;
+    ASSIGN_OR_RETURN(const postgres::CreatedSlot created, postgres::CreateSlot(create));
+    consistent_point_ = created.consistent_point.ToString();
+    snapshot_ = created.snapshot;
+    Say(absl::StrFormat("slot         %s created at %s", create.slot, consistent_point_));
+    return absl::OkStatus();
+  }
+
+  absl::Status EnsureRecord() {
+    if (!record_) {
+      RETURN_IF_ERROR(WriteRecord(connection_,
+                                  {options_.name, options_.source.slot, options_.source.publication,
+                                   system_identifier_, consistent_point_, snapshot_}));
+    }
+    Say(absl::StrFormat("pipeline     %s %s", options_.name,
+                        record_ ? "was set up before" : "recorded"));
+    return absl::OkStatus();
+  }
+
+  const InitOptions& options_;
+  SqlConnection* const connection_;
+  std::string done_;
+  std::optional<PipelineRecord> record_;
+  std::optional<postgres::SlotInfo> slot_;
+  std::string system_identifier_;
+  std::string consistent_point_;
+  std::optional<std::string> snapshot_;
+};
+
+}  // namespace
+
+Outcome Init(const InitOptions& options) {
+  if (options.print_sql) {
+    return Outcome{0, PrintSql(options), ""};
+  }
+  absl::StatusOr<SqlConnection> connection =
+      SqlConnection::Connect(options.source.conninfo, options.source.application_name);
+  if (!connection.ok()) {
+    return Failed(connection.status());
+  }
+  Initializer initializer(options, &*connection);
+  const absl::Status status = initializer.Run();
+  Outcome outcome = status.ok() ? Outcome() : Failed(status);
+  outcome.output = initializer.done();
+  return outcome;
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,21 @@
+// Outcome - what a verb prints and how it ends. Verbs print nothing themselves.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace walpost::operations {
+
+struct Outcome {
+  int exit_code = 0;   // as in sysexits
+  std::string output;  // for stdout: data
+  std::string error;   // for stderr: one line, what, where, what to do
+};
+
+// 69 for what may work later, 77 for permission, 70 for our own bugs, 78 for all that an operator must set right.
+int ExitCodeOf(const absl::Status& status);
+
+Outcome Failed(const absl::Status& status);
+
+}  // namespace walpost::operations

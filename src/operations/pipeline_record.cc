@@ -1,0 +1,61 @@
+#include "operations/pipeline_record.h"
+
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+
+namespace walpost::operations {
+
+using postgres::Row;
+
+absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection* connection,
+                                                         const std::string& name,
+                                                         const std::string& slot) {
+  ASSIGN_OR_RETURN(const std::vector<Row> exists,
+                   connection->Query("SELECT to_regclass('walpost.pipeline')::text"));
+  if (!exists.at(0).at(0)) {
+    return std::nullopt;
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection->Query(
+          "SELECT name, slot, publication, system_identifier::text, consistent_point::text, "
+          "snapshot "
+          "FROM walpost.pipeline WHERE name = $1 OR slot = $2 ORDER BY name <> $1 LIMIT 1",
+          {name, slot}));
+  if (rows.empty()) {
+    return std::nullopt;
+  }
+  const Row& row = rows[0];
+  return PipelineRecord{row[0].value_or(""), row[1].value_or(""), row[2].value_or(""),
+                        row[3].value_or(""), row[4].value_or(""), row[5]};
+}
+
+absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record) {
+  return connection
+      ->Query(
+          "INSERT INTO walpost.pipeline (name, slot, publication, system_identifier, "
+          "consistent_point, snapshot) "
+          "VALUES ($1, $2, $3, $4::numeric, $5::pg_lsn, $6)",
+          {record.name, record.slot, record.publication, record.system_identifier,
+           record.consistent_point, record.snapshot})
+      .status();
+}
+
+absl::StatusOr<std::string> ReadSystemIdentifier(postgres::SqlConnection* connection) {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection->Query("SELECT system_identifier::text FROM pg_control_system()"));
+  return rows.at(0).at(0).value_or("");
+}
+
+absl::Status SlotMissing(const PipelineRecord& record) {
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "slot_missing: pipeline '%s' was set up on slot '%s' at %s, but the slot is gone. Events "
+      "since its last confirmed "
+      "position are not in any slot; a new one would skip them in silence, so nothing was changed. "
+      "See docs/runbook.md, slot_missing",
+      record.name, record.slot, record.consistent_point));
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,36 @@
+// PipelineRecord - the row of walpost.pipeline: that this pipeline was set up, where, and from which position.
+// Why: it is how a lost slot is told from one that was never made; neither `run` nor `init` may create a slot over it.
+// Thread: blocking.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::operations {
+
+struct PipelineRecord {
+  std::string name;
+  std::string slot;
+  std::string publication;
+  std::string system_identifier;
+  std::string consistent_point;
+  std::optional<std::string> snapshot;
+};
+
+// By name or by slot; nullopt when there is none, or no such table yet.
+absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection* connection,
+                                                         const std::string& name,
+                                                         const std::string& slot);
+
+absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record);
+
+absl::StatusOr<std::string> ReadSystemIdentifier(postgres::SqlConnection* connection);
+
+// slot_missing: what it means and the way out.
+absl::Status SlotMissing(const PipelineRecord& record);
+
+}  // namespace walpost::operations
