@@ -28,6 +28,12 @@ std::size_t Distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// yaml-cpp answers a missing key with a node that throws when it is asked anything but IsDefined.
+YAML::Node Lookup(const YAML::Node& map, const std::string& key) {
+  const YAML::Node child = map[key];
+  return child.IsDefined() ? child : YAML::Node(YAML::NodeType::Undefined);
+}
+
 }  // namespace
 
 std::string DidYouMean(std::string_view word, const std::vector<std::string>& choices) {
@@ -60,7 +66,7 @@ YAML::Node MapReader::Child(const std::string& key) {
   if (!node_.IsDefined() || node_.IsNull()) {
     return YAML::Node(YAML::NodeType::Undefined);
   }
-  return std::as_const(node_)[key];
+  return Lookup(node_, key);
 }
 
 MapReader MapReader::Map(const std::string& key) {
@@ -156,7 +162,7 @@ std::size_t MapReader::Choice(const std::string& key, const std::vector<std::str
 
 void MapReader::Problem(const std::string& key, std::string_view what) {
   const YAML::Node child =
-      node_.IsMap() ? std::as_const(node_)[key] : YAML::Node(YAML::NodeType::Undefined);
+      node_.IsMap() ? Lookup(node_, key) : YAML::Node(YAML::NodeType::Undefined);
   if (child.IsDefined()) {
     problems_->Add(child, PathOf(key), what);
   } else {

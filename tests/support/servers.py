@@ -1,0 +1,493 @@
+"""Throwaway servers for tests, demo and benchmarks: a real PostgreSQL, a real single-node Kafka, and walpost itself.
+
+Everything lives in one temporary folder, listens on loopback or a unix socket, and ends with close(). Waiting is always
+for a condition with a deadline. Use /usr/bin/python3: psycopg2 and confluent_kafka are Debian's packages.
+"""
+
+import glob
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import psycopg2
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+ROOT = Path(__file__).resolve().parents[2]
+KAFKA_VERSION = "4.1.0"
+EX_UNAVAILABLE = 69
+
+
+class Unavailable(Exception):
+    """Something the machine lacks; the message says what."""
+
+
+def wait_for(condition, seconds, what):
+    """Polls until condition() is true, and returns its value."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds} s: {what}")
+        time.sleep(0.02)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def unprivileged_user():
+    """PostgreSQL refuses to run as root."""
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise Unavailable("a user to run PostgreSQL as (postgres or nobody)")
+
+
+class Workspace:
+    """A temporary folder that the unprivileged user can enter."""
+
+    def __init__(self, prefix="walpost-"):
+        self.path = Path(tempfile.mkdtemp(prefix=prefix))
+        self.path.chmod(0o755)
+        self._closers = []
+
+    def add(self, server):
+        self._closers.append(server.close)
+        return server
+
+    def postgres(self, **options):
+        return self.add(Postgres(self.path / f"pg{len(self._closers)}", **options))
+
+    def kafka(self, **options):
+        return self.add(Kafka(self.path / f"kafka{len(self._closers)}", **options))
+
+    def walpost(self, **options):
+        return self.add(Walpost(self.path / f"walpost{len(self._closers)}", **options))
+
+    def close(self):
+        for closer in reversed(self._closers):
+            try:
+                closer()
+            except Exception as error:  # noqa: BLE001 - the others must be closed too
+                print(f"closing: {error}", file=sys.stderr)
+        self._closers.clear()
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def postgres_bindir():
+    chosen = os.environ.get("WALPOST_PG_BINDIR")
+    if chosen:
+        return Path(chosen)
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb"), key=lambda p: int(p.split("/")[4]))
+    if not found:
+        raise Unavailable("a PostgreSQL server (Debian's package postgresql)")
+    return Path(found[-1]).parent
+
+
+class Postgres:
+    def __init__(self, path, settings=None, fsync=False, start=True):
+        self.path = Path(path)
+        self.bindir = postgres_bindir()
+        self.user = unprivileged_user()
+        self.port = free_port()
+        self.path.mkdir(parents=True)
+        if self.user:
+            os.chown(self.path, self.user.pw_uid, self.user.pw_gid)
+        self.data = self.path / "data"
+        self.log = self.path / "log"
+        self._run("initdb", "-D", self.data, "-A", "trust", "--no-sync", "-U", "postgres", "-E", "UTF8", "--locale=C.UTF-8")
+        lines = {
+            "port": self.port,
+            "listen_addresses": "'127.0.0.1'",
+            "unix_socket_directories": f"'{self.path}'",
+            "wal_level": "logical",
+            "fsync": "on" if fsync else "off",
+            "max_wal_senders": 20,
+            "max_replication_slots": 20,
+            "max_connections": 100,
+            "timezone": "'UTC'",
+        }
+        lines.update(settings or {})
+        with open(self.data / "postgresql.conf", "a", encoding="utf-8") as conf:
+            conf.writelines(f"{name} = {value}\n" for name, value in lines.items())
+        if start:
+            self.start()
+
+    def _run(self, tool, *arguments, check=True):
+        command = [str(self.bindir / tool), *map(str, arguments)]
+        if self.user:
+            command = ["runuser", "-u", self.user.pw_name, "--", *command]
+        done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
+        if check and done.returncode != 0:
+            raise RuntimeError(f"{tool}: {done.stdout}{done.stderr}")
+        return done
+
+    def start(self):
+        # pg_ctl's child keeps the pipes of capture_output open unless it has a log file of its own.
+        self._run("pg_ctl", "-D", self.data, "-l", self.log, "-w", "-t", "60", "start")
+
+    def stop(self, mode="fast", timeout=60):
+        self._run("pg_ctl", "-D", self.data, "-w", "-t", timeout, "-m", mode, "stop")
+
+    def restart(self, mode="fast"):
+        self.stop(mode)
+        self.start()
+
+    @property
+    def pid(self):
+        try:
+            return int((self.data / "postmaster.pid").read_text(encoding="utf-8").split("\n", 1)[0])
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def kill9(self):
+        """A crash of the whole server."""
+        pid = self.pid
+        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+        for victim in [pid, *map(int, children.stdout.split())]:
+            try:
+                os.kill(victim, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        wait_for(lambda: not alive(pid), 10, "the postmaster to die")
+
+    def conninfo(self, database="postgres", user="postgres", tcp=False, **more):
+        host = "127.0.0.1" if tcp else self.path
+        parts = {"host": host, "port": self.port, "dbname": database, "user": user, **more}
+        return " ".join(f"{key}={value}" for key, value in parts.items())
+
+    def connect(self, database="postgres", autocommit=True, **more):
+        connection = psycopg2.connect(self.conninfo(database, **more))
+        connection.autocommit = autocommit
+        return connection
+
+    def execute(self, sql, *arguments, database="postgres"):
+        connection = self.connect(database)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(sql, arguments or None)
+                return cursor.fetchall() if cursor.description else None
+        finally:
+            connection.close()
+
+    def create_database(self, name):
+        self.execute(f'CREATE DATABASE "{name}"')
+        return name
+
+    def slot(self, name="walpost", database="postgres"):
+        rows = self.execute(
+            "SELECT active, active_pid, confirmed_flush_lsn - '0/0'::pg_lsn, wal_status FROM pg_replication_slots"
+            " WHERE slot_name = %s",
+            name,
+            database=database,
+        )
+        if not rows:
+            return None
+        active, pid, confirmed, status = rows[0]
+        return {"active": active, "pid": pid, "confirmed": int(confirmed or 0), "wal_status": status}
+
+    def close(self):
+        if alive(self.pid):
+            self._run("pg_ctl", "-D", self.data, "-w", "-t", "20", "-m", "immediate", "stop", check=False)
+
+
+def alive(pid):
+    if not pid:
+        return False
+    try:
+        os.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False
+
+
+def kafka_classpath():
+    home = os.environ.get("KAFKA_HOME")
+    folder = Path(home) / "libs" if home else Path(
+        os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "walpost" / f"kafka-{KAFKA_VERSION}"
+    if not glob.glob(str(folder / "kafka*.jar")):
+        raise Unavailable(f"Kafka's jars in {folder} (run scripts/bootstrap, or set KAFKA_HOME)")
+    if not shutil.which("java"):
+        raise Unavailable("a Java runtime (Debian's package openjdk-17-jre-headless)")
+    return f"{folder}/*"
+
+
+class Kafka:
+    """One node that is broker and controller. Topics are never created by themselves."""
+
+    def __init__(self, path, settings=None, start=True):
+        self.path = Path(path)
+        self.path.mkdir(parents=True)
+        self.classpath = kafka_classpath()
+        self.port = free_port()
+        controller = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.process = None
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": self.path / "data",
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+        }
+        lines.update(settings or {})
+        self.properties = self.path / "server.properties"
+        self.properties.write_text("".join(f"{k}={v}\n" for k, v in lines.items()), encoding="utf-8")
+        self._java("kafka.tools.StorageTool", "format", "-t", "d2FscG9zdC10ZXN0LWtmaw", "-c", self.properties)
+        if start:
+            self.start()
+
+    def _java(self, *arguments):
+        command = ["java", "-cp", self.classpath, *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{arguments[0]}: {done.stdout}{done.stderr}")
+
+    def start(self, wait=True):
+        log = open(self.path / "log", "ab")
+        self.process = subprocess.Popen(
+            ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", self.classpath, "kafka.Kafka", str(self.properties)],
+            stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        log.close()
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self, seconds=60):
+        def ready():
+            if self.process.poll() is not None:
+                raise RuntimeError(f"Kafka ended: {(self.path / 'log').read_text(errors='replace')[-2000:]}")
+            try:
+                return self.admin().list_topics(timeout=2).brokers
+            except KafkaException:
+                return None
+
+        wait_for(ready, seconds, "Kafka to answer")
+
+    def admin(self):
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create_topic(self, name, partitions=4, config=None):
+        admin = self.admin()
+        admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result(timeout=30)
+        wait_for(lambda: len(admin.list_topics(name, timeout=5).topics[name].partitions) == partitions, 20, f"topic {name}")
+        return name
+
+    def alter_topic(self, name, config):
+        resource = ConfigResource("topic", name, set_config=config)
+        self.admin().alter_configs([resource])[resource].result(timeout=30)
+
+    def read_all(self, topic, seconds=120):
+        """Every record of the topic up to its end, by partition and offset."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False,
+                             "enable.partition.eof": False, "log_level": 0, "fetch.wait.max.ms": 20})
+        try:
+            partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+            ends, assigned = {}, []
+            for number in partitions:
+                low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)
+                if high > low:
+                    ends[number] = high
+                    assigned.append(TopicPartition(topic, number, low))
+            consumer.assign(assigned)
+            records, deadline = [], time.monotonic() + seconds
+            while ends:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"reading {topic}: partitions {sorted(ends)} not read to their end")
+                for message in consumer.consume(5000, timeout=0.5):
+                    if message.error():
+                        raise KafkaException(message.error())
+                    records.append(message)
+                    if message.offset() + 1 >= ends.get(message.partition(), 0):
+                        ends.pop(message.partition(), None)
+            records.sort(key=lambda m: (m.partition(), m.offset()))
+            return records
+        finally:
+            consumer.close()
+
+    def kill9(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+    def close(self):
+        if self.process is not None and self.process.poll() is None:
+            self.kill9()
+
+
+def walpost_binary():
+    chosen = os.environ.get("WALPOST_BIN")
+    if chosen:
+        return chosen
+    for build in ("release", "dev"):
+        path = ROOT / "build" / build / "src" / "walpost"
+        if path.exists():
+            return str(path)
+    raise Unavailable("a built walpost (cmake --preset dev && cmake --build --preset dev)")
+
+
+class Walpost:
+    """One configuration file, and the processes run with it."""
+
+    def __init__(self, path, conninfo, bootstrap, name="walpost", config=None, properties=None):
+        self.path = Path(path)
+        self.path.mkdir(parents=True)
+        self.log = self.path / "log"
+        self.file = self.path / "walpost.yaml"
+        self.http = f"127.0.0.1:{free_port()}"
+        self.process = None
+        content = {
+            "name": name,
+            "source": {"conninfo": str(conninfo), "slot": name, "publication": name},
+            "sink": {"kafka": {"properties": {"bootstrap.servers": bootstrap, **(properties or {})}}},
+            "http": {"listen": self.http},
+            "log": {"level": "debug", "format": "json"},
+        }
+        for key, value in (config or {}).items():
+            if isinstance(value, dict) and isinstance(content.get(key), dict):
+                content[key].update(value)
+            else:
+                content[key] = value
+        self.file.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
+
+    def verb(self, *arguments, check=True, env=None):
+        done = subprocess.run([walpost_binary(), "--config", str(self.file), *arguments], capture_output=True, text=True,
+                              check=False, timeout=120, env={**os.environ, **(env or {})})
+        if check and done.returncode != 0:
+            raise RuntimeError(f"walpost {' '.join(arguments)}: exit {done.returncode}: {done.stdout}{done.stderr}")
+        return done
+
+    def init(self):
+        return self.verb("init")
+
+    def start(self, wait="streaming", seconds=30, env=None):
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen([walpost_binary(), "--config", str(self.file), "run"], stdout=log, stderr=log,
+                                            stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+        if wait:
+            self.wait_state(wait, seconds)
+        return self
+
+    def get(self, path, timeout=5):
+        """(code, body); (0, '') while nothing listens."""
+        try:
+            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=timeout) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def status(self):
+        code, body = self.get("/status")
+        return json.loads(body) if code == 200 else None
+
+    def state(self):
+        status = self.status()
+        return status["state"] if status else None
+
+    def wait_state(self, state, seconds=30):
+        def reached():
+            if self.process.poll() is not None:
+                raise RuntimeError(f"walpost ended with {self.process.returncode}: {self.log_text()[-3000:]}")
+            return self.state() == state
+
+        try:
+            wait_for(reached, seconds, f"state {state}")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; status {self.status()}; log {self.log_text()[-3000:]}") from None
+
+    def wait_delivered(self, count, seconds=60):
+        def delivered():
+            status = self.status()
+            return status and status["events"]["delivered"] >= count
+
+        try:
+            wait_for(delivered, seconds, f"{count} events delivered")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; status {self.status()}") from None
+
+    def wait_idle(self, seconds=60):
+        """Streaming, and nothing in flight."""
+        wait_for(lambda: (s := self.status()) and s["state"] == "streaming" and s["events"]["in_flight"] == 0, seconds,
+                 "nothing in flight")
+
+    def log_text(self):
+        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+
+    def log_events(self):
+        lines = []
+        for line in self.log_text().splitlines():
+            try:
+                lines.append(json.loads(line))
+            except json.JSONDecodeError:
+                lines.append({"event": "unparsed", "msg": line})
+        return lines
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def stop(self, timeout=60):
+        """SIGTERM; returns the exit code."""
+        self.process.terminate()
+        return self.process.wait(timeout=timeout)
+
+    def kill9(self):
+        self.process.kill()
+        self.process.wait()
+
+    def peak_rss_bytes(self):
+        text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
+        return int(text.split("VmHWM:")[1].split()[0]) * 1024
+
+    def close(self):
+        if self.process is not None and self.process.poll() is None:
+            self.kill9()
+
+
+def load_envelope():
+    """The generated Python class of walpost.v1.Envelope."""
+    folder = ROOT / "build" / "python"
+    target = folder / "walpost" / "v1" / "envelope_pb2.py"
+    source = ROOT / "proto" / "walpost" / "v1" / "envelope.proto"
+    if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
+        folder.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["protoc", f"--python_out={folder}", f"-I{ROOT / 'proto'}", str(source)], check=True)
+    sys.path.insert(0, str(folder))
+    from walpost.v1 import envelope_pb2  # noqa: PLC0415 - exists only now
+
+    return envelope_pb2.Envelope
