@@ -184,7 +184,10 @@ absl::Status CopyStream::Flush() {
   }
   const int outcome = PQflush(connection_.get());
   wants_write_ = outcome == 1;
-  return outcome < 0 ? SendFailure("sending a status") : absl::OkStatus();
+  // libpq hides a failed write until it has read what the server said last. When that reading found
+  // the end there is no descriptor any more that could tell the caller to look.
+  lost_ = lost_ || PQstatus(connection_.get()) != CONNECTION_OK;
+  return outcome < 0 || lost_ ? SendFailure("sending a status") : absl::OkStatus();
 }
 
 absl::Status CopyStream::SendCopyDone() {

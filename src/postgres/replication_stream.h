@@ -36,7 +36,8 @@ class ReplicationStream {
   // Valid after kEnded.
   virtual const StreamEnd& end() const = 0;
 
-  // Queues one CopyData payload (a standby status) and tries to send it.
+  // Queues one CopyData payload (a standby status) and tries to send it. Not after CopyDone. After a
+  // failure of this or the next two do not wait for the socket: Receive and Take until kEnded.
   virtual absl::Status Send(std::string_view payload) = 0;
 
   // True while queued bytes wait for the socket to become writable; then call Flush.

@@ -154,6 +154,10 @@ void PostgresServer::MakeCluster() {
            << "max_connections = 30\nshared_buffers = 16MB\nmax_wal_senders = 10\n"
            << "max_replication_slots = 20\nunix_socket_directories = '" << folder_ << "'\n"
            << "autovacuum = off\n";
+  if (options_.tls) {
+    MakeCertificate();
+    settings << "ssl = on\n";
+  }
   for (const std::string& setting : options_.settings) {
     const std::size_t equals = setting.find('=');
     CHECK_NE(equals, std::string::npos) << setting;
@@ -165,6 +169,13 @@ void PostgresServer::MakeCluster() {
     rules << line << "\n";
   }
   rules << hba;
+}
+
+void PostgresServer::MakeCertificate() {
+  RunOrDie({"/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+            "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", data_folder() + "/server.key",
+            "-out", certificate()});
 }
 
 void PostgresServer::Start() {

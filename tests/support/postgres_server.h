@@ -21,6 +21,7 @@ struct PostgresServerOptions {
   std::vector<std::string> settings;     // "wal_level=replica"; later ones win over the defaults
   std::vector<std::string> hba_lines;    // put before the line that trusts everyone
   std::vector<std::string> initdb_args;  // "--encoding=SQL_ASCII"
+  bool tls = false;                      // with a certificate for 127.0.0.1, certificate()
 };
 
 class PostgresServer {
@@ -45,6 +46,9 @@ class PostgresServer {
 
   std::string data_folder() const { return folder_ + "/data"; }
 
+  // What a client must trust (sslrootcert) when `tls` is on.
+  std::string certificate() const { return data_folder() + "/server.crt"; }
+
   // Everything the server has logged so far.
   std::string Log() const;
 
@@ -63,6 +67,7 @@ class PostgresServer {
   pid_t Spawn(const std::vector<std::string>& command) const;
   void RunOrDie(const std::vector<std::string>& command) const;
   void MakeCluster();
+  void MakeCertificate();
   bool AwaitReady();
 
   const PostgresServerOptions options_;

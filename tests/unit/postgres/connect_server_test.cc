@@ -1,1 +1,345 @@
-// Filled in next.
+// Connecting to a real server: what works, and what each refusal becomes.
+#include "postgres/connect.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <string>
+#include <variant>
+
+#include "absl/strings/str_format.h"
+#include "postgres/connection.h"
+#include "support/postgres_server.h"
+
+namespace walpost::postgres {
+namespace {
+
+using base::HaltReason;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using walpost::testing::PostgresServer;
+using walpost::testing::PostgresServerOptions;
+using Kind = StreamEnd::Kind;
+
+Deadline Soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(20); }
+
+class ConnectServerTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    PostgresServerOptions options;
+    options.hba_lines = {"host all with_password 127.0.0.1/32 scram-sha-256",
+                         "host replication refused 127.0.0.1/32 trust",
+                         "host all refused 127.0.0.1/32 reject"};
+    options.tls = true;
+    options.settings = {"max_wal_senders=2"};
+    server_ = new PostgresServer(options);
+    server_->Sql(
+        "CREATE ROLE with_password LOGIN REPLICATION PASSWORD 'open sesame'; "
+        "CREATE ROLE refused LOGIN REPLICATION; CREATE ROLE plain LOGIN; "
+        "CREATE ROLE german LOGIN REPLICATION");
+    server_->Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");
+    server_->Sql("SELECT pg_create_logical_replication_slot('walpost', 'pgoutput')");
+  }
+
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+
+  // Waits until the walsenders of the test before have gone.
+  void SetUp() override {
+    while (server_->Sql("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender'") !=
+           "0") {
+      poll(nullptr, 0, 10);
+    }
+  }
+
+  static std::variant<Connected, StreamEnd> TryConnect(const std::string& conninfo) {
+    ConnectOptions options;
+    options.conninfo = conninfo;
+    return Connect(options, base::Lsn());
+  }
+
+  static StreamEnd Refused(const std::string& conninfo) {
+    auto outcome = TryConnect(conninfo);
+    if (std::holds_alternative<Connected>(outcome)) {
+      ADD_FAILURE() << "connected";
+      return StreamEnd();
+    }
+    EXPECT_THAT(std::string(std::get<StreamEnd>(outcome).status.message()), Not(HasSubstr("\n")));
+    return std::get<StreamEnd>(outcome);
+  }
+
+  static void ExpectConnects(const std::string& conninfo) {
+    auto outcome = TryConnect(conninfo);
+    if (const auto* end = std::get_if<StreamEnd>(&outcome)) {
+      ADD_FAILURE() << conninfo << ": " << end->status;
+    }
+  }
+
+  static void ExpectAuthFailed(const StreamEnd& end, const std::string& sqlstate,
+                               const std::string& part) {
+    EXPECT_EQ(end.kind, Kind::kOperator) << end.status;
+    EXPECT_EQ(end.reason, HaltReason::kAuthFailed) << end.status;
+    EXPECT_EQ(end.sqlstate, sqlstate) << end.status;
+    EXPECT_THAT(std::string(end.status.message()), HasSubstr(part));
+  }
+
+  static PostgresServer* server_;
+};
+
+PostgresServer* ConnectServerTest::server_ = nullptr;
+
+TEST_F(ConnectServerTest, KeyValueUriAndUnixSocketConnect) {
+  ExpectConnects(server_->Conninfo());
+  SetUp();
+  ExpectConnects(absl::StrFormat("postgresql://postgres@127.0.0.1:%d/postgres", server_->port()));
+  SetUp();
+  ExpectConnects(server_->SocketConninfo());
+}
+
+TEST_F(ConnectServerTest, EnvironmentAloneConnects) {
+  const std::map<std::string, std::string> environment = {
+      {"PGHOST", "127.0.0.1"},
+      {"PGPORT", std::to_string(server_->port())},
+      {"PGUSER", "postgres"},
+      {"PGDATABASE", "postgres"}};
+  for (const auto& [name, value] : environment) {
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  ExpectConnects("");
+  for (const auto& [name, value] : environment) {
+    unsetenv(name.c_str());
+  }
+}
+
+TEST_F(ConnectServerTest, ServiceAndPasswordFilesAreUsed) {
+  const std::string folder = ::testing::TempDir();
+  const std::string service = folder + "/walpost-services";
+  const std::string passwords = folder + "/walpost-passwords";
+  std::ofstream(service) << "[outbox]\nhost=127.0.0.1\nport=" << server_->port()
+                         << "\nuser=with_password\ndbname=postgres\npassfile=" << passwords << "\n";
+  std::ofstream(passwords) << "127.0.0.1:*:*:with_password:open sesame\n";
+  chmod(passwords.c_str(), 0600);
+  setenv("PGSERVICEFILE", service.c_str(), 1);
+  ExpectConnects("service=outbox");
+  unsetenv("PGSERVICEFILE");
+  unlink(service.c_str());
+  unlink(passwords.c_str());
+}
+
+TEST_F(ConnectServerTest, FirstHostDownGoesOnToTheSecond) {
+  ExpectConnects(absl::StrFormat(
+      "host=127.0.0.1,127.0.0.1 port=1,%d user=postgres target_session_attrs=read-write",
+      server_->port()));
+}
+
+TEST_F(ConnectServerTest, VerifiedTlsConnectsAndAStrangersCertificateIsLost) {
+  const std::string conninfo = server_->Conninfo("postgres", "sslmode=verify-full sslrootcert=");
+  ExpectConnects(conninfo + server_->certificate());
+  const StreamEnd end = Refused(conninfo + "/etc/ssl/certs/ca-certificates.crt");
+  EXPECT_EQ(end.kind, Kind::kLost) << end.status;
+}
+
+TEST_F(ConnectServerTest, RightPasswordConnects) {
+  ExpectConnects(server_->Conninfo("postgres", "user=with_password password='open sesame'"));
+}
+
+TEST_F(ConnectServerTest, WrongPasswordIsAuthFailedAndNotShown) {
+  const StreamEnd end =
+      Refused(server_->Conninfo("postgres", "user=with_password password=hunter2"));
+  ExpectAuthFailed(end, "28P01", "check the password");
+  EXPECT_THAT(std::string(end.status.message()),
+              AllOf(Not(HasSubstr("hunter2")), HasSubstr("127.0.0.1"), HasSubstr("with_password")));
+}
+
+TEST_F(ConnectServerTest, NoPasswordWhereOneIsNeededIsAuthFailed) {
+  ExpectAuthFailed(Refused(server_->Conninfo("postgres", "user=with_password")), "28P01",
+                   "check the password");
+}
+
+TEST_F(ConnectServerTest, HbaRefusalHintsAtTheReplicationKeyword) {
+  ExpectAuthFailed(Refused(server_->Conninfo("postgres", "user=refused")), "28000",
+                   "`replication` does not match logical replication");
+}
+
+TEST_F(ConnectServerTest, RoleWithoutReplicationNamesTheCommand) {
+  ExpectAuthFailed(Refused(server_->Conninfo("postgres", "user=plain")), "42501",
+                   "ALTER ROLE \"plain\" REPLICATION");
+}
+
+TEST_F(ConnectServerTest, UnknownRoleAndDatabaseAreAuthFailed) {
+  ExpectAuthFailed(Refused(server_->Conninfo("postgres", "user=nobody_here")), "28000",
+                   "nobody_here");
+  ExpectAuthFailed(Refused(server_->Conninfo("nowhere")), "3D000", "database name");
+}
+
+TEST_F(ConnectServerTest, OptionTheServerDoesNotKnowNeedsAnOperator) {
+  ExpectAuthFailed(Refused(server_->Conninfo("postgres", "options='-c nonsense=1'")), "42704",
+                   "nonsense");
+}
+
+TEST_F(ConnectServerTest, MalformedConninfoNeedsAnOperator) {
+  EXPECT_EQ(Refused("postgresql://[half").kind, Kind::kOperator);
+  EXPECT_EQ(Refused("sslmode=perhaps").kind, Kind::kOperator);
+  EXPECT_EQ(Refused("host=a,b,c port=1,2").kind, Kind::kOperator);
+}
+
+TEST_F(ConnectServerTest, ConnectionRefusedAndUnknownHostAreLost) {
+  const StreamEnd refused = Refused("host=127.0.0.1 port=1 user=postgres");
+  EXPECT_EQ(refused.kind, Kind::kLost);
+  EXPECT_THAT(std::string(refused.status.message()), HasSubstr("port 1"));
+  EXPECT_EQ(Refused("host=no-such-host.invalid user=postgres").kind, Kind::kLost);
+}
+
+TEST_F(ConnectServerTest, TooManyConnectionsIsLost) {
+  auto first = Connection::Open({server_->Conninfo(), "walpost", true});
+  auto second = Connection::Open({server_->Conninfo(), "walpost", true});
+  ASSERT_TRUE(std::holds_alternative<Connection>(second));
+  const StreamEnd end = Refused(server_->Conninfo());
+  EXPECT_EQ(end.kind, Kind::kLost);
+  EXPECT_EQ(end.sqlstate, "53300");
+}
+
+TEST_F(ConnectServerTest, SessionSettingsWinOverThoseOfTheRole) {
+  server_->Sql(
+      "ALTER ROLE german SET datestyle = 'German'; ALTER ROLE german SET bytea_output = "
+      "'escape'; ALTER ROLE german SET timezone = 'Asia/Tokyo'; ALTER ROLE german SET "
+      "statement_timeout = '1min'; ALTER ROLE german SET client_min_messages = 'error'");
+  auto opened = Connection::Open({server_->Conninfo("postgres",
+                                                    "user=german "
+                                                    "options='-c lock_timeout=5s -c geqo=off'"),
+                                  "walpost", true});
+  ASSERT_TRUE(std::holds_alternative<Connection>(opened));
+  const std::map<std::string, std::string> expected = {{"DateStyle", "ISO, MDY"},
+                                                       {"IntervalStyle", "postgres"},
+                                                       {"extra_float_digits", "3"},
+                                                       {"bytea_output", "hex"},
+                                                       {"TimeZone", "UTC"},
+                                                       {"statement_timeout", "0"},
+                                                       {"lock_timeout", "0"},
+                                                       {"client_encoding", "UTF8"},
+                                                       {"client_min_messages", "warning"},
+                                                       {"application_name", "walpost"},
+                                                       {"geqo", "off"}};
+  for (const auto& [setting, value] : expected) {
+    const Result shown = std::get<Connection>(opened).Query("SHOW " + setting, Soon());
+    ASSERT_TRUE(shown.ok()) << setting;
+    EXPECT_EQ(shown.Text(0, 0), value) << setting;
+  }
+}
+
+TEST_F(ConnectServerTest, SqlAsciiDatabaseIsReadAsItIs) {
+  server_->Sql("CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0");
+  auto opened = Connection::Open({server_->Conninfo("bytes"), "walpost", true});
+  ASSERT_TRUE(std::holds_alternative<Connection>(opened));
+  const Result shown = std::get<Connection>(opened).Query("SHOW client_encoding", Soon());
+  EXPECT_EQ(shown.Text(0, 0), "SQL_ASCII");
+}
+
+TEST_F(ConnectServerTest, QueryWithoutAnAnswerEndsAtItsDeadline) {
+  auto opened = Connection::Open({server_->Conninfo(), "walpost", true});
+  ASSERT_TRUE(std::holds_alternative<Connection>(opened));
+  const auto start = std::chrono::steady_clock::now();
+  const Result slept = std::get<Connection>(opened).Query("SELECT pg_sleep(60)",
+                                                          start + std::chrono::milliseconds(200));
+  server_->Sql(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'walsender'");
+  ASSERT_FALSE(slept.ok());
+  EXPECT_EQ(slept.error().sqlstate, "");
+  EXPECT_EQ(slept.error().text, "no answer in time");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+TEST_F(ConnectServerTest, OddPublicationNameStreams) {
+  server_->Sql("CREATE DATABASE odd");
+  server_->Sql("CREATE TABLE t (id int); CREATE PUBLICATION \"My,\"\"Pub's\" FOR TABLE t", "odd");
+  server_->Sql("SELECT pg_create_logical_replication_slot('odd', 'pgoutput')", "odd");
+  server_->Sql("INSERT INTO t VALUES (1)", "odd");
+  ConnectOptions options;
+  options.conninfo = server_->Conninfo("odd");
+  options.slot = "odd";
+  options.publication = "My,\"Pub's";
+  auto outcome = Connect(options, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
+  ReplicationStream& stream = *std::get<Connected>(outcome).stream;
+  std::string_view frame;
+  ReplicationStream::Next next = ReplicationStream::Next::kNothing;
+  while (next == ReplicationStream::Next::kNothing ||
+         (next == ReplicationStream::Next::kFrame && (frame[0] != 'w' || frame[25] != 'I'))) {
+    pollfd descriptor{stream.socket(), POLLIN, 0};
+    if (next == ReplicationStream::Next::kNothing) {
+      ASSERT_EQ(poll(&descriptor, 1, 20'000), 1);
+      stream.Receive();
+    }
+    next = stream.Take(&frame);
+  }
+  EXPECT_EQ(next, ReplicationStream::Next::kFrame) << stream.end().status;
+}
+
+TEST_F(ConnectServerTest, TimelineHistoryIsReadAfterAPromotion) {
+  PostgresServer other;
+  other.Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");
+  other.Stop(SIGINT);
+  std::ofstream(other.data_folder() + "/standby.signal").close();
+  other.Start();
+  ConnectOptions options;
+  options.conninfo = other.Conninfo();
+  auto standby = Connect(options, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<StreamEnd>(standby));
+  other.Sql("SELECT pg_promote()");
+  other.Sql("SELECT pg_create_logical_replication_slot('walpost', 'pgoutput')");
+  auto outcome = Connect(options, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
+  const base::SourceFacts& facts = std::get<Connected>(outcome).facts;
+  EXPECT_EQ(facts.timeline, 2u);
+  ASSERT_EQ(facts.timeline_history.size(), 1u);
+  EXPECT_EQ(facts.timeline_history[0].timeline, 1u);
+  EXPECT_TRUE(facts.timeline_history[0].end.valid());
+  EXPECT_EQ(facts.TimelineOf(base::Lsn(1)), 1u);
+  EXPECT_EQ(facts.TimelineOf(facts.server_wal_lsn), 2u);
+  if (facts.server_version < 160000) {
+    EXPECT_EQ(std::get<StreamEnd>(standby).kind, Kind::kLost);
+    EXPECT_THAT(std::string(std::get<StreamEnd>(standby).status.message()),
+                HasSubstr("is a standby"));
+  }
+}
+
+TEST_F(ConnectServerTest, PingerSeesAStopThatWaitsForUs) {
+  PostgresServer other;
+  other.Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");
+  other.Sql("SELECT pg_create_logical_replication_slot('walpost', 'pgoutput')");
+  ConnectOptions options;
+  options.conninfo = other.Conninfo();
+  auto outcome = Connect(options, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
+  auto& stream = std::get<Connected>(outcome).stream;
+  const std::unique_ptr<Pinger> pinger = MakePinger(*stream);
+  EXPECT_FALSE(pinger->ServerIsStopping());
+  other.Sql("INSERT INTO t SELECT generate_series(1, 400000)");
+  other.Signal(SIGINT);
+  const auto deadline = Soon();
+  while (!pinger->ServerIsStopping()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    poll(nullptr, 0, 20);
+  }
+  ConnectOptions late = options;
+  auto refused = Connect(late, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<StreamEnd>(refused));
+  EXPECT_EQ(std::get<StreamEnd>(refused).kind, Kind::kLost);
+  EXPECT_EQ(std::get<StreamEnd>(refused).sqlstate, "57P03");
+  EXPECT_FALSE(other.AwaitExit(500)) << "the walsender waits for its reader";
+  stream.reset();
+  EXPECT_TRUE(other.AwaitExit(20'000));
+}
+
+}  // namespace
+}  // namespace walpost::postgres

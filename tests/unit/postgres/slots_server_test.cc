@@ -1,1 +1,150 @@
-// Filled in next.
+#include "postgres/slots.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <libpq-fe.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "support/postgres_server.h"
+
+namespace walpost::postgres {
+namespace {
+
+using ::testing::HasSubstr;
+using walpost::testing::PostgresServer;
+using walpost::testing::PostgresServerOptions;
+
+class SlotsServerTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    server_ = new PostgresServer(
+        PostgresServerOptions{{"max_replication_slots=4", "max_prepared_transactions=2"}, {}, {}});
+    server_->Sql("CREATE TABLE t (id int)");
+  }
+
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+
+  void SetUp() override {
+    auto connected = SqlConnection::Connect(server_->Conninfo(), "slots_test");
+    ASSERT_TRUE(connected.ok()) << connected.status();
+    connection_.emplace(*std::move(connected));
+  }
+
+  void TearDown() override {
+    server_->Sql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots");
+  }
+
+  static CreateSlotOptions Options(const std::string& slot) {
+    CreateSlotOptions options;
+    options.conninfo = server_->Conninfo();
+    options.slot = slot;
+    return options;
+  }
+
+  static PostgresServer* server_;
+  std::optional<SqlConnection> connection_;
+};
+
+PostgresServer* SlotsServerTest::server_ = nullptr;
+
+TEST_F(SlotsServerTest, CreatedSlotIsListedWithItsPosition) {
+  const auto created = CreateSlot(Options("walpost"));
+  ASSERT_TRUE(created.ok()) << created.status();
+  EXPECT_TRUE(created->consistent_point.valid());
+  const auto slots = ListSlots(&*connection_);
+  ASSERT_TRUE(slots.ok()) << slots.status();
+  ASSERT_EQ(slots->size(), 1u);
+  const SlotInfo& slot = slots->front();
+  EXPECT_EQ(slot.name, "walpost");
+  EXPECT_EQ(slot.plugin, "pgoutput");
+  EXPECT_EQ(slot.type, "logical");
+  EXPECT_EQ(slot.database, "postgres");
+  EXPECT_FALSE(slot.active);
+  EXPECT_FALSE(slot.temporary);
+  EXPECT_EQ(slot.confirmed_flush_lsn, created->consistent_point);
+  EXPECT_TRUE(slot.restart_lsn.valid());
+  EXPECT_EQ(slot.wal_status, "reserved");
+  EXPECT_TRUE(slot.retained_bytes.has_value());
+  EXPECT_FALSE(slot.safe_wal_size.has_value());
+}
+
+TEST_F(SlotsServerTest, SnapshotSeesWhatTheStreamWillNotBring) {
+  const std::string before = server_->Sql("SELECT pg_current_xact_id()");
+  const auto created = CreateSlot(Options("walpost"));
+  const std::string after = server_->Sql("SELECT pg_current_xact_id()");
+  ASSERT_TRUE(created.ok()) << created.status();
+  const std::string visible = "SELECT pg_visible_in_snapshot('%', '" + created->snapshot + "')";
+  const auto ask = [&](const std::string& xid) {
+    std::string query = visible;
+    return server_->Sql(query.replace(query.find('%'), 1, xid));
+  };
+  EXPECT_EQ(ask(before), "t");
+  EXPECT_EQ(ask(after), "f");
+}
+
+TEST_F(SlotsServerTest, ExistingSlotIsAlreadyExists) {
+  ASSERT_TRUE(CreateSlot(Options("walpost")).ok());
+  EXPECT_EQ(CreateSlot(Options("walpost")).status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(SlotsServerTest, NoSlotLeftNamesTheSetting) {
+  for (const char* name : {"a", "b", "c", "d"}) {
+    ASSERT_TRUE(CreateSlot(Options(name)).ok()) << name;
+  }
+  const auto created = CreateSlot(Options("walpost"));
+  EXPECT_EQ(created.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(created.status().message()), HasSubstr("max_replication_slots"));
+}
+
+TEST_F(SlotsServerTest, CreationBehindAnOpenTransactionNamesItAndLeavesNothing) {
+  auto writer = SqlConnection::Connect(server_->Conninfo(), "slow_writer");
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer->Execute("BEGIN; INSERT INTO t VALUES (1)").ok());
+  CreateSlotOptions options = Options("walpost");
+  options.timeout = std::chrono::milliseconds(500);
+  const auto created = CreateSlot(options);
+  EXPECT_EQ(created.status().code(), absl::StatusCode::kDeadlineExceeded);
+  const auto pid = writer->Query("SELECT pg_backend_pid()");
+  ASSERT_TRUE(pid.ok());
+  EXPECT_THAT(std::string(created.status().message()), HasSubstr("PID " + *(*pid)[0][0]));
+  EXPECT_THAT(std::string(created.status().message()), HasSubstr("slow_writer"));
+  const auto slot = FindSlot(&*connection_, "walpost");
+  ASSERT_TRUE(slot.ok());
+  EXPECT_FALSE(slot->has_value());
+}
+
+TEST_F(SlotsServerTest, CreationBehindAPreparedTransactionNamesIt) {
+  server_->Sql("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'forgotten'");
+  CreateSlotOptions options = Options("walpost");
+  options.timeout = std::chrono::milliseconds(500);
+  const auto created = CreateSlot(options);
+  server_->Sql("ROLLBACK PREPARED 'forgotten'");
+  EXPECT_THAT(std::string(created.status().message()),
+              HasSubstr("prepared transaction 'forgotten'"));
+}
+
+TEST_F(SlotsServerTest, DroppedSlotIsGoneAndAMissingOneNotFound) {
+  ASSERT_TRUE(CreateSlot(Options("walpost")).ok());
+  EXPECT_TRUE(DropSlot(&*connection_, "walpost").ok());
+  const auto slot = FindSlot(&*connection_, "walpost");
+  ASSERT_TRUE(slot.ok());
+  EXPECT_FALSE(slot->has_value());
+  EXPECT_EQ(DropSlot(&*connection_, "walpost").code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(SlotsServerTest, NameThatNoSlotCanHaveIsInvalid) {
+  for (const std::string& name : {std::string(), std::string("Upper"), std::string("a b"),
+                                  std::string("a\"b"), std::string(64, 'a')}) {
+    EXPECT_EQ(CreateSlot(Options(name)).status().code(), absl::StatusCode::kInvalidArgument)
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace walpost::postgres

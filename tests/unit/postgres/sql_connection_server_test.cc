@@ -1,1 +1,93 @@
-// Filled in next.
+#include "postgres/sql_connection.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "support/postgres_server.h"
+
+namespace walpost::postgres {
+namespace {
+
+using ::testing::HasSubstr;
+using walpost::testing::PostgresServer;
+
+class SqlConnectionServerTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { server_ = new PostgresServer(); }
+
+  static void TearDownTestSuite() {
+    delete server_;
+    server_ = nullptr;
+  }
+
+  void SetUp() override {
+    auto connected = SqlConnection::Connect(server_->Conninfo(), "sql_test");
+    ASSERT_TRUE(connected.ok()) << connected.status();
+    connection_.emplace(*std::move(connected));
+  }
+
+  static PostgresServer* server_;
+  std::optional<SqlConnection> connection_;
+};
+
+PostgresServer* SqlConnectionServerTest::server_ = nullptr;
+
+TEST_F(SqlConnectionServerTest, ParametersAndNullsTravelAsText) {
+  const auto rows =
+      connection_->Query("SELECT $1::int + 1, $2::text, $3::text", {"41", std::nullopt, "it's"});
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(*rows, (std::vector<Row>{{"42", std::nullopt, "it's"}}));
+}
+
+TEST_F(SqlConnectionServerTest, QuotedTextComesBackUnchanged) {
+  const std::string text = "a'b\\c\"d";
+  const auto rows =
+      connection_->Query("SELECT " + QuoteLiteral(text) + " AS " + QuoteIdentifier(text));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ((*rows)[0][0], text);
+}
+
+TEST_F(SqlConnectionServerTest, ScriptIsOneTransaction) {
+  EXPECT_FALSE(connection_->Execute("CREATE TABLE half (id int); SELECT 1/0").ok());
+  EXPECT_EQ(connection_->last_sqlstate(), "22012");
+  EXPECT_FALSE(connection_->Query("SELECT * FROM half").ok());
+  EXPECT_EQ(connection_->last_sqlstate(), "42P01");
+  EXPECT_TRUE(connection_->Execute("SELECT 1; SELECT 2").ok());
+  EXPECT_EQ(connection_->last_sqlstate(), "");
+}
+
+TEST_F(SqlConnectionServerTest, ErrorsCarryTheSqlstateAndTheServersWords) {
+  const auto rows = connection_->Query("SELECT * FROM nowhere");
+  EXPECT_EQ(rows.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(rows.status().message()), HasSubstr("42P01"));
+  EXPECT_THAT(std::string(rows.status().message()), HasSubstr("nowhere"));
+}
+
+TEST_F(SqlConnectionServerTest, LostConnectionIsUnavailable) {
+  server_->Sql(
+      "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'sql_test'");
+  EXPECT_EQ(connection_->Query("SELECT 1").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(SqlConnection::Connect("host=127.0.0.1 port=1", "x").status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+TEST_F(SqlConnectionServerTest, RightsMissingIsPermissionDenied) {
+  server_->Sql("CREATE TABLE secret (id int); CREATE ROLE guest LOGIN");
+  auto guest = SqlConnection::Connect(server_->Conninfo("postgres", "user=guest"), "x");
+  ASSERT_TRUE(guest.ok());
+  EXPECT_EQ(guest->Query("SELECT * FROM secret").status().code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(SqlConnectionServerTest, ConnectionSaysWhereItLeads) {
+  EXPECT_EQ(connection_->host(), "127.0.0.1:" + std::to_string(server_->port()));
+  EXPECT_EQ(connection_->database(), "postgres");
+  EXPECT_GE(connection_->server_version(), 130000);
+}
+
+}  // namespace
+}  // namespace walpost::postgres
