@@ -397,7 +397,7 @@ class Walpost:
     def start(self, wait="streaming", seconds=30, env=None):
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([walpost_binary(), "--config", str(self.file), "run"], stdout=log, stderr=log,
-                                            stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
+                                            stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}, start_new_session=True)
         if wait:
             self.wait_state(wait, seconds)
         return self
