@@ -121,7 +121,11 @@ void AddConfigVerbs(CLI::App* app, Verb* chosen) {
   config->require_subcommand(1);
   AddVerb(
       config, "validate", "Read the configuration, connect to nothing",
-      [](const Arguments&, const config::Config&) {
+      [](const Arguments&, const config::Config& c) {
+        const absl::Status status = runtime::Validate(c.run);
+        if (!status.ok()) {
+          return Print(operations::Outcome{kExitConfig, "", std::string(status.message())});
+        }
         std::puts("ok");
         return 0;
       },

@@ -131,9 +131,9 @@ std::optional<StreamEnd> PreflightRun::WhyNotPublished(const SourceTable& table)
     advice = "name that table in outboxes[].table";
   }
   return OperatorEnd(HaltReason::kPublicationMissing,
-                     absl::StrFormat("table %s %s (%s): %s; rows inserted meanwhile are not in the "
-                                     "stream",
-                                     name, cause, PublicationText(), advice));
+                     absl::StrFormat("table %s.%s %s (%s): %s; rows inserted meanwhile are not in "
+                                     "the stream",
+                                     table.schema, table.table, cause, PublicationText(), advice));
 }
 
 }  // namespace walpost::postgres

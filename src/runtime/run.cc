@@ -8,6 +8,7 @@
 #include "observe/http_server.h"
 #include "observe/log.h"
 #include "observe/snapshot.h"
+#include "postgres/conninfo.h"
 #include "runtime/helper.h"
 #include "runtime/loop.h"
 #include "runtime/signals.h"
@@ -41,7 +42,21 @@ void LogKafka(const kafka::KafkaNotice& notice) {
 
 }  // namespace
 
+absl::Status Validate(const RunOptions& options) {
+  const auto settings = postgres::ResolveConninfo(options.source.conninfo);
+  if (!settings.ok()) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "source.conninfo: %s; write key=value pairs or a postgresql:// URI, as libpq takes them",
+        std::string(settings.status().message())));
+  }
+  return kafka::EffectiveProperties(options.kafka).status();
+}
+
 int Run(const RunOptions& options) {
+  if (const absl::Status status = Validate(options); !status.ok()) {
+    observe::Log(Severity::kError, "config_invalid", std::string(status.message()));
+    return kExitConfig;
+  }
   Signals signals;
   Helper helper;
   observe::SnapshotBoard board;

@@ -306,7 +306,8 @@ class Kafka:
 
     def alter_topic(self, name, config):
         resource = ConfigResource("topic", name, set_config=config)
-        self.admin().alter_configs([resource])[resource].result(timeout=30)
+        admin = self.admin()
+        admin.alter_configs([resource])[resource].result(timeout=30)
 
     def read_all(self, topic, seconds=120):
         """Every record of the topic up to its end, by partition and offset."""

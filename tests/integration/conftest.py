@@ -1,0 +1,49 @@
+"""One PostgreSQL and one Kafka for a file of tests; a database, a slot and topics of its own for each test."""
+
+import itertools
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import pipeline  # noqa: E402 - the path above makes it importable
+import servers  # noqa: E402
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def module_workspace():
+    with servers.Workspace() as workspace:
+        yield workspace
+
+
+@pytest.fixture(scope="module")
+def postgres(module_workspace):
+    return module_workspace.postgres()
+
+
+@pytest.fixture(scope="module")
+def kafka(module_workspace):
+    return module_workspace.kafka()
+
+
+@pytest.fixture
+def workspace():
+    with servers.Workspace() as own:
+        yield own
+
+
+@pytest.fixture
+def make_pipeline(postgres, kafka, workspace):
+    """make_pipeline(**walpost options): database, topic, slot and walpost under one new name; not yet initialised."""
+
+    def make(on_postgres=None, on_kafka=None, partitions=4, create_topic=True, **options):
+        name = f"t{next(_numbers)}"
+        made = pipeline.Pipeline(name, on_postgres or postgres, on_kafka or kafka, workspace, options)
+        if create_topic:
+            (on_kafka or kafka).create_topic(name, partitions)
+        return made
+
+    return make

@@ -1,0 +1,63 @@
+"""A primary can always shut down, also while Kafka is away and events wait."""
+
+import time
+
+import servers
+
+STOP_LIMIT_S = 60
+
+
+def stop_and_time(postgres):
+    begin = time.monotonic()
+    postgres.stop("fast", timeout=STOP_LIMIT_S)
+    return time.monotonic() - begin
+
+
+def pipeline_without_kafka(make_pipeline, workspace, **config):
+    """Streaming, with a Kafka that has just gone."""
+    postgres, kafka = workspace.postgres(), workspace.kafka()
+    p = make_pipeline(on_postgres=postgres, on_kafka=kafka, config=config).start()
+    p.insert(1, 10)
+    p.wait_confirmed()
+    kafka.kill9()
+    return p
+
+
+def goes_on_afterwards(p, took_s):
+    assert took_s < STOP_LIMIT_S
+    assert p.walpost.process.poll() is None
+    p.kafka.start()
+    p.postgres.start()
+    servers.wait_for(lambda: p.walpost.state() == "streaming", 60, "streaming again")
+    p.insert(900_001, 900_010)
+    p.wait_confirmed()
+    assert p.judge() == 0
+
+
+def test_fast_shutdown_completes_with_undelivered_events(make_pipeline, workspace):
+    p = pipeline_without_kafka(make_pipeline, workspace)
+    p.insert(11, 100)
+    servers.wait_for(lambda: p.walpost.status()["events"]["in_flight"] == 90, 30, "90 events in flight")
+    goes_on_afterwards(p, stop_and_time(p.postgres))
+
+
+def test_fast_shutdown_completes_while_reading_is_paused_over_a_backlog(make_pipeline, workspace):
+    p = pipeline_without_kafka(make_pipeline, workspace, delivery={"in_flight_bytes_max": "1MiB"})
+    # 60 MB: more than the in-flight limit and every buffer of the connection.
+    p.insert_transactions(1, 3_000, rows=20, payload_bytes=1_000)
+    servers.wait_for(lambda: p.walpost.state() == "backpressured", 30, "reading to pause")
+    goes_on_afterwards(p, stop_and_time(p.postgres))
+
+
+def test_sigterm_with_kafka_away_ends_within_the_limit_and_loses_nothing(make_pipeline, workspace):
+    p = pipeline_without_kafka(make_pipeline, workspace, delivery={"shutdown_timeout": "2s"})
+    p.insert(11, 100)
+    servers.wait_for(lambda: p.walpost.status()["events"]["in_flight"] == 90, 30, "90 events in flight")
+    begin = time.monotonic()
+    code = p.walpost.stop(timeout=30)
+    assert time.monotonic() - begin < 20
+    assert code == 0
+    p.kafka.start()
+    p.walpost.start()
+    p.wait_confirmed()
+    p.judge()
