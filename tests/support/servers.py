@@ -492,3 +492,10 @@ def load_envelope():
     from walpost.v1 import envelope_pb2  # noqa: PLC0415 - exists only now
 
     return envelope_pb2.Envelope
+
+
+def replace_block(path, name, text):
+    """Puts text between the marks of a generated block of a document."""
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, rest = path.read_text(encoding="utf-8").split(begin, 1)
+    path.write_text(f"{before}{begin}\n{text}\n{end}{rest.split(end, 1)[1]}", encoding="utf-8")

@@ -1,0 +1,384 @@
+"""The measurements of scripts/bench. Every figure is taken from this machine, now; nothing is a constant."""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import servers  # noqa: E402 - the path above makes it importable
+from confluent_kafka import Consumer, TopicPartition  # noqa: E402
+
+RESULTS = ROOT / "build" / "bench"
+RELAY = ROOT / "build" / "release" / "tests" / "bench" / "minimal_relay"
+PARTITIONS = 4
+PAYLOAD_BYTES = 250
+SHAPES = (1, 20)  # rows in a transaction
+
+FILL = """DO $$
+BEGIN
+  FOR t IN 1..{transactions} LOOP
+    INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload)
+      SELECT gen_random_uuid(), 'bench', 'key-' || (t * {rows} + r) % 1000, 'Measured', convert_to(rpad('', {bytes}, 'x'), 'UTF8')
+      FROM generate_series(1, {rows}) r;
+    COMMIT;
+  END LOOP;
+END $$"""
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def machine():
+    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
+                  if line.startswith("model name")), platform.machine())
+    memory_gb = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+    system = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
+    return f"{os.cpu_count()} cores ({model}), {memory_gb} GB, {system['PRETTY_NAME'].strip(chr(34))}"
+
+
+def save(name, result):
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    result.update(machine=machine(), date=time.strftime("%Y-%m-%d"), commit=commit.stdout.strip(),
+                  kafka=servers.KAFKA_VERSION)
+    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def peak_rss_bytes(pid):
+    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    return int(text.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def cpu_seconds(pid):
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+# -- drain ---------------------------------------------------------------------------------------------------------------
+
+class Backlog:
+    """N events behind a slot that is never advanced; each run reads a copy of it."""
+
+    def __init__(self, workspace, kafka, events, rows):
+        self.events = events
+        self.kafka = kafka
+        self.workspace = workspace
+        self.postgres = workspace.postgres(settings={"max_wal_size": "8GB", "checkpoint_timeout": "1h"})
+        self.runs = 0
+        setup = workspace.walpost(conninfo=self.postgres.conninfo(), bootstrap=kafka.bootstrap)
+        setup.init()
+        self.postgres.execute("SELECT pg_copy_logical_replication_slot('walpost', 'backlog')")
+        for _ in range(8):  # in pieces, so that no statement runs for minutes
+            self.postgres.execute(FILL.format(transactions=events // rows // 8, rows=rows, bytes=PAYLOAD_BYTES))
+        self.end = self.postgres.execute("SELECT pg_current_wal_flush_lsn()::text")[0][0]
+
+    def fresh(self):
+        """A slot at the beginning, and a topic whose timestamps are the broker's."""
+        self.runs += 1
+        servers.wait_for(lambda: not self.postgres.slot()["active"], 20, "the slot to be free")
+        self.postgres.execute("SELECT pg_drop_replication_slot('walpost')")
+        self.postgres.execute("SELECT pg_copy_logical_replication_slot('backlog', 'walpost')")
+        return self.kafka.create_topic(f"bench-{id(self)}-{self.runs}", PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
+
+    def check_and_time(self, topic):
+        """Seconds from the first append to the last, by the broker's clock; every event must be there."""
+        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap, "group.id": "bench", "enable.auto.commit": False, "log_level": 0})
+        count, first, last = 0, None, None
+        for number in range(PARTITIONS):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)
+            count += high - low
+            for offset in (low, high - 1):
+                consumer.assign([TopicPartition(topic, number, offset)])
+                stamp = consumer.poll(20).timestamp()[1]
+                first = stamp if first is None else min(first, stamp)
+                last = stamp if last is None else max(last, stamp)
+        consumer.close()
+        if count != self.events:
+            raise RuntimeError(f"{topic}: {count} records instead of {self.events}")
+        return (last - first) / 1000
+
+    def pg_recvlogical(self):
+        self.fresh()
+        begin = time.monotonic()
+        subprocess.run([self.postgres.bindir / "pg_recvlogical", "-d", self.postgres.conninfo(), "--slot", "walpost", "--start",
+                        "--endpos", self.end, "-o", "proto_version=1", "-o", "publication_names=walpost", "-f", "/dev/null"],
+                       check=True, capture_output=True)
+        return {"events_per_s": self.events / (time.monotonic() - begin)}
+
+    def minimal_relay(self):
+        topic = self.fresh()
+        process = subprocess.Popen([RELAY, self.postgres.conninfo(), "walpost", "walpost", self.kafka.bootstrap, topic,
+                                    str(self.events)])
+        peak = 0
+        while process.poll() is None:
+            try:
+                peak = max(peak, peak_rss_bytes(process.pid))
+            except (OSError, IndexError):
+                break
+            time.sleep(0.05)
+        process.wait()
+        return {"events_per_s": self.events / self.check_and_time(topic), "peak_rss_bytes": peak}
+
+    def walpost(self):
+        topic = self.fresh()
+        walpost = self.workspace.walpost(conninfo=self.postgres.conninfo(), bootstrap=self.kafka.bootstrap, config={
+            "outboxes": [{"table": "outbox.events", "topic": topic}], "log": {"level": "info"}})
+        walpost.start(wait=None)
+        servers.wait_for(walpost.status, 20, "walpost's status page")
+        while walpost.status()["events"]["delivered"] < self.events:
+            time.sleep(0.1)
+        cpu, peak = cpu_seconds(walpost.process.pid), walpost.peak_rss_bytes()
+        if walpost.stop() != 0:
+            raise RuntimeError(walpost.log_text())
+        return {"events_per_s": self.events / self.check_and_time(topic), "cpu_us_per_event": cpu / self.events * 1e6,
+                "peak_rss_bytes": peak}
+
+
+def relay_with_cpu(backlog):
+    """The relay has no status page: its CPU is what this process's children used meanwhile."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = backlog.minimal_relay()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {**result, "cpu_us_per_event": used / backlog.events * 1e6}
+
+
+def summary(values):
+    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
+
+
+def drain(arguments):
+    result = {"events": arguments.events, "pairs": arguments.pairs, "payload_bytes": PAYLOAD_BYTES, "shapes": {}}
+    for rows in SHAPES if not arguments.rows else (arguments.rows,):
+        with servers.Workspace("walpost-bench-") as workspace:
+            say(f"{arguments.events:,} events, {rows} a transaction: filling")
+            backlog = Backlog(workspace, workspace.kafka(), arguments.events, rows)
+            tools = {"walpost": backlog.walpost, "minimal_relay": lambda: relay_with_cpu(backlog),
+                     "pg_recvlogical": backlog.pg_recvlogical}
+            runs = {name: [] for name in tools}
+            for pair in range(arguments.pairs + 1):
+                for name in (list(tools) if pair % 2 else list(tools)[::-1]):
+                    run = tools[name]()
+                    if pair > 0:  # the first round warms the caches
+                        runs[name].append(run)
+                    say(f"  {'warm-up' if pair == 0 else pair} {name:<15}" + "".join(
+                        f" {run[key] / scale:10,.1f} {unit}" for key, scale, unit in (
+                            ("events_per_s", 1000, "k/s"), ("cpu_us_per_event", 1, "us"), ("peak_rss_bytes", 2**20, "MB")) if key in run))
+            figures = {name: {key: summary([run[key] for run in runs[name]]) for key in runs[name][0]} for name in runs}
+            figures["ratio_to_relay"] = (figures["walpost"]["events_per_s"]["median"]
+                                         / figures["minimal_relay"]["events_per_s"]["median"])
+            figures["ratio_to_recvlogical"] = (figures["walpost"]["events_per_s"]["median"]
+                                               / figures["pg_recvlogical"]["events_per_s"]["median"])
+            figures["ratios_to_relay"] = summary([w["events_per_s"] / r["events_per_s"] for w, r in
+                                                  zip(runs["walpost"], runs["minimal_relay"])])
+            result["shapes"][str(rows)] = figures
+            result["postgres"] = backlog.postgres.execute("SHOW server_version")[0][0].split()[0]
+    print(drain_text(result))
+    if not arguments.rows:
+        save("drain", result)
+
+
+def drain_text(result):
+    lines = [f"drain of {result['events']:,} events, {result['payload_bytes']} bytes of payload, {result['pairs']} interleaved rounds;"
+             " median (lowest - highest)", "",
+             "| rows a transaction | | events/s | CPU per event | peak memory |", "|---|---|---|---|---|"]
+    names = {"walpost": "walpost", "minimal_relay": "minimal relay, no guarantees", "pg_recvlogical": "pg_recvlogical to /dev/null"}
+    for rows, figures in result["shapes"].items():
+        for name, title in names.items():
+            f = figures[name]
+            rate = f["events_per_s"]
+            cpu = f"{f['cpu_us_per_event']['median']:.1f} us" if "cpu_us_per_event" in f else ""
+            peak = f"{f['peak_rss_bytes']['max'] / 2**20:.0f} MB" if "peak_rss_bytes" in f else ""
+            lines.append(f"| {rows} | {title} | {rate['median'] / 1000:.1f} k ({rate['min'] / 1000:.1f} - {rate['max'] / 1000:.1f})"
+                         f" | {cpu} | {peak} |")
+        spread = figures["ratios_to_relay"]
+        lines.append(f"| {rows} | **walpost / minimal relay** | **{figures['ratio_to_relay']:.2f}**"
+                     f" (rounds {spread['min']:.2f} - {spread['max']:.2f}) | | |")
+    return "\n".join(lines)
+
+
+# -- live ----------------------------------------------------------------------------------------------------------------
+
+LIVE_TRANSACTION = """INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload)
+VALUES (gen_random_uuid(), 'bench', 'key-' || :client_id, 'Measured', convert_to(rpad('', {bytes}, 'x'), 'UTF8'));
+"""
+
+
+class LiveReader(threading.Thread):
+    """Commit to consumer, by one clock: the commit's time in the envelope and the time the record is in hand."""
+
+    def __init__(self, bootstrap):
+        super().__init__(daemon=True)
+        self._envelope = servers.load_envelope()
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "live", "enable.auto.commit": False,
+                                   "fetch.wait.max.ms": 5, "log_level": 0})
+        self._consumer.assign([TopicPartition("bench", number, 0) for number in range(PARTITIONS)])
+        self._closed = threading.Event()
+        self.samples = []  # (committed at, delay in ms)
+
+    def run(self):
+        while not self._closed.is_set():
+            message = self._consumer.poll(0.1)
+            if message is not None and not message.error():
+                now = time.time()
+                committed = self._envelope.FromString(message.value()).committed_at.ToMicroseconds() / 1e6
+                self.samples.append((committed, (now - committed) * 1000))
+
+    def close(self):
+        self._closed.set()
+        self.join()
+        self._consumer.close()
+
+
+def live(arguments):
+    with servers.Workspace("walpost-bench-") as workspace:
+        postgres, kafka = workspace.postgres(settings={"max_wal_size": "8GB"}), workspace.kafka()
+        kafka.create_topic("bench", PARTITIONS)
+        walpost = workspace.walpost(conninfo=postgres.conninfo(), bootstrap=kafka.bootstrap, config={"log": {"level": "info"}})
+        walpost.init()
+        walpost.start()
+        script = workspace.path / "live.sql"
+        script.write_text(LIVE_TRANSACTION.format(bytes=PAYLOAD_BYTES), encoding="utf-8")
+        reader = LiveReader(kafka.bootstrap)
+        reader.start()
+        warm_s = 5
+        cpu_before, begin = cpu_seconds(walpost.process.pid), time.time()
+        done = subprocess.run([postgres.bindir / "pgbench", "-n", "-c", "8", "-j", "2", "-R", str(arguments.rate), "-T",
+                               str(arguments.seconds + warm_s), "-f", script, "-h", postgres.path, "-p", str(postgres.port),
+                               "-U", "postgres", "postgres"], check=True, capture_output=True, text=True)
+        cpu = cpu_seconds(walpost.process.pid) - cpu_before
+        count = postgres.execute("SELECT count(*) FROM outbox.events")[0][0]
+        servers.wait_for(lambda: len(reader.samples) >= count, 60, "every event to be read")
+        reader.close()
+        delays = sorted(delay for committed, delay in reader.samples if committed > begin + warm_s)
+        tps = float(done.stdout.split("tps = ")[1].split()[0])
+        result = {"writers": 8, "rate": arguments.rate, "seconds": arguments.seconds, "tps": tps, "events": len(delays),
+                  "p50_ms": delays[len(delays) // 2], "p99_ms": delays[int(len(delays) * 0.99)], "max_ms": delays[-1],
+                  "cpu_us_per_event": cpu / count * 1e6, "peak_rss_bytes": walpost.peak_rss_bytes(),
+                  "postgres": postgres.execute("SHOW server_version")[0][0].split()[0]}
+        walpost.stop()
+    print(live_text(result))
+    save("live", result)
+
+
+def live_text(r):
+    return (f"live, {r['writers']} writers, {r['tps']:,.0f} transactions/s for {r['seconds']} s: commit to consumer median"
+            f" {r['p50_ms']:.1f} ms, 99 % under {r['p99_ms']:.1f} ms, longest {r['max_ms']:.0f} ms ({r['events']:,} events;"
+            f" {r['cpu_us_per_event']:.0f} us of CPU per event, peak memory {r['peak_rss_bytes'] / 2**20:.0f} MB)")
+
+
+# -- stop ----------------------------------------------------------------------------------------------------------------
+
+def stop(arguments):
+    del arguments
+    result = {"undelivered_s": timed_stop(backlog_transactions=5), "paused_s": timed_stop(backlog_transactions=10_000)}
+    print(stop_text(result))
+    save("stop", result)
+
+
+def timed_stop(backlog_transactions):
+    with servers.Workspace("walpost-bench-") as workspace:
+        postgres, kafka = workspace.postgres(), workspace.kafka()
+        kafka.create_topic("bench", PARTITIONS)
+        walpost = workspace.walpost(conninfo=postgres.conninfo(), bootstrap=kafka.bootstrap)
+        walpost.init()
+        walpost.start()
+        kafka.kill9()
+        postgres.execute(FILL.format(transactions=backlog_transactions, rows=20, bytes=1000))
+        expected = "backpressured" if backlog_transactions > 1000 else "streaming"
+        servers.wait_for(lambda: walpost.state() == expected and walpost.status()["events"]["in_flight"] >= 100, 60, expected)
+        begin = time.monotonic()
+        postgres.stop("fast")
+        return time.monotonic() - begin
+
+
+def stop_text(r):
+    return (f"PostgreSQL fast shutdown with Kafka away: {r['undelivered_s']:.1f} s with 100 undelivered events,"
+            f" {r['paused_s']:.1f} s with 200 MB waiting and reading paused")
+
+
+# -- memory --------------------------------------------------------------------------------------------------------------
+
+def memory(arguments):
+    result = {"outage_s": arguments.outage}
+    with servers.Workspace("walpost-bench-") as workspace:
+        postgres, kafka = workspace.postgres(settings={"max_wal_size": "8GB"}), workspace.kafka()
+        kafka.create_topic("bench", PARTITIONS)
+        walpost = workspace.walpost(conninfo=postgres.conninfo(), bootstrap=kafka.bootstrap, config={"log": {"level": "info"}})
+        walpost.init()
+        walpost.start()
+        result["idle_bytes"] = walpost.peak_rss_bytes()
+        postgres.execute(FILL.format(transactions=1, rows=1_000_000, bytes=PAYLOAD_BYTES))
+        walpost.wait_delivered(1_000_000, 300)
+        result["transaction_bytes"] = walpost.peak_rss_bytes()
+        walpost.stop()
+
+        walpost.start()
+        kafka.process.send_signal(19)  # SIGSTOP
+        deadline = time.monotonic() + arguments.outage
+        inserted = 0
+        while time.monotonic() < deadline:
+            postgres.execute(FILL.format(transactions=1000, rows=1, bytes=PAYLOAD_BYTES))
+            inserted += 1000
+        kafka.process.send_signal(18)
+        walpost.wait_delivered(inserted, 300)
+        result["outage_bytes"], result["outage_events"] = walpost.peak_rss_bytes(), inserted
+        walpost.stop()
+    print(memory_text(result))
+    save("memory", result)
+
+
+def memory_text(r):
+    return (f"peak memory: {r['idle_bytes'] / 2**20:.0f} MB idle, {r['transaction_bytes'] / 2**20:.0f} MB for a transaction of"
+            f" 1,000,000 rows, {r['outage_bytes'] / 2**20:.0f} MB with Kafka stopped for {r['outage_s']} s while"
+            f" {r['outage_events']:,} events were written")
+
+
+# -- documents -----------------------------------------------------------------------------------------------------------
+
+def docs(arguments):
+    del arguments
+    texts = {"drain": drain_text, "live": live_text, "stop": stop_text, "memory": memory_text}
+    results = {name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in texts
+               if (RESULTS / f"{name}.json").exists()}
+    missing = set(texts) - set(results)
+    if missing:
+        sys.exit(f"not measured yet: {', '.join(sorted(missing))} (scripts/bench all)")
+    d = results["drain"]
+    head = (f"Measured by `scripts/bench` on {d['machine']}, PostgreSQL {d['postgres']} and Kafka {d['kafka']} on the same cores"
+            f" (commit {d['commit']}, {d['date']}).")
+    table = drain_text(d)
+    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop") for text in [texts[name](results[name])])
+    servers.replace_block(ROOT / "README.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
+    servers.replace_block(ROOT / "docs" / "benchmarks.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/bench")
+    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "all", "docs"))
+    parser.add_argument("--events", type=int, default=400_000)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--rows", type=int, help="only this shape; nothing is kept")
+    parser.add_argument("--seconds", type=int, default=30)
+    parser.add_argument("--rate", type=int, default=3000)
+    parser.add_argument("--outage", type=int, default=60)
+    arguments = parser.parse_args()
+    if not shutil.which("java"):
+        sys.exit("a Java runtime is missing: Kafka needs one")
+    for what in ("drain", "live", "stop", "memory") if arguments.what == "all" else (arguments.what,):
+        globals()[what](arguments)
+
+
+if __name__ == "__main__":
+    main()
