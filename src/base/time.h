@@ -26,8 +26,10 @@ constexpr WallTime FromPostgresMicros(std::int64_t micros) {
       static_cast<std::uint64_t>(micros) + static_cast<std::uint64_t>(kPostgresEpochUnixMicros))));
 }
 
+// The exact inverse, wrapping as well.
 constexpr std::int64_t ToPostgresMicros(WallTime time) {
-  return time.time_since_epoch().count() - kPostgresEpochUnixMicros;
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(time.time_since_epoch().count()) -
+                                   static_cast<std::uint64_t>(kPostgresEpochUnixMicros));
 }
 
 }  // namespace walpost::base

@@ -55,6 +55,7 @@ TEST(FrameTest, TimeFarOutsideTheCalendarIsNoError) {
     const absl::StatusOr<Frame> frame = DecodeFrame(bytes);
     ASSERT_TRUE(frame.ok()) << frame.status();
     EXPECT_TRUE(std::get<Keepalive>(*frame).reply_requested);
+    EXPECT_EQ(base::ToPostgresMicros(std::get<Keepalive>(*frame).server_time), micros);
   }
 }
 
