@@ -1,10 +1,104 @@
 #include "outbox/headers_column.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
 
 namespace walpost::outbox {
+namespace {
+
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+// Takes one flat object as the parser walks over it: a parsed document would round numbers.
+class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit HeaderReader(Texts* texts) : texts_(texts) {}
+
+  // Empty when the text is not a JSON object at all.
+  const std::string& error() const { return error_; }
+
+  bool null() override {
+    Forget();
+    return in_object_;
+  }
+
+  bool boolean(bool value) override { return Take(value ? "true" : "false"); }
+
+  bool number_integer(number_integer_t value) override { return Take(std::to_string(value)); }
+
+  bool number_unsigned(number_unsigned_t value) override { return Take(std::to_string(value)); }
+
+  bool number_float(number_float_t, const string_t& digits) override { return Take(digits); }
+
+  bool string(string_t& value) override { return Take(std::move(value)); }
+
+  bool binary(binary_t&) override { return false; }
+
+  bool start_object(std::size_t) override {
+    if (in_object_) {
+      return Nested();
+    }
+    in_object_ = true;
+    return true;
+  }
+
+  bool key(string_t& name) override {
+    name_ = std::move(name);
+    if (name_.empty()) {
+      error_ = "a header has an empty name";
+    }
+    return !name_.empty();
+  }
+
+  bool end_object() override { return true; }
+
+  bool start_array(std::size_t) override { return in_object_ && Nested(); }
+
+  bool end_array() override { return true; }
+
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override {
+    return false;
+  }
+
+ private:
+  // The type json may hold a name twice; the last one counts, as in jsonb.
+  Texts::iterator Find() {
+    return std::find_if(texts_->begin(), texts_->end(),
+                        [this](const auto& text) { return text.first == name_; });
+  }
+
+  void Forget() {
+    if (const auto found = Find(); found != texts_->end()) {
+      texts_->erase(found);
+    }
+  }
+
+  bool Take(std::string value) {
+    if (!in_object_) {
+      return false;
+    }
+    if (const auto found = Find(); found != texts_->end()) {
+      found->second = std::move(value);
+    } else {
+      texts_->emplace_back(std::move(name_), std::move(value));
+    }
+    return true;
+  }
+
+  bool Nested() {
+    error_ = absl::StrFormat(
+        "header '%s' is an object or array; only text, numbers and booleans can be headers", name_);
+    return false;
+  }
+
+  Texts* const texts_;
+  bool in_object_ = false;
+  std::string name_;
+  std::string error_;
+};
+
+}  // namespace
 
 absl::StatusOr<std::span<const Header>> HeadersColumn::Parse(std::string_view json) {
   headers_.clear();
@@ -12,22 +106,10 @@ absl::StatusOr<std::span<const Header>> HeadersColumn::Parse(std::string_view js
   if (json == "{}") {
     return std::span<const Header>();
   }
-  const auto object = nlohmann::ordered_json::parse(json, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) {
-    return absl::InvalidArgumentError("headers are not a JSON object");
-  }
-  for (const auto& [name, value] : object.items()) {
-    if (name.empty()) {
-      return absl::InvalidArgumentError("a header has an empty name");
-    }
-    if (value.is_object() || value.is_array()) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "header '%s' is an object or array; only text, numbers and booleans can be headers",
-          name));
-    }
-    if (!value.is_null()) {
-      texts_.emplace_back(name, value.is_string() ? value.get<std::string>() : value.dump());
-    }
+  HeaderReader reader(&texts_);
+  if (!nlohmann::json::sax_parse(json, &reader)) {
+    return absl::InvalidArgumentError(reader.error().empty() ? "headers are not a JSON object"
+                                                             : reader.error());
   }
   for (const auto& [name, value] : texts_) {
     headers_.push_back(Header{name, value});
