@@ -315,8 +315,9 @@ absl::Status TableMapper::Impl::MapOptional(std::span<const Value> values, Event
 }
 
 absl::Status TableMapper::Impl::MapTopic(std::span<const Value> values, Event* event) {
-  RETURN_IF_ERROR(Text(values, &topic, *event, false, &event->topic));
-  if (event->topic.empty()) {
+  if (topic.present() && values[static_cast<std::size_t>(topic.index)].kind != Value::Kind::kNull) {
+    RETURN_IF_ERROR(Text(values, &topic, *event, false, &event->topic));
+  } else {
     const std::vector<TopicTemplate::Part>& parts = topic_template.parts();
     topic_text.clear();
     std::size_t placeholder = 0;
@@ -331,14 +332,14 @@ absl::Status TableMapper::Impl::MapTopic(std::span<const Value> values, Event* e
     }
     event->topic = topic_text;
   }
-  if (event->topic != legal_topic) {
+  if (event->topic.empty() || event->topic != legal_topic) {
     if (!IsLegalTopic(event->topic)) {
       return absl::InvalidArgumentError(
           absl::StrFormat("%s: event '%s' asks for topic '%s', which Kafka does not allow "
                           "(letters, digits, '.', '_', '-', at most 249)",
                           Where(), event->id, event->topic.substr(0, 300)));
     }
-    legal_topic = std::string(event->topic);
+    legal_topic.assign(event->topic);
   }
   return absl::OkStatus();
 }

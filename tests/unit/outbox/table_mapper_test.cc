@@ -1,0 +1,275 @@
+#include "outbox/table_mapper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "outbox/presets.h"
+#include "support/pgoutput_bytes.h"
+#include "unit/outbox/test_table.h"
+
+namespace walpost::outbox {
+namespace {
+
+using testing::BigEndian;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using std::string_literals::operator""s;
+
+constexpr std::uint32_t kNumeric = 1700;
+
+TableOptions Options() { return *PresetOptions("walpost"); }
+
+class TableMapperTest : public ::testing::Test {
+ protected:
+  // Binds the table as it is and maps its row.
+  absl::Status Map() {
+    const absl::Status bound = mapper_.Bind(table_.relation());
+    EXPECT_TRUE(bound.ok()) << bound;
+    return mapper_.Map(table_.values(), &event_);
+  }
+
+  void Use(TableOptions options) { mapper_ = TableMapper(std::move(options)); }
+
+  TestTable table_ = WalpostTable();
+  TableMapper mapper_{Options()};
+  Event event_;
+};
+
+TEST_F(TableMapperTest, ColumnsAreFoundByNameWhereverTheyStand) {
+  table_.Swap("aggregate_id", "created_at").Swap("payload", "id");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.key, "42");
+  EXPECT_EQ(event_.payload, "\0\xff"s);
+  EXPECT_EQ(event_.id, "3f2504e0-4f89-11d3-9a0c-0305e82c3301");
+}
+
+TEST_F(TableMapperTest, FirstPresentNameOfAListIsUsed) {
+  TableOptions options = Options();
+  options.columns.key = {"customer_id", "aggregate_id", "event_type"};
+  Use(options);
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.key, "42");
+  table_.Add("customer_id", type_oid::kText).Text("customer_id", "c1");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.key, "c1");
+}
+
+TEST_F(TableMapperTest, NamesAreCaseSensitive) {
+  table_.Rename("aggregate_id", "Aggregate_Id");
+  EXPECT_EQ(mapper_.Bind(table_.relation()).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(TableMapperTest, RelationChangedBetweenTwoRowsIsReadAnew) {
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.topic, "order");
+  table_.Swap("aggregate_id", "aggregate_type").Add("extra", kNumeric);
+  table_.Retype("aggregate_id", type_oid::kInt8).Binary("aggregate_id", BigEndian(43, 8));
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.key, "43");
+  EXPECT_EQ(event_.aggregate_type, "order");
+}
+
+TEST_F(TableMapperTest, ColumnDroppedAndTakenAwayIsNotRemembered) {
+  table_.Text("traceparent", "00-ab-cd-01");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.traceparent, "00-ab-cd-01");
+  table_.Drop("traceparent");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.traceparent, "");
+}
+
+TEST_F(TableMapperTest, RowThatDoesNotFitTheRelationIsDataLoss) {
+  ASSERT_TRUE(Map().ok());
+  table_.Add("extra", type_oid::kText);
+  EXPECT_EQ(mapper_.Map(table_.values(), &event_).code(), absl::StatusCode::kDataLoss);
+  table_.Drop("extra").Drop("seq");
+  EXPECT_EQ(mapper_.Map(table_.values(), &event_).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(TableMapperTest, MissingMandatoryColumnIsASchemaMismatchThatSaysWhatToDo) {
+  for (const char* column : {"id", "aggregate_id", "aggregate_type", "event_type", "payload"}) {
+    TestTable table = WalpostTable();
+    table.Drop(column);
+    const absl::Status status = mapper_.Bind(table.relation());
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << column;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("table outbox.events has no column " + std::string(column)));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("`outboxes[].columns`"));
+  }
+}
+
+TEST_F(TableMapperTest, MissingColumnOfAListNamesAllCandidates) {
+  TableOptions options = Options();
+  options.columns.payload = {"body", "data"};
+  Use(options);
+  EXPECT_THAT(std::string(mapper_.Bind(table_.relation()).message()),
+              HasSubstr("has no column body or data, which is mapped as payload"));
+}
+
+TEST_F(TableMapperTest, ColumnOfAnUnfitTypeIsASchemaMismatchThatNamesBothTypes) {
+  const std::pair<const char*, std::uint32_t> unfit[] = {{"id", kNumeric},
+                                                         {"id", type_oid::kBytea},
+                                                         {"aggregate_id", kNumeric},
+                                                         {"aggregate_type", type_oid::kBytea},
+                                                         {"event_type", type_oid::kTimestamptz},
+                                                         {"payload", kNumeric},
+                                                         {"content_type", type_oid::kBytea},
+                                                         {"headers", type_oid::kText},
+                                                         {"occurred_at", type_oid::kText},
+                                                         {"traceparent", type_oid::kBytea}};
+  for (const auto& [column, type] : unfit) {
+    TestTable table = WalpostTable();
+    table.Retype(column, type);
+    EXPECT_EQ(mapper_.Bind(table.relation()).code(), absl::StatusCode::kFailedPrecondition)
+        << column;
+  }
+  table_.Retype("occurred_at", kNumeric);
+  EXPECT_EQ(mapper_.Bind(table_.relation()).message(),
+            "table outbox.events: column occurred_at is type with OID 1700, but as occurred_at it "
+            "must be timestamptz: change its type back, or map another column");
+}
+
+TEST_F(TableMapperTest, NullInAMandatoryColumnIsAnUndeliverableEvent) {
+  for (const char* column : {"id", "aggregate_id", "aggregate_type", "event_type"}) {
+    TestTable table = WalpostTable();
+    table.Null(column);
+    ASSERT_TRUE(mapper_.Bind(table.relation()).ok());
+    const absl::Status status = mapper_.Map(table.values(), &event_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << column;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("column " + std::string(column) + " is NULL in event '"));
+  }
+}
+
+TEST_F(TableMapperTest, NullPayloadIsNoPayloadAndEmptyPayloadIsEmpty) {
+  table_.Null("payload");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.payload, std::nullopt);
+  table_.Text("payload", "\\x");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.payload, "");
+}
+
+TEST_F(TableMapperTest, EmptyKeyIsNotNull) {
+  table_.Text("aggregate_id", "");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.key, "");
+}
+
+TEST_F(TableMapperTest, KeyAllowedToBeNullLetsNamesBeNullToo) {
+  TableOptions options = Options();
+  options.null_key_allowed = true;
+  options.topic = "orders";
+  Use(options);
+  table_.Null("aggregate_id").Null("aggregate_type").Null("event_type");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.key, std::nullopt);
+  EXPECT_EQ(event_.aggregate_type, "");
+  EXPECT_EQ(event_.type, "");
+}
+
+TEST_F(TableMapperTest, KeyAndPayloadMayBeOfAnyPayloadType) {
+  table_.Retype("aggregate_id", type_oid::kBytea).Binary("aggregate_id", "\0k"s);
+  table_.Retype("payload", type_oid::kJsonb).Binary("payload", "\x01{\"a\": 1}");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.key, "\0k"s);
+  EXPECT_EQ(event_.payload, "{\"a\": 1}");
+}
+
+TEST_F(TableMapperTest, EveryViewLivesUntilTheNextMap) {
+  // Each of these is rewritten as text, which must not overwrite another.
+  table_.Binary("id", std::string(16, '\x11'));
+  table_.Retype("aggregate_id", type_oid::kUuid).Binary("aggregate_id", std::string(16, '\x22'));
+  table_.Retype("event_type", type_oid::kInt4).Binary("event_type", BigEndian(-7, 4));
+  table_.Text("payload", "\\x616263");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.id, "11111111-1111-1111-1111-111111111111");
+  EXPECT_EQ(event_.key, "22222222-2222-2222-2222-222222222222");
+  EXPECT_EQ(event_.type, "-7");
+  EXPECT_EQ(event_.payload, "abc");
+}
+
+TEST_F(TableMapperTest, ValueThatDoesNotFitItsTypeIsUndeliverableAndNotShown) {
+  const std::pair<const char*, std::uint32_t> columns[] = {
+      {"aggregate_id", type_oid::kInt8},       {"aggregate_type", type_oid::kUuid},
+      {"event_type", type_oid::kBool},         {"payload", type_oid::kJsonb},
+      {"occurred_at", type_oid::kTimestamptz}, {"headers", type_oid::kJsonb}};
+  for (const auto& [column, type] : columns) {
+    TestTable table = WalpostTable();
+    table.Retype(column, type).Binary(column, "s3cret");
+    ASSERT_TRUE(mapper_.Bind(table.relation()).ok());
+    const absl::Status status = mapper_.Map(table.values(), &event_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << column;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(column));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("3f2504e0"));
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("s3cret")));
+  }
+}
+
+TEST_F(TableMapperTest, HeadersThatAreNoFlatObjectAreUndeliverable) {
+  table_.Text("headers", "{\"a\": [1]}");
+  const absl::Status status = Map();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("column headers in event '3f2504e0"));
+}
+
+TEST_F(TableMapperTest, NothingOfTheRowBeforeIsKept) {
+  table_.Text("headers", "{\"a\": \"1\"}").Text("content_type", "text/plain");
+  table_.Text("occurred_at", "2000-01-01 00:00:01+00");
+  ASSERT_TRUE(Map().ok());
+  table_.Null("headers").Null("content_type").Null("occurred_at").Null("payload");
+  ASSERT_TRUE(mapper_.Map(table_.values(), &event_).ok());
+  EXPECT_TRUE(event_.headers.empty());
+  EXPECT_EQ(event_.content_type, "");
+  EXPECT_FALSE(event_.occurred_at.has_value());
+  EXPECT_FALSE(event_.payload.has_value());
+}
+
+TEST_F(TableMapperTest, PartitionColumnChoosesThePartition) {
+  TableOptions options = Options();
+  options.columns.partition = {"shard"};
+  Use(options);
+  table_.Add("shard", type_oid::kInt4);
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.partition, -1) << "NULL chooses none";
+  table_.Binary("shard", BigEndian(7, 4));
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.partition, 7);
+  for (const std::int64_t unfit : {std::int64_t{-1}, std::int64_t{INT32_MAX} + 1}) {
+    table_.Retype("shard", type_oid::kInt8).Binary("shard", BigEndian(unfit, 8));
+    EXPECT_EQ(Map().code(), absl::StatusCode::kInvalidArgument) << unfit;
+  }
+}
+
+TEST_F(TableMapperTest, RecordHeadersTakeColumnsAsText) {
+  TableOptions options = Options();
+  options.record_headers = {{"x-seq", "seq"}, {"x-trace", "traceparent"}, {"x-type", "event_type"}};
+  Use(options);
+  table_.Binary("seq", BigEndian(99, 8));
+  ASSERT_TRUE(Map().ok());
+  ASSERT_EQ(event_.record_headers.size(), 2U) << "a NULL column makes no header";
+  EXPECT_EQ(event_.record_headers[0].name, "x-seq");
+  EXPECT_EQ(event_.record_headers[0].value, "99");
+  EXPECT_EQ(event_.record_headers[1].name, "x-type");
+  EXPECT_EQ(event_.record_headers[1].value, "Placed");
+  table_.Drop("traceparent");
+  EXPECT_EQ(mapper_.Bind(table_.relation()).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+using TableMapperDeathTest = TableMapperTest;
+
+TEST_F(TableMapperDeathTest, MapWithoutABindingIsFatal) {
+  EXPECT_DEATH(mapper_.Map(table_.values(), &event_).IgnoreError(), "bound");
+  ASSERT_TRUE(Map().ok());
+  mapper_.Unbind();
+  EXPECT_DEATH(mapper_.Map(table_.values(), &event_).IgnoreError(), "bound");
+  ASSERT_TRUE(Map().ok());
+  table_.Drop("id");
+  EXPECT_FALSE(mapper_.Bind(table_.relation()).ok());
+  EXPECT_DEATH(mapper_.Map(table_.values(), &event_).IgnoreError(), "bound");
+}
+
+}  // namespace
+}  // namespace walpost::outbox

@@ -1,0 +1,121 @@
+// Which topic a row goes to.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "outbox/presets.h"
+#include "outbox/table_mapper.h"
+#include "support/pgoutput_bytes.h"
+#include "unit/outbox/test_table.h"
+
+namespace walpost::outbox {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TableMapperTopicTest : public ::testing::Test {
+ protected:
+  TableMapperTopicTest() : options_(*PresetOptions("walpost")) {}
+
+  // The topic by `options_`, or the status of what failed.
+  absl::StatusOr<std::string> Topic() {
+    TableMapper mapper(options_);
+    if (absl::Status status = mapper.Bind(table_.relation()); !status.ok()) {
+      return status;
+    }
+    Event event;
+    if (absl::Status status = mapper.Map(table_.values(), &event); !status.ok()) {
+      return status;
+    }
+    return std::string(event.topic);
+  }
+
+  TableOptions options_;
+  TestTable table_ = WalpostTable();
+};
+
+TEST_F(TableMapperTopicTest, PlaceholderIsAFieldsNameOrAColumns) {
+  options_.topic = "shop.{aggregate_type}.{type}-{schema_name}_{seq}";
+  table_.Text("schema_name", "Placed.v1").Binary("seq", testing::BigEndian(7, 8));
+  EXPECT_EQ(Topic().value(), "shop.order.Placed-Placed.v1_7");
+  options_.topic = "{event_type}";
+  EXPECT_EQ(Topic().value(), "Placed");
+  options_.topic = "{key}.{id}";
+  EXPECT_EQ(Topic().value(), "42.3f2504e0-4f89-11d3-9a0c-0305e82c3301");
+}
+
+TEST_F(TableMapperTopicTest, FieldsNameStandsForTheColumnMappedToIt) {
+  options_.columns.aggregate_type = {"kind", "event_type"};
+  EXPECT_EQ(Topic().value(), "Placed");
+}
+
+TEST_F(TableMapperTopicTest, PlaceholderWithoutAColumnIsASchemaMismatch) {
+  options_.topic = "{nothing}";
+  const absl::Status status = Topic().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("no column nothing, which is mapped as a placeholder of `topic`"));
+  options_.topic = "{payload}";
+  EXPECT_EQ(Topic().status().code(), absl::StatusCode::kFailedPrecondition) << "bytea";
+}
+
+TEST_F(TableMapperTopicTest, BrokenTemplateIsRefusedByBind) {
+  options_.topic = "{";
+  EXPECT_EQ(Topic().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(TableMapperTopicTest, NullPlaceholderIsUndeliverable) {
+  options_.topic = "{content_type}";
+  const absl::Status status = Topic().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("column content_type is NULL"));
+}
+
+TEST_F(TableMapperTopicTest, IllegalTopicIsUndeliverableAndShown) {
+  for (const std::string& type :
+       {std::string("a b"), std::string("größe"), std::string("."), std::string(".."),
+        std::string(250, 'x'), std::string("a\0b", 3)}) {
+    table_.Text("aggregate_type", type);
+    const absl::Status status = Topic().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << type;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("'" + type + "'"));
+  }
+  table_.Text("aggregate_type", std::string(249, 'x'));
+  EXPECT_TRUE(Topic().ok());
+}
+
+// Also as the very first topic, when nothing was found legal before.
+TEST_F(TableMapperTopicTest, EmptyTopicIsUndeliverable) {
+  table_.Text("aggregate_type", "");
+  EXPECT_EQ(Topic().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(TableMapperTopicTest, IllegalTopicAfterALegalOneIsStillRefused) {
+  TableMapper mapper(options_);
+  ASSERT_TRUE(mapper.Bind(table_.relation()).ok());
+  Event event;
+  ASSERT_TRUE(mapper.Map(table_.values(), &event).ok());
+  for (int i = 0; i < 2; ++i) {
+    table_.Text("aggregate_type", "a b");
+    EXPECT_FALSE(mapper.Map(table_.values(), &event).ok());
+  }
+  table_.Text("aggregate_type", "order");
+  EXPECT_TRUE(mapper.Map(table_.values(), &event).ok());
+}
+
+TEST_F(TableMapperTopicTest, TopicColumnOverridesTheTemplateWhenNotNull) {
+  options_.columns.topic = {"topic"};
+  options_.topic = "{content_type}";
+  table_.Add("topic", type_oid::kText).Text("topic", "special");
+  EXPECT_EQ(Topic().value(), "special") << "the template's NULL placeholder is not looked at";
+  table_.Null("topic").Text("content_type", "by-template");
+  EXPECT_EQ(Topic().value(), "by-template");
+  for (const char* illegal : {"", "a b"}) {
+    table_.Text("topic", illegal);
+    EXPECT_EQ(Topic().status().code(), absl::StatusCode::kInvalidArgument) << illegal;
+  }
+}
+
+}  // namespace
+}  // namespace walpost::outbox
