@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
@@ -77,6 +78,29 @@ absl::StatusOr<std::int64_t> BinaryInteger(std::string_view bytes, std::uint32_t
 }
 
 }  // namespace
+
+std::uint32_t BuiltInType(std::string_view name) {
+  static constexpr std::pair<std::string_view, std::uint32_t> kTypes[] = {
+      {"bool", type_oid::kBool},
+      {"bytea", type_oid::kBytea},
+      {"name", type_oid::kName},
+      {"int8", type_oid::kInt8},
+      {"int2", type_oid::kInt2},
+      {"int4", type_oid::kInt4},
+      {"text", type_oid::kText},
+      {"json", type_oid::kJson},
+      {"bpchar", type_oid::kBpchar},
+      {"varchar", type_oid::kVarchar},
+      {"timestamptz", type_oid::kTimestamptz},
+      {"uuid", type_oid::kUuid},
+      {"jsonb", type_oid::kJsonb}};
+  for (const auto& [known, oid] : kTypes) {
+    if (name == known) {
+      return oid;
+    }
+  }
+  return 0;
+}
 
 std::string TypeName(std::uint32_t oid) {
   switch (oid) {

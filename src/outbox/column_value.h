@@ -36,6 +36,9 @@ inline constexpr std::uint32_t kJsonb = 3802;
 inline constexpr std::uint32_t kFirstUserType = 16384;
 }  // namespace type_oid
 
+// The OID of a built-in type above by its name in pg_type, "int4"; 0 for any other name.
+std::uint32_t BuiltInType(std::string_view name);
+
 // "uuid", or "type 1700" for one this project has no use for; for messages.
 std::string TypeName(std::uint32_t oid);
 

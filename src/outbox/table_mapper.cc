@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -68,10 +69,15 @@ struct TableMapper::Impl {
   absl::Status MapTopic(std::span<const Value> values, Event* event);
   absl::Status MapRecordHeaders(std::span<const Value> values, Event* event);
 
+  // What values of this type look like; 0 for nothing we can read.
+  std::uint32_t TypeBelow(std::uint32_t oid) const;
+  std::string Describe(std::uint32_t oid) const;
+
   const TableOptions options;
   TopicTemplate topic_template;
   absl::Status template_status;
 
+  std::map<std::uint32_t, std::string> domains;  // name of the built-in type below, by OID
   bool bound = false;
   std::size_t column_count = 0;
   Slot id, key, aggregate_type, type, payload, content_type, schema_name, headers, occurred_at,
@@ -93,7 +99,19 @@ TableMapper& TableMapper::operator=(TableMapper&&) noexcept = default;
 
 const TableOptions& TableMapper::options() const { return impl_->options; }
 
-void TableMapper::Unbind() { impl_->bound = false; }
+void TableMapper::Unbind() {
+  impl_->bound = false;
+  impl_->domains.clear();
+}
+
+void TableMapper::Learn(const pgoutput::Type& type) {
+  // The server names the type below a domain, and no schema when that is pg_catalog.
+  if (type.schema.empty()) {
+    impl_->domains[type.oid] = std::string(type.name);
+  } else {
+    impl_->domains.erase(type.oid);
+  }
+}
 
 absl::Status TableMapper::Bind(const pgoutput::Relation& relation) {
   Impl& m = *impl_;
@@ -168,14 +186,15 @@ absl::Status TableMapper::Impl::Find(const pgoutput::Relation& relation, std::st
       if (column.name != name) {
         continue;
       }
-      if (!fits(column.type_oid)) {
+      const std::uint32_t oid = TypeBelow(column.type_oid);
+      if (!fits(oid)) {
         return absl::FailedPreconditionError(
             absl::StrFormat("%s: column %s is %s, but as %s it must be %s: change its type back, "
                             "or map another column",
-                            Where(), name, TypeName(column.type_oid), field, expected));
+                            Where(), name, Describe(column.type_oid), field, expected));
       }
       slot->index = static_cast<int>(i);
-      slot->oid = column.type_oid;
+      slot->oid = oid;
       slot->column = name;
       return absl::OkStatus();
     }
@@ -188,6 +207,17 @@ absl::Status TableMapper::Impl::Find(const pgoutput::Relation& relation, std::st
       "`outboxes[].columns`",
       Where(), names.empty() ? std::string("(none configured)") : absl::StrJoin(names, " or "),
       field));
+}
+
+std::uint32_t TableMapper::Impl::TypeBelow(std::uint32_t oid) const {
+  const auto domain = domains.find(oid);
+  return domain == domains.end() ? oid : BuiltInType(domain->second);
+}
+
+std::string TableMapper::Impl::Describe(std::uint32_t oid) const {
+  const auto domain = domains.find(oid);
+  return domain == domains.end() ? TypeName(oid)
+                                 : absl::StrFormat("a domain over %s", domain->second);
 }
 
 absl::Status TableMapper::Impl::BindTopic(const pgoutput::Relation& relation) {

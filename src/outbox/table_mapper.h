@@ -28,10 +28,14 @@ class TableMapper {
   TableMapper(TableMapper&&) noexcept;
   TableMapper& operator=(TableMapper&&) noexcept;
 
+  // To be called with every Type message, before the Relation that uses the type: a domain arrives
+  // under an OID of its own, but its values in the form of the type below it.
+  void Learn(const pgoutput::Type& type);
+
   // To be called with every Relation message of this table, before its next row.
   absl::Status Bind(const pgoutput::Relation& relation);
 
-  // Forgets the binding; for a new connection.
+  // Forgets the binding and the types; for a new connection.
   void Unbind();
 
   // CHECK-fails when unbound.

@@ -82,6 +82,12 @@ std::optional<Halt> Intake::TakePayload(std::string_view payload) {
   if (const auto* logical = std::get_if<pgoutput::LogicalMessage>(&message_)) {
     return On(*logical);
   }
+  if (const auto* type = std::get_if<pgoutput::Type>(&message_)) {
+    for (Outbox& outbox : outboxes_) {
+      outbox.mapper.Learn(*type);
+    }
+    return std::nullopt;
+  }
   return OnOther();
 }
 
@@ -203,8 +209,7 @@ std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
 }
 
 std::optional<Halt> Intake::OnOther() {
-  if (!std::holds_alternative<pgoutput::Type>(message_) &&
-      !std::holds_alternative<pgoutput::Origin>(message_)) {
+  if (!std::holds_alternative<pgoutput::Origin>(message_)) {
     ++counters_->changes_ignored;
   }
   return std::nullopt;

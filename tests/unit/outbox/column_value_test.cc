@@ -208,6 +208,15 @@ TEST(TypeTest, WhatCanBeTextPayloadOrInteger) {
   EXPECT_FALSE(IsInteger(type_oid::kText));
 }
 
+TEST(TypeTest, BuiltInTypesAreKnownByTheirNameInTheCatalog) {
+  EXPECT_EQ(BuiltInType("uuid"), type_oid::kUuid);
+  EXPECT_EQ(BuiltInType("int4"), type_oid::kInt4);
+  EXPECT_EQ(BuiltInType("timestamptz"), type_oid::kTimestamptz);
+  EXPECT_EQ(BuiltInType("numeric"), 0U);
+  EXPECT_EQ(BuiltInType("_text"), 0U);
+  EXPECT_EQ(BuiltInType(""), 0U);
+}
+
 TEST(TypeTest, NameIsTheOneOfSql) {
   EXPECT_EQ(TypeName(type_oid::kVarchar), "character varying");
   EXPECT_EQ(TypeName(type_oid::kTimestamptz), "timestamptz");

@@ -72,7 +72,7 @@ TEST_F(TableMapperTest, RelationChangedBetweenTwoRowsIsReadAnew) {
 }
 
 TEST_F(TableMapperTest, ColumnDroppedAndTakenAwayIsNotRemembered) {
-  table_.Text("traceparent", "00-ab-cd-01");
+  table_.Text("traceparent", "00-ab-cd-01").Text("tracestate", "stands where it stood");
   ASSERT_TRUE(Map().ok());
   EXPECT_EQ(event_.traceparent, "00-ab-cd-01");
   table_.Drop("traceparent");
@@ -256,6 +256,32 @@ TEST_F(TableMapperTest, RecordHeadersTakeColumnsAsText) {
   EXPECT_EQ(event_.record_headers[1].value, "Placed");
   table_.Drop("traceparent");
   EXPECT_EQ(mapper_.Bind(table_.relation()).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// Without the Type message the values' form is unknown; text is the best guess, as for an enum.
+TEST_F(TableMapperTest, DomainIsReadInTheFormOfTheTypeBelowIt) {
+  constexpr std::uint32_t kDomain = 16390;
+  table_.Retype("id", kDomain).Binary("id", std::string(16, '\x11'));
+  mapper_.Learn({kDomain, "", "uuid"});
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.id, "11111111-1111-1111-1111-111111111111");
+  mapper_.Learn({kDomain, "", "numeric"});
+  EXPECT_THAT(std::string(mapper_.Bind(table_.relation()).message()),
+              HasSubstr("column id is a domain over numeric, but as id it must be text or uuid"));
+  // The OID now means an enum: of another database after a reconnect, or made anew.
+  mapper_.Learn({kDomain, "public", "mood"});
+  table_.Binary("id", "calm");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.id, "calm");
+}
+
+TEST_F(TableMapperTest, UnbindForgetsTheTypes) {
+  constexpr std::uint32_t kDomain = 16390;
+  table_.Retype("id", kDomain);
+  mapper_.Learn({kDomain, "", "numeric"});
+  EXPECT_FALSE(mapper_.Bind(table_.relation()).ok());
+  mapper_.Unbind();
+  EXPECT_TRUE(mapper_.Bind(table_.relation()).ok());
 }
 
 using TableMapperDeathTest = TableMapperTest;
