@@ -1,14 +1,14 @@
 // TableMapper - turns the inserts of one outbox table into events, by the column mapping.
 // Why: columns are found by name in the Relation in force, so that a column added, moved or
-// re-typed between two rows
-//   of one transaction is read right.
-// Thread: one owner.   Lifetime: events live until the next Map call; nothing is allocated per row
-// once warm. Errors: Bind: kFailedPrecondition (halt schema_mismatch) when a mandatory column is
-// missing or of a type that is not
-//   understood; the message names table, column, what was found and what to do. Map:
-//   kInvalidArgument (an undeliverable event) for a NULL in a mandatory column, an illegal topic or
-//   a header that is not text; kDataLoss when the row does not fit the Relation. Messages never
-//   hold row values other than the topic's.
+//   re-typed between two rows of one transaction is read right.
+// Thread: one owner.   Lifetime: events live until the next Map call.
+// Limits: nothing is allocated per row once warm, but for headers other than {} and for a time in
+//   text form.
+// Errors: Bind: kFailedPrecondition (halt schema_mismatch) when a mandatory column is missing or of
+//   a type that is not understood; the message names table, column, what was found and what to do.
+//   Map: kInvalidArgument (an undeliverable event) for a NULL in a mandatory column, an illegal
+//   topic or a header that is not text; kDataLoss when the row does not fit the Relation. Messages
+//   hold no row values other than the event's id and the topic.
 #pragma once
 
 #include <memory>

@@ -1,0 +1,244 @@
+#include "envelope/encoder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <walpost/v1/envelope.pb.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace walpost::envelope {
+namespace {
+
+using base::Lsn;
+using outbox::Event;
+using outbox::Header;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+constexpr char kPosition[] = "0000000000000007-00000002-00000016b374d848-00000003";
+constexpr char kEnvelopeType[] = "application/protobuf; proto=walpost.v1.Envelope";
+constexpr base::WallTime kCommitTime{std::chrono::microseconds(1'709'208'000'123'999)};
+
+class EncoderTest : public ::testing::Test {
+ protected:
+  EncoderTest() {
+    event_.id = "id-1";
+    event_.key = "42";
+    event_.aggregate_type = "order";
+    event_.type = "Placed";
+    event_.payload = std::string_view("\0\xff", 2);
+    event_.content_type = "application/json";
+    event_.traceparent = "00-ab-cd-01";
+    event_.tracestate = "x=y";
+    event_.topic = "orders";
+    event_.headers = row_headers_;
+    event_.record_headers = column_headers_;
+    event_.schema = "outbox";
+    event_.table = "events";
+  }
+
+  Record Encode(Encoder* encoder) {
+    Record record;
+    const absl::Status status = encoder->Encode(event_, position_, transaction_, &arena_, &record);
+    EXPECT_TRUE(status.ok()) << status;
+    return record;
+  }
+
+  Record Encode(EncoderOptions options) {
+    encoders_.push_back(Encoder(options, "shop"));
+    return Encode(&encoders_.back());
+  }
+
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+  static Pairs Headers(const Record& record) {
+    Pairs pairs;
+    for (const RecordHeader& header : record.headers) {
+      pairs.emplace_back(header.name, header.value);
+    }
+    return pairs;
+  }
+
+  static v1::Envelope Parsed(const Record& record) {
+    v1::Envelope envelope;
+    EXPECT_TRUE(envelope.ParseFromString(std::string(record.value.value_or("\xff"))));
+    return envelope;
+  }
+
+  const std::vector<Header> row_headers_ = {{"tenant", "a"}, {"b", ""}};
+  const std::vector<Header> column_headers_ = {{"x-seq", "99"}};
+  Event event_;
+  Position position_{7, 2, Lsn(0x16B374D848), 3};
+  TransactionInfo transaction_{base::Xid{700}, kCommitTime};
+  base::ChunkArena arena_;
+  std::vector<Encoder> encoders_;  // topics live in them
+};
+
+TEST_F(EncoderTest, EnvelopeCarriesEverythingAndTheHeadersARouterNeeds) {
+  const Record record = Encode({ValueFormat::kEnvelope, HeaderSet::kWalpost});
+  EXPECT_EQ(record.topic, "orders");
+  EXPECT_EQ(record.key, "42");
+  EXPECT_EQ(record.partition, -1);
+  EXPECT_EQ(record.timestamp_ms, 1'709'208'000'123);
+  EXPECT_THAT(
+      Headers(record),
+      ElementsAre(Pair("id", "id-1"), Pair("type", "Placed"), Pair("content-type", kEnvelopeType),
+                  Pair("traceparent", "00-ab-cd-01"), Pair("tracestate", "x=y"),
+                  Pair("walpost-position", kPosition), Pair("x-seq", "99")));
+  const v1::Envelope envelope = Parsed(record);
+  EXPECT_EQ(envelope.id(), "id-1");
+  EXPECT_EQ(envelope.payload(), std::string("\0\xff", 2));
+  EXPECT_EQ(envelope.content_type(), "application/json");
+  EXPECT_EQ(envelope.headers().at("tenant"), "a");
+  EXPECT_EQ(envelope.source().database(), "shop");
+  EXPECT_EQ(envelope.source().xid(), 700U);
+  EXPECT_EQ(envelope.position().commit_lsn(), 0x16B374D848U);
+  EXPECT_EQ(envelope.position().ordinal(), 3U);
+}
+
+TEST_F(EncoderTest, RawValueIsThePayloadAndTheRowsHeadersAreTheRecords) {
+  const Record record = Encode({ValueFormat::kRaw, HeaderSet::kWalpost});
+  EXPECT_EQ(record.value, std::string_view("\0\xff", 2));
+  EXPECT_THAT(
+      Headers(record),
+      ElementsAre(Pair("id", "id-1"), Pair("type", "Placed"),
+                  Pair("content-type", "application/json"), Pair("traceparent", "00-ab-cd-01"),
+                  Pair("tracestate", "x=y"), Pair("walpost-position", kPosition),
+                  Pair("x-seq", "99"), Pair("tenant", "a"), Pair("b", "")));
+}
+
+// A consumer of Debezium's Event Router notices no change.
+TEST_F(EncoderTest, DebeziumHasNoHeaderOfOurs) {
+  event_.headers = {};
+  event_.record_headers = {};
+  const Record record = Encode({ValueFormat::kRaw, HeaderSet::kDebezium});
+  EXPECT_THAT(Headers(record), ElementsAre(Pair("id", "id-1")));
+}
+
+TEST_F(EncoderTest, HeadersThatWereNotGivenAreLeftOut) {
+  event_.type = event_.content_type = event_.traceparent = event_.tracestate = "";
+  event_.headers = {};
+  event_.record_headers = {};
+  EXPECT_THAT(Headers(Encode({ValueFormat::kRaw, HeaderSet::kWalpost})),
+              ElementsAre(Pair("id", "id-1"), Pair("walpost-position", kPosition)));
+  EXPECT_THAT(Headers(Encode({ValueFormat::kEnvelope, HeaderSet::kWalpost})),
+              ElementsAre(Pair("id", "id-1"), Pair("content-type", kEnvelopeType),
+                          Pair("walpost-position", kPosition)));
+}
+
+TEST_F(EncoderTest, NullIsNotEmpty) {
+  event_.key = std::nullopt;
+  event_.payload = std::nullopt;
+  Record record = Encode({ValueFormat::kRaw, HeaderSet::kWalpost});
+  EXPECT_EQ(record.key, std::nullopt);
+  EXPECT_EQ(record.value, std::nullopt) << "a NULL payload is a tombstone";
+  event_.key = "";
+  event_.payload = "";
+  record = Encode({ValueFormat::kRaw, HeaderSet::kWalpost});
+  EXPECT_EQ(record.key, "");
+  EXPECT_EQ(record.value, "");
+}
+
+TEST_F(EncoderTest, EnvelopeOfANullPayloadIsNoTombstone) {
+  event_.payload = std::nullopt;
+  EXPECT_FALSE(Parsed(Encode({ValueFormat::kEnvelope, HeaderSet::kWalpost})).has_payload());
+}
+
+TEST_F(EncoderTest, ChosenPartitionIsKept) {
+  event_.partition = 7;
+  EXPECT_EQ(Encode({ValueFormat::kRaw, HeaderSet::kWalpost}).partition, 7);
+}
+
+TEST_F(EncoderTest, RecordOutlivesTheRow) {
+  for (const ValueFormat format : {ValueFormat::kEnvelope, ValueFormat::kRaw}) {
+    Encoder encoder({format, HeaderSet::kWalpost}, "shop");
+    std::string row = "row-bytes";
+    event_.id = event_.type = event_.topic = row;
+    event_.key = event_.payload = row;
+    const Header header{row, row};
+    event_.headers = std::span<const Header>(&header, 1);
+    const Record record = Encode(&encoder);
+    row.assign("XXXXXXXXX");
+    EXPECT_EQ(record.topic, "row-bytes");
+    EXPECT_EQ(record.key, "row-bytes");
+    EXPECT_THAT(std::string(*record.value), ::testing::Not(::testing::HasSubstr("XX")));
+    for (const auto& [name, value] : Headers(record)) {
+      EXPECT_NE(name, row);
+      EXPECT_NE(value, row);
+    }
+  }
+}
+
+TEST_F(EncoderTest, RecordLiesInItsBlock) {
+  const Record record = Encode({ValueFormat::kEnvelope, HeaderSet::kWalpost});
+  const auto inside = [&record](const void* data, std::size_t size) {
+    const char* start = static_cast<const char*>(data);
+    return start >= record.block.data && start + size <= record.block.data + record.block.size;
+  };
+  EXPECT_TRUE(inside(record.headers.data(), record.headers.size_bytes()));
+  for (const RecordHeader& header : record.headers) {
+    EXPECT_TRUE(inside(header.name.data(), header.name.size())) << header.name;
+    EXPECT_TRUE(inside(header.value.data(), header.value.size())) << header.name;
+  }
+  EXPECT_TRUE(inside(record.key->data(), record.key->size()));
+  // The value is the last part and fills the block: nothing was allocated that is not used.
+  EXPECT_EQ(record.value->data() + record.value->size(), record.block.data + record.block.size);
+}
+
+// Callers compare topics by address.
+TEST_F(EncoderTest, TopicIsOneTextForAllItsRecords) {
+  Encoder encoder({ValueFormat::kRaw, HeaderSet::kWalpost}, "shop");
+  const Record first = Encode(&encoder);
+  std::vector<Record> others;
+  for (int i = 0; i < 1'000; ++i) {
+    const std::string topic = "topic-" + std::to_string(i);
+    event_.topic = topic;
+    others.push_back(Encode(&encoder));
+  }
+  event_.topic = "orders";
+  EXPECT_EQ(Encode(&encoder).topic.data(), first.topic.data());
+  EXPECT_EQ(first.topic, "orders");
+  EXPECT_EQ(others[0].topic, "topic-0");
+  EXPECT_EQ(others[999].topic, "topic-999");
+}
+
+TEST_F(EncoderTest, RedeliveryHasTheSameBytes) {
+  const EncoderOptions options{ValueFormat::kEnvelope, HeaderSet::kWalpost};
+  const Record first = Encode(options);
+  const Record second = Encode(options);
+  EXPECT_EQ(first.value, second.value);
+  EXPECT_EQ(Headers(first), Headers(second));
+  EXPECT_EQ(first.timestamp_ms, second.timestamp_ms);
+}
+
+TEST_F(EncoderTest, NothingStaysAllocatedAfterAnError) {
+  Encoder encoder({ValueFormat::kEnvelope, HeaderSet::kWalpost}, "shop");
+  const base::ChunkArena::Block before = arena_.Allocate(16);
+  arena_.Release(before);
+  event_.type = "\xff";
+  Record record;
+  const absl::Status status = encoder.Encode(event_, position_, transaction_, &arena_, &record);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(arena_.Allocate(16).data, before.data);
+}
+
+TEST_F(EncoderTest, RawValueNeedsNoUtf8) {
+  event_.type = event_.id = "\xff";
+  event_.key = "\xfe";
+  const Record record = Encode({ValueFormat::kRaw, HeaderSet::kWalpost});
+  EXPECT_EQ(record.key, "\xfe");
+}
+
+TEST_F(EncoderTest, AccountedBytesAreKeyValueHeadersAndBookkeeping) {
+  event_.headers = {};
+  event_.record_headers = {};
+  const Record record = Encode({ValueFormat::kRaw, HeaderSet::kDebezium});
+  EXPECT_EQ(record.AccountedBytes(), 512U + 2 + 2 + std::string("idid-1").size());
+  EXPECT_EQ(Record().AccountedBytes(), 512U);
+}
+
+}  // namespace
+}  // namespace walpost::envelope
