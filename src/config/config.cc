@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -177,16 +175,16 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
 }
 
 absl::StatusOr<Config> Load(const LoadOptions& options) {
-  std::ifstream file(options.file);
-  if (!file) {
-    if (options.file == kDefaultFile) {
-      return Parse(kShippedConfig, "(built-in default file)", options.sets);
-    }
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%s: the configuration file cannot be read", options.file));
+  const absl::StatusOr<std::string> yaml = ReadFile(options.file);
+  // Only when there is none: one that exists and cannot be read was meant to be used.
+  if (absl::IsNotFound(yaml.status()) && options.file == kDefaultFile) {
+    return Parse(kShippedConfig, "(built-in default file)", options.sets);
   }
-  const std::string yaml((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return Parse(yaml, options.file, options.sets);
+  if (!yaml.ok()) {
+    return absl::InvalidArgumentError(absl::StrFormat("%s: the configuration file %s", options.file,
+                                                      std::string(yaml.status().message())));
+  }
+  return Parse(*yaml, options.file, options.sets);
 }
 
 }  // namespace walpost::config

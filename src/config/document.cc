@@ -1,9 +1,11 @@
 #include "config/document.h"
 
+#include <array>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
-#include <optional>
+#include <cstring>
+#include <memory>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
@@ -16,13 +18,12 @@ namespace {
 absl::StatusOr<std::string> Resolve(const std::string& reference) {
   constexpr std::string_view kFile = "file:";
   if (reference.compare(0, kFile.size(), kFile) == 0) {
-    const std::string path = reference.substr(kFile.size());
-    std::ifstream file(path);
-    if (!file) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("${file:%s}: the file cannot be read", path));
+    absl::StatusOr<std::string> content = ReadFile(reference.substr(kFile.size()));
+    if (!content.ok()) {
+      return absl::InvalidArgumentError(absl::StrFormat("${%s}: the file %s", reference,
+                                                        std::string(content.status().message())));
     }
-    std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    std::string text = *std::move(content);
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) {
       text.pop_back();
     }
@@ -59,13 +60,39 @@ void InterpolateTree(YAML::Node node, const std::string& file, std::string* prob
   }
 }
 
+// A copy without places: what --set brings stands in no file.
+YAML::Node WithoutPlaces(const YAML::Node& node) {
+  YAML::Node copy(node.Type());
+  if (node.IsScalar()) {
+    copy = node.Scalar();
+  } else if (node.IsMap()) {
+    for (const auto& entry : node) {
+      copy[WithoutPlaces(entry.first)] = WithoutPlaces(entry.second);
+    }
+  } else if (node.IsSequence()) {
+    for (const YAML::Node& item : node) {
+      copy.push_back(WithoutPlaces(item));
+    }
+  }
+  return copy;
+}
+
+absl::StatusOr<YAML::Node> ParseSetValue(const std::string& set, const std::string& value) {
+  try {
+    return WithoutPlaces(YAML::Load(value));
+  } catch (const YAML::Exception& error) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--set '%s': the value is no YAML: %s", set, error.msg));
+  }
+}
+
 absl::Status ApplySet(const std::string& set, YAML::Node* root) {
   const std::size_t equals = set.find('=');
   if (equals == std::string::npos || equals == 0) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--set '%s': expected path.to.key=VALUE", set));
   }
-  const YAML::Node value = YAML::Load(set.substr(equals + 1));
+  ASSIGN_OR_RETURN(const YAML::Node value, ParseSetValue(set, set.substr(equals + 1)));
   YAML::Node node = *root;
   const std::vector<std::string> path = absl::StrSplit(set.substr(0, equals), '.');
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -74,6 +101,11 @@ absl::Status ApplySet(const std::string& set, YAML::Node* root) {
     if (node.IsDefined() && !node.IsMap() && !node.IsNull() && !is_index) {
       return absl::InvalidArgumentError(
           absl::StrFormat("--set '%s': '%s' is not a map here", set, path[i]));
+    }
+    // yaml-cpp would turn the list into a map.
+    if (is_index && index > node.size()) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "--set '%s': '%s' is beyond the list, which has %u", set, path[i], node.size()));
     }
     YAML::Node next = is_index ? node[index] : node[path[i]];
     if (i + 1 == path.size()) {
@@ -86,10 +118,29 @@ absl::Status ApplySet(const std::string& set, YAML::Node* root) {
 
 }  // namespace
 
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
+  if (file == nullptr) {
+    const int error = errno;
+    const std::string message = absl::StrFormat("cannot be read: %s", std::strerror(error));
+    return error == ENOENT ? absl::NotFoundError(message) : absl::InvalidArgumentError(message);
+  }
+  std::string content;
+  std::array<char, 4096> chunk{};
+  std::size_t size = 0;
+  while ((size = std::fread(chunk.data(), 1, chunk.size(), file.get())) > 0) {
+    content.append(chunk.data(), size);
+  }
+  if (std::ferror(file.get()) != 0) {  // a folder opens, but does not read
+    return absl::InvalidArgumentError(absl::StrFormat("cannot be read: %s", std::strerror(errno)));
+  }
+  return content;
+}
+
 std::string Where(const std::string& file, const YAML::Node& node) {
   const YAML::Mark mark = node.Mark();
   if (mark.is_null()) {
-    return file.empty() ? "--set" : file;
+    return "--set";
   }
   return absl::StrFormat("%s:%d:%d", file, mark.line + 1, mark.column + 1);
 }

@@ -21,7 +21,11 @@ absl::StatusOr<std::string> Interpolate(const std::string& text);
 absl::StatusOr<YAML::Node> LoadDocument(const std::string& yaml, const std::string& file,
                                         const std::vector<std::string>& sets);
 
-// "walpost.yaml:3:5"
+// The whole of a file. kNotFound when there is none, kInvalidArgument when it cannot be read; the
+// message says why and leaves it to the caller to name the file.
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// "walpost.yaml:3:5", or "--set" for what the command line brought.
 std::string Where(const std::string& file, const YAML::Node& node);
 
 }  // namespace walpost::config

@@ -178,8 +178,14 @@ void MapReader::Finish() {
   if (!node_.IsMap()) {
     return;
   }
+  std::vector<std::string> seen;
   for (const auto& entry : node_) {
     const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "(not a name)";
+    if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
+      problems_->Add(entry.first, PathOf(key), "stands here a second time");
+      continue;
+    }
+    seen.push_back(key);
     if (std::find(known_.begin(), known_.end(), key) == known_.end()) {
       problems_->Add(entry.first, PathOf(key), "unknown key" + DidYouMean(key, known_));
     }

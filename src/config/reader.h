@@ -43,7 +43,7 @@ class MapReader {
   void Problem(const std::string& key, std::string_view what);
   std::string PathOf(const std::string& key) const;
 
-  // Reports the keys nobody asked for.
+  // Reports the keys nobody asked for, and those that stand there twice.
   void Finish();
 
  private:

@@ -6,48 +6,70 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "config/units.h"
+#include "outbox/presets.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::config {
 namespace {
 
-void ShowNames(const char* key, const std::vector<std::string>& names, YAML::Emitter* out) {
-  if (names.empty()) {
+// Text that reads back as itself: a dollar sign that would open a variable is doubled.
+std::string Literal(const std::string& text) {
+  std::string literal;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    literal += text[i];
+    if (text[i] == '$' && i + 1 < text.size() && (text[i + 1] == '$' || text[i + 1] == '{')) {
+      literal += '$';
+    }
+  }
+  return literal;
+}
+
+// No name is shown as [] where leaving it out would bring the preset's back.
+void ShowNames(const char* key, const std::vector<std::string>& names,
+               const std::vector<std::string>& preset, YAML::Emitter* out) {
+  if (names.empty() && preset.empty()) {
     return;
   }
   *out << YAML::Key << key << YAML::Value;
   if (names.size() == 1) {
-    *out << names[0];
-  } else {
-    *out << YAML::Flow << names;
+    *out << Literal(names[0]);
+    return;
   }
+  *out << YAML::Flow << YAML::BeginSeq;
+  for (const std::string& name : names) {
+    *out << Literal(name);
+  }
+  *out << YAML::EndSeq;
 }
 
 void ShowOutbox(const pipeline::OutboxOptions& outbox, YAML::Emitter* out) {
   const outbox::ColumnMapping& c = outbox.table.columns;
+  const outbox::ColumnMapping d =
+      outbox::PresetOptions(outbox.table.preset).value_or(outbox::TableOptions()).columns;
   *out << YAML::BeginMap;
-  *out << YAML::Key << "table" << YAML::Value << outbox.table.schema + "." + outbox.table.table;
+  *out << YAML::Key << "table" << YAML::Value
+       << Literal(outbox.table.schema + "." + outbox.table.table);
   *out << YAML::Key << "preset" << YAML::Value << outbox.table.preset;
   *out << YAML::Key << "columns" << YAML::Value << YAML::BeginMap;
-  ShowNames("id", c.id, out);
-  ShowNames("key", c.key, out);
-  ShowNames("aggregate_type", c.aggregate_type, out);
-  ShowNames("type", c.type, out);
-  ShowNames("payload", c.payload, out);
-  ShowNames("content_type", c.content_type, out);
-  ShowNames("schema_name", c.schema_name, out);
-  ShowNames("headers", c.headers, out);
-  ShowNames("occurred_at", c.occurred_at, out);
-  ShowNames("traceparent", c.traceparent, out);
-  ShowNames("tracestate", c.tracestate, out);
-  ShowNames("topic", c.topic, out);
-  ShowNames("partition", c.partition, out);
-  ShowNames("seq", c.seq, out);
+  ShowNames("id", c.id, d.id, out);
+  ShowNames("key", c.key, d.key, out);
+  ShowNames("aggregate_type", c.aggregate_type, d.aggregate_type, out);
+  ShowNames("type", c.type, d.type, out);
+  ShowNames("payload", c.payload, d.payload, out);
+  ShowNames("content_type", c.content_type, d.content_type, out);
+  ShowNames("schema_name", c.schema_name, d.schema_name, out);
+  ShowNames("headers", c.headers, d.headers, out);
+  ShowNames("occurred_at", c.occurred_at, d.occurred_at, out);
+  ShowNames("traceparent", c.traceparent, d.traceparent, out);
+  ShowNames("tracestate", c.tracestate, d.tracestate, out);
+  ShowNames("topic", c.topic, d.topic, out);
+  ShowNames("partition", c.partition, d.partition, out);
+  ShowNames("seq", c.seq, d.seq, out);
   *out << YAML::EndMap;
   *out << YAML::Key << "topic" << YAML::Value << outbox.table.topic;
   *out << YAML::Key << "record_headers" << YAML::Value << YAML::Flow << YAML::BeginMap;
   for (const auto& [name, column] : outbox.table.record_headers) {
-    *out << YAML::Key << name << YAML::Value << column;
+    *out << YAML::Key << name << YAML::Value << Literal(column);
   }
   *out << YAML::EndMap;
   const bool is_envelope = outbox.encoder.format == envelope::ValueFormat::kEnvelope;
@@ -62,7 +84,7 @@ void ShowKafka(const kafka::KafkaOptions& options, YAML::Emitter* out) {
        << YAML::BeginMap;
   if (const auto properties = kafka::EffectiveProperties(options); properties.ok()) {
     for (const auto& [name, value] : *properties) {
-      *out << YAML::Key << name << YAML::Value << value;
+      *out << YAML::Key << name << YAML::Value << Literal(value);
     }
   }
   *out << YAML::EndMap << YAML::EndMap << YAML::EndMap;
@@ -89,11 +111,12 @@ std::string Show(const Config& config) {
   YAML::Emitter out;
   out << YAML::BeginMap;
   out << YAML::Key << "version" << YAML::Value << 1;
-  out << YAML::Key << "name" << YAML::Value << run.name;
+  out << YAML::Key << "name" << YAML::Value << Literal(run.name);
   out << YAML::Key << "source" << YAML::Value << YAML::BeginMap;
-  out << YAML::Key << "conninfo" << YAML::Value << postgres::RedactConninfo(run.source.conninfo);
+  out << YAML::Key << "conninfo" << YAML::Value
+      << Literal(postgres::RedactConninfo(run.source.conninfo));
   out << YAML::Key << "slot" << YAML::Value << run.source.slot;
-  out << YAML::Key << "publication" << YAML::Value << run.source.publication;
+  out << YAML::Key << "publication" << YAML::Value << Literal(run.source.publication);
   out << YAML::Key << "recheck_interval" << YAML::Value
       << FormatDuration(run.pipeline.recheck_interval);
   out << YAML::EndMap;
@@ -115,7 +138,7 @@ std::string Show(const Config& config) {
   out << YAML::EndMap;
   ShowKafka(run.kafka, &out);
   out << YAML::Key << "http" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "listen"
-      << YAML::Value << run.http.listen << YAML::EndMap;
+      << YAML::Value << Literal(run.http.listen) << YAML::EndMap;
   out << YAML::Key << "log" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "level"
       << YAML::Value << LevelName(config.log_level) << YAML::Key << "format" << YAML::Value
       << (config.log_format == observe::LogFormat::kText ? "text" : "json") << YAML::EndMap;
