@@ -1,0 +1,255 @@
+// What a file means: defaults, the shipped file, and that all problems are told at once.
+#include "config/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/document.h"
+#include "unit/config/scoped_env.h"
+
+namespace walpost::config {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+using ::testing::StartsWith;
+
+// The least a file must say.
+constexpr char kLeast[] = "sink: {kafka: {properties: {bootstrap.servers: 'kafka:9092'}}}\n";
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+Config ParseOk(const std::string& yaml, const std::vector<std::string>& sets = {}) {
+  const absl::StatusOr<Config> config = Parse(yaml, "w.yaml", sets);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return config.ok() ? *config : Config();
+}
+
+std::vector<std::string> Lines(const absl::Status& status) {
+  std::vector<std::string> lines;
+  std::istringstream text(Message(status));
+  for (std::string line; std::getline(text, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+TEST(ConfigTest, LeastFileHasTheDocumentedDefaults) {
+  const Config config = ParseOk(kLeast);
+  EXPECT_EQ(config.run.name, "walpost");
+  EXPECT_EQ(config.run.source.conninfo, "");
+  EXPECT_EQ(config.run.source.slot, "walpost");
+  EXPECT_EQ(config.run.source.publication, "walpost");
+  EXPECT_EQ(config.run.pipeline.recheck_interval, milliseconds(600'000));
+  EXPECT_EQ(config.run.on_halt, runtime::OnHalt::kWait);
+  EXPECT_EQ(config.run.pipeline.attempts_max, 3);
+  EXPECT_EQ(config.run.pipeline.in_flight_bytes_max, 16u * 1024 * 1024);
+  EXPECT_EQ(config.run.pipeline.shutdown_timeout, milliseconds(25'000));
+  EXPECT_EQ(config.run.http.listen, "127.0.0.1:9464");
+  EXPECT_EQ(config.log_level, observe::Severity::kInfo);
+  EXPECT_EQ(config.log_format, observe::LogFormat::kText);
+  ASSERT_EQ(config.run.pipeline.outboxes.size(), 1u);
+  EXPECT_EQ(config.run.pipeline.outboxes[0].table.table, "events");
+}
+
+TEST(ConfigTest, EverySettingReachesItsModule) {
+  const Config config = ParseOk(R"(
+version: 1
+name: shop
+source: {conninfo: host=db, slot: shop_1, publication: "Shop Pub", recheck_interval: 1min}
+outboxes: [{table: shop.out}, {table: shop.more}]
+messages: {prefixes: []}
+delivery:
+  mode: at_least_once
+  on_undeliverable: halt
+  on_halt: exit
+  attempts_max: 7
+  in_flight_bytes_max: 1MiB
+  shutdown_timeout: 3s
+  progress_topic: ""
+  dead_letter_topic: shop.dead
+sink: {kafka: {properties: {bootstrap.servers: "kafka:9092", linger.ms: 5}}}
+monitor: {conninfo: ""}
+http: {listen: ""}
+log: {level: debug, format: json}
+)");
+  EXPECT_EQ(config.run.name, "shop");
+  EXPECT_EQ(config.run.source.conninfo, "host=db");
+  EXPECT_EQ(config.run.source.slot, "shop_1");
+  EXPECT_EQ(config.run.source.publication, "Shop Pub");
+  EXPECT_EQ(config.run.source.application_name, "walpost-shop");
+  EXPECT_EQ(config.run.pipeline.recheck_interval, milliseconds(60'000));
+  EXPECT_EQ(config.run.on_halt, runtime::OnHalt::kExit);
+  EXPECT_EQ(config.run.pipeline.attempts_max, 7);
+  EXPECT_EQ(config.run.pipeline.in_flight_bytes_max, 1024u * 1024);
+  EXPECT_EQ(config.run.pipeline.shutdown_timeout, milliseconds(3'000));
+  EXPECT_EQ(config.run.kafka.name, "shop");
+  EXPECT_EQ(config.run.kafka.in_flight_bytes_max, 1024u * 1024);
+  EXPECT_THAT(config.run.kafka.properties,
+              ElementsAre(Pair("bootstrap.servers", "kafka:9092"), Pair("linger.ms", "5")));
+  EXPECT_EQ(config.run.http.listen, "");
+  EXPECT_EQ(config.log_level, observe::Severity::kDebug);
+  EXPECT_EQ(config.log_format, observe::LogFormat::kJson);
+}
+
+// The stream must ask for the tables that the mappers will read, or preflight looks at others.
+TEST(ConfigTest, SourceIsAskedForExactlyTheOutboxTables) {
+  const Config config =
+      ParseOk(std::string(kLeast) + "outboxes: [{table: a.b}, {preset: debezium}]\n");
+  ASSERT_EQ(config.run.source.tables.size(), 2u);
+  EXPECT_EQ(config.run.source.tables[0].schema, "a");
+  EXPECT_EQ(config.run.source.tables[0].table, "b");
+  EXPECT_EQ(config.run.source.tables[1].schema, "public");
+  EXPECT_EQ(config.run.source.tables[1].table, "outbox");
+}
+
+TEST(ConfigTest, NameIsTheSlotUnlessGiven) {
+  EXPECT_EQ(ParseOk(std::string(kLeast) + "source: {slot: shop}\n").run.name, "shop");
+  EXPECT_EQ(ParseOk(std::string(kLeast) + "source: {slot: shop}\nname: n\n").run.name, "n");
+}
+
+TEST(ConfigTest, SetWinsOverTheFile) {
+  const Config config = ParseOk(std::string(kLeast) + "log: {level: error}\n",
+                                {"log.level=debug", "delivery.attempts_max=9", "source.slot=s"});
+  EXPECT_EQ(config.log_level, observe::Severity::kDebug);
+  EXPECT_EQ(config.run.pipeline.attempts_max, 9);
+  EXPECT_EQ(config.run.name, "s");
+}
+
+TEST(ConfigTest, ProblemOfASetIsSaidToBeOne) {
+  EXPECT_THAT(Lines(Parse(kLeast, "w.yaml", {"log.level=loud"}).status()),
+              ElementsAre(StartsWith("--set: log.level: 'loud' is none of")));
+}
+
+TEST(ConfigTest, UnknownKeysNameLineAndTheOneThatWasMeant) {
+  const auto config =
+      Parse(std::string(kLeast) + "sorce:\n  slot: x\nlog:\n  levle: info\n", "w.yaml", {});
+  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Lines(config.status()),
+              ElementsAre("w.yaml:5:3: log.levle: unknown key; did you mean 'level'?",
+                          "w.yaml:2:1: sorce: unknown key; did you mean 'source'?"));
+}
+
+// A word of the design that no map of the file reads would be an unknown key to its user.
+TEST(ConfigTest, UnknownKeyIsFoundInEveryMap) {
+  for (const char* map : {"source", "delivery", "sink", "sink.kafka", "messages", "monitor", "http",
+                          "log", "outboxes.0", "outboxes.0.columns", "outboxes.0.value"}) {
+    const auto config = Parse(std::string(kLeast) + "outboxes: [{table: a.b}]\n", "w.yaml",
+                              {std::string(map) + ".zebra=1"});
+    EXPECT_THAT(Message(config.status()), HasSubstr("zebra: unknown key")) << map;
+  }
+}
+
+TEST(ConfigTest, AllProblemsAreToldAtOnce) {
+  const auto config = Parse(R"(
+source: {slot: Bad-Slot}
+delivery: {attempts_max: 0, shutdown_timeout: 25}
+log: {level: loud}
+)",
+                            "w.yaml", {});
+  EXPECT_THAT(
+      Lines(config.status()),
+      ElementsAre(HasSubstr("w.yaml:2:16: source.slot: 'Bad-Slot' is not a slot name"),
+                  HasSubstr("w.yaml:3:26: delivery.attempts_max: must be a whole number"),
+                  HasSubstr("w.yaml:3:47: delivery.shutdown_timeout: '25' is not a duration"),
+                  HasSubstr("bootstrap.servers is missing"),
+                  HasSubstr("w.yaml:4:14: log.level: 'loud' is none of")));
+}
+
+// All that the file offers is documented; a variable more or less would be a broken promise.
+TEST(ShippedFileTest, ReadsTheDocumentedVariablesAndNoOther) {
+  const auto text = ReadFile(WALPOST_SHIPPED_FILE);
+  ASSERT_TRUE(text.ok()) << text.status();
+  std::set<std::string> names;
+  const std::regex variable(R"(: \$\{([A-Z_]+)(:-[^}]*)?\})");
+  for (std::sregex_iterator match(text->begin(), text->end(), variable), end; match != end;
+       ++match) {
+    names.insert((*match)[1]);
+    EXPECT_TRUE((*match)[2].matched) << (*match)[1] << " has no default";
+  }
+  EXPECT_THAT(
+      names, ElementsAre("WALPOST_HTTP_LISTEN", "WALPOST_KAFKA_BOOTSTRAP_SERVERS",
+                         "WALPOST_LOG_FORMAT", "WALPOST_LOG_LEVEL", "WALPOST_NAME",
+                         "WALPOST_OUTBOX_PRESET", "WALPOST_OUTBOX_TABLE", "WALPOST_SOURCE_CONNINFO",
+                         "WALPOST_SOURCE_PUBLICATION", "WALPOST_SOURCE_SLOT"));
+}
+
+class ShippedFileEnvTest : public ::testing::Test {
+ protected:
+  ShippedFileEnvTest() {
+    for (const char* name : {"HTTP_LISTEN", "KAFKA_BOOTSTRAP_SERVERS", "LOG_FORMAT", "LOG_LEVEL",
+                             "NAME", "OUTBOX_PRESET", "OUTBOX_TABLE", "SOURCE_CONNINFO",
+                             "SOURCE_PUBLICATION", "SOURCE_SLOT"}) {
+      cleared_.push_back(std::make_unique<ScopedEnv>(std::string("WALPOST_") + name, std::nullopt));
+    }
+  }
+
+  std::vector<std::unique_ptr<ScopedEnv>> cleared_;
+};
+
+TEST_F(ShippedFileEnvTest, LoadsWithNoVariableAtAll) {
+  const auto config = Load({WALPOST_SHIPPED_FILE, {}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->run.name, "walpost");
+  EXPECT_EQ(config->run.source.conninfo, "");
+  EXPECT_THAT(config->run.kafka.properties,
+              ElementsAre(Pair("bootstrap.servers", "localhost:9092")));
+  EXPECT_EQ(config->run.http.listen, "127.0.0.1:9464");
+}
+
+TEST_F(ShippedFileEnvTest, TakesEachVariable) {
+  const ScopedEnv variables[] = {{"WALPOST_NAME", "shop"},
+                                 {"WALPOST_SOURCE_CONNINFO", "postgresql://walpost@db/shop"},
+                                 {"WALPOST_SOURCE_SLOT", "shop_slot"},
+                                 {"WALPOST_SOURCE_PUBLICATION", "shop_pub"},
+                                 {"WALPOST_OUTBOX_TABLE", "shop.outbox"},
+                                 {"WALPOST_OUTBOX_PRESET", "debezium"},
+                                 {"WALPOST_KAFKA_BOOTSTRAP_SERVERS", "k1:9092,k2:9092"},
+                                 {"WALPOST_HTTP_LISTEN", "0.0.0.0:1"},
+                                 {"WALPOST_LOG_LEVEL", "warning"},
+                                 {"WALPOST_LOG_FORMAT", "json"}};
+  const auto config = Load({WALPOST_SHIPPED_FILE, {}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->run.name, "shop");
+  EXPECT_EQ(config->run.source.conninfo, "postgresql://walpost@db/shop");
+  EXPECT_EQ(config->run.source.slot, "shop_slot");
+  EXPECT_EQ(config->run.source.publication, "shop_pub");
+  EXPECT_EQ(config->run.pipeline.outboxes.at(0).table.schema, "shop");
+  EXPECT_EQ(config->run.pipeline.outboxes.at(0).table.preset, "debezium");
+  EXPECT_THAT(config->run.kafka.properties, Contains(Pair("bootstrap.servers", "k1:9092,k2:9092")));
+  EXPECT_EQ(config->run.http.listen, "0.0.0.0:1");
+  EXPECT_EQ(config->log_level, observe::Severity::kWarning);
+  EXPECT_EQ(config->log_format, observe::LogFormat::kJson);
+}
+
+TEST(LoadTest, FileThatIsNotThereIsNamed) {
+  const auto config = Load({"/nowhere/walpost.yaml", {}});
+  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(config.status()), HasSubstr("/nowhere/walpost.yaml: the configuration file "
+                                                  "cannot be read: No such file"));
+}
+
+TEST(LoadTest, FolderIsAnErrorAndNoCrash) {
+  const auto config = Load({::testing::TempDir(), {}});
+  EXPECT_THAT(Message(config.status()), HasSubstr("cannot be read: Is a directory"));
+}
+
+TEST(LoadTest, MessagesNameTheFileAsGiven) {
+  const TemporaryFile file("nam: x\n");
+  const auto config = Load({file.path(), {}});
+  EXPECT_THAT(Message(config.status()), HasSubstr(file.path() + ":1:1: nam: unknown key"));
+}
+
+}  // namespace
+}  // namespace walpost::config

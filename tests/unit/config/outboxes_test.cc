@@ -1,0 +1,185 @@
+#include "config/outboxes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/document.h"
+
+namespace walpost::config {
+namespace {
+
+using envelope::HeaderSet;
+using envelope::ValueFormat;
+using pipeline::OutboxOptions;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+class OutboxesTest : public ::testing::Test {
+ protected:
+  // `list` as it would stand after `outboxes:`.
+  std::vector<OutboxOptions> Read(const std::string& list) {
+    const auto document = LoadDocument("outboxes:" + list, "w.yaml", {});
+    EXPECT_TRUE(document.ok()) << document.status();
+    return ReadOutboxes((*document)["outboxes"], &problems_);
+  }
+
+  OutboxOptions ReadOne(const std::string& list) {
+    std::vector<OutboxOptions> outboxes = Read(list);
+    EXPECT_EQ(outboxes.size(), 1u);
+    EXPECT_THAT(problems_.lines, IsEmpty());
+    return outboxes.empty() ? OutboxOptions() : std::move(outboxes.front());
+  }
+
+  Problems problems_{"w.yaml", {}};
+};
+
+TEST_F(OutboxesTest, AbsentMeansTheTableThatInitMakes) {
+  const OutboxOptions outbox = ReadOne("\n");
+  EXPECT_EQ(outbox.table.schema, "outbox");
+  EXPECT_EQ(outbox.table.table, "events");
+  EXPECT_EQ(outbox.table.preset, "walpost");
+  EXPECT_EQ(outbox.table.topic, "{aggregate_type}");
+  EXPECT_FALSE(outbox.table.null_key_allowed);
+  EXPECT_EQ(outbox.encoder.format, ValueFormat::kEnvelope);
+  EXPECT_EQ(outbox.encoder.header_set, HeaderSet::kWalpost);
+}
+
+TEST_F(OutboxesTest, WalpostPresetMapsEveryFieldOfItsTable) {
+  const outbox::ColumnMapping columns = ReadOne(" [{table: app.events}]\n").table.columns;
+  EXPECT_THAT(columns.id, ElementsAre("id"));
+  EXPECT_THAT(columns.key, ElementsAre("aggregate_id"));
+  EXPECT_THAT(columns.aggregate_type, ElementsAre("aggregate_type"));
+  EXPECT_THAT(columns.type, ElementsAre("event_type"));
+  EXPECT_THAT(columns.payload, ElementsAre("payload"));
+  EXPECT_THAT(columns.headers, ElementsAre("headers"));
+  EXPECT_THAT(columns.occurred_at, ElementsAre("occurred_at"));
+  EXPECT_THAT(columns.topic, IsEmpty());
+  EXPECT_THAT(columns.partition, IsEmpty());
+}
+
+// A consumer of Debezium's Event Router must notice no change.
+TEST_F(OutboxesTest, DebeziumPresetIsItsTableColumnsTopicAndBareValue) {
+  const OutboxOptions outbox = ReadOne(" [{preset: debezium}]\n");
+  EXPECT_EQ(outbox.table.schema, "public");
+  EXPECT_EQ(outbox.table.table, "outbox");
+  EXPECT_THAT(outbox.table.columns.key, ElementsAre("aggregateid"));
+  EXPECT_THAT(outbox.table.columns.aggregate_type, ElementsAre("aggregatetype"));
+  EXPECT_THAT(outbox.table.columns.type, ElementsAre("type"));
+  EXPECT_THAT(outbox.table.columns.content_type, IsEmpty());
+  EXPECT_EQ(outbox.table.topic, "outbox.event.{aggregatetype}");
+  EXPECT_TRUE(outbox.table.null_key_allowed);
+  EXPECT_EQ(outbox.encoder.format, ValueFormat::kRaw);
+  EXPECT_EQ(outbox.encoder.header_set, HeaderSet::kDebezium);
+}
+
+TEST_F(OutboxesTest, WhatIsWrittenWinsOverThePreset) {
+  const OutboxOptions outbox = ReadOne(R"(
+  - table: shop.messages
+    preset: debezium
+    columns: {id: [event_id, id], key: [], topic: target}
+    topic: shop.{aggregatetype}
+    record_headers: {tenant: tenant_id, region: region}
+    value: {format: envelope}
+)");
+  EXPECT_EQ(outbox.table.schema, "shop");
+  EXPECT_EQ(outbox.table.table, "messages");
+  EXPECT_THAT(outbox.table.columns.id, ElementsAre("event_id", "id"));
+  EXPECT_THAT(outbox.table.columns.key, IsEmpty());
+  EXPECT_THAT(outbox.table.columns.topic, ElementsAre("target"));
+  EXPECT_THAT(outbox.table.columns.payload, ElementsAre("payload"));
+  EXPECT_EQ(outbox.table.topic, "shop.{aggregatetype}");
+  EXPECT_THAT(outbox.table.record_headers,
+              ElementsAre(Pair("tenant", "tenant_id"), Pair("region", "region")));
+  EXPECT_EQ(outbox.encoder.format, ValueFormat::kEnvelope);
+}
+
+TEST_F(OutboxesTest, RawValueOfTheWalpostPresetKeepsItsHeaders) {
+  const OutboxOptions outbox = ReadOne(" [{value: {format: raw}}]\n");
+  EXPECT_EQ(outbox.encoder.format, ValueFormat::kRaw);
+  EXPECT_EQ(outbox.encoder.header_set, HeaderSet::kWalpost);
+}
+
+TEST_F(OutboxesTest, SeveralTablesKeepTheirOrderAndTheirOwnSettings) {
+  const auto outboxes = Read("\n  - table: a.one\n  - preset: debezium\n");
+  EXPECT_THAT(problems_.lines, IsEmpty());
+  ASSERT_EQ(outboxes.size(), 2u);
+  EXPECT_EQ(outboxes[0].table.table, "one");
+  EXPECT_EQ(outboxes[0].encoder.format, ValueFormat::kEnvelope);
+  EXPECT_EQ(outboxes[1].table.table, "outbox");
+  EXPECT_EQ(outboxes[1].encoder.format, ValueFormat::kRaw);
+}
+
+TEST_F(OutboxesTest, SameTableTwiceIsAProblem) {
+  Read("\n  - table: a.one\n  - table: a.one\n");
+  EXPECT_THAT(problems_.lines,
+              ElementsAre("w.yaml:3:5: outboxes[1].table: the same table is listed twice"));
+}
+
+TEST_F(OutboxesTest, ListThatIsNoneOrEmptyIsAProblem) {
+  for (const char* list : {" {table: a.b}\n", " a.b\n", " []\n"}) {
+    problems_.lines.clear();
+    Read(list);
+    EXPECT_THAT(problems_.lines, ElementsAre(HasSubstr("expected a list with at least one")))
+        << list;
+  }
+}
+
+TEST_F(OutboxesTest, TableWithoutItsSchemaIsAProblem) {
+  for (const char* table : {"events", ".events", "outbox.", "''"}) {
+    problems_.lines.clear();
+    Read(" [{table: " + std::string(table) + "}]\n");
+    EXPECT_THAT(problems_.lines, ElementsAre(HasSubstr("outboxes[0].table: '"))) << table;
+    EXPECT_THAT(problems_.lines[0], HasSubstr("write schema.table"));
+  }
+}
+
+TEST_F(OutboxesTest, EventWithoutIdOrPayloadIsAProblem) {
+  Read(" [{columns: {id: [], payload: ~}}]\n");
+  EXPECT_THAT(problems_.lines,
+              ElementsAre(HasSubstr("outboxes[0].columns.id: an event needs an id"),
+                          HasSubstr("outboxes[0].columns.payload: an event needs a payload")));
+}
+
+TEST_F(OutboxesTest, UnknownKeysAndChoicesNameTheirPlaceAndTheNearest) {
+  Read(R"(
+  - tabel: a.b
+    preset: debesium
+    columns: {agregate_type: x}
+    value: {format: envelop, options: 1}
+)");
+  EXPECT_THAT(
+      problems_.lines,
+      ElementsAre(
+          "w.yaml:3:13: outboxes[0].preset: 'debesium' is none of walpost, debezium; did you mean "
+          "'debezium'?",
+          "w.yaml:4:15: outboxes[0].columns.agregate_type: unknown key; did you mean "
+          "'aggregate_type'?",
+          HasSubstr("w.yaml:5:21: outboxes[0].value.format: 'envelop' is none of envelope, raw"),
+          "w.yaml:5:30: outboxes[0].value.options: unknown key",
+          "w.yaml:2:5: outboxes[0].tabel: unknown key; did you mean 'table'?"));
+}
+
+TEST_F(OutboxesTest, TopicThatKafkaCannotHaveIsAProblem) {
+  for (const char* topic : {"'{aggregate_type'", "'a b'", "'{}'", "'a/b'"}) {
+    problems_.lines.clear();
+    Read(" [{topic: " + std::string(topic) + "}]\n");
+    EXPECT_THAT(problems_.lines, ElementsAre(HasSubstr("outboxes[0].topic: "))) << topic;
+  }
+}
+
+TEST_F(OutboxesTest, RecordHeadersThatAreNoMapOfNamesAreAProblem) {
+  Read(" [{record_headers: [tenant]}]\n");
+  Read(" [{record_headers: {tenant: [a, b]}}]\n");
+  EXPECT_THAT(problems_.lines,
+              ElementsAre(HasSubstr("outboxes[0].record_headers: expected a map of keys"),
+                          HasSubstr("outboxes[0].record_headers.tenant: expected one value")));
+}
+
+}  // namespace
+}  // namespace walpost::config

@@ -1,0 +1,160 @@
+#include "config/reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "config/document.h"
+
+namespace walpost::config {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class MapReaderTest : public ::testing::Test {
+ protected:
+  MapReader Reader(const std::string& yaml) {
+    const auto document = LoadDocument(yaml, "w.yaml", {});
+    EXPECT_TRUE(document.ok()) << document.status();
+    return MapReader(*document, "", &problems_);
+  }
+
+  Problems problems_{"w.yaml", {}};
+};
+
+TEST_F(MapReaderTest, AbsentKeyLeavesTheDefault) {
+  MapReader reader = Reader("other: 1\n");
+  std::string text = "default";
+  milliseconds duration(5);
+  std::size_t size = 6;
+  std::vector<std::string> names = {"seven"};
+  EXPECT_FALSE(reader.Text("a", &text));
+  EXPECT_FALSE(reader.Duration("a", &duration));
+  EXPECT_FALSE(reader.Size("a", &size));
+  EXPECT_FALSE(reader.Names("a", &names));
+  EXPECT_EQ(reader.Choice("a", {"x", "y"}, 1), 1u);
+  EXPECT_EQ(text, "default");
+  EXPECT_EQ(duration, milliseconds(5));
+  EXPECT_EQ(size, 6u);
+  EXPECT_THAT(names, ElementsAre("seven"));
+  EXPECT_THAT(problems_.lines, IsEmpty());
+}
+
+TEST_F(MapReaderTest, ValuesAreRead) {
+  MapReader reader = Reader("t: x\nd: 2s\ns: 1KiB\none: a\nmany: [a, b]\nnone: []\nc: y\n");
+  std::string text;
+  milliseconds duration(0);
+  std::size_t size = 0;
+  std::vector<std::string> one;
+  std::vector<std::string> many;
+  std::vector<std::string> none = {"default"};
+  EXPECT_TRUE(reader.Text("t", &text));
+  EXPECT_TRUE(reader.Duration("d", &duration));
+  EXPECT_TRUE(reader.Size("s", &size));
+  EXPECT_TRUE(reader.Names("one", &one));
+  EXPECT_TRUE(reader.Names("many", &many));
+  EXPECT_TRUE(reader.Names("none", &none));
+  EXPECT_EQ(reader.Choice("c", {"x", "y"}, 0), 1u);
+  EXPECT_EQ(text, "x");
+  EXPECT_EQ(duration, milliseconds(2'000));
+  EXPECT_EQ(size, 1'024u);
+  EXPECT_THAT(one, ElementsAre("a"));
+  EXPECT_THAT(many, ElementsAre("a", "b"));
+  EXPECT_THAT(none, IsEmpty());
+  reader.Finish();
+  EXPECT_THAT(problems_.lines, IsEmpty());
+}
+
+TEST_F(MapReaderTest, NullEmptiesTextAndNames) {
+  MapReader reader = Reader("t:\nn: ~\n");
+  std::string text = "default";
+  std::vector<std::string> names = {"default"};
+  EXPECT_TRUE(reader.Text("t", &text));
+  EXPECT_TRUE(reader.Names("n", &names));
+  EXPECT_EQ(text, "");
+  EXPECT_THAT(names, IsEmpty());
+}
+
+TEST_F(MapReaderTest, WrongShapeIsToldWithItsPlaceAndLeavesTheDefault) {
+  MapReader reader = Reader("t: [x]\nn: {a: b}\nl: [[a]]\nm: text\n");
+  std::string text = "default";
+  std::vector<std::string> names;
+  EXPECT_FALSE(reader.Text("t", &text));
+  EXPECT_FALSE(reader.Names("n", &names));
+  EXPECT_FALSE(reader.Names("l", &names));
+  reader.Map("m").Finish();
+  EXPECT_EQ(text, "default");
+  EXPECT_THAT(problems_.lines, ElementsAre("w.yaml:1:4: t: expected one value",
+                                           "w.yaml:2:4: n: expected a name or a list of names",
+                                           "w.yaml:3:5: l: expected a list of names",
+                                           "w.yaml:4:4: m: expected a map of keys"));
+}
+
+TEST_F(MapReaderTest, UnusableValueIsToldWithItsPlace) {
+  MapReader reader = Reader("a:\n  d: soon\n  s: big\n").Map("a");
+  milliseconds duration(5);
+  std::size_t size = 6;
+  EXPECT_FALSE(reader.Duration("d", &duration));
+  EXPECT_FALSE(reader.Size("s", &size));
+  EXPECT_EQ(duration, milliseconds(5));
+  EXPECT_EQ(size, 6u);
+  EXPECT_THAT(problems_.lines, ElementsAre(HasSubstr("w.yaml:2:6: a.d: 'soon' is not a duration"),
+                                           HasSubstr("w.yaml:3:6: a.s: 'big' is not a size")));
+}
+
+TEST_F(MapReaderTest, UnknownChoiceNamesAllAndTheNearest) {
+  MapReader reader = Reader("level: warnin\n");
+  EXPECT_EQ(reader.Choice("level", {"info", "warning"}, 0), 0u);
+  EXPECT_THAT(problems_.lines, ElementsAre("w.yaml:1:8: level: 'warnin' is none of info, warning; "
+                                           "did you mean 'warning'?"));
+}
+
+TEST_F(MapReaderTest, UnknownKeysAreToldEachWithTheOneThatWasMeant) {
+  MapReader root = Reader("source:\n  slott: x\n  zebra: y\n");
+  MapReader reader = root.Map("source");
+  std::string text;
+  reader.Text("slot", &text);
+  reader.Text("publication", &text);
+  reader.Finish();
+  EXPECT_THAT(problems_.lines,
+              ElementsAre("w.yaml:2:3: source.slott: unknown key; did you mean 'slot'?",
+                          "w.yaml:3:3: source.zebra: unknown key"));
+}
+
+// yaml-cpp takes the first, most other readers the last.
+TEST_F(MapReaderTest, KeyThatStandsTwiceIsAProblem) {
+  MapReader reader = Reader("slot: a\nslot: b\n");
+  std::string text;
+  reader.Text("slot", &text);
+  reader.Finish();
+  EXPECT_THAT(problems_.lines, ElementsAre("w.yaml:2:1: slot: stands here a second time"));
+}
+
+TEST_F(MapReaderTest, AbsentMapReadsAsEmpty) {
+  MapReader root = Reader("a:\n");
+  for (const char* key : {"a", "b"}) {
+    MapReader reader = root.Map(key);
+    std::string text = "default";
+    EXPECT_FALSE(reader.Text("x", &text)) << key;
+    reader.Problem("x", "is needed");
+    reader.Finish();
+  }
+  EXPECT_THAT(problems_.lines, ElementsAre("w.yaml: a.x: is needed", "w.yaml: b.x: is needed"));
+}
+
+TEST(DidYouMeanTest, NearIsOfferedAndFarIsNot) {
+  EXPECT_EQ(DidYouMean("sorce", {"sink", "source"}), "; did you mean 'source'?");
+  EXPECT_EQ(DidYouMean("publicaiton", {"publication"}), "; did you mean 'publication'?");
+  EXPECT_EQ(DidYouMean("in_flight_bytes", {"in_flight_bytes_max"}),
+            "; did you mean 'in_flight_bytes_max'?");
+  EXPECT_EQ(DidYouMean("kafka", {"source", "publication"}), "");
+  EXPECT_EQ(DidYouMean("x", {}), "");
+}
+
+}  // namespace
+}  // namespace walpost::config

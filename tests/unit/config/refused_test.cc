@@ -1,0 +1,134 @@
+// Values that are refused: impossible ones, unsafe ones, and settings whose feature is not built.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace walpost::config {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kLeast[] = "sink: {kafka: {properties: {bootstrap.servers: 'kafka:9092'}}}\n";
+
+// The problems of a good file with one setting changed; empty when it is accepted.
+std::string ProblemsOf(const std::string& set) {
+  return std::string(Parse(kLeast, "w.yaml", {set}).status().message());
+}
+
+TEST(NotBuiltTest, ExactlyOnceIsRefusedByNameWithWhatToUseInstead) {
+  EXPECT_THAT(ProblemsOf("delivery.mode=exactly_once"),
+              AllOf(HasSubstr("delivery.mode: exactly_once is not built yet"),
+                    HasSubstr("use at_least_once")));
+}
+
+TEST(NotBuiltTest, PoliciesForUndeliverableEventsAreRefused) {
+  for (const char* policy : {"dead_letter", "park", "skip"}) {
+    EXPECT_THAT(ProblemsOf(std::string("delivery.on_undeliverable=") + policy),
+                AllOf(HasSubstr("delivery.on_undeliverable: only halt is built"),
+                      Not(HasSubstr("none of"))))
+        << policy;
+  }
+}
+
+TEST(NotBuiltTest, RememberedProgressIsRefusedUnlessAtItsDefaultOrOff) {
+  EXPECT_THAT(ProblemsOf("delivery.progress_topic=shop.progress"),
+              HasSubstr("delivery.progress_topic: remembered progress is not built yet"));
+  EXPECT_EQ(ProblemsOf("delivery.progress_topic="), "");
+  EXPECT_EQ(ProblemsOf("delivery.progress_topic=walpost.progress.{name}"), "");
+}
+
+TEST(NotBuiltTest, LogicalMessagesAreRefused) {
+  EXPECT_THAT(ProblemsOf("messages.prefixes=[shop]"),
+              AllOf(HasSubstr("messages.prefixes: "), HasSubstr("is not built yet")));
+  EXPECT_THAT(ProblemsOf("messages.prefixes=shop"), HasSubstr("is not built yet"));
+}
+
+TEST(NotBuiltTest, MonitorConnectionIsRefused) {
+  EXPECT_THAT(ProblemsOf("monitor.conninfo=host=standby"),
+              AllOf(HasSubstr("monitor.conninfo: "), HasSubstr("is not built yet")));
+}
+
+TEST(NotBuiltTest, CloudEventsAreRefused) {
+  EXPECT_THAT(ProblemsOf("outboxes=[{value: {format: cloudevents}}]"),
+              HasSubstr("outboxes[0].value.format: cloudevents is not built yet"));
+}
+
+TEST(ImpossibleTest, VersionOtherThanOne) {
+  EXPECT_THAT(ProblemsOf("version=2"), HasSubstr("version: this walpost reads version 1"));
+  EXPECT_EQ(ProblemsOf("version=1"), "");
+}
+
+TEST(ImpossibleTest, EmptyName) {
+  EXPECT_THAT(ProblemsOf("name="), HasSubstr("name: must not be empty"));
+}
+
+TEST(ImpossibleTest, SlotNamesThatPostgresRefuses) {
+  for (const std::string& slot : {std::string(), std::string("Shop"), std::string("shop-1"),
+                                  std::string("shöp"), std::string(64, 'a')}) {
+    EXPECT_THAT(ProblemsOf("source.slot=" + slot), HasSubstr("is not a slot name")) << slot;
+  }
+  EXPECT_EQ(ProblemsOf("source.slot=" + std::string(63, 'a')), "");
+}
+
+TEST(ImpossibleTest, PublicationNameOfNoOrTooManyCharacters) {
+  EXPECT_THAT(ProblemsOf("source.publication="), HasSubstr("source.publication: must be a name"));
+  EXPECT_THAT(ProblemsOf("source.publication=" + std::string(64, 'p')),
+              HasSubstr("source.publication: must be a name"));
+}
+
+TEST(ImpossibleTest, AttemptsThatAreNoSmallNumber) {
+  for (const char* attempts : {"0", "-1", "1000", "3x", "", "1.5", "99999999999999999999"}) {
+    EXPECT_THAT(ProblemsOf(std::string("delivery.attempts_max=") + attempts),
+                HasSubstr("delivery.attempts_max: must be a whole number from 1 to 999"))
+        << attempts;
+  }
+  EXPECT_EQ(ProblemsOf("delivery.attempts_max=999"), "");
+}
+
+TEST(ImpossibleTest, InFlightLimitOutsideItsRange) {
+  for (const char* size : {"0", "65535", "5GiB", "4294967297"}) {
+    EXPECT_THAT(ProblemsOf(std::string("delivery.in_flight_bytes_max=") + size),
+                HasSubstr("delivery.in_flight_bytes_max: must be between 64KiB and 4GiB"))
+        << size;
+  }
+  EXPECT_EQ(ProblemsOf("delivery.in_flight_bytes_max=64KiB"), "");
+}
+
+TEST(ImpossibleTest, WrongShapes) {
+  EXPECT_THAT(ProblemsOf("source=db"), HasSubstr("source: expected a map of keys"));
+  EXPECT_THAT(ProblemsOf("source.slot=[a]"), HasSubstr("source.slot: expected one value"));
+  EXPECT_THAT(ProblemsOf("outboxes=a.b"), HasSubstr("outboxes: expected a list"));
+  EXPECT_THAT(ProblemsOf("sink.kafka.properties=[a]"),
+              HasSubstr("sink.kafka.properties: expected a map of librdkafka's properties"));
+  EXPECT_THAT(ProblemsOf("sink.kafka.properties={acks: [1]}"),
+              HasSubstr("sink.kafka.properties.acks: expected one value"));
+}
+
+TEST(KafkaPropertiesTest, MissingServersAreAProblem) {
+  EXPECT_THAT(std::string(Parse("{}", "w.yaml", {}).status().message()),
+              HasSubstr("w.yaml: sink.kafka.properties: bootstrap.servers is missing"));
+}
+
+TEST(KafkaPropertiesTest, UnknownOneIsNamed) {
+  EXPECT_THAT(ProblemsOf("sink.kafka.properties={bootstrap.servers: k, linger.mz: 5}"),
+              HasSubstr("sink.kafka.properties: linger.mz: No such configuration property"));
+}
+
+TEST(KafkaPropertiesTest, OneThatWouldBreakAGuaranteeIsRefusedWithTheReason) {
+  for (const char* property : {"acks: 1", "enable.idempotence: false", "message.timeout.ms: 5000",
+                               "transactional.id: x", "partitioner: random"}) {
+    const std::string name = std::string(property).substr(0, std::string(property).find(':'));
+    EXPECT_THAT(
+        ProblemsOf(std::string("sink.kafka.properties={bootstrap.servers: k, ") + property + "}"),
+        AllOf(HasSubstr(name + " cannot be set to"), HasSubstr("remove it")));
+  }
+}
+
+}  // namespace
+}  // namespace walpost::config

@@ -1,0 +1,183 @@
+// `config show`: what is in force, defaults included, secrets hidden, and readable again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "unit/config/scoped_env.h"
+
+namespace walpost::config {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr char kLeast[] = "sink: {kafka: {properties: {bootstrap.servers: 'kafka:9092'}}}\n";
+
+Config ParseOk(const std::string& yaml, const std::vector<std::string>& sets = {}) {
+  const absl::StatusOr<Config> config = Parse(yaml, "w.yaml", sets);
+  EXPECT_TRUE(config.ok()) << config.status() << "\n" << yaml;
+  return config.ok() ? *config : Config();
+}
+
+std::string ShowWith(const std::vector<std::string>& sets) { return Show(ParseOk(kLeast, sets)); }
+
+// Show(Parse(Show(x))) == Show(x) would not notice what is never shown, so the structs are compared.
+void ExpectSame(const Config& a, const Config& b) {
+  EXPECT_EQ(a.run.name, b.run.name);
+  EXPECT_EQ(a.run.source.conninfo, b.run.source.conninfo);
+  EXPECT_EQ(a.run.source.slot, b.run.source.slot);
+  EXPECT_EQ(a.run.source.publication, b.run.source.publication);
+  EXPECT_EQ(a.run.source.application_name, b.run.source.application_name);
+  EXPECT_EQ(a.run.on_halt, b.run.on_halt);
+  EXPECT_EQ(a.run.http.listen, b.run.http.listen);
+  EXPECT_EQ(a.log_level, b.log_level);
+  EXPECT_EQ(a.log_format, b.log_format);
+  const pipeline::PipelineOptions& p = a.run.pipeline;
+  const pipeline::PipelineOptions& q = b.run.pipeline;
+  EXPECT_EQ(p.recheck_interval, q.recheck_interval);
+  EXPECT_EQ(p.attempts_max, q.attempts_max);
+  EXPECT_EQ(p.in_flight_bytes_max, q.in_flight_bytes_max);
+  EXPECT_EQ(p.shutdown_timeout, q.shutdown_timeout);
+  EXPECT_EQ(kafka::EffectiveProperties(a.run.kafka).value(),
+            kafka::EffectiveProperties(b.run.kafka).value());
+  ASSERT_EQ(p.outboxes.size(), q.outboxes.size());
+  for (std::size_t i = 0; i < p.outboxes.size(); ++i) {
+    const outbox::TableOptions& s = p.outboxes[i].table;
+    const outbox::TableOptions& t = q.outboxes[i].table;
+    EXPECT_EQ(s.schema, t.schema);
+    EXPECT_EQ(s.table, t.table);
+    EXPECT_EQ(s.preset, t.preset);
+    EXPECT_EQ(s.topic, t.topic);
+    EXPECT_EQ(s.record_headers, t.record_headers);
+    EXPECT_EQ(s.null_key_allowed, t.null_key_allowed);
+    EXPECT_EQ(s.type_optional, t.type_optional);
+    EXPECT_EQ(s.columns.id, t.columns.id);
+    EXPECT_EQ(s.columns.key, t.columns.key);
+    EXPECT_EQ(s.columns.aggregate_type, t.columns.aggregate_type);
+    EXPECT_EQ(s.columns.type, t.columns.type);
+    EXPECT_EQ(s.columns.payload, t.columns.payload);
+    EXPECT_EQ(s.columns.content_type, t.columns.content_type);
+    EXPECT_EQ(s.columns.schema_name, t.columns.schema_name);
+    EXPECT_EQ(s.columns.headers, t.columns.headers);
+    EXPECT_EQ(s.columns.occurred_at, t.columns.occurred_at);
+    EXPECT_EQ(s.columns.traceparent, t.columns.traceparent);
+    EXPECT_EQ(s.columns.tracestate, t.columns.tracestate);
+    EXPECT_EQ(s.columns.topic, t.columns.topic);
+    EXPECT_EQ(s.columns.partition, t.columns.partition);
+    EXPECT_EQ(s.columns.seq, t.columns.seq);
+    EXPECT_EQ(p.outboxes[i].encoder.format, q.outboxes[i].encoder.format);
+    EXPECT_EQ(p.outboxes[i].encoder.header_set, q.outboxes[i].encoder.header_set);
+  }
+}
+
+void ExpectRoundTrip(const Config& config) {
+  const std::string shown = Show(config);
+  const absl::StatusOr<Config> again = Parse(shown, "shown.yaml", {});
+  ASSERT_TRUE(again.ok()) << again.status() << "\n" << shown;
+  ExpectSame(config, *again);
+  EXPECT_EQ(Show(*again), shown);
+}
+
+TEST(ShowTest, DefaultsReadBackAsTheSame) { ExpectRoundTrip(ParseOk(kLeast)); }
+
+TEST(ShowTest, EverySettingReadsBackAsTheSame) {
+  ExpectRoundTrip(ParseOk(R"(
+name: shop
+source: {conninfo: "dbname=shop host=db", slot: shop_1, publication: "Shop Pub", recheck_interval: 90s}
+outboxes:
+  - table: shop.out
+    columns: {id: [event_id, id], topic: target, partition: part, seq: n}
+    topic: shop.{aggregate_type}
+    record_headers: {tenant: tenant_id}
+    value: {format: raw}
+  - preset: debezium
+    value: {format: envelope}
+delivery: {on_halt: exit, attempts_max: 7, in_flight_bytes_max: 100kB, shutdown_timeout: 1500ms}
+sink: {kafka: {properties: {bootstrap.servers: "k1:9092,k2:9092", linger.ms: 5, client.id: mine}}}
+http: {listen: ""}
+log: {level: debug, format: json}
+)"));
+}
+
+TEST(ShowTest, DebeziumPresetReadsBackAsTheSame) {
+  ExpectRoundTrip(ParseOk(kLeast, {"outboxes=[{preset: debezium}]"}));
+}
+
+// Left out, the preset's column would come back.
+TEST(ShowTest, FieldThatIsMappedToNothingReadsBackAsThat) {
+  const Config config =
+      ParseOk(kLeast, {"outboxes=[{columns: {key: [], content_type: ~, headers: []}}]"});
+  ASSERT_THAT(config.run.pipeline.outboxes[0].table.columns.key, IsEmpty());
+  ExpectRoundTrip(config);
+}
+
+TEST(ShowTest, WordsThatYamlWouldConvertReadBackAsText) {
+  ExpectRoundTrip(ParseOk(kLeast, {"name=\"null\"", "source.publication=\"~\"",
+                                   "outboxes=[{columns: {id: \"no\", key: \"010\"}}]"}));
+  ExpectRoundTrip(ParseOk(kLeast, {"name='a: b # c'", "source.publication='*x'"}));
+}
+
+// A shown dollar sign must not become a variable when read again.
+TEST(ShowTest, DollarSignsReadBackAsThemselves) {
+  const ScopedEnv name("WALPOST_TEST_DOLLARS", "a${HOME}$$b$");
+  const Config config =
+      ParseOk(kLeast, {"name=${WALPOST_TEST_DOLLARS}", "source.publication=$$",
+                       "source.conninfo=dbname=$${X} host=db",
+                       "sink.kafka.properties={bootstrap.servers: k, client.id: \"$${Y}\"}",
+                       "outboxes=[{columns: {id: [\"$$$$\"]}, record_headers: {a: \"$${Z}\"}}]"});
+  ASSERT_EQ(config.run.name, "a${HOME}$$b$");
+  ExpectRoundTrip(config);
+}
+
+TEST(ShowTest, VariablesAreShownAsTheirValues) {
+  const ScopedEnv name("WALPOST_TEST_NAME", "from-environment");
+  EXPECT_THAT(ShowWith({"name=${WALPOST_TEST_NAME}"}), HasSubstr("name: from-environment\n"));
+}
+
+TEST(ShowTest, EffectiveKafkaPropertiesIncludeOurs) {
+  EXPECT_THAT(ShowWith({}), AllOf(HasSubstr("acks: all\n"), HasSubstr("enable.idempotence: true\n"),
+                                  HasSubstr("bootstrap.servers: kafka:9092\n")));
+}
+
+TEST(ShowTest, PasswordsOfTheSourceAreHidden) {
+  for (const std::string conninfo :
+       {"host=db password=geheim sslpassword=geheim", "host=db password='ge heim geheim'",
+        "postgresql://walpost:geheim@db/shop",
+        "postgresql://db/shop?password=geheim&user=walpost"}) {
+    const std::string shown = ShowWith({"source.conninfo=\"" + conninfo + "\""});
+    EXPECT_THAT(shown, AllOf(Not(HasSubstr("heim")), HasSubstr("password=***"), HasSubstr("db")))
+        << conninfo;
+  }
+}
+
+// What cannot be parsed cannot be told apart from a secret.
+TEST(ShowTest, MalformedConninfoIsNotShown) {
+  EXPECT_THAT(ShowWith({"source.conninfo=host=db password geheim"}), Not(HasSubstr("geheim")));
+  EXPECT_THAT(ShowWith({"source.conninfo=postgresql://a:geheim@[db/x"}), Not(HasSubstr("geheim")));
+}
+
+TEST(ShowTest, SecretsOfKafkaAreHidden) {
+  for (const char* name : {"sasl.password", "ssl.key.password", "ssl.key.pem",
+                           "ssl.keystore.password", "sasl.oauthbearer.config"}) {
+    const std::string shown = ShowWith(
+        {std::string("sink.kafka.properties={bootstrap.servers: k, ") + name + ": geheim}"});
+    EXPECT_THAT(shown, AllOf(HasSubstr(std::string(name) + ": \"***\""), Not(HasSubstr("geheim"))));
+  }
+}
+
+TEST(ShowTest, HiddenSecretsStillReadAsAFile) {
+  const std::string shown =
+      ShowWith({"source.conninfo=host=db password=geheim",
+                "sink.kafka.properties={bootstrap.servers: k, sasl.password: geheim}"});
+  const Config again = ParseOk(shown);
+  EXPECT_EQ(again.run.source.conninfo, "password=*** host=db");
+}
+
+}  // namespace
+}  // namespace walpost::config
