@@ -27,10 +27,13 @@ constexpr std::string_view kPage =
 struct Response {
   int code = 200;
   std::string_view type = "text/plain; charset=utf-8";
+  std::string_view more_headers;
   std::string body;
 };
 
-std::string_view Reason(int code) { return code == 200 ? "OK" : "Service Unavailable"; }
+std::string_view Reason(int code) {
+  return code == 200 ? "OK" : code == 405 ? "Method Not Allowed" : "Service Unavailable";
+}
 
 class Server : public HttpServer {
  public:
@@ -82,23 +85,25 @@ class Server : public HttpServer {
   int Answer(mg_connection* connection) const {
     const mg_request_info* request = mg_get_request_info(connection);
     const std::string_view method = request->request_method;
-    if (method != "GET" && method != "HEAD") {
-      mg_send_http_error(connection, 405, "%s", "only GET");
-      return 405;
-    }
     const std::string_view query = request->query_string == nullptr ? "" : request->query_string;
     Response response;
-    if (!Route(request->local_uri, query.find("verbose") != std::string_view::npos, &response)) {
+    if (method != "GET" && method != "HEAD") {
+      response.code = 405;
+      response.more_headers = "Allow: GET, HEAD\r\n";
+      response.body = "only GET and HEAD\n";
+    } else if (!Route(request->local_uri, query.find("verbose") != std::string_view::npos,
+                      &response)) {
       mg_send_http_error(connection, 404, "%s", "not found; try / /status /metrics /livez /readyz");
       return 404;
     }
     mg_printf(
         connection,
         "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
-        "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+        "X-Content-Type-Options: nosniff\r\n%sConnection: close\r\n\r\n",
         response.code, std::string(Reason(response.code)).c_str(),
-        std::string(response.type).c_str(), response.body.size());
-    if (method == "GET") {
+        std::string(response.type).c_str(), response.body.size(),
+        std::string(response.more_headers).c_str());
+    if (method != "HEAD") {
       mg_write(connection, response.body.data(), response.body.size());
     }
     return response.code;

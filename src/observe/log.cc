@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -38,9 +39,12 @@ std::string Timestamp() {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::Now(), absl::UTCTimeZone());
 }
 
+bool IsControl(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
 // Quoted only when it needs to be, so that a line stays readable and still splits on spaces.
 std::string TextValue(const std::string& value) {
-  if (!value.empty() && value.find_first_of(" \"=\n\t\\") == std::string::npos) {
+  if (!value.empty() && value.find_first_of(" \"=\\") == std::string::npos &&
+      std::none_of(value.begin(), value.end(), IsControl)) {
     return value;
   }
   return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -53,11 +57,8 @@ std::string TextLine(Severity severity, std::string_view event, std::string_view
   for (const LogField& field : fields) {
     line += " " + field.name + "=" + TextValue(field.value);
   }
-  for (char& c : line) {
-    if (c == '\n') {
-      c = ' ';  // one event, one line
-    }
-  }
+  // One event, one line; and nothing in it moves the terminal's cursor.
+  std::replace_if(line.begin(), line.end(), IsControl, ' ');
   return line + "\n";
 }
 
