@@ -1,0 +1,189 @@
+#include "observe/log.h"
+
+#include <glog/logging.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace walpost::observe {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+// What `write` puts on stderr in the given format.
+template <typename Write>
+std::string Logged(Severity minimum, LogFormat format, Write write) {
+  InitLogging(minimum, format);
+  ::testing::internal::CaptureStderr();
+  write();
+  return ::testing::internal::GetCapturedStderr();
+}
+
+std::string Text(Severity severity, const std::string& message, std::vector<LogField> fields) {
+  return Logged(Severity::kDebug, LogFormat::kText,
+                [&] { Log(severity, "source_lost", message, std::move(fields)); });
+}
+
+nlohmann::json Json(Severity severity, const std::string& message, std::vector<LogField> fields) {
+  const std::string line = Logged(Severity::kDebug, LogFormat::kJson, [&] {
+    Log(severity, "source_lost", message, std::move(fields));
+  });
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+  return nlohmann::json::parse(line);
+}
+
+TEST(TextLogTest, LineIsTimeLevelEventMessageFields) {
+  EXPECT_THAT(Text(Severity::kWarning, "db:5432 lost", {{"lsn", "0/1A"}, {"retry", "0.8 s"}}),
+              MatchesRegex("[0-9]+-[0-9]+-[0-9]+T[0-9]+:[0-9]+:[0-9]+\\.[0-9]+Z warning "
+                           "source_lost: db:5432 lost lsn=0/1A retry=\"0.8 s\"\n"));
+}
+
+TEST(TextLogTest, LevelsLineUp) {
+  const auto level = [](Severity severity) { return Text(severity, "m", {}).substr(28, 8); };
+  EXPECT_EQ(level(Severity::kDebug), "debug   ");
+  EXPECT_EQ(level(Severity::kInfo), "info    ");
+  EXPECT_EQ(level(Severity::kWarning), "warning ");
+  EXPECT_EQ(level(Severity::kError), "error   ");
+}
+
+TEST(TextLogTest, ValuesAreQuotedOnlyWhereALineWouldNotSplit) {
+  const std::string line = Text(Severity::kInfo, "m",
+                                {{"plain", "a-b/c:1"},
+                                 {"empty", ""},
+                                 {"quote", "a\"b"},
+                                 {"equals", "a=b"},
+                                 {"back", "a\\b"}});
+  EXPECT_THAT(line, EndsWith("m plain=a-b/c:1 empty=\"\" quote=\"a\\\"b\" equals=\"a=b\" "
+                             "back=\"a\\\\b\"\n"));
+}
+
+// A name from the database must neither start a line of its own nor move the terminal's cursor.
+TEST(TextLogTest, ControlCharactersCannotForgeALine) {
+  const std::string line =
+      Text(Severity::kInfo, "a\nb\rc\x1b[2Jd\x7f", {{"f", "x\r\ny"}, {"g", "p\x1b[0m"}});
+  EXPECT_EQ(std::count_if(line.begin(), line.end(),
+                          [](unsigned char c) { return c < 0x20 || c == 0x7f; }),
+            1)
+      << line;
+  EXPECT_THAT(line, HasSubstr("a b c [2Jd "));
+  EXPECT_THAT(line, HasSubstr("f=\"x\\r\\ny\""));
+  EXPECT_THAT(line, EndsWith("g=\"p\\u001b[0m\"\n"));
+}
+
+TEST(TextLogTest, LettersBeyondAsciiStay) {
+  EXPECT_THAT(Text(Severity::kInfo, "größer", {{"name", "äöü"}}), EndsWith("größer name=äöü\n"));
+}
+
+TEST(JsonLogTest, LineIsOneObjectWithStableNames) {
+  const nlohmann::json line = Json(Severity::kWarning, "db:5432 lost", {{"lsn", "0/1A"}});
+  EXPECT_THAT(line.at("ts").get<std::string>(), MatchesRegex("[0-9]+-[0-9]+-[0-9]+T.*Z"));
+  EXPECT_EQ(line.at("level"), "warning");
+  EXPECT_EQ(line.at("event"), "source_lost");
+  EXPECT_EQ(line.at("msg"), "db:5432 lost");
+  EXPECT_EQ(line.at("lsn"), "0/1A");
+  EXPECT_EQ(line.size(), 5u);
+}
+
+TEST(JsonLogTest, EveryLevelHasItsName) {
+  EXPECT_EQ(Json(Severity::kDebug, "", {}).at("level"), "debug");
+  EXPECT_EQ(Json(Severity::kInfo, "", {}).at("level"), "info");
+  EXPECT_EQ(Json(Severity::kError, "", {}).at("level"), "error");
+}
+
+TEST(JsonLogTest, AnyTextComesBackAsItWas) {
+  const std::string text = "a\"b\\c\nd\r\te\x01 größer";
+  const nlohmann::json line = Json(Severity::kInfo, text, {{"field", text}});
+  EXPECT_EQ(line.at("msg"), text);
+  EXPECT_EQ(line.at("field"), text);
+}
+
+TEST(JsonLogTest, BytesThatAreNotUtf8DoNotBreakTheLine) {
+  const nlohmann::json line = Json(Severity::kInfo,
+                                   "a\xff"
+                                   "b",
+                                   {{"field", "\xc3"}});
+  EXPECT_EQ(line.at("msg"),
+            "a\xef\xbf\xbd"
+            "b");
+}
+
+TEST(LogLevelTest, LowerSeveritiesAreNotWritten) {
+  const std::string lines = Logged(Severity::kWarning, LogFormat::kText, [] {
+    Log(Severity::kDebug, "one", "m");
+    Log(Severity::kInfo, "two", "m");
+    Log(Severity::kWarning, "three", "m");
+    Log(Severity::kError, "four", "m");
+  });
+  EXPECT_THAT(lines, Not(HasSubstr("one")));
+  EXPECT_THAT(lines, Not(HasSubstr("two")));
+  EXPECT_THAT(lines, HasSubstr("three"));
+  EXPECT_THAT(lines, HasSubstr("four"));
+}
+
+TEST(LogLevelTest, LevelCanBeChangedWhileRunning) {
+  const std::string lines = Logged(Severity::kError, LogFormat::kText, [] {
+    Log(Severity::kDebug, "before", "m");
+    SetLogLevel(Severity::kDebug);
+    Log(Severity::kDebug, "after", "m");
+  });
+  EXPECT_THAT(lines, Not(HasSubstr("before")));
+  EXPECT_THAT(lines, HasSubstr("after"));
+}
+
+TEST(GlogTest, LinesOfLibrariesHaveTheSameShape) {
+  const std::string line =
+      Logged(Severity::kInfo, LogFormat::kJson, [] { LOG(WARNING) << "something \"odd\""; });
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
+  const nlohmann::json object = nlohmann::json::parse(line);
+  EXPECT_EQ(object.at("level"), "warning");
+  EXPECT_EQ(object.at("event"), "library");
+  EXPECT_EQ(object.at("msg"), "something \"odd\"");
+  EXPECT_THAT(object.at("at").get<std::string>(), MatchesRegex(".*log_test\\.cc:[0-9]+"));
+}
+
+TEST(GlogDeathTest, FailedCheckIsAFatalEvent) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(
+      {
+        InitLogging(Severity::kInfo, LogFormat::kText);
+        CHECK_EQ(1, 2) << "impossible";
+      },
+      "error   fatal: Check failed: 1 == 2 .* impossible");
+}
+
+TEST(LogThreadsTest, LinesOfSeveralThreadsDoNotMix) {
+  constexpr int kThreads = 4;
+  constexpr int kLines = 100;
+  const std::string body(300, 'x');
+  const std::string lines = Logged(Severity::kInfo, LogFormat::kJson, [&] {
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        for (int j = 0; j < kLines; ++j) {
+          Log(Severity::kInfo, "tick", body);
+        }
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  });
+  int count = 0;
+  std::istringstream in(lines);
+  for (std::string line; std::getline(in, line); ++count) {
+    ASSERT_EQ(nlohmann::json::parse(line).at("msg"), body);
+  }
+  EXPECT_EQ(count, kThreads * kLines);
+}
+
+}  // namespace
+}  // namespace walpost::observe

@@ -1,0 +1,193 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <regex>
+#include <string>
+
+#include "observe/http_server.h"
+#include "unit/observe/prometheus_text.h"
+#include "unit/observe/sample.h"
+
+namespace walpost::observe {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::EndsWith;
+using ::testing::IsEmpty;
+using ::testing::Key;
+using ::testing::Not;
+using ::testing::Pair;
+using ::testing::StartsWith;
+
+PrometheusText Metrics(const Snapshot& snapshot) {
+  PrometheusText metrics(RenderMetrics(snapshot, "1.2.3"));
+  EXPECT_THAT(metrics.errors, IsEmpty());
+  return metrics;
+}
+
+TEST(MetricsTest, TextIsWhatAScraperReads) {
+  for (const Snapshot& snapshot : {Snapshot(), Sample()}) {
+    const PrometheusText metrics = Metrics(snapshot);
+    EXPECT_GT(metrics.families.size(), 30u);
+    for (const auto& [name, family] : metrics.families) {
+      EXPECT_THAT(family.help, EndsWith(".")) << name;
+      EXPECT_NE(family.type, "") << name;
+    }
+  }
+}
+
+// The process_ names are the ones that dashboards of any program look for.
+TEST(MetricsTest, NamesAreOursOrEveryProcess) {
+  for (const auto& [name, family] : Metrics(Sample()).families) {
+    EXPECT_THAT(name, AnyOf(StartsWith("walpost_"), StartsWith("process_")));
+    if (family.type == "counter") {
+      EXPECT_THAT(name, EndsWith("_total"));
+    } else {
+      EXPECT_THAT(name, Not(EndsWith("_total")));
+    }
+  }
+}
+
+// Dashboards and alerts are built on these.
+TEST(MetricsTest, NamesThatOthersBuildOnStay) {
+  const PrometheusText metrics = Metrics(Sample());
+  for (const char* name :
+       {"walpost_up", "walpost_state", "walpost_halted", "walpost_build_info",
+        "walpost_slot_lag_bytes", "walpost_wal_acked_lsn_bytes", "walpost_wal_safe_lsn_bytes",
+        "walpost_wal_received_lsn_bytes", "walpost_events_received_total",
+        "walpost_events_delivered_total", "walpost_delivery_delay_seconds",
+        "walpost_inflight_bytes", "walpost_reconnects_total", "walpost_backpressure_seconds_total",
+        "walpost_source_connected", "walpost_sink_connected", "process_resident_memory_bytes",
+        "process_cpu_seconds_total", "process_open_fds"}) {
+    EXPECT_THAT(metrics.families, Contains(Key(name)));
+  }
+}
+
+TEST(MetricsTest, EverySampleNamesItsPipeline) {
+  for (const auto& [name, family] : Metrics(Sample()).families) {
+    for (const PrometheusSample& sample : family.samples) {
+      EXPECT_THAT(sample.labels, Contains(Pair("pipeline", "shop"))) << sample.name;
+    }
+  }
+}
+
+TEST(MetricsTest, ValuesAreThoseOfTheSnapshot) {
+  const PrometheusText metrics = Metrics(Sample());
+  EXPECT_EQ(metrics.Value("walpost_build_info", {{"version", "1.2.3"}}), 1);
+  EXPECT_EQ(metrics.Value("walpost_wal_received_lsn_bytes"), 0x300);
+  EXPECT_EQ(metrics.Value("walpost_wal_safe_lsn_bytes"), 0x200);
+  EXPECT_EQ(metrics.Value("walpost_wal_acked_lsn_bytes"), 0x100);
+  EXPECT_EQ(metrics.Value("walpost_server_wal_lsn_bytes"), 0x500);
+  EXPECT_EQ(metrics.Value("walpost_slot_lag_bytes"), 0x400);
+  EXPECT_EQ(metrics.Value("walpost_last_message_received_timestamp_seconds"), 1'700'000'005);
+  EXPECT_EQ(metrics.Value("walpost_last_event_delivered_timestamp_seconds"), 1'700'000'007);
+  EXPECT_EQ(metrics.Value("walpost_oldest_undelivered_commit_timestamp_seconds"), 1'700'000'006);
+  EXPECT_EQ(metrics.Value("walpost_transactions_total"), 11);
+  EXPECT_EQ(metrics.Value("walpost_bytes_received_total"), 12);
+  EXPECT_EQ(metrics.Value("walpost_bytes_delivered_total"), 13);
+  EXPECT_EQ(metrics.Value("walpost_events_dead_lettered_total"), 16);
+  EXPECT_EQ(metrics.Value("walpost_events_parked_total"), 17);
+  EXPECT_EQ(metrics.Value("walpost_events_skipped_total"), 18);
+  EXPECT_EQ(metrics.Value("walpost_events_repeated_total"), 19);
+  EXPECT_EQ(metrics.Value("walpost_events_discarded_total"), 20);
+  EXPECT_EQ(metrics.Value("walpost_changes_ignored_total"), 21);
+  EXPECT_EQ(metrics.Value("walpost_reconnects_total"), 22);
+  EXPECT_EQ(metrics.Value("walpost_records_resubmitted_total"), 23);
+  EXPECT_EQ(metrics.Value("walpost_producer_generations_total"), 2);
+  EXPECT_EQ(metrics.Value("walpost_backpressure_seconds_total"), 2.5);
+  EXPECT_EQ(metrics.Value("walpost_inflight_events"), 24);
+  EXPECT_EQ(metrics.Value("walpost_inflight_bytes"), 25);
+  EXPECT_EQ(metrics.Value("walpost_inflight_limit_bytes"), 26);
+  EXPECT_EQ(metrics.Value("walpost_source_connected"), 1);
+  EXPECT_EQ(metrics.Value("walpost_sink_connected"), 1);
+}
+
+TEST(MetricsTest, EventsAreCountedByTableAndByTopic) {
+  const PrometheusText metrics = Metrics(Sample());
+  EXPECT_EQ(metrics.Value("walpost_events_received_total", {{"table", "outbox.events"}}), 9);
+  EXPECT_EQ(metrics.Value("walpost_events_received_total", {{"table", "outbox.more"}}), 5);
+  EXPECT_EQ(metrics.Value("walpost_events_delivered_total", {{"topic", "orders"}}), 15);
+  EXPECT_EQ(metrics.Value("walpost_events_delivered_total", {{"topic", "quiet"}}), 0);
+}
+
+// A counter that shows 1.23457e+10 stands still for thousands of events.
+TEST(MetricsTest, LargeCountersKeepTheirLastDigit) {
+  Snapshot snapshot = Sample();
+  snapshot.transactions_total = 12'345'678'901'234;
+  snapshot.confirmed_lsn = base::Lsn(0x0012'3456'789A'BCDEu);
+  const PrometheusText metrics = Metrics(snapshot);
+  EXPECT_EQ(metrics.Value("walpost_transactions_total"), 12'345'678'901'234.0);
+  EXPECT_EQ(metrics.Value("walpost_wal_acked_lsn_bytes"),
+            static_cast<double>(0x0012'3456'789A'BCDE));
+}
+
+TEST(MetricsTest, ExactlyOneStateIsSet) {
+  for (const base::State state : base::kAllStates) {
+    Snapshot snapshot = Sample();
+    snapshot.state = state;
+    const PrometheusText metrics = Metrics(snapshot);
+    for (const base::State other : base::kAllStates) {
+      EXPECT_EQ(metrics.Value("walpost_state", {{"state", std::string(base::StateName(other))}}),
+                other == state ? 1 : 0);
+    }
+    const bool up = state == base::State::kStreaming || state == base::State::kBackpressured;
+    EXPECT_EQ(metrics.Value("walpost_up"), up ? 1 : 0) << base::StateName(state);
+  }
+}
+
+TEST(MetricsTest, HaltReasonIsSetOnlyWhileHalted) {
+  Snapshot snapshot = Sample();
+  snapshot.halt_reason = base::HaltReason::kSlotInvalidated;
+  EXPECT_EQ(Metrics(snapshot).Value("walpost_halted", {{"reason", "slot_invalidated"}}), 0);
+  snapshot.state = base::State::kHalted;
+  const PrometheusText metrics = Metrics(snapshot);
+  for (const base::HaltReason reason : base::kAllHaltReasons) {
+    const std::string name(base::HaltReasonName(reason));
+    EXPECT_EQ(metrics.Value("walpost_halted", {{"reason", name}}),
+              name == "slot_invalidated" ? 1 : 0);
+  }
+}
+
+TEST(MetricsTest, LagIsZeroUntilSomethingIsConfirmedAndNeverNegative) {
+  Snapshot snapshot = Sample();
+  snapshot.confirmed_lsn = base::Lsn();
+  EXPECT_EQ(Metrics(snapshot).Value("walpost_slot_lag_bytes"), 0);
+  snapshot.confirmed_lsn = base::Lsn(0x600);
+  EXPECT_EQ(Metrics(snapshot).Value("walpost_slot_lag_bytes"), 0);
+}
+
+TEST(MetricsTest, DelayBucketsAreCumulativeAndEndWithAll) {
+  const PrometheusText metrics = Metrics(Sample());
+  const std::string bucket = "walpost_delivery_delay_seconds_bucket";
+  double before = 0;
+  for (const PrometheusSample& sample :
+       metrics.families.at("walpost_delivery_delay_seconds").samples) {
+    if (sample.name == bucket) {
+      EXPECT_GE(sample.value, before);
+      before = sample.value;
+    }
+  }
+  EXPECT_EQ(metrics.Value(bucket, {{"le", "0.001"}}), 0);
+  EXPECT_EQ(metrics.Value(bucket, {{"le", "0.002"}}), 1);
+  EXPECT_EQ(metrics.Value(bucket, {{"le", "600"}}), 2);
+  EXPECT_EQ(metrics.Value(bucket, {{"le", "+Inf"}}), 3);
+  EXPECT_EQ(metrics.Value("walpost_delivery_delay_seconds_count"), 3);
+  EXPECT_NEAR(metrics.Value("walpost_delivery_delay_seconds_sum"), 1'000.0045, 1e-6);
+}
+
+TEST(MetricsTest, LabelsAreEscaped) {
+  const std::string nasty = "a\"b\\c\nd}{,=";
+  Snapshot snapshot = Sample();
+  snapshot.name = nasty;
+  snapshot.received_by_table = {{nasty, 5}};
+  const PrometheusText metrics = Metrics(snapshot);
+  EXPECT_EQ(metrics.Value("walpost_events_received_total", {{"table", nasty}}), 5);
+  EXPECT_THAT(metrics.families.at("walpost_up").samples.at(0).labels,
+              Contains(Pair("pipeline", nasty)));
+}
+
+}  // namespace
+}  // namespace walpost::observe

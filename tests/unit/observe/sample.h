@@ -1,0 +1,65 @@
+// Sample - a snapshot in which every field has a value of its own.
+#pragma once
+
+#include <chrono>
+
+#include "observe/snapshot.h"
+
+namespace walpost::observe {
+
+inline base::WallTime At(std::int64_t seconds) {
+  return base::WallTime(std::chrono::microseconds(seconds * 1'000'000));
+}
+
+inline Snapshot Sample() {
+  Snapshot s;
+  s.name = "shop";
+  s.slot = "shop_slot";
+  s.publication = "shop_pub";
+  s.state = base::State::kStreaming;
+  s.state_since = At(1'700'000'001);
+  s.taken_at = At(1'700'000'002);
+  s.started_at = At(1'700'000'003);
+  s.last_error = "lost";
+  s.last_error_at = At(1'700'000'004);
+  s.source_connected = true;
+  s.system_identifier = 7'300'000'000'000'000'001;
+  s.timeline = 3;
+  s.server_version = 150'006;
+  s.database = "shopdb";
+  s.source_host = "db:5432";
+  s.received_lsn = base::Lsn(0x300);
+  s.confirmed_lsn = base::Lsn(0x100);
+  s.safe_lsn = base::Lsn(0x200);
+  s.server_wal_lsn = base::Lsn(0x500);
+  s.last_frame_at = At(1'700'000'005);
+  s.sink_connected = true;
+  s.producer_generations = 2;
+  s.transactions_total = 11;
+  s.bytes_received_total = 12;
+  s.bytes_delivered_total = 13;
+  s.events_received_total = 14;
+  s.events_delivered_total = 15;
+  s.events_dead_lettered_total = 16;
+  s.events_parked_total = 17;
+  s.events_skipped_total = 18;
+  s.events_repeated_total = 19;
+  s.events_discarded_total = 20;
+  s.changes_ignored_total = 21;
+  s.reconnects_total = 22;
+  s.records_resubmitted_total = 23;
+  s.backpressure_ms_total = 2'500;
+  s.received_by_table = {{"outbox.events", 9}, {"outbox.more", 5}};
+  s.delivered_by_topic = {{"orders", 15}, {"quiet", 0}};
+  s.in_flight_events = 24;
+  s.in_flight_bytes = 25;
+  s.in_flight_bytes_max = 26;
+  s.oldest_undelivered_commit = At(1'700'000'006);
+  s.last_delivered_at = At(1'700'000'007);
+  s.delivery_delay.Add(0.0015);
+  s.delivery_delay.Add(0.003);
+  s.delivery_delay.Add(1'000);
+  return s;
+}
+
+}  // namespace walpost::observe
