@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "config/config.h"
+#include "config/reader.h"
 #include "observe/log.h"
 #include "operations/check.h"
 #include "operations/emit.h"
@@ -159,6 +161,23 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
       ->capture_default_str();
 }
 
+// "unknown verb 'inti'; did you mean 'init'?", or nothing when it is not a verb that is wrong.
+std::string UnknownVerb(const CLI::App& app) {
+  const CLI::App* scope = &app;
+  while (!scope->get_subcommands().empty()) {
+    scope = scope->get_subcommands().front();
+  }
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : scope->get_subcommands([](const CLI::App*) { return true; })) {
+    verbs.push_back(verb->get_name());
+  }
+  const std::vector<std::string> rest = app.remaining(true);
+  if (verbs.empty() || rest.empty() || rest[0].rfind('-', 0) == 0) {
+    return "";
+  }
+  return absl::StrFormat("unknown verb '%s'%s", rest[0], config::DidYouMean(rest[0], verbs));
+}
+
 }  // namespace
 
 int Main(int argc, char** argv) {
@@ -176,6 +195,11 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (const std::string unknown = UnknownVerb(app);
+        error.get_exit_code() != 0 && !unknown.empty()) {
+      std::fprintf(stderr, "walpost: %s\nRun with --help for more information.\n", unknown.c_str());
+      return kExitUsage;
+    }
     return app.exit(error) == 0 ? 0 : kExitUsage;
   }
   if (version) {
