@@ -1,10 +1,12 @@
 #include "operations/emit.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/status.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::operations {
@@ -12,61 +14,89 @@ namespace {
 
 using postgres::Cell;
 using postgres::QuoteIdentifier;
+using postgres::Row;
 using postgres::SqlConnection;
+
+// One INSERT, put together for the columns that the table has.
+class Insert {
+ public:
+  Insert(const outbox::TableOptions& table, std::vector<Row> columns)
+      : table_(table), columns_(std::move(columns)) {}
+
+  // As the mapper: the first of `names` that the table has. A field mapped to nothing, or an
+  // optional one that is not there, is left out. Without a value: a new id.
+  absl::Status Set(const outbox::ColumnNames& names, bool required, const Cell& value) {
+    for (const std::string& name : names) {
+      for (const Row& column : columns_) {
+        if (column.at(0) == name) {
+          Add(name, column.at(1).value_or(""), value);
+          return absl::OkStatus();
+        }
+      }
+    }
+    if (names.empty() || !required) {
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "table %s.%s with column %s does not exist: run `walpost init`, or correct `outboxes`",
+        table_.schema, table_.table, absl::StrJoin(names, " or ")));
+  }
+
+  std::string Sql() const {
+    return absl::StrFormat("INSERT INTO %s.%s (%s) VALUES (%s) RETURNING %s::text",
+                           QuoteIdentifier(table_.schema), QuoteIdentifier(table_.table),
+                           absl::StrJoin(names_, ", "), absl::StrJoin(values_, ", "), names_.at(0));
+  }
+
+  const std::vector<Cell>& parameters() const { return parameters_; }
+
+ private:
+  void Add(const std::string& name, const std::string& type, const Cell& value) {
+    names_.push_back(QuoteIdentifier(name));
+    if (!value) {
+      values_.push_back("gen_random_uuid()");
+      return;
+    }
+    parameters_.push_back(value);
+    const std::string parameter = absl::StrFormat("$%u", parameters_.size());
+    values_.push_back(type == "bytea" ? "convert_to(" + parameter + ", 'UTF8')" : parameter);
+  }
+
+  const outbox::TableOptions& table_;
+  const std::vector<Row> columns_;  // name, type
+  std::vector<std::string> names_;
+  std::vector<std::string> values_;
+  std::vector<Cell> parameters_;
+};
+
+absl::StatusOr<std::string> InsertEvent(const EmitOptions& options) {
+  ASSIGN_OR_RETURN(
+      SqlConnection connection,
+      SqlConnection::Connect(options.source.conninfo, options.source.application_name));
+  ASSIGN_OR_RETURN(
+      std::vector<Row> columns,
+      connection.Query(
+          "SELECT attname, atttypid::regtype::text FROM pg_attribute WHERE attrelid = "
+          "to_regclass($1) AND attnum > 0 AND NOT attisdropped",
+          {QuoteIdentifier(options.table.schema) + "." + QuoteIdentifier(options.table.table)}));
+  const outbox::ColumnMapping& mapping = options.table.columns;
+  Insert insert(options.table, std::move(columns));
+  RETURN_IF_ERROR(insert.Set(mapping.id, true, std::nullopt));
+  RETURN_IF_ERROR(insert.Set(mapping.key, true, options.key));
+  RETURN_IF_ERROR(insert.Set(mapping.aggregate_type, true, options.aggregate_type));
+  RETURN_IF_ERROR(insert.Set(mapping.type, !options.table.type_optional, options.type));
+  RETURN_IF_ERROR(insert.Set(mapping.content_type, false, options.content_type));
+  RETURN_IF_ERROR(insert.Set(mapping.payload, true, options.payload));
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection.Query(insert.Sql(), insert.parameters()));
+  return rows.at(0).at(0).value_or("");
+}
 
 }  // namespace
 
 Outcome Emit(const EmitOptions& options) {
-  absl::StatusOr<SqlConnection> connection =
-      SqlConnection::Connect(options.source.conninfo, options.source.application_name);
-  if (!connection.ok()) {
-    return Failed(connection.status());
-  }
-  const outbox::ColumnMapping& mapping = options.table.columns;
-  std::vector<std::string> columns = {QuoteIdentifier(mapping.id.at(0))};
-  std::vector<std::string> values = {"gen_random_uuid()"};
-  std::vector<Cell> parameters;
-  const std::pair<const outbox::ColumnNames*, const std::string*> fields[] = {
-      {&mapping.key, &options.key},
-      {&mapping.aggregate_type, &options.aggregate_type},
-      {&mapping.type, &options.type},
-      {&mapping.content_type, &options.content_type}};
-  for (const auto& [names, value] : fields) {
-    if (!names->empty()) {
-      columns.push_back(QuoteIdentifier(names->at(0)));
-      parameters.emplace_back(*value);
-      values.push_back(absl::StrFormat("$%u", parameters.size()));
-    }
-  }
-  // The payload column may be bytea, json, jsonb or text: the server is asked which.
-  const std::string table =
-      QuoteIdentifier(options.table.schema) + "." + QuoteIdentifier(options.table.table);
-  const auto type = connection->Query(
-      "SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND "
-      "attname = $2",
-      {table, mapping.payload.at(0)});
-  if (!type.ok()) {
-    return Failed(type.status());
-  }
-  if (type->empty()) {
-    return Failed(absl::FailedPreconditionError(absl::StrFormat(
-        "table %s.%s with column %s does not exist: run `walpost init`, or correct `outboxes`",
-        options.table.schema, options.table.table, mapping.payload.at(0))));
-  }
-  columns.push_back(QuoteIdentifier(mapping.payload.at(0)));
-  parameters.emplace_back(options.payload);
-  const std::string parameter = absl::StrFormat("$%u", parameters.size());
-  values.push_back(type->at(0).at(0) == "bytea" ? "convert_to(" + parameter + ", 'UTF8')"
-                                                : parameter);
-  const auto rows =
-      connection->Query(absl::StrFormat("INSERT INTO %s (%s) VALUES (%s) RETURNING %s::text", table,
-                                        absl::StrJoin(columns, ", "), absl::StrJoin(values, ", "),
-                                        QuoteIdentifier(mapping.id.at(0))),
-                        parameters);
-  if (!rows.ok()) {
-    return Failed(rows.status());
-  }
-  return Outcome{0, rows->at(0).at(0).value_or("") + "\n", ""};
+  const absl::StatusOr<std::string> id = InsertEvent(options);
+  return id.ok() ? Outcome{0, *id + "\n", ""} : Failed(id.status());
 }
 
 }  // namespace walpost::operations
