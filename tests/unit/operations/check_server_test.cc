@@ -1,0 +1,204 @@
+#include "operations/check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <variant>
+
+#include "outbox/presets.h"
+#include "unit/operations/server_fixture.h"
+
+namespace walpost::operations {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Kafka is librdkafka's own mock cluster, in this process.
+class CheckServerTest : public ServerFixture {
+ protected:
+  CheckOptions CheckOf(int brokers = 3) const {
+    CheckOptions options;
+    options.name = "shop";
+    options.source = Options().source;
+    options.tables = {*outbox::PresetOptions("walpost")};
+    options.kafka.properties = {{"test.mock.num.brokers", std::to_string(brokers)}};
+    options.json = true;
+    return options;
+  }
+
+  // "failed: ..." of the first line with this name, "" when there is none.
+  static std::string LineOf(const Outcome& outcome, const std::string& check) {
+    for (const nlohmann::json& line : nlohmann::json::parse(outcome.output)) {
+      if (line.at("check") == check) {
+        return line.at("level").get<std::string>() + ": " + line.at("text").get<std::string>();
+      }
+    }
+    return "";
+  }
+
+  static int Failed(const Outcome& outcome) {
+    int failed = 0;
+    for (const nlohmann::json& line : nlohmann::json::parse(outcome.output)) {
+      failed += line.at("level") == "failed" ? 1 : 0;
+    }
+    return failed;
+  }
+};
+
+TEST_F(CheckServerTest, GoodSetUpHasNothingToMend) {
+  InitOk();
+  const Outcome outcome = Check(CheckOf());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(Failed(outcome), 0) << outcome.output;
+  EXPECT_THAT(
+      LineOf(outcome, "replication connection"),
+      AllOf(HasSubstr("ok: "), HasSubstr("database " + database()), HasSubstr("PostgreSQL ")));
+  for (const char* step : {"server_version", "identity", "server", "timeline", "slot", "slot_free",
+                           "publication", "tables", "record"}) {
+    EXPECT_EQ(LineOf(outcome, step), "ok: ok") << step;
+  }
+  EXPECT_EQ(LineOf(outcome, "columns of outbox.events"), "ok: fit the mapping");
+  EXPECT_EQ(LineOf(outcome, "walpost.pipeline"),
+            "ok: set up at " + Sql("SELECT consistent_point FROM walpost.pipeline"));
+  EXPECT_THAT(LineOf(outcome, "kafka"), HasSubstr("ok: 3 broker(s)"));
+}
+
+TEST_F(CheckServerTest, EmptyDatabaseListsEachProblemWithTheWayOut) {
+  const std::string before = State();
+  const Outcome outcome = Check(CheckOf());
+  EXPECT_EQ(outcome.exit_code, 78);
+  EXPECT_THAT(LineOf(outcome, "slot"), AllOf(HasSubstr("failed: "), HasSubstr("walpost init")));
+  EXPECT_THAT(LineOf(outcome, "publication"),
+              AllOf(HasSubstr("failed: "), HasSubstr("walpost init")));
+  EXPECT_THAT(
+      LineOf(outcome, "columns of outbox.events"),
+      AllOf(HasSubstr("failed: "), HasSubstr("walpost init"), HasSubstr("outboxes[].table")));
+  EXPECT_THAT(LineOf(outcome, "walpost.pipeline"),
+              AllOf(HasSubstr("warning: "), HasSubstr("walpost init")));
+  EXPECT_EQ(State(), before);
+}
+
+TEST_F(CheckServerTest, LostSlotIsToldFromOneThatWasNeverMade) {
+  InitOk();
+  Sql("SELECT pg_drop_replication_slot('shop')");
+  const Outcome outcome = Check(CheckOf());
+  EXPECT_EQ(outcome.exit_code, 78);
+  EXPECT_THAT(LineOf(outcome, "slot"),
+              AllOf(HasSubstr("failed: "), HasSubstr("walpost.pipeline records it"),
+                    Not(HasSubstr("run `walpost init`"))));
+}
+
+TEST_F(CheckServerTest, PublicationWithoutTheTableSaysWhatToType) {
+  InitOk();
+  Sql("ALTER PUBLICATION shop DROP TABLE outbox.events");
+  const Outcome outcome = Check(CheckOf());
+  EXPECT_EQ(outcome.exit_code, 78);
+  EXPECT_EQ(Failed(outcome), 1) << outcome.output;
+  EXPECT_THAT(LineOf(outcome, "tables"),
+              HasSubstr("ALTER PUBLICATION \"shop\" ADD TABLE \"outbox\".\"events\""));
+}
+
+TEST_F(CheckServerTest, ColumnsThatDoNotFitAreNamed) {
+  InitOk();
+  CheckOptions missing = CheckOf();
+  missing.tables[0].columns.key = {"order_id"};
+  const Outcome outcome = Check(missing);
+  EXPECT_EQ(outcome.exit_code, 78);
+  EXPECT_THAT(LineOf(outcome, "columns of outbox.events"),
+              AllOf(HasSubstr("failed: "), HasSubstr("order_id")));
+  Sql("ALTER TABLE outbox.events ALTER COLUMN headers TYPE int USING 0");
+  EXPECT_THAT(LineOf(Check(CheckOf()), "columns of outbox.events"),
+              AllOf(HasSubstr("failed: "), HasSubstr("headers")));
+}
+
+TEST_F(CheckServerTest, SlotInUseIsAWarningForItMayBeOurs) {
+  InitOk();
+  auto connected = postgres::Connect(Options().source, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<postgres::Connected>(connected));
+  const Outcome outcome = Check(CheckOf());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(LineOf(outcome, "slot_free"),
+              AllOf(HasSubstr("warning: "), HasSubstr("your own running walpost")));
+  std::get<postgres::Connected>(connected).stream.reset();
+  AwaitFreeSlots();
+}
+
+TEST_F(CheckServerTest, UnlimitedWalIsAWarningAndALimitIsTold) {
+  InitOk();
+  EXPECT_THAT(LineOf(Check(CheckOf()), "max_slot_wal_keep_size"),
+              AllOf(HasSubstr("warning: unlimited"), HasSubstr("set a limit")));
+  // A new connection starts with the database's or the server's setting; this one is the server's.
+  Server().Sql("ALTER SYSTEM SET max_slot_wal_keep_size = '1GB'");
+  Reload();
+  EXPECT_EQ(LineOf(Check(CheckOf()), "max_slot_wal_keep_size"),
+            "ok: 1024 MB; beyond it the slot is lost");
+  Server().Sql("ALTER SYSTEM RESET max_slot_wal_keep_size");
+  Reload();
+}
+
+TEST_F(CheckServerTest, MissingRecordIsAWarning) {
+  InitOk();
+  Sql("DELETE FROM walpost.pipeline");
+  const Outcome outcome = Check(CheckOf());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_THAT(LineOf(outcome, "walpost.pipeline"),
+              AllOf(HasSubstr("warning: no record"), HasSubstr("walpost init")));
+}
+
+TEST_F(CheckServerTest, DatabaseThatDoesNotAnswerIsUnavailableAndKafkaIsStillLookedAt) {
+  CheckOptions options = CheckOf();
+  options.source.conninfo = "host=127.0.0.1 port=1 password=geheim";
+  const Outcome outcome = Check(options);
+  EXPECT_EQ(outcome.exit_code, 69);
+  EXPECT_THAT(LineOf(outcome, "replication connection"), HasSubstr("failed: "));
+  EXPECT_THAT(LineOf(outcome, "kafka"), HasSubstr("ok: "));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("geheim")));
+}
+
+TEST_F(CheckServerTest, KafkaThatDoesNotAnswerIsUnavailable) {
+  InitOk();
+  CheckOptions options = CheckOf();
+  options.kafka.properties = {{"bootstrap.servers", "127.0.0.1:1"}};
+  options.kafka_timeout = std::chrono::milliseconds(300);
+  const Outcome outcome = Check(options);
+  EXPECT_EQ(outcome.exit_code, 69);
+  EXPECT_EQ(Failed(outcome), 1) << outcome.output;
+  EXPECT_THAT(LineOf(outcome, "kafka"),
+              AllOf(HasSubstr("failed: "), HasSubstr("bootstrap.servers")));
+}
+
+TEST_F(CheckServerTest, TopicsNamedByRowsCannotBeLookedUp) {
+  InitOk();
+  EXPECT_THAT(LineOf(Check(CheckOf()), "topics"), HasSubstr("warning: named by rows"));
+}
+
+TEST_F(CheckServerTest, FixedTopicIsLookedUpAndFewReplicasAreAWarning) {
+  InitOk();
+  for (const int brokers : {1, 3}) {
+    CheckOptions options = CheckOf(brokers);
+    options.tables[0].topic = "orders";
+    const Outcome outcome = Check(options);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_THAT(LineOf(outcome, "topic orders"),
+                brokers == 3 ? HasSubstr("ok: ") : HasSubstr("warning: replication factor 1"));
+    EXPECT_EQ(LineOf(outcome, "topics"), "");
+  }
+}
+
+TEST_F(CheckServerTest, TextHasAMarkForEachLineAndColourOnlyOnRequest) {
+  CheckOptions options = CheckOf();
+  options.json = false;
+  const Outcome plain = Check(options);
+  EXPECT_THAT(plain.output, AllOf(HasSubstr("✓ identity: ok\n"), HasSubstr("✗ slot: "),
+                                  HasSubstr("! walpost.pipeline: "), Not(HasSubstr("\x1b"))));
+  options.color = true;
+  EXPECT_THAT(Check(options).output, AllOf(HasSubstr("\x1b[32m✓\x1b[0m identity: ok\n"),
+                                           HasSubstr("\x1b[31m✗\x1b[0m slot: ")));
+}
+
+}  // namespace
+}  // namespace walpost::operations

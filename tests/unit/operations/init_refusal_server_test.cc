@@ -1,0 +1,127 @@
+// Where `init` must not go on: a lost history, another's slot, a publication that does not fit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "operations/init.h"
+#include "unit/operations/server_fixture.h"
+
+namespace walpost::operations {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class InitRefusalServerTest : public ServerFixture {
+ protected:
+  // Init refuses, changes nothing, and returns why.
+  std::string Refusal(const InitOptions& options) {
+    const std::string before = State();
+    const Outcome outcome = Init(options);
+    EXPECT_EQ(outcome.exit_code, 78) << outcome.output << outcome.error;
+    EXPECT_EQ(State(), before);
+    return outcome.error;
+  }
+};
+
+// A new slot would skip, in silence, every event since the lost one's position.
+TEST_F(InitRefusalServerTest, RecordWithoutSlotIsSlotMissingAndChangesNothing) {
+  InitOk();
+  Sql("SELECT pg_drop_replication_slot('shop')");
+  const std::string error = Refusal(Options());
+  EXPECT_THAT(error, StartsWith("slot_missing: "));
+  EXPECT_THAT(error, HasSubstr("nothing was changed"));
+  EXPECT_THAT(error, HasSubstr(Sql("SELECT consistent_point::text FROM walpost.pipeline")));
+}
+
+TEST_F(InitRefusalServerTest, RecordWithoutSlotAndPublicationMakesNeither) {
+  InitOk();
+  Sql("SELECT pg_drop_replication_slot('shop')");
+  Sql("DROP PUBLICATION shop");
+  EXPECT_THAT(Refusal(Options()), StartsWith("slot_missing: "));
+}
+
+// A restored copy has the record, and perhaps a slot of the same name, but another history.
+TEST_F(InitRefusalServerTest, RecordOfAnotherClusterIsClusterChanged) {
+  InitOk();
+  Sql("UPDATE walpost.pipeline SET system_identifier = 7000000000000000001");
+  const std::string error = Refusal(Options());
+  EXPECT_THAT(error, StartsWith("cluster_changed: "));
+  EXPECT_THAT(error, HasSubstr("7000000000000000001"));
+}
+
+TEST_F(InitRefusalServerTest, NameAndSlotOfTwoPipelinesDoNotMix) {
+  InitOk();
+  InitOptions other_slot = Options();
+  other_slot.source.slot = "other";
+  EXPECT_THAT(Refusal(other_slot), HasSubstr("pipeline 'shop' on slot 'shop' is recorded"));
+  InitOptions other_name = Options();
+  other_name.name = "other";
+  EXPECT_THAT(Refusal(other_name), HasSubstr("pipeline 'shop' on slot 'shop' is recorded"));
+}
+
+TEST_F(InitRefusalServerTest, SlotOfAnotherPluginIsForeign) {
+  Sql("SELECT pg_create_logical_replication_slot('shop', 'test_decoding')");
+  const std::string error = Refusal(Options());
+  EXPECT_THAT(error, StartsWith("slot_foreign: "));
+  EXPECT_THAT(error, HasSubstr("test_decoding"));
+}
+
+TEST_F(InitRefusalServerTest, SlotOfAnotherDatabaseIsForeign) {
+  Server().Sql("SELECT pg_create_logical_replication_slot('shop', 'pgoutput')");
+  const std::string error = Refusal(Options());
+  EXPECT_THAT(error, StartsWith("slot_foreign: "));
+  EXPECT_THAT(error, HasSubstr("'postgres'"));
+  EXPECT_THAT(error, HasSubstr("'" + database() + "'"));
+}
+
+TEST_F(InitRefusalServerTest, SlotOlderThanItsPublicationIsRefused) {
+  Sql("SELECT pg_create_logical_replication_slot('shop', 'pgoutput')");
+  const Outcome outcome = Init(Options());
+  EXPECT_EQ(outcome.exit_code, 78);
+  EXPECT_THAT(outcome.error, HasSubstr("slot 'shop' exists but publication 'shop' does not"));
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_publication"), "0");
+  EXPECT_EQ(Sql("SELECT count(*) FROM walpost.pipeline"), "0");
+}
+
+TEST_F(InitRefusalServerTest, PublicationWithoutInsertsSaysHowToMendIt) {
+  Sql("CREATE PUBLICATION shop WITH (publish = 'update')");
+  const Outcome outcome = Init(Options());
+  EXPECT_EQ(outcome.exit_code, 78);
+  EXPECT_THAT(outcome.error, HasSubstr("ALTER PUBLICATION \"shop\" SET (publish = 'insert')"));
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_replication_slots"), "0");
+}
+
+TEST_F(InitRefusalServerTest, PublicationWithoutTheTableSaysHowToMendIt) {
+  Sql("CREATE PUBLICATION shop");
+  const Outcome outcome = Init(Options());
+  EXPECT_EQ(outcome.exit_code, 78);
+  const std::string mend = "ALTER PUBLICATION \"shop\" ADD TABLE \"outbox\".\"events\"";
+  EXPECT_THAT(outcome.error, HasSubstr(mend));
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_replication_slots"), "0");
+  Sql(mend);
+  EXPECT_EQ(Init(Options()).exit_code, 0);
+}
+
+TEST_F(InitRefusalServerTest, TableOfTheUserIsNotMade) {
+  InitOptions options = Options();
+  options.source.tables = {{"outbox", "events"}, {"shop", "outbox"}};
+  EXPECT_THAT(Refusal(options), HasSubstr("table shop.outbox does not exist: create it first"));
+}
+
+TEST_F(InitRefusalServerTest, MissingRightIsAPermissionError) {
+  Server().Sql(
+      "DO $$BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'app') THEN "
+      "CREATE ROLE app LOGIN; END IF; END$$");
+  InitOptions options = Options();
+  options.source.conninfo = Conninfo("user=app");
+  const std::string before = State();
+  const Outcome outcome = Init(options);
+  EXPECT_EQ(outcome.exit_code, 77) << outcome.error;
+  EXPECT_THAT(outcome.error, HasSubstr("permission denied"));
+  EXPECT_EQ(State(), before);
+}
+
+}  // namespace
+}  // namespace walpost::operations

@@ -1,0 +1,166 @@
+// What `init` makes, in which order, and that it does so once.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+#include "operations/init.h"
+#include "postgres/sql_connection.h"
+#include "unit/operations/server_fixture.h"
+
+namespace walpost::operations {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+class InitServerTest : public ServerFixture {};
+
+TEST_F(InitServerTest, MakesSchemaPublicationSlotAndRecord) {
+  const Outcome outcome = Init(Options());
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(outcome.error, "");
+  EXPECT_THAT(outcome.output, MatchesRegex("schema       ok\n"
+                                           "publication  shop created\n"
+                                           "slot         shop created at [0-9A-F]+/[0-9A-F]+\n"
+                                           "pipeline     shop recorded\n"));
+  EXPECT_EQ(
+      Sql("SELECT string_agg(version::text, ',' ORDER BY version) FROM walpost.schema_version"),
+      "1,2");
+  EXPECT_EQ(Sql("SELECT count(*) FROM outbox.events"), "0");
+  EXPECT_EQ(Sql("SELECT concat_ws(',', pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, "
+                "puballtables) FROM pg_publication WHERE pubname = 'shop'"),
+            "t,f,f,f,t,f");
+  EXPECT_EQ(Sql("SELECT schemaname || '.' || tablename FROM pg_publication_tables"),
+            "outbox.events");
+  EXPECT_EQ(Sql("SELECT concat_ws(',', plugin, database, temporary) FROM pg_replication_slots "
+                "WHERE slot_name = 'shop'"),
+            "pgoutput," + database() + ",f");
+}
+
+TEST_F(InitServerTest, RecordSaysWhereTheStreamBegins) {
+  InitOk();
+  EXPECT_EQ(Sql("SELECT concat_ws(',', name, p.slot, publication) FROM walpost.pipeline p"),
+            "shop,shop,shop");
+  EXPECT_EQ(Sql("SELECT p.system_identifier = c.system_identifier FROM walpost.pipeline p, "
+                "pg_control_system() c"),
+            "t");
+  EXPECT_EQ(Sql("SELECT p.consistent_point = s.confirmed_flush_lsn FROM walpost.pipeline p JOIN "
+                "pg_replication_slots s ON s.slot_name = p.slot"),
+            "t");
+  EXPECT_EQ(Sql("SELECT snapshot ~ '^[0-9]+:[0-9]+:' FROM walpost.pipeline"), "t");
+}
+
+TEST_F(InitServerTest, SecondRunFindsAllAndChangesNothing) {
+  InitOk();
+  const std::string before = State();
+  const Outcome again = Init(Options());
+  EXPECT_EQ(again.exit_code, 0) << again.error;
+  EXPECT_THAT(again.output, MatchesRegex("schema       ok\n"
+                                         "publication  shop exists\n"
+                                         "slot         shop exists, confirmed up to .*\n"
+                                         "pipeline     shop was set up before\n"));
+  EXPECT_EQ(State(), before);
+}
+
+TEST_F(InitServerTest, EventsThatAreThereStay) {
+  InitOk();
+  Sql("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES "
+      "(gen_random_uuid(), 'a', '1', 't')");
+  InitOk();
+  EXPECT_EQ(Sql("SELECT count(*) FROM outbox.events"), "1");
+}
+
+TEST_F(InitServerTest, PrintSqlChangesNothing) {
+  const std::string before = State();
+  InitOptions options = Options();
+  options.print_sql = true;
+  EXPECT_EQ(Init(options).exit_code, 0);
+  EXPECT_EQ(State(), before);
+}
+
+// Who applies the printed statements by hand must end where `init` ends.
+TEST_F(InitServerTest, PrintedSqlIsACompleteSetUp) {
+  InitOptions options = Options();
+  options.print_sql = true;
+  const std::string command = "psql -X -q -v ON_ERROR_STOP=1 '" + Conninfo() + "' >/dev/null";
+  FILE* const psql = popen(command.c_str(), "w");
+  ASSERT_NE(psql, nullptr);
+  const std::string sql = Init(options).output;
+  std::fwrite(sql.data(), 1, sql.size(), psql);
+  ASSERT_EQ(pclose(psql), 0);
+  const std::string before = State();
+  const Outcome after = Init(Options());
+  EXPECT_EQ(after.exit_code, 0) << after.error;
+  EXPECT_THAT(after.output, HasSubstr("pipeline     shop was set up before\n"));
+  EXPECT_EQ(State(), before);
+}
+
+// The slot cannot be made behind an open transaction; what comes before it must be there, and a
+// record that it exists must not.
+TEST_F(InitServerTest, PublicationExistsBeforeTheSlotAndTheRecordOnlyAfterIt) {
+  Sql("CREATE TABLE t (i int)");
+  auto writer = postgres::SqlConnection::Connect(Conninfo(), "slow_writer");
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  ASSERT_TRUE(writer->Execute("BEGIN; INSERT INTO t VALUES (1)").ok());
+  InitOptions options = Options();
+  options.slot_timeout = std::chrono::milliseconds(500);
+  const Outcome blocked = Init(options);
+  EXPECT_EQ(blocked.exit_code, 69);
+  EXPECT_THAT(blocked.output, HasSubstr("publication  shop created\n"));
+  EXPECT_THAT(blocked.error, HasSubstr("slow_writer"));
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_publication"), "1");
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_replication_slots"), "0");
+  EXPECT_EQ(Sql("SELECT count(*) FROM walpost.pipeline"), "0");
+
+  ASSERT_TRUE(writer->Execute("ROLLBACK").ok());
+  const Outcome again = Init(Options());
+  EXPECT_EQ(again.exit_code, 0) << again.error;
+  EXPECT_THAT(again.output, HasSubstr("publication  shop exists\n"));
+  EXPECT_EQ(Sql("SELECT count(*) FROM walpost.pipeline"), "1");
+}
+
+TEST_F(InitServerTest, SlotAndPublicationMadeByHandAreTakenAndRecorded) {
+  Sql("CREATE TABLE public.outbox (id uuid)");
+  Sql("CREATE PUBLICATION shop FOR TABLE public.outbox WITH (publish = 'insert')");
+  Sql("SELECT pg_create_logical_replication_slot('shop', 'pgoutput')");
+  InitOptions options = Options();
+  options.source.tables = {{"public", "outbox"}};
+  const Outcome outcome = Init(options);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(Sql("SELECT p.consistent_point = s.confirmed_flush_lsn AND p.snapshot IS NULL FROM "
+                "walpost.pipeline p JOIN pg_replication_slots s ON s.slot_name = p.slot"),
+            "t");
+  EXPECT_EQ(Sql("SELECT to_regclass('outbox.events')"), "");
+}
+
+TEST_F(InitServerTest, NamesThatNeedQuotesWork) {
+  Sql("CREATE SCHEMA \"My Shop\"");
+  Sql("CREATE TABLE \"My Shop\".\"Out\"\"box\" (id uuid)");
+  InitOptions options = Options();
+  options.name = "o'brien";
+  options.source.publication = "Shop's \"Pub\"";
+  options.source.tables = {{"My Shop", "Out\"box"}};
+  const Outcome outcome = Init(options);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(Sql("SELECT pubname FROM pg_publication_tables WHERE tablename = 'Out\"box'"),
+            "Shop's \"Pub\"");
+  EXPECT_EQ(Sql("SELECT name FROM walpost.pipeline"), "o'brien");
+  EXPECT_EQ(Init(options).exit_code, 0);
+}
+
+TEST_F(InitServerTest, TwoPipelinesShareOneDatabase) {
+  InitOk();
+  Sql("CREATE TABLE public.outbox (id uuid)");
+  InitOptions second = Options();
+  second.name = second.source.slot = second.source.publication = "second";
+  second.source.tables = {{"public", "outbox"}};
+  const Outcome outcome = Init(second);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(Sql("SELECT string_agg(name, ',' ORDER BY name) FROM walpost.pipeline"), "second,shop");
+}
+
+}  // namespace
+}  // namespace walpost::operations

@@ -1,0 +1,34 @@
+#include "operations/outcome.h"
+
+#include <gtest/gtest.h>
+
+namespace walpost::operations {
+namespace {
+
+TEST(OutcomeTest, ExitCodesAreThoseOfSysexits) {
+  EXPECT_EQ(ExitCodeOf(absl::OkStatus()), 0);
+  // May work later.
+  EXPECT_EQ(ExitCodeOf(absl::UnavailableError("")), 69);
+  EXPECT_EQ(ExitCodeOf(absl::DeadlineExceededError("")), 69);
+  // Rights.
+  EXPECT_EQ(ExitCodeOf(absl::PermissionDeniedError("")), 77);
+  EXPECT_EQ(ExitCodeOf(absl::UnauthenticatedError("")), 77);
+  // Our bugs.
+  EXPECT_EQ(ExitCodeOf(absl::InternalError("")), 70);
+  EXPECT_EQ(ExitCodeOf(absl::DataLossError("")), 70);
+  // For an operator to set right.
+  EXPECT_EQ(ExitCodeOf(absl::FailedPreconditionError("")), 78);
+  EXPECT_EQ(ExitCodeOf(absl::InvalidArgumentError("")), 78);
+  EXPECT_EQ(ExitCodeOf(absl::NotFoundError("")), 78);
+  EXPECT_EQ(ExitCodeOf(absl::AlreadyExistsError("")), 78);
+}
+
+TEST(OutcomeTest, FailureIsItsMessageOnStderrAlone) {
+  const Outcome outcome = Failed(absl::UnavailableError("what: cause"));
+  EXPECT_EQ(outcome.exit_code, 69);
+  EXPECT_EQ(outcome.output, "");
+  EXPECT_EQ(outcome.error, "what: cause");
+}
+
+}  // namespace
+}  // namespace walpost::operations
