@@ -1,0 +1,186 @@
+#include "support/fake_sink.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+
+namespace walpost::testing {
+
+using delivery::Failure;
+using delivery::FailureKind;
+using delivery::Sequence;
+using delivery::SubmitResult;
+
+namespace {
+
+std::optional<std::string> Copy(const std::optional<std::string_view>& bytes) {
+  return bytes ? std::optional<std::string>(*bytes) : std::nullopt;
+}
+
+}  // namespace
+
+void FakeSink::Deliver(Sequence sequence) {
+  Outstanding* const found = Find(sequence);
+  CHECK(found != nullptr && !found->commanded) << "record " << sequence << " awaits no report";
+  found->commanded = true;
+  commands_.push_back(Command{Command::Kind::kDeliver, sequence, {}});
+}
+
+void FakeSink::DeliverAll() {
+  for (const Outstanding& waiting : outstanding_) {
+    if (!waiting.commanded) {
+      Deliver(waiting.submission.sequence);
+    }
+  }
+}
+
+void FakeSink::Fail(Sequence sequence, FailureKind kind, std::string detail) {
+  Outstanding* const found = Find(sequence);
+  CHECK(found != nullptr && !found->commanded) << "record " << sequence << " awaits no report";
+  found->commanded = true;
+  commands_.push_back(Command{Command::Kind::kFail, sequence, Failure{kind, std::move(detail)}});
+}
+
+void FakeSink::FailGeneration(std::string detail) {
+  CHECK(open_);
+  commands_.push_back(Command{Command::Kind::kFailGeneration, 0,
+                              Failure{FailureKind::kGenerationEnded, std::move(detail)}});
+}
+
+const FakeSink::Generation& FakeSink::generation() const {
+  CHECK(!generations_.empty());
+  return generations_.back();
+}
+
+std::vector<Sequence> FakeSink::accepted() const {
+  std::vector<Sequence> sequences;
+  for (const Submission& submission : generation().accepted) {
+    sequences.push_back(submission.sequence);
+  }
+  return sequences;
+}
+
+std::vector<Sequence> FakeSink::outstanding() const {
+  std::vector<Sequence> sequences;
+  for (const Outstanding& waiting : outstanding_) {
+    sequences.push_back(waiting.submission.sequence);
+  }
+  return sequences;
+}
+
+std::int32_t FakeSink::PartitionOf(const envelope::Record& record) {
+  if (record.partition >= 0) {
+    return record.partition;
+  }
+  return record.key && !record.key->empty()
+             ? static_cast<unsigned char>(record.key->back()) % kPartitions
+             : 0;
+}
+
+void FakeSink::Open(Mode mode) {
+  CHECK(!open_) << "Open of a sink that is open";
+  open_ = true;
+  closing_ = false;
+  failed_ = false;
+  failed_partitions_.clear();
+  generations_.push_back(Generation{mode, {}, false});
+}
+
+void FakeSink::Close() {
+  CHECK(open_) << "Close of a sink that is closed";
+  closing_ = true;
+}
+
+SubmitResult FakeSink::Submit(const envelope::Record& record, Sequence sequence) {
+  CHECK(open_) << "Submit to a sink that is closed";
+  Generation& current = generations_.back();
+  const bool alone = current.mode == Mode::kCareful && !outstanding_.empty();
+  if (closing_ || failed_ || not_now_ || alone || outstanding_.size() >= capacity_) {
+    return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
+  }
+  if (const auto refused = refusals_.find(sequence); refused != refusals_.end()) {
+    return SubmitResult{SubmitResult::Outcome::kRefused, refused->second};
+  }
+  const Submission submission{sequence, std::string(record.topic), Copy(record.key),
+                              Copy(record.value), PartitionOf(record)};
+  current.accepted.push_back(submission);
+  outstanding_.push_back(Outstanding{submission, record, false});
+  return SubmitResult{};
+}
+
+void FakeSink::Poll(base::Now /*now*/, delivery::SinkListener* listener) {
+  const bool was_closing = closing_;
+  while (!commands_.empty()) {
+    Command command = std::move(commands_.front());
+    commands_.pop_front();
+    Serve(std::move(command), listener);
+  }
+  if (!closing_ || hold_close_ || (!was_closing && !outstanding_.empty())) {
+    return;
+  }
+  while (!outstanding_.empty()) {
+    const Sequence sequence = outstanding_.front().submission.sequence;
+    Report(sequence);
+    if (!close_silently_) {
+      listener->OnFailed(sequence, Failure{FailureKind::kGenerationEnded, "purged"});
+    }
+  }
+  open_ = false;
+  closing_ = false;
+  generations_.back().closed = true;
+  listener->OnClosed();
+}
+
+FakeSink::Outstanding* FakeSink::Find(Sequence sequence) {
+  const auto found = std::find_if(
+      outstanding_.begin(), outstanding_.end(),
+      [sequence](const Outstanding& each) { return each.submission.sequence == sequence; });
+  return found == outstanding_.end() ? nullptr : &*found;
+}
+
+void FakeSink::Serve(Command command, delivery::SinkListener* listener) {
+  if (command.kind == Command::Kind::kFailGeneration) {
+    failed_ = true;
+    if (!closing_) {
+      listener->OnGenerationFailed(command.failure);
+    }
+    return;
+  }
+  const Submission& submission = Find(command.sequence)->submission;
+  const std::pair<std::string, std::int32_t> partition(submission.topic, submission.partition);
+  if (command.kind == Command::Kind::kFail) {
+    Report(command.sequence);
+    failed_partitions_.insert(partition);
+    if (closing_) {
+      command.failure.kind = FailureKind::kGenerationEnded;
+    }
+    listener->OnFailed(command.sequence, command.failure);
+    return;
+  }
+  CHECK(!failed_partitions_.contains(partition))
+      << "record " << command.sequence << " would become visible behind one that failed";
+  for (const Outstanding& waiting : outstanding_) {
+    if (waiting.submission.sequence == command.sequence) {
+      break;
+    }
+    CHECK(waiting.submission.topic != partition.first ||
+          waiting.submission.partition != partition.second)
+        << "record " << command.sequence << " would overtake " << waiting.submission.sequence;
+  }
+  logs_[partition].push_back(Report(command.sequence));
+  listener->OnDelivered(command.sequence);
+}
+
+FakeSink::Submission FakeSink::Report(Sequence sequence) {
+  const auto found = std::find_if(
+      outstanding_.begin(), outstanding_.end(),
+      [sequence](const Outstanding& each) { return each.submission.sequence == sequence; });
+  CHECK(found != outstanding_.end());
+  Submission submission = found->submission;
+  CHECK(Copy(found->record.key) == submission.key && Copy(found->record.value) == submission.value)
+      << "the bytes of record " << sequence << " changed before its report";
+  outstanding_.erase(found);
+  return submission;
+}
+
+}  // namespace walpost::testing

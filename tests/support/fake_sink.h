@@ -1,0 +1,140 @@
+// FakeSink - a Sink whose reports the test decides: what, for which record, when.
+// Why: the pipeline's policy is about failures that a real Kafka produces once a month.
+// How: commands (Deliver, Fail, ...) are queued and become reports in the next Poll. Like the real
+//   one it sends one record at a time when careful, gives the records still outstanding at Close a
+//   failed report each, and calls OnClosed after the last.
+// Thread: one owner.
+// Errors: CHECK-fails when the caller breaks the seam's rules (Submit while closed, bytes of an
+//   unreported record moved or freed), and when the test asks for what no Kafka does (records of a
+//   partition in another order, or behind a failed one).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "delivery/sink.h"
+
+namespace walpost::testing {
+
+class FakeSink final : public delivery::Sink {
+ public:
+  static constexpr std::int32_t kPartitions = 4;
+
+  struct Submission {
+    delivery::Sequence sequence = 0;
+    std::string topic;
+    std::optional<std::string> key;
+    std::optional<std::string> value;
+    std::int32_t partition = 0;
+  };
+
+  struct Generation {
+    Mode mode = Mode::kFast;
+    std::vector<Submission> accepted;  // in order
+    bool closed = false;
+  };
+
+  // --- Commands: reports of the next Poll ---
+  void Deliver(delivery::Sequence sequence);
+  // Everything outstanding that no other command is about.
+  void DeliverAll();
+  void Fail(delivery::Sequence sequence, delivery::FailureKind kind, std::string detail = "no");
+  void FailGeneration(std::string detail);
+
+  // --- Commands: answers to Submit, from now on ---
+  void SetNotNow(bool not_now) { not_now_ = not_now; }
+
+  // At most this many outstanding; the queue of the real one.
+  void SetCapacity(std::size_t records) { capacity_ = records; }
+
+  void Refuse(delivery::Sequence sequence, delivery::Failure failure) {
+    refusals_[sequence] = std::move(failure);
+  }
+
+  void StopRefusing() { refusals_.clear(); }
+
+  // --- Commands: how a generation ends ---
+  // OnClosed does not come while held.
+  void HoldClose(bool hold) { hold_close_ = hold; }
+
+  // Records outstanding at the end get no report at all, which the seam allows too.
+  void CloseSilently(bool silent) { close_silently_ = silent; }
+
+  // --- What was seen ---
+  const std::vector<Generation>& generations() const { return generations_; }
+
+  // CHECK-fails before the first Open.
+  const Generation& generation() const;
+  // Of the current generation.
+  std::vector<delivery::Sequence> accepted() const;
+  std::vector<delivery::Sequence> outstanding() const;
+
+  // Delivered records of a partition, over all generations: what a consumer would read.
+  const std::vector<Submission>& Log(const std::string& topic, std::int32_t partition) {
+    return logs_[{topic, partition}];
+  }
+
+  // Where the fake puts a record without a partition: by the key's last byte, or 0.
+  static std::int32_t PartitionOf(const envelope::Record& record);
+
+  // --- Sink ---
+  void Open(Mode mode) override;
+  void Close() override;
+
+  bool closed() const override { return !open_; }
+
+  delivery::SubmitResult Submit(const envelope::Record& record,
+                                delivery::Sequence sequence) override;
+  void Poll(base::Now now, delivery::SinkListener* listener) override;
+
+  int wake_fd() const override { return -1; }
+
+  std::optional<base::MonotonicTime> NextDeadline() const override { return deadline_; }
+
+  void SetNextDeadline(std::optional<base::MonotonicTime> deadline) { deadline_ = deadline; }
+
+ private:
+  struct Outstanding {
+    Submission submission;
+    envelope::Record record;  // the caller's bytes
+    bool commanded = false;
+  };
+
+  struct Command {
+    enum class Kind { kDeliver, kFail, kFailGeneration };
+
+    Kind kind = Kind::kDeliver;
+    delivery::Sequence sequence = 0;
+    delivery::Failure failure;
+  };
+
+  Outstanding* Find(delivery::Sequence sequence);
+  void Serve(Command command, delivery::SinkListener* listener);
+  // Takes it off the list, after a look at its bytes.
+  Submission Report(delivery::Sequence sequence);
+
+  std::vector<Generation> generations_;
+  std::map<std::pair<std::string, std::int32_t>, std::vector<Submission>> logs_;
+  std::deque<Outstanding> outstanding_;
+  std::deque<Command> commands_;
+  std::set<std::pair<std::string, std::int32_t>> failed_partitions_;  // of this generation
+  std::map<delivery::Sequence, delivery::Failure> refusals_;
+  std::optional<base::MonotonicTime> deadline_;
+  std::size_t capacity_ = static_cast<std::size_t>(-1);
+  bool open_ = false;
+  bool closing_ = false;
+  bool failed_ = false;
+  bool not_now_ = false;
+  bool hold_close_ = false;
+  bool close_silently_ = false;
+};
+
+}  // namespace walpost::testing
