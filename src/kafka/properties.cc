@@ -107,6 +107,13 @@ absl::Status Apply(const PropertyList& properties, rd_kafka_conf_t* conf) {
   return absl::OkStatus();
 }
 
+std::string InForce(const rd_kafka_conf_t* conf, const std::string& name) {
+  std::array<char, 512> value{};
+  std::size_t size = value.size();
+  const rd_kafka_conf_res_t found = rd_kafka_conf_get(conf, name.c_str(), value.data(), &size);
+  return found == RD_KAFKA_CONF_OK ? std::string(value.data()) : std::string();
+}
+
 bool IsSecret(std::string_view name) {
   return std::find(std::begin(kSecretNames), std::end(kSecretNames), name) !=
          std::end(kSecretNames);
@@ -139,6 +146,10 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProper
     const KafkaOptions& options) {
   ASSIGN_OR_RETURN(const Conf conf, BuildConf(options, delivery::Sink::Mode::kFast));
   PropertyList effective = Defaults(options);
+  // The user may have set one of them by librdkafka's other name for it.
+  for (auto& [name, value] : effective) {
+    value = InForce(conf.get(), name);
+  }
   effective.insert(effective.end(), options.properties.begin(), options.properties.end());
   const PropertyList forced = Forced(delivery::Sink::Mode::kFast);
   effective.insert(effective.end(), forced.begin(), forced.end());

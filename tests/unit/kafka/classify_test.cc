@@ -1,0 +1,61 @@
+#include "kafka/classify.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace walpost::kafka {
+namespace {
+
+using delivery::FailureKind;
+
+using Errors = std::vector<rd_kafka_resp_err_t>;
+
+void ExpectAll(FailureKind kind, const Errors& errors) {
+  for (const rd_kafka_resp_err_t error : errors) {
+    EXPECT_EQ(Classify(error), kind) << rd_kafka_err2name(error);
+  }
+}
+
+TEST(ClassifyTest, SuccessIsNoFailure) {
+  ExpectAll(FailureKind::kNone, {RD_KAFKA_RESP_ERR_NO_ERROR});
+}
+
+// Wrong here is a halt for nothing, or a record tried for ever.
+TEST(ClassifyTest, VerdictsOnARecord) {
+  ExpectAll(FailureKind::kRecordTooLarge,
+            {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE});
+  ExpectAll(FailureKind::kRecordInvalid,
+            {RD_KAFKA_RESP_ERR_INVALID_MSG, RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE,
+             RD_KAFKA_RESP_ERR_INVALID_RECORD, RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP,
+             RD_KAFKA_RESP_ERR_POLICY_VIOLATION, RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT});
+}
+
+TEST(ClassifyTest, VerdictsOnATopic) {
+  ExpectAll(FailureKind::kTopicUnknown,
+            {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC,
+             RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION});
+  ExpectAll(FailureKind::kTopicInvalid, {RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION});
+  ExpectAll(FailureKind::kTopicNotAuthorized, {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+                                               RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED});
+}
+
+// Judging a record by one of them would lose or refuse a good event.
+TEST(ClassifyTest, TroubleOfTheProducerSaysNothingAboutTheRecord) {
+  ExpectAll(
+      FailureKind::kGenerationEnded,
+      {RD_KAFKA_RESP_ERR__PURGE_QUEUE, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT,
+       RD_KAFKA_RESP_ERR__DESTROY, RD_KAFKA_RESP_ERR__FATAL, RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE,
+       RD_KAFKA_RESP_ERR__FENCED, RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, RD_KAFKA_RESP_ERR__INCONSISTENT,
+       RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER,
+       RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_ID_MAPPING});
+}
+
+TEST(ClassifyTest, AnythingElseIsUnclear) {
+  ExpectAll(FailureKind::kOther, {RD_KAFKA_RESP_ERR_UNKNOWN, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
+                                  RD_KAFKA_RESP_ERR__TRANSPORT, RD_KAFKA_RESP_ERR_REQUEST_TIMED_OUT,
+                                  RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR});
+}
+
+}  // namespace
+}  // namespace walpost::kafka

@@ -1,0 +1,207 @@
+#include "kafka/properties.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace walpost::kafka {
+namespace {
+
+using delivery::Sink;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::Pair;
+
+using Properties = std::vector<std::pair<std::string, std::string>>;
+
+KafkaOptions Options(Properties properties) {
+  KafkaOptions options;
+  options.name = "shop";
+  options.properties = {{"bootstrap.servers", "localhost:1"}};
+  options.properties.insert(options.properties.end(), properties.begin(), properties.end());
+  return options;
+}
+
+std::string Refusal(const Properties& properties) {
+  const absl::StatusOr<Conf> conf = BuildConf(Options(properties), Sink::Mode::kFast);
+  EXPECT_EQ(conf.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(conf.status().message());
+}
+
+// What librdkafka has for `name`, "" when the configuration was refused.
+std::string InForce(const Properties& properties, const char* name,
+                    Sink::Mode mode = Sink::Mode::kFast) {
+  const absl::StatusOr<Conf> conf = BuildConf(Options(properties), mode);
+  EXPECT_TRUE(conf.ok()) << conf.status();
+  std::array<char, 512> value{};
+  std::size_t size = value.size();
+  if (!conf.ok() || rd_kafka_conf_get(conf->get(), name, value.data(), &size) != RD_KAFKA_CONF_OK) {
+    return "";
+  }
+  return value.data();
+}
+
+struct Unsafe {
+  const char* name;
+  const char* value;
+  const char* reason;
+};
+
+constexpr Unsafe kUnsafe[] = {
+    {"enable.idempotence", "false", "duplicate and reorder"},
+    {"acks", "1", "an acknowledged event can be lost"},
+    {"acks", "0", "an acknowledged event can be lost"},
+    {"request.required.acks", "1", "an acknowledged event can be lost"},
+    {"enable.gapless.guarantee", "false", "later events overtake"},
+    {"message.timeout.ms", "30000", "leaves a gap"},
+    {"delivery.timeout.ms", "120000", "leaves a gap"},
+    {"max.in.flight", "6", "at most 5 requests"},
+    {"max.in.flight.requests.per.connection", "1000000", "at most 5 requests"},
+    {"retries", "3", "giving up leaves a gap"},
+    {"message.send.max.retries", "0", "giving up leaves a gap"},
+    {"queuing.strategy", "lifo", "reorders"},
+    {"partitioner", "consistent_random", "as Java clients do"},
+    {"transactional.id", "shop", "exactly-once mode, which is not built yet"},
+    {"delivery.report.only.error", "true", "the report of every event"},
+    {"produce.offset.report", "true", "belongs to walpost"},
+    {"log.queue", "false", "logs must not be printed by other threads"},
+    {"enabled_events", "1", "belongs to walpost"},
+    {"sticky.partitioning.linger.ms", "10", "chooses the partition itself"},
+};
+
+TEST(PropertiesTest, UnsafePropertyIsRefusedByNameWithTheReason) {
+  for (const Unsafe& unsafe : kUnsafe) {
+    const std::string refusal = Refusal({{unsafe.name, unsafe.value}});
+    EXPECT_THAT(refusal, HasSubstr(std::string("sink.kafka.properties: ") + unsafe.name));
+    EXPECT_THAT(refusal, HasSubstr(unsafe.reason)) << unsafe.name;
+    EXPECT_THAT(refusal, HasSubstr("remove it")) << unsafe.name;
+  }
+}
+
+TEST(PropertiesTest, SafeValueOfAGuardedPropertyIsAccepted) {
+  const Properties safe = {{"enable.idempotence", "true"},
+                           {"acks", "all"},
+                           {"request.required.acks", "-1"},
+                           {"enable.gapless.guarantee", "true"},
+                           {"message.timeout.ms", "0"},
+                           {"delivery.timeout.ms", "0"},
+                           {"max.in.flight", "5"},
+                           {"retries", "2147483647"},
+                           {"queuing.strategy", "fifo"},
+                           {"delivery.report.only.error", "false"},
+                           {"log.queue", "true"}};
+  EXPECT_TRUE(BuildConf(Options(safe), Sink::Mode::kFast).ok());
+}
+
+TEST(PropertiesTest, GuaranteesAreEnforcedInBothModes) {
+  for (const Sink::Mode mode : {Sink::Mode::kFast, Sink::Mode::kCareful}) {
+    EXPECT_EQ(InForce({}, "enable.idempotence", mode), "true");
+    EXPECT_EQ(InForce({}, "acks", mode), "-1");
+    EXPECT_EQ(InForce({}, "message.timeout.ms", mode), "0");
+    EXPECT_EQ(InForce({}, "max.in.flight.requests.per.connection", mode), "5");
+    EXPECT_EQ(InForce({}, "retries", mode), "2147483647");
+    EXPECT_EQ(InForce({}, "queuing.strategy", mode), "fifo");
+  }
+  EXPECT_EQ(InForce({}, "enable.gapless.guarantee", Sink::Mode::kFast), "true");
+  // A verdict on one record must not be a fatal error of its producer.
+  EXPECT_EQ(InForce({}, "enable.gapless.guarantee", Sink::Mode::kCareful), "false");
+}
+
+TEST(PropertiesTest, OtherPropertiesPassVerbatimAndWinOverDefaults) {
+  EXPECT_EQ(InForce({{"compression.type", "zstd"}}, "compression.codec"), "zstd");
+  EXPECT_EQ(InForce({{"sasl.username", "a b=c"}}, "sasl.username"), "a b=c");
+  EXPECT_EQ(InForce({}, "linger.ms"), "1");
+  EXPECT_EQ(InForce({{"linger.ms", "20"}}, "linger.ms"), "20");
+  EXPECT_EQ(InForce({{"queue.buffering.max.ms", "20"}}, "linger.ms"), "20");
+  EXPECT_EQ(InForce({}, "client.id"), "shop");
+  EXPECT_EQ(InForce({{"client.id", "other"}}, "client.id"), "other");
+}
+
+TEST(PropertiesTest, CarefulProducerDoesNotLingerWhateverTheUserSets) {
+  EXPECT_EQ(InForce({{"linger.ms", "20"}}, "linger.ms", Sink::Mode::kCareful), "0");
+}
+
+TEST(PropertiesTest, QueueHoldsEveryRecordThatMayBeInFlight) {
+  KafkaOptions options = Options({});
+  options.in_flight_bytes_max = std::size_t{64} * 1024 * 1024;
+  const absl::StatusOr<Properties> effective = EffectiveProperties(options);
+  ASSERT_TRUE(effective.ok());
+  // The smallest record counts 512 bytes.
+  EXPECT_THAT(*effective, Contains(Pair("queue.buffering.max.messages", "132072")));
+  EXPECT_THAT(*effective, Contains(Pair("queue.buffering.max.kbytes", "131072")));
+}
+
+TEST(PropertiesTest, UnknownPropertyOrValueIsRefusedByName) {
+  EXPECT_THAT(Refusal({{"linger.sm", "1"}}), HasSubstr("linger.sm"));
+  EXPECT_THAT(Refusal({{"linger.ms", "soon"}}), HasSubstr("linger.ms"));
+}
+
+TEST(PropertiesTest, MissingServersAreNamed) {
+  KafkaOptions options;
+  options.properties = {{"linger.ms", "1"}};
+  const absl::StatusOr<Conf> conf = BuildConf(options, Sink::Mode::kFast);
+  ASSERT_EQ(conf.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(conf.status().message()), HasSubstr("bootstrap.servers is missing"));
+  options.properties = {{"metadata.broker.list", "localhost:1"}};  // librdkafka's older name
+  EXPECT_TRUE(BuildConf(options, Sink::Mode::kFast).ok());
+}
+
+TEST(EffectivePropertiesTest, SecretsAreHidden) {
+  const Properties secrets = {{"sasl.password", "hunter2"},
+                              {"ssl.key.password", "hunter2"},
+                              {"ssl.keystore.password", "hunter2"},
+                              {"sasl.oauthbearer.config", "hunter2"}};
+  const absl::StatusOr<Properties> effective = EffectiveProperties(Options(secrets));
+  ASSERT_TRUE(effective.ok()) << effective.status();
+  for (const auto& [name, value] : secrets) {
+    EXPECT_THAT(*effective, Contains(Pair(name, "***")));
+  }
+  EXPECT_THAT(*effective, Not(Contains(Pair(testing::_, HasSubstr("hunter2")))));
+}
+
+TEST(EffectivePropertiesTest, EachNameAppearsOnceWithTheValueInForce) {
+  const absl::StatusOr<Properties> effective =
+      EffectiveProperties(Options({{"linger.ms", "7"}, {"acks", "-1"}, {"linger.ms", "9"}}));
+  ASSERT_TRUE(effective.ok());
+  EXPECT_THAT(*effective, Contains(Pair("linger.ms", "9")).Times(1));
+  EXPECT_THAT(*effective, Contains(Pair("acks", testing::AnyOf("all", "-1"))).Times(1));
+  EXPECT_THAT(*effective, Contains(Pair("bootstrap.servers", "localhost:1")).Times(1));
+}
+
+TEST(EffectivePropertiesTest, PropertySetByItsOtherNameIsShownAsInForce) {
+  const absl::StatusOr<Properties> effective =
+      EffectiveProperties(Options({{"queue.buffering.max.ms", "7"}}));
+  ASSERT_TRUE(effective.ok());
+  EXPECT_THAT(*effective, Contains(Pair("linger.ms", "7")));
+}
+
+TEST(EffectivePropertiesTest, RefusedPropertyIsAnErrorHereToo) {
+  EXPECT_EQ(EffectiveProperties(Options({{"acks", "1"}})).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+class InlineRunner : public base::BlockingRunner {
+ public:
+  void Run(std::function<void()> work, std::function<void()> done) override {
+    work();
+    done();
+  }
+};
+
+TEST(KafkaSinkCreateTest, CombinationThatOnlyTheProducerRefusesIsAnErrorNotACrash) {
+  InlineRunner runner;
+  const auto sink = KafkaSink::Create(
+      Options({{"security.protocol", "ssl"}, {"ssl.ca.location", "/nonexistent/ca.pem"}}), &runner,
+      [](const KafkaNotice&) {});
+  ASSERT_EQ(sink.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(sink.status().message()), HasSubstr("sink.kafka.properties: "));
+  EXPECT_THAT(std::string(sink.status().message()), HasSubstr("ssl.ca.location"));
+}
+
+}  // namespace
+}  // namespace walpost::kafka
