@@ -1,0 +1,321 @@
+#include "pipeline/intake.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "outbox_wire.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using walpost::testing::BinaryColumn;
+using walpost::testing::NullColumn;
+using walpost::testing::TextColumn;
+
+class IntakeTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Reconnect(); }
+
+  void Reconnect() {
+    intake_.Start(facts_);
+    Take(walpost::testing::RelationBytes(EventsRelation()));
+  }
+
+  void Take(const std::string& payload) {
+    const std::optional<Halt> halt = intake_.TakePayload(payload);
+    ASSERT_FALSE(halt) << base::HaltReasonName(halt->reason) << ": " << halt->detail;
+  }
+
+  void TakeAll(const std::vector<std::string>& payloads) {
+    for (const std::string& payload : payloads) {
+      Take(payload);
+    }
+  }
+
+  // The payload must be refused.
+  Halt Refused(const std::string& payload) {
+    const std::optional<Halt> halt = intake_.TakePayload(payload);
+    EXPECT_TRUE(halt) << "was accepted";
+    return halt.value_or(Halt{HaltReason::kInitIncomplete, "was accepted"});
+  }
+
+  std::string Header(delivery::Sequence sequence, std::string_view name) const {
+    for (const envelope::RecordHeader& header : tracker_.entry(sequence).record.headers) {
+      if (header.name == name) {
+        return std::string(header.value);
+      }
+    }
+    return "(none)";
+  }
+
+  std::vector<std::string> Ids() const {
+    std::vector<std::string> ids;
+    for (auto i = tracker_.oldest_unsettled(); i < tracker_.next_sequence(); ++i) {
+      ids.push_back(Header(i, "id"));
+    }
+    return ids;
+  }
+
+  base::SourceFacts facts_ = EventsFacts();
+  delivery::Tracker tracker_;
+  Counters counters_;
+  Intake intake_{{EventsOutbox()}, &tracker_, &counters_};
+};
+
+TEST_F(IntakeTest, RowBecomesARecordInFlightWithItsPosition) {
+  TakeAll({Begin(100), EventBytes("e1", "k1", "orders"), EventBytes("e2", "k2", "invoices")});
+  ASSERT_EQ(tracker_.in_flight_events(), 2U);
+  const delivery::Tracker::Entry& entry = tracker_.entry(1);
+  EXPECT_EQ(entry.record.topic, "invoices");
+  EXPECT_EQ(entry.record.key, "k2");
+  EXPECT_EQ(entry.record.value, "payload of e2");
+  EXPECT_EQ(entry.commit_lsn, Lsn(100));
+  EXPECT_EQ(entry.ordinal, 1U);
+  EXPECT_EQ(Header(1, "walpost-position"), "0000000000c0ffee-00000003-0000000000000064-00000001");
+}
+
+TEST_F(IntakeTest, PositionNamesTheTimelineTheTransactionBelongsTo) {
+  TakeAll({Begin(15), EventBytes("e1")});
+  EXPECT_EQ(Header(0, "walpost-position"), "0000000000c0ffee-00000002-000000000000000f-00000000");
+}
+
+TEST_F(IntakeTest, DeliveredTransactionIsConfirmedAtItsEnd) {
+  TakeAll({Begin(100), EventBytes("e1"), Commit(100)});
+  EXPECT_EQ(tracker_.safe_lsn(), Lsn());
+  EXPECT_EQ(intake_.received_lsn(), Lsn(108));
+  tracker_.Settle(0);
+  EXPECT_EQ(tracker_.safe_lsn(), Lsn(108));
+}
+
+TEST_F(IntakeTest, OrdinalCountsInsertsAndTransactionalMessagesBeforeAnyFilter) {
+  pgoutput::Relation other = EventsRelation();
+  other.id.oid = 9;
+  other.name = "customers";
+  Take(Begin(100));
+  Take(walpost::testing::RelationBytes(other));
+  Take(walpost::testing::InsertBytes(other.id, {TextColumn("row of another table")}));
+  Take(walpost::testing::LogicalMessageBytes(true, Lsn(90), "audit", "x"));
+  Take(walpost::testing::LogicalMessageBytes(false, Lsn(91), "audit", "x"));
+  Take(walpost::testing::UpdateBytes(other.id, {TextColumn("u")}));
+  Take(EventBytes("e1"));
+  EXPECT_EQ(tracker_.entry(0).ordinal, 2U);
+  EXPECT_EQ(counters_.changes_ignored, 4U);
+}
+
+TEST_F(IntakeTest, WhatIsNoInsertIsCountedAndIgnored) {
+  const pgoutput::RelationId events{kEventsOid};
+  Take(Begin(100));
+  Take(walpost::testing::UpdateBytes(events, {TextColumn("u")}));
+  Take(walpost::testing::DeleteBytes(events, 'K', {TextColumn("d")}));
+  Take(walpost::testing::TruncateBytes({events}));
+  Take(Commit(100));
+  EXPECT_EQ(counters_.changes_ignored, 3U);
+  EXPECT_EQ(counters_.events_received, 0U);
+  EXPECT_EQ(tracker_.safe_lsn(), Lsn(108));
+}
+
+TEST_F(IntakeTest, TypesAndOriginsAreNoChanges) {
+  TakeAll({Begin(100), walpost::testing::OriginBytes(Lsn(5), "elsewhere"),
+           walpost::testing::TypeBytes(70'000, "public", "mood"), EventBytes("e1"), Commit(100)});
+  EXPECT_EQ(counters_.changes_ignored, 0U);
+  EXPECT_EQ(tracker_.entry(0).ordinal, 0U);
+}
+
+TEST_F(IntakeTest, KeepalivePositionInsideATransactionIsNotTakenAsReceived) {
+  Take(Begin(100));
+  intake_.TakePosition(Lsn(400));
+  EXPECT_EQ(intake_.received_lsn(), Lsn());
+  TakeAll({EventBytes("e1"), Commit(100)});
+  EXPECT_EQ(intake_.received_lsn(), Lsn(108));
+  intake_.TakePosition(Lsn(400));
+  EXPECT_EQ(intake_.received_lsn(), Lsn(400));
+  EXPECT_EQ(tracker_.safe_lsn(), Lsn(100)) << "e1 is undelivered";
+}
+
+TEST_F(IntakeTest, ColumnsAreBoundFromTheRelationInForce) {
+  TakeAll({Begin(100), EventBytes("e1")});
+  pgoutput::Relation moved = EventsRelation();
+  std::swap(moved.columns[0], moved.columns[1]);
+  Take(walpost::testing::RelationBytes(moved));
+  Take(EventBytes({TextColumn("key2"), TextColumn("e2"), TextColumn("orders"), TextColumn("t"),
+                   BinaryColumn("p")}));
+  EXPECT_THAT(Ids(), ElementsAre("e1", "e2"));
+  EXPECT_EQ(tracker_.entry(1).record.key, "key2");
+}
+
+TEST_F(IntakeTest, ReceivedIsCountedByTable) {
+  TakeAll({Begin(100), EventBytes("e1"), EventBytes("e2"), Commit(100)});
+  ASSERT_EQ(counters_.received_by_table.size(), 1U);
+  EXPECT_EQ(counters_.received_by_table[0].first, "outbox.events");
+  EXPECT_EQ(counters_.received_by_table[0].second, 2U);
+  EXPECT_EQ(counters_.transactions, 1U);
+}
+
+TEST_F(IntakeTest, TopicsHaveLabelsUpToABoundAndShareOneBeyond) {
+  Take(Begin(100));
+  for (int i = 0; i < 1'100; ++i) {
+    Take(EventBytes("e" + std::to_string(i), "k", "topic" + std::to_string(i)));
+  }
+  Take(EventBytes("again", "k", "topic7"));
+  const auto& labels = counters_.delivered_by_topic;
+  EXPECT_EQ(labels.size(), 1'001U);
+  EXPECT_EQ(labels[tracker_.entry(7).label].first, "topic7");
+  EXPECT_EQ(tracker_.entry(1'100).label, tracker_.entry(7).label);
+  EXPECT_EQ(labels[tracker_.entry(1'099).label].first, "(other)");
+}
+
+// --- After a reconnect ---
+
+TEST_F(IntakeTest, RepeatedTransactionIsDropped) {
+  TakeAll({Begin(100), EventBytes("e1"), EventBytes("e2"), Commit(100)});
+  intake_.Leave();
+  Reconnect();
+  TakeAll({Begin(100), EventBytes("e1"), EventBytes("e2"), Commit(100)});
+  TakeAll({Begin(200), EventBytes("e3"), Commit(200)});
+  EXPECT_THAT(Ids(), ElementsAre("e1", "e2", "e3"));
+  EXPECT_EQ(counters_.events_repeated, 2U);
+  EXPECT_EQ(counters_.events_received, 3U);
+}
+
+TEST_F(IntakeTest, TransactionCutByTheReconnectGoesOnWhereItWasCut) {
+  TakeAll({Begin(100), EventBytes("e1"), EventBytes("e2")});
+  intake_.Leave();
+  Reconnect();
+  TakeAll({Begin(100), EventBytes("e1"), EventBytes("e2"), EventBytes("e3"), Commit(100)});
+  EXPECT_THAT(Ids(), ElementsAre("e1", "e2", "e3"));
+  EXPECT_EQ(tracker_.entry(2).ordinal, 2U);
+  EXPECT_EQ(counters_.events_repeated, 2U);
+}
+
+TEST_F(IntakeTest, CutTransactionIsNotConfirmedByItsFirstHalf) {
+  TakeAll({Begin(100), EventBytes("e1")});
+  tracker_.Settle(0);
+  intake_.Leave();
+  Reconnect();
+  EXPECT_EQ(tracker_.safe_lsn(), Lsn());
+  TakeAll({Begin(100), EventBytes("e1"), Commit(100)});
+  EXPECT_EQ(tracker_.safe_lsn(), Lsn(108)) << "its only event was delivered on the old connection";
+}
+
+TEST_F(IntakeTest, RowThatWasNotThereBeforeIsAProtocolError) {
+  TakeAll({Begin(100), EventBytes("e1"), Commit(100)});
+  intake_.TakePosition(Lsn(500));
+  intake_.Leave();
+  Reconnect();
+  TakeAll({Begin(100), EventBytes("e1"), Commit(100), Begin(300)});
+  const Halt halt = Refused(EventBytes("e0"));
+  EXPECT_EQ(halt.reason, HaltReason::kProtocolError);
+  EXPECT_THAT(halt.detail, HasSubstr("a row not seen before"));
+}
+
+TEST_F(IntakeTest, NothingCountsAsTakenAfterForget) {
+  TakeAll({Begin(100), EventBytes("e1"), Commit(100)});
+  intake_.TakePosition(Lsn(500));
+  tracker_.DiscardAll();
+  intake_.Forget();
+  tracker_.ForgetPositions();
+  Reconnect();
+  TakeAll({Begin(100), EventBytes("e1"), Commit(100)});
+  EXPECT_THAT(Ids(), ElementsAre("e1"));
+  EXPECT_EQ(counters_.events_repeated, 0U);
+}
+
+// --- Halts ---
+
+TEST_F(IntakeTest, ImpossibleOrderIsAProtocolErrorThatNamesThePlace) {
+  struct Case {
+    std::vector<std::string> before;
+    std::string payload;
+    const char* what;
+  };
+
+  const Case cases[] = {
+      {{Begin(100)}, Begin(200), "Begin inside a transaction"},
+      {{}, Commit(100), "Commit outside a transaction"},
+      {{}, EventBytes("e1"), "Insert outside a transaction"},
+      {{Begin(100)}, Commit(200), "does not belong to the Begin"},
+      {{Begin(100)}, walpost::testing::CommitBytes(Lsn(100), Lsn(100)), "does not belong"},
+      {{Begin(100), Commit(100)}, Begin(99), "arrived after position 0/6C"},
+      {{Begin(100)},
+       walpost::testing::InsertBytes({4711}, {TextColumn("x")}),
+       "relation 4711, which was never announced"},
+      {{},
+       walpost::testing::LogicalMessageBytes(true, Lsn(1), "p", "c"),
+       "transactional Message outside a transaction"},
+      {{Begin(100)}, "Zgarbage", "unknown message"},
+      {{Begin(100)}, EventBytes("e1").substr(0, 12), "ends too early"},
+  };
+  for (const Case& each : cases) {
+    delivery::Tracker tracker;
+    Counters counters;
+    Intake intake({EventsOutbox()}, &tracker, &counters);
+    intake.Start(facts_);
+    ASSERT_FALSE(intake.TakePayload(walpost::testing::RelationBytes(EventsRelation())));
+    for (const std::string& payload : each.before) {
+      ASSERT_FALSE(intake.TakePayload(payload)) << each.what;
+    }
+    const std::optional<Halt> halt = intake.TakePayload(each.payload);
+    ASSERT_TRUE(halt) << each.what;
+    EXPECT_EQ(halt->reason, HaltReason::kProtocolError) << each.what;
+    EXPECT_THAT(halt->detail, HasSubstr(each.what));
+    EXPECT_THAT(halt->detail, HasSubstr("database shop"));
+    EXPECT_TRUE(tracker.empty()) << each.what;
+  }
+}
+
+TEST_F(IntakeTest, TableWithTheSameNameAndAnotherOidWasReplaced) {
+  pgoutput::Relation replaced = EventsRelation();
+  replaced.id.oid = 99;
+  const Halt halt = Refused(walpost::testing::RelationBytes(replaced));
+  EXPECT_EQ(halt.reason, HaltReason::kTableReplaced);
+  EXPECT_THAT(halt.detail, HasSubstr("outbox.events is OID 99"));
+  EXPECT_THAT(halt.detail, HasSubstr("OID 16400"));
+}
+
+TEST_F(IntakeTest, RenamedTableIsNoticed) {
+  pgoutput::Relation renamed = EventsRelation();
+  renamed.name = "events_old";
+  const Halt halt = Refused(walpost::testing::RelationBytes(renamed));
+  EXPECT_EQ(halt.reason, HaltReason::kTableReplaced);
+  EXPECT_THAT(halt.detail, HasSubstr("is now called outbox.events_old"));
+}
+
+TEST_F(IntakeTest, TableThatDoesNotFitIsReportedWithTheFirstRowItAffects) {
+  TakeAll({Begin(100), EventBytes("e1")});
+  pgoutput::Relation shrunk = EventsRelation();
+  shrunk.columns.erase(shrunk.columns.begin() + 4);
+  Take(walpost::testing::RelationBytes(shrunk));
+  const Halt halt = Refused(
+      EventBytes({TextColumn("e2"), TextColumn("a"), TextColumn("orders"), TextColumn("t")}));
+  EXPECT_EQ(halt.reason, HaltReason::kSchemaMismatch);
+  EXPECT_THAT(halt.detail, HasSubstr("no column payload"));
+  EXPECT_THAT(halt.detail, HasSubstr("commit LSN 0/64, ordinal 1"));
+  EXPECT_THAT(Ids(), ElementsAre("e1"));
+}
+
+TEST_F(IntakeTest, RowThatCannotBecomeAnEventIsUndeliverableAndNamed) {
+  Take(Begin(100));
+  const Halt halt = Refused(EventBytes({TextColumn("e1"), NullColumn(), TextColumn("orders"),
+                                        TextColumn("t"), BinaryColumn("secret")}));
+  EXPECT_EQ(halt.reason, HaltReason::kUndeliverableEvent);
+  EXPECT_THAT(halt.detail, HasSubstr("aggregate_id is NULL in event 'e1'"));
+  EXPECT_THAT(halt.detail, HasSubstr("transaction 77, commit LSN 0/64, ordinal 0"));
+  EXPECT_THAT(halt.detail, Not(HasSubstr("secret")));
+  EXPECT_TRUE(tracker_.empty());
+}
+
+TEST_F(IntakeTest, RowThatDoesNotFitItsRelationIsAProtocolError) {
+  Take(Begin(100));
+  EXPECT_EQ(Refused(EventBytes({TextColumn("e1")})).reason, HaltReason::kProtocolError);
+}
+
+}  // namespace
+}  // namespace walpost::pipeline
