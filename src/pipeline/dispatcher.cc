@@ -32,11 +32,12 @@ void Dispatcher::Pump() {
   if (phase_ != Phase::kFast && phase_ != Phase::kCareful) {
     return;
   }
-  for (const delivery::Sequence end = tracker_->next_sequence(); cursor_ < end && !verdict_;
-       ++cursor_) {
+  // What came before a verdict is still delivered, by a new generation if need be.
+  const delivery::Sequence end = verdict_ ? verdict_->sequence : tracker_->next_sequence();
+  for (; cursor_ < end; ++cursor_) {
     if (cursor_ < tracker_->oldest_unsettled()) {
       cursor_ = tracker_->oldest_unsettled();
-      if (cursor_ == end) {
+      if (cursor_ >= end) {
         return;
       }
     }

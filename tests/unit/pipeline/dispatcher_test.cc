@@ -1,0 +1,391 @@
+#include "pipeline/dispatcher.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "support/fake_sink.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using delivery::Failure;
+using delivery::FailureKind;
+using delivery::Sequence;
+using delivery::Sink;
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using walpost::testing::FakeSink;
+
+constexpr milliseconds kBackOff{100};
+constexpr int kAttemptsMax = 3;
+
+class DispatcherTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    counters_.delivered_by_topic.emplace_back("orders", 0);
+    dispatcher_.Start(now_);
+  }
+
+  // Events of keys a, b, c, ... which the fake puts on partitions of their own.
+  void Add(int count) {
+    tracker_.BeginTransaction(base::Lsn(commit_lsn_ += 100));
+    for (int i = 0; i < count; ++i) {
+      const Sequence sequence = tracker_.next_sequence();
+      const std::string text = "event " + std::to_string(sequence);
+      envelope::Record record;
+      record.block = tracker_.arena()->Allocate(text.size());
+      text.copy(record.block.data, text.size());
+      record.value = std::string_view(record.block.data, text.size());
+      record.topic = "orders";
+      record.key = kKeys.substr(sequence % kKeys.size(), 1);
+      tracker_.Add(record, 0, base::WallTime(), 0);
+    }
+    tracker_.CommitTransaction(base::Lsn(commit_lsn_ + 8));
+    dispatcher_.Pump();
+  }
+
+  void Poll(milliseconds later = milliseconds(0)) {
+    now_.mono += later;
+    now_.wall += later;
+    dispatcher_.Poll(now_);
+  }
+
+  // Lets the generation end, and waits for the next.
+  void NextGeneration() {
+    const std::size_t before = sink_.generations().size();
+    for (int i = 0; i < 10 && sink_.generations().size() == before; ++i) {
+      Poll(kBackOff);
+    }
+    ASSERT_EQ(sink_.generations().size(), before + 1);
+  }
+
+  // Everything outstanding is delivered, until nothing is tracked and a fast producer is back.
+  void DeliverToTheEnd() {
+    for (int i = 0; i < 100 && !(tracker_.empty() && dispatcher_.caught_up()); ++i) {
+      if (!sink_.closed()) {
+        sink_.DeliverAll();
+      }
+      Poll(kBackOff);
+    }
+    EXPECT_TRUE(tracker_.empty());
+    EXPECT_TRUE(dispatcher_.caught_up());
+  }
+
+  // The values in the order they became visible, of the partition of `key`.
+  std::vector<std::string> Visible(char key) {
+    std::vector<std::string> values;
+    for (const FakeSink::Submission& each :
+         sink_.Log("orders", static_cast<unsigned char>(key) % FakeSink::kPartitions)) {
+      values.push_back(*each.value);
+    }
+    return values;
+  }
+
+  Sink::Mode mode() const { return sink_.generation().mode; }
+
+  static constexpr std::string_view kKeys = "abcd";
+
+  base::Now now_{base::MonotonicTime(std::chrono::hours(1)), base::WallTime()};
+  std::uint64_t commit_lsn_ = 0;
+  delivery::Tracker tracker_;
+  FakeSink sink_;
+  Counters counters_;
+  Dispatcher dispatcher_{base::BackoffOptions{kBackOff, kBackOff, kBackOff},
+                         1,
+                         kAttemptsMax,
+                         &tracker_,
+                         &sink_,
+                         &counters_};
+};
+
+TEST_F(DispatcherTest, EventsAreSubmittedInOrderToAFastProducer) {
+  Add(3);
+  EXPECT_EQ(mode(), Sink::Mode::kFast);
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1, 2));
+  EXPECT_TRUE(dispatcher_.caught_up());
+  Add(1);
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1, 2, 3));
+}
+
+TEST_F(DispatcherTest, ReportsSettleEventsInWhateverOrderTheyCome) {
+  Add(3);
+  sink_.Deliver(2);
+  Poll();
+  EXPECT_EQ(tracker_.oldest_unsettled(), 0U);
+  EXPECT_EQ(tracker_.safe_lsn(), base::Lsn());
+  sink_.Deliver(0);
+  sink_.Deliver(1);
+  Poll();
+  EXPECT_TRUE(tracker_.empty());
+  EXPECT_EQ(counters_.events_delivered, 3U);
+  EXPECT_EQ(counters_.delivered_by_topic[0].second, 3U);
+  EXPECT_EQ(counters_.records_resubmitted, 0U);
+}
+
+TEST_F(DispatcherTest, RecordRefusedForNowIsOfferedAgainAndNothingPassesIt) {
+  sink_.SetCapacity(2);
+  Add(4);
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1));
+  EXPECT_FALSE(dispatcher_.caught_up());
+  sink_.Deliver(1);
+  Poll();
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1, 2));
+  DeliverToTheEnd();
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1, 2, 3));
+}
+
+TEST_F(DispatcherTest, FailedReportEndsTheGenerationAndWhatIsLeftGoesThroughCarefulThenFast) {
+  Add(6);  // 0 and 4 share a partition, and so do 1 and 5
+  sink_.Deliver(0);
+  sink_.Fail(1, FailureKind::kRecordTooLarge);  // it shared a batch with the culprit
+  Poll();
+  sink_.Deliver(2);  // was under way
+  NextGeneration();
+  EXPECT_EQ(mode(), Sink::Mode::kCareful);
+  EXPECT_THAT(sink_.accepted(), ElementsAre(1)) << "one record outstanding";
+  EXPECT_FALSE(dispatcher_.caught_up()) << "nothing new is read meanwhile";
+  for (const Sequence next : {1U, 3U, 4U, 5U}) {
+    ASSERT_THAT(sink_.outstanding(), ElementsAre(next));
+    sink_.Deliver(next);
+    Poll();
+  }
+  EXPECT_TRUE(tracker_.empty());
+  NextGeneration();
+  EXPECT_EQ(mode(), Sink::Mode::kFast);
+  EXPECT_TRUE(dispatcher_.caught_up());
+  EXPECT_FALSE(dispatcher_.verdict());
+  EXPECT_THAT(Visible('a'), ElementsAre("event 0", "event 4"));
+  EXPECT_THAT(Visible('b'), ElementsAre("event 1", "event 5"));
+  EXPECT_EQ(counters_.records_resubmitted, 4U);
+  EXPECT_EQ(counters_.producer_generations, 3U);
+}
+
+TEST_F(DispatcherTest, GenerationThatClosesWithoutReportsIsResubmittedToo) {
+  sink_.CloseSilently(true);
+  Add(3);
+  sink_.Fail(0, FailureKind::kOther);
+  NextGeneration();
+  DeliverToTheEnd();
+  EXPECT_EQ(counters_.events_delivered, 3U);
+}
+
+TEST_F(DispatcherTest, FailureOfTheGenerationBacksOffAndJudgesNobody) {
+  Add(2);
+  sink_.FailGeneration("fatal");
+  Poll();
+  Poll();
+  ASSERT_TRUE(sink_.closed());
+  EXPECT_EQ(dispatcher_.NextDeadline(), now_.mono + kBackOff);
+  Poll(kBackOff - milliseconds(1));
+  EXPECT_TRUE(sink_.closed());
+  Poll(milliseconds(1));
+  EXPECT_FALSE(sink_.closed());
+  DeliverToTheEnd();
+  EXPECT_FALSE(dispatcher_.verdict());
+}
+
+TEST_F(DispatcherTest, RecordRefusedInFastModeIsTriedAgainWithoutBackOff) {
+  Add(1);
+  sink_.Fail(0, FailureKind::kRecordTooLarge);
+  Poll();
+  EXPECT_EQ(sink_.generations().size(), 2U);
+  EXPECT_EQ(mode(), Sink::Mode::kCareful);
+}
+
+TEST_F(DispatcherTest, FailureOfOneRecordAloneIsAVerdict) {
+  for (const FailureKind kind :
+       {FailureKind::kRecordTooLarge, FailureKind::kRecordInvalid, FailureKind::kTopicUnknown,
+        FailureKind::kTopicInvalid, FailureKind::kTopicNotAuthorized}) {
+    Add(1);
+    const Sequence event = tracker_.oldest_unsettled();
+    sink_.Fail(event, kind);
+    Poll();
+    ASSERT_EQ(mode(), Sink::Mode::kCareful);
+    EXPECT_FALSE(dispatcher_.verdict()) << "in a batch it may have been another's fault";
+    sink_.Fail(event, kind, "no good");
+    Poll();
+    ASSERT_TRUE(dispatcher_.verdict());
+    EXPECT_EQ(dispatcher_.verdict()->sequence, event);
+    EXPECT_EQ(dispatcher_.verdict()->failure.kind, kind);
+    EXPECT_EQ(dispatcher_.verdict()->failure.detail, "no good");
+    dispatcher_.ShutDown();
+    Poll();
+    tracker_.DiscardAll();
+    dispatcher_.Start(now_);
+  }
+}
+
+TEST_F(DispatcherTest, UnclearFailureIsAVerdictAfterAttemptsMax) {
+  Add(2);
+  sink_.Fail(0, FailureKind::kOther);
+  for (int attempt = 1; attempt <= kAttemptsMax; ++attempt) {
+    NextGeneration();
+    ASSERT_EQ(mode(), Sink::Mode::kCareful);
+    ASSERT_FALSE(dispatcher_.verdict()) << "attempt " << attempt;
+    ASSERT_THAT(sink_.outstanding(), ElementsAre(0));
+    sink_.Fail(0, FailureKind::kOther, "attempt " + std::to_string(attempt));
+  }
+  Poll();
+  ASSERT_TRUE(dispatcher_.verdict());
+  EXPECT_EQ(dispatcher_.verdict()->sequence, 0U);
+  EXPECT_EQ(dispatcher_.verdict()->failure.detail, "attempt 3");
+}
+
+TEST_F(DispatcherTest, UnclearFailuresOfDifferentRecordsDoNotAddUp) {
+  Add(4);
+  sink_.Fail(0, FailureKind::kOther);
+  for (Sequence event = 0; event < 4; ++event) {
+    for (int attempt = 1; attempt < kAttemptsMax; ++attempt) {
+      NextGeneration();
+      ASSERT_THAT(sink_.outstanding(), ElementsAre(event));
+      sink_.Fail(event, FailureKind::kOther);
+    }
+    NextGeneration();
+    sink_.Deliver(event);
+    Poll();
+    ASSERT_FALSE(dispatcher_.verdict());
+    if (event < 3) {
+      sink_.Fail(event + 1, FailureKind::kGenerationEnded);
+    }
+  }
+  DeliverToTheEnd();
+}
+
+TEST_F(DispatcherTest, EndedGenerationIsNeverAVerdict) {
+  Add(1);
+  for (int i = 0; i < 20; ++i) {
+    sink_.Fail(0, FailureKind::kGenerationEnded);
+    NextGeneration();
+    ASSERT_EQ(mode(), Sink::Mode::kCareful);
+  }
+  EXPECT_FALSE(dispatcher_.verdict());
+  DeliverToTheEnd();
+}
+
+TEST_F(DispatcherTest, RecordTheSinkRefusesIsAVerdictAndNothingAfterItIsSubmitted) {
+  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Add(3);
+  ASSERT_TRUE(dispatcher_.verdict());
+  EXPECT_EQ(dispatcher_.verdict()->sequence, 1U);
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0));
+  sink_.DeliverAll();
+  Poll();
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0));
+  EXPECT_EQ(tracker_.oldest_unsettled(), 1U);
+}
+
+TEST_F(DispatcherTest, WhatCameBeforeARefusedRecordIsResubmittedWhenItsGenerationFails) {
+  sink_.Refuse(2, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Add(4);
+  ASSERT_TRUE(dispatcher_.verdict());
+  sink_.FailGeneration("fatal");
+  NextGeneration();
+  for (const Sequence next : {0U, 1U}) {
+    ASSERT_THAT(sink_.outstanding(), ElementsAre(next));
+    sink_.Deliver(next);
+    Poll();
+  }
+  EXPECT_EQ(tracker_.oldest_unsettled(), 2U);
+  EXPECT_THAT(sink_.outstanding(), IsEmpty());
+}
+
+TEST_F(DispatcherTest, BackOffGrowsUntilSomethingIsDelivered) {
+  const base::BackoffOptions growing{milliseconds(1'000), milliseconds(64'000), milliseconds(900)};
+  FakeSink sink;
+  Dispatcher dispatcher(growing, 7, kAttemptsMax, &tracker_, &sink, &counters_);
+  dispatcher.Start(now_);
+  Add(1);
+  dispatcher.Pump();
+  const auto fail = [&] {
+    sink.FailGeneration("fatal");
+    dispatcher.Poll(now_);
+    dispatcher.Poll(now_);
+    const auto wait = *dispatcher.NextDeadline() - now_.mono;
+    now_.mono += wait;
+    dispatcher.Poll(now_);
+    return wait;
+  };
+  auto longest = fail();
+  for (int i = 0; i < 12; ++i) {
+    longest = std::max(longest, fail());
+  }
+  EXPECT_GT(longest, milliseconds(1'000));
+  sink.DeliverAll();
+  dispatcher.Poll(now_);  // and on to the fast one
+  dispatcher.Poll(now_);
+  dispatcher.Poll(now_);
+  EXPECT_LE(fail(), milliseconds(1'000));
+}
+
+// --- ShutDown ---
+
+TEST_F(DispatcherTest, ShutDownWaitsForTheSinkToClose) {
+  Add(2);
+  sink_.HoldClose(true);
+  dispatcher_.ShutDown();
+  Poll(kBackOff);
+  EXPECT_FALSE(dispatcher_.idle());
+  sink_.HoldClose(false);
+  Poll();
+  EXPECT_TRUE(dispatcher_.idle());
+  EXPECT_TRUE(sink_.closed());
+  Poll(milliseconds(60'000));
+  EXPECT_EQ(sink_.generations().size(), 1U) << "no further generation";
+}
+
+TEST_F(DispatcherTest, ReportsThatComeWhileClosingStillSettle) {
+  Add(2);
+  dispatcher_.ShutDown();
+  sink_.Deliver(0);
+  Poll();
+  EXPECT_EQ(tracker_.oldest_unsettled(), 1U);
+  EXPECT_EQ(tracker_.in_flight_events(), 1U);
+}
+
+TEST_F(DispatcherTest, ShutDownDuringTheBackOffIsIdleAtOnce) {
+  Add(1);
+  sink_.FailGeneration("fatal");
+  Poll();
+  Poll();
+  dispatcher_.ShutDown();
+  EXPECT_TRUE(dispatcher_.idle());
+  Poll(milliseconds(60'000));
+  EXPECT_TRUE(sink_.closed());
+}
+
+TEST_F(DispatcherTest, ShutDownWhileAGenerationIsEndingOpensNoOther) {
+  Add(1);
+  sink_.Fail(0, FailureKind::kRecordTooLarge);
+  sink_.HoldClose(true);
+  Poll();
+  dispatcher_.ShutDown();
+  sink_.HoldClose(false);
+  Poll();
+  Poll(milliseconds(60'000));
+  EXPECT_TRUE(dispatcher_.idle());
+  EXPECT_EQ(sink_.generations().size(), 1U);
+}
+
+TEST_F(DispatcherTest, StartAfterShutDownForgetsTheVerdict) {
+  sink_.Refuse(0, Failure{FailureKind::kTopicUnknown, "no such topic"});
+  Add(1);
+  ASSERT_TRUE(dispatcher_.verdict());
+  dispatcher_.ShutDown();
+  Poll();
+  ASSERT_TRUE(dispatcher_.idle());
+  tracker_.DiscardAll();
+  sink_.StopRefusing();
+  dispatcher_.Start(now_);
+  EXPECT_FALSE(dispatcher_.verdict());
+  Add(1);
+  DeliverToTheEnd();
+  EXPECT_EQ(counters_.records_resubmitted, 0U);
+}
+
+}  // namespace
+}  // namespace walpost::pipeline
