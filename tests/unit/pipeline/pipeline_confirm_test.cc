@@ -1,0 +1,218 @@
+// When which position is confirmed (guarantee G5), and back-pressure.
+#include "pipeline_fixture.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::Lsn;
+using base::State;
+using delivery::FailureKind;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+using ConfirmTest = PipelineFixture;
+
+TEST_F(ConfirmTest, NothingIsConfirmedWhileItsEventIsUndelivered) {
+  Connect();
+  Transaction(100, {"a1"});
+  EXPECT_EQ(Confirmed(), Lsn());
+  Advance(milliseconds(20'000));
+  EXPECT_EQ(Confirmed(), Lsn()) << "however long it takes";
+}
+
+TEST_F(ConfirmTest, DeliveredTransactionIsConfirmedAtItsEndLsn) {
+  Connect();
+  Transaction(100, {"a1", "b1"});
+  DeliverAll();
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_THAT(Visible('b'), ElementsAre("b1"));
+  EXPECT_EQ(pipeline().state(), State::kStreaming);
+  ExpectAccounted();
+}
+
+TEST_F(ConfirmTest, EventDeliveredBeforeItsCommitArrivesConfirmsNothing) {
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  DeliverAll();
+  EXPECT_EQ(Confirmed(), Lsn());
+  SendPayload(Commit(100));
+  EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+TEST_F(ConfirmTest, LaterTransactionDeliveredFirstWaitsForTheEarlier) {
+  Connect();
+  Transaction(100, {"a1"});
+  Transaction(200, {"b1"});
+  Transaction(300, {});
+  Deliver(1);
+  EXPECT_EQ(Confirmed(), Lsn());
+  Deliver(0);
+  EXPECT_EQ(Confirmed(), Lsn(308));
+}
+
+TEST_F(ConfirmTest, StatusReportsWhatWasReceivedAsWritten) {
+  Connect();
+  Transaction(100, {"a1"});
+  Keepalive(500, /*reply_requested=*/true);
+  const auto status = TakeStatus();
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->flush, Lsn());
+  EXPECT_EQ(status->apply, Lsn());
+  EXPECT_EQ(status->write, Lsn(500));
+  EXPECT_EQ(status->client_time, now_.wall);
+}
+
+TEST_F(ConfirmTest, KeepalivePositionIsConfirmedWhenNothingIsInFlightBeforeIt) {
+  Connect();
+  Keepalive(500);
+  EXPECT_EQ(Confirmed(), Lsn(500));
+  Transaction(600, {"a1"});
+  Keepalive(700);
+  EXPECT_EQ(Confirmed(), Lsn(500));
+  DeliverAll();
+  EXPECT_EQ(Confirmed(), Lsn(700));
+}
+
+TEST_F(ConfirmTest, KeepaliveInsideATransactionConfirmsNothingOfIt) {
+  Connect();
+  Keepalive(500);
+  SendPayload(Begin(600));
+  Event("a1");
+  Keepalive(900);
+  EXPECT_LE(Confirmed(), Lsn(600));
+  Deliver(0);
+  EXPECT_LE(Confirmed(), Lsn(600)) << "a2 may still come, and 600 itself must come again";
+  Event("a2");
+  SendPayload(Commit(600));
+  EXPECT_LE(Confirmed(), Lsn(600));
+  Deliver(1);
+  EXPECT_EQ(Confirmed(), Lsn(608));
+}
+
+TEST_F(ConfirmTest, RequestedReplyIsGivenAtOnceWhateverKafkaDoes) {
+  Connect();
+  sink_.SetNotNow(true);
+  Keepalive(90, /*reply_requested=*/true);
+  ASSERT_TRUE(TakeStatus());
+  EXPECT_FALSE(TakeStatus()) << "one request, one reply";
+}
+
+TEST_F(ConfirmTest, IdleStreamIsKeptAliveByStatusesOfItsOwn) {
+  Connect();
+  int statuses = 0;
+  for (int i = 0; i < 60; ++i) {
+    Advance(milliseconds(1'000));
+    statuses += TakeStatus() ? 1 : 0;
+    Keepalive(100);
+  }
+  EXPECT_GE(statuses, 6);
+  EXPECT_LE(statuses, 8);
+}
+
+TEST_F(ConfirmTest, FailedEventHoldsThePositionUntilItIsDelivered) {
+  Connect();
+  Transaction(100, {"a1", "b1"});
+  Keepalive(500);
+  sink_.Deliver(1);
+  sink_.Fail(0, FailureKind::kGenerationEnded);
+  Tick();
+  EXPECT_EQ(Confirmed(), Lsn());
+  Settle();
+  EXPECT_EQ(Confirmed(), Lsn());
+  DeliverAll();
+  EXPECT_EQ(Confirmed(), Lsn(500));
+}
+
+// --- Back-pressure ---
+
+class BackPressureTest : public PipelineFixture {
+ protected:
+  void SetUp() override {
+    options_.in_flight_bytes_max = 1'200;  // two small events
+    Connect();
+  }
+
+  void Fill() {
+    SendPayload(Begin(100));
+    Event("a1");
+    EXPECT_TRUE(pipeline().want_frame());
+    Event("b1");
+  }
+};
+
+TEST_F(BackPressureTest, ReadingStopsAtTheLimitAndGoesOnBelowIt) {
+  Fill();
+  EXPECT_FALSE(pipeline().want_frame());
+  Deliver(0);
+  EXPECT_TRUE(pipeline().want_frame());
+  SendPayload(Commit(100));
+  EXPECT_EQ(Confirmed(), Lsn());
+  DeliverAll();
+  EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+TEST_F(BackPressureTest, ReadingStopsWhileARecordWaitsForTheSink) {
+  sink_.SetNotNow(true);
+  SendPayload(Begin(100));
+  Event("a1");
+  EXPECT_FALSE(pipeline().want_frame());
+  EXPECT_THAT(sink_.outstanding(), IsEmpty());
+  sink_.SetNotNow(false);
+  Tick();
+  EXPECT_TRUE(pipeline().want_frame());
+  EXPECT_THAT(sink_.outstanding(), ElementsAre(0));
+}
+
+TEST_F(BackPressureTest, StatusesGoOnWhileReadingIsPaused) {
+  Fill();
+  for (int i = 0; i < 12; ++i) {
+    Advance(milliseconds(10'000));
+    EXPECT_TRUE(TakeStatus()) << i;
+  }
+  EXPECT_TRUE(pipeline().connected()) << "the silence is ours, not the server's";
+}
+
+TEST_F(BackPressureTest, LongPauseIsShownAndCounted) {
+  Fill();
+  Advance(milliseconds(999));
+  EXPECT_EQ(pipeline().state(), State::kStreaming);
+  Advance(milliseconds(1));
+  EXPECT_EQ(pipeline().state(), State::kBackpressured);
+  EXPECT_EQ(pipeline().counters().backpressure_ms, 1'000U);
+  DeliverAll();
+  EXPECT_EQ(pipeline().state(), State::kStreaming);
+  Advance(milliseconds(500));
+  EXPECT_EQ(pipeline().counters().backpressure_ms, 1'000U);
+}
+
+TEST_F(BackPressureTest, ServerIsPingedEveryTwoSecondsWhileReadingIsPaused) {
+  EXPECT_FALSE(pipeline().TakePing(now_));
+  Fill();
+  Advance(milliseconds(1'999));
+  EXPECT_FALSE(pipeline().TakePing(now_));
+  Advance(milliseconds(1));
+  EXPECT_TRUE(pipeline().TakePing(now_));
+  EXPECT_FALSE(pipeline().TakePing(now_));
+  EXPECT_LE(pipeline().NextDeadline(), now_.mono + milliseconds(2'000));
+  Advance(milliseconds(2'000));
+  EXPECT_TRUE(pipeline().TakePing(now_));
+  DeliverAll();
+  Advance(milliseconds(2'000));
+  EXPECT_FALSE(pipeline().TakePing(now_));
+}
+
+TEST_F(BackPressureTest, RowLargerThanTheLimitGoesThroughAlone) {
+  SendPayload(Begin(100));
+  using walpost::testing::BinaryColumn;
+  using walpost::testing::TextColumn;
+  SendPayload(EventBytes({TextColumn("a1"), TextColumn("a"), TextColumn("orders"), TextColumn("t"),
+                          BinaryColumn(std::string(5'000, 'x'))}));
+  EXPECT_FALSE(pipeline().want_frame());
+  Deliver(0);
+  EXPECT_TRUE(pipeline().want_frame());
+}
+
+}  // namespace
+}  // namespace walpost::pipeline

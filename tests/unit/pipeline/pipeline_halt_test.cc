@@ -1,0 +1,248 @@
+// Halts the server's words lead to, and looking again after one.
+#include "pipeline_fixture.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using base::State;
+using base::StreamEnd;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using HaltTest = PipelineFixture;
+
+TEST_F(HaltTest, WhatOnlyAnOperatorCanMendHaltsWithItsReason) {
+  for (const HaltReason reason :
+       {HaltReason::kSlotMissing, HaltReason::kSlotInvalidated, HaltReason::kSlotForeign,
+        HaltReason::kSlotMoved, HaltReason::kPublicationMissing, HaltReason::kInitIncomplete,
+        HaltReason::kAuthFailed}) {
+    ASSERT_TRUE(pipeline().TakeConnect(now_));
+    EndForOperator(reason, "what is wrong");
+    ExpectHalted(reason, "what is wrong");
+    pipeline().Recheck(now_);
+  }
+}
+
+TEST_F(HaltTest, HaltBeforeAnythingWasReceivedHasNoStreamToFinish) {
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  EndForOperator(HaltReason::kSlotMissing, "no slot");
+  ExpectHalted(HaltReason::kSlotMissing, "no slot");
+  EXPECT_EQ(last_command_, StreamCommand::kNone);
+}
+
+TEST_F(HaltTest, LoginRefusedAfterItOnceWorkedIsTriedSomeTimes) {
+  Connect();
+  End(StreamEnd::Kind::kLost);
+  for (int i = 1; i < Pipeline::kAuthFailuresMax; ++i) {
+    Settle();
+    ASSERT_TRUE(pipeline().TakeConnect(now_)) << i;
+    EndForOperator(HaltReason::kAuthFailed, "password authentication failed");
+    EXPECT_EQ(pipeline().state(), State::kReconnecting);
+  }
+  Settle();
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  EndForOperator(HaltReason::kAuthFailed, "password authentication failed");
+  ExpectHalted(HaltReason::kAuthFailed, "password authentication failed");
+}
+
+TEST_F(HaltTest, LoginThatWorksAgainForgetsTheRefusals) {
+  Connect();
+  for (int round = 0; round < 3; ++round) {
+    End(StreamEnd::Kind::kLost);
+    for (int i = 1; i < Pipeline::kAuthFailuresMax; ++i) {
+      Settle();
+      ASSERT_TRUE(pipeline().TakeConnect(now_));
+      EndForOperator(HaltReason::kAuthFailed, "no");
+    }
+    Connect();
+  }
+  EXPECT_EQ(pipeline().state(), State::kStreaming);
+}
+
+// --- poison_wal ---
+
+TEST_F(HaltTest, SameErrorInTheSameTransactionThreeTimesIsPoison) {
+  for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
+    Connect();
+    SendPayload(Begin(100));
+    Fail("22012", "slot \"walpost\"");
+    EXPECT_EQ(pipeline().halt().has_value(), i == Pipeline::kSameErrorMax) << i;
+  }
+  ExpectHalted(HaltReason::kPoisonWal, "commit LSN 0/64");
+  EXPECT_THAT(pipeline().halt()->detail, HasSubstr("division by zero"));
+}
+
+TEST_F(HaltTest, SameErrorBeforeAnyBeginIsPlacedByItsContext) {
+  for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
+    Connect();
+    Fail("22012", "associated LSN 0/64");
+  }
+  ExpectHalted(HaltReason::kPoisonWal, "associated LSN 0/64");
+}
+
+TEST_F(HaltTest, ErrorsAtDifferentPositionsAreRetried) {
+  for (std::uint64_t i = 1; i <= 10; ++i) {
+    Connect();
+    SendPayload(Begin(100 * i));
+    Fail("22012", "");
+  }
+  EXPECT_EQ(pipeline().state(), State::kReconnecting);
+}
+
+TEST_F(HaltTest, DifferentErrorsAtOnePositionAreRetried) {
+  for (int i = 0; i < 10; ++i) {
+    Connect();
+    SendPayload(Begin(100));
+    Fail(i % 2 == 0 ? "22012" : "53200", "");
+  }
+  EXPECT_EQ(pipeline().state(), State::kReconnecting);
+}
+
+TEST_F(HaltTest, LostConnectionsBetweenDoNotHideThePoison) {
+  for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
+    Connect();
+    SendPayload(Begin(100));
+    Fail("22012", "");
+    if (i < Pipeline::kSameErrorMax) {
+      Connect();
+      End(StreamEnd::Kind::kLost);
+    }
+  }
+  ExpectHalted(HaltReason::kPoisonWal, "0/64");
+}
+
+// --- What the stream holds ---
+
+TEST_F(HaltTest, UndecodableFrameIsAProtocolErrorAfterWhatCameBeforeIt) {
+  Connect();
+  Transaction(100, {"a1"});
+  SendFrame("x marks nothing");
+  EXPECT_FALSE(pipeline().halted());
+  EXPECT_EQ(pipeline().state(), State::kStreaming) << "winding up";
+  Deliver(0);
+  ExpectHalted(HaltReason::kProtocolError, "unknown frame 0x78");
+  EXPECT_EQ(last_command_, StreamCommand::kFinish);
+  EXPECT_EQ(confirmed_, Lsn(108));
+}
+
+TEST_F(HaltTest, UndecodablePayloadIsAProtocolErrorAndNothingIsConfirmedPastIt) {
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  SendPayload("?");
+  Deliver(0);
+  ExpectHalted(HaltReason::kProtocolError, "unknown message 0x3f");
+  EXPECT_EQ(confirmed_, Lsn());
+}
+
+TEST_F(HaltTest, TableReplacedWhileStreamingHaltsBeforeItsRows) {
+  Connect();
+  Transaction(100, {"a1"});
+  SendPayload(Begin(200));
+  pgoutput::Relation replaced = EventsRelation();
+  replaced.id.oid = 17'000;
+  SendPayload(walpost::testing::RelationBytes(replaced));
+  Deliver(0);
+  ExpectHalted(HaltReason::kTableReplaced, "outbox.events is OID 17000 in the stream");
+  EXPECT_EQ(confirmed_, Lsn(108));
+}
+
+TEST_F(HaltTest, TableThatLostAColumnHaltsWithItsFirstRow) {
+  Connect();
+  pgoutput::Relation shrunk = EventsRelation();
+  shrunk.columns.pop_back();
+  SendPayload(Begin(100));
+  SendPayload(walpost::testing::RelationBytes(shrunk));
+  EXPECT_FALSE(pipeline().halt());
+  using walpost::testing::TextColumn;
+  SendPayload(
+      EventBytes({TextColumn("a1"), TextColumn("a"), TextColumn("orders"), TextColumn("t")}));
+  ExpectHalted(HaltReason::kSchemaMismatch, "no column payload");
+}
+
+TEST_F(HaltTest, SkippedPublicationHaltsAtOnceAndConfirmsNothingMore) {
+  Connect();
+  Transaction(100, {"a1"});
+  sink_.DeliverAll();
+  pipeline().OnNotice("55000: skipped loading publication \"walpost\"");
+  EXPECT_FALSE(TakeStatus());
+  ExpectHalted(HaltReason::kPublicationMissing, "skipped loading publication");
+  EXPECT_EQ(last_command_, StreamCommand::kClose) << "not even a final status";
+  EXPECT_EQ(confirmed_, Lsn());
+}
+
+TEST_F(HaltTest, OtherNoticesAreOnlyTold) {
+  Connect();
+  pipeline().OnNotice("01000: something");
+  Tick();
+  EXPECT_EQ(pipeline().state(), State::kStreaming);
+  EXPECT_EQ(pipeline().last_error(), "01000: something");
+}
+
+TEST_F(HaltTest, StreamLostDuringAHaltEndsTheHalt) {
+  Connect();
+  Transaction(100, {"a1"});
+  SendFrame("x");
+  End(StreamEnd::Kind::kLost);
+  ExpectHalted(HaltReason::kProtocolError, "unknown frame");
+  EXPECT_EQ(pipeline().counters().events_discarded, 1U);
+}
+
+TEST_F(HaltTest, ServerThatStopsDuringAHaltIsLetGo) {
+  Connect();
+  Transaction(100, {"a1"});
+  SendFrame("x");
+  pipeline().OnServerStopping(now_);
+  ExpectHalted(HaltReason::kProtocolError, "unknown frame");
+  EXPECT_EQ(last_command_, StreamCommand::kClose);
+}
+
+// --- Recheck ---
+
+TEST_F(HaltTest, RecheckStartsAfreshFromTheSlot) {
+  Connect();
+  Transaction(100, {"a1", "a2"});
+  SendFrame("x");
+  Deliver(0);
+  Advance(options_.shutdown_timeout);
+  ExpectHalted(HaltReason::kProtocolError, "unknown frame");
+  pipeline().Recheck(now_);
+  EXPECT_EQ(pipeline().state(), State::kStarting);
+  EXPECT_FALSE(pipeline().halt());
+  facts_.system_identifier = 0xBEEF;  // the operator has looked: nothing remembered holds
+  confirmed_ = Lsn();
+  Connect(/*start=*/Lsn());
+  Transaction(50, {"b1"});
+  Transaction(100, {"a1", "a2"});
+  DeliverAll();
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a1", "a2"));
+  EXPECT_EQ(pipeline().counters().events_repeated, 0U);
+  ExpectAccounted();
+}
+
+TEST_F(HaltTest, RecheckOfAPipelineThatRunsChangesNothing) {
+  Connect();
+  Transaction(100, {"a1"});
+  pipeline().Recheck(now_);
+  Tick();
+  EXPECT_EQ(pipeline().state(), State::kStreaming);
+  EXPECT_EQ(pipeline().tracker().in_flight_events(), 1U);
+}
+
+TEST_F(HaltTest, RecheckForgetsHowOftenAnErrorWasSeen) {
+  for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
+    Connect();
+    Fail("22012", "associated LSN 0/64");
+  }
+  ExpectHalted(HaltReason::kPoisonWal, "0/64");
+  pipeline().Recheck(now_);
+  Connect();
+  Fail("22012", "associated LSN 0/64");
+  EXPECT_FALSE(pipeline().halt());
+}
+
+}  // namespace
+}  // namespace walpost::pipeline

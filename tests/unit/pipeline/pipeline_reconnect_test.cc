@@ -1,0 +1,256 @@
+// Streams that end, servers that stop, and what must be the same on the next connection.
+#include "pipeline_fixture.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using base::State;
+using base::StreamEnd;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ReconnectTest : public PipelineFixture {
+ protected:
+  // Connecting is asked for not before `wait` from now.
+  void ExpectReconnectAfter(milliseconds wait) {
+    Advance(wait - milliseconds(1));
+    EXPECT_FALSE(pipeline().TakeConnect(now_)) << "too early";
+    EXPECT_LE(pipeline().NextDeadline(), now_.mono + milliseconds(1));
+    Advance(milliseconds(1));
+    EXPECT_TRUE(pipeline().TakeConnect(now_));
+    EXPECT_FALSE(pipeline().TakeConnect(now_)) << "one attempt at a time";
+  }
+};
+
+TEST_F(ReconnectTest, LostConnectionIsTriedAgainAfterTheBackOff) {
+  EXPECT_EQ(pipeline().state(), State::kStarting);
+  Connect();
+  End(StreamEnd::Kind::kLost, "connection reset by peer");
+  EXPECT_EQ(pipeline().state(), State::kReconnecting);
+  EXPECT_EQ(pipeline().last_error(), "connection reset by peer");
+  EXPECT_EQ(pipeline().counters().reconnects, 1U);
+  EXPECT_FALSE(TakeStatus());
+  ExpectReconnectAfter(kBackOff);
+}
+
+TEST_F(ReconnectTest, FirstConnectionThatFailsIsStillStarting) {
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  End(StreamEnd::Kind::kLost, "connection refused");
+  EXPECT_EQ(pipeline().state(), State::kStarting);
+  ExpectReconnectAfter(kBackOff);
+}
+
+TEST_F(ReconnectTest, SlotInUseIsStandby) {
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  End(StreamEnd::Kind::kSlotInUse, "slot is active for PID 7");
+  EXPECT_EQ(pipeline().state(), State::kStandby);
+  Connect();
+  EXPECT_EQ(pipeline().state(), State::kStreaming);
+  End(StreamEnd::Kind::kLost);
+  EXPECT_EQ(pipeline().state(), State::kReconnecting);
+}
+
+TEST_F(ReconnectTest, RepeatsAfterAReconnectAreDropped) {
+  Connect();
+  Transaction(100, {"a1"});
+  DeliverAll();
+  Transaction(200, {"a2", "a3"});
+  SendPayload(Begin(300));
+  Event("a4");
+  End(StreamEnd::Kind::kLost);
+  Connect(/*start=*/Lsn(108));
+  Transaction(200, {"a2", "a3"});
+  Transaction(300, {"a4", "a5"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3", "a4", "a5"));
+  EXPECT_EQ(Confirmed(), Lsn(308));
+  EXPECT_EQ(pipeline().counters().events_repeated, 3U);
+  EXPECT_EQ(pipeline().counters().events_received, 5U);
+  ExpectAccounted();
+}
+
+TEST_F(ReconnectTest, EventsInFlightAreDeliveredWhileThereIsNoConnection) {
+  Connect();
+  Transaction(100, {"a1"});
+  End(StreamEnd::Kind::kLost);
+  DeliverAll();
+  Connect(/*start=*/Lsn(108));
+  EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+TEST_F(ReconnectTest, CutTransactionIsNotConfirmedUntilItCameWhole) {
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  DeliverAll();
+  End(StreamEnd::Kind::kLost);
+  Connect(/*start=*/Lsn());
+  Keepalive(90);
+  EXPECT_EQ(Confirmed(), Lsn(90));
+  SendPayload(Begin(100));
+  Event("a1");
+  Event("a2");
+  DeliverAll();
+  EXPECT_LT(Confirmed(), Lsn(108));
+  SendPayload(Commit(100));
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+}
+
+TEST_F(ReconnectTest, SilentServerIsDroppedAndTriedAgain) {
+  facts_.wal_sender_timeout_ms = 6'000;
+  Connect();
+  Advance(milliseconds(3'000));
+  const auto probe = TakeStatus();
+  ASSERT_TRUE(probe);
+  EXPECT_TRUE(probe->reply_requested);
+  Advance(milliseconds(2'999));
+  EXPECT_TRUE(pipeline().connected());
+  Advance(milliseconds(1));
+  EXPECT_EQ(last_command_, StreamCommand::kClose);
+  EXPECT_EQ(pipeline().state(), State::kReconnecting);
+  EXPECT_THAT(pipeline().last_error(), HasSubstr("silent for wal_sender_timeout"));
+}
+
+TEST_F(ReconnectTest, BackOffGrowsUntilPositionsMove) {
+  options_.source_backoff = {milliseconds(1'000), milliseconds(64'000), milliseconds(0)};
+  const auto wait = [this] {
+    Advance(milliseconds(0));
+    const auto start = now_.mono;
+    while (!pipeline().TakeConnect(now_)) {
+      Advance(milliseconds(10));
+    }
+    return now_.mono - start;
+  };
+  pipeline();
+  wait();
+  auto longest = now_.mono - now_.mono;
+  for (int i = 0; i < 12; ++i) {
+    End(StreamEnd::Kind::kLost);
+    longest = std::max(longest, wait());
+  }
+  EXPECT_GT(longest, milliseconds(1'100));
+  pipeline().OnConnected(facts_, now_);
+  Keepalive(500);
+  End(StreamEnd::Kind::kLost);
+  EXPECT_LE(wait(), milliseconds(1'010));
+}
+
+// --- A server that stops ---
+
+TEST_F(ReconnectTest, FiveRepliesRequestedWithinASecondShowThatTheServerIsStopping) {
+  Connect();
+  Transaction(100, {"a1"});
+  for (int i = 0; i < 4; ++i) {
+    Keepalive(500, /*reply_requested=*/true);
+    EXPECT_TRUE(TakeStatus());
+    Advance(milliseconds(10));
+  }
+  EXPECT_TRUE(pipeline().connected());
+  Keepalive(500, /*reply_requested=*/true);
+  EXPECT_EQ(last_command_, StreamCommand::kClose);
+  EXPECT_FALSE(pipeline().connected());
+  EXPECT_THAT(pipeline().last_error(), HasSubstr("is shutting down"));
+  EXPECT_EQ(pipeline().tracker().in_flight_events(), 1U) << "kept";
+  ExpectReconnectAfter(Pipeline::kAfterServerStop);
+}
+
+TEST_F(ReconnectTest, StoppingServerIsServedToTheEndWhenNothingIsUndelivered) {
+  Connect();
+  for (int i = 0; i < 20; ++i) {
+    Keepalive(500, /*reply_requested=*/true);
+    EXPECT_TRUE(TakeStatus());
+  }
+  EXPECT_TRUE(pipeline().connected());
+  End(StreamEnd::Kind::kFinished, "");
+  ExpectReconnectAfter(milliseconds(1'000));
+}
+
+TEST_F(ReconnectTest, StopSeenByAPingClosesTheConnectionAndKeepsWhatIsInFlight) {
+  options_.in_flight_bytes_max = 1;
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  pipeline().OnServerStopping(now_);
+  Tick();
+  EXPECT_EQ(last_command_, StreamCommand::kClose);
+  ExpectReconnectAfter(Pipeline::kAfterServerStop);
+  pipeline().OnConnected(facts_, now_);
+  EXPECT_FALSE(pipeline().want_frame()) << "still full";
+  DeliverAll();
+  EXPECT_TRUE(pipeline().want_frame());
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
+TEST_F(ReconnectTest, LatePingOfAConnectionThatIsGoneChangesNothing) {
+  Connect();
+  End(StreamEnd::Kind::kLost);
+  pipeline().OnServerStopping(now_);
+  ExpectReconnectAfter(kBackOff);
+}
+
+TEST_F(ReconnectTest, ServerThatEndedWithEventsUndeliveredIsGivenTimeToStop) {
+  Connect();
+  Transaction(100, {"a1"});
+  End(StreamEnd::Kind::kFinished, "");
+  ExpectReconnectAfter(Pipeline::kAfterServerStop);
+}
+
+// --- What must be the same on the next connection ---
+
+TEST_F(ReconnectTest, AnotherClusterHaltsAndIsNotConfirmedTo) {
+  Connect();
+  Transaction(100, {"a1"});
+  DeliverAll();
+  End(StreamEnd::Kind::kLost);
+  facts_.system_identifier = 0xBAD;
+  Connect(/*start=*/Lsn(108), /*announce=*/false);
+  ExpectHalted(HaltReason::kClusterChanged, "another server");
+  EXPECT_EQ(last_command_, StreamCommand::kClose);
+}
+
+TEST_F(ReconnectTest, TimelineThatLeftOurProgressBehindHalts) {
+  Connect();
+  Transaction(100, {"a1"});
+  End(StreamEnd::Kind::kLost);
+  facts_.timeline = 4;
+  facts_.timeline_history.push_back({3, Lsn(107)});
+  Connect(/*start=*/Lsn(), /*announce=*/false);
+  ExpectHalted(HaltReason::kTimelineChanged, "timeline 3 ended at 0/6B");
+  EXPECT_EQ(last_command_, StreamCommand::kClose);
+}
+
+TEST_F(ReconnectTest, TimelineThatContainsOurProgressGoesOn) {
+  Connect();
+  Transaction(100, {"a1"});
+  End(StreamEnd::Kind::kLost);
+  facts_.timeline = 4;
+  facts_.timeline_history.push_back({3, Lsn(108)});
+  Connect(/*start=*/Lsn());
+  Transaction(100, {"a1"});
+  DeliverAll();
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  EXPECT_EQ(pipeline().state(), State::kStreaming);
+}
+
+TEST_F(ReconnectTest, OlderTimelineHalts) {
+  Connect();
+  End(StreamEnd::Kind::kLost);
+  facts_.timeline = 2;
+  facts_.timeline_history = {{1, Lsn(10)}};
+  Connect(/*start=*/Lsn(), /*announce=*/false);
+  ExpectHalted(HaltReason::kTimelineChanged, "timeline 2, but was on timeline 3");
+}
+
+TEST_F(ReconnectTest, TableOfTheSameNameWithAnotherOidHalts) {
+  Connect();
+  End(StreamEnd::Kind::kLost);
+  facts_.tables[0].oid = 17'000;
+  Connect(/*start=*/Lsn(), /*announce=*/false);
+  ExpectHalted(HaltReason::kTableReplaced, "outbox.events is OID 17000 but was OID 16400");
+}
+
+}  // namespace
+}  // namespace walpost::pipeline
