@@ -1,0 +1,225 @@
+// The sink contract on librdkafka with its mock cluster, and failures only that can be asked for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "conformance/kafka_sink_harness.h"
+#include "support/mock_kafka.h"
+
+namespace walpost::testing {
+namespace {
+
+using delivery::FailureKind;
+using delivery::Sequence;
+using delivery::Sink;
+using delivery::SubmitResult;
+using std::chrono::milliseconds;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Outcome = SubmitResult::Outcome;
+
+// First of its kind, so that it outlives the sink.
+struct OwnsMock {
+  MockKafka kafka;
+};
+
+class MockHarness final : private OwnsMock, public KafkaSinkHarness {
+ public:
+  MockHarness() : KafkaSinkHarness(OwnsMock::kafka.bootstrap()) {}
+
+  MockKafka& mock() { return OwnsMock::kafka; }
+
+  std::string MakeTopic(int partitions) override {
+    const std::string topic = NewName("topic");
+    mock().CreateTopic(topic, partitions);
+    return topic;
+  }
+
+  std::string MissingTopic(Sequence /*sequence*/) override {
+    const std::string topic = NewName("missing");
+    mock().FailTopic(topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+    return topic;
+  }
+
+  void ArmPoison() override { mock().FailProduce({RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE}); }
+};
+
+const SinkHarnessCase kMock{"Mock", [] { return std::make_unique<MockHarness>(); }};
+
+std::string NameOf(const ::testing::TestParamInfo<SinkHarnessCase>& tested) {
+  return tested.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Mock, SinkContract, ::testing::Values(kMock), NameOf);
+
+// The contract's helpers serve here too.
+class MockSink : public SinkContract {
+ protected:
+  MockHarness& harness() { return static_cast<MockHarness&>(*harness_); }
+
+  // So many accepted records, of a partition that is warm.
+  void SubmitMany(const std::string& topic, int count) {
+    for (int i = 0; i < count; ++i, ++next_) {
+      MakeRecord(next_, topic, 0, "value " + std::to_string(i));
+      ASSERT_EQ(Submit(next_), Outcome::kAccepted);
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Mock, MockSink, ::testing::Values(kMock), NameOf);
+
+TEST_P(MockSink, BrokerThatGoesAndComesBackCostsNothing) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  harness().mock().SetDown(true);
+  SubmitMany(topic, 100);
+  Await("brokers down to be noticed",
+        [this] { return !harness().notices().empty() && !harness().facts().connected; });
+  EXPECT_EQ(reports_.outstanding.size(), 100U);
+  harness().mock().SetDown(false);
+  AwaitAllDelivered();
+  EXPECT_EQ(harness().Read(topic, 0), Values(topic, 0));
+  EXPECT_THAT(harness().notices(), Contains("kafka_brokers_down"));
+  CloseAndAwait();
+}
+
+TEST_P(MockSink, RetriableErrorsAreRetriedWithoutAReport) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  harness().mock().FailProduce(
+      {RD_KAFKA_RESP_ERR_NOT_LEADER_FOR_PARTITION, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS});
+  SubmitMany(topic, 10);
+  AwaitAllDelivered();
+  EXPECT_EQ(harness().Read(topic, 0), Values(topic, 0));
+  CloseAndAwait();
+}
+
+TEST_P(MockSink, CloseOfABrokerThatDoesNotAnswerGivesUpOnRequestsAfterTenSeconds) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  harness().mock().SetDelay(60'000);
+  SubmitMany(topic, 50);
+  for (int i = 0; i < 5; ++i) {  // some are sent, the rest is queued
+    harness().Step();
+    Poll();
+  }
+  SubmitMany(topic, 50);
+  sink_->Close();
+  for (int i = 0; i < 10; ++i) {
+    harness().Step();
+    Poll();
+  }
+  EXPECT_EQ(reports_.closed, 0) << "an answer may still come";
+  harness().Skip(milliseconds(10'000));
+  Await("OnClosed", [this] { return reports_.closed > 0; });
+  EXPECT_THAT(reports_.outstanding, IsEmpty());
+  EXPECT_EQ(reports_.failed.size(), 100U);
+}
+
+TEST_P(MockSink, FirstRecordOfAPartitionIsSentAlone) {
+  const std::string topic = harness().MakeTopic(2);
+  Open();
+  MakeRecord(0, topic, 0, "first");
+  ASSERT_EQ(Offer(0).outcome, Outcome::kAccepted);
+  MakeRecord(1, topic, 0, "second");
+  MakeRecord(2, topic, 1, "first of another");
+  EXPECT_EQ(Submit(1), Outcome::kNotNow);
+  EXPECT_EQ(Submit(2), Outcome::kAccepted);
+  AwaitAllDelivered();
+  EXPECT_EQ(Submit(1), Outcome::kAccepted);
+  AwaitAllDelivered();
+  CloseAndAwait();
+}
+
+TEST_P(MockSink, KeyDecidesThePartitionAsInJava) {
+  const std::string topic = harness().MakeTopic(12);
+  Open();
+  const std::string key = "a-little-bit-long-string";
+  const std::string value = "value";
+  envelope::Record record;
+  record.topic = topic;
+  record.key = key;
+  record.value = value;
+  Await("room", [&] { return sink_->Submit(record, 0).outcome == Outcome::kAccepted; });
+  reports_.outstanding.insert(0);
+  AwaitAllDelivered();
+  const std::int32_t expected = (-985981536 & 0x7fffffff) % 12;
+  EXPECT_THAT(harness().Read(topic, expected), ::testing::ElementsAre("value"));
+  CloseAndAwait();
+}
+
+TEST_P(MockSink, PartitionTheTopicDoesNotHaveIsRefused) {
+  const std::string topic = harness().MakeTopic(2);
+  Open();
+  MakeRecord(0, topic, 2, "out of range");
+  const SubmitResult result = Offer(0);
+  EXPECT_EQ(result.outcome, Outcome::kRefused);
+  EXPECT_EQ(result.failure.kind, FailureKind::kTopicUnknown);
+  EXPECT_THAT(result.failure.detail, HasSubstr("has no partition 2, only 2"));
+  CloseAndAwait();
+}
+
+TEST_P(MockSink, RecordLargerThanTheProducerTakesIsRefusedWithoutItsBytes) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  MakeRecord(next_, topic, 0, std::string(2'000'000, 'x'));
+  const SubmitResult result = Offer(next_);
+  EXPECT_EQ(result.outcome, Outcome::kRefused);
+  EXPECT_EQ(result.failure.kind, FailureKind::kRecordTooLarge);
+  EXPECT_THAT(result.failure.detail, HasSubstr("the record of 2000000 bytes"));
+  EXPECT_THAT(result.failure.detail, HasSubstr("message.max.bytes"));
+  CloseAndAwait();
+}
+
+TEST_P(MockSink, TopicThatMayNotBeWrittenIsRefused) {
+  const std::string topic = "forbidden";
+  harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+  Open();
+  MakeRecord(0, topic, 0, "value");
+  const SubmitResult result = Offer(0);
+  EXPECT_EQ(result.outcome, Outcome::kRefused);
+  EXPECT_EQ(result.failure.kind, FailureKind::kTopicNotAuthorized);
+  CloseAndAwait();
+}
+
+TEST_P(MockSink, TopicCreatedLaterIsTakenOnceTheRefusalIsOld) {
+  const std::string topic = "late";
+  harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  Open();
+  MakeRecord(0, topic, 0, "value");
+  ASSERT_EQ(Offer(0).outcome, Outcome::kRefused);
+  harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_NO_ERROR);
+  Poll();
+  EXPECT_EQ(Submit(0), Outcome::kRefused) << "kept for a while";
+  harness().Skip(milliseconds(5'000));
+  Poll();
+  EXPECT_EQ(Offer(0).outcome, Outcome::kAccepted);
+  AwaitAllDelivered();
+  CloseAndAwait();
+}
+
+TEST_P(MockSink, EveryReportWakesTheCaller) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  for (int i = 0; i < 20; ++i) {
+    MakeRecord(next_, topic, 0, "value " + std::to_string(i));
+    ASSERT_EQ(Submit(next_++), Outcome::kAccepted);
+    while (!reports_.outstanding.empty()) {
+      ASSERT_TRUE(harness().AwaitWake()) << "a report waits, but nobody was woken";
+      Poll();
+    }
+  }
+  CloseAndAwait();
+}
+
+}  // namespace
+}  // namespace walpost::testing

@@ -1,0 +1,110 @@
+#include "support/mock_kafka.h"
+
+#include <glog/logging.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+namespace walpost::testing {
+namespace {
+
+constexpr int kBroker = 1;
+constexpr int kPatienceMs = 30'000;
+constexpr int16_t kProduceRequest = 0;
+
+rd_kafka_t* NewClient(rd_kafka_type_t type,
+                      const std::vector<std::array<const char*, 2>>& settings) {
+  rd_kafka_conf_t* conf = rd_kafka_conf_new();
+  std::array<char, 512> error{};
+  for (const auto& [name, value] : settings) {
+    CHECK_EQ(rd_kafka_conf_set(conf, name, value, error.data(), error.size()), RD_KAFKA_CONF_OK)
+        << error.data();
+  }
+  rd_kafka_t* client = rd_kafka_new(type, conf, error.data(), error.size());
+  CHECK(client != nullptr) << error.data();
+  return client;
+}
+
+}  // namespace
+
+MockKafka::MockKafka()
+    : client_(NewClient(RD_KAFKA_PRODUCER, {{"log_level", "0"}})),
+      cluster_(rd_kafka_mock_cluster_new(client_, kBroker)) {
+  CHECK(cluster_ != nullptr);
+}
+
+MockKafka::~MockKafka() {
+  rd_kafka_mock_cluster_destroy(cluster_);
+  rd_kafka_destroy(client_);
+}
+
+std::string MockKafka::bootstrap() const { return rd_kafka_mock_cluster_bootstraps(cluster_); }
+
+void MockKafka::CreateTopic(const std::string& name, int partitions) {
+  CHECK_EQ(rd_kafka_mock_topic_create(cluster_, name.c_str(), partitions, 1),
+           RD_KAFKA_RESP_ERR_NO_ERROR);
+}
+
+void MockKafka::FailTopic(const std::string& name, rd_kafka_resp_err_t error) {
+  rd_kafka_mock_topic_set_error(cluster_, name.c_str(), error);
+}
+
+void MockKafka::FailProduce(const std::vector<rd_kafka_resp_err_t>& errors) {
+  rd_kafka_mock_push_request_errors_array(cluster_, kProduceRequest, errors.size(), errors.data());
+}
+
+void MockKafka::SetDown(bool down) {
+  CHECK_EQ(down ? rd_kafka_mock_broker_set_down(cluster_, kBroker)
+                : rd_kafka_mock_broker_set_up(cluster_, kBroker),
+           RD_KAFKA_RESP_ERR_NO_ERROR);
+}
+
+void MockKafka::SetDelay(int milliseconds) {
+  CHECK_EQ(rd_kafka_mock_broker_set_rtt(cluster_, kBroker, milliseconds),
+           RD_KAFKA_RESP_ERR_NO_ERROR);
+}
+
+std::vector<std::string> ReadPartition(const std::string& bootstrap, const std::string& topic,
+                                       int partition) {
+  const std::unique_ptr<rd_kafka_t, void (*)(rd_kafka_t*)> client(
+      NewClient(RD_KAFKA_CONSUMER, {{"bootstrap.servers", bootstrap.c_str()},
+                                    {"group.id", "reader"},
+                                    {"enable.auto.commit", "false"},
+                                    {"auto.offset.reset", "earliest"},
+                                    {"fetch.wait.max.ms", "10"},
+                                    {"log_level", "0"}}),
+      [](rd_kafka_t* consumer) {
+        rd_kafka_consumer_close(consumer);
+        rd_kafka_destroy(consumer);
+      });
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  CHECK_EQ(rd_kafka_query_watermark_offsets(client.get(), topic.c_str(), partition, &low, &high,
+                                            kPatienceMs),
+           RD_KAFKA_RESP_ERR_NO_ERROR);
+  rd_kafka_topic_partition_list_t* assigned = rd_kafka_topic_partition_list_new(1);
+  rd_kafka_topic_partition_list_add(assigned, topic.c_str(), partition)->offset =
+      RD_KAFKA_OFFSET_BEGINNING;
+  rd_kafka_assign(client.get(), assigned);
+  rd_kafka_topic_partition_list_destroy(assigned);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatienceMs);
+  std::vector<std::string> values;
+  for (std::int64_t next = low; next < high;) {
+    CHECK(std::chrono::steady_clock::now() < deadline)
+        << "reading " << topic << "/" << partition << ": at " << next << " of " << high;
+    const std::unique_ptr<rd_kafka_message_t, void (*)(rd_kafka_message_t*)> message(
+        rd_kafka_consumer_poll(client.get(), 100), rd_kafka_message_destroy);
+    if (message != nullptr && message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+      values.emplace_back(
+          message->payload == nullptr
+              ? "(null)"
+              : std::string(static_cast<const char*>(message->payload), message->len));
+      next = message->offset + 1;
+    }
+  }
+  return values;
+}
+
+}  // namespace walpost::testing
