@@ -68,10 +68,17 @@ struct TimeParts {
   std::int32_t nanos = 0;
 };
 
+// Rounds seconds down. Not by std::chrono::floor, which overflows at the earliest times.
 TimeParts Split(base::WallTime time) {
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
-  const auto nanos = std::chrono::duration_cast<std::chrono::nanoseconds>(time - seconds);
-  return {seconds.time_since_epoch().count(), static_cast<std::int32_t>(nanos.count())};
+  constexpr std::int64_t kMicrosPerSecond = 1'000'000;
+  const std::int64_t micros = time.time_since_epoch().count();
+  std::int64_t seconds = micros / kMicrosPerSecond;
+  std::int64_t rest = micros % kMicrosPerSecond;
+  if (rest < 0) {
+    rest += kMicrosPerSecond;
+    --seconds;
+  }
+  return {seconds, static_cast<std::int32_t>(rest * 1'000)};
 }
 
 std::size_t TimeBodySize(const TimeParts& time) {

@@ -21,9 +21,8 @@ constexpr char kUuid[] = "3f2504e0-4f89-11d3-9a0c-0305e82c3301";
 class GoldenRowTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
-    for (std::string& payload : testing::GoldenMessages(GetParam())) {
-      payloads_.push_back(std::move(payload));
-      ASSERT_TRUE(decoder_.Decode(payloads_.back(), &message_).ok());
+    for (const std::string& payload : payloads_) {
+      ASSERT_TRUE(decoder_.Decode(payload, &message_).ok());
       if (const auto* type = std::get_if<pgoutput::Type>(&message_)) {
         types_.push_back(*type);
       } else if (const auto* relation = std::get_if<pgoutput::Relation>(&message_)) {
@@ -48,7 +47,7 @@ class GoldenRowTest : public ::testing::TestWithParam<const char*> {
     return "(no such column)";
   }
 
-  std::vector<std::string> payloads_;
+  const std::vector<std::string> payloads_ = testing::GoldenMessages(GetParam());
   pgoutput::Decoder decoder_;
   pgoutput::Message message_;
   std::vector<pgoutput::Type> types_;
