@@ -42,7 +42,9 @@ std::size_t BytesFieldSize(std::size_t size) { return kTagBytes + VarintSize(siz
 char* WriteBytesField(std::uint32_t field, std::string_view bytes, char* out) {
   out = WriteTag(field, kLengthDelimited, out);
   out = WriteVarint(bytes.size(), out);
-  std::memcpy(out, bytes.data(), bytes.size());
+  if (!bytes.empty()) {  // an empty view may point nowhere, which memcpy does not allow
+    std::memcpy(out, bytes.data(), bytes.size());
+  }
   return out + bytes.size();
 }
 
