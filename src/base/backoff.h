@@ -1,8 +1,9 @@
 // Backoff - exponential back-off with full jitter: the n-th delay is uniform in [minimum,
-// min(maximum, initial * 2^n)]. Why: many instances that lost the same server must not come back in
-// step. Thread: a value, no clock; the random sequence comes from the seed alone, so a run can be
-// replayed. Source: "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015), the full-jitter
-// variant.
+// min(maximum, initial * 2^n)].
+// Why: many instances that lost the same server must not come back in step.
+// Thread: a value, no clock; the random sequence comes from the seed alone, so a run can be
+//   replayed.
+// Source: "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015), the full-jitter variant.
 #pragma once
 
 #include <chrono>

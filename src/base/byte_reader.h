@@ -1,7 +1,7 @@
 // ByteReader - the only way this project reads bytes that came from outside.
 // Why: every read is bounded by the bytes left, so no decoder can step past the end of a frame; a
-// failed read
-//   leaves the reader failed, so a decoder may check once at the end of a fixed-size group.
+//   failed read leaves the reader failed, so a decoder may check once at the end of a fixed-size
+//   group.
 // Thread: a value.   Lifetime: views it returns live as long as the bytes it was given.
 // Units: integers are big-endian (network order), as in the PostgreSQL protocol.
 #pragma once

@@ -1,12 +1,12 @@
 // ChunkArena - memory for records that wait for Kafka: bump allocation in large chunks, freed
-// roughly in order. Why: a record's bytes must stay put until its delivery report, and the hot path
-// must not call malloc per event;
-//   records are delivered nearly in order, so a chunk is reusable as soon as its last record is
-//   gone.
-// Thread: one owner.   Lifetime: an allocation lives until its Block is released or the arena dies.
+// roughly in order.
+// Why: a record's bytes must stay put until its delivery report, and the hot path must not call
+//   malloc per event; records are delivered nearly in order, so a chunk is reusable as soon as its
+//   last record is gone.
+// Thread: one owner.
+// Lifetime: an allocation lives until its Block is released or the arena dies.
 // Units/limits: chunks of 256 KiB; a larger allocation gets a chunk of its own size, freed on
-// release. Up to
-//   kSpareChunks empty chunks are kept for reuse.
+//   release. Up to kSpareChunks empty chunks are kept for reuse.
 // Errors: CHECK-fails when a block is released twice or to another arena (detected by count only).
 #pragma once
 

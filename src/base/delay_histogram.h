@@ -1,6 +1,7 @@
 // DelayHistogram - counts of delays in buckets with fixed upper bounds, the last one +Inf.
 // Why here: pipeline fills it per event, observe exposes it.
-// Thread: a value.   Units: seconds; a negative delay (clocks differ) counts as zero.
+// Thread: a value.
+// Units: seconds; a negative delay (clocks differ) counts as zero.
 #pragma once
 
 #include <array>

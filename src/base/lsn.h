@@ -1,7 +1,7 @@
 // Lsn, Xid - a position in PostgreSQL's write-ahead log, and a transaction id, as types of their
-// own. Why: a bare uint64_t lets a commit_lsn be confirmed where an end_lsn is meant; that mistake
-// is data loss or
-//   duplicates, so positions never travel as integers.
+// own.
+// Why: a bare uint64_t lets a commit_lsn be confirmed where an end_lsn is meant; that mistake is
+//   data loss or duplicates, so positions never travel as integers.
 // Thread: values.
 // Units: an Lsn is a byte position; text form is two hex numbers, "16/B374D848".
 // Source: PostgreSQL manual, "pg_lsn Type".

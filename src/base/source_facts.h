@@ -1,6 +1,7 @@
 // SourceFacts - what preflight learned about the PostgreSQL side of one replication connection.
 // Why here: postgres fills it in, pipeline judges it, observe shows it; none of them may use
-// another. Thread: a value.
+//   another.
+// Thread: a value.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // State, HaltReason - what a pipeline is doing and why it stopped; one pair of enums for log,
-// metrics, /status and systemd, so that an operator meets the same word everywhere. Why here:
-// pipeline decides them, observe shows them, postgres and operations name reasons; none may use
-// another. Every HaltReason is a heading of docs/runbook.md with the same spelling.
+// metrics, /status and systemd, so that an operator meets the same word everywhere.
+// Why here: pipeline decides them, observe shows them, postgres and operations name reasons; none
+//   may use another. Every HaltReason is a heading of docs/runbook.md with the same spelling.
 #pragma once
 
 #include <optional>

@@ -1,8 +1,8 @@
 // RETURN_IF_ERROR, ASSIGN_OR_RETURN, Annotate - the few status helpers abseil 20220623 lacks.
 // Meaning of codes in this project: kUnavailable, kDeadlineExceeded = retry with back-off;
-//   kFailedPrecondition, kPermissionDenied, kNotFound = an operator must act; kInvalidArgument =
-//   bad configuration or usage; kDataLoss = undecodable or impossible input, stop without
-//   confirming; kInternal = our bug.
+// kFailedPrecondition, kPermissionDenied, kNotFound = an operator must act; kInvalidArgument = bad
+// configuration or usage; kDataLoss = undecodable or impossible input, stop without confirming;
+// kInternal = our bug.
 #pragma once
 
 #include <string_view>

@@ -1,7 +1,6 @@
 // Now, and conversions between PostgreSQL's and Unix's clocks.
 // Why: the core never reads a clock; whoever calls it passes Now. Timers use `mono` only; `wall` is
-// for what is
-//   shown and for delays against server times, and may jump.
+//   for what is shown and for delays against server times, and may jump.
 // Units: PostgreSQL counts microseconds since 2000-01-01 UTC.
 #pragma once
 

@@ -1,7 +1,8 @@
 // Config - walpost.yaml as the modules' option structs.
 // Why: every module keeps its own options; this one only reads, checks and explains.
 // Errors: kInvalidArgument with `file:line:column: path: what is wrong; did you mean ...?`, all
-// problems of a file at once. Source: design.md section 5, "Configuration".
+//   problems of a file at once.
+// Source: docs/configuration.md.
 #pragma once
 
 #include <string>

@@ -1,7 +1,6 @@
 // Document - the YAML file as a tree of text, with variables replaced and --set applied.
 // Why: yaml-cpp throws; this is the one place that catches. Scalars stay text until a typed read
-// asks, so "no", "on" and
-//   "010" mean what they say.
+//   asks, so "no", "on" and "010" mean what they say.
 // Errors: kInvalidArgument with file, line and column.
 #pragma once
 

@@ -1,6 +1,7 @@
 // Ring - a growing ring buffer: push at the back, pop at the front, index from the front, no
-// allocation once warm. Why: std::deque allocates a block every few entries of our size, on the
-// path of every event. Thread: one owner.   Lifetime: references end with the next PushBack.
+// allocation once warm.
+// Why: std::deque allocates a block every few entries of our size, on the path of every event.
+// Thread: one owner.   Lifetime: references end with the next PushBack.
 #pragma once
 
 #include <glog/logging.h>

@@ -1,21 +1,18 @@
 // Sink - the seam to Kafka: where records go and where their delivery reports come from.
 // Why: pipeline and simulator drive deliveries without knowing librdkafka. A sink works in
-// generations: one producer from
-//   Open to Closed. The first failed report ends a generation (idempotence does not prevent gaps:
-//   later records of the partition would overtake), and what was not delivered is submitted again
-//   to the next one, from memory.
+//   generations, one producer from Open to Closed. The first failed report ends a generation:
+//   idempotence does not prevent gaps, later records of the partition would overtake. What was not
+//   delivered is submitted again to the next one, from memory.
 // Thread: every call on the loop thread; nothing blocks; reports come only from within Poll.
 // Lifetime: a submitted record's bytes stay valid and unmoved until its report, or until OnClosed.
 // Contract (tests/conformance/sink_contract.h, run on fake, mock cluster and real Kafka):
 //   - each accepted record gets exactly one report, or none when the generation closes first:
-//   OnClosed means that no
-//     further report comes, and every record without a good report is not delivered (it may be in
-//     the log all the same);
+//     OnClosed means that no further report comes, and every record without a good report is not
+//     delivered (it may be in the log all the same);
 //   - records of one partition become visible in the order accepted; after a failed report nothing
-//   later of that
-//     partition becomes visible before the generation ends;
+//     later of that partition becomes visible before the generation ends;
 //   - kCareful keeps one record outstanding, so that each report is a verdict on its record alone.
-// Source: librdkafka INTRODUCTION.md, "Idempotent Producer"; design.md facts 13-19.
+// Source: librdkafka INTRODUCTION.md, "Idempotent Producer".
 #pragma once
 
 #include <cstdint>

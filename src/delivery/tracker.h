@@ -1,15 +1,17 @@
 // Tracker - what is in flight, and which LSN is therefore safe to confirm (guarantee G5). No
-// policy. Why: delivery reports come out of order across partitions, transactions may be empty, and
-// the server also tells
-//   positions without events (keepalives). One queue holds them all: an event is settled when Kafka
-//   has it or a policy decided it; a position becomes safe when every event received before it is
-//   settled. "Idle" is not a flag but an empty queue, which is where others lost data.
-// Thread: one owner.   Lifetime: entry() references end with the next Add; record bytes live in
-// arena() until settled. Units/limits: bytes as envelope::Record::AccountedBytes; unbounded itself,
-// the pipeline stops reading at its limit. Errors: CHECK-fails on programmer errors (a report for
-// an unknown or settled event, a commit without begin) and, at every
-//   step, on G5: the safe LSN never passes the commit_lsn of an unsettled event, and never goes
-//   back.
+// policy.
+// Why: delivery reports come out of order across partitions, transactions may be empty, and the
+//   server also tells positions without events (keepalives). One queue holds them all: an event is
+//   settled when Kafka has it or a policy decided it; a position becomes safe when every event
+//   received before it is settled. "Idle" is not a flag but an empty queue, which is where others
+//   lost data.
+// Thread: one owner.
+// Lifetime: entry() references end with the next Add; record bytes live in arena() until settled.
+// Units/limits: bytes as envelope::Record::AccountedBytes; unbounded itself, the pipeline stops
+//   reading at its limit.
+// Errors: CHECK-fails on programmer errors (a report for an unknown or settled event, a commit
+//   without begin) and, at every step, on G5: the safe LSN never passes the commit_lsn of an
+//   unsettled event, and never goes back.
 // Source: PostgreSQL re-sends exactly the transactions with commit_lsn >= the confirmed position.
 #pragma once
 

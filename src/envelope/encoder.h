@@ -1,11 +1,11 @@
 // Encoder - Event to Record: topic, key, headers and the value in the configured format.
 // Why: the record is written once, straight into the arena block it stays in until Kafka has it.
-// Thread: one owner.   Lifetime: `Record::topic` lives as long as the encoder; all else with the
-// record's block. Units/limits: protobuf's 2 GiB limit is an error, not a crash. Errors:
-// kInvalidArgument (an undeliverable event): text that must be UTF-8 is not, value too large for
-// protobuf. On an
-//   error nothing stays allocated.
-// Source: proto/walpost/v1/envelope.proto; design.md "The record".
+// Thread: one owner.
+// Lifetime: `Record::topic` lives as long as the encoder; all else with the record's block.
+// Units/limits: protobuf's 2 GiB limit is an error, not a crash.
+// Errors: kInvalidArgument (an undeliverable event): text that must be UTF-8 is not, value too
+//   large for protobuf. On an error nothing stays allocated.
+// Source: proto/walpost/v1/envelope.proto; docs/design.md, "The record".
 #pragma once
 
 #include <memory>

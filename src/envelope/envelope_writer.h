@@ -1,10 +1,12 @@
 // EnvelopeWriter - walpost.v1.Envelope in protobuf's wire format, written from views straight into
-// memory. Why: filling a generated Envelope would copy every field once more and allocate for some;
-// the record is on the path of
-//   every event. A test holds its bytes against the generated class for random events.
-// Thread: one owner.   Use: Measure, then Write with the same arguments, into exactly that many
-// bytes. Limits: protobuf's 2 GiB; text fields must be UTF-8. Source: protobuf manual, "Encoding";
-// field numbers in proto/walpost/v1/envelope.proto.
+// memory.
+// Why: filling a generated Envelope would copy every field once more and allocate for some; the
+//   record is on the path of every event. A test holds its bytes against the generated class for
+//   random events.
+// Thread: one owner. Use: Measure, then Write with the same arguments, into exactly that many
+//   bytes.
+// Limits: protobuf's 2 GiB; text fields must be UTF-8.
+// Source: protobuf manual, "Encoding"; field numbers in proto/walpost/v1/envelope.proto.
 #pragma once
 
 #include <cstdint>

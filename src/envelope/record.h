@@ -1,9 +1,9 @@
 // Record - a Kafka message as it will be produced.
 // Why: plain views into one block of memory that does not move until the delivery report, so a
-// record can be produced
-//   again by a later producer without being built again, and librdkafka needs no copy of the value.
-// Thread: a value.   Lifetime: views point into the ChunkArena block it was encoded to; topic into
-// the encoder's topic
+//   record can be produced again by a later producer without being built again, and librdkafka
+//   needs no copy of the value.
+// Thread: a value.
+// Lifetime: views point into the ChunkArena block it was encoded to; topic into the encoder's topic
 //   table, which lives as long as the encoder.
 #pragma once
 

@@ -1,9 +1,8 @@
 // Generation - one librdkafka producer from Open to closed, with its topics.
 // Why: a producer that failed once is never used again; everything that belongs to it (topics,
-// which partitions have had
-//   their first record acknowledged, what is outstanding) goes with it.
+//   which partitions have had their first record acknowledged, what is outstanding) goes with it.
 // Thread: loop thread, except that a metadata look-up holds the producer alive on the helper
-// thread.
+//   thread.
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,6 @@
 // Handles - librdkafka's C objects as owners, one line each.
 // Thread: as librdkafka says; ProducerHandle may be released on any thread: destroying a producer
-// can block, so a thread of
-//   its own does it.
+//   can block, so a thread of its own does it.
 #pragma once
 
 #include <librdkafka/rdkafka.h>

@@ -1,7 +1,7 @@
 // KafkaSink - the Sink on librdkafka: idempotent, acks=all, gapless, without time-outs, partitions
-// chosen as Java does. Why: see design.md facts 13-19; everything that could block (metadata,
-// destroying a producer) goes to the
-//   BlockingRunner or to a thread that ends with it.
+// chosen as Java does.
+// Why: see everything that could block (metadata, destroying a producer)
+//   goes to the BlockingRunner or to a thread that ends with it.
 // Thread: the loop thread, like every Sink. librdkafka's own threads never run our code.
 // Units/limits: librdkafka's queue is bounded by `in_flight_bytes_max` and its record count.
 // Errors: Create refuses properties that would break a guarantee, by name (kInvalidArgument).

@@ -1,8 +1,7 @@
 // HttpServer - /livez /readyz /healthz /metrics /status / on one port, from the newest Snapshot.
 // Thread: civetweb's own few threads; they read SnapshotBoard and nothing else.
-// Lifetime: `board` must outlive the server; the destructor stops it.
-// Semantics: /livez is 200 while the loop has published within `live_within` (it publishes at least
-// once a second,
+// Lifetime: `board` must outlive the server; the destructor stops it. Semantics: /livez is 200
+//   while the loop has published within `live_within` (it publishes at least once a second,
 //   whatever PostgreSQL or Kafka do), else 503. /readyz is 200 in every state but starting and
 //   halted; standby is ready; ?verbose lists each check. /healthz = /livez.
 // Errors: kUnavailable when the address cannot be bound, naming it.

@@ -1,8 +1,9 @@
 // Log - structured log lines with stable event names, as text or JSON on stderr.
 // Why: an operator greps for `event`, not for prose; glog stays underneath for CHECK failures and
-// libraries. Thread: any.   Limits: never row values, payloads or passwords. Example:
-// Log(Severity::kWarning, "source_lost", "connection to db:5432 lost; retry in 0.8 s", {{"lsn",
-// "0/1A"}});
+//   libraries.
+// Thread: any.
+// Limits: never row values, payloads or passwords. Example: Log(Severity::kWarning, "source_lost",
+//   "connection to db:5432 lost; retry in 0.8 s", {{"lsn", "0/1A"}});
 #pragma once
 
 #include <initializer_list>

@@ -1,5 +1,6 @@
 // ProcessMetrics - what /proc says of this process, under the names every Prometheus client uses.
-// Thread: any.   Errors: a value that cannot be read is zero.
+// Thread: any.
+// Errors: a value that cannot be read is zero.
 // Source: proc(5).
 #pragma once
 

@@ -1,8 +1,11 @@
 // Snapshot - everything that /metrics, /status and `walpost status` show, taken by the loop in one
-// go. Why: one struct, so that no two places of the product can disagree; readers never touch live
-// state. Thread: a value. SnapshotBoard hands the newest one to readers. Units: seconds as double
-// only at the metrics' edge; here micro- and milliseconds as named. Invariant: events_received =
-// delivered + dead_lettered + parked + skipped + in flight + discarded_unfinished.
+// go.
+// Why: one struct, so that no two places of the product can disagree; readers never touch live
+//   state.
+// Thread: a value. SnapshotBoard hands the newest one to readers.
+// Units: seconds as double only at the metrics' edge; here micro- and milliseconds as named.
+//   Invariant: events_received = delivered + dead_lettered + parked + skipped + in flight +
+//   discarded_unfinished.
 #pragma once
 
 #include <cstdint>

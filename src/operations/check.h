@@ -1,5 +1,6 @@
 // Check - looks at everything `run` needs, changes nothing, and says how to mend what is wrong.
-// Thread: blocking.   Errors: exit code 78 when a line failed, 69 when PostgreSQL or Kafka could not be reached.
+// Thread: blocking.
+// Errors: exit code 78 when a line failed, 69 when PostgreSQL or Kafka could not be reached.
 #pragma once
 
 #include <chrono>

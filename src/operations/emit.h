@@ -1,5 +1,6 @@
 // Emit - inserts one test event, the way an application would.
-// Thread: blocking.   Errors: in Outcome.
+// Thread: blocking.
+// Errors: in Outcome.
 #pragma once
 
 #include <string>

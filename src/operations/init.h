@@ -1,7 +1,7 @@
 // Init - schema, publication and slot, in this order, and the record that they were made.
-// Why: a publication must exist at every position its slot will read, so it comes first; and nothing here ever makes a
-//   slot over an existing history.
-// Thread: blocking.   Use: any number of times; what is there already is checked, not changed.
+// Why: a publication must exist at every position its slot will read, so it comes first; and
+//   nothing here ever makes a slot over an existing history.
+// Thread: blocking. Use: any number of times; what is there already is checked, not changed.
 // Errors: in Outcome. slot_missing (78) when the record exists and the slot does not.
 #pragma once
 

@@ -1,5 +1,7 @@
-// PipelineRecord - the row of walpost.pipeline: that this pipeline was set up, where, and from which position.
-// Why: it is how a lost slot is told from one that was never made; neither `run` nor `init` may create a slot over it.
+// PipelineRecord - the row of walpost.pipeline: that this pipeline was set up, where, and from
+// which position.
+// Why: it is how a lost slot is told from one that was never made; neither `run` nor `init` may
+//   create a slot over it.
 // Thread: blocking.
 #pragma once
 

@@ -1,5 +1,6 @@
 // SlotList, SlotCreate, SlotDrop - the verb `slot`.
-// Thread: blocking.   Errors: in Outcome.
+// Thread: blocking.
+// Errors: in Outcome.
 #pragma once
 
 #include <string>

@@ -1,9 +1,12 @@
 // Column values as text, bytes, integers and times, from both the text and the binary form the
-// server may send. Why: the kind byte of each value decides, not the column's type alone: a type
-// without a binary form arrives as text. Thread: free functions.   Lifetime: a returned view points
-// into the value's bytes or into `scratch`. Errors: kInvalidArgument says what kind of value does
-// not fit; never the value itself. Source: PostgreSQL source, the *_send and *_out functions of
-// each type; manual chapter "Data Types".
+// server may send.
+// Why: the kind byte of each value decides, not the column's type alone: a type without a binary
+//   form arrives as text.
+// Thread: free functions.
+// Lifetime: a returned view points into the value's bytes or into `scratch`.
+// Errors: kInvalidArgument says what kind of value does not fit; never the value itself.
+// Source: PostgreSQL source, the *_send and *_out functions of each type; manual chapter "Data
+//   Types".
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 // Event - one outbox row, by meaning instead of by column.
-// Thread: a value.   Lifetime: every view points into the frame that was decoded or into the
-// TableMapper's scratch, and
-//   ends with the mapper's next Map call.
+// Thread: a value.
+// Lifetime: every view points into the frame that was decoded or into the TableMapper's scratch,
+//   and ends with the mapper's next Map call.
 // Units: text fields are UTF-8 unless the database is SQL_ASCII; payload is raw bytes, exactly as
-// stored.
+//   stored.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // TopicTemplate - "orders.{aggregate_type}": literal text and placeholders, parsed once.
-// Thread: a value.   Errors: Parse: kInvalidArgument for unbalanced or empty braces and illegal
-// literal characters. Limits: Kafka's: [A-Za-z0-9._-], at most 249 characters, not "." or "..".
+// Thread: a value.
+// Errors: Parse: kInvalidArgument for unbalanced or empty braces and illegal literal characters.
+// Limits: Kafka's: [A-Za-z0-9._-], at most 249 characters, not "." or "..".
 #pragma once
 
 #include <string>

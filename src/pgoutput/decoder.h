@@ -1,9 +1,11 @@
 // Decoder - one pgoutput payload (the bytes inside an XLogData frame) to one Message.
-// Why: fails closed. An unknown tag, a short or long message, an unknown flag or an absurd count is kDataLoss: the
-//   caller must stop without confirming, because a message that is not understood may be an event.
-// Thread: one owner.   Lifetime: see message.h; scratch space is reused, nothing is allocated per insert.
-// Units/limits: at most kColumnsMax columns (PostgreSQL's own limit is 1600); counts are compared with the bytes left
-//   before anything is reserved.
+// Why: fails closed. An unknown tag, a short or long message, an unknown flag or an absurd count is
+//   kDataLoss: the caller must stop without confirming, because a message that is not understood
+//   may be an event.
+// Thread: one owner.
+// Lifetime: see message.h; scratch space is reused, nothing is allocated per insert.
+// Units/limits: at most kColumnsMax columns (PostgreSQL's own limit is 1600); counts are compared
+//   with the bytes left before anything is reserved.
 // Errors: kDataLoss, naming message, field and sizes; never row values.
 #pragma once
 

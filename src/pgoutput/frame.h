@@ -1,7 +1,10 @@
-// Frames of the replication COPY stream: what the server sends ('w', 'k') and the status we answer with ('r').
-// Why: pure bytes <-> structs, so that the simulator speaks to the pipeline in the server's own words.
+// Frames of the replication COPY stream: what the server sends ('w', 'k') and the status we answer
+// with ('r').
+// Why: pure bytes <-> structs, so that the simulator speaks to the pipeline in the server's own
+//   words.
 // Thread: free functions.   Lifetime: XLogData::payload points into the frame given.
-// Errors: kDataLoss for an unknown tag, a short or a long frame; the message names tag and sizes, never row values.
+// Errors: kDataLoss for an unknown tag, a short or a long frame; the message names tag and sizes,
+//   never row values.
 // Source: PostgreSQL manual, "Streaming Replication Protocol".
 #pragma once
 

@@ -1,7 +1,9 @@
 // Message - the typed messages of pgoutput, protocol version 1.
-// Why: names and order are the manual's, one struct per message, so a reader can hold both side by side.
-// Thread: values.   Lifetime: every view points into the payload given to Decoder::Decode, and Insert::values into the
-//   decoder; both end with the next Decode call. Relation owns its strings because it is kept.
+// Why: names and order are the manual's, one struct per message, so a reader can hold both side by
+//   side.
+// Thread: values.
+// Lifetime: every view points into the payload given to Decoder::Decode, and Insert::values into
+//   the decoder; both end with the next Decode call. Relation owns its strings because it is kept.
 // Source: PostgreSQL manual, "Logical Replication Message Formats".
 #pragma once
 
@@ -97,7 +99,7 @@ struct LogicalMessage {
   std::string_view content;
 };
 
-using Message =
-    std::variant<Begin, Commit, Origin, Relation, Type, Insert, Update, Delete, Truncate, LogicalMessage>;
+using Message = std::variant<Begin, Commit, Origin, Relation, Type, Insert, Update, Delete,
+                             Truncate, LogicalMessage>;
 
 }  // namespace walpost::pgoutput

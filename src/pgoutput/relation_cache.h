@@ -1,7 +1,9 @@
 // RelationCache - the Relation in force for each id on one connection.
-// Why: columns are bound by name from the most recent Relation, which may change between two inserts of one
-//   transaction; `version` tells a binding that it is stale. Lives as long as a connection: cleared at START.
-// Thread: one owner.   Lifetime: a pointer from Find lives until the next Put of the same id or Clear.
+// Why: columns are bound by name from the most recent Relation, which may change between two
+//   inserts of one transaction; `version` tells a binding that it is stale. Lives as long as a
+//   connection: cleared at START.
+// Thread: one owner.
+// Lifetime: a pointer from Find lives until the next Put of the same id or Clear.
 // Errors: none; an Insert whose relation is unknown is judged by the caller (kDataLoss).
 #pragma once
 

@@ -1,6 +1,7 @@
-// Counters - what the pipeline counts, per process; read by the runtime for the snapshot.
-// Invariant (checked by Pipeline::Accounted): events_received = events_delivered + in flight +
-// events_discarded. Thread: loop thread only.
+// Counters - what the pipeline counts, per process; read by the runtime for the snapshot. Invariant
+// (checked by Pipeline::Accounted): events_received = events_delivered + in flight +
+// events_discarded.
+// Thread: loop thread only.
 #pragma once
 
 #include <cstdint>

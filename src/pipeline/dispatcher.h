@@ -1,12 +1,13 @@
 // Dispatcher - brings what the tracker holds to the sink, in order, through as many producer
-// generations as it takes. Why: the first failed report ends a generation, because librdkafka would
-// let later records overtake. What was not
-//   delivered is then submitted again from memory, first one record at a time (careful), so that
-//   each report is a verdict on its record alone; then the fast producer takes over.
-// Thread: loop thread.   Lifetime: the three pointers must outlive it; call ShutDown and wait for
-// idle() before the
+// generations as it takes.
+// Why: the first failed report ends a generation, because librdkafka would let later records
+//   overtake. What was not delivered is then submitted again from memory, first one record at a
+//   time (careful), so that each report is a verdict on its record alone; then the fast producer
+//   takes over.
+// Thread: loop thread.
+// Lifetime: the three pointers must outlive it; call ShutDown and wait for idle() before the
 //   tracker discards anything.
-// Source: design.md fact 13.
+// Source: docs/design.md, fact 13.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,9 @@
 // Intake - pgoutput payloads of one stream into events in flight: decode, map, encode, track.
 // Why: one place that knows transactions, ordinals and what was already taken before a reconnect,
-// so that a
-//   redelivered transaction is neither doubled nor cut.
+//   so that a redelivered transaction is neither doubled nor cut.
 // Thread: loop thread.   Lifetime: `tracker` and `counters` must outlive it.
 // Errors: a Halt. What was taken before it stays in flight and can still be delivered and
-// confirmed.
+//   confirmed.
 #pragma once
 
 #include <cstdint>

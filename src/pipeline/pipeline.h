@@ -1,11 +1,14 @@
 // Pipeline - the policy between one replication stream and one sink: states, back-pressure,
-// reconnects, halts, and when to confirm what. Why: every decision is made here, from frames,
-// reports and ticks, without I/O, clock or thread; the runtime only carries
-//   out what it asks for. That lets a simulator drive the real thing through millions of failures.
-// Thread: loop thread.   Lifetime: `sink` must outlive it.
-// Use: call inputs as things happen, then carry out what the commands say; repeat. Poll and Tick
-// are cheap. Errors: none; what goes wrong becomes a state. CHECK-fails on misuse (a frame while
-// want_frame() is false). Source: docs/design.md.
+// reconnects, halts, and when to confirm what.
+// Why: every decision is made here, from frames, reports and ticks, without I/O, clock or thread;
+//   the runtime only carries out what it asks for. That lets a simulator drive the real thing
+//   through millions of failures.
+// Thread: loop thread.
+// Lifetime: `sink` must outlive it. Use: call inputs as things happen, then carry out what the
+//   commands say; repeat. Poll and Tick are cheap.
+// Errors: none; what goes wrong becomes a state. CHECK-fails on misuse (a frame while want_frame()
+//   is false).
+// Source: docs/design.md.
 #pragma once
 
 #include <chrono>

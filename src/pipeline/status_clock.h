@@ -1,10 +1,10 @@
 // StatusClock - when a standby status is due, and whether the server is waiting for us to shut
-// down. Why: replies go out on a timer of their own, whatever Kafka does, or the server ends the
-// connection; and a server that
-//   shuts down keeps asking for a position we cannot confirm, 30,000 times a second, until we
-//   leave.
+// down.
+// Why: replies go out on a timer of their own, whatever Kafka does, or the server ends the
+//   connection; and a server that shuts down keeps asking for a position we cannot confirm, 30,000
+//   times a second, until we leave.
 // Thread: loop thread; no clock of its own.
-// Source: design.md facts 3, 6 and 7.
+// Source: docs/design.md, facts 3, 6 and 7.
 #pragma once
 
 #include <chrono>

@@ -1,14 +1,14 @@
 // Connect - opens a replication connection, runs preflight on it, and starts streaming; blocking,
-// for the helper thread. Why: only the simple query protocol works on a replication connection, and
-// one connection must do both: what preflight
-//   saw is then what is streamed, and between START and the end no SQL is sent.
+// for the helper thread.
+// Why: only the simple query protocol works on a replication connection, and one connection must do
+//   both: what preflight saw is then what is streamed, and between START and the end no SQL is
+//   sent.
 // Thread: any one thread at a time; the stream returned belongs to the loop.
 // Units/limits: the whole attempt is bounded by connect_timeout (conninfo, default 10 s) for the
-// connect and
-//   `statement_timeout` for the rest.
+//   connect and `statement_timeout` for the rest.
 // Errors: StreamEnd, see replication_stream.h. kOperator names the HaltReason; the status line says
-// what, where, what to do. Source: PostgreSQL manual "Streaming Replication Protocol", libpq
-// "Connection Parameters".
+//   what, where, what to do.
+// Source: PostgreSQL manual "Streaming Replication Protocol", libpq "Connection Parameters".
 #pragma once
 
 #include <chrono>

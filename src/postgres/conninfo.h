@@ -2,8 +2,9 @@
 // Why: our session settings must come after the user's own `options`, wherever those were given,
 //   and defaults of ours must not override what the user set; only libpq itself knows that
 //   precedence.
-// Thread: any.   Errors: kInvalidArgument with libpq's own words, quoted parts masked, because they
-//   may be pieces of a password.
+// Thread: any.
+// Errors: kInvalidArgument with libpq's own words, quoted parts masked, because they may be pieces
+//   of a password.
 // Source: PostgreSQL manual, libpq "Connection Parameters".
 #pragma once
 

@@ -1,15 +1,13 @@
-// CopyStream - ReplicationStream over libpq.
-// Why PQgetCopyData: it is libpq's only public way; it allocates and copies each frame (about 40
-// ns), which is small
-//   beside the receive call that Receive saves by reading much at once.
+// CopyStream - ReplicationStream over libpq. Why PQgetCopyData: it is libpq's only public way; it
+// allocates and copies each frame (about 40 ns), which is small beside the receive call that
+// Receive saves by reading much at once.
 // Thread: one owner.   Lifetime: a frame lives until the next Take or the end of the stream.
 // Units/limits: one Receive reads at most what fits libpq's buffer (see GrowReceiveBuffer), which
-// the caller must drain
-//   by Take first, or the buffer grows. Sending may read too, but only while the socket refuses a
-//   status frame. At most 16 notices are kept; later ones are dropped, since the first already
-//   stops the line.
+//   the caller must drain by Take first, or the buffer grows. Sending may read too, but only while
+//   the socket refuses a status frame. At most 16 notices are kept; later ones are dropped, since
+//   the first already stops the line.
 // Source: PostgreSQL manual, libpq "Functions Associated with the COPY Command", "Notice
-// Processing".
+//   Processing".
 #pragma once
 
 #include <deque>

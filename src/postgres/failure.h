@@ -2,11 +2,10 @@
 // Why: the same SQLSTATE means different things before and after START, and every edge of the
 //   project decides by StreamEnd alone. SQLSTATE decides, never the message, which may be
 //   translated.
-// Thread: any; pure.
-// Reasons where the enum has no word of its own: an unknown database or role is auth_failed (the
-//   server refuses the login); a server or option the protocol cannot serve is schema_mismatch when
-//   the configuration asks for too much, protocol_error when something between us is not
-//   PostgreSQL; wal_level is slot_missing (no slot can exist).
+// Thread: any; pure. Reasons where the enum has no word of its own: an unknown database or role is
+//   auth_failed (the server refuses the login); a server or option the protocol cannot serve is
+//   schema_mismatch when the configuration asks for too much, protocol_error when something between
+//   us is not PostgreSQL; wal_level is slot_missing (no slot can exist).
 // Source: PostgreSQL manual, "PostgreSQL Error Codes".
 #pragma once
 

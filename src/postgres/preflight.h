@@ -1,7 +1,9 @@
 // Preflight - what must be true of the source before streaming, looked at on the replication
-// connection itself. Why: `run` stops at the first problem, `check` shows them all; both must judge
-// by the same code. Thread: any one thread; blocking. Errors: a problem is a StreamEnd as in
-// replication_stream.h; its status says what, where and what to type.
+// connection itself.
+// Why: `run` stops at the first problem, `check` shows them all; both must judge by the same code.
+// Thread: any one thread; blocking.
+// Errors: a problem is a StreamEnd as in replication_stream.h; its status says what, where and what
+//   to type.
 #pragma once
 
 #include <optional>

@@ -1,10 +1,12 @@
 // ReplicationStream - the seam to PostgreSQL: a replication connection on which START_REPLICATION
-// has succeeded. Why: the loop and the tests need the same few verbs of it, whether libpq or a fake
-// is behind them. Thread: one owner (the loop); nothing blocks.   Lifetime: a frame's bytes live
-// until the next call of any method. Contract (tests/conformance/stream_contract.h, run on fake and
-// real server): frames come whole and in the server's order;
-//   kEnded is final and end() then says why; after not calling Receive nothing is read from the
-//   socket, so the server is held back, while Send still works.
+// has succeeded.
+// Why: the loop and the tests need the same few verbs of it, whether libpq or a fake is behind
+//   them.
+// Thread: one owner (the loop); nothing blocks.
+// Lifetime: a frame's bytes live until the next call of any method. Contract
+//   (tests/conformance/stream_contract.h, run on fake and real server): frames come whole and in
+//   the server's order; kEnded is final and end() then says why; after not calling Receive nothing
+//   is read from the socket, so the server is held back, while Send still works.
 // Source: PostgreSQL manual, "Streaming Replication Protocol", libpq "COPY" chapter.
 #pragma once
 

@@ -1,14 +1,13 @@
 // Slots - list, create and drop logical replication slots, for the verbs.
 // Why: creating by the replication command alone gives the consistent point together with a
-// snapshot of exactly that
-//   moment, which tells later which rows the stream will not bring.
+//   snapshot of exactly that moment, which tells later which rows the stream will not bring.
 // Thread: one owner; blocking.
 // Units/limits: creating waits for every transaction that runs at that moment; after `timeout` it
-// is cancelled, nothing
-//   is left behind, and the error names who was waited for.
+//   is cancelled, nothing is left behind, and the error names who was waited for.
 // Errors: kInvalidArgument (no slot can have that name), kDeadlineExceeded (creation waited too
-// long), kAlreadyExists, kNotFound, else as SqlConnection. Source: PostgreSQL manual,
-// "pg_replication_slots", "Streaming Replication Protocol", CREATE_REPLICATION_SLOT.
+//   long), kAlreadyExists, kNotFound, else as SqlConnection.
+// Source: PostgreSQL manual, "pg_replication_slots", "Streaming Replication Protocol",
+//   CREATE_REPLICATION_SLOT.
 #pragma once
 
 #include <chrono>

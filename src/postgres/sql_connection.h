@@ -1,7 +1,8 @@
 // SqlConnection - ordinary SQL for the verbs (init, check, slot, emit); never used by `run` while
-// it streams. Thread: one owner; blocking.   Lifetime: results own their text. Errors: kUnavailable
-// (connect, lost), kPermissionDenied (28xxx, 42501), else kFailedPrecondition; the message carries
-//   SQLSTATE, the server's message, detail and hint. Passwords never appear.
+// it streams.
+// Thread: one owner; blocking.   Lifetime: results own their text.
+// Errors: kUnavailable (connect, lost), kPermissionDenied (28xxx, 42501), else kFailedPrecondition;
+//   the message carries SQLSTATE, the server's message, detail and hint. Passwords never appear.
 #pragma once
 
 #include <memory>

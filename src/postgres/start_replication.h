@@ -1,6 +1,8 @@
 // The START_REPLICATION command and the timeline history file: the two replication texts we write
-// and read. Thread: any; pure. Source: PostgreSQL manual, "Streaming Replication Protocol",
-// "Logical Streaming Replication Parameters".
+// and read.
+// Thread: any; pure.
+// Source: PostgreSQL manual, "Streaming Replication Protocol", "Logical Streaming Replication
+//   Parameters".
 #pragma once
 
 #include <string>

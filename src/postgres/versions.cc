@@ -6,6 +6,8 @@
 
 namespace walpost::postgres {
 
-std::string LibpqVersion() { return absl::StrFormat("%d.%d", PQlibVersion() / 10000, PQlibVersion() % 10000); }
+std::string LibpqVersion() {
+  return absl::StrFormat("%d.%d", PQlibVersion() / 10000, PQlibVersion() % 10000);
+}
 
 }  // namespace walpost::postgres

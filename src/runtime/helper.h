@@ -1,9 +1,9 @@
 // Helper - the one thread that may block: connecting, topic metadata, pings.
 // Why: the loop must never wait for a server; whatever may is a job here, and its result comes back
-// by event fd. Thread: Run, RunDone and the destructor on the loop thread. Lifetime: a job still
-// running when the helper is destroyed is given kPatience; after that its thread is left behind,
-// holding
-//   only what the job itself owns, and its `done` is never called.
+//   by event fd.
+// Thread: Run, RunDone and the destructor on the loop thread.
+// Lifetime: a job still running when the helper is destroyed is given kPatience; after that its
+//   thread is left behind, holding only what the job itself owns, and its `done` is never called.
 #pragma once
 
 #include <chrono>

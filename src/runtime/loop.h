@@ -1,8 +1,9 @@
 // Loop - the one thread that carries out what the pipeline asks for: reads frames, sends statuses,
-// connects, pings, publishes snapshots. Why: everything that could block is elsewhere, so a turn of
-// the loop is short and replies are always on time. Thread: the main thread.   Lifetime: options
-// and board must outlive it. Source: design.md section 4; PostgreSQL's HandleCopyStream for the
-// order of steps.
+// connects, pings, publishes snapshots.
+// Why: everything that could block is elsewhere, so a turn of the loop is short and replies are
+//   always on time.
+// Thread: the main thread.   Lifetime: options and board must outlive it.
+// Source: docs/design.md, section 4; PostgreSQL's HandleCopyStream for the order of steps.
 #pragma once
 
 #include <chrono>

@@ -82,7 +82,8 @@ int main(int argc, char** argv) {
         }
         value.resize((size[6] - 2) / 2);  // \x and two digits a byte
         for (std::size_t i = 0; i < value.size(); ++i)
-          value[i] = static_cast<char>(Nibble(column[6][2 + 2 * i]) << 4 | Nibble(column[6][3 + 2 * i]));
+          value[i] =
+              static_cast<char>(Nibble(column[6][2 + 2 * i]) << 4 | Nibble(column[6][3 + 2 * i]));
         while (rd_kafka_produce(topic, RD_KAFKA_PARTITION_UA, RD_KAFKA_MSG_F_COPY, value.data(),
                                 value.size(), column[4], size[4], nullptr) != 0)
           rd_kafka_poll(kafka, 1);
