@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <limits>
-#include <regex>
 #include <string>
 
 #include "observe/http_server.h"

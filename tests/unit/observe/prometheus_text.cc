@@ -1,25 +1,94 @@
 #include "unit/observe/prometheus_text.h"
 
+#include <cctype>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
-#include <regex>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 namespace walpost::observe {
 namespace {
 
-std::string Unescape(const std::string& text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 1 < text.size()) {
-      ++i;
-      result += text[i] == 'n' ? '\n' : text[i];
-    } else {
-      result += text[i];
+// Takes tokens from the front of one line.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view rest) : rest_(rest) {}
+
+  bool Take(std::string_view token) {
+    const bool found = rest_.substr(0, token.size()) == token;
+    rest_.remove_prefix(found ? token.size() : 0);
+    return found;
+  }
+
+  // [a-zA-Z_][a-zA-Z0-9_]*, empty when there is none. A metric's name may hold colons as well;
+  // ours do not.
+  std::string Name() {
+    std::size_t size = 0;
+    while (size < rest_.size() && (std::isalpha(Byte(size)) != 0 || rest_[size] == '_' ||
+                                   (size > 0 && std::isdigit(Byte(size)) != 0))) {
+      ++size;
+    }
+    const std::string name(rest_.substr(0, size));
+    rest_.remove_prefix(size);
+    return name;
+  }
+
+  // A label's value in quotes, in which only these may be escaped: backslash, quote, line break.
+  bool Quoted(std::string* value) {
+    if (!Take("\"")) {
+      return false;
+    }
+    while (!rest_.empty() && rest_[0] != '"') {
+      if (Take("\\n")) {
+        *value += '\n';
+      } else if (Take("\\\\")) {
+        *value += '\\';
+      } else if (Take("\\\"")) {
+        *value += '"';
+      } else if (rest_[0] == '\\') {
+        return false;
+      } else {
+        *value += rest_[0];
+        rest_.remove_prefix(1);
+      }
+    }
+    return Take("\"");
+  }
+
+  const std::string_view& rest() const { return rest_; }
+
+ private:
+  unsigned char Byte(std::size_t at) const { return static_cast<unsigned char>(rest_[at]); }
+
+  std::string_view rest_;
+};
+
+bool ReadLabels(Scanner* scanner, std::map<std::string, std::string>* labels) {
+  while (!scanner->Take("}")) {
+    const std::string name = scanner->Name();
+    std::string value;
+    if (name.empty() || !scanner->Take("=") || !scanner->Quoted(&value) ||
+        !labels->emplace(name, value).second) {
+      return false;
+    }
+    if (!scanner->Take(",") && scanner->rest().substr(0, 1) != "}") {
+      return false;
     }
   }
-  return result;
+  return true;
+}
+
+bool ReadValue(const std::string& text, double* value) {
+  char* end = nullptr;
+  *value =
+      text == "+Inf" ? std::numeric_limits<double>::infinity() : std::strtod(text.c_str(), &end);
+  return !text.empty() && (end == nullptr || *end == '\0');
+}
+
+bool IsType(std::string_view type) {
+  return type == "counter" || type == "gauge" || type == "histogram";
 }
 
 }  // namespace
@@ -39,58 +108,41 @@ void PrometheusText::ReadLine(const std::string& line) {
 }
 
 void PrometheusText::ReadComment(const std::string& line) {
-  static const std::regex comment("# (HELP|TYPE) ([a-zA-Z_:][a-zA-Z0-9_:]*) (.*)");
-  std::smatch match;
-  if (!std::regex_match(line, match, comment)) {
+  Scanner scanner(line);
+  scanner.Take("# ");
+  const bool help = scanner.Take("HELP ");
+  const bool type = !help && scanner.Take("TYPE ");
+  const std::string name = scanner.Name();
+  if ((!help && !type) || name.empty() || !scanner.Take(" ")) {
     errors.push_back("neither HELP nor TYPE: " + line);
     return;
   }
-  const std::string name = match[2];
-  if (match[1] == "HELP") {
-    if (families.count(name) != 0) {
-      errors.push_back("family twice: " + name);
-    }
-    families[name].help = match[3];
-  } else {
-    static const std::regex types("counter|gauge|histogram|summary|untyped");
-    if (!std::regex_match(match[3].str(), types) || !families[name].samples.empty()) {
-      errors.push_back("TYPE wrong or late: " + line);
-    }
-    families[name].type = match[3];
+  if (help && families.count(name) != 0) {
+    errors.push_back("family twice: " + line);
   }
+  PrometheusFamily& family = families[name];
+  if (type && (!IsType(scanner.rest()) || !family.samples.empty() || !family.type.empty())) {
+    errors.push_back("TYPE wrong, late or twice: " + line);
+  }
+  (help ? family.help : family.type) = std::string(scanner.rest());
   current_ = name;
 }
 
 void PrometheusText::ReadSample(const std::string& line) {
-  static const std::regex sample(
-      R"re(([a-zA-Z_:][a-zA-Z0-9_:]*)(\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]|\\["\\n])*",?)*)\})? (\S+))re");
-  static const std::regex label(R"re(([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\["\\n])*)",?)re");
-  std::smatch match;
-  if (!std::regex_match(line, match, sample)) {
+  Scanner scanner(line);
+  PrometheusSample read;
+  read.name = scanner.Name();
+  if (read.name.empty() || (scanner.Take("{") && !ReadLabels(&scanner, &read.labels)) ||
+      !scanner.Take(" ") || !ReadValue(std::string(scanner.rest()), &read.value)) {
     errors.push_back("no sample: " + line);
     return;
   }
-  PrometheusSample read;
-  read.name = match[1];
   PrometheusFamily& family = families[current_];
   const std::string suffix =
       read.name.rfind(current_, 0) == 0 ? read.name.substr(current_.size()) : "?";
   const bool part = suffix == "_bucket" || suffix == "_sum" || suffix == "_count";
   if (!(family.type == "histogram" ? part : suffix.empty())) {
     errors.push_back("sample outside its family: " + line);
-  }
-  const std::string labels = match[3];
-  for (std::sregex_iterator at(labels.begin(), labels.end(), label), end; at != end; ++at) {
-    if (!read.labels.emplace((*at)[1], Unescape((*at)[2])).second) {
-      errors.push_back("label twice: " + line);
-    }
-  }
-  char* rest = nullptr;
-  const std::string value = match[4];
-  read.value =
-      value == "+Inf" ? std::numeric_limits<double>::infinity() : std::strtod(value.c_str(), &rest);
-  if (value != "+Inf" && *rest != '\0') {
-    errors.push_back("no number: " + line);
   }
   for (const PrometheusSample& other : family.samples) {
     if (other.name == read.name && other.labels == read.labels) {
