@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <set>
 #include <string>
 #include <utility>
@@ -56,6 +57,8 @@ class SinkHarness {
 struct SinkHarnessCase {
   const char* name;
   std::function<std::unique_ptr<SinkHarness>()> make;
+
+  friend void PrintTo(const SinkHarnessCase& tested, std::ostream* out) { *out << tested.name; }
 };
 
 // What the sink reported, in order.
