@@ -1,0 +1,144 @@
+// What operators are told, about a pipeline that goes through its states.
+#include "runtime/narrator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "unit/pipeline/pipeline_fixture.h"
+
+namespace walpost::runtime {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using base::State;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class NarratorTest : public pipeline::PipelineFixture {
+ protected:
+  static RunOptions Options() {
+    RunOptions options;
+    options.name = "shop";
+    options.source.slot = "walpost_slot";
+    options.source.publication = "walpost_pub";
+    options.pipeline.in_flight_bytes_max = 12'345;
+    return options;
+  }
+
+  // What Observe has for the log.
+  std::string Observe() {
+    ::testing::internal::CaptureStderr();
+    narrator_.Observe(pipeline(), now_);
+    return ::testing::internal::GetCapturedStderr();
+  }
+
+  observe::Snapshot TakeSnapshot() { return narrator_.TakeSnapshot(pipeline(), kafka_, now_); }
+
+  kafka::KafkaFacts kafka_;
+  Narrator narrator_{Options(), now_};
+};
+
+TEST_F(NarratorTest, StateChangesAreLoggedOnce) {
+  EXPECT_EQ(Observe(), "") << "starting is where it began";
+  Connect();
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("state_changed"), HasSubstr("streaming"),
+                               HasSubstr("walpost_slot"), HasSubstr("shop")));
+  EXPECT_EQ(Observe(), "");
+}
+
+TEST_F(NarratorTest, TroubleIsLoggedOnceAndShown) {
+  Connect();
+  Observe();
+  End(base::StreamEnd::Kind::kLost, "connection reset by peer");
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("source_error"), HasSubstr("connection reset by peer"),
+                               HasSubstr("reconnecting")));
+  EXPECT_EQ(Observe(), "");
+  const observe::Snapshot snapshot = TakeSnapshot();
+  EXPECT_EQ(snapshot.last_error, "connection reset by peer");
+  EXPECT_EQ(snapshot.last_error_at, now_.wall);
+  EXPECT_EQ(snapshot.state, State::kReconnecting);
+  EXPECT_FALSE(snapshot.source_connected);
+}
+
+TEST_F(NarratorTest, HaltIsToldWithItsReasonAndWayOut) {
+  Connect();
+  Observe();
+  SendFrame("x");
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("halted"), HasSubstr("protocol_error"),
+                               HasSubstr("unknown frame 0x78")));
+  const observe::Snapshot snapshot = TakeSnapshot();
+  EXPECT_EQ(snapshot.state, State::kHalted);
+  EXPECT_EQ(snapshot.halt_reason, HaltReason::kProtocolError);
+  EXPECT_THAT(snapshot.halt_detail, HasSubstr("unknown frame 0x78"));
+}
+
+TEST_F(NarratorTest, SnapshotAccountsForEveryEvent) {
+  Connect();
+  Transaction(100, {"a1", "b1", "c1"});
+  Deliver(1);
+  Confirmed();
+  const observe::Snapshot snapshot = TakeSnapshot();
+  EXPECT_EQ(snapshot.events_received_total, 3U);
+  EXPECT_EQ(snapshot.events_delivered_total, 1U);
+  EXPECT_EQ(snapshot.in_flight_events, 2U);
+  EXPECT_EQ(snapshot.in_flight_bytes, pipeline().tracker().in_flight_bytes());
+  EXPECT_EQ(snapshot.in_flight_bytes_max, 12'345U);
+  EXPECT_EQ(snapshot.oldest_undelivered_commit,
+            base::WallTime(std::chrono::seconds(1'700'000'000)));
+  EXPECT_EQ(snapshot.received_lsn, Lsn(108));
+  EXPECT_EQ(snapshot.safe_lsn, Lsn());
+  EXPECT_EQ(snapshot.confirmed_lsn, Lsn());
+  DeliverAll();
+  Confirmed();
+  const observe::Snapshot later = TakeSnapshot();
+  EXPECT_EQ(later.events_delivered_total, 3U);
+  EXPECT_EQ(later.oldest_undelivered_commit, base::WallTime());
+  EXPECT_EQ(later.safe_lsn, Lsn(108));
+  EXPECT_EQ(later.confirmed_lsn, Lsn(108));
+  EXPECT_EQ(later.delivery_delay.Total(), 3U);
+}
+
+TEST_F(NarratorTest, SnapshotNamesBothSides) {
+  facts_.host = "db:5432";
+  facts_.server_version = 150'018;
+  kafka_.connected = true;
+  kafka_.last_error = "topic 'orders' cannot be looked up";
+  Connect();
+  const observe::Snapshot snapshot = TakeSnapshot();
+  EXPECT_EQ(snapshot.name, "shop");
+  EXPECT_EQ(snapshot.slot, "walpost_slot");
+  EXPECT_EQ(snapshot.publication, "walpost_pub");
+  EXPECT_EQ(snapshot.source_host, "db:5432");
+  EXPECT_EQ(snapshot.database, "shop");
+  EXPECT_EQ(snapshot.system_identifier, 0xC0FFEEU);
+  EXPECT_EQ(snapshot.timeline, 3U);
+  EXPECT_EQ(snapshot.server_version, 150'018);
+  EXPECT_TRUE(snapshot.source_connected);
+  EXPECT_TRUE(snapshot.sink_connected);
+  EXPECT_EQ(snapshot.last_error, "topic 'orders' cannot be looked up");
+}
+
+TEST_F(NarratorTest, ServerPositionIsNeverBehindWhatWasReceived) {
+  facts_.server_wal_lsn = Lsn(50);
+  Connect();
+  Transaction(100, {"a1"});
+  EXPECT_EQ(TakeSnapshot().server_wal_lsn, Lsn(108));
+}
+
+TEST_F(NarratorTest, PayloadsStayOutOfTheLog) {
+  Connect();
+  Observe();
+  Transaction(100, {"a1"});
+  sink_.Fail(0, delivery::FailureKind::kRecordTooLarge);
+  Settle();
+  sink_.Fail(0, delivery::FailureKind::kRecordTooLarge, "too large");
+  Settle();
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("undeliverable_event"), Not(HasSubstr("payload of"))));
+}
+
+}  // namespace
+}  // namespace walpost::runtime
