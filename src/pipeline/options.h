@@ -27,6 +27,7 @@ struct PipelineOptions {
   std::size_t in_flight_bytes_max = std::size_t{16} * 1024 * 1024;
   int attempts_max = 3;  // of a failure that says nothing about the record
   std::chrono::milliseconds shutdown_timeout{25'000};
+  // Between planned reconnects that run preflight again; 0 = never.
   std::chrono::milliseconds recheck_interval{600'000};
   base::BackoffOptions source_backoff;
   base::BackoffOptions standby_backoff{std::chrono::milliseconds(500),

@@ -44,6 +44,8 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   status_clock_.Start(facts.wal_sender_timeout_ms, now);
   phase_ = Phase::kStreaming;
   standby_ = false;
+  rechecking_ = false;
+  next_recheck_ = now.mono + options_.recheck_interval;
   ever_streamed_ = true;
   auth_failures_ = 0;
   standby_backoff_.Reset();
@@ -55,6 +57,7 @@ void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
   if (end.kind == StreamEnd::Kind::kServerError) {
     halt = JudgeServerError(end);
   }
+  rechecking_ = false;
   Disconnect(StreamCommand::kNone);
   if (!end.status.ok()) {
     last_error_ = std::string(end.status.message());
@@ -162,6 +165,7 @@ void Pipeline::Tick(base::Now now) {
   CheckHalting(now);
   CheckDraining(now);
   CheckClosed();
+  CheckRecheck(now);
   AccountPause(now);
   if (connected_ && !paused_ && status_clock_.SilentTooLong(now)) {
     Disconnect(StreamCommand::kClose);
@@ -254,6 +258,10 @@ base::MonotonicTime Pipeline::NextDeadline() const {
   if (phase_ == Phase::kIdle) {
     deadline = std::min(deadline, connect_at_);
   }
+  if (phase_ == Phase::kStreaming && options_.recheck_interval > milliseconds(0) &&
+      tracker_.empty()) {
+    deadline = std::min(deadline, next_recheck_);
+  }
   if (phase_ == Phase::kHalting || phase_ == Phase::kDraining) {
     deadline = std::min(deadline, deadline_);
   }
@@ -267,6 +275,9 @@ base::State Pipeline::state() const {
   switch (phase_) {
     case Phase::kIdle:
     case Phase::kConnecting:
+      if (rechecking_) {
+        return base::State::kStreaming;
+      }
       if (standby_) {
         return base::State::kStandby;
       }
@@ -364,6 +375,22 @@ void Pipeline::CheckClosed() {
   counters_.events_discarded += tracker_.DiscardAll();
   intake_.Forget();
   phase_ = stop_requested_ ? Phase::kFinished : Phase::kHalted;
+}
+
+// A publication or table that was replaced behind our back is seen by preflight only: so the stream
+// is ended now and then, between two transactions, and begun again at once.
+void Pipeline::CheckRecheck(base::Now now) {
+  if (phase_ != Phase::kStreaming || options_.recheck_interval == milliseconds(0) ||
+      now.mono < next_recheck_ || intake_.in_transaction()) {
+    return;
+  }
+  if (!tracker_.empty() && now.mono < next_recheck_ + kRecheckPatience) {
+    return;
+  }
+  Disconnect(StreamCommand::kFinish);
+  rechecking_ = true;
+  phase_ = Phase::kIdle;
+  connect_at_ = now.mono;
 }
 
 void Pipeline::AccountPause(base::Now now) {

@@ -52,6 +52,8 @@ class Pipeline {
   static constexpr std::chrono::milliseconds kAfterServerStop{5'000};
   // The same server error at the same position this often is poison_wal.
   static constexpr int kSameErrorMax = 3;
+  // A planned recheck waits this long for a moment with nothing in flight.
+  static constexpr std::chrono::milliseconds kRecheckPatience{60'000};
   // After it has streamed once, a refused login is tried this often: passwords are rotated.
   static constexpr int kAuthFailuresMax = 5;
 
@@ -134,6 +136,7 @@ class Pipeline {
   void CheckHalting(base::Now now);
   void CheckDraining(base::Now now);
   void CheckClosed();
+  void CheckRecheck(base::Now now);
   void AccountPause(base::Now now);
   std::optional<Halt> JudgeFacts(const base::SourceFacts& facts) const;
   std::optional<Halt> JudgeServerError(const base::StreamEnd& end);
@@ -154,6 +157,8 @@ class Pipeline {
   bool connected_ = false;
   bool ever_streamed_ = false;
   bool standby_ = false;
+  bool rechecking_ = false;  // between the streams of a planned recheck
+  base::MonotonicTime next_recheck_;
   StreamCommand stream_command_ = StreamCommand::kNone;
   base::MonotonicTime connect_at_;
   base::MonotonicTime deadline_;  // of halting and draining

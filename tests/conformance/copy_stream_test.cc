@@ -27,7 +27,7 @@ constexpr int kServerTimeoutMs = 2'000;
 enum class Transport { kTcp, kUnixSocket, kTls };
 
 // A server for all tests of the program; each harness has a database and a slot of its own.
-PostgresServer* server = nullptr;
+std::unique_ptr<PostgresServer> server;
 
 class ServerEnvironment final : public ::testing::Environment {
  public:
@@ -35,13 +35,10 @@ class ServerEnvironment final : public ::testing::Environment {
     PostgresServerOptions options;
     options.tls = true;
     options.settings = {"max_replication_slots=60"};
-    server = new PostgresServer(options);
+    server = std::make_unique<PostgresServer>(options);
   }
 
-  void TearDown() override {
-    delete server;
-    server = nullptr;
-  }
+  void TearDown() override { server.reset(); }
 };
 
 const ::testing::Environment* const kEnvironment =

@@ -131,6 +131,14 @@ def test_wal_level_replica_is_named_by_init_and_check(make_pipeline, workspace):
         assert "wal_level" in done.stdout + done.stderr and "logical" in done.stdout + done.stderr
 
 
+def test_a_publication_edited_while_streaming_is_noticed_by_the_recheck(make_pipeline):
+    p = make_pipeline(config={"source": {"recheck_interval": "1s"}}).start()
+    p.insert(1, 5)
+    p.execute(f"ALTER PUBLICATION {p.name} DROP TABLE outbox.events")
+    p.walpost.wait_state("halted", 60)
+    assert "ALTER PUBLICATION" in halt_of(p.walpost, "publication_missing")
+
+
 # -- rows ---------------------------------------------------------------------------------------------------------------
 
 def test_a_missing_column_halts_and_nothing_is_lost_once_it_is_back(make_pipeline):

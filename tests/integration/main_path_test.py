@@ -182,6 +182,18 @@ def test_preset_debezium_sends_what_its_event_router_sends(make_pipeline, kafka)
     assert (loose.key(), loose.value()) == (None, b'{"n": 2}')
 
 
+def test_planned_rechecks_under_load_lose_and_repeat_nothing(make_pipeline):
+    p = make_pipeline(config={"source": {"recheck_interval": "200ms"}}).start()
+    first = p.slot()["pid"]
+    for batch in range(10):
+        p.insert_transactions(batch * 500 + 1, batch * 500 + 500)
+        p.wait_confirmed()
+    servers.wait_for(lambda: (pid := p.slot()["pid"]) and pid != first, 30, "a new connection")
+    p.wait_confirmed()
+    assert p.judge() == 0
+    assert p.walpost.status()["reconnects"] == 0
+
+
 def test_metrics_and_health_tell_what_happened(make_pipeline):
     p = make_pipeline().start()
     p.insert(1, 25)

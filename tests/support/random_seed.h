@@ -13,7 +13,7 @@ inline std::uint64_t RandomSeed() {
   const char* given = std::getenv("WALPOST_SEED");
   const std::uint64_t seed =
       given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
-  std::cout << "WALPOST_SEED=" << seed << std::endl;
+  std::cout << "WALPOST_SEED=" << seed << '\n' << std::flush;
   return seed;
 }
 

@@ -20,7 +20,7 @@ import urllib.request
 from pathlib import Path
 
 import psycopg2
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -317,7 +317,7 @@ class Kafka:
             partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
             ends, assigned = {}, []
             for number in partitions:
-                low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)
+                low, high = wait_for(lambda: watermarks(consumer, topic, number), 60, f"the leader of {topic}")  # noqa: B023
                 if high > low:
                     ends[number] = high
                     assigned.append(TopicPartition(topic, number, low))
@@ -348,6 +348,17 @@ class Kafka:
     def close(self):
         if self.process is not None and self.process.poll() is None:
             self.kill9()
+
+
+def watermarks(consumer, topic, partition):
+    """(low, high), or None while a broker that has just started does not lead its partitions yet."""
+    try:
+        return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+    except KafkaException as error:
+        if error.args[0].code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
+                                    KafkaError.UNKNOWN_TOPIC_OR_PART):
+            return None
+        raise
 
 
 def walpost_binary():

@@ -252,5 +252,52 @@ TEST_F(ReconnectTest, TableOfTheSameNameWithAnotherOidHalts) {
   ExpectHalted(HaltReason::kTableReplaced, "outbox.events is OID 17000 but was OID 16400");
 }
 
+TEST_F(ReconnectTest, RecheckEndsTheStreamBetweenTransactionsAndConnectsAtOnce) {
+  options_.recheck_interval = milliseconds(5'000);
+  Connect();
+  Transaction(100, {"a1"});
+  DeliverAll();
+  Advance(milliseconds(4'999));
+  EXPECT_EQ(last_command_, StreamCommand::kNone);
+  Advance(milliseconds(1));
+  EXPECT_EQ(last_command_, StreamCommand::kFinish);
+  EXPECT_EQ(pipeline().state(), State::kStreaming) << "planned, so nobody needs to be woken";
+  EXPECT_EQ(pipeline().counters().reconnects, 0U);
+  Connect(/*start=*/Lsn(108));
+  Transaction(200, {"a2"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+}
+
+TEST_F(ReconnectTest, RecheckNeverCutsATransaction) {
+  options_.recheck_interval = milliseconds(5'000);
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  Advance(milliseconds(5'000) + Pipeline::kRecheckPatience);
+  EXPECT_EQ(last_command_, StreamCommand::kNone);
+}
+
+TEST_F(ReconnectTest, RecheckWaitsForWhatIsInFlightButNotForEver) {
+  options_.recheck_interval = milliseconds(5'000);
+  Connect();
+  Transaction(100, {"a1"});
+  Advance(milliseconds(5'000));
+  EXPECT_EQ(last_command_, StreamCommand::kNone);
+  Keepalive(108);
+  Advance(Pipeline::kRecheckPatience);
+  EXPECT_EQ(last_command_, StreamCommand::kFinish);
+}
+
+TEST_F(ReconnectTest, RecheckThatFindsATableReplacedHalts) {
+  options_.recheck_interval = milliseconds(5'000);
+  Connect();
+  Advance(milliseconds(5'000));
+  ++facts_.tables[0].oid;
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  pipeline().OnConnected(facts_, now_);
+  ExpectHalted(HaltReason::kTableReplaced, "dropped and created");
+}
+
 }  // namespace
 }  // namespace walpost::pipeline

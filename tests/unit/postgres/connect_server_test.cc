@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <string>
 #include <variant>
 
@@ -40,7 +41,7 @@ class ConnectServerTest : public ::testing::Test {
                          "host all refused 127.0.0.1/32 reject"};
     options.tls = true;
     options.settings = {"max_wal_senders=2"};
-    server_ = new PostgresServer(options);
+    server_ = std::make_unique<PostgresServer>(options);
     server_->Sql(
         "CREATE ROLE with_password LOGIN REPLICATION PASSWORD 'open sesame'; "
         "CREATE ROLE refused LOGIN REPLICATION; CREATE ROLE plain LOGIN; "
@@ -49,10 +50,7 @@ class ConnectServerTest : public ::testing::Test {
     server_->Sql("SELECT pg_create_logical_replication_slot('walpost', 'pgoutput')");
   }
 
-  static void TearDownTestSuite() {
-    delete server_;
-    server_ = nullptr;
-  }
+  static void TearDownTestSuite() { server_.reset(); }
 
   // Waits until the walsenders of the test before have gone.
   void SetUp() override {
@@ -93,10 +91,10 @@ class ConnectServerTest : public ::testing::Test {
     EXPECT_THAT(std::string(end.status.message()), HasSubstr(part));
   }
 
-  static PostgresServer* server_;
+  static std::unique_ptr<PostgresServer> server_;
 };
 
-PostgresServer* ConnectServerTest::server_ = nullptr;
+std::unique_ptr<PostgresServer> ConnectServerTest::server_;
 
 TEST_F(ConnectServerTest, KeyValueUriAndUnixSocketConnect) {
   ExpectConnects(server_->Conninfo());

@@ -31,12 +31,9 @@ constexpr char kPipelineTable[] =
 // A database of its own for each test, on one server.
 class PreflightServerTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { server_ = new PostgresServer(); }
+  static void SetUpTestSuite() { server_ = std::make_unique<PostgresServer>(); }
 
-  static void TearDownTestSuite() {
-    delete server_;
-    server_ = nullptr;
-  }
+  static void TearDownTestSuite() { server_.reset(); }
 
   void SetUp() override {
     static int count = 0;
@@ -92,12 +89,12 @@ class PreflightServerTest : public ::testing::Test {
     EXPECT_THAT(text, Not(HasSubstr("\n")));
   }
 
-  static PostgresServer* server_;
+  static std::unique_ptr<PostgresServer> server_;
   std::string database_;
   std::string slot_;
 };
 
-PostgresServer* PreflightServerTest::server_ = nullptr;
+std::unique_ptr<PostgresServer> PreflightServerTest::server_;
 
 TEST_F(PreflightServerTest, CompleteSourceGivesAllFacts) {
   MakeAll();

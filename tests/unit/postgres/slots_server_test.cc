@@ -20,15 +20,12 @@ using walpost::testing::PostgresServerOptions;
 class SlotsServerTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    server_ = new PostgresServer(
+    server_ = std::make_unique<PostgresServer>(
         PostgresServerOptions{{"max_replication_slots=4", "max_prepared_transactions=2"}, {}, {}});
     server_->Sql("CREATE TABLE t (id int)");
   }
 
-  static void TearDownTestSuite() {
-    delete server_;
-    server_ = nullptr;
-  }
+  static void TearDownTestSuite() { server_.reset(); }
 
   void SetUp() override {
     auto connected = SqlConnection::Connect(server_->Conninfo(), "slots_test");
@@ -47,11 +44,11 @@ class SlotsServerTest : public ::testing::Test {
     return options;
   }
 
-  static PostgresServer* server_;
+  static std::unique_ptr<PostgresServer> server_;
   std::optional<SqlConnection> connection_;
 };
 
-PostgresServer* SlotsServerTest::server_ = nullptr;
+std::unique_ptr<PostgresServer> SlotsServerTest::server_;
 
 TEST_F(SlotsServerTest, CreatedSlotIsListedWithItsPosition) {
   const auto created = CreateSlot(Options("walpost"));

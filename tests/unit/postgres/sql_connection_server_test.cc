@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,12 +18,9 @@ using walpost::testing::PostgresServer;
 
 class SqlConnectionServerTest : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { server_ = new PostgresServer(); }
+  static void SetUpTestSuite() { server_ = std::make_unique<PostgresServer>(); }
 
-  static void TearDownTestSuite() {
-    delete server_;
-    server_ = nullptr;
-  }
+  static void TearDownTestSuite() { server_.reset(); }
 
   void SetUp() override {
     auto connected = SqlConnection::Connect(server_->Conninfo(), "sql_test");
@@ -30,11 +28,11 @@ class SqlConnectionServerTest : public ::testing::Test {
     connection_.emplace(*std::move(connected));
   }
 
-  static PostgresServer* server_;
+  static std::unique_ptr<PostgresServer> server_;
   std::optional<SqlConnection> connection_;
 };
 
-PostgresServer* SqlConnectionServerTest::server_ = nullptr;
+std::unique_ptr<PostgresServer> SqlConnectionServerTest::server_;
 
 TEST_F(SqlConnectionServerTest, ParametersAndNullsTravelAsText) {
   const auto rows =
