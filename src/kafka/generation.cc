@@ -246,7 +246,10 @@ void Generation::ServeLog(rd_kafka_event_t* event) {
   }
   last_log_ = facility;
   last_log_at_ = now_.mono;
-  const auto severity = level <= 4   ? KafkaNotice::Severity::kWarning
+  // CONFWARN comments on properties that walpost has set with intent.
+  const bool about_ours = std::string_view(facility) == "CONFWARN";
+  const auto severity = about_ours   ? KafkaNotice::Severity::kDebug
+                        : level <= 4 ? KafkaNotice::Severity::kWarning
                         : level <= 6 ? KafkaNotice::Severity::kInfo
                                      : KafkaNotice::Severity::kDebug;
   (*notify_)({severity, "kafka_log", line});

@@ -2,7 +2,9 @@
 
 #include <civetweb.h>
 
+#include <array>
 #include <cstring>
+#include <future>
 #include <string_view>
 #include <utility>
 
@@ -40,9 +42,20 @@ class Server : public HttpServer {
   Server(HttpOptions options, const SnapshotBoard* board)
       : options_(std::move(options)), board_(board) {}
 
+  // civetweb looks only every two seconds, or at a new connection, whether it should stop. A
+  // stopping process has better things to do, so it gets connections until it has noticed.
   ~Server() override {
-    if (context_ != nullptr) {
-      mg_stop(context_);
+    if (context_ == nullptr) {
+      return;
+    }
+    std::future<void> stopped = std::async(std::launch::async, [this] { mg_stop(context_); });
+    const std::string host = OwnHost();
+    while (stopped.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready) {
+      std::array<char, 100> error{};
+      mg_connection* nudge = mg_connect_client(host.c_str(), port_, 0, error.data(), error.size());
+      if (nudge != nullptr) {
+        mg_close_connection(nudge);
+      }
     }
   }
 
@@ -78,6 +91,16 @@ class Server : public HttpServer {
   int port() const override { return port_; }
 
  private:
+  // Where this process reaches what it listens on.
+  std::string OwnHost() const {
+    const std::size_t colon = options_.listen.rfind(':');
+    std::string host = colon == std::string::npos ? "" : options_.listen.substr(0, colon);
+    if (!host.empty() && host.front() == '[') {
+      host = host.substr(1, host.size() - 2);
+    }
+    return host.empty() || host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host;
+  }
+
   static int Handle(mg_connection* connection, void* self) {
     return static_cast<const Server*>(self)->Answer(connection);
   }

@@ -260,10 +260,10 @@ void Loop::Publish() {
 
 void Loop::Wait(int frames) {
   milliseconds timeout(0);
-  if (frames >= kBusyFrames) {
+  if (frames > 0) {
     const timespec pause{0, std::chrono::nanoseconds(kGatherPause).count()};
     nanosleep(&pause, nullptr);
-  } else if (frames == 0) {
+  } else {
     // Also bounds how old the published snapshot can get.
     base::MonotonicTime deadline =
         std::min(pipeline_.NextDeadline(), now_.mono + milliseconds(1'000));

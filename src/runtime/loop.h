@@ -24,12 +24,10 @@ namespace walpost::runtime {
 
 class Loop {
  public:
-  // While rows arrive fast, bytes gather this long before the next read: fewer wake-ups on both
-  // sides. Bounded by the socket's buffer, not only by time: a longer pause lets it fill, which
+  // After a turn that read something, bytes gather this long before the next read: fewer wake-ups
+  // on both sides (a transaction of one row alone is three sends of the server). Bounded by the socket's buffer, not only by time: a longer pause lets it fill, which
   // stops the server.
   static constexpr std::chrono::microseconds kGatherPause{200};
-  // A turn with fewer frames than this was not busy: read again at once.
-  static constexpr int kBusyFrames = 8;
   // Frames taken before reports are served again.
   static constexpr int kFramesPerTurn = 4096;
   static constexpr std::chrono::milliseconds kFinishWithin{3'000};

@@ -77,8 +77,7 @@ HttpOptions FreePort() {
   return options;
 }
 
-// One server for all tests that do not stop it: civetweb looks only every two seconds whether it
-// should.
+// One server for all tests that do not stop it.
 class HttpServerTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -269,6 +268,16 @@ TEST_F(HttpServerTest, ConcurrentRequestsAreAllAnsweredWhileSnapshotsChange) {
     client.join();
   }
   EXPECT_EQ(answered.load(), 80);
+}
+
+// It would hold up every hand-over and every rolling restart.
+TEST(HttpServerStopTest, StopsAtOnce) {
+  const SnapshotBoard board;
+  auto server = HttpServer::Start(FreePort(), &board);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto before = std::chrono::steady_clock::now();
+  server->reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(1'000));
 }
 
 TEST(HttpServerStopTest, StoppedServerRefusesAndFreesItsPort) {
