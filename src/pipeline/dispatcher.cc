@@ -11,10 +11,10 @@ using delivery::FailureKind;
 using delivery::Sink;
 using delivery::SubmitResult;
 
-Dispatcher::Dispatcher(base::BackoffOptions backoff, std::uint64_t seed, int attempts_max,
-                       delivery::Tracker* tracker, Sink* sink, Counters* counters)
-    : backoff_(backoff, seed),
-      attempts_max_(attempts_max),
+Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink* sink,
+                       Counters* counters)
+    : options_(options),
+      backoff_(options.backoff, options.seed),
       tracker_(tracker),
       sink_(sink),
       counters_(counters) {}
@@ -28,7 +28,18 @@ void Dispatcher::Start(base::Now now) {
   Open(Sink::Mode::kFast);
 }
 
+void Dispatcher::Gather(base::Now now) {
+  const bool behind = !held_since_ && cursor_ + 1 < tracker_->next_sequence();
+  if (options_.gather_for.count() == 0 || phase_ != Phase::kFast || behind ||
+      tracker_->next_sequence() - cursor_ >= kGatherEvents) {
+    Pump();
+  } else if (!held_since_) {
+    held_since_ = now.mono;
+  }
+}
+
 void Dispatcher::Pump() {
+  held_since_.reset();
   if (phase_ != Phase::kFast && phase_ != Phase::kCareful) {
     return;
   }
@@ -68,7 +79,9 @@ void Dispatcher::Poll(base::Now now) {
   if (phase_ == Phase::kCareful && tracker_->empty() && !verdict_) {
     EndGeneration(Sink::Mode::kFast, /*back_off=*/false);
   }
-  Pump();
+  if (!held_since_ || now.mono >= *held_since_ + options_.gather_for) {
+    Pump();
+  }
 }
 
 void Dispatcher::ShutDown() {
@@ -84,6 +97,10 @@ std::optional<base::MonotonicTime> Dispatcher::NextDeadline() const {
   std::optional<base::MonotonicTime> deadline = sink_->NextDeadline();
   if (phase_ == Phase::kWaiting) {
     deadline = deadline ? std::min(*deadline, reopen_at_) : reopen_at_;
+  }
+  if (held_since_) {
+    const base::MonotonicTime pump_at = *held_since_ + options_.gather_for;
+    deadline = deadline ? std::min(*deadline, pump_at) : pump_at;
   }
   return deadline;
 }
@@ -111,7 +128,7 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
   if (failure.kind == FailureKind::kOther) {
     unclear_failures_ = unclear_sequence_ == sequence ? unclear_failures_ + 1 : 1;
     unclear_sequence_ = sequence;
-    if (unclear_failures_ < attempts_max_) {
+    if (unclear_failures_ < options_.attempts_max) {
       EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
       return;
     }
@@ -145,6 +162,7 @@ void Dispatcher::Open(Sink::Mode mode) {
 
 void Dispatcher::EndGeneration(Sink::Mode next, bool back_off) {
   resubmit_below_ = std::max(resubmit_below_, cursor_);
+  held_since_.reset();
   next_mode_ = next;
   back_off_ = back_off;
   phase_ = Phase::kClosing;

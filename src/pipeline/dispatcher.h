@@ -10,6 +10,7 @@
 // Source: docs/design.md, fact 13.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -29,12 +30,27 @@ struct Verdict {
 
 class Dispatcher : private delivery::SinkListener {
  public:
-  // A failure that says nothing about the record counts as a verdict after `attempts_max`.
-  Dispatcher(base::BackoffOptions backoff, std::uint64_t seed, int attempts_max,
-             delivery::Tracker* tracker, delivery::Sink* sink, Counters* counters);
+  // Gathering ends at this many events in any case.
+  static constexpr delivery::Sequence kGatherEvents = 512;
+
+  struct Options {
+    base::BackoffOptions backoff;
+    std::uint64_t seed = 1;
+    // A failure that says nothing about the record counts as a verdict after so many attempts.
+    int attempts_max = 3;
+    // While the stream keeps coming, events are held back this long and then submitted together:
+    // fewer and larger requests. 0 = never.
+    std::chrono::microseconds gather_for{0};
+  };
+
+  Dispatcher(const Options& options, delivery::Tracker* tracker, delivery::Sink* sink,
+             Counters* counters);
 
   // Opens the sink; again after ShutDown.
   void Start(base::Now now);
+
+  // New events are tracked, and more may follow at once: submits them, or gathers.
+  void Gather(base::Now now);
 
   // Submits what can be submitted now.
   void Pump();
@@ -47,8 +63,10 @@ class Dispatcher : private delivery::SinkListener {
 
   bool idle() const { return phase_ == Phase::kIdle; }
 
-  // Everything tracked is with a fast producer: the next row may be read.
-  bool caught_up() const { return phase_ == Phase::kFast && cursor_ == tracker_->next_sequence(); }
+  // Everything tracked is with a fast producer, or held back by choice: the next row may be read.
+  bool caught_up() const {
+    return phase_ == Phase::kFast && (held_since_ || cursor_ == tracker_->next_sequence());
+  }
 
   const std::optional<Verdict>& verdict() const { return verdict_; }
 
@@ -71,8 +89,8 @@ class Dispatcher : private delivery::SinkListener {
   void Open(delivery::Sink::Mode mode);
   void EndGeneration(delivery::Sink::Mode next, bool back_off);
 
+  const Options options_;
   base::Backoff backoff_;
-  const int attempts_max_;
   delivery::Tracker* const tracker_;
   delivery::Sink* const sink_;
   Counters* const counters_;
@@ -81,7 +99,8 @@ class Dispatcher : private delivery::SinkListener {
   base::Now now_;  // of the Poll being served
   delivery::Sequence cursor_ =
       0;  // everything tracked below it was accepted by this generation, or is settled
-  delivery::Sequence resubmit_below_ = 0;  // what earlier generations had accepted
+  std::optional<base::MonotonicTime> held_since_;  // gathering
+  delivery::Sequence resubmit_below_ = 0;          // what earlier generations had accepted
   delivery::Sink::Mode next_mode_ = delivery::Sink::Mode::kFast;
   bool shutting_down_ = false;
   bool back_off_ = false;

@@ -16,8 +16,9 @@ using std::chrono::milliseconds;
 Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
     : options_(std::move(options)),
       intake_(options_.outboxes, &tracker_, &counters_),
-      dispatcher_(options_.sink_backoff, options_.seed + 1, options_.attempts_max, &tracker_, sink,
-                  &counters_),
+      dispatcher_(
+          {options_.sink_backoff, options_.seed + 1, options_.attempts_max, options_.gather_for},
+          &tracker_, sink, &counters_),
       source_backoff_(options_.source_backoff, options_.seed + 2),
       standby_backoff_(options_.standby_backoff, options_.seed + 3),
       connect_at_(now.mono) {
@@ -110,7 +111,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
       BeginHalt(*std::move(halt), now);
     }
     if (tracker_.next_sequence() != before) {
-      dispatcher_.Pump();
+      dispatcher_.Gather(now);
       CheckVerdict(now);
     }
     return;
@@ -122,6 +123,11 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
                                 now)) {
     OnServerStopping(now);
   }
+}
+
+void Pipeline::OnQuiet(base::Now now) {
+  dispatcher_.Pump();
+  CheckVerdict(now);
 }
 
 void Pipeline::OnNotice(const std::string& notice) {

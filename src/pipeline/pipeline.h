@@ -64,6 +64,8 @@ class Pipeline {
   // A connect attempt failed, or the stream ended by itself.
   void OnStreamEnd(const base::StreamEnd& end, base::Now now);
   void OnFrame(std::string_view frame, base::Now now);
+  // No further frame is waiting: what was gathered goes out.
+  void OnQuiet(base::Now now);
   // A warning the server sent beside the stream.
   void OnNotice(const std::string& notice);
   // A ping was answered "rejecting connections".

@@ -48,6 +48,9 @@ int Loop::Run() {
     pipeline_.Tick(now_);
     HandleCommands();
     const int frames = ReadFrames();
+    if (frames == 0) {
+      pipeline_.OnQuiet(now_);
+    }
     HandleCommands();
     narrator_.Observe(pipeline_, now_);
     Publish();

@@ -33,6 +33,11 @@ class DispatcherTest : public ::testing::Test {
 
   // Events of keys a, b, c, ... which the fake puts on partitions of their own.
   void Add(int count) {
+    Track(count);
+    dispatcher_.Pump();
+  }
+
+  void Track(int count) {
     tracker_.BeginTransaction(base::Lsn(commit_lsn_ += 100));
     for (int i = 0; i < count; ++i) {
       const Sequence sequence = tracker_.next_sequence();
@@ -46,7 +51,14 @@ class DispatcherTest : public ::testing::Test {
       tracker_.Add(record, 0, base::WallTime(), 0);
     }
     tracker_.CommitTransaction(base::Lsn(commit_lsn_ + 8));
-    dispatcher_.Pump();
+  }
+
+  // As while reading: each event may be followed by another at once.
+  void Gather(int count) {
+    for (int i = 0; i < count; ++i) {
+      Track(1);
+      dispatcher_.Gather(now_);
+    }
   }
 
   void Poll(milliseconds later = milliseconds(0)) {
@@ -95,12 +107,13 @@ class DispatcherTest : public ::testing::Test {
   delivery::Tracker tracker_;
   FakeSink sink_;
   Counters counters_;
-  Dispatcher dispatcher_{base::BackoffOptions{kBackOff, kBackOff, kBackOff},
-                         1,
-                         kAttemptsMax,
-                         &tracker_,
-                         &sink_,
-                         &counters_};
+  Dispatcher dispatcher_{
+      {base::BackoffOptions{kBackOff, kBackOff, kBackOff}, 1, kAttemptsMax, GatherFor()},
+      &tracker_,
+      &sink_,
+      &counters_};
+
+  static std::chrono::microseconds GatherFor() { return std::chrono::microseconds(3'000); }
 };
 
 TEST_F(DispatcherTest, EventsAreSubmittedInOrderToAFastProducer) {
@@ -110,6 +123,48 @@ TEST_F(DispatcherTest, EventsAreSubmittedInOrderToAFastProducer) {
   EXPECT_TRUE(dispatcher_.caught_up());
   Add(1);
   EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1, 2, 3));
+}
+
+TEST_F(DispatcherTest, GatheredEventsGoOutTogetherWhenTheirTimeIsUp) {
+  Gather(3);
+  Poll(milliseconds(2));
+  EXPECT_THAT(sink_.accepted(), IsEmpty());
+  EXPECT_TRUE(dispatcher_.caught_up()) << "reading goes on";
+  EXPECT_EQ(dispatcher_.NextDeadline(), now_.mono + milliseconds(1));
+  Gather(1);
+  Poll(milliseconds(1));
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1, 2, 3));
+}
+
+TEST_F(DispatcherTest, GatheredEventsGoOutWhenTheStreamIsQuiet) {
+  Gather(2);
+  dispatcher_.Pump();
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1));
+  EXPECT_TRUE(dispatcher_.caught_up());
+}
+
+TEST_F(DispatcherTest, GatheringEndsAtItsLimit) {
+  Gather(static_cast<int>(Dispatcher::kGatherEvents));
+  EXPECT_EQ(sink_.accepted().size(), Dispatcher::kGatherEvents);
+}
+
+TEST_F(DispatcherTest, NothingIsGatheredBehindARecordThatHasToWait) {
+  sink_.SetCapacity(1);
+  Gather(2);
+  dispatcher_.Pump();
+  EXPECT_FALSE(dispatcher_.caught_up());
+  Gather(1);
+  EXPECT_FALSE(dispatcher_.caught_up()) << "the line stops";
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0));
+}
+
+TEST_F(DispatcherTest, GatheredEventsOfAGenerationThatFailsAreNotForgotten) {
+  Add(1);
+  Gather(2);
+  sink_.FailGeneration("fatal");
+  Poll();
+  DeliverToTheEnd();
+  EXPECT_EQ(counters_.events_delivered, 3U);
 }
 
 TEST_F(DispatcherTest, ReportsSettleEventsInWhateverOrderTheyCome) {
@@ -297,7 +352,7 @@ TEST_F(DispatcherTest, WhatCameBeforeARefusedRecordIsResubmittedWhenItsGeneratio
 TEST_F(DispatcherTest, BackOffGrowsUntilSomethingIsDelivered) {
   const base::BackoffOptions growing{milliseconds(1'000), milliseconds(64'000), milliseconds(900)};
   FakeSink sink;
-  Dispatcher dispatcher(growing, 7, kAttemptsMax, &tracker_, &sink, &counters_);
+  Dispatcher dispatcher({growing, 7, kAttemptsMax, {}}, &tracker_, &sink, &counters_);
   dispatcher.Start(now_);
   Add(1);
   dispatcher.Pump();

@@ -16,6 +16,7 @@ PipelineFixture::PipelineFixture()
   options_.source_backoff = backoff;
   options_.standby_backoff = backoff;
   options_.sink_backoff = backoff;
+  options_.gather_for = std::chrono::microseconds(0);  // tests of gathering set it
 }
 
 Pipeline& PipelineFixture::pipeline() {
