@@ -20,6 +20,12 @@ ORDERS = "CREATE TABLE orders (id bigint PRIMARY KEY, customer text NOT NULL, to
 INSERT_EVENT = """INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, content_type)
     VALUES (gen_random_uuid(), 'order', %s, 'OrderPlaced', %s, 'application/json')"""
 PARTITIONS = 4
+shown = []
+
+
+def say(text):
+    shown.append(text)
+    print(text, flush=True)
 
 
 class Shop(threading.Thread):
@@ -48,7 +54,7 @@ class Shop(threading.Thread):
 
     def _place(self, order, customer):
         total = random.randrange(100, 99999) / 100
-        payload = json.dumps({"order": order, "customer": customer, "total": total})
+        payload = json.dumps({"order": order, "total": total}, separators=(",", ":"))
         with self._connection.cursor() as cursor:
             if order % 20 == 10:
                 cursor.execute("SAVEPOINT before")
@@ -97,9 +103,9 @@ class Seen:
             delay_ms = (now - envelope.committed_at.ToMicroseconds() / 1e6) * 1000
             self.delays_ms.append(delay_ms)
             yield content["order"], (
-                f"{envelope.type}  key={message.key().decode():<11} {envelope.payload.decode():<58}"
-                f" xid={envelope.source.xid} commit={lsn(envelope.position.commit_lsn)}"
-                f"  partition {message.partition()} offset {message.offset():<4} {delay_ms:5.1f} ms after commit")
+                f"{envelope.type} {envelope.aggregate_id:<11} {envelope.payload.decode():<30} xid {envelope.source.xid}"
+                f" commit {lsn(envelope.position.commit_lsn)} -> {message.topic()}[{message.partition()}] offset"
+                f" {message.offset():<3} {delay_ms:5.1f} ms")
 
     def close(self):
         self._consumer.close()
@@ -133,15 +139,14 @@ def account(shop, seen, kafka_name, first_lsn, confirmed, last_event_lsn):
     ordered = all(seen.by_customer[customer] == orders for customer, orders in expected.items())
     balanced = delivered == len(committed) and phantoms == 0 and ordered and confirmed >= last_event_lsn
     delays = sorted(seen.delays_ms) or [0.0]
-    print(f"""
+    say(f"""
 the account ({kafka_name})
   committed    {len(committed):6,}   = delivered {delivered:,} ({twice} twice)
   rolled back  {len(shop.rolled_back):6,}   = {phantoms} seen
   order kept   {'yes' if ordered else 'NO'}, for each of {len(expected)} customers
   confirmed    {lsn(first_lsn)} -> {lsn(confirmed)}, {'past' if confirmed >= last_event_lsn else 'NOT YET PAST'} the last order
-  delay        commit to consumer: median {statistics.median(delays):.1f} ms, 99 % under {delays[int(len(delays) * 0.99)]:.1f} ms
-""", end="")
-    print("balanced: nothing lost, nothing invented" if balanced else "NOT BALANCED")
+  delay        commit to consumer: median {statistics.median(delays):.1f} ms, 99 % under {delays[int(len(delays) * 0.99)]:.1f} ms""")
+    say("balanced: nothing lost, nothing invented" if balanced else "NOT BALANCED")
     return balanced
 
 
@@ -154,9 +159,9 @@ def run(arguments, workspace):
     walpost.start()
     version = postgres.execute("SHOW server_version")[0][0].split()[0]
     first_lsn = postgres.slot()["confirmed"]
-    print(f"PostgreSQL {version} -> walpost -> {kafka_name}; status page http://{walpost.http}/status")
-    print(f"the shop places {arguments.rate} orders a second, one in ten is rolled back"
-          + (f"; one envelope in {arguments.show} is shown" if arguments.show > 1 else ""))
+    say(f"PostgreSQL {version} -> walpost -> {kafka_name}; status page http://{walpost.http}/status")
+    say(f"the shop places {arguments.rate} orders a second, one in ten is rolled back"
+        + (f"; one envelope in {arguments.show} is shown" if arguments.show > 1 else ""))
 
     seen = Seen(bootstrap, servers.load_envelope())
     shop = Shop(postgres, arguments.rate, arguments.orders)
@@ -169,12 +174,12 @@ def run(arguments, workspace):
         for _, text in seen.poll(0.1):
             count += 1
             if count % arguments.show == 0:
-                print(text, flush=True)
+                say(text)
         if time.monotonic() >= next_status:
             next_status += 1
             status = walpost.status()
-            print(f"-- {status['state']}: delivered {status['events']['delivered']:,}, in flight"
-                  f" {status['events']['in_flight']}, confirmed_flush_lsn {lsn(postgres.slot()['confirmed'])}", flush=True)
+            say(f"-- {status['state']}: delivered {status['events']['delivered']:,}, in flight"
+                f" {status['events']['in_flight']}, confirmed_flush_lsn {lsn(postgres.slot()['confirmed'])}")
     shop.close()
     if shop.error:
         raise shop.error
@@ -194,6 +199,8 @@ def run(arguments, workspace):
     if code != 0:
         print(f"walpost ended with {code}: {walpost.log_text()[-1000:]}", file=sys.stderr)
     del keep
+    if arguments.write_docs:
+        servers.replace_block(servers.ROOT / "README.md", "demo", "```text\n" + "\n".join(shown) + "\n```")
     return 0 if balanced and code == 0 else 1
 
 
@@ -201,6 +208,7 @@ def main():
     parser = argparse.ArgumentParser(prog="scripts/demo")
     parser.add_argument("--once", action="store_true", help="1,000 orders, then the account, and the end")
     parser.add_argument("--rate", type=int, help="orders a second (20, or 200 with --once)")
+    parser.add_argument("--write-docs", action="store_true", help="put what is shown into README.md")
     arguments = parser.parse_args()
     arguments.orders = 1000 if arguments.once else None
     arguments.rate = arguments.rate or (200 if arguments.once else 20)
