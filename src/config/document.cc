@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
@@ -14,6 +15,10 @@
 
 namespace walpost::config {
 namespace {
+
+// Far more than any configuration needs.
+constexpr int kDepthMax = 100;
+constexpr std::size_t kValuesMax = 100'000;
 
 absl::StatusOr<std::string> Resolve(const std::string& reference) {
   constexpr std::string_view kFile = "file:";
@@ -43,9 +48,39 @@ absl::StatusOr<std::string> Resolve(const std::string& reference) {
       name));
 }
 
-// Replaces variables in every scalar below `node`; collects problems.
-void InterpolateTree(YAML::Node node, const std::string& file, std::string* problems) {
+// An alias is the same node once more, so a node may stand inside itself, and a few lines may stand
+// for more values than there is memory. Both would keep whoever walks over the tree busy forever.
+absl::Status CheckExtent(const YAML::Node& node, const std::string& file, int depth,
+                         std::size_t* values) {
+  if (depth > kDepthMax) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: nested more than %d deep: does an alias stand inside what it stands for?",
+        Where(file, node), kDepthMax));
+  }
+  if (++*values > kValuesMax) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("%s: more than %u values, those of aliases counted each time",
+                        Where(file, node), kValuesMax));
+  }
+  for (const auto& child : node) {
+    if (node.IsMap()) {
+      RETURN_IF_ERROR(CheckExtent(child.first, file, depth + 1, values));
+      RETURN_IF_ERROR(CheckExtent(child.second, file, depth + 1, values));
+    } else {
+      RETURN_IF_ERROR(CheckExtent(child, file, depth + 1, values));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Replaces variables in every scalar below `node`; collects problems. `seen` are the places already
+// replaced: what an alias repeats must not be replaced again.
+void InterpolateTree(YAML::Node node, const std::string& file, std::set<int>* seen,
+                     std::string* problems) {
   if (node.IsScalar()) {
+    if (!node.Mark().is_null() && !seen->insert(node.Mark().pos).second) {
+      return;
+    }
     const absl::StatusOr<std::string> replaced = Interpolate(node.Scalar());
     if (!replaced.ok()) {
       *problems +=
@@ -56,7 +91,7 @@ void InterpolateTree(YAML::Node node, const std::string& file, std::string* prob
     return;
   }
   for (auto child : node) {
-    InterpolateTree(node.IsMap() ? child.second : YAML::Node(child), file, problems);
+    InterpolateTree(node.IsMap() ? child.second : YAML::Node(child), file, seen, problems);
   }
 }
 
@@ -79,7 +114,13 @@ YAML::Node WithoutPlaces(const YAML::Node& node) {
 
 absl::StatusOr<YAML::Node> ParseSetValue(const std::string& set, const std::string& value) {
   try {
-    return WithoutPlaces(YAML::Load(value));
+    const YAML::Node node = YAML::Load(value);
+    std::size_t values = 0;
+    if (const absl::Status status = CheckExtent(node, "value", 0, &values); !status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("--set '%s': %s", set, std::string(status.message())));
+    }
+    return WithoutPlaces(node);
   } catch (const YAML::Exception& error) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--set '%s': the value is no YAML: %s", set, error.msg));
@@ -185,11 +226,14 @@ absl::StatusOr<YAML::Node> LoadDocument(const std::string& yaml, const std::stri
       return absl::InvalidArgumentError(
           absl::StrFormat("%s: expected `key: value` pairs", Where(file, root)));
     }
+    std::size_t values = 0;
+    RETURN_IF_ERROR(CheckExtent(root, file, 0, &values));
     for (const std::string& set : sets) {
       RETURN_IF_ERROR(ApplySet(set, &root));
     }
+    std::set<int> seen;
     std::string problems;
-    InterpolateTree(root, file, &problems);
+    InterpolateTree(root, file, &seen, &problems);
     if (!problems.empty()) {
       problems.pop_back();
       return absl::InvalidArgumentError(problems);

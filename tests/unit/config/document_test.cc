@@ -115,6 +115,43 @@ TEST(DocumentTest, BrokenYamlIsAnErrorWithItsPlace) {
               HasSubstr("w.yaml:1:1: expected `key: value` pairs"));
 }
 
+// An alias is the same value once more: its "$${HOME}" must not become a variable the second time.
+TEST(AliasTest, ValueIsInterpolatedOnceHoweverOftenItStands) {
+  const auto document =
+      LoadDocument("a: &x \"$${WALPOST_TEST_GONE}\"\nb: *x\nc: {d: [*x]}\n", "w.yaml", {});
+  ASSERT_TRUE(document.ok()) << document.status();
+  EXPECT_EQ((*document)["a"].Scalar(), "${WALPOST_TEST_GONE}");
+  EXPECT_EQ((*document)["b"].Scalar(), "${WALPOST_TEST_GONE}");
+  EXPECT_EQ((*document)["c"]["d"][0].Scalar(), "${WALPOST_TEST_GONE}");
+}
+
+TEST(AliasTest, ValueInsideItselfIsAnErrorWithItsPlace) {
+  for (const char* text : {"a: &x {b: *x}\n", "a: &x\n- [*x]\n", "a: &x\n ? *x\n : b\n"}) {
+    const auto document = LoadDocument(text, "w.yaml", {});
+    EXPECT_EQ(document.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(Message(document.status()), HasSubstr("w.yaml:1:")) << text;
+    EXPECT_THAT(Message(document.status()), HasSubstr("alias")) << text;
+  }
+}
+
+// Nine lines of these stand for more values than there is memory.
+TEST(AliasTest, FewLinesThatStandForTooManyValuesAreAnError) {
+  std::string text = "l0: &l0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 9; ++i) {
+    const std::string above = "*l" + std::to_string(i - 1);
+    const std::string name = "l" + std::to_string(i);
+    text += name + ": &" + name + " [" + above;
+    for (int times = 1; times < 10; ++times) {
+      text += ", " + above;
+    }
+    text += "]\n";
+  }
+  const auto document = LoadDocument(text, "w.yaml", {});
+  EXPECT_EQ(document.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(document.status()), HasSubstr("w.yaml:"));
+  EXPECT_THAT(Message(document.status()), HasSubstr("100000 values"));
+}
+
 TEST(SetTest, ReplacesAddsAndGoesIntoLists) {
   const auto document = LoadDocument(
       "log: {level: info}\noutboxes:\n  - table: a.b\n", "w.yaml",
@@ -146,7 +183,8 @@ TEST(SetTest, OverridesAVariableThatIsNotSet) {
 TEST(SetTest, UnusableOneIsNamed) {
   for (const std::string& set :
        {std::string("log.level"), std::string("=x"), std::string("log.level.deep=x"),
-        std::string("list.word=x"), std::string("list.5=x"), std::string("log=[1")}) {
+        std::string("list.word=x"), std::string("list.5=x"), std::string("log=[1"),
+        std::string("list=&x [*x]")}) {
     const auto document = LoadDocument("log: {level: info}\nlist: [a]\n", "w.yaml", {set});
     ASSERT_EQ(document.status().code(), absl::StatusCode::kInvalidArgument) << set;
     EXPECT_THAT(Message(document.status()), HasSubstr("--set '" + set + "'"));
