@@ -1,5 +1,6 @@
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -12,8 +13,25 @@
 namespace walpost::config {
 namespace {
 
+// The emitter writes control characters as they are, where they are lost or move the terminal's
+// cursor; between double quotes it writes them as escapes.
+class Text {
+ public:
+  explicit Text(std::string text) : text_(std::move(text)) {}
+
+  friend YAML::Emitter& operator<<(YAML::Emitter& out, const Text& text) {
+    const bool control = std::any_of(text.text_.begin(), text.text_.end(), [](char c) {
+      return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
+    });
+    return control ? out << YAML::DoubleQuoted << text.text_ : out << text.text_;
+  }
+
+ private:
+  const std::string text_;
+};
+
 // Text that reads back as itself: a dollar sign that would open a variable is doubled.
-std::string Literal(const std::string& text) {
+Text Literal(const std::string& text) {
   std::string literal;
   for (std::size_t i = 0; i < text.size(); ++i) {
     literal += text[i];
@@ -21,7 +39,7 @@ std::string Literal(const std::string& text) {
       literal += '$';
     }
   }
-  return literal;
+  return Text(std::move(literal));
 }
 
 // No name is shown as [] where leaving it out would bring the preset's back.
@@ -66,10 +84,10 @@ void ShowOutbox(const pipeline::OutboxOptions& outbox, YAML::Emitter* out) {
   ShowNames("partition", c.partition, d.partition, out);
   ShowNames("seq", c.seq, d.seq, out);
   *out << YAML::EndMap;
-  *out << YAML::Key << "topic" << YAML::Value << outbox.table.topic;
+  *out << YAML::Key << "topic" << YAML::Value << Literal(outbox.table.topic);
   *out << YAML::Key << "record_headers" << YAML::Value << YAML::Flow << YAML::BeginMap;
   for (const auto& [name, column] : outbox.table.record_headers) {
-    *out << YAML::Key << name << YAML::Value << Literal(column);
+    *out << YAML::Key << Text(name) << YAML::Value << Literal(column);
   }
   *out << YAML::EndMap;
   const bool is_envelope = outbox.encoder.format == envelope::ValueFormat::kEnvelope;
@@ -84,7 +102,7 @@ void ShowKafka(const kafka::KafkaOptions& options, YAML::Emitter* out) {
        << YAML::BeginMap;
   if (const auto properties = kafka::EffectiveProperties(options); properties.ok()) {
     for (const auto& [name, value] : *properties) {
-      *out << YAML::Key << name << YAML::Value << Literal(value);
+      *out << YAML::Key << Text(name) << YAML::Value << Literal(value);
     }
   }
   *out << YAML::EndMap << YAML::EndMap << YAML::EndMap;

@@ -130,8 +130,24 @@ TEST(ShowTest, DollarSignsReadBackAsThemselves) {
       ParseOk(kLeast, {"name=${WALPOST_TEST_DOLLARS}", "source.publication=$$",
                        "source.conninfo=dbname=$${X} host=db",
                        "sink.kafka.properties={bootstrap.servers: k, client.id: \"$${Y}\"}",
-                       "outboxes=[{columns: {id: [\"$$$$\"]}, record_headers: {a: \"$${Z}\"}}]"});
+                       "outboxes=[{columns: {id: [\"$$$$\"]}, record_headers: {a: \"$${Z}\"},"
+                       " topic: \"{a$${b}\"}]"});
   ASSERT_EQ(config.run.name, "a${HOME}$$b$");
+  ExpectRoundTrip(config);
+}
+
+TEST(ShowTest, ControlCharactersReadBackAsThemselves) {
+  const ScopedEnv name("WALPOST_TEST_CONTROL", "a\r\tb\x1b[2J\nc\r");
+  const Config config = ParseOk(kLeast + std::string(R"yaml(
+outboxes:
+- table: "shop.t\r"
+  columns: {id: "i\r", key: ["k\r", "l\r"]}
+  topic: "{a\r}"
+  record_headers: {"n\r": "c\r"}
+)yaml"),
+                                {"name=${WALPOST_TEST_CONTROL}", "http.listen=\"h\\r\"",
+                                 "sink.kafka.properties={bootstrap.servers: \"k:9092\\r\"}"});
+  EXPECT_THAT(Show(config), Not(::testing::AnyOf(HasSubstr("\r"), HasSubstr("\x1b"))));
   ExpectRoundTrip(config);
 }
 
