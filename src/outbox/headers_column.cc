@@ -57,7 +57,13 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool end_array() override { return true; }
 
-  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override {
+  bool parse_error(std::size_t, const std::string&,
+                   const nlohmann::json::exception& error) override {
+    constexpr int kNumberOverflow = 406;
+    if (error.id == kNumberOverflow && in_object_) {
+      error_ =
+          absl::StrFormat("header '%s' is a number too large to be read; write it as text", name_);
+    }
     return false;
   }
 

@@ -98,6 +98,15 @@ TEST(HeadersColumnTest, ObjectOrArrayInsideIsRefusedByName) {
   }
 }
 
+// jsonb holds numbers that the parser cannot; the object is a JSON object all the same.
+TEST(HeadersColumnTest, NumberBeyondADoubleIsRefusedByName) {
+  HeadersColumn column;
+  for (const std::string& number : {"1e400"s, "-1e999"s, std::string(400, '9')}) {
+    EXPECT_EQ(column.Parse("{\"ok\": 1, \"n\": " + number + "}").status().message(),
+              "header 'n' is a number too large to be read; write it as text");
+  }
+}
+
 TEST(HeadersColumnTest, EmptyNameIsRefused) {
   HeadersColumn column;
   EXPECT_EQ(column.Parse(R"({"": "1"})").status().message(), "a header has an empty name");
