@@ -10,3 +10,11 @@ if(WALPOST_SANITIZE)
     -fsanitize=${WALPOST_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(walpost_compiler INTERFACE -fsanitize=${WALPOST_SANITIZE})
 endif()
+
+option(WALPOST_LIBFUZZER "Link the fuzz targets with clang's libFuzzer instead of the replay program" OFF)
+if(WALPOST_LIBFUZZER)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "WALPOST_LIBFUZZER needs clang: configure a build folder of its own with -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  target_compile_options(walpost_compiler INTERFACE -fsanitize=fuzzer-no-link)  # what guides it
+endif()
