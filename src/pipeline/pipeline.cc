@@ -83,6 +83,7 @@ void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
   }
   if (tracker_.safe_lsn() > safe_at_connect_) {
     source_backoff_.Reset();
+    safe_at_connect_ = tracker_.safe_lsn();  // once: the attempts that fail from here on back off
   }
   if (end.kind == StreamEnd::Kind::kSlotInUse) {
     standby_ = true;

@@ -114,28 +114,49 @@ TEST_F(ReconnectTest, SilentServerIsDroppedAndTriedAgain) {
   EXPECT_THAT(pipeline().last_error(), HasSubstr("silent for wal_sender_timeout"));
 }
 
-TEST_F(ReconnectTest, BackOffGrowsUntilPositionsMove) {
-  options_.source_backoff = {milliseconds(1'000), milliseconds(64'000), milliseconds(0)};
-  const auto wait = [this] {
+class BackOffTest : public ReconnectTest {
+ protected:
+  BackOffTest() {
+    options_.source_backoff = {milliseconds(1'000), milliseconds(64'000), milliseconds(0)};
+  }
+
+  // The time until the next attempt.
+  std::chrono::nanoseconds Wait() {
     Advance(milliseconds(0));
     const auto start = now_.mono;
     while (!pipeline().TakeConnect(now_)) {
       Advance(milliseconds(10));
     }
     return now_.mono - start;
-  };
-  pipeline();
-  wait();
-  auto longest = now_.mono - now_.mono;
-  for (int i = 0; i < 12; ++i) {
-    End(StreamEnd::Kind::kLost);
-    longest = std::max(longest, wait());
   }
-  EXPECT_GT(longest, milliseconds(1'100));
+
+  std::chrono::nanoseconds LongestOf(int failures) {
+    std::chrono::nanoseconds longest{0};
+    for (int i = 0; i < failures; ++i) {
+      End(StreamEnd::Kind::kLost);
+      longest = std::max(longest, Wait());
+    }
+    return longest;
+  }
+};
+
+TEST_F(BackOffTest, BackOffGrowsUntilPositionsMove) {
+  pipeline();
+  Wait();
+  EXPECT_GT(LongestOf(12), milliseconds(1'100));
   pipeline().OnConnected(facts_, now_);
   Keepalive(500);
   End(StreamEnd::Kind::kLost);
-  EXPECT_LE(wait(), milliseconds(1'010));
+  EXPECT_LE(Wait(), milliseconds(1'010));
+}
+
+TEST_F(BackOffTest, BackOffGrowsAfterAConnectionOnWhichPositionsMoved) {
+  pipeline();
+  Wait();
+  pipeline().OnConnected(facts_, now_);
+  Keepalive(500);
+  EXPECT_GT(LongestOf(12), milliseconds(1'100))
+      << "a server that is down is tried ever more rarely";
 }
 
 // --- A server that stops ---
