@@ -91,16 +91,9 @@ class Initializer {
     ASSIGN_OR_RETURN(slot_, postgres::FindSlot(connection_, options_.source.slot));
     ASSIGN_OR_RETURN(system_identifier_, ReadSystemIdentifier(connection_));
     if (record_) {
-      return JudgeRecord();
+      RETURN_IF_ERROR(JudgeRecord());
     }
-    if (slot_ && (slot_->plugin != "pgoutput" || slot_->database != connection_->database())) {
-      return absl::FailedPreconditionError(
-          absl::StrFormat("slot_foreign: slot '%s' exists, but with plugin '%s' in database '%s'; "
-                          "walpost needs pgoutput in "
-                          "'%s': choose another source.slot, or drop it if nobody uses it",
-                          slot_->name, slot_->plugin, slot_->database, connection_->database()));
-    }
-    return absl::OkStatus();
+    return slot_ ? JudgeSlot() : absl::OkStatus();
   }
 
   absl::Status JudgeRecord() {
@@ -118,6 +111,24 @@ class Initializer {
                           record_->name, record_->system_identifier, system_identifier_));
     }
     return slot_ ? absl::OkStatus() : SlotMissing(*record_);
+  }
+
+  absl::Status JudgeSlot() {
+    if (slot_->plugin != "pgoutput" || slot_->database != connection_->database()) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("slot_foreign: slot '%s' exists, but with plugin '%s' in database '%s'; "
+                          "walpost needs pgoutput in "
+                          "'%s': choose another source.slot, or drop it if nobody uses it",
+                          slot_->name, slot_->plugin, slot_->database, connection_->database()));
+    }
+    if (slot_->wal_status == "lost" || !slot_->invalidation_reason.empty()) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "slot_invalidated: slot '%s' was invalidated by the server (%s) and can never be read "
+          "again. See docs/runbook.md, slot_invalidated",
+          slot_->name,
+          slot_->invalidation_reason.empty() ? "wal_status lost" : slot_->invalidation_reason));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status ApplySchema() {
@@ -152,8 +163,8 @@ class Initializer {
         return absl::FailedPreconditionError(
             absl::StrFormat("slot '%s' exists but publication '%s' does not: made now, it would be "
                             "missing at the positions the slot still has "
-                            "to read, and streaming would fail for ever. Drop the slot if nothing "
-                            "in it is needed, then run init again",
+                            "to read, and streaming would fail for ever. See docs/runbook.md, "
+                            "publication_missing",
                             options_.source.slot, publication));
       }
       RETURN_IF_ERROR(connection_->Execute(CreatePublicationSql(options_)));

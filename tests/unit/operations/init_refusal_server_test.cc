@@ -123,5 +123,26 @@ TEST_F(InitRefusalServerTest, MissingRightIsAPermissionError) {
   EXPECT_EQ(State(), before);
 }
 
+TEST(InitOtherServerTest, LostSlotIsSlotInvalidatedAndNotCalledFine) {
+  const walpost::testing::PostgresServer server(walpost::testing::PostgresServerOptions{
+      {"max_slot_wal_keep_size=1MB", "min_wal_size=32MB", "max_wal_size=32MB"},
+      {},
+      {"--wal-segsize=1"}});
+  InitOptions options;
+  options.name = "shop";
+  options.source.conninfo = server.Conninfo();
+  options.source.tables = {{"outbox", "events"}};
+  ASSERT_EQ(Init(options).exit_code, 0);
+  for (int i = 0; i < 6; ++i) {
+    server.Sql("CREATE TABLE IF NOT EXISTS t (id int); INSERT INTO t VALUES (1)");
+    server.Sql("SELECT pg_switch_wal()");
+  }
+  server.Sql("CHECKPOINT");
+  ASSERT_EQ(server.Sql("SELECT wal_status FROM pg_replication_slots"), "lost");
+  const Outcome again = Init(options);
+  EXPECT_EQ(again.exit_code, 78) << again.output;
+  EXPECT_THAT(again.error, StartsWith("slot_invalidated: slot 'walpost'"));
+}
+
 }  // namespace
 }  // namespace walpost::operations
