@@ -150,8 +150,7 @@ class Checker {
       if (row.at(0) == "max_slot_wal_keep_size" && setting == "-1") {
         Warn("max_slot_wal_keep_size",
              "unlimited: an outage of walpost or Kafka keeps WAL until the disk is full; set a "
-             "limit "
-             "your disk can hold, and alert on walpost_slot_lag_bytes");
+             "limit your disk can hold, and alert on what the slot keeps (docs/metrics.md)");
       } else if (row.at(0) == "max_slot_wal_keep_size") {
         Ok("max_slot_wal_keep_size", setting + " MB; beyond it the slot is lost");
       } else if (setting != "0") {

@@ -248,8 +248,8 @@ absl::Status TableMapper::Impl::BindTopic(const pgoutput::Relation& relation) {
 
 absl::Status TableMapper::Impl::Null(const Slot& slot, const Event& event) const {
   return absl::InvalidArgumentError(
-      absl::StrFormat("%s: column %s is NULL in event '%s'; it must have a value: delete or "
-                      "correct what writes such rows "
+      absl::StrFormat("%s: column %s is NULL in event '%s'; it must have a value: correct "
+                      "what writes such rows "
                       "(a NOT NULL constraint finds it in the application's own transaction)",
                       Where(), slot.column, event.id));
 }

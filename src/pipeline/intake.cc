@@ -147,16 +147,16 @@ std::optional<Halt> Intake::On(const pgoutput::Relation& relation) {
           absl::StrFormat(
               "table %s.%s is OID %u in the stream but was OID %u when walpost connected: it was "
               "dropped and created again, so rows of the time between may be missing; see "
-              "docs/runbook.md",
+              "docs/runbook.md, table_replaced",
               relation.schema, relation.name, oid, outboxes_[i].oid)};
     }
     if (!same_name && outboxes_[i].oid == oid) {
       return Halt{
           base::HaltReason::kTableReplaced,
-          absl::StrFormat(
-              "table %s.%s is now called %s.%s: rename it back or change `outboxes[].table` and "
-              "restart",
-              table.schema, table.table, relation.schema, relation.name)};
+          absl::StrFormat("table %s.%s is called %s.%s in the stream from here on: give it this "
+                          "name now and in "
+                          "`outboxes[].table`, and restart; see docs/runbook.md, table_replaced",
+                          table.schema, table.table, relation.schema, relation.name)};
     }
     if (same_name) {
       found = &outboxes_[i];
@@ -218,8 +218,11 @@ std::optional<Halt> Intake::OnOther() {
 std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& insert,
                                     std::uint32_t ordinal) {
   if (!outbox->bind_error.empty()) {
-    return Halt{base::HaltReason::kSchemaMismatch,
-                absl::StrFormat("%s (first row affected: %s)", outbox->bind_error, Place(ordinal))};
+    return Halt{
+        base::HaltReason::kSchemaMismatch,
+        absl::StrFormat("%s (first row affected: %s); rows already written keep the columns "
+                        "they were written with: see docs/runbook.md, schema_mismatch",
+                        outbox->bind_error, Place(ordinal))};
   }
   if (transaction_.commit_lsn < received_lsn_) {
     // Everything that commits before received_lsn_ was taken already; a new row there would be

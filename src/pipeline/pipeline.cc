@@ -139,7 +139,7 @@ void Pipeline::OnNotice(const std::string& notice) {
     halt_ = Halt{HaltReason::kPublicationMissing,
                  absl::StrFormat("the server skipped a publication that is missing at the position "
                                  "being read (%s): rows are "
-                                 "lost from the stream; see docs/runbook.md",
+                                 "lost from the stream; see docs/runbook.md, publication_missing",
                                  notice)};
     Disconnect(StreamCommand::kClose);
     HaltNow();
@@ -448,7 +448,8 @@ std::optional<Halt> Pipeline::JudgeFacts(const base::SourceFacts& facts) const {
         return Halt{HaltReason::kTableReplaced,
                     absl::StrFormat("table %s.%s is OID %u but was OID %u on the last connection: "
                                     "it was dropped and created "
-                                    "again, so rows of the time between may be missing",
+                                    "again, so rows of the time between may be missing; see "
+                                    "docs/runbook.md, table_replaced",
                                     table.schema, table.name, table.oid, before.oid)};
       }
     }

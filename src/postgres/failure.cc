@@ -148,7 +148,7 @@ StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
         HaltReason::kPublicationMissing,
         absl::StrFormat("%s; publication \"%s\" did not exist at the WAL position being decoded "
                         "(dropped and created again, or created after the slot). Creating it now "
-                        "does not help: `walpost slot recreate` closes the gap",
+                        "does not help: docs/runbook.md, publication_missing, says how to go on",
                         text, publication),
         error.sqlstate);
   } else if (error.sqlstate.empty() || error_class == "08" || error_class == "57" ||

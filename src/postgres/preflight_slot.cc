@@ -62,8 +62,8 @@ StreamEnd PreflightRun::SlotMissing() const {
       absl::StrFormat(
           "%s does not exist, but walpost.pipeline records it (pipeline \"%s\", consistent point "
           "%s%s): it was dropped or did not survive a failover, restore or upgrade, and events "
-          "committed since are not in any stream: run `walpost slot recreate`, which closes the "
-          "gap",
+          "committed since are not in any stream: docs/runbook.md, slot_missing, says how to go "
+          "on",
           SlotText(), record_->name,
           record_->consistent_point.empty() ? "unknown" : record_->consistent_point,
           other_cluster
@@ -126,7 +126,7 @@ std::optional<StreamEnd> PreflightRun::JudgeSlot(const Result& slot) {
     return OperatorEnd(
         HaltReason::kSlotInvalidated,
         absl::StrFormat("%s was invalidated by the server (%s): what it had not delivered is not "
-                        "in any stream: run `walpost slot recreate`, which closes the gap",
+                        "in any stream: docs/runbook.md, slot_invalidated, says how to go on",
                         SlotText(),
                         slot.IsNull(0, 6)
                             ? std::string_view("wal_status lost, see max_slot_wal_keep_size")
@@ -141,10 +141,11 @@ std::optional<StreamEnd> PreflightRun::JudgeSlot(const Result& slot) {
   if (slot.IsNull(0, 4)) {
     // Visible, but still being created: no consumer may have it yet.
     return active_pid_.empty()
-               ? OperatorEnd(HaltReason::kInitIncomplete,
-                             absl::StrFormat("%s was never completed: run `walpost slot drop` and "
-                                             "`walpost init`",
-                                             SlotText()))
+               ? OperatorEnd(
+                     HaltReason::kInitIncomplete,
+                     absl::StrFormat("%s was never completed: run `walpost slot drop --yes` and "
+                                     "`walpost init`",
+                                     SlotText()))
                : std::optional<StreamEnd>();
   }
   const auto confirmed = base::Lsn::Parse(slot.Text(0, 4));
@@ -177,8 +178,9 @@ std::optional<StreamEnd> PreflightRun::Record() {
     return OperatorEnd(
         HaltReason::kClusterChanged,
         absl::StrFormat("%s is another cluster: its system identifier is %s, walpost.pipeline "
-                        "records %s for pipeline \"%s\" (restored, cloned or upgraded?): run "
-                        "`walpost slot advance` to adopt this cluster, or correct source.conninfo",
+                        "records %s for pipeline \"%s\" (restored, cloned or upgraded?): correct "
+                        "source.conninfo, or adopt this cluster as docs/runbook.md, "
+                        "cluster_changed, says",
                         place().ToString(), here, record_->system_identifier, record_->name));
   }
   if (!record_->drained) {

@@ -143,14 +143,14 @@ TEST_F(PreflightServerTest, MissingSlotNamesInit) {
   EXPECT_THAT(std::string(end.status.message()), HasSubstr("\"" + slot_ + "\""));
 }
 
-TEST_F(PreflightServerTest, MissingSlotWithHistoryNamesRecreate) {
+TEST_F(PreflightServerTest, MissingSlotWithHistoryNamesTheRunbook) {
   MakePublication();
   Sql(kPipelineTable);
   Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier, consistent_point) "
       "SELECT 'shop', '" +
       slot_ + "', system_identifier, '0/ABC' FROM pg_control_system()");
   const StreamEnd end = Refused(Options());
-  ExpectHalt(end, HaltReason::kSlotMissing, "`walpost slot recreate`");
+  ExpectHalt(end, HaltReason::kSlotMissing, "docs/runbook.md, slot_missing");
   EXPECT_THAT(std::string(end.status.message()),
               AllOf(HasSubstr("0/ABC"), HasSubstr("\"shop\""), Not(HasSubstr("`walpost init`"))));
 }
@@ -357,7 +357,8 @@ TEST(PreflightOtherServerTest, LostSlotIsInvalidatedAndItsLimitAWarning) {
   ASSERT_NE(report.problem(), nullptr);
   EXPECT_EQ(report.problem()->kind, Kind::kOperator);
   EXPECT_EQ(report.problem()->reason, HaltReason::kSlotInvalidated);
-  EXPECT_THAT(std::string(report.problem()->status.message()), HasSubstr("slot recreate"));
+  EXPECT_THAT(std::string(report.problem()->status.message()),
+              HasSubstr("docs/runbook.md, slot_invalidated"));
   EXPECT_THAT(report.warnings, Contains(HasSubstr("max_slot_wal_keep_size is 1MB")));
 }
 
