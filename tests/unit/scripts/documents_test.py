@@ -1,0 +1,161 @@
+"""The operators' documents name exactly what the program has: metrics, keys, refused properties, log events, halt reasons, verbs."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def text(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def sources(pattern="*.cc", folder="src"):
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / folder).rglob(pattern)))
+
+
+def first_cells(document):
+    """The names in backticks in the first cell of each row of a document's tables."""
+    cells = re.findall(r"^\|([^|\n]*)\|", text(document), re.M)
+    return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def only_in_one(documented, real):
+    return {"not in the document": sorted(real - documented), "not in the program": sorted(documented - real)}
+
+
+NOTHING = {"not in the document": [], "not in the program": []}
+
+
+def test_every_metric_is_documented_and_every_documented_one_exists():
+    real = set(re.findall(r'"((?:walpost|process)_[a-z_]+)"', text("src/observe/metrics.cc")))
+    assert len(real) > 30, "the pattern no longer finds the names"
+    documented = {name for name in first_cells("docs/metrics.md") if re.fullmatch(r"(walpost|process)_[a-z_]+", name)}
+    assert only_in_one(documented, real) == NOTHING
+
+
+def test_every_metric_an_alert_or_the_runbook_uses_exists():
+    real = set(re.findall(r'"((?:walpost|process)_[a-z_]+)"', text("src/observe/metrics.cc")))
+    used = set(re.findall(r"\bwalpost_[a-z_]+", text("docs/metrics.md") + text("docs/runbook.md")))
+    assert used - real == set()
+
+
+def test_every_log_event_is_documented_and_every_documented_one_exists():
+    real = set(re.findall(r'\b(?:Severity::k\w+|severity),\s*"([a-z_]+)"', sources()))
+    real |= set(re.findall(r'\? "(\w+)" : "(\w+)"', text("src/observe/log.cc"))[0])  # lines of glog
+    assert len(real) > 15, "the pattern no longer finds the names"
+    log = text("docs/metrics.md").split("\n## Log\n")[1]
+    documented = set(re.findall(r"^\| `(\w+)` \|", log, re.M))
+    assert only_in_one(documented, real) == NOTHING
+
+
+# Where a reading function's `reader` stands in the file; other readers are named after their map.
+PLACES = {"ReadSource": "source", "ReadDelivery": "delivery", "ReadTable": "outboxes[]", "ReadOutbox": "outboxes[]",
+          "ReadColumns": "outboxes[].columns", "ReadValue": "outboxes[].value"}
+MAPS = {"root": "", "sink": "sink", "kafka": "sink.kafka", "messages": "messages", "monitor": "monitor", "http": "http", "log": "log"}
+
+
+def configuration_keys():
+    """The paths of all keys that the reader asks for, without those of the maps they are in."""
+    paths = set()
+    for function in re.split(r"\n(?=\S.*\) \{\n)", text("src/config/config.cc") + text("src/config/outboxes.cc")):
+        name = re.match(r"[^(]*?(\w+)\(", function)
+        for reader, key in re.findall(r"(\w+)(?:\.|->)(?:Text|Duration|Size|Names|Choice|Child|Map)\(\s*\"(\w+)\"", function):
+            place = PLACES[name[1]] if reader == "reader" else MAPS[reader]
+            paths.add(f"{place}.{key}".lstrip("."))
+        paths |= {f"outboxes[].columns.{key}" for key in re.findall(r"\{\"(\w+)\", &columns->", function)}
+    maps = {path for path in paths if any(other.startswith(path + ".") for other in paths)}
+    return paths - maps
+
+
+def test_every_key_is_documented_and_every_documented_one_is_read():
+    real = configuration_keys()
+    assert {"name", "source.conninfo", "outboxes[].columns.seq", "sink.kafka.properties", "log.format"} <= real, "the patterns miss keys"
+    keys, columns = text("docs/configuration.md").split("\n## Keys\n")[1].split("\n### Presets\n")[0].split("\n### Columns\n")
+    documented = set(re.findall(r"^\| `([\w.\[\]]+)` \|", keys, re.M))
+    documented |= {f"outboxes[].columns.{field}" for field in re.findall(r"^\| `(\w+)` \|", columns, re.M)}
+    assert only_in_one(documented - {"outboxes", "outboxes[].columns"}, real - {"outboxes"}) == NOTHING
+
+
+def kafka_table(name):
+    """The initialiser of an array, without its comments."""
+    table = text("src/kafka/properties.cc").split(f"{name}[] = {{")[1].split("};")[0]
+    return re.sub(r"//.*", "", table)
+
+
+def test_every_refused_property_is_documented_with_what_is_accepted_and_why():
+    guarded = re.findall(r'\{"([\w.]+)",\s*"([^"]*)",\s*"([^"]+)"\}', kafka_table("kGuarded"))
+    assert len(guarded) >= 18, "the pattern misses properties"
+    section = text("docs/configuration.md").split("Any value but the one given is refused")[1].split("\n\n|")[1]
+    rows = {}
+    for names, accepted, why in re.findall(r"^\|?([^|\n]+)\|([^|\n]+)\|([^|\n]+)\|$", section.split("\n\n")[0], re.M):
+        for name in re.findall(r"`([^`]+)`", names):
+            rows[name] = (accepted.strip(), why.strip())
+    assert set(rows) == {name for name, _, _ in guarded}
+    for name, safe, why in guarded:
+        accepted, documented_why = rows[name]
+        assert accepted == ("all, -1" if safe == "all" else safe or "none"), name
+        assert documented_why == why, name
+
+
+def test_every_property_walpost_sets_is_documented():
+    defaults = text("src/kafka/properties.cc").split("PropertyList Defaults(")[1].split("\n}")[0]
+    real = set(re.findall(r'\{"([\w.]+)", ', defaults))
+    section = text("docs/configuration.md").split("walpost sets these unless you do")[1].split("\n\n|")[1].split("\n\n")[0]
+    assert only_in_one(set(re.findall(r"^\| `([\w.]+)` \|", section, re.M)), real) == NOTHING
+
+
+def test_every_hidden_property_is_told():
+    secrets = re.findall(r'"([\w.]+)"', kafka_table("kSecretNames"))
+    assert len(secrets) >= 6
+    assert [name for name in secrets if f"`{name}`" not in text("SECURITY.md")] == []
+
+
+def test_every_halt_reason_is_a_section_of_the_runbook():
+    function = text("src/base/state.cc").split("HaltReasonName", 1)[1].split("\n}", 1)[0]
+    real = set(re.findall(r'return "(\w+_\w+)"', function))
+    assert len(real) == 16
+    assert only_in_one(set(re.findall(r"^### (\w+_\w+)$", text("docs/runbook.md"), re.M)), real) == NOTHING
+
+
+def verbs():
+    code = text("src/cli/cli.cc")
+    top = set(re.findall(r'add_subcommand\("(\w+)"', code)) | set(re.findall(r'AddVerb\(\s*app,\s*"(\w+)"', code))
+    below = {group: set(re.findall(rf'AddVerb\(\s*{group},\s*"(\w+)"', code)) for group in ("slot", "config")}
+    return top, below
+
+
+def test_every_verb_that_a_document_or_a_message_names_exists():
+    top, below = verbs()
+    assert {"run", "init", "check", "emit", "version", "slot", "config"} <= top and {"list", "create", "drop"} == below["slot"]
+    code = re.sub(r'"\s*\n\s*"', "", "\n".join(re.sub(r"//.*", "", line) for line in sources().splitlines()))
+    documents = "".join(text(name) for name in ("docs/runbook.md", "docs/configuration.md", "docs/metrics.md", "SECURITY.md", "README.md"))
+    named = re.findall(r"`walpost (?:--\w+ \w+ )?([a-z]+)(?: ([a-z]+))?", code + documents)
+    for block in re.findall(r"^ *```.*?^ *```", documents, re.M | re.S):
+        named += re.findall(r"^(?:\$ )?walpost ([a-z]+)(?: ([a-z]+))?", block, re.M)
+    unknown = {f"{verb} {second}".strip() for verb, second in named
+               if verb not in top or (verb in below and second and second not in below[verb])}
+    assert unknown == set()
+
+
+def test_every_link_between_documents_leads_somewhere():
+    broken = []
+    for path in [*sorted((ROOT / "docs").glob("*.md")), ROOT / "SECURITY.md"]:
+        content = re.sub(r"^```.*?^ *```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+        for target in re.findall(r"\]\(([^)\s]+)\)", content):
+            if target.startswith("http"):
+                continue
+            name, _, anchor = target.partition("#")
+            linked = (path.parent / name).resolve() if name else path
+            anchors = {anchor_of(heading) for heading in headings(linked)} if linked.suffix == ".md" and linked.exists() else set()
+            if not linked.exists() or (anchor and anchor not in anchors):
+                broken.append(f"{path.name}: {target}")
+    assert broken == []
+
+
+def headings(path):
+    return re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.M)
+
+
+def anchor_of(heading):
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
