@@ -188,7 +188,7 @@ std::optional<StreamEnd> PreflightRun::Record() {
         HaltReason::kInitIncomplete,
         absl::StrFormat(
             "`walpost init` of pipeline \"%s\" on %s was not finished (walpost.pipeline "
-            "says drained = false): run `walpost init` again",
+            "says drained = false): finish it with the version of walpost that began it",
             record_->name, place().ToString()));
   }
   return std::nullopt;
