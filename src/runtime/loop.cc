@@ -262,21 +262,20 @@ void Loop::Publish() {
 }
 
 void Loop::Wait(int frames) {
-  milliseconds timeout(0);
   if (frames > 0) {
+    // The next turn looks at everything, so there is nothing to ask poll for.
     const timespec pause{0, std::chrono::nanoseconds(kGatherPause).count()};
     nanosleep(&pause, nullptr);
-  } else {
-    // Also bounds how old the published snapshot can get.
-    base::MonotonicTime deadline =
-        std::min(pipeline_.NextDeadline(), now_.mono + milliseconds(1'000));
-    if (finishing_ != nullptr) {
-      deadline = std::min(deadline, finish_by_);
-    }
-    if (deadline > now_.mono) {
-      timeout = std::chrono::ceil<milliseconds>(deadline - now_.mono);
-    }
+    return;
   }
+  // Also bounds how old the published snapshot can get.
+  base::MonotonicTime deadline =
+      std::min(pipeline_.NextDeadline(), now_.mono + milliseconds(1'000));
+  if (finishing_ != nullptr) {
+    deadline = std::min(deadline, finish_by_);
+  }
+  const milliseconds timeout =
+      std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - now_.mono));
   std::array<pollfd, 5> fds{};
   fds[0] = {signals_->fd(), POLLIN, 0};
   fds[1] = {helper_->fd(), POLLIN, 0};
