@@ -49,6 +49,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   next_recheck_ = now.mono + options_.recheck_interval;
   ever_streamed_ = true;
   auth_failures_ = 0;
+  last_error_.clear();  // the same once more is news again
   standby_backoff_.Reset();
 }
 

@@ -21,10 +21,13 @@ Narrator::Narrator(const RunOptions& options, base::Now now)
       state_since_(now.wall) {}
 
 void Narrator::Observe(const pipeline::Pipeline& pipeline, base::Now now) {
-  if (pipeline.last_error() != last_error_) {
-    last_error_ = pipeline.last_error();
-    last_error_at_ = now.wall;
-    observe::Log(Severity::kWarning, "source_error", last_error_, {{"slot", slot_}});
+  if (pipeline.last_error() != current_error_) {
+    current_error_ = pipeline.last_error();
+    if (!current_error_.empty()) {
+      last_error_ = current_error_;
+      last_error_at_ = now.wall;
+      observe::Log(Severity::kWarning, "source_error", last_error_, {{"slot", slot_}});
+    }
   }
   if (pipeline.state() != state_) {
     LogState(pipeline, now);

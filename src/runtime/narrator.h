@@ -33,6 +33,7 @@ class Narrator {
   const base::WallTime started_at_;
   base::State state_ = base::State::kStarting;
   base::WallTime state_since_;
+  std::string current_error_;  // empty once it is over
   std::string last_error_;
   base::WallTime last_error_at_;
 };

@@ -64,6 +64,52 @@ TEST_F(NarratorTest, TroubleIsLoggedOnceAndShown) {
   EXPECT_FALSE(snapshot.source_connected);
 }
 
+// An outage that repeats its error is one line; the next outage is another.
+TEST_F(NarratorTest, SameTroubleAfterARecoveryIsLoggedAgain) {
+  Connect();
+  Observe();
+  End(base::StreamEnd::Kind::kLost, "connection reset by peer");
+  Observe();
+  const base::WallTime first = now_.wall;
+  Connect();
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("streaming"), Not(HasSubstr("source_error"))));
+  EXPECT_EQ(TakeSnapshot().last_error, "connection reset by peer") << "it stays to be seen";
+  EXPECT_EQ(TakeSnapshot().last_error_at, first);
+  Advance(milliseconds(60'000));
+  End(base::StreamEnd::Kind::kLost, "connection reset by peer");
+  EXPECT_THAT(Observe(), HasSubstr("source_error"));
+  EXPECT_EQ(TakeSnapshot().last_error_at, now_.wall);
+}
+
+TEST_F(NarratorTest, BackPressureIsAWarningAndItsEndIsToldWithItsLength) {
+  options_.in_flight_bytes_max = 1;
+  Connect();
+  Observe();
+  SendPayload(pipeline::Begin(100));
+  Event("a1");
+  EXPECT_EQ(Observe(), "") << "a short pause is nothing to tell";
+  Advance(pipeline::Pipeline::kShowPausedAfter);
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("warning"), HasSubstr("backpressured")));
+  EXPECT_EQ(TakeSnapshot().state_since, now_.wall);
+  Advance(milliseconds(2'500));
+  EXPECT_EQ(Observe(), "");
+  DeliverAll();
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("info"), HasSubstr("streaming, after 2.5 s of back")));
+}
+
+TEST_F(NarratorTest, RecoveryFromAHaltIsToldAndTheReasonGone) {
+  Connect();
+  SendFrame("x");
+  ExpectHalted(HaltReason::kProtocolError, "unknown frame");
+  EXPECT_THAT(Observe(), HasSubstr("error   halted"));
+  pipeline().Recheck(now_);
+  Connect();
+  EXPECT_THAT(Observe(), HasSubstr("streaming"));
+  const observe::Snapshot snapshot = TakeSnapshot();
+  EXPECT_EQ(snapshot.state, State::kStreaming);
+  EXPECT_EQ(snapshot.halt_detail, "");
+}
+
 TEST_F(NarratorTest, HaltIsToldWithItsReasonAndWayOut) {
   Connect();
   Observe();
