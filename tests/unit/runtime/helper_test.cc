@@ -80,6 +80,22 @@ TEST(HelperTest, WhatTheJobHoldsIsReleasedByTheHelperNotKeptUntilDone) {
   EXPECT_TRUE(watch.expired()) << "a producer would outlive its generation by a loop turn";
 }
 
+TEST(HelperTest, EndForgetsWhatWasFinishedButNotYetServed) {
+  bool done = false;
+  {
+    Helper helper;
+    helper.Run([] {}, [&done] { done = true; });
+    ASSERT_TRUE(Readable(helper, 30'000));
+  }
+  EXPECT_FALSE(done) << "whoever it is for may be gone already";
+}
+
+TEST(HelperTest, EndWithNothingRunningIsImmediate) {
+  const auto start = std::chrono::steady_clock::now();
+  { const Helper helper; }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, Helper::kPatience);
+}
+
 TEST(HelperTest, EndDoesNotWaitForAJobThatHangsAndDropsWhatHadNotBegun) {
   // Owned by the jobs, as the rule for jobs says: they outlive the helper.
   auto release = std::make_shared<std::promise<void>>();
