@@ -61,6 +61,7 @@ void Intake::Forget() {
   taken_commit_lsn_ = base::Lsn();
   taken_ordinal_ = -1;
   received_lsn_ = base::Lsn();
+  complete_lsn_ = base::Lsn();
 }
 
 std::optional<Halt> Intake::TakePayload(std::string_view payload) {
@@ -92,10 +93,13 @@ std::optional<Halt> Intake::TakePayload(std::string_view payload) {
 }
 
 void Intake::TakePosition(base::Lsn wal_end) {
-  // Inside a transaction a position says nothing about what commits later; the tracker bounds it.
-  if (!transaction_.open) {
+  // Inside a transaction a position says nothing about what commits later; as the tracker bounds it.
+  if (transaction_.open) {
+    complete_lsn_ = std::max(complete_lsn_, std::min(wal_end, transaction_.commit_lsn));
+  } else {
     connection_lsn_ = std::max(connection_lsn_, wal_end);
     received_lsn_ = std::max(received_lsn_, wal_end);
+    complete_lsn_ = std::max(complete_lsn_, wal_end);
   }
   tracker_->ObservePosition(wal_end);
 }
@@ -131,6 +135,7 @@ std::optional<Halt> Intake::On(const pgoutput::Commit& commit) {
   ++counters_->transactions;
   connection_lsn_ = commit.end_lsn;
   received_lsn_ = std::max(received_lsn_, commit.end_lsn);
+  complete_lsn_ = std::max(complete_lsn_, commit.end_lsn);
   tracker_->CommitTransaction(commit.end_lsn);
   return std::nullopt;
 }
@@ -224,11 +229,10 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
                         "they were written with: see docs/runbook.md, schema_mismatch",
                         outbox->bind_error, Place(ordinal))};
   }
-  if (transaction_.commit_lsn < received_lsn_) {
-    // Everything that commits before received_lsn_ was taken already; a new row there would be
-    // confirmed undelivered.
+  if (transaction_.commit_lsn < complete_lsn_) {
+    // A new row there would be confirmed undelivered.
     return ProtocolError(absl::StrFormat(
-        "a row not seen before, in a transaction before position %s", received_lsn_.ToString()));
+        "a row not seen before, in a transaction before position %s", complete_lsn_.ToString()));
   }
   outbox::Event event;
   if (const absl::Status status = outbox->mapper.Map(insert.values, &event); !status.ok()) {

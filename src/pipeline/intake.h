@@ -106,6 +106,7 @@ class Intake {
   base::Lsn taken_commit_lsn_;  // the last row or message taken, over all connections
   std::int64_t taken_ordinal_ = -1;
   base::Lsn received_lsn_;
+  base::Lsn complete_lsn_;    // everything that commits before it was taken, over all connections
   base::Lsn connection_lsn_;  // the same, on this connection only
 };
 

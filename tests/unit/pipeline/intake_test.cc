@@ -303,6 +303,24 @@ TEST_F(IntakeTest, TableThatDoesNotFitIsReportedWithTheFirstRowItAffects) {
   EXPECT_THAT(Ids(), ElementsAre("e1"));
 }
 
+// What the keepalive said is safe by now: the row would be confirmed before it is delivered.
+TEST_F(IntakeTest, RowBeforeAPositionToldInsideATransactionIsAProtocolErrorAfterAReconnect) {
+  Take(Begin(100));
+  intake_.TakePosition(Lsn(90));
+  EXPECT_EQ(tracker_.safe_lsn(), Lsn(90));
+  Reconnect();
+  Take(Begin(80));
+  EXPECT_EQ(Refused(EventBytes("e1")).reason, HaltReason::kProtocolError);
+}
+
+TEST_F(IntakeTest, RowOfATransactionThatAPositionWasToldInsideOfIsTakenAfterAReconnect) {
+  Take(Begin(100));
+  intake_.TakePosition(Lsn(200));
+  Reconnect();
+  TakeAll({Begin(100), EventBytes("e1"), Commit(100)});
+  EXPECT_THAT(Ids(), ElementsAre("e1"));
+}
+
 TEST_F(IntakeTest, RowThatCannotBecomeAnEventIsUndeliverableAndNamed) {
   Take(Begin(100));
   const Halt halt = Refused(EventBytes({TextColumn("e1"), NullColumn(), TextColumn("orders"),
