@@ -44,8 +44,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   intake_.Start(facts);
   status_clock_.Start(facts.wal_sender_timeout_ms, now);
   phase_ = Phase::kStreaming;
-  standby_ = false;
-  rechecking_ = false;
+  standby_ = rechecking_ = false;
   next_recheck_ = now.mono + options_.recheck_interval;
   ever_streamed_ = true;
   auth_failures_ = 0;
