@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "pipeline/source_change.h"
 
 namespace walpost::pipeline {
 
@@ -31,8 +32,10 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
     return;
   }
   connected_ = true;
-  if (std::optional<Halt> halt = JudgeFacts(facts)) {
-    halt_ = std::move(halt);
+  if (facts_) {
+    halt_ = FindSourceChange(*facts_, facts, intake_.received_lsn());
+  }
+  if (halt_) {
     Disconnect(
         StreamCommand::kClose);  // never confirm to a server that is not the one we read from
     HaltNow();
@@ -111,6 +114,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
     if (std::optional<Halt> halt = intake_.TakePayload(data->payload)) {
       BeginHalt(*std::move(halt), now);
     }
+    completing_ = completing_ && intake_.in_transaction();
     if (tracker_.next_sequence() != before) {
       dispatcher_.Gather(now);
       CheckVerdict(now);
@@ -192,6 +196,9 @@ void Pipeline::Stop(base::Now now) {
   }
   stop_requested_ = true;
   if (phase_ == Phase::kStreaming || phase_ == Phase::kHalting) {
+    // Events of a transaction whose commit was not read cannot be confirmed and would be sent again.
+    completing_ = phase_ == Phase::kStreaming && intake_.in_transaction();
+    complete_by_ = now.mono + kCompleteWithin;
     phase_ = Phase::kDraining;
     deadline_ = now.mono + options_.shutdown_timeout;
     return;
@@ -227,7 +234,7 @@ std::optional<base::Lsn> Pipeline::TakeConnect(base::Now now) {
 }
 
 bool Pipeline::want_frame() const {
-  return phase_ == Phase::kStreaming && dispatcher_.caught_up() &&
+  return (phase_ == Phase::kStreaming || completing_) && dispatcher_.caught_up() &&
          tracker_.in_flight_bytes() < options_.in_flight_bytes_max;
 }
 
@@ -272,6 +279,9 @@ base::MonotonicTime Pipeline::NextDeadline() const {
   if (phase_ == Phase::kHalting || phase_ == Phase::kDraining) {
     deadline = std::min(deadline, deadline_);
   }
+  if (completing_) {
+    deadline = std::min(deadline, complete_by_);
+  }
   return deadline;
 }
 
@@ -309,6 +319,7 @@ void Pipeline::Disconnect(StreamCommand command) {
     stream_command_ = command;
   }
   connected_ = false;
+  completing_ = false;
   paused_ = false;
   intake_.Leave();
 }
@@ -322,6 +333,7 @@ void Pipeline::ReconnectAfter(milliseconds delay, base::Now now) {
 // Everything received before it is delivered and confirmed first, so that a halt costs no
 // duplicates.
 void Pipeline::BeginHalt(Halt halt, base::Now now) {
+  completing_ = false;
   if (phase_ != Phase::kStreaming) {
     return;
   }
@@ -370,7 +382,8 @@ void Pipeline::CheckDraining(base::Now now) {
   }
   const bool stuck =
       dispatcher_.verdict() && tracker_.oldest_unsettled() >= dispatcher_.verdict()->sequence;
-  if (tracker_.empty() || stuck || now.mono >= deadline_) {
+  completing_ = completing_ && now.mono < complete_by_;
+  if ((tracker_.empty() && !completing_) || stuck || now.mono >= deadline_) {
     HaltNow();
   }
 }
@@ -414,47 +427,6 @@ void Pipeline::AccountPause(base::Now now) {
     status_clock_.OnPaused(now);
   }
   paused_ = paused;
-}
-
-std::optional<Halt> Pipeline::JudgeFacts(const base::SourceFacts& facts) const {
-  if (!facts_) {
-    return std::nullopt;
-  }
-  if (facts.system_identifier != facts_->system_identifier) {
-    return Halt{HaltReason::kClusterChanged,
-                absl::StrFormat("connected to cluster %u, but was streaming from cluster %u: "
-                                "source.conninfo reaches another "
-                                "server than before",
-                                facts.system_identifier, facts_->system_identifier)};
-  }
-  for (const base::TimelineEnd& ancestor : facts.timeline_history) {
-    if (ancestor.timeline == facts_->timeline && intake_.received_lsn() > ancestor.end) {
-      return Halt{HaltReason::kTimelineChanged,
-                  absl::StrFormat("timeline %u ended at %s, but events up to %s were received from "
-                                  "it: the failover to timeline %u "
-                                  "lost them in the database although they may be in Kafka",
-                                  ancestor.timeline, ancestor.end.ToString(),
-                                  intake_.received_lsn().ToString(), facts.timeline)};
-    }
-  }
-  if (facts.timeline < facts_->timeline) {
-    return Halt{HaltReason::kTimelineChanged,
-                absl::StrFormat("the server is on timeline %u, but was on timeline %u before",
-                                facts.timeline, facts_->timeline)};
-  }
-  for (const base::PublishedTable& before : facts_->tables) {
-    for (const base::PublishedTable& table : facts.tables) {
-      if (table.schema == before.schema && table.name == before.name && table.oid != before.oid) {
-        return Halt{HaltReason::kTableReplaced,
-                    absl::StrFormat("table %s.%s is OID %u but was OID %u on the last connection: "
-                                    "it was dropped and created "
-                                    "again, so rows of the time between may be missing; see "
-                                    "docs/runbook.md, table_replaced",
-                                    table.schema, table.name, table.oid, before.oid)};
-      }
-    }
-  }
-  return std::nullopt;
 }
 
 std::optional<Halt> Pipeline::JudgeServerError(const StreamEnd& end) {

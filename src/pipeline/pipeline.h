@@ -54,6 +54,8 @@ class Pipeline {
   static constexpr int kSameErrorMax = 3;
   // A planned recheck waits this long for a moment with nothing in flight.
   static constexpr std::chrono::milliseconds kRecheckPatience{60'000};
+  // On a stop inside a transaction: how long its rest is waited for.
+  static constexpr std::chrono::milliseconds kCompleteWithin{250};
   // After it has streamed once, a refused login is tried this often: passwords are rotated.
   static constexpr int kAuthFailuresMax = 5;
 
@@ -140,7 +142,6 @@ class Pipeline {
   void CheckClosed();
   void CheckRecheck(base::Now now);
   void AccountPause(base::Now now);
-  std::optional<Halt> JudgeFacts(const base::SourceFacts& facts) const;
   std::optional<Halt> JudgeServerError(const base::StreamEnd& end);
   Halt UndeliverableEvent(const Verdict& verdict) const;
   pgoutput::StandbyStatus MakeStatus(base::Now now);
@@ -164,6 +165,8 @@ class Pipeline {
   StreamCommand stream_command_ = StreamCommand::kNone;
   base::MonotonicTime connect_at_;
   base::MonotonicTime deadline_;  // of halting and draining
+  bool completing_ = false;       // draining, but the rest of an open transaction is still read
+  base::MonotonicTime complete_by_;
   std::optional<Halt> halt_;
   delivery::Sequence halt_boundary_ = 0;  // everything below it is delivered before the halt
 

@@ -52,12 +52,43 @@ TEST_F(StopTest, NothingInFlightFinishesAtOnce) {
   ExpectFinished();
 }
 
-TEST_F(StopTest, TransactionThatIsOpenIsNotConfirmed) {
+TEST_F(StopTest, TransactionThatIsOpenIsReadToItsEnd) {
+  Connect();
+  SendPayload(Begin(200));
+  Event("a1");
+  Stop();
+  Deliver(0);
+  EXPECT_TRUE(pipeline().want_frame());
+  EXPECT_TRUE(pipeline().connected()) << "although nothing is in flight";
+  Event("a2");
+  SendPayload(Commit(200));
+  EXPECT_FALSE(pipeline().want_frame()) << "the next transaction is not begun";
+  Deliver(1);
+  EXPECT_EQ(confirmed_, Lsn(208)) << "so the next start repeats nothing";
+  ExpectFinished();
+}
+
+TEST_F(StopTest, TransactionWhoseEndDoesNotComeIsNotConfirmed) {
   Connect();
   Transaction(100, {"a1"});
   SendPayload(Begin(200));
   Event("a2");
   Stop();
+  DeliverAll();
+  EXPECT_LE(pipeline().NextDeadline(), now_.mono + Pipeline::kCompleteWithin);
+  Advance(Pipeline::kCompleteWithin);
+  EXPECT_EQ(last_command_, StreamCommand::kFinish);
+  EXPECT_EQ(confirmed_, Lsn(108));
+  ExpectFinished();
+}
+
+TEST_F(StopTest, RowThatIsRefusedEndsTheReadingOfAnOpenTransaction) {
+  Connect();
+  Transaction(100, {"a1"});
+  SendPayload(Begin(200));
+  Stop();
+  SendPayload("?");
+  EXPECT_FALSE(pipeline().want_frame());
   DeliverAll();
   EXPECT_EQ(confirmed_, Lsn(108));
   ExpectFinished();

@@ -1,0 +1,20 @@
+// FindSourceChange - is what was connected to now still the history that was read before?
+// Why: a DNS name that moved, a failover that lost WAL, or a table dropped and created again all
+//   connect without complaint, and then rows are missing without a word.
+// Thread: any.
+// Source: docs/runbook.md, cluster_changed, timeline_changed and table_replaced.
+#pragma once
+
+#include <optional>
+
+#include "base/lsn.h"
+#include "base/source_facts.h"
+#include "pipeline/halt.h"
+
+namespace walpost::pipeline {
+
+// `received_lsn` is how far was read from `before`.
+std::optional<Halt> FindSourceChange(const base::SourceFacts& before, const base::SourceFacts& now,
+                                     base::Lsn received_lsn);
+
+}  // namespace walpost::pipeline
