@@ -7,11 +7,6 @@ import uuid
 import servers
 
 
-def lsn(text):
-    high, low = text.split("/")
-    return int(high, 16) << 32 | int(low, 16)
-
-
 def test_committed_events_arrive_and_rolled_back_ones_do_not(make_pipeline):
     p = make_pipeline().start()
     p.insert_transactions(1, 300, rows=3, rolled_back_every=3)
@@ -198,7 +193,6 @@ def test_metrics_and_health_tell_what_happened(make_pipeline):
     p = make_pipeline().start()
     p.insert(1, 25)
     p.wait_confirmed()
-    p.walpost.wait_idle()
     code, text = p.walpost.get("/metrics")
     assert code == 200
     values = dict(re.findall(r'^(walpost_\w+)(?:\{[^}]*\})? ([0-9.e+-]+)$', text, re.M))
@@ -222,7 +216,7 @@ def test_the_slot_is_confirmed_only_after_kafka_has_it(make_pipeline, workspace)
     # Also a later position that walpost certainly took, in a transaction without events, moves nothing.
     p.execute("CREATE TABLE noise (n int)")
     noise = p.wal_position()
-    servers.wait_for(lambda: lsn(p.walpost.status()["source"]["server_wal_lsn"]) >= noise, 60, "a keepalive past the noise")
+    servers.wait_for(lambda: servers.lsn(p.walpost.status()["source"]["server_wal_lsn"]) >= noise, 60, "a keepalive past the noise")
     assert p.slot()["confirmed"] <= before < noise
     kafka.process.send_signal(18)
     p.wait_confirmed()

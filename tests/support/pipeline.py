@@ -69,13 +69,18 @@ class Pipeline:
         return int(self.execute("SELECT pg_current_wal_flush_lsn() - '0/0'::pg_lsn")[0][0])
 
     def wait_confirmed(self, lsn=None, seconds=120):
-        """Until the slot has passed everything that is committed now."""
+        """Until the slot has passed everything that is committed now, and /status, which may be 100 ms old, tells of it."""
         lsn = lsn or self.wal_position()
         try:
             servers.wait_for(lambda: self.slot()["confirmed"] >= lsn, seconds, f"confirmed_flush_lsn >= {lsn:X}")
+            servers.wait_for(lambda: self._shown_confirmed() >= lsn, 30, f"/status to show {lsn:X} as confirmed")
         except TimeoutError as error:
             raise TimeoutError(f"{error}; slot {self.slot()}; status {self.walpost.status()};"
                                f" log {self.walpost.log_text()[-2000:]}") from None
+
+    def _shown_confirmed(self):
+        status = self.walpost.status()
+        return servers.lsn(status["source"]["confirmed_lsn"] if status else None)
 
     def judge(self):
         """Every committed event is there, nothing else is, and each key's order is the order of commits."""

@@ -32,6 +32,12 @@ class Unavailable(Exception):
     """Something the machine lacks; the message says what."""
 
 
+def lsn(text):
+    """16/B374D848 as an integer; nothing is 0."""
+    high, low = (text or "0/0").split("/")
+    return int(high, 16) << 32 | int(low, 16)
+
+
 def wait_for(condition, seconds, what):
     """Polls until condition() is true, and returns its value."""
     deadline = time.monotonic() + seconds
