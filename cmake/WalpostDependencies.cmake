@@ -11,3 +11,6 @@ find_package(nlohmann_json REQUIRED)
 find_package(civetweb REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 pkg_check_modules(RDKAFKA REQUIRED IMPORTED_TARGET rdkafka>=2.0.2)
+if(WALPOST_SANITIZE STREQUAL "") # the sanitizers bring an allocator of their own
+  pkg_check_modules(JEMALLOC REQUIRED IMPORTED_TARGET jemalloc)
+endif()

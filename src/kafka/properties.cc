@@ -74,7 +74,7 @@ PropertyList Defaults(const KafkaOptions& options) {
   const std::size_t kilobytes =
       std::max<std::size_t>(options.in_flight_bytes_max / 1'024 * 2, 2'048);
   return {{"client.id", options.name},
-          {"linger.ms", "1"},
+          {"linger.ms", "0.5"},
           {"batch.size", "900000"},
           {"socket.nagle.disable", "true"},
           {"socket.keepalive.enable", "true"},

@@ -31,7 +31,7 @@ struct Verdict {
 class Dispatcher : private delivery::SinkListener {
  public:
   // Gathering ends at this many events in any case.
-  static constexpr delivery::Sequence kGatherEvents = 512;
+  static constexpr delivery::Sequence kGatherEvents = 4096;
 
   struct Options {
     base::BackoffOptions backoff;

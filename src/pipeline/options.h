@@ -35,7 +35,7 @@ struct PipelineOptions {
                                        std::chrono::milliseconds(200)};
   base::BackoffOptions sink_backoff;
   // While rows keep coming, what was read is held back this long and submitted together.
-  std::chrono::microseconds gather_for{3'000};
+  std::chrono::microseconds gather_for{6'000};
   std::uint64_t seed = 1;  // of the back-offs
 };
 

@@ -25,9 +25,9 @@ namespace walpost::runtime {
 class Loop {
  public:
   // After a turn that read something, bytes gather this long before the next read: fewer wake-ups
-  // on both sides (a transaction of one row alone is three sends of the server). Bounded by the socket's buffer, not only by time: a longer pause lets it fill, which
-  // stops the server.
-  static constexpr std::chrono::microseconds kGatherPause{200};
+  // on both sides (a transaction of one row alone is three sends of the server). A pause in which
+  // the socket's buffer fills would stop the server.
+  static constexpr std::chrono::microseconds kGatherPause{300};
   // Frames taken before reports are served again.
   static constexpr int kFramesPerTurn = 4096;
   static constexpr std::chrono::milliseconds kFinishWithin{3'000};

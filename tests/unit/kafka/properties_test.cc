@@ -115,7 +115,7 @@ TEST(PropertiesTest, GuaranteesAreEnforcedInBothModes) {
 TEST(PropertiesTest, OtherPropertiesPassVerbatimAndWinOverDefaults) {
   EXPECT_EQ(InForce({{"compression.type", "zstd"}}, "compression.codec"), "zstd");
   EXPECT_EQ(InForce({{"sasl.username", "a b=c"}}, "sasl.username"), "a b=c");
-  EXPECT_EQ(InForce({}, "linger.ms"), "1");
+  EXPECT_EQ(InForce({}, "linger.ms"), "0.5");
   EXPECT_EQ(InForce({{"linger.ms", "20"}}, "linger.ms"), "20");
   EXPECT_EQ(InForce({{"queue.buffering.max.ms", "20"}}, "linger.ms"), "20");
   EXPECT_EQ(InForce({}, "client.id"), "shop");
