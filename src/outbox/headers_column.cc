@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "absl/strings/str_format.h"
 
 namespace walpost::outbox {
 namespace {
 
-using Texts = std::vector<std::pair<std::string, std::string>>;
+using Texts = std::vector<std::pair<std::string, std::optional<std::string>>>;
 
 // Takes one flat object as the parser walks over it: a parsed document would round numbers.
 class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
@@ -18,10 +19,7 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   // Empty when the text is not a JSON object at all.
   const std::string& error() const { return error_; }
 
-  bool null() override {
-    Forget();
-    return in_object_;
-  }
+  bool null() override { return Take(std::nullopt); }
 
   bool boolean(bool value) override { return Take(value ? "true" : "false"); }
 
@@ -68,28 +66,11 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
-  // The type json may hold a name twice; the last one counts, as in jsonb.
-  Texts::iterator Find() {
-    return std::find_if(texts_->begin(), texts_->end(),
-                        [this](const auto& text) { return text.first == name_; });
-  }
-
-  void Forget() {
-    if (const auto found = Find(); found != texts_->end()) {
-      texts_->erase(found);
-    }
-  }
-
-  bool Take(std::string value) {
-    if (!in_object_) {
-      return false;
-    }
-    if (const auto found = Find(); found != texts_->end()) {
-      found->second = std::move(value);
-    } else {
+  bool Take(std::optional<std::string> value) {
+    if (in_object_) {
       texts_->emplace_back(std::move(name_), std::move(value));
     }
-    return true;
+    return in_object_;
   }
 
   bool Nested() {
@@ -104,6 +85,22 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
   std::string error_;
 };
 
+// The type json may hold a name twice; the last one counts, as in jsonb.
+void DropAllButTheLast(Texts* texts) {
+  std::vector<Texts::value_type*> by_name;
+  for (auto& text : *texts) {
+    by_name.push_back(&text);
+  }
+  std::sort(by_name.begin(), by_name.end(), [](const auto* a, const auto* b) {
+    return std::tie(a->first, a) < std::tie(b->first, b);
+  });
+  for (std::size_t i = 0; i + 1 < by_name.size(); ++i) {
+    if (by_name[i]->first == by_name[i + 1]->first) {
+      by_name[i]->second.reset();
+    }
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::span<const Header>> HeadersColumn::Parse(std::string_view json) {
@@ -117,8 +114,11 @@ absl::StatusOr<std::span<const Header>> HeadersColumn::Parse(std::string_view js
     return absl::InvalidArgumentError(reader.error().empty() ? "headers are not a JSON object"
                                                              : reader.error());
   }
+  DropAllButTheLast(&texts_);
   for (const auto& [name, value] : texts_) {
-    headers_.push_back(Header{name, value});
+    if (value) {
+      headers_.push_back(Header{name, *value});
+    }
   }
   return std::span<const Header>(headers_);
 }

@@ -5,6 +5,7 @@
 //   members are left out.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +22,7 @@ class HeadersColumn {
   absl::StatusOr<std::span<const Header>> Parse(std::string_view json);
 
  private:
-  std::vector<std::pair<std::string, std::string>> texts_;
+  std::vector<std::pair<std::string, std::optional<std::string>>> texts_;
   std::vector<Header> headers_;
 };
 

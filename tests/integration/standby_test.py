@@ -13,6 +13,7 @@ def test_a_second_instance_waits_and_takes_over(make_pipeline):
     assert second.state() == "standby"
     p.walpost.kill9()
     servers.wait_for(lambda: second.state() == "streaming", 60, "the second to take over")
+    p.walpost = second
     p.insert_transactions(2001, 3000)
     p.wait_confirmed()
     p.judge()
@@ -25,6 +26,7 @@ def test_an_orderly_stop_hands_over_without_repeats(make_pipeline):
     p.insert_transactions(1, 5000)
     assert p.walpost.stop() == 0
     servers.wait_for(lambda: second.state() == "streaming", 60, "the second to take over")
+    p.walpost = second
     p.insert_transactions(5001, 6000)
     p.wait_confirmed()
     assert p.judge() == 0
