@@ -78,6 +78,7 @@ PropertyList Defaults(const KafkaOptions& options) {
           {"batch.size", "900000"},
           {"socket.nagle.disable", "true"},
           {"socket.keepalive.enable", "true"},
+          {"reconnect.backoff.max.ms", "2000"},
           {"queue.buffering.max.messages", std::to_string(records)},
           {"queue.buffering.max.kbytes", std::to_string(kilobytes)},
           {"topic.metadata.refresh.interval.ms", std::to_string(options.metadata_refresh.count())}};

@@ -117,6 +117,7 @@ TEST(PropertiesTest, OtherPropertiesPassVerbatimAndWinOverDefaults) {
   EXPECT_EQ(InForce({{"sasl.username", "a b=c"}}, "sasl.username"), "a b=c");
   EXPECT_EQ(InForce({}, "linger.ms"), "0.5");
   EXPECT_EQ(InForce({{"linger.ms", "20"}}, "linger.ms"), "20");
+  EXPECT_EQ(InForce({}, "reconnect.backoff.max.ms"), "2000");
   EXPECT_EQ(InForce({{"queue.buffering.max.ms", "20"}}, "linger.ms"), "20");
   EXPECT_EQ(InForce({}, "client.id"), "shop");
   EXPECT_EQ(InForce({{"client.id", "other"}}, "client.id"), "other");
