@@ -252,7 +252,7 @@ def live(arguments):
         script.write_text(LIVE_TRANSACTION.format(bytes=PAYLOAD_BYTES), encoding="utf-8")
         reader = LiveReader(kafka.bootstrap)
         reader.start()
-        warm_s = 5
+        warm_s = 20  # a fresh JVM takes that long to reach its speed
         cpu_before, begin = cpu_seconds(walpost.process.pid), time.time()
         done = subprocess.run([postgres.bindir / "pgbench", "-n", "-c", "8", "-j", "2", "-R", str(arguments.rate), "-T",
                                str(arguments.seconds + warm_s), "-f", script, "-h", postgres.path, "-p", str(postgres.port),
@@ -264,7 +264,7 @@ def live(arguments):
         delays = sorted(delay for committed, delay in reader.samples if committed > begin + warm_s)
         tps = float(done.stdout.split("tps = ")[1].split()[0])
         result = {"writers": 8, "rate": arguments.rate, "seconds": arguments.seconds, "tps": tps, "events": len(delays),
-                  "p50_ms": delays[len(delays) // 2], "p99_ms": delays[int(len(delays) * 0.99)], "max_ms": delays[-1],
+                  "warm_up_s": warm_s, "p50_ms": delays[len(delays) // 2], "p99_ms": delays[int(len(delays) * 0.99)], "max_ms": delays[-1],
                   "cpu_us_per_event": cpu / count * 1e6, "peak_rss_bytes": walpost.peak_rss_bytes(),
                   "postgres": postgres.execute("SHOW server_version")[0][0].split()[0]}
         walpost.stop()
@@ -273,7 +273,7 @@ def live(arguments):
 
 
 def live_text(r):
-    return (f"live, {r['writers']} writers, {r['tps']:,.0f} transactions/s for {r['seconds']} s: commit to consumer median"
+    return (f"live, {r['writers']} writers, {r['tps']:,.0f} transactions/s for {r['seconds']} s after {r['warm_up_s']} s of warm-up: commit to consumer median"
             f" {r['p50_ms']:.1f} ms, 99 % under {r['p99_ms']:.1f} ms, longest {r['max_ms']:.0f} ms ({r['events']:,} events;"
             f" {r['cpu_us_per_event']:.0f} us of CPU per event, peak memory {r['peak_rss_bytes'] / 2**20:.0f} MB)")
 
