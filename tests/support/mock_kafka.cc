@@ -48,6 +48,10 @@ void MockKafka::CreateTopic(const std::string& name, int partitions) {
 }
 
 void MockKafka::FailTopic(const std::string& name, rd_kafka_resp_err_t error) {
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR && error != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+    // As a broker does, no partitions are told beside an error: librdkafka 2.8 does not survive them.
+    (void)rd_kafka_mock_topic_create(cluster_, name.c_str(), 0, 1);
+  }
   rd_kafka_mock_topic_set_error(cluster_, name.c_str(), error);
 }
 
