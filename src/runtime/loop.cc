@@ -253,7 +253,8 @@ void Loop::SourceLost(const absl::Status& status) {
 }
 
 void Loop::Publish() {
-  if (now_.mono < next_publish_) {
+  snapshot_is_old_ = now_.mono < next_publish_;
+  if (snapshot_is_old_) {
     return;
   }
   next_publish_ = now_.mono + kPublishEvery;
@@ -268,9 +269,9 @@ void Loop::Wait(int frames) {
     nanosleep(&pause, nullptr);
     return;
   }
-  // Also bounds how old the published snapshot can get.
   base::MonotonicTime deadline =
-      std::min(pipeline_.NextDeadline(), now_.mono + milliseconds(1'000));
+      std::min(pipeline_.NextDeadline(),
+               snapshot_is_old_ ? next_publish_ : now_.mono + kPublishWhenIdleEvery);
   if (finishing_ != nullptr) {
     deadline = std::min(deadline, finish_by_);
   }

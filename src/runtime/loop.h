@@ -31,7 +31,9 @@ class Loop {
   // Frames taken before reports are served again.
   static constexpr int kFramesPerTurn = 4096;
   static constexpr std::chrono::milliseconds kFinishWithin{3'000};
+  // What is shown is no older than this; without anything new it is only shown to be alive.
   static constexpr std::chrono::milliseconds kPublishEvery{100};
+  static constexpr std::chrono::milliseconds kPublishWhenIdleEvery{1'000};
 
   // `sink` and `helper` must outlive the loop.
   Loop(const RunOptions& options, Signals* signals, Helper* helper, kafka::KafkaSink* sink,
@@ -71,6 +73,7 @@ class Loop {
   std::unique_ptr<postgres::ReplicationStream> finishing_;  // CopyDone sent, its end awaited
   base::MonotonicTime finish_by_;
   base::MonotonicTime next_publish_;
+  bool snapshot_is_old_ = false;  // something happened since the last one
   int stop_signals_ = 0;
 };
 
