@@ -45,16 +45,21 @@ rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers)
 
 }  // namespace
 
-Generation::Generation(delivery::Sink::Mode mode, base::BlockingRunner* runner,
-                       PartitionCounts* counts, KafkaFacts* facts, const Notify* notify)
-    : mode_(mode), runner_(runner), counts_(counts), facts_(facts), notify_(notify) {}
+Generation::Generation(delivery::Sink::Mode mode, base::BlockingRunner* runner, TopicMemory* memory,
+                       KafkaFacts* facts, const Notify* notify)
+    : mode_(mode), runner_(runner), memory_(memory), facts_(facts), notify_(notify) {}
 
 absl::StatusOr<std::unique_ptr<Generation>> Generation::Create(
     const KafkaOptions& options, delivery::Sink::Mode mode, int wake_fd,
-    base::BlockingRunner* runner, PartitionCounts* counts, KafkaFacts* facts,
-    const Notify* notify) {
-  ASSIGN_OR_RETURN(Conf conf, BuildConf(options, mode));
-  std::unique_ptr<Generation> generation(new Generation(mode, runner, counts, facts, notify));
+    base::BlockingRunner* runner, TopicMemory* memory, KafkaFacts* facts, const Notify* notify) {
+  ASSIGN_OR_RETURN(Conf conf, BuildConf(options, mode, memory->limits));
+  std::unique_ptr<Generation> generation(new Generation(mode, runner, memory, facts, notify));
+  generation->batch_bytes_max_ = std::stoll(InForce(conf.get(), "batch.size"));
+  generation->message_bytes_max_ = std::stoll(InForce(conf.get(), "message.max.bytes"));
+  generation->message_bytes_given_ =
+      std::any_of(options.properties.begin(), options.properties.end(),
+                  [](const auto& property) { return property.first == "message.max.bytes"; });
+  generation->compressed_ = InForce(conf.get(), "compression.codec") != "none";
   generation->refresh_every_ = options.metadata_refresh;
   std::array<char, 512> error{};
   rd_kafka_t* producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());
@@ -84,7 +89,8 @@ Generation::~Generation() {
 }
 
 SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequence sequence) {
-  if (closing_ || failed_ || (mode_ == delivery::Sink::Mode::kCareful && outstanding_ > 0)) {
+  if (closing_ || failed_ || outgrown_ ||
+      (mode_ == delivery::Sink::Mode::kCareful && outstanding_ > 0)) {
     return NotNow();
   }
   TopicState* topic = FindTopic(record.topic);
@@ -98,6 +104,9 @@ SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequen
       waiting_until_ = topic->retry_at;
     }
     return NotNow();
+  }
+  if (std::optional<SubmitResult> verdict = CheckSize(record, topic)) {
+    return *std::move(verdict);
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partitions.size())) {
@@ -120,6 +129,50 @@ SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequen
   return result;
 }
 
+// What the topic does not take is refused here, where it harms no other record. Nothing = go on.
+std::optional<SubmitResult> Generation::CheckSize(const envelope::Record& record,
+                                                  TopicState* topic) {
+  // A compressed record may become small enough; only the broker knows.
+  if (!topic->limits.message_bytes_max || compressed_) {
+    return std::nullopt;
+  }
+  const std::int64_t bytes = BatchBytesOf(record);
+  if (bytes <= *topic->limits.message_bytes_max) {
+    return std::nullopt;
+  }
+  if (now_.mono >= topic->limits_read_at + kRefusalKept) {
+    StartLookUp(topic);  // it may have been raised meanwhile
+    return NotNow();
+  }
+  return Refuse(FailureKind::kRecordTooLarge,
+                absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
+                                "max.message.bytes, which is %d",
+                                bytes, topic->name, *topic->limits.message_bytes_max));
+}
+
+// The producer's message.max.bytes refused a record that the topic may take.
+SubmitResult Generation::TooLargeForProducer(const envelope::Record& record,
+                                             const TopicState& topic) {
+  const std::int64_t bytes = BatchBytesOf(record);
+  if (message_bytes_given_ || bytes > kMessageBytesEver) {
+    return Refuse(
+        FailureKind::kRecordTooLarge,
+        absl::StrFormat("the record of %d bytes is larger than message.max.bytes, which is "
+                        "%d: raise it, or remove it, under sink.kafka.properties",
+                        bytes, message_bytes_max_));
+  }
+  memory_->limits.message_bytes_max =
+      std::max(bytes, std::min(topic.limits.message_bytes_max.value_or(bytes), kMessageBytesEver));
+  Outgrow(absl::StrFormat("message.max.bytes %d instead of %d, for topic '%s'",
+                          memory_->limits.message_bytes_max, message_bytes_max_, topic.name));
+  return NotNow();
+}
+
+void Generation::Outgrow(const std::string& why) {
+  outgrown_ = true;
+  (*notify_)({KafkaNotice::Severity::kInfo, "kafka_producer_replaced", "a new producer: " + why});
+}
+
 SubmitResult Generation::Produce(const envelope::Record& record, delivery::Sequence sequence,
                                  TopicState* topic, std::int32_t partition) {
   rd_kafka_headers_t* headers = MakeHeaders(record.headers);
@@ -138,8 +191,8 @@ SubmitResult Generation::Produce(const envelope::Record& record, delivery::Seque
       producer_.get(), RD_KAFKA_V_RKT(topic->handle.get()), RD_KAFKA_V_PARTITION(partition),
       RD_KAFKA_V_VALUE(const_cast<void*>(value_data), value.size()),
       RD_KAFKA_V_KEY(const_cast<void*>(key_data), key.size()),
-      RD_KAFKA_V_TIMESTAMP(record.timestamp_ms), RD_KAFKA_V_HEADERS(headers),
-      RD_KAFKA_V_OPAQUE(ToOpaque(sequence)), RD_KAFKA_V_END);
+      RD_KAFKA_V_TIMESTAMP(SafeTimestampMs(record.timestamp_ms, topic->limits, now_.wall)),
+      RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(ToOpaque(sequence)), RD_KAFKA_V_END);
 #pragma GCC diagnostic pop
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
     return SubmitResult{};
@@ -147,12 +200,7 @@ SubmitResult Generation::Produce(const envelope::Record& record, delivery::Seque
   rd_kafka_headers_destroy(headers);
   switch (Classify(error)) {
     case FailureKind::kRecordTooLarge:
-      return Refuse(
-          FailureKind::kRecordTooLarge,
-          absl::StrFormat("the record of %u bytes (key, value and headers) is larger than "
-                          "message.max.bytes: raise it "
-                          "under sink.kafka.properties together with the topic's max.message.bytes",
-                          record.AccountedBytes() - 512));
+      return TooLargeForProducer(record, *topic);
     case FailureKind::kTopicUnknown:
       topic->phase = TopicState::Phase::kNew;  // deleted meanwhile, or fewer partitions: look again
       return NotNow();
@@ -195,8 +243,10 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
     const delivery::Sequence sequence = FromOpaque(message->_private);
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
       auto* topic = static_cast<TopicState*>(rd_kafka_topic_opaque(message->rkt));
-      topic->partitions[static_cast<std::size_t>(message->partition)] =
-          TopicState::First::kAcknowledged;
+      const auto partition = static_cast<std::size_t>(message->partition);
+      if (partition < topic->partitions.size()) {  // else the topic was replaced by a smaller one
+        topic->partitions[partition] = TopicState::First::kAcknowledged;
+      }
       facts_->connected = true;
       listener->OnDelivered(sequence);
       continue;
@@ -280,6 +330,9 @@ std::optional<base::MonotonicTime> Generation::NextDeadline() const {
   if (closing_) {
     return now_.mono +
            (outstanding_ == 0 ? std::chrono::milliseconds(0) : std::chrono::milliseconds(50));
+  }
+  if (replaceable()) {
+    return now_.mono;
   }
   return waiting_until_ ? std::min(*waiting_until_, next_refresh_) : next_refresh_;
 }

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,12 +22,16 @@
 #include "delivery/sink.h"
 #include "kafka/handles.h"
 #include "kafka/kafka_sink.h"
+#include "kafka/topic_limits.h"
 
 namespace walpost::kafka {
 
-// Partition counts outlive generations: they change only at a look-up, which says so.
-struct PartitionCounts {
-  std::unordered_map<std::string, std::int32_t> by_topic;
+// What outlives generations. It changes only at a look-up, or with a record that needs more.
+struct TopicMemory {
+  std::unordered_map<std::string, std::int32_t> partitions;
+  std::unordered_set<std::string> told_unlimited;  // of whom the log knows that they have no limit
+  base::MonotonicTime describe_from;  // nobody answered before: asking again would only delay
+  ProducerLimits limits;
 };
 
 class Generation {
@@ -37,17 +42,18 @@ class Generation {
   // A topic that does not exist, or may not be written, is asked about again when a record wants it
   // after this.
   static constexpr std::chrono::milliseconds kRefusalKept{5'000};
+  // After a topic's configuration was asked for in vain, no other is asked for so long.
+  static constexpr std::chrono::milliseconds kDescribeAgainAfter{60'000};
   // Without any report for this long while closing, the broker is taken to be gone.
   static constexpr std::chrono::milliseconds kPurgeInFlightAfter{10'000};
 
   using Notify = std::function<void(const KafkaNotice&)>;
 
-  // `counts`, `facts`, `runner` and `notify` must outlive it and any look-up it started.
+  // `memory`, `facts`, `runner` and `notify` must outlive it and any look-up it started.
   static absl::StatusOr<std::unique_ptr<Generation>> Create(const KafkaOptions& options,
                                                             delivery::Sink::Mode mode, int wake_fd,
                                                             base::BlockingRunner* runner,
-                                                            PartitionCounts* counts,
-                                                            KafkaFacts* facts,
+                                                            TopicMemory* memory, KafkaFacts* facts,
                                                             const Notify* notify);
   ~Generation();
   Generation(const Generation&) = delete;
@@ -58,6 +64,10 @@ class Generation {
   void Close(base::Now now);
 
   bool closing() const { return closing_; }
+
+  // Its producer was made with limits that no longer do, and nothing is outstanding: another one of
+  // the same mode may take its place. Until then it takes no record, so nothing is lost or repeated.
+  bool replaceable() const { return outgrown_ && !closing_ && !failed_ && outstanding_ == 0; }
 
   // Closing, and the last report is in.
   bool drained() const { return closing_ && outstanding_ == 0; }
@@ -75,6 +85,8 @@ class Generation {
     Topic handle;
     Phase phase = Phase::kNew;
     std::vector<First> partitions;
+    TopicLimits limits;
+    base::MonotonicTime limits_read_at;
     std::uint32_t round_robin = 0;
     delivery::Failure refusal;
     base::MonotonicTime retry_at;
@@ -85,19 +97,26 @@ class Generation {
     rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;        // of the request
     rd_kafka_resp_err_t topic_error = RD_KAFKA_RESP_ERR_NO_ERROR;  // of the topic
     std::int32_t partitions = 0;
+    absl::StatusOr<TopicLimits> limits = absl::UnavailableError("Kafka did not answer before");
   };
 
-  Generation(delivery::Sink::Mode mode, base::BlockingRunner* runner, PartitionCounts* counts,
+  Generation(delivery::Sink::Mode mode, base::BlockingRunner* runner, TopicMemory* memory,
              KafkaFacts* facts, const Notify* notify);
 
   TopicState* FindTopic(std::string_view name);
   void StartLookUp(TopicState* topic);
   void FinishLookUp(TopicState* topic, const LookUp& found);
+  void TakeLimits(const LookUp& found, TopicState* topic);
   void RefreshCounts();
   void SetPartitionCount(TopicState* topic, std::int32_t count);
   std::int32_t ChoosePartition(const envelope::Record& record, TopicState* topic) const;
   delivery::SubmitResult Produce(const envelope::Record& record, delivery::Sequence sequence,
                                  TopicState* topic, std::int32_t partition);
+  std::optional<delivery::SubmitResult> CheckSize(const envelope::Record& record,
+                                                  TopicState* topic);
+  delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
+                                             const TopicState& topic);
+  void Outgrow(const std::string& why);
   void ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void ServeLog(rd_kafka_event_t* event);
@@ -105,7 +124,7 @@ class Generation {
 
   const delivery::Sink::Mode mode_;
   base::BlockingRunner* const runner_;
-  PartitionCounts* const counts_;
+  TopicMemory* const memory_;
   KafkaFacts* const facts_;
   const Notify* const notify_;
   std::shared_ptr<bool> alive_ =
@@ -119,6 +138,11 @@ class Generation {
   std::size_t outstanding_ = 0;
   bool closing_ = false;
   bool failed_ = false;
+  bool outgrown_ = false;
+  std::int64_t batch_bytes_max_ = 0;    // batch.size in force
+  std::int64_t message_bytes_max_ = 0;  // message.max.bytes in force
+  bool message_bytes_given_ = false;    // by the user
+  bool compressed_ = false;
   base::Now now_;
   base::MonotonicTime last_report_;
   base::MonotonicTime next_refresh_;

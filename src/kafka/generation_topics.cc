@@ -20,7 +20,8 @@ Generation::TopicState* Generation::FindTopic(std::string_view name) {
   if (topic == nullptr) {
     topic = std::make_unique<TopicState>();
     topic->name = std::string(name);
-    rd_kafka_topic_conf_t* conf = rd_kafka_topic_conf_new();
+    // Not a new one: that would have librdkafka's defaults, a message.timeout.ms of 5 minutes too.
+    rd_kafka_topic_conf_t* conf = rd_kafka_default_topic_conf_dup(producer_.get());
     rd_kafka_topic_conf_set_opaque(conf, topic.get());
     topic->handle.reset(rd_kafka_topic_new(producer_.get(), topic->name.c_str(), conf));
     if (topic->handle == nullptr) {
@@ -42,7 +43,8 @@ void Generation::StartLookUp(TopicState* topic) {
   // The topic's own handle dies with the generation, so the job makes one from the producer it
   // keeps alive.
   runner_->Run(
-      [producer = producer_, name = topic->name, found] {
+      [producer = producer_, name = topic->name, found,
+       describe = now_.mono >= memory_->describe_from] {
         const Topic handle(rd_kafka_topic_new(producer.get(), name.c_str(), nullptr));
         const rd_kafka_metadata_t* raw = nullptr;
         found->error = rd_kafka_metadata(producer.get(), 0, handle.get(), &raw,
@@ -51,6 +53,9 @@ void Generation::StartLookUp(TopicState* topic) {
         if (found->error == RD_KAFKA_RESP_ERR_NO_ERROR && metadata->topic_cnt == 1) {
           found->topic_error = metadata->topics[0].err;
           found->partitions = metadata->topics[0].partition_cnt;
+        }
+        if (found->partitions > 0 && describe) {
+          found->limits = ReadTopicLimits(producer.get(), name, kLookUpTimeout);
         }
       },
       [this, alive = alive_, topic, found] {
@@ -74,6 +79,7 @@ void Generation::FinishLookUp(TopicState* topic, const LookUp& found) {
     case FailureKind::kNone:
       if (found.partitions > 0) {
         SetPartitionCount(topic, found.partitions);
+        TakeLimits(found, topic);
         topic->phase = TopicState::Phase::kReady;
         return;
       }
@@ -102,6 +108,38 @@ void Generation::FinishLookUp(TopicState* topic, const LookUp& found) {
   }
   topic->phase = TopicState::Phase::kRefused;
   topic->retry_at = now_.mono + kRefusalKept;
+}
+
+// Without the right to describe the topic's configuration, or in time, it goes on without limits.
+void Generation::TakeLimits(const LookUp& found, TopicState* topic) {
+  topic->limits_read_at = now_.mono;
+  if (!found.limits.ok()) {
+    topic->limits = {};
+    if (found.limits.status().code() == absl::StatusCode::kDeadlineExceeded) {
+      memory_->describe_from = now_.mono + kDescribeAgainAfter;
+    }
+    if (memory_->told_unlimited.insert(topic->name).second) {
+      (*notify_)(
+          {KafkaNotice::Severity::kInfo, "kafka_topic_limits_unknown",
+           absl::StrFormat("the configuration of topic '%s' cannot be read: %s; only Kafka's "
+                           "answer will tell whether a record is too large",
+                           topic->name, std::string(found.limits.status().message()))});
+    }
+    return;
+  }
+  topic->limits = *found.limits;
+  if (!topic->limits.message_bytes_max) {
+    return;
+  }
+  const std::int64_t batch_bytes = BatchBytesFor(*topic->limits.message_bytes_max);
+  std::optional<std::int64_t>& smallest = memory_->limits.batch_bytes_max;
+  smallest = std::min(smallest.value_or(batch_bytes), batch_bytes);
+  // The careful producer sends no batches.
+  if (mode_ == delivery::Sink::Mode::kFast && batch_bytes < batch_bytes_max_ && !outgrown_) {
+    Outgrow(absl::StrFormat("batch.size %d instead of %d, because topic '%s' takes %d bytes",
+                            batch_bytes, batch_bytes_max_, topic->name,
+                            *topic->limits.message_bytes_max));
+  }
 }
 
 // Looks all topics in use up again; a topic that grew gets its keys from here on where Java
@@ -150,7 +188,7 @@ void Generation::RefreshCounts() {
 }
 
 void Generation::SetPartitionCount(TopicState* topic, std::int32_t count) {
-  std::int32_t& known = counts_->by_topic[topic->name];
+  std::int32_t& known = memory_->partitions[topic->name];
   if (known != 0 && known != count) {
     (*notify_)({KafkaNotice::Severity::kWarning, "topic_partitions_changed",
                 absl::StrFormat("topic '%s' has %d partitions instead of %d: from here on keys may "

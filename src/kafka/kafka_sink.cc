@@ -38,15 +38,8 @@ class Impl : public KafkaSink {
 
   void Open(Mode mode) override {
     CHECK(generation_ == nullptr);
-    auto created =
-        Generation::Create(options_, mode, wake_fd_, runner_, &counts_, &facts_, &on_notice_);
-    CHECK(created.ok())
-        << created.status().message();  // Create of the sink has tried the same options
-    generation_ = *std::move(created);
-    ++facts_.generations;
-    for (const std::string& topic : prefetch_) {
-      generation_->Prefetch(topic);
-    }
+    mode_ = mode;
+    MakeGeneration();
   }
 
   void Close() override {
@@ -74,6 +67,10 @@ class Impl : public KafkaSink {
     if (generation_->drained()) {
       generation_.reset();
       listener->OnClosed();
+    } else if (generation_->replaceable()) {
+      // Everything that it took is delivered, so the caller need not know of it.
+      generation_.reset();
+      MakeGeneration();
     }
   }
 
@@ -95,11 +92,24 @@ class Impl : public KafkaSink {
   const KafkaFacts& facts() const override { return facts_; }
 
  private:
+  void MakeGeneration() {
+    auto created =
+        Generation::Create(options_, mode_, wake_fd_, runner_, &memory_, &facts_, &on_notice_);
+    CHECK(created.ok())
+        << created.status().message();  // Create of the sink has tried the same options
+    generation_ = *std::move(created);
+    ++facts_.generations;
+    for (const std::string& topic : prefetch_) {
+      generation_->Prefetch(topic);
+    }
+  }
+
   const KafkaOptions options_;
   base::BlockingRunner* const runner_;
   const std::function<void(const KafkaNotice&)> on_notice_;
   const int wake_fd_;
-  PartitionCounts counts_;
+  Mode mode_ = Mode::kFast;
+  TopicMemory memory_;
   KafkaFacts facts_;
   std::vector<std::string> prefetch_;
   base::Now now_;

@@ -69,13 +69,16 @@ absl::Status CheckGuarded(const std::string& name, const std::string& value) {
 }
 
 // What walpost sets unless the user does.
-PropertyList Defaults(const KafkaOptions& options) {
+PropertyList Defaults(const KafkaOptions& options, const ProducerLimits& limits) {
   const std::size_t records = options.in_flight_bytes_max / 512 + 1'000;
+  // Also room for the largest record: librdkafka refuses for ever what is larger than its queue.
   const std::size_t kilobytes =
-      std::max<std::size_t>(options.in_flight_bytes_max / 1'024 * 2, 2'048);
+      std::max({options.in_flight_bytes_max / 1'024 * 2, std::size_t{2'048},
+                static_cast<std::size_t>(limits.message_bytes_max) / 1'024 * 2});
   return {{"client.id", options.name},
           {"linger.ms", "0.5"},
           {"batch.size", "900000"},
+          {"message.max.bytes", std::to_string(limits.message_bytes_max)},
           {"socket.nagle.disable", "true"},
           {"socket.keepalive.enable", "true"},
           {"reconnect.backoff.max.ms", "2000"},
@@ -108,6 +111,22 @@ absl::Status Apply(const PropertyList& properties, rd_kafka_conf_t* conf) {
   return absl::OkStatus();
 }
 
+bool IsSecret(std::string_view name) {
+  return std::find(std::begin(kSecretNames), std::end(kSecretNames), name) !=
+         std::end(kSecretNames);
+}
+
+// A batch that is larger than its topic's limit fails as a whole, although each record would fit.
+absl::Status LowerBatchSize(const ProducerLimits& limits, rd_kafka_conf_t* conf) {
+  if (!limits.batch_bytes_max ||
+      std::stoll(InForce(conf, "batch.size")) <= *limits.batch_bytes_max) {
+    return absl::OkStatus();
+  }
+  return Apply({{"batch.size", std::to_string(*limits.batch_bytes_max)}}, conf);
+}
+
+}  // namespace
+
 std::string InForce(const rd_kafka_conf_t* conf, const std::string& name) {
   std::array<char, 512> value{};
   std::size_t size = value.size();
@@ -115,14 +134,8 @@ std::string InForce(const rd_kafka_conf_t* conf, const std::string& name) {
   return found == RD_KAFKA_CONF_OK ? std::string(value.data()) : std::string();
 }
 
-bool IsSecret(std::string_view name) {
-  return std::find(std::begin(kSecretNames), std::end(kSecretNames), name) !=
-         std::end(kSecretNames);
-}
-
-}  // namespace
-
-absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode mode) {
+absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode mode,
+                               const ProducerLimits& limits) {
   bool has_servers = false;
   for (const auto& [name, value] : options.properties) {
     RETURN_IF_ERROR(CheckGuarded(name, value));
@@ -135,9 +148,10 @@ absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode
         "example \"kafka-1:9092,kafka-2:9092\"");
   }
   Conf conf(rd_kafka_conf_new());
-  RETURN_IF_ERROR(Apply(Defaults(options), conf.get()));
+  RETURN_IF_ERROR(Apply(Defaults(options, limits), conf.get()));
   RETURN_IF_ERROR(Apply(options.properties, conf.get()));
   RETURN_IF_ERROR(Apply(Forced(mode), conf.get()));
+  RETURN_IF_ERROR(LowerBatchSize(limits, conf.get()));
   rd_kafka_conf_set_events(conf.get(),
                            RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
   return conf;
@@ -146,7 +160,7 @@ absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProperties(
     const KafkaOptions& options) {
   ASSIGN_OR_RETURN(const Conf conf, BuildConf(options, delivery::Sink::Mode::kFast));
-  PropertyList effective = Defaults(options);
+  PropertyList effective = Defaults(options, {});
   // The user may have set one of them by librdkafka's other name for it.
   for (auto& [name, value] : effective) {
     value = InForce(conf.get(), name);

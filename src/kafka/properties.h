@@ -3,14 +3,22 @@
 // Errors: kInvalidArgument names the property, what is wrong with it and why.
 #pragma once
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "delivery/sink.h"
 #include "kafka/handles.h"
 #include "kafka/kafka_sink.h"
+#include "kafka/topic_limits.h"
 
 namespace walpost::kafka {
 
-// A complete producer configuration for one generation.
-absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode mode);
+// A complete producer configuration for one producer. A user's message.max.bytes stays; batch.size
+// is lowered to what the topics take, a user's too.
+absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode mode,
+                               const ProducerLimits& limits = {});
+
+// "" for a property that librdkafka does not have.
+std::string InForce(const rd_kafka_conf_t* conf, const std::string& name);
 
 }  // namespace walpost::kafka

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "conformance/kafka_sink_harness.h"
@@ -27,9 +29,10 @@ struct OwnsMock {
   MockKafka kafka;
 };
 
-class MockHarness final : private OwnsMock, public KafkaSinkHarness {
+class MockHarness : private OwnsMock, public KafkaSinkHarness {
  public:
-  MockHarness() : KafkaSinkHarness(OwnsMock::kafka.bootstrap()) {}
+  explicit MockHarness(Properties more = {})
+      : KafkaSinkHarness(OwnsMock::kafka.bootstrap(), std::move(more)) {}
 
   MockKafka& mock() { return OwnsMock::kafka; }
 
@@ -166,16 +169,54 @@ TEST_P(MockSink, PartitionTheTopicDoesNotHaveIsRefused) {
   CloseAndAwait();
 }
 
-TEST_P(MockSink, RecordLargerThanTheProducerTakesIsRefusedWithoutItsBytes) {
+// The mock cannot describe topics, so only the broker would know a limit.
+TEST_P(MockSink, RecordLargerThanTheProducerTakesGetsALargerOneWithoutAReportLost) {
   const std::string topic = harness().MakeTopic(1);
   Open();
   Warm(topic, 0);
-  MakeRecord(next_, topic, 0, std::string(2'000'000, 'x'));
+  SubmitMany(topic, 100);
+  MakeRecord(next_, topic, 0, std::string(40'000'000, 'x'));
+  ASSERT_EQ(Offer(next_++).outcome, Outcome::kAccepted);
+  AwaitAllDelivered();
+  EXPECT_EQ(reports_.closed, 0);
+  EXPECT_EQ(harness().facts().generations, 2U);
+  EXPECT_THAT(harness().notices(), Contains("kafka_producer_replaced"));
+  EXPECT_EQ(reports_.delivered.size(), 102U);
+  CloseAndAwait();
+}
+
+TEST_P(MockSink, TopicThatCannotBeDescribedIsUsedWithoutLimitsAndToldOnce) {
+  const std::string topic = harness().MakeTopic(1);
+  for (int i = 0; i < 2; ++i) {
+    Open();
+    Warm(topic, 0);
+    CloseAndAwait();
+  }
+  EXPECT_EQ(std::count(harness().notices().begin(), harness().notices().end(),
+                       "kafka_topic_limits_unknown"),
+            1);
+}
+
+struct GivenLimitHarness final : MockHarness {
+  GivenLimitHarness() : MockHarness(Properties{{"message.max.bytes", "5000"}}) {}
+};
+
+const SinkHarnessCase kGivenLimit{"Given", [] { return std::make_unique<GivenLimitHarness>(); }};
+
+class GivenLimit : public SinkContract {};
+
+INSTANTIATE_TEST_SUITE_P(Mock, GivenLimit, ::testing::Values(kGivenLimit), NameOf);
+
+TEST_P(GivenLimit, RecordLargerThanTheUsersOwnLimitIsRefusedWithoutItsBytes) {
+  const std::string topic = harness_->MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  MakeRecord(next_, topic, 0, std::string(6'000, 'x'));
   const SubmitResult result = Offer(next_);
   EXPECT_EQ(result.outcome, Outcome::kRefused);
   EXPECT_EQ(result.failure.kind, FailureKind::kRecordTooLarge);
-  EXPECT_THAT(result.failure.detail, HasSubstr("the record of 2000000 bytes"));
-  EXPECT_THAT(result.failure.detail, HasSubstr("message.max.bytes"));
+  EXPECT_THAT(result.failure.detail, HasSubstr("message.max.bytes, which is 5000"));
+  EXPECT_EQ(result.failure.detail.find("xxxx"), std::string::npos);
   CloseAndAwait();
 }
 

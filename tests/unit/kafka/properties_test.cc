@@ -204,5 +204,33 @@ TEST(KafkaSinkCreateTest, CombinationThatOnlyTheProducerRefusesIsAnErrorNotACras
   EXPECT_THAT(std::string(sink.status().message()), HasSubstr("ssl.ca.location"));
 }
 
+// What librdkafka has for `name` in a producer made with `limits`.
+std::string InForceWith(const ProducerLimits& limits, const Properties& properties,
+                        const std::string& name) {
+  const absl::StatusOr<Conf> conf = BuildConf(Options(properties), Sink::Mode::kFast, limits);
+  EXPECT_TRUE(conf.ok()) << conf.status();
+  return conf.ok() ? kafka::InForce(conf->get(), name) : "";
+}
+
+TEST(PropertiesTest, BatchSizeNeverExceedsWhatTheSmallestTopicTakes) {
+  ProducerLimits limits;
+  limits.batch_bytes_max = 99'000;
+  EXPECT_EQ(InForceWith(limits, {}, "batch.size"), "99000");
+  EXPECT_EQ(InForceWith(limits, {{"batch.size", "500000"}}, "batch.size"), "99000");
+  EXPECT_EQ(InForceWith(limits, {{"batch.size", "50000"}}, "batch.size"), "50000");
+  limits.batch_bytes_max = 5'000'000;
+  EXPECT_EQ(InForceWith(limits, {}, "batch.size"), "900000");
+}
+
+TEST(PropertiesTest, MessageMaxBytesGrowsUnlessTheUserSaysOtherwise) {
+  EXPECT_EQ(InForce({}, "message.max.bytes"), "1048588") << "what a topic takes by default";
+  ProducerLimits limits;
+  limits.message_bytes_max = 50'000'000;
+  EXPECT_EQ(InForceWith(limits, {}, "message.max.bytes"), "50000000");
+  EXPECT_EQ(InForceWith(limits, {{"message.max.bytes", "5000"}}, "message.max.bytes"), "5000");
+  // Else librdkafka's queue would be full for such a record for ever.
+  EXPECT_GE(std::stoll(InForceWith(limits, {}, "queue.buffering.max.kbytes")) * 1'024, 50'000'000);
+}
+
 }  // namespace
 }  // namespace walpost::kafka

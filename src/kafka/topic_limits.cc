@@ -1,0 +1,145 @@
+#include "kafka/topic_limits.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <memory>
+#include <string_view>
+
+#include "absl/strings/str_format.h"
+#include "kafka/handles.h"
+
+namespace walpost::kafka {
+
+using std::chrono::milliseconds;
+
+namespace {
+
+using AdminOptions =
+    std::unique_ptr<rd_kafka_AdminOptions_t, decltype(&rd_kafka_AdminOptions_destroy)>;
+using Resource =
+    std::unique_ptr<rd_kafka_ConfigResource_t, decltype(&rd_kafka_ConfigResource_destroy)>;
+
+std::optional<std::int64_t> Number(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? std::optional(value) : std::nullopt;
+}
+
+TopicLimits ReadEntries(const rd_kafka_ConfigResource_t* resource) {
+  std::size_t count = 0;
+  const rd_kafka_ConfigEntry_t** entries = rd_kafka_ConfigResource_configs(resource, &count);
+  TopicLimits limits;
+  bool deletes = false;
+  std::optional<std::int64_t> retention;
+  std::optional<std::int64_t> before;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string_view name = rd_kafka_ConfigEntry_name(entries[i]);
+    const char* raw = rd_kafka_ConfigEntry_value(entries[i]);
+    const std::string_view value = raw == nullptr ? std::string_view() : raw;
+    if (name == "max.message.bytes") {
+      limits.message_bytes_max = Number(value);
+    } else if (name == "cleanup.policy") {
+      deletes = value.find("delete") != std::string_view::npos;
+    } else if (name == "retention.ms") {
+      retention = Number(value);
+    } else if (name == "message.timestamp.before.max.ms") {
+      before = Number(value);
+    }
+  }
+  // Half of it, so that consumers have the other half to read the record.
+  if (deletes && retention && *retention > 0) {
+    limits.age_max = milliseconds(*retention / 2);
+  }
+  if (before && *before > 0) {
+    const milliseconds half(*before / 2);
+    limits.age_max = limits.age_max ? std::min(*limits.age_max, half) : half;
+  }
+  return limits;
+}
+
+// The bytes of a number in a record: zigzag, seven bits each.
+std::int64_t VarintBytes(std::int64_t value) {
+  const std::uint64_t zigzag =
+      (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63);
+  return (static_cast<std::int64_t>(std::bit_width(zigzag | 1)) + 6) / 7;
+}
+
+std::int64_t FieldBytes(std::string_view field) {
+  const auto bytes = static_cast<std::int64_t>(field.size());
+  return VarintBytes(bytes) + bytes;
+}
+
+std::int64_t FieldBytes(const std::optional<std::string_view>& field) {
+  return field ? FieldBytes(*field) : VarintBytes(-1);
+}
+
+}  // namespace
+
+absl::StatusOr<TopicLimits> ReadTopicLimits(rd_kafka_t* producer, const std::string& topic,
+                                            milliseconds timeout) {
+  const Queue queue(rd_kafka_queue_new(producer));
+  const Resource asked(rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic.c_str()),
+                       rd_kafka_ConfigResource_destroy);
+  const AdminOptions options(rd_kafka_AdminOptions_new(producer, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS),
+                             rd_kafka_AdminOptions_destroy);
+  const auto timeout_ms = static_cast<int>(timeout.count());
+  std::array<char, 256> text{};
+  rd_kafka_AdminOptions_set_request_timeout(options.get(), timeout_ms, text.data(), text.size());
+  std::array<rd_kafka_ConfigResource_t*, 1> list = {asked.get()};
+  rd_kafka_DescribeConfigs(producer, list.data(), list.size(), options.get(), queue.get());
+  const Event event(rd_kafka_queue_poll(queue.get(), timeout_ms));
+  if (event == nullptr) {
+    return absl::DeadlineExceededError(absl::StrFormat("no answer within %d ms", timeout_ms));
+  }
+  const rd_kafka_resp_err_t error = rd_kafka_event_error(event.get());
+  if (error == RD_KAFKA_RESP_ERR__TIMED_OUT) {
+    return absl::DeadlineExceededError(rd_kafka_event_error_string(event.get()));
+  }
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    return absl::UnavailableError(rd_kafka_event_error_string(event.get()));
+  }
+  std::size_t count = 0;
+  const rd_kafka_ConfigResource_t** found = rd_kafka_DescribeConfigs_result_resources(
+      rd_kafka_event_DescribeConfigs_result(event.get()), &count);
+  if (count != 1) {
+    return absl::InternalError("an answer without the topic");
+  }
+  if (rd_kafka_ConfigResource_error(found[0]) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    const char* why = rd_kafka_ConfigResource_error_string(found[0]);
+    return absl::PermissionDeniedError(
+        why != nullptr ? why : rd_kafka_err2str(rd_kafka_ConfigResource_error(found[0])));
+  }
+  return ReadEntries(found[0]);
+}
+
+std::int64_t BatchBytesFor(std::int64_t message_bytes_max) {
+  return std::max<std::int64_t>(message_bytes_max - message_bytes_max / 100, 1);
+}
+
+std::int64_t BatchBytesOf(const envelope::Record& record) {
+  constexpr std::int64_t kBatchHeader = 61;
+  constexpr std::int64_t kAttributesAndDeltas = 3;  // both deltas are 0 in a batch of one
+  std::int64_t bytes = kAttributesAndDeltas + FieldBytes(record.key) + FieldBytes(record.value) +
+                       VarintBytes(static_cast<std::int64_t>(record.headers.size()));
+  for (const envelope::RecordHeader& header : record.headers) {
+    bytes += FieldBytes(header.name) + FieldBytes(header.value);
+  }
+  return kBatchHeader + VarintBytes(bytes) + bytes;
+}
+
+std::int64_t SafeTimestampMs(std::int64_t timestamp_ms, const TopicLimits& limits,
+                             base::WallTime now) {
+  const auto now_ms = std::chrono::duration_cast<milliseconds>(now.time_since_epoch()).count();
+  if (timestamp_ms == 0 || now_ms == 0) {
+    return timestamp_ms;
+  }
+  if (timestamp_ms > now_ms + kClockSlack.count()) {
+    return now_ms;
+  }
+  return limits.age_max ? std::max(timestamp_ms, now_ms - limits.age_max->count()) : timestamp_ms;
+}
+
+}  // namespace walpost::kafka

@@ -1,0 +1,55 @@
+// TopicLimits - what a topic's configuration says about the records it takes, and the sizes that it
+// is held against.
+// Why: a broker fails a whole batch for one record that is too large or dated ahead, the innocent
+//   ones too; so both are seen to before a record reaches a batch.
+// Thread: ReadTopicLimits blocks up to its time-out, on the helper thread; the rest is pure.
+// Units/limits: bytes as the broker counts them, on the wire and uncompressed.
+#pragma once
+
+#include <librdkafka/rdkafka.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/time.h"
+#include "envelope/record.h"
+
+namespace walpost::kafka {
+
+struct TopicLimits {
+  std::optional<std::int64_t> message_bytes_max;  // max.message.bytes; nullopt = not known
+  // A record dated further back would be refused, or deleted before it is read; nullopt = none.
+  std::optional<std::chrono::milliseconds> age_max;
+};
+
+// What a producer is made with, because librdkafka cannot change it later.
+struct ProducerLimits {
+  std::optional<std::int64_t> batch_bytes_max;  // of the smallest topic seen
+  std::int64_t message_bytes_max = 1'048'588;   // Kafka's default for a topic
+};
+
+// A clock that far ahead is not worth a change.
+constexpr std::chrono::milliseconds kClockSlack{1'000};
+
+// librdkafka's own bound for message.max.bytes.
+constexpr std::int64_t kMessageBytesEver = 1'000'000'000;
+
+// Fails when the topic may not be described, or nobody answers in time.
+absl::StatusOr<TopicLimits> ReadTopicLimits(rd_kafka_t* producer, const std::string& topic,
+                                            std::chrono::milliseconds timeout);
+
+// For a topic that takes batches up to `message_bytes_max`: a little less, to be sure.
+std::int64_t BatchBytesFor(std::int64_t message_bytes_max);
+
+// A batch of this record alone, as the broker measures it against max.message.bytes.
+std::int64_t BatchBytesOf(const envelope::Record& record);
+
+// The time to produce a record with: its own, unless that would cost the record or its batch.
+// `now` at the epoch = not known.
+std::int64_t SafeTimestampMs(std::int64_t timestamp_ms, const TopicLimits& limits,
+                             base::WallTime now);
+
+}  // namespace walpost::kafka

@@ -1,0 +1,77 @@
+// What is held against a topic's limits. That the broker draws the same line is shown by
+// tests/conformance/real_sink_test.cc.
+#include "kafka/topic_limits.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+namespace walpost::kafka {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+
+const base::WallTime kNow{std::chrono::seconds(1'800'000'000)};
+constexpr std::int64_t kNowMs = 1'800'000'000'000;
+constexpr std::int64_t kHourMs = 3'600'000;
+
+TEST(BatchBytesTest, EmptyRecordIsTheBatchHeaderAndSevenBytes) {
+  envelope::Record record;
+  EXPECT_EQ(BatchBytesOf(record), 61 + 1 + 6) << "length, attributes, deltas, key, value, headers";
+  record.key = std::string_view();
+  record.value = std::string_view();
+  EXPECT_EQ(BatchBytesOf(record), 61 + 1 + 6) << "null and empty take one byte each";
+}
+
+TEST(BatchBytesTest, LengthsGrowByAByteWhereSevenBitsEnd) {
+  const std::string longest_in_one(63, 'x');
+  const std::string shortest_in_two(64, 'x');
+  envelope::Record record;
+  record.key = longest_in_one;
+  EXPECT_EQ(BatchBytesOf(record), 61 + 2 + 6 + 63);
+  record.key = shortest_in_two;
+  EXPECT_EQ(BatchBytesOf(record), 61 + 2 + 6 + 1 + 64);
+}
+
+TEST(BatchBytesTest, HeadersCountWithNameValueAndLengths) {
+  const std::array<envelope::RecordHeader, 2> headers = {envelope::RecordHeader{"id", "7"},
+                                                         envelope::RecordHeader{"type", ""}};
+  envelope::Record record;
+  record.headers = headers;
+  EXPECT_EQ(BatchBytesOf(record), 61 + 1 + 6 + (1 + 2 + 1 + 1) + (1 + 4 + 1));
+}
+
+TEST(BatchBytesTest, BatchIsALittleSmallerThanTheTopicTakes) {
+  EXPECT_EQ(BatchBytesFor(100'000), 99'000);
+  EXPECT_EQ(BatchBytesFor(1), 1);
+  EXPECT_EQ(BatchBytesFor(0), 1) << "librdkafka takes no less";
+}
+
+// Kafka 4 refuses the whole batch of a record that is an hour ahead.
+TEST(SafeTimestampTest, TimeAheadBecomesNow) {
+  EXPECT_EQ(SafeTimestampMs(kNowMs + 24 * kHourMs, {}, kNow), kNowMs);
+  EXPECT_EQ(SafeTimestampMs(kNowMs + kClockSlack.count() + 1, {}, kNow), kNowMs);
+  EXPECT_EQ(SafeTimestampMs(kNowMs + kClockSlack.count(), {}, kNow), kNowMs + kClockSlack.count())
+      << "clocks that differ a little";
+  EXPECT_EQ(SafeTimestampMs(kNowMs - kHourMs, {}, kNow), kNowMs - kHourMs);
+}
+
+TEST(SafeTimestampTest, TimeThatRetentionWouldDeleteAtOnceIsMadeYounger) {
+  TopicLimits limits;
+  EXPECT_EQ(SafeTimestampMs(1, limits, kNow), 1) << "no limit";
+  limits.age_max = hours(12);
+  EXPECT_EQ(SafeTimestampMs(1, limits, kNow), kNowMs - 12 * kHourMs);
+  EXPECT_EQ(SafeTimestampMs(kNowMs - 11 * kHourMs, limits, kNow), kNowMs - 11 * kHourMs);
+}
+
+TEST(SafeTimestampTest, NothingIsChangedWithoutAClockOrWithoutATime) {
+  EXPECT_EQ(SafeTimestampMs(kNowMs, {}, base::WallTime()), kNowMs);
+  TopicLimits limits;
+  limits.age_max = milliseconds(1);
+  EXPECT_EQ(SafeTimestampMs(0, limits, kNow), 0) << "when it is produced";
+}
+
+}  // namespace
+}  // namespace walpost::kafka
