@@ -14,7 +14,7 @@ void Tracker::BeginTransaction(base::Lsn commit_lsn) {
 }
 
 Sequence Tracker::Add(const envelope::Record& record, std::uint32_t ordinal,
-                      base::WallTime commit_time, std::uint32_t label) {
+                      base::WallTime commit_time, std::uint32_t label, std::uint32_t table) {
   CHECK(in_transaction_);
   const Sequence sequence = next_sequence();
   Entry entry;
@@ -22,6 +22,7 @@ Sequence Tracker::Add(const envelope::Record& record, std::uint32_t ordinal,
   entry.commit_lsn = transaction_commit_lsn_;
   entry.ordinal = ordinal;
   entry.label = label;
+  entry.table = table;
   entry.commit_time = commit_time;
   entry.bytes = record.AccountedBytes();
   in_flight_bytes_ += entry.bytes;

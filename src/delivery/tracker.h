@@ -37,6 +37,7 @@ class Tracker {
     std::uint32_t label = 0;  // the caller's own, for its statistics
     base::WallTime commit_time;
     std::size_t bytes = 0;
+    std::uint32_t table = 0;  // the caller's own, to name where it came from
     bool settled = false;
   };
 
@@ -48,7 +49,7 @@ class Tracker {
   // of them and of all before them.
   void BeginTransaction(base::Lsn commit_lsn);
   Sequence Add(const envelope::Record& record, std::uint32_t ordinal, base::WallTime commit_time,
-               std::uint32_t label);
+               std::uint32_t label, std::uint32_t table = 0);
   void CommitTransaction(base::Lsn end_lsn);
 
   // A keepalive's position: everything that commits before it has been received already. Inside a

@@ -250,11 +250,12 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
     return Halt{base::HaltReason::kUndeliverableEvent,
                 absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
   }
-  tracker_->Add(record, ordinal, transaction_.info.commit_time, LabelOf(record.topic));
+  const auto table = static_cast<std::uint32_t>(outbox - outboxes_.data());
+  tracker_->Add(record, ordinal, transaction_.info.commit_time, LabelOf(record.topic), table);
   taken_commit_lsn_ = transaction_.commit_lsn;
   taken_ordinal_ = ordinal;
   ++counters_->events_received;
-  ++counters_->received_by_table[static_cast<std::size_t>(outbox - outboxes_.data())].second;
+  ++counters_->received_by_table[table].second;
   return std::nullopt;
 }
 

@@ -447,16 +447,20 @@ std::optional<Halt> Pipeline::JudgeServerError(const StreamEnd& end) {
 Halt Pipeline::UndeliverableEvent(const Verdict& verdict) const {
   const delivery::Tracker::Entry& entry = tracker_.entry(verdict.sequence);
   std::string id = "without id";
+  std::string type;
   for (const envelope::RecordHeader& header : entry.record.headers) {
     if (header.name == "id") {
       id = std::string(header.value);
+    } else if (header.name == "type") {
+      type = absl::StrFormat("type %s, ", header.value);
     }
   }
-  return Halt{
-      HaltReason::kUndeliverableEvent,
-      absl::StrFormat("event %s for topic %s, commit LSN %s, ordinal %u, cannot be delivered: %s",
-                      id, entry.record.topic, entry.commit_lsn.ToString(), entry.ordinal,
-                      verdict.failure.detail)};
+  return Halt{HaltReason::kUndeliverableEvent,
+              absl::StrFormat("event %s of %s (%s%s a key) for topic %s, commit LSN %s, ordinal "
+                              "%u, cannot be delivered: %s",
+                              id, counters_.received_by_table[entry.table].first, type,
+                              entry.record.key ? "with" : "without", entry.record.topic,
+                              entry.commit_lsn.ToString(), entry.ordinal, verdict.failure.detail)};
 }
 
 pgoutput::StandbyStatus Pipeline::MakeStatus(base::Now now) {

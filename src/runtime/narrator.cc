@@ -32,6 +32,40 @@ void Narrator::Observe(const pipeline::Pipeline& pipeline, base::Now now) {
   if (pipeline.state() != state_) {
     LogState(pipeline, now);
   }
+  WatchDelivery(pipeline, now);
+}
+
+void Narrator::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) {
+  const delivery::Tracker& tracker = pipeline.tracker();
+  if (tracker.empty() || tracker.oldest_unsettled() != oldest_ || !oldest_since_) {
+    if (stalled_) {
+      const double seconds = std::chrono::duration<double>(now.mono - *oldest_since_).count();
+      // A halt gives up what is in flight, which resumes nothing.
+      if (pipeline.state() != State::kHalted) {
+        observe::Log(Severity::kInfo, "delivery_resumed",
+                     absl::StrFormat("Kafka acknowledges events again, after %.0f s", seconds));
+      }
+      stalled_ = false;
+    }
+    oldest_ = tracker.oldest_unsettled();
+    oldest_since_ = tracker.empty() ? std::nullopt : std::optional(now.mono);
+    return;
+  }
+  if (stalled_ || now.mono < *oldest_since_ + kStalledAfter) {
+    return;
+  }
+  stalled_ = true;
+  const delivery::Tracker::Entry& entry = tracker.entry(oldest_);
+  const double seconds = std::chrono::duration<double>(now.mono - *oldest_since_).count();
+  observe::Log(
+      Severity::kWarning, "delivery_stalled",
+      absl::StrFormat(
+          "the oldest of %u events, for topic %s, has waited %.0f s for Kafka: is a broker "
+          "down, a partition without leader or below min.insync.replicas, or is "
+          "WRITE missing on the topic? walpost goes on trying; see "
+          "docs/runbook.md, Backpressured for long",
+          tracker.in_flight_events(), entry.record.topic, seconds),
+      {{"topic", std::string(entry.record.topic)}});
 }
 
 void Narrator::LogState(const pipeline::Pipeline& pipeline, base::Now now) {

@@ -2,6 +2,8 @@
 // Thread: loop thread.   Lifetime: keeps nothing of the pipeline.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 
 #include "base/state.h"
@@ -15,9 +17,13 @@ namespace walpost::runtime {
 
 class Narrator {
  public:
+  // While brokers change leaders, 5 to 45 s without an acknowledgement are normal.
+  static constexpr std::chrono::seconds kStalledAfter{60};
+
   Narrator(const RunOptions& options, base::Now now);
 
-  // Logs state changes, new errors and recoveries.
+  // Logs state changes, new errors and recoveries, and when nothing is acknowledged for long: for
+  // some troubles (a lost in-sync replica, a missing right) Kafka has no other sign.
   void Observe(const pipeline::Pipeline& pipeline, base::Now now);
 
   observe::Snapshot TakeSnapshot(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka,
@@ -25,6 +31,7 @@ class Narrator {
 
  private:
   void LogState(const pipeline::Pipeline& pipeline, base::Now now);
+  void WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now);
 
   const std::string name_;
   const std::string slot_;
@@ -36,6 +43,9 @@ class Narrator {
   std::string current_error_;  // empty once it is over
   std::string last_error_;
   base::WallTime last_error_at_;
+  delivery::Sequence oldest_ = 0;                    // in flight when last looked at
+  std::optional<base::MonotonicTime> oldest_since_;  // it is the oldest; nothing = none in flight
+  bool stalled_ = false;
 };
 
 }  // namespace walpost::runtime

@@ -61,7 +61,8 @@ TEST_F(DeliveryTest, EventThatCannotBeDeliveredHaltsAndIsNamed) {
   Deliver(0);
   sink_.Fail(1, FailureKind::kRecordTooLarge, "larger than max.message.bytes");
   ExpectHalted(HaltReason::kUndeliverableEvent,
-               "event b7 for topic orders, commit LSN 0/64, ordinal 1, cannot be delivered: larger "
+               "event b7 of outbox.events (type created, with a key) for topic orders, commit LSN "
+               "0/64, ordinal 1, cannot be delivered: larger "
                "than max.message.bytes");
   EXPECT_EQ(last_command_, StreamCommand::kFinish);
   EXPECT_EQ(confirmed_, Lsn()) << "its transaction must come again";

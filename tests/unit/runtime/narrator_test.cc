@@ -50,6 +50,38 @@ TEST_F(NarratorTest, StateChangesAreLoggedOnce) {
   EXPECT_EQ(Observe(), "");
 }
 
+// Without a right to write, or below min.insync.replicas, Kafka says nothing at all.
+TEST_F(NarratorTest, MinuteWithoutAnAcknowledgementIsLoggedOnceAndSoIsItsEnd) {
+  Connect();
+  Transaction(100, {"a1", "a2"});
+  Observe();
+  Advance(milliseconds(59'000));
+  EXPECT_THAT(Observe(), Not(HasSubstr("delivery_stalled"))) << "leaders change";
+  Advance(milliseconds(2'000));
+  EXPECT_THAT(Observe(),
+              AllOf(HasSubstr("delivery_stalled"), HasSubstr("oldest of 2 events"),
+                    HasSubstr("waited 61 s"), HasSubstr("topic orders"),
+                    HasSubstr("min.insync.replicas"), HasSubstr("WRITE missing on the topic")));
+  Advance(milliseconds(300'000));
+  EXPECT_THAT(Observe(), Not(HasSubstr("delivery_stalled"))) << "once";
+  Deliver(0);
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("delivery_resumed"), HasSubstr("after 361 s")));
+  Advance(milliseconds(61'000));
+  EXPECT_THAT(Observe(), HasSubstr("delivery_stalled")) << "the next outage";
+}
+
+TEST_F(NarratorTest, BacklogThatMovesIsNotStalledHoweverOldItIs) {
+  Connect();
+  Transaction(100, {"a1", "a2", "a3", "a4", "a5"});
+  for (delivery::Sequence next = 0; next < 5; ++next) {
+    Observe();
+    Advance(milliseconds(50'000));
+    EXPECT_THAT(Observe(), Not(HasSubstr("delivery_stalled")));
+    Deliver(next);
+  }
+  EXPECT_THAT(Observe(), Not(HasSubstr("delivery_resumed")));
+}
+
 TEST_F(NarratorTest, TroubleIsLoggedOnceAndShown) {
   Connect();
   Observe();

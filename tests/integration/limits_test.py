@@ -1,0 +1,92 @@
+"""What only Kafka judges: limits of topics, and records that the broker refuses."""
+
+import re
+
+import pytest
+import servers
+
+TABLE = """CREATE TABLE outbox (seq bigserial, id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255),
+    type varchar(255), payload jsonb)"""
+
+# A compacted topic takes no record without a key, so every `every`th row is one that only the broker refuses.
+INSERT = """INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload)
+    SELECT gen_random_uuid(), %s, CASE WHEN n %% %s = 0 THEN NULL ELSE 'key-' || (n %% 50) END, 'Tested', to_jsonb(n)
+    FROM generate_series(%s, %s) n"""
+
+
+class Refusing:
+    """A pipeline of preset debezium whose topic is compacted."""
+
+    def __init__(self, make_pipeline, kafka, **delivery):
+        self.pipeline = make_pipeline(create_topic=False, config={
+            "outboxes": [{"table": "public.outbox", "preset": "debezium"}], "delivery": delivery})
+        self.topic = kafka.create_topic(f"outbox.event.{self.pipeline.name}", 4, {"cleanup.policy": "compact"})
+        self.pipeline.execute(TABLE)
+        self.pipeline.start()
+
+    def insert(self, first, last, every=10**9):
+        """Rows first..last in one transaction."""
+        self.pipeline.execute(INSERT, self.pipeline.name, every, first, last)
+
+    def rows(self):
+        """[(id, whether it is refused)] in commit order."""
+        return self.pipeline.execute("SELECT id::text, aggregateid IS NULL FROM outbox ORDER BY seq")
+
+    def delivered(self):
+        """The ids that are in Kafka, by partition and offset."""
+        return [dict(message.headers())["id"].decode() for message in self.pipeline.kafka.read_all(self.topic)]
+
+
+def commit_lsn(halt):
+    return servers.lsn(re.search(r"commit LSN ([0-9A-F/]+)", halt["detail"])[1])
+
+
+def generations(p):
+    return p.walpost.status()["sink"]["producer_generations"]
+
+
+def test_halt_stops_at_the_first_of_a_thousand_refused_rows(make_pipeline, kafka):
+    refusing = Refusing(make_pipeline, kafka)
+    p = refusing.pipeline
+    refusing.insert(1, 500)
+    p.wait_confirmed()
+    before = p.wal_position()
+    refusing.insert(501, 100_500, every=100)
+    p.walpost.wait_state("halted", 120)
+    rows = refusing.rows()
+    assert sum(refused for _, refused in rows) == 1_000
+    first = next(index for index, (_, refused) in enumerate(rows) if refused)
+    halt = p.walpost.status()["halt"]
+    assert halt["reason"] == "undeliverable_event"
+    assert rows[first][0] in halt["detail"] and "INVALID_RECORD" in halt["detail"] and "without a key" in halt["detail"]
+    delivered = refusing.delivered()
+    assert {event for event, _ in rows[:first]} <= set(delivered)
+    assert not {event for event, refused in rows if refused} & set(delivered)
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    assert before <= p.slot()["confirmed"] <= commit_lsn(halt), "all before the transaction, nothing of it"
+
+
+def test_a_topic_that_takes_less_than_a_batch_costs_no_failure(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False)
+    kafka.create_topic(p.name, 4, {"max.message.bytes": "100000"})
+    p.start()
+    p.insert(1, 20_000)
+    p.wait_confirmed()
+    assert p.judge() == 0
+    assert generations(p) == 1 and p.walpost.status()["sink"]["records_resubmitted"] == 0
+    events = [line["event"] for line in p.walpost.log_events()]
+    assert events.count("kafka_producer_replaced") == 1 and "kafka_delivery_failed" not in events
+
+
+@pytest.mark.parametrize("megabytes", [2, 30])
+def test_a_large_event_passes_when_its_topic_takes_it(make_pipeline, kafka, megabytes):
+    p = make_pipeline(create_topic=False, config={"delivery": {"in_flight_bytes_max": "1MiB"}})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "40000000"})
+    p.start()
+    p.insert(1, 100)
+    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) VALUES"
+              f" (gen_random_uuid(), '{p.name}', 'key-1', 'Large', convert_to(repeat('x', {megabytes * 1_000_000}), 'UTF8'))")
+    p.insert(101, 200)
+    p.wait_confirmed()
+    assert p.judge() == 0
+    assert generations(p) == 1
