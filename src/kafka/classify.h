@@ -1,7 +1,7 @@
 // Classify - the one table from librdkafka's error codes to what they mean for a record.
 // Why: a broker's answer judges a record, a topic, or nothing but the producer that asked; mixing
 //   them up loses events or halts for nothing. Everything not in the table is kOther.
-// Source: rdkafka.h.
+// Source: rdkafka.h; the same table for operators, with what follows, is docs/failures-kafka.md.
 #pragma once
 
 #include <librdkafka/rdkafka.h>

@@ -105,6 +105,18 @@ def test_every_property_walpost_sets_is_documented():
     assert only_in_one(set(re.findall(r"^\| `([\w.]+)` \|", section, re.M)), real) == NOTHING
 
 
+def test_every_answer_of_kafka_has_its_kind_in_the_document():
+    switch = text("src/kafka/classify.cc")
+    real = {}
+    for cases, kind in re.findall(r"((?:\s*(?://[^\n]*|case RD_KAFKA_RESP_ERR_\w+:))+)\s*return FailureKind::(\w+);", switch):
+        real.update({name: kind for name in re.findall(r"case RD_KAFKA_RESP_ERR_(\w+):", cases)})
+    assert real.pop("NO_ERROR") == "kNone" and len(real) == len(re.findall(r"\bcase ", switch)) - 1
+    documented = {}
+    for kind, answers in re.findall(r"^\| `(k\w+)` \|([^|\n]*)\|", text("docs/failures-kafka.md"), re.M):
+        documented.update({name: kind for name in re.findall(r"`(\w+)`", answers)})
+    assert documented == real
+
+
 def test_every_hidden_property_is_told():
     secrets = re.findall(r'"([\w.]+)"', kafka_table("kSecretNames"))
     assert len(secrets) >= 6
