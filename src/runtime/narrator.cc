@@ -61,9 +61,9 @@ void Narrator::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) 
       Severity::kWarning, "delivery_stalled",
       absl::StrFormat(
           "the oldest of %u events, for topic %s, has waited %.0f s for Kafka: is a broker "
-          "down, a partition without leader or below min.insync.replicas, or is "
-          "WRITE missing on the topic? walpost goes on trying; see "
-          "docs/runbook.md, Backpressured for long",
+          "down, a partition without leader or below min.insync.replicas, or may "
+          "walpost's user not write? walpost goes on trying; see docs/runbook.md, "
+          "Backpressured for long",
           tracker.in_flight_events(), entry.record.topic, seconds),
       {{"topic", std::string(entry.record.topic)}});
 }

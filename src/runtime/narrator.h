@@ -23,7 +23,7 @@ class Narrator {
   Narrator(const RunOptions& options, base::Now now);
 
   // Logs state changes, new errors and recoveries, and when nothing is acknowledged for long: for
-  // some troubles (a lost in-sync replica, a missing right) Kafka has no other sign.
+  // some troubles (a lost in-sync replica) Kafka has no other sign.
   void Observe(const pipeline::Pipeline& pipeline, base::Now now);
 
   observe::Snapshot TakeSnapshot(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka,

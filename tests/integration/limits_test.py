@@ -90,3 +90,35 @@ def test_a_large_event_passes_when_its_topic_takes_it(make_pipeline, kafka, mega
     p.wait_confirmed()
     assert p.judge() == 0
     assert generations(p) == 1
+
+
+ACLS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "allow.everyone.if.no.acl.found": "true"}
+
+
+def permit(kafka, topic, *operations, change="--add"):
+    """Once a topic has any, only what its ACLs name is permitted."""
+    arguments = [word for operation in operations for word in ("--operation", operation)]
+    kafka._java("org.apache.kafka.tools.AclCommand", "--bootstrap-server", kafka.bootstrap, change, "--force", "--topic", topic,
+                "--allow-principal", "User:ANONYMOUS", *arguments)
+
+
+def test_without_a_right_nothing_is_lost_and_the_missing_one_is_named(make_pipeline, workspace):
+    kafka = workspace.kafka(settings=ACLS)
+    p = make_pipeline(on_kafka=kafka)
+    permit(kafka, p.name, "Describe", "Write", "Read")
+    p.start()
+    p.insert(1, 100)
+    p.wait_confirmed()
+    assert p.judge() == 0
+    unknown = [line["msg"] for line in p.walpost.log_events() if line["event"] == "kafka_topic_limits_unknown"]
+    assert len(unknown) == 1 and p.name in unknown[0], "DESCRIBE_CONFIGS is missing, which costs nothing but a line"
+
+    permit(kafka, p.name, "Write", change="--remove")
+    p.insert(101, 200)
+    p.walpost.wait_state("halted", 60)
+    halt = p.walpost.status()["halt"]
+    assert halt["reason"] == "undeliverable_event" and "TOPIC_AUTHORIZATION_FAILED" in halt["detail"]
+    permit(kafka, p.name, "Write")
+    p.walpost.signal(1)  # SIGHUP: look again
+    p.wait_confirmed()
+    p.judge()
