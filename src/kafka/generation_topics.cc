@@ -20,12 +20,8 @@ Generation::TopicState* Generation::FindTopic(std::string_view name) {
   if (topic == nullptr) {
     topic = std::make_unique<TopicState>();
     topic->name = std::string(name);
-    // Not a new one: that would have librdkafka's defaults, a message.timeout.ms of 5 minutes too.
-    rd_kafka_topic_conf_t* conf = rd_kafka_default_topic_conf_dup(producer_.get());
-    rd_kafka_topic_conf_set_opaque(conf, topic.get());
-    topic->handle.reset(rd_kafka_topic_new(producer_.get(), topic->name.c_str(), conf));
+    topic->handle = NewTopic(producer_.get(), topic->name, topic.get());
     if (topic->handle == nullptr) {
-      rd_kafka_topic_conf_destroy(conf);
       topic->phase = TopicState::Phase::kRefused;
       topic->retry_at = base::MonotonicTime::max();
       topic->refusal =

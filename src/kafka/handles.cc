@@ -37,6 +37,13 @@ void DestroyInBackground(rd_kafka_t* producer) {
 
 Producer OwnProducer(rd_kafka_t* producer) { return Producer(producer, DestroyInBackground); }
 
+Topic NewTopic(rd_kafka_t* producer, const std::string& name, void* opaque) {
+  // A new topic conf would have librdkafka's defaults, a message.timeout.ms of 5 minutes among them.
+  rd_kafka_topic_conf_t* conf = rd_kafka_default_topic_conf_dup(producer);
+  rd_kafka_topic_conf_set_opaque(conf, opaque);
+  return Topic(rd_kafka_topic_new(producer, name.c_str(), conf));  // frees conf in any case
+}
+
 bool WaitForDestroyed(std::chrono::milliseconds timeout) {
   Pending* pending = PendingDestroys();
   std::unique_lock<std::mutex> lock(pending->mutex);

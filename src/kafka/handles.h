@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string>
 
 namespace walpost::kafka {
 
@@ -43,6 +44,9 @@ using Producer = std::shared_ptr<rd_kafka_t>;
 
 // Destroys on a thread that ends with it.
 Producer OwnProducer(rd_kafka_t* producer);
+
+// With the producer's topic properties; null for a name that is not legal.
+Topic NewTopic(rd_kafka_t* producer, const std::string& name, void* opaque);
 
 // Waits until every producer given up so far is destroyed; false when that took longer.
 bool WaitForDestroyed(std::chrono::milliseconds timeout);
