@@ -1,14 +1,17 @@
-// SourceFacts - what preflight learned about the PostgreSQL side of one replication connection.
+// SourceFacts, Progress - what preflight learned about the PostgreSQL side of one replication
+// connection, and what is remembered of the connections before.
 // Why here: postgres fills it in, pipeline judges it, observe shows it; none of them may use
 //   another.
 // Thread: a value.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/lsn.h"
+#include "base/time.h"
 
 namespace walpost::base {
 
@@ -24,6 +27,17 @@ struct PublishedTable {
   std::string name;
 };
 
+// How far a pipeline has come, as Kafka remembers it: proto/walpost/v1/progress.proto.
+struct Progress {
+  std::uint64_t epoch = 0;  // raised by an operator's decision, which overrules higher positions
+  std::uint64_t system_identifier = 0;
+  std::uint32_t timeline = 1;
+  Lsn end_lsn;
+  WallTime recorded_at;
+  std::uint32_t publication_oid = 0;   // 0 = not known
+  std::vector<PublishedTable> tables;  // the outbox tables
+};
+
 struct SourceFacts {
   std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 1;
@@ -32,8 +46,10 @@ struct SourceFacts {
   std::string database;
   std::string host;         // what the connection reached, for messages
   Lsn confirmed_flush_lsn;  // of the slot, when preflight read it
-  Lsn start_lsn;            // what START_REPLICATION was given
-  Lsn server_wal_lsn;       // IDENTIFY_SYSTEM's position
+  Lsn consistent_point;     // where walpost.pipeline says that the slot began; 0/0 = not recorded
+  std::optional<Progress> progress;  // remembered, and judged to fit the rest
+  Lsn start_lsn;                     // what START_REPLICATION was given
+  Lsn server_wal_lsn;                // IDENTIFY_SYSTEM's position
   std::uint32_t publication_oid = 0;
   std::vector<PublishedTable> tables;           // what the publication holds
   std::int64_t wal_sender_timeout_ms = 60'000;  // 0 = the server never times out

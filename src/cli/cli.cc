@@ -17,6 +17,7 @@
 #include "operations/emit.h"
 #include "operations/init.h"
 #include "operations/slot.h"
+#include "operations/slot_move.h"
 #include "operations/version.h"
 #include "runtime/run.h"
 
@@ -32,6 +33,7 @@ struct Arguments {
   bool json = false;
   bool print_sql = false;
   bool yes = false;
+  std::string to;
   operations::EmitOptions emit;
 };
 
@@ -52,6 +54,8 @@ operations::InitOptions InitOptionsOf(const Arguments& arguments, const config::
   options.name = config.run.name;
   options.source = config.run.source;
   options.print_sql = arguments.print_sql;
+  options.kafka = config.run.kafka;
+  options.progress_topic = config.run.pipeline.progress_topic;
   return options;
 }
 
@@ -73,6 +77,7 @@ int CheckVerb(const Arguments& arguments, const config::Config& config) {
     options.tables.push_back(outbox.table);
   }
   options.kafka = config.run.kafka;
+  options.progress_topic = config.run.pipeline.progress_topic;
   options.json = arguments.json;
   options.color = UseColor();
   return Print(operations::Check(options));
@@ -94,7 +99,7 @@ CLI::App* AddVerb(CLI::App* parent, const std::string& name, const std::string& 
 }
 
 void AddSlotVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
-  CLI::App* slot = app->add_subcommand("slot", "List, create or drop replication slots");
+  CLI::App* slot = app->add_subcommand("slot", "List, create, move or drop replication slots");
   slot->require_subcommand(1);
   AddVerb(
       slot, "list", "Every slot of the server: who reads it, how much WAL it keeps",
@@ -113,6 +118,22 @@ void AddSlotVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
       slot, "drop", "Drop the configured slot; undelivered events are lost from the stream",
       [](const Arguments& a, const config::Config& c) {
         return Print(operations::SlotDrop(InitOptionsOf(a, c), a.yes));
+      },
+      chosen)
+      ->add_flag("--yes", arguments->yes, "Do it; without it, only say what would be lost");
+  CLI::App* advance = AddVerb(
+      slot, "advance", "Decide that streaming goes on at the slot's position, or past --to",
+      [](const Arguments& a, const config::Config& c) {
+        return Print(operations::SlotAdvance(InitOptionsOf(a, c), a.to, a.yes));
+      },
+      chosen);
+  advance->add_option("--to", arguments->to,
+                      "An LSN: skip every transaction that committed at or before it");
+  advance->add_flag("--yes", arguments->yes, "Do it; without it, only say what would be lost");
+  AddVerb(
+      slot, "recreate", "Drop the slot and make it anew; undelivered events are not sent",
+      [](const Arguments& a, const config::Config& c) {
+        return Print(operations::SlotRecreate(InitOptionsOf(a, c), a.yes));
       },
       chosen)
       ->add_flag("--yes", arguments->yes, "Do it; without it, only say what would be lost");
@@ -143,7 +164,8 @@ void AddConfigVerbs(CLI::App* app, Verb* chosen) {
 
 void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
   AddVerb(app, "run", "Stream events until SIGTERM or SIGINT", RunVerb, chosen);
-  AddVerb(app, "init", "Create schema, publication and slot; any number of times", InitVerb, chosen)
+  AddVerb(app, "init", "Create schema, publication, slot and progress topic; any number of times",
+          InitVerb, chosen)
       ->add_flag("--print-sql", arguments->print_sql, "Only print what would be executed");
   AddVerb(app, "check", "Look at everything `run` needs and say how to mend what is wrong",
           CheckVerb, chosen)

@@ -41,6 +41,33 @@ void ReadSource(MapReader reader, Config* config) {
   reader.Finish();
 }
 
+// By Kafka's rule.
+bool IsTopicCharacter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '_' || c == '-';
+}
+
+void ReadProgressTopic(MapReader* reader, Config* config) {
+  constexpr std::string_view kName = "{name}";
+  std::string topic = "walpost.progress.{name}";
+  reader->Text("progress_topic", &topic);
+  if (const std::size_t at = topic.find(kName); at != std::string::npos) {
+    // Two names may become one topic: the records' key tells them apart.
+    std::string name = config->run.name;
+    std::replace_if(
+        name.begin(), name.end(), [](char c) { return !IsTopicCharacter(c); }, '_');
+    topic.replace(at, kName.size(), name);
+  }
+  if (topic.size() > 249 || !std::all_of(topic.begin(), topic.end(), IsTopicCharacter)) {
+    reader->Problem("progress_topic",
+                    absl::StrFormat("'%s' is not a topic's name: at most 249 letters, digits, "
+                                    "'.', '_' and '-', and {name} for the pipeline's name",
+                                    topic));
+  }
+  config->run.pipeline.name = config->run.name;
+  config->run.pipeline.progress_topic = topic;
+}
+
 void ReadDelivery(MapReader reader, Config* config) {
   pipeline::PipelineOptions& options = config->run.pipeline;
   if (reader.Choice("mode", {"at_least_once", "exactly_once"}, 0) != 0) {
@@ -68,14 +95,9 @@ void ReadDelivery(MapReader reader, Config* config) {
     reader.Problem("in_flight_bytes_max", "must be between 64KiB and 4GiB");
   }
   reader.Duration("shutdown_timeout", &options.shutdown_timeout);
-  // Taken, so that a file written for later versions is accepted; nothing is written to either
-  // topic yet.
+  ReadProgressTopic(&reader, config);
+  // Taken, so that a file written for later versions is accepted; nothing is written to it yet.
   std::string topic;
-  if (reader.Text("progress_topic", &topic) && !topic.empty() &&
-      topic != "walpost.progress.{name}") {
-    reader.Problem("progress_topic",
-                   absl::StrFormat("remembered progress %s; leave it out or empty", kNotBuilt));
-  }
   reader.Text("dead_letter_topic", &topic);
   reader.Finish();
 }

@@ -153,6 +153,7 @@ std::string Show(const Config& config) {
       << FormatSize(run.pipeline.in_flight_bytes_max);
   out << YAML::Key << "shutdown_timeout" << YAML::Value
       << FormatDuration(run.pipeline.shutdown_timeout);
+  out << YAML::Key << "progress_topic" << YAML::Value << Literal(run.pipeline.progress_topic);
   out << YAML::EndMap;
   ShowKafka(run.kafka, &out);
   out << YAML::Key << "http" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "listen"

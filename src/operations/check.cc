@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "absl/strings/str_format.h"
+#include "kafka/progress.h"
 #include "operations/pipeline_record.h"
 #include "outbox/table_mapper.h"
 #include "postgres/preflight.h"
@@ -203,10 +204,30 @@ class Checker {
                                                    topic.partitions, topic.replication_factor));
       }
     }
+    CheckProgressTopic();
     if (topics.empty()) {
       Warn("topics",
            "named by rows, so they cannot be looked up beforehand: create them before the first "
            "event");
+    }
+  }
+
+  void CheckProgressTopic() {
+    if (options_.progress_topic.empty()) {
+      Warn("progress topic",
+           "none (delivery.progress_topic is empty): a slot that somebody else moved is not "
+           "noticed");
+      return;
+    }
+    const std::string name = "progress topic " + options_.progress_topic;
+    const auto records = kafka::ReadProgress(
+        options_.kafka, {options_.progress_topic, options_.name}, options_.kafka_timeout);
+    if (absl::IsNotFound(records.status())) {
+      Fail(name, "it does not exist: run `walpost init`");
+    } else if (!records.ok()) {
+      Fail(name, std::string(records.status().message()));
+    } else {
+      Ok(name, records->empty() ? "nothing remembered yet" : "progress is remembered");
     }
   }
 

@@ -19,6 +19,7 @@ struct CheckOptions {
   postgres::ConnectOptions source;
   std::vector<outbox::TableOptions> tables;
   kafka::KafkaOptions kafka;
+  std::string progress_topic;  // empty = none
   bool json = false;
   bool color = false;
   std::chrono::milliseconds kafka_timeout{5'000};

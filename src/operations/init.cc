@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "kafka/topics.h"
 #include "operations/pipeline_record.h"
 #include "operations/schema_scripts.h"
 #include "postgres/slots.h"
@@ -63,6 +64,12 @@ std::string PrintSql(const InitOptions& options) {
       "FROM pg_replication_slots WHERE slot_name = %s;\n",
       QuoteLiteral(options.name), QuoteLiteral(options.source.publication),
       QuoteLiteral(options.source.slot));
+  if (!options.progress_topic.empty()) {
+    sql += absl::StrFormat(
+        "\n-- In Kafka: topic %s, 1 partition, replication factor 3, cleanup.policy=compact, "
+        "segment.ms=3600000.\n",
+        options.progress_topic);
+  }
   return sql;
 }
 
@@ -76,6 +83,8 @@ class Initializer {
     RETURN_IF_ERROR(LookAtHistory());
     RETURN_IF_ERROR(ApplySchema());
     RETURN_IF_ERROR(EnsurePublication());
+    // Before the slot, which keeps WAL from the moment it is there.
+    RETURN_IF_ERROR(EnsureProgressTopic());
     RETURN_IF_ERROR(EnsureSlot());
     return EnsureRecord();
   }
@@ -191,6 +200,20 @@ class Initializer {
       }
     }
     Say(absl::StrFormat("publication  %s exists", publication));
+    return absl::OkStatus();
+  }
+
+  absl::Status EnsureProgressTopic() {
+    if (options_.progress_topic.empty()) {
+      Say("progress     not remembered (delivery.progress_topic is empty)");
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(
+        const kafka::Ensured ensured,
+        kafka::EnsureTopic(options_.kafka, kafka::ProgressTopic(options_.progress_topic),
+                           options_.kafka_timeout));
+    Say(absl::StrFormat("progress     topic %s %s", options_.progress_topic,
+                        ensured == kafka::Ensured::kCreated ? "created" : "exists"));
     return absl::OkStatus();
   }
 

@@ -1,4 +1,5 @@
-// Init - schema, publication and slot, in this order, and the record that they were made.
+// Init - schema, publication, slot and the topic of progress, in this order, and the record that
+// they were made.
 // Why: a publication must exist at every position its slot will read, so it comes first; and
 //   nothing here ever makes a slot over an existing history.
 // Thread: blocking. Use: any number of times; what is there already is checked, not changed.
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kafka/kafka_sink.h"
 #include "operations/outcome.h"
 #include "postgres/connect.h"
 
@@ -19,6 +21,9 @@ struct InitOptions {
   postgres::ConnectOptions source;
   bool print_sql = false;  // only show what would be executed
   std::chrono::milliseconds slot_timeout{30'000};
+  kafka::KafkaOptions kafka;
+  std::string progress_topic;  // empty = none, and Kafka is not asked
+  std::chrono::milliseconds kafka_timeout{15'000};
 };
 
 Outcome Init(const InitOptions& options);

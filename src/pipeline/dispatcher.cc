@@ -12,12 +12,13 @@ using delivery::Sink;
 using delivery::SubmitResult;
 
 Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink* sink,
-                       Counters* counters)
+                       Counters* counters, ProgressKeeper* progress)
     : options_(options),
       backoff_(options.backoff, options.seed),
       tracker_(tracker),
       sink_(sink),
-      counters_(counters) {}
+      counters_(counters),
+      progress_(progress) {}
 
 void Dispatcher::Start(base::Now now) {
   CHECK(phase_ == Phase::kIdle);
@@ -43,6 +44,8 @@ void Dispatcher::Pump() {
   if (phase_ != Phase::kFast && phase_ != Phase::kCareful) {
     return;
   }
+  // First, so that it has its turn in careful mode too.
+  SubmitProgress(now_);
   // What came before a verdict is still delivered, by a new generation if need be.
   const delivery::Sequence end = verdict_ ? verdict_->sequence : tracker_->next_sequence();
   for (; cursor_ < end; ++cursor_) {
@@ -67,6 +70,19 @@ void Dispatcher::Pump() {
     if (cursor_ < resubmit_below_) {
       ++counters_->records_resubmitted;
     }
+  }
+}
+
+void Dispatcher::SubmitProgress(base::Now now) {
+  const envelope::Record* const record = progress_ == nullptr ? nullptr : progress_->waiting(now);
+  if (record == nullptr || (phase_ != Phase::kFast && phase_ != Phase::kCareful)) {
+    return;
+  }
+  const SubmitResult result = sink_->Submit(*record, progress_->sequence());
+  if (result.outcome == SubmitResult::Outcome::kAccepted) {
+    progress_->OnAccepted();
+  } else if (result.outcome == SubmitResult::Outcome::kRefused) {
+    progress_->OnRefused(result.failure, now);
   }
 }
 
@@ -106,6 +122,10 @@ std::optional<base::MonotonicTime> Dispatcher::NextDeadline() const {
 }
 
 void Dispatcher::OnDelivered(delivery::Sequence sequence) {
+  if (sequence >= ProgressKeeper::kFirstSequence) {
+    progress_->OnAcknowledged();
+    return;
+  }
   const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
   ++counters_->events_delivered;
   ++counters_->delivered_by_topic[entry.label].second;
@@ -120,6 +140,10 @@ void Dispatcher::OnDelivered(delivery::Sequence sequence) {
 void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) {
   if (phase_ == Phase::kClosing || phase_ == Phase::kIdle || phase_ == Phase::kWaiting) {
     return;  // the generation is over already; the record is submitted again
+  }
+  if (sequence >= ProgressKeeper::kFirstSequence) {
+    OnProgressFailed(failure);
+    return;
   }
   if (phase_ == Phase::kFast || failure.kind == FailureKind::kGenerationEnded) {
     EndGeneration(Sink::Mode::kCareful, /*back_off=*/failure.kind == FailureKind::kGenerationEnded);
@@ -137,6 +161,14 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
   EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
 }
 
+// Its failure ends the generation like any other, but is never a verdict on an event.
+void Dispatcher::OnProgressFailed(const delivery::Failure& failure) {
+  if (failure.kind != FailureKind::kGenerationEnded) {
+    progress_->OnRefused(failure, now_);
+  }
+  EndGeneration(Sink::Mode::kCareful, /*back_off=*/failure.kind == FailureKind::kGenerationEnded);
+}
+
 void Dispatcher::OnGenerationFailed(const delivery::Failure&) {
   if (phase_ == Phase::kFast || phase_ == Phase::kCareful) {
     EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
@@ -145,6 +177,9 @@ void Dispatcher::OnGenerationFailed(const delivery::Failure&) {
 
 void Dispatcher::OnClosed() {
   CHECK(phase_ == Phase::kClosing);
+  if (progress_ != nullptr) {
+    progress_->OnLost();
+  }
   if (shutting_down_) {
     phase_ = Phase::kIdle;
     return;

@@ -5,7 +5,7 @@
 //   time (careful), so that each report is a verdict on its record alone; then the fast producer
 //   takes over.
 // Thread: loop thread.
-// Lifetime: the three pointers must outlive it; call ShutDown and wait for idle() before the
+// Lifetime: the pointers must outlive it; call ShutDown and wait for idle() before the
 //   tracker discards anything.
 // Source: docs/design.md, fact 13.
 #pragma once
@@ -19,6 +19,7 @@
 #include "delivery/sink.h"
 #include "delivery/tracker.h"
 #include "pipeline/counters.h"
+#include "pipeline/progress_keeper.h"
 
 namespace walpost::pipeline {
 
@@ -43,8 +44,9 @@ class Dispatcher : private delivery::SinkListener {
     std::chrono::microseconds gather_for{0};
   };
 
+  // `progress` may be null.
   Dispatcher(const Options& options, delivery::Tracker* tracker, delivery::Sink* sink,
-             Counters* counters);
+             Counters* counters, ProgressKeeper* progress = nullptr);
 
   // Opens the sink; again after ShutDown.
   void Start(base::Now now);
@@ -54,6 +56,9 @@ class Dispatcher : private delivery::SinkListener {
 
   // Submits what can be submitted now.
   void Pump();
+
+  // Submits the progress record that waits, if any.
+  void SubmitProgress(base::Now now);
 
   // Serves reports and timers.
   void Poll(base::Now now);
@@ -86,6 +91,7 @@ class Dispatcher : private delivery::SinkListener {
   void OnGenerationFailed(const delivery::Failure& failure) override;
   void OnClosed() override;
 
+  void OnProgressFailed(const delivery::Failure& failure);
   void Open(delivery::Sink::Mode mode);
   void EndGeneration(delivery::Sink::Mode next, bool back_off);
 
@@ -94,6 +100,7 @@ class Dispatcher : private delivery::SinkListener {
   delivery::Tracker* const tracker_;
   delivery::Sink* const sink_;
   Counters* const counters_;
+  ProgressKeeper* const progress_;
 
   Phase phase_ = Phase::kIdle;
   base::Now now_;  // of the Poll being served

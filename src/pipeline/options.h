@@ -22,6 +22,8 @@ struct OutboxOptions {
 };
 
 struct PipelineOptions {
+  std::string name;            // key of its progress records
+  std::string progress_topic;  // empty = nothing is remembered across restarts
   std::vector<OutboxOptions> outboxes;
   OnUndeliverable on_undeliverable = OnUndeliverable::kHalt;
   std::size_t in_flight_bytes_max = std::size_t{16} * 1024 * 1024;

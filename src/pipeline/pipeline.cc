@@ -17,9 +17,10 @@ using std::chrono::milliseconds;
 Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
     : options_(std::move(options)),
       intake_(options_.outboxes, &tracker_, &counters_),
+      keeper_(options_),
       dispatcher_(
           {options_.sink_backoff, options_.seed + 1, options_.attempts_max, options_.gather_for},
-          &tracker_, sink, &counters_),
+          &tracker_, sink, &counters_, &keeper_),
       source_backoff_(options_.source_backoff, options_.seed + 2),
       standby_backoff_(options_.standby_backoff, options_.seed + 3),
       connect_at_(now.mono) {
@@ -45,6 +46,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   safe_at_connect_ = tracker_.safe_lsn();
   server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);
   intake_.Start(facts);
+  keeper_.OnConnected(facts);
   status_clock_.Start(facts.wal_sender_timeout_ms, now);
   phase_ = Phase::kStreaming;
   standby_ = rechecking_ = false;
@@ -124,8 +126,9 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
   const auto& keepalive = std::get<pgoutput::Keepalive>(*frame);
   server_wal_lsn_ = std::max(server_wal_lsn_, keepalive.wal_end);
   intake_.TakePosition(keepalive.wal_end);
-  if (status_clock_.OnKeepalive(keepalive.wal_end, keepalive.reply_requested, !tracker_.empty(),
-                                now)) {
+  reply_wanted_ = reply_wanted_ || keepalive.reply_requested;
+  if (status_clock_.OnKeepalive(keepalive.wal_end, keepalive.reply_requested,
+                                !tracker_.empty() || keeper_.Late(now), now)) {
     OnServerStopping(now);
   }
 }
@@ -173,6 +176,7 @@ void Pipeline::OnServerStopping(base::Now now) {
 void Pipeline::Tick(base::Now now) {
   dispatcher_.Poll(now);
   CheckVerdict(now);
+  CheckProgress(now);
   CheckHalting(now);
   CheckDraining(now);
   CheckClosed();
@@ -214,6 +218,7 @@ void Pipeline::Recheck(base::Now now) {
   }
   tracker_.ForgetPositions();
   intake_.Forget();
+  keeper_.Forget();
   facts_.reset();
   halt_.reset();
   same_errors_ = 0;
@@ -239,7 +244,7 @@ bool Pipeline::want_frame() const {
 }
 
 std::optional<pgoutput::StandbyStatus> Pipeline::TakeStatus(base::Now now) {
-  if (!connected_ || !status_clock_.StatusDue(tracker_.safe_lsn(), now)) {
+  if (!connected_ || !status_clock_.StatusDue(confirmable(), now)) {
     return std::nullopt;
   }
   pgoutput::StandbyStatus status = MakeStatus(now);
@@ -263,8 +268,11 @@ bool Pipeline::TakePing(base::Now now) {
 
 base::MonotonicTime Pipeline::NextDeadline() const {
   base::MonotonicTime deadline = dispatcher_.NextDeadline().value_or(base::MonotonicTime::max());
+  if (const auto due = keeper_.NextDeadline(tracker_.safe_lsn())) {
+    deadline = std::min(deadline, *due);
+  }
   if (connected_) {
-    deadline = std::min(deadline, status_clock_.NextDeadline(tracker_.safe_lsn()));
+    deadline = std::min(deadline, status_clock_.NextDeadline(confirmable()));
     if (paused_) {
       deadline = std::min(deadline, next_ping_);
     }
@@ -370,8 +378,8 @@ void Pipeline::CheckVerdict(base::Now now) {
 }
 
 void Pipeline::CheckHalting(base::Now now) {
-  if (phase_ == Phase::kHalting &&
-      (tracker_.oldest_unsettled() >= halt_boundary_ || now.mono >= deadline_)) {
+  const bool done = Drained() && keeper_.Settled(tracker_.safe_lsn());
+  if (phase_ == Phase::kHalting && (done || now.mono >= deadline_)) {
     HaltNow();
   }
 }
@@ -380,10 +388,9 @@ void Pipeline::CheckDraining(base::Now now) {
   if (phase_ != Phase::kDraining) {
     return;
   }
-  const bool stuck =
-      dispatcher_.verdict() && tracker_.oldest_unsettled() >= dispatcher_.verdict()->sequence;
   completing_ = completing_ && now.mono < complete_by_;
-  if ((tracker_.empty() && !completing_) || stuck || now.mono >= deadline_) {
+  const bool done = Drained() && keeper_.Settled(tracker_.safe_lsn());
+  if (done || now.mono >= deadline_) {
     HaltNow();
   }
 }
@@ -465,7 +472,7 @@ Halt Pipeline::UndeliverableEvent(const Verdict& verdict) const {
 
 pgoutput::StandbyStatus Pipeline::MakeStatus(base::Now now) {
   pgoutput::StandbyStatus status;
-  status.flush = tracker_.safe_lsn();
+  status.flush = confirmable();
   status.apply = status.flush;
   status.write = std::max(intake_.received_lsn(), status.flush);
   status.client_time = now.wall;

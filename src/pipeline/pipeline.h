@@ -30,6 +30,7 @@
 #include "pipeline/halt.h"
 #include "pipeline/intake.h"
 #include "pipeline/options.h"
+#include "pipeline/progress_keeper.h"
 #include "pipeline/status_clock.h"
 
 namespace walpost::pipeline {
@@ -107,6 +108,9 @@ class Pipeline {
 
   const std::optional<base::SourceFacts>& facts() const { return facts_; }
 
+  // What Kafka has acknowledged of our progress, in this process or before it.
+  const std::optional<base::Progress>& remembered_progress() const { return keeper_.remembered(); }
+
   base::Lsn received_lsn() const { return intake_.received_lsn(); }
 
   base::Lsn confirmed_lsn() const { return confirmed_lsn_; }
@@ -137,6 +141,8 @@ class Pipeline {
   void BeginHalt(Halt halt, base::Now now);
   void HaltNow();
   void CheckVerdict(base::Now now);
+  bool Drained() const;
+  void CheckProgress(base::Now now);
   void CheckHalting(base::Now now);
   void CheckDraining(base::Now now);
   void CheckClosed();
@@ -144,12 +150,16 @@ class Pipeline {
   void AccountPause(base::Now now);
   std::optional<Halt> JudgeServerError(const base::StreamEnd& end);
   Halt UndeliverableEvent(const Verdict& verdict) const;
+
+  base::Lsn confirmable() const { return keeper_.Confirmable(tracker_.safe_lsn()); }
+
   pgoutput::StandbyStatus MakeStatus(base::Now now);
 
   const PipelineOptions options_;
   Counters counters_;
   delivery::Tracker tracker_;
   Intake intake_;
+  ProgressKeeper keeper_;
   Dispatcher dispatcher_;
   StatusClock status_clock_;
   base::Backoff source_backoff_;
@@ -162,6 +172,7 @@ class Pipeline {
   bool standby_ = false;
   bool rechecking_ = false;  // between the streams of a planned recheck
   base::MonotonicTime next_recheck_;
+  bool reply_wanted_ = false;  // the server asked, and may be waiting for us to shut down
   StreamCommand stream_command_ = StreamCommand::kNone;
   base::MonotonicTime connect_at_;
   base::MonotonicTime deadline_;  // of halting and draining

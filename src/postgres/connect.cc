@@ -11,21 +11,29 @@
 
 namespace walpost::postgres {
 
-std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn) {
+std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn,
+                                           const Guard& guard) {
   auto opened = Connection::Open(
       ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});
   if (auto* end = std::get_if<StreamEnd>(&opened)) {
     return std::move(*end);
   }
   Connection& connection = std::get<Connection>(opened);
-  const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
+  Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   PreflightReport report =
       RunPreflight(&connection, options, PreflightMode::kStopAtFirst, deadline);
   if (const StreamEnd* problem = report.problem(); problem != nullptr) {
     return *problem;
   }
+  if (guard) {
+    if (std::optional<StreamEnd> problem = guard(&report.facts)) {
+      return *std::move(problem);
+    }
+    deadline = std::chrono::steady_clock::now() + options.statement_timeout;
+  }
   // The server takes the later of the two anyway; saying so keeps the log and the facts exact.
-  report.facts.start_lsn = std::max(start_lsn, report.facts.confirmed_flush_lsn);
+  const base::Lsn remembered = report.facts.progress ? report.facts.progress->end_lsn : base::Lsn();
+  report.facts.start_lsn = std::max({start_lsn, report.facts.confirmed_flush_lsn, remembered});
   GrowReceiveBuffer(&connection, deadline);
   const Result start =
       connection.Query(StartReplicationCommand(

@@ -12,7 +12,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -43,13 +45,19 @@ struct Connected {
   base::SourceFacts facts;
 };
 
-// Streaming starts at max(start_lsn, the slot's confirmed_flush_lsn); 0/0 = the slot's.
+// Asked between preflight and START, when the slot is known to be free: may add what is remembered
+// to the facts (its position counts for where streaming starts), or end the attempt. May block.
+using Guard = std::function<std::optional<StreamEnd>(base::SourceFacts* facts)>;
+
+// Streaming starts at max(start_lsn, the slot's confirmed_flush_lsn, what `guard` remembers); 0/0 =
+// the slot's.
 // Preflight, in this order: server version >= 13; IDENTIFY_SYSTEM; a primary (or, from 16, a
 // standby); the slot exists (slot_missing), is logical, pgoutput and of this database
 // (slot_foreign), is not lost (slot_invalidated), not in use (kSlotInUse); the publication exists
 // (publication_missing), publishes inserts and holds every table (publication_missing, naming the
 // table); where walpost.pipeline records this slot with another system identifier: cluster_changed.
-std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn);
+std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn,
+                                           const Guard& guard = nullptr);
 
 // PQping on exactly the server that `stream` talks to; blocking. True when it answers that it
 // rejects connections, which while streaming means that it is shutting down.

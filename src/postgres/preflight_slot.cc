@@ -46,6 +46,7 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
   if (record.rows() == 1) {
     record_ = PipelineRecord{std::string(record.Text(0, 0)), std::string(record.Text(0, 1)),
                              std::string(record.Text(0, 2)), record.True(0, 3)};
+    facts().consistent_point = base::Lsn::Parse(record_->consistent_point).value_or(base::Lsn());
   }
   return std::nullopt;
 }

@@ -12,6 +12,7 @@
 
 #include "observe/log.h"
 #include "pgoutput/frame.h"
+#include "runtime/guard.h"
 
 namespace walpost::runtime {
 
@@ -113,8 +114,9 @@ void Loop::HandleConnect() {
 
   auto result = std::make_shared<Result>();  // shared by the two halves of the job
   helper_->Run(
-      [result, options = options_.source, start] {
-        result->connected.emplace(postgres::Connect(options, *start));
+      [result, options = options_.source, start,
+       guard = MakeGuard(options_, pipeline_.remembered_progress())] {
+        result->connected.emplace(postgres::Connect(options, *start, guard));
         if (const auto* connected = std::get_if<postgres::Connected>(&*result->connected)) {
           result->pinger = postgres::MakePinger(*connected->stream);
         }

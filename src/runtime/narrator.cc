@@ -17,6 +17,7 @@ Narrator::Narrator(const RunOptions& options, base::Now now)
       slot_(options.source.slot),
       publication_(options.source.publication),
       in_flight_bytes_max_(options.pipeline.in_flight_bytes_max),
+      gap_guard_(options.pipeline.progress_topic.empty() ? "off" : "on"),
       started_at_(now.wall),
       state_since_(now.wall) {}
 
@@ -109,6 +110,7 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   snapshot.state_since = state_since_;
   snapshot.taken_at = now.wall;
   snapshot.started_at = started_at_;
+  snapshot.gap_guard = gap_guard_;
   snapshot.last_error = last_error_.empty() ? kafka.last_error : last_error_;
   snapshot.last_error_at = last_error_at_;
 

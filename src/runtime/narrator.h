@@ -37,6 +37,7 @@ class Narrator {
   const std::string slot_;
   const std::string publication_;
   const std::size_t in_flight_bytes_max_;
+  const std::string gap_guard_;
   const base::WallTime started_at_;
   base::State state_ = base::State::kStarting;
   base::WallTime state_since_;

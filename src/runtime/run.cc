@@ -77,7 +77,7 @@ int Run(const RunOptions& options) {
   observe::Log(Severity::kInfo, "started",
                absl::StrFormat("walpost %s, pipeline %s, slot %s, publication %s", options.version,
                                options.name, options.source.slot, options.source.publication),
-               {{"gap_guard", "off"}});
+               {{"gap_guard", options.pipeline.progress_topic.empty() ? "off" : "on"}});
   Loop loop(options, &signals, &helper, sink->get(), &board);
   const int exit_code = loop.Run();
   // Its producer may still refer to records that live in the loop's pipeline.

@@ -199,7 +199,7 @@ def test_metrics_and_health_tell_what_happened(make_pipeline):
     assert float(values["walpost_events_received_total"]) == 25
     assert p.walpost.get("/livez")[0] == 200 and p.walpost.get("/readyz")[0] == 200
     status = p.walpost.status()
-    assert status["gap_guard"] == "off" and status["events"]["delivered"] == 25
+    assert status["gap_guard"] == "on" and status["events"]["delivered"] == 25
     assert status["delivery_delay_seconds"]["count"] == 25
 
 

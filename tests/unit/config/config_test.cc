@@ -92,6 +92,7 @@ log: {level: debug, format: json}
   EXPECT_EQ(config.run.pipeline.attempts_max, 7);
   EXPECT_EQ(config.run.pipeline.in_flight_bytes_max, 1024u * 1024);
   EXPECT_EQ(config.run.pipeline.shutdown_timeout, milliseconds(3'000));
+  EXPECT_EQ(config.run.pipeline.progress_topic, "");
   EXPECT_EQ(config.run.kafka.name, "shop");
   EXPECT_EQ(config.run.kafka.in_flight_bytes_max, 1024u * 1024);
   EXPECT_THAT(config.run.kafka.properties,
@@ -110,6 +111,20 @@ TEST(ConfigTest, SourceIsAskedForExactlyTheOutboxTables) {
   EXPECT_EQ(config.run.source.tables[0].table, "b");
   EXPECT_EQ(config.run.source.tables[1].schema, "public");
   EXPECT_EQ(config.run.source.tables[1].table, "outbox");
+}
+
+TEST(ConfigTest, ProgressTopicIsNamedAfterThePipeline) {
+  const auto topic = [](const std::string& more) {
+    return ParseOk(std::string(kLeast) + "name: shop\n" + more).run.pipeline.progress_topic;
+  };
+  EXPECT_EQ(topic(""), "walpost.progress.shop");
+  EXPECT_EQ(topic("delivery: {progress_topic: 'p.{name}.v1'}"), "p.shop.v1");
+  EXPECT_EQ(topic("delivery: {progress_topic: progress}"), "progress");
+  EXPECT_EQ(topic("delivery: {progress_topic: ''}"), "");
+  EXPECT_EQ(ParseOk(std::string(kLeast) + "name: 'a b:c'\n").run.pipeline.progress_topic,
+            "walpost.progress.a_b_c")
+      << "what a topic cannot have";
+  EXPECT_EQ(ParseOk(std::string(kLeast) + "name: 'a b:c'\n").run.pipeline.name, "a b:c");
 }
 
 TEST(ConfigTest, NameIsTheSlotUnlessGiven) {

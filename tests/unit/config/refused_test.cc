@@ -36,11 +36,11 @@ TEST(NotBuiltTest, PoliciesForUndeliverableEventsAreRefused) {
   }
 }
 
-TEST(NotBuiltTest, RememberedProgressIsRefusedUnlessAtItsDefaultOrOff) {
-  EXPECT_THAT(ProblemsOf("delivery.progress_topic=shop.progress"),
-              HasSubstr("delivery.progress_topic: remembered progress is not built yet"));
-  EXPECT_EQ(ProblemsOf("delivery.progress_topic="), "");
-  EXPECT_EQ(ProblemsOf("delivery.progress_topic=walpost.progress.{name}"), "");
+TEST(RefusedTest, ProgressTopicThatKafkaDoesNotAllow) {
+  EXPECT_THAT(ProblemsOf("delivery.progress_topic=shop progress"),
+              HasSubstr("delivery.progress_topic: 'shop progress' is not a topic's name"));
+  EXPECT_THAT(ProblemsOf("delivery.progress_topic=" + std::string(250, 'a')),
+              HasSubstr("delivery.progress_topic: "));
 }
 
 TEST(NotBuiltTest, LogicalMessagesAreRefused) {

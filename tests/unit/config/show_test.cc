@@ -44,6 +44,7 @@ void ExpectSame(const Config& a, const Config& b) {
   EXPECT_EQ(p.attempts_max, q.attempts_max);
   EXPECT_EQ(p.in_flight_bytes_max, q.in_flight_bytes_max);
   EXPECT_EQ(p.shutdown_timeout, q.shutdown_timeout);
+  EXPECT_EQ(p.progress_topic, q.progress_topic);
   EXPECT_EQ(kafka::EffectiveProperties(a.run.kafka).value(),
             kafka::EffectiveProperties(b.run.kafka).value());
   ASSERT_EQ(p.outboxes.size(), q.outboxes.size());
@@ -98,7 +99,8 @@ outboxes:
     value: {format: raw}
   - preset: debezium
     value: {format: envelope}
-delivery: {on_halt: exit, attempts_max: 7, in_flight_bytes_max: 100kB, shutdown_timeout: 1500ms}
+delivery: {on_halt: exit, attempts_max: 7, in_flight_bytes_max: 100kB, shutdown_timeout: 1500ms,
+           progress_topic: "shop.{name}"}
 sink: {kafka: {properties: {bootstrap.servers: "k1:9092,k2:9092", linger.ms: 5, client.id: mine}}}
 http: {listen: ""}
 log: {level: debug, format: json}

@@ -24,6 +24,7 @@ TEST_F(InitServerTest, MakesSchemaPublicationSlotAndRecord) {
   EXPECT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.output, MatchesRegex("schema       ok\n"
                                            "publication  shop created\n"
+                                           "progress     not remembered .*\n"
                                            "slot         shop created at [0-9A-F]+/[0-9A-F]+\n"
                                            "pipeline     shop recorded\n"));
   EXPECT_EQ(
@@ -60,6 +61,7 @@ TEST_F(InitServerTest, SecondRunFindsAllAndChangesNothing) {
   EXPECT_EQ(again.exit_code, 0) << again.error;
   EXPECT_THAT(again.output, MatchesRegex("schema       ok\n"
                                          "publication  shop exists\n"
+                                         "progress     not remembered .*\n"
                                          "slot         shop exists, confirmed up to .*\n"
                                          "pipeline     shop was set up before\n"));
   EXPECT_EQ(State(), before);

@@ -50,7 +50,7 @@ def test_every_log_event_is_documented_and_every_documented_one_exists():
 
 
 # Where a reading function's `reader` stands in the file; other readers are named after their map.
-PLACES = {"ReadSource": "source", "ReadDelivery": "delivery", "ReadTable": "outboxes[]", "ReadOutbox": "outboxes[]",
+PLACES = {"ReadSource": "source", "ReadDelivery": "delivery", "ReadProgressTopic": "delivery", "ReadTable": "outboxes[]", "ReadOutbox": "outboxes[]",
           "ReadColumns": "outboxes[].columns", "ReadValue": "outboxes[].value"}
 MAPS = {"root": "", "sink": "sink", "kafka": "sink.kafka", "messages": "messages", "monitor": "monitor", "http": "http", "log": "log"}
 
@@ -139,7 +139,7 @@ def verbs():
 
 def test_every_verb_that_a_document_or_a_message_names_exists():
     top, below = verbs()
-    assert {"run", "init", "check", "emit", "version", "slot", "config"} <= top and {"list", "create", "drop"} == below["slot"]
+    assert {"run", "init", "check", "emit", "version", "slot", "config"} <= top and {"list", "create", "drop", "advance", "recreate"} == below["slot"]
     code = re.sub(r'"\s*\n\s*"', "", "\n".join(re.sub(r"//.*", "", line) for line in sources().splitlines()))
     documents = "".join(text(name) for name in ("docs/runbook.md", "docs/configuration.md", "docs/metrics.md", "SECURITY.md", "README.md"))
     named = re.findall(r"`walpost (?:--\w+ \w+ )?([a-z]+)(?: ([a-z]+))?", code + documents)

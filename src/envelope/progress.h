@@ -1,0 +1,19 @@
+// EncodeProgress, DecodeProgress - remembered progress as the bytes of a record's value.
+// Why: `run`, the verbs and operators' own tools read the same records; the message is
+//   walpost.v1.Progress.
+// Thread: any.
+// Errors: kDataLoss for bytes that are no such message, or of a format this version does not know.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "base/source_facts.h"
+
+namespace walpost::envelope {
+
+std::string EncodeProgress(const base::Progress& progress);
+absl::StatusOr<base::Progress> DecodeProgress(std::string_view value);
+
+}  // namespace walpost::envelope

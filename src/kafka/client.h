@@ -1,0 +1,27 @@
+// Client - a librdkafka client for one blocking job, and the questions such jobs ask.
+// Why: internal to the jobs of verbs and of the helper thread; the sink has its own.
+// Thread: one owner; blocking.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kafka/handles.h"
+#include "kafka/kafka_sink.h"
+
+namespace walpost::kafka {
+
+// With the user's properties, as a careful producer has them.
+absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type);
+
+// kNotFound, kPermissionDenied, or kUnavailable for everything that may pass by itself.
+absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
+
+// Number of partitions; errors as TopicStatus.
+absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
+                                             std::chrono::milliseconds timeout);
+
+}  // namespace walpost::kafka

@@ -1,0 +1,154 @@
+#include "kafka/progress.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "envelope/progress.h"
+#include "kafka/client.h"
+#include "kafka/handles.h"
+
+namespace walpost::kafka {
+namespace {
+
+using base::Progress;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+struct MessageDeleter {
+  void operator()(rd_kafka_message_t* message) const { rd_kafka_message_destroy(message); }
+};
+
+using Message = std::unique_ptr<rd_kafka_message_t, MessageDeleter>;
+
+int Left(steady_clock::time_point deadline) {
+  const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
+  return static_cast<int>(std::max(left, milliseconds(0)).count());
+}
+
+absl::Status TooSlow(const ProgressPlace& place, milliseconds timeout) {
+  return absl::UnavailableError(absl::StrFormat(
+      "topic '%s' could not be read to its end within %d ms", place.topic, timeout.count()));
+}
+
+void Keep(Progress progress, std::vector<Progress>* kept) {
+  for (Progress& other : *kept) {
+    if (other.epoch == progress.epoch && other.timeline == progress.timeline &&
+        other.system_identifier == progress.system_identifier) {
+      if (progress.end_lsn >= other.end_lsn) {
+        other = std::move(progress);
+      }
+      return;
+    }
+  }
+  kept->push_back(std::move(progress));
+}
+
+absl::Status Take(const rd_kafka_message_t& message, const ProgressPlace& place,
+                  std::vector<Progress>* kept) {
+  const std::string_view key(static_cast<const char*>(message.key), message.key_len);
+  if (key != place.name || message.payload == nullptr) {
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Progress> progress = envelope::DecodeProgress(
+      std::string_view(static_cast<const char*>(message.payload), message.len));
+  if (!progress.ok()) {
+    return base::Annotate(progress.status(),
+                          absl::StrFormat("topic '%s', offset %d", place.topic, message.offset));
+  }
+  Keep(*std::move(progress), kept);
+  return absl::OkStatus();
+}
+
+// From a consumer of the partition that has been started.
+absl::StatusOr<std::vector<Progress>> ReadTo(std::int64_t high, rd_kafka_topic_t* topic,
+                                             const ProgressPlace& place, milliseconds timeout,
+                                             steady_clock::time_point deadline) {
+  std::vector<Progress> kept;
+  while (Left(deadline) > 0) {
+    const Message message(rd_kafka_consume(topic, 0, Left(deadline)));
+    if (message == nullptr) {
+      break;
+    }
+    if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+      if (message->offset >= high) {
+        return kept;
+      }
+      continue;
+    }
+    if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+      RETURN_IF_ERROR(TopicStatus(place.topic, message->err));
+    }
+    RETURN_IF_ERROR(Take(*message, place, &kept));
+    if (message->offset + 1 >= high) {
+      return kept;
+    }
+  }
+  return TooSlow(place, timeout);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
+                                                   const ProgressPlace& place,
+                                                   milliseconds timeout) {
+  const auto deadline = steady_clock::now() + timeout;
+  ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_CONSUMER));
+  ASSIGN_OR_RETURN(const std::int32_t partitions,
+                   CountPartitions(client.get(), place.topic, timeout));
+  if (partitions != 1) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("topic '%s' has %d partitions and must have 1", place.topic, partitions));
+  }
+  std::int64_t low = 0;
+  std::int64_t high = 0;
+  const rd_kafka_resp_err_t error = rd_kafka_query_watermark_offsets(
+      client.get(), place.topic.c_str(), 0, &low, &high, Left(deadline));
+  RETURN_IF_ERROR(TopicStatus(place.topic, error));
+  if (high == low) {
+    return std::vector<Progress>();
+  }
+  const Topic topic(rd_kafka_topic_new(client.get(), place.topic.c_str(), nullptr));
+  if (topic == nullptr || rd_kafka_consume_start(topic.get(), 0, low) != 0) {
+    return TopicStatus(place.topic, rd_kafka_last_error());
+  }
+  absl::StatusOr<std::vector<Progress>> records =
+      ReadTo(high, topic.get(), place, timeout, deadline);
+  rd_kafka_consume_stop(topic.get(), 0);
+  return records;
+}
+
+absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& place,
+                           const Progress& progress, milliseconds timeout) {
+  const auto deadline = steady_clock::now() + timeout;
+  ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_PRODUCER));
+  RETURN_IF_ERROR(CountPartitions(client.get(), place.topic, timeout).status());
+  std::string value = envelope::EncodeProgress(progress);
+  const Topic topic(rd_kafka_topic_new(client.get(), place.topic.c_str(), nullptr));
+  if (topic == nullptr ||
+      rd_kafka_produce(topic.get(), 0, RD_KAFKA_MSG_F_COPY, value.data(), value.size(),
+                       place.name.data(), place.name.size(), nullptr) != 0) {
+    return TopicStatus(place.topic, rd_kafka_last_error());
+  }
+  const Queue queue(rd_kafka_queue_get_main(client.get()));
+  while (Left(deadline) > 0) {
+    const Event event(rd_kafka_queue_poll(queue.get(), Left(deadline)));
+    if (event == nullptr || rd_kafka_event_type(event.get()) != RD_KAFKA_EVENT_DR) {
+      continue;
+    }
+    const rd_kafka_message_t* report = rd_kafka_event_message_next(event.get());
+    return report == nullptr ? absl::InternalError("an empty delivery report")
+                             : TopicStatus(place.topic, report->err);
+  }
+  rd_kafka_purge(client.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
+  return absl::UnavailableError(absl::StrFormat(
+      "Kafka did not acknowledge a record for topic '%s' within %d ms: may walpost's Kafka user "
+      "WRITE to it?",
+      place.topic, timeout.count()));
+}
+
+}  // namespace walpost::kafka

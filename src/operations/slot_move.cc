@@ -1,0 +1,291 @@
+#include "operations/slot_move.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/source_facts.h"
+#include "base/status.h"
+#include "kafka/progress.h"
+#include "kafka/topics.h"
+#include "operations/pipeline_record.h"
+#include "postgres/preflight.h"
+#include "postgres/slots.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::operations {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using base::Progress;
+using postgres::PreflightStep;
+using postgres::Row;
+using postgres::SqlConnection;
+
+constexpr int kExitUsage = 64;
+
+// What both verbs look at before they change anything.
+class Mover {
+ public:
+  explicit Mover(const InitOptions& options) : options_(options) {}
+
+  // `slot_may_be_lost`: the slot need not be there, or readable.
+  absl::Status Look(bool slot_may_be_lost) {
+    auto seen = postgres::CheckSource(options_.source);
+    if (const auto* end = std::get_if<postgres::StreamEnd>(&seen)) {
+      return end->status;
+    }
+    const auto& report = std::get<postgres::PreflightReport>(seen);
+    facts_ = report.facts;
+    for (const PreflightStep& step : report.steps) {
+      if (step.problem && !Mendable(step, slot_may_be_lost)) {
+        return absl::FailedPreconditionError(std::string(step.problem->status.message()));
+      }
+    }
+    return ReadProgress();
+  }
+
+  // The slot as it is, and what is remembered.
+  std::string Describe() const {
+    std::string text =
+        facts_.confirmed_flush_lsn.valid()
+            ? absl::StrFormat("slot %s on cluster %u, timeline %u, is confirmed up to %s\n",
+                              options_.source.slot, facts_.system_identifier, facts_.timeline,
+                              facts_.confirmed_flush_lsn.ToString())
+            : absl::StrFormat("slot %s on cluster %u, timeline %u, has nothing to read\n",
+                              options_.source.slot, facts_.system_identifier, facts_.timeline);
+    if (options_.progress_topic.empty()) {
+      return text + "progress is not remembered (delivery.progress_topic is empty)\n";
+    }
+    if (!newest_) {
+      return text + "no progress is remembered: what is in Kafka cannot be told\n";
+    }
+    return text + absl::StrFormat("progress is remembered on cluster %u, timeline %u, up to %s\n",
+                                  newest_->system_identifier, newest_->timeline,
+                                  newest_->end_lsn.ToString());
+  }
+
+  // Where what is remembered ends, when it is of this cluster.
+  std::optional<Lsn> remembered() const {
+    return newest_ && newest_->system_identifier == facts_.system_identifier
+               ? std::optional(newest_->end_lsn)
+               : std::nullopt;
+  }
+
+  // From here on streaming begins at `position` and at nothing else.
+  absl::Status Remember(Lsn position) {
+    if (options_.progress_topic.empty()) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(kafka::EnsureTopic(options_.kafka,
+                                       kafka::ProgressTopic(options_.progress_topic),
+                                       options_.kafka_timeout)
+                        .status());
+    Progress progress;
+    progress.epoch = newest_ ? newest_->epoch + 1 : 1;
+    progress.system_identifier = facts_.system_identifier;
+    progress.timeline = facts_.timeline;
+    progress.end_lsn = position;
+    progress.recorded_at =
+        std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+    progress.publication_oid = facts_.publication_oid;
+    for (const base::PublishedTable& table : facts_.tables) {
+      for (const postgres::SourceTable& outbox : options_.source.tables) {
+        if (table.schema == outbox.schema && table.name == outbox.table) {
+          progress.tables.push_back(table);
+        }
+      }
+    }
+    return kafka::WriteProgress(options_.kafka, {options_.progress_topic, options_.name}, progress,
+                                options_.kafka_timeout);
+  }
+
+  const base::SourceFacts& facts() const { return facts_; }
+
+ private:
+  bool Mendable(const PreflightStep& step, bool slot_may_be_lost) const {
+    const HaltReason reason = step.problem->reason;
+    if (step.name == "slot") {
+      return slot_may_be_lost &&
+             (reason == HaltReason::kSlotMissing || reason == HaltReason::kSlotInvalidated);
+    }
+    if (step.name == "publication") {
+      return slot_may_be_lost && facts_.publication_oid == 0;  // it is made with the slot
+    }
+    return step.name == "record" && reason == HaltReason::kClusterChanged;
+  }
+
+  absl::Status ReadProgress() {
+    if (options_.progress_topic.empty()) {
+      return absl::OkStatus();
+    }
+    const auto records = kafka::ReadProgress(
+        options_.kafka, {options_.progress_topic, options_.name}, options_.kafka_timeout);
+    if (absl::IsNotFound(records.status())) {
+      return absl::OkStatus();  // it is made before it is written to
+    }
+    RETURN_IF_ERROR(records.status());
+    for (const Progress& progress : *records) {
+      const auto rank = [](const Progress& p) {
+        return std::tuple(p.epoch, p.timeline, p.end_lsn, p.recorded_at);
+      };
+      if (!newest_ || rank(progress) > rank(*newest_)) {
+        newest_ = progress;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const InitOptions& options_;
+  base::SourceFacts facts_;
+  std::optional<Progress> newest_;
+};
+
+// A cluster that is adopted is the recorded one from here on.
+absl::Status RecordCluster(const InitOptions& options, const base::SourceFacts& facts,
+                           SqlConnection* connection) {
+  ASSIGN_OR_RETURN(const auto record, FindRecord(connection, options.name, options.source.slot));
+  const std::string here = std::to_string(facts.system_identifier);
+  if (!record || record->system_identifier == here) {
+    return absl::OkStatus();
+  }
+  return connection
+      ->Query(
+          "UPDATE walpost.pipeline SET system_identifier = $2::numeric, consistent_point = "
+          "$3::pg_lsn, snapshot = NULL WHERE name = $1",
+          {record->name, here, facts.confirmed_flush_lsn.ToString()})
+      .status();
+}
+
+std::string WhatAdoptingMeans(const Mover& mover) {
+  const Lsn slot = mover.facts().confirmed_flush_lsn;
+  const std::optional<Lsn> remembered = mover.remembered();
+  if (remembered && *remembered > slot) {
+    return absl::StrFormat(
+        "streaming goes on at %s: events up to %s that are in Kafka already are sent again\n",
+        slot.ToString(), remembered->ToString());
+  }
+  if (remembered) {
+    return absl::StrFormat(
+        "streaming goes on at %s: events committed after %s and before that are not sent\n",
+        slot.ToString(), remembered->ToString());
+  }
+  return absl::StrFormat(
+      "streaming goes on at %s: events committed before that and not in Kafka are not sent\n",
+      slot.ToString());
+}
+
+// The position after which the slot stands.
+absl::StatusOr<Lsn> Advance(const InitOptions& options, Lsn to, SqlConnection* connection) {
+  // A letter that tells what is skipped belongs here, durably, before the slot moves.
+  const auto rows =
+      connection->Query("SELECT end_lsn::text FROM pg_replication_slot_advance($1, $2::pg_lsn)",
+                        {options.source.slot, Lsn(to.value() + 1).ToString()});
+  if (!rows.ok()) {
+    return base::Annotate(rows.status(),
+                          absl::StrFormat("advancing slot \"%s\"", options.source.slot));
+  }
+  ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(connection, options.source.slot));
+  if (!slot || slot->confirmed_flush_lsn <= to) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "slot \"%s\" could not be advanced past %s: is that beyond the end of the log?",
+        options.source.slot, to.ToString()));
+  }
+  return slot->confirmed_flush_lsn;
+}
+
+absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string& to,
+                                   bool confirmed) {
+  Mover mover(options);
+  RETURN_IF_ERROR(mover.Look(/*slot_may_be_lost=*/false));
+  Lsn position = mover.facts().confirmed_flush_lsn;
+  std::string text = mover.Describe();
+  Lsn target;
+  if (to.empty()) {
+    text += WhatAdoptingMeans(mover);
+  } else {
+    ASSIGN_OR_RETURN(target, Lsn::Parse(to));
+    if (target < position) {
+      return absl::FailedPreconditionError(
+          absl::StrFormat("the slot is confirmed up to %s already and cannot go back to %s",
+                          position.ToString(), to));
+    }
+    text += absl::StrFormat(
+        "every transaction that committed at %s or later, up to and with the one that committed at "
+        "%s, is skipped: its events are not sent\n",
+        std::max(position, mover.remembered().value_or(position)).ToString(), target.ToString());
+  }
+  if (!confirmed) {
+    return Outcome{kExitUsage, text, "nothing was changed; add --yes to do it"};
+  }
+  ASSIGN_OR_RETURN(
+      SqlConnection connection,
+      SqlConnection::Connect(options.source.conninfo, options.source.application_name));
+  if (!to.empty()) {
+    ASSIGN_OR_RETURN(position, Advance(options, target, &connection));
+    text += absl::StrFormat("slot %s advanced to %s\n", options.source.slot, position.ToString());
+  }
+  RETURN_IF_ERROR(mover.Remember(position));
+  RETURN_IF_ERROR(RecordCluster(options, mover.facts(), &connection));
+  return Outcome{0, text + "done; a walpost that is halted looks again on SIGHUP\n", ""};
+}
+
+absl::StatusOr<Outcome> TryRecreate(const InitOptions& options, bool confirmed) {
+  Mover mover(options);
+  RETURN_IF_ERROR(mover.Look(/*slot_may_be_lost=*/true));
+  std::string text = mover.Describe() +
+                     absl::StrFormat(
+                         "a new slot begins now: events committed before that and not in Kafka are "
+                         "not sent%s; docs/runbook.md, \"Send events again\", sends them from the "
+                         "table\n",
+                         mover.remembered() ? absl::StrFormat(", which are those after %s",
+                                                              mover.remembered()->ToString())
+                                            : "");
+  if (!confirmed) {
+    return Outcome{kExitUsage, text, "nothing was changed; add --yes to do it"};
+  }
+  ASSIGN_OR_RETURN(
+      SqlConnection connection,
+      SqlConnection::Connect(options.source.conninfo, options.source.application_name));
+  ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(&connection, options.source.slot));
+  if (slot) {
+    RETURN_IF_ERROR(postgres::DropSlot(&connection, options.source.slot));
+    text += absl::StrFormat("slot %s dropped\n", options.source.slot);
+  }
+  ASSIGN_OR_RETURN(const auto record, FindRecord(&connection, options.name, options.source.slot));
+  if (record) {
+    // It is what keeps `init` from making a slot over a history; the operator knows of the gap.
+    RETURN_IF_ERROR(
+        connection.Query("DELETE FROM walpost.pipeline WHERE name = $1", {record->name}).status());
+  }
+  Outcome made = Init(options);
+  made.output = text + made.output;
+  if (made.exit_code != 0) {
+    return made;
+  }
+  Mover anew(options);
+  RETURN_IF_ERROR(anew.Look(/*slot_may_be_lost=*/false));
+  RETURN_IF_ERROR(anew.Remember(anew.facts().confirmed_flush_lsn));
+  made.output += "done; a walpost that is halted looks again on SIGHUP\n";
+  return made;
+}
+
+}  // namespace
+
+Outcome SlotAdvance(const InitOptions& options, const std::string& to, bool confirmed) {
+  absl::StatusOr<Outcome> outcome = TryAdvance(options, to, confirmed);
+  return outcome.ok() ? *std::move(outcome) : Failed(outcome.status());
+}
+
+Outcome SlotRecreate(const InitOptions& options, bool confirmed) {
+  absl::StatusOr<Outcome> outcome = TryRecreate(options, confirmed);
+  return outcome.ok() ? *std::move(outcome) : Failed(outcome.status());
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,30 @@
+// The part of Pipeline that has progress remembered.
+#include <utility>
+
+#include "pipeline/pipeline.h"
+
+namespace walpost::pipeline {
+
+// Before the end: whatever can be delivered is.
+bool Pipeline::Drained() const {
+  if (phase_ == Phase::kHalting) {
+    return tracker_.oldest_unsettled() >= halt_boundary_;
+  }
+  const bool stuck =
+      dispatcher_.verdict() && tracker_.oldest_unsettled() >= dispatcher_.verdict()->sequence;
+  return phase_ == Phase::kDraining && ((tracker_.empty() && !completing_) || stuck);
+}
+
+void Pipeline::CheckProgress(base::Now now) {
+  keeper_.Tick(tracker_.safe_lsn(), reply_wanted_ || Drained(), now);
+  reply_wanted_ = false;
+  dispatcher_.SubmitProgress(now);
+  if (phase_ != Phase::kStreaming) {
+    return;
+  }
+  if (auto halt = keeper_.Unwritten(counters_.last_delivered_at, now)) {
+    BeginHalt(*std::move(halt), now);
+  }
+}
+
+}  // namespace walpost::pipeline

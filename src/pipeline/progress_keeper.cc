@@ -1,0 +1,147 @@
+#include "pipeline/progress_keeper.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "envelope/progress.h"
+
+namespace walpost::pipeline {
+
+using base::HaltReason;
+
+ProgressKeeper::ProgressKeeper(const PipelineOptions& options)
+    : topic_(options.progress_topic), name_(options.name) {
+  for (const OutboxOptions& outbox : options.outboxes) {
+    tables_.emplace_back(outbox.table.schema, outbox.table.table);
+  }
+}
+
+void ProgressKeeper::OnConnected(const base::SourceFacts& facts) {
+  facts_ = facts;
+  if (facts.progress) {
+    // An operator's decision may have been for a lower position.
+    const bool decided = remembered_ && remembered_->epoch != facts.progress->epoch;
+    acknowledged_ =
+        decided ? facts.progress->end_lsn : std::max(acknowledged_, facts.progress->end_lsn);
+    remembered_ = facts.progress;
+  }
+}
+
+void ProgressKeeper::Forget() {
+  facts_.reset();
+  remembered_.reset();
+  acknowledged_ = base::Lsn();
+  phase_ = Phase::kNone;
+  made_at_.reset();
+  unacknowledged_since_.reset();
+  refused_since_.reset();
+}
+
+bool ProgressKeeper::Late(base::Now now) const {
+  return unacknowledged_since_ && now.mono - unacknowledged_since_->mono >= kLateAfter;
+}
+
+void ProgressKeeper::Tick(base::Lsn safe, bool hurry, base::Now now) {
+  if (!on() || !facts_ || phase_ == Phase::kOutstanding) {
+    return;
+  }
+  // Where the stream began counts as well: the first record stands before the first event.
+  const base::Lsn position = remembered_ ? safe : std::max(safe, facts_->start_lsn);
+  if (position <= acknowledged_) {
+    return;
+  }
+  const bool due = hurry || !made_at_ || now.mono >= *made_at_ + kEvery;
+  if (phase_ == Phase::kWaiting ? position > progress_.end_lsn : due) {
+    Make(position, now);
+  }
+}
+
+void ProgressKeeper::Make(base::Lsn position, base::Now now) {
+  progress_ = base::Progress();
+  progress_.epoch = remembered_ ? remembered_->epoch : 0;
+  progress_.system_identifier = facts_->system_identifier;
+  progress_.timeline = facts_->TimelineOf(position);
+  progress_.end_lsn = position;
+  progress_.recorded_at = now.wall;
+  progress_.publication_oid = facts_->publication_oid;
+  for (const base::PublishedTable& table : facts_->tables) {
+    if (std::find(tables_.begin(), tables_.end(), std::pair(table.schema, table.name)) !=
+        tables_.end()) {
+      progress_.tables.push_back(table);
+    }
+  }
+  value_ = envelope::EncodeProgress(progress_);
+  record_ = envelope::Record();
+  record_.topic = topic_;
+  record_.key = name_;
+  record_.value = value_;
+  record_.partition = 0;
+  ++sequence_;
+  phase_ = Phase::kWaiting;
+  made_at_ = now.mono;
+  if (!unacknowledged_since_) {
+    unacknowledged_since_ = now;
+  }
+}
+
+const envelope::Record* ProgressKeeper::waiting(base::Now now) const {
+  const bool may = phase_ == Phase::kWaiting && (!refused_since_ || now.mono >= retry_at_);
+  return may ? &record_ : nullptr;
+}
+
+void ProgressKeeper::OnAcknowledged() {
+  CHECK(phase_ == Phase::kOutstanding);
+  phase_ = Phase::kNone;
+  acknowledged_ = std::max(acknowledged_, progress_.end_lsn);
+  remembered_ = progress_;
+  unacknowledged_since_.reset();
+  refused_since_.reset();
+}
+
+void ProgressKeeper::OnRefused(const delivery::Failure& failure, base::Now now) {
+  phase_ = Phase::kWaiting;
+  refusal_ = failure.detail;
+  refused_since_ = refused_since_.value_or(now.mono);
+  retry_at_ = now.mono + kRetryRefusedAfter;
+}
+
+void ProgressKeeper::OnLost() {
+  if (phase_ == Phase::kOutstanding) {
+    phase_ = Phase::kWaiting;
+  }
+}
+
+std::optional<Halt> ProgressKeeper::Unwritten(base::WallTime last_delivered_at,
+                                              base::Now now) const {
+  if (refused_since_ && now.mono - *refused_since_ >= kRefusedMax) {
+    return Halt{HaltReason::kProgressUnreadable,
+                absl::StrFormat("progress cannot be written to topic '%s', so nothing could be "
+                                "confirmed for %d s: %s; see docs/runbook.md, progress_unreadable",
+                                topic_, kRefusedMax.count() / 1'000, refusal_)};
+  }
+  if (unacknowledged_since_ && now.mono - unacknowledged_since_->mono >= kUnansweredMax &&
+      last_delivered_at > unacknowledged_since_->wall + kUnansweredMax / 2) {
+    return Halt{HaltReason::kProgressUnreadable,
+                absl::StrFormat("Kafka has not acknowledged a record for topic '%s' for %d s "
+                                "although events are delivered, so nothing could be confirmed: may "
+                                "walpost's Kafka user WRITE to it, and does its partition have a "
+                                "leader? see docs/runbook.md, progress_unreadable",
+                                topic_, kUnansweredMax.count() / 1'000)};
+  }
+  return std::nullopt;
+}
+
+std::optional<base::MonotonicTime> ProgressKeeper::NextDeadline(base::Lsn safe) const {
+  if (phase_ == Phase::kWaiting && refused_since_) {
+    return retry_at_;
+  }
+  if (phase_ != Phase::kNone || !on() || !facts_ || safe <= acknowledged_ || !made_at_) {
+    return std::nullopt;
+  }
+  return *made_at_ + kEvery;
+}
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,121 @@
+// ProgressKeeper - what a pipeline remembers across restarts, and what may therefore be confirmed.
+// Why: a slot that a foreign hand advanced or made anew connects without complaint, and events are
+//   missing. So the safe LSN is first written to a topic of ours, and only what Kafka has
+//   acknowledged there is confirmed: a slot above the remembered position was moved by somebody
+//   else. It also removes the repeats after a crash that made PostgreSQL forget what was confirmed.
+// How: at most one record outstanding and one a second, through the sink of the events; the
+//   Dispatcher submits waiting() and tells what became of it.
+// Thread: loop thread; no clock of its own.
+// Lifetime: the record's bytes stay in place until it is acknowledged, refused or lost.
+// Errors: a record that cannot be written stops no delivery; nothing is confirmed meanwhile, and
+//   Unwritten() asks for a halt after a while.
+// Source: docs/design.md, "Remembered progress".
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/lsn.h"
+#include "base/source_facts.h"
+#include "base/time.h"
+#include "delivery/sink.h"
+#include "envelope/record.h"
+#include "pipeline/halt.h"
+#include "pipeline/options.h"
+
+namespace walpost::pipeline {
+
+class ProgressKeeper {
+ public:
+  // Sequences from here on are progress records; the tracker does not know them.
+  static constexpr delivery::Sequence kFirstSequence = delivery::Sequence{1} << 63U;
+  static constexpr std::chrono::milliseconds kEvery{1'000};
+  // Unacknowledged for longer than this, it counts as something undelivered.
+  static constexpr std::chrono::milliseconds kLateAfter{500};
+  static constexpr std::chrono::milliseconds kRetryRefusedAfter{5'000};
+  static constexpr std::chrono::milliseconds kRefusedMax{60'000};
+  // Without any answer although events are delivered: Kafka does not report a missing right.
+  static constexpr std::chrono::milliseconds kUnansweredMax{300'000};
+
+  explicit ProgressKeeper(const PipelineOptions& options);
+
+  bool on() const { return !topic_.empty(); }
+
+  // Whose positions are written from here on, and what is remembered of before.
+  void OnConnected(const base::SourceFacts& facts);
+
+  // For a new look at everything.
+  void Forget();
+
+  // The part of `safe` that may be confirmed.
+  base::Lsn Confirmable(base::Lsn safe) const {
+    return on() ? std::min(safe, acknowledged_) : safe;
+  }
+
+  // There is nothing to wait for before the end.
+  bool Settled(base::Lsn safe) const {
+    return !on() || safe <= acknowledged_ || refused_since_.has_value();
+  }
+
+  // Something has been unacknowledged for long.
+  bool Late(base::Now now) const;
+
+  // Makes a record when one is due: at once with `hurry`.
+  void Tick(base::Lsn safe, bool hurry, base::Now now);
+
+  // To be submitted now; null = nothing.
+  const envelope::Record* waiting(base::Now now) const;
+
+  delivery::Sequence sequence() const { return sequence_; }
+
+  void OnAccepted() { phase_ = Phase::kOutstanding; }
+
+  void OnAcknowledged();
+  // It, or the topic, is at fault.
+  void OnRefused(const delivery::Failure& failure, base::Now now);
+  // It went with its generation.
+  void OnLost();
+
+  // Nothing could be written for so long that an operator must know. `last_delivered_at` is any
+  // event's.
+  std::optional<Halt> Unwritten(base::WallTime last_delivered_at, base::Now now) const;
+
+  // Acknowledged, by us or before us.
+  const std::optional<base::Progress>& remembered() const { return remembered_; }
+
+  std::optional<base::MonotonicTime> NextDeadline(base::Lsn safe) const;
+
+ private:
+  enum class Phase {
+    kNone,
+    kWaiting,      // made, not yet taken by the sink
+    kOutstanding,  // taken, not yet reported
+  };
+
+  void Make(base::Lsn position, base::Now now);
+
+  const std::string topic_;  // empty = off
+  const std::string name_;
+  std::vector<std::pair<std::string, std::string>> tables_;  // schema and name
+  std::optional<base::SourceFacts> facts_;
+  std::optional<base::Progress> remembered_;
+  base::Lsn acknowledged_;
+
+  Phase phase_ = Phase::kNone;
+  base::Progress progress_;  // in the record
+  std::string value_;
+  envelope::Record record_;
+  delivery::Sequence sequence_ = kFirstSequence;
+  std::optional<base::MonotonicTime> made_at_;
+  std::optional<base::Now> unacknowledged_since_;
+  std::optional<base::MonotonicTime> refused_since_;
+  base::MonotonicTime retry_at_;
+  std::string refusal_;
+};
+
+}  // namespace walpost::pipeline

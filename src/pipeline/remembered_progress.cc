@@ -1,0 +1,142 @@
+#include "pipeline/remembered_progress.h"
+
+#include <string>
+#include <tuple>
+
+#include "absl/strings/str_format.h"
+
+namespace walpost::pipeline {
+
+using base::HaltReason;
+using base::Progress;
+using base::SourceFacts;
+
+namespace {
+
+constexpr char kAdopt[] = "`walpost slot advance --yes` goes on from here";
+
+Halt MakeHalt(HaltReason reason, const std::string& detail) {
+  return Halt{reason,
+              absl::StrFormat("%s; see docs/runbook.md, %s", detail, base::HaltReasonName(reason))};
+}
+
+std::optional<Halt> JudgeTimeline(const Progress& progress, const SourceFacts& facts) {
+  bool ours = progress.timeline == facts.timeline;
+  for (const base::TimelineEnd& ancestor : facts.timeline_history) {
+    if (ancestor.timeline != progress.timeline) {
+      continue;
+    }
+    ours = true;
+    if (progress.end_lsn > ancestor.end) {
+      return MakeHalt(
+          HaltReason::kTimelineChanged,
+          absl::StrFormat("timeline %u ended at %s, but events up to %s of it are in Kafka: the "
+                          "failover to timeline %u lost them in the database; %s",
+                          ancestor.timeline, ancestor.end.ToString(), progress.end_lsn.ToString(),
+                          facts.timeline, kAdopt));
+    }
+  }
+  if (!ours) {
+    return MakeHalt(
+        HaltReason::kTimelineChanged,
+        absl::StrFormat("the server is on timeline %u, but progress is remembered on "
+                        "timeline %u (%s), which is not in its history: connect to the "
+                        "primary, or, when this is it, %s",
+                        facts.timeline, progress.timeline, progress.end_lsn.ToString(), kAdopt));
+  }
+  if (facts.server_wal_lsn.valid() && progress.end_lsn > facts.server_wal_lsn) {
+    return MakeHalt(
+        HaltReason::kTimelineChanged,
+        absl::StrFormat("the server's log ends at %s, but events up to %s are in "
+                        "Kafka: it was restored, or is an old copy, and streaming from "
+                        "there would leave out what it writes next; %s",
+                        facts.server_wal_lsn.ToString(), progress.end_lsn.ToString(), kAdopt));
+  }
+  return std::nullopt;
+}
+
+std::optional<Halt> JudgeFingerprint(const Progress& progress, const SourceFacts& facts) {
+  if (progress.publication_oid != 0 && facts.publication_oid != progress.publication_oid) {
+    return MakeHalt(
+        HaltReason::kPublicationMissing,
+        absl::StrFormat("the publication is OID %u but was OID %u: it was dropped and created "
+                        "again, so rows of the time between may be missing; `walpost slot "
+                        "recreate --yes` makes the slot anew behind it, %s",
+                        facts.publication_oid, progress.publication_oid, kAdopt));
+  }
+  for (const base::PublishedTable& old : progress.tables) {
+    for (const base::PublishedTable& table : facts.tables) {
+      if (table.schema == old.schema && table.name == old.name && table.oid != old.oid) {
+        return MakeHalt(
+            HaltReason::kTableReplaced,
+            absl::StrFormat("table %s.%s is OID %u but was OID %u: it was dropped and created "
+                            "again, so rows of the time between may be missing; %s",
+                            table.schema, table.name, table.oid, old.oid, kAdopt));
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+// The newest epoch's highest of this cluster; else its highest of another one.
+const Progress* Choose(const std::vector<Progress>& records, std::uint64_t system_identifier) {
+  const auto rank = [system_identifier](const Progress& progress) {
+    return std::tuple(progress.epoch, progress.system_identifier == system_identifier,
+                      progress.timeline, progress.end_lsn, progress.recorded_at);
+  };
+  const Progress* chosen = nullptr;
+  for (const Progress& progress : records) {
+    if (chosen == nullptr || rank(progress) > rank(*chosen)) {
+      chosen = &progress;
+    }
+  }
+  return chosen;
+}
+
+std::optional<Halt> JudgeNothing(const SourceFacts& facts) {
+  if (!facts.consistent_point.valid() || facts.confirmed_flush_lsn <= facts.consistent_point) {
+    return std::nullopt;
+  }
+  return MakeHalt(
+      HaltReason::kProgressUnreadable,
+      absl::StrFormat("no progress is remembered in Kafka, but the slot stands at %s and began at "
+                      "%s: somebody streamed or moved it, and whether events are missing cannot "
+                      "be told; %s",
+                      facts.confirmed_flush_lsn.ToString(), facts.consistent_point.ToString(),
+                      kAdopt));
+}
+
+}  // namespace
+
+ProgressVerdict JudgeProgress(const std::vector<Progress>& records, const SourceFacts& facts) {
+  const Progress* const progress = Choose(records, facts.system_identifier);
+  if (progress == nullptr) {
+    return {JudgeNothing(facts), std::nullopt};
+  }
+  if (progress->system_identifier != facts.system_identifier) {
+    return {MakeHalt(HaltReason::kClusterChanged,
+                     absl::StrFormat("this is cluster %u, but progress is remembered on cluster %u "
+                                     "(%s): correct source.conninfo, give a copy another `name`, "
+                                     "or, when production moved here, %s",
+                                     facts.system_identifier, progress->system_identifier,
+                                     progress->end_lsn.ToString(), kAdopt)),
+            std::nullopt};
+  }
+  std::optional<Halt> halt = JudgeTimeline(*progress, facts);
+  if (!halt && facts.confirmed_flush_lsn > progress->end_lsn) {
+    halt =
+        MakeHalt(HaltReason::kSlotMoved,
+                 absl::StrFormat(
+                     "the slot stands at %s, but walpost came only to %s: it was advanced or "
+                     "made anew by somebody else, and events committed between are not in "
+                     "Kafka; %s",
+                     facts.confirmed_flush_lsn.ToString(), progress->end_lsn.ToString(), kAdopt));
+  }
+  if (!halt) {
+    halt = JudgeFingerprint(*progress, facts);
+  }
+  return halt ? ProgressVerdict{std::move(halt), std::nullopt}
+              : ProgressVerdict{std::nullopt, *progress};
+}
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,28 @@
+// JudgeProgress - does what was connected to continue what Kafka remembers of this pipeline?
+// Why: a slot that was advanced or made anew by a foreign hand, a restored or promoted server, a
+//   publication or table that was replaced while walpost was away: all connect without complaint,
+//   and then events are missing without a word (guarantee G6).
+// Thread: any.
+// Source: docs/design.md, "Remembered progress"; docs/runbook.md has a section for each reason.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/source_facts.h"
+#include "pipeline/halt.h"
+
+namespace walpost::pipeline {
+
+struct ProgressVerdict {
+  std::optional<Halt> halt;
+  std::optional<base::Progress> progress;  // streaming goes on from there; none = a first start
+};
+
+// `records` are the pipeline's, in any order. Of the newest epoch, the highest position of this
+// cluster counts and not the last written: a late record of an instance that is gone is older, but
+// true.
+ProgressVerdict JudgeProgress(const std::vector<base::Progress>& records,
+                              const base::SourceFacts& facts);
+
+}  // namespace walpost::pipeline

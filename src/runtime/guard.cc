@@ -1,0 +1,81 @@
+#include "runtime/guard.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "kafka/progress.h"
+#include "pipeline/remembered_progress.h"
+
+namespace walpost::runtime {
+namespace {
+
+using base::HaltReason;
+using base::Progress;
+using base::SourceFacts;
+using base::StreamEnd;
+
+StreamEnd OperatorEnd(HaltReason reason, const std::string& detail) {
+  StreamEnd end;
+  end.kind = StreamEnd::Kind::kOperator;
+  end.reason = reason;
+  end.status = absl::FailedPreconditionError(detail);
+  return end;
+}
+
+StreamEnd Unreadable(const absl::Status& status, const std::string& topic) {
+  const std::string message(status.message());
+  if (absl::IsUnavailable(status)) {
+    // Passes by itself, as any trouble with a connection.
+    StreamEnd end;
+    end.kind = StreamEnd::Kind::kLost;
+    end.status = absl::UnavailableError("remembered progress cannot be read yet: " + message);
+    return end;
+  }
+  const char* advice = "see docs/runbook.md, progress_unreadable";
+  if (absl::IsNotFound(status)) {
+    return OperatorEnd(
+        HaltReason::kProgressUnreadable,
+        absl::StrFormat("progress is remembered in topic '%s', which does not exist: run `walpost "
+                        "init`, which creates it; when there was one, it was deleted: %s",
+                        topic, advice));
+  }
+  return OperatorEnd(
+      HaltReason::kProgressUnreadable,
+      absl::StrFormat("remembered progress cannot be read: %s; %s", message, advice));
+}
+
+bool Covers(const std::optional<Progress>& known, const SourceFacts& facts) {
+  return known && known->system_identifier == facts.system_identifier &&
+         facts.confirmed_flush_lsn <= known->end_lsn;
+}
+
+}  // namespace
+
+postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> known) {
+  const std::string& topic = options.pipeline.progress_topic;
+  if (topic.empty()) {
+    return nullptr;
+  }
+  return [kafka = options.kafka, place = kafka::ProgressPlace{topic, options.name},
+          known = std::move(known)](SourceFacts* facts) -> std::optional<StreamEnd> {
+    std::vector<Progress> records;
+    if (Covers(known, *facts)) {
+      records.push_back(*known);
+    } else {
+      auto read = kafka::ReadProgress(kafka, place, kReadProgressWithin);
+      if (!read.ok()) {
+        return Unreadable(read.status(), place.topic);
+      }
+      records = *std::move(read);
+    }
+    pipeline::ProgressVerdict verdict = pipeline::JudgeProgress(records, *facts);
+    if (verdict.halt) {
+      return OperatorEnd(verdict.halt->reason, verdict.halt->detail);
+    }
+    facts->progress = std::move(verdict.progress);
+    return std::nullopt;
+  };
+}
+
+}  // namespace walpost::runtime

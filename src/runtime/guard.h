@@ -1,0 +1,23 @@
+// MakeGuard - what the connect job asks between preflight and START: does this source continue what
+// Kafka remembers?
+// Why: read as late as that, the topic is never older than the slot's position, and an instance
+//   that only waits for the slot does not read it at all.
+// Thread: made on the loop thread, called on the helper thread; holds copies only.
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "base/source_facts.h"
+#include "postgres/connect.h"
+#include "runtime/options.h"
+
+namespace walpost::runtime {
+
+inline constexpr std::chrono::milliseconds kReadProgressWithin{10'000};
+
+// `known` is what this process knows to be acknowledged; while the slot is not above it, Kafka need
+// not be asked, so a reconnect does not wait for it. Null when nothing is remembered.
+postgres::Guard MakeGuard(const RunOptions& options, std::optional<base::Progress> known);
+
+}  // namespace walpost::runtime

@@ -1,0 +1,205 @@
+"""A foreign hand on slot, table, publication or progress is noticed, named, and passed by the way out that the message names."""
+
+import signal
+
+import pipeline
+import servers
+
+
+def started(p, events=20):
+    """Streaming, with `events` delivered, confirmed and remembered; then stopped."""
+    p.start()
+    p.insert(1, events)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    return p
+
+
+def halted(p, reason):
+    """Starts walpost; the halt's message."""
+    p.walpost.start(wait="halted")
+    status = p.walpost.status()
+    assert status["halt"]["reason"] == reason, status["halt"]
+    assert status["gap_guard"] == "on"
+    assert f"docs/runbook.md, {reason}" in status["halt"]["detail"]
+    servers.wait_for(lambda: not (p.slot() or {"active": False})["active"], 20, "the slot to be free")
+    return status["halt"]["detail"]
+
+
+def look_again(p):
+    p.walpost.signal(signal.SIGHUP)
+    p.walpost.wait_state("streaming")
+
+
+def refused_without_yes(p, *verb):
+    """Says what would be left out, and changes nothing."""
+    before = (p.slot(), len(p.kafka.read_all(f"walpost.progress.{p.name}")) if has_topic(p) else 0)
+    done = p.walpost.verb(*verb, check=False)
+    assert done.returncode == 64 and "--yes" in done.stderr, done
+    assert "not sent" in done.stdout or "sent again" in done.stdout or "skipped" in done.stdout, done.stdout
+    assert (p.slot(), len(p.kafka.read_all(f"walpost.progress.{p.name}")) if has_topic(p) else 0) == before
+    return done.stdout
+
+
+def has_topic(p):
+    return f"walpost.progress.{p.name}" in p.kafka.admin().list_topics(timeout=10).topics
+
+
+def goes_on(p, first=1001, count=20):
+    """New events arrive, and the slot follows."""
+    before = {record.id for record in p.records()}
+    p.insert(first, first + count - 1)
+    p.wait_confirmed()
+    new = [record for record in p.records() if record.id not in before]
+    assert len(new) == count
+    return new
+
+
+def test_slot_advanced_by_a_foreign_hand_while_walpost_is_down(make_pipeline):
+    p = started(make_pipeline())
+    p.insert(101, 105)
+    p.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", p.name)
+    assert "`walpost slot advance --yes`" in halted(p, "slot_moved")
+    refused_without_yes(p, "slot", "advance")
+    p.walpost.verb("slot", "advance", "--yes")
+    look_again(p)
+    goes_on(p)
+    assert len(p.records()) == 40, "the five are left out, and nobody was told otherwise"
+    assert p.walpost.stop() == 0
+    p.walpost.start()  # what was adopted is remembered
+
+
+def test_slot_dropped_and_made_anew_by_a_foreign_hand(make_pipeline):
+    p = started(make_pipeline())
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+    p.insert(101, 105)
+    p.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", p.name)
+    halted(p, "slot_moved")
+    p.walpost.verb("slot", "advance", "--yes")
+    look_again(p)
+    goes_on(p)
+
+
+def test_slot_that_is_gone_is_made_anew_by_recreate(make_pipeline):
+    p = started(make_pipeline())
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+    halted(p, "slot_missing")
+    assert p.walpost.verb("slot", "advance", "--yes", check=False).returncode == 78
+    assert "new slot" in refused_without_yes(p, "slot", "recreate")
+    p.walpost.verb("slot", "recreate", "--yes")
+    look_again(p)
+    goes_on(p)
+
+
+def test_publication_dropped_and_made_anew(make_pipeline):
+    p = started(make_pipeline())
+    p.execute(f"DROP PUBLICATION {p.name}")
+    p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE outbox.events WITH (publish = 'insert')")
+    halted(p, "publication_missing")
+    p.walpost.verb("slot", "recreate", "--yes")
+    look_again(p)
+    goes_on(p)
+
+
+def test_publication_that_is_gone_is_made_by_recreate(make_pipeline):
+    p = started(make_pipeline())
+    p.execute(f"DROP PUBLICATION {p.name}")
+    p.walpost.verb("slot", "recreate", "--yes")
+    p.walpost.start()
+    goes_on(p)
+
+
+def test_table_dropped_and_created(make_pipeline):
+    p = started(make_pipeline())
+    p.execute("ALTER TABLE outbox.events RENAME TO old_events")
+    p.execute("CREATE TABLE outbox.events (LIKE outbox.old_events INCLUDING ALL)")
+    p.execute("DROP TABLE outbox.old_events")
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLE outbox.events")
+    halted(p, "table_replaced")
+    p.walpost.verb("slot", "advance", "--yes")
+    look_again(p)
+    goes_on(p)
+
+
+def test_progress_topic_deleted_while_walpost_is_down(make_pipeline):
+    p = started(make_pipeline())
+    topic = f"walpost.progress.{p.name}"
+    admin = p.kafka.admin()
+    admin.delete_topics([topic])[topic].result(timeout=30)
+    servers.wait_for(lambda: not has_topic(p), 30, "the topic to be gone")
+    assert "walpost init" in halted(p, "progress_unreadable")
+    p.walpost.verb("init")
+    p.walpost.signal(signal.SIGHUP)
+    # Made anew and empty, it still tells nothing about a slot that has moved.
+    servers.wait_for(lambda: (s := p.walpost.status()) and s["state"] == "halted" and "no progress" in s["halt"]["detail"],
+                     30, "the second halt")
+    p.walpost.verb("slot", "advance", "--yes")
+    look_again(p)
+    goes_on(p)
+    p.judge()
+
+
+def test_transaction_is_skipped_by_advance_to(make_pipeline):
+    p = started(make_pipeline())
+    p.insert(101, 101, topic="nobody-made-this-topic")
+    p.insert(201, 205)
+    p.walpost.start(wait="halted")
+    detail = p.walpost.status()["halt"]["detail"]
+    commit_lsn = detail.split("commit LSN ")[1].split(",")[0]
+    assert "skipped" in refused_without_yes(p, "slot", "advance", "--to", commit_lsn)
+    p.walpost.verb("slot", "advance", "--to", commit_lsn, "--yes")
+    look_again(p)
+    p.wait_confirmed()
+    assert len(p.records()) == 25, "all but the one"
+    back = p.walpost.verb("slot", "advance", "--to", "0/1", "--yes", check=False)
+    assert back.returncode == 78
+
+
+def test_verbs_refuse_while_walpost_streams(make_pipeline):
+    p = make_pipeline().start()
+    for verb in ("advance", "recreate"):
+        done = p.walpost.verb("slot", verb, "--yes", check=False)
+        assert done.returncode == 78 and "in use" in done.stderr, done
+    goes_on(p)
+
+
+def test_crash_of_postgres_repeats_nothing(make_pipeline, workspace):
+    postgres = workspace.postgres()
+    p = make_pipeline(on_postgres=postgres).start()
+    p.insert_transactions(1, 2000)
+    p.wait_confirmed()
+    confirmed = p.slot()["confirmed"]
+    p.walpost.kill9()
+    postgres.kill9()
+    postgres.start()
+    assert p.slot()["confirmed"] < confirmed, "the case this test is about"
+    p.walpost.start()
+    p.insert_transactions(2001, 2100)
+    p.wait_confirmed()
+    assert pipeline.judge(p.committed(), p.records()) == 0
+
+
+def test_walpost_killed_loses_nothing(make_pipeline):
+    p = make_pipeline().start()
+    for first in (1, 3001, 6001):
+        p.insert_transactions(first, first + 2999)
+        p.walpost.kill9()
+        p.insert_transactions(first + 10_000, first + 10_099)
+        p.walpost.start()
+    p.wait_confirmed()
+    p.judge()
+
+
+def test_first_start_and_stop_without_events_are_remembered(make_pipeline):
+    p = make_pipeline().start()
+    assert p.walpost.stop() == 0
+    p.walpost.start()
+    goes_on(p)
+
+
+def test_without_a_progress_topic_the_guard_is_off(make_pipeline):
+    p = make_pipeline(config={"delivery": {"progress_topic": ""}}).start()
+    assert p.walpost.status()["gap_guard"] == "off"
+    assert "walpost_gap_guard{" in p.walpost.get("/metrics")[1]
+    assert not has_topic(p)
+    goes_on(p)

@@ -1,0 +1,237 @@
+// What is confirmed, and when an end comes, while progress is remembered.
+#include "envelope/progress.h"
+#include "pipeline_fixture.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using delivery::FailureKind;
+using delivery::Sequence;
+using ::testing::ElementsAre;
+
+constexpr char kTopic[] = "walpost.progress.shop";
+
+class ProgressTest : public PipelineFixture {
+ protected:
+  ProgressTest() {
+    options_.name = "shop";
+    options_.progress_topic = kTopic;
+    facts_.start_lsn = Lsn(10);
+  }
+
+  static bool IsProgress(Sequence sequence) { return sequence >= ProgressKeeper::kFirstSequence; }
+
+  // The progress record outstanding; 0 = none.
+  Sequence Outstanding() {
+    for (const Sequence sequence : sink_.outstanding()) {
+      if (IsProgress(sequence)) {
+        return sequence;
+      }
+    }
+    return 0;
+  }
+
+  void DeliverProgress() {
+    ASSERT_NE(Outstanding(), 0U);
+    Deliver(Outstanding());
+  }
+
+  void DeliverEvents() {
+    for (const Sequence sequence : sink_.outstanding()) {
+      if (!IsProgress(sequence)) {
+        sink_.Deliver(sequence);
+      }
+    }
+    Tick();
+  }
+
+  // The positions that Kafka has.
+  std::vector<std::uint64_t> Written() {
+    std::vector<std::uint64_t> positions;
+    for (const auto& each : sink_.Log(kTopic, 0)) {
+      EXPECT_EQ(each.key, "shop");
+      positions.push_back(envelope::DecodeProgress(*each.value)->end_lsn.value());
+    }
+    return positions;
+  }
+
+  // Streaming, with the record of the start acknowledged.
+  void Begin() {
+    Connect();
+    Tick();
+    DeliverProgress();
+    EXPECT_THAT(Written(), ElementsAre(10));
+    Advance(ProgressKeeper::kEvery);
+  }
+};
+
+TEST_F(ProgressTest, DeliveredTransactionIsConfirmedOnlyAfterItsProgress) {
+  Begin();
+  Transaction(100, {"a1"});
+  DeliverEvents();
+  EXPECT_EQ(pipeline().tracker().safe_lsn(), Lsn(108));
+  EXPECT_LE(Confirmed(), Lsn(10));
+  Advance(milliseconds(20'000));
+  EXPECT_LE(Confirmed(), Lsn(10)) << "however long it takes";
+  DeliverProgress();
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  EXPECT_THAT(Written(), ElementsAre(10, 108));
+  ExpectAccounted();
+}
+
+TEST_F(ProgressTest, KeepalivePositionIsConfirmedOnlyAfterItsProgress) {
+  Begin();
+  Keepalive(500);
+  EXPECT_LE(Confirmed(), Lsn(10));
+  DeliverProgress();
+  EXPECT_EQ(Confirmed(), Lsn(500));
+}
+
+TEST_F(ProgressTest, EventsGoOnWhileProgressIsOutstanding) {
+  Begin();
+  Transaction(100, {"a1"});
+  DeliverEvents();
+  Transaction(200, {"b1"});
+  DeliverEvents();
+  EXPECT_EQ(pipeline().tracker().safe_lsn(), Lsn(208));
+  EXPECT_TRUE(pipeline().want_frame());
+  Advance(milliseconds(5'000));
+  DeliverProgress();
+  EXPECT_EQ(Confirmed(), Lsn(108)) << "one at a time";
+  Advance(ProgressKeeper::kEvery);
+  DeliverProgress();
+  EXPECT_EQ(Confirmed(), Lsn(208));
+}
+
+TEST_F(ProgressTest, GenerationThatFailsHasItSubmittedAgain) {
+  Begin();
+  Transaction(100, {"a1"});
+  DeliverEvents();
+  sink_.FailGeneration("fatal");
+  Settle();
+  EXPECT_LE(Confirmed(), Lsn(10));
+  DeliverProgress();
+  EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+TEST_F(ProgressTest, InCarefulModeItHasItsTurn) {
+  Begin();
+  Transaction(100, {"a1"});
+  DeliverEvents();
+  Transaction(200, {"a2"});
+  Transaction(300, {"a3"});
+  Transaction(400, {"a4"});
+  sink_.FailGeneration("fatal");
+  Settle();
+  EXPECT_EQ(sink_.generation().mode, delivery::Sink::Mode::kCareful);
+  EXPECT_EQ(sink_.outstanding().size(), 1U);
+  EXPECT_NE(Outstanding(), 0U) << "before the events that wait";
+  DeliverProgress();
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3", "a4"));
+}
+
+TEST_F(ProgressTest, TopicThatIsGoneStopsNoDeliveryAndHaltsAfterAWhile) {
+  Begin();
+  Transaction(100, {"a1"});
+  DeliverEvents();
+  sink_.Fail(Outstanding(), FailureKind::kTopicUnknown, "topic is gone");
+  Settle();
+  Transaction(200, {"b1"});
+  DeliverEvents();
+  EXPECT_EQ(pipeline().tracker().safe_lsn(), Lsn(208));
+  EXPECT_LE(Confirmed(), Lsn(10));
+  for (int i = 0; i < 13 && !pipeline().halted(); ++i) {
+    Advance(ProgressKeeper::kRetryRefusedAfter);
+    Tick();
+    if (Outstanding() != 0) {
+      sink_.Fail(Outstanding(), FailureKind::kTopicUnknown, "topic is gone");
+      Settle();
+    }
+  }
+  ExpectHalted(HaltReason::kProgressUnreadable, "topic is gone");
+  EXPECT_LE(confirmed_, Lsn(10));
+}
+
+TEST_F(ProgressTest, StopWaitsForTheLastProgressAndConfirmsIt) {
+  Begin();
+  Transaction(100, {"a1"});
+  Transaction(200, {"a2"});
+  pipeline().Stop(now_);
+  DeliverEvents();
+  EXPECT_TRUE(pipeline().connected());
+  DeliverProgress();
+  EXPECT_THAT(Written(), ElementsAre(10, 208)) << "at once, not after a second";
+  EXPECT_EQ(last_command_, StreamCommand::kFinish);
+  EXPECT_EQ(confirmed_, Lsn(208));
+  Settle();
+  EXPECT_TRUE(pipeline().finished());
+}
+
+TEST_F(ProgressTest, StopWaitsForProgressNoLongerThanItsTime) {
+  Begin();
+  Transaction(100, {"a1"});
+  pipeline().Stop(now_);
+  DeliverEvents();
+  Advance(options_.shutdown_timeout - milliseconds(1));
+  EXPECT_TRUE(pipeline().connected());
+  Advance(milliseconds(1));
+  EXPECT_FALSE(pipeline().connected());
+  EXPECT_LE(confirmed_, Lsn(10));
+}
+
+TEST_F(ProgressTest, HaltConfirmsWhatCameBeforeIt) {
+  Begin();
+  Transaction(100, {"a1"});
+  DeliverEvents();
+  SendPayload("?");
+  EXPECT_TRUE(pipeline().connected()) << "until progress is written";
+  DeliverProgress();
+  EXPECT_EQ(confirmed_, Lsn(108));
+  ExpectHalted(HaltReason::kProtocolError, "");
+}
+
+TEST_F(ProgressTest, ServerThatAsksGetsItsProgressAtOnce) {
+  Begin();
+  Keepalive(500);
+  DeliverProgress();
+  Keepalive(600, /*reply_requested=*/true);
+  EXPECT_NE(Outstanding(), 0U);
+  DeliverProgress();
+  EXPECT_EQ(Confirmed(), Lsn(600));
+}
+
+TEST_F(ProgressTest, StoppingServerIsNotHeldByProgressThatDoesNotCome) {
+  Begin();
+  Keepalive(500);
+  for (int i = 0; i < 10; ++i) {
+    Keepalive(500, /*reply_requested=*/true);
+    EXPECT_TRUE(pipeline().connected()) << "it may come any moment";
+  }
+  Advance(ProgressKeeper::kLateAfter);
+  for (int i = 0; i < StatusClock::kStoppingRequests && pipeline().connected(); ++i) {
+    Keepalive(500, /*reply_requested=*/true);
+  }
+  EXPECT_FALSE(pipeline().connected());
+}
+
+TEST_F(ProgressTest, RememberedProgressIsTheStart) {
+  base::Progress before;
+  before.end_lsn = Lsn(50);
+  facts_.progress = before;
+  facts_.start_lsn = Lsn(50);
+  Connect();
+  Tick();
+  EXPECT_EQ(Outstanding(), 0U) << "nothing new";
+  EXPECT_EQ(pipeline().remembered_progress()->end_lsn, Lsn(50));
+  Transaction(100, {"a1"});
+  DeliverEvents();
+  DeliverProgress();
+  EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+}  // namespace
+}  // namespace walpost::pipeline

@@ -1,0 +1,234 @@
+#include "pipeline/progress_keeper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "envelope/progress.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::Lsn;
+using delivery::Failure;
+using delivery::FailureKind;
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+class ProgressKeeperTest : public ::testing::Test {
+ protected:
+  ProgressKeeperTest() {
+    facts_.system_identifier = 77;
+    facts_.publication_oid = 500;
+    facts_.tables = {{501, "outbox", "events"}, {502, "public", "other"}};
+    facts_.start_lsn = Lsn(100);
+  }
+
+  static PipelineOptions Options(const std::string& topic) {
+    PipelineOptions options;
+    options.name = "shop";
+    options.progress_topic = topic;
+    options.outboxes.resize(1);
+    options.outboxes[0].table.schema = "outbox";
+    options.outboxes[0].table.table = "events";
+    return options;
+  }
+
+  void Advance(milliseconds time) {
+    now_.mono += time;
+    now_.wall += time;
+  }
+
+  // What the waiting record says.
+  base::Progress Waiting() {
+    const envelope::Record* const record = keeper_.waiting(now_);
+    EXPECT_NE(record, nullptr);
+    return record == nullptr ? base::Progress()
+                             : envelope::DecodeProgress(*record->value).value_or(base::Progress());
+  }
+
+  void Acknowledge() {
+    keeper_.OnAccepted();
+    keeper_.OnAcknowledged();
+  }
+
+  // Connected, and the record of the start acknowledged.
+  void Begin() {
+    keeper_.OnConnected(facts_);
+    keeper_.Tick(Lsn(), false, now_);
+    Acknowledge();
+    Advance(ProgressKeeper::kEvery);
+  }
+
+  base::Now now_{base::MonotonicTime(std::chrono::hours(1)),
+                 base::WallTime(std::chrono::seconds(1'700'000'000))};
+  base::SourceFacts facts_;
+  ProgressKeeper keeper_{Options("progress")};
+};
+
+TEST_F(ProgressKeeperTest, OffConfirmsEverythingAndWritesNothing) {
+  ProgressKeeper off{Options("")};
+  off.OnConnected(facts_);
+  off.Tick(Lsn(200), true, now_);
+  EXPECT_FALSE(off.on());
+  EXPECT_EQ(off.waiting(now_), nullptr);
+  EXPECT_EQ(off.Confirmable(Lsn(200)), Lsn(200));
+  EXPECT_TRUE(off.Settled(Lsn(200)));
+}
+
+TEST_F(ProgressKeeperTest, NothingIsWrittenBeforeItIsKnownWhoseProgressItIs) {
+  keeper_.Tick(Lsn(200), true, now_);
+  EXPECT_EQ(keeper_.waiting(now_), nullptr);
+  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn());
+}
+
+TEST_F(ProgressKeeperTest, FirstRecordTellsWhereTheStreamBegan) {
+  keeper_.OnConnected(facts_);
+  keeper_.Tick(Lsn(), false, now_);
+  const base::Progress progress = Waiting();
+  EXPECT_EQ(progress.system_identifier, 77U);
+  EXPECT_EQ(progress.timeline, 1U);
+  EXPECT_EQ(progress.end_lsn, Lsn(100));
+  EXPECT_EQ(progress.recorded_at, now_.wall);
+  EXPECT_EQ(progress.publication_oid, 500U);
+  ASSERT_EQ(progress.tables.size(), 1U) << "the outboxes only";
+  EXPECT_EQ(progress.tables[0].oid, 501U);
+  const envelope::Record& record = *keeper_.waiting(now_);
+  EXPECT_EQ(record.topic, "progress");
+  EXPECT_EQ(record.key, "shop");
+}
+
+TEST_F(ProgressKeeperTest, OnlyWhatIsAcknowledgedMayBeConfirmed) {
+  Begin();
+  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(100));
+  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.OnAccepted();
+  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(100));
+  EXPECT_FALSE(keeper_.Settled(Lsn(200)));
+  keeper_.OnAcknowledged();
+  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(200));
+  EXPECT_EQ(keeper_.Confirmable(Lsn(300)), Lsn(200));
+  EXPECT_TRUE(keeper_.Settled(Lsn(200)));
+  EXPECT_EQ(keeper_.remembered()->end_lsn, Lsn(200));
+}
+
+TEST_F(ProgressKeeperTest, AtMostOneASecondUnlessInAHurry) {
+  Begin();
+  keeper_.Tick(Lsn(200), false, now_);
+  Acknowledge();
+  Advance(milliseconds(999));
+  keeper_.Tick(Lsn(300), false, now_);
+  EXPECT_EQ(keeper_.waiting(now_), nullptr);
+  EXPECT_EQ(keeper_.NextDeadline(Lsn(300)), now_.mono + milliseconds(1));
+  keeper_.Tick(Lsn(300), true, now_);
+  EXPECT_EQ(Waiting().end_lsn, Lsn(300));
+  Acknowledge();
+  Advance(milliseconds(1'000));
+  keeper_.Tick(Lsn(300), true, now_);
+  EXPECT_EQ(keeper_.waiting(now_), nullptr) << "it did not move";
+  EXPECT_FALSE(keeper_.NextDeadline(Lsn(300)));
+}
+
+TEST_F(ProgressKeeperTest, WhileOneIsOutstandingItsBytesStay) {
+  Begin();
+  keeper_.Tick(Lsn(200), false, now_);
+  const std::string_view value = *keeper_.waiting(now_)->value;
+  const std::string copy(value);
+  keeper_.OnAccepted();
+  Advance(milliseconds(5'000));
+  keeper_.Tick(Lsn(300), true, now_);
+  EXPECT_EQ(keeper_.waiting(now_), nullptr);
+  EXPECT_EQ(value, copy);
+}
+
+TEST_F(ProgressKeeperTest, LostRecordWaitsAgainWithTheNewestPosition) {
+  Begin();
+  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.OnAccepted();
+  keeper_.OnLost();
+  EXPECT_EQ(Waiting().end_lsn, Lsn(200));
+  keeper_.Tick(Lsn(300), false, now_);
+  EXPECT_EQ(Waiting().end_lsn, Lsn(300));
+  EXPECT_EQ(keeper_.Confirmable(Lsn(300)), Lsn(100));
+}
+
+TEST_F(ProgressKeeperTest, RefusedRecordIsTriedAgainAndHaltsAfterAMinute) {
+  Begin();
+  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
+  EXPECT_EQ(keeper_.waiting(now_), nullptr);
+  EXPECT_TRUE(keeper_.Settled(Lsn(200))) << "an end does not wait for it";
+  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(100)) << "but nothing is confirmed";
+  EXPECT_EQ(keeper_.NextDeadline(Lsn(200)), now_.mono + ProgressKeeper::kRetryRefusedAfter);
+  Advance(ProgressKeeper::kRetryRefusedAfter);
+  EXPECT_NE(keeper_.waiting(now_), nullptr);
+  keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
+  EXPECT_FALSE(keeper_.Unwritten(now_.wall, now_));
+  Advance(ProgressKeeper::kRefusedMax);
+  const auto halt = keeper_.Unwritten(now_.wall, now_);
+  ASSERT_TRUE(halt);
+  EXPECT_EQ(halt->reason, base::HaltReason::kProgressUnreadable);
+  EXPECT_THAT(halt->detail, HasSubstr("topic is gone"));
+  keeper_.OnAccepted();
+  keeper_.OnAcknowledged();
+  EXPECT_FALSE(keeper_.Unwritten(now_.wall, now_));
+}
+
+TEST_F(ProgressKeeperTest, SilenceHaltsOnlyWhenEventsAreDeliveredMeanwhile) {
+  Begin();
+  const base::WallTime before = now_.wall;
+  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.OnAccepted();
+  EXPECT_FALSE(keeper_.Late(now_));
+  Advance(ProgressKeeper::kUnansweredMax);
+  EXPECT_TRUE(keeper_.Late(now_));
+  EXPECT_FALSE(keeper_.Unwritten(before, now_)) << "Kafka is away, which is no reason to halt";
+  EXPECT_TRUE(keeper_.Unwritten(now_.wall, now_));
+}
+
+TEST_F(ProgressKeeperTest, RememberedProgressIsConfirmableAtOnceAndItsEpochGoesOn) {
+  base::Progress before;
+  before.epoch = 3;
+  before.end_lsn = Lsn(150);
+  facts_.progress = before;
+  facts_.start_lsn = Lsn(150);
+  keeper_.OnConnected(facts_);
+  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(150));
+  keeper_.Tick(Lsn(), false, now_);
+  EXPECT_EQ(keeper_.waiting(now_), nullptr) << "nothing new";
+  keeper_.Tick(Lsn(200), false, now_);
+  EXPECT_EQ(Waiting().epoch, 3U);
+}
+
+TEST_F(ProgressKeeperTest, OperatorsDecisionForALowerPositionIsTaken) {
+  Begin();
+  base::Progress decided;
+  decided.epoch = 1;
+  decided.end_lsn = Lsn(50);
+  facts_.progress = decided;
+  keeper_.OnConnected(facts_);
+  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(50));
+  keeper_.Tick(Lsn(200), false, now_);
+  EXPECT_EQ(Waiting().epoch, 1U);
+}
+
+TEST_F(ProgressKeeperTest, PositionBeforeTheSwitchIsOfTheOlderTimeline) {
+  facts_.timeline = 2;
+  facts_.timeline_history = {{1, Lsn(250)}};
+  Begin();
+  keeper_.Tick(Lsn(200), false, now_);
+  EXPECT_EQ(Waiting().timeline, 1U);
+  keeper_.Tick(Lsn(300), false, now_);
+  EXPECT_EQ(Waiting().timeline, 2U);
+}
+
+TEST_F(ProgressKeeperTest, ForgottenProgressConfirmsNothing) {
+  Begin();
+  keeper_.Forget();
+  EXPECT_EQ(keeper_.Confirmable(Lsn(100)), Lsn());
+  EXPECT_FALSE(keeper_.remembered());
+}
+
+}  // namespace
+}  // namespace walpost::pipeline

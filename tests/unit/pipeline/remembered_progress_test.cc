@@ -1,0 +1,158 @@
+#include "pipeline/remembered_progress.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace walpost::pipeline {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using base::Progress;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class RememberedProgressTest : public ::testing::Test {
+ protected:
+  RememberedProgressTest() {
+    facts_.system_identifier = 77;
+    facts_.timeline = 1;
+    facts_.confirmed_flush_lsn = Lsn(0x400);
+    facts_.server_wal_lsn = Lsn(0x900);
+    facts_.publication_oid = 500;
+    facts_.tables = {{501, "outbox", "events"}};
+  }
+
+  static Progress At(std::uint64_t lsn, std::uint32_t timeline = 1, std::uint64_t epoch = 0) {
+    Progress progress;
+    progress.epoch = epoch;
+    progress.system_identifier = 77;
+    progress.timeline = timeline;
+    progress.end_lsn = Lsn(lsn);
+    progress.publication_oid = 500;
+    progress.tables = {{501, "outbox", "events"}};
+    return progress;
+  }
+
+  void ExpectPosition(const std::vector<Progress>& records, Lsn position) {
+    const ProgressVerdict verdict = JudgeProgress(records, facts_);
+    EXPECT_FALSE(verdict.halt) << verdict.halt->detail;
+    ASSERT_TRUE(verdict.progress);
+    EXPECT_EQ(verdict.progress->end_lsn, position);
+  }
+
+  std::string ExpectHalt(const std::vector<Progress>& records, HaltReason reason) {
+    const ProgressVerdict verdict = JudgeProgress(records, facts_);
+    EXPECT_FALSE(verdict.progress);
+    if (!verdict.halt) {
+      ADD_FAILURE() << "no halt";
+      return "";
+    }
+    EXPECT_EQ(verdict.halt->reason, reason) << verdict.halt->detail;
+    EXPECT_THAT(verdict.halt->detail,
+                AllOf(HasSubstr("--yes"),
+                      HasSubstr("docs/runbook.md, " + std::string(HaltReasonName(reason)))));
+    return verdict.halt->detail;
+  }
+
+  base::SourceFacts facts_;
+};
+
+TEST_F(RememberedProgressTest, SlotAtOrBelowItGoesOn) {
+  ExpectPosition({At(0x400)}, Lsn(0x400));
+  ExpectPosition({At(0x500)}, Lsn(0x500));
+}
+
+TEST_F(RememberedProgressTest, SlotAboveItWasMovedBySomebodyElse) {
+  EXPECT_THAT(ExpectHalt({At(0x3ff)}, HaltReason::kSlotMoved),
+              AllOf(HasSubstr("0/400"), HasSubstr("0/3FF")));
+}
+
+TEST_F(RememberedProgressTest, HighestCountsAndNotTheLast) {
+  ExpectPosition({At(0x500), At(0x600), At(0x300)}, Lsn(0x600));
+}
+
+TEST_F(RememberedProgressTest, NewestTimelineCountsEvenWhenLower) {
+  facts_.timeline = 2;
+  facts_.timeline_history = {{1, Lsn(0x480)}};
+  ExpectPosition({At(0x700, 1), At(0x500, 2)}, Lsn(0x500));
+}
+
+TEST_F(RememberedProgressTest, OperatorsDecisionOverrulesHigherPositions) {
+  ExpectPosition({At(0x800), At(0x400, 1, 1)}, Lsn(0x400));
+  EXPECT_THAT(ExpectHalt({At(0x800), At(0x300, 1, 1)}, HaltReason::kSlotMoved), HasSubstr("0/300"));
+}
+
+TEST_F(RememberedProgressTest, FirstStartHasNothingToJudge) {
+  facts_.consistent_point = Lsn(0x400);
+  const ProgressVerdict verdict = JudgeProgress({}, facts_);
+  EXPECT_FALSE(verdict.halt);
+  EXPECT_FALSE(verdict.progress);
+  facts_.consistent_point = Lsn();
+  EXPECT_FALSE(JudgeProgress({}, facts_).halt) << "not recorded where it began";
+}
+
+TEST_F(RememberedProgressTest, SlotThatMovedWithoutARecordIsUnreadable) {
+  facts_.consistent_point = Lsn(0x3ff);
+  EXPECT_THAT(ExpectHalt({}, HaltReason::kProgressUnreadable),
+              AllOf(HasSubstr("0/400"), HasSubstr("0/3FF")));
+}
+
+TEST_F(RememberedProgressTest, AnotherClusterIsNamed) {
+  facts_.system_identifier = 78;
+  EXPECT_THAT(ExpectHalt({At(0x500)}, HaltReason::kClusterChanged),
+              AllOf(HasSubstr("78"), HasSubstr("77")));
+}
+
+TEST_F(RememberedProgressTest, ClusterAdoptedByAnOperatorIsOurs) {
+  Progress old = At(0x800);
+  old.system_identifier = 76;
+  ExpectPosition({old, At(0x400, 1, 1)}, Lsn(0x400));
+}
+
+TEST_F(RememberedProgressTest, TimelineThatLeftItBehindHalts) {
+  facts_.timeline = 2;
+  facts_.timeline_history = {{1, Lsn(0x480)}};
+  EXPECT_THAT(ExpectHalt({At(0x481)}, HaltReason::kTimelineChanged),
+              AllOf(HasSubstr("0/480"), HasSubstr("0/481")));
+  ExpectPosition({At(0x480)}, Lsn(0x480));
+}
+
+TEST_F(RememberedProgressTest, TimelineThatIsNotInTheHistoryHalts) {
+  ExpectHalt({At(0x500, 2)}, HaltReason::kTimelineChanged);
+  facts_.timeline = 3;
+  facts_.timeline_history = {{1, Lsn(0x480)}};
+  ExpectHalt({At(0x500, 2)}, HaltReason::kTimelineChanged);
+}
+
+TEST_F(RememberedProgressTest, ServerWhoseLogEndsBeforeItHalts) {
+  ExpectPosition({At(0x900)}, Lsn(0x900));
+  EXPECT_THAT(ExpectHalt({At(0x901)}, HaltReason::kTimelineChanged),
+              AllOf(HasSubstr("0/900"), HasSubstr("0/901")));
+}
+
+TEST_F(RememberedProgressTest, ReplacedPublicationHalts) {
+  facts_.publication_oid = 600;
+  EXPECT_THAT(ExpectHalt({At(0x500)}, HaltReason::kPublicationMissing),
+              AllOf(HasSubstr("600"), HasSubstr("500")));
+}
+
+TEST_F(RememberedProgressTest, ReplacedTableHalts) {
+  facts_.tables[0].oid = 601;
+  EXPECT_THAT(ExpectHalt({At(0x500)}, HaltReason::kTableReplaced),
+              AllOf(HasSubstr("outbox.events"), HasSubstr("601"), HasSubstr("501")));
+}
+
+TEST_F(RememberedProgressTest, OtherTablesOfThePublicationDoNotMatter) {
+  facts_.tables.push_back({700, "public", "other"});
+  ExpectPosition({At(0x500)}, Lsn(0x500));
+  Progress without = At(0x500);
+  without.tables.clear();
+  without.publication_oid = 0;
+  ExpectPosition({without}, Lsn(0x500));
+}
+
+}  // namespace
+}  // namespace walpost::pipeline
