@@ -50,6 +50,7 @@ struct SourceFacts {
   std::optional<Progress> progress;  // remembered, and judged to fit the rest
   Lsn start_lsn;                     // what START_REPLICATION was given
   Lsn server_wal_lsn;                // IDENTIFY_SYSTEM's position
+  bool in_recovery = false;  // a standby, which may be behind what it replayed before a restart
   std::uint32_t publication_oid = 0;
   std::vector<PublishedTable> tables;           // what the publication holds
   std::int64_t wal_sender_timeout_ms = 60'000;  // 0 = the server never times out

@@ -44,7 +44,8 @@ std::optional<Halt> JudgeTimeline(const Progress& progress, const SourceFacts& f
                         "primary, or, when this is it, %s",
                         facts.timeline, progress.timeline, progress.end_lsn.ToString(), kAdopt));
   }
-  if (facts.server_wal_lsn.valid() && progress.end_lsn > facts.server_wal_lsn) {
+  if (!facts.in_recovery && facts.server_wal_lsn.valid() &&
+      progress.end_lsn > facts.server_wal_lsn) {
     return MakeHalt(
         HaltReason::kTimelineChanged,
         absl::StrFormat("the server's log ends at %s, but events up to %s are in "

@@ -133,6 +133,7 @@ std::optional<StreamEnd> PreflightRun::Server() {
   if (!ParseInteger(settings.Text(0, 2), &facts().wal_sender_timeout_ms)) {
     facts().wal_sender_timeout_ms = base::SourceFacts().wal_sender_timeout_ms;
   }
+  facts().in_recovery = settings.True(0, 1);
   if (settings.Text(0, 5) != "-1") {
     report_.warnings.push_back(
         absl::StrFormat("max_slot_wal_keep_size is %s on %s: when walpost is that far behind, the "

@@ -131,6 +131,8 @@ TEST_F(RememberedProgressTest, ServerWhoseLogEndsBeforeItHalts) {
   ExpectPosition({At(0x900)}, Lsn(0x900));
   EXPECT_THAT(ExpectHalt({At(0x901)}, HaltReason::kTimelineChanged),
               AllOf(HasSubstr("0/900"), HasSubstr("0/901")));
+  facts_.in_recovery = true;  // a standby catches up again
+  ExpectPosition({At(0x901)}, Lsn(0x901));
 }
 
 TEST_F(RememberedProgressTest, ReplacedPublicationHalts) {

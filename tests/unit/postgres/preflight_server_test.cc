@@ -127,6 +127,44 @@ TEST_F(PreflightServerTest, StartIsTheLaterOfProgressAndSlot) {
   EXPECT_EQ(std::get<Connected>(outcome).facts.start_lsn, later);
 }
 
+TEST_F(PreflightServerTest, GuardSeesTheFactsAndWhatItRemembersIsTheStart) {
+  MakeAll();
+  const base::Lsn later(*base::Lsn::Parse(Sql("SELECT pg_current_wal_lsn() + 1000")));
+  auto outcome = Connect(Options(), base::Lsn(), [&](base::SourceFacts* facts) {
+    EXPECT_TRUE(facts->confirmed_flush_lsn.valid());
+    EXPECT_EQ(facts->tables.size(), 1u);
+    facts->progress.emplace().end_lsn = later;
+    return std::optional<StreamEnd>();
+  });
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome));
+  EXPECT_EQ(std::get<Connected>(outcome).facts.start_lsn, later);
+}
+
+TEST_F(PreflightServerTest, GuardsReasonEndsTheAttemptBeforeTheSlotIsTaken) {
+  MakeAll();
+  auto outcome = Connect(Options(), base::Lsn(), [this](base::SourceFacts*) {
+    EXPECT_EQ(Sql("SELECT active FROM pg_replication_slots WHERE slot_name = '" + slot_ + "'"),
+              "f");
+    StreamEnd end;
+    end.kind = StreamEnd::Kind::kOperator;
+    end.reason = HaltReason::kSlotMoved;
+    return std::optional(end);
+  });
+  ASSERT_TRUE(std::holds_alternative<StreamEnd>(outcome));
+  EXPECT_EQ(std::get<StreamEnd>(outcome).reason, HaltReason::kSlotMoved);
+}
+
+TEST_F(PreflightServerTest, PositionWhereTheSlotBeganIsRead) {
+  MakeAll();
+  Sql(kPipelineTable);
+  Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier, consistent_point) "
+      "SELECT 'shop', '" +
+      slot_ + "', system_identifier, '0/ABC' FROM pg_control_system()");
+  auto outcome = Connect(Options(), base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome));
+  EXPECT_EQ(std::get<Connected>(outcome).facts.consistent_point, base::Lsn(0xabc));
+}
+
 TEST_F(PreflightServerTest, WalSenderTimeoutOfTheUsersOptionsIsSeen) {
   MakeAll();
   ConnectOptions options = Options();

@@ -1,0 +1,240 @@
+// The ways out of a slot that does not fit what is remembered, on a real server and a mock Kafka.
+#include "operations/slot_move.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+
+#include "kafka/progress.h"
+#include "postgres/connect.h"
+#include "support/mock_kafka.h"
+#include "unit/operations/server_fixture.h"
+
+namespace walpost::operations {
+namespace {
+
+using base::Lsn;
+using base::Progress;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class SlotMoveTest : public ServerFixture {
+ protected:
+  SlotMoveTest() { mock_.CreateTopic("progress", 1); }
+
+  InitOptions Remembering() const {
+    InitOptions options = Options();
+    options.progress_topic = "progress";
+    options.kafka.properties = {{"bootstrap.servers", mock_.bootstrap()}};
+    return options;
+  }
+
+  void InitRemembering() const {
+    const Outcome outcome = Init(Remembering());
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  }
+
+  std::vector<Progress> Remembered() const {
+    const auto records = kafka::ReadProgress(Remembering().kafka, {"progress", "shop"},
+                                             std::chrono::milliseconds(10'000));
+    EXPECT_TRUE(records.ok()) << records.status();
+    return records.value_or(std::vector<Progress>());
+  }
+
+  Lsn Confirmed() const {
+    return Lsn::Parse(Sql("SELECT confirmed_flush_lsn FROM pg_replication_slots "
+                          "WHERE slot_name = 'shop'"))
+        .value_or(Lsn());
+  }
+
+  void Insert() const {
+    Sql("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES "
+        "(gen_random_uuid(), 'a', '1', 't')");
+  }
+
+  Lsn Now() const { return *Lsn::Parse(Sql("SELECT pg_current_wal_lsn()")); }
+
+  walpost::testing::MockKafka mock_;
+};
+
+TEST_F(SlotMoveTest, InitFindsTheTopicAndWritesNothingToIt) {
+  const Outcome outcome = Init(Remembering());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_THAT(outcome.output, HasSubstr("progress     topic progress exists\n"));
+  EXPECT_TRUE(Remembered().empty());
+}
+
+TEST_F(SlotMoveTest, InitRefusesATopicOfSeveralPartitionsBeforeTheSlotIsMade) {
+  mock_.CreateTopic("wide", 3);
+  InitOptions options = Remembering();
+  options.progress_topic = "wide";
+  const Outcome outcome = Init(options);
+  EXPECT_EQ(outcome.exit_code, 78);
+  EXPECT_THAT(outcome.error, HasSubstr("has 3 partitions and must have 1"));
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_replication_slots"), "0");
+}
+
+TEST_F(SlotMoveTest, WithoutYesBothOnlySayWhatIsLeftOut) {
+  InitRemembering();
+  Insert();
+  const std::string before = State();
+  for (const Outcome& outcome :
+       {SlotAdvance(Remembering(), "", false), SlotAdvance(Remembering(), Now().ToString(), false),
+        SlotRecreate(Remembering(), false)}) {
+    EXPECT_EQ(outcome.exit_code, 64) << outcome.error;
+    EXPECT_THAT(outcome.output,
+                AllOf(HasSubstr("is confirmed up to " + Confirmed().ToString()),
+                      HasSubstr("no progress is remembered"), HasSubstr("not sent")));
+    EXPECT_THAT(outcome.error, HasSubstr("--yes"));
+  }
+  EXPECT_EQ(State(), before);
+  EXPECT_TRUE(Remembered().empty());
+}
+
+TEST_F(SlotMoveTest, AdvanceTakesTheSlotAsItIs) {
+  InitRemembering();
+  const Outcome outcome = SlotAdvance(Remembering(), "", true);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  const auto records = Remembered();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].epoch, 1U);
+  EXPECT_EQ(records[0].end_lsn, Confirmed());
+  EXPECT_EQ(records[0].timeline, 1U);
+  EXPECT_EQ(std::to_string(records[0].system_identifier),
+            Sql("SELECT system_identifier FROM pg_control_system()"));
+  EXPECT_EQ(std::to_string(records[0].publication_oid), Sql("SELECT oid FROM pg_publication"));
+  ASSERT_EQ(records[0].tables.size(), 1U);
+  EXPECT_EQ(std::to_string(records[0].tables[0].oid), Sql("SELECT 'outbox.events'::regclass::oid"));
+}
+
+TEST_F(SlotMoveTest, EachDecisionIsOfTheNextEpochAlsoForALowerPosition) {
+  InitRemembering();
+  Progress high;
+  high.epoch = 4;
+  high.system_identifier = 7;
+  high.end_lsn = Lsn(0xffff'ffff'0000);
+  ASSERT_TRUE(kafka::WriteProgress(Remembering().kafka, {"progress", "shop"}, high,
+                                   std::chrono::milliseconds(10'000))
+                  .ok());
+  const Outcome outcome = SlotAdvance(Remembering(), "", true);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_THAT(outcome.output, HasSubstr("remembered on cluster 7"));
+  const auto records = Remembered();
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[1].epoch, 5U);
+  EXPECT_EQ(records[1].end_lsn, Confirmed());
+}
+
+TEST_F(SlotMoveTest, AdvanceToPassesTheTransactionThatCommittedThere) {
+  InitRemembering();
+  Insert();
+  // Of the Begin message.
+  const Lsn commit(std::stoull(
+      Sql("SELECT encode(substring(data FROM 2 FOR 8), 'hex') FROM "
+          "pg_logical_slot_peek_binary_changes('shop', NULL, NULL, 'proto_version', '1', "
+          "'publication_names', 'shop') WHERE get_byte(data, 0) = 66"),
+      nullptr, 16));
+  Insert();
+  const Outcome outcome = SlotAdvance(Remembering(), commit.ToString(), true);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_GT(Confirmed(), commit);
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_logical_slot_peek_binary_changes('shop', NULL, NULL, "
+                "'proto_version', '1', 'publication_names', 'shop') WHERE get_byte(data, 0) = 73"),
+            "1")
+      << "the second is left";
+  ASSERT_EQ(Remembered().size(), 1U);
+  EXPECT_EQ(Remembered()[0].end_lsn, Confirmed());
+}
+
+TEST_F(SlotMoveTest, AdvanceToWhatIsNoPlaceAheadIsRefused) {
+  InitRemembering();
+  const std::string before = State();
+  for (const char* to : {"0/1", "here", "FFFF/0"}) {
+    const Outcome outcome = SlotAdvance(Remembering(), to, true);
+    EXPECT_EQ(outcome.exit_code, 78) << to << outcome.output;
+    EXPECT_TRUE(Remembered().empty()) << to;
+  }
+  EXPECT_EQ(SlotAdvance(Remembering(), "0/1", true).exit_code, 78);
+}
+
+TEST_F(SlotMoveTest, AdvanceOfAClusterThatIsNotTheRecordedOneTakesIt) {
+  InitRemembering();
+  Sql("UPDATE walpost.pipeline SET system_identifier = 7");
+  const Outcome outcome = SlotAdvance(Remembering(), "", true);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(Sql("SELECT p.system_identifier = c.system_identifier FROM walpost.pipeline p, "
+                "pg_control_system() c"),
+            "t");
+}
+
+TEST_F(SlotMoveTest, AdvanceWithoutASlotIsRefused) {
+  InitRemembering();
+  Sql("SELECT pg_drop_replication_slot('shop')");
+  const Outcome outcome = SlotAdvance(Remembering(), "", true);
+  EXPECT_EQ(outcome.exit_code, 78);
+  EXPECT_THAT(outcome.error, HasSubstr("does not exist"));
+  EXPECT_TRUE(Remembered().empty());
+}
+
+TEST_F(SlotMoveTest, RecreateMakesTheSlotAndItsRecordAnew) {
+  InitRemembering();
+  const Lsn before = Confirmed();
+  Insert();
+  const Outcome outcome = SlotRecreate(Remembering(), true);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("not sent"), HasSubstr("slot shop dropped"),
+                                    HasSubstr("created at")));
+  EXPECT_GT(Confirmed(), before);
+  EXPECT_EQ(Sql("SELECT consistent_point FROM walpost.pipeline"), Confirmed().ToString());
+  ASSERT_EQ(Remembered().size(), 1U);
+  EXPECT_EQ(Remembered()[0].end_lsn, Confirmed());
+  EXPECT_EQ(Remembered()[0].epoch, 1U);
+}
+
+TEST_F(SlotMoveTest, RecreateMakesWhatIsMissing) {
+  InitRemembering();
+  Sql("SELECT pg_drop_replication_slot('shop')");
+  Sql("DROP PUBLICATION shop");
+  const Outcome outcome = SlotRecreate(Remembering(), true);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_TRUE(Confirmed().valid());
+  ASSERT_EQ(Remembered().size(), 1U);
+  EXPECT_EQ(std::to_string(Remembered()[0].publication_oid), Sql("SELECT oid FROM pg_publication"));
+}
+
+TEST_F(SlotMoveTest, KafkaThatIsAwayChangesNothing) {
+  InitRemembering();
+  mock_.SetDown(true);
+  InitOptions options = Remembering();
+  options.kafka_timeout = std::chrono::milliseconds(500);
+  const std::string before = State();
+  EXPECT_EQ(SlotAdvance(options, Now().ToString(), true).exit_code, 69);
+  EXPECT_EQ(SlotRecreate(options, true).exit_code, 69);
+  EXPECT_EQ(State(), before);
+}
+
+TEST_F(SlotMoveTest, SlotThatIsReadIsLeftAlone) {
+  InitRemembering();
+  auto connected = postgres::Connect(Options().source, Lsn());
+  ASSERT_TRUE(std::holds_alternative<postgres::Connected>(connected));
+  for (const Outcome& outcome :
+       {SlotAdvance(Remembering(), "", true), SlotRecreate(Remembering(), true)}) {
+    EXPECT_EQ(outcome.exit_code, 78);
+    EXPECT_THAT(outcome.error, HasSubstr("in use"));
+  }
+  EXPECT_TRUE(Remembered().empty());
+  std::get<postgres::Connected>(connected).stream.reset();
+  AwaitFreeSlots();
+}
+
+TEST_F(SlotMoveTest, WithoutAProgressTopicKafkaIsNotAsked) {
+  InitOk();
+  EXPECT_EQ(SlotAdvance(Options(), "", true).exit_code, 0);
+  EXPECT_EQ(SlotRecreate(Options(), true).exit_code, 0);
+  EXPECT_THAT(SlotAdvance(Options(), "", false).output, HasSubstr("progress is not remembered"));
+}
+
+}  // namespace
+}  // namespace walpost::operations

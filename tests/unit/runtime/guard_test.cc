@@ -1,0 +1,112 @@
+#include "runtime/guard.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "kafka/progress.h"
+#include "support/mock_kafka.h"
+
+namespace walpost::runtime {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using base::Progress;
+using base::StreamEnd;
+using ::testing::HasSubstr;
+
+class GuardTest : public ::testing::Test {
+ protected:
+  GuardTest() {
+    options_.name = "shop";
+    options_.pipeline.progress_topic = "progress";
+    options_.kafka.properties = {{"bootstrap.servers", mock_.bootstrap()}};
+    facts_.system_identifier = 77;
+    facts_.confirmed_flush_lsn = Lsn(0x400);
+  }
+
+  static Progress At(std::uint64_t lsn) {
+    Progress progress;
+    progress.system_identifier = 77;
+    progress.end_lsn = Lsn(lsn);
+    return progress;
+  }
+
+  void Write(const Progress& progress) {
+    ASSERT_TRUE(
+        kafka::WriteProgress(options_.kafka, {"progress", "shop"}, progress, kReadProgressWithin)
+            .ok());
+  }
+
+  std::optional<StreamEnd> Ask(std::optional<Progress> known = std::nullopt) {
+    return MakeGuard(options_, std::move(known))(&facts_);
+  }
+
+  void ExpectHalt(const std::optional<StreamEnd>& end, HaltReason reason,
+                  const std::string& detail) {
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->kind, StreamEnd::Kind::kOperator);
+    EXPECT_EQ(end->reason, reason);
+    EXPECT_THAT(std::string(end->status.message()), HasSubstr(detail));
+    EXPECT_FALSE(facts_.progress);
+  }
+
+  walpost::testing::MockKafka mock_;
+  RunOptions options_;
+  base::SourceFacts facts_;
+};
+
+TEST_F(GuardTest, NoTopicIsNoGuard) {
+  options_.pipeline.progress_topic = "";
+  EXPECT_EQ(MakeGuard(options_, std::nullopt), nullptr);
+}
+
+TEST_F(GuardTest, WhatIsRememberedIsAddedToTheFacts) {
+  mock_.CreateTopic("progress", 1);
+  Write(At(0x500));
+  EXPECT_FALSE(Ask());
+  ASSERT_TRUE(facts_.progress);
+  EXPECT_EQ(facts_.progress->end_lsn, Lsn(0x500));
+}
+
+TEST_F(GuardTest, FirstStartIsLetThrough) {
+  mock_.CreateTopic("progress", 1);
+  EXPECT_FALSE(Ask());
+  EXPECT_FALSE(facts_.progress);
+}
+
+TEST_F(GuardTest, SlotThatWasMovedEndsTheAttempt) {
+  mock_.CreateTopic("progress", 1);
+  Write(At(0x300));
+  ExpectHalt(Ask(), HaltReason::kSlotMoved, "0/300");
+}
+
+TEST_F(GuardTest, MissingTopicIsUnreadableAndNamesInit) {
+  mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  ExpectHalt(Ask(), HaltReason::kProgressUnreadable, "`walpost init`");
+}
+
+TEST_F(GuardTest, MissingRightIsUnreadable) {
+  mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+  ExpectHalt(Ask(), HaltReason::kProgressUnreadable, "authoriz");
+}
+
+TEST_F(GuardTest, WhatThisProcessKnowsNeedsNoKafka) {
+  options_.kafka.properties = {{"bootstrap.servers", "127.0.0.1:1"}};
+  EXPECT_FALSE(Ask(At(0x400)));
+  ASSERT_TRUE(facts_.progress);
+  EXPECT_EQ(facts_.progress->end_lsn, Lsn(0x400));
+}
+
+TEST_F(GuardTest, SlotAboveWhatThisProcessKnowsIsLookedUp) {
+  mock_.CreateTopic("progress", 1);
+  Write(At(0x450));  // by an instance that streamed meanwhile
+  EXPECT_FALSE(Ask(At(0x3ff)));
+  ASSERT_TRUE(facts_.progress);
+  EXPECT_EQ(facts_.progress->end_lsn, Lsn(0x450));
+}
+
+}  // namespace
+}  // namespace walpost::runtime
