@@ -134,6 +134,7 @@ class Backlog:
         topic = self.fresh()
         walpost = self.workspace.walpost(conninfo=self.postgres.conninfo(), bootstrap=self.kafka.bootstrap, config={
             "outboxes": [{"table": "outbox.events", "topic": topic}], "log": {"level": "info"}})
+        walpost.verb("slot", "advance", "--yes")  # goes back to the slot's beginning, whatever the run before remembered
         walpost.start(wait=None)
         servers.wait_for(walpost.status, 20, "walpost's status page")
         while walpost.status()["events"]["delivered"] < self.events:
