@@ -239,7 +239,10 @@ def test_kafka_down_at_start_waits_and_loses_nothing(make_pipeline, workspace):
     kafka.kill9()
     p.insert(1, 10)
     p.walpost.start(wait=None)
-    servers.wait_for(lambda: p.walpost.state() not in (None, "starting"), 30, "walpost to be up")
+    # What is remembered must be read before anything is streamed.
+    servers.wait_for(lambda: (s := p.walpost.status()) and "remembered progress cannot be read yet" in (s["last_error"] or ""), 60,
+                     "walpost to say what it waits for")
+    assert p.walpost.state() == "starting"
     assert p.walpost.get("/livez")[0] == 200
     kafka.start()
     p.wait_confirmed()
