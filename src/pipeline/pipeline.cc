@@ -281,7 +281,7 @@ base::MonotonicTime Pipeline::NextDeadline() const {
     deadline = std::min(deadline, connect_at_);
   }
   if (phase_ == Phase::kStreaming && options_.recheck_interval > milliseconds(0) &&
-      tracker_.empty()) {
+      tracker_.empty() && !intake_.in_transaction()) {
     deadline = std::min(deadline, next_recheck_);
   }
   if (phase_ == Phase::kHalting || phase_ == Phase::kDraining) {

@@ -299,6 +299,21 @@ TEST_F(ReconnectTest, RecheckNeverCutsATransaction) {
   EXPECT_EQ(last_command_, StreamCommand::kNone);
 }
 
+// The loop would turn without a pause until the rest of the transaction comes.
+TEST_F(ReconnectTest, RecheckThatWaitsForATransactionsEndIsNoDeadline) {
+  options_.recheck_interval = milliseconds(5'000);
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  DeliverAll();
+  Advance(milliseconds(5'000));
+  while (TakeStatus()) {
+  }
+  EXPECT_GT(pipeline().NextDeadline(), now_.mono);
+  SendPayload(Commit(100));
+  EXPECT_EQ(last_command_, StreamCommand::kFinish);
+}
+
 TEST_F(ReconnectTest, RecheckWaitsForWhatIsInFlightButNotForEver) {
   options_.recheck_interval = milliseconds(5'000);
   Connect();
