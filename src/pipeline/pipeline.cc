@@ -437,9 +437,11 @@ void Pipeline::AccountPause(base::Now now) {
 }
 
 std::optional<Halt> Pipeline::JudgeServerError(const StreamEnd& end) {
+  // Without a context all errors of a kind look alike: three in a year are no poison.
   const std::string place = intake_.in_transaction()
                                 ? "commit LSN " + intake_.last_commit_lsn().ToString()
-                                : "context: " + end.context;
+                            : end.context.empty() ? "after " + intake_.received_lsn().ToString()
+                                                  : "context: " + end.context;
   const std::string error = end.sqlstate + " " + place;
   same_errors_ = error == same_error_ ? same_errors_ + 1 : 1;
   same_error_ = error;

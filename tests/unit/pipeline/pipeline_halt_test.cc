@@ -82,6 +82,23 @@ TEST_F(HaltTest, SameErrorBeforeAnyBeginIsPlacedByItsContext) {
   ExpectHalted(HaltReason::kPoisonWal, "associated LSN 0/64");
 }
 
+TEST_F(HaltTest, SameErrorWithoutContextIsPoisonWhenNothingIsReceivedBetween) {
+  for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
+    Connect();
+    Fail("XX000", "");
+  }
+  ExpectHalted(HaltReason::kPoisonWal, "after 0/0");
+}
+
+TEST_F(HaltTest, SameErrorWithoutContextIsRetriedWhileTheStreamGetsOn) {
+  for (std::uint64_t i = 1; i <= 10; ++i) {
+    Connect(i == 1 ? Lsn() : Lsn(100 * (i - 1) + 8));
+    Transaction(100 * i, {});
+    Fail("XX000", "");
+  }
+  EXPECT_EQ(pipeline().state(), State::kReconnecting);
+}
+
 TEST_F(HaltTest, ErrorsAtDifferentPositionsAreRetried) {
   for (std::uint64_t i = 1; i <= 10; ++i) {
     Connect();
