@@ -1,0 +1,283 @@
+#include "model_kafka.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "violation.h"
+
+namespace walpost::simulation {
+
+using delivery::Failure;
+using delivery::FailureKind;
+using delivery::SubmitResult;
+using std::chrono::milliseconds;
+
+namespace {
+
+// Requests under way are given up when the broker has been silent for so long.
+constexpr milliseconds kPurgeAfter{10'000};
+
+}  // namespace
+
+ModelKafka::ModelKafka(const Plan& plan, const ModelPostgres* server, Judge* judge)
+    : plan_(plan),
+      random_(plan.seed, 2),
+      server_(server),
+      judge_(judge),
+      faults_(plan.faults),
+      partitions_(ModelPostgres::kTopics * kPartitions),
+      late_(partitions_.size()) {}
+
+void ModelKafka::Heal() {
+  faults_ = Faults();
+  poison_.clear();
+  poison_asked_below_ = UINT64_MAX;
+  outage_until_ = base::MonotonicTime();
+}
+
+void ModelKafka::Open(Mode mode) {
+  Require(!open_, "Open of a sink that is open");
+  open_ = true;
+  closing_ = dead_ = false;
+  mode_ = mode;
+  generation_failure_.reset();
+  for (Partition& partition : partitions_) {
+    partition = Partition();
+  }
+  judge_->OnGeneration();
+}
+
+void ModelKafka::Close() {
+  Require(open_, "Close of a sink that is closed");
+  if (closing_) {
+    return;
+  }
+  closing_ = true;
+  silent_ = faults_.Has(Fault::kafka_silent_close) && random_.Chance(500);
+  close_at_ = now_;
+  if (faults_.Has(Fault::kafka_slow_close) && random_.Chance(500)) {
+    close_at_ = now_ + milliseconds(random_.Between(1, 12'000));
+  }
+}
+
+std::size_t ModelKafka::PartitionOf(std::uint64_t event) const {
+  const std::uint32_t lane = server_->events()[event].lane;
+  const auto keys = static_cast<std::uint32_t>(plan_.keys);
+  return lane / keys * kPartitions + lane % keys % kPartitions;
+}
+
+bool ModelKafka::IsPoison(std::uint64_t event) {
+  for (; faults_.Has(Fault::kafka_poison) && poison_asked_below_ <= event; ++poison_asked_below_) {
+    if (random_.Chance(10)) {
+      poison_.insert(poison_asked_below_);
+    }
+  }
+  return poison_.count(event) != 0;
+}
+
+SubmitResult ModelKafka::Submit(const envelope::Record& record, delivery::Sequence sequence) {
+  Require(open_, "Submit to a sink that is closed");
+  const std::uint64_t event = judge_->Identify(record);
+  Partition& partition = partitions_[PartitionOf(event)];
+  const bool first_outstanding = !partition.proven && !partition.messages.empty();
+  const bool alone = mode_ == Mode::kCareful && outstanding_ > 0;
+  const bool full = faults_.Has(Fault::kafka_not_now) && random_.Chance(200);
+  if (closing_ || dead_ || partition.failed || first_outstanding || alone || full) {
+    return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
+  }
+  if (IsPoison(event) && event % 2 == 0) {
+    judge_->OnPoison(event);
+    return SubmitResult{SubmitResult::Outcome::kRefused,
+                        Failure{FailureKind::kRecordTooLarge, "larger than the topic allows"}};
+  }
+  judge_->OnSubmitted(event);
+  ++outstanding_;
+  outstanding_bytes_ += record.AccountedBytes();
+  partition.messages.push_back(Message{sequence, event, record, false});
+  return SubmitResult{};
+}
+
+void ModelKafka::Land(Partition* partition, std::size_t count) {
+  for (Message& message : partition->messages) {
+    if (message.landed) {
+      continue;
+    }
+    if (count-- == 0) {
+      return;
+    }
+    // Read now, as the broker would receive it: its bytes must have stayed.
+    Require(judge_->Identify(message.record) == message.event,
+            "the bytes of a record changed before its report");
+    message.landed = true;
+    judge_->OnVisible(message.event);
+  }
+}
+
+void ModelKafka::ReportFirst(Partition* partition) {
+  partition->proven = true;
+  reports_.push_back(Report{std::move(partition->messages.front()), {}});
+  partition->messages.pop_front();
+}
+
+void ModelKafka::FailBatch(Partition* partition, std::size_t count, FailureKind kind) {
+  partition->failed = true;
+  // Landed although reported as failed: the answer was lost.
+  const bool unclear = kind == FailureKind::kGenerationEnded || kind == FailureKind::kOther;
+  if (unclear && random_.Chance(500)) {
+    Land(partition, random_.Between(1, count));
+  }
+  for (; count > 0 && !partition->messages.empty(); --count) {
+    if (kind != FailureKind::kGenerationEnded && mode_ == Mode::kCareful) {
+      judge_->OnPoison(partition->messages.front().event);
+    }
+    reports_.push_back(Report{std::move(partition->messages.front()), Failure{kind, "refused"}});
+    partition->messages.pop_front();
+  }
+}
+
+void ModelKafka::AdvancePartition(Partition* partition) {
+  if (partition->messages.empty() || partition->failed) {
+    return;
+  }
+  if (partition->messages.front().landed) {
+    for (std::uint64_t i = random_.Below(8); i > 0; --i) {
+      if (partition->messages.empty() || !partition->messages.front().landed) {
+        return;
+      }
+      ReportFirst(partition);
+    }
+    return;
+  }
+  if (dead_ || random_.Chance(300)) {
+    return;
+  }
+  const std::size_t count = random_.Chance(300) ? partition->messages.size()
+                                                : random_.Between(1, partition->messages.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    if (IsPoison(partition->messages[i].event)) {
+      FailBatch(partition, count, FailureKind::kRecordInvalid);  // the innocent ones, too
+      return;
+    }
+  }
+  if (faults_.Has(Fault::kafka_failure) && random_.Chance(40)) {
+    constexpr std::array kKinds = {FailureKind::kGenerationEnded, FailureKind::kOther,
+                                   FailureKind::kGenerationEnded, FailureKind::kTopicUnknown,
+                                   FailureKind::kOther,           FailureKind::kTopicNotAuthorized,
+                                   FailureKind::kTopicInvalid};
+    FailBatch(partition, count, kKinds[random_.Below(kKinds.size())]);
+    return;
+  }
+  Land(partition, count);
+}
+
+void ModelKafka::Advance(base::Now now) {
+  now_ = now.mono;
+  if (faults_.Has(Fault::kafka_outage) && random_.Chance(10)) {
+    outage_until_ = now_ + milliseconds(random_.Between(10, 30'000));
+  }
+  if (now_ < outage_until_) {
+    return;
+  }
+  LandLate();
+  if (!open_) {
+    return;
+  }
+  if (faults_.Has(Fault::kafka_generation) && !dead_ && !closing_ && random_.Chance(15)) {
+    dead_ = true;
+    generation_failure_ = Failure{FailureKind::kGenerationEnded, "fenced"};
+  }
+  for (Partition& partition : partitions_) {
+    AdvancePartition(&partition);
+  }
+}
+
+void ModelKafka::LandLate() {
+  for (std::deque<std::uint64_t>& late : late_) {
+    if (late.empty() || !random_.Chance(100)) {
+      continue;
+    }
+    if (random_.Chance(300)) {
+      late.clear();  // lost; nothing behind it can land
+      continue;
+    }
+    judge_->OnVisible(late.front());
+    late.pop_front();
+  }
+}
+
+void ModelKafka::Poll(base::Now now, delivery::SinkListener* listener) {
+  now_ = now.mono;
+  const bool was_closing = closing_;
+  while (!reports_.empty()) {
+    const Report report = std::move(reports_.front());
+    reports_.pop_front();
+    --outstanding_;
+    outstanding_bytes_ -= report.message.record.AccountedBytes();
+    if (report.failure.kind == FailureKind::kNone) {
+      judge_->OnReported(report.message.event);
+      listener->OnDelivered(report.message.sequence);
+    } else {
+      listener->OnFailed(report.message.sequence, report.failure);
+    }
+  }
+  if (generation_failure_ && !closing_) {
+    const Failure failure = *std::exchange(generation_failure_, std::nullopt);
+    listener->OnGenerationFailed(failure);
+  }
+  if (open_ && closing_ && was_closing && now_ >= close_at_ &&
+      (now_ >= outage_until_ || now_ >= close_at_ + kPurgeAfter)) {
+    EndClose(listener);
+  }
+}
+
+void ModelKafka::EndClose(delivery::SinkListener* listener) {
+  const bool late_landing = faults_.Has(Fault::kafka_late_landing);
+  for (std::size_t i = 0; i < partitions_.size(); ++i) {
+    Partition& partition = partitions_[i];
+    bool acknowledged = !silent_;
+    for (bool lost = partition.failed; !partition.messages.empty();
+         partition.messages.pop_front()) {
+      const Message& message = partition.messages.front();
+      --outstanding_;
+      outstanding_bytes_ -= message.record.AccountedBytes();
+      // Once one answer is lost, so are those after it.
+      acknowledged = acknowledged && message.landed && random_.Chance(900);
+      if (acknowledged) {
+        judge_->OnReported(message.event);
+        listener->OnDelivered(message.sequence);
+        continue;
+      }
+      lost = lost || (!message.landed && !(late_landing && random_.Chance(700)));
+      if (!message.landed && !lost) {
+        late_[i].push_back(message.event);
+      }
+      if (!silent_) {
+        listener->OnFailed(message.sequence, Failure{FailureKind::kGenerationEnded, "purged"});
+      }
+    }
+  }
+  open_ = closing_ = false;
+  listener->OnClosed();
+}
+
+void ModelKafka::Abandon() {
+  for (std::size_t i = 0; i < partitions_.size(); ++i) {
+    for (const Message& message : partitions_[i].messages) {
+      if (!message.landed) {
+        if (partitions_[i].failed || !random_.Chance(500)) {
+          break;
+        }
+        late_[i].push_back(message.event);
+      }
+    }
+    partitions_[i] = Partition();
+  }
+  reports_.clear();
+  outstanding_ = outstanding_bytes_ = 0;
+  open_ = closing_ = dead_ = false;
+  generation_failure_.reset();
+}
+
+}  // namespace walpost::simulation

@@ -1,0 +1,107 @@
+// ModelKafka - a Sink over logs that a consumer reads: what is submitted is sent in batches, lands
+// or not, and is reported late, by partition, or never.
+// Why: the pipeline's policy is about what a real cluster does once a month.
+// How: the seam's contract (delivery/sink.h) is kept; within it everything is random.
+// Thread: one owner.   Lifetime: the judge must outlive it; it outlives the pipelines.
+// Errors: throws Violation when the caller breaks the seam's rules.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "delivery/sink.h"
+#include "judge.h"
+#include "plan.h"
+#include "random.h"
+
+namespace walpost::simulation {
+
+class ModelKafka final : public delivery::Sink {
+ public:
+  static constexpr std::uint32_t kPartitions = 3;  // of a topic
+
+  ModelKafka(const Plan& plan, const ModelPostgres* server, Judge* judge);
+
+  // What happens on the network and at the brokers meanwhile.
+  void Advance(base::Now now);
+
+  // From now on nothing goes wrong.
+  void Heal();
+
+  // What brokers refuse they take from now on.
+  void TakePoison() { poison_.clear(); }
+
+  // walpost died: nobody waits for reports. What is under way may land all the same.
+  void Abandon();
+
+  std::size_t outstanding_bytes() const { return outstanding_bytes_; }
+
+  // --- Sink ---
+  void Open(Mode mode) override;
+  void Close() override;
+
+  bool closed() const override { return !open_; }
+
+  delivery::SubmitResult Submit(const envelope::Record& record,
+                                delivery::Sequence sequence) override;
+  void Poll(base::Now now, delivery::SinkListener* listener) override;
+
+  int wake_fd() const override { return -1; }
+
+  std::optional<base::MonotonicTime> NextDeadline() const override { return std::nullopt; }
+
+ private:
+  struct Message {
+    delivery::Sequence sequence = 0;
+    std::uint64_t event = 0;
+    envelope::Record record;
+    bool landed = false;
+  };
+
+  struct Partition {
+    std::deque<Message> messages;  // without a report, in order; the landed ones come first
+    bool failed = false;           // of this generation
+    bool proven = false;           // its first record of this generation was acknowledged
+  };
+
+  struct Report {
+    Message message;
+    delivery::Failure failure;  // kNone = good
+  };
+
+  std::size_t PartitionOf(std::uint64_t event) const;
+  bool IsPoison(std::uint64_t event);
+  void Land(Partition* partition, std::size_t count);
+  void AdvancePartition(Partition* partition);
+  void FailBatch(Partition* partition, std::size_t count, delivery::FailureKind kind);
+  void ReportFirst(Partition* partition);
+  void LandLate();
+  void EndClose(delivery::SinkListener* listener);
+
+  const Plan plan_;
+  Random random_;
+  const ModelPostgres* const server_;
+  Judge* const judge_;
+  Faults faults_;
+  std::vector<Partition> partitions_;
+  std::deque<Report> reports_;
+  std::set<std::uint64_t> poison_;
+  std::uint64_t poison_asked_below_ = 0;
+  std::vector<std::deque<std::uint64_t>> late_;  // by partition: may land, in order
+  std::size_t outstanding_ = 0;                  // without a report that was served
+  std::size_t outstanding_bytes_ = 0;
+  Mode mode_ = Mode::kFast;
+  bool open_ = false;
+  bool closing_ = false;
+  bool dead_ = false;  // the generation failed as a whole
+  bool silent_ = false;
+  std::optional<delivery::Failure> generation_failure_;
+  base::MonotonicTime now_;
+  base::MonotonicTime outage_until_;
+  base::MonotonicTime close_at_;
+};
+
+}  // namespace walpost::simulation

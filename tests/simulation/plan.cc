@@ -1,0 +1,116 @@
+#include "plan.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "outbox/presets.h"
+#include "random.h"
+
+namespace walpost::simulation {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr std::string_view kFaultNames[] = {
+#define WALPOST_FAULT_NAME(name) #name,
+    WALPOST_SIMULATION_FAULTS(WALPOST_FAULT_NAME)
+#undef WALPOST_FAULT_NAME
+};
+
+pipeline::PipelineOptions MakeOptions(const Plan& plan, Random* random) {
+  pipeline::PipelineOptions options;
+  for (std::uint64_t i = 0; i < plan.tables; ++i) {
+    pipeline::OutboxOptions outbox;
+    outbox.table = *outbox::PresetOptions("walpost");
+    outbox.table.table = absl::StrFormat("events%u", i);
+    outbox.encoder.format =
+        plan.raw ? envelope::ValueFormat::kRaw : envelope::ValueFormat::kEnvelope;
+    options.outboxes.push_back(outbox);
+  }
+  const base::BackoffOptions backoff{milliseconds(100), milliseconds(1'000), milliseconds(10)};
+  options.source_backoff = backoff;
+  options.standby_backoff = backoff;
+  options.sink_backoff = backoff;
+  options.seed = random->Next();
+  options.shutdown_timeout = milliseconds(random->Between(1, 25) * 1'000);
+  options.in_flight_bytes_max =
+      plan.faults.Has(Fault::small_limit) ? random->Between(600, 20'000) : std::size_t{1024} * 1024;
+  options.recheck_interval = milliseconds(
+      plan.faults.Has(Fault::recheck) ? random->Between(50, 2'000) : std::uint64_t{600'000});
+  options.gather_for = microseconds(plan.faults.Has(Fault::gathering) ? 6'000 : 0);
+  return options;
+}
+
+}  // namespace
+
+std::string Faults::ToString() const {
+  std::string text;
+  for (unsigned i = 0; i < static_cast<unsigned>(Fault::count_); ++i) {
+    if (Has(static_cast<Fault>(i))) {
+      text += (text.empty() ? "" : ",") + std::string(kFaultNames[i]);
+    }
+  }
+  return text;
+}
+
+bool Faults::Parse(std::string_view names) {
+  for (const auto part : absl::StrSplit(absl::string_view(names.data(), names.size()), ',')) {
+    const std::string_view name(part.data(), part.size());
+    const auto* const found = std::find(std::begin(kFaultNames), std::end(kFaultNames), name);
+    if (found == std::end(kFaultNames)) {
+      return false;
+    }
+    Add(static_cast<Fault>(found - std::begin(kFaultNames)));
+  }
+  return true;
+}
+
+std::string Plan::ToString() const {
+  return absl::StrFormat(
+      "seed %u: %u transactions, %u turns, %u outboxes, %u keys, limit %u bytes; faults: %s", seed,
+      transactions, turns, tables, keys, options.in_flight_bytes_max, faults.ToString());
+}
+
+std::string Cuts::ToString() const {
+  std::string text;
+  if (!without.ToString().empty()) {
+    text += " --without " + without.ToString();
+  }
+  if (transactions_max != UINT64_MAX) {
+    text += absl::StrFormat(" --transactions %u", transactions_max);
+  }
+  if (turns_max != UINT64_MAX) {
+    text += absl::StrFormat(" --turns %u", turns_max);
+  }
+  return text;
+}
+
+Plan MakePlan(std::uint64_t seed, const Cuts& cuts) {
+  Random random(seed, 0);
+  Plan plan;
+  plan.seed = seed;
+  const unsigned density = std::array{0U, 100U, 200U, 400U}[random.Below(4)];
+  for (unsigned i = 0; i < static_cast<unsigned>(Fault::count_); ++i) {
+    const bool load = i >= static_cast<unsigned>(Fault::gathering);
+    if (random.Chance(load ? 400 : density)) {
+      plan.faults.Add(static_cast<Fault>(i));
+    }
+  }
+  plan.faults.RemoveAll(cuts.without);
+  plan.transactions = std::min(random.Between(5, 60), cuts.transactions_max);
+  plan.turns = std::min(random.Between(100, 500), cuts.turns_max);
+  plan.tables = random.Between(1, 2);
+  plan.keys = random.Between(1, 5);
+  plan.wal_sender_timeout_ms = std::array<std::int64_t, 3>{0, 3'000, 60'000}[random.Below(3)];
+  plan.empty_transactions_sent = random.Chance(500);
+  plan.raw = random.Chance(500);
+  plan.options = MakeOptions(plan, &random);
+  return plan;
+}
+
+}  // namespace walpost::simulation

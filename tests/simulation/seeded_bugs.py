@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Writes copies of the core's sources that hold mistakes, each of which can be switched on at run time.
+
+A test that has never failed proves nothing: simulation_bugs plays one mistake at a time and must catch every one. The sources themselves
+stay clean; each place below must be found in them exactly once, or the build stops and says which one is to be brought up to date.
+
+    seeded_bugs.py SOURCE_FOLDER OUTPUT_FOLDER    writes the copies and seeded_bug_names.inc
+    seeded_bugs.py --files                        the sources that hold a mistake, relative to SOURCE_FOLDER
+"""
+
+import pathlib
+import re
+import sys
+
+# (file, the code as it is, the code with mistakes: BUG(name) is true when that one is switched on)
+BUGS = [
+    ("delivery/tracker.cc",
+     "PushCheckpoint(next_sequence(), end_lsn);",
+     "PushCheckpoint(next_sequence(), BUG(confirm_commit_lsn) ? transaction_commit_lsn_ : end_lsn);"),
+    ("delivery/tracker.cc",
+     "PushCheckpoint(next_sequence(), wal_end);",
+     "PushCheckpoint(BUG(keepalive_with_in_flight) ? first_sequence_ : next_sequence(), wal_end);"),
+    ("delivery/tracker.cc",
+     "in_flight_bytes_ -= entry.bytes;",
+     "in_flight_bytes_ -= BUG(in_flight_bytes_leak) ? 0 : entry.bytes;"),
+    ("delivery/tracker.cc",
+     "newest.lsn = lsn;",
+     "newest.lsn = BUG(checkpoint_not_raised) ? newest.lsn : lsn;"),
+    ("pipeline/dispatcher.cc",
+     "if (entry.settled) {",
+     "if (entry.settled && !BUG(settled_resubmitted)) {"),
+    ("pipeline/dispatcher.cc",
+     "if (result.outcome == SubmitResult::Outcome::kNotNow) {\n      return;",
+     "if (result.outcome == SubmitResult::Outcome::kNotNow) {\n      if (BUG(not_now_skipped)) continue;\n      return;"),
+    ("pipeline/dispatcher.cc",
+     "if (result.outcome == SubmitResult::Outcome::kRefused) {",
+     "if (result.outcome == SubmitResult::Outcome::kRefused) {\n"
+     "      if (BUG(refused_settled)) { tracker_->Settle(cursor_); continue; }"),
+    ("pipeline/dispatcher.cc",
+     "    if (cursor_ < resubmit_below_) {",
+     "    if (BUG(bytes_freed_early)) tracker_->arena()->Release(entry.record.block);\n    if (cursor_ < resubmit_below_) {"),
+    ("pipeline/dispatcher.cc",
+     "void Dispatcher::OnDelivered(delivery::Sequence sequence) {",
+     "void Dispatcher::OnDelivered(delivery::Sequence sequence) {\n"
+     "  if (BUG(report_dropped) && sequence % 8 == 5) return;\n"
+     "  if (BUG(late_report_ignored) && phase_ == Phase::kClosing) return;"),
+    ("pipeline/dispatcher.cc",
+     "  if (phase_ == Phase::kFast || failure.kind == FailureKind::kGenerationEnded) {",
+     "  if (BUG(failure_ignored)) return;\n"
+     "  if ((phase_ == Phase::kFast && !BUG(innocent_blamed)) || failure.kind == FailureKind::kGenerationEnded) {"),
+    ("pipeline/dispatcher.cc",
+     "  verdict_ = Verdict{sequence, failure};",
+     "  verdict_ = Verdict{BUG(wrong_event_blamed) ? tracker_->oldest_unsettled() + 1 : sequence, failure};"),
+    ("pipeline/dispatcher.cc",
+     "void Dispatcher::OnGenerationFailed(const delivery::Failure&) {",
+     "void Dispatcher::OnGenerationFailed(const delivery::Failure&) {\n  if (BUG(generation_failure_ignored)) return;"),
+    ("pipeline/dispatcher.cc",
+     "  cursor_ = tracker_->oldest_unsettled();\n}",
+     "  cursor_ = tracker_->oldest_unsettled();\n  if (BUG(resubmission_forgets_first) && !tracker_->empty()) ++cursor_;\n}"),
+    ("pipeline/intake.cc",
+     "void Intake::Forget() {",
+     "void Intake::Forget() {\n  if (BUG(taken_not_forgotten)) return;"),
+    ("pipeline/intake.cc",
+     "transaction_.timeline = facts_.TimelineOf(begin.commit_lsn);",
+     "transaction_.timeline = BUG(server_timeline) ? facts_.timeline : facts_.TimelineOf(begin.commit_lsn);"),
+    ("pipeline/status_clock.cc",
+     "reply_now_ = true;",
+     "reply_now_ = !BUG(reply_not_sent);"),
+    ("pipeline/status_clock.cc",
+     "return undelivered && requests_ >= kStoppingRequests;",
+     "return undelivered && requests_ >= kStoppingRequests && !BUG(burst_ignored);"),
+    ("delivery/tracker.cc",
+     "  while (!checkpoints_.empty()) {\n    checkpoints_.PopFront();",
+     "  while (!checkpoints_.empty() && !BUG(positions_survive_discard)) {\n    checkpoints_.PopFront();"),
+    ("pipeline/intake.cc",
+     "  tracker_->CommitTransaction(commit.end_lsn);",
+     "  if (BUG(empty_transaction_ignored) && transaction_.next_ordinal == 0) {\n"
+     "    tracker_->LeaveTransaction();\n    return std::nullopt;\n  }\n"
+     "  tracker_->CommitTransaction(commit.end_lsn);"),
+    ("pipeline/intake.cc",
+     "  if (found != nullptr) {\n    // Reported",
+     "  if (found != nullptr && !(BUG(ddl_ignored) && outbox_by_oid_.contains(oid))) {\n    // Reported"),
+    ("pipeline/intake.cc",
+     "  if (last_outbox_ == nullptr) {",
+     "  if (last_outbox_ == nullptr) {\n    transaction_.next_ordinal -= BUG(ignored_row_not_counted) ? 1 : 0;"),
+    ("pipeline/intake.cc",
+     "    ++transaction_.next_ordinal;\n  }\n  ++counters_->changes_ignored;",
+     "    transaction_.next_ordinal += BUG(message_not_counted) ? 0 : 1;\n  }\n  ++counters_->changes_ignored;"),
+    ("pipeline/intake.cc",
+     "  return transaction_.commit_lsn < taken_commit_lsn_ ||",
+     "  const std::int64_t taken_ordinal =\n"
+     "      taken_ordinal_ + (BUG(drops_one_too_many) ? 1 : 0) - (BUG(repeats_last_row) ? 1 : 0);\n"
+     "  if (BUG(repeats_not_dropped)) return false;\n"
+     "  return transaction_.commit_lsn < taken_commit_lsn_ ||"),
+    ("pipeline/intake.cc",
+     "static_cast<std::int64_t>(ordinal) <= taken_ordinal_);",
+     "static_cast<std::int64_t>(ordinal) <= taken_ordinal);"),
+    ("pipeline/pipeline.cc",
+     "    ReconnectAfter(standby_backoff_.Next(), now);",
+     "    if (!BUG(standby_gives_up)) ReconnectAfter(standby_backoff_.Next(), now);"),
+    ("pipeline/pipeline.cc",
+     "void Pipeline::OnServerStopping(base::Now now) {",
+     "void Pipeline::OnServerStopping(base::Now now) {\n  if (BUG(server_stop_ignored)) return;"),
+    ("pipeline/pipeline.cc",
+     "tracker_.in_flight_bytes() < options_.in_flight_bytes_max;",
+     "(tracker_.in_flight_bytes() < options_.in_flight_bytes_max || BUG(no_pause_at_limit));"),
+    ("pipeline/pipeline.cc",
+     "  if (!connected_ || !paused_ || now.mono < next_ping_) {",
+     "  if (!connected_ || !paused_ || now.mono < next_ping_ || BUG(no_ping)) {"),
+    ("pipeline/pipeline.cc",
+     "tracker_.empty() && !intake_.in_transaction()) {",
+     "tracker_.empty() && (!intake_.in_transaction() || BUG(recheck_spins))) {"),
+    ("pipeline/pipeline.cc",
+     "  counters_.events_discarded += tracker_.DiscardAll();",
+     "  const std::size_t discarded = tracker_.DiscardAll();\n"
+     "  counters_.events_discarded += BUG(discard_not_counted) ? 0 : discarded;"),
+    ("pipeline/pipeline.cc",
+     "end.context.empty() ?",
+     "end.context.empty() && !BUG(errors_without_place) ?"),
+    ("pipeline/pipeline.cc",
+     "  if (same_errors_ < kSameErrorMax) {",
+     "  if (same_errors_ < (BUG(poison_at_second_error) ? 2 : kSameErrorMax)) {"),
+    ("pipeline/status_clock.cc",
+     "(safe > last_flush_ ? kConfirmWithin : interval_);",
+     "(safe > last_flush_ && !BUG(confirm_late) ? kConfirmWithin : interval_ * (BUG(status_too_seldom) ? 3 : 1));"),
+]
+
+HEADER = """// Written by seeded_bugs.py.
+#define WALPOST_SEEDED_BUG_LIST(X) {list}
+"""
+
+
+def names():
+    return list(dict.fromkeys(name for _, _, mistaken in BUGS for name in re.findall(r"BUG\((\w+)\)", mistaken)))
+
+
+def write_copies(source, output):
+    for file in sorted({bug[0] for bug in BUGS}):
+        text = (source / file).read_text(encoding="utf-8")
+        for name, original, mistaken in BUGS:
+            if name != file:
+                continue
+            if text.count(original) != 1:
+                sys.exit(f"seeded_bugs.py: {file} holds this {text.count(original)} times instead of once; bring the list up to date:\n{original}")
+            text = text.replace(original, mistaken)
+        target = output / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text('#include "simulation/seeded_bug.h"\n' + text, encoding="utf-8")
+    listed = " ".join(f"X({name})" for name in names())
+    (output / "seeded_bug_names.inc").write_text(HEADER.format(list=listed), encoding="utf-8")
+
+
+def main():
+    if sys.argv[1:] == ["--files"]:
+        print("\n".join(sorted({bug[0] for bug in BUGS})))
+    elif len(sys.argv) == 3:
+        write_copies(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]))
+    else:
+        sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+#include "simulation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+#include "violation.h"
+
+namespace walpost::simulation {
+
+using base::StreamEnd;
+using pipeline::StreamCommand;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr int kFramesPerTurn = 64;
+constexpr std::uint64_t kTurnsToSettleMax = 20'000;
+
+}  // namespace
+
+Simulation::Simulation(const Plan& plan)
+    : plan_(plan),
+      random_(plan.seed, 3),
+      time_(plan.seed, 4),
+      server_(plan),
+      judge_(&server_, plan.raw),
+      kafka_(plan, &server_, &judge_),
+      now_{base::MonotonicTime(std::chrono::hours(1)),
+           base::WallTime(std::chrono::seconds(1'700'000'100))} {}
+
+void Simulation::Trace(const char* what, const std::string& more) {
+  if (trace_) {
+    const auto since = now_.mono - base::MonotonicTime(std::chrono::hours(1));
+    std::printf("%6lld ms  turn %-5llu %s %s\n",
+                static_cast<long long>(std::chrono::duration_cast<milliseconds>(since).count()),
+                static_cast<unsigned long long>(turn_), what, more.c_str());
+  }
+}
+
+void Simulation::Run() {
+  StartProcess();
+  for (; turn_ < plan_.turns; ++turn_) {
+    World();
+    Turn();
+  }
+  Heal();
+  for (; !Settled(); ++turn_) {
+    Require(turn_ < plan_.turns + kTurnsToSettleMax,
+            "G1: nothing fails any more, but the first event that is in no log commits at %s; the "
+            "slot is at %s of %s",
+            judge_.first_missing().ToString(), server_.confirmed_flush().ToString(),
+            server_.wal_end().ToString());
+    World();
+    Turn();
+  }
+}
+
+bool Simulation::Settled() {
+  return server_.transactions().size() >= plan_.transactions && judge_.complete() &&
+         server_.confirmed_flush() == server_.wal_end();
+}
+
+void Simulation::StartProcess() {
+  pipeline::PipelineOptions options = plan_.options;
+  options.seed += ++processes_;
+  judge_.OnMemoryLost();
+  judge_.ForgetReports();
+  stopping_ = halt_seen_ = false;
+  errors_.clear();
+  connecting_.reset();
+  finishing_until_ = base::MonotonicTime();
+  recover_at_ = base::MonotonicTime();
+  spins_ = 0;
+  pipeline_ = std::make_unique<pipeline::Pipeline>(std::move(options), &kafka_, now_);
+  Trace("walpost starts");
+}
+
+void Simulation::Turn() {
+  if (pipeline_ == nullptr) {
+    Wait(0);
+    return;
+  }
+  pipeline_->Tick(now_);
+  Commands();
+  const int frames = ReadFrames();
+  if (frames == 0) {
+    pipeline_->OnQuiet(now_);
+  }
+  Commands();
+  CheckTurn();
+  SeeToProcess();
+  Wait(frames);
+}
+
+void Simulation::Commands() {
+  switch (pipeline_->TakeStreamCommand()) {
+    case StreamCommand::kNone:
+      break;
+    case StreamCommand::kFinish:
+      if (connection_) {
+        const pgoutput::StandbyStatus status = pipeline_->FinalStatus(now_);
+        CheckStatus(status, "final status");
+        connection_->delayed.push_back(status.flush);
+        Trace("finishes the stream at", status.flush.ToString());
+        DropConnection(/*slot_stays_taken=*/false);
+        finishing_until_ = now_.mono + milliseconds(random_.Below(30));
+      }
+      break;
+    case StreamCommand::kClose:
+      Trace("closes the connection");
+      DropConnection(/*slot_stays_taken=*/true);
+      break;
+  }
+  if (now_.mono >= finishing_until_) {
+    if (const std::optional<base::Lsn> start = pipeline_->TakeConnect(now_)) {
+      Require(!connection_ && !connecting_, "a second connection is asked for");
+      judge_.OnPosition(*start, "START at");
+      connecting_ = *start;
+      connected_at_ = now_.mono + milliseconds(random_.Below(20));
+    }
+  }
+  Statuses();
+  if (connection_ && pipeline_->TakePing(now_) && server_state_ == ServerState::kStopping) {
+    Trace("a ping says that the server stops");
+    pipeline_->OnServerStopping(now_);
+  }
+}
+
+void Simulation::Statuses() {
+  if (!connection_) {
+    return;
+  }
+  const std::optional<pgoutput::StandbyStatus> status = pipeline_->TakeStatus(now_);
+  if (!status) {
+    return;
+  }
+  CheckStatus(*status, "status");
+  Trace("status", status->flush.ToString());
+  connection_->last_status = now_.mono;
+  connection_->last_flush = status->flush;
+  connection_->reply_due = false;
+  connection_->untold_since.reset();
+  if (connection_->end) {
+    EndOfStream();  // it could not be sent
+    return;
+  }
+  connection_->probe_due = connection_->probe_due || status->reply_requested;
+  connection_->delayed.push_back(status->flush);
+}
+
+int Simulation::ReadFrames() {
+  int frames = 0;
+  burst_ = 0;
+  while (connection_ && frames < kFramesPerTurn && pipeline_->want_frame() && TakeFrame()) {
+    ++frames;
+  }
+  return frames - burst_;
+}
+
+bool Simulation::TakeFrame() {
+  if (connection_->end) {
+    EndOfStream();
+    return false;
+  }
+  Walsender& walsender = *connection_->walsender;
+  if (plan_.faults.Has(Fault::slow_server) && !healed_ && random_.Chance(300)) {
+    return false;
+  }
+  if (connection_->probe_due || random_.Chance(30)) {
+    connection_->probe_due = false;
+    const bool reply_requested = random_.Chance(300);
+    HandFrame(walsender.Keepalive(reply_requested), true, reply_requested);
+    return true;
+  }
+  if (const std::optional<std::string> frame = walsender.Next()) {
+    HandFrame(*frame, false, false);
+    return true;
+  }
+  if (walsender.failed()) {
+    ServerError();
+    return false;
+  }
+  if (server_state_ == ServerState::kStopping) {
+    if (server_.confirmed_flush() >= walsender.sent()) {
+      LoseConnection(StreamEnd::Kind::kFinished, "server stopped");
+      ServerDown();
+      return false;
+    }
+    // Without end, as fast as they are answered: time passes all the same.
+    HandFrame(walsender.Keepalive(true), true, true);
+    return ++burst_ % 8 != 0;
+  }
+  if (random_.Chance(100)) {
+    HandFrame(walsender.Keepalive(false), true, false);
+  }
+  return false;
+}
+
+void Simulation::EndOfStream() {
+  const StreamEnd end = *std::move(connection_->end);
+  DropConnection(/*slot_stays_taken=*/false);
+  Trace("stream ended:", std::string(end.status.message()));
+  pipeline_->OnStreamEnd(end, now_);
+}
+
+void Simulation::HandFrame(const std::string& frame, bool keepalive, bool reply_requested) {
+  // Every frame is at another place, as in libpq's buffer, and gone after the call.
+  const std::unique_ptr<char[]> copy = std::make_unique<char[]>(frame.size());
+  std::copy(frame.begin(), frame.end(), copy.get());
+  Connection& connection = *connection_;
+  if (!keepalive) {
+    connection.stopping_since = now_.mono;  // it gets on
+  }
+  connection.reply_due = connection.reply_due || reply_requested;
+  const bool was_complete = !connection.walsender->in_transaction();
+  // Of what lies outside a transaction only keepalives and commits tell a position.
+  if (was_complete && (keepalive || connection.commit_pending)) {
+    connection.complete = std::max(connection.complete, connection.walsender->sent());
+  }
+  connection.commit_pending = !was_complete;
+  if (trace_) {
+    Trace(keepalive ? "keepalive" : "frame",
+          keepalive ? connection.walsender->sent().ToString() : std::string(1, frame[25]));
+  }
+  pipeline_->OnFrame(std::string_view(copy.get(), frame.size()), now_);
+}
+
+void Simulation::Wait(int frames) {
+  microseconds step(300);
+  if (frames == 0) {
+    base::MonotonicTime deadline = now_.mono + milliseconds(1'000);
+    if (pipeline_ != nullptr) {
+      deadline = std::min(deadline, pipeline_->NextDeadline());
+    }
+    const auto whole = std::chrono::ceil<milliseconds>(deadline - now_.mono);
+    const auto most = static_cast<std::uint64_t>(std::max<std::int64_t>(whole.count(), 1));
+    const std::uint64_t draw = time_.Below(10);
+    step = milliseconds(draw < 5   ? std::min(most, time_.Below(20))
+                        : draw < 7 ? time_.Below(most)
+                                   : most);
+    step = std::max(step, microseconds(50));
+  }
+  now_.mono += step;
+  now_.wall += step;
+}
+
+}  // namespace walpost::simulation

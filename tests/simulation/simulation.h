@@ -1,0 +1,131 @@
+// Simulation - one history: the real pipeline between a model server and a model Kafka, on a clock
+// that jumps, with faults drawn from a seed, judged at every turn.
+// Why: what goes wrong together goes wrong once in a million hours; here that is a minute.
+// How: a turn does what runtime::Loop does in one, in the same order; what the world does meanwhile is
+//   drawn before it. After the planned turns nothing goes wrong any more, and everything must arrive.
+// Thread: one owner.
+// Errors: throws Violation; a failed CHECK of the core ends the process.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/stream_end.h"
+#include "base/time.h"
+#include "judge.h"
+#include "model_kafka.h"
+#include "model_postgres.h"
+#include "pipeline/pipeline.h"
+#include "plan.h"
+#include "random.h"
+
+namespace walpost::simulation {
+
+class Simulation {
+ public:
+  explicit Simulation(const Plan& plan);
+
+  void Run();
+
+  std::uint64_t turn() const { return turn_; }
+
+  std::uint64_t events() const { return server_.events().size(); }
+
+  // What happened, a line each; for one history that is looked at.
+  void PrintTrace() { trace_ = true; }
+
+ private:
+  // How the server and its connection are, beside the walsender's own state.
+  enum class ServerState { kUp, kStopping, kDown };
+
+  struct Connection {
+    std::unique_ptr<Walsender> walsender;
+    base::MonotonicTime last_status;
+    std::optional<base::MonotonicTime> untold_since;  // the safe LSN moved
+    base::Lsn last_flush;
+    base::Lsn complete;  // positions handed over with everything before them
+    std::uint64_t discarded_before = 0;
+    base::MonotonicTime stopping_since;
+    bool reply_due = false;              // a keepalive asked for it
+    bool commit_pending = false;         // the last frame was inside a transaction
+    bool probe_due = false;              // a status asked for a keepalive
+    std::vector<base::Lsn> delayed;      // statuses on the way to the server
+    std::optional<base::StreamEnd> end;  // not noticed yet
+  };
+
+  // --- The world (world.cc) ---
+  void World();
+  void ServerFaults();
+  void WalpostFaults();
+  void StopServer();
+  void ServerDown();
+  void LoseConnection(base::StreamEnd::Kind kind, const std::string& why);
+  void ServerError();
+  void ArriveStatuses();
+  void DropConnection(bool slot_stays_taken);
+  void FinishConnecting();
+  std::optional<base::StreamEnd> RefuseConnect();
+  void Heal();
+
+  // --- Walpost's side: one turn of the loop ---
+  void StartProcess();
+  void CrashProcess();
+  void SeeToProcess();
+  void Turn();
+  void Commands();
+  void Statuses();
+  int ReadFrames();
+  bool TakeFrame();
+  void EndOfStream();
+  void HandFrame(const std::string& frame, bool keepalive, bool reply_requested);
+  void Wait(int frames);
+
+  // --- Oracles ---
+  void CheckTurn();
+  void CheckHalt();
+  void CheckStatus(const pgoutput::StandbyStatus& status, const char* what);
+  void CheckConnection();
+  void CheckSpinning();
+  bool Settled();
+
+  void Trace(const char* what, const std::string& more = "");
+
+  const Plan plan_;
+  Random random_;
+  Random time_;
+  ModelPostgres server_;
+  Judge judge_;
+  ModelKafka kafka_;
+  std::unique_ptr<pipeline::Pipeline> pipeline_;
+  std::optional<Connection> connection_;
+
+  bool trace_ = false;
+  bool healed_ = false;
+  std::uint64_t turn_ = 0;
+  base::Now now_;
+  base::MonotonicTime next_write_;
+
+  ServerState server_state_ = ServerState::kUp;
+  base::MonotonicTime server_back_at_;
+  base::MonotonicTime slot_free_at_;  // an old walsender holds it until then
+  std::optional<base::HaltReason> operator_reason_;
+  std::optional<base::Lsn> connecting_;  // an attempt with this START position
+  base::MonotonicTime connected_at_;     // when the attempt comes to its end
+  base::MonotonicTime recover_at_;       // a halted or stopped process is seen to
+
+  bool stopping_ = false;  // Stop() was called
+  base::MonotonicTime stop_since_;
+  bool halt_seen_ = false;
+  std::uint64_t processes_ = 0;
+  base::MonotonicTime finishing_until_;  // CopyDone sent
+  std::map<std::string, int> errors_;    // of the server, by place
+  base::MonotonicTime spinning_at_;      // a deadline that passed
+  int spins_ = 0;
+  int burst_ = 0;  // keepalives of a server that stops, in this turn
+};
+
+}  // namespace walpost::simulation

@@ -1,0 +1,265 @@
+// What happens to walpost: the load, the faults, and the end of the faults.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "simulation.h"
+
+namespace walpost::simulation {
+
+using base::HaltReason;
+using base::StreamEnd;
+using std::chrono::milliseconds;
+
+void Simulation::World() {
+  if (now_.mono >= next_write_ && server_state_ == ServerState::kUp) {
+    for (std::uint64_t i = random_.Between(1, 4);
+         i > 0 && server_.transactions().size() < plan_.transactions; --i) {
+      server_.WriteTransaction(now_.wall);
+      if (!healed_ && plan_.faults.Has(Fault::poison_wal) && !server_.broken().valid() &&
+          random_.Chance(50)) {
+        server_.BreakNextTransaction();
+        Trace("a transaction cannot be decoded:", server_.broken().ToString());
+      }
+    }
+    if (!healed_ && random_.Chance(200)) {
+      server_.WriteOther();
+    }
+    next_write_ =
+        now_.mono + milliseconds(random_.Chance(700) ? random_.Below(20) : random_.Below(3'000));
+  }
+  if (random_.Chance(50)) {
+    server_.Checkpoint();
+  }
+  kafka_.Advance(now_);
+  ArriveStatuses();
+  if (!healed_) {
+    ServerFaults();
+    WalpostFaults();
+  }
+  if (server_state_ == ServerState::kDown && now_.mono >= server_back_at_) {
+    server_state_ = ServerState::kUp;
+    Trace("server is up");
+  }
+  if (server_state_ == ServerState::kStopping && !connection_) {
+    ServerDown();
+  }
+  FinishConnecting();
+  if (pipeline_ == nullptr && now_.mono >= recover_at_) {
+    StartProcess();
+  }
+}
+
+void Simulation::ServerFaults() {
+  const auto happens = [this](Fault fault, unsigned per_thousand) {
+    return plan_.faults.Has(fault) && random_.Chance(per_thousand);
+  };
+  if (happens(Fault::connection_loss, 20) && connection_) {
+    LoseConnection(StreamEnd::Kind::kLost, "connection reset by peer");
+  }
+  if (happens(Fault::server_crash, 10) && server_state_ != ServerState::kDown) {
+    LoseConnection(StreamEnd::Kind::kLost, "server crashed");
+    server_.Crash();
+    ServerDown();
+  }
+  if (happens(Fault::failover, 5) && server_state_ != ServerState::kDown) {
+    LoseConnection(StreamEnd::Kind::kLost, "failover");
+    server_.Failover();
+    ServerDown();
+  }
+  if (happens(Fault::server_stop, 10) && server_state_ == ServerState::kUp) {
+    StopServer();
+  }
+  if (happens(Fault::server_error, 15) && connection_ && !connection_->end) {
+    ServerError();
+  }
+  if (happens(Fault::operator_halt, 5) && !operator_reason_) {
+    constexpr std::array kReasons = {HaltReason::kSlotMissing, HaltReason::kSlotInvalidated,
+                                     HaltReason::kAuthFailed, HaltReason::kPublicationMissing};
+    operator_reason_ = kReasons[random_.Below(kReasons.size())];
+    LoseConnection(StreamEnd::Kind::kLost, "an operator did something");
+  }
+}
+
+void Simulation::WalpostFaults() {
+  if (pipeline_ == nullptr) {
+    return;
+  }
+  if (plan_.faults.Has(Fault::walpost_stop) && !stopping_ && random_.Chance(10)) {
+    Trace("walpost is told to stop");
+    stopping_ = true;
+    stop_since_ = now_.mono;
+    pipeline_->Stop(now_);
+  }
+  if (plan_.faults.Has(Fault::walpost_stop) && random_.Chance(10) && !pipeline_->halted()) {
+    pipeline_->Recheck(now_);  // means nothing
+  }
+  if (plan_.faults.Has(Fault::walpost_crash) && random_.Chance(10)) {
+    CrashProcess();
+  }
+}
+
+void Simulation::CrashProcess() {
+  Trace("walpost crashes");
+  DropConnection(/*slot_stays_taken=*/true);
+  connecting_.reset();
+  kafka_.Abandon();
+  pipeline_.reset();
+  recover_at_ = now_.mono + milliseconds(random_.Below(2'000));
+}
+
+void Simulation::SeeToProcess() {
+  if (pipeline_->finished()) {
+    Trace("walpost ended");
+    connecting_.reset();
+    pipeline_.reset();
+    recover_at_ = now_.mono + milliseconds(random_.Below(2'000));
+    return;
+  }
+  if (!pipeline_->halted()) {
+    return;
+  }
+  if (recover_at_ == base::MonotonicTime()) {
+    judge_.OnMemoryLost();
+    recover_at_ = now_.mono + milliseconds(random_.Below(3'000));
+  }
+  if (now_.mono < recover_at_) {
+    return;
+  }
+  Trace("the halt is seen to");
+  kafka_.TakePoison();
+  operator_reason_.reset();
+  server_.MendTransaction();
+  if (random_.Chance(500)) {
+    recover_at_ = base::MonotonicTime();
+    halt_seen_ = false;
+    errors_.clear();
+    pipeline_->Recheck(now_);
+  } else {
+    pipeline_.reset();  // restarted
+  }
+}
+
+void Simulation::StopServer() {
+  server_state_ = ServerState::kStopping;
+  Trace("server stops");
+  if (connection_) {
+    connection_->stopping_since = now_.mono;
+  } else {
+    ServerDown();
+  }
+}
+
+void Simulation::ServerDown() {
+  server_state_ = ServerState::kDown;
+  server_back_at_ = now_.mono + milliseconds(random_.Between(10, 3'000));
+  slot_free_at_ = server_back_at_;
+  if (random_.Chance(500)) {
+    server_.Crash();  // 13 to 16 forget what was confirmed since the last checkpoint
+  }
+}
+
+void Simulation::LoseConnection(StreamEnd::Kind kind, const std::string& why) {
+  if (!connection_ || connection_->end) {
+    return;
+  }
+  Trace("connection:", why);
+  StreamEnd end;
+  end.kind = kind;
+  end.status = absl::UnavailableError(why);
+  connection_->end = std::move(end);
+}
+
+void Simulation::ServerError() {
+  const Walsender& walsender = *connection_->walsender;
+  const std::string place = "associated LSN " + walsender.sent().ToString();
+  // Errors outside the output plugin carry no context.
+  const bool context = walsender.failed() || random_.Chance(500);
+  // Where an error is, as far as walpost can know.
+  ++errors_[walsender.in_transaction() ? "in " + place
+            : context                  ? place
+                                       : "after " + pipeline_->received_lsn().ToString()];
+  LoseConnection(StreamEnd::Kind::kServerError, "division by zero, " + place);
+  connection_->end->sqlstate = walsender.failed() ? "22012" : "XX000";
+  connection_->end->context = context ? place : "";
+}
+
+void Simulation::ArriveStatuses() {
+  if (!connection_ || (plan_.faults.Has(Fault::status_delay) && !healed_ && random_.Chance(800))) {
+    return;
+  }
+  for (const base::Lsn flush : connection_->delayed) {
+    server_.Confirm(flush);
+  }
+  connection_->delayed.clear();
+}
+
+void Simulation::DropConnection(bool slot_stays_taken) {
+  if (!connection_) {
+    return;
+  }
+  // What was sent arrives, unless the connection is cut.
+  if (!connection_->end || random_.Chance(500)) {
+    ArriveStatuses();
+  }
+  connection_.reset();
+  if (slot_stays_taken && plan_.faults.Has(Fault::slot_in_use) && !healed_) {
+    slot_free_at_ = now_.mono + milliseconds(random_.Below(3'000));
+  }
+}
+
+void Simulation::FinishConnecting() {
+  if (!connecting_ || now_.mono < connected_at_) {
+    return;
+  }
+  const base::Lsn start = *std::exchange(connecting_, std::nullopt);
+  if (const std::optional<StreamEnd> refused = RefuseConnect()) {
+    Trace("connect:", std::string(refused->status.message()));
+    pipeline_->OnStreamEnd(*refused, now_);
+    return;
+  }
+  connection_.emplace();
+  connection_->walsender = std::make_unique<Walsender>(&server_, start, &random_);
+  connection_->last_status = now_.mono;
+  connection_->stopping_since = now_.mono;
+  connection_->discarded_before = pipeline_->counters().events_discarded;
+  Trace("connected at", start.ToString());
+  pipeline_->OnConnected(server_.Facts(), now_);
+}
+
+std::optional<StreamEnd> Simulation::RefuseConnect() {
+  StreamEnd end;
+  if (server_state_ != ServerState::kUp ||
+      (plan_.faults.Has(Fault::connect_failure) && !healed_ && random_.Chance(300))) {
+    end.status = absl::UnavailableError("connection refused");
+    return end;
+  }
+  if (operator_reason_) {
+    end.kind = StreamEnd::Kind::kOperator;
+    end.reason = *operator_reason_;
+    end.status = absl::FailedPreconditionError("for the operator");
+    return end;
+  }
+  if (now_.mono < slot_free_at_) {
+    end.kind = StreamEnd::Kind::kSlotInUse;
+    end.status = absl::UnavailableError("slot is active");
+    return end;
+  }
+  return std::nullopt;
+}
+
+void Simulation::Heal() {
+  Trace("nothing fails from here on");
+  healed_ = true;
+  kafka_.Heal();
+  operator_reason_.reset();
+  server_.MendTransaction();
+  if (server_state_ == ServerState::kStopping) {
+    LoseConnection(StreamEnd::Kind::kFinished, "server stopped");
+    ServerDown();
+  }
+}
+
+}  // namespace walpost::simulation
