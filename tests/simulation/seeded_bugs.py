@@ -33,9 +33,9 @@ BUGS = [
      "if (result.outcome == SubmitResult::Outcome::kNotNow) {\n      return;",
      "if (result.outcome == SubmitResult::Outcome::kNotNow) {\n      if (BUG(not_now_skipped)) continue;\n      return;"),
     ("pipeline/dispatcher.cc",
-     "if (result.outcome == SubmitResult::Outcome::kRefused) {",
-     "if (result.outcome == SubmitResult::Outcome::kRefused) {\n"
-     "      if (BUG(refused_settled)) { tracker_->Settle(cursor_); continue; }"),
+     "      verdict_ = Verdict{cursor_, std::move(result.failure)};",
+     "      if (BUG(refused_settled)) { tracker_->Settle(cursor_); continue; }\n"
+     "      verdict_ = Verdict{cursor_, std::move(result.failure)};"),
     ("pipeline/dispatcher.cc",
      "    if (cursor_ < resubmit_below_) {",
      "    if (BUG(bytes_freed_early)) tracker_->arena()->Release(entry.record.block);\n    if (cursor_ < resubmit_below_) {"),
