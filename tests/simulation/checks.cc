@@ -105,8 +105,10 @@ void Simulation::CheckConnection() {
   Require(!connection.untold_since ||
               now_.mono - *connection.untold_since <= StatusClock::kConfirmWithin + kTurnSlack,
           "safe LSN %s is not told to the server", pipeline_->tracker().safe_lsn().ToString());
-  // What it waits for may be on its way.
-  if (server_state_ == ServerState::kStopping && connection.delayed.empty()) {
+  // What it waits for may be on its way, or there.
+  const bool waits =
+      connection.delayed.empty() && server_.confirmed_flush() < connection.walsender->sent();
+  if (server_state_ == ServerState::kStopping && waits) {
     Require(now_.mono - connection.stopping_since <= kServerHeldMax,
             "G7: a server that wants to stop is held");
   }
