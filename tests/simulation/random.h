@@ -11,8 +11,8 @@ namespace walpost::simulation {
 
 class Random {
  public:
-  // Streams of one seed are independent: switching one fault off leaves the others' draws as they
-  // were.
+  // Streams of one seed are independent: a fault that is switched off leaves what is drawn from
+  // other streams as it was.
   Random(std::uint64_t seed, std::uint64_t stream)
       : state_(seed * 0x9E3779B97F4A7C15U + (stream + 1) * 0xD1B54A32D192ED03U) {
     Next();

@@ -29,7 +29,11 @@ Simulation::Simulation(const Plan& plan)
       judge_(&server_, plan.raw),
       kafka_(plan, &server_, &judge_),
       now_{base::MonotonicTime(std::chrono::hours(1)),
-           base::WallTime(std::chrono::seconds(1'700'000'100))} {}
+           base::WallTime(std::chrono::seconds(1'700'000'100))} {
+  for (unsigned i = 0; i < static_cast<unsigned>(Fault::count_); ++i) {
+    fault_random_.emplace_back(plan.seed, 100 + i);
+  }
+}
 
 void Simulation::Trace(const char* what, const std::string& more) {
   if (trace_) {
@@ -166,7 +170,7 @@ bool Simulation::TakeFrame() {
     return false;
   }
   Walsender& walsender = *connection_->walsender;
-  if (plan_.faults.Has(Fault::slow_server) && !healed_ && random_.Chance(300)) {
+  if (Happens(Fault::slow_server, 300)) {
     return false;
   }
   if (connection_->probe_due || random_.Chance(30)) {

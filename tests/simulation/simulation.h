@@ -59,6 +59,7 @@ class Simulation {
 
   // --- The world (world.cc) ---
   void World();
+  bool Happens(Fault fault, unsigned per_thousand);
   void ServerFaults();
   void WalpostFaults();
   void StopServer();
@@ -97,6 +98,7 @@ class Simulation {
   const Plan plan_;
   Random random_;
   Random time_;
+  std::vector<Random> fault_random_;  // a stream for each
   ModelPostgres server_;
   Judge judge_;
   ModelKafka kafka_;

@@ -18,8 +18,7 @@ void Simulation::World() {
     for (std::uint64_t i = random_.Between(1, 4);
          i > 0 && server_.transactions().size() < plan_.transactions; --i) {
       server_.WriteTransaction(now_.wall);
-      if (!healed_ && plan_.faults.Has(Fault::poison_wal) && !server_.broken().valid() &&
-          random_.Chance(50)) {
+      if (!server_.broken().valid() && Happens(Fault::poison_wal, 50)) {
         server_.BreakNextTransaction();
         Trace("a transaction cannot be decoded:", server_.broken().ToString());
       }
@@ -52,9 +51,14 @@ void Simulation::World() {
   }
 }
 
+bool Simulation::Happens(Fault fault, unsigned per_thousand) {
+  return plan_.faults.Has(fault) && !healed_ &&
+         fault_random_[static_cast<std::size_t>(fault)].Chance(per_thousand);
+}
+
 void Simulation::ServerFaults() {
   const auto happens = [this](Fault fault, unsigned per_thousand) {
-    return plan_.faults.Has(fault) && random_.Chance(per_thousand);
+    return Happens(fault, per_thousand);
   };
   if (happens(Fault::connection_loss, 20) && connection_) {
     LoseConnection(StreamEnd::Kind::kLost, "connection reset by peer");
@@ -87,16 +91,16 @@ void Simulation::WalpostFaults() {
   if (pipeline_ == nullptr) {
     return;
   }
-  if (plan_.faults.Has(Fault::walpost_stop) && !stopping_ && random_.Chance(10)) {
+  if (!stopping_ && Happens(Fault::walpost_stop, 10)) {
     Trace("walpost is told to stop");
     stopping_ = true;
     stop_since_ = now_.mono;
     pipeline_->Stop(now_);
   }
-  if (plan_.faults.Has(Fault::walpost_stop) && random_.Chance(10) && !pipeline_->halted()) {
+  if (Happens(Fault::walpost_stop, 10) && !pipeline_->halted()) {
     pipeline_->Recheck(now_);  // means nothing
   }
-  if (plan_.faults.Has(Fault::walpost_crash) && random_.Chance(10)) {
+  if (Happens(Fault::walpost_crash, 10)) {
     CrashProcess();
   }
 }
@@ -187,7 +191,7 @@ void Simulation::ServerError() {
 }
 
 void Simulation::ArriveStatuses() {
-  if (!connection_ || (plan_.faults.Has(Fault::status_delay) && !healed_ && random_.Chance(800))) {
+  if (!connection_ || (Happens(Fault::status_delay, 800))) {
     return;
   }
   for (const base::Lsn flush : connection_->delayed) {
@@ -231,8 +235,7 @@ void Simulation::FinishConnecting() {
 
 std::optional<StreamEnd> Simulation::RefuseConnect() {
   StreamEnd end;
-  if (server_state_ != ServerState::kUp ||
-      (plan_.faults.Has(Fault::connect_failure) && !healed_ && random_.Chance(300))) {
+  if (server_state_ != ServerState::kUp || (Happens(Fault::connect_failure, 300))) {
     end.status = absl::UnavailableError("connection refused");
     return end;
   }
