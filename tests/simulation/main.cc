@@ -27,7 +27,8 @@ constexpr char kUsage[] =
 struct Arguments {
   std::uint64_t histories = 10'000;
   std::uint64_t first = 1;
-  unsigned jobs = static_cast<unsigned>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  unsigned jobs =
+      static_cast<unsigned>(std::clamp<long>(sysconf(_SC_NPROCESSORS_ONLN), 1, kJobsMax));
   bool one = false;
   std::uint64_t seed = 0;
   bool trace = false;
@@ -65,8 +66,8 @@ bool ParseOne(std::string_view name, const char* value, Arguments* arguments) {
   } else if (name == "--first") {
     arguments->first = number;
   } else if (name == "--jobs") {
-    arguments->jobs = static_cast<unsigned>(number);
-    return number > 0 && number <= 1'000;
+    arguments->jobs = static_cast<unsigned>(std::min<std::uint64_t>(number, kJobsMax + 1));
+    return number > 0 && number <= kJobsMax;
   } else if (name == "--seed") {
     arguments->one = true;
     arguments->seed = number;

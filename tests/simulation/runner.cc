@@ -27,18 +27,19 @@ struct Board {
   std::atomic<bool> failed{false};
   std::atomic<std::uint64_t> histories{0};
   std::atomic<std::uint64_t> events{0};
-  std::uint64_t seed = 0;  // of the first that failed
+  std::atomic<std::uint64_t> playing[kJobsMax] = {};  // the seed, by process
+  std::uint64_t seed = 0;                             // of the first that failed
   char what[1000] = {};
 };
 
 // Of this process.
 Board* g_board = nullptr;
-std::uint64_t g_seed = 0;
+unsigned g_job = 0;
 const Simulation* g_simulation = nullptr;
 
 void Fail(std::string_view what) {
   if (!g_board->failed.exchange(true)) {
-    g_board->seed = g_seed;
+    g_board->seed = g_board->playing[g_job];
     const std::string text =
         absl::StrFormat("turn %u: %s", g_simulation == nullptr ? 0 : g_simulation->turn(), what);
     std::strncpy(g_board->what, text.c_str(), sizeof(g_board->what) - 1);
@@ -62,7 +63,7 @@ class CheckText final : public google::LogSink {
 void OnSignal(int signal) { Fail(signal == SIGALRM ? "hangs" : "crashes"); }
 
 void PlayHere(std::uint64_t seed, const Cuts& cuts, bool trace) {
-  g_seed = seed;
+  g_board->playing[g_job] = seed;
   alarm(kHistorySecondsMax);
   Simulation simulation(MakePlan(seed, cuts));
   g_simulation = &simulation;
@@ -79,19 +80,22 @@ void PlayHere(std::uint64_t seed, const Cuts& cuts, bool trace) {
   g_simulation = nullptr;
 }
 
-void BecomePlayer(Board* board, int bug) {
+void BecomePlayer(Board* board, unsigned job, int bug, bool quiet) {
   g_board = board;
+  g_job = job;
   static CheckText check_text;
   google::AddLogSink(&check_text);
-  PCHECK(std::freopen("/dev/null", "w", stderr) != nullptr);  // the sink has it
   for (const int each : {SIGALRM, SIGSEGV, SIGBUS, SIGFPE, SIGABRT}) {
     signal(each, OnSignal);
+  }
+  if (quiet) {  // the sink has what matters; a sanitizer's report is seen with --trace
+    PCHECK(std::freopen("/dev/null", "w", stderr) != nullptr);
   }
   SwitchOnSeededBug(bug);
 }
 
 template <typename Job>
-Outcome InProcesses(unsigned processes, int bug, Job job) {
+Outcome InProcesses(unsigned processes, int bug, bool quiet, Job job) {
   void* const memory =
       mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   PCHECK(memory != MAP_FAILED);
@@ -102,7 +106,7 @@ Outcome InProcesses(unsigned processes, int bug, Job job) {
     const pid_t child = fork();
     PCHECK(child >= 0);
     if (child == 0) {
-      BecomePlayer(board, bug);
+      BecomePlayer(board, i, bug, quiet);
       job(i);
       std::fflush(stdout);
       _exit(0);
@@ -110,11 +114,12 @@ Outcome InProcesses(unsigned processes, int bug, Job job) {
     children.push_back(child);
   }
   Outcome outcome;
-  for (const pid_t child : children) {
+  for (std::size_t i = 0; i < children.size(); ++i) {
     int status = 0;
-    waitpid(child, &status, 0);
+    waitpid(children[i], &status, 0);
     if (status != 0 && !board->failed) {
-      outcome.failed = true;
+      outcome.failed = true;  // for example by a sanitizer
+      outcome.seed = board->playing[i];
       outcome.what = absl::StrFormat("a process ended with status %d", status);
     }
   }
@@ -132,7 +137,7 @@ Outcome InProcesses(unsigned processes, int bug, Job job) {
 }  // namespace
 
 Outcome Play(std::uint64_t first, std::uint64_t count, unsigned jobs, int bug) {
-  return InProcesses(jobs, bug, [&](unsigned job) {
+  return InProcesses(jobs, bug, true, [&](unsigned job) {
     for (std::uint64_t i = job; i < count && !g_board->failed; i += jobs) {
       PlayHere(first + i, Cuts(), false);
     }
@@ -140,7 +145,7 @@ Outcome Play(std::uint64_t first, std::uint64_t count, unsigned jobs, int bug) {
 }
 
 Outcome PlayOne(std::uint64_t seed, const Cuts& cuts, bool trace, int bug) {
-  return InProcesses(1, bug, [&](unsigned /*job*/) { PlayHere(seed, cuts, trace); });
+  return InProcesses(1, bug, !trace, [&](unsigned /*job*/) { PlayHere(seed, cuts, trace); });
 }
 
 Cuts Shrink(std::uint64_t seed, Cuts cuts, int bug) {

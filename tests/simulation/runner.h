@@ -10,6 +10,8 @@
 
 namespace walpost::simulation {
 
+constexpr unsigned kJobsMax = 256;
+
 struct Outcome {
   bool failed = false;
   std::uint64_t seed = 0;       // of the history that failed
