@@ -25,6 +25,22 @@
 
 namespace walpost::simulation {
 
+// What one connection is, on both sides.
+struct Connection {
+  std::unique_ptr<Walsender> walsender;
+  base::MonotonicTime last_status;
+  std::optional<base::MonotonicTime> untold_since;  // the safe LSN moved
+  base::Lsn last_flush;
+  base::Lsn complete;  // positions handed over with everything before them
+  std::uint64_t discarded_before = 0;
+  base::MonotonicTime stopping_since;
+  bool reply_due = false;              // a keepalive asked for it
+  bool commit_pending = false;         // the last frame was inside a transaction
+  bool probe_due = false;              // a status asked for a keepalive
+  std::vector<base::Lsn> delayed;      // statuses on the way to the server
+  std::optional<base::StreamEnd> end;  // not noticed yet
+};
+
 class Simulation {
  public:
   explicit Simulation(const Plan& plan);
@@ -41,21 +57,6 @@ class Simulation {
  private:
   // How the server and its connection are, beside the walsender's own state.
   enum class ServerState { kUp, kStopping, kDown };
-
-  struct Connection {
-    std::unique_ptr<Walsender> walsender;
-    base::MonotonicTime last_status;
-    std::optional<base::MonotonicTime> untold_since;  // the safe LSN moved
-    base::Lsn last_flush;
-    base::Lsn complete;  // positions handed over with everything before them
-    std::uint64_t discarded_before = 0;
-    base::MonotonicTime stopping_since;
-    bool reply_due = false;              // a keepalive asked for it
-    bool commit_pending = false;         // the last frame was inside a transaction
-    bool probe_due = false;              // a status asked for a keepalive
-    std::vector<base::Lsn> delayed;      // statuses on the way to the server
-    std::optional<base::StreamEnd> end;  // not noticed yet
-  };
 
   // --- The world (world.cc) ---
   void World();
