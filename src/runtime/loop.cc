@@ -158,7 +158,8 @@ void Loop::HandleStatus() {
 }
 
 void Loop::HandlePing() {
-  if (stream_ == nullptr || pinging_ || !pipeline_.TakePing(now_)) {
+  // Taken also while one is under way: what is due but not taken would keep the loop from waiting.
+  if (stream_ == nullptr || !pipeline_.TakePing(now_) || pinging_) {
     return;
   }
   pinging_ = true;
@@ -275,7 +276,8 @@ void Loop::Wait(int frames) {
       std::min(pipeline_.NextDeadline(),
                snapshot_is_old_ ? next_publish_ : now_.mono + kPublishWhenIdleEvery);
   if (finishing_ != nullptr) {
-    deadline = std::min(deadline, finish_by_);
+    // The next connection may be due already, but waits for the end of this one.
+    deadline = std::min(std::max(deadline, now_.mono + kFinishLook), finish_by_);
   }
   const milliseconds timeout =
       std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - now_.mono));

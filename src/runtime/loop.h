@@ -31,6 +31,7 @@ class Loop {
   // Frames taken before reports are served again.
   static constexpr int kFramesPerTurn = 4096;
   static constexpr std::chrono::milliseconds kFinishWithin{3'000};
+  static constexpr std::chrono::milliseconds kFinishLook{10};
   // What is shown is no older than this; without anything new it is only shown to be alive.
   static constexpr std::chrono::milliseconds kPublishEvery{100};
   static constexpr std::chrono::milliseconds kPublishWhenIdleEvery{1'000};
