@@ -49,6 +49,12 @@ int Print(const operations::Outcome& outcome) {
   return outcome.exit_code;
 }
 
+bool WritesLetters(const config::Config& config) {
+  const pipeline::OnUndeliverable policy = config.run.pipeline.on_undeliverable;
+  return policy == pipeline::OnUndeliverable::kDeadLetter ||
+         policy == pipeline::OnUndeliverable::kPark;
+}
+
 operations::InitOptions InitOptionsOf(const Arguments& arguments, const config::Config& config) {
   operations::InitOptions options;
   options.name = config.run.name;
@@ -56,6 +62,9 @@ operations::InitOptions InitOptionsOf(const Arguments& arguments, const config::
   options.print_sql = arguments.print_sql;
   options.kafka = config.run.kafka;
   options.progress_topic = config.run.pipeline.progress_topic;
+  if (WritesLetters(config)) {
+    options.dead_letter_topic = config.run.pipeline.dead_letter_topic;
+  }
   return options;
 }
 
@@ -78,6 +87,9 @@ int CheckVerb(const Arguments& arguments, const config::Config& config) {
   }
   options.kafka = config.run.kafka;
   options.progress_topic = config.run.pipeline.progress_topic;
+  if (WritesLetters(config)) {
+    options.dead_letter_topic = config.run.pipeline.dead_letter_topic;
+  }
   options.json = arguments.json;
   options.color = UseColor();
   return Print(operations::Check(options));

@@ -47,6 +47,10 @@ bool IsTopicCharacter(char c) {
          c == '_' || c == '-';
 }
 
+bool IsTopicName(const std::string& topic) {
+  return topic.size() <= 249 && std::all_of(topic.begin(), topic.end(), IsTopicCharacter);
+}
+
 void ReadProgressTopic(MapReader* reader, Config* config) {
   constexpr std::string_view kName = "{name}";
   std::string topic = "walpost.progress.{name}";
@@ -58,7 +62,7 @@ void ReadProgressTopic(MapReader* reader, Config* config) {
         name.begin(), name.end(), [](char c) { return !IsTopicCharacter(c); }, '_');
     topic.replace(at, kName.size(), name);
   }
-  if (topic.size() > 249 || !std::all_of(topic.begin(), topic.end(), IsTopicCharacter)) {
+  if (!IsTopicName(topic)) {
     reader->Problem("progress_topic",
                     absl::StrFormat("'%s' is not a topic's name: at most 249 letters, digits, "
                                     "'.', '_' and '-', and {name} for the pipeline's name",
@@ -75,10 +79,8 @@ void ReadDelivery(MapReader reader, Config* config) {
         "mode",
         absl::StrFormat("exactly_once %s; use at_least_once and drop repeats by id", kNotBuilt));
   }
-  if (reader.Choice("on_undeliverable", {"halt", "dead_letter", "park", "skip"}, 0) != 0) {
-    reader.Problem("on_undeliverable",
-                   absl::StrFormat("only halt is built; the others are %s", "not built yet"));
-  }
+  options.on_undeliverable = static_cast<pipeline::OnUndeliverable>(
+      reader.Choice("on_undeliverable", {"halt", "dead_letter", "park", "skip"}, 0));
   config->run.on_halt = reader.Choice("on_halt", {"wait", "exit"}, 0) == 0 ? runtime::OnHalt::kWait
                                                                            : runtime::OnHalt::kExit;
   std::string attempts;
@@ -96,9 +98,14 @@ void ReadDelivery(MapReader reader, Config* config) {
   }
   reader.Duration("shutdown_timeout", &options.shutdown_timeout);
   ReadProgressTopic(&reader, config);
-  // Taken, so that a file written for later versions is accepted; nothing is written to it yet.
-  std::string topic;
-  reader.Text("dead_letter_topic", &topic);
+  options.dead_letter_topic = "walpost.dead-letter";
+  reader.Text("dead_letter_topic", &options.dead_letter_topic);
+  if (options.dead_letter_topic.empty() || !IsTopicName(options.dead_letter_topic)) {
+    reader.Problem("dead_letter_topic",
+                   absl::StrFormat("'%s' is not a topic's name: 1 to 249 letters, digits, '.', '_' "
+                                   "and '-'",
+                                   options.dead_letter_topic));
+  }
   reader.Finish();
 }
 

@@ -108,6 +108,20 @@ void ShowKafka(const kafka::KafkaOptions& options, YAML::Emitter* out) {
   *out << YAML::EndMap << YAML::EndMap << YAML::EndMap;
 }
 
+const char* PolicyName(pipeline::OnUndeliverable policy) {
+  switch (policy) {
+    case pipeline::OnUndeliverable::kHalt:
+      return "halt";
+    case pipeline::OnUndeliverable::kDeadLetter:
+      return "dead_letter";
+    case pipeline::OnUndeliverable::kPark:
+      return "park";
+    case pipeline::OnUndeliverable::kSkip:
+      return "skip";
+  }
+  return "halt";
+}
+
 const char* LevelName(observe::Severity level) {
   switch (level) {
     case observe::Severity::kDebug:
@@ -145,7 +159,8 @@ std::string Show(const Config& config) {
   out << YAML::EndSeq;
   out << YAML::Key << "delivery" << YAML::Value << YAML::BeginMap;
   out << YAML::Key << "mode" << YAML::Value << "at_least_once";
-  out << YAML::Key << "on_undeliverable" << YAML::Value << "halt";
+  out << YAML::Key << "on_undeliverable" << YAML::Value
+      << PolicyName(run.pipeline.on_undeliverable);
   out << YAML::Key << "on_halt" << YAML::Value
       << (run.on_halt == runtime::OnHalt::kWait ? "wait" : "exit");
   out << YAML::Key << "attempts_max" << YAML::Value << run.pipeline.attempts_max;
@@ -154,6 +169,7 @@ std::string Show(const Config& config) {
   out << YAML::Key << "shutdown_timeout" << YAML::Value
       << FormatDuration(run.pipeline.shutdown_timeout);
   out << YAML::Key << "progress_topic" << YAML::Value << Literal(run.pipeline.progress_topic);
+  out << YAML::Key << "dead_letter_topic" << YAML::Value << Literal(run.pipeline.dead_letter_topic);
   out << YAML::EndMap;
   ShowKafka(run.kafka, &out);
   out << YAML::Key << "http" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "listen"

@@ -14,7 +14,8 @@ void Tracker::BeginTransaction(base::Lsn commit_lsn) {
 }
 
 Sequence Tracker::Add(const envelope::Record& record, std::uint32_t ordinal,
-                      base::WallTime commit_time, std::uint32_t label, std::uint32_t table) {
+                      base::WallTime commit_time, std::uint32_t label, std::uint32_t table,
+                      Form form, bool stub) {
   CHECK(in_transaction_);
   const Sequence sequence = next_sequence();
   Entry entry;
@@ -25,6 +26,8 @@ Sequence Tracker::Add(const envelope::Record& record, std::uint32_t ordinal,
   entry.table = table;
   entry.commit_time = commit_time;
   entry.bytes = record.AccountedBytes();
+  entry.form = form;
+  entry.stub = stub;
   in_flight_bytes_ += entry.bytes;
   ++in_flight_events_;
   entries_.PushBack(entry);
@@ -47,15 +50,24 @@ void Tracker::ObservePosition(base::Lsn wal_end) {
   Advance();
 }
 
+void Tracker::Replace(Sequence sequence, const envelope::Record& letter, Form form, bool stub) {
+  Entry* const entry = Unsettled(sequence);
+  CHECK(form != Form::kEvent);
+  arena_.Release(entry->record.block);
+  in_flight_bytes_ -= entry->bytes;
+  entry->record = letter;
+  entry->bytes = letter.AccountedBytes();
+  entry->form = form;
+  entry->stub = stub;
+  in_flight_bytes_ += entry->bytes;
+}
+
 void Tracker::Settle(Sequence sequence) {
-  CHECK_GE(sequence, first_sequence_);
-  CHECK_LT(sequence, next_sequence());
-  Entry& entry = entries_[sequence - first_sequence_];
-  CHECK(!entry.settled);
-  entry.settled = true;
-  in_flight_bytes_ -= entry.bytes;
+  Entry* const entry = Unsettled(sequence);
+  entry->settled = true;
+  in_flight_bytes_ -= entry->bytes;
   --in_flight_events_;
-  arena_.Release(entry.record.block);
+  arena_.Release(entry->record.block);
   if (sequence != first_sequence_) {
     return;
   }
@@ -92,6 +104,14 @@ const Tracker::Entry& Tracker::entry(Sequence sequence) const {
   CHECK_GE(sequence, first_sequence_);
   CHECK_LT(sequence, next_sequence());
   return entries_[sequence - first_sequence_];
+}
+
+Tracker::Entry* Tracker::Unsettled(Sequence sequence) {
+  CHECK_GE(sequence, first_sequence_);
+  CHECK_LT(sequence, next_sequence());
+  Entry& entry = entries_[sequence - first_sequence_];
+  CHECK(!entry.settled);
+  return &entry;
 }
 
 void Tracker::PushCheckpoint(Sequence sequence, base::Lsn lsn) {

@@ -30,6 +30,13 @@ namespace walpost::delivery {
 
 class Tracker {
  public:
+  // What the acknowledgement of an entry's record means.
+  enum class Form : std::uint8_t {
+    kEvent,   // the event is delivered
+    kLetter,  // it is in the dead-letter topic
+    kParked,  // the same, and the later events of its key follow it there
+  };
+
   struct Entry {
     envelope::Record record;
     base::Lsn commit_lsn;
@@ -38,6 +45,8 @@ class Tracker {
     base::WallTime commit_time;
     std::size_t bytes = 0;
     std::uint32_t table = 0;  // the caller's own, to name where it came from
+    Form form = Form::kEvent;
+    bool stub = false;  // of a letter: without value and headers
     bool settled = false;
   };
 
@@ -49,7 +58,10 @@ class Tracker {
   // of them and of all before them.
   void BeginTransaction(base::Lsn commit_lsn);
   Sequence Add(const envelope::Record& record, std::uint32_t ordinal, base::WallTime commit_time,
-               std::uint32_t label, std::uint32_t table = 0);
+               std::uint32_t label, std::uint32_t table = 0, Form form = Form::kEvent,
+               bool stub = false);
+  // A letter takes the event's place, with a block of its own; no sink may hold the event.
+  void Replace(Sequence sequence, const envelope::Record& letter, Form form, bool stub);
   void CommitTransaction(base::Lsn end_lsn);
 
   // A keepalive's position: everything that commits before it has been received already. Inside a
@@ -96,6 +108,7 @@ class Tracker {
     base::Lsn lsn;
   };
 
+  Entry* Unsettled(Sequence sequence);
   void PushCheckpoint(Sequence sequence, base::Lsn lsn);
   void Advance();
 

@@ -109,4 +109,13 @@ TopicSpec ProgressTopic(const std::string& name) {
                     {"min.cleanable.dirty.ratio", "0.1"}}};
 }
 
+TopicSpec DeadLetterTopic(const std::string& name) {
+  return TopicSpec{name,
+                   1,
+                   {{"cleanup.policy", "delete"},
+                    {"retention.ms", "-1"},
+                    {"retention.bytes", "-1"},
+                    {"max.message.bytes", "67108864"}}};
+}
+
 }  // namespace walpost::kafka

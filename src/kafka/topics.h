@@ -30,4 +30,7 @@ absl::StatusOr<Ensured> EnsureTopic(const KafkaOptions& options, const TopicSpec
 // What is remembered in one partition for each pipeline: the newest record of each key is kept.
 TopicSpec ProgressTopic(const std::string& name);
 
+// A log that keeps everything, and takes larger records than the topics of events usually do.
+TopicSpec DeadLetterTopic(const std::string& name);
+
 }  // namespace walpost::kafka

@@ -205,6 +205,7 @@ class Checker {
       }
     }
     CheckProgressTopic();
+    CheckDeadLetterTopic();
     if (topics.empty()) {
       Warn("topics",
            "named by rows, so they cannot be looked up beforehand: create them before the first "
@@ -228,6 +229,26 @@ class Checker {
       Fail(name, std::string(records.status().message()));
     } else {
       Ok(name, records->empty() ? "nothing remembered yet" : "progress is remembered");
+    }
+  }
+
+  void CheckDeadLetterTopic() {
+    if (options_.dead_letter_topic.empty()) {
+      return;
+    }
+    const std::string name = "dead-letter topic " + options_.dead_letter_topic;
+    const absl::StatusOr<kafka::ClusterCheck> found =
+        kafka::CheckCluster(options_.kafka, {options_.dead_letter_topic}, options_.kafka_timeout);
+    if (!found.ok()) {
+      Fail(name, std::string(found.status().message()));
+    } else if (!found->topics[0].error.empty()) {
+      Fail(name, found->topics[0].error + ": run `walpost init`, which creates it");
+    } else if (found->topics[0].partitions != 1) {
+      Fail(name, absl::StrFormat("it has %d partitions and must have 1: give another name",
+                                 found->topics[0].partitions));
+    } else {
+      Ok(name, absl::StrFormat("1 partition, replication factor %d",
+                               found->topics[0].replication_factor));
     }
   }
 

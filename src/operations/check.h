@@ -19,7 +19,8 @@ struct CheckOptions {
   postgres::ConnectOptions source;
   std::vector<outbox::TableOptions> tables;
   kafka::KafkaOptions kafka;
-  std::string progress_topic;  // empty = none
+  std::string progress_topic;     // empty = none
+  std::string dead_letter_topic;  // empty = `delivery.on_undeliverable` needs none
   bool json = false;
   bool color = false;
   std::chrono::milliseconds kafka_timeout{5'000};

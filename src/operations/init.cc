@@ -85,6 +85,7 @@ class Initializer {
     RETURN_IF_ERROR(EnsurePublication());
     // Before the slot, which keeps WAL from the moment it is there.
     RETURN_IF_ERROR(EnsureProgressTopic());
+    RETURN_IF_ERROR(EnsureDeadLetterTopic());
     RETURN_IF_ERROR(EnsureSlot());
     return EnsureRecord();
   }
@@ -213,6 +214,19 @@ class Initializer {
         kafka::EnsureTopic(options_.kafka, kafka::ProgressTopic(options_.progress_topic),
                            options_.kafka_timeout));
     Say(absl::StrFormat("progress     topic %s %s", options_.progress_topic,
+                        ensured == kafka::Ensured::kCreated ? "created" : "exists"));
+    return absl::OkStatus();
+  }
+
+  absl::Status EnsureDeadLetterTopic() {
+    if (options_.dead_letter_topic.empty()) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(
+        const kafka::Ensured ensured,
+        kafka::EnsureTopic(options_.kafka, kafka::DeadLetterTopic(options_.dead_letter_topic),
+                           options_.kafka_timeout));
+    Say(absl::StrFormat("dead letters topic %s %s", options_.dead_letter_topic,
                         ensured == kafka::Ensured::kCreated ? "created" : "exists"));
     return absl::OkStatus();
   }

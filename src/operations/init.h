@@ -22,7 +22,8 @@ struct InitOptions {
   bool print_sql = false;  // only show what would be executed
   std::chrono::milliseconds slot_timeout{30'000};
   kafka::KafkaOptions kafka;
-  std::string progress_topic;  // empty = none, and Kafka is not asked
+  std::string progress_topic;     // empty = none, and Kafka is not asked
+  std::string dead_letter_topic;  // empty = `delivery.on_undeliverable` needs none
   std::chrono::milliseconds kafka_timeout{15'000};
 };
 

@@ -1,6 +1,6 @@
 // Counters - what the pipeline counts, per process; read by the runtime for the snapshot. Invariant
-// (checked by Pipeline::Accounted): events_received = events_delivered + in flight +
-// events_discarded.
+// (checked by Pipeline::Accounted): events_received = events_delivered +
+// events_dead_lettered + events_parked + events_skipped + in flight + events_discarded.
 // Thread: loop thread only.
 #pragma once
 
@@ -20,6 +20,9 @@ struct Counters {
   std::uint64_t bytes_delivered = 0;
   std::uint64_t events_received = 0;
   std::uint64_t events_delivered = 0;
+  std::uint64_t events_dead_lettered = 0;
+  std::uint64_t events_parked = 0;
+  std::uint64_t events_skipped = 0;
   std::uint64_t events_repeated =
       0;  // sent again by the server after a reconnect and dropped: already taken
   std::uint64_t events_discarded =

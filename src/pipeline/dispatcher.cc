@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace walpost::pipeline {
 
@@ -12,12 +13,13 @@ using delivery::Sink;
 using delivery::SubmitResult;
 
 Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink* sink,
-                       Counters* counters, ProgressKeeper* progress)
+                       Counters* counters, Decider* decider, ProgressKeeper* progress)
     : options_(options),
       backoff_(options.backoff, options.seed),
       tracker_(tracker),
       sink_(sink),
       counters_(counters),
+      decider_(decider),
       progress_(progress) {}
 
 void Dispatcher::Start(base::Now now) {
@@ -48,29 +50,42 @@ void Dispatcher::Pump() {
   SubmitProgress(now_);
   // What came before a verdict is still delivered, by a new generation if need be.
   const delivery::Sequence end = verdict_ ? verdict_->sequence : tracker_->next_sequence();
-  for (; cursor_ < end; ++cursor_) {
-    if (cursor_ < tracker_->oldest_unsettled()) {
-      cursor_ = tracker_->oldest_unsettled();
-      if (cursor_ >= end) {
-        return;
-      }
+  while (cursor_ < end) {
+    cursor_ = std::max(cursor_, tracker_->oldest_unsettled());
+    if (cursor_ >= end) {
+      return;
     }
     const delivery::Tracker::Entry& entry = tracker_->entry(cursor_);
     if (entry.settled) {
+      ++cursor_;
       continue;
     }
-    SubmitResult result = sink_->Submit(entry.record, cursor_);
+    const SubmitResult result = sink_->Submit(entry.record, cursor_);
     if (result.outcome == SubmitResult::Outcome::kNotNow) {
       return;
     }
     if (result.outcome == SubmitResult::Outcome::kRefused) {
-      verdict_ = Verdict{cursor_, std::move(result.failure)};
-      return;
+      if (!Decide(cursor_, result.failure, 1)) {
+        return;
+      }
+      continue;  // settled, or its letter is in its place
     }
     if (cursor_ < resubmit_below_) {
       ++counters_->records_resubmitted;
     }
+    ++cursor_;
   }
+}
+
+// False: only an operator can.
+bool Dispatcher::Decide(delivery::Sequence sequence, const delivery::Failure& failure,
+                        int attempts) {
+  std::optional<Halt> halt =
+      decider_->Decide(sequence, failure, static_cast<std::uint32_t>(attempts));
+  if (halt) {
+    verdict_ = Verdict{sequence, *std::move(halt)};
+  }
+  return !halt;
 }
 
 void Dispatcher::SubmitProgress(base::Now now) {
@@ -127,11 +142,21 @@ void Dispatcher::OnDelivered(delivery::Sequence sequence) {
     return;
   }
   const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
-  ++counters_->events_delivered;
-  ++counters_->delivered_by_topic[entry.label].second;
-  counters_->bytes_delivered += entry.bytes;
-  counters_->delivery_delay.Add(
-      std::chrono::duration<double>(now_.wall - entry.commit_time).count());
+  switch (entry.form) {
+    case delivery::Tracker::Form::kEvent:
+      ++counters_->events_delivered;
+      ++counters_->delivered_by_topic[entry.label].second;
+      counters_->bytes_delivered += entry.bytes;
+      counters_->delivery_delay.Add(
+          std::chrono::duration<double>(now_.wall - entry.commit_time).count());
+      break;
+    case delivery::Tracker::Form::kLetter:
+      ++counters_->events_dead_lettered;
+      break;
+    case delivery::Tracker::Form::kParked:
+      ++counters_->events_parked;
+      break;
+  }
   counters_->last_delivered_at = now_.wall;
   tracker_->Settle(sequence);
   backoff_.Reset();
@@ -149,6 +174,7 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
     EndGeneration(Sink::Mode::kCareful, /*back_off=*/failure.kind == FailureKind::kGenerationEnded);
     return;
   }
+  int attempts = 1;
   if (failure.kind == FailureKind::kOther) {
     unclear_failures_ = unclear_sequence_ == sequence ? unclear_failures_ + 1 : 1;
     unclear_sequence_ = sequence;
@@ -156,9 +182,13 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
       EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
       return;
     }
+    attempts = std::exchange(unclear_failures_, 0);  // its letter has attempts of its own
   }
-  verdict_ = Verdict{sequence, failure};
-  EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
+  // Nothing else is outstanding and nothing could have overtaken it, but librdkafka 2.0.2 may send
+  // nothing more, without any sign, while it gives its producer a new epoch: also here the producer
+  // goes, and another takes its place at once.
+  const bool decided = Decide(sequence, failure, attempts);
+  EndGeneration(Sink::Mode::kCareful, /*back_off=*/!decided);
 }
 
 // Its failure ends the generation like any other, but is never a verdict on an event.

@@ -19,14 +19,17 @@
 #include "delivery/sink.h"
 #include "delivery/tracker.h"
 #include "pipeline/counters.h"
+#include "pipeline/decider.h"
+#include "pipeline/halt.h"
 #include "pipeline/progress_keeper.h"
 
 namespace walpost::pipeline {
 
-// A record that cannot be delivered as it is. Everything before it can.
+// A record that cannot be delivered, and that only an operator can decide about. Everything before
+// it can be.
 struct Verdict {
   delivery::Sequence sequence = 0;
-  delivery::Failure failure;
+  Halt halt;
 };
 
 class Dispatcher : private delivery::SinkListener {
@@ -46,7 +49,7 @@ class Dispatcher : private delivery::SinkListener {
 
   // `progress` may be null.
   Dispatcher(const Options& options, delivery::Tracker* tracker, delivery::Sink* sink,
-             Counters* counters, ProgressKeeper* progress = nullptr);
+             Counters* counters, Decider* decider, ProgressKeeper* progress = nullptr);
 
   // Opens the sink; again after ShutDown.
   void Start(base::Now now);
@@ -91,6 +94,7 @@ class Dispatcher : private delivery::SinkListener {
   void OnGenerationFailed(const delivery::Failure& failure) override;
   void OnClosed() override;
 
+  bool Decide(delivery::Sequence sequence, const delivery::Failure& failure, int attempts);
   void OnProgressFailed(const delivery::Failure& failure);
   void Open(delivery::Sink::Mode mode);
   void EndGeneration(delivery::Sink::Mode next, bool back_off);
@@ -100,6 +104,7 @@ class Dispatcher : private delivery::SinkListener {
   delivery::Tracker* const tracker_;
   delivery::Sink* const sink_;
   Counters* const counters_;
+  Decider* const decider_;
   ProgressKeeper* const progress_;
 
   Phase phase_ = Phase::kIdle;

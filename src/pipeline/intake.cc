@@ -14,9 +14,13 @@ constexpr std::size_t kTopicLabelsMax = 1000;
 
 }  // namespace
 
-Intake::Intake(const std::vector<OutboxOptions>& outboxes, delivery::Tracker* tracker,
-               Counters* counters)
-    : tracker_(tracker), counters_(counters), options_(outboxes) {
+Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
+               Decider* decider)
+    : tracker_(tracker),
+      counters_(counters),
+      decider_(decider),
+      policy_(options.on_undeliverable),
+      options_(options.outboxes) {
   for (const OutboxOptions& outbox : options_) {
     counters_->received_by_table.emplace_back(
         absl::StrFormat("%s.%s", outbox.table.schema, outbox.table.table), 0);
@@ -234,12 +238,14 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
     return ProtocolError(absl::StrFormat(
         "a row not seen before, in a transaction before position %s", complete_lsn_.ToString()));
   }
+  const auto table = static_cast<std::uint32_t>(outbox - outboxes_.data());
   outbox::Event event;
   if (const absl::Status status = outbox->mapper.Map(insert.values, &event); !status.ok()) {
-    const base::HaltReason reason = status.code() == absl::StatusCode::kInvalidArgument
-                                        ? base::HaltReason::kUndeliverableEvent
-                                        : base::HaltReason::kProtocolError;
-    return Halt{reason, absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
+    if (status.code() != absl::StatusCode::kInvalidArgument) {
+      return Halt{base::HaltReason::kProtocolError,
+                  absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
+    }
+    return Unfit(event, insert, ordinal, table, status);
   }
   const envelope::Position position{facts_.system_identifier, transaction_.timeline,
                                     transaction_.commit_lsn, ordinal};
@@ -247,16 +253,38 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
   if (const absl::Status status =
           outbox->encoder.Encode(event, position, transaction_.info, tracker_->arena(), &record);
       !status.ok()) {
-    return Halt{base::HaltReason::kUndeliverableEvent,
-                absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
+    return Unfit(event, insert, ordinal, table, status);
   }
-  const auto table = static_cast<std::uint32_t>(outbox - outboxes_.data());
   tracker_->Add(record, ordinal, transaction_.info.commit_time, LabelOf(record.topic), table);
-  taken_commit_lsn_ = transaction_.commit_lsn;
-  taken_ordinal_ = ordinal;
+  Taken(ordinal);
   ++counters_->events_received;
   ++counters_->received_by_table[table].second;
   return std::nullopt;
+}
+
+// A row that becomes no record.
+std::optional<Halt> Intake::Unfit(const outbox::Event& event, const pgoutput::Insert& insert,
+                                  std::uint32_t ordinal, std::uint32_t table,
+                                  const absl::Status& why) {
+  const std::string detail = absl::StrFormat("%s (%s)", std::string(why.message()), Place(ordinal));
+  if (policy_ == OnUndeliverable::kHalt) {
+    return Halt{base::HaltReason::kUndeliverableEvent, detail};
+  }
+  UnfitRow row{&event, 0,     transaction_.commit_lsn, ordinal, transaction_.info.commit_time,
+               table,  detail};
+  for (const pgoutput::Value& value : insert.values) {
+    row.bytes += value.bytes.size();
+  }
+  std::optional<Halt> halt = decider_->DecideRow(row);
+  if (!halt) {
+    Taken(ordinal);
+  }
+  return halt;
+}
+
+void Intake::Taken(std::uint32_t ordinal) {
+  taken_commit_lsn_ = transaction_.commit_lsn;
+  taken_ordinal_ = ordinal;
 }
 
 bool Intake::AlreadyTaken(std::uint32_t ordinal) const {

@@ -19,6 +19,7 @@
 #include "pgoutput/decoder.h"
 #include "pgoutput/relation_cache.h"
 #include "pipeline/counters.h"
+#include "pipeline/decider.h"
 #include "pipeline/halt.h"
 #include "pipeline/options.h"
 
@@ -26,8 +27,8 @@ namespace walpost::pipeline {
 
 class Intake {
  public:
-  Intake(const std::vector<OutboxOptions>& outboxes, delivery::Tracker* tracker,
-         Counters* counters);
+  Intake(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
+         Decider* decider);
 
   // A new connection: relations come anew. What is in flight stays, and rows up to the last one
   // taken are dropped when they come again.
@@ -78,6 +79,9 @@ class Intake {
   Outbox* FindOutbox(pgoutput::RelationId id);
   std::optional<Halt> TakeRow(Outbox* outbox, const pgoutput::Insert& insert,
                               std::uint32_t ordinal);
+  std::optional<Halt> Unfit(const outbox::Event& event, const pgoutput::Insert& insert,
+                            std::uint32_t ordinal, std::uint32_t table, const absl::Status& why);
+  void Taken(std::uint32_t ordinal);
   bool AlreadyTaken(std::uint32_t ordinal) const;
   std::uint32_t LabelOf(std::string_view topic);
   std::uint32_t MakeLabel(std::string_view topic);
@@ -86,6 +90,8 @@ class Intake {
 
   delivery::Tracker* const tracker_;
   Counters* const counters_;
+  Decider* const decider_;
+  const OnUndeliverable policy_;
   const std::vector<OutboxOptions> options_;
 
   base::SourceFacts facts_;

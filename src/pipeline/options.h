@@ -12,9 +12,8 @@
 
 namespace walpost::pipeline {
 
-enum class OnUndeliverable {
-  kHalt
-};  // dead_letter, park and skip are refused by config until they are built
+// What becomes of an event that cannot be delivered.
+enum class OnUndeliverable { kHalt, kDeadLetter, kPark, kSkip };
 
 struct OutboxOptions {
   outbox::TableOptions table;
@@ -26,6 +25,7 @@ struct PipelineOptions {
   std::string progress_topic;  // empty = nothing is remembered across restarts
   std::vector<OutboxOptions> outboxes;
   OnUndeliverable on_undeliverable = OnUndeliverable::kHalt;
+  std::string dead_letter_topic;  // for letters
   std::size_t in_flight_bytes_max = std::size_t{16} * 1024 * 1024;
   int attempts_max = 3;  // of a failure that says nothing about the record
   std::chrono::milliseconds shutdown_timeout{25'000};

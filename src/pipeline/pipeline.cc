@@ -16,11 +16,12 @@ using std::chrono::milliseconds;
 
 Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
     : options_(std::move(options)),
-      intake_(options_.outboxes, &tracker_, &counters_),
+      decider_(options_, &tracker_, &counters_),
+      intake_(options_, &tracker_, &counters_, &decider_),
       keeper_(options_),
       dispatcher_(
           {options_.sink_backoff, options_.seed + 1, options_.attempts_max, options_.gather_for},
-          &tracker_, sink, &counters_, &keeper_),
+          &tracker_, sink, &counters_, &decider_, &keeper_),
       source_backoff_(options_.source_backoff, options_.seed + 2),
       standby_backoff_(options_.standby_backoff, options_.seed + 3),
       connect_at_(now.mono) {
@@ -46,6 +47,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   safe_at_connect_ = tracker_.safe_lsn();
   server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);
   intake_.Start(facts);
+  decider_.OnConnected(facts);
   keeper_.OnConnected(facts);
   status_clock_.Start(facts.wal_sender_timeout_ms, now);
   phase_ = Phase::kStreaming;
@@ -364,15 +366,15 @@ void Pipeline::CheckVerdict(base::Now now) {
   }
   const delivery::Sequence sequence = dispatcher_.verdict()->sequence;
   if (phase_ == Phase::kHalting && sequence < halt_boundary_) {
-    halt_ = UndeliverableEvent(*dispatcher_.verdict());
+    halt_ = dispatcher_.verdict()->halt;
     halt_boundary_ = sequence;
   } else if (phase_ == Phase::kStreaming) {
-    BeginHalt(UndeliverableEvent(*dispatcher_.verdict()), now);
+    BeginHalt(dispatcher_.verdict()->halt, now);
     halt_boundary_ = sequence;
     CheckHalting(now);
   } else if (phase_ == Phase::kIdle || phase_ == Phase::kConnecting) {
     // Not connected: there is nobody to confirm to.
-    halt_ = UndeliverableEvent(*dispatcher_.verdict());
+    halt_ = dispatcher_.verdict()->halt;
     HaltNow();
   }
 }
@@ -451,25 +453,6 @@ std::optional<Halt> Pipeline::JudgeServerError(const StreamEnd& end) {
   return Halt{HaltReason::kPoisonWal,
               absl::StrFormat("the server failed %d times at the same position (%s): %s",
                               same_errors_, place, std::string(end.status.message()))};
-}
-
-Halt Pipeline::UndeliverableEvent(const Verdict& verdict) const {
-  const delivery::Tracker::Entry& entry = tracker_.entry(verdict.sequence);
-  std::string id = "without id";
-  std::string type;
-  for (const envelope::RecordHeader& header : entry.record.headers) {
-    if (header.name == "id") {
-      id = std::string(header.value);
-    } else if (header.name == "type") {
-      type = absl::StrFormat("type %s, ", header.value);
-    }
-  }
-  return Halt{HaltReason::kUndeliverableEvent,
-              absl::StrFormat("event %s of %s (%s%s a key) for topic %s, commit LSN %s, ordinal "
-                              "%u, cannot be delivered: %s",
-                              id, counters_.received_by_table[entry.table].first, type,
-                              entry.record.key ? "with" : "without", entry.record.topic,
-                              entry.commit_lsn.ToString(), entry.ordinal, verdict.failure.detail)};
 }
 
 pgoutput::StandbyStatus Pipeline::MakeStatus(base::Now now) {

@@ -26,6 +26,7 @@
 #include "delivery/tracker.h"
 #include "pgoutput/frame.h"
 #include "pipeline/counters.h"
+#include "pipeline/decider.h"
 #include "pipeline/dispatcher.h"
 #include "pipeline/halt.h"
 #include "pipeline/intake.h"
@@ -121,6 +122,9 @@ class Pipeline {
 
   bool connected() const { return connected_; }
 
+  // What was decided about undeliverable events, for the log; each once.
+  std::optional<Decision> TakeDecision() { return decider_.TakeDecision(); }
+
   // The newest trouble that was not a halt, one line; empty = none yet.
   const std::string& last_error() const { return last_error_; }
 
@@ -149,7 +153,6 @@ class Pipeline {
   void CheckRecheck(base::Now now);
   void AccountPause(base::Now now);
   std::optional<Halt> JudgeServerError(const base::StreamEnd& end);
-  Halt UndeliverableEvent(const Verdict& verdict) const;
 
   base::Lsn confirmable() const { return keeper_.Confirmable(tracker_.safe_lsn()); }
 
@@ -158,6 +161,7 @@ class Pipeline {
   const PipelineOptions options_;
   Counters counters_;
   delivery::Tracker tracker_;
+  Decider decider_;
   Intake intake_;
   ProgressKeeper keeper_;
   Dispatcher dispatcher_;

@@ -54,6 +54,7 @@ int Loop::Run() {
     }
     HandleCommands();
     narrator_.Observe(pipeline_, now_);
+    narrator_.TellDecisions(&pipeline_, now_);
     Publish();
     if (pipeline_.finished() && finishing_ == nullptr) {
       return 0;

@@ -7,6 +7,23 @@
 #include "observe/log.h"
 
 namespace walpost::runtime {
+namespace {
+
+// The log event's name, and what happened.
+std::pair<const char*, const char*> DecisionWords(pipeline::Decision::Kind kind) {
+  switch (kind) {
+    case pipeline::Decision::Kind::kSkipped:
+      return {"event_skipped", "is skipped and will not be in Kafka"};
+    case pipeline::Decision::Kind::kDeadLettered:
+      return {"event_dead_lettered", "goes to the dead-letter topic"};
+    case pipeline::Decision::Kind::kParked:
+      return {"event_parked",
+              "is parked in the dead-letter topic, and later events of its key too"};
+  }
+  return {"", ""};
+}
+
+}  // namespace
 
 using base::State;
 using observe::LogField;
@@ -34,6 +51,36 @@ void Narrator::Observe(const pipeline::Pipeline& pipeline, base::Now now) {
     LogState(pipeline, now);
   }
   WatchDelivery(pipeline, now);
+}
+
+// A topic that went away makes every event of it undeliverable: a few a second are enough to see.
+void Narrator::TellDecisions(pipeline::Pipeline* pipeline, base::Now now) {
+  if (now.mono >= decisions_from_ + std::chrono::seconds(1)) {
+    decisions_from_ = now.mono;
+    decisions_told_ = 0;
+  }
+  while (decisions_told_ < kDecisionsPerSecond) {
+    const std::optional<pipeline::Decision> decision = pipeline->TakeDecision();
+    if (!decision) {
+      return;
+    }
+    ++decisions_told_;
+    const auto [event, what] = DecisionWords(decision->kind);
+    std::vector<LogField> fields = {{"event_id", decision->id},
+                                    {"event_type", decision->type},
+                                    {"table", decision->table},
+                                    {"topic", decision->topic},
+                                    {"position", decision->position},
+                                    {"reason", decision->reason},
+                                    {"attempt", std::to_string(decision->attempts)}};
+    if (decision->not_told > 0) {
+      fields.push_back({"not_told", std::to_string(decision->not_told)});
+    }
+    observe::Log(Severity::kWarning, event,
+                 absl::StrFormat("event %s of %s %s: %s", decision->id, decision->table, what,
+                                 decision->detail),
+                 std::move(fields));
+  }
 }
 
 void Narrator::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) {
@@ -136,6 +183,9 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   snapshot.bytes_delivered_total = counters.bytes_delivered;
   snapshot.events_received_total = counters.events_received;
   snapshot.events_delivered_total = counters.events_delivered;
+  snapshot.events_dead_lettered_total = counters.events_dead_lettered;
+  snapshot.events_parked_total = counters.events_parked;
+  snapshot.events_skipped_total = counters.events_skipped;
   snapshot.events_repeated_total = counters.events_repeated;
   snapshot.events_discarded_total = counters.events_discarded;
   snapshot.changes_ignored_total = counters.changes_ignored;

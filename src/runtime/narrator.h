@@ -19,12 +19,16 @@ class Narrator {
  public:
   // While brokers change leaders, 5 to 45 s without an acknowledgement are normal.
   static constexpr std::chrono::seconds kStalledAfter{60};
+  static constexpr int kDecisionsPerSecond = 10;
 
   Narrator(const RunOptions& options, base::Now now);
 
   // Logs state changes, new errors and recoveries, and when nothing is acknowledged for long: for
   // some troubles (a lost in-sync replica) Kafka has no other sign.
   void Observe(const pipeline::Pipeline& pipeline, base::Now now);
+
+  // Logs what was decided about undeliverable events.
+  void TellDecisions(pipeline::Pipeline* pipeline, base::Now now);
 
   observe::Snapshot TakeSnapshot(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka,
                                  base::Now now) const;
@@ -47,6 +51,8 @@ class Narrator {
   delivery::Sequence oldest_ = 0;                    // in flight when last looked at
   std::optional<base::MonotonicTime> oldest_since_;  // it is the oldest; nothing = none in flight
   bool stalled_ = false;
+  base::MonotonicTime decisions_from_;  // the second that decisions_told_ is of
+  int decisions_told_ = 0;
 };
 
 }  // namespace walpost::runtime

@@ -59,6 +59,19 @@ std::vector<pipeline::OutboxOptions> Outboxes(std::uint8_t settings) {
   return {events, debezium, every_type};
 }
 
+pipeline::PipelineOptions Options(std::uint8_t settings) {
+  pipeline::PipelineOptions options;
+  options.name = "shop";
+  options.dead_letter_topic = "dead-letters";
+  options.outboxes = Outboxes(settings);
+  if ((settings & IntakeInput::kDeadLetter) != 0) {
+    options.on_undeliverable = pipeline::OnUndeliverable::kDeadLetter;
+  } else if ((settings & IntakeInput::kSkip) != 0) {
+    options.on_undeliverable = pipeline::OnUndeliverable::kSkip;
+  }
+  return options;
+}
+
 base::SourceFacts Facts() {
   base::SourceFacts facts;
   facts.system_identifier = 0xC0FFEE;
@@ -76,13 +89,16 @@ constexpr Place kNothing(base::Lsn(), -1);
 
 class Session {
  public:
-  explicit Session(std::uint8_t settings) : intake_(Outboxes(settings), &tracker_, &counters_) {
-    intake_.Start(Facts());
+  explicit Session(std::uint8_t settings)
+      : options_(Options(settings)),
+        decider_(options_, &tracker_, &counters_),
+        intake_(options_, &tracker_, &counters_, &decider_) {
+    Start();
   }
 
   void Take(std::string_view entry) {
     if (entry == IntakeInput::kReconnect) {
-      intake_.Start(Facts());
+      Start();
     } else if (entry == IntakeInput::kRecheck) {
       Recheck();
     } else if (entry.size() == 2 && entry[0] == IntakeInput::kSettle) {
@@ -102,7 +118,7 @@ class Session {
     }
     CHECK(tracker_.empty());
     CHECK_EQ(tracker_.in_flight_bytes(), 0U);
-    CHECK_EQ(counters_.events_received, settled_ + discarded_);
+    CHECK_EQ(counters_.events_received, settled_ + discarded_ + counters_.events_skipped);
   }
 
  private:
@@ -136,7 +152,12 @@ class Session {
     tracker_.ForgetPositions();
     intake_.Forget();
     newest_ = kNothing;
+    Start();
+  }
+
+  void Start() {
     intake_.Start(Facts());
+    decider_.OnConnected(Facts());
   }
 
   void SettleOne(std::size_t choice) {
@@ -160,6 +181,10 @@ class Session {
     newest_ = place;
 
     const envelope::Record& record = entry.record;
+    if (entry.form != delivery::Tracker::Form::kEvent) {
+      CheckLetter(entry);
+      return;
+    }
     CHECK(outbox::IsLegalTopic(record.topic)) << record.topic;
     CHECK_GE(record.partition, -1);
     CHECK(!record.headers.empty());
@@ -190,6 +215,19 @@ class Session {
     CHECK(*position == expected) << text;
   }
 
+  void CheckLetter(const delivery::Tracker::Entry& entry) {
+    const auto letter = envelope::ParseLetter(entry.record.headers);
+    CHECK(letter.ok() && *letter);
+    CHECK((*letter)->left_out_bytes && !entry.record.value);
+    CHECK(envelope::EventHeaders(entry.record.headers).empty());
+    const auto position = envelope::Position::Parse((*letter)->position);
+    CHECK(position.ok());
+    CHECK(position->commit_lsn == entry.commit_lsn && position->ordinal == entry.ordinal);
+    CHECK_EQ(entry.record.topic, options_.dead_letter_topic);
+    const std::optional<pipeline::Decision> decision = decider_.TakeDecision();
+    CHECK(decision && decision->position == (*letter)->position);
+  }
+
   static void CheckEnvelope(std::string_view value, const delivery::Tracker::Entry& entry) {
     v1::Envelope envelope;
     CHECK(envelope.ParseFromArray(value.data(), static_cast<int>(value.size())));
@@ -203,6 +241,8 @@ class Session {
 
   delivery::Tracker tracker_;
   pipeline::Counters counters_;
+  const pipeline::PipelineOptions options_;
+  pipeline::Decider decider_;
   pipeline::Intake intake_;
   Place newest_ = kNothing;
   std::uint64_t settled_ = 0;

@@ -16,7 +16,9 @@ struct IntakeInput {
   static constexpr std::uint8_t kDebeziumHeaders = 2;
   static constexpr std::uint8_t kRoutedByRow = 4;  // columns topic and partition, header from note
   static constexpr std::uint8_t kNullsAllowed = 8;
-  static constexpr std::uint8_t kTemplate = 16;  // topic from aggregate type and column note
+  static constexpr std::uint8_t kTemplate = 16;    // topic from aggregate type and column note
+  static constexpr std::uint8_t kDeadLetter = 32;  // rows that become no event become letters
+  static constexpr std::uint8_t kSkip = 64;        // ... are skipped
 
   // What an entry is that is no frame. No server sends a frame like these.
   static constexpr std::string_view kReconnect = "";

@@ -99,7 +99,10 @@ SubmitResult FakeSink::Submit(const envelope::Record& record, Sequence sequence)
     return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
   }
   if (const auto refused = refusals_.find(sequence); refused != refusals_.end()) {
-    return SubmitResult{SubmitResult::Outcome::kRefused, refused->second};
+    const auto& [topic, failure] = refused->second;
+    if (topic.empty() || topic == record.topic) {
+      return SubmitResult{SubmitResult::Outcome::kRefused, failure};
+    }
   }
   const Submission submission{sequence, std::string(record.topic), Copy(record.key),
                               Copy(record.value), PartitionOf(record)};

@@ -55,8 +55,9 @@ class FakeSink final : public delivery::Sink {
   // At most this many outstanding; the queue of the real one.
   void SetCapacity(std::size_t records) { capacity_ = records; }
 
-  void Refuse(delivery::Sequence sequence, delivery::Failure failure) {
-    refusals_[sequence] = std::move(failure);
+  // `topic`: only there; empty = anywhere.
+  void Refuse(delivery::Sequence sequence, delivery::Failure failure, std::string topic = "") {
+    refusals_[sequence] = {std::move(topic), std::move(failure)};
   }
 
   void StopRefusing() { refusals_.clear(); }
@@ -126,7 +127,7 @@ class FakeSink final : public delivery::Sink {
   std::deque<Outstanding> outstanding_;
   std::deque<Command> commands_;
   std::set<std::pair<std::string, std::int32_t>> failed_partitions_;  // of this generation
-  std::map<delivery::Sequence, delivery::Failure> refusals_;
+  std::map<delivery::Sequence, std::pair<std::string, delivery::Failure>> refusals_;
   std::optional<base::MonotonicTime> deadline_;
   std::size_t capacity_ = static_cast<std::size_t>(-1);
   bool open_ = false;

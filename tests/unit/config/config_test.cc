@@ -51,6 +51,8 @@ TEST(ConfigTest, LeastFileHasTheDocumentedDefaults) {
   EXPECT_EQ(config.run.source.publication, "walpost");
   EXPECT_EQ(config.run.pipeline.recheck_interval, milliseconds(600'000));
   EXPECT_EQ(config.run.on_halt, runtime::OnHalt::kWait);
+  EXPECT_EQ(config.run.pipeline.on_undeliverable, pipeline::OnUndeliverable::kHalt);
+  EXPECT_EQ(config.run.pipeline.dead_letter_topic, "walpost.dead-letter");
   EXPECT_EQ(config.run.pipeline.attempts_max, 3);
   EXPECT_EQ(config.run.pipeline.in_flight_bytes_max, 16u * 1024 * 1024);
   EXPECT_EQ(config.run.pipeline.shutdown_timeout, milliseconds(25'000));
@@ -70,7 +72,7 @@ outboxes: [{table: shop.out}, {table: shop.more}]
 messages: {prefixes: []}
 delivery:
   mode: at_least_once
-  on_undeliverable: halt
+  on_undeliverable: park
   on_halt: exit
   attempts_max: 7
   in_flight_bytes_max: 1MiB
@@ -84,6 +86,8 @@ log: {level: debug, format: json}
 )");
   EXPECT_EQ(config.run.name, "shop");
   EXPECT_EQ(config.run.source.conninfo, "host=db");
+  EXPECT_EQ(config.run.pipeline.on_undeliverable, pipeline::OnUndeliverable::kPark);
+  EXPECT_EQ(config.run.pipeline.dead_letter_topic, "shop.dead");
   EXPECT_EQ(config.run.source.slot, "shop_1");
   EXPECT_EQ(config.run.source.publication, "Shop Pub");
   EXPECT_EQ(config.run.source.application_name, "walpost-shop");

@@ -27,12 +27,16 @@ TEST(NotBuiltTest, ExactlyOnceIsRefusedByNameWithWhatToUseInstead) {
                     HasSubstr("use at_least_once")));
 }
 
-TEST(NotBuiltTest, PoliciesForUndeliverableEventsAreRefused) {
-  for (const char* policy : {"dead_letter", "park", "skip"}) {
-    EXPECT_THAT(ProblemsOf(std::string("delivery.on_undeliverable=") + policy),
-                AllOf(HasSubstr("delivery.on_undeliverable: only halt is built"),
-                      Not(HasSubstr("none of"))))
-        << policy;
+TEST(RefusedTest, PolicyForUndeliverableEventsThatDoesNotExist) {
+  EXPECT_THAT(ProblemsOf("delivery.on_undeliverable=dlq"),
+              AllOf(HasSubstr("delivery.on_undeliverable"), HasSubstr("dead_letter")));
+}
+
+TEST(RefusedTest, DeadLetterTopicThatKafkaDoesNotAllow) {
+  for (const char* topic : {"''", "dead letters"}) {
+    EXPECT_THAT(ProblemsOf(std::string("delivery.dead_letter_topic=") + topic),
+                HasSubstr("is not a topic's name"))
+        << topic;
   }
 }
 

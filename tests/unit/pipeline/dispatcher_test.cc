@@ -18,6 +18,7 @@ using delivery::Sequence;
 using delivery::Sink;
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using walpost::testing::FakeSink;
 
@@ -28,6 +29,7 @@ class DispatcherTest : public ::testing::Test {
  protected:
   void SetUp() override {
     counters_.delivered_by_topic.emplace_back("orders", 0);
+    counters_.received_by_table.emplace_back("outbox.events", 0);
     dispatcher_.Start(now_);
   }
 
@@ -107,11 +109,14 @@ class DispatcherTest : public ::testing::Test {
   delivery::Tracker tracker_;
   FakeSink sink_;
   Counters counters_;
+  PipelineOptions options_;
+  Decider decider_{options_, &tracker_, &counters_};
   Dispatcher dispatcher_{
       {base::BackoffOptions{kBackOff, kBackOff, kBackOff}, 1, kAttemptsMax, GatherFor()},
       &tracker_,
       &sink_,
-      &counters_};
+      &counters_,
+      &decider_};
 
   static std::chrono::microseconds GatherFor() { return std::chrono::microseconds(3'000); }
 };
@@ -266,8 +271,7 @@ TEST_F(DispatcherTest, FailureOfOneRecordAloneIsAVerdict) {
     Poll();
     ASSERT_TRUE(dispatcher_.verdict());
     EXPECT_EQ(dispatcher_.verdict()->sequence, event);
-    EXPECT_EQ(dispatcher_.verdict()->failure.kind, kind);
-    EXPECT_EQ(dispatcher_.verdict()->failure.detail, "no good");
+    EXPECT_THAT(dispatcher_.verdict()->halt.detail, HasSubstr("no good"));
     dispatcher_.ShutDown();
     Poll();
     tracker_.DiscardAll();
@@ -288,7 +292,7 @@ TEST_F(DispatcherTest, UnclearFailureIsAVerdictAfterAttemptsMax) {
   Poll();
   ASSERT_TRUE(dispatcher_.verdict());
   EXPECT_EQ(dispatcher_.verdict()->sequence, 0U);
-  EXPECT_EQ(dispatcher_.verdict()->failure.detail, "attempt 3");
+  EXPECT_THAT(dispatcher_.verdict()->halt.detail, HasSubstr("attempt 3"));
 }
 
 TEST_F(DispatcherTest, UnclearFailuresOfDifferentRecordsDoNotAddUp) {
@@ -352,7 +356,7 @@ TEST_F(DispatcherTest, WhatCameBeforeARefusedRecordIsResubmittedWhenItsGeneratio
 TEST_F(DispatcherTest, BackOffGrowsUntilSomethingIsDelivered) {
   const base::BackoffOptions growing{milliseconds(1'000), milliseconds(64'000), milliseconds(900)};
   FakeSink sink;
-  Dispatcher dispatcher({growing, 7, kAttemptsMax, {}}, &tracker_, &sink, &counters_);
+  Dispatcher dispatcher({growing, 7, kAttemptsMax, {}}, &tracker_, &sink, &counters_, &decider_);
   dispatcher.Start(now_);
   Add(1);
   dispatcher.Pump();

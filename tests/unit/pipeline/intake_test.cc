@@ -67,7 +67,9 @@ class IntakeTest : public ::testing::Test {
   base::SourceFacts facts_ = EventsFacts();
   delivery::Tracker tracker_;
   Counters counters_;
-  Intake intake_{{EventsOutbox()}, &tracker_, &counters_};
+  PipelineOptions options_ = OptionsOf(EventsOutbox());
+  Decider decider_{options_, &tracker_, &counters_};
+  Intake intake_{options_, &tracker_, &counters_, &decider_};
 };
 
 TEST_F(IntakeTest, RowBecomesARecordInFlightWithItsPosition) {
@@ -256,7 +258,9 @@ TEST_F(IntakeTest, ImpossibleOrderIsAProtocolErrorThatNamesThePlace) {
   for (const Case& each : cases) {
     delivery::Tracker tracker;
     Counters counters;
-    Intake intake({EventsOutbox()}, &tracker, &counters);
+    const PipelineOptions options = OptionsOf(EventsOutbox());
+    Decider decider(options, &tracker, &counters);
+    Intake intake(options, &tracker, &counters, &decider);
     intake.Start(facts_);
     ASSERT_FALSE(intake.TakePayload(walpost::testing::RelationBytes(EventsRelation())));
     for (const std::string& payload : each.before) {

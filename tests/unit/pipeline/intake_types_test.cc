@@ -5,6 +5,7 @@
 
 #include "outbox/column_value.h"
 #include "outbox/presets.h"
+#include "outbox_wire.h"
 #include "pipeline/intake.h"
 #include "support/pgoutput_bytes.h"
 
@@ -24,7 +25,9 @@ TEST(IntakeTypesTest, DomainOverUuidIsTheEventsId) {
   options.encoder = {envelope::ValueFormat::kRaw, envelope::HeaderSet::kDebezium};
   delivery::Tracker tracker;
   Counters counters;
-  Intake intake({options}, &tracker, &counters);
+  const PipelineOptions pipeline_options = OptionsOf(options);
+  Decider decider(pipeline_options, &tracker, &counters);
+  Intake intake(pipeline_options, &tracker, &counters, &decider);
   base::SourceFacts facts;
   facts.tables = {{kTable.oid, "public", "outbox"}};
   intake.Start(facts);

@@ -20,6 +20,14 @@ OutboxOptions EventsOutbox() {
   return outbox;
 }
 
+PipelineOptions OptionsOf(OutboxOptions outbox) {
+  PipelineOptions options;
+  options.name = "shop";
+  options.outboxes = {std::move(outbox)};
+  options.dead_letter_topic = "dead-letters";
+  return options;
+}
+
 base::SourceFacts EventsFacts() {
   base::SourceFacts facts;
   facts.system_identifier = 0xC0FFEE;

@@ -16,6 +16,7 @@ namespace walpost::pipeline {
 inline constexpr std::uint32_t kEventsOid = 16'400;
 
 OutboxOptions EventsOutbox();
+PipelineOptions OptionsOf(OutboxOptions outbox);
 base::SourceFacts EventsFacts();
 pgoutput::Relation EventsRelation();
 

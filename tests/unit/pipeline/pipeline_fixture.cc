@@ -13,6 +13,8 @@ PipelineFixture::PipelineFixture()
            base::WallTime(std::chrono::seconds(1'700'000'100))} {
   const base::BackoffOptions backoff{kBackOff, kBackOff, kBackOff};
   options_.outboxes = {EventsOutbox()};
+  options_.name = "shop";
+  options_.dead_letter_topic = "dead-letters";
   options_.source_backoff = backoff;
   options_.standby_backoff = backoff;
   options_.sink_backoff = backoff;
@@ -152,7 +154,8 @@ std::vector<std::string> PipelineFixture::Visible(char key) {
 
 void PipelineFixture::ExpectAccounted() {
   const Counters& counters = pipeline().counters();
-  EXPECT_EQ(counters.events_received, counters.events_delivered +
+  EXPECT_EQ(counters.events_received, counters.events_delivered + counters.events_dead_lettered +
+                                          counters.events_parked + counters.events_skipped +
                                           pipeline().tracker().in_flight_events() +
                                           counters.events_discarded);
 }

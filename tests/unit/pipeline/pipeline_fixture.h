@@ -65,7 +65,7 @@ class PipelineFixture : public ::testing::Test {
   // The ids of a partition in the order they became visible; `key` as in Transaction.
   std::vector<std::string> Visible(char key);
 
-  // events_received = delivered + in flight + discarded
+  // events_received = delivered + dead-lettered + parked + skipped + in flight + discarded
   void ExpectAccounted();
 
   // Lets the halt come to its end: sink closed, slot free, nothing wanted any more.

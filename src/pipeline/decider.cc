@@ -1,0 +1,189 @@
+#include "pipeline/decider.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace walpost::pipeline {
+
+using base::HaltReason;
+using delivery::Failure;
+using delivery::FailureKind;
+using delivery::Tracker;
+using envelope::Letter;
+using envelope::LetterKind;
+
+namespace {
+
+constexpr const char* kRowUnfit = "row_unfit";
+
+// Stable: operators search for it.
+const char* ReasonCode(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kRecordTooLarge:
+      return "record_too_large";
+    case FailureKind::kRecordInvalid:
+      return "record_invalid";
+    case FailureKind::kTopicUnknown:
+      return "topic_unknown";
+    case FailureKind::kTopicInvalid:
+      return "topic_invalid";
+    case FailureKind::kTopicNotAuthorized:
+      return "topic_not_authorized";
+    case FailureKind::kNone:
+    case FailureKind::kGenerationEnded:
+    case FailureKind::kOther:
+      break;
+  }
+  return "refused";
+}
+
+// With less in it the letter may be taken.
+bool StubMayHelp(FailureKind kind) {
+  return kind == FailureKind::kRecordTooLarge || kind == FailureKind::kRecordInvalid ||
+         kind == FailureKind::kOther;
+}
+
+std::string_view HeaderOf(const envelope::Record& record, std::string_view name) {
+  for (const envelope::RecordHeader& header : record.headers) {
+    if (header.name == name) {
+      return header.value;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Decider::Decider(const PipelineOptions& options, Tracker* tracker, Counters* counters)
+    : policy_(options.on_undeliverable),
+      pipeline_(options.name),
+      topic_(options.dead_letter_topic),
+      tracker_(tracker),
+      counters_(counters) {}
+
+std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& failure,
+                                    std::uint32_t attempts) {
+  const Tracker::Entry& entry = tracker_->entry(sequence);
+  if (entry.form != Tracker::Form::kEvent) {
+    if (entry.stub || !StubMayHelp(failure.kind)) {
+      return LetterRefused(entry, failure);
+    }
+    // Its headers say all that is known of it.
+    Letter letter = **envelope::ParseLetter(entry.record.headers);
+    letter.left_out_bytes = entry.record.AccountedBytes();
+    letter.detail += "; the dead-letter topic does not take it either: " + failure.detail;
+    tracker_->Replace(sequence, EncodeLetter(letter, topic_, entry.record, tracker_->arena()),
+                      entry.form,
+                      /*stub=*/true);
+    return std::nullopt;
+  }
+  if (policy_ == OnUndeliverable::kHalt) {
+    return UndeliverableEvent(entry, failure.detail);
+  }
+  Letter letter = LetterOf(entry);
+  letter.reason = ReasonCode(failure.kind);
+  letter.detail = failure.detail;
+  letter.attempts = attempts;
+  if (policy_ == OnUndeliverable::kSkip) {
+    ++counters_->events_skipped;
+    Tell(Decision::Kind::kSkipped, letter);
+    tracker_->Settle(sequence);
+    return std::nullopt;
+  }
+  Tell(Decision::Kind::kDeadLettered, letter);
+  tracker_->Replace(sequence, EncodeLetter(letter, topic_, entry.record, tracker_->arena()),
+                    Tracker::Form::kLetter, /*stub=*/false);
+  return std::nullopt;
+}
+
+std::optional<Halt> Decider::DecideRow(const UnfitRow& row) {
+  const outbox::Event& event = *row.event;
+  Letter letter;
+  letter.pipeline = pipeline_;
+  letter.topic = event.topic;
+  letter.table = counters_->received_by_table[row.table].first;
+  letter.id = event.id;
+  letter.type = event.type;
+  letter.position = PositionOf(row.commit_lsn, row.ordinal);
+  letter.reason = kRowUnfit;
+  letter.detail = row.detail;
+  letter.partition = event.partition;
+  letter.left_out_bytes = row.bytes;
+  ++counters_->events_received;
+  ++counters_->received_by_table[row.table].second;
+  if (policy_ == OnUndeliverable::kSkip) {
+    ++counters_->events_skipped;
+    Tell(Decision::Kind::kSkipped, letter);
+    return std::nullopt;
+  }
+  envelope::Record record;
+  record.key = event.key;
+  Tell(Decision::Kind::kDeadLettered, letter);
+  tracker_->Add(EncodeLetter(letter, topic_, record, tracker_->arena()), row.ordinal,
+                row.commit_time, 0, row.table, Tracker::Form::kLetter, /*stub=*/true);
+  return std::nullopt;
+}
+
+std::optional<Decision> Decider::TakeDecision() {
+  if (untold_.empty()) {
+    return std::nullopt;
+  }
+  Decision decision = std::move(untold_.front());
+  untold_.pop_front();
+  return decision;
+}
+
+Halt Decider::UndeliverableEvent(const Tracker::Entry& entry, const std::string& detail) const {
+  const std::string_view id = HeaderOf(entry.record, "id");
+  const std::string_view type = HeaderOf(entry.record, "type");
+  return Halt{HaltReason::kUndeliverableEvent,
+              absl::StrFormat("event %s of %s (%s%s a key) for topic %s, commit LSN %s, ordinal "
+                              "%u, cannot be delivered: %s",
+                              id.empty() ? "without id" : id,
+                              counters_->received_by_table[entry.table].first,
+                              type.empty() ? std::string() : absl::StrFormat("type %s, ", type),
+                              entry.record.key ? "with" : "without", entry.record.topic,
+                              entry.commit_lsn.ToString(), entry.ordinal, detail)};
+}
+
+Halt Decider::LetterRefused(const Tracker::Entry& entry, const Failure& failure) const {
+  return Halt{HaltReason::kDeadLetterFailed,
+              absl::StrFormat("the letter of event %s of %s, commit LSN %s, ordinal %u, cannot be "
+                              "written to the dead-letter topic %s: %s; see docs/runbook.md, "
+                              "dead_letter_failed",
+                              HeaderOf(entry.record, "walpost-dlq-id"),
+                              counters_->received_by_table[entry.table].first,
+                              entry.commit_lsn.ToString(), entry.ordinal, topic_, failure.detail)};
+}
+
+Letter Decider::LetterOf(const Tracker::Entry& entry) const {
+  Letter letter;
+  letter.pipeline = pipeline_;
+  letter.topic = entry.record.topic;
+  letter.table = counters_->received_by_table[entry.table].first;
+  letter.id = HeaderOf(entry.record, "id");
+  letter.type = HeaderOf(entry.record, "type");
+  letter.position = PositionOf(entry.commit_lsn, entry.ordinal);
+  letter.partition = entry.record.partition;
+  letter.timestamp_ms = entry.record.timestamp_ms;
+  return letter;
+}
+
+std::string Decider::PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const {
+  return envelope::Position{facts_.system_identifier, facts_.TimelineOf(commit_lsn), commit_lsn,
+                            ordinal}
+      .ToString();
+}
+
+void Decider::Tell(Decision::Kind kind, const Letter& letter) {
+  if (untold_.size() >= kUntoldMax) {
+    ++not_told_;
+    return;
+  }
+  untold_.push_back(Decision{kind, letter.id, letter.type, letter.table, letter.topic,
+                             letter.position, letter.reason, letter.detail, letter.attempts,
+                             std::exchange(not_told_, 0)});
+}
+
+}  // namespace walpost::pipeline

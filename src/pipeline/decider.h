@@ -1,0 +1,90 @@
+// Decider - what becomes of an event that cannot be delivered: `delivery.on_undeliverable`.
+// Why: one bad event must not stop the rest unless that is wanted, and must never vanish: it counts
+//   as settled only when Kafka has acknowledged its letter, or when `skip` counted it.
+// How: a letter takes the event's place in the tracker and goes through the same sink. What the
+//   dead-letter topic does not take either becomes a stub, which is small; a refused stub halts.
+// Thread: loop thread.   Lifetime: the pointers must outlive it.
+// Source: docs/dead-letters.md.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+#include "base/source_facts.h"
+#include "delivery/sink.h"
+#include "delivery/tracker.h"
+#include "envelope/letter.h"
+#include "envelope/position.h"
+#include "outbox/event.h"
+#include "pipeline/counters.h"
+#include "pipeline/halt.h"
+#include "pipeline/options.h"
+
+namespace walpost::pipeline {
+
+// For the log: what was decided without an operator.
+struct Decision {
+  enum class Kind { kSkipped, kDeadLettered, kParked };
+
+  Kind kind = Kind::kSkipped;
+  std::string id;
+  std::string type;
+  std::string table;
+  std::string topic;
+  std::string position;
+  std::string reason;
+  std::string detail;
+  std::uint32_t attempts = 0;
+  std::uint64_t not_told = 0;  // decisions before this one that were too many to tell
+};
+
+// A row that never became a record.
+struct UnfitRow {
+  const outbox::Event* event = nullptr;  // as far as it was understood
+  std::uint64_t bytes = 0;
+  base::Lsn commit_lsn;
+  std::uint32_t ordinal = 0;
+  base::WallTime commit_time;
+  std::uint32_t table = 0;  // index into Counters::received_by_table
+  std::string detail;
+};
+
+class Decider {
+ public:
+  // Decisions waiting to be told; more are only counted.
+  static constexpr std::size_t kUntoldMax = 100;
+
+  Decider(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters);
+
+  void OnConnected(const base::SourceFacts& facts) { facts_ = facts; }
+
+  // No sink holds the record. Nothing = decided: its entry is settled, or holds a letter to submit.
+  std::optional<Halt> Decide(delivery::Sequence sequence, const delivery::Failure& failure,
+                             std::uint32_t attempts);
+
+  // Inside its transaction. Nothing = decided.
+  std::optional<Halt> DecideRow(const UnfitRow& row);
+
+  // For the log, once each.
+  std::optional<Decision> TakeDecision();
+
+ private:
+  Halt UndeliverableEvent(const delivery::Tracker::Entry& entry, const std::string& detail) const;
+  Halt LetterRefused(const delivery::Tracker::Entry& entry, const delivery::Failure& failure) const;
+  envelope::Letter LetterOf(const delivery::Tracker::Entry& entry) const;
+  std::string PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const;
+  void Tell(Decision::Kind kind, const envelope::Letter& letter);
+
+  const OnUndeliverable policy_;
+  const std::string pipeline_;
+  const std::string topic_;  // for letters
+  delivery::Tracker* const tracker_;
+  Counters* const counters_;
+  base::SourceFacts facts_;
+  std::deque<Decision> untold_;
+  std::uint64_t not_told_ = 0;
+};
+
+}  // namespace walpost::pipeline
