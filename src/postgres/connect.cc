@@ -6,6 +6,7 @@
 #include "postgres/connection.h"
 #include "postgres/copy_stream.h"
 #include "postgres/failure.h"
+#include "postgres/pinger.h"
 #include "postgres/preflight.h"
 #include "postgres/start_replication.h"
 
@@ -47,9 +48,10 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
     return StartFailure(ServerError{"", "the server did not begin to stream", ""}, options.slot,
                         connection.place());
   }
+  std::unique_ptr<Pinger> pinger = MakePinger(connection);
   return Connected{
       std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication),
-      std::move(report.facts)};
+      std::move(report.facts), std::move(pinger)};
 }
 
 }  // namespace walpost::postgres

@@ -40,9 +40,19 @@ struct ConnectOptions {
   std::chrono::milliseconds statement_timeout{10'000};
 };
 
+// PQping on exactly the server that a stream talks to; blocking. True when it answers that it
+// rejects connections, which while streaming means that it is shutting down. A copy of what is needed
+// for that: to be used from another thread, while the stream is in use.
+class Pinger {
+ public:
+  virtual ~Pinger() = default;
+  virtual bool ServerIsStopping() = 0;
+};
+
 struct Connected {
   std::unique_ptr<ReplicationStream> stream;
   base::SourceFacts facts;
+  std::unique_ptr<Pinger> pinger;
 };
 
 // Asked between preflight and START, when the slot is known to be free: may add what is remembered
@@ -58,17 +68,5 @@ using Guard = std::function<std::optional<StreamEnd>(base::SourceFacts* facts)>;
 // table); where walpost.pipeline records this slot with another system identifier: cluster_changed.
 std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn,
                                            const Guard& guard = nullptr);
-
-// PQping on exactly the server that `stream` talks to; blocking. True when it answers that it
-// rejects connections, which while streaming means that it is shutting down.
-class Pinger {
- public:
-  virtual ~Pinger() = default;
-  virtual bool ServerIsStopping() = 0;
-};
-
-// A copy of what is needed to ping later, from another thread, while the stream is in use. `stream`
-// must come from Connect.
-std::unique_ptr<Pinger> MakePinger(const ReplicationStream& stream);
 
 }  // namespace walpost::postgres

@@ -43,8 +43,6 @@ class CopyStream final : public ReplicationStream {
   absl::Status SendCopyDone() override;
   std::optional<std::string> TakeNotice() override;
 
-  const Connection& connection() const { return connection_; }
-
  private:
   // kResult: the COPY is over and the server's last word is awaited.
   enum class Phase { kCopy, kResult, kEnded };

@@ -1,12 +1,9 @@
-#include <glog/logging.h>
+#include "postgres/pinger.h"
 
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "postgres/connect.h"
-#include "postgres/copy_stream.h"
 
 namespace walpost::postgres {
 namespace {
@@ -70,10 +67,8 @@ class LibpqPinger final : public Pinger {
 
 }  // namespace
 
-std::unique_ptr<Pinger> MakePinger(const ReplicationStream& stream) {
-  const auto* const copy_stream = dynamic_cast<const CopyStream*>(&stream);
-  CHECK(copy_stream != nullptr) << "the stream does not come from Connect";
-  return std::make_unique<LibpqPinger>(copy_stream->connection().get());
+std::unique_ptr<Pinger> MakePinger(const Connection& connection) {
+  return std::make_unique<LibpqPinger>(connection.get());
 }
 
 }  // namespace walpost::postgres

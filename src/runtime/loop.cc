@@ -29,15 +29,15 @@ base::Now ReadClocks() {
 
 }  // namespace
 
-Loop::Loop(const RunOptions& options, Signals* signals, Helper* helper, kafka::KafkaSink* sink,
+Loop::Loop(const RunOptions& options, Signals* signals, Helper* helper, Outside outside,
            observe::SnapshotBoard* board)
     : options_(options),
       signals_(signals),
       helper_(helper),
-      sink_(sink),
+      outside_(std::move(outside)),
       board_(board),
       now_(ReadClocks()),
-      pipeline_(options.pipeline, sink, now_),
+      pipeline_(options.pipeline, outside_.sink, now_),
       narrator_(options, now_),
       next_publish_(now_.mono) {}
 
@@ -108,27 +108,18 @@ void Loop::HandleConnect() {
     return;
   }
 
-  struct Result {
-    std::optional<std::variant<postgres::Connected, postgres::StreamEnd>> connected;
-    std::shared_ptr<postgres::Pinger> pinger;
-  };
-
-  auto result = std::make_shared<Result>();  // shared by the two halves of the job
+  // Shared by the two halves of the job.
+  auto result =
+      std::make_shared<std::optional<std::variant<postgres::Connected, postgres::StreamEnd>>>();
   helper_->Run(
-      [result, options = options_.source, start,
+      [result, connect = outside_.connect, options = options_.source, start,
        guard = MakeGuard(options_, pipeline_.remembered_progress())] {
-        result->connected.emplace(postgres::Connect(options, *start, guard));
-        if (const auto* connected = std::get_if<postgres::Connected>(&*result->connected)) {
-          result->pinger = postgres::MakePinger(*connected->stream);
-        }
+        result->emplace(connect(options, *start, guard));
       },
-      [this, result] {
-        OnConnectResult(*std::move(result->connected), std::move(result->pinger));
-      });
+      [this, result] { OnConnectResult(*std::move(*result)); });
 }
 
-void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd> result,
-                           std::shared_ptr<postgres::Pinger> pinger) {
+void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd> result) {
   now_ = ReadClocks();
   if (auto* end = std::get_if<postgres::StreamEnd>(&result)) {
     pipeline_.OnStreamEnd(*end, now_);
@@ -136,7 +127,7 @@ void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd
   }
   auto& connected = std::get<postgres::Connected>(result);
   stream_ = std::move(connected.stream);
-  pinger_ = std::move(pinger);
+  pinger_ = std::move(connected.pinger);
   pipeline_.OnConnected(connected.facts, now_);
 }
 
@@ -263,7 +254,7 @@ void Loop::Publish() {
   }
   next_publish_ = now_.mono + kPublishEvery;
   board_->Publish(std::make_shared<const observe::Snapshot>(
-      narrator_.TakeSnapshot(pipeline_, sink_->facts(), now_)));
+      narrator_.TakeSnapshot(pipeline_, *outside_.kafka, now_)));
 }
 
 void Loop::Wait(int frames) {
@@ -285,7 +276,7 @@ void Loop::Wait(int frames) {
   std::array<pollfd, 5> fds{};
   fds[0] = {signals_->fd(), POLLIN, 0};
   fds[1] = {helper_->fd(), POLLIN, 0};
-  fds[2] = {sink_->wake_fd(), POLLIN, 0};
+  fds[2] = {outside_.sink->wake_fd(), POLLIN, 0};
   fds[3] = {-1, 0, 0};
   fds[4] = {-1, 0, 0};
   if (stream_ != nullptr) {

@@ -2,7 +2,7 @@
 // connects, pings, publishes snapshots.
 // Why: everything that could block is elsewhere, so a turn of the loop is short and replies are
 //   always on time.
-// Thread: the main thread.   Lifetime: options and board must outlive it.
+// Thread: the main thread.   Lifetime: everything given to it must outlive it.
 // Source: docs/design.md, section 4; PostgreSQL's HandleCopyStream for the order of steps.
 #pragma once
 
@@ -11,13 +11,13 @@
 #include <optional>
 
 #include "base/time.h"
-#include "kafka/kafka_sink.h"
 #include "observe/snapshot.h"
 #include "pipeline/pipeline.h"
 #include "postgres/connect.h"
 #include "runtime/helper.h"
 #include "runtime/narrator.h"
 #include "runtime/options.h"
+#include "runtime/outside.h"
 #include "runtime/signals.h"
 
 namespace walpost::runtime {
@@ -36,8 +36,7 @@ class Loop {
   static constexpr std::chrono::milliseconds kPublishEvery{100};
   static constexpr std::chrono::milliseconds kPublishWhenIdleEvery{1'000};
 
-  // `sink` and `helper` must outlive the loop.
-  Loop(const RunOptions& options, Signals* signals, Helper* helper, kafka::KafkaSink* sink,
+  Loop(const RunOptions& options, Signals* signals, Helper* helper, Outside outside,
        observe::SnapshotBoard* board);
 
   // Returns the exit code.
@@ -56,13 +55,12 @@ class Loop {
   void SourceLost(const absl::Status& status);
   void Publish();
   void Wait(int frames);
-  void OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd> result,
-                       std::shared_ptr<postgres::Pinger> pinger);
+  void OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd> result);
 
   const RunOptions& options_;
   Signals* const signals_;
   Helper* const helper_;
-  kafka::KafkaSink* const sink_;
+  const Outside outside_;
   observe::SnapshotBoard* const board_;
 
   base::Now now_;

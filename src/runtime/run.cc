@@ -52,7 +52,7 @@ absl::Status Validate(const RunOptions& options) {
   return kafka::EffectiveProperties(options.kafka).status();
 }
 
-int Run(const RunOptions& options) {
+int Run(const RunOptions& options, const Wrappers& wrappers) {
   if (const absl::Status status = Validate(options); !status.ok()) {
     observe::Log(Severity::kError, "config_invalid", std::string(status.message()));
     return kExitConfig;
@@ -78,7 +78,16 @@ int Run(const RunOptions& options) {
                absl::StrFormat("walpost %s, pipeline %s, slot %s, publication %s", options.version,
                                options.name, options.source.slot, options.source.publication),
                {{"gap_guard", options.pipeline.progress_topic.empty() ? "off" : "on"}});
-  Loop loop(options, &signals, &helper, sink->get(), &board);
+  Outside outside{postgres::Connect, sink->get(), &(*sink)->facts()};
+  if (wrappers.connector) {
+    outside.connect = wrappers.connector(std::move(outside.connect));
+  }
+  std::unique_ptr<delivery::Sink> wrapped_sink;
+  if (wrappers.sink) {
+    wrapped_sink = wrappers.sink(outside.sink);
+    outside.sink = wrapped_sink.get();
+  }
+  Loop loop(options, &signals, &helper, std::move(outside), &board);
   const int exit_code = loop.Run();
   // Its producer may still refer to records that live in the loop's pipeline.
   sink->reset();

@@ -8,10 +8,11 @@
 
 #include "absl/status/status.h"
 #include "runtime/options.h"
+#include "runtime/outside.h"
 
 namespace walpost::runtime {
 
-int Run(const RunOptions& options);
+int Run(const RunOptions& options, const Wrappers& wrappers = {});
 
 // What libpq and librdkafka would refuse, found without connecting anywhere. kInvalidArgument.
 absl::Status Validate(const RunOptions& options);

@@ -319,8 +319,7 @@ TEST_F(ConnectServerTest, PingerSeesAStopThatWaitsForUs) {
   options.conninfo = other.Conninfo();
   auto outcome = Connect(options, base::Lsn());
   ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
-  auto& stream = std::get<Connected>(outcome).stream;
-  const std::unique_ptr<Pinger> pinger = MakePinger(*stream);
+  auto& [stream, facts, pinger] = std::get<Connected>(outcome);
   EXPECT_FALSE(pinger->ServerIsStopping());
   other.Sql("INSERT INTO t SELECT generate_series(1, 400000)");
   other.Signal(SIGINT);

@@ -1,0 +1,35 @@
+// Outside - what the loop meets of the world: how it connects, where records go, what is known of
+// Kafka.
+// Why: tests put fakes in their places, or something that fails at a chosen moment around the real
+//   ones; the loop is the same.
+// Lifetime: what it points at must outlive the loop.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <variant>
+
+#include "base/lsn.h"
+#include "delivery/sink.h"
+#include "kafka/kafka_sink.h"
+#include "postgres/connect.h"
+
+namespace walpost::runtime {
+
+// As postgres::Connect, which it is in production. Called on the helper thread, may block.
+using Connector = std::function<std::variant<postgres::Connected, postgres::StreamEnd>(
+    const postgres::ConnectOptions& options, base::Lsn start, const postgres::Guard& guard)>;
+
+struct Outside {
+  Connector connect;
+  delivery::Sink* sink = nullptr;
+  const kafka::KafkaFacts* kafka = nullptr;
+};
+
+// What a test program puts around the real ones. Empty = nothing.
+struct Wrappers {
+  std::function<Connector(Connector)> connector;
+  std::function<std::unique_ptr<delivery::Sink>(delivery::Sink*)> sink;
+};
+
+}  // namespace walpost::runtime
