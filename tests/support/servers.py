@@ -5,6 +5,7 @@ for a condition with a deadline. Use /usr/bin/python3: psycopg2 and confluent_ka
 """
 
 import glob
+import importlib
 import json
 import os
 import pwd
@@ -412,9 +413,9 @@ class Walpost:
     def init(self):
         return self.verb("init")
 
-    def start(self, wait="streaming", seconds=30, env=None):
+    def start(self, wait="streaming", seconds=30, env=None, binary=None):
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([walpost_binary(), "--config", str(self.file), "run"], stdout=log, stderr=log,
+            self.process = subprocess.Popen([binary or walpost_binary(), "--config", str(self.file), "run"], stdout=log, stderr=log,
                                             stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}, start_new_session=True)
         if wait:
             self.wait_state(wait, seconds)
@@ -499,16 +500,20 @@ class Walpost:
 
 def load_envelope():
     """The generated Python class of walpost.v1.Envelope."""
+    return load_proto("envelope").Envelope
+
+
+def load_proto(name):
+    """The generated Python module of proto/walpost/v1/<name>.proto."""
     folder = ROOT / "build" / "python"
-    target = folder / "walpost" / "v1" / "envelope_pb2.py"
-    source = ROOT / "proto" / "walpost" / "v1" / "envelope.proto"
+    target = folder / "walpost" / "v1" / f"{name}_pb2.py"
+    source = ROOT / "proto" / "walpost" / "v1" / f"{name}.proto"
     if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run(["protoc", f"--python_out={folder}", f"-I{ROOT / 'proto'}", str(source)], check=True)
-    sys.path.insert(0, str(folder))
-    from walpost.v1 import envelope_pb2  # noqa: PLC0415 - exists only now
-
-    return envelope_pb2.Envelope
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return importlib.import_module(f"walpost.v1.{name}_pb2")
 
 
 def replace_block(path, name, text):
