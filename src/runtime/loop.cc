@@ -21,6 +21,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
+constexpr int kExitRetryLater = 75;
+
 base::Now ReadClocks() {
   return base::Now{
       std::chrono::steady_clock::now(),
@@ -42,9 +44,14 @@ Loop::Loop(const RunOptions& options, Signals* signals, Helper* helper, Outside 
       next_publish_(now_.mono) {}
 
 int Loop::Run() {
-  while (stop_signals_ < 2) {
+  for (;;) {
     now_ = ReadClocks();
     HandleSignals();
+    if (stop_signals_ >= 2) {
+      observe::Log(Severity::kWarning, "stopped_at_once",
+                   "second signal: leaving without draining; nothing is lost");
+      return kExitRetryLater;
+    }
     helper_->RunDone();
     pipeline_.Tick(now_);
     HandleCommands();
@@ -64,9 +71,6 @@ int Loop::Run() {
     }
     Wait(frames);
   }
-  observe::Log(Severity::kWarning, "stopped_at_once",
-               "second signal: leaving without draining; nothing is lost");
-  return 75;
 }
 
 void Loop::HandleSignals() {

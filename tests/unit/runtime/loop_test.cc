@@ -1,0 +1,338 @@
+// The loop between a fake server and a fake Kafka, on a thread of its own and on the real clock: what
+// the pipeline decides is tested elsewhere, here it is carried out, and the loop waits in between.
+#include "runtime/loop.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/fake_sink.h"
+#include "support/fake_stream.h"
+#include "unit/pipeline/outbox_wire.h"
+
+namespace walpost::runtime {
+namespace {
+
+using base::Lsn;
+using pipeline::Begin;
+using pipeline::Commit;
+using pipeline::EventBytes;
+using postgres::StreamEnd;
+using std::chrono::milliseconds;
+using walpost::testing::FakeSink;
+using walpost::testing::FakeStream;
+using walpost::testing::FakeWire;
+using Clock = std::chrono::steady_clock;
+
+// Delivers what it took in the next turn, unless it holds, and counts the turns.
+class TurnCounter final : public delivery::Sink {
+ public:
+  int turns() const { return turns_; }
+
+  void Hold(bool hold) { hold_ = hold; }
+
+  void Open(Mode mode) override { fake_.Open(mode); }
+
+  void Close() override {
+    fake_.Close();
+    work_ = true;
+  }
+
+  bool closed() const override { return fake_.closed(); }
+
+  delivery::SubmitResult Submit(const envelope::Record& record,
+                                delivery::Sequence sequence) override {
+    work_ = true;
+    return fake_.Submit(record, sequence);
+  }
+
+  void Poll(base::Now now, delivery::SinkListener* listener) override {
+    ++turns_;
+    work_ = false;
+    if (!hold_ && !fake_.closed()) {
+      fake_.DeliverAll();
+    }
+    fake_.Poll(now, listener);
+  }
+
+  int wake_fd() const override { return -1; }
+
+  std::optional<base::MonotonicTime> NextDeadline() const override {
+    return work_ ? std::make_optional(base::MonotonicTime()) : std::nullopt;
+  }
+
+ private:
+  FakeSink fake_;      // of the loop's thread
+  bool work_ = false;  // for the next turn; the same
+  std::atomic<int> turns_ = 0;
+  std::atomic<bool> hold_ = false;
+};
+
+// A server that does not answer until it is let go.
+class SlowServer {
+ public:
+  bool Ping() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++asked_;
+    let_go_changed_.wait(lock, [this] { return let_go_; });
+    return false;
+  }
+
+  void LetGo() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    let_go_ = true;
+    let_go_changed_.notify_all();
+  }
+
+  int asked() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return asked_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable let_go_changed_;
+  bool let_go_ = false;
+  int asked_ = 0;
+};
+
+class SlowPinger final : public postgres::Pinger {
+ public:
+  explicit SlowPinger(std::shared_ptr<SlowServer> server) : server_(std::move(server)) {}
+
+  bool ServerIsStopping() override { return server_->Ping(); }
+
+ private:
+  const std::shared_ptr<SlowServer> server_;
+};
+
+class LoopTest : public ::testing::Test {
+ protected:
+  LoopTest() {
+    while (signals_.Take() != 0) {  // of the test before
+    }
+    options_.name = "shop";
+    options_.pipeline.outboxes = {pipeline::EventsOutbox()};
+    options_.pipeline.source_backoff = {milliseconds(1), milliseconds(1), milliseconds(1)};
+    options_.pipeline.shutdown_timeout = milliseconds(0);
+  }
+
+  ~LoopTest() override { Stop(); }
+
+  void Start() {
+    Outside outside;
+    outside.sink = &sink_;
+    outside.kafka = &kafka_;
+    outside.connect = [this](const postgres::ConnectOptions&, Lsn start, const postgres::Guard&) {
+      return Connect(start);
+    };
+    thread_ = std::thread([this, outside = std::move(outside)] {
+      exit_code_ = Loop(options_, &signals_, &helper_, outside, &board_).Run();
+    });
+  }
+
+  // Once it is connected.
+  void StartAndConnect() {
+    Start();
+    Await("a connection", [this] { return connections() == 1; });
+    wire(0)->Push(Frame(walpost::testing::RelationBytes(pipeline::EventsRelation())));
+  }
+
+  // SIGTERM, and what Run returned.
+  int Stop() {
+    server_->LetGo();
+    if (thread_.joinable()) {
+      kill(getpid(), SIGTERM);
+      thread_.join();
+    }
+    return exit_code_;
+  }
+
+  static void Await(const std::string& what, const std::function<bool()>& happened) {
+    const auto deadline = Clock::now() + std::chrono::seconds(30);
+    while (!happened()) {
+      ASSERT_LT(Clock::now(), deadline) << what;
+      poll(nullptr, 0, 1);
+    }
+  }
+
+  static std::string Frame(const std::string& payload) {
+    return walpost::testing::XLogDataFrame(payload, Lsn(1), Lsn(1));
+  }
+
+  void PushTransaction(std::uint64_t commit_lsn) {
+    wire(0)->Push(Frame(Begin(commit_lsn)));
+    wire(0)->Push(Frame(EventBytes("a1")));
+    wire(0)->Push(Frame(Commit(commit_lsn)));
+  }
+
+  observe::Snapshot Shown() const {
+    const auto newest = board_.Newest();
+    return newest == nullptr ? observe::Snapshot() : *newest;
+  }
+
+  std::size_t connections() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return wires_.size();
+  }
+
+  std::shared_ptr<FakeWire> wire(std::size_t number) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return wires_.at(number);
+  }
+
+  std::vector<Lsn> starts() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return starts_;
+  }
+
+  // How many turns the loop makes in `time`, in which nothing happens.
+  int TurnsIn(milliseconds time) {
+    const int before = sink_.turns();
+    poll(nullptr, 0, static_cast<int>(time.count()));
+    return sink_.turns() - before;
+  }
+
+  RunOptions options_;
+  bool first_answers_copy_done_ = true;
+  int refused_ = 0;  // attempts to connect that fail
+  TurnCounter sink_;
+  std::shared_ptr<SlowServer> server_ = std::make_shared<SlowServer>();
+  observe::SnapshotBoard board_;
+
+ private:
+  std::variant<postgres::Connected, StreamEnd> Connect(Lsn start) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    starts_.push_back(start);
+    if (refused_ > 0) {
+      --refused_;
+      StreamEnd end;
+      end.status = absl::UnavailableError("connection refused");
+      return end;
+    }
+    wires_.push_back(std::make_shared<FakeWire>());
+    if (!first_answers_copy_done_ && wires_.size() == 1) {
+      wires_.back()->IgnoreCopyDone();
+    }
+    return postgres::Connected{std::make_unique<FakeStream>(wires_.back()), pipeline::EventsFacts(),
+                               std::make_unique<SlowPinger>(server_)};
+  }
+
+  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<FakeWire>> wires_;
+  std::vector<Lsn> starts_;
+  Signals signals_;  // before any thread
+  Helper helper_;
+  const kafka::KafkaFacts kafka_;
+  int exit_code_ = -1;
+  std::thread thread_;
+};
+
+TEST_F(LoopTest, EventIsDeliveredAndConfirmedAndAStopEndsTheStreamProperly) {
+  StartAndConnect();
+  PushTransaction(1'000);
+  Await("the confirmation", [this] { return Shown().confirmed_lsn == Lsn(1'008); });
+  EXPECT_EQ(Shown().events_delivered_total, 1u);
+  EXPECT_FALSE(wire(0)->sent().empty());
+  EXPECT_EQ(Stop(), 0);
+  EXPECT_TRUE(wire(0)->copy_done());
+  EXPECT_TRUE(wire(0)->closed());
+}
+
+TEST_F(LoopTest, FailedConnectIsTriedAgainAndALostStreamGoesOnWhereItWas) {
+  refused_ = 2;
+  StartAndConnect();
+  PushTransaction(1'000);
+  Await("the delivery", [this] { return Shown().safe_lsn == Lsn(1'008); });
+  StreamEnd end;
+  end.kind = StreamEnd::Kind::kLost;
+  end.status = absl::UnavailableError("connection reset by peer");
+  wire(0)->End(end);
+  Await("another connection", [this] { return connections() == 2; });
+  EXPECT_EQ(starts(), (std::vector<Lsn>{Lsn(), Lsn(), Lsn(), Lsn(1'008)}));
+  EXPECT_EQ(Stop(), 0);
+}
+
+// A status that waits for the socket goes out when it can.
+TEST_F(LoopTest, StatusThatCouldNotBeSentIsSentLater) {
+  StartAndConnect();
+  wire(0)->HoldWrites(true);
+  PushTransaction(1'000);
+  Await("the confirmation", [this] { return Shown().confirmed_lsn == Lsn(1'008); });
+  EXPECT_TRUE(wire(0)->sent().empty());
+  wire(0)->HoldWrites(false);
+  Await("the status", [this] { return !wire(0)->sent().empty(); });
+}
+
+// The best of several, since the machine may be busy; an idle loop shows itself once a second.
+TEST_F(LoopTest, WhatHappensIsShownSoonThoughTheLoopIsIdle) {
+  StartAndConnect();
+  auto best = Clock::duration::max();
+  for (std::uint64_t i = 1; i <= 5 && best > Loop::kPublishEvery * 3; ++i) {
+    const auto before = board_.Newest();
+    Await("the next snapshot", [&] { return board_.Newest() != before; });
+    const auto pushed = Clock::now();
+    PushTransaction(1'000 * i);
+    Await("the event to be shown", [&] { return Shown().events_received_total == i; });
+    best = std::min(best, Clock::now() - pushed);
+  }
+  EXPECT_LT(best, Loop::kPublishWhenIdleEvery / 2);
+}
+
+TEST_F(LoopTest, WithNothingToDoItWaits) {
+  StartAndConnect();
+  Await("the first snapshot", [this] { return Shown().source_connected; });
+  EXPECT_LT(TurnsIn(milliseconds(500)), 100);
+}
+
+// The next ping becomes due while the first is under way.
+TEST_F(LoopTest, PingThatIsNotAnsweredDoesNotKeepItFromWaiting) {
+  options_.pipeline.in_flight_bytes_max = 1;
+  sink_.Hold(true);
+  StartAndConnect();
+  PushTransaction(1'000);
+  Await("a ping", [this] { return server_->asked() == 1; });
+  EXPECT_LT(TurnsIn(pipeline::Pipeline::kPingEvery + milliseconds(500)), 300);
+  EXPECT_EQ(server_->asked(), 1);
+  server_->LetGo();
+  Await("the next ping", [this] { return server_->asked() == 2; });
+}
+
+// The next connection is due at once, but has to wait: the slot is still taken.
+TEST_F(LoopTest, StreamThatDoesNotEndDoesNotKeepItFromWaiting) {
+  options_.pipeline.recheck_interval = milliseconds(50);
+  first_answers_copy_done_ = false;
+  StartAndConnect();
+  Await("the end of the recheck's stream", [this] { return wire(0)->copy_done(); });
+  EXPECT_LT(TurnsIn(milliseconds(500)), 500);
+  EXPECT_EQ(connections(), 1u);
+  StreamEnd end;
+  end.kind = StreamEnd::Kind::kFinished;
+  wire(0)->End(end);
+  Await("the next connection", [this] { return connections() == 2; });
+  EXPECT_TRUE(wire(0)->closed());
+}
+
+TEST_F(LoopTest, SecondSignalLeavesAtOnce) {
+  first_answers_copy_done_ = false;
+  StartAndConnect();
+  kill(getpid(), SIGTERM);
+  Await("the drain", [this] { return wire(0)->copy_done(); });
+  EXPECT_EQ(Stop(), 75);
+}
+
+}  // namespace
+}  // namespace walpost::runtime
