@@ -23,13 +23,13 @@ DELAY_MS = 700
 # At which passage it dies: at most, and for delays at every which one.
 PASSAGES = {"after_submit": (3_000, 2_500), "after_report": (3_000, 2_500), "after_progress": (2, 1), "after_status": (3, 2)}
 CONNECTS = ("before_connect", "after_connect")
-SYSTEM_TIMEOUT_S = 3
+SENDER_TIMEOUT_S = 3
 
 
 @pytest.fixture(scope="module")
 def postgres(module_workspace):
     """A server that gives up soon, so that a standstill too long for it would show."""
-    return module_workspace.postgres(settings={"wal_sender_timeout": f"{SYSTEM_TIMEOUT_S}s"})
+    return module_workspace.postgres(settings={"wal_sender_timeout": f"{SENDER_TIMEOUT_S}s"})
 
 
 @pytest.fixture
@@ -158,7 +158,7 @@ def test_standing_still(make_pipeline, place):
     start_with(p, f"{place}:delay:{every}:{DELAY_MS}", wait="streaming")
     reconnects = 0
     with load_on(p) as load:
-        load.reached(10_000)
+        load.reached(8_000)
         if place in CONNECTS:
             pid = end_connection(p)
             servers.wait_for(lambda: p.slot()["pid"] not in (None, pid), 30, "a new walsender")
@@ -169,4 +169,17 @@ def test_standing_still(make_pipeline, place):
     assert (status["state"], status["reconnects"]) == ("streaming", reconnects), p.walpost.log_text()[-3000:]
     assert p.walpost.log_text().count("standing still") >= 2
     assert pipeline.judge(p.committed(), p.records()) == 0
+    assert p.walpost.stop() == 0
+
+
+def test_standing_still_longer_than_the_server_waits(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    start_with(p, f"after_report:delay:3000:{SENDER_TIMEOUT_S * 1_500}", wait="streaming")
+    with load_on(p) as load:
+        load.reached(5_000)
+    p.wait_confirmed()
+    status = p.walpost.status()
+    assert status["state"] == "streaming" and status["reconnects"] >= 1, p.walpost.log_text()[-3000:]
+    assert pipeline.judge(p.committed(), p.records()) == 0, "what it had taken before was sent once more"
     assert p.walpost.stop() == 0

@@ -275,6 +275,7 @@ TEST_F(LoopTest, StatusThatCouldNotBeSentIsSentLater) {
   EXPECT_TRUE(wire(0)->sent().empty());
   wire(0)->HoldWrites(false);
   Await("the status", [this] { return !wire(0)->sent().empty(); });
+  EXPECT_EQ(wire(0)->sent().size(), 1u) << "only the next status took it along";
 }
 
 // The best of several, since the machine may be busy; an idle loop shows itself once a second.
