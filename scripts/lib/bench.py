@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
+import instructions as callgrind  # noqa: E402 - a neighbour of this file
 import servers  # noqa: E402 - the path above makes it importable
 from confluent_kafka import Consumer, TopicPartition  # noqa: E402
 
@@ -23,6 +24,7 @@ RELAY = ROOT / "build" / "release" / "tests" / "bench" / "minimal_relay"
 PARTITIONS = 4
 PAYLOAD_BYTES = 250
 SHAPES = (1, 20)  # rows in a transaction
+INSTRUCTION_EVENTS = 120_000  # at the pace of the replay, some seconds
 
 FILL = """DO $$
 BEGIN
@@ -346,11 +348,41 @@ def memory_text(r):
             f" {r['outage_events']:,} events were written")
 
 
+# -- instructions --------------------------------------------------------------------------------------------------------
+
+def instructions(arguments):
+    del arguments
+    result = {}
+    with servers.Workspace() as workspace:
+        postgres = workspace.postgres()
+        setup = workspace.walpost(conninfo=postgres.conninfo(), bootstrap="127.0.0.1:1", config={"delivery": {"progress_topic": ""}})
+        setup.init()
+        for rows in SHAPES:
+            say(f"recording {INSTRUCTION_EVENTS} events, {rows} in a transaction, and replaying them under callgrind")
+            before = postgres.execute("SELECT pg_current_wal_flush_lsn()::text")[0][0]
+            postgres.execute("SELECT pg_replication_slot_advance('walpost', %s::pg_lsn)", before)
+            postgres.execute(FILL.format(transactions=INSTRUCTION_EVENTS // rows, rows=rows, bytes=PAYLOAD_BYTES))
+            recording = workspace.path / "recording"
+            oid = callgrind.record(postgres, recording)
+            result[str(rows)] = callgrind.shares(recording, oid, workspace.path)
+            if result[str(rows)]["events"] != INSTRUCTION_EVENTS:
+                raise RuntimeError(f"{result[str(rows)]['events']} events replayed instead of {INSTRUCTION_EVENTS}")
+    save("instructions", result)
+    print(instructions_text(result))
+
+
+def instructions_text(result):
+    each = [f"{r['per_event']:,.0f} instructions with {rows} row{'s' if rows > 1 else ''} a transaction, of which remembered progress takes"
+            f" {100 * r['progress']:.1f} % and counting {100 * r['counters']:.1f} %"
+            for rows in SHAPES for r in [result[str(rows)]]]
+    return f"from frame to record and back to the position, an event takes {'; '.join(each)}"
+
+
 # -- documents -----------------------------------------------------------------------------------------------------------
 
 def docs(arguments):
     del arguments
-    texts = {"drain": drain_text, "live": live_text, "stop": stop_text, "memory": memory_text}
+    texts = {"drain": drain_text, "live": live_text, "stop": stop_text, "memory": memory_text, "instructions": instructions_text}
     results = {name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in texts
                if (RESULTS / f"{name}.json").exists()}
     missing = set(texts) - set(results)
@@ -360,14 +392,14 @@ def docs(arguments):
     head = (f"Measured by `scripts/bench` on {d['machine']}, PostgreSQL {d['postgres']} and Kafka {d['kafka']} on the same cores"
             f" (commit {d['commit']}, {d['date']}).")
     table = drain_text(d)
-    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop") for text in [texts[name](results[name])])
+    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop", "instructions") for text in [texts[name](results[name])])
     servers.replace_block(ROOT / "README.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
     servers.replace_block(ROOT / "docs" / "benchmarks.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
 
 
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench")
-    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "all", "docs"))
+    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "instructions", "all", "docs"))
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--rows", type=int, help="only this shape; nothing is kept")
@@ -377,7 +409,7 @@ def main():
     arguments = parser.parse_args()
     if not shutil.which("java"):
         sys.exit("a Java runtime is missing: Kafka needs one")
-    for what in ("drain", "live", "stop", "memory") if arguments.what == "all" else (arguments.what,):
+    for what in ("drain", "live", "stop", "memory", "instructions") if arguments.what == "all" else (arguments.what,):
         globals()[what](arguments)
 
 

@@ -1,0 +1,96 @@
+"""What the guards and the counters take of the pipeline's instructions, by callgrind, over a replay of recorded messages.
+
+The program measured is the real pipeline as released, with nothing left out. What stands in the lines of KEEPER_FILES and COUNTER_FILES, or in
+a statement that counts something, is theirs, with all that is called from there. Of library code that the compiler put in between it is
+not known whose it is: in COUNTING_FUNCTIONS all of it goes to the counters.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+REPLAY = ROOT / "build" / "release" / "tests" / "bench" / "replay"
+KEEPER_FILES = ("src/pipeline/progress_keeper.h", "src/pipeline/progress_keeper.cc")
+COUNTER_FILES = ("src/base/delay_histogram.h", "src/base/delay_histogram.cc", "src/pipeline/counters.h")
+COUNTING = re.compile(r"\bcounters_(->|\.)|\blast_label_\b|\blabel_by_topic_\b")
+COUNTING_FUNCTIONS = ("walpost::pipeline::Dispatcher::OnDelivered(",)
+
+
+def record(postgres, path, slot="walpost", publication="walpost"):
+    """Writes what the slot holds, as the server sends it to walpost; returns the OID of the outbox table."""
+    rows = postgres.execute(
+        "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL, 'proto_version', '1', 'binary', 'true',"
+        " 'publication_names', %s)", slot, publication)
+    with open(path, "wb") as file:
+        for (data,) in rows:
+            file.write(len(data).to_bytes(4, "big") + bytes(data))
+    return postgres.execute("SELECT 'outbox.events'::regclass::oid::bigint")[0][0]
+
+
+def counting_lines():
+    """{file: numbers of the lines of statements that count}, of the pipeline."""
+    found = {}
+    for path in sorted((ROOT / "src" / "pipeline").glob("*.cc")):
+        inside = False
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if COUNTING.search(line):
+                inside = True
+            if inside:
+                found.setdefault(str(path), set()).add(number)
+                inside = not line.rstrip().endswith((";", "{", "}"))
+    return found
+
+
+class Costs:
+    """Of one callgrind file: all, and what is the keeper's and the counters'."""
+
+    def __init__(self, text):
+        lines = {str(ROOT / name): None for name in (*KEEPER_FILES, *COUNTER_FILES)} | counting_lines()
+        self.total, self.keeper, self.counters = 0, 0, 0
+        file = callee_file = function = None
+        call = False
+        for line in text.splitlines():
+            name, equals, value = line.partition("=")
+            if equals and name in ("fl", "fi", "fe"):
+                file = callee_file = value
+            elif equals and name == "fn":
+                function = value
+            elif equals and name in ("cfi", "cfl"):
+                callee_file = value
+            elif name == "calls" and equals:
+                call = True
+            elif re.match(r"\d+ \d+$", line):
+                number, cost = map(int, line.split())
+                mine = file in lines and (lines[file] is None or number in lines[file])
+                if not call and function.startswith(COUNTING_FUNCTIONS) and not file.startswith(str(ROOT)):
+                    mine = True
+                if call and callee_file in lines and lines[callee_file] is None:
+                    mine = False  # its own lines count
+                if not call:
+                    self.total += cost
+                if mine and file.endswith(KEEPER_FILES):
+                    self.keeper += cost
+                elif mine:
+                    self.counters += cost
+                call, callee_file = False, file
+
+
+def replay(recording, oid, folder, *more):
+    """(events, costs of one replay)."""
+    out = Path(folder) / "callgrind.out"
+    done = subprocess.run(
+        ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", "--compress-strings=no", "--compress-pos=no",
+         "--toggle-collect=walpost::Replay(*", str(REPLAY), str(recording), str(oid), *more],
+        capture_output=True, text=True, check=True)
+    return int(done.stdout), Costs(out.read_text(encoding="utf-8"))
+
+
+def shares(recording, oid, folder):
+    """Instructions per event, and the shares of them that remembered progress and counting take."""
+    events, full = replay(recording, oid, folder)
+    _, without = replay(recording, oid, folder, "--without-progress")
+    # Its own lines, or the difference it makes, which also has what is inlined from elsewhere: the larger.
+    progress = max(full.keeper, full.total - without.total)
+    return {"events": events, "per_event": full.total / events, "progress": progress / full.total,
+            "counters": full.counters / full.total}

@@ -1,0 +1,129 @@
+// Replays recorded pgoutput messages through the real pipeline, with a sink that acknowledges at once:
+//   replay FILE OID [--without-progress]
+// FILE: each message after its length in 4 bytes, big endian; OID: of the outbox table in it. For
+// callgrind, see scripts/lib/instructions.py: what counts is within Replay. Time is made up, so that every
+// run does the same: turns as far apart as the loop's under load, with about as many frames. All commits
+// are long ago, which is the delay that costs most to count.
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "outbox/presets.h"
+#include "pipeline/pipeline.h"
+#include "support/pgoutput_bytes.h"
+
+namespace walpost {
+namespace {
+
+constexpr std::size_t kFramesPerTurn = 100;
+constexpr std::chrono::microseconds kTurn{300};
+
+class AtOnceSink final : public delivery::Sink {
+ public:
+  void Open(Mode) override { open_ = true; }
+
+  void Close() override { open_ = false; }
+
+  bool closed() const override { return !open_; }
+
+  delivery::SubmitResult Submit(const envelope::Record&, delivery::Sequence sequence) override {
+    taken_.push_back(sequence);
+    return {};
+  }
+
+  void Poll(base::Now, delivery::SinkListener* listener) override {
+    for (const delivery::Sequence sequence : taken_) {
+      listener->OnDelivered(sequence);
+    }
+    taken_.clear();
+  }
+
+  int wake_fd() const override { return -1; }
+
+  std::optional<base::MonotonicTime> NextDeadline() const override { return std::nullopt; }
+
+ private:
+  bool open_ = false;
+  std::vector<delivery::Sequence> taken_;
+};
+
+std::vector<std::string> ReadFrames(const char* file) {
+  std::ifstream stream(file, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
+  std::vector<std::string> frames;
+  for (std::size_t at = 0; at + 4 <= bytes.size();) {
+    std::size_t size = 0;
+    for (int i = 0; i < 4; ++i) {
+      size = size << 8U | static_cast<unsigned char>(bytes[at++]);
+    }
+    frames.push_back(testing::XLogDataFrame(std::string_view(bytes).substr(at, size)));
+    at += size;
+  }
+  return frames;
+}
+
+void Turn(pipeline::Pipeline* pipeline, base::Now* now) {
+  now->mono += kTurn;
+  now->wall += kTurn;
+  pipeline->Tick(*now);
+  pipeline->TakeStatus(*now);
+}
+
+}  // namespace
+
+// Not static and never inlined, so that it is found by name.
+__attribute__((noinline)) void Replay(pipeline::Pipeline* pipeline,
+                                      const std::vector<std::string>& frames, base::Now now) {
+  std::size_t in_turn = 0;
+  for (const std::string& frame : frames) {
+    pipeline->OnFrame(frame, now);
+    if (++in_turn == kFramesPerTurn) {
+      Turn(pipeline, &now);
+      in_turn = 0;
+    }
+  }
+  for (int i = 0; i < 2 || !pipeline->tracker().empty(); ++i) {
+    Turn(pipeline, &now);
+  }
+}
+
+}  // namespace walpost
+
+int main(int argc, char** argv) {
+  using namespace walpost;  // NOLINT: a program of one function
+  std::uint32_t oid = 0;
+  if (argc < 3 || !absl::SimpleAtoi(argv[2], &oid)) {
+    std::fputs("usage: replay FILE OID [--without-progress]\n", stderr);
+    return 64;
+  }
+  const base::Now now{base::MonotonicTime(std::chrono::hours(1)),
+                      base::WallTime(std::chrono::seconds(2'000'000'000))};
+  pipeline::PipelineOptions options;
+  options.name = "bench";
+  options.progress_topic = argc > 3 ? "" : "walpost.progress.bench";
+  options.outboxes.resize(1);
+  options.outboxes[0].table = *outbox::PresetOptions("walpost");
+  base::SourceFacts facts;
+  facts.system_identifier = 1;
+  facts.timeline = 1;
+  facts.database = "bench";
+  facts.tables = {{oid, "outbox", "events"}};
+  AtOnceSink sink;
+  pipeline::Pipeline pipeline(options, &sink, now);
+  pipeline.TakeConnect(now);
+  pipeline.OnConnected(facts, now);
+  const std::vector<std::string> frames = ReadFrames(argv[1]);
+  Replay(&pipeline, frames, now);
+  const bool whole = pipeline.tracker().empty() && !pipeline.halt();
+  std::printf("%llu\n", static_cast<unsigned long long>(pipeline.counters().events_delivered));
+  return whole ? 0 : 1;
+}
