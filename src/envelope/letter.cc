@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kKind = "walpost-dlq";
 constexpr std::string_view kAction = "walpost-dlq-action";
-constexpr std::string_view kPipeline = "walpost-dlq-pipeline";
+constexpr std::string_view kPipeline = kLetterPipelineHeader;
 constexpr std::string_view kTopic = "walpost-dlq-topic";
 constexpr std::string_view kTable = "walpost-dlq-table";
 constexpr std::string_view kId = "walpost-dlq-id";

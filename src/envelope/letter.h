@@ -60,6 +60,9 @@ struct Letter {
   std::optional<std::int64_t> answers;          // offset of the command that this is the answer to
 };
 
+// Which pipeline's record it is: readers of a shared log look at this first.
+inline constexpr std::string_view kLetterPipelineHeader = "walpost-dlq-pipeline";
+
 // How a stub keeps the key: always, where order depends on it; else up to this size.
 inline constexpr std::size_t kStubKeyBytesMax = 16 * 1024;
 

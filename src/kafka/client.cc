@@ -10,14 +10,19 @@
 
 namespace walpost::kafka {
 
-absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type) {
-  ASSIGN_OR_RETURN(Conf conf, BuildConf(options, delivery::Sink::Mode::kCareful));
+absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type,
+                                    const ProducerLimits& limits) {
+  ASSIGN_OR_RETURN(Conf conf, BuildConf(options, delivery::Sink::Mode::kCareful, limits));
   std::array<char, 512> error{};
   if (type == RD_KAFKA_CONSUMER) {
     for (const auto& [name, value] :
          {std::pair("isolation.level", "read_uncommitted"),
           std::pair("enable.partition.eof", "true"), std::pair("auto.offset.reset", "earliest"),
-          std::pair("fetch.wait.max.ms", "50"), std::pair("fetch.error.backoff.ms", "100")}) {
+          std::pair("fetch.wait.max.ms", "50"), std::pair("fetch.error.backoff.ms", "100"),
+          // A broker gives one batch however large it is; this only is librdkafka's bound for it.
+          std::pair("receive.message.max.bytes", "2147483647"),
+          // What is read ahead.
+          std::pair("queued.max.messages.kbytes", "4096")}) {
       if (rd_kafka_conf_set(conf.get(), name, value, error.data(), error.size()) !=
           RD_KAFKA_CONF_OK) {
         return absl::InternalError(absl::StrFormat("%s: %s", name, error.data()));
@@ -71,6 +76,15 @@ absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::stri
   }
   RETURN_IF_ERROR(TopicStatus(topic, metadata->topics[0].err));
   return metadata->topics[0].partition_cnt;
+}
+
+rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers) {
+  rd_kafka_headers_t* list = rd_kafka_headers_new(headers.size());
+  for (const envelope::RecordHeader& header : headers) {
+    rd_kafka_header_add(list, header.name.data(), static_cast<ssize_t>(header.name.size()),
+                        header.value.data(), static_cast<ssize_t>(header.value.size()));
+  }
+  return list;
 }
 
 }  // namespace walpost::kafka

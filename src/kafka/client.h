@@ -5,17 +5,21 @@
 
 #include <chrono>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "envelope/record.h"
 #include "kafka/handles.h"
 #include "kafka/kafka_sink.h"
+#include "kafka/topic_limits.h"
 
 namespace walpost::kafka {
 
 // With the user's properties, as a careful producer has them.
-absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type);
+absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type,
+                                    const ProducerLimits& limits = {});
 
 // kNotFound, kPermissionDenied, or kUnavailable for everything that may pass by itself.
 absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
@@ -23,5 +27,8 @@ absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
 // Number of partitions; errors as TopicStatus.
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              std::chrono::milliseconds timeout);
+
+// The caller owns the headers until a produce succeeds.
+rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers);
 
 }  // namespace walpost::kafka

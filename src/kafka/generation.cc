@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "kafka/classify.h"
+#include "kafka/client.h"
 #include "kafka/properties.h"
 
 namespace walpost::kafka {
@@ -31,16 +32,6 @@ void* ToOpaque(delivery::Sequence sequence) { return reinterpret_cast<void*>(seq
 
 delivery::Sequence FromOpaque(const void* opaque) {
   return reinterpret_cast<delivery::Sequence>(opaque) - 1;
-}
-
-// The caller owns the headers until a produce succeeds.
-rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers) {
-  rd_kafka_headers_t* list = rd_kafka_headers_new(headers.size());
-  for (const envelope::RecordHeader& header : headers) {
-    rd_kafka_header_add(list, header.name.data(), static_cast<ssize_t>(header.name.size()),
-                        header.value.data(), static_cast<ssize_t>(header.value.size()));
-  }
-  return list;
 }
 
 }  // namespace

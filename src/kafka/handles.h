@@ -27,6 +27,10 @@ struct TopicDeleter {
   void operator()(rd_kafka_topic_t* topic) const { rd_kafka_topic_destroy(topic); }
 };
 
+struct MessageDeleter {
+  void operator()(rd_kafka_message_t* message) const { rd_kafka_message_destroy(message); }
+};
+
 struct MetadataDeleter {
   void operator()(const rd_kafka_metadata_t* metadata) const {
     rd_kafka_metadata_destroy(metadata);
@@ -37,6 +41,7 @@ using Conf = std::unique_ptr<rd_kafka_conf_t, ConfDeleter>;
 using Event = std::unique_ptr<rd_kafka_event_t, EventDeleter>;
 using Queue = std::unique_ptr<rd_kafka_queue_t, QueueDeleter>;
 using Topic = std::unique_ptr<rd_kafka_topic_t, TopicDeleter>;
+using Message = std::unique_ptr<rd_kafka_message_t, MessageDeleter>;
 using Metadata = std::unique_ptr<const rd_kafka_metadata_t, MetadataDeleter>;
 
 // Shared by the sink and by a metadata look-up that may still run when its generation ends.

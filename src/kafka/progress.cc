@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -18,12 +17,6 @@ namespace {
 using base::Progress;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-
-struct MessageDeleter {
-  void operator()(rd_kafka_message_t* message) const { rd_kafka_message_destroy(message); }
-};
-
-using Message = std::unique_ptr<rd_kafka_message_t, MessageDeleter>;
 
 int Left(steady_clock::time_point deadline) {
   const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
