@@ -100,6 +100,14 @@ void ReadDelivery(MapReader reader, Config* config) {
   ReadProgressTopic(&reader, config);
   options.dead_letter_topic = "walpost.dead-letter";
   reader.Text("dead_letter_topic", &options.dead_letter_topic);
+  std::string keys;
+  if (reader.Text("park_keys_max", &keys) &&
+      (keys.empty() || keys.size() > 7 || !std::all_of(keys.begin(), keys.end(), ::isdigit) ||
+       std::stoi(keys) < 1)) {
+    reader.Problem("park_keys_max", "must be a whole number from 1 to 9999999");
+  } else if (!keys.empty()) {
+    options.park_keys_max = static_cast<std::size_t>(std::stoi(keys));
+  }
   if (options.dead_letter_topic.empty() || !IsTopicName(options.dead_letter_topic)) {
     reader.Problem("dead_letter_topic",
                    absl::StrFormat("'%s' is not a topic's name: 1 to 249 letters, digits, '.', '_' "

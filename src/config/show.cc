@@ -170,6 +170,7 @@ std::string Show(const Config& config) {
       << FormatDuration(run.pipeline.shutdown_timeout);
   out << YAML::Key << "progress_topic" << YAML::Value << Literal(run.pipeline.progress_topic);
   out << YAML::Key << "dead_letter_topic" << YAML::Value << Literal(run.pipeline.dead_letter_topic);
+  out << YAML::Key << "park_keys_max" << YAML::Value << run.pipeline.park_keys_max;
   out << YAML::EndMap;
   ShowKafka(run.kafka, &out);
   out << YAML::Key << "http" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "listen"

@@ -63,6 +63,16 @@ struct Letter {
 // Which pipeline's record it is: readers of a shared log look at this first.
 inline constexpr std::string_view kLetterPipelineHeader = "walpost-dlq-pipeline";
 
+// One record of the log, with bytes of its own.
+struct LoggedLetter {
+  std::int64_t offset = 0;
+  Letter letter;
+  std::optional<std::string> key;
+  // Of the event, where they were asked for.
+  std::optional<std::string> value;
+  std::vector<std::pair<std::string, std::string>> headers;
+};
+
 // How a stub keeps the key: always, where order depends on it; else up to this size.
 inline constexpr std::size_t kStubKeyBytesMax = 16 * 1024;
 

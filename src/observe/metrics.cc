@@ -145,6 +145,8 @@ void AddEvents(const Snapshot& s, Builder* b) {
   b->Counter("walpost_events_parked_total",
              "Events parked behind an undeliverable one of their key.",
              Double(s.events_parked_total));
+  b->Gauge("walpost_parked_keys", "Keys whose events wait in the dead-letter topic.",
+           Double(s.parked_keys));
   b->Counter("walpost_events_skipped_total", "Events skipped by policy.",
              Double(s.events_skipped_total));
   b->Counter("walpost_events_discarded_total",

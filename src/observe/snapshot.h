@@ -63,6 +63,7 @@ struct Snapshot {
   std::uint64_t events_dead_lettered_total = 0;
   std::uint64_t events_parked_total = 0;
   std::uint64_t events_skipped_total = 0;
+  std::uint64_t parked_keys = 0;            // now
   std::uint64_t events_repeated_total = 0;  // dropped because already taken before a reconnect
   std::uint64_t events_discarded_total =
       0;  // given up in memory at a halt; they come again from the slot

@@ -51,6 +51,7 @@ Json Events(const Snapshot& s) {
   events["in_flight"] = s.in_flight_events;
   events["dead_lettered"] = s.events_dead_lettered_total;
   events["parked"] = s.events_parked_total;
+  events["parked_keys"] = s.parked_keys;
   events["skipped"] = s.events_skipped_total;
   events["discarded"] = s.events_discarded_total;
   events["repeated"] = s.events_repeated_total;

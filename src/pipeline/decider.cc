@@ -16,6 +16,7 @@ using envelope::LetterKind;
 namespace {
 
 constexpr const char* kRowUnfit = "row_unfit";
+constexpr const char* kKeyParked = "key_parked";
 
 // Stable: operators search for it.
 const char* ReasonCode(FailureKind kind) {
@@ -44,6 +45,10 @@ bool StubMayHelp(FailureKind kind) {
          kind == FailureKind::kOther;
 }
 
+Tracker::Form FormOf(const Letter& letter) {
+  return letter.kind == LetterKind::kParked ? Tracker::Form::kParked : Tracker::Form::kLetter;
+}
+
 std::string_view HeaderOf(const envelope::Record& record, std::string_view name) {
   for (const envelope::RecordHeader& header : record.headers) {
     if (header.name == name) {
@@ -55,12 +60,14 @@ std::string_view HeaderOf(const envelope::Record& record, std::string_view name)
 
 }  // namespace
 
-Decider::Decider(const PipelineOptions& options, Tracker* tracker, Counters* counters)
+Decider::Decider(const PipelineOptions& options, Tracker* tracker, Counters* counters,
+                 ParkingLot* lot)
     : policy_(options.on_undeliverable),
       pipeline_(options.name),
       topic_(options.dead_letter_topic),
       tracker_(tracker),
-      counters_(counters) {}
+      counters_(counters),
+      lot_(lot) {}
 
 std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& failure,
                                     std::uint32_t attempts) {
@@ -91,9 +98,44 @@ std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& 
     tracker_->Settle(sequence);
     return std::nullopt;
   }
-  Tell(Decision::Kind::kDeadLettered, letter);
+  if (std::optional<Halt> halt = Place(entry.record.key, &letter)) {
+    return halt;
+  }
   tracker_->Replace(sequence, EncodeLetter(letter, topic_, entry.record, tracker_->arena()),
-                    Tracker::Form::kLetter, /*stub=*/false);
+                    FormOf(letter), /*stub=*/false);
+  return std::nullopt;
+}
+
+void Decider::Follow(delivery::Sequence sequence) {
+  const Tracker::Entry& entry = tracker_->entry(sequence);
+  Letter letter = LetterOf(entry);
+  letter.kind = LetterKind::kParked;
+  letter.reason = kKeyParked;
+  lot_->Park(letter.topic, *entry.record.key, letter.position);
+  tracker_->Replace(sequence, EncodeLetter(letter, topic_, entry.record, tracker_->arena()),
+                    Tracker::Form::kParked, /*stub=*/false);
+}
+
+// Among the letters, or with its key among the parked ones; and tells of it.
+std::optional<Halt> Decider::Place(const std::optional<std::string_view>& key, Letter* letter) {
+  const bool has_order = key && !letter->topic.empty();
+  const bool parked = has_order && lot_->IsParked(letter->topic, *key);
+  if (has_order && (parked || policy_ == OnUndeliverable::kPark)) {
+    if (!parked && lot_->full()) {
+      return Halt{HaltReason::kDeadLetterFailed,
+                  absl::StrFormat("event %s of %s at %s cannot be delivered (%s) and not be parked "
+                                  "either: delivery.park_keys_max, %u keys, are parked; decide "
+                                  "about some (docs/dead-letters.md), or raise it; see "
+                                  "docs/runbook.md, dead_letter_failed",
+                                  letter->id, letter->table, letter->position, letter->detail,
+                                  lot_->size())};
+    }
+    letter->kind = LetterKind::kParked;
+    lot_->Park(letter->topic, *key, letter->position);
+  }
+  Tell(
+      letter->kind == LetterKind::kParked ? Decision::Kind::kParked : Decision::Kind::kDeadLettered,
+      *letter);
   return std::nullopt;
 }
 
@@ -110,18 +152,22 @@ std::optional<Halt> Decider::DecideRow(const UnfitRow& row) {
   letter.detail = row.detail;
   letter.partition = event.partition;
   letter.left_out_bytes = row.bytes;
-  ++counters_->events_received;
-  ++counters_->received_by_table[row.table].second;
   if (policy_ == OnUndeliverable::kSkip) {
+    ++counters_->events_received;
+    ++counters_->received_by_table[row.table].second;
     ++counters_->events_skipped;
     Tell(Decision::Kind::kSkipped, letter);
     return std::nullopt;
   }
+  if (std::optional<Halt> halt = Place(event.key, &letter)) {
+    return halt;
+  }
+  ++counters_->events_received;
+  ++counters_->received_by_table[row.table].second;
   envelope::Record record;
   record.key = event.key;
-  Tell(Decision::Kind::kDeadLettered, letter);
   tracker_->Add(EncodeLetter(letter, topic_, record, tracker_->arena()), row.ordinal,
-                row.commit_time, 0, row.table, Tracker::Form::kLetter, /*stub=*/true);
+                row.commit_time, 0, row.table, FormOf(letter), /*stub=*/true);
   return std::nullopt;
 }
 

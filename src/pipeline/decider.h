@@ -21,6 +21,7 @@
 #include "pipeline/counters.h"
 #include "pipeline/halt.h"
 #include "pipeline/options.h"
+#include "pipeline/parking_lot.h"
 
 namespace walpost::pipeline {
 
@@ -56,13 +57,17 @@ class Decider {
   // Decisions waiting to be told; more are only counted.
   static constexpr std::size_t kUntoldMax = 100;
 
-  Decider(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters);
+  Decider(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
+          ParkingLot* lot);
 
   void OnConnected(const base::SourceFacts& facts) { facts_ = facts; }
 
   // No sink holds the record. Nothing = decided: its entry is settled, or holds a letter to submit.
   std::optional<Halt> Decide(delivery::Sequence sequence, const delivery::Failure& failure,
                              std::uint32_t attempts);
+
+  // The event's key is parked: it becomes a letter, too.
+  void Follow(delivery::Sequence sequence);
 
   // Inside its transaction. Nothing = decided.
   std::optional<Halt> DecideRow(const UnfitRow& row);
@@ -73,6 +78,7 @@ class Decider {
  private:
   Halt UndeliverableEvent(const delivery::Tracker::Entry& entry, const std::string& detail) const;
   Halt LetterRefused(const delivery::Tracker::Entry& entry, const delivery::Failure& failure) const;
+  std::optional<Halt> Place(const std::optional<std::string_view>& key, envelope::Letter* letter);
   envelope::Letter LetterOf(const delivery::Tracker::Entry& entry) const;
   std::string PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const;
   void Tell(Decision::Kind kind, const envelope::Letter& letter);
@@ -82,6 +88,7 @@ class Decider {
   const std::string topic_;  // for letters
   delivery::Tracker* const tracker_;
   Counters* const counters_;
+  ParkingLot* const lot_;
   base::SourceFacts facts_;
   std::deque<Decision> untold_;
   std::uint64_t not_told_ = 0;

@@ -13,13 +13,15 @@ using delivery::Sink;
 using delivery::SubmitResult;
 
 Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink* sink,
-                       Counters* counters, Decider* decider, ProgressKeeper* progress)
+                       Counters* counters, Decider* decider, ParkingLot* lot,
+                       ProgressKeeper* progress)
     : options_(options),
       backoff_(options.backoff, options.seed),
       tracker_(tracker),
       sink_(sink),
       counters_(counters),
       decider_(decider),
+      lot_(lot),
       progress_(progress) {}
 
 void Dispatcher::Start(base::Now now) {
@@ -46,8 +48,8 @@ void Dispatcher::Pump() {
   if (phase_ != Phase::kFast && phase_ != Phase::kCareful) {
     return;
   }
-  // First, so that it has its turn in careful mode too.
-  SubmitProgress(now_);
+  // First, so that they have their turn in careful mode too.
+  SubmitOwn(now_);
   // What came before a verdict is still delivered, by a new generation if need be.
   const delivery::Sequence end = verdict_ ? verdict_->sequence : tracker_->next_sequence();
   while (cursor_ < end) {
@@ -59,6 +61,9 @@ void Dispatcher::Pump() {
     if (entry.settled) {
       ++cursor_;
       continue;
+    }
+    if (lot_->any() && !MayGo(entry)) {
+      return;
     }
     const SubmitResult result = sink_->Submit(entry.record, cursor_);
     if (result.outcome == SubmitResult::Outcome::kNotNow) {
@@ -77,6 +82,21 @@ void Dispatcher::Pump() {
   }
 }
 
+// An event of a parked key becomes a letter. False: its key is just being released, it waits.
+bool Dispatcher::MayGo(const delivery::Tracker::Entry& entry) {
+  const std::optional<std::string_view>& key = entry.record.key;
+  if (entry.form != delivery::Tracker::Form::kEvent || !key) {
+    return true;
+  }
+  if (lot_->IsHeld(entry.record.topic, *key)) {
+    return false;
+  }
+  if (lot_->IsParked(entry.record.topic, *key)) {
+    decider_->Follow(cursor_);
+  }
+  return true;
+}
+
 // False: only an operator can.
 bool Dispatcher::Decide(delivery::Sequence sequence, const delivery::Failure& failure,
                         int attempts) {
@@ -88,16 +108,25 @@ bool Dispatcher::Decide(delivery::Sequence sequence, const delivery::Failure& fa
   return !halt;
 }
 
-void Dispatcher::SubmitProgress(base::Now now) {
-  const envelope::Record* const record = progress_ == nullptr ? nullptr : progress_->waiting(now);
-  if (record == nullptr || (phase_ != Phase::kFast && phase_ != Phase::kCareful)) {
+void Dispatcher::SubmitOwn(base::Now now) {
+  if (phase_ != Phase::kFast && phase_ != Phase::kCareful) {
     return;
   }
-  const SubmitResult result = sink_->Submit(*record, progress_->sequence());
-  if (result.outcome == SubmitResult::Outcome::kAccepted) {
-    progress_->OnAccepted();
-  } else if (result.outcome == SubmitResult::Outcome::kRefused) {
-    progress_->OnRefused(result.failure, now);
+  if (const envelope::Record* record = progress_ == nullptr ? nullptr : progress_->waiting(now)) {
+    const SubmitResult result = sink_->Submit(*record, progress_->sequence());
+    if (result.outcome == SubmitResult::Outcome::kAccepted) {
+      progress_->OnAccepted();
+    } else if (result.outcome == SubmitResult::Outcome::kRefused) {
+      progress_->OnRefused(result.failure, now);
+    }
+  }
+  if (const envelope::Record* record = lot_->waiting(now)) {
+    const SubmitResult result = sink_->Submit(*record, lot_->sequence());
+    if (result.outcome == SubmitResult::Outcome::kAccepted) {
+      lot_->OnAccepted();
+    } else if (result.outcome == SubmitResult::Outcome::kRefused) {
+      lot_->OnRefused(result.failure, /*alone=*/true, now);
+    }
   }
 }
 
@@ -107,7 +136,7 @@ void Dispatcher::Poll(base::Now now) {
   if (phase_ == Phase::kWaiting && now.mono >= reopen_at_) {
     Open(next_mode_);
   }
-  if (phase_ == Phase::kCareful && tracker_->empty() && !verdict_) {
+  if (phase_ == Phase::kCareful && tracker_->empty() && !verdict_ && !lot_->needs_verdict()) {
     EndGeneration(Sink::Mode::kFast, /*back_off=*/false);
   }
   if (!held_since_ || now.mono >= *held_since_ + options_.gather_for) {
@@ -141,6 +170,10 @@ void Dispatcher::OnDelivered(delivery::Sequence sequence) {
     progress_->OnAcknowledged();
     return;
   }
+  if (sequence >= ParkingLot::kFirstSequence) {
+    lot_->OnAcknowledged();
+    return;
+  }
   const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
   switch (entry.form) {
     case delivery::Tracker::Form::kEvent:
@@ -166,8 +199,8 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
   if (phase_ == Phase::kClosing || phase_ == Phase::kIdle || phase_ == Phase::kWaiting) {
     return;  // the generation is over already; the record is submitted again
   }
-  if (sequence >= ProgressKeeper::kFirstSequence) {
-    OnProgressFailed(failure);
+  if (sequence >= ParkingLot::kFirstSequence) {
+    OnOwnFailed(sequence, failure);
     return;
   }
   if (phase_ == Phase::kFast || failure.kind == FailureKind::kGenerationEnded) {
@@ -192,9 +225,13 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
 }
 
 // Its failure ends the generation like any other, but is never a verdict on an event.
-void Dispatcher::OnProgressFailed(const delivery::Failure& failure) {
+void Dispatcher::OnOwnFailed(delivery::Sequence sequence, const delivery::Failure& failure) {
   if (failure.kind != FailureKind::kGenerationEnded) {
-    progress_->OnRefused(failure, now_);
+    if (sequence >= ProgressKeeper::kFirstSequence) {
+      progress_->OnRefused(failure, now_);
+    } else {
+      lot_->OnRefused(failure, phase_ == Phase::kCareful, now_);
+    }
   }
   EndGeneration(Sink::Mode::kCareful, /*back_off=*/failure.kind == FailureKind::kGenerationEnded);
 }
@@ -210,6 +247,7 @@ void Dispatcher::OnClosed() {
   if (progress_ != nullptr) {
     progress_->OnLost();
   }
+  lot_->OnLost();
   if (shutting_down_) {
     phase_ = Phase::kIdle;
     return;

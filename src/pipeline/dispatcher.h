@@ -49,7 +49,8 @@ class Dispatcher : private delivery::SinkListener {
 
   // `progress` may be null.
   Dispatcher(const Options& options, delivery::Tracker* tracker, delivery::Sink* sink,
-             Counters* counters, Decider* decider, ProgressKeeper* progress = nullptr);
+             Counters* counters, Decider* decider, ParkingLot* lot,
+             ProgressKeeper* progress = nullptr);
 
   // Opens the sink; again after ShutDown.
   void Start(base::Now now);
@@ -60,8 +61,8 @@ class Dispatcher : private delivery::SinkListener {
   // Submits what can be submitted now.
   void Pump();
 
-  // Submits the progress record that waits, if any.
-  void SubmitProgress(base::Now now);
+  // Submits the records of walpost's own that wait, if any.
+  void SubmitOwn(base::Now now);
 
   // Serves reports and timers.
   void Poll(base::Now now);
@@ -95,7 +96,8 @@ class Dispatcher : private delivery::SinkListener {
   void OnClosed() override;
 
   bool Decide(delivery::Sequence sequence, const delivery::Failure& failure, int attempts);
-  void OnProgressFailed(const delivery::Failure& failure);
+  void OnOwnFailed(delivery::Sequence sequence, const delivery::Failure& failure);
+  bool MayGo(const delivery::Tracker::Entry& entry);
   void Open(delivery::Sink::Mode mode);
   void EndGeneration(delivery::Sink::Mode next, bool back_off);
 
@@ -105,6 +107,7 @@ class Dispatcher : private delivery::SinkListener {
   delivery::Sink* const sink_;
   Counters* const counters_;
   Decider* const decider_;
+  ParkingLot* const lot_;
   ProgressKeeper* const progress_;
 
   Phase phase_ = Phase::kIdle;

@@ -26,6 +26,7 @@ struct PipelineOptions {
   std::vector<OutboxOptions> outboxes;
   OnUndeliverable on_undeliverable = OnUndeliverable::kHalt;
   std::string dead_letter_topic;  // for letters
+  std::size_t park_keys_max = 10'000;
   std::size_t in_flight_bytes_max = std::size_t{16} * 1024 * 1024;
   int attempts_max = 3;  // of a failure that says nothing about the record
   std::chrono::milliseconds shutdown_timeout{25'000};

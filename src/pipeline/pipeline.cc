@@ -16,12 +16,13 @@ using std::chrono::milliseconds;
 
 Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
     : options_(std::move(options)),
-      decider_(options_, &tracker_, &counters_),
+      lot_(options_, &tracker_),
+      decider_(options_, &tracker_, &counters_, &lot_),
       intake_(options_, &tracker_, &counters_, &decider_),
       keeper_(options_),
       dispatcher_(
           {options_.sink_backoff, options_.seed + 1, options_.attempts_max, options_.gather_for},
-          &tracker_, sink, &counters_, &decider_, &keeper_),
+          &tracker_, sink, &counters_, &decider_, &lot_, &keeper_),
       source_backoff_(options_.source_backoff, options_.seed + 2),
       standby_backoff_(options_.standby_backoff, options_.seed + 3),
       connect_at_(now.mono) {
@@ -48,6 +49,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);
   intake_.Start(facts);
   decider_.OnConnected(facts);
+  lot_.OnConnected();
   keeper_.OnConnected(facts);
   status_clock_.Start(facts.wal_sender_timeout_ms, now);
   phase_ = Phase::kStreaming;
@@ -221,6 +223,7 @@ void Pipeline::Recheck(base::Now now) {
   tracker_.ForgetPositions();
   intake_.Forget();
   keeper_.Forget();
+  lot_.Forget();
   facts_.reset();
   halt_.reset();
   same_errors_ = 0;
@@ -241,7 +244,7 @@ std::optional<base::Lsn> Pipeline::TakeConnect(base::Now now) {
 }
 
 bool Pipeline::want_frame() const {
-  return (phase_ == Phase::kStreaming || completing_) && dispatcher_.caught_up() &&
+  return (phase_ == Phase::kStreaming || completing_) && dispatcher_.caught_up() && lot_.ready() &&
          tracker_.in_flight_bytes() < options_.in_flight_bytes_max;
 }
 
@@ -274,6 +277,7 @@ base::MonotonicTime Pipeline::NextDeadline() const {
     deadline = std::min(deadline, *due);
   }
   if (connected_) {
+    deadline = std::min(deadline, lot_.NextDeadline().value_or(deadline));
     deadline = std::min(deadline, status_clock_.NextDeadline(confirmable()));
     if (paused_) {
       deadline = std::min(deadline, next_ping_);

@@ -31,6 +31,7 @@
 #include "pipeline/halt.h"
 #include "pipeline/intake.h"
 #include "pipeline/options.h"
+#include "pipeline/parking_lot.h"
 #include "pipeline/progress_keeper.h"
 #include "pipeline/status_clock.h"
 
@@ -80,6 +81,8 @@ class Pipeline {
   void Stop(base::Now now);
   // SIGHUP: when halted, look again.
   void Recheck(base::Now now);
+  // What TakeLetterRead asked for.
+  void OnLettersRead(LettersRead read, base::Now now);
 
   // --- Commands ---
   // The position to connect at (0/0 = the slot's), once per attempt.
@@ -90,6 +93,12 @@ class Pipeline {
   // To be sent before CopyDone.
   pgoutput::StandbyStatus FinalStatus(base::Now now);
   bool TakePing(base::Now now);
+
+  // Of the dead-letter topic, one at a time.
+  std::optional<LetterRead> TakeLetterRead(base::Now now) {
+    return connected_ ? lot_.TakeRead(now) : std::nullopt;
+  }
+
   base::MonotonicTime NextDeadline() const;
 
   // After Stop: nothing more to do.
@@ -108,6 +117,8 @@ class Pipeline {
   const delivery::Tracker& tracker() const { return tracker_; }
 
   const std::optional<base::SourceFacts>& facts() const { return facts_; }
+
+  std::size_t parked_keys() const { return lot_.size(); }
 
   // What Kafka has acknowledged of our progress, in this process or before it.
   const std::optional<base::Progress>& remembered_progress() const { return keeper_.remembered(); }
@@ -161,6 +172,7 @@ class Pipeline {
   const PipelineOptions options_;
   Counters counters_;
   delivery::Tracker tracker_;
+  ParkingLot lot_;
   Decider decider_;
   Intake intake_;
   ProgressKeeper keeper_;

@@ -15,10 +15,24 @@ bool Pipeline::Drained() const {
   return phase_ == Phase::kDraining && ((tracker_.empty() && !completing_) || stuck);
 }
 
+void Pipeline::OnLettersRead(LettersRead read, base::Now now) {
+  std::optional<Halt> halt = lot_.OnRead(std::move(read), now);
+  if (!halt) {
+    return;
+  }
+  if (phase_ == Phase::kStreaming) {
+    BeginHalt(*std::move(halt), now);
+  } else if (phase_ == Phase::kIdle || phase_ == Phase::kConnecting) {
+    halt_ = std::move(halt);
+    HaltNow();
+  }
+}
+
 void Pipeline::CheckProgress(base::Now now) {
   keeper_.Tick(tracker_.safe_lsn(), reply_wanted_ || Drained(), now);
   reply_wanted_ = false;
-  dispatcher_.SubmitProgress(now);
+  lot_.Tick(now);
+  dispatcher_.SubmitOwn(now);
   if (phase_ != Phase::kStreaming) {
     return;
   }

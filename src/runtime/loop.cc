@@ -13,6 +13,7 @@
 #include "observe/log.h"
 #include "pgoutput/frame.h"
 #include "runtime/guard.h"
+#include "runtime/letters_job.h"
 
 namespace walpost::runtime {
 
@@ -101,6 +102,7 @@ void Loop::HandleCommands() {
   HandleConnect();
   HandleStatus();
   HandlePing();
+  HandleLetters();
 }
 
 void Loop::HandleConnect() {
@@ -166,6 +168,21 @@ void Loop::HandlePing() {
                  if (*stopping && pinged == stream_.get()) {
                    pipeline_.OnServerStopping(now_);
                  }
+               });
+}
+
+void Loop::HandleLetters() {
+  const std::optional<pipeline::LetterRead> wanted = pipeline_.TakeLetterRead(now_);
+  if (!wanted) {
+    return;
+  }
+  auto read = std::make_shared<pipeline::LettersRead>();  // shared by the two halves of the job
+  helper_->Run([read, wanted = *wanted, kafka = options_.kafka,
+                place = kafka::LetterPlace{options_.pipeline.dead_letter_topic, options_.name,
+                                           0}] { *read = ReadForLot(kafka, place, wanted); },
+               [this, read] {
+                 now_ = ReadClocks();
+                 pipeline_.OnLettersRead(std::move(*read), now_);
                });
 }
 

@@ -48,6 +48,7 @@ class Loop {
   void HandleConnect();
   void HandleStatus();
   void HandlePing();
+  void HandleLetters();
   void FinishStream();
   void CloseFinishing();
   void DropStream();

@@ -186,6 +186,7 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   snapshot.events_dead_lettered_total = counters.events_dead_lettered;
   snapshot.events_parked_total = counters.events_parked;
   snapshot.events_skipped_total = counters.events_skipped;
+  snapshot.parked_keys = pipeline.parked_keys();
   snapshot.events_repeated_total = counters.events_repeated;
   snapshot.events_discarded_total = counters.events_discarded;
   snapshot.changes_ignored_total = counters.changes_ignored;

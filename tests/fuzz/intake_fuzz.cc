@@ -91,7 +91,8 @@ class Session {
  public:
   explicit Session(std::uint8_t settings)
       : options_(Options(settings)),
-        decider_(options_, &tracker_, &counters_),
+        lot_(options_, &tracker_),
+        decider_(options_, &tracker_, &counters_, &lot_),
         intake_(options_, &tracker_, &counters_, &decider_) {
     Start();
   }
@@ -242,6 +243,7 @@ class Session {
   delivery::Tracker tracker_;
   pipeline::Counters counters_;
   const pipeline::PipelineOptions options_;
+  pipeline::ParkingLot lot_;
   pipeline::Decider decider_;
   pipeline::Intake intake_;
   Place newest_ = kNothing;

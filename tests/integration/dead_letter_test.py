@@ -1,5 +1,9 @@
 """delivery.on_undeliverable: what happens to an event that Kafka does not take, and to the rest."""
 
+import threading
+
+import servers
+from confluent_kafka import Producer
 from refusing import Refusing
 
 ROWS = 20_000
@@ -80,13 +84,85 @@ def test_missing_dead_letter_topic_halts_and_goes_on_once_it_is_made(make_pipeli
     p.walpost.stop()
     p.walpost = p.another(config={**p.options["config"],
                                   "delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dead-missing"}})
-    p.walpost.start()
-    refusing.insert(1, 10, every=5)
-    p.walpost.wait_state("halted", 60)
+    p.walpost.start(wait="halted")
     halt = p.walpost.status()["halt"]
     assert halt["reason"] == "dead_letter_failed" and "dead-missing" in halt["detail"]
+    refusing.insert(1, 10, every=5)
     p.walpost.init()
     p.walpost.signal(1)
     p.wait_confirmed()
     assert len(letters(kafka, "dead-missing", p.name)) == 2
-    assert len(refusing.delivered()) >= 8
+    assert len(refusing.delivered()) == 8
+
+
+# --- park ---
+
+
+def insert_large(p, key, megabytes=5):
+    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) VALUES"
+              f" (gen_random_uuid(), '{p.name}', '{key}', 'Large', convert_to(repeat('x', {megabytes * 1_000_000}), 'UTF8'))")
+
+
+def command(p, kafka, topic, action, key):
+    """What `walpost dlq retry` and `discard` append for a parked key."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, key=key.encode(), partition=0, headers=[
+        ("walpost-dlq", b"command"), ("walpost-dlq-pipeline", p.name.encode()), ("walpost-dlq-action", action.encode()),
+        ("walpost-dlq-topic", p.name.encode())])
+    assert producer.flush(20) == 0
+
+
+def answer(p, kafka, topic):
+    """The last decision, once there are as many as commands."""
+    def answered():
+        kinds = [headers["walpost-dlq"] for headers, _, _ in letters(kafka, topic, p.name)]
+        return kinds.count("decision") == kinds.count("command")
+
+    servers.wait_for(answered, 60, "the command to be answered")
+    return [headers for headers, _, _ in letters(kafka, topic, p.name) if headers["walpost-dlq"] == "decision"][-1]
+
+
+def test_park_keeps_a_keys_order_until_it_is_retried_while_new_events_come(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "dead_letter_topic": "dead-park"}}).start()
+    p.insert(1, 100)
+    insert_large(p, "key-1")
+    p.insert(101, 300)
+    p.wait_confirmed()
+    parked = [headers for headers, _, _ in letters(kafka, "dead-park", p.name)]
+    assert [headers["walpost-dlq"] for headers in parked] == ["parked"] * 21
+    assert [headers["walpost-dlq-reason"] for headers in parked] == ["record_too_large"] + ["key_parked"] * 20
+    assert len(p.records()) == 280
+    events = p.walpost.status()["events"]
+    assert events["parked"] == 21 and events["parked_keys"] == 1 and events["delivered"] == 280
+
+    command(p, kafka, "dead-park", "retry", "key-1")
+    assert "cannot be delivered yet" in answer(p, kafka, "dead-park")["walpost-dlq-detail"]
+    p.walpost.kill9()
+    p.walpost.start()
+    assert p.walpost.status()["events"]["parked_keys"] == 1, "the log tells it"
+
+    kafka.alter_topic(p.name, {"max.message.bytes": "10000000"})
+    writer = threading.Thread(target=p.insert_transactions, args=(1, 4_000), kwargs={"keys": 10})
+    writer.start()
+    command(p, kafka, "dead-park", "retry", "key-1")
+    assert answer(p, kafka, "dead-park")["walpost-dlq-action"] == "delivered"
+    writer.join()
+    p.wait_confirmed()
+    assert p.walpost.status()["events"]["parked_keys"] == 0
+    committed = sorted(p.committed().items(), key=lambda item: item[1][1])
+    for key in {key for _, (key, _) in committed}:
+        ids = list(dict.fromkeys(record.id for record in p.records() if record.key == key))
+        assert ids == [event for event, (of, _) in committed if of == key], f"{key}: each event, in commit order"
+
+
+def test_discarded_key_goes_on_with_its_next_event(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "dead_letter_topic": "dead-discard"}}).start()
+    insert_large(p, "key-1")
+    p.insert(1, 20)
+    p.wait_confirmed()
+    assert len(p.records()) == 18
+    command(p, kafka, "dead-discard", "discard", "key-1")
+    assert answer(p, kafka, "dead-discard")["walpost-dlq-action"] == "discarded"
+    p.insert(21, 40)
+    p.wait_confirmed()
+    assert len(p.records()) == 38

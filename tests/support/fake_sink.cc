@@ -104,8 +104,11 @@ SubmitResult FakeSink::Submit(const envelope::Record& record, Sequence sequence)
       return SubmitResult{SubmitResult::Outcome::kRefused, failure};
     }
   }
-  const Submission submission{sequence, std::string(record.topic), Copy(record.key),
-                              Copy(record.value), PartitionOf(record)};
+  Submission submission{sequence,           std::string(record.topic), Copy(record.key),
+                        Copy(record.value), PartitionOf(record),       {}};
+  for (const envelope::RecordHeader& header : record.headers) {
+    submission.headers.emplace_back(header.name, header.value);
+  }
   current.accepted.push_back(submission);
   outstanding_.push_back(Outstanding{submission, record, false});
   return SubmitResult{};

@@ -34,6 +34,7 @@ class FakeSink final : public delivery::Sink {
     std::optional<std::string> key;
     std::optional<std::string> value;
     std::int32_t partition = 0;
+    std::vector<std::pair<std::string, std::string>> headers;
   };
 
   struct Generation {

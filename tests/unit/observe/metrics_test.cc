@@ -89,6 +89,7 @@ TEST(MetricsTest, ValuesAreThoseOfTheSnapshot) {
   EXPECT_EQ(metrics.Value("walpost_bytes_delivered_total"), 13);
   EXPECT_EQ(metrics.Value("walpost_events_dead_lettered_total"), 16);
   EXPECT_EQ(metrics.Value("walpost_events_parked_total"), 17);
+  EXPECT_EQ(metrics.Value("walpost_parked_keys"), 3);
   EXPECT_EQ(metrics.Value("walpost_events_skipped_total"), 18);
   EXPECT_EQ(metrics.Value("walpost_events_repeated_total"), 19);
   EXPECT_EQ(metrics.Value("walpost_events_discarded_total"), 20);

@@ -42,6 +42,7 @@ inline Snapshot Sample() {
   s.events_delivered_total = 15;
   s.events_dead_lettered_total = 16;
   s.events_parked_total = 17;
+  s.parked_keys = 3;
   s.events_skipped_total = 18;
   s.events_repeated_total = 19;
   s.events_discarded_total = 20;

@@ -57,6 +57,7 @@ TEST(StatusJsonTest, CountersAreThoseOfTheSnapshot) {
                                        {"in_flight", 24},
                                        {"dead_lettered", 16},
                                        {"parked", 17},
+                                       {"parked_keys", 3},
                                        {"skipped", 18},
                                        {"discarded", 20},
                                        {"repeated", 19},

@@ -110,13 +110,15 @@ class DispatcherTest : public ::testing::Test {
   FakeSink sink_;
   Counters counters_;
   PipelineOptions options_;
-  Decider decider_{options_, &tracker_, &counters_};
+  ParkingLot lot_{options_, &tracker_};
+  Decider decider_{options_, &tracker_, &counters_, &lot_};
   Dispatcher dispatcher_{
       {base::BackoffOptions{kBackOff, kBackOff, kBackOff}, 1, kAttemptsMax, GatherFor()},
       &tracker_,
       &sink_,
       &counters_,
-      &decider_};
+      &decider_,
+      &lot_};
 
   static std::chrono::microseconds GatherFor() { return std::chrono::microseconds(3'000); }
 };
@@ -356,7 +358,8 @@ TEST_F(DispatcherTest, WhatCameBeforeARefusedRecordIsResubmittedWhenItsGeneratio
 TEST_F(DispatcherTest, BackOffGrowsUntilSomethingIsDelivered) {
   const base::BackoffOptions growing{milliseconds(1'000), milliseconds(64'000), milliseconds(900)};
   FakeSink sink;
-  Dispatcher dispatcher({growing, 7, kAttemptsMax, {}}, &tracker_, &sink, &counters_, &decider_);
+  Dispatcher dispatcher({growing, 7, kAttemptsMax, {}}, &tracker_, &sink, &counters_, &decider_,
+                        &lot_);
   dispatcher.Start(now_);
   Add(1);
   dispatcher.Pump();

@@ -68,7 +68,8 @@ class IntakeTest : public ::testing::Test {
   delivery::Tracker tracker_;
   Counters counters_;
   PipelineOptions options_ = OptionsOf(EventsOutbox());
-  Decider decider_{options_, &tracker_, &counters_};
+  ParkingLot lot_{options_, &tracker_};
+  Decider decider_{options_, &tracker_, &counters_, &lot_};
   Intake intake_{options_, &tracker_, &counters_, &decider_};
 };
 
@@ -259,7 +260,8 @@ TEST_F(IntakeTest, ImpossibleOrderIsAProtocolErrorThatNamesThePlace) {
     delivery::Tracker tracker;
     Counters counters;
     const PipelineOptions options = OptionsOf(EventsOutbox());
-    Decider decider(options, &tracker, &counters);
+    ParkingLot lot(options, &tracker);
+    Decider decider(options, &tracker, &counters, &lot);
     Intake intake(options, &tracker, &counters, &decider);
     intake.Start(facts_);
     ASSERT_FALSE(intake.TakePayload(walpost::testing::RelationBytes(EventsRelation())));

@@ -26,7 +26,8 @@ TEST(IntakeTypesTest, DomainOverUuidIsTheEventsId) {
   delivery::Tracker tracker;
   Counters counters;
   const PipelineOptions pipeline_options = OptionsOf(options);
-  Decider decider(pipeline_options, &tracker, &counters);
+  ParkingLot lot(pipeline_options, &tracker);
+  Decider decider(pipeline_options, &tracker, &counters, &lot);
   Intake intake(pipeline_options, &tracker, &counters, &decider);
   base::SourceFacts facts;
   facts.tables = {{kTable.oid, "public", "outbox"}};

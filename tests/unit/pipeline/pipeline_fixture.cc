@@ -28,6 +28,17 @@ Pipeline& PipelineFixture::pipeline() {
   return *pipeline_;
 }
 
+void PipelineFixture::Restart() {
+  pipeline().Stop(now_);
+  for (int i = 0; i < 100 && !pipeline().finished(); ++i) {
+    Advance(kBackOff);
+  }
+  ASSERT_TRUE(pipeline().finished());
+  pipeline_.reset();
+  sink_.StopRefusing();
+  confirmed_ = base::Lsn();
+}
+
 void PipelineFixture::Connect(base::Lsn start, bool announce) {
   std::optional<base::Lsn> wanted;
   for (int i = 0; i < 100 && !wanted; ++i) {
@@ -39,6 +50,7 @@ void PipelineFixture::Connect(base::Lsn start, bool announce) {
   ASSERT_TRUE(wanted) << "no connection asked for within 10 s";
   EXPECT_EQ(*wanted, start);
   pipeline().OnConnected(facts_, now_);
+  Tick();
   if (announce) {
     SendPayload(walpost::testing::RelationBytes(EventsRelation()));
   }
@@ -111,10 +123,59 @@ void PipelineFixture::Deliver(delivery::Sequence sequence) {
   Tick();
 }
 
+void PipelineFixture::TakeLettersFromSink() {
+  const auto& all = sink_.Log("dead-letters", 0);
+  for (; letters_taken_ < all.size(); ++letters_taken_) {
+    const FakeSink::Submission& submission = all[letters_taken_];
+    std::vector<envelope::RecordHeader> headers;
+    for (const auto& [name, value] : submission.headers) {
+      headers.push_back({name, value});
+    }
+    envelope::LoggedLetter logged;
+    logged.offset = static_cast<std::int64_t>(log_.size());
+    logged.letter = **envelope::ParseLetter(headers);
+    logged.key = submission.key;
+    logged.value = submission.value;
+    for (const envelope::RecordHeader& header : envelope::EventHeaders(headers)) {
+      logged.headers.emplace_back(header.name, header.value);
+    }
+    log_.push_back(std::move(logged));
+  }
+}
+
+void PipelineFixture::AppendCommand(envelope::LetterAction action, const std::string& topic,
+                                    const std::string& key, const std::string& position) {
+  TakeLettersFromSink();
+  envelope::LoggedLetter logged;
+  logged.offset = static_cast<std::int64_t>(log_.size());
+  logged.letter.kind = envelope::LetterKind::kCommand;
+  logged.letter.action = action;
+  logged.letter.pipeline = options_.name;
+  logged.letter.topic = topic;
+  logged.letter.position = position;
+  logged.key = key;
+  log_.push_back(std::move(logged));
+}
+
+void PipelineFixture::ServeLetters() {
+  TakeLettersFromSink();
+  while (const std::optional<LetterRead> wanted = pipeline().TakeLetterRead(now_)) {
+    LettersRead read;
+    read.id = wanted->id;
+    read.letters.assign(log_.begin() + wanted->from_offset, log_.end());
+    read.next_offset = static_cast<std::int64_t>(log_.size());
+    read.at_end = true;
+    pipeline().OnLettersRead(std::move(read), now_);
+  }
+}
+
 void PipelineFixture::Advance(milliseconds time) {
   now_.mono += time;
   now_.wall += time;
   pipeline().Tick(now_);
+  if (serve_letters_) {
+    ServeLetters();
+  }
   const StreamCommand command = pipeline().TakeStreamCommand();
   if (command == StreamCommand::kNone) {
     return;

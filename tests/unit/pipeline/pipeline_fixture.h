@@ -30,6 +30,9 @@ class PipelineFixture : public ::testing::Test {
   // With options_ as they are now; Connect calls it when nobody did.
   Pipeline& pipeline();
 
+  // The process ends and another begins; Kafka is the same.
+  void Restart();
+
   // --- The server's side ---
   // Expects the pipeline to ask for a connection at `start` now or after a back-off.
   void Connect(base::Lsn start = {}, bool announce = true);
@@ -48,6 +51,12 @@ class PipelineFixture : public ::testing::Test {
   // Everything accepted so far, and what follows from it, is delivered.
   void DeliverAll();
   void Deliver(delivery::Sequence sequence);
+
+  // --- The dead-letter topic: what was acknowledged, and what operators append ---
+  void AppendCommand(envelope::LetterAction action, const std::string& topic,
+                     const std::string& key, const std::string& position = "");
+  // Answers what the pipeline wants to read, if anything.
+  void ServeLetters();
 
   // --- Time ---
   void Tick() { Advance(milliseconds(0)); }
@@ -74,11 +83,16 @@ class PipelineFixture : public ::testing::Test {
   base::Now now_;
   base::SourceFacts facts_ = EventsFacts();
   PipelineOptions options_;
-  walpost::testing::FakeSink sink_;
+  walpost::testing::FakeSink sink_;          // outlives the process, as Kafka does
+  std::vector<envelope::LoggedLetter> log_;  // of the dead-letter topic
+  bool serve_letters_ = true;
   StreamCommand last_command_ = StreamCommand::kNone;
   base::Lsn confirmed_;  // the highest flush of a status taken
 
  private:
+  void TakeLettersFromSink();
+
+  std::size_t letters_taken_ = 0;  // of the sink's log
   std::unique_ptr<Pipeline> pipeline_;
 };
 

@@ -1,0 +1,223 @@
+// How a parked key is released: its events are sent again in order, then a decision ends it.
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "pipeline/parking_lot.h"
+
+namespace walpost::pipeline {
+
+using envelope::Letter;
+using envelope::LetterAction;
+using envelope::LetterKind;
+using envelope::LoggedLetter;
+
+void ParkingLot::Tick(base::Now now) {
+  if (!release_ && at_end_ && !commands_.empty()) {
+    Begin(now);
+  }
+  if (release_ && release_->phase == Release::Phase::kSettling &&
+      tracker_->oldest_unsettled() >= release_->settled_below) {
+    release_->phase = Release::Phase::kReading;
+    read_at_ = now.mono;
+  }
+}
+
+void ParkingLot::Begin(base::Now now) {
+  const Command& command = commands_.begin()->second;
+  release_.emplace();
+  release_->command = command;
+  release_->settled_below = tracker_->next_sequence();
+  const auto found = keys_.find(command.id);
+  if (found == keys_.end()) {
+    Answer(LetterAction::kFailed, "the key is not parked, or not any more");
+    return;
+  }
+  release_->cursor = found->second.first_offset;
+  if (command.action == LetterAction::kDiscard) {
+    if (command.position.empty()) {
+      Decide(LetterAction::kDiscarded);
+    } else {
+      Answer(LetterAction::kDiscarded, "");
+    }
+  }
+  read_at_ = now.mono;
+}
+
+// Null after saying that there is nothing to release any more.
+ParkingLot::ParkedKey* ParkingLot::Releasing() {
+  const auto found = keys_.find(release_->command.id);
+  if (found == keys_.end()) {
+    Answer(LetterAction::kFailed, "the key was released by somebody else meanwhile");
+    return nullptr;
+  }
+  return &found->second;
+}
+
+void ParkingLot::TakeForRelease(std::vector<LoggedLetter> letters) {
+  const ParkedKey* const parked = Releasing();
+  if (parked == nullptr) {
+    return;
+  }
+  for (LoggedLetter& logged : letters) {
+    const std::string& position = logged.letter.position;
+    const bool repeat =
+        position <= release_->sent_through ||
+        (!release_->events.empty() && position <= release_->events.back().letter.position);
+    if (logged.letter.kind == LetterKind::kParked && !repeat &&
+        logged.letter.topic == parked->topic && logged.key == parked->key) {
+      release_->events.push_back(std::move(logged));
+    }
+  }
+  SendNext();
+}
+
+// The next event that is still to be sent; or the end.
+void ParkingLot::SendNext() {
+  const ParkedKey* const parked = Releasing();
+  if (parked == nullptr) {
+    return;
+  }
+  while (!release_->events.empty() &&
+         parked->discarded.contains(release_->events.front().letter.position)) {
+    release_->sent_through = release_->events.front().letter.position;
+    release_->events.pop_front();
+  }
+  if (release_->events.empty()) {
+    if (release_->sent_through >= parked->last()) {
+      Decide(LetterAction::kDelivered);
+    } else {
+      release_->phase = Release::Phase::kReading;
+      read_at_ = base::MonotonicTime();
+    }
+    return;
+  }
+  const LoggedLetter& next = release_->events.front();
+  if (next.letter.left_out_bytes) {
+    Answer(
+        LetterAction::kFailed,
+        absl::StrFormat("event %s at %s is a stub, so it cannot be sent from here: discard it by "
+                        "its id, then retry, and emit it anew",
+                        next.letter.id, next.letter.position));
+    return;
+  }
+  release_->phase = Release::Phase::kSending;
+  record_ = envelope::Record();
+  record_.topic = next.letter.topic;
+  record_.key = *next.key;
+  if (next.value) {
+    record_.value = *next.value;
+  }
+  std::vector<envelope::RecordHeader> own;
+  for (const auto& [name, value] : next.headers) {
+    own.push_back({name, value});
+  }
+  headers_ = envelope::RedeliveryHeaders(own, "dlq-retry", next.letter.position);
+  record_.headers = headers_;
+  record_.partition = next.letter.partition;
+  record_.timestamp_ms = next.letter.timestamp_ms;
+  ++sequence_;
+  sending_ = Sending::kWaiting;
+  needs_verdict_ = false;
+  retry_at_ = base::MonotonicTime();
+}
+
+// About the whole key. Until it has been read no event of the key may pass.
+void ParkingLot::Decide(LetterAction action) {
+  const ParkedKey& parked = keys_.find(release_->command.id)->second;
+  Letter letter;
+  letter.kind = LetterKind::kDecision;
+  letter.action = action;
+  letter.through = parked.last();
+  release_->phase = Release::Phase::kDeciding;
+  release_->held = true;
+  Write(letter);
+}
+
+void ParkingLot::Answer(LetterAction action, const std::string& detail) {
+  Letter letter;
+  letter.kind = LetterKind::kDecision;
+  letter.action = action;
+  letter.detail = detail;
+  letter.position = release_->command.position;
+  release_->phase = Release::Phase::kAnswering;
+  release_->events.clear();
+  Write(letter);
+}
+
+void ParkingLot::Write(const Letter& half) {
+  Letter letter = half;
+  letter.pipeline = pipeline_;
+  letter.topic = release_->command.topic;
+  letter.answers = release_->command.offset;
+  envelope::Record event;
+  event.key = release_->command.key;
+  record_ = EncodeLetter(letter, topic_, event, &arena_);
+  ++sequence_;
+  sending_ = Sending::kWaiting;
+  needs_verdict_ = false;
+  retry_at_ = base::MonotonicTime();
+}
+
+const envelope::Record* ParkingLot::waiting(base::Now now) const {
+  return sending_ == Sending::kWaiting && now.mono >= retry_at_ ? &record_ : nullptr;
+}
+
+void ParkingLot::OnAcknowledged() {
+  CHECK(sending_ == Sending::kOutstanding);
+  Drop();
+  if (release_->phase != Release::Phase::kSending) {
+    release_->phase = Release::Phase::kSeeing;
+    read_at_ = base::MonotonicTime();
+    return;
+  }
+  release_->sent_through = release_->events.front().letter.position;
+  release_->events.pop_front();
+  SendNext();
+}
+
+void ParkingLot::OnRefused(const delivery::Failure& failure, bool alone, base::Now now) {
+  sending_ = Sending::kWaiting;
+  if (release_->phase == Release::Phase::kSending && alone) {
+    const std::string position = release_->events.front().letter.position;
+    Drop();
+    Answer(LetterAction::kFailed, absl::StrFormat("the event at %s cannot be delivered yet: %s",
+                                                  position, failure.detail));
+    return;
+  }
+  needs_verdict_ = !alone;
+  if (alone) {
+    retry_at_ = now.mono + kRetryRefusedAfter;  // the log does not take a decision: try on
+  }
+}
+
+void ParkingLot::OnLost() {
+  if (sending_ == Sending::kOutstanding) {
+    sending_ = Sending::kWaiting;
+  }
+}
+
+// The record is not needed any more.
+void ParkingLot::Drop() {
+  if (record_.block.chunk != nullptr) {
+    arena_.Release(record_.block);
+  }
+  record_ = envelope::Record();
+  sending_ = Sending::kNone;
+  needs_verdict_ = false;
+}
+
+std::optional<base::MonotonicTime> ParkingLot::NextDeadline() const {
+  std::optional<base::MonotonicTime> deadline;
+  if (sending_ == Sending::kWaiting && retry_at_ != base::MonotonicTime()) {
+    deadline = retry_at_;
+  }
+  if (on_ && !reading_ && (!ready_ || !keys_.empty() || release_)) {
+    deadline = deadline ? std::min(*deadline, read_at_) : read_at_;
+  }
+  return deadline;
+}
+
+}  // namespace walpost::pipeline

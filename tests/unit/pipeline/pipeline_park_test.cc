@@ -1,0 +1,397 @@
+// delivery.on_undeliverable: park, and how a parked key is released.
+#include "envelope/letter.h"
+#include "pipeline_fixture.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using delivery::Failure;
+using delivery::FailureKind;
+using envelope::LetterAction;
+using envelope::LetterKind;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class ParkTest : public PipelineFixture {
+ protected:
+  ParkTest() { options_.on_undeliverable = OnUndeliverable::kPark; }
+
+  // "a1", which its topic refuses, and so it and `later` are parked.
+  void ParkA(std::uint64_t commit_lsn, const std::vector<std::string>& ids) {
+    sink_.Refuse(pipeline().tracker().next_sequence(),
+                 Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+    Transaction(commit_lsn, ids);
+    DeliverAll();
+  }
+
+  // Commands are looked for, and what follows is on its way.
+  void Look() {
+    Advance(ParkingLot::kReadEvery);
+    Tick();
+  }
+
+  // Everything is acknowledged and read, until nothing changes.
+  void Run() {
+    for (int i = 0; i < 100; ++i) {
+      if (!sink_.closed()) {
+        sink_.DeliverAll();
+      }
+      Advance(milliseconds(20));
+    }
+  }
+
+  // kind:action or kind:id of what stands in the log.
+  std::vector<std::string> Log() {
+    ServeLetters();
+    std::vector<std::string> texts;
+    for (const envelope::LoggedLetter& logged : log_) {
+      const envelope::Letter& letter = logged.letter;
+      const bool event = letter.kind == LetterKind::kLetter || letter.kind == LetterKind::kParked;
+      texts.push_back(std::string(LetterKindName(letter.kind)) + ":" +
+                      (event ? letter.id : std::string(LetterActionName(letter.action))));
+    }
+    return texts;
+  }
+
+  std::string MarkOf(char key, std::size_t index) {
+    const auto& all = sink_.Log(
+        "orders", static_cast<unsigned char>(key) % walpost::testing::FakeSink::kPartitions);
+    for (const auto& [name, value] : all[index].headers) {
+      if (name == "walpost-redelivery") {
+        return value;
+      }
+    }
+    return "";
+  }
+};
+
+TEST_F(ParkTest, EventsOfTheKeyFollowTheUndeliverableOneAndOthersGoOn) {
+  Connect();
+  ParkA(100, {"a1", "b1", "a2"});
+  Transaction(200, {"a3", "b2"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_THAT(Visible('b'), ElementsAre("b1", "b2"));
+  EXPECT_THAT(Log(), ElementsAre("parked:a1", "parked:a2", "parked:a3"));
+  EXPECT_EQ(log_[0].letter.reason, "record_too_large");
+  EXPECT_EQ(log_[1].letter.reason, "key_parked");
+  EXPECT_EQ(Confirmed(), Lsn(208));
+  EXPECT_EQ(pipeline().counters().events_parked, 3U);
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
+  ExpectAccounted();
+}
+
+TEST_F(ParkTest, KeyOfAnotherTopicIsAnotherKey) {
+  Connect();
+  ParkA(100, {"a1"});
+  SendPayload(Begin(200));
+  SendPayload(EventBytes("a2", "a", "returns"));
+  SendPayload(Commit(200));
+  DeliverAll();
+  EXPECT_THAT(sink_.Log("returns", 'a' % walpost::testing::FakeSink::kPartitions), SizeIs(1));
+}
+
+TEST_F(ParkTest, EventWithoutAKeyIsALetter) {
+  options_.outboxes[0].table.null_key_allowed = true;
+  Connect();
+  sink_.Refuse(0, Failure{FailureKind::kRecordInvalid, "no"}, "orders");
+  SendPayload(Begin(100));
+  SendPayload(EventBytes(walpost::testing::Tuple{
+      walpost::testing::TextColumn("x1"), walpost::testing::NullColumn(),
+      walpost::testing::TextColumn("orders"), walpost::testing::TextColumn("created"),
+      walpost::testing::TextColumn("payload of x1")}));
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Log(), ElementsAre("letter:x1"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(ParkTest, EventsBeforeItOfTheSameKeyAreDeliveredFirst) {
+  Connect();
+  Transaction(100, {"a1", "a2", "a3"});
+  sink_.Fail(1, FailureKind::kOther);
+  Settle();
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    Settle();
+    if (sink_.outstanding() == std::vector<delivery::Sequence>{0}) {
+      Deliver(0);
+      Settle();
+    }
+    sink_.Fail(1, FailureKind::kOther, "no");
+  }
+  Settle();
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_THAT(Log(), ElementsAre("parked:a2", "parked:a3"));
+}
+
+TEST_F(ParkTest, KeysParkedBeforeTheStartAreParkedStill) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  Restart();
+  Connect();
+  Transaction(200, {"a3", "b1"});
+  DeliverAll();
+  EXPECT_EQ(pipeline().counters().events_parked, 1U);
+  EXPECT_EQ(pipeline().counters().events_delivered, 1U);
+}
+
+TEST_F(ParkTest, NothingIsReadFromTheStreamBeforeTheLogIsRead) {
+  serve_letters_ = false;
+  pipeline().TakeConnect(now_);
+  pipeline().OnConnected(facts_, now_);
+  Tick();
+  EXPECT_FALSE(pipeline().want_frame());
+  const auto wanted = pipeline().TakeLetterRead(now_);
+  ASSERT_TRUE(wanted);
+  EXPECT_FALSE(pipeline().TakeLetterRead(now_)) << "one at a time";
+  LettersRead part{wanted->id, absl::OkStatus(), {}, 500, /*at_end=*/false};
+  pipeline().OnLettersRead(part, now_);
+  EXPECT_FALSE(pipeline().want_frame());
+  const auto rest = pipeline().TakeLetterRead(now_);
+  ASSERT_TRUE(rest);
+  EXPECT_EQ(rest->from_offset, 500);
+  pipeline().OnLettersRead({rest->id, absl::OkStatus(), {}, 501, /*at_end=*/true}, now_);
+  EXPECT_TRUE(pipeline().want_frame());
+}
+
+TEST_F(ParkTest, LogThatDoesNotAnswerIsAskedAgainAndOneThatCannotBeReadHalts) {
+  serve_letters_ = false;
+  pipeline().TakeConnect(now_);
+  pipeline().OnConnected(facts_, now_);
+  auto wanted = pipeline().TakeLetterRead(now_);
+  ASSERT_TRUE(wanted);
+  pipeline().OnLettersRead({wanted->id, absl::UnavailableError("no broker"), {}, 0, false}, now_);
+  EXPECT_FALSE(pipeline().TakeLetterRead(now_));
+  EXPECT_FALSE(pipeline().halt());
+  Advance(ParkingLot::kRetryReadAfter);
+  wanted = pipeline().TakeLetterRead(now_);
+  ASSERT_TRUE(wanted);
+  pipeline().OnLettersRead({wanted->id, absl::NotFoundError("no such topic"), {}, 0, false}, now_);
+  ExpectHalted(HaltReason::kDeadLetterFailed,
+               "the dead-letter topic, which tells what keys are parked, cannot be read: no such "
+               "topic; see docs/runbook.md, dead_letter_failed");
+}
+
+TEST_F(ParkTest, TooManyParkedKeysHalt) {
+  options_.park_keys_max = 1;
+  Connect();
+  ParkA(100, {"a1"});
+  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  SendPayload(Begin(200));
+  Event("b1");
+  ExpectHalted(HaltReason::kDeadLetterFailed,
+               "event b1 of outbox.events at 0000000000c0ffee-00000003-00000000000000c8-00000000 "
+               "cannot be delivered (too large) and not be parked either: delivery.park_keys_max, "
+               "1 keys, are parked; decide about some (docs/dead-letters.md), or raise it; see "
+               "docs/runbook.md, dead_letter_failed");
+}
+
+// --- Releases ---
+
+TEST_F(ParkTest, RetrySendsTheParkedEventsInOrderAndThenLetsTheKeyGo) {
+  Connect();
+  ParkA(100, {"a1", "a2", "a3"});
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));
+  EXPECT_EQ(MarkOf('a', 0), "dlq-retry");
+  EXPECT_THAT(Log(), ElementsAre("parked:a1", "parked:a2", "parked:a3", "command:retry",
+                                 "decision:delivered"));
+  EXPECT_EQ(log_[4].letter.answers, 3);
+  EXPECT_EQ(log_[4].letter.through, log_[2].letter.position);
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+  Transaction(200, {"a4"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3", "a4"));
+  EXPECT_EQ(MarkOf('a', 3), "");
+}
+
+TEST_F(ParkTest, EventsThatComeDuringARetryAreParkedAndSentInTheirTurn) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "a1, on its way again";
+  Transaction(200, {"a3", "b1"});
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));
+  EXPECT_THAT(Visible('b'), ElementsAre("b1"));
+  EXPECT_EQ(pipeline().counters().events_parked, 3U);
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(ParkTest, LineStopsOnlyWhileTheDecisionIsOnItsWayAndOnlyForTheKey) {
+  Connect();
+  ParkA(100, {"a1"});
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  sink_.DeliverAll();  // a1
+  Tick();
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "the decision";
+  Transaction(200, {"b1"});
+  EXPECT_THAT(sink_.outstanding(), SizeIs(2));
+  SendPayload(Begin(300));
+  Event("a2");
+  EXPECT_FALSE(pipeline().want_frame());
+  EXPECT_THAT(sink_.outstanding(), SizeIs(2));
+  Run();
+  EXPECT_TRUE(pipeline().want_frame());
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+  EXPECT_EQ(pipeline().counters().events_parked, 1U);
+}
+
+TEST_F(ParkTest, RetryWaitsForEventsOfTheKeyThatAreStillOnTheirWay) {
+  Connect();
+  Transaction(100, {"a1"});  // not acknowledged yet
+  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  Transaction(200, {"a2"});
+  sink_.Deliver(1);  // the letter
+  Tick();
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  EXPECT_THAT(sink_.outstanding(), ElementsAre(0));
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+}
+
+TEST_F(ParkTest, RetryOfAnEventThatIsStillRefusedIsAnsweredAndTheKeyStaysParked) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  sink_.Refuse(ParkingLot::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "still"},
+               "orders");
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_THAT(Log(), ElementsAre("parked:a1", "parked:a2", "command:retry", "decision:failed"));
+  EXPECT_THAT(log_[3].letter.detail, HasSubstr("cannot be delivered yet: still"));
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  sink_.StopRefusing();
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+}
+
+TEST_F(ParkTest, FailureInCompanyIsNoVerdictOnARetriedEvent) {
+  Connect();
+  ParkA(100, {"a1"});
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  const delivery::Sequence again = ParkingLot::kFirstSequence + 1;
+  ASSERT_THAT(sink_.outstanding(), ElementsAre(again));
+  sink_.Fail(again, FailureKind::kRecordTooLarge, "its batch");
+  Settle();
+  ASSERT_THAT(sink_.outstanding(), ElementsAre(again)) << "alone";
+  EXPECT_EQ(sink_.generation().mode, delivery::Sink::Mode::kCareful);
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+  EXPECT_EQ(sink_.generation().mode, delivery::Sink::Mode::kFast);
+}
+
+TEST_F(ParkTest, RetryGoesOnAfterItsProducerDied) {
+  Connect();
+  ParkA(100, {"a1", "a2", "a3"});
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  sink_.DeliverAll();
+  Tick();
+  sink_.FailGeneration("fenced");
+  Settle();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(ParkTest, DiscardOfAKeyDecidesAllOfItWithoutSending) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  AppendCommand(LetterAction::kDiscard, "orders", "a");
+  Look();
+  Run();
+  Transaction(200, {"a3"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a3"));
+  EXPECT_EQ(Log().back(), "decision:discarded");
+}
+
+TEST_F(ParkTest, DiscardOfOneEventLeavesItOutOfTheRetry) {
+  Connect();
+  ParkA(100, {"a1", "a2", "a3"});
+  AppendCommand(LetterAction::kDiscard, "orders", "a", log_.at(0).letter.position);
+  Look();
+  Run();
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a2", "a3"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(ParkTest, StubCannotBeRetriedAndSaysWhatCanBeDone) {
+  Connect();
+  Transaction(100, {"a1"});
+  sink_.Fail(0, FailureKind::kRecordTooLarge);
+  Settle();
+  sink_.Fail(0, FailureKind::kRecordTooLarge, "too large");
+  Settle();
+  sink_.Fail(0, FailureKind::kRecordTooLarge, "too large for letters");
+  Settle();
+  DeliverAll();
+  ASSERT_THAT(Log(), ElementsAre("parked:a1"));
+  EXPECT_TRUE(log_[0].letter.left_out_bytes);
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  Run();
+  EXPECT_THAT(log_.back().letter.detail, HasSubstr("is a stub"));
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
+}
+
+TEST_F(ParkTest, CommandForAKeyThatIsNotParkedIsAnswered) {
+  Connect();
+  ParkA(100, {"a1"});
+  AppendCommand(LetterAction::kRetry, "orders", "z");
+  Look();
+  Run();
+  EXPECT_EQ(Log().back(), "decision:failed");
+  EXPECT_THAT(log_.back().letter.detail, HasSubstr("not parked"));
+}
+
+TEST_F(ParkTest, EventParkedAgainAfterACrashIsSentOnce) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  Restart();
+  Connect();
+  Transaction(100, {"a1", "a2"});  // it was not confirmed
+  DeliverAll();
+  EXPECT_THAT(Log(), SizeIs(4));
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(ParkTest, CommandThatWasAnsweredBeforeTheStartIsNotObeyedAgain) {
+  Connect();
+  ParkA(100, {"a1"});
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  Run();
+  ASSERT_THAT(Log(), SizeIs(3));
+  Restart();
+  Connect();
+  Run();
+  EXPECT_THAT(Log(), SizeIs(3));
+}
+
+}  // namespace
+}  // namespace walpost::pipeline
