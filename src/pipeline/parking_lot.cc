@@ -3,6 +3,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -152,10 +153,7 @@ void ParkingLot::TakeParked(const LoggedLetter& logged) {
     parked.first_offset = logged.offset;
   }
   // The same position again is the same event, parked again after a crash.
-  if (logged.letter.position > parked.last_read) {
-    parked.last_read = logged.letter.position;
-    ++parked.events;
-  }
+  parked.last_read = std::max(parked.last_read, logged.letter.position);
 }
 
 void ParkingLot::TakeCommand(const LoggedLetter& logged) {
@@ -184,8 +182,8 @@ void ParkingLot::TakeDecision(const LoggedLetter& logged) {
     if (parked.last() <= letter.through) {
       keys_.erase(found);
     }
-  } else if (parked.discarded.insert(letter.position).second && parked.events > 0) {
-    --parked.events;
+  } else {
+    parked.discarded.insert(letter.position);
   }
 }
 

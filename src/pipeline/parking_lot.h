@@ -117,7 +117,6 @@ class ParkingLot {
     std::int64_t first_offset = 0;    // nothing of it stands before, in the log
     std::string last_read;            // highest position read from the log
     std::string last_written;         // highest position given to the sink
-    std::uint64_t events = 0;         // read and undecided
     std::set<std::string> discarded;  // positions an operator discarded one by one
 
     const std::string& last() const { return std::max(last_read, last_written); }

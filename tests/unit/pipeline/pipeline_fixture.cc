@@ -162,9 +162,10 @@ void PipelineFixture::ServeLetters() {
   while (const std::optional<LetterRead> wanted = pipeline().TakeLetterRead(now_)) {
     LettersRead read;
     read.id = wanted->id;
-    read.letters.assign(log_.begin() + wanted->from_offset, log_.end());
-    read.next_offset = static_cast<std::int64_t>(log_.size());
-    read.at_end = true;
+    const auto end = std::min(std::ssize(log_), wanted->from_offset + letters_per_read_);
+    read.letters.assign(log_.begin() + wanted->from_offset, log_.begin() + end);
+    read.next_offset = end;
+    read.at_end = end == std::ssize(log_);
     pipeline().OnLettersRead(std::move(read), now_);
   }
 }

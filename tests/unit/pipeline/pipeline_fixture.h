@@ -86,6 +86,7 @@ class PipelineFixture : public ::testing::Test {
   walpost::testing::FakeSink sink_;          // outlives the process, as Kafka does
   std::vector<envelope::LoggedLetter> log_;  // of the dead-letter topic
   bool serve_letters_ = true;
+  std::ptrdiff_t letters_per_read_ = 1'000;
   StreamCommand last_command_ = StreamCommand::kNone;
   base::Lsn confirmed_;  // the highest flush of a status taken
 

@@ -380,6 +380,23 @@ TEST_F(ParkTest, EventParkedAgainAfterACrashIsSentOnce) {
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
+TEST_F(ParkTest, LogReadRecordByRecordGivesTheSame) {
+  letters_per_read_ = 1;
+  Connect();
+  ParkA(100, {"a1", "a2", "a3"});
+  Restart();
+  Connect();
+  Transaction(100, {"a1"});  // parked again, and the crash came before the others
+  DeliverAll();
+  Restart();
+  Connect();
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
 TEST_F(ParkTest, CommandThatWasAnsweredBeforeTheStartIsNotObeyedAgain) {
   Connect();
   ParkA(100, {"a1"});
