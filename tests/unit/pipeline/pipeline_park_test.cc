@@ -397,6 +397,22 @@ TEST_F(ParkTest, LogReadRecordByRecordGivesTheSame) {
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
+TEST_F(ParkTest, EventParkedTwiceBeforeOthersIsSentOnce) {
+  letters_per_read_ = 1;
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  Restart();
+  Connect();
+  Transaction(100, {"a1", "a2"});
+  Transaction(200, {"a3"});
+  DeliverAll();
+  ASSERT_THAT(Log(), SizeIs(5));
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));
+}
+
 TEST_F(ParkTest, CommandThatWasAnsweredBeforeTheStartIsNotObeyedAgain) {
   Connect();
   ParkA(100, {"a1"});
