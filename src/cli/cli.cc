@@ -136,7 +136,9 @@ void AddSlotVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
   CLI::App* advance = AddVerb(
       slot, "advance", "Decide that streaming goes on at the slot's position, or past --to",
       [](const Arguments& a, const config::Config& c) {
-        return Print(operations::SlotAdvance(InitOptionsOf(a, c), a.to, a.yes));
+        operations::InitOptions options = InitOptionsOf(a, c);
+        options.dead_letter_topic = c.run.pipeline.dead_letter_topic;  // tells what is skipped
+        return Print(operations::SlotAdvance(options, a.to, a.yes));
       },
       chosen);
   advance->add_option("--to", arguments->to,

@@ -11,7 +11,10 @@
 #include "absl/strings/str_format.h"
 #include "base/source_facts.h"
 #include "base/status.h"
+#include "envelope/letter.h"
+#include "envelope/position.h"
 #include "kafka/progress.h"
+#include "kafka/record_writer.h"
 #include "kafka/topics.h"
 #include "operations/pipeline_record.h"
 #include "postgres/preflight.h"
@@ -181,9 +184,33 @@ std::string WhatAdoptingMeans(const Mover& mover) {
       slot.ToString());
 }
 
+// What is left behind can be found where undeliverable events are looked for.
+absl::Status WriteStub(const InitOptions& options, const base::SourceFacts& facts, Lsn from, Lsn to,
+                       const std::string& what) {
+  if (options.dead_letter_topic.empty()) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(kafka::EnsureTopic(options.kafka,
+                                     kafka::DeadLetterTopic(options.dead_letter_topic),
+                                     options.kafka_timeout)
+                      .status());
+  envelope::Letter letter;
+  letter.pipeline = options.name;
+  letter.reason = "transactions_skipped";
+  letter.detail = absl::StrFormat("slot %s was advanced from %s past %s: %s", options.source.slot,
+                                  from.ToString(), to.ToString(), what);
+  letter.position =
+      envelope::Position{facts.system_identifier, facts.TimelineOf(to), to, 0}.ToString();
+  letter.left_out_bytes = 0;
+  base::ChunkArena arena;
+  kafka::RecordWriter writer(options.kafka, options.kafka_timeout);
+  const auto now =
+      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
+  return writer.Write(EncodeLetter(letter, options.dead_letter_topic, {}, &arena), now).status();
+}
+
 // The position after which the slot stands.
 absl::StatusOr<Lsn> Advance(const InitOptions& options, Lsn to, SqlConnection* connection) {
-  // A letter that tells what is skipped belongs here, durably, before the slot moves.
   const auto rows =
       connection->Query("SELECT end_lsn::text FROM pg_replication_slot_advance($1, $2::pg_lsn)",
                         {options.source.slot, Lsn(to.value() + 1).ToString()});
@@ -205,7 +232,9 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
   Mover mover(options);
   RETURN_IF_ERROR(mover.Look(/*slot_may_be_lost=*/false));
   Lsn position = mover.facts().confirmed_flush_lsn;
+  const Lsn before = position;
   std::string text = mover.Describe();
+  std::string skipped;
   Lsn target;
   if (to.empty()) {
     text += WhatAdoptingMeans(mover);
@@ -216,10 +245,11 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
           absl::StrFormat("the slot is confirmed up to %s already and cannot go back to %s",
                           position.ToString(), to));
     }
-    text += absl::StrFormat(
+    skipped = absl::StrFormat(
         "every transaction that committed at %s or later, up to and with the one that committed at "
-        "%s, is skipped: its events are not sent\n",
+        "%s, is skipped: its events are not sent",
         std::max(position, mover.remembered().value_or(position)).ToString(), target.ToString());
+    text += skipped + "\n";
   }
   if (!confirmed) {
     return Outcome{kExitUsage, text, "nothing was changed; add --yes to do it"};
@@ -228,6 +258,7 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
       SqlConnection connection,
       SqlConnection::Connect(options.source.conninfo, options.source.application_name));
   if (!to.empty()) {
+    RETURN_IF_ERROR(WriteStub(options, mover.facts(), before, target, skipped));
     ASSIGN_OR_RETURN(position, Advance(options, target, &connection));
     text += absl::StrFormat("slot %s advanced to %s\n", options.source.slot, position.ToString());
   }

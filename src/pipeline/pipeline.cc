@@ -455,7 +455,8 @@ std::optional<Halt> Pipeline::JudgeServerError(const StreamEnd& end) {
     return std::nullopt;
   }
   return Halt{HaltReason::kPoisonWal,
-              absl::StrFormat("the server failed %d times at the same position (%s): %s",
+              absl::StrFormat("the server failed %d times at the same position (%s): %s; see "
+                              "docs/runbook.md, poison_wal",
                               same_errors_, place, std::string(end.status.message()))};
 }
 

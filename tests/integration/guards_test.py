@@ -1,5 +1,6 @@
 """A foreign hand on slot, table, publication or progress is noticed, named, and passed by the way out that the message names."""
 
+import re
 import signal
 
 import pipeline
@@ -153,6 +154,34 @@ def test_transaction_is_skipped_by_advance_to(make_pipeline):
     assert len(p.records()) == 25, "all but the one"
     back = p.walpost.verb("slot", "advance", "--to", "0/1", "--yes", check=False)
     assert back.returncode == 78
+    assert_told_in_the_dead_letter_topic(p, commit_lsn)
+
+
+def assert_told_in_the_dead_letter_topic(p, commit_lsn):
+    letters = [{name: value.decode() for name, value in message.headers()} for message in p.kafka.read_all("walpost.dead-letter")]
+    letter, = (letter for letter in letters if letter["walpost-dlq-pipeline"] == p.name)
+    assert letter["walpost-dlq-reason"] == "transactions_skipped" and commit_lsn in letter["walpost-dlq-detail"]
+    assert int(letter["walpost-dlq-position"].split("-")[2], 16) == servers.lsn(commit_lsn)
+
+
+def test_poison_in_the_log_halts_and_is_passed_by_advance_to(make_pipeline):
+    """A row filter that fails on one row: the server ends the stream at the same place for ever."""
+    p = started(make_pipeline())
+    p.insert(101, 101)
+    poison = p.execute("SELECT max(seq) + 2 FROM outbox.events")[0][0]
+    p.execute(f"ALTER PUBLICATION {p.name} SET TABLE outbox.events WHERE (1 / (seq - {poison}) > -100)")
+    p.insert(201, 205)
+    p.execute(f"ALTER PUBLICATION {p.name} SET TABLE outbox.events")
+    p.insert(301, 305)
+    detail = halted(p, "poison_wal")
+    assert "division by zero" in detail
+    commit_lsn = re.search(r"commit LSN ([0-9A-F]+/[0-9A-F]+)", detail)[1]
+    p.walpost.verb("slot", "advance", "--to", commit_lsn, "--yes")
+    look_again(p)
+    p.wait_confirmed()
+    assert len({record.id for record in p.records()} & set(p.committed())) >= 26, "all but the transaction, of which a part may be there"
+    assert_told_in_the_dead_letter_topic(p, commit_lsn)
+    goes_on(p)
 
 
 def test_verbs_refuse_while_walpost_streams(make_pipeline):
