@@ -247,11 +247,12 @@ def kafka_classpath():
 class Kafka:
     """One node that is broker and controller. Topics are never created by themselves."""
 
-    def __init__(self, path, settings=None, start=True):
+    def __init__(self, path, settings=None, start=True, port=None, heap_mb=512):
         self.path = Path(path)
         self.path.mkdir(parents=True)
         self.classpath = kafka_classpath()
-        self.port = free_port()
+        self.port = port or free_port()
+        self.heap_mb = heap_mb
         controller = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.process = None
@@ -285,7 +286,7 @@ class Kafka:
     def start(self, wait=True):
         log = open(self.path / "log", "ab")
         self.process = subprocess.Popen(
-            ["java", "-Xmx512m", "-XX:+UseSerialGC", "-cp", self.classpath, "kafka.Kafka", str(self.properties)],
+            ["java", f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", "-cp", self.classpath, "kafka.Kafka", str(self.properties)],
             stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         log.close()
         if wait:
