@@ -1,0 +1,181 @@
+#!/usr/bin/python3
+"""Chaos on real servers; `scripts/chaos --minutes` runs it. docs/reliability.md says what it does and checks."""
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+import sys
+import time
+import zlib
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "support")]
+import report as reports  # noqa: E402 - the path above makes it importable
+import servers  # noqa: E402
+from faults import Injector  # noqa: E402
+from history import History, parse_id  # noqa: E402
+from judge import Judge, Seen  # noqa: E402
+from plan import KINDS, make_plan  # noqa: E402
+from watch import Watch, longest, wait_until_confirmed  # noqa: E402
+from world import World  # noqa: E402
+from writers import Writer  # noqa: E402
+
+WRITERS = 3
+PROGRESS_S = 5
+CONFIRM_S = 300
+
+
+def arguments():
+    parser = argparse.ArgumentParser(prog="scripts/chaos")
+    parser.add_argument("--minutes", type=float, required=True)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--faults", type=int, default=None)
+    parser.add_argument("--rate", type=int, default=1200, help="events a second that are offered, all writers together")
+    parser.add_argument("--plan", action="store_true", help="print the faults of the seed, and do nothing")
+    parser.add_argument("--report", action="store_true", help="write docs/reliability.md even when a longer run is in it")
+    chosen = parser.parse_args()
+    if chosen.seed is None:
+        chosen.seed = random.SystemRandom().randrange(10**9)
+    return chosen
+
+
+def command_of(chosen):
+    faults = f" --faults {chosen.faults}" if chosen.faults is not None else ""
+    return f"scripts/chaos --minutes {chosen.minutes:g} --seed {chosen.seed}{faults}"
+
+
+def under_fire(world, plan, chosen, history, report):
+    """Load and faults for the time of the plan; then everything is healed and drained. Returns what was observed."""
+    injector = Injector(world, plan, report)
+    watch = Watch(world, injector, report)
+    writers = [Writer(world.postgres, "chaos", n, plan.seed, chosen.rate / WRITERS, history) for n in range(1, WRITERS + 1)]
+    begin = time.monotonic()
+    for each in (watch, injector, *writers):
+        each.start()
+    shown = begin
+    while (elapsed := time.monotonic() - begin) < plan.seconds and not watch.halted.is_set():
+        time.sleep(0.2)
+        if time.monotonic() - shown >= PROGRESS_S:
+            shown = time.monotonic()
+            report.progress(elapsed, plan, injector, history, watch)
+        for each in (watch, *writers):
+            if each.error:
+                raise RuntimeError(f"{each.name} ended") from each.error
+    injector.finish()
+    for writer in writers:
+        writer.stop()
+    for writer in writers:
+        writer.join()
+    report.say(f"all healed after {time.monotonic() - begin:.0f} s; waiting until everything is confirmed")
+    drain_s = 0.0
+    if not watch.halted.is_set():
+        try:
+            drain_s = wait_until_confirmed(world, CONFIRM_S)
+            world.walpost.wait_state("streaming", 30)
+        except (TimeoutError, RuntimeError) as error:
+            report.finding(str(error))
+    watch.stop()
+    return injector, watch, drain_s, elapsed
+
+
+def judged(world, history, watch):
+    expected, rolled_back = history.expected()
+    judge = Judge(expected, rolled_back)
+    envelope = servers.load_envelope()
+
+    def take(message):
+        headers = dict(message.headers() or [])
+        parsed = envelope.FromString(message.value())
+        event = parse_id(parsed.id)
+        if event is not None and not payload_is_right(event, parsed.payload):
+            event = None
+        judge.see(Seen(message.topic(), message.partition(), message.offset(), message.key().decode(), event,
+                       headers["walpost-position"].decode(), zlib.crc32(message.value()), message.timestamp()[1],
+                       parsed.committed_at.ToMilliseconds()))
+
+    world.read(take)
+    judge.finish(watch.looks)
+    return judge
+
+
+def payload_is_right(event, payload):
+    text = f"{event >> 48}:{event & (1 << 48) - 1}:".encode()
+    return payload.lstrip(b'"').startswith(text)
+
+
+def machine():
+    memory_gb = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+    return f"{os.cpu_count()} cores ({platform.machine()}), {memory_gb} GB"
+
+
+def play(chosen, plan, folder, report):
+    with servers.Workspace() as workspace:
+        report.say(f"{command_of(chosen)}: starting PostgreSQL, three Kafka nodes, walpost ({servers.walpost_binary()})")
+        world = World(workspace, plan)
+        history = History(folder)
+        try:
+            injector, watch, drain_s, elapsed = under_fire(world, plan, chosen, history, report)
+            report.say("reading everything back")
+            judge = judged(world, history, watch)
+            version = world.postgres.execute("SHOW server_version")[0][0].split()[0]
+        finally:
+            history.close()
+            keep_logs(world, folder)
+    median, longest_delay = judge.delays_s()
+    return judge, {
+        "seed": plan.seed, "minutes": elapsed / 60, "command": command_of(chosen), "machine": machine(), "postgres": version,
+        "faults": dict(injector.done), "counts": dict(judge.counts), "findings": report.findings, "looks": len(watch.looks),
+        "history": {name: getattr(history, name) for name in ("committed", "commits", "rolled_back", "resolved", "largest")},
+        "longest_gap_s": judge.longest_gap_s(), "delay_median_s": median, "delay_longest_s": longest_delay,
+        "recovery_median_s": statistics.median(watch.recoveries_s or [0.0]), "recovery_longest_s": longest(watch.recoveries_s),
+        "drain_s": drain_s, "sigterm_s": injector.longest_sigterm_s, "fast_stop_s": injector.longest_fast_stop_s,
+        "peak_rss_bytes": watch.peak_rss_bytes,
+    }
+
+
+def keep_logs(world, folder):
+    named = {"walpost.log": world.walpost.log, "postgres.log": world.postgres.log, "walpost.yaml": world.walpost.file}
+    named.update({f"broker{n}.log": node.path / "log" for n, node in enumerate(world.kafka.nodes, 1)})
+    for name, path in named.items():
+        if path.exists():
+            (folder / name).write_bytes(path.read_bytes())
+
+
+def main():
+    chosen = arguments()
+    plan = make_plan(chosen.seed, chosen.minutes, chosen.faults, without=() if os.geteuid() == 0 else ("postgres disk full",))
+    if chosen.plan:
+        print(plan)
+        return 0
+    folder = servers.ROOT / "build" / "chaos" / f"{time.strftime('%Y%m%d-%H%M%S')}-seed-{plan.seed}"
+    folder.mkdir(parents=True)
+    (folder / "plan").write_text(f"{plan}\n", encoding="utf-8")
+    report = reports.Report(folder)
+    judge, run = play(chosen, plan, folder, report)
+    (folder / "account.json").write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
+    report.say("the account\n" + reports.as_text(run))
+    missing = set(KINDS) - set(run["faults"])
+    if missing:
+        report.say(f"not among the faults of this run: {', '.join(sorted(missing))}")
+    failed = reports.failures(report.findings, judge.counts)
+    for name, examples in judge.examples.items():
+        for example in examples:
+            report.event(name, example)
+            if name in reports.FATAL:
+                print(f"!! {name}: {example}")
+    if failed:
+        report.say(f"FAILED: history, logs and account are in {folder}; again: {command_of(chosen)}")
+    else:
+        report.say(f"balanced: nothing lost, nothing invented, order kept ({folder})")
+        if chosen.report or run["minutes"] > reports.longest_minutes() + 0.1:
+            reports.write_document(run)
+            report.say("docs/reliability.md: written")
+    report.close()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

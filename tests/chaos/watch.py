@@ -1,0 +1,109 @@
+"""Looks at the run while it goes: state, memory, what is confirmed and what Kafka has, how long healing takes."""
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import psycopg2
+from servers import wait_for
+
+TURN_S = 0.25
+LOOK_EVERY_S = 1.0
+
+
+class Watch(threading.Thread):
+    def __init__(self, world, injector, report):
+        super().__init__(daemon=True, name="watch")
+        self.world, self.injector, self.report = world, injector, report
+        self.looks = []
+        self.looks_in_vain = 0
+        self.peak_rss_bytes = 0
+        self.state = None
+        self.recoveries_s = []  # from the last heal, with nothing else broken, to streaming
+        self.error = None
+        self.halted = threading.Event()
+        self._stopping = threading.Event()
+        self._recovered = 0.0  # the last_change for which recovery was noted
+        self._next_look = 0.0
+
+    def run(self):
+        try:
+            while not self._stopping.wait(TURN_S):
+                self._turn()
+        except Exception as error:  # noqa: BLE001 - the run asks for it
+            self.error = error
+            raise
+
+    def stop(self):
+        self._stopping.set()
+        self.join()
+
+    @property
+    def in_kafka(self):
+        return sum(self.looks[-1].high.values()) if self.looks else 0
+
+    def _turn(self):
+        self._watch_process()
+        status = self._status()
+        self.state = status["state"] if status else None
+        if self.state == "halted" and not self.halted.is_set():
+            self.halted.set()
+            self.report.finding(f"walpost halted: {status['halt']}")
+        self._watch_recovery()
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + LOOK_EVERY_S
+            look = self.world.look()
+            if look:
+                self.looks.append(look)
+            else:
+                self.looks_in_vain += 1
+
+    def _status(self):
+        code, body = self.world.walpost.get("/status", timeout=1)
+        return json.loads(body) if code == 200 else None
+
+    def _watch_process(self):
+        process = self.world.walpost.process
+        try:
+            text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+            if "VmHWM:" in text:
+                self.peak_rss_bytes = max(self.peak_rss_bytes, int(text.split("VmHWM:")[1].split()[0]) * 1024)
+        except FileNotFoundError:
+            pass
+        lock = self.injector.locks["walpost"]
+        if lock.acquire(blocking=False):  # else a fault is about to end it or has just done so
+            try:
+                code = self.world.walpost.process.poll()
+                if code is not None:
+                    self.report.finding(f"walpost ended by itself with {code}")
+                    self.world.walpost.start(wait=None)
+            finally:
+                lock.release()
+
+    def _watch_recovery(self):
+        changed = self.injector.last_change
+        if self.injector.active or changed == self._recovered or not changed:
+            return
+        if self.state == "streaming":
+            self.recoveries_s.append(time.monotonic() - changed)
+            self._recovered = changed
+
+
+def longest(values):
+    return max(values, default=0.0)
+
+
+def wait_until_confirmed(world, seconds):
+    """Until the slot has passed everything that is committed; returns how long that took."""
+    begin = time.monotonic()
+    end = world.wal_position()
+
+    def confirmed():
+        try:
+            return world.slot()["confirmed"] >= end
+        except psycopg2.Error:
+            return False
+
+    wait_for(confirmed, seconds, f"confirmed_flush_lsn >= {end:X}; slot {world.slot()}; walpost {world.walpost.status()}")
+    return time.monotonic() - begin
