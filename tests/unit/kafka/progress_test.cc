@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <future>
 
 #include "support/mock_kafka.h"
 
@@ -77,6 +78,19 @@ TEST_F(ProgressTest, MissingTopicAndMissingRightAreToldApart) {
   mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
   EXPECT_EQ(ReadProgress(Options(), kPlace, kTimeout).status().code(),
             absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(ProgressTest, TopicThatABrokerLearnsOfLateIsNotMissing) {
+  mock_.CreateTopic("progress", 1);
+  mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  // The pause is what is tested, not a way to wait: the first answer must not be the verdict.
+  auto maker = std::async(std::launch::async, [this] {
+    std::promise<void>().get_future().wait_for(milliseconds(300));
+    mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_NO_ERROR);
+  });
+  const absl::Status read = ReadProgress(Options(), kPlace, kTimeout).status();
+  EXPECT_TRUE(read.ok()) << read;
+  maker.get();
 }
 
 TEST_F(ProgressTest, KafkaThatIsAwayIsNoVerdict) {
