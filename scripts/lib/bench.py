@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import platform
 import resource
 import shutil
 import statistics
@@ -17,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import instructions as callgrind  # noqa: E402 - a neighbour of this file
 import servers  # noqa: E402 - the path above makes it importable
+import machine  # noqa: E402 - the path above makes it importable
+import servers  # noqa: E402
 from confluent_kafka import Consumer, TopicPartition  # noqa: E402
 
 RESULTS = ROOT / "build" / "bench"
@@ -41,18 +42,10 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def machine():
-    model = next((line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines()
-                  if line.startswith("model name")), platform.machine())
-    memory_gb = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
-    system = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
-    return f"{os.cpu_count()} cores ({model}), {memory_gb} GB, {system['PRETTY_NAME'].strip(chr(34))}"
-
-
 def save(name, result):
     RESULTS.mkdir(parents=True, exist_ok=True)
     commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
-    result.update(machine=machine(), date=time.strftime("%Y-%m-%d"), commit=commit.stdout.strip(),
+    result.update(machine=machine.describe(), date=time.strftime("%Y-%m-%d"), commit=commit.stdout.strip(),
                   kafka=servers.KAFKA_VERSION)
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 

@@ -4,8 +4,8 @@
 import argparse
 import json
 import os
-import platform
 import random
+import signal
 import statistics
 import sys
 import time
@@ -13,7 +13,8 @@ import zlib
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "support")]
-import report as reports  # noqa: E402 - the path above makes it importable
+import machine  # noqa: E402 - the path above makes it importable
+import report as reports  # noqa: E402
 import servers  # noqa: E402
 from faults import Injector  # noqa: E402
 from history import History, parse_id  # noqa: E402
@@ -26,10 +27,17 @@ from writers import Writer  # noqa: E402
 WRITERS = 3
 PROGRESS_S = 5
 CONFIRM_S = 300
+WRITERS_END_S = 120
+EX_USAGE = 64
+
+
+class Arguments(argparse.ArgumentParser):
+    def error(self, message):
+        self.exit(EX_USAGE, f"scripts/chaos: {message} (see --help)\n")
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="scripts/chaos")
+    parser = Arguments(prog="scripts/chaos")
     parser.add_argument("--minutes", type=float, required=True)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--faults", type=int, default=None)
@@ -55,20 +63,21 @@ def under_fire(world, plan, chosen, history, report):
     begin = time.monotonic()
     for each in (watch, injector, *writers):
         each.start()
-    shown = begin
-    while (elapsed := time.monotonic() - begin) < plan.seconds and not watch.halted.is_set():
-        time.sleep(0.2)
-        if time.monotonic() - shown >= PROGRESS_S:
-            shown = time.monotonic()
-            report.progress(elapsed, plan, injector, history, watch)
-        for each in (watch, *writers):
-            if each.error:
-                raise RuntimeError(f"{each.name} ended") from each.error
-    injector.finish()
+    try:
+        wait_out(plan, begin, injector, history, watch, writers, report)
+    except BaseException:  # interrupted: nobody may start anything again while all is being stopped
+        watch.stop()
+        raise
+    finally:
+        elapsed = time.monotonic() - begin
+        injector.finish()
+        for writer in writers:
+            writer.stop()
+        for writer in writers:
+            writer.join(WRITERS_END_S)
     for writer in writers:
-        writer.stop()
-    for writer in writers:
-        writer.join()
+        if writer.is_alive() or writer.error:
+            raise RuntimeError(f"{writer.name} cannot say what became of its last transaction") from writer.error
     report.say(f"all healed after {time.monotonic() - begin:.0f} s; waiting until everything is confirmed")
     drain_s = 0.0
     if not watch.halted.is_set():
@@ -79,6 +88,19 @@ def under_fire(world, plan, chosen, history, report):
             report.finding(str(error))
     watch.stop()
     return injector, watch, drain_s, elapsed
+
+
+def wait_out(plan, begin, injector, history, watch, writers, report):
+    """Until the time of the plan is over, or nothing can be learned any more."""
+    shown = begin
+    while (now := time.monotonic()) - begin < plan.seconds and not watch.halted.is_set():
+        time.sleep(0.2)
+        if now - shown >= PROGRESS_S:
+            shown = now
+            report.progress(now - begin, plan, injector, history, watch)
+        for each in (watch, *writers):
+            if each.error:
+                raise RuntimeError(f"{each.name} ended") from each.error
 
 
 def judged(world, history, watch):
@@ -106,11 +128,6 @@ def payload_is_right(event, payload):
     return payload.lstrip(b'"').startswith(text)
 
 
-def machine():
-    memory_gb = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
-    return f"{os.cpu_count()} cores ({platform.machine()}), {memory_gb} GB"
-
-
 def play(chosen, plan, folder, report):
     with servers.Workspace() as workspace:
         report.say(f"{command_of(chosen)}: starting PostgreSQL, three Kafka nodes, walpost ({servers.walpost_binary()})")
@@ -126,7 +143,7 @@ def play(chosen, plan, folder, report):
             keep_logs(world, folder)
     median, longest_delay = judge.delays_s()
     return judge, {
-        "seed": plan.seed, "minutes": elapsed / 60, "command": command_of(chosen), "machine": machine(), "postgres": version,
+        "seed": plan.seed, "minutes": elapsed / 60, "command": command_of(chosen), "machine": machine.describe(), "postgres": version,
         "faults": dict(injector.done), "counts": dict(judge.counts), "findings": report.findings, "looks": len(watch.looks),
         "history": {name: getattr(history, name) for name in ("committed", "commits", "rolled_back", "resolved", "largest")},
         "longest_gap_s": judge.longest_gap_s(), "delay_median_s": median, "delay_longest_s": longest_delay,
@@ -154,6 +171,7 @@ def main():
     folder.mkdir(parents=True)
     (folder / "plan").write_text(f"{plan}\n", encoding="utf-8")
     report = reports.Report(folder)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     judge, run = play(chosen, plan, folder, report)
     (folder / "account.json").write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
     report.say("the account\n" + reports.as_text(run))

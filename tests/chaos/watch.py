@@ -20,11 +20,12 @@ class Watch(threading.Thread):
         self.looks_in_vain = 0
         self.peak_rss_bytes = 0
         self.state = None
-        self.recoveries_s = []  # from the last heal, with nothing else broken, to streaming
+        self.recoveries_s = []  # from the last heal, with nothing else broken, to the next delivery
         self.error = None
         self.halted = threading.Event()
         self._stopping = threading.Event()
-        self._recovered = 0.0  # the last_change for which recovery was noted
+        self._change_seen = 0.0  # the injector's last_change that is being waited for
+        self._delivered_then = None  # (process, events) at that time
         self._next_look = 0.0
 
     def run(self):
@@ -50,7 +51,7 @@ class Watch(threading.Thread):
         if self.state == "halted" and not self.halted.is_set():
             self.halted.set()
             self.report.finding(f"walpost halted: {status['halt']}")
-        self._watch_recovery()
+        self._watch_recovery(status)
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + LOOK_EVERY_S
             look = self.world.look()
@@ -81,13 +82,17 @@ class Watch(threading.Thread):
             finally:
                 lock.release()
 
-    def _watch_recovery(self):
+    def _watch_recovery(self, status):
+        """From the moment in which nothing is broken any more to the next event that is delivered."""
         changed = self.injector.last_change
-        if self.injector.active or changed == self._recovered or not changed:
+        if self.injector.active or not changed:
             return
-        if self.state == "streaming":
+        delivered = (self.world.walpost.process.pid, status["events"]["delivered"]) if status else None
+        if changed != self._change_seen:
+            self._change_seen, self._delivered_then = changed, delivered
+        elif self._delivered_then != "recovered" and delivered and delivered[1] and delivered != self._delivered_then:
             self.recoveries_s.append(time.monotonic() - changed)
-            self._recovered = changed
+            self._delivered_then = "recovered"
 
 
 def longest(values):
