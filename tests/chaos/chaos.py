@@ -3,7 +3,6 @@
 
 import argparse
 import json
-import os
 import random
 import signal
 import statistics
@@ -17,7 +16,7 @@ import machine  # noqa: E402 - the path above makes it importable
 import report as reports  # noqa: E402
 import servers  # noqa: E402
 from faults import Injector  # noqa: E402
-from history import History, parse_id  # noqa: E402
+from history import WRITER_SHIFT, History, parse_id  # noqa: E402
 from judge import Judge, Seen  # noqa: E402
 from plan import KINDS, make_plan  # noqa: E402
 from watch import Watch, longest, wait_until_confirmed  # noqa: E402
@@ -124,7 +123,7 @@ def judged(world, history, watch):
 
 
 def payload_is_right(event, payload):
-    text = f"{event >> 48}:{event & (1 << 48) - 1}:".encode()
+    text = f"{event >> WRITER_SHIFT}:{event & (1 << WRITER_SHIFT) - 1}:".encode()
     return payload.lstrip(b'"').startswith(text)
 
 
@@ -163,7 +162,7 @@ def keep_logs(world, folder):
 
 def main():
     chosen = arguments()
-    plan = make_plan(chosen.seed, chosen.minutes, chosen.faults, without=() if os.geteuid() == 0 else ("postgres disk full",))
+    plan = make_plan(chosen.seed, chosen.minutes, chosen.faults)
     if chosen.plan:
         print(plan)
         return 0

@@ -148,6 +148,8 @@ class Injector:
         self._postgres_up()
 
     def _disk_full(self, fault):
+        if self.world.wal_disk is None:
+            return False
         self.world.wal_disk.fill()
         for _ in range(3):  # the segments that are there already would last for a while
             with contextlib.suppress(Exception):
@@ -155,6 +157,7 @@ class Injector:
         self._last(fault)
         self.world.wal_disk.empty()
         self._postgres_up()
+        return True
 
     def _postgres_up(self, since=None):
         """Starts it unless it comes back by itself."""

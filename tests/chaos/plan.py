@@ -53,7 +53,7 @@ class Plan(NamedTuple):
         return "\n".join([*lines, *map(str, self.faults)])
 
 
-def make_plan(seed, minutes, faults=None, without=()):
+def make_plan(seed, minutes, faults=None):
     """Kinds are dealt from shuffled decks, so that their numbers differ by one at most."""
     rng = random.Random(seed)
     seconds = minutes * 60.0
@@ -61,7 +61,7 @@ def make_plan(seed, minutes, faults=None, without=()):
     deck, made = [], []
     for number in range(1, count + 1):
         if not deck:
-            deck = [kind for kind in KINDS if kind not in without]
+            deck = list(KINDS)
             rng.shuffle(deck)
         kind = deck.pop()
         target, detail = draw_target(rng, kind)

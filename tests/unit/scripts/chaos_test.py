@@ -29,10 +29,6 @@ def test_a_seed_is_one_plan_and_deals_the_kinds_evenly():
     assert all(0 < fault.begin_s < plan.seconds for fault in plan.faults)
 
 
-def test_a_kind_that_is_left_out_never_comes():
-    assert "postgres disk full" not in {fault.kind for fault in make_plan(1, 10, without=("postgres disk full",)).faults}
-
-
 def test_ids_are_read_back_and_foreign_ones_are_none():
     event = event_number(3, 123456)
     assert parse_id(event_id(event)) == event
