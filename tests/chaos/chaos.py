@@ -27,6 +27,7 @@ WRITERS = 3
 PROGRESS_S = 5
 CONFIRM_S = 300
 WRITERS_END_S = 120
+IDLE_S_MAX = 60  # PostgreSQL is never away for so long
 EX_USAGE = 64
 
 
@@ -77,6 +78,9 @@ def under_fire(world, plan, chosen, history, report):
     for writer in writers:
         if writer.is_alive() or writer.error:
             raise RuntimeError(f"{writer.name} cannot say what became of its last transaction") from writer.error
+    history.end_load()
+    if history.longest_idle_s > IDLE_S_MAX:
+        report.finding(f"the load was quiet for {history.longest_idle_s:.0f} s: what was broken then proves little")
     report.say(f"all healed after {time.monotonic() - begin:.0f} s; waiting until everything is confirmed")
     drain_s = 0.0
     if not watch.halted.is_set():
@@ -144,7 +148,8 @@ def play(chosen, plan, folder, report):
     return judge, {
         "seed": plan.seed, "minutes": elapsed / 60, "command": command_of(chosen), "machine": machine.describe(), "postgres": version,
         "faults": dict(injector.done), "counts": dict(judge.counts), "findings": report.findings, "looks": len(watch.looks),
-        "history": {name: getattr(history, name) for name in ("committed", "commits", "rolled_back", "resolved", "largest")},
+        "history": {name: getattr(history, name) for name in ("committed", "commits", "rolled_back", "resolved", "largest",
+                                                              "longest_idle_s")},
         "longest_gap_s": judge.longest_gap_s(), "delay_median_s": median, "delay_longest_s": longest_delay,
         "recovery_median_s": statistics.median(watch.recoveries_s or [0.0]), "recovery_longest_s": longest(watch.recoveries_s),
         "drain_s": drain_s, "sigterm_s": injector.longest_sigterm_s, "fast_stop_s": injector.longest_fast_stop_s,

@@ -9,6 +9,7 @@ locked until it is committed.
 import collections
 import json
 import threading
+import time
 from typing import NamedTuple
 
 KEYS = 200  # of each writer
@@ -59,6 +60,8 @@ class History:
         self.transactions = []  # (writer, number, committed, parts)
         self.committed = self.rolled_back = self.commits = self.resolved = 0
         self.largest = 0
+        self.longest_idle_s = 0.0  # without a commit of events
+        self._last_commit = time.monotonic()
 
     def add(self, writer, number, committed, parts, resolved=False):
         line = json.dumps({"writer": writer, "transaction": number, "committed": committed, "resolved": resolved, "parts": parts})
@@ -72,6 +75,13 @@ class History:
             self.commits += committed
             self.resolved += resolved
             self.largest = max(self.largest, kept)
+            if kept:
+                self.longest_idle_s = max(self.longest_idle_s, time.monotonic() - self._last_commit)
+                self._last_commit = time.monotonic()
+
+    def end_load(self):
+        """No writer is left; a load that had gone quiet before must not look like one that was balanced."""
+        self.longest_idle_s = max(self.longest_idle_s, time.monotonic() - self._last_commit)
 
     def close(self):
         self._file.close()

@@ -61,6 +61,7 @@ def account(run):
         ("events committed", f"{history['committed']:,} in {history['commits']:,} transactions, the largest of {history['largest']:,}"),
         ("events rolled back", f"{history['rolled_back']:,}"),
         ("transactions in doubt, resolved", f"{history['resolved']:,}"),
+        ("longest time without a commit", f"{history['longest_idle_s']:.1f} s"),
         ("records in Kafka", f"{counts['records']:,}"),
         ("**lost**", f"**{counts['lost']}**"),
         ("**phantoms**", f"**{counts['phantoms']}**"),

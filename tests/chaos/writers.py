@@ -8,6 +8,7 @@ import psycopg2
 from history import KEYS, TOPICS, Part
 
 SHARED_KEYS = 8
+FIRST_ROW = 3_000_000_000  # no integer in the way is too small only after minutes
 BEHIND_ROWS = 8_000  # a writer that is so far behind its rate makes a large transaction
 LARGE_ROWS = (10_000, 20_000)
 LARGE_CHANCE = 0.0005
@@ -41,9 +42,8 @@ class Writer(threading.Thread):
         self.rng = random.Random(f"{seed}/{number}")
         self.rate = rate
         self.history = history
-        self.row = 1
+        self.row = FIRST_ROW
         self.transaction = 0
-        self.trouble = 0
         self.error = None
         self._connect_to = (postgres, database)
         self._connection = None
@@ -86,8 +86,9 @@ class Writer(threading.Thread):
                 self.history.add(self.number, self.transaction, False, parts)
                 return
             self._connection.commit()
-        except psycopg2.Error:
-            self.trouble += 1
+        except (psycopg2.OperationalError, psycopg2.InterfaceError):
+            # The server went away, its disk is full, a lock was waited for too long. Any other error is a mistake of this load,
+            # which would go quiet without being noticed.
             self.history.add(self.number, self.transaction, self._became(), parts, resolved=True)
             return
         self.history.add(self.number, self.transaction, True, parts)
