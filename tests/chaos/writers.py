@@ -86,9 +86,11 @@ class Writer(threading.Thread):
                 self.history.add(self.number, self.transaction, False, parts)
                 return
             self._connection.commit()
-        except (psycopg2.OperationalError, psycopg2.InterfaceError):
-            # The server went away, its disk is full, a lock was waited for too long. Any other error is a mistake of this load,
-            # which would go quiet without being noticed.
+        except psycopg2.Error as error:
+            # The connection broke (then there is no code), the server goes down, its disk is full, a lock was waited for too
+            # long. Any other error is a mistake of this load, which would go quiet without being noticed.
+            if error.pgcode is not None and not isinstance(error, psycopg2.OperationalError):
+                raise
             self.history.add(self.number, self.transaction, self._became(), parts, resolved=True)
             return
         self.history.add(self.number, self.transaction, True, parts)
