@@ -116,7 +116,7 @@ class Writer(threading.Thread):
 
     def _insert(self, cursor, part):
         key = f"'{part.key}'" if part.key else OWN_KEY.format(w=self.number)
-        filler = self.rng.choice([10, 50, 200])
+        filler = self.rng.choice([30, 50, 200])  # rpad cuts what is longer
         body = f"rpad('{self.number}:' || n || ':', {filler}, '.')"
         cursor.execute(INSERTS[table_of(part.topic)].format(w=self.number, topic=part.topic, key=key, body=body, first=part.first,
                                                             last=part.last))
