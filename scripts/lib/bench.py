@@ -15,7 +15,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import instructions as callgrind  # noqa: E402 - a neighbour of this file
-import servers  # noqa: E402 - the path above makes it importable
 import machine  # noqa: E402 - the path above makes it importable
 import servers  # noqa: E402
 from confluent_kafka import Consumer, TopicPartition  # noqa: E402
