@@ -247,7 +247,8 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
         absl::StrFormat("Kafka refused it for topic '%s': %s (%s)",
                         rd_kafka_topic_name(message->rkt), rd_kafka_err2str(message->err),
                         rd_kafka_err2name(message->err))};
-    if (!closing_) {
+    // A batch fails as a whole: the first of its reports says it all.
+    if (!closing_ && !std::exchange(failure_told_, true)) {
       facts_->last_error = failure.detail;
       (*notify_)({KafkaNotice::Severity::kWarning, "kafka_delivery_failed", failure.detail});
     }

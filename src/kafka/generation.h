@@ -138,6 +138,7 @@ class Generation {
   std::size_t outstanding_ = 0;
   bool closing_ = false;
   bool failed_ = false;
+  bool failure_told_ = false;
   bool outgrown_ = false;
   std::int64_t batch_bytes_max_ = 0;    // batch.size in force
   std::int64_t message_bytes_max_ = 0;  // message.max.bytes in force
