@@ -81,6 +81,31 @@ TEST_F(NarratorTest, BacklogThatMovesIsNotStalledHoweverOldItIs) {
   EXPECT_THAT(Observe(), Not(HasSubstr("delivery_resumed")));
 }
 
+TEST_F(NarratorTest, DecisionsAreToldWithTheirEventAFewASecond) {
+  options_.on_undeliverable = pipeline::OnUndeliverable::kSkip;
+  Connect();
+  Observe();
+  const std::size_t many = Narrator::kDecisionsPerSecond + 5;
+  for (std::size_t i = 0; i < many; ++i) {
+    sink_.Refuse(i, delivery::Failure{delivery::FailureKind::kTopicUnknown, "no such topic"});
+  }
+  Transaction(100, std::vector<std::string>(many, "a1"));
+  const auto told = [this] {
+    ::testing::internal::CaptureStderr();
+    narrator_.TellDecisions(&pipeline(), now_);
+    const std::string lines = ::testing::internal::GetCapturedStderr();
+    return std::pair(lines, std::count(lines.begin(), lines.end(), '\n'));
+  };
+  const auto [lines, count] = told();
+  EXPECT_EQ(count, Narrator::kDecisionsPerSecond);
+  EXPECT_THAT(lines, AllOf(HasSubstr("event_skipped"), HasSubstr("event_id=a1"),
+                           HasSubstr("reason=topic_unknown"), HasSubstr("no such topic")));
+  EXPECT_EQ(told().second, 0) << "in this second";
+  Advance(milliseconds(1'000));
+  EXPECT_EQ(told().second, 5);
+  EXPECT_EQ(TakeSnapshot().events_skipped_total, many);
+}
+
 TEST_F(NarratorTest, TroubleIsLoggedOnceAndShown) {
   Connect();
   Observe();
