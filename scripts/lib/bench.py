@@ -37,6 +37,17 @@ BEGIN
 END $$"""
 
 
+OFFERED = """DO $$
+BEGIN
+  FOR t IN {first}..{first} + 249 LOOP
+    INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload)
+      SELECT gen_random_uuid(), 'bench', 'key-' || (t * 20 + r) % 100000, 'Measured', convert_to(rpad('', 1000, 'x'), 'UTF8')
+      FROM generate_series(1, 20) r;
+    COMMIT;
+  END LOOP;
+END $$"""
+
+
 def say(text):
     print(text, file=sys.stderr, flush=True)
 
@@ -321,23 +332,72 @@ def memory(arguments):
 
         walpost.start()
         kafka.process.send_signal(19)  # SIGSTOP
-        deadline = time.monotonic() + arguments.outage
-        inserted = 0
-        while time.monotonic() < deadline:
-            postgres.execute(FILL.format(transactions=1000, rows=1, bytes=PAYLOAD_BYTES))
-            inserted += 1000
+        inserted = offered_load(postgres, arguments.outage)
         kafka.process.send_signal(18)
-        walpost.wait_delivered(inserted, 300)
+        begin = time.monotonic()
+        walpost.wait_delivered(inserted, 600)
+        result["outage_drain_events_per_s"] = inserted / (time.monotonic() - begin)
         result["outage_bytes"], result["outage_events"] = walpost.peak_rss_bytes(), inserted
         walpost.stop()
     print(memory_text(result))
     save("memory", result)
 
 
+def offered_load(postgres, seconds):
+    """5 MB of payload a second over 100,000 keys, in transactions of 20 rows; the number of events."""
+    begin, batches = time.monotonic(), 0
+    while time.monotonic() < begin + seconds:
+        postgres.execute(OFFERED.format(first=batches * 250))
+        batches += 1
+        time.sleep(max(0.0, begin + batches - time.monotonic()))
+    return batches * 250 * 20
+
+
 def memory_text(r):
     return (f"peak memory: {r['idle_bytes'] / 2**20:.0f} MB idle, {r['transaction_bytes'] / 2**20:.0f} MB for a transaction of"
             f" 1,000,000 rows, {r['outage_bytes'] / 2**20:.0f} MB with Kafka stopped for {r['outage_s']} s while"
-            f" {r['outage_events']:,} events were written")
+            f" {r['outage_events']:,} events of 1,000 bytes for 100,000 keys were written, which then drained at"
+            f" {r['outage_drain_events_per_s']:,.0f} events/s")
+
+
+# -- restart -------------------------------------------------------------------------------------------------------------
+
+def restart(arguments):
+    """kill -9 on an idle server, and at once a new process and a new event: how long until a consumer has it?"""
+    del arguments
+    delays = []
+    with servers.Workspace("walpost-bench-") as workspace:
+        postgres, kafka = workspace.postgres(), workspace.kafka()
+        kafka.create_topic("bench", PARTITIONS)
+        walpost = workspace.walpost(conninfo=postgres.conninfo(), bootstrap=kafka.bootstrap, config={"log": {"level": "info"}})
+        walpost.init()
+        walpost.start()
+        reader = LiveReader(kafka.bootstrap)
+        reader.start()
+        for _ in range(11):
+            one_event(postgres, reader)
+            walpost.kill9()
+            begin = time.monotonic()
+            walpost.start(wait=None)
+            one_event(postgres, reader)
+            delays.append(time.monotonic() - begin)
+        reader.close()
+        walpost.stop()
+    result = {"median_s": statistics.median(delays), "max_s": max(delays), "times": len(delays)}
+    print(restart_text(result))
+    save("restart", result)
+
+
+def one_event(postgres, reader):
+    """Inserts one and waits until the consumer has it: it, and not a repeat of one before."""
+    begin = time.time()
+    postgres.execute(FILL.format(transactions=1, rows=1, bytes=PAYLOAD_BYTES))
+    servers.wait_for(lambda: any(committed >= begin for committed, _ in reader.samples[-3:]), 60, "an event", every=0.002)
+
+
+def restart_text(r):
+    return (f"kill -9 and a new process: the next event is with its consumer after {r['median_s']:.2f} s (median of {r['times']},"
+            f" longest {r['max_s']:.2f} s)")
 
 
 # -- instructions --------------------------------------------------------------------------------------------------------
@@ -374,7 +434,8 @@ def instructions_text(result):
 
 def docs(arguments):
     del arguments
-    texts = {"drain": drain_text, "live": live_text, "stop": stop_text, "memory": memory_text, "instructions": instructions_text}
+    texts = {"drain": drain_text, "live": live_text, "stop": stop_text, "memory": memory_text, "restart": restart_text,
+             "instructions": instructions_text}
     results = {name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in texts
                if (RESULTS / f"{name}.json").exists()}
     missing = set(texts) - set(results)
@@ -384,14 +445,14 @@ def docs(arguments):
     head = (f"Measured by `scripts/bench` on {d['machine']}, PostgreSQL {d['postgres']} and Kafka {d['kafka']} on the same cores"
             f" (commit {d['commit']}, {d['date']}).")
     table = drain_text(d)
-    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop", "instructions") for text in [texts[name](results[name])])
+    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop", "restart", "instructions") for text in [texts[name](results[name])])
     servers.replace_block(ROOT / "README.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
     servers.replace_block(ROOT / "docs" / "benchmarks.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
 
 
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench")
-    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "instructions", "all", "docs"))
+    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "restart", "instructions", "all", "docs"))
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--rows", type=int, help="only this shape; nothing is kept")
@@ -401,7 +462,7 @@ def main():
     arguments = parser.parse_args()
     if not shutil.which("java"):
         sys.exit("a Java runtime is missing: Kafka needs one")
-    for what in ("drain", "live", "stop", "memory", "instructions") if arguments.what == "all" else (arguments.what,):
+    for what in ("drain", "live", "stop", "memory", "restart", "instructions") if arguments.what == "all" else (arguments.what,):
         globals()[what](arguments)
 
 

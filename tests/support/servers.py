@@ -39,7 +39,7 @@ def lsn(text):
     return int(high, 16) << 32 | int(low, 16)
 
 
-def wait_for(condition, seconds, what):
+def wait_for(condition, seconds, what, every=0.02):
     """Polls until condition() is true, and returns its value."""
     deadline = time.monotonic() + seconds
     while True:
@@ -48,7 +48,7 @@ def wait_for(condition, seconds, what):
             return value
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {seconds} s: {what}")
-        time.sleep(0.02)
+        time.sleep(every)
 
 
 def free_port():
