@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import instructions as callgrind  # noqa: E402 - a neighbour of this file
 import machine  # noqa: E402 - the path above makes it importable
+import refusing  # noqa: E402
 import servers  # noqa: E402
 from confluent_kafka import Consumer, TopicPartition  # noqa: E402
 
@@ -400,6 +401,42 @@ def restart_text(r):
             f" longest {r['max_s']:.2f} s)")
 
 
+# -- refused -------------------------------------------------------------------------------------------------------------
+
+def refused(arguments):
+    """One event in a hundred is refused by the broker, and by nobody before it."""
+    del arguments
+    result = {"events": 100_000, "refused": 1_000}
+    with servers.Workspace("walpost-bench-") as workspace:
+        postgres, kafka = workspace.postgres(settings={"max_wal_size": "8GB"}), workspace.kafka()
+        kafka.create_topic("outbox.event.bench", PARTITIONS, {"cleanup.policy": "compact"})
+        postgres.execute(refusing.TABLE)
+        walpost = workspace.walpost(conninfo=postgres.conninfo(), bootstrap=kafka.bootstrap, config={
+            "log": {"level": "info"}, "outboxes": [{"table": "public.outbox", "preset": "debezium"}],
+            "delivery": {"on_undeliverable": "dead_letter"}})
+        walpost.init()
+        postgres.execute(refusing.INSERT, "bench", 100, 1, result["events"])
+        begin = time.monotonic()
+        walpost.start()
+
+        def settled():
+            events = walpost.status()["events"]
+            return events["delivered"] + events["dead_lettered"] >= result["events"]
+
+        servers.wait_for(settled, 900, "every event to be delivered or dead-lettered")
+        result["seconds"] = time.monotonic() - begin
+        result["dead_lettered"] = walpost.status()["events"]["dead_lettered"]
+        result["producers"] = walpost.status()["sink"]["producer_generations"]
+        walpost.stop()
+    print(refused_text(result))
+    save("refused", result)
+
+
+def refused_text(r):
+    return (f"{r['dead_lettered']:,} of {r['events']:,} events refused by the broker, spread evenly, with `dead_letter`:"
+            f" {r['events'] / r['seconds']:,.0f} events/s meanwhile, by {r['producers']:,} producers")
+
+
 # -- instructions --------------------------------------------------------------------------------------------------------
 
 def instructions(arguments):
@@ -435,7 +472,7 @@ def instructions_text(result):
 def docs(arguments):
     del arguments
     texts = {"drain": drain_text, "live": live_text, "stop": stop_text, "memory": memory_text, "restart": restart_text,
-             "instructions": instructions_text}
+             "refused": refused_text, "instructions": instructions_text}
     results = {name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in texts
                if (RESULTS / f"{name}.json").exists()}
     missing = set(texts) - set(results)
@@ -445,14 +482,14 @@ def docs(arguments):
     head = (f"Measured by `scripts/bench` on {d['machine']}, PostgreSQL {d['postgres']} and Kafka {d['kafka']} on the same cores"
             f" (commit {d['commit']}, {d['date']}).")
     table = drain_text(d)
-    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop", "restart", "instructions") for text in [texts[name](results[name])])
+    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop", "restart", "refused", "instructions") for text in [texts[name](results[name])])
     servers.replace_block(ROOT / "README.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
     servers.replace_block(ROOT / "docs" / "benchmarks.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
 
 
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench")
-    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "restart", "instructions", "all", "docs"))
+    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "restart", "refused", "instructions", "all", "docs"))
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--rows", type=int, help="only this shape; nothing is kept")
@@ -462,7 +499,7 @@ def main():
     arguments = parser.parse_args()
     if not shutil.which("java"):
         sys.exit("a Java runtime is missing: Kafka needs one")
-    for what in ("drain", "live", "stop", "memory", "restart", "instructions") if arguments.what == "all" else (arguments.what,):
+    for what in ("drain", "live", "stop", "memory", "restart", "refused", "instructions") if arguments.what == "all" else (arguments.what,):
         globals()[what](arguments)
 
 
