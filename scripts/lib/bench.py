@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
 import instructions as callgrind  # noqa: E402 - a neighbour of this file
 import machine  # noqa: E402 - the path above makes it importable
-import refusing  # noqa: E402
+import refused_events  # noqa: E402 - a neighbour of this file
 import servers  # noqa: E402
 from confluent_kafka import Consumer, TopicPartition  # noqa: E402
 
@@ -404,30 +404,8 @@ def restart_text(r):
 # -- refused -------------------------------------------------------------------------------------------------------------
 
 def refused(arguments):
-    """One event in a hundred is refused by the broker, and by nobody before it."""
     del arguments
-    result = {"events": 100_000, "refused": 1_000}
-    with servers.Workspace("walpost-bench-") as workspace:
-        postgres, kafka = workspace.postgres(settings={"max_wal_size": "8GB"}), workspace.kafka()
-        kafka.create_topic("outbox.event.bench", PARTITIONS, {"cleanup.policy": "compact"})
-        postgres.execute(refusing.TABLE)
-        walpost = workspace.walpost(conninfo=postgres.conninfo(), bootstrap=kafka.bootstrap, config={
-            "log": {"level": "info"}, "outboxes": [{"table": "public.outbox", "preset": "debezium"}],
-            "delivery": {"on_undeliverable": "dead_letter"}})
-        walpost.init()
-        postgres.execute(refusing.INSERT, "bench", 100, 1, result["events"])
-        begin = time.monotonic()
-        walpost.start()
-
-        def settled():
-            events = walpost.status()["events"]
-            return events["delivered"] + events["dead_lettered"] >= result["events"]
-
-        servers.wait_for(settled, 900, "every event to be delivered or dead-lettered")
-        result["seconds"] = time.monotonic() - begin
-        result["dead_lettered"] = walpost.status()["events"]["dead_lettered"]
-        result["producers"] = walpost.status()["sink"]["producer_generations"]
-        walpost.stop()
+    result = refused_events.measure(PARTITIONS)
     print(refused_text(result))
     save("refused", result)
 

@@ -1,0 +1,33 @@
+"""How fast events are while the broker refuses some: the slow way that finds the guilty ones."""
+
+import time
+
+import refusing
+import servers
+
+
+def measure(partitions):
+    """One event in a hundred is refused by the broker, and by nobody before it."""
+    result = {"events": 100_000, "refused": 1_000}
+    with servers.Workspace("walpost-bench-") as workspace:
+        postgres, kafka = workspace.postgres(settings={"max_wal_size": "8GB"}), workspace.kafka()
+        kafka.create_topic("outbox.event.bench", partitions, {"cleanup.policy": "compact"})
+        postgres.execute(refusing.TABLE)
+        walpost = workspace.walpost(conninfo=postgres.conninfo(), bootstrap=kafka.bootstrap, config={
+            "log": {"level": "info"}, "outboxes": [{"table": "public.outbox", "preset": "debezium"}],
+            "delivery": {"on_undeliverable": "dead_letter"}})
+        walpost.init()
+        postgres.execute(refusing.INSERT, "bench", 100, 1, result["events"])
+        begin = time.monotonic()
+        walpost.start()
+
+        def settled():
+            events = walpost.status()["events"]
+            return events["delivered"] + events["dead_lettered"] >= result["events"]
+
+        servers.wait_for(settled, 900, "every event to be delivered or dead-lettered")
+        result["seconds"] = time.monotonic() - begin
+        result["dead_lettered"] = walpost.status()["events"]["dead_lettered"]
+        result["producers"] = walpost.status()["sink"]["producer_generations"]
+        walpost.stop()
+    return result
