@@ -7,27 +7,33 @@
 #include "observe/log.h"
 
 namespace walpost::runtime {
-namespace {
-
-// The log event's name, and what happened.
-std::pair<const char*, const char*> DecisionWords(pipeline::Decision::Kind kind) {
-  switch (kind) {
-    case pipeline::Decision::Kind::kSkipped:
-      return {"event_skipped", "is skipped and will not be in Kafka"};
-    case pipeline::Decision::Kind::kDeadLettered:
-      return {"event_dead_lettered", "goes to the dead-letter topic"};
-    case pipeline::Decision::Kind::kParked:
-      return {"event_parked",
-              "is parked in the dead-letter topic, and later events of its key too"};
-  }
-  return {"", ""};
-}
-
-}  // namespace
 
 using base::State;
 using observe::LogField;
 using observe::Severity;
+
+namespace {
+
+struct Words {
+  Severity severity = Severity::kWarning;
+  const char* event = "";
+  const char* what = "";
+};
+
+Words DecisionWords(pipeline::Decision::Kind kind) {
+  switch (kind) {
+    case pipeline::Decision::Kind::kSkipped:
+      return {Severity::kWarning, "event_skipped", "is skipped and will not be in Kafka"};
+    case pipeline::Decision::Kind::kDeadLettered:
+      return {Severity::kWarning, "event_dead_lettered", "goes to the dead-letter topic"};
+    case pipeline::Decision::Kind::kParked:
+      return {Severity::kWarning, "event_parked",
+              "is parked in the dead-letter topic, and later events of its key too"};
+  }
+  return {};
+}
+
+}  // namespace
 
 Narrator::Narrator(const RunOptions& options, base::Now now)
     : name_(options.name),
@@ -65,7 +71,7 @@ void Narrator::TellDecisions(pipeline::Pipeline* pipeline, base::Now now) {
       return;
     }
     ++decisions_told_;
-    const auto [event, what] = DecisionWords(decision->kind);
+    const auto [severity, event, what] = DecisionWords(decision->kind);
     std::vector<LogField> fields = {{"event_id", decision->id},
                                     {"event_type", decision->type},
                                     {"table", decision->table},
@@ -76,7 +82,7 @@ void Narrator::TellDecisions(pipeline::Pipeline* pipeline, base::Now now) {
     if (decision->not_told > 0) {
       fields.push_back({"not_told", std::to_string(decision->not_told)});
     }
-    observe::Log(Severity::kWarning, event,
+    observe::Log(severity, event,
                  absl::StrFormat("event %s of %s %s: %s", decision->id, decision->table, what,
                                  decision->detail),
                  std::move(fields));
