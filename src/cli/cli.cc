@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "cli/dlq_verbs.h"
 #include "config/config.h"
 #include "config/reader.h"
 #include "observe/log.h"
@@ -35,6 +36,7 @@ struct Arguments {
   bool yes = false;
   std::string to;
   operations::EmitOptions emit;
+  DlqArguments dlq;
 };
 
 using Verb = std::function<int(const Arguments&, const config::Config&)>;
@@ -42,7 +44,8 @@ using Verb = std::function<int(const Arguments&, const config::Config&)>;
 bool UseColor() { return isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr; }
 
 int Print(const operations::Outcome& outcome) {
-  std::fputs(outcome.output.c_str(), stdout);
+  // May be a value of any bytes.
+  std::fwrite(outcome.output.data(), 1, outcome.output.size(), stdout);
   if (!outcome.error.empty()) {
     std::fprintf(stderr, "walpost: %s\n", outcome.error.c_str());
   }
@@ -185,6 +188,9 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
           CheckVerb, chosen)
       ->add_flag("--json", arguments->json, "As JSON");
   AddSlotVerbs(app, arguments, chosen);
+  AddDlqVerbs(app, &arguments->dlq, [chosen](const DlqVerb& verb) {
+    *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
+  });
   AddConfigVerbs(app, chosen);
   CLI::App* emit = AddVerb(app, "emit", "Insert one test event and print its id", EmitVerb, chosen);
   emit->add_option("--aggregate-type", arguments->emit.aggregate_type, "Also the topic, by default")

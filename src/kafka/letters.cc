@@ -33,34 +33,27 @@ class Reader {
   absl::StatusOr<std::int64_t> Run(const KafkaOptions& options) {
     ASSIGN_OR_RETURN(client_, MakeClient(options, RD_KAFKA_CONSUMER));
     RETURN_IF_ERROR(FindEnds());
-    std::int64_t next = std::max(low_, place_.from_offset);
-    if (next >= high_) {
+    next_ = std::max(low_, place_.from_offset);
+    if (next_ >= high_ && place_.follow.count() == 0) {
       return high_;
     }
     topic_.reset(rd_kafka_topic_new(client_.get(), place_.topic.c_str(), nullptr));
-    if (topic_ == nullptr || rd_kafka_consume_start(topic_.get(), 0, next) != 0) {
+    if (topic_ == nullptr || rd_kafka_consume_start(topic_.get(), 0, next_) != 0) {
       return TopicStatus(place_.topic, rd_kafka_last_error());
     }
     started_ = true;
-    auto deadline = steady_clock::now() + timeout_;
-    while (next < high_) {
-      const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
-      const Message message(
-          left.count() <= 0 ? nullptr
-                            : rd_kafka_consume(topic_.get(), 0, static_cast<int>(left.count())));
-      if (message == nullptr) {
-        return TooSlow(next);
+    while (next_ < high_) {
+      ASSIGN_OR_RETURN(const bool something, Consume(timeout_));
+      if (!something) {
+        return TooSlow();
       }
-      if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-        next = message->offset;
-        continue;
-      }
-      RETURN_IF_ERROR(TopicStatus(place_.topic, message->err));
-      RETURN_IF_ERROR(Take(*message));
-      next = message->offset + 1;
-      deadline = steady_clock::now() + timeout_;
     }
-    return next;
+    const auto deadline = steady_clock::now() + place_.follow;
+    for (auto left = place_.follow; left.count() > 0;
+         left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now())) {
+      RETURN_IF_ERROR(Consume(left).status());
+    }
+    return next_;
   }
 
  private:
@@ -84,11 +77,27 @@ class Reader {
     return absl::OkStatus();
   }
 
-  absl::Status TooSlow(std::int64_t next) const {
+  // One record, or the end of the partition; false when there is neither.
+  absl::StatusOr<bool> Consume(milliseconds timeout) {
+    const Message message(rd_kafka_consume(topic_.get(), 0, static_cast<int>(timeout.count())));
+    if (message == nullptr) {
+      return false;
+    }
+    if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+      next_ = message->offset;
+      return true;
+    }
+    RETURN_IF_ERROR(TopicStatus(place_.topic, message->err));
+    RETURN_IF_ERROR(Take(*message));
+    next_ = message->offset + 1;
+    return true;
+  }
+
+  absl::Status TooSlow() const {
     return absl::UnavailableError(absl::StrFormat(
         "topic '%s': Kafka gave nothing of its offsets %d to %d for %d ms: check that its leader "
         "is there and that walpost's Kafka user may READ it",
-        place_.topic, next, high_ - 1, timeout_.count()));
+        place_.topic, next_, high_ - 1, timeout_.count()));
   }
 
   absl::Status Take(const rd_kafka_message_t& message) {
@@ -148,6 +157,7 @@ class Reader {
   bool started_ = false;
   std::int64_t low_ = 0;
   std::int64_t high_ = 0;
+  std::int64_t next_ = 0;
   std::vector<RecordHeader> headers_;
 };
 

@@ -33,6 +33,8 @@ struct LetterPlace {
   std::string topic;
   std::string pipeline;
   std::int64_t from_offset = 0;
+  // Beyond the end: how long to wait for what is written meanwhile. Ends early only by the callback.
+  std::chrono::milliseconds follow{0};
 };
 
 struct StoredLetter {

@@ -93,7 +93,11 @@ absl::StatusOr<std::int64_t> RecordWriter::Write(const envelope::Record& record,
     rd_kafka_headers_destroy(headers);
     return WriteStatus(topic, error);
   }
-  return AwaitReport(topic);
+  absl::StatusOr<std::int64_t> offset = AwaitReport(topic);
+  if (absl::IsUnavailable(offset.status())) {
+    client_.reset();  // nothing of it may arrive later than what is written next
+  }
+  return offset;
 }
 
 absl::StatusOr<std::int64_t> RecordWriter::AwaitReport(const std::string& topic) {
@@ -115,9 +119,7 @@ absl::StatusOr<std::int64_t> RecordWriter::AwaitReport(const std::string& topic)
     RETURN_IF_ERROR(WriteStatus(topic, report->err));
     return report->offset;
   }
-  // Nothing of this producer may arrive later than what is written next.
   rd_kafka_purge(client_.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
-  client_.reset();
   return absl::UnavailableError(absl::StrFormat(
       "Kafka did not acknowledge a record for topic '%s' within %d ms, so whether it arrived is "
       "not known: may walpost's Kafka user WRITE to the topic?",

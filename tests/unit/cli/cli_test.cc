@@ -54,7 +54,7 @@ TEST(CliTest, HelpNamesEveryVerbAndEndsWell) {
   const Ended help = Walpost({"--help"});
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_EQ(help.err, "");
-  for (const char* verb : {"run", "init", "check", "slot", "config", "emit", "version"}) {
+  for (const char* verb : {"run", "init", "check", "slot", "dlq", "config", "emit", "version"}) {
     EXPECT_THAT(help.out, HasSubstr("\n  " + std::string(verb) + " "));
   }
   EXPECT_THAT(help.out, AllOf(HasSubstr("--config"), HasSubstr("/etc/walpost/walpost.yaml"),
@@ -71,7 +71,12 @@ TEST(CliTest, EveryVerbHasItsHelp) {
                                                        {"slot", "create"},
                                                        {"config", "validate"},
                                                        {"config", "show"},
+                                                       {"dlq", "list"},
+                                                       {"dlq", "show"},
+                                                       {"dlq", "retry"},
+                                                       {"dlq", "discard"},
                                                        {"slot"},
+                                                       {"dlq"},
                                                        {"config"},
                                                        {"version"}};
   for (std::vector<std::string> verb : verbs) {
@@ -84,7 +89,7 @@ TEST(CliTest, EveryVerbHasItsHelp) {
 
 TEST(CliTest, NoVerbIsAUsageErrorWithAHint) {
   for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{}, {"slot"}, {"config"}}) {
+       {std::vector<std::string>{}, {"slot"}, {"dlq"}, {"config"}}) {
     const Ended ended = Walpost(arguments);
     EXPECT_EQ(ended.exit_code, 64);
     EXPECT_EQ(ended.out, "");

@@ -131,17 +131,19 @@ def test_every_halt_reason_is_a_section_of_the_runbook():
 
 
 def verbs():
-    code = text("src/cli/cli.cc")
+    code = text("src/cli/cli.cc") + text("src/cli/dlq_verbs.cc")
     top = set(re.findall(r'add_subcommand\("(\w+)"', code)) | set(re.findall(r'AddVerb\(\s*app,\s*"(\w+)"', code))
     below = {group: set(re.findall(rf'AddVerb\(\s*{group},\s*"(\w+)"', code)) for group in ("slot", "config")}
+    below["dlq"] = set(re.findall(r'\badd\("(\w+)"', code))
     return top, below
 
 
 def test_every_verb_that_a_document_or_a_message_names_exists():
     top, below = verbs()
     assert {"run", "init", "check", "emit", "version", "slot", "config"} <= top and {"list", "create", "drop", "advance", "recreate"} == below["slot"]
+    assert {"list", "show", "retry", "discard"} == below["dlq"]
     code = re.sub(r'"\s*\n\s*"', "", "\n".join(re.sub(r"//.*", "", line) for line in sources().splitlines()))
-    documents = "".join(text(name) for name in ("docs/runbook.md", "docs/configuration.md", "docs/metrics.md", "SECURITY.md", "README.md"))
+    documents = "".join(text(name) for name in ("docs/runbook.md", "docs/configuration.md", "docs/dead-letters.md", "docs/metrics.md", "SECURITY.md", "README.md"))
     named = re.findall(r"`walpost (?:--\w+ \w+ )?([a-z]+)(?: ([a-z]+))?", code + documents)
     for block in re.findall(r"^ *```.*?^ *```", documents, re.M | re.S):
         named += re.findall(r"^(?:\$ )?walpost ([a-z]+)(?: ([a-z]+))?", block, re.M)

@@ -1,0 +1,143 @@
+#include "cli/dlq_verbs.h"
+
+#include <chrono>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "config/units.h"
+#include "operations/dlq_decide.h"
+#include "operations/dlq_list.h"
+
+namespace walpost::cli {
+namespace {
+
+using operations::LetterFilter;
+using operations::Outcome;
+
+operations::DlqOptions OptionsOf(const config::Config& config) {
+  operations::DlqOptions options;
+  options.name = config.run.name;
+  options.topic = config.run.pipeline.dead_letter_topic;
+  options.kafka = config.run.kafka;
+  options.source = config.run.source;
+  for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
+    options.outboxes.push_back({outbox.table, outbox.encoder});
+  }
+  return options;
+}
+
+// A duration of the configuration file, meaning how long ago, or RFC 3339.
+absl::StatusOr<std::int64_t> TimeOf(const std::string& text) {
+  const absl::StatusOr<std::chrono::milliseconds> ago = config::ParseDuration(text);
+  if (!ago.ok()) {
+    return operations::ParseTime(text);
+  }
+  const auto then = std::chrono::system_clock::now() - *ago;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(then.time_since_epoch()).count();
+}
+
+absl::StatusOr<LetterFilter> FilterOf(const DlqArguments& arguments) {
+  LetterFilter filter{arguments.id,    arguments.position, arguments.key, arguments.type,
+                      arguments.topic, arguments.reason,   std::nullopt,  std::nullopt};
+  RETURN_IF_ERROR(operations::CheckFilter(filter));
+  if (!arguments.since.empty()) {
+    ASSIGN_OR_RETURN(filter.since_ms, TimeOf(arguments.since));
+  }
+  if (!arguments.until.empty()) {
+    ASSIGN_OR_RETURN(filter.until_ms, TimeOf(arguments.until));
+  }
+  return filter;
+}
+
+absl::StatusOr<Outcome> List(const DlqArguments& arguments, const config::Config& config) {
+  ASSIGN_OR_RETURN(LetterFilter filter, FilterOf(arguments));
+  return operations::DlqList(OptionsOf(config),
+                             {std::move(filter), arguments.all, arguments.limit, arguments.json});
+}
+
+absl::StatusOr<Outcome> Show(const DlqArguments& arguments, const config::Config& config) {
+  return operations::DlqShow(OptionsOf(config),
+                             {arguments.event, arguments.payload, arguments.json});
+}
+
+absl::StatusOr<operations::DlqDecideOptions> DecideOptionsOf(const DlqArguments& arguments) {
+  operations::DlqDecideOptions options;
+  ASSIGN_OR_RETURN(options.filter, FilterOf(arguments));
+  ASSIGN_OR_RETURN(options.wait, config::ParseDuration(arguments.wait));
+  options.all_undecided = arguments.all_undecided;
+  options.dry_run = arguments.dry_run;
+  options.yes = arguments.yes;
+  options.to_topic = arguments.to_topic;
+  return options;
+}
+
+absl::StatusOr<Outcome> Retry(const DlqArguments& arguments, const config::Config& config) {
+  ASSIGN_OR_RETURN(const operations::DlqDecideOptions options, DecideOptionsOf(arguments));
+  return operations::DlqRetry(OptionsOf(config), options);
+}
+
+absl::StatusOr<Outcome> Discard(const DlqArguments& arguments, const config::Config& config) {
+  ASSIGN_OR_RETURN(const operations::DlqDecideOptions options, DecideOptionsOf(arguments));
+  return operations::DlqDiscard(OptionsOf(config), options);
+}
+
+using Run = absl::StatusOr<Outcome> (*)(const DlqArguments&, const config::Config&);
+
+void AddFilters(CLI::App* verb, DlqArguments* arguments) {
+  verb->add_option("--id", arguments->id, "Only the event with this id");
+  verb->add_option("--position", arguments->position, "Only the event at this walpost-position");
+  verb->add_option("--key", arguments->key, "Only events with this key");
+  verb->add_option("--type", arguments->type, "Only events of this type");
+  verb->add_option("--topic", arguments->topic, "Only events meant for this topic");
+  verb->add_option("--reason", arguments->reason, "Only letters with this reason");
+  verb->add_option("--since", arguments->since, "Only letters since: RFC 3339, or ago, as 2h");
+  verb->add_option("--until", arguments->until, "Only letters until: RFC 3339, or ago, as 2h");
+}
+
+void AddDeciding(CLI::App* verb, DlqArguments* arguments) {
+  AddFilters(verb, arguments);
+  verb->add_flag("--all-undecided", arguments->all_undecided, "All of them, without a filter");
+  verb->add_flag("--dry-run", arguments->dry_run, "Only print what would be done");
+  verb->add_option("--wait", arguments->wait, "How long to wait for `run` to do parked keys")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddDlqVerbs(CLI::App* app, DlqArguments* arguments,
+                 const std::function<void(const DlqVerb&)>& choose) {
+  CLI::App* dlq = app->add_subcommand("dlq", "Look at dead letters, send them again, discard them");
+  dlq->require_subcommand(1);
+  const auto add = [&](const char* name, const char* help, Run run) {
+    CLI::App* verb = dlq->add_subcommand(name, help);
+    verb->callback([arguments, choose, run] {
+      choose([arguments, run](const config::Config& config) {
+        const absl::StatusOr<Outcome> outcome = run(*arguments, config);
+        return outcome.ok()
+                   ? *outcome
+                   : Outcome{operations::kExitUsage, "", std::string(outcome.status().message())};
+      });
+    });
+    return verb;
+  };
+  CLI::App* list = add("list", "Letters and parked events that are undecided", List);
+  AddFilters(list, arguments);
+  list->add_flag("--all", arguments->all, "Also those that were decided, and how");
+  list->add_option("--limit", arguments->limit, "No more than so many lines");
+  list->add_flag("--json", arguments->json, "As JSON");
+  CLI::App* show = add("show", "Everything that is known of one letter", Show);
+  show->add_option("event", arguments->event, "The event's id, or its walpost-position")
+      ->required();
+  show->add_flag("--payload", arguments->payload, "Print its value and nothing else");
+  show->add_flag("--json", arguments->json, "As JSON");
+  CLI::App* retry = add("retry", "Send events again: letters at once, parked keys by `run`", Retry);
+  AddDeciding(retry, arguments);
+  retry->add_option("--to-topic", arguments->to_topic, "Letters go to this topic instead");
+  CLI::App* discard = add("discard", "Decide that events are never sent", Discard);
+  AddDeciding(discard, arguments);
+  discard->add_flag("--yes", arguments->yes, "Do it; without it, only say what would be done");
+}
+
+}  // namespace walpost::cli

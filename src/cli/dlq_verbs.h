@@ -1,0 +1,36 @@
+// AddDlqVerbs - the command line of `walpost dlq`.
+// Thread: main, before the verb runs.   Lifetime: `arguments` until the verb has run.
+// Errors: wrong values are told by the verb: 64, with what is allowed.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <functional>
+#include <string>
+
+#include "config/config.h"
+#include "operations/outcome.h"
+
+namespace walpost::cli {
+
+struct DlqArguments {
+  std::string id, position, key, type, topic, reason, since, until;
+  std::string event;
+  std::string to_topic;
+  std::string wait = "30s";
+  std::size_t limit = 0;
+  bool all = false;
+  bool all_undecided = false;
+  bool payload = false;
+  bool json = false;
+  bool dry_run = false;
+  bool yes = false;
+};
+
+using DlqVerb = std::function<operations::Outcome(const config::Config&)>;
+
+// `choose` is called with the verb that was typed.
+void AddDlqVerbs(CLI::App* app, DlqArguments* arguments,
+                 const std::function<void(const DlqVerb&)>& choose);
+
+}  // namespace walpost::cli

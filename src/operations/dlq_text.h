@@ -1,0 +1,36 @@
+// What verbs say about one letter, in words and as JSON.
+// Thread: free functions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "operations/dlq.h"
+
+namespace walpost::operations {
+
+using LetterJson = nlohmann::ordered_json;
+
+// Of bytes that may be anything: a control character or a byte that is not ASCII as \xNN, and cut
+// at `chars_max` (0 = not).
+std::string Printable(std::string_view bytes, std::size_t chars_max);
+
+// "1 letter", "2 letters".
+std::string Count(std::size_t count, std::string_view noun);
+
+// Milliseconds since 1970 as RFC 3339 in UTC.
+std::string TimeText(std::int64_t milliseconds);
+
+// "letter", "parked", or what was decided.
+std::string StateName(const kafka::StoredLetter& stored, const LetterState& state);
+
+// All that is known, but for the value.
+LetterJson LetterAsJson(const kafka::StoredLetter& stored, const LetterState& state);
+
+// Bytes that are not UTF-8 are replaced.
+std::string Dump(const LetterJson& json);
+
+}  // namespace walpost::operations

@@ -1,0 +1,249 @@
+"""walpost dlq list, show, retry, discard: an operator's side of the dead-letter topic."""
+
+import datetime
+import json
+import threading
+
+import confluent_kafka
+import pytest
+import servers
+from refusing import Refusing
+
+# murmur2("order-17") of four partitions.
+PARTITION_OF_ORDER_17 = 1
+
+
+def dlq(p, *arguments, exit_code=0):
+    done = p.walpost.verb("dlq", *arguments, check=False)
+    assert done.returncode == exit_code, f"dlq {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
+    return done
+
+
+def listed(p, *arguments):
+    return json.loads(dlq(p, "list", "--json", *arguments).stdout)
+
+
+def headers_of(message):
+    return {name: value.decode() for name, value in message.headers()}
+
+
+def redelivered(kafka, topic):
+    return [message for message in kafka.read_all(topic) if "walpost-redelivery" in headers_of(message)]
+
+
+@pytest.fixture
+def refused(make_pipeline, kafka):
+    """Ten rows, of which the broker has refused two."""
+
+    def make(dead_letter_topic):
+        refusing = Refusing(make_pipeline, kafka, on_undeliverable="dead_letter", dead_letter_topic=dead_letter_topic)
+        refusing.insert(1, 10, every=5)
+        refusing.pipeline.wait_confirmed()
+        return refusing
+
+    return make
+
+
+def test_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refused, kafka):
+    refusing = refused("dlq-retry")
+    p = refusing.pipeline
+    ids = [event for event, is_refused in refusing.rows() if is_refused]
+
+    table = dlq(p, "list").stdout
+    print(table)
+    assert all(event in table for event in ids) and table.endswith("2 letters\n")
+    letters = listed(p)
+    assert [letter["id"] for letter in letters] == ids
+    assert {letter["state"] for letter in letters} == {"letter"} and {letter["topic"] for letter in letters} == {refusing.topic}
+    first = letters[0]
+    for matching in (["--id", ids[0]], ["--position", first["position"]]):
+        assert [letter["id"] for letter in listed(p, *matching)] == ids[:1]
+    for both in (["--topic", refusing.topic], ["--reason", "record_invalid"], ["--since", "1h"],
+                 ["--until", "2999-01-01T00:00:00Z"]):
+        assert len(listed(p, *both)) == 2, both
+    for none in (["--type", "Other"], ["--key", "key-1"], ["--reason", "row_unfit"], ["--until", "1h"]):
+        assert listed(p, *none) == [], none
+    assert len(listed(p, "--limit", "1")) == 1
+    assert "no letter matches" in dlq(p, "list", "--type", "Other").stdout
+
+    shown = dlq(p, "show", ids[0]).stdout
+    print(shown)
+    assert ids[0] in shown and "record_invalid" in shown and first["position"] in shown
+    assert json.loads(dlq(p, "show", first["position"], "--json").stdout)["headers"] == [{"name": "id", "value": ids[0]}]
+    assert dlq(p, "show", ids[0], "--payload").stdout == "5"
+
+    told = dlq(p, "retry", "--all-undecided", "--dry-run").stdout
+    print(told)
+    assert told.count("would retry event") == 2 and not redelivered(kafka, refusing.topic)
+    still = dlq(p, "retry", "--all-undecided", exit_code=75)
+    assert still.stdout.count("does not take this record") == 2 and "still undecided: 2 letters" in still.stderr
+    assert len(listed(p)) == 2
+
+    kafka.alter_topic(refusing.topic, {"cleanup.policy": "delete"})
+    done = dlq(p, "retry", "--all-undecided").stdout
+    print(done)
+    again = redelivered(kafka, refusing.topic)
+    assert sorted(headers_of(message)["id"] for message in again) == sorted(ids)
+    marks = headers_of(again[0])
+    assert marks["walpost-redelivery"] == "dlq-retry" and "walpost-position" not in marks
+    assert marks["walpost-original-position"] in {letter["position"] for letter in letters}
+    assert not any(name.startswith("walpost-dlq") for name in marks) and again[0].key() is None
+    assert {message.value() for message in again} == {b"5", b"10"}
+    assert dlq(p, "list").stdout == "there are no undecided letters\n"
+    decided = listed(p, "--all")
+    assert [letter["state"] for letter in decided] == ["delivered", "delivered"]
+    assert "no undecided letter" in dlq(p, "retry", "--all-undecided").stdout
+
+
+def test_discard_wants_a_confirmation_and_then_decides(refused, kafka):
+    refusing = refused("dlq-discard")
+    p = refusing.pipeline
+    first, second = (letter["id"] for letter in listed(p))
+    asked = dlq(p, "discard", "--id", first, exit_code=64)
+    assert "would discard" in asked.stdout and "--yes" in asked.stderr and len(listed(p)) == 2
+    print(dlq(p, "discard", "--id", first, "--yes").stdout)
+    assert [letter["id"] for letter in listed(p)] == [second]
+    assert [letter["state"] for letter in listed(p, "--all")] == ["discarded", "letter"]
+    assert not redelivered(kafka, refusing.topic)
+
+
+def test_what_is_typed_wrongly_is_told_with_what_is_right(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dlq-none"}})
+    assert "walpost init" in dlq(p, "list").stdout
+    assert listed(p) == []
+    assert "walpost init" in dlq(p, "retry", "--all-undecided").stdout
+    assert "walpost init" in dlq(p, "show", "x", exit_code=64).stderr
+    p.walpost.init()
+    assert dlq(p, "list").stdout == "there are no undecided letters\n"
+    assert "--all-undecided" in dlq(p, "retry", exit_code=64).stderr
+    assert "--all-undecided" in dlq(p, "discard", "--yes", exit_code=64).stderr
+    assert "record_too_large, record_invalid" in dlq(p, "list", "--reason", "too_large", exit_code=64).stderr
+    assert "RFC 3339" in dlq(p, "list", "--since", "yesterday", exit_code=64).stderr
+    assert "walpost-position" in dlq(p, "list", "--position", "12", exit_code=64).stderr
+    assert "dlq list --all" in dlq(p, "show", "nobody", exit_code=64).stderr
+    dlq(p, exit_code=64)
+    dlq(p, "lst", exit_code=64)
+
+
+def test_five_megabytes_are_sent_again_once_the_limit_is_raised(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dlq-large"}}).start()
+    kafka.create_topic("orders", 4)
+    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) VALUES"
+              " (gen_random_uuid(), 'orders', 'order-17', 'OrderPlaced', convert_to(repeat('x', 5000000), 'UTF8'))")
+    p.insert(1, 20, topic="orders")
+    p.insert(21, 21, topic="no-such-topic")
+    p.wait_confirmed()
+    print(dlq(p, "list").stdout)
+    (letter,) = listed(p, "--type", "OrderPlaced")
+    assert letter["reason"] == "record_too_large" and letter["key"] == "order-17" and letter["value_bytes"] > 5_000_000
+    print(dlq(p, "show", letter["id"]).stdout)
+    envelope = json.loads(dlq(p, "show", letter["id"], "--payload").stdout)
+    assert envelope["id"] == letter["id"] and envelope["type"] == "OrderPlaced"
+    still = dlq(p, "retry", "--key", "order-17", exit_code=75)
+    print(still.stdout, still.stderr)
+    kafka.alter_topic("orders", {"max.message.bytes": "10000000"})
+    print(dlq(p, "retry", "--key", "order-17", "--dry-run").stdout)
+    print(dlq(p, "retry", "--key", "order-17").stdout)
+    (again,) = redelivered(kafka, "orders")
+    assert again.partition() == PARTITION_OF_ORDER_17, "where Java puts its key"
+    assert again.timestamp()[1] == json_time(letter["event_time"], again.timestamp()[1])
+    print(dlq(p, "discard", "--topic", "no-such-topic", exit_code=64))
+    print(dlq(p, "discard", "--topic", "no-such-topic", "--yes").stdout)
+    print(dlq(p, "list", "--all").stdout)
+    assert listed(p) == []
+    found = {dict(message.headers())["id"].decode() for message in kafka.read_all("orders")}
+    assert len(found) == 21 and found < set(p.committed())
+
+
+def json_time(text, milliseconds):
+    """The exact time, when it is the one that was shown to the second."""
+    shown = datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    return milliseconds if int(shown) == milliseconds // 1000 else text
+
+
+def test_stub_is_made_anew_from_its_row(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dlq-stub"}}).start()
+    for number in range(1, 4):
+        p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, content_type) VALUES"
+                  f" ('00000000-0000-0000-0000-00000000000{number}', 'no such/topic', 'key-1', 'Created', '\\x00ff01', 'x/y')")
+    p.wait_confirmed()
+    one, two, three = (letter["id"] for letter in listed(p, "--reason", "row_unfit"))
+    still = dlq(p, "retry", "--id", one, exit_code=75).stdout
+    assert "still no event" in still and "no such/topic" in still
+    dlq(p, "retry", "--id", one, "--to-topic", p.name)
+    p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, two)
+    p.execute("DELETE FROM outbox.events WHERE id = %s", three)
+    gone = dlq(p, "retry", "--all-undecided", exit_code=75)
+    assert "no longer in table outbox.events" in gone.stdout and "1 letter" in gone.stderr
+    records = {record.id: record for record in p.records()}
+    assert set(records) == {one, two}
+    for record in records.values():
+        assert record.key == "key-1" and record.envelope.payload == b"\x00\xff\x01"
+        assert record.envelope.content_type == "x/y" and record.envelope.position.commit_lsn > 0
+        assert record.headers["walpost-redelivery"] == b"dlq-retry"
+    dlq(p, "discard", "--id", three, "--yes")
+    assert listed(p) == []
+
+
+POSITION = "00000000000000ff-00000001-00000000000000%02x-00000000"
+
+
+class Log:
+    """Writes what `run` writes."""
+
+    def __init__(self, kafka, topic, pipeline):
+        self.producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+        self.topic, self.pipeline = topic, pipeline
+
+    def add(self, kind, key, **headers):
+        named = {"pipeline": self.pipeline, "topic": "orders", **headers}
+        self.producer.produce(self.topic, b"v", key, partition=0, headers=[
+            ("walpost-dlq", kind), *(("walpost-dlq-" + name.replace("_", "-"), str(value)) for name, value in named.items())])
+        assert self.producer.flush(30) == 0
+
+
+@pytest.fixture
+def parked(make_pipeline, kafka):
+    """A log with two parked events of key k and one of key l."""
+
+    def make(topic):
+        p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": topic}})
+        p.walpost.init()
+        log = Log(kafka, topic, p.name)
+        for number, key in enumerate(["k", "k", "l"]):
+            log.add("parked", key, id=f"e{number}", position=POSITION % number, reason="key_parked")
+        return p, log
+
+    return make
+
+
+def test_commands_about_parked_keys_stay_in_the_log_without_run(parked, kafka):
+    p, _ = parked("dlq-parked")
+    assert "3 parked events of 2 keys" in dlq(p, "list").stdout
+    for _ in range(2):
+        asked = dlq(p, "retry", "--id", "e1", "--wait", "1s", exit_code=75)
+        assert "the command stays in the log at offset 3" in asked.stdout and "the whole of it" in asked.stdout
+    assert "1 command without an answer" in dlq(p, "list").stdout, "asked for twice, and once in the log"
+    dlq(p, "discard", "--id", "e1", "--yes", "--wait", "1s", exit_code=75)
+    commands = [(message.key(), headers_of(message)) for message in kafka.read_all("dlq-parked")][3:]
+    assert [(key, headers["walpost-dlq-action"], headers.get("walpost-dlq-position")) for key, headers in commands] == [
+        (b"k", "retry", None), (b"k", "discard", POSITION % 1)]
+    assert "only for letters" in dlq(p, "retry", "--key", "k", "--to-topic", "x", exit_code=78).stderr
+
+
+def test_answers_to_commands_are_told(parked, kafka):
+    p, log = parked("dlq-answered")
+
+    def answer():
+        servers.wait_for(lambda: len(kafka.read_all("dlq-answered")) == 5, 60, "two commands")
+        log.add("decision", "k", action="delivered", through=POSITION % 1, answers=3)
+        log.add("decision", "l", action="failed", detail="still too large", answers=4)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    done = dlq(p, "retry", "--all-undecided", "--wait", "60s", exit_code=75)
+    thread.join()
+    print(done.stdout)
+    assert "its order is kept: delivered\n" in done.stdout and "failed: still too large" in done.stdout
+    assert "1 parked key" in done.stderr
+    assert [letter["id"] for letter in listed(p)] == ["e2"]
