@@ -44,6 +44,11 @@ base::WallTime CommitTime(const Letter& letter, std::int64_t otherwise_ms) {
 
 absl::StatusOr<envelope::Record> StubRow::Read(const Letter& letter, std::int64_t commit_time_ms,
                                                const std::string& to_topic) {
+  if (letter.table.empty()) {
+    return absl::FailedPreconditionError(
+        "it is about no single event: docs/runbook.md, \"Send events again\", sends what was "
+        "skipped; then discard it");
+  }
   const auto outbox =
       std::find_if(options_.outboxes.begin(), options_.outboxes.end(), [&](const DlqOutbox& each) {
         return each.table.schema + "." + each.table.table == letter.table;

@@ -247,3 +247,40 @@ def test_answers_to_commands_are_told(parked, kafka):
     assert "its order is kept: delivered\n" in done.stdout and "failed: still too large" in done.stdout
     assert "1 parked key" in done.stderr
     assert [letter["id"] for letter in listed(p)] == ["e2"]
+
+
+def test_parked_key_is_sent_in_order_by_run_while_it_receives_more(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "dead_letter_topic": "dlq-park"}}).start()
+    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) VALUES"
+              f" (gen_random_uuid(), '{p.name}', 'key-1', 'Large', convert_to(repeat('x', 2000000), 'UTF8'))")
+    p.insert(1, 30, keys=3)
+    p.wait_confirmed()
+    assert "11 parked events of 1 key" in dlq(p, "list").stdout
+    assert len(listed(p, "--reason", "key_parked")) == 10
+    still = dlq(p, "retry", "--key", "key-1", exit_code=75)
+    assert "failed: " in still.stdout and len(listed(p)) == 11
+    kafka.alter_topic(p.name, {"max.message.bytes": "10000000"})
+    p.insert(31, 60, keys=3)
+    answers = []
+
+    def delivered():
+        answers.append(p.walpost.verb("dlq", "retry", "--type", "Large", check=False))
+        return answers[-1].returncode == 0
+
+    servers.wait_for(delivered, 90, "run to see the new limit")
+    print([answer.stdout for answer in answers])
+    assert "the whole of it" in answers[-1].stdout and ": delivered" in answers[-1].stdout
+    assert listed(p) == []
+    p.insert(61, 90, keys=3)
+    p.wait_confirmed()
+    order = [record.id for record in p.records() if record.key == "key-1"]
+    expected = [row[0] for row in p.execute("SELECT id::text FROM outbox.events WHERE aggregate_id = 'key-1' ORDER BY seq")]
+    assert list(dict.fromkeys(order)) == expected, "each in commit order; repeats only after a crash or a failed retry"
+
+
+def test_skipped_transactions_are_no_event_to_send(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dlq-skipped"}})
+    p.walpost.init()
+    Log(kafka, "dlq-skipped", p.name).add("letter", None, position=POSITION % 1, reason="transactions_skipped", left_out_bytes=0)
+    assert len(listed(p, "--reason", "transactions_skipped")) == 1
+    assert "about no single event" in dlq(p, "retry", "--all-undecided", exit_code=75).stdout
