@@ -15,6 +15,9 @@ using envelope::RecordHeader;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+// What librdkafka counts in an int; who follows for longer asks again.
+constexpr milliseconds kWaitMax{3'600'000};
+
 // A consumer of the partition that has been started; stops with its end.
 class Reader {
  public:
@@ -79,7 +82,8 @@ class Reader {
 
   // One record, or the end of the partition; false when there is neither.
   absl::StatusOr<bool> Consume(milliseconds timeout) {
-    const Message message(rd_kafka_consume(topic_.get(), 0, static_cast<int>(timeout.count())));
+    const milliseconds wait = std::min(timeout, kWaitMax);
+    const Message message(rd_kafka_consume(topic_.get(), 0, static_cast<int>(wait.count())));
     if (message == nullptr) {
       return false;
     }
