@@ -60,7 +60,8 @@ class ParkingLot {
   static constexpr std::chrono::milliseconds kReadEvery{1'000};
   static constexpr std::chrono::milliseconds kReadAgainAfter{50};
   static constexpr std::chrono::milliseconds kRetryReadAfter{2'000};
-  static constexpr std::chrono::milliseconds kRetryRefusedAfter{5'000};
+  // Longer than a refusal of a topic is kept by the sink.
+  static constexpr std::chrono::milliseconds kRetryRefusedAfter{6'000};
 
   ParkingLot(const PipelineOptions& options, const delivery::Tracker* tracker);
 
@@ -189,6 +190,7 @@ class ParkingLot {
   base::ChunkArena arena_;
   Sending sending_ = Sending::kNone;
   bool needs_verdict_ = false;
+  bool refused_ = false;  // once, alone
   delivery::Sequence sequence_ = kFirstSequence;
   envelope::Record record_;
   std::vector<envelope::RecordHeader> headers_;  // of a record that is sent again

@@ -40,7 +40,7 @@ void ParkingLot::Begin(base::Now now) {
     if (command.position.empty()) {
       Decide(LetterAction::kDiscarded);
     } else {
-      Answer(LetterAction::kDiscarded, "");
+      found->second.discarded.insert(command.position);  // is it the last one?
     }
   }
   read_at_ = now.mono;
@@ -80,6 +80,7 @@ void ParkingLot::SendNext() {
   if (parked == nullptr) {
     return;
   }
+  const bool discarding = release_->command.action == LetterAction::kDiscard;
   while (!release_->events.empty() &&
          parked->discarded.contains(release_->events.front().letter.position)) {
     release_->sent_through = release_->events.front().letter.position;
@@ -87,11 +88,15 @@ void ParkingLot::SendNext() {
   }
   if (release_->events.empty()) {
     if (release_->sent_through >= parked->last()) {
-      Decide(LetterAction::kDelivered);
+      Decide(discarding ? LetterAction::kDiscarded : LetterAction::kDelivered);
     } else {
       release_->phase = Release::Phase::kReading;
       read_at_ = base::MonotonicTime();
     }
+    return;
+  }
+  if (discarding) {
+    Answer(LetterAction::kDiscarded, "");  // others of the key remain
     return;
   }
   const LoggedLetter& next = release_->events.front();
@@ -120,7 +125,7 @@ void ParkingLot::SendNext() {
   record_.timestamp_ms = next.letter.timestamp_ms;
   ++sequence_;
   sending_ = Sending::kWaiting;
-  needs_verdict_ = false;
+  needs_verdict_ = refused_ = false;
   retry_at_ = base::MonotonicTime();
 }
 
@@ -157,7 +162,7 @@ void ParkingLot::Write(const Letter& half) {
   record_ = EncodeLetter(letter, topic_, event, &arena_);
   ++sequence_;
   sending_ = Sending::kWaiting;
-  needs_verdict_ = false;
+  needs_verdict_ = refused_ = false;
   retry_at_ = base::MonotonicTime();
 }
 
@@ -180,7 +185,7 @@ void ParkingLot::OnAcknowledged() {
 
 void ParkingLot::OnRefused(const delivery::Failure& failure, bool alone, base::Now now) {
   sending_ = Sending::kWaiting;
-  if (release_->phase == Release::Phase::kSending && alone) {
+  if (release_->phase == Release::Phase::kSending && alone && std::exchange(refused_, true)) {
     const std::string position = release_->events.front().letter.position;
     Drop();
     Answer(LetterAction::kFailed, absl::StrFormat("the event at %s cannot be delivered yet: %s",
@@ -189,7 +194,8 @@ void ParkingLot::OnRefused(const delivery::Failure& failure, bool alone, base::N
   }
   needs_verdict_ = !alone;
   if (alone) {
-    retry_at_ = now.mono + kRetryRefusedAfter;  // the log does not take a decision: try on
+    // An event once, since what is known of its topic may be old; a decision without end.
+    retry_at_ = now.mono + kRetryRefusedAfter;
   }
 }
 

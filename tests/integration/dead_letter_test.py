@@ -139,7 +139,7 @@ def test_park_keeps_a_keys_order_until_it_is_retried_while_new_events_come(make_
     assert "cannot be delivered yet" in answer(p, kafka, "dead-park")["walpost-dlq-detail"]
     p.walpost.kill9()
     p.walpost.start()
-    assert p.walpost.status()["events"]["parked_keys"] == 1, "the log tells it"
+    servers.wait_for(lambda: p.walpost.status()["events"]["parked_keys"] == 1, 20, "the log to tell of the key")
 
     kafka.alter_topic(p.name, {"max.message.bytes": "10000000"})
     writer = threading.Thread(target=p.insert_transactions, args=(1, 4_000), kwargs={"keys": 10})
@@ -148,7 +148,7 @@ def test_park_keeps_a_keys_order_until_it_is_retried_while_new_events_come(make_
     assert answer(p, kafka, "dead-park")["walpost-dlq-action"] == "delivered"
     writer.join()
     p.wait_confirmed()
-    assert p.walpost.status()["events"]["parked_keys"] == 0
+    servers.wait_for(lambda: p.walpost.status()["events"]["parked_keys"] == 0, 20, "the key to be released")
     committed = sorted(p.committed().items(), key=lambda item: item[1][1])
     for key in {key for _, (key, _) in committed}:
         ids = list(dict.fromkeys(record.id for record in p.records() if record.key == key))

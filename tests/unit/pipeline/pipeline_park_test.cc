@@ -260,13 +260,16 @@ TEST_F(ParkTest, RetryWaitsForEventsOfTheKeyThatAreStillOnTheirWay) {
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
 }
 
-TEST_F(ParkTest, RetryOfAnEventThatIsStillRefusedIsAnsweredAndTheKeyStaysParked) {
+TEST_F(ParkTest, RetryOfAnEventThatIsRefusedOnceMoreAfterAWhileIsAnsweredAndTheKeyStaysParked) {
   Connect();
   ParkA(100, {"a1", "a2"});
   AppendCommand(LetterAction::kRetry, "orders", "a");
   sink_.Refuse(ParkingLot::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "still"},
                "orders");
   Look();
+  Run();
+  EXPECT_THAT(Log(), SizeIs(3)) << "no answer yet";
+  Advance(ParkingLot::kRetryRefusedAfter);
   Run();
   EXPECT_THAT(Visible('a'), IsEmpty());
   EXPECT_THAT(Log(), ElementsAre("parked:a1", "parked:a2", "command:retry", "decision:failed"));
@@ -334,6 +337,37 @@ TEST_F(ParkTest, DiscardOfOneEventLeavesItOutOfTheRetry) {
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a2", "a3"));
   EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(ParkTest, TopicWhoseLimitWasJustRaisedIsAskedAgainBeforeTheAnswer) {
+  Connect();
+  ParkA(100, {"a1"});
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  sink_.Refuse(ParkingLot::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "old limit"},
+               "orders");
+  Look();
+  Run();
+  sink_.StopRefusing();
+  Advance(ParkingLot::kRetryRefusedAfter);
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_EQ(Log().back(), "decision:delivered");
+}
+
+TEST_F(ParkTest, KeyWhoseEventsWereAllDiscardedOneByOneGoesOn) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  for (const std::size_t event : {0U, 1U}) {
+    EXPECT_EQ(pipeline().parked_keys(), 1U);
+    ServeLetters();
+    AppendCommand(LetterAction::kDiscard, "orders", "a", log_.at(event).letter.position);
+    Look();
+    Run();
+  }
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+  Transaction(200, {"a3"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a3"));
 }
 
 TEST_F(ParkTest, StubCannotBeRetriedAndSaysWhatCanBeDone) {
