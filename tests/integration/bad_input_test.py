@@ -73,6 +73,7 @@ def test_a_role_without_replication_halts_auth_failed(make_pipeline, postgres):
     assert "REPLICATION" in halt_of(walpost, "auth_failed")
 
 
+# Failure 9.
 def test_a_missing_slot_halts_and_is_never_created(make_pipeline):
     p = make_pipeline()
     detail = halted(p.walpost, "slot_missing")
@@ -80,6 +81,7 @@ def test_a_missing_slot_halts_and_is_never_created(make_pipeline):
     assert p.slot() is None
 
 
+# Failure 9.
 def test_a_dropped_slot_is_not_created_again_by_init(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
@@ -122,6 +124,7 @@ def test_a_slot_of_another_database_halts(make_pipeline):
     assert other.database in halted(walpost, "slot_foreign")
 
 
+# Failure 13.
 def test_wal_level_replica_is_named_by_init_and_check(make_pipeline, workspace):
     postgres = workspace.postgres(settings={"wal_level": "replica"})
     p = make_pipeline(on_postgres=postgres)
@@ -131,6 +134,7 @@ def test_wal_level_replica_is_named_by_init_and_check(make_pipeline, workspace):
         assert "wal_level" in done.stdout + done.stderr and "logical" in done.stdout + done.stderr
 
 
+# Failure 33.
 def test_a_publication_edited_while_streaming_is_noticed_by_the_recheck(make_pipeline):
     p = make_pipeline(config={"source": {"recheck_interval": "1s"}}).start()
     p.insert(1, 5)
@@ -141,6 +145,7 @@ def test_a_publication_edited_while_streaming_is_noticed_by_the_recheck(make_pip
 
 # -- rows ---------------------------------------------------------------------------------------------------------------
 
+# Failure 35.
 def test_a_missing_column_halts_and_nothing_is_lost_once_it_is_back(make_pipeline):
     p = make_pipeline().start()
     p.insert(1, 5)
@@ -161,12 +166,27 @@ def test_a_missing_column_halts_and_nothing_is_lost_once_it_is_back(make_pipelin
     p.judge()
 
 
+# Failure 55.
+def test_a_generated_column_is_named_by_check_and_halts_before_its_first_row(make_pipeline):
+    p = make_pipeline(config={"outboxes": [{"table": "outbox.events", "columns": {"payload": "shout"}}]})
+    p.walpost.init()
+    p.execute("ALTER TABLE outbox.events ADD COLUMN shout text GENERATED ALWAYS AS (event_type || '!') STORED")
+    done = p.walpost.verb("check", check=False)
+    assert done.returncode == 78 and "no column shout" in done.stdout
+    p.walpost.start()
+    before = p.wal_position()
+    p.insert(1, 5)
+    assert "no column shout" in halt_of(p.walpost, "schema_mismatch")
+    assert p.records() == [] and p.slot()["confirmed"] <= before
+
+
 ROWS = {
     "a bad topic name": ("gen_random_uuid(), 'no spaces allowed', 'k', 'T'", "no spaces allowed"),
     "an unknown topic": ("gen_random_uuid(), 'nobody-made-this-topic', 'k', 'T'", "nobody-made-this-topic"),
 }
 
 
+# Failures 67, 68.
 @pytest.mark.parametrize("case", ROWS, ids=str)
 def test_a_row_that_cannot_be_sent_halts_exactly_there(make_pipeline, case):
     row, named = ROWS[case]
@@ -188,6 +208,7 @@ def test_a_row_that_cannot_be_sent_halts_exactly_there(make_pipeline, case):
         assert {r.id for r in p.records()} | {bad} == set(p.committed())
 
 
+# Failure 39.
 def test_a_null_key_halts_and_names_the_event(make_pipeline):
     p = make_pipeline().start()
     p.execute("ALTER TABLE outbox.events ALTER aggregate_id DROP NOT NULL")
@@ -200,6 +221,7 @@ def test_a_null_key_halts_and_names_the_event(make_pipeline):
     assert len(p.records()) == 5
 
 
+# Failure 33.
 def test_a_replaced_table_halts(make_pipeline):
     p = make_pipeline().start()
     p.insert(1, 5)
@@ -212,6 +234,7 @@ def test_a_replaced_table_halts(make_pipeline):
     assert "outbox.events" in halt_of(p.walpost, "table_replaced")
 
 
+# Failure 69.
 def test_a_message_larger_than_the_topic_allows_halts_and_is_named(make_pipeline):
     p = make_pipeline().start()
     p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
@@ -232,6 +255,7 @@ def test_a_message_larger_than_the_topic_allows_halts_and_is_named(make_pipeline
 
 # -- Kafka --------------------------------------------------------------------------------------------------------------
 
+# Failure 61.
 def test_kafka_down_at_start_waits_and_loses_nothing(make_pipeline, workspace):
     kafka = workspace.kafka()
     p = make_pipeline(on_kafka=kafka)

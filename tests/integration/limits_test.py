@@ -4,6 +4,7 @@ import re
 
 import pytest
 import servers
+from confluent_kafka.admin import NewPartitions
 from refusing import Refusing
 
 def commit_lsn(halt):
@@ -14,6 +15,7 @@ def generations(p):
     return p.walpost.status()["sink"]["producer_generations"]
 
 
+# Failure 70.
 def test_halt_stops_at_the_first_of_a_thousand_refused_rows(make_pipeline, kafka):
     refusing = Refusing(make_pipeline, kafka)
     p = refusing.pipeline
@@ -61,6 +63,27 @@ def test_a_large_event_passes_when_its_topic_takes_it(make_pipeline, kafka, mega
     assert generations(p) == 1
 
 
+# Failure 76.
+def test_partitions_added_to_a_topic_are_used_and_told(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False)
+    kafka.create_topic(p.name, 1)
+    p.start()
+    p.insert(1, 10)
+    p.wait_confirmed()
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions(p.name, 4)])[p.name].result(timeout=30)
+
+    def told():
+        return [line for line in p.walpost.log_events() if line["event"] == "topic_partitions_changed"]
+
+    line, = servers.wait_for(told, 90, "the change to be noticed")  # looked at every half minute
+    assert line["level"] == "warning" and f"'{p.name}' has 4 partitions instead of 1" in line["msg"]
+    p.insert(11, 100)
+    p.wait_confirmed()
+    assert len({record.id for record in p.records()}) == 100
+    assert len({record.partition for record in p.records()}) > 1
+
+
 ACLS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "allow.everyone.if.no.acl.found": "true"}
 
 
@@ -71,6 +94,7 @@ def permit(kafka, topic, *operations, change="--add"):
                 "--allow-principal", "User:ANONYMOUS", *arguments)
 
 
+# Failure 66.
 def test_without_a_right_nothing_is_lost_and_the_missing_one_is_named(make_pipeline, workspace):
     kafka = workspace.kafka(settings=ACLS)
     p = make_pipeline(on_kafka=kafka)

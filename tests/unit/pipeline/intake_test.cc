@@ -98,6 +98,7 @@ TEST_F(IntakeTest, DeliveredTransactionIsConfirmedAtItsEnd) {
   EXPECT_EQ(tracker_.safe_lsn(), Lsn(108));
 }
 
+// Failures 51, 56.
 TEST_F(IntakeTest, OrdinalCountsInsertsAndTransactionalMessagesBeforeAnyFilter) {
   pgoutput::Relation other = EventsRelation();
   other.id.oid = 9;
@@ -113,6 +114,7 @@ TEST_F(IntakeTest, OrdinalCountsInsertsAndTransactionalMessagesBeforeAnyFilter) 
   EXPECT_EQ(counters_.changes_ignored, 4U);
 }
 
+// Failure 40.
 TEST_F(IntakeTest, WhatIsNoInsertIsCountedAndIgnored) {
   const pgoutput::RelationId events{kEventsOid};
   Take(Begin(100));
@@ -125,6 +127,16 @@ TEST_F(IntakeTest, WhatIsNoInsertIsCountedAndIgnored) {
   EXPECT_EQ(tracker_.safe_lsn(), Lsn(108));
 }
 
+// Failure 42.
+TEST_F(IntakeTest, RowDeletedByItsOwnTransactionIsAnEventAllTheSame) {
+  const pgoutput::RelationId events{kEventsOid};
+  TakeAll({Begin(100), EventBytes("e1"),
+           walpost::testing::DeleteBytes(events, 'K', {TextColumn("e1")}), Commit(100)});
+  EXPECT_THAT(Ids(), ElementsAre("e1"));
+  EXPECT_EQ(counters_.changes_ignored, 1U);
+}
+
+// Failure 57.
 TEST_F(IntakeTest, TypesAndOriginsAreNoChanges) {
   TakeAll({Begin(100), walpost::testing::OriginBytes(Lsn(5), "elsewhere"),
            walpost::testing::TypeBytes(70'000, "public", "mood"), EventBytes("e1"), Commit(100)});
@@ -143,6 +155,7 @@ TEST_F(IntakeTest, KeepalivePositionInsideATransactionIsNotTakenAsReceived) {
   EXPECT_EQ(tracker_.safe_lsn(), Lsn(100)) << "e1 is undelivered";
 }
 
+// Failure 38.
 TEST_F(IntakeTest, ColumnsAreBoundFromTheRelationInForce) {
   TakeAll({Begin(100), EventBytes("e1")});
   pgoutput::Relation moved = EventsRelation();
@@ -188,6 +201,7 @@ TEST_F(IntakeTest, RepeatedTransactionIsDropped) {
   EXPECT_EQ(counters_.events_received, 3U);
 }
 
+// Failure 45.
 TEST_F(IntakeTest, TransactionCutByTheReconnectGoesOnWhereItWasCut) {
   TakeAll({Begin(100), EventBytes("e1"), EventBytes("e2")});
   intake_.Leave();
@@ -233,6 +247,7 @@ TEST_F(IntakeTest, NothingCountsAsTakenAfterForget) {
 
 // --- Halts ---
 
+// Failure 58.
 TEST_F(IntakeTest, ImpossibleOrderIsAProtocolErrorThatNamesThePlace) {
   struct Case {
     std::vector<std::string> before;
@@ -286,6 +301,7 @@ TEST_F(IntakeTest, TableWithTheSameNameAndAnotherOidWasReplaced) {
   EXPECT_THAT(halt.detail, HasSubstr("OID 16400"));
 }
 
+// Failure 37.
 TEST_F(IntakeTest, RenamedTableIsNoticed) {
   pgoutput::Relation renamed = EventsRelation();
   renamed.name = "events_old";
@@ -294,6 +310,7 @@ TEST_F(IntakeTest, RenamedTableIsNoticed) {
   EXPECT_THAT(halt.detail, HasSubstr("is called outbox.events_old in the stream from here on"));
 }
 
+// Failure 35.
 TEST_F(IntakeTest, TableThatDoesNotFitIsReportedWithTheFirstRowItAffects) {
   TakeAll({Begin(100), EventBytes("e1")});
   pgoutput::Relation shrunk = EventsRelation();

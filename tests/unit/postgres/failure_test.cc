@@ -29,6 +29,7 @@ TEST(ConnectFailureTest, LoginErrorsNeedAnOperator) {
   }
 }
 
+// Failure 5.
 TEST(ConnectFailureTest, PassingTroubleIsRetried) {
   for (const char* sqlstate : {"57P03", "53300", "08006", "08P01", "57P01", ""}) {
     EXPECT_EQ(ConnectFailure(sqlstate, "no", kPlace).kind, Kind::kLost) << sqlstate;
@@ -47,6 +48,17 @@ TEST(ConnectFailureTest, MessageIsOneLine) {
             "connecting to PostgreSQL failed: refused Is the server running?");
 }
 
+// Failure 17.
+TEST(PoolerTest, RefusalsAndAnswersThatPostgresDoesNotGiveNameIt) {
+  EXPECT_THAT(Text(ConnectFailure("08P01", "unsupported startup parameter", kPlace)),
+              HasSubstr("connection pooler"));
+  const ServerError nonsense{"42601", "syntax error at IDENTIFY_SYSTEM", ""};
+  const StreamEnd end = QueryFailure("IDENTIFY_SYSTEM", nonsense, kPlace);
+  EXPECT_EQ(end.kind, Kind::kOperator);
+  EXPECT_EQ(end.reason, HaltReason::kProtocolError);
+  EXPECT_THAT(Text(end), HasSubstr("is there a pooler between?"));
+}
+
 TEST(StartFailureTest, EachStateHasItsMeaning) {
   const auto start = [](const char* sqlstate) {
     return StartFailure(ServerError{sqlstate, "text", ""}, "walpost", kPlace);
@@ -60,6 +72,7 @@ TEST(StartFailureTest, EachStateHasItsMeaning) {
   EXPECT_EQ(start("").kind, Kind::kLost);
 }
 
+// Failure 8.
 TEST(StreamFailureTest, EachStateHasItsMeaning) {
   const auto stream = [](const char* sqlstate) {
     return StreamFailure(ServerError{sqlstate, "text", "slot, associated LSN 0/A0"}, "walpost",
@@ -107,6 +120,7 @@ TEST(SqlStatusTest, CodesFollowTheSqlstate) {
   EXPECT_EQ(code("42P01"), absl::StatusCode::kFailedPrecondition);
 }
 
+// Failure 30.
 TEST(SynchronousStandbyTest, NamesOfEveryForm) {
   EXPECT_TRUE(IsSynchronousStandby("walpost", "walpost"));
   EXPECT_TRUE(IsSynchronousStandby("a, WalPost", "walpost"));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <utility>
 
 namespace walpost::postgres {
 namespace {
@@ -44,7 +45,9 @@ void WriteAll(int socket, std::string_view bytes) {
 
 }  // namespace
 
-ScriptedBackend::ScriptedBackend() : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+ScriptedBackend::ScriptedBackend(std::string server_version)
+    : server_version_(std::move(server_version)),
+      listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -92,9 +95,7 @@ void ScriptedBackend::Serve() {
   client_ = client;
   Read(LengthOf(Read(4)) - 4);
   WriteAll(client, Message('R', Length(0)) +
-                       Message('S', std::string("server_version\0"
-                                                "15.0\0",
-                                                20)) +
+                       Message('S', std::string("server_version") + '\0' + server_version_ + '\0') +
                        ReadyForQuery());
   Read(1);
   Read(LengthOf(Read(4)) - 4);

@@ -17,7 +17,7 @@ namespace walpost::postgres {
 
 class ScriptedBackend {
  public:
-  ScriptedBackend();
+  explicit ScriptedBackend(std::string server_version = "15.0");
   ~ScriptedBackend();
 
   std::string Conninfo() const;
@@ -45,6 +45,7 @@ class ScriptedBackend {
   void Serve();
   std::string Read(std::size_t size) const;
 
+  const std::string server_version_;
   int listener_ = -1;
   int port_ = 0;
   std::atomic<int> client_{-1};
