@@ -210,20 +210,31 @@ def stopped(pid):
 
 
 STEPS = {
+    # Failure 81.
     "walpost kill -9": Injector._walpost_kill,
+    # Failure 80.
     "walpost SIGTERM": Injector._walpost_term,
+    # Failure 83.
     "walpost SIGSTOP": Injector._walpost_stop,
     "walsender kill -9": Injector._walsender_kill,
+    # Failure 7.
     "walsender terminated": Injector._walsender_terminate,
     "walsender SIGSTOP": Injector._walsender_stop,
+    # Failure 4.
     "postgres kill -9": Injector._postgres_kill,
     "postgres immediate stop": Injector._postgres_immediate,
     "postgres fast stop": Injector._postgres_fast,
+    # Failure 24.
     "postgres disk full": Injector._disk_full,
+    # Failure 64.
     "broker kill -9": Injector._broker_kill,
     "broker SIGSTOP": Injector._broker_stop,
+    # Failure 1.
     "network cut": Injector._network,
+    # Failure 63.
     "network latency": Injector._network,
+    # Failure 1.
     "network half-open": Injector._network,
+    # Failure 1.
     "network black hole": Injector._network,
 }

@@ -193,6 +193,7 @@ TEST_P(RealStream, SendThatMeetsAClosedConnectionFailsAndTakeTellsTheEnd) {
   EXPECT_EQ(stream_->end().sqlstate, "57P01") << "the server's last words, not only a broken pipe";
 }
 
+// Failure 31.
 TEST_P(RealStream, PublicationDroppedWhileStreamingNeedsAnOperator) {
   if (harness().Sql("SHOW server_version_num") >= "180000") {
     return;  // from 18 it is only a warning: see CopyStreamTest.WarningInTheStreamIsANotice
@@ -206,6 +207,7 @@ TEST_P(RealStream, PublicationDroppedWhileStreamingNeedsAnOperator) {
   EXPECT_THAT(end.context, HasSubstr("associated LSN"));
 }
 
+// Failure 53.
 TEST_P(RealStream, RowFilterThatFailsIsAServerErrorWithItsPosition) {
   if (harness().Sql("SHOW server_version_num") < "150000") {
     return;  // row filters came with 15

@@ -91,6 +91,7 @@ TEST_P(MockSink, BrokerThatGoesAndComesBackCostsNothing) {
   CloseAndAwait();
 }
 
+// Failures 64, 65.
 TEST_P(MockSink, RetriableErrorsAreRetriedWithoutAReport) {
   const std::string topic = harness().MakeTopic(1);
   Open();
@@ -220,6 +221,7 @@ TEST_P(GivenLimit, RecordLargerThanTheUsersOwnLimitIsRefusedWithoutItsBytes) {
   CloseAndAwait();
 }
 
+// Failure 66.
 TEST_P(MockSink, TopicThatMayNotBeWrittenIsRefused) {
   const std::string topic = "forbidden";
   harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
@@ -231,6 +233,7 @@ TEST_P(MockSink, TopicThatMayNotBeWrittenIsRefused) {
   CloseAndAwait();
 }
 
+// Failure 67.
 TEST_P(MockSink, TopicCreatedLaterIsTakenOnceTheRefusalIsOld) {
   const std::string topic = "late";
   harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);

@@ -260,6 +260,7 @@ TEST_P(RealSink, TopicThatTakesLessThanABatchGetsASmallerBatchAndNothingFails) {
 
 INSTANTIATE_TEST_SUITE_P(Real, RealSink, ::testing::Values(kReal), NameOf);
 
+// Failure 69.
 TEST_P(RealSink, OneOversizedRecordFailsItsBatchAndCarefulFindsIt) {
   const std::string topic = harness_->MakeTopic(1);
   Open();

@@ -229,6 +229,7 @@ TEST_P(SinkContract, CarefulKeepsOneRecordOutstanding) {
   CloseAndAwait();
 }
 
+// Failure 77.
 TEST_P(SinkContract, FullQueueIsNotNowAndLaterThereIsRoom) {
   const std::string topic = harness_->MakeTopic(1);
   Open();
@@ -281,6 +282,7 @@ TEST_P(SinkContract, IdleGenerationCloses) {
   EXPECT_THAT(reports_.delivered, IsEmpty());
 }
 
+// Failure 79.
 TEST_P(SinkContract, WhatOneGenerationDidNotDeliverTheNextOnesDoWithoutGaps) {
   constexpr Sequence kRecords = 900;
   const std::string topic = harness_->MakeTopic(2);
@@ -347,6 +349,7 @@ TEST_P(SinkContract, FailureOfOneRecordSentAloneNamesItsKind) {
   CloseAndAwait();
 }
 
+// Failure 67.
 TEST_P(SinkContract, TopicThatDoesNotExistIsRefusedAndTheGenerationGoesOn) {
   const std::string topic = harness_->MakeTopic(1);
   Open();

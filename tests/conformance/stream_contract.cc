@@ -102,6 +102,7 @@ TEST_P(StreamContract, NothingComesWithoutReceive) {
   EXPECT_EQ(AwaitNumbers(1), UpTo(1));
 }
 
+// Failure 6.
 TEST_P(StreamContract, UnreadStreamHoldsTheServerBackWhileStatusesKeepItAlive) {
   harness_->Produce(4'000, 10'000);
   const auto end =
@@ -125,11 +126,13 @@ TEST_P(StreamContract, CopyDoneEndsWithFinished) {
   EXPECT_FALSE(stream_->Send(harness_->Status()).ok());
 }
 
+// Failure 2.
 TEST_P(StreamContract, ShutdownEndsWithFinished) {
   harness_->Shutdown();
   EXPECT_EQ(AwaitEnd().kind, StreamEnd::Kind::kFinished) << stream_->end().status;
 }
 
+// Failure 7.
 TEST_P(StreamContract, FramesBeforeAKillArriveAndTheEndIsFinal) {
   harness_->Produce(20, 10);
   EXPECT_EQ(AwaitNumbers(10), UpTo(10));

@@ -53,6 +53,7 @@ def look(p):
     return confirmed, p.records()
 
 
+# Failure 81.
 def test_walpost_killed_three_times(make_pipeline):
     p = make_pipeline().start()
     writer = started_writer(p)
@@ -103,6 +104,7 @@ def look_after_recovery(p):
     return servers.wait_for(answer, 60, "PostgreSQL to recover")
 
 
+# Failure 62.
 def test_kafka_broker_killed(make_pipeline, workspace):
     kafka = workspace.kafka()
     p = make_pipeline(on_kafka=kafka, config={"delivery": {"in_flight_bytes_max": "2MiB"}}).start()

@@ -19,6 +19,7 @@ def letters(kafka, topic, pipeline):
     return found
 
 
+# Failure 70.
 def test_dead_letter_takes_what_the_broker_refuses_and_the_rest_goes_on(make_pipeline, kafka):
     refusing = Refusing(make_pipeline, kafka, on_undeliverable="dead_letter", dead_letter_topic="dead-refused")
     p = refusing.pipeline
@@ -64,6 +65,7 @@ def test_rows_that_become_no_record_are_stubs(make_pipeline, kafka):
     assert len(p.records()) == 20
 
 
+# Failure 69.
 def test_five_megabytes_among_small_ones(make_pipeline, kafka):
     """The topic takes 1 MB; the dead-letter topic was made for more."""
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dead-large"}}).start()

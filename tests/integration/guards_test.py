@@ -81,6 +81,7 @@ def test_slot_dropped_and_made_anew_by_a_foreign_hand(make_pipeline):
     goes_on(p)
 
 
+# Failure 9.
 def test_slot_that_is_gone_is_made_anew_by_recreate(make_pipeline):
     p = started(make_pipeline())
     p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
@@ -110,6 +111,7 @@ def test_publication_that_is_gone_is_made_by_recreate(make_pipeline):
     goes_on(p)
 
 
+# Failure 33.
 def test_table_dropped_and_created(make_pipeline):
     p = started(make_pipeline())
     p.execute("ALTER TABLE outbox.events RENAME TO old_events")
@@ -122,6 +124,7 @@ def test_table_dropped_and_created(make_pipeline):
     goes_on(p)
 
 
+# Failure 74.
 def test_progress_topic_deleted_while_walpost_is_down(make_pipeline):
     p = started(make_pipeline())
     topic = f"walpost.progress.{p.name}"
@@ -164,6 +167,7 @@ def assert_told_in_the_dead_letter_topic(p, commit_lsn):
     assert int(letter["walpost-dlq-position"].split("-")[2], 16) == servers.lsn(commit_lsn)
 
 
+# Failure 53.
 def test_poison_in_the_log_halts_and_is_passed_by_advance_to(make_pipeline):
     """A row filter that fails on one row: the server ends the stream at the same place for ever."""
     p = started(make_pipeline())
@@ -192,6 +196,7 @@ def test_verbs_refuse_while_walpost_streams(make_pipeline):
     goes_on(p)
 
 
+# Failure 4.
 def test_crash_of_postgres_repeats_nothing(make_pipeline, workspace):
     postgres = workspace.postgres()
     p = make_pipeline(on_postgres=postgres).start()

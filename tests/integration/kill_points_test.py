@@ -130,6 +130,7 @@ def assert_consistent(looks, records):
         assert not again, f"{len(again)} events below {then.remembered:X}, which was remembered, were sent once more"
 
 
+# Failure 81.
 @pytest.mark.parametrize("place", [*PASSAGES, *CONNECTS])
 def test_killed(make_pipeline, chance, place):
     p = make_pipeline()
@@ -172,6 +173,7 @@ def test_standing_still(make_pipeline, place):
     assert p.walpost.stop() == 0
 
 
+# Failure 83.
 def test_standing_still_longer_than_the_server_waits(make_pipeline):
     p = make_pipeline()
     p.walpost.init()

@@ -7,6 +7,7 @@ import uuid
 import servers
 
 
+# Failure 43.
 def test_committed_events_arrive_and_rolled_back_ones_do_not(make_pipeline):
     p = make_pipeline().start()
     p.insert_transactions(1, 300, rows=3, rolled_back_every=3)
@@ -78,6 +79,7 @@ def test_a_key_goes_where_java_producers_put_it(make_pipeline):
         assert record.partition == (murmur2(record.key.encode()) & 0x7FFFFFFF) % 7
 
 
+# Failure 50.
 def test_two_tables_have_their_own_mappings(make_pipeline, kafka):
     kafka.create_topic("audit.log", 1)
     p = make_pipeline(config={"outboxes": [
@@ -108,6 +110,7 @@ def test_updates_and_deletes_are_no_events(make_pipeline):
     assert before == 10 == len(p.records()) == len(committed)
 
 
+# Failure 34.
 def test_a_column_added_while_streaming_is_bound_by_name(make_pipeline):
     p = make_pipeline().start()
     p.insert(1, 5)
@@ -136,6 +139,7 @@ def test_no_sql_reaches_the_server_while_streaming(make_pipeline, workspace):
     assert [line for line in streaming if "START_REPLICATION" not in line] == []
 
 
+# Failure 44.
 def test_an_idle_outbox_in_a_busy_database_keeps_confirming(make_pipeline):
     p = make_pipeline().start()
     p.execute("CREATE TABLE noise (n bigint, t text)")
@@ -149,6 +153,7 @@ def test_an_idle_outbox_in_a_busy_database_keeps_confirming(make_pipeline):
     assert p.execute("SELECT count(*) FROM pg_class WHERE relname LIKE '%%heartbeat%%'") == [(0,)]
 
 
+# Failure 80.
 def test_sigterm_under_load_ends_0_and_the_next_start_repeats_nothing(make_pipeline):
     p = make_pipeline().start()
     p.insert_transactions(1, 20000)

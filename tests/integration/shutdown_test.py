@@ -34,6 +34,7 @@ def goes_on_afterwards(p, took_s):
     assert p.judge() == 0
 
 
+# Failure 3.
 def test_fast_shutdown_completes_with_undelivered_events(make_pipeline, workspace):
     p = pipeline_without_kafka(make_pipeline, workspace)
     p.insert(11, 100)
@@ -41,6 +42,7 @@ def test_fast_shutdown_completes_with_undelivered_events(make_pipeline, workspac
     goes_on_afterwards(p, stop_and_time(p.postgres))
 
 
+# Failure 3.
 def test_fast_shutdown_completes_while_reading_is_paused_over_a_backlog(make_pipeline, workspace):
     p = pipeline_without_kafka(make_pipeline, workspace, delivery={"in_flight_bytes_max": "1MiB"})
     # 60 MB: more than the in-flight limit and every buffer of the connection.
@@ -49,6 +51,7 @@ def test_fast_shutdown_completes_while_reading_is_paused_over_a_backlog(make_pip
     goes_on_afterwards(p, stop_and_time(p.postgres))
 
 
+# Failure 80.
 def test_sigterm_with_kafka_away_ends_within_the_limit_and_loses_nothing(make_pipeline, workspace):
     p = pipeline_without_kafka(make_pipeline, workspace, delivery={"shutdown_timeout": "2s"})
     p.insert(11, 100)

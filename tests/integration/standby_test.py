@@ -3,6 +3,7 @@
 import servers
 
 
+# Failure 82.
 def test_a_second_instance_waits_and_takes_over(make_pipeline):
     p = make_pipeline().start()
     second = p.another().start(wait="standby")
@@ -20,6 +21,7 @@ def test_a_second_instance_waits_and_takes_over(make_pipeline):
     assert second.stop() == 0
 
 
+# Failure 82.
 def test_an_orderly_stop_hands_over_without_repeats(make_pipeline):
     p = make_pipeline().start()
     second = p.another().start(wait="standby")

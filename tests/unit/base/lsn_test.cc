@@ -5,6 +5,7 @@
 namespace walpost::base {
 namespace {
 
+// Failure 59.
 TEST(LsnTest, PrintsAsPostgresDoes) {
   EXPECT_EQ(Lsn(0x16B374D848).ToString(), "16/B374D848");
   EXPECT_EQ(Lsn().ToString(), "0/0");
@@ -26,6 +27,7 @@ TEST(LsnTest, OtherTextIsInvalid) {
   }
 }
 
+// Failure 59.
 TEST(LsnTest, OrdersByPositionNotByText) {
   EXPECT_LT(Lsn::Parse("9/0").value(), Lsn::Parse("10/0").value());
   EXPECT_FALSE(Lsn().valid());

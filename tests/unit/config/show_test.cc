@@ -163,6 +163,7 @@ TEST(ShowTest, EffectiveKafkaPropertiesIncludeOurs) {
                                   HasSubstr("bootstrap.servers: kafka:9092\n")));
 }
 
+// Failure 88.
 TEST(ShowTest, PasswordsOfTheSourceAreHidden) {
   for (const std::string conninfo :
        {"host=db password=geheim sslpassword=geheim", "host=db password='ge heim geheim'",
@@ -180,6 +181,7 @@ TEST(ShowTest, MalformedConninfoIsNotShown) {
   EXPECT_THAT(ShowWith({"source.conninfo=postgresql://a:geheim@[db/x"}), Not(HasSubstr("geheim")));
 }
 
+// Failure 88.
 TEST(ShowTest, SecretsOfKafkaAreHidden) {
   for (const char* name : {"sasl.password", "ssl.key.password", "ssl.key.pem",
                            "ssl.keystore.password", "sasl.oauthbearer.config"}) {

@@ -51,6 +51,7 @@ TEST(TrackerTest, LaterTransactionWaitsForTheEarlierOne) {
   EXPECT_TRUE(tracker.empty());
 }
 
+// Failure 44.
 TEST(TrackerTest, EmptyTransactionDoesNotPassAnUndeliveredOne) {
   Tracker tracker;
   tracker.BeginTransaction(Lsn(100));

@@ -224,6 +224,7 @@ TEST(EnvelopeWriterTest, HeadersMayComeInAnyOrder) {
   EXPECT_EQ(parsed.headers().at("a"), "");
 }
 
+// Failures 54, 60.
 TEST(EnvelopeWriterTest, TextThatIsNotUtf8IsUndeliverableAndNotShown) {
   const std::string bad = "s3cret\xff";
   const std::vector<std::pair<std::string, std::string_view Event::*>> fields = {
@@ -269,6 +270,7 @@ TEST(EnvelopeWriterTest, PayloadMayBeAnyBytes) {
   EXPECT_EQ(parsed.payload(), "\xff\xfe");
 }
 
+// Failure 60.
 TEST(EnvelopeWriterTest, PayloadBeyondProtobufsLimitIsUndeliverable) {
   EnvelopeWriter writer(kDatabase);
   Event event;

@@ -37,6 +37,7 @@ TEST(ProgressTest, WhatIsNoProgressIsRefused) {
   }
 }
 
+// Failure 75.
 TEST(ProgressTest, NewerFormatIsRefusedByName) {
   v1::Progress message;
   message.set_format(2);

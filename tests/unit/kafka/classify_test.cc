@@ -41,6 +41,7 @@ TEST(ClassifyTest, VerdictsOnATopic) {
 }
 
 // Judging a record by one of them would lose or refuse a good event.
+// Failure 71.
 TEST(ClassifyTest, TroubleOfTheProducerSaysNothingAboutTheRecord) {
   ExpectAll(
       FailureKind::kGenerationEnded,

@@ -52,6 +52,7 @@ TEST_F(ProgressTest, EmptyTopicRemembersNothing) {
   EXPECT_TRUE(records->empty());
 }
 
+// Failure 75.
 TEST_F(ProgressTest, HighestOfEachEpochAndTimelineIsRead) {
   mock_.CreateTopic("progress", 1);
   for (const Progress& each : {At(100), At(300), At(200), At(50, 2), At(10, 1, 1)}) {
@@ -72,6 +73,7 @@ TEST_F(ProgressTest, TopicOfSeveralPartitionsIsRefused) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+// Failure 74.
 TEST_F(ProgressTest, MissingTopicAndMissingRightAreToldApart) {
   mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   EXPECT_EQ(ReadProgress(Options(), kPlace, kTimeout).status().code(), absl::StatusCode::kNotFound);

@@ -98,6 +98,7 @@ TEST(PropertiesTest, SafeValueOfAGuardedPropertyIsAccepted) {
   EXPECT_TRUE(BuildConf(Options(safe), Sink::Mode::kFast).ok());
 }
 
+// Failure 63.
 TEST(PropertiesTest, GuaranteesAreEnforcedInBothModes) {
   for (const Sink::Mode mode : {Sink::Mode::kFast, Sink::Mode::kCareful}) {
     EXPECT_EQ(InForce({}, "enable.idempotence", mode), "true");

@@ -239,6 +239,7 @@ TEST_F(HttpServerTest, OtherMethodsAreNotAllowed) {
   }
 }
 
+// Failure 87.
 TEST_F(HttpServerTest, NonsenseDoesNotEndTheServer) {
   for (const std::string& bytes :
        {std::string("\r\n\r\n"), std::string("\x16\x03\x01\x02\x00\x01\r\n\r\n", 10),
@@ -249,6 +250,7 @@ TEST_F(HttpServerTest, NonsenseDoesNotEndTheServer) {
   EXPECT_EQ(Get("/livez").code, 200);
 }
 
+// Failure 87.
 TEST_F(HttpServerTest, ConcurrentRequestsAreAllAnsweredWhileSnapshotsChange) {
   Publish(Sample());
   std::atomic<int> answered{0};
@@ -296,6 +298,7 @@ TEST(HttpServerStopTest, StoppedServerRefusesAndFreesItsPort) {
 }
 
 // An idle client must not keep the process from ending.
+// Failure 87.
 TEST(HttpServerStopTest, StopsWhileAClientIsConnectedAndSilent) {
   const SnapshotBoard board;
   auto server = HttpServer::Start(FreePort(), &board);

@@ -127,6 +127,7 @@ TEST_F(CheckServerTest, SlotInUseIsAWarningForItMayBeOurs) {
   AwaitFreeSlots();
 }
 
+// Failure 28.
 TEST_F(CheckServerTest, UnlimitedWalIsAWarningAndALimitIsTold) {
   InitOk();
   EXPECT_THAT(LineOf(Check(CheckOf()), "max_slot_wal_keep_size"),

@@ -123,6 +123,7 @@ TEST_F(InitRefusalServerTest, MissingRightIsAPermissionError) {
   EXPECT_EQ(State(), before);
 }
 
+// Failure 8.
 TEST(InitOtherServerTest, LostSlotIsSlotInvalidatedAndNotCalledFine) {
   const walpost::testing::PostgresServer server(walpost::testing::PostgresServerOptions{
       {"max_slot_wal_keep_size=1MB", "min_wal_size=32MB", "max_wal_size=32MB"},

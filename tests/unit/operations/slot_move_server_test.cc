@@ -159,6 +159,7 @@ TEST_F(SlotMoveTest, AdvanceToWhatIsNoPlaceAheadIsRefused) {
   EXPECT_EQ(SlotAdvance(Remembering(), "0/1", true).exit_code, 78);
 }
 
+// Failure 23.
 TEST_F(SlotMoveTest, AdvanceOfAClusterThatIsNotTheRecordedOneTakesIt) {
   InitRemembering();
   Sql("UPDATE walpost.pipeline SET system_identifier = 7");

@@ -61,6 +61,7 @@ TEST_F(TableMapperTest, NamesAreCaseSensitive) {
   EXPECT_EQ(mapper_.Bind(table_.relation()).code(), absl::StatusCode::kFailedPrecondition);
 }
 
+// Failure 36.
 TEST_F(TableMapperTest, RelationChangedBetweenTwoRowsIsReadAnew) {
   ASSERT_TRUE(Map().ok());
   EXPECT_EQ(event_.topic, "order");
@@ -108,6 +109,7 @@ TEST_F(TableMapperTest, MissingColumnOfAListNamesAllCandidates) {
               HasSubstr("has no column body or data, which is mapped as payload"));
 }
 
+// Failure 36.
 TEST_F(TableMapperTest, ColumnOfAnUnfitTypeIsASchemaMismatchThatNamesBothTypes) {
   const std::pair<const char*, std::uint32_t> unfit[] = {{"id", kNumeric},
                                                          {"id", type_oid::kBytea},
@@ -131,6 +133,7 @@ TEST_F(TableMapperTest, ColumnOfAnUnfitTypeIsASchemaMismatchThatNamesBothTypes) 
             "must be timestamptz: change its type back, or map another column");
 }
 
+// Failure 39.
 TEST_F(TableMapperTest, NullInAMandatoryColumnIsAnUndeliverableEvent) {
   for (const char* column : {"id", "aggregate_id", "aggregate_type", "event_type"}) {
     TestTable table = WalpostTable();

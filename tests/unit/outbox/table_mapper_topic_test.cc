@@ -65,6 +65,7 @@ TEST_F(TableMapperTopicTest, BrokenTemplateIsRefusedByBind) {
   EXPECT_EQ(Topic().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+// Failure 39.
 TEST_F(TableMapperTopicTest, NullPlaceholderIsUndeliverable) {
   options_.topic = "{content_type}";
   const absl::Status status = Topic().status();
@@ -72,6 +73,7 @@ TEST_F(TableMapperTopicTest, NullPlaceholderIsUndeliverable) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("column content_type is NULL"));
 }
 
+// Failure 68.
 TEST_F(TableMapperTopicTest, IllegalTopicIsUndeliverableAndShown) {
   for (const std::string& type :
        {std::string("a b"), std::string("größe"), std::string("."), std::string(".."),

@@ -42,6 +42,7 @@ TEST(DecoderMalformedTest, EverySampleIsWellFormed) {
   }
 }
 
+// Failure 58.
 TEST(DecoderMalformedTest, EveryTruncationOfEveryMessageIsDataLoss) {
   for (const std::string& sample : SampleMessages()) {
     for (std::size_t size = 0; size < sample.size(); ++size) {
@@ -100,6 +101,7 @@ TEST(DecoderMalformedTest, LengthThatReachesIntoTheNextColumnIsDataLoss) {
                  "one less");
 }
 
+// Failure 58.
 TEST(DecoderMalformedTest, AbsurdCountIsDataLoss) {
   const std::string nulls(70'000, 'n');
   ExpectDataLoss(InsertHead().U16(Decoder::kColumnsMax + 1).Raw(nulls.substr(0, 1601)).bytes(),
@@ -121,6 +123,7 @@ TEST(DecoderMalformedTest, ColumnOfUnknownKindIsDataLoss) {
 }
 
 // A row that was just inserted has no old value that could stay unchanged.
+// Failure 41.
 TEST(DecoderMalformedTest, UnchangedToastInAnInsertIsDataLoss) {
   ExpectDataLoss(testing::InsertBytes(RelationId{1}, {testing::UnchangedToastColumn()}), "u");
 }

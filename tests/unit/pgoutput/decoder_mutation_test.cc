@@ -65,6 +65,7 @@ class Mutator {
   std::mt19937_64 random_;
 };
 
+// Failure 58.
 TEST(DecoderMutationTest, DamagedMessageIsRefusedOrMeansItsBytes) {
   std::vector<std::string> corpus = SampleMessages();
   for (const char* name : {"v15-text", "v15-binary"}) {

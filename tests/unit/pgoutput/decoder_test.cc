@@ -137,6 +137,7 @@ TEST_F(DecoderTest, MostColumnsATableCanHaveAreRead) {
   EXPECT_EQ(Decode<Relation>(testing::RelationBytes(relation)).columns.size(), 1600U);
 }
 
+// Failure 41.
 TEST_F(DecoderTest, UpdateIsReadWithAndWithoutAnOldTuple) {
   const testing::Tuple row = {TextColumn("a"), UnchangedToastColumn(), NullColumn()};
   EXPECT_EQ(Decode<Update>(testing::UpdateBytes(kTable, row)).relation, kTable);

@@ -47,6 +47,7 @@ TEST(FrameTest, KeepaliveTellsPositionTimeAndWhetherToReply) {
   }
 }
 
+// Failure 29.
 TEST(FrameTest, TimeFarOutsideTheCalendarIsNoError) {
   for (const std::int64_t micros :
        {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {

@@ -124,6 +124,7 @@ TEST_P(GoldenTest, RowHasAValueOrNullInEveryColumn) {
   }
 }
 
+// Failure 38.
 TEST_P(GoldenTest, RelationChangesBetweenTwoRowsOfOneTransaction) {
   EXPECT_EQ(At<Insert>(31).values.size(), 3U);
   const Relation changed = At<Relation>(32);

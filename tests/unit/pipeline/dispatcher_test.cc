@@ -227,6 +227,7 @@ TEST_F(DispatcherTest, FailedReportEndsTheGenerationAndWhatIsLeftGoesThroughCare
   EXPECT_EQ(counters_.producer_generations, 3U);
 }
 
+// Failure 79.
 TEST_F(DispatcherTest, GenerationThatClosesWithoutReportsIsResubmittedToo) {
   sink_.CloseSilently(true);
   Add(3);
@@ -236,6 +237,7 @@ TEST_F(DispatcherTest, GenerationThatClosesWithoutReportsIsResubmittedToo) {
   EXPECT_EQ(counters_.events_delivered, 3U);
 }
 
+// Failure 71.
 TEST_F(DispatcherTest, FailureOfTheGenerationBacksOffAndJudgesNobody) {
   Add(2);
   sink_.FailGeneration("fatal");

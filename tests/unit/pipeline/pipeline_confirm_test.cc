@@ -142,6 +142,7 @@ class BackPressureTest : public PipelineFixture {
   }
 };
 
+// Failure 63.
 TEST_F(BackPressureTest, ReadingStopsAtTheLimitAndGoesOnBelowIt) {
   Fill();
   EXPECT_FALSE(pipeline().want_frame());
@@ -153,6 +154,7 @@ TEST_F(BackPressureTest, ReadingStopsAtTheLimitAndGoesOnBelowIt) {
   EXPECT_EQ(Confirmed(), Lsn(108));
 }
 
+// Failure 77.
 TEST_F(BackPressureTest, ReadingStopsWhileARecordWaitsForTheSink) {
   sink_.SetNotNow(true);
   SendPayload(Begin(100));
@@ -165,6 +167,7 @@ TEST_F(BackPressureTest, ReadingStopsWhileARecordWaitsForTheSink) {
   EXPECT_THAT(sink_.outstanding(), ElementsAre(0));
 }
 
+// Failures 6, 62.
 TEST_F(BackPressureTest, StatusesGoOnWhileReadingIsPaused) {
   Fill();
   for (int i = 0; i < 12; ++i) {

@@ -32,6 +32,7 @@ TEST_F(HaltTest, HaltBeforeAnythingWasReceivedHasNoStreamToFinish) {
   EXPECT_EQ(last_command_, StreamCommand::kNone);
 }
 
+// Failure 15.
 TEST_F(HaltTest, LoginRefusedAfterItOnceWorkedIsTriedSomeTimes) {
   Connect();
   End(StreamEnd::Kind::kLost);
@@ -63,6 +64,7 @@ TEST_F(HaltTest, LoginThatWorksAgainForgetsTheRefusals) {
 
 // --- poison_wal ---
 
+// Failure 53.
 TEST_F(HaltTest, SameErrorInTheSameTransactionThreeTimesIsPoison) {
   for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
     Connect();
@@ -132,6 +134,7 @@ TEST_F(HaltTest, LostConnectionsBetweenDoNotHideThePoison) {
 
 // --- What the stream holds ---
 
+// Failure 58.
 TEST_F(HaltTest, UndecodableFrameIsAProtocolErrorAfterWhatCameBeforeIt) {
   Connect();
   Transaction(100, {"a1"});
@@ -166,6 +169,7 @@ TEST_F(HaltTest, TableReplacedWhileStreamingHaltsBeforeItsRows) {
   EXPECT_EQ(confirmed_, Lsn(108));
 }
 
+// Failure 35.
 TEST_F(HaltTest, TableThatLostAColumnHaltsWithItsFirstRow) {
   Connect();
   pgoutput::Relation shrunk = EventsRelation();
@@ -179,6 +183,7 @@ TEST_F(HaltTest, TableThatLostAColumnHaltsWithItsFirstRow) {
   ExpectHalted(HaltReason::kSchemaMismatch, "no column payload");
 }
 
+// Failure 32.
 TEST_F(HaltTest, SkippedPublicationHaltsAtOnceAndConfirmsNothingMore) {
   Connect();
   Transaction(100, {"a1"});

@@ -24,6 +24,7 @@ class ReconnectTest : public PipelineFixture {
   }
 };
 
+// Failure 1.
 TEST_F(ReconnectTest, LostConnectionIsTriedAgainAfterTheBackOff) {
   EXPECT_EQ(pipeline().state(), State::kStarting);
   Connect();
@@ -42,6 +43,7 @@ TEST_F(ReconnectTest, FirstConnectionThatFailsIsStillStarting) {
   ExpectReconnectAfter(kBackOff);
 }
 
+// Failure 11.
 TEST_F(ReconnectTest, SlotInUseIsStandby) {
   ASSERT_TRUE(pipeline().TakeConnect(now_));
   End(StreamEnd::Kind::kSlotInUse, "slot is active for PID 7");
@@ -99,6 +101,7 @@ TEST_F(ReconnectTest, CutTransactionIsNotConfirmedUntilItCameWhole) {
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
 }
 
+// Failure 1.
 TEST_F(ReconnectTest, SilentServerIsDroppedAndTriedAgain) {
   facts_.wal_sender_timeout_ms = 6'000;
   Connect();
@@ -161,6 +164,7 @@ TEST_F(BackOffTest, BackOffGrowsAfterAConnectionOnWhichPositionsMoved) {
 
 // --- A server that stops ---
 
+// Failure 3.
 TEST_F(ReconnectTest, FiveRepliesRequestedWithinASecondShowThatTheServerIsStopping) {
   Connect();
   Transaction(100, {"a1"});
@@ -178,6 +182,7 @@ TEST_F(ReconnectTest, FiveRepliesRequestedWithinASecondShowThatTheServerIsStoppi
   ExpectReconnectAfter(Pipeline::kAfterServerStop);
 }
 
+// Failure 2.
 TEST_F(ReconnectTest, StoppingServerIsServedToTheEndWhenNothingIsUndelivered) {
   Connect();
   for (int i = 0; i < 20; ++i) {
@@ -232,6 +237,7 @@ TEST_F(ReconnectTest, AnotherClusterHaltsAndIsNotConfirmedTo) {
   EXPECT_EQ(last_command_, StreamCommand::kClose);
 }
 
+// Failure 21.
 TEST_F(ReconnectTest, TimelineThatLeftOurProgressBehindHalts) {
   Connect();
   Transaction(100, {"a1"});
@@ -243,6 +249,7 @@ TEST_F(ReconnectTest, TimelineThatLeftOurProgressBehindHalts) {
   EXPECT_EQ(last_command_, StreamCommand::kClose);
 }
 
+// Failure 20.
 TEST_F(ReconnectTest, TimelineThatContainsOurProgressGoesOn) {
   Connect();
   Transaction(100, {"a1"});

@@ -94,24 +94,28 @@ TEST_F(RememberedProgressTest, FirstStartHasNothingToJudge) {
   EXPECT_FALSE(JudgeProgress({}, facts_).halt) << "not recorded where it began";
 }
 
+// Failure 74.
 TEST_F(RememberedProgressTest, SlotThatMovedWithoutARecordIsUnreadable) {
   facts_.consistent_point = Lsn(0x3ff);
   EXPECT_THAT(ExpectHalt({}, HaltReason::kProgressUnreadable),
               AllOf(HasSubstr("0/400"), HasSubstr("0/3FF")));
 }
 
+// Failures 22, 75.
 TEST_F(RememberedProgressTest, AnotherClusterIsNamed) {
   facts_.system_identifier = 78;
   EXPECT_THAT(ExpectHalt({At(0x500)}, HaltReason::kClusterChanged),
               AllOf(HasSubstr("78"), HasSubstr("77")));
 }
 
+// Failure 23.
 TEST_F(RememberedProgressTest, ClusterAdoptedByAnOperatorIsOurs) {
   Progress old = At(0x800);
   old.system_identifier = 76;
   ExpectPosition({old, At(0x400, 1, 1)}, Lsn(0x400));
 }
 
+// Failure 21.
 TEST_F(RememberedProgressTest, TimelineThatLeftItBehindHalts) {
   facts_.timeline = 2;
   facts_.timeline_history = {{1, Lsn(0x480)}};
@@ -127,6 +131,7 @@ TEST_F(RememberedProgressTest, TimelineThatIsNotInTheHistoryHalts) {
   ExpectHalt({At(0x500, 2)}, HaltReason::kTimelineChanged);
 }
 
+// Failure 21.
 TEST_F(RememberedProgressTest, ServerWhoseLogEndsBeforeItHalts) {
   ExpectPosition({At(0x900)}, Lsn(0x900));
   EXPECT_THAT(ExpectHalt({At(0x901)}, HaltReason::kTimelineChanged),

@@ -37,6 +37,7 @@ TEST_F(StatusClockTest, IdleStreamIsAnsweredEveryTenSeconds) {
   EXPECT_TRUE(Due(20'500));
 }
 
+// Failure 6.
 TEST_F(StatusClockTest, ShortServerTimeoutIsAnsweredThreeTimesWithinIt) {
   clock_.Start(3'000, At(0));
   EXPECT_FALSE(Due(999));

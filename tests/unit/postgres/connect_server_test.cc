@@ -134,12 +134,14 @@ TEST_F(ConnectServerTest, ServiceAndPasswordFilesAreUsed) {
   unlink(passwords.c_str());
 }
 
+// Failure 19.
 TEST_F(ConnectServerTest, FirstHostDownGoesOnToTheSecond) {
   ExpectConnects(absl::StrFormat(
       "host=127.0.0.1,127.0.0.1 port=1,%d user=postgres target_session_attrs=read-write",
       server_->port()));
 }
 
+// Failure 16.
 TEST_F(ConnectServerTest, VerifiedTlsConnectsAndAStrangersCertificateIsLost) {
   const std::string conninfo = server_->Conninfo("postgres", "sslmode=verify-full sslrootcert=");
   ExpectConnects(conninfo + server_->certificate());
@@ -151,6 +153,7 @@ TEST_F(ConnectServerTest, RightPasswordConnects) {
   ExpectConnects(server_->Conninfo("postgres", "user=with_password password='open sesame'"));
 }
 
+// Failures 15, 88.
 TEST_F(ConnectServerTest, WrongPasswordIsAuthFailedAndNotShown) {
   const StreamEnd end =
       Refused(server_->Conninfo("postgres", "user=with_password password=hunter2"));
@@ -164,11 +167,13 @@ TEST_F(ConnectServerTest, NoPasswordWhereOneIsNeededIsAuthFailed) {
                    "check the password");
 }
 
+// Failure 14.
 TEST_F(ConnectServerTest, HbaRefusalHintsAtTheReplicationKeyword) {
   ExpectAuthFailed(Refused(server_->Conninfo("postgres", "user=refused")), "28000",
                    "`replication` does not match logical replication");
 }
 
+// Failure 14.
 TEST_F(ConnectServerTest, RoleWithoutReplicationNamesTheCommand) {
   ExpectAuthFailed(Refused(server_->Conninfo("postgres", "user=plain")), "42501",
                    "ALTER ROLE \"plain\" REPLICATION");
@@ -198,6 +203,7 @@ TEST_F(ConnectServerTest, ConnectionRefusedAndUnknownHostAreLost) {
   EXPECT_EQ(Refused("host=no-such-host.invalid user=postgres").kind, Kind::kLost);
 }
 
+// Failure 12.
 TEST_F(ConnectServerTest, TooManyConnectionsIsLost) {
   auto first = Connection::Open({server_->Conninfo(), "walpost", true});
   auto second = Connection::Open({server_->Conninfo(), "walpost", true});
@@ -207,6 +213,7 @@ TEST_F(ConnectServerTest, TooManyConnectionsIsLost) {
   EXPECT_EQ(end.sqlstate, "53300");
 }
 
+// Failure 54.
 TEST_F(ConnectServerTest, SessionSettingsWinOverThoseOfTheRole) {
   server_->Sql(
       "ALTER ROLE german SET datestyle = 'German'; ALTER ROLE german SET bytea_output = "
@@ -235,6 +242,7 @@ TEST_F(ConnectServerTest, SessionSettingsWinOverThoseOfTheRole) {
   }
 }
 
+// Failure 54.
 TEST_F(ConnectServerTest, SqlAsciiDatabaseIsReadAsItIs) {
   server_->Sql("CREATE DATABASE bytes ENCODING 'SQL_ASCII' TEMPLATE template0");
   auto opened = Connection::Open({server_->Conninfo("bytes"), "walpost", true});
@@ -283,6 +291,7 @@ TEST_F(ConnectServerTest, OddPublicationNameStreams) {
   EXPECT_EQ(next, ReplicationStream::Next::kFrame) << stream.end().status;
 }
 
+// Failure 19.
 TEST_F(ConnectServerTest, TimelineHistoryIsReadAfterAPromotion) {
   PostgresServer other;
   other.Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");

@@ -129,6 +129,7 @@ TEST_F(CopyStreamTest, NonsenseFromTheServerIsLost) {
   EXPECT_EQ(AwaitEnd().kind, Kind::kLost);
 }
 
+// Failure 32.
 TEST_F(CopyStreamTest, WarningInTheStreamIsANotice) {
   backend_.Send(ScriptedBackend::Frame("one") +
                 ScriptedBackend::Notice("WARNING", "55000", "skipped loading publication \"p\"") +

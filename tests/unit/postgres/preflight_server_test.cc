@@ -119,6 +119,7 @@ TEST_F(PreflightServerTest, CompleteSourceGivesAllFacts) {
   EXPECT_EQ(facts.wal_sender_timeout_ms, 60'000);
 }
 
+// Failure 20.
 TEST_F(PreflightServerTest, StartIsTheLaterOfProgressAndSlot) {
   MakeAll();
   const base::Lsn later(*base::Lsn::Parse(Sql("SELECT pg_current_wal_lsn() + 1000")));
@@ -193,24 +194,28 @@ TEST_F(PreflightServerTest, MissingSlotWithHistoryNamesTheRunbook) {
               AllOf(HasSubstr("0/ABC"), HasSubstr("\"shop\""), Not(HasSubstr("`walpost init`"))));
 }
 
+// Failure 10.
 TEST_F(PreflightServerTest, PhysicalSlotIsForeign) {
   MakePublication();
   Sql("SELECT pg_create_physical_replication_slot('" + slot_ + "')");
   ExpectHalt(Refused(Options()), HaltReason::kSlotForeign, "physical");
 }
 
+// Failure 10.
 TEST_F(PreflightServerTest, SlotOfAnotherPluginIsForeign) {
   MakePublication();
   Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'test_decoding')");
   ExpectHalt(Refused(Options()), HaltReason::kSlotForeign, "test_decoding");
 }
 
+// Failure 10.
 TEST_F(PreflightServerTest, SlotOfAnotherDatabaseIsForeign) {
   MakePublication();
   server_->Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'pgoutput')");
   ExpectHalt(Refused(Options()), HaltReason::kSlotForeign, "database \"postgres\"");
 }
 
+// Failure 11.
 TEST_F(PreflightServerTest, SlotInUseNamesThePid) {
   MakeAll();
   auto first = Connect(Options(), base::Lsn());
@@ -224,6 +229,7 @@ TEST_F(PreflightServerTest, SlotInUseNamesThePid) {
                                      slot_ + "'")));
 }
 
+// Failure 31.
 TEST_F(PreflightServerTest, MissingPublicationNeedsAnOperator) {
   MakeSlot();
   ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "publication \"walpost\"");
@@ -258,6 +264,7 @@ TEST_F(PreflightServerTest, TableDroppedAndCreatedAgainIsMissing) {
   ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "\"outbox\".\"events\"");
 }
 
+// Failure 49.
 TEST_F(PreflightServerTest, PartitionedTableMustBePublishedAsItself) {
   Sql("CREATE TABLE outbox.parts (id int) PARTITION BY RANGE (id); CREATE TABLE outbox.parts_1 "
       "PARTITION OF outbox.parts FOR VALUES FROM (0) TO (10)");
@@ -273,12 +280,14 @@ TEST_F(PreflightServerTest, PartitionedTableMustBePublishedAsItself) {
   ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "is a partition of outbox.parts");
 }
 
+// Failure 51.
 TEST_F(PreflightServerTest, AllTablesPublicationHoldsTheTable) {
   Sql("CREATE PUBLICATION walpost FOR ALL TABLES");
   MakeSlot();
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
 }
 
+// Failure 22.
 TEST_F(PreflightServerTest, RecordOfAnotherClusterIsClusterChanged) {
   MakeAll();
   Sql(kPipelineTable);
@@ -317,6 +326,7 @@ TEST_F(PreflightServerTest, UnreadableOrForeignRecordTableIsIgnored) {
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
 }
 
+// Failure 30.
 TEST_F(PreflightServerTest, ApplicationNameInSynchronousStandbyNamesIsRefused) {
   MakeAll();
   // Asynchronous here, or this very session would wait for the standby.
@@ -351,6 +361,7 @@ TEST_F(PreflightServerTest, CheckShowsEveryProblemAndGoesOnWhileTheSlotIsInUse) 
   EXPECT_EQ(report.problem()->kind, Kind::kSlotInUse);
 }
 
+// Failure 40.
 TEST_F(PreflightServerTest, WidePublicationIsOnlyAWarning) {
   Sql("CREATE PUBLICATION walpost FOR ALL TABLES");
   MakeSlot();
@@ -362,6 +373,7 @@ TEST_F(PreflightServerTest, WidePublicationIsOnlyAWarning) {
   EXPECT_THAT(report.warnings, Contains(HasSubstr("more than inserts")));
 }
 
+// Failure 13.
 TEST(PreflightOtherServerTest, WalLevelReplicaIsSlotMissingThatNamesWalLevel) {
   const PostgresServer server(PostgresServerOptions{{"wal_level=replica"}, {}, {}});
   ConnectOptions options;
@@ -374,6 +386,7 @@ TEST(PreflightOtherServerTest, WalLevelReplicaIsSlotMissingThatNamesWalLevel) {
               AllOf(HasSubstr("wal_level"), HasSubstr("restart PostgreSQL")));
 }
 
+// Failures 8, 28.
 TEST(PreflightOtherServerTest, LostSlotIsInvalidatedAndItsLimitAWarning) {
   const PostgresServer server(PostgresServerOptions{
       {"max_slot_wal_keep_size=1MB", "min_wal_size=32MB", "max_wal_size=32MB"},

@@ -99,6 +99,7 @@ TEST_F(SlotsServerTest, NoSlotLeftNamesTheSetting) {
   EXPECT_THAT(std::string(created.status().message()), HasSubstr("max_replication_slots"));
 }
 
+// Failure 27.
 TEST_F(SlotsServerTest, CreationBehindAnOpenTransactionNamesItAndLeavesNothing) {
   auto writer = SqlConnection::Connect(server_->Conninfo(), "slow_writer");
   ASSERT_TRUE(writer.ok());
@@ -116,6 +117,7 @@ TEST_F(SlotsServerTest, CreationBehindAnOpenTransactionNamesItAndLeavesNothing) 
   EXPECT_FALSE(slot->has_value());
 }
 
+// Failure 27.
 TEST_F(SlotsServerTest, CreationBehindAPreparedTransactionNamesIt) {
   server_->Sql("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'forgotten'");
   CreateSlotOptions options = Options("walpost");

@@ -42,6 +42,7 @@ TEST(StartReplicationTest, Version13GetsNoOptionItDoesNotKnow) {
   EXPECT_THAT(command, Not(HasSubstr("messages")));
 }
 
+// Failure 56.
 TEST(StartReplicationTest, MessagesOnlyWhenAskedFor) {
   StartOptions options = Options(140000);
   EXPECT_THAT(StartReplicationCommand(options), Not(HasSubstr("messages")));

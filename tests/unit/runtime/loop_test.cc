@@ -293,6 +293,7 @@ TEST_F(LoopTest, WhatHappensIsShownSoonThoughTheLoopIsIdle) {
   EXPECT_LT(best, Loop::kPublishWhenIdleEvery / 2);
 }
 
+// Failure 77.
 TEST_F(LoopTest, WithNothingToDoItWaits) {
   StartAndConnect();
   Await("the first snapshot", [this] { return Shown().source_connected; });
@@ -327,6 +328,7 @@ TEST_F(LoopTest, StreamThatDoesNotEndDoesNotKeepItFromWaiting) {
   EXPECT_TRUE(wire(0)->closed());
 }
 
+// Failure 80.
 TEST_F(LoopTest, SecondSignalLeavesAtOnce) {
   first_answers_copy_done_ = false;
   StartAndConnect();

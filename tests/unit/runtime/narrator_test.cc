@@ -51,6 +51,7 @@ TEST_F(NarratorTest, StateChangesAreLoggedOnce) {
 }
 
 // Below min.insync.replicas, for one, Kafka says nothing at all.
+// Failure 65.
 TEST_F(NarratorTest, MinuteWithoutAnAcknowledgementIsLoggedOnceAndSoIsItsEnd) {
   Connect();
   Transaction(100, {"a1", "a2"});
@@ -231,6 +232,7 @@ TEST_F(NarratorTest, ServerPositionIsNeverBehindWhatWasReceived) {
   EXPECT_EQ(TakeSnapshot().server_wal_lsn, Lsn(108));
 }
 
+// Failure 88.
 TEST_F(NarratorTest, PayloadsStayOutOfTheLog) {
   Connect();
   Observe();
