@@ -293,7 +293,6 @@ TEST_F(LoopTest, WhatHappensIsShownSoonThoughTheLoopIsIdle) {
   EXPECT_LT(best, Loop::kPublishWhenIdleEvery / 2);
 }
 
-// Failure 77.
 TEST_F(LoopTest, WithNothingToDoItWaits) {
   StartAndConnect();
   Await("the first snapshot", [this] { return Shown().source_connected; });
