@@ -332,11 +332,13 @@ def memory(arguments):
         walpost.stop()
 
         walpost.start()
+        postgres.execute(OFFERED.format(first=-250))  # every partition has had its first record: what follows is in flight at once
+        walpost.wait_delivered(5_000, 60)
         kafka.process.send_signal(19)  # SIGSTOP
         inserted = offered_load(postgres, arguments.outage)
         kafka.process.send_signal(18)
         begin = time.monotonic()
-        walpost.wait_delivered(inserted, 600)
+        walpost.wait_delivered(5_000 + inserted, 600)
         result["outage_drain_events_per_s"] = inserted / (time.monotonic() - begin)
         result["outage_bytes"], result["outage_events"] = walpost.peak_rss_bytes(), inserted
         walpost.stop()
