@@ -45,6 +45,9 @@ bool ProgressKeeper::Late(base::Now now) const {
 }
 
 void ProgressKeeper::Tick(base::Lsn safe, bool hurry, base::Now now) {
+  if (now.mono >= retry_at_) {
+    retry_at_ = base::MonotonicTime();  // the sink may take it any time; no deadline any more
+  }
   if (!on() || !facts_ || phase_ == Phase::kOutstanding) {
     return;
   }
@@ -135,7 +138,7 @@ std::optional<Halt> ProgressKeeper::Unwritten(base::WallTime last_delivered_at,
 }
 
 std::optional<base::MonotonicTime> ProgressKeeper::NextDeadline(base::Lsn safe) const {
-  if (phase_ == Phase::kWaiting && refused_since_) {
+  if (phase_ == Phase::kWaiting && retry_at_ != base::MonotonicTime()) {
     return retry_at_;
   }
   if (phase_ != Phase::kNone || !on() || !facts_ || safe <= acknowledged_ || !made_at_) {

@@ -153,6 +153,16 @@ TEST_F(ProgressKeeperTest, LostRecordWaitsAgainWithTheNewestPosition) {
   EXPECT_EQ(keeper_.Confirmable(Lsn(300)), Lsn(100));
 }
 
+TEST_F(ProgressKeeperTest, RefusedRecordIsNoDeadlineAnyMoreWhenItsTimeHasCome) {
+  Begin();
+  keeper_.Tick(Lsn(200), true, now_);
+  keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
+  Advance(ProgressKeeper::kRetryRefusedAfter);
+  keeper_.Tick(Lsn(200), true, now_);
+  EXPECT_NE(keeper_.waiting(now_), nullptr);
+  EXPECT_EQ(keeper_.NextDeadline(Lsn(200)), std::nullopt) << "the loop would spin";
+}
+
 TEST_F(ProgressKeeperTest, RefusedRecordIsTriedAgainAndHaltsAfterAMinute) {
   Begin();
   keeper_.Tick(Lsn(200), false, now_);
