@@ -98,7 +98,7 @@ std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& 
     tracker_->Settle(sequence);
     return std::nullopt;
   }
-  if (std::optional<Halt> halt = Place(entry.record.key, &letter)) {
+  if (std::optional<Halt> halt = Place(entry.record.key, sequence, &letter)) {
     return halt;
   }
   tracker_->Replace(sequence, EncodeLetter(letter, topic_, entry.record, tracker_->arena()),
@@ -111,13 +111,14 @@ void Decider::Follow(delivery::Sequence sequence) {
   Letter letter = LetterOf(entry);
   letter.kind = LetterKind::kParked;
   letter.reason = kKeyParked;
-  lot_->Park(letter.topic, *entry.record.key, letter.position);
+  lot_->Park(letter.topic, *entry.record.key, letter.position, sequence);
   tracker_->Replace(sequence, EncodeLetter(letter, topic_, entry.record, tracker_->arena()),
                     Tracker::Form::kParked, /*stub=*/false);
 }
 
 // Among the letters, or with its key among the parked ones; and tells of it.
-std::optional<Halt> Decider::Place(const std::optional<std::string_view>& key, Letter* letter) {
+std::optional<Halt> Decider::Place(const std::optional<std::string_view>& key,
+                                   delivery::Sequence sequence, Letter* letter) {
   const bool has_order = key && !letter->topic.empty();
   const bool parked = has_order && lot_->IsParked(letter->topic, *key);
   if (has_order && (parked || policy_ == OnUndeliverable::kPark)) {
@@ -131,7 +132,7 @@ std::optional<Halt> Decider::Place(const std::optional<std::string_view>& key, L
                                   lot_->size())};
     }
     letter->kind = LetterKind::kParked;
-    lot_->Park(letter->topic, *key, letter->position);
+    lot_->Park(letter->topic, *key, letter->position, sequence);
   }
   Tell(
       letter->kind == LetterKind::kParked ? Decision::Kind::kParked : Decision::Kind::kDeadLettered,
@@ -159,7 +160,7 @@ std::optional<Halt> Decider::DecideRow(const UnfitRow& row) {
     Tell(Decision::Kind::kSkipped, letter);
     return std::nullopt;
   }
-  if (std::optional<Halt> halt = Place(event.key, &letter)) {
+  if (std::optional<Halt> halt = Place(event.key, tracker_->next_sequence(), &letter)) {
     return halt;
   }
   ++counters_->events_received;

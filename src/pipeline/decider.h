@@ -78,7 +78,8 @@ class Decider {
  private:
   Halt UndeliverableEvent(const delivery::Tracker::Entry& entry, const std::string& detail) const;
   Halt LetterRefused(const delivery::Tracker::Entry& entry, const delivery::Failure& failure) const;
-  std::optional<Halt> Place(const std::optional<std::string_view>& key, envelope::Letter* letter);
+  std::optional<Halt> Place(const std::optional<std::string_view>& key, delivery::Sequence sequence,
+                            envelope::Letter* letter);
   envelope::Letter LetterOf(const delivery::Tracker::Entry& entry) const;
   std::string PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const;
   void Tell(Decision::Kind kind, const envelope::Letter& letter);

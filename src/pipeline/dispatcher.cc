@@ -65,6 +65,9 @@ void Dispatcher::Pump() {
     if (lot_->any() && !MayGo(entry)) {
       return;
     }
+    if (entry.form == delivery::Tracker::Form::kParked && !lot_->MayWrite(cursor_)) {
+      return;
+    }
     const SubmitResult result = sink_->Submit(entry.record, cursor_);
     if (result.outcome == SubmitResult::Outcome::kNotNow) {
       return;
@@ -91,7 +94,7 @@ bool Dispatcher::MayGo(const delivery::Tracker::Entry& entry) {
   if (lot_->IsHeld(entry.record.topic, *key)) {
     return false;
   }
-  if (lot_->IsParked(entry.record.topic, *key)) {
+  if (lot_->Follows(entry.record.topic, *key, cursor_)) {
     decider_->Follow(cursor_);
   }
   return true;

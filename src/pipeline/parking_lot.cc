@@ -51,20 +51,30 @@ bool ParkingLot::IsParked(std::string_view topic, std::string_view key) const {
   return !keys_.empty() && keys_.contains(IdOf(topic, key));
 }
 
+bool ParkingLot::Follows(std::string_view topic, std::string_view key,
+                         delivery::Sequence sequence) const {
+  const auto found = keys_.empty() ? keys_.end() : keys_.find(IdOf(topic, key));
+  return found != keys_.end() && sequence >= found->second.first_sequence;
+}
+
 bool ParkingLot::IsHeld(std::string_view topic, std::string_view key) const {
   return release_ && release_->held && release_->command.topic == topic &&
          release_->command.key == key;
 }
 
-void ParkingLot::Park(std::string_view topic, std::string_view key, std::string_view position) {
+void ParkingLot::Park(std::string_view topic, std::string_view key, std::string_view position,
+                      delivery::Sequence sequence) {
   const auto [found, added] = keys_.try_emplace(IdOf(topic, key));
   ParkedKey& parked = found->second;
   if (added) {
     parked.topic = topic;
     parked.key = key;
     parked.first_offset = next_offset_;  // its letter will stand there or later
+    parked.first_sequence = sequence;
+    settle_below_ = std::max(settle_below_, sequence);
     read_at_ = base::MonotonicTime();
   }
+  parked.first_sequence = std::min(parked.first_sequence, sequence);
   parked.last_written = std::max(parked.last_written, std::string(position));
 }
 
@@ -122,6 +132,9 @@ std::optional<Halt> ParkingLot::OnRead(LettersRead read, base::Now now) {
   if (soon && read.at_end) {
     read_at_ = now.mono + kReadAgainAfter;
   }
+  if (release_ && release_->phase == Release::Phase::kReading && !reading_for_release_) {
+    read_at_ = now.mono;  // its turn
+  }
   return std::nullopt;
 }
 
@@ -151,6 +164,7 @@ void ParkingLot::TakeParked(const LoggedLetter& logged) {
     parked.topic = logged.letter.topic;
     parked.key = *logged.key;
     parked.first_offset = logged.offset;
+    settle_below_ = std::max(settle_below_, tracker_->next_sequence());
   }
   // The same position again is the same event, parked again after a crash.
   parked.last_read = std::max(parked.last_read, logged.letter.position);
@@ -170,7 +184,7 @@ void ParkingLot::TakeDecision(const LoggedLetter& logged) {
   if (letter.answers) {
     commands_.erase(*letter.answers);
     if (release_ && release_->command.offset == *letter.answers) {
-      release_.reset();
+      EndRelease();
     }
   }
   const auto found = logged.key ? keys_.find(IdOf(letter.topic, *logged.key)) : keys_.end();
@@ -181,6 +195,8 @@ void ParkingLot::TakeDecision(const LoggedLetter& logged) {
   if (!letter.through.empty()) {
     if (parked.last() <= letter.through) {
       keys_.erase(found);
+    } else {
+      parked.decided_through = std::max(parked.decided_through, letter.through);
     }
   } else {
     parked.discarded.insert(letter.position);

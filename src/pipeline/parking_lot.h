@@ -13,6 +13,7 @@
 // Source: docs/dead-letters.md.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -82,11 +83,21 @@ class ParkingLot {
 
   bool IsParked(std::string_view topic, std::string_view key) const;
 
+  // Its letter comes behind those of its key. What stands before the first of them goes by itself.
+  bool Follows(std::string_view topic, std::string_view key, delivery::Sequence sequence) const;
+
   // The line stops at an event of this key for a moment.
   bool IsHeld(std::string_view topic, std::string_view key) const;
 
   // A letter of this event is about to be written.
-  void Park(std::string_view topic, std::string_view key, std::string_view position);
+  void Park(std::string_view topic, std::string_view key, std::string_view position,
+            delivery::Sequence sequence);
+
+  // Before the letter that parks a key, every event before it is settled: one that fails then would
+  // follow into the log behind a later event of its key.
+  bool MayWrite(delivery::Sequence sequence) const {
+    return tracker_->oldest_unsettled() >= std::min(sequence, settle_below_);
+  }
 
   // --- Reading the log ---
   std::optional<LetterRead> TakeRead(base::Now now);
@@ -115,10 +126,12 @@ class ParkingLot {
   struct ParkedKey {
     std::string topic;
     std::string key;
-    std::int64_t first_offset = 0;    // nothing of it stands before, in the log
-    std::string last_read;            // highest position read from the log
-    std::string last_written;         // highest position given to the sink
-    std::set<std::string> discarded;  // positions an operator discarded one by one
+    delivery::Sequence first_sequence = 0;  // of ours that is parked; 0 = read from the log
+    std::int64_t first_offset = 0;          // nothing of it stands before, in the log
+    std::string last_read;                  // highest position read from the log
+    std::string last_written;               // highest position given to the sink
+    std::string decided_through;            // decided, though later ones are parked still
+    std::set<std::string> discarded;        // positions an operator discarded one by one
 
     const std::string& last() const { return std::max(last_read, last_written); }
   };
@@ -150,6 +163,7 @@ class ParkingLot {
     std::deque<envelope::LoggedLetter> events;
     std::string sent_through;
     bool held = false;
+    bool over = false;  // answered by somebody else; what is outstanding is still waited for
   };
 
   enum class Sending { kNone, kWaiting, kOutstanding };
@@ -167,6 +181,7 @@ class ParkingLot {
   void Answer(envelope::LetterAction action, const std::string& detail);
   void Write(const envelope::Letter& letter);
   void Drop();
+  void EndRelease();
 
   const bool on_;
   const std::string pipeline_;
@@ -178,6 +193,7 @@ class ParkingLot {
   mutable std::string id_;                            // scratch of IdOf
   std::map<std::int64_t, Command> commands_;          // unanswered, by offset
   std::optional<Release> release_;
+  delivery::Sequence settle_below_ = 0;  // the last key was parked here
 
   bool ready_ = false;
   bool at_end_ = false;

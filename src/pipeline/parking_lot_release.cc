@@ -15,6 +15,9 @@ using envelope::LetterKind;
 using envelope::LoggedLetter;
 
 void ParkingLot::Tick(base::Now now) {
+  if (now.mono >= retry_at_) {
+    retry_at_ = base::MonotonicTime();  // the sink may take it any time; no deadline any more
+  }
   if (!release_ && at_end_ && !commands_.empty()) {
     Begin(now);
   }
@@ -36,12 +39,8 @@ void ParkingLot::Begin(base::Now now) {
     return;
   }
   release_->cursor = found->second.first_offset;
-  if (command.action == LetterAction::kDiscard) {
-    if (command.position.empty()) {
-      Decide(LetterAction::kDiscarded);
-    } else {
-      found->second.discarded.insert(command.position);  // is it the last one?
-    }
+  if (command.action == LetterAction::kDiscard && !command.position.empty()) {
+    found->second.discarded.insert(command.position);  // is it the last one?
   }
   read_at_ = now.mono;
 }
@@ -74,28 +73,34 @@ void ParkingLot::TakeForRelease(std::vector<LoggedLetter> letters) {
   SendNext();
 }
 
-// The next event that is still to be sent; or the end.
+// The next event that is still to be sent; or the end. A discard goes the same way without sending:
+// decided before its letter stands in the log, an event would be parked behind the decision.
 void ParkingLot::SendNext() {
   const ParkedKey* const parked = Releasing();
   if (parked == nullptr) {
     return;
   }
-  const bool discarding = release_->command.action == LetterAction::kDiscard;
-  while (!release_->events.empty() &&
-         parked->discarded.contains(release_->events.front().letter.position)) {
-    release_->sent_through = release_->events.front().letter.position;
+  const bool discard = release_->command.action == LetterAction::kDiscard;
+  const bool discard_all = discard && release_->command.position.empty();
+  while (!release_->events.empty()) {
+    const std::string& position = release_->events.front().letter.position;
+    if (!discard_all && position > parked->decided_through &&
+        !parked->discarded.contains(position)) {
+      break;
+    }
+    release_->sent_through = position;
     release_->events.pop_front();
   }
   if (release_->events.empty()) {
     if (release_->sent_through >= parked->last()) {
-      Decide(discarding ? LetterAction::kDiscarded : LetterAction::kDelivered);
+      Decide(discard ? LetterAction::kDiscarded : LetterAction::kDelivered);
     } else {
       release_->phase = Release::Phase::kReading;
       read_at_ = base::MonotonicTime();
     }
     return;
   }
-  if (discarding) {
+  if (discard) {
     Answer(LetterAction::kDiscarded, "");  // others of the key remain
     return;
   }
@@ -173,6 +178,10 @@ const envelope::Record* ParkingLot::waiting(base::Now now) const {
 void ParkingLot::OnAcknowledged() {
   CHECK(sending_ == Sending::kOutstanding);
   Drop();
+  if (release_->over) {
+    EndRelease();
+    return;
+  }
   if (release_->phase != Release::Phase::kSending) {
     release_->phase = Release::Phase::kSeeing;
     read_at_ = base::MonotonicTime();
@@ -185,6 +194,10 @@ void ParkingLot::OnAcknowledged() {
 
 void ParkingLot::OnRefused(const delivery::Failure& failure, bool alone, base::Now now) {
   sending_ = Sending::kWaiting;
+  if (release_->over) {
+    EndRelease();
+    return;
+  }
   if (release_->phase == Release::Phase::kSending && alone && std::exchange(refused_, true)) {
     const std::string position = release_->events.front().letter.position;
     Drop();
@@ -202,6 +215,18 @@ void ParkingLot::OnRefused(const delivery::Failure& failure, bool alone, base::N
 void ParkingLot::OnLost() {
   if (sending_ == Sending::kOutstanding) {
     sending_ = Sending::kWaiting;
+  }
+  if (release_ && release_->over) {
+    EndRelease();
+  }
+}
+
+// A producer may still hold its record: then what becomes of that ends it.
+void ParkingLot::EndRelease() {
+  release_->over = true;
+  if (sending_ != Sending::kOutstanding) {
+    Drop();
+    release_.reset();
   }
 }
 

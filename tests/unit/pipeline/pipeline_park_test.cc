@@ -44,6 +44,15 @@ class ParkTest : public PipelineFixture {
     }
   }
 
+  // As another instance would write it.
+  void AppendDecision(LetterAction action, const std::string& key, std::int64_t answers,
+                      const std::string& through) {
+    AppendCommand(action, "orders", key);
+    log_.back().letter.kind = LetterKind::kDecision;
+    log_.back().letter.answers = answers;
+    log_.back().letter.through = through;
+  }
+
   // kind:action or kind:id of what stands in the log.
   std::vector<std::string> Log() {
     ServeLetters();
@@ -246,18 +255,39 @@ TEST_F(ParkTest, LineStopsOnlyWhileTheDecisionIsOnItsWayAndOnlyForTheKey) {
   EXPECT_EQ(pipeline().counters().events_parked, 1U);
 }
 
-TEST_F(ParkTest, RetryWaitsForEventsOfTheKeyThatAreStillOnTheirWay) {
+TEST_F(ParkTest, FirstLetterOfAKeyWaitsForEventsThatAreStillOnTheirWay) {
   Connect();
   Transaction(100, {"a1"});  // not acknowledged yet
   sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
-  Transaction(200, {"a2"});
-  sink_.Deliver(1);  // the letter
-  Tick();
-  AppendCommand(LetterAction::kRetry, "orders", "a");
-  Look();
+  SendPayload(Begin(200));
+  Event("a2");
   EXPECT_THAT(sink_.outstanding(), ElementsAre(0));
+  EXPECT_FALSE(pipeline().want_frame());
+  sink_.Fail(0, FailureKind::kTopicUnknown);
+  Settle();
+  sink_.Fail(0, FailureKind::kTopicUnknown, "now alone");
+  Settle();
+  Run();
+  ASSERT_THAT(Log(), ElementsAre("parked:a1", "parked:a2")) << "not a2 first";
+  SendPayload(Commit(200));
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  sink_.StopRefusing();
+  Look();
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+}
+
+TEST_F(ParkTest, EventBeforeTheFirstParkedOneGoesByItself) {
+  Connect();
+  Transaction(100, {"a1"});
+  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  SendPayload(Begin(200));
+  Event("a2");
+  sink_.Fail(0, FailureKind::kGenerationEnded);
+  Settle();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_THAT(Log(), ElementsAre("parked:a2"));
 }
 
 TEST_F(ParkTest, RetryOfAnEventThatIsRefusedOnceMoreAfterAWhileIsAnsweredAndTheKeyStaysParked) {
@@ -325,6 +355,50 @@ TEST_F(ParkTest, DiscardOfAKeyDecidesAllOfItWithoutSending) {
   EXPECT_EQ(Log().back(), "decision:discarded");
 }
 
+TEST_F(ParkTest, DiscardOfAKeyWaitsForLettersThatAreOnTheirWay) {
+  Connect();
+  ParkA(100, {"a1"});
+  Transaction(200, {"a2"});  // its letter is not acknowledged
+  AppendCommand(LetterAction::kDiscard, "orders", "a");
+  Look();
+  EXPECT_THAT(sink_.outstanding(), ElementsAre(1))
+      << "a2 behind the decision would be parked again";
+  Run();
+  EXPECT_THAT(Log(),
+              ElementsAre("parked:a1", "command:discard", "parked:a2", "decision:discarded"));
+  EXPECT_EQ(log_[3].letter.through, log_[2].letter.position);
+  Restart();
+  Connect(Lsn());
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(ParkTest, DecisionOfAnotherInstanceDuringARetryEndsIt) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "a1, on its way again";
+  AppendDecision(LetterAction::kDelivered, "a", 2, log_[1].letter.position);
+  Look();
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1")) << "what the other one sent is not in this log";
+  EXPECT_THAT(Log(), SizeIs(4)) << "no second answer";
+}
+
+TEST_F(ParkTest, WhatIsDecidedIsNotSentWhenLaterEventsOfTheKeyAreStillParked) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  AppendCommand(LetterAction::kDiscard, "orders", "a");
+  AppendDecision(LetterAction::kDiscarded, "a", 2,
+                 log_[0].letter.position);  // by an instance before
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a2"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
 TEST_F(ParkTest, DiscardOfOneEventLeavesItOutOfTheRetry) {
   Connect();
   ParkA(100, {"a1", "a2", "a3"});
@@ -368,6 +442,23 @@ TEST_F(ParkTest, KeyWhoseEventsWereAllDiscardedOneByOneGoesOn) {
   Transaction(200, {"a3"});
   DeliverAll();
   EXPECT_THAT(Visible('a'), ElementsAre("a3"));
+}
+
+TEST_F(ParkTest, RefusedDecisionIsNoDeadlineAnyMoreWhenItsTimeHasCome) {
+  Connect();
+  ParkA(100, {"a1"});
+  AppendCommand(LetterAction::kDiscard, "orders", "a");
+  sink_.Refuse(ParkingLot::kFirstSequence + 1, Failure{FailureKind::kTopicNotAuthorized, "no"},
+               "dead-letters");
+  Look();
+  sink_.SetNotNow(true);
+  sink_.StopRefusing();
+  Advance(ParkingLot::kRetryRefusedAfter);
+  Confirmed();
+  EXPECT_GT(pipeline().NextDeadline(), now_.mono) << "the loop would spin";
+  sink_.SetNotNow(false);
+  Run();
+  EXPECT_EQ(Log().back(), "decision:discarded");
 }
 
 TEST_F(ParkTest, StubCannotBeRetriedAndSaysWhatCanBeDone) {
