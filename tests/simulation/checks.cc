@@ -37,25 +37,43 @@ void Simulation::CheckStatus(const pgoutput::StandbyStatus& status, const char* 
   }
 }
 
-void Simulation::CheckTurn() {
+void Simulation::CheckCounters() {
   const delivery::Tracker& tracker = pipeline_->tracker();
   const pipeline::Counters& counters = pipeline_->counters();
+  Require(counters.events_received == counters.events_delivered + counters.events_dead_lettered +
+                                          counters.events_parked + counters.events_skipped +
+                                          tracker.in_flight_events() + counters.events_discarded,
+          "counters: %u received, but %u delivered, %u dead-lettered, %u parked, %u skipped, %u in "
+          "flight, %u discarded",
+          counters.events_received, counters.events_delivered, counters.events_dead_lettered,
+          counters.events_parked, counters.events_skipped, tracker.in_flight_events(),
+          counters.events_discarded);
+  Require(counters.events_delivered == judge_.reports(Identity::Kind::kEvent) &&
+              counters.events_dead_lettered == judge_.reports(Identity::Kind::kLetter) &&
+              counters.events_parked == judge_.reports(Identity::Kind::kParked),
+          "counters: %u delivered, %u dead-lettered, %u parked, but %u, %u and %u reports",
+          counters.events_delivered, counters.events_dead_lettered, counters.events_parked,
+          judge_.reports(Identity::Kind::kEvent), judge_.reports(Identity::Kind::kLetter),
+          judge_.reports(Identity::Kind::kParked));
+}
+
+void Simulation::CheckTurn() {
+  const delivery::Tracker& tracker = pipeline_->tracker();
+  TakeDecisions();
+  parked_keys_ = std::max(parked_keys_, pipeline_->parked_keys());
   judge_.OnPosition(tracker.safe_lsn(), "safe LSN");
-  const std::size_t limit = plan_.options.in_flight_bytes_max + kLargestRow;
+  // A letter is larger than its event.
+  const bool letters = plan_.options.on_undeliverable != pipeline::OnUndeliverable::kHalt;
+  const std::size_t limit = plan_.options.in_flight_bytes_max * (letters ? 3 : 1) + kLargestRow;
   Require(tracker.in_flight_bytes() <= limit && kafka_.outstanding_bytes() <= limit,
           "G7: %u bytes in flight, %u with the sink, limit %u", tracker.in_flight_bytes(),
           kafka_.outstanding_bytes(), plan_.options.in_flight_bytes_max);
-  Require(counters.events_received ==
-              counters.events_delivered + tracker.in_flight_events() + counters.events_discarded,
-          "counters: %u received, but %u delivered, %u in flight, %u discarded",
-          counters.events_received, counters.events_delivered, tracker.in_flight_events(),
-          counters.events_discarded);
-  Require(counters.events_delivered == judge_.reports(), "counters: %u delivered, but %u reports",
-          counters.events_delivered, judge_.reports());
+  CheckCounters();
   if (pipeline_->halt() && !halt_seen_) {
     halt_seen_ = true;
     CheckHalt();
   }
+  parked_keys_ = pipeline_->parked_keys();
   Require(pipeline_->connected() == connection_.has_value(), "connected() is %d, the connection %d",
           pipeline_->connected(), connection_.has_value());
   if (connection_) {
@@ -77,6 +95,9 @@ void Simulation::CheckHalt() {
       const bool named = halt.detail.find("event " + server_.events()[i].id + " ") == 0;
       expected = expected || (named && judge_.blamed(i));
     }
+  } else if (halt.reason == HaltReason::kDeadLetterFailed) {
+    expected = letters_unreadable_ || judge_.letter_refused() ||
+               parked_keys_ >= plan_.options.park_keys_max;
   } else if (halt.reason == HaltReason::kPoisonWal) {
     expected = std::any_of(errors_.begin(), errors_.end(), [](const auto& error) {
       return error.second >= pipeline::Pipeline::kSameErrorMax;

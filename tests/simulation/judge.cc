@@ -1,10 +1,12 @@
 #include "judge.h"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <string_view>
 
 #include "envelope/position.h"
+#include "letter_log.h"
 #include "violation.h"
 
 namespace walpost::simulation {
@@ -21,24 +23,32 @@ std::string_view HeaderOf(const envelope::Record& record, std::string_view name)
 
 }  // namespace
 
-Judge::Judge(const ModelPostgres* server, bool raw)
+Judge::Judge(const ModelPostgres* server, const Plan& plan)
     : server_(server),
-      raw_(raw),
+      raw_(plan.raw),
+      policy_(plan.options.on_undeliverable),
       next_visible_(server->lanes()),
-      lane_reported_(server->lanes()),
-      first_unreported_(server->lanes()) {}
+      first_unreported_(server->lanes()),
+      lane_events_(server->lanes()),
+      lane_parked_(server->lanes()),
+      undecided_(server->lanes()) {}
 
 void Judge::Grow() {
   const std::size_t events = server_->events().size();
+  for (std::uint64_t i = visible_.size(); i < events; ++i) {
+    const Event& event = server_->events()[i];
+    lane_events_[event.lane].push_back(i);
+    lane_names_.try_emplace(event.topic + ' ' + event.key, event.lane);
+  }
   visible_.resize(events);
   reported_epoch_.resize(events);
   submitted_generation_.resize(events);
+  states_.resize(events);
+  reported_ever_.resize(events);
 }
 
-std::uint64_t Judge::Identify(const envelope::Record& record) {
-  Grow();
-  const std::string_view id = HeaderOf(record, "id");
-  // Ids are given in the order of the events, with those of rolled-back rows between.
+// Ids are given in the order of the events, with those of rolled-back rows between.
+std::uint64_t Judge::Find(std::string_view id) const {
   const std::vector<Event>& events = server_->events();
   std::uint64_t number = UINT64_MAX;
   if (id.size() > 1) {
@@ -55,18 +65,63 @@ std::uint64_t Judge::Identify(const envelope::Record& record) {
   }
   Require(low < events.size() && events[low].id == id, "G2: record with id '%s' is of no event",
           std::string(id));
-  const Event& event = events[low];
-  const envelope::Position position{server_->Facts().system_identifier, event.timeline,
-                                    event.commit_lsn, event.ordinal};
-  const std::string_view position_text = HeaderOf(record, "walpost-position");
-  Require(position_text == position.ToString(), "event %s: position %s, expected %s", event.id,
-          std::string(position_text), position.ToString());
-  Require(record.topic == event.topic && record.key == event.key,
-          "event %s: another topic or key than its row", event.id);
-  Require(record.timestamp_ms == std::chrono::duration_cast<std::chrono::milliseconds>(
-                                     event.commit_time.time_since_epoch())
-                                     .count(),
+  return low;
+}
+
+Identity Judge::Identify(const envelope::Record& record) {
+  Grow();
+  Identity what;
+  if (record.topic != LetterLog::kTopic) {
+    what.event = Find(HeaderOf(record, "id"));
+    const Event& event = server_->events()[what.event];
+    const bool again = !HeaderOf(record, "walpost-redelivery").empty();
+    what.kind = again ? Identity::Kind::kAgain : Identity::Kind::kEvent;
+    const std::string_view other = again ? "walpost-position" : "walpost-original-position";
+    Require(HeaderOf(record, other).empty(), "event %s has %s", event.id, std::string(other));
+    const std::string_view position =
+        HeaderOf(record, again ? "walpost-original-position" : "walpost-position");
+    Require(position == PositionOf(what.event), "event %s: position %s, expected %s", event.id,
+            std::string(position), PositionOf(what.event));
+    Require(record.topic == event.topic && !event.unfit, "event %s: another topic than its row",
+            event.id);
+    CheckRecord(record, event, /*letter=*/false);
+    return what;
+  }
+  const absl::StatusOr<std::optional<envelope::Letter>> letter =
+      envelope::ParseLetter(record.headers);
+  Require(letter.ok() && letter->has_value() && record.partition == 0 &&
+              (*letter)->pipeline == LetterLog::kPipeline,
+          "a record of the dead-letter topic is no letter of ours");
+  if ((*letter)->kind == envelope::LetterKind::kDecision) {
+    what.kind = Identity::Kind::kDecision;
+    return what;
+  }
+  Require((*letter)->kind != envelope::LetterKind::kCommand, "walpost wrote a command");
+  what.kind = (*letter)->kind == envelope::LetterKind::kParked ? Identity::Kind::kParked
+                                                               : Identity::Kind::kLetter;
+  what.event = Find((*letter)->id);
+  what.stub = (*letter)->left_out_bytes.has_value();
+  what.reason = (*letter)->reason;
+  const Event& event = server_->events()[what.event];
+  Require((*letter)->position == PositionOf(what.event), "letter of event %s: position %s",
+          event.id, (*letter)->position);
+  Require(event.unfit || (*letter)->topic == event.topic, "letter of event %s: another topic",
+          event.id);
+  CheckRecord(record, event, /*letter=*/true);
+  return what;
+}
+
+void Judge::CheckRecord(const envelope::Record& record, const Event& event, bool letter) const {
+  Require(record.key == event.key, "event %s: another key than its row", event.id);
+  if (letter && !record.value) {
+    Require(record.headers.empty() || HeaderOf(record, "id").empty(), "a stub with headers");
+    return;
+  }
+  Require(letter || record.timestamp_ms == std::chrono::duration_cast<std::chrono::milliseconds>(
+                                               event.commit_time.time_since_epoch())
+                                               .count(),
           "event %s: another timestamp than its commit", event.id);
+  Require(HeaderOf(record, "id") == event.id, "event %s: another id", event.id);
   Require(record.value.has_value(), "event %s: no value", event.id);
   if (raw_) {
     Require(*record.value == event.payload, "event %s: another payload than its row", event.id);
@@ -74,7 +129,6 @@ std::uint64_t Judge::Identify(const envelope::Record& record) {
     Require(record.value->find(event.payload) != std::string_view::npos,
             "event %s: another payload than its row", event.id);
   }
-  return low;
 }
 
 void Judge::OnGeneration() {
@@ -82,51 +136,100 @@ void Judge::OnGeneration() {
   submitted_lanes_.clear();
 }
 
-void Judge::OnSubmitted(std::uint64_t index) {
+void Judge::OnSubmitted(const Identity& what) {
+  if (what.kind == Identity::Kind::kDecision) {
+    return;
+  }
+  if (what.kind == Identity::Kind::kAgain) {
+    CheckAgainSubmitted(what);
+    return;
+  }
+  const std::uint64_t index = what.event;
   const Event& event = server_->events()[index];
+  if (what.kind != Identity::Kind::kEvent) {
+    CheckLetterSubmitted(what);
+  }
   Require(submitted_generation_[index] != generation_, "event %s submitted twice to one producer",
           event.id);
   submitted_generation_[index] = generation_;
   Require(reported_epoch_[index] != epoch_, "event %s submitted again although it was acknowledged",
           event.id);
+  if (event.unfit) {
+    return;  // it has no topic, so no order
+  }
+  // Acknowledged, or such that nobody sends it.
+  const auto settled = [this](std::uint64_t other) {
+    return reported_epoch_[other] == epoch_ || MaySkip(other) || server_->events()[other].unfit;
+  };
+  const std::vector<std::uint64_t>& lane = lane_events_[event.lane];
   const auto [found, first] = submitted_lanes_.try_emplace(event.lane, event.lane_index);
   if (first) {
-    Require(event.lane_index <= first_unreported_[event.lane],
+    std::uint32_t& unreported = first_unreported_[event.lane];
+    while (unreported < event.lane_index &&
+           (reported_ever_[lane[unreported]] || settled(lane[unreported]))) {
+      ++unreported;
+    }
+    Require(event.lane_index <= unreported,
             "G3: a producer begins with event %s, but the one before it is not acknowledged",
             event.id);
-  } else {
-    Require(event.lane_index == found->second + 1,
-            "G3: event %s (index %u of its key) submitted after index %u", event.id,
-            event.lane_index, found->second);
-    found->second = event.lane_index;
+    return;
   }
+  Require(event.lane_index > found->second,
+          "G3: event %s (index %u of its key) submitted after index %u", event.id, event.lane_index,
+          found->second);
+  for (std::uint32_t i = found->second + 1; i < event.lane_index; ++i) {
+    Require(settled(lane[i]), "G3: event %s (index %u of its key) submitted after index %u",
+            event.id, event.lane_index, found->second);
+  }
+  found->second = event.lane_index;
 }
 
-void Judge::OnVisible(std::uint64_t index) {
-  const Event& event = server_->events()[index];
+void Judge::OnVisible(const Identity& what) {
+  if (what.kind != Identity::Kind::kEvent && what.kind != Identity::Kind::kAgain) {
+    return;
+  }
+  Grow();
+  const Event& event = server_->events()[what.event];
   std::uint32_t& next = next_visible_[event.lane];
-  Require(event.lane_index <= next,
-          "G3: event %s (index %u of its key) became visible before index %u", event.id,
-          event.lane_index, next);
-  if (event.lane_index == next) {
-    Require(!visible_[index], "the consumer would take event %s twice", event.id);
-    ++next;
+  for (std::uint32_t i = next; i < event.lane_index; ++i) {
+    const std::uint64_t before = lane_events_[event.lane][i];
+    Require(Excused(before) || server_->events()[before].unfit,
+            "G3: event %s (index %u of its key) became visible before index %u", event.id,
+            event.lane_index, i);
   }
-  visible_[index] = true;
+  if (event.lane_index >= next) {
+    Require(!visible_[what.event], "the consumer would take event %s twice", event.id);
+    next = event.lane_index + 1;
+  } else {
+    Require(visible_[what.event] || Excused(what.event),
+            "G3: the consumer would drop event %s, which it never saw", event.id);
+  }
+  visible_[what.event] = true;
 }
 
-void Judge::OnReported(std::uint64_t index) {
-  const Event& event = server_->events()[index];
-  ++reports_;
-  reported_epoch_[index] = epoch_;
-  std::vector<bool>& reported = lane_reported_[event.lane];
-  if (reported.size() <= event.lane_index) {
-    reported.resize(event.lane_index + 1);
+void Judge::OnReported(const Identity& what) {
+  ++reports_[static_cast<std::size_t>(what.kind)];
+  if (what.kind == Identity::Kind::kAgain || what.kind == Identity::Kind::kDecision) {
+    return;
   }
-  reported[event.lane_index] = true;
-  std::uint32_t& first = first_unreported_[event.lane];
-  while (first < reported.size() && reported[first]) {
-    ++first;
+  reported_epoch_[what.event] = epoch_;
+  reported_ever_[what.event] = true;
+}
+
+void Judge::OnPoison(const Identity& what) {
+  switch (what.kind) {
+    case Identity::Kind::kEvent:
+      blamed_.insert(what.event);
+      break;
+    case Identity::Kind::kAgain:
+      again_refused_.insert(server_->events()[what.event].lane);
+      break;
+    case Identity::Kind::kLetter:
+    case Identity::Kind::kParked:
+      letter_refused_ = true;
+      break;
+    case Identity::Kind::kDecision:
+      break;
   }
 }
 
@@ -134,14 +237,20 @@ void Judge::OnMemoryLost() { ++epoch_; }
 
 base::Lsn Judge::first_missing() {
   Grow();
-  while (visible_below_ < visible_.size() && visible_[visible_below_]) {
-    ++visible_below_;
+  while (
+      safe_below_ < visible_.size() &&
+      (visible_[safe_below_] || states_[safe_below_].in_letters || states_[safe_below_].skipped)) {
+    ++safe_below_;
   }
-  return visible_below_ == visible_.size() ? base::Lsn(UINT64_MAX)
-                                           : server_->events()[visible_below_].commit_lsn;
+  return safe_below_ == visible_.size() ? base::Lsn(UINT64_MAX)
+                                        : server_->events()[safe_below_].commit_lsn;
 }
 
-bool Judge::complete() { return first_missing() == base::Lsn(UINT64_MAX); }
+bool Judge::complete() {
+  return first_missing() == base::Lsn(UINT64_MAX) &&
+         std::all_of(undecided_.begin(), undecided_.end(),
+                     [](const auto& lane) { return lane.empty(); });
+}
 
 void Judge::OnPosition(base::Lsn flush, const char* what) {
   const base::Lsn missing = first_missing();

@@ -6,36 +6,59 @@
 // Errors: throws Violation.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/lsn.h"
+#include "envelope/letter.h"
 #include "envelope/record.h"
 #include "model_postgres.h"
+#include "pipeline/parking_lot.h"
 
 namespace walpost::simulation {
 
+// What a record is.
+struct Identity {
+  enum class Kind {
+    kEvent,
+    kAgain,  // an event, sent again from the dead-letter topic
+    kLetter,
+    kParked,
+    kDecision,
+  };
+
+  Kind kind = Kind::kEvent;
+  std::uint64_t event = 0;  // of all but decisions
+  bool stub = false;
+  std::string reason;  // of a letter
+
+  bool operator==(const Identity&) const = default;
+};
+
 class Judge {
  public:
-  Judge(const ModelPostgres* server, bool raw);
+  Judge(const ModelPostgres* server, const Plan& plan);
 
   // The event a record is of. G2: nothing that was rolled back or never written; every byte of it is
   // right.
-  std::uint64_t Identify(const envelope::Record& record);
+  Identity Identify(const envelope::Record& record);
 
   // A new producer. What it is given of a key has no gap and begins at or before the first event of
   // that key that is not acknowledged.
   void OnGeneration();
-  void OnSubmitted(std::uint64_t event);
+  void OnSubmitted(const Identity& what);
 
-  // G3, as a consumer sees it that drops by position.
-  void OnVisible(std::uint64_t event);
+  // G3, as a consumer sees it that drops by position: of the event's topic only.
+  void OnVisible(const Identity& what);
 
   // A good report.
-  void OnReported(std::uint64_t event);
+  void OnReported(const Identity& what);
 
   // Another process, or one that forgot everything by a halt: repeats are all right from here on.
   void OnMemoryLost();
@@ -43,39 +66,94 @@ class Judge {
   // G5, and that the server has it: what is confirmed or asked for.
   void OnPosition(base::Lsn flush, const char* what);
 
-  bool visible(std::uint64_t event) const { return event < visible_.size() && visible_[event]; }
+  // --- The dead-letter topic (judge_letters.cc) ---
+  // Another process may have another policy.
+  void SetPolicy(pipeline::OnUndeliverable policy) { policy_ = policy; }
 
-  // G1: everything committed is there.
+  // It landed.
+  void OnLetter(const Identity& what, const envelope::LoggedLetter& logged);
+  void OnDecision(const envelope::LoggedLetter& decision, const envelope::LoggedLetter* command);
+  void OnLettersRead(const pipeline::LettersRead& read, bool for_release);
+
+  // Parked events by topic and key, as the log says it.
+  const std::vector<std::set<std::uint64_t>>& undecided() const { return undecided_; }
+
+  bool stub(std::uint64_t event) const { return states_[event].stub; }
+
+  bool letter_refused() const { return letter_refused_; }
+
+  std::string PositionOf(std::uint64_t event) const;
+
+  // G1: everything committed is there, and nothing waits to be released.
   bool complete();
 
-  std::uint64_t reports() const { return reports_; }  // since the last OnMemoryLost... of a process
+  // Since the process began.
+  std::uint64_t reports(Identity::Kind kind) const {
+    return reports_[static_cast<std::size_t>(kind)];
+  }
 
-  void ForgetReports() { reports_ = 0; }
+  void ForgetReports() {
+    reports_.fill(0);
+    read_below_ = 0;
+  }
 
-  void OnPoison(std::uint64_t event) { blamed_.insert(event); }
+  // It was refused alone.
+  void OnPoison(const Identity& what);
 
   bool blamed(std::uint64_t event) const { return blamed_.count(event) != 0; }
+
+  // The log says so.
+  void OnSkipped(const std::string& id);
 
   // The commit_lsn of the first event that is in no log; the end of everything when there is none.
   base::Lsn first_missing();
 
  private:
+  // What became of an event in the dead-letter topic.
+  struct State {
+    bool sent_as_letter = false;
+    bool sent_parked = false;
+    bool in_letters = false;  // landed
+    bool skipped = false;
+    bool stub = false;
+    bool discarded = false;
+    std::int64_t decided_at = 0;
+  };
+
   void Grow();
+  std::uint64_t Find(std::string_view id) const;
+  void CheckRecord(const envelope::Record& record, const Event& event, bool letter) const;
+  void CheckAgainSubmitted(const Identity& what);
+  void CheckLetterSubmitted(const Identity& what);
+  bool Excused(std::uint64_t event) const;
+  bool MaySkip(std::uint64_t event) const;
+  void Decide(std::uint64_t event, bool discarded, std::int64_t offset);
+  std::optional<std::uint64_t> FindPosition(std::uint32_t lane, const std::string& position);
+  std::optional<std::uint32_t> LaneOf(const envelope::LoggedLetter& letter);
 
   const ModelPostgres* const server_;
   const bool raw_;
+  pipeline::OnUndeliverable policy_;
   std::vector<bool> visible_;
-  std::uint64_t visible_below_ = 0;  // every event below it is visible
+  std::uint64_t safe_below_ = 0;  // every event below it is in a log, or needs not be
   std::vector<std::uint64_t> reported_epoch_;
   std::vector<std::uint64_t> submitted_generation_;
   std::uint64_t epoch_ = 1;
   std::uint64_t generation_ = 0;
   std::vector<std::uint32_t> next_visible_;                 // by lane
-  std::vector<std::vector<bool>> lane_reported_;            // by lane and index
   std::vector<std::uint32_t> first_unreported_;             // by lane
   std::map<std::uint32_t, std::uint32_t> submitted_lanes_;  // of this generation: the last index
-  std::uint64_t reports_ = 0;
+  std::array<std::uint64_t, 5> reports_{};                  // by kind
   std::set<std::uint64_t> blamed_;
+  std::vector<bool> reported_ever_;
+  std::vector<std::vector<std::uint64_t>> lane_events_;
+  std::map<std::string, std::uint32_t> lane_names_;
+  std::vector<State> states_;
+  std::vector<bool> lane_parked_;  // ever
+  std::vector<std::set<std::uint64_t>> undecided_;
+  std::set<std::uint32_t> again_refused_;  // lanes
+  bool letter_refused_ = false;
+  std::int64_t read_below_ = 0;  // of the log, by this process
 };
 
 }  // namespace walpost::simulation

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "violation.h"
@@ -27,12 +28,13 @@ ModelKafka::ModelKafka(const Plan& plan, const ModelPostgres* server, Judge* jud
       server_(server),
       judge_(judge),
       faults_(plan.faults),
-      partitions_(ModelPostgres::kTopics * kPartitions),
+      partitions_(ModelPostgres::kTopics * kPartitions + 1),  // the last: of letters
+      letters_(plan.seed),
       late_(partitions_.size()) {}
 
 void ModelKafka::Heal() {
   faults_ = Faults();
-  poison_.clear();
+  TakePoison();
   poison_asked_below_ = UINT64_MAX;
   outage_until_ = base::MonotonicTime();
 }
@@ -62,41 +64,96 @@ void ModelKafka::Close() {
   }
 }
 
-std::size_t ModelKafka::PartitionOf(std::uint64_t event) const {
-  const std::uint32_t lane = server_->events()[event].lane;
+void ModelKafka::TakeOnePoison() {
+  if (!poison_.empty()) {
+    poison_.erase(
+        std::next(poison_.begin(), static_cast<std::ptrdiff_t>(random_.Below(poison_.size()))));
+  }
+}
+
+std::size_t ModelKafka::PartitionOf(const Identity& what) const {
+  if (what.kind != Identity::Kind::kEvent && what.kind != Identity::Kind::kAgain) {
+    return partitions_.size() - 1;
+  }
+  const std::uint32_t lane = server_->events()[what.event].lane;
   const auto keys = static_cast<std::uint32_t>(plan_.keys);
   return lane / keys * kPartitions + lane % keys % kPartitions;
 }
 
 bool ModelKafka::IsPoison(std::uint64_t event) {
+  const bool halts = plan_.options.on_undeliverable == pipeline::OnUndeliverable::kHalt;
   for (; faults_.Has(Fault::kafka_poison) && poison_asked_below_ <= event; ++poison_asked_below_) {
-    if (random_.Chance(10)) {
+    if (random_.Chance(halts ? 10 : 50)) {
       poison_.insert(poison_asked_below_);
     }
   }
   return poison_.count(event) != 0;
 }
 
+bool ModelKafka::IsRefused(const Identity& what, bool by_client) {
+  switch (what.kind) {
+    case Identity::Kind::kDecision:
+      return false;
+    case Identity::Kind::kEvent:
+    case Identity::Kind::kAgain:
+      return IsPoison(what.event) && (what.event % 2 == 0) == by_client;
+    case Identity::Kind::kLetter:
+    case Identity::Kind::kParked:
+      break;
+  }
+  if (!faults_.Has(Fault::letters_refused)) {
+    return false;
+  }
+  const auto [found, added] = refused_letters_.try_emplace(what.event, LetterFate::kTaken);
+  if (added && random_.Chance(200)) {
+    constexpr std::array kFates = {LetterFate::kTooLarge, LetterFate::kRefused,
+                                   LetterFate::kTooLarge, LetterFate::kNotEvenStub};
+    found->second = kFates[random_.Below(kFates.size())];
+  }
+  const LetterFate fate = found->second;
+  const bool refused =
+      fate == LetterFate::kNotEvenStub || (fate != LetterFate::kTaken && !what.stub);
+  return refused && by_client == (fate == LetterFate::kTooLarge ||
+                                  (fate == LetterFate::kNotEvenStub && what.event % 3 == 0));
+}
+
 SubmitResult ModelKafka::Submit(const envelope::Record& record, delivery::Sequence sequence) {
   Require(open_, "Submit to a sink that is closed");
-  const std::uint64_t event = judge_->Identify(record);
-  Partition& partition = partitions_[PartitionOf(event)];
+  const Identity what = judge_->Identify(record);
+  Partition& partition = partitions_[PartitionOf(what)];
   const bool first_outstanding = !partition.proven && !partition.messages.empty();
   const bool alone = mode_ == Mode::kCareful && outstanding_ > 0;
   const bool full = faults_.Has(Fault::kafka_not_now) && random_.Chance(200);
   if (closing_ || dead_ || partition.failed || first_outstanding || alone || full) {
     return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
   }
-  if (IsPoison(event) && event % 2 == 0) {
-    judge_->OnPoison(event);
+  if (IsRefused(what, /*by_client=*/true)) {
+    judge_->OnPoison(what);
     return SubmitResult{SubmitResult::Outcome::kRefused,
                         Failure{FailureKind::kRecordTooLarge, "larger than the topic allows"}};
   }
-  judge_->OnSubmitted(event);
+  judge_->OnSubmitted(what);
   ++outstanding_;
   outstanding_bytes_ += record.AccountedBytes();
-  partition.messages.push_back(Message{sequence, event, record, false});
+  Content content{what, std::nullopt};
+  if (record.topic == LetterLog::kTopic) {
+    content.letter = LetterLog::Copy(record);
+  }
+  partition.messages.push_back(Message{sequence, std::move(content), record, false});
   return SubmitResult{};
+}
+
+void ModelKafka::LandOne(const Content& content) {
+  judge_->OnVisible(content.what);
+  if (!content.letter) {
+    return;
+  }
+  const envelope::LoggedLetter& landed = letters_.Append(*content.letter);
+  if (content.what.kind == Identity::Kind::kDecision) {
+    judge_->OnDecision(landed, letters_.CommandAt(landed.letter.answers.value_or(-1)));
+  } else {
+    judge_->OnLetter(content.what, landed);
+  }
 }
 
 void ModelKafka::Land(Partition* partition, std::size_t count) {
@@ -108,10 +165,10 @@ void ModelKafka::Land(Partition* partition, std::size_t count) {
       return;
     }
     // Read now, as the broker would receive it: its bytes must have stayed.
-    Require(judge_->Identify(message.record) == message.event,
+    Require(judge_->Identify(message.record) == message.content.what,
             "the bytes of a record changed before its report");
     message.landed = true;
-    judge_->OnVisible(message.event);
+    LandOne(message.content);
   }
 }
 
@@ -130,7 +187,7 @@ void ModelKafka::FailBatch(Partition* partition, std::size_t count, FailureKind 
   }
   for (; count > 0 && !partition->messages.empty(); --count) {
     if (kind != FailureKind::kGenerationEnded && mode_ == Mode::kCareful) {
-      judge_->OnPoison(partition->messages.front().event);
+      judge_->OnPoison(partition->messages.front().content.what);
     }
     reports_.push_back(Report{std::move(partition->messages.front()), Failure{kind, "refused"}});
     partition->messages.pop_front();
@@ -156,7 +213,7 @@ void ModelKafka::AdvancePartition(Partition* partition) {
   const std::size_t count = random_.Chance(300) ? partition->messages.size()
                                                 : random_.Between(1, partition->messages.size());
   for (std::size_t i = 0; i < count; ++i) {
-    if (IsPoison(partition->messages[i].event)) {
+    if (IsRefused(partition->messages[i].content.what, /*by_client=*/false)) {
       FailBatch(partition, count, FailureKind::kRecordInvalid);  // the innocent ones, too
       return;
     }
@@ -194,7 +251,7 @@ void ModelKafka::Advance(base::Now now) {
 }
 
 void ModelKafka::LandLate() {
-  for (std::deque<std::uint64_t>& late : late_) {
+  for (std::deque<Content>& late : late_) {
     if (late.empty() || !random_.Chance(100)) {
       continue;
     }
@@ -202,7 +259,7 @@ void ModelKafka::LandLate() {
       late.clear();  // lost; nothing behind it can land
       continue;
     }
-    judge_->OnVisible(late.front());
+    LandOne(late.front());
     late.pop_front();
   }
 }
@@ -216,7 +273,7 @@ void ModelKafka::Poll(base::Now now, delivery::SinkListener* listener) {
     --outstanding_;
     outstanding_bytes_ -= report.message.record.AccountedBytes();
     if (report.failure.kind == FailureKind::kNone) {
-      judge_->OnReported(report.message.event);
+      judge_->OnReported(report.message.content.what);
       listener->OnDelivered(report.message.sequence);
     } else {
       listener->OnFailed(report.message.sequence, report.failure);
@@ -245,13 +302,13 @@ void ModelKafka::EndClose(delivery::SinkListener* listener) {
       // Once one answer is lost, so are those after it.
       acknowledged = acknowledged && message.landed && random_.Chance(900);
       if (acknowledged) {
-        judge_->OnReported(message.event);
+        judge_->OnReported(message.content.what);
         listener->OnDelivered(message.sequence);
         continue;
       }
       lost = lost || (!message.landed && !(late_landing && random_.Chance(700)));
       if (!message.landed && !lost) {
-        late_[i].push_back(message.event);
+        late_[i].push_back(message.content);
       }
       if (!silent_) {
         listener->OnFailed(message.sequence, Failure{FailureKind::kGenerationEnded, "purged"});
@@ -269,7 +326,7 @@ void ModelKafka::Abandon() {
         if (partitions_[i].failed || !random_.Chance(500)) {
           break;
         }
-        late_[i].push_back(message.event);
+        late_[i].push_back(message.content);
       }
     }
     partitions_[i] = Partition();

@@ -8,12 +8,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <set>
 #include <vector>
 
 #include "delivery/sink.h"
 #include "judge.h"
+#include "letter_log.h"
 #include "plan.h"
 #include "random.h"
 
@@ -32,7 +34,15 @@ class ModelKafka final : public delivery::Sink {
   void Heal();
 
   // What brokers refuse they take from now on.
-  void TakePoison() { poison_.clear(); }
+  void TakePoison() {
+    poison_.clear();
+    refused_letters_.clear();
+  }
+
+  // The same for one event.
+  void TakeOnePoison();
+
+  LetterLog& letters() { return letters_; }
 
   // walpost died: nobody waits for reports. What is under way may land all the same.
   void Abandon();
@@ -54,12 +64,21 @@ class ModelKafka final : public delivery::Sink {
   std::optional<base::MonotonicTime> NextDeadline() const override { return std::nullopt; }
 
  private:
+  // What a broker receives.
+  struct Content {
+    Identity what;
+    std::optional<envelope::LoggedLetter> letter;
+  };
+
   struct Message {
     delivery::Sequence sequence = 0;
-    std::uint64_t event = 0;
+    Content content;
     envelope::Record record;
     bool landed = false;
   };
+
+  // How the dead-letter topic takes an event's letters.
+  enum class LetterFate { kTaken, kTooLarge, kRefused, kNotEvenStub };
 
   struct Partition {
     std::deque<Message> messages;  // without a report, in order; the landed ones come first
@@ -72,8 +91,11 @@ class ModelKafka final : public delivery::Sink {
     delivery::Failure failure;  // kNone = good
   };
 
-  std::size_t PartitionOf(std::uint64_t event) const;
+  std::size_t PartitionOf(const Identity& what) const;
   bool IsPoison(std::uint64_t event);
+  // By the client, or by the broker.
+  bool IsRefused(const Identity& what, bool by_client);
+  void LandOne(const Content& content);
   void Land(Partition* partition, std::size_t count);
   void AdvancePartition(Partition* partition);
   void FailBatch(Partition* partition, std::size_t count, delivery::FailureKind kind);
@@ -90,8 +112,10 @@ class ModelKafka final : public delivery::Sink {
   std::deque<Report> reports_;
   std::set<std::uint64_t> poison_;
   std::uint64_t poison_asked_below_ = 0;
-  std::vector<std::deque<std::uint64_t>> late_;  // by partition: may land, in order
-  std::size_t outstanding_ = 0;                  // without a report that was served
+  std::map<std::uint64_t, LetterFate> refused_letters_;
+  LetterLog letters_;
+  std::vector<std::deque<Content>> late_;  // by partition: may land, in order
+  std::size_t outstanding_ = 0;            // without a report that was served
   std::size_t outstanding_bytes_ = 0;
   Mode mode_ = Mode::kFast;
   bool open_ = false;

@@ -30,6 +30,7 @@ std::string ColumnsOf(std::uint32_t version) {
 ModelPostgres::ModelPostgres(const Plan& plan)
     : plan_(plan),
       random_(plan.seed, 1),
+      unfit_(plan.seed, 7),
       lane_sizes_(kTopics * plan.keys),
       versions_(plan.tables + 1),
       wal_end_(kFirstLsn),
@@ -106,6 +107,7 @@ void ModelPostgres::WriteRow(Transaction* transaction, std::uint32_t* ordinal) {
   event.commit_lsn = transaction->commit_lsn;
   event.timeline = timeline_;
   event.ordinal = (*ordinal)++;
+  event.unfit = plan_.faults.Has(Fault::unfit_rows) && unfit_.Chance(30);
   event.commit_time = transaction->commit_time;
   events_.push_back(std::move(event));
 }
@@ -199,7 +201,7 @@ std::string ModelPostgres::RowBytes(const Operation& operation) const {
         row.push_back(TextColumn(event.topic));
         break;
       case 'y':
-        row.push_back(TextColumn("created"));
+        row.push_back(event.unfit ? testing::NullColumn() : TextColumn("created"));
         break;
       case 'p':
         row.push_back(BinaryColumn(event.payload));

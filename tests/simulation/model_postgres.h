@@ -33,6 +33,7 @@ struct Event {
   base::Lsn commit_lsn;
   std::uint32_t timeline = 1;
   std::uint32_t ordinal = 0;
+  bool unfit = false;  // the row becomes no record
   base::WallTime commit_time;
 };
 
@@ -109,6 +110,7 @@ class ModelPostgres {
 
   const Plan plan_;
   Random random_;
+  Random unfit_;
   std::vector<Transaction> transactions_;
   std::vector<Event> events_;
   std::vector<std::uint32_t> lane_sizes_;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "letter_log.h"
 #include "outbox/presets.h"
 #include "random.h"
 
@@ -22,8 +23,32 @@ constexpr std::string_view kFaultNames[] = {
 #undef WALPOST_FAULT_NAME
 };
 
+constexpr std::string_view kPolicyNames[] = {"halt", "dead_letter", "park", "skip"};
+
+// What becomes of events that cannot be delivered.
+void DrawPolicy(Plan* plan) {
+  Random random(plan->seed, 5);
+  using pipeline::OnUndeliverable;
+  constexpr std::array kPolicies = {OnUndeliverable::kHalt,       OnUndeliverable::kSkip,
+                                    OnUndeliverable::kDeadLetter, OnUndeliverable::kPark,
+                                    OnUndeliverable::kPark,       OnUndeliverable::kPark};
+  pipeline::PipelineOptions& options = plan->options;
+  options.name = LetterLog::kPipeline;
+  options.dead_letter_topic = LetterLog::kTopic;
+  options.on_undeliverable = kPolicies[random.Below(kPolicies.size())];
+  if (random.Chance(150)) {
+    options.park_keys_max = random.Between(1, 3);
+  }
+  if (options.on_undeliverable == OnUndeliverable::kHalt) {
+    plan->faults.Remove(Fault::unfit_rows);  // nobody can mend it
+  } else if (random.Chance(700)) {
+    plan->faults.Add(Fault::kafka_poison);
+    plan->faults.Add(Fault::operator_commands);
+  }
+}
+
 pipeline::PipelineOptions MakeOptions(const Plan& plan, Random* random) {
-  pipeline::PipelineOptions options;
+  pipeline::PipelineOptions options = plan.options;
   for (std::uint64_t i = 0; i < plan.tables; ++i) {
     pipeline::OutboxOptions outbox;
     outbox.table = *outbox::PresetOptions("walpost");
@@ -72,8 +97,10 @@ bool Faults::Parse(std::string_view names) {
 
 std::string Plan::ToString() const {
   return absl::StrFormat(
-      "seed %u: %u transactions, %u turns, %u outboxes, %u keys, limit %u bytes; faults: %s", seed,
-      transactions, turns, tables, keys, options.in_flight_bytes_max, faults.ToString());
+      "seed %u: %u transactions, %u turns, %u outboxes, %u keys, limit %u bytes, %s; faults: %s",
+      seed, transactions, turns, tables, keys, options.in_flight_bytes_max,
+      std::string(kPolicyNames[static_cast<std::size_t>(options.on_undeliverable)]),
+      faults.ToString());
 }
 
 std::string Cuts::ToString() const {
@@ -101,6 +128,7 @@ Plan MakePlan(std::uint64_t seed, const Cuts& cuts) {
       plan.faults.Add(static_cast<Fault>(i));
     }
   }
+  DrawPolicy(&plan);
   plan.faults.RemoveAll(cuts.without);
   plan.transactions = std::min(random.Between(5, 60), cuts.transactions_max);
   plan.turns = std::min(random.Between(100, 500), cuts.turns_max);

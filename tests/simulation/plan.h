@@ -34,6 +34,11 @@ namespace walpost::simulation {
   X(kafka_silent_close)              \
   X(kafka_late_landing)              \
   X(kafka_poison)                    \
+  X(letters_refused)                 \
+  X(letters_unreadable)              \
+  X(unfit_rows)                      \
+  X(operator_commands)               \
+  X(policy_change)                   \
   X(walpost_crash)                   \
   X(walpost_stop)                    \
   X(recheck)                         \

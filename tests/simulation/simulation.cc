@@ -26,8 +26,9 @@ Simulation::Simulation(const Plan& plan)
       random_(plan.seed, 3),
       time_(plan.seed, 4),
       server_(plan),
-      judge_(&server_, plan.raw),
+      judge_(&server_, plan),
       kafka_(plan, &server_, &judge_),
+      operator_(plan.seed, 8),
       now_{base::MonotonicTime(std::chrono::hours(1)),
            base::WallTime(std::chrono::seconds(1'700'000'100))} {
   for (unsigned i = 0; i < static_cast<unsigned>(Fault::count_); ++i) {
@@ -70,8 +71,18 @@ bool Simulation::Settled() {
 void Simulation::StartProcess() {
   pipeline::PipelineOptions options = plan_.options;
   options.seed += ++processes_;
+  if (options.on_undeliverable == pipeline::OnUndeliverable::kPark ||
+      options.on_undeliverable == pipeline::OnUndeliverable::kDeadLetter) {
+    if (Happens(Fault::policy_change, 500)) {
+      options.on_undeliverable = pipeline::OnUndeliverable::kDeadLetter;
+    }
+  }
+  judge_.SetPolicy(options.on_undeliverable);
   judge_.OnMemoryLost();
   judge_.ForgetReports();
+  answers_.clear();
+  letters_unreadable_ = false;
+  parked_keys_ = 0;
   stopping_ = halt_seen_ = false;
   errors_.clear();
   connecting_.reset();
@@ -100,6 +111,7 @@ void Simulation::Turn() {
 }
 
 void Simulation::Commands() {
+  TakeDecisions();
   switch (pipeline_->TakeStreamCommand()) {
     case StreamCommand::kNone:
       break;
@@ -131,6 +143,7 @@ void Simulation::Commands() {
     Trace("a ping says that the server stops");
     pipeline_->OnServerStopping(now_);
   }
+  Letters();
 }
 
 void Simulation::Statuses() {
@@ -238,6 +251,7 @@ void Simulation::Wait(int frames) {
     base::MonotonicTime deadline = now_.mono + milliseconds(1'000);
     if (pipeline_ != nullptr) {
       deadline = std::min(deadline, pipeline_->NextDeadline());
+      deadline = answers_.empty() ? deadline : std::min(deadline, answers_.front().due);
     }
     const auto whole = std::chrono::ceil<milliseconds>(deadline - now_.mono);
     const auto most = static_cast<std::uint64_t>(std::max<std::int64_t>(whole.count(), 1));

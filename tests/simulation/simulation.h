@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -73,6 +74,14 @@ class Simulation {
   std::optional<base::StreamEnd> RefuseConnect();
   void Heal();
 
+  // --- The dead-letter topic (operator.cc) ---
+  void Letters();
+  void Operator();
+  void OperatorReleases();
+  void AppendCommand(envelope::LetterAction action, const std::string& topic,
+                     const std::string& key, const std::string& position);
+  void TakeDecisions();
+
   // --- Walpost's side: one turn of the loop ---
   void StartProcess();
   void CrashProcess();
@@ -88,6 +97,7 @@ class Simulation {
 
   // --- Oracles ---
   void CheckTurn();
+  void CheckCounters();
   void CheckHalt();
   void CheckStatus(const pgoutput::StandbyStatus& status, const char* what);
   void CheckConnection();
@@ -103,6 +113,7 @@ class Simulation {
   ModelPostgres server_;
   Judge judge_;
   ModelKafka kafka_;
+  Random operator_;
   std::unique_ptr<pipeline::Pipeline> pipeline_;
   std::optional<Connection> connection_;
 
@@ -119,6 +130,17 @@ class Simulation {
   std::optional<base::Lsn> connecting_;  // an attempt with this START position
   base::MonotonicTime connected_at_;     // when the attempt comes to its end
   base::MonotonicTime recover_at_;       // a halted or stopped process is seen to
+
+  // Answers about the dead-letter topic, in their order.
+  struct LettersAnswer {
+    base::MonotonicTime due;
+    pipeline::LettersRead read;
+    bool for_release = false;
+  };
+
+  std::deque<LettersAnswer> answers_;
+  std::size_t parked_keys_ = 0;      // the most in this turn
+  bool letters_unreadable_ = false;  // walpost was told so
 
   bool stopping_ = false;  // Stop() was called
   base::MonotonicTime stop_since_;

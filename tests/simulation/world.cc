@@ -34,6 +34,7 @@ void Simulation::World() {
   }
   kafka_.Advance(now_);
   ArriveStatuses();
+  Operator();
   if (!healed_) {
     ServerFaults();
     WalpostFaults();
@@ -110,6 +111,7 @@ void Simulation::CrashProcess() {
   DropConnection(/*slot_stays_taken=*/true);
   connecting_.reset();
   kafka_.Abandon();
+  answers_.clear();
   pipeline_.reset();
   recover_at_ = now_.mono + milliseconds(random_.Below(2'000));
 }
@@ -140,6 +142,7 @@ void Simulation::SeeToProcess() {
     recover_at_ = base::MonotonicTime();
     halt_seen_ = false;
     errors_.clear();
+    letters_unreadable_ = false;
     pipeline_->Recheck(now_);
   } else {
     pipeline_.reset();  // restarted
