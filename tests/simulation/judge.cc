@@ -94,6 +94,11 @@ Identity Judge::Identify(const envelope::Record& record) {
           "a record of the dead-letter topic is no letter of ours");
   if ((*letter)->kind == envelope::LetterKind::kDecision) {
     what.kind = Identity::Kind::kDecision;
+    what.reason = (*letter)->topic + ' ' + std::string(record.key.value_or(""));
+    const auto lane = lane_names_.find(what.reason);
+    const auto through =
+        lane == lane_names_.end() ? std::nullopt : FindPosition(lane->second, (*letter)->through);
+    what.event = through.value_or(0);
     return what;
   }
   Require((*letter)->kind != envelope::LetterKind::kCommand, "walpost wrote a command");
@@ -138,6 +143,9 @@ void Judge::OnGeneration() {
 
 void Judge::OnSubmitted(const Identity& what) {
   if (what.kind == Identity::Kind::kDecision) {
+    if (what.event != 0) {
+      held_[server_->events()[what.event].lane] = what.event;
+    }
     return;
   }
   if (what.kind == Identity::Kind::kAgain) {
@@ -233,7 +241,10 @@ void Judge::OnPoison(const Identity& what) {
   }
 }
 
-void Judge::OnMemoryLost() { ++epoch_; }
+void Judge::OnMemoryLost() {
+  ++epoch_;
+  held_.clear();
+}
 
 base::Lsn Judge::first_missing() {
   Grow();

@@ -34,9 +34,9 @@ struct Identity {
   };
 
   Kind kind = Kind::kEvent;
-  std::uint64_t event = 0;  // of all but decisions
+  std::uint64_t event = 0;  // of a decision: the last it is about, if that is a whole key
   bool stub = false;
-  std::string reason;  // of a letter
+  std::string reason;  // of a letter; of a decision what it is about
 
   bool operator==(const Identity&) const = default;
 };
@@ -94,6 +94,7 @@ class Judge {
 
   void ForgetReports() {
     reports_.fill(0);
+    held_.clear();
     read_below_ = 0;
   }
 
@@ -151,7 +152,8 @@ class Judge {
   std::vector<State> states_;
   std::vector<bool> lane_parked_;  // ever
   std::vector<std::set<std::uint64_t>> undecided_;
-  std::set<std::uint32_t> again_refused_;  // lanes
+  std::set<std::uint32_t> again_refused_;        // lanes
+  std::map<std::uint32_t, std::uint64_t> held_;  // a decision through this event is not read yet
   bool letter_refused_ = false;
   std::int64_t read_below_ = 0;  // of the log, by this process
 };

@@ -65,6 +65,9 @@ void Judge::CheckLetterSubmitted(const Identity& what) {
     const bool follows = what.reason == "key_parked";
     Require(blamed(what.event) || (follows && lane_parked_[event.lane]),
             "event %s is parked, but nothing refused it (%s)", event.id, what.reason);
+    const auto held = held_.find(event.lane);
+    Require(held == held_.end() || what.event <= held->second,
+            "event %s is parked while the decision about its key is on its way", event.id);
     lane_parked_[event.lane] = true;
     state.sent_parked = true;
   }
@@ -145,6 +148,12 @@ void Judge::Decide(std::uint64_t event, bool discarded, std::int64_t offset) {
 void Judge::OnLettersRead(const pipeline::LettersRead& read, bool for_release) {
   if (read.status.ok() && !for_release) {
     read_below_ = std::max(read_below_, read.next_offset);
+    for (const LoggedLetter& logged : read.letters) {
+      const std::optional<std::uint32_t> lane = LaneOf(logged);
+      if (logged.letter.kind == envelope::LetterKind::kDecision && lane) {
+        held_.erase(*lane);
+      }
+    }
   }
 }
 
