@@ -35,8 +35,15 @@ Judge::Judge(const ModelPostgres* server, const Plan& plan)
 
 void Judge::Grow() {
   const std::size_t events = server_->events().size();
+  if (visible_.size() == events) {
+    return;
+  }
+  const std::uint64_t system_identifier = server_->Facts().system_identifier;
   for (std::uint64_t i = visible_.size(); i < events; ++i) {
     const Event& event = server_->events()[i];
+    positions_.push_back(
+        envelope::Position{system_identifier, event.timeline, event.commit_lsn, event.ordinal}
+            .ToString());
     lane_events_[event.lane].push_back(i);
     lane_names_.try_emplace(event.topic + ' ' + event.key, event.lane);
   }

@@ -82,7 +82,10 @@ class Judge {
 
   bool letter_refused() const { return letter_refused_; }
 
-  std::string PositionOf(std::uint64_t event) const;
+  const std::string& PositionOf(std::uint64_t event) {
+    Grow();
+    return positions_[event];
+  }
 
   // G1: everything committed is there, and nothing waits to be released.
   bool complete();
@@ -150,6 +153,7 @@ class Judge {
   std::vector<std::vector<std::uint64_t>> lane_events_;
   std::map<std::string, std::uint32_t> lane_names_;
   std::vector<State> states_;
+  std::vector<std::string> positions_;
   std::vector<bool> lane_parked_;  // ever
   std::vector<std::set<std::uint64_t>> undecided_;
   std::set<std::uint32_t> again_refused_;        // lanes

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "envelope/position.h"
 #include "judge.h"
 #include "violation.h"
 
@@ -13,13 +12,6 @@ using envelope::LetterAction;
 using envelope::LoggedLetter;
 using pipeline::OnUndeliverable;
 using Kind = Identity::Kind;
-
-std::string Judge::PositionOf(std::uint64_t index) const {
-  const Event& event = server_->events()[index];
-  return envelope::Position{server_->Facts().system_identifier, event.timeline, event.commit_lsn,
-                            event.ordinal}
-      .ToString();
-}
 
 std::optional<std::uint64_t> Judge::FindPosition(std::uint32_t lane, const std::string& position) {
   Grow();
