@@ -193,6 +193,13 @@ BUGS = [
     ("pipeline/parking_lot_release.cc",
      "    retry_at_ = base::MonotonicTime();  // the sink may take it any time",
      "    if (!BUG(passed_deadline_kept)) retry_at_ = base::MonotonicTime();  // the sink may take it any time"),
+    ("pipeline/parking_lot_release.cc",
+     "    Answer(LetterAction::kDiscarded, \"\");\n  }",
+     "    Answer(LetterAction::kDiscarded, \"\");\n  } else if (BUG(discard_at_once) && command.action == LetterAction::kDiscard) {\n"
+     "    Decide(LetterAction::kDiscarded);\n  }"),
+    ("pipeline/parking_lot_release.cc",
+     "position > parked->decided_through &&",
+     "(position > parked->decided_through || BUG(decided_sent_again)) &&"),
 ]
 
 HEADER = """// Written by seeded_bugs.py.
