@@ -65,7 +65,9 @@ void Simulation::CheckTurn() {
   // A letter is larger than its event.
   const bool letters = plan_.options.on_undeliverable != pipeline::OnUndeliverable::kHalt;
   const std::size_t limit = plan_.options.in_flight_bytes_max * (letters ? 3 : 1) + kLargestRow;
-  Require(tracker.in_flight_bytes() <= limit && kafka_.outstanding_bytes() <= limit,
+  // And one that is sent again stands beside what is in flight.
+  const std::size_t with_sink = limit + (letters ? kLargestRow : 0);
+  Require(tracker.in_flight_bytes() <= limit && kafka_.outstanding_bytes() <= with_sink,
           "G7: %u bytes in flight, %u with the sink, limit %u", tracker.in_flight_bytes(),
           kafka_.outstanding_bytes(), plan_.options.in_flight_bytes_max);
   CheckCounters();

@@ -103,9 +103,9 @@ void Judge::OnDecision(const LoggedLetter& decision, const LoggedLetter* command
   Require((letter.action == LetterAction::kDelivered) == (asked == LetterAction::kRetry),
           "decision %s about command %s", std::string(LetterActionName(letter.action)),
           std::string(LetterActionName(asked)));
-  Require(command->letter.position == letter.position, "a decision about another event");
   Require(letter.through.empty() != letter.position.empty(), "a decision about what?");
   if (letter.through.empty()) {
+    Require(command->letter.position == letter.position, "a decision about another event");
     if (const auto event = FindPosition(*lane, letter.position)) {
       // Also before it follows its key into the log.
       Decide(*event, /*discarded=*/true, decision.offset);
@@ -115,18 +115,26 @@ void Judge::OnDecision(const LoggedLetter& decision, const LoggedLetter* command
   const std::optional<std::uint64_t> through = FindPosition(*lane, letter.through);
   Require(through && states_[*through].sent_parked,
           "the decision goes through %s, which was never parked", letter.through);
+  // A single event was discarded, and it was the last one of its key.
+  const bool single = !command->letter.position.empty();
+  const std::optional<std::uint64_t> last =
+      single ? FindPosition(*lane, command->letter.position) : std::nullopt;
   for (const std::uint64_t event : lane_events_[*lane]) {
     if (event > *through) {
       break;
     }
+    // Parked once more after a crash it may have been decided before.
+    Require(!single || event == last || !undecided_[*lane].contains(event) || visible_[event] ||
+                states_[event].discarded,
+            "to discard one event decided %s, too", server_->events()[event].id);
     if (letter.action == LetterAction::kDelivered) {
       Require(visible_[event] || Excused(event),
               "G3: the decision says that %s was delivered, but it is not there",
               server_->events()[event].id);
     }
     // One of the key that is still on its way by itself is not meant.
-    Decide(event, letter.action == LetterAction::kDiscarded && states_[event].sent_parked,
-           decision.offset);
+    const bool meant = single ? event == last : states_[event].sent_parked;
+    Decide(event, letter.action == LetterAction::kDiscarded && meant, decision.offset);
   }
 }
 

@@ -194,8 +194,8 @@ BUGS = [
      "    retry_at_ = base::MonotonicTime();  // the sink may take it any time",
      "    if (!BUG(passed_deadline_kept)) retry_at_ = base::MonotonicTime();  // the sink may take it any time"),
     ("pipeline/parking_lot_release.cc",
-     "    Answer(LetterAction::kDiscarded, \"\");\n  }",
-     "    Answer(LetterAction::kDiscarded, \"\");\n  } else if (BUG(discard_at_once) && command.action == LetterAction::kDiscard) {\n"
+     "    found->second.discarded.insert(command.position);  // is it the last one?\n  }",
+     "    found->second.discarded.insert(command.position);\n  } else if (BUG(discard_at_once) && command.action == LetterAction::kDiscard) {\n"
      "    Decide(LetterAction::kDiscarded);\n  }"),
     ("pipeline/parking_lot_release.cc",
      "position > parked->decided_through &&",
