@@ -27,6 +27,9 @@ void Simulation::Letters() {
     }
     answers_.push_back(std::move(answer));
   }
+}
+
+void Simulation::AnswerLetters() {
   while (!answers_.empty() && now_.mono >= answers_.front().due) {
     LettersAnswer answer = std::move(answers_.front());
     answers_.pop_front();

@@ -98,6 +98,7 @@ void Simulation::Turn() {
     Wait(0);
     return;
   }
+  AnswerLetters();  // first, as the loop takes what its helper has done
   pipeline_->Tick(now_);
   Commands();
   const int frames = ReadFrames();

@@ -76,6 +76,7 @@ class Simulation {
 
   // --- The dead-letter topic (operator.cc) ---
   void Letters();
+  void AnswerLetters();
   void Operator();
   void OperatorReleases();
   void AppendCommand(envelope::LetterAction action, const std::string& topic,
