@@ -38,6 +38,7 @@ void ProgressKeeper::Forget() {
   made_at_.reset();
   unacknowledged_since_.reset();
   refused_since_.reset();
+  answering_ = std::chrono::microseconds(0);
 }
 
 bool ProgressKeeper::Late(base::Now now) const {
@@ -102,6 +103,7 @@ void ProgressKeeper::OnAcknowledged() {
   remembered_ = progress_;
   unacknowledged_since_.reset();
   refused_since_.reset();
+  answering_ = std::chrono::microseconds(0);
 }
 
 void ProgressKeeper::OnRefused(const delivery::Failure& failure, base::Now now) {
@@ -117,16 +119,22 @@ void ProgressKeeper::OnLost() {
   }
 }
 
-std::optional<Halt> ProgressKeeper::Unwritten(base::WallTime last_delivered_at,
-                                              base::Now now) const {
+std::optional<Halt> ProgressKeeper::Unwritten(base::WallTime last_delivered_at, base::Now now) {
+  if (!unacknowledged_since_) {
+    answering_ = std::chrono::microseconds(0);
+  } else if (last_delivered_at > delivered_seen_) {
+    const auto gap = last_delivered_at - std::max(delivered_seen_, unacknowledged_since_->wall);
+    answering_ +=
+        std::clamp<std::chrono::microseconds>(gap, std::chrono::microseconds(0), kAnsweringMax);
+  }
+  delivered_seen_ = last_delivered_at;
   if (refused_since_ && now.mono - *refused_since_ >= kRefusedMax) {
     return Halt{HaltReason::kProgressUnreadable,
                 absl::StrFormat("progress cannot be written to topic '%s', so nothing could be "
                                 "confirmed for %d s: %s; see docs/runbook.md, progress_unreadable",
                                 topic_, kRefusedMax.count() / 1'000, refusal_)};
   }
-  if (unacknowledged_since_ && now.mono - unacknowledged_since_->mono >= kUnansweredMax &&
-      last_delivered_at > unacknowledged_since_->wall + kUnansweredMax / 2) {
+  if (answering_ >= kUnansweredMax) {
     return Halt{HaltReason::kProgressUnreadable,
                 absl::StrFormat("Kafka has not acknowledged a record for topic '%s' for %d s "
                                 "although events are delivered, so nothing could be confirmed: may "

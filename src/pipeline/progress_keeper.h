@@ -39,8 +39,10 @@ class ProgressKeeper {
   static constexpr std::chrono::milliseconds kLateAfter{500};
   static constexpr std::chrono::milliseconds kRetryRefusedAfter{5'000};
   static constexpr std::chrono::milliseconds kRefusedMax{60'000};
-  // Without any answer although events are delivered: Kafka does not report a missing right.
+  // Without any answer while events are delivered for so long: Kafka does not report a missing
+  // right. Between two deliveries at most kAnsweringMax count, so an outage does not.
   static constexpr std::chrono::milliseconds kUnansweredMax{300'000};
+  static constexpr std::chrono::milliseconds kAnsweringMax{10'000};
 
   explicit ProgressKeeper(const PipelineOptions& options);
 
@@ -83,7 +85,7 @@ class ProgressKeeper {
 
   // Nothing could be written for so long that an operator must know. `last_delivered_at` is any
   // event's.
-  std::optional<Halt> Unwritten(base::WallTime last_delivered_at, base::Now now) const;
+  std::optional<Halt> Unwritten(base::WallTime last_delivered_at, base::Now now);
 
   // Acknowledged, by us or before us.
   const std::optional<base::Progress>& remembered() const { return remembered_; }
@@ -113,6 +115,8 @@ class ProgressKeeper {
   delivery::Sequence sequence_ = kFirstSequence;
   std::optional<base::MonotonicTime> made_at_;
   std::optional<base::Now> unacknowledged_since_;
+  base::WallTime delivered_seen_;           // an event's, when last looked at
+  std::chrono::microseconds answering_{0};  // since unacknowledged_since_
   std::optional<base::MonotonicTime> refused_since_;
   base::MonotonicTime retry_at_;
   std::string refusal_;

@@ -194,7 +194,29 @@ TEST_F(ProgressKeeperTest, SilenceHaltsOnlyWhenEventsAreDeliveredMeanwhile) {
   Advance(ProgressKeeper::kUnansweredMax);
   EXPECT_TRUE(keeper_.Late(now_));
   EXPECT_FALSE(keeper_.Unwritten(before, now_)) << "Kafka is away, which is no reason to halt";
-  EXPECT_TRUE(keeper_.Unwritten(now_.wall, now_));
+  EXPECT_FALSE(keeper_.Unwritten(now_.wall, now_)) << "it is just back; the record's turn comes";
+  std::optional<Halt> halt;
+  for (milliseconds answering{0}; answering < ProgressKeeper::kUnansweredMax && !halt;
+       answering += milliseconds(5'000)) {
+    EXPECT_LT(answering, ProgressKeeper::kUnansweredMax);
+    Advance(milliseconds(5'000));
+    halt = keeper_.Unwritten(now_.wall, now_);
+  }
+  EXPECT_TRUE(halt) << "events are delivered all the time, but not this one";
+}
+
+TEST_F(ProgressKeeperTest, OutageLongerThanThatIsOverWithTheFirstAcknowledgement) {
+  Begin();
+  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.OnAccepted();
+  EXPECT_FALSE(keeper_.Unwritten(now_.wall, now_));
+  for (int outage = 0; outage < 40; ++outage) {
+    Advance(2 * ProgressKeeper::kUnansweredMax);
+    EXPECT_FALSE(keeper_.Unwritten(now_.wall, now_)) << "an event first, its own record after it";
+    keeper_.OnAcknowledged();
+    keeper_.Tick(Lsn(201 + static_cast<std::uint64_t>(outage)), true, now_);
+    keeper_.OnAccepted();
+  }
 }
 
 TEST_F(ProgressKeeperTest, RememberedProgressIsConfirmableAtOnceAndItsEpochGoesOn) {
