@@ -1,3 +1,10 @@
+# ccache, where it is installed: with paths relative to the checkout, so that every checkout finds what another has compiled.
+find_program(WALPOST_CCACHE ccache)
+if(WALPOST_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 "${WALPOST_CCACHE}")
+endif()
+
 # One interface target carries the warnings and sanitizers, so third-party code is not affected.
 add_library(walpost_compiler INTERFACE)
 target_compile_options(walpost_compiler INTERFACE
