@@ -20,21 +20,28 @@ struct Header {
   std::string_view value;
 };
 
+// What the payload's column says about it.
+enum class PayloadForm { kBytes, kText, kJson };
+
 struct Event {
   std::string_view id;
   std::optional<std::string_view> key;  // NULL stays null: no key is not the empty key
   std::string_view aggregate_type;
   std::string_view type;
   std::optional<std::string_view> payload;
+  PayloadForm payload_form = PayloadForm::kBytes;
   std::string_view content_type;  // empty = not given
   std::string_view schema_name;
   std::string_view traceparent;
   std::string_view tracestate;
+  std::string_view baggage;
+  std::string_view tracingspancontext;  // as Debezium's outbox extensions write it
   std::optional<base::WallTime> occurred_at;
-  std::string_view topic;                  // already expanded and checked
-  std::int32_t partition = -1;             // -1 = by key
-  std::span<const Header> headers;         // from the headers column, in its order
-  std::span<const Header> record_headers;  // from TableOptions::record_headers
+  std::optional<base::WallTime> timestamp;  // of the record, instead of the commit's
+  std::string_view topic;                   // already expanded and checked
+  std::int32_t partition = -1;              // -1 = by key
+  std::span<const Header> headers;          // from the headers column, in its order
+  std::span<const Header> record_headers;   // from TableOptions::record_headers
   std::string_view schema;
   std::string_view table;
 };

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "outbox/topic_rules.h"
+
 namespace walpost::outbox {
 
 // Candidates for one field: the first name present in the Relation is used. Empty = the field is
@@ -25,8 +27,11 @@ struct ColumnMapping {
   ColumnNames occurred_at;
   ColumnNames traceparent;
   ColumnNames tracestate;
-  ColumnNames topic;      // per-row topic, overrides the template when not NULL
-  ColumnNames partition;  // integer
+  ColumnNames baggage;
+  ColumnNames tracingspancontext;  // its traceparent counts when there is no other
+  ColumnNames topic;               // per-row topic, overrides the template when not NULL
+  ColumnNames partition;           // integer
+  ColumnNames timestamp;           // timestamptz, the record's when not NULL
   ColumnNames seq;
 };
 
@@ -37,6 +42,7 @@ struct TableOptions {
   ColumnMapping columns;
   std::string topic =
       "{aggregate_type}";  // placeholders are mapped field names or, else, column names
+  TopicOptions topics;
   std::vector<std::pair<std::string, std::string>> record_headers;  // header name, column
   bool null_key_allowed =
       false;                   // else a NULL key, aggregate type or type is an undeliverable event

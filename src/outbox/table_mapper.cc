@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "outbox/column_value.h"
 #include "outbox/headers_column.h"
 #include "outbox/topic_template.h"
+#include "outbox/trace_context.h"
 
 namespace walpost::outbox {
 
@@ -40,7 +42,8 @@ bool IsJson(std::uint32_t oid) { return oid == type_oid::kJson || oid == type_oi
 }  // namespace
 
 struct TableMapper::Impl {
-  explicit Impl(TableOptions table_options) : options(std::move(table_options)) {
+  explicit Impl(TableOptions table_options)
+      : options(std::move(table_options)), topic_rules(options.topics) {
     absl::StatusOr<TopicTemplate> parsed = TopicTemplate::Parse(options.topic);
     if (parsed.ok()) {
       topic_template = *std::move(parsed);
@@ -49,14 +52,13 @@ struct TableMapper::Impl {
     }
   }
 
-  std::string Where() const {
-    return absl::StrFormat("table %s.%s", options.schema, options.table);
-  }
+  const std::string& Where() const { return where; }
 
   // Finds the first of `names` in the Relation. Its type must satisfy `fits`.
   absl::Status Find(const pgoutput::Relation& relation, std::string_view field,
                     const ColumnNames& names, bool required, TypePredicate fits,
                     std::string_view expected, Slot* slot);
+  absl::Status BindOptional(const pgoutput::Relation& relation);
   absl::Status BindTopic(const pgoutput::Relation& relation);
 
   absl::Status Null(const Slot& slot, const Event& event) const;
@@ -66,6 +68,10 @@ struct TableMapper::Impl {
   absl::Status MapKey(std::span<const Value> values, Event* event);
   absl::Status MapPayload(std::span<const Value> values, Event* event);
   absl::Status MapOptional(std::span<const Value> values, Event* event);
+  absl::Status MapTrace(std::span<const Value> values, Event* event);
+  absl::Status MapPartition(std::span<const Value> values, Event* event);
+  absl::Status Time(std::span<const Value> values, const Slot& slot, const Event& event,
+                    std::optional<base::WallTime>* time) const;
   absl::Status MapTopic(std::span<const Value> values, Event* event);
   absl::Status MapRecordHeaders(std::span<const Value> values, Event* event);
 
@@ -74,6 +80,8 @@ struct TableMapper::Impl {
   std::string Describe(std::uint32_t oid) const;
 
   const TableOptions options;
+  const std::string where = absl::StrFormat("table %s.%s", options.schema, options.table);
+  const TopicRules topic_rules;
   TopicTemplate topic_template;
   absl::Status template_status;
 
@@ -81,13 +89,13 @@ struct TableMapper::Impl {
   bool bound = false;
   std::size_t column_count = 0;
   Slot id, key, aggregate_type, type, payload, content_type, schema_name, headers, occurred_at,
-      traceparent, tracestate, topic, partition;
+      traceparent, tracestate, baggage, tracingspancontext, topic, partition, timestamp;
   std::vector<Slot> topic_slots;   // one per placeholder
   std::vector<Slot> header_slots;  // one per record header
   std::vector<Header> record_headers;
   HeadersColumn headers_column;
   std::string topic_text;
-  std::string legal_topic;  // the last one checked
+  std::string checked_topic;  // the last one that passed
 };
 
 TableMapper::TableMapper(TableOptions options)
@@ -128,21 +136,7 @@ absl::Status TableMapper::Bind(const pgoutput::Relation& relation) {
                          IsTextual, "text", &m.type));
   RETURN_IF_ERROR(m.Find(relation, "payload", c.payload, true, IsPayload,
                          "bytea, json, jsonb or text", &m.payload));
-  RETURN_IF_ERROR(
-      m.Find(relation, "content_type", c.content_type, false, IsTextual, "text", &m.content_type));
-  RETURN_IF_ERROR(
-      m.Find(relation, "schema_name", c.schema_name, false, IsTextual, "text", &m.schema_name));
-  RETURN_IF_ERROR(
-      m.Find(relation, "headers", c.headers, false, IsJson, "json or jsonb", &m.headers));
-  RETURN_IF_ERROR(
-      m.Find(relation, "occurred_at", c.occurred_at, false, IsTime, "timestamptz", &m.occurred_at));
-  RETURN_IF_ERROR(
-      m.Find(relation, "traceparent", c.traceparent, false, IsTextual, "text", &m.traceparent));
-  RETURN_IF_ERROR(
-      m.Find(relation, "tracestate", c.tracestate, false, IsTextual, "text", &m.tracestate));
-  RETURN_IF_ERROR(m.Find(relation, "topic", c.topic, false, IsTextual, "text", &m.topic));
-  RETURN_IF_ERROR(
-      m.Find(relation, "partition", c.partition, false, IsInteger, "integer", &m.partition));
+  RETURN_IF_ERROR(m.BindOptional(relation));
   RETURN_IF_ERROR(m.BindTopic(relation));
   m.header_slots.assign(m.options.record_headers.size(), Slot());
   for (std::size_t i = 0; i < m.header_slots.size(); ++i) {
@@ -218,6 +212,27 @@ std::string TableMapper::Impl::Describe(std::uint32_t oid) const {
   const auto domain = domains.find(oid);
   return domain == domains.end() ? TypeName(oid)
                                  : absl::StrFormat("a domain over %s", domain->second);
+}
+
+absl::Status TableMapper::Impl::BindOptional(const pgoutput::Relation& relation) {
+  const ColumnMapping& c = options.columns;
+  const std::tuple<std::string_view, const ColumnNames*, Slot*> texts[] = {
+      {"content_type", &c.content_type, &content_type},
+      {"schema_name", &c.schema_name, &schema_name},
+      {"traceparent", &c.traceparent, &traceparent},
+      {"tracestate", &c.tracestate, &tracestate},
+      {"baggage", &c.baggage, &baggage},
+      {"tracingspancontext", &c.tracingspancontext, &tracingspancontext},
+      {"topic", &c.topic, &topic}};
+  for (const auto& [field, names, slot] : texts) {
+    RETURN_IF_ERROR(Find(relation, field, *names, false, IsTextual, "text", slot));
+  }
+  RETURN_IF_ERROR(Find(relation, "headers", c.headers, false, IsJson, "json or jsonb", &headers));
+  RETURN_IF_ERROR(
+      Find(relation, "occurred_at", c.occurred_at, false, IsTime, "timestamptz", &occurred_at));
+  RETURN_IF_ERROR(
+      Find(relation, "timestamp", c.timestamp, false, IsTime, "timestamptz", &timestamp));
+  return Find(relation, "partition", c.partition, false, IsInteger, "integer", &partition);
 }
 
 absl::Status TableMapper::Impl::BindTopic(const pgoutput::Relation& relation) {
@@ -304,14 +319,16 @@ absl::Status TableMapper::Impl::MapPayload(std::span<const Value> values, Event*
     return Unfit(payload, *event, found.status());
   }
   event->payload = *found;
+  event->payload_form = payload.oid == type_oid::kBytea ? PayloadForm::kBytes
+                        : IsJson(payload.oid)           ? PayloadForm::kJson
+                                                        : PayloadForm::kText;
   return absl::OkStatus();
 }
 
 absl::Status TableMapper::Impl::MapOptional(std::span<const Value> values, Event* event) {
   RETURN_IF_ERROR(Text(values, &content_type, *event, false, &event->content_type));
   RETURN_IF_ERROR(Text(values, &schema_name, *event, false, &event->schema_name));
-  RETURN_IF_ERROR(Text(values, &traceparent, *event, false, &event->traceparent));
-  RETURN_IF_ERROR(Text(values, &tracestate, *event, false, &event->tracestate));
+  RETURN_IF_ERROR(MapTrace(values, event));
   std::string_view json;
   RETURN_IF_ERROR(Text(values, &headers, *event, false, &json));
   if (!json.empty()) {
@@ -321,25 +338,50 @@ absl::Status TableMapper::Impl::MapOptional(std::span<const Value> values, Event
     }
     event->headers = *parsed;
   }
-  if (occurred_at.present()) {
-    const Value& value = values[static_cast<std::size_t>(occurred_at.index)];
-    if (value.kind != Value::Kind::kNull) {
-      const absl::StatusOr<base::WallTime> time = ToTime(value);
-      if (!time.ok()) {
-        return Unfit(occurred_at, *event, time.status());
-      }
-      event->occurred_at = *time;
-    }
+  RETURN_IF_ERROR(Time(values, occurred_at, *event, &event->occurred_at));
+  RETURN_IF_ERROR(Time(values, timestamp, *event, &event->timestamp));
+  return MapPartition(values, event);
+}
+
+absl::Status TableMapper::Impl::MapTrace(std::span<const Value> values, Event* event) {
+  RETURN_IF_ERROR(Text(values, &traceparent, *event, false, &event->traceparent));
+  RETURN_IF_ERROR(Text(values, &tracestate, *event, false, &event->tracestate));
+  RETURN_IF_ERROR(Text(values, &baggage, *event, false, &event->baggage));
+  RETURN_IF_ERROR(Text(values, &tracingspancontext, *event, false, &event->tracingspancontext));
+  if (event->traceparent.empty()) {
+    event->traceparent = TraceparentOf(event->tracingspancontext);
   }
-  if (partition.present()) {
-    const Value& value = values[static_cast<std::size_t>(partition.index)];
-    if (value.kind != Value::Kind::kNull) {
-      const absl::StatusOr<std::int64_t> number = ToInteger(value, partition.oid);
-      if (!number.ok() || *number < 0 || *number > INT32_MAX) {
-        return Unfit(partition, *event, absl::InvalidArgumentError("not a partition number"));
-      }
-      event->partition = static_cast<std::int32_t>(*number);
+  return absl::OkStatus();
+}
+
+absl::Status TableMapper::Impl::MapPartition(std::span<const Value> values, Event* event) {
+  if (!partition.present()) {
+    return absl::OkStatus();
+  }
+  const Value& value = values[static_cast<std::size_t>(partition.index)];
+  if (value.kind != Value::Kind::kNull) {
+    const absl::StatusOr<std::int64_t> number = ToInteger(value, partition.oid);
+    if (!number.ok() || *number < 0 || *number > INT32_MAX) {
+      return Unfit(partition, *event, absl::InvalidArgumentError("not a partition number"));
     }
+    event->partition = static_cast<std::int32_t>(*number);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TableMapper::Impl::Time(std::span<const Value> values, const Slot& slot,
+                                     const Event& event,
+                                     std::optional<base::WallTime>* time) const {
+  if (!slot.present()) {
+    return absl::OkStatus();
+  }
+  const Value& value = values[static_cast<std::size_t>(slot.index)];
+  if (value.kind != Value::Kind::kNull) {
+    const absl::StatusOr<base::WallTime> found = ToTime(value);
+    if (!found.ok()) {
+      return Unfit(slot, event, found.status());
+    }
+    *time = *found;
   }
   return absl::OkStatus();
 }
@@ -347,6 +389,8 @@ absl::Status TableMapper::Impl::MapOptional(std::span<const Value> values, Event
 absl::Status TableMapper::Impl::MapTopic(std::span<const Value> values, Event* event) {
   if (topic.present() && values[static_cast<std::size_t>(topic.index)].kind != Value::Kind::kNull) {
     RETURN_IF_ERROR(Text(values, &topic, *event, false, &event->topic));
+  } else if (const std::string* own = topic_rules.Find(event->aggregate_type)) {
+    event->topic = *own;
   } else {
     const std::vector<TopicTemplate::Part>& parts = topic_template.parts();
     topic_text.clear();
@@ -362,14 +406,9 @@ absl::Status TableMapper::Impl::MapTopic(std::span<const Value> values, Event* e
     }
     event->topic = topic_text;
   }
-  if (event->topic.empty() || event->topic != legal_topic) {
-    if (!IsLegalTopic(event->topic)) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("%s: event '%s' asks for topic '%s', which Kafka does not allow "
-                          "(letters, digits, '.', '_', '-', at most 249)",
-                          Where(), event->id, event->topic.substr(0, 300)));
-    }
-    legal_topic.assign(event->topic);
+  if (event->topic.empty() || event->topic != checked_topic) {
+    RETURN_IF_ERROR(topic_rules.Check(event->topic, Where(), event->id));
+    checked_topic.assign(event->topic);
   }
   return absl::OkStatus();
 }

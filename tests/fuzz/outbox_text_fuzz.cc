@@ -1,4 +1,5 @@
-// An input is the text of a headers column, of a topic template and of a topic at once. Another
+// An input is the text of a headers column, of a topic template, of a topic and of a
+// tracingspancontext column at once. Another
 // parser says what is JSON; a template written out again must be the text it was.
 #include <glog/logging.h>
 
@@ -10,6 +11,7 @@
 #include "fuzz/fuzz_target.h"
 #include "outbox/headers_column.h"
 #include "outbox/topic_template.h"
+#include "outbox/trace_context.h"
 
 namespace walpost::fuzz {
 namespace {
@@ -81,6 +83,16 @@ void CheckTopic(std::string_view text) {
   CHECK_EQ(again, text);
 }
 
+void CheckTraceContext(std::string_view text) {
+  const std::string_view found = outbox::TraceparentOf(text);
+  if (found.empty()) {
+    return;
+  }
+  CHECK(found.data() >= text.data() && found.data() + found.size() <= text.data() + text.size());
+  CHECK_EQ(found.find_first_of("\r\n\\"), std::string_view::npos);
+  CHECK_EQ(outbox::TraceparentOf("traceparent=" + std::string(found)), found);
+}
+
 }  // namespace
 
 std::vector<std::string> MoreInputs() { return {}; }
@@ -91,5 +103,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   walpost::fuzz::CheckHeaders(text);
   walpost::fuzz::CheckTopic(text);
+  walpost::fuzz::CheckTraceContext(text);
   return 0;
 }

@@ -81,6 +81,55 @@ TEST_F(TableMapperTest, ColumnDroppedAndTakenAwayIsNotRemembered) {
   EXPECT_EQ(event_.traceparent, "");
 }
 
+TEST_F(TableMapperTest, TraceContextOfDebeziumsColumnCountsWhenThereIsNoOther) {
+  TableOptions options = Options();
+  options.columns.baggage = {"bag"};
+  options.columns.tracingspancontext = {"tracingspancontext"};
+  Use(options);
+  table_.Add("bag", type_oid::kText).Text("bag", "a=b");
+  table_.Add("tracingspancontext", type_oid::kText);
+  table_.Text("tracingspancontext", "#x\ntraceparent=00-ab-cd-01\n");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.baggage, "a=b");
+  EXPECT_EQ(event_.tracingspancontext, "#x\ntraceparent=00-ab-cd-01\n");
+  EXPECT_EQ(event_.traceparent, "00-ab-cd-01");
+  table_.Text("traceparent", "00-ef-00-00");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.traceparent, "00-ef-00-00");
+}
+
+TEST_F(TableMapperTest, TimestampColumnIsTheRecordsTimeWhereItHasOne) {
+  TableOptions options = Options();
+  options.columns.timestamp = {"occurred_at"};
+  Use(options);
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.timestamp, std::nullopt);
+  table_.Text("occurred_at", "2024-02-29 12:00:00.123456+00");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.timestamp->time_since_epoch().count(), 1'709'208'000'123'456);
+  EXPECT_EQ(event_.occurred_at, event_.timestamp);
+  table_.Text("occurred_at", "infinity");
+  EXPECT_EQ(Map().code(), absl::StatusCode::kInvalidArgument);
+  options.columns.occurred_at = {};
+  Use(options);
+  table_.Retype("occurred_at", type_oid::kInt8);
+  EXPECT_THAT(std::string(mapper_.Bind(table_.relation()).message()),
+              HasSubstr("as timestamp it must be timestamptz"));
+}
+
+TEST_F(TableMapperTest, PayloadColumnsTypeSaysWhatThePayloadMayBe) {
+  const std::pair<std::uint32_t, PayloadForm> forms[] = {{type_oid::kBytea, PayloadForm::kBytes},
+                                                         {type_oid::kJson, PayloadForm::kJson},
+                                                         {type_oid::kJsonb, PayloadForm::kJson},
+                                                         {type_oid::kText, PayloadForm::kText},
+                                                         {type_oid::kVarchar, PayloadForm::kText}};
+  for (const auto& [type, form] : forms) {
+    table_.Retype("payload", type);
+    ASSERT_TRUE(Map().ok()) << type;
+    EXPECT_EQ(event_.payload_form, form) << type;
+  }
+}
+
 TEST_F(TableMapperTest, RowThatDoesNotFitTheRelationIsDataLoss) {
   ASSERT_TRUE(Map().ok());
   table_.Add("extra", type_oid::kText);

@@ -6,6 +6,7 @@
 
 #include "outbox/presets.h"
 #include "outbox/table_mapper.h"
+#include "outbox/unfit.h"
 #include "support/pgoutput_bytes.h"
 #include "unit/outbox/test_table.h"
 
@@ -116,6 +117,43 @@ TEST_F(TableMapperTopicTest, TopicColumnOverridesTheTemplateWhenNotNull) {
   for (const char* illegal : {"", "a b"}) {
     table_.Text("topic", illegal);
     EXPECT_EQ(Topic().status().code(), absl::StatusCode::kInvalidArgument) << illegal;
+  }
+}
+
+TEST_F(TableMapperTopicTest, AggregateTypeMayHaveATopicOfItsOwn) {
+  options_.topics.by_aggregate_type = {{"order", "shop.orders"}, {"cart", "shop.carts"}};
+  options_.topic = "other.{aggregate_type}.{content_type}";
+  EXPECT_EQ(Topic().value(), "shop.orders") << "the template's NULL placeholder is not looked at";
+  table_.Text("aggregate_type", "user").Text("content_type", "x");
+  EXPECT_EQ(Topic().value(), "other.user.x");
+  options_.columns.topic = {"topic"};
+  table_.Add("topic", type_oid::kText).Text("topic", "special").Text("aggregate_type", "order");
+  EXPECT_EQ(Topic().value(), "special") << "the row's own topic comes first";
+}
+
+TEST_F(TableMapperTopicTest, TopicThatIsNotAllowedIsUndeliverableByName) {
+  options_.topics.allowed = {"order", "cart"};
+  EXPECT_EQ(Topic().value(), "order");
+  table_.Text("aggregate_type", "ordr");
+  const absl::Status status = Topic().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(UnfitReason(status), "topic_not_allowed");
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("asks for topic 'ordr', which is not one of `topics.allowed`"));
+  table_.Text("aggregate_type", "a b");
+  EXPECT_EQ(UnfitReason(Topic().status()), "row_unfit");
+}
+
+TEST_F(TableMapperTopicTest, TopicThatIsNotAllowedIsRefusedAgainAfterAnAllowedOne) {
+  options_.topics.allowed = {"order"};
+  TableMapper mapper(options_);
+  ASSERT_TRUE(mapper.Bind(table_.relation()).ok());
+  Event event;
+  for (int i = 0; i < 2; ++i) {
+    table_.Text("aggregate_type", "order");
+    EXPECT_TRUE(mapper.Map(table_.values(), &event).ok());
+    table_.Text("aggregate_type", "other");
+    EXPECT_FALSE(mapper.Map(table_.values(), &event).ok());
   }
 }
 

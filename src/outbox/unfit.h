@@ -1,0 +1,27 @@
+// UnfitError - a row that becomes no record: the message for a person, and the reason as a word
+// that does not change.
+// Why: operators filter letters by it, and policies later may.
+// Thread: free functions.
+// Source: docs/dead-letters.md, walpost-dlq-reason.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace walpost::outbox {
+
+inline constexpr std::string_view kRowUnfit = "row_unfit";
+inline constexpr std::string_view kTopicNotAllowed = "topic_not_allowed";
+inline constexpr std::string_view kHeaderInvalid = "header_invalid";
+inline constexpr std::string_view kPayloadInvalid = "payload_invalid";
+inline constexpr std::string_view kCloudEventInvalid = "cloudevent_invalid";
+
+// kInvalidArgument.
+absl::Status UnfitError(std::string_view reason, const std::string& message);
+
+// kRowUnfit for a status that names none.
+std::string UnfitReason(const absl::Status& status);
+
+}  // namespace walpost::outbox
