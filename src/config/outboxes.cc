@@ -1,6 +1,8 @@
 #include "config/outboxes.h"
 
+#include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -38,8 +40,11 @@ void ReadColumns(MapReader reader, outbox::ColumnMapping* columns) {
       {"occurred_at", &columns->occurred_at},
       {"traceparent", &columns->traceparent},
       {"tracestate", &columns->tracestate},
+      {"baggage", &columns->baggage},
+      {"tracingspancontext", &columns->tracingspancontext},
       {"topic", &columns->topic},
       {"partition", &columns->partition},
+      {"timestamp", &columns->timestamp},
       {"seq", &columns->seq},
   };
   for (const auto& [name, field] : fields) {
@@ -54,30 +59,79 @@ void ReadColumns(MapReader reader, outbox::ColumnMapping* columns) {
   reader.Finish();
 }
 
+// Names that tell dead letters and redeliveries from events.
+constexpr std::string_view kReservedPrefix = "walpost-";
+
+bool IsHeaderName(MapReader* reader, const std::string& name) {
+  if (name.empty() || name.substr(0, kReservedPrefix.size()) == kReservedPrefix) {
+    reader->Problem(name, "a header needs a name, and names with walpost- belong to walpost");
+    return false;
+  }
+  return true;
+}
+
 void ReadRecordHeaders(MapReader reader, const YAML::Node& map, outbox::TableOptions* table) {
   if (!map.IsMap()) {
     return;
   }
   for (const auto& entry : map) {
     std::string column;
-    if (reader.Text(entry.first.Scalar(), &column)) {
-      table->record_headers.emplace_back(entry.first.Scalar(), column);
+    const std::string name = entry.first.Scalar();
+    if (reader.Text(name, &column) && IsHeaderName(&reader, name)) {
+      table->record_headers.emplace_back(name, column);
     }
   }
 }
 
-void ReadValue(MapReader reader, envelope::EncoderOptions* encoder) {
-  const std::vector<std::string> formats = {"envelope", "raw", "cloudevents"};
-  const std::size_t fallback = encoder->format == envelope::ValueFormat::kEnvelope ? 0 : 1;
-  switch (reader.Choice("format", formats, fallback)) {
-    case 0:
-      encoder->format = envelope::ValueFormat::kEnvelope;
-      break;
-    case 1:
-      encoder->format = envelope::ValueFormat::kRaw;
-      break;
-    default:
-      reader.Problem("format", "cloudevents is not built yet; use envelope or raw");
+void ReadTopics(MapReader reader, outbox::TableOptions* table) {
+  outbox::TopicOptions* topics = &table->topics;
+  const auto fits = [topics](const std::string& topic) {
+    return topics->allowed.empty() || std::find(topics->allowed.begin(), topics->allowed.end(),
+                                                topic) != topics->allowed.end();
+  };
+  constexpr char kIllegal[] =
+      "'%s' is no topic of Kafka's: letters, digits, '.', '_', '-', at most 249";
+  if (reader.Names("allowed", &topics->allowed) && topics->allowed.empty()) {
+    reader.Problem("allowed", "no topic is listed: leave it out to allow all");
+  }
+  for (const std::string& topic : topics->allowed) {
+    if (!outbox::IsLegalTopic(topic)) {
+      reader.Problem("allowed", absl::StrFormat(kIllegal, topic));
+    }
+  }
+  const YAML::Node types = reader.Child("by_aggregate_type");
+  MapReader by_type = reader.Map("by_aggregate_type");
+  if (types.IsMap()) {
+    for (const auto& entry : types) {
+      const std::string type = entry.first.Scalar();
+      std::string topic;
+      if (!by_type.Text(type, &topic)) {
+        continue;
+      }
+      if (!outbox::IsLegalTopic(topic)) {
+        by_type.Problem(type, absl::StrFormat(kIllegal, topic));
+      } else if (!fits(topic)) {
+        by_type.Problem(type, absl::StrFormat("'%s' is not one of topics.allowed", topic));
+      }
+      topics->by_aggregate_type.emplace_back(type, topic);
+    }
+  }
+  if (outbox::IsLegalTopic(table->topic) && !fits(table->topic)) {
+    reader.Problem("allowed", absl::StrFormat("topic '%s' is not among them", table->topic));
+  }
+  reader.Finish();
+}
+
+void ReadCloudEvents(MapReader reader, envelope::CloudEventOptions* options) {
+  using envelope::CloudEventMode;
+  const CloudEventMode modes[] = {CloudEventMode::kBinary, CloudEventMode::kStructuredProtobuf,
+                                  CloudEventMode::kStructuredJson};
+  options->mode =
+      modes[reader.Choice("mode", {"binary", "structured_protobuf", "structured_json"}, 0)];
+  if (reader.Text("source", &options->source) && !envelope::IsUriReference(options->source)) {
+    reader.Problem("source", absl::StrFormat("'%s' is no URI reference, such as "
+                                             "https://shop.example/orders or /shop/orders",
+                                             options->source));
   }
   reader.Finish();
 }
@@ -98,13 +152,54 @@ pipeline::OutboxOptions ReadOutbox(MapReader reader) {
       reader.Problem("topic", std::string(parsed.status().message()));
     }
   }
+  ReadTopics(reader.Map("topics"), &outbox.table);
   ReadRecordHeaders(reader.Map("record_headers"), reader.Child("record_headers"), &outbox.table);
+  ReadConstantHeaders(reader.Map("constant_headers"), reader.Child("constant_headers"),
+                      &outbox.encoder);
+  for (const auto& [name, value] : outbox.encoder.constant_headers) {
+    for (const auto& [other, column] : outbox.table.record_headers) {
+      if (name == other) {
+        reader.Problem("constant_headers",
+                       absl::StrFormat("'%s' is among the record_headers, too", name));
+      }
+    }
+  }
   ReadValue(reader.Map("value"), &outbox.encoder);
   reader.Finish();
   return outbox;
 }
 
 }  // namespace
+
+void ReadValue(MapReader reader, envelope::EncoderOptions* encoder) {
+  using envelope::ValueFormat;
+  const std::vector<std::string> names = {"envelope", "raw", "cloudevents"};
+  const ValueFormat formats[] = {ValueFormat::kEnvelope, ValueFormat::kRaw,
+                                 ValueFormat::kCloudEvents};
+  const auto fallback = std::find(std::begin(formats), std::end(formats), encoder->format);
+  encoder->format = formats[reader.Choice(
+      "format", names, static_cast<std::size_t>(fallback - std::begin(formats)))];
+  const bool given = reader.Child("cloudevents").IsDefined();
+  if (given && encoder->format != ValueFormat::kCloudEvents) {
+    reader.Problem("cloudevents", "has no effect without format: cloudevents");
+  }
+  ReadCloudEvents(reader.Map("cloudevents"), &encoder->cloud_events);
+  reader.Finish();
+}
+
+void ReadConstantHeaders(MapReader reader, const YAML::Node& map,
+                         envelope::EncoderOptions* encoder) {
+  if (!map.IsMap()) {
+    return;
+  }
+  for (const auto& entry : map) {
+    std::string value;
+    const std::string name = entry.first.Scalar();
+    if (reader.Text(name, &value) && IsHeaderName(&reader, name)) {
+      encoder->constant_headers.emplace_back(name, value);
+    }
+  }
+}
 
 std::vector<pipeline::OutboxOptions> ReadOutboxes(const YAML::Node& list, Problems* problems) {
   std::vector<pipeline::OutboxOptions> outboxes;

@@ -1,4 +1,4 @@
-// ReadOutboxes - the `outboxes` list: presets, columns, topics, value formats.
+// ReadOutboxes - the `outboxes` list: presets, columns, topics, headers, value formats.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -12,5 +12,12 @@ namespace walpost::config {
 
 // Absent: one outbox.events of preset walpost.
 std::vector<pipeline::OutboxOptions> ReadOutboxes(const YAML::Node& list, Problems* problems);
+
+// What `value` maps say, wherever events come from. Keeps in `encoder` what is not said.
+void ReadValue(MapReader reader, envelope::EncoderOptions* encoder);
+
+// `constant_headers`: header name to value.
+void ReadConstantHeaders(MapReader reader, const YAML::Node& map,
+                         envelope::EncoderOptions* encoder);
 
 }  // namespace walpost::config

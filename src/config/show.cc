@@ -60,6 +60,38 @@ void ShowNames(const char* key, const std::vector<std::string>& names,
   *out << YAML::EndSeq;
 }
 
+void ShowPairs(const char* key, const std::vector<std::pair<std::string, std::string>>& pairs,
+               YAML::Emitter* out) {
+  *out << YAML::Key << key << YAML::Value << YAML::Flow << YAML::BeginMap;
+  for (const auto& [name, value] : pairs) {
+    *out << YAML::Key << Text(name) << YAML::Value << Literal(value);
+  }
+  *out << YAML::EndMap;
+}
+
+void ShowTopics(const outbox::TopicOptions& topics, YAML::Emitter* out) {
+  *out << YAML::Key << "topics" << YAML::Value << YAML::BeginMap;
+  ShowNames("allowed", topics.allowed, {}, out);
+  ShowPairs("by_aggregate_type", topics.by_aggregate_type, out);
+  *out << YAML::EndMap;
+}
+
+void ShowValue(const envelope::EncoderOptions& encoder, YAML::Emitter* out) {
+  constexpr const char* kFormats[] = {"envelope", "raw", "cloudevents"};
+  constexpr const char* kModes[] = {"binary", "structured_protobuf", "structured_json"};
+  *out << YAML::Key << "value" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key
+       << "format" << YAML::Value << kFormats[static_cast<std::size_t>(encoder.format)];
+  if (encoder.format == envelope::ValueFormat::kCloudEvents) {
+    *out << YAML::Key << "cloudevents" << YAML::Value << YAML::BeginMap << YAML::Key << "mode"
+         << YAML::Value << kModes[static_cast<std::size_t>(encoder.cloud_events.mode)];
+    if (!encoder.cloud_events.source.empty()) {
+      *out << YAML::Key << "source" << YAML::Value << Literal(encoder.cloud_events.source);
+    }
+    *out << YAML::EndMap;
+  }
+  *out << YAML::EndMap;
+}
+
 void ShowOutbox(const pipeline::OutboxOptions& outbox, YAML::Emitter* out) {
   const outbox::ColumnMapping& c = outbox.table.columns;
   const outbox::ColumnMapping d =
@@ -80,19 +112,18 @@ void ShowOutbox(const pipeline::OutboxOptions& outbox, YAML::Emitter* out) {
   ShowNames("occurred_at", c.occurred_at, d.occurred_at, out);
   ShowNames("traceparent", c.traceparent, d.traceparent, out);
   ShowNames("tracestate", c.tracestate, d.tracestate, out);
+  ShowNames("baggage", c.baggage, d.baggage, out);
+  ShowNames("tracingspancontext", c.tracingspancontext, d.tracingspancontext, out);
   ShowNames("topic", c.topic, d.topic, out);
   ShowNames("partition", c.partition, d.partition, out);
+  ShowNames("timestamp", c.timestamp, d.timestamp, out);
   ShowNames("seq", c.seq, d.seq, out);
   *out << YAML::EndMap;
   *out << YAML::Key << "topic" << YAML::Value << Literal(outbox.table.topic);
-  *out << YAML::Key << "record_headers" << YAML::Value << YAML::Flow << YAML::BeginMap;
-  for (const auto& [name, column] : outbox.table.record_headers) {
-    *out << YAML::Key << Text(name) << YAML::Value << Literal(column);
-  }
-  *out << YAML::EndMap;
-  const bool is_envelope = outbox.encoder.format == envelope::ValueFormat::kEnvelope;
-  *out << YAML::Key << "value" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key
-       << "format" << YAML::Value << (is_envelope ? "envelope" : "raw") << YAML::EndMap;
+  ShowTopics(outbox.table.topics, out);
+  ShowPairs("record_headers", outbox.table.record_headers, out);
+  ShowPairs("constant_headers", outbox.encoder.constant_headers, out);
+  ShowValue(outbox.encoder, out);
   *out << YAML::EndMap;
 }
 

@@ -30,10 +30,11 @@ using Sequence =
 // Why a record was not delivered. What follows from each is decided by pipeline.
 enum class FailureKind {
   kNone,
-  kRecordTooLarge,  // the record, or the batch it shared
-  kRecordInvalid,   // the broker refuses it, for example by its timestamp
-  kTopicUnknown,    // no such topic (after a metadata look-up), or partition out of range
-  kTopicInvalid,    // not a legal topic name
+  kRecordTooLarge,    // the record, or the batch it shared
+  kRecordInvalid,     // the broker refuses it, for example by its timestamp
+  kTopicUnknown,      // no such topic (after a metadata look-up)
+  kPartitionUnknown,  // the topic has fewer
+  kTopicInvalid,      // not a legal topic name
   kTopicNotAuthorized,
   kGenerationEnded,  // purged, fenced, or lost with a producer that died: says nothing about the
                      // record

@@ -1,5 +1,6 @@
 #include "envelope/encoder.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -8,14 +9,21 @@
 #include <unordered_set>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "envelope/cloud_event_writer.h"
 #include "envelope/envelope_writer.h"
+#include "outbox/unfit.h"
 
 namespace walpost::envelope {
 namespace {
 
 // What a reader finds in the value; the payload's own media type is inside the envelope.
 constexpr std::string_view kEnvelopeContentType = "application/protobuf; proto=walpost.v1.Envelope";
+
+std::int64_t Millis(base::WallTime time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+}
 
 struct TransparentHash {
   using is_transparent = void;
@@ -49,14 +57,28 @@ class Cursor {
 
 struct Encoder::Impl {
   Impl(EncoderOptions encoder_options, std::string database)
-      : options(encoder_options), writer(std::move(database)) {}
+      : options(std::move(encoder_options)),
+        envelope(database),
+        cloud_events(options.cloud_events, std::move(database)) {}
+
+  // nullopt = a null value.
+  absl::StatusOr<std::optional<std::size_t>> MeasureValue(const outbox::Event& event,
+                                                          const Position& position,
+                                                          const TransactionInfo& transaction);
+  // Into what was measured.
+  void WriteValue(const outbox::Event& event, const Position& position,
+                  const TransactionInfo& transaction, char* out);
 
   // Headers of this event as views into it; the position's text is written by Encode.
   void CollectHeaders(const outbox::Event& event);
+  void CollectOwnHeaders(const outbox::Event& event);
+  void AddHeader(std::string_view name, std::string_view value);  // unless empty
+  absl::Status CheckHeaders(const outbox::Event& event) const;
   std::string_view Intern(std::string_view topic);
 
   const EncoderOptions options;
-  EnvelopeWriter writer;
+  EnvelopeWriter envelope;
+  CloudEventWriter cloud_events;
   std::unordered_set<std::string, TransparentHash, std::equal_to<>> topics;
   std::string_view last_topic;
   std::vector<outbox::Header> headers;  // scratch
@@ -64,7 +86,7 @@ struct Encoder::Impl {
 };
 
 Encoder::Encoder(EncoderOptions options, std::string database)
-    : impl_(std::make_unique<Impl>(options, std::move(database))) {}
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(database))) {}
 
 Encoder::~Encoder() = default;
 Encoder::Encoder(Encoder&&) noexcept = default;
@@ -74,15 +96,14 @@ absl::Status Encoder::Encode(const outbox::Event& event, const Position& positio
                              const TransactionInfo& transaction, base::ChunkArena* arena,
                              Record* record) {
   Impl& m = *impl_;
-  std::size_t value_bytes = event.payload ? event.payload->size() : 0;
-  if (m.options.format == ValueFormat::kEnvelope) {
-    ASSIGN_OR_RETURN(value_bytes, m.writer.Measure(event, position, transaction));
-  }
+  ASSIGN_OR_RETURN(const std::optional<std::size_t> value_bytes,
+                   m.MeasureValue(event, position, transaction));
   position.Format(m.position_text);
   m.CollectHeaders(event);
+  RETURN_IF_ERROR(m.CheckHeaders(event));
 
-  std::size_t size =
-      m.headers.size() * sizeof(RecordHeader) + (event.key ? event.key->size() : 0) + value_bytes;
+  std::size_t size = m.headers.size() * sizeof(RecordHeader) + (event.key ? event.key->size() : 0) +
+                     value_bytes.value_or(0);
   for (const outbox::Header& header : m.headers) {
     size += header.name.size() + header.value.size();
   }
@@ -101,47 +122,101 @@ absl::Status Encoder::Encode(const outbox::Event& event, const Position& positio
   record->headers = std::span<const RecordHeader>(headers, m.headers.size());
   record->topic = m.Intern(event.topic);
   record->partition = event.partition;
-  record->timestamp_ms = std::chrono::duration_cast<std::chrono::milliseconds>(
-                             transaction.commit_time.time_since_epoch())
-                             .count();
+  // Kafka has no time before 1970, and 0 means none.
+  record->timestamp_ms = event.timestamp ? std::max(Millis(*event.timestamp), std::int64_t{1})
+                                         : Millis(transaction.commit_time);
   if (event.key) {
     record->key = cursor.Copy(*event.key);
   }
-  if (m.options.format == ValueFormat::kEnvelope) {
-    char* value = cursor.Take(value_bytes);
-    m.writer.Write(event, position, transaction, value);
-    record->value = std::string_view(value, value_bytes);
-  } else if (event.payload) {
-    record->value = cursor.Copy(*event.payload);
+  if (value_bytes) {
+    char* value = cursor.Take(*value_bytes);
+    m.WriteValue(event, position, transaction, value);
+    record->value = std::string_view(value, *value_bytes);
   }
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<std::size_t>> Encoder::Impl::MeasureValue(
+    const outbox::Event& event, const Position& position, const TransactionInfo& transaction) {
+  switch (options.format) {
+    case ValueFormat::kEnvelope:
+      return envelope.Measure(event, position, transaction);
+    case ValueFormat::kCloudEvents:
+      return cloud_events.Measure(event, position, transaction);
+    case ValueFormat::kRaw:
+      break;
+  }
+  return event.payload ? std::optional(event.payload->size()) : std::nullopt;
+}
+
+void Encoder::Impl::WriteValue(const outbox::Event& event, const Position& position,
+                               const TransactionInfo& transaction, char* out) {
+  switch (options.format) {
+    case ValueFormat::kEnvelope:
+      envelope.Write(event, position, transaction, out);
+      return;
+    case ValueFormat::kCloudEvents:
+      cloud_events.Write(event, out);
+      return;
+    case ValueFormat::kRaw:
+      break;
+  }
+  Cursor(out).Copy(*event.payload);
+}
+
 void Encoder::Impl::CollectHeaders(const outbox::Event& event) {
   headers.clear();
-  headers.push_back({"id", event.id});
-  if (options.header_set == HeaderSet::kWalpost) {
-    if (!event.type.empty()) {
-      headers.push_back({"type", event.type});
-    }
-    if (options.format == ValueFormat::kEnvelope) {
-      headers.push_back({"content-type", kEnvelopeContentType});
-    } else if (!event.content_type.empty()) {
-      headers.push_back({"content-type", event.content_type});
-    }
-    if (!event.traceparent.empty()) {
-      headers.push_back({"traceparent", event.traceparent});
-    }
-    if (!event.tracestate.empty()) {
-      headers.push_back({"tracestate", event.tracestate});
-    }
-    headers.push_back({"walpost-position", std::string_view(position_text, sizeof(position_text))});
+  CollectOwnHeaders(event);
+  for (const auto& [name, value] : options.constant_headers) {
+    headers.push_back({name, value});
   }
   headers.insert(headers.end(), event.record_headers.begin(), event.record_headers.end());
   // The envelope carries the row's own headers inside.
-  if (options.format == ValueFormat::kRaw) {
+  if (options.format != ValueFormat::kEnvelope) {
     headers.insert(headers.end(), event.headers.begin(), event.headers.end());
   }
+}
+
+void Encoder::Impl::CollectOwnHeaders(const outbox::Event& event) {
+  const bool all = options.header_set == HeaderSet::kWalpost;
+  headers.push_back({"id", event.id});
+  if (all) {
+    AddHeader("type", event.type);
+  }
+  if (options.format == ValueFormat::kCloudEvents) {
+    cloud_events.AddHeaders(&headers);
+  } else if (all && options.format == ValueFormat::kEnvelope) {
+    headers.push_back({"content-type", kEnvelopeContentType});
+  } else if (all) {
+    AddHeader("content-type", event.content_type);
+  }
+  AddHeader("traceparent", event.traceparent);
+  AddHeader("tracestate", event.tracestate);
+  AddHeader("baggage", event.baggage);
+  AddHeader("tracingspancontext", event.tracingspancontext);
+  if (all) {
+    headers.push_back({"walpost-position", std::string_view(position_text, sizeof(position_text))});
+  }
+}
+
+void Encoder::Impl::AddHeader(std::string_view name, std::string_view value) {
+  if (!value.empty()) {
+    headers.push_back({name, value});
+  }
+}
+
+absl::Status Encoder::Impl::CheckHeaders(const outbox::Event& event) const {
+  for (const outbox::Header& header : headers) {
+    if (!IsUtf8(header.value) || !IsUtf8(header.name)) {
+      return outbox::UnfitError(
+          outbox::kHeaderInvalid,
+          absl::StrFormat("table %s.%s: header %s of event '%s' is not UTF-8: correct what writes "
+                          "it, or take it out of the configuration",
+                          event.schema, event.table, IsUtf8(header.name) ? header.name : "",
+                          IsUtf8(event.id) ? event.id : ""));
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::string_view Encoder::Impl::Intern(std::string_view topic) {

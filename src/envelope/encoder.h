@@ -4,30 +4,37 @@
 // Lifetime: `Record::topic` lives as long as the encoder; all else with the record's block.
 // Units/limits: protobuf's 2 GiB limit is an error, not a crash.
 // Errors: kInvalidArgument (an undeliverable event): text that must be UTF-8 is not, value too
-//   large for protobuf. On an error nothing stays allocated.
-// Source: proto/walpost/v1/envelope.proto; docs/design.md, "The record".
+//   large for protobuf, what a format needs is missing; outbox/unfit.h tells which. On an error
+//   nothing stays allocated.
+// Source: proto/walpost/v1/envelope.proto; docs/formats.md.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/chunk_arena.h"
+#include "envelope/cloud_event.h"
 #include "envelope/position.h"
 #include "envelope/record.h"
 #include "outbox/event.h"
 
 namespace walpost::envelope {
 
-enum class ValueFormat { kEnvelope, kRaw };
+enum class ValueFormat { kEnvelope, kRaw, kCloudEvents };
 
 // Which headers of ours a record carries. `walpost` = id, type, content-type, traceparent,
-// tracestate, walpost-position; `debezium` = id only, as its Event Router writes.
+// tracestate, walpost-position; `debezium` = id, as its Event Router writes, and trace context where
+// a column is mapped to it.
 enum class HeaderSet { kWalpost, kDebezium };
 
 struct EncoderOptions {
   ValueFormat format = ValueFormat::kEnvelope;
   HeaderSet header_set = HeaderSet::kWalpost;
+  CloudEventOptions cloud_events = {};
+  std::vector<std::pair<std::string, std::string>> constant_headers = {};  // name, value
 };
 
 class Encoder {

@@ -1,108 +1,19 @@
 #include "envelope/envelope_writer.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/stubs/common.h>
-
-#include <chrono>
 #include <cstring>
 #include <limits>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "envelope/protobuf_wire.h"
 
 namespace walpost::envelope {
 namespace {
 
-using google::protobuf::io::CodedOutputStream;
-
-constexpr std::uint32_t kVarint = 0;
-constexpr std::uint32_t kLengthDelimited = 2;
-
-// Every field number here is below 16, so a tag is one byte.
-constexpr std::size_t kTagBytes = 1;
-
-std::uint8_t* Bytes(char* out) { return reinterpret_cast<std::uint8_t*>(out); }
-
-char* Chars(std::uint8_t* out) { return reinterpret_cast<char*>(out); }
-
-std::size_t VarintSize(std::uint64_t value) { return CodedOutputStream::VarintSize64(value); }
-
-char* WriteVarint(std::uint64_t value, char* out) {
-  return Chars(CodedOutputStream::WriteVarint64ToArray(value, Bytes(out)));
-}
-
-char* WriteTag(std::uint32_t field, std::uint32_t type, char* out) {
-  *out = static_cast<char>(field << 3 | type);
-  return out + kTagBytes;
-}
-
-std::size_t BytesFieldSize(std::size_t size) { return kTagBytes + VarintSize(size) + size; }
-
-char* WriteBytesField(std::uint32_t field, std::string_view bytes, char* out) {
-  out = WriteTag(field, kLengthDelimited, out);
-  out = WriteVarint(bytes.size(), out);
-  if (!bytes.empty()) {  // an empty view may point nowhere, which memcpy does not allow
-    std::memcpy(out, bytes.data(), bytes.size());
-  }
-  return out + bytes.size();
-}
-
-// Fields without presence are left out when empty or zero, as protobuf does.
-std::size_t TextSize(std::string_view text) {
-  return text.empty() ? 0 : BytesFieldSize(text.size());
-}
-
-char* WriteText(std::uint32_t field, std::string_view text, char* out) {
-  return text.empty() ? out : WriteBytesField(field, text, out);
-}
-
-std::size_t NumberSize(std::uint64_t number) {
-  return number == 0 ? 0 : kTagBytes + VarintSize(number);
-}
-
-char* WriteNumber(std::uint32_t field, std::uint64_t number, char* out) {
-  return number == 0 ? out : WriteVarint(number, WriteTag(field, kVarint, out));
-}
-
-struct TimeParts {
-  std::int64_t seconds = 0;
-  std::int32_t nanos = 0;
-};
-
-// Rounds seconds down. Not by std::chrono::floor, which overflows at the earliest times.
-TimeParts Split(base::WallTime time) {
-  constexpr std::int64_t kMicrosPerSecond = 1'000'000;
-  const std::int64_t micros = time.time_since_epoch().count();
-  std::int64_t seconds = micros / kMicrosPerSecond;
-  std::int64_t rest = micros % kMicrosPerSecond;
-  if (rest < 0) {
-    rest += kMicrosPerSecond;
-    --seconds;
-  }
-  return {seconds, static_cast<std::int32_t>(rest * 1'000)};
-}
-
-std::size_t TimeBodySize(const TimeParts& time) {
-  return NumberSize(static_cast<std::uint64_t>(time.seconds)) +
-         NumberSize(static_cast<std::uint64_t>(time.nanos));
-}
-
-char* WriteTime(std::uint32_t field, const TimeParts& time, char* out) {
-  out = WriteTag(field, kLengthDelimited, out);
-  out = WriteVarint(TimeBodySize(time), out);
-  out = WriteNumber(1, static_cast<std::uint64_t>(time.seconds), out);
-  return WriteNumber(2, static_cast<std::uint64_t>(time.nanos), out);
-}
-
 // A map entry always carries both fields.
 std::size_t HeaderBodySize(const outbox::Header& header) {
   return BytesFieldSize(header.name.size()) + BytesFieldSize(header.value.size());
-}
-
-bool IsUtf8(std::string_view text) {
-  return google::protobuf::internal::IsStructurallyValidUTF8(text.data(),
-                                                             static_cast<int>(text.size()));
 }
 
 }  // namespace

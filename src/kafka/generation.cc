@@ -101,7 +101,11 @@ SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequen
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partitions.size())) {
-    return Refuse(FailureKind::kTopicUnknown,
+    if (now_.mono >= topic->limits_read_at + kRefusalKept) {
+      StartLookUp(topic);  // they may have been added meanwhile
+      return NotNow();
+    }
+    return Refuse(FailureKind::kPartitionUnknown,
                   absl::StrFormat("topic '%s' has no partition %d, only %u: correct the row's "
                                   "partition, or add partitions",
                                   topic->name, partition, topic->partitions.size()));

@@ -15,7 +15,6 @@ using envelope::LetterKind;
 
 namespace {
 
-constexpr const char* kRowUnfit = "row_unfit";
 constexpr const char* kKeyParked = "key_parked";
 
 // Stable: operators search for it.
@@ -27,6 +26,8 @@ const char* ReasonCode(FailureKind kind) {
       return "record_invalid";
     case FailureKind::kTopicUnknown:
       return "topic_unknown";
+    case FailureKind::kPartitionUnknown:
+      return "partition_unknown";
     case FailureKind::kTopicInvalid:
       return "topic_invalid";
     case FailureKind::kTopicNotAuthorized:
@@ -149,7 +150,7 @@ std::optional<Halt> Decider::DecideRow(const UnfitRow& row) {
   letter.id = event.id;
   letter.type = event.type;
   letter.position = PositionOf(row.commit_lsn, row.ordinal);
-  letter.reason = kRowUnfit;
+  letter.reason = row.reason;
   letter.detail = row.detail;
   letter.partition = event.partition;
   letter.left_out_bytes = row.bytes;

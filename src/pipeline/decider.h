@@ -50,6 +50,7 @@ struct UnfitRow {
   base::WallTime commit_time;
   std::uint32_t table = 0;  // index into Counters::received_by_table
   std::string detail;
+  std::string reason;  // a word of outbox/unfit.h
 };
 
 class Decider {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "outbox/unfit.h"
 
 namespace walpost::pipeline {
 namespace {
@@ -270,8 +271,8 @@ std::optional<Halt> Intake::Unfit(const outbox::Event& event, const pgoutput::In
   if (policy_ == OnUndeliverable::kHalt) {
     return Halt{base::HaltReason::kUndeliverableEvent, detail};
   }
-  UnfitRow row{&event, 0,     transaction_.commit_lsn, ordinal, transaction_.info.commit_time,
-               table,  detail};
+  UnfitRow row{&event, 0,      transaction_.commit_lsn, ordinal, transaction_.info.commit_time,
+               table,  detail, outbox::UnfitReason(why)};
   for (const pgoutput::Value& value : insert.values) {
     row.bytes += value.bytes.size();
   }

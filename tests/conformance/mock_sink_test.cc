@@ -165,7 +165,7 @@ TEST_P(MockSink, PartitionTheTopicDoesNotHaveIsRefused) {
   MakeRecord(0, topic, 2, "out of range");
   const SubmitResult result = Offer(0);
   EXPECT_EQ(result.outcome, Outcome::kRefused);
-  EXPECT_EQ(result.failure.kind, FailureKind::kTopicUnknown);
+  EXPECT_EQ(result.failure.kind, FailureKind::kPartitionUnknown);
   EXPECT_THAT(result.failure.detail, HasSubstr("has no partition 2, only 2"));
   CloseAndAwait();
 }

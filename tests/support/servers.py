@@ -5,7 +5,7 @@ for a condition with a deadline. Use /usr/bin/python3: psycopg2 and confluent_ka
 """
 
 import glob
-import importlib
+import importlib.util
 import json
 import os
 import pwd
@@ -504,17 +504,26 @@ def load_envelope():
     return load_proto("envelope").Envelope
 
 
-def load_proto(name):
-    """The generated Python module of proto/walpost/v1/<name>.proto."""
+def load_cloud_event():
+    """The generated Python class of io.cloudevents.v1.CloudEvent."""
+    return load_proto("cloudevents", "io/cloudevents/v1").CloudEvent
+
+
+def load_proto(name, package="walpost/v1"):
+    """The generated Python module of proto/<package>/<name>.proto."""
     folder = ROOT / "build" / "python"
-    target = folder / "walpost" / "v1" / f"{name}_pb2.py"
-    source = ROOT / "proto" / "walpost" / "v1" / f"{name}.proto"
+    target = folder / package / f"{name}_pb2.py"
+    source = ROOT / "proto" / package / f"{name}.proto"
     if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
         folder.mkdir(parents=True, exist_ok=True)
         subprocess.run(["protoc", f"--python_out={folder}", f"-I{ROOT / 'proto'}", str(source)], check=True)
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    return importlib.import_module(f"walpost.v1.{name}_pb2")
+    # By its path: a package called io is Python's own.
+    module = f"walpost_{name}_pb2"
+    if module not in sys.modules:
+        spec = importlib.util.spec_from_file_location(module, target)
+        sys.modules[module] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[module])
+    return sys.modules[module]
 
 
 def replace_block(path, name, text):

@@ -181,5 +181,86 @@ TEST_F(OutboxesTest, RecordHeadersThatAreNoMapOfNamesAreAProblem) {
                           HasSubstr("outboxes[0].record_headers.tenant: expected one value")));
 }
 
+// --- Topics, headers, CloudEvents ---
+
+TEST_F(OutboxesTest, RoutingAndHeadersAreTaken) {
+  const OutboxOptions outbox = ReadOne(R"(
+  - topic: shop.{aggregate_type}
+    topics: {allowed: [shop.order, carts], by_aggregate_type: {cart: carts}}
+    columns: {timestamp: occurred_at, baggage: bag, tracingspancontext: tracing}
+    constant_headers: {env: prod, empty: ""}
+)");
+  EXPECT_THAT(outbox.table.topics.allowed, ElementsAre("shop.order", "carts"));
+  EXPECT_THAT(outbox.table.topics.by_aggregate_type, ElementsAre(Pair("cart", "carts")));
+  EXPECT_THAT(outbox.table.columns.timestamp, ElementsAre("occurred_at"));
+  EXPECT_THAT(outbox.table.columns.baggage, ElementsAre("bag"));
+  EXPECT_THAT(outbox.table.columns.tracingspancontext, ElementsAre("tracing"));
+  EXPECT_THAT(outbox.encoder.constant_headers, ElementsAre(Pair("env", "prod"), Pair("empty", "")));
+}
+
+TEST_F(OutboxesTest, TopicsThatCannotBeAreProblemsAtTheirPlace) {
+  Read(R"(
+  - topic: fixed
+    topics:
+      allowed: [a, b c]
+      by_aggregate_type:
+        x: d
+        y: "no/topic"
+        z: a
+    topcs: {}
+)");
+  EXPECT_THAT(
+      problems_.lines,
+      ElementsAre("w.yaml:4:16: outboxes[0].topics.allowed: 'b c' is no topic of Kafka's: letters, "
+                  "digits, '.', '_', '-', at most 249",
+                  "w.yaml:6:12: outboxes[0].topics.by_aggregate_type.x: 'd' is not one of "
+                  "topics.allowed",
+                  "w.yaml:7:12: outboxes[0].topics.by_aggregate_type.y: 'no/topic' is no topic of "
+                  "Kafka's: letters, digits, '.', '_', '-', at most 249",
+                  "w.yaml:4:16: outboxes[0].topics.allowed: topic 'fixed' is not among them",
+                  "w.yaml:9:5: outboxes[0].topcs: unknown key; did you mean 'topics'?"));
+}
+
+TEST_F(OutboxesTest, EmptyListOfTopicsIsAProblem) {
+  Read(" [{topics: {allowed: []}}]\n");
+  EXPECT_THAT(problems_.lines, ElementsAre(HasSubstr("topics.allowed: no topic is listed")));
+}
+
+TEST_F(OutboxesTest, HeadersOfWalpostAndThoseGivenTwiceAreProblems) {
+  Read(" [{constant_headers: {walpost-dlq: x, a: b}, record_headers: {walpost-x: y, a: c}}]\n");
+  EXPECT_THAT(
+      problems_.lines,
+      ElementsAre(HasSubstr("record_headers.walpost-x: a header needs a name, and names with"),
+                  HasSubstr("constant_headers.walpost-dlq: a header needs a name, and names with"),
+                  HasSubstr("constant_headers: 'a' is among the record_headers, too")));
+}
+
+TEST_F(OutboxesTest, CloudEventsAreBinaryUnlessSaidOtherwise) {
+  envelope::EncoderOptions encoder = ReadOne(" [{value: {format: cloudevents}}]\n").encoder;
+  EXPECT_EQ(encoder.format, ValueFormat::kCloudEvents);
+  EXPECT_EQ(encoder.cloud_events.mode, envelope::CloudEventMode::kBinary);
+  EXPECT_EQ(encoder.cloud_events.source, "");
+  encoder = ReadOne(
+                " [{value: {format: cloudevents, cloudevents: {mode: structured_json, source: "
+                "'urn:shop'}}}]\n")
+                .encoder;
+  EXPECT_EQ(encoder.cloud_events.mode, envelope::CloudEventMode::kStructuredJson);
+  EXPECT_EQ(encoder.cloud_events.source, "urn:shop");
+  encoder = ReadOne(" [{value: {format: cloudevents, cloudevents: {mode: structured_protobuf}}}]\n")
+                .encoder;
+  EXPECT_EQ(encoder.cloud_events.mode, envelope::CloudEventMode::kStructuredProtobuf);
+}
+
+TEST_F(OutboxesTest, CloudEventsThatCannotBeAreProblems) {
+  Read(" [{value: {format: cloudevents, cloudevents: {mode: batch, source: 'a b', sorce: x}}}]\n");
+  Read(" [{value: {format: raw, cloudevents: {}}}]\n");
+  EXPECT_THAT(
+      problems_.lines,
+      ElementsAre(HasSubstr("value.cloudevents.mode: 'batch' is none of binary, structured_prot"),
+                  HasSubstr("value.cloudevents.source: 'a b' is no URI reference"),
+                  HasSubstr("value.cloudevents.sorce: unknown key; did you mean 'source'?"),
+                  HasSubstr("value.cloudevents: has no effect without format: cloudevents")));
+}
+
 }  // namespace
 }  // namespace walpost::config

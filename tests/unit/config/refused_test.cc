@@ -58,11 +58,6 @@ TEST(NotBuiltTest, MonitorConnectionIsRefused) {
               AllOf(HasSubstr("monitor.conninfo: "), HasSubstr("is not built yet")));
 }
 
-TEST(NotBuiltTest, CloudEventsAreRefused) {
-  EXPECT_THAT(ProblemsOf("outboxes=[{value: {format: cloudevents}}]"),
-              HasSubstr("outboxes[0].value.format: cloudevents is not built yet"));
-}
-
 TEST(ImpossibleTest, VersionOtherThanOne) {
   EXPECT_THAT(ProblemsOf("version=2"), HasSubstr("version: this walpost reads version 1"));
   EXPECT_EQ(ProblemsOf("version=1"), "");

@@ -71,6 +71,14 @@ void ExpectSame(const Config& a, const Config& b) {
     EXPECT_EQ(s.columns.tracestate, t.columns.tracestate);
     EXPECT_EQ(s.columns.topic, t.columns.topic);
     EXPECT_EQ(s.columns.partition, t.columns.partition);
+    EXPECT_EQ(s.columns.timestamp, t.columns.timestamp);
+    EXPECT_EQ(s.columns.baggage, t.columns.baggage);
+    EXPECT_EQ(s.columns.tracingspancontext, t.columns.tracingspancontext);
+    EXPECT_EQ(s.topics.allowed, t.topics.allowed);
+    EXPECT_EQ(s.topics.by_aggregate_type, t.topics.by_aggregate_type);
+    EXPECT_EQ(p.outboxes[i].encoder.constant_headers, q.outboxes[i].encoder.constant_headers);
+    EXPECT_EQ(p.outboxes[i].encoder.cloud_events.mode, q.outboxes[i].encoder.cloud_events.mode);
+    EXPECT_EQ(p.outboxes[i].encoder.cloud_events.source, q.outboxes[i].encoder.cloud_events.source);
     EXPECT_EQ(s.columns.seq, t.columns.seq);
     EXPECT_EQ(p.outboxes[i].encoder.format, q.outboxes[i].encoder.format);
     EXPECT_EQ(p.outboxes[i].encoder.header_set, q.outboxes[i].encoder.header_set);
@@ -99,6 +107,14 @@ outboxes:
     value: {format: raw}
   - preset: debezium
     value: {format: envelope}
+  - table: shop.routed
+    columns: {timestamp: occurred_at, baggage: bag, tracingspancontext: [trace, span]}
+    topics: {allowed: [a, b], by_aggregate_type: {x: a, "y z": b}}
+    constant_headers: {env: "prod", "n o": "~"}
+    value: {format: cloudevents, cloudevents: {mode: structured_json, source: "urn:a:b"}}
+  - table: shop.plain
+    topics: {allowed: one, by_aggregate_type: {x: one}}
+    value: {format: cloudevents, cloudevents: {mode: structured_protobuf}}
 delivery: {on_halt: exit, attempts_max: 7, in_flight_bytes_max: 100kB, shutdown_timeout: 1500ms,
            progress_topic: "shop.{name}"}
 sink: {kafka: {properties: {bootstrap.servers: "k1:9092,k2:9092", linger.ms: 5, client.id: mine}}}

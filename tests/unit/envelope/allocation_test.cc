@@ -117,6 +117,10 @@ class HotPath {
     outbox::TableOptions options = *outbox::PresetOptions("walpost");
     options.topic = "events.{aggregate_type}.v1";
     options.record_headers = {{"x-seq", "seq"}};
+    options.columns.timestamp = {"occurred_at"};
+    options.topics.by_aggregate_type = {{"a_topic_whose_name_is_long_number_2", "one_of_its_own"}};
+    options.topics.allowed = {"events.a_topic_whose_name_is_long_number_0.v1",
+                              "events.a_topic_whose_name_is_long_number_1.v1", "one_of_its_own"};
     return options;
   }
 
@@ -136,16 +140,31 @@ TEST(AllocationTest, CounterCounts) {
   EXPECT_EQ(AllocationCount(), before + 1);
 }
 
+std::vector<EncoderOptions> Formats() {
+  std::vector<EncoderOptions> formats(5);
+  formats[0].format = ValueFormat::kEnvelope;
+  formats[1].format = ValueFormat::kRaw;
+  for (std::size_t i = 2; i < formats.size(); ++i) {
+    formats[i].format = ValueFormat::kCloudEvents;
+    formats[i].cloud_events.mode = static_cast<CloudEventMode>(i - 2);
+  }
+  for (EncoderOptions& options : formats) {
+    options.constant_headers = {{"environment", "a value that is long, as values may be"}};
+  }
+  return formats;
+}
+
 TEST(AllocationTest, WarmPathAllocatesNothing) {
   for (const bool binary : {false, true}) {
     const std::vector<std::string> rows = Rows(binary);
-    for (const ValueFormat format : {ValueFormat::kEnvelope, ValueFormat::kRaw}) {
-      HotPath path({format, HeaderSet::kWalpost});
+    for (const EncoderOptions& options : Formats()) {
+      HotPath path(options);
       path.Take(rows, 10'000);
       const std::uint64_t before = AllocationCount();
       path.Take(rows, 10'000);
       EXPECT_EQ(AllocationCount(), before)
-          << (binary ? "binary" : "text") << ", format " << static_cast<int>(format);
+          << (binary ? "binary" : "text") << ", format " << static_cast<int>(options.format)
+          << ", mode " << static_cast<int>(options.cloud_events.mode);
       EXPECT_EQ(path.refused(), 0);
     }
   }

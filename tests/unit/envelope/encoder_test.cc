@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <walpost/v1/envelope.pb.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "outbox/unfit.h"
 
 namespace walpost::envelope {
 namespace {
@@ -14,7 +17,10 @@ namespace {
 using base::Lsn;
 using outbox::Event;
 using outbox::Header;
+using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
@@ -114,8 +120,76 @@ TEST_F(EncoderTest, RawValueIsThePayloadAndTheRowsHeadersAreTheRecords) {
 TEST_F(EncoderTest, DebeziumHasNoHeaderOfOurs) {
   event_.headers = {};
   event_.record_headers = {};
+  event_.traceparent = event_.tracestate = "";  // no column is mapped to them
   const Record record = Encode({ValueFormat::kRaw, HeaderSet::kDebezium});
   EXPECT_THAT(Headers(record), ElementsAre(Pair("id", "id-1")));
+}
+
+TEST_F(EncoderTest, TraceContextIsInTheHeadersWhereItIsMapped) {
+  event_.headers = {};
+  event_.record_headers = {};
+  event_.baggage = "k=v";
+  event_.tracingspancontext = "traceparent=00-ab-cd-01";
+  const Record record = Encode({ValueFormat::kRaw, HeaderSet::kDebezium});
+  EXPECT_THAT(Headers(record), ElementsAre(Pair("id", "id-1"), Pair("traceparent", "00-ab-cd-01"),
+                                           Pair("tracestate", "x=y"), Pair("baggage", "k=v"),
+                                           Pair("tracingspancontext", "traceparent=00-ab-cd-01")));
+}
+
+TEST_F(EncoderTest, ConstantHeadersStandOnEveryRecord) {
+  EncoderOptions options;
+  options.constant_headers = {{"env", "prod"}, {"empty", ""}};
+  for (const ValueFormat format :
+       {ValueFormat::kEnvelope, ValueFormat::kRaw, ValueFormat::kCloudEvents}) {
+    options.format = format;
+    EXPECT_THAT(Headers(Encode(options)),
+                AllOf(Contains(Pair("env", "prod")), Contains(Pair("empty", ""))));
+  }
+}
+
+// The headers of CloudEvents are tested where they are made: cloud_event_test.cc.
+TEST_F(EncoderTest, CloudEventHasItsHeadersBesideThoseOfEveryFormat) {
+  const Record record = Encode({ValueFormat::kCloudEvents, HeaderSet::kWalpost});
+  EXPECT_EQ(record.value, std::string_view("\0\xff", 2));
+  EXPECT_THAT(Headers(record), Contains(Pair("ce_specversion", "1.0")));
+  for (const auto& header : Pairs{{"id", "id-1"},
+                                  {"type", "Placed"},
+                                  {"content-type", "application/json"},
+                                  {"traceparent", "00-ab-cd-01"},
+                                  {"tracestate", "x=y"},
+                                  {"walpost-position", kPosition},
+                                  {"x-seq", "99"},
+                                  {"tenant", "a"},
+                                  {"ce_sequence", kPosition},
+                                  {"ce_source", "/shop/outbox/events"}}) {
+    EXPECT_THAT(Headers(record), Contains(header).Times(1));
+  }
+}
+
+TEST_F(EncoderTest, CloudEventForDebeziumsConsumersStillSaysWhatItIs) {
+  EncoderOptions options{ValueFormat::kCloudEvents, HeaderSet::kDebezium};
+  options.cloud_events.mode = CloudEventMode::kStructuredProtobuf;
+  event_.headers = {};
+  event_.record_headers = {};
+  event_.traceparent = event_.tracestate = "";
+  EXPECT_THAT(
+      Headers(Encode(options)),
+      ElementsAre(Pair("id", "id-1"), Pair("content-type", "application/cloudevents+protobuf")));
+}
+
+TEST_F(EncoderTest, TombstoneOfACloudEventIsANullValue) {
+  event_.payload = std::nullopt;
+  EXPECT_EQ(Encode({ValueFormat::kCloudEvents, HeaderSet::kWalpost}).value, std::nullopt);
+}
+
+TEST_F(EncoderTest, TimestampIsTheColumnsWhereItIsGiven) {
+  event_.timestamp = base::WallTime(std::chrono::microseconds(1'600'000'000'000'999));
+  EXPECT_EQ(Encode({ValueFormat::kRaw, HeaderSet::kWalpost}).timestamp_ms, 1'600'000'000'000);
+  // Kafka has no time before 1970, and 0 means none.
+  for (const std::int64_t micros : {std::int64_t{0}, std::int64_t{-1}, INT64_MIN}) {
+    event_.timestamp = base::WallTime(std::chrono::microseconds(micros));
+    EXPECT_EQ(Encode({ValueFormat::kRaw, HeaderSet::kWalpost}).timestamp_ms, 1);
+  }
 }
 
 TEST_F(EncoderTest, HeadersThatWereNotGivenAreLeftOut) {
@@ -153,7 +227,8 @@ TEST_F(EncoderTest, ChosenPartitionIsKept) {
 }
 
 TEST_F(EncoderTest, RecordOutlivesTheRow) {
-  for (const ValueFormat format : {ValueFormat::kEnvelope, ValueFormat::kRaw}) {
+  for (const ValueFormat format :
+       {ValueFormat::kEnvelope, ValueFormat::kRaw, ValueFormat::kCloudEvents}) {
     Encoder encoder({format, HeaderSet::kWalpost}, "shop");
     std::string row = "row-bytes";
     event_.id = event_.type = event_.topic = row;
@@ -225,16 +300,39 @@ TEST_F(EncoderTest, NothingStaysAllocatedAfterAnError) {
   EXPECT_EQ(arena_.Allocate(16).data, before.data);
 }
 
-TEST_F(EncoderTest, RawValueNeedsNoUtf8) {
-  event_.type = event_.id = "\xff";
+TEST_F(EncoderTest, RawKeyAndValueNeedNoUtf8) {
   event_.key = "\xfe";
   const Record record = Encode({ValueFormat::kRaw, HeaderSet::kWalpost});
   EXPECT_EQ(record.key, "\xfe");
 }
 
+TEST_F(EncoderTest, HeaderThatIsNotUtf8IsUndeliverableInEveryFormat) {
+  const std::vector<Header> bad = {{"x-seq", "s3cret\xff"}};
+  event_.record_headers = bad;
+  for (const ValueFormat format :
+       {ValueFormat::kEnvelope, ValueFormat::kRaw, ValueFormat::kCloudEvents}) {
+    Encoder encoder({format, HeaderSet::kWalpost}, "shop");
+    Record record;
+    const absl::Status status = encoder.Encode(event_, position_, transaction_, &arena_, &record);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(outbox::UnfitReason(status), "header_invalid");
+    EXPECT_EQ(status.message(),
+              "table outbox.events: header x-seq of event 'id-1' is not UTF-8: correct what writes "
+              "it, or take it out of the configuration");
+  }
+  event_.record_headers = {};
+  event_.id = "\xff";
+  Encoder encoder({ValueFormat::kRaw, HeaderSet::kDebezium}, "shop");
+  Record record;
+  EXPECT_THAT(
+      std::string(encoder.Encode(event_, position_, transaction_, &arena_, &record).message()),
+      HasSubstr("header id of event '' is not UTF-8"));
+}
+
 TEST_F(EncoderTest, AccountedBytesAreKeyValueHeadersAndBookkeeping) {
   event_.headers = {};
   event_.record_headers = {};
+  event_.traceparent = event_.tracestate = "";
   const Record record = Encode({ValueFormat::kRaw, HeaderSet::kDebezium});
   EXPECT_EQ(record.AccountedBytes(), 512U + 2 + 2 + std::string("idid-1").size());
   EXPECT_EQ(Record().AccountedBytes(), 512U);

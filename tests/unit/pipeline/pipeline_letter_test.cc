@@ -219,6 +219,17 @@ TEST_F(LetterPolicyTest, RowThatBecomesNoRecordIsAStubInItsPlace) {
   ExpectAccounted();
 }
 
+// Operators look for letters by it.
+TEST_F(LetterPolicyTest, RowThatBecomesNoRecordSaysWhyInAWord) {
+  options_.outboxes[0].table.topics.allowed = {"orders"};
+  Policy(OnUndeliverable::kDeadLetter);
+  SendPayload(Begin(100));
+  SendPayload(EventBytes("b1", "b", "elsewhere"));
+  SendPayload(Commit(100));
+  EXPECT_EQ(LetterAt(0).reason, "topic_not_allowed");
+  EXPECT_EQ(LetterAt(0).topic, "elsewhere");
+}
+
 TEST_F(LetterPolicyTest, RowThatBecomesNoRecordIsSkippedAndNotDoubledByAReconnect) {
   Policy(OnUndeliverable::kSkip);
   SendPayload(Begin(100));

@@ -51,7 +51,8 @@ def test_every_log_event_is_documented_and_every_documented_one_exists():
 
 # Where a reading function's `reader` stands in the file; other readers are named after their map.
 PLACES = {"ReadSource": "source", "ReadDelivery": "delivery", "ReadProgressTopic": "delivery", "ReadTable": "outboxes[]", "ReadOutbox": "outboxes[]",
-          "ReadColumns": "outboxes[].columns", "ReadValue": "outboxes[].value"}
+          "ReadColumns": "outboxes[].columns", "ReadTopics": "outboxes[].topics", "ReadValue": "outboxes[].value",
+          "ReadCloudEvents": "outboxes[].value.cloudevents"}
 MAPS = {"root": "", "sink": "sink", "kafka": "sink.kafka", "messages": "messages", "monitor": "monitor", "http": "http", "log": "log"}
 
 
