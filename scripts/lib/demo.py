@@ -79,8 +79,8 @@ class Shop(threading.Thread):
 class Seen:
     """What a consumer of the topic received."""
 
-    def __init__(self, bootstrap, envelope_class):
-        self._envelope_class = envelope_class
+    def __init__(self, bootstrap, describe):
+        self._describe = describe
         self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False,
                                    "fetch.wait.max.ms": 10, "log_level": 0})
         self._consumer.assign([TopicPartition("order", number, 0) for number in range(PARTITIONS)])
@@ -95,20 +95,42 @@ class Seen:
             message = self._consumer.poll(left)
             if message is None or message.error():
                 continue
-            now = time.time()
-            envelope = self._envelope_class.FromString(message.value())
-            content = json.loads(envelope.payload)
-            self.orders[content["order"]] += 1
-            self.by_customer[message.key().decode()].append(content["order"])
-            delay_ms = (now - envelope.committed_at.ToMicroseconds() / 1e6) * 1000
+            delay_ms = time.time() * 1000 - message.timestamp()[1]  # of the commit
+            payload, text = self._describe(message)
+            order = json.loads(payload)["order"]
+            self.orders[order] += 1
+            self.by_customer[message.key().decode()].append(order)
             self.delays_ms.append(delay_ms)
-            yield content["order"], (
-                f"{envelope.type} {envelope.aggregate_id:<11} {envelope.payload.decode():<30} xid {envelope.source.xid}"
-                f" commit {lsn(envelope.position.commit_lsn)} -> {message.topic()}[{message.partition()}] offset"
-                f" {message.offset():<3} {delay_ms:5.1f} ms")
+            yield order, f"{text} -> {message.topic()}[{message.partition()}] offset {message.offset():<3} {delay_ms:5.1f} ms"
 
     def close(self):
         self._consumer.close()
+
+
+# Of a record: the payload, and what is shown.
+
+def envelope(message):
+    value = servers.load_envelope().FromString(message.value())
+    return value.payload, (f"{value.type} {value.aggregate_id:<11} {value.payload.decode():<30} xid {value.source.xid}"
+                           f" commit {lsn(value.position.commit_lsn)}")
+
+
+def raw(message):
+    return message.value(), headers_and_value(message, "id", "type")
+
+
+def cloudevents(message):
+    return message.value(), headers_and_value(message, "ce_id", "ce_type", "ce_source", "ce_subject", "ce_time", "ce_sequence")
+
+
+def headers_and_value(message, *names):
+    headers = {name: text.decode() for name, text in message.headers()}
+    shown = " ".join(f"{name}={headers[name]}" for name in names if name in headers)
+    return f"{message.key().decode():<11} {message.value().decode():<30} {shown}"
+
+
+FORMATS = {"envelope": envelope, "raw": raw, "cloudevents": cloudevents}
+RECORD_NAMES = {"envelope": "envelope", "raw": "record", "cloudevents": "CloudEvent"}
 
 
 def lsn(number):
@@ -154,16 +176,17 @@ def run(arguments, workspace):
     postgres = workspace.postgres()
     postgres.execute(ORDERS)
     bootstrap, kafka_name, keep = start_kafka(workspace)
-    walpost = workspace.walpost(conninfo=postgres.conninfo(), bootstrap=bootstrap)
+    walpost = workspace.walpost(conninfo=postgres.conninfo(), bootstrap=bootstrap,
+                                config={"outboxes": [{"table": "outbox.events", "value": {"format": arguments.format}}]})
     walpost.init()
     walpost.start()
     version = postgres.execute("SHOW server_version")[0][0].split()[0]
     first_lsn = postgres.slot()["confirmed"]
     say(f"PostgreSQL {version} -> walpost -> {kafka_name}; status page http://{walpost.http}/status")
     say(f"the shop places {arguments.rate} orders a second, one in ten is rolled back"
-        + (f"; one envelope in {arguments.show} is shown" if arguments.show > 1 else ""))
+        + (f"; one {RECORD_NAMES[arguments.format]} in {arguments.show} is shown" if arguments.show > 1 else ""))
 
-    seen = Seen(bootstrap, servers.load_envelope())
+    seen = Seen(bootstrap, FORMATS[arguments.format])
     shop = Shop(postgres, arguments.rate, arguments.orders)
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -208,6 +231,7 @@ def main():
     parser = argparse.ArgumentParser(prog="scripts/demo")
     parser.add_argument("--once", action="store_true", help="1,000 orders, then the account, and the end")
     parser.add_argument("--rate", type=int, help="orders a second (20, or 200 with --once)")
+    parser.add_argument("--format", choices=FORMATS, default="envelope", help="value.format (envelope)")
     parser.add_argument("--write-docs", action="store_true", help="put what is shown into README.md")
     arguments = parser.parse_args()
     arguments.orders = 1000 if arguments.once else None
