@@ -2,6 +2,7 @@
 #include <google/protobuf/descriptor.pb.h>
 #include <gtest/gtest.h>
 #include <walpost/v1/envelope.pb.h>
+#include <walpost/v1/outbox_message.pb.h>
 
 #include <string>
 #include <vector>
@@ -53,6 +54,20 @@ TEST(DescriptorTest, SourceKeepsItsFields) {
 
 TEST(DescriptorTest, PositionKeepsItsFields) {
   EXPECT_EQ(Fields(v1::Position::descriptor()), Lines({"1 commit_lsn uint64", "2 ordinal uint32"}));
+}
+
+TEST(DescriptorTest, OutboxMessageKeepsItsFields) {
+  const Descriptor* message = v1::OutboxMessage::descriptor();
+  EXPECT_EQ(message->full_name(), "walpost.v1.OutboxMessage");
+  EXPECT_EQ(
+      Fields(message),
+      Lines({"1 id string", "2 type string", "3 aggregate_type string", "4 aggregate_id string?",
+             "5 payload bytes?", "6 content_type string", "7 schema_name string", "8 headers map[]",
+             "9 occurred_at google.protobuf.Timestamp", "11 traceparent string",
+             "12 tracestate string", "15 topic string", "16 partition int32?"}));
+  for (const int number : {10, 13, 14}) {
+    EXPECT_TRUE(message->IsReservedNumber(number)) << number;
+  }
 }
 
 TEST(DescriptorTest, PackagesOfGeneratedCodeStay) {
