@@ -36,6 +36,7 @@ struct Progress {
   WallTime recorded_at;
   std::uint32_t publication_oid = 0;   // 0 = not known
   std::vector<PublishedTable> tables;  // the outbox tables
+  std::vector<std::string> message_prefixes;
 };
 
 struct SourceFacts {
@@ -53,6 +54,7 @@ struct SourceFacts {
   bool in_recovery = false;  // a standby, which may be behind what it replayed before a restart
   std::uint32_t publication_oid = 0;
   std::vector<PublishedTable> tables;           // what the publication holds
+  std::vector<std::string> message_prefixes;    // of logical messages that are events
   std::int64_t wal_sender_timeout_ms = 60'000;  // 0 = the server never times out
 
   // The timeline that `lsn` belongs to: the oldest ancestor that had not ended at it.

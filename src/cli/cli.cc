@@ -33,6 +33,7 @@ struct Arguments {
   config::LoadOptions load;
   bool json = false;
   bool print_sql = false;
+  bool with_messages = false;
   bool yes = false;
   std::string to;
   operations::EmitOptions emit;
@@ -63,6 +64,7 @@ operations::InitOptions InitOptionsOf(const Arguments& arguments, const config::
   options.name = config.run.name;
   options.source = config.run.source;
   options.print_sql = arguments.print_sql;
+  options.with_messages = arguments.with_messages;
   options.kafka = config.run.kafka;
   options.progress_topic = config.run.pipeline.progress_topic;
   if (WritesLetters(config)) {
@@ -88,6 +90,7 @@ int CheckVerb(const Arguments& arguments, const config::Config& config) {
   for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
     options.tables.push_back(outbox.table);
   }
+  options.messages_topic = config.run.pipeline.messages.topic;
   options.kafka = config.run.kafka;
   options.progress_topic = config.run.pipeline.progress_topic;
   if (WritesLetters(config)) {
@@ -101,7 +104,11 @@ int CheckVerb(const Arguments& arguments, const config::Config& config) {
 int EmitVerb(const Arguments& arguments, const config::Config& config) {
   operations::EmitOptions options = arguments.emit;
   options.source = config.run.source;
-  options.table = config.run.pipeline.outboxes.front().table;
+  if (config.run.pipeline.outboxes.empty()) {
+    options.message = true;
+  } else {
+    options.table = config.run.pipeline.outboxes.front().table;
+  }
   return Print(operations::Emit(options));
 }
 
@@ -181,9 +188,12 @@ void AddConfigVerbs(CLI::App* app, Verb* chosen) {
 
 void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
   AddVerb(app, "run", "Stream events until SIGTERM or SIGINT", RunVerb, chosen);
-  AddVerb(app, "init", "Create schema, publication, slot and progress topic; any number of times",
-          InitVerb, chosen)
-      ->add_flag("--print-sql", arguments->print_sql, "Only print what would be executed");
+  CLI::App* init = AddVerb(
+      app, "init", "Create schema, publication, slot and progress topic; any number of times",
+      InitVerb, chosen);
+  init->add_flag("--print-sql", arguments->print_sql, "Only print what would be executed");
+  init->add_flag("--with-messages", arguments->with_messages,
+                 "Also make outbox.emit_message, and record messages.prefixes");
   AddVerb(app, "check", "Look at everything `run` needs and say how to mend what is wrong",
           CheckVerb, chosen)
       ->add_flag("--json", arguments->json, "As JSON");
@@ -193,6 +203,7 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
   });
   AddConfigVerbs(app, chosen);
   CLI::App* emit = AddVerb(app, "emit", "Insert one test event and print its id", EmitVerb, chosen);
+  emit->add_flag("--message", arguments->emit.message, "As a logical message instead of a row");
   emit->add_option("--aggregate-type", arguments->emit.aggregate_type, "Also the topic, by default")
       ->capture_default_str();
   emit->add_option("--key", arguments->emit.key, "The aggregate's id")->capture_default_str();

@@ -25,6 +25,7 @@ operations::DlqOptions OptionsOf(const config::Config& config) {
   for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
     options.outboxes.push_back({outbox.table, outbox.encoder});
   }
+  options.messages = config.run.pipeline.messages.encoder;
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "config/default_config.h"
 #include "config/document.h"
+#include "config/messages.h"
 #include "config/outboxes.h"
 #include "config/reader.h"
 
@@ -143,15 +144,6 @@ void ReadKafka(MapReader sink, Config* config, Problems* problems) {
 }
 
 void ReadRest(MapReader* root, Config* config) {
-  MapReader messages = root->Map("messages");
-  std::vector<std::string> prefixes;
-  if (messages.Names("prefixes", &prefixes) && !prefixes.empty()) {
-    messages.Problem(
-        "prefixes",
-        absl::StrFormat("events from logical messages: this %s; use a table", kNotBuilt));
-  }
-  messages.Finish();
-
   MapReader monitor = root->Map("monitor");
   std::string conninfo;
   if (monitor.Text("conninfo", &conninfo) && !conninfo.empty()) {
@@ -197,6 +189,15 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
     config.run.pipeline.outboxes = ReadOutboxes(root.Child("outboxes"), &problems);
     for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
       config.run.source.tables.push_back({outbox.table.schema, outbox.table.table});
+    }
+    config.run.pipeline.messages = ReadMessages(root.Map("messages"));
+    config.run.source.message_prefixes = config.run.pipeline.messages.prefixes;
+    if (const YAML::Node outboxes = root.Child("outboxes");
+        outboxes.IsSequence() && outboxes.size() == 0 &&
+        config.run.source.message_prefixes.empty()) {
+      problems.Add(outboxes, "outboxes",
+                   "expected a list with at least one `- table: schema.table`, or "
+                   "`messages.prefixes`");
     }
     ReadDelivery(root.Map("delivery"), &config);
     ReadKafka(root.Map("sink"), &config, &problems);

@@ -209,8 +209,8 @@ std::vector<pipeline::OutboxOptions> ReadOutboxes(const YAML::Node& list, Proble
     outboxes.push_back(std::move(outbox));
     return outboxes;
   }
-  if (!list.IsSequence() || list.size() == 0) {
-    problems->Add(list, "outboxes", "expected a list with at least one `- table: schema.table`");
+  if (!list.IsSequence()) {
+    problems->Add(list, "outboxes", "expected a list of `- table: schema.table`");
     return outboxes;
   }
   for (std::size_t i = 0; i < list.size(); ++i) {

@@ -1,4 +1,5 @@
-// ReadOutboxes - the `outboxes` list: presets, columns, topics, headers, value formats.
+// ReadOutboxes - the `outboxes` list: presets, columns, topics, headers, value formats. Empty where
+// the list is: whether that is all right depends on `messages`.
 #pragma once
 
 #include <yaml-cpp/yaml.h>

@@ -127,6 +127,18 @@ void ShowOutbox(const pipeline::OutboxOptions& outbox, YAML::Emitter* out) {
   *out << YAML::EndMap;
 }
 
+void ShowMessages(const pipeline::MessagesOptions& messages, YAML::Emitter* out) {
+  *out << YAML::Key << "messages" << YAML::Value << YAML::BeginMap;
+  *out << YAML::Key << "prefixes" << YAML::Value << YAML::Flow << YAML::BeginSeq;
+  for (const std::string& prefix : messages.prefixes) {
+    *out << Literal(prefix);
+  }
+  *out << YAML::EndSeq;
+  *out << YAML::Key << "topic" << YAML::Value << Literal(messages.topic);
+  ShowValue(messages.encoder, out);
+  *out << YAML::EndMap;
+}
+
 void ShowKafka(const kafka::KafkaOptions& options, YAML::Emitter* out) {
   *out << YAML::Key << "sink" << YAML::Value << YAML::BeginMap << YAML::Key << "kafka"
        << YAML::Value << YAML::BeginMap << YAML::Key << "properties" << YAML::Value
@@ -188,6 +200,7 @@ std::string Show(const Config& config) {
     ShowOutbox(outbox, &out);
   }
   out << YAML::EndSeq;
+  ShowMessages(run.pipeline.messages, &out);
   out << YAML::Key << "delivery" << YAML::Value << YAML::BeginMap;
   out << YAML::Key << "mode" << YAML::Value << "at_least_once";
   out << YAML::Key << "on_undeliverable" << YAML::Value

@@ -60,6 +60,9 @@ struct Letter {
   std::optional<std::int64_t> answers;          // offset of the command that this is the answer to
 };
 
+// Reason of a letter whose value is no record's but the content of a logical message.
+inline constexpr std::string_view kMessageMalformed = "message_malformed";
+
 // Which pipeline's record it is: readers of a shared log look at this first.
 inline constexpr std::string_view kLetterPipelineHeader = "walpost-dlq-pipeline";
 

@@ -31,6 +31,9 @@ std::string EncodeProgress(const base::Progress& progress) {
     added->set_schema(table.schema);
     added->set_name(table.name);
   }
+  for (const std::string& prefix : progress.message_prefixes) {
+    fingerprint->add_prefixes(prefix);
+  }
   return message.SerializeAsString();
 }
 
@@ -58,6 +61,8 @@ absl::StatusOr<base::Progress> DecodeProgress(std::string_view value) {
   for (const v1::Table& table : message.fingerprint().tables()) {
     progress.tables.push_back(base::PublishedTable{table.oid(), table.schema(), table.name()});
   }
+  const auto& prefixes = message.fingerprint().prefixes();
+  progress.message_prefixes.assign(prefixes.begin(), prefixes.end());
   return progress;
 }
 

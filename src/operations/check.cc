@@ -1,5 +1,6 @@
 #include "operations/check.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -102,6 +103,10 @@ class Checker {
     }
     CheckRetention(&*connection);
     CheckRecord(&*connection);
+    if (!options_.source.message_prefixes.empty()) {
+      CheckMessagePrefixes(&*connection);
+      CheckMessageRights(&*connection);
+    }
   }
 
   // The mapper that will read the rows is bound to the columns the catalog has.
@@ -175,8 +180,45 @@ class Checker {
     }
   }
 
+  void CheckMessagePrefixes(SqlConnection* connection) {
+    const auto recorded = ReadPrefixes(connection, options_.name);
+    if (!recorded.ok()) {
+      Warn("messages.prefixes", std::string(recorded.status().message()));
+      return;
+    }
+    for (const std::string& prefix : options_.source.message_prefixes) {
+      if (std::find(recorded->begin(), recorded->end(), prefix) != recorded->end()) {
+        Ok("messages.prefixes", absl::StrFormat("%s is recorded", prefix));
+      } else {
+        Warn("messages.prefixes",
+             absl::StrFormat("%s is not recorded in walpost.pipeline, so outbox.emit_message "
+                             "refuses it: stop walpost, run `walpost init --with-messages`",
+                             prefix));
+      }
+    }
+  }
+
+  void CheckMessageRights(SqlConnection* connection) {
+    const auto rows = connection->Query(
+        "SELECT string_agg(oid::regprocedure::text, ', ') FROM pg_proc WHERE proname = "
+        "'pg_logical_emit_message' AND has_function_privilege('public', oid, 'EXECUTE')");
+    if (!rows.ok()) {
+      Warn("messages", std::string(rows.status().message()));
+    } else if (rows->at(0).at(0)) {
+      Warn(
+          "messages",
+          absl::StrFormat("any role may emit messages, and thus events: REVOKE EXECUTE ON FUNCTION "
+                          "%s FROM PUBLIC (docs/messages.md)",
+                          *rows->at(0).at(0)));
+    }
+  }
+
   void CheckKafka() {
     std::vector<std::string> topics;
+    if (!options_.source.message_prefixes.empty() &&
+        options_.messages_topic.find('{') == std::string::npos) {
+      topics.push_back(options_.messages_topic);
+    }
     for (const outbox::TableOptions& table : options_.tables) {
       if (table.topic.find('{') == std::string::npos) {
         topics.push_back(table.topic);

@@ -18,6 +18,7 @@ struct CheckOptions {
   std::string name;
   postgres::ConnectOptions source;
   std::vector<outbox::TableOptions> tables;
+  std::string messages_topic;  // template; used where source.message_prefixes is not empty
   kafka::KafkaOptions kafka;
   std::string progress_topic;     // empty = none
   std::string dead_letter_topic;  // empty = `delivery.on_undeliverable` needs none

@@ -40,6 +40,7 @@ struct DlqOptions {
   kafka::KafkaOptions kafka;
   postgres::ConnectOptions source;  // where the rows of stubs are
   std::vector<DlqOutbox> outboxes;
+  envelope::EncoderOptions messages;  // of logical messages that are events
   std::chrono::milliseconds kafka_timeout{15'000};
   std::chrono::milliseconds write_timeout{30'000};  // of each record
 };

@@ -22,6 +22,11 @@ absl::StatusOr<std::string> Resender::Retry(const StoredLetter& stored,
                                             const std::string& to_topic) {
   const Letter& letter = stored.letter;
   Record record;
+  if (letter.reason == envelope::kMessageMalformed && !letter.left_out_bytes) {
+    return absl::FailedPreconditionError(
+        "it is the content of a logical message that became no event: `walpost dlq show --payload` "
+        "prints it; have the application emit it as it should be, then discard it");
+  }
   if (letter.left_out_bytes) {
     ASSIGN_OR_RETURN(record, rows_.Read(letter, stored.timestamp_ms, to_topic));
   } else {

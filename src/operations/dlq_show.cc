@@ -7,6 +7,7 @@
 #include "envelope/envelope_json.h"
 #include "operations/dlq_list.h"
 #include "operations/dlq_text.h"
+#include "outbox/message_mapper.h"
 
 namespace walpost::operations {
 namespace {
@@ -23,6 +24,10 @@ struct Shown {
 };
 
 bool IsEnvelope(const DlqOptions& options, const StoredLetter& stored) {
+  if (outbox::IsMessageLabel(stored.letter.table)) {
+    return options.messages.format == envelope::ValueFormat::kEnvelope &&
+           stored.letter.reason != envelope::kMessageMalformed;
+  }
   return std::any_of(
       options.outboxes.begin(), options.outboxes.end(), [&](const DlqOutbox& outbox) {
         return outbox.table.schema + "." + outbox.table.table == stored.letter.table &&

@@ -92,10 +92,28 @@ absl::StatusOr<std::string> InsertEvent(const EmitOptions& options) {
   return rows.at(0).at(0).value_or("");
 }
 
+absl::StatusOr<std::string> EmitMessage(const EmitOptions& options) {
+  if (options.source.message_prefixes.empty()) {
+    return absl::FailedPreconditionError("no messages are read: messages.prefixes is empty");
+  }
+  ASSIGN_OR_RETURN(
+      SqlConnection connection,
+      SqlConnection::Connect(options.source.conninfo, options.source.application_name));
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection.Query(
+          "SELECT outbox.emit_message($1, $2, $3, $4::text, content_type => $5, prefix "
+          "=> $6)::text",
+          {options.type, options.aggregate_type, options.key, options.payload, options.content_type,
+           options.source.message_prefixes.front()}));
+  return rows.at(0).at(0).value_or("");
+}
+
 }  // namespace
 
 Outcome Emit(const EmitOptions& options) {
-  const absl::StatusOr<std::string> id = InsertEvent(options);
+  const absl::StatusOr<std::string> id =
+      options.message ? EmitMessage(options) : InsertEvent(options);
   return id.ok() ? Outcome{0, *id + "\n", ""} : Failed(id.status());
 }
 

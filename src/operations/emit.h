@@ -1,4 +1,4 @@
-// Emit - inserts one test event, the way an application would.
+// Emit - inserts one test event, or emits it as a message, the way an application would.
 // Thread: blocking.
 // Errors: in Outcome.
 #pragma once
@@ -13,6 +13,7 @@ namespace walpost::operations {
 
 struct EmitOptions {
   postgres::ConnectOptions source;
+  bool message = false;  // with the first of source.message_prefixes, by outbox.emit_message
   outbox::TableOptions table;
   std::string aggregate_type = "test";
   std::string key = "1";

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "kafka/topics.h"
+#include "operations/init_messages.h"
 #include "operations/pipeline_record.h"
 #include "operations/schema_scripts.h"
 #include "postgres/slots.h"
@@ -41,15 +42,19 @@ std::string CreatePublicationSql(const InitOptions& options) {
     tables.push_back(TableSql(table));
   }
   return absl::StrFormat(
-      "CREATE PUBLICATION %s FOR TABLE %s WITH (publish = 'insert', publish_via_partition_root = "
+      "CREATE PUBLICATION %s%s WITH (publish = 'insert', publish_via_partition_root = "
       "true)",
-      QuoteIdentifier(options.source.publication), absl::StrJoin(tables, ", "));
+      QuoteIdentifier(options.source.publication),
+      tables.empty() ? "" : " FOR TABLE " + absl::StrJoin(tables, ", "));
 }
 
 std::string PrintSql(const InitOptions& options) {
   std::string sql = kWalpostSchemaSql;
   if (HasOwnTable(options)) {
     sql += absl::StrFormat("\n%s", kOutboxSchemaSql);
+  }
+  if (options.with_messages) {
+    sql += absl::StrFormat("\n%s", kMessagesSchemaSql);
   }
   sql += absl::StrFormat("\n-- Before the slot, always.\n%s;\n", CreatePublicationSql(options));
   sql += absl::StrFormat(
@@ -64,6 +69,9 @@ std::string PrintSql(const InitOptions& options) {
       "FROM pg_replication_slots WHERE slot_name = %s;\n",
       QuoteLiteral(options.name), QuoteLiteral(options.source.publication),
       QuoteLiteral(options.source.slot));
+  if (options.with_messages) {
+    sql += absl::StrFormat("\n%s;\n", RecordPrefixesSql(options));
+  }
   if (!options.progress_topic.empty()) {
     sql += absl::StrFormat(
         "\n-- In Kafka: topic %s, 1 partition, replication factor 3, cleanup.policy=compact, "
@@ -81,13 +89,17 @@ class Initializer {
 
   absl::Status Run() {
     RETURN_IF_ERROR(LookAtHistory());
+    if (options_.with_messages) {
+      RETURN_IF_ERROR(CheckMessages(options_, connection_));
+    }
     RETURN_IF_ERROR(ApplySchema());
     RETURN_IF_ERROR(EnsurePublication());
     // Before the slot, which keeps WAL from the moment it is there.
     RETURN_IF_ERROR(EnsureProgressTopic());
     RETURN_IF_ERROR(EnsureDeadLetterTopic());
     RETURN_IF_ERROR(EnsureSlot());
-    return EnsureRecord();
+    RETURN_IF_ERROR(EnsureRecord());
+    return EnsurePrefixes();
   }
 
   const std::string& done() const { return done_; }
@@ -158,6 +170,9 @@ class Initializer {
     RETURN_IF_ERROR(connection_->Execute(kWalpostSchemaSql));
     if (HasOwnTable(options_)) {
       RETURN_IF_ERROR(connection_->Execute(kOutboxSchemaSql));
+    }
+    if (options_.with_messages) {
+      RETURN_IF_ERROR(connection_->Execute(kMessagesSchemaSql));
     }
     Say("schema       ok");
     return absl::OkStatus();
@@ -258,6 +273,15 @@ class Initializer {
     }
     Say(absl::StrFormat("pipeline     %s %s", options_.name,
                         record_ ? "was set up before" : "recorded"));
+    return absl::OkStatus();
+  }
+
+  // Last: from here on events are emitted, and the slot keeps them.
+  absl::Status EnsurePrefixes() {
+    if (options_.with_messages) {
+      ASSIGN_OR_RETURN(const std::string line, RecordPrefixes(options_, connection_));
+      Say(line);
+    }
     return absl::OkStatus();
   }
 

@@ -20,6 +20,8 @@ struct InitOptions {
   std::string name;
   postgres::ConnectOptions source;
   bool print_sql = false;  // only show what would be executed
+  // Also make outbox.emit_message, and record source.message_prefixes.
+  bool with_messages = false;
   std::chrono::milliseconds slot_timeout{30'000};
   kafka::KafkaOptions kafka;
   std::string progress_topic;     // empty = none, and Kafka is not asked

@@ -43,6 +43,25 @@ absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineReco
       .status();
 }
 
+absl::StatusOr<std::vector<std::string>> ReadPrefixes(postgres::SqlConnection* connection,
+                                                      const std::string& name) {
+  std::vector<std::string> prefixes;
+  ASSIGN_OR_RETURN(const std::vector<Row> exists,
+                   connection->Query("SELECT to_regclass('walpost.pipeline')::text"));
+  if (!exists.at(0).at(0)) {
+    return prefixes;
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection->Query("SELECT prefix FROM walpost.pipeline, unnest(prefixes) WITH ORDINALITY AS "
+                        "p (prefix, place) WHERE name = $1 ORDER BY place",
+                        {name}));
+  for (const Row& row : rows) {
+    prefixes.push_back(row.at(0).value_or(""));
+  }
+  return prefixes;
+}
+
 absl::StatusOr<std::string> ReadSystemIdentifier(postgres::SqlConnection* connection) {
   ASSIGN_OR_RETURN(const std::vector<Row> rows,
                    connection->Query("SELECT system_identifier::text FROM pg_control_system()"));

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +30,10 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
                                                          const std::string& slot);
 
 absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record);
+
+// The message prefixes it was set up with, in their order; none when there is no such record.
+absl::StatusOr<std::vector<std::string>> ReadPrefixes(postgres::SqlConnection* connection,
+                                                      const std::string& name);
 
 absl::StatusOr<std::string> ReadSystemIdentifier(postgres::SqlConnection* connection);
 

@@ -105,6 +105,7 @@ class Mover {
         }
       }
     }
+    progress.message_prefixes = facts_.message_prefixes;
     return kafka::WriteProgress(options_.kafka, {options_.progress_topic, options_.name}, progress,
                                 options_.kafka_timeout);
   }
@@ -290,12 +291,15 @@ absl::StatusOr<Outcome> TryRecreate(const InitOptions& options, bool confirmed) 
     text += absl::StrFormat("slot %s dropped\n", options.source.slot);
   }
   ASSIGN_OR_RETURN(const auto record, FindRecord(&connection, options.name, options.source.slot));
+  ASSIGN_OR_RETURN(const auto prefixes, ReadPrefixes(&connection, options.name));
+  InitOptions init = options;
+  init.with_messages = !prefixes.empty();  // or emit_message would refuse them from here on
   if (record) {
     // It is what keeps `init` from making a slot over a history; the operator knows of the gap.
     RETURN_IF_ERROR(
         connection.Query("DELETE FROM walpost.pipeline WHERE name = $1", {record->name}).status());
   }
-  Outcome made = Init(options);
+  Outcome made = Init(init);
   made.output = text + made.output;
   if (made.exit_code != 0) {
     return made;

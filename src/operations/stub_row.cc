@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "outbox/message_mapper.h"
 
 namespace walpost::operations {
 namespace {
@@ -48,6 +49,11 @@ absl::StatusOr<envelope::Record> StubRow::Read(const Letter& letter, std::int64_
     return absl::FailedPreconditionError(
         "it is about no single event: docs/runbook.md, \"Send events again\", sends what was "
         "skipped; then discard it");
+  }
+  if (outbox::IsMessageLabel(letter.table)) {
+    return absl::FailedPreconditionError(
+        "it was a logical message, which is in no table: have the application emit it again, then "
+        "discard it");
   }
   const auto outbox =
       std::find_if(options_.outboxes.begin(), options_.outboxes.end(), [&](const DlqOutbox& each) {

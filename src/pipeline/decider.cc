@@ -141,22 +141,25 @@ std::optional<Halt> Decider::Place(const std::optional<std::string_view>& key,
   return std::nullopt;
 }
 
-std::optional<Halt> Decider::DecideRow(const UnfitRow& row) {
-  const outbox::Event& event = *row.event;
+std::optional<Halt> Decider::DecideUnfit(const UnfitEvent& unfit) {
+  const outbox::Event& event = *unfit.event;
+  auto& [table, received] = counters_->received_by_table[unfit.table];
   Letter letter;
   letter.pipeline = pipeline_;
   letter.topic = event.topic;
-  letter.table = counters_->received_by_table[row.table].first;
+  letter.table = table;
   letter.id = event.id;
   letter.type = event.type;
-  letter.position = PositionOf(row.commit_lsn, row.ordinal);
-  letter.reason = row.reason;
-  letter.detail = row.detail;
+  letter.position = PositionOf(unfit.commit_lsn, unfit.ordinal);
+  letter.reason = unfit.reason;
+  letter.detail = unfit.detail;
   letter.partition = event.partition;
-  letter.left_out_bytes = row.bytes;
+  if (!unfit.content) {
+    letter.left_out_bytes = unfit.bytes;  // the row is in its table
+  }
   if (policy_ == OnUndeliverable::kSkip) {
     ++counters_->events_received;
-    ++counters_->received_by_table[row.table].second;
+    ++received;
     ++counters_->events_skipped;
     Tell(Decision::Kind::kSkipped, letter);
     return std::nullopt;
@@ -165,11 +168,12 @@ std::optional<Halt> Decider::DecideRow(const UnfitRow& row) {
     return halt;
   }
   ++counters_->events_received;
-  ++counters_->received_by_table[row.table].second;
+  ++received;
   envelope::Record record;
   record.key = event.key;
-  tracker_->Add(EncodeLetter(letter, topic_, record, tracker_->arena()), row.ordinal,
-                row.commit_time, 0, row.table, FormOf(letter), /*stub=*/true);
+  record.value = unfit.content;
+  tracker_->Add(EncodeLetter(letter, topic_, record, tracker_->arena()), unfit.ordinal,
+                unfit.commit_time, 0, unfit.table, FormOf(letter), /*stub=*/!unfit.content);
   return std::nullopt;
 }
 

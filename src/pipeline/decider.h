@@ -11,6 +11,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/source_facts.h"
 #include "delivery/sink.h"
@@ -41,9 +42,10 @@ struct Decision {
   std::uint64_t not_told = 0;  // decisions before this one that were too many to tell
 };
 
-// A row that never became a record.
-struct UnfitRow {
-  const outbox::Event* event = nullptr;  // as far as it was understood
+// A row or message that never became a record.
+struct UnfitEvent {
+  const outbox::Event* event = nullptr;     // as far as it was understood
+  std::optional<std::string_view> content;  // of a message, which stands in no table
   std::uint64_t bytes = 0;
   base::Lsn commit_lsn;
   std::uint32_t ordinal = 0;
@@ -71,7 +73,7 @@ class Decider {
   void Follow(delivery::Sequence sequence);
 
   // Inside its transaction. Nothing = decided.
-  std::optional<Halt> DecideRow(const UnfitRow& row);
+  std::optional<Halt> DecideUnfit(const UnfitEvent& unfit);
 
   // For the log, once each.
   std::optional<Decision> TakeDecision();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/status.h"
 #include "outbox/unfit.h"
 
 namespace walpost::pipeline {
@@ -21,10 +22,14 @@ Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Count
       counters_(counters),
       decider_(decider),
       policy_(options.on_undeliverable),
-      options_(options.outboxes) {
+      options_(options.outboxes),
+      messages_options_(options.messages) {
   for (const OutboxOptions& outbox : options_) {
     counters_->received_by_table.emplace_back(
         absl::StrFormat("%s.%s", outbox.table.schema, outbox.table.table), 0);
+  }
+  for (const std::string& prefix : messages_options_.prefixes) {
+    counters_->received_by_table.emplace_back(outbox::MessageLabel(prefix), 0);
   }
   counters_->delivered_by_topic.emplace_back("(other)", 0);
 }
@@ -39,6 +44,10 @@ void Intake::Start(const base::SourceFacts& facts) {
                                  envelope::Encoder(outbox.encoder, facts.database), 0,
                                  std::string()});
     }
+  }
+  if (!messages_ && !messages_options_.prefixes.empty()) {
+    messages_.emplace(Messages{outbox::MessageMapper(messages_options_.topic),
+                               envelope::Encoder(messages_options_.encoder, facts.database)});
   }
   facts_ = facts;
   connection_lsn_ = base::Lsn();
@@ -208,14 +217,28 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
 }
 
 std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
-  if (message.transactional) {
-    if (!transaction_.open) {
-      return ProtocolError("transactional Message outside a transaction");
-    }
-    ++transaction_.next_ordinal;
+  // Others are sent at once, also when their transaction is rolled back: never events.
+  if (!message.transactional) {
+    ++counters_->changes_ignored;
+    return std::nullopt;
   }
-  ++counters_->changes_ignored;
-  return std::nullopt;
+  if (!transaction_.open) {
+    return ProtocolError("transactional Message outside a transaction");
+  }
+  const std::uint32_t ordinal = transaction_.next_ordinal++;
+  const std::vector<std::string>& prefixes = messages_options_.prefixes;
+  const auto prefix = std::find(prefixes.begin(), prefixes.end(), message.prefix);
+  if (prefix == prefixes.end()) {
+    ++counters_->changes_ignored;
+    return std::nullopt;
+  }
+  if (AlreadyTaken(ordinal)) {
+    ++counters_->events_repeated;
+    return std::nullopt;
+  }
+  // Behind the tables.
+  const auto table = outboxes_.size() + static_cast<std::size_t>(prefix - prefixes.begin());
+  return TakeMessage(message, ordinal, static_cast<std::uint32_t>(table));
 }
 
 std::optional<Halt> Intake::OnOther() {
@@ -234,51 +257,90 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
                         "they were written with: see docs/runbook.md, schema_mismatch",
                         outbox->bind_error, Place(ordinal))};
   }
-  if (transaction_.commit_lsn < complete_lsn_) {
-    // A new row there would be confirmed undelivered.
-    return ProtocolError(absl::StrFormat(
-        "a row not seen before, in a transaction before position %s", complete_lsn_.ToString()));
+  if (std::optional<Halt> halt = CheckPlace()) {
+    return halt;
   }
   const auto table = static_cast<std::uint32_t>(outbox - outboxes_.data());
   outbox::Event event;
-  if (const absl::Status status = outbox->mapper.Map(insert.values, &event); !status.ok()) {
-    if (status.code() != absl::StatusCode::kInvalidArgument) {
-      return Halt{base::HaltReason::kProtocolError,
-                  absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
-    }
-    return Unfit(event, insert, ordinal, table, status);
+  absl::Status status = outbox->mapper.Map(insert.values, &event);
+  if (!status.ok() && status.code() != absl::StatusCode::kInvalidArgument) {
+    return Halt{base::HaltReason::kProtocolError,
+                absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
   }
+  if (status.ok()) {
+    status = Add(event, &outbox->encoder, ordinal, table);
+  }
+  if (status.ok()) {
+    return std::nullopt;
+  }
+  UnfitEvent unfit;
+  unfit.event = &event;
+  for (const pgoutput::Value& value : insert.values) {
+    unfit.bytes += value.bytes.size();
+  }
+  unfit.ordinal = ordinal;
+  unfit.table = table;
+  return Unfit(std::move(unfit), status);
+}
+
+std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
+                                        std::uint32_t ordinal, std::uint32_t table) {
+  if (std::optional<Halt> halt = CheckPlace()) {
+    return halt;
+  }
+  outbox::Event event;
+  absl::Status status = messages_->mapper.Map(message.prefix, message.content, &event);
+  if (status.ok()) {
+    status = Add(event, &messages_->encoder, ordinal, table);
+  }
+  if (status.ok()) {
+    return std::nullopt;
+  }
+  UnfitEvent unfit;
+  unfit.event = &event;
+  unfit.content = message.content;
+  unfit.ordinal = ordinal;
+  unfit.table = table;
+  return Unfit(std::move(unfit),
+               base::Annotate(status, absl::StrFormat("at LSN %s", message.lsn.ToString())));
+}
+
+// A new row or message before what is complete would be confirmed undelivered.
+std::optional<Halt> Intake::CheckPlace() const {
+  if (transaction_.commit_lsn >= complete_lsn_) {
+    return std::nullopt;
+  }
+  return ProtocolError(
+      absl::StrFormat("a row or message not seen before, in a transaction before position %s",
+                      complete_lsn_.ToString()));
+}
+
+absl::Status Intake::Add(const outbox::Event& event, envelope::Encoder* encoder,
+                         std::uint32_t ordinal, std::uint32_t table) {
   const envelope::Position position{facts_.system_identifier, transaction_.timeline,
                                     transaction_.commit_lsn, ordinal};
   envelope::Record record;
-  if (const absl::Status status =
-          outbox->encoder.Encode(event, position, transaction_.info, tracker_->arena(), &record);
-      !status.ok()) {
-    return Unfit(event, insert, ordinal, table, status);
-  }
+  RETURN_IF_ERROR(encoder->Encode(event, position, transaction_.info, tracker_->arena(), &record));
   tracker_->Add(record, ordinal, transaction_.info.commit_time, LabelOf(record.topic), table);
   Taken(ordinal);
   ++counters_->events_received;
   ++counters_->received_by_table[table].second;
-  return std::nullopt;
+  return absl::OkStatus();
 }
 
-// A row that becomes no record.
-std::optional<Halt> Intake::Unfit(const outbox::Event& event, const pgoutput::Insert& insert,
-                                  std::uint32_t ordinal, std::uint32_t table,
-                                  const absl::Status& why) {
-  const std::string detail = absl::StrFormat("%s (%s)", std::string(why.message()), Place(ordinal));
+// A row or message that becomes no record.
+std::optional<Halt> Intake::Unfit(UnfitEvent unfit, const absl::Status& why) {
+  unfit.detail = absl::StrFormat("%s (%s)", std::string(why.message()), Place(unfit.ordinal));
   if (policy_ == OnUndeliverable::kHalt) {
-    return Halt{base::HaltReason::kUndeliverableEvent, detail};
+    return Halt{base::HaltReason::kUndeliverableEvent, unfit.detail};
   }
-  UnfitRow row{&event, 0,      transaction_.commit_lsn, ordinal, transaction_.info.commit_time,
-               table,  detail, outbox::UnfitReason(why)};
-  for (const pgoutput::Value& value : insert.values) {
-    row.bytes += value.bytes.size();
-  }
-  std::optional<Halt> halt = decider_->DecideRow(row);
+  unfit.commit_lsn = transaction_.commit_lsn;
+  unfit.commit_time = transaction_.info.commit_time;
+  unfit.reason =
+      unfit.content ? std::string(envelope::kMessageMalformed) : outbox::UnfitReason(why);
+  std::optional<Halt> halt = decider_->DecideUnfit(unfit);
   if (!halt) {
-    Taken(ordinal);
+    Taken(unfit.ordinal);
   }
   return halt;
 }

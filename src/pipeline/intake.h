@@ -15,6 +15,7 @@
 #include "base/source_facts.h"
 #include "delivery/tracker.h"
 #include "envelope/encoder.h"
+#include "outbox/message_mapper.h"
 #include "outbox/table_mapper.h"
 #include "pgoutput/decoder.h"
 #include "pgoutput/relation_cache.h"
@@ -61,6 +62,11 @@ class Intake {
     std::string bind_error;
   };
 
+  struct Messages {
+    outbox::MessageMapper mapper;
+    envelope::Encoder encoder;
+  };
+
   struct Transaction {
     bool open = false;
     base::Lsn commit_lsn;
@@ -76,11 +82,14 @@ class Intake {
   std::optional<Halt> On(const pgoutput::LogicalMessage& message);
   std::optional<Halt> OnOther();
 
-  Outbox* FindOutbox(pgoutput::RelationId id);
   std::optional<Halt> TakeRow(Outbox* outbox, const pgoutput::Insert& insert,
                               std::uint32_t ordinal);
-  std::optional<Halt> Unfit(const outbox::Event& event, const pgoutput::Insert& insert,
-                            std::uint32_t ordinal, std::uint32_t table, const absl::Status& why);
+  std::optional<Halt> TakeMessage(const pgoutput::LogicalMessage& message, std::uint32_t ordinal,
+                                  std::uint32_t table);
+  std::optional<Halt> CheckPlace() const;
+  absl::Status Add(const outbox::Event& event, envelope::Encoder* encoder, std::uint32_t ordinal,
+                   std::uint32_t table);
+  std::optional<Halt> Unfit(UnfitEvent unfit, const absl::Status& why);
   void Taken(std::uint32_t ordinal);
   bool AlreadyTaken(std::uint32_t ordinal) const;
   std::uint32_t LabelOf(std::string_view topic);
@@ -93,9 +102,11 @@ class Intake {
   Decider* const decider_;
   const OnUndeliverable policy_;
   const std::vector<OutboxOptions> options_;
+  const MessagesOptions messages_options_;
 
   base::SourceFacts facts_;
   std::vector<Outbox> outboxes_;
+  std::optional<Messages> messages_;
   pgoutput::Decoder decoder_;
   pgoutput::Message message_;
   pgoutput::RelationCache relations_;

@@ -20,10 +20,18 @@ struct OutboxOptions {
   envelope::EncoderOptions encoder;
 };
 
+// Transactional logical messages that are events.
+struct MessagesOptions {
+  std::vector<std::string> prefixes;  // empty = none is
+  std::string topic = "{aggregate_type}";
+  envelope::EncoderOptions encoder;
+};
+
 struct PipelineOptions {
   std::string name;            // key of its progress records
   std::string progress_topic;  // empty = nothing is remembered across restarts
   std::vector<OutboxOptions> outboxes;
+  MessagesOptions messages;
   OnUndeliverable on_undeliverable = OnUndeliverable::kHalt;
   std::string dead_letter_topic;  // for letters
   std::size_t park_keys_max = 10'000;

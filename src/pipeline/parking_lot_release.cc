@@ -105,7 +105,7 @@ void ParkingLot::SendNext() {
     return;
   }
   const LoggedLetter& next = release_->events.front();
-  if (next.letter.left_out_bytes) {
+  if (next.letter.left_out_bytes || next.letter.reason == envelope::kMessageMalformed) {
     Answer(
         LetterAction::kFailed,
         absl::StrFormat("event %s at %s is a stub, so it cannot be sent from here: discard it by "

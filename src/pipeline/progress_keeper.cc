@@ -77,6 +77,7 @@ void ProgressKeeper::Make(base::Lsn position, base::Now now) {
       progress_.tables.push_back(table);
     }
   }
+  progress_.message_prefixes = facts_->message_prefixes;
   value_ = envelope::EncodeProgress(progress_);
   record_ = envelope::Record();
   record_.topic = topic_;

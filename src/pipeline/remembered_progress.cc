@@ -1,5 +1,6 @@
 #include "pipeline/remembered_progress.h"
 
+#include <algorithm>
 #include <string>
 #include <tuple>
 
@@ -74,6 +75,17 @@ std::optional<Halt> JudgeFingerprint(const Progress& progress, const SourceFacts
                             "again, so rows of the time between may be missing; %s",
                             table.schema, table.name, table.oid, old.oid, kAdopt));
       }
+    }
+  }
+  for (const std::string& prefix : progress.message_prefixes) {
+    if (std::find(facts.message_prefixes.begin(), facts.message_prefixes.end(), prefix) ==
+        facts.message_prefixes.end()) {
+      return MakeHalt(
+          HaltReason::kInitIncomplete,
+          absl::StrFormat("messages with prefix '%s' were events until %s, and messages.prefixes "
+                          "does not list it any more: those that are still to be read would be "
+                          "left out; add it and restart, or, when that is right, %s",
+                          prefix, progress.end_lsn.ToString(), kAdopt));
     }
   }
   return std::nullopt;

@@ -37,9 +37,9 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   report.facts.start_lsn = std::max({start_lsn, report.facts.confirmed_flush_lsn, remembered});
   GrowReceiveBuffer(&connection, deadline);
   const Result start =
-      connection.Query(StartReplicationCommand(
-                           StartOptions{options.slot, options.publication, report.facts.start_lsn,
-                                        report.facts.server_version, options.messages}),
+      connection.Query(StartReplicationCommand(StartOptions{
+                           options.slot, options.publication, report.facts.start_lsn,
+                           report.facts.server_version, !options.message_prefixes.empty()}),
                        deadline);
   if (!start.ok()) {
     return StartFailure(start.error(), options.slot, connection.place());

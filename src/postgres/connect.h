@@ -36,7 +36,9 @@ struct ConnectOptions {
   std::string publication = "walpost";
   std::string application_name = "walpost";
   std::vector<SourceTable> tables;  // each must be in the publication
-  bool messages = false;            // ask for logical messages (14+; below it is an operator error)
+  // Of logical messages that are events: then they are asked for (14+; below it is an operator
+  // error), and each that walpost.pipeline records must be among them.
+  std::vector<std::string> message_prefixes;
   std::chrono::milliseconds statement_timeout{10'000};
 };
 
@@ -65,7 +67,8 @@ using Guard = std::function<std::optional<StreamEnd>(base::SourceFacts* facts)>;
 // standby); the slot exists (slot_missing), is logical, pgoutput and of this database
 // (slot_foreign), is not lost (slot_invalidated), not in use (kSlotInUse); the publication exists
 // (publication_missing), publishes inserts and holds every table (publication_missing, naming the
-// table); where walpost.pipeline records this slot with another system identifier: cluster_changed.
+// table); where walpost.pipeline records this slot with another system identifier: cluster_changed;
+// where it records a message prefix that is not among ours: init_incomplete.
 std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn,
                                            const Guard& guard = nullptr);
 

@@ -67,12 +67,13 @@ std::optional<StreamEnd> PreflightRun::ServerVersion() {
   facts().server_version = version();
   facts().host = place().host;
   facts().database = place().database;
+  facts().message_prefixes = options_.message_prefixes;
   if (version() < kOldestVersion) {
     return OperatorEnd(HaltReason::kSchemaMismatch,
                        absl::StrFormat("PostgreSQL %d on %s is too old: walpost needs 13 or newer",
                                        version() / 10000, place().ToString()));
   }
-  if (options_.messages && version() < kMessagesSince) {
+  if (!options_.message_prefixes.empty() && version() < kMessagesSince) {
     return OperatorEnd(
         HaltReason::kSchemaMismatch,
         absl::StrFormat("logical messages (messages.prefixes) need PostgreSQL 14 or newer, %s has "

@@ -13,6 +13,14 @@ using base::HaltReason;
 
 constexpr char kPlugin[] = "pgoutput";
 
+std::string ArrayLiteral(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) {
+    list += (list.empty() ? "" : ", ") + QuoteLiteral(text);
+  }
+  return "ARRAY[" + list + "]::text[]";
+}
+
 }  // namespace
 
 std::string PreflightRun::SlotText() const {
@@ -34,9 +42,11 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
   }
   const Result record =
       Query(absl::StrFormat("SELECT name::text, system_identifier::text, consistent_point::text, "
-                            "coalesce(drained, true) FROM walpost.pipeline WHERE slot = %s "
+                            "coalesce(drained, true), "
+                            "(SELECT string_agg(quote_literal(p), ', ') FROM unnest(prefixes) p "
+                            "WHERE p <> ALL (%s)) FROM walpost.pipeline WHERE slot = %s "
                             "ORDER BY created_at DESC LIMIT 1",
-                            QuoteLiteral(options_.slot)));
+                            ArrayLiteral(options_.message_prefixes), QuoteLiteral(options_.slot)));
   if (!record.ok()) {
     // A table of another layout is none of ours; a lost connection is.
     return record.error().sqlstate.empty()
@@ -45,7 +55,8 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
   }
   if (record.rows() == 1) {
     record_ = PipelineRecord{std::string(record.Text(0, 0)), std::string(record.Text(0, 1)),
-                             std::string(record.Text(0, 2)), record.True(0, 3)};
+                             std::string(record.Text(0, 2)), record.True(0, 3),
+                             std::string(record.Text(0, 4))};
     facts().consistent_point = base::Lsn::Parse(record_->consistent_point).value_or(base::Lsn());
   }
   return std::nullopt;
@@ -191,6 +202,18 @@ std::optional<StreamEnd> PreflightRun::Record() {
             "`walpost init` of pipeline \"%s\" on %s was not finished (walpost.pipeline "
             "says drained = false): finish it with the version of walpost that began it",
             record_->name, place().ToString()));
+  }
+  if (!record_->prefixes_missing.empty()) {
+    return OperatorEnd(
+        HaltReason::kInitIncomplete,
+        absl::StrFormat(
+            "walpost.pipeline on %s records the message prefix %s for pipeline \"%s\", which is "
+            "not "
+            "in messages.prefixes: its events would be left out without a word; add it and "
+            "restart, "
+            "or, when nothing emits it any more, run `walpost init --with-messages`, which records "
+            "the configured ones",
+            place().ToString(), record_->prefixes_missing, record_->name));
   }
   return std::nullopt;
 }

@@ -19,6 +19,7 @@ struct PipelineRecord {
   std::string system_identifier;
   std::string consistent_point;
   bool drained = true;
+  std::string prefixes_missing;  // recorded, but not among ours: "'a', 'b'"
 };
 
 // True when the server's setting names `application_name` as a synchronous standby.

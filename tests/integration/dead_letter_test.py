@@ -4,19 +4,9 @@ import threading
 
 import servers
 from confluent_kafka import Producer
-from refusing import Refusing
+from refusing import Refusing, letters
 
 ROWS = 20_000
-
-
-def letters(kafka, topic, pipeline):
-    """The dead-letter topic's records of a pipeline: [(headers, key, value)]."""
-    found = []
-    for message in kafka.read_all(topic):
-        headers = {name: value.decode() for name, value in message.headers()}
-        if headers.get("walpost-dlq-pipeline") == pipeline:
-            found.append((headers, message.key(), message.value()))
-    return found
 
 
 # Failure 70.

@@ -85,8 +85,9 @@ BUGS = [
      "  if (last_outbox_ == nullptr) {",
      "  if (last_outbox_ == nullptr) {\n    transaction_.next_ordinal -= BUG(ignored_row_not_counted) ? 1 : 0;"),
     ("pipeline/intake.cc",
-     "    ++transaction_.next_ordinal;\n  }\n  ++counters_->changes_ignored;",
-     "    transaction_.next_ordinal += BUG(message_not_counted) ? 0 : 1;\n  }\n  ++counters_->changes_ignored;"),
+     "  const std::uint32_t ordinal = transaction_.next_ordinal++;\n  const std::vector<std::string>& prefixes",
+     "  const std::uint32_t ordinal = transaction_.next_ordinal;\n"
+     "  transaction_.next_ordinal += BUG(message_not_counted) ? 0 : 1;\n  const std::vector<std::string>& prefixes"),
     ("pipeline/intake.cc",
      "  return transaction_.commit_lsn < taken_commit_lsn_ ||",
      "  const std::int64_t taken_ordinal =\n"
@@ -184,8 +185,8 @@ BUGS = [
      "  letter.through = parked.last();",
      "  letter.through = BUG(decision_too_far) ? parked.last().substr(0, 27) + \"ffffffffffffffff-ffffffff\" : parked.last();"),
     ("pipeline/parking_lot_release.cc",
-     "  if (next.letter.left_out_bytes) {",
-     "  if (next.letter.left_out_bytes && !BUG(stub_sent)) {"),
+     "  if (next.letter.left_out_bytes || next.letter.reason == envelope::kMessageMalformed) {",
+     "  if ((next.letter.left_out_bytes || next.letter.reason == envelope::kMessageMalformed) && !BUG(stub_sent)) {"),
     ("pipeline/parking_lot_release.cc",
      "    const std::string position = release_->events.front().letter.position;\n    Drop();",
      "    const std::string position = release_->events.front().letter.position;\n"

@@ -30,3 +30,13 @@ class Refusing:
     def delivered(self):
         """The ids that are in Kafka, by partition and offset."""
         return [dict(message.headers())["id"].decode() for message in self.pipeline.kafka.read_all(self.topic)]
+
+
+def letters(kafka, topic, pipeline):
+    """The dead-letter topic's records of a pipeline: [(headers, key, value)]."""
+    found = []
+    for message in kafka.read_all(topic):
+        headers = {name: value.decode() for name, value in message.headers()}
+        if headers.get("walpost-dlq-pipeline") == pipeline:
+            found.append((headers, message.key(), message.value()))
+    return found

@@ -160,8 +160,9 @@ TEST(ConfigTest, UnknownKeysNameLineAndTheOneThatWasMeant) {
 
 // A word of the design that no map of the file reads would be an unknown key to its user.
 TEST(ConfigTest, UnknownKeyIsFoundInEveryMap) {
-  for (const char* map : {"source", "delivery", "sink", "sink.kafka", "messages", "monitor", "http",
-                          "log", "outboxes.0", "outboxes.0.columns", "outboxes.0.value"}) {
+  for (const char* map :
+       {"source", "delivery", "sink", "sink.kafka", "messages", "messages.value", "monitor", "http",
+        "log", "outboxes.0", "outboxes.0.columns", "outboxes.0.value"}) {
     const auto config = Parse(std::string(kLeast) + "outboxes: [{table: a.b}]\n", "w.yaml",
                               {std::string(map) + ".zebra=1"});
     EXPECT_THAT(Message(config.status()), HasSubstr("zebra: unknown key")) << map;

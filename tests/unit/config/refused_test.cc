@@ -47,12 +47,6 @@ TEST(RefusedTest, ProgressTopicThatKafkaDoesNotAllow) {
               HasSubstr("delivery.progress_topic: "));
 }
 
-TEST(NotBuiltTest, LogicalMessagesAreRefused) {
-  EXPECT_THAT(ProblemsOf("messages.prefixes=[shop]"),
-              AllOf(HasSubstr("messages.prefixes: "), HasSubstr("is not built yet")));
-  EXPECT_THAT(ProblemsOf("messages.prefixes=shop"), HasSubstr("is not built yet"));
-}
-
 TEST(NotBuiltTest, MonitorConnectionIsRefused) {
   EXPECT_THAT(ProblemsOf("monitor.conninfo=host=standby"),
               AllOf(HasSubstr("monitor.conninfo: "), HasSubstr("is not built yet")));

@@ -17,6 +17,7 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   progress.recorded_at = base::WallTime(std::chrono::microseconds(1'700'000'000'123'456));
   progress.publication_oid = 4'000'000'000;
   progress.tables = {{16'390, "outbox", "events"}, {16'400, "public", "Outbox"}};
+  progress.message_prefixes = {"shop", "billing"};
   const auto read = DecodeProgress(EncodeProgress(progress));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->epoch, progress.epoch);
@@ -29,6 +30,7 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   EXPECT_EQ(read->tables[1].oid, 16'400U);
   EXPECT_EQ(read->tables[1].schema, "public");
   EXPECT_EQ(read->tables[1].name, "Outbox");
+  EXPECT_EQ(read->message_prefixes, progress.message_prefixes);
 }
 
 TEST(ProgressTest, WhatIsNoProgressIsRefused) {

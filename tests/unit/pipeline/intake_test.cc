@@ -230,7 +230,7 @@ TEST_F(IntakeTest, RowThatWasNotThereBeforeIsAProtocolError) {
   TakeAll({Begin(100), EventBytes("e1"), Commit(100), Begin(300)});
   const Halt halt = Refused(EventBytes("e0"));
   EXPECT_EQ(halt.reason, HaltReason::kProtocolError);
-  EXPECT_THAT(halt.detail, HasSubstr("a row not seen before"));
+  EXPECT_THAT(halt.detail, HasSubstr("a row or message not seen before"));
 }
 
 TEST_F(IntakeTest, NothingCountsAsTakenAfterForget) {

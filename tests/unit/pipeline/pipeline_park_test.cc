@@ -1,6 +1,7 @@
 // delivery.on_undeliverable: park, and how a parked key is released.
 #include "envelope/letter.h"
 #include "pipeline_fixture.h"
+#include "walpost/v1/outbox_message.pb.h"
 
 namespace walpost::pipeline {
 namespace {
@@ -477,6 +478,28 @@ TEST_F(ParkTest, StubCannotBeRetriedAndSaysWhatCanBeDone) {
   Look();
   Run();
   EXPECT_THAT(log_.back().letter.detail, HasSubstr("is a stub"));
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
+}
+
+// The letter's value is the message's content, and no record's.
+TEST_F(ParkTest, MalformedMessageIsNotSent) {
+  options_.messages.prefixes = {"shop"};
+  Connect();
+  v1::OutboxMessage message;
+  message.set_id("m1");
+  message.set_aggregate_type("orders");
+  message.set_aggregate_id("a");
+  SendPayload(Begin(100));
+  SendPayload(
+      walpost::testing::LogicalMessageBytes(true, Lsn(90), "shop", message.SerializeAsString()));
+  SendPayload(Commit(100));
+  Transaction(110, {"a2"});
+  DeliverAll();
+  EXPECT_THAT(Log(), ElementsAre("parked:m1", "parked:a2"));
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Look();
+  Run();
+  EXPECT_THAT(log_.back().letter.detail, HasSubstr("cannot be sent from here"));
   EXPECT_EQ(pipeline().parked_keys(), 1U);
 }
 

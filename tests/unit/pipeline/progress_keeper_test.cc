@@ -262,5 +262,12 @@ TEST_F(ProgressKeeperTest, ForgottenProgressConfirmsNothing) {
   EXPECT_FALSE(keeper_.remembered());
 }
 
+TEST_F(ProgressKeeperTest, MessagePrefixesArePartOfWhatIsRemembered) {
+  facts_.message_prefixes = {"shop"};
+  keeper_.OnConnected(facts_);
+  keeper_.Tick(Lsn(), false, now_);
+  EXPECT_THAT(Waiting().message_prefixes, ::testing::ElementsAre("shop"));
+}
+
 }  // namespace
 }  // namespace walpost::pipeline

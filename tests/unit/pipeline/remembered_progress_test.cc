@@ -161,5 +161,20 @@ TEST_F(RememberedProgressTest, OtherTablesOfThePublicationDoNotMatter) {
   ExpectPosition({without}, Lsn(0x500));
 }
 
+TEST_F(RememberedProgressTest, PrefixThatIsNotListedAnyMoreHaltsAndIsNamed) {
+  Progress progress = At(0x500);
+  progress.message_prefixes = {"shop", "billing"};
+  facts_.message_prefixes = {"billing"};
+  EXPECT_THAT(ExpectHalt({progress}, HaltReason::kInitIncomplete),
+              AllOf(HasSubstr("prefix 'shop'"), HasSubstr("messages.prefixes")));
+}
+
+TEST_F(RememberedProgressTest, PrefixThatIsListedAnewIsFine) {
+  Progress progress = At(0x500);
+  progress.message_prefixes = {"shop"};
+  facts_.message_prefixes = {"billing", "shop"};
+  ExpectPosition({progress}, Lsn(0x500));
+}
+
 }  // namespace
 }  // namespace walpost::pipeline

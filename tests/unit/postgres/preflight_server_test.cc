@@ -304,6 +304,24 @@ TEST_F(PreflightServerTest, UndrainedRecordIsInitIncomplete) {
   ExpectHalt(Refused(Options()), HaltReason::kInitIncomplete, "drained = false");
 }
 
+TEST_F(PreflightServerTest, RecordedPrefixThatIsNotConfiguredIsInitIncomplete) {
+  MakeAll();
+  Sql(kPipelineTable);
+  Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier, prefixes) SELECT 'shop', '" +
+      slot_ + "', system_identifier, '{shop,o''brien,billing}' FROM pg_control_system()");
+  ConnectOptions options = Options();
+  ExpectHalt(Refused(options), HaltReason::kInitIncomplete, "'shop', 'o''brien', 'billing'");
+  options.message_prefixes = {"billing", "o'brien"};
+  const StreamEnd end = Refused(options);
+  ExpectHalt(end, HaltReason::kInitIncomplete, "message prefix 'shop' for pipeline \"shop\"");
+  EXPECT_THAT(std::string(end.status.message()),
+              AllOf(HasSubstr("messages.prefixes"), HasSubstr("walpost init --with-messages")));
+  options.message_prefixes = {"new", "billing", "o'brien", "shop"};
+  auto outcome = Connect(options, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome));
+  EXPECT_EQ(std::get<Connected>(outcome).facts.message_prefixes, options.message_prefixes);
+}
+
 TEST_F(PreflightServerTest, RecordOfAnotherSlotSaysNothing) {
   MakeAll();
   Sql(kPipelineTable);

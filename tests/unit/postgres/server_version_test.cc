@@ -18,10 +18,9 @@ using ::testing::IsEmpty;
 
 class ServerVersionTest : public ::testing::Test {
  protected:
-  std::optional<StreamEnd> Judge(const char* version) {
+  std::optional<StreamEnd> Judge(const char* version, const ConnectOptions& options = {}) {
     ScriptedBackend backend(version);
     auto opened = Connection::Open(ConnectionOptions{backend.Conninfo(), "walpost", true});
-    ConnectOptions options;
     PreflightRun run(&std::get<Connection>(opened), options,
                      std::chrono::steady_clock::now() + std::chrono::seconds(10), &report_);
     return run.ServerVersion();
@@ -45,6 +44,17 @@ TEST_F(ServerVersionTest, OlderThan13IsRefused) {
 TEST_F(ServerVersionTest, NewerThanKnownIsAWarning) {
   Judge("99.0");
   EXPECT_THAT(report_.warnings, Contains(HasSubstr("PostgreSQL 99")));
+}
+
+// Failure 56.
+TEST_F(ServerVersionTest, MessagesNeed14) {
+  ConnectOptions options;
+  options.message_prefixes = {"shop"};
+  const std::optional<StreamEnd> end = Judge("13.22", options);
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->reason, base::HaltReason::kSchemaMismatch);
+  EXPECT_THAT(std::string(end->status.message()),
+              HasSubstr("logical messages (messages.prefixes) need PostgreSQL 14 or newer"));
 }
 
 }  // namespace

@@ -1,0 +1,183 @@
+-- walpost, schema version 3: events without a table, for `messages.prefixes`. Needs version 1; calls need PostgreSQL 14.
+-- Apply with `walpost init --with-messages`, which also records the prefixes. Safe to apply again.
+-- The functions run with the rights of who applies this, who must be able to read walpost.pipeline and to call
+-- pg_logical_emit_message. Writers need two rights, and none on walpost.pipeline:
+--   GRANT USAGE ON SCHEMA outbox TO app; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outbox TO app;
+
+CREATE SCHEMA IF NOT EXISTS outbox;
+
+-- The functions in schema walpost are called by those of emit_message, under their search_path.
+
+-- Protobuf's wire format: a number in groups of 7 bits, the lowest first.
+CREATE OR REPLACE FUNCTION walpost.wire_number(number bigint) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+DECLARE
+    bytes bytea := '';
+BEGIN
+    WHILE number > 127 OR number < 0 LOOP
+        bytes := bytes || set_byte('\x00'::bytea, 0, (number & 127)::integer | 128);
+        number := (number >> 7) & 144115188075855871;  -- no sign is carried in
+    END LOOP;
+    RETURN bytes || set_byte('\x00'::bytea, 0, number::integer);
+END
+$$;
+
+-- A field of bytes or text; nothing where the value is NULL.
+CREATE OR REPLACE FUNCTION walpost.wire_field(field integer, value bytea) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF value IS NULL THEN
+        RETURN '';
+    END IF;
+    RETURN walpost.wire_number(field * 8 + 2) || walpost.wire_number(length(value)) || value;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION walpost.wire_field(field integer, value text) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN walpost.wire_field(field, convert_to(value, 'UTF8'));
+END
+$$;
+
+-- A field of a number; nothing where the value is NULL.
+CREATE OR REPLACE FUNCTION walpost.wire_field(field integer, value bigint) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF value IS NULL THEN
+        RETURN '';
+    END IF;
+    RETURN walpost.wire_number(field * 8) || walpost.wire_number(value);
+END
+$$;
+
+-- A headers map, from a flat JSON object; members that are null are left out.
+CREATE OR REPLACE FUNCTION walpost.wire_headers(field integer, headers jsonb) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    bytes bytea := '';
+    header record;
+BEGIN
+    IF headers IS NULL OR headers = 'null' THEN
+        RETURN bytes;
+    END IF;
+    IF jsonb_typeof(headers) <> 'object' THEN
+        RAISE EXCEPTION 'outbox.emit_message: headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    FOR header IN SELECT key, value FROM jsonb_each(headers) LOOP
+        IF header.key = '' OR jsonb_typeof(header.value) IN ('object', 'array') THEN
+            RAISE EXCEPTION 'outbox.emit_message: header "%" must have a name, and be text, a number or a boolean', header.key
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        IF jsonb_typeof(header.value) <> 'null' THEN
+            bytes := bytes || walpost.wire_field(field, walpost.wire_field(1, header.key)
+                                                     || walpost.wire_field(2, header.value #>> '{}'));
+        END IF;
+    END LOOP;
+    RETURN bytes;
+END
+$$;
+
+-- A prefix that walpost reads: the one given, or the only one there is.
+CREATE OR REPLACE FUNCTION walpost.message_prefix(wanted text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    recorded text[];
+BEGIN
+    IF current_setting('server_version_num')::integer < 140000 THEN
+        RAISE EXCEPTION 'outbox.emit_message needs PostgreSQL 14 or newer: before, no logical message reaches walpost'
+            USING ERRCODE = 'feature_not_supported', HINT = 'Insert into an outbox table instead.';
+    END IF;
+    SELECT array_agg(DISTINCT prefix) INTO recorded FROM walpost.pipeline, unnest(prefixes) AS prefix;
+    IF wanted IS NULL AND cardinality(recorded) = 1 THEN
+        RETURN recorded[1];
+    END IF;
+    IF wanted IS NULL OR recorded IS NULL OR wanted <> ALL (recorded) THEN
+        RAISE EXCEPTION 'outbox.emit_message: walpost does not read %',
+                CASE WHEN recorded IS NULL THEN 'messages here' WHEN wanted IS NULL THEN 'messages without prefix'
+                     ELSE 'messages with prefix ' || quote_literal(wanted) END
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = CASE WHEN wanted IS NULL AND recorded IS NOT NULL THEN 'Say which: prefix => ...'
+                              ELSE 'List it in messages.prefixes, then run: walpost init --with-messages' END;
+    END IF;
+    RETURN wanted;
+END
+$$;
+
+-- Emits one event in this transaction, a walpost.v1.OutboxMessage, and returns its id.
+CREATE OR REPLACE FUNCTION outbox.emit_message(
+    type text, aggregate_type text, aggregate_id text, payload bytea,
+    content_type text DEFAULT NULL, schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    occurred_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, tracestate text DEFAULT NULL,
+    topic text DEFAULT NULL, partition integer DEFAULT NULL, prefix text DEFAULT NULL, id uuid DEFAULT NULL) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    event uuid := coalesce(id, gen_random_uuid());
+    read_prefix text := walpost.message_prefix(prefix);
+    seconds numeric;
+    bytes bytea;
+BEGIN
+    -- What walpost could not deliver is refused here, where it can still be corrected.
+    IF coalesce(type, '') = '' OR coalesce(aggregate_type, '') = '' THEN
+        RAISE EXCEPTION 'outbox.emit_message: type and aggregate_type must have a value'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF topic IN ('.', '..') OR topic !~ '^[A-Za-z0-9._-]{1,249}$' THEN
+        RAISE EXCEPTION 'outbox.emit_message: Kafka does not allow topic %', quote_literal(left(topic, 300))
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF partition < 0 THEN
+        RAISE EXCEPTION 'outbox.emit_message: partition % is negative', partition USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF occurred_at < '0001-01-01 00:00:00+00' OR occurred_at >= '10000-01-01 00:00:00+00' THEN
+        RAISE EXCEPTION 'outbox.emit_message: occurred_at is no time between the years 1 and 9999'
+            USING ERRCODE = 'datetime_field_overflow';
+    END IF;
+    bytes := walpost.wire_field(1, event::text) || walpost.wire_field(2, type) || walpost.wire_field(3, aggregate_type)
+        || walpost.wire_field(4, aggregate_id) || walpost.wire_field(6, content_type) || walpost.wire_field(7, schema_name)
+        || walpost.wire_headers(8, headers);
+    IF occurred_at IS NOT NULL THEN
+        seconds := floor(extract(epoch FROM occurred_at));
+        bytes := bytes || walpost.wire_field(9, walpost.wire_field(1, seconds::bigint)
+            || walpost.wire_field(2, ((extract(epoch FROM occurred_at) - seconds) * 1000000000)::bigint));
+    END IF;
+    bytes := bytes || walpost.wire_field(11, traceparent) || walpost.wire_field(12, tracestate) || walpost.wire_field(15, topic)
+        || walpost.wire_field(16, partition::bigint);
+    -- Last, so that a large one is copied once.
+    PERFORM pg_logical_emit_message(true, read_prefix, bytes || walpost.wire_field(5, payload));
+    RETURN event;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION outbox.emit_message(
+    type text, aggregate_type text, aggregate_id text, payload text,
+    content_type text DEFAULT NULL, schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    occurred_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, tracestate text DEFAULT NULL,
+    topic text DEFAULT NULL, partition integer DEFAULT NULL, prefix text DEFAULT NULL, id uuid DEFAULT NULL) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN outbox.emit_message(type, aggregate_type, aggregate_id, convert_to(payload, 'UTF8'), content_type, schema_name,
+                               headers, occurred_at, traceparent, tracestate, topic, partition, prefix, id);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION outbox.emit_message(
+    type text, aggregate_type text, aggregate_id text, payload jsonb,
+    content_type text DEFAULT 'application/json', schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    occurred_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, tracestate text DEFAULT NULL,
+    topic text DEFAULT NULL, partition integer DEFAULT NULL, prefix text DEFAULT NULL, id uuid DEFAULT NULL) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN outbox.emit_message(type, aggregate_type, aggregate_id, convert_to(payload::text, 'UTF8'), content_type, schema_name,
+                               headers, occurred_at, traceparent, tracestate, topic, partition, prefix, id);
+END
+$$;
+
+-- To PUBLIC a new function is open. Grant it to roles: this line takes it from PUBLIC each time it is applied.
+REVOKE ALL ON FUNCTION
+    outbox.emit_message(text, text, text, bytea, text, text, jsonb, timestamptz, text, text, text, integer, text, uuid),
+    outbox.emit_message(text, text, text, text, text, text, jsonb, timestamptz, text, text, text, integer, text, uuid),
+    outbox.emit_message(text, text, text, jsonb, text, text, jsonb, timestamptz, text, text, text, integer, text, uuid)
+    FROM PUBLIC;
+
+INSERT INTO walpost.schema_version (version) VALUES (3) ON CONFLICT DO NOTHING;

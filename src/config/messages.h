@@ -1,0 +1,11 @@
+// ReadMessages - the `messages` map: which logical messages are events, and what becomes of them.
+#pragma once
+
+#include "config/reader.h"
+#include "pipeline/options.h"
+
+namespace walpost::config {
+
+pipeline::MessagesOptions ReadMessages(MapReader reader);
+
+}  // namespace walpost::config

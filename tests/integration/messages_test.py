@@ -1,0 +1,334 @@
+"""Logical messages as events: with rows in one transaction, from SQL and from a generated class, and what is wrong with some."""
+
+import contextlib
+import re
+import struct
+import threading
+
+import psycopg2
+import pytest
+import servers
+from psycopg2.extras import Json
+from refusing import letters
+
+PREFIXES = {"messages": {"prefixes": ["shop", "billing"]}}
+
+
+def started(make_pipeline, config=None, **options):
+    p = make_pipeline(config={**PREFIXES, **(config or {})}, **options)
+    p.walpost.verb("init", "--with-messages")
+    p.walpost.start()
+    return p
+
+
+@contextlib.contextmanager
+def connected(p):
+    """Each statement is a transaction."""
+    with contextlib.closing(p.postgres.connect(p.database)) as connection, connection.cursor() as cursor:
+        yield cursor
+
+
+def emit(cursor, p, key="key", payload="x", prefix="shop", **more):
+    """The event's id."""
+    names = "".join(f", {name} => %({name})s" for name in more)
+    cursor.execute(f"SELECT outbox.emit_message('Tested', %(topic_)s, %(key_)s, %(payload_)s, prefix => %(prefix_)s{names})::text",
+                   {"topic_": p.name, "key_": key, "payload_": payload, "prefix_": prefix, **more})
+    return cursor.fetchone()[0]
+
+
+def insert(cursor, p, key="key"):
+    cursor.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type)"
+                   " VALUES (gen_random_uuid(), %s, %s, 'Tested') RETURNING id::text", (p.name, key))
+    return cursor.fetchone()[0]
+
+
+def emit_bytes(cursor, content, prefix="shop", transactional=True):
+    cursor.execute("SELECT pg_logical_emit_message(%s, %s, %s::bytea)", (transactional, prefix, psycopg2.Binary(content)))
+
+
+# Failure 56.
+def test_rows_and_messages_of_one_transaction_arrive_in_its_order_and_nothing_that_was_rolled_back(make_pipeline):
+    p = started(make_pipeline)
+    with contextlib.closing(p.postgres.connect(p.database, autocommit=False)) as connection, connection.cursor() as cursor:
+        sent = [insert(cursor, p), emit(cursor, p)]
+        cursor.execute("SAVEPOINT undone")
+        emit(cursor, p)
+        insert(cursor, p)
+        cursor.execute("ROLLBACK TO undone")
+        sent += [emit(cursor, p, prefix="billing"), insert(cursor, p)]
+        cursor.execute("SAVEPOINT kept")
+        emit_bytes(cursor, b"of another application", prefix="audit")
+        emit_bytes(cursor, b"at once, whatever becomes of the transaction", transactional=False)
+        sent.append(emit(cursor, p))
+        cursor.execute("RELEASE kept")
+        connection.commit()
+        emit(cursor, p)
+        connection.rollback()
+        last = emit(cursor, p)
+        connection.commit()
+    p.wait_confirmed()
+    records = p.records()
+    assert [record.id for record in records] == [*sent, last]
+    assert [record.position[1] for record in records] == [0, 1, 2, 3, 5, 0], "the message of another prefix counts, too"
+    assert len({record.position[0] for record in records[:-1]}) == 1 and records[-1].position > records[0].position
+    assert [(record.envelope.source.schema, record.envelope.source.table) for record in records[:3]] == [
+        ("outbox", "events"), ("", "shop"), ("", "billing")]
+    received = p.walpost.status()["events"]["by_table"]
+    assert received == {"outbox.events": 2, "message:shop": 3, "message:billing": 1}
+
+
+def contents(p, slot):
+    """What the messages since the last call hold, by the prefix 'shop'."""
+    rows = p.execute("SELECT data FROM pg_logical_slot_get_binary_changes(%s, NULL, NULL, 'proto_version', '1',"
+                     " 'publication_names', %s, 'messages', 'true')", slot, p.name)
+    found = []
+    for (data,) in rows:
+        data = bytes(data)
+        if data[:1] == b"M":
+            end = data.index(b"\0", 10)
+            (size,) = struct.unpack(">I", data[end + 1:end + 5])
+            found.append(data[end + 5:])
+            assert len(found[-1]) == size
+    return found
+
+
+ODD = [
+    {},
+    {"key": None, "payload": None},
+    {"key": "", "payload": b""},
+    {"key": "ключ 😀", "payload": "Grüße\n\\ '", "schema_name": "é", "traceparent": "00-a", "tracestate": "a=b"},
+    {"payload": bytes(range(256)), "content_type": "application/octet-stream"},
+    {"payload": b"x" * 127},
+    {"payload": b"x" * 128},
+    {"payload": b"\xff" * 300_000},
+    {"payload": Json({"a": [1, None, "é"]})},
+    {"headers": Json({"text": "é", "number": 1.50, "large": 12345678901234567890, "yes": True, "none": None, "empty": ""})},
+    {"headers": Json({})},
+    {"occurred_at": "1969-12-31 23:59:58.999999+00"},
+    {"occurred_at": "1970-01-01 00:00:00+00"},
+    {"occurred_at": "0001-01-01 00:00:00+00"},
+    {"occurred_at": "9999-12-31 23:59:59.999999+00"},
+    {"occurred_at": "2026-02-28 12:00:00.000001+05"},
+    {"partition": 0},
+    {"partition": 3},
+    {"id": "3f2504e0-4f89-11d3-9a0c-0305e82c3301"},
+]
+
+
+def test_what_sql_builds_is_what_the_generated_class_reads_and_writes(make_pipeline, kafka):
+    p = started(make_pipeline)
+    generated = servers.load_proto("outbox_message").OutboxMessage
+    p.execute("SELECT pg_create_logical_replication_slot('probe', 'pgoutput')")
+    expected = []
+    with connected(p) as cursor:
+        for odd in [*ODD, {"topic": p.name}]:
+            arguments = dict(odd)
+            payload = arguments.get("payload", "x")
+            message = generated(type="Tested", aggregate_type=p.name)
+            if isinstance(payload, Json):
+                cursor.execute("SELECT %s::jsonb::text", (payload,))
+                message.payload = cursor.fetchone()[0].encode()
+                message.content_type = "application/json"
+                cursor.execute("SELECT outbox.emit_message('Tested', %s, 'key', %s::jsonb, prefix => 'shop')::text", (p.name, payload))
+                message.aggregate_id = "key"
+                message.id = cursor.fetchone()[0]
+                expected.append(message)
+                continue
+            if isinstance(payload, bytes):
+                message.payload = payload
+                arguments["payload"] = psycopg2.Binary(payload)
+            elif payload is not None:
+                message.payload = payload.encode()
+            if arguments.get("key", "key") is not None:
+                message.aggregate_id = arguments.get("key", "key")
+            for name in ("content_type", "schema_name", "traceparent", "tracestate", "topic", "partition"):
+                if name in arguments:
+                    setattr(message, name, arguments[name])
+            for name, value in (arguments["headers"].adapted.items() if "headers" in arguments else ()):
+                if value is not None:
+                    message.headers[name] = {True: "true"}.get(value, str(value)) if name != "number" else "1.5"
+            if "occurred_at" in arguments:
+                cursor.execute("SELECT extract(epoch FROM %s::timestamptz)", (arguments["occurred_at"],))
+                micros = int(cursor.fetchone()[0] * 1_000_000)
+                message.occurred_at.SetInParent()
+                message.occurred_at.seconds, message.occurred_at.nanos = micros // 1_000_000, micros % 1_000_000 * 1_000
+            message.id = emit(cursor, p, **arguments)
+            expected.append(message)
+    assert [generated.FromString(content) for content in contents(p, "probe")] == expected
+    p.execute("SELECT pg_drop_replication_slot('probe')")
+    p.wait_confirmed()
+    records = {record.id: record for record in p.records()}
+    assert len(records) == len(expected)
+    for message in expected:
+        record = records[message.id]
+        assert record.key == (message.aggregate_id if message.HasField("aggregate_id") else None)
+        envelope = record.envelope
+        for name in ("type", "aggregate_type", "payload", "content_type", "schema_name", "traceparent", "tracestate", "occurred_at"):
+            assert getattr(envelope, name) == getattr(message, name), name
+        assert envelope.HasField("payload") == message.HasField("payload")
+        assert dict(envelope.headers) == dict(message.headers)
+        assert not message.HasField("partition") or record.partition == message.partition
+
+
+def test_applications_generated_class_needs_no_sql_function(make_pipeline):
+    p = started(make_pipeline)
+    message = servers.load_proto("outbox_message").OutboxMessage(
+        id="any text", type="Tested", aggregate_type=p.name, aggregate_id="key", payload=b"\0\1", headers={"a": "b"})
+    with connected(p) as cursor:
+        emit_bytes(cursor, message.SerializeToString())
+    p.wait_confirmed()
+    (record,) = p.records()
+    assert record.id == "any text" and record.envelope.payload == b"\0\1" and dict(record.envelope.headers) == {"a": "b"}
+
+
+def test_pipeline_needs_no_table(make_pipeline):
+    p = started(make_pipeline, config={"outboxes": []})
+    assert p.execute("SELECT to_regclass('outbox.events')") == [(None,)]
+    first = p.walpost.verb("emit", "--aggregate-type", p.name).stdout.strip()
+    p.walpost.stop()
+    second = p.walpost.verb("emit", "--message", "--aggregate-type", p.name).stdout.strip()
+    p.walpost.start()
+    p.wait_confirmed()
+    assert [record.id for record in p.records()] == [first, second]
+    assert p.walpost.verb("check").returncode == 0
+
+
+def test_malformed_message_halts_and_names_where_it_is(make_pipeline, kafka):
+    kafka.create_topic("dead-passed", 1)  # tells what is skipped below
+    p = started(make_pipeline, config={"delivery": {"dead_letter_topic": "dead-passed"}})
+    with connected(p) as cursor:
+        first = emit(cursor, p)
+        emit_bytes(cursor, b"no protobuf, a secret")
+        second = emit(cursor, p)
+    p.walpost.wait_state("halted")
+    halt = p.walpost.status()["halt"]
+    assert halt["reason"] == "undeliverable_event" and "prefix 'shop'" in halt["detail"]
+    assert "secret" not in p.walpost.log_text()
+    assert [record.id for record in p.records()] == [first]
+    commit = re.search(r"commit LSN ([0-9A-F]+/[0-9A-F]+)", halt["detail"])[1]
+    p.walpost.verb("slot", "advance", "--to", commit, "--yes")
+    p.walpost.signal(1)
+    p.wait_confirmed()
+    assert [record.id for record in p.records()] == [first, second]
+
+
+def test_letter_of_a_malformed_message_keeps_what_no_table_has(make_pipeline, kafka):
+    p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dead-malformed"}})
+    with connected(p) as cursor:
+        emit_bytes(cursor, b"\x0a\x02e1 cut")
+        event = emit(cursor, p)
+    p.wait_confirmed()
+    assert [record.id for record in p.records()] == [event]
+    ((headers, key, value),) = letters(kafka, "dead-malformed", p.name)
+    assert headers["walpost-dlq-reason"] == "message_malformed" and headers["walpost-dlq-table"] == "message:shop"
+    assert key is None and value == b"\x0a\x02e1 cut"
+    told = [line for line in p.walpost.log_events() if line["event"] == "event_dead_lettered"]
+    assert told[0]["table"] == "message:shop"
+    assert p.walpost.verb("dlq", "show", "--payload", headers["walpost-dlq-position"]).stdout.startswith("\n\x02e1 cut")
+    refused = p.walpost.verb("dlq", "retry", "--all-undecided", "--to-topic", p.name, check=False)
+    assert refused.returncode != 0 and "have the application emit it" in refused.stdout + refused.stderr
+    assert len(p.records()) == 1
+    p.walpost.verb("dlq", "discard", "--all-undecided", "--yes")
+
+
+def test_message_too_large_for_its_topic_is_sent_again_from_its_letter(make_pipeline, kafka):
+    p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dead-large-message"}})
+    with connected(p) as cursor:
+        event = emit(cursor, p, payload="x" * 2_000_000)
+    p.wait_confirmed()
+    assert p.records() == []
+    kafka.alter_topic(p.name, {"max.message.bytes": "10000000"})
+    p.walpost.verb("dlq", "retry", "--all-undecided")
+    (record,) = p.records()
+    assert record.id == event and len(record.envelope.payload) == 2_000_000
+
+
+def test_stub_of_a_message_cannot_be_sent_again_and_says_so(make_pipeline, kafka):
+    kafka.create_topic("dead-small", 1, {"max.message.bytes": "100000"})
+    p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dead-small"}})
+    with connected(p) as cursor:
+        event = emit(cursor, p, payload="x" * 2_000_000)
+    p.wait_confirmed()
+    ((headers, _, value),) = letters(kafka, "dead-small", p.name)
+    assert headers["walpost-dlq-id"] == event and headers["walpost-dlq-table"] == "message:shop" and value is None
+    refused = p.walpost.verb("dlq", "retry", "--id", event, check=False)
+    assert refused.returncode != 0 and "it was a logical message, which is in no table" in refused.stdout + refused.stderr
+
+
+def configured(p, *prefixes):
+    """The same pipeline with other prefixes."""
+    p.walpost.stop()
+    p.walpost = p.another(config={**p.options["config"], "messages": {"prefixes": list(prefixes)}})
+    return p.walpost
+
+
+# Failure 56.
+def test_prefix_that_is_not_configured_any_more_halts_until_it_is_or_is_given_up(make_pipeline):
+    p = started(make_pipeline)
+    with connected(p) as cursor:
+        emit(cursor, p)
+        p.wait_confirmed()
+        configured(p, "billing").start(wait="halted")
+        halt = p.walpost.status()["halt"]
+        assert halt["reason"] == "init_incomplete" and "'shop'" in halt["detail"] and "messages.prefixes" in halt["detail"]
+        assert p.walpost.verb("check", check=False).returncode == 78
+        emit(cursor, p)  # waits in the slot
+        configured(p, "billing", "shop").start()
+        p.wait_confirmed()
+        assert len(p.records()) == 2
+
+        configured(p, "billing").verb("init", "--with-messages")
+        with pytest.raises(psycopg2.Error, match="walpost does not read messages with prefix 'shop'"):
+            emit(cursor, p)
+        p.walpost.start(wait="halted")
+        halt = p.walpost.status()["halt"]
+        assert halt["reason"] == "init_incomplete" and "prefix 'shop'" in halt["detail"] and "slot advance --yes" in halt["detail"]
+        p.walpost.verb("slot", "advance", "--yes")
+        p.walpost.signal(1)
+        emit(cursor, p, prefix="billing")
+        p.wait_confirmed()
+        assert len(p.records()) == 3
+
+
+EMIT_TRANSACTIONS = """DO $$
+DECLARE t bigint; e uuid;
+BEGIN
+  FOR t IN {first}..{last} LOOP
+    e := outbox.emit_message('Tested', '{topic}', 'key-' || t % 20, 'event ' || t, prefix => 'shop');
+    INSERT INTO sent (id, key) VALUES (e, 'key-' || t % 20);
+    IF t % 3 = 0 THEN
+      INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type)
+        VALUES (gen_random_uuid(), '{topic}', 'key-' || t % 20, 'Tested') RETURNING id INTO e;
+      INSERT INTO sent (id, key) VALUES (e, 'key-' || t % 20);
+    END IF;
+    IF t % 50 = 0 THEN ROLLBACK; ELSE COMMIT; END IF;
+  END LOOP;
+END $$"""
+
+
+def emit_transactions(p, first, last):
+    p.execute(EMIT_TRANSACTIONS.format(first=first, last=last, topic=p.name))
+
+
+def kill_after(p, count):
+    """Once so many events were delivered since walpost's own start."""
+    servers.wait_for(lambda: (status := p.walpost.status()) and status["events"]["delivered"] >= count, 120, f"{count} events delivered")
+    p.walpost.kill9()
+
+
+# Failure 81.
+def test_kill_loses_and_reorders_no_message(make_pipeline):
+    p = started(make_pipeline)
+    p.execute("CREATE TABLE sent (id uuid PRIMARY KEY, key text, seq bigint GENERATED ALWAYS AS IDENTITY)")
+    p.committed = lambda: {row[0]: (row[1], row[2]) for row in p.execute("SELECT id::text, key, seq FROM sent")}
+    writer = threading.Thread(target=emit_transactions, args=(p, 1, 5_000))
+    writer.start()
+    kill_after(p, 500)
+    writer.join()
+    emit_transactions(p, 5_001, 10_000)
+    p.walpost.start()
+    kill_after(p, 1_000)  # the events of the second half were all still to be sent
+    p.walpost.start()
+    p.wait_confirmed()
+    assert len(p.committed()) > 10_000
+    p.judge()

@@ -1,0 +1,203 @@
+// Logical messages as events: which are, their place among the rows, and what is wrong with some.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "outbox_wire.h"
+#include "pipeline/intake.h"
+#include "walpost/v1/outbox_message.pb.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Content(const std::string& id, const std::string& key = "a") {
+  v1::OutboxMessage message;
+  message.set_id(id);
+  message.set_type("created");
+  message.set_aggregate_type("orders");
+  message.set_aggregate_id(key);
+  message.set_payload("payload of " + id);
+  return message.SerializeAsString();
+}
+
+std::string Emitted(const std::string& content, const std::string& prefix = "shop",
+                    bool transactional = true) {
+  return walpost::testing::LogicalMessageBytes(transactional, Lsn(90), prefix, content);
+}
+
+PipelineOptions Options(OnUndeliverable policy, std::vector<std::string> prefixes) {
+  PipelineOptions options = OptionsOf(EventsOutbox());
+  options.on_undeliverable = policy;
+  options.messages.prefixes = std::move(prefixes);
+  options.messages.encoder.format = envelope::ValueFormat::kRaw;
+  return options;
+}
+
+// One pipeline's intake and what it fills.
+struct World {
+  explicit World(OnUndeliverable policy = OnUndeliverable::kHalt,
+                 std::vector<std::string> prefixes = {"billing", "shop"})
+      : options(Options(policy, std::move(prefixes))) {
+    Reconnect();
+  }
+
+  void Reconnect() {
+    intake.Start(EventsFacts());
+    Take({walpost::testing::RelationBytes(EventsRelation())});
+  }
+
+  void Take(const std::vector<std::string>& payloads) {
+    for (const std::string& payload : payloads) {
+      const std::optional<Halt> halt = intake.TakePayload(payload);
+      ASSERT_FALSE(halt) << halt->detail;
+    }
+  }
+
+  // "e1@0": id and ordinal of everything in flight.
+  std::vector<std::string> Places() const {
+    std::vector<std::string> places;
+    for (auto i = tracker.oldest_unsettled(); i < tracker.next_sequence(); ++i) {
+      places.push_back(Header(i, "id") + "@" + std::to_string(tracker.entry(i).ordinal));
+    }
+    return places;
+  }
+
+  std::string Header(delivery::Sequence sequence, std::string_view name) const {
+    for (const envelope::RecordHeader& header : tracker.entry(sequence).record.headers) {
+      if (header.name == name) {
+        return std::string(header.value);
+      }
+    }
+    return "(none)";
+  }
+
+  PipelineOptions options;
+  delivery::Tracker tracker;
+  Counters counters;
+  ParkingLot lot{options, &tracker};
+  Decider decider{options, &tracker, &counters, &lot};
+  Intake intake{options, &tracker, &counters, &decider};
+};
+
+TEST(IntakeMessageTest, MessageBecomesARecordAsARowDoes) {
+  World world;
+  world.Take({Begin(100), Emitted(Content("m1", "k1")), Commit(100)});
+  ASSERT_EQ(world.tracker.in_flight_events(), 1U);
+  const envelope::Record& record = world.tracker.entry(0).record;
+  EXPECT_EQ(record.topic, "orders");
+  EXPECT_EQ(record.key, "k1");
+  EXPECT_EQ(record.value, "payload of m1");
+  EXPECT_EQ(world.Header(0, "type"), "created");
+  EXPECT_EQ(world.Header(0, "walpost-position"),
+            "0000000000c0ffee-00000003-0000000000000064-00000000");
+  EXPECT_EQ(world.tracker.safe_lsn(), Lsn());
+  world.tracker.Settle(0);
+  EXPECT_EQ(world.tracker.safe_lsn(), Lsn(108));
+}
+
+TEST(IntakeMessageTest, RowsAndMessagesShareOneOrderAndOneCount) {
+  World world;
+  world.Take({Begin(100), EventBytes("r1"), Emitted(Content("m1")), EventBytes("r2"),
+              Emitted("ignored", "audit"), Emitted(Content("m2"), "billing"), Commit(100)});
+  EXPECT_THAT(world.Places(), ElementsAre("r1@0", "m1@1", "r2@2", "m2@4"));
+  EXPECT_EQ(world.counters.events_received, 4U);
+  EXPECT_EQ(world.counters.changes_ignored, 1U);
+  EXPECT_THAT(world.counters.received_by_table,
+              ElementsAre(std::pair<std::string, std::uint64_t>("outbox.events", 2),
+                          std::pair<std::string, std::uint64_t>("message:billing", 1),
+                          std::pair<std::string, std::uint64_t>("message:shop", 1)));
+}
+
+// What a prefix does to a message must not move the events beside it.
+TEST(IntakeMessageTest, OrdinalsAreTheSameWhetherThePrefixIsListedOrNot) {
+  World listed;
+  World unlisted(OnUndeliverable::kHalt, {"other"});
+  for (World* world : {&listed, &unlisted}) {
+    world->Take({Begin(100), Emitted(Content("m1")), EventBytes("r1"), Commit(100)});
+  }
+  EXPECT_THAT(listed.Places(), ElementsAre("m1@0", "r1@1"));
+  EXPECT_THAT(unlisted.Places(), ElementsAre("r1@1"));
+}
+
+TEST(IntakeMessageTest, PrefixMustBeTheWholePrefix) {
+  World world;
+  world.Take({Begin(100), Emitted(Content("m1"), "sho"), Emitted(Content("m2"), "shop2"),
+              Emitted(Content("m3"), "")});
+  EXPECT_EQ(world.counters.changes_ignored, 3U);
+  EXPECT_EQ(world.counters.events_received, 0U);
+}
+
+// G2: they are sent even when their transaction is rolled back.
+TEST(IntakeMessageTest, NonTransactionalMessageIsNeverAnEvent) {
+  World world;
+  world.Take({Emitted(Content("m0"), "shop", false), Begin(100),
+              Emitted(Content("m1"), "shop", false), EventBytes("r1"), Commit(100)});
+  EXPECT_THAT(world.Places(), ElementsAre("r1@0"));
+}
+
+TEST(IntakeMessageTest, MessagesTakenBeforeAReconnectAreNotTakenAgain) {
+  World world;
+  world.Take({Begin(100), EventBytes("r1"), Emitted(Content("m1"))});
+  world.Reconnect();
+  world.Take(
+      {Begin(100), EventBytes("r1"), Emitted(Content("m1")), Emitted(Content("m2")), Commit(100)});
+  EXPECT_THAT(world.Places(), ElementsAre("r1@0", "m1@1", "m2@2"));
+  EXPECT_EQ(world.counters.events_repeated, 2U);
+}
+
+TEST(IntakeMessageTest, MalformedMessageHaltsAndNamesPrefixAndPlace) {
+  World world;
+  world.Take({Begin(100), EventBytes("r1")});
+  const std::optional<Halt> halt = world.intake.TakePayload(Emitted("secret"));
+  ASSERT_TRUE(halt);
+  EXPECT_EQ(halt->reason, HaltReason::kUndeliverableEvent);
+  EXPECT_THAT(halt->detail,
+              AllOf(HasSubstr("prefix 'shop'"), HasSubstr("at LSN 0/5A"),
+                    HasSubstr("commit LSN 0/64, ordinal 1"), Not(HasSubstr("secret"))));
+}
+
+// In no table, so the letter is all that is left of it.
+TEST(IntakeMessageTest, LetterOfAMalformedMessageKeepsItsContent) {
+  World world(OnUndeliverable::kDeadLetter);
+  world.Take({Begin(100), Emitted("secret"), EventBytes("r1"), Commit(100)});
+  const delivery::Tracker::Entry& entry = world.tracker.entry(0);
+  EXPECT_EQ(entry.form, delivery::Tracker::Form::kLetter);
+  EXPECT_FALSE(entry.stub) << "one that is too large may still become a stub";
+  EXPECT_EQ(entry.record.topic, "dead-letters");
+  EXPECT_EQ(entry.record.value, "secret");
+  EXPECT_EQ(world.Header(0, "walpost-dlq-reason"), "message_malformed");
+  EXPECT_EQ(world.Header(0, "walpost-dlq-table"), "message:shop");
+  EXPECT_EQ(world.Header(0, "walpost-dlq-left-out-bytes"), "(none)");
+  EXPECT_THAT(world.Header(0, "walpost-dlq-detail"), HasSubstr("commit LSN 0/64, ordinal 0"));
+  EXPECT_EQ(world.counters.events_received, 2U);
+}
+
+TEST(IntakeMessageTest, MalformedMessageIsSkippedAndCounted) {
+  World world(OnUndeliverable::kSkip);
+  world.Take({Begin(100), Emitted("secret"), EventBytes("r1"), Commit(100)});
+  EXPECT_THAT(world.Places(), ElementsAre("r1@1"));
+  EXPECT_EQ(world.counters.events_skipped, 1U);
+}
+
+TEST(IntakeMessageTest, MessageNotSeenBeforeWhatIsCompleteIsAProtocolError) {
+  World world;
+  world.intake.TakePosition(Lsn(100));
+  world.Reconnect();
+  world.Take({Begin(50)});
+  const std::optional<Halt> halt = world.intake.TakePayload(Emitted(Content("m1")));
+  ASSERT_TRUE(halt);
+  EXPECT_EQ(halt->reason, HaltReason::kProtocolError);
+}
+
+}  // namespace
+}  // namespace walpost::pipeline
