@@ -222,7 +222,7 @@ TEST_P(RealStream, RowFilterThatFailsIsAServerErrorWithItsPosition) {
 
 TEST_P(RealStream, LogicalMessagesComeWhenAskedFor) {
   ConnectOptions options = harness().Options();
-  options.messages = true;
+  options.message_prefixes = {"prefix"};
   stream_.reset();
   std::variant<Connected, StreamEnd> outcome = postgres::Connect(options, base::Lsn());
   while (std::holds_alternative<StreamEnd>(outcome)) {  // the walsender of before is going
