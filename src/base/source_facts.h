@@ -66,6 +66,18 @@ struct SourceFacts {
     }
     return timeline;
   }
+
+  // What is to be remembered when everything before `position` is in Kafka. The caller adds when, which
+  // tables, and on whose decision. Its timeline is that of the position, also when an operator goes on
+  // before a switch: a newer timeline counts more than a higher position.
+  Progress ProgressAt(Lsn position) const {
+    Progress there;
+    there.system_identifier = system_identifier;
+    there.timeline = TimelineOf(position);
+    there.end_lsn = position;
+    there.publication_oid = publication_oid;
+    return there;
+  }
 };
 
 }  // namespace walpost::base

@@ -90,14 +90,10 @@ class Mover {
                                        kafka::ProgressTopic(options_.progress_topic),
                                        options_.kafka_timeout)
                         .status());
-    Progress progress;
+    Progress progress = facts_.ProgressAt(position);
     progress.epoch = newest_ ? newest_->epoch + 1 : 1;
-    progress.system_identifier = facts_.system_identifier;
-    progress.timeline = facts_.timeline;
-    progress.end_lsn = position;
     progress.recorded_at =
         std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
-    progress.publication_oid = facts_.publication_oid;
     for (const base::PublishedTable& table : facts_.tables) {
       for (const postgres::SourceTable& outbox : options_.source.tables) {
         if (table.schema == outbox.schema && table.name == outbox.table) {

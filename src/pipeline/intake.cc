@@ -78,6 +78,12 @@ void Intake::Forget() {
   complete_lsn_ = base::Lsn();
 }
 
+base::Lsn Intake::seen_lsn() const {
+  // Of the last row taken, at least the beginning of its commit record.
+  const base::Lsn taken(taken_ordinal_ < 0 ? 0 : taken_commit_lsn_.value() + 1);
+  return std::max({received_lsn_, complete_lsn_, taken});
+}
+
 std::optional<Halt> Intake::TakePayload(std::string_view payload) {
   if (const absl::Status status = decoder_.Decode(payload, &message_); !status.ok()) {
     return ProtocolError(std::string(status.message()));

@@ -46,6 +46,10 @@ class Intake {
   // A keepalive's position.
   void TakePosition(base::Lsn wal_end);
 
+  // What was learned of the server's log, also of a transaction that is not whole yet: a log that ends
+  // before it is another history.
+  base::Lsn seen_lsn() const;
+
   // The highest end_lsn or keepalive position received.
   base::Lsn received_lsn() const { return received_lsn_; }
 

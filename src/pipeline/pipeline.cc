@@ -36,7 +36,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   }
   connected_ = true;
   if (facts_) {
-    halt_ = FindSourceChange(*facts_, facts, intake_.received_lsn());
+    halt_ = FindSourceChange(*facts_, facts, intake_.seen_lsn());
   }
   if (halt_) {
     Disconnect(

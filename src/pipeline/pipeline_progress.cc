@@ -36,7 +36,7 @@ void Pipeline::CheckProgress(base::Now now) {
   if (phase_ != Phase::kStreaming) {
     return;
   }
-  if (auto halt = keeper_.Unwritten(counters_.last_delivered_at, now)) {
+  if (auto halt = keeper_.Unwritten(counters_.last_delivered_at)) {
     BeginHalt(*std::move(halt), now);
   }
 }

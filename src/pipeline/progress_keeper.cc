@@ -37,7 +37,8 @@ void ProgressKeeper::Forget() {
   phase_ = Phase::kNone;
   made_at_.reset();
   unacknowledged_since_.reset();
-  refused_since_.reset();
+  refused_at_.reset();
+  refusing_ = std::chrono::milliseconds(0);
   answering_ = std::chrono::microseconds(0);
 }
 
@@ -64,13 +65,9 @@ void ProgressKeeper::Tick(base::Lsn safe, bool hurry, base::Now now) {
 }
 
 void ProgressKeeper::Make(base::Lsn position, base::Now now) {
-  progress_ = base::Progress();
+  progress_ = facts_->ProgressAt(position);
   progress_.epoch = remembered_ ? remembered_->epoch : 0;
-  progress_.system_identifier = facts_->system_identifier;
-  progress_.timeline = facts_->TimelineOf(position);
-  progress_.end_lsn = position;
   progress_.recorded_at = now.wall;
-  progress_.publication_oid = facts_->publication_oid;
   for (const base::PublishedTable& table : facts_->tables) {
     if (std::find(tables_.begin(), tables_.end(), std::pair(table.schema, table.name)) !=
         tables_.end()) {
@@ -93,7 +90,7 @@ void ProgressKeeper::Make(base::Lsn position, base::Now now) {
 }
 
 const envelope::Record* ProgressKeeper::waiting(base::Now now) const {
-  const bool may = phase_ == Phase::kWaiting && (!refused_since_ || now.mono >= retry_at_);
+  const bool may = phase_ == Phase::kWaiting && (!refused_at_ || now.mono >= retry_at_);
   return may ? &record_ : nullptr;
 }
 
@@ -103,14 +100,19 @@ void ProgressKeeper::OnAcknowledged() {
   acknowledged_ = std::max(acknowledged_, progress_.end_lsn);
   remembered_ = progress_;
   unacknowledged_since_.reset();
-  refused_since_.reset();
+  refused_at_.reset();
+  refusing_ = std::chrono::milliseconds(0);
   answering_ = std::chrono::microseconds(0);
 }
 
 void ProgressKeeper::OnRefused(const delivery::Failure& failure, base::Now now) {
   phase_ = Phase::kWaiting;
   refusal_ = failure.detail;
-  refused_since_ = refused_since_.value_or(now.mono);
+  if (refused_at_) {
+    const auto gap = std::chrono::duration_cast<std::chrono::milliseconds>(now.mono - *refused_at_);
+    refusing_ += std::min(gap, kRefusingMax);
+  }
+  refused_at_ = now.mono;
   retry_at_ = now.mono + kRetryRefusedAfter;
 }
 
@@ -120,7 +122,7 @@ void ProgressKeeper::OnLost() {
   }
 }
 
-std::optional<Halt> ProgressKeeper::Unwritten(base::WallTime last_delivered_at, base::Now now) {
+std::optional<Halt> ProgressKeeper::Unwritten(base::WallTime last_delivered_at) {
   if (!unacknowledged_since_) {
     answering_ = std::chrono::microseconds(0);
   } else if (last_delivered_at > delivered_seen_) {
@@ -129,7 +131,7 @@ std::optional<Halt> ProgressKeeper::Unwritten(base::WallTime last_delivered_at, 
         std::clamp<std::chrono::microseconds>(gap, std::chrono::microseconds(0), kAnsweringMax);
   }
   delivered_seen_ = last_delivered_at;
-  if (refused_since_ && now.mono - *refused_since_ >= kRefusedMax) {
+  if (refusing_ >= kRefusedMax) {
     return Halt{HaltReason::kProgressUnreadable,
                 absl::StrFormat("progress cannot be written to topic '%s', so nothing could be "
                                 "confirmed for %d s: %s; see docs/runbook.md, progress_unreadable",

@@ -38,7 +38,9 @@ class ProgressKeeper {
   // Unacknowledged for longer than this, it counts as something undelivered.
   static constexpr std::chrono::milliseconds kLateAfter{500};
   static constexpr std::chrono::milliseconds kRetryRefusedAfter{5'000};
+  // Refused for so long. Between two refusals at most kRefusingMax count: in an outage there are none.
   static constexpr std::chrono::milliseconds kRefusedMax{60'000};
+  static constexpr std::chrono::milliseconds kRefusingMax{15'000};
   // Without any answer while events are delivered for so long: Kafka does not report a missing
   // right. Between two deliveries at most kAnsweringMax count, so an outage does not.
   static constexpr std::chrono::milliseconds kUnansweredMax{300'000};
@@ -61,7 +63,7 @@ class ProgressKeeper {
 
   // There is nothing to wait for before the end.
   bool Settled(base::Lsn safe) const {
-    return !on() || safe <= acknowledged_ || refused_since_.has_value();
+    return !on() || safe <= acknowledged_ || refused_at_.has_value();
   }
 
   // Something has been unacknowledged for long.
@@ -85,7 +87,7 @@ class ProgressKeeper {
 
   // Nothing could be written for so long that an operator must know. `last_delivered_at` is any
   // event's.
-  std::optional<Halt> Unwritten(base::WallTime last_delivered_at, base::Now now);
+  std::optional<Halt> Unwritten(base::WallTime last_delivered_at);
 
   // Acknowledged, by us or before us.
   const std::optional<base::Progress>& remembered() const { return remembered_; }
@@ -115,9 +117,10 @@ class ProgressKeeper {
   delivery::Sequence sequence_ = kFirstSequence;
   std::optional<base::MonotonicTime> made_at_;
   std::optional<base::Now> unacknowledged_since_;
-  base::WallTime delivered_seen_;           // an event's, when last looked at
-  std::chrono::microseconds answering_{0};  // since unacknowledged_since_
-  std::optional<base::MonotonicTime> refused_since_;
+  base::WallTime delivered_seen_;                  // an event's, when last looked at
+  std::chrono::microseconds answering_{0};         // since unacknowledged_since_
+  std::optional<base::MonotonicTime> refused_at_;  // the last time
+  std::chrono::milliseconds refusing_{0};          // since the last acknowledgement
   base::MonotonicTime retry_at_;
   std::string refusal_;
 };

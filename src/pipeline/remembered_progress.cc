@@ -152,4 +152,9 @@ ProgressVerdict JudgeProgress(const std::vector<Progress>& records, const Source
               : ProgressVerdict{std::nullopt, *progress};
 }
 
+bool Suffices(const std::optional<Progress>& known, const SourceFacts& facts) {
+  return known && known->system_identifier == facts.system_identifier &&
+         facts.confirmed_flush_lsn <= known->end_lsn;
+}
+
 }  // namespace walpost::pipeline

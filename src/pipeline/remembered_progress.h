@@ -25,4 +25,8 @@ struct ProgressVerdict {
 ProgressVerdict JudgeProgress(const std::vector<base::Progress>& records,
                               const base::SourceFacts& facts);
 
+// Is `known`, which this process has had acknowledged, all that must be judged? Then Kafka need not be
+// asked, so a reconnect does not wait for it.
+bool Suffices(const std::optional<base::Progress>& known, const base::SourceFacts& facts);
+
 }  // namespace walpost::pipeline

@@ -13,8 +13,8 @@
 
 namespace walpost::pipeline {
 
-// `received_lsn` is how far was read from `before`.
+// `seen_lsn` is how far was read from `before`, parts of a transaction included.
 std::optional<Halt> FindSourceChange(const base::SourceFacts& before, const base::SourceFacts& now,
-                                     base::Lsn received_lsn);
+                                     base::Lsn seen_lsn);
 
 }  // namespace walpost::pipeline

@@ -45,11 +45,6 @@ StreamEnd Unreadable(const absl::Status& status, const std::string& topic) {
       absl::StrFormat("remembered progress cannot be read: %s; %s", message, advice));
 }
 
-bool Covers(const std::optional<Progress>& known, const SourceFacts& facts) {
-  return known && known->system_identifier == facts.system_identifier &&
-         facts.confirmed_flush_lsn <= known->end_lsn;
-}
-
 }  // namespace
 
 postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> known) {
@@ -60,7 +55,7 @@ postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> kno
   return [kafka = options.kafka, place = kafka::ProgressPlace{topic, options.name},
           known = std::move(known)](SourceFacts* facts) -> std::optional<StreamEnd> {
     std::vector<Progress> records;
-    if (Covers(known, *facts)) {
+    if (pipeline::Suffices(known, *facts)) {
       records.push_back(*known);
     } else {
       auto read = kafka::ReadProgress(kafka, place, kReadProgressWithin);

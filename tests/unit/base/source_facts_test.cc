@@ -15,5 +15,19 @@ TEST(SourceFactsTest, PositionBelongsToTheTimelineThatHadNotEndedAtIt) {
   EXPECT_EQ(facts.TimelineOf(Lsn(200)), 3U);
 }
 
+// What is written on an operator's decision would otherwise count more than all that follows it.
+TEST(SourceFactsTest, ProgressBeforeASwitchIsOfTheOlderTimeline) {
+  SourceFacts facts;
+  facts.system_identifier = 77;
+  facts.timeline = 3;
+  facts.timeline_history = {{1, Lsn(100)}, {2, Lsn(200)}};
+  facts.publication_oid = 500;
+  const Progress progress = facts.ProgressAt(Lsn(150));
+  EXPECT_EQ(progress.system_identifier, 77U);
+  EXPECT_EQ(progress.timeline, 2U);
+  EXPECT_EQ(progress.end_lsn, Lsn(150));
+  EXPECT_EQ(progress.publication_oid, 500U);
+}
+
 }  // namespace
 }  // namespace walpost::base

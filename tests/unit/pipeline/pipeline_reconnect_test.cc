@@ -263,6 +263,43 @@ TEST_F(ReconnectTest, TimelineThatContainsOurProgressGoesOn) {
   EXPECT_EQ(pipeline().state(), State::kStreaming);
 }
 
+// Its rows are taken already, and rows of the new timeline at lower positions would count as repeats.
+TEST_F(ReconnectTest, TimelineThatLeftAnOpenTransactionBehindHalts) {
+  Connect();
+  Transaction(100, {"a1"});
+  SendPayload(Begin(200));
+  Event("a2");
+  End(StreamEnd::Kind::kLost);
+  facts_.timeline = 4;
+  facts_.timeline_history.push_back({3, Lsn(200)});
+  Connect(/*start=*/Lsn(), /*announce=*/false);
+  ExpectHalted(HaltReason::kTimelineChanged, "timeline 3 ended at 0/C8");
+}
+
+TEST_F(ReconnectTest, TimelineThatLeftAPositionWithinATransactionBehindHalts) {
+  Connect();
+  SendPayload(Begin(200));
+  Keepalive(180);
+  End(StreamEnd::Kind::kLost);
+  facts_.timeline = 4;
+  facts_.timeline_history.push_back({3, Lsn(150)});
+  Connect(/*start=*/Lsn(180), /*announce=*/false);
+  ExpectHalted(HaltReason::kTimelineChanged, "timeline 3 ended at 0/96");
+}
+
+TEST_F(ReconnectTest, TimelineThatContainsTheOpenTransactionGoesOn) {
+  Connect();
+  SendPayload(Begin(200));
+  Event("a1");
+  End(StreamEnd::Kind::kLost);
+  facts_.timeline = 4;
+  facts_.timeline_history.push_back({3, Lsn(208)});
+  Connect(/*start=*/Lsn());
+  Transaction(200, {"a1"});
+  DeliverAll();
+  EXPECT_EQ(Confirmed(), Lsn(208));
+}
+
 TEST_F(ReconnectTest, OlderTimelineHalts) {
   Connect();
   End(StreamEnd::Kind::kLost);
@@ -278,6 +315,16 @@ TEST_F(ReconnectTest, TableOfTheSameNameWithAnotherOidHalts) {
   facts_.tables[0].oid = 17'000;
   Connect(/*start=*/Lsn(), /*announce=*/false);
   ExpectHalted(HaltReason::kTableReplaced, "outbox.events is OID 17000 but was OID 16400");
+}
+
+// Also when nothing is remembered yet.
+TEST_F(ReconnectTest, PublicationOfTheSameNameWithAnotherOidHalts) {
+  facts_.publication_oid = 500;
+  Connect();
+  End(StreamEnd::Kind::kLost);
+  facts_.publication_oid = 501;
+  Connect(/*start=*/Lsn(), /*announce=*/false);
+  ExpectHalted(HaltReason::kPublicationMissing, "OID 501 but was OID 500");
 }
 
 TEST_F(ReconnectTest, RecheckEndsTheStreamBetweenTransactionsAndConnectsAtOnce) {

@@ -174,15 +174,36 @@ TEST_F(ProgressKeeperTest, RefusedRecordIsTriedAgainAndHaltsAfterAMinute) {
   Advance(ProgressKeeper::kRetryRefusedAfter);
   EXPECT_NE(keeper_.waiting(now_), nullptr);
   keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
-  EXPECT_FALSE(keeper_.Unwritten(now_.wall, now_));
-  Advance(ProgressKeeper::kRefusedMax);
-  const auto halt = keeper_.Unwritten(now_.wall, now_);
+  EXPECT_FALSE(keeper_.Unwritten(now_.wall));
+  std::optional<Halt> halt;
+  for (auto refused = ProgressKeeper::kRetryRefusedAfter; refused < ProgressKeeper::kRefusedMax;
+       refused += ProgressKeeper::kRetryRefusedAfter) {
+    EXPECT_FALSE(halt);
+    Advance(ProgressKeeper::kRetryRefusedAfter);
+    keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
+    halt = keeper_.Unwritten(now_.wall);
+  }
   ASSERT_TRUE(halt);
   EXPECT_EQ(halt->reason, base::HaltReason::kProgressUnreadable);
   EXPECT_THAT(halt->detail, HasSubstr("topic is gone"));
   keeper_.OnAccepted();
   keeper_.OnAcknowledged();
-  EXPECT_FALSE(keeper_.Unwritten(now_.wall, now_));
+  EXPECT_FALSE(keeper_.Unwritten(now_.wall));
+}
+
+// As when brokers restart: the first answers that it does not know the topic, then none answers.
+TEST_F(ProgressKeeperTest, RefusalBeforeAnOutageIsNoMinuteOfRefusals) {
+  Begin();
+  keeper_.Tick(Lsn(200), false, now_);
+  for (int refusal = 0; refusal < 3; ++refusal) {
+    keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
+    Advance(ProgressKeeper::kRetryRefusedAfter);
+    ASSERT_NE(keeper_.waiting(now_), nullptr);
+    keeper_.OnAccepted();
+    Advance(10 * ProgressKeeper::kRefusedMax);
+    EXPECT_FALSE(keeper_.Unwritten(now_.wall - 10 * ProgressKeeper::kRefusedMax))
+        << "Kafka being away is no reason to halt";
+  }
 }
 
 TEST_F(ProgressKeeperTest, SilenceHaltsOnlyWhenEventsAreDeliveredMeanwhile) {
@@ -193,14 +214,14 @@ TEST_F(ProgressKeeperTest, SilenceHaltsOnlyWhenEventsAreDeliveredMeanwhile) {
   EXPECT_FALSE(keeper_.Late(now_));
   Advance(ProgressKeeper::kUnansweredMax);
   EXPECT_TRUE(keeper_.Late(now_));
-  EXPECT_FALSE(keeper_.Unwritten(before, now_)) << "Kafka is away, which is no reason to halt";
-  EXPECT_FALSE(keeper_.Unwritten(now_.wall, now_)) << "it is just back; the record's turn comes";
+  EXPECT_FALSE(keeper_.Unwritten(before)) << "Kafka is away, which is no reason to halt";
+  EXPECT_FALSE(keeper_.Unwritten(now_.wall)) << "it is just back; the record's turn comes";
   std::optional<Halt> halt;
   for (milliseconds answering{0}; answering < ProgressKeeper::kUnansweredMax && !halt;
        answering += milliseconds(5'000)) {
     EXPECT_LT(answering, ProgressKeeper::kUnansweredMax);
     Advance(milliseconds(5'000));
-    halt = keeper_.Unwritten(now_.wall, now_);
+    halt = keeper_.Unwritten(now_.wall);
   }
   EXPECT_TRUE(halt) << "events are delivered all the time, but not this one";
 }
@@ -209,10 +230,10 @@ TEST_F(ProgressKeeperTest, OutageLongerThanThatIsOverWithTheFirstAcknowledgement
   Begin();
   keeper_.Tick(Lsn(200), false, now_);
   keeper_.OnAccepted();
-  EXPECT_FALSE(keeper_.Unwritten(now_.wall, now_));
+  EXPECT_FALSE(keeper_.Unwritten(now_.wall));
   for (int outage = 0; outage < 40; ++outage) {
     Advance(2 * ProgressKeeper::kUnansweredMax);
-    EXPECT_FALSE(keeper_.Unwritten(now_.wall, now_)) << "an event first, its own record after it";
+    EXPECT_FALSE(keeper_.Unwritten(now_.wall)) << "an event first, its own record after it";
     keeper_.OnAcknowledged();
     keeper_.Tick(Lsn(201 + static_cast<std::uint64_t>(outage)), true, now_);
     keeper_.OnAccepted();
