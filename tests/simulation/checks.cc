@@ -14,7 +14,8 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr std::size_t kLargestRow = 6'000;  // what one event can be over the limit
-constexpr milliseconds kTurnSlack{250};     // a turn's length beyond a deadline
+constexpr std::size_t kProgressRow = 1'000;
+constexpr milliseconds kTurnSlack{250};  // a turn's length beyond a deadline
 constexpr milliseconds kServerHeldMax{10'000};
 constexpr milliseconds kStopSlack{60'000};  // the sink's slowest close
 constexpr int kSpinsMax = 10;
@@ -28,12 +29,41 @@ void Simulation::CheckStatus(const pgoutput::StandbyStatus& status, const char* 
   Require(status.apply == status.flush && status.write >= status.flush,
           "%s with write %s, flush %s, apply %s", what, status.write.ToString(),
           status.flush.ToString(), status.apply.ToString());
-  const bool delivered = pipeline_->tracker().empty() &&
-                         pipeline_->counters().events_discarded == connection_->discarded_before;
-  if (delivered && !connection_->walsender->in_transaction()) {
-    Require(status.flush >= connection_->complete,
+  const std::optional<base::Progress>& highest = kafka_.progress().highest();
+  const base::Lsn remembered = highest ? highest->end_lsn : base::Lsn();
+  Require(!plan_.remembers() || status.flush <= remembered, "%s %s, but only %s is remembered",
+          what, status.flush.ToString(), remembered.ToString());
+  if (Delivered()) {
+    Require(status.flush >= Confirmable(connection_->complete),
             "%s %s, but everything up to %s is delivered: it would be sent again", what,
             status.flush.ToString(), connection_->complete.ToString());
+  }
+}
+
+// Everything that was handed over.
+bool Simulation::Delivered() const {
+  return pipeline_->tracker().empty() &&
+         pipeline_->counters().events_discarded == connection_->discarded_before &&
+         !connection_->walsender->in_transaction();
+}
+
+// What is remembered of it.
+base::Lsn Simulation::Confirmable(base::Lsn safe) const {
+  const std::optional<base::Progress>& remembered = pipeline_->remembered_progress();
+  return !plan_.remembers() ? safe : remembered ? std::min(safe, remembered->end_lsn) : base::Lsn();
+}
+
+// A stop that had the time leaves nothing to be sent again.
+void Simulation::CheckFinalStatus(const pgoutput::StandbyStatus& status) {
+  const bool had_time = now_.mono - stop_since_ < plan_.options.shutdown_timeout;
+  if (stopping_ && !pipeline_->halt() && plan_.remembers() && Delivered() && had_time &&
+      kafka_.progress_refusals() == 0) {
+    Require(status.flush >= connection_->complete,
+            "a stop with time left confirms %s, but everything up to %s is delivered",
+            status.flush.ToString(), connection_->complete.ToString());
+    if (status.flush >= handed_) {  // no transaction is open, also not one of the connection before
+      judge_.OnCleanStop();
+    }
   }
 }
 
@@ -57,20 +87,35 @@ void Simulation::CheckCounters() {
           judge_.reports(Identity::Kind::kParked));
 }
 
+void Simulation::CheckMemory() {
+  const delivery::Tracker& tracker = pipeline_->tracker();
+  std::size_t limit = plan_.options.in_flight_bytes_max + kLargestRow;
+  if (tracker.in_flight_bytes() > limit) {
+    // A letter is its event and what is said about it, which nobody could wait for.
+    for (delivery::Sequence i = tracker.oldest_unsettled(); i < tracker.next_sequence(); ++i) {
+      const delivery::Tracker::Entry& entry = tracker.entry(i);
+      if (!entry.settled && entry.form != delivery::Tracker::Form::kEvent) {
+        envelope::Record event = entry.record;
+        event.headers = envelope::EventHeaders(entry.record.headers);
+        limit += entry.record.AccountedBytes() - event.AccountedBytes();
+      }
+    }
+  }
+  // One that is sent again, and progress, stand beside what is in flight.
+  Require(tracker.in_flight_bytes() <= limit &&
+              kafka_.outstanding_bytes() <= tracker.in_flight_bytes() + kLargestRow + kProgressRow,
+          "G7: %u bytes in flight, %u with the sink, limit %u", tracker.in_flight_bytes(),
+          kafka_.outstanding_bytes(), limit);
+}
+
 void Simulation::CheckTurn() {
   const delivery::Tracker& tracker = pipeline_->tracker();
   TakeDecisions();
   parked_keys_ = std::max(parked_keys_, pipeline_->parked_keys());
   judge_.OnPosition(tracker.safe_lsn(), "safe LSN");
-  // A letter is larger than its event.
-  const bool letters = plan_.options.on_undeliverable != pipeline::OnUndeliverable::kHalt;
-  const std::size_t limit = plan_.options.in_flight_bytes_max * (letters ? 3 : 1) + kLargestRow;
-  // And one that is sent again stands beside what is in flight.
-  const std::size_t with_sink = limit + (letters ? kLargestRow : 0);
-  Require(tracker.in_flight_bytes() <= limit && kafka_.outstanding_bytes() <= with_sink,
-          "G7: %u bytes in flight, %u with the sink, limit %u", tracker.in_flight_bytes(),
-          kafka_.outstanding_bytes(), plan_.options.in_flight_bytes_max);
+  CheckMemory();
   CheckCounters();
+  CheckRemembered();
   if (pipeline_->halt() && !halt_seen_) {
     halt_seen_ = true;
     CheckHalt();
@@ -105,7 +150,8 @@ void Simulation::CheckHalt() {
       return error.second >= pipeline::Pipeline::kSameErrorMax;
     });
   } else {
-    expected = operator_reason_ == halt.reason;
+    foreign_halt_ = IsForeign(halt.reason);
+    expected = foreign_halt_ || operator_reason_ == halt.reason;
   }
   Require(expected, "halt %s without a reason: %s", std::string(base::HaltReasonName(halt.reason)),
           halt.detail);
@@ -120,14 +166,15 @@ void Simulation::CheckConnection() {
                    : std::min(StatusClock::kIntervalMax, milliseconds(timeout / 3));
   Require(now_.mono - connection.last_status <= interval + kTurnSlack,
           "G7: no status for longer than %d ms", interval.count());
-  if (pipeline_->tracker().safe_lsn() <= connection.last_flush) {
+  const base::Lsn confirmable = Confirmable(pipeline_->tracker().safe_lsn());
+  if (confirmable <= connection.last_flush) {
     connection.untold_since.reset();
   } else if (!connection.untold_since) {
     connection.untold_since = now_.mono;
   }
   Require(!connection.untold_since ||
               now_.mono - *connection.untold_since <= StatusClock::kConfirmWithin + kTurnSlack,
-          "safe LSN %s is not told to the server", pipeline_->tracker().safe_lsn().ToString());
+          "%s is not told to the server", confirmable.ToString());
   // What it waits for may be on its way, or there.
   const bool waits =
       connection.delayed.empty() && server_.confirmed_flush() < connection.walsender->sent();

@@ -6,7 +6,9 @@
 #include <string_view>
 
 #include "envelope/position.h"
+#include "envelope/progress.h"
 #include "letter_log.h"
+#include "progress_log.h"
 #include "violation.h"
 
 namespace walpost::simulation {
@@ -38,11 +40,10 @@ void Judge::Grow() {
   if (visible_.size() == events) {
     return;
   }
-  const std::uint64_t system_identifier = server_->Facts().system_identifier;
   for (std::uint64_t i = visible_.size(); i < events; ++i) {
     const Event& event = server_->events()[i];
     positions_.push_back(
-        envelope::Position{system_identifier, event.timeline, event.commit_lsn, event.ordinal}
+        envelope::Position{event.system_identifier, event.timeline, event.commit_lsn, event.ordinal}
             .ToString());
     lane_events_[event.lane].push_back(i);
     lane_names_.try_emplace(event.topic + ' ' + event.key, event.lane);
@@ -78,6 +79,15 @@ std::uint64_t Judge::Find(std::string_view id) const {
 Identity Judge::Identify(const envelope::Record& record) {
   Grow();
   Identity what;
+  if (record.topic == ProgressLog::kTopic) {
+    const auto progress = envelope::DecodeProgress(record.value.value_or(""));
+    Require(progress.ok() && record.key == LetterLog::kPipeline && record.partition == 0,
+            "a record of the progress topic is none");
+    what.kind = Identity::Kind::kProgress;
+    what.event = progress->end_lsn.value();
+    what.reason = std::string(*record.value);
+    return what;
+  }
   if (record.topic != LetterLog::kTopic) {
     what.event = Find(HeaderOf(record, "id"));
     const Event& event = server_->events()[what.event];
@@ -159,11 +169,16 @@ void Judge::OnSubmitted(const Identity& what) {
     CheckAgainSubmitted(what);
     return;
   }
+  if (what.kind == Identity::Kind::kProgress) {
+    progress_given_ = base::Lsn(what.event);  // what was decided in this turn is not known yet
+    return;
+  }
   const std::uint64_t index = what.event;
   const Event& event = server_->events()[index];
   if (what.kind != Identity::Kind::kEvent) {
     CheckLetterSubmitted(what);
   }
+  CheckMainLine(index);
   Require(submitted_generation_[index] != generation_, "event %s submitted twice to one producer",
           event.id);
   submitted_generation_[index] = generation_;
@@ -174,7 +189,8 @@ void Judge::OnSubmitted(const Identity& what) {
   }
   // Acknowledged, or such that nobody sends it.
   const auto settled = [this](std::uint64_t other) {
-    return reported_epoch_[other] == epoch_ || MaySkip(other) || server_->events()[other].unfit;
+    return reported_epoch_[other] == epoch_ || MaySkip(other) || server_->events()[other].unfit ||
+           Gone(other) || states_[other].left_out;
   };
   const std::vector<std::uint64_t>& lane = lane_events_[event.lane];
   const auto [found, first] = submitted_lanes_.try_emplace(event.lane, event.lane_index);
@@ -224,7 +240,8 @@ void Judge::OnVisible(const Identity& what) {
 
 void Judge::OnReported(const Identity& what) {
   ++reports_[static_cast<std::size_t>(what.kind)];
-  if (what.kind == Identity::Kind::kAgain || what.kind == Identity::Kind::kDecision) {
+  if (what.kind == Identity::Kind::kAgain || what.kind == Identity::Kind::kDecision ||
+      what.kind == Identity::Kind::kProgress) {
     return;
   }
   reported_epoch_[what.event] = epoch_;
@@ -244,28 +261,64 @@ void Judge::OnPoison(const Identity& what) {
       letter_refused_ = true;
       break;
     case Identity::Kind::kDecision:
+    case Identity::Kind::kProgress:
       break;
   }
 }
 
 void Judge::OnMemoryLost() {
   ++epoch_;
+  progress_given_ = base::Lsn();
   held_.clear();
+  remembered_.reset();
 }
 
 base::Lsn Judge::first_missing() {
   Grow();
-  while (
-      safe_below_ < visible_.size() &&
-      (visible_[safe_below_] || states_[safe_below_].in_letters || states_[safe_below_].skipped)) {
+  while (safe_below_ < visible_.size() &&
+         (visible_[safe_below_] || states_[safe_below_].in_letters ||
+          states_[safe_below_].skipped || Gone(safe_below_))) {
     ++safe_below_;
   }
-  return safe_below_ == visible_.size() ? base::Lsn(UINT64_MAX)
-                                        : server_->events()[safe_below_].commit_lsn;
+  // Of what came after a switch it does not know of, nothing is missing yet.
+  const bool missing = safe_below_ < visible_.size() && server_->events()[safe_below_].era <= era_;
+  return missing ? server_->events()[safe_below_].commit_lsn : base::Lsn(UINT64_MAX);
+}
+
+void Judge::OnConnected(base::Lsn remembered) {
+  era_ = server_->era();
+  remembered_ = remembered_.value_or(remembered);
+  table_oids_ = server_->oids();
+}
+
+void Judge::OnAdopted(base::Lsn position) {
+  Grow();
+  for (std::uint64_t i = 0; i < states_.size(); ++i) {
+    const Event& event = server_->events()[i];
+    const bool before = event.era < server_->era() || event.commit_lsn < position;
+    const bool logged = visible_[i] || states_[i].in_letters || states_[i].skipped;
+    states_[i].left_out = states_[i].left_out || before;
+    states_[i].lost = states_[i].lost || (before && !logged);
+  }
+  clean_epoch_ = 0;
+}
+
+// It came from the slot.
+void Judge::CheckMainLine(std::uint64_t index) const {
+  const Event& event = server_->events()[index];
+  Require(event.commit_lsn >= remembered_.value_or(base::Lsn()),
+          "event %s at %s is sent again, but progress was remembered up to %s", event.id,
+          event.commit_lsn.ToString(), remembered_.value_or(base::Lsn()).ToString());
+  Require(clean_epoch_ == 0 || reported_epoch_[index] != clean_epoch_ || clean_epoch_ == epoch_,
+          "event %s is sent again after a clean stop", event.id);
+  Require(event.oid == table_oids_[event.table],
+          "G6: event %s is of a table with OID %u, but was OID %u at the last look", event.id,
+          event.oid, table_oids_[event.table]);
 }
 
 bool Judge::complete() {
-  return first_missing() == base::Lsn(UINT64_MAX) &&
+  first_missing();
+  return safe_below_ == visible_.size() &&
          std::all_of(undecided_.begin(), undecided_.end(),
                      [](const auto& lane) { return lane.empty(); });
 }
@@ -274,8 +327,9 @@ void Judge::OnPosition(base::Lsn flush, const char* what) {
   const base::Lsn missing = first_missing();
   Require(flush <= missing, "G5: %s %s, but the event at %s is in no log", what, flush.ToString(),
           missing.ToString());
-  Require(flush <= server_->wal_end(), "%s %s, but the server's log ends at %s", what,
-          flush.ToString(), server_->wal_end().ToString());
+  Require(era_ != server_->era() || flush <= server_->wal_end(),
+          "%s %s, but the server's log ends at %s", what, flush.ToString(),
+          server_->wal_end().ToString());
 }
 
 }  // namespace walpost::simulation

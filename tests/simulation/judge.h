@@ -31,12 +31,14 @@ struct Identity {
     kLetter,
     kParked,
     kDecision,
+    kProgress,
   };
 
   Kind kind = Kind::kEvent;
-  std::uint64_t event = 0;  // of a decision: the last it is about, if that is a whole key
+  std::uint64_t event = 0;  // of a decision: the last it is about, if that is a whole key;
+                            // of progress: its position
   bool stub = false;
-  std::string reason;  // of a letter; of a decision what it is about
+  std::string reason;  // of a letter; of a decision what it is about; of progress its bytes
 
   bool operator==(const Identity&) const = default;
 };
@@ -65,6 +67,22 @@ class Judge {
 
   // G5, and that the server has it: what is confirmed or asked for.
   void OnPosition(base::Lsn flush, const char* what);
+
+  // --- Remembered progress and foreign hands ---
+  // It streams from what the server is now. What is remembered is not sent again by the main line.
+  void OnConnected(base::Lsn remembered);
+
+  // The position of the last progress record it wanted to have written.
+  base::Lsn progress_given() const { return progress_given_; }
+
+  // It was stopped with everything delivered and confirmed: nothing is sent again.
+  void OnCleanStop() { clean_epoch_ = epoch_; }
+
+  // An operator says that it goes on there: what is in no log before it was lost by a foreign hand.
+  void OnAdopted(base::Lsn position);
+
+  // The next start may begin anywhere.
+  void OnProgressDeleted() { clean_epoch_ = 0; }
 
   // --- The dead-letter topic (judge_letters.cc) ---
   // Another process may have another policy.
@@ -121,6 +139,8 @@ class Judge {
     bool skipped = false;
     bool stub = false;
     bool discarded = false;
+    bool lost = false;      // by a foreign hand, and an operator knows
+    bool left_out = false;  // he goes on behind it, wherever it is
     std::int64_t decided_at = 0;
   };
 
@@ -129,6 +149,13 @@ class Judge {
   void CheckRecord(const envelope::Record& record, const Event& event, bool letter) const;
   void CheckAgainSubmitted(const Identity& what);
   void CheckLetterSubmitted(const Identity& what);
+
+  // The consumer need not see it, and it is in no letter either.
+  bool Gone(std::uint64_t event) const {
+    return server_->events()[event].gone || states_[event].lost;
+  }
+
+  void CheckMainLine(std::uint64_t event) const;
   bool Excused(std::uint64_t event) const;
   bool MaySkip(std::uint64_t event) const;
   void Decide(std::uint64_t event, bool discarded, std::int64_t offset);
@@ -143,11 +170,16 @@ class Judge {
   std::vector<std::uint64_t> reported_epoch_;
   std::vector<std::uint64_t> submitted_generation_;
   std::uint64_t epoch_ = 1;
+  std::uint64_t clean_epoch_ = 0;
+  std::uint32_t era_ = 0;  // of the server it streams from
+  base::Lsn progress_given_;
+  std::optional<base::Lsn> remembered_;    // since its memory began
+  std::vector<std::uint32_t> table_oids_;  // as it connected
   std::uint64_t generation_ = 0;
   std::vector<std::uint32_t> next_visible_;                 // by lane
   std::vector<std::uint32_t> first_unreported_;             // by lane
   std::map<std::uint32_t, std::uint32_t> submitted_lanes_;  // of this generation: the last index
-  std::array<std::uint64_t, 5> reports_{};                  // by kind
+  std::array<std::uint64_t, 6> reports_{};                  // by kind
   std::set<std::uint64_t> blamed_;
   std::vector<bool> reported_ever_;
   std::vector<std::vector<std::uint64_t>> lane_events_;

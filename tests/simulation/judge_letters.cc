@@ -32,7 +32,7 @@ std::optional<std::uint32_t> Judge::LaneOf(const LoggedLetter& letter) {
 // Is a gap at this event all right?
 bool Judge::Excused(std::uint64_t event) const {
   const State& state = states_[event];
-  return state.skipped || state.sent_as_letter || state.discarded;
+  return state.skipped || state.sent_as_letter || state.discarded || Gone(event);
 }
 
 bool Judge::MaySkip(std::uint64_t event) const {

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "envelope/progress.h"
 #include "violation.h"
 
 namespace walpost::simulation {
@@ -28,15 +29,21 @@ ModelKafka::ModelKafka(const Plan& plan, const ModelPostgres* server, Judge* jud
       server_(server),
       judge_(judge),
       faults_(plan.faults),
-      partitions_(ModelPostgres::kTopics * kPartitions + 1),  // the last: of letters
+      partitions_(ModelPostgres::kTopics * kPartitions + 2),  // the last: letters, progress
       letters_(plan.seed),
       late_(partitions_.size()) {}
 
 void ModelKafka::Heal() {
   faults_ = Faults();
+  progress_refused_until_ = base::MonotonicTime();
   TakePoison();
   poison_asked_below_ = UINT64_MAX;
-  outage_until_ = base::MonotonicTime();
+  outage_until_ = long_outage_until_ = base::MonotonicTime();
+}
+
+void ModelKafka::DeleteProgress() {
+  progress_.Delete();
+  late_.back().clear();
 }
 
 void ModelKafka::Open(Mode mode) {
@@ -72,8 +79,11 @@ void ModelKafka::TakeOnePoison() {
 }
 
 std::size_t ModelKafka::PartitionOf(const Identity& what) const {
-  if (what.kind != Identity::Kind::kEvent && what.kind != Identity::Kind::kAgain) {
+  if (what.kind == Identity::Kind::kProgress) {
     return partitions_.size() - 1;
+  }
+  if (what.kind != Identity::Kind::kEvent && what.kind != Identity::Kind::kAgain) {
+    return partitions_.size() - 2;
   }
   const std::uint32_t lane = server_->events()[what.event].lane;
   const auto keys = static_cast<std::uint32_t>(plan_.keys);
@@ -94,6 +104,8 @@ bool ModelKafka::IsRefused(const Identity& what, bool by_client) {
   switch (what.kind) {
     case Identity::Kind::kDecision:
       return false;
+    case Identity::Kind::kProgress:
+      return now_ < progress_refused_until_ && (what.event % 2 == 0) == by_client;
     case Identity::Kind::kEvent:
     case Identity::Kind::kAgain:
       return IsPoison(what.event) && (what.event % 2 == 0) == by_client;
@@ -129,15 +141,18 @@ SubmitResult ModelKafka::Submit(const envelope::Record& record, delivery::Sequen
   }
   if (IsRefused(what, /*by_client=*/true)) {
     judge_->OnPoison(what);
+    progress_refusals_ += what.kind == Identity::Kind::kProgress ? 1 : 0;
     return SubmitResult{SubmitResult::Outcome::kRefused,
                         Failure{FailureKind::kRecordTooLarge, "larger than the topic allows"}};
   }
   judge_->OnSubmitted(what);
   ++outstanding_;
   outstanding_bytes_ += record.AccountedBytes();
-  Content content{what, std::nullopt};
+  Content content{what, std::nullopt, std::nullopt};
   if (record.topic == LetterLog::kTopic) {
     content.letter = LetterLog::Copy(record);
+  } else if (what.kind == Identity::Kind::kProgress) {
+    content.progress = *envelope::DecodeProgress(*record.value);
   }
   partition.messages.push_back(Message{sequence, std::move(content), record, false});
   return SubmitResult{};
@@ -145,6 +160,9 @@ SubmitResult ModelKafka::Submit(const envelope::Record& record, delivery::Sequen
 
 void ModelKafka::LandOne(const Content& content) {
   judge_->OnVisible(content.what);
+  if (content.progress) {
+    progress_.Append(*content.progress);
+  }
   if (!content.letter) {
     return;
   }
@@ -188,6 +206,9 @@ void ModelKafka::FailBatch(Partition* partition, std::size_t count, FailureKind 
   for (; count > 0 && !partition->messages.empty(); --count) {
     if (kind != FailureKind::kGenerationEnded && mode_ == Mode::kCareful) {
       judge_->OnPoison(partition->messages.front().content.what);
+    }
+    if (kind != FailureKind::kGenerationEnded && partition == &partitions_.back()) {
+      ++progress_refusals_;
     }
     reports_.push_back(Report{std::move(partition->messages.front()), Failure{kind, "refused"}});
     partition->messages.pop_front();
@@ -234,8 +255,15 @@ void ModelKafka::Advance(base::Now now) {
   if (faults_.Has(Fault::kafka_outage) && random_.Chance(10)) {
     outage_until_ = now_ + milliseconds(random_.Between(10, 30'000));
   }
-  if (now_ < outage_until_) {
+  if (faults_.Has(Fault::kafka_long_outage) && long_outage_until_ == base::MonotonicTime() &&
+      random_.Chance(15)) {
+    outage_until_ = long_outage_until_ = now_ + milliseconds(random_.Between(60'000, 600'000));
+  }
+  if (away()) {
     return;
+  }
+  if (faults_.Has(Fault::progress_refused) && random_.Chance(10)) {
+    progress_refused_until_ = now_ + milliseconds(random_.Below(100'000));
   }
   LandLate();
   if (!open_) {
@@ -273,8 +301,7 @@ void ModelKafka::Poll(base::Now now, delivery::SinkListener* listener) {
     --outstanding_;
     outstanding_bytes_ -= report.message.record.AccountedBytes();
     if (report.failure.kind == FailureKind::kNone) {
-      judge_->OnReported(report.message.content.what);
-      listener->OnDelivered(report.message.sequence);
+      Acknowledge(report.message, listener);
     } else {
       listener->OnFailed(report.message.sequence, report.failure);
     }
@@ -284,9 +311,17 @@ void ModelKafka::Poll(base::Now now, delivery::SinkListener* listener) {
     listener->OnGenerationFailed(failure);
   }
   if (open_ && closing_ && was_closing && now_ >= close_at_ &&
-      (now_ >= outage_until_ || now_ >= close_at_ + kPurgeAfter)) {
+      (!away() || now_ >= close_at_ + kPurgeAfter)) {
     EndClose(listener);
   }
+}
+
+void ModelKafka::Acknowledge(const Message& message, delivery::SinkListener* listener) {
+  if (message.content.progress) {
+    progress_refusals_ = 0;
+  }
+  judge_->OnReported(message.content.what);
+  listener->OnDelivered(message.sequence);
 }
 
 void ModelKafka::EndClose(delivery::SinkListener* listener) {
@@ -302,8 +337,7 @@ void ModelKafka::EndClose(delivery::SinkListener* listener) {
       // Once one answer is lost, so are those after it.
       acknowledged = acknowledged && message.landed && random_.Chance(900);
       if (acknowledged) {
-        judge_->OnReported(message.content.what);
-        listener->OnDelivered(message.sequence);
+        Acknowledge(message, listener);
         continue;
       }
       lost = lost || (!message.landed && !(late_landing && random_.Chance(700)));
@@ -333,6 +367,7 @@ void ModelKafka::Abandon() {
   }
   reports_.clear();
   outstanding_ = outstanding_bytes_ = 0;
+  progress_refusals_ = 0;
   open_ = closing_ = dead_ = false;
   generation_failure_.reset();
 }

@@ -17,6 +17,7 @@
 #include "judge.h"
 #include "letter_log.h"
 #include "plan.h"
+#include "progress_log.h"
 #include "random.h"
 
 namespace walpost::simulation {
@@ -44,6 +45,22 @@ class ModelKafka final : public delivery::Sink {
 
   LetterLog& letters() { return letters_; }
 
+  ProgressLog& progress() { return progress_; }
+
+  const ProgressLog& progress() const { return progress_; }
+
+  // The topic is made anew: what was on its way to the old one never lands.
+  void DeleteProgress();
+
+  // Of progress records since one was acknowledged.
+  int progress_refusals() const { return progress_refusals_; }
+
+  // No broker answers.
+  bool away() const { return now_ < outage_until_; }
+
+  // For minutes.
+  bool away_for_long() const { return now_ < long_outage_until_; }
+
   // walpost died: nobody waits for reports. What is under way may land all the same.
   void Abandon();
 
@@ -68,6 +85,7 @@ class ModelKafka final : public delivery::Sink {
   struct Content {
     Identity what;
     std::optional<envelope::LoggedLetter> letter;
+    std::optional<base::Progress> progress;
   };
 
   struct Message {
@@ -101,6 +119,7 @@ class ModelKafka final : public delivery::Sink {
   void FailBatch(Partition* partition, std::size_t count, delivery::FailureKind kind);
   void ReportFirst(Partition* partition);
   void LandLate();
+  void Acknowledge(const Message& message, delivery::SinkListener* listener);
   void EndClose(delivery::SinkListener* listener);
 
   const Plan plan_;
@@ -114,6 +133,9 @@ class ModelKafka final : public delivery::Sink {
   std::uint64_t poison_asked_below_ = 0;
   std::map<std::uint64_t, LetterFate> refused_letters_;
   LetterLog letters_;
+  ProgressLog progress_;
+  int progress_refusals_ = 0;
+  base::MonotonicTime progress_refused_until_;
   std::vector<std::deque<Content>> late_;  // by partition: may land, in order
   std::size_t outstanding_ = 0;            // without a report that was served
   std::size_t outstanding_bytes_ = 0;
@@ -125,6 +147,7 @@ class ModelKafka final : public delivery::Sink {
   std::optional<delivery::Failure> generation_failure_;
   base::MonotonicTime now_;
   base::MonotonicTime outage_until_;
+  base::MonotonicTime long_outage_until_;
   base::MonotonicTime close_at_;
 };
 

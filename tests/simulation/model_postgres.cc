@@ -16,8 +16,6 @@ constexpr std::uint32_t kFirstOid = 16'400;
 constexpr std::uint64_t kSystemIdentifier = 0xC0FFEE;
 constexpr std::uint64_t kFirstLsn = 0x1000;
 
-RelationId OidOf(std::uint32_t table) { return RelationId{kFirstOid + table}; }
-
 // The columns of a version, each named by a letter: id, key, topic, type, payload, extra ones.
 std::string ColumnsOf(std::uint32_t version) {
   std::string columns = version % 2 == 0 ? "iktyp" : "iktypx";
@@ -31,15 +29,22 @@ ModelPostgres::ModelPostgres(const Plan& plan)
     : plan_(plan),
       random_(plan.seed, 1),
       unfit_(plan.seed, 7),
+      foreign_(plan.seed, 10),
       lane_sizes_(kTopics * plan.keys),
       versions_(plan.tables + 1),
       wal_end_(kFirstLsn),
       confirmed_flush_(kFirstLsn),
-      persisted_(kFirstLsn) {}
+      persisted_(kFirstLsn),
+      consistent_point_(kFirstLsn),
+      system_identifier_(kSystemIdentifier) {
+  for (std::uint32_t i = 0; i <= plan.tables; ++i) {
+    oids_.push_back(kFirstOid + i);
+  }
+}
 
 void ModelPostgres::WriteTransaction(base::WallTime now) {
   Transaction transaction;
-  transaction.xid = static_cast<std::uint32_t>(700 + transactions_.size());
+  transaction.xid = static_cast<std::uint32_t>(700 + written_++);
   transaction.commit_time = now;
   transaction.origin = random_.Chance(50);
   // Rows come before their commit in the log; with writers side by side a commit may follow the
@@ -75,6 +80,7 @@ void ModelPostgres::WriteTransaction(base::WallTime now) {
                             ? static_cast<std::uint32_t>(plan_.tables)
                             : table;
       operation.version = versions_[operation.table];
+      operation.oid = oids_[operation.table];
       ordinal += operation.kind == Operation::Kind::kOtherRow ||
                          operation.kind == Operation::Kind::kMessage
                      ? 1
@@ -83,7 +89,7 @@ void ModelPostgres::WriteTransaction(base::WallTime now) {
       continue;
     }
     transaction.operations.push_back(
-        Operation{Operation::Kind::kRow, table, versions_[table], events_.size()});
+        Operation{Operation::Kind::kRow, table, versions_[table], oids_[table], events_.size()});
     WriteRow(&transaction, &ordinal);
   }
   if (plan_.faults.Has(Fault::savepoints) && random_.Chance(100)) {
@@ -105,7 +111,10 @@ void ModelPostgres::WriteRow(Transaction* transaction, std::uint32_t* ordinal) {
   const std::uint64_t size = random_.Chance(20) ? random_.Below(4'000) : random_.Below(30);
   event.payload = event.id + std::string(size, static_cast<char>('a' + events_.size() % 26));
   event.commit_lsn = transaction->commit_lsn;
+  event.oid = transaction->operations.back().oid;
+  event.system_identifier = system_identifier_;
   event.timeline = timeline_;
+  event.era = era_;
   event.ordinal = (*ordinal)++;
   event.unfit = plan_.faults.Has(Fault::unfit_rows) && unfit_.Chance(30);
   event.commit_time = transaction->commit_time;
@@ -118,15 +127,17 @@ void ModelPostgres::WriteOther() {
 
 base::SourceFacts ModelPostgres::Facts() const {
   base::SourceFacts facts;
-  facts.system_identifier = kSystemIdentifier;
+  facts.system_identifier = elsewhere_ ? kSystemIdentifier - 1 : system_identifier_;
   facts.timeline = timeline_;
   facts.timeline_history = history_;
   facts.database = "shop";
   facts.confirmed_flush_lsn = confirmed_flush_;
+  facts.consistent_point = consistent_point_;
+  facts.publication_oid = publication_oid_;
   facts.server_wal_lsn = wal_end_;
   facts.wal_sender_timeout_ms = plan_.wal_sender_timeout_ms;
   for (std::uint32_t i = 0; i <= plan_.tables; ++i) {
-    const pgoutput::Relation relation = RelationOf(i, 0);
+    const pgoutput::Relation relation = RelationOf(i, 0, oids_[i]);
     facts.tables.push_back({relation.id.oid, relation.schema, relation.name});
   }
   return facts;
@@ -147,15 +158,80 @@ void ModelPostgres::Failover() {
   ++timeline_;
 }
 
+void ModelPostgres::FailoverLoses() {
+  const base::Lsn kept = history_.empty() ? persisted_ : std::max(persisted_, history_.back().end);
+  std::size_t lost = 0;
+  while (lost < transactions_.size() && lost < 3 &&
+         transactions_[transactions_.size() - lost - 1].commit_lsn >= kept &&
+         (lost == 0 || foreign_.Chance(500))) {
+    ++lost;
+  }
+  const std::size_t left = transactions_.size() - lost;
+  if (lost > 0) {
+    wal_end_ = transactions_[left].commit_lsn;
+    transactions_.resize(left);
+    for (Event& event : events_) {
+      event.gone = event.gone || event.commit_lsn >= wal_end_;
+    }
+    broken_ = base::Lsn();
+    ++era_;
+  }
+  Failover();
+}
+
+void ModelPostgres::BecomeAnotherCluster() {
+  ++system_identifier_;
+  ++era_;
+  timeline_ = 1;
+  history_.clear();
+  transactions_.clear();
+  for (Event& event : events_) {
+    event.gone = true;
+  }
+  broken_ = base::Lsn();
+  wal_end_ = base::Lsn(kFirstLsn + foreign_.Below(2 * wal_end_.value()));
+  MakeSlotAnew();
+  consistent_point_ = confirmed_flush_;
+}
+
+bool ModelPostgres::AdvanceSlot() {
+  if (confirmed_flush_ >= wal_end_) {
+    return false;
+  }
+  const std::uint64_t all = wal_end_.value() - confirmed_flush_.value();
+  confirmed_flush_ =
+      base::Lsn(confirmed_flush_.value() + (foreign_.Chance(500) ? all : foreign_.Between(1, all)));
+  return true;
+}
+
+void ModelPostgres::MakeSlotAnew() { confirmed_flush_ = persisted_ = wal_end_; }
+
+void ModelPostgres::ReplaceTable() { oids_[foreign_.Below(plan_.tables)] += 100; }
+
+bool ModelPostgres::SlotHoldsReplaced() const {
+  for (auto each = transactions_.rbegin(); each != transactions_.rend(); ++each) {
+    if (each->commit_lsn < confirmed_flush_) {
+      return false;
+    }
+    for (const Operation& operation : each->operations) {
+      if (operation.kind != Operation::Kind::kMessage && operation.oid != oids_[operation.table]) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 void ModelPostgres::BreakNextTransaction() {
   broken_ = transactions_.empty() ? base::Lsn() : transactions_.back().commit_lsn;
 }
 
-pgoutput::Relation ModelPostgres::RelationOf(std::uint32_t table, std::uint32_t version) const {
+pgoutput::Relation ModelPostgres::RelationOf(std::uint32_t table, std::uint32_t version,
+                                             std::uint32_t oid) const {
   using outbox::type_oid::kBytea;
   using outbox::type_oid::kText;
   pgoutput::Relation relation;
-  relation.id = OidOf(table);
+  relation.id = RelationId{oid};
   relation.schema = "outbox";
   relation.name = table < plan_.tables ? absl::StrFormat("events%u", table) : "other";
   for (const char column : ColumnsOf(version)) {
@@ -210,7 +286,7 @@ std::string ModelPostgres::RowBytes(const Operation& operation) const {
         row.push_back(testing::NullColumn());
     }
   }
-  const RelationId relation = OidOf(operation.table);
+  const RelationId relation{operation.oid};
   switch (operation.kind) {
     case Operation::Kind::kRow:
     case Operation::Kind::kOtherRow:
@@ -309,9 +385,11 @@ std::optional<std::string> Walsender::NextOperation(const Transaction& transacti
   }
   const Operation& operation = transaction.operations[operation_];
   const bool needs_relation = operation.kind != Operation::Kind::kMessage;
-  if (needs_relation && announced_[operation.table] != operation.version) {
-    announced_[operation.table] = operation.version;
-    return testing::RelationBytes(server_->RelationOf(operation.table, operation.version));
+  const std::int64_t announced = std::int64_t{operation.version} << 32 | operation.oid;
+  if (needs_relation && announced_[operation.table] != announced) {
+    announced_[operation.table] = announced;
+    return testing::RelationBytes(
+        server_->RelationOf(operation.table, operation.version, operation.oid));
   }
   ++operation_;
   return server_->RowBytes(operation);

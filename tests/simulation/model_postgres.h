@@ -27,13 +27,17 @@ struct Event {
   std::uint32_t table = 0;
   std::uint32_t lane = 0;  // topic and key
   std::uint32_t lane_index = 0;
+  std::uint32_t oid = 0;  // of the table it was written to
   std::string key;
   std::string topic;
   std::string payload;
   base::Lsn commit_lsn;
+  std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 1;
+  std::uint32_t era = 0;  // of the server
   std::uint32_t ordinal = 0;
   bool unfit = false;  // the row becomes no record
+  bool gone = false;   // the database does not have it any more
   base::WallTime commit_time;
 };
 
@@ -43,6 +47,7 @@ struct Operation {
   Kind kind = Kind::kRow;
   std::uint32_t table = 0;
   std::uint32_t version = 0;  // of the table's columns when it was written
+  std::uint32_t oid = 0;      // of the table
   std::uint64_t event = 0;    // kRow: index into events()
 };
 
@@ -66,7 +71,8 @@ class ModelPostgres {
   // WAL that concerns nobody.
   void WriteOther();
 
-  const std::vector<Transaction>& transactions() const { return transactions_; }
+  // All that were ever written.
+  std::uint64_t written() const { return written_; }
 
   const std::vector<Event>& events() const { return events_; }
 
@@ -91,6 +97,34 @@ class ModelPostgres {
   // A standby that has everything takes over.
   void Failover();
 
+  // --- Foreign hands ---
+  // A history of its own begins with each: positions are used once more.
+  std::uint32_t era() const { return era_; }
+
+  // A standby takes over that lacks the last transactions.
+  void FailoverLoses();
+  // Another server, with nothing of this one's log.
+  void BecomeAnotherCluster();
+
+  // The connection string leads to another one for a while.
+  void GoElsewhere(bool elsewhere) { elsewhere_ = elsewhere; }
+
+  // False: there is nothing to leave out.
+  bool AdvanceSlot();
+  void MakeSlotAnew();
+  void ReplaceTable();
+
+  void ReplacePublication() { ++publication_oid_; }
+
+  // Rows of a table that was replaced are still in the slot.
+  bool SlotHoldsReplaced() const;
+
+  // Of the outboxes.
+  const std::vector<std::uint32_t>& oids() const { return oids_; }
+
+  // Where the slot began, as walpost.pipeline says it.
+  base::Lsn consistent_point() const { return consistent_point_; }
+
   // --- A transaction that cannot be decoded, or only now and then ---
   void BreakNextTransaction();
 
@@ -106,20 +140,29 @@ class ModelPostgres {
   void SkipRow() { ++ids_given_; }
 
   std::string RowBytes(const Operation& operation) const;
-  pgoutput::Relation RelationOf(std::uint32_t table, std::uint32_t version) const;
+  pgoutput::Relation RelationOf(std::uint32_t table, std::uint32_t version,
+                                std::uint32_t oid) const;
 
   const Plan plan_;
   Random random_;
   Random unfit_;
+  Random foreign_;
   std::vector<Transaction> transactions_;
   std::vector<Event> events_;
   std::vector<std::uint32_t> lane_sizes_;
   std::vector<std::uint32_t> versions_;  // of tables; the last one is no outbox
-  std::uint64_t ids_given_ = 0;          // rolled back ones, too
+  std::vector<std::uint32_t> oids_;      // the same
+  std::uint32_t publication_oid_ = 16'000;
+  std::uint64_t written_ = 0;
+  std::uint64_t ids_given_ = 0;  // rolled back ones, too
   base::Lsn wal_end_;
   base::Lsn confirmed_flush_;
   base::Lsn persisted_;
   base::Lsn broken_;
+  base::Lsn consistent_point_;
+  std::uint64_t system_identifier_;
+  bool elsewhere_ = false;
+  std::uint32_t era_ = 0;
   std::uint32_t timeline_ = 1;
   std::vector<base::TimelineEnd> history_;
 };
@@ -157,7 +200,7 @@ class Walsender {
   bool origin_sent_ = false;
   bool failed_ = false;
   std::size_t fails_after_ = 0;          // operations of the broken transaction
-  std::vector<std::int64_t> announced_;  // version by table; -1 = not yet
+  std::vector<std::int64_t> announced_;  // version and OID by table; -1 = not yet
 };
 
 }  // namespace walpost::simulation

@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "letter_log.h"
 #include "outbox/presets.h"
+#include "progress_log.h"
 #include "random.h"
 
 namespace walpost::simulation {
@@ -44,6 +45,19 @@ void DrawPolicy(Plan* plan) {
   } else if (random.Chance(700)) {
     plan->faults.Add(Fault::kafka_poison);
     plan->faults.Add(Fault::operator_commands);
+  }
+}
+
+// Most pipelines remember how far they came. Without that no foreign hand is noticed.
+void DrawProgress(Plan* plan) {
+  Random random(plan->seed, 9);
+  if (random.Chance(850)) {
+    plan->options.progress_topic = ProgressLog::kTopic;
+    return;
+  }
+  for (const Fault fault : {Fault::slot_moved, Fault::slot_made_anew, Fault::other_cluster,
+                            Fault::replaced, Fault::progress_deleted}) {
+    plan->faults.Remove(fault);
   }
 }
 
@@ -97,10 +111,11 @@ bool Faults::Parse(std::string_view names) {
 
 std::string Plan::ToString() const {
   return absl::StrFormat(
-      "seed %u: %u transactions, %u turns, %u outboxes, %u keys, limit %u bytes, %s; faults: %s",
+      "seed %u: %u transactions, %u turns, %u outboxes, %u keys, limit %u bytes, %s, progress %s; "
+      "faults: %s",
       seed, transactions, turns, tables, keys, options.in_flight_bytes_max,
       std::string(kPolicyNames[static_cast<std::size_t>(options.on_undeliverable)]),
-      faults.ToString());
+      remembers() ? "on" : "off", faults.ToString());
 }
 
 std::string Cuts::ToString() const {
@@ -129,6 +144,7 @@ Plan MakePlan(std::uint64_t seed, const Cuts& cuts) {
     }
   }
   DrawPolicy(&plan);
+  DrawProgress(&plan);
   plan.faults.RemoveAll(cuts.without);
   plan.transactions = std::min(random.Between(5, 60), cuts.transactions_max);
   plan.turns = std::min(random.Between(100, 500), cuts.turns_max);

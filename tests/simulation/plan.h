@@ -24,9 +24,15 @@ namespace walpost::simulation {
   X(poison_wal)                      \
   X(operator_halt)                   \
   X(failover)                        \
+  X(failover_loses)                  \
+  X(slot_moved)                      \
+  X(slot_made_anew)                  \
+  X(other_cluster)                   \
+  X(replaced)                        \
   X(status_delay)                    \
   X(slow_server)                     \
   X(kafka_outage)                    \
+  X(kafka_long_outage)               \
   X(kafka_failure)                   \
   X(kafka_generation)                \
   X(kafka_not_now)                   \
@@ -34,6 +40,9 @@ namespace walpost::simulation {
   X(kafka_silent_close)              \
   X(kafka_late_landing)              \
   X(kafka_poison)                    \
+  X(progress_refused)                \
+  X(progress_unreadable)             \
+  X(progress_deleted)                \
   X(letters_refused)                 \
   X(letters_unreadable)              \
   X(unfit_rows)                      \
@@ -86,6 +95,8 @@ struct Plan {
   bool empty_transactions_sent = false;  // as PostgreSQL 14 and older do
   bool raw = false;                      // the value's format
   pipeline::PipelineOptions options;
+
+  bool remembers() const { return !options.progress_topic.empty(); }
 
   // How it is named on the command line.
   std::string ToString() const;

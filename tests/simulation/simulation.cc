@@ -64,7 +64,7 @@ void Simulation::Run() {
 }
 
 bool Simulation::Settled() {
-  return server_.transactions().size() >= plan_.transactions && judge_.complete() &&
+  return server_.written() >= plan_.transactions && judge_.complete() &&
          server_.confirmed_flush() == server_.wal_end();
 }
 
@@ -80,6 +80,9 @@ void Simulation::StartProcess() {
   judge_.SetPolicy(options.on_undeliverable);
   judge_.OnMemoryLost();
   judge_.ForgetReports();
+  accepted_.reset();
+  handed_ = base::Lsn();
+  foreign_halt_ = false;
   answers_.clear();
   letters_unreadable_ = false;
   parked_keys_ = 0;
@@ -120,6 +123,7 @@ void Simulation::Commands() {
       if (connection_) {
         const pgoutput::StandbyStatus status = pipeline_->FinalStatus(now_);
         CheckStatus(status, "final status");
+        CheckFinalStatus(status);
         connection_->delayed.push_back(status.flush);
         Trace("finishes the stream at", status.flush.ToString());
         DropConnection(/*slot_stays_taken=*/false);
@@ -135,7 +139,7 @@ void Simulation::Commands() {
     if (const std::optional<base::Lsn> start = pipeline_->TakeConnect(now_)) {
       Require(!connection_ && !connecting_, "a second connection is asked for");
       judge_.OnPosition(*start, "START at");
-      connecting_ = *start;
+      connecting_ = Attempt{*start, pipeline_->remembered_progress()};
       connected_at_ = now_.mono + milliseconds(random_.Below(20));
     }
   }
@@ -243,13 +247,17 @@ void Simulation::HandFrame(const std::string& frame, bool keepalive, bool reply_
     Trace(keepalive ? "keepalive" : "frame",
           keepalive ? connection.walsender->sent().ToString() : std::string(1, frame[25]));
   }
+  const base::Lsn sent = connection.walsender->sent();
+  handed_ = std::max(handed_,
+                     connection.walsender->in_transaction() ? base::Lsn(sent.value() + 1) : sent);
   pipeline_->OnFrame(std::string_view(copy.get(), frame.size()), now_);
 }
 
 void Simulation::Wait(int frames) {
   microseconds step(300);
   if (frames == 0) {
-    base::MonotonicTime deadline = now_.mono + milliseconds(1'000);
+    const bool quiet = kafka_.away_for_long() && server_state_ == ServerState::kUp;
+    base::MonotonicTime deadline = now_.mono + milliseconds(quiet ? 15'000 : 1'000);
     if (pipeline_ != nullptr) {
       deadline = std::min(deadline, pipeline_->NextDeadline());
       deadline = answers_.empty() ? deadline : std::min(deadline, answers_.front().due);

@@ -38,8 +38,22 @@ struct Connection {
   bool reply_due = false;              // a keepalive asked for it
   bool commit_pending = false;         // the last frame was inside a transaction
   bool probe_due = false;              // a status asked for a keepalive
+  bool cut = false;                    // nothing arrives at the server any more
   std::vector<base::Lsn> delayed;      // statuses on the way to the server
   std::optional<base::StreamEnd> end;  // not noticed yet
+};
+
+// What foreign hands did that nobody has seen to yet.
+struct Foreign {
+  bool slot = false;
+  bool cluster = false;
+  bool elsewhere = false;  // the cluster, only for a while
+  bool timeline = false;
+  bool table = false;
+  bool publication = false;
+  bool progress = false;
+
+  bool any() const { return slot || cluster || timeline || table || publication || progress; }
 };
 
 class Simulation {
@@ -74,6 +88,16 @@ class Simulation {
   std::optional<base::StreamEnd> RefuseConnect();
   void Heal();
 
+  // --- Foreign hands (foreign.cc) ---
+  bool CutConnection(const std::string& why);
+  void ForeignHands();
+  std::optional<base::StreamEnd> Guard(const std::optional<base::Progress>& known,
+                                       base::SourceFacts* facts);
+  void CheckAccepted(const base::SourceFacts& facts);
+  void CheckRemembered();
+  bool IsForeign(base::HaltReason reason) const;
+  void SeeToForeignHands();
+
   // --- The dead-letter topic (operator.cc) ---
   void Letters();
   void AnswerLetters();
@@ -98,9 +122,13 @@ class Simulation {
 
   // --- Oracles ---
   void CheckTurn();
+  void CheckMemory();
   void CheckCounters();
   void CheckHalt();
   void CheckStatus(const pgoutput::StandbyStatus& status, const char* what);
+  void CheckFinalStatus(const pgoutput::StandbyStatus& status);
+  bool Delivered() const;
+  base::Lsn Confirmable(base::Lsn safe) const;
   void CheckConnection();
   void CheckSpinning();
   bool Settled();
@@ -128,9 +156,21 @@ class Simulation {
   base::MonotonicTime server_back_at_;
   base::MonotonicTime slot_free_at_;  // an old walsender holds it until then
   std::optional<base::HaltReason> operator_reason_;
-  std::optional<base::Lsn> connecting_;  // an attempt with this START position
-  base::MonotonicTime connected_at_;     // when the attempt comes to its end
-  base::MonotonicTime recover_at_;       // a halted or stopped process is seen to
+
+  // An attempt.
+  struct Attempt {
+    base::Lsn start;
+    std::optional<base::Progress> known;
+  };
+
+  std::optional<Attempt> connecting_;
+  base::MonotonicTime connected_at_;  // when the attempt comes to its end
+  base::MonotonicTime recover_at_;    // a halted or stopped process is seen to
+
+  Foreign foreign_;
+  bool foreign_halt_ = false;
+  std::optional<base::SourceFacts> accepted_;  // in this process
+  base::Lsn handed_;                           // how far it could know of, the same
 
   // Answers about the dead-letter topic, in their order.
   struct LettersAnswer {

@@ -15,8 +15,8 @@ using std::chrono::milliseconds;
 
 void Simulation::World() {
   if (now_.mono >= next_write_ && server_state_ == ServerState::kUp) {
-    for (std::uint64_t i = random_.Between(1, 4);
-         i > 0 && server_.transactions().size() < plan_.transactions; --i) {
+    for (std::uint64_t i = random_.Between(1, 4); i > 0 && server_.written() < plan_.transactions;
+         --i) {
       server_.WriteTransaction(now_.wall);
       if (!server_.broken().valid() && Happens(Fault::poison_wal, 50)) {
         server_.BreakNextTransaction();
@@ -37,6 +37,7 @@ void Simulation::World() {
   Operator();
   if (!healed_) {
     ServerFaults();
+    ForeignHands();
     WalpostFaults();
   }
   if (server_state_ == ServerState::kDown && now_.mono >= server_back_at_) {
@@ -129,6 +130,8 @@ void Simulation::SeeToProcess() {
   }
   if (recover_at_ == base::MonotonicTime()) {
     judge_.OnMemoryLost();
+    accepted_.reset();
+    handed_ = base::Lsn();
     recover_at_ = now_.mono + milliseconds(random_.Below(3'000));
   }
   if (now_.mono < recover_at_) {
@@ -138,6 +141,7 @@ void Simulation::SeeToProcess() {
   kafka_.TakePoison();
   operator_reason_.reset();
   server_.MendTransaction();
+  SeeToForeignHands();
   if (random_.Chance(500)) {
     recover_at_ = base::MonotonicTime();
     halt_seen_ = false;
@@ -194,7 +198,7 @@ void Simulation::ServerError() {
 }
 
 void Simulation::ArriveStatuses() {
-  if (!connection_ || (Happens(Fault::status_delay, 800))) {
+  if (!connection_ || connection_->cut || Happens(Fault::status_delay, 800)) {
     return;
   }
   for (const base::Lsn flush : connection_->delayed) {
@@ -221,19 +225,30 @@ void Simulation::FinishConnecting() {
   if (!connecting_ || now_.mono < connected_at_) {
     return;
   }
-  const base::Lsn start = *std::exchange(connecting_, std::nullopt);
+  const Attempt attempt = *std::exchange(connecting_, std::nullopt);
   if (const std::optional<StreamEnd> refused = RefuseConnect()) {
     Trace("connect:", std::string(refused->status.message()));
     pipeline_->OnStreamEnd(*refused, now_);
     return;
   }
+  base::SourceFacts facts = server_.Facts();
+  if (const std::optional<StreamEnd> refused = Guard(attempt.known, &facts)) {
+    Trace("guard:", std::string(refused->status.message()));
+    pipeline_->OnStreamEnd(*refused, now_);
+    return;
+  }
+  const base::Lsn remembered = facts.progress ? facts.progress->end_lsn : base::Lsn();
+  facts.start_lsn = std::max({attempt.start, facts.confirmed_flush_lsn, remembered});
   connection_.emplace();
-  connection_->walsender = std::make_unique<Walsender>(&server_, start, &random_);
+  connection_->walsender = std::make_unique<Walsender>(&server_, facts.start_lsn, &random_);
   connection_->last_status = now_.mono;
   connection_->stopping_since = now_.mono;
   connection_->discarded_before = pipeline_->counters().events_discarded;
-  Trace("connected at", start.ToString());
-  pipeline_->OnConnected(server_.Facts(), now_);
+  Trace("connected at", facts.start_lsn.ToString());
+  pipeline_->OnConnected(facts, now_);
+  if (pipeline_->connected()) {
+    CheckAccepted(facts);
+  }
 }
 
 std::optional<StreamEnd> Simulation::RefuseConnect() {

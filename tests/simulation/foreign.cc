@@ -1,0 +1,234 @@
+// Foreign hands, what a connect finds of them, and the operator's way out of it.
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "pipeline/remembered_progress.h"
+#include "simulation.h"
+#include "violation.h"
+
+namespace walpost::simulation {
+
+using base::HaltReason;
+using base::StreamEnd;
+
+namespace {
+
+// A minute of refusals, with some seconds between each two.
+constexpr int kRefusalsOfAMinute = 5;
+
+}  // namespace
+
+bool Simulation::CutConnection(const std::string& why) {
+  LoseConnection(StreamEnd::Kind::kLost, why);
+  if (connection_) {
+    connection_->cut = true;
+  }
+  return true;
+}
+
+// One at a time, so that each has the reason it must be noticed by.
+void Simulation::ForeignHands() {
+  if (server_state_ != ServerState::kUp || foreign_.any()) {
+    return;
+  }
+  const bool remembered = kafka_.progress().newest().has_value();
+  if (Happens(Fault::failover_loses, 5)) {
+    CutConnection("failover that loses");
+    const std::uint32_t before = server_.era();
+    server_.FailoverLoses();
+    foreign_.timeline = server_.era() != before;
+    Trace("a failover loses what came after", server_.wal_end().ToString());
+    ServerDown();
+  } else if (Happens(Fault::slot_moved, 5)) {
+    CutConnection("terminated by a foreign hand");
+    foreign_.slot = server_.AdvanceSlot();
+    Trace("a foreign hand moves the slot to", server_.confirmed_flush().ToString());
+  } else if (Happens(Fault::slot_made_anew, 5)) {
+    CutConnection("terminated by a foreign hand");
+    foreign_.slot = true;
+    server_.MakeSlotAnew();
+    Trace("a foreign hand makes the slot anew at", server_.confirmed_flush().ToString());
+  } else if (remembered && Happens(Fault::other_cluster, 5)) {
+    CutConnection("the name leads to another server");
+    foreign_.cluster = true;
+    foreign_.elsewhere = random_.Chance(400);
+    if (foreign_.elsewhere) {
+      server_.GoElsewhere(true);
+    } else {
+      server_.BecomeAnotherCluster();
+    }
+    Trace("another cluster", foreign_.elsewhere ? "for a while" : "for good");
+  } else if (Happens(Fault::replaced, 5)) {
+    foreign_.publication = random_.Chance(300);
+    foreign_.table = !foreign_.publication;
+    if (foreign_.publication) {
+      server_.ReplacePublication();
+    } else {
+      server_.ReplaceTable();
+    }
+    Trace(foreign_.table ? "a table is replaced" : "the publication is replaced");
+  } else if (remembered && Happens(Fault::progress_deleted, 5)) {
+    foreign_.progress = true;
+    kafka_.DeleteProgress();
+    judge_.OnProgressDeleted();
+    Trace("remembered progress is deleted");
+  }
+}
+
+// As runtime::MakeGuard: what Kafka remembers is judged between preflight and START.
+std::optional<StreamEnd> Simulation::Guard(const std::optional<base::Progress>& known,
+                                           base::SourceFacts* facts) {
+  if (!plan_.remembers()) {
+    return std::nullopt;
+  }
+  std::vector<base::Progress> records;
+  StreamEnd end;
+  if (pipeline::Suffices(known, *facts)) {
+    records.push_back(*known);
+  } else if (kafka_.away() || Happens(Fault::progress_unreadable, 300)) {
+    end.status = absl::UnavailableError("remembered progress cannot be read yet");
+    return end;
+  } else {
+    records = kafka_.progress().records();
+  }
+  pipeline::ProgressVerdict verdict = pipeline::JudgeProgress(records, *facts);
+  if (verdict.halt) {
+    end.kind = StreamEnd::Kind::kOperator;
+    end.reason = verdict.halt->reason;
+    end.status = absl::FailedPreconditionError(verdict.halt->detail);
+    return end;
+  }
+  facts->progress = std::move(verdict.progress);
+  return std::nullopt;
+}
+
+// It goes on there: so nothing may be amiss that it could have known.
+void Simulation::CheckAccepted(const base::SourceFacts& facts) {
+  const std::optional<base::Progress>& remembered = kafka_.progress().newest();
+  Require(!foreign_.elsewhere, "G6: it streams from another cluster");
+  if (plan_.remembers()) {
+    const base::Lsn known = remembered ? remembered->end_lsn : server_.consistent_point();
+    Require(facts.confirmed_flush_lsn <= known || kafka_.progress().lacks(),
+            "G6: the slot stands at %s, but only %s is remembered, and it goes on",
+            facts.confirmed_flush_lsn.ToString(), known.ToString());
+  }
+  if (remembered) {
+    Require(remembered->system_identifier == facts.system_identifier,
+            "G6: progress is of another cluster, and it goes on");
+    Require(remembered->publication_oid == facts.publication_oid,
+            "G6: the publication was replaced, and it goes on");
+  }
+  const std::optional<base::SourceFacts>& before = accepted_;
+  if (before) {
+    Require(before->publication_oid == facts.publication_oid,
+            "G6: the publication was replaced since the last connection, and it goes on");
+  }
+  for (const base::PublishedTable& table : facts.tables) {
+    const auto same = [&table](const base::PublishedTable& other) {
+      return other.name != table.name || other.oid == table.oid;
+    };
+    Require(!remembered || std::all_of(remembered->tables.begin(), remembered->tables.end(), same),
+            "G6: table %s was replaced, and it goes on", table.name);
+    Require(!before || std::all_of(before->tables.begin(), before->tables.end(), same),
+            "G6: table %s was replaced since the last connection, and it goes on", table.name);
+  }
+  if (!remembered && !before) {
+    if (kafka_.progress().lacks()) {
+      kafka_.DeleteProgress();  // nor does what was on its way to the old topic land in the new one
+    }
+    kafka_.progress().BeginAnew();
+    // Such a start may come upon rows of before a replacement that was seen to.
+    foreign_.table = foreign_.table || server_.SlotHoldsReplaced();
+  }
+  judge_.OnConnected(plan_.remembers() && remembered ? remembered->end_lsn : base::Lsn());
+  judge_.OnPosition(facts.start_lsn, "START at");
+  accepted_ = facts;
+  foreign_.slot = false;  // if so, then not beyond what is in Kafka
+}
+
+// Confirmed is only what is remembered: all else is a foreign hand's.
+void Simulation::CheckRemembered() {
+  if (!plan_.remembers()) {
+    return;
+  }
+  judge_.OnPosition(judge_.progress_given(), "progress");
+  foreign_.progress = foreign_.progress && kafka_.progress().lacks();
+  if (foreign_.slot || foreign_.cluster) {
+    return;
+  }
+  const std::optional<base::Progress>& highest = kafka_.progress().highest();
+  const base::Lsn remembered = highest ? highest->end_lsn : server_.consistent_point();
+  Require(server_.confirmed_flush() <= remembered, "G6: confirmed is %s, remembered only %s",
+          server_.confirmed_flush().ToString(), remembered.ToString());
+}
+
+bool Simulation::IsForeign(HaltReason reason) const {
+  const std::optional<base::Progress>& newest = kafka_.progress().newest();
+  switch (reason) {
+    case HaltReason::kSlotMoved:
+      return (foreign_.slot || foreign_.progress) && newest;
+    case HaltReason::kClusterChanged:
+      return foreign_.cluster;
+    case HaltReason::kTimelineChanged: {
+      if (!foreign_.timeline) {
+        return false;
+      }
+      const base::SourceFacts facts = server_.Facts();
+      bool beyond = false;
+      for (const base::TimelineEnd& ancestor : facts.timeline_history) {
+        beyond =
+            beyond || handed_ > ancestor.end ||
+            (newest && newest->timeline == ancestor.timeline && newest->end_lsn > ancestor.end);
+      }
+      return beyond;
+    }
+    case HaltReason::kTableReplaced:
+      return foreign_.table;
+    case HaltReason::kPublicationMissing:
+      return foreign_.publication;
+    case HaltReason::kProgressUnreadable:
+      return kafka_.progress_refusals() >= kRefusalsOfAMinute ||
+             (!newest && (foreign_.progress || foreign_.slot));
+    default:
+      return false;
+  }
+}
+
+// `slot advance` without a position, or `slot recreate`.
+void Simulation::SeeToForeignHands() {
+  if (!foreign_halt_ || !foreign_.any()) {
+    foreign_halt_ = false;
+    return;
+  }
+  foreign_halt_ = false;
+  if (foreign_.elsewhere) {
+    server_.GoElsewhere(false);
+    foreign_ = Foreign();
+    Trace("the address is corrected");
+    return;
+  }
+  if (!plan_.remembers()) {
+    foreign_ = Foreign();
+    return;
+  }
+  if (server_.SlotHoldsReplaced() || (foreign_.publication && random_.Chance(500))) {
+    server_.MakeSlotAnew();
+  }
+  const std::optional<base::Progress>& newest = kafka_.progress().newest();
+  const base::SourceFacts facts = server_.Facts();
+  base::Progress progress = facts.ProgressAt(facts.confirmed_flush_lsn);
+  progress.epoch = newest ? newest->epoch + 1 : 1;
+  progress.recorded_at = now_.wall;
+  progress.tables = facts.tables;
+  if (!newest) {
+    kafka_.DeleteProgress();  // also what is still on its way there, from days ago
+  }
+  kafka_.progress().BeginAnew();
+  kafka_.progress().Append(progress);
+  judge_.OnAdopted(progress.end_lsn);
+  foreign_ = Foreign();
+  Trace("the operator goes on at", progress.end_lsn.ToString());
+}
+
+}  // namespace walpost::simulation

@@ -1,0 +1,33 @@
+#include "progress_log.h"
+
+#include <tuple>
+
+namespace walpost::simulation {
+namespace {
+
+// Clusters change with the epoch only.
+bool IsAbove(const base::Progress& progress, const std::optional<base::Progress>& other) {
+  return !other || std::tie(progress.epoch, progress.timeline, progress.end_lsn) >=
+                       std::tie(other->epoch, other->timeline, other->end_lsn);
+}
+
+}  // namespace
+
+void ProgressLog::Append(const base::Progress& progress) {
+  records_.push_back(progress);
+  if (IsAbove(progress, newest_)) {
+    newest_ = progress;
+  }
+  if (IsAbove(progress, highest_)) {
+    highest_ = progress;
+  }
+}
+
+void ProgressLog::Delete() {
+  records_.clear();
+  newest_.reset();
+}
+
+bool ProgressLog::lacks() const { return highest_ && (!newest_ || !IsAbove(*newest_, highest_)); }
+
+}  // namespace walpost::simulation

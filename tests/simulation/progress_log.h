@@ -1,0 +1,42 @@
+// ProgressLog - the topic of remembered progress as it stands.
+// Why: what counts of it is found here once more, by other means than walpost's.
+// Thread: one owner.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/source_facts.h"
+
+namespace walpost::simulation {
+
+class ProgressLog {
+ public:
+  static constexpr char kTopic[] = "walpost-progress";
+
+  void Append(const base::Progress& progress);
+
+  // By a foreign hand.
+  void Delete();
+
+  // A first start, or an operator's decision: nothing of before counts any more.
+  void BeginAnew() { highest_.reset(); }
+
+  const std::vector<base::Progress>& records() const { return records_; }
+
+  // The one that counts of those that stand there.
+  const std::optional<base::Progress>& newest() const { return newest_; }
+
+  // The same of all that ever stood there.
+  const std::optional<base::Progress>& highest() const { return highest_; }
+
+  // Something that counted was deleted, and nothing as high was written since.
+  bool lacks() const;
+
+ private:
+  std::vector<base::Progress> records_;
+  std::optional<base::Progress> newest_;
+  std::optional<base::Progress> highest_;
+};
+
+}  // namespace walpost::simulation
