@@ -12,6 +12,8 @@
 #include "absl/strings/str_format.h"
 #include "cli/dlq_verbs.h"
 #include "config/config.h"
+#include "config/document.h"
+#include "config/import_debezium.h"
 #include "config/reader.h"
 #include "observe/log.h"
 #include "operations/check.h"
@@ -26,6 +28,8 @@ namespace walpost::cli {
 namespace {
 
 constexpr int kExitUsage = 64;
+constexpr int kExitData = 65;
+constexpr int kExitNoInput = 66;
 constexpr int kExitConfig = 78;
 constexpr const char* kVersion = WALPOST_VERSION;
 
@@ -36,6 +40,7 @@ struct Arguments {
   bool with_messages = false;
   bool yes = false;
   std::string to;
+  std::string import;  // the file of `config import-debezium`
   operations::EmitOptions emit;
   DlqArguments dlq;
 };
@@ -73,7 +78,16 @@ operations::InitOptions InitOptionsOf(const Arguments& arguments, const config::
   return options;
 }
 
+void PrintWarnings(const config::Config& config) {
+  for (const std::string& warning : config.warnings) {
+    std::fprintf(stderr, "walpost: warning: %s\n", warning.c_str());
+  }
+}
+
 int RunVerb(const Arguments&, const config::Config& config) {
+  for (const std::string& warning : config.warnings) {
+    observe::Log(observe::Severity::kWarning, "config_warning", warning);
+  }
   runtime::RunOptions options = config.run;
   options.version = kVersion;
   return runtime::Run(options);
@@ -84,6 +98,7 @@ int InitVerb(const Arguments& arguments, const config::Config& config) {
 }
 
 int CheckVerb(const Arguments& arguments, const config::Config& config) {
+  PrintWarnings(config);
   operations::CheckOptions options;
   options.name = config.run.name;
   options.source = config.run.source;
@@ -163,12 +178,32 @@ void AddSlotVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
       ->add_flag("--yes", arguments->yes, "Do it; without it, only say what would be lost");
 }
 
-void AddConfigVerbs(CLI::App* app, Verb* chosen) {
+// Needs no configuration: it makes one.
+int ImportVerb(const std::string& path) {
+  const absl::StatusOr<std::string> text = config::ReadFile(path);
+  if (!text.ok()) {
+    return Print(operations::Outcome{
+        kExitNoInput, "", absl::StrFormat("%s %s", path, std::string(text.status().message()))});
+  }
+  const absl::StatusOr<config::ImportedConfig> imported = config::ImportDebezium(*text);
+  if (!imported.ok()) {
+    return Print(operations::Outcome{
+        kExitData, "",
+        absl::StrFormat("%s is not taken: %s", path, std::string(imported.status().message()))});
+  }
+  for (const std::string& note : imported->notes) {
+    std::fprintf(stderr, "walpost: %s\n", note.c_str());
+  }
+  return Print(operations::Outcome{0, imported->yaml, ""});
+}
+
+void AddConfigVerbs(CLI::App* app, std::string* import, Verb* chosen) {
   CLI::App* config = app->add_subcommand("config", "Look at the configuration");
   config->require_subcommand(1);
   AddVerb(
       config, "validate", "Read the configuration, connect to nothing",
       [](const Arguments&, const config::Config& c) {
+        PrintWarnings(c);
         const absl::Status status = runtime::Validate(c.run);
         if (!status.ok()) {
           return Print(operations::Outcome{kExitConfig, "", std::string(status.message())});
@@ -184,6 +219,12 @@ void AddConfigVerbs(CLI::App* app, Verb* chosen) {
         return 0;
       },
       chosen);
+  config
+      ->add_subcommand("import-debezium",
+                       "Print walpost.yaml for a Debezium connector, and what it cannot say")
+      ->add_option("file", *import,
+                   "A connector's JSON, or Debezium Server's application.properties")
+      ->required();
 }
 
 void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
@@ -201,7 +242,7 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
   AddDlqVerbs(app, &arguments->dlq, [chosen](const DlqVerb& verb) {
     *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
   });
-  AddConfigVerbs(app, chosen);
+  AddConfigVerbs(app, &arguments->import, chosen);
   CLI::App* emit = AddVerb(app, "emit", "Insert one test event and print its id", EmitVerb, chosen);
   emit->add_flag("--message", arguments->emit.message, "As a logical message instead of a row");
   emit->add_option("--aggregate-type", arguments->emit.aggregate_type, "Also the topic, by default")
@@ -258,6 +299,9 @@ int Main(int argc, char** argv) {
   if (version) {
     std::fputs(operations::VersionText(kVersion).c_str(), stdout);
     return 0;
+  }
+  if (!arguments.import.empty()) {
+    return ImportVerb(arguments.import);
   }
   const absl::StatusOr<config::Config> config = config::Load(arguments.load);
   if (!config.ok()) {

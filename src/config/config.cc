@@ -171,7 +171,7 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
                              const std::vector<std::string>& sets) {
   ASSIGN_OR_RETURN(const YAML::Node document, LoadDocument(yaml, file, sets));
   Config config;
-  Problems problems{file, {}};
+  Problems problems{file, {}, {}};
   try {
     MapReader root(document, "", &problems);
     std::string version;
@@ -209,6 +209,7 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
   if (!problems.lines.empty()) {
     return absl::InvalidArgumentError(absl::StrJoin(problems.lines, "\n"));
   }
+  config.warnings = std::move(problems.warnings);
   return config;
 }
 

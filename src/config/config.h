@@ -18,6 +18,7 @@ struct Config {
   runtime::RunOptions run;  // also what the other verbs take their connections and names from
   observe::Severity log_level = observe::Severity::kInfo;
   observe::LogFormat log_format = observe::LogFormat::kText;
+  std::vector<std::string> warnings;  // what is understood and has no effect
 };
 
 struct LoadOptions {

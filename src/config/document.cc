@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "config/debezium.h"
 
 namespace walpost::config {
 namespace {
@@ -74,9 +75,9 @@ absl::Status CheckExtent(const YAML::Node& node, const std::string& file, int de
 }
 
 // Replaces variables in every scalar below `node`; collects problems. `seen` are the places already
-// replaced: what an alias repeats must not be replaced again.
-void InterpolateTree(YAML::Node node, const std::string& file, std::set<int>* seen,
-                     std::string* problems) {
+// replaced: what an alias repeats must not be replaced again. `key` is of the map that `node` is in.
+void InterpolateTree(YAML::Node node, const std::string& file, const std::string& key,
+                     std::set<int>* seen, std::string* problems) {
   if (node.IsScalar()) {
     if (!node.Mark().is_null() && !seen->insert(node.Mark().pos).second) {
       return;
@@ -91,7 +92,15 @@ void InterpolateTree(YAML::Node node, const std::string& file, std::set<int>* se
     return;
   }
   for (auto child : node) {
-    InterpolateTree(node.IsMap() ? child.second : YAML::Node(child), file, seen, problems);
+    if (!node.IsMap()) {
+      InterpolateTree(YAML::Node(child), file, "", seen, problems);
+      continue;
+    }
+    const std::string name = child.first.IsScalar() ? child.first.Scalar() : "";
+    // Pasted as they are: their dollar signs are those of Java's expressions.
+    if (key != "debezium" || !IsDebeziumPattern(name)) {
+      InterpolateTree(child.second, file, name, seen, problems);
+    }
   }
 }
 
@@ -233,7 +242,7 @@ absl::StatusOr<YAML::Node> LoadDocument(const std::string& yaml, const std::stri
     }
     std::set<int> seen;
     std::string problems;
-    InterpolateTree(root, file, &seen, &problems);
+    InterpolateTree(root, file, "", &seen, &problems);
     if (!problems.empty()) {
       problems.pop_back();
       return absl::InvalidArgumentError(problems);

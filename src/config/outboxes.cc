@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "config/debezium.h"
 #include "outbox/presets.h"
 #include "outbox/topic_template.h"
 
@@ -136,16 +137,27 @@ void ReadCloudEvents(MapReader reader, envelope::CloudEventOptions* options) {
   reader.Finish();
 }
 
-pipeline::OutboxOptions ReadOutbox(MapReader reader) {
+pipeline::OutboxOptions ReadOutbox(MapReader reader, Problems* problems) {
   pipeline::OutboxOptions outbox;
   const std::vector<std::string> presets(std::begin(outbox::kPresetNames),
                                          std::end(outbox::kPresetNames));
-  const std::string& preset = presets[reader.Choice("preset", presets, 0)];
+  const YAML::Node debezium = reader.Child("debezium");
+  const std::string& preset =
+      presets[reader.Choice("preset", presets, debezium.IsDefined() ? 1 : 0)];
   outbox.table = *outbox::PresetOptions(preset);
   if (preset == "debezium") {
     outbox.encoder = {envelope::ValueFormat::kRaw, envelope::HeaderSet::kDebezium};
   }
   ReadTable(&reader, &outbox.table);
+  if (debezium.IsDefined()) {
+    ReadDebezium(debezium, reader.PathOf("debezium"), problems, &outbox.table);
+    if (preset != "debezium") {
+      reader.Problem("debezium", "belongs to preset: debezium");
+    }
+    if (reader.Child("topic").IsDefined()) {
+      reader.Problem("topic", "the topic is said by route.topic.replacement in `debezium`");
+    }
+  }
   ReadColumns(reader.Map("columns"), &outbox.table.columns);
   if (reader.Text("topic", &outbox.table.topic)) {
     if (const auto parsed = outbox::TopicTemplate::Parse(outbox.table.topic); !parsed.ok()) {
@@ -165,6 +177,9 @@ pipeline::OutboxOptions ReadOutbox(MapReader reader) {
     }
   }
   ReadValue(reader.Map("value"), &outbox.encoder);
+  if (outbox.table.debezium && outbox.encoder.format != envelope::ValueFormat::kRaw) {
+    reader.Problem("value", "with `debezium` only format: raw");
+  }
   reader.Finish();
   return outbox;
 }
@@ -215,7 +230,7 @@ std::vector<pipeline::OutboxOptions> ReadOutboxes(const YAML::Node& list, Proble
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
     outboxes.push_back(
-        ReadOutbox(MapReader(list[i], absl::StrFormat("outboxes[%u]", i), problems)));
+        ReadOutbox(MapReader(list[i], absl::StrFormat("outboxes[%u]", i), problems), problems));
     for (std::size_t j = 0; j < i; ++j) {
       if (outboxes[j].table.schema == outboxes[i].table.schema &&
           outboxes[j].table.table == outboxes[i].table.table) {

@@ -53,6 +53,10 @@ void Problems::Add(const YAML::Node& node, std::string_view path, std::string_vi
   lines.push_back(absl::StrFormat("%s: %s: %s", Where(file, node), path, what));
 }
 
+void Problems::Warn(const YAML::Node& node, std::string_view path, std::string_view what) {
+  warnings.push_back(absl::StrFormat("%s: %s: %s", Where(file, node), path, what));
+}
+
 MapReader::MapReader(YAML::Node node, std::string path, Problems* problems)
     : node_(std::move(node)), path_(std::move(path)), problems_(problems) {
   if (node_.IsDefined() && !node_.IsNull() && !node_.IsMap()) {

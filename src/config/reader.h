@@ -17,8 +17,10 @@ namespace walpost::config {
 struct Problems {
   std::string file;
   std::vector<std::string> lines;
+  std::vector<std::string> warnings = {};  // of a file that can be used
 
   void Add(const YAML::Node& node, std::string_view path, std::string_view what);
+  void Warn(const YAML::Node& node, std::string_view path, std::string_view what);
 };
 
 class MapReader {

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "config/config.h"
+#include "config/debezium.h"
 #include "config/units.h"
 #include "outbox/presets.h"
 #include "postgres/sql_connection.h"
@@ -92,6 +93,15 @@ void ShowValue(const envelope::EncoderOptions& encoder, YAML::Emitter* out) {
   *out << YAML::EndMap;
 }
 
+void ShowDebezium(const outbox::TableOptions& table, YAML::Emitter* out) {
+  *out << YAML::Key << "debezium" << YAML::Value << YAML::BeginMap;
+  for (const auto& [name, value] : DebeziumPairs(table)) {
+    *out << YAML::Key << name << YAML::Value
+         << (IsDebeziumPattern(name) ? Text(value) : Literal(value));
+  }
+  *out << YAML::EndMap;
+}
+
 void ShowOutbox(const pipeline::OutboxOptions& outbox, YAML::Emitter* out) {
   const outbox::ColumnMapping& c = outbox.table.columns;
   const outbox::ColumnMapping d =
@@ -119,7 +129,11 @@ void ShowOutbox(const pipeline::OutboxOptions& outbox, YAML::Emitter* out) {
   ShowNames("timestamp", c.timestamp, d.timestamp, out);
   ShowNames("seq", c.seq, d.seq, out);
   *out << YAML::EndMap;
-  *out << YAML::Key << "topic" << YAML::Value << Literal(outbox.table.topic);
+  if (outbox.table.debezium) {
+    ShowDebezium(outbox.table, out);
+  } else {
+    *out << YAML::Key << "topic" << YAML::Value << Literal(outbox.table.topic);
+  }
   ShowTopics(outbox.table.topics, out);
   ShowPairs("record_headers", outbox.table.record_headers, out);
   ShowPairs("constant_headers", outbox.encoder.constant_headers, out);

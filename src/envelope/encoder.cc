@@ -115,7 +115,7 @@ absl::Status Encoder::Encode(const outbox::Event& event, const Position& positio
       ::new (cursor.Take(m.headers.size() * sizeof(RecordHeader))) RecordHeader[m.headers.size()];
   for (std::size_t i = 0; i < m.headers.size(); ++i) {
     headers[i].name = cursor.Copy(m.headers[i].name);
-    headers[i].value = cursor.Copy(m.headers[i].value);
+    headers[i].value = m.headers[i].null ? std::string_view() : cursor.Copy(m.headers[i].value);
   }
   *record = Record();
   record->block = block;

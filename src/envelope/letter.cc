@@ -189,7 +189,8 @@ Record EncodeLetter(const Letter& letter, std::string_view topic, const Record& 
   };
   std::size_t i = 0;
   for (const RecordHeader& header : kept) {
-    headers[i++] = {copy(header.name), copy(header.value)};
+    headers[i].name = copy(header.name);
+    headers[i++].value = header.value.data() == nullptr ? header.value : copy(header.value);
   }
   for (const auto& [name, value] : own) {
     headers[i++] = {copy(name), copy(value)};

@@ -18,7 +18,7 @@ namespace walpost::envelope {
 
 struct RecordHeader {
   std::string_view name;
-  std::string_view value;
+  std::string_view value;  // without data: null
 };
 
 struct Record {

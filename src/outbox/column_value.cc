@@ -93,7 +93,14 @@ std::uint32_t BuiltInType(std::string_view name) {
       {"varchar", type_oid::kVarchar},
       {"timestamptz", type_oid::kTimestamptz},
       {"uuid", type_oid::kUuid},
-      {"jsonb", type_oid::kJsonb}};
+      {"jsonb", type_oid::kJsonb},
+      {"oid", type_oid::kOid},
+      {"float4", type_oid::kFloat4},
+      {"float8", type_oid::kFloat8},
+      {"date", type_oid::kDate},
+      {"time", type_oid::kTime},
+      {"timestamp", type_oid::kTimestamp},
+      {"numeric", type_oid::kNumeric}};
   for (const auto& [known, oid] : kTypes) {
     if (name == known) {
       return oid;
@@ -130,6 +137,20 @@ std::string TypeName(std::uint32_t oid) {
       return "uuid";
     case type_oid::kJsonb:
       return "jsonb";
+    case type_oid::kOid:
+      return "oid";
+    case type_oid::kFloat4:
+      return "real";
+    case type_oid::kFloat8:
+      return "double precision";
+    case type_oid::kDate:
+      return "date";
+    case type_oid::kTime:
+      return "time";
+    case type_oid::kTimestamp:
+      return "timestamp";
+    case type_oid::kNumeric:
+      return "numeric";
     default:
       return absl::StrFormat("type with OID %u", oid);
   }

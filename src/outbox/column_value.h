@@ -28,10 +28,17 @@ inline constexpr std::uint32_t kInt8 = 20;
 inline constexpr std::uint32_t kInt2 = 21;
 inline constexpr std::uint32_t kInt4 = 23;
 inline constexpr std::uint32_t kText = 25;
+inline constexpr std::uint32_t kOid = 26;
 inline constexpr std::uint32_t kJson = 114;
+inline constexpr std::uint32_t kFloat4 = 700;
+inline constexpr std::uint32_t kFloat8 = 701;
 inline constexpr std::uint32_t kBpchar = 1042;
 inline constexpr std::uint32_t kVarchar = 1043;
+inline constexpr std::uint32_t kDate = 1082;
+inline constexpr std::uint32_t kTime = 1083;
+inline constexpr std::uint32_t kTimestamp = 1114;
 inline constexpr std::uint32_t kTimestamptz = 1184;
+inline constexpr std::uint32_t kNumeric = 1700;
 inline constexpr std::uint32_t kUuid = 2950;
 inline constexpr std::uint32_t kJsonb = 3802;
 // From here on types are made by users: enums, domains, extensions. Their binary form is taken as

@@ -18,6 +18,7 @@ namespace walpost::outbox {
 struct Header {
   std::string_view name;
   std::string_view value;
+  bool null = false;  // a header without a value, which is not the empty one
 };
 
 // What the payload's column says about it.

@@ -3,10 +3,12 @@
 // Thread: values.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "outbox/debezium_options.h"
 #include "outbox/topic_rules.h"
 
 namespace walpost::outbox {
@@ -47,6 +49,7 @@ struct TableOptions {
   bool null_key_allowed =
       false;                   // else a NULL key, aggregate type or type is an undeliverable event
   bool type_optional = false;  // the type column may be missing from the table
+  std::optional<DebeziumOptions> debezium;  // then `topic` is not used
 };
 
 }  // namespace walpost::outbox

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "outbox/column_value.h"
+#include "outbox/event_router.h"
 #include "outbox/headers_column.h"
 #include "outbox/topic_template.h"
 #include "outbox/trace_context.h"
@@ -50,6 +51,9 @@ struct TableMapper::Impl {
     } else {
       template_status = parsed.status();
     }
+    if (options.debezium) {
+      router.emplace(*options.debezium, Where());
+    }
   }
 
   const std::string& Where() const { return where; }
@@ -60,6 +64,7 @@ struct TableMapper::Impl {
                     std::string_view expected, Slot* slot);
   absl::Status BindOptional(const pgoutput::Relation& relation);
   absl::Status BindTopic(const pgoutput::Relation& relation);
+  absl::Status BindRouter(const pgoutput::Relation& relation);
 
   absl::Status Null(const Slot& slot, const Event& event) const;
   absl::Status Unfit(const Slot& slot, const Event& event, const absl::Status& why) const;
@@ -82,6 +87,7 @@ struct TableMapper::Impl {
   const TableOptions options;
   const std::string where = absl::StrFormat("table %s.%s", options.schema, options.table);
   const TopicRules topic_rules;
+  std::optional<EventRouter> router;  // instead of the template
   TopicTemplate topic_template;
   absl::Status template_status;
 
@@ -137,7 +143,7 @@ absl::Status TableMapper::Bind(const pgoutput::Relation& relation) {
   RETURN_IF_ERROR(m.Find(relation, "payload", c.payload, true, IsPayload,
                          "bytea, json, jsonb or text", &m.payload));
   RETURN_IF_ERROR(m.BindOptional(relation));
-  RETURN_IF_ERROR(m.BindTopic(relation));
+  RETURN_IF_ERROR(m.router ? m.BindRouter(relation) : m.BindTopic(relation));
   m.header_slots.assign(m.options.record_headers.size(), Slot());
   for (std::size_t i = 0; i < m.header_slots.size(); ++i) {
     RETURN_IF_ERROR(m.Find(relation, "record_headers", {m.options.record_headers[i].second}, true,
@@ -161,13 +167,18 @@ absl::Status TableMapper::Map(std::span<const Value> values, Event* event) {
   RETURN_IF_ERROR(m.Text(values, &m.id, *event, /*required=*/true, &event->id));
   RETURN_IF_ERROR(m.MapKey(values, event));
   const bool names_required = !m.options.null_key_allowed;
-  RETURN_IF_ERROR(
-      m.Text(values, &m.aggregate_type, *event, names_required, &event->aggregate_type));
+  RETURN_IF_ERROR(m.Text(values, &m.aggregate_type, *event, names_required || m.router,
+                         &event->aggregate_type));
   RETURN_IF_ERROR(m.Text(values, &m.type, *event, names_required, &event->type));
   RETURN_IF_ERROR(m.MapPayload(values, event));
   RETURN_IF_ERROR(m.MapOptional(values, event));
   RETURN_IF_ERROR(m.MapTopic(values, event));
-  return m.MapRecordHeaders(values, event);
+  RETURN_IF_ERROR(m.MapRecordHeaders(values, event));
+  if (m.router) {
+    RETURN_IF_ERROR(m.router->Place(values, event, &m.record_headers));
+    event->record_headers = m.record_headers;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TableMapper::Impl::Find(const pgoutput::Relation& relation, std::string_view field,
@@ -259,6 +270,15 @@ absl::Status TableMapper::Impl::BindTopic(const pgoutput::Relation& relation) {
                          &topic_slots.back()));
   }
   return absl::OkStatus();
+}
+
+absl::Status TableMapper::Impl::BindRouter(const pgoutput::Relation& relation) {
+  std::vector<BoundColumn> columns;
+  for (const pgoutput::Column& column : relation.columns) {
+    columns.push_back({column.name, TypeBelow(column.type_oid), column.type_modifier,
+                       domains.find(column.type_oid) != domains.end()});
+  }
+  return router->Bind(columns, payload.index);
 }
 
 absl::Status TableMapper::Impl::Null(const Slot& slot, const Event& event) const {
@@ -391,6 +411,8 @@ absl::Status TableMapper::Impl::MapTopic(std::span<const Value> values, Event* e
     RETURN_IF_ERROR(Text(values, &topic, *event, false, &event->topic));
   } else if (const std::string* own = topic_rules.Find(event->aggregate_type)) {
     event->topic = *own;
+  } else if (router) {
+    RETURN_IF_ERROR(router->Route(event->aggregate_type, event));
   } else {
     const std::vector<TopicTemplate::Part>& parts = topic_template.parts();
     topic_text.clear();

@@ -77,8 +77,8 @@ std::vector<std::string> Rows(bool binary) {
 // A loop that keeps some records in flight, as they wait for Kafka.
 class HotPath {
  public:
-  explicit HotPath(EncoderOptions options)
-      : mapper_(Options()), encoder_(options, "a database with a long name") {
+  explicit HotPath(EncoderOptions options, const outbox::TableOptions& table = Options())
+      : mapper_(table), encoder_(options, "a database with a long name") {
     EXPECT_TRUE(mapper_.Bind(Table()).ok());
     in_flight_.reserve(kInFlight);
   }
@@ -110,9 +110,6 @@ class HotPath {
 
   int refused() const { return refused_; }
 
- private:
-  static constexpr std::size_t kInFlight = 2'000;
-
   static outbox::TableOptions Options() {
     outbox::TableOptions options = *outbox::PresetOptions("walpost");
     options.topic = "events.{aggregate_type}.v1";
@@ -123,6 +120,9 @@ class HotPath {
                               "events.a_topic_whose_name_is_long_number_1.v1", "one_of_its_own"};
     return options;
   }
+
+ private:
+  static constexpr std::size_t kInFlight = 2'000;
 
   pgoutput::Decoder decoder_;
   pgoutput::Message message_;
@@ -167,6 +167,25 @@ TEST(AllocationTest, WarmPathAllocatesNothing) {
           << ", mode " << static_cast<int>(options.cloud_events.mode);
       EXPECT_EQ(path.refused(), 0);
     }
+  }
+}
+
+TEST(AllocationTest, WarmPathOfDebeziumsOptionsAllocatesNothing) {
+  outbox::TableOptions table = HotPath::Options();
+  outbox::DebeziumOptions& debezium = table.debezium.emplace();
+  debezium.topic_regex = "(.*)";
+  debezium.topic_replacement = "events.$1.v1";
+  debezium.placements = {{"event_type", outbox::Placement::Where::kHeader, "eventType"},
+                         {"content_type", outbox::Placement::Where::kHeader, "content-type"}};
+  debezium.tombstone_on_empty = true;
+  for (const bool binary : {false, true}) {
+    const std::vector<std::string> rows = Rows(binary);
+    HotPath path({ValueFormat::kRaw, HeaderSet::kDebezium}, table);
+    path.Take(rows, 10'000);
+    const std::uint64_t before = AllocationCount();
+    path.Take(rows, 10'000);
+    EXPECT_EQ(AllocationCount(), before) << (binary ? "binary" : "text");
+    EXPECT_EQ(path.refused(), 0);
   }
 }
 

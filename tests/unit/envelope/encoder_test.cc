@@ -216,6 +216,16 @@ TEST_F(EncoderTest, NullIsNotEmpty) {
   EXPECT_EQ(record.value, "");
 }
 
+TEST_F(EncoderTest, HeaderWithoutValueIsNotEmpty) {
+  const std::vector<Header> headers = {{"null", "", true}, {"empty", ""}};
+  event_.record_headers = headers;
+  const Record record = Encode({ValueFormat::kRaw, HeaderSet::kDebezium});
+  ASSERT_EQ(record.headers.size(), 7u);  // id, trace context, these, the row's
+  EXPECT_EQ(record.headers[3].name, "null");
+  EXPECT_EQ(record.headers[3].value.data(), nullptr);
+  EXPECT_NE(record.headers[4].value.data(), nullptr);
+}
+
 TEST_F(EncoderTest, EnvelopeOfANullPayloadIsNoTombstone) {
   event_.payload = std::nullopt;
   EXPECT_FALSE(Parsed(Encode({ValueFormat::kEnvelope, HeaderSet::kWalpost})).has_payload());

@@ -94,6 +94,14 @@ TEST_F(LetterTest, NullKeyAndTombstoneStayNull) {
   EXPECT_FALSE(record.value);
 }
 
+TEST_F(LetterTest, HeaderWithoutValueStaysOne) {
+  headers_ = {{"null", std::string_view()}, {"empty", ""}};
+  event_.headers = headers_;
+  const Record record = EncodeLetter(Full(), "dead", event_, &arena_);
+  EXPECT_EQ(record.headers[0].value.data(), nullptr);
+  EXPECT_NE(record.headers[1].value.data(), nullptr);
+}
+
 TEST_F(LetterTest, StubLeavesOutValueAndHeadersAndKeepsTheKey) {
   Letter letter = Full();
   letter.left_out_bytes = 5'000'000;

@@ -178,7 +178,7 @@ TEST_F(TableMapperTest, ColumnOfAnUnfitTypeIsASchemaMismatchThatNamesBothTypes) 
   }
   table_.Retype("occurred_at", kNumeric);
   EXPECT_EQ(mapper_.Bind(table_.relation()).message(),
-            "table outbox.events: column occurred_at is type with OID 1700, but as occurred_at it "
+            "table outbox.events: column occurred_at is numeric, but as occurred_at it "
             "must be timestamptz: change its type back, or map another column");
 }
 

@@ -135,6 +135,7 @@ def verbs():
     code = text("src/cli/cli.cc") + text("src/cli/dlq_verbs.cc")
     top = set(re.findall(r'add_subcommand\("(\w+)"', code)) | set(re.findall(r'AddVerb\(\s*app,\s*"(\w+)"', code))
     below = {group: set(re.findall(rf'AddVerb\(\s*{group},\s*"(\w+)"', code)) for group in ("slot", "config")}
+    below["config"] |= set(re.findall(r'\bconfig\s*->add_subcommand\("([a-z-]+)"', code))
     below["dlq"] = set(re.findall(r'\badd\("(\w+)"', code))
     return top, below
 
@@ -145,9 +146,9 @@ def test_every_verb_that_a_document_or_a_message_names_exists():
     assert {"list", "show", "retry", "discard"} == below["dlq"]
     code = re.sub(r'"\s*\n\s*"', "", "\n".join(re.sub(r"//.*", "", line) for line in sources().splitlines()))
     documents = "".join(text(name) for name in ("docs/runbook.md", "docs/configuration.md", "docs/dead-letters.md", "docs/metrics.md", "SECURITY.md", "README.md"))
-    named = re.findall(r"`walpost (?:--\w+ \w+ )?([a-z]+)(?: ([a-z]+))?", code + documents)
+    named = re.findall(r"`walpost (?:--\w+ \w+ )?([a-z]+)(?: ([a-z-]+))?", code + documents)
     for block in re.findall(r"^ *```.*?^ *```", documents, re.M | re.S):
-        named += re.findall(r"^(?:\$ )?walpost ([a-z]+)(?: ([a-z]+))?", block, re.M)
+        named += re.findall(r"^(?:\$ )?walpost ([a-z]+)(?: ([a-z-]+))?", block, re.M)
     unknown = {f"{verb} {second}".strip() for verb, second in named
                if verb not in top or (verb in below and second and second not in below[verb])}
     assert unknown == set()

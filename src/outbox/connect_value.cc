@@ -1,0 +1,350 @@
+#include "outbox/connect_value.h"
+
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/civil_time.h"
+#include "absl/time/time.h"
+#include "base/byte_reader.h"
+#include "base/status.h"
+#include "outbox/column_value.h"
+#include "outbox/connect_decimal.h"
+
+namespace walpost::outbox {
+namespace {
+
+using pgoutput::Value;
+
+constexpr std::int64_t kUnixDaysOf2000 = 10'957;
+constexpr std::int32_t kMillisPrecision = 3;
+
+absl::Status Unfit(std::string_view what) { return absl::InvalidArgumentError(std::string(what)); }
+
+bool Binary(const Value& value) { return value.kind == Value::Kind::kBinary; }
+
+// One number of `digits` and an exponent, as Java lays it out.
+std::string LayOut(bool negative, const std::string& digits, int exponent) {
+  std::string text = negative ? "-" : "";
+  constexpr int kPlainFrom = -3;
+  constexpr int kPlainBelow = 7;
+  if (exponent < kPlainFrom || exponent >= kPlainBelow) {
+    const std::string rest = digits.size() > 1 ? digits.substr(1) : "0";
+    return text + digits[0] + "." + rest + "E" + std::to_string(exponent);
+  }
+  if (exponent < 0) {
+    return text + "0." + std::string(static_cast<std::size_t>(-exponent - 1), '0') + digits;
+  }
+  const auto whole = static_cast<std::size_t>(exponent) + 1;
+  std::string padded = digits;
+  padded.resize(std::max(padded.size(), whole), '0');
+  const std::string rest = padded.substr(whole);
+  return text + padded.substr(0, whole) + "." + (rest.empty() ? "0" : rest);
+}
+
+template <typename Number>
+std::string PrintJava(Number number) {
+  if (std::isnan(number)) {
+    return "NaN";
+  }
+  if (std::isinf(number)) {
+    return number < 0 ? "-Infinity" : "Infinity";
+  }
+  char text[64];
+  const auto end =
+      std::to_chars(text, text + sizeof(text), std::abs(number), std::chars_format::scientific);
+  const std::string_view shortest(text, static_cast<std::size_t>(end.ptr - text));
+  const std::size_t e = shortest.find('e');
+  std::string digits;
+  for (const char c : shortest.substr(0, e)) {
+    if (c != '.') {
+      digits += c;
+    }
+  }
+  const int exponent = std::atoi(std::string(shortest.substr(e + 1)).c_str());
+  return LayOut(std::signbit(number), digits, exponent);
+}
+
+absl::StatusOr<std::string> RealText(const Value& value, std::uint32_t oid) {
+  if (Binary(value)) {
+    base::ByteReader reader(value.bytes);
+    if (oid == type_oid::kFloat4) {
+      const auto number = std::bit_cast<float>(reader.I32());
+      return reader.AtEnd() ? absl::StatusOr<std::string>(PrintJava(number)) : Unfit("a real");
+    }
+    const auto number = std::bit_cast<double>(reader.I64());
+    return reader.AtEnd() ? absl::StatusOr<std::string>(PrintJava(number)) : Unfit("a double");
+  }
+  const std::string text(value.bytes);
+  if (oid == type_oid::kFloat4) {
+    float number = 0;
+    return absl::SimpleAtof(text, &number) ? absl::StatusOr<std::string>(PrintJava(number))
+                                           : Unfit("text that is not a number");
+  }
+  double number = 0;
+  return absl::SimpleAtod(text, &number) ? absl::StatusOr<std::string>(PrintJava(number))
+                                         : Unfit("text that is not a number");
+}
+
+absl::StatusOr<std::int64_t> ReadBinary(const Value& value, bool wide) {
+  base::ByteReader reader(value.bytes);
+  const std::int64_t number = wide ? reader.I64() : reader.I32();
+  if (!reader.AtEnd()) {
+    return Unfit("a binary time of another size");
+  }
+  const std::int64_t last = wide ? std::numeric_limits<std::int64_t>::max()
+                                 : std::int64_t{std::numeric_limits<std::int32_t>::max()};
+  const std::int64_t first = wide ? std::numeric_limits<std::int64_t>::min()
+                                  : std::int64_t{std::numeric_limits<std::int32_t>::min()};
+  if (number == last || number == first) {
+    return Unfit("an infinite time");
+  }
+  return number;
+}
+
+absl::StatusOr<absl::Time> ParseText(const Value& value, const char* format) {
+  absl::Time time;
+  std::string error;
+  if (!absl::ParseTime(format, absl::string_view(value.bytes.data(), value.bytes.size()), &time,
+                       &error) ||
+      time == absl::InfiniteFuture() || time == absl::InfinitePast()) {
+    return Unfit("a time that is infinite or not in ISO form");
+  }
+  return time;
+}
+
+absl::StatusOr<std::int64_t> UnixDays(const Value& value) {
+  if (Binary(value)) {
+    ASSIGN_OR_RETURN(const std::int64_t days, ReadBinary(value, false));
+    return days + kUnixDaysOf2000;
+  }
+  ASSIGN_OR_RETURN(const absl::Time time, ParseText(value, "%Y-%m-%d"));
+  return absl::ToCivilDay(time, absl::UTCTimeZone()) - absl::CivilDay(1970, 1, 1);
+}
+
+// Since midnight; 24:00 is a time.
+absl::StatusOr<std::int64_t> DayMicros(const Value& value) {
+  if (Binary(value)) {
+    return ReadBinary(value, true);
+  }
+  if (value.bytes == "24:00:00") {
+    return std::int64_t{86'400'000'000};
+  }
+  ASSIGN_OR_RETURN(const absl::Time time, ParseText(value, "%H:%M:%E*S"));
+  return absl::ToUnixMicros(time);
+}
+
+constexpr std::int64_t FloorDivide(std::int64_t number, std::int64_t by) {
+  return number / by - (number % by < 0 ? 1 : 0);
+}
+
+absl::StatusOr<std::int64_t> TimeNumber(const Value& value, std::uint32_t oid, bool millis) {
+  if (oid == type_oid::kDate) {
+    return UnixDays(value);
+  }
+  std::int64_t micros = 0;
+  if (oid == type_oid::kTime) {
+    ASSIGN_OR_RETURN(micros, DayMicros(value));
+  } else {
+    ASSIGN_OR_RETURN(const base::WallTime time, ToInstant(value));
+    micros = time.time_since_epoch().count();
+  }
+  return millis ? FloorDivide(micros, 1000) : micros;
+}
+
+absl::StatusOr<std::string> InstantText(const Value& value) {
+  ASSIGN_OR_RETURN(const base::WallTime instant, ToInstant(value));
+  const absl::Time time = absl::FromUnixMicros(instant.time_since_epoch().count());
+  const absl::CivilSecond civil = absl::ToCivilSecond(time, absl::UTCTimeZone());
+  if (civil.year() < 1 || civil.year() > 9999) {
+    return Unfit("a time outside the years 1 to 9999");
+  }
+  return absl::FormatTime("%E4Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
+}
+
+void AppendEscape(std::uint32_t unit, std::string* json) {
+  absl::StrAppendFormat(json, "\\u%04X", unit);
+}
+
+// Of a character that starts with `first`; 0 when its bytes are no character.
+std::size_t SequenceSize(std::string_view text, std::size_t at) {
+  const auto first = static_cast<unsigned char>(text[at]);
+  const std::size_t size = first < 0x80                     ? 1
+                           : first >= 0xC2 && first <= 0xDF ? 2
+                           : (first & 0xF0) == 0xE0         ? 3
+                           : first >= 0xF0 && first <= 0xF4 ? 4
+                                                            : 0;
+  if (size == 0 || at + size > text.size()) {
+    return 0;
+  }
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((static_cast<unsigned char>(text[at + i]) & 0xC0) != 0x80) {
+      return 0;
+    }
+  }
+  const auto second = size > 2 ? static_cast<unsigned char>(text[at + 1]) : 0U;
+  const bool misfit = (first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
+                      (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F);
+  return size > 2 && misfit ? 0 : size;
+}
+
+// Jackson writes what lies outside the basic plane as two escapes.
+void AppendPair(std::string_view bytes, std::string* json) {
+  std::uint32_t code = static_cast<unsigned char>(bytes[0]) & 0x07U;
+  for (const char c : bytes.substr(1)) {
+    code = (code << 6) | (static_cast<unsigned char>(c) & 0x3FU);
+  }
+  code -= 0x10000;
+  AppendEscape(0xD800 + (code >> 10), json);
+  AppendEscape(0xDC00 + (code & 0x3FF), json);
+}
+
+void AppendAscii(char c, std::string* json) {
+  constexpr std::string_view kShort = "\b\t\n\f\r\"\\";
+  constexpr std::string_view kNames = "btnfr\"\\";
+  if (const std::size_t i = kShort.find(c); i != std::string_view::npos) {
+    *json += '\\';
+    *json += kNames[i];
+  } else if (static_cast<unsigned char>(c) < 0x20) {
+    AppendEscape(static_cast<unsigned char>(c), json);
+  } else {
+    *json += c;
+  }
+}
+
+}  // namespace
+
+bool AppendJsonText(std::string_view text, std::string* json) {
+  *json += '"';
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t size = SequenceSize(text, i);
+    if (size == 0) {
+      return false;
+    }
+    if (size == 1) {
+      AppendAscii(text[i], json);
+    } else if (size == 4) {
+      AppendPair(text.substr(i, size), json);
+    } else {
+      json->append(text.substr(i, size));
+    }
+    i += size;
+  }
+  *json += '"';
+  return true;
+}
+
+std::string JavaNumber(double number) { return PrintJava(number); }
+
+absl::StatusOr<base::WallTime> ToInstant(const Value& value) {
+  if (Binary(value)) {
+    ASSIGN_OR_RETURN(const std::int64_t micros, ReadBinary(value, true));
+    return base::FromPostgresMicros(micros);
+  }
+  // With an offset when it has one.
+  const std::size_t zone = value.bytes.find_last_of("+-");
+  const bool offset =
+      zone != std::string_view::npos && zone > std::string_view("2000-01-01").size();
+  ASSIGN_OR_RETURN(const absl::Time time,
+                   ParseText(value, offset ? "%Y-%m-%d %H:%M:%E*S%Ez" : "%Y-%m-%d %H:%M:%E*S"));
+  return base::WallTime(std::chrono::microseconds(absl::ToUnixMicros(time)));
+}
+
+std::optional<ConnectColumn> ConnectColumn::Of(std::uint32_t oid, std::int32_t modifier,
+                                               bool is_domain) {
+  switch (oid) {
+    case type_oid::kBool:
+      return ConnectColumn(Kind::kBool, oid, false);
+    case type_oid::kInt2:
+    case type_oid::kInt4:
+    case type_oid::kInt8:
+    case type_oid::kOid:
+      return ConnectColumn(Kind::kInteger, oid, false);
+    case type_oid::kFloat4:
+    case type_oid::kFloat8:
+      return ConnectColumn(Kind::kReal, oid, false);
+    case type_oid::kBytea:
+      return ConnectColumn(Kind::kBytes, oid, false);
+    case type_oid::kDate:
+      return ConnectColumn(Kind::kTime, oid, false);
+    case type_oid::kTime:
+    case type_oid::kTimestamp:
+      if (is_domain) {
+        return std::nullopt;  // milliseconds or microseconds: not known
+      }
+      return ConnectColumn(Kind::kTime, oid, modifier >= 0 && modifier <= kMillisPrecision);
+    case type_oid::kTimestamptz:
+      return ConnectColumn(Kind::kInstant, oid, false);
+    case type_oid::kNumeric:
+      if (is_domain || !HasFixedScale(modifier)) {
+        return std::nullopt;  // a structure in Kafka Connect
+      }
+      return ConnectColumn(Kind::kDecimal, oid, false);
+    default:
+      if (!IsTextual(oid)) {
+        return std::nullopt;
+      }
+      return ConnectColumn(Kind::kText, oid, false);
+  }
+}
+
+absl::StatusOr<std::string_view> ConnectColumn::Text(const Value& value,
+                                                     std::string* scratch) const {
+  switch (kind_) {
+    case Kind::kText:
+    case Kind::kBool:
+      return ToText(value, oid_, scratch);
+    case Kind::kInteger:
+      if (oid_ == type_oid::kOid && Binary(value)) {
+        base::ByteReader reader(value.bytes);
+        *scratch = std::to_string(static_cast<std::uint32_t>(reader.I32()));
+        return std::string_view(*scratch);
+      }
+      return ToText(value, oid_, scratch);
+    case Kind::kBytes: {
+      std::string raw;
+      ASSIGN_OR_RETURN(const std::string_view bytes, ToBytes(value, oid_, &raw));
+      *scratch = absl::Base64Escape(absl::string_view(bytes.data(), bytes.size()));
+      return std::string_view(*scratch);
+    }
+    case Kind::kReal: {
+      ASSIGN_OR_RETURN(*scratch, RealText(value, oid_));
+      return std::string_view(*scratch);
+    }
+    case Kind::kDecimal: {
+      ASSIGN_OR_RETURN(*scratch, DecimalText(value));
+      return std::string_view(*scratch);
+    }
+    case Kind::kTime: {
+      ASSIGN_OR_RETURN(const std::int64_t number, TimeNumber(value, oid_, millis_));
+      *scratch = std::to_string(number);
+      return std::string_view(*scratch);
+    }
+    case Kind::kInstant:
+      break;
+  }
+  ASSIGN_OR_RETURN(*scratch, InstantText(value));
+  return std::string_view(*scratch);
+}
+
+absl::Status ConnectColumn::AppendJson(const Value& value, std::string* json) const {
+  if (value.kind == Value::Kind::kNull) {
+    *json += "null";
+    return absl::OkStatus();
+  }
+  std::string scratch;
+  ASSIGN_OR_RETURN(const std::string_view text, Text(value, &scratch));
+  const bool named_number = kind_ == Kind::kReal && text.find_first_of("NI") != text.npos;
+  if (kind_ == Kind::kText || kind_ == Kind::kInstant || kind_ == Kind::kBytes || named_number) {
+    return AppendJsonText(text, json) ? absl::OkStatus() : Unfit("text that is not UTF-8");
+  }
+  json->append(text);
+  return absl::OkStatus();
+}
+
+}  // namespace walpost::outbox

@@ -1,0 +1,43 @@
+// TopicRouter - the value of the routing column to the topic, as Debezium's Event Router does.
+// Why: few values route many rows, so each is matched once and remembered.
+// Thread: one owner.   Lifetime: a topic's text lives until the next Route.
+// Limits: kRememberedMax values are remembered. Nothing is allocated for one that is.
+// Errors: Make: as JavaRegex. Route: kInvalidArgument (an undeliverable event).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "absl/status/statusor.h"
+#include "outbox/java_regex.h"
+
+namespace walpost::outbox {
+
+class TopicRouter {
+ public:
+  static constexpr std::size_t kRememberedMax = 10'000;
+
+  static absl::StatusOr<TopicRouter> Make(const std::string& regex, const std::string& replacement);
+
+  absl::StatusOr<std::string_view> Route(std::string_view value);
+
+  std::size_t remembered() const { return topics_.size(); }
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>()(text);
+    }
+  };
+
+  explicit TopicRouter(JavaRegex regex) : regex_(std::move(regex)) {}
+
+  JavaRegex regex_;
+  std::unordered_map<std::string, std::string, Hash, std::equal_to<>> topics_;
+};
+
+}  // namespace walpost::outbox

@@ -1,0 +1,131 @@
+// JSON expansion where the comparison with Debezium cannot look: limits, and what Debezium leaves
+// to chance.
+#include "outbox/json_expansion.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "outbox/connect_value.h"
+
+namespace walpost::outbox {
+namespace {
+
+// "-" when it is to go out as it is.
+std::string Expanded(std::string_view text, const JsonExpansion& rules = {}) {
+  std::string out = "before:";
+  const bool expanded = ExpandJson(text, rules, &out);
+  EXPECT_EQ(out.substr(0, 7), "before:");
+  EXPECT_TRUE(expanded || out == "before:") << out;
+  return expanded ? out.substr(7) : "-";
+}
+
+TEST(JsonExpansionTest, ObjectIsWrittenWithoutBlanks) {
+  EXPECT_EQ(Expanded(R"({"a": 1, "b": [true, null], "c": {"d": "e"}})"),
+            R"({"a":1,"b":[true,null],"c":{"d":"e"}})");
+}
+
+TEST(JsonExpansionTest, WhatIsNoObjectGoesOutAsItIs) {
+  for (const char* text :
+       {"", " {}", "[]", "[1]", "\"a\"", "1", "null", "{", "{\"a\":}", "plain"}) {
+    EXPECT_EQ(Expanded(text), "-") << text;
+  }
+}
+
+TEST(JsonExpansionTest, NumbersAreJavas) {
+  EXPECT_EQ(
+      Expanded(
+          R"({"a":1.50,"b":1e2,"c":1E-7,"d":-0,"e":-0.0,"f":12345678.5,"g":9007199254740993})"),
+      R"({"a":1.5,"b":100.0,"c":1.0E-7,"d":0,"e":-0.0,"f":1.23456785E7,"g":9007199254740993})");
+}
+
+TEST(JsonExpansionTest, WholeNumberThatFitsNoTypeIsNotExpanded) {
+  EXPECT_EQ(Expanded(R"({"a":9223372036854775807})"), R"({"a":9223372036854775807})");
+  EXPECT_EQ(Expanded(R"({"a":9223372036854775808})"), "-");
+  EXPECT_EQ(Expanded(R"({"a":-9223372036854775809})"), "-");
+  EXPECT_EQ(Expanded(R"({"a":123456789012345678901234567890})"), "-");
+  EXPECT_EQ(Expanded(R"({"a":1e999})"), "-");
+}
+
+TEST(JsonExpansionTest, NullsAndEmptyArraysAreKeptWhenAskedFor) {
+  constexpr char kText[] = R"({"a":null,"b":[],"c":[null]})";
+  EXPECT_EQ(Expanded(kText), "-");
+  EXPECT_EQ(Expanded(R"({"a":null,"b":[]})"), "{}");
+  EXPECT_EQ(Expanded(R"({"a":null,"b":[]})", {true, false}), R"({"a":null})");
+  EXPECT_EQ(Expanded(R"({"a":null,"b":[]})", {false, true}), R"({"b":[]})");
+  EXPECT_EQ(Expanded(kText, {true, true}), R"({"a":null,"b":[],"c":[null]})");
+}
+
+TEST(JsonExpansionTest, ObjectsOfAnArrayGetEachOthersMembersInOrderOfAppearance) {
+  EXPECT_EQ(Expanded(R"({"l":[{"a":1},{"b":"x","a":2}]})"),
+            R"({"l":[{"a":1,"b":null},{"a":2,"b":"x"}]})");
+  EXPECT_EQ(Expanded(R"({"l":[{"n":{"a":1}},{"n":{"b":2}}]})"),
+            R"({"l":[{"n":{"a":1,"b":null}},{"n":{"a":null,"b":2}}]})");
+}
+
+TEST(JsonExpansionTest, MembersOfTwoTypesAreNotExpanded) {
+  EXPECT_EQ(Expanded(R"({"l":[{"a":1},{"a":"x"}]})"), "-");
+  EXPECT_EQ(Expanded(R"({"l":[[1],["x"]]})"), "-");
+  EXPECT_EQ(Expanded(R"({"l":[1,2.5]})"), "-");
+}
+
+TEST(JsonExpansionTest, NameThatStandsTwiceHasItsLastValueAtItsFirstPlace) {
+  EXPECT_EQ(Expanded(R"({"a":1,"b":2,"a":{"c":3}})"), R"({"a":{"c":3},"b":2})");
+  std::string many = "{";
+  std::string once = "{";
+  for (int i = 0; i < 100; ++i) {
+    many += "\"k" + std::to_string(i) + "\":0,";
+    once += "\"k" + std::to_string(i) + "\":" + (i == 90 ? "7" : "0") + (i < 99 ? "," : "}");
+  }
+  EXPECT_EQ(Expanded(many + "\"k90\":7}"), once);
+}
+
+TEST(JsonExpansionTest, DeepNestingIsNotExpandedAndDoesNotOverflowTheStack) {
+  const auto nested = [](int depth) {
+    std::string text;
+    for (int i = 0; i < depth; ++i) {
+      text += "{\"a\":";
+    }
+    return text + "1" + std::string(static_cast<std::size_t>(depth), '}');
+  };
+  EXPECT_EQ(Expanded(nested(1000)), nested(1000));
+  EXPECT_EQ(Expanded(nested(1001)), "-");
+  EXPECT_EQ(Expanded(nested(1'000'000)), "-");
+}
+
+// Quadratic work would take minutes.
+TEST(JsonExpansionTest, ManyMembersTakeNoQuadraticTime) {
+  std::string text = "{\"l\":[{";
+  for (int i = 0; i < 200'000; ++i) {
+    text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
+  }
+  text += "}]}";
+  EXPECT_EQ(Expanded(text), text);
+}
+
+TEST(JsonTextTest, IsEscapedAsJacksonDoes) {
+  std::string json;
+  ASSERT_TRUE(AppendJsonText("a\"\\/\b\t\n\f\r\x01\x1f\x7f\u00e9\u2603\U0001F600", &json));
+  EXPECT_EQ(json, "\"a\\\"\\\\/\\b\\t\\n\\f\\r\\u0001\\u001F\x7f\u00e9\u2603\\uD83D\\uDE00\"");
+}
+
+TEST(JsonTextTest, BytesThatAreNotUtf8AreRefused) {
+  for (const char* text : {"\xff", "\xc0\x80", "\xe2\x98", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                           "\xf0\x80\x80\x80", "\x80"}) {
+    std::string json;
+    EXPECT_FALSE(AppendJsonText(text, &json)) << text;
+  }
+}
+
+TEST(JavaNumberTest, ChangesItsNotationWhereJavaDoes) {
+  const std::pair<double, const char*> numbers[] = {
+      {0.0, "0.0"},       {-0.0, "-0.0"},           {1.0, "1.0"},    {0.001, "0.001"},
+      {0.0001, "1.0E-4"}, {9999999.0, "9999999.0"}, {1e7, "1.0E7"},  {123456.789, "123456.789"},
+      {1e21, "1.0E21"},   {1.5e300, "1.5E300"},     {100.0, "100.0"}};
+  for (const auto& [number, text] : numbers) {
+    EXPECT_EQ(JavaNumber(number), text);
+  }
+}
+
+}  // namespace
+}  // namespace walpost::outbox
