@@ -1,5 +1,6 @@
 #include "kafka/client.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -54,8 +55,22 @@ absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error) {
   }
 }
 
-absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
-                                             std::chrono::milliseconds timeout) {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// A broker learns of a new topic a moment after the one that made it, so that a single "unknown"
+// proves nothing: it counts when nobody has known it for this long.
+constexpr milliseconds kUnknownFor{3'000};
+constexpr milliseconds kAskAgainAfter{100};
+
+milliseconds Left(steady_clock::time_point deadline) {
+  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - steady_clock::now()));
+}
+
+absl::StatusOr<std::int32_t> AskForPartitions(rd_kafka_t* client, const std::string& topic,
+                                              milliseconds timeout) {
   const Topic handle(rd_kafka_topic_new(client, topic.c_str(), nullptr));
   if (handle == nullptr) {
     return TopicStatus(topic, rd_kafka_last_error());
@@ -76,6 +91,21 @@ absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::stri
   }
   RETURN_IF_ERROR(TopicStatus(topic, metadata->topics[0].err));
   return metadata->topics[0].partition_cnt;
+}
+
+}  // namespace
+
+absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
+                                             milliseconds timeout) {
+  const auto deadline = steady_clock::now() + timeout;
+  const auto ask_until = std::min(deadline, steady_clock::now() + kUnknownFor);
+  while (true) {
+    absl::StatusOr<std::int32_t> found = AskForPartitions(client, topic, Left(deadline));
+    if (!absl::IsNotFound(found.status()) || Left(ask_until) <= kAskAgainAfter) {
+      return found;
+    }
+    rd_kafka_poll(client, static_cast<int>(kAskAgainAfter.count()));
+  }
 }
 
 rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers) {

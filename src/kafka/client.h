@@ -24,7 +24,7 @@ absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t
 // kNotFound, kPermissionDenied, or kUnavailable for everything that may pass by itself.
 absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
 
-// Number of partitions; errors as TopicStatus.
+// Number of partitions; errors as TopicStatus. That a topic is unknown is believed after 3 seconds.
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              std::chrono::milliseconds timeout);
 

@@ -1,28 +1,26 @@
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "kafka/client.h"
 #include "kafka/handles.h"
-#include "kafka/kafka_sink.h"
-#include "kafka/properties.h"
 
 namespace walpost::kafka {
 namespace {
 
-TopicCheck CheckTopic(rd_kafka_t* producer, const std::string& name,
+TopicCheck CheckTopic(rd_kafka_t* client, const std::string& name,
                       std::chrono::milliseconds timeout) {
   TopicCheck check;
   check.topic = name;
-  const Topic topic(rd_kafka_topic_new(producer, name.c_str(), nullptr));
+  const Topic topic(rd_kafka_topic_new(client, name.c_str(), nullptr));
   if (topic == nullptr) {
     check.error = rd_kafka_err2str(rd_kafka_last_error());
     return check;
   }
   const rd_kafka_metadata_t* raw = nullptr;
   const rd_kafka_resp_err_t error =
-      rd_kafka_metadata(producer, 0, topic.get(), &raw, static_cast<int>(timeout.count()));
+      rd_kafka_metadata(client, 0, topic.get(), &raw, static_cast<int>(timeout.count()));
   const Metadata metadata(raw);
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     check.error = rd_kafka_err2str(error);
@@ -47,18 +45,11 @@ TopicCheck CheckTopic(rd_kafka_t* producer, const std::string& name,
 absl::StatusOr<ClusterCheck> CheckCluster(const KafkaOptions& options,
                                           const std::vector<std::string>& topics,
                                           std::chrono::milliseconds timeout) {
-  ASSIGN_OR_RETURN(Conf conf, BuildConf(options, delivery::Sink::Mode::kCareful));
-  std::array<char, 512> error{};
-  rd_kafka_t* raw_producer =
-      rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());
-  if (raw_producer == nullptr) {
-    return absl::InvalidArgumentError(absl::StrFormat("sink.kafka.properties: %s", error.data()));
-  }
-  (void)conf.release();
-  const Producer producer = OwnProducer(raw_producer);
+  // A producer's question would make a broker with auto.create.topics.enable create the topic.
+  ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_CONSUMER));
   const rd_kafka_metadata_t* raw = nullptr;
   const rd_kafka_resp_err_t result =
-      rd_kafka_metadata(producer.get(), 0, nullptr, &raw, static_cast<int>(timeout.count()));
+      rd_kafka_metadata(client.get(), 0, nullptr, &raw, static_cast<int>(timeout.count()));
   const Metadata metadata(raw);
   if (result != RD_KAFKA_RESP_ERR_NO_ERROR) {
     return absl::UnavailableError(
@@ -71,7 +62,7 @@ absl::StatusOr<ClusterCheck> CheckCluster(const KafkaOptions& options,
         absl::StrFormat("%s:%d", metadata->brokers[i].host, metadata->brokers[i].port));
   }
   for (const std::string& topic : topics) {
-    check.topics.push_back(CheckTopic(producer.get(), topic, timeout));
+    check.topics.push_back(CheckTopic(client.get(), topic, timeout));
   }
   return check;
 }

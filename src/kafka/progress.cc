@@ -57,24 +57,6 @@ absl::Status Take(const rd_kafka_message_t& message, const ProgressPlace& place,
   return absl::OkStatus();
 }
 
-// A broker learns of a new topic a moment after the one that made it, so that a single "unknown" proves
-// nothing: it counts when nobody has known it for this long.
-constexpr milliseconds kUnknownFor{3'000};
-constexpr int kAskAgainMs = 100;
-
-absl::StatusOr<std::int32_t> CountPartitionsSurely(rd_kafka_t* client, const std::string& topic,
-                                                   steady_clock::time_point deadline) {
-  const auto ask_until = std::min(deadline, steady_clock::now() + kUnknownFor);
-  while (true) {
-    absl::StatusOr<std::int32_t> found =
-        CountPartitions(client, topic, milliseconds(Left(deadline)));
-    if (!absl::IsNotFound(found.status()) || Left(ask_until) <= kAskAgainMs) {
-      return found;
-    }
-    rd_kafka_poll(client, kAskAgainMs);
-  }
-}
-
 // From a consumer of the partition that has been started.
 absl::StatusOr<std::vector<Progress>> ReadTo(std::int64_t high, rd_kafka_topic_t* topic,
                                              const ProgressPlace& place, milliseconds timeout,
@@ -110,7 +92,7 @@ absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
   const auto deadline = steady_clock::now() + timeout;
   ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_CONSUMER));
   ASSIGN_OR_RETURN(const std::int32_t partitions,
-                   CountPartitionsSurely(client.get(), place.topic, deadline));
+                   CountPartitions(client.get(), place.topic, timeout));
   if (partitions != 1) {
     return absl::FailedPreconditionError(
         absl::StrFormat("topic '%s' has %d partitions and must have 1", place.topic, partitions));
@@ -137,7 +119,7 @@ absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& pla
                            const Progress& progress, milliseconds timeout) {
   const auto deadline = steady_clock::now() + timeout;
   ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_PRODUCER));
-  RETURN_IF_ERROR(CountPartitionsSurely(client.get(), place.topic, deadline).status());
+  RETURN_IF_ERROR(CountPartitions(client.get(), place.topic, timeout).status());
   std::string value = envelope::EncodeProgress(progress);
   const Topic topic(rd_kafka_topic_new(client.get(), place.topic.c_str(), nullptr));
   if (topic == nullptr ||

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <span>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
@@ -24,17 +25,28 @@ struct AdminOptionsDeleter {
   }
 };
 
-absl::StatusOr<int> CountBrokers(rd_kafka_t* client, std::chrono::milliseconds timeout) {
+// Of all topics: asked for by name, a missing one would be created by a broker with
+// auto.create.topics.enable, as it likes.
+absl::StatusOr<Metadata> Look(rd_kafka_t* client, std::chrono::milliseconds timeout) {
   const rd_kafka_metadata_t* raw = nullptr;
   const rd_kafka_resp_err_t error =
-      rd_kafka_metadata(client, 0, nullptr, &raw, static_cast<int>(timeout.count()));
-  const Metadata metadata(raw);
+      rd_kafka_metadata(client, 1, nullptr, &raw, static_cast<int>(timeout.count()));
+  Metadata metadata(raw);
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     return absl::UnavailableError(
         absl::StrFormat("Kafka does not answer: %s: check bootstrap.servers and the network",
                         rd_kafka_err2str(error)));
   }
-  return metadata->broker_cnt;
+  return metadata;
+}
+
+// Null when there is none that this user may see.
+const rd_kafka_metadata_topic_t* Find(const Metadata& metadata, const std::string& topic) {
+  const std::span topics(metadata->topics, static_cast<std::size_t>(metadata->topic_cnt));
+  const auto found =
+      std::find_if(topics.begin(), topics.end(),
+                   [&](const rd_kafka_metadata_topic_t& each) { return each.topic == topic; });
+  return found == topics.end() ? nullptr : &*found;
 }
 
 absl::Status Create(rd_kafka_t* client, const TopicSpec& spec, int replicas,
@@ -82,21 +94,19 @@ absl::Status Create(rd_kafka_t* client, const TopicSpec& spec, int replicas,
 absl::StatusOr<Ensured> EnsureTopic(const KafkaOptions& options, const TopicSpec& spec,
                                     std::chrono::milliseconds timeout) {
   ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_PRODUCER));
-  const absl::StatusOr<std::int32_t> found = CountPartitions(client.get(), spec.name, timeout);
-  if (found.ok()) {
-    if (*found != spec.partitions) {
+  ASSIGN_OR_RETURN(const Metadata metadata, Look(client.get(), timeout));
+  if (const rd_kafka_metadata_topic_t* found = Find(metadata, spec.name)) {
+    RETURN_IF_ERROR(TopicStatus(spec.name, found->err));
+    if (found->partition_cnt != spec.partitions) {
       return absl::FailedPreconditionError(absl::StrFormat(
           "topic '%s' has %d partitions and must have %d: delete it when nothing of worth is in "
           "it, or name another one",
-          spec.name, *found, spec.partitions));
+          spec.name, found->partition_cnt, spec.partitions));
     }
     return Ensured::kExists;
   }
-  if (!absl::IsNotFound(found.status())) {
-    return found.status();
-  }
-  ASSIGN_OR_RETURN(const int brokers, CountBrokers(client.get(), timeout));
-  RETURN_IF_ERROR(Create(client.get(), spec, std::clamp(brokers, 1, kReplicas), timeout));
+  RETURN_IF_ERROR(
+      Create(client.get(), spec, std::clamp(metadata->broker_cnt, 1, kReplicas), timeout));
   return Ensured::kCreated;
 }
 

@@ -226,3 +226,14 @@ def test_the_slot_is_confirmed_only_after_kafka_has_it(make_pipeline, workspace)
     kafka.process.send_signal(18)
     p.wait_confirmed()
     assert p.judge() == 0
+
+
+def test_kafka_that_creates_topics_by_itself_does_not_make_ours(make_pipeline, workspace):
+    """auto.create.topics.enable is on by default; such a topic has as many partitions as the broker likes."""
+    kafka = workspace.kafka(settings={"auto.create.topics.enable": "true", "num.partitions": 3})
+    p = make_pipeline(on_kafka=kafka, create_topic=False, config={"outboxes": [{"topic": "orders"}]})
+    looked = p.walpost.verb("check", check=False).stdout
+    assert "topic orders" in looked and f"walpost.progress.{p.name}" in looked
+    assert not kafka.admin().list_topics(timeout=10).topics, "to look creates nothing"
+    p.start()
+    assert len(kafka.admin().list_topics(timeout=10).topics[f"walpost.progress.{p.name}"].partitions) == 1
