@@ -2,8 +2,6 @@
 
 import argparse
 import json
-import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -14,29 +12,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
+import formats  # noqa: E402 - a neighbour of this file
 import instructions as callgrind  # noqa: E402 - a neighbour of this file
 import machine  # noqa: E402 - the path above makes it importable
 import refused_events  # noqa: E402 - a neighbour of this file
 import servers  # noqa: E402
+from backlog import (FILL, PARTITIONS, PAYLOAD_BYTES, Backlog, cpu_seconds, peak_rss_bytes, relay_with_cpu, say,  # noqa: E402
+                     show_run, summary)
 from confluent_kafka import Consumer, TopicPartition  # noqa: E402
 
 RESULTS = ROOT / "build" / "bench"
-RELAY = ROOT / "build" / "release" / "tests" / "bench" / "minimal_relay"
-PARTITIONS = 4
-PAYLOAD_BYTES = 250
 SHAPES = (1, 20)  # rows in a transaction
 INSTRUCTION_EVENTS = 120_000  # at the pace of the replay, some seconds
-
-FILL = """DO $$
-BEGIN
-  FOR t IN 1..{transactions} LOOP
-    INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload)
-      SELECT gen_random_uuid(), 'bench', 'key-' || (t * {rows} + r) % 1000, 'Measured', convert_to(rpad('', {bytes}, 'x'), 'UTF8')
-      FROM generate_series(1, {rows}) r;
-    COMMIT;
-  END LOOP;
-END $$"""
-
 
 OFFERED = """DO $$
 BEGIN
@@ -49,10 +36,6 @@ BEGIN
 END $$"""
 
 
-def say(text):
-    print(text, file=sys.stderr, flush=True)
-
-
 def save(name, result):
     RESULTS.mkdir(parents=True, exist_ok=True)
     commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
@@ -61,111 +44,15 @@ def save(name, result):
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
-def peak_rss_bytes(pid):
-    text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    return int(text.split("VmHWM:")[1].split()[0]) * 1024
-
-
-def cpu_seconds(pid):
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 # -- drain ---------------------------------------------------------------------------------------------------------------
 
-class Backlog:
-    """N events behind a slot that is never advanced; each run reads a copy of it."""
-
-    def __init__(self, workspace, kafka, events, rows):
-        self.events = events
-        self.kafka = kafka
-        self.workspace = workspace
-        self.postgres = workspace.postgres(settings={"max_wal_size": "8GB", "checkpoint_timeout": "1h"})
-        self.runs = 0
-        setup = workspace.walpost(conninfo=self.postgres.conninfo(), bootstrap=kafka.bootstrap)
-        setup.init()
-        self.postgres.execute("SELECT pg_copy_logical_replication_slot('walpost', 'backlog')")
-        for _ in range(8):  # in pieces, so that no statement runs for minutes
-            self.postgres.execute(FILL.format(transactions=events // rows // 8, rows=rows, bytes=PAYLOAD_BYTES))
-        self.end = self.postgres.execute("SELECT pg_current_wal_flush_lsn()::text")[0][0]
-
-    def fresh(self):
-        """A slot at the beginning, and a topic whose timestamps are the broker's."""
-        self.runs += 1
-        servers.wait_for(lambda: not self.postgres.slot()["active"], 20, "the slot to be free")
-        self.postgres.execute("SELECT pg_drop_replication_slot('walpost')")
-        self.postgres.execute("SELECT pg_copy_logical_replication_slot('backlog', 'walpost')")
-        return self.kafka.create_topic(f"bench-{id(self)}-{self.runs}", PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
-
-    def check_and_time(self, topic):
-        """Seconds from the first append to the last, by the broker's clock; every event must be there."""
-        consumer = Consumer({"bootstrap.servers": self.kafka.bootstrap, "group.id": "bench", "enable.auto.commit": False, "log_level": 0})
-        count, first, last = 0, None, None
-        for number in range(PARTITIONS):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)
-            count += high - low
-            for offset in (low, high - 1):
-                consumer.assign([TopicPartition(topic, number, offset)])
-                stamp = consumer.poll(20).timestamp()[1]
-                first = stamp if first is None else min(first, stamp)
-                last = stamp if last is None else max(last, stamp)
-        consumer.close()
-        if count != self.events:
-            raise RuntimeError(f"{topic}: {count} records instead of {self.events}")
-        return (last - first) / 1000
-
-    def pg_recvlogical(self):
-        self.fresh()
-        begin = time.monotonic()
-        subprocess.run([self.postgres.bindir / "pg_recvlogical", "-d", self.postgres.conninfo(), "--slot", "walpost", "--start",
-                        "--endpos", self.end, "-o", "proto_version=1", "-o", "publication_names=walpost", "-f", "/dev/null"],
-                       check=True, capture_output=True)
-        return {"events_per_s": self.events / (time.monotonic() - begin)}
-
-    def minimal_relay(self):
-        topic = self.fresh()
-        process = subprocess.Popen([RELAY, self.postgres.conninfo(), "walpost", "walpost", self.kafka.bootstrap, topic,
-                                    str(self.events)])
-        peak = 0
-        while process.poll() is None:
-            try:
-                peak = max(peak, peak_rss_bytes(process.pid))
-            except (OSError, IndexError):
-                break
-            time.sleep(0.05)
-        process.wait()
-        return {"events_per_s": self.events / self.check_and_time(topic), "peak_rss_bytes": peak}
-
-    def walpost(self):
-        topic = self.fresh()
-        walpost = self.workspace.walpost(conninfo=self.postgres.conninfo(), bootstrap=self.kafka.bootstrap, config={
-            "outboxes": [{"table": "outbox.events", "topic": topic}], "log": {"level": "info"}})
-        walpost.verb("slot", "advance", "--yes")  # goes back to the slot's beginning, whatever the run before remembered
-        walpost.start(wait=None)
-        servers.wait_for(walpost.status, 20, "walpost's status page")
-        while walpost.status()["events"]["delivered"] < self.events:
-            time.sleep(0.1)
-        cpu, peak = cpu_seconds(walpost.process.pid), walpost.peak_rss_bytes()
-        if walpost.stop() != 0:
-            raise RuntimeError(walpost.log_text())
-        return {"events_per_s": self.events / self.check_and_time(topic), "cpu_us_per_event": cpu / self.events * 1e6,
-                "peak_rss_bytes": peak}
-
-
-def relay_with_cpu(backlog):
-    """The relay has no status page: its CPU is what this process's children used meanwhile."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    result = backlog.minimal_relay()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {**result, "cpu_us_per_event": used / backlog.events * 1e6}
-
-
-def summary(values):
-    return {"median": statistics.median(values), "min": min(values), "max": max(values)}
-
-
 def drain(arguments):
+    if arguments.format:
+        result = formats.measure(arguments)
+        print(formats.text(result))
+        if arguments.format == "all":
+            save("formats", result)
+        return
     result = {"events": arguments.events, "pairs": arguments.pairs, "payload_bytes": PAYLOAD_BYTES, "shapes": {}}
     for rows in SHAPES if not arguments.rows else (arguments.rows,):
         with servers.Workspace("walpost-bench-") as workspace:
@@ -179,9 +66,7 @@ def drain(arguments):
                     run = tools[name]()
                     if pair > 0:  # the first round warms the caches
                         runs[name].append(run)
-                    say(f"  {'warm-up' if pair == 0 else pair} {name:<15}" + "".join(
-                        f" {run[key] / scale:10,.1f} {unit}" for key, scale, unit in (
-                            ("events_per_s", 1000, "k/s"), ("cpu_us_per_event", 1, "us"), ("peak_rss_bytes", 2**20, "MB")) if key in run))
+                    show_run(pair, name, run)
             figures = {name: {key: summary([run[key] for run in runs[name]]) for key in runs[name][0]} for name in runs}
             figures["ratio_to_relay"] = (figures["walpost"]["events_per_s"]["median"]
                                          / figures["minimal_relay"]["events_per_s"]["median"])
@@ -452,7 +337,7 @@ def instructions_text(result):
 def docs(arguments):
     del arguments
     texts = {"drain": drain_text, "live": live_text, "stop": stop_text, "memory": memory_text, "restart": restart_text,
-             "refused": refused_text, "instructions": instructions_text}
+             "refused": refused_text, "instructions": instructions_text, "formats": formats.text}
     results = {name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in texts
                if (RESULTS / f"{name}.json").exists()}
     missing = set(texts) - set(results)
@@ -465,6 +350,9 @@ def docs(arguments):
     other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop", "restart", "refused", "instructions") for text in [texts[name](results[name])])
     servers.replace_block(ROOT / "README.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
     servers.replace_block(ROOT / "docs" / "benchmarks.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
+    f = results["formats"]
+    kinds = formats.text(f)
+    servers.replace_block(ROOT / "docs" / "benchmarks.md", "formats", f"{kinds[0].upper() + kinds[1:]}\n\nCommit {f['commit']}, {f['date']}.")
 
 
 def main():
@@ -473,14 +361,20 @@ def main():
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--rows", type=int, help="only this shape; nothing is kept")
+    parser.add_argument("--format", choices=("all", *formats.FORMATS))
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--rate", type=int, default=3000)
     parser.add_argument("--outage", type=int, default=60)
     arguments = parser.parse_args()
     if not shutil.which("java"):
         sys.exit("a Java runtime is missing: Kafka needs one")
+    if arguments.what == "all":
+        arguments.format = None
     for what in ("drain", "live", "stop", "memory", "restart", "refused", "instructions") if arguments.what == "all" else (arguments.what,):
         globals()[what](arguments)
+    if arguments.what == "all":
+        arguments.format = "all"
+        drain(arguments)
 
 
 if __name__ == "__main__":
