@@ -24,13 +24,12 @@ bool StatusClock::OnKeepalive(base::Lsn wal_end, bool reply_requested, bool unde
     return false;
   }
   reply_now_ = true;
-  const bool same_burst =
-      wal_end == requests_at_ && now.mono - first_request_ <= std::chrono::seconds(1);
-  if (!undelivered || !same_burst) {
+  const bool goes_on = wal_end == requests_at_ && now.mono - last_request_ <= kStoppingGapMax;
+  if (!undelivered || !goes_on) {
     requests_at_ = wal_end;
     requests_ = 0;
-    first_request_ = now.mono;
   }
+  last_request_ = now.mono;
   ++requests_;
   return undelivered && requests_ >= kStoppingRequests;
 }

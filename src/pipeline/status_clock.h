@@ -22,9 +22,11 @@ class StatusClock {
   static constexpr std::chrono::milliseconds kIntervalMax{10'000};
   // A position that moved is confirmed this soon.
   static constexpr std::chrono::milliseconds kConfirmWithin{100};
-  // This many reply requests within a second at one position, with something undelivered: the
-  // server is stopping.
+  // This many reply requests at one position, each so soon after the last, with something
+  // undelivered: the server is stopping. It asks again as soon as it is answered, so the gap is the
+  // connection's round trip; otherwise it asks after half its time-out, and only a silent client.
   static constexpr int kStoppingRequests = 5;
+  static constexpr std::chrono::milliseconds kStoppingGapMax{2'000};
 
   // A new connection.
   void Start(std::int64_t wal_sender_timeout_ms, base::Now now);
@@ -62,7 +64,7 @@ class StatusClock {
   bool probing_ = false;
   base::Lsn requests_at_;
   int requests_ = 0;
-  base::MonotonicTime first_request_;
+  base::MonotonicTime last_request_;
 };
 
 }  // namespace walpost::pipeline
