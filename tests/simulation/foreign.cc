@@ -113,13 +113,16 @@ void Simulation::CheckAccepted(const base::SourceFacts& facts) {
             "G6: the slot stands at %s, but only %s is remembered, and it goes on",
             facts.confirmed_flush_lsn.ToString(), known.ToString());
   }
-  if (remembered) {
+  // A process compares with what it knows itself: only the next one learns of what a dead process's
+  // late record says.
+  const std::optional<base::SourceFacts>& before = accepted_;
+  const bool learns = remembered && !before;
+  if (learns) {
     Require(remembered->system_identifier == facts.system_identifier,
             "G6: progress is of another cluster, and it goes on");
     Require(remembered->publication_oid == facts.publication_oid,
             "G6: the publication was replaced, and it goes on");
   }
-  const std::optional<base::SourceFacts>& before = accepted_;
   if (before) {
     Require(before->publication_oid == facts.publication_oid,
             "G6: the publication was replaced since the last connection, and it goes on");
@@ -128,7 +131,7 @@ void Simulation::CheckAccepted(const base::SourceFacts& facts) {
     const auto same = [&table](const base::PublishedTable& other) {
       return other.name != table.name || other.oid == table.oid;
     };
-    Require(!remembered || std::all_of(remembered->tables.begin(), remembered->tables.end(), same),
+    Require(!learns || std::all_of(remembered->tables.begin(), remembered->tables.end(), same),
             "G6: table %s was replaced, and it goes on", table.name);
     Require(!before || std::all_of(before->tables.begin(), before->tables.end(), same),
             "G6: table %s was replaced since the last connection, and it goes on", table.name);

@@ -11,11 +11,17 @@ bool IsAbove(const base::Progress& progress, const std::optional<base::Progress>
                        std::tie(other->epoch, other->timeline, other->end_lsn);
 }
 
+// Of two at one position the later counts, also when it landed first.
+bool Counts(const base::Progress& progress, const std::optional<base::Progress>& other) {
+  return IsAbove(progress, other) &&
+         (!IsAbove(*other, progress) || progress.recorded_at >= other->recorded_at);
+}
+
 }  // namespace
 
 void ProgressLog::Append(const base::Progress& progress) {
   records_.push_back(progress);
-  if (IsAbove(progress, newest_)) {
+  if (!newest_ || Counts(progress, newest_)) {
     newest_ = progress;
   }
   if (IsAbove(progress, highest_)) {
