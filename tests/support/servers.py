@@ -244,6 +244,12 @@ def kafka_classpath():
     return f"{folder}/*"
 
 
+def shows(admin, topic, settings):
+    resource = ConfigResource("topic", topic)
+    found = admin.describe_configs([resource])[resource].result(timeout=30)
+    return all(found[name].value == value for name, value in settings.items())
+
+
 class Kafka:
     """One node that is broker and controller. Topics are never created by themselves."""
 
@@ -313,9 +319,12 @@ class Kafka:
         return name
 
     def alter_topic(self, name, config):
-        resource = ConfigResource("topic", name, set_config=config)
+        """Returns when the broker goes by it. It shows a change before it obeys, but begins the next one only when the last is done."""
         admin = self.admin()
-        admin.alter_configs([resource])[resource].result(timeout=30)
+        for settings in (config, {**config, "flush.messages": str(2**62)}):
+            resource = ConfigResource("topic", name, set_config=settings)
+            admin.alter_configs([resource])[resource].result(timeout=30)
+            wait_for(lambda: shows(admin, name, settings), 30, f"{settings} of topic {name}")  # noqa: B023
 
     def read_all(self, topic, seconds=120):
         """Every record of the topic up to its end, by partition and offset."""
