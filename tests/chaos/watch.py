@@ -70,7 +70,7 @@ class Watch(threading.Thread):
             text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
             if "VmHWM:" in text:
                 self.peak_rss_bytes = max(self.peak_rss_bytes, int(text.split("VmHWM:")[1].split()[0]) * 1024)
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # it ended, before or while this was read
             pass
         lock = self.injector.locks["walpost"]
         if lock.acquire(blocking=False):  # else a fault is about to end it or has just done so
