@@ -38,6 +38,7 @@ struct Arguments {
   bool json = false;
   bool print_sql = false;
   bool with_messages = false;
+  bool schemas = false;
   bool yes = false;
   std::string to;
   std::string import;  // the file of `config import-debezium`
@@ -97,6 +98,23 @@ int InitVerb(const Arguments& arguments, const config::Config& config) {
   return Print(operations::Init(InitOptionsOf(arguments, config)));
 }
 
+operations::CheckSchemasOptions SchemasOf(const config::Config& config, bool schemas) {
+  operations::CheckSchemasOptions options;
+  options.registry = config.run.registry;
+  options.schemas = schemas;
+  for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
+    options.sources.push_back(operations::SchemaSourceOf(outbox.table, outbox.encoder));
+  }
+  const pipeline::MessagesOptions& messages = config.run.pipeline.messages;
+  operations::SchemaSource source{"messages", messages.encoder, {}, true};
+  if (messages.topic.find('{') == std::string::npos) {
+    source.topics.push_back(messages.topic);
+    source.more_topics = false;
+  }
+  options.sources.push_back(std::move(source));
+  return options;
+}
+
 int CheckVerb(const Arguments& arguments, const config::Config& config) {
   PrintWarnings(config);
   operations::CheckOptions options;
@@ -111,8 +129,12 @@ int CheckVerb(const Arguments& arguments, const config::Config& config) {
   if (WritesLetters(config)) {
     options.dead_letter_topic = config.run.pipeline.dead_letter_topic;
   }
+  options.schemas = SchemasOf(config, arguments.schemas);
   options.json = arguments.json;
   options.color = UseColor();
+  if (arguments.schemas && options.schemas.registry.urls.empty()) {
+    return Print({kExitUsage, "", "--schemas needs schema_registry.url in the configuration"});
+  }
   return Print(operations::Check(options));
 }
 
@@ -235,9 +257,12 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
   init->add_flag("--print-sql", arguments->print_sql, "Only print what would be executed");
   init->add_flag("--with-messages", arguments->with_messages,
                  "Also make outbox.emit_message, and record messages.prefixes");
-  AddVerb(app, "check", "Look at everything `run` needs and say how to mend what is wrong",
-          CheckVerb, chosen)
-      ->add_flag("--json", arguments->json, "As JSON");
+  CLI::App* check =
+      AddVerb(app, "check", "Look at everything `run` needs and say how to mend what is wrong",
+              CheckVerb, chosen);
+  check->add_flag("--json", arguments->json, "As JSON");
+  check->add_flag("--schemas", arguments->schemas,
+                  "Also ask the Schema Registry about every schema that is known beforehand");
   AddSlotVerbs(app, arguments, chosen);
   AddDlqVerbs(app, &arguments->dlq, [chosen](const DlqVerb& verb) {
     *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };

@@ -26,6 +26,7 @@ operations::DlqOptions OptionsOf(const config::Config& config) {
     options.outboxes.push_back({outbox.table, outbox.encoder});
   }
   options.messages = config.run.pipeline.messages.encoder;
+  options.registry = config.run.registry;
   return options;
 }
 

@@ -12,6 +12,7 @@
 #include "config/messages.h"
 #include "config/outboxes.h"
 #include "config/reader.h"
+#include "config/schema_registry.h"
 
 namespace walpost::config {
 namespace {
@@ -143,6 +144,21 @@ void ReadKafka(MapReader sink, Config* config, Problems* problems) {
   }
 }
 
+void CheckFramings(MapReader* root, const Config& config) {
+  const auto check = [&](const envelope::EncoderOptions& encoder, const std::string& place) {
+    if (encoder.framing.framing != envelope::Framing::kNone && config.run.registry.urls.empty()) {
+      root->Problem(
+          "schema_registry",
+          absl::StrFormat("%s.value.schema_registry.framing needs schema_registry.url", place));
+    }
+  };
+  const pipeline::PipelineOptions& pipeline = config.run.pipeline;
+  for (std::size_t i = 0; i < pipeline.outboxes.size(); ++i) {
+    check(pipeline.outboxes[i].encoder, absl::StrFormat("outboxes[%u]", i));
+  }
+  check(pipeline.messages.encoder, "messages");
+}
+
 void ReadRest(MapReader* root, Config* config) {
   MapReader monitor = root->Map("monitor");
   std::string conninfo;
@@ -199,6 +215,9 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
                    "expected a list with at least one `- table: schema.table`, or "
                    "`messages.prefixes`");
     }
+    config.run.registry = ReadSchemaRegistry(root.Map("schema_registry"));
+    config.run.pipeline.schema_refresh = config.run.registry.refresh;
+    CheckFramings(&root, config);
     ReadDelivery(root.Map("delivery"), &config);
     ReadKafka(root.Map("sink"), &config, &problems);
     ReadRest(&root, &config);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "config/debezium.h"
+#include "config/schema_registry.h"
 #include "outbox/presets.h"
 #include "outbox/topic_template.h"
 
@@ -177,6 +178,14 @@ pipeline::OutboxOptions ReadOutbox(MapReader reader, Problems* problems) {
     }
   }
   ReadValue(reader.Map("value"), &outbox.encoder);
+  const envelope::FramingOptions& framing = outbox.encoder.framing;
+  if (framing.framing != envelope::Framing::kNone && framing.needs_record() &&
+      outbox.encoder.format != envelope::ValueFormat::kEnvelope &&
+      outbox.table.columns.schema_name.empty()) {
+    reader.Problem("columns",
+                   "schema_name, the full name of the message, is needed for the Schema Registry: "
+                   "name its column");
+  }
   if (outbox.table.debezium && outbox.encoder.format != envelope::ValueFormat::kRaw) {
     reader.Problem("value", "with `debezium` only format: raw");
   }
@@ -199,6 +208,7 @@ void ReadValue(MapReader reader, envelope::EncoderOptions* encoder) {
     reader.Problem("cloudevents", "has no effect without format: cloudevents");
   }
   ReadCloudEvents(reader.Map("cloudevents"), &encoder->cloud_events);
+  ReadFraming(reader.Map("schema_registry"), reader.Child("schema_registry").IsDefined(), encoder);
   reader.Finish();
 }
 

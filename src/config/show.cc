@@ -4,9 +4,11 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "config/config.h"
 #include "config/debezium.h"
+#include "config/schema_registry.h"
 #include "config/units.h"
 #include "outbox/presets.h"
 #include "postgres/sql_connection.h"
@@ -77,6 +79,17 @@ void ShowTopics(const outbox::TopicOptions& topics, YAML::Emitter* out) {
   *out << YAML::EndMap;
 }
 
+void ShowFraming(const envelope::FramingOptions& framing, YAML::Emitter* out) {
+  *out << YAML::Key << "schema_registry" << YAML::Value << YAML::BeginMap << YAML::Key << "framing"
+       << YAML::Value << std::string(envelope::FramingName(framing.framing)) << YAML::Key
+       << "subject" << YAML::Value << Literal(SubjectName(framing.subject)) << YAML::Key << "type"
+       << YAML::Value << std::string(envelope::SchemaTypeName(framing.type));
+  if (!framing.descriptor_set.empty()) {
+    *out << YAML::Key << "descriptor_set" << YAML::Value << Literal(framing.descriptor_set);
+  }
+  *out << YAML::Key << "auto_register" << YAML::Value << framing.auto_register << YAML::EndMap;
+}
+
 void ShowValue(const envelope::EncoderOptions& encoder, YAML::Emitter* out) {
   constexpr const char* kFormats[] = {"envelope", "raw", "cloudevents"};
   constexpr const char* kModes[] = {"binary", "structured_protobuf", "structured_json"};
@@ -89,6 +102,9 @@ void ShowValue(const envelope::EncoderOptions& encoder, YAML::Emitter* out) {
       *out << YAML::Key << "source" << YAML::Value << Literal(encoder.cloud_events.source);
     }
     *out << YAML::EndMap;
+  }
+  if (encoder.framing.framing != envelope::Framing::kNone) {
+    ShowFraming(encoder.framing, out);
   }
   *out << YAML::EndMap;
 }
@@ -165,6 +181,31 @@ void ShowKafka(const kafka::KafkaOptions& options, YAML::Emitter* out) {
   *out << YAML::EndMap << YAML::EndMap << YAML::EndMap;
 }
 
+void ShowRegistry(const registry::RegistryOptions& options, YAML::Emitter* out) {
+  if (options.urls.empty()) {
+    return;
+  }
+  const auto secret = [](const std::string& text) {
+    return text.empty() ? std::string() : std::string("***");
+  };
+  const std::pair<const char*, std::string> texts[] = {
+      {"url", absl::StrJoin(options.urls, ",")},
+      {"username", options.username},
+      {"password", secret(options.password)},
+      {"token", secret(options.token)},
+      {"ca_file", options.ca_file},
+      {"certificate_file", options.certificate_file},
+      {"key_file", options.key_file}};
+  *out << YAML::Key << "schema_registry" << YAML::Value << YAML::BeginMap;
+  for (const auto& [key, text] : texts) {
+    if (!text.empty()) {
+      *out << YAML::Key << key << YAML::Value << Literal(text);
+    }
+  }
+  *out << YAML::Key << "timeout" << YAML::Value << FormatDuration(options.timeout) << YAML::Key
+       << "refresh" << YAML::Value << FormatDuration(options.refresh) << YAML::EndMap;
+}
+
 const char* PolicyName(pipeline::OnUndeliverable policy) {
   switch (policy) {
     case pipeline::OnUndeliverable::kHalt:
@@ -215,6 +256,7 @@ std::string Show(const Config& config) {
   }
   out << YAML::EndSeq;
   ShowMessages(run.pipeline.messages, &out);
+  ShowRegistry(run.registry, &out);
   out << YAML::Key << "delivery" << YAML::Value << YAML::BeginMap;
   out << YAML::Key << "mode" << YAML::Value << "at_least_once";
   out << YAML::Key << "on_undeliverable" << YAML::Value

@@ -38,6 +38,7 @@ enum class FailureKind {
   kTopicNotAuthorized,
   kGenerationEnded,  // purged, fenced, or lost with a producer that died: says nothing about the
                      // record
+  kSchemaRefused,    // by the Schema Registry; no sink says this
   kOther,
 };
 

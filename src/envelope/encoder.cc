@@ -1,5 +1,7 @@
 #include "envelope/encoder.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -9,6 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "envelope/cloud_event_writer.h"
@@ -33,6 +36,19 @@ struct TransparentHash {
   }
 };
 
+// The full name of a protobuf message, also out of a type URL. Whoever looks it up decides about the
+// rest.
+std::string_view RecordName(std::string_view schema_name, SchemaType type) {
+  return type == SchemaType::kProtobuf ? schema_name.substr(schema_name.rfind('/') + 1)
+                                       : schema_name;
+}
+
+bool IsRecordName(std::string_view name) {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) > 0x20 && static_cast<unsigned char>(c) < 0x7f;
+  });
+}
+
 // Hands out the parts of one block, in order.
 class Cursor {
  public:
@@ -56,10 +72,17 @@ class Cursor {
 }  // namespace
 
 struct Encoder::Impl {
-  Impl(EncoderOptions encoder_options, std::string database)
+  Impl(EncoderOptions encoder_options, std::string database, SchemaTable* schema_table,
+       std::uint32_t schema_source)
       : options(std::move(encoder_options)),
         envelope(database),
-        cloud_events(options.cloud_events, std::move(database)) {}
+        cloud_events(options.cloud_events, std::move(database)),
+        schemas(schema_table),
+        source(schema_source) {
+    CHECK(!framed() || schemas != nullptr);
+  }
+
+  bool framed() const { return options.framing.framing != Framing::kNone; }
 
   // nullopt = a null value.
   absl::StatusOr<std::optional<std::size_t>> MeasureValue(const outbox::Event& event,
@@ -75,6 +98,7 @@ struct Encoder::Impl {
   void AddHeader(std::string_view name, std::string_view value);  // unless empty
   absl::Status CheckHeaders(const outbox::Event& event) const;
   std::string_view Intern(std::string_view topic);
+  absl::StatusOr<SchemaTable::Ref> FindSchema(const outbox::Event& event);
 
   const EncoderOptions options;
   EnvelopeWriter envelope;
@@ -83,10 +107,15 @@ struct Encoder::Impl {
   std::string_view last_topic;
   std::vector<outbox::Header> headers;  // scratch
   char position_text[Position::kTextSize] = {};
+  SchemaTable* const schemas;
+  const std::uint32_t source;
+  std::string schema_key;  // scratch
+  absl::flat_hash_map<std::string, SchemaTable::Ref> schema_refs;
 };
 
-Encoder::Encoder(EncoderOptions options, std::string database)
-    : impl_(std::make_unique<Impl>(std::move(options), std::move(database))) {}
+Encoder::Encoder(EncoderOptions options, std::string database, SchemaTable* schemas,
+                 std::uint32_t source)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(database), schemas, source)) {}
 
 Encoder::~Encoder() = default;
 Encoder::Encoder(Encoder&&) noexcept = default;
@@ -101,9 +130,15 @@ absl::Status Encoder::Encode(const outbox::Event& event, const Position& positio
   position.Format(m.position_text);
   m.CollectHeaders(event);
   RETURN_IF_ERROR(m.CheckHeaders(event));
+  // A tombstone has no schema.
+  SchemaTable::Ref schema = 0;
+  if (m.framed() && value_bytes) {
+    ASSIGN_OR_RETURN(schema, m.FindSchema(event));
+  }
 
-  std::size_t size = m.headers.size() * sizeof(RecordHeader) + (event.key ? event.key->size() : 0) +
-                     value_bytes.value_or(0);
+  const std::size_t header_slots = m.headers.size() + (schema != 0 ? 1 : 0);
+  std::size_t size = header_slots * sizeof(RecordHeader) + (event.key ? event.key->size() : 0) +
+                     value_bytes.value_or(0) + (schema != 0 ? kSchemaRoom : 0);
   for (const outbox::Header& header : m.headers) {
     size += header.name.size() + header.value.size();
   }
@@ -112,13 +147,14 @@ absl::Status Encoder::Encode(const outbox::Event& event, const Position& positio
 
   // Blocks are aligned for this array; text follows it.
   auto* headers =
-      ::new (cursor.Take(m.headers.size() * sizeof(RecordHeader))) RecordHeader[m.headers.size()];
+      ::new (cursor.Take(header_slots * sizeof(RecordHeader))) RecordHeader[header_slots];
   for (std::size_t i = 0; i < m.headers.size(); ++i) {
     headers[i].name = cursor.Copy(m.headers[i].name);
     headers[i].value = m.headers[i].null ? std::string_view() : cursor.Copy(m.headers[i].value);
   }
   *record = Record();
   record->block = block;
+  record->schema = schema;
   record->headers = std::span<const RecordHeader>(headers, m.headers.size());
   record->topic = m.Intern(event.topic);
   record->partition = event.partition;
@@ -127,6 +163,9 @@ absl::Status Encoder::Encode(const outbox::Event& event, const Position& positio
                                          : Millis(transaction.commit_time);
   if (event.key) {
     record->key = cursor.Copy(*event.key);
+  }
+  if (schema != 0) {
+    cursor.Take(kSchemaRoom);
   }
   if (value_bytes) {
     char* value = cursor.Take(*value_bytes);
@@ -215,8 +254,48 @@ absl::Status Encoder::Impl::CheckHeaders(const outbox::Event& event) const {
                           event.schema, event.table, IsUtf8(header.name) ? header.name : "",
                           IsUtf8(event.id) ? event.id : ""));
     }
+    if (framed() && header.name == kSchemaHeader) {
+      return outbox::UnfitError(
+          outbox::kHeaderInvalid,
+          absl::StrFormat("table %s.%s: event '%s' brings a header %s of its own, which with "
+                          "`framing` walpost writes",
+                          event.schema, event.table, IsUtf8(event.id) ? event.id : "",
+                          kSchemaHeader));
+    }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<SchemaTable::Ref> Encoder::Impl::FindSchema(const outbox::Event& event) {
+  std::string_view record;
+  if (options.framing.needs_record()) {
+    record = options.format == ValueFormat::kEnvelope
+                 ? kEnvelopeRecord
+                 : RecordName(event.schema_name, options.framing.type);
+  }
+  schema_key.assign(event.topic);
+  schema_key.push_back('\0');
+  schema_key.append(record);
+  if (const auto found = schema_refs.find(schema_key); found != schema_refs.end()) {
+    return found->second;
+  }
+  SchemaNeed need{options.framing.framing, options.framing.type,
+                  ExpandSubject(options.framing.subject, event.topic, record), std::string(record),
+                  source};
+  const bool named = !options.framing.needs_record() || IsRecordName(record);
+  if (!named || need.subject.size() + record.size() > kSchemaNamesMax) {
+    return outbox::UnfitError(
+        outbox::kSchemaNameInvalid,
+        absl::StrFormat("table %s.%s: event '%s' needs a schema name, such as shop.v1.OrderPlaced, "
+                        "for the Schema Registry, and its schema_name is %s",
+                        event.schema, event.table, IsUtf8(event.id) ? event.id : "",
+                        record.empty() ? "empty"
+                        : named        ? "too long"
+                                       : "no such name"));
+  }
+  const SchemaTable::Ref ref = schemas->RefOf(need);
+  schema_refs.emplace(schema_key, ref);
+  return ref;
 }
 
 std::string_view Encoder::Impl::Intern(std::string_view topic) {

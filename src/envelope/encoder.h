@@ -19,6 +19,7 @@
 #include "envelope/cloud_event.h"
 #include "envelope/position.h"
 #include "envelope/record.h"
+#include "envelope/schema_table.h"
 #include "outbox/event.h"
 
 namespace walpost::envelope {
@@ -35,11 +36,14 @@ struct EncoderOptions {
   HeaderSet header_set = HeaderSet::kWalpost;
   CloudEventOptions cloud_events = {};
   std::vector<std::pair<std::string, std::string>> constant_headers = {};  // name, value
+  FramingOptions framing = {};
 };
 
 class Encoder {
  public:
-  Encoder(EncoderOptions options, std::string database);
+  // `schemas`, which must outlive it, is needed for framing only; `source` is the events' own there.
+  Encoder(EncoderOptions options, std::string database, SchemaTable* schemas = nullptr,
+          std::uint32_t source = SchemaNeed::kNoSource);
   ~Encoder();
   Encoder(Encoder&&) noexcept;
   Encoder& operator=(Encoder&&) noexcept;

@@ -23,6 +23,7 @@ constexpr std::string_view kPosition = "walpost-dlq-position";
 constexpr std::string_view kThrough = "walpost-dlq-through";
 constexpr std::string_view kReason = "walpost-dlq-reason";
 constexpr std::string_view kDetail = "walpost-dlq-detail";
+constexpr std::string_view kSchema = "walpost-dlq-schema";
 constexpr std::string_view kAttempts = "walpost-dlq-attempts";
 constexpr std::string_view kPartition = "walpost-dlq-partition";
 constexpr std::string_view kTimestamp = "walpost-dlq-timestamp-ms";
@@ -55,6 +56,7 @@ OwnHeaders OwnHeadersOf(const Letter& letter) {
   add(kTopic, letter.topic);
   add(kPosition, letter.position);
   add(kThrough, letter.through);
+  add(kSchema, letter.schema);
   if (letter.attempts > 0) {
     add(kAttempts, std::to_string(letter.attempts));
   }
@@ -115,7 +117,7 @@ absl::Status Take(const RecordHeader& header, Letter* letter) {
       {kDetail, &letter->detail},     {kId, &letter->id},
       {kType, &letter->type},         {kTable, &letter->table},
       {kTopic, &letter->topic},       {kPosition, &letter->position},
-      {kThrough, &letter->through}};
+      {kThrough, &letter->through},   {kSchema, &letter->schema}};
   for (const auto& [name, text] : texts) {
     if (header.name == name) {
       *text = header.value;

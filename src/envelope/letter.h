@@ -52,6 +52,7 @@ struct Letter {
       position;         // of the event, as Position::ToString; a decision's or command's only event
   std::string through;  // of a decision: it is about every event of the key up to this position
   std::string reason;   // stable code, e.g. record_too_large
+  std::string schema;   // what the value, which is here without it, needs of a Schema Registry
   std::string detail;
   std::uint32_t attempts = 0;
   std::int32_t partition = -1;                  // that the row asked for; -1 = by key

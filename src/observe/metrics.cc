@@ -186,6 +186,17 @@ void AddFlow(const Snapshot& s, Builder* b) {
              Double(s.records_resubmitted_total));
 }
 
+void AddSchemas(const Snapshot& s, Builder* b) {
+  b->Gauge("walpost_schemas", "Schemas that events need of the Schema Registry.",
+           Double(s.schemas_known));
+  b->Counter("walpost_schema_lookups_total", "Answers of the Schema Registry about a schema.",
+             Double(s.schema_look_ups_total));
+  b->Counter("walpost_schema_refusals_total", "Answers that no event can go out with.",
+             Double(s.schema_refusals_total));
+  b->Counter("walpost_schema_failures_total", "Times the Schema Registry could not be asked.",
+             Double(s.schema_failures_total));
+}
+
 void AddProcess(Builder* b) {
   const ProcessMetrics process = ReadProcessMetrics();
   b->Counter("process_cpu_seconds_total", "CPU time used.", process.cpu_seconds);
@@ -206,6 +217,7 @@ std::string RenderMetrics(const Snapshot& snapshot, const std::string& version) 
   AddPositions(snapshot, &builder);
   AddEvents(snapshot, &builder);
   AddFlow(snapshot, &builder);
+  AddSchemas(snapshot, &builder);
   AddProcess(&builder);
   return builder.Serialize();
 }

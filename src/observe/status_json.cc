@@ -95,6 +95,10 @@ std::string RenderStatusJson(const Snapshot& s, const std::string& version) {
                          {"bytes", s.in_flight_bytes},
                          {"bytes_max", s.in_flight_bytes_max},
                          {"oldest_commit_at", Time(s.oldest_undelivered_commit)}};
+  status["schemas"] = {{"known", s.schemas_known},
+                       {"lookups", s.schema_look_ups_total},
+                       {"refusals", s.schema_refusals_total},
+                       {"failures", s.schema_failures_total}};
   status["delivery_delay_seconds"] = {{"count", s.delivery_delay.Total()},
                                       {"p50_at_most", s.delivery_delay.Quantile(0.5)},
                                       {"p99_at_most", s.delivery_delay.Quantile(0.99)}};

@@ -1,6 +1,7 @@
 #include "operations/check.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -20,13 +21,8 @@ namespace {
 using postgres::Row;
 using postgres::SqlConnection;
 
-enum class Level { kOk, kWarning, kFailed };
-
-struct Line {
-  Level level = Level::kOk;
-  std::string name;
-  std::string text;  // what was found; for a problem also how to mend it
-};
+using Line = CheckLine;
+using Level = CheckLine::Level;
 
 class Checker {
  public:
@@ -36,6 +32,7 @@ class Checker {
     CheckStream();
     CheckDatabase();
     CheckKafka();
+    CheckRegistry();
   }
 
   const std::vector<Line>& lines() const { return lines_; }
@@ -253,6 +250,15 @@ class Checker {
            "named by rows, so they cannot be looked up beforehand: create them before the first "
            "event");
     }
+  }
+
+  void CheckRegistry() {
+    if (options_.schemas.registry.urls.empty()) {
+      return;
+    }
+    CheckSchemasResult result = CheckSchemas(options_.schemas);
+    unreachable_ = unreachable_ || result.unreachable;
+    std::move(result.lines.begin(), result.lines.end(), std::back_inserter(lines_));
   }
 
   void CheckProgressTopic() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kafka/kafka_sink.h"
+#include "operations/check_schemas.h"
 #include "operations/outcome.h"
 #include "outbox/options.h"
 #include "postgres/connect.h"
@@ -22,6 +23,7 @@ struct CheckOptions {
   kafka::KafkaOptions kafka;
   std::string progress_topic;     // empty = none
   std::string dead_letter_topic;  // empty = `delivery.on_undeliverable` needs none
+  CheckSchemasOptions schemas;    // without URLs there is no registry to look at
   bool json = false;
   bool color = false;
   std::chrono::milliseconds kafka_timeout{5'000};

@@ -16,11 +16,11 @@ using envelope::LetterKind;
 using kafka::StoredLetter;
 
 // docs/dead-letters.md, walpost-dlq-reason.
-constexpr std::array<const char*, 14> kReasons = {
+constexpr std::array<const char*, 16> kReasons = {
     "record_too_large",  "record_invalid",       "topic_unknown",   "partition_unknown",
     "topic_invalid",     "topic_not_authorized", "refused",         "row_unfit",
     "topic_not_allowed", "header_invalid",       "payload_invalid", "cloudevent_invalid",
-    "key_parked",        "transactions_skipped"};
+    "key_parked",        "transactions_skipped", "schema_refused",  "schema_name_invalid"};
 
 bool IsEvent(LetterKind kind) { return kind == LetterKind::kLetter || kind == LetterKind::kParked; }
 

@@ -23,6 +23,7 @@
 #include "kafka/letters.h"
 #include "outbox/options.h"
 #include "postgres/connect.h"
+#include "registry/options.h"
 
 namespace walpost::operations {
 
@@ -41,6 +42,7 @@ struct DlqOptions {
   postgres::ConnectOptions source;  // where the rows of stubs are
   std::vector<DlqOutbox> outboxes;
   envelope::EncoderOptions messages;  // of logical messages that are events
+  registry::RegistryOptions registry;
   std::chrono::milliseconds kafka_timeout{15'000};
   std::chrono::milliseconds write_timeout{30'000};  // of each record
 };

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "outbox/message_mapper.h"
 
 namespace walpost::operations {
 namespace {
@@ -48,13 +49,64 @@ absl::StatusOr<std::string> Resender::Retry(const StoredLetter& stored,
       envelope::RedeliveryHeaders(record.headers, kRedelivery, letter.position);
   record.headers = headers;
   const std::string topic(record.topic);
-  ASSIGN_OR_RETURN(const std::int64_t offset, writer_.Write(record, WallNow()));
+  const bool stub = letter.left_out_bytes.has_value();
+  if (record.value && (stub ? record.schema != 0 : !letter.schema.empty())) {
+    ASSIGN_OR_RETURN(record, FramedLetter(record, letter));
+  }
+  const absl::StatusOr<std::int64_t> written = writer_.Write(record, WallNow());
+  if (record.schema != 0) {
+    arena_.Release(record.block);
+  }
+  ASSIGN_OR_RETURN(const std::int64_t offset, written);
   RETURN_IF_ERROR(base::Annotate(
       WriteDecision(stored, LetterAction::kDelivered),
       absl::StrFormat("it was delivered to topic '%s' at offset %d, and that could not be noted, "
                       "so a further retry sends it once more",
                       topic, offset)));
   return absl::StrFormat("delivered to topic '%s' at offset %d", topic, offset);
+}
+
+// As the stream would send it now: the bytes of the registry stand in no letter.
+absl::StatusOr<Record> Resender::FramedLetter(const Record& record, const Letter& letter) {
+  envelope::SchemaNeed need;
+  if (letter.left_out_bytes) {
+    need = rows_.schemas().entry(record.schema).need;
+  } else {
+    ASSIGN_OR_RETURN(need, envelope::ParseNeed(letter.schema));
+    need.source = SourceOf(letter.table);
+  }
+  ASSIGN_OR_RETURN(const std::string frame, FrameFor(need));
+  Record roomy = WithRoom(record, &arena_);
+  roomy.schema = 1;
+  return Framed(roomy, need.framing, frame);
+}
+
+absl::StatusOr<std::string> Resender::FrameFor(const envelope::SchemaNeed& need) {
+  if (options_.registry.urls.empty()) {
+    return absl::FailedPreconditionError(
+        "it was meant to go out with a schema of a Schema Registry: give schema_registry.url");
+  }
+  if (schemas_ == nullptr) {
+    std::vector<envelope::FramingOptions> framings;
+    for (const DlqOutbox& outbox : options_.outboxes) {
+      framings.push_back(outbox.encoder.framing);
+    }
+    framings.push_back(options_.messages.framing);
+    ASSIGN_OR_RETURN(schemas_, registry::Resolver::Create(options_.registry, framings));
+  }
+  ASSIGN_OR_RETURN(const envelope::Schema schema, schemas_->Resolve(need));
+  return FrameOf(need, schema);
+}
+
+std::uint32_t Resender::SourceOf(const std::string& table) const {
+  std::uint32_t source = 0;
+  for (const DlqOutbox& outbox : options_.outboxes) {
+    if (outbox.table.schema + "." + outbox.table.table == table) {
+      return source;
+    }
+    ++source;
+  }
+  return outbox::IsMessageLabel(table) ? source : envelope::SchemaNeed::kNoSource;
 }
 
 absl::StatusOr<std::string> Resender::Discard(const StoredLetter& stored) {

@@ -6,12 +6,14 @@
 // Errors: why the letter is still undecided.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "kafka/record_writer.h"
 #include "operations/dlq.h"
 #include "operations/stub_row.h"
+#include "registry/resolver.h"
 
 namespace walpost::operations {
 
@@ -25,11 +27,17 @@ class Resender {
   absl::StatusOr<std::string> Discard(const kafka::StoredLetter& stored);
 
  private:
+  absl::StatusOr<envelope::Record> FramedLetter(const envelope::Record& record,
+                                                const envelope::Letter& letter);
+  absl::StatusOr<std::string> FrameFor(const envelope::SchemaNeed& need);
+  std::uint32_t SourceOf(const std::string& table) const;
   absl::Status WriteDecision(const kafka::StoredLetter& stored, envelope::LetterAction action);
 
   const DlqOptions& options_;
   kafka::RecordWriter writer_;
   StubRow rows_;
+  std::shared_ptr<registry::Resolver> schemas_;  // null until needed
+  base::ChunkArena arena_;                       // of the record that is sent
 };
 
 }  // namespace walpost::operations

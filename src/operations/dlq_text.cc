@@ -50,6 +50,7 @@ Json LetterAsJson(const StoredLetter& stored, const LetterState& state) {
   item["partition"] = letter.partition >= 0 ? Json(letter.partition) : Json();
   item["key"] = stored.key ? Json(std::string(*stored.key)) : Json();
   item["reason"] = letter.reason;
+  item["schema"] = letter.schema.empty() ? Json() : Json(letter.schema);
   item["detail"] = letter.detail;
   item["attempts"] = letter.attempts;
   item["position"] = letter.position;

@@ -84,7 +84,8 @@ absl::StatusOr<envelope::Record> StubRow::Read(const Letter& letter, std::int64_
   outbox::Event event;
   RETURN_IF_ERROR(base::Annotate(mapper_->Map(values, &event), "its row is still no event"));
   ASSIGN_OR_RETURN(const envelope::Position position, envelope::Position::Parse(letter.position));
-  encoder_.emplace(outbox->encoder, connection_->database());
+  encoder_.emplace(outbox->encoder, connection_->database(), &schemas_,
+                   static_cast<std::uint32_t>(outbox - options_.outboxes.begin()));
   arena_ = std::make_unique<base::ChunkArena>();
   envelope::Record record;
   RETURN_IF_ERROR(base::Annotate(

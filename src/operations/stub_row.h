@@ -30,6 +30,9 @@ class StubRow {
   absl::StatusOr<envelope::Record> Read(const envelope::Letter& letter, std::int64_t commit_time_ms,
                                         const std::string& to_topic);
 
+  // Where Record::schema points.
+  const envelope::SchemaTable& schemas() const { return schemas_; }
+
  private:
   absl::StatusOr<pgoutput::Relation> Describe(const outbox::TableOptions& table);
   absl::StatusOr<postgres::Row> Fetch(const outbox::TableOptions& table,
@@ -41,6 +44,7 @@ class StubRow {
   postgres::Row row_;
   std::optional<outbox::TableMapper> mapper_;
   std::optional<envelope::Encoder> encoder_;
+  envelope::SchemaTable schemas_;
   std::unique_ptr<base::ChunkArena> arena_;
 };
 

@@ -17,6 +17,7 @@ inline constexpr std::string_view kTopicNotAllowed = "topic_not_allowed";
 inline constexpr std::string_view kHeaderInvalid = "header_invalid";
 inline constexpr std::string_view kPayloadInvalid = "payload_invalid";
 inline constexpr std::string_view kCloudEventInvalid = "cloudevent_invalid";
+inline constexpr std::string_view kSchemaNameInvalid = "schema_name_invalid";
 
 // kInvalidArgument.
 absl::Status UnfitError(std::string_view reason, const std::string& message);

@@ -32,6 +32,8 @@ const char* ReasonCode(FailureKind kind) {
       return "topic_invalid";
     case FailureKind::kTopicNotAuthorized:
       return "topic_not_authorized";
+    case FailureKind::kSchemaRefused:
+      return "schema_refused";
     case FailureKind::kNone:
     case FailureKind::kGenerationEnded:
     case FailureKind::kOther:
@@ -62,13 +64,14 @@ std::string_view HeaderOf(const envelope::Record& record, std::string_view name)
 }  // namespace
 
 Decider::Decider(const PipelineOptions& options, Tracker* tracker, Counters* counters,
-                 ParkingLot* lot)
+                 ParkingLot* lot, const envelope::SchemaTable* schemas)
     : policy_(options.on_undeliverable),
       pipeline_(options.name),
       topic_(options.dead_letter_topic),
       tracker_(tracker),
       counters_(counters),
-      lot_(lot) {}
+      lot_(lot),
+      schemas_(schemas) {}
 
 std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& failure,
                                     std::uint32_t attempts) {
@@ -219,6 +222,9 @@ Letter Decider::LetterOf(const Tracker::Entry& entry) const {
   letter.position = PositionOf(entry.commit_lsn, entry.ordinal);
   letter.partition = entry.record.partition;
   letter.timestamp_ms = entry.record.timestamp_ms;
+  if (entry.record.schema != 0) {
+    letter.schema = envelope::NeedAsText(schemas_->entry(entry.record.schema).need);
+  }
   return letter;
 }
 

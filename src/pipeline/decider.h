@@ -18,6 +18,7 @@
 #include "delivery/tracker.h"
 #include "envelope/letter.h"
 #include "envelope/position.h"
+#include "envelope/schema_table.h"
 #include "outbox/event.h"
 #include "pipeline/counters.h"
 #include "pipeline/halt.h"
@@ -60,8 +61,9 @@ class Decider {
   // Decisions waiting to be told; more are only counted.
   static constexpr std::size_t kUntoldMax = 100;
 
+  // `schemas` may be null where nothing is framed.
   Decider(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
-          ParkingLot* lot);
+          ParkingLot* lot, const envelope::SchemaTable* schemas = nullptr);
 
   void OnConnected(const base::SourceFacts& facts) { facts_ = facts; }
 
@@ -93,6 +95,7 @@ class Decider {
   delivery::Tracker* const tracker_;
   Counters* const counters_;
   ParkingLot* const lot_;
+  const envelope::SchemaTable* const schemas_;
   base::SourceFacts facts_;
   std::deque<Decision> untold_;
   std::uint64_t not_told_ = 0;

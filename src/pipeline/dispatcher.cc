@@ -14,7 +14,7 @@ using delivery::SubmitResult;
 
 Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink* sink,
                        Counters* counters, Decider* decider, ParkingLot* lot,
-                       ProgressKeeper* progress)
+                       ProgressKeeper* progress, envelope::SchemaTable* schemas)
     : options_(options),
       backoff_(options.backoff, options.seed),
       tracker_(tracker),
@@ -22,7 +22,8 @@ Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink*
       counters_(counters),
       decider_(decider),
       lot_(lot),
-      progress_(progress) {}
+      progress_(progress),
+      schemas_(schemas) {}
 
 void Dispatcher::Start(base::Now now) {
   CHECK(phase_ == Phase::kIdle);
@@ -68,7 +69,7 @@ void Dispatcher::Pump() {
     if (entry.form == delivery::Tracker::Form::kParked && !lot_->MayWrite(cursor_)) {
       return;
     }
-    const SubmitResult result = sink_->Submit(entry.record, cursor_);
+    const SubmitResult result = Submit(entry.record, cursor_);
     if (result.outcome == SubmitResult::Outcome::kNotNow) {
       return;
     }
@@ -100,6 +101,23 @@ bool Dispatcher::MayGo(const delivery::Tracker::Entry& entry) {
   return true;
 }
 
+// What needs a schema gets its frame here, and waits while the schema is not known.
+SubmitResult Dispatcher::Submit(const envelope::Record& record, delivery::Sequence sequence) {
+  if (record.schema == 0) {
+    return sink_->Submit(record, sequence);
+  }
+  const envelope::SchemaTable::Entry& schema = schemas_->Use(record.schema);
+  switch (schema.state) {
+    case envelope::SchemaTable::State::kUnknown:
+      return {SubmitResult::Outcome::kNotNow, {}};
+    case envelope::SchemaTable::State::kRefused:
+      return {SubmitResult::Outcome::kRefused, {FailureKind::kSchemaRefused, schema.refusal}};
+    case envelope::SchemaTable::State::kKnown:
+      break;
+  }
+  return sink_->Submit(Framed(record, schema.need.framing, schema.frame), sequence);
+}
+
 // False: only an operator can.
 bool Dispatcher::Decide(delivery::Sequence sequence, const delivery::Failure& failure,
                         int attempts) {
@@ -124,7 +142,7 @@ void Dispatcher::SubmitOwn(base::Now now) {
     }
   }
   if (const envelope::Record* record = lot_->waiting(now)) {
-    const SubmitResult result = sink_->Submit(*record, lot_->sequence());
+    const SubmitResult result = Submit(*record, lot_->sequence());
     if (result.outcome == SubmitResult::Outcome::kAccepted) {
       lot_->OnAccepted();
     } else if (result.outcome == SubmitResult::Outcome::kRefused) {

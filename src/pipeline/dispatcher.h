@@ -22,6 +22,7 @@
 #include "pipeline/decider.h"
 #include "pipeline/halt.h"
 #include "pipeline/progress_keeper.h"
+#include "pipeline/schema_look_ups.h"
 
 namespace walpost::pipeline {
 
@@ -47,10 +48,10 @@ class Dispatcher : private delivery::SinkListener {
     std::chrono::microseconds gather_for{0};
   };
 
-  // `progress` may be null.
+  // `progress` may be null, and `schemas` where nothing is framed.
   Dispatcher(const Options& options, delivery::Tracker* tracker, delivery::Sink* sink,
              Counters* counters, Decider* decider, ParkingLot* lot,
-             ProgressKeeper* progress = nullptr);
+             ProgressKeeper* progress = nullptr, envelope::SchemaTable* schemas = nullptr);
 
   // Opens the sink; again after ShutDown.
   void Start(base::Now now);
@@ -95,6 +96,7 @@ class Dispatcher : private delivery::SinkListener {
   void OnGenerationFailed(const delivery::Failure& failure) override;
   void OnClosed() override;
 
+  delivery::SubmitResult Submit(const envelope::Record& record, delivery::Sequence sequence);
   bool Decide(delivery::Sequence sequence, const delivery::Failure& failure, int attempts);
   void OnOwnFailed(delivery::Sequence sequence, const delivery::Failure& failure);
   bool MayGo(const delivery::Tracker::Entry& entry);
@@ -109,6 +111,7 @@ class Dispatcher : private delivery::SinkListener {
   Decider* const decider_;
   ParkingLot* const lot_;
   ProgressKeeper* const progress_;
+  envelope::SchemaTable* const schemas_;
 
   Phase phase_ = Phase::kIdle;
   base::Now now_;  // of the Poll being served

@@ -17,10 +17,11 @@ constexpr std::size_t kTopicLabelsMax = 1000;
 }  // namespace
 
 Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
-               Decider* decider)
+               Decider* decider, envelope::SchemaTable* schemas)
     : tracker_(tracker),
       counters_(counters),
       decider_(decider),
+      schemas_(schemas),
       policy_(options.on_undeliverable),
       options_(options.outboxes),
       messages_options_(options.messages) {
@@ -41,13 +42,16 @@ void Intake::Start(const base::SourceFacts& facts) {
   if (outboxes_.empty()) {
     for (const OutboxOptions& outbox : options_) {
       outboxes_.push_back(Outbox{outbox::TableMapper(outbox.table),
-                                 envelope::Encoder(outbox.encoder, facts.database), 0,
-                                 std::string()});
+                                 envelope::Encoder(outbox.encoder, facts.database, schemas_,
+                                                   static_cast<std::uint32_t>(outboxes_.size())),
+                                 0, std::string()});
     }
   }
   if (!messages_ && !messages_options_.prefixes.empty()) {
-    messages_.emplace(Messages{outbox::MessageMapper(messages_options_.topic),
-                               envelope::Encoder(messages_options_.encoder, facts.database)});
+    messages_.emplace(
+        Messages{outbox::MessageMapper(messages_options_.topic),
+                 envelope::Encoder(messages_options_.encoder, facts.database, schemas_,
+                                   static_cast<std::uint32_t>(outboxes_.size()))});
   }
   facts_ = facts;
   connection_lsn_ = base::Lsn();

@@ -28,8 +28,9 @@ namespace walpost::pipeline {
 
 class Intake {
  public:
+  // `schemas` may be null where nothing is framed.
   Intake(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
-         Decider* decider);
+         Decider* decider, envelope::SchemaTable* schemas = nullptr);
 
   // A new connection: relations come anew. What is in flight stays, and rows up to the last one
   // taken are dropped when they come again.
@@ -104,6 +105,7 @@ class Intake {
   delivery::Tracker* const tracker_;
   Counters* const counters_;
   Decider* const decider_;
+  envelope::SchemaTable* const schemas_;
   const OnUndeliverable policy_;
   const std::vector<OutboxOptions> options_;
   const MessagesOptions messages_options_;

@@ -45,9 +45,22 @@ struct PipelineOptions {
                                        std::chrono::milliseconds(5'000),
                                        std::chrono::milliseconds(200)};
   base::BackoffOptions sink_backoff;
+  // Schemas that may change are looked up again.
+  std::chrono::milliseconds schema_refresh{300'000};
+  base::BackoffOptions schema_backoff;
   // While rows keep coming, what was read is held back this long and submitted together.
   std::chrono::microseconds gather_for{6'000};
   std::uint64_t seed = 1;  // of the back-offs
 };
+
+// By the numbers that SchemaNeed::source is: the outboxes in their order, then messages.
+inline std::vector<envelope::FramingOptions> FramingsOf(const PipelineOptions& options) {
+  std::vector<envelope::FramingOptions> framings;
+  for (const OutboxOptions& outbox : options.outboxes) {
+    framings.push_back(outbox.encoder.framing);
+  }
+  framings.push_back(options.messages.encoder.framing);
+  return framings;
+}
 
 }  // namespace walpost::pipeline

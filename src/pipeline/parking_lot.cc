@@ -14,13 +14,19 @@ using envelope::LetterAction;
 using envelope::LetterKind;
 using envelope::LoggedLetter;
 
-ParkingLot::ParkingLot(const PipelineOptions& options, const delivery::Tracker* tracker)
+ParkingLot::ParkingLot(const PipelineOptions& options, const delivery::Tracker* tracker,
+                       envelope::SchemaTable* schemas)
     : on_(options.on_undeliverable == OnUndeliverable::kDeadLetter ||
           options.on_undeliverable == OnUndeliverable::kPark),
       pipeline_(options.name),
       topic_(options.dead_letter_topic),
       keys_max_(options.park_keys_max),
-      tracker_(tracker) {}
+      tracker_(tracker),
+      schemas_(schemas) {
+  for (const OutboxOptions& outbox : options.outboxes) {
+    tables_.push_back(outbox.table.schema + "." + outbox.table.table);
+  }
+}
 
 void ParkingLot::OnConnected() {
   ready_ = false;

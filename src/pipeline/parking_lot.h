@@ -31,6 +31,7 @@
 #include "delivery/sink.h"
 #include "delivery/tracker.h"
 #include "envelope/letter.h"
+#include "envelope/schema_table.h"
 #include "pipeline/halt.h"
 #include "pipeline/options.h"
 
@@ -64,7 +65,9 @@ class ParkingLot {
   // Longer than a refusal of a topic is kept by the sink.
   static constexpr std::chrono::milliseconds kRetryRefusedAfter{6'000};
 
-  ParkingLot(const PipelineOptions& options, const delivery::Tracker* tracker);
+  // `schemas` may be null where nothing is framed.
+  ParkingLot(const PipelineOptions& options, const delivery::Tracker* tracker,
+             envelope::SchemaTable* schemas = nullptr);
 
   // Letters are written, so keys may be parked, also by an earlier policy.
   bool on() const { return on_; }
@@ -177,6 +180,8 @@ class ParkingLot {
   void TakeForRelease(std::vector<envelope::LoggedLetter> letters);
   void Begin(base::Now now);
   void SendNext();
+  void Prepare(const envelope::LoggedLetter& next);
+  std::uint32_t SourceOf(const std::string& table) const;
   void Decide(envelope::LetterAction action);
   void Answer(envelope::LetterAction action, const std::string& detail);
   void Write(const envelope::Letter& letter);
@@ -188,6 +193,8 @@ class ParkingLot {
   const std::string topic_;
   const std::size_t keys_max_;
   const delivery::Tracker* const tracker_;
+  envelope::SchemaTable* const schemas_;
+  std::vector<std::string> tables_;  // of the outboxes, in their order
 
   absl::flat_hash_map<std::string, ParkedKey> keys_;  // by IdOf
   mutable std::string id_;                            // scratch of IdOf

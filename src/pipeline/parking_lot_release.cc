@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "outbox/message_mapper.h"
 #include "pipeline/parking_lot.h"
 
 namespace walpost::pipeline {
@@ -113,6 +114,18 @@ void ParkingLot::SendNext() {
                         next.letter.id, next.letter.position));
     return;
   }
+  if (const auto need = envelope::ParseNeed(next.letter.schema);
+      !next.letter.schema.empty() && !need.ok()) {
+    Answer(LetterAction::kFailed,
+           absl::StrFormat("event %s at %s: %s", next.letter.id, next.letter.position,
+                           std::string(need.status().message())));
+    return;
+  }
+  Prepare(next);
+}
+
+// What is sent are the event's own bytes; a schema it needs is looked up as for any other record.
+void ParkingLot::Prepare(const LoggedLetter& next) {
   release_->phase = Release::Phase::kSending;
   record_ = envelope::Record();
   record_.topic = next.letter.topic;
@@ -128,10 +141,26 @@ void ParkingLot::SendNext() {
   record_.headers = headers_;
   record_.partition = next.letter.partition;
   record_.timestamp_ms = next.letter.timestamp_ms;
+  if (!next.letter.schema.empty() && next.value) {
+    envelope::SchemaNeed need = *envelope::ParseNeed(next.letter.schema);
+    need.source = SourceOf(next.letter.table);
+    record_ = WithRoom(record_, &arena_);
+    record_.schema = schemas_->RefOf(need);
+    schemas_->Forget(record_.schema);  // an operator asks, so it may have been mended
+  }
   ++sequence_;
   sending_ = Sending::kWaiting;
   needs_verdict_ = refused_ = false;
   retry_at_ = base::MonotonicTime();
+}
+
+std::uint32_t ParkingLot::SourceOf(const std::string& table) const {
+  if (outbox::IsMessageLabel(table)) {
+    return static_cast<std::uint32_t>(tables_.size());
+  }
+  const auto found = std::find(tables_.begin(), tables_.end(), table);
+  return found == tables_.end() ? envelope::SchemaNeed::kNoSource
+                                : static_cast<std::uint32_t>(found - tables_.begin());
 }
 
 // About the whole key. Until it has been read no event of the key may pass.

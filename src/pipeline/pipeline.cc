@@ -16,13 +16,14 @@ using std::chrono::milliseconds;
 
 Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
     : options_(std::move(options)),
-      lot_(options_, &tracker_),
-      decider_(options_, &tracker_, &counters_, &lot_),
-      intake_(options_, &tracker_, &counters_, &decider_),
+      schemas_(options_.schema_refresh, options_.schema_backoff, options_.seed + 4),
+      lot_(options_, &tracker_, schemas_.table()),
+      decider_(options_, &tracker_, &counters_, &lot_, schemas_.table()),
+      intake_(options_, &tracker_, &counters_, &decider_, schemas_.table()),
       keeper_(options_),
       dispatcher_(
           {options_.sink_backoff, options_.seed + 1, options_.attempts_max, options_.gather_for},
-          &tracker_, sink, &counters_, &decider_, &lot_, &keeper_),
+          &tracker_, sink, &counters_, &decider_, &lot_, &keeper_, schemas_.table()),
       source_backoff_(options_.source_backoff, options_.seed + 2),
       standby_backoff_(options_.standby_backoff, options_.seed + 3),
       connect_at_(now.mono) {
@@ -216,7 +217,15 @@ void Pipeline::Stop(base::Now now) {
   }
 }
 
+void Pipeline::OnSchemaAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers,
+                               base::Now now) {
+  schemas_.OnAnswers(look_up, answers, now);
+  dispatcher_.Pump();
+  CheckVerdict(now);
+}
+
 void Pipeline::Recheck(base::Now now) {
+  schemas_.Recheck(now);
   if (phase_ != Phase::kHalted || stop_requested_) {
     return;
   }
@@ -283,6 +292,7 @@ base::MonotonicTime Pipeline::NextDeadline() const {
       deadline = std::min(deadline, next_ping_);
     }
   }
+  deadline = std::min(deadline, schemas_.NextDeadline().value_or(deadline));
   if (phase_ == Phase::kIdle) {
     deadline = std::min(deadline, connect_at_);
   }

@@ -33,6 +33,7 @@
 #include "pipeline/options.h"
 #include "pipeline/parking_lot.h"
 #include "pipeline/progress_keeper.h"
+#include "pipeline/schema_look_ups.h"
 #include "pipeline/status_clock.h"
 
 namespace walpost::pipeline {
@@ -84,6 +85,9 @@ class Pipeline {
   // What TakeLetterRead asked for.
   void OnLettersRead(LettersRead read, base::Now now);
 
+  // What TakeSchemaLookUp asked for.
+  void OnSchemaAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers, base::Now now);
+
   // --- Commands ---
   // The position to connect at (0/0 = the slot's), once per attempt.
   std::optional<base::Lsn> TakeConnect(base::Now now);
@@ -98,6 +102,9 @@ class Pipeline {
   std::optional<LetterRead> TakeLetterRead(base::Now now) {
     return connected_ ? lot_.TakeRead(now) : std::nullopt;
   }
+
+  // Of the Schema Registry, one at a time.
+  std::optional<SchemaLookUp> TakeSchemaLookUp(base::Now now) { return schemas_.Take(now); }
 
   base::MonotonicTime NextDeadline() const;
 
@@ -119,6 +126,8 @@ class Pipeline {
   const std::optional<base::SourceFacts>& facts() const { return facts_; }
 
   std::size_t parked_keys() const { return lot_.size(); }
+
+  const SchemaLookUps& schemas() const { return schemas_; }
 
   // What Kafka has acknowledged of our progress, in this process or before it.
   const std::optional<base::Progress>& remembered_progress() const { return keeper_.remembered(); }
@@ -172,6 +181,7 @@ class Pipeline {
   const PipelineOptions options_;
   Counters counters_;
   delivery::Tracker tracker_;
+  SchemaLookUps schemas_;
   ParkingLot lot_;
   Decider decider_;
   Intake intake_;

@@ -103,6 +103,7 @@ void Loop::HandleCommands() {
   HandleStatus();
   HandlePing();
   HandleLetters();
+  HandleSchemas();
 }
 
 void Loop::HandleConnect() {
@@ -184,6 +185,28 @@ void Loop::HandleLetters() {
                  now_ = ReadClocks();
                  pipeline_.OnLettersRead(std::move(*read), now_);
                });
+}
+
+void Loop::HandleSchemas() {
+  const std::optional<pipeline::SchemaLookUp> wanted = pipeline_.TakeSchemaLookUp(now_);
+  if (!wanted) {
+    return;
+  }
+  auto answers =
+      std::make_shared<pipeline::SchemaAnswers>();  // shared by the two halves of the job
+  helper_->Run(
+      [answers, wanted = *wanted, resolve = outside_.resolve_schema] {
+        for (const auto& [ref, need] : wanted.needs) {
+          answers->push_back(resolve(need));
+          if (absl::IsUnavailable(answers->back().status())) {
+            return;  // the others would only wait for the same
+          }
+        }
+      },
+      [this, answers, wanted = *wanted] {
+        now_ = ReadClocks();
+        pipeline_.OnSchemaAnswers(wanted, *answers, now_);
+      });
 }
 
 void Loop::FinishStream() {

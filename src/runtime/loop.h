@@ -49,6 +49,7 @@ class Loop {
   void HandleStatus();
   void HandlePing();
   void HandleLetters();
+  void HandleSchemas();
   void FinishStream();
   void CloseFinishing();
   void DropStream();

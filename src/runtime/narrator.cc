@@ -56,7 +56,31 @@ void Narrator::Observe(const pipeline::Pipeline& pipeline, base::Now now) {
   if (pipeline.state() != state_) {
     LogState(pipeline, now);
   }
+  WatchSchemas(pipeline.schemas(), now);
   WatchDelivery(pipeline, now);
+}
+
+// The reason may change while it lasts, which is news.
+void Narrator::WatchSchemas(const pipeline::SchemaLookUps& schemas, base::Now now) {
+  if (schemas.trouble() == schema_trouble_) {
+    return;
+  }
+  if (schema_trouble_.empty()) {
+    schema_trouble_since_ = now.mono;
+  }
+  schema_trouble_ = schemas.trouble();
+  if (schema_trouble_.empty()) {
+    const double seconds = std::chrono::duration<double>(now.mono - schema_trouble_since_).count();
+    observe::Log(Severity::kInfo, "schema_registry_back",
+                 absl::StrFormat("the Schema Registry answers again, after %.0f s", seconds));
+    return;
+  }
+  last_error_ = schema_trouble_;
+  last_error_at_ = now.wall;
+  observe::Log(Severity::kWarning, "schema_registry_unavailable",
+               absl::StrFormat("%s; events whose schema is not known yet wait, and so does "
+                               "everything behind them",
+                               schema_trouble_));
 }
 
 // A topic that went away makes every event of it undeliverable: a few a second are enough to see.
@@ -105,7 +129,8 @@ void Narrator::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) 
     oldest_since_ = tracker.empty() ? std::nullopt : std::optional(now.mono);
     return;
   }
-  if (stalled_ || now.mono < *oldest_since_ + kStalledAfter) {
+  // Of the registry's trouble has been told already.
+  if (stalled_ || !schema_trouble_.empty() || now.mono < *oldest_since_ + kStalledAfter) {
     return;
   }
   stalled_ = true;
@@ -202,6 +227,10 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   snapshot.received_by_table = counters.received_by_table;
   snapshot.delivered_by_topic = counters.delivered_by_topic;
   snapshot.delivery_delay = counters.delivery_delay;
+  snapshot.schemas_known = pipeline.schemas().table().size();
+  snapshot.schema_look_ups_total = pipeline.schemas().statistics().look_ups;
+  snapshot.schema_refusals_total = pipeline.schemas().statistics().refusals;
+  snapshot.schema_failures_total = pipeline.schemas().statistics().failures;
   snapshot.last_delivered_at = counters.last_delivered_at;
 
   const delivery::Tracker& tracker = pipeline.tracker();

@@ -36,6 +36,7 @@ class Narrator {
  private:
   void LogState(const pipeline::Pipeline& pipeline, base::Now now);
   void WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now);
+  void WatchSchemas(const pipeline::SchemaLookUps& schemas, base::Now now);
 
   const std::string name_;
   const std::string slot_;
@@ -51,6 +52,8 @@ class Narrator {
   delivery::Sequence oldest_ = 0;                    // in flight when last looked at
   std::optional<base::MonotonicTime> oldest_since_;  // it is the oldest; nothing = none in flight
   bool stalled_ = false;
+  std::string schema_trouble_;  // empty = the registry answers, or was never asked
+  base::MonotonicTime schema_trouble_since_;
   base::MonotonicTime decisions_from_;  // the second that decisions_told_ is of
   int decisions_told_ = 0;
 };

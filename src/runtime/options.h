@@ -9,6 +9,7 @@
 #include "observe/log.h"
 #include "pipeline/options.h"
 #include "postgres/connect.h"
+#include "registry/options.h"
 
 namespace walpost::runtime {
 
@@ -20,6 +21,7 @@ struct RunOptions {
   postgres::ConnectOptions source;
   pipeline::PipelineOptions pipeline;
   kafka::KafkaOptions kafka;
+  registry::RegistryOptions registry;
   observe::HttpOptions http;
   OnHalt on_halt = OnHalt::kWait;
 };

@@ -9,8 +9,10 @@
 #include <memory>
 #include <variant>
 
+#include "absl/status/statusor.h"
 #include "base/lsn.h"
 #include "delivery/sink.h"
+#include "envelope/schema.h"
 #include "kafka/kafka_sink.h"
 #include "postgres/connect.h"
 
@@ -20,10 +22,15 @@ namespace walpost::runtime {
 using Connector = std::function<std::variant<postgres::Connected, postgres::StreamEnd>(
     const postgres::ConnectOptions& options, base::Lsn start, const postgres::Guard& guard)>;
 
+// As registry::Resolver::Resolve. Called on the helper thread, may block.
+using SchemaResolver =
+    std::function<absl::StatusOr<envelope::Schema>(const envelope::SchemaNeed& need)>;
+
 struct Outside {
   Connector connect;
   delivery::Sink* sink = nullptr;
   const kafka::KafkaFacts* kafka = nullptr;
+  SchemaResolver resolve_schema = {};  // needed where values are framed
 };
 
 // What a test program puts around the real ones. Empty = nothing.

@@ -5,10 +5,12 @@
 
 #include "absl/strings/str_format.h"
 #include "base/state.h"
+#include "base/status.h"
 #include "observe/http_server.h"
 #include "observe/log.h"
 #include "observe/snapshot.h"
 #include "postgres/conninfo.h"
+#include "registry/resolver.h"
 #include "runtime/helper.h"
 #include "runtime/loop.h"
 #include "runtime/signals.h"
@@ -40,6 +42,11 @@ void LogKafka(const kafka::KafkaNotice& notice) {
   observe::Log(severity, notice.event, notice.message);
 }
 
+// Read anew by each who needs it: the files may have changed.
+absl::StatusOr<std::shared_ptr<registry::Resolver>> MakeResolver(const RunOptions& options) {
+  return registry::Resolver::Create(options.registry, FramingsOf(options.pipeline));
+}
+
 }  // namespace
 
 absl::Status Validate(const RunOptions& options) {
@@ -49,6 +56,7 @@ absl::Status Validate(const RunOptions& options) {
         "source.conninfo: %s; write key=value pairs or a postgresql:// URI, as libpq takes them",
         std::string(settings.status().message())));
   }
+  RETURN_IF_ERROR(MakeResolver(options).status());
   return kafka::EffectiveProperties(options.kafka).status();
 }
 
@@ -78,7 +86,15 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
                absl::StrFormat("walpost %s, pipeline %s, slot %s, publication %s", options.version,
                                options.name, options.source.slot, options.source.publication),
                {{"gap_guard", options.pipeline.progress_topic.empty() ? "off" : "on"}});
-  Outside outside{postgres::Connect, sink->get(), &(*sink)->facts()};
+  const absl::StatusOr<std::shared_ptr<registry::Resolver>> resolver = MakeResolver(options);
+  if (!resolver.ok()) {
+    observe::Log(Severity::kError, "config_invalid", std::string(resolver.status().message()));
+    return kExitConfig;
+  }
+  // The job that asks keeps it, also when this is over.
+  Outside outside{
+      postgres::Connect, sink->get(), &(*sink)->facts(),
+      [asked = *resolver](const envelope::SchemaNeed& need) { return asked->Resolve(need); }};
   if (wrappers.connector) {
     outside.connect = wrappers.connector(std::move(outside.connect));
   }

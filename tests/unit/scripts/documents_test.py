@@ -52,14 +52,17 @@ def test_every_log_event_is_documented_and_every_documented_one_exists():
 # Where a reading function's `reader` stands in the file; other readers are named after their map.
 PLACES = {"ReadSource": "source", "ReadDelivery": "delivery", "ReadProgressTopic": "delivery", "ReadTable": "outboxes[]", "ReadOutbox": "outboxes[]",
           "ReadColumns": "outboxes[].columns", "ReadTopics": "outboxes[].topics", "ReadValue": "outboxes[].value",
-          "ReadCloudEvents": "outboxes[].value.cloudevents", "ReadMessages": "messages"}
+          "ReadCloudEvents": "outboxes[].value.cloudevents", "ReadMessages": "messages",
+          "ReadSchemaRegistry": "schema_registry", "ReadUrls": "schema_registry", "ReadFraming": "outboxes[].value.schema_registry",
+          "ReadSubject": "outboxes[].value.schema_registry"}
 MAPS = {"root": "", "sink": "sink", "kafka": "sink.kafka", "messages": "messages", "monitor": "monitor", "http": "http", "log": "log"}
 
 
 def configuration_keys():
     """The paths of all keys that the reader asks for, without those of the maps they are in."""
     paths = set()
-    for function in re.split(r"\n(?=\S.*\) \{\n)", text("src/config/config.cc") + text("src/config/outboxes.cc") + text("src/config/messages.cc")):
+    for function in re.split(r"\n(?=\S.*\) \{\n)", text("src/config/config.cc") + text("src/config/outboxes.cc") + text("src/config/messages.cc")
+                             + text("src/config/schema_registry.cc")):
         name = re.match(r"[^(]*?(\w+)\(", function)
         for reader, key in re.findall(r"(\w+)(?:\.|->)(?:Text|Duration|Size|Names|Choice|Child|Map)\(\s*\"(\w+)\"", function):
             place = PLACES[name[1]] if reader == "reader" else MAPS[reader]

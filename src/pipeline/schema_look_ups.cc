@@ -1,0 +1,83 @@
+#include "pipeline/schema_look_ups.h"
+
+#include <glog/logging.h>
+
+namespace walpost::pipeline {
+
+using envelope::SchemaTable;
+using State = SchemaTable::State;
+
+bool SchemaLookUps::Refreshable(const SchemaTable::Entry& entry) const {
+  return entry.state == State::kKnown && !entry.fixed && entry.used;
+}
+
+std::optional<SchemaLookUp> SchemaLookUps::Take(base::Now now) {
+  if (asking_ || now.mono < ask_at_ || (table_.wanted() == 0 && now.mono < look_at_)) {
+    return std::nullopt;
+  }
+  look_at_ = now.mono + kLookEvery;
+  times_.resize(table_.size());
+  SchemaLookUp look_up;
+  for (SchemaTable::Ref ref = 1; ref <= table_.size(); ++ref) {
+    const bool due = now.mono >= times_[ref - 1].due;
+    if (due && table_.entry(ref).state == State::kRefused) {
+      table_.Forget(ref);
+    }
+    const SchemaTable::Entry& entry = table_.entry(ref);
+    const bool waits = entry.state == State::kUnknown && entry.wanted;
+    if ((waits || (due && Refreshable(entry))) && look_up.needs.size() < kNeedsMax) {
+      look_up.needs.emplace_back(ref, entry.need);
+    }
+  }
+  if (look_up.needs.empty()) {
+    return std::nullopt;
+  }
+  asking_ = true;
+  return look_up;
+}
+
+void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers,
+                              base::Now now) {
+  CHECK(asking_ && !answers.empty() && answers.size() <= look_up.needs.size());
+  asking_ = false;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (absl::IsUnavailable(answers[i].status())) {
+      ++statistics_.failures;
+      trouble_ = std::string(answers[i].status().message());
+      ask_at_ = now.mono + backoff_.Next();
+      return;
+    }
+    Judge(look_up.needs[i].first, answers[i], now);
+  }
+  trouble_.clear();
+  backoff_.Reset();
+  ask_at_ = now.mono;
+}
+
+void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
+                          base::Now now) {
+  ++statistics_.look_ups;
+  const absl::StatusOr<std::string> frame =
+      answer.ok() ? envelope::FrameOf(table_.entry(ref).need, *answer) : answer.status();
+  if (frame.ok()) {
+    table_.Learn(ref, *frame, answer->fixed);
+    times_[ref - 1].due = now.mono + refresh_;
+    return;
+  }
+  ++statistics_.refusals;
+  const bool known = table_.entry(ref).state == State::kKnown;
+  table_.Refuse(ref, std::string(frame.status().message()));
+  times_[ref - 1].due = now.mono + (known ? refresh_ : kRefusalKept);
+}
+
+void SchemaLookUps::Recheck(base::Now now) {
+  table_.ForgetRefusals();
+  backoff_.Reset();
+  ask_at_ = now.mono;
+}
+
+std::optional<base::MonotonicTime> SchemaLookUps::NextDeadline() const {
+  return asking_ || table_.wanted() == 0 ? std::nullopt : std::optional(ask_at_);
+}
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,87 @@
+// SchemaLookUps - asks for the schemas that records wait for, and judges the answers.
+// Why: records of a schema that is not known stop the line, as for a topic that is not known; what is
+//   known lasts through any outage of the registry.
+// How: the runtime carries out one Take at a time. What the registry says about a schema is a verdict
+//   on the event; that it cannot be reached, or lets nobody in, never is.
+// Thread: loop thread.
+// Errors: in an answer: kUnavailable = try again; any other = the verdict.
+// Source: docs/schema-registry.md.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/backoff.h"
+#include "base/time.h"
+#include "envelope/schema_table.h"
+
+namespace walpost::pipeline {
+
+struct SchemaLookUp {
+  std::vector<std::pair<envelope::SchemaTable::Ref, envelope::SchemaNeed>> needs;
+};
+
+// In the order of the needs; it ends early behind the first that says kUnavailable.
+using SchemaAnswers = std::vector<absl::StatusOr<envelope::Schema>>;
+
+class SchemaLookUps {
+ public:
+  // An operator may have registered the schema meanwhile.
+  static constexpr std::chrono::milliseconds kRefusalKept{30'000};
+  static constexpr std::size_t kNeedsMax = 16;
+  static constexpr std::chrono::milliseconds kLookEvery{1'000};  // for what is due
+
+  struct Statistics {
+    std::uint64_t look_ups = 0;  // answers, also those that say no
+    std::uint64_t refusals = 0;
+    std::uint64_t failures = 0;  // the registry could not be asked
+  };
+
+  // Schemas in use that may change are looked up again after `refresh`.
+  SchemaLookUps(std::chrono::milliseconds refresh, base::BackoffOptions backoff, std::uint64_t seed)
+      : refresh_(refresh), backoff_(backoff, seed) {}
+
+  envelope::SchemaTable* table() { return &table_; }
+
+  const envelope::SchemaTable& table() const { return table_; }
+
+  std::optional<SchemaLookUp> Take(base::Now now);
+  void OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers, base::Now now);
+
+  // An operator wants it looked at again now.
+  void Recheck(base::Now now);
+
+  // Nothing while a look-up is under way.
+  std::optional<base::MonotonicTime> NextDeadline() const;
+
+  const Statistics& statistics() const { return statistics_; }
+
+  // Why the registry could not be asked last time; empty = it could.
+  const std::string& trouble() const { return trouble_; }
+
+ private:
+  struct Times {
+    base::MonotonicTime due;  // a refusal is forgotten, or a schema refreshed
+  };
+
+  void Judge(envelope::SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
+             base::Now now);
+  bool Refreshable(const envelope::SchemaTable::Entry& entry) const;
+
+  const std::chrono::milliseconds refresh_;
+  base::Backoff backoff_;
+  envelope::SchemaTable table_;
+  std::vector<Times> times_;  // of each entry that was answered; by ref - 1
+  bool asking_ = false;
+  base::MonotonicTime look_at_;
+  base::MonotonicTime ask_at_;
+  std::string trouble_;
+  Statistics statistics_;
+};
+
+}  // namespace walpost::pipeline

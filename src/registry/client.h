@@ -1,0 +1,64 @@
+// Client - the calls of Confluent's Schema Registry API that walpost makes.
+// Thread: one owner; blocking.
+// Errors: kUnavailable = nothing is known about the schema: the registry is away or overloaded, lets us
+//   not in (401, 403), or what answers is no registry. Verdicts: kNotFound (no such subject, version or
+//   schema), kFailedPrecondition (not compatible), kInvalidArgument (not a schema, or not a subject).
+// Source: Confluent's Schema Registry API; error codes 404xx, 409, 422xx.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "envelope/schema.h"
+#include "registry/http.h"
+
+namespace walpost::registry {
+
+struct Reference {
+  std::string name;  // as in the import
+  std::string subject;
+  std::int32_t version = 0;
+};
+
+struct SchemaText {
+  std::string type;  // PROTOBUF, JSON, AVRO
+  std::string text;
+  std::vector<Reference> references;
+};
+
+struct Registered {
+  std::int32_t id = 0;
+  std::int32_t version = 0;  // 0 = not told
+  std::optional<envelope::SchemaGuid> guid;
+  SchemaText schema;  // where the registry tells it
+};
+
+struct Compatibility {
+  bool compatible = false;
+  std::string reasons;
+};
+
+class Client {
+ public:
+  explicit Client(RegistryOptions options) : http_(std::move(options)) {}
+
+  // Whether it answers, and lets us in.
+  absl::Status Reach();
+
+  absl::StatusOr<Registered> LookUp(const std::string& subject, const SchemaText& schema);
+  absl::StatusOr<Registered> Latest(const std::string& subject);
+  absl::StatusOr<Registered> Register(const std::string& subject, const SchemaText& schema);
+  // With the newest version of the subject, which must exist.
+  absl::StatusOr<Compatibility> Compare(const std::string& subject, const SchemaText& schema);
+  // Nothing: this registry has none.
+  absl::StatusOr<std::optional<envelope::SchemaGuid>> GuidOf(std::int32_t id);
+
+ private:
+  Http http_;
+};
+
+}  // namespace walpost::registry

@@ -1,0 +1,315 @@
+"""Values with schemas of a Schema Registry: what goes out, and what happens while the registry is away, refuses or babbles."""
+
+import base64
+import json
+import signal
+import subprocess
+
+import pytest
+import servers
+from mock_registry import MockRegistry
+
+TABLE = """CREATE TABLE public.{} (
+    id uuid PRIMARY KEY, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL, payload bytea,
+    schema_name text, seq bigint GENERATED ALWAYS AS IDENTITY)"""
+PROTO = """syntax = "proto3";
+package shop.v1;
+message OrderPlaced { string order_id = 1; }
+message OrderShipped {
+  message Parcel { string number = 1; }
+  string order_id = 1;
+}
+"""
+PLACED, SHIPPED, PARCEL = "shop.v1.OrderPlaced", "shop.v1.OrderShipped", "shop.v1.OrderShipped.Parcel"
+HEADER = "__value_schema_id"
+# Zig-zag varints, with their number before them.
+INDEXES = {PLACED: b"\x00", SHIPPED: b"\x02\x02", PARCEL: b"\x04\x02\x00"}
+
+
+@pytest.fixture
+def registry():
+    mock = MockRegistry().start()
+    yield mock
+    mock.close()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """(path of the descriptor set, its file as a registry gets it, the same as text)"""
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "shop.proto").write_text(PROTO)
+    subprocess.run(["protoc", f"-I{folder}", "--include_imports", f"--descriptor_set_out={folder}/shop.pb", "shop.proto"], check=True)
+    folder.chmod(0o755)
+    return f"{folder}/shop.pb", exact(f"{folder}/shop.pb"), PROTO
+
+
+def exact(path):
+    from google.protobuf import descriptor_pb2
+
+    file = descriptor_pb2.FileDescriptorSet.FromString(open(path, "rb").read()).file[0]
+    for message in file.message_type:
+        for each in (message, *message.nested_type):
+            for field in each.field:
+                field.ClearField("json_name")
+    return base64.b64encode(file.SerializeToString()).decode()
+
+
+class World:
+    """A table for each value given as schema_registry, and its topic."""
+
+    def __init__(self, make_pipeline, kafka, registry, tables, **delivery):
+        self.kafka, self.registry, self.number = kafka, registry, 0
+        self.p = make_pipeline(create_topic=False)
+        outboxes = []
+        for table, (value_format, framing) in tables.items():
+            self.p.execute(TABLE.format(table))
+            kafka.create_topic(self.topic(table), 2)
+            outboxes.append({"table": f"public.{table}", "topic": self.topic(table),
+                             "value": {"format": value_format, "schema_registry": framing}})
+        self.p.walpost = self.p.another(config={"outboxes": outboxes, "schema_registry": registry.config(),
+                                                "delivery": {"dead_letter_topic": f"{self.p.name}.dead", **delivery}})
+
+    def topic(self, table):
+        return f"{self.p.name}.{table}"
+
+    def insert(self, table, schema_name=None, payload=b"payload", key="42"):
+        self.number += 1
+        event = f"00000000-0000-0000-0000-{self.number:012}"
+        self.p.execute(f"INSERT INTO public.{table} (id, aggregate_type, aggregate_id, event_type, payload, schema_name)"
+                       " VALUES (%s, 'order', %s, 'Tested', %s, %s)", event, key, payload, schema_name)
+        return event
+
+    def read(self, topic):
+        return self.kafka.read_all(topic)
+
+    def values(self, table):
+        return [message.value() for message in self.read(self.topic(table))]
+
+    def letters(self):
+        return [(message.value(), {name: value.decode() for name, value in message.headers() if value is not None})
+                for message in self.read(f"{self.p.name}.dead")]
+
+    def wait_told(self, event, words="", count=1):
+        servers.wait_for(lambda: len([line for line in self.told(event) if words in line]) >= count, 60, f"{event}: {words}")
+
+    def told(self, event):
+        return [line["msg"] for line in self.p.walpost.log_events() if line["event"] == event]
+
+    def wait_letters(self, count):
+        servers.wait_for(lambda: self.p.walpost.status()["events"]["dead_lettered"] + self.p.walpost.status()["events"]["parked"] >= count,
+                         60, f"{count} letters")
+
+
+def payload_frame(schema_id, record=None):
+    return b"\x00" + schema_id.to_bytes(4, "big") + (INDEXES[record] if record else b"")
+
+
+def test_each_kind_of_value_has_its_frame(make_pipeline, kafka, registry, shop):
+    path, file, text = shop
+    world = World(make_pipeline, kafka, registry, {
+        "exact": ("raw", {"framing": "payload", "descriptor_set": path}),
+        "headers": ("raw", {"framing": "header", "descriptor_set": path, "subject": "record"}),
+        "newest": ("raw", {"framing": "payload", "subject": "topic"}),
+        "json": ("raw", {"framing": "payload", "subject": "topic", "type": "json"}),
+        "events": ("cloudevents", {"framing": "header", "subject": "x/{record}"}),
+        "enveloped": ("envelope", {"framing": "payload", "auto_register": True}),
+    })
+    for record in (PLACED, SHIPPED, PARCEL):
+        registry.register(f"{world.topic('exact')}-{record}", file)
+        registry.register(record, file)
+        registry.register(f"x/{record}", text)
+    registry.register(f"{world.topic('newest')}-value", text)
+    registry.register(f"{world.topic('json')}-value", '{"type": "object"}', "JSON")
+    world.p.start()
+    for record in (PLACED, SHIPPED, PARCEL):
+        for table in ("exact", "headers", "newest", "events"):
+            world.insert(table, record, record.encode())
+    world.insert("exact", PLACED, None)
+    world.insert("json", None, b"{}")
+    world.insert("enveloped", None, b"x")
+    world.p.wait_confirmed()
+
+    ids = registry.id_of
+    records = (PLACED, SHIPPED, PARCEL)
+    assert world.values("exact") == [payload_frame(ids(f"{world.topic('exact')}-{r}"), r) + r.encode() for r in records] + [None]
+    assert world.values("newest") == [payload_frame(ids(f"{world.topic('newest')}-value"), r) + r.encode() for r in records]
+    assert world.values("json") == [payload_frame(ids(f"{world.topic('json')}-value")) + b"{}"]
+    for table, prefix in (("headers", ""), ("events", "x/")):
+        messages = world.read(world.topic(table))
+        assert [message.value() for message in messages] == [r.encode() for r in records], "as it is"
+        for record, message in zip(records, messages):
+            assert message.headers()[-1] == (HEADER, b"\x01" + registry.guid(ids(prefix + record)).bytes + INDEXES[record])
+    (enveloped,) = world.values("enveloped")
+    assert enveloped[:6] == payload_frame(ids(f"{world.topic('enveloped')}-walpost.v1.Envelope")) + b"\x00"
+    assert servers.load_envelope().FromString(enveloped[6:]).payload == b"x"
+    registered = [line for line in registry.asked if line.startswith("POST /subjects/") and line.endswith("/versions")]
+    assert registered == [f"POST /subjects/{world.topic('enveloped')}-walpost.v1.Envelope/versions"], "nothing else"
+    metrics = world.p.walpost.get("/metrics")[1]
+    assert 'walpost_schema_lookups_total{pipeline="' in metrics and world.p.walpost.status()["schemas"]["failures"] == 0
+
+
+# Failures 89, 90.
+def test_registry_that_is_away_or_babbles_is_waited_for_and_what_is_known_goes_on(make_pipeline, kafka, registry, shop):
+    path, file, _ = shop
+    world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "descriptor_set": path})},
+                  on_undeliverable="dead_letter")
+    subject = world.topic("exact")
+    for record in (PLACED, SHIPPED):
+        registry.register(f"{subject}-{record}", file)
+    registry.close()
+    world.p.walpost.init()
+    before = world.p.slot()["confirmed"]
+    world.p.walpost.start()
+    world.insert("exact", PLACED, b"1")
+    lsn = world.p.wal_position()
+    world.wait_told("schema_registry_unavailable", "cannot be reached")
+    servers.wait_for(lambda: "cannot be reached" in (world.p.walpost.status()["last_error"] or ""), 30, "last_error")
+
+    for fault, words in (("unauthorized", "lets walpost not in (HTTP 401)"), ("garbage", "is no Schema Registry"), ("error", "answers 500")):
+        registry.fault = fault
+        if registry.server is None:
+            registry.start()
+        world.wait_told("schema_registry_unavailable", words)
+    assert world.values("exact") == [] and world.p.slot()["confirmed"] < lsn and world.letters() == []
+    assert before <= world.p.slot()["confirmed"]
+
+    registry.fault = None
+    world.wait_told("schema_registry_back")
+    world.p.wait_confirmed()
+    one = payload_frame(registry.id_of(f"{subject}-{PLACED}"), PLACED)
+    assert world.values("exact") == [one + b"1"]
+
+    registry.close()
+    world.insert("exact", PLACED, b"2")
+    world.p.wait_confirmed()
+    assert world.values("exact") == [one + b"1", one + b"2"], "known already"
+    world.insert("exact", SHIPPED, b"3")
+    world.insert("exact", PLACED, b"4")
+    world.wait_told("schema_registry_unavailable", "cannot be reached", 2)
+    assert world.values("exact") == [one + b"1", one + b"2"], "the line stops"
+    registry.start()
+    world.p.wait_confirmed()
+    two = payload_frame(registry.id_of(f"{subject}-{SHIPPED}"), SHIPPED)
+    assert world.values("exact") == [one + b"1", one + b"2", two + b"3", one + b"4"], "in order"
+    assert "s3cret" not in world.p.walpost.log_text()
+    assert world.p.walpost.stop() == 0
+
+
+# Failure 91.
+def test_refused_schemas_become_letters_and_go_out_framed_once_they_are_registered(make_pipeline, kafka, registry, shop):
+    path, file, _ = shop
+    world = World(make_pipeline, kafka, registry, {
+        "exact": ("raw", {"framing": "payload", "descriptor_set": path}),
+        "auto": ("raw", {"framing": "header", "descriptor_set": path, "auto_register": True})}, on_undeliverable="dead_letter")
+    missing, incompatible = f"{world.topic('exact')}-{SHIPPED}", f"{world.topic('auto')}-{SHIPPED}"
+    registry.register(incompatible, "an older one")
+    registry.incompatible.add(incompatible)
+    world.p.start()
+    events = [world.insert("exact", SHIPPED, b"one"), world.insert("auto", SHIPPED, b"two"),
+              world.insert("exact", "shop.v1.Typo", b"three"), world.insert("exact", None, b"four")]
+    world.wait_letters(4)
+    world.p.wait_confirmed()
+    letters = world.letters()
+    # What is no record at all is decided at once, while the others wait for the registry.
+    by_event = {headers["walpost-dlq-id"]: (value, headers) for value, headers in letters}
+    assert {event: by_event[event][1]["walpost-dlq-reason"] for event in events} == dict(
+        zip(events, ["schema_refused", "schema_refused", "schema_refused", "schema_name_invalid"]))
+    value, headers = by_event[events[0]]
+    assert value == b"one", "as the application wrote it"
+    assert headers["walpost-dlq-schema"] == f"payload protobuf {SHIPPED} {missing}"
+    assert f"Subject '{missing}' not found" in headers["walpost-dlq-detail"] and "register it" in headers["walpost-dlq-detail"]
+    assert "the field 'total' was removed" in by_event[events[1]][1]["walpost-dlq-detail"]
+    assert by_event[events[1]][0] == b"two" and HEADER not in by_event[events[1]][1]
+    assert "declares no message shop.v1.Typo" in by_event[events[2]][1]["walpost-dlq-detail"]
+    assert "its schema_name is empty" in by_event[events[3]][1]["walpost-dlq-detail"]
+    assert f"payload protobuf {SHIPPED}" in world.p.walpost.verb("dlq", "show", events[0]).stdout
+
+    registry.close()
+    retried = world.p.walpost.verb("dlq", "retry", "--id", events[0], check=False)
+    assert retried.returncode == 75 and "cannot be reached" in retried.stdout
+    registry.start()
+    retried = world.p.walpost.verb("dlq", "retry", "--id", events[0], check=False)
+    assert retried.returncode == 75 and "register it" in retried.stdout
+    registry.register(missing, file)
+    world.p.walpost.verb("dlq", "retry", "--id", events[0])
+    (message,) = world.read(world.topic("exact"))
+    assert message.value() == payload_frame(registry.id_of(missing), SHIPPED) + b"one"
+    assert dict(message.headers())["walpost-redelivery"] == b"dlq-retry"
+    registry.incompatible.clear()
+    world.p.walpost.verb("dlq", "retry", "--id", events[1])
+    (message,) = world.read(world.topic("auto"))
+    assert message.value() == b"two"
+    assert dict(message.headers())[HEADER] == b"\x01" + registry.guid(registry.id_of(incompatible)).bytes + INDEXES[SHIPPED]
+    # From its row, which was mended.
+    world.p.execute("UPDATE public.exact SET schema_name = %s WHERE id = %s", SHIPPED, events[3])
+    world.p.walpost.verb("dlq", "retry", "--id", events[3])
+    assert world.values("exact") == [payload_frame(registry.id_of(missing), SHIPPED) + value for value in (b"one", b"four")]
+
+
+def test_parked_key_waits_for_its_schema_and_is_released_framed(make_pipeline, kafka, registry, shop):
+    path, file, _ = shop
+    world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "descriptor_set": path})},
+                  on_undeliverable="park")
+    subject = world.topic("exact")
+    registry.register(f"{subject}-{PLACED}", file)
+    world.p.start()
+    world.insert("exact", SHIPPED, b"1")
+    world.insert("exact", PLACED, b"2")
+    world.insert("exact", PLACED, b"other", key="other")
+    world.wait_letters(2)
+    world.p.wait_confirmed()
+    placed = payload_frame(registry.id_of(f"{subject}-{PLACED}"), PLACED)
+    assert world.values("exact") == [placed + b"other"]
+    assert [value for value, _ in world.letters()] == [b"1", b"2"]
+    registry.register(f"{subject}-{SHIPPED}", file)
+    done = world.p.walpost.verb("dlq", "retry", "--key", "42", "--wait", "60s")
+    print(done.stdout)
+    shipped = payload_frame(registry.id_of(f"{subject}-{SHIPPED}"), SHIPPED)
+    of_key = [message.value() for message in world.read(subject) if message.key() == b"42"]
+    assert of_key == [shipped + b"1", placed + b"2"]
+
+
+def test_halt_is_looked_at_again_on_sighup(make_pipeline, kafka, registry, shop):
+    path, file, _ = shop
+    world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "descriptor_set": path})})
+    world.p.start()
+    world.insert("exact", PLACED, b"1")
+    world.p.walpost.wait_state("halted")
+    halt = world.p.walpost.status()["halt"]
+    assert halt["reason"] == "undeliverable_event" and f"Subject '{world.topic('exact')}-{PLACED}' not found" in halt["detail"]
+    registry.register(f"{world.topic('exact')}-{PLACED}", file)
+    world.p.walpost.signal(signal.SIGHUP)
+    world.p.wait_confirmed()
+    assert world.values("exact") == [payload_frame(registry.id_of(f"{world.topic('exact')}-{PLACED}"), PLACED) + b"1"]
+
+
+def test_check_tells_what_the_registry_says(make_pipeline, kafka, registry, shop):
+    path, file, _ = shop
+    world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "descriptor_set": path}),
+                                                   "newest": ("raw", {"framing": "payload"})})
+    world.p.walpost.init()
+    assert "✓ schema registry: answers at " in world.p.walpost.verb("check").stdout
+
+    def check(exit_code=0):
+        done = world.p.walpost.verb("check", "--schemas", "--json", check=False)
+        assert done.returncode == exit_code, done.stdout + done.stderr
+        return {line["check"]: (line["level"], line["text"]) for line in json.loads(done.stdout)}
+
+    subject = world.topic("exact")
+    lines = check()
+    assert lines["schemas of public.exact"][0] == "warning" and f"{subject}-{PLACED}" in lines["schemas of public.exact"][1]
+    assert lines["schemas of public.newest"][1].startswith("not looked at: rows name the messages")
+    registry.register(f"{subject}-{PLACED}", file)
+    registry.register(f"{subject}-{SHIPPED}", "an older one")
+    lines = check()
+    assert lines[f"subject {subject}-{PLACED}, {PLACED}"][0] == "ok"
+    assert lines[f"subject {subject}-{SHIPPED}, {SHIPPED}"][0] == "warning"
+    assert "not registered yet, and compatible" in lines[f"subject {subject}-{SHIPPED}, {SHIPPED}"][1]
+    registry.incompatible.add(f"{subject}-{SHIPPED}")
+    lines = check(exit_code=78)
+    assert "the field 'total' was removed" in lines[f"subject {subject}-{SHIPPED}, {SHIPPED}"][1]
+    assert not [line for line in registry.asked if line.endswith("/versions")], "it registers nothing"
+    registry.fault = "unauthorized"
+    assert "lets walpost not in" in check(exit_code=69)["schema registry"][1]
+    registry.close()
+    assert "cannot be reached" in check(exit_code=69)["schema registry"][1]

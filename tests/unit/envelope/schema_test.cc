@@ -1,0 +1,174 @@
+#include "envelope/schema.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "envelope/schema_table.h"
+
+namespace walpost::envelope {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+SchemaNeed Payload(SchemaType type = SchemaType::kProtobuf) {
+  return SchemaNeed{Framing::kPayload, type, "orders-shop.v1.Order", "shop.v1.Order", 0};
+}
+
+SchemaNeed Header() {
+  SchemaNeed need = Payload();
+  need.framing = Framing::kHeader;
+  return need;
+}
+
+std::string Hex(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(c);
+    text += {kDigits[byte >> 4U], kDigits[byte & 15U]};
+  }
+  return text;
+}
+
+Schema Known(std::vector<std::int32_t> indexes) {
+  return Schema{0x01020304, SchemaGuid{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+                std::move(indexes), true};
+}
+
+// Confluent's clients write and read these.
+TEST(FrameTest, PayloadHasTheIdAndThePathAsZigZagNumbersBehindTheirCount) {
+  EXPECT_EQ(Hex(*FrameOf(Payload(), Known({0}))), "000102030400") << "the short form";
+  EXPECT_EQ(Hex(*FrameOf(Payload(), Known({2}))), "00010203040204");
+  EXPECT_EQ(Hex(*FrameOf(Payload(), Known({0, 0}))), "0001020304040000");
+  EXPECT_EQ(Hex(*FrameOf(Payload(), Known({2, 0, 100}))), "0001020304060400c801");
+}
+
+TEST(FrameTest, OtherTypesHaveNoPath) {
+  EXPECT_EQ(Hex(*FrameOf(Payload(SchemaType::kJson), Known({}))), "0001020304");
+  EXPECT_EQ(Hex(*FrameOf(Payload(SchemaType::kAvro), Known({}))), "0001020304");
+}
+
+TEST(FrameTest, HeaderHasTheGuidAndThePath) {
+  EXPECT_EQ(Hex(*FrameOf(Header(), Known({2}))), "010102030405060708090a0b0c0d0e0f100204");
+}
+
+TEST(FrameTest, HeaderOfARegistryWithoutGuidsIsRefused) {
+  const auto frame = FrameOf(Header(), Schema{7, std::nullopt, {0}, true});
+  EXPECT_EQ(frame.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(frame.status().message()), HasSubstr("use `framing: payload`"));
+}
+
+TEST(FrameTest, MessageThatIsNestedDeeperThanThereIsRoomIsRefused) {
+  const std::vector<std::int32_t> deep(kSchemaRoom, 1);
+  EXPECT_EQ(FrameOf(Payload(), Known(deep)).status().code(), absl::StatusCode::kInvalidArgument);
+  const std::vector<std::int32_t> fits(kSchemaRoom - 6, 1);
+  EXPECT_TRUE(FrameOf(Payload(), Known(fits)).ok());
+}
+
+TEST(SubjectTest, PlaceholdersAreReplacedAndNothingElse) {
+  EXPECT_EQ(ExpandSubject("{topic}-{record}", "a", "b.C"), "a-b.C");
+  EXPECT_EQ(ExpandSubject("x-{record}{topic}{", "{record}", "r"), "x-r{record}{");
+  EXPECT_EQ(ExpandSubject("same", "a", "b"), "same");
+}
+
+TEST(NeedTest, NoteReadsBackAsTheSameButForTheSource) {
+  SchemaNeed need = Header();
+  need.subject = "with a space";
+  const auto again = ParseNeed(NeedAsText(need));
+  ASSERT_TRUE(again.ok());
+  need.source = SchemaNeed::kNoSource;
+  EXPECT_EQ(*again, need);
+  need.record = "";
+  EXPECT_EQ(*ParseNeed(NeedAsText(need)), need);
+}
+
+TEST(NeedTest, OtherTextIsNoNote) {
+  for (const char* text : {"", "payload", "payload protobuf a", "none protobuf a b", "x json a b",
+                           "payload thrift a b"}) {
+    EXPECT_EQ(ParseNeed(text).status().code(), absl::StatusCode::kDataLoss) << text;
+  }
+}
+
+class FramedTest : public ::testing::Test {
+ protected:
+  FramedTest() {
+    Record plain;
+    plain.topic = "orders";
+    plain.key = "k";
+    plain.value = "value";
+    plain.headers = headers_;
+    record_ = WithRoom(plain, &arena_);
+    record_.schema = 1;
+  }
+
+  const std::vector<RecordHeader> headers_ = {{"id", "1"}, {"null", {}}};
+  base::ChunkArena arena_;
+  Record record_;
+};
+
+TEST_F(FramedTest, CopyWithRoomIsTheSameRecord) {
+  EXPECT_EQ(record_.key, "k");
+  EXPECT_EQ(record_.value, "value");
+  ASSERT_EQ(record_.headers.size(), 2U);
+  EXPECT_EQ(record_.headers[0].name, "id");
+  EXPECT_EQ(record_.headers[0].value, "1");
+  EXPECT_EQ(record_.headers[1].value.data(), nullptr) << "null stays null";
+}
+
+TEST_F(FramedTest, PayloadStandsBehindItsFrameAndTheRecordItselfStaysAsItIs) {
+  const Record framed = Framed(record_, Framing::kPayload, "FRAME");
+  EXPECT_EQ(framed.value, "FRAMEvalue");
+  EXPECT_EQ(framed.headers.size(), 2U);
+  EXPECT_EQ(record_.value, "value");
+  EXPECT_EQ(Framed(record_, Framing::kPayload, "longer").value, "longervalue") << "another id";
+}
+
+TEST_F(FramedTest, HeaderComesLastAndTheValueStaysAsItIs) {
+  const Record framed = Framed(record_, Framing::kHeader, "FRAME");
+  EXPECT_EQ(framed.value, "value");
+  ASSERT_EQ(framed.headers.size(), 3U);
+  EXPECT_EQ(framed.headers[2].name, "__value_schema_id");
+  EXPECT_EQ(framed.headers[2].value, "FRAME");
+  EXPECT_EQ(record_.headers.size(), 2U);
+}
+
+TEST(SchemaTableTest, SameNeedIsTheSameEntryAndAnotherSourceIsNot) {
+  SchemaTable table;
+  SchemaNeed other = Payload();
+  other.source = 1;
+  EXPECT_EQ(table.RefOf(Payload()), 1U);
+  EXPECT_EQ(table.RefOf(other), 2U);
+  EXPECT_EQ(table.RefOf(Payload()), 1U);
+  EXPECT_EQ(table.wanted(), 2U);
+}
+
+TEST(SchemaTableTest, WhatIsKnownIsNotRefusedAnyMore) {
+  SchemaTable table;
+  const SchemaTable::Ref ref = table.RefOf(Payload());
+  table.Refuse(ref, "no such subject");
+  EXPECT_EQ(table.entry(ref).state, SchemaTable::State::kRefused);
+  EXPECT_EQ(table.wanted(), 0U);
+  table.Learn(ref, "frame", false);
+  table.Refuse(ref, "the subject was deleted");
+  EXPECT_EQ(table.entry(ref).state, SchemaTable::State::kKnown);
+  EXPECT_EQ(table.entry(ref).frame, "frame");
+}
+
+TEST(SchemaTableTest, ForgottenRefusalIsWantedOnceItIsNeededAgain) {
+  SchemaTable table;
+  const SchemaTable::Ref ref = table.RefOf(Payload());
+  table.Refuse(ref, "no");
+  table.ForgetRefusals();
+  EXPECT_EQ(table.wanted(), 0U);
+  EXPECT_EQ(table.Use(ref).state, SchemaTable::State::kUnknown);
+  EXPECT_EQ(table.wanted(), 1U);
+  table.Use(ref);
+  EXPECT_EQ(table.wanted(), 1U);
+}
+
+}  // namespace
+}  // namespace walpost::envelope

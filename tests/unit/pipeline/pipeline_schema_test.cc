@@ -1,0 +1,288 @@
+// Values with a schema of a Schema Registry: who waits for it, what becomes of a refusal, and how
+// letters get theirs.
+#include "envelope/letter.h"
+#include "pipeline_fixture.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using delivery::Failure;
+using delivery::FailureKind;
+using envelope::LetterAction;
+using envelope::Schema;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using walpost::testing::FakeSink;
+
+class SchemaTest : public PipelineFixture {
+ protected:
+  SchemaTest() {
+    envelope::FramingOptions& framing = options_.outboxes[0].encoder.framing;
+    framing.framing = envelope::Framing::kPayload;
+    framing.type = envelope::SchemaType::kJson;
+    framing.subject = "{topic}-value";
+    options_.schema_backoff = {kBackOff, kBackOff, kBackOff};
+  }
+
+  // The subjects asked for; all get the same answer.
+  std::vector<std::string> Answer(const absl::StatusOr<Schema>& answer) {
+    std::vector<std::string> subjects;
+    if (const auto wanted = pipeline().TakeSchemaLookUp(now_)) {
+      SchemaAnswers answers;
+      for (const auto& [ref, need] : wanted->needs) {
+        subjects.push_back(need.subject);
+        answers.push_back(answer);
+      }
+      pipeline().OnSchemaAnswers(*wanted, answers, now_);
+      Tick();
+    }
+    return subjects;
+  }
+
+  static Schema Id(std::int32_t id, bool fixed = true) {
+    return Schema{id, std::nullopt, {}, fixed};
+  }
+
+  std::vector<std::string> Values(const std::string& topic, char key) {
+    std::vector<std::string> values;
+    for (const FakeSink::Submission& each :
+         sink_.Log(topic, static_cast<unsigned char>(key) % FakeSink::kPartitions)) {
+      values.push_back(each.value.value_or("(null)"));
+    }
+    return values;
+  }
+
+  static std::string FramedValue(char id, const std::string& event) {
+    return std::string("\0\0\0\0", 4) + id + "payload of " + event;
+  }
+
+  envelope::Letter LetterOf(std::size_t index) {
+    std::vector<envelope::RecordHeader> headers;
+    for (const auto& [name, value] : sink_.Log("dead-letters", 0)[index].headers) {
+      headers.push_back({name, value});
+    }
+    return **envelope::ParseLetter(headers);
+  }
+
+  static absl::Status NoSubject() { return absl::NotFoundError("subject 'orders-value': none"); }
+};
+
+TEST_F(SchemaTest, EventWaitsUntilItsSchemaIsKnownAndGoesOutFramed) {
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  EXPECT_FALSE(pipeline().want_frame()) << "the line stops";
+  EXPECT_THAT(sink_.accepted(), IsEmpty());
+  EXPECT_THAT(Answer(Id(7)), ElementsAre("orders-value"));
+  EXPECT_TRUE(pipeline().want_frame());
+  Event("a2");
+  SendPayload(Commit(100));
+  EXPECT_THAT(Answer(Id(8)), IsEmpty()) << "known already";
+  DeliverAll();
+  EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1"), FramedValue(7, "a2")));
+  EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+TEST_F(SchemaTest, TombstoneGoesOutAsItIsAndWaitsForNothing) {
+  Connect();
+  SendPayload(Begin(100));
+  using walpost::testing::TextColumn;
+  SendPayload(EventBytes({TextColumn("a1"), TextColumn("a"), TextColumn("orders"),
+                          TextColumn("created"), walpost::testing::NullColumn()}));
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Values("orders", 'a'), ElementsAre("(null)"));
+}
+
+TEST_F(SchemaTest, RegistryThatIsAwayIsAskedAgainAndNothingIsDecided) {
+  options_.on_undeliverable = OnUndeliverable::kSkip;
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  EXPECT_THAT(Answer(absl::UnavailableError("connection refused")), SizeIs(1));
+  EXPECT_EQ(pipeline().schemas().trouble(), "connection refused");
+  EXPECT_THAT(Answer(Id(7)), IsEmpty()) << "not before the back-off is over";
+  EXPECT_GT(pipeline().NextDeadline(), now_.mono);
+  Advance(kBackOff);
+  EXPECT_LE(pipeline().NextDeadline(), now_.mono);
+  EXPECT_THAT(Answer(Id(7)), SizeIs(1));
+  EXPECT_EQ(pipeline().schemas().trouble(), "");
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1")));
+  EXPECT_EQ(pipeline().counters().events_skipped, 0U);
+  EXPECT_EQ(pipeline().schemas().statistics().failures, 1U);
+}
+
+TEST_F(SchemaTest, WhatIsKnownGoesOnWhileTheRegistryIsAway) {
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  Answer(Id(7, /*fixed=*/false));
+  Event("a2");
+  Advance(options_.schema_refresh);
+  EXPECT_THAT(Answer(absl::UnavailableError("away")), ElementsAre("orders-value")) << "refreshed";
+  Event("a3");
+  Advance(options_.schema_refresh);
+  EXPECT_THAT(Answer(absl::NotFoundError("deleted")), SizeIs(1));
+  Event("a4");
+  Advance(options_.schema_refresh);
+  EXPECT_THAT(Answer(Id(9, /*fixed=*/false)), SizeIs(1));
+  Event("a5");
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Values("orders", 'a'),
+              ElementsAre(FramedValue(7, "a1"), FramedValue(7, "a2"), FramedValue(7, "a3"),
+                          FramedValue(7, "a4"), FramedValue(9, "a5")));
+}
+
+TEST_F(SchemaTest, SchemaThatIsExactlyThatOneIsNeverRefreshed) {
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  Answer(Id(7));
+  Event("a2");
+  Advance(10 * options_.schema_refresh);
+  EXPECT_THAT(Answer(Id(8)), IsEmpty());
+}
+
+TEST_F(SchemaTest, SchemaThatNobodyUsesIsNotRefreshed) {
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  Answer(Id(7, /*fixed=*/false));
+  SendPayload(Commit(100));
+  DeliverAll();
+  Advance(options_.schema_refresh);
+  EXPECT_THAT(Answer(Id(8)), SizeIs(1)) << "a1 used it";
+  Advance(options_.schema_refresh);
+  EXPECT_THAT(Answer(Id(9)), IsEmpty());
+}
+
+TEST_F(SchemaTest, RefusedSchemaHaltsByDefaultAndTheRegistryIsAskedAgainOnSighup) {
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  Answer(NoSubject());
+  ExpectHalted(HaltReason::kUndeliverableEvent,
+               "cannot be delivered: subject 'orders-value': none");
+  pipeline().Recheck(now_);
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  EXPECT_THAT(Answer(Id(7)), SizeIs(1));
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1")));
+}
+
+TEST_F(SchemaTest, LetterHasTheValueAsItIsAndNotesWhatItNeeds) {
+  options_.on_undeliverable = OnUndeliverable::kDeadLetter;
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  Answer(NoSubject());
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Values("dead-letters", '\0'), ElementsAre("payload of a1"));
+  EXPECT_EQ(LetterOf(0).reason, "schema_refused");
+  EXPECT_EQ(LetterOf(0).schema, "payload json - orders-value");
+  EXPECT_THAT(LetterOf(0).detail, HasSubstr("subject 'orders-value': none"));
+  EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+TEST_F(SchemaTest, LetterOfAnEventThatKafkaRefusesIsUnframedToo) {
+  options_.on_undeliverable = OnUndeliverable::kDeadLetter;
+  Connect();
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  SendPayload(Begin(100));
+  Event("a1");
+  Answer(Id(7));
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Values("dead-letters", '\0'), ElementsAre("payload of a1"));
+  EXPECT_EQ(LetterOf(0).schema, "payload json - orders-value");
+}
+
+TEST_F(SchemaTest, RefusalIsKeptForAWhileAndThenAskedAboutAgain) {
+  options_.on_undeliverable = OnUndeliverable::kDeadLetter;
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  Answer(NoSubject());
+  Event("a2");
+  EXPECT_THAT(Answer(Id(7)), IsEmpty());
+  Advance(SchemaLookUps::kRefusalKept);
+  EXPECT_THAT(Answer(Id(7)), IsEmpty()) << "nobody needs it";
+  Event("a3");
+  EXPECT_THAT(Answer(Id(7)), SizeIs(1));
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Values("dead-letters", '\0'), SizeIs(2));
+  EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a3")));
+}
+
+TEST_F(SchemaTest, NewGenerationFramesWhatItSubmitsAgain) {
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  Answer(Id(7));
+  SendPayload(Commit(100));
+  sink_.Fail(0, FailureKind::kGenerationEnded);
+  Settle();
+  DeliverAll();
+  EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1")));
+}
+
+TEST_F(SchemaTest, ParkedKeyIsReleasedOnceTheSchemaIsThereAndItsEventsAreFramed) {
+  options_.on_undeliverable = OnUndeliverable::kPark;
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  Answer(NoSubject());
+  Event("a2");
+  SendPayload(Commit(100));
+  DeliverAll();
+  ASSERT_EQ(pipeline().parked_keys(), 1U);
+  ServeLetters();
+  EXPECT_EQ(log_[1].letter.schema, "payload json - orders-value");
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Advance(ParkingLot::kReadEvery);
+  Tick();
+  EXPECT_THAT(sink_.outstanding(), IsEmpty()) << "asked anew, also within kRefusalKept";
+  EXPECT_THAT(Answer(Id(7)), SizeIs(1));
+  for (int i = 0; i < 20; ++i) {
+    sink_.DeliverAll();
+    Advance(ParkingLot::kReadAgainAfter);
+  }
+  EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1"), FramedValue(7, "a2")));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(SchemaTest, ReleaseOfAKeyWhoseSchemaIsStillRefusedFailsAndTheKeyStaysParked) {
+  options_.on_undeliverable = OnUndeliverable::kPark;
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  Answer(NoSubject());
+  SendPayload(Commit(100));
+  DeliverAll();
+  AppendCommand(LetterAction::kRetry, "orders", "a");
+  Advance(ParkingLot::kReadEvery);
+  for (int i = 0; i < 400; ++i) {
+    Answer(NoSubject());
+    sink_.DeliverAll();
+    Advance(kBackOff);
+  }
+  ServeLetters();
+  EXPECT_EQ(log_.back().letter.action, LetterAction::kFailed);
+  EXPECT_THAT(log_.back().letter.detail, HasSubstr("subject 'orders-value': none"));
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
+}
+
+}  // namespace
+}  // namespace walpost::pipeline

@@ -1,0 +1,131 @@
+#include "registry/http.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "unit/registry/mock_registry.h"
+
+namespace walpost::registry {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+RegistryOptions At(std::vector<std::string> urls) {
+  RegistryOptions options;
+  options.urls = std::move(urls);
+  return options;
+}
+
+class HttpTest : public ::testing::Test {
+ protected:
+  // The same for all: they take their time to end.
+  static void SetUpTestSuite() {
+    first_ = std::make_unique<MockRegistry>();
+    second_ = std::make_unique<MockRegistry>();
+    dead_url_ = MockRegistry().url();
+  }
+
+  static void TearDownTestSuite() {
+    first_.reset();
+    second_.reset();
+  }
+
+  HttpTest() {
+    mock_.Forget();
+    other_.Forget();
+  }
+
+  static inline std::unique_ptr<MockRegistry> first_;
+  static inline std::unique_ptr<MockRegistry> second_;
+  static inline std::string dead_url_;  // nobody listens there any more
+  MockRegistry& mock_ = *first_;
+  MockRegistry& other_ = *second_;
+};
+
+TEST_F(HttpTest, AnswersAreGivenAsTheyAreAlsoErrors) {
+  mock_.Answer("GET /a", 404, "text");
+  Http http(At({mock_.url()}));
+  const auto answer = http.Get("/a");
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->code, 404);
+  EXPECT_EQ(answer->body, "text");
+}
+
+TEST_F(HttpTest, BodyIsPostedAndTheNextGetHasNone) {
+  Http http(At({mock_.url()}));
+  ASSERT_TRUE(http.Post("/a", "body").ok());
+  ASSERT_TRUE(http.Get("/b").ok());
+  ASSERT_THAT(mock_.requests(), SizeIs(2));
+  EXPECT_EQ(mock_.requests()[0].line, "POST /a");
+  EXPECT_EQ(mock_.requests()[0].body, "body");
+  EXPECT_EQ(mock_.requests()[1].line, "GET /b");
+  EXPECT_EQ(mock_.requests()[1].body, "");
+}
+
+TEST_F(HttpTest, NextUrlIsAskedWhereOneIsAwayOrFailsAndStaysTheFirst) {
+  for (const int code : {500, 503, 429, 0}) {
+    mock_.Forget();
+    mock_.AnswerAll(code, "");
+    other_.Forget();
+    other_.AnswerAll(200, "{}");
+    Http http(At({code == 0 ? dead_url_ : mock_.url(), other_.url()}));
+    EXPECT_TRUE(http.Get("/a").ok()) << code;
+    EXPECT_TRUE(http.Get("/b").ok()) << code;
+    EXPECT_THAT(other_.requests(), SizeIs(2));
+    EXPECT_THAT(mock_.requests(), SizeIs(code == 0 ? 0 : 1)) << "not asked first any more";
+  }
+}
+
+TEST_F(HttpTest, RegistryThatNobodyCanReachIsToldWithEachUrl) {
+  mock_.AnswerAll(503, "");
+  Http http(At({dead_url_, mock_.url()}));
+  const absl::Status status = http.Get("/a").status();
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  const std::string text(status.message());
+  EXPECT_THAT(text, HasSubstr("the Schema Registry at " + dead_url_ + " cannot be reached: "));
+  EXPECT_THAT(text, HasSubstr("the Schema Registry at " + mock_.url() + " answers 503"));
+}
+
+TEST_F(HttpTest, OtherVerdictsAreNotAskedForTwice) {
+  mock_.AnswerAll(422, "{}");
+  Http http(At({mock_.url(), other_.url()}));
+  EXPECT_EQ(http.Get("/a")->code, 422);
+  EXPECT_THAT(other_.requests(), IsEmpty());
+}
+
+TEST_F(HttpTest, EndlessAnswerIsGivenUp) {
+  mock_.AnswerAll(200, std::string(Http::kAnswerBytesMax + 1, 'x'));
+  const absl::Status status = Http(At({mock_.url()})).Get("/a").status();
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("answers with more than 4194304 bytes"));
+}
+
+TEST_F(HttpTest, WhoAsksIsToldAsConfigured) {
+  RegistryOptions options = At({mock_.url()});
+  options.username = "walpost";
+  options.password = "secret";
+  ASSERT_TRUE(Http(options).Get("/a").ok());
+  options.username = options.password = "";
+  options.token = "t0ken";
+  ASSERT_TRUE(Http(options).Get("/a").ok());
+  EXPECT_EQ(mock_.requests().at(0).authorization, "Basic d2FscG9zdDpzZWNyZXQ=");
+  EXPECT_EQ(mock_.requests().at(1).authorization, "Bearer t0ken");
+}
+
+TEST_F(HttpTest, CertificateFileThatIsNotThereIsNamed) {
+  RegistryOptions options = At({"https://127.0.0.1:1"});
+  options.ca_file = "/no/such/ca.pem";
+  EXPECT_TRUE(absl::IsUnavailable(Http(options).Get("/a").status()));
+}
+
+TEST_F(HttpTest, SegmentsAreEncoded) {
+  EXPECT_EQ(Http::Encode("a-b.C_d~"), "a-b.C_d~");
+  EXPECT_EQ(Http::Encode("shop/v1 ä?"), "shop%2Fv1%20%C3%A4%3F");
+}
+
+}  // namespace
+}  // namespace walpost::registry
