@@ -2,82 +2,10 @@
 
 #include <utility>
 
+#include "registry/proto_tokens.h"
+
 namespace walpost::registry {
 namespace {
-
-bool IsLetter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
-// Words (names and numbers), strings and single characters.
-class Tokens {
- public:
-  explicit Tokens(std::string_view text) : rest_(text) { Next(); }
-
-  // Empty at the end; `"` stands for any string.
-  std::string_view token() const { return token_; }
-
-  bool failed() const { return failed_; }
-
-  bool Is(std::string_view token) const { return token_ == token; }
-
-  bool IsWord() const { return !token_.empty() && IsLetter(token_[0]); }
-
-  std::string_view Take() {
-    const std::string_view taken = token_;
-    Next();
-    return taken;
-  }
-
- private:
-  void Next() {
-    SkipSpace();
-    std::size_t size = rest_.empty() ? 0 : 1;
-    if (!rest_.empty() && IsLetter(rest_[0])) {
-      while (size < rest_.size() && IsLetter(rest_[size])) {
-        ++size;
-      }
-    } else if (!rest_.empty() && (rest_[0] == '"' || rest_[0] == '\'')) {
-      TakeString();
-      return;
-    }
-    token_ = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-  }
-
-  void SkipSpace() {
-    for (;;) {
-      const std::size_t start = rest_.find_first_not_of(" \t\r\n\f\v");
-      rest_.remove_prefix(start == std::string_view::npos ? rest_.size() : start);
-      const std::string_view two = rest_.substr(0, 2);
-      if (two != "//" && two != "/*") {
-        return;
-      }
-      const std::size_t end = rest_.find(two == "//" ? "\n" : "*/", 2);
-      failed_ = failed_ || (two == "/*" && end == std::string_view::npos);
-      rest_.remove_prefix(end == std::string_view::npos ? rest_.size()
-                                                        : end + (two == "//" ? 1 : 2));
-    }
-  }
-
-  void TakeString() {
-    const char quote = rest_[0];
-    std::size_t end = 1;
-    while (end < rest_.size() && rest_[end] != quote && rest_[end] != '\n') {
-      end += rest_[end] == '\\' ? 2 : 1;
-    }
-    if (end >= rest_.size() || rest_[end] != quote) {
-      failed_ = true;
-      end = rest_.size() - 1;
-    }
-    token_ = "\"";
-    rest_.remove_prefix(end + 1);
-  }
-
-  std::string_view rest_;
-  std::string_view token_;
-  bool failed_ = false;
-};
 
 class Outliner {
  public:
@@ -202,7 +130,7 @@ class Outliner {
     return false;
   }
 
-  Tokens tokens_;
+  ProtoTokens tokens_;
 };
 
 bool FindIn(const std::vector<OutlinedMessage>& messages, std::string_view path,

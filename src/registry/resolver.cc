@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "registry/proto_compare.h"
 #include "walpost/v1/envelope.pb.h"
 
 namespace walpost::registry {
@@ -92,7 +93,10 @@ absl::StatusOr<Schema> Resolver::Resolve(const SchemaNeed& need) {
   ASSIGN_OR_RETURN(Registered registered, Exact(need.subject, *message->file(),
                                                 source != nullptr && source->auto_register));
   RETURN_IF_ERROR(AddGuid(need, &registered));
-  return SchemaFrom(registered, IndexesOf(*message), /*fixed=*/true);
+  // Messages may stand in another order there, and readers go by that.
+  const auto outline = ReadSchema(registered.schema.text);
+  const auto indexes = outline ? FindIndexes(*outline, need.record) : std::nullopt;
+  return SchemaFrom(registered, indexes.value_or(IndexesOf(*message)), /*fixed=*/true);
 }
 
 absl::Status Resolver::AddGuid(const SchemaNeed& need, Registered* registered) {
@@ -155,7 +159,8 @@ absl::StatusOr<Registered> Resolver::Exact(const std::string& subject, const Fil
   return found.ok() ? found : registered;
 }
 
-// In either form; `schema` ends up in one that the registry takes.
+// In either form, or because the newest version declares the same. `schema` ends up in a form that the
+// registry takes.
 absl::StatusOr<Registered> Resolver::Found(const std::string& subject, const FileDescriptor& file,
                                            SchemaText* schema) {
   schema->text = AsBase64(file);
@@ -170,11 +175,17 @@ absl::StatusOr<Registered> Resolver::Found(const std::string& subject, const Fil
   if (by_text.ok() || absl::IsUnavailable(by_text.status())) {
     return by_text;
   }
-  if (takes_base64) {
-    return found;
+  if (!takes_base64) {
+    schema->text = as_text.text;
+    found = by_text;
   }
-  schema->text = as_text.text;
-  return by_text;
+  const absl::StatusOr<Registered> newest = client_.Latest(subject);
+  if (absl::IsUnavailable(newest.status()) ||
+      (newest.ok() && newest->schema.type == kProtobuf &&
+       SameDeclarations(as_text.text, newest->schema.text))) {
+    return newest;
+  }
+  return found;
 }
 
 // Leaves first. Their subjects are the names in the imports, as with Confluent's serializers.

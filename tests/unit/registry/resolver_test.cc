@@ -138,6 +138,25 @@ TEST_F(ResolverTest, RegistryThatTakesNoBase64GetsText) {
   EXPECT_EQ(resolver().Resolve(Shipped())->id, 7);
 }
 
+TEST_F(ResolverTest, NewestVersionThatDeclaresTheSameIsTheOneAndItsOrderCounts) {
+  std::string theirs = "// by hand\n" + Shop();
+  const std::size_t second = theirs.find("message OrderShipped");
+  const std::size_t first = theirs.find("message OrderPlaced");
+  theirs = theirs.substr(0, first) + theirs.substr(second) + theirs.substr(first, second - first);
+  mock_.Answer(kLookUpMoney, 200, Found(3));
+  mock_.Answer(kLatest, 200, Newest("PROTOBUF", theirs));
+  const auto schema = resolver().Resolve(Shipped());
+  ASSERT_TRUE(schema.ok()) << schema.status();
+  EXPECT_EQ(schema->id, 9);
+  EXPECT_THAT(schema->indexes, ElementsAre(0));
+}
+
+TEST_F(ResolverTest, NewestVersionThatDeclaresOtherThingsIsNot) {
+  mock_.Answer(kLookUpMoney, 200, Found(3));
+  mock_.Answer(kLatest, 200, Newest("PROTOBUF", "syntax = \"proto3\"; package shop.v1;"));
+  EXPECT_THAT(WhyNot(Shipped()), HasSubstr("does not have shop/v1/order.proto"));
+}
+
 TEST_F(ResolverTest, MessageThatTheDescriptorsDoNotHaveIsAVerdict) {
   SchemaNeed need = Shipped();
   need.record = "shop.v1.Unknown";
@@ -195,10 +214,10 @@ TEST_F(ResolverTest, GuidIsAskedForWhereTheAnswerHasNone) {
 
 TEST_F(ResolverTest, TroubleAnywhereIsNoVerdict) {
   mock_.Answer(kLookUpMoney, 200, Found(3));
-  for (const char* line : {kLookUpMoney, kLookUp}) {
+  for (const char* line : {kLookUpMoney, kLookUp, kLatest}) {
     mock_.Forget();
     mock_.Answer(kLookUpMoney, 200, Found(3));
-    mock_.AnswerTo(line, "schema", 503, "");
+    mock_.AnswerTo(line, line == kLatest ? "" : "schema", 503, "");
     EXPECT_TRUE(absl::IsUnavailable(resolver().Resolve(Shipped()).status())) << line;
     EXPECT_TRUE(absl::IsUnavailable(resolver().Examine(Shipped()).status())) << line;
   }
