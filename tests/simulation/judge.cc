@@ -23,11 +23,15 @@ std::string_view HeaderOf(const envelope::Record& record, std::string_view name)
   return {};
 }
 
+// Of a value that says its schema: 00, and an id below 256 in four bytes.
+constexpr std::size_t kFrameBytes = 5;
+
 }  // namespace
 
 Judge::Judge(const ModelPostgres* server, const Plan& plan)
     : server_(server),
       raw_(plan.raw),
+      framed_(plan.framed),
       policy_(plan.options.on_undeliverable),
       next_visible_(server->lanes()),
       first_unreported_(server->lanes()),
@@ -145,10 +149,17 @@ void Judge::CheckRecord(const envelope::Record& record, const Event& event, bool
           "event %s: another timestamp than its commit", event.id);
   Require(HeaderOf(record, "id") == event.id, "event %s: another id", event.id);
   Require(record.value.has_value(), "event %s: no value", event.id);
+  std::string_view value = *record.value;
+  if (framed_ && !letter) {
+    constexpr std::string_view kMagic("\0\0\0\0", 4);
+    Require(value.size() >= kFrameBytes && value.substr(0, kMagic.size()) == kMagic,
+            "event %s: no schema before its value", event.id);
+    value.remove_prefix(kFrameBytes);
+  }
   if (raw_) {
-    Require(*record.value == event.payload, "event %s: another payload than its row", event.id);
+    Require(value == event.payload, "event %s: another payload than its row", event.id);
   } else {
-    Require(record.value->find(event.payload) != std::string_view::npos,
+    Require(value.find(event.payload) != std::string_view::npos,
             "event %s: another payload than its row", event.id);
   }
 }

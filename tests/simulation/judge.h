@@ -164,6 +164,7 @@ class Judge {
 
   const ModelPostgres* const server_;
   const bool raw_;
+  const bool framed_;
   pipeline::OnUndeliverable policy_;
   std::vector<bool> visible_;
   std::uint64_t safe_below_ = 0;  // every event below it is in a log, or needs not be

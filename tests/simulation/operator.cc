@@ -42,6 +42,34 @@ void Simulation::AnswerLetters() {
   }
 }
 
+// The registry: slow, away now and then, and each time with another id.
+void Simulation::Schemas() {
+  if (const std::optional<pipeline::SchemaLookUp> wanted = pipeline_->TakeSchemaLookUp(now_)) {
+    schema_answer_ =
+        SchemaAnswer{now_.mono + milliseconds(registry_.Below(healed_ ? 5 : 300)), *wanted};
+  }
+}
+
+void Simulation::AnswerSchemas() {
+  if (!schema_answer_ || now_.mono < schema_answer_->due) {
+    return;
+  }
+  const pipeline::SchemaLookUp look_up = std::exchange(schema_answer_, std::nullopt)->look_up;
+  pipeline::SchemaAnswers answers;
+  while (answers.size() < look_up.needs.size()) {
+    if (!healed_ && registry_.Chance(300)) {
+      answers.emplace_back(absl::UnavailableError("the registry is away"));
+      break;
+    }
+    answers.emplace_back(envelope::Schema{static_cast<std::int32_t>(registry_.Below(255)) + 1,
+                                          std::nullopt,
+                                          {},
+                                          registry_.Chance(500)});
+  }
+  Trace("the registry answers", absl::StrFormat("%u of %u", answers.size(), look_up.needs.size()));
+  pipeline_->OnSchemaAnswers(look_up, answers, now_);
+}
+
 void Simulation::TakeDecisions() {
   while (const std::optional<Decision> decision = pipeline_->TakeDecision()) {
     if (decision->kind == Decision::Kind::kSkipped) {

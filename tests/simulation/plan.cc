@@ -69,12 +69,19 @@ pipeline::PipelineOptions MakeOptions(const Plan& plan, Random* random) {
     outbox.table.table = absl::StrFormat("events%u", i);
     outbox.encoder.format =
         plan.raw ? envelope::ValueFormat::kRaw : envelope::ValueFormat::kEnvelope;
+    if (plan.framed) {
+      outbox.encoder.framing.framing = envelope::Framing::kPayload;
+      outbox.encoder.framing.type = envelope::SchemaType::kJson;
+      outbox.encoder.framing.subject = "{topic}-value";
+    }
     options.outboxes.push_back(outbox);
   }
   const base::BackoffOptions backoff{milliseconds(100), milliseconds(1'000), milliseconds(10)};
   options.source_backoff = backoff;
   options.standby_backoff = backoff;
   options.sink_backoff = backoff;
+  options.schema_backoff = backoff;
+  options.schema_refresh = milliseconds(2'000);
   options.seed = random->Next();
   options.shutdown_timeout = milliseconds(random->Between(1, 25) * 1'000);
   options.in_flight_bytes_max =
@@ -111,11 +118,12 @@ bool Faults::Parse(std::string_view names) {
 
 std::string Plan::ToString() const {
   return absl::StrFormat(
-      "seed %u: %u transactions, %u turns, %u outboxes, %u keys, limit %u bytes, %s, progress %s; "
+      "seed %u: %u transactions, %u turns, %u outboxes, %u keys, limit %u bytes, %s, progress "
+      "%s%s; "
       "faults: %s",
       seed, transactions, turns, tables, keys, options.in_flight_bytes_max,
       std::string(kPolicyNames[static_cast<std::size_t>(options.on_undeliverable)]),
-      remembers() ? "on" : "off", faults.ToString());
+      remembers() ? "on" : "off", framed ? ", framed" : "", faults.ToString());
 }
 
 std::string Cuts::ToString() const {
@@ -153,6 +161,7 @@ Plan MakePlan(std::uint64_t seed, const Cuts& cuts) {
   plan.wal_sender_timeout_ms = std::array<std::int64_t, 3>{0, 3'000, 60'000}[random.Below(3)];
   plan.empty_transactions_sent = random.Chance(500);
   plan.raw = random.Chance(500);
+  plan.framed = Random(seed, 11).Chance(300);
   plan.options = MakeOptions(plan, &random);
   return plan;
 }

@@ -94,6 +94,7 @@ struct Plan {
   std::int64_t wal_sender_timeout_ms = 60'000;
   bool empty_transactions_sent = false;  // as PostgreSQL 14 and older do
   bool raw = false;                      // the value's format
+  bool framed = false;                   // values need a schema of a registry
   pipeline::PipelineOptions options;
 
   bool remembers() const { return !options.progress_topic.empty(); }

@@ -29,6 +29,7 @@ Simulation::Simulation(const Plan& plan)
       judge_(&server_, plan),
       kafka_(plan, &server_, &judge_),
       operator_(plan.seed, 8),
+      registry_(plan.seed, 12),
       now_{base::MonotonicTime(std::chrono::hours(1)),
            base::WallTime(std::chrono::seconds(1'700'000'100))} {
   for (unsigned i = 0; i < static_cast<unsigned>(Fault::count_); ++i) {
@@ -84,6 +85,7 @@ void Simulation::StartProcess() {
   handed_ = base::Lsn();
   foreign_halt_ = false;
   answers_.clear();
+  schema_answer_.reset();
   letters_unreadable_ = false;
   parked_keys_ = 0;
   stopping_ = halt_seen_ = false;
@@ -101,6 +103,7 @@ void Simulation::Turn() {
     Wait(0);
     return;
   }
+  AnswerSchemas();
   AnswerLetters();  // first, as the loop takes what its helper has done
   pipeline_->Tick(now_);
   Commands();
@@ -149,6 +152,7 @@ void Simulation::Commands() {
     pipeline_->OnServerStopping(now_);
   }
   Letters();
+  Schemas();
 }
 
 void Simulation::Statuses() {
@@ -261,6 +265,7 @@ void Simulation::Wait(int frames) {
     if (pipeline_ != nullptr) {
       deadline = std::min(deadline, pipeline_->NextDeadline());
       deadline = answers_.empty() ? deadline : std::min(deadline, answers_.front().due);
+      deadline = schema_answer_ ? std::min(deadline, schema_answer_->due) : deadline;
     }
     const auto whole = std::chrono::ceil<milliseconds>(deadline - now_.mono);
     const auto most = static_cast<std::uint64_t>(std::max<std::int64_t>(whole.count(), 1));

@@ -101,6 +101,8 @@ class Simulation {
   // --- The dead-letter topic (operator.cc) ---
   void Letters();
   void AnswerLetters();
+  void Schemas();
+  void AnswerSchemas();
   void Operator();
   void OperatorReleases();
   void AppendCommand(envelope::LetterAction action, const std::string& topic,
@@ -143,6 +145,7 @@ class Simulation {
   Judge judge_;
   ModelKafka kafka_;
   Random operator_;
+  Random registry_;
   std::unique_ptr<pipeline::Pipeline> pipeline_;
   std::optional<Connection> connection_;
 
@@ -180,6 +183,14 @@ class Simulation {
   };
 
   std::deque<LettersAnswer> answers_;
+
+  // Of the Schema Registry.
+  struct SchemaAnswer {
+    base::MonotonicTime due;
+    pipeline::SchemaLookUp look_up;
+  };
+
+  std::optional<SchemaAnswer> schema_answer_;
   std::size_t parked_keys_ = 0;      // the most in this turn
   bool letters_unreadable_ = false;  // walpost was told so
 

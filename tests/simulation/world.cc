@@ -113,6 +113,7 @@ void Simulation::CrashProcess() {
   connecting_.reset();
   kafka_.Abandon();
   answers_.clear();
+  schema_answer_.reset();
   pipeline_.reset();
   recover_at_ = now_.mono + milliseconds(random_.Below(2'000));
 }

@@ -78,7 +78,7 @@ std::vector<std::string> Rows(bool binary) {
 class HotPath {
  public:
   explicit HotPath(EncoderOptions options, const outbox::TableOptions& table = Options())
-      : mapper_(table), encoder_(options, "a database with a long name") {
+      : mapper_(table), encoder_(options, "a database with a long name", &schemas_) {
     EXPECT_TRUE(mapper_.Bind(Table()).ok());
     in_flight_.reserve(kInFlight);
   }
@@ -127,6 +127,7 @@ class HotPath {
   pgoutput::Decoder decoder_;
   pgoutput::Message message_;
   outbox::TableMapper mapper_;
+  SchemaTable schemas_;
   Encoder encoder_;
   base::ChunkArena arena_;
   std::vector<Record> in_flight_;
@@ -151,6 +152,8 @@ std::vector<EncoderOptions> Formats() {
   for (EncoderOptions& options : formats) {
     options.constant_headers = {{"environment", "a value that is long, as values may be"}};
   }
+  formats.push_back(formats[0]);
+  formats.back().framing.framing = Framing::kPayload;
   return formats;
 }
 
