@@ -211,7 +211,7 @@ def test_every_row_is_the_same_record_or_a_difference_that_is_listed(both):
             wrong.append(f"{name} ({row.differs or 'no difference listed'}):\n  Debezium {theirs}\n  walpost  {ours}")
     assert not wrong, f"{len(wrong)} of {len(events)}:\n" + "\n".join(wrong)
     print(f"{len(events)} rows in {len(option_sets.SETS)} option sets")
-    assert len(events) >= 40
+    assert len(events) >= 40 and len(option_sets.SETS) >= 40
 
 
 def test_order_of_each_key_is_the_same(both):
