@@ -1,6 +1,7 @@
 """What consumers need: a Python of their own with their packages, Java's jars, and the classes that protoc generates."""
 
 import glob
+import importlib.util
 import os
 import subprocess
 import sys
@@ -28,10 +29,19 @@ def python():
 
 
 def generate(language, folder):
-    """What a consumer makes of our .proto files."""
+    """What a consumer makes of our .proto files, and of an application's."""
     folder.mkdir(parents=True)
-    subprocess.run(["protoc", f"--{language}_out={folder}", f"-I{servers.ROOT / 'proto'}", *PROTOS], check=True)
+    subprocess.run(["protoc", f"--{language}_out={folder}", f"-I{servers.ROOT / 'proto'}", f"-I{HERE}", *PROTOS, "shop.proto"],
+                   check=True)
     return folder
+
+
+def load(path):
+    """A generated module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def compile_java(folder):

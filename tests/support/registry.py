@@ -97,18 +97,6 @@ class Registry:
         except OSError:
             return 0, None
 
-    def register(self, subject, schema, schema_type, references=None):
-        """The id."""
-        code, answer = self.request("POST", f"/subjects/{subject}/versions",
-                                    {"schema": schema, "schemaType": schema_type, "references": references or []})
-        if code != 200:
-            raise RuntimeError(f"registering {subject}: {code} {answer}")
-        return answer["id"]
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(timeout=60)
-
     def close(self):
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
