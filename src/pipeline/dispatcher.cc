@@ -35,6 +35,7 @@ void Dispatcher::Start(base::Now now) {
 }
 
 void Dispatcher::Gather(base::Now now) {
+  quiet_ = false;
   const bool behind = !held_since_ && cursor_ + 1 < tracker_->next_sequence();
   if (options_.gather_for.count() == 0 || phase_ != Phase::kFast || behind ||
       tracker_->next_sequence() - cursor_ >= kGatherEvents) {
@@ -42,6 +43,20 @@ void Dispatcher::Gather(base::Now now) {
   } else if (!held_since_) {
     held_since_ = now.mono;
   }
+}
+
+void Dispatcher::OnQuiet(base::Now now) {
+  quiet_ = true;
+  if (!held_since_ || now.mono >= HeldUntil()) {
+    Pump();
+  }
+}
+
+base::MonotonicTime Dispatcher::HeldUntil() const {
+  if (awaits_reports()) {
+    return *held_since_ + options_.gather_max;
+  }
+  return quiet_ ? *held_since_ : *held_since_ + options_.gather_for;
 }
 
 void Dispatcher::Pump() {
@@ -160,7 +175,7 @@ void Dispatcher::Poll(base::Now now) {
   if (phase_ == Phase::kCareful && tracker_->empty() && !verdict_ && !lot_->needs_verdict()) {
     EndGeneration(Sink::Mode::kFast, /*back_off=*/false);
   }
-  if (!held_since_ || now.mono >= *held_since_ + options_.gather_for) {
+  if (!held_since_ || now.mono >= HeldUntil()) {
     Pump();
   }
 }
@@ -180,7 +195,7 @@ std::optional<base::MonotonicTime> Dispatcher::NextDeadline() const {
     deadline = deadline ? std::min(*deadline, reopen_at_) : reopen_at_;
   }
   if (held_since_) {
-    const base::MonotonicTime pump_at = *held_since_ + options_.gather_for;
+    const base::MonotonicTime pump_at = HeldUntil();
     deadline = deadline ? std::min(*deadline, pump_at) : pump_at;
   }
   return deadline;

@@ -46,6 +46,9 @@ class Dispatcher : private delivery::SinkListener {
     // While the stream keeps coming, events are held back this long and then submitted together:
     // fewer and larger requests. 0 = never.
     std::chrono::microseconds gather_for{0};
+    // The same while reports are awaited, whether the stream keeps coming or not: librdkafka has
+    // one request of a partition outstanding in any case, and its thread spins while more waits.
+    std::chrono::microseconds gather_max{0};
   };
 
   // `progress` may be null, and `schemas` where nothing is framed.
@@ -58,6 +61,9 @@ class Dispatcher : private delivery::SinkListener {
 
   // New events are tracked, and more may follow at once: submits them, or gathers.
   void Gather(base::Now now);
+
+  // No more is there just now: what was gathered goes out, unless reports are awaited.
+  void OnQuiet(base::Now now);
 
   // Submits what can be submitted now.
   void Pump();
@@ -97,6 +103,10 @@ class Dispatcher : private delivery::SinkListener {
   void OnClosed() override;
 
   delivery::SubmitResult Submit(const envelope::Record& record, delivery::Sequence sequence);
+
+  bool awaits_reports() const { return tracker_->oldest_unsettled() < cursor_; }
+
+  base::MonotonicTime HeldUntil() const;
   bool Decide(delivery::Sequence sequence, const delivery::Failure& failure, int attempts);
   void OnOwnFailed(delivery::Sequence sequence, const delivery::Failure& failure);
   bool MayGo(const delivery::Tracker::Entry& entry);
@@ -118,6 +128,7 @@ class Dispatcher : private delivery::SinkListener {
   delivery::Sequence cursor_ =
       0;  // everything tracked below it was accepted by this generation, or is settled
   std::optional<base::MonotonicTime> held_since_;  // gathering
+  bool quiet_ = false;                             // nothing new since OnQuiet
   delivery::Sequence resubmit_below_ = 0;          // what earlier generations had accepted
   delivery::Sink::Mode next_mode_ = delivery::Sink::Mode::kFast;
   bool shutting_down_ = false;

@@ -21,9 +21,9 @@ Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
       decider_(options_, &tracker_, &counters_, &lot_, schemas_.table()),
       intake_(options_, &tracker_, &counters_, &decider_, schemas_.table()),
       keeper_(options_),
-      dispatcher_(
-          {options_.sink_backoff, options_.seed + 1, options_.attempts_max, options_.gather_for},
-          &tracker_, sink, &counters_, &decider_, &lot_, &keeper_, schemas_.table()),
+      dispatcher_({options_.sink_backoff, options_.seed + 1, options_.attempts_max,
+                   options_.gather_for, options_.gather_max},
+                  &tracker_, sink, &counters_, &decider_, &lot_, &keeper_, schemas_.table()),
       source_backoff_(options_.source_backoff, options_.seed + 2),
       standby_backoff_(options_.standby_backoff, options_.seed + 3),
       connect_at_(now.mono) {
@@ -139,7 +139,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
 }
 
 void Pipeline::OnQuiet(base::Now now) {
-  dispatcher_.Pump();
+  dispatcher_.OnQuiet(now);
   CheckVerdict(now);
 }
 

@@ -89,6 +89,7 @@ pipeline::PipelineOptions MakeOptions(const Plan& plan, Random* random) {
   options.recheck_interval = milliseconds(
       plan.faults.Has(Fault::recheck) ? random->Between(50, 2'000) : std::uint64_t{600'000});
   options.gather_for = microseconds(plan.faults.Has(Fault::gathering) ? 6'000 : 0);
+  options.gather_max = microseconds(plan.faults.Has(Fault::gathering) ? 25'000 : 0);
   return options;
 }
 

@@ -112,15 +112,13 @@ class DispatcherTest : public ::testing::Test {
   PipelineOptions options_;
   ParkingLot lot_{options_, &tracker_};
   Decider decider_{options_, &tracker_, &counters_, &lot_};
-  Dispatcher dispatcher_{
-      {base::BackoffOptions{kBackOff, kBackOff, kBackOff}, 1, kAttemptsMax, GatherFor()},
-      &tracker_,
-      &sink_,
-      &counters_,
-      &decider_,
-      &lot_};
-
-  static std::chrono::microseconds GatherFor() { return std::chrono::microseconds(3'000); }
+  Dispatcher dispatcher_{{base::BackoffOptions{kBackOff, kBackOff, kBackOff}, 1, kAttemptsMax,
+                          std::chrono::microseconds(3'000), std::chrono::microseconds(20'000)},
+                         &tracker_,
+                         &sink_,
+                         &counters_,
+                         &decider_,
+                         &lot_};
 };
 
 TEST_F(DispatcherTest, EventsAreSubmittedInOrderToAFastProducer) {
@@ -145,9 +143,43 @@ TEST_F(DispatcherTest, GatheredEventsGoOutTogetherWhenTheirTimeIsUp) {
 
 TEST_F(DispatcherTest, GatheredEventsGoOutWhenTheStreamIsQuiet) {
   Gather(2);
-  dispatcher_.Pump();
+  dispatcher_.OnQuiet(now_);
   EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1));
   EXPECT_TRUE(dispatcher_.caught_up());
+}
+
+TEST_F(DispatcherTest, WhatComesWhileReportsAreAwaitedGoesOutWithTheLastOfThem) {
+  Add(2);
+  Gather(1);
+  dispatcher_.OnQuiet(now_);
+  sink_.Deliver(0);
+  Poll(milliseconds(4));
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1)) << "one report is still awaited";
+  EXPECT_TRUE(dispatcher_.caught_up()) << "reading goes on";
+  sink_.Deliver(1);
+  Poll();
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1, 2));
+}
+
+TEST_F(DispatcherTest, WhileTheStreamKeepsComingALastReportEndsNoGathering) {
+  Add(1);
+  Gather(1);
+  sink_.Deliver(0);
+  Poll(milliseconds(2));
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0));
+  Poll(milliseconds(1));
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1));
+}
+
+TEST_F(DispatcherTest, WhatComesWhileReportsAreAwaitedGoesOutWhenTheLongestTimeIsUp) {
+  Add(1);
+  Gather(1);
+  dispatcher_.OnQuiet(now_);
+  Poll(milliseconds(19));
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0));
+  EXPECT_EQ(dispatcher_.NextDeadline(), now_.mono + milliseconds(1));
+  Poll(milliseconds(1));
+  EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1));
 }
 
 TEST_F(DispatcherTest, GatheringEndsAtItsLimit) {
