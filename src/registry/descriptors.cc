@@ -80,16 +80,6 @@ void DropJsonNames(DescriptorProto* message) {
   }
 }
 
-// `declared` is a FileDescriptorProto's list of messages, or a message's.
-template <typename Messages>
-std::vector<OutlinedMessage> Outline(const Messages& declared) {
-  std::vector<OutlinedMessage> messages;
-  for (const DescriptorProto& message : declared) {
-    messages.push_back({message.name(), Outline(message.nested_type())});
-  }
-  return messages;
-}
-
 }  // namespace
 
 bool IsKnownImport(std::string_view file) {
@@ -145,15 +135,6 @@ std::vector<std::int32_t> IndexesOf(const Descriptor& message) {
     indexes.insert(indexes.begin(), each->index());
   }
   return indexes;
-}
-
-std::optional<ProtoOutline> ReadSchema(const std::string& schema) {
-  FileDescriptorProto file;
-  std::string bytes;
-  if (absl::Base64Unescape(schema, &bytes) && file.ParseFromString(bytes)) {
-    return ProtoOutline{file.package(), Outline(file.message_type())};
-  }
-  return OutlineOf(schema);
 }
 
 std::string AsBase64(const FileDescriptor& file) {

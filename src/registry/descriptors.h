@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "registry/proto_outline.h"
 
 namespace walpost::registry {
 
@@ -41,9 +40,6 @@ bool IsKnownImport(std::string_view file);
 
 // The path to it within its file.
 std::vector<std::int32_t> IndexesOf(const google::protobuf::Descriptor& message);
-
-// What a registry has: .proto text, or base64 of a FileDescriptorProto. Nothing when it is neither.
-std::optional<ProtoOutline> ReadSchema(const std::string& schema);
 
 // As registries take it.
 std::string AsBase64(const google::protobuf::FileDescriptor& file);

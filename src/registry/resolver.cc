@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "registry/proto_compare.h"
+#include "registry/schema_text.h"
 #include "walpost/v1/envelope.pb.h"
 
 namespace walpost::registry {
@@ -94,8 +94,8 @@ absl::StatusOr<Schema> Resolver::Resolve(const SchemaNeed& need) {
                                                 source != nullptr && source->auto_register));
   RETURN_IF_ERROR(AddGuid(need, &registered));
   // Messages may stand in another order there, and readers go by that.
-  const auto outline = ReadSchema(registered.schema.text);
-  const auto indexes = outline ? FindIndexes(*outline, need.record) : std::nullopt;
+  const auto theirs = ReadSchema(registered.schema.text);
+  const auto indexes = theirs ? FindIndexes(*theirs, need.record) : std::nullopt;
   return SchemaFrom(registered, indexes.value_or(IndexesOf(*message)), /*fixed=*/true);
 }
 
@@ -180,12 +180,13 @@ absl::StatusOr<Registered> Resolver::Found(const std::string& subject, const Fil
     found = by_text;
   }
   const absl::StatusOr<Registered> newest = client_.Latest(subject);
-  if (absl::IsUnavailable(newest.status()) ||
-      (newest.ok() && newest->schema.type == kProtobuf &&
-       SameDeclarations(as_text.text, newest->schema.text))) {
+  if (absl::IsUnavailable(newest.status())) {
     return newest;
   }
-  return found;
+  const auto theirs = newest.ok() && newest->schema.type == kProtobuf
+                          ? ReadSchema(newest->schema.text)
+                          : std::nullopt;
+  return theirs && SameDeclarations(file, *theirs) ? newest : found;
 }
 
 // Leaves first. Their subjects are the names in the imports, as with Confluent's serializers.

@@ -72,16 +72,5 @@ TEST(DescriptorsTest, FileIsSentAsGeneratedCodeHasIt) {
   EXPECT_NE(named->Find("A")->file()->DebugString().find("its own"), std::string::npos);
 }
 
-TEST(ReadSchemaTest, TextAndBase64AreBothRead) {
-  const auto shop = Descriptors::Read(WALPOST_SHOP_SET);
-  const google::protobuf::FileDescriptor& file = *shop->Find("shop.v1.OrderPlaced")->file();
-  for (const std::string& text : {file.DebugString(), AsBase64(file)}) {
-    const auto outline = ReadSchema(text);
-    ASSERT_TRUE(outline) << text;
-    EXPECT_THAT(*FindIndexes(*outline, "shop.v1.OrderShipped.Parcel"), ElementsAre(1, 0));
-  }
-  EXPECT_FALSE(ReadSchema("{\"type\": \"record\"}"));
-}
-
 }  // namespace
 }  // namespace walpost::registry

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "registry/schema_text.h"
 #include "unit/registry/mock_registry.h"
 
 namespace walpost::registry {
