@@ -51,7 +51,7 @@ struct PipelineOptions {
   // While rows keep coming, what was read is held back this long and submitted together.
   std::chrono::microseconds gather_for{6'000};
   std::chrono::microseconds gather_max{25'000};  // while reports are awaited
-  std::uint64_t seed = 1;  // of the back-offs
+  std::uint64_t seed = 1;                        // of the back-offs
 };
 
 // By the numbers that SchemaNeed::source is: the outboxes in their order, then messages.
