@@ -313,3 +313,48 @@ def test_check_tells_what_the_registry_says(make_pipeline, kafka, registry, shop
     assert "lets walpost not in" in check(exit_code=69)["schema registry"][1]
     registry.close()
     assert "cannot be reached" in check(exit_code=69)["schema registry"][1]
+
+
+def make_certificates(folder):
+    """Of 127.0.0.1 and of a client, signed by one authority; and another authority, which signed nothing."""
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], check=True, capture_output=True, cwd=folder)
+
+    new = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
+    for authority in ("ca", "stranger"):
+        openssl(*new, "-subj", f"/CN={authority}", "-keyout", f"{authority}.key", "-out", f"{authority}.pem")
+    for name in ("server", "client"):
+        openssl(*new, "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE",
+                "-CA", "ca.pem", "-CAkey", "ca.key", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+    folder.chmod(0o755)
+    for key in folder.glob("*.key"):
+        key.chmod(0o644)
+
+
+def test_tls_client_certificates_and_token_are_used_and_a_stranger_is_told_apart(make_pipeline, kafka, shop, tmp_path):
+    make_certificates(tmp_path)
+    registry = MockRegistry(tls=(tmp_path / "server.pem", tmp_path / "server.key", tmp_path / "ca.pem")).start()
+    try:
+        path, file, _ = shop
+        ours = {"certificate_file": f"{tmp_path}/client.pem", "key_file": f"{tmp_path}/client.key"}
+        registry.config = lambda plain=registry.config: plain(ca_file=f"{tmp_path}/ca.pem", **ours)
+        world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "descriptor_set": path})})
+        subject = f"{world.topic('exact')}-{PLACED}"
+        registry.register(subject, file)
+        world.p.start()
+        world.insert("exact", PLACED, b"1")
+        world.p.wait_confirmed()
+        assert world.values("exact") == [payload_frame(registry.id_of(subject), PLACED) + b"1"]
+
+        def refused(**other):
+            config = {**registry.config(), **other}
+            done = world.p.another(config={"schema_registry": config}).verb("check", "--json", check=False)
+            assert done.returncode == 69, done.stdout + done.stderr
+            return {line["check"]: line["text"] for line in json.loads(done.stdout)}["schema registry"]
+
+        assert "certificate" in refused(ca_file=f"{tmp_path}/stranger.pem")
+        assert "cannot be reached" in refused(certificate_file="", key_file="")
+        assert "lets walpost not in (HTTP 401)" in refused(token="other")
+        assert "t0ken" not in world.p.walpost.log_text()
+    finally:
+        registry.close()

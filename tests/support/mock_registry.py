@@ -6,18 +6,22 @@ It knows only what it is told, compares schemas as text, and gives GUIDs. Real o
 import base64
 import http.server
 import json
+import ssl
 import threading
 import urllib.parse
 import uuid
 
 from servers import free_port
 
-USER, PASSWORD = "walpost", "s3cret"
+USER, PASSWORD, TOKEN = "walpost", "s3cret", "t0ken"
 
 
 class MockRegistry:
-    def __init__(self):
+    """With `tls` (paths of the server's certificate, its key, and who signed clients') it lets in only clients with a certificate and the token."""
+
+    def __init__(self, tls=None):
         self.port = free_port()
+        self.tls = tls
         self.subjects = {}  # subject: [(schema type, schema, id)]
         self.incompatible = set()  # subjects that take no other version
         self.fault = None  # "unauthorized", "garbage" or "error"
@@ -27,10 +31,11 @@ class MockRegistry:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     def config(self, **more):
-        return {"url": self.url, "username": USER, "password": PASSWORD, "timeout": "2s", **more}
+        who = {"token": TOKEN} if self.tls else {"username": USER, "password": PASSWORD}
+        return {"url": self.url, "timeout": "2s", **who, **more}
 
     def start(self):
         registry = self
@@ -46,6 +51,14 @@ class MockRegistry:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
+        if self.tls:
+            certificate, key, clients = self.tls
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate, key)
+            context.load_verify_locations(clients)
+            context.verify_mode = ssl.CERT_REQUIRED
+            # Shaken hands in the client's own thread, not where the next one is waited for.
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         return self
 
@@ -72,8 +85,8 @@ class MockRegistry:
     def answer(self, handler, body):
         path = urllib.parse.urlsplit(handler.path).path
         self.asked.append(f"{handler.command} {path}")
-        token = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        if self.fault == "unauthorized" or handler.headers.get("Authorization") != f"Basic {token}":
+        wanted = f"Bearer {TOKEN}" if self.tls else "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        if self.fault == "unauthorized" or handler.headers.get("Authorization") != wanted:
             code, content = 401, {"error_code": 40101, "message": "who are you?"}
         elif self.fault == "error":
             code, content = 500, {"error_code": 50001, "message": "the store is away"}
