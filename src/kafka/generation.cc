@@ -124,6 +124,21 @@ SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequen
   return result;
 }
 
+// What the broker says, and of a size what it does not say.
+std::string Generation::WhyRefused(const rd_kafka_message_t& message) const {
+  std::string text =
+      absl::StrFormat("Kafka refused it for topic '%s': %s (%s)", rd_kafka_topic_name(message.rkt),
+                      rd_kafka_err2str(message.err), rd_kafka_err2name(message.err));
+  const auto* topic = static_cast<const TopicState*>(rd_kafka_topic_opaque(message.rkt));
+  if (Classify(message.err) == FailureKind::kRecordTooLarge && topic->limits.message_bytes_max) {
+    text +=
+        absl::StrFormat("; key and value have %u bytes%s, and the topic's max.message.bytes is %d",
+                        message.key_len + message.len, compressed_ ? " before compression" : "",
+                        *topic->limits.message_bytes_max);
+  }
+  return text;
+}
+
 // What the topic does not take is refused here, where it harms no other record. Nothing = go on.
 std::optional<SubmitResult> Generation::CheckSize(const envelope::Record& record,
                                                   TopicState* topic) {
@@ -246,11 +261,8 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
       listener->OnDelivered(sequence);
       continue;
     }
-    Failure failure{
-        closing_ ? FailureKind::kGenerationEnded : Classify(message->err),
-        absl::StrFormat("Kafka refused it for topic '%s': %s (%s)",
-                        rd_kafka_topic_name(message->rkt), rd_kafka_err2str(message->err),
-                        rd_kafka_err2name(message->err))};
+    Failure failure{closing_ ? FailureKind::kGenerationEnded : Classify(message->err),
+                    WhyRefused(*message)};
     // A batch fails as a whole: the first of its reports says it all.
     if (!closing_ && !std::exchange(failure_told_, true)) {
       facts_->last_error = failure.detail;

@@ -117,6 +117,7 @@ class Generation {
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
   void Outgrow(const std::string& why);
+  std::string WhyRefused(const rd_kafka_message_t& message) const;
   void ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void ServeLog(rd_kafka_event_t* event);

@@ -73,6 +73,8 @@ def test_event_that_stays_larger_than_its_topic_takes_is_a_letter(make_pipeline,
         assert not [line for line in p.walpost.log_events() if line["event"] == "kafka_delivery_failed"], "before it was sent"
     else:
         assert f"Kafka refused it for topic '{p.name}'" in detail and "MSG_SIZE_TOO_LARGE" in detail
+        size, = re.findall(r"key and value have (\d+) bytes before compression", detail)
+        assert int(size) > len(value) and "max.message.bytes is 100000" in detail
     assert len(p.records()) == 100
 
 
