@@ -321,6 +321,7 @@ def instructions(arguments):
             result[str(rows)] = callgrind.shares(recording, oid, workspace.path)
             if result[str(rows)]["events"] != INSTRUCTION_EVENTS:
                 raise RuntimeError(f"{result[str(rows)]['events']} events replayed instead of {INSTRUCTION_EVENTS}")
+        result["formats"] = callgrind.by_format(recording, oid, workspace.path)  # of the last recording
     save("instructions", result)
     print(instructions_text(result))
 
@@ -329,7 +330,8 @@ def instructions_text(result):
     each = [f"{r['per_event']:,.0f} instructions with {rows} row{'s' if rows > 1 else ''} a transaction, of which remembered progress takes"
             f" {100 * r['progress']:.1f} % and counting {100 * r['counters']:.1f} %"
             for rows in SHAPES for r in [result[str(rows)]]]
-    return f"from frame to record and back to the position, an event takes {'; '.join(each)}"
+    formats_text = ", ".join(f"{name} {per_event:,.0f}" for name, per_event in result["formats"].items())
+    return f"from frame to record and back to the position, an event takes {'; '.join(each)}; by format, with {SHAPES[-1]} rows: {formats_text}"
 
 
 # -- documents -----------------------------------------------------------------------------------------------------------

@@ -94,3 +94,12 @@ def shares(recording, oid, folder):
     progress = max(full.keeper, full.total - without.total)
     return {"events": events, "per_event": full.total / events, "progress": progress / full.total,
             "counters": full.counters / full.total}
+
+
+def by_format(recording, oid, folder):
+    """{format: instructions per event}, by the names of formats.py that the replay knows."""
+    result = {}
+    for name in ("raw", "envelope", "cloudevents-binary", "cloudevents-protobuf", "cloudevents-json"):
+        events, costs = replay(recording, oid, folder, "--format", name)
+        result[name] = costs.total / events
+    return result

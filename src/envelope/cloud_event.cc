@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "outbox/unfit.h"
 
 namespace walpost::envelope {
@@ -75,9 +76,10 @@ bool IsProtobuf(std::string_view media_type) {
 }
 
 absl::Status Invalid(const Event& event, std::string_view what) {
-  return outbox::UnfitError(outbox::kCloudEventInvalid,
-                            absl::StrFormat("table %s.%s: event '%s': %s", event.schema,
-                                            event.table, IsUtf8(event.id) ? event.id : "", what));
+  return outbox::UnfitError(
+      outbox::kCloudEventInvalid,
+      absl::StrFormat("table %s.%s: event '%s': %s", event.schema, event.table,
+                      base::IsUtf8(event.id) ? event.id : "", what));
 }
 
 char* WriteDigits(std::uint32_t number, int digits, char* out) {
@@ -198,7 +200,7 @@ absl::Status CloudEvent::CheckText(const Event& event) const {
       {"traceparent", event.traceparent},
       {"tracestate", event.tracestate}};
   for (const auto& [name, text] : texts) {
-    if (!IsUtf8(text)) {
+    if (!base::IsUtf8(text)) {
       return Invalid(event, absl::StrFormat("its %s is not UTF-8, which CloudEvents needs: use "
                                             "value.format raw, or correct what writes it",
                                             name));

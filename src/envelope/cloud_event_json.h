@@ -9,8 +9,11 @@
 // Source: CloudEvents, JSON Event Format 1.0.2; RFC 8259.
 #pragma once
 
+#include <cstddef>
+#include <deque>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "envelope/cloud_event.h"
@@ -26,12 +29,18 @@ class CloudEventJsonWriter {
   char* Write(char* out) const;
 
  private:
-  void Member(std::string_view name, std::string_view text);
-  void String(std::string_view text);
-  absl::Status Data(const CloudEvent& cloud_event, const outbox::Event& event);
+  // The texts are views into the event or into this.
+  void Add(std::string_view text) {
+    pieces_.push_back(text);
+    size_ += text.size();
+  }
 
-  std::string head_;       // up to the payload
-  std::string_view data_;  // the payload as it stands in the value
+  void AddEscaped(std::string_view text);  // without the quotes around it
+  absl::Status AddData(const CloudEvent& cloud_event, const outbox::Event& event);
+
+  std::vector<std::string_view> pieces_;  // of the value
+  std::size_t size_ = 0;
+  std::deque<std::string> escaped_;
   std::string base64_;
 };
 

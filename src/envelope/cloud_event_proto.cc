@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/text.h"
 #include "envelope/protobuf_wire.h"
 
 namespace walpost::envelope {
@@ -65,7 +66,7 @@ char* WriteAny(const outbox::Event& event, char* out) {
 bool IsTextData(const CloudEvent& cloud_event, const outbox::Event& event) {
   return (cloud_event.data() == CloudEvent::Data::kJson ||
           cloud_event.data() == CloudEvent::Data::kText) &&
-         IsUtf8(*event.payload);
+         base::IsUtf8(*event.payload);
 }
 
 }  // namespace

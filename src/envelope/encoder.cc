@@ -14,6 +14,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "envelope/cloud_event_writer.h"
 #include "envelope/envelope_writer.h"
 #include "outbox/unfit.h"
@@ -246,20 +247,20 @@ void Encoder::Impl::AddHeader(std::string_view name, std::string_view value) {
 
 absl::Status Encoder::Impl::CheckHeaders(const outbox::Event& event) const {
   for (const outbox::Header& header : headers) {
-    if (!IsUtf8(header.value) || !IsUtf8(header.name)) {
+    if (!base::IsUtf8(header.value) || !base::IsUtf8(header.name)) {
       return outbox::UnfitError(
           outbox::kHeaderInvalid,
           absl::StrFormat("table %s.%s: header %s of event '%s' is not UTF-8: correct what writes "
                           "it, or take it out of the configuration",
-                          event.schema, event.table, IsUtf8(header.name) ? header.name : "",
-                          IsUtf8(event.id) ? event.id : ""));
+                          event.schema, event.table, base::IsUtf8(header.name) ? header.name : "",
+                          base::IsUtf8(event.id) ? event.id : ""));
     }
     if (framed() && header.name == kSchemaHeader) {
       return outbox::UnfitError(
           outbox::kHeaderInvalid,
           absl::StrFormat("table %s.%s: event '%s' brings a header %s of its own, which with "
                           "`framing` walpost writes",
-                          event.schema, event.table, IsUtf8(event.id) ? event.id : "",
+                          event.schema, event.table, base::IsUtf8(event.id) ? event.id : "",
                           kSchemaHeader));
     }
   }
@@ -288,7 +289,7 @@ absl::StatusOr<SchemaTable::Ref> Encoder::Impl::FindSchema(const outbox::Event& 
         outbox::kSchemaNameInvalid,
         absl::StrFormat("table %s.%s: event '%s' needs a schema name, such as shop.v1.OrderPlaced, "
                         "for the Schema Registry, and its schema_name is %s",
-                        event.schema, event.table, IsUtf8(event.id) ? event.id : "",
+                        event.schema, event.table, base::IsUtf8(event.id) ? event.id : "",
                         record.empty() ? "empty"
                         : named        ? "too long"
                                        : "no such name"));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/text.h"
 #include "envelope/protobuf_wire.h"
 
 namespace walpost::envelope {
@@ -101,7 +102,7 @@ absl::Status EnvelopeWriter::CheckText(const outbox::Event& event) const {
       {"traceparent", event.traceparent},
       {"tracestate", event.tracestate}};
   for (const auto& [name, text] : texts) {
-    if (!IsUtf8(text)) {
+    if (!base::IsUtf8(text)) {
       return absl::InvalidArgumentError(
           absl::StrFormat("table %s.%s: the %s of an event is not UTF-8, which the envelope needs: "
                           "use value.format raw, or "
@@ -110,7 +111,7 @@ absl::Status EnvelopeWriter::CheckText(const outbox::Event& event) const {
     }
   }
   for (const outbox::Header& header : event.headers) {
-    if (!IsUtf8(header.name) || !IsUtf8(header.value)) {
+    if (!base::IsUtf8(header.name) || !base::IsUtf8(header.value)) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "table %s.%s: a header of event '%s' is not UTF-8", event.schema, event.table, event.id));
     }

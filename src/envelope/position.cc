@@ -3,18 +3,18 @@
 #include <charconv>
 
 #include "absl/strings/str_format.h"
+#include "base/text.h"
 
 namespace walpost::envelope {
 namespace {
 
-constexpr char kHexDigits[] = "0123456789abcdef";
-
-char* WriteHex(std::uint64_t value, int digits, char* out) {
-  for (int i = digits - 1; i >= 0; --i) {
-    out[i] = kHexDigits[value & 0xF];
-    value >>= 4;
+// All digits.
+template <typename Number>
+char* WriteHex(Number number, char* out) {
+  for (std::size_t i = sizeof(number); i-- > 0;) {
+    out = base::WriteHex(static_cast<std::uint8_t>(number >> 8 * i), out);
   }
-  return out + digits;
+  return out;
 }
 
 bool ReadHex(std::string_view text, std::uint64_t* value) {
@@ -29,13 +29,13 @@ bool ReadHex(std::string_view text, std::uint64_t* value) {
 }  // namespace
 
 void Position::Format(char* text) const {
-  text = WriteHex(system_identifier, 16, text);
+  text = WriteHex(system_identifier, text);
   *text++ = '-';
-  text = WriteHex(timeline, 8, text);
+  text = WriteHex(timeline, text);
   *text++ = '-';
-  text = WriteHex(commit_lsn.value(), 16, text);
+  text = WriteHex(commit_lsn.value(), text);
   *text++ = '-';
-  WriteHex(ordinal, 8, text);
+  WriteHex(ordinal, text);
 }
 
 std::string Position::ToString() const {

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/stubs/common.h>
 
 #include <chrono>
 #include <cstdint>
@@ -92,11 +91,6 @@ inline char* WriteTime(std::uint32_t field, const TimeParts& time, char* out) {
   out = WriteVarint(TimeBodySize(time), out);
   out = WriteNumber(1, static_cast<std::uint64_t>(time.seconds), out);
   return WriteNumber(2, static_cast<std::uint64_t>(time.nanos), out);
-}
-
-inline bool IsUtf8(std::string_view text) {
-  return google::protobuf::internal::IsStructurallyValidUTF8(text.data(),
-                                                             static_cast<int>(text.size()));
 }
 
 }  // namespace walpost::envelope

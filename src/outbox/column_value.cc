@@ -7,13 +7,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "base/byte_reader.h"
+#include "base/text.h"
 
 namespace walpost::outbox {
 namespace {
 
 using pgoutput::Value;
-
-constexpr char kHexDigits[] = "0123456789abcdef";
 
 absl::Status Unfit(std::uint32_t oid, std::size_t size) {
   return absl::InvalidArgumentError(
@@ -28,8 +27,7 @@ std::string_view UuidText(std::string_view bytes, std::string* scratch) {
       *out++ = '-';
     }
     const auto byte = static_cast<unsigned char>(bytes[i]);
-    *out++ = kHexDigits[byte >> 4];
-    *out++ = kHexDigits[byte & 0xF];
+    out = base::WriteHex(byte, out);
   }
   return *scratch;
 }

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "base/text.h"
 #include "outbox/wire_reader.h"
 
 namespace walpost::outbox {
@@ -68,7 +69,7 @@ absl::Status TakeText(const WireReader& reader, std::string_view* text) {
   if (reader.kind() != WireReader::Kind::kBytes) {
     return WrongKind(reader.field());
   }
-  if (!IsUtf8(reader.bytes())) {
+  if (!base::IsUtf8(reader.bytes())) {
     return Malformed(absl::StrFormat("field %u is not UTF-8", reader.field()));
   }
   *text = reader.bytes();

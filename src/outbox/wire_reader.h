@@ -46,7 +46,4 @@ class WireReader {
   std::string_view bytes_;
 };
 
-// What a protobuf string may hold: no surrogates, nothing longer than it must be.
-bool IsUtf8(std::string_view text);
-
 }  // namespace walpost::outbox

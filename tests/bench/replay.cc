@@ -1,5 +1,5 @@
 // Replays recorded pgoutput messages through the real pipeline, with a sink that acknowledges at once:
-//   replay FILE OID [--without-progress]
+//   replay FILE OID [--without-progress | --format NAME]
 // FILE: each message after its length in 4 bytes, big endian; OID: of the outbox table in it. For
 // callgrind, see scripts/lib/instructions.py: what counts is within Replay. Time is made up, so that every
 // run does the same: turns as far apart as the loop's under load, with about as many frames. All commits
@@ -71,6 +71,22 @@ std::vector<std::string> ReadFrames(const char* file) {
   return frames;
 }
 
+// By the names of scripts/lib/formats.py.
+envelope::EncoderOptions FormatOf(std::string_view name) {
+  using envelope::CloudEventMode;
+  using envelope::ValueFormat;
+  envelope::EncoderOptions options;
+  if (name == "raw") {
+    options.format = ValueFormat::kRaw;
+  } else if (name != "envelope") {
+    options.format = ValueFormat::kCloudEvents;
+    options.cloud_events.mode = name == "cloudevents-protobuf" ? CloudEventMode::kStructuredProtobuf
+                                : name == "cloudevents-json"   ? CloudEventMode::kStructuredJson
+                                                               : CloudEventMode::kBinary;
+  }
+  return options;
+}
+
 void Turn(pipeline::Pipeline* pipeline, base::Now* now) {
   now->mono += kTurn;
   now->wall += kTurn;
@@ -102,15 +118,17 @@ int main(int argc, char** argv) {
   using namespace walpost;  // NOLINT: a program of one function
   std::uint32_t oid = 0;
   if (argc < 3 || !absl::SimpleAtoi(argv[2], &oid)) {
-    std::fputs("usage: replay FILE OID [--without-progress]\n", stderr);
+    std::fputs("usage: replay FILE OID [--without-progress | --format NAME]\n", stderr);
     return 64;
   }
   const base::Now now{base::MonotonicTime(std::chrono::hours(1)),
                       base::WallTime(std::chrono::seconds(2'000'000'000))};
   pipeline::PipelineOptions options;
   options.name = "bench";
-  options.progress_topic = argc > 3 ? "" : "walpost.progress.bench";
+  const std::string_view how = argc > 3 ? argv[3] : "";
+  options.progress_topic = how == "--without-progress" ? "" : "walpost.progress.bench";
   options.outboxes.resize(1);
+  options.outboxes[0].encoder = FormatOf(how == "--format" && argc > 4 ? argv[4] : "envelope");
   options.outboxes[0].table = *outbox::PresetOptions("walpost");
   base::SourceFacts facts;
   facts.system_identifier = 1;
