@@ -114,7 +114,9 @@ absl::StatusOr<std::string> FrameOf(const SchemaNeed& need, const Schema& schema
 
 Record Framed(const Record& record, Framing framing, std::string_view frame) {
   CHECK(record.value && record.schema != 0 && frame.size() <= kSchemaRoom);
+  static_assert(kSchemaRoom + kSchemaHeader.size() <= Record::kSchemaBytesMax);
   Record framed = record;
+  framed.schema = 0;
   // The block is the record's own; see Encoder for what stands before its value.
   char* const room = const_cast<char*>(record.value->data()) - frame.size();
   std::memcpy(room, frame.data(), frame.size());

@@ -136,6 +136,13 @@ TEST_F(FramedTest, HeaderComesLastAndTheValueStaysAsItIs) {
   EXPECT_EQ(record_.headers.size(), 2U);
 }
 
+TEST_F(FramedTest, LargestFrameIsAccountedForBeforeItIsKnown) {
+  const std::string frame(kSchemaRoom, 'f');
+  for (const Framing framing : {Framing::kPayload, Framing::kHeader}) {
+    EXPECT_LE(Framed(record_, framing, frame).AccountedBytes(), record_.AccountedBytes());
+  }
+}
+
 TEST(SchemaTableTest, SameNeedIsTheSameEntryAndAnotherSourceIsNot) {
   SchemaTable table;
   SchemaNeed other = Payload();
