@@ -19,6 +19,7 @@
 #include "operations/check.h"
 #include "operations/emit.h"
 #include "operations/init.h"
+#include "operations/schema_files.h"
 #include "operations/slot.h"
 #include "operations/slot_move.h"
 #include "operations/version.h"
@@ -38,6 +39,9 @@ struct Arguments {
   bool json = false;
   bool print_sql = false;
   bool with_messages = false;
+  bool with_roles = false;
+  bool plain_table = false;
+  std::string schema = "outbox";
   bool schemas = false;
   bool yes = false;
   std::string to;
@@ -71,6 +75,9 @@ operations::InitOptions InitOptionsOf(const Arguments& arguments, const config::
   options.source = config.run.source;
   options.print_sql = arguments.print_sql;
   options.with_messages = arguments.with_messages;
+  options.with_roles = arguments.with_roles;
+  options.plain_table = arguments.plain_table;
+  options.table_schema = arguments.schema;
   options.kafka = config.run.kafka;
   options.progress_topic = config.run.pipeline.progress_topic;
   if (WritesLetters(config)) {
@@ -95,6 +102,9 @@ int RunVerb(const Arguments&, const config::Config& config) {
 }
 
 int InitVerb(const Arguments& arguments, const config::Config& config) {
+  if (!operations::IsPlainName(arguments.schema)) {
+    return Print({kExitUsage, "", "--schema takes a name of a-z, 0-9 and _ that needs no quotes"});
+  }
   return Print(operations::Init(InitOptionsOf(arguments, config)));
 }
 
@@ -257,6 +267,13 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
   init->add_flag("--print-sql", arguments->print_sql, "Only print what would be executed");
   init->add_flag("--with-messages", arguments->with_messages,
                  "Also make outbox.emit_message, and record messages.prefixes");
+  init->add_flag("--with-roles", arguments->with_roles,
+                 "Also make the roles outbox_owner, outbox_writer and outbox_relay");
+  init->add_flag("--plain-table", arguments->plain_table,
+                 "Make outbox.events in one piece, not in partitions");
+  init->add_option("--schema", arguments->schema,
+                   "Make events, emit and all that belongs to them in this schema")
+      ->capture_default_str();
   CLI::App* check =
       AddVerb(app, "check", "Look at everything `run` needs and say how to mend what is wrong",
               CheckVerb, chosen);

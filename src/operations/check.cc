@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kafka/progress.h"
+#include "operations/check_tables.h"
 #include "operations/pipeline_record.h"
 #include "outbox/table_mapper.h"
 #include "postgres/preflight.h"
@@ -97,6 +98,9 @@ class Checker {
     }
     for (const outbox::TableOptions& table : options_.tables) {
       CheckTable(table, &*connection);
+    }
+    for (Line& line : CheckTables(options_.tables, &*connection)) {
+      lines_.push_back(std::move(line));
     }
     CheckRetention(&*connection);
     CheckRecord(&*connection);

@@ -11,7 +11,7 @@
 #include "kafka/topics.h"
 #include "operations/init_messages.h"
 #include "operations/pipeline_record.h"
-#include "operations/schema_scripts.h"
+#include "operations/schema_files.h"
 #include "postgres/slots.h"
 #include "postgres/sql_connection.h"
 
@@ -24,16 +24,31 @@ using postgres::Row;
 using postgres::SourceTable;
 using postgres::SqlConnection;
 
-bool IsOwnTable(const SourceTable& table) {
-  return table.schema == "outbox" && table.table == "events";
+bool IsOwnTable(const InitOptions& options, const SourceTable& table) {
+  return table.schema == options.table_schema && table.table == "events";
 }
 
-bool HasOwnTable(const InitOptions& options) {
-  return std::any_of(options.source.tables.begin(), options.source.tables.end(), IsOwnTable);
+SchemaChoice Choice(const InitOptions& options) {
+  SchemaChoice choice;
+  choice.own_table =
+      std::any_of(options.source.tables.begin(), options.source.tables.end(),
+                  [&](const SourceTable& table) { return IsOwnTable(options, table); });
+  choice.partitioned = !options.plain_table;
+  choice.messages = options.with_messages;
+  choice.schema = options.table_schema;
+  return choice;
 }
 
 std::string TableSql(const SourceTable& table) {
   return QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
+}
+
+// Of a table that has none yet; from then on it is outbox.maintain's.
+std::string FirstPartitionsSql(const InitOptions& options) {
+  return absl::StrFormat(
+      "SELECT count(*) FROM %1$s.make_partitions('3 days', 'day') WHERE NOT EXISTS (SELECT FROM "
+      "%1$s.partitions())",
+      options.table_schema);
 }
 
 std::string CreatePublicationSql(const InitOptions& options) {
@@ -49,12 +64,15 @@ std::string CreatePublicationSql(const InitOptions& options) {
 }
 
 std::string PrintSql(const InitOptions& options) {
-  std::string sql = kWalpostSchemaSql;
-  if (HasOwnTable(options)) {
-    sql += absl::StrFormat("\n%s", kOutboxSchemaSql);
+  std::string sql;
+  for (const SchemaFile& file : SchemaFiles(Choice(options))) {
+    sql += absl::StrFormat("%sBEGIN;\n%sCOMMIT;\n", sql.empty() ? "" : "\n", file.sql);
   }
-  if (options.with_messages) {
-    sql += absl::StrFormat("\n%s", kMessagesSchemaSql);
+  if (Choice(options).own_table && !options.plain_table) {
+    sql += absl::StrFormat("\n%s;\n", FirstPartitionsSql(options));
+  }
+  if (options.with_roles) {
+    sql += absl::StrFormat("\n%s", RolesSql(options.table_schema));
   }
   sql += absl::StrFormat("\n-- Before the slot, always.\n%s;\n", CreatePublicationSql(options));
   sql += absl::StrFormat(
@@ -155,7 +173,7 @@ class Initializer {
 
   absl::Status ApplySchema() {
     for (const SourceTable& table : options_.source.tables) {
-      if (IsOwnTable(table)) {
+      if (IsOwnTable(options_, table)) {
         continue;
       }
       ASSIGN_OR_RETURN(const std::vector<Row> found,
@@ -163,26 +181,40 @@ class Initializer {
       if (!found.at(0).at(0)) {
         return absl::FailedPreconditionError(
             absl::StrFormat("table %s.%s does not exist: create it first; init makes only "
-                            "outbox.events of preset walpost",
+                            "outbox.events of preset walpost, or events in the schema that "
+                            "--schema names",
                             table.schema, table.table));
       }
     }
-    RETURN_IF_ERROR(connection_->Execute(kWalpostSchemaSql));
-    if (HasOwnTable(options_)) {
-      RETURN_IF_ERROR(connection_->Execute(kOutboxSchemaSql));
+    ASSIGN_OR_RETURN(const std::vector<int> applied, AppliedVersions(connection_));
+    for (const SchemaFile& file : SchemaFiles(Choice(options_))) {
+      if (std::find(applied.begin(), applied.end(), file.version) == applied.end()) {
+        RETURN_IF_ERROR(base::Annotate(connection_->Execute(file.sql), file.name));
+      }
     }
-    if (options_.with_messages) {
-      RETURN_IF_ERROR(connection_->Execute(kMessagesSchemaSql));
+    if (options_.with_roles) {
+      RETURN_IF_ERROR(
+          base::Annotate(connection_->Execute(RolesSql(options_.table_schema)), "R__roles.sql"));
     }
     Say("schema       ok");
+    return Choice(options_).own_table ? MakeFirstPartitions() : absl::OkStatus();
+  }
+
+  absl::Status MakeFirstPartitions() {
+    ASSIGN_OR_RETURN(const std::vector<Row> made, connection_->Query(FirstPartitionsSql(options_)));
+    if (made.at(0).at(0) != "0") {
+      Say(absl::StrFormat("partitions   %s made; have %s.maintain() called every hour",
+                          made[0][0].value_or(""), options_.table_schema));
+    }
     return absl::OkStatus();
   }
 
   absl::Status EnsurePublication() {
     const std::string& publication = options_.source.publication;
-    ASSIGN_OR_RETURN(const std::vector<Row> found,
-                     connection_->Query("SELECT pubinsert FROM pg_publication WHERE pubname = $1",
-                                        {publication}));
+    ASSIGN_OR_RETURN(
+        const std::vector<Row> found,
+        connection_->Query("SELECT pubinsert, pubviaroot FROM pg_publication WHERE pubname = $1",
+                           {publication}));
     if (found.empty()) {
       if (slot_) {
         return absl::FailedPreconditionError(
@@ -203,6 +235,16 @@ class Initializer {
                           publication, QuoteIdentifier(publication)));
     }
     for (const SourceTable& table : options_.source.tables) {
+      ASSIGN_OR_RETURN(
+          const std::vector<Row> partitioned,
+          connection_->Query("SELECT 1 FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'p'",
+                             {TableSql(table)}));
+      if (!partitioned.empty() && found[0].at(1) != "t") {
+        return absl::FailedPreconditionError(absl::StrFormat(
+            "%s.%s is partitioned, and publication '%s' publishes partitions under their own "
+            "names: ALTER PUBLICATION %s SET (publish_via_partition_root = true)",
+            table.schema, table.table, publication, QuoteIdentifier(publication)));
+      }
       ASSIGN_OR_RETURN(
           const std::vector<Row> member,
           connection_->Query(

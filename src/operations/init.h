@@ -22,6 +22,10 @@ struct InitOptions {
   bool print_sql = false;  // only show what would be executed
   // Also make outbox.emit_message, and record source.message_prefixes.
   bool with_messages = false;
+  bool with_roles = false;   // also the roles owner, writer and relay
+  bool plain_table = false;  // outbox.events in one piece, not in partitions
+  // Where events, emit and what belongs to them are made, when SCHEMA.events is an outbox.
+  std::string table_schema = "outbox";
   std::chrono::milliseconds slot_timeout{30'000};
   kafka::KafkaOptions kafka;
   std::string progress_topic;     // empty = none, and Kafka is not asked

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 
@@ -66,6 +67,25 @@ absl::StatusOr<std::string> ReadSystemIdentifier(postgres::SqlConnection* connec
   ASSIGN_OR_RETURN(const std::vector<Row> rows,
                    connection->Query("SELECT system_identifier::text FROM pg_control_system()"));
   return rows.at(0).at(0).value_or("");
+}
+
+absl::StatusOr<std::vector<int>> AppliedVersions(postgres::SqlConnection* connection) {
+  std::vector<int> versions;
+  ASSIGN_OR_RETURN(const std::vector<Row> exists,
+                   connection->Query("SELECT to_regclass('walpost.schema_version')::text"));
+  if (!exists.at(0).at(0)) {
+    return versions;
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection->Query("SELECT version::text FROM walpost.schema_version ORDER BY version"));
+  for (const Row& row : rows) {
+    int version = 0;
+    if (absl::SimpleAtoi(row.at(0).value_or(""), &version)) {
+      versions.push_back(version);
+    }
+  }
+  return versions;
 }
 
 absl::Status SlotMissing(const PipelineRecord& record) {

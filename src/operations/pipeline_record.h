@@ -37,6 +37,9 @@ absl::StatusOr<std::vector<std::string>> ReadPrefixes(postgres::SqlConnection* c
 
 absl::StatusOr<std::string> ReadSystemIdentifier(postgres::SqlConnection* connection);
 
+// What walpost.schema_version tells: the files of sql/ that were applied; none when it is not there.
+absl::StatusOr<std::vector<int>> AppliedVersions(postgres::SqlConnection* connection);
+
 // slot_missing: what it means and the way out.
 absl::Status SlotMissing(const PipelineRecord& record);
 

@@ -98,7 +98,8 @@ std::optional<StreamEnd> PreflightRun::Tables() {
 
 std::optional<StreamEnd> PreflightRun::WhyNotPublished(const SourceTable& table) {
   const Result found = Query(absl::StrFormat(
-      "SELECT c.relkind, quote_ident(rn.nspname) || '.' || quote_ident(r.relname), "
+      "SELECT c.relkind, c.relpersistence, quote_ident(rn.nspname) || '.' || "
+      "quote_ident(r.relname), "
       "EXISTS (SELECT 1 FROM pg_catalog.pg_partition_tree(pg_catalog.pg_partition_root(c.oid)) p "
       "  JOIN pg_catalog.pg_class pc ON pc.oid = p.relid "
       "  JOIN pg_catalog.pg_namespace pn ON pn.oid = pc.relnamespace "
@@ -121,13 +122,16 @@ std::optional<StreamEnd> PreflightRun::WhyNotPublished(const SourceTable& table)
   if (found.rows() == 0) {
     cause = "does not exist";
     advice = "create it (`walpost init` does for the default table) or correct outboxes[].table";
-  } else if (found.Text(0, 0) == "p" && found.True(0, 2)) {
+  } else if (found.Text(0, 1) == "u") {
+    cause = "is UNLOGGED, so its rows are in no log that could be read";
+    advice = absl::StrFormat("run ALTER TABLE %s SET LOGGED", name);
+  } else if (found.Text(0, 0) == "p" && found.True(0, 3)) {
     cause = "is partitioned, and its partitions are published one by one under their own names";
     advice = absl::StrFormat("run ALTER PUBLICATION %s SET (publish_via_partition_root = true)",
                              publication);
-  } else if (!found.IsNull(0, 1) && found.Text(0, 1) != name && found.Text(0, 0) != "p" &&
-             found.True(0, 2)) {
-    cause = absl::StrFormat("is a partition of %s and published under that name", found.Text(0, 1));
+  } else if (!found.IsNull(0, 2) && found.Text(0, 2) != name && found.Text(0, 0) != "p" &&
+             found.True(0, 3)) {
+    cause = absl::StrFormat("is a partition of %s and published under that name", found.Text(0, 2));
     advice = "name that table in outboxes[].table";
   }
   return OperatorEnd(HaltReason::kPublicationMissing,

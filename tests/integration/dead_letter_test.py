@@ -44,6 +44,7 @@ def test_skip_counts_what_is_refused_and_goes_on(make_pipeline, kafka):
 
 def test_rows_that_become_no_record_are_stubs(make_pipeline, kafka):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dead-unfit"}}).start()
+    p.allow_bad_topics()
     p.insert(1, 10)
     p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) VALUES"
               " ('00000000-0000-0000-0000-000000000bad', 'no such/topic', 'key-1', 'Created', 'secret payload')")
@@ -60,8 +61,7 @@ def test_five_megabytes_among_small_ones(make_pipeline, kafka):
     """The topic takes 1 MB; the dead-letter topic was made for more."""
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dead-large"}}).start()
     p.insert(1, 100)
-    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) VALUES"
-              f" (gen_random_uuid(), '{p.name}', 'key-1', 'Large', convert_to(repeat('x', 5000000), 'UTF8'))")
+    p.insert_large(5_000_000)
     p.insert(101, 200)
     p.wait_confirmed()
     (headers, key, value), = letters(kafka, "dead-large", p.name)
@@ -90,11 +90,6 @@ def test_missing_dead_letter_topic_halts_and_goes_on_once_it_is_made(make_pipeli
 # --- park ---
 
 
-def insert_large(p, key, megabytes=5):
-    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) VALUES"
-              f" (gen_random_uuid(), '{p.name}', '{key}', 'Large', convert_to(repeat('x', {megabytes * 1_000_000}), 'UTF8'))")
-
-
 def command(p, kafka, topic, action, key):
     """What `walpost dlq retry` and `discard` append for a parked key."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
@@ -117,7 +112,7 @@ def answer(p, kafka, topic):
 def test_park_keeps_a_keys_order_until_it_is_retried_while_new_events_come(make_pipeline, kafka):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "dead_letter_topic": "dead-park"}}).start()
     p.insert(1, 100)
-    insert_large(p, "key-1")
+    p.insert_large(5_000_000)
     p.insert(101, 300)
     p.wait_confirmed()
     parked = [headers for headers, _, _ in letters(kafka, "dead-park", p.name)]
@@ -149,7 +144,7 @@ def test_park_keeps_a_keys_order_until_it_is_retried_while_new_events_come(make_
 
 def test_discarded_key_goes_on_with_its_next_event(make_pipeline, kafka):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "dead_letter_topic": "dead-discard"}}).start()
-    insert_large(p, "key-1")
+    p.insert_large(5_000_000)
     p.insert(1, 20)
     p.wait_confirmed()
     assert len(p.records()) == 18

@@ -128,8 +128,7 @@ def test_what_is_typed_wrongly_is_told_with_what_is_right(make_pipeline):
 def test_five_megabytes_are_sent_again_once_the_limit_is_raised(make_pipeline, kafka):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dlq-large"}}).start()
     kafka.create_topic("orders", 4)
-    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) VALUES"
-              " (gen_random_uuid(), 'orders', 'order-17', 'OrderPlaced', convert_to(repeat('x', 5000000), 'UTF8'))")
+    p.insert_large(5_000_000, key="order-17", event_type="OrderPlaced", topic="orders")
     p.insert(1, 20, topic="orders")
     p.insert(21, 21, topic="no-such-topic")
     p.wait_confirmed()
@@ -163,6 +162,7 @@ def json_time(text, milliseconds):
 
 def test_stub_is_made_anew_from_its_row(make_pipeline, kafka):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dlq-stub"}}).start()
+    p.allow_bad_topics()
     for number in range(1, 4):
         p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, content_type) VALUES"
                   f" ('00000000-0000-0000-0000-00000000000{number}', 'no such/topic', 'key-1', 'Created', '\\x00ff01', 'x/y')")
@@ -251,8 +251,7 @@ def test_answers_to_commands_are_told(parked, kafka):
 
 def test_parked_key_is_sent_in_order_by_run_while_it_receives_more(make_pipeline, kafka):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "dead_letter_topic": "dlq-park"}}).start()
-    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) VALUES"
-              f" (gen_random_uuid(), '{p.name}', 'key-1', 'Large', convert_to(repeat('x', 2000000), 'UTF8'))")
+    p.insert_large(2_000_000)
     p.insert(1, 30, keys=3)
     p.wait_confirmed()
     assert "11 parked events of 1 key" in dlq(p, "list").stdout

@@ -96,7 +96,8 @@ def test_slot_that_is_gone_is_made_anew_by_recreate(make_pipeline):
 def test_publication_dropped_and_made_anew(make_pipeline):
     p = started(make_pipeline())
     p.execute(f"DROP PUBLICATION {p.name}")
-    p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE outbox.events WITH (publish = 'insert')")
+    p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE outbox.events"
+              " WITH (publish = 'insert', publish_via_partition_root = true)")
     halted(p, "publication_missing")
     p.walpost.verb("slot", "recreate", "--yes")
     look_again(p)

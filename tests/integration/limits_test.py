@@ -55,8 +55,7 @@ def test_a_large_event_passes_when_its_topic_takes_it(make_pipeline, kafka, mega
     kafka.create_topic(p.name, 1, {"max.message.bytes": "40000000"})
     p.start()
     p.insert(1, 100)
-    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) VALUES"
-              f" (gen_random_uuid(), '{p.name}', 'key-1', 'Large', convert_to(repeat('x', {megabytes * 1_000_000}), 'UTF8'))")
+    p.insert_large(megabytes * 1_000_000)
     p.insert(101, 200)
     p.wait_confirmed()
     assert p.judge() == 0

@@ -51,6 +51,17 @@ class Pipeline:
         """Rows first..last in one transaction."""
         self.execute(INSERT, topic or self.name, keys, first, last)
 
+    def insert_large(self, payload_bytes, key="key-1", event_type="Large", topic=None):
+        """One row that may be larger than the table takes as it comes."""
+        self.execute("SELECT outbox.set_payload_max(%s)", 100_000_000)
+        self.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload)"
+                     " VALUES (gen_random_uuid(), %s, %s, %s, convert_to(repeat('x', %s), 'UTF8'))",
+                     topic or self.name, key, event_type, payload_bytes)
+
+    def allow_bad_topics(self):
+        """The table lets pass what walpost must be able to bear."""
+        self.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_aggregate_type")
+
     def insert_transactions(self, first, last, rows=1, keys=100, payload_bytes=20, rolled_back_every=10**9):
         self.execute(INSERT_TRANSACTIONS.format(first=first, last=last, rows=rows, keys=keys, topic=self.name,
                                                 payload_bytes=payload_bytes, rolled_back_every=rolled_back_every))

@@ -64,7 +64,48 @@ TEST_F(CheckServerTest, GoodSetUpHasNothingToMend) {
   EXPECT_EQ(LineOf(outcome, "columns of outbox.events"), "ok: fit the mapping");
   EXPECT_EQ(LineOf(outcome, "walpost.pipeline"),
             "ok: set up at " + Sql("SELECT consistent_point FROM walpost.pipeline"));
+  EXPECT_EQ(LineOf(outcome, "schema version"), "ok: 7");
+  EXPECT_EQ(LineOf(outcome, "table outbox.events"), "ok: 4 partitions");
   EXPECT_THAT(LineOf(outcome, "kafka"), HasSubstr("ok: 3 broker(s)"));
+}
+
+TEST_F(CheckServerTest, SchemaOfAnotherVersionSaysWhatToUpdate) {
+  InitOk();
+  Sql("DELETE FROM walpost.schema_version WHERE version = 6");
+  EXPECT_THAT(LineOf(Check(CheckOf()), "schema version"),
+              AllOf(HasSubstr("warning: "), HasSubstr("run `walpost init`")));
+  InitOk();
+  EXPECT_EQ(LineOf(Check(CheckOf()), "schema version"), "ok: 7");
+  Sql("INSERT INTO walpost.schema_version (version) VALUES (99)");
+  EXPECT_THAT(LineOf(Check(CheckOf()), "schema version"),
+              AllOf(HasSubstr("warning: 99 is newer"), HasSubstr("update walpost")));
+}
+
+TEST_F(CheckServerTest, MaintenanceThatDidNotRunIsNoticed) {
+  InitOk();
+  Sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at) VALUES "
+      "('a', '1', 't', '2020-01-01')");
+  EXPECT_THAT(LineOf(Check(CheckOf()), "table outbox.events"),
+              AllOf(HasSubstr("warning: the default partition has rows"),
+                    HasSubstr("SELECT * FROM \"outbox\".maintain()")));
+  Sql("DELETE FROM outbox.events");
+  Sql("DO $$BEGIN EXECUTE (SELECT 'DROP TABLE ' || string_agg(partition::text, ', ') FROM "
+      "outbox.partitions() WHERE ends > now() + interval '1 hour'); END$$");
+  EXPECT_THAT(LineOf(Check(CheckOf()), "table outbox.events"),
+              HasSubstr("warning: the time of its last partition is nearly over"));
+  Sql("SELECT * FROM outbox.maintain()");
+  EXPECT_EQ(LineOf(Check(CheckOf()), "table outbox.events"), "ok: 4 partitions");
+}
+
+TEST_F(CheckServerTest, RandomIdsAndRowSecurityAreWarnedOf) {
+  InitOk();
+  Sql("ALTER TABLE outbox.events ENABLE ROW LEVEL SECURITY");
+  EXPECT_THAT(LineOf(Check(CheckOf()), "table outbox.events"),
+              HasSubstr("warning: row-level security is on"));
+  Sql("ALTER TABLE outbox.events DISABLE ROW LEVEL SECURITY, ALTER id SET DEFAULT "
+      "gen_random_uuid()");
+  EXPECT_THAT(LineOf(Check(CheckOf()), "table outbox.events"),
+              HasSubstr("warning: ids are random"));
 }
 
 TEST_F(CheckServerTest, EmptyDatabaseListsEachProblemWithTheWayOut) {
@@ -110,7 +151,7 @@ TEST_F(CheckServerTest, ColumnsThatDoNotFitAreNamed) {
   EXPECT_EQ(outcome.exit_code, 78);
   EXPECT_THAT(LineOf(outcome, "columns of outbox.events"),
               AllOf(HasSubstr("failed: "), HasSubstr("order_id")));
-  Sql("ALTER TABLE outbox.events ALTER COLUMN headers TYPE int USING 0");
+  Sql("ALTER TABLE outbox.events DROP COLUMN headers, ADD COLUMN headers int");
   EXPECT_THAT(LineOf(Check(CheckOf()), "columns of outbox.events"),
               AllOf(HasSubstr("failed: "), HasSubstr("headers")));
 }

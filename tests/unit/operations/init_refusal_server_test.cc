@@ -93,8 +93,23 @@ TEST_F(InitRefusalServerTest, PublicationWithoutInsertsSaysHowToMendIt) {
   EXPECT_EQ(Sql("SELECT count(*) FROM pg_replication_slots"), "0");
 }
 
+TEST_F(InitRefusalServerTest, PublicationOfPartitionsSaysHowToMendIt) {
+  InitOptions other = Options();
+  other.source.publication = "other";
+  ASSERT_EQ(Init(other).exit_code, 0);
+  Sql("SELECT pg_drop_replication_slot('shop'); DELETE FROM walpost.pipeline");
+  Sql("CREATE PUBLICATION shop FOR TABLE outbox.events WITH (publish = 'insert')");
+  const Outcome outcome = Init(Options());
+  EXPECT_EQ(outcome.exit_code, 78);
+  const std::string mend = "ALTER PUBLICATION \"shop\" SET (publish_via_partition_root = true)";
+  EXPECT_THAT(outcome.error, HasSubstr(mend));
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_replication_slots"), "0");
+  Sql(mend);
+  EXPECT_EQ(Init(Options()).exit_code, 0);
+}
+
 TEST_F(InitRefusalServerTest, PublicationWithoutTheTableSaysHowToMendIt) {
-  Sql("CREATE PUBLICATION shop");
+  Sql("CREATE PUBLICATION shop WITH (publish_via_partition_root = true)");
   const Outcome outcome = Init(Options());
   EXPECT_EQ(outcome.exit_code, 78);
   const std::string mend = "ALTER PUBLICATION \"shop\" ADD TABLE \"outbox\".\"events\"";

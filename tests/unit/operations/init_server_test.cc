@@ -23,13 +23,15 @@ TEST_F(InitServerTest, MakesSchemaPublicationSlotAndRecord) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_EQ(outcome.error, "");
   EXPECT_THAT(outcome.output, MatchesRegex("schema       ok\n"
+                                           "partitions   4 made; have outbox.maintain.. called "
+                                           "every hour\n"
                                            "publication  shop created\n"
                                            "progress     not remembered .*\n"
                                            "slot         shop created at [0-9A-F]+/[0-9A-F]+\n"
                                            "pipeline     shop recorded\n"));
   EXPECT_EQ(
       Sql("SELECT string_agg(version::text, ',' ORDER BY version) FROM walpost.schema_version"),
-      "1,2");
+      "1,2,4,5,6,7");
   EXPECT_EQ(Sql("SELECT count(*) FROM outbox.events"), "0");
   EXPECT_EQ(Sql("SELECT concat_ws(',', pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, "
                 "puballtables) FROM pg_publication WHERE pubname = 'shop'"),

@@ -287,6 +287,15 @@ TEST_F(PreflightServerTest, AllTablesPublicationHoldsTheTable) {
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
 }
 
+TEST_F(PreflightServerTest, UnloggedTableIsPublicationMissingThatSaysWhy) {
+  Sql("CREATE PUBLICATION walpost FOR ALL TABLES; ALTER TABLE outbox.events SET UNLOGGED");
+  MakeSlot();
+  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing,
+             "run ALTER TABLE \"outbox\".\"events\" SET LOGGED");
+  Sql("ALTER TABLE outbox.events SET LOGGED");
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
+}
+
 // Failure 22.
 TEST_F(PreflightServerTest, RecordOfAnotherClusterIsClusterChanged) {
   MakeAll();

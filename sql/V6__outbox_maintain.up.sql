@@ -1,0 +1,223 @@
+-- walpost, schema version 6: partitions made ahead, and old rows that leave. Needs versions 1 and 4.
+--   SELECT * FROM outbox.maintain(keep => '7 days');    as owner of the table, every hour or so: pg_cron, a systemd timer, ...
+-- What is streamed comes from the WAL, so nothing that is dropped here is ever missing from the stream. What the rows are kept
+-- for is sending them again: after a lost slot, or by `walpost replay`. Therefore a row leaves only once every slot of
+-- walpost.pipeline has confirmed a position that was written after the row's transaction had ended. Safe to apply again.
+
+-- Positions, each with what was committed before it.
+CREATE TABLE IF NOT EXISTS outbox.retention_note (
+    noted_at timestamptz PRIMARY KEY,
+    snapshot pg_snapshot NOT NULL,
+    lsn      pg_lsn      NOT NULL
+);
+COMMENT ON TABLE outbox.retention_note IS 'Written and read by outbox.maintain. Not to be edited.';
+
+-- The newest note that every slot has passed; nothing where that cannot be said, with a warning that tells why.
+CREATE OR REPLACE FUNCTION outbox.delivered_note() RETURNS SETOF outbox.retention_note LANGUAGE plpgsql AS $$
+DECLARE
+    passed pg_lsn;
+    trouble text;
+BEGIN
+    SELECT min(s.confirmed_flush_lsn), string_agg(CASE
+               WHEN s.slot_name IS NULL THEN format('slot %I of pipeline %I is missing', p.slot, p.name)
+               WHEN p.system_identifier <> c.system_identifier THEN format('pipeline %I was set up on another cluster', p.name)
+               WHEN s.confirmed_flush_lsn IS NULL OR s.wal_status = 'lost' THEN format('slot %I is lost', p.slot)
+           END, ', ')
+    INTO passed, trouble
+    FROM walpost.pipeline p CROSS JOIN pg_control_system() c
+    LEFT JOIN pg_replication_slots s ON s.slot_name = p.slot AND s.database = current_database();
+    IF trouble IS NULL AND passed IS NULL THEN
+        trouble := 'walpost.pipeline is empty';
+    END IF;
+    IF trouble IS NOT NULL THEN
+        RAISE WARNING 'outbox.maintain: nothing is dropped, because %', trouble
+            USING HINT = 'What was not delivered may have to be sent again from these rows. See docs/database.md, "Retention".';
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT * FROM outbox.retention_note n WHERE n.lsn <= passed ORDER BY n.lsn DESC LIMIT 1;
+END
+$$;
+
+-- The partitions of outbox.events, but for the default one.
+CREATE OR REPLACE FUNCTION outbox.partitions() RETURNS TABLE (partition regclass, starts timestamptz, ends timestamptz)
+LANGUAGE sql STABLE AS $$
+    SELECT c.oid::regclass, bound[1]::timestamptz, bound[2]::timestamptz
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.+)''\) TO \(''(.+)''\)') AS bound
+    WHERE i.inhparent = 'outbox.events'::regclass AND bound IS NOT NULL
+$$;
+
+-- Makes one partition, with the rows of its time that the default partition has.
+CREATE OR REPLACE FUNCTION outbox.make_partition(starts timestamptz, ends timestamptz) RETURNS TABLE (partition text, moved bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    name text := 'events_p' || to_char(starts AT TIME ZONE 'UTC', 'YYYYMMDD_HH24MI');
+BEGIN
+    moved := 0;
+    EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.events INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)', name);
+    IF EXISTS (SELECT FROM outbox.events_default d WHERE d.created_at >= starts AND d.created_at < ends) THEN
+        LOCK TABLE ONLY outbox.events_default IN ACCESS EXCLUSIVE MODE;
+        -- Neither is streamed: deletes are not published, and this table is not part of outbox.events yet.
+        EXECUTE format('WITH gone AS (DELETE FROM outbox.events_default WHERE created_at >= $1 AND created_at < $2 RETURNING *)'
+                       ' INSERT INTO outbox.%I SELECT * FROM gone', name) USING starts, ends;
+        GET DIAGNOSTICS moved = ROW_COUNT;
+    END IF;
+    EXECUTE format('ALTER TABLE outbox.events ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)', name, starts, ends);
+    partition := name;
+    RETURN NEXT;
+END
+$$;
+
+-- Partitions for now and the time ahead, and for whatever time the default partition has rows of.
+CREATE OR REPLACE FUNCTION outbox.make_partitions(ahead interval, every text)
+RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql AS $$
+DECLARE
+    step interval := ('1 ' || every)::interval;
+    wanted record;
+    made record;
+    late bigint := 0;
+BEGIN
+    IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) <> 'p' THEN
+        RETURN;
+    END IF;
+    FOR wanted IN
+        -- In UTC, so that no clock change makes two of one name.
+        SELECT greatest(t AT TIME ZONE 'UTC', (SELECT max(p.ends) FROM outbox.partitions() p
+                                               WHERE p.starts <= t AT TIME ZONE 'UTC')) AS starts,
+               least((t + step) AT TIME ZONE 'UTC', (SELECT min(p.starts) FROM outbox.partitions() p
+                                                     WHERE p.starts > t AT TIME ZONE 'UTC')) AS ends
+        FROM (SELECT generate_series(date_trunc(every, now() AT TIME ZONE 'UTC'), (now() + ahead) AT TIME ZONE 'UTC', step)
+              UNION SELECT DISTINCT date_trunc(every, d.created_at AT TIME ZONE 'UTC') FROM outbox.events_default d) AS times (t)
+        ORDER BY 1
+    LOOP
+        CONTINUE WHEN wanted.starts >= wanted.ends;
+        BEGIN
+            SELECT * INTO made FROM outbox.make_partition(wanted.starts, wanted.ends);
+            late := late + made.moved;
+            RETURN QUERY SELECT 'made'::text, made.partition, CASE WHEN made.moved > 0 THEN
+                made.moved || ' rows moved from the default partition' END;
+        EXCEPTION WHEN lock_not_available THEN
+            RAISE WARNING 'outbox.maintain: no lock within %, so the partition from % on is left to the next call',
+                current_setting('lock_timeout'), wanted.starts;
+        END;
+    END LOOP;
+    IF late > 0 THEN
+        RAISE WARNING 'outbox.maintain: % rows were in the default partition, because it had not run in time', late;
+    END IF;
+END
+$$;
+
+-- Drops what ended before `until`, as far as it was delivered.
+CREATE OR REPLACE FUNCTION outbox.drop_partitions(until timestamptz, note outbox.retention_note)
+RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql AS $$
+DECLARE
+    old record;
+    late boolean;
+BEGIN
+    FOR old IN SELECT * FROM outbox.partitions() p WHERE p.ends <= until ORDER BY p.ends LOOP
+        what := old.partition::text;
+        IF old.ends > note.noted_at THEN
+            action := 'kept';
+            detail := 'not delivered yet, as far as is known';
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        BEGIN
+            -- First without a lock, so that the question below is answered at once.
+            PERFORM brin_summarize_new_values(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+            JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = old.partition AND a.amname = 'brin';
+            -- In the order in which an insert takes them.
+            LOCK TABLE ONLY outbox.events IN ACCESS EXCLUSIVE MODE;
+            EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', old.partition);
+            -- A transaction that began before the partition ended may have committed after the note.
+            EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE tx::text::bigint >= $1 AND NOT pg_visible_in_snapshot(tx, $2))',
+                           old.partition) INTO late USING pg_snapshot_xmin(note.snapshot)::text::bigint, note.snapshot;
+            IF late THEN
+                action := 'kept';
+                detail := 'not delivered yet: a long transaction has added to it';
+            ELSE
+                EXECUTE format('DROP TABLE %s', old.partition);
+                action := 'dropped';
+                detail := format('it ended at %s', old.ends);
+            END IF;
+            RETURN NEXT;
+        EXCEPTION WHEN lock_not_available THEN
+            RAISE WARNING 'outbox.maintain: no lock within %, so % is left to the next call',
+                current_setting('lock_timeout'), old.partition;
+            RETURN;  -- writers wait while this does, so not once more for the next partition
+        END;
+    END LOOP;
+END
+$$;
+
+-- Of a plain table: at most `rows` old ones.
+CREATE OR REPLACE FUNCTION outbox.delete_rows(until timestamptz, note outbox.retention_note, rows integer)
+RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql AS $$
+DECLARE
+    deleted bigint;
+BEGIN
+    DELETE FROM outbox.events WHERE ctid = ANY (ARRAY(
+        SELECT e.ctid FROM outbox.events e
+        WHERE e.created_at < until AND pg_visible_in_snapshot(e.tx, note.snapshot) LIMIT rows));
+    GET DIAGNOSTICS deleted = ROW_COUNT;
+    IF deleted > 0 THEN
+        RETURN QUERY SELECT 'deleted'::text, 'outbox.events'::text, deleted || ' rows';
+    END IF;
+END
+$$;
+
+-- Everything above, once. What it did comes back, what it could not do is a WARNING as well.
+CREATE OR REPLACE FUNCTION outbox.maintain(
+    ahead interval DEFAULT '3 days', keep interval DEFAULT '7 days', every text DEFAULT 'day', rows integer DEFAULT 100000)
+RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+-- Writers wait as long as this does; it needs the lock only where a partition is dropped.
+SET lock_timeout = '500ms' AS $$
+DECLARE
+    partitioned boolean := (SELECT relkind = 'p' FROM pg_class WHERE oid = 'outbox.events'::regclass);
+    note outbox.retention_note;
+BEGIN
+    IF every NOT IN ('day', 'hour') OR ahead < '0' OR keep < '0' OR rows < 1 OR ahead IS NULL OR keep IS NULL OR every IS NULL THEN
+        RAISE EXCEPTION 'outbox.maintain: every is day or hour, ahead and keep are not negative, rows is at least 1'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    -- One at a time.
+    IF NOT pg_try_advisory_xact_lock('outbox.events'::regclass::oid::integer, 6) THEN
+        RAISE WARNING 'outbox.maintain is running already';
+        RETURN;
+    END IF;
+    RETURN QUERY SELECT * FROM outbox.make_partitions(ahead, every);
+    SELECT * INTO note FROM outbox.delivered_note();
+    IF note.lsn IS NOT NULL THEN
+        DELETE FROM outbox.retention_note n WHERE n.lsn < note.lsn;
+        IF partitioned THEN
+            RETURN QUERY SELECT * FROM outbox.drop_partitions(now() - keep, note);
+        ELSE
+            RETURN QUERY SELECT * FROM outbox.delete_rows(now() - keep, note, rows);
+        END IF;
+    END IF;
+    -- A statement's snapshot is older than what it does: all that the snapshot sees lies before the position.
+    INSERT INTO outbox.retention_note VALUES (now(), pg_current_snapshot(), pg_current_wal_insert_lsn()) ON CONFLICT DO NOTHING;
+END
+$$;
+
+-- For who never sends again: rows leave in the transaction that made them, and the table stays empty. They are streamed all the
+-- same. SELECT outbox.set_ephemeral(true), or false to keep rows from then on.
+CREATE OR REPLACE FUNCTION outbox.forget() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM outbox.events WHERE id = NEW.id AND created_at = NEW.created_at;
+    RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION outbox.set_ephemeral(ephemeral boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DROP TRIGGER IF EXISTS events_ephemeral ON outbox.events;
+    IF ephemeral THEN
+        CREATE TRIGGER events_ephemeral AFTER INSERT ON outbox.events FOR EACH ROW EXECUTE FUNCTION outbox.forget();
+    END IF;
+END
+$$;
+
+INSERT INTO walpost.schema_version (version) VALUES (6) ON CONFLICT DO NOTHING;

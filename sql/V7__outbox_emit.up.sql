@@ -1,0 +1,86 @@
+-- walpost, schema version 7: outbox.emit, one event from any language that can call a function. Needs version 4.
+-- The functions run with the rights of who applies this; writers need two, and none on the tables:
+--   GRANT USAGE ON SCHEMA outbox TO app; GRANT EXECUTE ON FUNCTION outbox.emit TO app (each of the three), or R__roles.sql
+-- Safe to apply again.
+
+-- Which event a caller's key stands for.
+CREATE TABLE IF NOT EXISTS outbox.idempotency (
+    key        text        PRIMARY KEY CHECK (char_length(key) BETWEEN 1 AND 512),
+    event_id   uuid        NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX IF NOT EXISTS idempotency_age ON outbox.idempotency USING brin (created_at) WITH (autosummarize = on);
+
+-- Forgets keys that are older than `keep`, at most `rows` of them, and tells how many.
+CREATE OR REPLACE FUNCTION outbox.forget_keys(keep interval DEFAULT '7 days', rows integer DEFAULT 100000) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    forgotten bigint;
+BEGIN
+    DELETE FROM outbox.idempotency WHERE ctid = ANY (ARRAY(
+        SELECT k.ctid FROM outbox.idempotency k WHERE k.created_at < now() - keep LIMIT rows));
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
+    RETURN forgotten;
+END
+$$;
+
+-- Inserts one event in this transaction and returns its id. With an idempotency_key, only if no event was emitted with that key
+-- before; else the id of that event. Who comes second while the first is still in its transaction waits for its end.
+-- Without traceparent and tracestate: those of `SET LOCAL outbox.traceparent = '...'`, which a connection pool can set once.
+CREATE OR REPLACE FUNCTION outbox.emit(
+    type text, aggregate_type text, aggregate_id text, payload bytea,
+    content_type text DEFAULT NULL, schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    occurred_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, tracestate text DEFAULT NULL,
+    idempotency_key text DEFAULT NULL, id uuid DEFAULT NULL) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    event uuid := coalesce(emit.id, outbox.uuid_v7());
+BEGIN
+    IF emit.type IS NULL OR emit.aggregate_type IS NULL OR emit.aggregate_id IS NULL THEN
+        RAISE EXCEPTION 'outbox.emit: type, aggregate_type and aggregate_id must have a value'
+            USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    IF emit.idempotency_key IS NOT NULL THEN
+        INSERT INTO outbox.idempotency (key, event_id) VALUES (emit.idempotency_key, event) ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            RETURN (SELECT k.event_id FROM outbox.idempotency k WHERE k.key = emit.idempotency_key);
+        END IF;
+    END IF;
+    INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, content_type, schema_name, headers,
+                               traceparent, tracestate, occurred_at)
+    VALUES (event, emit.aggregate_type, emit.aggregate_id, emit.type, emit.payload, emit.content_type, emit.schema_name,
+            emit.headers, coalesce(emit.traceparent, nullif(current_setting('outbox.traceparent', true), '')),
+            coalesce(emit.tracestate, nullif(current_setting('outbox.tracestate', true), '')), emit.occurred_at);
+    RETURN event;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION outbox.emit(
+    type text, aggregate_type text, aggregate_id text, payload jsonb,
+    content_type text DEFAULT 'application/json', schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    occurred_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, tracestate text DEFAULT NULL,
+    idempotency_key text DEFAULT NULL, id uuid DEFAULT NULL) RETURNS uuid
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT outbox.emit(type, aggregate_type, aggregate_id, convert_to(payload::text, 'UTF8'), content_type, schema_name, headers,
+                       occurred_at, traceparent, tracestate, idempotency_key, id)
+$$;
+
+CREATE OR REPLACE FUNCTION outbox.emit(
+    type text, aggregate_type text, aggregate_id text, payload text,
+    content_type text DEFAULT 'text/plain; charset=utf-8', schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    occurred_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, tracestate text DEFAULT NULL,
+    idempotency_key text DEFAULT NULL, id uuid DEFAULT NULL) RETURNS uuid
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT outbox.emit(type, aggregate_type, aggregate_id, convert_to(payload, 'UTF8'), content_type, schema_name, headers,
+                       occurred_at, traceparent, tracestate, idempotency_key, id)
+$$;
+
+-- To PUBLIC a new function is open.
+REVOKE ALL ON FUNCTION
+    outbox.emit(text, text, text, bytea, text, text, jsonb, timestamptz, text, text, text, uuid),
+    outbox.emit(text, text, text, jsonb, text, text, jsonb, timestamptz, text, text, text, uuid),
+    outbox.emit(text, text, text, text, text, text, jsonb, timestamptz, text, text, text, uuid)
+    FROM PUBLIC;
+
+INSERT INTO walpost.schema_version (version) VALUES (7) ON CONFLICT DO NOTHING;

@@ -1,0 +1,121 @@
+#include "operations/check_tables.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "operations/pipeline_record.h"
+#include "operations/schema_files.h"
+
+namespace walpost::operations {
+namespace {
+
+using outbox::TableOptions;
+using postgres::QuoteIdentifier;
+using postgres::Row;
+using postgres::SqlConnection;
+using Level = CheckLine::Level;
+
+// Versions 3 and 5 are a matter of choice.
+constexpr int kOutboxVersions[] = {4, 6, 7};
+
+class TablesCheck {
+ public:
+  explicit TablesCheck(SqlConnection* connection) : connection_(connection) {}
+
+  void Versions() {
+    const auto applied = AppliedVersions(connection_);
+    if (!applied.ok() || applied->empty()) {
+      return;  // that nothing is set up, or may not be read, the record's own line tells
+    }
+    const auto has = [&](int version) {
+      return std::find(applied->begin(), applied->end(), version) != applied->end();
+    };
+    const bool outdated =
+        has(2) && !std::all_of(std::begin(kOutboxVersions), std::end(kOutboxVersions), has);
+    if (applied->back() > kSchemaVersion) {
+      Warn("schema version",
+           absl::StrFormat("%d is newer than what this walpost knows, %d: update walpost",
+                           applied->back(), kSchemaVersion));
+    } else if (outdated) {
+      Warn("schema version",
+           absl::StrFormat("%d; this walpost has %d: run `walpost init`, or apply "
+                           "the files of sql/ that are missing",
+                           applied->back(), kSchemaVersion));
+    } else {
+      lines_.push_back({Level::kOk, "schema version", std::to_string(applied->back())});
+    }
+  }
+
+  void Table(const TableOptions& table) {
+    const std::string name = absl::StrFormat("table %s.%s", table.schema, table.table);
+    const std::string quoted = QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
+    const auto rows = connection_->Query(
+        "SELECT c.relrowsecurity, c.relkind = 'p', to_regprocedure($2) IS NOT NULL, EXISTS (SELECT "
+        "FROM pg_attrdef d WHERE d.adrelid = c.oid AND pg_get_expr(d.adbin, d.adrelid) ~ "
+        "'gen_random_uuid|uuid_generate_v4') FROM pg_class c WHERE c.oid = to_regclass($1)",
+        {quoted, QuoteIdentifier(table.schema) + ".maintain(interval,interval,text,integer)"});
+    if (!rows.ok() || rows->empty()) {
+      return;  // the line about its columns tells
+    }
+    const Row& row = rows->front();
+    if (row.at(0) == "t") {
+      Warn(name,
+           "row-level security is on: it does not filter the stream, but may hide rows from "
+           "what reads the table to send events again");
+    }
+    if (row.at(3) == "t") {
+      Warn(name,
+           "ids are random: each row touches another page of their index, and after a "
+           "checkpoint every page that is touched goes to the WAL as a whole; ids that grow "
+           "with time (UUID version 7) do not");
+    }
+    if (row.at(1) == "t" && row.at(2) == "t" && table.table == "events") {
+      Partitions(name, QuoteIdentifier(table.schema));
+    }
+  }
+
+  std::vector<CheckLine> Take() { return std::move(lines_); }
+
+ private:
+  void Partitions(const std::string& name, const std::string& schema) {
+    const auto rows = connection_->Query(absl::StrFormat(
+        "SELECT count(*), coalesce(max(ends) < now() + interval '1 hour', true), EXISTS (SELECT "
+        "FROM %1$s.events_default) FROM %1$s.partitions()",
+        schema));
+    if (!rows.ok()) {
+      return;  // who may not read the table has no need to
+    }
+    const Row& row = rows->front();
+    const std::string mend =
+        absl::StrFormat(": run SELECT * FROM %s.maintain(), and have it done every hour", schema);
+    if (row.at(1) == "t") {
+      Warn(name, "the time of its last partition is nearly over" + mend);
+    } else if (row.at(2) == "t") {
+      Warn(name, "the default partition has rows" + mend);
+    } else {
+      lines_.push_back({Level::kOk, name, row.at(0).value_or("") + " partitions"});
+    }
+  }
+
+  void Warn(std::string name, std::string text) {
+    lines_.push_back({Level::kWarning, std::move(name), std::move(text)});
+  }
+
+  SqlConnection* const connection_;
+  std::vector<CheckLine> lines_;
+};
+
+}  // namespace
+
+std::vector<CheckLine> CheckTables(const std::vector<TableOptions>& tables,
+                                   SqlConnection* connection) {
+  TablesCheck check(connection);
+  check.Versions();
+  for (const TableOptions& table : tables) {
+    check.Table(table);
+  }
+  return check.Take();
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,332 @@
+"""What applications and administrators touch: outbox.emit, what the table refuses, partitions, retention, roles."""
+
+import contextlib
+import threading
+import uuid
+
+import psycopg2
+import psycopg2.errors
+import pytest
+import servers
+
+OLD = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, created_at) SELECT %s, 'key', 'Tested', '', " \
+      "now() - %s::interval FROM generate_series(1, %s)"
+
+
+@contextlib.contextmanager
+def connected(p, autocommit=True, **more):
+    with contextlib.closing(p.postgres.connect(p.database, autocommit=autocommit, **more)) as connection:
+        with connection.cursor() as cursor:
+            yield cursor
+
+
+def one(cursor, sql, *arguments):
+    cursor.execute(sql, arguments or None)
+    return cursor.fetchone()[0]
+
+
+def maintain(p, arguments=""):
+    """What it did, as {(action, what)}, and its warnings."""
+    with connected(p) as cursor:
+        cursor.execute(f"SELECT * FROM outbox.maintain({arguments})")
+        return {(action, what) for action, what, _ in cursor.fetchall()}, "".join(cursor.connection.notices)
+
+
+def partitions(p, older_than="1 day"):
+    rows = p.execute("SELECT partition::text FROM outbox.partitions() WHERE ends < now() - %s::interval", older_than)
+    return {row[0] for row in rows}
+
+
+def ids(p):
+    return sorted(record.id for record in p.records())
+
+
+def stored_ids(p):
+    return sorted(row[0] for row in p.execute("SELECT id::text FROM outbox.events"))
+
+
+def test_emit_takes_bytes_json_and_text_and_returns_ids_that_grow(make_pipeline):
+    p = make_pipeline().start()
+    with connected(p) as cursor:
+        emitted = [one(cursor, "SELECT outbox.emit('Tested', %s, 'k', '\\x00ff'::bytea)", p.name),
+                   one(cursor, "SELECT outbox.emit('Tested', %s, 'k', '{\"a\": 1}'::jsonb, headers => '{\"h\": \"v\"}')", p.name),
+                   one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'text', schema_name => 's', occurred_at => '2026-01-02Z')", p.name),
+                   one(cursor, "SELECT outbox.emit('Tested', %s, 'k', NULL::bytea)", p.name)]
+    p.wait_confirmed()
+    envelopes = [record.envelope for record in p.records()]
+    assert [envelope.id for envelope in envelopes] == emitted == sorted(emitted)
+    assert {uuid.UUID(each).version for each in emitted} == {7}
+    assert [(e.payload, e.content_type) for e in envelopes] == [
+        (b"\x00\xff", ""), (b'{"a": 1}', "application/json"), (b"text", "text/plain; charset=utf-8"), (b"", "")]
+    assert dict(envelopes[1].headers) == {"h": "v"} and envelopes[2].schema_name == "s"
+    assert envelopes[2].occurred_at.ToDatetime().year == 2026
+
+
+def test_trace_context_of_the_transaction_is_taken_when_none_is_given(make_pipeline):
+    p = make_pipeline().start()
+    context, own = f"00-{'a' * 32}-{'b' * 16}-01", f"00-{'c' * 32}-{'d' * 16}-01"
+    with connected(p, autocommit=False) as cursor:
+        cursor.execute("SET LOCAL outbox.traceparent = %s; SET LOCAL outbox.tracestate = 'vendor=1'", (context,))
+        one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'x')", p.name)
+        one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'x', traceparent => %s, tracestate => 'own=1')", p.name, own)
+        cursor.connection.commit()
+        one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'x')", p.name)  # the setting is '' now, not gone
+        cursor.connection.commit()
+    p.wait_confirmed()
+    traces = [(record.envelope.traceparent, record.envelope.tracestate) for record in p.records()]
+    assert traces == [(context, "vendor=1"), (own, "own=1"), ("", "")]
+
+
+REFUSED = [
+    ("'Tested', 'no topic', 'k', 'x'", "events_aggregate_type"),
+    ("'Tested', '..', 'k', 'x'", "events_aggregate_type"),
+    ("'Tested', repeat('a', 250), 'k', 'x'", "events_aggregate_type"),
+    ("'', 'a', 'k', 'x'", "events_text_max"),
+    ("'Tested', 'a', repeat('k', 1025), 'x'", "events_text_max"),
+    ("'Tested', 'a', 'k', repeat('x', 1000001)", "events_payload_max"),
+    ("'Tested', 'a', 'k', 'x', headers => '[]'", "events_headers"),
+    ("'Tested', 'a', 'k', 'x', traceparent => repeat('0', 256)", "events_trace_max"),
+]
+
+
+def test_what_kafka_would_not_take_is_refused_in_the_transaction_of_the_application(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    for arguments, constraint in REFUSED:
+        with connected(p) as cursor, pytest.raises(psycopg2.errors.CheckViolation) as refused:
+            cursor.execute(f"SELECT outbox.emit({arguments})")
+        assert refused.value.diag.constraint_name == constraint, arguments
+
+
+def test_emit_without_a_value_names_the_argument_and_the_limit_of_the_payload_can_be_raised(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    with connected(p) as cursor:
+        with pytest.raises(psycopg2.errors.NullValueNotAllowed, match="aggregate_id must have a value"):
+            cursor.execute("SELECT outbox.emit('Tested', 'a', NULL, 'x')")
+        cursor.execute("SELECT outbox.set_payload_max(2000000)")
+        cursor.execute("SELECT outbox.emit('Tested', 'a', 'k', repeat('x', 2000000))")
+        with pytest.raises(psycopg2.errors.CheckViolation):
+            cursor.execute("SELECT outbox.emit('Tested', 'a', 'k', repeat('x', 2000001))")
+
+
+def waiting_for_another(p):
+    return p.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'", p.database)[0][0]
+
+
+def test_one_idempotency_key_is_one_event_also_when_two_come_at_once(make_pipeline):
+    p = make_pipeline().start()
+    emit = "SELECT outbox.emit('Tested', %s, 'k', 'x', idempotency_key => %s)"
+    results = {}
+
+    def second(key):
+        with connected(p) as cursor:
+            results[key] = one(cursor, emit, p.name, key)
+
+    with connected(p, autocommit=False) as first:
+        kept = one(first, emit, p.name, "kept")
+        assert one(first, emit, p.name, "kept") == kept
+        first.connection.commit()
+        for key, end in [("committed", first.connection.commit), ("rolled back", first.connection.rollback)]:
+            results["first " + key] = one(first, emit, p.name, key)
+            other = threading.Thread(target=second, args=(key,))
+            other.start()
+            servers.wait_for(lambda: waiting_for_another(p) == 1, 30, "the second to wait for the first")
+            end()
+            other.join(30)
+    assert results["committed"] == results["first committed"]
+    assert results["rolled back"] != results["first rolled back"]
+    p.wait_confirmed()
+    assert ids(p) == sorted([kept, results["committed"], results["rolled back"]]) == stored_ids(p)
+
+    p.execute("UPDATE outbox.idempotency SET created_at = now() - interval '8 days' WHERE key = 'kept'")
+    assert p.execute("SELECT outbox.forget_keys()")[0][0] == 1
+    with connected(p) as cursor:
+        assert one(cursor, emit, p.name, "kept") != kept
+        assert one(cursor, emit, p.name, "committed") == results["committed"]
+
+
+def test_rows_of_the_default_partition_move_to_their_own_and_are_sent_once(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "2 days", 50)
+    p.execute(OLD, p.name, "0 days", 5)
+    assert p.execute("SELECT count(*) FROM outbox.events_default")[0][0] == 50
+    did, warnings = maintain(p)
+    assert {action for action, _ in did} == {"made"} and "50 rows were in the default partition" in warnings
+    assert p.execute("SELECT count(*) FROM outbox.events_default")[0][0] == 0
+    assert len(stored_ids(p)) == 55
+    p.execute(OLD, p.name, "2 days", 1)
+    assert p.execute("SELECT count(*) FROM outbox.events_default")[0][0] == 0
+    p.wait_confirmed()
+    assert ids(p) == stored_ids(p)
+    assert maintain(p)[0] == set()
+
+
+def test_no_partition_is_dropped_before_every_slot_has_passed_it(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "10 days", 20)
+    maintain(p)
+    old = partitions(p)
+    assert len(old) == 1
+    p.wait_confirmed()
+    p.walpost.stop()
+    expected = stored_ids(p)
+    p.execute(OLD, p.name, "10 days", 20)  # not delivered
+    p.execute(OLD, p.name, "9 days", 20)
+    for _ in range(3):
+        did, warnings = maintain(p)
+        assert "dropped" not in {action for action, _ in did}, (did, warnings)
+    assert len(partitions(p)) == 2
+    expected = stored_ids(p)
+    p.walpost.start()
+    p.wait_confirmed()
+    did, _ = maintain(p)
+    assert {action for action, _ in did} == {"dropped"} and len(did) == 2 and partitions(p) == set()
+    assert ids(p) == expected
+
+
+def test_partition_that_a_long_transaction_has_added_to_is_kept_until_that_is_delivered(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "10 days", 1)
+    maintain(p, "keep => '30 days'")
+    with connected(p, autocommit=False) as late:
+        late.execute(OLD, (p.name, "10 days", 1))
+        p.wait_confirmed()
+        maintain(p, "keep => '30 days'")  # its note does not see the late row
+        p.wait_confirmed()
+        _, warnings = maintain(p)
+        assert "no lock within" in warnings
+        p.wait_confirmed()
+        p.walpost.stop()
+        late.connection.commit()
+    did, _ = maintain(p)
+    assert {action for action, _ in did} == {"kept"} and len(partitions(p)) == 1
+    expected = stored_ids(p)
+    p.walpost.start()
+    p.wait_confirmed()
+    did, _ = maintain(p)
+    assert {action for action, _ in did} == {"dropped"}
+    assert ids(p) == expected
+
+
+def test_nothing_is_dropped_while_a_slot_is_missing(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    p.execute(OLD, p.name, "10 days", 1)
+    p.walpost.verb("slot", "drop", "--yes")
+    for _ in range(2):
+        did, warnings = maintain(p)
+        assert "dropped" not in {action for action, _ in did}
+        assert f"slot {p.name} of pipeline {p.name} is missing" in warnings
+    p.execute("DELETE FROM walpost.pipeline")
+    assert "walpost.pipeline is empty" in maintain(p)[1]
+
+
+def test_rows_of_a_partition_that_was_dropped_by_hand_still_arrive(make_pipeline):
+    p = make_pipeline().start()
+    p.walpost.stop()
+    p.execute(OLD, p.name, "10 days", 20)
+    maintain(p)
+    p.execute(OLD, p.name, "10 days", 20)
+    expected = stored_ids(p)
+    for partition in partitions(p):
+        p.execute(f"DROP TABLE {partition}")
+    p.insert(1, 5)
+    expected = sorted(expected + stored_ids(p))
+    p.walpost.start()
+    p.wait_confirmed()
+    assert ids(p) == expected and len(expected) == 45
+
+
+def test_partitions_of_hours_follow_those_of_days_without_overlap(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    did, _ = maintain(p, "ahead => '4 days', every => 'hour'")
+    assert len(did) in range(1, 26)
+    overlapping = p.execute("SELECT count(*) FROM outbox.partitions() a JOIN outbox.partitions() b"
+                            " ON a.partition <> b.partition AND a.starts < b.ends AND b.starts < a.ends")
+    assert overlapping == [(0,)]
+    assert p.execute("SELECT max(ends) - min(starts) = sum(ends - starts) FROM outbox.partitions()") == [(True,)]
+    with connected(p) as cursor, pytest.raises(psycopg2.errors.InvalidParameterValue, match="every is day or hour"):
+        cursor.execute("SELECT outbox.maintain(every => 'week')")
+
+
+def test_ephemeral_rows_are_streamed_and_leave_no_trace(make_pipeline):
+    p = make_pipeline().start()
+    p.execute("SELECT outbox.set_ephemeral(true)")
+    with connected(p) as cursor:
+        emitted = [one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'x')", p.name) for _ in range(3)]
+    assert stored_ids(p) == []
+    p.execute("SELECT outbox.set_ephemeral(false)")
+    p.insert(1, 1)
+    p.wait_confirmed()
+    assert ids(p) == sorted(emitted + stored_ids(p)) and len(stored_ids(p)) == 1
+
+
+def test_plain_table_loses_old_delivered_rows_in_chunks(make_pipeline):
+    p = make_pipeline()
+    p.walpost.verb("init", "--plain-table")
+    p.walpost.start()
+    p.execute(OLD, p.name, "10 days", 25)
+    p.insert(1, 5)
+    expected = stored_ids(p)
+    p.wait_confirmed()
+    assert maintain(p, "rows => 10") == (set(), "")  # makes the first note
+    p.wait_confirmed()
+    p.walpost.stop()
+    p.execute(OLD, p.name, "10 days", 2)  # not delivered
+    expected = sorted(set(expected + stored_ids(p)))
+    for left in (22, 12, 7, 7):
+        maintain(p, "rows => 10")
+        assert len(stored_ids(p)) == left
+    p.walpost.start()
+    p.wait_confirmed()
+    maintain(p)
+    assert len(stored_ids(p)) == 5
+    assert ids(p) == expected
+
+
+def test_another_schema_holds_everything(make_pipeline):
+    p = make_pipeline(config={"outboxes": [{"table": "shop.events"}]})
+    p.walpost.verb("init", "--schema", "shop")
+    assert p.execute("SELECT to_regnamespace('outbox')") == [(None,)]
+    p.walpost.start()
+    with connected(p) as cursor:
+        emitted = one(cursor, "SELECT shop.emit('Tested', %s, 'k', 'x')", p.name)
+        cursor.execute("SELECT * FROM shop.maintain()")
+    p.wait_confirmed()
+    assert ids(p) == [emitted]
+    wrong = p.walpost.verb("init", "--schema", "My Shop", check=False)
+    assert wrong.returncode == 64 and "needs no quotes" in wrong.stderr
+
+
+def test_roles_have_the_rights_they_need_and_no_more(make_pipeline):
+    p = make_pipeline()
+    p.walpost.verb("init", "--with-roles")
+    p.walpost.verb("init", "--with-roles")  # again, after the next version
+    relay = p.another(conninfo=p.postgres.conninfo(p.database, user="outbox_relay"))
+    relay.start()
+    with connected(p) as cursor:
+        def may_not(statement):
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(statement)
+
+        cursor.execute("SET ROLE outbox_writer")
+        emitted = [one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'x')", p.name),
+                   one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'x', idempotency_key => 'once')", p.name)]
+        cursor.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'Tested')", (p.name,))
+        may_not("SELECT count(*) FROM outbox.events")
+        may_not("DELETE FROM outbox.events")
+        may_not("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at) VALUES ('a', 'k', 't', now())")
+        may_not("INSERT INTO outbox.events_default SELECT * FROM outbox.events_default")
+        may_not("SELECT * FROM outbox.maintain()")
+        may_not("SELECT * FROM walpost.pipeline")
+        cursor.execute("RESET ROLE; SET ROLE outbox_relay")
+        assert one(cursor, "SELECT count(*) FROM outbox.events") == 3
+        may_not("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('a', 'k', 't')")
+        may_not("UPDATE walpost.pipeline SET name = 'x'")
+        cursor.execute("RESET ROLE; SET ROLE outbox_owner")
+        cursor.execute("SELECT * FROM outbox.maintain(ahead => '10 days')")
+        assert len(cursor.fetchall()) > 0
+    servers.wait_for(lambda: len(p.records()) == 3, 60, "three events")
+    assert set(emitted) < {record.id for record in p.records()}
