@@ -1,8 +1,8 @@
 -- walpost, schema version 3: events without a table, for `messages.prefixes`. Needs version 1; calls need PostgreSQL 14.
 -- Apply with `walpost init --with-messages`, which also records the prefixes. Safe to apply again.
 -- The functions run with the rights of who applies this, who must be able to read walpost.pipeline and to call
--- pg_logical_emit_message. Writers need two rights, and none on walpost.pipeline:
---   GRANT USAGE ON SCHEMA outbox TO app; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outbox TO app;
+-- pg_logical_emit_message. Writers need USAGE on schema outbox and EXECUTE on outbox.emit_message, as R__roles.sql gives them,
+-- and no right on walpost.pipeline.
 
 CREATE SCHEMA IF NOT EXISTS outbox;
 

@@ -211,6 +211,9 @@ BEGIN
 END
 $$;
 
+-- A trigger on any other table could delete events by it.
+REVOKE ALL ON FUNCTION outbox.forget() FROM PUBLIC;
+
 CREATE OR REPLACE FUNCTION outbox.set_ephemeral(ephemeral boolean) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DROP TRIGGER IF EXISTS events_ephemeral ON outbox.events;

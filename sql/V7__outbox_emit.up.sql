@@ -1,7 +1,6 @@
 -- walpost, schema version 7: outbox.emit, one event from any language that can call a function. Needs version 4.
--- The functions run with the rights of who applies this; writers need two, and none on the tables:
---   GRANT USAGE ON SCHEMA outbox TO app; GRANT EXECUTE ON FUNCTION outbox.emit TO app (each of the three), or R__roles.sql
--- Safe to apply again.
+-- The functions run with the rights of who applies this; writers need USAGE on schema outbox and EXECUTE on outbox.emit, as
+-- R__roles.sql gives them, and no right on the tables. Safe to apply again.
 
 -- Which event a caller's key stands for.
 CREATE TABLE IF NOT EXISTS outbox.idempotency (

@@ -321,6 +321,8 @@ def test_roles_have_the_rights_they_need_and_no_more(make_pipeline):
         may_not("INSERT INTO outbox.events_default SELECT * FROM outbox.events_default")
         may_not("SELECT * FROM outbox.maintain()")
         may_not("SELECT * FROM walpost.pipeline")
+        may_not("CREATE TEMPORARY TABLE bait (id uuid, created_at timestamptz);"
+                "CREATE TRIGGER t AFTER INSERT ON bait FOR EACH ROW EXECUTE FUNCTION outbox.forget()")
         cursor.execute("RESET ROLE; SET ROLE outbox_relay")
         assert one(cursor, "SELECT count(*) FROM outbox.events") == 3
         may_not("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('a', 'k', 't')")
