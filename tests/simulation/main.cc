@@ -24,8 +24,12 @@ constexpr char kUsage[] =
     "       simulation --seeded-bugs [--histories N]   (the build with seeded bugs only)\n"
     "       --bug NAME switches one seeded bug on in the first two\n";
 
+constexpr std::uint64_t kHistories = 10'000;
+// The rarest mistakes show in one history of some 25,000; a mistake that is caught ends its search.
+constexpr std::uint64_t kHistoriesForOneBug = 200'000;
+
 struct Arguments {
-  std::uint64_t histories = 10'000;
+  std::uint64_t histories = 0;  // 0 = as many as usual
   std::uint64_t first = 1;
   unsigned jobs =
       static_cast<unsigned>(std::clamp<long>(sysconf(_SC_NPROCESSORS_ONLN), 1, kJobsMax));
@@ -91,6 +95,9 @@ bool Parse(int count, char** words, Arguments* arguments) {
     } else if (i + 1 == count || !ParseOne(name, words[++i], arguments)) {
       return false;
     }
+  }
+  if (arguments->histories == 0) {
+    arguments->histories = arguments->seeded_bugs ? kHistoriesForOneBug : kHistories;
   }
   return true;
 }
