@@ -41,6 +41,7 @@ struct Arguments {
   bool with_messages = false;
   bool with_roles = false;
   bool plain_table = false;
+  bool drain_existing = false;
   std::string schema = "outbox";
   bool schemas = false;
   bool yes = false;
@@ -101,11 +102,34 @@ int RunVerb(const Arguments&, const config::Config& config) {
   return runtime::Run(options);
 }
 
+operations::DrainOptions DrainOptionsOf(const config::Config& config) {
+  operations::DrainOptions options;
+  options.name = config.run.name;
+  options.source = config.run.source;
+  options.kafka = config.run.kafka;
+  for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
+    options.outboxes.push_back({outbox.table, outbox.encoder});
+  }
+  options.registry = config.run.registry;
+  if (isatty(STDERR_FILENO) != 0) {
+    options.on_progress = [](const std::string& table, std::uint64_t sent, std::uint64_t of) {
+      std::fprintf(stderr, "\r%s: %llu of %llu rows%s", table.c_str(),
+                   static_cast<unsigned long long>(sent), static_cast<unsigned long long>(of),
+                   sent == of ? "\n" : "");
+    };
+  }
+  return options;
+}
+
 int InitVerb(const Arguments& arguments, const config::Config& config) {
   if (!operations::IsPlainName(arguments.schema)) {
     return Print({kExitUsage, "", "--schema takes a name of a-z, 0-9 and _ that needs no quotes"});
   }
-  return Print(operations::Init(InitOptionsOf(arguments, config)));
+  operations::InitOptions options = InitOptionsOf(arguments, config);
+  if (arguments.drain_existing) {
+    options.drain = DrainOptionsOf(config);
+  }
+  return Print(operations::Init(options));
 }
 
 operations::CheckSchemasOptions SchemasOf(const config::Config& config, bool schemas) {
@@ -271,6 +295,8 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
                  "Also make the roles outbox_owner, outbox_writer and outbox_relay");
   init->add_flag("--plain-table", arguments->plain_table,
                  "Make outbox.events in one piece, not in partitions");
+  init->add_flag("--drain-existing", arguments->drain_existing,
+                 "Also send the rows that are there before the slot; goes on where it was");
   init->add_option("--schema", arguments->schema,
                    "Make events, emit and all that belongs to them in this schema")
       ->capture_default_str();

@@ -232,7 +232,9 @@ std::vector<RecordHeader> RedeliveryHeaders(std::span<const RecordHeader> event_
     }
   }
   headers.push_back({"walpost-redelivery", kind});
-  headers.push_back({"walpost-original-position", position});
+  if (!position.empty()) {
+    headers.push_back({"walpost-original-position", position});
+  }
   return headers;
 }
 

@@ -31,8 +31,8 @@ class TablesCheck {
     const auto has = [&](int version) {
       return std::find(applied->begin(), applied->end(), version) != applied->end();
     };
-    const bool outdated =
-        has(2) && !std::all_of(std::begin(kOutboxVersions), std::end(kOutboxVersions), has);
+    const bool outdated = !has(8) || (has(2) && !std::all_of(std::begin(kOutboxVersions),
+                                                             std::end(kOutboxVersions), has));
     if (applied->back() > kSchemaVersion) {
       Warn("schema version",
            absl::StrFormat("%d is newer than what this walpost knows, %d: update walpost",

@@ -17,7 +17,22 @@ using kafka::StoredLetter;
 
 constexpr std::string_view kRedelivery = "dlq-retry";
 
+std::vector<envelope::FramingOptions> FramingsOf(const DlqOptions& options) {
+  std::vector<envelope::FramingOptions> framings;
+  for (const DlqOutbox& outbox : options.outboxes) {
+    framings.push_back(outbox.encoder.framing);
+  }
+  framings.push_back(options.messages.framing);
+  return framings;
+}
+
 }  // namespace
+
+Resender::Resender(const DlqOptions& options)
+    : options_(options),
+      writer_(options.kafka, options.write_timeout),
+      rows_(options),
+      framer_(options.registry, FramingsOf(options)) {}
 
 absl::StatusOr<std::string> Resender::Retry(const StoredLetter& stored,
                                             const std::string& to_topic) {
@@ -75,27 +90,10 @@ absl::StatusOr<Record> Resender::FramedLetter(const Record& record, const Letter
     ASSIGN_OR_RETURN(need, envelope::ParseNeed(letter.schema));
     need.source = SourceOf(letter.table);
   }
-  ASSIGN_OR_RETURN(const std::string frame, FrameFor(need));
+  ASSIGN_OR_RETURN(const std::string frame, framer_.FrameFor(need));
   Record roomy = WithRoom(record, &arena_);
   roomy.schema = 1;
   return Framed(roomy, need.framing, frame);
-}
-
-absl::StatusOr<std::string> Resender::FrameFor(const envelope::SchemaNeed& need) {
-  if (options_.registry.urls.empty()) {
-    return absl::FailedPreconditionError(
-        "it was meant to go out with a schema of a Schema Registry: give schema_registry.url");
-  }
-  if (schemas_ == nullptr) {
-    std::vector<envelope::FramingOptions> framings;
-    for (const DlqOutbox& outbox : options_.outboxes) {
-      framings.push_back(outbox.encoder.framing);
-    }
-    framings.push_back(options_.messages.framing);
-    ASSIGN_OR_RETURN(schemas_, registry::Resolver::Create(options_.registry, framings));
-  }
-  ASSIGN_OR_RETURN(const envelope::Schema schema, schemas_->Resolve(need));
-  return FrameOf(need, schema);
 }
 
 std::uint32_t Resender::SourceOf(const std::string& table) const {

@@ -6,21 +6,19 @@
 // Errors: why the letter is still undecided.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "kafka/record_writer.h"
 #include "operations/dlq.h"
+#include "operations/framer.h"
 #include "operations/stub_row.h"
-#include "registry/resolver.h"
 
 namespace walpost::operations {
 
 class Resender {
  public:
-  explicit Resender(const DlqOptions& options)
-      : options_(options), writer_(options.kafka, options.write_timeout), rows_(options) {}
+  explicit Resender(const DlqOptions& options);
 
   // What was done, in words.
   absl::StatusOr<std::string> Retry(const kafka::StoredLetter& stored, const std::string& to_topic);
@@ -29,15 +27,14 @@ class Resender {
  private:
   absl::StatusOr<envelope::Record> FramedLetter(const envelope::Record& record,
                                                 const envelope::Letter& letter);
-  absl::StatusOr<std::string> FrameFor(const envelope::SchemaNeed& need);
   std::uint32_t SourceOf(const std::string& table) const;
   absl::Status WriteDecision(const kafka::StoredLetter& stored, envelope::LetterAction action);
 
   const DlqOptions& options_;
   kafka::RecordWriter writer_;
   StubRow rows_;
-  std::shared_ptr<registry::Resolver> schemas_;  // null until needed
-  base::ChunkArena arena_;                       // of the record that is sent
+  Framer framer_;
+  base::ChunkArena arena_;  // of the record that is sent
 };
 
 }  // namespace walpost::operations

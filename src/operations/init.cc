@@ -103,7 +103,11 @@ std::string PrintSql(const InitOptions& options) {
 class Initializer {
  public:
   Initializer(const InitOptions& options, SqlConnection* connection)
-      : options_(options), connection_(connection) {}
+      : options_(options), connection_(connection) {
+    if (options_.drain) {
+      drain_.emplace(*options_.drain);
+    }
+  }
 
   absl::Status Run() {
     RETURN_IF_ERROR(LookAtHistory());
@@ -117,7 +121,8 @@ class Initializer {
     RETURN_IF_ERROR(EnsureDeadLetterTopic());
     RETURN_IF_ERROR(EnsureSlot());
     RETURN_IF_ERROR(EnsureRecord());
-    return EnsurePrefixes();
+    RETURN_IF_ERROR(EnsurePrefixes());
+    return EnsureDrained();
   }
 
   const std::string& done() const { return done_; }
@@ -289,6 +294,12 @@ class Initializer {
   }
 
   absl::Status EnsureSlot() {
+    if (slot_ && drain_ && !record_) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "slot '%s' is there without a record of the snapshot it was made in, so which rows its "
+          "stream will bring is not known: `walpost slot drop --yes`, then run this again",
+          slot_->name));
+    }
     if (slot_) {
       consistent_point_ = slot_->confirmed_flush_lsn.ToString();
       Say(absl::StrFormat("slot         %s exists, confirmed up to %s", slot_->name,
@@ -300,6 +311,9 @@ class Initializer {
     create.slot = options_.source.slot;
     create.application_name = options_.source.application_name;
     create.timeout = options_.slot_timeout;
+    if (drain_) {
+      create.on_snapshot = [this](const std::string& snapshot) { return drain_->OpenIn(snapshot); };
+    }
     ASSIGN_OR_RETURN(const postgres::CreatedSlot created, postgres::CreateSlot(create));
     consistent_point_ = created.consistent_point.ToString();
     snapshot_ = created.snapshot;
@@ -311,14 +325,34 @@ class Initializer {
     if (!record_) {
       RETURN_IF_ERROR(WriteRecord(connection_,
                                   {options_.name, options_.source.slot, options_.source.publication,
-                                   system_identifier_, consistent_point_, snapshot_}));
+                                   system_identifier_, consistent_point_, snapshot_,
+                                   /*drained=*/!drain_}));
     }
     Say(absl::StrFormat("pipeline     %s %s", options_.name,
                         record_ ? "was set up before" : "recorded"));
     return absl::OkStatus();
   }
 
-  // Last: from here on events are emitted, and the slot keeps them.
+  absl::Status EnsureDrained() {
+    if (!drain_) {
+      return record_ && !record_->drained ? absl::FailedPreconditionError(
+                                                "init_incomplete: the rows that were there before "
+                                                "the slot are not all sent: "
+                                                "run `walpost init --drain-existing` to its end")
+                                          : absl::OkStatus();
+    }
+    if (record_ && record_->drained) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "pipeline '%s' was set up before, and its rows from before the slot were sent then, or "
+          "left out: docs/runbook.md, \"Send events again\", sends what is missing",
+          record_->name));
+    }
+    ASSIGN_OR_RETURN(const std::string lines, drain_->Run());
+    done_ += lines;
+    return absl::OkStatus();
+  }
+
+  // From here on events are emitted, and the slot keeps them.
   absl::Status EnsurePrefixes() {
     if (options_.with_messages) {
       ASSIGN_OR_RETURN(const std::string line, RecordPrefixes(options_, connection_));
@@ -335,6 +369,7 @@ class Initializer {
   std::string system_identifier_;
   std::string consistent_point_;
   std::optional<std::string> snapshot_;
+  std::optional<Drain> drain_;
 };
 
 }  // namespace

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kafka/kafka_sink.h"
+#include "operations/drain.h"
 #include "operations/outcome.h"
 #include "postgres/connect.h"
 
@@ -26,6 +28,8 @@ struct InitOptions {
   bool plain_table = false;  // outbox.events in one piece, not in partitions
   // Where events, emit and what belongs to them are made, when SCHEMA.events is an outbox.
   std::string table_schema = "outbox";
+  // Also send the rows that are there before the slot; absent = they are left out.
+  std::optional<DrainOptions> drain;
   std::chrono::milliseconds slot_timeout{30'000};
   kafka::KafkaOptions kafka;
   std::string progress_topic;     // empty = none, and Kafka is not asked

@@ -22,7 +22,7 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
       const std::vector<Row> rows,
       connection->Query(
           "SELECT name, slot, publication, system_identifier::text, consistent_point::text, "
-          "snapshot "
+          "snapshot, drained "
           "FROM walpost.pipeline WHERE name = $1 OR slot = $2 ORDER BY name <> $1 LIMIT 1",
           {name, slot}));
   if (rows.empty()) {
@@ -30,17 +30,18 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
   }
   const Row& row = rows[0];
   return PipelineRecord{row[0].value_or(""), row[1].value_or(""), row[2].value_or(""),
-                        row[3].value_or(""), row[4].value_or(""), row[5]};
+                        row[3].value_or(""), row[4].value_or(""), row[5],
+                        row[6] == "t"};
 }
 
 absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record) {
   return connection
       ->Query(
           "INSERT INTO walpost.pipeline (name, slot, publication, system_identifier, "
-          "consistent_point, snapshot) "
-          "VALUES ($1, $2, $3, $4::numeric, $5::pg_lsn, $6)",
+          "consistent_point, snapshot, drained) "
+          "VALUES ($1, $2, $3, $4::numeric, $5::pg_lsn, $6, $7)",
           {record.name, record.slot, record.publication, record.system_identifier,
-           record.consistent_point, record.snapshot})
+           record.consistent_point, record.snapshot, record.drained ? "true" : "false"})
       .status();
 }
 

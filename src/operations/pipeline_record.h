@@ -22,6 +22,7 @@ struct PipelineRecord {
   std::string system_identifier;
   std::string consistent_point;
   std::optional<std::string> snapshot;
+  bool drained = true;
 };
 
 // By name or by slot; nullopt when there is none, or no such table yet.

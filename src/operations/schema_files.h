@@ -11,7 +11,7 @@
 namespace walpost::operations {
 
 // The newest version there is.
-inline constexpr int kSchemaVersion = 7;
+inline constexpr int kSchemaVersion = 8;
 
 struct SchemaFile {
   int version = 0;

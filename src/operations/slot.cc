@@ -15,7 +15,6 @@ namespace {
 using postgres::SlotInfo;
 using postgres::SqlConnection;
 
-constexpr int kExitUsage = 64;
 
 std::string SlotsAsJson(const std::vector<SlotInfo>& slots) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();

@@ -1,7 +1,6 @@
 #include "operations/stub_row.h"
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -14,26 +13,12 @@ namespace {
 
 using envelope::Letter;
 using outbox::TableOptions;
-using pgoutput::Value;
-using postgres::Cell;
 using postgres::QuoteIdentifier;
 using postgres::Row;
 using postgres::SqlConnection;
 
-std::string Quoted(const TableOptions& table) {
-  return QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
-}
-
-// The first of the candidates that the table has, as the mapper chooses.
-std::string IdColumn(const TableOptions& table, const pgoutput::Relation& relation) {
-  for (const std::string& name : table.columns.id) {
-    for (const pgoutput::Column& column : relation.columns) {
-      if (column.name == name) {
-        return name;
-      }
-    }
-  }
-  return "";
+absl::Status Prefixed(const std::string& prefix, const absl::Status& status) {
+  return absl::Status(status.code(), prefix + std::string(status.message()));
 }
 
 base::WallTime CommitTime(const Letter& letter, std::int64_t otherwise_ms) {
@@ -67,78 +52,30 @@ absl::StatusOr<envelope::Record> StubRow::Read(const Letter& letter, std::int64_
     ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(options_.source.conninfo,
                                                          options_.source.application_name));
   }
-  TableOptions table = outbox->table;
-  ASSIGN_OR_RETURN(const pgoutput::Relation relation, Describe(table));
-  ASSIGN_OR_RETURN(row_, Fetch(table, relation, letter.id));
-  if (!to_topic.empty()) {
-    // The row's own topic may be what is wrong with it.
-    table.topic = to_topic;
-    table.columns.topic.clear();
+  const auto source = static_cast<std::uint32_t>(outbox - options_.outboxes.begin());
+  absl::StatusOr<RowEncoder> encoder =
+      RowEncoder::Create(&*connection_, *outbox, source, &schemas_, to_topic);
+  if (!encoder.ok()) {
+    return Prefixed("its row is needed, and ", encoder.status());
   }
-  mapper_.emplace(std::move(table));
-  RETURN_IF_ERROR(mapper_->Bind(relation));
-  std::vector<Value> values;
-  for (const Cell& cell : row_) {
-    values.push_back(cell ? Value{Value::Kind::kText, *cell} : Value{});
-  }
-  outbox::Event event;
-  RETURN_IF_ERROR(base::Annotate(mapper_->Map(values, &event), "its row is still no event"));
+  encoder_ = *std::move(encoder);
+  ASSIGN_OR_RETURN(row_, Fetch(outbox->table, letter.id));
   ASSIGN_OR_RETURN(const envelope::Position position, envelope::Position::Parse(letter.position));
-  encoder_.emplace(outbox->encoder, connection_->database(), &schemas_,
-                   static_cast<std::uint32_t>(outbox - options_.outboxes.begin()));
-  arena_ = std::make_unique<base::ChunkArena>();
-  envelope::Record record;
-  RETURN_IF_ERROR(base::Annotate(
-      encoder_->Encode(event, position,
-                       envelope::TransactionInfo{{}, CommitTime(letter, commit_time_ms)},
-                       arena_.get(), &record),
-      "its row is still no record"));
-  return record;
+  absl::StatusOr<envelope::Record> record = encoder_->Encode(
+      row_, position, envelope::TransactionInfo{{}, CommitTime(letter, commit_time_ms)});
+  return record.ok() ? record : Prefixed("its row is still ", record.status());
 }
 
-absl::StatusOr<pgoutput::Relation> StubRow::Describe(const TableOptions& table) {
-  // A domain's values have the form of the type below it.
-  ASSIGN_OR_RETURN(
-      const std::vector<Row> columns,
-      connection_->Query(
-          "SELECT a.attname, CASE WHEN t.typbasetype <> 0 THEN t.typbasetype ELSE t.oid END "
-          "FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid "
-          "WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped "
-          "ORDER BY a.attnum",
-          {Quoted(table)}));
-  if (columns.empty()) {
-    return absl::NotFoundError(absl::StrFormat("its row is needed, and table %s.%s does not exist",
-                                               table.schema, table.table));
-  }
-  pgoutput::Relation relation;
-  relation.schema = table.schema;
-  relation.name = table.table;
-  for (const Row& each : columns) {
-    pgoutput::Column column;
-    column.name = each.at(0).value_or("");
-    const std::string oid = each.at(1).value_or("0");
-    std::from_chars(oid.data(), oid.data() + oid.size(), column.type_oid);
-    relation.columns.push_back(std::move(column));
-  }
-  return relation;
-}
-
-absl::StatusOr<Row> StubRow::Fetch(const TableOptions& table, const pgoutput::Relation& relation,
-                                   const std::string& id) {
-  const std::string id_column = IdColumn(table, relation);
+absl::StatusOr<Row> StubRow::Fetch(const TableOptions& table, const std::string& id) {
+  const std::string id_column = encoder_->ColumnOf(table.columns.id);
   if (id_column.empty()) {
     return absl::FailedPreconditionError(absl::StrFormat("table %s.%s has no column %s",
                                                          table.schema, table.table,
                                                          absl::StrJoin(table.columns.id, " or ")));
   }
-  std::vector<std::string> names;
-  for (const pgoutput::Column& column : relation.columns) {
-    names.push_back(QuoteIdentifier(column.name));
-  }
-  // As the columns' output functions write them, which is what the stream carries.
   ASSIGN_OR_RETURN(std::vector<Row> rows,
                    connection_->Query(absl::StrFormat("SELECT %s FROM %s WHERE %s = $1 LIMIT 2",
-                                                      absl::StrJoin(names, ", "), Quoted(table),
+                                                      encoder_->Columns(), encoder_->table(),
                                                       QuoteIdentifier(id_column)),
                                       {id}));
   if (rows.empty()) {

@@ -8,16 +8,14 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/chunk_arena.h"
 #include "envelope/letter.h"
 #include "operations/dlq.h"
-#include "outbox/table_mapper.h"
+#include "operations/row_encoder.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::operations {
@@ -34,18 +32,14 @@ class StubRow {
   const envelope::SchemaTable& schemas() const { return schemas_; }
 
  private:
-  absl::StatusOr<pgoutput::Relation> Describe(const outbox::TableOptions& table);
-  absl::StatusOr<postgres::Row> Fetch(const outbox::TableOptions& table,
-                                      const pgoutput::Relation& relation, const std::string& id);
+  absl::StatusOr<postgres::Row> Fetch(const outbox::TableOptions& table, const std::string& id);
 
   const DlqOptions& options_;
   std::optional<postgres::SqlConnection> connection_;
   // Of the last row.
   postgres::Row row_;
-  std::optional<outbox::TableMapper> mapper_;
-  std::optional<envelope::Encoder> encoder_;
+  std::optional<RowEncoder> encoder_;
   envelope::SchemaTable schemas_;
-  std::unique_ptr<base::ChunkArena> arena_;
 };
 
 }  // namespace walpost::operations

@@ -16,6 +16,7 @@ TableOptions Walpost() {
   options.columns.occurred_at = {"occurred_at"};
   options.columns.traceparent = {"traceparent"};
   options.columns.tracestate = {"tracestate"};
+  options.columns.seq = {"seq"};
   return options;
 }
 

@@ -199,8 +199,9 @@ std::optional<StreamEnd> PreflightRun::Record() {
     return OperatorEnd(
         HaltReason::kInitIncomplete,
         absl::StrFormat(
-            "`walpost init` of pipeline \"%s\" on %s was not finished (walpost.pipeline "
-            "says drained = false): finish it with the version of walpost that began it",
+            "the rows that were in the outbox tables of pipeline \"%s\" on %s before its slot are "
+            "not all sent (walpost.pipeline says drained = false): run `walpost init "
+            "--drain-existing` to its end",
             record_->name, place().ToString()));
   }
   if (!record_->prefixes_missing.empty()) {

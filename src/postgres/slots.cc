@@ -130,6 +130,20 @@ absl::Status CreateFailure(const CreateSlotOptions& options, const ServerError& 
   return status;
 }
 
+absl::Status ShowSnapshot(const CreateSlotOptions& options, Connection* connection) {
+  const Result exported = connection->Query("SELECT pg_catalog.pg_export_snapshot()",
+                                            std::chrono::steady_clock::now() + kAfterCancel);
+  const absl::Status shown = exported.ok() ? options.on_snapshot(std::string(exported.Text(0, 0)))
+                                           : SqlStatus("exporting its snapshot", exported.error());
+  if (!shown.ok()) {
+    // Without what the snapshot was for, the slot would stand for a history that nobody knows.
+    connection->Query("ROLLBACK", std::chrono::steady_clock::now() + kAfterCancel);
+    connection->Query("DROP_REPLICATION_SLOT " + QuoteIdentifier(options.slot),
+                      std::chrono::steady_clock::now() + kAfterCancel);
+  }
+  return shown;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<SlotInfo>> ListSlots(SqlConnection* connection) {
@@ -206,6 +220,9 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
                           absl::StrFormat("slot \"%s\" was created", options.slot));
   }
   slot.snapshot = std::string(snapshot.Text(0, 0));
+  if (options.on_snapshot) {
+    RETURN_IF_ERROR(ShowSnapshot(options, &connection));
+  }
   return slot;
 }
 

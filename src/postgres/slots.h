@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,6 +57,9 @@ struct CreateSlotOptions {
   std::string application_name = "walpost";
   bool failover = false;  // needs 17
   std::chrono::milliseconds timeout{30'000};
+  // Called once, with the name of a snapshot of exactly that moment, for SET TRANSACTION SNAPSHOT on
+  // other connections while it runs. An error drops the slot again.
+  std::function<absl::Status(const std::string&)> on_snapshot;
 };
 
 struct CreatedSlot {

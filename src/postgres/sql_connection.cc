@@ -10,6 +10,15 @@ struct SqlConnection::Impl {
   Connection connection;
   std::string last_sqlstate;
 
+  void Cancel() {
+    PGcancel* const cancel = PQgetCancel(connection.get());
+    char message[256];
+    if (cancel != nullptr) {
+      PQcancel(cancel, message, sizeof(message));
+      PQfreeCancel(cancel);
+    }
+  }
+
   absl::Status Fail(const ServerError& error) {
     last_sqlstate = error.sqlstate;
     return SqlStatus("SQL on " + connection.place().ToString(), error);
@@ -57,6 +66,47 @@ absl::StatusOr<std::vector<Row>> SqlConnection::Query(std::string_view sql,
     }
   }
   return rows;
+}
+
+absl::Status SqlConnection::ForEachRow(std::string_view sql,
+                                       const std::function<absl::Status(const Row&)>& row) {
+  impl_->last_sqlstate.clear();
+  PGconn* const connection = impl_->connection.get();
+  absl::Status status = absl::OkStatus();
+  if (PQsendQuery(connection, std::string(sql).c_str()) == 0 ||
+      PQsetSingleRowMode(connection) == 0) {
+    return absl::UnavailableError(PQerrorMessage(connection));
+  }
+  Row cells;
+  // To the end also after an error, or the connection could not be used again.
+  while (PGresult* next = PQgetResult(connection)) {
+    const Result result((ResultPtr(next)));
+    if (!status.ok()) {
+      continue;
+    }
+    if (!result.ok()) {
+      status = impl_->Fail(result.error());
+      continue;
+    }
+    for (int at = 0; at < result.rows() && status.ok(); ++at) {
+      cells.resize(static_cast<std::size_t>(result.columns()));
+      for (int column = 0; column < result.columns(); ++column) {
+        Cell& cell = cells[static_cast<std::size_t>(column)];
+        if (result.IsNull(at, column)) {
+          cell.reset();
+        } else if (cell) {
+          cell->assign(result.Text(at, column));
+        } else {
+          cell.emplace(result.Text(at, column));
+        }
+      }
+      status = row(cells);
+      if (!status.ok()) {
+        impl_->Cancel();
+      }
+    }
+  }
+  return status;
 }
 
 absl::Status SqlConnection::Execute(std::string_view script) {

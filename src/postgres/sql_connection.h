@@ -5,6 +5,7 @@
 //   the message carries SQLSTATE, the server's message, detail and hint. Passwords never appear.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,10 @@ class SqlConnection {
   // One statement with text parameters ($1, $2, ...).
   absl::StatusOr<std::vector<Row>> Query(std::string_view sql,
                                          const std::vector<Cell>& parameters = {});
+
+  // A row at a time, however many there are; the row is valid until the callback returns. An error of
+  // the callback ends the statement.
+  absl::Status ForEachRow(std::string_view sql, const std::function<absl::Status(const Row&)>& row);
 
   // Several statements, no parameters, as one simple query (one implicit transaction).
   absl::Status Execute(std::string_view script);

@@ -64,7 +64,7 @@ TEST_F(CheckServerTest, GoodSetUpHasNothingToMend) {
   EXPECT_EQ(LineOf(outcome, "columns of outbox.events"), "ok: fit the mapping");
   EXPECT_EQ(LineOf(outcome, "walpost.pipeline"),
             "ok: set up at " + Sql("SELECT consistent_point FROM walpost.pipeline"));
-  EXPECT_EQ(LineOf(outcome, "schema version"), "ok: 7");
+  EXPECT_EQ(LineOf(outcome, "schema version"), "ok: 8");
   EXPECT_EQ(LineOf(outcome, "table outbox.events"), "ok: 4 partitions");
   EXPECT_THAT(LineOf(outcome, "kafka"), HasSubstr("ok: 3 broker(s)"));
 }
@@ -75,7 +75,7 @@ TEST_F(CheckServerTest, SchemaOfAnotherVersionSaysWhatToUpdate) {
   EXPECT_THAT(LineOf(Check(CheckOf()), "schema version"),
               AllOf(HasSubstr("warning: "), HasSubstr("run `walpost init`")));
   InitOk();
-  EXPECT_EQ(LineOf(Check(CheckOf()), "schema version"), "ok: 7");
+  EXPECT_EQ(LineOf(Check(CheckOf()), "schema version"), "ok: 8");
   Sql("INSERT INTO walpost.schema_version (version) VALUES (99)");
   EXPECT_THAT(LineOf(Check(CheckOf()), "schema version"),
               AllOf(HasSubstr("warning: 99 is newer"), HasSubstr("update walpost")));

@@ -31,7 +31,7 @@ TEST_F(InitServerTest, MakesSchemaPublicationSlotAndRecord) {
                                            "pipeline     shop recorded\n"));
   EXPECT_EQ(
       Sql("SELECT string_agg(version::text, ',' ORDER BY version) FROM walpost.schema_version"),
-      "1,2,4,5,6,7");
+      "1,2,4,5,6,7,8");
   EXPECT_EQ(Sql("SELECT count(*) FROM outbox.events"), "0");
   EXPECT_EQ(Sql("SELECT concat_ws(',', pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, "
                 "puballtables) FROM pg_publication WHERE pubname = 'shop'"),

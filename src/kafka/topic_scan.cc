@@ -1,0 +1,186 @@
+#include "kafka/topic_scan.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "kafka/client.h"
+#include "kafka/handles.h"
+
+namespace walpost::kafka {
+namespace {
+
+using envelope::RecordHeader;
+using std::chrono::milliseconds;
+
+struct ListDeleter {
+  void operator()(rd_kafka_topic_partition_list_t* list) const {
+    rd_kafka_topic_partition_list_destroy(list);
+  }
+};
+
+using PartitionList = std::unique_ptr<rd_kafka_topic_partition_list_t, ListDeleter>;
+
+// Consumers of the partitions that have been started; stop with its end.
+class Scan {
+ public:
+  Scan(const std::string& topic, const OnScannedRecord& on_record, milliseconds timeout)
+      : name_(topic), on_record_(on_record), timeout_(timeout) {}
+
+  ~Scan() {
+    for (std::size_t partition = 0; partition < started_.size(); ++partition) {
+      if (started_[partition]) {
+        rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(partition));
+      }
+    }
+  }
+
+  Scan(const Scan&) = delete;
+  Scan& operator=(const Scan&) = delete;
+
+  absl::Status Run(const KafkaOptions& options, std::int64_t from_ms) {
+    ASSIGN_OR_RETURN(client_, MakeClient(options, RD_KAFKA_CONSUMER));
+    ASSIGN_OR_RETURN(const std::int32_t partitions,
+                     CountPartitions(client_.get(), name_, timeout_));
+    ASSIGN_OR_RETURN(const PartitionList begins, Begins(partitions, from_ms));
+    topic_.reset(rd_kafka_topic_new(client_.get(), name_.c_str(), nullptr));
+    queue_.reset(rd_kafka_queue_new(client_.get()));
+    if (topic_ == nullptr) {
+      return TopicStatus(name_, rd_kafka_last_error());
+    }
+    ends_.resize(static_cast<std::size_t>(partitions));
+    started_.resize(static_cast<std::size_t>(partitions));
+    for (std::int32_t i = 0; i < begins->cnt; ++i) {
+      RETURN_IF_ERROR(Start(begins->elems[i]));
+    }
+    while (open_ > 0) {
+      RETURN_IF_ERROR(Consume());
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Where each partition has the first record that is not older.
+  absl::StatusOr<PartitionList> Begins(std::int32_t partitions, std::int64_t from_ms) {
+    PartitionList list(rd_kafka_topic_partition_list_new(partitions));
+    for (std::int32_t partition = 0; partition < partitions; ++partition) {
+      rd_kafka_topic_partition_list_add(list.get(), name_.c_str(), partition)->offset = from_ms;
+    }
+    RETURN_IF_ERROR(TopicStatus(
+        name_, rd_kafka_offsets_for_times(client_.get(), list.get(), Milliseconds(timeout_))));
+    return list;
+  }
+
+  absl::Status Start(const rd_kafka_topic_partition_t& begin) {
+    RETURN_IF_ERROR(TopicStatus(name_, begin.err));
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+    RETURN_IF_ERROR(TopicStatus(
+        name_, rd_kafka_query_watermark_offsets(client_.get(), name_.c_str(), begin.partition, &low,
+                                                &high, Milliseconds(timeout_))));
+    // RD_KAFKA_OFFSET_END: nothing is that young.
+    if (begin.offset < 0 || begin.offset >= high) {
+      return absl::OkStatus();
+    }
+    if (rd_kafka_consume_start_queue(topic_.get(), begin.partition, std::max(low, begin.offset),
+                                     queue_.get()) != 0) {
+      return TopicStatus(name_, rd_kafka_last_error());
+    }
+    const auto place = static_cast<std::size_t>(begin.partition);
+    started_[place] = true;
+    ends_[place] = high;
+    ++open_;
+    return absl::OkStatus();
+  }
+
+  absl::Status Consume() {
+    const Message message(rd_kafka_consume_queue(queue_.get(), Milliseconds(timeout_)));
+    if (message == nullptr) {
+      return absl::UnavailableError(absl::StrFormat(
+          "topic '%s': Kafka gave nothing for %d ms: check that its leaders are there and that "
+          "walpost's Kafka user may READ it",
+          name_, timeout_.count()));
+    }
+    const auto place = static_cast<std::size_t>(message->partition);
+    if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
+      Close(place, message->offset);
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(TopicStatus(name_, message->err));
+    // What came after the call is not looked at.
+    if (message->offset < ends_.at(place)) {
+      RETURN_IF_ERROR(Take(*message));
+    }
+    Close(place, message->offset + 1);
+    return absl::OkStatus();
+  }
+
+  void Close(std::size_t place, std::int64_t next) {
+    if (started_.at(place) && next >= ends_[place]) {
+      rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(place));
+      started_[place] = false;
+      --open_;
+    }
+  }
+
+  absl::Status Take(const rd_kafka_message_t& message) {
+    headers_.clear();
+    rd_kafka_headers_t* list = nullptr;  // stays the message's
+    if (rd_kafka_message_headers(&message, &list) == RD_KAFKA_RESP_ERR_NO_ERROR) {
+      const char* name = nullptr;
+      const void* value = nullptr;
+      std::size_t size = 0;
+      for (std::size_t i = 0;
+           rd_kafka_header_get_all(list, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR;
+           ++i) {
+        headers_.push_back({name, std::string_view(static_cast<const char*>(value), size)});
+      }
+    }
+    ScannedRecord record;
+    record.partition = message.partition;
+    record.offset = message.offset;
+    rd_kafka_timestamp_type_t type = RD_KAFKA_TIMESTAMP_NOT_AVAILABLE;
+    record.timestamp_ms = rd_kafka_message_timestamp(&message, &type);
+    if (message.key != nullptr) {
+      record.key = std::string_view(static_cast<const char*>(message.key), message.key_len);
+    }
+    if (message.payload != nullptr) {
+      record.value = std::string_view(static_cast<const char*>(message.payload), message.len);
+    }
+    record.headers = headers_;
+    return on_record_(record);
+  }
+
+  static int Milliseconds(milliseconds time) { return static_cast<int>(time.count()); }
+
+  const std::string& name_;
+  const OnScannedRecord& on_record_;
+  const milliseconds timeout_;
+  Producer client_;
+  Queue queue_;
+  Topic topic_;
+  std::vector<std::int64_t> ends_;
+  std::vector<bool> started_;
+  std::size_t open_ = 0;
+  std::vector<RecordHeader> headers_;
+};
+
+}  // namespace
+
+std::string_view ScannedRecord::Header(std::string_view name) const {
+  for (const RecordHeader& header : headers) {
+    if (header.name == name) {
+      return header.value;
+    }
+  }
+  return {};
+}
+
+absl::Status ScanTopic(const KafkaOptions& options, const std::string& topic, std::int64_t from_ms,
+                       const OnScannedRecord& on_record, milliseconds timeout) {
+  return Scan(topic, on_record, timeout).Run(options, from_ms);
+}
+
+}  // namespace walpost::kafka

@@ -1,0 +1,43 @@
+// ScanTopic - every record of a topic from a time on, up to its end as of the call.
+// Why: what was sent before can only be told by looking: a verb that goes on after a crash, closes a
+//   gap or compares a topic with its table reads what is there.
+// Thread: blocking, any.
+// Lifetime: views in ScannedRecord end with the callback.
+// Units/limits: `timeout` is for each step. Records of one partition come in order. A time means
+//   what Kafka makes of it: the first record of the partition that is not older, and all behind it.
+// Errors: kNotFound (no such topic), kPermissionDenied, kUnavailable (Kafka does not answer); and
+//   what the callback returns, which ends the scan.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "envelope/record.h"
+#include "kafka/kafka_sink.h"
+
+namespace walpost::kafka {
+
+struct ScannedRecord {
+  std::int32_t partition = 0;
+  std::int64_t offset = 0;
+  std::int64_t timestamp_ms = 0;
+  std::optional<std::string_view> key;
+  std::optional<std::string_view> value;
+  std::span<const envelope::RecordHeader> headers;
+
+  // Without data: there is none of this name.
+  std::string_view Header(std::string_view name) const;
+};
+
+using OnScannedRecord = std::function<absl::Status(const ScannedRecord&)>;
+
+absl::Status ScanTopic(const KafkaOptions& options, const std::string& topic, std::int64_t from_ms,
+                       const OnScannedRecord& on_record, std::chrono::milliseconds timeout);
+
+}  // namespace walpost::kafka

@@ -1,0 +1,60 @@
+// RowEncoder - a row of an outbox table, read with SQL, as the record that the stream makes of it.
+// Why: what is sent again, or for the first time from the table, must be what `run` would send; so the
+//   same mapper and the same encoder read it, from the same text that the stream carries.
+// Thread: one owner; blocking only in Create.
+// Lifetime: a record's views until the next Encode. `outbox` and `schemas` must outlive it.
+// Errors: Create: kNotFound (no such table), kFailedPrecondition (it does not fit its mapping), and
+//   SqlConnection's. Encode: kInvalidArgument (the row is no event, or no record; says why).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/chunk_arena.h"
+#include "envelope/encoder.h"
+#include "operations/dlq.h"
+#include "outbox/table_mapper.h"
+#include "pgoutput/message.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::operations {
+
+class RowEncoder {
+ public:
+  // `source`: the outbox's place in the configuration. `to_topic` replaces the rows' own, when given.
+  static absl::StatusOr<RowEncoder> Create(postgres::SqlConnection* connection,
+                                           const DlqOutbox& outbox, std::uint32_t source,
+                                           envelope::SchemaTable* schemas,
+                                           const std::string& to_topic = "");
+
+  // `"schema"."table"`.
+  const std::string& table() const { return table_; }
+
+  // What is to be selected, in this order: as the columns' output functions write them.
+  std::string Columns() const;
+  // The column that the mapping reads a field from, the first that the table has; empty = none.
+  std::string ColumnOf(const outbox::ColumnNames& names) const;
+  bool HasColumn(const std::string& name, std::uint32_t type_oid) const;
+
+  std::size_t width() const { return relation_.columns.size(); }
+
+  // `row` begins with the columns; what follows is not looked at.
+  absl::StatusOr<envelope::Record> Encode(const postgres::Row& row,
+                                          const envelope::Position& position,
+                                          const envelope::TransactionInfo& transaction);
+
+ private:
+  RowEncoder() = default;
+
+  std::string table_;
+  pgoutput::Relation relation_;
+  std::optional<outbox::TableMapper> mapper_;
+  std::optional<envelope::Encoder> encoder_;
+  std::unique_ptr<base::ChunkArena> arena_;
+  std::optional<base::ChunkArena::Block> last_;
+};
+
+}  // namespace walpost::operations

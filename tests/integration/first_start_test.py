@@ -1,0 +1,198 @@
+"""`walpost init --drain-existing`: the rows that were there before the slot, each once, also when it is interrupted."""
+
+import contextlib
+import subprocess
+import threading
+
+import servers
+
+FILL = """INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)
+    SELECT %s, 'key-' || n %% 100, 'Tested', convert_to('row ' || n, 'UTF8') FROM generate_series(%s, %s) n"""
+
+
+def prepared(make_pipeline, rows, **options):
+    """A table with rows and no slot yet, as a migration tool leaves it."""
+    p = make_pipeline(**options)
+    sql = p.walpost.verb("init", "--print-sql").stdout
+    p.execute(sql[:sql.index("-- Before the slot, always.")])
+    if rows:
+        p.execute(FILL, p.name, 1, rows)
+    return p
+
+
+def stored(p, table="outbox.events"):
+    return sorted(row[0] for row in p.execute(f"SELECT id::text FROM {table}"))
+
+
+def ids(records):
+    return sorted(record.id for record in records)
+
+
+class Writers:
+    """Until stopped, each inserts one row a transaction, of keys of its own; every tenth of them is rolled back."""
+
+    def __init__(self, p, count):
+        self.p = p
+        self.going = True
+        self.threads = [threading.Thread(target=self._write, args=(number,)) for number in range(count)]
+        for thread in self.threads:
+            thread.start()
+
+    def _write(self, number):
+        with contextlib.closing(self.p.postgres.connect(self.p.database, autocommit=False)) as connection:
+            with connection.cursor() as cursor:
+                n = 0
+                while self.going:
+                    n += 1
+                    cursor.execute("SAVEPOINT s; SELECT outbox.emit('Tested', %s, %s, 'x')", (self.p.name, f"writer-{number}"))
+                    connection.rollback() if n % 10 == 0 else connection.commit()
+
+    def stop(self):
+        self.going = False
+        for thread in self.threads:
+            thread.join(60)
+
+
+def drain_in_background(p):
+    return subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), "init", "--drain-existing"],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_rows_from_before_the_slot_are_sent_before_the_stream_begins(make_pipeline):
+    p = prepared(make_pipeline, 50)
+    assert "drain        outbox.events: 50 events sent\n" in p.walpost.verb("init", "--drain-existing").stdout
+    drained = p.records()
+    assert ids(drained) == stored(p)
+    for record in drained:
+        assert record.headers["walpost-redelivery"] == b"drain" and "walpost-position" not in record.headers
+        assert "walpost-original-position" not in record.headers
+        assert record.position[0] == 0 and record.envelope.payload.startswith(b"row ")
+    for key in {record.key for record in drained}:
+        positions = [record.position for record in drained if record.key == key]
+        assert positions == sorted(positions)
+    p.walpost.start()
+    p.insert(51, 60)
+    p.wait_confirmed()
+    assert ids(p.records()) == stored(p) and len(p.records()) == 60
+    again = p.walpost.verb("init", "--drain-existing", check=False)
+    assert again.returncode == 78 and "was set up before" in again.stderr
+    p.walpost.init()
+
+
+def test_two_hundred_thousand_rows_under_writers_arrive_once_although_the_drain_is_killed(make_pipeline):
+    rows = 200_000
+    p = prepared(make_pipeline, rows)
+    writers = Writers(p, 4)
+    try:
+        killed = 0
+        while killed < 3:
+            draining = drain_in_background(p)
+            servers.wait_for(lambda: noted(p) > killed * 20_000 or draining.poll() is not None, 120, "a part to be sent")
+            assert draining.poll() is None, draining.communicate()
+            draining.kill()
+            draining.wait()
+            killed += 1
+            p.walpost.start(wait="halted")
+            assert p.walpost.status()["halt"]["reason"] == "init_incomplete"
+            p.walpost.stop()
+            incomplete = p.walpost.verb("init", check=False)
+            assert incomplete.returncode == 78 and "--drain-existing" in incomplete.stderr
+        servers.wait_for(lambda: only_one_may(p), 60, "the server to notice that the drain died")
+        p.walpost.verb("init", "--drain-existing")
+        p.walpost.start()
+    finally:
+        writers.stop()
+    p.wait_confirmed(seconds=300)
+    records = p.records()
+    assert ids(records) == stored(p), "each row exactly once across drain and stream"
+    redelivered = sum("walpost-redelivery" in record.headers for record in records)
+    assert redelivered >= rows
+    for number in range(4):  # the order of commits, also across the seam
+        of_writer = [record for record in records if record.key == f"writer-{number}"]
+        emitted = [record.id for record in of_writer]
+        assert emitted == sorted(emitted)
+
+
+def noted(p):
+    try:
+        rows = p.execute("SELECT coalesce((drain -> 'outbox.events' ->> 'seq')::bigint, 0) FROM walpost.pipeline")
+    except Exception:  # noqa: BLE001 - the table is not there yet
+        return 0
+    return rows[0][0] if rows else 0
+
+
+def only_one_may(p):
+    return p.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+                     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == [(0,)]
+
+
+def test_rows_of_a_transaction_that_was_open_when_the_slot_was_wanted_come_once(make_pipeline):
+    p = prepared(make_pipeline, 5)
+    with contextlib.closing(p.postgres.connect(p.database, autocommit=False)) as connection, connection.cursor() as cursor:
+        cursor.execute(FILL, (p.name, 6, 10))
+        draining = drain_in_background(p)
+        servers.wait_for(lambda: p.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                                           " AND datname = current_database()")[0][0] > 0, 60, "the slot to wait for the transaction")
+        p.execute(FILL, p.name, 11, 15)
+        connection.commit()
+    out, err = draining.communicate(timeout=60)
+    assert draining.returncode == 0, (out, err)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert ids(p.records()) == stored(p) and len(p.records()) == 15
+
+
+OWN = {"outboxes": [{"table": "public.own", "columns": {"seq": "n"}}]}
+OWN_TABLE = """CREATE TABLE own (n bigint GENERATED ALWAYS AS IDENTITY, id uuid DEFAULT gen_random_uuid(), aggregate_type text,
+    aggregate_id text, event_type text, payload bytea)"""
+OWN_FILL = "INSERT INTO own (aggregate_type, aggregate_id, event_type) SELECT %s, 'k', 'Tested' FROM generate_series(1, %s)"
+
+
+def test_table_that_cannot_tell_its_transactions_is_read_in_the_snapshot_of_the_slot(make_pipeline):
+    p = make_pipeline(config=OWN)
+    p.execute(OWN_TABLE)
+    p.execute(OWN_FILL, p.name, 30)
+    assert "public.own: 30 events sent" in p.walpost.verb("init", "--drain-existing").stdout
+    p.execute(OWN_FILL, p.name, 5)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert ids(p.records()) == stored(p, "own") and len(p.records()) == 35
+
+
+def test_interrupted_drain_of_such_a_table_says_that_it_begins_anew(make_pipeline):
+    p = make_pipeline(config=OWN, create_topic=False)
+    p.execute(OWN_TABLE)
+    p.execute(OWN_FILL, p.name, 3)
+    stopped = p.walpost.verb("init", "--drain-existing", check=False)
+    assert stopped.returncode == 78 and p.name in stopped.stderr  # there is no such topic
+    p.kafka.create_topic(p.name, 1)
+    again = p.walpost.verb("init", "--drain-existing", check=False)
+    assert again.returncode == 78 and "slot drop --yes" in again.stderr
+    p.walpost.verb("slot", "drop", "--yes")
+    p.execute("DELETE FROM walpost.pipeline")
+    p.walpost.verb("init", "--drain-existing")
+    assert ids(p.records()) == stored(p, "own")
+
+
+def test_row_that_cannot_be_sent_is_named_and_the_drain_goes_on_once_it_is_mended(make_pipeline):
+    p = prepared(make_pipeline, 10)
+    p.allow_bad_topics()
+    bad = p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no topic', 'k', 't')"
+                    " RETURNING id::text")[0][0]
+    p.execute(FILL, p.name, 11, 20)
+    stopped = p.walpost.verb("init", "--drain-existing", check=False)
+    assert stopped.returncode == 78 and bad in stopped.stderr and "outbox.events" in stopped.stderr
+    p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
+    p.walpost.verb("init", "--drain-existing")
+    assert ids(p.records()) == stored(p) and len(p.records()) == 21
+
+
+def test_slot_that_init_did_not_make_is_refused(make_pipeline):
+    p = prepared(make_pipeline, 1)
+    p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE outbox.events WITH (publish = 'insert', publish_via_partition_root = true)")
+    p.execute(f"SELECT pg_create_logical_replication_slot('{p.name}', 'pgoutput')")
+    refused = p.walpost.verb("init", "--drain-existing", check=False)
+    assert refused.returncode == 78 and "walpost slot drop --yes" in refused.stderr
+    p.walpost.verb("slot", "drop", "--yes")
+    p.walpost.verb("init", "--drain-existing")
+    assert ids(p.records()) == stored(p)
