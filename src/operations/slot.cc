@@ -15,7 +15,6 @@ namespace {
 using postgres::SlotInfo;
 using postgres::SqlConnection;
 
-
 std::string SlotsAsJson(const std::vector<SlotInfo>& slots) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const SlotInfo& slot : slots) {

@@ -31,7 +31,6 @@ using postgres::PreflightStep;
 using postgres::Row;
 using postgres::SqlConnection;
 
-
 // What both verbs look at before they change anything.
 class Mover {
  public:
