@@ -76,7 +76,7 @@ std::vector<std::string> MoreInputs() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using walpost::outbox::Event;
   // libprotobuf tells stderr of text that is not UTF-8.
-  [[maybe_unused]] static const auto* const silence = new google::protobuf::LogSilencer;
+  static const google::protobuf::LogSilencer silence;
   const std::string content(reinterpret_cast<const char*>(data), size);
   walpost::outbox::MessageMapper mapper("{aggregate_type}");
   Event event;
