@@ -24,7 +24,7 @@ BEGIN
     CREATE INDEX events_order ON outbox.events USING brin (seq, (tx::text::bigint)) WITH (autosummarize = on);
     COMMENT ON TABLE outbox.events IS
         'Events to be published by walpost; insert in the transaction that makes them true. created_at is not to be set.';
-    -- No insert fails because nobody made a partition: what lands here is moved by outbox.maintain.
+    -- No insert fails because nobody made a partition: what lands here outbox.maintain sees to.
     CREATE TABLE outbox.events_default PARTITION OF outbox.events DEFAULT;
 END
 $$;

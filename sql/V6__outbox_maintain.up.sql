@@ -47,63 +47,85 @@ LANGUAGE sql STABLE AS $$
     WHERE i.inhparent = 'outbox.events'::regclass AND bound IS NOT NULL
 $$;
 
--- Makes one partition, with the rows of its time that the default partition has.
-CREATE OR REPLACE FUNCTION outbox.make_partition(starts timestamptz, ends timestamptz) RETURNS TABLE (partition text, moved bigint)
+-- A partition's name tells when it begins.
+CREATE OR REPLACE FUNCTION outbox.partition_name(starts timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT 'events_p' || to_char(starts AT TIME ZONE 'UTC', 'YYYYMMDD_HH24MI')
+$$;
+
+-- Makes the default partition, with all its rows, the one of their time, and an empty one in its place. No row is moved: the
+-- walsender of PostgreSQL 13 and 14 would leave out what is inserted into a table that had rows before it was attached.
+CREATE OR REPLACE FUNCTION outbox.adopt_default(every text) RETURNS TABLE (action text, what text, detail text)
 LANGUAGE plpgsql AS $$
 DECLARE
-    name text := 'events_p' || to_char(starts AT TIME ZONE 'UTC', 'YYYYMMDD_HH24MI');
+    name text;
+    low timestamptz;
+    high timestamptz;
 BEGIN
-    moved := 0;
-    EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.events INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)', name);
-    IF EXISTS (SELECT FROM outbox.events_default d WHERE d.created_at >= starts AND d.created_at < ends) THEN
-        LOCK TABLE ONLY outbox.events_default IN ACCESS EXCLUSIVE MODE;
-        -- Neither is streamed: deletes are not published, and this table is not part of outbox.events yet.
-        EXECUTE format('WITH gone AS (DELETE FROM outbox.events_default WHERE created_at >= $1 AND created_at < $2 RETURNING *)'
-                       ' INSERT INTO outbox.%I SELECT * FROM gone', name) USING starts, ends;
-        GET DIAGNOSTICS moved = ROW_COUNT;
+    IF NOT EXISTS (SELECT FROM outbox.events_default) THEN
+        RETURN;
     END IF;
-    EXECUTE format('ALTER TABLE outbox.events ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)', name, starts, ends);
-    partition := name;
-    RETURN NEXT;
+    -- As an insert takes them.
+    LOCK TABLE ONLY outbox.events IN ACCESS EXCLUSIVE MODE;
+    LOCK TABLE ONLY outbox.events_default IN ACCESS EXCLUSIVE MODE;
+    SELECT date_trunc(every, min(d.created_at) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC',
+           (date_trunc(every, max(d.created_at) AT TIME ZONE 'UTC') + ('1 ' || every)::interval) AT TIME ZONE 'UTC'
+    INTO low, high FROM outbox.events_default d;
+    -- Where the change from days to hours, or back, left no whole one.
+    SELECT greatest(low, max(p.ends) FILTER (WHERE p.starts <= low)), least(high, min(p.starts) FILTER (WHERE p.starts > low))
+    INTO low, high FROM outbox.partitions() p;
+    IF EXISTS (SELECT FROM outbox.events_default d WHERE d.created_at < low OR d.created_at >= high) THEN
+        RAISE WARNING 'outbox.maintain: the default partition has rows from before and after other partitions, and keeps them'
+            USING HINT = 'Somebody sets created_at. See docs/database.md, "Partitions".';
+        RETURN;
+    END IF;
+    name := outbox.partition_name(low);
+    ALTER TABLE outbox.events DETACH PARTITION outbox.events_default;
+    EXECUTE format('ALTER TABLE outbox.events_default RENAME TO %I', name);
+    EXECUTE format('ALTER TABLE outbox.events ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)', name, low, high);
+    CREATE TABLE outbox.events_default PARTITION OF outbox.events DEFAULT;
+    RAISE WARNING 'outbox.maintain: rows were in the default partition, because it had not run in time; now they are in %', name;
+    RETURN QUERY SELECT 'made'::text, name, format('of the rows in the default partition, up to %s', high);
+EXCEPTION WHEN lock_not_available THEN
+    RAISE WARNING 'outbox.maintain: no lock within %, so the default partition is left to the next call',
+        current_setting('lock_timeout');
 END
 $$;
 
--- Partitions for now and the time ahead, and for whatever time the default partition has rows of.
+-- Partitions for the rows of the default one, for now, and for the time ahead.
 CREATE OR REPLACE FUNCTION outbox.make_partitions(ahead interval, every text)
 RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql AS $$
 DECLARE
     step interval := ('1 ' || every)::interval;
     wanted record;
-    made record;
-    late bigint := 0;
+    name text;
 BEGIN
     IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) <> 'p' THEN
         RETURN;
     END IF;
+    RETURN QUERY SELECT * FROM outbox.adopt_default(every);
     FOR wanted IN
         -- In UTC, so that no clock change makes two of one name.
         SELECT greatest(t AT TIME ZONE 'UTC', (SELECT max(p.ends) FROM outbox.partitions() p
                                                WHERE p.starts <= t AT TIME ZONE 'UTC')) AS starts,
                least((t + step) AT TIME ZONE 'UTC', (SELECT min(p.starts) FROM outbox.partitions() p
                                                      WHERE p.starts > t AT TIME ZONE 'UTC')) AS ends
-        FROM (SELECT generate_series(date_trunc(every, now() AT TIME ZONE 'UTC'), (now() + ahead) AT TIME ZONE 'UTC', step)
-              UNION SELECT DISTINCT date_trunc(every, d.created_at AT TIME ZONE 'UTC') FROM outbox.events_default d) AS times (t)
+        FROM generate_series(date_trunc(every, now() AT TIME ZONE 'UTC'), (now() + ahead) AT TIME ZONE 'UTC', step) AS times (t)
         ORDER BY 1
     LOOP
         CONTINUE WHEN wanted.starts >= wanted.ends;
+        name := outbox.partition_name(wanted.starts);
         BEGIN
-            SELECT * INTO made FROM outbox.make_partition(wanted.starts, wanted.ends);
-            late := late + made.moved;
-            RETURN QUERY SELECT 'made'::text, made.partition, CASE WHEN made.moved > 0 THEN
-                made.moved || ' rows moved from the default partition' END;
-        EXCEPTION WHEN lock_not_available THEN
-            RAISE WARNING 'outbox.maintain: no lock within %, so the partition from % on is left to the next call',
-                current_setting('lock_timeout'), wanted.starts;
+            -- Attached empty: that takes no lock that an insert waits for.
+            EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.events INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)',
+                           name);
+            EXECUTE format('ALTER TABLE outbox.events ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)',
+                           name, wanted.starts, wanted.ends);
+            RETURN QUERY SELECT 'made'::text, name, NULL::text;
+        EXCEPTION WHEN lock_not_available OR check_violation THEN
+            -- Or rows of that time are in the default partition, which could not be adopted.
+            RAISE WARNING 'outbox.maintain: % is left to the next call: %', name, SQLERRM;
         END;
     END LOOP;
-    IF late > 0 THEN
-        RAISE WARNING 'outbox.maintain: % rows were in the default partition, because it had not run in time', late;
-    END IF;
 END
 $$;
 

@@ -146,13 +146,13 @@ def test_one_idempotency_key_is_one_event_also_when_two_come_at_once(make_pipeli
         assert one(cursor, emit, p.name, "committed") == results["committed"]
 
 
-def test_rows_of_the_default_partition_move_to_their_own_and_are_sent_once(make_pipeline):
+def test_rows_of_the_default_partition_get_one_of_their_own_and_are_sent_once(make_pipeline):
     p = make_pipeline().start()
     p.execute(OLD, p.name, "2 days", 50)
     p.execute(OLD, p.name, "0 days", 5)
     assert p.execute("SELECT count(*) FROM outbox.events_default")[0][0] == 50
     did, warnings = maintain(p)
-    assert {action for action, _ in did} == {"made"} and "50 rows were in the default partition" in warnings
+    assert {action for action, _ in did} == {"made"} and "rows were in the default partition" in warnings
     assert p.execute("SELECT count(*) FROM outbox.events_default")[0][0] == 0
     assert len(stored_ids(p)) == 55
     p.execute(OLD, p.name, "2 days", 1)
@@ -160,6 +160,19 @@ def test_rows_of_the_default_partition_move_to_their_own_and_are_sent_once(make_
     p.wait_confirmed()
     assert ids(p) == stored_ids(p)
     assert maintain(p)[0] == set()
+
+
+def test_rows_from_before_and_after_other_partitions_stay_in_the_default_one(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "9 days", 1)
+    p.execute(OLD, p.name, "-9 days", 1)
+    for _ in range(2):
+        did, warnings = maintain(p)
+        assert did == set() and "keeps them" in warnings
+    p.execute("DELETE FROM outbox.events WHERE created_at > now()")
+    assert len(maintain(p)[0]) == 1
+    p.wait_confirmed()
+    assert len(ids(p)) == 2
 
 
 def test_no_partition_is_dropped_before_every_slot_has_passed_it(make_pipeline):
