@@ -147,7 +147,8 @@ class LoopTest : public ::testing::Test {
   // Once it is connected.
   void StartAndConnect() {
     Start();
-    Await("a connection", [this] { return connections() == 1; });
+    // A connection that was made is not yet one that the loop has taken.
+    Await("a stream", [this] { return Shown().state == base::State::kStreaming; });
     wire(0)->Push(Frame(walpost::testing::RelationBytes(pipeline::EventsRelation())));
   }
 
