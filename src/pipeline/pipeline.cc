@@ -145,7 +145,9 @@ void Pipeline::OnQuiet(base::Now now) {
 
 void Pipeline::OnNotice(const std::string& notice) {
   // PostgreSQL 18 only warns, and then skips rows; older servers end the stream instead.
-  if (notice.find("skipped loading publication") != std::string::npos) {
+  // The function that warns is told in every language, the text only in the server's.
+  if (notice.find("LoadPublications") != std::string::npos ||
+      notice.find("skipped loading publication") != std::string::npos) {
     // Not drained first and nothing confirmed any more: the positions since then stand behind rows
     // that never came.
     halt_ = Halt{HaltReason::kPublicationMissing,

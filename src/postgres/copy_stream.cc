@@ -55,7 +55,10 @@ void CopyStream::OnNotice(void* stream, const PGresult* notice) {
       self->notices_.size() >= kNoticesKept) {
     return;
   }
-  self->notices_.push_back(absl::StrFormat("%s: %s", NoticeField(notice, PG_DIAG_SQLSTATE),
+  // The text comes in the server's language; where it was raised does not.
+  const std::string function = NoticeField(notice, PG_DIAG_SOURCE_FUNCTION);
+  self->notices_.push_back(absl::StrFormat("%s%s%s: %s", NoticeField(notice, PG_DIAG_SQLSTATE),
+                                           function.empty() ? "" : " ", function,
                                            NoticeField(notice, PG_DIAG_MESSAGE_PRIMARY)));
 }
 

@@ -50,8 +50,8 @@ class ReplicationStream {
   // the stream.
   virtual absl::Status SendCopyDone() = 0;
 
-  // A WARNING or worse that arrived as a notice since the last call, as "SQLSTATE: message". Lost
-  // publications of PostgreSQL 18 show only here.
+  // A WARNING or worse that arrived as a notice since the last call, as "SQLSTATE function:
+  // message". Lost publications of PostgreSQL 18 show only here.
   virtual std::optional<std::string> TakeNotice() = 0;
 };
 

@@ -195,6 +195,13 @@ TEST_F(HaltTest, SkippedPublicationHaltsAtOnceAndConfirmsNothingMore) {
   EXPECT_EQ(confirmed_, Lsn());
 }
 
+// Failure 32.
+TEST_F(HaltTest, SkippedPublicationIsKnownInAnyLanguage) {
+  Connect();
+  pipeline().OnNotice("55000 LoadPublications: Publikation wird ausgelassen");
+  ExpectHalted(HaltReason::kPublicationMissing, "Publikation wird ausgelassen");
+}
+
 TEST_F(HaltTest, OtherNoticesAreOnlyTold) {
   Connect();
   pipeline().OnNotice("01000: something");

@@ -132,7 +132,8 @@ TEST_F(CopyStreamTest, NonsenseFromTheServerIsLost) {
 // Failure 32.
 TEST_F(CopyStreamTest, WarningInTheStreamIsANotice) {
   backend_.Send(ScriptedBackend::Frame("one") +
-                ScriptedBackend::Notice("WARNING", "55000", "skipped loading publication \"p\"") +
+                ScriptedBackend::Notice("WARNING", "55000", "skipped loading publication \"p\"",
+                                        "LoadPublications") +
                 ScriptedBackend::Notice("NOTICE", "00000", "harmless") +
                 ScriptedBackend::Frame("two"));
   std::string_view frame;
@@ -140,7 +141,7 @@ TEST_F(CopyStreamTest, WarningInTheStreamIsANotice) {
   EXPECT_EQ(frame, "one");
   ASSERT_EQ(Await(&frame), Next::kFrame);
   EXPECT_EQ(frame, "two");
-  EXPECT_EQ(stream_->TakeNotice(), "55000: skipped loading publication \"p\"");
+  EXPECT_EQ(stream_->TakeNotice(), "55000 LoadPublications: skipped loading publication \"p\"");
   EXPECT_EQ(stream_->TakeNotice(), std::nullopt);
 }
 

@@ -120,9 +120,10 @@ std::string ScriptedBackend::AwaitSent(std::size_t size) { return Read(size); }
 std::string ScriptedBackend::Frame(std::string_view payload) { return Message('d', payload); }
 
 std::string ScriptedBackend::Notice(std::string_view severity, std::string_view sqlstate,
-                                    std::string_view message) {
+                                    std::string_view message, std::string_view function) {
   return Message('N', Field('S', severity) + Field('V', severity) + Field('C', sqlstate) +
-                          Field('M', message) + '\0');
+                          Field('M', message) + (function.empty() ? "" : Field('R', function)) +
+                          '\0');
 }
 
 std::string ScriptedBackend::Error(std::string_view sqlstate, std::string_view message,

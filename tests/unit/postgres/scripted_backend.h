@@ -33,7 +33,7 @@ class ScriptedBackend {
   // Messages, for Send.
   static std::string Frame(std::string_view payload);
   static std::string Notice(std::string_view severity, std::string_view sqlstate,
-                            std::string_view message);
+                            std::string_view message, std::string_view function = "");
   static std::string Error(std::string_view sqlstate, std::string_view message,
                            std::string_view context);
   static std::string CopyDone();
