@@ -13,6 +13,10 @@ import servers  # noqa: E402
 _numbers = itertools.count(1)
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "smoke: also run on the oldest and the newest versions of PostgreSQL each time (scripts/test)")
+
+
 @pytest.fixture(scope="module")
 def module_workspace():
     with servers.Workspace() as workspace:
@@ -39,9 +43,9 @@ def workspace():
 def make_pipeline(postgres, kafka, workspace):
     """make_pipeline(**walpost options): database, topic, slot and walpost under one new name; not yet initialised."""
 
-    def make(on_postgres=None, on_kafka=None, partitions=4, create_topic=True, **options):
+    def make(on_postgres=None, on_kafka=None, partitions=4, create_topic=True, encoding="UTF8", **options):
         name = f"t{next(_numbers)}"
-        made = pipeline.Pipeline(name, on_postgres or postgres, on_kafka or kafka, workspace, options)
+        made = pipeline.Pipeline(name, on_postgres or postgres, on_kafka or kafka, workspace, options, encoding)
         if create_topic:
             (on_kafka or kafka).create_topic(name, partitions)
         return made

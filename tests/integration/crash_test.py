@@ -5,6 +5,7 @@ import signal
 import threading
 
 import pipeline
+import pytest
 import servers
 
 EVENTS = 100_000
@@ -73,6 +74,7 @@ def test_walpost_killed_three_times(make_pipeline):
     assert repeats < 200_000  # three times what was in flight at most, not everything again
 
 
+@pytest.mark.smoke
 def test_walsender_killed(make_pipeline, workspace):
     postgres = workspace.postgres()  # the server restarts all its backends when one is killed
     p = make_pipeline(on_postgres=postgres, config={"delivery": {"in_flight_bytes_max": "1MiB"}})

@@ -4,10 +4,12 @@ import json
 import re
 import uuid
 
+import pytest
 import servers
 
 
 # Failure 43.
+@pytest.mark.smoke
 def test_committed_events_arrive_and_rolled_back_ones_do_not(make_pipeline):
     p = make_pipeline().start()
     p.insert_transactions(1, 300, rows=3, rolled_back_every=3)
@@ -27,6 +29,7 @@ def test_committed_events_arrive_and_rolled_back_ones_do_not(make_pipeline):
     assert len(ids) == 601
 
 
+@pytest.mark.smoke
 def test_every_column_reaches_the_envelope_and_the_headers(make_pipeline):
     p = make_pipeline().start()
     event = "0f9ac1d2-5a41-4a6c-9d0e-3f0b5a9e7c11"
@@ -111,6 +114,7 @@ def test_updates_and_deletes_are_no_events(make_pipeline):
 
 
 # Failure 34.
+@pytest.mark.smoke
 def test_a_column_added_while_streaming_is_bound_by_name(make_pipeline):
     p = make_pipeline().start()
     p.insert(1, 5)
@@ -154,6 +158,7 @@ def test_an_idle_outbox_in_a_busy_database_keeps_confirming(make_pipeline):
 
 
 # Failure 80.
+@pytest.mark.smoke
 def test_sigterm_under_load_ends_0_and_the_next_start_repeats_nothing(make_pipeline):
     p = make_pipeline().start()
     p.insert_transactions(1, 20000)

@@ -25,12 +25,12 @@ END $$"""
 
 
 class Pipeline:
-    def __init__(self, name, postgres, kafka, workspace, options):
+    def __init__(self, name, postgres, kafka, workspace, options, encoding="UTF8"):
         self.name = name
         self.postgres = postgres
         self.kafka = kafka
         self.workspace = workspace
-        self.database = postgres.create_database(name)
+        self.database = postgres.create_database(name, encoding)
         self.options = options
         self.walpost = self.another()
 

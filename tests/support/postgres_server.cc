@@ -33,7 +33,7 @@ constexpr int kStopTimeoutMs = 60'000;
 constexpr int kPollMs = 20;
 
 std::string FindBin() {
-  if (const char* given = std::getenv("WALPOST_PG_BIN"); given != nullptr) {
+  if (const char* given = std::getenv("WALPOST_PG_BINDIR"); given != nullptr) {
     return given;
   }
   int newest = 0;
@@ -43,7 +43,7 @@ std::string FindBin() {
   }
   CHECK_GT(newest, 0)
       << "no PostgreSQL server found: install the package `postgresql`, or name its "
-         "bin folder in WALPOST_PG_BIN";
+         "bin folder in WALPOST_PG_BINDIR";
   return absl::StrFormat("/usr/lib/postgresql/%d/bin", newest);
 }
 
@@ -261,5 +261,7 @@ std::string PostgresServer::Sql(const std::string& statement, const std::string&
       << statement << ": " << PQerrorMessage(connection.get());
   return PQntuples(result.get()) > 0 ? PQgetvalue(result.get(), 0, 0) : "";
 }
+
+int PostgresServer::Major() const { return std::stoi(Sql("SHOW server_version_num")) / 10'000; }
 
 }  // namespace walpost::testing

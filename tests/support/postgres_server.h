@@ -5,7 +5,7 @@
 //   destructor. It also ends when the test program is killed.
 // Units/limits: listens on a unix socket in its folder and on a free port of 127.0.0.1; no fsync.
 // Errors: CHECK-fails when the server cannot be made; its log is printed then.
-// Environment: WALPOST_PG_BIN names the folder of initdb and postgres; else the newest of
+// Environment: WALPOST_PG_BINDIR names the folder of initdb and postgres; else the newest of
 // /usr/lib/postgresql. Run as
 //   root, the server runs as the user `postgres`.
 #pragma once
@@ -54,6 +54,9 @@ class PostgresServer {
 
   // `psql -c` in small: CHECK-fails on an error; the first column of the first row, or "".
   std::string Sql(const std::string& statement, const std::string& database = "postgres") const;
+
+  // 15
+  int Major() const;
 
   void Start();
   // SIGINT = fast, SIGTERM = smart, SIGQUIT = immediate. Waits for the end.

@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -145,6 +146,11 @@ class Postgres:
         if start:
             self.start()
 
+    @property
+    def major(self):
+        """15, as the binaries have it."""
+        return int(re.search(r"\d+", self._run("postgres", "--version").stdout)[0])
+
     def _run(self, tool, *arguments, check=True):
         command = [str(self.bindir / tool), *map(str, arguments)]
         if self.user:
@@ -202,9 +208,22 @@ class Postgres:
         finally:
             connection.close()
 
-    def create_database(self, name):
-        self.execute(f'CREATE DATABASE "{name}"')
+    def create_database(self, name, encoding="UTF8"):
+        locale = "C.UTF-8" if encoding == "UTF8" else "C"
+        self.execute(f"CREATE DATABASE \"{name}\" TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE '{locale}' LC_CTYPE '{locale}'")
         return name
+
+    def make_standby_of(self, primary):
+        """Takes the place of this one's data; streams from the primary, which is restarted for it."""
+        own = (self.data / "postgresql.conf").read_text(encoding="utf-8").rsplit("\nport = ", 1)[1]
+        shutil.rmtree(self.data)
+        primary.stop()
+        subprocess.run(["cp", "-a", primary.data, self.data], check=True)
+        primary.start()
+        with open(self.data / "postgresql.conf", "a", encoding="utf-8") as conf:
+            conf.write(f"\nport = {own}\nprimary_conninfo = '{primary.conninfo()}'\nhot_standby_feedback = on\n")
+        (self.data / "standby.signal").touch()
+        self.start()
 
     def slot(self, name="walpost", database="postgres"):
         rows = self.execute(

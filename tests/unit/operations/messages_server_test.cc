@@ -1,4 +1,4 @@
-// `init --with-messages`, what `check` says of messages, and who may emit them.
+// `init --with-messages`, what `check` says of messages, and who may emit them: from PostgreSQL 14.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -181,16 +181,6 @@ TEST_F(MessagesServerTest, WhatCouldNotBeDeliveredIsRefusedInTheTransaction) {
   EXPECT_THAT(Emit("'t', 'a', '1', 'x', headers => '{\"b\": {}}'"), HasSubstr("header \"b\""));
   EXPECT_THAT(Emit("'t', 'a', '1', 'x', occurred_at => 'infinity'"), HasSubstr("occurred_at"));
   EXPECT_THAT(Emit("'t', 'a', '1', 'x', occurred_at => '0001-01-01 BC'"), HasSubstr("occurred_at"));
-}
-
-// No PostgreSQL 13 is at hand, so the limit is raised above the server there is.
-TEST_F(MessagesServerTest, ServerThatIsTooOldIsTold) {
-  ASSERT_EQ(Init(With({"shop"})).exit_code, 0);
-  Sql("DO $$BEGIN EXECUTE "
-      "replace(pg_get_functiondef('walpost.message_prefix(text)'::regprocedure), "
-      "'140000', '990000'); END$$");
-  EXPECT_THAT(Emit("'t', 'a', '1', 'x'"),
-              AllOf(HasSubstr("needs PostgreSQL 14 or newer"), HasSubstr("outbox table")));
 }
 
 TEST_F(MessagesServerTest, WriterNeedsExecuteAndNothingElse) {

@@ -122,7 +122,7 @@ TEST_F(PreflightServerTest, CompleteSourceGivesAllFacts) {
 // Failure 20.
 TEST_F(PreflightServerTest, StartIsTheLaterOfProgressAndSlot) {
   MakeAll();
-  const base::Lsn later(*base::Lsn::Parse(Sql("SELECT pg_current_wal_lsn() + 1000")));
+  const base::Lsn later(base::Lsn::Parse(Sql("SELECT pg_current_wal_lsn()"))->value() + 1000);
   auto outcome = Connect(Options(), later);
   ASSERT_TRUE(std::holds_alternative<Connected>(outcome));
   EXPECT_EQ(std::get<Connected>(outcome).facts.start_lsn, later);
@@ -130,7 +130,7 @@ TEST_F(PreflightServerTest, StartIsTheLaterOfProgressAndSlot) {
 
 TEST_F(PreflightServerTest, GuardSeesTheFactsAndWhatItRemembersIsTheStart) {
   MakeAll();
-  const base::Lsn later(*base::Lsn::Parse(Sql("SELECT pg_current_wal_lsn() + 1000")));
+  const base::Lsn later(base::Lsn::Parse(Sql("SELECT pg_current_wal_lsn()"))->value() + 1000);
   auto outcome = Connect(Options(), base::Lsn(), [&](base::SourceFacts* facts) {
     EXPECT_TRUE(facts->confirmed_flush_lsn.valid());
     EXPECT_EQ(facts->tables.size(), 1u);
@@ -321,6 +321,10 @@ TEST_F(PreflightServerTest, RecordedPrefixThatIsNotConfiguredIsInitIncomplete) {
   ConnectOptions options = Options();
   ExpectHalt(Refused(options), HaltReason::kInitIncomplete, "'shop', 'o''brien', 'billing'");
   options.message_prefixes = {"billing", "o'brien"};
+  if (server_->Major() < 14) {
+    ExpectHalt(Refused(options), HaltReason::kSchemaMismatch, "need PostgreSQL 14 or newer");
+    return;
+  }
   const StreamEnd end = Refused(options);
   ExpectHalt(end, HaltReason::kInitIncomplete, "message prefix 'shop' for pipeline \"shop\"");
   EXPECT_THAT(std::string(end.status.message()),
@@ -436,8 +440,44 @@ TEST(PreflightOtherServerTest, LostSlotIsInvalidatedAndItsLimitAWarning) {
   EXPECT_EQ(report.problem()->kind, Kind::kOperator);
   EXPECT_EQ(report.problem()->reason, HaltReason::kSlotInvalidated);
   EXPECT_THAT(std::string(report.problem()->status.message()),
-              HasSubstr("docs/runbook.md, slot_invalidated"));
+              AllOf(HasSubstr("docs/runbook.md, slot_invalidated"),
+                    HasSubstr(report.facts.server_version >= 170000
+                                  ? "(wal_removed)"
+                                  : "(wal_status lost, see max_slot_wal_keep_size)")));
   EXPECT_THAT(report.warnings, Contains(HasSubstr("max_slot_wal_keep_size is 1MB")));
+}
+
+// Failure 28.
+TEST(PreflightOtherServerTest, IdleSlotIsInvalidatedFrom18AndItsLimitAWarning) {
+  const PostgresServer server;
+  server.Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");
+  server.Sql("SELECT pg_create_logical_replication_slot('walpost', 'pgoutput')");
+  const bool limited = server.Major() >= 18;
+  if (limited) {
+    server.Sql("ALTER SYSTEM SET idle_replication_slot_timeout = '1s'");
+    server.Sql("SELECT pg_reload_conf()");
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (server.Sql("SELECT invalidation_reason FROM pg_replication_slots").empty()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+      server.Sql("INSERT INTO t VALUES (1)");
+      server.Sql("CHECKPOINT");
+    }
+  }
+  ConnectOptions options;
+  options.conninfo = server.Conninfo();
+  auto outcome = CheckSource(options);
+  ASSERT_TRUE(std::holds_alternative<PreflightReport>(outcome));
+  const PreflightReport& report = std::get<PreflightReport>(outcome);
+  const auto warning = Contains(HasSubstr("idle_replication_slot_timeout is 1s"));
+  if (limited) {
+    EXPECT_THAT(report.warnings, warning);
+    ASSERT_NE(report.problem(), nullptr);
+    EXPECT_EQ(report.problem()->reason, HaltReason::kSlotInvalidated);
+    EXPECT_THAT(std::string(report.problem()->status.message()), HasSubstr("(idle_timeout)"));
+  } else {
+    EXPECT_THAT(report.warnings, Not(warning));
+    EXPECT_EQ(report.problem(), nullptr);
+  }
 }
 
 }  // namespace

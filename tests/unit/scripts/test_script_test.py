@@ -20,7 +20,7 @@ def run(*command, **environment):
 def test_help_names_every_argument_and_does_nothing(script, flag):
     result = run(ROOT / "scripts" / script, flag)
     assert (result.returncode, result.stderr) == (0, "")
-    arguments = {"test": ["--without-kafka", "--without-chaos", "--full", "-R REGEX"], "check": ["--style", "--full"]}[script]
+    arguments = {"test": ["--without-kafka", "--without-chaos", "--postgres LIST", "--full", "-R REGEX"], "check": ["--style", "--full"]}[script]
     for argument in arguments:
         assert f"scripts/{script} {argument}" in result.stdout
     assert "set -euo" not in result.stdout
@@ -43,6 +43,14 @@ def test_filter_without_its_expression_is_told():
     result = run(ROOT / "scripts" / "test", "-R")
     assert result.returncode != 0
     assert "-R needs a regular expression" in result.stderr
+
+
+@pytest.mark.parametrize("versions", [["12"], ["13,99"], []])
+@pytest.mark.parametrize("script", ["test", "bootstrap"])
+def test_postgres_without_a_version_that_there_is_is_told(script, versions):
+    result = run(ROOT / "scripts" / script, "--postgres", *versions)
+    assert result.returncode != 0 and result.stdout == ""
+    assert "13 14 15 16 17 18" in result.stderr or "--postgres needs versions, or all" in result.stderr
 
 
 def test_without_kafka_the_command_is_not_run_and_what_is_missing_is_named(tmp_path):

@@ -1,0 +1,107 @@
+"""What differs from one version of PostgreSQL to the next, and what walpost does about it: docs/postgresql-versions.md."""
+
+import re
+import threading
+
+import pytest
+import servers
+
+pytestmark = pytest.mark.smoke
+
+
+@pytest.fixture(scope="module")
+def major(postgres):
+    return postgres.major
+
+
+def test_stream_asks_for_what_the_version_has(make_pipeline, workspace, major):
+    postgres = workspace.postgres(settings={"log_replication_commands": "on"})
+    p = make_pipeline(on_postgres=postgres).start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    assert p.walpost.status()["source"]["server_version"] // 10_000 == major
+    (options,) = set(re.findall(r"START_REPLICATION SLOT .*? \((.*)\)", postgres.log.read_text(encoding="utf-8")))
+    assert options.split(", ") == ["proto_version '1'", f"publication_names '\"{p.name}\"'", *(["binary 'true'"] if major >= 14 else [])]
+    assert p.judge() == 0
+
+
+# Failure 56.
+def test_messages_halt_before_14(make_pipeline, major):
+    p = make_pipeline(config={"messages": {"prefixes": ["shop"]}})
+    done = p.walpost.verb("init", "--with-messages", check=False)
+    if major >= 14:
+        assert done.returncode == 0, done
+        p.walpost.start()
+        return
+    assert done.returncode == 78 and "logical messages need PostgreSQL 14 or newer" in done.stderr
+    p.walpost.init()
+    p.walpost.start(wait="halted")
+    halt = p.walpost.status()["halt"]
+    assert halt["reason"] == "schema_mismatch" and "remove messages.prefixes" in halt["detail"]
+    p.insert(1, 5)
+    p.walpost.stop()
+    p.walpost = p.another(config={}).start()
+    p.wait_confirmed()
+    assert p.judge() == 0
+
+
+# Failures 31, 32.
+def test_publication_dropped_while_streaming_halts_and_confirms_nothing_behind(make_pipeline):
+    """From 18 the server leaves the rows out with a warning; older ones end the stream."""
+    p = make_pipeline().start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    p.execute(f"DROP PUBLICATION {p.name}")
+    before = p.wal_position()
+    p.insert(101, 105)
+    p.walpost.wait_state("halted")
+    assert p.walpost.status()["halt"]["reason"] == "publication_missing"
+    assert p.walpost.stop() == 0
+    assert p.slot()["confirmed"] <= before
+
+
+# Failure 4.
+def test_position_after_an_orderly_restart_is_kept_from_17(make_pipeline, workspace, major):
+    """What only confirmed_flush_lsn has gained is not written at a shutdown by older servers; the progress topic knows."""
+    postgres = workspace.postgres()
+    p = make_pipeline(on_postgres=postgres).start()
+    p.insert_transactions(1, 500)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    confirmed = p.slot()["confirmed"]
+    postgres.restart()
+    kept = p.slot()["confirmed"]
+    assert kept == confirmed if major >= 17 else kept <= confirmed
+    p.walpost.start()
+    p.insert_transactions(501, 600)
+    p.wait_confirmed()
+    assert p.judge() == 0
+
+
+# Failure 19.
+def test_standby_is_read_from_16_and_waited_for_before(make_pipeline, workspace, major):
+    primary, standby = workspace.postgres(), workspace.postgres(start=False)
+    p = make_pipeline(on_postgres=primary)
+    p.walpost.init()
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+    standby.make_standby_of(primary)
+    reader = p.another(conninfo=standby.conninfo(p.database))
+    if major < 16:
+        reader.start(wait=None)
+        servers.wait_for(lambda: "is a standby" in ((s := reader.status()) and s["last_error"] or ""), 30, "the standby to be refused")
+        assert "target_session_attrs=read-write" in reader.status()["last_error"]
+        return
+    made = threading.Thread(daemon=True, target=standby.execute, kwargs={"database": p.database}, args=(
+        "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", p.name))
+    made.start()
+
+    def is_made():
+        primary.execute("SELECT pg_log_standby_snapshot()")  # what the standby waits for
+        return not made.is_alive()
+
+    servers.wait_for(is_made, 60, "the slot on the standby", every=0.2)
+    reader.verb("slot", "advance", "--yes")  # begins later than the one that init recorded
+    p.insert_transactions(1, 500)
+    reader.start()
+    reader.wait_delivered(500)
+    assert p.judge() == 0
