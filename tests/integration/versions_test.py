@@ -105,3 +105,21 @@ def test_standby_is_read_from_16_and_waited_for_before(make_pipeline, workspace,
     reader.start()
     reader.wait_delivered(500)
     assert p.judge() == 0
+
+
+def test_partition_that_was_filled_by_hand_is_streamed_once_the_publication_was_touched(make_pipeline):
+    """13 and 14 remember of a table they have seen rows of that it is in no publication, also when it becomes a partition of one."""
+    p = make_pipeline().start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    p.execute(f"""BEGIN;
+        CREATE TABLE outbox.filled (LIKE outbox.events INCLUDING DEFAULTS INCLUDING CONSTRAINTS);
+        INSERT INTO outbox.filled SELECT * FROM outbox.events;
+        UPDATE outbox.filled SET id = gen_random_uuid(), created_at = '2020-01-01Z';
+        ALTER TABLE outbox.events ATTACH PARTITION outbox.filled FOR VALUES FROM ('2020-01-01Z') TO ('2020-01-02Z');
+        ALTER PUBLICATION {p.name} SET (publish = 'insert');
+        COMMIT""")
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at)"
+              " SELECT %s, 'key', 'Tested', '2020-01-01T12:00Z' FROM generate_series(1, 5)", p.name)
+    p.wait_confirmed()
+    assert len(p.records()) == 10
