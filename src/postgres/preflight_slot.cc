@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "postgres/preflight_steps.h"
+#include "postgres/slots.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::postgres {
@@ -87,9 +88,6 @@ std::optional<StreamEnd> PreflightRun::Slot() {
   if (auto problem = ReadRecord(); problem.has_value()) {
     return problem;
   }
-  const char* const reason = version() >= 170000   ? "s.invalidation_reason"
-                             : version() >= 160000 ? "CASE WHEN s.conflicting THEN 'conflict' END"
-                                                   : "NULL::text";
   const char* const synced = version() >= 170000 ? "s.synced" : "false";
   const Result slot = Query(absl::StrFormat(
       "SELECT s.slot_type, s.plugin, s.database, s.active_pid, s.confirmed_flush_lsn, "
@@ -98,7 +96,7 @@ std::optional<StreamEnd> PreflightRun::Slot() {
       "FROM pg_catalog.pg_replication_slots s "
       "LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid "
       "WHERE s.slot_name = %s",
-      reason, synced, QuoteLiteral(options_.slot)));
+      InvalidationReasonColumn(version()), synced, QuoteLiteral(options_.slot)));
   if (!slot.ok()) {
     return QueryFailure("reading pg_replication_slots", slot.error(), place());
   }

@@ -34,9 +34,6 @@ std::optional<std::int64_t> NumberOf(const Cell& cell) {
 }
 
 std::string SlotQuery(int version) {
-  const char* const reason = version >= 170000   ? "s.invalidation_reason"
-                             : version >= 160000 ? "CASE WHEN s.conflicting THEN 'conflicting' END"
-                                                 : "NULL::text";
   const char* const newer = version >= kFailoverSince
                                 ? "s.inactive_since::text, s.failover, s.synced"
                                 : "NULL::text, false, false";
@@ -47,7 +44,7 @@ std::string SlotQuery(int version) {
       "pg_wal_lsn_diff(CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() "
       "ELSE pg_current_wal_lsn() END, s.restart_lsn)::bigint, %s, %s "
       "FROM pg_catalog.pg_replication_slots s",
-      reason, newer);
+      InvalidationReasonColumn(version), newer);
 }
 
 SlotInfo SlotOf(const Row& row) {
@@ -145,6 +142,16 @@ absl::Status ShowSnapshot(const CreateSlotOptions& options, Connection* connecti
 }
 
 }  // namespace
+
+std::string InvalidationReasonColumn(int version) {
+  if (version >= 170000) {
+    return "s.invalidation_reason";
+  }
+  // 16 calls every invalidated slot conflicting, but on a primary nothing conflicts.
+  return version >= 160000 ? "CASE WHEN s.conflicting AND pg_is_in_recovery() THEN "
+                             "'conflict with recovery, or removed WAL' END"
+                           : "NULL::text";
+}
 
 absl::StatusOr<std::vector<SlotInfo>> ListSlots(SqlConnection* connection) {
   ASSIGN_OR_RETURN(const std::vector<Row> rows,

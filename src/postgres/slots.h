@@ -44,6 +44,9 @@ struct SlotInfo {
   bool synced = false;                         // 17 and newer
 };
 
+// What to select of pg_replication_slots s: text, NULL when the server tells no reason.
+std::string InvalidationReasonColumn(int version);
+
 // All slots of the cluster, by name.
 absl::StatusOr<std::vector<SlotInfo>> ListSlots(SqlConnection* connection);
 
