@@ -45,6 +45,7 @@ def stored_ids(p):
     return sorted(row[0] for row in p.execute("SELECT id::text FROM outbox.events"))
 
 
+@pytest.mark.smoke
 def test_emit_takes_bytes_json_and_text_and_returns_ids_that_grow(make_pipeline):
     p = make_pipeline().start()
     with connected(p) as cursor:
@@ -146,6 +147,7 @@ def test_one_idempotency_key_is_one_event_also_when_two_come_at_once(make_pipeli
         assert one(cursor, emit, p.name, "committed") == results["committed"]
 
 
+@pytest.mark.smoke
 def test_rows_of_the_default_partition_get_one_of_their_own_and_are_sent_once(make_pipeline):
     p = make_pipeline().start()
     p.execute(OLD, p.name, "2 days", 50)
