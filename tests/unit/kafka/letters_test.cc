@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kafka/handles.h"
 #include "kafka/record_writer.h"
 #include "support/mock_kafka.h"
 
@@ -22,6 +23,14 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr milliseconds kTimeout{10'000};
+
+// Clients are destroyed on threads of their own: what they have not freed at the end looks like a leak.
+class AllAreDestroyed : public ::testing::Environment {
+  void TearDown() override { EXPECT_TRUE(WaitForDestroyed(std::chrono::seconds(30))); }
+};
+
+[[maybe_unused]] const ::testing::Environment* const kAllAreDestroyed =
+    ::testing::AddGlobalTestEnvironment(new AllAreDestroyed);
 
 class LettersTest : public ::testing::Test {
  protected:
