@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -115,6 +116,21 @@ rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers)
                         header.value.data(), static_cast<ssize_t>(header.value.size()));
   }
   return list;
+}
+
+void ReadHeaders(const rd_kafka_message_t& message, std::vector<envelope::RecordHeader>* headers) {
+  headers->clear();
+  rd_kafka_headers_t* list = nullptr;  // stays the message's
+  if (rd_kafka_message_headers(&message, &list) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    return;
+  }
+  const char* name = nullptr;
+  const void* value = nullptr;
+  std::size_t size = 0;
+  for (std::size_t i = 0;
+       rd_kafka_header_get_all(list, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR; ++i) {
+    headers->push_back({name, std::string_view(static_cast<const char*>(value), size)});
+  }
 }
 
 }  // namespace walpost::kafka

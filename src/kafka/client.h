@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -30,5 +31,8 @@ absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::stri
 
 // The caller owns the headers until a produce succeeds.
 rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers);
+
+// Those of a consumed message, as views into it, in place of what `headers` held.
+void ReadHeaders(const rd_kafka_message_t& message, std::vector<envelope::RecordHeader>* headers);
 
 }  // namespace walpost::kafka

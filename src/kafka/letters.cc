@@ -105,7 +105,7 @@ class Reader {
   }
 
   absl::Status Take(const rd_kafka_message_t& message) {
-    ReadHeaders(message);
+    ReadHeaders(message, &headers_);
     const std::span<const RecordHeader> headers(headers_);
     if (!IsOfPipeline(headers.subspan(envelope::EventHeaders(headers).size()))) {
       return absl::OkStatus();
@@ -128,22 +128,6 @@ class Reader {
     stored.headers = headers;
     stored.letter = **std::move(letter);
     return on_letter_(stored);
-  }
-
-  void ReadHeaders(const rd_kafka_message_t& message) {
-    headers_.clear();
-    rd_kafka_headers_t* list = nullptr;  // stays the message's
-    if (rd_kafka_message_headers(&message, &list) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-      return;
-    }
-    const char* name = nullptr;
-    const void* value = nullptr;
-    std::size_t size = 0;
-    for (std::size_t i = 0;
-         rd_kafka_header_get_all(list, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR;
-         ++i) {
-      headers_.push_back({name, std::string_view(static_cast<const char*>(value), size)});
-    }
   }
 
   // Looked at before the rest is read: a later version's record of another pipeline is no concern.

@@ -126,18 +126,7 @@ class Scan {
   }
 
   absl::Status Take(const rd_kafka_message_t& message) {
-    headers_.clear();
-    rd_kafka_headers_t* list = nullptr;  // stays the message's
-    if (rd_kafka_message_headers(&message, &list) == RD_KAFKA_RESP_ERR_NO_ERROR) {
-      const char* name = nullptr;
-      const void* value = nullptr;
-      std::size_t size = 0;
-      for (std::size_t i = 0;
-           rd_kafka_header_get_all(list, i, &name, &value, &size) == RD_KAFKA_RESP_ERR_NO_ERROR;
-           ++i) {
-        headers_.push_back({name, std::string_view(static_cast<const char*>(value), size)});
-      }
-    }
+    ReadHeaders(message, &headers_);
     ScannedRecord record;
     record.partition = message.partition;
     record.offset = message.offset;
