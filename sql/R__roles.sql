@@ -57,8 +57,8 @@ BEGIN
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO outbox_writer', emit);
     END LOOP;
     IF to_regclass('outbox.events') IS NOT NULL THEN
-        -- To look rows up that are sent again. Plain INSERTs are possible too, but not of what the table fills in itself.
-        GRANT SELECT ON outbox.events TO outbox_relay;
+        -- To send rows again, and to know which ones. Plain INSERTs are possible too, but not of what the table fills in itself.
+        GRANT SELECT ON outbox.events, outbox.retention_note TO outbox_relay;
         GRANT INSERT (id, aggregate_type, aggregate_id, event_type, payload, content_type, schema_name, headers, traceparent,
                       tracestate, occurred_at) ON outbox.events TO outbox_writer;
         GRANT EXECUTE ON FUNCTION outbox.uuid_v7() TO outbox_writer;

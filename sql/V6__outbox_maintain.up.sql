@@ -22,6 +22,8 @@ BEGIN
                WHEN s.slot_name IS NULL THEN format('slot %I of pipeline %I is missing', p.slot, p.name)
                WHEN p.system_identifier <> c.system_identifier THEN format('pipeline %I was set up on another cluster', p.name)
                WHEN s.confirmed_flush_lsn IS NULL OR s.wal_status = 'lost' THEN format('slot %I is lost', p.slot)
+               -- Whatever the slot has confirmed, it is not about these.
+               WHEN NOT p.drained THEN format('rows from before slot %I of pipeline %I are still to be sent', p.slot, p.name)
            END, ', ')
     INTO passed, trouble
     FROM walpost.pipeline p CROSS JOIN pg_control_system() c

@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "base/status.h"
 #include "cli/dlq_verbs.h"
+#include "cli/table_verbs.h"
 #include "config/config.h"
 #include "config/document.h"
 #include "config/import_debezium.h"
@@ -45,10 +47,14 @@ struct Arguments {
   std::string schema = "outbox";
   bool schemas = false;
   bool yes = false;
+  bool leave_gap = false;
+  std::string since;
+  std::string spill_dir;
   std::string to;
   std::string import;  // the file of `config import-debezium`
   operations::EmitOptions emit;
   DlqArguments dlq;
+  TableArguments table;
 };
 
 using Verb = std::function<int(const Arguments&, const config::Config&)>;
@@ -104,19 +110,20 @@ int RunVerb(const Arguments&, const config::Config& config) {
 
 operations::DrainOptions DrainOptionsOf(const config::Config& config) {
   operations::DrainOptions options;
-  options.name = config.run.name;
-  options.source = config.run.source;
-  options.kafka = config.run.kafka;
-  for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
-    options.outboxes.push_back({outbox.table, outbox.encoder});
-  }
-  options.registry = config.run.registry;
-  if (isatty(STDERR_FILENO) != 0) {
-    options.on_progress = [](const std::string& table, std::uint64_t sent, std::uint64_t of) {
-      std::fprintf(stderr, "\r%s: %llu of %llu rows%s", table.c_str(),
-                   static_cast<unsigned long long>(sent), static_cast<unsigned long long>(of),
-                   sent == of ? "\n" : "");
-    };
+  options.pipeline = DlqOptionsOf(config);
+  options.on_progress = ProgressOnTerminal();
+  return options;
+}
+
+absl::StatusOr<operations::RecreateOptions> RecreateOptionsOf(const Arguments& arguments,
+                                                              const config::Config& config) {
+  operations::RecreateOptions options;
+  options.init = InitOptionsOf(arguments, config);
+  options.drain = DrainOptionsOf(config);
+  options.drain.spill_folder = arguments.spill_dir;
+  options.leave_gap = arguments.leave_gap;
+  if (!arguments.since.empty()) {
+    ASSIGN_OR_RETURN(options.since_ms, TimeOf(arguments.since));
   }
   return options;
 }
@@ -225,13 +232,19 @@ void AddSlotVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
   advance->add_option("--to", arguments->to,
                       "An LSN: skip every transaction that committed at or before it");
   advance->add_flag("--yes", arguments->yes, "Do it; without it, only say what would be lost");
-  AddVerb(
-      slot, "recreate", "Drop the slot and make it anew; undelivered events are not sent",
+  CLI::App* recreate = AddVerb(
+      slot, "recreate", "Drop the slot, make it anew, and send the rows that Kafka lacks since",
       [](const Arguments& a, const config::Config& c) {
-        return Print(operations::SlotRecreate(InitOptionsOf(a, c), a.yes));
+        const auto options = RecreateOptionsOf(a, c);
+        return Print(options.ok() ? operations::SlotRecreate(*options, a.yes)
+                                  : UsageError(options.status()));
       },
-      chosen)
-      ->add_flag("--yes", arguments->yes, "Do it; without it, only say what would be lost");
+      chosen);
+  recreate->add_flag("--yes", arguments->yes, "Do it; without it, only say what would be done");
+  recreate->add_flag("--leave-gap", arguments->leave_gap, "Send nothing of what Kafka lacks");
+  recreate->add_option("--since", arguments->since,
+                       "Only rows created since: RFC 3339, or ago, as 2h");
+  recreate->add_option("--spill-dir", arguments->spill_dir, kSpillHelp);
 }
 
 // Needs no configuration: it makes one.
@@ -308,6 +321,9 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
                   "Also ask the Schema Registry about every schema that is known beforehand");
   AddSlotVerbs(app, arguments, chosen);
   AddDlqVerbs(app, &arguments->dlq, [chosen](const DlqVerb& verb) {
+    *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
+  });
+  AddTableVerbs(app, &arguments->table, [chosen](const DlqVerb& verb) {
     *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
   });
   AddConfigVerbs(app, &arguments->import, chosen);

@@ -16,30 +16,6 @@ namespace {
 using operations::LetterFilter;
 using operations::Outcome;
 
-operations::DlqOptions OptionsOf(const config::Config& config) {
-  operations::DlqOptions options;
-  options.name = config.run.name;
-  options.topic = config.run.pipeline.dead_letter_topic;
-  options.kafka = config.run.kafka;
-  options.source = config.run.source;
-  for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
-    options.outboxes.push_back({outbox.table, outbox.encoder});
-  }
-  options.messages = config.run.pipeline.messages.encoder;
-  options.registry = config.run.registry;
-  return options;
-}
-
-// A duration of the configuration file, meaning how long ago, or RFC 3339.
-absl::StatusOr<std::int64_t> TimeOf(const std::string& text) {
-  const absl::StatusOr<std::chrono::milliseconds> ago = config::ParseDuration(text);
-  if (!ago.ok()) {
-    return operations::ParseTime(text);
-  }
-  const auto then = std::chrono::system_clock::now() - *ago;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(then.time_since_epoch()).count();
-}
-
 absl::StatusOr<LetterFilter> FilterOf(const DlqArguments& arguments) {
   LetterFilter filter{arguments.id,    arguments.position, arguments.key, arguments.type,
                       arguments.topic, arguments.reason,   std::nullopt,  std::nullopt};
@@ -55,12 +31,12 @@ absl::StatusOr<LetterFilter> FilterOf(const DlqArguments& arguments) {
 
 absl::StatusOr<Outcome> List(const DlqArguments& arguments, const config::Config& config) {
   ASSIGN_OR_RETURN(LetterFilter filter, FilterOf(arguments));
-  return operations::DlqList(OptionsOf(config),
+  return operations::DlqList(DlqOptionsOf(config),
                              {std::move(filter), arguments.all, arguments.limit, arguments.json});
 }
 
 absl::StatusOr<Outcome> Show(const DlqArguments& arguments, const config::Config& config) {
-  return operations::DlqShow(OptionsOf(config),
+  return operations::DlqShow(DlqOptionsOf(config),
                              {arguments.event, arguments.payload, arguments.json});
 }
 
@@ -77,12 +53,12 @@ absl::StatusOr<operations::DlqDecideOptions> DecideOptionsOf(const DlqArguments&
 
 absl::StatusOr<Outcome> Retry(const DlqArguments& arguments, const config::Config& config) {
   ASSIGN_OR_RETURN(const operations::DlqDecideOptions options, DecideOptionsOf(arguments));
-  return operations::DlqRetry(OptionsOf(config), options);
+  return operations::DlqRetry(DlqOptionsOf(config), options);
 }
 
 absl::StatusOr<Outcome> Discard(const DlqArguments& arguments, const config::Config& config) {
   ASSIGN_OR_RETURN(const operations::DlqDecideOptions options, DecideOptionsOf(arguments));
-  return operations::DlqDiscard(OptionsOf(config), options);
+  return operations::DlqDiscard(DlqOptionsOf(config), options);
 }
 
 using Run = absl::StatusOr<Outcome> (*)(const DlqArguments&, const config::Config&);
@@ -108,6 +84,33 @@ void AddDeciding(CLI::App* verb, DlqArguments* arguments) {
 
 }  // namespace
 
+operations::DlqOptions DlqOptionsOf(const config::Config& config) {
+  operations::DlqOptions options;
+  options.name = config.run.name;
+  options.topic = config.run.pipeline.dead_letter_topic;
+  options.kafka = config.run.kafka;
+  options.source = config.run.source;
+  for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
+    options.outboxes.push_back({outbox.table, outbox.encoder});
+  }
+  options.messages = config.run.pipeline.messages.encoder;
+  options.registry = config.run.registry;
+  return options;
+}
+
+absl::StatusOr<std::int64_t> TimeOf(const std::string& text) {
+  const absl::StatusOr<std::chrono::milliseconds> ago = config::ParseDuration(text);
+  if (!ago.ok()) {
+    return operations::ParseTime(text);
+  }
+  const auto then = std::chrono::system_clock::now() - *ago;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(then.time_since_epoch()).count();
+}
+
+Outcome UsageError(const absl::Status& status) {
+  return Outcome{operations::kExitUsage, "", std::string(status.message())};
+}
+
 void AddDlqVerbs(CLI::App* app, DlqArguments* arguments,
                  const std::function<void(const DlqVerb&)>& choose) {
   CLI::App* dlq = app->add_subcommand("dlq", "Look at dead letters, send them again, discard them");
@@ -117,9 +120,7 @@ void AddDlqVerbs(CLI::App* app, DlqArguments* arguments,
     verb->callback([arguments, choose, run] {
       choose([arguments, run](const config::Config& config) {
         const absl::StatusOr<Outcome> outcome = run(*arguments, config);
-        return outcome.ok()
-                   ? *outcome
-                   : Outcome{operations::kExitUsage, "", std::string(outcome.status().message())};
+        return outcome.ok() ? *outcome : UsageError(outcome.status());
       });
     });
     return verb;

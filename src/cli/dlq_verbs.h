@@ -5,10 +5,14 @@
 
 #include <CLI/CLI.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "config/config.h"
+#include "operations/dlq.h"
 #include "operations/outcome.h"
 
 namespace walpost::cli {
@@ -26,6 +30,14 @@ struct DlqArguments {
   bool dry_run = false;
   bool yes = false;
 };
+
+// The pipeline, as verbs about its letters and rows need it.
+operations::DlqOptions DlqOptionsOf(const config::Config& config);
+
+// A duration of the configuration file, meaning how long ago, or RFC 3339.
+absl::StatusOr<std::int64_t> TimeOf(const std::string& text);
+
+operations::Outcome UsageError(const absl::Status& status);
 
 using DlqVerb = std::function<operations::Outcome(const config::Config&)>;
 

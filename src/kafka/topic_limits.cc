@@ -43,6 +43,7 @@ TopicLimits ReadEntries(const rd_kafka_ConfigResource_t* resource) {
       limits.message_bytes_max = Number(value);
     } else if (name == "cleanup.policy") {
       deletes = value.find("delete") != std::string_view::npos;
+      limits.compacts = value.find("compact") != std::string_view::npos;
     } else if (name == "retention.ms") {
       retention = Number(value);
     } else if (name == "message.timestamp.before.max.ms") {

@@ -23,6 +23,7 @@ struct TopicLimits {
   std::optional<std::int64_t> message_bytes_max;  // max.message.bytes; nullopt = not known
   // A record dated further back would be refused, or deleted before it is read; nullopt = none.
   std::optional<std::chrono::milliseconds> age_max;
+  bool compacts = false;  // cleanup.policy
 };
 
 // What a producer is made with, because librdkafka cannot change it later.

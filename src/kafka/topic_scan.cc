@@ -15,6 +15,8 @@ namespace {
 using envelope::RecordHeader;
 using std::chrono::milliseconds;
 
+constexpr milliseconds kLimitsTimeout{5'000};
+
 struct ListDeleter {
   void operator()(rd_kafka_topic_partition_list_t* list) const {
     rd_kafka_topic_partition_list_destroy(list);
@@ -40,11 +42,12 @@ class Scan {
   Scan(const Scan&) = delete;
   Scan& operator=(const Scan&) = delete;
 
-  absl::Status Run(const KafkaOptions& options, std::int64_t from_ms) {
+  absl::StatusOr<TopicGaps> Run(const KafkaOptions& options, std::int64_t from_ms) {
     ASSIGN_OR_RETURN(client_, MakeClient(options, RD_KAFKA_CONSUMER));
     ASSIGN_OR_RETURN(const std::int32_t partitions,
                      CountPartitions(client_.get(), name_, timeout_));
     ASSIGN_OR_RETURN(const PartitionList begins, Begins(partitions, from_ms));
+    ReadLimits();
     topic_.reset(rd_kafka_topic_new(client_.get(), name_.c_str(), nullptr));
     queue_.reset(rd_kafka_queue_new(client_.get()));
     if (topic_ == nullptr) {
@@ -52,13 +55,14 @@ class Scan {
     }
     ends_.resize(static_cast<std::size_t>(partitions));
     started_.resize(static_cast<std::size_t>(partitions));
+    cut_.resize(static_cast<std::size_t>(partitions));
     for (std::int32_t i = 0; i < begins->cnt; ++i) {
       RETURN_IF_ERROR(Start(begins->elems[i]));
     }
     while (open_ > 0) {
       RETURN_IF_ERROR(Consume());
     }
-    return absl::OkStatus();
+    return gaps_;
   }
 
  private:
@@ -73,6 +77,19 @@ class Scan {
     return list;
   }
 
+  // What may not be described is not known.
+  void ReadLimits() {
+    const auto limits = ReadTopicLimits(client_.get(), name_, std::min(timeout_, kLimitsTimeout));
+    if (limits.ok()) {
+      gaps_.compacted = limits->compacts;
+      gaps_.message_bytes_max = limits->message_bytes_max;
+    }
+  }
+
+  void BeginsAt(std::int64_t time_ms) {
+    gaps_.begins_ms = std::max(gaps_.begins_ms.value_or(time_ms), time_ms);
+  }
+
   absl::Status Start(const rd_kafka_topic_partition_t& begin) {
     RETURN_IF_ERROR(TopicStatus(name_, begin.err));
     std::int64_t low = 0;
@@ -82,6 +99,9 @@ class Scan {
                                                 &high, Milliseconds(timeout_))));
     // RD_KAFKA_OFFSET_END: nothing is that young.
     if (begin.offset < 0 || begin.offset >= high) {
+      if (low > 0 && low == high) {
+        BeginsAt(INT64_MAX);
+      }
       return absl::OkStatus();
     }
     if (rd_kafka_consume_start_queue(topic_.get(), begin.partition, std::max(low, begin.offset),
@@ -91,6 +111,7 @@ class Scan {
     const auto place = static_cast<std::size_t>(begin.partition);
     started_[place] = true;
     ends_[place] = high;
+    cut_[place] = low > 0 && begin.offset <= low;
     ++open_;
     return absl::OkStatus();
   }
@@ -119,6 +140,9 @@ class Scan {
 
   void Close(std::size_t place, std::int64_t next) {
     if (started_.at(place) && next >= ends_[place]) {
+      if (cut_[place]) {
+        BeginsAt(INT64_MAX);
+      }
       rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(place));
       started_[place] = false;
       --open_;
@@ -139,6 +163,10 @@ class Scan {
       record.value = std::string_view(static_cast<const char*>(message.payload), message.len);
     }
     record.headers = headers_;
+    if (const auto place = static_cast<std::size_t>(message.partition); cut_[place]) {
+      BeginsAt(record.timestamp_ms);
+      cut_[place] = false;
+    }
     return on_record_(record);
   }
 
@@ -152,6 +180,8 @@ class Scan {
   Topic topic_;
   std::vector<std::int64_t> ends_;
   std::vector<bool> started_;
+  std::vector<bool> cut_;  // its first record tells since when there are any
+  TopicGaps gaps_;
   std::size_t open_ = 0;
   std::vector<RecordHeader> headers_;
 };
@@ -167,8 +197,9 @@ std::string_view ScannedRecord::Header(std::string_view name) const {
   return {};
 }
 
-absl::Status ScanTopic(const KafkaOptions& options, const std::string& topic, std::int64_t from_ms,
-                       const OnScannedRecord& on_record, milliseconds timeout) {
+absl::StatusOr<TopicGaps> ScanTopic(const KafkaOptions& options, const std::string& topic,
+                                    std::int64_t from_ms, const OnScannedRecord& on_record,
+                                    milliseconds timeout) {
   return Scan(topic, on_record, timeout).Run(options, from_ms);
 }
 

@@ -18,6 +18,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "envelope/record.h"
 #include "kafka/kafka_sink.h"
 
@@ -37,7 +38,17 @@ struct ScannedRecord {
 
 using OnScannedRecord = std::function<absl::Status(const ScannedRecord&)>;
 
-absl::Status ScanTopic(const KafkaOptions& options, const std::string& topic, std::int64_t from_ms,
-                       const OnScannedRecord& on_record, std::chrono::milliseconds timeout);
+// Why a record that was written may not be there.
+struct TopicGaps {
+  // What is older was deleted, in one partition at least; nothing = all of it is there. INT64_MAX: a
+  // partition that had records has none.
+  std::optional<std::int64_t> begins_ms;
+  bool compacted = false;  // records go when their key has a later one
+  std::optional<std::int64_t> message_bytes_max;
+};
+
+absl::StatusOr<TopicGaps> ScanTopic(const KafkaOptions& options, const std::string& topic,
+                                    std::int64_t from_ms, const OnScannedRecord& on_record,
+                                    std::chrono::milliseconds timeout);
 
 }  // namespace walpost::kafka

@@ -6,244 +6,255 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "envelope/letter.h"
-#include "operations/pipeline_record.h"
+#include "operations/dlq_text.h"
+#include "operations/row_filter.h"
 
 namespace walpost::operations {
 namespace {
 
-using postgres::Cell;
 using postgres::QuoteIdentifier;
 using postgres::QuoteLiteral;
 using postgres::Row;
 using postgres::SqlConnection;
+using Reading = RowReader::Reading;
 using std::chrono::milliseconds;
 
-constexpr std::uint32_t kXid8 = 5069;
-constexpr std::uint32_t kTimestamptz = 1184;
-constexpr const char* kKind = "drain";
-constexpr milliseconds kScanTimeout{30'000};
 // Clocks of Kafka's clients need not agree to the millisecond.
 constexpr std::int64_t kClockMarginMs = 60'000;
-// What is selected behind the table's own columns.
-constexpr std::size_t kSeq = 0;
-constexpr std::size_t kTransaction = 1;
-constexpr std::size_t kCreated = 2;
-constexpr std::size_t kCount = 3;
 // Of advisory locks: walpost's, and which.
 constexpr const char* kOnlyOne = "SELECT pg_try_advisory_lock(2002874224, 1)";
 
-std::vector<envelope::FramingOptions> FramingsOf(const DrainOptions& options) {
-  std::vector<envelope::FramingOptions> framings;
-  for (const DlqOutbox& outbox : options.outboxes) {
-    framings.push_back(outbox.encoder.framing);
-  }
-  return framings;
-}
-
 std::int64_t NowMs() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<milliseconds>(now).count();
-}
-
-bool TellsItsTransaction(const RowEncoder& encoder) { return encoder.HasColumn("tx", kXid8); }
-
-template <typename Number>
-Number NumberOf(const Cell& cell) {
-  Number number = 0;
-  return cell && absl::SimpleAtoi(*cell, &number) ? number : 0;
+  return std::chrono::floor<milliseconds>(WallNow()).time_since_epoch().count();
 }
 
 }  // namespace
 
-Drain::Drain(const DrainOptions& options)
-    : options_(options), framer_(options.registry, FramingsOf(options)) {}
+std::string Gap::ToJson() const {
+  nlohmann::json json{{"from", from.ToString()}};
+  if (since_ms) {
+    json["since_ms"] = *since_ms;
+  }
+  return json.dump();
+}
+
+absl::StatusOr<Gap> Gap::FromJson(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("from") || !json["from"].is_string()) {
+    return absl::DataLossError("walpost.pipeline.drain cannot be read: somebody has edited it");
+  }
+  Gap gap;
+  ASSIGN_OR_RETURN(gap.from, base::Lsn::Parse(json["from"].get<std::string>()));
+  if (json.contains("since_ms") && json["since_ms"].is_number_integer()) {
+    gap.since_ms = json["since_ms"].get<std::int64_t>();
+  }
+  return gap;
+}
+
+Drain::Drain(const DrainOptions& options) : options_(options), gap_(options.gap) {}
+
+std::string Drain::NameAt(std::uint32_t place) const {
+  return NameOf(options_.pipeline.outboxes[place]);
+}
+
+void Drain::Tell(const std::string& what, std::uint64_t done, std::uint64_t of) const {
+  if (options_.on_progress) {
+    options_.on_progress(what, done, of);
+  }
+}
 
 absl::Status Drain::OpenIn(const std::string& snapshot) {
-  for (std::uint32_t place = 0; place < options_.outboxes.size(); ++place) {
-    ASSIGN_OR_RETURN(
-        SqlConnection connection,
-        SqlConnection::Connect(options_.source.conninfo, options_.source.application_name));
+  const postgres::ConnectOptions& source = options_.pipeline.source;
+  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
+    ASSIGN_OR_RETURN(SqlConnection connection,
+                     SqlConnection::Connect(source.conninfo, source.application_name));
     RETURN_IF_ERROR(
         connection.Execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
                            "SET TRANSACTION SNAPSHOT " +
                            QuoteLiteral(snapshot)));
-    ASSIGN_OR_RETURN(RowEncoder encoder,
-                     RowEncoder::Create(&connection, options_.outboxes[place], place, &schemas_));
-    if (TellsItsTransaction(encoder)) {
-      continue;
+    ASSIGN_OR_RETURN(RowReader reader,
+                     RowReader::Create(std::move(connection), options_.pipeline.outboxes[place],
+                                       place, &schemas_));
+    std::string where = "true";
+    if (gap_) {
+      ASSIGN_OR_RETURN(where, Bound(place, reader, reader.connection()));
     }
-    const std::string order = encoder.ColumnOf(options_.outboxes[place].table.columns.seq);
-    RETURN_IF_ERROR(Open(encoder, order, "true", &connection));
-    cursors_.emplace(place, std::move(connection));
+    RETURN_IF_ERROR(reader.Open(where, gap_ ? Reading::kTwice : Reading::kInOrder));
+    readers_.emplace(place, std::move(reader));
   }
   return absl::OkStatus();
 }
 
-// Once the transaction is over the rows lie in the server's temporary files, and no snapshot is held.
-absl::Status Drain::Open(const RowEncoder& encoder, const std::string& order,
-                         const std::string& where, SqlConnection* connection) {
-  const auto extra = [&](const char* column, std::uint32_t type, const char* expression) {
-    return encoder.HasColumn(column, type) ? expression : "NULL";
-  };
-  return connection->Execute(absl::StrFormat(
-      "DECLARE walpost_drain NO SCROLL CURSOR WITH HOLD FOR SELECT %s, %s, %s, %s, count(*) OVER "
-      "() "
-      "FROM %s AS t WHERE %s%s; COMMIT",
-      encoder.Columns(), order.empty() ? "NULL" : "t." + QuoteIdentifier(order) + "::text",
-      extra("tx", kXid8, "tx::text"),
-      extra("created_at", kTimestamptz, "(extract(epoch FROM created_at) * 1000000)::bigint"),
-      encoder.table(), where, order.empty() ? "" : " ORDER BY t." + QuoteIdentifier(order)));
+absl::StatusOr<std::string> Drain::Bound(std::uint32_t place, const RowReader& reader,
+                                         SqlConnection* connection) {
+  if (gap_->since_ms) {
+    RowFilter filter;
+    filter.from_ms = gap_->since_ms;
+    return filter.Where(reader, options_.pipeline.outboxes[place].table);
+  }
+  const std::string notes =
+      QuoteIdentifier(options_.pipeline.outboxes[place].table.schema) + ".retention_note";
+  if (!gap_->from.valid() || !reader.TellsTransactions()) {
+    return "true";
+  }
+  ASSIGN_OR_RETURN(const std::vector<Row> found,
+                   connection->Query("SELECT to_regclass($1)::text", {notes}));
+  if (!found.at(0).at(0)) {
+    return "true";
+  }
+  ASSIGN_OR_RETURN(const std::vector<Row> note,
+                   connection->Query(absl::StrFormat("SELECT snapshot::text FROM %s WHERE lsn <= "
+                                                     "$1::pg_lsn ORDER BY lsn DESC LIMIT 1",
+                                                     notes),
+                                     {gap_->from.ToString()}));
+  return note.empty() ? "true"
+                      : absl::StrFormat("NOT pg_visible_in_snapshot(t.tx, %s)",
+                                        QuoteLiteral(note[0].at(0).value_or("")));
 }
 
 absl::StatusOr<std::string> Drain::Run() {
-  ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(options_.source.conninfo,
-                                                       options_.source.application_name));
+  const postgres::ConnectOptions& source = options_.pipeline.source;
+  ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(source.conninfo, source.application_name));
   ASSIGN_OR_RETURN(const std::vector<Row> alone, connection_->Query(kOnlyOne));
   if (alone.at(0).at(0) != "t") {
-    return absl::FailedPreconditionError("another `walpost init --drain-existing` is at it");
+    return absl::FailedPreconditionError("another walpost is sending these rows just now");
   }
   RETURN_IF_ERROR(ReadPlace());
   std::string text;
-  for (std::uint32_t place = 0; place < options_.outboxes.size(); ++place) {
+  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
     ASSIGN_OR_RETURN(const std::string line, Table(place));
     text += line;
   }
   RETURN_IF_ERROR(connection_
                       ->Query("UPDATE walpost.pipeline SET drained = true, drain = NULL WHERE name "
                               "= $1",
-                              {options_.name})
+                              {options_.pipeline.name})
                       .status());
   return text;
 }
 
 absl::Status Drain::ReadPlace() {
-  ASSIGN_OR_RETURN(
-      const std::vector<Row> rows,
-      connection_->Query("SELECT p.snapshot, p.system_identifier::text, c.timeline_id::text FROM "
-                         "walpost.pipeline p, pg_control_checkpoint() c WHERE p.name = $1",
-                         {options_.name}));
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection_->Query("SELECT snapshot, drain ->> 'gap' FROM walpost.pipeline "
+                                      "WHERE name = $1",
+                                      {options_.pipeline.name}));
   if (rows.empty() || !rows[0].at(0)) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "walpost.pipeline does not tell the snapshot of pipeline '%s'", options_.name));
+        "walpost.pipeline does not tell the snapshot of pipeline '%s'", options_.pipeline.name));
   }
   snapshot_ = *rows[0][0];
-  position_.system_identifier = NumberOf<std::uint64_t>(rows[0].at(1));
-  position_.timeline = NumberOf<std::uint32_t>(rows[0].at(2));
+  if (rows[0].at(1)) {
+    ASSIGN_OR_RETURN(gap_, Gap::FromJson(*rows[0][1]));
+  }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
-  const DlqOutbox& outbox = options_.outboxes[place];
-  const std::string name = outbox.table.schema + "." + outbox.table.table;
+  const std::string name = NameAt(place);
+  const char* const label = gap_ ? "gap          " : "drain        ";
   ASSIGN_OR_RETURN(Left left, ReadNote(name));
   if (left.done) {
-    return absl::StrFormat("drain        %s was sent before\n", name);
+    return absl::StrFormat("%s%s was sent before\n", label, name);
   }
-  ASSIGN_OR_RETURN(RowEncoder encoder, RowEncoder::Create(&*connection_, outbox, place, &schemas_));
-  const std::string order = encoder.ColumnOf(outbox.table.columns.seq);
-  if (!cursors_.contains(place)) {
-    RETURN_IF_ERROR(OpenLater(place, encoder, order, left.seq));
+  if (!readers_.contains(place)) {
+    RETURN_IF_ERROR(base::Annotate(OpenLater(place, left.seq), name));
   }
-  sent_before_.reset();
-  if (left.begun) {
-    sent_before_.emplace(options_.kafka, kKind, left.at_ms - kClockMarginMs, kScanTimeout);
-  } else {
+  sent_ = 0;
+  presence_ = Presence();
+  presence_.there.assign(readers_.at(place).count(), false);
+  if (gap_ || left.begun) {
+    RETURN_IF_ERROR(base::Annotate(FindSent(place, left), name));
+  }
+  if (!left.begun) {
     left.begun = true;
     left.at_ms = NowMs();
     RETURN_IF_ERROR(Note(name, left));
   }
-  sent_ = 0;
-  found_ = 0;
-  RETURN_IF_ERROR(base::Annotate(SendAll(name, place, &encoder, !order.empty()), name));
+  RETURN_IF_ERROR(base::Annotate(SendAll(place), name));
   left.done = true;
   RETURN_IF_ERROR(Note(name, left));
-  return absl::StrFormat("drain        %s: %d events sent%s\n", name, sent_,
-                         found_ > 0 ? absl::StrFormat(", %d had been sent before", found_) : "");
+  std::string line = absl::StrFormat("%s%s: %s sent", label, name, Count(sent_, "event"));
+  if (presence_.in_topic > 0) {
+    line += absl::StrFormat(", %d %s", presence_.in_topic,
+                            gap_ ? "are in Kafka already" : "had been sent before");
+  }
+  if (presence_.letters > 0) {
+    line += absl::StrFormat(", %d are known to the dead-letter topic", presence_.letters);
+  }
+  return line + "\n";
 }
 
 // Rows that tell their transaction: any time after the slot was made.
-absl::Status Drain::OpenLater(std::uint32_t place, const RowEncoder& encoder,
-                              const std::string& order, const std::string& after) {
-  const outbox::TableOptions& table = options_.outboxes[place].table;
-  if (!TellsItsTransaction(encoder)) {
+absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
+  const postgres::ConnectOptions& source = options_.pipeline.source;
+  ASSIGN_OR_RETURN(SqlConnection connection,
+                   SqlConnection::Connect(source.conninfo, source.application_name));
+  RETURN_IF_ERROR(connection.Execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"));
+  ASSIGN_OR_RETURN(RowReader reader,
+                   RowReader::Create(std::move(connection), options_.pipeline.outboxes[place],
+                                     place, &schemas_));
+  bool known = reader.TellsTransactions();
+  if (known) {
+    ASSIGN_OR_RETURN(known, reader.TransactionsAreOurs());
+  }
+  if (!known) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "the drain of %s.%s was interrupted, and without a column tx of type xid8 its rows cannot "
-        "be told from later ones: `walpost slot drop --yes`, DELETE FROM walpost.pipeline WHERE "
-        "name = %s, and run this again; what was sent is sent once more, with the same ids",
-        table.schema, table.table, QuoteLiteral(options_.name)));
+        "it was interrupted, and without a column tx of type xid8 that this cluster has filled its "
+        "rows cannot be told from later ones: `walpost slot drop --yes`, DELETE FROM "
+        "walpost.pipeline WHERE name = %s, and run this again; what was sent is sent once more, "
+        "with the same ids",
+        QuoteLiteral(options_.pipeline.name)));
   }
-  ASSIGN_OR_RETURN(
-      SqlConnection connection,
-      SqlConnection::Connect(options_.source.conninfo, options_.source.application_name));
-  std::string where = absl::StrFormat("pg_visible_in_snapshot(tx, %s)", QuoteLiteral(snapshot_));
+  std::string where = absl::StrFormat("pg_visible_in_snapshot(t.tx, %s)", QuoteLiteral(snapshot_));
+  if (gap_) {
+    ASSIGN_OR_RETURN(const std::string bound, Bound(place, reader, reader.connection()));
+    where += " AND " + bound;
+  }
   if (!after.empty()) {
-    where += absl::StrFormat(" AND %s > %s", QuoteIdentifier(order), QuoteLiteral(after));
+    where += absl::StrFormat(" AND %s > %s", reader.OrderColumn(), QuoteLiteral(after));
   }
-  RETURN_IF_ERROR(connection.Execute("BEGIN READ ONLY"));
-  RETURN_IF_ERROR(Open(encoder, order, where, &connection));
-  cursors_.emplace(place, std::move(connection));
+  RETURN_IF_ERROR(reader.Open(where, Reading::kTwice));
+  readers_.emplace(place, std::move(reader));
   return absl::OkStatus();
 }
 
-absl::Status Drain::SendAll(const std::string& table, std::uint32_t place, RowEncoder* encoder,
-                            bool has_order) {
-  writer_.emplace(options_.kafka, options_.patience);
-  std::uint64_t rows = 0;
-  std::uint64_t all = 0;
-  const auto on_row = [&](const Row& row) {
-    RETURN_IF_ERROR(Send(row, encoder, has_order));
-    all = NumberOf<std::uint64_t>(row.at(encoder->width() + kCount));
-    if (++rows % options_.note_every != 0) {
-      return absl::OkStatus();
+// What is in its topic, or known to the dead-letter topic, is not to be sent.
+absl::Status Drain::FindSent(std::uint32_t place, const Left& left) {
+  PresenceOptions options;
+  options.spill_folder = options_.spill_folder;
+  options.on_progress = options_.on_progress;
+  options.letters = gap_.has_value();
+  if (!gap_) {
+    options.since_ms = left.at_ms - kClockMarginMs;  // it has sent nothing before it began
+  }
+  ASSIGN_OR_RETURN(presence_, FindPresence(options_.pipeline, options, &readers_.at(place)));
+  return absl::OkStatus();
+}
+
+absl::Status Drain::SendAll(std::uint32_t place) {
+  sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
+                  gap_ ? "gap" : "drain", options_.patience);
+  const std::string name = NameAt(place);
+  const auto on_row = [&](const ReadRow& row) {
+    if (!presence_.there[row.number]) {
+      RETURN_IF_ERROR(base::Annotate(row.record.status(), "event '" + row.id + "'"));
+      RETURN_IF_ERROR(sender_->Send(*row.record, schemas_));
+      ++sent_;
     }
-    RETURN_IF_ERROR(writer_->Flush());
-    if (options_.on_progress) {
-      options_.on_progress(table, rows, all);
-    }
-    const Cell& seq = row[encoder->width() + kSeq];
-    return TellsItsTransaction(*encoder) && seq
-               ? Note(table, Left{/*begun=*/true, /*done=*/false, *seq, NowMs()})
-               : absl::OkStatus();
+    Tell(name, row.number + 1, presence_.there.size());
+    return (row.number + 1) % options_.note_every == 0 ? NoteAt(place, row) : absl::OkStatus();
   };
-  RETURN_IF_ERROR(cursors_.at(place).ForEachRow("FETCH ALL FROM walpost_drain", on_row));
-  RETURN_IF_ERROR(writer_->Flush());
-  if (options_.on_progress) {
-    options_.on_progress(table, rows, rows);
-  }
-  cursors_.erase(place);
+  RETURN_IF_ERROR(readers_.at(place).ForEach(on_row));
+  RETURN_IF_ERROR(sender_->Flush());
+  readers_.erase(place);
   return absl::OkStatus();
 }
 
-absl::Status Drain::Send(const Row& row, RowEncoder* encoder, bool has_order) {
-  const std::size_t extra = encoder->width();
-  envelope::Position position = position_;
-  // Before everything that is streamed, and in the order of the rows.
-  position.ordinal =
-      has_order ? static_cast<std::uint32_t>(NumberOf<std::uint64_t>(row.at(extra + kSeq))) : 0;
-  envelope::TransactionInfo transaction;
-  transaction.xid.value =
-      static_cast<std::uint32_t>(NumberOf<std::uint64_t>(row.at(extra + kTransaction)));
-  const Cell& created = row.at(extra + kCreated);
-  transaction.commit_time =
-      base::WallTime(created ? std::chrono::microseconds(NumberOf<std::int64_t>(created))
-                             : std::chrono::microseconds(NowMs() * 1'000));
-  ASSIGN_OR_RETURN(envelope::Record record, encoder->Encode(row, position, transaction));
-  if (sent_before_) {
-    ASSIGN_OR_RETURN(const bool sent,
-                     sent_before_->Contains(record.topic, record.headers.front().value));
-    if (sent) {
-      ++found_;
-      return absl::OkStatus();
-    }
-  }
-  ASSIGN_OR_RETURN(record, framer_.Frame(record, schemas_));
-  const std::vector<envelope::RecordHeader> headers =
-      envelope::RedeliveryHeaders(record.headers, kKind, "");
-  record.headers = headers;
-  RETURN_IF_ERROR(writer_->Write(record));
-  ++sent_;
-  return absl::OkStatus();
+absl::Status Drain::NoteAt(std::uint32_t place, const ReadRow& row) {
+  RETURN_IF_ERROR(sender_->Flush());
+  return row.seq && readers_.at(place).TellsTransactions()
+             ? Note(NameAt(place), Left{/*begun=*/true, /*done=*/false, *row.seq, NowMs()})
+             : absl::OkStatus();
 }
 
 absl::StatusOr<Drain::Left> Drain::ReadNote(const std::string& table) {
@@ -251,13 +262,13 @@ absl::StatusOr<Drain::Left> Drain::ReadNote(const std::string& table) {
       const std::vector<Row> rows,
       connection_->Query("SELECT drain #>> ARRAY[$2, 'state'], drain #>> ARRAY[$2, 'seq'], drain "
                          "#>> ARRAY[$2, 'at_ms'] FROM walpost.pipeline WHERE name = $1",
-                         {options_.name, table}));
+                         {options_.pipeline.name, table}));
   Left left;
   if (!rows.empty() && rows[0].at(0)) {
     left.begun = true;
     left.done = rows[0][0] == "done";
     left.seq = rows[0].at(1).value_or("");
-    left.at_ms = NumberOf<std::int64_t>(rows[0].at(2));
+    (void)absl::SimpleAtoi(rows[0].at(2).value_or("0"), &left.at_ms);
   }
   return left;
 }
@@ -272,7 +283,7 @@ absl::Status Drain::Note(const std::string& table, const Left& left) {
           "UPDATE walpost.pipeline SET drain = coalesce(drain, '{}') || "
           "jsonb_build_object($2::text, "
           "$3::jsonb) WHERE name = $1",
-          {options_.name, table, note.dump()})
+          {options_.pipeline.name, table, note.dump()})
       .status();
 }
 

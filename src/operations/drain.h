@@ -1,56 +1,61 @@
-// Drain - sends the rows that were in the outbox tables before the slot, for `init --drain-existing`.
+// Drain - sends the rows that the stream will not bring: those that were in the outbox tables before
+// the slot was made.
 // Why: the stream brings exactly what the slot's snapshot does not see; what it sees is in the tables
-//   and nowhere else. Who saw what stands in walpost.pipeline, so a drain that was interrupted goes
-//   on, and no long transaction is needed for it.
+//   and nowhere else. For a first slot (`init --drain-existing`) that is every row. For one in place of
+//   a slot that was lost (`slot recreate`) it is those of the gap that Kafka does not hold. What is to
+//   be done and how far it is stands in walpost.pipeline, so it goes on after an interruption.
 // Thread: one owner; blocking.
-// Limits: repeats nothing after a crash: what came after the last note is looked for in the topics.
-//   A table without a column `tx` of type xid8 is read by the cursor that was opened in the slot's own
-//   snapshot; an interrupted drain of one begins again with a new slot.
-//   PostgreSQL keeps the rows that are left in temporary files until they are sent.
+// Limits: repeats nothing after an interruption: what is in the topics is looked for.
+//   Goes on only in tables with a column `tx` of type xid8; of another one it begins again with a new
+//   slot. PostgreSQL keeps the rows that are left in temporary files until they are sent.
 // Errors: those of reading and writing; kInvalidArgument names the row that cannot be sent.
-// Source: docs/database.md, "Start with a table that has rows".
+// Source: docs/database.md, "Start with a table that has rows" and "After a lost slot".
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/lsn.h"
 #include "envelope/schema_table.h"
-#include "kafka/bulk_writer.h"
-#include "kafka/kafka_sink.h"
 #include "operations/dlq.h"
-#include "operations/framer.h"
-#include "operations/row_encoder.h"
-#include "operations/sent_ids.h"
+#include "operations/outcome.h"
+#include "operations/presence.h"
+#include "operations/row_reader.h"
+#include "operations/row_sender.h"
 #include "postgres/sql_connection.h"
-#include "registry/options.h"
 
 namespace walpost::operations {
 
+// What lies between a slot that was lost and the one in its place.
+struct Gap {
+  base::Lsn from;                        // everything before it is in Kafka; 0/0 = not known
+  std::optional<std::int64_t> since_ms;  // instead: an operator says so, of created_at
+
+  std::string ToJson() const;
+  static absl::StatusOr<Gap> FromJson(const std::string& json);
+};
+
 struct DrainOptions {
-  std::string name;  // of the pipeline
-  postgres::ConnectOptions source;
-  kafka::KafkaOptions kafka;
-  std::vector<DlqOutbox> outboxes;
-  registry::RegistryOptions registry;
+  DlqOptions pipeline;
+  std::optional<Gap> gap;  // absent = all rows, unless walpost.pipeline says otherwise
+  std::string spill_folder;
   std::chrono::milliseconds patience{60'000};
   std::uint64_t note_every = 10'000;  // rows
-  // How far it is, for a terminal.
-  std::function<void(const std::string& table, std::uint64_t sent, std::uint64_t of)> on_progress;
+  OnProgress on_progress;
 };
 
 class Drain {
  public:
   explicit Drain(const DrainOptions& options);
 
-  // While the slot is made: opens what can be read in its snapshot only.
+  // While the slot is made: opens what is to be sent in the slot's own snapshot.
   absl::Status OpenIn(const std::string& snapshot);
 
-  // Everything that is left, and the note that nothing is. A line for each table, in words.
+  // Everything that is left, and the note that nothing is. Lines, in words.
   absl::StatusOr<std::string> Run();
 
  private:
@@ -61,29 +66,29 @@ class Drain {
     std::int64_t at_ms = 0;  // what was sent behind it is not older
   };
 
+  absl::Status ReadPlace();
   absl::StatusOr<std::string> Table(std::uint32_t place);
-  absl::Status Open(const RowEncoder& encoder, const std::string& order, const std::string& where,
-                    postgres::SqlConnection* connection);
-  absl::Status OpenLater(std::uint32_t place, const RowEncoder& encoder, const std::string& order,
-                         const std::string& after);
-  absl::Status SendAll(const std::string& table, std::uint32_t place, RowEncoder* encoder,
-                       bool has_order);
-  absl::Status Send(const postgres::Row& row, RowEncoder* encoder, bool has_order);
+  // Rows that were not in a snapshot that is known to be older than the gap.
+  absl::StatusOr<std::string> Bound(std::uint32_t place, const RowReader& reader,
+                                    postgres::SqlConnection* connection);
+  absl::Status OpenLater(std::uint32_t place, const std::string& after);
+  absl::Status FindSent(std::uint32_t place, const Left& left);
+  absl::Status SendAll(std::uint32_t place);
+  absl::Status NoteAt(std::uint32_t place, const ReadRow& row);
   absl::StatusOr<Left> ReadNote(const std::string& table);
   absl::Status Note(const std::string& table, const Left& left);
-  absl::Status ReadPlace();
+  std::string NameAt(std::uint32_t place) const;
+  void Tell(const std::string& what, std::uint64_t done, std::uint64_t of) const;
 
   const DrainOptions& options_;
+  std::optional<Gap> gap_;
   std::optional<postgres::SqlConnection> connection_;
-  std::map<std::uint32_t, postgres::SqlConnection> cursors_;  // by the outbox's place
+  std::map<std::uint32_t, RowReader> readers_;  // by the outbox's place
   std::string snapshot_;
-  envelope::Position position_;  // what all of them have in common
   envelope::SchemaTable schemas_;
-  Framer framer_;
-  std::optional<kafka::BulkWriter> writer_;
-  std::optional<SentIds> sent_before_;  // of a drain that goes on
+  std::optional<RowSender> sender_;
+  Presence presence_;  // of one table at a time
   std::uint64_t sent_ = 0;
-  std::uint64_t found_ = 0;  // sent before
 };
 
 }  // namespace walpost::operations

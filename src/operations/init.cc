@@ -148,14 +148,14 @@ class Initializer {
                           "not fit name '%s' and source.slot '%s'",
                           record_->name, record_->slot, options_.name, options_.source.slot));
     }
-    if (record_->system_identifier != system_identifier_) {
+    if (record_->system_identifier != system_identifier_ && !options_.replaced) {
       return absl::FailedPreconditionError(
           absl::StrFormat("cluster_changed: pipeline '%s' was set up on cluster %s, this is %s: a "
                           "copy or a new cluster; see "
                           "docs/runbook.md, cluster_changed",
                           record_->name, record_->system_identifier, system_identifier_));
     }
-    return slot_ ? absl::OkStatus() : SlotMissing(*record_);
+    return slot_ || options_.replaced ? absl::OkStatus() : SlotMissing(*record_);
   }
 
   absl::Status JudgeSlot() {
@@ -322,18 +322,26 @@ class Initializer {
   }
 
   absl::Status EnsureRecord() {
-    if (!record_) {
+    const bool keep = record_ && !options_.replaced;
+    if (!keep) {
+      std::optional<std::string> gap;
+      if (drain_ && options_.drain->gap) {
+        gap = options_.drain->gap->ToJson();
+      }
       RETURN_IF_ERROR(WriteRecord(connection_,
                                   {options_.name, options_.source.slot, options_.source.publication,
                                    system_identifier_, consistent_point_, snapshot_,
-                                   /*drained=*/!drain_}));
+                                   /*drained=*/!drain_, gap}));
     }
     Say(absl::StrFormat("pipeline     %s %s", options_.name,
-                        record_ ? "was set up before" : "recorded"));
-    return absl::OkStatus();
+                        keep ? "was set up before" : "recorded"));
+    return options_.replaced ? options_.replaced() : absl::OkStatus();
   }
 
   absl::Status EnsureDrained() {
+    if (options_.replaced) {
+      return drain_ ? RunDrain() : absl::OkStatus();
+    }
     if (!drain_) {
       return record_ && !record_->drained ? absl::FailedPreconditionError(
                                                 "init_incomplete: the rows that were there before "
@@ -344,9 +352,13 @@ class Initializer {
     if (record_ && record_->drained) {
       return absl::FailedPreconditionError(absl::StrFormat(
           "pipeline '%s' was set up before, and its rows from before the slot were sent then, or "
-          "left out: docs/runbook.md, \"Send events again\", sends what is missing",
+          "left out: `walpost replay --missing` finds and sends what Kafka lacks",
           record_->name));
     }
+    return RunDrain();
+  }
+
+  absl::Status RunDrain() {
     ASSIGN_OR_RETURN(const std::string lines, drain_->Run());
     done_ += lines;
     return absl::OkStatus();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ struct InitOptions {
   std::string table_schema = "outbox";
   // Also send the rows that are there before the slot; absent = they are left out.
   std::optional<DrainOptions> drain;
+  // A new slot in place of the recorded one, which is gone: an operator has decided so. Called once it
+  // is recorded, before anything is sent.
+  std::function<absl::Status()> replaced;
   std::chrono::milliseconds slot_timeout{30'000};
   kafka::KafkaOptions kafka;
   std::string progress_topic;     // empty = none, and Kafka is not asked

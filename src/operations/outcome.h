@@ -1,6 +1,8 @@
 // Outcome - what a verb prints and how it ends. Verbs print nothing themselves.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -17,5 +19,9 @@ struct Outcome {
 int ExitCodeOf(const absl::Status& status);
 
 Outcome Failed(const absl::Status& status);
+
+// On a terminal: what a long verb is at, and how far.
+using OnProgress =
+    std::function<void(const std::string& what, std::uint64_t done, std::uint64_t of)>;
 
 }  // namespace walpost::operations

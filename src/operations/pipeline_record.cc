@@ -18,30 +18,50 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
   if (!exists.at(0).at(0)) {
     return std::nullopt;
   }
+  // A column of a later version is read as what is not there.
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
       connection->Query(
           "SELECT name, slot, publication, system_identifier::text, consistent_point::text, "
-          "snapshot, drained "
+          "snapshot, drained, to_jsonb(pipeline) -> 'drain' ->> 'gap' "
           "FROM walpost.pipeline WHERE name = $1 OR slot = $2 ORDER BY name <> $1 LIMIT 1",
           {name, slot}));
   if (rows.empty()) {
     return std::nullopt;
   }
   const Row& row = rows[0];
-  return PipelineRecord{row[0].value_or(""), row[1].value_or(""), row[2].value_or(""),
-                        row[3].value_or(""), row[4].value_or(""), row[5],
-                        row[6] == "t"};
+  return PipelineRecord{row[0].value_or(""), row[1].value_or(""),
+                        row[2].value_or(""), row[3].value_or(""),
+                        row[4].value_or(""), row[5],
+                        row[6] == "t",       row[7]};
 }
 
 absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record) {
   return connection
       ->Query(
           "INSERT INTO walpost.pipeline (name, slot, publication, system_identifier, "
-          "consistent_point, snapshot, drained) "
-          "VALUES ($1, $2, $3, $4::numeric, $5::pg_lsn, $6, $7)",
+          "consistent_point, snapshot, drained, drain) "
+          "VALUES ($1, $2, $3, $4::numeric, $5::pg_lsn, $6, $7, CASE WHEN $8::text IS NOT NULL "
+          "THEN "
+          "jsonb_build_object('gap', $8::text) END) "
+          "ON CONFLICT (name) DO UPDATE SET slot = excluded.slot, publication = "
+          "excluded.publication, system_identifier = excluded.system_identifier, consistent_point "
+          "= "
+          "excluded.consistent_point, snapshot = excluded.snapshot, drained = excluded.drained, "
+          "drain = excluded.drain",
           {record.name, record.slot, record.publication, record.system_identifier,
-           record.consistent_point, record.snapshot, record.drained ? "true" : "false"})
+           record.consistent_point, record.snapshot, record.drained ? "true" : "false", record.gap})
+      .status();
+}
+
+absl::Status RecordGap(postgres::SqlConnection* connection, const std::string& name,
+                       const std::string& gap) {
+  return connection
+      ->Query(
+          "UPDATE walpost.pipeline SET drained = false, drain = jsonb_build_object('gap', "
+          "$2::text) "
+          "WHERE name = $1",
+          {name, gap})
       .status();
 }
 

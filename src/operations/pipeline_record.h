@@ -23,6 +23,7 @@ struct PipelineRecord {
   std::string consistent_point;
   std::optional<std::string> snapshot;
   bool drained = true;
+  std::optional<std::string> gap;  // JSON, of a gap that is being closed: see Drain
 };
 
 // By name or by slot; nullopt when there is none, or no such table yet.
@@ -30,7 +31,12 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
                                                          const std::string& name,
                                                          const std::string& slot);
 
+// In place of what was recorded for the name, if anything was.
 absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record);
+
+// From here on `run` does not stream before the gap is closed.
+absl::Status RecordGap(postgres::SqlConnection* connection, const std::string& name,
+                       const std::string& gap);
 
 // The message prefixes it was set up with, in their order; none when there is no such record.
 absl::StatusOr<std::vector<std::string>> ReadPrefixes(postgres::SqlConnection* connection,

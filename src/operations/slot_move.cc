@@ -16,6 +16,7 @@
 #include "kafka/progress.h"
 #include "kafka/record_writer.h"
 #include "kafka/topics.h"
+#include "operations/dlq_text.h"
 #include "operations/pipeline_record.h"
 #include "postgres/preflight.h"
 #include "postgres/slots.h"
@@ -116,7 +117,8 @@ class Mover {
     if (step.name == "publication") {
       return slot_may_be_lost && facts_.publication_oid == 0;  // it is made with the slot
     }
-    return step.name == "record" && reason == HaltReason::kClusterChanged;
+    return step.name == "record" && (reason == HaltReason::kClusterChanged ||
+                                     (slot_may_be_lost && reason == HaltReason::kInitIncomplete));
   }
 
   absl::Status ReadProgress() {
@@ -262,46 +264,111 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
   return Outcome{0, text + "done; a walpost that is halted looks again on SIGHUP\n", ""};
 }
 
-absl::StatusOr<Outcome> TryRecreate(const InitOptions& options, bool confirmed) {
-  Mover mover(options);
+// Where the gap begins: what an interrupted attempt found, for by now another slot may be there.
+absl::StatusOr<Gap> FindGap(const RecreateOptions& options, const Mover& mover,
+                            const std::optional<PipelineRecord>& record) {
+  Gap gap;
+  if (record && record->gap) {
+    ASSIGN_OR_RETURN(gap, Gap::FromJson(*record->gap));
+  } else if (record && !record->drained) {
+    // Not even what was there before the first slot is all sent.
+  } else if (mover.remembered()) {
+    gap.from = *mover.remembered();
+  } else if (options.init.progress_topic.empty() && record &&
+             record->system_identifier == std::to_string(mover.facts().system_identifier)) {
+    gap.from = mover.facts().confirmed_flush_lsn;
+  }
+  if (options.since_ms) {
+    gap.since_ms = options.since_ms;
+  }
+  return gap;
+}
+
+std::string WhatIsSent(const RecreateOptions& options, const Gap& gap) {
+  if (options.leave_gap) {
+    return absl::StrFormat(
+        "a new slot begins now: events committed before that and not in Kafka are not sent%s\n",
+        gap.from.valid() ? absl::StrFormat(", which are those after %s", gap.from.ToString()) : "");
+  }
+  std::string text =
+      "a new slot begins now; then the rows from before it are sent that Kafka does not hold, ";
+  if (gap.since_ms) {
+    text += absl::StrFormat("of those created since %s", TimeText(*gap.since_ms));
+  } else if (gap.from.valid()) {
+    text +=
+        absl::StrFormat("of those committed after %s, or not surely before", gap.from.ToString());
+  } else {
+    text +=
+        "of all: how far Kafka had them is not known, so what Kafka has deleted by its age is sent "
+        "again, too; --since limits that";
+  }
+  text += "\n";
+  if (!options.init.source.message_prefixes.empty()) {
+    text += "events of the gap that are messages stand in no table: they are not sent\n";
+  }
+  return text;
+}
+
+// Of a table that keeps nothing there is nothing to send.
+absl::StatusOr<std::string> WhatCannotBeSent(const InitOptions& options,
+                                             SqlConnection* connection) {
+  std::string text;
+  for (const postgres::SourceTable& table : options.source.tables) {
+    ASSIGN_OR_RETURN(
+        const std::vector<Row> found,
+        connection->Query("SELECT FROM pg_trigger WHERE tgrelid = to_regclass($1) AND tgname = "
+                          "'events_ephemeral'",
+                          {postgres::QuoteIdentifier(table.schema) + "." +
+                           postgres::QuoteIdentifier(table.table)}));
+    if (!found.empty()) {
+      text += absl::StrFormat(
+          "%s.%s keeps no rows (set_ephemeral): its events of the gap are not sent\n", table.schema,
+          table.table);
+    }
+  }
+  return text;
+}
+
+absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirmed) {
+  Mover mover(options.init);
   RETURN_IF_ERROR(mover.Look(/*slot_may_be_lost=*/true));
-  std::string text = mover.Describe() +
-                     absl::StrFormat(
-                         "a new slot begins now: events committed before that and not in Kafka are "
-                         "not sent%s; docs/runbook.md, \"Send events again\", sends them from the "
-                         "table\n",
-                         mover.remembered() ? absl::StrFormat(", which are those after %s",
-                                                              mover.remembered()->ToString())
-                                            : "");
+  const postgres::ConnectOptions& source = options.init.source;
+  ASSIGN_OR_RETURN(SqlConnection connection,
+                   SqlConnection::Connect(source.conninfo, source.application_name));
+  ASSIGN_OR_RETURN(const auto record, FindRecord(&connection, options.init.name, source.slot));
+  ASSIGN_OR_RETURN(const Gap gap, FindGap(options, mover, record));
+  std::string text = mover.Describe() + WhatIsSent(options, gap);
+  ASSIGN_OR_RETURN(const std::string cannot, WhatCannotBeSent(options.init, &connection));
+  text += cannot;
   if (!confirmed) {
     return Outcome{kExitUsage, text, "nothing was changed; add --yes to do it"};
   }
-  ASSIGN_OR_RETURN(
-      SqlConnection connection,
-      SqlConnection::Connect(options.source.conninfo, options.source.application_name));
-  ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(&connection, options.source.slot));
+  if (record && !options.leave_gap) {
+    // Before anything is changed: an attempt that is interrupted does not lose where the gap begins.
+    RETURN_IF_ERROR(RecordGap(&connection, record->name, gap.ToJson()));
+  }
+  ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(&connection, source.slot));
   if (slot) {
-    RETURN_IF_ERROR(postgres::DropSlot(&connection, options.source.slot));
-    text += absl::StrFormat("slot %s dropped\n", options.source.slot);
+    RETURN_IF_ERROR(postgres::DropSlot(&connection, source.slot));
+    text += absl::StrFormat("slot %s dropped\n", source.slot);
   }
-  ASSIGN_OR_RETURN(const auto record, FindRecord(&connection, options.name, options.source.slot));
-  ASSIGN_OR_RETURN(const auto prefixes, ReadPrefixes(&connection, options.name));
-  InitOptions init = options;
+  ASSIGN_OR_RETURN(const auto prefixes, ReadPrefixes(&connection, options.init.name));
+  InitOptions init = options.init;
   init.with_messages = !prefixes.empty();  // or emit_message would refuse them from here on
-  if (record) {
-    // It is what keeps `init` from making a slot over a history; the operator knows of the gap.
-    RETURN_IF_ERROR(
-        connection.Query("DELETE FROM walpost.pipeline WHERE name = $1", {record->name}).status());
+  if (!options.leave_gap) {
+    init.drain = options.drain;
+    init.drain->gap = gap;
   }
+  init.replaced = [&]() -> absl::Status {
+    Mover anew(options.init);
+    RETURN_IF_ERROR(anew.Look(/*slot_may_be_lost=*/true));
+    return anew.Remember(anew.facts().confirmed_flush_lsn);
+  };
   Outcome made = Init(init);
   made.output = text + made.output;
-  if (made.exit_code != 0) {
-    return made;
+  if (made.exit_code == 0) {
+    made.output += "done; a walpost that is halted looks again on SIGHUP\n";
   }
-  Mover anew(options);
-  RETURN_IF_ERROR(anew.Look(/*slot_may_be_lost=*/false));
-  RETURN_IF_ERROR(anew.Remember(anew.facts().confirmed_flush_lsn));
-  made.output += "done; a walpost that is halted looks again on SIGHUP\n";
   return made;
 }
 
@@ -312,7 +379,7 @@ Outcome SlotAdvance(const InitOptions& options, const std::string& to, bool conf
   return outcome.ok() ? *std::move(outcome) : Failed(outcome.status());
 }
 
-Outcome SlotRecreate(const InitOptions& options, bool confirmed) {
+Outcome SlotRecreate(const RecreateOptions& options, bool confirmed) {
   absl::StatusOr<Outcome> outcome = TryRecreate(options, confirmed);
   return outcome.ok() ? *std::move(outcome) : Failed(outcome.status());
 }

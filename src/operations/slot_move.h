@@ -7,6 +7,8 @@
 // Errors: in Outcome. 64 without confirmation; 78 when the slot is in use or cannot be streamed.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "operations/init.h"
@@ -18,7 +20,15 @@ namespace walpost::operations {
 // the slot, its cluster and its tables as they are.
 Outcome SlotAdvance(const InitOptions& options, const std::string& to, bool confirmed);
 
-// Drops the slot when it is there, and makes it anew as `init` does, publication included.
-Outcome SlotRecreate(const InitOptions& options, bool confirmed);
+struct RecreateOptions {
+  InitOptions init;  // without `drain`
+  DrainOptions drain;
+  bool leave_gap = false;                // the events of the gap are not sent
+  std::optional<std::int64_t> since_ms;  // when the gap began, as an operator says
+};
+
+// Drops the slot when it is there, makes it anew as `init` does, publication included, and sends the
+// rows from before the new one that Kafka does not hold.
+Outcome SlotRecreate(const RecreateOptions& options, bool confirmed);
 
 }  // namespace walpost::operations

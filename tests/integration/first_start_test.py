@@ -2,9 +2,9 @@
 
 import contextlib
 import subprocess
-import threading
 
 import servers
+from table_writers import Writers
 
 FILL = """INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)
     SELECT %s, 'key-' || n %% 100, 'Tested', convert_to('row ' || n, 'UTF8') FROM generate_series(%s, %s) n"""
@@ -26,31 +26,6 @@ def stored(p, table="outbox.events"):
 
 def ids(records):
     return sorted(record.id for record in records)
-
-
-class Writers:
-    """Until stopped, each inserts one row a transaction, of keys of its own; every tenth of them is rolled back."""
-
-    def __init__(self, p, count):
-        self.p = p
-        self.going = True
-        self.threads = [threading.Thread(target=self._write, args=(number,)) for number in range(count)]
-        for thread in self.threads:
-            thread.start()
-
-    def _write(self, number):
-        with contextlib.closing(self.p.postgres.connect(self.p.database, autocommit=False)) as connection:
-            with connection.cursor() as cursor:
-                n = 0
-                while self.going:
-                    n += 1
-                    cursor.execute("SAVEPOINT s; SELECT outbox.emit('Tested', %s, %s, 'x')", (self.p.name, f"writer-{number}"))
-                    connection.rollback() if n % 10 == 0 else connection.commit()
-
-    def stop(self):
-        self.going = False
-        for thread in self.threads:
-            thread.join(60)
 
 
 def drain_in_background(p):

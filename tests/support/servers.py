@@ -22,7 +22,7 @@ import urllib.request
 from pathlib import Path
 
 import psycopg2
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -372,6 +372,30 @@ class Kafka:
             return records
         finally:
             consumer.close()
+
+    def rewrite(self, topic, records):
+        """The topic made anew with these records, each in its partition and with its time."""
+        admin = self.admin()
+        partitions = len(admin.list_topics(topic, timeout=20).topics[topic].partitions)
+        admin.delete_topics([topic])[topic].result(timeout=30)
+        wait_for(lambda: topic not in admin.list_topics(timeout=20).topics, 30, f"{topic} to be gone")
+        self.create_topic(topic, partitions)
+        self.produce(topic, records)
+
+    def delete_records(self, topic, partition, before):
+        """What retention does: the partition begins at this offset from here on."""
+        offsets = self.path / "offsets.json"
+        offsets.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": partition, "offset": before}]}),
+                           encoding="utf-8")
+        self._java("org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", self.bootstrap, "--offset-json-file", offsets)
+
+    def produce(self, topic, records):
+        """Copies of records, in this order."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
+        for record in records:
+            producer.produce(topic, record.value(), record.key(), record.partition(), timestamp=record.timestamp()[1],
+                             headers=record.headers())
+        assert producer.flush(60) == 0
 
     def kill9(self):
         self.process.kill()

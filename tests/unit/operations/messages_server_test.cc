@@ -150,7 +150,7 @@ TEST_F(MessagesServerTest, NewSlotKeepsThePrefixes) {
   ASSERT_EQ(Init(With({"shop"})).exit_code, 0);
   InitOptions options = With({"shop"});
   options.with_messages = false;
-  const Outcome outcome = SlotRecreate(options, true);
+  const Outcome outcome = SlotRecreate(LeavingGap(options), true);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_EQ(Recorded(), "{shop}");
 }

@@ -57,6 +57,13 @@ InitOptions ServerFixture::Options() const {
   return options;
 }
 
+RecreateOptions ServerFixture::LeavingGap(const InitOptions& init) {
+  RecreateOptions options;
+  options.init = init;
+  options.leave_gap = true;
+  return options;
+}
+
 void ServerFixture::InitOk() const {
   const Outcome outcome = Init(Options());
   ASSERT_EQ(outcome.exit_code, 0) << outcome.error;

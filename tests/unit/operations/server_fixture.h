@@ -7,6 +7,7 @@
 #include <string>
 
 #include "operations/init.h"
+#include "operations/slot_move.h"
 #include "support/postgres_server.h"
 
 namespace walpost::operations {
@@ -26,6 +27,9 @@ class ServerFixture : public ::testing::Test {
 
   // Pipeline `shop` on outbox.events; slot and publication are named `shop` as well.
   InitOptions Options() const;
+
+  // For SlotRecreate without sending anything.
+  static RecreateOptions LeavingGap(const InitOptions& init);
 
   // Init that must succeed.
   void InitOk() const;

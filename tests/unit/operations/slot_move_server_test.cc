@@ -82,7 +82,7 @@ TEST_F(SlotMoveTest, WithoutYesBothOnlySayWhatIsLeftOut) {
   const std::string before = State();
   for (const Outcome& outcome :
        {SlotAdvance(Remembering(), "", false), SlotAdvance(Remembering(), Now().ToString(), false),
-        SlotRecreate(Remembering(), false)}) {
+        SlotRecreate(LeavingGap(Remembering()), false)}) {
     EXPECT_EQ(outcome.exit_code, 64) << outcome.error;
     EXPECT_THAT(outcome.output,
                 AllOf(HasSubstr("is confirmed up to " + Confirmed().ToString()),
@@ -185,7 +185,7 @@ TEST_F(SlotMoveTest, RecreateMakesTheSlotAndItsRecordAnew) {
   InitRemembering();
   const Lsn before = Confirmed();
   Insert();
-  const Outcome outcome = SlotRecreate(Remembering(), true);
+  const Outcome outcome = SlotRecreate(LeavingGap(Remembering()), true);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("not sent"), HasSubstr("slot shop dropped"),
                                     HasSubstr("created at")));
@@ -200,7 +200,7 @@ TEST_F(SlotMoveTest, RecreateMakesWhatIsMissing) {
   InitRemembering();
   Sql("SELECT pg_drop_replication_slot('shop')");
   Sql("DROP PUBLICATION shop");
-  const Outcome outcome = SlotRecreate(Remembering(), true);
+  const Outcome outcome = SlotRecreate(LeavingGap(Remembering()), true);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
   EXPECT_TRUE(Confirmed().valid());
   ASSERT_EQ(Remembered().size(), 1U);
@@ -214,7 +214,7 @@ TEST_F(SlotMoveTest, KafkaThatIsAwayChangesNothing) {
   options.kafka_timeout = std::chrono::milliseconds(500);
   const std::string before = State();
   EXPECT_EQ(SlotAdvance(options, Now().ToString(), true).exit_code, 69);
-  EXPECT_EQ(SlotRecreate(options, true).exit_code, 69);
+  EXPECT_EQ(SlotRecreate(LeavingGap(options), true).exit_code, 69);
   EXPECT_EQ(State(), before);
 }
 
@@ -223,7 +223,7 @@ TEST_F(SlotMoveTest, SlotThatIsReadIsLeftAlone) {
   auto connected = postgres::Connect(Options().source, Lsn());
   ASSERT_TRUE(std::holds_alternative<postgres::Connected>(connected));
   for (const Outcome& outcome :
-       {SlotAdvance(Remembering(), "", true), SlotRecreate(Remembering(), true)}) {
+       {SlotAdvance(Remembering(), "", true), SlotRecreate(LeavingGap(Remembering()), true)}) {
     EXPECT_EQ(outcome.exit_code, 78);
     EXPECT_THAT(outcome.error, HasSubstr("in use"));
   }
@@ -235,7 +235,7 @@ TEST_F(SlotMoveTest, SlotThatIsReadIsLeftAlone) {
 TEST_F(SlotMoveTest, WithoutAProgressTopicKafkaIsNotAsked) {
   InitOk();
   EXPECT_EQ(SlotAdvance(Options(), "", true).exit_code, 0);
-  EXPECT_EQ(SlotRecreate(Options(), true).exit_code, 0);
+  EXPECT_EQ(SlotRecreate(LeavingGap(Options()), true).exit_code, 0);
   EXPECT_THAT(SlotAdvance(Options(), "", false).output, HasSubstr("progress is not remembered"));
 }
 

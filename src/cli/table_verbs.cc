@@ -1,0 +1,140 @@
+#include "cli/table_verbs.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/status.h"
+#include "config/units.h"
+#include "operations/audit.h"
+#include "operations/replay.h"
+
+namespace walpost::cli {
+namespace {
+
+using operations::Outcome;
+using std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kRedrawAfter{100};
+
+absl::StatusOr<operations::RowFilter> FilterOf(const TableArguments& arguments) {
+  operations::RowFilter filter;
+  if (!arguments.from.empty()) {
+    ASSIGN_OR_RETURN(filter.from_ms, TimeOf(arguments.from));
+  }
+  if (!arguments.to.empty()) {
+    ASSIGN_OR_RETURN(filter.to_ms, TimeOf(arguments.to));
+  }
+  filter.ids = arguments.ids;
+  filter.key = arguments.key;
+  filter.type = arguments.type;
+  filter.table = arguments.table;
+  return filter;
+}
+
+absl::StatusOr<Outcome> Replay(const TableArguments& arguments, const config::Config& config) {
+  operations::ReplayOptions options;
+  options.pipeline = DlqOptionsOf(config);
+  ASSIGN_OR_RETURN(options.filter, FilterOf(arguments));
+  ASSIGN_OR_RETURN(options.wait, config::ParseDuration(arguments.wait));
+  options.to_topic = arguments.to_topic;
+  options.in_place = arguments.in_place;
+  options.dry_run = arguments.dry_run;
+  options.all = arguments.all;
+  options.missing = arguments.missing;
+  options.spill_folder = arguments.spill_dir;
+  options.rate = arguments.rate;
+  options.standby = arguments.standby;
+  options.on_progress = ProgressOnTerminal();
+  return operations::Replay(options);
+}
+
+absl::StatusOr<Outcome> Audit(const TableArguments& arguments, const config::Config& config) {
+  operations::AuditOptions options;
+  options.pipeline = DlqOptionsOf(config);
+  ASSIGN_OR_RETURN(options.filter, FilterOf(arguments));
+  ASSIGN_OR_RETURN(options.wait, config::ParseDuration(arguments.wait));
+  options.standby = arguments.standby;
+  options.spill_folder = arguments.spill_dir;
+  options.report = arguments.report;
+  options.json = arguments.json;
+  options.has_messages = !config.run.source.message_prefixes.empty();
+  options.on_progress = ProgressOnTerminal();
+  return operations::Audit(options);
+}
+
+using Run = absl::StatusOr<Outcome> (*)(const TableArguments&, const config::Config&);
+
+void AddRange(CLI::App* verb, TableArguments* arguments) {
+  verb->add_option("--from", arguments->from,
+                   "Only rows created since: RFC 3339, or ago, as 2h; included");
+  verb->add_option("--to", arguments->to, "Only rows created before: the same; not included");
+  verb->add_option("--table", arguments->table, "Only rows of this table, SCHEMA.TABLE");
+  verb->add_option("--standby", arguments->standby,
+                   "Read the rows there: a conninfo, as source.conninfo");
+  verb->add_option("--spill-dir", arguments->spill_dir, kSpillHelp);
+  verb->add_option("--wait", arguments->wait,
+                   "How long to wait for the slot to confirm what the rows were read up to")
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddTableVerbs(CLI::App* app, TableArguments* arguments,
+                   const std::function<void(const DlqVerb&)>& choose) {
+  const auto add = [&](const char* name, const char* help, Run run) {
+    CLI::App* verb = app->add_subcommand(name, help);
+    verb->callback([arguments, choose, run] {
+      choose([arguments, run](const config::Config& config) {
+        const absl::StatusOr<Outcome> outcome = run(*arguments, config);
+        return outcome.ok() ? *outcome : UsageError(outcome.status());
+      });
+    });
+    AddRange(verb, arguments);
+    return verb;
+  };
+  CLI::App* replay =
+      add("replay", "Send rows once more, marked, to a topic of your choice", Replay);
+  replay->add_option("--id", arguments->ids, "Only the event with this id; may be repeated")
+      ->allow_extra_args(false);
+  replay->add_option("--key", arguments->key, "Only events with this key");
+  replay->add_option("--type", arguments->type, "Only events of this type");
+  replay->add_flag("--all", arguments->all, "All rows, without a filter");
+  replay->add_flag("--missing", arguments->missing,
+                   "Only what Kafka does not hold, by id, and the dead-letter topic does not know");
+  replay->add_option("--to-topic", arguments->to_topic, "Where to");
+  replay->add_flag("--in-place", arguments->in_place,
+                   "To the events' own topics, where old values will follow newer ones");
+  replay->add_flag("--dry-run", arguments->dry_run, "Only count");
+  replay->add_option("--rate", arguments->rate, "No more than so many events a second");
+  CLI::App* audit = add("audit", "Compare tables with topics, event by event", Audit);
+  audit->add_option("--report", arguments->report,
+                    "A file for a line of JSON about each event that is not in its topic");
+  audit->add_flag("--json", arguments->json, "As JSON");
+}
+
+operations::OnProgress ProgressOnTerminal() {
+  if (isatty(STDERR_FILENO) == 0) {
+    return nullptr;
+  }
+  constexpr std::uint64_t kCells = 20;
+  return [drawn = steady_clock::time_point()](const std::string& what, std::uint64_t done,
+                                              std::uint64_t of) mutable {
+    const auto now = steady_clock::now();
+    if (done != of && now - drawn < kRedrawAfter) {
+      return;
+    }
+    drawn = now;
+    const std::uint64_t full = of == 0 ? 0 : done * kCells / of;
+    const std::string bar = std::string(full, '#') + std::string(kCells - full, '.');
+    std::fprintf(stderr, "\r[%s] %s: %llu of %llu%s", bar.c_str(), what.c_str(),
+                 static_cast<unsigned long long>(done), static_cast<unsigned long long>(of),
+                 done == of ? "\n" : "");
+  };
+}
+
+}  // namespace walpost::cli

@@ -1,0 +1,42 @@
+// AddTableVerbs - the command line of `walpost replay` and `walpost audit`.
+// Thread: main, before the verb runs.   Lifetime: `arguments` until the verb has run.
+// Errors: wrong values are told by the verb: 64, with what is allowed.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cli/dlq_verbs.h"
+#include "operations/outcome.h"
+
+namespace walpost::cli {
+
+struct TableArguments {
+  std::string from, to, key, type, table;
+  std::vector<std::string> ids;
+  std::string to_topic;
+  std::string standby;
+  std::string wait = "60s";
+  std::string spill_dir;
+  std::string report;
+  std::uint64_t rate = 0;
+  bool all = false;
+  bool missing = false;
+  bool in_place = false;
+  bool dry_run = false;
+  bool json = false;
+};
+
+// `choose` is called with the verb that was typed.
+void AddTableVerbs(CLI::App* app, TableArguments* arguments,
+                   const std::function<void(const DlqVerb&)>& choose);
+
+// A line on a terminal that changes; nothing where there is none.
+operations::OnProgress ProgressOnTerminal();
+
+inline constexpr const char* kSpillHelp = "Folder for temporary files; else $TMPDIR, or /tmp";
+
+}  // namespace walpost::cli

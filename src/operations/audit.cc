@@ -1,0 +1,168 @@
+#include "operations/audit.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "operations/audit_report.h"
+#include "operations/confirmed.h"
+
+namespace walpost::operations {
+namespace {
+
+using base::Lsn;
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t kTellEvery = 10'000;
+
+class Auditor {
+ public:
+  Auditor(const AuditOptions& options, Comparison comparison)
+      : options_(options), comparison_(std::move(comparison)) {}
+
+  absl::StatusOr<AuditReport> Run() {
+    ASSIGN_OR_RETURN(const auto places, TablesOf(options_.filter, options_.pipeline.outboxes));
+    for (const std::uint32_t place : places) {
+      report_.tables.push_back(NameOf(options_.pipeline.outboxes[place]));
+      RETURN_IF_ERROR(base::Annotate(ReadTable(place), report_.tables.back()));
+    }
+    // Before the topics are read: what is confirmed by now is in them.
+    RETURN_IF_ERROR(Await());
+    Tell("topics", 0, 0);
+    RETURN_IF_ERROR(comparison_.Scan(options_.pipeline.kafka, options_.pipeline.kafka_timeout));
+    RETURN_IF_ERROR(comparison_.Letters(options_.pipeline));
+    RETURN_IF_ERROR(Judge());
+    Describe();
+    return std::move(report_);
+  }
+
+ private:
+  void Tell(const std::string& what, std::uint64_t done, std::uint64_t of) const {
+    if (options_.on_progress) {
+      options_.on_progress(what, done, of);
+    }
+  }
+
+  absl::Status ReadTable(std::uint32_t place) {
+    const DlqOutbox& outbox = options_.pipeline.outboxes[place];
+    Lsn end;
+    ASSIGN_OR_RETURN(RowReader reader, BeginReading(options_.standby, options_.pipeline.source,
+                                                    outbox, place, &schemas_, &end));
+    end_ = std::max(end_, end);
+    ASSIGN_OR_RETURN(const std::string where, options_.filter.Where(reader, outbox.table));
+    RETURN_IF_ERROR(reader.Open(where, RowReader::Reading::kAsTheyLie));
+    return reader.ForEach([&](const ReadRow& row) {
+      if (row.number % kTellEvery == 0 || row.number + 1 == reader.count()) {
+        Tell(NameOf(outbox), row.number + 1, reader.count());
+      }
+      return comparison_.Add(row, place);
+    });
+  }
+
+  absl::Status Await() {
+    const absl::Status confirmed = AwaitConfirmed(options_.pipeline.source, end_, options_.wait);
+    if (absl::IsDeadlineExceeded(confirmed) || absl::IsNotFound(confirmed)) {
+      confirmed_ = false;
+      report_.notes.emplace_back(confirmed.message());
+      return absl::OkStatus();
+    }
+    return confirmed;
+  }
+
+  absl::Status Judge() {
+    std::ofstream file;
+    if (!options_.report.empty()) {
+      file.open(options_.report, std::ios::trunc);
+    }
+    RETURN_IF_ERROR(comparison_.Judge([&](const Compared& compared) {
+      const ComparedTopic& topic = comparison_.topics()[compared.row.topic];
+      const Verdict verdict = VerdictOn(compared, topic, confirmed_);
+      report_.Count(compared, verdict);
+      if (file.is_open() && verdict != Verdict::kOk) {
+        const nlohmann::ordered_json line{
+            {"verdict", NameOf(verdict)},
+            {"id", compared.row.id},
+            {"table", NameOf(options_.pipeline.outboxes[compared.row.number])},
+            {"topic", topic.name}};
+        file << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+      }
+      return absl::OkStatus();
+    }));
+    if (!options_.report.empty() && !file.flush()) {
+      return absl::UnavailableError(absl::StrFormat("cannot write to %s", options_.report));
+    }
+    return absl::OkStatus();
+  }
+
+  void Describe() {
+    report_.pipeline = options_.pipeline.name;
+    report_.topics = comparison_.topics();
+    report_.order = comparison_.order();
+    if (options_.has_messages) {
+      report_.notes.emplace_back(
+          "events that are messages stand in no table: nothing is said about them");
+    }
+    if (options_.filter.from_ms || options_.filter.to_ms) {
+      report_.notes.emplace_back("rows are chosen by created_at, when their transaction began");
+    }
+  }
+
+  const AuditOptions& options_;
+  Comparison comparison_;
+  AuditReport report_;
+  envelope::SchemaTable schemas_;
+  Lsn end_;
+  bool confirmed_ = true;
+};
+
+absl::StatusOr<AuditReport> TryAudit(const AuditOptions& options) {
+  ASSIGN_OR_RETURN(Comparison comparison, Comparison::Create(options.spill_folder));
+  return Auditor(options, std::move(comparison)).Run();
+}
+
+}  // namespace
+
+Verdict VerdictOn(const Compared& compared, const ComparedTopic& topic, bool confirmed) {
+  if (compared.in_topic) {
+    return Verdict::kOk;
+  }
+  switch (compared.fate) {
+    case LetterFate::kDeadLettered:
+      return Verdict::kDeadLettered;
+    case LetterFate::kParked:
+      return Verdict::kParked;
+    case LetterFate::kDiscarded:
+      return Verdict::kDiscarded;
+    case LetterFate::kDelivered:
+      return Verdict::kSentElsewhere;
+    case LetterFate::kNone:
+      break;
+  }
+  if (!confirmed) {
+    return Verdict::kNotConfirmed;
+  }
+  if (compared.row.undeliverable || compared.too_large) {
+    return Verdict::kUndeliverable;
+  }
+  if (topic.without_id > 0) {
+    return Verdict::kRecordsWithoutId;
+  }
+  if (topic.gaps.begins_ms && compared.row.at_ms < *topic.gaps.begins_ms) {
+    return Verdict::kTopicBeginsLater;
+  }
+  return topic.gaps.compacted ? Verdict::kTopicCompacted : Verdict::kMissing;
+}
+
+Outcome Audit(const AuditOptions& options) {
+  const absl::StatusOr<AuditReport> report = TryAudit(options);
+  if (!report.ok()) {
+    return Failed(report.status());
+  }
+  return Outcome{report->ExitCode(), options.json ? report->Json() : report->Text(), ""};
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,55 @@
+// Audit - whether outbox tables and topics agree, event by event, for `walpost audit`.
+// Why: "nothing is missing" is to be seen, not believed: every night, of yesterday, beside the live
+//   stream or on a standby.
+// Thread: blocking.
+// Units/limits: reads each row and each record once; memory does not grow with them, and on disk it
+//   takes some 200 bytes for each.
+// Errors: in Outcome: 65 when an event is missing or out of order, else 75 when of some it cannot be
+//   told, else as everywhere.
+// Source: docs/database.md, "Is anything missing?".
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "operations/comparison.h"
+#include "operations/dlq.h"
+#include "operations/outcome.h"
+#include "operations/row_filter.h"
+
+namespace walpost::operations {
+
+struct AuditOptions {
+  DlqOptions pipeline;
+  RowFilter filter;
+  std::string standby;  // conninfo; empty = the primary
+  std::string spill_folder;
+  std::string report;  // file for a line of JSON about each event that is not in its topic
+  bool json = false;
+  bool has_messages = false;               // the pipeline also streams messages
+  std::chrono::milliseconds wait{60'000};  // for the slot to confirm what was read
+  OnProgress on_progress;
+};
+
+Outcome Audit(const AuditOptions& options);
+
+enum class Verdict {
+  kOk,
+  kMissing,
+  kNotConfirmed,  // from here on: cannot tell
+  kTopicBeginsLater,
+  kTopicCompacted,
+  kRecordsWithoutId,
+  kDeadLettered,  // from here on: not in the topic, and it is known why
+  kParked,
+  kDiscarded,
+  kSentElsewhere,
+  kUndeliverable,
+};
+
+// `confirmed`: everything that was read is confirmed.
+Verdict VerdictOn(const Compared& compared, const ComparedTopic& topic, bool confirmed);
+
+}  // namespace walpost::operations

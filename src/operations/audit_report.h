@@ -1,0 +1,43 @@
+// AuditReport - what `walpost audit` found, as text and as JSON.
+// Thread: values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "operations/audit.h"
+
+namespace walpost::operations {
+
+struct AuditReport {
+  static constexpr std::size_t kVerdicts = static_cast<std::size_t>(Verdict::kUndeliverable) + 1;
+  static constexpr std::size_t kExamplesMax = 20;
+
+  std::string pipeline;
+  std::vector<std::string> tables;
+  std::uint64_t rows = 0;
+  std::array<std::uint64_t, kVerdicts> counts = {};
+  std::vector<std::string> missing;  // the first
+  std::vector<ComparedTopic> topics;
+  Comparison::Order order;
+  std::vector<std::string> notes;  // what limits it
+
+  void Count(const Compared& compared, Verdict verdict);
+
+  std::uint64_t operator[](Verdict verdict) const {
+    return counts[static_cast<std::size_t>(verdict)];
+  }
+
+  std::uint64_t CannotTell() const;
+  int ExitCode() const;
+  std::string Text() const;
+  std::string Json() const;
+};
+
+// As in the JSON and in the file of --report.
+std::string_view NameOf(Verdict verdict);
+
+}  // namespace walpost::operations

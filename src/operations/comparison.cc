@@ -1,0 +1,295 @@
+#include "operations/comparison.h"
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "base/status.h"
+#include "envelope/position.h"
+#include "kafka/letters.h"
+#include "kafka/topic_limits.h"
+
+namespace walpost::operations {
+namespace {
+
+using envelope::Position;
+using kafka::ScannedRecord;
+using std::chrono::milliseconds;
+
+// Clocks of PostgreSQL, of Kafka and of walpost need not agree to the millisecond.
+constexpr std::int64_t kClockMarginMs = 60'000;
+constexpr std::size_t kExamplesMax = 20;
+
+enum class Kind : std::uint8_t { kRow, kRecord, kLetter, kLate };
+
+// What stands in Comparison::ids_, as bytes.
+struct Entry {
+  Kind kind = Kind::kRow;
+  LetterFate fate = LetterFate::kNone;
+  bool undeliverable = false;
+  bool redelivered = false;
+  std::uint32_t topic = 0;
+  std::int32_t partition = 0;
+  std::uint64_t number = 0;  // of a row; of a record its offset
+  std::int64_t at_ms = 0;
+  std::int64_t bytes = 0;
+};
+
+// What stands in Comparison::keys_, before the id.
+struct Place {
+  Position position;
+  std::uint32_t topic = 0;
+  std::int32_t partition = 0;
+  std::int64_t offset = 0;
+};
+
+template <typename T>
+std::string_view BytesOf(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+template <typename T>
+T ReadBytes(std::string_view bytes) {
+  T value;
+  std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof(value));
+  return value;
+}
+
+LetterFate FateOf(const envelope::Letter& letter, const LetterState& state) {
+  if (state.decision != nullptr) {
+    return state.decision->action == envelope::LetterAction::kDiscarded ? LetterFate::kDiscarded
+                                                                        : LetterFate::kDelivered;
+  }
+  return letter.kind == envelope::LetterKind::kParked ? LetterFate::kParked
+                                                      : LetterFate::kDeadLettered;
+}
+
+}  // namespace
+
+// All that is known of one id.
+struct Comparison::Event {
+  std::vector<Entry> rows;
+  std::vector<Entry> records;
+  std::vector<Entry> late;
+  LetterFate fate = LetterFate::kNone;
+};
+
+absl::StatusOr<Comparison> Comparison::Create(const std::string& folder) {
+  ASSIGN_OR_RETURN(Spill ids, Spill::Create(folder));
+  ASSIGN_OR_RETURN(Spill keys, Spill::Create(folder));
+  return Comparison(std::move(ids), std::move(keys));
+}
+
+std::uint32_t Comparison::TopicOf(std::string_view name) {
+  const auto found = topic_numbers_.find(name);
+  if (found != topic_numbers_.end()) {
+    return found->second;
+  }
+  const auto number = static_cast<std::uint32_t>(topics_.size());
+  ComparedTopic topic;
+  topic.name = std::string(name);
+  topics_.push_back(std::move(topic));
+  topic_numbers_.emplace(name, number);
+  return number;
+}
+
+absl::Status Comparison::Add(const ReadRow& row, std::uint64_t number) {
+  Entry entry;
+  entry.number = number;
+  entry.at_ms = row.created_ms.value_or(0);
+  std::string_view id = row.id;
+  if (row.record.ok()) {
+    const envelope::Record& record = *row.record;
+    entry.topic = TopicOf(record.topic);
+    entry.bytes = kafka::BatchBytesOf(record);
+    if (record.timestamp_ms > 0) {
+      entry.at_ms = std::min(entry.at_ms, record.timestamp_ms);
+    }
+    for (const envelope::RecordHeader& header : record.headers) {
+      if (header.name == "id") {
+        id = header.value;
+        break;
+      }
+    }
+  } else {
+    entry.topic = TopicOf("");
+    entry.undeliverable = true;
+  }
+  std::int64_t& oldest = topics_[entry.topic].oldest_row_ms;
+  oldest = std::min(oldest, entry.at_ms);
+  return ids_.Add(id, BytesOf(entry));
+}
+
+absl::Status Comparison::Scan(const kafka::KafkaOptions& kafka, milliseconds timeout,
+                              std::optional<std::int64_t> from_ms) {
+  for (std::uint32_t topic = 0; topic < topics_.size(); ++topic) {
+    if (!topics_[topic].name.empty()) {
+      RETURN_IF_ERROR(ScanOne(topic, kafka, timeout, from_ms));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Comparison::ScanOne(std::uint32_t topic, const kafka::KafkaOptions& kafka,
+                                 milliseconds timeout, std::optional<std::int64_t> from_ms) {
+  ComparedTopic& compared = topics_[topic];
+  const std::int64_t begin_ms = from_ms.value_or(compared.oldest_row_ms - kClockMarginMs);
+  const auto gaps = kafka::ScanTopic(
+      kafka, compared.name, std::max<std::int64_t>(begin_ms, 0),
+      [&](const ScannedRecord& record) { return Record(topic, record); }, timeout);
+  if (absl::IsNotFound(gaps.status())) {
+    compared.exists = false;
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(gaps.status());
+  compared.gaps = *gaps;
+  return absl::OkStatus();
+}
+
+absl::Status Comparison::Record(std::uint32_t topic, const ScannedRecord& record) {
+  ComparedTopic& compared = topics_[topic];
+  ++compared.records;
+  const std::string_view id = record.Header("id");
+  if (id.empty()) {
+    ++compared.without_id;
+    return absl::OkStatus();
+  }
+  Entry entry;
+  entry.kind = Kind::kRecord;
+  entry.redelivered = !record.Header("walpost-redelivery").empty();
+  entry.topic = topic;
+  entry.partition = record.partition;
+  entry.number = static_cast<std::uint64_t>(record.offset);
+  RETURN_IF_ERROR(ids_.Add(id, BytesOf(entry)));
+  if (entry.redelivered) {
+    ++compared.redelivered;
+    return absl::OkStatus();
+  }
+  const auto position = Position::Parse(record.Header("walpost-position"));
+  if (!position.ok()) {
+    ++compared.without_position;
+    return absl::OkStatus();
+  }
+  if (!record.key) {
+    return absl::OkStatus();  // has no order
+  }
+  const Place place{*position, topic, record.partition, record.offset};
+  return keys_.Add(*record.key, std::string(BytesOf(place)).append(id));
+}
+
+absl::Status Comparison::Letters(const DlqOptions& options) {
+  const auto log = ReadLog(options, /*keep_decided=*/true);
+  if (absl::IsNotFound(log.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(log.status());
+  return VisitLetters(
+      options, *log, [&](const kafka::StoredLetter& stored, const LetterState& state) {
+        Entry entry;
+        entry.kind = Kind::kLetter;
+        entry.fate = FateOf(stored.letter, state);
+        return stored.letter.id.empty() ? absl::OkStatus()
+                                        : ids_.Add(stored.letter.id, BytesOf(entry));
+      });
+}
+
+absl::Status Comparison::Judge(const std::function<absl::Status(const Compared&)>& on_row) {
+  RETURN_IF_ERROR(FindLate());
+  for (std::size_t part = 0; part < Spill::kParts; ++part) {
+    RETURN_IF_ERROR(JudgePart(part, on_row));
+  }
+  return absl::OkStatus();
+}
+
+// A record at or below a position that was seen for its key is a repeat, or late: which, its id tells.
+absl::Status Comparison::FindLate() {
+  for (std::size_t part = 0; part < Spill::kParts; ++part) {
+    std::unordered_map<std::string, Position> last;  // by topic, partition and key
+    const auto on_entry = [&](std::string_view key, std::string_view data) {
+      const auto place = ReadBytes<Place>(data);
+      std::string name(BytesOf(place.topic));
+      name.append(BytesOf(place.partition)).append(key);
+      const auto [seen, first] = last.emplace(std::move(name), place.position);
+      if (first || seen->second.system_identifier != place.position.system_identifier ||
+          place.position > seen->second) {
+        seen->second = place.position;
+        return absl::OkStatus();
+      }
+      Entry entry;
+      entry.kind = Kind::kLate;
+      entry.topic = place.topic;
+      entry.partition = place.partition;
+      entry.number = static_cast<std::uint64_t>(place.offset);
+      return ids_.Add(data.substr(sizeof(Place)), BytesOf(entry));
+    };
+    RETURN_IF_ERROR(keys_.ForEach(part, on_entry));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Comparison::JudgePart(std::size_t part,
+                                   const std::function<absl::Status(const Compared&)>& on_row) {
+  std::unordered_map<std::string, Event> events;
+  RETURN_IF_ERROR(ids_.ForEach(part, [&](std::string_view id, std::string_view data) {
+    const auto entry = ReadBytes<Entry>(data);
+    Event& event = events[std::string(id)];
+    switch (entry.kind) {
+      case Kind::kRow:
+        event.rows.push_back(entry);
+        break;
+      case Kind::kRecord:
+        event.records.push_back(entry);
+        break;
+      case Kind::kLate:
+        event.late.push_back(entry);
+        break;
+      case Kind::kLetter:
+        event.fate = entry.fate;
+        break;
+    }
+    return absl::OkStatus();
+  }));
+  for (const auto& [id, event] : events) {
+    CountRecords(id, event);
+    for (const Entry& row : event.rows) {
+      Compared compared;
+      compared.row = {row.number, id, row.topic, row.at_ms, row.bytes, row.undeliverable};
+      const auto bytes_max = topics_[row.topic].gaps.message_bytes_max;
+      compared.too_large = bytes_max && row.bytes > *bytes_max;
+      compared.fate = event.fate;
+      compared.in_topic =
+          std::any_of(event.records.begin(), event.records.end(),
+                      [&](const Entry& record) { return record.topic == row.topic; });
+      RETURN_IF_ERROR(on_row(compared));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Comparison::CountRecords(const std::string& id, const Event& event) {
+  if (event.rows.empty() && !event.records.empty()) {
+    ++order_.unknown_ids;
+  }
+  const auto streamed = static_cast<std::uint64_t>(
+      std::count_if(event.records.begin(), event.records.end(),
+                    [](const Entry& record) { return !record.redelivered; }));
+  if (streamed > 1) {
+    ++order_.repeated_ids;
+    order_.repeats += streamed - 1;
+  }
+  for (const Entry& late : event.late) {
+    const bool repeat =
+        std::any_of(event.records.begin(), event.records.end(), [&](const Entry& record) {
+          return record.topic == late.topic && record.partition == late.partition &&
+                 record.number < late.number && !record.redelivered;
+        });
+    if (!repeat) {
+      ++order_.out_of_order;
+      if (order_.examples.size() < kExamplesMax) {
+        order_.examples.push_back(id);
+      }
+    }
+  }
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,111 @@
+// Comparison - rows of outbox tables beside the records of topics and the letters about them, by id.
+// Why: whether every event is in Kafka can only be told by looking at both; what is missing is sent by
+//   who closes a gap, and reported by who audits.
+// Thread: one owner; blocking.
+// Use: Add all rows, Scan, Letters, then Judge once.
+// Units/limits: on disk some 200 bytes for each row and record; memory does not grow with them.
+// Errors: those of reading, and Spill's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kafka/kafka_sink.h"
+#include "kafka/topic_scan.h"
+#include "operations/dlq.h"
+#include "operations/row_reader.h"
+#include "operations/spill.h"
+
+namespace walpost::operations {
+
+// What the dead-letter topic says of an event, the last that it says.
+enum class LetterFate : std::uint8_t { kNone, kDeadLettered, kParked, kDelivered, kDiscarded };
+
+struct ComparedRow {
+  std::uint64_t number = 0;  // what the caller calls it
+  std::string_view id;
+  std::uint32_t topic = 0;     // its place in Comparison::topics()
+  std::int64_t at_ms = 0;      // its record is not older
+  std::int64_t bytes = 0;      // as kafka::BatchBytesOf its record
+  bool undeliverable = false;  // it makes no record
+};
+
+struct Compared {
+  ComparedRow row;
+  bool in_topic = false;
+  bool too_large = false;  // for its topic
+  LetterFate fate = LetterFate::kNone;
+};
+
+struct ComparedTopic {
+  std::string name;
+  bool exists = true;
+  std::uint64_t records = 0;
+  std::uint64_t without_id = 0;
+  std::uint64_t without_position = 0;  // and no redelivery
+  std::uint64_t redelivered = 0;
+  std::int64_t oldest_row_ms = INT64_MAX;
+  kafka::TopicGaps gaps;
+};
+
+class Comparison {
+ public:
+  // `folder`: of the temporary files.
+  static absl::StatusOr<Comparison> Create(const std::string& folder);
+
+  // `number`: what the caller calls it.
+  absl::Status Add(const ReadRow& row, std::uint64_t number);
+
+  // Every topic that a row was meant for, from its oldest row on, or from a time.
+  absl::Status Scan(const kafka::KafkaOptions& kafka, std::chrono::milliseconds timeout,
+                    std::optional<std::int64_t> from_ms = std::nullopt);
+
+  // The pipeline's letters. No such topic: no letters.
+  absl::Status Letters(const DlqOptions& options);
+
+  // Each row once, in no order.
+  absl::Status Judge(const std::function<absl::Status(const Compared&)>& on_row);
+
+  const std::vector<ComparedTopic>& topics() const { return topics_; }
+
+  struct Order {
+    std::uint64_t repeated_ids = 0;
+    std::uint64_t repeats = 0;          // records of the stream beside the first of an event
+    std::uint64_t unknown_ids = 0;      // in the topics, of no row
+    std::uint64_t out_of_order = 0;     // first records of events behind a later event of their key
+    std::vector<std::string> examples;  // of those, ids
+  };
+
+  // After Judge.
+  const Order& order() const { return order_; }
+
+ private:
+  struct Event;
+
+  Comparison(Spill ids, Spill keys) : ids_(std::move(ids)), keys_(std::move(keys)) {}
+
+  std::uint32_t TopicOf(std::string_view name);
+  absl::Status ScanOne(std::uint32_t topic, const kafka::KafkaOptions& kafka,
+                       std::chrono::milliseconds timeout, std::optional<std::int64_t> from_ms);
+  absl::Status Record(std::uint32_t topic, const kafka::ScannedRecord& record);
+  absl::Status FindLate();
+  absl::Status JudgePart(std::size_t part,
+                         const std::function<absl::Status(const Compared&)>& on_row);
+  void CountRecords(const std::string& id, const Event& event);
+
+  Spill ids_;
+  Spill keys_;  // records of the stream, with what they hold to be first
+  std::vector<ComparedTopic> topics_;
+  std::map<std::string, std::uint32_t, std::less<>> topic_numbers_;
+  Order order_;
+};
+
+}  // namespace walpost::operations

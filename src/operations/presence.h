@@ -1,0 +1,36 @@
+// FindPresence - which rows need not be sent, because Kafka holds them.
+// Thread: blocking.
+// Errors: those of Comparison.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "operations/dlq.h"
+#include "operations/outcome.h"
+#include "operations/row_reader.h"
+
+namespace walpost::operations {
+
+struct PresenceOptions {
+  std::string spill_folder;
+  // Since when the rows may have been sent; absent = since each was made.
+  std::optional<std::int64_t> since_ms;
+  bool letters = true;  // what the dead-letter topic knows of counts, too
+  OnProgress on_progress;
+};
+
+struct Presence {
+  std::vector<bool> there;  // by the row's number
+  std::uint64_t in_topic = 0;
+  std::uint64_t letters = 0;  // dead-lettered, parked or decided, and not in the topic
+};
+
+// `reader` is open for reading twice.
+absl::StatusOr<Presence> FindPresence(const DlqOptions& pipeline, const PresenceOptions& options,
+                                      RowReader* reader);
+
+}  // namespace walpost::operations

@@ -1,0 +1,209 @@
+#include "operations/replay.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "operations/confirmed.h"
+#include "operations/dlq_text.h"
+#include "operations/presence.h"
+#include "operations/row_sender.h"
+
+namespace walpost::operations {
+namespace {
+
+using base::Lsn;
+using std::chrono::steady_clock;
+
+constexpr std::string_view kKind = "replay";
+constexpr std::uint64_t kTellEvery = 1'000;
+
+// Lets so many pass in a second.
+class Pace {
+ public:
+  explicit Pace(std::uint64_t rate) : rate_(rate) {}
+
+  void Await() {
+    if (rate_ == 0) {
+      return;
+    }
+    const auto due = begin_ + std::chrono::microseconds(passed_++ * 1'000'000 / rate_);
+    while (steady_clock::now() < due) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(due - steady_clock::now());
+      poll(nullptr, 0, static_cast<int>(left.count()));
+    }
+  }
+
+ private:
+  const std::uint64_t rate_;
+  const steady_clock::time_point begin_ = steady_clock::now();
+  std::uint64_t passed_ = 0;
+};
+
+class Replayer {
+ public:
+  explicit Replayer(const ReplayOptions& options)
+      : options_(options),
+        sender_(options.pipeline.kafka, options.pipeline.registry, options.pipeline.outboxes, kKind,
+                options.patience),
+        pace_(options.rate) {}
+
+  absl::Status Run() {
+    ASSIGN_OR_RETURN(const auto places, TablesOf(options_.filter, options_.pipeline.outboxes));
+    Lsn end;
+    std::vector<RowReader> readers;
+    for (const std::uint32_t place : places) {
+      RETURN_IF_ERROR(base::Annotate(Open(place, &readers, &end), Name(place)));
+    }
+    RETURN_IF_ERROR(JudgeIds(readers));
+    if (options_.dry_run && !options_.missing) {
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(AwaitConfirmed(options_.pipeline.source, end, options_.wait));
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      RETURN_IF_ERROR(base::Annotate(Table(Name(places[i]), &readers[i]), Name(places[i])));
+    }
+    return absl::OkStatus();
+  }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string Name(std::uint32_t place) const { return NameOf(options_.pipeline.outboxes[place]); }
+
+  absl::Status Open(std::uint32_t place, std::vector<RowReader>* readers, Lsn* end) {
+    const DlqOutbox& outbox = options_.pipeline.outboxes[place];
+    Lsn table_end;
+    ASSIGN_OR_RETURN(RowReader reader, BeginReading(options_.standby, options_.pipeline.source,
+                                                    outbox, place, &schemas_, &table_end));
+    *end = std::max(*end, table_end);
+    ASSIGN_OR_RETURN(const std::string where, options_.filter.Where(reader, outbox.table));
+    RETURN_IF_ERROR(JudgeBegin(&reader));
+    RETURN_IF_ERROR(reader.Open(
+        where, options_.missing ? RowReader::Reading::kTwice : RowReader::Reading::kInOrder));
+    text_ += absl::StrFormat("%s: %s\n", Name(place), Count(reader.count(), "event"));
+    readers->push_back(std::move(reader));
+    return absl::OkStatus();
+  }
+
+  // What is asked for must not have left the table already, or nobody would know.
+  absl::Status JudgeBegin(RowReader* reader) {
+    if (!options_.filter.from_ms) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(const auto begins_ms, reader->BeginsMs());
+    if (!begins_ms || *begins_ms <= *options_.filter.from_ms) {
+      return absl::OkStatus();
+    }
+    const std::string text = absl::StrFormat(
+        "what is older than %s is not in the table, or no longer; what is left begins with --from "
+        "%s",
+        TimeText(*begins_ms), TimeText(*begins_ms));
+    if (options_.dry_run) {
+      text_ += "warning: " + text + "\n";
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(text);
+  }
+
+  absl::Status JudgeIds(const std::vector<RowReader>& readers) const {
+    std::uint64_t found = 0;
+    for (const RowReader& reader : readers) {
+      found += reader.count();
+    }
+    const std::size_t wanted = options_.filter.ids.size();
+    return found < wanted ? absl::NotFoundError(absl::StrFormat(
+                                "of %s only %d with these conditions: the others are not in the "
+                                "table, or no longer",
+                                Count(wanted, "id"), found))
+                          : absl::OkStatus();
+  }
+
+  absl::Status Table(const std::string& name, RowReader* reader) {
+    there_.assign(reader->count(), false);
+    if (options_.missing) {
+      PresenceOptions presence_options;
+      presence_options.spill_folder = options_.spill_folder;
+      presence_options.on_progress = options_.on_progress;
+      ASSIGN_OR_RETURN(Presence presence,
+                       FindPresence(options_.pipeline, presence_options, reader));
+      there_ = std::move(presence.there);
+      const std::uint64_t missing = reader->count() - presence.in_topic - presence.letters;
+      text_ += absl::StrFormat("%s: %s missing in Kafka\n", name, Count(missing, "event"));
+    }
+    return options_.dry_run ? absl::OkStatus() : Send(name, reader);
+  }
+
+  absl::Status Send(const std::string& name, RowReader* reader) {
+    std::uint64_t sent = 0;
+    const absl::Status status = reader->ForEach([&](const ReadRow& row) {
+      if (there_[row.number]) {
+        return absl::OkStatus();
+      }
+      pace_.Await();
+      RETURN_IF_ERROR(base::Annotate(SendRow(row), "event '" + row.id + "'"));
+      if (++sent % kTellEvery == 0 && options_.on_progress) {
+        options_.on_progress(name, sent, reader->count());
+      }
+      return absl::OkStatus();
+    });
+    // What was written before a row that cannot be is waited for, too: it is there.
+    const absl::Status flushed = sender_.Flush();
+    if (options_.on_progress) {
+      options_.on_progress(name, sent, sent);
+    }
+    RETURN_IF_ERROR(flushed);
+    text_ += absl::StrFormat("%s: %s sent%s\n", name, Count(sent, "event"),
+                             options_.in_place ? "" : " to topic " + options_.to_topic);
+    return status;
+  }
+
+  absl::Status SendRow(const ReadRow& row) {
+    RETURN_IF_ERROR(row.record.status());
+    envelope::Record record = *row.record;
+    if (!options_.in_place) {
+      if (record.topic == options_.to_topic) {
+        return absl::InvalidArgumentError(absl::StrFormat(
+            "'%s' is its own topic, where it would follow newer events: --in-place says that it "
+            "may",
+            options_.to_topic));
+      }
+      record.topic = options_.to_topic;
+      record.partition = -1;  // of its own topic
+    }
+    return sender_.Send(record, schemas_);
+  }
+
+  const ReplayOptions& options_;
+  RowSender sender_;
+  Pace pace_;
+  envelope::SchemaTable schemas_;
+  std::vector<bool> there_;  // by the row's number: not to be sent
+  std::string text_;
+};
+
+}  // namespace
+
+Outcome Replay(const ReplayOptions& options) {
+  if (options.filter.empty() && !options.all && !options.missing) {
+    return Outcome{kExitUsage, "",
+                   "which events: --from, --to, --id, --key, --type, --table, --missing, or --all"};
+  }
+  if (!options.dry_run && options.to_topic.empty() != options.in_place) {
+    return Outcome{
+        kExitUsage, "",
+        "where to: --to-topic TOPIC, or --in-place for the events' own topics, where old "
+        "values will follow newer ones; --dry-run only counts"};
+  }
+  Replayer replayer(options);
+  const absl::Status status = replayer.Run();
+  Outcome outcome = status.ok() ? Outcome() : Failed(status);
+  outcome.output = replayer.text();
+  return outcome;
+}
+
+}  // namespace walpost::operations

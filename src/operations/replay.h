@@ -1,0 +1,43 @@
+// Replay - sends rows of the outbox tables once more, for `walpost replay`.
+// Why: a consumer that lost its state, or a new one, needs what was sent before Kafka forgot it; and
+//   what was left out, by whatever hand, is to be sent after all. The rows are still there.
+// Thread: blocking.
+// Rules: first it counts; then it waits until the slot has confirmed all that the rows' snapshot sees,
+//   so that no event comes before its first time; then it sends in the order of `seq`, each record
+//   marked `walpost-redelivery: replay`. To the events' own topics only when told so: there, old
+//   values follow newer ones.
+// Errors: in Outcome. 64 when it is not told where to; a row that cannot be sent is named, and
+//   none behind it was sent.
+// Source: docs/database.md, "Send events again".
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "operations/audit.h"
+#include "operations/dlq.h"
+#include "operations/outcome.h"
+#include "operations/row_filter.h"
+
+namespace walpost::operations {
+
+struct ReplayOptions {
+  DlqOptions pipeline;
+  RowFilter filter;
+  std::string to_topic;
+  bool in_place = false;
+  bool dry_run = false;
+  bool all = false;        // without a filter
+  bool missing = false;    // of them only what Kafka does not hold, and no letter is about
+  std::uint64_t rate = 0;  // events a second; 0 = as fast as Kafka takes them
+  std::string standby;     // conninfo; empty = the primary
+  std::string spill_folder;
+  std::chrono::milliseconds wait{60'000};  // for the slot
+  std::chrono::milliseconds patience{60'000};
+  OnProgress on_progress;
+};
+
+Outcome Replay(const ReplayOptions& options);
+
+}  // namespace walpost::operations

@@ -1,0 +1,49 @@
+// RowFilter - which rows of the outbox tables a verb is about.
+// Thread: values.
+// Errors: kInvalidArgument, for the one who typed: no such table, or the table does not tell what is
+//   asked for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "operations/dlq.h"
+#include "operations/row_reader.h"
+
+namespace walpost::operations {
+
+// Empty = any.
+struct RowFilter {
+  std::optional<std::int64_t> from_ms;  // of created_at; included
+  std::optional<std::int64_t> to_ms;    // not included
+  std::vector<std::string> ids;
+  std::string key;
+  std::string type;
+  std::string table;  // schema.table
+
+  bool empty() const {
+    return !from_ms && !to_ms && ids.empty() && key.empty() && type.empty() && table.empty();
+  }
+
+  // SQL about `t`.
+  absl::StatusOr<std::string> Where(const RowReader& reader,
+                                    const outbox::TableOptions& options) const;
+};
+
+std::string NameOf(const DlqOutbox& outbox);
+
+// The places of the outboxes that a filter may find rows in.
+absl::StatusOr<std::vector<std::uint32_t>> TablesOf(const RowFilter& filter,
+                                                    const std::vector<DlqOutbox>& outboxes);
+
+// A row reader in a transaction of its own that only reads; `end`: behind all that it sees.
+absl::StatusOr<RowReader> BeginReading(const std::string& conninfo,
+                                       const postgres::ConnectOptions& source,
+                                       const DlqOutbox& outbox, std::uint32_t place,
+                                       envelope::SchemaTable* schemas, base::Lsn* end);
+
+}  // namespace walpost::operations

@@ -1,0 +1,42 @@
+// RowSender - writes records of rows beside the live stream, marked as such.
+// Why: a consumer that drops repeats by position must not drop them, and must be able to tell.
+// Thread: one owner; blocking.
+// Errors: those of BulkWriter and Framer.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "envelope/record.h"
+#include "envelope/schema_table.h"
+#include "kafka/bulk_writer.h"
+#include "kafka/kafka_sink.h"
+#include "operations/dlq.h"
+#include "operations/framer.h"
+#include "registry/options.h"
+
+namespace walpost::operations {
+
+class RowSender {
+ public:
+  // `kind`: of the header walpost-redelivery.
+  RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryOptions& registry,
+            const std::vector<DlqOutbox>& outboxes, std::string_view kind,
+            std::chrono::milliseconds patience);
+
+  // A record of a RowReader that was made with `schemas`. Copied before it returns.
+  absl::Status Send(envelope::Record record, const envelope::SchemaTable& schemas);
+
+  // Until everything is acknowledged.
+  absl::Status Flush() { return writer_.Flush(); }
+
+ private:
+  Framer framer_;
+  kafka::BulkWriter writer_;
+  const std::string kind_;
+};
+
+}  // namespace walpost::operations

@@ -1,0 +1,195 @@
+"""`walpost audit`: whether tables and topics agree, event by event."""
+
+import json
+
+import servers
+
+
+def delivered(p, first=1, last=40):
+    p.insert(first, last)
+    p.wait_confirmed()
+
+
+def audit(p, *arguments):
+    """(exit code, what it says)"""
+    done = p.walpost.verb("audit", "--json", *arguments, check=False)
+    assert done.stdout, done
+    return done.returncode, json.loads(done.stdout)
+
+
+def event_id(message):
+    return dict(message.headers())["id"].decode()
+
+
+def rewritten(p, change):
+    """Takes the topic's records through `change`, with walpost stopped."""
+    assert p.walpost.stop() == 0
+    records = p.kafka.read_all(p.name)
+    p.kafka.rewrite(p.name, change(records))
+    p.walpost.start()
+    p.wait_confirmed()
+
+
+def test_all_of_it_is_there(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    done = p.walpost.verb("audit")
+    assert "\n0 missing of 40\n" in done.stdout and f"topic {p.name}: 40 records\n" in done.stdout
+    code, found = audit(p)
+    assert code == 0 and found["ok"] == found["rows"] == 40 and found["repeats"] == found["out_of_order"] == 0
+
+
+def test_what_somebody_took_away_is_missing_and_in_the_report(make_pipeline, workspace):
+    p = make_pipeline().start()
+    delivered(p)
+    gone = {}
+
+    def take(records):
+        gone.update({event_id(record): record for record in records[5:8]})
+        return [record for record in records if event_id(record) not in gone]
+
+    rewritten(p, take)
+    report = workspace.path / "report"
+    code, found = audit(p, "--report", str(report))
+    assert code == 65 and found["missing"] == 3 and sorted(found["missing_ids"]) == sorted(gone)
+    lines = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
+    assert sorted(line["id"] for line in lines) == sorted(gone)
+    assert {(line["verdict"], line["table"], line["topic"]) for line in lines} == {("missing", "outbox.events", p.name)}
+
+
+def test_only_the_rows_of_the_range_are_looked_at(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    middle = p.execute("SELECT clock_timestamp()::text")[0][0].replace(" ", "T") + ":00"
+    delivered(p, 41, 50)
+    assert audit(p, "--to", middle)[1]["rows"] == 40
+    code, found = audit(p, "--from", middle, "--table", "outbox.events")
+    assert code == 0 and found["rows"] == found["ok"] == 10
+    wrong = p.walpost.verb("audit", "--table", "outbox.other", check=False)
+    assert wrong.returncode == 78 and "outbox.events" in wrong.stderr
+
+
+def test_what_is_not_confirmed_cannot_be_told(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    assert p.walpost.stop() == 0
+    p.insert(41, 45)
+    code, found = audit(p, "--wait", "1s")
+    assert code == 75 and found["ok"] == 40 and found["not_confirmed"] == 5 and found["missing"] == 0
+    assert "start `walpost run`" in found["notes"][0]
+
+
+def test_what_kafka_deleted_by_its_age_cannot_be_told(make_pipeline):
+    p = make_pipeline(partitions=1).start()
+    delivered(p)
+    delivered(p, 41, 50)
+    p.kafka.delete_records(p.name, 0, before=40)
+    code, found = audit(p)
+    assert code == 75 and found["missing"] == 0 and found["topic_begins_later"] == 40 and found["ok"] == 10
+
+
+def test_compacted_topic_cannot_tell_what_is_missing(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    rewritten(p, lambda records: records[1:])
+    p.kafka.alter_topic(p.name, {"cleanup.policy": "compact"})
+    code, found = audit(p)
+    assert code == 75 and found["topic_compacted"] == 1 and found["ok"] == 39
+
+
+def test_records_without_ids_cannot_be_told_apart(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+
+    class WithoutId:
+        def __init__(self, record):
+            self.record = record
+
+        def headers(self):
+            return [header for header in self.record.headers() if header[0] != "id"]
+
+        def __getattr__(self, name):
+            return getattr(self.record, name)
+
+    rewritten(p, lambda records: [WithoutId(records[0]), *records[1:]])
+    code, found = audit(p)
+    assert code == 75 and found["records_without_id"] == 1 and found["topics"][0]["without_id"] == 1
+
+
+def test_letters_are_counted_apart(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "letters-of-audit"}}).start()
+    p.allow_bad_topics()
+    delivered(p)
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no topic', 'k1', 't'), ('no topic', 'k2', 't')")
+    p.wait_confirmed()
+    one = p.execute("SELECT id::text FROM outbox.events WHERE aggregate_id = 'k1'")[0][0]
+    p.walpost.verb("dlq", "discard", "--id", one, "--yes")
+    code, found = audit(p)
+    assert code == 0 and found["dead_lettered"] == 1 and found["discarded"] == 1 and found["ok"] == 40
+
+
+def test_parked_events_are_counted_apart(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "dead_letter_topic": "parked-of-audit"}}).start()
+    p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
+    delivered(p)
+    p.insert_large(30_000, key="key-1")
+    p.wait_confirmed()
+    p.insert(101, 101, keys=1_000)  # key-101
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES (%s, 'key-1', 'Behind')", p.name)
+    p.wait_confirmed()
+    code, found = audit(p)
+    assert code == 0 and found["parked"] == 2 and found["ok"] == 41
+
+
+def test_skipped_events_are_counted_apart(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "skip"}}).start()
+    p.allow_bad_topics()
+    p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
+    delivered(p)
+    p.insert_large(30_000)
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no topic', 'k', 't')")
+    p.wait_confirmed()
+    code, found = audit(p)
+    assert code == 0 and found["undeliverable"] == 2 and found["ok"] == 40
+    assert "skipped: can be no record" in p.walpost.verb("audit").stdout
+
+
+def test_repeats_are_counted_and_what_is_out_of_order_is_named(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    p.kafka.produce(p.name, p.kafka.read_all(p.name)[:3])
+    code, found = audit(p)
+    assert code == 0 and found["repeats"] == found["repeated_ids"] == 3 and found["out_of_order"] == 0
+    late = {}
+
+    def swap(records):
+        """The first two events of a key change places."""
+        first = records[0]
+        second = next(record for record in records[1:] if record.key() == first.key() and event_id(record) != event_id(first))
+        late["id"] = event_id(first)
+        order = {event_id(first): second, event_id(second): first}
+        return [order.get(event_id(record), record) for record in records[:40]]
+
+    rewritten(p, lambda records: swap(sorted(records, key=lambda record: record.offset() > 1_000)))
+    code, found = audit(p)
+    assert code == 65 and found["out_of_order_ids"] == [late["id"]], found
+
+
+def test_rows_are_read_from_a_standby(make_pipeline, workspace):
+    primary = workspace.postgres()
+    standby = workspace.postgres(start=False)
+    p = make_pipeline(on_postgres=primary)
+    standby.make_standby_of(primary)
+    p.start()
+    delivered(p)
+    servers.wait_for(lambda: standby.execute("SELECT count(*) FROM outbox.events", database=p.database)[0][0] == 40, 60, "the standby")
+    code, found = audit(p, "--standby", standby.conninfo(p.database))
+    assert code == 0 and found["ok"] == 40
+
+
+def test_folder_that_cannot_be_written_to_is_named(make_pipeline):
+    p = make_pipeline().start()
+    failed = p.walpost.verb("audit", "--spill-dir", "/nowhere", check=False)
+    assert failed.returncode == 69 and "/nowhere" in failed.stderr
+    failed = p.walpost.verb("audit", "--report", "/nowhere/report", check=False)
+    assert failed.returncode == 69 and "/nowhere/report" in failed.stderr

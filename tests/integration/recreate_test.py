@@ -1,0 +1,214 @@
+"""`walpost slot recreate`: a slot that is gone is made anew, and what Kafka lacks by then is sent from the tables."""
+
+import contextlib
+import json
+import subprocess
+
+import pytest
+import servers
+from table_writers import Writers
+
+
+def delivered(p, first=1, last=20):
+    p.insert(first, last)
+    p.wait_confirmed()
+
+
+def lose_slot(p):
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+
+
+def stored(p):
+    return sorted(row[0] for row in p.execute("SELECT id::text FROM outbox.events"))
+
+
+def ids(records):
+    return sorted(record.id for record in records)
+
+
+def recreate(p, *more):
+    return p.walpost.verb("slot", "recreate", "--yes", *more).stdout
+
+
+def gap_line(text):
+    line, = (line for line in text.splitlines() if line.startswith("gap "))
+    return line
+
+
+# The table is complete in Kafka again, and the audit says so, and also what somebody takes away by hand.
+@pytest.mark.smoke
+def test_slot_dropped_under_load_is_made_anew_and_nothing_is_missing(make_pipeline):
+    p = make_pipeline().start()
+    with Writers(p, 4):
+        servers.wait_for(lambda: len(stored(p)) > 500, 60, "some rows")
+        p.walpost.kill9()
+        written = len(stored(p))
+        servers.wait_for(lambda: len(stored(p)) > written + 300, 60, "rows that are not delivered")
+        lose_slot(p)
+        p.walpost.start(wait="halted")
+        assert p.walpost.status()["halt"]["reason"] == "slot_missing"
+        assert p.walpost.stop() == 0
+        made = recreate(p)
+        assert "done" in made and int(gap_line(made).split()[2]) >= 300, made
+        p.walpost.start()
+        more = len(stored(p))
+        servers.wait_for(lambda: len(stored(p)) > more + 100, 60, "rows for the new slot")
+    p.wait_confirmed()
+    records = p.records()
+    assert sorted(set(ids(records))) == stored(p)
+    for record in records:
+        assert record.headers.get("walpost-redelivery", b"gap") == b"gap"
+    audit = p.walpost.verb("audit").stdout
+    assert f"\n0 missing of {len(stored(p)):,}\n" in audit, audit
+    taken = p.kafka.read_all(p.name)
+    gone = taken.pop(len(taken) // 2)
+    p.kafka.rewrite(p.name, [record for record in taken if record_id(record) != record_id(gone)])
+    found = p.walpost.verb("audit", "--json", check=False)
+    assert found.returncode == 65 and json.loads(found.stdout)["missing_ids"] == [record_id(gone)]
+
+
+def record_id(message):
+    return dict(message.headers())["id"].decode()
+
+
+def test_rows_that_a_note_proves_delivered_are_not_even_looked_at(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p, 1, 50)
+    p.execute("SELECT * FROM outbox.maintain()")
+    delivered(p, 51, 60)
+    assert p.walpost.stop() == 0
+    p.insert(61, 65)
+    lose_slot(p)
+    dry = p.walpost.verb("slot", "recreate", check=False)
+    assert dry.returncode == 64 and "committed after" in dry.stdout and "--yes" in dry.stderr
+    assert gap_line(recreate(p)) == "gap          outbox.events: 5 events sent, 10 are in Kafka already"
+    p.walpost.start()
+    delivered(p, 66, 70)
+    assert ids(p.records()) == stored(p), "each once"
+
+
+def test_rows_without_any_note_are_all_compared(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    assert p.walpost.stop() == 0
+    p.insert(21, 25)
+    lose_slot(p)
+    assert gap_line(recreate(p)) == "gap          outbox.events: 5 events sent, 20 are in Kafka already"
+    assert ids(p.records()) == stored(p)
+
+
+OWN = {"outboxes": [{"table": "public.own"}]}
+
+
+def test_table_of_ones_own_without_order_time_or_transaction(make_pipeline):
+    p = make_pipeline(config=OWN)
+    p.execute("CREATE TABLE own (id uuid DEFAULT gen_random_uuid(), aggregate_type text, aggregate_id text, event_type text,"
+              " payload bytea)")
+    p.start()
+    fill = "INSERT INTO own (aggregate_type, aggregate_id, event_type) SELECT %s, 'k', 'Tested' FROM generate_series(1, %s)"
+    p.execute(fill, p.name, 30)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.execute(fill, p.name, 7)
+    lose_slot(p)
+    assert gap_line(recreate(p)) == "gap          public.own: 7 events sent, 30 are in Kafka already"
+    assert ids(p.records()) == sorted(row[0] for row in p.execute("SELECT id::text FROM own"))
+
+
+def test_interrupted_closing_is_finished_before_anything_is_streamed(make_pipeline):
+    p = make_pipeline()
+    p.walpost.verb("init", "--plain-table")
+    p.walpost.start()
+    delivered(p)
+    assert p.walpost.stop() == 0
+    p.insert(21, 30)
+    # The first that is missing cannot be sent, so the new slot is there, and the gap is open.
+    bad, = p.execute("UPDATE outbox.events SET aggregate_type = 'nowhere' WHERE seq = (SELECT min(seq) + 25 FROM outbox.events)"
+                     " RETURNING id::text")[0]
+    lose_slot(p)
+    p.execute("SELECT * FROM outbox.maintain(keep => '0')")  # notes a position below that of the new slot
+    stopped = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert stopped.returncode == 78 and "nowhere" in stopped.stderr
+    p.insert(31, 35)
+    p.walpost.start(wait="halted")
+    assert p.walpost.status()["halt"]["reason"] == "init_incomplete"
+    assert p.walpost.stop() == 0
+    # What is still to be sent may stand nowhere else.
+    p.execute("SELECT * FROM outbox.maintain(keep => '0')")
+    assert len(stored(p)) == 35
+    p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
+    finish = p.walpost.verb("init", "--drain-existing").stdout
+    assert "5 events sent" in gap_line(finish), finish
+    p.walpost.start()
+    p.wait_confirmed()
+    assert ids(p.records()) == stored(p), "each once"
+
+
+def test_closing_that_is_begun_again_with_another_slot_still_knows_where_the_gap_begins(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    assert p.walpost.stop() == 0
+    p.insert(21, 30)
+    bad, = p.execute("UPDATE outbox.events SET aggregate_type = 'nowhere' WHERE seq = (SELECT min(seq) + 25 FROM outbox.events)"
+                     " RETURNING id::text")[0]
+    lose_slot(p)
+    assert p.walpost.verb("slot", "recreate", "--yes", check=False).returncode == 78
+    p.insert(31, 35)
+    p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
+    assert "10 events sent" in gap_line(recreate(p))
+    p.walpost.start()
+    p.wait_confirmed()
+    assert ids(p.records()) == stored(p), "each once"
+
+
+def test_gap_is_left_when_told_so(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    assert p.walpost.stop() == 0
+    p.insert(21, 25)
+    lose_slot(p)
+    assert "are not sent" in p.walpost.verb("slot", "recreate", "--leave-gap", check=False).stdout
+    assert "gap " not in recreate(p, "--leave-gap")
+    p.walpost.start()
+    delivered(p, 31, 35)
+    assert len(p.records()) == 25
+    assert "5 missing" not in p.walpost.verb("audit", "--from", "0s").stdout
+    audit = p.walpost.verb("audit", check=False)
+    assert audit.returncode == 65 and "\n5 missing of 30\n" in audit.stdout
+
+
+def test_what_stands_in_no_table_is_told_of(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    p.execute("SELECT outbox.set_ephemeral(true)")
+    p.walpost.start()
+    delivered(p)
+    assert p.walpost.stop() == 0
+    lose_slot(p)
+    assert "outbox.events keeps no rows" in recreate(p)
+
+
+def test_dead_letters_are_not_sent_again(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}}).start()
+    p.allow_bad_topics()
+    delivered(p)
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no topic', 'k', 't')")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.insert(21, 25)
+    lose_slot(p)
+    line = gap_line(recreate(p))
+    assert line == "gap          outbox.events: 5 events sent, 20 are in Kafka already, 1 are known to the dead-letter topic"
+
+
+def test_two_at_once_are_refused(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    assert p.walpost.stop() == 0
+    lose_slot(p)
+    with contextlib.closing(p.postgres.connect(p.database)) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(2002874224, 1)")
+        second = subprocess.run([servers.walpost_binary(), "--config", str(p.walpost.file), "slot", "recreate", "--yes"],
+                                capture_output=True, text=True, timeout=60, check=False)
+        assert second.returncode == 78 and "another walpost" in second.stderr

@@ -1,0 +1,100 @@
+#include "operations/audit.h"
+
+#include <gtest/gtest.h>
+
+#include "operations/audit_report.h"
+
+namespace walpost::operations {
+namespace {
+
+ComparedTopic Whole() {
+  ComparedTopic topic;
+  topic.name = "orders";
+  return topic;
+}
+
+Compared Absent() {
+  Compared compared;
+  compared.row.id = "event-1";
+  compared.row.at_ms = 1'000;
+  return compared;
+}
+
+TEST(AuditVerdictTest, InTheTopicIsFineWhateverElseIsKnown) {
+  Compared there = Absent();
+  there.in_topic = true;
+  there.too_large = true;
+  there.fate = LetterFate::kDeadLettered;
+  EXPECT_EQ(VerdictOn(there, Whole(), /*confirmed=*/false), Verdict::kOk);
+}
+
+TEST(AuditVerdictTest, AbsentFromAWholeTopicIsMissing) {
+  EXPECT_EQ(VerdictOn(Absent(), Whole(), true), Verdict::kMissing);
+}
+
+TEST(AuditVerdictTest, WhatIsNotConfirmedMayStillCome) {
+  EXPECT_EQ(VerdictOn(Absent(), Whole(), false), Verdict::kNotConfirmed);
+}
+
+TEST(AuditVerdictTest, OlderThanTheTopicCannotBeTold) {
+  ComparedTopic topic = Whole();
+  topic.gaps.begins_ms = 1'001;
+  EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kTopicBeginsLater);
+  topic.gaps.begins_ms = 1'000;
+  EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kMissing);
+}
+
+TEST(AuditVerdictTest, ACompactedTopicAndRecordsWithoutIdsCannotTell) {
+  ComparedTopic topic = Whole();
+  topic.gaps.compacted = true;
+  EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kTopicCompacted);
+  topic.without_id = 1;
+  EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kRecordsWithoutId);
+}
+
+TEST(AuditVerdictTest, WhatTheDeadLetterTopicKnowsIsNotMissing) {
+  const std::pair<LetterFate, Verdict> cases[] = {
+      {LetterFate::kDeadLettered, Verdict::kDeadLettered},
+      {LetterFate::kParked, Verdict::kParked},
+      {LetterFate::kDiscarded, Verdict::kDiscarded},
+      {LetterFate::kDelivered, Verdict::kSentElsewhere}};
+  for (const auto& [fate, verdict] : cases) {
+    Compared letter = Absent();
+    letter.fate = fate;
+    EXPECT_EQ(VerdictOn(letter, Whole(), true), verdict);
+  }
+}
+
+TEST(AuditVerdictTest, WhatCanBeNoRecordWasSkipped) {
+  Compared row = Absent();
+  row.too_large = true;
+  EXPECT_EQ(VerdictOn(row, Whole(), true), Verdict::kUndeliverable);
+}
+
+TEST(AuditReportTest, ExitCodeTellsTheWorst) {
+  AuditReport report;
+  report.Count(Absent(), Verdict::kOk);
+  report.Count(Absent(), Verdict::kDeadLettered);
+  EXPECT_EQ(report.ExitCode(), 0);
+  report.Count(Absent(), Verdict::kTopicBeginsLater);
+  EXPECT_EQ(report.ExitCode(), 75);
+  report.order.out_of_order = 1;
+  EXPECT_EQ(report.ExitCode(), 65);
+  report.order.out_of_order = 0;
+  report.Count(Absent(), Verdict::kMissing);
+  EXPECT_EQ(report.ExitCode(), 65);
+  EXPECT_NE(report.Text().find("\n1 missing of 4, of 1 it cannot be told\n"), std::string::npos)
+      << report.Text();
+}
+
+TEST(AuditReportTest, OnlySomeIdsAreNamed) {
+  AuditReport report;
+  for (int i = 0; i < 100; ++i) {
+    report.Count(Absent(), Verdict::kMissing);
+  }
+  EXPECT_EQ(report.missing.size(), AuditReport::kExamplesMax);
+  EXPECT_NE(report.Text().find(" ...\n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace walpost::operations
