@@ -1,0 +1,213 @@
+-- walpost, inbox version 1: what a consumer has processed, in the consumer's own database. `walpost init` does not apply this;
+-- psql -1 -f or any migration tool does, as the role that shall own it. Needs nothing else of walpost. Safe to apply again.
+--   SELECT inbox.accept('billing', '<the event's id>');    in the transaction that acts on the event: true the first time
+--   SELECT * FROM inbox.maintain(keep => '30 days');       as owner, every hour or so
+--   GRANT USAGE ON SCHEMA inbox TO billing_app;            is all the right that a consumer needs
+
+CREATE SCHEMA IF NOT EXISTS inbox;
+
+-- `day` follows from the id alone, so that every repeat of it meets the first one in the same partition, whose unique index
+-- decides, at every isolation level. A partition by the time of acceptance would let two through that meet at midnight.
+CREATE TABLE IF NOT EXISTS inbox.processed_events (
+    consumer    text        COLLATE "C" NOT NULL,
+    event_id    text        COLLATE "C" NOT NULL,
+    day         date        NOT NULL,
+    accepted_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (consumer, event_id, day)
+) PARTITION BY RANGE (day);
+CREATE INDEX IF NOT EXISTS processed_events_age ON inbox.processed_events USING brin (accepted_at) WITH (autosummarize = on);
+COMMENT ON TABLE inbox.processed_events IS 'Written by inbox.accept, emptied by inbox.maintain. Not to be edited.';
+-- Ids that tell no time, and days that have no partition: here old rows are deleted one by one.
+CREATE TABLE IF NOT EXISTS inbox.processed_events_untimed PARTITION OF inbox.processed_events
+    FOR VALUES FROM (MINVALUE) TO ('1970-01-01');
+CREATE TABLE IF NOT EXISTS inbox.processed_events_default PARTITION OF inbox.processed_events DEFAULT;
+
+-- The day, in UTC, on which a UUID of version 7 was made; -infinity for any other id.
+CREATE OR REPLACE FUNCTION inbox.day_of(event_id text) RETURNS date LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN event_id ~ '^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-7[0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}$'
+        THEN '1970-01-01'::date + (('x' || substr(event_id, 1, 8) || substr(event_id, 10, 4))::bit(48)::bigint / 86400000)::integer
+        ELSE '-infinity'::date END
+$$;
+
+-- Whether this transaction is the first in which this consumer accepts this event. Who comes second while the first is still in
+-- its transaction waits for its end. A transaction, or savepoint, that is rolled back has accepted nothing.
+CREATE OR REPLACE FUNCTION inbox.accept(consumer text, event_id text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    IF (octet_length(accept.consumer) BETWEEN 1 AND 255 AND octet_length(accept.event_id) BETWEEN 1 AND 1024) IS NOT TRUE THEN
+        RAISE EXCEPTION 'inbox.accept: consumer must have 1 to 255 bytes, event_id 1 to 1024; they have % and %',
+            coalesce(octet_length(accept.consumer)::text, 'no value'), coalesce(octet_length(accept.event_id)::text, 'no value')
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    INSERT INTO inbox.processed_events (consumer, event_id, day)
+    VALUES (accept.consumer, accept.event_id, inbox.day_of(accept.event_id)) ON CONFLICT DO NOTHING;
+    RETURN FOUND;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION inbox.accept(consumer text, event_id uuid) RETURNS boolean
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT inbox.accept(consumer, event_id::text)
+$$;
+
+-- How far a consumer has come with each key of each topic: one row for a key instead of one for each event. Positions of two
+-- clusters do not compare, so each cluster has a row of its own.
+CREATE TABLE IF NOT EXISTS inbox.position (
+    consumer          text        COLLATE "C" NOT NULL,
+    topic             text        COLLATE "C" NOT NULL,
+    key               text        COLLATE "C" NOT NULL,
+    system_identifier text        COLLATE "C" NOT NULL,
+    position          text        COLLATE "C" NOT NULL,
+    accepted_at       timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (consumer, topic, key, system_identifier)
+) WITH (fillfactor = 80);
+COMMENT ON TABLE inbox.position IS 'Written by inbox.accept_position.';
+
+-- Whether a record is newer than all that this consumer has accepted of its key. walpost_position is the record's header
+-- walpost-position, whose text sorts as the events were committed.
+CREATE OR REPLACE FUNCTION inbox.accept_position(consumer text, topic text, key text, walpost_position text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    IF (octet_length(accept_position.consumer) BETWEEN 1 AND 255 AND octet_length(accept_position.topic) BETWEEN 1 AND 249
+            AND octet_length(accept_position.key) <= 2000) IS NOT TRUE THEN
+        RAISE EXCEPTION 'inbox.accept_position: consumer must have 1 to 255 bytes, topic 1 to 249, key 0 to 2000; they have %, % and %',
+            coalesce(octet_length(accept_position.consumer)::text, 'no value'),
+            coalesce(octet_length(accept_position.topic)::text, 'no value'),
+            coalesce(octet_length(accept_position.key)::text, 'no value')
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'A record without a key has no order: accept it by its id.';
+    END IF;
+    IF (walpost_position ~ '^[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{16}-[0-9a-f]{8}$') IS NOT TRUE THEN
+        RAISE EXCEPTION 'inbox.accept_position: this is no value of the header walpost-position: %',
+            coalesce(quote_literal(left(walpost_position, 60)), 'NULL')
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = 'A record that was sent again on purpose has no such header: accept it by its id.';
+    END IF;
+    INSERT INTO inbox.position AS known (consumer, topic, key, system_identifier, position)
+    VALUES (accept_position.consumer, accept_position.topic, accept_position.key, left(walpost_position, 16), walpost_position)
+    ON CONFLICT (consumer, topic, key, system_identifier)
+        DO UPDATE SET position = excluded.position, accepted_at = excluded.accepted_at WHERE known.position < excluded.position;
+    RETURN FOUND;
+END
+$$;
+
+-- The partitions that hold one day each.
+CREATE OR REPLACE FUNCTION inbox.partitions() RETURNS TABLE (partition regclass, day date) LANGUAGE sql STABLE AS $$
+    SELECT c.oid::regclass, bound[1]::date
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.+)''\) TO \(''(.+)''\)') AS bound
+    WHERE i.inhparent = 'inbox.processed_events'::regclass AND bound IS NOT NULL
+$$;
+
+-- Partitions for these days. Ids of a day that the default partition holds already stay there, and so will their repeats.
+CREATE OR REPLACE FUNCTION inbox.make_partitions(first date, last date) RETURNS TABLE (action text, what text, detail text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    wanted date;
+    name text;
+BEGIN
+    FOR wanted IN
+        SELECT days::date FROM generate_series(first::timestamp, last::timestamp, '1 day') AS days
+        WHERE days::date NOT IN (SELECT p.day FROM inbox.partitions() p)
+          AND days::date NOT IN (SELECT d.day FROM inbox.processed_events_default d)
+        ORDER BY 1
+    LOOP
+        name := 'processed_events_p' || to_char(wanted, 'YYYYMMDD');
+        BEGIN
+            -- Attached empty: that takes no lock that an accept waits for, unless it is in the default partition.
+            EXECUTE format('CREATE TABLE inbox.%I (LIKE inbox.processed_events INCLUDING DEFAULTS INCLUDING STORAGE)', name);
+            EXECUTE format('ALTER TABLE inbox.processed_events ATTACH PARTITION inbox.%I FOR VALUES FROM (%L) TO (%L)',
+                           name, wanted, wanted + 1);
+            RETURN QUERY SELECT 'made'::text, name, NULL::text;
+        EXCEPTION WHEN lock_not_available OR check_violation THEN
+            RAISE WARNING 'inbox.maintain: % is left to the next call: %', name, SQLERRM;
+            RETURN;  -- consumers wait while this does, so not once more for the next day
+        END;
+    END LOOP;
+END
+$$;
+
+-- Drops what is of days before `first`, and was accepted before `until`.
+CREATE OR REPLACE FUNCTION inbox.drop_partitions(first date, until timestamptz) RETURNS TABLE (action text, what text, detail text)
+LANGUAGE plpgsql
+-- The index answers at once that nothing is left, while consumers wait.
+SET enable_seqscan = off AS $$
+DECLARE
+    old record;
+    late boolean;
+BEGIN
+    FOR old IN SELECT * FROM inbox.partitions() p WHERE p.day < first ORDER BY p.day LOOP
+        what := old.partition::text;
+        PERFORM brin_summarize_new_values(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+        JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = old.partition AND a.amname = 'brin';
+        -- First without a lock, so that a day that stays costs consumers nothing.
+        EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE accepted_at >= $1)', old.partition) INTO late USING until;
+        IF NOT late THEN
+            BEGIN
+                -- In the order in which an accept takes them.
+                LOCK TABLE ONLY inbox.processed_events IN ACCESS EXCLUSIVE MODE;
+                EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', old.partition);
+                EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE accepted_at >= $1)', old.partition) INTO late USING until;
+                IF NOT late THEN
+                    EXECUTE format('DROP TABLE %s', old.partition);
+                END IF;
+            EXCEPTION WHEN lock_not_available THEN
+                RAISE WARNING 'inbox.maintain: no lock within %, so % is left to the next call',
+                    current_setting('lock_timeout'), old.partition;
+                RETURN;
+            END;
+        END IF;
+        action := CASE WHEN late THEN 'kept' ELSE 'dropped' END;
+        detail := CASE WHEN late THEN 'events of that day were accepted not long ago' END;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+-- Makes partitions for the days that events come from, and forgets what was accepted longer than `keep` ago; of what is in no
+-- partition of its day at most `rows` a call.
+CREATE OR REPLACE FUNCTION inbox.maintain(keep interval, ahead interval DEFAULT '3 days', rows integer DEFAULT 100000)
+RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+-- Consumers wait as long as this does.
+SET lock_timeout = '500ms' AS $$
+DECLARE
+    first date := (now() - keep) AT TIME ZONE 'UTC';
+    place regclass;
+    forgotten bigint;
+BEGIN
+    IF (keep BETWEEN '0' AND '400 days' AND ahead BETWEEN '0' AND '400 days' AND rows >= 1) IS NOT TRUE THEN
+        RAISE EXCEPTION 'inbox.maintain: keep and ahead must be from 0 to 400 days, rows at least 1'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF current_setting('transaction_isolation') NOT LIKE 'read%' THEN
+        RAISE EXCEPTION 'inbox.maintain: an older snapshot does not see what was accepted last; run it in READ COMMITTED'
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    -- One at a time.
+    IF NOT pg_try_advisory_xact_lock('inbox.processed_events'::regclass::oid::integer, 1) THEN
+        RAISE WARNING 'inbox.maintain is running already';
+        RETURN;
+    END IF;
+    -- What takes time comes before what takes strong locks, which are held to the end.
+    FOREACH place IN ARRAY ARRAY['inbox.processed_events_untimed', 'inbox.processed_events_default']::regclass[] LOOP
+        EXECUTE format('DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT o.ctid FROM %s o WHERE o.accepted_at < now() - $1 LIMIT $2))',
+                       place, place) USING keep, rows;
+        GET DIAGNOSTICS forgotten = ROW_COUNT;
+        IF forgotten > 0 THEN
+            RETURN QUERY SELECT 'deleted'::text, place::text, forgotten || ' rows';
+        END IF;
+    END LOOP;
+    RETURN QUERY SELECT * FROM inbox.make_partitions(first, ((now() + ahead) AT TIME ZONE 'UTC')::date);
+    RETURN QUERY SELECT * FROM inbox.drop_partitions(first, now() - keep);
+END
+$$;
+
+-- The first ones.
+DO $$
+BEGIN
+    PERFORM inbox.make_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + 3);
+END
+$$;
