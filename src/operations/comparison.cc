@@ -19,6 +19,7 @@ using std::chrono::milliseconds;
 // Clocks of PostgreSQL, of Kafka and of walpost need not agree to the millisecond.
 constexpr std::int64_t kClockMarginMs = 60'000;
 constexpr std::size_t kExamplesMax = 20;
+constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to tell it from others
 
 enum class Kind : std::uint8_t { kRow, kRecord, kLetter, kLate };
 
@@ -174,7 +175,7 @@ absl::Status Comparison::Record(std::uint32_t topic, const ScannedRecord& record
     return absl::OkStatus();  // has no order
   }
   const Place place{*position, topic, record.partition, record.offset};
-  return keys_.Add(*record.key, std::string(BytesOf(place)).append(id));
+  return keys_.Add(record.key->substr(0, kKeyBytesMax), std::string(BytesOf(place)).append(id));
 }
 
 absl::Status Comparison::Letters(const DlqOptions& options) {
