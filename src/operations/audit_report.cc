@@ -49,7 +49,8 @@ std::string TopicText(const ComparedTopic& topic) {
   }
   std::string text = absl::StrFormat("topic %s: %s records", topic.name, Grouped(topic.records));
   if (topic.redelivered > 0) {
-    text += absl::StrFormat(", %s of them by a verb, beside the stream", Grouped(topic.redelivered));
+    text +=
+        absl::StrFormat(", %s of them by a verb, beside the stream", Grouped(topic.redelivered));
   }
   if (topic.gaps.begins_ms) {
     text += *topic.gaps.begins_ms == INT64_MAX

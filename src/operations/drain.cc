@@ -68,10 +68,8 @@ absl::Status Drain::OpenIn(const std::string& snapshot) {
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
     ASSIGN_OR_RETURN(SqlConnection connection,
                      SqlConnection::Connect(source.conninfo, source.application_name));
-    RETURN_IF_ERROR(
-        connection.Execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; "
-                           "SET TRANSACTION SNAPSHOT " +
-                           QuoteLiteral(snapshot)));
+    RETURN_IF_ERROR(connection.Execute(
+        absl::StrFormat("%s; SET TRANSACTION SNAPSHOT %s", kBeginReading, QuoteLiteral(snapshot))));
     ASSIGN_OR_RETURN(RowReader reader,
                      RowReader::Create(std::move(connection), options_.pipeline.outboxes[place],
                                        place, &schemas_));
@@ -189,7 +187,7 @@ absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
   const postgres::ConnectOptions& source = options_.pipeline.source;
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(source.conninfo, source.application_name));
-  RETURN_IF_ERROR(connection.Execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"));
+  RETURN_IF_ERROR(connection.Execute(kBeginReading));
   ASSIGN_OR_RETURN(RowReader reader,
                    RowReader::Create(std::move(connection), options_.pipeline.outboxes[place],
                                      place, &schemas_));

@@ -93,7 +93,7 @@ absl::StatusOr<RowReader> BeginReading(const std::string& conninfo,
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(conninfo.empty() ? source.conninfo : conninfo,
                                           source.application_name));
-  RETURN_IF_ERROR(connection.Execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"));
+  RETURN_IF_ERROR(connection.Execute(kBeginReading));
   ASSIGN_OR_RETURN(*end, EndOfSnapshot(&connection));
   return RowReader::Create(std::move(connection), outbox, place, schemas);
 }

@@ -30,6 +30,11 @@ struct ReadRow {
   absl::StatusOr<envelope::Record>& record;  // or why it is none
 };
 
+// Begins a transaction whose snapshot stays, and in which rows that a policy of row-level security hides
+// are an error: who sends or counts rows must see them all.
+inline constexpr const char* kBeginReading =
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL row_security = off";
+
 class RowReader {
  public:
   enum class Reading {

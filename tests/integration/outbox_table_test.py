@@ -347,3 +347,9 @@ def test_roles_have_the_rights_they_need_and_no_more(make_pipeline):
         assert len(cursor.fetchall()) > 0
     servers.wait_for(lambda: len(p.records()) == 3, 60, "three events")
     assert set(emitted) < {record.id for record in p.records()}
+    assert "0 missing of 3" in relay.verb("audit").stdout
+    # Rows that are hidden from who reads them must not be taken for none.
+    p.execute("ALTER TABLE outbox.events ENABLE ROW LEVEL SECURITY")
+    for verb in (["audit"], ["replay", "--missing", "--dry-run"]):
+        hidden = relay.verb(*verb, check=False)
+        assert hidden.returncode == 77 and "row-level security" in hidden.stderr
