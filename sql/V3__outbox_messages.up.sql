@@ -22,12 +22,20 @@ BEGIN
 END
 $$;
 
--- A field of bytes or text; nothing where the value is NULL.
+-- A field of bytes or text; nothing where the value is NULL. Each call costs as much as its expressions, so the sizes that are
+-- usual take one.
 CREATE OR REPLACE FUNCTION walpost.wire_field(field integer, value bytea) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
 BEGIN
     IF value IS NULL THEN
         RETURN '';
+    END IF;
+    IF field < 16 AND length(value) < 128 THEN
+        RETURN set_byte(set_byte('\x0000'::bytea, 0, field * 8 + 2), 1, length(value)) || value;
+    END IF;
+    IF field < 16 AND length(value) < 16384 THEN
+        RETURN set_byte(set_byte(set_byte('\x000000'::bytea, 0, field * 8 + 2), 1, length(value) & 127 | 128), 2,
+                        length(value) >> 7) || value;
     END IF;
     RETURN walpost.wire_number(field * 8 + 2) || walpost.wire_number(length(value)) || value;
 END
@@ -78,6 +86,37 @@ BEGIN
 END
 $$;
 
+-- What an event may have besides. What walpost could not deliver is refused here, where it can still be corrected.
+CREATE OR REPLACE FUNCTION walpost.wire_options(
+    content_type text, schema_name text, headers jsonb, occurred_at timestamptz, traceparent text, tracestate text, topic text,
+    partition integer) RETURNS bytea
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    seconds numeric;
+    bytes bytea;
+BEGIN
+    IF topic IN ('.', '..') OR topic !~ '^[A-Za-z0-9._-]+$' OR char_length(topic) > 249 THEN
+        RAISE EXCEPTION 'outbox.emit_message: Kafka does not allow topic %', quote_literal(left(topic, 300))
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF partition < 0 THEN
+        RAISE EXCEPTION 'outbox.emit_message: partition % is negative', partition USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF occurred_at < '0001-01-01 00:00:00+00' OR occurred_at >= '10000-01-01 00:00:00+00' THEN
+        RAISE EXCEPTION 'outbox.emit_message: occurred_at is no time between the years 1 and 9999'
+            USING ERRCODE = 'datetime_field_overflow';
+    END IF;
+    bytes := walpost.wire_field(6, content_type) || walpost.wire_field(7, schema_name) || walpost.wire_headers(8, headers);
+    IF occurred_at IS NOT NULL THEN
+        seconds := floor(extract(epoch FROM occurred_at));
+        bytes := bytes || walpost.wire_field(9, walpost.wire_field(1, seconds::bigint)
+            || walpost.wire_field(2, ((extract(epoch FROM occurred_at) - seconds) * 1000000000)::bigint));
+    END IF;
+    RETURN bytes || walpost.wire_field(11, traceparent) || walpost.wire_field(12, tracestate) || walpost.wire_field(15, topic)
+        || walpost.wire_field(16, partition::bigint);
+END
+$$;
+
 -- A prefix that walpost reads: the one given, or the only one there is.
 CREATE OR REPLACE FUNCTION walpost.message_prefix(wanted text) RETURNS text
 LANGUAGE plpgsql STABLE AS $$
@@ -88,19 +127,19 @@ BEGIN
         RAISE EXCEPTION 'outbox.emit_message needs PostgreSQL 14 or newer: before, no logical message reaches walpost'
             USING ERRCODE = 'feature_not_supported', HINT = 'Insert into an outbox table instead.';
     END IF;
-    SELECT array_agg(DISTINCT prefix) INTO recorded FROM walpost.pipeline, unnest(prefixes) AS prefix;
-    IF wanted IS NULL AND cardinality(recorded) = 1 THEN
+    recorded := ARRAY(SELECT unnest(p.prefixes) FROM walpost.pipeline p);
+    IF wanted = ANY (recorded) THEN
+        RETURN wanted;
+    END IF;
+    IF wanted IS NULL AND recorded <> '{}' AND recorded[1] = ALL (recorded) THEN
         RETURN recorded[1];
     END IF;
-    IF wanted IS NULL OR recorded IS NULL OR wanted <> ALL (recorded) THEN
-        RAISE EXCEPTION 'outbox.emit_message: walpost does not read %',
-                CASE WHEN recorded IS NULL THEN 'messages here' WHEN wanted IS NULL THEN 'messages without prefix'
-                     ELSE 'messages with prefix ' || quote_literal(wanted) END
-            USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = CASE WHEN wanted IS NULL AND recorded IS NOT NULL THEN 'Say which: prefix => ...'
-                              ELSE 'List it in messages.prefixes, then run: walpost init --with-messages' END;
-    END IF;
-    RETURN wanted;
+    RAISE EXCEPTION 'outbox.emit_message: walpost does not read %',
+            CASE WHEN recorded = '{}' THEN 'messages here' WHEN wanted IS NULL THEN 'messages without prefix'
+                 ELSE 'messages with prefix ' || quote_literal(wanted) END
+        USING ERRCODE = 'object_not_in_prerequisite_state',
+              HINT = CASE WHEN wanted IS NULL AND recorded <> '{}' THEN 'Say which: prefix => ...'
+                          ELSE 'List it in messages.prefixes, then run: walpost init --with-messages' END;
 END
 $$;
 
@@ -114,35 +153,18 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     event uuid := coalesce(id, gen_random_uuid());
     read_prefix text := walpost.message_prefix(prefix);
-    seconds numeric;
     bytes bytea;
 BEGIN
-    -- What walpost could not deliver is refused here, where it can still be corrected.
     IF coalesce(type, '') = '' OR coalesce(aggregate_type, '') = '' THEN
         RAISE EXCEPTION 'outbox.emit_message: type and aggregate_type must have a value'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF topic IN ('.', '..') OR topic !~ '^[A-Za-z0-9._-]{1,249}$' THEN
-        RAISE EXCEPTION 'outbox.emit_message: Kafka does not allow topic %', quote_literal(left(topic, 300))
-            USING ERRCODE = 'invalid_parameter_value';
+    -- Field 1 has 36 bytes, those of a UUID in text.
+    bytes := '\x0a24'::bytea || convert_to(event::text, 'UTF8') || walpost.wire_field(2, convert_to(type, 'UTF8'))
+        || walpost.wire_field(3, convert_to(aggregate_type, 'UTF8')) || walpost.wire_field(4, convert_to(aggregate_id, 'UTF8'));
+    IF num_nonnulls(content_type, schema_name, headers, occurred_at, traceparent, tracestate, topic, partition) > 0 THEN
+        bytes := bytes || walpost.wire_options(content_type, schema_name, headers, occurred_at, traceparent, tracestate, topic, partition);
     END IF;
-    IF partition < 0 THEN
-        RAISE EXCEPTION 'outbox.emit_message: partition % is negative', partition USING ERRCODE = 'invalid_parameter_value';
-    END IF;
-    IF occurred_at < '0001-01-01 00:00:00+00' OR occurred_at >= '10000-01-01 00:00:00+00' THEN
-        RAISE EXCEPTION 'outbox.emit_message: occurred_at is no time between the years 1 and 9999'
-            USING ERRCODE = 'datetime_field_overflow';
-    END IF;
-    bytes := walpost.wire_field(1, event::text) || walpost.wire_field(2, type) || walpost.wire_field(3, aggregate_type)
-        || walpost.wire_field(4, aggregate_id) || walpost.wire_field(6, content_type) || walpost.wire_field(7, schema_name)
-        || walpost.wire_headers(8, headers);
-    IF occurred_at IS NOT NULL THEN
-        seconds := floor(extract(epoch FROM occurred_at));
-        bytes := bytes || walpost.wire_field(9, walpost.wire_field(1, seconds::bigint)
-            || walpost.wire_field(2, ((extract(epoch FROM occurred_at) - seconds) * 1000000000)::bigint));
-    END IF;
-    bytes := bytes || walpost.wire_field(11, traceparent) || walpost.wire_field(12, tracestate) || walpost.wire_field(15, topic)
-        || walpost.wire_field(16, partition::bigint);
     -- Last, so that a large one is copied once.
     PERFORM pg_logical_emit_message(true, read_prefix, bytes || walpost.wire_field(5, payload));
     RETURN event;

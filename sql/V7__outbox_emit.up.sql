@@ -26,6 +26,7 @@ $$;
 -- Inserts one event in this transaction and returns its id. With an idempotency_key, only if no event was emitted with that key
 -- before; else the id of that event. Who comes second while the first is still in its transaction waits for its end.
 -- Without traceparent and tracestate: those of `SET LOCAL outbox.traceparent = '...'`, which a connection pool can set once.
+-- In PL/pgSQL, which keeps the plan of an INSERT; a function in SQL makes it anew with each call.
 CREATE OR REPLACE FUNCTION outbox.emit(
     type text, aggregate_type text, aggregate_id text, payload bytea,
     content_type text DEFAULT NULL, schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
@@ -60,9 +61,11 @@ CREATE OR REPLACE FUNCTION outbox.emit(
     content_type text DEFAULT 'application/json', schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
     occurred_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, tracestate text DEFAULT NULL,
     idempotency_key text DEFAULT NULL, id uuid DEFAULT NULL) RETURNS uuid
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT outbox.emit(type, aggregate_type, aggregate_id, convert_to(payload::text, 'UTF8'), content_type, schema_name, headers,
-                       occurred_at, traceparent, tracestate, idempotency_key, id)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN outbox.emit(type, aggregate_type, aggregate_id, convert_to(payload::text, 'UTF8'), content_type, schema_name, headers,
+                       occurred_at, traceparent, tracestate, idempotency_key, id);
+END
 $$;
 
 CREATE OR REPLACE FUNCTION outbox.emit(
@@ -70,9 +73,11 @@ CREATE OR REPLACE FUNCTION outbox.emit(
     content_type text DEFAULT 'text/plain; charset=utf-8', schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
     occurred_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, tracestate text DEFAULT NULL,
     idempotency_key text DEFAULT NULL, id uuid DEFAULT NULL) RETURNS uuid
-LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT outbox.emit(type, aggregate_type, aggregate_id, convert_to(payload, 'UTF8'), content_type, schema_name, headers,
-                       occurred_at, traceparent, tracestate, idempotency_key, id)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN outbox.emit(type, aggregate_type, aggregate_id, convert_to(payload, 'UTF8'), content_type, schema_name, headers,
+                       occurred_at, traceparent, tracestate, idempotency_key, id);
+END
 $$;
 
 -- To PUBLIC a new function is open.

@@ -2,6 +2,7 @@
 
 import contextlib
 import threading
+import time
 import uuid
 
 import psycopg2
@@ -56,7 +57,8 @@ def test_emit_takes_bytes_json_and_text_and_returns_ids_that_grow(make_pipeline)
     p.wait_confirmed()
     envelopes = [record.envelope for record in p.records()]
     assert [envelope.id for envelope in envelopes] == emitted == sorted(emitted)
-    assert {uuid.UUID(each).version for each in emitted} == {7}
+    assert {(uuid.UUID(each).version, uuid.UUID(each).variant) for each in emitted} == {(7, uuid.RFC_4122)}
+    assert all(abs((uuid.UUID(each).int >> 80) / 1000 - time.time()) < 3600 for each in emitted), "its time, in milliseconds"
     assert [(e.payload, e.content_type) for e in envelopes] == [
         (b"\x00\xff", ""), (b'{"a": 1}', "application/json"), (b"text", "text/plain; charset=utf-8"), (b"", "")]
     assert dict(envelopes[1].headers) == {"h": "v"} and envelopes[2].schema_name == "s"
