@@ -65,12 +65,16 @@ class Backlog:
         self.workspace = workspace
         self.postgres = workspace.postgres(settings={"max_wal_size": "8GB", "checkpoint_timeout": "1h"})
         self.runs = 0
+        self.topic = None  # of the last run
         setup = workspace.walpost(conninfo=self.postgres.conninfo(), bootstrap=kafka.bootstrap)
         setup.init()
         self.postgres.execute("SELECT pg_copy_logical_replication_slot('walpost', 'backlog')")
-        for _ in range(8):  # in pieces, so that no statement runs for minutes
-            self.postgres.execute(FILL.format(transactions=events // rows // 8, rows=rows, bytes=PAYLOAD_BYTES))
+        self.fill(rows)
         self.end = self.postgres.execute("SELECT pg_current_wal_flush_lsn()::text")[0][0]
+
+    def fill(self, rows):
+        for _ in range(8):  # in pieces, so that no statement runs for minutes
+            self.postgres.execute(FILL.format(transactions=self.events // rows // 8, rows=rows, bytes=PAYLOAD_BYTES))
 
     def fresh(self):
         """A slot at the beginning, and a topic whose timestamps are the broker's."""
@@ -78,7 +82,8 @@ class Backlog:
         servers.wait_for(lambda: not self.postgres.slot()["active"], 20, "the slot to be free")
         self.postgres.execute("SELECT pg_drop_replication_slot('walpost')")
         self.postgres.execute("SELECT pg_copy_logical_replication_slot('backlog', 'walpost')")
-        return self.kafka.create_topic(f"bench-{id(self)}-{self.runs}", PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
+        self.topic = self.kafka.create_topic(f"bench-{id(self)}-{self.runs}", PARTITIONS, {"message.timestamp.type": "LogAppendTime"})
+        return self.topic
 
     def check_and_time(self, topic):
         """Seconds from the first append to the last, by the broker's clock; every event must be there."""
@@ -119,9 +124,9 @@ class Backlog:
         process.wait()
         return {"events_per_s": self.events / self.check_and_time(topic), "peak_rss_bytes": peak}
 
-    def walpost(self, outbox=None):
+    def walpost(self, outbox=None, properties=None):
         topic = self.fresh()
-        walpost = self.workspace.walpost(conninfo=self.postgres.conninfo(), bootstrap=self.kafka.bootstrap, config={
+        walpost = self.workspace.walpost(conninfo=self.postgres.conninfo(), bootstrap=self.kafka.bootstrap, properties=properties, config={
             "outboxes": [outbox_for(topic, outbox or {})], "log": {"level": "info"}})
         walpost.verb("slot", "advance", "--yes")  # goes back to the slot's beginning, whatever the run before remembered
         walpost.start(wait=None)

@@ -12,11 +12,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "support"))
+import capacity as sizes  # noqa: E402 - a neighbour of this file
 import formats  # noqa: E402 - a neighbour of this file
 import instructions as callgrind  # noqa: E402 - a neighbour of this file
 import machine  # noqa: E402 - the path above makes it importable
+import rates  # noqa: E402 - a neighbour of this file
 import refused_events  # noqa: E402 - a neighbour of this file
 import servers  # noqa: E402
+import writers as pgbench  # noqa: E402 - a neighbour of this file
 from backlog import (FILL, PARTITIONS, PAYLOAD_BYTES, Backlog, cpu_seconds, peak_rss_bytes, relay_with_cpu, say,  # noqa: E402
                      show_run, summary)
 from confluent_kafka import Consumer, TopicPartition  # noqa: E402
@@ -334,12 +337,27 @@ def instructions_text(result):
     return f"from frame to record and back to the position, an event takes {'; '.join(each)}; by format, with {SHAPES[-1]} rows: {formats_text}"
 
 
+# -- writers, capacity ---------------------------------------------------------------------------------------------------
+
+def writers(arguments):
+    result = pgbench.measure(servers, arguments.pairs)
+    print(pgbench.text(result))
+    save("writers", result)
+
+
+def capacity(arguments):
+    del arguments
+    result = sizes.measure(servers)
+    print(sizes.text(result))
+    save("capacity", result)
+
+
 # -- documents -----------------------------------------------------------------------------------------------------------
 
 def docs(arguments):
     del arguments
     texts = {"drain": drain_text, "live": live_text, "stop": stop_text, "memory": memory_text, "restart": restart_text,
-             "refused": refused_text, "instructions": instructions_text, "formats": formats.text}
+             "refused": refused_text, "instructions": instructions_text, "formats": formats.text, "writers": pgbench.line, "capacity": sizes.text}
     results = {name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in texts
                if (RESULTS / f"{name}.json").exists()}
     missing = set(texts) - set(results)
@@ -349,17 +367,27 @@ def docs(arguments):
     head = (f"Measured by `scripts/bench` on {d['machine']}, PostgreSQL {d['postgres']} and Kafka {d['kafka']} on the same cores"
             f" (commit {d['commit']}, {d['date']}).")
     table = drain_text(d)
-    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop", "restart", "refused", "instructions") for text in [texts[name](results[name])])
+    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop", "restart", "refused", "instructions", "writers")
+                      for text in [texts[name](results[name])])
     servers.replace_block(ROOT / "README.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
     servers.replace_block(ROOT / "docs" / "benchmarks.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
     f = results["formats"]
     kinds = formats.text(f)
     servers.replace_block(ROOT / "docs" / "benchmarks.md", "formats", f"{kinds[0].upper() + kinds[1:]}\n\nCommit {f['commit']}, {f['date']}.")
+    w, c = results["writers"], results["capacity"]
+    costs = pgbench.text(w)
+    servers.replace_block(ROOT / "docs" / "benchmarks.md", "writers", f"{costs[0].upper() + costs[1:]}\n\nCommit {w['commit']}, {w['date']}.")
+    servers.replace_block(ROOT / "docs" / "capacity.md", "constants", f"{measured(c)}\n\n{sizes.text(c)}")
+    servers.replace_block(ROOT / "docs" / "capacity.md", "rates", rates.table(c, w))
+
+
+def measured(result):
+    return f"Measured on {result['machine']}, PostgreSQL {result['postgres']} and Kafka {result['kafka']} (commit {result['commit']}, {result['date']})."
 
 
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench")
-    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "restart", "refused", "instructions", "all", "docs"))
+    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "restart", "refused", "instructions", "writers", "capacity", "all", "docs"))
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--rows", type=int, help="only this shape; nothing is kept")
@@ -372,7 +400,7 @@ def main():
         sys.exit("a Java runtime is missing: Kafka needs one")
     if arguments.what == "all":
         arguments.format = None
-    for what in ("drain", "live", "stop", "memory", "restart", "refused", "instructions") if arguments.what == "all" else (arguments.what,):
+    for what in ("drain", "live", "stop", "memory", "restart", "refused", "instructions", "writers", "capacity") if arguments.what == "all" else (arguments.what,):
         globals()[what](arguments)
     if arguments.what == "all":
         arguments.format = "all"
