@@ -1,5 +1,7 @@
 #include "operations/pipeline_record.h"
 
+#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -106,6 +108,25 @@ absl::StatusOr<std::vector<int>> AppliedVersions(postgres::SqlConnection* connec
       versions.push_back(version);
     }
   }
+  return versions;
+}
+
+absl::StatusOr<std::vector<int>> AppliedIn(const std::string& schema,
+                                           postgres::SqlConnection* connection) {
+  constexpr std::array kInNoSchema = {1, 8};
+  constexpr int kMessages = 3;
+  ASSIGN_OR_RETURN(std::vector<int> versions, AppliedVersions(connection));
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> has,
+      connection->Query("SELECT to_regclass($1 || '.events') IS NOT NULL, EXISTS (SELECT FROM "
+                        "pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = "
+                        "$1 AND p.proname = 'emit_message')",
+                        {schema}));
+  std::erase_if(versions, [&](int version) {
+    const bool everywhere =
+        std::find(kInNoSchema.begin(), kInNoSchema.end(), version) != kInNoSchema.end();
+    return !everywhere && has.at(0).at(version == kMessages ? 1 : 0) != "t";
+  });
   return versions;
 }
 

@@ -47,6 +47,11 @@ absl::StatusOr<std::string> ReadSystemIdentifier(postgres::SqlConnection* connec
 // What walpost.schema_version tells: the files of sql/ that were applied; none when it is not there.
 absl::StatusOr<std::vector<int>> AppliedVersions(postgres::SqlConnection* connection);
 
+// Those of them that count for a schema: of the files that make something in it, none when it has no
+// events, or no emit_message, as where another schema of the database has them.
+absl::StatusOr<std::vector<int>> AppliedIn(const std::string& schema,
+                                           postgres::SqlConnection* connection);
+
 // slot_missing: what it means and the way out.
 absl::Status SlotMissing(const PipelineRecord& record);
 

@@ -317,6 +317,27 @@ def test_another_schema_holds_everything(make_pipeline):
     assert wrong.returncode == 64 and "needs no quotes" in wrong.stderr
 
 
+# The way from a plain table to a partitioned one.
+def test_second_schema_is_made_beside_the_first(make_pipeline):
+    p = make_pipeline()
+    p.walpost.verb("init", "--plain-table")
+    p.walpost.start()
+    both = p.another(config={"outboxes": [{"table": "outbox.events"}, {"table": "shop.events"}]})
+    made = both.verb("init", "--schema", "shop", check=False)
+    assert made.returncode == 78 and "ADD TABLE" in made.stderr
+    with connected(p) as cursor:
+        cursor.execute(f"ALTER PUBLICATION {p.name} ADD TABLE shop.events")
+    both.verb("init", "--schema", "shop")
+    assert p.walpost.stop() == 0
+    both.start()
+    p.walpost = both
+    with connected(p) as cursor:
+        emitted = [one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'x')", p.name), one(cursor, "SELECT shop.emit('Tested', %s, 'k', 'x')", p.name)]
+        assert one(cursor, "SELECT relkind::text FROM pg_class WHERE oid = 'shop.events'::regclass") == "p"
+    p.wait_confirmed()
+    assert sorted(ids(p)) == sorted(emitted)
+
+
 def test_roles_have_the_rights_they_need_and_no_more(make_pipeline):
     p = make_pipeline()
     p.walpost.verb("init", "--with-roles")
