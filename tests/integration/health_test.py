@@ -1,0 +1,94 @@
+"""What health tells while a side is silent: a network that takes everything and lets nothing through, without FIN or RST. No process is killed."""
+
+import contextlib
+
+import psycopg2.extensions
+import pytest
+import servers
+from tcp_proxy import TcpProxy
+
+# Of the server: it is how soon silence is noticed.
+SENDER_TIMEOUT_MS = 4_000
+
+
+@pytest.fixture(scope="module")
+def behind_network(module_workspace):
+    """A PostgreSQL that notices silence soon, and proxies to it and to a Kafka of its own, which advertises the proxy."""
+    with contextlib.ExitStack() as stack:
+        postgres = module_workspace.postgres(settings={"wal_sender_timeout": SENDER_TIMEOUT_MS})
+        to_postgres = TcpProxy("postgres", ("127.0.0.1", postgres.port))
+        stack.callback(to_postgres.close)
+        port = servers.free_port()
+        to_kafka = TcpProxy("kafka", ("127.0.0.1", port))
+        stack.callback(to_kafka.close)
+        kafka = module_workspace.kafka(port=port, settings={
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},PROXIED://127.0.0.1:{(proxied := servers.free_port())},CONTROLLER://127.0.0.1:{(c := servers.free_port())}",
+            "controller.quorum.voters": f"1@127.0.0.1:{c}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},PROXIED://127.0.0.1:{to_kafka.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT"})
+        to_kafka.target = ("127.0.0.1", proxied)
+        yield postgres, kafka, to_postgres, to_kafka
+
+
+@pytest.fixture
+def p(make_pipeline, behind_network):
+    postgres, kafka, to_postgres, to_kafka = behind_network
+    made = make_pipeline(on_postgres=postgres, on_kafka=kafka)
+    parts = psycopg2.extensions.parse_dsn(postgres.conninfo(made.database, tcp=True))
+    parts.update(host="127.0.0.1", port=to_postgres.port)
+    made.walpost = made.another(conninfo=psycopg2.extensions.make_dsn(**parts), bootstrap=f"127.0.0.1:{to_kafka.port}",
+                                properties={"socket.timeout.ms": "4000"})
+    made.start()
+    made.insert(1, 20)
+    made.wait_confirmed()
+    yield made
+    to_postgres.set_mode("pass")
+    to_kafka.set_mode("pass")
+
+
+def healthy(p):
+    return p.walpost.get("/livez")[0] == 200 and p.walpost.get("/readyz")[0] == 200
+
+
+def test_silent_postgres_is_noticed_and_left_and_the_stream_goes_on(p, behind_network):
+    to_postgres = behind_network[2]
+    pid = p.walpost.process.pid
+    to_postgres.set_mode("hold")
+    p.insert(21, 40)
+    # Noticed after the server's own time-out; ten times that would be a hang.
+    servers.wait_for(lambda: p.walpost.state() == "reconnecting", 10 * SENDER_TIMEOUT_MS / 1000, "the silence to be noticed")
+    assert healthy(p), "a dependency must not take walpost out of service"
+    verbose = p.walpost.get("/readyz?verbose")[1]
+    assert "[-] source connected" in verbose and "silent" in p.walpost.status()["last_error"]
+    to_postgres.set_mode("pass")
+    p.walpost.wait_state("streaming", 60)
+    p.wait_confirmed()
+    p.judge()
+    assert p.walpost.process.pid == pid and p.walpost.process.poll() is None
+
+
+def test_silent_kafka_is_noticed_and_nothing_is_given_up(p, behind_network):
+    to_kafka = behind_network[3]
+    to_kafka.set_mode("hold")
+    confirmed = p.slot()["confirmed"]
+    p.insert(21, 40)
+    servers.wait_for(lambda: (s := p.walpost.status()) and not s["sink"]["connected"], 60, "the silence to be noticed")
+    status = p.walpost.status()
+    assert status["state"] == "streaming" and status["in_flight"]["events"] == 20 and status["in_flight"]["oldest_commit_at"]
+    assert healthy(p) and "[-] sink connected" in p.walpost.get("/readyz?verbose")[1]
+    assert p.slot()["confirmed"] == confirmed or p.slot()["confirmed"] <= servers.lsn(status["source"]["safe_lsn"])
+    to_kafka.set_mode("pass")
+    p.wait_confirmed()
+    p.judge()
+    servers.wait_for(lambda: p.walpost.status()["sink"]["connected"], 30, "the connection to be told of")
+
+
+def test_readiness_follows_the_states_that_only_walpost_can_change(p):
+    second = p.another().start(wait="standby")
+    assert second.get("/readyz")[0] == 200, "a hot standby is ready"
+    assert second.stop() == 0
+    assert p.walpost.stop() == 0
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+    p.walpost.start(wait="halted")
+    assert p.walpost.get("/livez")[0] == 200 and p.walpost.get("/readyz")[0] == 503
