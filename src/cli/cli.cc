@@ -105,6 +105,7 @@ int RunVerb(const Arguments&, const config::Config& config) {
   }
   runtime::RunOptions options = config.run;
   options.version = kVersion;
+  options.http.configuration = config::Show(config);
   return runtime::Run(options);
 }
 

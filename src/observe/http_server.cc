@@ -9,22 +9,17 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "observe/history.h"
+#include "observe/page.h"
 
 namespace walpost::observe {
 namespace {
 
-// The whole page of version 1: the status as it is, refreshed every second.
-constexpr std::string_view kPage =
-    "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport "
-    "content='width=device-width'>"
-    "<title>walpost</title><style>body{font:14px monospace;margin:2em;max-width:70em}"
-    "@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}a{color:#8cf}}</style>"
-    "<h1>walpost</h1><p><a href=/status>/status</a> <a href=/metrics>/metrics</a> <a "
-    "href='/readyz?verbose'>/readyz</a>"
-    "<pre id=s aria-live=polite>loading</pre><script>async function f(){try{"
-    "document.getElementById('s').textContent=await(await fetch('/status')).text()}catch(e){"
-    "document.getElementById('s').textContent='not reachable: "
-    "'+e}setTimeout(f,1000)}f()</script></html>\n";
+// What the page may load: its own two files, and what it asks this server for.
+constexpr std::string_view kPageHeaders =
+    "Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; connect-src "
+    "'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+    "Referrer-Policy: no-referrer\r\n";
 
 struct Response {
   int code = 200;
@@ -116,7 +111,9 @@ class Server : public HttpServer {
       response.body = "only GET and HEAD\n";
     } else if (!Route(request->local_uri, query.find("verbose") != std::string_view::npos,
                       &response)) {
-      mg_send_http_error(connection, 404, "%s", "not found; try / /status /metrics /livez /readyz");
+      mg_send_http_error(
+          connection, 404, "%s",
+          "not found; try / /status /history /configuration /metrics /livez /readyz");
       return 404;
     }
     mg_printf(
@@ -136,7 +133,14 @@ class Server : public HttpServer {
     const std::shared_ptr<const Snapshot> snapshot = board_->Newest();
     if (path == "/") {
       response->type = "text/html; charset=utf-8";
-      response->body = std::string(kPage);
+      response->more_headers = kPageHeaders;
+      response->body = std::string(kPageHtml);
+    } else if (path == "/page.css") {
+      response->type = "text/css; charset=utf-8";
+      response->body = std::string(kPageCss);
+    } else if (path == "/page.js") {
+      response->type = "text/javascript; charset=utf-8";
+      response->body = std::string(kPageJs);
     } else if (path == "/livez" || path == "/healthz") {
       Live(snapshot.get(), response);
     } else if (path == "/readyz") {
@@ -147,6 +151,11 @@ class Server : public HttpServer {
     } else if (path == "/status") {
       response->type = "application/json";
       response->body = RenderStatusJson(snapshot ? *snapshot : Snapshot(), options_.version);
+    } else if (path == "/history") {
+      response->type = "application/json";
+      response->body = RenderHistoryJson(board_->LastHour());
+    } else if (path == "/configuration") {
+      response->body = options_.configuration;
     } else {
       return false;
     }

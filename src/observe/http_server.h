@@ -1,4 +1,5 @@
-// HttpServer - /livez /readyz /healthz /metrics /status / on one port, from the newest Snapshot.
+// HttpServer - /livez /readyz /healthz /metrics /status /history /configuration and the page at / on
+//   one port, from the newest Snapshot.
 // Thread: civetweb's own few threads; they read SnapshotBoard and nothing else.
 // Lifetime: `board` must outlive the server; the destructor stops it. Semantics: /livez is 200
 //   while the loop has published within `live_within` (it publishes at least once a second,
@@ -20,6 +21,7 @@ struct HttpOptions {
   std::string listen = "127.0.0.1:9464";  // port 0 = any free port; empty = no server
   std::chrono::milliseconds live_within{10'000};
   std::string version;
+  std::string configuration;  // for people, without secrets
 };
 
 class HttpServer {

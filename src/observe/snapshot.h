@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +20,7 @@
 #include "base/lsn.h"
 #include "base/state.h"
 #include "base/time.h"
+#include "observe/history.h"
 
 namespace walpost::observe {
 
@@ -85,12 +87,22 @@ struct Snapshot {
   base::WallTime oldest_undelivered_commit;  // zero = none
   base::WallTime last_delivered_at;
   DelayHistogram delivery_delay;  // commit to acknowledgement
+
+  // What the server has and we have not confirmed; 0 before the first confirmation.
+  std::uint64_t LagBytes() const {
+    return confirmed_lsn.valid() && server_wal_lsn > confirmed_lsn
+               ? server_wal_lsn.value() - confirmed_lsn.value()
+               : 0;
+  }
 };
 
 class SnapshotBoard {
  public:
   void Publish(std::shared_ptr<const Snapshot> snapshot) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (snapshot != nullptr) {
+      history_.Add(*snapshot);
+    }
     newest_ = std::move(snapshot);
   }
 
@@ -101,8 +113,14 @@ class SnapshotBoard {
     return newest_;
   }
 
+  std::deque<HistoryPoint> LastHour() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return history_.points();
+  }
+
  private:
   mutable std::mutex mutex_;
+  History history_;
   std::shared_ptr<const Snapshot> newest_;
 };
 

@@ -37,9 +37,7 @@ Json Source(const Snapshot& s) {
   source["received_lsn"] = Position(s.received_lsn);
   source["safe_lsn"] = Position(s.safe_lsn);
   source["confirmed_lsn"] = Position(s.confirmed_lsn);
-  source["lag_bytes"] = s.confirmed_lsn.valid() && s.server_wal_lsn > s.confirmed_lsn
-                            ? s.server_wal_lsn.value() - s.confirmed_lsn.value()
-                            : 0;
+  source["lag_bytes"] = s.LagBytes();
   source["last_frame_at"] = Time(s.last_frame_at);
   return source;
 }

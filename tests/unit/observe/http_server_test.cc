@@ -136,6 +136,14 @@ TEST_F(HttpServerTest, PageIsServedAtTheRoot) {
   EXPECT_EQ(answer.code, 200);
   EXPECT_THAT(answer.head, HasSubstr("Content-Type: text/html; charset=utf-8\r\n"));
   EXPECT_THAT(answer.body, HasSubstr("<title>walpost</title>"));
+  EXPECT_THAT(answer.head, HasSubstr("Content-Security-Policy: default-src 'none'"));
+  EXPECT_THAT(Get("/page.css").head, HasSubstr("Content-Type: text/css"));
+  EXPECT_THAT(Get("/page.js").head, HasSubstr("Content-Type: text/javascript"));
+}
+
+TEST_F(HttpServerTest, LastHourIsServed) {
+  Publish(Sample());
+  EXPECT_GE(nlohmann::json::parse(Get("/history").body).at("at_ms").size(), 1U);
 }
 
 TEST_F(HttpServerTest, NewestSnapshotIsTheOneServed) {
