@@ -191,8 +191,7 @@ class Initializer {
                             table.schema, table.table));
       }
     }
-    ASSIGN_OR_RETURN(const std::vector<int> applied,
-                     AppliedIn(options_.table_schema, connection_));
+    ASSIGN_OR_RETURN(const std::vector<int> applied, AppliedIn(options_.table_schema, connection_));
     for (const SchemaFile& file : SchemaFiles(Choice(options_))) {
       if (std::find(applied.begin(), applied.end(), file.version) == applied.end()) {
         RETURN_IF_ERROR(base::Annotate(connection_->Execute(file.sql), file.name));
