@@ -48,6 +48,7 @@ struct Arguments {
   bool schemas = false;
   bool yes = false;
   bool leave_gap = false;
+  bool skip_undeliverable = false;
   std::string since;
   std::string spill_dir;
   std::string to;
@@ -109,9 +110,11 @@ int RunVerb(const Arguments&, const config::Config& config) {
   return runtime::Run(options);
 }
 
-operations::DrainOptions DrainOptionsOf(const config::Config& config) {
+operations::DrainOptions DrainOptionsOf(const Arguments& arguments, const config::Config& config) {
   operations::DrainOptions options;
   options.pipeline = DlqOptionsOf(config);
+  options.skip_undeliverable = arguments.skip_undeliverable;
+  options.spill_folder = arguments.spill_dir;
   options.on_progress = ProgressOnTerminal();
   return options;
 }
@@ -120,8 +123,7 @@ absl::StatusOr<operations::RecreateOptions> RecreateOptionsOf(const Arguments& a
                                                               const config::Config& config) {
   operations::RecreateOptions options;
   options.init = InitOptionsOf(arguments, config);
-  options.drain = DrainOptionsOf(config);
-  options.drain.spill_folder = arguments.spill_dir;
+  options.drain = DrainOptionsOf(arguments, config);
   options.leave_gap = arguments.leave_gap;
   if (!arguments.since.empty()) {
     ASSIGN_OR_RETURN(options.since_ms, TimeOf(arguments.since));
@@ -135,7 +137,7 @@ int InitVerb(const Arguments& arguments, const config::Config& config) {
   }
   operations::InitOptions options = InitOptionsOf(arguments, config);
   if (arguments.drain_existing) {
-    options.drain = DrainOptionsOf(config);
+    options.drain = DrainOptionsOf(arguments, config);
   }
   return Print(operations::Init(options));
 }
@@ -245,6 +247,7 @@ void AddSlotVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
   recreate->add_flag("--leave-gap", arguments->leave_gap, "Send nothing of what Kafka lacks");
   recreate->add_option("--since", arguments->since,
                        "Only rows created since: RFC 3339, or ago, as 2h");
+  recreate->add_flag("--skip-undeliverable", arguments->skip_undeliverable, kSkipHelp);
   recreate->add_option("--spill-dir", arguments->spill_dir, kSpillHelp);
 }
 
@@ -311,6 +314,8 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
                  "Make outbox.events in one piece, not in partitions");
   init->add_flag("--drain-existing", arguments->drain_existing,
                  "Also send the rows that are there before the slot; goes on where it was");
+  init->add_flag("--skip-undeliverable", arguments->skip_undeliverable,
+                 "With --drain-existing: leave out rows that can be no records, and name them");
   init->add_option("--schema", arguments->schema,
                    "Make events, emit and all that belongs to them in this schema")
       ->capture_default_str();

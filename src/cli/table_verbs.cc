@@ -44,6 +44,7 @@ absl::StatusOr<Outcome> Replay(const TableArguments& arguments, const config::Co
   options.to_topic = arguments.to_topic;
   options.in_place = arguments.in_place;
   options.dry_run = arguments.dry_run;
+  options.skip_undeliverable = arguments.skip_undeliverable;
   options.all = arguments.all;
   options.missing = arguments.missing;
   options.spill_folder = arguments.spill_dir;
@@ -110,6 +111,7 @@ void AddTableVerbs(CLI::App* app, TableArguments* arguments,
   replay->add_flag("--in-place", arguments->in_place,
                    "To the events' own topics, where old values will follow newer ones");
   replay->add_flag("--dry-run", arguments->dry_run, "Only count");
+  replay->add_flag("--skip-undeliverable", arguments->skip_undeliverable, kSkipHelp);
   replay->add_option("--rate", arguments->rate, "No more than so many events a second");
   CLI::App* audit = add("audit", "Compare tables with topics, event by event", Audit);
   audit->add_option("--report", arguments->report,

@@ -27,6 +27,7 @@ struct TableArguments {
   bool missing = false;
   bool in_place = false;
   bool dry_run = false;
+  bool skip_undeliverable = false;
   bool json = false;
 };
 
@@ -37,6 +38,8 @@ void AddTableVerbs(CLI::App* app, TableArguments* arguments,
 // A line on a terminal that changes; nothing where there is none.
 operations::OnProgress ProgressOnTerminal();
 
+inline constexpr const char* kSkipHelp =
+    "Leave out rows that can be no records, and name them; without it they end it";
 inline constexpr const char* kSpillHelp = "Folder for temporary files; else $TMPDIR, or /tmp";
 
 }  // namespace walpost::cli

@@ -5,8 +5,7 @@
 // Thread: one owner; blocking.   Lifetime: a record is copied before Write returns.
 // Units/limits: at most in_flight_bytes_max of the options are unacknowledged. `patience`: how long
 //   without any acknowledgement.
-// Errors: as RecordWriter's; kInvalidArgument names the event's id. After one the writer is of no
-//   more use.
+// Errors: as RecordWriter's; kInvalidArgument names the event's id.
 // Source: docs/design.md, "Facts"; one request in flight, since a broker takes any first sequence
 //   number of a new producer.
 #pragma once
@@ -36,6 +35,10 @@ class BulkWriter {
 
   // Until everything written is acknowledged.
   absl::Status Flush();
+
+  // False from the first report on that tells of a failure; a record that Write itself refuses does no
+  // harm to others.
+  bool usable() const { return failure_.ok(); }
 
  private:
   struct Target {

@@ -6,7 +6,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "operations/dlq_text.h"
 #include "operations/row_filter.h"
 
 namespace walpost::operations {
@@ -157,7 +156,6 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
   if (!readers_.contains(place)) {
     RETURN_IF_ERROR(base::Annotate(OpenLater(place, left.seq), name));
   }
-  sent_ = 0;
   presence_ = Presence();
   presence_.there.assign(readers_.at(place).count(), false);
   if (gap_ || left.begun) {
@@ -171,7 +169,7 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
   RETURN_IF_ERROR(base::Annotate(SendAll(place), name));
   left.done = true;
   RETURN_IF_ERROR(Note(name, left));
-  std::string line = absl::StrFormat("%s%s: %s sent", label, name, Count(sent_, "event"));
+  std::string line = absl::StrFormat("%s%s: %s", label, name, sender_->TakeAccount());
   if (presence_.in_topic > 0) {
     line += absl::StrFormat(", %d %s", presence_.in_topic,
                             gap_ ? "are in Kafka already" : "had been sent before");
@@ -235,9 +233,7 @@ absl::Status Drain::SendAll(std::uint32_t place) {
   const std::string name = NameAt(place);
   const auto on_row = [&](const ReadRow& row) {
     if (!presence_.there[row.number]) {
-      RETURN_IF_ERROR(base::Annotate(row.record.status(), "event '" + row.id + "'"));
-      RETURN_IF_ERROR(sender_->Send(*row.record, schemas_));
-      ++sent_;
+      RETURN_IF_ERROR(sender_->SendRow(row, schemas_, options_.skip_undeliverable));
     }
     Tell(name, row.number + 1, presence_.there.size());
     return (row.number + 1) % options_.note_every == 0 ? NoteAt(place, row) : absl::OkStatus();

@@ -41,7 +41,8 @@ struct Gap {
 
 struct DrainOptions {
   DlqOptions pipeline;
-  std::optional<Gap> gap;  // absent = all rows, unless walpost.pipeline says otherwise
+  std::optional<Gap> gap;           // absent = all rows, unless walpost.pipeline says otherwise
+  bool skip_undeliverable = false;  // leave out rows that can be no records, and name them
   std::string spill_folder;
   std::chrono::milliseconds patience{60'000};
   std::uint64_t note_every = 10'000;  // rows
@@ -88,7 +89,6 @@ class Drain {
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;
   Presence presence_;  // of one table at a time
-  std::uint64_t sent_ = 0;
 };
 
 }  // namespace walpost::operations

@@ -145,7 +145,7 @@ class Replayer {
         return absl::OkStatus();
       }
       pace_.Await();
-      RETURN_IF_ERROR(base::Annotate(SendRow(row), "event '" + row.id + "'"));
+      RETURN_IF_ERROR(SendRow(row));
       if (++sent % kTellEvery == 0 && options_.on_progress) {
         options_.on_progress(name, sent, reader->count());
       }
@@ -157,25 +157,24 @@ class Replayer {
       options_.on_progress(name, sent, sent);
     }
     RETURN_IF_ERROR(flushed);
-    text_ += absl::StrFormat("%s: %s sent%s\n", name, Count(sent, "event"),
-                             options_.in_place ? "" : " to topic " + options_.to_topic);
+    text_ += absl::StrFormat("%s%s: %s\n", name,
+                             options_.in_place ? "" : " to topic " + options_.to_topic,
+                             sender_.TakeAccount());
     return status;
   }
 
   absl::Status SendRow(const ReadRow& row) {
-    RETURN_IF_ERROR(row.record.status());
-    envelope::Record record = *row.record;
-    if (!options_.in_place) {
-      if (record.topic == options_.to_topic) {
+    if (row.record.ok() && !options_.in_place) {
+      if (row.record->topic == options_.to_topic) {
         return absl::InvalidArgumentError(absl::StrFormat(
             "'%s' is its own topic, where it would follow newer events: --in-place says that it "
             "may",
             options_.to_topic));
       }
-      record.topic = options_.to_topic;
-      record.partition = -1;  // of its own topic
+      row.record->topic = options_.to_topic;
+      row.record->partition = -1;  // of its own topic
     }
-    return sender_.Send(record, schemas_);
+    return sender_.SendRow(row, schemas_, options_.skip_undeliverable);
   }
 
   const ReplayOptions& options_;

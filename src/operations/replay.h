@@ -28,10 +28,11 @@ struct ReplayOptions {
   std::string to_topic;
   bool in_place = false;
   bool dry_run = false;
-  bool all = false;        // without a filter
-  bool missing = false;    // of them only what Kafka does not hold, and no letter is about
-  std::uint64_t rate = 0;  // events a second; 0 = as fast as Kafka takes them
-  std::string standby;     // conninfo; empty = the primary
+  bool skip_undeliverable = false;  // leave out rows that can be no records, and name them
+  bool all = false;                 // without a filter
+  bool missing = false;             // of them only what Kafka does not hold, and no letter is about
+  std::uint64_t rate = 0;           // events a second; 0 = as fast as Kafka takes them
+  std::string standby;              // conninfo; empty = the primary
   std::string spill_folder;
   std::chrono::milliseconds wait{60'000};  // for the slot
   std::chrono::milliseconds patience{60'000};

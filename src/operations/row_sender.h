@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "kafka/kafka_sink.h"
 #include "operations/dlq.h"
 #include "operations/framer.h"
+#include "operations/row_reader.h"
 #include "registry/options.h"
 
 namespace walpost::operations {
@@ -30,6 +32,13 @@ class RowSender {
   // A record of a RowReader that was made with `schemas`. Copied before it returns.
   absl::Status Send(envelope::Record record, const envelope::SchemaTable& schemas);
 
+  // The same of a row, which the error names. With `leave_out`, a row that makes no record, or none that
+  // its topic takes, is counted instead.
+  absl::Status SendRow(const ReadRow& row, const envelope::SchemaTable& schemas, bool leave_out);
+
+  // Since the last call: what was sent, and what was left out, in words.
+  std::string TakeAccount();
+
   // Until everything is acknowledged.
   absl::Status Flush() { return writer_.Flush(); }
 
@@ -37,6 +46,9 @@ class RowSender {
   Framer framer_;
   kafka::BulkWriter writer_;
   const std::string kind_;
+  std::uint64_t sent_ = 0;
+  std::uint64_t left_out_ = 0;
+  std::vector<std::string> left_out_ids_;  // the first
 };
 
 }  // namespace walpost::operations

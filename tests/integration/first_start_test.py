@@ -157,9 +157,25 @@ def test_row_that_cannot_be_sent_is_named_and_the_drain_goes_on_once_it_is_mende
     p.execute(FILL, p.name, 11, 20)
     stopped = p.walpost.verb("init", "--drain-existing", check=False)
     assert stopped.returncode == 78 and bad in stopped.stderr and "outbox.events" in stopped.stderr
+    assert "--skip-undeliverable" in stopped.stderr
     p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
     p.walpost.verb("init", "--drain-existing")
     assert ids(p.records()) == stored(p) and len(p.records()) == 21
+
+
+def test_rows_that_cannot_be_sent_are_left_out_and_named_when_told_so(make_pipeline):
+    p = prepared(make_pipeline, 10)
+    p.allow_bad_topics()
+    p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
+    p.insert_large(30_000)
+    bad = p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no topic', 'k', 't')"
+                    " RETURNING id::text")[0][0]
+    large = p.execute("SELECT id::text FROM outbox.events WHERE event_type = 'Large'")[0][0]
+    p.execute(FILL, p.name, 11, 20)
+    done = p.walpost.verb("init", "--drain-existing", "--skip-undeliverable").stdout
+    assert f"outbox.events: 20 events sent, 2 left out, since they can be no records: {large} {bad}\n" in done
+    assert len(p.records()) == 20
+    p.walpost.start()
 
 
 def test_slot_that_init_did_not_make_is_refused(make_pipeline):
