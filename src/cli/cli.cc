@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "cli/dlq_verbs.h"
+#include "cli/status_verbs.h"
 #include "cli/table_verbs.h"
 #include "config/config.h"
 #include "config/document.h"
@@ -56,6 +57,7 @@ struct Arguments {
   operations::EmitOptions emit;
   DlqArguments dlq;
   TableArguments table;
+  StatusArguments status;
 };
 
 using Verb = std::function<int(const Arguments&, const config::Config&)>;
@@ -330,6 +332,9 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
     *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
   });
   AddTableVerbs(app, &arguments->table, [chosen](const DlqVerb& verb) {
+    *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
+  });
+  AddStatusVerbs(app, &arguments->status, [chosen](const DlqVerb& verb) {
     *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
   });
   AddConfigVerbs(app, &arguments->import, chosen);

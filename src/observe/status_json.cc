@@ -53,6 +53,7 @@ Json Events(const Snapshot& s) {
   events["skipped"] = s.events_skipped_total;
   events["discarded"] = s.events_discarded_total;
   events["repeated"] = s.events_repeated_total;
+  events["last_delivered_at"] = Time(s.last_delivered_at);
   events["by_table"] = Json::object();
   for (const auto& [table, count] : s.received_by_table) {
     events["by_table"][table] = count;

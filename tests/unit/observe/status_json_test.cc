@@ -61,6 +61,7 @@ TEST(StatusJsonTest, CountersAreThoseOfTheSnapshot) {
                                        {"skipped", 18},
                                        {"discarded", 20},
                                        {"repeated", 19},
+                                       {"last_delivered_at", "2023-11-14T22:13:27.000000Z"},
                                        {"by_table", {{"outbox.events", 9}, {"outbox.more", 5}}},
                                        {"by_topic", {{"orders", 15}}}}));
   EXPECT_EQ(status.at("in_flight"), Json({{"events", 24},

@@ -140,16 +140,17 @@ def verbs():
     below = {group: set(re.findall(rf'AddVerb\(\s*{group},\s*"(\w+)"', code)) for group in ("slot", "config")}
     below["config"] |= set(re.findall(r'\bconfig\s*->add_subcommand\("([a-z-]+)"', code))
     below["dlq"] = set(re.findall(r'\badd\("(\w+)"', code))
-    top |= set(re.findall(r'\badd\("(\w+)"', text("src/cli/table_verbs.cc")))
+    for name in ("table_verbs", "status_verbs"):
+        top |= set(re.findall(r'\badd\("(\w+)"', text(f"src/cli/{name}.cc")))
     return top, below
 
 
 def test_every_verb_that_a_document_or_a_message_names_exists():
     top, below = verbs()
-    assert {"run", "init", "check", "emit", "version", "slot", "config", "replay", "audit"} <= top and {"list", "create", "drop", "advance", "recreate"} == below["slot"]
+    assert {"run", "init", "check", "emit", "version", "slot", "config", "replay", "audit", "status", "healthcheck"} <= top and {"list", "create", "drop", "advance", "recreate"} == below["slot"]
     assert {"list", "show", "retry", "discard"} == below["dlq"]
     code = re.sub(r'"\s*\n\s*"', "", "\n".join(re.sub(r"//.*", "", line) for line in sources().splitlines()))
-    documents = "".join(text(name) for name in ("docs/runbook.md", "docs/configuration.md", "docs/dead-letters.md", "docs/metrics.md", "SECURITY.md", "README.md"))
+    documents = "".join(text(name) for name in ("docs/runbook.md", "docs/configuration.md", "docs/dead-letters.md", "docs/metrics.md", "docs/operations.md", "SECURITY.md", "README.md"))
     named = re.findall(r"`walpost (?:--\w+ \w+ )?([a-z]+)(?: ([a-z-]+))?", code + documents)
     for block in re.findall(r"^ *```.*?^ *```", documents, re.M | re.S):
         named += re.findall(r"^(?:\$ )?walpost ([a-z]+)(?: ([a-z-]+))?", block, re.M)

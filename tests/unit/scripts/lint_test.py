@@ -170,7 +170,7 @@ def test_missing_table_is_told(tree, design):
     ('"yaml-cpp/yaml.h"', "config"),
     ("<CLI/CLI.hpp>", "cli"),
     ("<google/protobuf/message.h>", "envelope, registry"),
-        ("<curl/curl.h>", "registry"),
+    ("<curl/curl.h>", "observe, registry"),
 ])
 def test_library_in_the_wrong_module_is_found(tree, header, owner):
     tree.append("src/operations/init.cc", f"#include {header}\n")
