@@ -102,13 +102,28 @@ void PrintWarnings(const config::Config& config) {
   }
 }
 
-int RunVerb(const Arguments&, const config::Config& config) {
+// For SIGHUP: the same file and --set again.
+absl::StatusOr<runtime::Reloaded> Reload(const config::LoadOptions& load,
+                                         const config::Config& before) {
+  ASSIGN_OR_RETURN(config::Config now, config::Load(load));
+  runtime::Reloaded reloaded;
+  reloaded.needs_restart = config::KeysThatNeedRestart(before, now);
+  reloaded.log_level = now.log_level;
+  reloaded.options = before.run;
+  reloaded.options.source.conninfo = now.run.source.conninfo;
+  reloaded.options.kafka.properties = now.run.kafka.properties;
+  reloaded.options.registry = now.run.registry;
+  return reloaded;
+}
+
+int RunVerb(const Arguments& arguments, const config::Config& config) {
   for (const std::string& warning : config.warnings) {
     observe::Log(observe::Severity::kWarning, "config_warning", warning);
   }
   runtime::RunOptions options = config.run;
   options.version = kVersion;
   options.http.configuration = config::Show(config);
+  options.reload = [load = arguments.load, before = config] { return Reload(load, before); };
   return runtime::Run(options);
 }
 

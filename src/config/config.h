@@ -35,4 +35,8 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
 // The effective configuration as YAML, defaults included, secrets as ***.
 std::string Show(const Config& config);
 
+// The keys that differ and that a running walpost cannot take: all but log.level, source.conninfo,
+// sink.kafka and schema_registry.
+std::vector<std::string> KeysThatNeedRestart(const Config& before, const Config& now);
+
 }  // namespace walpost::config

@@ -63,9 +63,14 @@ class Generation {
   void Poll(base::Now now, delivery::SinkListener* listener);
   void Close(base::Now now);
 
+  // Takes no more records, so that another can take its place as soon as nothing is outstanding.
+  void Outgrow(const std::string& why);
+
   bool closing() const { return closing_; }
 
-  // Its producer was made with limits that no longer do, and nothing is outstanding: another one of
+  bool outgrown() const { return outgrown_; }
+
+  // Its producer was made with options that no longer do, and nothing is outstanding: another one of
   // the same mode may take its place. Until then it takes no record, so nothing is lost or repeated.
   bool replaceable() const { return outgrown_ && !closing_ && !failed_ && outstanding_ == 0; }
 
@@ -116,7 +121,6 @@ class Generation {
                                                   TopicState* topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
-  void Outgrow(const std::string& why);
   std::string WhyRefused(const rd_kafka_message_t& message) const;
   void ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener);

@@ -64,6 +64,14 @@ class Impl : public KafkaSink {
       return;
     }
     generation_->Poll(now, listener);
+    if (reconfigured_ && !facts_.connected && generation_->outgrown() && !generation_->closing() &&
+        !generation_->replaceable()) {
+      // What is outstanding may wait for ever, for example with a password that is no longer valid.
+      reconfigured_ = false;
+      listener->OnGenerationFailed(
+          delivery::Failure{delivery::FailureKind::kGenerationEnded,
+                            "the configuration was read anew while no broker was reached"});
+    }
     if (generation_->drained()) {
       generation_.reset();
       listener->OnClosed();
@@ -91,12 +99,20 @@ class Impl : public KafkaSink {
 
   const KafkaFacts& facts() const override { return facts_; }
 
+  void Reconfigure(KafkaOptions options) override {
+    options_ = std::move(options);
+    if (generation_ != nullptr && !generation_->closing()) {
+      reconfigured_ = true;
+      generation_->Outgrow("the configuration was read anew");
+    }
+  }
+
  private:
   void MakeGeneration() {
     auto created =
         Generation::Create(options_, mode_, wake_fd_, runner_, &memory_, &facts_, &on_notice_);
-    CHECK(created.ok())
-        << created.status().message();  // Create of the sink has tried the same options
+    CHECK(created.ok()) << created.status().message();  // CheckOptions has tried the same
+    reconfigured_ = false;
     generation_ = *std::move(created);
     ++facts_.generations;
     for (const std::string& topic : prefetch_) {
@@ -104,7 +120,7 @@ class Impl : public KafkaSink {
     }
   }
 
-  const KafkaOptions options_;
+  KafkaOptions options_;
   base::BlockingRunner* const runner_;
   const std::function<void(const KafkaNotice&)> on_notice_;
   const int wake_fd_;
@@ -114,13 +130,12 @@ class Impl : public KafkaSink {
   std::vector<std::string> prefetch_;
   base::Now now_;
   std::unique_ptr<Generation> generation_;
+  bool reconfigured_ = false;  // since it was made
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<KafkaSink>> KafkaSink::Create(
-    KafkaOptions options, base::BlockingRunner* runner,
-    std::function<void(const KafkaNotice&)> on_notice) {
+absl::Status CheckOptions(const KafkaOptions& options) {
   for (const delivery::Sink::Mode mode :
        {delivery::Sink::Mode::kFast, delivery::Sink::Mode::kCareful}) {
     ASSIGN_OR_RETURN(Conf conf, BuildConf(options, mode));
@@ -134,6 +149,13 @@ absl::StatusOr<std::unique_ptr<KafkaSink>> KafkaSink::Create(
     (void)conf.release();
     const Producer thrown_away = OwnProducer(producer);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<KafkaSink>> KafkaSink::Create(
+    KafkaOptions options, base::BlockingRunner* runner,
+    std::function<void(const KafkaNotice&)> on_notice) {
+  RETURN_IF_ERROR(CheckOptions(options));
   return std::unique_ptr<KafkaSink>(new Impl(std::move(options), runner, std::move(on_notice)));
 }
 

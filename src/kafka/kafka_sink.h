@@ -58,7 +58,16 @@ class KafkaSink : public delivery::Sink {
   virtual void Prefetch(const std::vector<std::string>& topics) = 0;
 
   virtual const KafkaFacts& facts() const = 0;
+
+  // New passwords, certificates or anything else: the next producer is made with these, as soon as
+  // everything that was sent is acknowledged; where no broker can be reached, at once, as after any
+  // failure. `options` have passed CheckOptions.
+  virtual void Reconfigure(KafkaOptions options) = 0;
 };
+
+// Whether librdkafka makes a producer of them; reads certificates, connects to nothing.
+// kInvalidArgument says what it refuses.
+absl::Status CheckOptions(const KafkaOptions& options);
 
 // The properties as librdkafka will see them, ours included, secrets as ***: for `config show`.
 // kInvalidArgument names the first that is refused or unknown and why.

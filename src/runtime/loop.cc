@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "observe/log.h"
 #include "pgoutput/frame.h"
 #include "runtime/guard.h"
@@ -63,6 +65,7 @@ int Loop::Run() {
     HandleCommands();
     narrator_.Observe(pipeline_, now_);
     narrator_.TellDecisions(&pipeline_, now_);
+    TellServiceManager();
     Publish();
     if (pipeline_.finished() && finishing_ == nullptr) {
       return 0;
@@ -77,13 +80,78 @@ int Loop::Run() {
 void Loop::HandleSignals() {
   for (int signal = signals_->Take(); signal != 0; signal = signals_->Take()) {
     if (signal == SIGHUP) {
-      observe::Log(Severity::kInfo, "recheck", "SIGHUP: looking again");
-      pipeline_.Recheck(now_);
+      Reload();
       continue;
     }
     ++stop_signals_;
+    notifier_.Stopping();
     observe::Log(Severity::kInfo, "stopping", "draining what is in flight, then stopping");
     pipeline_.Stop(now_);
+  }
+}
+
+void Loop::Reload() {
+  notifier_.Reloading(now_);
+  if (!options_.reload) {
+    OnReloaded(Reloaded{options_, {}, {}}, nullptr);
+    return;
+  }
+
+  struct Job {
+    absl::StatusOr<Reloaded> reloaded;
+    std::function<void()> apply;
+  };
+
+  auto job = std::make_shared<Job>();  // shared by its two halves
+  helper_->Run(
+      [job, reload = options_.reload, reconfigure = outside_.reconfigure] {
+        job->reloaded = reload();
+        if (job->reloaded.ok()) {
+          absl::StatusOr<std::function<void()>> apply = reconfigure(job->reloaded->options);
+          if (apply.ok()) {
+            job->apply = *std::move(apply);
+          } else {
+            job->reloaded = apply.status();
+          }
+        }
+      },
+      [this, job] {
+        now_ = ReadClocks();
+        OnReloaded(job->reloaded, job->apply);
+      });
+}
+
+void Loop::OnReloaded(const absl::StatusOr<Reloaded>& reloaded,
+                      const std::function<void()>& apply) {
+  if (!reloaded.ok()) {
+    observe::Log(
+        Severity::kError, "reload_refused",
+        absl::StrFormat("SIGHUP: the configuration is not usable, nothing of it is taken: %s",
+                        std::string(reloaded.status().message())));
+  } else if (apply) {
+    options_.source.conninfo = reloaded->options.source.conninfo;
+    options_.kafka = reloaded->options.kafka;
+    observe::SetLogLevel(reloaded->log_level);
+    apply();
+    observe::Log(
+        Severity::kInfo, "reloaded",
+        "SIGHUP: the configuration was read anew: log.level, source.conninfo from the next "
+        "connection on, Kafka and the Schema Registry with new producers and requests");
+    if (!reloaded->needs_restart.empty()) {
+      observe::Log(Severity::kWarning, "reload_needs_restart",
+                   absl::StrFormat("changed, but taken only by a restart: %s",
+                                   absl::StrJoin(reloaded->needs_restart, ", ")));
+    }
+  }
+  observe::Log(Severity::kInfo, "recheck", "SIGHUP: looking again");
+  pipeline_.Recheck(now_);
+  notifier_.Reloaded();
+}
+
+void Loop::TellServiceManager() {
+  if (notifier_.Turn(pipeline_.state(), now_)) {
+    notifier_.Tell(pipeline_.state(), narrator_.StatusLine(pipeline_),
+                   options_.on_halt == OnHalt::kWait, now_);
   }
 }
 

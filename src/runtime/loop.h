@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -16,6 +17,7 @@
 #include "postgres/connect.h"
 #include "runtime/helper.h"
 #include "runtime/narrator.h"
+#include "runtime/notifier.h"
 #include "runtime/options.h"
 #include "runtime/outside.h"
 #include "runtime/signals.h"
@@ -44,6 +46,9 @@ class Loop {
 
  private:
   void HandleSignals();
+  void Reload();
+  void OnReloaded(const absl::StatusOr<Reloaded>& reloaded, const std::function<void()>& apply);
+  void TellServiceManager();
   void HandleCommands();
   void HandleConnect();
   void HandleStatus();
@@ -59,7 +64,7 @@ class Loop {
   void Wait(int frames);
   void OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd> result);
 
-  const RunOptions& options_;
+  RunOptions options_;  // SIGHUP may change how the world is reached
   Signals* const signals_;
   Helper* const helper_;
   const Outside outside_;
@@ -68,6 +73,7 @@ class Loop {
   base::Now now_;
   pipeline::Pipeline pipeline_;
   Narrator narrator_;
+  Notifier notifier_ = Notifier::FromEnvironment();
   std::unique_ptr<postgres::ReplicationStream> stream_;
   std::shared_ptr<postgres::Pinger> pinger_;  // shared with the job that uses it
   bool pinging_ = false;

@@ -174,6 +174,22 @@ void Narrator::LogState(const pipeline::Pipeline& pipeline, base::Now now) {
                std::move(fields));
 }
 
+std::string Narrator::StatusLine(const pipeline::Pipeline& pipeline) const {
+  const State state = pipeline.state();
+  if (state == State::kHalted && pipeline.halt()) {
+    return absl::StrFormat("halted (%s): %s", base::HaltReasonName(pipeline.halt()->reason),
+                           pipeline.halt()->detail);
+  }
+  if (state == State::kStarting || state == State::kReconnecting) {
+    return absl::StrFormat("%s%s%s", base::StateName(state), current_error_.empty() ? "" : ": ",
+                           current_error_);
+  }
+  return absl::StrFormat("%s: %d events delivered, %d in flight, confirmed %s",
+                         base::StateName(state), pipeline.counters().events_delivered,
+                         pipeline.tracker().in_flight_events(),
+                         pipeline.confirmed_lsn().ToString());
+}
+
 observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
                                          const kafka::KafkaFacts& kafka, base::Now now) const {
   observe::Snapshot snapshot;

@@ -30,6 +30,9 @@ class Narrator {
   // Logs what was decided about undeliverable events.
   void TellDecisions(pipeline::Pipeline* pipeline, base::Now now);
 
+  // One line, for the service manager.
+  std::string StatusLine(const pipeline::Pipeline& pipeline) const;
+
   observe::Snapshot TakeSnapshot(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka,
                                  base::Now now) const;
 

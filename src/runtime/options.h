@@ -2,8 +2,12 @@
 // config.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "kafka/kafka_sink.h"
 #include "observe/http_server.h"
 #include "observe/log.h"
@@ -15,6 +19,8 @@ namespace walpost::runtime {
 
 enum class OnHalt { kWait, kExit };
 
+struct Reloaded;
+
 struct RunOptions {
   std::string name;
   std::string version;
@@ -24,6 +30,17 @@ struct RunOptions {
   registry::RegistryOptions registry;
   observe::HttpOptions http;
   OnHalt on_halt = OnHalt::kWait;
+  // SIGHUP: the configuration as it is now, compared with the one at the start. Called on the helper
+  // thread, may block. Empty = SIGHUP only looks again.
+  std::function<absl::StatusOr<Reloaded>()> reload = {};
+};
+
+// `options` differ from those at the start in what may change only: how PostgreSQL, Kafka and the Schema
+// Registry are reached.
+struct Reloaded {
+  RunOptions options;
+  observe::Severity log_level = observe::Severity::kInfo;
+  std::vector<std::string> needs_restart;  // keys that changed and are not taken
 };
 
 }  // namespace walpost::runtime

@@ -15,6 +15,7 @@
 #include "envelope/schema.h"
 #include "kafka/kafka_sink.h"
 #include "postgres/connect.h"
+#include "runtime/options.h"
 
 namespace walpost::runtime {
 
@@ -26,11 +27,16 @@ using Connector = std::function<std::variant<postgres::Connected, postgres::Stre
 using SchemaResolver =
     std::function<absl::StatusOr<envelope::Schema>(const envelope::SchemaNeed& need)>;
 
+// Called on the helper thread and, for what it returns, on the loop thread: makes the world use these
+// options.
+using Reconfigure = std::function<absl::StatusOr<std::function<void()>>(const RunOptions& options)>;
+
 struct Outside {
   Connector connect;
   delivery::Sink* sink = nullptr;
   const kafka::KafkaFacts* kafka = nullptr;
   SchemaResolver resolve_schema = {};  // needed where values are framed
+  Reconfigure reconfigure = {};        // needed where RunOptions::reload is given
 };
 
 // What a test program puts around the real ones. Empty = nothing.

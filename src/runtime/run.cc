@@ -91,10 +91,19 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
     observe::Log(Severity::kError, "config_invalid", std::string(resolver.status().message()));
     return kExitConfig;
   }
-  // The job that asks keeps it, also when this is over.
-  Outside outside{
-      postgres::Connect, sink->get(), &(*sink)->facts(),
-      [asked = *resolver](const envelope::SchemaNeed& need) { return asked->Resolve(need); }};
+  Outside outside{postgres::Connect, sink->get(), &(*sink)->facts()};
+  // The job that asks keeps it, also when this is over. Of the helper's thread alone.
+  const auto asked = std::make_shared<std::shared_ptr<registry::Resolver>>(*resolver);
+  outside.resolve_schema = [asked](const envelope::SchemaNeed& need) {
+    return (*asked)->Resolve(need);
+  };
+  outside.reconfigure = [asked, sink = sink->get()](
+                            const RunOptions& changed) -> absl::StatusOr<std::function<void()>> {
+    RETURN_IF_ERROR(Validate(changed));
+    RETURN_IF_ERROR(kafka::CheckOptions(changed.kafka));
+    ASSIGN_OR_RETURN(*asked, MakeResolver(changed));
+    return [sink, kafka = changed.kafka] { sink->Reconfigure(kafka); };
+  };
   if (wrappers.connector) {
     outside.connect = wrappers.connector(std::move(outside.connect));
   }

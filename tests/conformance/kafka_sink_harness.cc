@@ -22,12 +22,11 @@ constexpr milliseconds kStepMax{100};
 
 KafkaSinkHarness::KafkaSinkHarness(std::string bootstrap, Properties more)
     : bootstrap_(std::move(bootstrap)) {
-  kafka::KafkaOptions options;
-  options.properties = {{"bootstrap.servers", bootstrap_},
-                        {"queue.buffering.max.messages", std::to_string(kQueueLimit)}};
-  options.properties.insert(options.properties.end(), more.begin(), more.end());
+  options_.properties = {{"bootstrap.servers", bootstrap_},
+                         {"queue.buffering.max.messages", std::to_string(kQueueLimit)}};
+  options_.properties.insert(options_.properties.end(), more.begin(), more.end());
   auto sink = kafka::KafkaSink::Create(
-      std::move(options), &helper_,
+      options_, &helper_,
       [this](const kafka::KafkaNotice& notice) { notices_.push_back(notice.event); });
   CHECK(sink.ok()) << sink.status();
   sink_ = *std::move(sink);

@@ -35,6 +35,9 @@ class KafkaSinkHarness : public SinkHarness {
   // False when the sink's descriptor stays unreadable for 30 s.
   bool AwaitWake() const;
 
+  // With the same options once more.
+  void Reconfigure() { sink_->Reconfigure(options_); }
+
   const kafka::KafkaFacts& facts() const { return sink_->facts(); }
 
   const std::string& bootstrap() const { return bootstrap_; }
@@ -48,6 +51,7 @@ class KafkaSinkHarness : public SinkHarness {
 
  private:
   const std::string bootstrap_;
+  kafka::KafkaOptions options_;
   std::chrono::milliseconds skipped_{0};
   std::vector<std::string> notices_;
   runtime::Helper helper_;

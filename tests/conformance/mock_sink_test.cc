@@ -186,6 +186,38 @@ TEST_P(MockSink, RecordLargerThanTheProducerTakesGetsALargerOneWithoutAReportLos
   CloseAndAwait();
 }
 
+TEST_P(MockSink, ReconfiguredSinkGoesOnWithAnotherProducerAndNothingIsRepeated) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  SubmitMany(topic, 100);
+  harness().Reconfigure();
+  MakeRecord(next_, topic, 0, "after");
+  ASSERT_EQ(Offer(next_++).outcome, Outcome::kAccepted);
+  AwaitAllDelivered();
+  EXPECT_EQ(reports_.closed, 0);
+  EXPECT_EQ(harness().facts().generations, 2U);
+  EXPECT_EQ(harness().Read(topic, 0), Values(topic, 0));
+  CloseAndAwait();
+}
+
+// As after a password has changed: the old one would be tried for ever.
+TEST_P(MockSink, ReconfiguredWhileNoBrokerIsReachedEndsTheGeneration) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  harness().mock().SetDown(true);
+  SubmitMany(topic, 10);
+  Await("brokers down to be noticed", [this] { return !harness().facts().connected; });
+  harness().Reconfigure();
+  Await("the generation's end", [this] { return reports_.generation_failures > 0; });
+  sink_->Close();
+  harness().Skip(milliseconds(10'000));
+  Await("OnClosed", [this] { return reports_.closed > 0; });
+  EXPECT_EQ(reports_.generation_failures, 1);
+  harness().mock().SetDown(false);
+}
+
 TEST_P(MockSink, TopicThatCannotBeDescribedIsUsedWithoutLimitsAndToldOnce) {
   const std::string topic = harness().MakeTopic(1);
   for (int i = 0; i < 2; ++i) {

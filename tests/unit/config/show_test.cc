@@ -215,5 +215,29 @@ TEST(ShowTest, HiddenSecretsStillReadAsAFile) {
   EXPECT_EQ(again.run.source.conninfo, "password=*** host=db");
 }
 
+std::vector<std::string> NeedRestart(const std::string& before, const std::string& now) {
+  const std::string base = "sink: {kafka: {properties: {bootstrap.servers: k}}}\n";
+  const auto first = Parse(base, "f", {before});
+  const auto second = Parse(base, "f", {now});
+  EXPECT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  return KeysThatNeedRestart(*first, *second);
+}
+
+TEST(KeysThatNeedRestartTest, HowTheWorldIsReachedMayChangeAndNothingElse) {
+  EXPECT_THAT(NeedRestart("source.conninfo=host=a", "source.conninfo=host=b password=c"),
+              ::testing::IsEmpty());
+  EXPECT_THAT(NeedRestart("log.level=info", "log.level=debug"), ::testing::IsEmpty());
+  EXPECT_THAT(NeedRestart("sink.kafka.properties={bootstrap.servers: a}",
+                          "sink.kafka.properties={bootstrap.servers: b, linger.ms: 3}"),
+              ::testing::IsEmpty());
+  EXPECT_THAT(NeedRestart("log.format=text", "log.format=json"),
+              ::testing::ElementsAre("log.format"));
+  EXPECT_THAT(NeedRestart("name=a", "name=b"), ::testing::Contains("name"));
+  EXPECT_THAT(NeedRestart("delivery.attempts_max=3", "delivery.attempts_max=4"),
+              ::testing::ElementsAre("delivery.attempts_max"));
+  EXPECT_THAT(NeedRestart("outboxes=[{table: a.b}]", "outboxes=[{table: a.c}]"),
+              ::testing::ElementsAre("outboxes"));
+}
+
 }  // namespace
 }  // namespace walpost::config

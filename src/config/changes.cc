@@ -1,0 +1,47 @@
+#include <yaml-cpp/yaml.h>
+
+#include <set>
+#include <string>
+
+#include "config/config.h"
+
+namespace walpost::config {
+namespace {
+
+// How the world is reached, and how much is told of it.
+bool MayChange(const std::string& path) {
+  return path == "log.level" || path == "source.conninfo" ||
+         path.rfind("sink.kafka.properties", 0) == 0 ||
+         (path.rfind("schema_registry.", 0) == 0 && path != "schema_registry.refresh");
+}
+
+// A list is one value.
+void Compare(const YAML::Node& before, const YAML::Node& now, const std::string& path,
+             std::vector<std::string>* changed) {
+  if (before.IsMap() && now.IsMap()) {
+    std::set<std::string> keys;
+    for (const YAML::Node& node : {before, now}) {
+      for (const auto& member : node) {
+        keys.insert(member.first.Scalar());
+      }
+    }
+    for (const std::string& key : keys) {
+      Compare(before[key], now[key], path.empty() ? key : path + "." + key, changed);
+    }
+    return;
+  }
+  const auto text = [](const YAML::Node& node) { return node ? YAML::Dump(node) : std::string(); };
+  if (text(before) != text(now) && !MayChange(path)) {
+    changed->push_back(path);
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> KeysThatNeedRestart(const Config& before, const Config& now) {
+  std::vector<std::string> changed;
+  Compare(YAML::Load(Show(before)), YAML::Load(Show(now)), "", &changed);
+  return changed;
+}
+
+}  // namespace walpost::config
