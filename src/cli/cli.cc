@@ -14,6 +14,7 @@
 #include "cli/dlq_verbs.h"
 #include "cli/status_verbs.h"
 #include "cli/table_verbs.h"
+#include "cli/tail_verb.h"
 #include "config/config.h"
 #include "config/document.h"
 #include "config/import_debezium.h"
@@ -58,6 +59,7 @@ struct Arguments {
   DlqArguments dlq;
   TableArguments table;
   StatusArguments status;
+  TailArguments tail;
 };
 
 using Verb = std::function<int(const Arguments&, const config::Config&)>;
@@ -350,6 +352,9 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
     *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
   });
   AddStatusVerbs(app, &arguments->status, [chosen](const DlqVerb& verb) {
+    *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
+  });
+  AddTailVerb(app, &arguments->tail, [chosen](const DlqVerb& verb) {
     *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
   });
   AddConfigVerbs(app, &arguments->import, chosen);

@@ -135,7 +135,7 @@ def test_every_halt_reason_is_a_section_of_the_runbook():
 
 
 def verbs():
-    code = text("src/cli/cli.cc") + text("src/cli/dlq_verbs.cc")
+    code = text("src/cli/cli.cc") + text("src/cli/dlq_verbs.cc") + text("src/cli/tail_verb.cc")
     top = set(re.findall(r'add_subcommand\("(\w+)"', code)) | set(re.findall(r'AddVerb\(\s*app,\s*"(\w+)"', code))
     below = {group: set(re.findall(rf'AddVerb\(\s*{group},\s*"(\w+)"', code)) for group in ("slot", "config")}
     below["config"] |= set(re.findall(r'\bconfig\s*->add_subcommand\("([a-z-]+)"', code))
@@ -147,7 +147,7 @@ def verbs():
 
 def test_every_verb_that_a_document_or_a_message_names_exists():
     top, below = verbs()
-    assert {"run", "init", "check", "emit", "version", "slot", "config", "replay", "audit", "status", "healthcheck"} <= top and {"list", "create", "drop", "advance", "recreate"} == below["slot"]
+    assert {"run", "init", "check", "emit", "version", "slot", "config", "replay", "audit", "status", "healthcheck", "tail"} <= top and {"list", "create", "drop", "advance", "recreate"} == below["slot"]
     assert {"list", "show", "retry", "discard"} == below["dlq"]
     code = re.sub(r'"\s*\n\s*"', "", "\n".join(re.sub(r"//.*", "", line) for line in sources().splitlines()))
     documents = "".join(text(name) for name in ("docs/runbook.md", "docs/configuration.md", "docs/dead-letters.md", "docs/metrics.md", "docs/operations.md", "SECURITY.md", "README.md"))
