@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "cli/completion.h"
 #include "cli/dlq_verbs.h"
 #include "cli/status_verbs.h"
 #include "cli/table_verbs.h"
@@ -400,6 +401,8 @@ int Main(int argc, char** argv) {
       ->allow_extra_args(false);
   bool version = false;
   app.add_subcommand("version", "Print versions")->callback([&version] { version = true; });
+  std::string shell;
+  AddCompletionVerb(&app, &shell);
   AddVerbs(&app, &arguments, &chosen);
   try {
     app.parse(argc, argv);
@@ -413,6 +416,10 @@ int Main(int argc, char** argv) {
   }
   if (version) {
     std::fputs(operations::VersionText(kVersion).c_str(), stdout);
+    return 0;
+  }
+  if (!shell.empty()) {
+    std::fputs(Completion(app, shell).c_str(), stdout);
     return 0;
   }
   if (!arguments.import.empty()) {

@@ -135,8 +135,8 @@ def test_every_halt_reason_is_a_section_of_the_runbook():
 
 
 def verbs():
-    code = text("src/cli/cli.cc") + text("src/cli/dlq_verbs.cc") + text("src/cli/tail_verb.cc")
-    top = set(re.findall(r'add_subcommand\("(\w+)"', code)) | set(re.findall(r'AddVerb\(\s*app,\s*"(\w+)"', code))
+    code = text("src/cli/cli.cc") + text("src/cli/dlq_verbs.cc") + text("src/cli/tail_verb.cc") + text("src/cli/completion.cc")
+    top = set(re.findall(r'add_subcommand\(\s*"(\w+)"', code)) | set(re.findall(r'AddVerb\(\s*app,\s*"(\w+)"', code))
     below = {group: set(re.findall(rf'AddVerb\(\s*{group},\s*"(\w+)"', code)) for group in ("slot", "config")}
     below["config"] |= set(re.findall(r'\bconfig\s*->add_subcommand\("([a-z-]+)"', code))
     below["dlq"] = set(re.findall(r'\badd\("(\w+)"', code))
