@@ -56,6 +56,7 @@ struct SourceFacts {
   std::vector<PublishedTable> tables;           // what the publication holds
   std::vector<std::string> message_prefixes;    // of logical messages that are events
   std::int64_t wal_sender_timeout_ms = 60'000;  // 0 = the server never times out
+  std::optional<std::uint64_t> wal_keep_bytes;  // max_slot_wal_keep_size; absent = no limit
 
   // The timeline that `lsn` belongs to: the oldest ancestor that had not ended at it.
   std::uint32_t TimelineOf(Lsn lsn) const {

@@ -161,10 +161,11 @@ void CheckFramings(MapReader* root, const Config& config) {
 
 void ReadRest(MapReader* root, Config* config) {
   MapReader monitor = root->Map("monitor");
-  std::string conninfo;
-  if (monitor.Text("conninfo", &conninfo) && !conninfo.empty()) {
-    monitor.Problem("conninfo",
-                    absl::StrFormat("the monitor connection %s; leave it empty", kNotBuilt));
+  constexpr std::chrono::milliseconds kIntervalMin{1'000};
+  monitor.Text("conninfo", &config->run.monitor.conninfo);
+  if (monitor.Duration("interval", &config->run.monitor.interval) &&
+      config->run.monitor.interval < kIntervalMin) {
+    monitor.Problem("interval", "must be at least 1s");
   }
   monitor.Finish();
 

@@ -273,6 +273,9 @@ std::string Show(const Config& config) {
   out << YAML::Key << "park_keys_max" << YAML::Value << run.pipeline.park_keys_max;
   out << YAML::EndMap;
   ShowKafka(run.kafka, &out);
+  out << YAML::Key << "monitor" << YAML::Value << YAML::BeginMap << YAML::Key << "conninfo"
+      << YAML::Value << Literal(postgres::RedactConninfo(run.monitor.conninfo)) << YAML::Key
+      << "interval" << YAML::Value << FormatDuration(run.monitor.interval) << YAML::EndMap;
   out << YAML::Key << "http" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "listen"
       << YAML::Value << Literal(run.http.listen) << YAML::EndMap;
   out << YAML::Key << "log" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "level"

@@ -11,6 +11,7 @@
 #include "kafka/classify.h"
 #include "kafka/client.h"
 #include "kafka/properties.h"
+#include "kafka/statistics.h"
 
 namespace walpost::kafka {
 
@@ -68,6 +69,7 @@ absl::StatusOr<std::unique_ptr<Generation>> Generation::Create(
 
 Generation::~Generation() {
   *alive_ = false;
+  facts_->brokers.clear();
   if (queue_ != nullptr) {
     rd_kafka_queue_io_event_enable(queue_.get(), -1, nullptr, 0);
   }
@@ -233,6 +235,9 @@ void Generation::Poll(base::Now now, delivery::SinkListener* listener) {
         break;
       case RD_KAFKA_EVENT_LOG:
         ServeLog(event.get());
+        break;
+      case RD_KAFKA_EVENT_STATS:
+        facts_->brokers = ReadBrokers(rd_kafka_event_stats(event.get()));
         break;
       default:
         break;

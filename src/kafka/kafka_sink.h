@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/blocking_runner.h"
+#include "base/broker_figures.h"
 #include "delivery/sink.h"
 
 namespace walpost::kafka {
@@ -44,6 +45,7 @@ struct KafkaFacts {
   std::string last_error;
   std::uint64_t generations = 0;
   std::int64_t queued_records = 0;
+  std::vector<base::BrokerFigures> brokers;  // of the newest statistics; empty without a producer
 };
 
 class KafkaSink : public delivery::Sink {

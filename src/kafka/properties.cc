@@ -84,7 +84,8 @@ PropertyList Defaults(const KafkaOptions& options, const ProducerLimits& limits)
           {"reconnect.backoff.max.ms", "2000"},
           {"queue.buffering.max.messages", std::to_string(records)},
           {"queue.buffering.max.kbytes", std::to_string(kilobytes)},
-          {"topic.metadata.refresh.interval.ms", std::to_string(options.metadata_refresh.count())}};
+          {"topic.metadata.refresh.interval.ms", std::to_string(options.metadata_refresh.count())},
+          {"statistics.interval.ms", "15000"}};
 }
 
 PropertyList Forced(delivery::Sink::Mode mode) {
@@ -152,8 +153,8 @@ absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode
   RETURN_IF_ERROR(Apply(options.properties, conf.get()));
   RETURN_IF_ERROR(Apply(Forced(mode), conf.get()));
   RETURN_IF_ERROR(LowerBatchSize(limits, conf.get()));
-  rd_kafka_conf_set_events(conf.get(),
-                           RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR | RD_KAFKA_EVENT_LOG);
+  rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR |
+                                           RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
   return conf;
 }
 

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,7 +87,11 @@ class Builder {
 
 void AddState(const Snapshot& s, const std::string& version, Builder* b) {
   b->Start("walpost_build_info", "Constant 1, labelled with the version.", MetricType::Gauge);
-  b->Add({{"version", version}}, 1);
+  std::vector<ClientMetric::Label> build = {{"version", version}};
+  for (const auto& [library, its_version] : s.libraries) {
+    build.push_back({library, its_version});
+  }
+  b->Add(std::move(build), 1);
   b->Gauge("walpost_up", "1 while streaming from the source, else 0.",
            s.state == base::State::kStreaming || s.state == base::State::kBackpressured ? 1 : 0);
   b->Start("walpost_state", "1 for the state the pipeline is in, 0 for the others.",
@@ -129,6 +134,133 @@ void AddPositions(const Snapshot& s, Builder* b) {
            Seconds(s.last_frame_at));
   b->Gauge("walpost_last_event_delivered_timestamp_seconds",
            "When Kafka last acknowledged an event.", Seconds(s.last_delivered_at));
+}
+
+// A figure that is not known has no family: 0 would be an answer.
+void AddGauge(const std::string& name, const std::string& help, const std::optional<double>& value,
+              Builder* b) {
+  if (value) {
+    b->Gauge(name, help, *value);
+  }
+}
+
+void AddCounter(const std::string& name, const std::string& help,
+                const std::optional<std::uint64_t>& value, Builder* b) {
+  if (value) {
+    b->Counter(name, help, Double(*value));
+  }
+}
+
+void AddWalRoom(const WalRoom& room, Builder* b) {
+  AddGauge("walpost_slot_wal_limit_bytes",
+           "WAL the server keeps for a slot at most, infinite without a limit.", room.limit_bytes,
+           b);
+  AddGauge("walpost_slot_safe_wal_bytes",
+           "WAL that may be written before the slot may be lost, infinite without a limit.",
+           room.safe_bytes, b);
+  AddGauge("walpost_slot_wal_exhaustion_seconds",
+           "How long that lasts at the rate at which WAL is written.", room.seconds_left, b);
+}
+
+void AddSlot(const base::SlotFigures& slot, Builder* b) {
+  b->Gauge("walpost_slot_active", "1 while a connection reads the slot.", slot.active ? 1 : 0);
+  b->Start("walpost_slot_wal_status", "1 for the wal_status the slot has, 0 for the others.",
+           MetricType::Gauge);
+  for (const char* status : {"reserved", "extended", "unreserved", "lost"}) {
+    b->Add({{"status", status}}, slot.wal_status == status ? 1 : 0);
+  }
+  const bool lost = slot.wal_status == "lost" || !slot.invalidation_reason.empty();
+  b->Gauge("walpost_slot_invalidated", "1 when nobody can read the slot any more.", lost ? 1 : 0);
+  b->Gauge("walpost_slot_retained_bytes", "WAL the server keeps for the slot.",
+           Double(slot.retained_bytes));
+  AddCounter("walpost_slot_spilled_transactions_total",
+             "Transactions the server wrote to disk while decoding.", slot.spilled_transactions, b);
+  AddCounter("walpost_slot_spilled_bytes_total", "Bytes of them.", slot.spilled_bytes, b);
+  AddCounter("walpost_slot_decoded_bytes_total", "Bytes of transactions the server decoded.",
+             slot.decoded_bytes, b);
+}
+
+void AddPartitions(const std::vector<base::OutboxPartitions>& tables, Builder* b) {
+  if (tables.empty()) {
+    return;
+  }
+  b->Start("walpost_outbox_partitions", "Partitions of an outbox table.", MetricType::Gauge);
+  for (const base::OutboxPartitions& table : tables) {
+    b->Add({{"table", table.table}}, Double(table.count));
+  }
+  b->Start("walpost_outbox_oldest_partition_end_timestamp_seconds",
+           "When the oldest partition of an outbox table ends.", MetricType::Gauge);
+  for (const base::OutboxPartitions& table : tables) {
+    b->Add({{"table", table.table}}, Seconds(table.oldest_end));
+  }
+  b->Start("walpost_outbox_newest_partition_end_timestamp_seconds",
+           "When the newest partition of an outbox table ends.", MetricType::Gauge);
+  for (const base::OutboxPartitions& table : tables) {
+    b->Add({{"table", table.table}}, Seconds(table.newest_end));
+  }
+}
+
+void AddMonitor(const MonitorView& monitor, Builder* b) {
+  if (!monitor.enabled) {
+    return;
+  }
+  b->Gauge("walpost_monitor_up", "1 when the newest look by monitor.conninfo went well.",
+           monitor.up ? 1 : 0);
+  b->Gauge("walpost_monitor_last_success_timestamp_seconds", "When a look last went well.",
+           Seconds(monitor.last_success));
+  if (!monitor.figures) {
+    return;
+  }
+  b->Gauge("walpost_monitor_in_recovery", "1 when monitor.conninfo reaches a standby.",
+           monitor.figures->in_recovery ? 1 : 0);
+  if (monitor.figures->slot) {
+    AddSlot(*monitor.figures->slot, b);
+  }
+  AddPartitions(monitor.figures->partitions, b);
+}
+
+struct BrokerMetric {
+  const char* name;
+  const char* help;
+  MetricType type;
+  double (*value)(const base::BrokerFigures& broker);
+};
+
+constexpr BrokerMetric kBrokerMetrics[] = {
+    {"walpost_kafka_broker_up", "1 while connected to the broker.", MetricType::Gauge,
+     [](const base::BrokerFigures& b) { return b.up ? 1.0 : 0.0; }},
+    {"walpost_kafka_broker_round_trip_p99_seconds",
+     "From a request to its answer, 99th percentile of the last interval.", MetricType::Gauge,
+     [](const base::BrokerFigures& b) { return b.round_trip_p99; }},
+    {"walpost_kafka_broker_throttle_max_seconds",
+     "Longest time the broker asked to wait in the last interval, by its quotas.",
+     MetricType::Gauge, [](const base::BrokerFigures& b) { return b.throttle_max; }},
+    {"walpost_kafka_broker_queued_requests", "Requests not sent yet.", MetricType::Gauge,
+     [](const base::BrokerFigures& b) { return Double(b.queued_requests); }},
+    {"walpost_kafka_broker_waiting_requests", "Requests sent and not answered yet.",
+     MetricType::Gauge, [](const base::BrokerFigures& b) { return Double(b.waiting_requests); }},
+    {"walpost_kafka_broker_send_errors_total", "Requests that could not be sent.",
+     MetricType::Counter, [](const base::BrokerFigures& b) { return Double(b.send_errors); }},
+    {"walpost_kafka_broker_receive_errors_total", "Answers that could not be received.",
+     MetricType::Counter, [](const base::BrokerFigures& b) { return Double(b.receive_errors); }},
+    {"walpost_kafka_broker_retries_total", "Requests sent once more.", MetricType::Counter,
+     [](const base::BrokerFigures& b) { return Double(b.retries); }},
+    {"walpost_kafka_broker_timeouts_total", "Requests without an answer in time.",
+     MetricType::Counter, [](const base::BrokerFigures& b) { return Double(b.timeouts); }},
+    {"walpost_kafka_broker_disconnects_total", "Connections to the broker that ended.",
+     MetricType::Counter, [](const base::BrokerFigures& b) { return Double(b.disconnects); }},
+};
+
+void AddBrokers(const std::vector<base::BrokerFigures>& brokers, Builder* b) {
+  if (brokers.empty()) {
+    return;
+  }
+  for (const BrokerMetric& metric : kBrokerMetrics) {
+    b->Start(metric.name, metric.help, metric.type);
+    for (const base::BrokerFigures& broker : brokers) {
+      b->Add({{"broker", broker.address}}, metric.value(broker));
+    }
+  }
 }
 
 void AddEvents(const Snapshot& s, Builder* b) {
@@ -205,6 +337,7 @@ void AddProcess(Builder* b) {
            process.resident_peak_bytes);
   b->Gauge("process_virtual_memory_bytes", "Virtual memory.", process.virtual_bytes);
   b->Gauge("process_open_fds", "Open file descriptors.", process.open_fds);
+  b->Gauge("process_max_fds", "Limit of open file descriptors.", process.max_fds);
   b->Gauge("process_threads", "Threads.", process.threads);
   b->Gauge("process_start_time_seconds", "When the process started.", process.start_time_seconds);
 }
@@ -215,8 +348,11 @@ std::string RenderMetrics(const Snapshot& snapshot, const std::string& version) 
   Builder builder(snapshot.name);
   AddState(snapshot, version, &builder);
   AddPositions(snapshot, &builder);
+  AddWalRoom(snapshot.wal_room, &builder);
+  AddMonitor(snapshot.monitor, &builder);
   AddEvents(snapshot, &builder);
   AddFlow(snapshot, &builder);
+  AddBrokers(snapshot.brokers, &builder);
   AddSchemas(snapshot, &builder);
   AddProcess(&builder);
   return builder.Serialize();

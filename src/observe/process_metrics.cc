@@ -67,6 +67,9 @@ ProcessMetrics ReadProcessMetrics() {
     (void)entry;
     ++metrics.open_fds;
   }
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  metrics.max_fds = static_cast<double>(limit.rlim_cur);
   static const double start_time = StartTimeSeconds();
   metrics.start_time_seconds = start_time;
   return metrics;

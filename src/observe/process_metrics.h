@@ -12,6 +12,7 @@ struct ProcessMetrics {
   double resident_peak_bytes = 0;
   double virtual_bytes = 0;
   double open_fds = 0;
+  double max_fds = 0;
   double start_time_seconds = 0;
   double threads = 0;
 };

@@ -12,12 +12,15 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/broker_figures.h"
 #include "base/delay_histogram.h"
 #include "base/lsn.h"
+#include "base/server_figures.h"
 #include "base/state.h"
 #include "base/time.h"
 #include "observe/history.h"
@@ -26,11 +29,29 @@ namespace walpost::observe {
 
 using base::DelayHistogram;
 
+// The slot's room on the server. Infinite = no limit, absent = not known yet.
+struct WalRoom {
+  std::optional<double> limit_bytes;       // max_slot_wal_keep_size
+  std::optional<double> safe_bytes;        // until the slot may be lost
+  std::optional<double> bytes_per_second;  // WAL that the server writes
+  std::optional<double> seconds_left;
+};
+
+// The connection of monitor.conninfo.
+struct MonitorView {
+  bool enabled = false;
+  bool up = false;  // the newest look went well
+  std::string error;
+  base::WallTime last_success;
+  std::optional<base::ServerFigures> figures;  // of the newest look; absent when that failed
+};
+
 struct Snapshot {
   // identity
   std::string name;
   std::string slot;
   std::string publication;
+  std::vector<std::pair<std::string, std::string>> libraries;  // name and version
   // state
   base::State state = base::State::kStarting;
   base::HaltReason halt_reason = base::HaltReason::kSlotMissing;  // when halted
@@ -53,8 +74,11 @@ struct Snapshot {
   base::Lsn safe_lsn;        // what may be confirmed
   base::Lsn server_wal_lsn;  // newest position the server told us
   base::WallTime last_frame_at;
+  WalRoom wal_room;
+  MonitorView monitor;
   // sink
   bool sink_connected = false;
+  std::vector<base::BrokerFigures> brokers;
   std::uint64_t producer_generations = 0;
   // counters since start
   std::uint64_t transactions_total = 0;

@@ -127,12 +127,17 @@ std::optional<StreamEnd> PreflightRun::Server() {
       "(SELECT setting FROM pg_settings WHERE name = 'wal_sender_timeout'), "
       "current_setting('synchronous_standby_names'), current_setting('application_name'), "
       "current_setting('max_slot_wal_keep_size'), "
-      "coalesce(current_setting('idle_replication_slot_timeout', true), '0')");
+      "coalesce(current_setting('idle_replication_slot_timeout', true), '0'), "
+      "(SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size')");
   if (!settings.ok()) {
     return QueryFailure("reading the server's settings", settings.error(), place());
   }
   if (!ParseInteger(settings.Text(0, 2), &facts().wal_sender_timeout_ms)) {
     facts().wal_sender_timeout_ms = base::SourceFacts().wal_sender_timeout_ms;
+  }
+  constexpr int kMegabyteShift = 20;
+  if (std::uint64_t megabytes = 0; ParseInteger(settings.Text(0, 7), &megabytes)) {  // -1 is none
+    facts().wal_keep_bytes = megabytes << kMegabyteShift;
   }
   facts().in_recovery = settings.True(0, 1);
   if (settings.Text(0, 5) != "-1") {

@@ -44,6 +44,7 @@ Loop::Loop(const RunOptions& options, Signals* signals, Helper* helper, Outside 
       now_(ReadClocks()),
       pipeline_(options.pipeline, outside_.sink, now_),
       narrator_(options, now_),
+      monitor_(options),
       next_publish_(now_.mono) {}
 
 int Loop::Run() {
@@ -365,8 +366,11 @@ void Loop::Publish() {
     return;
   }
   next_publish_ = now_.mono + kPublishEvery;
-  board_->Publish(std::make_shared<const observe::Snapshot>(
-      narrator_.TakeSnapshot(pipeline_, *outside_.kafka, now_)));
+  monitor_.Tick(now_);
+  auto snapshot =
+      std::make_shared<observe::Snapshot>(narrator_.TakeSnapshot(pipeline_, *outside_.kafka, now_));
+  server_view_.Complete(pipeline_.facts(), monitor_.Newest(), now_, snapshot.get());
+  board_->Publish(std::move(snapshot));
 }
 
 void Loop::Wait(int frames) {

@@ -16,10 +16,12 @@
 #include "pipeline/pipeline.h"
 #include "postgres/connect.h"
 #include "runtime/helper.h"
+#include "runtime/monitor.h"
 #include "runtime/narrator.h"
 #include "runtime/notifier.h"
 #include "runtime/options.h"
 #include "runtime/outside.h"
+#include "runtime/server_view.h"
 #include "runtime/signals.h"
 
 namespace walpost::runtime {
@@ -74,6 +76,8 @@ class Loop {
   pipeline::Pipeline pipeline_;
   Narrator narrator_;
   Notifier notifier_ = Notifier::FromEnvironment();
+  Monitor monitor_;
+  ServerView server_view_;
   std::unique_ptr<postgres::ReplicationStream> stream_;
   std::shared_ptr<postgres::Pinger> pinger_;  // shared with the job that uses it
   bool pinging_ = false;

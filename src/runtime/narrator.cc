@@ -4,7 +4,9 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "kafka/versions.h"
 #include "observe/log.h"
+#include "postgres/versions.h"
 
 namespace walpost::runtime {
 
@@ -196,6 +198,8 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   snapshot.name = name_;
   snapshot.slot = slot_;
   snapshot.publication = publication_;
+  snapshot.libraries = {{"librdkafka", kafka::LibrdkafkaVersion()},
+                        {"libpq", postgres::LibpqVersion()}};
   snapshot.state = pipeline.state();
   if (pipeline.halt()) {
     snapshot.halt_reason = pipeline.halt()->reason;
@@ -222,6 +226,7 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   snapshot.server_wal_lsn = std::max(pipeline.server_wal_lsn(), pipeline.received_lsn());
   snapshot.last_frame_at = pipeline.last_frame_at();
   snapshot.sink_connected = kafka.connected;
+  snapshot.brokers = kafka.brokers;
 
   const pipeline::Counters& counters = pipeline.counters();
   snapshot.producer_generations = counters.producer_generations;

@@ -2,6 +2,7 @@
 // config.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,6 +18,13 @@
 
 namespace walpost::runtime {
 
+// Figures of the server that the stream does not bring. Off by default: while streaming, no SQL is
+// sent unless it is asked for.
+struct MonitorOptions {
+  std::string conninfo;  // empty = off
+  std::chrono::milliseconds interval{15'000};
+};
+
 enum class OnHalt { kWait, kExit };
 
 struct Reloaded;
@@ -29,6 +37,7 @@ struct RunOptions {
   kafka::KafkaOptions kafka;
   registry::RegistryOptions registry;
   observe::HttpOptions http;
+  MonitorOptions monitor;
   OnHalt on_halt = OnHalt::kWait;
   // SIGHUP: the configuration as it is now, compared with the one at the start. Called on the helper
   // thread, may block. Empty = SIGHUP only looks again.

@@ -50,11 +50,13 @@ absl::StatusOr<std::shared_ptr<registry::Resolver>> MakeResolver(const RunOption
 }  // namespace
 
 absl::Status Validate(const RunOptions& options) {
-  const auto settings = postgres::ResolveConninfo(options.source.conninfo);
-  if (!settings.ok()) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "source.conninfo: %s; write key=value pairs or a postgresql:// URI, as libpq takes them",
-        std::string(settings.status().message())));
+  for (const auto& [key, conninfo] : {std::pair("source.conninfo", options.source.conninfo),
+                                      std::pair("monitor.conninfo", options.monitor.conninfo)}) {
+    if (const auto settings = postgres::ResolveConninfo(conninfo); !settings.ok()) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "%s: %s; write key=value pairs or a postgresql:// URI, as libpq takes them", key,
+          std::string(settings.status().message())));
+    }
   }
   RETURN_IF_ERROR(MakeResolver(options).status());
   return kafka::EffectiveProperties(options.kafka).status();

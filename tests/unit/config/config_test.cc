@@ -56,6 +56,8 @@ TEST(ConfigTest, LeastFileHasTheDocumentedDefaults) {
   EXPECT_EQ(config.run.pipeline.attempts_max, 3);
   EXPECT_EQ(config.run.pipeline.in_flight_bytes_max, 16u * 1024 * 1024);
   EXPECT_EQ(config.run.pipeline.shutdown_timeout, milliseconds(25'000));
+  EXPECT_EQ(config.run.monitor.conninfo, "") << "no SQL unless it is asked for";
+  EXPECT_EQ(config.run.monitor.interval, milliseconds(15'000));
   EXPECT_EQ(config.run.http.listen, "127.0.0.1:9464");
   EXPECT_EQ(config.log_level, observe::Severity::kInfo);
   EXPECT_EQ(config.log_format, observe::LogFormat::kText);
@@ -80,7 +82,7 @@ delivery:
   progress_topic: ""
   dead_letter_topic: shop.dead
 sink: {kafka: {properties: {bootstrap.servers: "kafka:9092", linger.ms: 5}}}
-monitor: {conninfo: ""}
+monitor: {conninfo: host=standby, interval: 1s}
 http: {listen: ""}
 log: {level: debug, format: json}
 )");
@@ -101,6 +103,8 @@ log: {level: debug, format: json}
   EXPECT_EQ(config.run.kafka.in_flight_bytes_max, 1024u * 1024);
   EXPECT_THAT(config.run.kafka.properties,
               ElementsAre(Pair("bootstrap.servers", "kafka:9092"), Pair("linger.ms", "5")));
+  EXPECT_EQ(config.run.monitor.conninfo, "host=standby");
+  EXPECT_EQ(config.run.monitor.interval, milliseconds(1'000));
   EXPECT_EQ(config.run.http.listen, "");
   EXPECT_EQ(config.log_level, observe::Severity::kDebug);
   EXPECT_EQ(config.log_format, observe::LogFormat::kJson);

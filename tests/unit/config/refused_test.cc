@@ -47,9 +47,11 @@ TEST(RefusedTest, ProgressTopicThatKafkaDoesNotAllow) {
               HasSubstr("delivery.progress_topic: "));
 }
 
-TEST(NotBuiltTest, MonitorConnectionIsRefused) {
-  EXPECT_THAT(ProblemsOf("monitor.conninfo=host=standby"),
-              AllOf(HasSubstr("monitor.conninfo: "), HasSubstr("is not built yet")));
+TEST(RefusedTest, MonitorThatLooksWithoutAPause) {
+  EXPECT_THAT(ProblemsOf("monitor.interval=999ms"),
+              HasSubstr("monitor.interval: must be at least 1s"));
+  EXPECT_THAT(ProblemsOf("monitor.interval=15"),
+              HasSubstr("monitor.interval: '15' is not a duration"));
 }
 
 TEST(ImpossibleTest, VersionOtherThanOne) {

@@ -36,6 +36,8 @@ void ExpectSame(const Config& a, const Config& b) {
   EXPECT_EQ(a.run.source.application_name, b.run.source.application_name);
   EXPECT_EQ(a.run.on_halt, b.run.on_halt);
   EXPECT_EQ(a.run.http.listen, b.run.http.listen);
+  EXPECT_EQ(a.run.monitor.conninfo, b.run.monitor.conninfo);
+  EXPECT_EQ(a.run.monitor.interval, b.run.monitor.interval);
   EXPECT_EQ(a.log_level, b.log_level);
   EXPECT_EQ(a.log_format, b.log_format);
   const pipeline::PipelineOptions& p = a.run.pipeline;
@@ -118,6 +120,7 @@ outboxes:
 delivery: {on_halt: exit, attempts_max: 7, in_flight_bytes_max: 100kB, shutdown_timeout: 1500ms,
            progress_topic: "shop.{name}"}
 sink: {kafka: {properties: {bootstrap.servers: "k1:9092,k2:9092", linger.ms: 5, client.id: mine}}}
+monitor: {conninfo: "host=standby", interval: 5min}
 http: {listen: ""}
 log: {level: debug, format: json}
 )"));
@@ -185,9 +188,11 @@ TEST(ShowTest, PasswordsOfTheSourceAreHidden) {
        {"host=db password=geheim sslpassword=geheim", "host=db password='ge heim geheim'",
         "postgresql://walpost:geheim@db/shop",
         "postgresql://db/shop?password=geheim&user=walpost"}) {
-    const std::string shown = ShowWith({"source.conninfo=\"" + conninfo + "\""});
-    EXPECT_THAT(shown, AllOf(Not(HasSubstr("heim")), HasSubstr("password=***"), HasSubstr("db")))
-        << conninfo;
+    for (const char* key : {"source", "monitor"}) {
+      const std::string shown = ShowWith({key + (".conninfo=\"" + conninfo + "\"")});
+      EXPECT_THAT(shown, AllOf(Not(HasSubstr("heim")), HasSubstr("password=***"), HasSubstr("db")))
+          << key << conninfo;
+    }
   }
 }
 

@@ -120,7 +120,9 @@ TEST_F(HttpServerTest, MetricsAreServedInPrometheusFormat) {
   const PrometheusText metrics(answer.body);
   EXPECT_THAT(metrics.errors, IsEmpty());
   EXPECT_EQ(metrics.Value("walpost_transactions_total"), 11);
-  EXPECT_EQ(metrics.Value("walpost_build_info", {{"version", "1.2.3"}}), 1);
+  EXPECT_EQ(metrics.Value("walpost_build_info",
+                          {{"version", "1.2.3"}, {"librdkafka", "2.0.2"}, {"libpq", "15.18"}}),
+            1);
 }
 
 TEST_F(HttpServerTest, StatusIsServedAsJson) {

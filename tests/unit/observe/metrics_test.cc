@@ -53,14 +53,26 @@ TEST(MetricsTest, NamesAreOursOrEveryProcess) {
 // Dashboards and alerts are built on these.
 TEST(MetricsTest, NamesThatOthersBuildOnStay) {
   const PrometheusText metrics = Metrics(Sample());
-  for (const char* name :
-       {"walpost_up", "walpost_state", "walpost_halted", "walpost_build_info",
-        "walpost_slot_lag_bytes", "walpost_wal_acked_lsn_bytes", "walpost_wal_safe_lsn_bytes",
-        "walpost_wal_received_lsn_bytes", "walpost_events_received_total",
-        "walpost_events_delivered_total", "walpost_delivery_delay_seconds",
-        "walpost_inflight_bytes", "walpost_reconnects_total", "walpost_backpressure_seconds_total",
-        "walpost_source_connected", "walpost_sink_connected", "process_resident_memory_bytes",
-        "process_cpu_seconds_total", "process_open_fds"}) {
+  for (const char* name : {"walpost_up",
+                           "walpost_state",
+                           "walpost_halted",
+                           "walpost_build_info",
+                           "walpost_slot_lag_bytes",
+                           "walpost_wal_acked_lsn_bytes",
+                           "walpost_wal_safe_lsn_bytes",
+                           "walpost_wal_received_lsn_bytes",
+                           "walpost_events_received_total",
+                           "walpost_events_delivered_total",
+                           "walpost_delivery_delay_seconds",
+                           "walpost_inflight_bytes",
+                           "walpost_reconnects_total",
+                           "walpost_backpressure_seconds_total",
+                           "walpost_source_connected",
+                           "walpost_sink_connected",
+                           "process_resident_memory_bytes",
+                           "process_cpu_seconds_total",
+                           "process_open_fds",
+                           "process_max_fds"}) {
     EXPECT_THAT(metrics.families, Contains(Key(name)));
   }
 }
@@ -75,7 +87,9 @@ TEST(MetricsTest, EverySampleNamesItsPipeline) {
 
 TEST(MetricsTest, ValuesAreThoseOfTheSnapshot) {
   const PrometheusText metrics = Metrics(Sample());
-  EXPECT_EQ(metrics.Value("walpost_build_info", {{"version", "1.2.3"}}), 1);
+  EXPECT_EQ(metrics.Value("walpost_build_info",
+                          {{"version", "1.2.3"}, {"librdkafka", "2.0.2"}, {"libpq", "15.18"}}),
+            1);
   EXPECT_EQ(metrics.Value("walpost_wal_received_lsn_bytes"), 0x300);
   EXPECT_EQ(metrics.Value("walpost_wal_safe_lsn_bytes"), 0x200);
   EXPECT_EQ(metrics.Value("walpost_wal_acked_lsn_bytes"), 0x100);
@@ -103,6 +117,77 @@ TEST(MetricsTest, ValuesAreThoseOfTheSnapshot) {
   EXPECT_EQ(metrics.Value("walpost_inflight_limit_bytes"), 26);
   EXPECT_EQ(metrics.Value("walpost_source_connected"), 1);
   EXPECT_EQ(metrics.Value("walpost_sink_connected"), 1);
+}
+
+TEST(MetricsTest, RoomOfTheSlotIsThatOfTheSnapshot) {
+  Snapshot snapshot = Sample();
+  const PrometheusText metrics = Metrics(snapshot);
+  EXPECT_EQ(metrics.Value("walpost_slot_wal_limit_bytes"), 65'536);
+  EXPECT_EQ(metrics.Value("walpost_slot_safe_wal_bytes"), 60'000);
+  EXPECT_EQ(metrics.Value("walpost_slot_wal_exhaustion_seconds"), 6'000);
+  snapshot.wal_room.safe_bytes = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(std::isinf(Metrics(snapshot).Value("walpost_slot_safe_wal_bytes")));
+}
+
+// 0 would say that there is no room left.
+TEST(MetricsTest, WhatIsNotKnownIsNotShown) {
+  const PrometheusText metrics = Metrics(Snapshot());
+  for (const auto& [name, family] : metrics.families) {
+    EXPECT_THAT(name, Not(StartsWith("walpost_slot_wal")));
+    EXPECT_THAT(name, Not(StartsWith("walpost_slot_safe")));
+    EXPECT_THAT(name, Not(StartsWith("walpost_monitor")));
+    EXPECT_THAT(name, Not(StartsWith("walpost_outbox")));
+    EXPECT_THAT(name, Not(StartsWith("walpost_kafka")));
+  }
+}
+
+TEST(MetricsTest, FiguresOfTheMonitorAreShownWhileItsNewestLookWentWell) {
+  Snapshot snapshot = Sample();
+  const PrometheusText metrics = Metrics(snapshot);
+  EXPECT_EQ(metrics.Value("walpost_monitor_up"), 1);
+  EXPECT_EQ(metrics.Value("walpost_monitor_last_success_timestamp_seconds"), 1'700'000'008);
+  EXPECT_EQ(metrics.Value("walpost_slot_active"), 1);
+  EXPECT_EQ(metrics.Value("walpost_slot_wal_status", {{"status", "extended"}}), 1);
+  EXPECT_EQ(metrics.Value("walpost_slot_wal_status", {{"status", "lost"}}), 0);
+  EXPECT_EQ(metrics.Value("walpost_slot_invalidated"), 0);
+  EXPECT_EQ(metrics.Value("walpost_slot_retained_bytes"), 5'000);
+  EXPECT_EQ(metrics.Value("walpost_slot_spilled_transactions_total"), 31);
+  EXPECT_EQ(metrics.Value("walpost_slot_spilled_bytes_total"), 32);
+  EXPECT_EQ(metrics.Value("walpost_slot_decoded_bytes_total"), 33);
+  EXPECT_EQ(metrics.Value("walpost_outbox_partitions", {{"table", "outbox.events"}}), 8);
+  snapshot.monitor.up = false;
+  snapshot.monitor.figures.reset();
+  const PrometheusText failed = Metrics(snapshot);
+  EXPECT_EQ(failed.Value("walpost_monitor_up"), 0);
+  EXPECT_THAT(failed.families, Not(Contains(Key("walpost_slot_retained_bytes"))));
+}
+
+// wal_status is `lost` only for one of the reasons.
+TEST(MetricsTest, SlotIsInvalidatedByStatusOrByReason) {
+  Snapshot snapshot = Sample();
+  snapshot.monitor.figures->slot->wal_status = "lost";
+  EXPECT_EQ(Metrics(snapshot).Value("walpost_slot_invalidated"), 1);
+  snapshot.monitor.figures->slot->wal_status = "reserved";
+  snapshot.monitor.figures->slot->invalidation_reason = "rows_removed";
+  EXPECT_EQ(Metrics(snapshot).Value("walpost_slot_invalidated"), 1);
+}
+
+TEST(MetricsTest, BrokersAreShownEachByItsAddress) {
+  const PrometheusText metrics = Metrics(Sample());
+  const auto value = [&](const std::string& name) {
+    return metrics.Value("walpost_kafka_broker_" + name, {{"broker", "k1:9092"}});
+  };
+  EXPECT_EQ(value("up"), 1);
+  EXPECT_EQ(metrics.Value("walpost_kafka_broker_up", {{"broker", "k2:9092"}}), 0);
+  EXPECT_EQ(value("round_trip_p99_seconds"), 0.25);
+  EXPECT_EQ(value("throttle_max_seconds"), 0.5);
+  EXPECT_EQ(value("queued_requests"), 34);
+  EXPECT_EQ(value("waiting_requests"), 35);
+  EXPECT_EQ(value("send_errors_total"), 36);
+  EXPECT_EQ(value("receive_errors_total"), 37);
+  EXPECT_EQ(value("retries_total"), 38);
+  EXPECT_EQ(value("timeouts_total"), 39);
+  EXPECT_EQ(value("disconnects_total"), 40);
 }
 
 TEST(MetricsTest, EventsAreCountedByTableAndByTopic) {

@@ -21,6 +21,7 @@ TEST(ProcessMetricsTest, ValuesArePlausible) {
   EXPECT_GE(metrics.resident_peak_bytes, metrics.resident_bytes / 2);
   EXPECT_GT(metrics.virtual_bytes, metrics.resident_bytes);
   EXPECT_GE(metrics.open_fds, 3);
+  EXPECT_GT(metrics.max_fds, metrics.open_fds);
   EXPECT_GE(metrics.threads, 1);
   EXPECT_GE(metrics.cpu_seconds, 0);
 }

@@ -33,6 +33,16 @@ inline Snapshot Sample() {
   s.safe_lsn = base::Lsn(0x200);
   s.server_wal_lsn = base::Lsn(0x500);
   s.last_frame_at = At(1'700'000'005);
+  s.libraries = {{"librdkafka", "2.0.2"}, {"libpq", "15.18"}};
+  s.wal_room = {65'536.0, 60'000.0, 10.0, 6'000.0};
+  s.monitor.enabled = true;
+  s.monitor.up = true;
+  s.monitor.last_success = At(1'700'000'008);
+  s.monitor.figures.emplace();
+  s.monitor.figures->slot = base::SlotFigures{true, "extended", "", 5'000, 60'000, 31, 32, 33};
+  s.monitor.figures->partitions = {{"outbox.events", 8, At(1'700'000'009), At(1'700'000'010)}};
+  s.brokers = {{"k1:9092", true, 34, 35, 0.25, 0.5, 36, 37, 38, 39, 40},
+               {"k2:9092", false, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
   s.sink_connected = true;
   s.producer_generations = 2;
   s.transactions_total = 11;

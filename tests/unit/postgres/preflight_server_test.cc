@@ -117,6 +117,7 @@ TEST_F(PreflightServerTest, CompleteSourceGivesAllFacts) {
   EXPECT_EQ(facts.tables[0].schema, "outbox");
   EXPECT_EQ(facts.tables[0].name, "events");
   EXPECT_EQ(facts.wal_sender_timeout_ms, 60'000);
+  EXPECT_FALSE(facts.wal_keep_bytes) << "no limit is the default";
 }
 
 // Failure 20.
