@@ -36,7 +36,9 @@ def test_every_metric_is_documented_and_every_documented_one_exists():
 
 def test_every_metric_an_alert_or_the_runbook_uses_exists():
     real = set(re.findall(r'"((?:walpost|process)_[a-z0-9_]+)"', text("src/observe/metrics.cc")))
-    used = set(re.findall(r"\bwalpost_[a-z0-9_]+", text("docs/metrics.md") + text("docs/runbook.md")))
+    used = set(re.findall(r"\bwalpost_[a-z0-9_]+", text("docs/metrics.md") + text("docs/runbook.md")
+                          + text("docs/monitoring/alerts.yml") + text("docs/monitoring/grafana-dashboard.json")))
+    used = {re.sub("(?<=_delay_seconds)_bucket$", "", name) for name in used}
     assert used - real == set()
 
 
@@ -189,3 +191,19 @@ def test_no_example_is_longer_than_it_says():
                 if path.suffix in (".py", ".java", ".go", ".js") and not built & set(path.relative_to(folder).parts)]
     assert len(programs) == 8 and "No file has more than\n40 lines" in text(folder / "README.md")
     assert [path.name for path in programs if len(text(path).splitlines()) > 40] == []
+
+
+def test_every_alert_has_its_section_of_the_runbook_and_tests_of_both_kinds():
+    rules = text("docs/monitoring/alerts.yml")
+    alerts = re.findall(r"^ +- alert: (\w+)$(.*?)(?=^ +- alert:|\Z)", rules, re.M | re.S)
+    assert len(alerts) == rules.count("alert:") >= 18
+    sections = dict(re.findall(r"^### (Walpost\w+)\n(.*?)(?=^##)", text("docs/runbook.md"), re.M | re.S))
+    assert only_in_one(set(sections), {name for name, _ in alerts}) == NOTHING
+    for name, rule in alerts:
+        for part in ("expr:", "severity: ", "summary: ", "description: ", f"runbook_url: docs/runbook.md#{name.lower()}\n"):
+            assert part in rule, (name, part)
+        severity = re.search(r"severity: (\w+)", rule)[1]
+        fires = f'alertname="{name}", severity="{severity}"'
+        assert fires in text("docs/monitoring/alerts_test.yml"), f"{name} is never seen to fire"
+    for name, section in sections.items():
+        assert re.findall(r"^- \*\*(\w+)\.\*\*", section, re.M) == ["Meaning", "Impact", "Diagnosis", "Mitigation", "Verify"], name
