@@ -186,6 +186,8 @@ int CheckVerb(const Arguments& arguments, const config::Config& config) {
   options.source = config.run.source;
   for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
     options.tables.push_back(outbox.table);
+    options.topics_allowed.insert(options.topics_allowed.end(), outbox.table.topics.allowed.begin(),
+                                  outbox.table.topics.allowed.end());
   }
   options.messages_topic = config.run.pipeline.messages.topic;
   options.kafka = config.run.kafka;

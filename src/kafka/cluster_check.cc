@@ -1,3 +1,5 @@
+#include "kafka/cluster_check.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -5,9 +7,21 @@
 #include "base/status.h"
 #include "kafka/client.h"
 #include "kafka/handles.h"
+#include "kafka/topic_limits.h"
 
 namespace walpost::kafka {
 namespace {
+
+// Also the settings, where they may be read.
+void ReadSettings(rd_kafka_t* client, std::chrono::milliseconds timeout, TopicCheck* check) {
+  const absl::StatusOr<TopicLimits> limits = ReadTopicLimits(client, check->topic, timeout);
+  if (!limits.ok()) {
+    check->settings_error = std::string(limits.status().message());
+    return;
+  }
+  check->settings = TopicSettings{limits->message_bytes_max, limits->min_insync_replicas,
+                                  limits->retention, limits->compacts, limits->deletes};
+}
 
 TopicCheck CheckTopic(rd_kafka_t* client, const std::string& name,
                       std::chrono::milliseconds timeout) {
@@ -37,6 +51,7 @@ TopicCheck CheckTopic(rd_kafka_t* client, const std::string& name,
         i == 0 ? found.partitions[i].replica_cnt
                : std::min(check.replication_factor, found.partitions[i].replica_cnt);
   }
+  ReadSettings(client, timeout, &check);
   return check;
 }
 

@@ -4,8 +4,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <optional>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "kafka/generation.h"
 #include "kafka/handles.h"
@@ -13,6 +15,8 @@
 
 namespace walpost::kafka {
 namespace {
+
+constexpr std::chrono::seconds kMakeAgainAfter{5};
 
 class Impl : public KafkaSink {
  public:
@@ -37,22 +41,31 @@ class Impl : public KafkaSink {
   }
 
   void Open(Mode mode) override {
-    CHECK(generation_ == nullptr);
+    CHECK(!open_);
+    open_ = true;
+    close_asked_ = false;
     mode_ = mode;
     MakeGeneration();
   }
 
   void Close() override {
-    CHECK(generation_ != nullptr);
-    generation_->Close(now_);
+    CHECK(open_);
+    if (generation_ != nullptr) {
+      generation_->Close(now_);
+    } else {
+      close_asked_ = true;
+      Wake();
+    }
   }
 
-  bool closed() const override { return generation_ == nullptr; }
+  bool closed() const override { return !open_; }
 
   delivery::SubmitResult Submit(const envelope::Record& record,
                                 delivery::Sequence sequence) override {
-    CHECK(generation_ != nullptr);
-    return generation_->Submit(record, sequence);
+    CHECK(open_);
+    return generation_ == nullptr
+               ? delivery::SubmitResult{delivery::SubmitResult::Outcome::kNotNow, {}}
+               : generation_->Submit(record, sequence);
   }
 
   void Poll(base::Now now, delivery::SinkListener* listener) override {
@@ -60,7 +73,7 @@ class Impl : public KafkaSink {
     std::uint64_t count = 0;
     (void)!read(wake_fd_, &count,
                 sizeof(count));  // empty is fine: this is a wake-up, not a message
-    if (generation_ == nullptr) {
+    if (generation_ == nullptr && !TakeUpAgain(listener)) {
       return;
     }
     generation_->Poll(now, listener);
@@ -74,6 +87,7 @@ class Impl : public KafkaSink {
     }
     if (generation_->drained()) {
       generation_.reset();
+      open_ = false;
       listener->OnClosed();
     } else if (generation_->replaceable()) {
       // Everything that it took is delivered, so the caller need not know of it.
@@ -85,7 +99,7 @@ class Impl : public KafkaSink {
   int wake_fd() const override { return wake_fd_; }
 
   std::optional<base::MonotonicTime> NextDeadline() const override {
-    return generation_ == nullptr ? std::nullopt : generation_->NextDeadline();
+    return generation_ != nullptr ? generation_->NextDeadline() : try_again_at_;
   }
 
   void Prefetch(const std::vector<std::string>& topics) override {
@@ -101,23 +115,55 @@ class Impl : public KafkaSink {
 
   void Reconfigure(KafkaOptions options) override {
     options_ = std::move(options);
-    if (generation_ != nullptr && !generation_->closing()) {
+    if (generation_ == nullptr) {
+      try_again_at_ = now_.mono;
+      Wake();
+    } else if (!generation_->closing()) {
       reconfigured_ = true;
       generation_->Outgrow("the configuration was read anew");
     }
   }
 
  private:
+  // CheckOptions has tried the same, but a certificate that was there then can be away now. The sink
+  // stays open without a producer, and takes nothing until one can be made.
   void MakeGeneration() {
+    try_again_at_.reset();
     auto created =
         Generation::Create(options_, mode_, wake_fd_, runner_, &memory_, &facts_, &on_notice_);
-    CHECK(created.ok()) << created.status().message();  // CheckOptions has tried the same
+    if (!created.ok()) {
+      facts_.connected = false;
+      facts_.last_error = std::string(created.status().message());
+      try_again_at_ = now_.mono + kMakeAgainAfter;
+      on_notice_({KafkaNotice::Severity::kError, "kafka_producer_impossible",
+                  absl::StrFormat("%s: nothing is sent and nothing is lost; mend what it names, it "
+                                  "is tried again every %d s",
+                                  facts_.last_error, kMakeAgainAfter.count())});
+      return;
+    }
     reconfigured_ = false;
     generation_ = *std::move(created);
     ++facts_.generations;
     for (const std::string& topic : prefetch_) {
       generation_->Prefetch(topic);
     }
+  }
+
+  // While there is no producer: whether there is one now.
+  bool TakeUpAgain(delivery::SinkListener* listener) {
+    if (open_ && close_asked_) {
+      open_ = false;
+      try_again_at_.reset();
+      listener->OnClosed();
+    } else if (open_ && try_again_at_ && now_.mono >= *try_again_at_) {
+      MakeGeneration();
+    }
+    return generation_ != nullptr;
+  }
+
+  void Wake() const {
+    constexpr std::uint64_t kOne = 1;
+    (void)!write(wake_fd_, &kOne, sizeof(kOne));
   }
 
   KafkaOptions options_;
@@ -129,7 +175,10 @@ class Impl : public KafkaSink {
   KafkaFacts facts_;
   std::vector<std::string> prefetch_;
   base::Now now_;
-  std::unique_ptr<Generation> generation_;
+  bool open_ = false;
+  bool close_asked_ = false;                // while there is no producer
+  std::unique_ptr<Generation> generation_;  // null: closed, or it could not be made
+  std::optional<base::MonotonicTime> try_again_at_;
   bool reconfigured_ = false;  // since it was made
 };
 

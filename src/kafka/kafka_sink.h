@@ -79,22 +79,4 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProper
 // Java's DefaultPartitioner for a key: murmur2(key) & 0x7fffffff, modulo the partition count.
 std::int32_t PartitionForKey(std::string_view key, std::int32_t partition_count);
 
-// A blocking look at the cluster, for `check`: brokers and, for each topic, its partitions or why
-// not.
-struct TopicCheck {
-  std::string topic;
-  std::int32_t partitions = 0;
-  std::int32_t replication_factor = 0;
-  std::string error;  // empty = found
-};
-
-struct ClusterCheck {
-  std::vector<std::string> brokers;
-  std::vector<TopicCheck> topics;
-};
-
-absl::StatusOr<ClusterCheck> CheckCluster(const KafkaOptions& options,
-                                          const std::vector<std::string>& topics,
-                                          std::chrono::milliseconds timeout);
-
 }  // namespace walpost::kafka

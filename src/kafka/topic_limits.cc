@@ -32,7 +32,6 @@ TopicLimits ReadEntries(const rd_kafka_ConfigResource_t* resource) {
   std::size_t count = 0;
   const rd_kafka_ConfigEntry_t** entries = rd_kafka_ConfigResource_configs(resource, &count);
   TopicLimits limits;
-  bool deletes = false;
   std::optional<std::int64_t> retention;
   std::optional<std::int64_t> before;
   for (std::size_t i = 0; i < count; ++i) {
@@ -42,17 +41,20 @@ TopicLimits ReadEntries(const rd_kafka_ConfigResource_t* resource) {
     if (name == "max.message.bytes") {
       limits.message_bytes_max = Number(value);
     } else if (name == "cleanup.policy") {
-      deletes = value.find("delete") != std::string_view::npos;
+      limits.deletes = value.find("delete") != std::string_view::npos;
       limits.compacts = value.find("compact") != std::string_view::npos;
     } else if (name == "retention.ms") {
       retention = Number(value);
     } else if (name == "message.timestamp.before.max.ms") {
       before = Number(value);
+    } else if (name == "min.insync.replicas") {
+      limits.min_insync_replicas = Number(value);
     }
   }
-  // Half of it, so that consumers have the other half to read the record.
-  if (deletes && retention && *retention > 0) {
-    limits.age_max = milliseconds(*retention / 2);
+  if (limits.deletes && retention && *retention > 0) {
+    limits.retention = milliseconds(*retention);
+    // Half of it, so that consumers have the other half to read the record.
+    limits.age_max = *limits.retention / 2;
   }
   if (before && *before > 0) {
     const milliseconds half(*before / 2);

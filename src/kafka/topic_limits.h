@@ -24,6 +24,9 @@ struct TopicLimits {
   // A record dated further back would be refused, or deleted before it is read; nullopt = none.
   std::optional<std::chrono::milliseconds> age_max;
   bool compacts = false;  // cleanup.policy
+  bool deletes = false;
+  std::optional<std::chrono::milliseconds> retention;  // where it deletes; nullopt = without end
+  std::optional<std::int64_t> min_insync_replicas;
 };
 
 // What a producer is made with, because librdkafka cannot change it later.

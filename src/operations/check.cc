@@ -1,14 +1,16 @@
 #include "operations/check.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <set>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_format.h"
-#include "kafka/progress.h"
+#include "operations/check_kafka.h"
+#include "operations/check_server.h"
 #include "operations/check_tables.h"
 #include "operations/pipeline_record.h"
 #include "outbox/table_mapper.h"
@@ -32,7 +34,7 @@ class Checker {
   void Run() {
     CheckStream();
     CheckDatabase();
-    CheckKafka();
+    LookAtKafka();
     CheckRegistry();
   }
 
@@ -99,10 +101,9 @@ class Checker {
     for (const outbox::TableOptions& table : options_.tables) {
       CheckTable(table, &*connection);
     }
-    for (Line& line : CheckTables(options_.tables, &*connection)) {
-      lines_.push_back(std::move(line));
-    }
-    CheckRetention(&*connection);
+    Add(CheckTables(options_.tables, &*connection));
+    Add(CheckServer(options_.source.slot, &*connection,
+                    [] { return std::chrono::system_clock::now(); }));
     CheckRecord(&*connection);
     if (!options_.source.message_prefixes.empty()) {
       CheckMessagePrefixes(&*connection);
@@ -141,30 +142,6 @@ class Checker {
     }
     const absl::Status bound = outbox::TableMapper(table).Bind(relation);
     bound.ok() ? Ok(name, "fit the mapping") : Fail(name, std::string(bound.message()));
-  }
-
-  // Settings that can take the slot away while walpost is down.
-  void CheckRetention(SqlConnection* connection) {
-    const auto rows = connection->Query(
-        "SELECT name, setting, unit FROM pg_settings WHERE name IN ('max_slot_wal_keep_size', "
-        "'idle_replication_slot_timeout')");
-    if (!rows.ok()) {
-      Warn("slot retention", std::string(rows.status().message()));
-      return;
-    }
-    for (const Row& row : *rows) {
-      const std::string setting = row.at(1).value_or("");
-      if (row.at(0) == "max_slot_wal_keep_size" && setting == "-1") {
-        Warn("max_slot_wal_keep_size",
-             "unlimited: an outage of walpost or Kafka keeps WAL until the disk is full; set a "
-             "limit your disk can hold, and alert on what the slot keeps (docs/metrics.md)");
-      } else if (row.at(0) == "max_slot_wal_keep_size") {
-        Ok("max_slot_wal_keep_size", setting + " MB; beyond it the slot is lost");
-      } else if (setting != "0") {
-        Warn("idle_replication_slot_timeout",
-             setting + " s: the slot is lost when walpost is down for longer; set it to 0");
-      }
-    }
   }
 
   void CheckRecord(SqlConnection* connection) {
@@ -214,46 +191,32 @@ class Checker {
     }
   }
 
-  void CheckKafka() {
-    std::vector<std::string> topics;
+  void LookAtKafka() {
+    CheckKafkaOptions options;
+    options.name = options_.name;
+    options.kafka = options_.kafka;
+    options.topics = KnownTopics();
+    options.progress_topic = options_.progress_topic;
+    options.dead_letter_topic = options_.dead_letter_topic;
+    options.timeout = options_.kafka_timeout;
+    CheckKafkaResult result = CheckKafka(options);
+    unreachable_ = unreachable_ || result.unreachable;
+    Add(std::move(result.lines));
+  }
+
+  // Those that need no event to be known, each once.
+  std::vector<std::string> KnownTopics() const {
+    std::set<std::string> topics(options_.topics_allowed.begin(), options_.topics_allowed.end());
     if (!options_.source.message_prefixes.empty() &&
         options_.messages_topic.find('{') == std::string::npos) {
-      topics.push_back(options_.messages_topic);
+      topics.insert(options_.messages_topic);
     }
     for (const outbox::TableOptions& table : options_.tables) {
       if (table.topic.find('{') == std::string::npos) {
-        topics.push_back(table.topic);
+        topics.insert(table.topic);
       }
     }
-    const absl::StatusOr<kafka::ClusterCheck> cluster =
-        kafka::CheckCluster(options_.kafka, topics, options_.kafka_timeout);
-    if (!cluster.ok()) {
-      unreachable_ = unreachable_ || absl::IsUnavailable(cluster.status());
-      Fail("kafka", std::string(cluster.status().message()));
-      return;
-    }
-    Ok("kafka", absl::StrFormat("%u broker(s), first %s", cluster->brokers.size(),
-                                cluster->brokers.empty() ? "-" : cluster->brokers[0]));
-    for (const kafka::TopicCheck& topic : cluster->topics) {
-      if (!topic.error.empty()) {
-        Fail("topic " + topic.topic, topic.error + ": create it, or correct `outboxes[].topic`");
-      } else if (topic.replication_factor < 3) {
-        Warn("topic " + topic.topic,
-             absl::StrFormat(
-                 "replication factor %d: below 3, a broken disk can lose acknowledged events",
-                 topic.replication_factor));
-      } else {
-        Ok("topic " + topic.topic, absl::StrFormat("%d partitions, replication factor %d",
-                                                   topic.partitions, topic.replication_factor));
-      }
-    }
-    CheckProgressTopic();
-    CheckDeadLetterTopic();
-    if (topics.empty()) {
-      Warn("topics",
-           "named by rows, so they cannot be looked up beforehand: create them before the first "
-           "event");
-    }
+    return {topics.begin(), topics.end()};
   }
 
   void CheckRegistry() {
@@ -262,46 +225,11 @@ class Checker {
     }
     CheckSchemasResult result = CheckSchemas(options_.schemas);
     unreachable_ = unreachable_ || result.unreachable;
-    std::move(result.lines.begin(), result.lines.end(), std::back_inserter(lines_));
+    Add(std::move(result.lines));
   }
 
-  void CheckProgressTopic() {
-    if (options_.progress_topic.empty()) {
-      Warn("progress topic",
-           "none (delivery.progress_topic is empty): a slot that somebody else moved is not "
-           "noticed");
-      return;
-    }
-    const std::string name = "progress topic " + options_.progress_topic;
-    const auto records = kafka::ReadProgress(
-        options_.kafka, {options_.progress_topic, options_.name}, options_.kafka_timeout);
-    if (absl::IsNotFound(records.status())) {
-      Fail(name, "it does not exist: run `walpost init`");
-    } else if (!records.ok()) {
-      Fail(name, std::string(records.status().message()));
-    } else {
-      Ok(name, records->empty() ? "nothing remembered yet" : "progress is remembered");
-    }
-  }
-
-  void CheckDeadLetterTopic() {
-    if (options_.dead_letter_topic.empty()) {
-      return;
-    }
-    const std::string name = "dead-letter topic " + options_.dead_letter_topic;
-    const absl::StatusOr<kafka::ClusterCheck> found =
-        kafka::CheckCluster(options_.kafka, {options_.dead_letter_topic}, options_.kafka_timeout);
-    if (!found.ok()) {
-      Fail(name, std::string(found.status().message()));
-    } else if (!found->topics[0].error.empty()) {
-      Fail(name, found->topics[0].error + ": run `walpost init`, which creates it");
-    } else if (found->topics[0].partitions != 1) {
-      Fail(name, absl::StrFormat("it has %d partitions and must have 1: give another name",
-                                 found->topics[0].partitions));
-    } else {
-      Ok(name, absl::StrFormat("1 partition, replication factor %d",
-                               found->topics[0].replication_factor));
-    }
+  void Add(std::vector<Line> lines) {
+    std::move(lines.begin(), lines.end(), std::back_inserter(lines_));
   }
 
   const CheckOptions& options_;

@@ -20,6 +20,7 @@ struct CheckOptions {
   postgres::ConnectOptions source;
   std::vector<outbox::TableOptions> tables;
   std::string messages_topic;  // template; used where source.message_prefixes is not empty
+  std::vector<std::string> topics_allowed;  // of all tables
   kafka::KafkaOptions kafka;
   std::string progress_topic;     // empty = none
   std::string dead_letter_topic;  // empty = `delivery.on_undeliverable` needs none

@@ -51,10 +51,14 @@ class TablesCheck {
     const std::string name = absl::StrFormat("table %s.%s", table.schema, table.table);
     const std::string quoted = QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
     const auto rows = connection_->Query(
-        "SELECT c.relrowsecurity, c.relkind = 'p', to_regprocedure($2) IS NOT NULL, EXISTS (SELECT "
-        "FROM pg_attrdef d WHERE d.adrelid = c.oid AND pg_get_expr(d.adbin, d.adrelid) ~ "
-        "'gen_random_uuid|uuid_generate_v4') FROM pg_class c WHERE c.oid = to_regclass($1)",
-        {quoted, QuoteIdentifier(table.schema) + ".maintain(interval,interval,text,integer)"});
+        "SELECT c.relrowsecurity, c.relkind = 'p', EXISTS (SELECT FROM pg_proc p WHERE "
+        "p.pronamespace = n.oid AND p.proname = 'maintain'), EXISTS (SELECT FROM pg_attrdef d "
+        "WHERE "
+        "d.adrelid = c.oid AND pg_get_expr(d.adbin, d.adrelid) ~ "
+        "'gen_random_uuid|uuid_generate_v4'), has_schema_privilege(n.oid, 'USAGE') AND "
+        "has_table_privilege(c.oid, 'SELECT'), current_user FROM pg_class c JOIN pg_namespace n ON "
+        "n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2",
+        {table.schema, table.table});
     if (!rows.ok() || rows->empty()) {
       return;  // the line about its columns tells
     }
@@ -63,6 +67,15 @@ class TablesCheck {
       Warn(name,
            "row-level security is on: it does not filter the stream, but may hide rows from "
            "what reads the table to send events again");
+    }
+    if (row.at(4) != "t") {
+      const std::string role = row.at(5).value_or("");
+      Warn(name,
+           absl::StrFormat("%s may not read it: the stream needs no such right, but `init "
+                           "--drain-existing`, `replay`, `audit` and `slot recreate` do: GRANT "
+                           "USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s",
+                           role, QuoteIdentifier(table.schema), QuoteIdentifier(role), quoted,
+                           QuoteIdentifier(role)));
     }
     if (row.at(3) == "t") {
       Warn(name,

@@ -3,11 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <variant>
 
+#include "operations/check_server.h"
 #include "outbox/presets.h"
+#include "postgres/sql_connection.h"
 #include "unit/operations/server_fixture.h"
 
 namespace walpost::operations {
@@ -182,6 +185,64 @@ TEST_F(CheckServerTest, UnlimitedWalIsAWarningAndALimitIsTold) {
   Reload();
 }
 
+TEST_F(CheckServerTest, RoomOfTheSlotIsToldAndLittleIsAWarning) {
+  InitOk();
+  EXPECT_EQ(LineOf(Check(CheckOf()), "slot room"), "ok: without a limit");
+  Server().Sql("ALTER SYSTEM SET max_slot_wal_keep_size = '1GB'");
+  Reload();
+  EXPECT_THAT(LineOf(Check(CheckOf()), "slot room"),
+              AllOf(HasSubstr("ok: "), HasSubstr("MB of WAL until the slot is lost")));
+  Server().Sql("ALTER SYSTEM SET max_slot_wal_keep_size = '64MB'");
+  Reload();
+  for (int i = 0; i < 4; ++i) {
+    Sql("SELECT pg_logical_emit_message(false, 'noise', 'x'), pg_switch_wal()");
+  }
+  EXPECT_THAT(LineOf(Check(CheckOf()), "slot room"),
+              AllOf(HasSubstr("warning: "), HasSubstr("raise max_slot_wal_keep_size")));
+  Server().Sql("ALTER SYSTEM RESET max_slot_wal_keep_size");
+  Reload();
+}
+
+TEST_F(CheckServerTest, NoPlaceForOurSlotIsAFailureAndForAnotherAWarning) {
+  InitOk();
+  EXPECT_THAT(LineOf(Check(CheckOf()), "replication slots"), HasSubstr("ok: 1 of "));
+  EXPECT_THAT(LineOf(Check(CheckOf()), "walsenders"), HasSubstr("ok: "));
+  Sql("SELECT pg_create_physical_replication_slot('orphan_' || n) FROM "
+      "generate_series(2, current_setting('max_replication_slots')::int) n");
+  EXPECT_THAT(LineOf(Check(CheckOf()), "replication slots"),
+              AllOf(HasSubstr("warning: "), HasSubstr("drop what nobody reads")));
+  Sql("SELECT pg_drop_replication_slot('shop'), pg_create_physical_replication_slot('orphan_1')");
+  EXPECT_THAT(LineOf(Check(CheckOf()), "replication slots"),
+              AllOf(HasSubstr("failed: "), HasSubstr("ours is not among them")));
+}
+
+TEST_F(CheckServerTest, ClockThatIsSecondsAwayIsAWarning) {
+  auto connection = postgres::SqlConnection::Connect(Conninfo(), "test");
+  ASSERT_TRUE(connection.ok());
+  const auto line = [&](int seconds) {
+    const auto lines = CheckServer("shop", &*connection, [seconds] {
+      return std::chrono::system_clock::now() + std::chrono::seconds(seconds);
+    });
+    return lines.back().name + ": " + lines.back().text;
+  };
+  EXPECT_EQ(line(0), "clock: agrees with the server's");
+  EXPECT_THAT(line(30), AllOf(HasSubstr("clock: the server's is 30."), HasSubstr("s behind")));
+  EXPECT_THAT(line(-30), AllOf(HasSubstr("clock: the server's is "), HasSubstr("s ahead")));
+}
+
+TEST_F(CheckServerTest, RoleThatMayNotReadTheTableIsToldWhatNeedsIt) {
+  InitOk();
+  EXPECT_THAT(LineOf(Check(CheckOf()), "table outbox.events"), HasSubstr("ok: "));
+  Sql("DROP ROLE IF EXISTS streams_only");
+  Sql("CREATE ROLE streams_only LOGIN REPLICATION");
+  CheckOptions options = CheckOf();
+  options.source.conninfo = Conninfo("user=streams_only");
+  EXPECT_THAT(LineOf(Check(options), "table outbox.events"),
+              AllOf(HasSubstr("warning: streams_only may not read it"),
+                    HasSubstr("GRANT SELECT ON \"outbox\".\"events\" TO \"streams_only\"")));
+  Sql("DROP ROLE streams_only");
+}
+
 TEST_F(CheckServerTest, MissingRecordIsAWarning) {
   InitOk();
   Sql("DELETE FROM walpost.pipeline");
@@ -229,6 +290,16 @@ TEST_F(CheckServerTest, FixedTopicIsLookedUpAndFewReplicasAreAWarning) {
                 brokers == 3 ? HasSubstr("ok: ") : HasSubstr("warning: replication factor 1"));
     EXPECT_EQ(LineOf(outcome, "topics"), "");
   }
+}
+
+TEST_F(CheckServerTest, TopicsThatAreAllowedAreLookedUp) {
+  InitOk();
+  CheckOptions options = CheckOf();
+  options.topics_allowed = {"orders", "payments", "orders"};
+  const Outcome outcome = Check(options);
+  EXPECT_THAT(LineOf(outcome, "topic orders"), HasSubstr("ok: "));
+  EXPECT_THAT(LineOf(outcome, "topic payments"), HasSubstr("ok: "));
+  EXPECT_EQ(LineOf(outcome, "topics"), "");
 }
 
 TEST_F(CheckServerTest, TextHasAMarkForEachLineAndColourOnlyOnRequest) {
