@@ -1,7 +1,9 @@
 #include "runtime/run.h"
 
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "base/state.h"
@@ -50,8 +52,12 @@ absl::StatusOr<std::shared_ptr<registry::Resolver>> MakeResolver(const RunOption
 }  // namespace
 
 absl::Status Validate(const RunOptions& options) {
-  for (const auto& [key, conninfo] : {std::pair("source.conninfo", options.source.conninfo),
-                                      std::pair("monitor.conninfo", options.monitor.conninfo)}) {
+  std::vector<std::pair<const char*, std::string>> connections = {
+      {"source.conninfo", options.source.conninfo}};
+  if (!options.monitor.conninfo.empty()) {
+    connections.emplace_back("monitor.conninfo", options.monitor.conninfo);
+  }
+  for (const auto& [key, conninfo] : connections) {
     if (const auto settings = postgres::ResolveConninfo(conninfo); !settings.ok()) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "%s: %s; write key=value pairs or a postgresql:// URI, as libpq takes them", key,
