@@ -125,7 +125,7 @@ def proxy_that_changes_what_goes_through(stage):
 def login_that_is_refused(stage):
     postgres = stage.workspace.postgres()
     p = stage.stopped(on_postgres=postgres)
-    p.execute("CREATE ROLE relay LOGIN PASSWORD 'right'; GRANT USAGE ON SCHEMA walpost, outbox TO relay;"
+    p.execute("SET password_encryption = 'scram-sha-256'; CREATE ROLE relay LOGIN PASSWORD 'right'; GRANT USAGE ON SCHEMA walpost, outbox TO relay;"
               " GRANT SELECT ON ALL TABLES IN SCHEMA walpost, outbox TO relay")
     hba = postgres.data / "pg_hba.conf"
     hba.write_text("local all postgres trust\nhost all all 127.0.0.1/32 scram-sha-256\n", encoding="utf-8")
