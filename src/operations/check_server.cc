@@ -57,21 +57,22 @@ class ServerCheck {
     if (!row) {
       return;
     }
-    const std::string slots = absl::StrFormat("%s of %s are in use", row->at(0).value_or(""),
-                                              row->at(1).value_or(""));
+    const std::string slots =
+        absl::StrFormat("%s of %s are in use", row->at(0).value_or(""), row->at(1).value_or(""));
     if (Number(row->at(0)) < Number(row->at(1))) {
       Ok("replication slots", slots);
     } else if (row->at(2) == "t") {
       Warn("replication slots",
-           slots + ": `slot recreate` and `tail` need one more; drop what nobody reads (`walpost "
-                   "slot list`), or raise max_replication_slots");
+           slots +
+               ": `slot recreate` and `tail` need one more; drop what nobody reads (`walpost "
+               "slot list`), or raise max_replication_slots");
     } else {
       Fail("replication slots", slots +
                                     ", and ours is not among them: drop what nobody reads "
                                     "(`walpost slot list`), or raise max_replication_slots");
     }
-    const std::string senders = absl::StrFormat("%s of %s are in use", row->at(3).value_or(""),
-                                                row->at(4).value_or(""));
+    const std::string senders =
+        absl::StrFormat("%s of %s are in use", row->at(3).value_or(""), row->at(4).value_or(""));
     Number(row->at(3)) < Number(row->at(4))
         ? Ok("walsenders", senders)
         : Warn("walsenders", senders +
@@ -100,9 +101,9 @@ class ServerCheck {
            "max_slot_wal_keep_size and reload, now (docs/runbook.md#wal-grows-on-the-primary)");
     } else if (static_cast<double>(Number(row.at(1))) <
                kRoomWanted * static_cast<double>(Number(row.at(3)))) {
-      Warn("slot room",
-           left + ": start walpost, or raise max_slot_wal_keep_size (docs/runbook.md"
-                  "#wal-grows-on-the-primary)");
+      Warn("slot room", left +
+                            ": start walpost, or raise max_slot_wal_keep_size (docs/runbook.md"
+                            "#wal-grows-on-the-primary)");
     } else {
       Ok("slot room", left);
     }

@@ -112,6 +112,7 @@ TEST_F(LostCertificate, SinkIsOpenTakesNothingAndSaysWhichProperty) {
   AwaitClosed();
 }
 
+// Failure 86.
 TEST_F(LostCertificate, ProducerIsMadeOnceTheFileIsBackAndNotBeforeItIsDue) {
   ReopenWithoutIt();
   Poll();

@@ -73,6 +73,7 @@ def test_without_postgresql_it_asks_for_time_and_a_halt_to_wait_in_is_ready(make
     manager.wait("READY=1")
 
 
+# Failure 86.
 def test_sighup_takes_passwords_and_log_level_and_says_what_needs_a_restart(make_pipeline, manager):
     p = make_pipeline().start()
     p.walpost.stop()
