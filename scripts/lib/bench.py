@@ -19,6 +19,7 @@ import machine  # noqa: E402 - the path above makes it importable
 import rates  # noqa: E402 - a neighbour of this file
 import refused_events  # noqa: E402 - a neighbour of this file
 import servers  # noqa: E402
+import starts  # noqa: E402 - a neighbour of this file
 import writers as pgbench  # noqa: E402 - a neighbour of this file
 from backlog import (FILL, PARTITIONS, PAYLOAD_BYTES, Backlog, cpu_seconds, peak_rss_bytes, relay_with_cpu, say,  # noqa: E402
                      show_run, summary)
@@ -294,6 +295,15 @@ def restart_text(r):
             f" longest {r['max_s']:.2f} s)")
 
 
+# -- start ---------------------------------------------------------------------------------------------------------------
+
+def start(arguments):
+    del arguments
+    result = starts.measure(servers)
+    print(starts.text(result))
+    save("start", result)
+
+
 # -- refused -------------------------------------------------------------------------------------------------------------
 
 def refused(arguments):
@@ -359,7 +369,7 @@ def capacity(arguments):
 
 def docs(arguments):
     del arguments
-    texts = {"drain": drain_text, "live": live_text, "stop": stop_text, "memory": memory_text, "restart": restart_text,
+    texts = {"drain": drain_text, "live": live_text, "stop": stop_text, "memory": memory_text, "start": starts.text, "restart": restart_text,
              "refused": refused_text, "instructions": instructions_text, "formats": formats.text, "writers": pgbench.line, "capacity": sizes.text}
     results = {name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in texts
                if (RESULTS / f"{name}.json").exists()}
@@ -370,7 +380,7 @@ def docs(arguments):
     head = (f"Measured by `scripts/bench` on {d['machine']}, PostgreSQL {d['postgres']} and Kafka {d['kafka']} on the same cores"
             f" (commit {d['commit']}, {d['date']}).")
     table = drain_text(d)
-    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop", "restart", "refused", "instructions", "writers")
+    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop", "start", "restart", "refused", "instructions", "writers")
                       for text in [texts[name](results[name])])
     servers.replace_block(ROOT / "README.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
     servers.replace_block(ROOT / "docs" / "benchmarks.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
@@ -390,7 +400,7 @@ def measured(result):
 
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench")
-    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "restart", "refused", "instructions", "writers", "capacity", "all", "docs"))
+    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "start", "restart", "refused", "instructions", "writers", "capacity", "all", "docs"))
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--rows", type=int, help="only this shape; nothing is kept")
@@ -403,7 +413,7 @@ def main():
         sys.exit("a Java runtime is missing: Kafka needs one")
     if arguments.what == "all":
         arguments.format = None
-    for what in ("drain", "live", "stop", "memory", "restart", "refused", "instructions", "writers", "capacity") if arguments.what == "all" else (arguments.what,):
+    for what in ("drain", "live", "stop", "memory", "start", "restart", "refused", "instructions", "writers", "capacity") if arguments.what == "all" else (arguments.what,):
         globals()[what](arguments)
     if arguments.what == "all":
         arguments.format = "all"
