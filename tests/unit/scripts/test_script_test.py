@@ -20,7 +20,7 @@ def run(*command, **environment):
 def test_help_names_every_argument_and_does_nothing(script, flag):
     result = run(ROOT / "scripts" / script, flag)
     assert (result.returncode, result.stderr) == (0, "")
-    arguments = {"test": ["--without-kafka", "--without-chaos", "--postgres LIST", "--full", "--packages", "-R REGEX"], "check": ["--style", "--full"]}[script]
+    arguments = {"test": ["--without-kafka", "--without-chaos", "--postgres LIST", "--full", "--packages", "--containers", "-R REGEX"], "check": ["--style", "--full"]}[script]
     for argument in arguments:
         assert f"scripts/{script} {argument}" in result.stdout
     assert "set -euo" not in result.stdout
