@@ -46,7 +46,7 @@ class Engine:
         self._request("POST", f"/containers/{self.container(service)}/{action}", fine=fine)
 
     def unplug(self, service):
-        self._request("POST", f"/networks/{self.project}_default/disconnect", {"Container": self.container(service), "Force": True}, fine=(403, 404, 500))
+        self._request("POST", f"/networks/{self.project}_default/disconnect", {"Container": self.container(service), "Force": True})
 
     def plug_in(self, service):
         if self._networks(service):
