@@ -112,10 +112,9 @@ absl::StatusOr<runtime::Reloaded> Reload(const config::LoadOptions& load,
   runtime::Reloaded reloaded;
   reloaded.needs_restart = config::KeysThatNeedRestart(before, now);
   reloaded.log_level = now.log_level;
-  reloaded.options = before.run;
-  reloaded.options.source.conninfo = now.run.source.conninfo;
-  reloaded.options.kafka.properties = now.run.kafka.properties;
-  reloaded.options.registry = now.run.registry;
+  const config::Config in_force = config::InForce(before, now);
+  reloaded.options = in_force.run;
+  reloaded.options.http.configuration = config::Show(in_force);
   return reloaded;
 }
 
@@ -196,6 +195,7 @@ int CheckVerb(const Arguments& arguments, const config::Config& config) {
     options.dead_letter_topic = config.run.pipeline.dead_letter_topic;
   }
   options.schemas = SchemasOf(config, arguments.schemas);
+  options.http = config.run.http;
   options.json = arguments.json;
   options.color = UseColor();
   if (arguments.schemas && options.schemas.registry.urls.empty()) {

@@ -23,6 +23,7 @@ absl::StatusOr<StatusOptions> OptionsOf(const StatusArguments& arguments,
   StatusOptions options;
   options.listen = config.run.http.listen;
   options.url = arguments.url;
+  options.token = config.run.http.token;
   options.name = config.run.name;
   options.source = config.run.source;
   options.json = arguments.json;

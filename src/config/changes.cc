@@ -10,15 +10,15 @@ namespace {
 
 // How the world is reached, and how much is told of it.
 bool MayChange(const std::string& path) {
-  return path == "log.level" || path == "source.conninfo" ||
-         path.rfind("sink.kafka.properties", 0) == 0 ||
+  return path == "log.level" || path == "source.conninfo" || path == "http.token" ||
+         path.rfind("sink.kafka.properties", 0) == 0 || path == "schema_registry" ||
          (path.rfind("schema_registry.", 0) == 0 && path != "schema_registry.refresh");
 }
 
-// A list is one value.
+// A list is one value; what is on one side only is a node that is not defined.
 void Compare(const YAML::Node& before, const YAML::Node& now, const std::string& path,
              std::vector<std::string>* changed) {
-  if (before.IsMap() && now.IsMap()) {
+  if (before && now && before.IsMap() && now.IsMap()) {
     std::set<std::string> keys;
     for (const YAML::Node& node : {before, now}) {
       for (const auto& member : node) {
@@ -42,6 +42,17 @@ std::vector<std::string> KeysThatNeedRestart(const Config& before, const Config&
   std::vector<std::string> changed;
   Compare(YAML::Load(Show(before)), YAML::Load(Show(now)), "", &changed);
   return changed;
+}
+
+Config InForce(const Config& before, const Config& now) {
+  Config config = before;
+  config.log_level = now.log_level;
+  config.run.source.conninfo = now.run.source.conninfo;
+  config.run.kafka.properties = now.run.kafka.properties;
+  config.run.registry = now.run.registry;
+  config.run.registry.refresh = before.run.registry.refresh;
+  config.run.http.token = now.run.http.token;
+  return config;
 }
 
 }  // namespace walpost::config

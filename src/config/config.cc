@@ -159,6 +159,23 @@ void CheckFramings(MapReader* root, const Config& config) {
   check(pipeline.messages.encoder, "messages");
 }
 
+void ReadHttp(MapReader reader, observe::HttpOptions* options) {
+  constexpr std::size_t kTokenMin = 16;
+  constexpr std::size_t kTokenMax = 256;
+  reader.Text("listen", &options->listen);
+  const std::string& token = options->token;
+  if (reader.Text("token", &options->token) && !token.empty() &&
+      (token.size() < kTokenMin || token.size() > kTokenMax ||
+       !std::all_of(token.begin(), token.end(), [](char c) { return c > 0x20 && c < 0x7f; }))) {
+    // Not the value: it is shown.
+    reader.Problem(
+        "token", absl::StrFormat("must have %u to %u characters of ASCII without spaces; `openssl "
+                                 "rand -hex 32` makes one",
+                                 kTokenMin, kTokenMax));
+  }
+  reader.Finish();
+}
+
 void ReadRest(MapReader* root, Config* config) {
   MapReader monitor = root->Map("monitor");
   constexpr std::chrono::milliseconds kIntervalMin{1'000};
@@ -169,9 +186,7 @@ void ReadRest(MapReader* root, Config* config) {
   }
   monitor.Finish();
 
-  MapReader http = root->Map("http");
-  http.Text("listen", &config->run.http.listen);
-  http.Finish();
+  ReadHttp(root->Map("http"), &config->run.http);
 
   MapReader log = root->Map("log");
   constexpr observe::Severity kLevels[] = {observe::Severity::kDebug, observe::Severity::kInfo,

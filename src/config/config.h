@@ -36,7 +36,10 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
 std::string Show(const Config& config);
 
 // The keys that differ and that a running walpost cannot take: all but log.level, source.conninfo,
-// sink.kafka and schema_registry.
+// sink.kafka, schema_registry and http.token.
 std::vector<std::string> KeysThatNeedRestart(const Config& before, const Config& now);
+
+// `before` with what a running walpost takes of `now`.
+Config InForce(const Config& before, const Config& now);
 
 }  // namespace walpost::config

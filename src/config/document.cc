@@ -33,6 +33,9 @@ absl::StatusOr<std::string> Resolve(const std::string& reference) {
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) {
       text.pop_back();
     }
+    if (text.empty()) {  // a secret that is not there yet must not become none
+      return absl::InvalidArgumentError(absl::StrFormat("${%s}: the file is empty", reference));
+    }
     return text;
   }
   const std::size_t colon = reference.find(":-");

@@ -277,7 +277,11 @@ std::string Show(const Config& config) {
       << YAML::Value << Literal(postgres::RedactConninfo(run.monitor.conninfo)) << YAML::Key
       << "interval" << YAML::Value << FormatDuration(run.monitor.interval) << YAML::EndMap;
   out << YAML::Key << "http" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "listen"
-      << YAML::Value << Literal(run.http.listen) << YAML::EndMap;
+      << YAML::Value << Literal(run.http.listen);
+  if (!run.http.token.empty()) {
+    out << YAML::Key << "token" << YAML::Value << Literal("***");
+  }
+  out << YAML::EndMap;
   out << YAML::Key << "log" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "level"
       << YAML::Value << LevelName(config.log_level) << YAML::Key << "format" << YAML::Value
       << (config.log_format == observe::LogFormat::kText ? "text" : "json") << YAML::EndMap;

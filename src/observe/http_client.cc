@@ -25,7 +25,8 @@ std::size_t OnData(char* data, std::size_t, std::size_t size, void* user) {
 
 }  // namespace
 
-absl::StatusOr<HttpAnswer> HttpGet(const std::string& url, std::chrono::milliseconds timeout) {
+absl::StatusOr<HttpAnswer> HttpGet(const std::string& url, std::chrono::milliseconds timeout,
+                                   const std::string& token) {
   static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);
   const std::unique_ptr<CURL, CurlDeleter> curl(started == CURLE_OK ? curl_easy_init() : nullptr);
   if (curl == nullptr) {
@@ -41,6 +42,10 @@ absl::StatusOr<HttpAnswer> HttpGet(const std::string& url, std::chrono::millisec
   curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
   curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, OnData);
   curl_easy_setopt(c, CURLOPT_WRITEDATA, &answer.body);
+  if (!token.empty()) {
+    curl_easy_setopt(c, CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BEARER));
+    curl_easy_setopt(c, CURLOPT_XOAUTH2_BEARER, token.c_str());
+  }
   const CURLcode result = curl_easy_perform(c);
   if (result == CURLE_OPERATION_TIMEDOUT) {
     return absl::DeadlineExceededError(

@@ -1,7 +1,7 @@
 // HttpGet - one question to a running walpost, for the verbs that ask it.
 // Thread: any; blocking, at most `timeout` in all.
 // Units/limits: answers of up to kAnswerBytesMax. Proxies of the environment are passed by: what is asked
-//   is on this host or beside it.
+//   is on this host or beside it. Redirects are not followed: the token is for whom was asked.
 // Errors: kUnavailable: nobody answers; kDeadlineExceeded: not in time. Both say what was asked.
 #pragma once
 
@@ -20,7 +20,9 @@ struct HttpAnswer {
   std::string body;
 };
 
-absl::StatusOr<HttpAnswer> HttpGet(const std::string& url, std::chrono::milliseconds timeout);
+// `token` is http.token; empty = there is none.
+absl::StatusOr<HttpAnswer> HttpGet(const std::string& url, std::chrono::milliseconds timeout,
+                                   const std::string& token = "");
 
 // Where the same host reaches what listens on `listen` (http.listen): "http://127.0.0.1:9464".
 // kInvalidArgument when that cannot be told: it is empty, or its port is 0.

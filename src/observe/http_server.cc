@@ -5,11 +5,13 @@
 #include <array>
 #include <cstring>
 #include <future>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "observe/history.h"
+#include "observe/http_access.h"
 #include "observe/page.h"
 
 namespace walpost::observe {
@@ -21,6 +23,11 @@ constexpr std::string_view kPageHeaders =
     "'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
     "Referrer-Policy: no-referrer\r\n";
 
+// Browsers take the first, and ask for a name and a password.
+constexpr std::string_view kLoginHeaders =
+    "WWW-Authenticate: Basic realm=\"walpost\", charset=\"UTF-8\"\r\n"
+    "WWW-Authenticate: Bearer realm=\"walpost\"\r\n";
+
 struct Response {
   int code = 200;
   std::string_view type = "text/plain; charset=utf-8";
@@ -29,13 +36,30 @@ struct Response {
 };
 
 std::string_view Reason(int code) {
-  return code == 200 ? "OK" : code == 405 ? "Method Not Allowed" : "Service Unavailable";
+  switch (code) {
+    case 200:
+      return "OK";
+    case 401:
+      return "Unauthorized";
+    case 405:
+      return "Method Not Allowed";
+    default:
+      return "Service Unavailable";
+  }
+}
+
+// Probes of an orchestrator have no secrets.
+bool IsOpenToAll(std::string_view path, bool verbose) {
+  return path == "/livez" || path == "/healthz" || (path == "/readyz" && !verbose);
 }
 
 class Server : public HttpServer {
  public:
   Server(HttpOptions options, const SnapshotBoard* board)
-      : options_(std::move(options)), board_(board) {}
+      : options_(std::move(options)),
+        board_(board),
+        token_(options_.token),
+        configuration_(options_.configuration) {}
 
   // civetweb looks only every two seconds, or at a new connection, whether it should stop. A
   // stopping process has better things to do, so it gets connections until it has noticed.
@@ -85,6 +109,12 @@ class Server : public HttpServer {
 
   int port() const override { return port_; }
 
+  void Reconfigure(const HttpOptions& options) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    token_ = options.token;
+    configuration_ = options.configuration;
+  }
+
  private:
   // Where this process reaches what it listens on.
   std::string OwnHost() const {
@@ -104,13 +134,18 @@ class Server : public HttpServer {
     const mg_request_info* request = mg_get_request_info(connection);
     const std::string_view method = request->request_method;
     const std::string_view query = request->query_string == nullptr ? "" : request->query_string;
+    const std::string_view path = request->local_uri == nullptr ? "" : request->local_uri;
+    const bool verbose = query.find("verbose") != std::string_view::npos;
     Response response;
-    if (method != "GET" && method != "HEAD") {
+    if (!IsOpenToAll(path, verbose) && !MayAsk(connection)) {
+      response.code = 401;
+      response.more_headers = kLoginHeaders;
+      response.body = "http.token is asked for: as bearer token, or as the password of any name\n";
+    } else if (method != "GET" && method != "HEAD") {
       response.code = 405;
       response.more_headers = "Allow: GET, HEAD\r\n";
       response.body = "only GET and HEAD\n";
-    } else if (!Route(request->local_uri, query.find("verbose") != std::string_view::npos,
-                      &response)) {
+    } else if (!Route(path, verbose, &response)) {
       mg_send_http_error(
           connection, 404, "%s",
           "not found; try / /status /history /configuration /metrics /livez /readyz");
@@ -127,6 +162,17 @@ class Server : public HttpServer {
       mg_write(connection, response.body.data(), response.body.size());
     }
     return response.code;
+  }
+
+  bool MayAsk(const mg_connection* connection) const {
+    const std::string token = Copy(&Server::token_);
+    const char* authorization = mg_get_header(connection, "Authorization");
+    return token.empty() || Admits(authorization == nullptr ? "" : authorization, token);
+  }
+
+  std::string Copy(std::string Server::*text) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return this->*text;
   }
 
   bool Route(std::string_view path, bool verbose, Response* response) const {
@@ -155,7 +201,7 @@ class Server : public HttpServer {
       response->type = "application/json";
       response->body = RenderHistoryJson(board_->LastHour());
     } else if (path == "/configuration") {
-      response->body = options_.configuration;
+      response->body = Copy(&Server::configuration_);
     } else {
       return false;
     }
@@ -197,6 +243,10 @@ class Server : public HttpServer {
   const SnapshotBoard* const board_;
   mg_context* context_ = nullptr;
   int port_ = 0;
+  mutable std::mutex mutex_;
+  // Guarded by mutex_.
+  std::string token_;
+  std::string configuration_;
 };
 
 }  // namespace

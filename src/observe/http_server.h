@@ -4,7 +4,8 @@
 // Lifetime: `board` must outlive the server; the destructor stops it. Semantics: /livez is 200
 //   while the loop has published within `live_within` (it publishes at least once a second,
 //   whatever PostgreSQL or Kafka do), else 503. /readyz is 200 in every state but starting and
-//   halted; standby is ready; ?verbose lists each check. /healthz = /livez.
+//   halted; standby is ready; ?verbose lists each check. /healthz = /livez. With a `token` these
+//   three, but not ?verbose, are open, since probes have no secrets; all else is 401 without it.
 // Errors: kUnavailable when the address cannot be bound, naming it.
 #pragma once
 
@@ -22,6 +23,7 @@ struct HttpOptions {
   std::chrono::milliseconds live_within{10'000};
   std::string version;
   std::string configuration;  // for people, without secrets
+  std::string token;          // asked for; empty = everybody may look
 };
 
 class HttpServer {
@@ -30,6 +32,9 @@ class HttpServer {
                                                            const SnapshotBoard* board);
   virtual ~HttpServer() = default;
   virtual int port() const = 0;
+
+  // Takes `configuration` and `token` from now on, and nothing else. Any thread.
+  virtual void Reconfigure(const HttpOptions& options) = 0;
 };
 
 // The bodies, for tests and `walpost status`.

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "absl/strings/str_format.h"
+#include "observe/http_access.h"
 #include "operations/check_kafka.h"
 #include "operations/check_server.h"
 #include "operations/check_tables.h"
@@ -36,6 +37,7 @@ class Checker {
     CheckDatabase();
     LookAtKafka();
     CheckRegistry();
+    CheckHttp();
   }
 
   const std::vector<Line>& lines() const { return lines_; }
@@ -230,6 +232,12 @@ class Checker {
 
   void Add(std::vector<Line> lines) {
     std::move(lines.begin(), lines.end(), std::back_inserter(lines_));
+  }
+
+  void CheckHttp() {
+    if (!observe::IsLoopbackOnly(options_.http.listen) && options_.http.token.empty()) {
+      Warn("http", observe::OpenToAll(options_.http.listen));
+    }
   }
 
   const CheckOptions& options_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kafka/kafka_sink.h"
+#include "observe/http_server.h"
 #include "operations/check_schemas.h"
 #include "operations/outcome.h"
 #include "outbox/options.h"
@@ -25,6 +26,7 @@ struct CheckOptions {
   std::string progress_topic;     // empty = none
   std::string dead_letter_topic;  // empty = `delivery.on_undeliverable` needs none
   CheckSchemasOptions schemas;    // without URLs there is no registry to look at
+  observe::HttpOptions http;
   bool json = false;
   bool color = false;
   std::chrono::milliseconds kafka_timeout{5'000};

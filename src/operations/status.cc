@@ -16,6 +16,7 @@ namespace {
 using observe::HttpAnswer;
 
 constexpr int kExitUnavailable = 69;
+constexpr int kExitNoPermission = 77;
 constexpr int kUnhealthy = 1;
 
 absl::StatusOr<HttpAnswer> Get(const StatusOptions& options, const std::string& path) {
@@ -26,7 +27,7 @@ absl::StatusOr<HttpAnswer> Get(const StatusOptions& options, const std::string& 
   while (!url.empty() && url.back() == '/') {
     url.pop_back();
   }
-  return observe::HttpGet(url + path, options.timeout);
+  return observe::HttpGet(url + path, options.timeout, options.token);
 }
 
 struct Answered {
@@ -37,6 +38,13 @@ struct Answered {
 
 absl::StatusOr<Answered> Ask(const StatusOptions& options) {
   ASSIGN_OR_RETURN(HttpAnswer answer, Get(options, "/status"));
+  if (answer.code == 401) {
+    return absl::PermissionDeniedError(absl::StrFormat(
+        "what answers at %s %s: it must be the http.token of the walpost that runs there",
+        options.url.empty() ? options.listen : options.url,
+        options.token.empty() ? "asks for a token, and this configuration has none"
+                              : "refuses this configuration's token"));
+  }
   nlohmann::json status =
       nlohmann::json::parse(answer.body, /*cb=*/nullptr, /*allow_exceptions=*/false);
   if (answer.code != 200 || !status.is_object() || !status.contains("state")) {
@@ -53,6 +61,16 @@ absl::StatusOr<std::optional<postgres::SlotInfo>> AskServer(const StatusOptions&
       postgres::SqlConnection connection,
       postgres::SqlConnection::Connect(options.source.conninfo, options.source.application_name));
   return postgres::FindSlot(&connection, options.source.slot);
+}
+
+Outcome Refused(const StatusOptions& options, const absl::Status& why) {
+  Outcome outcome{kExitNoPermission, "", std::string(why.message())};
+  if (options.exit_code) {
+    const Verdict verdict{Verdict::Level::kUnknown, "walpost answers, and refuses the token"};
+    outcome.exit_code = static_cast<int>(verdict.level);
+    outcome.output = options.json ? "" : PluginLine(verdict, nlohmann::json());
+  }
+  return outcome;
 }
 
 // Nothing answers: what the server knows.
@@ -89,6 +107,9 @@ Outcome FromServer(const StatusOptions& options, const absl::Status& why) {
 
 Outcome ShowStatus(const StatusOptions& options) {
   const absl::StatusOr<Answered> answered = Ask(options);
+  if (absl::IsPermissionDenied(answered.status())) {
+    return Refused(options, answered.status());
+  }
   if (!answered.ok()) {
     return FromServer(options, answered.status());
   }

@@ -2,8 +2,8 @@
 // Why: the person on call sees what is wrong and what to type without knowing where to look; and when
 //   nothing answers, what the server knows of the slot is told instead.
 // Thread: blocking.
-// Errors: 69 when nothing answers, 1 for HealthCheck. With `exit_code` those of monitoring plugins, see
-//   status_text.h.
+// Errors: 69 when nothing answers, 77 when the token is refused, 1 for HealthCheck. With `exit_code` those
+//   of monitoring plugins, see status_text.h.
 #pragma once
 
 #include <chrono>
@@ -18,6 +18,7 @@ namespace walpost::operations {
 struct StatusOptions {
   std::string listen;  // http.listen
   std::string url;     // asked instead, when given
+  std::string token;   // http.token; empty = none
   std::string name;
   postgres::ConnectOptions source;
   bool json = false;

@@ -137,7 +137,7 @@ void Loop::OnReloaded(const absl::StatusOr<Reloaded>& reloaded,
     observe::Log(
         Severity::kInfo, "reloaded",
         "SIGHUP: the configuration was read anew: log.level, source.conninfo from the next "
-        "connection on, Kafka and the Schema Registry with new producers and requests");
+        "connection on, Kafka and the Schema Registry with new producers and requests, http.token");
     if (!reloaded->needs_restart.empty()) {
       observe::Log(Severity::kWarning, "reload_needs_restart",
                    absl::StrFormat("changed, but taken only by a restart: %s",

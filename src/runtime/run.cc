@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "base/state.h"
 #include "base/status.h"
+#include "observe/http_access.h"
 #include "observe/http_server.h"
 #include "observe/log.h"
 #include "observe/snapshot.h"
@@ -47,6 +48,12 @@ void LogKafka(const kafka::KafkaNotice& notice) {
 // Read anew by each who needs it: the files may have changed.
 absl::StatusOr<std::shared_ptr<registry::Resolver>> MakeResolver(const RunOptions& options) {
   return registry::Resolver::Create(options.registry, FramingsOf(options.pipeline));
+}
+
+void WarnOfOpenHttp(const observe::HttpOptions& http) {
+  if (http.token.empty() && !observe::IsLoopbackOnly(http.listen)) {
+    observe::Log(Severity::kWarning, "http_open", observe::OpenToAll(http.listen));
+  }
 }
 
 }  // namespace
@@ -94,6 +101,7 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
                absl::StrFormat("walpost %s, pipeline %s, slot %s, publication %s", options.version,
                                options.name, options.source.slot, options.source.publication),
                {{"gap_guard", options.pipeline.progress_topic.empty() ? "off" : "on"}});
+  WarnOfOpenHttp(options.http);
   const absl::StatusOr<std::shared_ptr<registry::Resolver>> resolver = MakeResolver(options);
   if (!resolver.ok()) {
     observe::Log(Severity::kError, "config_invalid", std::string(resolver.status().message()));
@@ -105,12 +113,16 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
   outside.resolve_schema = [asked](const envelope::SchemaNeed& need) {
     return (*asked)->Resolve(need);
   };
-  outside.reconfigure = [asked, sink = sink->get()](
+  outside.reconfigure = [asked, sink = sink->get(), http = http->get()](
                             const RunOptions& changed) -> absl::StatusOr<std::function<void()>> {
     RETURN_IF_ERROR(Validate(changed));
     RETURN_IF_ERROR(kafka::CheckOptions(changed.kafka));
     ASSIGN_OR_RETURN(*asked, MakeResolver(changed));
-    return [sink, kafka = changed.kafka] { sink->Reconfigure(kafka); };
+    return [sink, http, kafka = changed.kafka, http_options = changed.http] {
+      sink->Reconfigure(kafka);
+      http->Reconfigure(http_options);
+      WarnOfOpenHttp(http_options);
+    };
   };
   if (wrappers.connector) {
     outside.connect = wrappers.connector(std::move(outside.connect));

@@ -64,12 +64,12 @@ def promtool(*arguments, stdin=None):
 class Prometheus:
     """Scrapes once a second, and evaluates the rules as often."""
 
-    def __init__(self, path, targets, rules):
+    def __init__(self, path, targets, rules, more_scrapes=()):
         self.path = path
         path.mkdir(parents=True)
         self.address = f"127.0.0.1:{servers.free_port()}"
         config = {"global": {"scrape_interval": "1s", "evaluation_interval": "1s"}, "rule_files": [str(rules)],
-                  "scrape_configs": [{"job_name": "walpost", "static_configs": [{"targets": targets}]}]}
+                  "scrape_configs": [{"job_name": "walpost", "static_configs": [{"targets": targets}]}, *more_scrapes]}
         (path / "prometheus.yml").write_text(json.dumps(config), encoding="utf-8")  # JSON is YAML
         log = open(path / "log", "ab")
         self.process = subprocess.Popen(

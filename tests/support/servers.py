@@ -454,6 +454,7 @@ class Walpost:
                 content[key].update(value)
             else:
                 content[key] = value
+        self.token = content["http"].get("token")
         self.file.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
 
     def verb(self, *arguments, check=True, env=None):
@@ -476,8 +477,9 @@ class Walpost:
 
     def get(self, path, timeout=5):
         """(code, body); (0, '') while nothing listens."""
+        request = urllib.request.Request(f"http://{self.http}{path}", headers={"Authorization": f"Bearer {self.token}"} if self.token else {})
         try:
-            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=timeout) as answer:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()

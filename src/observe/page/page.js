@@ -193,8 +193,11 @@ function chart(history, { title, unit, read }) {
   return made;
 }
 
+// Without the name and password that the page's own address may have, which fetch refuses.
+const here = location.origin + location.pathname;
+
 async function ask(path) {
-  const answer = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(5000) });
+  const answer = await fetch(new URL(path, here), { cache: "no-store", signal: AbortSignal.timeout(5000) });
   if (!answer.ok) { throw new Error(`HTTP ${answer.status}`); }
   return answer;
 }

@@ -200,19 +200,19 @@ TEST(ShippedFileTest, ReadsTheDocumentedVariablesAndNoOther) {
     names.insert(reference.substr(0, name_end));
     EXPECT_NE(name_end, std::string::npos) << reference << " has no default";
   }
-  EXPECT_THAT(
-      names, ElementsAre("WALPOST_HTTP_LISTEN", "WALPOST_KAFKA_BOOTSTRAP_SERVERS",
-                         "WALPOST_LOG_FORMAT", "WALPOST_LOG_LEVEL", "WALPOST_NAME",
-                         "WALPOST_OUTBOX_PRESET", "WALPOST_OUTBOX_TABLE", "WALPOST_SOURCE_CONNINFO",
-                         "WALPOST_SOURCE_PUBLICATION", "WALPOST_SOURCE_SLOT"));
+  EXPECT_THAT(names, ElementsAre("WALPOST_HTTP_LISTEN", "WALPOST_HTTP_TOKEN",
+                                 "WALPOST_KAFKA_BOOTSTRAP_SERVERS", "WALPOST_LOG_FORMAT",
+                                 "WALPOST_LOG_LEVEL", "WALPOST_NAME", "WALPOST_OUTBOX_PRESET",
+                                 "WALPOST_OUTBOX_TABLE", "WALPOST_SOURCE_CONNINFO",
+                                 "WALPOST_SOURCE_PUBLICATION", "WALPOST_SOURCE_SLOT"));
 }
 
 class ShippedFileEnvTest : public ::testing::Test {
  protected:
   ShippedFileEnvTest() {
-    for (const char* name : {"HTTP_LISTEN", "KAFKA_BOOTSTRAP_SERVERS", "LOG_FORMAT", "LOG_LEVEL",
-                             "NAME", "OUTBOX_PRESET", "OUTBOX_TABLE", "SOURCE_CONNINFO",
-                             "SOURCE_PUBLICATION", "SOURCE_SLOT"}) {
+    for (const char* name : {"HTTP_LISTEN", "HTTP_TOKEN", "KAFKA_BOOTSTRAP_SERVERS", "LOG_FORMAT",
+                             "LOG_LEVEL", "NAME", "OUTBOX_PRESET", "OUTBOX_TABLE",
+                             "SOURCE_CONNINFO", "SOURCE_PUBLICATION", "SOURCE_SLOT"}) {
       cleared_.push_back(std::make_unique<ScopedEnv>(std::string("WALPOST_") + name, std::nullopt));
     }
   }
@@ -228,6 +228,7 @@ TEST_F(ShippedFileEnvTest, LoadsWithNoVariableAtAll) {
   EXPECT_THAT(config->run.kafka.properties,
               ElementsAre(Pair("bootstrap.servers", "localhost:9092")));
   EXPECT_EQ(config->run.http.listen, "127.0.0.1:9464");
+  EXPECT_EQ(config->run.http.token, "");
 }
 
 TEST_F(ShippedFileEnvTest, TakesEachVariable) {
@@ -239,6 +240,7 @@ TEST_F(ShippedFileEnvTest, TakesEachVariable) {
                                  {"WALPOST_OUTBOX_PRESET", "debezium"},
                                  {"WALPOST_KAFKA_BOOTSTRAP_SERVERS", "k1:9092,k2:9092"},
                                  {"WALPOST_HTTP_LISTEN", "0.0.0.0:1"},
+                                 {"WALPOST_HTTP_TOKEN", "0123456789abcdef"},
                                  {"WALPOST_LOG_LEVEL", "warning"},
                                  {"WALPOST_LOG_FORMAT", "json"}};
   const auto config = Load({WALPOST_SHIPPED_FILE, {}});
@@ -251,6 +253,7 @@ TEST_F(ShippedFileEnvTest, TakesEachVariable) {
   EXPECT_EQ(config->run.pipeline.outboxes.at(0).table.preset, "debezium");
   EXPECT_THAT(config->run.kafka.properties, Contains(Pair("bootstrap.servers", "k1:9092,k2:9092")));
   EXPECT_EQ(config->run.http.listen, "0.0.0.0:1");
+  EXPECT_EQ(config->run.http.token, "0123456789abcdef");
   EXPECT_EQ(config->log_level, observe::Severity::kWarning);
   EXPECT_EQ(config->log_format, observe::LogFormat::kJson);
 }

@@ -11,6 +11,7 @@
 namespace walpost::config {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -63,6 +64,14 @@ TEST(InterpolateTest, FileThatCannotBeReadIsAnErrorThatNamesIt) {
     EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << path;
     EXPECT_THAT(Message(result.status()), HasSubstr(path));
   }
+}
+
+// A secret that is not written yet is none that walpost should go on without.
+TEST(InterpolateTest, EmptyFileIsAnErrorThatNamesIt) {
+  const TemporaryFile empty("\n");
+  const auto result = Interpolate("${file:" + empty.path() + "}");
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(result.status()), AllOf(HasSubstr(empty.path()), HasSubstr("empty")));
 }
 
 TEST(InterpolateTest, DollarsThatOpenNothingStay) {

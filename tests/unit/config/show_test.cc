@@ -235,6 +235,14 @@ TEST(KeysThatNeedRestartTest, HowTheWorldIsReachedMayChangeAndNothingElse) {
   EXPECT_THAT(NeedRestart("sink.kafka.properties={bootstrap.servers: a}",
                           "sink.kafka.properties={bootstrap.servers: b, linger.ms: 3}"),
               ::testing::IsEmpty());
+  // Keys that were not there before, or are not there now.
+  EXPECT_THAT(NeedRestart("log.level=info", "http.token=0123456789abcdef"), ::testing::IsEmpty());
+  EXPECT_THAT(NeedRestart("http.token=0123456789abcdef", "log.level=info"), ::testing::IsEmpty());
+  EXPECT_THAT(NeedRestart("log.level=info", "schema_registry={url: 'http://a'}"),
+              ::testing::IsEmpty());
+  EXPECT_THAT(NeedRestart("sink.kafka.properties={bootstrap.servers: a, sasl.username: b}",
+                          "sink.kafka.properties={bootstrap.servers: a}"),
+              ::testing::IsEmpty());
   EXPECT_THAT(NeedRestart("log.format=text", "log.format=json"),
               ::testing::ElementsAre("log.format"));
   EXPECT_THAT(NeedRestart("name=a", "name=b"), ::testing::Contains("name"));
@@ -242,6 +250,33 @@ TEST(KeysThatNeedRestartTest, HowTheWorldIsReachedMayChangeAndNothingElse) {
               ::testing::ElementsAre("delivery.attempts_max"));
   EXPECT_THAT(NeedRestart("outboxes=[{table: a.b}]", "outboxes=[{table: a.c}]"),
               ::testing::ElementsAre("outboxes"));
+}
+
+TEST(InForceTest, IsTheOldOneWithWhatMayChange) {
+  const Config before =
+      ParseOk(kLeast, {"name=a", "schema_registry={url: 'http://a', refresh: 2s}"});
+  const Config now = ParseOk(
+      kLeast, {"name=b", "log.level=debug", "source.conninfo=host=b", "http.token=0123456789abcdef",
+               "http.listen=127.0.0.1:1", "schema_registry={url: 'http://b', refresh: 3s}",
+               "sink.kafka.properties={bootstrap.servers: b}", "delivery.attempts_max=9"});
+  const Config in_force = InForce(before, now);
+  EXPECT_EQ(in_force.log_level, observe::Severity::kDebug);
+  EXPECT_EQ(in_force.run.source.conninfo, "host=b");
+  EXPECT_EQ(in_force.run.http.token, "0123456789abcdef");
+  EXPECT_THAT(in_force.run.registry.urls, ElementsAre("http://b"));
+  EXPECT_THAT(Show(in_force), HasSubstr("bootstrap.servers: b\n"));
+  // What needs a restart.
+  EXPECT_EQ(in_force.run.name, "a");
+  EXPECT_EQ(in_force.run.http.listen, "127.0.0.1:9464");
+  EXPECT_EQ(in_force.run.pipeline.attempts_max, 3);
+  EXPECT_EQ(in_force.run.registry.refresh, std::chrono::seconds(2));
+}
+
+// Not to be guessed by whoever knows this program: *** is no token.
+TEST(ShowTest, TokenIsHiddenAndWhatIsShownIsNone) {
+  const std::string shown = ShowWith({"http.token=0123456789abcdef"});
+  EXPECT_THAT(shown, AllOf(HasSubstr("token: \"***\""), Not(HasSubstr("0123456789abcdef"))));
+  EXPECT_FALSE(Parse(shown, "shown", {}).ok());
 }
 
 }  // namespace

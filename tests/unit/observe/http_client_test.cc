@@ -72,6 +72,19 @@ TEST(HttpClientTest, ProxyOfTheEnvironmentIsPassedBy) {
   EXPECT_TRUE(live.ok()) << live.status();
 }
 
+TEST(HttpClientTest, TokenIsSent) {
+  SnapshotBoard board;
+  HttpOptions options;
+  options.listen = "127.0.0.1:0";
+  options.token = "0123456789abcdef";
+  const auto server = HttpServer::Start(options, &board);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string url = "http://127.0.0.1:" + std::to_string((*server)->port()) + "/status";
+  EXPECT_EQ(HttpGet(url, milliseconds(20'000))->code, 401);
+  EXPECT_EQ(HttpGet(url, milliseconds(20'000), "0123456789abcdeF")->code, 401);
+  EXPECT_EQ(HttpGet(url, milliseconds(20'000), options.token)->code, 200);
+}
+
 TEST(HttpClientTest, NobodyThereIsUnavailableAndNamesTheUrl) {
   const SilentPort closed;
   const auto answer = HttpGet(closed.url() + "/livez", milliseconds(20'000));

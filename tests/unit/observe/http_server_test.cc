@@ -254,6 +254,7 @@ TEST_F(HttpServerTest, NonsenseDoesNotEndTheServer) {
   for (const std::string& bytes :
        {std::string("\r\n\r\n"), std::string("\x16\x03\x01\x02\x00\x01\r\n\r\n", 10),
         "GET " + std::string(40'000, 'a') + " HTTP/1.1\r\n\r\n",
+        std::string("OPTIONS * HTTP/1.1\r\n\r\n"), std::string("GET * HTTP/1.1\r\n\r\n"),
         std::string("GET / HTTP/9.9\r\n\r\n"), std::string("GET /%00%ff HTTP/1.1\r\n\r\n")}) {
     Exchange(server_->port(), bytes);
   }
@@ -342,6 +343,48 @@ TEST(HttpServerStartTest, AddressThatIsNoneIsUnavailableAndNamed) {
     EXPECT_EQ(server.status().code(), absl::StatusCode::kUnavailable) << listen;
     EXPECT_THAT(std::string(server.status().message()), HasSubstr(listen));
   }
+}
+
+TEST(HttpServerTokenTest, ProbesAreOpenAndAllElseAsksForIt) {
+  const SnapshotBoard board;
+  HttpOptions options = FreePort();
+  options.token = "0123456789abcdef";
+  const auto server = HttpServer::Start(options, &board);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const int port = (*server)->port();
+  for (const char* path : {"/livez", "/healthz"}) {
+    EXPECT_EQ(Ask(port, "GET", path).code, 200) << path;
+  }
+  EXPECT_EQ(Ask(port, "GET", "/readyz").code, 503);
+  for (const char* method : {"GET", "HEAD", "POST"}) {
+    const Answer answer = Ask(port, method, "/status");
+    EXPECT_EQ(answer.code, 401) << method;
+    EXPECT_THAT(answer.head, StartsWith("HTTP/1.1 401 Unauthorized\r\n"));
+    EXPECT_THAT(answer.head, HasSubstr("WWW-Authenticate: Basic realm=\"walpost\""));
+    EXPECT_THAT(answer.head, HasSubstr("WWW-Authenticate: Bearer"));
+  }
+  EXPECT_EQ(Ask(port, "GET", "/readyz?verbose").code, 401);
+  const std::string asked =
+      Exchange(port,
+               "GET /status HTTP/1.1\r\nHost: localhost\r\nauthorization: Bearer "
+               "0123456789abcdef\r\n\r\n");
+  EXPECT_THAT(asked, StartsWith("HTTP/1.1 200 OK\r\n"));
+}
+
+TEST(HttpServerTokenTest, AnotherTokenAndConfigurationAreTakenWhileItRuns) {
+  const SnapshotBoard board;
+  HttpOptions options = FreePort();
+  options.configuration = "first\n";
+  const auto server = HttpServer::Start(options, &board);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const int port = (*server)->port();
+  EXPECT_EQ(Ask(port, "GET", "/configuration").body, "first\n");
+  options.configuration = "second\n";
+  (*server)->Reconfigure(options);
+  EXPECT_EQ(Ask(port, "GET", "/configuration").body, "second\n");
+  options.token = "0123456789abcdef";
+  (*server)->Reconfigure(options);
+  EXPECT_EQ(Ask(port, "GET", "/configuration").code, 401);
 }
 
 TEST(HttpServerStartTest, EmptyAddressIsNoServer) {

@@ -56,8 +56,8 @@ PLACES = {"ReadSource": "source", "ReadDelivery": "delivery", "ReadProgressTopic
           "ReadColumns": "outboxes[].columns", "ReadTopics": "outboxes[].topics", "ReadValue": "outboxes[].value",
           "ReadCloudEvents": "outboxes[].value.cloudevents", "ReadMessages": "messages",
           "ReadSchemaRegistry": "schema_registry", "ReadUrls": "schema_registry", "ReadFraming": "outboxes[].value.schema_registry",
-          "ReadSubject": "outboxes[].value.schema_registry"}
-MAPS = {"root": "", "sink": "sink", "kafka": "sink.kafka", "messages": "messages", "monitor": "monitor", "http": "http", "log": "log"}
+          "ReadSubject": "outboxes[].value.schema_registry", "ReadHttp": "http"}
+MAPS = {"root": "", "sink": "sink", "kafka": "sink.kafka", "messages": "messages", "monitor": "monitor", "log": "log"}
 
 
 def configuration_keys():
