@@ -6,7 +6,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ sys.path.insert(0, str(ROOT / "tests" / "support"))
 import capacity as sizes  # noqa: E402 - a neighbour of this file
 import formats  # noqa: E402 - a neighbour of this file
 import instructions as callgrind  # noqa: E402 - a neighbour of this file
+import live as live_load  # noqa: E402 - a neighbour of this file
 import machine  # noqa: E402 - the path above makes it importable
 import rates  # noqa: E402 - a neighbour of this file
 import refused_events  # noqa: E402 - a neighbour of this file
@@ -23,7 +23,6 @@ import starts  # noqa: E402 - a neighbour of this file
 import writers as pgbench  # noqa: E402 - a neighbour of this file
 from backlog import (FILL, PARTITIONS, PAYLOAD_BYTES, Backlog, cpu_seconds, peak_rss_bytes, relay_with_cpu, say,  # noqa: E402
                      show_run, summary)
-from confluent_kafka import Consumer, TopicPartition  # noqa: E402
 
 RESULTS = ROOT / "build" / "bench"
 SHAPES = (1, 20)  # rows in a transaction
@@ -106,37 +105,6 @@ def drain_text(result):
 
 # -- live ----------------------------------------------------------------------------------------------------------------
 
-LIVE_TRANSACTION = """INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload)
-VALUES (gen_random_uuid(), 'bench', 'key-' || :client_id, 'Measured', convert_to(rpad('', {bytes}, 'x'), 'UTF8'));
-"""
-
-
-class LiveReader(threading.Thread):
-    """Commit to consumer, by one clock: the commit's time in the envelope and the time the record is in hand."""
-
-    def __init__(self, bootstrap):
-        super().__init__(daemon=True)
-        self._envelope = servers.load_envelope()
-        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "live", "enable.auto.commit": False,
-                                   "fetch.wait.max.ms": 5, "log_level": 0})
-        self._consumer.assign([TopicPartition("bench", number, 0) for number in range(PARTITIONS)])
-        self._closed = threading.Event()
-        self.samples = []  # (committed at, delay in ms)
-
-    def run(self):
-        while not self._closed.is_set():
-            message = self._consumer.poll(0.1)
-            if message is not None and not message.error():
-                now = time.time()
-                committed = self._envelope.FromString(message.value()).committed_at.ToMicroseconds() / 1e6
-                self.samples.append((committed, (now - committed) * 1000))
-
-    def close(self):
-        self._closed.set()
-        self.join()
-        self._consumer.close()
-
-
 def live(arguments):
     with servers.Workspace("walpost-bench-") as workspace:
         postgres, kafka = workspace.postgres(settings={"max_wal_size": "8GB"}), workspace.kafka()
@@ -145,20 +113,24 @@ def live(arguments):
         walpost.init()
         walpost.start()
         script = workspace.path / "live.sql"
-        script.write_text(LIVE_TRANSACTION.format(bytes=PAYLOAD_BYTES), encoding="utf-8")
-        reader = LiveReader(kafka.bootstrap)
+        script.write_text(live_load.TRANSACTION.format(bytes=PAYLOAD_BYTES), encoding="utf-8")
+        reader = live_load.LiveReader(kafka.bootstrap, PARTITIONS)
         reader.start()
-        warm_s = 20  # a fresh JVM takes that long to reach its speed
+        if arguments.watched:
+            result = live_load.watched(postgres, walpost, reader, script, arguments, say)
+            reader.close()
+            walpost.stop()
+            print(live_load.watched_text(result))
+            save("live-watched", result)
+            return
+        warm_s = live_load.WARM_S
         cpu_before, begin = cpu_seconds(walpost.process.pid), time.time()
-        done = subprocess.run([postgres.bindir / "pgbench", "-n", "-c", "8", "-j", "2", "-R", str(arguments.rate), "-T",
-                               str(arguments.seconds + warm_s), "-f", script, "-h", postgres.path, "-p", str(postgres.port),
-                               "-U", "postgres", "postgres"], check=True, capture_output=True, text=True)
+        tps = live_load.load(postgres, script, arguments.rate, arguments.seconds + warm_s)
         cpu = cpu_seconds(walpost.process.pid) - cpu_before
         count = postgres.execute("SELECT count(*) FROM outbox.events")[0][0]
         servers.wait_for(lambda: len(reader.samples) >= count, 60, "every event to be read")
         reader.close()
-        delays = sorted(delay for committed, delay in reader.samples if committed > begin + warm_s)
-        tps = float(done.stdout.split("tps = ")[1].split()[0])
+        delays = reader.delays(begin + warm_s)
         result = {"writers": 8, "rate": arguments.rate, "seconds": arguments.seconds, "tps": tps, "events": len(delays),
                   "warm_up_s": warm_s, "p50_ms": delays[len(delays) // 2], "p99_ms": delays[int(len(delays) * 0.99)], "max_ms": delays[-1],
                   "cpu_us_per_event": cpu / count * 1e6, "peak_rss_bytes": walpost.peak_rss_bytes(),
@@ -267,7 +239,7 @@ def restart(arguments):
         walpost = workspace.walpost(conninfo=postgres.conninfo(), bootstrap=kafka.bootstrap, config={"log": {"level": "info"}})
         walpost.init()
         walpost.start()
-        reader = LiveReader(kafka.bootstrap)
+        reader = live_load.LiveReader(kafka.bootstrap, PARTITIONS)
         reader.start()
         for _ in range(11):
             one_event(postgres, reader)
@@ -407,6 +379,7 @@ def main():
     parser.add_argument("--format", choices=("all", *formats.FORMATS))
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--rate", type=int, default=3000)
+    parser.add_argument("--watched", action="store_true", help="live: beside 50 open status pages and 10 scrapes a second, in pairs")
     parser.add_argument("--outage", type=int, default=60)
     arguments = parser.parse_args()
     if not shutil.which("java"):

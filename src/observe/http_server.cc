@@ -13,6 +13,7 @@
 #include "observe/history.h"
 #include "observe/http_access.h"
 #include "observe/page.h"
+#include "observe/rendered.h"
 
 namespace walpost::observe {
 namespace {
@@ -22,6 +23,9 @@ constexpr std::string_view kPageHeaders =
     "Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; connect-src "
     "'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
     "Referrer-Policy: no-referrer\r\n";
+
+// A connection that asks nothing occupies a thread for up to 5 s, and browsers open some ahead of need.
+constexpr const char* kThreads = "16";
 
 // Browsers take the first, and ask for a name and a password.
 constexpr std::string_view kLoginHeaders =
@@ -85,7 +89,7 @@ class Server : public HttpServer {
     const char* settings[] = {"listening_ports",
                               options_.listen.c_str(),
                               "num_threads",
-                              "4",
+                              kThreads,
                               "request_timeout_ms",
                               "5000",
                               "enable_keep_alive",
@@ -127,10 +131,10 @@ class Server : public HttpServer {
   }
 
   static int Handle(mg_connection* connection, void* self) {
-    return static_cast<const Server*>(self)->Answer(connection);
+    return static_cast<Server*>(self)->Answer(connection);
   }
 
-  int Answer(mg_connection* connection) const {
+  int Answer(mg_connection* connection) {
     const mg_request_info* request = mg_get_request_info(connection);
     const std::string_view method = request->request_method;
     const std::string_view query = request->query_string == nullptr ? "" : request->query_string;
@@ -175,7 +179,7 @@ class Server : public HttpServer {
     return this->*text;
   }
 
-  bool Route(std::string_view path, bool verbose, Response* response) const {
+  bool Route(std::string_view path, bool verbose, Response* response) {
     const std::shared_ptr<const Snapshot> snapshot = board_->Newest();
     if (path == "/") {
       response->type = "text/html; charset=utf-8";
@@ -193,13 +197,13 @@ class Server : public HttpServer {
       Ready(snapshot.get(), verbose, response);
     } else if (path == "/metrics") {
       response->type = "text/plain; version=0.0.4; charset=utf-8";
-      response->body = RenderMetrics(snapshot ? *snapshot : Snapshot(), options_.version);
+      response->body = metrics_.Of(snapshot, std::chrono::steady_clock::now());
     } else if (path == "/status") {
       response->type = "application/json";
-      response->body = RenderStatusJson(snapshot ? *snapshot : Snapshot(), options_.version);
+      response->body = status_.Of(snapshot, std::chrono::steady_clock::now());
     } else if (path == "/history") {
       response->type = "application/json";
-      response->body = RenderHistoryJson(board_->LastHour());
+      response->body = history_.Of(snapshot, std::chrono::steady_clock::now());
     } else if (path == "/configuration") {
       response->body = Copy(&Server::configuration_);
     } else {
@@ -241,6 +245,9 @@ class Server : public HttpServer {
 
   const HttpOptions options_;
   const SnapshotBoard* const board_;
+  Rendered metrics_{[this](const Snapshot& s) { return RenderMetrics(s, options_.version); }};
+  Rendered status_{[this](const Snapshot& s) { return RenderStatusJson(s, options_.version); }};
+  Rendered history_{[this](const Snapshot&) { return RenderHistoryJson(board_->LastHour()); }};
   mg_context* context_ = nullptr;
   int port_ = 0;
   mutable std::mutex mutex_;
