@@ -60,10 +60,17 @@ struct SubmitResult {
   Failure failure;
 };
 
+// Where in its topic a record is. Negative = not told: of one that was there already, when its first
+// answer was lost, a broker does not say the offset.
+struct PartitionOffset {
+  std::int32_t partition = -1;
+  std::int64_t offset = -1;
+};
+
 class SinkListener {
  public:
   virtual ~SinkListener() = default;
-  virtual void OnDelivered(Sequence sequence) = 0;
+  virtual void OnDelivered(Sequence sequence, PartitionOffset where) = 0;
   // The generation is over from here on: the pipeline will Close it.
   virtual void OnFailed(Sequence sequence, const Failure& failure) = 0;
   // The producer died as a whole (fatal error); no single record is to blame. The pipeline will

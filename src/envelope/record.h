@@ -48,4 +48,14 @@ struct Record {
   }
 };
 
+// The first of that name; empty when there is none.
+inline std::string_view HeaderOf(const Record& record, std::string_view name) {
+  for (const RecordHeader& header : record.headers) {
+    if (header.name == name) {
+      return header.value;
+    }
+  }
+  return {};
+}
+
 }  // namespace walpost::envelope

@@ -263,7 +263,7 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
         topic->partitions[partition] = TopicState::First::kAcknowledged;
       }
       facts_->connected = true;
-      listener->OnDelivered(sequence);
+      listener->OnDelivered(sequence, {message->partition, message->offset});
       continue;
     }
     Failure failure{closing_ ? FailureKind::kGenerationEnded : Classify(message->err),

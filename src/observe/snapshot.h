@@ -19,6 +19,7 @@
 
 #include "base/broker_figures.h"
 #include "base/delay_histogram.h"
+#include "base/delivered_event.h"
 #include "base/lsn.h"
 #include "base/server_figures.h"
 #include "base/state.h"
@@ -110,7 +111,8 @@ struct Snapshot {
   std::uint64_t in_flight_bytes_max = 0;
   base::WallTime oldest_undelivered_commit;  // zero = none
   base::WallTime last_delivered_at;
-  DelayHistogram delivery_delay;  // commit to acknowledgement
+  std::vector<base::DeliveredEvent> last_events;  // newest first; of many a sample
+  DelayHistogram delivery_delay;                  // commit to acknowledgement
 
   // What the server has and we have not confirmed; 0 before the first confirmation.
   std::uint64_t LagBytes() const {

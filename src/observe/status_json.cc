@@ -1,4 +1,8 @@
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -21,16 +25,32 @@ Json Time(base::WallTime time) {
                           absl::UTCTimeZone());
 }
 
+// Null for what is not known yet.
+Json Known(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json Known(std::uint64_t number) { return number == 0 ? Json(nullptr) : Json(number); }
+
+template <typename T>
+Json Known(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+// JSON has no infinite numbers.
+Json Finite(const std::optional<double>& value) {
+  return value && std::isfinite(*value) ? Json(std::llround(*value)) : Json(nullptr);
+}
+
 Json Position(base::Lsn lsn) { return lsn.valid() ? Json(lsn.ToString()) : Json(nullptr); }
 
 Json Source(const Snapshot& s) {
   Json source;
   source["connected"] = s.source_connected;
-  source["host"] = s.source_host;
-  source["database"] = s.database;
-  source["server_version"] = s.server_version;
-  source["system_identifier"] = std::to_string(s.system_identifier);
-  source["timeline"] = s.timeline;
+  source["host"] = Known(s.source_host);
+  source["database"] = Known(s.database);
+  source["server_version"] = Known(static_cast<std::uint64_t>(s.server_version));
+  source["system_identifier"] =
+      Known(s.system_identifier == 0 ? std::string() : std::to_string(s.system_identifier));
+  source["timeline"] = Known(std::uint64_t{s.timeline});
   source["slot"] = s.slot;
   source["publication"] = s.publication;
   source["server_wal_lsn"] = Position(s.server_wal_lsn);
@@ -40,6 +60,96 @@ Json Source(const Snapshot& s) {
   source["lag_bytes"] = s.LagBytes();
   source["last_frame_at"] = Time(s.last_frame_at);
   return source;
+}
+
+Json Room(const WalRoom& room) {
+  Json json;
+  json["limited"] = room.limit_bytes ? Json(std::isfinite(*room.limit_bytes)) : Json(nullptr);
+  json["limit_bytes"] = Finite(room.limit_bytes);
+  json["safe_bytes"] = Finite(room.safe_bytes);
+  json["written_bytes_per_second"] = Finite(room.bytes_per_second);
+  json["seconds_left"] = Finite(room.seconds_left);
+  return json;
+}
+
+Json Slot(const base::SlotFigures& slot) {
+  return {{"active", slot.active},
+          {"wal_status", slot.wal_status},
+          {"invalidation_reason", Known(slot.invalidation_reason)},
+          {"retained_bytes", slot.retained_bytes},
+          {"spilled_transactions", Known(slot.spilled_transactions)},
+          {"spilled_bytes", Known(slot.spilled_bytes)},
+          {"decoded_bytes", Known(slot.decoded_bytes)}};
+}
+
+Json Monitor(const MonitorView& monitor) {
+  if (!monitor.enabled) {
+    return nullptr;
+  }
+  Json json;
+  json["up"] = monitor.up;
+  json["error"] = Known(monitor.error);
+  json["last_success_at"] = Time(monitor.last_success);
+  json["in_recovery"] = nullptr;
+  json["slot"] = nullptr;
+  json["partitions"] = Json::array();
+  if (monitor.figures) {
+    json["in_recovery"] = monitor.figures->in_recovery;
+    if (monitor.figures->slot) {
+      json["slot"] = Slot(*monitor.figures->slot);
+    }
+    for (const base::OutboxPartitions& each : monitor.figures->partitions) {
+      json["partitions"].push_back({{"table", each.table},
+                                    {"count", each.count},
+                                    {"oldest_end", Time(each.oldest_end)},
+                                    {"newest_end", Time(each.newest_end)}});
+    }
+  }
+  return json;
+}
+
+Json Sink(const Snapshot& s) {
+  Json sink;
+  sink["connected"] = s.sink_connected;
+  sink["producer_generations"] = s.producer_generations;
+  sink["records_resubmitted"] = s.records_resubmitted_total;
+  sink["brokers"] = Json::array();
+  for (const base::BrokerFigures& broker : s.brokers) {
+    sink["brokers"].push_back({{"address", broker.address},
+                               {"up", broker.up},
+                               {"round_trip_p99_seconds", broker.round_trip_p99},
+                               {"throttle_max_seconds", broker.throttle_max},
+                               {"queued_requests", broker.queued_requests},
+                               {"waiting_requests", broker.waiting_requests},
+                               {"send_errors", broker.send_errors},
+                               {"receive_errors", broker.receive_errors},
+                               {"retries", broker.retries},
+                               {"timeouts", broker.timeouts},
+                               {"disconnects", broker.disconnects}});
+  }
+  return sink;
+}
+
+// As the histogram counts it: two clocks may differ.
+double DelaySeconds(const base::DeliveredEvent& event) {
+  return std::max(0.0,
+                  std::chrono::duration<double>(event.delivered_at - event.committed_at).count());
+}
+
+Json LastEvents(const std::vector<base::DeliveredEvent>& events) {
+  Json list = Json::array();
+  for (const base::DeliveredEvent& event : events) {
+    list.push_back({{"id", Known(event.id)},
+                    {"type", Known(event.type)},
+                    {"topic", event.topic},
+                    {"partition", event.partition < 0 ? Json(nullptr) : Json(event.partition)},
+                    {"offset", event.offset < 0 ? Json(nullptr) : Json(event.offset)},
+                    {"commit_lsn", Position(event.commit_lsn)},
+                    {"committed_at", Time(event.committed_at)},
+                    {"delivered_at", Time(event.delivered_at)},
+                    {"delay_seconds", DelaySeconds(event)}});
+  }
+  return list;
 }
 
 Json Events(const Snapshot& s) {
@@ -86,14 +196,15 @@ std::string RenderStatusJson(const Snapshot& s, const std::string& version) {
   status["started_at"] = Time(s.started_at);
   status["taken_at"] = Time(s.taken_at);
   status["source"] = Source(s);
-  status["sink"] = {{"connected", s.sink_connected},
-                    {"producer_generations", s.producer_generations},
-                    {"records_resubmitted", s.records_resubmitted_total}};
+  status["wal_room"] = Room(s.wal_room);
+  status["monitor"] = Monitor(s.monitor);
+  status["sink"] = Sink(s);
   status["events"] = Events(s);
   status["in_flight"] = {{"events", s.in_flight_events},
                          {"bytes", s.in_flight_bytes},
                          {"bytes_max", s.in_flight_bytes_max},
                          {"oldest_commit_at", Time(s.oldest_undelivered_commit)}};
+  status["last_events"] = LastEvents(s.last_events);
   status["schemas"] = {{"known", s.schemas_known},
                        {"lookups", s.schema_look_ups_total},
                        {"refusals", s.schema_refusals_total},

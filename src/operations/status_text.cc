@@ -98,6 +98,70 @@ std::string LagText(const json& status) {
                                : std::string("no event waits"));
 }
 
+// "connected: HOST, database D, PostgreSQL 15.6"; what no connection has told yet is left out.
+std::string SourceText(const json& status) {
+  std::string text = True(status, "/source/connected") ? "connected" : "not connected";
+  const std::string host = Text(status, "/source/host");
+  const std::uint64_t version = Number(status, "/source/server_version");
+  if (version > 0) {
+    text += absl::StrFormat(": %s, database %s, PostgreSQL %s", host,
+                            Text(status, "/source/database"), VersionText(version));
+  }
+  return absl::StrFormat("%s%s slot %s, publication %s", text, version > 0 ? "," : ":",
+                         Text(status, "/source/slot"), Text(status, "/source/publication"));
+}
+
+std::string KafkaText(const json& status) {
+  std::string text = True(status, "/sink/connected") ? "connected" : "not connected, or not yet";
+  std::string away;
+  for (const json& broker : At(status, "/sink/brokers")) {
+    if (!True(broker, "/up")) {
+      away += (away.empty() ? "" : ", ") + Text(broker, "/address");
+    }
+  }
+  return away.empty() ? text : absl::StrFormat("%s; no connection to %s", text, away);
+}
+
+// How much may be written until the slot is lost; empty = not known yet.
+std::string RoomText(const json& status) {
+  const json& limited = At(status, "/wal_room/limited");
+  if (!limited.is_boolean()) {
+    return "";
+  }
+  if (!limited.get<bool>()) {
+    return "without a limit (max_slot_wal_keep_size is -1): in the end the disk is full";
+  }
+  if (At(status, "/wal_room/safe_bytes").is_null()) {
+    return "";
+  }
+  std::string text = absl::StrFormat("%s of WAL until the slot may be lost",
+                                     BytesText(Number(status, "/wal_room/safe_bytes")));
+  if (!At(status, "/wal_room/seconds_left").is_null()) {
+    constexpr std::uint64_t kHundredYears = 3'153'600'000;
+    text += absl::StrFormat("; at %s a second in %s",
+                            BytesText(Number(status, "/wal_room/written_bytes_per_second")),
+                            DurationText(std::chrono::seconds(std::min(
+                                Number(status, "/wal_room/seconds_left"), kHundredYears))));
+  }
+  return text;
+}
+
+// What monitor.conninfo tells; empty = there is none.
+std::string MonitorText(const json& status) {
+  if (!At(status, "/monitor").is_object()) {
+    return "";
+  }
+  if (!True(status, "/monitor/up")) {
+    return "no answer: " + Text(status, "/monitor/error");
+  }
+  if (!At(status, "/monitor/slot").is_object()) {
+    return True(status, "/monitor/in_recovery") ? "a standby, which does not see the slot"
+                                                : "there is no such slot";
+  }
+  return absl::StrFormat("%s, keeps %s of WAL", Text(status, "/monitor/slot/wal_status"),
+                         BytesText(Number(status, "/monitor/slot/retained_bytes")));
+}
+
 // A worse one replaces what was found before.
 void Find(Level level, std::string why, Verdict* verdict) {
   if (level > verdict->level) {
@@ -182,21 +246,20 @@ std::string StatusAsText(const json& status, bool live) {
   if (state == "halted") {
     text += Line("because", Text(status, "/halt/detail"));
   }
-  const bool source = True(status, "/source/connected");
-  text += Line("source",
-               absl::StrFormat("%s: %s, database %s, slot %s, publication %s, PostgreSQL %s",
-                               source ? "connected" : "not connected", Text(status, "/source/host"),
-                               Text(status, "/source/database"), Text(status, "/source/slot"),
-                               Text(status, "/source/publication"),
-                               VersionText(Number(status, "/source/server_version"))));
-  text +=
-      Line("kafka", True(status, "/sink/connected") ? "connected" : "not connected, or not yet");
+  text += Line("source", SourceText(status));
+  text += Line("kafka", KafkaText(status));
   text += Line(
       "positions",
       absl::StrFormat("server %s, received %s, in Kafka %s, confirmed %s",
                       Text(status, "/source/server_wal_lsn"), Text(status, "/source/received_lsn"),
                       Text(status, "/source/safe_lsn"), Text(status, "/source/confirmed_lsn")));
   text += Line("lag", LagText(status));
+  if (const std::string room = RoomText(status); !room.empty()) {
+    text += Line("room", room);
+  }
+  if (const std::string monitor = MonitorText(status); !monitor.empty()) {
+    text += Line("slot", monitor);
+  }
   text += Line("in flight",
                absl::StrFormat("%d events, %s of at most %s", Number(status, "/in_flight/events"),
                                BytesText(Number(status, "/in_flight/bytes")),

@@ -11,6 +11,7 @@
 
 #include "base/delay_histogram.h"
 #include "base/time.h"
+#include "pipeline/recent_events.h"
 
 namespace walpost::pipeline {
 
@@ -38,6 +39,7 @@ struct Counters {
       delivered_by_topic;  // index = Tracker::Entry::label
   base::DelayHistogram delivery_delay;
   base::WallTime last_delivered_at;
+  RecentEvents recent;
 };
 
 }  // namespace walpost::pipeline

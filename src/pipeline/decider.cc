@@ -52,15 +52,6 @@ Tracker::Form FormOf(const Letter& letter) {
   return letter.kind == LetterKind::kParked ? Tracker::Form::kParked : Tracker::Form::kLetter;
 }
 
-std::string_view HeaderOf(const envelope::Record& record, std::string_view name) {
-  for (const envelope::RecordHeader& header : record.headers) {
-    if (header.name == name) {
-      return header.value;
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 Decider::Decider(const PipelineOptions& options, Tracker* tracker, Counters* counters,

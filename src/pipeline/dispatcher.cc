@@ -168,6 +168,7 @@ void Dispatcher::SubmitOwn(base::Now now) {
 
 void Dispatcher::Poll(base::Now now) {
   now_ = now;
+  counters_->recent.Tick(now.mono);
   sink_->Poll(now, this);
   if (phase_ == Phase::kWaiting && now.mono >= reopen_at_) {
     Open(next_mode_);
@@ -201,7 +202,7 @@ std::optional<base::MonotonicTime> Dispatcher::NextDeadline() const {
   return deadline;
 }
 
-void Dispatcher::OnDelivered(delivery::Sequence sequence) {
+void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) {
   if (sequence >= ProgressKeeper::kFirstSequence) {
     progress_->OnAcknowledged();
     return;
@@ -218,6 +219,9 @@ void Dispatcher::OnDelivered(delivery::Sequence sequence) {
       counters_->bytes_delivered += entry.bytes;
       counters_->delivery_delay.Add(
           std::chrono::duration<double>(now_.wall - entry.commit_time).count());
+      if (counters_->recent.Wants(*tracker_)) {
+        counters_->recent.Note(entry, where, now_.wall);
+      }
       break;
     case delivery::Tracker::Form::kLetter:
       ++counters_->events_dead_lettered;

@@ -97,7 +97,7 @@ class Dispatcher : private delivery::SinkListener {
     kWaiting,  // sink closed, back-off before the next generation
   };
 
-  void OnDelivered(delivery::Sequence sequence) override;
+  void OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) override;
   void OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) override;
   void OnGenerationFailed(const delivery::Failure& failure) override;
   void OnClosed() override;

@@ -253,6 +253,7 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   snapshot.schema_refusals_total = pipeline.schemas().statistics().refusals;
   snapshot.schema_failures_total = pipeline.schemas().statistics().failures;
   snapshot.last_delivered_at = counters.last_delivered_at;
+  snapshot.last_events = counters.recent.NewestFirst();
 
   const delivery::Tracker& tracker = pipeline.tracker();
   snapshot.in_flight_events = tracker.in_flight_events();

@@ -42,7 +42,7 @@ class AtOnceSink final : public delivery::Sink {
 
   void Poll(base::Now, delivery::SinkListener* listener) override {
     for (const delivery::Sequence sequence : taken_) {
-      listener->OnDelivered(sequence);
+      listener->OnDelivered(sequence, {});
     }
     taken_.clear();
   }

@@ -34,10 +34,11 @@ std::vector<std::string> FirstOccurrences(const std::vector<std::string>& values
 
 }  // namespace
 
-void SinkReports::OnDelivered(Sequence sequence) {
+void SinkReports::OnDelivered(Sequence sequence, delivery::PartitionOffset where) {
   EXPECT_EQ(outstanding.erase(sequence), 1U) << "second report for " << sequence;
   EXPECT_EQ(closed, 0) << "report for " << sequence << " after OnClosed";
   delivered.push_back(sequence);
+  places[sequence] = where;
 }
 
 void SinkReports::OnFailed(Sequence sequence, const Failure& failure) {
@@ -191,6 +192,25 @@ TEST_P(SinkContract, EveryRecordIsReportedOnceAndInOrderPerPartition) {
   }
   for (std::int32_t partition = 0; partition < kPartitions; ++partition) {
     EXPECT_EQ(harness_->Read(topic, partition), Values(topic, partition));
+  }
+  CloseAndAwait();
+}
+
+TEST_P(SinkContract, ReportSaysWhereTheRecordIs) {
+  const std::string topic = harness_->MakeTopic(2);
+  Open();
+  for (; next_ < 100; ++next_) {
+    MakeRecord(next_, topic, static_cast<std::int32_t>(next_ % 2), std::to_string(next_));
+    const SubmitResult offered = Offer(next_);
+    ASSERT_EQ(offered.outcome, Outcome::kAccepted) << offered.failure.detail;
+  }
+  AwaitAllDelivered();
+  const std::vector<std::string> logs[] = {harness_->Read(topic, 0), harness_->Read(topic, 1)};
+  for (Sequence sequence = 0; sequence < next_; ++sequence) {
+    const auto [partition, offset] = reports_.places.at(sequence);
+    ASSERT_EQ(partition, static_cast<std::int32_t>(sequence % 2));
+    ASSERT_GE(offset, 0);
+    EXPECT_EQ(logs[partition].at(static_cast<std::size_t>(offset)), std::to_string(sequence));
   }
   CloseAndAwait();
 }

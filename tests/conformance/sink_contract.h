@@ -63,7 +63,7 @@ struct SinkHarnessCase {
 
 // What the sink reported, in order.
 struct SinkReports final : delivery::SinkListener {
-  void OnDelivered(delivery::Sequence sequence) override;
+  void OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) override;
   void OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) override;
   void OnGenerationFailed(const delivery::Failure& failure) override;
   void OnClosed() override;
@@ -71,6 +71,7 @@ struct SinkReports final : delivery::SinkListener {
   bool Trouble() const { return !failed.empty() || generation_failures > 0; }
 
   std::vector<delivery::Sequence> delivered;                             // over all generations
+  std::map<delivery::Sequence, delivery::PartitionOffset> places;        // of these
   std::vector<std::pair<delivery::Sequence, delivery::Failure>> failed;  // of this generation
   std::set<delivery::Sequence> outstanding;
   int generation_failures = 0;

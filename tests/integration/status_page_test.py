@@ -8,7 +8,7 @@ import pytest
 import servers
 from browser import ENTER, Browser
 
-WIDTHS = {1280: 1500, 390: 2400}
+WIDTHS = {1280: 1700, 390: 4400}
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,13 @@ def test_streaming_and_a_standby(make_pipeline, browser):
     page.shows("#charts", "events delivered", "behind the server")
     p.insert(41, 60)
     page.shows("#way", "60 delivered")  # by itself
+    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload)"
+              " VALUES (gen_random_uuid(), %s, 'private-key', 'Refunded', 'private payload')", p.name)
+    newest = p.execute("SELECT id::text FROM outbox.events WHERE event_type = 'Refunded'")[0][0]
+    page.shows("#events tbody tr", newest, "Refunded", p.name, "ms")
+    assert browser.run("return document.querySelectorAll('#events tbody tr').length") == 20
+    page.shows("#tables", "Broker", p.kafka.bootstrap.split(":")[1], "connected", seconds=60)
+    assert "private" not in browser.text() and "private" not in p.walpost.get("/status")[1]
     page.is_readable("streaming")
     second = p.another().start(wait="standby")
     page = Page(browser, second)
@@ -65,6 +72,21 @@ def test_streaming_and_a_standby(make_pipeline, browser):
     page.shows("#words", "takes over")
     page.is_readable("standby")
     assert second.stop() == 0
+
+
+def test_room_for_the_slot_and_what_the_monitor_tells(make_pipeline, browser, workspace):
+    p = make_pipeline(on_postgres=workspace.postgres(settings={"max_slot_wal_keep_size": "64MB"}))
+    p.walpost = p.another(config={"monitor": {"conninfo": p.postgres.conninfo(p.database), "interval": "1s"}})
+    p.start()
+    p.insert(1, 10)
+    p.wait_confirmed()
+    page = Page(browser, p.walpost)
+    page.shows("#figures", "room for the slot", "would be full in", "WAL kept for the slot", "reserved")
+    page.shows("#tables", "Partitions of", "outbox.events")
+    page.is_readable("monitored")
+    p.postgres.stop("immediate")
+    page.shows("#monitor", "Of the slot only the stream tells now")
+    page.shows("header", "reconnecting")
 
 
 def test_configuration_is_opened_with_the_keyboard_and_tells_no_secret(make_pipeline, browser):

@@ -29,6 +29,32 @@ def test_streaming_is_told_in_words_as_json_and_for_monitoring(make_pipeline):
     assert elsewhere.stdout == "ok\n"
 
 
+def test_last_events_are_where_status_says_and_hold_no_content(make_pipeline):
+    p = make_pipeline().start()
+    p.insert(1, 200, keys=7)
+    p.wait_confirmed()
+    p.insert(201, 201)
+    p.wait_confirmed()
+    events = p.walpost.status()["last_events"]
+    assert len(events) == 20 and events[0]["id"] == p.execute("SELECT id::text FROM outbox.events ORDER BY seq DESC LIMIT 1")[0][0]
+    records = {(record.partition, record.offset): record for record in p.records()}
+    for event in events:
+        record = records[event["partition"], event["offset"]]
+        assert event["id"] == record.id and event["type"] == "Tested" and event["topic"] == p.name
+        assert servers.lsn(event["commit_lsn"]) == record.position[0] and 0 <= event["delay_seconds"] < 600
+        assert event.keys() == {"id", "type", "topic", "partition", "offset", "commit_lsn", "committed_at", "delivered_at", "delay_seconds"}
+
+
+def test_before_the_first_connection_nothing_is_made_up(make_pipeline):
+    p = make_pipeline()
+    away = p.another(conninfo="host=127.0.0.1 port=1 connect_timeout=2")
+    away.start(wait="starting")
+    words = away.verb("status").stdout
+    assert f"  source        not connected: slot {p.name}, publication {p.name}\n" in words and "PostgreSQL 0" not in words
+    source = away.status()["source"]
+    assert source["server_version"] is None and source["host"] is None and source["system_identifier"] is None
+
+
 def test_halted_names_reason_section_and_is_alive_but_not_ready(make_pipeline):
     p = make_pipeline().start()
     p.walpost.stop()

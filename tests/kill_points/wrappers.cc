@@ -20,8 +20,8 @@ class KillingListener final : public delivery::SinkListener {
   KillingListener(delivery::SinkListener* listener, KillPoint* point)
       : listener_(listener), point_(point) {}
 
-  void OnDelivered(Sequence sequence) override {
-    listener_->OnDelivered(sequence);
+  void OnDelivered(Sequence sequence, delivery::PartitionOffset where) override {
+    listener_->OnDelivered(sequence, where);
     point_->Pass(sequence >= pipeline::ProgressKeeper::kFirstSequence ? Place::kAfterProgress
                                                                       : Place::kAfterReport);
   }

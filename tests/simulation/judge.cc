@@ -14,15 +14,6 @@
 namespace walpost::simulation {
 namespace {
 
-std::string_view HeaderOf(const envelope::Record& record, std::string_view name) {
-  for (const envelope::RecordHeader& header : record.headers) {
-    if (header.name == name) {
-      return header.value;
-    }
-  }
-  return {};
-}
-
 // Of a value that says its schema: 00, and an id below 256 in four bytes.
 constexpr std::size_t kFrameBytes = 5;
 

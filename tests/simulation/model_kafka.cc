@@ -321,7 +321,7 @@ void ModelKafka::Acknowledge(const Message& message, delivery::SinkListener* lis
     progress_refusals_ = 0;
   }
   judge_->OnReported(message.content.what);
-  listener->OnDelivered(message.sequence);
+  listener->OnDelivered(message.sequence, {});
 }
 
 void ModelKafka::EndClose(delivery::SinkListener* listener) {

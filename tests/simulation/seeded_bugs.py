@@ -40,8 +40,8 @@ BUGS = [
      "    if (cursor_ < resubmit_below_) {",
      "    if (BUG(bytes_freed_early)) tracker_->arena()->Release(entry.record.block);\n    if (cursor_ < resubmit_below_) {"),
     ("pipeline/dispatcher.cc",
-     "void Dispatcher::OnDelivered(delivery::Sequence sequence) {",
-     "void Dispatcher::OnDelivered(delivery::Sequence sequence) {\n"
+     "void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) {",
+     "void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) {\n"
      "  if (BUG(report_dropped) && sequence % 8 == 5) return;\n"
      "  if (BUG(late_report_ignored) && phase_ == Phase::kClosing) return;"),
     ("pipeline/dispatcher.cc",

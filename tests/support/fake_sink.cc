@@ -173,8 +173,10 @@ void FakeSink::Serve(Command command, delivery::SinkListener* listener) {
           waiting.submission.partition != partition.second)
         << "record " << command.sequence << " would overtake " << waiting.submission.sequence;
   }
-  logs_[partition].push_back(Report(command.sequence));
-  listener->OnDelivered(command.sequence);
+  std::vector<Submission>& log = logs_[partition];
+  log.push_back(Report(command.sequence));
+  listener->OnDelivered(command.sequence,
+                        {partition.second, static_cast<std::int64_t>(log.size()) - 1});
 }
 
 FakeSink::Submission FakeSink::Report(Sequence sequence) {

@@ -19,6 +19,7 @@ function duration(seconds) {
   return seconds < 172800 ? `${whole.format(seconds / 3600)} h` : `${whole.format(seconds / 86400)} days`;
 }
 
+const delay = (seconds) => seconds < 1 ? `${(seconds * 1000).toFixed(1)} ms` : duration(seconds);
 const age = (status, time) => time ? (Date.parse(status.taken_at) - Date.parse(time)) / 1000 : null;
 const ago = (status, time) => time ? `${duration(age(status, time))} ago` : "never";
 
@@ -39,21 +40,29 @@ function figure(name, value, className) {
 
 function lateness(status) { return age(status, status.in_flight.oldest_commit_at) ?? 0; }
 
+// What it costs, and when, if nothing is done.
+function loss(status) {
+  const room = status.wal_room;
+  return room.limited && room.seconds_left !== null
+    ? `At the rate at which WAL is written now, the slot may be lost in ${duration(room.seconds_left)}.`
+    : "Watch the disk of the primary.";
+}
+
 const kafkaIsAway = (status) => !status.sink.connected && status.in_flight.events > 0;
 
 function words(status) {
   const waiting = status.in_flight.events;
   if (kafkaIsAway(status) && ["streaming", "backpressured"].includes(status.state)) {
-    return `Kafka is out of reach. ${whole.format(waiting)} events wait in memory, later ones in the slot; nothing is lost. Watch the disk of the primary.`;
+    return `Kafka is out of reach. ${whole.format(waiting)} events wait in memory, later ones in the slot; nothing is lost. ${loss(status)}`;
   }
   switch (status.state) {
     case "starting": return "It starts: Kafka and PostgreSQL are asked before anything is streamed.";
     case "standby": return "Ready. Another walpost reads the slot; this one takes over when that is gone.";
-    case "reconnecting": return "PostgreSQL is out of reach. It is tried again; nothing is lost meanwhile, the slot keeps the log.";
+    case "reconnecting": return `PostgreSQL is out of reach. It is tried again; nothing is lost meanwhile, the slot keeps the log.${status.wal_room.limited ? ` ${loss(status)}` : ""}`;
     case "draining": return "It stops, and waits for Kafka to take what is in flight.";
     case "halted": return ["slot_missing", "slot_invalidated"].includes(status.halt.reason)
       ? "It waits for you. The slot is gone, so keep the rows: what was not delivered is only in the tables."
-      : "It waits for you. Nothing is lost: the slot keeps the log until then, so watch the disk of the primary.";
+      : `It waits for you. Nothing is lost: the slot keeps the log until then. ${loss(status)}`;
     case "backpressured": return `Reading is paused until Kafka takes more: ${whole.format(waiting)} events are in flight.`;
     default:
       if (lateness(status) > 60) { return `Kafka does not take events: the oldest was committed ${duration(lateness(status))} ago.`; }
@@ -75,6 +84,22 @@ function rate(status, read) {
 
 const perSecond = (value) => value === null ? "" : `${whole.format(value)}/s`;
 
+// Room for the slot on the server, and what monitor.conninfo tells of it.
+function roomFigures({ wal_room: room, monitor }) {
+  const boxes = [];
+  if (room.limited === false) { boxes.push(figure("room for the slot", "no limit but the disk", "busy")); }
+  if (room.safe_bytes !== null) {
+    const short = room.seconds_left !== null && room.seconds_left < 3600;
+    boxes.push(figure("room for the slot", bytes(room.safe_bytes), room.safe_bytes === 0 ? "bad" : ""));
+    boxes.push(figure("would be full in", room.seconds_left === null ? "not known yet" : duration(room.seconds_left), short ? "busy" : ""));
+  }
+  if (monitor?.slot) {
+    boxes.push(figure("WAL kept for the slot", bytes(monitor.slot.retained_bytes)));
+    boxes.push(figure("the slot is", monitor.slot.wal_status, { lost: "bad", unreserved: "bad", extended: "busy" }[monitor.slot.wal_status]));
+  }
+  return boxes;
+}
+
 function step(name, lines, bad) {
   const item = element("li");
   item.append(element("strong", name, bad ? "bad" : undefined), ...lines.filter((line) => line).map((line) => element("span", line)));
@@ -84,7 +109,7 @@ function step(name, lines, bad) {
 function showWay(status) {
   const { source, sink, events, in_flight: flight } = status;
   fill("way", [
-    step(`Slot ${source.slot}`, [source.connected ? `${source.host}, ${source.database}` : "not connected", source.server_wal_lsn ?? ""],
+    step(`Slot ${source.slot}`, [source.connected ? `${source.host ?? ""}, ${source.database ?? ""}` : "not connected", source.server_wal_lsn ?? ""],
       !source.connected && status.state !== "standby"),
     step("Decoded", [`${whole.format(events.received)} events`, perSecond(rate(status, (s) => s.events.received)), source.received_lsn ?? ""]),
     step("In flight", [`${whole.format(flight.events)} events`, `${bytes(flight.bytes)} of ${bytes(flight.bytes_max)}`,
@@ -101,6 +126,7 @@ function showFigures(status) {
   const boxes = [
     figure("behind the server", bytes(source.lag_bytes), source.lag_bytes > 1e9 ? "busy" : ""),
     figure("oldest event in flight", flight.oldest_commit_at ? duration(late) : "none", late > 60 ? "bad" : ""),
+    ...roomFigures(status),
     figure("commit to Kafka, 99 %", delay.count ? `at most ${duration(delay.p99_at_most)}` : "no event yet"),
     figure("dead letters", whole.format(events.dead_lettered), events.dead_lettered ? "busy" : ""),
     figure("parked keys", whole.format(events.parked_keys), events.parked_keys ? "busy" : ""),
@@ -108,20 +134,58 @@ function showFigures(status) {
     figure("memory", bytes(status.process.resident_bytes)),
   ];
   fill("figures", boxes);
+  const trouble = status.monitor?.error;
+  byId("monitor").hidden = !trouble;
+  byId("monitor").textContent = trouble ? `Of the slot only the stream tells now; monitor.conninfo: ${trouble}` : "";
 }
 
-function table(title, column, counts) {
-  const made = element("table");
+// `rows` of [text, class]; the columns' names are in each cell, too, for where there is no room for a head.
+function table(columns, rows, className) {
+  const made = element("table", undefined, className);
   const head = element("tr");
-  head.append(element("th", title), element("th", column));
-  made.append(head);
-  const rows = Object.entries(counts).sort((a, b) => b[1] - a[1]).slice(0, 20);
-  for (const [name, count] of rows) {
+  head.append(...columns.map((name) => element("th", name)));
+  const body = element("tbody");
+  for (const cells of rows) {
     const row = element("tr");
-    row.append(element("td", name), element("td", whole.format(count)));
-    made.append(row);
+    row.append(...cells.map(([text, cellClass], i) => {
+      const cell = element("td", text, cellClass);
+      cell.dataset.name = columns[i];
+      return cell;
+    }));
+    body.append(row);
   }
+  made.append(element("thead"), body);
+  made.firstChild.append(head);
   return made;
+}
+
+function counted(title, column, counts) {
+  const rows = Object.entries(counts).sort((a, b) => b[1] - a[1]).slice(0, 20);
+  return table([title, column], rows.map(([name, count]) => [[name], [whole.format(count)]]));
+}
+
+function brokers(status) {
+  const errors = (b) => b.send_errors + b.receive_errors + b.timeouts;
+  return table(["Broker", "state", "answer, 99 %", "waiting", "errors"], status.sink.brokers.map((b) => [
+    [b.address], b.up ? ["connected"] : ["not connected", "bad"], [b.round_trip_p99_seconds ? delay(b.round_trip_p99_seconds) : "-"],
+    [whole.format(b.queued_requests + b.waiting_requests)], [whole.format(errors(b))]]), "records");
+}
+
+function partitions(monitor) {
+  const day = (time) => time ? time.slice(0, 10) : "-";
+  return table(["Partitions of", "number", "oldest ends", "newest ends"],
+    monitor.partitions.map((each) => [[each.table], [whole.format(each.count)], [day(each.oldest_end)], [day(each.newest_end)]]), "records");
+}
+
+function showEvents(status) {
+  if (status.last_events.length === 0) {
+    fill("events", [element("p", "none since the start")]);
+    return;
+  }
+  const rows = status.last_events.map((event) => [
+    [ago(status, event.delivered_at)], [event.type ?? "-"], [event.id ?? "-"], [event.topic],
+    [event.partition === null ? "-" : `${event.partition} / ${event.offset ?? "-"}`], [event.commit_lsn ?? "-"], [delay(event.delay_seconds)]]);
+  fill("events", [table(["delivered", "type", "id", "topic", "partition / offset", "commit LSN", "after"], rows, "records")]);
 }
 
 function showCounts(status) {
@@ -133,7 +197,8 @@ function showCounts(status) {
     figure("reconnects", whole.format(status.reconnects)),
     figure("running for", duration(age(status, status.started_at) ?? 0)),
   ]);
-  fill("tables", [table("Table", "received", events.by_table), table("Topic", "delivered", events.by_topic)]);
+  fill("tables", [counted("Table", "received", events.by_table), counted("Topic", "delivered", events.by_topic),
+    ...status.sink.brokers.length ? [brokers(status)] : [], ...status.monitor?.partitions.length ? [partitions(status.monitor)] : []]);
 }
 
 function show(status) {
@@ -153,8 +218,10 @@ function show(status) {
   showWay(status);
   showFigures(status);
   showCounts(status);
+  showEvents(status);
   byId("error").textContent = status.last_error ? status.last_error + (status.last_error_at ? ` (${ago(status, status.last_error_at)})` : "") : "none";
-  byId("version").textContent = `walpost ${status.version}, PostgreSQL ${Math.floor(status.source.server_version / 10000)}`;
+  const server = status.source.server_version;
+  byId("version").textContent = `walpost ${status.version}${server ? `, PostgreSQL ${Math.floor(server / 10000)}` : ""}`;
   before = status;
 }
 
@@ -206,7 +273,9 @@ function unreachable(error) {
   byId("state").textContent = "not reachable";
   byId("state").className = "state bad";
   byId("since").textContent = "";
-  byId("words").textContent = `walpost does not answer (${error.message}). What is below is from before.`;
+  byId("words").textContent = error.message === "HTTP 401"
+    ? "walpost has another token now. Reload this page to log in. What is below is from before."
+    : `walpost does not answer (${error.message}). What is below is from before.`;
   document.title = "not reachable - walpost";
 }
 

@@ -67,6 +67,9 @@ inline Snapshot Sample() {
   s.in_flight_bytes_max = 26;
   s.oldest_undelivered_commit = At(1'700'000'006);
   s.last_delivered_at = At(1'700'000'007);
+  s.last_events = {
+      {"e2", "OrderPaid", "orders", 1, 42, base::Lsn(0x180), At(1'700'000'001), At(1'700'000'003)},
+      {"", "", "orders", -1, -1, base::Lsn(0x170), At(1'700'000'003), At(1'700'000'002)}};
   s.delivery_delay.Add(0.0015);
   s.delivery_delay.Add(0.003);
   s.delivery_delay.Add(1'000);

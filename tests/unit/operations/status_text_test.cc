@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <string>
+
 #include "observe/http_server.h"
 
 namespace walpost::operations {
@@ -63,6 +66,65 @@ TEST_F(StatusTextTest, StreamingSaysSoAndThatThereIsNothingToDo) {
   EXPECT_THAT(Text(), Not(HasSubstr("last error")));
   EXPECT_EQ(Judged().level, Level::kOk);
   EXPECT_EQ(Judged().why, "streaming");
+}
+
+TEST_F(StatusTextTest, WhatNoConnectionHasToldYetIsLeftOut) {
+  snapshot_.source_connected = false;
+  snapshot_.server_version = 0;
+  snapshot_.publication = "shop_pub";
+  EXPECT_THAT(Text(),
+              HasSubstr("source        not connected: slot shop_slot, publication shop_pub\n"));
+  EXPECT_THAT(Text(), Not(HasSubstr("PostgreSQL 0.0")));
+  // Once known it stays, since it says where to look.
+  snapshot_.server_version = 150'018;
+  snapshot_.source_host = "db:5432";
+  snapshot_.database = "shop";
+  EXPECT_THAT(Text(), HasSubstr("source        not connected: db:5432, database shop, PostgreSQL "
+                                "15.18, slot shop_slot, publication shop_pub\n"));
+}
+
+TEST_F(StatusTextTest, BrokersThatAreAwayAreNamed) {
+  snapshot_.brokers.resize(3);
+  for (base::BrokerFigures& broker : snapshot_.brokers) {
+    broker.up = true;
+    broker.address = "k" + std::to_string(&broker - snapshot_.brokers.data()) + ":9092";
+  }
+  EXPECT_THAT(Text(), HasSubstr("kafka         connected\n"));
+  snapshot_.brokers[0].up = snapshot_.brokers[2].up = false;
+  EXPECT_THAT(Text(), HasSubstr("kafka         connected; no connection to k0:9092, k2:9092\n"));
+}
+
+TEST_F(StatusTextTest, RoomForTheSlotIsToldAsFarAsItIsKnown) {
+  EXPECT_THAT(Text(), Not(HasSubstr("  room ")));
+  snapshot_.wal_room.limit_bytes = 64.0 * 1024 * 1024;
+  EXPECT_THAT(Text(), Not(HasSubstr("  room ")));
+  snapshot_.wal_room.safe_bytes = 32.0 * 1024 * 1024;
+  EXPECT_THAT(Text(), HasSubstr("room          32.0 MiB of WAL until the slot may be lost\n"));
+  snapshot_.wal_room.bytes_per_second = 1024.0;
+  snapshot_.wal_room.seconds_left = 32'768.0;
+  EXPECT_THAT(Text(), HasSubstr("be lost; at 1.0 KiB a second in 9 h 6 min\n"));
+  snapshot_.wal_room.seconds_left = 1e18;
+  EXPECT_THAT(Text(), HasSubstr(" a second in 36500 d 0 h\n"));
+  snapshot_.wal_room.seconds_left = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(Text(), HasSubstr("until the slot may be lost\n"));
+  snapshot_.wal_room.limit_bytes = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(Text(), HasSubstr("room          without a limit"));
+}
+
+TEST_F(StatusTextTest, MonitorTellsOfTheSlotOrWhyItDoesNot) {
+  EXPECT_THAT(Text(), Not(HasSubstr("\n  slot ")));
+  snapshot_.monitor.enabled = true;
+  snapshot_.monitor.error = "connection refused";
+  EXPECT_THAT(Text(), HasSubstr("slot          no answer: connection refused\n"));
+  snapshot_.monitor.up = true;
+  snapshot_.monitor.figures.emplace();
+  EXPECT_THAT(Text(), HasSubstr("slot          there is no such slot\n"));
+  snapshot_.monitor.figures->in_recovery = true;
+  EXPECT_THAT(Text(), HasSubstr("slot          a standby, which does not see the slot\n"));
+  snapshot_.monitor.figures->slot = base::SlotFigures{};
+  snapshot_.monitor.figures->slot->wal_status = "extended";
+  snapshot_.monitor.figures->slot->retained_bytes = 3 * 1024;
+  EXPECT_THAT(Text(), HasSubstr("slot          extended, keeps 3.0 KiB of WAL\n"));
 }
 
 TEST_F(StatusTextTest, HaltedNamesTheReasonTheWayOutAndTheSectionOfTheRunbook) {
