@@ -71,7 +71,16 @@ std::string CreateTopic(const std::string& bootstrap, const std::string& name, i
   const rd_kafka_topic_result_t** results =
       rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event.get()), &count);
   const char* refusal = rd_kafka_topic_result_error_string(results[0]);
-  return refusal == nullptr ? "" : refusal;
+  if (refusal != nullptr) {
+    return refusal;
+  }
+  // The broker learns of it after the controller has answered; a sink that asks before refuses.
+  for (int i = 0; i < 300; ++i) {
+    if (kafka::ReadTopicLimits(client.get(), name, std::chrono::milliseconds(kTimeoutMs)).ok()) {
+      return "";
+    }
+  }
+  return "no broker knows it";
 }
 
 // "" when it worked.
