@@ -15,20 +15,20 @@ def run(*command, **environment):
                           text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("script", ["test", "check", "package"])
+@pytest.mark.parametrize("script", ["test", "check", "package", "release"])
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_help_names_every_argument_and_does_nothing(script, flag):
     result = run(ROOT / "scripts" / script, flag)
     assert (result.returncode, result.stderr) == (0, "")
     arguments = {"test": ["--without-kafka", "--without-chaos", "--postgres LIST", "--full", "--packages", "--containers", "-R REGEX"],
-                 "check": ["--style", "--full"], "package": ["--install", "--debian LIST"]}[script]
+                 "check": ["--style", "--full"], "package": ["--install", "--debian LIST"], "release": ["--check", "--without-tests"]}[script]
     for argument in arguments:
         assert f"scripts/{script} {argument}" in result.stdout
     assert "set -euo" not in result.stdout
     assert "==" not in result.stdout, "a stage was begun"
 
 
-@pytest.mark.parametrize("script", ["test", "check", "package"])
+@pytest.mark.parametrize("script", ["test", "check", "package", "release"])
 def test_unknown_argument_is_wrong_usage(script):
     result = run(ROOT / "scripts" / script, "--no-such-argument")
     assert (result.returncode, result.stdout) == (EX_USAGE, "")
