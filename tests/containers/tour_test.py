@@ -56,6 +56,17 @@ def test_an_order_is_seen(demo):
     assert status(demo)["state"] == "streaming"
 
 
+def test_the_account_sees_what_is_missing(demo):
+    demo.sql("INSERT INTO orders (customer, total) VALUES ('without event', 1)")
+    demo.sql("INSERT INTO invoices VALUES (1, 1), (1, 1)", "billing")
+    told = demo.shell("docker compose exec shop account.py")
+    assert told.returncode == 1 and "NOT BALANCED" in told.stdout
+    assert re.search(r"lost 1 .*billed twice [12]\n", told.stdout), told.stdout
+    demo.sql("DELETE FROM orders WHERE customer = 'without event'")
+    demo.sql("DELETE FROM invoices a USING invoices b WHERE a.order_id = b.order_id AND a.ctid > b.ctid", "billing")
+    assert balanced(demo.shell("docker compose exec shop account.py").stdout)
+
+
 def test_nothing_is_lost_while_kafka_is_away(demo):
     with section(demo, "Stop Kafka") as part:
         part.next("docker compose stop kafka")
