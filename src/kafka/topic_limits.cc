@@ -86,6 +86,9 @@ absl::StatusOr<TopicLimits> ReadTopicLimits(rd_kafka_t* producer, const std::str
   const Queue queue(rd_kafka_queue_new(producer));
   const Resource asked(rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic.c_str()),
                        rd_kafka_ConfigResource_destroy);
+  if (asked == nullptr) {
+    return absl::InvalidArgumentError("a topic without a name");
+  }
   const AdminOptions options(rd_kafka_AdminOptions_new(producer, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS),
                              rd_kafka_AdminOptions_destroy);
   const auto timeout_ms = static_cast<int>(timeout.count());

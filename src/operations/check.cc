@@ -209,7 +209,7 @@ class Checker {
   // Those that need no event to be known, each once.
   std::vector<std::string> KnownTopics() const {
     std::set<std::string> topics(options_.topics_allowed.begin(), options_.topics_allowed.end());
-    if (!options_.source.message_prefixes.empty() &&
+    if (!options_.source.message_prefixes.empty() && !options_.messages_topic.empty() &&
         options_.messages_topic.find('{') == std::string::npos) {
       topics.insert(options_.messages_topic);
     }
