@@ -120,7 +120,7 @@ absl::StatusOr<runtime::Reloaded> Reload(const config::LoadOptions& load,
 
 int RunVerb(const Arguments& arguments, const config::Config& config) {
   for (const std::string& warning : config.warnings) {
-    observe::Log(observe::Severity::kWarning, "config_warning", warning);
+    observe::Log(observe::Severity::kWarning, observe::LogEvent::kConfigWarning, warning);
   }
   runtime::RunOptions options = config.run;
   options.version = kVersion;

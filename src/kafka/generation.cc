@@ -15,6 +15,7 @@
 
 namespace walpost::kafka {
 
+using base::LogEvent;
 using delivery::Failure;
 using delivery::FailureKind;
 using delivery::SubmitResult;
@@ -182,7 +183,8 @@ SubmitResult Generation::TooLargeForProducer(const envelope::Record& record,
 
 void Generation::Outgrow(const std::string& why) {
   outgrown_ = true;
-  (*notify_)({KafkaNotice::Severity::kInfo, "kafka_producer_replaced", "a new producer: " + why});
+  (*notify_)(
+      {KafkaNotice::Severity::kInfo, LogEvent::kKafkaProducerReplaced, "a new producer: " + why});
 }
 
 SubmitResult Generation::Produce(const envelope::Record& record, delivery::Sequence sequence,
@@ -262,7 +264,7 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
       if (partition < topic->partitions.size()) {  // else the topic was replaced by a smaller one
         topic->partitions[partition] = TopicState::First::kAcknowledged;
       }
-      facts_->connected = true;
+      facts_->OnAnswer();
       listener->OnDelivered(sequence, {message->partition, message->offset});
       continue;
     }
@@ -270,8 +272,8 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
                     WhyRefused(*message)};
     // A batch fails as a whole: the first of its reports says it all.
     if (!closing_ && !std::exchange(failure_told_, true)) {
-      facts_->last_error = failure.detail;
-      (*notify_)({KafkaNotice::Severity::kWarning, "kafka_delivery_failed", failure.detail});
+      facts_->OnError(failure.detail, now_.wall);
+      (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaDeliveryFailed, failure.detail});
     }
     listener->OnFailed(sequence, failure);
   }
@@ -281,20 +283,21 @@ void Generation::ServeError(rd_kafka_event_t* event, delivery::SinkListener* lis
   const rd_kafka_resp_err_t error = rd_kafka_event_error(event);
   const std::string text =
       absl::StrFormat("%s (%s)", rd_kafka_event_error_string(event), rd_kafka_err2name(error));
-  facts_->last_error = text;
+  facts_->OnError(text, now_.wall);
   if (rd_kafka_event_error_is_fatal(event) != 0) {
-    (*notify_)({KafkaNotice::Severity::kWarning, "kafka_producer_failed", text});
+    (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaProducerFailed, text});
     failed_ = true;
     listener->OnGenerationFailed(Failure{FailureKind::kGenerationEnded, text});
     return;
   }
-  if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && facts_->connected) {
+  if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && !facts_->down) {
     facts_->connected = false;
-    (*notify_)({KafkaNotice::Severity::kWarning, "kafka_brokers_down",
+    facts_->down = true;
+    (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaBrokersDown,
                 text + "; walpost waits and keeps what is in flight"});
     return;
   }
-  (*notify_)({KafkaNotice::Severity::kDebug, "kafka_error", text});
+  (*notify_)({KafkaNotice::Severity::kDebug, LogEvent::kKafkaError, text});
 }
 
 void Generation::ServeLog(rd_kafka_event_t* event) {
@@ -303,19 +306,14 @@ void Generation::ServeLog(rd_kafka_event_t* event) {
   int level = 0;
   rd_kafka_event_log(event, &facility, &text, &level);
   const std::string line = absl::StrFormat("%s: %s", facility, text);
-  // librdkafka repeats itself while a broker is down.
-  if (facility == last_log_ && now_.mono - last_log_at_ < std::chrono::seconds(10)) {
-    return;
-  }
-  last_log_ = facility;
-  last_log_at_ = now_.mono;
   // CONFWARN comments on properties that walpost has set with intent.
   const bool about_ours = std::string_view(facility) == "CONFWARN";
   const auto severity = about_ours   ? KafkaNotice::Severity::kDebug
                         : level <= 4 ? KafkaNotice::Severity::kWarning
                         : level <= 6 ? KafkaNotice::Severity::kInfo
                                      : KafkaNotice::Severity::kDebug;
-  (*notify_)({severity, "kafka_log", line});
+  // What it says of a broker that is down differs only in times and counts, which stand behind this.
+  (*notify_)({severity, LogEvent::kKafkaLog, line, line.substr(0, line.find(" (after "))});
 }
 
 void Generation::Close(base::Now now) {

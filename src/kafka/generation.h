@@ -155,8 +155,6 @@ class Generation {
   std::optional<base::MonotonicTime> waiting_until_;  // a record was just put off until then
   std::chrono::milliseconds refresh_every_{30'000};
   bool refreshing_ = false;
-  std::string last_log_;
-  base::MonotonicTime last_log_at_;
 };
 
 }  // namespace walpost::kafka

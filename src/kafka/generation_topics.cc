@@ -9,6 +9,7 @@
 
 namespace walpost::kafka {
 
+using base::LogEvent;
 using delivery::Failure;
 using delivery::FailureKind;
 
@@ -65,12 +66,14 @@ void Generation::FinishLookUp(TopicState* topic, const LookUp& found) {
   topic->retry_at = now_.mono + kRetryLookUpAfter;
   if (found.error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     topic->phase = TopicState::Phase::kNew;
-    facts_->last_error = absl::StrFormat("topic '%s' cannot be looked up: %s", topic->name,
-                                         rd_kafka_err2str(found.error));
-    (*notify_)({KafkaNotice::Severity::kDebug, "kafka_topic_lookup_failed", facts_->last_error});
+    facts_->OnError(absl::StrFormat("topic '%s' cannot be looked up: %s", topic->name,
+                                    rd_kafka_err2str(found.error)),
+                    now_.wall);
+    (*notify_)(
+        {KafkaNotice::Severity::kDebug, LogEvent::kKafkaTopicLookupFailed, facts_->last_error});
     return;
   }
-  facts_->connected = true;
+  facts_->OnAnswer();
   switch (Classify(found.topic_error)) {
     case FailureKind::kNone:
       if (found.partitions > 0) {
@@ -116,7 +119,7 @@ void Generation::TakeLimits(const LookUp& found, TopicState* topic) {
     }
     if (memory_->told_unlimited.insert(topic->name).second) {
       (*notify_)(
-          {KafkaNotice::Severity::kInfo, "kafka_topic_limits_unknown",
+          {KafkaNotice::Severity::kInfo, LogEvent::kKafkaTopicLimitsUnknown,
            absl::StrFormat("the configuration of topic '%s' cannot be read: %s; only Kafka's "
                            "answer will tell whether a record is too large",
                            topic->name, std::string(found.limits.status().message()))});
@@ -173,6 +176,9 @@ void Generation::RefreshCounts() {
           return;
         }
         refreshing_ = false;
+        if (!counts->empty()) {
+          facts_->OnAnswer();  // also while there is no event to deliver
+        }
         for (const auto& [name, count] : *counts) {
           const auto found = topics_.find(name);
           if (found != topics_.end() && found->second->phase == TopicState::Phase::kReady &&
@@ -186,7 +192,7 @@ void Generation::RefreshCounts() {
 void Generation::SetPartitionCount(TopicState* topic, std::int32_t count) {
   std::int32_t& known = memory_->partitions[topic->name];
   if (known != 0 && known != count) {
-    (*notify_)({KafkaNotice::Severity::kWarning, "topic_partitions_changed",
+    (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kTopicPartitionsChanged,
                 absl::StrFormat("topic '%s' has %d partitions instead of %d: from here on keys may "
                                 "go to other partitions",
                                 topic->name, count, known)});

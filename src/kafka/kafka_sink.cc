@@ -14,6 +14,9 @@
 #include "kafka/properties.h"
 
 namespace walpost::kafka {
+
+using base::LogEvent;
+
 namespace {
 
 constexpr std::chrono::seconds kMakeAgainAfter{5};
@@ -34,7 +37,7 @@ class Impl : public KafkaSink {
   ~Impl() override {
     generation_.reset();
     if (!WaitForDestroyed(std::chrono::seconds(5))) {
-      on_notice_({KafkaNotice::Severity::kWarning, "kafka_destroy_slow",
+      on_notice_({KafkaNotice::Severity::kWarning, LogEvent::kKafkaDestroySlow,
                   "a producer did not end within 5 s"});
     }
     close(wake_fd_);
@@ -133,9 +136,9 @@ class Impl : public KafkaSink {
         Generation::Create(options_, mode_, wake_fd_, runner_, &memory_, &facts_, &on_notice_);
     if (!created.ok()) {
       facts_.connected = false;
-      facts_.last_error = std::string(created.status().message());
+      facts_.OnError(std::string(created.status().message()), now_.wall);
       try_again_at_ = now_.mono + kMakeAgainAfter;
-      on_notice_({KafkaNotice::Severity::kError, "kafka_producer_impossible",
+      on_notice_({KafkaNotice::Severity::kError, LogEvent::kKafkaProducerImpossible,
                   absl::StrFormat("%s: nothing is sent and nothing is lost; mend what it names, it "
                                   "is tried again every %d s",
                                   facts_.last_error, kMakeAgainAfter.count())});

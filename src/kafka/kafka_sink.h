@@ -18,6 +18,8 @@
 #include "absl/status/statusor.h"
 #include "base/blocking_runner.h"
 #include "base/broker_figures.h"
+#include "base/log_event.h"
+#include "base/time.h"
 #include "delivery/sink.h"
 
 namespace walpost::kafka {
@@ -31,21 +33,34 @@ struct KafkaOptions {
 };
 
 // A line for the log: brokers down, topic found, partition count changed, librdkafka's own log
-// lines. `event` is a stable snake_case name.
+// lines.
 struct KafkaNotice {
   enum class Severity { kDebug, kInfo, kWarning, kError };
 
   Severity severity = Severity::kInfo;
-  std::string event;
+  base::LogEvent event = base::LogEvent::kKafkaLog;
   std::string message;
+  std::string cause = {};  // what stays the same when it is repeated; empty = the message
 };
 
 struct KafkaFacts {
   bool connected = false;  // a broker has answered since the last all-brokers-down
+  bool down = false;       // all brokers are out of reach, and none has answered since
   std::string last_error;
+  base::WallTime last_error_at;
   std::uint64_t generations = 0;
   std::int64_t queued_records = 0;
   std::vector<base::BrokerFigures> brokers;  // of the newest statistics; empty without a producer
+
+  void OnAnswer() {
+    connected = true;
+    down = false;
+  }
+
+  void OnError(std::string text, base::WallTime at) {
+    last_error = std::move(text);
+    last_error_at = at;
+  }
 };
 
 class KafkaSink : public delivery::Sink {

@@ -9,17 +9,28 @@
 #include <cstdio>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "observe/repeat_limiter.h"
 
 namespace walpost::observe {
+
+using base::LogEventName;
+
 namespace {
 
 std::atomic<Severity> minimum_severity{Severity::kInfo};
 std::atomic<LogFormat> log_format{LogFormat::kText};
 std::mutex write_mutex;  // one line at a time
+std::mutex repeats_mutex;
+
+RepeatLimiter& Repeats() {  // guarded by repeats_mutex
+  static auto* const limiter = new RepeatLimiter;
+  return *limiter;
+}
 
 std::string_view SeverityName(Severity severity) {
   switch (severity) {
@@ -50,10 +61,10 @@ std::string TextValue(const std::string& value) {
   return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::string TextLine(Severity severity, std::string_view event, std::string_view message,
+std::string TextLine(Severity severity, LogEvent event, std::string_view message,
                      const std::vector<LogField>& fields) {
-  std::string line =
-      absl::StrFormat("%s %-7s %s: %s", Timestamp(), SeverityName(severity), event, message);
+  std::string line = absl::StrFormat("%s %-7s %s: %s", Timestamp(), SeverityName(severity),
+                                     LogEventName(event), message);
   for (const LogField& field : fields) {
     line += " " + field.name + "=" + TextValue(field.value);
   }
@@ -62,12 +73,12 @@ std::string TextLine(Severity severity, std::string_view event, std::string_view
   return line + "\n";
 }
 
-std::string JsonLine(Severity severity, std::string_view event, std::string_view message,
+std::string JsonLine(Severity severity, LogEvent event, std::string_view message,
                      const std::vector<LogField>& fields) {
   nlohmann::ordered_json object;
   object["ts"] = Timestamp();
   object["level"] = SeverityName(severity);
-  object["event"] = event;
+  object["event"] = LogEventName(event);
   object["msg"] = message;
   for (const LogField& field : fields) {
     object[field.name] = field.value;
@@ -86,8 +97,13 @@ class GlogSink : public google::LogSink {
     } else if (severity == google::GLOG_WARNING) {
       level = Severity::kWarning;
     }
-    Log(level, severity == google::GLOG_FATAL ? "fatal" : "library",
-        std::string_view(message, size), {{"at", absl::StrFormat("%s:%d", file, line)}});
+    const std::string_view text(message, size);
+    const std::string at = absl::StrFormat("%s:%d", file, line);
+    if (severity == google::GLOG_FATAL) {
+      Log(level, LogEvent::kFatal, text, {{"at", at}});
+    } else {
+      LogRepeated(level, LogEvent::kLibrary, text, text, {{"at", at}});
+    }
   }
 };
 
@@ -114,7 +130,26 @@ void InitLogging(Severity minimum, LogFormat format) {
 
 void SetLogLevel(Severity minimum) { minimum_severity = minimum; }
 
-void Log(Severity severity, std::string_view event, std::string_view message,
+void LogRepeated(Severity severity, LogEvent event, std::string_view cause,
+                 std::string_view message, std::vector<LogField> fields) {
+  if (severity < minimum_severity.load()) {
+    return;
+  }
+  std::optional<std::uint64_t> not_told;
+  {
+    const std::lock_guard<std::mutex> lock(repeats_mutex);
+    not_told = Repeats().Take(event, cause, std::chrono::steady_clock::now());
+  }
+  if (!not_told) {
+    return;
+  }
+  if (*not_told > 0) {
+    fields.push_back({"not_told", std::to_string(*not_told)});
+  }
+  Log(severity, event, message, std::move(fields));
+}
+
+void Log(Severity severity, LogEvent event, std::string_view message,
          std::vector<LogField> fields) {
   if (severity < minimum_severity.load()) {
     return;

@@ -2,19 +2,20 @@
 // Why: an operator greps for `event`, not for prose; glog stays underneath for CHECK failures and
 //   libraries.
 // Thread: any.
-// Limits: never row values, payloads or passwords. Example: Log(Severity::kWarning, "source_lost",
-//   "connection to db:5432 lost; retry in 0.8 s", {{"lsn", "0/1A"}});
+// Limits: never payloads or passwords; keys of events that are not delivered, as a field. Example:
+//   Log(Severity::kWarning, LogEvent::kSourceError, "connection to db:5432 lost", {{"lsn", "0/1A"}});
 #pragma once
 
-#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "base/log_event.h"
 
 namespace walpost::observe {
+
+using base::LogEvent;
 
 enum class Severity { kDebug, kInfo, kWarning, kError };
 
@@ -28,7 +29,12 @@ struct LogField {
 // Once, before other threads start; routes glog's own lines into the same format.
 void InitLogging(Severity minimum, LogFormat format);
 void SetLogLevel(Severity minimum);
-void Log(Severity severity, std::string_view event, std::string_view message,
+void Log(Severity severity, LogEvent event, std::string_view message,
          std::vector<LogField> fields = {});
+
+// For what an outage repeats: of the same event with the same cause, one line each
+// RepeatLimiter::kEvery. The next one has a field `not_told`: how many were left out before it.
+void LogRepeated(Severity severity, LogEvent event, std::string_view cause,
+                 std::string_view message, std::vector<LogField> fields = {});
 
 }  // namespace walpost::observe

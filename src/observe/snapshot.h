@@ -38,6 +38,12 @@ struct WalRoom {
   std::optional<double> seconds_left;
 };
 
+// One line, and when it was; it stays after the trouble is over.
+struct Trouble {
+  std::string text;  // empty = none since the start
+  base::WallTime at;
+};
+
 // The connection of monitor.conninfo.
 struct MonitorView {
   bool enabled = false;
@@ -61,9 +67,9 @@ struct Snapshot {
   base::WallTime taken_at;
   base::WallTime started_at;
   std::string gap_guard = "off";
-  std::string last_error;
-  base::WallTime last_error_at;
+  Trouble last_error;  // the newest of all
   // source
+  Trouble source_error;
   bool source_connected = false;
   std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 0;
@@ -78,6 +84,7 @@ struct Snapshot {
   WalRoom wal_room;
   MonitorView monitor;
   // sink
+  Trouble sink_error;
   bool sink_connected = false;
   std::vector<base::BrokerFigures> brokers;
   std::uint64_t producer_generations = 0;

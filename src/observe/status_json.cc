@@ -59,6 +59,8 @@ Json Source(const Snapshot& s) {
   source["confirmed_lsn"] = Position(s.confirmed_lsn);
   source["lag_bytes"] = s.LagBytes();
   source["last_frame_at"] = Time(s.last_frame_at);
+  source["last_error"] = Known(s.source_error.text);
+  source["last_error_at"] = Time(s.source_error.at);
   return source;
 }
 
@@ -113,6 +115,8 @@ Json Sink(const Snapshot& s) {
   sink["connected"] = s.sink_connected;
   sink["producer_generations"] = s.producer_generations;
   sink["records_resubmitted"] = s.records_resubmitted_total;
+  sink["last_error"] = Known(s.sink_error.text);
+  sink["last_error_at"] = Time(s.sink_error.at);
   sink["brokers"] = Json::array();
   for (const base::BrokerFigures& broker : s.brokers) {
     sink["brokers"].push_back({{"address", broker.address},
@@ -191,8 +195,8 @@ std::string RenderStatusJson(const Snapshot& s, const std::string& version) {
     status["halt"] = {{"reason", base::HaltReasonName(s.halt_reason)}, {"detail", s.halt_detail}};
   }
   status["gap_guard"] = s.gap_guard;
-  status["last_error"] = s.last_error.empty() ? Json(nullptr) : Json(s.last_error);
-  status["last_error_at"] = Time(s.last_error_at);
+  status["last_error"] = Known(s.last_error.text);
+  status["last_error_at"] = Time(s.last_error.at);
   status["started_at"] = Time(s.started_at);
   status["taken_at"] = Time(s.taken_at);
   status["source"] = Source(s);

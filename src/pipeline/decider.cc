@@ -52,6 +52,21 @@ Tracker::Form FormOf(const Letter& letter) {
   return letter.kind == LetterKind::kParked ? Tracker::Form::kParked : Tracker::Form::kLetter;
 }
 
+ConcernedEvent EventOf(const Letter& letter, const std::optional<std::string_view>& key) {
+  ConcernedEvent event;
+  event.id = letter.id;
+  event.type = letter.type;
+  if (key) {
+    event.key = std::string(key->substr(0, ConcernedEvent::kKeyBytesMax));
+  }
+  event.table = letter.table;
+  event.topic = letter.topic;
+  event.position = letter.position;
+  event.reason = letter.reason;
+  event.attempts = letter.attempts;
+  return event;
+}
+
 }  // namespace
 
 Decider::Decider(const PipelineOptions& options, Tracker* tracker, Counters* counters,
@@ -80,16 +95,16 @@ std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& 
                       /*stub=*/true);
     return std::nullopt;
   }
-  if (policy_ == OnUndeliverable::kHalt) {
-    return UndeliverableEvent(entry, failure.detail);
-  }
   Letter letter = LetterOf(entry);
   letter.reason = ReasonCode(failure.kind);
   letter.detail = failure.detail;
   letter.attempts = attempts;
+  if (policy_ == OnUndeliverable::kHalt) {
+    return UndeliverableEvent(entry, letter);
+  }
   if (policy_ == OnUndeliverable::kSkip) {
     ++counters_->events_skipped;
-    Tell(Decision::Kind::kSkipped, letter);
+    Tell(Decision::Kind::kSkipped, letter, entry.record.key);
     tracker_->Settle(sequence);
     return std::nullopt;
   }
@@ -99,6 +114,22 @@ std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& 
   tracker_->Replace(sequence, EncodeLetter(letter, topic_, entry.record, tracker_->arena()),
                     FormOf(letter), /*stub=*/false);
   return std::nullopt;
+}
+
+void Decider::Retry(delivery::Sequence sequence, const Failure& failure, std::uint32_t attempts) {
+  const Tracker::Entry& entry = tracker_->entry(sequence);
+  if (entry.form != Tracker::Form::kEvent) {
+    return;  // a letter of an event that was told of
+  }
+  Letter letter = LetterOf(entry);
+  letter.reason = ReasonCode(failure.kind);
+  letter.detail = failure.detail;
+  letter.attempts = attempts;
+  Tell(Decision::Kind::kRetried, letter, entry.record.key);
+}
+
+ConcernedEvent Decider::Concerned(const Tracker::Entry& entry) const {
+  return EventOf(LetterOf(entry), entry.record.key);
 }
 
 void Decider::Follow(delivery::Sequence sequence) {
@@ -124,14 +155,15 @@ std::optional<Halt> Decider::Place(const std::optional<std::string_view>& key,
                                   "about some (docs/dead-letters.md), or raise it; see "
                                   "docs/runbook.md, dead_letter_failed",
                                   letter->id, letter->table, letter->position, letter->detail,
-                                  lot_->size())};
+                                  lot_->size()),
+                  EventOf(*letter, key)};
     }
     letter->kind = LetterKind::kParked;
     lot_->Park(letter->topic, *key, letter->position, sequence);
   }
   Tell(
       letter->kind == LetterKind::kParked ? Decision::Kind::kParked : Decision::Kind::kDeadLettered,
-      *letter);
+      *letter, key);
   return std::nullopt;
 }
 
@@ -151,11 +183,14 @@ std::optional<Halt> Decider::DecideUnfit(const UnfitEvent& unfit) {
   if (!unfit.content) {
     letter.left_out_bytes = unfit.bytes;  // the row is in its table
   }
+  if (policy_ == OnUndeliverable::kHalt) {
+    return Halt{HaltReason::kUndeliverableEvent, letter.detail, EventOf(letter, event.key)};
+  }
   if (policy_ == OnUndeliverable::kSkip) {
     ++counters_->events_received;
     ++received;
     ++counters_->events_skipped;
-    Tell(Decision::Kind::kSkipped, letter);
+    Tell(Decision::Kind::kSkipped, letter, event.key);
     return std::nullopt;
   }
   if (std::optional<Halt> halt = Place(event.key, tracker_->next_sequence(), &letter)) {
@@ -180,27 +215,27 @@ std::optional<Decision> Decider::TakeDecision() {
   return decision;
 }
 
-Halt Decider::UndeliverableEvent(const Tracker::Entry& entry, const std::string& detail) const {
-  const std::string_view id = HeaderOf(entry.record, "id");
-  const std::string_view type = HeaderOf(entry.record, "type");
+Halt Decider::UndeliverableEvent(const Tracker::Entry& entry, const Letter& letter) const {
   return Halt{HaltReason::kUndeliverableEvent,
               absl::StrFormat("event %s of %s (%s%s a key) for topic %s, commit LSN %s, ordinal "
                               "%u, cannot be delivered: %s",
-                              id.empty() ? "without id" : id,
-                              counters_->received_by_table[entry.table].first,
-                              type.empty() ? std::string() : absl::StrFormat("type %s, ", type),
-                              entry.record.key ? "with" : "without", entry.record.topic,
-                              entry.commit_lsn.ToString(), entry.ordinal, detail)};
+                              letter.id.empty() ? "without id" : letter.id, letter.table,
+                              letter.type.empty() ? "" : "type " + letter.type + ", ",
+                              entry.record.key ? "with" : "without", letter.topic,
+                              entry.commit_lsn.ToString(), entry.ordinal, letter.detail),
+              EventOf(letter, entry.record.key)};
 }
 
 Halt Decider::LetterRefused(const Tracker::Entry& entry, const Failure& failure) const {
+  // Its headers say all that is known of the event.
+  const Letter letter = **envelope::ParseLetter(entry.record.headers);
   return Halt{HaltReason::kDeadLetterFailed,
               absl::StrFormat("the letter of event %s of %s, commit LSN %s, ordinal %u, cannot be "
                               "written to the dead-letter topic %s: %s; see docs/runbook.md, "
                               "dead_letter_failed",
-                              HeaderOf(entry.record, "walpost-dlq-id"),
-                              counters_->received_by_table[entry.table].first,
-                              entry.commit_lsn.ToString(), entry.ordinal, topic_, failure.detail)};
+                              letter.id, letter.table, entry.commit_lsn.ToString(), entry.ordinal,
+                              topic_, failure.detail),
+              EventOf(letter, entry.record.key)};
 }
 
 Letter Decider::LetterOf(const Tracker::Entry& entry) const {
@@ -225,14 +260,14 @@ std::string Decider::PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) con
       .ToString();
 }
 
-void Decider::Tell(Decision::Kind kind, const Letter& letter) {
+void Decider::Tell(Decision::Kind kind, const Letter& letter,
+                   const std::optional<std::string_view>& key) {
   if (untold_.size() >= kUntoldMax) {
     ++not_told_;
     return;
   }
-  untold_.push_back(Decision{kind, letter.id, letter.type, letter.table, letter.topic,
-                             letter.position, letter.reason, letter.detail, letter.attempts,
-                             std::exchange(not_told_, 0)});
+  untold_.push_back(
+      Decision{kind, EventOf(letter, key), letter.detail, std::exchange(not_told_, 0)});
 }
 
 }  // namespace walpost::pipeline

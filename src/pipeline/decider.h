@@ -20,6 +20,7 @@
 #include "envelope/position.h"
 #include "envelope/schema_table.h"
 #include "outbox/event.h"
+#include "pipeline/concerned_event.h"
 #include "pipeline/counters.h"
 #include "pipeline/halt.h"
 #include "pipeline/options.h"
@@ -29,17 +30,11 @@ namespace walpost::pipeline {
 
 // For the log: what was decided without an operator.
 struct Decision {
-  enum class Kind { kSkipped, kDeadLettered, kParked };
+  enum class Kind { kSkipped, kDeadLettered, kParked, kRetried };
 
   Kind kind = Kind::kSkipped;
-  std::string id;
-  std::string type;
-  std::string table;
-  std::string topic;
-  std::string position;
-  std::string reason;
+  ConcernedEvent event;
   std::string detail;
-  std::uint32_t attempts = 0;
   std::uint64_t not_told = 0;  // decisions before this one that were too many to tell
 };
 
@@ -71,6 +66,12 @@ class Decider {
   std::optional<Halt> Decide(delivery::Sequence sequence, const delivery::Failure& failure,
                              std::uint32_t attempts);
 
+  // It said nothing about the event itself, which is tried once more.
+  void Retry(delivery::Sequence sequence, const delivery::Failure& failure, std::uint32_t attempts);
+
+  // For the log.
+  ConcernedEvent Concerned(const delivery::Tracker::Entry& entry) const;
+
   // The event's key is parked: it becomes a letter, too.
   void Follow(delivery::Sequence sequence);
 
@@ -81,13 +82,15 @@ class Decider {
   std::optional<Decision> TakeDecision();
 
  private:
-  Halt UndeliverableEvent(const delivery::Tracker::Entry& entry, const std::string& detail) const;
+  Halt UndeliverableEvent(const delivery::Tracker::Entry& entry,
+                          const envelope::Letter& letter) const;
   Halt LetterRefused(const delivery::Tracker::Entry& entry, const delivery::Failure& failure) const;
   std::optional<Halt> Place(const std::optional<std::string_view>& key, delivery::Sequence sequence,
                             envelope::Letter* letter);
   envelope::Letter LetterOf(const delivery::Tracker::Entry& entry) const;
   std::string PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const;
-  void Tell(Decision::Kind kind, const envelope::Letter& letter);
+  void Tell(Decision::Kind kind, const envelope::Letter& letter,
+            const std::optional<std::string_view>& key);
 
   const OnUndeliverable policy_;
   const std::string pipeline_;

@@ -252,6 +252,7 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
     unclear_failures_ = unclear_sequence_ == sequence ? unclear_failures_ + 1 : 1;
     unclear_sequence_ = sequence;
     if (unclear_failures_ < options_.attempts_max) {
+      decider_->Retry(sequence, failure, static_cast<std::uint32_t>(unclear_failures_));
       EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
       return;
     }

@@ -1,15 +1,18 @@
 // Halt - a decision that only an operator can undo.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "base/state.h"
+#include "pipeline/concerned_event.h"
 
 namespace walpost::pipeline {
 
 struct Halt {
   base::HaltReason reason = base::HaltReason::kProtocolError;
-  std::string detail;  // one line: what, where, what to do
+  std::string detail;                        // one line: what, where, what to do
+  std::optional<ConcernedEvent> event = {};  // when it is about one
 };
 
 }  // namespace walpost::pipeline

@@ -22,7 +22,6 @@ Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Count
       counters_(counters),
       decider_(decider),
       schemas_(schemas),
-      policy_(options.on_undeliverable),
       options_(options.outboxes),
       messages_options_(options.messages) {
   for (const OutboxOptions& outbox : options_) {
@@ -341,9 +340,6 @@ absl::Status Intake::Add(const outbox::Event& event, envelope::Encoder* encoder,
 // A row or message that becomes no record.
 std::optional<Halt> Intake::Unfit(UnfitEvent unfit, const absl::Status& why) {
   unfit.detail = absl::StrFormat("%s (%s)", std::string(why.message()), Place(unfit.ordinal));
-  if (policy_ == OnUndeliverable::kHalt) {
-    return Halt{base::HaltReason::kUndeliverableEvent, unfit.detail};
-  }
   unfit.commit_lsn = transaction_.commit_lsn;
   unfit.commit_time = transaction_.info.commit_time;
   unfit.reason =

@@ -106,7 +106,6 @@ class Intake {
   Counters* const counters_;
   Decider* const decider_;
   envelope::SchemaTable* const schemas_;
-  const OnUndeliverable policy_;
   const std::vector<OutboxOptions> options_;
   const MessagesOptions messages_options_;
 

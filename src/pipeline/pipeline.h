@@ -145,6 +145,11 @@ class Pipeline {
   // What was decided about undeliverable events, for the log; each once.
   std::optional<Decision> TakeDecision() { return decider_.TakeDecision(); }
 
+  // CHECK-fails when nothing is in flight.
+  ConcernedEvent OldestInFlight() const {
+    return decider_.Concerned(tracker_.entry(tracker_.oldest_unsettled()));
+  }
+
   // The newest trouble that was not a halt, one line; empty = none yet.
   const std::string& last_error() const { return last_error_; }
 

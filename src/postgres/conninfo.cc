@@ -3,9 +3,11 @@
 #include <libpq-fe.h>
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "postgres/result.h"
 #include "postgres/sql_connection.h"
 
@@ -63,6 +65,10 @@ std::string QuoteValue(const std::string& value) {
   return quoted + "'";
 }
 
+std::vector<std::string> HostsOf(const ConnectionSettings& settings) {
+  return absl::StrSplit(Setting(settings, "host"), ',');
+}
+
 }  // namespace
 
 std::string MaskQuoted(std::string_view message) {
@@ -110,6 +116,14 @@ absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) 
     }
   }
   settings.erase("port");
+  for (const std::string& host : HostsOf(settings)) {
+    // Else it is a folder, or an abstract socket.
+    if (host.find('@') != std::string::npos && host[0] != '/' && host[0] != '@') {
+      // The rest of a password, which messages about the host would show.
+      return absl::InvalidArgumentError(
+          "conninfo: a host contains '@': in the password of a URI, write %40 for each '@'");
+    }
+  }
   return settings;
 }
 

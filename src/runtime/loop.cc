@@ -19,6 +19,7 @@
 
 namespace walpost::runtime {
 
+using observe::LogEvent;
 using observe::Severity;
 using std::chrono::milliseconds;
 
@@ -52,7 +53,7 @@ int Loop::Run() {
     now_ = ReadClocks();
     HandleSignals();
     if (stop_signals_ >= 2) {
-      observe::Log(Severity::kWarning, "stopped_at_once",
+      observe::Log(Severity::kWarning, LogEvent::kStoppedAtOnce,
                    "second signal: leaving without draining; nothing is lost");
       return kExitRetryLater;
     }
@@ -64,7 +65,7 @@ int Loop::Run() {
       pipeline_.OnQuiet(now_);
     }
     HandleCommands();
-    narrator_.Observe(pipeline_, now_);
+    narrator_.Observe(pipeline_, *outside_.kafka, now_);
     narrator_.TellDecisions(&pipeline_, now_);
     TellServiceManager();
     Publish();
@@ -86,7 +87,7 @@ void Loop::HandleSignals() {
     }
     ++stop_signals_;
     notifier_.Stopping();
-    observe::Log(Severity::kInfo, "stopping", "draining what is in flight, then stopping");
+    observe::Log(Severity::kInfo, LogEvent::kStopping, "draining what is in flight, then stopping");
     pipeline_.Stop(now_);
   }
 }
@@ -126,7 +127,7 @@ void Loop::OnReloaded(const absl::StatusOr<Reloaded>& reloaded,
                       const std::function<void()>& apply) {
   if (!reloaded.ok()) {
     observe::Log(
-        Severity::kError, "reload_refused",
+        Severity::kError, LogEvent::kReloadRefused,
         absl::StrFormat("SIGHUP: the configuration is not usable, nothing of it is taken: %s",
                         std::string(reloaded.status().message())));
   } else if (apply) {
@@ -135,16 +136,16 @@ void Loop::OnReloaded(const absl::StatusOr<Reloaded>& reloaded,
     observe::SetLogLevel(reloaded->log_level);
     apply();
     observe::Log(
-        Severity::kInfo, "reloaded",
+        Severity::kInfo, LogEvent::kReloaded,
         "SIGHUP: the configuration was read anew: log.level, source.conninfo from the next "
         "connection on, Kafka and the Schema Registry with new producers and requests, http.token");
     if (!reloaded->needs_restart.empty()) {
-      observe::Log(Severity::kWarning, "reload_needs_restart",
+      observe::Log(Severity::kWarning, LogEvent::kReloadNeedsRestart,
                    absl::StrFormat("changed, but taken only by a restart: %s",
                                    absl::StrJoin(reloaded->needs_restart, ", ")));
     }
   }
-  observe::Log(Severity::kInfo, "recheck", "SIGHUP: looking again");
+  observe::Log(Severity::kInfo, LogEvent::kRecheck, "SIGHUP: looking again");
   pipeline_.Recheck(now_);
   notifier_.Reloaded();
 }

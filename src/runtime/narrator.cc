@@ -1,6 +1,9 @@
 #include "runtime/narrator.h"
 
+#include <algorithm>
 #include <chrono>
+#include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -11,6 +14,7 @@
 namespace walpost::runtime {
 
 using base::State;
+using observe::LogEvent;
 using observe::LogField;
 using observe::Severity;
 
@@ -18,21 +22,59 @@ namespace {
 
 struct Words {
   Severity severity = Severity::kWarning;
-  const char* event = "";
+  LogEvent event = LogEvent::kEventSkipped;
   const char* what = "";
 };
 
 Words DecisionWords(pipeline::Decision::Kind kind) {
   switch (kind) {
     case pipeline::Decision::Kind::kSkipped:
-      return {Severity::kWarning, "event_skipped", "is skipped and will not be in Kafka"};
+      return {Severity::kWarning, LogEvent::kEventSkipped, "is skipped and will not be in Kafka"};
     case pipeline::Decision::Kind::kDeadLettered:
-      return {Severity::kWarning, "event_dead_lettered", "goes to the dead-letter topic"};
+      return {Severity::kWarning, LogEvent::kEventDeadLettered, "goes to the dead-letter topic"};
     case pipeline::Decision::Kind::kParked:
-      return {Severity::kWarning, "event_parked",
+      return {Severity::kWarning, LogEvent::kEventParked,
               "is parked in the dead-letter topic, and later events of its key too"};
+    case pipeline::Decision::Kind::kRetried:
+      return {Severity::kWarning, LogEvent::kEventRetried, "was not taken and is tried again"};
   }
   return {};
+}
+
+std::vector<LogField> FieldsOf(const pipeline::ConcernedEvent& event) {
+  std::vector<LogField> fields = {{"event_id", event.id}, {"event_type", event.type}};
+  if (event.key) {
+    fields.push_back({"aggregate_id", *event.key});
+  }
+  fields.push_back({"table", event.table});
+  fields.push_back({"topic", event.topic});
+  fields.push_back({"position", event.position});
+  if (!event.reason.empty()) {
+    fields.push_back({"reason", event.reason});
+  }
+  if (event.attempts > 0) {
+    fields.push_back({"attempt", std::to_string(event.attempts)});
+  }
+  return fields;
+}
+
+std::uint64_t LagBytes(const pipeline::Pipeline& pipeline) {
+  base::Lsn from = pipeline.confirmed_lsn();
+  if (pipeline.facts()) {
+    from = std::max(from, pipeline.facts()->start_lsn);  // nothing is confirmed yet
+  }
+  const base::Lsn to = std::max(pipeline.server_wal_lsn(), pipeline.received_lsn());
+  return from.valid() && to > from ? to.value() - from.value() : 0;
+}
+
+observe::Trouble Newest(std::initializer_list<observe::Trouble> troubles) {
+  return *std::max_element(troubles.begin(), troubles.end(), [](const auto& a, const auto& b) {
+    return std::pair(!a.text.empty(), a.at) < std::pair(!b.text.empty(), b.at);
+  });
+}
+
+double SecondsSince(base::MonotonicTime since, base::Now now) {
+  return std::chrono::duration<double>(now.mono - since).count();
 }
 
 }  // namespace
@@ -46,20 +88,87 @@ Narrator::Narrator(const RunOptions& options, base::Now now)
       started_at_(now.wall),
       state_since_(now.wall) {}
 
-void Narrator::Observe(const pipeline::Pipeline& pipeline, base::Now now) {
+void Narrator::Observe(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka,
+                       base::Now now) {
   if (pipeline.last_error() != current_error_) {
     current_error_ = pipeline.last_error();
     if (!current_error_.empty()) {
-      last_error_ = current_error_;
-      last_error_at_ = now.wall;
-      observe::Log(Severity::kWarning, "source_error", last_error_, {{"slot", slot_}});
+      source_error_ = {current_error_, now.wall};
+      LogRepeated(Severity::kWarning, LogEvent::kSourceError, current_error_, current_error_,
+                  {{"slot", slot_}}, now);
     }
   }
+  WatchSource(pipeline, now);
   if (pipeline.state() != state_) {
-    LogState(pipeline, now);
+    NoteState(pipeline.state(), now);
   }
+  if (states_not_told_ > 0) {
+    TellState(pipeline, now);
+  }
+  WatchKafka(kafka.down, now);
   WatchSchemas(pipeline.schemas(), now);
   WatchDelivery(pipeline, now);
+  gathered_ = LookAt(pipeline);
+}
+
+Narrator::Gathered Narrator::LookAt(const pipeline::Pipeline& pipeline) {
+  const delivery::Tracker& tracker = pipeline.tracker();
+  return {LagBytes(pipeline), tracker.in_flight_events(), tracker.in_flight_bytes()};
+}
+
+// Standby, halted and draining are no outage.
+void Narrator::WatchSource(const pipeline::Pipeline& pipeline, base::Now now) {
+  const State state = pipeline.state();
+  const bool away =
+      !pipeline.connected() &&
+      (state == State::kReconnecting || (state == State::kStarting && !current_error_.empty()));
+  if (away) {
+    source_away_since_ = source_away_since_.value_or(now.mono);
+    return;
+  }
+  if (source_away_since_ && pipeline.connected()) {
+    LogRecovery(LogEvent::kSourceBack, "PostgreSQL is connected again", *source_away_since_,
+                LookAt(pipeline), now);
+  }
+  source_away_since_.reset();
+}
+
+void Narrator::WatchKafka(bool down, base::Now now) {
+  if (down) {
+    kafka_down_since_ = kafka_down_since_.value_or(now.mono);
+  } else if (kafka_down_since_) {
+    LogRecovery(LogEvent::kKafkaBrokersBack, "Kafka answers again", *kafka_down_since_, gathered_,
+                now);
+    kafka_down_since_.reset();
+  }
+}
+
+// How long it was, and what has gathered meanwhile.
+void Narrator::LogRecovery(LogEvent event, const std::string& what, base::MonotonicTime since,
+                           const Gathered& gathered, base::Now now) {
+  const double seconds = SecondsSince(since, now);
+  LogRepeated(
+      Severity::kInfo, event, "",
+      absl::StrFormat("%s, after %.1f s: %u bytes of WAL are not confirmed, %u events in flight",
+                      what, seconds, gathered.lag_bytes, gathered.events),
+      {{"seconds", absl::StrFormat("%.3f", seconds)},
+       {"lag_bytes", std::to_string(gathered.lag_bytes)},
+       {"in_flight_events", std::to_string(gathered.events)},
+       {"in_flight_bytes", std::to_string(gathered.bytes)}},
+      now);
+}
+
+void Narrator::LogRepeated(Severity severity, LogEvent event, const std::string& cause,
+                           const std::string& message, std::vector<LogField> fields,
+                           base::Now now) {
+  const std::optional<std::uint64_t> not_told = repeats_.Take(event, cause, now.mono);
+  if (!not_told) {
+    return;
+  }
+  if (*not_told > 0) {
+    fields.push_back({"not_told", std::to_string(*not_told)});
+  }
+  observe::Log(severity, event, message, std::move(fields));
 }
 
 // The reason may change while it lasts, which is news.
@@ -72,17 +181,16 @@ void Narrator::WatchSchemas(const pipeline::SchemaLookUps& schemas, base::Now no
   }
   schema_trouble_ = schemas.trouble();
   if (schema_trouble_.empty()) {
-    const double seconds = std::chrono::duration<double>(now.mono - schema_trouble_since_).count();
-    observe::Log(Severity::kInfo, "schema_registry_back",
-                 absl::StrFormat("the Schema Registry answers again, after %.0f s", seconds));
+    LogRecovery(LogEvent::kSchemaRegistryBack, "the Schema Registry answers again",
+                schema_trouble_since_, gathered_, now);
     return;
   }
-  last_error_ = schema_trouble_;
-  last_error_at_ = now.wall;
-  observe::Log(Severity::kWarning, "schema_registry_unavailable",
-               absl::StrFormat("%s; events whose schema is not known yet wait, and so does "
-                               "everything behind them",
-                               schema_trouble_));
+  schema_error_ = {schema_trouble_, now.wall};
+  LogRepeated(Severity::kWarning, LogEvent::kSchemaRegistryUnavailable, schema_trouble_,
+              absl::StrFormat("%s; events whose schema is not known yet wait, and so does "
+                              "everything behind them",
+                              schema_trouble_),
+              {}, now);
 }
 
 // A topic that went away makes every event of it undeliverable: a few a second are enough to see.
@@ -98,19 +206,13 @@ void Narrator::TellDecisions(pipeline::Pipeline* pipeline, base::Now now) {
     }
     ++decisions_told_;
     const auto [severity, event, what] = DecisionWords(decision->kind);
-    std::vector<LogField> fields = {{"event_id", decision->id},
-                                    {"event_type", decision->type},
-                                    {"table", decision->table},
-                                    {"topic", decision->topic},
-                                    {"position", decision->position},
-                                    {"reason", decision->reason},
-                                    {"attempt", std::to_string(decision->attempts)}};
+    std::vector<LogField> fields = FieldsOf(decision->event);
     if (decision->not_told > 0) {
       fields.push_back({"not_told", std::to_string(decision->not_told)});
     }
     observe::Log(severity, event,
-                 absl::StrFormat("event %s of %s %s: %s", decision->id, decision->table, what,
-                                 decision->detail),
+                 absl::StrFormat("event %s of %s %s: %s", decision->event.id, decision->event.table,
+                                 what, decision->detail),
                  std::move(fields));
   }
 }
@@ -119,11 +221,10 @@ void Narrator::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) 
   const delivery::Tracker& tracker = pipeline.tracker();
   if (tracker.empty() || tracker.oldest_unsettled() != oldest_ || !oldest_since_) {
     if (stalled_) {
-      const double seconds = std::chrono::duration<double>(now.mono - *oldest_since_).count();
       // A halt gives up what is in flight, which resumes nothing.
       if (pipeline.state() != State::kHalted) {
-        observe::Log(Severity::kInfo, "delivery_resumed",
-                     absl::StrFormat("Kafka acknowledges events again, after %.0f s", seconds));
+        LogRecovery(LogEvent::kDeliveryResumed, "Kafka acknowledges events again", *oldest_since_,
+                    gathered_, now);
       }
       stalled_ = false;
     }
@@ -137,29 +238,42 @@ void Narrator::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) 
   }
   stalled_ = true;
   const delivery::Tracker::Entry& entry = tracker.entry(oldest_);
-  const double seconds = std::chrono::duration<double>(now.mono - *oldest_since_).count();
   observe::Log(
-      Severity::kWarning, "delivery_stalled",
+      Severity::kWarning, LogEvent::kDeliveryStalled,
       absl::StrFormat(
           "the oldest of %u events, for topic %s, has waited %.0f s for Kafka: is a broker "
           "down, a partition without leader or below min.insync.replicas, or may "
           "walpost's user not write? walpost goes on trying; see docs/runbook.md, "
           "Backpressured for long",
-          tracker.in_flight_events(), entry.record.topic, seconds),
-      {{"topic", std::string(entry.record.topic)}});
+          tracker.in_flight_events(), entry.record.topic, SecondsSince(*oldest_since_, now)),
+      FieldsOf(pipeline.OldestInFlight()));
 }
 
-void Narrator::LogState(const pipeline::Pipeline& pipeline, base::Now now) {
-  const double seconds = std::chrono::duration<double>(now.wall - state_since_).count();
-  const State before = state_;
-  state_ = pipeline.state();
+void Narrator::NoteState(State state, base::Now now) {
+  state_before_ = state_;
+  state_before_seconds_ = std::chrono::duration<double>(now.wall - state_since_).count();
+  state_ = state;
   state_since_ = now.wall;
+  ++states_not_told_;
+}
+
+void Narrator::TellState(const pipeline::Pipeline& pipeline, base::Now now) {
+  if (now.mono >= states_from_ + observe::RepeatLimiter::kEvery) {
+    states_from_ = now.mono;
+    states_told_ = 0;
+  }
+  if (states_told_ == kStatesPerInterval && state_ != State::kHalted) {
+    return;
+  }
+  ++states_told_;
   std::vector<LogField> fields = {{"state", std::string(base::StateName(state_))},
                                   {"slot", slot_},
                                   {"safe_lsn", pipeline.tracker().safe_lsn().ToString()}};
+  if (const std::uint64_t others = std::exchange(states_not_told_, 0) - 1; others > 0) {
+    fields.push_back({"not_told", std::to_string(others)});
+  }
   if (state_ == State::kHalted && pipeline.halt()) {
-    fields.push_back({"reason", std::string(base::HaltReasonName(pipeline.halt()->reason))});
-    observe::Log(Severity::kError, "halted", pipeline.halt()->detail, std::move(fields));
+    LogHalt(*pipeline.halt(), std::move(fields));
     return;
   }
   if (state_ == State::kStreaming && pipeline.facts()) {
@@ -170,10 +284,22 @@ void Narrator::LogState(const pipeline::Pipeline& pipeline, base::Now now) {
   const Severity severity = state_ == State::kReconnecting || state_ == State::kBackpressured
                                 ? Severity::kWarning
                                 : Severity::kInfo;
-  observe::Log(severity, "state_changed",
-               absl::StrFormat("%s, after %.1f s of %s", base::StateName(state_), seconds,
-                               base::StateName(before)),
+  observe::Log(severity, LogEvent::kStateChanged,
+               absl::StrFormat("%s, after %.1f s of %s", base::StateName(state_),
+                               state_before_seconds_, base::StateName(state_before_)),
                std::move(fields));
+}
+
+void Narrator::LogHalt(const pipeline::Halt& halt, std::vector<LogField> fields) const {
+  fields.push_back({"reason", std::string(base::HaltReasonName(halt.reason))});
+  if (halt.event) {
+    pipeline::ConcernedEvent event = *halt.event;
+    fields.push_back({"cause", std::exchange(event.reason, "")});  // the halt has a reason, too
+    for (LogField& field : FieldsOf(event)) {
+      fields.push_back(std::move(field));
+    }
+  }
+  observe::Log(Severity::kError, LogEvent::kHalted, halt.detail, std::move(fields));
 }
 
 std::string Narrator::StatusLine(const pipeline::Pipeline& pipeline) const {
@@ -209,8 +335,9 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   snapshot.taken_at = now.wall;
   snapshot.started_at = started_at_;
   snapshot.gap_guard = gap_guard_;
-  snapshot.last_error = last_error_.empty() ? kafka.last_error : last_error_;
-  snapshot.last_error_at = last_error_at_;
+  snapshot.source_error = source_error_;
+  snapshot.sink_error = {kafka.last_error, kafka.last_error_at};
+  snapshot.last_error = Newest({source_error_, schema_error_, snapshot.sink_error});
 
   snapshot.source_connected = pipeline.connected();
   if (pipeline.facts()) {

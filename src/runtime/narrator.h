@@ -5,10 +5,13 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/state.h"
 #include "base/time.h"
 #include "kafka/kafka_sink.h"
+#include "observe/log.h"
+#include "observe/repeat_limiter.h"
 #include "observe/snapshot.h"
 #include "pipeline/pipeline.h"
 #include "runtime/options.h"
@@ -20,12 +23,14 @@ class Narrator {
   // While brokers change leaders, 5 to 45 s without an acknowledgement are normal.
   static constexpr std::chrono::seconds kStalledAfter{60};
   static constexpr int kDecisionsPerSecond = 10;
+  // When something flaps, the state after it is told in the next interval, and how many were not.
+  static constexpr int kStatesPerInterval = 10;
 
   Narrator(const RunOptions& options, base::Now now);
 
   // Logs state changes, new errors and recoveries, and when nothing is acknowledged for long: for
   // some troubles (a lost in-sync replica) Kafka has no other sign.
-  void Observe(const pipeline::Pipeline& pipeline, base::Now now);
+  void Observe(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka, base::Now now);
 
   // Logs what was decided about undeliverable events.
   void TellDecisions(pipeline::Pipeline* pipeline, base::Now now);
@@ -37,9 +42,26 @@ class Narrator {
                                  base::Now now) const;
 
  private:
-  void LogState(const pipeline::Pipeline& pipeline, base::Now now);
+  // What has not come through yet.
+  struct Gathered {
+    std::uint64_t lag_bytes = 0;
+    std::size_t events = 0;
+    std::size_t bytes = 0;
+  };
+
+  static Gathered LookAt(const pipeline::Pipeline& pipeline);
+  void NoteState(base::State state, base::Now now);
+  void TellState(const pipeline::Pipeline& pipeline, base::Now now);
+  void LogHalt(const pipeline::Halt& halt, std::vector<observe::LogField> fields) const;
+  void LogRepeated(observe::Severity severity, observe::LogEvent event, const std::string& cause,
+                   const std::string& message, std::vector<observe::LogField> fields,
+                   base::Now now);
+  void WatchSource(const pipeline::Pipeline& pipeline, base::Now now);
+  void WatchKafka(bool down, base::Now now);
   void WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now);
   void WatchSchemas(const pipeline::SchemaLookUps& schemas, base::Now now);
+  void LogRecovery(observe::LogEvent event, const std::string& what, base::MonotonicTime since,
+                   const Gathered& gathered, base::Now now);
 
   const std::string name_;
   const std::string slot_;
@@ -49,9 +71,18 @@ class Narrator {
   const base::WallTime started_at_;
   base::State state_ = base::State::kStarting;
   base::WallTime state_since_;
-  std::string current_error_;  // empty once it is over
-  std::string last_error_;
-  base::WallTime last_error_at_;
+  base::State state_before_ = base::State::kStarting;
+  double state_before_seconds_ = 0;    // how long that was
+  std::uint64_t states_not_told_ = 0;  // the present one among them
+  int states_told_ = 0;                // since states_from_
+  base::MonotonicTime states_from_;
+  observe::RepeatLimiter repeats_;
+  Gathered gathered_;  // a turn ago: the first answer after an outage may acknowledge all of it
+  std::string current_error_;  // of the source; empty once it is over
+  observe::Trouble source_error_;
+  observe::Trouble schema_error_;
+  std::optional<base::MonotonicTime> source_away_since_;
+  std::optional<base::MonotonicTime> kafka_down_since_;
   delivery::Sequence oldest_ = 0;                    // in flight when last looked at
   std::optional<base::MonotonicTime> oldest_since_;  // it is the oldest; nothing = none in flight
   bool stalled_ = false;

@@ -21,6 +21,7 @@
 namespace walpost::runtime {
 namespace {
 
+using observe::LogEvent;
 using observe::Severity;
 
 constexpr int kExitUnavailable = 69;
@@ -42,7 +43,13 @@ void LogKafka(const kafka::KafkaNotice& notice) {
       severity = Severity::kError;
       break;
   }
-  observe::Log(severity, notice.event, notice.message);
+  // What librdkafka is asked to show of its own work is no repeat.
+  if (severity == Severity::kDebug) {
+    observe::Log(severity, notice.event, notice.message);
+  } else {
+    observe::LogRepeated(severity, notice.event,
+                         notice.cause.empty() ? notice.message : notice.cause, notice.message);
+  }
 }
 
 // Read anew by each who needs it: the files may have changed.
@@ -52,7 +59,7 @@ absl::StatusOr<std::shared_ptr<registry::Resolver>> MakeResolver(const RunOption
 
 void WarnOfOpenHttp(const observe::HttpOptions& http) {
   if (http.token.empty() && !observe::IsLoopbackOnly(http.listen)) {
-    observe::Log(Severity::kWarning, "http_open", observe::OpenToAll(http.listen));
+    observe::Log(Severity::kWarning, LogEvent::kHttpOpen, observe::OpenToAll(http.listen));
   }
 }
 
@@ -77,7 +84,7 @@ absl::Status Validate(const RunOptions& options) {
 
 int Run(const RunOptions& options, const Wrappers& wrappers) {
   if (const absl::Status status = Validate(options); !status.ok()) {
-    observe::Log(Severity::kError, "config_invalid", std::string(status.message()));
+    observe::Log(Severity::kError, LogEvent::kConfigInvalid, std::string(status.message()));
     return kExitConfig;
   }
   Signals signals;
@@ -88,23 +95,24 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
   absl::StatusOr<std::unique_ptr<observe::HttpServer>> http =
       observe::HttpServer::Start(http_options, &board);
   if (!http.ok()) {
-    observe::Log(Severity::kError, "http_failed", std::string(http.status().message()));
+    observe::Log(Severity::kError, LogEvent::kHttpFailed, std::string(http.status().message()));
     return kExitUnavailable;
   }
   absl::StatusOr<std::unique_ptr<kafka::KafkaSink>> sink =
       kafka::KafkaSink::Create(options.kafka, &helper, LogKafka);
   if (!sink.ok()) {
-    observe::Log(Severity::kError, "config_invalid", std::string(sink.status().message()));
+    observe::Log(Severity::kError, LogEvent::kConfigInvalid, std::string(sink.status().message()));
     return kExitConfig;
   }
-  observe::Log(Severity::kInfo, "started",
+  observe::Log(Severity::kInfo, LogEvent::kStarted,
                absl::StrFormat("walpost %s, pipeline %s, slot %s, publication %s", options.version,
                                options.name, options.source.slot, options.source.publication),
                {{"gap_guard", options.pipeline.progress_topic.empty() ? "off" : "on"}});
   WarnOfOpenHttp(options.http);
   const absl::StatusOr<std::shared_ptr<registry::Resolver>> resolver = MakeResolver(options);
   if (!resolver.ok()) {
-    observe::Log(Severity::kError, "config_invalid", std::string(resolver.status().message()));
+    observe::Log(Severity::kError, LogEvent::kConfigInvalid,
+                 std::string(resolver.status().message()));
     return kExitConfig;
   }
   Outside outside{postgres::Connect, sink->get(), &(*sink)->facts()};
@@ -136,7 +144,7 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
   const int exit_code = loop.Run();
   // Its producer may still refer to records that live in the loop's pipeline.
   sink->reset();
-  observe::Log(Severity::kInfo, "stopped", absl::StrFormat("exit code %d", exit_code));
+  observe::Log(Severity::kInfo, LogEvent::kStopped, absl::StrFormat("exit code %d", exit_code));
   return exit_code;
 }
 

@@ -25,9 +25,10 @@ KafkaSinkHarness::KafkaSinkHarness(std::string bootstrap, Properties more)
   options_.properties = {{"bootstrap.servers", bootstrap_},
                          {"queue.buffering.max.messages", std::to_string(kQueueLimit)}};
   options_.properties.insert(options_.properties.end(), more.begin(), more.end());
-  auto sink = kafka::KafkaSink::Create(
-      options_, &helper_,
-      [this](const kafka::KafkaNotice& notice) { notices_.push_back(notice.event); });
+  auto sink =
+      kafka::KafkaSink::Create(options_, &helper_, [this](const kafka::KafkaNotice& notice) {
+        notices_.emplace_back(base::LogEventName(notice.event));
+      });
   CHECK(sink.ok()) << sink.status();
   sink_ = *std::move(sink);
 }

@@ -226,7 +226,7 @@ class Session {
     CHECK(position->commit_lsn == entry.commit_lsn && position->ordinal == entry.ordinal);
     CHECK_EQ(entry.record.topic, options_.dead_letter_topic);
     const std::optional<pipeline::Decision> decision = decider_.TakeDecision();
-    CHECK(decision && decision->position == (*letter)->position);
+    CHECK(decision && decision->event.position == (*letter)->position);
   }
 
   static void CheckEnvelope(std::string_view value, const delivery::Tracker::Entry& entry) {

@@ -73,9 +73,9 @@ void Simulation::AnswerSchemas() {
 void Simulation::TakeDecisions() {
   while (const std::optional<Decision> decision = pipeline_->TakeDecision()) {
     if (decision->kind == Decision::Kind::kSkipped) {
-      judge_.OnSkipped(decision->id);
+      judge_.OnSkipped(decision->event.id);
     }
-    Trace("decided:", decision->id + " " + decision->reason);
+    Trace("decided:", decision->event.id + " " + decision->event.reason);
   }
 }
 

@@ -137,8 +137,8 @@ BUGS = [
      "    if (BUG(refused_letter_settled)) { tracker_->Settle(sequence); return std::nullopt; }\n"
      "    if (entry.stub || !StubMayHelp(failure.kind)) {"),
     ("pipeline/decider.cc",
-     "    ++counters_->events_skipped;\n    Tell(Decision::Kind::kSkipped, letter);\n    tracker_->Settle(sequence);",
-     "    counters_->events_skipped += BUG(skip_not_counted) ? 0 : 1;\n    Tell(Decision::Kind::kSkipped, letter);\n    tracker_->Settle(sequence);"),
+     "    ++counters_->events_skipped;\n    Tell(Decision::Kind::kSkipped, letter, entry.record.key);\n    tracker_->Settle(sequence);",
+     "    counters_->events_skipped += BUG(skip_not_counted) ? 0 : 1;\n    Tell(Decision::Kind::kSkipped, letter, entry.record.key);\n    tracker_->Settle(sequence);"),
     ("pipeline/decider.cc",
      "    letter->kind = LetterKind::kParked;\n    lot_->Park(",
      "    letter->kind = BUG(parked_as_letter) ? LetterKind::kLetter : LetterKind::kParked;\n    lot_->Park("),

@@ -30,12 +30,12 @@ std::string Logged(Severity minimum, LogFormat format, Write write) {
 
 std::string Text(Severity severity, const std::string& message, std::vector<LogField> fields) {
   return Logged(Severity::kDebug, LogFormat::kText,
-                [&] { Log(severity, "source_lost", message, std::move(fields)); });
+                [&] { Log(severity, LogEvent::kSourceError, message, std::move(fields)); });
 }
 
 nlohmann::json Json(Severity severity, const std::string& message, std::vector<LogField> fields) {
   const std::string line = Logged(Severity::kDebug, LogFormat::kJson, [&] {
-    Log(severity, "source_lost", message, std::move(fields));
+    Log(severity, LogEvent::kSourceError, message, std::move(fields));
   });
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << line;
   return nlohmann::json::parse(line);
@@ -44,7 +44,7 @@ nlohmann::json Json(Severity severity, const std::string& message, std::vector<L
 TEST(TextLogTest, LineIsTimeLevelEventMessageFields) {
   EXPECT_THAT(Text(Severity::kWarning, "db:5432 lost", {{"lsn", "0/1A"}, {"retry", "0.8 s"}}),
               MatchesRegex("[0-9]+-[0-9]+-[0-9]+T[0-9]+:[0-9]+:[0-9]+\\.[0-9]+Z warning "
-                           "source_lost: db:5432 lost lsn=0/1A retry=\"0.8 s\"\n"));
+                           "source_error: db:5432 lost lsn=0/1A retry=\"0.8 s\"\n"));
 }
 
 TEST(TextLogTest, LevelsLineUp) {
@@ -87,7 +87,7 @@ TEST(JsonLogTest, LineIsOneObjectWithStableNames) {
   const nlohmann::json line = Json(Severity::kWarning, "db:5432 lost", {{"lsn", "0/1A"}});
   EXPECT_THAT(line.at("ts").get<std::string>(), MatchesRegex("[0-9]+-[0-9]+-[0-9]+T.*Z"));
   EXPECT_EQ(line.at("level"), "warning");
-  EXPECT_EQ(line.at("event"), "source_lost");
+  EXPECT_EQ(line.at("event"), "source_error");
   EXPECT_EQ(line.at("msg"), "db:5432 lost");
   EXPECT_EQ(line.at("lsn"), "0/1A");
   EXPECT_EQ(line.size(), 5u);
@@ -118,10 +118,10 @@ TEST(JsonLogTest, BytesThatAreNotUtf8DoNotBreakTheLine) {
 
 TEST(LogLevelTest, LowerSeveritiesAreNotWritten) {
   const std::string lines = Logged(Severity::kWarning, LogFormat::kText, [] {
-    Log(Severity::kDebug, "one", "m");
-    Log(Severity::kInfo, "two", "m");
-    Log(Severity::kWarning, "three", "m");
-    Log(Severity::kError, "four", "m");
+    Log(Severity::kDebug, LogEvent::kStarted, "one");
+    Log(Severity::kInfo, LogEvent::kStarted, "two");
+    Log(Severity::kWarning, LogEvent::kStarted, "three");
+    Log(Severity::kError, LogEvent::kStarted, "four");
   });
   EXPECT_THAT(lines, Not(HasSubstr("one")));
   EXPECT_THAT(lines, Not(HasSubstr("two")));
@@ -131,12 +131,34 @@ TEST(LogLevelTest, LowerSeveritiesAreNotWritten) {
 
 TEST(LogLevelTest, LevelCanBeChangedWhileRunning) {
   const std::string lines = Logged(Severity::kError, LogFormat::kText, [] {
-    Log(Severity::kDebug, "before", "m");
+    Log(Severity::kDebug, LogEvent::kStarted, "before");
     SetLogLevel(Severity::kDebug);
-    Log(Severity::kDebug, "after", "m");
+    Log(Severity::kDebug, LogEvent::kStarted, "after");
   });
   EXPECT_THAT(lines, Not(HasSubstr("before")));
   EXPECT_THAT(lines, HasSubstr("after"));
+}
+
+TEST(RepeatedLogTest, RepeatIsLeftOutAndAnotherCauseIsNot) {
+  const std::string lines = Logged(Severity::kInfo, LogFormat::kText, [] {
+    for (const char* message : {"down (after 1 ms)", "down (after 2 ms)"}) {
+      LogRepeated(Severity::kWarning, LogEvent::kKafkaLog, "down", message, {{"f", "v"}});
+    }
+    LogRepeated(Severity::kWarning, LogEvent::kKafkaLog, "up", "up");
+  });
+  EXPECT_THAT(lines, HasSubstr("down (after 1 ms) f=v\n"));
+  EXPECT_THAT(lines, Not(HasSubstr("after 2 ms")));
+  EXPECT_THAT(lines, HasSubstr("kafka_log: up\n"));
+}
+
+// What is not written takes nobody's turn.
+TEST(RepeatedLogTest, LineBelowTheLevelIsNoRepeat) {
+  const std::string lines = Logged(Severity::kInfo, LogFormat::kText, [] {
+    LogRepeated(Severity::kDebug, LogEvent::kKafkaError, "timed out", "first");
+    SetLogLevel(Severity::kDebug);
+    LogRepeated(Severity::kDebug, LogEvent::kKafkaError, "timed out", "second");
+  });
+  EXPECT_THAT(lines, HasSubstr("second"));
 }
 
 TEST(GlogTest, LinesOfLibrariesHaveTheSameShape) {
@@ -169,7 +191,7 @@ TEST(LogThreadsTest, LinesOfSeveralThreadsDoNotMix) {
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&] {
         for (int j = 0; j < kLines; ++j) {
-          Log(Severity::kInfo, "tick", body);
+          Log(Severity::kInfo, LogEvent::kStarted, body);
         }
       });
     }

@@ -20,8 +20,9 @@ inline Snapshot Sample() {
   s.state_since = At(1'700'000'001);
   s.taken_at = At(1'700'000'002);
   s.started_at = At(1'700'000'003);
-  s.last_error = "lost";
-  s.last_error_at = At(1'700'000'004);
+  s.last_error = {"lost", At(1'700'000'004)};
+  s.source_error = {"lost", At(1'700'000'004)};
+  s.sink_error = {"down", At(1'700'000'000)};
   s.source_connected = true;
   s.system_identifier = 7'300'000'000'000'000'001;
   s.timeline = 3;

@@ -44,6 +44,8 @@ TEST(StatusJsonTest, SaysWhereItStandsInTheSource) {
   EXPECT_EQ(source.at("confirmed_lsn"), "0/100");
   EXPECT_EQ(source.at("lag_bytes"), 0x400);
   EXPECT_EQ(source.at("last_frame_at"), "2023-11-14T22:13:25.000000Z");
+  EXPECT_EQ(source.at("last_error"), "lost");
+  EXPECT_EQ(source.at("last_error_at"), "2023-11-14T22:13:24.000000Z");
 }
 
 // JavaScript, and so every browser, rounds a number of this size.
@@ -71,6 +73,8 @@ TEST(StatusJsonTest, CountersAreThoseOfTheSnapshot) {
                                           {"oldest_commit_at", "2023-11-14T22:13:26.000000Z"}}));
   EXPECT_EQ(status.at("sink").at("producer_generations"), 2);
   EXPECT_EQ(status.at("sink").at("records_resubmitted"), 23);
+  EXPECT_EQ(status.at("sink").at("last_error"), "down");
+  EXPECT_EQ(status.at("sink").at("last_error_at"), "2023-11-14T22:13:20.000000Z");
   EXPECT_EQ(status.at("delivery_delay_seconds"),
             Json({{"count", 3}, {"p50_at_most", 0.005}, {"p99_at_most", 600}}));
   EXPECT_EQ(status.at("transactions"), 11);
@@ -199,7 +203,7 @@ TEST(StatusJsonTest, HaltNamesReasonAndDetail) {
 
 TEST(StatusJsonTest, TextThatIsNotUtf8IsStillJson) {
   Snapshot snapshot = Sample();
-  snapshot.last_error = "bad \xff byte";
+  snapshot.last_error.text = "bad \xff byte";
   EXPECT_EQ(Status(snapshot).at("last_error"), "bad \xef\xbf\xbd byte");
 }
 

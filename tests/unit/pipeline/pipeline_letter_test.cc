@@ -61,8 +61,11 @@ TEST_F(LetterPolicyTest, SkippedEventIsCountedToldAndPassed) {
   const std::vector<Decision> told = Told();
   ASSERT_THAT(told, SizeIs(1));
   EXPECT_EQ(told[0].kind, Decision::Kind::kSkipped);
-  EXPECT_EQ(told[0].id, "b2");
-  EXPECT_EQ(told[0].reason, "record_too_large");
+  EXPECT_EQ(told[0].event.id, "b2");
+  EXPECT_EQ(told[0].event.key, "b");
+  EXPECT_EQ(told[0].event.topic, "orders");
+  EXPECT_EQ(told[0].event.reason, "record_too_large");
+  EXPECT_EQ(told[0].event.attempts, 1U);
   EXPECT_EQ(told[0].detail, "too large");
 }
 
@@ -134,6 +137,16 @@ TEST_F(LetterPolicyTest, UnclearFailureIsALetterAfterAttemptsMax) {
   Settle();
   EXPECT_EQ(LetterAt(0).reason, "refused");
   EXPECT_EQ(LetterAt(0).attempts, 3U);
+  const std::vector<Decision> told = Told();
+  ASSERT_THAT(told, SizeIs(3));
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(told[i].kind, Decision::Kind::kRetried);
+    EXPECT_EQ(told[i].event.id, "a1");
+    EXPECT_EQ(told[i].event.attempts, i + 1);
+    EXPECT_EQ(told[i].detail, "who knows");
+  }
+  EXPECT_EQ(told[2].kind, Decision::Kind::kDeadLettered);
+  EXPECT_EQ(told[2].event.attempts, 3U);
 }
 
 TEST_F(LetterPolicyTest, LetterThatDoesNotFitEitherGoesAsAStub) {

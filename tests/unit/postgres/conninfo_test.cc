@@ -57,6 +57,15 @@ TEST(RedactConninfoTest, UnparsableConninfoShowsNothing) {
   EXPECT_EQ(RedactConninfo("password=one two"), "(unreadable conninfo, not shown)");
 }
 
+// libpq takes what follows the first '@' for a host, and shows it.
+TEST(ResolveConninfoTest, PasswordThatReachesIntoTheHostIsRefusedAndNotShown) {
+  const auto refused = ResolveConninfo("postgresql://u:one@two@db:5432/shop");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(std::string(refused.status().message()),
+              AllOf(HasSubstr("%40"), Not(HasSubstr("two"))));
+  EXPECT_TRUE(ResolveConninfo("host=@abstract,/run/a@b,db dbname=shop").ok());
+}
+
 TEST(RedactConninfoTest, PlainDatabaseNameIsShown) { EXPECT_EQ(RedactConninfo("shop"), "shop"); }
 
 TEST(RedactConninfoTest, ValueWithSpaceStaysOneValue) {

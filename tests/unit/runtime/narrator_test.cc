@@ -32,7 +32,7 @@ class NarratorTest : public pipeline::PipelineFixture {
   // What Observe has for the log.
   std::string Observe() {
     ::testing::internal::CaptureStderr();
-    narrator_.Observe(pipeline(), now_);
+    narrator_.Observe(pipeline(), kafka_, now_);
     return ::testing::internal::GetCapturedStderr();
   }
 
@@ -65,7 +65,8 @@ TEST_F(NarratorTest, MinuteWithoutAnAcknowledgementIsLoggedOnceAndSoIsItsEnd) {
   Advance(milliseconds(300'000));
   EXPECT_THAT(Observe(), Not(HasSubstr("delivery_stalled"))) << "once";
   Deliver(0);
-  EXPECT_THAT(Observe(), AllOf(HasSubstr("delivery_resumed"), HasSubstr("after 361 s")));
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("delivery_resumed"), HasSubstr("after 361.0 s"),
+                               HasSubstr("2 events in flight")));
   Advance(milliseconds(61'000));
   EXPECT_THAT(Observe(), HasSubstr("delivery_stalled")) << "the next outage";
 }
@@ -100,6 +101,7 @@ TEST_F(NarratorTest, DecisionsAreToldWithTheirEventAFewASecond) {
   const auto [lines, count] = told();
   EXPECT_EQ(count, Narrator::kDecisionsPerSecond);
   EXPECT_THAT(lines, AllOf(HasSubstr("event_skipped"), HasSubstr("event_id=a1"),
+                           HasSubstr("aggregate_id=a "), HasSubstr("attempt=1"),
                            HasSubstr("reason=topic_unknown"), HasSubstr("no such topic")));
   EXPECT_EQ(told().second, 0) << "in this second";
   Advance(milliseconds(1'000));
@@ -115,8 +117,9 @@ TEST_F(NarratorTest, TroubleIsLoggedOnceAndShown) {
                                HasSubstr("reconnecting")));
   EXPECT_EQ(Observe(), "");
   const observe::Snapshot snapshot = TakeSnapshot();
-  EXPECT_EQ(snapshot.last_error, "connection reset by peer");
-  EXPECT_EQ(snapshot.last_error_at, now_.wall);
+  EXPECT_EQ(snapshot.last_error.text, "connection reset by peer");
+  EXPECT_EQ(snapshot.last_error.at, now_.wall);
+  EXPECT_EQ(snapshot.source_error.text, "connection reset by peer");
   EXPECT_EQ(snapshot.state, State::kReconnecting);
   EXPECT_FALSE(snapshot.source_connected);
 }
@@ -130,12 +133,108 @@ TEST_F(NarratorTest, SameTroubleAfterARecoveryIsLoggedAgain) {
   const base::WallTime first = now_.wall;
   Connect();
   EXPECT_THAT(Observe(), AllOf(HasSubstr("streaming"), Not(HasSubstr("source_error"))));
-  EXPECT_EQ(TakeSnapshot().last_error, "connection reset by peer") << "it stays to be seen";
-  EXPECT_EQ(TakeSnapshot().last_error_at, first);
+  EXPECT_EQ(TakeSnapshot().last_error.text, "connection reset by peer") << "it stays to be seen";
+  EXPECT_EQ(TakeSnapshot().last_error.at, first);
   Advance(milliseconds(60'000));
   End(base::StreamEnd::Kind::kLost, "connection reset by peer");
   EXPECT_THAT(Observe(), HasSubstr("source_error"));
-  EXPECT_EQ(TakeSnapshot().last_error_at, now_.wall);
+  EXPECT_EQ(TakeSnapshot().last_error.at, now_.wall);
+}
+
+TEST_F(NarratorTest, NewestErrorOfEitherSideIsShownAndEachSidesOwn) {
+  Connect();
+  kafka_.OnError("1/1 brokers are down", now_.wall);
+  EXPECT_EQ(TakeSnapshot().last_error.text, "1/1 brokers are down");
+  Advance(milliseconds(1'000));
+  End(base::StreamEnd::Kind::kLost, "connection reset by peer");
+  Observe();
+  EXPECT_EQ(TakeSnapshot().last_error.text, "connection reset by peer");
+  Advance(milliseconds(1'000));
+  kafka_.OnError("timed out", now_.wall);
+  const observe::Snapshot snapshot = TakeSnapshot();
+  EXPECT_EQ(snapshot.last_error.text, "timed out");
+  EXPECT_EQ(snapshot.last_error.at, now_.wall);
+  EXPECT_EQ(snapshot.source_error.text, "connection reset by peer");
+  EXPECT_EQ(snapshot.sink_error.text, "timed out");
+}
+
+TEST_F(NarratorTest, EndOfAnOutageOfPostgresTellsItsLengthAndWhatHasGathered) {
+  Connect();
+  Transaction(100, {"a1", "a2"});
+  Deliver(0);
+  Observe();
+  End(base::StreamEnd::Kind::kLost);
+  EXPECT_THAT(Observe(), Not(HasSubstr("source_back")));
+  Advance(milliseconds(12'500));
+  facts_.server_wal_lsn = Lsn(5'000);
+  facts_.start_lsn = Lsn(1'000);
+  Connect();
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("info    source_back"), HasSubstr("after 12.5 s"),
+                               HasSubstr("lag_bytes=4000"), HasSubstr("in_flight_events=1"),
+                               HasSubstr("in_flight_bytes=")));
+  EXPECT_EQ(Observe(), "");
+}
+
+TEST_F(NarratorTest, FirstConnectionAfterFailedAttemptsIsTheEndOfAnOutageToo) {
+  pipeline();
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  End(base::StreamEnd::Kind::kLost, "connection refused");
+  Observe();
+  Advance(milliseconds(3'000));
+  Connect();
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("source_back"), HasSubstr("after 3.0 s")));
+}
+
+TEST_F(NarratorTest, StandbyThatTakesOverTellsOfNoOutage) {
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  End(base::StreamEnd::Kind::kSlotInUse, "slot is active");
+  Observe();
+  Advance(milliseconds(60'000));
+  Connect();
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("streaming"), Not(HasSubstr("source_back"))));
+}
+
+TEST_F(NarratorTest, EndOfAnOutageOfKafkaTellsItsLengthAndWhatHasGathered) {
+  Connect();
+  Observe();
+  kafka_.down = true;
+  EXPECT_EQ(Observe(), "") << "the sink has told";
+  Transaction(100, {"a1", "a2", "a3"});
+  Advance(milliseconds(42'000));
+  EXPECT_EQ(Observe(), "");
+  DeliverAll();  // by the same answer
+  kafka_.OnAnswer();
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("info    kafka_brokers_back"), HasSubstr("after 42.0 s"),
+                               HasSubstr("in_flight_events=3"), HasSubstr("lag_bytes=")));
+  EXPECT_EQ(Observe(), "");
+}
+
+// Each cycle is a state change or two, and may be as short as a back-off.
+TEST_F(NarratorTest, WhatFlapsIsToldSomeTimesAndItsLastStateAlways) {
+  std::string lines;
+  for (int cycle = 0; cycle < 30; ++cycle) {
+    Connect();
+    lines += Observe();
+    End(base::StreamEnd::Kind::kLost);
+    lines += Observe();
+  }
+  const auto count = [&lines](const char* what) {
+    int found = 0;
+    for (std::size_t at = lines.find(what); at != std::string::npos;
+         at = lines.find(what, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_EQ(count("state_changed"), Narrator::kStatesPerInterval);
+  EXPECT_EQ(count("source_error"), 1);
+  EXPECT_EQ(count("source_back"), 1);
+  Connect();
+  EXPECT_EQ(Observe(), "");
+  Advance(observe::RepeatLimiter::kEvery);
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("state_changed: streaming"), HasSubstr("not_told=50")));
+  End(base::StreamEnd::Kind::kLost);
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("source_error"), HasSubstr("not_told=29")));
 }
 
 TEST_F(NarratorTest, BackPressureIsAWarningAndItsEndIsToldWithItsLength) {
@@ -209,7 +308,7 @@ TEST_F(NarratorTest, SnapshotNamesBothSides) {
   facts_.host = "db:5432";
   facts_.server_version = 150'018;
   kafka_.connected = true;
-  kafka_.last_error = "topic 'orders' cannot be looked up";
+  kafka_.OnError("topic 'orders' cannot be looked up", now_.wall);
   Connect();
   const observe::Snapshot snapshot = TakeSnapshot();
   EXPECT_EQ(snapshot.name, "shop");
@@ -222,7 +321,7 @@ TEST_F(NarratorTest, SnapshotNamesBothSides) {
   EXPECT_EQ(snapshot.server_version, 150'018);
   EXPECT_TRUE(snapshot.source_connected);
   EXPECT_TRUE(snapshot.sink_connected);
-  EXPECT_EQ(snapshot.last_error, "topic 'orders' cannot be looked up");
+  EXPECT_EQ(snapshot.last_error.text, "topic 'orders' cannot be looked up");
 }
 
 TEST_F(NarratorTest, ServerPositionIsNeverBehindWhatWasReceived) {
@@ -241,7 +340,10 @@ TEST_F(NarratorTest, PayloadsStayOutOfTheLog) {
   Settle();
   sink_.Fail(0, delivery::FailureKind::kRecordTooLarge, "too large");
   Settle();
-  EXPECT_THAT(Observe(), AllOf(HasSubstr("undeliverable_event"), Not(HasSubstr("payload of"))));
+  EXPECT_THAT(Observe(),
+              AllOf(HasSubstr("undeliverable_event"), HasSubstr("event_id=a1"),
+                    HasSubstr("aggregate_id=a"), HasSubstr("topic=orders"), HasSubstr("attempt=1"),
+                    HasSubstr("cause=record_too_large"), Not(HasSubstr("payload of"))));
 }
 
 }  // namespace

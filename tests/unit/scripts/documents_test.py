@@ -1,9 +1,12 @@
 """The operators' documents name exactly what the program has: metrics, keys, refused properties, log events, halt reasons, verbs."""
 
 import re
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tests" / "support"))
+import log_table  # noqa: E402 - the path above makes it importable
 
 
 def text(name):
@@ -42,13 +45,33 @@ def test_every_metric_an_alert_or_the_runbook_uses_exists():
     assert used - real == set()
 
 
+def log_events():
+    """{enumerator: name}"""
+    names = dict(re.findall(r'case LogEvent::(k\w+):\s*return "(\w+)";', text("src/base/log_event.cc")))
+    assert set(names) == set(re.findall(r"^  (k\w+),$", text("src/base/log_event.h"), re.M)) and len(names) > 30
+    return names
+
+
 def test_every_log_event_is_documented_and_every_documented_one_exists():
-    real = set(re.findall(r'\b(?:Severity::k\w+|severity),\s*"([a-z_]+)"', sources()))
-    real |= set(re.findall(r'\? "(\w+)" : "(\w+)"', text("src/observe/log.cc"))[0])  # lines of glog
-    assert len(real) > 15, "the pattern no longer finds the names"
-    log = text("docs/metrics.md").split("\n## Log\n")[1]
-    documented = set(re.findall(r"^\| `(\w+)` \|", log, re.M))
-    assert only_in_one(documented, real) == NOTHING
+    assert only_in_one(set(log_table.rows()), set(log_events().values())) == NOTHING
+
+
+def test_every_log_event_is_written_somewhere_and_at_the_levels_of_the_document():
+    code = sources().replace(text("src/base/log_event.cc"), "")
+    assert {enumerator for enumerator in log_events() if f"LogEvent::{enumerator}" not in code} == set()
+    rows, found = log_table.rows(), set()
+    for level, enumerator in re.findall(r"Severity::k(\w+),\s*(?:observe::)?LogEvent::(k\w+)", code):
+        found.add(enumerator)
+        assert level.lower() in rows[log_events()[enumerator]][0], (level, enumerator)
+    assert len(found) > 25, "the pattern no longer finds the levels"
+
+
+def test_a_name_of_a_log_event_in_a_document_is_one():
+    documents = text("docs/runbook.md") + text("docs/failures-kafka.md") + text("docs/operations.md")
+    named = set()
+    for listed in re.findall(r"log events? (`\w+`(?:(?:, | and | or )`\w+`)*)", documents):
+        named |= set(re.findall(r"`(\w+)`", listed))
+    assert len(named) >= 6 and named - set(log_table.rows()) == set()
 
 
 # Where a reading function's `reader` stands in the file; other readers are named after their map.

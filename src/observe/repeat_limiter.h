@@ -1,0 +1,42 @@
+// RepeatLimiter - decides which lines of something that goes on and on are written.
+// Why: an outage repeats itself for hours; the first line must be there at once, and the others must
+//   be seen to be there without filling a disk.
+// Thread: one owner.   Lifetime: keeps copies.
+// Units/limits: one line for each event and cause in kEvery; kCausesMax of them are remembered, and a
+//   forgotten one is only written more often.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/log_event.h"
+#include "base/time.h"
+
+namespace walpost::observe {
+
+class RepeatLimiter {
+ public:
+  static constexpr std::chrono::seconds kEvery{10};
+  static constexpr std::size_t kCausesMax = 256;
+
+  // Nothing: leave this line out. Else write it; so many were left out since the last one.
+  std::optional<std::uint64_t> Take(base::LogEvent event, std::string_view cause,
+                                    base::MonotonicTime now);
+
+ private:
+  struct Told {
+    base::MonotonicTime at;
+    std::uint64_t not_told = 0;
+  };
+
+  void Forget();
+
+  std::map<std::pair<base::LogEvent, std::string>, Told> told_;
+};
+
+}  // namespace walpost::observe

@@ -1,0 +1,25 @@
+// ConcernedEvent - the one event that a decision or a halt is about, as the log names it: never its
+// payload.
+// Thread: a value.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace walpost::pipeline {
+
+struct ConcernedEvent {
+  static constexpr std::size_t kKeyBytesMax = 256;  // a longer key is cut
+
+  std::string id;
+  std::string type;
+  std::optional<std::string> key;
+  std::string table;
+  std::string topic;  // empty = could not be told
+  std::string position;
+  std::string reason;  // stable code, e.g. record_too_large; empty = none
+  std::uint32_t attempts = 0;
+};
+
+}  // namespace walpost::pipeline
