@@ -268,6 +268,9 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
       listener->OnDelivered(sequence, {message->partition, message->offset});
       continue;
     }
+    if (rd_kafka_message_status(message) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED) {
+      ++facts_->possibly_delivered;
+    }
     Failure failure{closing_ ? FailureKind::kGenerationEnded : Classify(message->err),
                     WhyRefused(*message)};
     // A batch fails as a whole: the first of its reports says it all.
@@ -293,6 +296,7 @@ void Generation::ServeError(rd_kafka_event_t* event, delivery::SinkListener* lis
   if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && !facts_->down) {
     facts_->connected = false;
     facts_->down = true;
+    ++facts_->outages;
     (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaBrokersDown,
                 text + "; walpost waits and keeps what is in flight"});
     return;

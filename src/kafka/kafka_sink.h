@@ -49,6 +49,9 @@ struct KafkaFacts {
   std::string last_error;
   base::WallTime last_error_at;
   std::uint64_t generations = 0;
+  std::uint64_t outages = 0;  // times that all brokers came to be out of reach
+  // Records that were given back although Kafka may have them: what is sent again is a repeat then.
+  std::uint64_t possibly_delivered = 0;
   std::int64_t queued_records = 0;
   std::vector<base::BrokerFigures> brokers;  // of the newest statistics; empty without a producer
 

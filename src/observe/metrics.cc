@@ -58,24 +58,31 @@ class Builder {
     families_.back().metric.push_back(std::move(metric));
   }
 
-  void Histogram(const std::string& name, const std::string& help,
-                 const DelayHistogram& histogram) {
-    Start(name, help, MetricType::Histogram);
+  // Of the family started last.
+  template <typename Bounds, typename Counts>
+  void AddHistogram(const std::vector<ClientMetric::Label>& labels, const Bounds& upper_bounds,
+                    const Counts& counts, double sum) {
     ClientMetric metric;
-    metric.label.push_back({"pipeline", pipeline_});
+    metric.label = labels;
+    metric.label.insert(metric.label.begin(), {"pipeline", pipeline_});
     std::uint64_t cumulative = 0;
-    for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
-      cumulative += histogram.counts[i];
+    for (std::size_t i = 0; i < counts.size(); ++i) {
+      cumulative += counts[i];
       ClientMetric::Bucket bucket;
       bucket.cumulative_count = cumulative;
-      bucket.upper_bound = i < DelayHistogram::kUpperBoundsSeconds.size()
-                               ? DelayHistogram::kUpperBoundsSeconds[i]
-                               : std::numeric_limits<double>::infinity();
+      bucket.upper_bound = i < upper_bounds.size() ? static_cast<double>(upper_bounds[i])
+                                                   : std::numeric_limits<double>::infinity();
       metric.histogram.bucket.push_back(bucket);
     }
     metric.histogram.sample_count = cumulative;
-    metric.histogram.sample_sum = histogram.sum_seconds;
+    metric.histogram.sample_sum = sum;
     families_.back().metric.push_back(std::move(metric));
+  }
+
+  void AddHistogram(const std::vector<ClientMetric::Label>& labels,
+                    const DelayHistogram& histogram) {
+    AddHistogram(labels, DelayHistogram::kUpperBoundsSeconds, histogram.counts,
+                 histogram.sum_seconds);
   }
 
   std::string Serialize() const { return prometheus::TextSerializer().Serialize(families_); }
@@ -263,6 +270,19 @@ void AddBrokers(const std::vector<base::BrokerFigures>& brokers, Builder* b) {
   }
 }
 
+// No family without a sample.
+void AddLabelled(const std::string& name, const std::string& help,
+                 const std::pair<const char*, const char*>& labels,
+                 const std::vector<LabelledCount>& counts, Builder* b) {
+  if (counts.empty()) {
+    return;
+  }
+  b->Start(name, help, MetricType::Counter);
+  for (const LabelledCount& each : counts) {
+    b->Add({{labels.first, each.first}, {labels.second, each.second}}, Double(each.count));
+  }
+}
+
 void AddEvents(const Snapshot& s, Builder* b) {
   b->Start("walpost_events_received_total", "Events taken from the stream.", MetricType::Counter);
   for (const auto& [table, count] : s.received_by_table) {
@@ -281,6 +301,8 @@ void AddEvents(const Snapshot& s, Builder* b) {
            Double(s.parked_keys));
   b->Counter("walpost_events_skipped_total", "Events skipped by policy.",
              Double(s.events_skipped_total));
+  AddLabelled("walpost_events_failed_total", "Events that could not be delivered as they are.",
+              {"topic", "reason"}, s.failed_by_topic, b);
   b->Counter("walpost_events_discarded_total",
              "Events given up in memory at a halt; they come again from the slot.",
              Double(s.events_discarded_total));
@@ -295,8 +317,19 @@ void AddEvents(const Snapshot& s, Builder* b) {
   b->Counter("walpost_bytes_delivered_total",
              "Bytes of records acknowledged, as accounted in flight.",
              Double(s.bytes_delivered_total));
-  b->Histogram("walpost_delivery_delay_seconds",
-               "From commit in the database to acknowledgement by Kafka.", s.delivery_delay);
+  b->Start("walpost_transaction_size_events", "Events of a transaction that has any.",
+           MetricType::Histogram);
+  b->AddHistogram({}, base::SizeHistogram::kUpperBounds, s.transaction_sizes.counts,
+                  Double(s.transaction_sizes.sum));
+  b->Start("walpost_delivery_delay_seconds",
+           "From commit in the database to acknowledgement by Kafka.", MetricType::Histogram);
+  b->AddHistogram({}, s.delivery_delay);
+  b->Start("walpost_stage_duration_seconds",
+           "Where that time goes, by batch: to walpost, through it, through Kafka.",
+           MetricType::Histogram);
+  for (const auto& [stage, histogram] : s.stages) {
+    b->AddHistogram({{"stage", stage}}, histogram);
+  }
 }
 
 void AddFlow(const Snapshot& s, Builder* b) {
@@ -310,10 +343,18 @@ void AddFlow(const Snapshot& s, Builder* b) {
            Seconds(s.oldest_undelivered_commit));
   b->Counter("walpost_backpressure_seconds_total", "Time spent connected without reading.",
              Double(s.backpressure_ms_total) / 1e3);
-  b->Counter("walpost_reconnects_total", "Connections to the source lost or refused.",
-             Double(s.reconnects_total));
+  AddLabelled("walpost_reconnects_total", "Connections lost or refused.", {"peer", "reason"},
+              s.reconnects_by_reason, b);
   b->Counter("walpost_producer_generations_total", "Kafka producers opened.",
              Double(s.producer_generations));
+  b->Start("walpost_producer_recreated_total", "Kafka producers made after the first.",
+           MetricType::Counter);
+  for (const auto& [reason, count] : s.producers_by_reason) {
+    b->Add({{"reason", reason}}, Double(count));
+  }
+  b->Counter("walpost_duplicates_possible_total",
+             "Records sent again that Kafka may have had already.",
+             Double(s.duplicates_possible_total));
   b->Counter("walpost_records_resubmitted_total", "Records submitted again to a later producer.",
              Double(s.records_resubmitted_total));
 }

@@ -22,6 +22,7 @@
 #include "base/delivered_event.h"
 #include "base/lsn.h"
 #include "base/server_figures.h"
+#include "base/size_histogram.h"
 #include "base/state.h"
 #include "base/time.h"
 #include "observe/history.h"
@@ -42,6 +43,13 @@ struct WalRoom {
 struct Trouble {
   std::string text;  // empty = none since the start
   base::WallTime at;
+};
+
+// A counter by two words.
+struct LabelledCount {
+  std::string first;
+  std::string second;
+  std::uint64_t count = 0;
 };
 
 // The connection of monitor.conninfo.
@@ -105,7 +113,11 @@ struct Snapshot {
   std::uint64_t reconnects_total = 0;
   std::uint64_t records_resubmitted_total = 0;
   std::uint64_t backpressure_ms_total = 0;
-  std::vector<std::pair<std::string, std::uint64_t>> received_by_table;  // "schema.table"
+  std::uint64_t duplicates_possible_total = 0;
+  std::vector<LabelledCount> reconnects_by_reason;                         // peer, reason
+  std::vector<LabelledCount> failed_by_topic;                              // topic, reason
+  std::vector<std::pair<std::string, std::uint64_t>> producers_by_reason;  // but for the first
+  std::vector<std::pair<std::string, std::uint64_t>> received_by_table;    // "schema.table"
   std::vector<std::pair<std::string, std::uint64_t>> delivered_by_topic;
   // Schema Registry
   std::uint64_t schemas_known = 0;  // or asked for, or refused
@@ -120,6 +132,8 @@ struct Snapshot {
   base::WallTime last_delivered_at;
   std::vector<base::DeliveredEvent> last_events;  // newest first; of many a sample
   DelayHistogram delivery_delay;                  // commit to acknowledgement
+  std::vector<std::pair<std::string, DelayHistogram>> stages;
+  base::SizeHistogram transaction_sizes;  // in events
 
   // What the server has and we have not confirmed; 0 before the first confirmation.
   std::uint64_t LagBytes() const {

@@ -4,16 +4,43 @@
 // Thread: loop thread only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/delay_histogram.h"
+#include "base/size_histogram.h"
 #include "base/time.h"
 #include "pipeline/recent_events.h"
+#include "pipeline/reconnect_reason.h"
 
 namespace walpost::pipeline {
+
+// Where the time of a batch goes, by the event in it that waited longest; see stage_times.h.
+struct StageHistograms {
+  base::DelayHistogram source;   // from its commit until it was taken from the stream
+  base::DelayHistogram queue;    // from there until it is with the producer
+  base::DelayHistogram produce;  // from there until the batch is acknowledged
+};
+
+// Events that could not be delivered, whatever became of them.
+struct FailedEvents {
+  // Topics come from rows; later ones share a row.
+  static constexpr std::size_t kRowsMax = 100;
+
+  struct Row {
+    std::string topic;
+    std::string reason;
+    std::uint64_t count = 0;
+  };
+
+  void Add(std::string_view topic, std::string_view reason);
+
+  std::vector<Row> rows;
+};
 
 struct Counters {
   std::uint64_t transactions = 0;
@@ -32,12 +59,18 @@ struct Counters {
       0;  // not of an outbox: updates, deletes, other tables, other messages
   std::uint64_t records_resubmitted = 0;
   std::uint64_t producer_generations = 0;
+  std::uint64_t producers_after_failure = 0;   // opened because one failed
+  std::uint64_t producers_after_recovery = 0;  // opened because the careful one is done
   std::uint64_t reconnects = 0;
+  std::array<std::uint64_t, std::size(kAllReconnectReasons)> reconnects_by_reason{};
   std::uint64_t backpressure_ms = 0;
   std::vector<std::pair<std::string, std::uint64_t>> received_by_table;
   std::vector<std::pair<std::string, std::uint64_t>>
       delivered_by_topic;  // index = Tracker::Entry::label
+  FailedEvents events_failed;
+  base::SizeHistogram transaction_sizes;  // in events; without those that had none
   base::DelayHistogram delivery_delay;
+  StageHistograms stages;
   base::WallTime last_delivered_at;
   RecentEvents recent;
 };

@@ -99,6 +99,7 @@ std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& 
   letter.reason = ReasonCode(failure.kind);
   letter.detail = failure.detail;
   letter.attempts = attempts;
+  counters_->events_failed.Add(letter.topic, letter.reason);
   if (policy_ == OnUndeliverable::kHalt) {
     return UndeliverableEvent(entry, letter);
   }
@@ -183,6 +184,7 @@ std::optional<Halt> Decider::DecideUnfit(const UnfitEvent& unfit) {
   if (!unfit.content) {
     letter.left_out_bytes = unfit.bytes;  // the row is in its table
   }
+  counters_->events_failed.Add(letter.topic, letter.reason);
   if (policy_ == OnUndeliverable::kHalt) {
     return Halt{HaltReason::kUndeliverableEvent, letter.detail, EventOf(letter, event.key)};
   }

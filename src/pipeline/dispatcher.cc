@@ -23,7 +23,8 @@ Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink*
       decider_(decider),
       lot_(lot),
       progress_(progress),
-      schemas_(schemas) {}
+      schemas_(schemas),
+      stages_(counters) {}
 
 void Dispatcher::Start(base::Now now) {
   CHECK(phase_ == Phase::kIdle);
@@ -31,11 +32,15 @@ void Dispatcher::Start(base::Now now) {
   verdict_.reset();
   unclear_failures_ = 0;
   shutting_down_ = false;
+  stages_.Forget();
   Open(Sink::Mode::kFast);
 }
 
 void Dispatcher::Gather(base::Now now) {
   quiet_ = false;
+  if (stages_.wants_event()) {
+    stages_.OnTaken(tracker_->entry(tracker_->next_sequence() - 1).commit_time, now);
+  }
   const bool behind = !held_since_ && cursor_ + 1 < tracker_->next_sequence();
   if (options_.gather_for.count() == 0 || phase_ != Phase::kFast || behind ||
       tracker_->next_sequence() - cursor_ >= kGatherEvents) {
@@ -66,6 +71,11 @@ void Dispatcher::Pump() {
   }
   // First, so that they have their turn in careful mode too.
   SubmitOwn(now_);
+  SubmitTracked();
+  stages_.OnSubmitted(cursor_, tracker_->next_sequence(), now_);
+}
+
+void Dispatcher::SubmitTracked() {
   // What came before a verdict is still delivered, by a new generation if need be.
   const delivery::Sequence end = verdict_ ? verdict_->sequence : tracker_->next_sequence();
   while (cursor_ < end) {
@@ -170,6 +180,9 @@ void Dispatcher::Poll(base::Now now) {
   now_ = now;
   counters_->recent.Tick(now.mono);
   sink_->Poll(now, this);
+  if (phase_ != Phase::kIdle) {
+    stages_.OnSettled(tracker_->oldest_unsettled(), now);
+  }
   if (phase_ == Phase::kWaiting && now.mono >= reopen_at_) {
     Open(next_mode_);
   }
@@ -307,6 +320,10 @@ void Dispatcher::Open(Sink::Mode mode) {
 void Dispatcher::EndGeneration(Sink::Mode next, bool back_off) {
   resubmit_below_ = std::max(resubmit_below_, cursor_);
   held_since_.reset();
+  if (!shutting_down_) {
+    ++(next == Sink::Mode::kFast ? counters_->producers_after_recovery
+                                 : counters_->producers_after_failure);
+  }
   next_mode_ = next;
   back_off_ = back_off;
   phase_ = Phase::kClosing;

@@ -23,6 +23,7 @@
 #include "pipeline/halt.h"
 #include "pipeline/progress_keeper.h"
 #include "pipeline/schema_look_ups.h"
+#include "pipeline/stage_times.h"
 
 namespace walpost::pipeline {
 
@@ -104,6 +105,8 @@ class Dispatcher : private delivery::SinkListener {
 
   delivery::SubmitResult Submit(const envelope::Record& record, delivery::Sequence sequence);
 
+  void SubmitTracked();
+
   bool awaits_reports() const { return tracker_->oldest_unsettled() < cursor_; }
 
   base::MonotonicTime HeldUntil() const;
@@ -123,6 +126,7 @@ class Dispatcher : private delivery::SinkListener {
   ProgressKeeper* const progress_;
   envelope::SchemaTable* const schemas_;
 
+  StageTimes stages_;
   Phase phase_ = Phase::kIdle;
   base::Now now_;  // of the Poll being served
   delivery::Sequence cursor_ =

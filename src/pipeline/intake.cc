@@ -140,6 +140,7 @@ std::optional<Halt> Intake::On(const pgoutput::Begin& begin) {
   transaction_.info = envelope::TransactionInfo{begin.xid, begin.commit_time};
   transaction_.timeline = facts_.TimelineOf(begin.commit_lsn);
   transaction_.next_ordinal = 0;
+  transaction_.events = 0;
   tracker_->BeginTransaction(begin.commit_lsn);
   return std::nullopt;
 }
@@ -156,6 +157,9 @@ std::optional<Halt> Intake::On(const pgoutput::Commit& commit) {
   }
   transaction_.open = false;
   ++counters_->transactions;
+  if (transaction_.events > 0) {
+    counters_->transaction_sizes.Add(transaction_.events);
+  }
   connection_lsn_ = commit.end_lsn;
   received_lsn_ = std::max(received_lsn_, commit.end_lsn);
   complete_lsn_ = std::max(complete_lsn_, commit.end_lsn);
@@ -354,6 +358,7 @@ std::optional<Halt> Intake::Unfit(UnfitEvent unfit, const absl::Status& why) {
 void Intake::Taken(std::uint32_t ordinal) {
   taken_commit_lsn_ = transaction_.commit_lsn;
   taken_ordinal_ = ordinal;
+  ++transaction_.events;
 }
 
 bool Intake::AlreadyTaken(std::uint32_t ordinal) const {

@@ -78,6 +78,7 @@ class Intake {
     envelope::TransactionInfo info;
     std::uint32_t timeline = 0;
     std::uint32_t next_ordinal = 0;
+    std::uint64_t events = 0;  // taken
   };
 
   std::optional<Halt> On(const pgoutput::Begin& begin);

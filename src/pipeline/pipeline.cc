@@ -95,14 +95,15 @@ void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
     source_backoff_.Reset();
     safe_at_connect_ = tracker_.safe_lsn();  // once: the attempts that fail from here on back off
   }
+  const ReconnectReason reason = ReconnectReasonOf(end, phase == Phase::kConnecting);
   if (end.kind == StreamEnd::Kind::kSlotInUse) {
     standby_ = true;
-    ReconnectAfter(standby_backoff_.Next(), now);
+    ReconnectAfter(standby_backoff_.Next(), reason, now);
   } else if (end.kind == StreamEnd::Kind::kFinished) {
     ReconnectAfter(tracker_.empty() ? source_backoff_.Next(milliseconds(1'000)) : kAfterServerStop,
-                   now);
+                   reason, now);
   } else {
-    ReconnectAfter(source_backoff_.Next(), now);
+    ReconnectAfter(source_backoff_.Next(), reason, now);
   }
 }
 
@@ -174,7 +175,7 @@ void Pipeline::OnServerStopping(base::Now now) {
   const Phase phase = phase_;
   Disconnect(StreamCommand::kClose);
   if (phase == Phase::kStreaming) {
-    ReconnectAfter(kAfterServerStop, now);
+    ReconnectAfter(kAfterServerStop, ReconnectReason::kServerStopping, now);
   } else if (phase == Phase::kHalting || phase == Phase::kDraining) {
     HaltNow();
   }
@@ -350,10 +351,11 @@ void Pipeline::Disconnect(StreamCommand command) {
   intake_.Leave();
 }
 
-void Pipeline::ReconnectAfter(milliseconds delay, base::Now now) {
+void Pipeline::ReconnectAfter(milliseconds delay, ReconnectReason reason, base::Now now) {
   phase_ = Phase::kIdle;
   connect_at_ = now.mono + delay;
   ++counters_.reconnects;
+  ++counters_.reconnects_by_reason[static_cast<std::size_t>(reason)];
 }
 
 // Everything received before it is delivered and confirmed first, so that a halt costs no

@@ -166,7 +166,7 @@ class Pipeline {
   };
 
   void Disconnect(StreamCommand command);
-  void ReconnectAfter(std::chrono::milliseconds delay, base::Now now);
+  void ReconnectAfter(std::chrono::milliseconds delay, ReconnectReason reason, base::Now now);
   void BeginHalt(Halt halt, base::Now now);
   void HaltNow();
   void CheckVerdict(base::Now now);

@@ -73,6 +73,27 @@ observe::Trouble Newest(std::initializer_list<observe::Trouble> troubles) {
   });
 }
 
+void AddReasons(const pipeline::Counters& counters, const kafka::KafkaFacts& kafka,
+                observe::Snapshot* snapshot) {
+  for (const pipeline::ReconnectReason reason : pipeline::kAllReconnectReasons) {
+    snapshot->reconnects_by_reason.push_back(
+        {"postgresql", std::string(pipeline::ReconnectReasonName(reason)),
+         counters.reconnects_by_reason[static_cast<std::size_t>(reason)]});
+  }
+  snapshot->reconnects_by_reason.push_back({"kafka", "brokers_down", kafka.outages});
+  for (const pipeline::FailedEvents::Row& row : counters.events_failed.rows) {
+    snapshot->failed_by_topic.push_back({row.topic, row.reason, row.count});
+  }
+  // What the sink made beyond what it was asked to open.
+  const std::uint64_t replaced = kafka.generations > counters.producer_generations
+                                     ? kafka.generations - counters.producer_generations
+                                     : 0;
+  snapshot->producers_by_reason = {{"failure", counters.producers_after_failure},
+                                   {"recovered", counters.producers_after_recovery},
+                                   {"settings", replaced}};
+  snapshot->duplicates_possible_total = kafka.possibly_delivered;
+}
+
 double SecondsSince(base::MonotonicTime since, base::Now now) {
   return std::chrono::duration<double>(now.mono - since).count();
 }
@@ -374,7 +395,12 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   snapshot.backpressure_ms_total = counters.backpressure_ms;
   snapshot.received_by_table = counters.received_by_table;
   snapshot.delivered_by_topic = counters.delivered_by_topic;
+  AddReasons(counters, kafka, &snapshot);
+  snapshot.transaction_sizes = counters.transaction_sizes;
   snapshot.delivery_delay = counters.delivery_delay;
+  snapshot.stages = {{"source", counters.stages.source},
+                     {"queue", counters.stages.queue},
+                     {"produce", counters.stages.produce}};
   snapshot.schemas_known = pipeline.schemas().table().size();
   snapshot.schema_look_ups_total = pipeline.schemas().statistics().look_ups;
   snapshot.schema_refusals_total = pipeline.schemas().statistics().refusals;

@@ -104,8 +104,9 @@ def test_every_scrape_adds_up_with_letters_and_a_lost_connection(make_pipeline):
 
 
 def test_promtool_finds_nothing_and_every_documented_metric_is_there(make_pipeline, workspace):
-    p = monitored(make_pipeline, workspace.postgres(settings={"max_slot_wal_keep_size": "64MB"}))
+    p = monitored(make_pipeline, workspace.postgres(settings={"max_slot_wal_keep_size": "64MB"}), delivery={"on_undeliverable": "skip"})
     p.insert(1, 20)
+    p.insert(21, 21, topic="nobody-made-this-topic")
     p.wait_confirmed()
     def complete():
         found = prometheus.scrape(p.walpost)

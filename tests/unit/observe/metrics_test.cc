@@ -108,7 +108,17 @@ TEST(MetricsTest, ValuesAreThoseOfTheSnapshot) {
   EXPECT_EQ(metrics.Value("walpost_events_repeated_total"), 19);
   EXPECT_EQ(metrics.Value("walpost_events_discarded_total"), 20);
   EXPECT_EQ(metrics.Value("walpost_changes_ignored_total"), 21);
-  EXPECT_EQ(metrics.Value("walpost_reconnects_total"), 22);
+  EXPECT_EQ(metrics.Value("walpost_reconnects_total", {{"peer", "postgresql"}, {"reason", "lost"}}),
+            20);
+  EXPECT_EQ(
+      metrics.Value("walpost_reconnects_total", {{"peer", "kafka"}, {"reason", "brokers_down"}}),
+      42);
+  EXPECT_EQ(metrics.Value("walpost_events_failed_total",
+                          {{"topic", "orders"}, {"reason", "topic_unknown"}}),
+            43);
+  EXPECT_EQ(metrics.Value("walpost_producer_recreated_total", {{"reason", "failure"}}), 44);
+  EXPECT_EQ(metrics.Value("walpost_producer_recreated_total", {{"reason", "settings"}}), 45);
+  EXPECT_EQ(metrics.Value("walpost_duplicates_possible_total"), 41);
   EXPECT_EQ(metrics.Value("walpost_records_resubmitted_total"), 23);
   EXPECT_EQ(metrics.Value("walpost_producer_generations_total"), 2);
   EXPECT_EQ(metrics.Value("walpost_backpressure_seconds_total"), 2.5);
@@ -261,6 +271,25 @@ TEST(MetricsTest, DelayBucketsAreCumulativeAndEndWithAll) {
   EXPECT_EQ(metrics.Value(bucket, {{"le", "+Inf"}}), 3);
   EXPECT_EQ(metrics.Value("walpost_delivery_delay_seconds_count"), 3);
   EXPECT_NEAR(metrics.Value("walpost_delivery_delay_seconds_sum"), 1'000.0045, 1e-6);
+}
+
+TEST(MetricsTest, TransactionsAreShownByTheirSize) {
+  const PrometheusText metrics = Metrics(Sample());
+  const std::string name = "walpost_transaction_size_events";
+  EXPECT_EQ(metrics.Value(name + "_bucket", {{"le", "1"}}), 1);
+  EXPECT_EQ(metrics.Value(name + "_bucket", {{"le", "5"}}), 1);
+  EXPECT_EQ(metrics.Value(name + "_bucket", {{"le", "10"}}), 2);
+  EXPECT_EQ(metrics.Value(name + "_bucket", {{"le", "1000000"}}), 2);
+  EXPECT_EQ(metrics.Value(name + "_bucket", {{"le", "+Inf"}}), 3);
+  EXPECT_EQ(metrics.Value(name + "_sum"), 2'000'008);
+}
+
+TEST(MetricsTest, StagesHaveAHistogramEach) {
+  const PrometheusText metrics = Metrics(Sample());
+  const std::string name = "walpost_stage_duration_seconds";
+  EXPECT_EQ(metrics.Value(name + "_bucket", {{"stage", "queue"}, {"le", "0.01"}}), 0);
+  EXPECT_EQ(metrics.Value(name + "_bucket", {{"stage", "queue"}, {"le", "0.02"}}), 1);
+  EXPECT_EQ(metrics.Value(name + "_count", {{"stage", "queue"}}), 1);
 }
 
 TEST(MetricsTest, LabelsAreEscaped) {

@@ -60,6 +60,16 @@ inline Snapshot Sample() {
   s.changes_ignored_total = 21;
   s.reconnects_total = 22;
   s.records_resubmitted_total = 23;
+  s.duplicates_possible_total = 41;
+  s.reconnects_by_reason = {
+      {"postgresql", "lost", 20}, {"postgresql", "slot_in_use", 2}, {"kafka", "brokers_down", 42}};
+  s.failed_by_topic = {{"orders", "topic_unknown", 43}};
+  s.producers_by_reason = {{"failure", 44}, {"settings", 45}};
+  s.transaction_sizes.Add(1);
+  s.transaction_sizes.Add(7);
+  s.transaction_sizes.Add(2'000'000);
+  s.stages.emplace_back("queue", DelayHistogram());
+  s.stages.back().second.Add(0.015);
   s.backpressure_ms_total = 2'500;
   s.received_by_table = {{"outbox.events", 9}, {"outbox.more", 5}};
   s.delivered_by_topic = {{"orders", 15}, {"quiet", 0}};

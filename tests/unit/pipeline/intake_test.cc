@@ -175,6 +175,16 @@ TEST_F(IntakeTest, ReceivedIsCountedByTable) {
   EXPECT_EQ(counters_.transactions, 1U);
 }
 
+TEST_F(IntakeTest, TransactionsAreCountedByTheirEvents) {
+  TakeAll({Begin(100), EventBytes("e1"), EventBytes("e2"), EventBytes("e3"), Commit(100)});
+  TakeAll({Begin(200), Commit(200)});
+  TakeAll({Begin(300), EventBytes("e4"), Commit(300)});
+  EXPECT_EQ(counters_.transactions, 3U);
+  EXPECT_EQ(counters_.transaction_sizes.sum, 4U);
+  EXPECT_EQ(counters_.transaction_sizes.counts[0], 1U) << "at most 1, and the empty one is none";
+  EXPECT_EQ(counters_.transaction_sizes.counts[2], 1U) << "at most 5";
+}
+
 TEST_F(IntakeTest, TopicsHaveLabelsUpToABoundAndShareOneBeyond) {
   Take(Begin(100));
   for (int i = 0; i < 1'100; ++i) {

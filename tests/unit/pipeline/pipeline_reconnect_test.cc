@@ -54,6 +54,27 @@ TEST_F(ReconnectTest, SlotInUseIsStandby) {
   EXPECT_EQ(pipeline().state(), State::kReconnecting);
 }
 
+TEST_F(ReconnectTest, AttemptsAreCountedByWhatMadeThemNeeded) {
+  const auto count = [this](ReconnectReason reason) {
+    return pipeline().counters().reconnects_by_reason[static_cast<std::size_t>(reason)];
+  };
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  End(StreamEnd::Kind::kLost, "connection refused");
+  EXPECT_EQ(count(ReconnectReason::kConnectFailed), 1U);
+  Connect();
+  End(StreamEnd::Kind::kLost);
+  EXPECT_EQ(count(ReconnectReason::kLost), 1U);
+  Connect();
+  pipeline().OnServerStopping(now_);
+  EXPECT_EQ(count(ReconnectReason::kServerStopping), 1U);
+  Advance(Pipeline::kAfterServerStop);
+  EXPECT_EQ(pipeline().TakeStreamCommand(), StreamCommand::kNone) << "the fixture took it";
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  End(StreamEnd::Kind::kSlotInUse, "slot is active for PID 7");
+  EXPECT_EQ(count(ReconnectReason::kSlotInUse), 1U);
+  EXPECT_EQ(pipeline().counters().reconnects, 4U);
+}
+
 TEST_F(ReconnectTest, RepeatsAfterAReconnectAreDropped) {
   Connect();
   Transaction(100, {"a1"});
