@@ -207,11 +207,12 @@ void Narrator::WatchSchemas(const pipeline::SchemaLookUps& schemas, base::Now no
     return;
   }
   schema_error_ = {schema_trouble_, now.wall};
-  LogRepeated(Severity::kWarning, LogEvent::kSchemaRegistryUnavailable, schema_trouble_,
-              absl::StrFormat("%s; events whose schema is not known yet wait, and so does "
-                              "everything behind them",
-                              schema_trouble_),
-              {}, now);
+  // Each time: it may last, and there is no other line about it.
+  observe::Log(Severity::kWarning, LogEvent::kSchemaRegistryUnavailable,
+               absl::StrFormat("%s; events whose schema is not known yet wait, and so does "
+                               "everything behind them",
+                               schema_trouble_),
+               {});
 }
 
 // A topic that went away makes every event of it undeliverable: a few a second are enough to see.
