@@ -8,9 +8,16 @@ namespace walpost::base {
 
 void DelayHistogram::Add(double seconds) {
   const double delay = std::max(seconds, 0.0);
-  const auto bucket =
-      std::lower_bound(kUpperBoundsSeconds.begin(), kUpperBoundsSeconds.end(), delay);
-  ++counts[static_cast<std::size_t>(bucket - kUpperBoundsSeconds.begin())];
+  // Delays of one batch are much the same, so the bucket mostly is, too.
+  const bool same =
+      (newest == kUpperBoundsSeconds.size() || delay <= kUpperBoundsSeconds[newest]) &&
+      (newest == 0 || delay > kUpperBoundsSeconds[newest - 1]);
+  if (!same) {
+    const auto bucket =
+        std::lower_bound(kUpperBoundsSeconds.begin(), kUpperBoundsSeconds.end(), delay);
+    newest = static_cast<std::size_t>(bucket - kUpperBoundsSeconds.begin());
+  }
+  ++counts[newest];
   sum_seconds += delay;
 }
 

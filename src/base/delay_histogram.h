@@ -15,6 +15,7 @@ struct DelayHistogram {
 
   std::array<std::uint64_t, kUpperBoundsSeconds.size() + 1> counts{};
   double sum_seconds = 0;
+  std::size_t newest = 0;  // bucket of the newest delay
 
   void Add(double seconds);
   std::uint64_t Total() const;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
 namespace walpost::base {
 namespace {
 
@@ -34,6 +37,28 @@ TEST(DelayHistogramTest, QuantileIsTheUpperBoundOfItsBucket) {
   EXPECT_EQ(histogram.Quantile(0.5), 0.005);
   EXPECT_EQ(histogram.Quantile(0.99), 0.005);
   EXPECT_EQ(histogram.Quantile(1), 10);
+}
+
+// Whatever came before it.
+TEST(DelayHistogramTest, EachDelayIsInItsOwnBucketAfterAnyOther) {
+  std::vector<double> delays = {0, -1, 0.0005, 1e9};
+  for (const double bound : DelayHistogram::kUpperBoundsSeconds) {
+    delays.push_back(bound);
+    delays.push_back(std::nextafter(bound, 1e9));
+  }
+  for (const double before : delays) {
+    for (const double delay : delays) {
+      DelayHistogram alone;
+      alone.Add(delay);
+      DelayHistogram both;
+      both.Add(before);
+      const auto counts = both.counts;
+      both.Add(delay);
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        ASSERT_EQ(both.counts[i] - counts[i], alone.counts[i]) << before << ", " << delay;
+      }
+    }
+  }
 }
 
 }  // namespace
