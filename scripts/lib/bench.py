@@ -315,7 +315,7 @@ def instructions(arguments):
 
 def instructions_text(result):
     each = [f"{r['per_event']:,.0f} instructions with {rows} row{'s' if rows > 1 else ''} a transaction, of which remembered progress takes"
-            f" {100 * r['progress']:.1f} % and counting {100 * r['counters']:.1f} %"
+            f" {100 * r['progress']:.1f} %, counting {100 * r['counters']:.1f} %, and log, status and metrics {100 * r['showing']:.1f} %"
             for rows in SHAPES for r in [result[str(rows)]]]
     formats_text = ", ".join(f"{name} {per_event:,.0f}" for name, per_event in result["formats"].items())
     return f"from frame to record and back to the position, an event takes {'; '.join(each)}; by format, with {SHAPES[-1]} rows: {formats_text}"

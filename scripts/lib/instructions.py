@@ -1,8 +1,9 @@
-"""What the guards and the counters take of the pipeline's instructions, by callgrind, over a replay of recorded messages.
+"""What the guards, and metrics, status and log, take of the instructions of an event, by callgrind, over a replay of recorded messages.
 
 The program measured is the real pipeline as released, with nothing left out. What stands in the lines of KEEPER_FILES and COUNTER_FILES, or in
 a statement that counts something, is theirs, with all that is called from there. Of library code that the compiler put in between it is
-not known whose it is: in COUNTING_FUNCTIONS all of it goes to the counters.
+not known whose it is: in COUNTING_FUNCTIONS all of it goes to the counters. What is shown of them (log, snapshots, a scrape and a status each
+second) is all that the replay calls from SHOWING.
 """
 
 import re
@@ -12,10 +13,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 REPLAY = ROOT / "build" / "release" / "tests" / "bench" / "replay"
 KEEPER_FILES = ("src/pipeline/progress_keeper.h", "src/pipeline/progress_keeper.cc")
-COUNTER_FILES = ("src/base/delay_histogram.h", "src/base/delay_histogram.cc", "src/pipeline/counters.h",
-                 "src/pipeline/recent_events.h", "src/pipeline/recent_events.cc")
+COUNTER_FILES = ("src/base/delay_histogram.h", "src/base/delay_histogram.cc", "src/base/size_histogram.h", "src/pipeline/counters.h",
+                 "src/pipeline/recent_events.h", "src/pipeline/recent_events.cc", "src/pipeline/stage_times.h", "src/pipeline/stage_times.cc")
 COUNTING = re.compile(r"\bcounters_(->|\.)|\blast_label_\b|\blabel_by_topic_\b")
 COUNTING_FUNCTIONS = ("walpost::pipeline::Dispatcher::OnDelivered(",)
+REPLAYING, SHOWING = "walpost::Replay(", "walpost::Show("
 
 
 def record(postgres, path, slot="walpost", publication="walpost"):
@@ -29,6 +31,12 @@ def record(postgres, path, slot="walpost", publication="walpost"):
     return postgres.execute("SELECT 'outbox.events'::regclass::oid::bigint")[0][0]
 
 
+def place(file):
+    """A source of ours from src/ or tests/ on, wherever the compiler's cache has it from; anything else as it is."""
+    found = re.search(r"/((?:src|tests)/[a-z]+/\w+\.(?:cc|h))$", file)
+    return found[1] if found and not file.startswith("/usr/") else file
+
+
 def counting_lines():
     """{file: numbers of the lines of statements that count}, of the pipeline."""
     found = {}
@@ -38,7 +46,7 @@ def counting_lines():
             if COUNTING.search(line):
                 inside = True
             if inside:
-                found.setdefault(str(path), set()).add(number)
+                found.setdefault(place(str(path)), set()).add(number)
                 inside = not line.rstrip().endswith((";", "{", "}"))
     return found
 
@@ -47,29 +55,33 @@ class Costs:
     """Of one callgrind file: all, and what is the keeper's and the counters'."""
 
     def __init__(self, text):
-        lines = {str(ROOT / name): None for name in (*KEEPER_FILES, *COUNTER_FILES)} | counting_lines()
-        self.total, self.keeper, self.counters = 0, 0, 0
-        file = callee_file = function = None
+        lines = {name: None for name in (*KEEPER_FILES, *COUNTER_FILES)} | counting_lines()
+        self.total, self.keeper, self.counters, self.showing = 0, 0, 0, 0
+        file = callee_file = function = callee = None
         call = False
         for line in text.splitlines():
             name, equals, value = line.partition("=")
             if equals and name in ("fl", "fi", "fe"):
-                file = callee_file = value
+                file = callee_file = place(value)
             elif equals and name == "fn":
                 function = value
+            elif equals and name == "cfn":
+                callee = value
             elif equals and name in ("cfi", "cfl"):
-                callee_file = value
+                callee_file = place(value)
             elif name == "calls" and equals:
                 call = True
             elif re.match(r"\d+ \d+$", line):
                 number, cost = map(int, line.split())
                 mine = file in lines and (lines[file] is None or number in lines[file])
-                if not call and function.startswith(COUNTING_FUNCTIONS) and not file.startswith(str(ROOT)):
+                if not call and function.startswith(COUNTING_FUNCTIONS) and not file.startswith(("src/", "tests/")):
                     mine = True
                 if call and callee_file in lines and lines[callee_file] is None:
                     mine = False  # its own lines count
                 if not call:
                     self.total += cost
+                elif callee.startswith(SHOWING) and function.startswith(REPLAYING):
+                    self.showing += cost
                 if mine and file.endswith(KEEPER_FILES):
                     self.keeper += cost
                 elif mine:
@@ -94,7 +106,7 @@ def shares(recording, oid, folder):
     # Its own lines, or the difference it makes, which also has what is inlined from elsewhere: the larger.
     progress = max(full.keeper, full.total - without.total)
     return {"events": events, "per_event": full.total / events, "progress": progress / full.total,
-            "counters": full.counters / full.total}
+            "counters": full.counters / full.total, "showing": full.showing / full.total}
 
 
 def by_format(recording, oid, folder):

@@ -2,8 +2,11 @@
 //   replay FILE OID [--without-progress | --format NAME]
 // FILE: each message after its length in 4 bytes, big endian; OID: of the outbox table in it. For
 // callgrind, see scripts/lib/instructions.py: what counts is within Replay. Time is made up, so that every
-// run does the same: turns as far apart as the loop's under load, with about as many frames. All commits
-// are long ago, which is the delay that costs most to count.
+// run does the same: turns as far apart as the loop's under load, with about as many frames. All delays
+// are in one bucket, as they nearly are within a batch. What is shown is Show's: at each turn what the
+// loop does then, a snapshot as often, and a scrape and a status each second.
+#include <glog/logging.h>
+
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -11,14 +14,21 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "observe/http_server.h"
+#include "observe/snapshot.h"
 #include "outbox/presets.h"
 #include "pipeline/pipeline.h"
+#include "runtime/loop.h"
+#include "runtime/narrator.h"
+#include "runtime/server_view.h"
 #include "support/pgoutput_bytes.h"
 
 namespace walpost {
@@ -26,6 +36,7 @@ namespace {
 
 constexpr std::size_t kFramesPerTurn = 100;
 constexpr std::chrono::microseconds kTurn{300};
+constexpr std::chrono::seconds kScrapeEvery{1};
 
 class AtOnceSink final : public delivery::Sink {
  public:
@@ -94,16 +105,53 @@ void Turn(pipeline::Pipeline* pipeline, base::Now* now) {
   pipeline->TakeStatus(*now);
 }
 
+runtime::RunOptions NamedRun() {
+  runtime::RunOptions options;
+  options.name = "bench";
+  return options;
+}
+
 }  // namespace
 
+struct Showing {
+  explicit Showing(base::Now now) : narrator(NamedRun(), now), next_snapshot(now.mono) {}
+
+  runtime::Narrator narrator;
+  runtime::ServerView server_view;
+  observe::SnapshotBoard board;
+  const kafka::KafkaFacts kafka;
+  base::MonotonicTime next_snapshot;
+  base::MonotonicTime next_scrape;
+};
+
+// Metrics, status and log, as Loop::Run and Loop::Publish have it, and who reads them.
+__attribute__((noinline)) void Show(pipeline::Pipeline* pipeline, Showing* showing, base::Now now) {
+  showing->narrator.Observe(*pipeline, showing->kafka, now);
+  showing->narrator.TellDecisions(pipeline, now);
+  if (now.mono < showing->next_snapshot) {
+    return;
+  }
+  showing->next_snapshot = now.mono + runtime::Loop::kPublishEvery;
+  auto snapshot = std::make_shared<observe::Snapshot>(
+      showing->narrator.TakeSnapshot(*pipeline, showing->kafka, now));
+  showing->server_view.Complete(pipeline->facts(), std::nullopt, now, snapshot.get());
+  showing->board.Publish(std::move(snapshot));
+  if (now.mono >= showing->next_scrape) {
+    showing->next_scrape = now.mono + kScrapeEvery;
+    CHECK(!observe::RenderMetrics(*showing->board.Newest(), "bench").empty());
+    CHECK(!observe::RenderStatusJson(*showing->board.Newest(), "bench").empty());
+  }
+}
+
 // Not static and never inlined, so that it is found by name.
-__attribute__((noinline)) void Replay(pipeline::Pipeline* pipeline,
+__attribute__((noinline)) void Replay(pipeline::Pipeline* pipeline, Showing* showing,
                                       const std::vector<std::string>& frames, base::Now now) {
   std::size_t in_turn = 0;
   for (const std::string& frame : frames) {
     pipeline->OnFrame(frame, now);
     if (++in_turn == kFramesPerTurn) {
       Turn(pipeline, &now);
+      Show(pipeline, showing, now);
       in_turn = 0;
     }
   }
@@ -140,7 +188,8 @@ int main(int argc, char** argv) {
   pipeline.TakeConnect(now);
   pipeline.OnConnected(facts, now);
   const std::vector<std::string> frames = ReadFrames(argv[1]);
-  Replay(&pipeline, frames, now);
+  Showing showing(now);
+  Replay(&pipeline, &showing, frames, now);
   const bool whole = pipeline.tracker().empty() && !pipeline.halt();
   std::printf("%llu\n", static_cast<unsigned long long>(pipeline.counters().events_delivered));
   return whole ? 0 : 1;
