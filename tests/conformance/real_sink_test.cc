@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <random>
@@ -51,6 +52,18 @@ Client NewClient(const std::string& bootstrap) {
                 rd_kafka_destroy);
 }
 
+// What brokers learn from each other cannot be waited for: they are asked until they know.
+template <typename Condition>
+bool WithinTheTimeout(const Condition& holds) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(kTimeoutMs);
+  do {
+    if (holds()) {
+      return true;
+    }
+  } while (std::chrono::steady_clock::now() < until);
+  return false;
+}
+
 // "" when it worked.
 std::string CreateTopic(const std::string& bootstrap, const std::string& name, int partitions) {
   const Client client = NewClient(bootstrap);
@@ -75,12 +88,10 @@ std::string CreateTopic(const std::string& bootstrap, const std::string& name, i
     return refusal;
   }
   // The broker learns of it after the controller has answered; a sink that asks before refuses.
-  for (int i = 0; i < 300; ++i) {
-    if (kafka::ReadTopicLimits(client.get(), name, std::chrono::milliseconds(kTimeoutMs)).ok()) {
-      return "";
-    }
-  }
-  return "no broker knows it";
+  const bool known = WithinTheTimeout([&] {
+    return kafka::ReadTopicLimits(client.get(), name, std::chrono::milliseconds(kTimeoutMs)).ok();
+  });
+  return known ? "" : "no broker knows it";
 }
 
 // "" when it worked.
@@ -108,14 +119,12 @@ std::string SetMessageBytesMax(const std::string& bootstrap, const std::string& 
     return refusal;
   }
   // The broker learns of it from its own log of changes.
-  for (int i = 0; i < 300; ++i) {
+  const bool changed = WithinTheTimeout([&] {
     const absl::StatusOr<kafka::TopicLimits> limits =
         kafka::ReadTopicLimits(client.get(), name, std::chrono::milliseconds(kTimeoutMs));
-    if (limits.ok() && std::to_string(limits->message_bytes_max.value_or(0)) == bytes) {
-      return "";
-    }
-  }
-  return "the change has no effect";
+    return limits.ok() && std::to_string(limits->message_bytes_max.value_or(0)) == bytes;
+  });
+  return changed ? "" : "the change has no effect";
 }
 
 class RealHarness final : public KafkaSinkHarness {
