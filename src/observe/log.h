@@ -32,8 +32,8 @@ void SetLogLevel(Severity minimum);
 void Log(Severity severity, LogEvent event, std::string_view message,
          std::vector<LogField> fields = {});
 
-// For what an outage repeats: of the same event with the same cause, one line each
-// RepeatLimiter::kEvery. The next one has a field `not_told`: how many were left out before it.
+// For what an outage repeats: RepeatLimiter decides, by event and cause. The line after some that
+// were left out has a field `not_told` with their number.
 void LogRepeated(Severity severity, LogEvent event, std::string_view cause,
                  std::string_view message, std::vector<LogField> fields = {});
 

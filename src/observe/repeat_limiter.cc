@@ -6,20 +6,20 @@ namespace walpost::observe {
 
 std::optional<std::uint64_t> RepeatLimiter::Take(base::LogEvent event, std::string_view cause,
                                                  base::MonotonicTime now) {
-  const auto [found, is_new] = told_.try_emplace({event, std::string(cause)}, Told{now, 0});
-  if (is_new) {
-    if (told_.size() > kCausesMax) {
-      Forget();
-    }
-    return 0;
-  }
+  const auto [found, is_new] = told_.try_emplace({event, std::string(cause)}, Told{now, now, 0});
   Told& told = found->second;
-  if (now < told.at + kEvery) {
+  // Each line moves `all_again` by one interval; so many of them may lie ahead.
+  if (told.all_again > now + (kAtOnce - 1) * kEvery) {
     ++told.not_told;
     return std::nullopt;
   }
   told.at = now;
-  return std::exchange(told.not_told, 0);
+  told.all_again = std::max(told.all_again, now) + kEvery;
+  const std::uint64_t not_told = std::exchange(told.not_told, 0);
+  if (is_new && told_.size() > kCausesMax) {
+    Forget();
+  }
+  return not_told;
 }
 
 // The one that was written longest ago.

@@ -1,9 +1,9 @@
 // RepeatLimiter - decides which lines of something that goes on and on are written.
-// Why: an outage repeats itself for hours; the first line must be there at once, and the others must
-//   be seen to be there without filling a disk.
+// Why: an outage repeats itself for hours; its first line must be there at once, also when it follows
+//   another one closely, and the others must be seen to be there without filling a disk.
 // Thread: one owner.   Lifetime: keeps copies.
-// Units/limits: one line for each event and cause in kEvery; kCausesMax of them are remembered, and a
-//   forgotten one is only written more often.
+// Units/limits: of each event and cause kAtOnce lines, and one more for each kEvery since;
+//   kCausesMax of them are remembered, and a forgotten one is only written more often.
 #pragma once
 
 #include <chrono>
@@ -22,6 +22,7 @@ namespace walpost::observe {
 class RepeatLimiter {
  public:
   static constexpr std::chrono::seconds kEvery{10};
+  static constexpr int kAtOnce = 3;
   static constexpr std::size_t kCausesMax = 256;
 
   // Nothing: leave this line out. Else write it; so many were left out since the last one.
@@ -31,6 +32,7 @@ class RepeatLimiter {
  private:
   struct Told {
     base::MonotonicTime at;
+    base::MonotonicTime all_again;  // when kAtOnce may be written once more
     std::uint64_t not_told = 0;
   };
 

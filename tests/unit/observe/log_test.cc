@@ -10,6 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_format.h"
+#include "observe/repeat_limiter.h"
+
 namespace walpost::observe {
 namespace {
 
@@ -141,13 +144,14 @@ TEST(LogLevelTest, LevelCanBeChangedWhileRunning) {
 
 TEST(RepeatedLogTest, RepeatIsLeftOutAndAnotherCauseIsNot) {
   const std::string lines = Logged(Severity::kInfo, LogFormat::kText, [] {
-    for (const char* message : {"down (after 1 ms)", "down (after 2 ms)"}) {
-      LogRepeated(Severity::kWarning, LogEvent::kKafkaLog, "down", message, {{"f", "v"}});
+    for (int ms = 1; ms <= RepeatLimiter::kAtOnce + 1; ++ms) {
+      LogRepeated(Severity::kWarning, LogEvent::kKafkaLog, "down",
+                  absl::StrFormat("down (after %d ms)", ms), {{"f", "v"}});
     }
     LogRepeated(Severity::kWarning, LogEvent::kKafkaLog, "up", "up");
   });
-  EXPECT_THAT(lines, HasSubstr("down (after 1 ms) f=v\n"));
-  EXPECT_THAT(lines, Not(HasSubstr("after 2 ms")));
+  EXPECT_THAT(lines, AllOf(HasSubstr("down (after 1 ms) f=v\n"), HasSubstr("down (after 3 ms)")));
+  EXPECT_THAT(lines, Not(HasSubstr("after 4 ms")));
   EXPECT_THAT(lines, HasSubstr("kafka_log: up\n"));
 }
 

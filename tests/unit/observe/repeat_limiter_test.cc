@@ -17,35 +17,58 @@ class RepeatLimiterTest : public ::testing::Test {
     return limiter_.Take(event, cause, now_);
   }
 
+  // Until one is left out.
+  int TakeAll(const std::string& cause) {
+    int taken = 0;
+    while (Take(cause)) {
+      ++taken;
+    }
+    return taken;
+  }
+
   RepeatLimiter limiter_;
   base::MonotonicTime now_{std::chrono::hours(1)};
 };
 
-TEST_F(RepeatLimiterTest, FirstIsWrittenAtOnceAndItsRepeatsAreCounted) {
-  EXPECT_EQ(Take("refused"), 0U);
+TEST_F(RepeatLimiterTest, OneThatGoesOnIsWrittenEachIntervalAndTheOthersAreCounted) {
+  EXPECT_EQ(TakeAll("refused"), RepeatLimiter::kAtOnce);
   for (int second = 1; second < RepeatLimiter::kEvery.count(); ++second) {
     now_ += seconds(1);
-    EXPECT_EQ(Take("refused"), std::nullopt);
+    EXPECT_EQ(Take("refused"), std::nullopt) << second;
   }
   now_ += seconds(1);
-  EXPECT_EQ(Take("refused"), 9U);
+  EXPECT_EQ(Take("refused"), 10U);
   now_ += seconds(1);
   EXPECT_EQ(Take("refused"), std::nullopt) << "another interval";
   now_ += RepeatLimiter::kEvery;
   EXPECT_EQ(Take("refused"), 1U) << "each is counted once";
 }
 
-TEST_F(RepeatLimiterTest, AnotherCauseOrAnotherEventIsNews) {
+// Lost, back, and lost again for the same cause.
+TEST_F(RepeatLimiterTest, TwoMoreOutagesThatFollowAtOnceAreWritten) {
   EXPECT_EQ(Take("refused"), 0U);
+  now_ += seconds(1);
+  EXPECT_EQ(Take("refused"), 0U);
+  now_ += seconds(1);
+  EXPECT_EQ(Take("refused"), 0U);
+  now_ += seconds(1);
+  EXPECT_EQ(Take("refused"), std::nullopt) << "it flaps";
+}
+
+TEST_F(RepeatLimiterTest, AnotherCauseOrAnotherEventIsNews) {
+  EXPECT_EQ(TakeAll("refused"), RepeatLimiter::kAtOnce);
   EXPECT_EQ(Take("timed out"), 0U);
   EXPECT_EQ(Take("refused", LogEvent::kKafkaLog), 0U);
   EXPECT_EQ(Take("refused"), std::nullopt);
 }
 
-TEST_F(RepeatLimiterTest, AfterAQuietIntervalNothingWasLeftOut) {
+TEST_F(RepeatLimiterTest, AfterAQuietTimeItBeginsAnew) {
+  EXPECT_EQ(TakeAll("refused"), RepeatLimiter::kAtOnce);
+  now_ += RepeatLimiter::kAtOnce * RepeatLimiter::kEvery;
+  EXPECT_EQ(Take("refused"), 1U);
   EXPECT_EQ(Take("refused"), 0U);
-  now_ += RepeatLimiter::kEvery;
   EXPECT_EQ(Take("refused"), 0U);
+  EXPECT_EQ(Take("refused"), std::nullopt);
 }
 
 TEST_F(RepeatLimiterTest, OfVeryManyCausesTheOldestIsForgottenAndWrittenAgain) {
@@ -53,8 +76,8 @@ TEST_F(RepeatLimiterTest, OfVeryManyCausesTheOldestIsForgottenAndWrittenAgain) {
     EXPECT_EQ(Take(std::to_string(cause)), 0U);
     now_ += std::chrono::milliseconds(1);
   }
-  EXPECT_EQ(Take("0"), 0U);
-  EXPECT_EQ(Take(std::to_string(RepeatLimiter::kCausesMax)), std::nullopt);
+  EXPECT_EQ(TakeAll("0"), RepeatLimiter::kAtOnce);
+  EXPECT_EQ(TakeAll(std::to_string(RepeatLimiter::kCausesMax)), RepeatLimiter::kAtOnce - 1);
 }
 
 }  // namespace
