@@ -13,6 +13,7 @@
 #include "config/outboxes.h"
 #include "config/reader.h"
 #include "config/schema_registry.h"
+#include "outbox/topic_template.h"
 
 namespace walpost::config {
 namespace {
@@ -43,16 +44,6 @@ void ReadSource(MapReader reader, Config* config) {
   reader.Finish();
 }
 
-// By Kafka's rule.
-bool IsTopicCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-         c == '_' || c == '-';
-}
-
-bool IsTopicName(const std::string& topic) {
-  return topic.size() <= 249 && std::all_of(topic.begin(), topic.end(), IsTopicCharacter);
-}
-
 void ReadProgressTopic(MapReader* reader, Config* config) {
   constexpr std::string_view kName = "{name}";
   std::string topic = "walpost.progress.{name}";
@@ -61,10 +52,10 @@ void ReadProgressTopic(MapReader* reader, Config* config) {
     // Two names may become one topic: the records' key tells them apart.
     std::string name = config->run.name;
     std::replace_if(
-        name.begin(), name.end(), [](char c) { return !IsTopicCharacter(c); }, '_');
+        name.begin(), name.end(), [](char c) { return !outbox::IsTopicCharacter(c); }, '_');
     topic.replace(at, kName.size(), name);
   }
-  if (!IsTopicName(topic)) {
+  if (!topic.empty() && !outbox::IsLegalTopic(topic)) {
     reader->Problem("progress_topic",
                     absl::StrFormat("'%s' is not a topic's name: at most 249 letters, digits, "
                                     "'.', '_' and '-', and {name} for the pipeline's name",
@@ -110,7 +101,7 @@ void ReadDelivery(MapReader reader, Config* config) {
   } else if (!keys.empty()) {
     options.park_keys_max = static_cast<std::size_t>(std::stoi(keys));
   }
-  if (options.dead_letter_topic.empty() || !IsTopicName(options.dead_letter_topic)) {
+  if (!outbox::IsLegalTopic(options.dead_letter_topic)) {
     reader.Problem("dead_letter_topic",
                    absl::StrFormat("'%s' is not a topic's name: 1 to 249 letters, digits, '.', '_' "
                                    "and '-'",

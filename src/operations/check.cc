@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -40,55 +39,43 @@ class Checker {
     CheckHttp();
   }
 
-  const std::vector<Line>& lines() const { return lines_; }
+  const std::vector<Line>& lines() const { return found_.all(); }
 
   int exit_code() const {
     bool failed = false;
-    for (const Line& line : lines_) {
+    for (const Line& line : found_.all()) {
       failed = failed || line.level == Level::kFailed;
     }
     return !failed ? 0 : unreachable_ ? 69 : 78;
   }
 
  private:
-  void Ok(std::string name, std::string text) {
-    lines_.push_back({Level::kOk, std::move(name), std::move(text)});
-  }
-
-  void Warn(std::string name, std::string text) {
-    lines_.push_back({Level::kWarning, std::move(name), std::move(text)});
-  }
-
-  void Fail(std::string name, std::string text) {
-    lines_.push_back({Level::kFailed, std::move(name), std::move(text)});
-  }
-
   // What `run` looks at before it streams, by the same code.
   void CheckStream() {
     const std::variant<postgres::PreflightReport, postgres::StreamEnd> result =
         postgres::CheckSource(options_.source);
     if (const auto* end = std::get_if<postgres::StreamEnd>(&result)) {
       unreachable_ = end->kind == postgres::StreamEnd::Kind::kLost;
-      Fail("replication connection", std::string(end->status.message()));
+      found_.Fail("replication connection", std::string(end->status.message()));
       return;
     }
     const auto& report = std::get<postgres::PreflightReport>(result);
-    Ok("replication connection",
-       absl::StrFormat("%s, database %s, PostgreSQL %d.%d", report.facts.host,
-                       report.facts.database, report.facts.server_version / 10000,
-                       report.facts.server_version % 10000));
+    found_.Ok("replication connection",
+              absl::StrFormat("%s, database %s, PostgreSQL %d.%d", report.facts.host,
+                              report.facts.database, report.facts.server_version / 10000,
+                              report.facts.server_version % 10000));
     for (const postgres::PreflightStep& step : report.steps) {
       if (!step.problem) {
-        Ok(step.name, "ok");
+        found_.Ok(step.name, "ok");
       } else if (step.problem->kind == postgres::StreamEnd::Kind::kSlotInUse) {
-        Warn(step.name, std::string(step.problem->status.message()) +
-                            " (fine when it is your own running walpost)");
+        found_.Warn(step.name, std::string(step.problem->status.message()) +
+                                   " (fine when it is your own running walpost)");
       } else {
-        Fail(step.name, std::string(step.problem->status.message()));
+        found_.Fail(step.name, std::string(step.problem->status.message()));
       }
     }
     for (const std::string& warning : report.warnings) {
-      Warn("source", warning);
+      found_.Warn("source", warning);
     }
   }
 
@@ -97,15 +84,15 @@ class Checker {
         SqlConnection::Connect(options_.source.conninfo, options_.source.application_name);
     if (!connection.ok()) {
       unreachable_ = unreachable_ || absl::IsUnavailable(connection.status());
-      Fail("sql connection", std::string(connection.status().message()));
+      found_.Fail("sql connection", std::string(connection.status().message()));
       return;
     }
     for (const outbox::TableOptions& table : options_.tables) {
       CheckTable(table, &*connection);
     }
-    Add(CheckTables(options_.tables, &*connection));
-    Add(CheckServer(options_.source.slot, &*connection,
-                    [] { return std::chrono::system_clock::now(); }));
+    found_.Append(CheckTables(options_.tables, &*connection));
+    found_.Append(CheckServer(options_.source.slot, &*connection,
+                              [] { return std::chrono::system_clock::now(); }));
     CheckRecord(&*connection);
     if (!options_.source.message_prefixes.empty()) {
       CheckMessagePrefixes(&*connection);
@@ -124,7 +111,7 @@ class Checker {
         "AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum",
         {table.schema, table.table});
     if (!rows.ok()) {
-      Fail(name, std::string(rows.status().message()));
+      found_.Fail(name, std::string(rows.status().message()));
       return;
     }
     pgoutput::Relation relation;
@@ -137,43 +124,46 @@ class Checker {
       relation.columns.push_back(std::move(column));
     }
     if (relation.columns.empty()) {
-      Fail(name,
-           "the table does not exist, or has no columns: run `walpost init`, or correct "
-           "`outboxes[].table`");
+      found_.Fail(name,
+                  "the table does not exist, or has no columns: run `walpost init`, or correct "
+                  "`outboxes[].table`");
       return;
     }
     const absl::Status bound = outbox::TableMapper(table).Bind(relation);
-    bound.ok() ? Ok(name, "fit the mapping") : Fail(name, std::string(bound.message()));
+    bound.ok() ? found_.Ok(name, "fit the mapping")
+               : found_.Fail(name, std::string(bound.message()));
   }
 
   void CheckRecord(SqlConnection* connection) {
     const auto record = FindRecord(connection, options_.name, options_.source.slot);
     if (!record.ok()) {
-      Warn("walpost.pipeline", std::string(record.status().message()));
+      found_.Warn("walpost.pipeline", std::string(record.status().message()));
     } else if (!*record) {
-      Warn("walpost.pipeline",
-           "no record of this pipeline: `walpost init` writes it; without it a lost slot cannot be "
-           "told "
-           "from one that was never made");
+      found_.Warn(
+          "walpost.pipeline",
+          "no record of this pipeline: `walpost init` writes it; without it a lost slot cannot be "
+          "told "
+          "from one that was never made");
     } else {
-      Ok("walpost.pipeline", absl::StrFormat("set up at %s", (*record)->consistent_point));
+      found_.Ok("walpost.pipeline", absl::StrFormat("set up at %s", (*record)->consistent_point));
     }
   }
 
   void CheckMessagePrefixes(SqlConnection* connection) {
     const auto recorded = ReadPrefixes(connection, options_.name);
     if (!recorded.ok()) {
-      Warn("messages.prefixes", std::string(recorded.status().message()));
+      found_.Warn("messages.prefixes", std::string(recorded.status().message()));
       return;
     }
     for (const std::string& prefix : options_.source.message_prefixes) {
       if (std::find(recorded->begin(), recorded->end(), prefix) != recorded->end()) {
-        Ok("messages.prefixes", absl::StrFormat("%s is recorded", prefix));
+        found_.Ok("messages.prefixes", absl::StrFormat("%s is recorded", prefix));
       } else {
-        Warn("messages.prefixes",
-             absl::StrFormat("%s is not recorded in walpost.pipeline, so outbox.emit_message "
-                             "refuses it: stop walpost, run `walpost init --with-messages`",
-                             prefix));
+        found_.Warn(
+            "messages.prefixes",
+            absl::StrFormat("%s is not recorded in walpost.pipeline, so outbox.emit_message "
+                            "refuses it: stop walpost, run `walpost init --with-messages`",
+                            prefix));
       }
     }
   }
@@ -183,9 +173,9 @@ class Checker {
         "SELECT string_agg(oid::regprocedure::text, ', ') FROM pg_proc WHERE proname = "
         "'pg_logical_emit_message' AND has_function_privilege('public', oid, 'EXECUTE')");
     if (!rows.ok()) {
-      Warn("messages", std::string(rows.status().message()));
+      found_.Warn("messages", std::string(rows.status().message()));
     } else if (rows->at(0).at(0)) {
-      Warn(
+      found_.Warn(
           "messages",
           absl::StrFormat("any role may emit messages, and thus events: REVOKE EXECUTE ON FUNCTION "
                           "%s FROM PUBLIC (docs/messages.md)",
@@ -203,7 +193,7 @@ class Checker {
     options.timeout = options_.kafka_timeout;
     CheckKafkaResult result = CheckKafka(options);
     unreachable_ = unreachable_ || result.unreachable;
-    Add(std::move(result.lines));
+    found_.Append(std::move(result.lines));
   }
 
   // Those that need no event to be known, each once.
@@ -227,21 +217,17 @@ class Checker {
     }
     CheckSchemasResult result = CheckSchemas(options_.schemas);
     unreachable_ = unreachable_ || result.unreachable;
-    Add(std::move(result.lines));
-  }
-
-  void Add(std::vector<Line> lines) {
-    std::move(lines.begin(), lines.end(), std::back_inserter(lines_));
+    found_.Append(std::move(result.lines));
   }
 
   void CheckHttp() {
     if (!observe::IsLoopbackOnly(options_.http.listen) && options_.http.token.empty()) {
-      Warn("http", observe::OpenToAll(options_.http.listen));
+      found_.Warn("http", observe::OpenToAll(options_.http.listen));
     }
   }
 
   const CheckOptions& options_;
-  std::vector<Line> lines_;
+  CheckLines found_;
   bool unreachable_ = false;
 };
 

@@ -16,7 +16,6 @@ namespace {
 
 using kafka::TopicCheck;
 using kafka::TopicSettings;
-using Level = CheckLine::Level;
 
 constexpr int kReplicasWanted = 3;
 constexpr int kAskAgainAfterMs = 200;
@@ -48,12 +47,12 @@ class KafkaCheck {
     const absl::StatusOr<kafka::ClusterCheck> cluster =
         kafka::CheckCluster(options_.kafka, topics, options_.timeout);
     if (!cluster.ok()) {
-      result_.unreachable = absl::IsUnavailable(cluster.status());
-      Fail("kafka", std::string(cluster.status().message()));
+      unreachable_ = absl::IsUnavailable(cluster.status());
+      found_.Fail("kafka", std::string(cluster.status().message()));
       return;
     }
-    Ok("kafka", absl::StrFormat("%u broker(s), first %s", cluster->brokers.size(),
-                                cluster->brokers.empty() ? "-" : cluster->brokers[0]));
+    found_.Ok("kafka", absl::StrFormat("%u broker(s), first %s", cluster->brokers.size(),
+                                       cluster->brokers.empty() ? "-" : cluster->brokers[0]));
     std::size_t next = 0;
     while (next < options_.topics.size()) {
       EventTopic(cluster->topics[next++]);
@@ -63,32 +62,35 @@ class KafkaCheck {
       DeadLetterTopic(cluster->topics[next++]);
     }
     if (options_.topics.empty()) {
-      Warn("topics",
-           "named by rows, so they cannot be looked up beforehand: create them before the first "
-           "event, or list them in `outboxes[].topics.allowed`");
+      found_.Warn(
+          "topics",
+          "named by rows, so they cannot be looked up beforehand: create them before the first "
+          "event, or list them in `outboxes[].topics.allowed`");
     }
   }
 
-  CheckKafkaResult Take() { return std::move(result_); }
+  CheckKafkaResult Take() { return {found_.Take(), unreachable_}; }
 
  private:
   void EventTopic(const TopicCheck& topic) {
     const std::string name = "topic " + topic.topic;
     if (!topic.error.empty()) {
-      Fail(name, topic.error + ": create it, or correct `outboxes[].topic`");
+      found_.Fail(name, topic.error + ": create it, or correct `outboxes[].topic`");
       return;
     }
     Durability(name, topic);
     if (topic.settings && topic.settings->compacts) {
-      Warn(name,
-           "cleanup.policy has compact: only the last event of each key stays, an event without "
-           "payload removes its key, and one without a key is undeliverable");
+      found_.Warn(
+          name,
+          "cleanup.policy has compact: only the last event of each key stays, an event without "
+          "payload removes its key, and one without a key is undeliverable");
     }
     const std::optional<std::int64_t> given = GivenMessageBytes(options_.kafka);
     if (given && topic.settings && topic.settings->message_bytes_max.value_or(*given) < *given) {
-      Warn(name, absl::StrFormat("max.message.bytes is %d, less than message.max.bytes of "
-                                 "sink.kafka.properties, %d: larger events are undeliverable",
-                                 *topic.settings->message_bytes_max, *given));
+      found_.Warn(name,
+                  absl::StrFormat("max.message.bytes is %d, less than message.max.bytes of "
+                                  "sink.kafka.properties, %d: larger events are undeliverable",
+                                  *topic.settings->message_bytes_max, *given));
     }
   }
 
@@ -100,58 +102,64 @@ class KafkaCheck {
                                      ? *topic.settings->min_insync_replicas
                                      : -1;
     if (topic.replication_factor < kReplicasWanted) {
-      Warn(name, absl::StrFormat(
-                     "replication factor %d: below 3, a broken disk can lose acknowledged events",
-                     topic.replication_factor));
+      found_.Warn(name,
+                  absl::StrFormat(
+                      "replication factor %d: below 3, a broken disk can lose acknowledged events",
+                      topic.replication_factor));
     }
     if (!topic.settings) {
       if (topic.replication_factor >= kReplicasWanted) {
-        Ok(name, replicas);
+        found_.Ok(name, replicas);
       }
-      Warn(name,
-           "its configuration cannot be read, so min.insync.replicas, max.message.bytes and "
-           "cleanup.policy are not looked at: " +
-               topic.settings_error + ": walpost's user needs DESCRIBE_CONFIGS");
+      found_.Warn(name,
+                  "its configuration cannot be read, so min.insync.replicas, max.message.bytes and "
+                  "cleanup.policy are not looked at: " +
+                      topic.settings_error + ": walpost's user needs DESCRIBE_CONFIGS");
     } else if (in_sync > topic.replication_factor) {
-      Fail(name, absl::StrFormat("min.insync.replicas is %d with replication factor %d: nothing "
-                                 "can be written; lower the one or raise the other",
-                                 in_sync, topic.replication_factor));
+      found_.Fail(name,
+                  absl::StrFormat("min.insync.replicas is %d with replication factor %d: nothing "
+                                  "can be written; lower the one or raise the other",
+                                  in_sync, topic.replication_factor));
     } else if (in_sync == 1 && topic.replication_factor > 1) {
-      Warn(name,
-           "min.insync.replicas is 1: one replica acknowledges alone, and events are lost with "
-           "it; set 2");
+      found_.Warn(
+          name,
+          "min.insync.replicas is 1: one replica acknowledges alone, and events are lost with "
+          "it; set 2");
     } else if (in_sync == topic.replication_factor && topic.replication_factor > 1) {
-      Warn(name, absl::StrFormat("min.insync.replicas is %d, as many as there are replicas: one "
-                                 "broker away stops delivery; set %d",
-                                 in_sync, topic.replication_factor - 1));
+      found_.Warn(name,
+                  absl::StrFormat("min.insync.replicas is %d, as many as there are replicas: one "
+                                  "broker away stops delivery; set %d",
+                                  in_sync, topic.replication_factor - 1));
     } else if (topic.replication_factor >= kReplicasWanted) {
-      Ok(name, absl::StrFormat("%s, min.insync.replicas %d", replicas, in_sync));
+      found_.Ok(name, absl::StrFormat("%s, min.insync.replicas %d", replicas, in_sync));
     }
   }
 
   void NoProgressTopic() {
-    Warn("progress topic",
-         "none (delivery.progress_topic is empty): a slot that somebody else moved is not noticed");
+    found_.Warn(
+        "progress topic",
+        "none (delivery.progress_topic is empty): a slot that somebody else moved is not noticed");
   }
 
   void ProgressTopic(const TopicCheck& topic) {
     const std::string name = "progress topic " + topic.topic;
     const auto records = ReadProgress();
     if (absl::IsNotFound(records.status())) {
-      Fail(name, "it does not exist: run `walpost init`");
+      found_.Fail(name, "it does not exist: run `walpost init`");
       return;
     }
     if (!records.ok()) {
-      Fail(name, std::string(records.status().message()));
+      found_.Fail(name, std::string(records.status().message()));
       return;
     }
     const bool forgets = topic.settings && topic.settings->deletes;
     if (forgets) {
-      Warn(name,
-           "cleanup.policy has delete: what is remembered goes with time, and with it the guard "
-           "against a slot that was moved; set cleanup.policy=compact");
+      found_.Warn(
+          name,
+          "cleanup.policy has delete: what is remembered goes with time, and with it the guard "
+          "against a slot that was moved; set cleanup.policy=compact");
     } else {
-      Ok(name, records->empty() ? "nothing remembered yet" : "progress is remembered");
+      found_.Ok(name, records->empty() ? "nothing remembered yet" : "progress is remembered");
     }
   }
 
@@ -171,42 +179,33 @@ class KafkaCheck {
   void DeadLetterTopic(const TopicCheck& topic) {
     const std::string name = "dead-letter topic " + topic.topic;
     if (!topic.error.empty()) {
-      Fail(name, topic.error + ": run `walpost init`, which creates it");
+      found_.Fail(name, topic.error + ": run `walpost init`, which creates it");
       return;
     }
     if (topic.partitions != 1) {
-      Fail(name, absl::StrFormat("it has %d partitions and must have 1: give another name",
-                                 topic.partitions));
+      found_.Fail(name, absl::StrFormat("it has %d partitions and must have 1: give another name",
+                                        topic.partitions));
       return;
     }
     if (topic.settings && topic.settings->compacts) {
-      Warn(name,
-           "cleanup.policy has compact: letters go when their key has a later one; set "
-           "cleanup.policy=delete");
+      found_.Warn(name,
+                  "cleanup.policy has compact: letters go when their key has a later one; set "
+                  "cleanup.policy=delete");
     } else if (topic.settings && topic.settings->retention) {
-      Warn(name, absl::StrFormat(
-                     "letters go after %.1f days, seen or not; set retention.ms=-1",
-                     std::chrono::duration<double, std::ratio<86'400>>(*topic.settings->retention)
-                         .count()));
+      found_.Warn(name,
+                  absl::StrFormat(
+                      "letters go after %.1f days, seen or not; set retention.ms=-1",
+                      std::chrono::duration<double, std::ratio<86'400>>(*topic.settings->retention)
+                          .count()));
     } else {
-      Ok(name, absl::StrFormat("1 partition, replication factor %d", topic.replication_factor));
+      found_.Ok(name,
+                absl::StrFormat("1 partition, replication factor %d", topic.replication_factor));
     }
   }
 
-  void Ok(std::string name, std::string text) {
-    result_.lines.push_back({Level::kOk, std::move(name), std::move(text)});
-  }
-
-  void Warn(std::string name, std::string text) {
-    result_.lines.push_back({Level::kWarning, std::move(name), std::move(text)});
-  }
-
-  void Fail(std::string name, std::string text) {
-    result_.lines.push_back({Level::kFailed, std::move(name), std::move(text)});
-  }
-
   const CheckKafkaOptions& options_;
-  CheckKafkaResult result_;
+  CheckLines found_;
+  bool unreachable_ = false;
 };
 
 }  // namespace

@@ -17,7 +17,6 @@ using postgres::SqlConnection;
 using std::chrono::microseconds;
 using std::chrono::system_clock;
 using Clock = std::function<system_clock::time_point()>;
-using Level = CheckLine::Level;
 
 // The share of max_slot_wal_keep_size below which docs/monitoring warns as well.
 constexpr double kRoomWanted = 0.3;
@@ -42,7 +41,7 @@ class ServerCheck {
     CompareClocks();
   }
 
-  std::vector<CheckLine> Take() { return std::move(lines_); }
+  std::vector<CheckLine> Take() { return found_.Take(); }
 
  private:
   // A standby, a backup or a second walpost may have taken them all.
@@ -60,24 +59,26 @@ class ServerCheck {
     const std::string slots =
         absl::StrFormat("%s of %s are in use", row->at(0).value_or(""), row->at(1).value_or(""));
     if (Number(row->at(0)) < Number(row->at(1))) {
-      Ok("replication slots", slots);
+      found_.Ok("replication slots", slots);
     } else if (row->at(2) == "t") {
-      Warn("replication slots",
-           slots +
-               ": `slot recreate` and `tail` need one more; drop what nobody reads (`walpost "
-               "slot list`), or raise max_replication_slots");
+      found_.Warn(
+          "replication slots",
+          slots +
+              ": `slot recreate` and `tail` need one more; drop what nobody reads (`walpost "
+              "slot list`), or raise max_replication_slots");
     } else {
-      Fail("replication slots", slots +
-                                    ", and ours is not among them: drop what nobody reads "
-                                    "(`walpost slot list`), or raise max_replication_slots");
+      found_.Fail("replication slots", slots +
+                                           ", and ours is not among them: drop what nobody reads "
+                                           "(`walpost slot list`), or raise max_replication_slots");
     }
     const std::string senders =
         absl::StrFormat("%s of %s are in use", row->at(3).value_or(""), row->at(4).value_or(""));
     Number(row->at(3)) < Number(row->at(4))
-        ? Ok("walsenders", senders)
-        : Warn("walsenders", senders +
-                                 ": a second walpost, a standby or a reconnect may find none; "
-                                 "raise max_wal_senders");
+        ? found_.Ok("walsenders", senders)
+        : found_.Warn("walsenders",
+                      senders +
+                          ": a second walpost, a standby or a reconnect may find none; "
+                          "raise max_wal_senders");
   }
 
   void Room() {
@@ -91,21 +92,23 @@ class ServerCheck {
     }
     const Row& row = rows->front();
     if (!row.at(1)) {
-      Ok("slot room", "without a limit");
+      found_.Ok("slot room", "without a limit");
       return;
     }
     const std::string left = row.at(2).value_or("") + " of WAL until the slot is lost";
     if (row.at(0) == "unreserved" || Number(row.at(1)) <= 0) {
-      Warn("slot room",
-           "used up: the next checkpoint may take the slot away. Start walpost, or raise "
-           "max_slot_wal_keep_size and reload, now (docs/runbook.md#wal-grows-on-the-primary)");
+      found_.Warn(
+          "slot room",
+          "used up: the next checkpoint may take the slot away. Start walpost, or raise "
+          "max_slot_wal_keep_size and reload, now (docs/runbook.md#wal-grows-on-the-primary)");
     } else if (static_cast<double>(Number(row.at(1))) <
                kRoomWanted * static_cast<double>(Number(row.at(3)))) {
-      Warn("slot room", left +
-                            ": start walpost, or raise max_slot_wal_keep_size (docs/runbook.md"
-                            "#wal-grows-on-the-primary)");
+      found_.Warn("slot room",
+                  left +
+                      ": start walpost, or raise max_slot_wal_keep_size (docs/runbook.md"
+                      "#wal-grows-on-the-primary)");
     } else {
-      Ok("slot room", left);
+      found_.Ok("slot room", left);
     }
   }
 
@@ -115,20 +118,21 @@ class ServerCheck {
         "SELECT name, setting FROM pg_settings WHERE name IN ('max_slot_wal_keep_size', "
         "'idle_replication_slot_timeout')");
     if (!rows.ok()) {
-      Warn("slot retention", std::string(rows.status().message()));
+      found_.Warn("slot retention", std::string(rows.status().message()));
       return;
     }
     for (const Row& row : *rows) {
       const std::string setting = row.at(1).value_or("");
       if (row.at(0) == "max_slot_wal_keep_size" && setting == "-1") {
-        Warn("max_slot_wal_keep_size",
-             "unlimited: an outage of walpost or Kafka keeps WAL until the disk is full; set a "
-             "limit your disk can hold, and alert on what the slot keeps (docs/metrics.md)");
+        found_.Warn(
+            "max_slot_wal_keep_size",
+            "unlimited: an outage of walpost or Kafka keeps WAL until the disk is full; set a "
+            "limit your disk can hold, and alert on what the slot keeps (docs/metrics.md)");
       } else if (row.at(0) == "max_slot_wal_keep_size") {
-        Ok("max_slot_wal_keep_size", setting + " MB; beyond it the slot is lost");
+        found_.Ok("max_slot_wal_keep_size", setting + " MB; beyond it the slot is lost");
       } else if (setting != "0") {
-        Warn("idle_replication_slot_timeout",
-             setting + " s: the slot is lost when walpost is down for longer; set it to 0");
+        found_.Warn("idle_replication_slot_timeout",
+                    setting + " s: the slot is lost when walpost is down for longer; set it to 0");
       }
     }
   }
@@ -147,43 +151,31 @@ class ServerCheck {
     const auto ahead = std::chrono::duration_cast<microseconds>(there - after);
     const auto behind = std::chrono::duration_cast<microseconds>(before - there);
     if (ahead < kSkewMax && behind < kSkewMax) {
-      Ok("clock", "agrees with the server's");
+      found_.Ok("clock", "agrees with the server's");
       return;
     }
     const microseconds skew = std::max(ahead, behind);
-    Warn("clock",
-         absl::StrFormat("the server's is %.1f s %s: reported delays are wrong by as much; see to "
-                         "the time service (NTP) of both",
-                         static_cast<double>(skew.count()) / 1e6,
-                         ahead > behind ? "ahead" : "behind"));
+    found_.Warn("clock",
+                absl::StrFormat(
+                    "the server's is %.1f s %s: reported delays are wrong by as much; see to "
+                    "the time service (NTP) of both",
+                    static_cast<double>(skew.count()) / 1e6, ahead > behind ? "ahead" : "behind"));
   }
 
   std::optional<Row> One(const std::string& name, std::string_view sql,
                          const std::vector<Cell>& parameters) {
     auto rows = connection_->Query(sql, parameters);
     if (!rows.ok()) {
-      Warn(name, std::string(rows.status().message()));
+      found_.Warn(name, std::string(rows.status().message()));
       return std::nullopt;
     }
     return std::move(rows->front());
   }
 
-  void Ok(std::string name, std::string text) {
-    lines_.push_back({Level::kOk, std::move(name), std::move(text)});
-  }
-
-  void Warn(std::string name, std::string text) {
-    lines_.push_back({Level::kWarning, std::move(name), std::move(text)});
-  }
-
-  void Fail(std::string name, std::string text) {
-    lines_.push_back({Level::kFailed, std::move(name), std::move(text)});
-  }
-
   const std::string& slot_;
   SqlConnection* const connection_;
   const Clock& now_;
-  std::vector<CheckLine> lines_;
+  CheckLines found_;
 };
 
 }  // namespace

@@ -14,7 +14,6 @@ using outbox::TableOptions;
 using postgres::QuoteIdentifier;
 using postgres::Row;
 using postgres::SqlConnection;
-using Level = CheckLine::Level;
 
 // Versions 3 and 5 are a matter of choice.
 constexpr int kOutboxVersions[] = {4, 6, 7};
@@ -34,16 +33,16 @@ class TablesCheck {
     const bool outdated = !has(8) || (has(2) && !std::all_of(std::begin(kOutboxVersions),
                                                              std::end(kOutboxVersions), has));
     if (applied->back() > kSchemaVersion) {
-      Warn("schema version",
-           absl::StrFormat("%d is newer than what this walpost knows, %d: update walpost",
-                           applied->back(), kSchemaVersion));
+      found_.Warn("schema version",
+                  absl::StrFormat("%d is newer than what this walpost knows, %d: update walpost",
+                                  applied->back(), kSchemaVersion));
     } else if (outdated) {
-      Warn("schema version",
-           absl::StrFormat("%d; this walpost has %d: run `walpost init`, or apply "
-                           "the files of sql/ that are missing",
-                           applied->back(), kSchemaVersion));
+      found_.Warn("schema version",
+                  absl::StrFormat("%d; this walpost has %d: run `walpost init`, or apply "
+                                  "the files of sql/ that are missing",
+                                  applied->back(), kSchemaVersion));
     } else {
-      lines_.push_back({Level::kOk, "schema version", std::to_string(applied->back())});
+      found_.Ok("schema version", std::to_string(applied->back()));
     }
   }
 
@@ -64,31 +63,31 @@ class TablesCheck {
     }
     const Row& row = rows->front();
     if (row.at(0) == "t") {
-      Warn(name,
-           "row-level security is on: it does not filter the stream, but may hide rows from "
-           "what reads the table to send events again");
+      found_.Warn(name,
+                  "row-level security is on: it does not filter the stream, but may hide rows from "
+                  "what reads the table to send events again");
     }
     if (row.at(4) != "t") {
       const std::string role = row.at(5).value_or("");
-      Warn(name,
-           absl::StrFormat("%s may not read it: the stream needs no such right, but `init "
-                           "--drain-existing`, `replay`, `audit` and `slot recreate` do: GRANT "
-                           "USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s",
-                           role, QuoteIdentifier(table.schema), QuoteIdentifier(role), quoted,
-                           QuoteIdentifier(role)));
+      found_.Warn(name, absl::StrFormat(
+                            "%s may not read it: the stream needs no such right, but `init "
+                            "--drain-existing`, `replay`, `audit` and `slot recreate` do: GRANT "
+                            "USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s",
+                            role, QuoteIdentifier(table.schema), QuoteIdentifier(role), quoted,
+                            QuoteIdentifier(role)));
     }
     if (row.at(3) == "t") {
-      Warn(name,
-           "ids are random: each row touches another page of their index, and after a "
-           "checkpoint every page that is touched goes to the WAL as a whole; ids that grow "
-           "with time (UUID version 7) do not");
+      found_.Warn(name,
+                  "ids are random: each row touches another page of their index, and after a "
+                  "checkpoint every page that is touched goes to the WAL as a whole; ids that grow "
+                  "with time (UUID version 7) do not");
     }
     if (row.at(1) == "t" && row.at(2) == "t" && table.table == "events") {
       Partitions(name, QuoteIdentifier(table.schema));
     }
   }
 
-  std::vector<CheckLine> Take() { return std::move(lines_); }
+  std::vector<CheckLine> Take() { return found_.Take(); }
 
  private:
   void Partitions(const std::string& name, const std::string& schema) {
@@ -103,20 +102,16 @@ class TablesCheck {
     const std::string mend =
         absl::StrFormat(": run SELECT * FROM %s.maintain(), and have it done every hour", schema);
     if (row.at(1) == "t") {
-      Warn(name, "the time of its last partition is nearly over" + mend);
+      found_.Warn(name, "the time of its last partition is nearly over" + mend);
     } else if (row.at(2) == "t") {
-      Warn(name, "the default partition has rows" + mend);
+      found_.Warn(name, "the default partition has rows" + mend);
     } else {
-      lines_.push_back({Level::kOk, name, row.at(0).value_or("") + " partitions"});
+      found_.Ok(name, row.at(0).value_or("") + " partitions");
     }
   }
 
-  void Warn(std::string name, std::string text) {
-    lines_.push_back({Level::kWarning, std::move(name), std::move(text)});
-  }
-
   SqlConnection* const connection_;
-  std::vector<CheckLine> lines_;
+  CheckLines found_;
 };
 
 }  // namespace

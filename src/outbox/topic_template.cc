@@ -23,8 +23,7 @@ constexpr std::array<bool, 256> MakeLegal() {
 constexpr std::array<bool, 256> kLegal = MakeLegal();
 
 bool AllLegal(std::string_view text) {
-  return std::all_of(text.begin(), text.end(),
-                     [](char c) { return kLegal[static_cast<unsigned char>(c)]; });
+  return std::all_of(text.begin(), text.end(), IsTopicCharacter);
 }
 
 }  // namespace
@@ -59,6 +58,8 @@ absl::StatusOr<TopicTemplate> TopicTemplate::Parse(std::string_view text) {
   }
   return result;
 }
+
+bool IsTopicCharacter(char c) { return kLegal[static_cast<unsigned char>(c)]; }
 
 bool IsLegalTopic(std::string_view topic) {
   return !topic.empty() && topic.size() <= kTopicBytesMax && topic != "." && topic != ".." &&

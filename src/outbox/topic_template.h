@@ -27,6 +27,8 @@ class TopicTemplate {
   std::vector<Part> parts_;
 };
 
+// By Kafka's rule: 1 to 249 letters, digits, '.', '_' and '-', and neither "." nor "..".
 bool IsLegalTopic(std::string_view topic);
+bool IsTopicCharacter(char c);
 
 }  // namespace walpost::outbox
