@@ -33,10 +33,11 @@
 namespace walpost::cli {
 namespace {
 
-constexpr int kExitUsage = 64;
-constexpr int kExitData = 65;
-constexpr int kExitNoInput = 66;
-constexpr int kExitConfig = 78;
+using operations::kExitConfig;
+using operations::kExitData;
+using operations::kExitNoInput;
+using operations::kExitUsage;
+
 constexpr const char* kVersion = WALPOST_VERSION;
 
 struct Arguments {
@@ -63,7 +64,7 @@ struct Arguments {
   TailArguments tail;
 };
 
-using Verb = std::function<int(const Arguments&, const config::Config&)>;
+using Chosen = std::function<int(const Arguments&, const config::Config&)>;
 
 bool UseColor() { return isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") == nullptr; }
 
@@ -217,13 +218,13 @@ int EmitVerb(const Arguments& arguments, const config::Config& config) {
 
 // One verb: its place in --help, and what it does once the configuration is read.
 CLI::App* AddVerb(CLI::App* parent, const std::string& name, const std::string& help,
-                  const Verb& run, Verb* chosen) {
+                  const Chosen& run, Chosen* chosen) {
   CLI::App* verb = parent->add_subcommand(name, help);
   verb->callback([run, chosen] { *chosen = run; });
   return verb;
 }
 
-void AddSlotVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
+void AddSlotVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
   CLI::App* slot = app->add_subcommand("slot", "List, create, move or drop replication slots");
   slot->require_subcommand(1);
   AddVerb(
@@ -292,7 +293,7 @@ int ImportVerb(const std::string& path) {
   return Print(operations::Outcome{0, imported->yaml, ""});
 }
 
-void AddConfigVerbs(CLI::App* app, std::string* import, Verb* chosen) {
+void AddConfigVerbs(CLI::App* app, std::string* import, Chosen* chosen) {
   CLI::App* config = app->add_subcommand("config", "Look at the configuration");
   config->require_subcommand(1);
   AddVerb(
@@ -322,7 +323,7 @@ void AddConfigVerbs(CLI::App* app, std::string* import, Verb* chosen) {
       ->required();
 }
 
-void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
+void AddVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
   AddVerb(app, "run", "Stream events until SIGTERM or SIGINT", RunVerb, chosen);
   CLI::App* init = AddVerb(
       app, "init", "Create schema, publication, slot and progress topic; any number of times",
@@ -348,18 +349,13 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Verb* chosen) {
   check->add_flag("--schemas", arguments->schemas,
                   "Also ask the Schema Registry about every schema that is known beforehand");
   AddSlotVerbs(app, arguments, chosen);
-  AddDlqVerbs(app, &arguments->dlq, [chosen](const DlqVerb& verb) {
+  const Choose choose = [chosen](const Verb& verb) {
     *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
-  });
-  AddTableVerbs(app, &arguments->table, [chosen](const DlqVerb& verb) {
-    *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
-  });
-  AddStatusVerbs(app, &arguments->status, [chosen](const DlqVerb& verb) {
-    *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
-  });
-  AddTailVerb(app, &arguments->tail, [chosen](const DlqVerb& verb) {
-    *chosen = [verb](const Arguments&, const config::Config& c) { return Print(verb(c)); };
-  });
+  };
+  AddDlqVerbs(app, &arguments->dlq, choose);
+  AddTableVerbs(app, &arguments->table, choose);
+  AddStatusVerbs(app, &arguments->status, choose);
+  AddTailVerb(app, &arguments->tail, choose);
   AddConfigVerbs(app, &arguments->import, chosen);
   CLI::App* emit = AddVerb(app, "emit", "Insert one test event and print its id", EmitVerb, chosen);
   emit->add_flag("--message", arguments->emit.message, "As a logical message instead of a row");
@@ -397,7 +393,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   Arguments arguments;
-  Verb chosen;
+  Chosen chosen;
   app.add_option("--config", arguments.load.file, "The configuration file")->capture_default_str();
   app.add_option("--set", arguments.load.sets, "path.to.key=VALUE over the file; may be repeated")
       ->allow_extra_args(false);

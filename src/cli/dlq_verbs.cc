@@ -61,8 +61,6 @@ absl::StatusOr<Outcome> Discard(const DlqArguments& arguments, const config::Con
   return operations::DlqDiscard(DlqOptionsOf(config), options);
 }
 
-using Run = absl::StatusOr<Outcome> (*)(const DlqArguments&, const config::Config&);
-
 void AddFilters(CLI::App* verb, DlqArguments* arguments) {
   verb->add_option("--id", arguments->id, "Only the event with this id");
   verb->add_option("--position", arguments->position, "Only the event at this walpost-position");
@@ -107,23 +105,11 @@ absl::StatusOr<std::int64_t> TimeOf(const std::string& text) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(then.time_since_epoch()).count();
 }
 
-Outcome UsageError(const absl::Status& status) {
-  return Outcome{operations::kExitUsage, "", std::string(status.message())};
-}
-
-void AddDlqVerbs(CLI::App* app, DlqArguments* arguments,
-                 const std::function<void(const DlqVerb&)>& choose) {
+void AddDlqVerbs(CLI::App* app, DlqArguments* arguments, const Choose& choose) {
   CLI::App* dlq = app->add_subcommand("dlq", "Look at dead letters, send them again, discard them");
   dlq->require_subcommand(1);
-  const auto add = [&](const char* name, const char* help, Run run) {
-    CLI::App* verb = dlq->add_subcommand(name, help);
-    verb->callback([arguments, choose, run] {
-      choose([arguments, run](const config::Config& config) {
-        const absl::StatusOr<Outcome> outcome = run(*arguments, config);
-        return outcome.ok() ? *outcome : UsageError(outcome.status());
-      });
-    });
-    return verb;
+  const auto add = [&](const char* name, const char* help, auto* run) {
+    return AddVerb(dlq, name, help, arguments, run, choose);
   };
   CLI::App* list = add("list", "Letters and parked events that are undecided", List);
   AddFilters(list, arguments);

@@ -6,14 +6,12 @@
 #include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cli/verb.h"
 #include "config/config.h"
 #include "operations/dlq.h"
-#include "operations/outcome.h"
 
 namespace walpost::cli {
 
@@ -37,12 +35,6 @@ operations::DlqOptions DlqOptionsOf(const config::Config& config);
 // A duration of the configuration file, meaning how long ago, or RFC 3339.
 absl::StatusOr<std::int64_t> TimeOf(const std::string& text);
 
-operations::Outcome UsageError(const absl::Status& status);
-
-using DlqVerb = std::function<operations::Outcome(const config::Config&)>;
-
-// `choose` is called with the verb that was typed.
-void AddDlqVerbs(CLI::App* app, DlqArguments* arguments,
-                 const std::function<void(const DlqVerb&)>& choose);
+void AddDlqVerbs(CLI::App* app, DlqArguments* arguments, const Choose& choose);
 
 }  // namespace walpost::cli

@@ -69,20 +69,11 @@ absl::StatusOr<Outcome> HealthCheck(const StatusArguments& arguments,
   return operations::HealthCheck(options, arguments.ready);
 }
 
-using Run = absl::StatusOr<Outcome> (*)(const StatusArguments&, const config::Config&);
-
 }  // namespace
 
-void AddStatusVerbs(CLI::App* app, StatusArguments* arguments,
-                    const std::function<void(const DlqVerb&)>& choose) {
-  const auto add = [&](const char* name, const char* help, Run run) {
-    CLI::App* verb = app->add_subcommand(name, help);
-    verb->callback([arguments, choose, run] {
-      choose([arguments, run](const config::Config& config) {
-        const absl::StatusOr<Outcome> outcome = run(*arguments, config);
-        return outcome.ok() ? *outcome : UsageError(outcome.status());
-      });
-    });
+void AddStatusVerbs(CLI::App* app, StatusArguments* arguments, const Choose& choose) {
+  const auto add = [&](const char* name, const char* help, auto* run) {
+    CLI::App* verb = AddVerb(app, name, help, arguments, run, choose);
     verb->add_option("--url", arguments->url, "Ask there, instead of at http.listen");
     verb->add_option("--timeout", arguments->timeout, "How long to wait for the answer")
         ->capture_default_str();

@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "cli/dlq_verbs.h"
+#include "cli/verb.h"
 
 namespace walpost::cli {
 
@@ -21,8 +21,6 @@ struct StatusArguments {
   bool ready = false;
 };
 
-// `choose` is called with the verb that was typed.
-void AddStatusVerbs(CLI::App* app, StatusArguments* arguments,
-                    const std::function<void(const DlqVerb&)>& choose);
+void AddStatusVerbs(CLI::App* app, StatusArguments* arguments, const Choose& choose);
 
 }  // namespace walpost::cli

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/status.h"
+#include "cli/dlq_verbs.h"
 #include "config/units.h"
 #include "operations/audit.h"
 #include "operations/replay.h"
@@ -68,8 +69,6 @@ absl::StatusOr<Outcome> Audit(const TableArguments& arguments, const config::Con
   return operations::Audit(options);
 }
 
-using Run = absl::StatusOr<Outcome> (*)(const TableArguments&, const config::Config&);
-
 void AddRange(CLI::App* verb, TableArguments* arguments) {
   verb->add_option("--from", arguments->from,
                    "Only rows created since: RFC 3339, or ago, as 2h; included");
@@ -85,16 +84,9 @@ void AddRange(CLI::App* verb, TableArguments* arguments) {
 
 }  // namespace
 
-void AddTableVerbs(CLI::App* app, TableArguments* arguments,
-                   const std::function<void(const DlqVerb&)>& choose) {
-  const auto add = [&](const char* name, const char* help, Run run) {
-    CLI::App* verb = app->add_subcommand(name, help);
-    verb->callback([arguments, choose, run] {
-      choose([arguments, run](const config::Config& config) {
-        const absl::StatusOr<Outcome> outcome = run(*arguments, config);
-        return outcome.ok() ? *outcome : UsageError(outcome.status());
-      });
-    });
+void AddTableVerbs(CLI::App* app, TableArguments* arguments, const Choose& choose) {
+  const auto add = [&](const char* name, const char* help, auto* run) {
+    CLI::App* verb = AddVerb(app, name, help, arguments, run, choose);
     AddRange(verb, arguments);
     return verb;
   };

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/dlq_verbs.h"
+#include "cli/verb.h"
 #include "operations/outcome.h"
 
 namespace walpost::cli {
@@ -31,9 +31,7 @@ struct TableArguments {
   bool json = false;
 };
 
-// `choose` is called with the verb that was typed.
-void AddTableVerbs(CLI::App* app, TableArguments* arguments,
-                   const std::function<void(const DlqVerb&)>& choose);
+void AddTableVerbs(CLI::App* app, TableArguments* arguments, const Choose& choose);
 
 // A line on a terminal that changes; nothing where there is none.
 operations::OnProgress ProgressOnTerminal();

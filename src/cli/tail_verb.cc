@@ -2,13 +2,15 @@
 
 #include <cstdio>
 
+#include "cli/dlq_verbs.h"
 #include "operations/tail.h"
 #include "runtime/signals.h"
 
 namespace walpost::cli {
 namespace {
 
-operations::Outcome Tail(const TailArguments& arguments, const config::Config& config) {
+absl::StatusOr<operations::Outcome> Tail(const TailArguments& arguments,
+                                         const config::Config& config) {
   runtime::Signals signals;
   operations::TailOptions options;
   options.pipeline = DlqOptionsOf(config);
@@ -29,13 +31,10 @@ operations::Outcome Tail(const TailArguments& arguments, const config::Config& c
 
 }  // namespace
 
-void AddTailVerb(CLI::App* app, TailArguments* arguments,
-                 const std::function<void(const DlqVerb&)>& choose) {
-  CLI::App* tail = app->add_subcommand(
-      "tail", "Show events as they are committed, by a slot of its own and without Kafka");
-  tail->callback([arguments, choose] {
-    choose([arguments](const config::Config& config) { return Tail(*arguments, config); });
-  });
+void AddTailVerb(CLI::App* app, TailArguments* arguments, const Choose& choose) {
+  CLI::App* tail = AddVerb(
+      app, "tail", "Show events as they are committed, by a slot of its own and without Kafka",
+      arguments, Tail, choose);
   tail->add_flag("--from-now", arguments->from_now,
                  "Without those that the configured slot has not confirmed; needs no such slot");
   tail->add_option("--table", arguments->table,

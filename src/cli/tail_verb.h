@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/dlq_verbs.h"
+#include "cli/verb.h"
 
 namespace walpost::cli {
 
@@ -19,8 +19,6 @@ struct TailArguments {
   bool json = false;
 };
 
-// `choose` is called with the verb that was typed.
-void AddTailVerb(CLI::App* app, TailArguments* arguments,
-                 const std::function<void(const DlqVerb&)>& choose);
+void AddTailVerb(CLI::App* app, TailArguments* arguments, const Choose& choose);
 
 }  // namespace walpost::cli

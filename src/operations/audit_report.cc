@@ -9,8 +9,6 @@
 namespace walpost::operations {
 namespace {
 
-constexpr int kExitData = 65;
-
 struct Words {
   std::string_view name;
   const char* text;

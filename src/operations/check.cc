@@ -46,7 +46,7 @@ class Checker {
     for (const Line& line : found_.all()) {
       failed = failed || line.level == Level::kFailed;
     }
-    return !failed ? 0 : unreachable_ ? 69 : 78;
+    return !failed ? 0 : unreachable_ ? kExitUnavailable : kExitConfig;
   }
 
  private:

@@ -27,9 +27,6 @@
 
 namespace walpost::operations {
 
-inline constexpr int kExitUsage = 64;
-inline constexpr int kExitRetryLater = 75;
-
 struct DlqOutbox {
   outbox::TableOptions table;
   envelope::EncoderOptions encoder;

@@ -8,15 +8,15 @@ int ExitCodeOf(const absl::Status& status) {
       return 0;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
-      return 69;
+      return kExitUnavailable;
     case absl::StatusCode::kPermissionDenied:
     case absl::StatusCode::kUnauthenticated:
-      return 77;
+      return kExitNoPermission;
     case absl::StatusCode::kInternal:
     case absl::StatusCode::kDataLoss:
-      return 70;
+      return kExitSoftware;
     default:
-      return 78;
+      return kExitConfig;
   }
 }
 

@@ -9,8 +9,18 @@
 
 namespace walpost::operations {
 
+// As in sysexits.
+inline constexpr int kExitUsage = 64;
+inline constexpr int kExitData = 65;
+inline constexpr int kExitNoInput = 66;
+inline constexpr int kExitUnavailable = 69;
+inline constexpr int kExitSoftware = 70;
+inline constexpr int kExitRetryLater = 75;
+inline constexpr int kExitNoPermission = 77;
+inline constexpr int kExitConfig = 78;
+
 struct Outcome {
-  int exit_code = 0;   // as in sysexits
+  int exit_code = 0;
   std::string output;  // for stdout: data
   std::string error;   // for stderr: one line, what, where, what to do
 };

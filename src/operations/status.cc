@@ -15,8 +15,6 @@ namespace {
 
 using observe::HttpAnswer;
 
-constexpr int kExitUnavailable = 69;
-constexpr int kExitNoPermission = 77;
 constexpr int kUnhealthy = 1;
 
 absl::StatusOr<HttpAnswer> Get(const StatusOptions& options, const std::string& path) {

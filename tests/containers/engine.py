@@ -86,7 +86,8 @@ class OwnEngine:
 
     def _start(self):
         environment = self.root.environment(HTTPS_PROXY=f"http://127.0.0.1:{PROXY_PORT}", HTTP_PROXY=f"http://127.0.0.1:{PROXY_PORT}")
-        command = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child=SIGKILL",
+        # Its end is the test's end, however that comes about.
+        command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--net", "--pid", "--fork", "--kill-child=SIGKILL",
                    *self._enter("sh", "-c", DAEMON, "daemon")]
         self.process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
         self.namespace = f"/proc/{self.process.pid}/ns/net"
