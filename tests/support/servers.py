@@ -303,15 +303,19 @@ class Kafka:
             self.start()
 
     def _java(self, *arguments):
-        command = ["java", "-cp", self.classpath, *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(self._command(*arguments), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"{arguments[0]}: {done.stdout}{done.stderr}")
+
+    def _command(self, *arguments):
+        """with_kafka.py gives options with which it starts sooner."""
+        return ["java", f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", *os.environ.get("WALPOST_KAFKA_JAVA", "").split(),
+                "-cp", self.classpath, *map(str, arguments)]
 
     def start(self, wait=True):
         log = open(self.path / "log", "ab")
         self.process = subprocess.Popen(
-            ["java", f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", "-cp", self.classpath, "kafka.Kafka", str(self.properties)],
+            self._command("kafka.Kafka", self.properties),
             stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         log.close()
         if wait:
