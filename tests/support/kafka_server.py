@@ -1,0 +1,188 @@
+"""A throwaway Kafka of one node. See servers.py."""
+
+import glob
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from waiting import Unavailable, free_port, wait_for
+
+KAFKA_VERSION = "4.1.0"
+
+
+def kafka_classpath():
+    home = os.environ.get("KAFKA_HOME")
+    folder = Path(home) / "libs" if home else Path(
+        os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "walpost" / f"kafka-{KAFKA_VERSION}"
+    if not glob.glob(str(folder / "kafka*.jar")):
+        raise Unavailable(f"Kafka's jars in {folder} (run scripts/bootstrap, or set KAFKA_HOME)")
+    if not shutil.which("java"):
+        raise Unavailable("a Java runtime (Debian's package openjdk-17-jre-headless)")
+    return f"{folder}/*"
+
+
+def shows(admin, topic, settings):
+    resource = ConfigResource("topic", topic)
+    found = admin.describe_configs([resource])[resource].result(timeout=30)
+    return all(found[name].value == value for name, value in settings.items())
+
+
+class Kafka:
+    """One node that is broker and controller. Topics are never created by themselves."""
+
+    def __init__(self, path, settings=None, start=True, port=None, heap_mb=512):
+        self.path = Path(path)
+        self.path.mkdir(parents=True)
+        self.classpath = kafka_classpath()
+        self.port = port or free_port()
+        self.heap_mb = heap_mb
+        controller = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.process = None
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": self.path / "data",
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "group.initial.rebalance.delay.ms": 0,
+        }
+        lines.update(settings or {})
+        self.properties = self.path / "server.properties"
+        self.properties.write_text("".join(f"{k}={v}\n" for k, v in lines.items()), encoding="utf-8")
+        self._java("kafka.tools.StorageTool", "format", "-t", "d2FscG9zdC10ZXN0LWtmaw", "-c", self.properties)
+        if start:
+            self.start()
+
+    def _java(self, *arguments):
+        done = subprocess.run(self._command(*arguments), capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{arguments[0]}: {done.stdout}{done.stderr}")
+
+    def _command(self, *arguments):
+        """with_kafka.py gives options with which it starts sooner."""
+        return ["java", f"-Xmx{self.heap_mb}m", "-XX:+UseSerialGC", *os.environ.get("WALPOST_KAFKA_JAVA", "").split(),
+                "-cp", self.classpath, *map(str, arguments)]
+
+    def start(self, wait=True):
+        log = open(self.path / "log", "ab")
+        self.process = subprocess.Popen(
+            self._command("kafka.Kafka", self.properties),
+            stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+        log.close()
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self, seconds=60):
+        def ready():
+            if self.process.poll() is not None:
+                raise RuntimeError(f"Kafka ended: {(self.path / 'log').read_text(errors='replace')[-2000:]}")
+            try:
+                return self.admin().list_topics(timeout=2).brokers
+            except KafkaException:
+                return None
+
+        wait_for(ready, seconds, "Kafka to answer")
+
+    def admin(self):
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create_topic(self, name, partitions=4, config=None):
+        admin = self.admin()
+        admin.create_topics([NewTopic(name, partitions, 1, config=config or {})])[name].result(timeout=30)
+        wait_for(lambda: len(admin.list_topics(name, timeout=5).topics[name].partitions) == partitions, 20, f"topic {name}")
+        return name
+
+    def alter_topic(self, name, config):
+        """Returns when the broker goes by it. It shows a change before it obeys, but begins the next one only when the last is done."""
+        admin = self.admin()
+        for settings in (config, {**config, "flush.messages": str(2**62)}):
+            resource = ConfigResource("topic", name, set_config=settings)
+            admin.alter_configs([resource])[resource].result(timeout=30)
+            wait_for(lambda: shows(admin, name, settings), 30, f"{settings} of topic {name}")  # noqa: B023
+
+    def read_all(self, topic, seconds=120):
+        """Every record of the topic up to its end, by partition and offset."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "reader", "enable.auto.commit": False,
+                             "enable.partition.eof": False, "log_level": 0, "fetch.wait.max.ms": 20})
+        try:
+            partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+            ends, assigned = {}, []
+            for number in partitions:
+                low, high = wait_for(lambda: watermarks(consumer, topic, number), 60, f"the leader of {topic}")  # noqa: B023
+                if high > low:
+                    ends[number] = high
+                    assigned.append(TopicPartition(topic, number, low))
+            consumer.assign(assigned)
+            records, deadline = [], time.monotonic() + seconds
+            while ends:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"reading {topic}: partitions {sorted(ends)} not read to their end")
+                for message in consumer.consume(5000, timeout=0.5):
+                    if message.error():
+                        raise KafkaException(message.error())
+                    records.append(message)
+                    if message.offset() + 1 >= ends.get(message.partition(), 0):
+                        ends.pop(message.partition(), None)
+            records.sort(key=lambda m: (m.partition(), m.offset()))
+            return records
+        finally:
+            consumer.close()
+
+    def rewrite(self, topic, records):
+        """The topic made anew with these records, each in its partition and with its time."""
+        admin = self.admin()
+        partitions = len(admin.list_topics(topic, timeout=20).topics[topic].partitions)
+        admin.delete_topics([topic])[topic].result(timeout=30)
+        wait_for(lambda: topic not in admin.list_topics(timeout=20).topics, 30, f"{topic} to be gone")
+        self.create_topic(topic, partitions)
+        self.produce(topic, records)
+
+    def delete_records(self, topic, partition, before):
+        """What retention does: the partition begins at this offset from here on."""
+        offsets = self.path / "offsets.json"
+        offsets.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": partition, "offset": before}]}),
+                           encoding="utf-8")
+        self._java("org.apache.kafka.tools.DeleteRecordsCommand", "--bootstrap-server", self.bootstrap, "--offset-json-file", offsets)
+
+    def produce(self, topic, records):
+        """Copies of records, in this order."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
+        for record in records:
+            producer.produce(topic, record.value(), record.key(), record.partition(), timestamp=record.timestamp()[1],
+                             headers=record.headers())
+        assert producer.flush(60) == 0
+
+    def kill9(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=60)
+
+    def close(self):
+        if self.process is not None and self.process.poll() is None:
+            self.kill9()
+
+
+def watermarks(consumer, topic, partition):
+    """(low, high), or None while a broker that has just started does not lead its partitions yet."""
+    try:
+        return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
+    except KafkaException as error:
+        if error.args[0].code() in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE,
+                                    KafkaError.UNKNOWN_TOPIC_OR_PART):
+            return None
+        raise
