@@ -117,8 +117,7 @@ class Initializer {
     RETURN_IF_ERROR(ApplySchema());
     RETURN_IF_ERROR(EnsurePublication());
     // Before the slot, which keeps WAL from the moment it is there.
-    RETURN_IF_ERROR(EnsureProgressTopic());
-    RETURN_IF_ERROR(EnsureDeadLetterTopic());
+    RETURN_IF_ERROR(EnsureTopics());
     RETURN_IF_ERROR(EnsureSlot());
     RETURN_IF_ERROR(EnsureRecord());
     RETURN_IF_ERROR(EnsurePrefixes());
@@ -266,29 +265,22 @@ class Initializer {
     return absl::OkStatus();
   }
 
-  absl::Status EnsureProgressTopic() {
+  absl::Status EnsureTopics() {
     if (options_.progress_topic.empty()) {
       Say("progress     not remembered (delivery.progress_topic is empty)");
-      return absl::OkStatus();
+    } else {
+      RETURN_IF_ERROR(EnsureTopic("progress    ", kafka::ProgressTopic(options_.progress_topic)));
     }
-    ASSIGN_OR_RETURN(
-        const kafka::Ensured ensured,
-        kafka::EnsureTopic(options_.kafka, kafka::ProgressTopic(options_.progress_topic),
-                           options_.kafka_timeout));
-    Say(absl::StrFormat("progress     topic %s %s", options_.progress_topic,
-                        ensured == kafka::Ensured::kCreated ? "created" : "exists"));
-    return absl::OkStatus();
-  }
-
-  absl::Status EnsureDeadLetterTopic() {
     if (options_.dead_letter_topic.empty()) {
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(
-        const kafka::Ensured ensured,
-        kafka::EnsureTopic(options_.kafka, kafka::DeadLetterTopic(options_.dead_letter_topic),
-                           options_.kafka_timeout));
-    Say(absl::StrFormat("dead letters topic %s %s", options_.dead_letter_topic,
+    return EnsureTopic("dead letters", kafka::DeadLetterTopic(options_.dead_letter_topic));
+  }
+
+  absl::Status EnsureTopic(const char* purpose, const kafka::TopicSpec& topic) {
+    ASSIGN_OR_RETURN(const kafka::Ensured ensured,
+                     kafka::EnsureTopic(options_.kafka, topic, options_.kafka_timeout));
+    Say(absl::StrFormat("%s topic %s %s", purpose, topic.name,
                         ensured == kafka::Ensured::kCreated ? "created" : "exists"));
     return absl::OkStatus();
   }
