@@ -1,6 +1,8 @@
 """What only Kafka judges: limits of topics, and records that the broker refuses."""
 
+import itertools
 import re
+import signal
 
 import pytest
 import servers
@@ -106,11 +108,22 @@ def test_without_a_right_nothing_is_lost_and_the_missing_one_is_named(make_pipel
     assert len(unknown) == 1 and p.name in unknown[0], "DESCRIBE_CONFIGS is missing, which costs nothing but a line"
 
     permit(kafka, p.name, "Write", change="--remove")
-    p.insert(101, 200)
-    p.walpost.wait_state("halted", 60)
+    numbers = itertools.count(101)
+
+    def refused():  # the broker goes by a change of rights some time after it has taken it
+        number = next(numbers)
+        p.insert(number, number)
+        return p.walpost.status()["state"] == "halted"
+
+    servers.wait_for(refused, 60, "an event to be refused", every=0.1)
     halt = p.walpost.status()["halt"]
     assert halt["reason"] == "undeliverable_event" and "TOPIC_AUTHORIZATION_FAILED" in halt["detail"]
     permit(kafka, p.name, "Write")
-    p.walpost.signal(1)  # SIGHUP: look again
-    p.wait_confirmed()
+    lsn = p.wal_position()
+
+    def looked_again():
+        p.walpost.signal(signal.SIGHUP)
+        return p.slot()["confirmed"] >= lsn
+
+    servers.wait_for(looked_again, 60, "all to be delivered", every=1)
     p.judge()
