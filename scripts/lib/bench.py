@@ -340,8 +340,8 @@ def capacity(arguments):
 
 def docs(arguments):
     del arguments
-    texts = {"drain": drain_text, "live": live_text, "stop": stop_text, "memory": memory_text, "start": starts.text, "restart": restart_text,
-             "refused": refused_text, "instructions": instructions_text, "formats": formats.text, "writers": pgbench.line, "capacity": sizes.text}
+    texts = {"drain": drain_text, "live": live_text, "live-watched": live_load.watched_text, "stop": stop_text, "memory": memory_text, "start": starts.text,
+             "restart": restart_text, "refused": refused_text, "instructions": instructions_text, "formats": formats.text, "writers": pgbench.line, "capacity": sizes.text}
     results = {name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in texts
                if (RESULTS / f"{name}.json").exists()}
     missing = sorted(set(texts) - set(results))
@@ -353,8 +353,12 @@ def docs(arguments):
     head = (f"Measured by `scripts/bench` on {d['machine']}, PostgreSQL {d['postgres']} and Kafka {d['kafka']} on the same cores"
             f" (commit {d['commit']}, {d['date']}).")
     table = drain_text(d)
-    other = "\n".join(f"- {text[0].upper() + text[1:]}." for name in ("live", "memory", "stop", "start", "restart", "refused", "instructions", "writers")
-                      if name in results for text in [texts[name](results[name])])
+    lines = []
+    for name in ("live", "live-watched", "memory", "stop", "start", "restart", "refused", "instructions", "writers"):
+        if name in results:
+            text, commit = texts[name](results[name]), results[name]["commit"]
+            lines.append(f"- {text[0].upper() + text[1:]}{'' if commit == d['commit'] else f' (commit {commit})'}.")
+    other = "\n".join(lines)
     servers.replace_block(ROOT / "README.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
     servers.replace_block(ROOT / "docs" / "benchmarks.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
     f = results["formats"]
