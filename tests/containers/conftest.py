@@ -84,11 +84,11 @@ def walpost_image(engine, images):
     assert images.provide("debian:trixie-slim")
     revision = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     epoch = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True, check=False).stdout.strip()
-    build = [ROOT / "scripts" / "image", "--tag", "walpost:latest", *engine.build_arguments()]
+    build = [ROOT / "scripts" / "image", "--tag", "walpost:latest"]
     environment = {name: value for name, value in (("REVISION", revision), ("SOURCE_DATE_EPOCH", epoch)) if value}
 
     def make(*arguments):
-        done = engine.run(*build, *arguments, check=False, capture_output=True, env=environment)
+        done = engine.run(*build, *arguments, *engine.build_arguments(), check=False, capture_output=True, env=environment)
         assert done.returncode == 0, f"{done.stdout}{done.stderr[-5000:]}"
         return done.stdout.strip().splitlines()[-1]
 

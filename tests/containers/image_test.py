@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import pytest
-from conftest import tell
+from conftest import ROOT, tell
 
 OWN_LAYERS_MAX_BYTES = 45_000_000
 LABELS = ("title", "description", "licenses", "version", "revision", "base.name")
@@ -90,6 +90,16 @@ def test_made_again_its_layers_are_the_same(engine, image, walpost_image):
     before = image["RootFS"]["Layers"]
     walpost_image("--no-cache-filter", "root,walpost")
     assert json.loads(docker(engine, "image", "inspect", "walpost:latest").stdout)[0]["RootFS"]["Layers"] == before
+
+
+def test_saved_and_loaded_it_is_the_same_image(engine, walpost_image):
+    """As scripts/release makes it."""
+    file = ROOT / "build" / "walpost-image.tar.gz"
+    tell(walpost_image("--save", file))
+    made = docker(engine, "image", "inspect", "--format", "{{.Id}}", "walpost:latest").stdout
+    docker(engine, "image", "rm", "--force", "walpost:latest")
+    assert docker(engine, "load", "--quiet", "--input", file).stdout == "Loaded image: walpost:latest\n"
+    assert docker(engine, "image", "inspect", "--format", "{{.Id}}", "walpost:latest").stdout == made
 
 
 def test_a_walpost_that_does_not_answer_is_unhealthy(engine, walpost_image):

@@ -40,6 +40,12 @@ def test_second_argument_is_looked_at_before_anything_runs():
     assert (result.returncode, result.stdout) == (EX_USAGE, "")
 
 
+def test_filter_of_what_is_one_test_is_wrong_usage():
+    result = run(ROOT / "scripts" / "test", "--containers", "-R", "image")
+    assert (result.returncode, result.stdout) == (EX_USAGE, "")
+    assert "-R has no part in it" in result.stderr
+
+
 def test_filter_without_its_expression_is_told():
     result = run(ROOT / "scripts" / "test", "-R")
     assert result.returncode != 0
