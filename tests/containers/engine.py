@@ -5,8 +5,10 @@ its bridges and rules of iptables are nowhere else, and nothing is left of it wh
 proxy of the test. Needs root; images and root are kept in /var/cache/walpost/engine.
 """
 
+import contextlib
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -137,7 +139,16 @@ class OwnEngine:
                 self.process.wait()
         if hasattr(self, "proxy"):
             self.proxy.close()
+        remove_cgroups()
         self._lock.close()
+
+
+def remove_cgroups():
+    """Those that dockerd leaves, of builds among others."""
+    for mounted in re.findall(r"^\S+ (\S+) cgroup2? ", Path("/proc/self/mounts").read_text(encoding="utf-8"), re.M):
+        for folder, _, _ in os.walk(Path(mounted) / "docker", topdown=False):
+            with contextlib.suppress(OSError):  # where there are processes it is not of this engine
+                os.rmdir(folder)
 
 
 def machine_has_one():
