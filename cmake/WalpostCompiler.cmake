@@ -12,6 +12,10 @@ target_compile_options(walpost_compiler INTERFACE
 if(WALPOST_WERROR)
   target_compile_options(walpost_compiler INTERFACE -Werror)
 endif()
+if(WALPOST_WERROR AND CMAKE_INTERPROCEDURAL_OPTIMIZATION AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # What only the linker sees: two types of one name.
+  target_link_options(walpost_compiler INTERFACE -Werror=odr -Werror=lto-type-mismatch)
+endif()
 if(WALPOST_SANITIZE)
   target_compile_options(walpost_compiler INTERFACE
     -fsanitize=${WALPOST_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

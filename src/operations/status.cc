@@ -64,9 +64,9 @@ absl::StatusOr<std::optional<postgres::SlotInfo>> AskServer(const StatusOptions&
 Outcome Refused(const StatusOptions& options, const absl::Status& why) {
   Outcome outcome{kExitNoPermission, "", std::string(why.message())};
   if (options.exit_code) {
-    const Verdict verdict{Verdict::Level::kUnknown, "walpost answers, and refuses the token"};
-    outcome.exit_code = static_cast<int>(verdict.level);
-    outcome.output = options.json ? "" : PluginLine(verdict, nlohmann::json());
+    const Judgement judgement{Judgement::Level::kUnknown, "walpost answers, and refuses the token"};
+    outcome.exit_code = static_cast<int>(judgement.level);
+    outcome.output = options.json ? "" : PluginLine(judgement, nlohmann::json());
   }
   return outcome;
 }
@@ -78,25 +78,25 @@ Outcome FromServer(const StatusOptions& options, const absl::Status& why) {
     return outcome;
   }
   const auto slot = AskServer(options);
-  Verdict verdict{Verdict::Level::kUnknown, "neither walpost nor PostgreSQL answers"};
+  Judgement judgement{Judgement::Level::kUnknown, "neither walpost nor PostgreSQL answers"};
   std::string text;
   if (slot.ok()) {
-    verdict = JudgeSlot(*slot);
+    judgement = JudgeSlot(*slot);
     text = SlotAsText(options.source.slot, *slot);
   } else {
     text = absl::StrFormat("  %-14s%s\n  %-14s%s\n", "source", std::string(slot.status().message()),
                            "to do", "is walpost running, and PostgreSQL up? `walpost check`");
   }
   if (absl::IsDeadlineExceeded(why)) {
-    verdict = {Verdict::Level::kCritical,
-               "walpost hangs: it takes a connection and does not answer"};
+    judgement = {Judgement::Level::kCritical,
+                 "walpost hangs: it takes a connection and does not answer"};
     text += absl::StrFormat("  %-14s%s\n", "or",
                             "if it runs here, restart it: it hangs; nothing is lost");
   }
   outcome.output = absl::StrFormat("%s: walpost does not answer\n%s", options.name, text);
   if (options.exit_code) {
-    outcome.exit_code = static_cast<int>(verdict.level);
-    outcome.output = PluginLine(verdict, nlohmann::json()) + outcome.output;
+    outcome.exit_code = static_cast<int>(judgement.level);
+    outcome.output = PluginLine(judgement, nlohmann::json()) + outcome.output;
   }
   return outcome;
 }
@@ -114,10 +114,10 @@ Outcome ShowStatus(const StatusOptions& options) {
   Outcome outcome{0, options.json ? answered->text : StatusAsText(answered->status, answered->live),
                   ""};
   if (options.exit_code) {
-    const Verdict verdict = JudgeStatus(answered->status, answered->live, options.thresholds);
-    outcome.exit_code = static_cast<int>(verdict.level);
+    const Judgement judgement = JudgeStatus(answered->status, answered->live, options.thresholds);
+    outcome.exit_code = static_cast<int>(judgement.level);
     if (!options.json) {
-      outcome.output = PluginLine(verdict, answered->status) + outcome.output;
+      outcome.output = PluginLine(judgement, answered->status) + outcome.output;
     }
   }
   return outcome;

@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 using std::chrono::milliseconds;
-using Level = Verdict::Level;
+using Level = Judgement::Level;
 
 // What is not there, or of another type, is shown as nothing: versions differ.
 const json& At(const json& status, const char* pointer) {
@@ -163,9 +163,9 @@ std::string MonitorText(const json& status) {
 }
 
 // A worse one replaces what was found before.
-void Find(Level level, std::string why, Verdict* verdict) {
-  if (level > verdict->level) {
-    *verdict = Verdict{level, std::move(why)};
+void Find(Level level, std::string why, Judgement* judgement) {
+  if (level > judgement->level) {
+    *judgement = Judgement{level, std::move(why)};
   }
 }
 
@@ -204,33 +204,33 @@ std::string DurationText(milliseconds duration) {
   return absl::StrFormat("%d d %d h", seconds / 86'400, seconds / 3600 % 24);
 }
 
-Verdict JudgeStatus(const json& status, bool live, const Thresholds& thresholds) {
+Judgement JudgeStatus(const json& status, bool live, const Thresholds& thresholds) {
   const std::string state = Text(status, "/state");
-  Verdict verdict{Level::kOk, state};
+  Judgement judgement{Level::kOk, state};
   const std::uint64_t parked = Number(status, "/events/parked_keys");
   if (parked > 0) {
-    Find(Level::kWarning, absl::StrFormat("%d parked keys", parked), &verdict);
+    Find(Level::kWarning, absl::StrFormat("%d parked keys", parked), &judgement);
   }
   const std::uint64_t lag = Number(status, "/source/lag_bytes");
   Find(LevelOf(lag, thresholds.lag_warning, thresholds.lag_critical),
-       absl::StrFormat("%s, %s behind", state, BytesText(lag)), &verdict);
+       absl::StrFormat("%s, %s behind", state, BytesText(lag)), &judgement);
   if (const auto waits = AgeOf(status, "/in_flight/oldest_commit_at")) {
     Find(LevelOf(*waits, thresholds.wait_warning, thresholds.wait_critical),
          absl::StrFormat("%s, Kafka has not taken an event since %s", state, DurationText(*waits)),
-         &verdict);
+         &judgement);
   }
   const auto since = AgeOf(status, "/state_since");
   if (since && (state == "starting" || state == "reconnecting" || state == "draining")) {
     Find(LevelOf(*since, thresholds.wait_warning, thresholds.wait_critical),
-         absl::StrFormat("%s since %s", state, DurationText(*since)), &verdict);
+         absl::StrFormat("%s since %s", state, DurationText(*since)), &judgement);
   }
   if (state == "halted") {
-    verdict = {Level::kCritical, "halted: " + ReasonOf(status)};
+    judgement = {Level::kCritical, "halted: " + ReasonOf(status)};
   }
   if (!live) {
-    verdict = {Level::kCritical, "the process hangs"};
+    judgement = {Level::kCritical, "the process hangs"};
   }
-  return verdict;
+  return judgement;
 }
 
 std::string StatusAsText(const json& status, bool live) {
@@ -286,17 +286,17 @@ std::string StatusAsText(const json& status, bool live) {
   return text + Line("to do", NextOf(status, live));
 }
 
-Verdict JudgeSlot(const std::optional<postgres::SlotInfo>& slot) {
+Judgement JudgeSlot(const std::optional<postgres::SlotInfo>& slot) {
   if (!slot) {
     return {Level::kCritical, "walpost does not answer, and its slot does not exist"};
   }
   if (slot->wal_status == "lost") {
     return {Level::kCritical, "walpost does not answer, and its slot is lost"};
   }
-  return slot->active ? Verdict{Level::kUnknown,
-                                "walpost does not answer here, but its slot is "
-                                "being read"}
-                      : Verdict{Level::kCritical, "walpost does not run: nobody reads its slot"};
+  return slot->active ? Judgement{Level::kUnknown,
+                                  "walpost does not answer here, but its slot is "
+                                  "being read"}
+                      : Judgement{Level::kCritical, "walpost does not run: nobody reads its slot"};
 }
 
 std::string SlotAsText(const std::string& name, const std::optional<postgres::SlotInfo>& slot) {
@@ -330,10 +330,10 @@ std::string SlotAsText(const std::string& name, const std::optional<postgres::Sl
                                     "log says why it ended");
 }
 
-std::string PluginLine(const Verdict& verdict, const json& status) {
+std::string PluginLine(const Judgement& judgement, const json& status) {
   constexpr const char* kNames[] = {"OK", "WARNING", "CRITICAL", "UNKNOWN"};
   std::string line =
-      absl::StrFormat("WALPOST %s: %s", kNames[static_cast<int>(verdict.level)], verdict.why);
+      absl::StrFormat("WALPOST %s: %s", kNames[static_cast<int>(judgement.level)], judgement.why);
   if (status.is_object()) {
     const auto waits = AgeOf(status, "/in_flight/oldest_commit_at").value_or(milliseconds(0));
     line += absl::StrFormat(

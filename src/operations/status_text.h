@@ -1,4 +1,4 @@
-// What the JSON of /status and a slot mean, in words and as a verdict of a monitoring plugin.
+// What the JSON of /status and a slot mean, in words and as a judgement of a monitoring plugin.
 // Thread: free functions; pure: times are those of the JSON.
 // Source: docs/metrics.md, Status; Monitoring Plugins Development Guidelines (exit codes 0 to 3).
 #pragma once
@@ -22,7 +22,7 @@ struct Thresholds {
   std::uint64_t lag_critical = 10'000'000'000;
 };
 
-struct Verdict {
+struct Judgement {
   enum class Level { kOk = 0, kWarning = 1, kCritical = 2, kUnknown = 3 };  // the exit codes
 
   Level level = Level::kOk;
@@ -30,15 +30,15 @@ struct Verdict {
 };
 
 // `live` is /livez's answer: whether the loop turns.
-Verdict JudgeStatus(const nlohmann::json& status, bool live, const Thresholds& thresholds);
+Judgement JudgeStatus(const nlohmann::json& status, bool live, const Thresholds& thresholds);
 std::string StatusAsText(const nlohmann::json& status, bool live);
 
 // Of the slot when nothing answers; nullopt = it does not exist.
-Verdict JudgeSlot(const std::optional<postgres::SlotInfo>& slot);
+Judgement JudgeSlot(const std::optional<postgres::SlotInfo>& slot);
 std::string SlotAsText(const std::string& name, const std::optional<postgres::SlotInfo>& slot);
 
 // "WALPOST OK: shop, streaming | lag=0B ...": the first line of a plugin's output.
-std::string PluginLine(const Verdict& verdict, const nlohmann::json& status);
+std::string PluginLine(const Judgement& judgement, const nlohmann::json& status);
 
 // "1.5 GiB", "3.2 s", "2 h 5 min".
 std::string BytesText(std::uint64_t bytes);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "postgres/connection.h"
@@ -85,7 +86,7 @@ std::string BlockersOf(const CreateSlotOptions& options, int pid) {
   std::string blockers;
   if (rows.ok()) {
     for (const Row& row : *rows) {
-      blockers += (blockers.empty() ? "" : ", ") + row[0].value_or("?");
+      absl::StrAppend(&blockers, blockers.empty() ? "" : ", ", row[0].value_or("?"));
     }
   }
   return blockers.empty() ? "none is visible to this role" : blockers;

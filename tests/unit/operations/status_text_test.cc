@@ -18,7 +18,7 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-using Level = Verdict::Level;
+using Level = Judgement::Level;
 
 constexpr base::WallTime kTakenAt{std::chrono::microseconds(1'700'000'000'000'000)};
 
@@ -44,7 +44,7 @@ class StatusTextTest : public ::testing::Test {
 
   std::string Text(bool live = true) const { return StatusAsText(Status(), live); }
 
-  Verdict Judged(bool live = true) const { return JudgeStatus(Status(), live, Thresholds()); }
+  Judgement Judged(bool live = true) const { return JudgeStatus(Status(), live, Thresholds()); }
 
   void Halt() {
     snapshot_.state = base::State::kHalted;
