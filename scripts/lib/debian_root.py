@@ -160,23 +160,25 @@ def build_package(version, into):
     ccache = Path(os.environ.get("CCACHE_DIR") or Path.home() / ".cache" / "ccache")
     ccache.mkdir(parents=True, exist_ok=True)
     root.binds.append((ccache, "/var/cache/ccache"))
-    work = Path(tempfile.mkdtemp(dir=root.path / "tmp", prefix="build-"))  # another path each time: it must not matter
-    source = work / "walpost"
-    copy_source(source)
     passed = {name: os.environ[name] for name in ("SOURCE_DATE_EPOCH", "WALPOST_PACKAGE_VERSION", "DEBFULLNAME", "DEBEMAIL", "CCACHE_DISABLE",
                                                   "CMAKE_BUILD_PARALLEL_LEVEL") if name in os.environ}
-    root.run(inside(root, source / "scripts" / "package"), env={"CCACHE_DIR": "/var/cache/ccache", **passed}, stdout=subprocess.DEVNULL)
-    (package,) = (source / "build" / "packages").glob("*.deb")
+    with tempfile.TemporaryDirectory(dir=root.path / "tmp", prefix="build-") as work:  # another path each time: it must not matter
+        source = Path(work) / "walpost"
+        copy_source(source)
+        root.run(inside(root, source / "scripts" / "package"), env={"CCACHE_DIR": "/var/cache/ccache", **passed}, stdout=subprocess.DEVNULL)
+        (package,) = (source / "build" / "packages").glob("*.deb")
+        look_at(root, package)
+        into.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copyfile(package, into / package.name))
+
+
+def look_at(root, package):
     if not (root.path / "usr/bin/lintian").exists():
         root.install("lintian")
-    # Debian 12's would like a script for other inits than systemd; 13's no longer.
+    # Debian 12's would like a script for other inits than systemd; 13's does not know that any more.
+    suppressed = ["--suppress-tags=package-supports-alternative-init-but-no-init.d-script"] if root.version == "12" else []
     root.run("lintian", "--allow-root", "--profile=debian", "--tag-display-limit=0", "--info", "--display-info", "--fail-on=error,warning,info",
-             "--suppress-tags=package-supports-alternative-init-but-no-init.d-script", inside(root, package))
-    into.mkdir(parents=True, exist_ok=True)
-    made = into / package.name
-    shutil.copyfile(package, made)
-    shutil.rmtree(work)
-    return made
+             *suppressed, inside(root, package))
 
 
 def inside(root, path):

@@ -11,6 +11,16 @@ from debian_package import CONFFILE, ROOT, Shop, build, install, leftovers, mode
 
 LIBRDKAFKA = {"12": "2.0.2", "13": "2.8.0"}
 
+# Types $1 and a tab into a zsh that has a terminal, and prints what that shows until the last option of all.
+ZSH = """zmodload zsh/zpty
+zpty shell zsh -f -i
+zpty -w shell 'autoload -Uz compinit && compinit -u && zstyle ":completion:*" list-colors "" && echo com""plete'
+zpty -r shell shown '*complete*'
+zpty -w -n shell "$1"$'\\t'
+zpty -r shell shown '*--yes*'
+print -r -- "$shown"
+"""
+
 
 @pytest.fixture
 def installed(root, package):
@@ -65,6 +75,15 @@ def test_manual_completions_unit_and_documents_are_where_the_system_looks(instal
         # Roots for containers leave documents out; these do not.
         assert (root.path / path).is_file(), path
     assert output(root, "systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/walpost.service") == ""
+
+
+def test_shells_complete_with_what_the_package_brings(installed):
+    root = installed
+    root.install("bash-completion", "fish", "zsh")
+    assert "-F _walpost" in output(root, "bash", "-c", ". /usr/share/bash-completion/bash_completion; _completion_loader walpost; complete -p walpost")
+    assert output(root, "fish", "-c", "complete -C 'walpost --config /x slot rec'").startswith("recreate\tDrop the slot")
+    assert output(root, "fish", "-c", "complete -C 'walpost slot recreate --lea'") == "--leave-gap\tSend nothing of what Kafka lacks\n"
+    assert re.search(r"^--leave-gap +-- Send nothing", output(root, "timeout", "60", "zsh", "-f", "-c", ZSH, "zsh", "walpost slot recreate --"), re.M)
 
 
 def test_configuration_that_was_not_edited_is_replaced_by_that_of_the_next_release(installed, package, tmp_path):

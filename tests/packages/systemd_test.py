@@ -92,7 +92,7 @@ def test_enabled_it_delivers_and_survives_a_reload_a_crash_and_a_hang(booted, sh
 
 def test_with_a_wrong_configuration_it_is_not_started_again(booted, shop):
     shop.configure("host=127.0.0.1 dbname")
-    assert booted.run("systemctl", "start", "walpost", check=False).returncode == 1
+    assert booted.run("systemctl", "start", "walpost", check=False, capture_output=True).returncode == 1
     assert (show(booted, "ActiveState"), show(booted, "ExecMainStatus"), show(booted, "NRestarts")) == ("failed", "78", "0")
     assert "source.conninfo" in journal(booted)
 
