@@ -58,11 +58,14 @@ std::vector<LogField> FieldsOf(const pipeline::ConcernedEvent& event) {
   return fields;
 }
 
+// What the slot has: where it began, as long as this process has confirmed nothing.
+base::Lsn SlotPosition(const pipeline::Pipeline& pipeline) {
+  const base::Lsn confirmed = pipeline.confirmed_lsn();
+  return pipeline.facts() ? std::max(confirmed, pipeline.facts()->start_lsn) : confirmed;
+}
+
 std::uint64_t LagBytes(const pipeline::Pipeline& pipeline) {
-  base::Lsn from = pipeline.confirmed_lsn();
-  if (pipeline.facts()) {
-    from = std::max(from, pipeline.facts()->start_lsn);  // nothing is confirmed yet
-  }
+  const base::Lsn from = SlotPosition(pipeline);
   const base::Lsn to = std::max(pipeline.server_wal_lsn(), pipeline.received_lsn());
   return from.valid() && to > from ? to.value() - from.value() : 0;
 }
@@ -336,8 +339,7 @@ std::string Narrator::StatusLine(const pipeline::Pipeline& pipeline) const {
   }
   return absl::StrFormat("%s: %d events delivered, %d in flight, confirmed %s",
                          base::StateName(state), pipeline.counters().events_delivered,
-                         pipeline.tracker().in_flight_events(),
-                         pipeline.confirmed_lsn().ToString());
+                         pipeline.tracker().in_flight_events(), SlotPosition(pipeline).ToString());
 }
 
 observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,

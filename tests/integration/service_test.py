@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -53,7 +54,7 @@ def test_the_manager_is_told_ready_status_watchdog_and_stopping(make_pipeline, m
     p.walpost.init()
     p.walpost.start(wait=None, env=manager.environment())
     before = manager.wait("READY=1")
-    assert "WATCHDOG=1" in before and any(line.startswith("STATUS=streaming: ") for line in before)
+    assert "WATCHDOG=1" in before and any(re.match("STATUS=streaming: .*confirmed 0/[1-9A-F]", line) for line in before)
     for _ in range(3):
         manager.wait("WATCHDOG=1", 30)
     p.walpost.process.terminate()
