@@ -27,13 +27,13 @@ namespace {
 
 constexpr int kExitRetryLater = 75;
 
+}  // namespace
+
 base::Now ReadClocks() {
   return base::Now{
       std::chrono::steady_clock::now(),
       std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now())};
 }
-
-}  // namespace
 
 Loop::Loop(const RunOptions& options, Signals* signals, Helper* helper, Outside outside,
            observe::SnapshotBoard* board)

@@ -26,6 +26,8 @@
 
 namespace walpost::runtime {
 
+base::Now ReadClocks();
+
 class Loop {
  public:
   // After a turn that read something, bytes gather this long before the next read: fewer wake-ups

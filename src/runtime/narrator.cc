@@ -342,23 +342,29 @@ std::string Narrator::StatusLine(const pipeline::Pipeline& pipeline) const {
                          pipeline.tracker().in_flight_events(), SlotPosition(pipeline).ToString());
 }
 
-observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
-                                         const kafka::KafkaFacts& kafka, base::Now now) const {
+observe::Snapshot Narrator::FirstSnapshot(base::Now now) const {
   observe::Snapshot snapshot;
   snapshot.name = name_;
   snapshot.slot = slot_;
   snapshot.publication = publication_;
   snapshot.libraries = {{"librdkafka", kafka::LibrdkafkaVersion()},
                         {"libpq", postgres::LibpqVersion()}};
+  snapshot.state_since = state_since_;
+  snapshot.taken_at = now.wall;
+  snapshot.started_at = started_at_;
+  snapshot.gap_guard = gap_guard_;
+  snapshot.in_flight_bytes_max = in_flight_bytes_max_;
+  return snapshot;
+}
+
+observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
+                                         const kafka::KafkaFacts& kafka, base::Now now) const {
+  observe::Snapshot snapshot = FirstSnapshot(now);
   snapshot.state = pipeline.state();
   if (pipeline.halt()) {
     snapshot.halt_reason = pipeline.halt()->reason;
     snapshot.halt_detail = pipeline.halt()->detail;
   }
-  snapshot.state_since = state_since_;
-  snapshot.taken_at = now.wall;
-  snapshot.started_at = started_at_;
-  snapshot.gap_guard = gap_guard_;
   snapshot.source_error = source_error_;
   snapshot.sink_error = {kafka.last_error, kafka.last_error_at};
   snapshot.last_error = Newest({source_error_, schema_error_, snapshot.sink_error});
@@ -414,7 +420,6 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   const delivery::Tracker& tracker = pipeline.tracker();
   snapshot.in_flight_events = tracker.in_flight_events();
   snapshot.in_flight_bytes = tracker.in_flight_bytes();
-  snapshot.in_flight_bytes_max = in_flight_bytes_max_;
   if (!tracker.empty()) {
     snapshot.oldest_undelivered_commit = tracker.entry(tracker.oldest_unsettled()).commit_time;
   }

@@ -38,6 +38,8 @@ class Narrator {
   // One line, for the service manager.
   std::string StatusLine(const pipeline::Pipeline& pipeline) const;
 
+  // Before there is a pipeline: whoever asks that early is told whom he asks.
+  observe::Snapshot FirstSnapshot(base::Now now) const;
   observe::Snapshot TakeSnapshot(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka,
                                  base::Now now) const;
 

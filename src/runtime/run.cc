@@ -16,6 +16,7 @@
 #include "registry/resolver.h"
 #include "runtime/helper.h"
 #include "runtime/loop.h"
+#include "runtime/narrator.h"
 #include "runtime/signals.h"
 
 namespace walpost::runtime {
@@ -90,6 +91,8 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
   Signals signals;
   Helper helper;
   observe::SnapshotBoard board;
+  const base::Now now = ReadClocks();
+  board.Publish(std::make_shared<observe::Snapshot>(Narrator(options, now).FirstSnapshot(now)));
   observe::HttpOptions http_options = options.http;
   http_options.version = options.version;
   absl::StatusOr<std::unique_ptr<observe::HttpServer>> http =

@@ -48,7 +48,9 @@ def test_last_events_are_where_status_says_and_hold_no_content(make_pipeline):
 def test_before_the_first_connection_nothing_is_made_up(make_pipeline):
     p = make_pipeline()
     away = p.another(conninfo="host=127.0.0.1 port=1 connect_timeout=2")
-    away.start(wait="starting")
+    away.start(wait=None)
+    first = servers.wait_for(away.status, 60, "the first answer", every=0)
+    assert first["source"]["slot"] == p.name and first["state"] == "starting" and first["state_since"]
     words = away.verb("status").stdout
     assert f"  source        not connected: slot {p.name}, publication {p.name}\n" in words and "PostgreSQL 0" not in words
     source = away.status()["source"]

@@ -124,6 +124,15 @@ TEST_F(NarratorTest, TroubleIsLoggedOnceAndShown) {
   EXPECT_FALSE(snapshot.source_connected);
 }
 
+TEST_F(NarratorTest, BeforeThereIsAPipelineTheSnapshotSaysWhoseItIs) {
+  const observe::Snapshot snapshot = narrator_.FirstSnapshot(now_);
+  EXPECT_EQ(snapshot.state, State::kStarting);
+  EXPECT_EQ(snapshot.state_since, now_.wall);
+  EXPECT_EQ(snapshot.taken_at, now_.wall);
+  EXPECT_EQ(snapshot.name, "shop");
+  EXPECT_EQ(snapshot.slot, "walpost_slot");
+}
+
 // An outage that repeats its error is one line; the next outage is another, however soon it begins.
 TEST_F(NarratorTest, SameTroubleAfterARecoveryIsLoggedAgain) {
   Connect();
