@@ -96,10 +96,11 @@ def test_saved_and_loaded_it_is_the_same_image(engine, walpost_image):
     """As scripts/release makes it."""
     file = ROOT / "build" / "walpost-image.tar.gz"
     tell(walpost_image("--save", file))
-    made = docker(engine, "image", "inspect", "--format", "{{.Id}}", "walpost:latest").stdout
+    look = ("image", "inspect", "--format", "{{json .RootFS}} {{json .Config}} {{.Created}}", "walpost:latest")
+    made = docker(engine, *look).stdout
     docker(engine, "image", "rm", "--force", "walpost:latest")
     assert docker(engine, "load", "--quiet", "--input", file).stdout == "Loaded image: walpost:latest\n"
-    assert docker(engine, "image", "inspect", "--format", "{{.Id}}", "walpost:latest").stdout == made
+    assert docker(engine, *look).stdout == made
 
 
 def test_a_walpost_that_does_not_answer_is_unhealthy(engine, walpost_image):
