@@ -50,3 +50,8 @@ def test_the_readme_lists_every_manifest():
 def test_the_image_has_the_version_of_the_project():
     version = re.search(r"project\(walpost VERSION ([\d.]+)", text("CMakeLists.txt"))[1]
     assert f"image: walpost:{version}\n" in text("docs/kubernetes/deployment.yaml")
+
+
+def test_beside_a_root_that_is_read_only_there_is_a_place_for_what_verbs_sort():
+    for name, place in (("docs/kubernetes/deployment.yaml", "mountPath: /tmp}"), ("docker/compose.yaml", "tmpfs: [/tmp]")):
+        assert re.search(r"readOnlyRootFilesystem: true|read_only: true", text(name)) and place in text(name), name
