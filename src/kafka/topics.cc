@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <memory>
 #include <span>
 
@@ -14,6 +15,7 @@ namespace walpost::kafka {
 namespace {
 
 constexpr int kReplicas = 3;
+constexpr int kLookAgainAfterMs = 20;
 
 struct NewTopicDeleter {
   void operator()(rd_kafka_NewTopic_t* topic) const { rd_kafka_NewTopic_destroy(topic); }
@@ -89,6 +91,21 @@ absl::Status Create(rd_kafka_t* client, const TopicSpec& spec, int replicas,
                                         spec.partitions, replicas));
 }
 
+// Created is not yet seen: brokers learn of it from the controller, on a busy machine after seconds.
+// Who may create it but not see it goes on after the time-out.
+void WaitUntilSeen(rd_kafka_t* client, const std::string& topic,
+                   std::chrono::milliseconds timeout) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (std::chrono::steady_clock::now() < deadline) {
+    const absl::StatusOr<Metadata> metadata = Look(client, timeout);
+    const rd_kafka_metadata_topic_t* found = metadata.ok() ? Find(*metadata, topic) : nullptr;
+    if (found != nullptr && found->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+      return;
+    }
+    rd_kafka_poll(client, kLookAgainAfterMs);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Ensured> EnsureTopic(const KafkaOptions& options, const TopicSpec& spec,
@@ -107,6 +124,7 @@ absl::StatusOr<Ensured> EnsureTopic(const KafkaOptions& options, const TopicSpec
   }
   RETURN_IF_ERROR(
       Create(client.get(), spec, std::clamp(metadata->broker_cnt, 1, kReplicas), timeout));
+  WaitUntilSeen(client.get(), spec.name, timeout);
   return Ensured::kCreated;
 }
 

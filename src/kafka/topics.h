@@ -23,7 +23,8 @@ struct TopicSpec {
 
 enum class Ensured { kCreated, kExists };
 
-// The replication factor is 3, or the number of brokers when there are fewer.
+// The replication factor is 3, or the number of brokers when there are fewer. A new one is there
+// to see when this returns.
 absl::StatusOr<Ensured> EnsureTopic(const KafkaOptions& options, const TopicSpec& spec,
                                     std::chrono::milliseconds timeout);
 
