@@ -57,6 +57,15 @@ class PreflightServerTest : public ::testing::Test {
 
   void MakeSlot() { Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'pgoutput')"); }
 
+  // The server takes the slot for used a moment longer than the connection lives.
+  void WaitUntilFree() {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (Sql("SELECT active FROM pg_replication_slots WHERE slot_name = '" + slot_ + "'") !=
+           "f") {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    }
+  }
+
   void MakeAll() {
     MakePublication();
     MakeSlot();
@@ -277,6 +286,7 @@ TEST_F(PreflightServerTest, PartitionedTableMustBePublishedAsItself) {
              "publish_via_partition_root = true");
   Sql("ALTER PUBLICATION walpost SET (publish_via_partition_root = true)");
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(options, base::Lsn())));
+  WaitUntilFree();
   options.tables = {{"outbox", "parts_1"}};
   ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "is a partition of outbox.parts");
 }
@@ -352,6 +362,7 @@ TEST_F(PreflightServerTest, UnreadableOrForeignRecordTableIsIgnored) {
   ConnectOptions options = Options();
   options.conninfo = server_->Conninfo(database_, "user=only_replication");
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(options, base::Lsn())));
+  WaitUntilFree();
   server_->Sql("DROP ROLE only_replication");
   EXPECT_THAT(server_->Log(), Not(HasSubstr("permission denied for")));
   Sql("DROP TABLE walpost.pipeline; CREATE TABLE walpost.pipeline (unrelated int)");
