@@ -23,8 +23,8 @@ struct TopicSpec {
 
 enum class Ensured { kCreated, kExists };
 
-// The replication factor is 3, or the number of brokers when there are fewer. A new one is there
-// to see when this returns.
+// The replication factor is 3, or the number of brokers when there are fewer. Waits until the
+// broker it asks shows a new one, for `timeout` at most.
 absl::StatusOr<Ensured> EnsureTopic(const KafkaOptions& options, const TopicSpec& spec,
                                     std::chrono::milliseconds timeout);
 

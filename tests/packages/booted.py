@@ -1,7 +1,7 @@
 """A root of Debian in which systemd runs as the first process, as on a machine of its own.
 
-It shares the network, and has mounts, process ids, host name and cgroups of its own: nothing of it is left when its first process ends. What
-systemd would set on the machine itself it sees read-only (/proc/sys, /sys), and what looks after hardware, network and clock is masked. Needs root
+It shares the network, and has mounts, process ids, host name and cgroups of its own: nothing of it runs on when its first process ends, and
+close() removes its cgroup. What systemd would set on the machine itself it sees read-only (/proc/sys, /sys), and what looks after hardware, network and clock is masked. Needs root
 and cgroup v2, beside which there may be v1.
 """
 
