@@ -1,19 +1,26 @@
--- walpost: three roles with the least that each needs. Optional; to be applied after the versions, and again after each new one,
+-- walpost: four roles with the least that each needs. Optional; to be applied after the versions, and again after each new one,
 -- by who may create roles and owns the objects (`walpost init --with-roles`, or any migration tool, as a repeatable file).
---   outbox_owner   owns tables and functions, runs outbox.maintain
---   outbox_writer  emits events, and can do nothing else with them
---   outbox_relay   what walpost connects as; give it a password or a certificate
+--   outbox_owner     owns tables and functions, runs outbox.maintain
+--   outbox_writer    emits events, and can do nothing else with them
+--   outbox_relay     what walpost connects as; give it a password or a certificate
+--   outbox_operator  decides about dead letters; it can read what is in them
 -- Applications: GRANT outbox_writer TO app.
 -- Managed services have no role that may hand out REPLICATION; there, after this file:
 --   Amazon RDS, Aurora   GRANT rds_replication TO outbox_relay
 --   Google Cloud SQL     ALTER USER outbox_relay WITH REPLICATION
 --   Azure                ALTER ROLE outbox_relay WITH REPLICATION
 
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
 DO $$
 DECLARE
     object record;
+    events regclass := to_regclass('outbox.events');
+    tables regclass[];
 BEGIN
-    FOR object IN SELECT name FROM unnest(ARRAY['outbox_owner', 'outbox_writer', 'outbox_relay']) AS name
+    FOR object IN SELECT name FROM unnest(ARRAY['outbox_owner', 'outbox_writer', 'outbox_relay', 'outbox_operator']) AS name
                   WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) LOOP
         EXECUTE format('CREATE ROLE %I NOLOGIN', object.name);
     END LOOP;
@@ -24,44 +31,49 @@ BEGIN
         RAISE WARNING 'outbox_relay needs the right to replicate, and you may not give it: see the head of R__roles.sql';
     END;
 
-    IF NOT pg_has_role(current_user, 'outbox_owner', 'MEMBER') THEN
+    IF NOT pg_has_role(current_user, 'outbox_owner', 'USAGE') THEN
         EXECUTE format('GRANT outbox_owner TO %I', current_user);
     END IF;
 
-    -- Ownership, so that maintenance needs no superuser. Its schema first: who owns a table must be allowed there.
+    -- Ownership, so that maintenance needs no superuser: of what is another's, so that running this again holds up nobody.
+    tables := ARRAY(
+        SELECT c.oid::regclass FROM pg_class c
+        WHERE c.relowner <> 'outbox_owner'::regrole AND c.relkind IN ('r', 'p') AND (c.relnamespace = to_regnamespace('walpost')
+            OR c.oid IN (events, to_regclass('outbox.retention_note'), to_regclass('outbox.idempotency'))
+            OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = events))
+        ORDER BY c.oid);
+    IF tables <> '{}' THEN
+        PERFORM walpost.lock_tables(VARIADIC tables);
+    END IF;
+    -- A schema first: who owns a table must be allowed there.
     FOR object IN SELECT format('ALTER %s %s OWNER TO outbox_owner', kind, name) AS command FROM (
-        SELECT 1 AS place, 'SCHEMA' AS kind, n.oid::regnamespace::text AS name FROM pg_namespace n
-            WHERE n.oid IN (to_regnamespace('walpost'), (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('outbox.events')))
-        UNION ALL SELECT 2, 'TABLE', c.oid::regclass::text FROM pg_class c
-            WHERE c.relkind IN ('r', 'p') AND (c.relnamespace = to_regnamespace('walpost')
-                OR c.oid IN (to_regclass('outbox.events'), to_regclass('outbox.retention_note'), to_regclass('outbox.idempotency'))
-                OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = to_regclass('outbox.events')))
+        SELECT 1 AS place, 'SCHEMA' AS kind, format('%I', n.nspname) AS name FROM pg_namespace n
+            WHERE n.nspname IN ('walpost', 'outbox') AND n.nspowner <> 'outbox_owner'::regrole
+        UNION ALL SELECT 2, 'TABLE', target::text FROM unnest(tables) AS target
         UNION ALL SELECT 3, 'FUNCTION', p.oid::regprocedure::text FROM pg_proc p
-            WHERE p.pronamespace = to_regnamespace('walpost') OR p.oid::regprocedure::text LIKE 'outbox.%'
+            WHERE p.pronamespace IN (to_regnamespace('walpost'), to_regnamespace('outbox')) AND p.proowner <> 'outbox_owner'::regrole
     ) AS objects ORDER BY place LOOP
         EXECUTE object.command;
     END LOOP;
-END
-$$;
 
-GRANT USAGE ON SCHEMA outbox TO outbox_writer, outbox_relay;
-GRANT USAGE ON SCHEMA walpost TO outbox_relay;
-GRANT SELECT ON walpost.pipeline, walpost.schema_version TO outbox_relay;
-
-DO $$
-DECLARE
-    emit text;
-BEGIN
-    FOR emit IN SELECT p.oid::regprocedure::text FROM pg_proc p
-                WHERE p.oid::regprocedure::text LIKE 'outbox.emit(%' OR p.oid::regprocedure::text LIKE 'outbox.emit_message(%' LOOP
-        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO outbox_writer', emit);
+    GRANT USAGE ON SCHEMA outbox TO outbox_writer, outbox_relay;
+    GRANT USAGE ON SCHEMA walpost TO outbox_relay, outbox_operator;
+    GRANT SELECT ON walpost.pipeline, walpost.schema_version TO outbox_relay;
+    GRANT SELECT, INSERT, UPDATE, DELETE ON walpost.dead_letters TO outbox_relay;
+    GRANT SELECT, UPDATE, DELETE ON walpost.dead_letters TO outbox_operator;
+    FOR object IN SELECT p.oid::regprocedure::text AS emit FROM pg_proc p
+                  WHERE p.pronamespace = to_regnamespace('outbox') AND p.proname IN ('emit', 'emit_message') LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO outbox_writer', object.emit);
     END LOOP;
-    IF to_regclass('outbox.events') IS NOT NULL THEN
+    IF events IS NOT NULL THEN
         -- To send rows again, and to know which ones. Plain INSERTs are possible too, but not of what the table fills in itself.
         GRANT SELECT ON outbox.events, outbox.retention_note TO outbox_relay;
         GRANT INSERT (id, aggregate_type, aggregate_id, event_type, payload, content_type, schema_name, headers, traceparent,
                       tracestate, occurred_at) ON outbox.events TO outbox_writer;
-        GRANT EXECUTE ON FUNCTION outbox.uuid_v7() TO outbox_writer;
+        GRANT EXECUTE ON FUNCTION outbox.uuid_v7(),
+            outbox.check_event(text, text, text, text, text, jsonb, text, text, timestamptz) TO outbox_writer;
     END IF;
 END
 $$;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

@@ -1,6 +1,14 @@
 -- Takes version 1 away again. Stop walpost and drop slot and publication first:
 --   walpost slot drop --yes; DROP PUBLICATION walpost;
 
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
+DROP FUNCTION IF EXISTS walpost.lock_tables(regclass[]);
 DROP TABLE IF EXISTS walpost.schema_version;
+DROP TABLE IF EXISTS walpost.dead_letters;
 DROP TABLE IF EXISTS walpost.pipeline;
 DROP SCHEMA IF EXISTS walpost;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

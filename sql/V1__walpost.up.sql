@@ -1,6 +1,10 @@
--- walpost, schema version 1: its record of pipelines.
+-- walpost, schema version 1: its record of pipelines, and its dead letters.
 -- Apply with `walpost init`, or with any migration tool, in one transaction. Safe to apply again.
 -- Publication and slot are not here: a slot cannot be made in a transaction that has written.
+
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
 CREATE SCHEMA IF NOT EXISTS walpost;
 
@@ -18,9 +22,80 @@ CREATE TABLE IF NOT EXISTS walpost.pipeline (
 
 COMMENT ON TABLE walpost.pipeline IS 'Written by walpost init, read before streaming. Not to be edited.';
 
+-- For a change that writers must not see half. They wait while this does, so all these locks are waited for at most 1.2 s at a time,
+-- and writers pass in between. (A server gives up its own vacuum for one who waits for a second.)
+CREATE OR REPLACE FUNCTION walpost.lock_tables(VARIADIC targets regclass[]) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '1200ms' AS $$
+DECLARE
+    began timestamptz;
+    target regclass;
+BEGIN
+    FOR try IN 1..12 LOOP
+        BEGIN
+            began := clock_timestamp();
+            FOREACH target IN ARRAY targets LOOP
+                PERFORM set_config('lock_timeout',
+                    greatest(1, 1200 - floor(extract(epoch FROM clock_timestamp() - began) * 1000))::integer::text, true);
+                EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', target);
+            END LOOP;
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM pg_sleep(0.5);
+        END;
+    END LOOP;
+    RAISE EXCEPTION 'walpost: no lock on % within 12 times 1.2 s', target
+        USING ERRCODE = 'lock_not_available',
+              HINT = 'A transaction that uses it stays open: see sql/runbook/long_transactions.sql, then run this again.';
+END
+$$;
+
+-- Events that could not be delivered, and later ones of their keys. Open = closed_at is null.
+DO $$
+BEGIN
+    -- CREATE INDEX IF NOT EXISTS would wait for writers each time.
+    IF to_regclass('walpost.dead_letters') IS NULL THEN
+        CREATE TABLE walpost.dead_letters (
+            seq               bigint      GENERATED ALWAYS AS IDENTITY,
+            pipeline          text        NOT NULL,
+            position          text        NOT NULL,
+            event_id          text        NOT NULL,
+            event_type        text        NOT NULL,
+            source            text        NOT NULL,
+            topic             text        NOT NULL,
+            partition         integer,
+            event_time_ms     bigint      NOT NULL,
+            key               bytea,
+            value             bytea,
+            header_names      bytea[]     NOT NULL,
+            header_values     bytea[]     NOT NULL,
+            value_schema      text        NOT NULL,
+            reason            text        NOT NULL,
+            detail            text        NOT NULL,
+            attempts          integer     NOT NULL,
+            parked            boolean     NOT NULL,
+            truncated_bytes   bigint,
+            system_identifier bigint      NOT NULL DEFAULT (pg_control_system()).system_identifier,
+            written_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+            decision          text        CHECK (decision IN ('retry', 'discard')),
+            of_key            boolean     NOT NULL DEFAULT false,
+            send_to           text,
+            decided_by        text,
+            decided_at        timestamptz,
+            closed_at         timestamptz,
+            PRIMARY KEY (pipeline, position, event_id)
+        );
+        CREATE INDEX dead_letters_open ON walpost.dead_letters (pipeline, seq) WHERE closed_at IS NULL;
+        COMMENT ON TABLE walpost.dead_letters IS
+            'Written by walpost run, decided about with walpost dlq. Closed rows may be deleted, open ones must not.';
+    END IF;
+END
+$$;
+
 CREATE TABLE IF NOT EXISTS walpost.schema_version (
     version    integer     PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
 INSERT INTO walpost.schema_version (version) VALUES (1) ON CONFLICT DO NOTHING;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

@@ -4,6 +4,10 @@
 -- pg_logical_emit_message. Writers need USAGE on schema outbox and EXECUTE on outbox.emit_message, as R__roles.sql gives them,
 -- and no right on walpost.pipeline.
 
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
 CREATE SCHEMA IF NOT EXISTS outbox;
 
 -- The functions in schema walpost are called by those of emit_message, under their search_path.
@@ -203,3 +207,5 @@ REVOKE ALL ON FUNCTION
     FROM PUBLIC;
 
 INSERT INTO walpost.schema_version (version) VALUES (3) ON CONFLICT DO NOTHING;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

@@ -2,8 +2,9 @@
 -- A check that fails does so in the application's transaction, where it can still be corrected; rows that are there already are
 -- not looked at. Safe to apply again.
 
--- Writers wait for this, and not for long.
-SET LOCAL lock_timeout = '5s';
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
 -- Ids that grow with time. A random one touches another page of the index with each row, and after a checkpoint every page
 -- that is touched goes to the WAL as a whole.
@@ -14,23 +15,90 @@ BEGIN
             AS 'SELECT pg_catalog.uuidv7()';
     ELSE
         -- RFC 9562: 48 bits of milliseconds, 12 bits of the millisecond's part, 62 random bits. In PL/pgSQL, which keeps the plan:
-        -- of a function in SQL it is made anew with each INSERT.
+        -- of a function in SQL it is made anew with each INSERT. A search_path of its own would cost each INSERT as much again, so
+        -- every name and operator tells its schema.
         CREATE OR REPLACE FUNCTION outbox.uuid_v7() RETURNS uuid LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS $$
             BEGIN
-                RETURN overlay(lpad(to_hex((date_part('epoch', clock_timestamp()) * 1000000)::bigint * 512 / 125), 15, '0')
-                               || substr(gen_random_uuid()::text, 20) PLACING '7' FROM 13 FOR 0)::uuid;
+                RETURN pg_catalog.overlay(
+                    pg_catalog.lpad(pg_catalog.to_hex(
+                        (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp()) OPERATOR(pg_catalog.*) 1000000)::bigint
+                            OPERATOR(pg_catalog.*) 512 OPERATOR(pg_catalog./) 125), 15, '0')
+                        OPERATOR(pg_catalog.||) pg_catalog.substr(pg_catalog.gen_random_uuid()::pg_catalog.text, 20),
+                    '7', 13, 0)::pg_catalog.uuid;
             END
         $$;
     END IF;
 END
 $outer$;
 
-ALTER TABLE outbox.events ALTER COLUMN id SET DEFAULT outbox.uuid_v7();
-
--- Kafka takes 1 MiB by default, with the envelope around it. To change: SELECT outbox.set_payload_max(5000000).
-CREATE OR REPLACE FUNCTION outbox.set_payload_max(bytes integer) RETURNS void LANGUAGE plpgsql AS $$
+-- Whether walpost can deliver this, at all and in every format. One function instead of an expression for each rule: a table's
+-- expressions are read anew with each INSERT, and that took longer than all that is asked here. All but the payload stays
+-- below 48,000 bytes, what a broker's 1 MiB leaves beside the largest payload; walpost's names are those of docs/formats.md.
+CREATE OR REPLACE FUNCTION outbox.check_event(
+    aggregate_type text, aggregate_id text, event_type text, content_type text, schema_name text, headers jsonb, traceparent text,
+    tracestate text, occurred_at timestamptz) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    rule text;
+    wanted text;
 BEGIN
-    IF EXISTS (SELECT FROM pg_constraint WHERE conrelid = 'outbox.events'::regclass AND conname = 'events_payload_max') THEN
+    -- It names the topic, by default. The length is not part of the expression: that took as long as the rest.
+    IF aggregate_type !~ '^[A-Za-z0-9._-]+$' OR octet_length(aggregate_type) > 249 OR aggregate_type IN ('.', '..')
+       OR starts_with(aggregate_type, '__') OR starts_with(aggregate_type, 'walpost.') THEN
+        rule := 'events_aggregate_type';
+        wanted := 'aggregate_type must be what Kafka takes as a topic, and begin neither with "__" nor with "walpost."';
+    ELSIF octet_length(aggregate_id) > 1024 OR event_type = '' OR octet_length(event_type) > 255
+          OR octet_length(content_type) > 255 OR octet_length(schema_name) > 512 THEN
+        rule := 'events_text_max';
+        wanted := 'aggregate_id has at most 1024 bytes, event_type 1 to 255, content_type at most 255, schema_name 512';
+    ELSIF octet_length(traceparent) > 255 OR octet_length(tracestate) > 8192 THEN
+        rule := 'events_trace_max';
+        wanted := 'traceparent has at most 255 bytes, tracestate 8192';
+    ELSIF occurred_at < '0001-01-01 00:00:00+00' OR occurred_at >= '10000-01-01 00:00:00+00' THEN
+        rule := 'events_occurred_at';
+        wanted := 'occurred_at must be in the years 1 to 9999';
+    ELSIF headers IS NULL THEN
+        RETURN true;
+    ELSIF jsonb_typeof(headers) NOT IN ('object', 'null') OR octet_length(headers::text) > 16384
+          OR headers @? 'strict $.* ? (@.type() == "object" || @.type() == "array"
+                                       || @.type() == "number" && (exists (@.double())) is unknown)' THEN
+        rule := 'events_headers';
+        wanted := 'headers must be one flat JSON object of at most 16384 bytes, of text, numbers that fit into a double, booleans and null';
+    ELSIF headers ?| '{"", id, type, content-type, ce_id, ce_source, ce_specversion, ce_type, ce_time, ce_datacontenttype, ce_data,
+                       ce_data_base64, ce_dataschema, ce_subject, ce_partitionkey, ce_recordedtime, ce_sequence, ce_traceparent,
+                       ce_tracestate}'
+          OR headers @? 'strict $.keyvalue().key ? (@ like_regex "^walpost-|[\u0001-\u001f\u007f]")' THEN
+        rule := 'events_header_names';
+        wanted := 'headers must have names, without control characters, and none that walpost writes: id, type, content-type, walpost-*, '
+                  'and the attributes of CloudEvents, such as ce_id';
+    ELSE
+        RETURN true;
+    END IF;
+    RAISE EXCEPTION 'outbox.events: %', wanted
+        USING ERRCODE = 'check_violation', SCHEMA = 'outbox', TABLE = 'events', CONSTRAINT = rule;
+END
+$$;
+
+-- Kafka takes 1 MiB by default, with key, headers and envelope around the payload. To change: SELECT outbox.set_payload_max(5000000).
+CREATE OR REPLACE FUNCTION outbox.set_payload_max(bytes integer) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    present text;
+BEGIN
+    IF (bytes > 0) IS NOT TRUE THEN
+        RAISE EXCEPTION 'outbox.set_payload_max: bytes must be at least 1' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    FOR locked IN 0..1 LOOP
+        IF locked = 1 THEN
+            PERFORM walpost.lock_tables('outbox.events');
+        END IF;
+        present := (SELECT pg_get_constraintdef(oid) FROM pg_constraint
+                    WHERE conrelid = 'outbox.events'::regclass AND conname = 'events_payload_max');
+        IF present ~ format(' <= %s\)', bytes) THEN
+            RETURN;
+        END IF;
+    END LOOP;
+    IF present IS NOT NULL THEN
         ALTER TABLE outbox.events DROP CONSTRAINT events_payload_max;
     END IF;
     EXECUTE format('ALTER TABLE outbox.events ADD CONSTRAINT events_payload_max CHECK (octet_length(payload) <= %s) NOT VALID',
@@ -38,31 +106,31 @@ BEGIN
 END
 $$;
 
+-- Only what is not there yet: who runs this again holds up nobody.
 DO $$
-DECLARE
-    rule record;
 BEGIN
-    FOR rule IN SELECT * FROM (VALUES
-        -- It names the topic, by default. The length is not part of the expression: that took as long as the rest of the INSERT.
-        ('events_aggregate_type', 'aggregate_type ~ ''^[A-Za-z0-9._-]+$'' AND char_length(aggregate_type) <= 249'
-            ' AND aggregate_type NOT IN (''.'', ''..'')'),
-        ('events_text_max', 'char_length(aggregate_id) <= 1024 AND char_length(event_type) BETWEEN 1 AND 255'
-            ' AND char_length(content_type) <= 255 AND char_length(schema_name) <= 512'),
-        ('events_trace_max', 'char_length(traceparent) <= 255 AND char_length(tracestate) <= 8192'),
-        ('events_headers', 'jsonb_typeof(headers) IN (''object'', ''null'') AND octet_length(headers::text) <= 65536')
-    ) AS wanted (name, condition) LOOP
-        IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = 'outbox.events'::regclass AND conname = rule.name) THEN
-            EXECUTE format('ALTER TABLE outbox.events ADD CONSTRAINT %I CHECK (%s) NOT VALID', rule.name, rule.condition);
-        END IF;
-    END LOOP;
+    IF NOT EXISTS (SELECT FROM pg_attrdef WHERE adrelid = 'outbox.events'::regclass
+                   AND pg_get_expr(adbin, adrelid) = 'outbox.uuid_v7()') THEN
+        PERFORM walpost.lock_tables('outbox.events');
+        ALTER TABLE outbox.events ALTER COLUMN id SET DEFAULT outbox.uuid_v7();
+    END IF;
+    IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = 'outbox.events'::regclass AND conname = 'events_check') THEN
+        PERFORM walpost.lock_tables('outbox.events');
+        ALTER TABLE outbox.events ADD CONSTRAINT events_check CHECK (outbox.check_event(
+            aggregate_type, aggregate_id, event_type, content_type, schema_name, headers, traceparent, tracestate, occurred_at)) NOT VALID;
+    END IF;
     IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = 'outbox.events'::regclass AND conname = 'events_payload_max') THEN
         PERFORM outbox.set_payload_max(1000000);
+    END IF;
+    -- Finds rows by their order, and those that a transaction may have added late, for next to nothing: a few bytes for each
+    -- 128 pages of the table, none of them written with a row. An xid8 has no place in such an index, its number does.
+    IF to_regclass('outbox.events_order') IS NULL THEN
+        PERFORM walpost.lock_tables('outbox.events');
+        CREATE INDEX events_order ON outbox.events USING brin (seq, (tx::text::bigint)) WITH (autosummarize = on);
     END IF;
 END
 $$;
 
--- Finds rows by their order, and those that a transaction may have added late, for next to nothing: a few bytes for each
--- 128 pages of the table, none of them written with a row. An xid8 has no place in such an index, its number does.
-CREATE INDEX IF NOT EXISTS events_order ON outbox.events USING brin (seq, (tx::text::bigint)) WITH (autosummarize = on);
-
 INSERT INTO walpost.schema_version (version) VALUES (4) ON CONFLICT DO NOTHING;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

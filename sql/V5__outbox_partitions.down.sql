@@ -2,13 +2,21 @@
 -- then stop it: the publication loses the table, so `ALTER PUBLICATION ... ADD TABLE outbox.events` must follow, and
 -- `walpost slot advance` says that the new table is meant. Take version 6 away first.
 
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
 DELETE FROM walpost.schema_version WHERE version = 5;
 DO $$
 BEGIN
     IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) <> 'p' THEN
         RETURN;
     END IF;
-    LOCK TABLE outbox.events IN ACCESS EXCLUSIVE MODE;
+    IF current_setting('transaction_isolation') NOT LIKE 'read%' THEN
+        RAISE EXCEPTION 'an older snapshot does not see what was inserted last: apply this in READ COMMITTED'
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    PERFORM walpost.lock_tables('outbox.events');
     CREATE TABLE outbox.events_plain (LIKE outbox.events INCLUDING ALL EXCLUDING INDEXES);
     INSERT INTO outbox.events_plain OVERRIDING SYSTEM VALUE SELECT * FROM outbox.events ORDER BY seq;
     PERFORM setval(pg_get_serial_sequence('outbox.events_plain', 'seq'), max(seq)) FROM outbox.events;
@@ -18,3 +26,7 @@ BEGIN
     CREATE INDEX events_order ON outbox.events USING brin (seq, (tx::text::bigint)) WITH (autosummarize = on);
 END
 $$;
+
+DROP FUNCTION IF EXISTS outbox.events_stay();
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

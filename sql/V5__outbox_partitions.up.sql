@@ -2,20 +2,31 @@
 -- Only a table that is empty and in no publication yet is made anew; any other stays as it is, and outbox.maintain (version 6)
 -- deletes from it in chunks. Leave this file out for a plain table. Safe to apply again.
 
--- Writers wait for this, and not for long.
-SET LOCAL lock_timeout = '5s';
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
 DO $$
 BEGIN
-    IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) = 'p' THEN
-        RETURN;
+    IF current_setting('transaction_isolation') NOT LIKE 'read%' THEN
+        RAISE EXCEPTION 'an older snapshot does not see what was inserted last: apply this in READ COMMITTED'
+            USING ERRCODE = 'invalid_transaction_state';
     END IF;
-    IF EXISTS (SELECT FROM outbox.events)
-       OR EXISTS (SELECT FROM pg_publication_tables
-                  WHERE format('%I.%I', schemaname, tablename)::regclass = 'outbox.events'::regclass) THEN
-        RAISE NOTICE 'outbox.events stays one plain table: it has rows, or is published already';
-        RETURN;
-    END IF;
+    -- First without a lock, so that writers wait for nothing where nothing is to be done. Then with it: a row may have come.
+    FOR locked IN 0..1 LOOP
+        IF locked = 1 THEN
+            PERFORM walpost.lock_tables('outbox.events');
+        END IF;
+        IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) = 'p' THEN
+            RETURN;
+        END IF;
+        IF EXISTS (SELECT FROM outbox.events)
+           OR EXISTS (SELECT FROM pg_publication_tables
+                      WHERE format('%I.%I', schemaname, tablename)::regclass = 'outbox.events'::regclass) THEN
+            RAISE NOTICE 'outbox.events stays one plain table: it has rows, or is published already';
+            RETURN;
+        END IF;
+    END LOOP;
     ALTER TABLE outbox.events RENAME TO events_plain;
     CREATE TABLE outbox.events (LIKE outbox.events_plain INCLUDING ALL EXCLUDING INDEXES) PARTITION BY RANGE (created_at);
     DROP TABLE outbox.events_plain;
@@ -29,4 +40,25 @@ BEGIN
 END
 $$;
 
+-- An UPDATE that moves a row to another partition is an INSERT to the stream: the event would be published once more, as a new one.
+CREATE OR REPLACE FUNCTION outbox.events_stay() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'created_at of an event does not change: the row would move to another partition and be published again'
+        USING ERRCODE = 'check_violation', SCHEMA = TG_TABLE_SCHEMA, TABLE = 'events', CONSTRAINT = 'events_stay';
+END
+$$;
+
+DO $$
+BEGIN
+    IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) = 'p'
+       AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'outbox.events'::regclass AND tgname = 'events_stay') THEN
+        PERFORM walpost.lock_tables('outbox.events');
+        CREATE TRIGGER events_stay BEFORE UPDATE ON outbox.events FOR EACH ROW
+            WHEN (OLD.created_at IS DISTINCT FROM NEW.created_at) EXECUTE FUNCTION outbox.events_stay();
+    END IF;
+END
+$$;
+
 INSERT INTO walpost.schema_version (version) VALUES (5) ON CONFLICT DO NOTHING;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

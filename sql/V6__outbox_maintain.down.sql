@@ -1,10 +1,18 @@
 -- Takes version 6 away again; partitions and rows stay as they are.
 
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
 DELETE FROM walpost.schema_version WHERE version = 6;
+SELECT walpost.lock_tables('outbox.events');
 DROP TRIGGER IF EXISTS events_ephemeral ON outbox.events;
 DROP FUNCTION IF EXISTS
     outbox.maintain(interval, interval, text, integer), outbox.set_ephemeral(boolean), outbox.forget(),
     outbox.delete_rows(timestamptz, outbox.retention_note, integer), outbox.drop_partitions(timestamptz, outbox.retention_note),
-    outbox.make_partitions(interval, text), outbox.adopt_default(text), outbox.partition_name(timestamptz), outbox.partitions(),
+    outbox.make_partitions(interval, text), outbox.adopt_default(text), outbox.partition_name(timestamptz), outbox.give_to_owner(text),
+    outbox.partitions(),
     outbox.delivered_note();
 DROP TABLE IF EXISTS outbox.retention_note;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

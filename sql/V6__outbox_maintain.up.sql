@@ -4,16 +4,23 @@
 -- for is sending them again: after a lost slot, or by `walpost replay`. Therefore a row leaves only once every slot of
 -- walpost.pipeline has confirmed a position that was written after the row's transaction had ended. Safe to apply again.
 
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
 -- Positions, each with what was committed before it.
 CREATE TABLE IF NOT EXISTS outbox.retention_note (
-    noted_at timestamptz PRIMARY KEY,
-    snapshot pg_snapshot NOT NULL,
-    lsn      pg_lsn      NOT NULL
+    noted_at          timestamptz PRIMARY KEY,
+    snapshot          pg_snapshot NOT NULL,
+    lsn               pg_lsn      NOT NULL,
+    -- A dump brings the notes along, and what they say holds only where they were made.
+    system_identifier numeric     NOT NULL
 );
 COMMENT ON TABLE outbox.retention_note IS 'Written and read by outbox.maintain. Not to be edited.';
 
 -- The newest note that every slot has passed; nothing where that cannot be said, with a warning that tells why.
-CREATE OR REPLACE FUNCTION outbox.delivered_note() RETURNS SETOF outbox.retention_note LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION outbox.delivered_note() RETURNS SETOF outbox.retention_note LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     passed pg_lsn;
     trouble text;
@@ -36,28 +43,48 @@ BEGIN
             USING HINT = 'What was not delivered may have to be sent again from these rows. See docs/database.md, "Retention".';
         RETURN;
     END IF;
-    RETURN QUERY SELECT * FROM outbox.retention_note n WHERE n.lsn <= passed ORDER BY n.lsn DESC LIMIT 1;
+    RETURN QUERY SELECT n.* FROM outbox.retention_note n
+        WHERE n.system_identifier = (SELECT c.system_identifier FROM pg_control_system() c) AND n.lsn <= passed
+        ORDER BY n.lsn DESC LIMIT 1;
 END
 $$;
 
 -- The partitions of outbox.events, but for the default one.
 CREATE OR REPLACE FUNCTION outbox.partitions() RETURNS TABLE (partition regclass, starts timestamptz, ends timestamptz)
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
+-- Bounds are printed and read again here: some styles and abbreviations are read as another time.
+SET datestyle = 'ISO, YMD' SET timezone = 'UTC' AS $$
     SELECT c.oid::regclass, bound[1]::timestamptz, bound[2]::timestamptz
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.+)''\) TO \(''(.+)''\)') AS bound
     WHERE i.inhparent = 'outbox.events'::regclass AND bound IS NOT NULL
 $$;
 
--- A partition's name tells when it begins.
-CREATE OR REPLACE FUNCTION outbox.partition_name(starts timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT 'events_p' || to_char(starts AT TIME ZONE 'UTC', 'YYYYMMDD_HH24MI')
+-- A partition's name tells when it begins; with a number where something else has that name.
+CREATE OR REPLACE FUNCTION outbox.partition_name(starts timestamptz) RETURNS text LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT names.name FROM generate_series(1, 100) AS numbers (number)
+    CROSS JOIN LATERAL (SELECT 'events_p' || to_char(starts AT TIME ZONE 'UTC', 'YYYYMMDD_HH24MI')
+                               || CASE WHEN number > 1 THEN '_' || number ELSE '' END AS name) AS names
+    WHERE to_regclass('outbox.' || names.name) IS NULL ORDER BY number LIMIT 1
+$$;
+
+-- Whoever calls outbox.maintain: what it makes is the outbox's owner's, who shall be able to drop it.
+CREATE OR REPLACE FUNCTION outbox.give_to_owner(name text) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    owner text := (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'outbox.events'::regclass);
+BEGIN
+    IF owner <> current_user THEN
+        EXECUTE format('ALTER TABLE outbox.%I OWNER TO %I', name, owner);
+    END IF;
+END
 $$;
 
 -- Makes the default partition, with all its rows, the one of their time, and an empty one in its place. No row is moved: the
 -- walsender of PostgreSQL 13 and 14 would leave out what is inserted into a table that had rows before it was attached.
 CREATE OR REPLACE FUNCTION outbox.adopt_default(every text) RETURNS TABLE (action text, what text, detail text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 'UTC' SET lock_timeout = '500ms' AS $$
 DECLARE
     name text;
     low timestamptz;
@@ -85,17 +112,21 @@ BEGIN
     EXECUTE format('ALTER TABLE outbox.events_default RENAME TO %I', name);
     EXECUTE format('ALTER TABLE outbox.events ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)', name, low, high);
     CREATE TABLE outbox.events_default PARTITION OF outbox.events DEFAULT;
+    PERFORM outbox.give_to_owner('events_default');
     RAISE WARNING 'outbox.maintain: rows were in the default partition, because it had not run in time; now they are in %', name;
     RETURN QUERY SELECT 'made'::text, name, format('of the rows in the default partition, up to %s', high);
 EXCEPTION WHEN lock_not_available THEN
     RAISE WARNING 'outbox.maintain: no lock within %, so the default partition is left to the next call',
         current_setting('lock_timeout');
+WHEN OTHERS THEN
+    RAISE WARNING 'outbox.maintain: the default partition stays as it is: %', SQLERRM;
 END
 $$;
 
 -- Partitions for the rows of the default one, for now, and for the time ahead.
 CREATE OR REPLACE FUNCTION outbox.make_partitions(ahead interval, every text)
-RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql AS $$
+RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 'UTC' SET lock_timeout = '500ms' AS $$
 DECLARE
     step interval := ('1 ' || every)::interval;
     wanted record;
@@ -120,11 +151,12 @@ BEGIN
             -- Attached empty: that takes no lock that an insert waits for.
             EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.events INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)',
                            name);
+            PERFORM outbox.give_to_owner(name);
             EXECUTE format('ALTER TABLE outbox.events ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)',
                            name, wanted.starts, wanted.ends);
             RETURN QUERY SELECT 'made'::text, name, NULL::text;
-        EXCEPTION WHEN lock_not_available OR check_violation THEN
-            -- Or rows of that time are in the default partition, which could not be adopted.
+        EXCEPTION WHEN OTHERS THEN
+            -- No lock, or rows of that time are in the default partition, which could not be adopted, or it is in somebody's way.
             RAISE WARNING 'outbox.maintain: % is left to the next call: %', name, SQLERRM;
         END;
     END LOOP;
@@ -133,7 +165,8 @@ $$;
 
 -- Drops what ended before `until`, as far as it was delivered.
 CREATE OR REPLACE FUNCTION outbox.drop_partitions(until timestamptz, note outbox.retention_note)
-RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql AS $$
+RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
     old record;
     late boolean;
@@ -169,6 +202,8 @@ BEGIN
             RAISE WARNING 'outbox.maintain: no lock within %, so % is left to the next call',
                 current_setting('lock_timeout'), old.partition;
             RETURN;  -- writers wait while this does, so not once more for the next partition
+        WHEN OTHERS THEN
+            RAISE WARNING 'outbox.maintain: % stays as it is: %', old.partition, SQLERRM;
         END;
     END LOOP;
 END
@@ -176,7 +211,7 @@ $$;
 
 -- Of a plain table: at most `rows` old ones.
 CREATE OR REPLACE FUNCTION outbox.delete_rows(until timestamptz, note outbox.retention_note, rows integer)
-RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql AS $$
+RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     deleted bigint;
 BEGIN
@@ -194,26 +229,33 @@ $$;
 CREATE OR REPLACE FUNCTION outbox.maintain(
     ahead interval DEFAULT '3 days', keep interval DEFAULT '7 days', every text DEFAULT 'day', rows integer DEFAULT 100000)
 RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
+SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 'UTC'
 -- Writers wait as long as this does; it needs the lock only where a partition is dropped.
 SET lock_timeout = '500ms' AS $$
 DECLARE
     partitioned boolean := (SELECT relkind = 'p' FROM pg_class WHERE oid = 'outbox.events'::regclass);
+    cluster numeric := (SELECT system_identifier FROM pg_control_system());
     note outbox.retention_note;
 BEGIN
     IF every NOT IN ('day', 'hour') OR ahead < '0' OR keep < '0' OR rows < 1 OR ahead IS NULL OR keep IS NULL OR every IS NULL THEN
         RAISE EXCEPTION 'outbox.maintain: every is day or hour, ahead and keep are not negative, rows is at least 1'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    -- One at a time.
-    IF NOT pg_try_advisory_xact_lock('outbox.events'::regclass::oid::integer, 6) THEN
+    IF current_setting('transaction_isolation') NOT LIKE 'read%' THEN
+        RAISE EXCEPTION 'outbox.maintain: an older snapshot does not see what was inserted last; run it in READ COMMITTED'
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    -- One at a time. By a lock that only its owner can take: an advisory one anybody could hold for ever.
+    BEGIN
+        LOCK TABLE outbox.retention_note IN SHARE ROW EXCLUSIVE MODE;
+    EXCEPTION WHEN lock_not_available THEN
         RAISE WARNING 'outbox.maintain is running already';
         RETURN;
-    END IF;
+    END;
     RETURN QUERY SELECT * FROM outbox.make_partitions(ahead, every);
     SELECT * INTO note FROM outbox.delivered_note();
     IF note.lsn IS NOT NULL THEN
-        DELETE FROM outbox.retention_note n WHERE n.lsn < note.lsn;
+        DELETE FROM outbox.retention_note n WHERE n.lsn < note.lsn OR n.system_identifier <> cluster;
         IF partitioned THEN
             RETURN QUERY SELECT * FROM outbox.drop_partitions(now() - keep, note);
         ELSE
@@ -221,7 +263,8 @@ BEGIN
         END IF;
     END IF;
     -- A statement's snapshot is older than what it does: all that the snapshot sees lies before the position.
-    INSERT INTO outbox.retention_note VALUES (now(), pg_current_snapshot(), pg_current_wal_insert_lsn()) ON CONFLICT DO NOTHING;
+    INSERT INTO outbox.retention_note (noted_at, snapshot, lsn, system_identifier)
+    VALUES (now(), pg_current_snapshot(), pg_current_wal_insert_lsn(), cluster) ON CONFLICT DO NOTHING;
 END
 $$;
 
@@ -238,8 +281,14 @@ $$;
 -- A trigger on any other table could delete events by it.
 REVOKE ALL ON FUNCTION outbox.forget() FROM PUBLIC;
 
-CREATE OR REPLACE FUNCTION outbox.set_ephemeral(ephemeral boolean) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION outbox.set_ephemeral(ephemeral boolean) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF ephemeral IS NULL
+       OR ephemeral = EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'outbox.events'::regclass AND tgname = 'events_ephemeral') THEN
+        RETURN;
+    END IF;
+    PERFORM walpost.lock_tables('outbox.events');
     DROP TRIGGER IF EXISTS events_ephemeral ON outbox.events;
     IF ephemeral THEN
         CREATE TRIGGER events_ephemeral AFTER INSERT ON outbox.events FOR EACH ROW EXECUTE FUNCTION outbox.forget();
@@ -248,3 +297,5 @@ END
 $$;
 
 INSERT INTO walpost.schema_version (version) VALUES (6) ON CONFLICT DO NOTHING;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

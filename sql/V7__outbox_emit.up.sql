@@ -2,17 +2,30 @@
 -- The functions run with the rights of who applies this; writers need USAGE on schema outbox and EXECUTE on outbox.emit, as
 -- R__roles.sql gives them, and no right on the tables. Safe to apply again.
 
--- Which event a caller's key stands for.
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
+-- Which event a writer's key stands for. Each writer has keys of its own, so that nobody's event is left out because somebody
+-- else has guessed its key.
 CREATE TABLE IF NOT EXISTS outbox.idempotency (
-    key        text        PRIMARY KEY CHECK (char_length(key) BETWEEN 1 AND 512),
+    writer     text        COLLATE "C" NOT NULL,
+    key        text        NOT NULL CHECK (char_length(key) BETWEEN 1 AND 512),
     event_id   uuid        NOT NULL,
-    created_at timestamptz NOT NULL DEFAULT now()
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (key, writer)
 );
-CREATE INDEX IF NOT EXISTS idempotency_age ON outbox.idempotency USING brin (created_at) WITH (autosummarize = on);
+DO $$
+BEGIN
+    IF to_regclass('outbox.idempotency_age') IS NULL THEN
+        CREATE INDEX idempotency_age ON outbox.idempotency USING brin (created_at) WITH (autosummarize = on);
+    END IF;
+END
+$$;
 
 -- Forgets keys that are older than `keep`, at most `rows` of them, and tells how many.
 CREATE OR REPLACE FUNCTION outbox.forget_keys(keep interval DEFAULT '7 days', rows integer DEFAULT 100000) RETURNS bigint
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     forgotten bigint;
 BEGIN
@@ -23,8 +36,9 @@ BEGIN
 END
 $$;
 
--- Inserts one event in this transaction and returns its id. With an idempotency_key, only if no event was emitted with that key
--- before; else the id of that event. Who comes second while the first is still in its transaction waits for its end.
+-- Inserts one event in this transaction and returns its id. With an idempotency_key, only if this writer has emitted no event with
+-- that key before; else the id of that event. Who comes second while the first is still in its transaction waits for its end. The
+-- writer is the role of SET ROLE, or else the one that logged in.
 -- Without traceparent and tracestate: those of `SET LOCAL outbox.traceparent = '...'`, which a connection pool can set once.
 -- In PL/pgSQL, which keeps the plan of an INSERT; a function in SQL makes it anew with each call.
 CREATE OR REPLACE FUNCTION outbox.emit(
@@ -36,16 +50,26 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     event uuid := coalesce(emit.id, outbox.uuid_v7());
+    emitter text;
+    known uuid;
 BEGIN
     IF emit.type IS NULL OR emit.aggregate_type IS NULL OR emit.aggregate_id IS NULL THEN
         RAISE EXCEPTION 'outbox.emit: type, aggregate_type and aggregate_id must have a value'
             USING ERRCODE = 'null_value_not_allowed';
     END IF;
     IF emit.idempotency_key IS NOT NULL THEN
-        INSERT INTO outbox.idempotency (key, event_id) VALUES (emit.idempotency_key, event) ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
-            RETURN (SELECT k.event_id FROM outbox.idempotency k WHERE k.key = emit.idempotency_key);
-        END IF;
+        -- This function runs as its owner, so current_user does not tell.
+        emitter := coalesce(nullif(current_setting('role'), 'none'), session_user);
+        LOOP
+            INSERT INTO outbox.idempotency (writer, key, event_id) VALUES (emitter, emit.idempotency_key, event)
+            ON CONFLICT DO NOTHING;
+            EXIT WHEN FOUND;
+            SELECT k.event_id INTO known FROM outbox.idempotency k WHERE k.writer = emitter AND k.key = emit.idempotency_key;
+            IF FOUND THEN
+                RETURN known;
+            END IF;
+            -- It was forgotten in between.
+        END LOOP;
     END IF;
     INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, content_type, schema_name, headers,
                                traceparent, tracestate, occurred_at)
@@ -88,3 +112,5 @@ REVOKE ALL ON FUNCTION
     FROM PUBLIC;
 
 INSERT INTO walpost.schema_version (version) VALUES (7) ON CONFLICT DO NOTHING;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

@@ -1,4 +1,10 @@
 -- Takes version 8 away again. No drain may be under way.
 
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
 DELETE FROM walpost.schema_version WHERE version = 8;
 ALTER TABLE walpost.pipeline DROP COLUMN IF EXISTS drain;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

@@ -1,8 +1,14 @@
 -- Takes the inbox away again, with all that it remembers: records that come again are then new.
 
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
 DROP FUNCTION IF EXISTS
     inbox.accept(text, text), inbox.accept(text, uuid), inbox.accept_position(text, text, text, text),
     inbox.maintain(interval, interval, integer), inbox.drop_partitions(date, timestamptz), inbox.make_partitions(date, date),
     inbox.partitions(), inbox.day_of(text);
-DROP TABLE IF EXISTS inbox.processed_events, inbox.position;
+DROP TABLE IF EXISTS inbox.processed_events, inbox.position, inbox.one_at_a_time;
 DROP SCHEMA IF EXISTS inbox;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

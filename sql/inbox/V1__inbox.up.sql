@@ -4,6 +4,10 @@
 --   SELECT * FROM inbox.maintain(keep => '30 days');       as owner, every hour or so
 --   GRANT USAGE ON SCHEMA inbox TO billing_app;            is all the right that a consumer needs
 
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
+SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
 CREATE SCHEMA IF NOT EXISTS inbox;
 
 -- `day` follows from the id alone, so that every repeat of it meets the first one in the same partition, whose unique index
@@ -15,18 +19,30 @@ CREATE TABLE IF NOT EXISTS inbox.processed_events (
     accepted_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (consumer, event_id, day)
 ) PARTITION BY RANGE (day);
-CREATE INDEX IF NOT EXISTS processed_events_age ON inbox.processed_events USING brin (accepted_at) WITH (autosummarize = on);
+DO $$
+BEGIN
+    IF to_regclass('inbox.processed_events_age') IS NULL THEN
+        CREATE INDEX processed_events_age ON inbox.processed_events USING brin (accepted_at) WITH (autosummarize = on);
+    END IF;
+END
+$$;
 COMMENT ON TABLE inbox.processed_events IS 'Written by inbox.accept, emptied by inbox.maintain. Not to be edited.';
 -- Ids that tell no time, and days that have no partition: here old rows are deleted one by one.
 CREATE TABLE IF NOT EXISTS inbox.processed_events_untimed PARTITION OF inbox.processed_events
     FOR VALUES FROM (MINVALUE) TO ('1970-01-01');
 CREATE TABLE IF NOT EXISTS inbox.processed_events_default PARTITION OF inbox.processed_events DEFAULT;
 
+-- Empty: what one inbox.maintain holds while it runs.
+CREATE TABLE IF NOT EXISTS inbox.one_at_a_time ();
+
 -- The day, in UTC, on which a UUID of version 7 was made; -infinity for any other id.
 CREATE OR REPLACE FUNCTION inbox.day_of(event_id text) RETURNS date LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN event_id ~ '^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-7[0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}$'
-        THEN '1970-01-01'::date + (('x' || substr(event_id, 1, 8) || substr(event_id, 10, 4))::bit(48)::bigint / 86400000)::integer
-        ELSE '-infinity'::date END
+    -- Every name and operator tells its schema: with a search_path of its own it would not become a part of what calls it.
+    SELECT CASE WHEN event_id OPERATOR(pg_catalog.~) '^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-7[0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}$'
+        THEN '1970-01-01'::pg_catalog.date OPERATOR(pg_catalog.+)
+            (('x' OPERATOR(pg_catalog.||) pg_catalog.substr(event_id, 1, 8) OPERATOR(pg_catalog.||) pg_catalog.substr(event_id, 10, 4))
+                ::bit(48)::bigint OPERATOR(pg_catalog./) 86400000)::integer
+        ELSE '-infinity'::pg_catalog.date END
 $$;
 
 -- Whether this transaction is the first in which this consumer accepts this event. Who comes second while the first is still in
@@ -94,7 +110,8 @@ END
 $$;
 
 -- The partitions that hold one day each.
-CREATE OR REPLACE FUNCTION inbox.partitions() RETURNS TABLE (partition regclass, day date) LANGUAGE sql STABLE AS $$
+CREATE OR REPLACE FUNCTION inbox.partitions() RETURNS TABLE (partition regclass, day date) LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' AS $$
     SELECT c.oid::regclass, bound[1]::date
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.+)''\) TO \(''(.+)''\)') AS bound
@@ -103,10 +120,11 @@ $$;
 
 -- Partitions for these days. Ids of a day that the default partition holds already stay there, and so will their repeats.
 CREATE OR REPLACE FUNCTION inbox.make_partitions(first date, last date) RETURNS TABLE (action text, what text, detail text)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET lock_timeout = '500ms' AS $$
 DECLARE
     wanted date;
     name text;
+    owner text;
 BEGIN
     FOR wanted IN
         SELECT days::date FROM generate_series(first::timestamp, last::timestamp, '1 day') AS days
@@ -118,12 +136,19 @@ BEGIN
         BEGIN
             -- Attached empty: that takes no lock that an accept waits for, unless it is in the default partition.
             EXECUTE format('CREATE TABLE inbox.%I (LIKE inbox.processed_events INCLUDING DEFAULTS INCLUDING STORAGE)', name);
+            owner := (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'inbox.processed_events'::regclass);
+            IF owner <> current_user THEN
+                EXECUTE format('ALTER TABLE inbox.%I OWNER TO %I', name, owner);
+            END IF;
             EXECUTE format('ALTER TABLE inbox.processed_events ATTACH PARTITION inbox.%I FOR VALUES FROM (%L) TO (%L)',
                            name, wanted, wanted + 1);
             RETURN QUERY SELECT 'made'::text, name, NULL::text;
-        EXCEPTION WHEN lock_not_available OR check_violation THEN
+        EXCEPTION WHEN lock_not_available THEN
             RAISE WARNING 'inbox.maintain: % is left to the next call: %', name, SQLERRM;
             RETURN;  -- consumers wait while this does, so not once more for the next day
+        WHEN OTHERS THEN
+            -- Ids of that day came meanwhile, or something of that name is in the way: they go to the default partition.
+            RAISE WARNING 'inbox.maintain: % is left to the next call: %', name, SQLERRM;
         END;
     END LOOP;
 END
@@ -131,7 +156,7 @@ $$;
 
 -- Drops what is of days before `first`, and was accepted before `until`.
 CREATE OR REPLACE FUNCTION inbox.drop_partitions(first date, until timestamptz) RETURNS TABLE (action text, what text, detail text)
-LANGUAGE plpgsql
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
 -- The index answers at once that nothing is left, while consumers wait.
 SET enable_seqscan = off AS $$
 DECLARE
@@ -140,12 +165,12 @@ DECLARE
 BEGIN
     FOR old IN SELECT * FROM inbox.partitions() p WHERE p.day < first ORDER BY p.day LOOP
         what := old.partition::text;
-        PERFORM brin_summarize_new_values(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-        JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = old.partition AND a.amname = 'brin';
-        -- First without a lock, so that a day that stays costs consumers nothing.
-        EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE accepted_at >= $1)', old.partition) INTO late USING until;
-        IF NOT late THEN
-            BEGIN
+        BEGIN
+            PERFORM brin_summarize_new_values(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+            JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = old.partition AND a.amname = 'brin';
+            -- First without a lock, so that a day that stays costs consumers nothing.
+            EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE accepted_at >= $1)', old.partition) INTO late USING until;
+            IF NOT late THEN
                 -- In the order in which an accept takes them.
                 LOCK TABLE ONLY inbox.processed_events IN ACCESS EXCLUSIVE MODE;
                 EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', old.partition);
@@ -153,12 +178,15 @@ BEGIN
                 IF NOT late THEN
                     EXECUTE format('DROP TABLE %s', old.partition);
                 END IF;
-            EXCEPTION WHEN lock_not_available THEN
-                RAISE WARNING 'inbox.maintain: no lock within %, so % is left to the next call',
-                    current_setting('lock_timeout'), old.partition;
-                RETURN;
-            END;
-        END IF;
+            END IF;
+        EXCEPTION WHEN lock_not_available THEN
+            RAISE WARNING 'inbox.maintain: no lock within %, so % is left to the next call',
+                current_setting('lock_timeout'), old.partition;
+            RETURN;
+        WHEN OTHERS THEN
+            RAISE WARNING 'inbox.maintain: % stays as it is: %', old.partition, SQLERRM;
+            CONTINUE;
+        END;
         action := CASE WHEN late THEN 'kept' ELSE 'dropped' END;
         detail := CASE WHEN late THEN 'events of that day were accepted not long ago' END;
         RETURN NEXT;
@@ -170,7 +198,7 @@ $$;
 -- partition of its day at most `rows` a call.
 CREATE OR REPLACE FUNCTION inbox.maintain(keep interval, ahead interval DEFAULT '3 days', rows integer DEFAULT 100000)
 RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
+SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD'
 -- Consumers wait as long as this does.
 SET lock_timeout = '500ms' AS $$
 DECLARE
@@ -186,11 +214,13 @@ BEGIN
         RAISE EXCEPTION 'inbox.maintain: an older snapshot does not see what was accepted last; run it in READ COMMITTED'
             USING ERRCODE = 'invalid_transaction_state';
     END IF;
-    -- One at a time.
-    IF NOT pg_try_advisory_xact_lock('inbox.processed_events'::regclass::oid::integer, 1) THEN
+    -- One at a time. By a lock that only its owner can take: an advisory one anybody could hold for ever.
+    BEGIN
+        LOCK TABLE inbox.one_at_a_time IN SHARE ROW EXCLUSIVE MODE;
+    EXCEPTION WHEN lock_not_available THEN
         RAISE WARNING 'inbox.maintain is running already';
         RETURN;
-    END IF;
+    END;
     -- What takes time comes before what takes strong locks, which are held to the end.
     FOREACH place IN ARRAY ARRAY['inbox.processed_events_untimed', 'inbox.processed_events_default']::regclass[] LOOP
         EXECUTE format('DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT o.ctid FROM %s o WHERE o.accepted_at < now() - $1 LIMIT $2))',
@@ -211,3 +241,5 @@ BEGIN
     PERFORM inbox.make_partitions((now() AT TIME ZONE 'UTC')::date - 1, (now() AT TIME ZONE 'UTC')::date + 3);
 END
 $$;
+
+SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

@@ -2,6 +2,7 @@
 -- Bad: any line with rows.
 -- PostgreSQL 13 to 18, the database of the outbox, while nobody reads the slot:
 --   psql -v slot=SLOT -v publication=PUBLICATION -v commit_lsn=LSN -v safe_lsn=LSN -f before_transaction.sql
+SET search_path = pg_catalog, pg_temp;
 SELECT getdatabaseencoding() AS encoding \gset
 SET client_encoding TO :'encoding'; -- nothing is converted, so nothing can fail at that
 SELECT xid, max(lsn) FILTER (WHERE get_byte(data, 0) = ascii('C')) AS commit_end, count(*) FILTER (WHERE get_byte(data, 0) = ascii('I')) AS rows

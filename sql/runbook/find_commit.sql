@@ -2,6 +2,7 @@
 -- No line: test_decoding fails at the same place, or the slot is past it.
 -- PostgreSQL 13 to 18, the database of the outbox, as a role with REPLICATION; makes a temporary copy of the slot, which is gone with the session:
 --   psql -v slot=SLOT -v change_lsn=LSN -f find_commit.sql
+SET search_path = pg_catalog, pg_temp;
 SELECT 'walpost_look_' || pg_backend_pid() AS copy \gset
 SELECT FROM pg_copy_logical_replication_slot(:'slot', :'copy', true, 'test_decoding') \g /dev/null
 -- The end of one commit is where the next change begins.

@@ -3,6 +3,7 @@
 -- Bad: minutes, where your transactions take milliseconds; `idle in transaction`; prepared ones that nobody ends.
 --   End them: SELECT pg_terminate_backend(pid); ROLLBACK PREPARED 'gid'; in the database where they are.
 -- PostgreSQL 13 to 18, any database of the primary; needs pg_monitor to see what others do: psql -f long_transactions.sql
+SET search_path = pg_catalog, pg_temp;
 SELECT pid, datname, usename, application_name, state, date_trunc('second', clock_timestamp() - xact_start) AS open_for,
        backend_xid, backend_xmin, left(query, 60) AS query
 FROM pg_stat_activity

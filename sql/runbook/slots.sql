@@ -2,6 +2,7 @@
 -- Bad: active is f for a slot that somebody should read. wal_status unreserved (lost at one of the next checkpoints), lost.
 --   kept grows and unconfirmed does not: an old transaction holds it (long_transactions.sql). room empty: no limit but the disk.
 -- PostgreSQL 13 to 18, any database, primary or standby: psql -f slots.sql. The last columns are empty where the version lacks them.
+SET search_path = pg_catalog, pg_temp;
 SELECT s.slot_name, s.plugin, s.database, s.active, s.active_pid AS pid, s.wal_status,
        pg_size_pretty(pg_wal_lsn_diff(l.lsn, s.restart_lsn)) AS kept,
        pg_size_pretty(pg_wal_lsn_diff(l.lsn, s.confirmed_flush_lsn)) AS unconfirmed,

@@ -2,6 +2,7 @@
 -- Bad: spilled_bytes grows from one look to the next, and is a large part of all: raise logical_decoding_work_mem, or make transactions smaller.
 --   Transactions without events count, too. The counters begin at stats_reset.
 -- PostgreSQL 13 to 18, any database; 13 does not count it, and shows to a superuser what lies on the disk now: psql -f spill.sql
+SET search_path = pg_catalog, pg_temp;
 SHOW logical_decoding_work_mem;
 SELECT current_setting('server_version_num')::int >= 140000 AS counted \gset
 \if :counted

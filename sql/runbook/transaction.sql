@@ -2,6 +2,7 @@
 -- It tells what would be skipped. xid is the column tx of outbox.events.
 -- PostgreSQL 13 to 18, the database of the outbox, while nobody reads the slot:
 --   psql -v slot=SLOT -v publication=PUBLICATION -v commit_lsn=LSN -f transaction.sql
+SET search_path = pg_catalog, pg_temp;
 SELECT getdatabaseencoding() AS encoding \gset
 SET client_encoding TO :'encoding'; -- nothing is converted, so nothing can fail at that
 -- One byte behind, so that the commit itself is read; 13 has no pg_lsn + 1.

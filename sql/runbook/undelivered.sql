@@ -2,6 +2,7 @@
 -- outbox.maintain that every slot has confirmed, so at most; `walpost status` tells what waits in a running walpost, `walpost audit` each single row.
 -- Bad: waits much longer than the time between two calls of outbox.maintain; a warning, or no answer: nothing can be said to be delivered.
 -- PostgreSQL 13 to 18, the database of the outbox, as owner of its tables: psql -f undelivered.sql
+SET search_path = pg_catalog, pg_temp;
 SELECT to_regprocedure('outbox.delivered_note()') IS NOT NULL AS noted \gset
 \if :noted
 SELECT n.noted_at AS delivered_up_to_note_of, count(e.id) AS rows_at_most, min(e.created_at) AS oldest,

@@ -2,6 +2,7 @@
 -- with its id. Correct them: UPDATE outbox.events SET ... WHERE id = '...';
 -- Bad: any warning. Other columns can be read: SELECT id, created_at FROM outbox.events WHERE id = '...';
 -- PostgreSQL 13 to 18, the database of the outbox: psql -f unreadable_rows.sql
+SET search_path = pg_catalog, pg_temp;
 DO $$
 DECLARE
     event record;

@@ -2,6 +2,7 @@
 -- Bad: a slot that nobody reads and nobody knows. A pipeline without a slot, a publication that holds more than outbox tables or publishes
 --   more than inserts, two pipelines that read the same table, each of which sends its events.
 -- PostgreSQL 13 to 18, the database of the outbox: psql -f users.sql
+SET search_path = pg_catalog, pg_temp;
 SELECT s.slot_name, s.slot_type, s.plugin, s.database, s.active_pid AS pid, a.application_name, a.usename, a.client_addr,
        date_trunc('second', clock_timestamp() - a.backend_start) AS connected
 FROM pg_replication_slots s LEFT JOIN pg_stat_activity a ON a.pid = s.active_pid ORDER BY s.slot_name;

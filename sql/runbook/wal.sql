@@ -1,6 +1,7 @@
 -- How much WAL is on the disk, and how fast the server writes it, by two looks. It takes 10 seconds, or what -v seconds=N says.
 -- Bad: on_disk far above max_wal_size: something keeps it (slots.sql), or archiving fails. a_day says how long a free disk lasts.
 -- PostgreSQL 13 to 18, any database, primary or standby; needs pg_monitor: psql -v seconds=10 -f wal.sql
+SET search_path = pg_catalog, pg_temp;
 \if :{?seconds} \else \set seconds 10 \endif
 \set now 'CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END'
 SELECT :now AS before, clock_timestamp() AS began \gset

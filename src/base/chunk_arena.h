@@ -46,6 +46,9 @@ class ChunkArena {
   // Bytes of memory held, spare chunks included.
   std::size_t reserved_bytes() const { return reserved_bytes_; }
 
+  // Of chunks that hold a block, or are to hold the next: one block keeps its whole chunk.
+  std::size_t used_bytes() const { return reserved_bytes_ - spare_.size() * kChunkBytes; }
+
  private:
   void Recycle(Chunk* chunk);
 

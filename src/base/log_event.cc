@@ -20,6 +20,8 @@ std::string_view LogEventName(LogEvent event) {
       return "http_failed";
     case LogEvent::kHttpOpen:
       return "http_open";
+    case LogEvent::kClearText:
+      return "clear_text";
     case LogEvent::kReloaded:
       return "reloaded";
     case LogEvent::kReloadNeedsRestart:
@@ -78,6 +80,10 @@ std::string_view LogEventName(LogEvent event) {
       return "event_dead_lettered";
     case LogEvent::kEventParked:
       return "event_parked";
+    case LogEvent::kDeadLettersForeign:
+      return "dead_letters_foreign";
+    case LogEvent::kDeadLetterTopicFailed:
+      return "dead_letter_topic_failed";
     case LogEvent::kEventRetried:
       return "event_retried";
   }

@@ -17,6 +17,7 @@ enum class LogEvent {
   kConfigWarning,
   kHttpFailed,
   kHttpOpen,
+  kClearText,
   kReloaded,
   kReloadNeedsRestart,
   kReloadRefused,
@@ -52,6 +53,8 @@ enum class LogEvent {
   kEventDeadLettered,
   kEventParked,
   kEventRetried,
+  kDeadLettersForeign,
+  kDeadLetterTopicFailed,
 };
 
 // snake_case, as in the log: "state_changed".

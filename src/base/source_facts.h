@@ -21,25 +21,53 @@ struct TimelineEnd {
   Lsn end;
 };
 
+// An outbox, as the publication holds it.
 struct PublishedTable {
   std::uint32_t oid = 0;
   std::string schema;
   std::string name;
+  // OIDs of the rows of pg_publication_rel and pg_publication_namespace that publish it. A table that
+  // is taken out and added again has another one. Empty = FOR ALL TABLES, or not known.
+  std::vector<std::uint32_t> memberships = {};
+  // Of everything below it in its partition tree. Not remembered.
+  std::vector<std::uint32_t> partitions = {};
+};
+
+// What the stream consists of: whatever decides which rows the server sends.
+struct Fingerprint {
+  std::uint32_t publication_oid = 0;  // 0 = not known
+  // Of its row in pg_publication: each ALTER PUBLICATION ... SET, RENAME or OWNER writes it anew.
+  std::uint32_t publication_xmin = 0;         // 0 = not known
+  std::vector<PublishedTable> tables;         // the outbox tables
+  std::vector<std::string> message_prefixes;  // of logical messages that are events
+  // The catalogs were read after this position and this time (by the server's clock): every change of
+  // them that committed before is in here. 0/0 = not known.
+  Lsn looked_lsn;
+  WallTime looked_at;
+};
+
+// A committed transaction, told from every other one that any history has at its place.
+struct CommittedTransaction {
+  Lsn commit_lsn;
+  Xid xid;
+  WallTime commit_time;
+
+  friend bool operator==(const CommittedTransaction&, const CommittedTransaction&) = default;
 };
 
 // How far a pipeline has come, as Kafka remembers it: proto/walpost/v1/progress.proto.
-struct Progress {
+struct Progress : Fingerprint {
   std::uint64_t epoch = 0;  // raised by an operator's decision, which overrules higher positions
   std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 1;
   Lsn end_lsn;
   WallTime recorded_at;
-  std::uint32_t publication_oid = 0;   // 0 = not known
-  std::vector<PublishedTable> tables;  // the outbox tables
-  std::vector<std::string> message_prefixes;
+  // The last one that holds events and ends at or before end_lsn; none = there was none since a first
+  // start or an operator's decision.
+  std::optional<CommittedTransaction> last_transaction;
 };
 
-struct SourceFacts {
+struct SourceFacts : Fingerprint {
   std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 1;
   std::vector<TimelineEnd> timeline_history;  // ancestors of `timeline`, oldest first
@@ -51,12 +79,17 @@ struct SourceFacts {
   std::optional<Progress> progress;  // remembered, and judged to fit the rest
   Lsn start_lsn;                     // what START_REPLICATION was given
   Lsn server_wal_lsn;                // IDENTIFY_SYSTEM's position
+  // walpost.dead_letters may have open rows of this pipeline.
+  bool dead_letters_open = false;
   bool in_recovery = false;  // a standby, which may be behind what it replayed before a restart
-  std::uint32_t publication_oid = 0;
-  std::vector<PublishedTable> tables;           // what the publication holds
-  std::vector<std::string> message_prefixes;    // of logical messages that are events
+  // Types made by users whose values are text, in both forms: enums, citext, domains over them.
+  std::vector<std::uint32_t> text_types;
   std::int64_t wal_sender_timeout_ms = 60'000;  // 0 = the server never times out
   std::optional<std::uint64_t> wal_keep_bytes;  // max_slot_wal_keep_size; absent = no limit
+
+  // A standby may be promoted, or follow a promoted server, while it is streamed from, and the stream says
+  // nothing of that. What it had replayed when it was looked at is known to be of `timeline`.
+  bool KnowsTimelineUpTo(Lsn lsn) const { return !in_recovery || lsn <= looked_lsn; }
 
   // The timeline that `lsn` belongs to: the oldest ancestor that had not ended at it.
   std::uint32_t TimelineOf(Lsn lsn) const {
@@ -68,15 +101,15 @@ struct SourceFacts {
     return timeline;
   }
 
-  // What is to be remembered when everything before `position` is in Kafka. The caller adds when, which
-  // tables, and on whose decision. Its timeline is that of the position, also when an operator goes on
+  // What is to be remembered when everything before `position` is in Kafka. The caller adds when, and on
+  // whose decision. Its timeline is that of the position, also when an operator goes on
   // before a switch: a newer timeline counts more than a higher position.
   Progress ProgressAt(Lsn position) const {
     Progress there;
     there.system_identifier = system_identifier;
     there.timeline = TimelineOf(position);
     there.end_lsn = position;
-    there.publication_oid = publication_oid;
+    static_cast<Fingerprint&>(there) = *this;
     return there;
   }
 };

@@ -45,6 +45,7 @@ struct Arguments {
   bool json = false;
   bool print_sql = false;
   bool with_messages = false;
+  bool revoke_emit = false;
   bool with_roles = false;
   bool plain_table = false;
   bool drain_existing = false;
@@ -77,26 +78,20 @@ int Print(const operations::Outcome& outcome) {
   return outcome.exit_code;
 }
 
-bool WritesLetters(const config::Config& config) {
-  const pipeline::OnUndeliverable policy = config.run.pipeline.on_undeliverable;
-  return policy == pipeline::OnUndeliverable::kDeadLetter ||
-         policy == pipeline::OnUndeliverable::kPark;
-}
-
 operations::InitOptions InitOptionsOf(const Arguments& arguments, const config::Config& config) {
   operations::InitOptions options;
   options.name = config.run.name;
   options.source = config.run.source;
   options.print_sql = arguments.print_sql;
   options.with_messages = arguments.with_messages;
+  options.revoke_emit = arguments.revoke_emit;
   options.with_roles = arguments.with_roles;
   options.plain_table = arguments.plain_table;
   options.table_schema = arguments.schema;
   options.kafka = config.run.kafka;
   options.progress_topic = config.run.pipeline.progress_topic;
-  if (WritesLetters(config)) {
-    options.dead_letter_topic = config.run.pipeline.dead_letter_topic;
-  }
+  options.dead_letter_topic = config.run.dead_letter_topic;
+  options.dead_letter_conninfo = config.run.dead_letter_conninfo;
   return options;
 }
 
@@ -171,7 +166,10 @@ operations::CheckSchemasOptions SchemasOf(const config::Config& config, bool sch
   }
   const pipeline::MessagesOptions& messages = config.run.pipeline.messages;
   operations::SchemaSource source{"messages", messages.encoder, {}, true};
-  if (messages.topic.find('{') == std::string::npos) {
+  source.topics = outbox::NamesAmong(messages.topics.allowed);
+  source.more_topics =
+      messages.topics.allowed.empty() || source.topics.size() < messages.topics.allowed.size();
+  if (messages.topics.allowed.empty() && messages.topic.find('{') == std::string::npos) {
     source.topics.push_back(messages.topic);
     source.more_topics = false;
   }
@@ -186,15 +184,18 @@ int CheckVerb(const Arguments& arguments, const config::Config& config) {
   options.source = config.run.source;
   for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
     options.tables.push_back(outbox.table);
-    options.topics_allowed.insert(options.topics_allowed.end(), outbox.table.topics.allowed.begin(),
-                                  outbox.table.topics.allowed.end());
+    const std::vector<std::string> names = outbox::NamesAmong(outbox.table.topics.allowed);
+    options.topics_allowed.insert(options.topics_allowed.end(), names.begin(), names.end());
+  }
+  if (!config.run.source.message_prefixes.empty()) {
+    const std::vector<std::string> names =
+        outbox::NamesAmong(config.run.pipeline.messages.topics.allowed);
+    options.topics_allowed.insert(options.topics_allowed.end(), names.begin(), names.end());
   }
   options.messages_topic = config.run.pipeline.messages.topic;
   options.kafka = config.run.kafka;
   options.progress_topic = config.run.pipeline.progress_topic;
-  if (WritesLetters(config)) {
-    options.dead_letter_topic = config.run.pipeline.dead_letter_topic;
-  }
+  options.dead_letter_topic = config.run.dead_letter_topic;
   options.schemas = SchemasOf(config, arguments.schemas);
   options.http = config.run.http;
   options.json = arguments.json;
@@ -250,9 +251,7 @@ void AddSlotVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
   CLI::App* advance = AddVerb(
       slot, "advance", "Decide that streaming goes on at the slot's position, or past --to",
       [](const Arguments& a, const config::Config& c) {
-        operations::InitOptions options = InitOptionsOf(a, c);
-        options.dead_letter_topic = c.run.pipeline.dead_letter_topic;  // tells what is skipped
-        return Print(operations::SlotAdvance(options, a.to, a.yes));
+        return Print(operations::SlotAdvance(InitOptionsOf(a, c), a.to, a.yes));
       },
       chosen);
   advance->add_option("--to", arguments->to,
@@ -331,6 +330,9 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
   init->add_flag("--print-sql", arguments->print_sql, "Only print what would be executed");
   init->add_flag("--with-messages", arguments->with_messages,
                  "Also make outbox.emit_message, and record messages.prefixes");
+  init->add_flag("--revoke-emit", arguments->revoke_emit,
+                 "With --with-messages, as superuser: take EXECUTE on pg_logical_emit_message from "
+                 "PUBLIC, so that only roles with a grant can emit");
   init->add_flag("--with-roles", arguments->with_roles,
                  "Also make the roles outbox_owner, outbox_writer and outbox_relay");
   init->add_flag("--plain-table", arguments->plain_table,

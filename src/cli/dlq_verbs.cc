@@ -13,12 +13,12 @@
 namespace walpost::cli {
 namespace {
 
-using operations::LetterFilter;
+using operations::DeadLetterFilter;
 using operations::Outcome;
 
-absl::StatusOr<LetterFilter> FilterOf(const DlqArguments& arguments) {
-  LetterFilter filter{arguments.id,    arguments.position, arguments.key, arguments.type,
-                      arguments.topic, arguments.reason,   std::nullopt,  std::nullopt};
+absl::StatusOr<DeadLetterFilter> FilterOf(const DlqArguments& arguments) {
+  DeadLetterFilter filter{arguments.id,    arguments.position, arguments.key, arguments.type,
+                          arguments.topic, arguments.reason,   std::nullopt,  std::nullopt};
   RETURN_IF_ERROR(operations::CheckFilter(filter));
   if (!arguments.since.empty()) {
     ASSIGN_OR_RETURN(filter.since_ms, TimeOf(arguments.since));
@@ -30,7 +30,7 @@ absl::StatusOr<LetterFilter> FilterOf(const DlqArguments& arguments) {
 }
 
 absl::StatusOr<Outcome> List(const DlqArguments& arguments, const config::Config& config) {
-  ASSIGN_OR_RETURN(LetterFilter filter, FilterOf(arguments));
+  ASSIGN_OR_RETURN(DeadLetterFilter filter, FilterOf(arguments));
   return operations::DlqList(DlqOptionsOf(config),
                              {std::move(filter), arguments.all, arguments.limit, arguments.json});
 }
@@ -67,16 +67,18 @@ void AddFilters(CLI::App* verb, DlqArguments* arguments) {
   verb->add_option("--key", arguments->key, "Only events with this key");
   verb->add_option("--type", arguments->type, "Only events of this type");
   verb->add_option("--topic", arguments->topic, "Only events meant for this topic");
-  verb->add_option("--reason", arguments->reason, "Only letters with this reason");
-  verb->add_option("--since", arguments->since, "Only letters since: RFC 3339, or ago, as 2h");
-  verb->add_option("--until", arguments->until, "Only letters until: RFC 3339, or ago, as 2h");
+  verb->add_option("--reason", arguments->reason, "Only those with this reason");
+  verb->add_option("--since", arguments->since,
+                   "Only those written since: RFC 3339, or ago, as 2h");
+  verb->add_option("--until", arguments->until,
+                   "Only those written until: RFC 3339, or ago, as 2h");
 }
 
 void AddDeciding(CLI::App* verb, DlqArguments* arguments) {
   AddFilters(verb, arguments);
   verb->add_flag("--all-undecided", arguments->all_undecided, "All of them, without a filter");
   verb->add_flag("--dry-run", arguments->dry_run, "Only print what would be done");
-  verb->add_option("--wait", arguments->wait, "How long to wait for `run` to do parked keys")
+  verb->add_option("--wait", arguments->wait, "How long to wait for `run` to carry it out")
       ->capture_default_str();
 }
 
@@ -85,9 +87,9 @@ void AddDeciding(CLI::App* verb, DlqArguments* arguments) {
 operations::DlqOptions DlqOptionsOf(const config::Config& config) {
   operations::DlqOptions options;
   options.name = config.run.name;
-  options.topic = config.run.pipeline.dead_letter_topic;
   options.kafka = config.run.kafka;
   options.source = config.run.source;
+  options.dead_letter_conninfo = config.run.dead_letter_conninfo;
   for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
     options.outboxes.push_back({outbox.table, outbox.encoder});
   }
@@ -111,19 +113,20 @@ void AddDlqVerbs(CLI::App* app, DlqArguments* arguments, const Choose& choose) {
   const auto add = [&](const char* name, const char* help, auto* run) {
     return AddVerb(dlq, name, help, arguments, run, choose);
   };
-  CLI::App* list = add("list", "Letters and parked events that are undecided", List);
+  CLI::App* list = add("list", "Dead letters and parked events that are open", List);
   AddFilters(list, arguments);
-  list->add_flag("--all", arguments->all, "Also those that were decided, and how");
+  list->add_flag("--all", arguments->all, "Also those that were closed, and how");
   list->add_option("--limit", arguments->limit, "No more than so many lines");
   list->add_flag("--json", arguments->json, "As JSON");
-  CLI::App* show = add("show", "Everything that is known of one letter", Show);
+  CLI::App* show = add("show", "Everything that is known of one dead letter", Show);
   show->add_option("event", arguments->event, "The event's id, or its walpost-position")
       ->required();
   show->add_flag("--payload", arguments->payload, "Print its value and nothing else");
   show->add_flag("--json", arguments->json, "As JSON");
-  CLI::App* retry = add("retry", "Send events again: letters at once, parked keys by `run`", Retry);
+  CLI::App* retry = add("retry", "Have `run` send events again", Retry);
   AddDeciding(retry, arguments);
-  retry->add_option("--to-topic", arguments->to_topic, "Letters go to this topic instead");
+  retry->add_option("--to-topic", arguments->to_topic,
+                    "To this topic instead; not for parked keys");
   CLI::App* discard = add("discard", "Decide that events are never sent", Discard);
   AddDeciding(discard, arguments);
   discard->add_flag("--yes", arguments->yes, "Do it; without it, only say what would be done");

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "base/status.h"
 #include "cli/dlq_verbs.h"
+#include "config/encryption.h"
 #include "config/units.h"
 #include "operations/audit.h"
 #include "operations/replay.h"
@@ -42,6 +43,7 @@ absl::StatusOr<Outcome> Replay(const TableArguments& arguments, const config::Co
   options.pipeline = DlqOptionsOf(config);
   ASSIGN_OR_RETURN(options.filter, FilterOf(arguments));
   ASSIGN_OR_RETURN(options.wait, config::ParseDuration(arguments.wait));
+  RETURN_IF_ERROR(config::CheckConninfo(config, "--standby", arguments.standby));
   options.to_topic = arguments.to_topic;
   options.in_place = arguments.in_place;
   options.dry_run = arguments.dry_run;
@@ -60,6 +62,7 @@ absl::StatusOr<Outcome> Audit(const TableArguments& arguments, const config::Con
   options.pipeline = DlqOptionsOf(config);
   ASSIGN_OR_RETURN(options.filter, FilterOf(arguments));
   ASSIGN_OR_RETURN(options.wait, config::ParseDuration(arguments.wait));
+  RETURN_IF_ERROR(config::CheckConninfo(config, "--standby", arguments.standby));
   options.standby = arguments.standby;
   options.spill_folder = arguments.spill_dir;
   options.report = arguments.report;
@@ -98,7 +101,7 @@ void AddTableVerbs(CLI::App* app, TableArguments* arguments, const Choose& choos
   replay->add_option("--type", arguments->type, "Only events of this type");
   replay->add_flag("--all", arguments->all, "All rows, without a filter");
   replay->add_flag("--missing", arguments->missing,
-                   "Only what Kafka does not hold, by id, and the dead-letter topic does not know");
+                   "Only what Kafka does not hold, by id, and no dead letter is about");
   replay->add_option("--to-topic", arguments->to_topic, "Where to");
   replay->add_flag("--in-place", arguments->in_place,
                    "To the events' own topics, where old values will follow newer ones");

@@ -15,6 +15,7 @@ absl::StatusOr<operations::Outcome> Tail(const TailArguments& arguments,
   operations::TailOptions options;
   options.pipeline = DlqOptionsOf(config);
   options.messages_topic = config.run.pipeline.messages.topic;
+  options.messages_topics = config.run.pipeline.messages.topics;
   options.from_now = arguments.from_now;
   options.table = arguments.table;
   options.key = arguments.key;

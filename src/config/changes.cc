@@ -1,7 +1,10 @@
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "config/config.h"
 
@@ -11,6 +14,7 @@ namespace {
 // How the world is reached, and how much is told of it.
 bool MayChange(const std::string& path) {
   return path == "log.level" || path == "source.conninfo" || path == "http.token" ||
+         path == "security.require_encryption" || path == "delivery.dead_letter_conninfo" ||
          path.rfind("sink.kafka.properties", 0) == 0 || path == "schema_registry" ||
          (path.rfind("schema_registry.", 0) == 0 && path != "schema_registry.refresh");
 }
@@ -41,13 +45,27 @@ void Compare(const YAML::Node& before, const YAML::Node& now, const std::string&
 std::vector<std::string> KeysThatNeedRestart(const Config& before, const Config& now) {
   std::vector<std::string> changed;
   Compare(YAML::Load(Show(before)), YAML::Load(Show(now)), "", &changed);
+  // What is shown as *** looks the same before and after.
+  const auto headers = [](const Config& config) {
+    std::vector<std::vector<std::pair<std::string, std::string>>> all;
+    for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
+      all.push_back(outbox.encoder.constant_headers);
+    }
+    return all;
+  };
+  if (headers(before) != headers(now) &&
+      std::find(changed.begin(), changed.end(), "outboxes") == changed.end()) {
+    changed.push_back("outboxes");
+  }
   return changed;
 }
 
 Config InForce(const Config& before, const Config& now) {
   Config config = before;
   config.log_level = now.log_level;
+  config.require_encryption = now.require_encryption;
   config.run.source.conninfo = now.run.source.conninfo;
+  config.run.dead_letter_conninfo = now.run.dead_letter_conninfo;
   config.run.kafka.properties = now.run.kafka.properties;
   config.run.registry = now.run.registry;
   config.run.registry.refresh = before.run.registry.refresh;

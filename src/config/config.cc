@@ -2,17 +2,22 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
+#include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "config/default_config.h"
 #include "config/document.h"
+#include "config/encryption.h"
 #include "config/messages.h"
 #include "config/outboxes.h"
 #include "config/reader.h"
 #include "config/schema_registry.h"
+#include "observe/http_access.h"
 #include "outbox/topic_template.h"
 
 namespace walpost::config {
@@ -32,6 +37,12 @@ void ReadSource(MapReader reader, Config* config) {
   reader.Text("slot", &source.slot);
   reader.Text("publication", &source.publication);
   reader.Duration("recheck_interval", &config->run.pipeline.recheck_interval);
+  std::size_t& event_bytes_max = config->run.pipeline.event_bytes_max;
+  constexpr std::size_t kMiB = std::size_t{1024} * 1024;
+  if (reader.Size("event_bytes_max", &event_bytes_max) &&
+      (event_bytes_max < kMiB || event_bytes_max > 1024 * kMiB)) {
+    reader.Problem("event_bytes_max", "must be between 1MiB and 1GiB");
+  }
   if (!IsSlotName(source.slot)) {
     reader.Problem(
         "slot",
@@ -65,6 +76,49 @@ void ReadProgressTopic(MapReader* reader, Config* config) {
   config->run.pipeline.progress_topic = topic;
 }
 
+// What walpost writes or reads itself is never an event's topic, and each of its topics is another.
+void KeepOwnTopics(MapReader* delivery, Config* config) {
+  pipeline::PipelineOptions& options = config->run.pipeline;
+  if (!options.progress_topic.empty() && options.progress_topic == config->run.dead_letter_topic) {
+    delivery->Problem("dead_letter_topic", absl::StrFormat("'%s' is the progress_topic, too",
+                                                           config->run.dead_letter_topic));
+  }
+  const std::vector<std::string> own = {options.progress_topic, config->run.dead_letter_topic};
+  const auto keep = [&](const std::string& topic, const std::string& place,
+                        outbox::TopicOptions* topics) {
+    topics->own = own;
+    std::vector<std::string> named = topics->allowed;
+    named.push_back(topic);
+    for (const auto& [type, to] : topics->by_aggregate_type) {
+      named.push_back(to);
+    }
+    for (const std::string& name : named) {
+      if (std::find(own.begin(), own.end(), name) != own.end()) {
+        delivery->Problem(name == own[0] ? "progress_topic" : "dead_letter_topic",
+                          absl::StrFormat("'%s' is a topic of %s, too", name, place));
+      }
+    }
+  };
+  for (std::size_t i = 0; i < options.outboxes.size(); ++i) {
+    outbox::TableOptions& table = options.outboxes[i].table;
+    keep(table.topic, absl::StrFormat("outboxes[%u]", i), &table.topics);
+  }
+  keep(options.messages.topic, "messages", &options.messages.topics);
+}
+
+void ReadCount(MapReader* reader, const char* key, std::size_t* count) {
+  std::string text;
+  if (!reader->Text(key, &text)) {
+    return;
+  }
+  if (text.empty() || text.size() > 7 || !std::all_of(text.begin(), text.end(), ::isdigit) ||
+      std::stoi(text) < 1) {
+    reader->Problem(key, "must be a whole number from 1 to 9999999");
+    return;
+  }
+  *count = static_cast<std::size_t>(std::stoi(text));
+}
+
 void ReadDelivery(MapReader reader, Config* config) {
   pipeline::PipelineOptions& options = config->run.pipeline;
   if (reader.Choice("mode", {"at_least_once", "exactly_once"}, 0) != 0) {
@@ -76,13 +130,9 @@ void ReadDelivery(MapReader reader, Config* config) {
       reader.Choice("on_undeliverable", {"halt", "dead_letter", "park", "skip"}, 0));
   config->run.on_halt = reader.Choice("on_halt", {"wait", "exit"}, 0) == 0 ? runtime::OnHalt::kWait
                                                                            : runtime::OnHalt::kExit;
-  std::string attempts;
-  if (reader.Text("attempts_max", &attempts) &&
-      (attempts.empty() || attempts.size() > 3 ||
-       !std::all_of(attempts.begin(), attempts.end(), ::isdigit) || std::stoi(attempts) < 1)) {
-    reader.Problem("attempts_max", "must be a whole number from 1 to 999");
-  } else if (!attempts.empty()) {
-    options.attempts_max = std::stoi(attempts);
+  reader.Duration("unknown_topic_wait", &options.unknown_topic_wait);
+  if (options.unknown_topic_wait > std::chrono::minutes(10)) {
+    reader.Problem("unknown_topic_wait", "must be 10min at most");
   }
   reader.Size("in_flight_bytes_max", &options.in_flight_bytes_max);
   if (options.in_flight_bytes_max < 64 * 1024 || options.in_flight_bytes_max > std::size_t{4}
@@ -91,23 +141,41 @@ void ReadDelivery(MapReader reader, Config* config) {
   }
   reader.Duration("shutdown_timeout", &options.shutdown_timeout);
   ReadProgressTopic(&reader, config);
-  options.dead_letter_topic = "walpost.dead-letter";
-  reader.Text("dead_letter_topic", &options.dead_letter_topic);
-  std::string keys;
-  if (reader.Text("park_keys_max", &keys) &&
-      (keys.empty() || keys.size() > 7 || !std::all_of(keys.begin(), keys.end(), ::isdigit) ||
-       std::stoi(keys) < 1)) {
-    reader.Problem("park_keys_max", "must be a whole number from 1 to 9999999");
-  } else if (!keys.empty()) {
-    options.park_keys_max = static_cast<std::size_t>(std::stoi(keys));
-  }
-  if (!outbox::IsLegalTopic(options.dead_letter_topic)) {
+  ReadCount(&reader, "dead_letters_max", &options.dead_letters_max);
+  ReadCount(&reader, "dead_letters_per_second", &options.dead_letters_per_second);
+  reader.Text("dead_letter_conninfo", &config->run.dead_letter_conninfo);
+  std::string& topic = config->run.dead_letter_topic;
+  reader.Text("dead_letter_topic", &topic);
+  if (!topic.empty() && !outbox::IsLegalTopic(topic)) {
     reader.Problem("dead_letter_topic",
                    absl::StrFormat("'%s' is not a topic's name: 1 to 249 letters, digits, '.', '_' "
                                    "and '-'",
-                                   options.dead_letter_topic));
+                                   topic));
   }
+  postgres::ConnectOptions& source = config->run.source;
+  source.pipeline = config->run.name;
+  source.writes_dead_letters = options.on_undeliverable == pipeline::OnUndeliverable::kDeadLetter ||
+                               options.on_undeliverable == pipeline::OnUndeliverable::kPark;
+  source.dead_letters_elsewhere = !config->run.dead_letter_conninfo.empty();
+  KeepOwnTopics(&reader, config);
   reader.Finish();
+}
+
+// What librdkafka would take, and no pipeline can live with; empty = nothing.
+std::string WhyRefused(const YAML::detail::iterator_value& property) {
+  const std::string name = property.first.Scalar();
+  if (name.rfind("test.mock.", 0) == 0) {
+    return "makes a Kafka of its own inside walpost, which keeps nothing: name real brokers";
+  }
+  // The largest record that every topic takes by default must fit twice.
+  constexpr std::int64_t kKilobytesMin = 2'048;
+  std::int64_t kilobytes = 0;
+  if (name == "queue.buffering.max.kbytes" && property.second.IsScalar() &&
+      absl::SimpleAtoi(property.second.Scalar(), &kilobytes) && kilobytes < kKilobytesMin) {
+    return absl::StrFormat("must be at least %d: a record that does not fit would wait for ever",
+                           kKilobytesMin);
+  }
+  return "";
 }
 
 void ReadKafka(MapReader sink, Config* config, Problems* problems) {
@@ -116,10 +184,17 @@ void ReadKafka(MapReader sink, Config* config, Problems* problems) {
   if (properties.IsDefined() && !properties.IsNull() && !properties.IsMap()) {
     problems->Add(properties, "sink.kafka.properties", "expected a map of librdkafka's properties");
   } else if (properties.IsMap()) {
+    std::set<std::string> seen;
     for (const auto& entry : properties) {
+      const std::string path = "sink.kafka.properties." + entry.first.Scalar();
+      if (!seen.insert(entry.first.Scalar()).second) {
+        problems->Add(entry.first, path, "stands here a second time");
+      }
+      if (const std::string why = WhyRefused(entry); !why.empty()) {
+        problems->Add(entry.second, path, why);
+      }
       if (!entry.second.IsScalar()) {
-        problems->Add(entry.second, "sink.kafka.properties." + entry.first.Scalar(),
-                      "expected one value");
+        problems->Add(entry.second, path, "expected one value");
         continue;
       }
       config->run.kafka.properties.emplace_back(entry.first.Scalar(), entry.second.Scalar());
@@ -153,7 +228,12 @@ void CheckFramings(MapReader* root, const Config& config) {
 void ReadHttp(MapReader reader, observe::HttpOptions* options) {
   constexpr std::size_t kTokenMin = 16;
   constexpr std::size_t kTokenMax = 256;
-  reader.Text("listen", &options->listen);
+  if (reader.Text("listen", &options->listen)) {
+    if (const auto addresses = observe::ParseListen(options->listen); !addresses.ok()) {
+      reader.Problem("listen", std::string(addresses.status().message()));
+    }
+  }
+  reader.Names("hosts", &options->hosts);
   const std::string& token = options->token;
   if (reader.Text("token", &options->token) && !token.empty() &&
       (token.size() < kTokenMin || token.size() > kTokenMax ||
@@ -211,7 +291,8 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
     config.run.source.application_name = "walpost-" + config.run.name;
     config.run.pipeline.outboxes = ReadOutboxes(root.Child("outboxes"), &problems);
     for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
-      config.run.source.tables.push_back({outbox.table.schema, outbox.table.table});
+      config.run.source.tables.push_back(
+          {outbox.table.schema, outbox.table.table, outbox::MappedColumns(outbox.table)});
     }
     config.run.pipeline.messages = ReadMessages(root.Map("messages"));
     config.run.source.message_prefixes = config.run.pipeline.messages.prefixes;
@@ -228,6 +309,7 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
     ReadDelivery(root.Map("delivery"), &config);
     ReadKafka(root.Map("sink"), &config, &problems);
     ReadRest(&root, &config);
+    ReadSecurity(root.Map("security"), &root, &config);
     root.Finish();
   } catch (const YAML::Exception& error) {
     problems.lines.push_back(absl::StrFormat("%s: %s", file, error.what()));

@@ -18,6 +18,7 @@ struct Config {
   runtime::RunOptions run;  // also what the other verbs take their connections and names from
   observe::Severity log_level = observe::Severity::kInfo;
   observe::LogFormat log_format = observe::LogFormat::kText;
+  bool require_encryption = false;    // looked at when it is read
   std::vector<std::string> warnings;  // what is understood and has no effect
 };
 
@@ -36,7 +37,7 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
 std::string Show(const Config& config);
 
 // The keys that differ and that a running walpost cannot take: all but log.level, source.conninfo,
-// sink.kafka, schema_registry and http.token.
+// sink.kafka, schema_registry, http.token and security.
 std::vector<std::string> KeysThatNeedRestart(const Config& before, const Config& now);
 
 // `before` with what a running walpost takes of `now`.

@@ -15,6 +15,8 @@
 #include "config/config.h"
 #include "config/connector_file.h"
 #include "config/debezium.h"
+#include "outbox/topic_router.h"
+#include "outbox/topic_rules.h"
 
 namespace walpost::config {
 namespace {
@@ -250,9 +252,18 @@ class Importer {
       for (const auto& [name, value] : options) {
         Key(out, name, value);
       }
-      *out << YAML::EndMap << YAML::EndMap;
+      *out << YAML::EndMap;
+      if (AnyTopic()) {
+        *out << YAML::Key << "topics" << YAML::Value << YAML::BeginMap << YAML::Key << "allowed"
+             << YAML::Value << YAML::DoubleQuoted << "*" << YAML::EndMap;
+      }
+      *out << YAML::EndMap;
     }
     *out << YAML::EndSeq;
+    if (AnyTopic()) {
+      Note("route.topic.replacement",
+           "a row may name any topic, as it did; list those that it may in topics.allowed");
+    }
     return absl::OkStatus();
   }
 
@@ -280,6 +291,15 @@ class Importer {
     if (const std::string sink = Take("sink.type", "kafka"); sink != "kafka") {
       Note("sink.type", "walpost writes to Kafka alone");
     }
+  }
+
+  // Whether nothing in the replacement bounds what a row may name.
+  bool AnyTopic() {
+    const outbox::DebeziumOptions defaults;
+    const auto router = outbox::TopicRouter::Make(
+        Take(router_ + "route.topic.regex", defaults.topic_regex, false),
+        Take(router_ + "route.topic.replacement", defaults.topic_replacement, false));
+    return router.ok() && outbox::AllowsAnyTopic(router->Pattern());
   }
 
   bool Routes(const std::string& option, std::string_view what) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "config/outboxes.h"
 #include "outbox/message_mapper.h"
+#include "outbox/presets.h"
 
 namespace walpost::config {
 namespace {
@@ -23,6 +24,7 @@ bool IsPrefix(const std::string& prefix) {
 
 pipeline::MessagesOptions ReadMessages(MapReader reader) {
   pipeline::MessagesOptions messages;
+  messages.topic = outbox::kDefaultTopic;
   reader.Names("prefixes", &messages.prefixes);
   for (auto prefix = messages.prefixes.begin(); prefix != messages.prefixes.end(); ++prefix) {
     if (!IsPrefix(*prefix)) {
@@ -35,8 +37,22 @@ pipeline::MessagesOptions ReadMessages(MapReader reader) {
   if (reader.Text("topic", &messages.topic)) {
     if (const auto parsed = outbox::ParseMessageTopic(messages.topic); !parsed.ok()) {
       reader.Problem("topic", std::string(parsed.status().message()));
+    } else if (outbox::IsReservedTopic(parsed->Pattern())) {
+      reader.Problem("topic",
+                     absl::StrFormat("'%s' belongs to walpost or to Kafka itself", messages.topic));
     }
   }
+  MapReader topics = reader.Map("topics");
+  ReadAllowed(&topics, &messages.topics);
+  topics.Finish();
+  const auto parsed = outbox::ParseMessageTopic(messages.topic);
+  if (!messages.prefixes.empty() && messages.topics.allowed.empty() && parsed.ok() &&
+      outbox::AllowsAnyTopic(parsed->Pattern())) {
+    reader.Problem("topics.allowed",
+                   "any SQL role may emit, and each message names its topic: list the topics that "
+                   "messages may name, such as [orders, \"shop.*\"], or [\"*\"] for any");
+  }
+  messages.halts = reader.Choice("on_undeliverable", {"skip", "halt"}, 0) == 1;
   ReadValue(reader.Map("value"), &messages.encoder);
   reader.Finish();
   return messages;

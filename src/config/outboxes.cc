@@ -9,6 +9,7 @@
 #include "config/debezium.h"
 #include "config/schema_registry.h"
 #include "outbox/presets.h"
+#include "outbox/topic_router.h"
 #include "outbox/topic_template.h"
 
 namespace walpost::config {
@@ -29,7 +30,8 @@ void ReadTable(MapReader* reader, outbox::TableOptions* table) {
   table->table = name.substr(dot + 1);
 }
 
-void ReadColumns(MapReader reader, outbox::ColumnMapping* columns) {
+void ReadColumns(MapReader reader, outbox::TableOptions* table) {
+  outbox::ColumnMapping* const columns = &table->columns;
   const std::pair<const char*, outbox::ColumnNames*> fields[] = {
       {"id", &columns->id},
       {"key", &columns->key},
@@ -50,7 +52,9 @@ void ReadColumns(MapReader reader, outbox::ColumnMapping* columns) {
       {"seq", &columns->seq},
   };
   for (const auto& [name, field] : fields) {
-    reader.Names(name, field);
+    if (reader.Names(name, field) && !field->empty()) {
+      table->fields_named.emplace_back(name);
+    }
   }
   if (columns->id.empty()) {
     reader.Problem("id", "an event needs an id: name its column");
@@ -60,6 +64,9 @@ void ReadColumns(MapReader reader, outbox::ColumnMapping* columns) {
   }
   reader.Finish();
 }
+
+constexpr char kReserved[] =
+    "'%s' belongs to walpost or to Kafka itself: no event goes to __... or walpost....";
 
 // Names that tell dead letters and redeliveries from events.
 constexpr std::string_view kReservedPrefix = "walpost-";
@@ -85,22 +92,35 @@ void ReadRecordHeaders(MapReader reader, const YAML::Node& map, outbox::TableOpt
   }
 }
 
+// The row names the topic, and nothing says which it may name.
+void RequireAllowed(MapReader* reader, const outbox::TableOptions& table) {
+  std::string pattern;
+  if (table.debezium) {
+    const auto router =
+        outbox::TopicRouter::Make(table.debezium->topic_regex, table.debezium->topic_replacement);
+    pattern = router.ok() ? router->Pattern() : "";
+  } else if (const auto parsed = outbox::TopicTemplate::Parse(table.topic); parsed.ok()) {
+    pattern = parsed->Pattern();
+  }
+  if (table.topics.allowed.empty() && outbox::AllowsAnyTopic(pattern)) {
+    reader->Problem("topics.allowed",
+                    "each row names its topic freely: list the topics that rows may name, such as "
+                    "[orders, \"shop.*\"], or [\"*\"] for any; or give `topic` a text of its own, "
+                    "such as shop.{aggregate_type}");
+  }
+}
+
 void ReadTopics(MapReader reader, outbox::TableOptions* table) {
   outbox::TopicOptions* topics = &table->topics;
   const auto fits = [topics](const std::string& topic) {
-    return topics->allowed.empty() || std::find(topics->allowed.begin(), topics->allowed.end(),
-                                                topic) != topics->allowed.end();
+    return topics->allowed.empty() || std::any_of(topics->allowed.begin(), topics->allowed.end(),
+                                                  [&](const std::string& allowed) {
+                                                    return outbox::MatchesPattern(topic, allowed);
+                                                  });
   };
   constexpr char kIllegal[] =
       "'%s' is no topic of Kafka's: letters, digits, '.', '_', '-', at most 249";
-  if (reader.Names("allowed", &topics->allowed) && topics->allowed.empty()) {
-    reader.Problem("allowed", "no topic is listed: leave it out to allow all");
-  }
-  for (const std::string& topic : topics->allowed) {
-    if (!outbox::IsLegalTopic(topic)) {
-      reader.Problem("allowed", absl::StrFormat(kIllegal, topic));
-    }
-  }
+  ReadAllowed(&reader, topics);
   const YAML::Node types = reader.Child("by_aggregate_type");
   MapReader by_type = reader.Map("by_aggregate_type");
   if (types.IsMap()) {
@@ -112,6 +132,8 @@ void ReadTopics(MapReader reader, outbox::TableOptions* table) {
       }
       if (!outbox::IsLegalTopic(topic)) {
         by_type.Problem(type, absl::StrFormat(kIllegal, topic));
+      } else if (outbox::IsReservedTopic(topic)) {
+        by_type.Problem(type, absl::StrFormat(kReserved, topic));
       } else if (!fits(topic)) {
         by_type.Problem(type, absl::StrFormat("'%s' is not one of topics.allowed", topic));
       }
@@ -138,6 +160,42 @@ void ReadCloudEvents(MapReader reader, envelope::CloudEventOptions* options) {
   reader.Finish();
 }
 
+// A record has each header once, and none that is walpost's.
+void CheckHeaderNames(MapReader* reader, const pipeline::OutboxOptions& outbox) {
+  std::vector<std::pair<const char*, std::string>> names;
+  for (const auto& [name, value] : outbox.encoder.constant_headers) {
+    names.emplace_back("constant_headers", name);
+  }
+  for (const auto& [name, column] : outbox.table.record_headers) {
+    names.emplace_back("record_headers", name);
+  }
+  if (outbox.table.debezium) {
+    for (const outbox::Placement& placement : outbox.table.debezium->placements) {
+      if (placement.where == outbox::Placement::Where::kHeader) {
+        names.emplace_back("debezium", placement.alias);
+      }
+    }
+  }
+  const outbox::ColumnMapping& c = outbox.table.columns;
+  const std::pair<std::string_view, bool> trace[] = {
+      {"traceparent", !c.traceparent.empty() || !c.tracingspancontext.empty()},
+      {"tracestate", !c.tracestate.empty()},
+      {"baggage", !c.baggage.empty()},
+      {"tracingspancontext", !c.tracingspancontext.empty()}};
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    const auto& [key, text] = *name;
+    const bool mapped = std::any_of(std::begin(trace), std::end(trace), [&](const auto& field) {
+      return field.second && field.first == text;
+    });
+    if (envelope::IsOwnHeader(outbox.encoder, text) || mapped) {
+      reader->Problem(key, absl::StrFormat("walpost writes the header '%s' itself", text));
+    }
+    if (std::any_of(names.begin(), name, [&](const auto& other) { return other.second == text; })) {
+      reader->Problem(key, absl::StrFormat("the header '%s' is given twice", text));
+    }
+  }
+}
+
 pipeline::OutboxOptions ReadOutbox(MapReader reader, Problems* problems) {
   pipeline::OutboxOptions outbox;
   const std::vector<std::string> presets(std::begin(outbox::kPresetNames),
@@ -159,25 +217,21 @@ pipeline::OutboxOptions ReadOutbox(MapReader reader, Problems* problems) {
       reader.Problem("topic", "the topic is said by route.topic.replacement in `debezium`");
     }
   }
-  ReadColumns(reader.Map("columns"), &outbox.table.columns);
+  ReadColumns(reader.Map("columns"), &outbox.table);
   if (reader.Text("topic", &outbox.table.topic)) {
     if (const auto parsed = outbox::TopicTemplate::Parse(outbox.table.topic); !parsed.ok()) {
       reader.Problem("topic", std::string(parsed.status().message()));
+    } else if (outbox::IsReservedTopic(parsed->Pattern())) {
+      reader.Problem("topic", absl::StrFormat(kReserved, outbox.table.topic));
     }
   }
   ReadTopics(reader.Map("topics"), &outbox.table);
   ReadRecordHeaders(reader.Map("record_headers"), reader.Child("record_headers"), &outbox.table);
   ReadConstantHeaders(reader.Map("constant_headers"), reader.Child("constant_headers"),
                       &outbox.encoder);
-  for (const auto& [name, value] : outbox.encoder.constant_headers) {
-    for (const auto& [other, column] : outbox.table.record_headers) {
-      if (name == other) {
-        reader.Problem("constant_headers",
-                       absl::StrFormat("'%s' is among the record_headers, too", name));
-      }
-    }
-  }
   ReadValue(reader.Map("value"), &outbox.encoder);
+  CheckHeaderNames(&reader, outbox);
+  RequireAllowed(&reader, outbox.table);
   const envelope::FramingOptions& framing = outbox.encoder.framing;
   if (framing.framing != envelope::Framing::kNone && framing.needs_record() &&
       outbox.encoder.format != envelope::ValueFormat::kEnvelope &&
@@ -194,6 +248,26 @@ pipeline::OutboxOptions ReadOutbox(MapReader reader, Problems* problems) {
 }
 
 }  // namespace
+
+void ReadAllowed(MapReader* topics, outbox::TopicOptions* options) {
+  if (!topics->Names("allowed", &options->allowed)) {
+    return;
+  }
+  if (options->allowed.empty()) {
+    topics->Problem("allowed", "no topic is listed: leave it out to allow what `topic` can give");
+  }
+  for (const std::string& topic : options->allowed) {
+    if (!outbox::IsLegalTopicPattern(topic)) {
+      topics->Problem(
+          "allowed",
+          absl::StrFormat("'%s' is no topic of Kafka's, nor a pattern with '*': letters, "
+                          "digits, '.', '_', '-', at most 249",
+                          topic));
+    } else if (outbox::IsReservedTopic(topic)) {
+      topics->Problem("allowed", absl::StrFormat(kReserved, topic));
+    }
+  }
+}
 
 void ReadValue(MapReader reader, envelope::EncoderOptions* encoder) {
   using envelope::ValueFormat;
@@ -229,9 +303,7 @@ void ReadConstantHeaders(MapReader reader, const YAML::Node& map,
 std::vector<pipeline::OutboxOptions> ReadOutboxes(const YAML::Node& list, Problems* problems) {
   std::vector<pipeline::OutboxOptions> outboxes;
   if (!list.IsDefined() || list.IsNull()) {
-    pipeline::OutboxOptions outbox;
-    outbox.table = *outbox::PresetOptions("walpost");
-    outboxes.push_back(std::move(outbox));
+    outboxes.push_back(ReadOutbox(MapReader(list, "outboxes[0]", problems), problems));
     return outboxes;
   }
   if (!list.IsSequence()) {

@@ -14,6 +14,9 @@ namespace walpost::config {
 // Absent: one outbox.events of preset walpost.
 std::vector<pipeline::OutboxOptions> ReadOutboxes(const YAML::Node& list, Problems* problems);
 
+// `topics.allowed`: names and patterns.
+void ReadAllowed(MapReader* topics, outbox::TopicOptions* options);
+
 // What `value` maps say, wherever events come from. Keeps in `encoder` what is not said.
 void ReadValue(MapReader reader, envelope::EncoderOptions* encoder);
 

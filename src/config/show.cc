@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "base/secret.h"
 #include "base/status.h"
 #include "config/config.h"
 #include "config/debezium.h"
@@ -152,7 +153,11 @@ void ShowOutbox(const pipeline::OutboxOptions& outbox, YAML::Emitter* out) {
   }
   ShowTopics(outbox.table.topics, out);
   ShowPairs("record_headers", outbox.table.record_headers, out);
-  ShowPairs("constant_headers", outbox.encoder.constant_headers, out);
+  std::vector<std::pair<std::string, std::string>> constant = outbox.encoder.constant_headers;
+  for (auto& [name, value] : constant) {
+    value = base::MayHoldSecret(name) ? "***" : value;
+  }
+  ShowPairs("constant_headers", constant, out);
   ShowValue(outbox.encoder, out);
   *out << YAML::EndMap;
 }
@@ -165,6 +170,12 @@ void ShowMessages(const pipeline::MessagesOptions& messages, YAML::Emitter* out)
   }
   *out << YAML::EndSeq;
   *out << YAML::Key << "topic" << YAML::Value << Literal(messages.topic);
+  if (!messages.topics.allowed.empty()) {
+    *out << YAML::Key << "topics" << YAML::Value << YAML::BeginMap;
+    ShowNames("allowed", messages.topics.allowed, {}, out);
+    *out << YAML::EndMap;
+  }
+  *out << YAML::Key << "on_undeliverable" << YAML::Value << (messages.halts ? "halt" : "skip");
   ShowValue(messages.encoder, out);
   *out << YAML::EndMap;
 }
@@ -247,6 +258,7 @@ std::string Show(const Config& config) {
       << Literal(postgres::RedactConninfo(run.source.conninfo));
   out << YAML::Key << "slot" << YAML::Value << run.source.slot;
   out << YAML::Key << "publication" << YAML::Value << Literal(run.source.publication);
+  out << YAML::Key << "event_bytes_max" << YAML::Value << FormatSize(run.pipeline.event_bytes_max);
   out << YAML::Key << "recheck_interval" << YAML::Value
       << FormatDuration(run.pipeline.recheck_interval);
   out << YAML::EndMap;
@@ -263,14 +275,19 @@ std::string Show(const Config& config) {
       << PolicyName(run.pipeline.on_undeliverable);
   out << YAML::Key << "on_halt" << YAML::Value
       << (run.on_halt == runtime::OnHalt::kWait ? "wait" : "exit");
-  out << YAML::Key << "attempts_max" << YAML::Value << run.pipeline.attempts_max;
+  out << YAML::Key << "unknown_topic_wait" << YAML::Value
+      << FormatDuration(run.pipeline.unknown_topic_wait);
   out << YAML::Key << "in_flight_bytes_max" << YAML::Value
       << FormatSize(run.pipeline.in_flight_bytes_max);
   out << YAML::Key << "shutdown_timeout" << YAML::Value
       << FormatDuration(run.pipeline.shutdown_timeout);
   out << YAML::Key << "progress_topic" << YAML::Value << Literal(run.pipeline.progress_topic);
-  out << YAML::Key << "dead_letter_topic" << YAML::Value << Literal(run.pipeline.dead_letter_topic);
-  out << YAML::Key << "park_keys_max" << YAML::Value << run.pipeline.park_keys_max;
+  out << YAML::Key << "dead_letters_max" << YAML::Value << run.pipeline.dead_letters_max;
+  out << YAML::Key << "dead_letters_per_second" << YAML::Value
+      << run.pipeline.dead_letters_per_second;
+  out << YAML::Key << "dead_letter_conninfo" << YAML::Value
+      << Literal(postgres::RedactConninfo(run.dead_letter_conninfo));
+  out << YAML::Key << "dead_letter_topic" << YAML::Value << Literal(run.dead_letter_topic);
   out << YAML::EndMap;
   ShowKafka(run.kafka, &out);
   out << YAML::Key << "monitor" << YAML::Value << YAML::BeginMap << YAML::Key << "conninfo"
@@ -278,10 +295,15 @@ std::string Show(const Config& config) {
       << "interval" << YAML::Value << FormatDuration(run.monitor.interval) << YAML::EndMap;
   out << YAML::Key << "http" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "listen"
       << YAML::Value << Literal(run.http.listen);
+  if (!run.http.hosts.empty()) {
+    out << YAML::Key << "hosts" << YAML::Value << run.http.hosts;
+  }
   if (!run.http.token.empty()) {
     out << YAML::Key << "token" << YAML::Value << Literal("***");
   }
   out << YAML::EndMap;
+  out << YAML::Key << "security" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key
+      << "require_encryption" << YAML::Value << config.require_encryption << YAML::EndMap;
   out << YAML::Key << "log" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "level"
       << YAML::Value << LevelName(config.log_level) << YAML::Key << "format" << YAML::Value
       << (config.log_format == observe::LogFormat::kText ? "text" : "json") << YAML::EndMap;

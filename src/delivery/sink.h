@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/time.h"
 #include "envelope/record.h"
@@ -50,10 +51,11 @@ struct Failure {
 struct SubmitResult {
   enum class Outcome {
     kAccepted,
-    kNotNow,   // queue full, topic being looked up, first record of a partition outstanding: offer
-               // it again after Poll
-    kRefused,  // can never be delivered as it is: `failure` says why; the generation is not
-               // affected
+    kNotNow,  // queue full, first record of a partition outstanding: offer it again after Poll
+    kTopicPending,  // its topic is being looked up: offer it again after OnTopicAnswered. Records of
+                    // other topics may go first
+    kRefused,       // can never be delivered as it is: `failure` says why; the generation is not
+                    // affected
   };
 
   Outcome outcome = Outcome::kAccepted;
@@ -76,6 +78,8 @@ class SinkListener {
   // The producer died as a whole (fatal error); no single record is to blame. The pipeline will
   // Close it.
   virtual void OnGenerationFailed(const Failure& failure) = 0;
+  // A record of the topic got kTopicPending; the next one gets an answer. `known` = it may be sent to.
+  virtual void OnTopicAnswered(std::string_view topic, bool known) = 0;
   virtual void OnClosed() = 0;
 };
 

@@ -15,7 +15,7 @@ void Tracker::BeginTransaction(base::Lsn commit_lsn) {
 
 Sequence Tracker::Add(const envelope::Record& record, std::uint32_t ordinal,
                       base::WallTime commit_time, std::uint32_t label, std::uint32_t table,
-                      Form form, bool stub) {
+                      Form form) {
   CHECK(in_transaction_);
   const Sequence sequence = next_sequence();
   Entry entry;
@@ -27,7 +27,6 @@ Sequence Tracker::Add(const envelope::Record& record, std::uint32_t ordinal,
   entry.commit_time = commit_time;
   entry.bytes = record.AccountedBytes();
   entry.form = form;
-  entry.stub = stub;
   in_flight_bytes_ += entry.bytes;
   ++in_flight_events_;
   entries_.PushBack(entry);
@@ -50,16 +49,9 @@ void Tracker::ObservePosition(base::Lsn wal_end) {
   Advance();
 }
 
-void Tracker::Replace(Sequence sequence, const envelope::Record& letter, Form form, bool stub) {
-  Entry* const entry = Unsettled(sequence);
+void Tracker::SetForm(Sequence sequence, Form form) {
   CHECK(form != Form::kEvent);
-  arena_.Release(entry->record.block);
-  in_flight_bytes_ -= entry->bytes;
-  entry->record = letter;
-  entry->bytes = letter.AccountedBytes();
-  entry->form = form;
-  entry->stub = stub;
-  in_flight_bytes_ += entry->bytes;
+  Unsettled(sequence)->form = form;
 }
 
 void Tracker::Settle(Sequence sequence) {

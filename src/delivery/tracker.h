@@ -8,7 +8,8 @@
 // Thread: one owner.
 // Lifetime: entry() references end with the next Add; record bytes live in arena() until settled.
 // Units/limits: bytes as envelope::Record::AccountedBytes; unbounded itself, the pipeline stops
-//   reading at its limit.
+//   reading at its limit. What is settled behind the first unsettled event is kept too, and counts:
+//   see retained_bytes.
 // Errors: CHECK-fails on programmer errors (a report for an unknown or settled event, a commit
 //   without begin) and, at every step, on G5: the safe LSN never passes the commit_lsn of an
 //   unsettled event, and never goes back.
@@ -30,11 +31,16 @@ namespace walpost::delivery {
 
 class Tracker {
  public:
-  // What the acknowledgement of an entry's record means.
+  // What a settled entry costs while an earlier one is unsettled.
+  static constexpr std::size_t kSettledBytes = 512;
+  // Chunks of memory that are partly used in any case.
+  static constexpr std::size_t kArenaSlackBytes = 4 * base::ChunkArena::kChunkBytes;
+
+  // What becomes of an entry.
   enum class Form : std::uint8_t {
-    kEvent,   // the event is delivered
-    kLetter,  // it is in the dead-letter topic
-    kParked,  // the same, and the later events of its key follow it there
+    kEvent,       // the event is delivered
+    kDeadLetter,  // no record goes out: it is settled when its row is committed
+    kParked,      // the same, and the later events of its key follow it there
   };
 
   struct Entry {
@@ -46,7 +52,6 @@ class Tracker {
     std::size_t bytes = 0;
     std::uint32_t table = 0;  // the caller's own, to name where it came from
     Form form = Form::kEvent;
-    bool stub = false;  // of a letter: without value and headers
     bool settled = false;
   };
 
@@ -58,10 +63,9 @@ class Tracker {
   // of them and of all before them.
   void BeginTransaction(base::Lsn commit_lsn);
   Sequence Add(const envelope::Record& record, std::uint32_t ordinal, base::WallTime commit_time,
-               std::uint32_t label, std::uint32_t table = 0, Form form = Form::kEvent,
-               bool stub = false);
-  // A letter takes the event's place, with a block of its own; no sink may hold the event.
-  void Replace(Sequence sequence, const envelope::Record& letter, Form form, bool stub);
+               std::uint32_t label, std::uint32_t table = 0, Form form = Form::kEvent);
+  // The event becomes a dead letter; no sink may hold it.
+  void SetForm(Sequence sequence, Form form);
   void CommitTransaction(base::Lsn end_lsn);
 
   // A keepalive's position: everything that commits before it has been received already. Inside a
@@ -95,6 +99,17 @@ class Tracker {
   std::size_t in_flight_events() const { return in_flight_events_; }
 
   std::size_t in_flight_bytes() const { return in_flight_bytes_; }
+
+  // Settled, but behind an event that is not: nothing from there on can be confirmed.
+  std::size_t settled_behind() const { return entries_.size() - in_flight_events_; }
+
+  // What is held in memory: what is in flight, what is settled behind it, and the chunks that a few
+  // records in flight keep whole.
+  std::size_t retained_bytes() const {
+    const std::size_t records = in_flight_bytes_ + kArenaSlackBytes;
+    const std::size_t chunks = arena_.used_bytes() > records ? arena_.used_bytes() - records : 0;
+    return in_flight_bytes_ + settled_behind() * kSettledBytes + chunks;
+  }
 
   bool in_transaction() const { return in_transaction_; }
 

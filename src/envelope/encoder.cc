@@ -50,6 +50,29 @@ bool IsRecordName(std::string_view name) {
   });
 }
 
+constexpr std::string_view kOwnPrefix = "walpost-";
+
+// What CloudEvents itself defines and what walpost adds; any other ce_NAME is an extension of the
+// event's own.
+constexpr std::string_view kCloudEventAttributes[] = {
+    "id",   "source",      "specversion", "type",         "datacontenttype",
+    "data", "data_base64", "dataschema",  "partitionkey", "recordedtime",
+    "time", "sequence",    "subject",     "traceparent",  "tracestate"};
+
+bool IsCloudEventHeader(std::string_view name) {
+  return name.substr(0, CloudEventAttribute::kPrefix.size()) == CloudEventAttribute::kPrefix &&
+         std::find(std::begin(kCloudEventAttributes), std::end(kCloudEventAttributes),
+                   name.substr(CloudEventAttribute::kPrefix.size())) !=
+             std::end(kCloudEventAttributes);
+}
+
+// Some readers end a name at a zero byte, or leave out what cannot be printed.
+bool HasControlCharacter(std::string_view name) {
+  return std::any_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7f;
+  });
+}
+
 // Hands out the parts of one block, in order.
 class Cursor {
  public:
@@ -98,6 +121,9 @@ struct Encoder::Impl {
   void CollectOwnHeaders(const outbox::Event& event);
   void AddHeader(std::string_view name, std::string_view value);  // unless empty
   absl::Status CheckHeaders(const outbox::Event& event) const;
+  absl::Status CheckNames(const outbox::Event& event) const;
+  absl::Status HeaderRefused(const outbox::Event& event, std::string_view name,
+                             std::string_view why) const;
   std::string_view Intern(std::string_view topic);
   absl::StatusOr<SchemaTable::Ref> FindSchema(const outbox::Event& event);
 
@@ -106,13 +132,28 @@ struct Encoder::Impl {
   CloudEventWriter cloud_events;
   std::unordered_set<std::string, TransparentHash, std::equal_to<>> topics;
   std::string_view last_topic;
-  std::vector<outbox::Header> headers;  // scratch
+  std::vector<outbox::Header> headers;  // scratch: walpost's, the configuration's, the event's
+  std::size_t given_headers = 0;        // those of walpost and of the configuration
   char position_text[Position::kTextSize] = {};
   SchemaTable* const schemas;
   const std::uint32_t source;
   std::string schema_key;  // scratch
   absl::flat_hash_map<std::string, SchemaTable::Ref> schema_refs;
 };
+
+bool IsOwnHeader(const EncoderOptions& options, std::string_view name) {
+  if (name == "id" || name.substr(0, kOwnPrefix.size()) == kOwnPrefix) {
+    return true;
+  }
+  const bool cloud_events = options.format == ValueFormat::kCloudEvents;
+  if (options.header_set == HeaderSet::kWalpost && (name == "type" || name == "content-type")) {
+    return true;
+  }
+  if (cloud_events && (name == "content-type" || IsCloudEventHeader(name))) {
+    return true;
+  }
+  return options.framing.framing != Framing::kNone && name == kSchemaHeader;
+}
 
 Encoder::Encoder(EncoderOptions options, std::string database, SchemaTable* schemas,
                  std::uint32_t source)
@@ -210,6 +251,7 @@ void Encoder::Impl::CollectHeaders(const outbox::Event& event) {
   for (const auto& [name, value] : options.constant_headers) {
     headers.push_back({name, value});
   }
+  given_headers = headers.size();
   headers.insert(headers.end(), event.record_headers.begin(), event.record_headers.end());
   // The envelope carries the row's own headers inside.
   if (options.format != ValueFormat::kEnvelope) {
@@ -255,16 +297,47 @@ absl::Status Encoder::Impl::CheckHeaders(const outbox::Event& event) const {
                           event.schema, event.table, base::IsUtf8(header.name) ? header.name : "",
                           base::IsUtf8(event.id) ? event.id : ""));
     }
-    if (framed() && header.name == kSchemaHeader) {
-      return outbox::UnfitError(
-          outbox::kHeaderInvalid,
-          absl::StrFormat("table %s.%s: event '%s' brings a header %s of its own, which with "
-                          "`framing` walpost writes",
-                          event.schema, event.table, base::IsUtf8(event.id) ? event.id : "",
-                          kSchemaHeader));
+  }
+  return CheckNames(event);
+}
+
+absl::Status Encoder::Impl::CheckNames(const outbox::Event& event) const {
+  if (headers.size() == given_headers && event.headers.empty()) {
+    return absl::OkStatus();
+  }
+  // Those of the event do not name one twice; they are compared with what stands before them.
+  const std::size_t own_of_event = given_headers + event.record_headers.size();
+  for (std::size_t i = given_headers; i < headers.size(); ++i) {
+    const std::string_view name = headers[i].name;
+    const auto before = headers.begin() + static_cast<std::ptrdiff_t>(std::min(i, own_of_event));
+    if (IsOwnHeader(options, name)) {
+      return HeaderRefused(event, name, "which walpost writes itself");
+    }
+    if (i >= own_of_event && HasControlCharacter(name)) {
+      return HeaderRefused(event, name, "with a control character in its name");
+    }
+    if (std::any_of(headers.begin(), before,
+                    [name](const outbox::Header& header) { return header.name == name; })) {
+      return HeaderRefused(event, name, "which the record has already");
+    }
+  }
+  if (options.format == ValueFormat::kEnvelope) {
+    for (const outbox::Header& header : event.headers) {
+      if (header.name.substr(0, kOwnPrefix.size()) == kOwnPrefix) {
+        return HeaderRefused(event, header.name, "a name that belongs to walpost");
+      }
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status Encoder::Impl::HeaderRefused(const outbox::Event& event, std::string_view name,
+                                          std::string_view why) const {
+  return outbox::UnfitError(
+      outbox::kHeaderInvalid,
+      absl::StrFormat("table %s.%s: event '%s' brings a header '%s', %s: correct what writes it",
+                      event.schema, event.table, base::IsUtf8(event.id) ? event.id : "",
+                      name.substr(0, 100), why));
 }
 
 absl::StatusOr<SchemaTable::Ref> Encoder::Impl::FindSchema(const outbox::Event& event) {

@@ -3,13 +3,80 @@
 #include <chrono>
 
 #include "absl/strings/str_format.h"
+#include "envelope/protobuf_wire.h"
 #include "walpost/v1/progress.pb.h"
 
 namespace walpost::envelope {
 namespace {
 
 constexpr std::uint32_t kFormat = 1;
-constexpr std::int64_t kMicrosPerSecond = 1'000'000;
+// A hundred times what ten thousand tables need.
+constexpr std::size_t kValueBytesMax = std::size_t{256} * 1024 * 1024;
+
+// An operator's decision raises the epoch by one, so no pipeline comes near this. What is higher
+// could not be overruled by a decision either.
+constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 32;
+
+bool IsTime(const google::protobuf::Timestamp& time) {
+  // 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z.
+  constexpr std::int64_t kSecondsMin = -62'135'596'800;
+  constexpr std::int64_t kSecondsMax = 253'402'300'799;
+  constexpr std::int32_t kNanosMax = 999'999'999;
+  return time.seconds() >= kSecondsMin && time.seconds() <= kSecondsMax && time.nanos() >= 0 &&
+         time.nanos() <= kNanosMax;
+}
+
+bool IsPlausible(const v1::Progress& message) {
+  return message.epoch() <= kEpochMax && message.timeline() != 0 &&
+         message.system_identifier() != 0 && IsTime(message.recorded_at()) &&
+         IsTime(message.fingerprint().looked_at());
+}
+
+void SetTime(base::WallTime time, google::protobuf::Timestamp* to) {
+  const TimeParts parts = Split(time);
+  to->set_seconds(parts.seconds);
+  to->set_nanos(parts.nanos);
+}
+
+base::WallTime TimeOf(const google::protobuf::Timestamp& time) {
+  return base::WallTime(std::chrono::seconds(time.seconds()) +
+                        std::chrono::microseconds(time.nanos() / 1'000));
+}
+
+void SetFingerprint(const base::Fingerprint& from, v1::Fingerprint* to) {
+  to->set_publication_oid(from.publication_oid);
+  to->set_publication_xmin(from.publication_xmin);
+  for (const base::PublishedTable& table : from.tables) {
+    v1::Table* const added = to->add_tables();
+    added->set_oid(table.oid);
+    added->set_schema(table.schema);
+    added->set_name(table.name);
+    added->mutable_memberships()->Add(table.memberships.begin(), table.memberships.end());
+  }
+  for (const std::string& prefix : from.message_prefixes) {
+    to->add_prefixes(prefix);
+  }
+  if (from.looked_lsn.valid()) {
+    to->set_looked_lsn(from.looked_lsn.value());
+    SetTime(from.looked_at, to->mutable_looked_at());
+  }
+}
+
+base::Fingerprint FingerprintOf(const v1::Fingerprint& from) {
+  base::Fingerprint to;
+  to.publication_oid = from.publication_oid();
+  to.publication_xmin = from.publication_xmin();
+  for (const v1::Table& table : from.tables()) {
+    to.tables.push_back({table.oid(),
+                         table.schema(),
+                         table.name(),
+                         {table.memberships().begin(), table.memberships().end()}});
+  }
+  to.message_prefixes.assign(from.prefixes().begin(), from.prefixes().end());
+  to.looked_lsn = base::Lsn(from.looked_lsn());
+  to.looked_at = TimeOf(from.looked_at());
+  return to;
+}
 
 }  // namespace
 
@@ -20,49 +87,50 @@ std::string EncodeProgress(const base::Progress& progress) {
   message.set_system_identifier(progress.system_identifier);
   message.set_timeline(progress.timeline);
   message.set_end_lsn(progress.end_lsn.value());
-  const std::int64_t micros = progress.recorded_at.time_since_epoch().count();
-  message.mutable_recorded_at()->set_seconds(micros / kMicrosPerSecond);
-  message.mutable_recorded_at()->set_nanos(static_cast<int>(micros % kMicrosPerSecond) * 1'000);
-  v1::Fingerprint* const fingerprint = message.mutable_fingerprint();
-  fingerprint->set_publication_oid(progress.publication_oid);
-  for (const base::PublishedTable& table : progress.tables) {
-    v1::Table* const added = fingerprint->add_tables();
-    added->set_oid(table.oid);
-    added->set_schema(table.schema);
-    added->set_name(table.name);
-  }
-  for (const std::string& prefix : progress.message_prefixes) {
-    fingerprint->add_prefixes(prefix);
+  SetTime(progress.recorded_at, message.mutable_recorded_at());
+  SetFingerprint(progress, message.mutable_fingerprint());
+  if (progress.last_transaction) {
+    v1::CommittedTransaction* const last = message.mutable_last_transaction();
+    last->set_commit_lsn(progress.last_transaction->commit_lsn.value());
+    last->set_xid(progress.last_transaction->xid.value);
+    SetTime(progress.last_transaction->commit_time, last->mutable_commit_time());
   }
   return message.SerializeAsString();
 }
 
 absl::StatusOr<base::Progress> DecodeProgress(std::string_view value) {
   v1::Progress message;
-  if (!message.ParseFromArray(value.data(), static_cast<int>(value.size()))) {
+  if (value.size() > kValueBytesMax ||
+      !message.ParseFromArray(value.data(), static_cast<int>(value.size()))) {
     return absl::DataLossError(
         absl::StrFormat("a record of %u bytes is not a walpost.v1.Progress message", value.size()));
   }
+  if (message.format() == 0) {
+    return absl::DataLossError("a record says no format: it is not a walpost.v1.Progress message");
+  }
   if (message.format() != kFormat) {
-    return absl::DataLossError(
+    return absl::UnimplementedError(
         absl::StrFormat("a record has format %u, this walpost reads format %u: it was written by a "
                         "newer version, or by something else",
                         message.format(), kFormat));
+  }
+  if (!IsPlausible(message)) {
+    return absl::DataLossError(
+        "a record says what no walpost writes: an epoch, a position, a timeline or a time that "
+        "cannot be");
   }
   base::Progress progress;
   progress.epoch = message.epoch();
   progress.system_identifier = message.system_identifier();
   progress.timeline = message.timeline();
   progress.end_lsn = base::Lsn(message.end_lsn());
-  progress.recorded_at =
-      base::WallTime(std::chrono::seconds(message.recorded_at().seconds()) +
-                     std::chrono::microseconds(message.recorded_at().nanos() / 1'000));
-  progress.publication_oid = message.fingerprint().publication_oid();
-  for (const v1::Table& table : message.fingerprint().tables()) {
-    progress.tables.push_back(base::PublishedTable{table.oid(), table.schema(), table.name()});
+  progress.recorded_at = TimeOf(message.recorded_at());
+  static_cast<base::Fingerprint&>(progress) = FingerprintOf(message.fingerprint());
+  if (message.has_last_transaction()) {
+    const v1::CommittedTransaction& last = message.last_transaction();
+    progress.last_transaction = base::CommittedTransaction{
+        base::Lsn(last.commit_lsn()), base::Xid{last.xid()}, TimeOf(last.commit_time())};
   }
-  const auto& prefixes = message.fingerprint().prefixes();
-  progress.message_prefixes.assign(prefixes.begin(), prefixes.end());
   return progress;
 }
 

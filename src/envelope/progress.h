@@ -2,7 +2,8 @@
 // Why: `run`, the verbs and operators' own tools read the same records; the message is
 //   walpost.v1.Progress.
 // Thread: any.
-// Errors: kDataLoss for bytes that are no such message, or of a format this version does not know.
+// Errors: kDataLoss for bytes that are no such message, or say what no walpost writes; kUnimplemented
+//   for a format this version does not know.
 #pragma once
 
 #include <string>

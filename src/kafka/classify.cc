@@ -27,7 +27,6 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
     case RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION:
       return FailureKind::kTopicInvalid;
     case RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED:
-    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
       return FailureKind::kTopicNotAuthorized;
     // A producer at its end.
     case RD_KAFKA_RESP_ERR__PURGE_QUEUE:
@@ -43,6 +42,7 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
     case RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID:
     case RD_KAFKA_RESP_ERR_INVALID_PRODUCER_ID_MAPPING:
     case RD_KAFKA_RESP_ERR_PRODUCER_FENCED:
+    case RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED:
     // A broker or the way to it: librdkafka retries these by itself, without end. Should one be
     // reported all the same, the record is not to blame.
     case RD_KAFKA_RESP_ERR__TRANSPORT:

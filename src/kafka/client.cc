@@ -56,6 +56,11 @@ absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error) {
   }
 }
 
+absl::Status FoundTopicStatus(const std::string& topic, rd_kafka_resp_err_t error) {
+  absl::Status status = TopicStatus(topic, error);
+  return absl::IsNotFound(status) ? absl::UnavailableError(status.message()) : status;
+}
+
 namespace {
 
 using std::chrono::milliseconds;

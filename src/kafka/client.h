@@ -25,6 +25,10 @@ absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t
 // kNotFound, kPermissionDenied, or kUnavailable for everything that may pass by itself.
 absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
 
+// Of a topic that CountPartitions has found: a broker that has just started may lead a partition and
+// not know it yet. So that it is unknown passes by itself, too.
+absl::Status FoundTopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
+
 // Number of partitions; errors as TopicStatus. That a topic is unknown is believed after 3 seconds.
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              std::chrono::milliseconds timeout);

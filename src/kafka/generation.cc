@@ -38,22 +38,28 @@ delivery::Sequence FromOpaque(const void* opaque) {
 
 }  // namespace
 
-Generation::Generation(delivery::Sink::Mode mode, base::BlockingRunner* runner, TopicMemory* memory,
-                       KafkaFacts* facts, const Notify* notify)
-    : mode_(mode), runner_(runner), memory_(memory), facts_(facts), notify_(notify) {}
+Generation::Generation(const KafkaOptions& options, delivery::Sink::Mode mode,
+                       base::BlockingRunner* runner, TopicMemory* memory, KafkaFacts* facts,
+                       const Notify* notify)
+    : options_(options),
+      mode_(mode),
+      runner_(runner),
+      memory_(memory),
+      facts_(facts),
+      notify_(notify) {}
 
 absl::StatusOr<std::unique_ptr<Generation>> Generation::Create(
     const KafkaOptions& options, delivery::Sink::Mode mode, int wake_fd,
     base::BlockingRunner* runner, TopicMemory* memory, KafkaFacts* facts, const Notify* notify) {
   ASSIGN_OR_RETURN(Conf conf, BuildConf(options, mode, memory->limits));
-  std::unique_ptr<Generation> generation(new Generation(mode, runner, memory, facts, notify));
+  std::unique_ptr<Generation> generation;
+  generation.reset(new Generation(options, mode, runner, memory, facts, notify));
   generation->batch_bytes_max_ = std::stoll(InForce(conf.get(), "batch.size"));
   generation->message_bytes_max_ = std::stoll(InForce(conf.get(), "message.max.bytes"));
   generation->message_bytes_given_ =
       std::any_of(options.properties.begin(), options.properties.end(),
                   [](const auto& property) { return property.first == "message.max.bytes"; });
   generation->compressed_ = InForce(conf.get(), "compression.codec") != "none";
-  generation->refresh_every_ = options.metadata_refresh;
   std::array<char, 512> error{};
   rd_kafka_t* producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());
   if (producer == nullptr) {
@@ -88,41 +94,32 @@ SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequen
     return NotNow();
   }
   TopicState* topic = FindTopic(record.topic);
-  waiting_until_.reset();
   if (topic->phase != TopicState::Phase::kReady) {
-    if (topic->phase != TopicState::Phase::kLookingUp && now_.mono >= topic->retry_at) {
-      StartLookUp(topic);
-    } else if (topic->phase == TopicState::Phase::kRefused) {
-      return SubmitResult{SubmitResult::Outcome::kRefused, topic->refusal};
-    } else if (topic->phase == TopicState::Phase::kNew) {
-      waiting_until_ = topic->retry_at;
-    }
-    return NotNow();
+    const bool refused = topic->phase == TopicState::Phase::kRefused;
+    return refused && now_.mono < topic->answered_at + kAnswerKept ? TellRefusal(topic)
+                                                                   : LookUpFirst(topic);
   }
   if (std::optional<SubmitResult> verdict = CheckSize(record, topic)) {
     return *std::move(verdict);
   }
   const std::int32_t partition = ChoosePartition(record, topic);
-  if (partition >= static_cast<std::int32_t>(topic->partitions.size())) {
-    if (now_.mono >= topic->limits_read_at + kRefusalKept) {
-      StartLookUp(topic);  // they may have been added meanwhile
-      return NotNow();
+  if (partition >= static_cast<std::int32_t>(topic->partition_count)) {
+    if (now_.mono >= topic->limits_read_at + kAnswerKept) {
+      return LookUpFirst(topic);  // they may have been added meanwhile
     }
     return Refuse(FailureKind::kPartitionUnknown,
                   absl::StrFormat("topic '%s' has no partition %d, only %u: correct the row's "
                                   "partition, or add partitions",
-                                  topic->name, partition, topic->partitions.size()));
+                                  topic->name, partition, topic->partition_count));
   }
-  const TopicState::First first = topic->partitions[static_cast<std::size_t>(partition)];
-  if (first == TopicState::First::kOutstanding) {
+  delivery::PartitionGate& gate = topic->partitions[static_cast<std::size_t>(partition)];
+  if (!gate.MaySend()) {
     return NotNow();
   }
   SubmitResult result = Produce(record, sequence, topic, partition);
   if (result.outcome == SubmitResult::Outcome::kAccepted) {
     ++outstanding_;
-    if (first == TopicState::First::kNotSent) {
-      topic->partitions[static_cast<std::size_t>(partition)] = TopicState::First::kOutstanding;
-    }
+    gate.OnSent(now_.mono);
   }
   return result;
 }
@@ -153,9 +150,8 @@ std::optional<SubmitResult> Generation::CheckSize(const envelope::Record& record
   if (bytes <= *topic->limits.message_bytes_max) {
     return std::nullopt;
   }
-  if (now_.mono >= topic->limits_read_at + kRefusalKept) {
-    StartLookUp(topic);  // it may have been raised meanwhile
-    return NotNow();
+  if (now_.mono >= topic->limits_read_at + kAnswerKept) {
+    return LookUpFirst(topic);  // it may have been raised meanwhile
   }
   return Refuse(FailureKind::kRecordTooLarge,
                 absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
@@ -216,8 +212,7 @@ SubmitResult Generation::Produce(const envelope::Record& record, delivery::Seque
     case FailureKind::kRecordTooLarge:
       return TooLargeForProducer(record, *topic);
     case FailureKind::kTopicUnknown:
-      topic->phase = TopicState::Phase::kNew;  // deleted meanwhile, or fewer partitions: look again
-      return NotNow();
+      return LookUpFirst(topic);  // deleted meanwhile, or fewer partitions
     default:
       // Queue full is back-pressure; a fatal error also arrives as an event, which ends the
       // generation.
@@ -247,7 +242,15 @@ void Generation::Poll(base::Now now, delivery::SinkListener* listener) {
   }
   if (closing_) {
     Purge();
-  } else if (now.mono >= next_refresh_) {
+    return;
+  }
+  for (const std::string& topic : std::exchange(answered_, {})) {
+    const auto found = topics_.find(topic);
+    listener->OnTopicAnswered(
+        topic, found != topics_.end() && found->second->phase == TopicState::Phase::kReady);
+  }
+  StartLookUps();
+  if (now.mono >= next_refresh_) {
     RefreshCounts();
   }
 }
@@ -258,12 +261,8 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
     CHECK_GT(outstanding_, 0U);
     --outstanding_;
     const delivery::Sequence sequence = FromOpaque(message->_private);
+    UpdateGate(*message);
     if (message->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-      auto* topic = static_cast<TopicState*>(rd_kafka_topic_opaque(message->rkt));
-      const auto partition = static_cast<std::size_t>(message->partition);
-      if (partition < topic->partitions.size()) {  // else the topic was replaced by a smaller one
-        topic->partitions[partition] = TopicState::First::kAcknowledged;
-      }
       facts_->OnAnswer();
       listener->OnDelivered(sequence, {message->partition, message->offset});
       continue;
@@ -279,6 +278,16 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
       (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaDeliveryFailed, failure.detail});
     }
     listener->OnFailed(sequence, failure);
+  }
+}
+
+void Generation::UpdateGate(const rd_kafka_message_t& message) {
+  auto* topic = static_cast<TopicState*>(rd_kafka_topic_opaque(message.rkt));
+  delivery::PartitionGate& gate = topic->partitions[static_cast<std::size_t>(message.partition)];
+  if (message.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    gate.OnFailed();
+  } else if (gate.OnAcknowledged(now_.mono, message.offset)) {
+    OnMadeAnew(topic);
   }
 }
 
@@ -349,7 +358,13 @@ std::optional<base::MonotonicTime> Generation::NextDeadline() const {
   if (replaceable()) {
     return now_.mono;
   }
-  return waiting_until_ ? std::min(*waiting_until_, next_refresh_) : next_refresh_;
+  if (!answered_.empty() || (!looking_up_ && !to_look_up_.empty())) {
+    return now_.mono;
+  }
+  if (to_look_up_soon_.empty()) {
+    return next_refresh_;
+  }
+  return std::min(topics_.at(to_look_up_soon_.front())->ask_from, next_refresh_);
 }
 
 }  // namespace walpost::kafka

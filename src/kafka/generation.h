@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -19,10 +20,12 @@
 #include "absl/status/statusor.h"
 #include "base/blocking_runner.h"
 #include "base/time.h"
+#include "delivery/partition_gate.h"
 #include "delivery/sink.h"
 #include "kafka/handles.h"
 #include "kafka/kafka_sink.h"
 #include "kafka/topic_limits.h"
+#include "kafka/topic_look_up.h"
 
 namespace walpost::kafka {
 
@@ -36,12 +39,15 @@ struct TopicMemory {
 
 class Generation {
  public:
-  // Time-out of one metadata look-up; short, because the helper thread has other work too.
-  static constexpr std::chrono::milliseconds kLookUpTimeout{2'000};
-  static constexpr std::chrono::milliseconds kRetryLookUpAfter{500};
-  // A topic that does not exist, or may not be written, is asked about again when a record wants it
-  // after this.
-  static constexpr std::chrono::milliseconds kRefusalKept{5'000};
+  // A topic is not asked about again sooner, also when nobody answered.
+  static constexpr std::chrono::milliseconds kAskAgainAfter{500};
+  // What was found is told to the next record. After this it is asked for again.
+  static constexpr std::chrono::milliseconds kAnswerKept{5'000};
+  // Topics asked about in one job of the helper thread, which has other work too.
+  static constexpr std::size_t kQuestions = 16;
+  // When so many were unknown, many are asked about together first.
+  static constexpr std::size_t kUnknownMany = 100;
+  static constexpr std::size_t kQuestionsTogether = 100;
   // After a topic's configuration was asked for in vain, no other is asked for so long.
   static constexpr std::chrono::milliseconds kDescribeAgainAfter{60'000};
   // Without any report for this long while closing, the broker is taken to be gone.
@@ -83,37 +89,38 @@ class Generation {
  private:
   struct TopicState {
     enum class Phase { kNew, kLookingUp, kReady, kRefused };
-    // A partition's first record is sent alone.
-    enum class First : std::uint8_t { kNotSent, kOutstanding, kAcknowledged };
 
     std::string name;
     Topic handle;
+    bool kept = false;  // the producer refers to it
     Phase phase = Phase::kNew;
-    std::vector<First> partitions;
+    std::size_t partition_count = 0;
+    // At least so many: one that is gone may still have records outstanding.
+    std::vector<delivery::PartitionGate> partitions;
     TopicLimits limits;
     base::MonotonicTime limits_read_at;
     std::uint32_t round_robin = 0;
     delivery::Failure refusal;
-    base::MonotonicTime retry_at;
+    base::MonotonicTime answered_at;
+    base::MonotonicTime ask_from;  // not sooner
   };
 
-  // What a metadata request found.
-  struct LookUp {
-    rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;        // of the request
-    rd_kafka_resp_err_t topic_error = RD_KAFKA_RESP_ERR_NO_ERROR;  // of the topic
-    std::int32_t partitions = 0;
-    absl::StatusOr<TopicLimits> limits = absl::UnavailableError("Kafka did not answer before");
-  };
-
-  Generation(delivery::Sink::Mode mode, base::BlockingRunner* runner, TopicMemory* memory,
-             KafkaFacts* facts, const Notify* notify);
+  Generation(const KafkaOptions& options, delivery::Sink::Mode mode, base::BlockingRunner* runner,
+             TopicMemory* memory, KafkaFacts* facts, const Notify* notify);
 
   TopicState* FindTopic(std::string_view name);
-  void StartLookUp(TopicState* topic);
-  void FinishLookUp(TopicState* topic, const LookUp& found);
-  void TakeLimits(const LookUp& found, TopicState* topic);
+  void WantLookUp(TopicState* topic);
+  delivery::SubmitResult LookUpFirst(TopicState* topic);
+  delivery::SubmitResult TellRefusal(TopicState* topic);
+  void StartLookUps();
+  void FinishLookUps(const std::vector<TopicQuestion>& questions);
+  // Whether it is known now what the topic is.
+  bool TakeAnswer(const TopicQuestion& found, TopicState* topic);
+  bool TakeRefusal(const TopicQuestion& found, TopicState* topic);
+  void TakeLimits(const TopicQuestion& found, TopicState* topic);
   void RefreshCounts();
   void SetPartitionCount(TopicState* topic, std::int32_t count);
+  static void OnMadeAnew(TopicState* topic);
   std::int32_t ChoosePartition(const envelope::Record& record, TopicState* topic) const;
   delivery::SubmitResult Produce(const envelope::Record& record, delivery::Sequence sequence,
                                  TopicState* topic, std::int32_t partition);
@@ -123,10 +130,12 @@ class Generation {
                                              const TopicState& topic);
   std::string WhyRefused(const rd_kafka_message_t& message) const;
   void ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener);
+  void UpdateGate(const rd_kafka_message_t& message);
   void ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void ServeLog(rd_kafka_event_t* event);
   void Purge();
 
+  const KafkaOptions options_;
   const delivery::Sink::Mode mode_;
   base::BlockingRunner* const runner_;
   TopicMemory* const memory_;
@@ -140,6 +149,11 @@ class Generation {
   Producer producer_;
   Queue queue_;
   TopicState* last_topic_ = nullptr;
+  std::deque<std::string> to_look_up_;       // now
+  std::deque<std::string> to_look_up_soon_;  // from their ask_from on
+  bool looking_up_ = false;
+  std::size_t unknown_topics_ = 0;     // found by this producer
+  std::vector<std::string> answered_;  // not told to the listener
   std::size_t outstanding_ = 0;
   bool closing_ = false;
   bool failed_ = false;
@@ -152,8 +166,6 @@ class Generation {
   base::Now now_;
   base::MonotonicTime last_report_;
   base::MonotonicTime next_refresh_;
-  std::optional<base::MonotonicTime> waiting_until_;  // a record was just put off until then
-  std::chrono::milliseconds refresh_every_{30'000};
   bool refreshing_ = false;
 };
 

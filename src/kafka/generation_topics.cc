@@ -1,5 +1,7 @@
 // The part of Generation that knows topics: look-ups on the helper thread, partition counts, the
 // choice of a partition.
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -12,6 +14,7 @@ namespace walpost::kafka {
 using base::LogEvent;
 using delivery::Failure;
 using delivery::FailureKind;
+using delivery::SubmitResult;
 
 Generation::TopicState* Generation::FindTopic(std::string_view name) {
   if (last_topic_ != nullptr && last_topic_->name == name) {
@@ -21,96 +24,142 @@ Generation::TopicState* Generation::FindTopic(std::string_view name) {
   if (topic == nullptr) {
     topic = std::make_unique<TopicState>();
     topic->name = std::string(name);
-    topic->handle = NewTopic(producer_.get(), topic->name, topic.get());
-    if (topic->handle == nullptr) {
-      topic->phase = TopicState::Phase::kRefused;
-      topic->retry_at = base::MonotonicTime::max();
-      topic->refusal =
-          Failure{FailureKind::kTopicInvalid,
-                  absl::StrFormat("topic '%s': %s", name, rd_kafka_err2str(rd_kafka_last_error()))};
-    }
   }
   last_topic_ = topic.get();
   return last_topic_;
 }
 
-void Generation::StartLookUp(TopicState* topic) {
-  topic->phase = TopicState::Phase::kLookingUp;
-  auto found = std::make_shared<LookUp>();  // shared by the two halves of the job
-  // The topic's own handle dies with the generation, so the job makes one from the producer it
-  // keeps alive.
+void Generation::WantLookUp(TopicState* topic) {
+  if (topic->phase != TopicState::Phase::kLookingUp) {
+    topic->phase = TopicState::Phase::kLookingUp;
+    (now_.mono < topic->ask_from ? to_look_up_soon_ : to_look_up_).push_back(topic->name);
+    StartLookUps();
+  }
+}
+
+SubmitResult Generation::LookUpFirst(TopicState* topic) {
+  WantLookUp(topic);
+  return SubmitResult{SubmitResult::Outcome::kTopicPending, {}};
+}
+
+// Once: who wants to know it again has it looked up again. So what does not exist is not kept.
+SubmitResult Generation::TellRefusal(TopicState* topic) {
+  SubmitResult refused{SubmitResult::Outcome::kRefused, std::move(topic->refusal)};
+  topic->phase = TopicState::Phase::kNew;
+  if (!topic->kept) {
+    last_topic_ = nullptr;
+    topics_.erase(std::string(topic->name));
+  } else {
+    topic->ask_from = base::MonotonicTime();
+  }
+  return refused;
+}
+
+// At most one job at a time; what comes meanwhile is asked for together.
+void Generation::StartLookUps() {
+  while (!to_look_up_soon_.empty() && now_.mono >= topics_.at(to_look_up_soon_.front())->ask_from) {
+    to_look_up_.push_back(std::move(to_look_up_soon_.front()));
+    to_look_up_soon_.pop_front();
+  }
+  if (looking_up_ || to_look_up_.empty()) {
+    return;
+  }
+  looking_up_ = true;
+  const bool together = unknown_topics_ >= kUnknownMany;
+  // Shared by the two halves of the job.
+  auto questions = std::make_shared<std::vector<TopicQuestion>>();
+  while (!to_look_up_.empty() && questions->size() < (together ? kQuestionsTogether : kQuestions)) {
+    TopicQuestion& question = questions->emplace_back();
+    question.name = std::move(to_look_up_.front());
+    question.opaque = topics_.at(question.name).get();
+    to_look_up_.pop_front();
+  }
   runner_->Run(
-      [producer = producer_, name = topic->name, found,
+      [producer = producer_, options = options_, questions, together,
        describe = now_.mono >= memory_->describe_from] {
-        const Topic handle(rd_kafka_topic_new(producer.get(), name.c_str(), nullptr));
-        const rd_kafka_metadata_t* raw = nullptr;
-        found->error = rd_kafka_metadata(producer.get(), 0, handle.get(), &raw,
-                                         static_cast<int>(kLookUpTimeout.count()));
-        const Metadata metadata(raw);
-        if (found->error == RD_KAFKA_RESP_ERR_NO_ERROR && metadata->topic_cnt == 1) {
-          found->topic_error = metadata->topics[0].err;
-          found->partitions = metadata->topics[0].partition_cnt;
+        if (together) {
+          AskWhichTopicsAreUnknown(options, questions.get());
         }
-        if (found->partitions > 0 && describe) {
-          found->limits = ReadTopicLimits(producer.get(), name, kLookUpTimeout);
-        }
+        AskAboutTopics(producer.get(), describe, questions.get());
       },
-      [this, alive = alive_, topic, found] {
+      [this, alive = alive_, questions] {
         if (*alive) {
-          FinishLookUp(topic, *found);
+          FinishLookUps(*questions);
         }
       });
 }
 
-void Generation::FinishLookUp(TopicState* topic, const LookUp& found) {
-  topic->retry_at = now_.mono + kRetryLookUpAfter;
+void Generation::FinishLookUps(const std::vector<TopicQuestion>& questions) {
+  looking_up_ = false;
+  for (const TopicQuestion& found : questions) {
+    TopicState* topic = topics_.at(found.name).get();
+    topic->ask_from = now_.mono + kAskAgainAfter;
+    topic->kept = topic->kept || found.producer_asked;
+    if (!found.asked) {
+      to_look_up_.push_front(topic->name);
+    } else if (TakeAnswer(found, topic)) {
+      topic->answered_at = now_.mono;
+      answered_.push_back(topic->name);
+    } else {
+      to_look_up_soon_.push_back(topic->name);
+    }
+  }
+}
+
+bool Generation::TakeAnswer(const TopicQuestion& found, TopicState* topic) {
   if (found.error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    topic->phase = TopicState::Phase::kNew;
     facts_->OnError(absl::StrFormat("topic '%s' cannot be looked up: %s", topic->name,
                                     rd_kafka_err2str(found.error)),
                     now_.wall);
     (*notify_)(
         {KafkaNotice::Severity::kDebug, LogEvent::kKafkaTopicLookupFailed, facts_->last_error});
-    return;
+    return false;
   }
   facts_->OnAnswer();
-  switch (Classify(found.topic_error)) {
-    case FailureKind::kNone:
-      if (found.partitions > 0) {
-        SetPartitionCount(topic, found.partitions);
-        TakeLimits(found, topic);
-        topic->phase = TopicState::Phase::kReady;
-        return;
-      }
-      topic->phase = TopicState::Phase::kNew;
-      return;
+  if (Classify(found.topic_error) != FailureKind::kNone) {
+    return TakeRefusal(found, topic);
+  }
+  if (found.partitions == 0) {
+    return false;
+  }
+  if (topic->handle == nullptr) {
+    topic->handle = NewTopic(producer_.get(), topic->name, topic);
+    CHECK(topic->handle != nullptr) << topic->name;
+  }
+  SetPartitionCount(topic, found.partitions);
+  TakeLimits(found, topic);
+  topic->phase = TopicState::Phase::kReady;
+  return true;
+}
+
+bool Generation::TakeRefusal(const TopicQuestion& found, TopicState* topic) {
+  const FailureKind kind = Classify(found.topic_error);
+  std::string why;
+  switch (kind) {
     case FailureKind::kTopicUnknown:
-      topic->refusal = Failure{
-          FailureKind::kTopicUnknown,
-          absl::StrFormat("topic '%s' does not exist: create it, or correct the `topic` template",
-                          topic->name)};
+      ++unknown_topics_;
+      OnMadeAnew(topic);
+      why = absl::StrFormat("topic '%s' does not exist: create it, or correct the `topic` template",
+                            topic->name);
       break;
     case FailureKind::kTopicNotAuthorized:
-      topic->refusal = Failure{
-          FailureKind::kTopicNotAuthorized,
-          absl::StrFormat(
-              "topic '%s': not authorized: grant walpost's Kafka user DESCRIBE and WRITE on it",
-              topic->name)};
+      why = absl::StrFormat(
+          "topic '%s': not authorized: grant walpost's Kafka user DESCRIBE and WRITE on it",
+          topic->name);
       break;
     case FailureKind::kTopicInvalid:
-      topic->refusal = Failure{FailureKind::kTopicInvalid,
-                               absl::StrFormat("topic '%s' is not a legal name", topic->name)};
+      why = absl::StrFormat("topic '%s' is not a legal name", topic->name);
       break;
     default:  // leader election and the like
-      topic->phase = TopicState::Phase::kNew;
-      return;
+      return false;
   }
+  topic->refusal = Failure{kind, std::move(why)};
   topic->phase = TopicState::Phase::kRefused;
-  topic->retry_at = now_.mono + kRefusalKept;
+  return true;
 }
 
 // Without the right to describe the topic's configuration, or in time, it goes on without limits.
-void Generation::TakeLimits(const LookUp& found, TopicState* topic) {
+void Generation::TakeLimits(const TopicQuestion& found, TopicState* topic) {
   topic->limits_read_at = now_.mono;
   if (!found.limits.ok()) {
     topic->limits = {};
@@ -144,23 +193,19 @@ void Generation::TakeLimits(const LookUp& found, TopicState* topic) {
 // Looks all topics in use up again; a topic that grew gets its keys from here on where Java
 // producers put them too.
 void Generation::RefreshCounts() {
-  if (next_refresh_ == base::MonotonicTime()) {
-    next_refresh_ = now_.mono + refresh_every_;
-    return;
-  }
-  next_refresh_ = now_.mono + refresh_every_;
-  if (refreshing_ || topics_.empty()) {
+  const bool first = next_refresh_ == base::MonotonicTime();
+  next_refresh_ = now_.mono + options_.metadata_refresh;
+  if (first || refreshing_ || topics_.empty()) {
     return;
   }
   refreshing_ = true;
-  auto counts =
-      std::make_shared<std::vector<std::pair<std::string, std::int32_t>>>();  // shared by the job's
-                                                                              // halves
+  // Shared by the job's halves; 0 = the topic is gone.
+  auto counts = std::make_shared<std::vector<std::pair<std::string, std::int32_t>>>();
   runner_->Run(
       [producer = producer_, counts] {
         const rd_kafka_metadata_t* raw = nullptr;
         if (rd_kafka_metadata(producer.get(), 0, nullptr, &raw,
-                              static_cast<int>(kLookUpTimeout.count())) !=
+                              static_cast<int>(kAnswerTimeout.count())) !=
             RD_KAFKA_RESP_ERR_NO_ERROR) {
           return;
         }
@@ -168,6 +213,8 @@ void Generation::RefreshCounts() {
         for (int i = 0; i < metadata->topic_cnt; ++i) {
           if (metadata->topics[i].err == RD_KAFKA_RESP_ERR_NO_ERROR) {
             counts->emplace_back(metadata->topics[i].topic, metadata->topics[i].partition_cnt);
+          } else if (metadata->topics[i].err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+            counts->emplace_back(metadata->topics[i].topic, 0);
           }
         }
       },
@@ -176,14 +223,20 @@ void Generation::RefreshCounts() {
           return;
         }
         refreshing_ = false;
-        if (!counts->empty()) {
+        if (counts->empty()) {
+          facts_->OnError("the topics could not be refreshed", now_.wall);
+        } else {
           facts_->OnAnswer();  // also while there is no event to deliver
         }
         for (const auto& [name, count] : *counts) {
           const auto found = topics_.find(name);
-          if (found != topics_.end() && found->second->phase == TopicState::Phase::kReady &&
-              count > 0) {
+          if (found == topics_.end() || found->second->phase != TopicState::Phase::kReady) {
+            continue;
+          }
+          if (count > 0) {
             SetPartitionCount(found->second.get(), count);
+          } else {
+            OnMadeAnew(found->second.get());
           }
         }
       });
@@ -198,14 +251,26 @@ void Generation::SetPartitionCount(TopicState* topic, std::int32_t count) {
                                 topic->name, count, known)});
   }
   known = count;
-  topic->partitions.resize(static_cast<std::size_t>(count), TopicState::First::kNotSent);
+  const auto partitions = static_cast<std::size_t>(count);
+  if (topic->partition_count != partitions) {
+    OnMadeAnew(topic);  // it may be
+  }
+  topic->partition_count = partitions;
+  topic->partitions.resize(std::max(topic->partitions.size(), partitions));
+}
+
+// Its brokers do not know this producer.
+void Generation::OnMadeAnew(TopicState* topic) {
+  for (delivery::PartitionGate& gate : topic->partitions) {
+    gate.OnMadeAnew();
+  }
 }
 
 std::int32_t Generation::ChoosePartition(const envelope::Record& record, TopicState* topic) const {
   if (record.partition >= 0) {
     return record.partition;
   }
-  const auto count = static_cast<std::int32_t>(topic->partitions.size());
+  const auto count = static_cast<std::int32_t>(topic->partition_count);
   if (!record.key) {
     return static_cast<std::int32_t>(topic->round_robin++ % static_cast<std::uint32_t>(count));
   }
@@ -215,7 +280,7 @@ std::int32_t Generation::ChoosePartition(const envelope::Record& record, TopicSt
 void Generation::Prefetch(const std::string& topic) {
   TopicState* state = FindTopic(topic);
   if (state->phase == TopicState::Phase::kNew) {
-    StartLookUp(state);
+    WantLookUp(state);
   }
 }
 

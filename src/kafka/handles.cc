@@ -4,6 +4,8 @@
 #include <mutex>
 #include <thread>
 
+#include "kafka/monotonic_waits.h"
+
 namespace walpost::kafka {
 namespace {
 
@@ -35,7 +37,10 @@ void DestroyInBackground(rd_kafka_t* producer) {
 
 }  // namespace
 
-Producer OwnProducer(rd_kafka_t* producer) { return Producer(producer, DestroyInBackground); }
+Producer OwnProducer(rd_kafka_t* producer) {
+  UseMonotonicWaits();
+  return Producer(producer, DestroyInBackground);
+}
 
 Topic NewTopic(rd_kafka_t* producer, const std::string& name, void* opaque) {
   // A new topic conf would have librdkafka's defaults, a message.timeout.ms of 5 minutes among them.

@@ -41,27 +41,43 @@ void Keep(Progress progress, std::vector<Progress>* kept) {
   kept->push_back(std::move(progress));
 }
 
-absl::Status Take(const rd_kafka_message_t& message, const ProgressPlace& place,
-                  std::vector<Progress>* kept) {
+struct Found {
+  std::vector<Progress> kept;
+  UnreadProgress unread;
+  bool newer_last = false;  // of another format, and nothing readable behind it
+};
+
+void Take(const rd_kafka_message_t& message, const ProgressPlace& place, Found* found) {
   const std::string_view key(static_cast<const char*>(message.key), message.key_len);
   if (key != place.name || message.payload == nullptr) {
-    return absl::OkStatus();
+    return;
   }
   absl::StatusOr<Progress> progress = envelope::DecodeProgress(
       std::string_view(static_cast<const char*>(message.payload), message.len));
-  if (!progress.ok()) {
-    return base::Annotate(progress.status(),
-                          absl::StrFormat("topic '%s', offset %d", place.topic, message.offset));
+  if (progress.ok()) {
+    found->newer_last = false;
+    Keep(*std::move(progress), &found->kept);
+    return;
   }
-  Keep(*std::move(progress), kept);
-  return absl::OkStatus();
+  found->newer_last = found->newer_last || absl::IsUnimplemented(progress.status());
+  ++found->unread.count;
+  found->unread.detail = absl::StrFormat("topic '%s', offset %d: %s", place.topic, message.offset,
+                                         std::string(progress.status().message()));
+}
+
+absl::StatusOr<std::vector<Progress>> Judge(Found found, UnreadProgress* unread) {
+  if (unread != nullptr) {
+    *unread = std::move(found.unread);
+  } else if (found.newer_last || (found.kept.empty() && found.unread.count > 0)) {
+    return absl::DataLossError(found.unread.detail);
+  }
+  return std::move(found.kept);
 }
 
 // From a consumer of the partition that has been started.
-absl::StatusOr<std::vector<Progress>> ReadTo(std::int64_t high, rd_kafka_topic_t* topic,
-                                             const ProgressPlace& place, milliseconds timeout,
-                                             steady_clock::time_point deadline) {
-  std::vector<Progress> kept;
+absl::StatusOr<Found> ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressPlace& place,
+                             milliseconds timeout, steady_clock::time_point deadline) {
+  Found found;
   while (Left(deadline) > 0) {
     const Message message(rd_kafka_consume(topic, 0, Left(deadline)));
     if (message == nullptr) {
@@ -69,16 +85,16 @@ absl::StatusOr<std::vector<Progress>> ReadTo(std::int64_t high, rd_kafka_topic_t
     }
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
       if (message->offset >= high) {
-        return kept;
+        return found;
       }
       continue;
     }
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-      RETURN_IF_ERROR(TopicStatus(place.topic, message->err));
+      RETURN_IF_ERROR(FoundTopicStatus(place.topic, message->err));
     }
-    RETURN_IF_ERROR(Take(*message, place, &kept));
+    Take(*message, place, &found);
     if (message->offset + 1 >= high) {
-      return kept;
+      return found;
     }
   }
   return TooSlow(place, timeout);
@@ -87,8 +103,8 @@ absl::StatusOr<std::vector<Progress>> ReadTo(std::int64_t high, rd_kafka_topic_t
 }  // namespace
 
 absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
-                                                   const ProgressPlace& place,
-                                                   milliseconds timeout) {
+                                                   const ProgressPlace& place, milliseconds timeout,
+                                                   UnreadProgress* unread) {
   const auto deadline = steady_clock::now() + timeout;
   ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_CONSUMER));
   ASSIGN_OR_RETURN(const std::int32_t partitions,
@@ -101,18 +117,18 @@ absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
   std::int64_t high = 0;
   const rd_kafka_resp_err_t error = rd_kafka_query_watermark_offsets(
       client.get(), place.topic.c_str(), 0, &low, &high, Left(deadline));
-  RETURN_IF_ERROR(TopicStatus(place.topic, error));
+  RETURN_IF_ERROR(FoundTopicStatus(place.topic, error));
   if (high == low) {
     return std::vector<Progress>();
   }
   const Topic topic(rd_kafka_topic_new(client.get(), place.topic.c_str(), nullptr));
   if (topic == nullptr || rd_kafka_consume_start(topic.get(), 0, low) != 0) {
-    return TopicStatus(place.topic, rd_kafka_last_error());
+    return FoundTopicStatus(place.topic, rd_kafka_last_error());
   }
-  absl::StatusOr<std::vector<Progress>> records =
-      ReadTo(high, topic.get(), place, timeout, deadline);
+  absl::StatusOr<Found> found = ReadTo(high, topic.get(), place, timeout, deadline);
   rd_kafka_consume_stop(topic.get(), 0);
-  return records;
+  RETURN_IF_ERROR(found.status());
+  return Judge(*std::move(found), unread);
 }
 
 absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& place,
@@ -125,7 +141,7 @@ absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& pla
   if (topic == nullptr ||
       rd_kafka_produce(topic.get(), 0, RD_KAFKA_MSG_F_COPY, value.data(), value.size(),
                        place.name.data(), place.name.size(), nullptr) != 0) {
-    return TopicStatus(place.topic, rd_kafka_last_error());
+    return FoundTopicStatus(place.topic, rd_kafka_last_error());
   }
   const Queue queue(rd_kafka_queue_get_main(client.get()));
   while (Left(deadline) > 0) {
@@ -135,7 +151,7 @@ absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& pla
     }
     const rd_kafka_message_t* report = rd_kafka_event_message_next(event.get());
     return report == nullptr ? absl::InternalError("an empty delivery report")
-                             : TopicStatus(place.topic, report->err);
+                             : FoundTopicStatus(place.topic, report->err);
   }
   rd_kafka_purge(client.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
   return absl::UnavailableError(absl::StrFormat(

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,11 +23,21 @@ struct ProgressPlace {
   std::string name;  // of the pipeline: the records' key
 };
 
+// Records with the pipeline's key that cannot be read.
+struct UnreadProgress {
+  std::uint64_t count = 0;
+  std::string detail;  // of the last one
+};
+
 // The pipeline's records up to the end of the topic: for each epoch, cluster and timeline the
-// highest position, of which the last written counts.
+// highest position, of which the last written counts. What is no progress is passed over: only
+// somebody else wrote it. It is kDataLoss when nothing else is there, or when a record of another
+// format is the last one: a newer walpost may have overruled the others. With `unread`, for verbs
+// that write a new record, neither is an error.
 absl::StatusOr<std::vector<base::Progress>> ReadProgress(const KafkaOptions& options,
                                                          const ProgressPlace& place,
-                                                         std::chrono::milliseconds timeout);
+                                                         std::chrono::milliseconds timeout,
+                                                         UnreadProgress* unread = nullptr);
 
 // Returns when Kafka has acknowledged it.
 absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& place,

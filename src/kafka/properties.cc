@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "base/secret.h"
 #include "base/status.h"
 
 namespace walpost::kafka {
@@ -45,13 +46,6 @@ constexpr Guarded kGuarded[] = {
     {"enabled_events", "", "it belongs to walpost"},
     {"sticky.partitioning.linger.ms", "", "walpost chooses the partition itself"},
 };
-
-constexpr std::string_view kSecretNames[] = {"sasl.password",
-                                             "ssl.key.password",
-                                             "ssl.key.pem",
-                                             "ssl.keystore.password",
-                                             "sasl.oauthbearer.client.secret",
-                                             "sasl.oauthbearer.config"};
 
 absl::Status CheckGuarded(const std::string& name, const std::string& value) {
   for (const Guarded& guarded : kGuarded) {
@@ -105,16 +99,18 @@ absl::Status Apply(const PropertyList& properties, rd_kafka_conf_t* conf) {
     std::array<char, 512> error{};
     if (rd_kafka_conf_set(conf, name.c_str(), value.c_str(), error.data(), error.size()) !=
         RD_KAFKA_CONF_OK) {
+      // librdkafka quotes the value, and a secret may stand at the wrong name.
+      const std::string quoted = "\"" + value + "\"";
+      std::string why(error.data());
+      for (std::size_t at = why.find(quoted); at != std::string::npos; at = why.find(quoted, at)) {
+        why.replace(at, quoted.size(), "\"***\"");
+        at += 5;
+      }
       return absl::InvalidArgumentError(
-          absl::StrFormat("sink.kafka.properties: %s: %s", name, error.data()));
+          absl::StrFormat("sink.kafka.properties: %s: %s", name, why));
     }
   }
   return absl::OkStatus();
-}
-
-bool IsSecret(std::string_view name) {
-  return std::find(std::begin(kSecretNames), std::end(kSecretNames), name) !=
-         std::end(kSecretNames);
 }
 
 // A batch that is larger than its topic's limit fails as a whole, although each record would fit.
@@ -177,7 +173,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProper
     if (!result.empty() && result.back().first == name) {
       result.pop_back();
     }
-    result.emplace_back(name, IsSecret(name) ? "***" : value);
+    result.emplace_back(name, base::MayHoldSecret(name) ? "***" : value);
   }
   return result;
 }

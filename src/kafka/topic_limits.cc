@@ -6,6 +6,8 @@
 #include <charconv>
 #include <memory>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "kafka/handles.h"
@@ -28,39 +30,16 @@ std::optional<std::int64_t> Number(std::string_view text) {
   return whole ? std::optional(value) : std::nullopt;
 }
 
-TopicLimits ReadEntries(const rd_kafka_ConfigResource_t* resource) {
+std::vector<std::pair<std::string_view, std::string_view>> EntriesOf(
+    const rd_kafka_ConfigResource_t* resource) {
   std::size_t count = 0;
   const rd_kafka_ConfigEntry_t** entries = rd_kafka_ConfigResource_configs(resource, &count);
-  TopicLimits limits;
-  std::optional<std::int64_t> retention;
-  std::optional<std::int64_t> before;
+  std::vector<std::pair<std::string_view, std::string_view>> found;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::string_view name = rd_kafka_ConfigEntry_name(entries[i]);
-    const char* raw = rd_kafka_ConfigEntry_value(entries[i]);
-    const std::string_view value = raw == nullptr ? std::string_view() : raw;
-    if (name == "max.message.bytes") {
-      limits.message_bytes_max = Number(value);
-    } else if (name == "cleanup.policy") {
-      limits.deletes = value.find("delete") != std::string_view::npos;
-      limits.compacts = value.find("compact") != std::string_view::npos;
-    } else if (name == "retention.ms") {
-      retention = Number(value);
-    } else if (name == "message.timestamp.before.max.ms") {
-      before = Number(value);
-    } else if (name == "min.insync.replicas") {
-      limits.min_insync_replicas = Number(value);
-    }
+    const char* value = rd_kafka_ConfigEntry_value(entries[i]);
+    found.emplace_back(rd_kafka_ConfigEntry_name(entries[i]), value == nullptr ? "" : value);
   }
-  if (limits.deletes && retention && *retention > 0) {
-    limits.retention = milliseconds(*retention);
-    // Half of it, so that consumers have the other half to read the record.
-    limits.age_max = *limits.retention / 2;
-  }
-  if (before && *before > 0) {
-    const milliseconds half(*before / 2);
-    limits.age_max = limits.age_max ? std::min(*limits.age_max, half) : half;
-  }
-  return limits;
+  return found;
 }
 
 // The bytes of a number in a record: zigzag, seven bits each.
@@ -118,7 +97,38 @@ absl::StatusOr<TopicLimits> ReadTopicLimits(rd_kafka_t* producer, const std::str
     return absl::PermissionDeniedError(
         why != nullptr ? why : rd_kafka_err2str(rd_kafka_ConfigResource_error(found[0])));
   }
-  return ReadEntries(found[0]);
+  return LimitsOf(EntriesOf(found[0]));
+}
+
+TopicLimits LimitsOf(
+    const std::vector<std::pair<std::string_view, std::string_view>>& configuration) {
+  TopicLimits limits;
+  std::optional<std::int64_t> retention;
+  std::optional<std::int64_t> before;
+  for (const auto& [name, value] : configuration) {
+    if (name == "max.message.bytes") {
+      limits.message_bytes_max = Number(value);
+    } else if (name == "cleanup.policy") {
+      limits.deletes = value.find("delete") != std::string_view::npos;
+      limits.compacts = value.find("compact") != std::string_view::npos;
+    } else if (name == "retention.ms") {
+      retention = Number(value);
+    } else if (name == "message.timestamp.before.max.ms") {
+      before = Number(value);
+    } else if (name == "min.insync.replicas") {
+      limits.min_insync_replicas = Number(value);
+    }
+  }
+  if (limits.deletes && retention && *retention > 0) {
+    limits.retention = milliseconds(*retention);
+    // Half of it, so that consumers have the other half to read the record.
+    limits.age_max = *limits.retention / 2;
+  }
+  if (before && *before > 0) {
+    const milliseconds half(*before / 2);
+    limits.age_max = limits.age_max ? std::min(*limits.age_max, half) : half;
+  }
+  return limits;
 }
 
 std::int64_t BatchBytesFor(std::int64_t message_bytes_max) {

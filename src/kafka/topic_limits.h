@@ -12,6 +12,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/time.h"
@@ -44,6 +47,10 @@ constexpr std::int64_t kMessageBytesEver = 1'000'000'000;
 // Fails when the topic may not be described, or nobody answers in time.
 absl::StatusOr<TopicLimits> ReadTopicLimits(rd_kafka_t* producer, const std::string& topic,
                                             std::chrono::milliseconds timeout);
+
+// Of a topic's configuration, by name.
+TopicLimits LimitsOf(
+    const std::vector<std::pair<std::string_view, std::string_view>>& configuration);
 
 // For a topic that takes batches up to `message_bytes_max`: a little less, to be sure.
 std::int64_t BatchBytesFor(std::int64_t message_bytes_max);

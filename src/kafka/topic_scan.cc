@@ -51,7 +51,7 @@ class Scan {
     topic_.reset(rd_kafka_topic_new(client_.get(), name_.c_str(), nullptr));
     queue_.reset(rd_kafka_queue_new(client_.get()));
     if (topic_ == nullptr) {
-      return TopicStatus(name_, rd_kafka_last_error());
+      return FoundTopicStatus(name_, rd_kafka_last_error());
     }
     ends_.resize(static_cast<std::size_t>(partitions));
     started_.resize(static_cast<std::size_t>(partitions));
@@ -72,7 +72,7 @@ class Scan {
     for (std::int32_t partition = 0; partition < partitions; ++partition) {
       rd_kafka_topic_partition_list_add(list.get(), name_.c_str(), partition)->offset = from_ms;
     }
-    RETURN_IF_ERROR(TopicStatus(
+    RETURN_IF_ERROR(FoundTopicStatus(
         name_, rd_kafka_offsets_for_times(client_.get(), list.get(), Milliseconds(timeout_))));
     return list;
   }
@@ -91,10 +91,10 @@ class Scan {
   }
 
   absl::Status Start(const rd_kafka_topic_partition_t& begin) {
-    RETURN_IF_ERROR(TopicStatus(name_, begin.err));
+    RETURN_IF_ERROR(FoundTopicStatus(name_, begin.err));
     std::int64_t low = 0;
     std::int64_t high = 0;
-    RETURN_IF_ERROR(TopicStatus(
+    RETURN_IF_ERROR(FoundTopicStatus(
         name_, rd_kafka_query_watermark_offsets(client_.get(), name_.c_str(), begin.partition, &low,
                                                 &high, Milliseconds(timeout_))));
     // RD_KAFKA_OFFSET_END: nothing is that young.
@@ -106,7 +106,7 @@ class Scan {
     }
     if (rd_kafka_consume_start_queue(topic_.get(), begin.partition, std::max(low, begin.offset),
                                      queue_.get()) != 0) {
-      return TopicStatus(name_, rd_kafka_last_error());
+      return FoundTopicStatus(name_, rd_kafka_last_error());
     }
     const auto place = static_cast<std::size_t>(begin.partition);
     started_[place] = true;
@@ -129,7 +129,7 @@ class Scan {
       Close(place, message->offset);
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(TopicStatus(name_, message->err));
+    RETURN_IF_ERROR(FoundTopicStatus(name_, message->err));
     // What came after the call is not looked at.
     if (message->offset < ends_.at(place)) {
       RETURN_IF_ERROR(Take(*message));

@@ -1,15 +1,21 @@
 #include "observe/http_server.h"
 
-#include <civetweb.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <array>
 #include <cstring>
-#include <future>
+#include <list>
 #include <mutex>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_format.h"
+#include "base/status.h"
 #include "observe/history.h"
 #include "observe/http_access.h"
 #include "observe/page.h"
@@ -19,43 +25,114 @@ namespace walpost::observe {
 namespace {
 
 // What the page may load: its own two files, and what it asks this server for.
-constexpr std::string_view kPageHeaders =
-    "Content-Security-Policy: default-src 'none'; style-src 'self'; script-src 'self'; connect-src "
-    "'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
-    "Referrer-Policy: no-referrer\r\n";
+constexpr char kPageMayLoad[] =
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-// A connection that asks nothing occupies a thread for up to 5 s, and browsers open some ahead of need.
-constexpr const char* kThreads = "16";
-
-// Browsers take the first, and ask for a name and a password.
-constexpr std::string_view kLoginHeaders =
-    "WWW-Authenticate: Basic realm=\"walpost\", charset=\"UTF-8\"\r\n"
-    "WWW-Authenticate: Bearer realm=\"walpost\"\r\n";
+// Connections beyond this end the oldest one. A connection lives for milliseconds when its client asks something, so the
+// oldest is one that asks nothing.
+constexpr std::size_t kConnectionsMax = 256;
+constexpr unsigned kIdleSecondsMax = 5;
+constexpr std::size_t kRequestBytesMax = 16 * 1024;
 
 struct Response {
   int code = 200;
-  std::string_view type = "text/plain; charset=utf-8";
-  std::string_view more_headers;
+  const char* type = "text/plain; charset=utf-8";
+  std::vector<std::pair<const char*, const char*>> more_headers;
   std::string body;
 };
-
-std::string_view Reason(int code) {
-  switch (code) {
-    case 200:
-      return "OK";
-    case 401:
-      return "Unauthorized";
-    case 405:
-      return "Method Not Allowed";
-    default:
-      return "Service Unavailable";
-  }
-}
 
 // Probes of an orchestrator have no secrets.
 bool IsOpenToAll(std::string_view path, bool verbose) {
   return path == "/livez" || path == "/healthz" || (path == "/readyz" && !verbose);
 }
+
+// A socket that listens on this address, or why there is none.
+absl::StatusOr<int> ListenOn(const ListenAddress& address) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const char* host = address.host.empty() ? "0.0.0.0" : address.host.c_str();
+  if (const int error = getaddrinfo(host, address.port.c_str(), &hints, &found); error != 0) {
+    return absl::UnavailableError(gai_strerror(error));
+  }
+  const absl::Cleanup free = [found] { freeaddrinfo(found); };
+  const int listener = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  constexpr int kOn = 1;
+  if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof(kOn)) != 0 ||
+      bind(listener, found->ai_addr, found->ai_addrlen) != 0 || listen(listener, SOMAXCONN) != 0) {
+    const absl::Status status = absl::UnavailableError(std::strerror(errno));
+    if (listener >= 0) {
+      close(listener);
+    }
+    return status;
+  }
+  return listener;
+}
+
+// One listening socket and the thread that serves all its connections.
+class Listener {
+ public:
+  using Answer = MHD_Result (*)(void* server, MHD_Connection* connection, const char* path,
+                                const char* method, const char* version, const char* upload,
+                                std::size_t* upload_size, void** request);
+
+  ~Listener() {
+    if (daemon_ != nullptr) {
+      MHD_stop_daemon(daemon_);  // closes the socket, too
+    }
+  }
+
+  absl::Status Start(const ListenAddress& address, Answer answer, void* server) {
+    ASSIGN_OR_RETURN(const int listener, ListenOn(address));
+    daemon_ = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, nullptr, nullptr, answer, server,
+                               MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_TIMEOUT,
+                               kIdleSecondsMax, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                               kRequestBytesMax, MHD_OPTION_NOTIFY_CONNECTION,
+                               &Listener::OnConnection, this, MHD_OPTION_END);
+    if (daemon_ == nullptr) {
+      close(listener);
+      return absl::UnavailableError("no thread for it");
+    }
+    return absl::OkStatus();
+  }
+
+  int port() const { return MHD_get_daemon_info(daemon_, MHD_DAEMON_INFO_BIND_PORT)->port; }
+
+ private:
+  // On the listener's thread.
+  static void OnConnection(void* self, MHD_Connection* connection, void** /*of_connection*/,
+                           MHD_ConnectionNotificationCode what) {
+    auto* listener = static_cast<Listener*>(self);
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+      listener->Add(connection);
+    } else {
+      listener->Remove(connection);
+    }
+  }
+
+  void Add(MHD_Connection* connection) {
+    const int fd =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    by_age_.push_back(fd);
+    places_[connection] = std::prev(by_age_.end());
+    if (by_age_.size() > kConnectionsMax) {
+      shutdown(by_age_.front(), SHUT_RDWR);  // its thread sees the end and closes it
+    }
+  }
+
+  void Remove(MHD_Connection* connection) {
+    const auto place = places_.find(connection);
+    by_age_.erase(place->second);
+    places_.erase(place);
+  }
+
+  std::list<int> by_age_;  // sockets of the open connections, oldest first
+  std::unordered_map<MHD_Connection*, std::list<int>::iterator> places_;
+  MHD_Daemon* daemon_ = nullptr;
+};
 
 class Server : public HttpServer {
  public:
@@ -65,53 +142,22 @@ class Server : public HttpServer {
         token_(options_.token),
         configuration_(options_.configuration) {}
 
-  // civetweb looks only every two seconds, or at a new connection, whether it should stop. A
-  // stopping process has better things to do, so it gets connections until it has noticed.
-  ~Server() override {
-    if (context_ == nullptr) {
-      return;
-    }
-    std::future<void> stopped = std::async(std::launch::async, [this] { mg_stop(context_); });
-    const std::string host = OwnHost();
-    while (stopped.wait_for(std::chrono::milliseconds(5)) != std::future_status::ready) {
-      std::array<char, 100> error{};
-      mg_connection* nudge = mg_connect_client(host.c_str(), port_, 0, error.data(), error.size());
-      if (nudge != nullptr) {
-        mg_close_connection(nudge);
-      }
-    }
-  }
-
   absl::Status Listen() {
-    if (options_.listen.empty()) {
-      return absl::OkStatus();
-    }
-    const char* settings[] = {"listening_ports",
-                              options_.listen.c_str(),
-                              "num_threads",
-                              kThreads,
-                              "request_timeout_ms",
-                              "5000",
-                              "enable_keep_alive",
-                              "no",
-                              nullptr};
-    mg_callbacks callbacks{};
-    callbacks.log_message = [](const mg_connection*, const char*) { return 1; };  // not to stderr
-    context_ = mg_start(&callbacks, this, settings);
-    if (context_ == nullptr) {
-      return absl::UnavailableError(absl::StrFormat(
-          "http.listen: cannot listen on %s: is the port in use, and the address local?",
-          options_.listen));
-    }
-    mg_set_request_handler(context_, "/", &Server::Handle, this);
-    mg_server_port port{};
-    if (mg_get_server_ports(context_, 1, &port) == 1) {
-      port_ = port.port;
+    ASSIGN_OR_RETURN(const std::vector<ListenAddress> addresses, ParseListen(options_.listen));
+    for (const ListenAddress& address : addresses) {
+      auto listener = std::make_unique<Listener>();
+      if (const absl::Status status = listener->Start(address, &Server::Handle, this);
+          !status.ok()) {
+        return absl::UnavailableError(absl::StrFormat(
+            "http.listen: cannot listen on %s: %s; is the port in use, and the address local?",
+            options_.listen, std::string(status.message())));
+      }
+      listeners_.push_back(std::move(listener));
     }
     return absl::OkStatus();
   }
 
-  int port() const override { return port_; }
+  int port() const override { return listeners_.empty() ? 0 : listeners_.front()->port(); }
 
   void Reconfigure(const HttpOptions& options) override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -120,58 +166,74 @@ class Server : public HttpServer {
   }
 
  private:
-  // Where this process reaches what it listens on.
-  std::string OwnHost() const {
-    const std::size_t colon = options_.listen.rfind(':');
-    std::string host = colon == std::string::npos ? "" : options_.listen.substr(0, colon);
-    if (!host.empty() && host.front() == '[') {
-      host = host.substr(1, host.size() - 2);
+  static MHD_Result Handle(void* self, MHD_Connection* connection, const char* path,
+                           const char* method, const char* /*version*/, const char* /*upload*/,
+                           std::size_t* /*upload_size*/, void** /*request*/) {
+    const Response response = static_cast<Server*>(self)->Answer(connection, path, method);
+    MHD_Response* made = MHD_create_response_from_buffer(
+        response.body.size(), const_cast<char*>(response.body.data()), MHD_RESPMEM_MUST_COPY);
+    MHD_add_response_header(made, "Content-Type", response.type);
+    MHD_add_response_header(made, "Cache-Control", "no-store");
+    MHD_add_response_header(made, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(made, "Connection", "close");
+    for (const auto& [name, value] : response.more_headers) {
+      MHD_add_response_header(made, name, value);
     }
-    return host.empty() || host == "0.0.0.0" ? "127.0.0.1" : host == "::" ? "::1" : host;
+    const MHD_Result queued =
+        MHD_queue_response(connection, static_cast<unsigned>(response.code), made);
+    MHD_destroy_response(made);
+    return queued;
   }
 
-  static int Handle(mg_connection* connection, void* self) {
-    return static_cast<Server*>(self)->Answer(connection);
-  }
-
-  int Answer(mg_connection* connection) {
-    const mg_request_info* request = mg_get_request_info(connection);
-    const std::string_view method = request->request_method;
-    const std::string_view query = request->query_string == nullptr ? "" : request->query_string;
-    const std::string_view path = request->local_uri == nullptr ? "" : request->local_uri;
-    const bool verbose = query.find("verbose") != std::string_view::npos;
+  Response Answer(MHD_Connection* connection, std::string_view path, std::string_view method) {
+    const bool verbose =
+        MHD_lookup_connection_value_n(connection, MHD_GET_ARGUMENT_KIND, "verbose",
+                                      std::strlen("verbose"), nullptr, nullptr) == MHD_YES;
     Response response;
-    if (!IsOpenToAll(path, verbose) && !MayAsk(connection)) {
-      response.code = 401;
-      response.more_headers = kLoginHeaders;
-      response.body = "http.token is asked for: as bearer token, or as the password of any name\n";
-    } else if (method != "GET" && method != "HEAD") {
-      response.code = 405;
-      response.more_headers = "Allow: GET, HEAD\r\n";
+    if (!IsOpenToAll(path, verbose) && !MayAsk(connection, &response)) {
+      return response;
+    }
+    if (method != MHD_HTTP_METHOD_GET && method != MHD_HTTP_METHOD_HEAD) {
+      response.code = MHD_HTTP_METHOD_NOT_ALLOWED;
+      response.more_headers = {{"Allow", "GET, HEAD"}};
       response.body = "only GET and HEAD\n";
     } else if (!Route(path, verbose, &response)) {
-      mg_send_http_error(
-          connection, 404, "%s",
-          "not found; try / /status /history /configuration /metrics /livez /readyz");
-      return 404;
+      response.code = MHD_HTTP_NOT_FOUND;
+      response.body = "not found; try / /status /history /configuration /metrics /livez /readyz\n";
     }
-    mg_printf(
-        connection,
-        "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
-        "X-Content-Type-Options: nosniff\r\n%sConnection: close\r\n\r\n",
-        response.code, std::string(Reason(response.code)).c_str(),
-        std::string(response.type).c_str(), response.body.size(),
-        std::string(response.more_headers).c_str());
-    if (method != "HEAD") {
-      mg_write(connection, response.body.data(), response.body.size());
-    }
-    return response.code;
+    return response;
   }
 
-  bool MayAsk(const mg_connection* connection) const {
+  // With a token, who knows it. Without one, everybody who asks this host by a name of its own: a page of a foreign site can make
+  // a browser ask here, but then under that site's name.
+  bool MayAsk(MHD_Connection* connection, Response* response) const {
     const std::string token = Copy(&Server::token_);
-    const char* authorization = mg_get_header(connection, "Authorization");
-    return token.empty() || Admits(authorization == nullptr ? "" : authorization, token);
+    const auto header = [connection](const char* name) -> std::string_view {
+      const char* value = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+      return value == nullptr ? "" : value;
+    };
+    if (token.empty()) {
+      if (IsOwnHost(header("Host"), options_.hosts)) {
+        return true;
+      }
+      response->code = MHD_HTTP_MISDIRECTED_REQUEST;
+      response->body =
+          "this Host could be a foreign site's name: ask by address or by a local name, add the "
+          "name "
+          "to http.hosts, or set http.token\n";
+      return false;
+    }
+    if (Admits(header("Authorization"), token)) {
+      return true;
+    }
+    response->code = MHD_HTTP_UNAUTHORIZED;
+    // Browsers take the first, and ask for a name and a password.
+    response->more_headers = {
+        {"WWW-Authenticate", "Basic realm=\"walpost\", charset=\"UTF-8\""},
+        {"WWW-Authenticate", "Bearer realm=\"walpost\""},
+    };
+    response->body = "http.token is asked for: as bearer token, or as the password of any name\n";
+    return false;
   }
 
   std::string Copy(std::string Server::*text) const {
@@ -183,7 +245,8 @@ class Server : public HttpServer {
     const std::shared_ptr<const Snapshot> snapshot = board_->Newest();
     if (path == "/") {
       response->type = "text/html; charset=utf-8";
-      response->more_headers = kPageHeaders;
+      response->more_headers = {{"Content-Security-Policy", kPageMayLoad},
+                                {"Referrer-Policy", "no-referrer"}};
       response->body = std::string(kPageHtml);
     } else if (path == "/page.css") {
       response->type = "text/css; charset=utf-8";
@@ -248,20 +311,17 @@ class Server : public HttpServer {
   Rendered metrics_{[this](const Snapshot& s) { return RenderMetrics(s, options_.version); }};
   Rendered status_{[this](const Snapshot& s) { return RenderStatusJson(s, options_.version); }};
   Rendered history_{[this](const Snapshot&) { return RenderHistoryJson(board_->LastHour()); }};
-  mg_context* context_ = nullptr;
-  int port_ = 0;
   mutable std::mutex mutex_;
   // Guarded by mutex_.
   std::string token_;
   std::string configuration_;
+  std::vector<std::unique_ptr<Listener>> listeners_;  // last: their threads use the rest
 };
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const HttpOptions& options,
                                                               const SnapshotBoard* board) {
-  static const unsigned initialized = mg_init_library(0);
-  (void)initialized;
   auto server = std::make_unique<Server>(options, board);
   if (absl::Status status = server->Listen(); !status.ok()) {
     return status;

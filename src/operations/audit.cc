@@ -34,7 +34,7 @@ class Auditor {
     RETURN_IF_ERROR(Await());
     Tell("topics", 0, 0);
     RETURN_IF_ERROR(comparison_.Scan(options_.pipeline.kafka, options_.pipeline.kafka_timeout));
-    RETURN_IF_ERROR(comparison_.Letters(options_.pipeline));
+    RETURN_IF_ERROR(comparison_.DeadLetters(options_.pipeline));
     RETURN_IF_ERROR(Judge());
     Describe();
     return std::move(report_);
@@ -131,15 +131,15 @@ Verdict VerdictOn(const Compared& compared, const ComparedTopic& topic, bool con
     return Verdict::kOk;
   }
   switch (compared.fate) {
-    case LetterFate::kDeadLettered:
+    case DeadLetterFate::kDeadLettered:
       return Verdict::kDeadLettered;
-    case LetterFate::kParked:
+    case DeadLetterFate::kParked:
       return Verdict::kParked;
-    case LetterFate::kDiscarded:
+    case DeadLetterFate::kDiscarded:
       return Verdict::kDiscarded;
-    case LetterFate::kDelivered:
+    case DeadLetterFate::kSentElsewhere:
       return Verdict::kSentElsewhere;
-    case LetterFate::kNone:
+    case DeadLetterFate::kNone:
       break;
   }
   if (!confirmed) {

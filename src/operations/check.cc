@@ -13,10 +13,12 @@
 #include "operations/check_server.h"
 #include "operations/check_tables.h"
 #include "operations/pipeline_record.h"
+#include "operations/table_columns.h"
 #include "outbox/table_mapper.h"
 #include "postgres/preflight.h"
 #include "postgres/slots.h"
 #include "postgres/sql_connection.h"
+#include "registry/encryption.h"
 
 namespace walpost::operations {
 namespace {
@@ -103,33 +105,19 @@ class Checker {
   // The mapper that will read the rows is bound to the columns the catalog has.
   void CheckTable(const outbox::TableOptions& table, SqlConnection* connection) {
     const std::string name = absl::StrFormat("columns of %s.%s", table.schema, table.table);
-    const auto rows = connection->Query(
-        "SELECT a.attname, a.atttypid::bigint::text FROM pg_attribute a JOIN pg_class c ON c.oid = "
-        "a.attrelid "
-        "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2 AND "
-        "a.attnum > 0 "
-        "AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum",
-        {table.schema, table.table});
-    if (!rows.ok()) {
-      found_.Fail(name, std::string(rows.status().message()));
-      return;
-    }
-    pgoutput::Relation relation;
-    relation.schema = table.schema;
-    relation.name = table.table;
-    for (const Row& row : *rows) {
-      pgoutput::Column column;
-      column.name = row.at(0).value_or("");
-      column.type_oid = static_cast<std::uint32_t>(std::stoul(row.at(1).value_or("0")));
-      relation.columns.push_back(std::move(column));
-    }
-    if (relation.columns.empty()) {
+    const auto columns = TableColumns::Read(connection, table);
+    if (absl::IsNotFound(columns.status())) {
       found_.Fail(name,
                   "the table does not exist, or has no columns: run `walpost init`, or correct "
                   "`outboxes[].table`");
       return;
     }
-    const absl::Status bound = outbox::TableMapper(table).Bind(relation);
+    if (!columns.ok()) {
+      found_.Fail(name, std::string(columns.status().message()));
+      return;
+    }
+    outbox::TableMapper mapper(table);
+    const absl::Status bound = columns->Bind(&mapper);
     bound.ok() ? found_.Ok(name, "fit the mapping")
                : found_.Fail(name, std::string(bound.message()));
   }
@@ -214,6 +202,10 @@ class Checker {
   void CheckRegistry() {
     if (options_.schemas.registry.urls.empty()) {
       return;
+    }
+    if (const std::string warning = registry::ClearTextWarning(options_.schemas.registry);
+        !warning.empty()) {
+      found_.Warn("schema registry", warning);
     }
     CheckSchemasResult result = CheckSchemas(options_.schemas);
     unreachable_ = unreachable_ || result.unreachable;

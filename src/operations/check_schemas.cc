@@ -153,8 +153,9 @@ CheckSchemasResult CheckSchemas(const CheckSchemasOptions& options) {
 
 SchemaSource SchemaSourceOf(const outbox::TableOptions& table,
                             const envelope::EncoderOptions& encoder) {
-  SchemaSource source{table.schema + "." + table.table, encoder, table.topics.allowed, false};
-  if (!source.topics.empty()) {
+  SchemaSource source{table.schema + "." + table.table, encoder,
+                      outbox::NamesAmong(table.topics.allowed), false};
+  if (!table.topics.allowed.empty() && source.topics.size() == table.topics.allowed.size()) {
     return source;
   }
   for (const auto& [type, topic] : table.topics.by_aggregate_type) {

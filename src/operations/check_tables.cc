@@ -55,7 +55,10 @@ class TablesCheck {
         "WHERE "
         "d.adrelid = c.oid AND pg_get_expr(d.adbin, d.adrelid) ~ "
         "'gen_random_uuid|uuid_generate_v4'), has_schema_privilege(n.oid, 'USAGE') AND "
-        "has_table_privilege(c.oid, 'SELECT'), current_user FROM pg_class c JOIN pg_namespace n ON "
+        "has_table_privilege(c.oid, 'SELECT'), current_user, c.relkind = 'p' AND NOT EXISTS "
+        "(SELECT "
+        "FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = 'events_stay') FROM pg_class c "
+        "JOIN pg_namespace n ON "
         "n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2",
         {table.schema, table.table});
     if (!rows.ok() || rows->empty()) {
@@ -81,6 +84,12 @@ class TablesCheck {
                   "ids are random: each row touches another page of their index, and after a "
                   "checkpoint every page that is touched goes to the WAL as a whole; ids that grow "
                   "with time (UUID version 7) do not");
+    }
+    if (row.at(6) == "t") {
+      found_.Warn(
+          name,
+          "is partitioned: an UPDATE that moves a row to another partition is sent as a new "
+          "event; REVOKE UPDATE, or refuse it by a trigger (docs/schema-changes.md)");
     }
     if (row.at(1) == "t" && row.at(2) == "t" && table.table == "events") {
       Partitions(name, QuoteIdentifier(table.schema));

@@ -6,7 +6,6 @@
 
 #include "base/status.h"
 #include "envelope/position.h"
-#include "kafka/letters.h"
 #include "kafka/topic_limits.h"
 
 namespace walpost::operations {
@@ -21,12 +20,12 @@ constexpr std::int64_t kClockMarginMs = 60'000;
 constexpr std::size_t kExamplesMax = 20;
 constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to tell it from others
 
-enum class Kind : std::uint8_t { kRow, kRecord, kLetter, kLate };
+enum class Kind : std::uint8_t { kRow, kRecord, kDeadLetter, kLate };
 
 // What stands in Comparison::ids_, as bytes.
 struct Entry {
   Kind kind = Kind::kRow;
-  LetterFate fate = LetterFate::kNone;
+  DeadLetterFate fate = DeadLetterFate::kNone;
   bool undeliverable = false;
   bool redelivered = false;
   std::uint32_t topic = 0;
@@ -56,13 +55,11 @@ T ReadBytes(std::string_view bytes) {
   return value;
 }
 
-LetterFate FateOf(const envelope::Letter& letter, const LetterState& state) {
-  if (state.decision != nullptr) {
-    return state.decision->action == envelope::LetterAction::kDiscarded ? LetterFate::kDiscarded
-                                                                        : LetterFate::kDelivered;
+DeadLetterFate FateOf(const base::DeadLetter& row) {
+  if (row.closed) {
+    return row.discard() ? DeadLetterFate::kDiscarded : DeadLetterFate::kSentElsewhere;
   }
-  return letter.kind == envelope::LetterKind::kParked ? LetterFate::kParked
-                                                      : LetterFate::kDeadLettered;
+  return row.parked ? DeadLetterFate::kParked : DeadLetterFate::kDeadLettered;
 }
 
 }  // namespace
@@ -72,7 +69,7 @@ struct Comparison::Event {
   std::vector<Entry> rows;
   std::vector<Entry> records;
   std::vector<Entry> late;
-  LetterFate fate = LetterFate::kNone;
+  DeadLetterFate fate = DeadLetterFate::kNone;
 };
 
 absl::StatusOr<Comparison> Comparison::Create(const std::string& folder) {
@@ -178,20 +175,17 @@ absl::Status Comparison::Record(std::uint32_t topic, const ScannedRecord& record
   return keys_.Add(record.key->substr(0, kKeyBytesMax), std::string(BytesOf(place)).append(id));
 }
 
-absl::Status Comparison::Letters(const DlqOptions& options) {
-  const auto log = ReadLog(options, /*keep_decided=*/true);
-  if (absl::IsNotFound(log.status())) {
+absl::Status Comparison::DeadLetters(const DlqOptions& options) {
+  ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, FindDeadLetters(options));
+  if (!table) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(log.status());
-  return VisitLetters(
-      options, *log, [&](const kafka::StoredLetter& stored, const LetterState& state) {
-        Entry entry;
-        entry.kind = Kind::kLetter;
-        entry.fate = FateOf(stored.letter, state);
-        return stored.letter.id.empty() ? absl::OkStatus()
-                                        : ids_.Add(stored.letter.id, BytesOf(entry));
-      });
+  return table->ForEach("event_id <> ''", {}, /*whole=*/false, [&](const base::DeadLetter& row) {
+    Entry entry;
+    entry.kind = Kind::kDeadLetter;
+    entry.fate = FateOf(row);
+    return row.foreign ? absl::OkStatus() : ids_.Add(row.event_id, BytesOf(entry));
+  });
 }
 
 absl::Status Comparison::Judge(const std::function<absl::Status(const Compared&)>& on_row) {
@@ -244,7 +238,7 @@ absl::Status Comparison::JudgePart(std::size_t part,
       case Kind::kLate:
         event.late.push_back(entry);
         break;
-      case Kind::kLetter:
+      case Kind::kDeadLetter:
         event.fate = entry.fate;
         break;
     }

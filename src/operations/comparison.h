@@ -1,8 +1,8 @@
-// Comparison - rows of outbox tables beside the records of topics and the letters about them, by id.
+// Comparison - rows of outbox tables beside the records of topics and the dead letters about them, by id.
 // Why: whether every event is in Kafka can only be told by looking at both; what is missing is sent by
 //   who closes a gap, and reported by who audits.
 // Thread: one owner; blocking.
-// Use: Add all rows, Scan, Letters, then Judge once.
+// Use: Add all rows, Scan, DeadLetters, then Judge once.
 // Units/limits: on disk some 200 bytes for each row and record; memory does not grow with them.
 // Errors: those of reading, and Spill's.
 #pragma once
@@ -26,8 +26,14 @@
 
 namespace walpost::operations {
 
-// What the dead-letter topic says of an event, the last that it says.
-enum class LetterFate : std::uint8_t { kNone, kDeadLettered, kParked, kDelivered, kDiscarded };
+// What walpost.dead_letters says of an event.
+enum class DeadLetterFate : std::uint8_t {
+  kNone,
+  kDeadLettered,
+  kParked,
+  kSentElsewhere,
+  kDiscarded
+};
 
 struct ComparedRow {
   std::uint64_t number = 0;  // what the caller calls it
@@ -42,7 +48,7 @@ struct Compared {
   ComparedRow row;
   bool in_topic = false;
   bool too_large = false;  // for its topic
-  LetterFate fate = LetterFate::kNone;
+  DeadLetterFate fate = DeadLetterFate::kNone;
 };
 
 struct ComparedTopic {
@@ -68,8 +74,8 @@ class Comparison {
   absl::Status Scan(const kafka::KafkaOptions& kafka, std::chrono::milliseconds timeout,
                     std::optional<std::int64_t> from_ms = std::nullopt);
 
-  // The pipeline's letters. No such topic: no letters.
-  absl::Status Letters(const DlqOptions& options);
+  // The pipeline's dead letters. No such table: none.
+  absl::Status DeadLetters(const DlqOptions& options);
 
   // Each row once, in no order.
   absl::Status Judge(const std::function<absl::Status(const Compared&)>& on_row);

@@ -8,36 +8,32 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/status.h"
+#include "envelope/position.h"
 
 namespace walpost::operations {
 namespace {
 
-using envelope::LetterKind;
-using kafka::StoredLetter;
-
-// docs/dead-letters.md, walpost-dlq-reason.
-constexpr std::array<const char*, 16> kReasons = {
+// docs/dead-letters.md, reason.
+constexpr std::array<const char*, 18> kReasons = {
     "record_too_large",  "record_invalid",       "topic_unknown",   "partition_unknown",
     "topic_invalid",     "topic_not_authorized", "refused",         "row_unfit",
     "topic_not_allowed", "header_invalid",       "payload_invalid", "cloudevent_invalid",
-    "key_parked",        "transactions_skipped", "schema_refused",  "schema_name_invalid"};
-
-bool IsEvent(LetterKind kind) { return kind == LetterKind::kLetter || kind == LetterKind::kParked; }
+    "key_parked",        "transactions_skipped", "schema_refused",  "schema_name_invalid",
+    "event_too_large",   "message_malformed"};
 
 }  // namespace
 
-bool LetterFilter::empty() const {
+bool DeadLetterFilter::empty() const {
   return id.empty() && position.empty() && key.empty() && type.empty() && topic.empty() &&
          reason.empty() && !since_ms && !until_ms;
 }
 
-bool LetterFilter::Matches(const StoredLetter& stored) const {
-  const envelope::Letter& letter = stored.letter;
-  return (id.empty() || letter.id == id) && (position.empty() || letter.position == position) &&
-         (key.empty() || stored.key == key) && (type.empty() || letter.type == type) &&
-         (topic.empty() || letter.topic == topic) && (reason.empty() || letter.reason == reason) &&
-         (!since_ms || stored.timestamp_ms >= *since_ms) &&
-         (!until_ms || stored.timestamp_ms <= *until_ms);
+bool DeadLetterFilter::Matches(const base::DeadLetter& row) const {
+  return (id.empty() || row.event_id == id) && (position.empty() || row.position == position) &&
+         (key.empty() || row.key == key) && (type.empty() || row.event_type == type) &&
+         (topic.empty() || row.topic == topic) && (reason.empty() || row.reason == reason) &&
+         (!since_ms || row.written_at_ms >= *since_ms) &&
+         (!until_ms || row.written_at_ms <= *until_ms);
 }
 
 absl::StatusOr<std::int64_t> ParseTime(const std::string& text) {
@@ -53,11 +49,11 @@ absl::StatusOr<std::int64_t> ParseTime(const std::string& text) {
   return absl::ToUnixMillis(time);
 }
 
-absl::Status CheckFilter(const LetterFilter& filter) {
+absl::Status CheckFilter(const DeadLetterFilter& filter) {
   if (!filter.reason.empty() &&
       std::find(kReasons.begin(), kReasons.end(), filter.reason) == kReasons.end()) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("no letter has the reason '%s'; the reasons are %s", filter.reason,
+        absl::StrFormat("no dead letter has the reason '%s'; the reasons are %s", filter.reason,
                         absl::StrJoin(kReasons, ", ")));
   }
   return filter.position.empty() ? absl::OkStatus()
@@ -68,42 +64,20 @@ base::WallTime WallNow() {
   return std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
 }
 
-absl::StatusOr<ReadLogResult> ReadLog(const DlqOptions& options, bool keep_decided) {
-  ReadLogResult result{envelope::LetterLog(keep_decided), 0};
-  ASSIGN_OR_RETURN(
-      result.end, kafka::ReadLetters(
-                      options.kafka, {options.topic, options.name},
-                      [&](const StoredLetter& stored) {
-                        return base::Annotate(
-                            result.log.Add(stored.offset, stored.key, stored.letter),
-                            absl::StrFormat("topic '%s', offset %d", options.topic, stored.offset));
-                      },
-                      options.kafka_timeout));
-  return result;
+absl::StatusOr<postgres::DeadLetterTable> OpenDeadLetters(const DlqOptions& options) {
+  return postgres::DeadLetterTable::Open(
+      options.dead_letter_conninfo.empty() ? options.source.conninfo : options.dead_letter_conninfo,
+      options.source.application_name, options.name, /*system_identifier=*/0);
 }
 
-absl::Status VisitLetters(const DlqOptions& options, const ReadLogResult& log,
-                          const OnVisit& on_visit) {
-  const auto on_letter = [&](const StoredLetter& stored) {
-    // What came meanwhile is not in `log`.
-    if (!IsEvent(stored.letter.kind) || stored.offset >= log.end) {
-      return absl::OkStatus();
-    }
-    const LetterState state{log.log.IsUndecided(stored.offset, stored.key, stored.letter),
-                            log.log.FindDecision(stored.offset)};
-    return state.undecided || state.decision != nullptr ? on_visit(stored, state)
-                                                        : absl::OkStatus();
-  };
-  return kafka::ReadLetters(options.kafka, {options.topic, options.name}, on_letter,
-                            options.kafka_timeout)
-      .status();
-}
-
-std::string NoLog(const DlqOptions& options) {
-  return absl::StrFormat(
-      "there are no letters: topic '%s' does not exist; `walpost init` makes it when "
-      "delivery.on_undeliverable is dead_letter or park",
-      options.topic);
+absl::StatusOr<std::optional<postgres::DeadLetterTable>> FindDeadLetters(
+    const DlqOptions& options) {
+  absl::StatusOr<postgres::DeadLetterTable> table = OpenDeadLetters(options);
+  if (absl::IsNotFound(table.status())) {
+    return std::optional<postgres::DeadLetterTable>();
+  }
+  RETURN_IF_ERROR(table.status());
+  return std::optional(*std::move(table));
 }
 
 }  // namespace walpost::operations

@@ -1,125 +1,266 @@
 #include "operations/dlq_decide.h"
 
+#include <poll.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "operations/dlq_commands.h"
-#include "operations/dlq_resend.h"
+#include "envelope/dead_letter.h"
 #include "operations/dlq_text.h"
+#include "operations/truncated_row.h"
 
 namespace walpost::operations {
 namespace {
 
-using envelope::LetterAction;
-using envelope::LetterKind;
-using kafka::StoredLetter;
+using base::DeadLetter;
+using postgres::DeadLetterTable;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
-std::string Name(const StoredLetter& stored) {
-  return absl::StrFormat("event %s at %s", Printable(stored.letter.id, 0), stored.letter.position);
-}
+constexpr milliseconds kLookEvery{200};
+
+// One row, or a parked key as a whole.
+struct Target {
+  DeadLetter row;  // the first of it
+  bool of_key = false;
+  std::vector<std::int64_t> rows;
+  std::string problem;  // why nothing was decided
+};
 
 class Decider {
  public:
-  Decider(const DlqOptions& options, const DlqDecideOptions& decide, LetterAction action)
-      : options_(options),
-        decide_(decide),
-        action_(action),
-        resender_(options),
-        commands_(options, action) {}
+  Decider(const DlqOptions& options, const DlqDecideOptions& decide, DeadLetter::Decision decision,
+          DeadLetterTable table)
+      : decide_(decide), decision_(decision), table_(std::move(table)), truncated_(options) {}
 
   absl::StatusOr<Outcome> Run() {
-    const absl::StatusOr<ReadLogResult> log = ReadLog(options_, /*keep_decided=*/false);
-    if (absl::IsNotFound(log.status())) {
-      return Outcome{0, NoLog(options_) + "\n", ""};
+    const auto take = [this](const DeadLetter& row) { return Take(row); };
+    RETURN_IF_ERROR(table_.ForEach(kOpen, {}, /*whole=*/false, take));
+    if (targets_.empty()) {
+      return Outcome{0, "no open dead letter matches\n", ""};
     }
-    RETURN_IF_ERROR(log.status());
-    RETURN_IF_ERROR(VisitLetters(
-        options_, *log,
-        [this](const StoredLetter& stored, const LetterState&) { return Take(stored); }));
-    if (matching_ == 0) {
-      return Outcome{0, "no undecided letter matches\n", ""};
+    if (decide_.dry_run || (discards() && !decide_.yes)) {
+      return Describe();
     }
-    if (only_tell()) {
-      text_ += commands_.Describe();
-      return decide_.dry_run
-                 ? Outcome{0, text_ + "nothing was changed\n", ""}
-                 : Outcome{kExitUsage, text_, "nothing was changed; add --yes to do it"};
+    for (Target& target : targets_) {
+      RETURN_IF_ERROR(Decide(&target));
     }
-    ASSIGN_OR_RETURN(const CommandAnswers answers, commands_.Run(*log, decide_.wait));
-    text_ += answers.text;
-    if (failed_ + answers.open == 0) {
+    RETURN_IF_ERROR(Await());
+    if (open_rows_ + open_keys_ == 0) {
       return Outcome{0, text_, ""};
     }
     return Outcome{kExitRetryLater, text_,
-                   absl::StrFormat("still undecided: %s, %s", Count(failed_, "letter"),
-                                   Count(answers.open, "parked key"))};
+                   absl::StrFormat("still undecided: %s, %s", Count(open_rows_, "dead letter"),
+                                   Count(open_keys_, "parked key"))};
   }
 
  private:
-  bool only_tell() const {
-    return decide_.dry_run || (action_ == LetterAction::kDiscard && !decide_.yes);
+  static constexpr const char* kOpen =
+      "closed_at IS NULL AND system_identifier = (SELECT system_identifier FROM "
+      "pg_control_system())";
+
+  bool discards() const { return decision_ == DeadLetter::Decision::kDiscard; }
+
+  absl::Status Take(const DeadLetter& row) {
+    if (!decide_.filter.Matches(row)) {
+      return absl::OkStatus();
+    }
+    if (row.parked && !decide_.to_topic.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("event %s at %s is parked: its key's order is that of topic '%s', so "
+                          "--to-topic is only for events whose key is not parked",
+                          Printable(row.event_id, 0), row.position, row.topic));
+    }
+    const bool of_key = row.parked && !(discards() && decide_.filter.one_event());
+    if (of_key && !keys_.emplace(row.topic, row.key.value_or("")).second) {
+      return absl::OkStatus();
+    }
+    targets_.push_back({row, of_key, {row.seq}, ""});
+    return absl::OkStatus();
   }
 
-  absl::Status Take(const StoredLetter& stored) {
-    if (!decide_.filter.Matches(stored)) {
-      return absl::OkStatus();
+  std::string Name(const Target& target) const {
+    if (target.of_key) {
+      return absl::StrFormat("parked key %s of topic '%s', the whole of it since its order is kept",
+                             Printable(target.row.key.value_or(""), 0), target.row.topic);
     }
-    ++matching_;
-    if (stored.letter.kind == LetterKind::kParked) {
-      if (!decide_.to_topic.empty()) {
-        return absl::InvalidArgumentError(
-            absl::StrFormat("%s is parked: its key's order is that of topic '%s', so --to-topic is "
-                            "only for letters",
-                            Name(stored), stored.letter.topic));
+    return absl::StrFormat("%sevent %s at %s", target.row.parked ? "parked " : "",
+                           Printable(target.row.event_id, 0), target.row.position);
+  }
+
+  Outcome Describe() {
+    for (const Target& target : targets_) {
+      text_ += absl::StrFormat("would %s %s\n", discards() ? "discard" : "retry", Name(target));
+    }
+    return decide_.dry_run ? Outcome{0, text_ + "nothing was changed\n", ""}
+                           : Outcome{kExitUsage, text_, "nothing was changed; add --yes to do it"};
+  }
+
+  // A retry needs every record that it sends.
+  absl::Status Decide(Target* target) {
+    std::vector<DeadLetter> incomplete;
+    const auto take = [&](const DeadLetter& row) {
+      if (target->of_key && (discards() || !row.discard())) {
+        target->rows.push_back(row.seq);
       }
-      commands_.Add(stored, decide_.filter.one_event());
+      if (!row.discard() && (row.truncated_bytes || row.reason == envelope::kMessageMalformed)) {
+        incomplete.push_back(row);
+      }
       return absl::OkStatus();
-    }
-    if (only_tell()) {
-      text_ += absl::StrFormat("would %s %s\n", envelope::LetterActionName(action_), Name(stored));
-      return absl::OkStatus();
-    }
-    const auto done = action_ == LetterAction::kRetry ? resender_.Retry(stored, decide_.to_topic)
-                                                      : resender_.Discard(stored);
-    if (done.ok()) {
-      text_ += absl::StrFormat("%s: %s\n", Name(stored), *done);
+    };
+    if (target->of_key) {
+      target->rows.clear();
+      RETURN_IF_ERROR(table_.ForEach(
+          absl::StrFormat("%s AND parked AND topic = $2 AND key = decode($3, 'hex')", kOpen),
+          {target->row.topic, HexOf(target->row.key.value_or(""))}, /*whole=*/false, take));
     } else {
-      ++failed_;
-      text_ +=
-          absl::StrFormat("%s: failed: %s\n", Name(stored), std::string(done.status().message()));
+      RETURN_IF_ERROR(take(target->row));
+    }
+    for (const DeadLetter& row : discards() ? std::vector<DeadLetter>() : incomplete) {
+      const absl::Status restored = Restore(row);
+      if (absl::IsUnavailable(restored)) {
+        return restored;
+      }
+      if (!restored.ok()) {
+        target->problem = absl::StrFormat("event %s at %s: %s", Printable(row.event_id, 0),
+                                          row.position, std::string(restored.message()));
+        return absl::OkStatus();
+      }
+    }
+    return table_.Decide(target->rows, decision_, target->of_key, decide_.to_topic).status();
+  }
+
+  absl::Status Restore(const DeadLetter& row) {
+    if (row.reason == envelope::kMessageMalformed) {
+      return absl::FailedPreconditionError(
+          "it is the content of a logical message that became no event: `walpost dlq show "
+          "--payload` prints it; have the application emit it as it should be, then discard it");
+    }
+    ASSIGN_OR_RETURN(const DeadLetter whole, truncated_.Read(row));
+    return table_.Restore(whole).status();
+  }
+
+  static std::string HexOf(const std::string& bytes) {
+    std::string text;
+    for (const char c : bytes) {
+      text += absl::StrFormat("%02x", static_cast<unsigned char>(c));
+    }
+    return text;
+  }
+
+  // Each is done, or says why it is not.
+  absl::Status Await() {
+    const auto deadline = steady_clock::now() + decide_.wait;
+    std::vector<Target*> open;
+    for (Target& target : targets_) {
+      if (target.problem.empty()) {
+        open.push_back(&target);
+      } else {
+        Answer(target, "failed: " + target.problem, /*decided=*/false);
+      }
+    }
+    for (;;) {
+      std::map<std::int64_t, DeadLetter> rows;
+      RETURN_IF_ERROR(Look(open, &rows));
+      std::erase_if(open, [&](Target* target) { return IsDone(*target, rows); });
+      if (open.empty() || steady_clock::now() >= deadline) {
+        break;
+      }
+      poll(nullptr, 0, static_cast<int>(kLookEvery.count()));
+    }
+    for (const Target* target : open) {
+      Answer(
+          *target,
+          absl::StrFormat("not carried out within %d s; the decision stays, and `walpost run` "
+                          "carries it out when it streams",
+                          std::chrono::duration_cast<std::chrono::seconds>(decide_.wait).count()),
+          /*decided=*/false);
     }
     return absl::OkStatus();
   }
 
-  const DlqOptions& options_;
+  absl::Status Look(const std::vector<Target*>& open, std::map<std::int64_t, DeadLetter>* rows) {
+    std::vector<std::int64_t> wanted;
+    for (const Target* target : open) {
+      wanted.insert(wanted.end(), target->rows.begin(), target->rows.end());
+    }
+    return table_.ForEach("seq = ANY ($2::bigint[])", {"{" + absl::StrJoin(wanted, ",") + "}"},
+                          /*whole=*/false, [&](const DeadLetter& row) {
+                            rows->emplace(row.seq, row);
+                            return absl::OkStatus();
+                          });
+  }
+
+  bool IsDone(const Target& target, const std::map<std::int64_t, DeadLetter>& rows) {
+    for (const std::int64_t seq : target.rows) {
+      const auto found = rows.find(seq);
+      if (found == rows.end() || found->second.closed) {
+        continue;
+      }
+      if (found->second.decision != DeadLetter::Decision::kNone) {
+        return false;
+      }
+      Answer(target,
+             absl::StrFormat("failed: event %s at %s: %s", Printable(found->second.event_id, 0),
+                             found->second.position, found->second.detail),
+             /*decided=*/false);
+      return true;
+    }
+    const std::string& topic = decide_.to_topic.empty() ? target.row.topic : decide_.to_topic;
+    Answer(target, discards() ? "discarded" : absl::StrFormat("delivered to topic '%s'", topic),
+           /*decided=*/true);
+    return true;
+  }
+
+  void Answer(const Target& target, const std::string& answer, bool decided) {
+    text_ += absl::StrFormat("%s: %s\n", Name(target), answer);
+    if (!decided) {
+      ++(target.of_key ? open_keys_ : open_rows_);
+    }
+  }
+
   const DlqDecideOptions& decide_;
-  const LetterAction action_;
-  Resender resender_;
-  KeyCommands commands_;
+  const DeadLetter::Decision decision_;
+  DeadLetterTable table_;
+  TruncatedRow truncated_;
+  std::vector<Target> targets_;  // in the order of the rows
+  std::set<std::pair<std::string, std::string>> keys_;
   std::string text_;
-  std::size_t matching_ = 0;
-  std::size_t failed_ = 0;
+  std::size_t open_rows_ = 0;
+  std::size_t open_keys_ = 0;
 };
 
-Outcome Decide(const DlqOptions& options, const DlqDecideOptions& decide, LetterAction action) {
+absl::StatusOr<Outcome> TryDecide(const DlqOptions& options, const DlqDecideOptions& decide,
+                                  DeadLetter::Decision decision) {
+  ASSIGN_OR_RETURN(DeadLetterTable table, OpenDeadLetters(options));
+  return Decider(options, decide, decision, std::move(table)).Run();
+}
+
+Outcome Decide(const DlqOptions& options, const DlqDecideOptions& decide,
+               DeadLetter::Decision decision) {
   if (decide.filter.empty() && !decide.all_undecided) {
     return Outcome{kExitUsage, "",
-                   "which letters? Give at least one of --id, --position, --key, --type, --topic, "
+                   "which ones? Give at least one of --id, --position, --key, --type, --topic, "
                    "--reason, --since, --until, or --all-undecided"};
   }
-  absl::StatusOr<Outcome> outcome = Decider(options, decide, action).Run();
+  absl::StatusOr<Outcome> outcome = TryDecide(options, decide, decision);
   return outcome.ok() ? *std::move(outcome) : Failed(outcome.status());
 }
 
 }  // namespace
 
 Outcome DlqRetry(const DlqOptions& options, const DlqDecideOptions& decide) {
-  return Decide(options, decide, LetterAction::kRetry);
+  return Decide(options, decide, DeadLetter::Decision::kRetry);
 }
 
 Outcome DlqDiscard(const DlqOptions& options, const DlqDecideOptions& decide) {
-  return Decide(options, decide, LetterAction::kDiscard);
+  return Decide(options, decide, DeadLetter::Decision::kDiscard);
 }
 
 }  // namespace walpost::operations

@@ -1,10 +1,10 @@
-// DlqRetry, DlqDiscard - an operator's decision about letters.
-// Why: a letter whose key is not parked is sent again, or written off, by the verb itself, one at a
-//   time in the order of the log. Of a parked key the order must be kept while new events follow, so
-//   only `run` sends those: the verb appends a command to the log and waits for the answer.
+// DlqRetry, DlqDiscard - an operator's decision about dead letters.
+// Why: the order of a parked key must be kept while new events follow, so only `run` sends. The verb
+//   writes the decision into the table and waits until it was carried out. Of a parked key a retry is
+//   always about the whole of it.
 // Thread: blocking.
 // Errors: in Outcome. 64 without a filter, and for a discard that is not confirmed; 75 when
-//   anything meant is still undecided: each is told, and the others are done all the same.
+//   anything meant is still undecided: each is named, and the others are done all the same.
 // Source: docs/dead-letters.md.
 #pragma once
 
@@ -17,12 +17,12 @@
 namespace walpost::operations {
 
 struct DlqDecideOptions {
-  LetterFilter filter;
+  DeadLetterFilter filter;
   bool all_undecided = false;              // instead of a filter
-  bool dry_run = false;                    // only tell what would be done
+  bool dry_run = false;                    // only say what would be done
   bool yes = false;                        // a discard is meant
-  std::string to_topic;                    // of a retry: instead of the letter's
-  std::chrono::milliseconds wait{30'000};  // for `run` to answer
+  std::string to_topic;                    // of a retry: instead of the event's own
+  std::chrono::milliseconds wait{30'000};  // for `run` to carry it out
 };
 
 Outcome DlqRetry(const DlqOptions& options, const DlqDecideOptions& decide);

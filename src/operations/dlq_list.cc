@@ -12,11 +12,6 @@
 namespace walpost::operations {
 namespace {
 
-using envelope::Letter;
-using envelope::LetterKind;
-using envelope::LetterLog;
-using kafka::StoredLetter;
-
 constexpr std::size_t kKeyCharsMax = 40;
 
 std::string OrDash(std::string text) { return text.empty() ? "-" : std::move(text); }
@@ -56,80 +51,90 @@ class Table {
 
 struct Counts {
   std::size_t matching = 0;
-  std::size_t letters = 0;
+  std::size_t dead_letters = 0;
   std::size_t parked = 0;
-  std::set<LetterLog::Key> keys;
-  std::size_t decided = 0;
+  std::set<std::pair<std::string, std::string>> keys;
+  std::size_t closed = 0;
+  std::size_t foreign = 0;
+  std::size_t decided = 0;  // and not yet carried out
 
-  void Take(const StoredLetter& stored, const LetterState& state) {
+  void Take(const base::DeadLetter& row) {
     ++matching;
-    if (state.decision != nullptr) {
-      ++decided;
-    } else if (stored.letter.kind == LetterKind::kLetter) {
-      ++letters;
-    } else {
+    if (row.foreign) {
+      ++foreign;
+      return;
+    }
+    if (row.closed) {
+      ++closed;
+      return;
+    }
+    decided += row.decision == base::DeadLetter::Decision::kNone ? 0 : 1;
+    if (row.parked) {
       ++parked;
-      keys.insert({stored.letter.topic, std::string(stored.key.value_or(""))});
+      keys.emplace(row.topic, row.key.value_or(""));
+    } else {
+      ++dead_letters;
     }
   }
 };
 
-std::string Summary(const Counts& counts, const LetterLog& log, const DlqListOptions& list) {
-  std::string text = Count(counts.letters, "letter");
+std::string Summary(const Counts& counts, const DlqListOptions& list) {
+  std::string text = Count(counts.dead_letters, "dead letter");
   if (counts.parked > 0) {
     text += ", " + Count(counts.parked, "parked event") + " of " + Count(counts.keys.size(), "key");
   }
   if (list.all) {
-    text += absl::StrFormat(", %u decided", counts.decided);
+    text += absl::StrFormat(", %u closed", counts.closed);
   }
   if (list.limit > 0 && counts.matching > list.limit) {
     text += absl::StrFormat("; the first %u are shown", list.limit);
   }
   text += "\n";
-  if (!log.pending().empty()) {
-    text +=
-        Count(log.pending().size(), "command") + " without an answer: `walpost run` does them\n";
+  if (counts.decided > 0) {
+    text += Count(counts.decided, "decision") + " that `walpost run` has not carried out yet\n";
+  }
+  if (counts.foreign > 0) {
+    text += Count(counts.foreign, "row") +
+            " of another cluster: they came with a dump, or the server was replaced, and do not "
+            "count\n";
   }
   return text;
 }
 
 absl::StatusOr<Outcome> TryList(const DlqOptions& options, const DlqListOptions& list) {
-  const absl::StatusOr<ReadLogResult> log = ReadLog(options, list.all);
-  if (absl::IsNotFound(log.status())) {
-    return list.json ? Outcome{0, "[]\n", ""} : Outcome{0, NoLog(options) + "\n", ""};
-  }
-  RETURN_IF_ERROR(log.status());
+  ASSIGN_OR_RETURN(postgres::DeadLetterTable dead_letters, OpenDeadLetters(options));
   Table table({"TIME", "STATE", "ID", "TYPE", "TOPIC", "KEY", "REASON"});
-  LetterJson items = LetterJson::array();
+  DeadLetterJson items = DeadLetterJson::array();
   Counts counts;
-  const auto on_visit = [&](const StoredLetter& stored, const LetterState& state) {
-    if (!list.filter.Matches(stored)) {
+  const auto on_row = [&](const base::DeadLetter& row) {
+    if (!list.filter.Matches(row)) {
       return absl::OkStatus();
     }
-    counts.Take(stored, state);
+    counts.Take(row);
     if (list.limit > 0 && counts.matching > list.limit) {
       return absl::OkStatus();
     }
     if (list.json) {
-      items.push_back(LetterAsJson(stored, state));
+      items.push_back(AsJson(row));
       return absl::OkStatus();
     }
-    const Letter& letter = stored.letter;
-    table.Add({TimeText(stored.timestamp_ms), StateName(stored, state),
-               Printable(letter.id.empty() ? letter.position : letter.id, 0),
-               OrDash(Printable(letter.type, kKeyCharsMax)), OrDash(Printable(letter.topic, 0)),
-               stored.key ? Printable(*stored.key, kKeyCharsMax) : "-", OrDash(letter.reason)});
+    table.Add({TimeText(row.written_at_ms), StateName(row),
+               Printable(row.event_id.empty() ? row.position : row.event_id, 0),
+               OrDash(Printable(row.event_type, kKeyCharsMax)), OrDash(Printable(row.topic, 0)),
+               row.key ? Printable(*row.key, kKeyCharsMax) : "-", OrDash(row.reason)});
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(VisitLetters(options, *log, on_visit));
+  RETURN_IF_ERROR(dead_letters.ForEach(list.all ? "true" : "closed_at IS NULL", {},
+                                       /*whole=*/false, on_row));
   if (list.json) {
     return Outcome{0, Dump(items), ""};
   }
   if (table.empty()) {
     return Outcome{
-        0, list.filter.empty() ? "there are no undecided letters\n" : "no letter matches\n", ""};
+        0, list.filter.empty() ? "there are no open dead letters\n" : "no dead letter matches\n",
+        ""};
   }
-  return Outcome{0, table.Text() + Summary(counts, log->log, list), ""};
+  return Outcome{0, table.Text() + Summary(counts, list), ""};
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// DlqList, DlqShow - what lies in the dead-letter topic, for people and as JSON.
+// DlqList, DlqShow - what lies in walpost.dead_letters, for people and as JSON.
 // Thread: blocking.
 // Errors: in Outcome. Values are shown only when asked for: they may be secret.
 // Source: docs/dead-letters.md.
@@ -13,8 +13,8 @@
 namespace walpost::operations {
 
 struct DlqListOptions {
-  LetterFilter filter;
-  bool all = false;       // also what was decided
+  DeadLetterFilter filter;
+  bool all = false;       // also what was closed
   std::size_t limit = 0;  // of lines; 0 = none
   bool json = false;
 };
@@ -27,7 +27,7 @@ struct DlqShowOptions {
   bool json = false;
 };
 
-// The undecided one of several with the same id, else the last of them.
+// The open one of several with the same id, else the last of them.
 Outcome DlqShow(const DlqOptions& options, const DlqShowOptions& show);
 
 }  // namespace walpost::operations

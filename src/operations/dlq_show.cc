@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "envelope/dead_letter.h"
 #include "envelope/envelope_json.h"
 #include "operations/dlq_list.h"
 #include "operations/dlq_text.h"
@@ -12,55 +13,48 @@
 namespace walpost::operations {
 namespace {
 
-using envelope::RecordHeader;
-using kafka::StoredLetter;
+using base::DeadLetter;
 
 // A copy of what is shown.
 struct Shown {
-  LetterJson json;
-  bool undecided = false;
+  DeadLetterJson json;
+  bool open = false;
   std::optional<std::string> value;  // only when asked for
   bool is_envelope = false;
 };
 
-bool IsEnvelope(const DlqOptions& options, const StoredLetter& stored) {
-  if (outbox::IsMessageLabel(stored.letter.table)) {
+bool IsEnvelope(const DlqOptions& options, const DeadLetter& row) {
+  if (outbox::IsMessageLabel(row.source)) {
     return options.messages.format == envelope::ValueFormat::kEnvelope &&
-           stored.letter.reason != envelope::kMessageMalformed;
+           row.reason != envelope::kMessageMalformed;
   }
-  return std::any_of(
-      options.outboxes.begin(), options.outboxes.end(), [&](const DlqOutbox& outbox) {
-        return outbox.table.schema + "." + outbox.table.table == stored.letter.table &&
-               outbox.encoder.format == envelope::ValueFormat::kEnvelope;
-      });
+  return std::any_of(options.outboxes.begin(), options.outboxes.end(),
+                     [&](const DlqOutbox& outbox) {
+                       return outbox.table.schema + "." + outbox.table.table == row.source &&
+                              outbox.encoder.format == envelope::ValueFormat::kEnvelope;
+                     });
 }
 
-Shown Copy(const DlqOptions& options, const DlqShowOptions& show, const StoredLetter& stored,
-           const LetterState& state, const envelope::LetterLog& log) {
+Shown Copy(const DlqOptions& options, const DlqShowOptions& show, const DeadLetter& row) {
   Shown shown;
-  shown.undecided = state.undecided;
-  shown.json = LetterAsJson(stored, state);
-  shown.json["headers"] = LetterJson::array();
-  for (const RecordHeader& header : envelope::EventHeaders(stored.headers)) {
-    shown.json["headers"].push_back(
-        {{"name", std::string(header.name)}, {"value", std::string(header.value)}});
+  shown.open = !row.closed;
+  shown.json = AsJson(row);
+  shown.json["headers"] = DeadLetterJson::array();
+  for (const DeadLetter::Header& header : row.headers) {
+    shown.json["headers"].push_back({{"name", header.name}, {"value", header.value.value_or("")}});
   }
-  const auto* parked = log.FindParked(stored.letter.topic, stored.key);
-  shown.json["parked_events_of_key"] = parked == nullptr ? 0 : parked->events.size();
   if (show.payload) {
-    shown.is_envelope = IsEnvelope(options, stored);
-    if (stored.value) {
-      shown.value = std::string(*stored.value);
-    }
+    shown.is_envelope = IsEnvelope(options, row);
+    shown.value = row.value;
   }
   return shown;
 }
 
-std::string AsText(const LetterJson& json) {
+std::string AsText(const DeadLetterJson& json) {
   std::string text;
   for (const auto& [name, value] : json.items()) {
     if (name == "headers") {
-      for (const LetterJson& header : value) {
+      for (const DeadLetterJson& header : value) {
         text += absl::StrFormat("%-22s%s: %s\n", "header",
                                 Printable(header["name"].get<std::string>(), 0),
                                 Printable(header["value"].get<std::string>(), 0));
@@ -78,9 +72,9 @@ std::string AsText(const LetterJson& json) {
 Outcome Value(const Shown& shown) {
   if (!shown.value) {
     return Outcome{0, "",
-                   shown.json["left_out_bytes"].is_null()
+                   shown.json["truncated_bytes"].is_null()
                        ? "the event has no value"
-                       : "the value was left out: this is a stub"};
+                       : "the value is not here: the dead letter is truncated"};
   }
   const std::optional<std::string> json =
       shown.is_envelope ? envelope::EnvelopeAsJson(*shown.value) : std::nullopt;
@@ -88,27 +82,34 @@ Outcome Value(const Shown& shown) {
 }
 
 absl::StatusOr<Outcome> TryShow(const DlqOptions& options, const DlqShowOptions& show) {
-  const absl::StatusOr<ReadLogResult> log = ReadLog(options, /*keep_decided=*/true);
-  if (absl::IsNotFound(log.status())) {
-    return Outcome{kExitUsage, "", NoLog(options)};
-  }
-  RETURN_IF_ERROR(log.status());
+  ASSIGN_OR_RETURN(postgres::DeadLetterTable table, OpenDeadLetters(options));
   std::optional<Shown> found;
-  const auto on_visit = [&](const StoredLetter& stored, const LetterState& state) {
-    const bool meant = stored.letter.id == show.event || stored.letter.position == show.event;
-    if (meant && !(found && found->undecided && !state.undecided)) {
-      found = Copy(options, show, stored, state, log->log);
+  std::string topic;
+  std::optional<std::string> key;
+  const auto on_row = [&](const DeadLetter& row) {
+    if (!(found && found->open && row.closed)) {
+      found = Copy(options, show, row);
+      topic = row.topic;
+      key = row.key;
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(VisitLetters(options, *log, on_visit));
+  RETURN_IF_ERROR(
+      table.ForEach("event_id = $2 OR position = $2", {show.event}, /*whole=*/true, on_row));
+  std::size_t parked = 0;
+  const auto on_other = [&](const DeadLetter& row) {
+    parked += row.topic == topic && row.key == key ? 1 : 0;
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(table.ForEach("closed_at IS NULL AND parked", {}, /*whole=*/false, on_other));
   if (!found) {
     return Outcome{
         kExitUsage, "",
-        absl::StrFormat("no letter has the id or position '%s': `walpost dlq list --all` "
+        absl::StrFormat("no dead letter has the id or position '%s': `walpost dlq list --all` "
                         "shows every one",
                         show.event)};
   }
+  found->json["parked_events_of_key"] = parked;
   if (show.payload) {
     return Value(*found);
   }

@@ -5,9 +5,7 @@
 
 namespace walpost::operations {
 
-using envelope::Letter;
-using kafka::StoredLetter;
-using Json = LetterJson;
+using Json = DeadLetterJson;
 
 std::string Printable(std::string_view bytes, std::size_t chars_max) {
   std::string text;
@@ -33,33 +31,39 @@ std::string Count(std::size_t count, std::string_view noun) {
   return absl::StrFormat("%u %s%s", count, noun, count == 1 ? "" : "s");
 }
 
-std::string StateName(const StoredLetter& stored, const LetterState& state) {
-  return std::string(state.decision == nullptr
-                         ? envelope::LetterKindName(stored.letter.kind)
-                         : envelope::LetterActionName(state.decision->action));
+std::string StateName(const base::DeadLetter& row) {
+  if (row.foreign) {
+    return "foreign";
+  }
+  if (row.closed) {
+    return row.discard() ? "discarded" : "sent_elsewhere";
+  }
+  return row.parked ? "parked" : "dead_letter";
 }
 
-Json LetterAsJson(const StoredLetter& stored, const LetterState& state) {
-  const Letter& letter = stored.letter;
+Json AsJson(const base::DeadLetter& row) {
+  const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(value); };
   Json item;
-  item["state"] = StateName(stored, state);
-  item["id"] = letter.id;
-  item["type"] = letter.type;
-  item["table"] = letter.table;
-  item["topic"] = letter.topic;
-  item["partition"] = letter.partition >= 0 ? Json(letter.partition) : Json();
-  item["key"] = stored.key ? Json(std::string(*stored.key)) : Json();
-  item["reason"] = letter.reason;
-  item["schema"] = letter.schema.empty() ? Json() : Json(letter.schema);
-  item["detail"] = letter.detail;
-  item["attempts"] = letter.attempts;
-  item["position"] = letter.position;
-  item["event_time"] = letter.timestamp_ms != 0 ? Json(TimeText(letter.timestamp_ms)) : Json();
-  item["letter_time"] = TimeText(stored.timestamp_ms);
-  item["offset"] = stored.offset;
-  item["left_out_bytes"] = letter.left_out_bytes ? Json(*letter.left_out_bytes) : Json();
-  item["value_bytes"] = stored.value ? Json(stored.value->size()) : Json();
-  item["decision_offset"] = state.decision != nullptr ? Json(state.decision->offset) : Json();
+  item["state"] = StateName(row);
+  item["id"] = row.event_id;
+  item["type"] = row.event_type;
+  item["table"] = row.source;
+  item["topic"] = row.topic;
+  item["partition"] = row.partition >= 0 ? Json(row.partition) : Json();
+  item["key"] = row.key ? Json(*row.key) : Json();
+  item["reason"] = row.reason;
+  item["schema"] = text(row.schema);
+  item["detail"] = row.detail;
+  item["attempts"] = row.attempts;
+  item["position"] = row.position;
+  item["event_time"] = row.event_time_ms != 0 ? Json(TimeText(row.event_time_ms)) : Json();
+  item["written_at"] = TimeText(row.written_at_ms);
+  item["seq"] = row.seq;
+  item["truncated_bytes"] = row.truncated_bytes ? Json(*row.truncated_bytes) : Json();
+  item["value_bytes"] = row.value_bytes ? Json(*row.value_bytes) : Json();
+  item["decision"] = row.retry() ? Json("retry") : row.discard() ? Json("discard") : Json();
+  item["decided_by"] = text(row.decided_by);
+  item["send_to"] = text(row.send_to);
   return item;
 }
 

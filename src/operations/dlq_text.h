@@ -1,4 +1,4 @@
-// What verbs say about one letter, in words and as JSON.
+// What verbs say about one dead letter, in words and as JSON.
 // Thread: free functions.
 #pragma once
 
@@ -12,25 +12,25 @@
 
 namespace walpost::operations {
 
-using LetterJson = nlohmann::ordered_json;
+using DeadLetterJson = nlohmann::ordered_json;
 
 // Of bytes that may be anything: a control character or a byte that is not ASCII as \xNN, and cut
 // at `chars_max` (0 = not).
 std::string Printable(std::string_view bytes, std::size_t chars_max);
 
-// "1 letter", "2 letters".
+// "1 event", "2 events".
 std::string Count(std::size_t count, std::string_view noun);
 
 // Milliseconds since 1970 as RFC 3339 in UTC.
 std::string TimeText(std::int64_t milliseconds);
 
-// "letter", "parked", or what was decided.
-std::string StateName(const kafka::StoredLetter& stored, const LetterState& state);
+// "dead_letter" or "parked", or how it was closed.
+std::string StateName(const base::DeadLetter& row);
 
-// All that is known, but for the value.
-LetterJson LetterAsJson(const kafka::StoredLetter& stored, const LetterState& state);
+// All that is known, but for value and headers.
+DeadLetterJson AsJson(const base::DeadLetter& row);
 
 // Bytes that are not UTF-8 are replaced.
-std::string Dump(const LetterJson& json);
+std::string Dump(const DeadLetterJson& json);
 
 }  // namespace walpost::operations

@@ -100,8 +100,11 @@ absl::StatusOr<std::string> Drain::Bound(std::uint32_t place, const RowReader& r
     return "true";
   }
   ASSIGN_OR_RETURN(const std::vector<Row> note,
+                   // A dump brings those of another cluster along.
                    connection->Query(absl::StrFormat("SELECT snapshot::text FROM %s WHERE lsn <= "
-                                                     "$1::pg_lsn ORDER BY lsn DESC LIMIT 1",
+                                                     "$1::pg_lsn AND system_identifier = (SELECT "
+                                                     "system_identifier FROM pg_control_system()) "
+                                                     "ORDER BY lsn DESC LIMIT 1",
                                                      notes),
                                      {gap_->from.ToString()}));
   return note.empty() ? "true"
@@ -174,8 +177,8 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
     line += absl::StrFormat(", %d %s", presence_.in_topic,
                             gap_ ? "are in Kafka already" : "had been sent before");
   }
-  if (presence_.letters > 0) {
-    line += absl::StrFormat(", %d are known to the dead-letter topic", presence_.letters);
+  if (presence_.dead_letters > 0) {
+    line += absl::StrFormat(", %d are dead letters", presence_.dead_letters);
   }
   return line + "\n";
 }
@@ -214,12 +217,12 @@ absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
   return absl::OkStatus();
 }
 
-// What is in its topic, or known to the dead-letter topic, is not to be sent.
+// What is in its topic, or a dead letter, is not to be sent.
 absl::Status Drain::FindSent(std::uint32_t place, const Left& left) {
   PresenceOptions options;
   options.spill_folder = options_.spill_folder;
   options.on_progress = options_.on_progress;
-  options.letters = gap_.has_value();
+  options.dead_letters = gap_.has_value();
   if (!gap_) {
     options.since_ms = left.at_ms - kClockMarginMs;  // it has sent nothing before it began
   }
@@ -231,6 +234,7 @@ absl::Status Drain::SendAll(std::uint32_t place) {
   sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
                   gap_ ? "gap" : "drain", options_.patience);
   const std::string name = NameAt(place);
+  RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
   const auto on_row = [&](const ReadRow& row) {
     if (!presence_.there[row.number]) {
       RETURN_IF_ERROR(sender_->SendRow(row, schemas_, options_.skip_undeliverable));

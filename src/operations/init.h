@@ -25,6 +25,7 @@ struct InitOptions {
   bool print_sql = false;  // only show what would be executed
   // Also make outbox.emit_message, and record source.message_prefixes.
   bool with_messages = false;
+  bool revoke_emit = false;  // with messages: take the right to emit from PUBLIC
   bool with_roles = false;   // also the roles owner, writer and relay
   bool plain_table = false;  // outbox.events in one piece, not in partitions
   // Where events, emit and what belongs to them are made, when SCHEMA.events is an outbox.
@@ -36,8 +37,9 @@ struct InitOptions {
   std::function<absl::Status()> replaced;
   std::chrono::milliseconds slot_timeout{30'000};
   kafka::KafkaOptions kafka;
-  std::string progress_topic;     // empty = none, and Kafka is not asked
-  std::string dead_letter_topic;  // empty = `delivery.on_undeliverable` needs none
+  std::string progress_topic;        // empty = none, and Kafka is not asked
+  std::string dead_letter_topic;     // empty = none
+  std::string dead_letter_conninfo;  // where walpost.dead_letters is; empty = the source's
   std::chrono::milliseconds kafka_timeout{15'000};
 };
 

@@ -25,6 +25,22 @@ bool AddsTo(const std::vector<std::string>& recorded, const std::vector<std::str
   });
 }
 
+// A second line where every role may make events; else nothing.
+absl::StatusOr<std::string> WhoMayEmit(SqlConnection* connection) {
+  ASSIGN_OR_RETURN(
+      const auto rows,
+      connection->Query("SELECT pg_catalog.string_agg(p.oid::regprocedure::text, ', ') FROM "
+                        "pg_catalog.pg_proc p WHERE p.proname = 'pg_logical_emit_message' AND "
+                        "pg_catalog.has_function_privilege('public', p.oid, 'EXECUTE')"));
+  if (!rows.at(0).at(0)) {
+    return std::string();
+  }
+  return absl::StrFormat(
+      "\nwarning      any role may emit messages, and thus events: REVOKE EXECUTE ON FUNCTION %s "
+      "FROM PUBLIC, or run init with --revoke-emit as superuser (docs/messages.md)",
+      *rows.at(0).at(0));
+}
+
 }  // namespace
 
 absl::Status CheckMessages(const InitOptions& options, SqlConnection* connection) {
@@ -56,9 +72,28 @@ absl::StatusOr<std::string> RecordPrefixes(const InitOptions& options, SqlConnec
   if (recorded != prefixes) {
     RETURN_IF_ERROR(connection->Execute(RecordPrefixesSql(options)));
   }
-  return absl::StrFormat("messages     %s %s",
+  if (options.revoke_emit) {
+    RETURN_IF_ERROR(connection->Execute(RevokeEmitSql(options)));
+  }
+  ASSIGN_OR_RETURN(const std::string who, WhoMayEmit(connection));
+  return absl::StrFormat("messages     %s %s%s",
                          prefixes.empty() ? "no prefix" : absl::StrJoin(prefixes, ", "),
-                         recorded == prefixes ? "recorded before" : "recorded");
+                         recorded == prefixes ? "recorded before" : "recorded", who);
+}
+
+std::string RevokeEmitSql(const InitOptions& options) {
+  // Whose rights outbox.emit_message has must keep it.
+  return absl::StrFormat(
+      "DO $walpost$ DECLARE emit regprocedure; owner name; BEGIN "
+      "FOR emit IN SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p WHERE p.proname = "
+      "'pg_logical_emit_message' AND p.pronamespace = 'pg_catalog'::regnamespace LOOP "
+      "EXECUTE pg_catalog.format('REVOKE EXECUTE ON FUNCTION %%s FROM PUBLIC', emit); "
+      "FOR owner IN SELECT DISTINCT pg_catalog.pg_get_userbyid(p.proowner) FROM pg_catalog.pg_proc "
+      "p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = %s AND "
+      "p.proname = 'emit_message' LOOP "
+      "EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %%s TO %%I', emit, owner); "
+      "END LOOP; END LOOP; END $walpost$",
+      QuoteLiteral(options.table_schema));
 }
 
 std::string RecordPrefixesSql(const InitOptions& options) {

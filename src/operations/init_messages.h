@@ -23,7 +23,10 @@ absl::Status CheckMessages(const InitOptions& options, postgres::SqlConnection* 
 absl::StatusOr<std::string> RecordPrefixes(const InitOptions& options,
                                            postgres::SqlConnection* connection);
 
-// The same as a statement, to be printed.
+// From then on only roles with a grant may emit, and outbox.emit_message itself. Needs a superuser.
+std::string RevokeEmitSql(const InitOptions& options);
+
+// What RecordPrefixes does, as a statement, to be printed.
 std::string RecordPrefixesSql(const InitOptions& options);
 
 }  // namespace walpost::operations

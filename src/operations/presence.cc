@@ -15,16 +15,16 @@ absl::StatusOr<Presence> FindPresence(const DlqOptions& pipeline, const Presence
     return comparison.Add(row, row.number);
   }));
   RETURN_IF_ERROR(comparison.Scan(pipeline.kafka, pipeline.kafka_timeout, options.since_ms));
-  if (options.letters) {
-    RETURN_IF_ERROR(comparison.Letters(pipeline));
+  if (options.dead_letters) {
+    RETURN_IF_ERROR(comparison.DeadLetters(pipeline));
   }
   Presence presence;
   presence.there.assign(reader->count(), false);
   RETURN_IF_ERROR(comparison.Judge([&](const Compared& compared) {
-    const bool letter = !compared.in_topic && compared.fate != LetterFate::kNone;
-    presence.there[compared.row.number] = compared.in_topic || letter;
+    const bool dead_letter = !compared.in_topic && compared.fate != DeadLetterFate::kNone;
+    presence.there[compared.row.number] = compared.in_topic || dead_letter;
     presence.in_topic += compared.in_topic ? 1 : 0;
-    presence.letters += letter ? 1 : 0;
+    presence.dead_letters += dead_letter ? 1 : 0;
     return absl::OkStatus();
   }));
   return presence;

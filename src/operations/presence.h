@@ -1,4 +1,4 @@
-// FindPresence - which rows need not be sent, because Kafka holds them.
+// FindPresence - which rows need not be sent, because Kafka holds them, or because they are dead letters.
 // Thread: blocking.
 // Errors: those of Comparison.
 #pragma once
@@ -19,14 +19,14 @@ struct PresenceOptions {
   std::string spill_folder;
   // Since when the rows may have been sent; absent = since each was made.
   std::optional<std::int64_t> since_ms;
-  bool letters = true;  // what the dead-letter topic knows of counts, too
+  bool dead_letters = true;  // what walpost.dead_letters knows of counts, too
   OnProgress on_progress;
 };
 
 struct Presence {
   std::vector<bool> there;  // by the row's number
   std::uint64_t in_topic = 0;
-  std::uint64_t letters = 0;  // dead-lettered, parked or decided, and not in the topic
+  std::uint64_t dead_letters = 0;  // open, discarded or sent elsewhere, and not in the topic
 };
 
 // `reader` is open for reading twice.

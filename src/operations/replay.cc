@@ -132,13 +132,16 @@ class Replayer {
       ASSIGN_OR_RETURN(Presence presence,
                        FindPresence(options_.pipeline, presence_options, reader));
       there_ = std::move(presence.there);
-      const std::uint64_t missing = reader->count() - presence.in_topic - presence.letters;
+      const std::uint64_t missing = reader->count() - presence.in_topic - presence.dead_letters;
       text_ += absl::StrFormat("%s: %s missing in Kafka\n", name, Count(missing, "event"));
     }
     return options_.dry_run ? absl::OkStatus() : Send(name, reader);
   }
 
   absl::Status Send(const std::string& name, RowReader* reader) {
+    if (options_.in_place) {
+      RETURN_IF_ERROR(sender_.FollowParkedKeys(options_.pipeline, name));
+    }
     std::uint64_t sent = 0;
     const absl::Status status = reader->ForEach([&](const ReadRow& row) {
       if (there_[row.number]) {

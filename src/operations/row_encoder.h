@@ -16,8 +16,8 @@
 #include "base/chunk_arena.h"
 #include "envelope/encoder.h"
 #include "operations/dlq.h"
+#include "operations/table_columns.h"
 #include "outbox/table_mapper.h"
-#include "pgoutput/message.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::operations {
@@ -39,7 +39,7 @@ class RowEncoder {
   std::string ColumnOf(const outbox::ColumnNames& names) const;
   bool HasColumn(const std::string& name, std::uint32_t type_oid) const;
 
-  std::size_t width() const { return relation_.columns.size(); }
+  std::size_t width() const { return columns_.relation.columns.size(); }
 
   // `row` begins with the columns; what follows is not looked at.
   absl::StatusOr<envelope::Record> Encode(const postgres::Row& row,
@@ -50,7 +50,7 @@ class RowEncoder {
   RowEncoder() = default;
 
   std::string table_;
-  pgoutput::Relation relation_;
+  TableColumns columns_;
   std::optional<outbox::TableMapper> mapper_;
   std::optional<envelope::Encoder> encoder_;
   std::unique_ptr<base::ChunkArena> arena_;

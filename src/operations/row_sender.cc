@@ -5,7 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "envelope/letter.h"
+#include "envelope/dead_letter.h"
 #include "operations/dlq_text.h"
 
 namespace walpost::operations {
@@ -28,7 +28,58 @@ RowSender::RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryO
                      std::chrono::milliseconds patience)
     : framer_(registry, FramingsOf(outboxes)), writer_(kafka, patience), kind_(kind) {}
 
+absl::Status RowSender::FollowParkedKeys(const DlqOptions& options, const std::string& source) {
+  constexpr std::size_t kAtATime = 1'000;
+  source_ = source;
+  ASSIGN_OR_RETURN(dead_letters_, FindDeadLetters(options));
+  parked_.clear();
+  std::int64_t after = 0;
+  for (bool more = dead_letters_.has_value(); more;) {
+    ASSIGN_OR_RETURN(const std::vector<base::ParkedKey> keys,
+                     dead_letters_->ReadParked(after, kAtATime));
+    for (const base::ParkedKey& key : keys) {
+      parked_.emplace(key.topic, key.key);
+      after = key.seq;
+    }
+    more = keys.size() == kAtATime;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> RowSender::Follow(const envelope::Record& record,
+                                       const envelope::SchemaTable& schemas) {
+  if (parked_.empty() || !record.key ||
+      !parked_.contains({std::string(record.topic), std::string(*record.key)})) {
+    return false;
+  }
+  // Where it stands in the stream its row does not tell.
+  envelope::Record placeless = record;
+  std::vector<envelope::RecordHeader> headers(record.headers.begin(), record.headers.end());
+  std::erase_if(headers, [](const auto& header) { return header.name == "walpost-position"; });
+  placeless.headers = headers;
+  base::DeadLetter row;
+  row.event_id = HeaderOf(record, "id");
+  row.event_type = HeaderOf(record, "type");
+  row.source = source_;
+  row.topic = record.topic;
+  row.partition = record.partition;
+  row.event_time_ms = record.timestamp_ms;
+  row.reason = "key_parked";
+  row.parked = true;
+  if (record.schema != 0) {
+    row.schema = envelope::NeedAsText(schemas.entry(record.schema).need);
+  }
+  envelope::TakeRecord(placeless, &row);
+  ASSIGN_OR_RETURN(const bool parked, dead_letters_->InsertBehindParked(row));
+  followed_ += parked ? 1 : 0;
+  return parked;
+}
+
 absl::Status RowSender::Send(envelope::Record record, const envelope::SchemaTable& schemas) {
+  ASSIGN_OR_RETURN(const bool parked, Follow(record, schemas));
+  if (parked) {
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(record, framer_.Frame(record, schemas));
   const std::vector<envelope::RecordHeader> headers =
       envelope::RedeliveryHeaders(record.headers, kind_, "");
@@ -57,7 +108,10 @@ absl::Status RowSender::SendRow(const ReadRow& row, const envelope::SchemaTable&
 }
 
 std::string RowSender::TakeAccount() {
-  std::string text = Count(std::exchange(sent_, 0), "event") + " sent";
+  std::string text = Count(std::exchange(sent_, 0) - followed_, "event") + " sent";
+  if (followed_ > 0) {
+    text += absl::StrFormat(", %d parked behind others of their key", std::exchange(followed_, 0));
+  }
   if (left_out_ > 0) {
     text += absl::StrFormat(", %d left out, since they can be no records: %s%s",
                             std::exchange(left_out_, 0), absl::StrJoin(left_out_ids_, " "),

@@ -6,8 +6,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,6 +32,10 @@ class RowSender {
             const std::vector<DlqOutbox>& outboxes, std::string_view kind,
             std::chrono::milliseconds patience);
 
+  // From here on rows are of this table, and what has a parked key becomes a dead letter behind those
+  // of its key instead of a record that overtakes them.
+  absl::Status FollowParkedKeys(const DlqOptions& options, const std::string& source);
+
   // A record of a RowReader that was made with `schemas`. Copied before it returns.
   absl::Status Send(envelope::Record record, const envelope::SchemaTable& schemas);
 
@@ -43,6 +50,13 @@ class RowSender {
   absl::Status Flush() { return writer_.Flush(); }
 
  private:
+  // False: its key is not parked.
+  absl::StatusOr<bool> Follow(const envelope::Record& record, const envelope::SchemaTable& schemas);
+
+  std::string source_;
+  std::optional<postgres::DeadLetterTable> dead_letters_;
+  std::set<std::pair<std::string, std::string>> parked_;  // topic and key
+  std::uint64_t followed_ = 0;
   Framer framer_;
   kafka::BulkWriter writer_;
   const std::string kind_;

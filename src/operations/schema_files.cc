@@ -17,6 +17,7 @@ constexpr std::size_t kNameBytesMax = 63;
 std::string InSchema(const char* sql, const std::string& schema) {
   return absl::StrReplaceAll(sql,
                              {{"outbox.", schema + "."},
+                              {"'outbox'", "'" + schema + "'"},
                               {"SCHEMA outbox", "SCHEMA " + schema},
                               {"SCHEMA IF NOT EXISTS outbox", "SCHEMA IF NOT EXISTS " + schema},
                               {"SCHEMA IF EXISTS outbox", "SCHEMA IF EXISTS " + schema}});

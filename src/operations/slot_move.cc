@@ -11,11 +11,11 @@
 #include "absl/strings/str_format.h"
 #include "base/source_facts.h"
 #include "base/status.h"
-#include "envelope/letter.h"
 #include "envelope/position.h"
+#include "envelope/progress.h"
 #include "kafka/progress.h"
-#include "kafka/record_writer.h"
 #include "kafka/topics.h"
+#include "operations/dlq.h"
 #include "operations/dlq_text.h"
 #include "operations/pipeline_record.h"
 #include "postgres/preflight.h"
@@ -65,6 +65,11 @@ class Mover {
     if (options_.progress_topic.empty()) {
       return text + "progress is not remembered (delivery.progress_topic is empty)\n";
     }
+    if (unread_.count > 0) {
+      text += absl::StrFormat(
+          "%u record(s) in the progress topic cannot be read and do not count: %s\n", unread_.count,
+          unread_.detail);
+    }
     if (!newest_) {
       return text + "no progress is remembered: what is in Kafka cannot be told\n";
     }
@@ -93,14 +98,12 @@ class Mover {
     progress.epoch = newest_ ? newest_->epoch + 1 : 1;
     progress.recorded_at =
         std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
-    for (const base::PublishedTable& table : facts_.tables) {
-      for (const postgres::SourceTable& outbox : options_.source.tables) {
-        if (table.schema == outbox.schema && table.name == outbox.table) {
-          progress.tables.push_back(table);
-        }
-      }
+    if (!envelope::DecodeProgress(envelope::EncodeProgress(progress)).ok()) {
+      return absl::FailedPreconditionError(
+          "the newest record of the progress topic leaves no room for a decision after it: walpost "
+          "did not write it; take another delivery.progress_topic, and see to it that nobody else "
+          "may write there (docs/security.md)");
     }
-    progress.message_prefixes = facts_.message_prefixes;
     return kafka::WriteProgress(options_.kafka, {options_.progress_topic, options_.name}, progress,
                                 options_.kafka_timeout);
   }
@@ -117,6 +120,9 @@ class Mover {
     if (step.name == "publication") {
       return slot_may_be_lost && facts_.publication_oid == 0;  // it is made with the slot
     }
+    if (step.name == "dead_letters") {
+      return true;  // neither verb needs them
+    }
     return step.name == "record" && (reason == HaltReason::kClusterChanged ||
                                      (slot_may_be_lost && reason == HaltReason::kInitIncomplete));
   }
@@ -126,7 +132,7 @@ class Mover {
       return absl::OkStatus();
     }
     const auto records = kafka::ReadProgress(
-        options_.kafka, {options_.progress_topic, options_.name}, options_.kafka_timeout);
+        options_.kafka, {options_.progress_topic, options_.name}, options_.kafka_timeout, &unread_);
     if (absl::IsNotFound(records.status())) {
       return absl::OkStatus();  // it is made before it is written to
     }
@@ -145,6 +151,7 @@ class Mover {
   const InitOptions& options_;
   base::SourceFacts facts_;
   std::optional<Progress> newest_;
+  kafka::UnreadProgress unread_;
 };
 
 // A cluster that is adopted is the recorded one from here on.
@@ -182,28 +189,24 @@ std::string WhatAdoptingMeans(const Mover& mover) {
 }
 
 // What is left behind can be found where undeliverable events are looked for.
-absl::Status WriteStub(const InitOptions& options, const base::SourceFacts& facts, Lsn from, Lsn to,
-                       const std::string& what) {
-  if (options.dead_letter_topic.empty()) {
+absl::Status NoteSkipped(const InitOptions& options, const base::SourceFacts& facts, Lsn from,
+                         Lsn to, const std::string& what) {
+  DlqOptions pipeline;
+  pipeline.name = options.name;
+  pipeline.source = options.source;
+  pipeline.dead_letter_conninfo = options.dead_letter_conninfo;
+  ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, FindDeadLetters(pipeline));
+  if (!table) {
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(kafka::EnsureTopic(options.kafka,
-                                     kafka::DeadLetterTopic(options.dead_letter_topic),
-                                     options.kafka_timeout)
-                      .status());
-  envelope::Letter letter;
-  letter.pipeline = options.name;
-  letter.reason = "transactions_skipped";
-  letter.detail = absl::StrFormat("slot %s was advanced from %s past %s: %s", options.source.slot,
-                                  from.ToString(), to.ToString(), what);
-  letter.position =
+  base::DeadLetter row;
+  row.reason = "transactions_skipped";
+  row.detail = absl::StrFormat("slot %s was advanced from %s past %s: %s", options.source.slot,
+                               from.ToString(), to.ToString(), what);
+  row.position =
       envelope::Position{facts.system_identifier, facts.TimelineOf(to), to, 0}.ToString();
-  letter.left_out_bytes = 0;
-  base::ChunkArena arena;
-  kafka::RecordWriter writer(options.kafka, options.kafka_timeout);
-  const auto now =
-      std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
-  return writer.Write(EncodeLetter(letter, options.dead_letter_topic, {}, &arena), now).status();
+  row.truncated_bytes = 0;
+  return table->Insert({row}).status();
 }
 
 // The position after which the slot stands.
@@ -255,7 +258,7 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
       SqlConnection connection,
       SqlConnection::Connect(options.source.conninfo, options.source.application_name));
   if (!to.empty()) {
-    RETURN_IF_ERROR(WriteStub(options, mover.facts(), before, target, skipped));
+    RETURN_IF_ERROR(NoteSkipped(options, mover.facts(), before, target, skipped));
     ASSIGN_OR_RETURN(position, Advance(options, target, &connection));
     text += absl::StrFormat("slot %s advanced to %s\n", options.source.slot, position.ToString());
   }

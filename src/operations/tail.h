@@ -18,10 +18,11 @@ namespace walpost::operations {
 struct TailOptions {
   DlqOptions pipeline;         // source, outboxes and messages of it
   std::string messages_topic;  // template
-  bool from_now = false;       // else with what the configured slot has not confirmed
-  std::string table;           // SCHEMA.TABLE, or message:PREFIX; empty = all
-  std::string key;             // empty = all
-  std::uint64_t limit = 0;     // of events shown; 0 = none
+  outbox::TopicOptions messages_topics;
+  bool from_now = false;    // else with what the configured slot has not confirmed
+  std::string table;        // SCHEMA.TABLE, or message:PREFIX; empty = all
+  std::string key;          // empty = all
+  std::uint64_t limit = 0;  // of events shown; 0 = none
   bool payload = false;
   bool json = false;
   int stop_fd = -1;

@@ -45,12 +45,13 @@ void AddBytes(const std::string& name, std::optional<std::string_view> bytes, Js
 TailReader::TailReader(const TailOptions& options, base::SourceFacts facts)
     : options_(options),
       facts_(std::move(facts)),
-      message_mapper_(options.messages_topic),
+      message_mapper_(options.messages_topic, options.messages_topics),
       message_encoder_(WithoutFraming(options.pipeline.messages), facts_.database) {
   for (const DlqOutbox& outbox : options.pipeline.outboxes) {
     outboxes_.push_back({outbox::TableMapper(outbox.table),
                          envelope::Encoder(WithoutFraming(outbox.encoder), facts_.database),
                          outbox.table.schema + "." + outbox.table.table, ""});
+    outboxes_.back().mapper.SetTextTypes(facts_.text_types);
   }
 }
 

@@ -75,6 +75,15 @@ absl::StatusOr<std::int64_t> BinaryInteger(std::string_view bytes, std::uint32_t
   return number;
 }
 
+absl::StatusOr<base::WallTime> Within(base::WallTime time) {
+  constexpr std::chrono::seconds kFirst{-62'135'596'800};  // 0001-01-01
+  constexpr std::chrono::seconds kEnd{253'402'300'800};    // 10000-01-01
+  if (time.time_since_epoch() < kFirst || time.time_since_epoch() >= kEnd) {
+    return absl::InvalidArgumentError("a time outside the years 1 to 9999");
+  }
+  return time;
+}
+
 }  // namespace
 
 std::uint32_t BuiltInType(std::string_view name) {
@@ -245,7 +254,7 @@ absl::StatusOr<base::WallTime> ToTime(const Value& value) {
         micros == std::numeric_limits<std::int64_t>::min()) {
       return absl::InvalidArgumentError("an infinite time");
     }
-    return base::FromPostgresMicros(micros);
+    return Within(base::FromPostgresMicros(micros));
   }
   absl::Time time;
   std::string error;
@@ -254,7 +263,7 @@ absl::StatusOr<base::WallTime> ToTime(const Value& value) {
       time == absl::InfiniteFuture() || time == absl::InfinitePast()) {
     return absl::InvalidArgumentError("a time that is infinite or not in ISO form");
   }
-  return base::WallTime(std::chrono::microseconds(absl::ToUnixMicros(time)));
+  return Within(base::WallTime(std::chrono::microseconds(absl::ToUnixMicros(time))));
 }
 
 }  // namespace walpost::outbox

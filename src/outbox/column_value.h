@@ -65,7 +65,8 @@ absl::StatusOr<std::string_view> ToBytes(const pgoutput::Value& value, std::uint
 
 absl::StatusOr<std::int64_t> ToInteger(const pgoutput::Value& value, std::uint32_t oid);
 
-// timestamptz only. Infinities are an error.
+// timestamptz only. Infinities are an error, and what lies outside the years 1 to 9999: protobuf's
+// Timestamp and CloudEvents have no other years.
 absl::StatusOr<base::WallTime> ToTime(const pgoutput::Value& value);
 
 }  // namespace walpost::outbox

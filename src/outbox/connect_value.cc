@@ -244,6 +244,9 @@ std::string JavaNumber(double number) { return PrintJava(number); }
 absl::StatusOr<base::WallTime> ToInstant(const Value& value) {
   if (Binary(value)) {
     ASSIGN_OR_RETURN(const std::int64_t micros, ReadBinary(value, true));
+    if (micros > std::numeric_limits<std::int64_t>::max() - base::kPostgresEpochUnixMicros) {
+      return Unfit("a time so late that no count of microseconds reaches it");
+    }
     return base::FromPostgresMicros(micros);
   }
   // With an offset when it has one.

@@ -73,9 +73,7 @@ absl::Status EventRouter::BindPlacement(const std::vector<BoundColumn>& columns,
   const auto unfit = [&](std::string_view expected) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "%s: column %s is %s, but placed as table.fields.additional.placement says it must be %s",
-        where_, placement.column,
-        column->is_domain ? "a domain over " + TypeName(column->oid) : TypeName(column->oid),
-        expected));
+        where_, placement.column, column->type, expected));
   };
   if (placement.where == Where::kPartition) {
     if (!IsInteger(column->oid)) {
@@ -106,7 +104,7 @@ absl::Status EventRouter::BindTimestamp(const std::vector<BoundColumn>& columns)
     return absl::FailedPreconditionError(absl::StrFormat(
         "%s: table.field.event.timestamp is %s, which is %s, but must be a column of type "
         "timestamp or timestamptz",
-        where_, options_.timestamp, column == nullptr ? "no column" : TypeName(column->oid)));
+        where_, options_.timestamp, column == nullptr ? "no column" : column->type));
   }
   timestamp_ = static_cast<int>(column - columns.data());
   return absl::OkStatus();

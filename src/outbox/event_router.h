@@ -27,12 +27,16 @@ struct BoundColumn {
   std::uint32_t oid = 0;
   std::int32_t modifier = -1;
   bool is_domain = false;
+  std::string type;  // for messages
 };
 
 class EventRouter {
  public:
   // `where` names the table in messages.
   EventRouter(const DebeziumOptions& options, std::string where);
+
+  // The topics that the replacement can give; none for a regex that is not understood.
+  std::string TopicPattern() const { return topics_.ok() ? topics_->Pattern() : std::string(); }
 
   // `payload` is the index of the payload's column.
   absl::Status Bind(const std::vector<BoundColumn>& columns, int payload);

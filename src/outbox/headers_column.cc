@@ -106,7 +106,7 @@ void DropAllButTheLast(Texts* texts) {
 absl::StatusOr<std::span<const Header>> HeadersColumn::Parse(std::string_view json) {
   headers_.clear();
   texts_.clear();
-  if (json == "{}") {
+  if (json == "{}" || json == "null") {
     return std::span<const Header>();
   }
   HeaderReader reader(&texts_);

@@ -374,6 +374,15 @@ JavaRegex::~JavaRegex() = default;
 JavaRegex::JavaRegex(JavaRegex&&) noexcept = default;
 JavaRegex& JavaRegex::operator=(JavaRegex&&) noexcept = default;
 
+std::string JavaRegex::Pattern() const {
+  std::string pattern;
+  for (const Part& part : impl_->parts) {
+    pattern += part.text;
+    pattern += part.group >= 0 ? "*" : "";
+  }
+  return pattern;
+}
+
 absl::Status JavaRegex::Replace(std::string_view text, std::string* result) const {
   if (text.size() > kTextMax) {
     return absl::InvalidArgumentError("it is far too long for a topic's name");

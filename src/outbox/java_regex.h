@@ -28,6 +28,9 @@ class JavaRegex {
   // the text stays as it is.
   absl::Status Replace(std::string_view text, std::string* result) const;
 
+  // The replacement's own text, with '*' for each group.
+  std::string Pattern() const;
+
  private:
   struct Impl;
   explicit JavaRegex(std::unique_ptr<Impl> impl);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
@@ -28,15 +29,18 @@ class Members {
       }
       return nullptr;
     }
-    const auto found = index_.find(name);
-    return found == index_.end() ? nullptr : &items_[found->second].second;
+    const auto found = index_->find(name);
+    return found == index_->end() ? nullptr : &items_[found->second].second;
   }
 
   T& Add(std::string name) {
     items_.emplace_back(std::move(name), T());
     if (items_.size() > kScanned) {
-      for (std::size_t i = index_.size(); i < items_.size(); ++i) {
-        index_.emplace(items_[i].first, i);
+      if (index_ == nullptr) {
+        index_ = std::make_unique<Index>();
+      }
+      for (std::size_t i = index_->size(); i < items_.size(); ++i) {
+        index_->emplace(items_[i].first, i);
       }
     }
     return items_.back().second;
@@ -46,9 +50,10 @@ class Members {
 
  private:
   static constexpr std::size_t kScanned = 16;
+  using Index = std::unordered_map<std::string, std::size_t>;
 
   std::vector<std::pair<std::string, T>> items_;
-  std::unordered_map<std::string, std::size_t> index_;
+  std::unique_ptr<Index> index_;  // of what has many
 };
 
 enum class Kind { kNull, kText, kBool, kInt32, kInt64, kDouble, kArray, kObject };
@@ -133,6 +138,9 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool Take(Kind kind, std::string text) {
+    if (++values_ > kJsonValuesMax) {
+      return false;
+    }
     Node* node = Place();
     node->kind = kind;
     node->text = std::move(text);
@@ -141,6 +149,9 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
 
   // What is open does not move: nothing is added beside it until it is closed.
   bool Open(Kind kind) {
+    if (++values_ > kJsonValuesMax) {
+      return false;
+    }
     Node* node = Place();
     node->kind = kind;
     open_.push_back(node);
@@ -155,6 +166,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
   Node root_;
   std::vector<Node*> open_;
   std::string key_;
+  std::size_t values_ = 0;
 };
 
 class Inference {
@@ -169,7 +181,7 @@ class Inference {
     shape.kind = node->kind;
     switch (node->kind) {
       case Kind::kNull:
-        return rules_.keep_nulls ? std::optional(shape) : std::nullopt;
+        return rules_.keep_nulls ? std::optional(std::move(shape)) : std::nullopt;
       case Kind::kObject:
         return OfObject(node);
       case Kind::kArray:
@@ -178,7 +190,7 @@ class Inference {
         return shape;
     }
     if (node->elements.empty()) {
-      return rules_.keep_empty_arrays ? std::optional(shape) : std::nullopt;
+      return rules_.keep_empty_arrays ? std::optional(std::move(shape)) : std::nullopt;
     }
     std::optional<Shape> element = OfElements(node);
     if (!element) {
@@ -258,67 +270,77 @@ class Inference {
   bool failed_ = false;
 };
 
-bool Write(Node* node, Shape* shape, std::string* out);
+// Writes a tree in its shape; false when it does not fit, or becomes too long.
+class Writer {
+ public:
+  // `size_max` of what is in `out` then.
+  Writer(std::string* out, std::size_t size_max) : out_(out), size_max_(size_max) {}
 
-bool WriteObject(Node* node, Shape* shape, std::string* out) {
-  *out += '{';
-  bool first = true;
-  for (auto& [name, member] : shape->members.items()) {
-    if (!first) {
-      *out += ',';
+  bool Write(Node* node, Shape* shape) {
+    if (node->kind == Kind::kNull) {
+      return Append("null");
     }
-    first = false;
-    if (!AppendJsonText(name, out)) {
+    if (node->kind != shape->kind) {
       return false;
     }
-    *out += ':';
-    Node* value = node->members.Find(name);
-    if (value == nullptr) {
-      *out += "null";
-    } else if (!Write(value, &member, out)) {
-      return false;
+    switch (node->kind) {
+      case Kind::kObject:
+        return WriteObject(node, shape);
+      case Kind::kArray:
+        return WriteArray(node, shape);
+      case Kind::kText:
+        return AppendJsonText(node->text, out_) && out_->size() <= size_max_;
+      default:
+        break;
     }
+    // An infinite number cannot come from JSON.
+    return Append(node->text);
   }
-  *out += '}';
-  return true;
-}
 
-bool WriteArray(Node* node, Shape* shape, std::string* out) {
-  *out += '[';
-  for (std::size_t i = 0; i < node->elements.size(); ++i) {
-    if (i > 0) {
-      *out += ',';
-    }
-    if (shape->element.empty() || !Write(&node->elements[i], &shape->element[0], out)) {
-      return false;
-    }
+ private:
+  bool Append(std::string_view text) {
+    out_->append(text);
+    return out_->size() <= size_max_;
   }
-  *out += ']';
-  return true;
-}
 
-bool Write(Node* node, Shape* shape, std::string* out) {
-  if (node->kind == Kind::kNull) {
-    *out += "null";
+  bool WriteObject(Node* node, Shape* shape) {
+    *out_ += '{';
+    bool first = true;
+    for (auto& [name, member] : shape->members.items()) {
+      if (!first) {
+        *out_ += ',';
+      }
+      first = false;
+      if (!AppendJsonText(name, out_)) {
+        return false;
+      }
+      *out_ += ':';
+      Node* value = node->members.Find(name);
+      if (value == nullptr ? !Append("null") : !Write(value, &member)) {
+        return false;
+      }
+    }
+    *out_ += '}';
     return true;
   }
-  if (node->kind != shape->kind) {
-    return false;
+
+  bool WriteArray(Node* node, Shape* shape) {
+    *out_ += '[';
+    for (std::size_t i = 0; i < node->elements.size(); ++i) {
+      if (i > 0) {
+        *out_ += ',';
+      }
+      if (shape->element.empty() || !Write(&node->elements[i], &shape->element[0])) {
+        return false;
+      }
+    }
+    *out_ += ']';
+    return true;
   }
-  switch (node->kind) {
-    case Kind::kObject:
-      return WriteObject(node, shape, out);
-    case Kind::kArray:
-      return WriteArray(node, shape, out);
-    case Kind::kText:
-      return AppendJsonText(node->text, out);
-    default:
-      break;
-  }
-  // An infinite number cannot come from JSON.
-  *out += node->text;
-  return true;
-}
+
+  std::string* const out_;
+  const std::size_t size_max_;
+};
 
 }  // namespace
 
@@ -338,7 +360,7 @@ bool ExpandJson(std::string_view text, const JsonExpansion& rules, std::string* 
     return false;
   }
   const std::size_t size = out->size();
-  if (!Write(&tree.root(), &*shape, out)) {
+  if (!Writer(out, size + JsonOutputMax(text.size())).Write(&tree.root(), &*shape)) {
     out->resize(size);
     return false;
   }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "outbox/unfit.h"
 #include "outbox/wire_reader.h"
 
 namespace walpost::outbox {
@@ -135,6 +136,12 @@ std::string_view FieldNamed(std::string_view placeholder, const Event& event) {
   return placeholder == "schema_name" ? event.schema_name : event.table;
 }
 
+TopicTemplate Parsed(std::string_view topic) {
+  absl::StatusOr<TopicTemplate> parsed = ParseMessageTopic(topic);
+  CHECK(parsed.ok()) << parsed.status();
+  return *std::move(parsed);
+}
+
 }  // namespace
 
 std::string MessageLabel(std::string_view prefix) {
@@ -159,11 +166,8 @@ absl::StatusOr<TopicTemplate> ParseMessageTopic(std::string_view text) {
   return parsed;
 }
 
-MessageMapper::MessageMapper(std::string_view topic) {
-  absl::StatusOr<TopicTemplate> parsed = ParseMessageTopic(topic);
-  CHECK(parsed.ok()) << parsed.status();
-  topic_template_ = *std::move(parsed);
-}
+MessageMapper::MessageMapper(std::string_view topic, const TopicOptions& topics)
+    : topic_template_(Parsed(topic)), topic_rules_(topics, topic_template_.Pattern()) {}
 
 absl::Status MessageMapper::Map(std::string_view prefix, std::string_view content, Event* event) {
   *event = Event();
@@ -178,7 +182,8 @@ absl::Status MessageMapper::Map(std::string_view prefix, std::string_view conten
     status = Check(*event);
   }
   if (!status.ok()) {
-    return absl::InvalidArgumentError(
+    return UnfitError(
+        UnfitReason(status),
         absl::StrFormat("message with prefix '%s'%s: %s: correct what emits it (docs/messages.md)",
                         prefix, event->id.empty() ? "" : absl::StrFormat(", event '%s'", event->id),
                         std::string(status.message())));
@@ -255,14 +260,9 @@ absl::Status MessageMapper::MapTopic(Event* event) {
     }
     event->topic = topic_text_;
   }
-  if (event->topic != legal_topic_) {
-    if (!IsLegalTopic(event->topic)) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "it asks for topic '%s', which Kafka does not allow (letters, digits, '.', '_', '-', at "
-          "most 249)",
-          event->topic.substr(0, 300)));
-    }
-    legal_topic_ = std::string(event->topic);
+  if (event->topic != checked_topic_) {
+    RETURN_IF_ERROR(topic_rules_.Check(event->topic));
+    checked_topic_.assign(event->topic);
   }
   return absl::OkStatus();
 }

@@ -5,8 +5,8 @@
 //   next Map call.
 // Limits: nothing is allocated per message once warm.
 // Errors: kInvalidArgument (an undeliverable event) for bytes that are no OutboxMessage, a required
-//   field that is missing and a topic or partition that cannot be. Messages hold no values other
-//   than prefix, id and topic.
+//   field that is missing and a topic or partition that cannot be; outbox/unfit.h tells which.
+//   Messages hold no values other than prefix, id and topic.
 // Source: proto/walpost/v1/outbox_message.proto; docs/messages.md.
 #pragma once
 
@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "outbox/event.h"
+#include "outbox/topic_rules.h"
 #include "outbox/topic_template.h"
 
 namespace walpost::outbox {
@@ -34,7 +35,7 @@ absl::StatusOr<TopicTemplate> ParseMessageTopic(std::string_view text);
 class MessageMapper {
  public:
   // CHECK-fails for a template that ParseMessageTopic does not take.
-  explicit MessageMapper(std::string_view topic);
+  explicit MessageMapper(std::string_view topic, const TopicOptions& topics = {});
 
   // The event's table is the prefix, its schema is empty. On an error it is what was understood.
   absl::Status Map(std::string_view prefix, std::string_view content, Event* event);
@@ -46,8 +47,9 @@ class MessageMapper {
   void KeepLastHeaders();
 
   TopicTemplate topic_template_;
+  TopicRules topic_rules_;
   std::string topic_text_;
-  std::string legal_topic_;  // the last one checked
+  std::string checked_topic_;  // the last one that passed
   std::vector<Header> headers_;
   std::vector<std::uint32_t> order_;  // of headers_, by name
 };

@@ -42,6 +42,8 @@ struct TableOptions {
   std::string table = "events";
   std::string preset = "walpost";
   ColumnMapping columns;
+  // Fields of `columns` that the user named: a table without their column does not fit.
+  std::vector<std::string> fields_named = {};
   std::string topic =
       "{aggregate_type}";  // placeholders are mapped field names or, else, column names
   TopicOptions topics;
@@ -51,5 +53,8 @@ struct TableOptions {
   bool type_optional = false;  // the type column may be missing from the table
   std::optional<DebeziumOptions> debezium;  // then `topic` is not used
 };
+
+// Every column that anything of an event may be read from. A table need not have them all.
+std::vector<std::string> MappedColumns(const TableOptions& options);
 
 }  // namespace walpost::outbox

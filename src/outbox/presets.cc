@@ -5,6 +5,7 @@ namespace {
 
 TableOptions Walpost() {
   TableOptions options;
+  options.topic = kDefaultTopic;
   options.columns.id = {"id"};
   options.columns.key = {"aggregate_id"};
   options.columns.aggregate_type = {"aggregate_type"};

@@ -8,6 +8,9 @@
 
 namespace walpost::outbox {
 
+// Of rows of preset walpost and of messages: bounded by its text, as that of Debezium's Event Router.
+inline constexpr char kDefaultTopic[] = "outbox.event.{aggregate_type}";
+
 // nullopt for a name that is no preset. kPresetNames lists those that are.
 std::optional<TableOptions> PresetOptions(std::string_view preset);
 

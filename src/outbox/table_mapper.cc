@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "outbox/headers_column.h"
 #include "outbox/topic_template.h"
 #include "outbox/trace_context.h"
+#include "outbox/unfit.h"
 
 namespace walpost::outbox {
 
@@ -43,8 +45,7 @@ bool IsJson(std::uint32_t oid) { return oid == type_oid::kJson || oid == type_oi
 }  // namespace
 
 struct TableMapper::Impl {
-  explicit Impl(TableOptions table_options)
-      : options(std::move(table_options)), topic_rules(options.topics) {
+  explicit Impl(TableOptions table_options) : options(std::move(table_options)) {
     absl::StatusOr<TopicTemplate> parsed = TopicTemplate::Parse(options.topic);
     if (parsed.ok()) {
       topic_template = *std::move(parsed);
@@ -54,6 +55,7 @@ struct TableMapper::Impl {
     if (options.debezium) {
       router.emplace(*options.debezium, Where());
     }
+    topic_rules.emplace(options.topics, router ? router->TopicPattern() : topic_template.Pattern());
   }
 
   const std::string& Where() const { return where; }
@@ -62,6 +64,13 @@ struct TableMapper::Impl {
   absl::Status Find(const pgoutput::Relation& relation, std::string_view field,
                     const ColumnNames& names, bool required, TypePredicate fits,
                     std::string_view expected, Slot* slot);
+
+  // The user wrote its column's name down.
+  bool Named(std::string_view field) const {
+    return std::find(options.fields_named.begin(), options.fields_named.end(), field) !=
+           options.fields_named.end();
+  }
+
   absl::Status BindOptional(const pgoutput::Relation& relation);
   absl::Status BindTopic(const pgoutput::Relation& relation);
   absl::Status BindRouter(const pgoutput::Relation& relation);
@@ -86,12 +95,14 @@ struct TableMapper::Impl {
 
   const TableOptions options;
   const std::string where = absl::StrFormat("table %s.%s", options.schema, options.table);
-  const TopicRules topic_rules;
-  std::optional<EventRouter> router;  // instead of the template
+  std::optional<TopicRules> topic_rules;  // always there
+  std::optional<EventRouter> router;      // instead of the template
   TopicTemplate topic_template;
   absl::Status template_status;
 
   std::map<std::uint32_t, std::string> domains;  // name of the built-in type below, by OID
+  std::map<std::uint32_t, std::string> others;   // name of a type made by users, by OID
+  std::vector<std::uint32_t> text_types;
   bool bound = false;
   std::size_t column_count = 0;
   Slot id, key, aggregate_type, type, payload, content_type, schema_name, headers, occurred_at,
@@ -116,14 +127,21 @@ const TableOptions& TableMapper::options() const { return impl_->options; }
 void TableMapper::Unbind() {
   impl_->bound = false;
   impl_->domains.clear();
+  impl_->others.clear();
+}
+
+void TableMapper::SetTextTypes(std::vector<std::uint32_t> oids) {
+  impl_->text_types = std::move(oids);
 }
 
 void TableMapper::Learn(const pgoutput::Type& type) {
   // The server names the type below a domain, and no schema when that is pg_catalog.
+  impl_->domains.erase(type.oid);
+  impl_->others.erase(type.oid);
   if (type.schema.empty()) {
     impl_->domains[type.oid] = std::string(type.name);
   } else {
-    impl_->domains.erase(type.oid);
+    impl_->others[type.oid] = absl::StrFormat("%s.%s", type.schema, type.name);
   }
 }
 
@@ -138,7 +156,8 @@ absl::Status TableMapper::Bind(const pgoutput::Relation& relation) {
                          "text, uuid, integer or bytea", &m.key));
   RETURN_IF_ERROR(m.Find(relation, "aggregate_type", c.aggregate_type, !c.aggregate_type.empty(),
                          IsTextual, "text", &m.aggregate_type));
-  RETURN_IF_ERROR(m.Find(relation, "type", c.type, !c.type.empty() && !m.options.type_optional,
+  RETURN_IF_ERROR(m.Find(relation, "type", c.type,
+                         !c.type.empty() && (!m.options.type_optional || m.Named("type")),
                          IsTextual, "text", &m.type));
   RETURN_IF_ERROR(m.Find(relation, "payload", c.payload, true, IsPayload,
                          "bytea, json, jsonb or text", &m.payload));
@@ -215,14 +234,20 @@ absl::Status TableMapper::Impl::Find(const pgoutput::Relation& relation, std::st
 }
 
 std::uint32_t TableMapper::Impl::TypeBelow(std::uint32_t oid) const {
-  const auto domain = domains.find(oid);
-  return domain == domains.end() ? oid : BuiltInType(domain->second);
+  if (const auto domain = domains.find(oid); domain != domains.end()) {
+    return BuiltInType(domain->second);
+  }
+  const bool readable = oid < type_oid::kFirstUserType ||
+                        std::binary_search(text_types.begin(), text_types.end(), oid);
+  return readable ? oid : 0;
 }
 
 std::string TableMapper::Impl::Describe(std::uint32_t oid) const {
-  const auto domain = domains.find(oid);
-  return domain == domains.end() ? TypeName(oid)
-                                 : absl::StrFormat("a domain over %s", domain->second);
+  if (const auto domain = domains.find(oid); domain != domains.end()) {
+    return absl::StrFormat("a domain over %s", domain->second);
+  }
+  const auto other = others.find(oid);
+  return other == others.end() ? TypeName(oid) : absl::StrFormat("of type %s", other->second);
 }
 
 absl::Status TableMapper::Impl::BindOptional(const pgoutput::Relation& relation) {
@@ -236,14 +261,16 @@ absl::Status TableMapper::Impl::BindOptional(const pgoutput::Relation& relation)
       {"tracingspancontext", &c.tracingspancontext, &tracingspancontext},
       {"topic", &c.topic, &topic}};
   for (const auto& [field, names, slot] : texts) {
-    RETURN_IF_ERROR(Find(relation, field, *names, false, IsTextual, "text", slot));
+    RETURN_IF_ERROR(Find(relation, field, *names, Named(field), IsTextual, "text", slot));
   }
-  RETURN_IF_ERROR(Find(relation, "headers", c.headers, false, IsJson, "json or jsonb", &headers));
   RETURN_IF_ERROR(
-      Find(relation, "occurred_at", c.occurred_at, false, IsTime, "timestamptz", &occurred_at));
-  RETURN_IF_ERROR(
-      Find(relation, "timestamp", c.timestamp, false, IsTime, "timestamptz", &timestamp));
-  return Find(relation, "partition", c.partition, false, IsInteger, "integer", &partition);
+      Find(relation, "headers", c.headers, Named("headers"), IsJson, "json or jsonb", &headers));
+  RETURN_IF_ERROR(Find(relation, "occurred_at", c.occurred_at, Named("occurred_at"), IsTime,
+                       "timestamptz", &occurred_at));
+  RETURN_IF_ERROR(Find(relation, "timestamp", c.timestamp, Named("timestamp"), IsTime,
+                       "timestamptz", &timestamp));
+  return Find(relation, "partition", c.partition, Named("partition"), IsInteger, "integer",
+              &partition);
 }
 
 absl::Status TableMapper::Impl::BindTopic(const pgoutput::Relation& relation) {
@@ -276,7 +303,7 @@ absl::Status TableMapper::Impl::BindRouter(const pgoutput::Relation& relation) {
   std::vector<BoundColumn> columns;
   for (const pgoutput::Column& column : relation.columns) {
     columns.push_back({column.name, TypeBelow(column.type_oid), column.type_modifier,
-                       domains.find(column.type_oid) != domains.end()});
+                       domains.find(column.type_oid) != domains.end(), Describe(column.type_oid)});
   }
   return router->Bind(columns, payload.index);
 }
@@ -409,7 +436,7 @@ absl::Status TableMapper::Impl::Time(std::span<const Value> values, const Slot& 
 absl::Status TableMapper::Impl::MapTopic(std::span<const Value> values, Event* event) {
   if (topic.present() && values[static_cast<std::size_t>(topic.index)].kind != Value::Kind::kNull) {
     RETURN_IF_ERROR(Text(values, &topic, *event, false, &event->topic));
-  } else if (const std::string* own = topic_rules.Find(event->aggregate_type)) {
+  } else if (const std::string* own = topic_rules->Find(event->aggregate_type)) {
     event->topic = *own;
   } else if (router) {
     RETURN_IF_ERROR(router->Route(event->aggregate_type, event));
@@ -429,7 +456,11 @@ absl::Status TableMapper::Impl::MapTopic(std::span<const Value> values, Event* e
     event->topic = topic_text;
   }
   if (event->topic.empty() || event->topic != checked_topic) {
-    RETURN_IF_ERROR(topic_rules.Check(event->topic, Where(), event->id));
+    if (const absl::Status status = topic_rules->Check(event->topic); !status.ok()) {
+      return UnfitError(
+          UnfitReason(status),
+          absl::StrFormat("%s: event '%s': %s", Where(), event->id, std::string(status.message())));
+    }
     checked_topic.assign(event->topic);
   }
   return absl::OkStatus();

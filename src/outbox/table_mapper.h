@@ -11,8 +11,10 @@
 //   hold no row values other than the event's id and the topic.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "outbox/event.h"
@@ -31,6 +33,9 @@ class TableMapper {
   // To be called with every Type message, before the Relation that uses the type: a domain arrives
   // under an OID of its own, but its values in the form of the type below it.
   void Learn(const pgoutput::Type& type);
+
+  // Types made by users whose values are text: SourceFacts::text_types, in order. Others are not read.
+  void SetTextTypes(std::vector<std::uint32_t> oids);
 
   // To be called with every Relation message of this table, before its next row.
   absl::Status Bind(const pgoutput::Relation& relation);

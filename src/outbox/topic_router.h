@@ -23,6 +23,9 @@ class TopicRouter {
 
   absl::StatusOr<std::string_view> Route(std::string_view value);
 
+  // What a value that the regex matches can become, with '*' for each group.
+  std::string Pattern() const { return regex_.Pattern(); }
+
   std::size_t remembered() const { return topics_.size(); }
 
  private:

@@ -1,14 +1,84 @@
 #include "outbox/topic_rules.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/str_format.h"
 #include "outbox/topic_template.h"
 #include "outbox/unfit.h"
 
 namespace walpost::outbox {
+namespace {
 
-TopicRules::TopicRules(const TopicOptions& options)
-    : allowed_(options.allowed.begin(), options.allowed.end()),
-      by_aggregate_type_(options.by_aggregate_type.begin(), options.by_aggregate_type.end()) {}
+constexpr std::string_view kReservedPrefixes[] = {"__", "walpost."};
+
+bool IsPattern(std::string_view text) { return text.find('*') != std::string_view::npos; }
+
+}  // namespace
+
+bool IsReservedTopic(std::string_view topic) {
+  return std::any_of(
+      std::begin(kReservedPrefixes), std::end(kReservedPrefixes),
+      [topic](std::string_view prefix) { return topic.substr(0, prefix.size()) == prefix; });
+}
+
+bool MatchesPattern(std::string_view topic, std::string_view pattern) {
+  std::size_t t = 0;
+  std::size_t p = 0;
+  std::size_t star = std::string_view::npos;  // the last one seen
+  std::size_t tried = 0;                      // the star stands for the text up to here
+  while (t < topic.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      tried = t;
+    } else if (p < pattern.size() && pattern[p] == topic[t]) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      t = ++tried;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+bool IsLegalTopicPattern(std::string_view pattern) {
+  std::string name(pattern);
+  std::replace(name.begin(), name.end(), '*', 'x');
+  return IsLegalTopic(IsPattern(pattern) ? std::string_view(name) : pattern);
+}
+
+bool AllowsAnyTopic(std::string_view pattern) {
+  return !pattern.empty() && pattern.find_first_not_of('*') == std::string_view::npos;
+}
+
+std::vector<std::string> NamesAmong(const std::vector<std::string>& allowed) {
+  std::vector<std::string> names;
+  std::copy_if(allowed.begin(), allowed.end(), std::back_inserter(names),
+               [](const std::string& name) { return !IsPattern(name); });
+  return names;
+}
+
+TopicRules::TopicRules(const TopicOptions& options, std::string implied)
+    : own_(options.own.begin(), options.own.end()),
+      by_aggregate_type_(options.by_aggregate_type.begin(), options.by_aggregate_type.end()) {
+  std::vector<std::string> allowed = options.allowed;
+  if (allowed.empty()) {
+    allowed.push_back(std::move(implied));
+    for (const auto& [type, topic] : options.by_aggregate_type) {
+      allowed.push_back(topic);
+    }
+  }
+  for (std::string& name : allowed) {
+    if (IsPattern(name)) {
+      patterns_.push_back(std::move(name));
+    } else {
+      allowed_.insert(std::move(name));
+    }
+  }
+}
 
 const std::string* TopicRules::Find(std::string_view aggregate_type) const {
   if (by_aggregate_type_.empty()) {
@@ -18,19 +88,31 @@ const std::string* TopicRules::Find(std::string_view aggregate_type) const {
   return found == by_aggregate_type_.end() ? nullptr : &found->second;
 }
 
-absl::Status TopicRules::Check(std::string_view topic, std::string_view where,
-                               std::string_view event) const {
+bool TopicRules::IsAllowed(std::string_view topic) const {
+  return allowed_.find(topic) != allowed_.end() ||
+         std::any_of(patterns_.begin(), patterns_.end(), [topic](const std::string& pattern) {
+           return MatchesPattern(topic, pattern);
+         });
+}
+
+absl::Status TopicRules::Check(std::string_view topic) const {
   if (!IsLegalTopic(topic)) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("%s: event '%s' asks for topic '%s', which Kafka does not allow "
+        absl::StrFormat("it asks for topic '%s', which Kafka does not allow "
                         "(letters, digits, '.', '_', '-', at most 249)",
-                        where, event, topic.substr(0, 300)));
+                        topic.substr(0, 300)));
   }
-  if (!allowed_.empty() && allowed_.find(topic) == allowed_.end()) {
+  if (IsReservedTopic(topic) || own_.find(topic) != own_.end()) {
     return UnfitError(kTopicNotAllowed,
-                      absl::StrFormat("%s: event '%s' asks for topic '%s', which is not one of "
-                                      "`topics.allowed`: add it there, or correct the row",
-                                      where, event, topic));
+                      absl::StrFormat("it asks for topic '%s', which belongs to walpost or to "
+                                      "Kafka itself: no event goes there",
+                                      topic));
+  }
+  if (!IsAllowed(topic)) {
+    return UnfitError(kTopicNotAllowed,
+                      absl::StrFormat("it asks for topic '%s', which is not one of "
+                                      "`topics.allowed`: add it there, or correct what writes it",
+                                      topic));
   }
   return absl::OkStatus();
 }

@@ -59,6 +59,14 @@ absl::StatusOr<TopicTemplate> TopicTemplate::Parse(std::string_view text) {
   return result;
 }
 
+std::string TopicTemplate::Pattern() const {
+  std::string pattern;
+  for (const Part& part : parts_) {
+    pattern += part.is_placeholder ? "*" : part.text;
+  }
+  return pattern;
+}
+
 bool IsTopicCharacter(char c) { return kLegal[static_cast<unsigned char>(c)]; }
 
 bool IsLegalTopic(std::string_view topic) {

@@ -23,6 +23,9 @@ class TopicTemplate {
 
   const std::vector<Part>& parts() const { return parts_; }
 
+  // What it can give: the literal text, with '*' for each placeholder.
+  std::string Pattern() const;
+
  private:
   std::vector<Part> parts_;
 };

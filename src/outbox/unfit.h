@@ -13,6 +13,7 @@
 namespace walpost::outbox {
 
 inline constexpr std::string_view kRowUnfit = "row_unfit";
+inline constexpr std::string_view kEventTooLarge = "event_too_large";
 inline constexpr std::string_view kTopicNotAllowed = "topic_not_allowed";
 inline constexpr std::string_view kHeaderInvalid = "header_invalid";
 inline constexpr std::string_view kPayloadInvalid = "payload_invalid";

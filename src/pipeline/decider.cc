@@ -1,17 +1,19 @@
 #include "pipeline/decider.h"
 
+#include <glog/logging.h>
+
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "envelope/dead_letter.h"
 
 namespace walpost::pipeline {
 
+using base::DeadLetter;
 using base::HaltReason;
 using delivery::Failure;
 using delivery::FailureKind;
 using delivery::Tracker;
-using envelope::Letter;
-using envelope::LetterKind;
 
 namespace {
 
@@ -42,160 +44,156 @@ const char* ReasonCode(FailureKind kind) {
   return "refused";
 }
 
-// With less in it the letter may be taken.
-bool StubMayHelp(FailureKind kind) {
-  return kind == FailureKind::kRecordTooLarge || kind == FailureKind::kRecordInvalid ||
-         kind == FailureKind::kOther;
+Tracker::Form FormOf(const DeadLetter& row) {
+  return row.parked ? Tracker::Form::kParked : Tracker::Form::kDeadLetter;
 }
 
-Tracker::Form FormOf(const Letter& letter) {
-  return letter.kind == LetterKind::kParked ? Tracker::Form::kParked : Tracker::Form::kLetter;
-}
-
-ConcernedEvent EventOf(const Letter& letter, const std::optional<std::string_view>& key) {
+ConcernedEvent EventOf(const DeadLetter& row, const std::optional<std::string_view>& key) {
   ConcernedEvent event;
-  event.id = letter.id;
-  event.type = letter.type;
+  event.id = row.event_id;
+  event.type = row.event_type;
   if (key) {
     event.key = std::string(key->substr(0, ConcernedEvent::kKeyBytesMax));
   }
-  event.table = letter.table;
-  event.topic = letter.topic;
-  event.position = letter.position;
-  event.reason = letter.reason;
-  event.attempts = letter.attempts;
+  event.table = row.source;
+  event.topic = row.topic;
+  event.position = row.position;
+  event.reason = row.reason;
+  event.attempts = row.attempts;
   return event;
 }
 
 }  // namespace
 
 Decider::Decider(const PipelineOptions& options, Tracker* tracker, Counters* counters,
-                 ParkingLot* lot, const envelope::SchemaTable* schemas)
+                 DeadLetters* dead_letters, const envelope::SchemaTable* schemas)
     : policy_(options.on_undeliverable),
-      pipeline_(options.name),
-      topic_(options.dead_letter_topic),
+      messages_policy_(policy_ == OnUndeliverable::kHalt && !options.messages.halts &&
+                               !options.messages.prefixes.empty()
+                           ? OnUndeliverable::kSkip
+                           : policy_),
+      first_message_(options.outboxes.size()),
       tracker_(tracker),
       counters_(counters),
-      lot_(lot),
+      dead_letters_(dead_letters),
       schemas_(schemas) {}
 
 std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& failure,
                                     std::uint32_t attempts) {
   const Tracker::Entry& entry = tracker_->entry(sequence);
-  if (entry.form != Tracker::Form::kEvent) {
-    if (entry.stub || !StubMayHelp(failure.kind)) {
-      return LetterRefused(entry, failure);
-    }
-    // Its headers say all that is known of it.
-    Letter letter = **envelope::ParseLetter(entry.record.headers);
-    letter.left_out_bytes = entry.record.AccountedBytes();
-    letter.detail += "; the dead-letter topic does not take it either: " + failure.detail;
-    tracker_->Replace(sequence, EncodeLetter(letter, topic_, entry.record, tracker_->arena()),
-                      entry.form,
-                      /*stub=*/true);
-    return std::nullopt;
+  CHECK(entry.form == Tracker::Form::kEvent);
+  DeadLetter row = Describe(entry);
+  row.reason = ReasonCode(failure.kind);
+  row.detail = failure.detail;
+  row.attempts = attempts;
+  counters_->events_failed.Add(row.topic, row.reason);
+  if (PolicyOf(entry.table) == OnUndeliverable::kHalt) {
+    return UndeliverableEvent(entry, row);
   }
-  Letter letter = LetterOf(entry);
-  letter.reason = ReasonCode(failure.kind);
-  letter.detail = failure.detail;
-  letter.attempts = attempts;
-  counters_->events_failed.Add(letter.topic, letter.reason);
-  if (policy_ == OnUndeliverable::kHalt) {
-    return UndeliverableEvent(entry, letter);
-  }
-  if (policy_ == OnUndeliverable::kSkip) {
+  if (PolicyOf(entry.table) == OnUndeliverable::kSkip) {
     ++counters_->events_skipped;
-    Tell(Decision::Kind::kSkipped, letter, entry.record.key);
+    Tell(Decision::Kind::kSkipped, row, entry.record.key);
     tracker_->Settle(sequence);
     return std::nullopt;
   }
-  if (std::optional<Halt> halt = Place(entry.record.key, sequence, &letter)) {
+  if (std::optional<Halt> halt = Place(entry.record.key, sequence, &row)) {
     return halt;
   }
-  tracker_->Replace(sequence, EncodeLetter(letter, topic_, entry.record, tracker_->arena()),
-                    FormOf(letter), /*stub=*/false);
+  tracker_->SetForm(sequence, FormOf(row));
+  known_[sequence] = std::move(row);
   return std::nullopt;
+}
+
+OnUndeliverable Decider::PolicyOf(std::uint32_t table) const {
+  return table < first_message_ ? policy_ : messages_policy_;
 }
 
 void Decider::Retry(delivery::Sequence sequence, const Failure& failure, std::uint32_t attempts) {
   const Tracker::Entry& entry = tracker_->entry(sequence);
-  if (entry.form != Tracker::Form::kEvent) {
-    return;  // a letter of an event that was told of
-  }
-  Letter letter = LetterOf(entry);
-  letter.reason = ReasonCode(failure.kind);
-  letter.detail = failure.detail;
-  letter.attempts = attempts;
-  Tell(Decision::Kind::kRetried, letter, entry.record.key);
+  DeadLetter row = Describe(entry);
+  row.reason = ReasonCode(failure.kind);
+  row.detail = failure.detail;
+  row.attempts = attempts;
+  Tell(Decision::Kind::kRetried, row, entry.record.key);
 }
 
-ConcernedEvent Decider::Concerned(const Tracker::Entry& entry) const {
-  return EventOf(LetterOf(entry), entry.record.key);
-}
-
-void Decider::Follow(delivery::Sequence sequence) {
+ConcernedEvent Decider::Concerned(delivery::Sequence sequence) const {
   const Tracker::Entry& entry = tracker_->entry(sequence);
-  Letter letter = LetterOf(entry);
-  letter.kind = LetterKind::kParked;
-  letter.reason = kKeyParked;
-  lot_->Park(letter.topic, *entry.record.key, letter.position, sequence);
-  tracker_->Replace(sequence, EncodeLetter(letter, topic_, entry.record, tracker_->arena()),
-                    Tracker::Form::kParked, /*stub=*/false);
+  const auto known = known_.find(sequence);
+  return EventOf(known == known_.end() ? Describe(entry) : known->second, entry.record.key);
 }
 
-// Among the letters, or with its key among the parked ones; and tells of it.
-std::optional<Halt> Decider::Place(const std::optional<std::string_view>& key,
-                                   delivery::Sequence sequence, Letter* letter) {
-  const bool has_order = key && !letter->topic.empty();
-  const bool parked = has_order && lot_->IsParked(letter->topic, *key);
-  if (has_order && (parked || policy_ == OnUndeliverable::kPark)) {
-    if (!parked && lot_->full()) {
-      return Halt{HaltReason::kDeadLetterFailed,
-                  absl::StrFormat("event %s of %s at %s cannot be delivered (%s) and not be parked "
-                                  "either: delivery.park_keys_max, %u keys, are parked; decide "
-                                  "about some (docs/dead-letters.md), or raise it; see "
-                                  "docs/runbook.md, dead_letter_failed",
-                                  letter->id, letter->table, letter->position, letter->detail,
-                                  lot_->size()),
-                  EventOf(*letter, key)};
-    }
-    letter->kind = LetterKind::kParked;
-    lot_->Park(letter->topic, *key, letter->position, sequence);
+std::optional<Halt> Decider::Follow(delivery::Sequence sequence) {
+  const Tracker::Entry& entry = tracker_->entry(sequence);
+  if (dead_letters_->full()) {
+    DeadLetter row = Describe(entry);
+    row.reason = kKeyParked;
+    row.detail = "its key is parked";
+    return Full(row, entry.record.key);
   }
-  Tell(
-      letter->kind == LetterKind::kParked ? Decision::Kind::kParked : Decision::Kind::kDeadLettered,
-      *letter, key);
+  dead_letters_->Add(sequence, entry.record.topic, *entry.record.key);
+  tracker_->SetForm(sequence, Tracker::Form::kParked);
+  return std::nullopt;
+}
+
+std::optional<Halt> Decider::Full(const DeadLetter& row,
+                                  const std::optional<std::string_view>& key) const {
+  return Halt{HaltReason::kDeadLetterFailed,
+              absl::StrFormat("event %s of %s at %s cannot be delivered (%s) and not become a dead "
+                              "letter either: delivery.dead_letters_max, %u of them, are open; "
+                              "decide about some (docs/dead-letters.md), or raise it; see "
+                              "docs/runbook.md, dead_letter_failed",
+                              row.event_id, row.source, row.position, row.detail,
+                              dead_letters_->open_rows()),
+              EventOf(row, key)};
+}
+
+// Among the dead letters, with its key among the parked ones where that is the policy; and tells of it.
+std::optional<Halt> Decider::Place(const std::optional<std::string_view>& key,
+                                   delivery::Sequence sequence, DeadLetter* row) {
+  if (dead_letters_->full()) {
+    return Full(*row, key);
+  }
+  const bool has_order = key && !row->topic.empty();
+  row->parked =
+      has_order && (policy_ == OnUndeliverable::kPark || dead_letters_->IsParked(row->topic, *key));
+  if (row->parked) {
+    dead_letters_->Add(sequence, row->topic, *key);
+  } else {
+    dead_letters_->Add(sequence);
+  }
+  Tell(row->parked ? Decision::Kind::kParked : Decision::Kind::kDeadLettered, *row, key);
   return std::nullopt;
 }
 
 std::optional<Halt> Decider::DecideUnfit(const UnfitEvent& unfit) {
   const outbox::Event& event = *unfit.event;
   auto& [table, received] = counters_->received_by_table[unfit.table];
-  Letter letter;
-  letter.pipeline = pipeline_;
-  letter.topic = event.topic;
-  letter.table = table;
-  letter.id = event.id;
-  letter.type = event.type;
-  letter.position = PositionOf(unfit.commit_lsn, unfit.ordinal);
-  letter.reason = unfit.reason;
-  letter.detail = unfit.detail;
-  letter.partition = event.partition;
+  DeadLetter row;
+  row.topic = event.topic;
+  row.source = table;
+  row.event_id = event.id;
+  row.event_type = event.type;
+  row.position = PositionOf(unfit.commit_lsn, unfit.ordinal);
+  row.reason = unfit.reason;
+  row.detail = unfit.detail;
+  row.partition = event.partition;
   if (!unfit.content) {
-    letter.left_out_bytes = unfit.bytes;  // the row is in its table
+    row.truncated_bytes = unfit.bytes;  // the row is in its table
   }
-  counters_->events_failed.Add(letter.topic, letter.reason);
-  if (policy_ == OnUndeliverable::kHalt) {
-    return Halt{HaltReason::kUndeliverableEvent, letter.detail, EventOf(letter, event.key)};
+  counters_->events_failed.Add(row.topic, row.reason);
+  if (PolicyOf(unfit.table) == OnUndeliverable::kHalt) {
+    return Halt{HaltReason::kUndeliverableEvent, row.detail, EventOf(row, event.key)};
   }
-  if (policy_ == OnUndeliverable::kSkip) {
+  if (PolicyOf(unfit.table) == OnUndeliverable::kSkip) {
     ++counters_->events_received;
     ++received;
     ++counters_->events_skipped;
-    Tell(Decision::Kind::kSkipped, letter, event.key);
+    Tell(Decision::Kind::kSkipped, row, event.key);
     return std::nullopt;
   }
-  if (std::optional<Halt> halt = Place(event.key, tracker_->next_sequence(), &letter)) {
+  const delivery::Sequence sequence = tracker_->next_sequence();
+  if (std::optional<Halt> halt = Place(event.key, sequence, &row)) {
     return halt;
   }
   ++counters_->events_received;
@@ -203,9 +201,29 @@ std::optional<Halt> Decider::DecideUnfit(const UnfitEvent& unfit) {
   envelope::Record record;
   record.key = event.key;
   record.value = unfit.content;
-  tracker_->Add(EncodeLetter(letter, topic_, record, tracker_->arena()), unfit.ordinal,
-                unfit.commit_time, 0, unfit.table, FormOf(letter), /*stub=*/!unfit.content);
+  tracker_->Add(WithRoom(record, tracker_->arena()), unfit.ordinal, unfit.commit_time, 0,
+                unfit.table, FormOf(row));
+  known_[sequence] = std::move(row);
   return std::nullopt;
+}
+
+DeadLetter Decider::RowOf(delivery::Sequence sequence) const {
+  const Tracker::Entry& entry = tracker_->entry(sequence);
+  const auto known = known_.find(sequence);
+  DeadLetter row = known == known_.end() ? Describe(entry) : known->second;
+  if (known == known_.end()) {
+    row.parked = true;
+    row.reason = kKeyParked;
+  }
+  TakeRecord(entry.record, &row);
+  return row;
+}
+
+void Decider::OnWritten(delivery::Sequence sequence) {
+  const bool parked = tracker_->entry(sequence).form == Tracker::Form::kParked;
+  ++(parked ? counters_->events_parked : counters_->events_dead_lettered);
+  known_.erase(sequence);
+  tracker_->Settle(sequence);
 }
 
 std::optional<Decision> Decider::TakeDecision() {
@@ -217,43 +235,31 @@ std::optional<Decision> Decider::TakeDecision() {
   return decision;
 }
 
-Halt Decider::UndeliverableEvent(const Tracker::Entry& entry, const Letter& letter) const {
+Halt Decider::UndeliverableEvent(const Tracker::Entry& entry, const DeadLetter& row) const {
   return Halt{HaltReason::kUndeliverableEvent,
               absl::StrFormat("event %s of %s (%s%s a key) for topic %s, commit LSN %s, ordinal "
                               "%u, cannot be delivered: %s",
-                              letter.id.empty() ? "without id" : letter.id, letter.table,
-                              letter.type.empty() ? "" : "type " + letter.type + ", ",
-                              entry.record.key ? "with" : "without", letter.topic,
-                              entry.commit_lsn.ToString(), entry.ordinal, letter.detail),
-              EventOf(letter, entry.record.key)};
+                              row.event_id.empty() ? "without id" : row.event_id, row.source,
+                              row.event_type.empty() ? "" : "type " + row.event_type + ", ",
+                              entry.record.key ? "with" : "without", row.topic,
+                              entry.commit_lsn.ToString(), entry.ordinal, row.detail),
+              EventOf(row, entry.record.key)};
 }
 
-Halt Decider::LetterRefused(const Tracker::Entry& entry, const Failure& failure) const {
-  // Its headers say all that is known of the event.
-  const Letter letter = **envelope::ParseLetter(entry.record.headers);
-  return Halt{HaltReason::kDeadLetterFailed,
-              absl::StrFormat("the letter of event %s of %s, commit LSN %s, ordinal %u, cannot be "
-                              "written to the dead-letter topic %s: %s; see docs/runbook.md, "
-                              "dead_letter_failed",
-                              letter.id, letter.table, entry.commit_lsn.ToString(), entry.ordinal,
-                              topic_, failure.detail),
-              EventOf(letter, entry.record.key)};
-}
-
-Letter Decider::LetterOf(const Tracker::Entry& entry) const {
-  Letter letter;
-  letter.pipeline = pipeline_;
-  letter.topic = entry.record.topic;
-  letter.table = counters_->received_by_table[entry.table].first;
-  letter.id = HeaderOf(entry.record, "id");
-  letter.type = HeaderOf(entry.record, "type");
-  letter.position = PositionOf(entry.commit_lsn, entry.ordinal);
-  letter.partition = entry.record.partition;
-  letter.timestamp_ms = entry.record.timestamp_ms;
+// What is known of an event; without the record.
+DeadLetter Decider::Describe(const Tracker::Entry& entry) const {
+  DeadLetter row;
+  row.topic = entry.record.topic;
+  row.source = counters_->received_by_table[entry.table].first;
+  row.event_id = HeaderOf(entry.record, "id");
+  row.event_type = HeaderOf(entry.record, "type");
+  row.position = PositionOf(entry.commit_lsn, entry.ordinal);
+  row.partition = entry.record.partition;
+  row.event_time_ms = entry.record.timestamp_ms;
   if (entry.record.schema != 0) {
-    letter.schema = envelope::NeedAsText(schemas_->entry(entry.record.schema).need);
+    row.schema = envelope::NeedAsText(schemas_->entry(entry.record.schema).need);
   }
-  return letter;
+  return row;
 }
 
 std::string Decider::PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const {
@@ -262,14 +268,13 @@ std::string Decider::PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) con
       .ToString();
 }
 
-void Decider::Tell(Decision::Kind kind, const Letter& letter,
+void Decider::Tell(Decision::Kind kind, const DeadLetter& row,
                    const std::optional<std::string_view>& key) {
   if (untold_.size() >= kUntoldMax) {
     ++not_told_;
     return;
   }
-  untold_.push_back(
-      Decision{kind, EventOf(letter, key), letter.detail, std::exchange(not_told_, 0)});
+  untold_.push_back(Decision{kind, EventOf(row, key), row.detail, std::exchange(not_told_, 0)});
 }
 
 }  // namespace walpost::pipeline

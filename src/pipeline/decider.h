@@ -1,30 +1,30 @@
 // Decider - what becomes of an event that cannot be delivered: `delivery.on_undeliverable`.
 // Why: one bad event must not stop the rest unless that is wanted, and must never vanish: it counts
-//   as settled only when Kafka has acknowledged its letter, or when `skip` counted it.
-// How: a letter takes the event's place in the tracker and goes through the same sink. What the
-//   dead-letter topic does not take either becomes a stub, which is small; a refused stub halts.
+//   as settled only when its row is in walpost.dead_letters, or when `skip` counted it.
+// How: the event stays in its place in the tracker, as a dead letter, until the row is committed.
 // Thread: loop thread.   Lifetime: the pointers must outlive it.
 // Source: docs/dead-letters.md.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/dead_letter.h"
 #include "base/source_facts.h"
 #include "delivery/sink.h"
 #include "delivery/tracker.h"
-#include "envelope/letter.h"
 #include "envelope/position.h"
 #include "envelope/schema_table.h"
 #include "outbox/event.h"
 #include "pipeline/concerned_event.h"
 #include "pipeline/counters.h"
+#include "pipeline/dead_letters.h"
 #include "pipeline/halt.h"
 #include "pipeline/options.h"
-#include "pipeline/parking_lot.h"
 
 namespace walpost::pipeline {
 
@@ -58,11 +58,11 @@ class Decider {
 
   // `schemas` may be null where nothing is framed.
   Decider(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
-          ParkingLot* lot, const envelope::SchemaTable* schemas = nullptr);
+          DeadLetters* dead_letters, const envelope::SchemaTable* schemas = nullptr);
 
   void OnConnected(const base::SourceFacts& facts) { facts_ = facts; }
 
-  // No sink holds the record. Nothing = decided: its entry is settled, or holds a letter to submit.
+  // No sink holds the record. Nothing = decided: its entry is settled, or waits to become a row.
   std::optional<Halt> Decide(delivery::Sequence sequence, const delivery::Failure& failure,
                              std::uint32_t attempts);
 
@@ -70,10 +70,18 @@ class Decider {
   void Retry(delivery::Sequence sequence, const delivery::Failure& failure, std::uint32_t attempts);
 
   // For the log.
-  ConcernedEvent Concerned(const delivery::Tracker::Entry& entry) const;
+  ConcernedEvent Concerned(delivery::Sequence sequence) const;
 
-  // The event's key is parked: it becomes a letter, too.
-  void Follow(delivery::Sequence sequence);
+  // The event's key is parked: it becomes a row, too. Nothing = decided.
+  std::optional<Halt> Follow(delivery::Sequence sequence);
+
+  // Of a dead letter that is to be written.
+  base::DeadLetter RowOf(delivery::Sequence sequence) const;
+  // Its row is committed.
+  void OnWritten(delivery::Sequence sequence);
+
+  // The tracker gave up everything.
+  void Forget() { known_.clear(); }
 
   // Inside its transaction. Nothing = decided.
   std::optional<Halt> DecideUnfit(const UnfitEvent& unfit);
@@ -82,24 +90,26 @@ class Decider {
   std::optional<Decision> TakeDecision();
 
  private:
-  Halt UndeliverableEvent(const delivery::Tracker::Entry& entry,
-                          const envelope::Letter& letter) const;
-  Halt LetterRefused(const delivery::Tracker::Entry& entry, const delivery::Failure& failure) const;
+  OnUndeliverable PolicyOf(std::uint32_t table) const;
+  Halt UndeliverableEvent(const delivery::Tracker::Entry& entry, const base::DeadLetter& row) const;
+  std::optional<Halt> Full(const base::DeadLetter& row,
+                           const std::optional<std::string_view>& key) const;
   std::optional<Halt> Place(const std::optional<std::string_view>& key, delivery::Sequence sequence,
-                            envelope::Letter* letter);
-  envelope::Letter LetterOf(const delivery::Tracker::Entry& entry) const;
+                            base::DeadLetter* row);
+  base::DeadLetter Describe(const delivery::Tracker::Entry& entry) const;
   std::string PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const;
-  void Tell(Decision::Kind kind, const envelope::Letter& letter,
+  void Tell(Decision::Kind kind, const base::DeadLetter& row,
             const std::optional<std::string_view>& key);
 
   const OnUndeliverable policy_;
-  const std::string pipeline_;
-  const std::string topic_;  // for letters
+  const OnUndeliverable messages_policy_;
+  const std::size_t first_message_;  // of received_by_table
   delivery::Tracker* const tracker_;
   Counters* const counters_;
-  ParkingLot* const lot_;
+  DeadLetters* const dead_letters_;
   const envelope::SchemaTable* const schemas_;
   base::SourceFacts facts_;
+  std::map<delivery::Sequence, base::DeadLetter> known_;  // of dead letters, but for the record
   std::deque<Decision> untold_;
   std::uint64_t not_told_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
 namespace walpost::pipeline {
@@ -13,7 +14,7 @@ using delivery::Sink;
 using delivery::SubmitResult;
 
 Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink* sink,
-                       Counters* counters, Decider* decider, ParkingLot* lot,
+                       Counters* counters, Decider* decider, DeadLetters* dead_letters,
                        ProgressKeeper* progress, envelope::SchemaTable* schemas)
     : options_(options),
       backoff_(options.backoff, options.seed),
@@ -21,7 +22,7 @@ Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink*
       sink_(sink),
       counters_(counters),
       decider_(decider),
-      lot_(lot),
+      dead_letters_(dead_letters),
       progress_(progress),
       schemas_(schemas),
       stages_(counters) {}
@@ -30,8 +31,8 @@ void Dispatcher::Start(base::Now now) {
   CHECK(phase_ == Phase::kIdle);
   now_ = now;
   verdict_.reset();
-  unclear_failures_ = 0;
-  shutting_down_ = false;
+  topics_.ForgetAll();
+  shutting_down_ = suspended_ = false;
   stages_.Forget();
   Open(Sink::Mode::kFast);
 }
@@ -78,52 +79,135 @@ void Dispatcher::Pump() {
 void Dispatcher::SubmitTracked() {
   // What came before a verdict is still delivered, by a new generation if need be.
   const delivery::Sequence end = verdict_ ? verdict_->sequence : tracker_->next_sequence();
+  if (!topics_.empty() && !SubmitHeld(end)) {
+    return;
+  }
   while (cursor_ < end) {
     cursor_ = std::max(cursor_, tracker_->oldest_unsettled());
     if (cursor_ >= end) {
       return;
     }
+    if (dead_letters_->Crowded(cursor_)) {
+      return;
+    }
     const delivery::Tracker::Entry& entry = tracker_->entry(cursor_);
-    if (entry.settled) {
-      ++cursor_;
-      continue;
-    }
-    if (lot_->any() && !MayGo(entry)) {
-      return;
-    }
-    if (entry.form == delivery::Tracker::Form::kParked && !lot_->MayWrite(cursor_)) {
-      return;
-    }
-    const SubmitResult result = Submit(entry.record, cursor_);
-    if (result.outcome == SubmitResult::Outcome::kNotNow) {
-      return;
-    }
-    if (result.outcome == SubmitResult::Outcome::kRefused) {
-      if (!Decide(cursor_, result.failure, 1)) {
-        return;
+    const bool event = entry.form == delivery::Tracker::Form::kEvent;
+    const bool behind = event && !topics_.empty() && topics_.IsHeld(entry.record.topic);
+    const Fate fate = entry.settled || !event ? Fate::kGone : behind ? Fate::kHeld : Offer(cursor_);
+    if (fate == Fate::kHeld) {
+      if (dead_letters_->any()) {
+        return;  // the order of a parked key rests on the line's
       }
-      continue;  // settled, or its letter is in its place
-    }
-    if (cursor_ < resubmit_below_) {
-      ++counters_->records_resubmitted;
+      topics_.Hold(entry.record.topic, cursor_);
+    } else if (fate != Fate::kGone) {
+      return;
     }
     ++cursor_;
   }
 }
 
-// An event of a parked key becomes a letter. False: its key is just being released, it waits.
-bool Dispatcher::MayGo(const delivery::Tracker::Entry& entry) {
-  const std::optional<std::string_view>& key = entry.record.key;
-  if (entry.form != delivery::Tracker::Form::kEvent || !key) {
-    return true;
+// What waits with its topic, in the topic's order. False: the line stops here.
+bool Dispatcher::SubmitHeld(delivery::Sequence end) {
+  while (const std::optional<std::string> topic = topics_.Due(now_.mono)) {
+    Fate fate = Fate::kGone;
+    while (fate == Fate::kGone) {
+      const std::optional<delivery::Sequence> first = topics_.First(*topic);
+      fate = !first || *first >= end ? Fate::kHeld : Offer(*first);
+      if (fate == Fate::kGone) {
+        topics_.PopFirst(*topic);
+      }
+    }
+    if (fate == Fate::kStopped) {
+      topics_.EndRound();
+      return false;
+    }
+    if (fate == Fate::kPostponed) {
+      topics_.Postpone(*topic);
+    } else {
+      topics_.Wait(*topic);
+    }
   }
-  if (lot_->IsHeld(entry.record.topic, *key)) {
+  return !topics_.EndRound();
+}
+
+Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
+  // Until it is decided about: a dead letter needs no sink.
+  while (IsOffered(sequence)) {
+    const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
+    if (dead_letters_->any()) {
+      const std::optional<Fate> fate = Follow(sequence);
+      if (fate) {
+        return *fate;
+      }
+    }
+    const HeldTopics::Step step = topics_.empty()
+                                      ? HeldTopics::Step::kTry
+                                      : topics_.Next(entry.record.topic, sequence, now_.mono);
+    if (step == HeldTopics::Step::kWait) {
+      topics_.WakeFor(entry.record.topic, now_.mono);
+      return Fate::kHeld;
+    }
+    const SubmitResult result =
+        step == HeldTopics::Step::kDecide
+            ? SubmitResult{SubmitResult::Outcome::kRefused, topics_.verdict(entry.record.topic)}
+            : Submit(entry.record, sequence);
+    switch (result.outcome) {
+      case SubmitResult::Outcome::kAccepted:
+        if (!topics_.empty()) {
+          topics_.OnAccepted(entry.record.topic);
+        }
+        if (sequence < resubmit_below_) {
+          ++counters_->records_resubmitted;
+        }
+        return Fate::kGone;
+      case SubmitResult::Outcome::kNotNow:
+        return Fate::kStopped;
+      case SubmitResult::Outcome::kTopicPending:
+        return Fate::kHeld;
+      case SubmitResult::Outcome::kRefused:
+        break;
+    }
+    const bool of_topic = result.failure.kind == FailureKind::kTopicUnknown ||
+                          result.failure.kind == FailureKind::kTopicInvalid ||
+                          result.failure.kind == FailureKind::kTopicNotAuthorized;
+    if (of_topic && step == HeldTopics::Step::kTry &&
+        !topics_.OnRefused(entry.record.topic, result.failure, now_.mono)) {
+      return Fate::kHeld;
+    }
+    if (!Decide(sequence, result.failure, 1)) {
+      return Fate::kStopped;
+    }
+  }
+  return Fate::kGone;
+}
+
+bool Dispatcher::IsOffered(delivery::Sequence sequence) const {
+  if (sequence < tracker_->oldest_unsettled()) {
     return false;
   }
-  if (lot_->Follows(entry.record.topic, *key, cursor_)) {
-    decider_->Follow(cursor_);
+  const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
+  return !entry.settled && entry.form == delivery::Tracker::Form::kEvent;
+}
+
+// An event of a parked key becomes a dead letter, and waits while its key is just being released.
+// Nothing: it goes by itself.
+std::optional<Dispatcher::Fate> Dispatcher::Follow(delivery::Sequence sequence) {
+  const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
+  const std::optional<std::string_view>& key = entry.record.key;
+  if (!key) {
+    return std::nullopt;
   }
-  return true;
+  if (dead_letters_->IsHeld(entry.record.topic, *key, sequence)) {
+    return Fate::kPostponed;
+  }
+  if (!dead_letters_->Follows(entry.record.topic, *key, sequence)) {
+    return std::nullopt;
+  }
+  if (std::optional<Halt> halt = decider_->Follow(sequence)) {
+    verdict_ = Verdict{sequence, *std::move(halt)};
+    return Fate::kStopped;
+  }
+  return Fate::kGone;
 }
 
 // What needs a schema gets its frame here, and waits while the schema is not known.
@@ -145,11 +229,13 @@ SubmitResult Dispatcher::Submit(const envelope::Record& record, delivery::Sequen
 
 // False: only an operator can.
 bool Dispatcher::Decide(delivery::Sequence sequence, const delivery::Failure& failure,
-                        int attempts) {
-  std::optional<Halt> halt =
-      decider_->Decide(sequence, failure, static_cast<std::uint32_t>(attempts));
+                        std::uint32_t attempts) {
+  const std::string topic(tracker_->entry(sequence).record.topic);
+  std::optional<Halt> halt = decider_->Decide(sequence, failure, attempts);
   if (halt) {
     verdict_ = Verdict{sequence, *std::move(halt)};
+  } else {
+    topics_.OnSettled(topic, sequence);
   }
   return !halt;
 }
@@ -166,12 +252,12 @@ void Dispatcher::SubmitOwn(base::Now now) {
       progress_->OnRefused(result.failure, now);
     }
   }
-  if (const envelope::Record* record = lot_->waiting(now)) {
-    const SubmitResult result = Submit(*record, lot_->sequence());
+  if (const envelope::Record* record = dead_letters_->waiting(now)) {
+    const SubmitResult result = Submit(*record, dead_letters_->sequence());
     if (result.outcome == SubmitResult::Outcome::kAccepted) {
-      lot_->OnAccepted();
+      dead_letters_->OnAccepted();
     } else if (result.outcome == SubmitResult::Outcome::kRefused) {
-      lot_->OnRefused(result.failure, /*alone=*/true, now);
+      dead_letters_->OnRefused(result.failure, /*alone=*/true, now);
     }
   }
 }
@@ -186,10 +272,11 @@ void Dispatcher::Poll(base::Now now) {
   if (phase_ == Phase::kWaiting && now.mono >= reopen_at_) {
     Open(next_mode_);
   }
-  if (phase_ == Phase::kCareful && tracker_->empty() && !verdict_ && !lot_->needs_verdict()) {
+  if (phase_ == Phase::kCareful && only_held() && !verdict_ && !dead_letters_->needs_verdict()) {
     EndGeneration(Sink::Mode::kFast, /*back_off=*/false);
   }
-  if (!held_since_ || now.mono >= HeldUntil()) {
+  const auto wakes_at = topics_.NextDeadline();
+  if (!held_since_ || now.mono >= HeldUntil() || (wakes_at && now.mono >= *wakes_at)) {
     Pump();
   }
 }
@@ -203,10 +290,29 @@ void Dispatcher::ShutDown() {
   }
 }
 
+void Dispatcher::Suspend() {
+  suspended_ = true;
+  if (phase_ == Phase::kWaiting) {
+    phase_ = Phase::kIdle;
+  } else if (phase_ == Phase::kFast || phase_ == Phase::kCareful) {
+    EndGeneration(next_mode_, /*back_off=*/false);
+  }
+}
+
+void Dispatcher::Resume() {
+  suspended_ = false;
+  if (phase_ == Phase::kIdle && !shutting_down_) {
+    Open(next_mode_);
+  }
+}
+
 std::optional<base::MonotonicTime> Dispatcher::NextDeadline() const {
   std::optional<base::MonotonicTime> deadline = sink_->NextDeadline();
   if (phase_ == Phase::kWaiting) {
     deadline = deadline ? std::min(*deadline, reopen_at_) : reopen_at_;
+  }
+  if (const auto wakes_at = topics_.NextDeadline()) {
+    deadline = deadline ? std::min(*deadline, *wakes_at) : wakes_at;
   }
   if (held_since_) {
     const base::MonotonicTime pump_at = HeldUntil();
@@ -220,30 +326,24 @@ void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOff
     progress_->OnAcknowledged();
     return;
   }
-  if (sequence >= ParkingLot::kFirstSequence) {
-    lot_->OnAcknowledged();
+  if (sequence >= DeadLetters::kFirstSequence) {
+    dead_letters_->OnAcknowledged();
     return;
   }
   const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
-  switch (entry.form) {
-    case delivery::Tracker::Form::kEvent:
-      ++counters_->events_delivered;
-      ++counters_->delivered_by_topic[entry.label].second;
-      counters_->bytes_delivered += entry.bytes;
-      counters_->delivery_delay.Add(
-          std::chrono::duration<double>(now_.wall - entry.commit_time).count());
-      if (counters_->recent.Wants(*tracker_)) {
-        counters_->recent.Note(entry, where, now_.wall);
-      }
-      break;
-    case delivery::Tracker::Form::kLetter:
-      ++counters_->events_dead_lettered;
-      break;
-    case delivery::Tracker::Form::kParked:
-      ++counters_->events_parked;
-      break;
+  ++counters_->events_delivered;
+  ++counters_->delivered_by_topic[entry.label].second;
+  counters_->bytes_delivered += entry.bytes;
+  counters_->delivery_delay.Add(
+      std::chrono::duration<double>(now_.wall - entry.commit_time).count());
+  if (counters_->recent.Wants(*tracker_)) {
+    counters_->recent.Note(entry, where, now_.wall);
   }
   counters_->last_delivered_at = now_.wall;
+  ++delivered_;
+  if (!topics_.empty()) {
+    topics_.OnSettled(entry.record.topic, sequence);
+  }
   tracker_->Settle(sequence);
   backoff_.Reset();
 }
@@ -252,24 +352,26 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
   if (phase_ == Phase::kClosing || phase_ == Phase::kIdle || phase_ == Phase::kWaiting) {
     return;  // the generation is over already; the record is submitted again
   }
-  if (sequence >= ParkingLot::kFirstSequence) {
+  if (sequence >= DeadLetters::kFirstSequence) {
     OnOwnFailed(sequence, failure);
     return;
   }
-  if (phase_ == Phase::kFast || failure.kind == FailureKind::kGenerationEnded) {
+  const std::string topic(tracker_->entry(sequence).record.topic);
+  const bool alone = phase_ == Phase::kCareful || topics_.IsUnclear(topic, sequence);
+  if (!alone || failure.kind == FailureKind::kGenerationEnded) {
     EndGeneration(Sink::Mode::kCareful, /*back_off=*/failure.kind == FailureKind::kGenerationEnded);
     return;
   }
-  int attempts = 1;
-  if (failure.kind == FailureKind::kOther) {
-    unclear_failures_ = unclear_sequence_ == sequence ? unclear_failures_ + 1 : 1;
-    unclear_sequence_ = sequence;
-    if (unclear_failures_ < options_.attempts_max) {
-      decider_->Retry(sequence, failure, static_cast<std::uint32_t>(unclear_failures_));
+  std::uint32_t attempts = 1;
+  // Also of a topic that the look-up found: the broker does not know it yet, or the look-up will tell.
+  if (failure.kind == FailureKind::kOther || failure.kind == FailureKind::kTopicUnknown) {
+    const HeldTopics::Unclear unclear = topics_.OnUnclear(topic, sequence, delivered_, now_.mono);
+    attempts = unclear.attempts;
+    if (!unclear.verdict) {
+      decider_->Retry(sequence, failure, attempts);
       EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
       return;
     }
-    attempts = std::exchange(unclear_failures_, 0);  // its letter has attempts of its own
   }
   // Nothing else is outstanding and nothing could have overtaken it, but librdkafka 2.0.2 may send
   // nothing more, without any sign, while it gives its producer a new epoch: also here the producer
@@ -284,7 +386,7 @@ void Dispatcher::OnOwnFailed(delivery::Sequence sequence, const delivery::Failur
     if (sequence >= ProgressKeeper::kFirstSequence) {
       progress_->OnRefused(failure, now_);
     } else {
-      lot_->OnRefused(failure, phase_ == Phase::kCareful, now_);
+      dead_letters_->OnRefused(failure, phase_ == Phase::kCareful, now_);
     }
   }
   EndGeneration(Sink::Mode::kCareful, /*back_off=*/failure.kind == FailureKind::kGenerationEnded);
@@ -296,13 +398,17 @@ void Dispatcher::OnGenerationFailed(const delivery::Failure&) {
   }
 }
 
+void Dispatcher::OnTopicAnswered(std::string_view topic, bool known) {
+  topics_.OnAnswered(topic, known);
+}
+
 void Dispatcher::OnClosed() {
   CHECK(phase_ == Phase::kClosing);
   if (progress_ != nullptr) {
     progress_->OnLost();
   }
-  lot_->OnLost();
-  if (shutting_down_) {
+  dead_letters_->OnLost();
+  if (shutting_down_ || suspended_) {
     phase_ = Phase::kIdle;
     return;
   }
@@ -320,7 +426,8 @@ void Dispatcher::Open(Sink::Mode mode) {
 void Dispatcher::EndGeneration(Sink::Mode next, bool back_off) {
   resubmit_below_ = std::max(resubmit_below_, cursor_);
   held_since_.reset();
-  if (!shutting_down_) {
+  topics_.ForgetQueues();
+  if (!shutting_down_ && !suspended_) {
     ++(next == Sink::Mode::kFast ? counters_->producers_after_recovery
                                  : counters_->producers_after_failure);
   }

@@ -4,6 +4,7 @@
 //   overtake. What was not delivered is then submitted again from memory, first one record at a
 //   time (careful), so that each report is a verdict on its record alone; then the fast producer
 //   takes over.
+// An event whose topic cannot be sent to now waits beside the line, with the later ones of that topic.
 // Thread: loop thread.
 // Lifetime: the pointers must outlive it; call ShutDown and wait for idle() before the
 //   tracker discards anything.
@@ -13,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "base/backoff.h"
 #include "base/time.h"
@@ -21,6 +23,7 @@
 #include "pipeline/counters.h"
 #include "pipeline/decider.h"
 #include "pipeline/halt.h"
+#include "pipeline/held_topics.h"
 #include "pipeline/progress_keeper.h"
 #include "pipeline/schema_look_ups.h"
 #include "pipeline/stage_times.h"
@@ -42,8 +45,8 @@ class Dispatcher : private delivery::SinkListener {
   struct Options {
     base::BackoffOptions backoff;
     std::uint64_t seed = 1;
-    // A failure that says nothing about the record counts as a verdict after so many attempts.
-    int attempts_max = 3;
+    // HeldTopics'.
+    std::chrono::milliseconds unknown_topic_wait{10'000};
     // While the stream keeps coming, events are held back this long and then submitted together:
     // fewer and larger requests. 0 = never.
     std::chrono::microseconds gather_for{0};
@@ -54,7 +57,7 @@ class Dispatcher : private delivery::SinkListener {
 
   // `progress` may be null, and `schemas` where nothing is framed.
   Dispatcher(const Options& options, delivery::Tracker* tracker, delivery::Sink* sink,
-             Counters* counters, Decider* decider, ParkingLot* lot,
+             Counters* counters, Decider* decider, DeadLetters* dead_letters,
              ProgressKeeper* progress = nullptr, envelope::SchemaTable* schemas = nullptr);
 
   // Opens the sink; again after ShutDown.
@@ -77,6 +80,10 @@ class Dispatcher : private delivery::SinkListener {
 
   // Ends the generation for good. idle() follows.
   void ShutDown();
+
+  // Ends the generation until Resume: what is not delivered by then waits.
+  void Suspend();
+  void Resume();
 
   bool idle() const { return phase_ == Phase::kIdle; }
 
@@ -101,18 +108,42 @@ class Dispatcher : private delivery::SinkListener {
   void OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) override;
   void OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) override;
   void OnGenerationFailed(const delivery::Failure& failure) override;
+  void OnTopicAnswered(std::string_view topic, bool known) override;
   void OnClosed() override;
+
+  // Of an event that was offered.
+  enum class Fate {
+    kGone,       // it is with the sink, or settled
+    kHeld,       // it waits with its topic
+    kPostponed,  // it waits for what came before it, of any topic
+    kStopped,    // the sink takes nothing now, or an operator must decide
+  };
 
   delivery::SubmitResult Submit(const envelope::Record& record, delivery::Sequence sequence);
 
   void SubmitTracked();
+  bool SubmitHeld(delivery::Sequence end);
+  Fate Offer(delivery::Sequence sequence);
 
-  bool awaits_reports() const { return tracker_->oldest_unsettled() < cursor_; }
+  // Events that are with the sink.
+  bool awaits_reports() const {
+    const std::size_t not_offered = tracker_->next_sequence() - cursor_;
+    return tracker_->in_flight_events() > topics_.events() + not_offered;
+  }
+
+  // Everything tracked is settled, or waits for a topic that is known to have a trouble. What waits
+  // for a look-up is tried by this producer: the next one would have to look up again.
+  bool only_held() const {
+    return cursor_ == tracker_->next_sequence() &&
+           tracker_->in_flight_events() == topics_.events() && !topics_.AwaitsLookUp();
+  }
 
   base::MonotonicTime HeldUntil() const;
-  bool Decide(delivery::Sequence sequence, const delivery::Failure& failure, int attempts);
+  bool Decide(delivery::Sequence sequence, const delivery::Failure& failure,
+              std::uint32_t attempts);
   void OnOwnFailed(delivery::Sequence sequence, const delivery::Failure& failure);
-  bool MayGo(const delivery::Tracker::Entry& entry);
+  bool IsOffered(delivery::Sequence sequence) const;
+  std::optional<Fate> Follow(delivery::Sequence sequence);
   void Open(delivery::Sink::Mode mode);
   void EndGeneration(delivery::Sink::Mode next, bool back_off);
 
@@ -122,7 +153,7 @@ class Dispatcher : private delivery::SinkListener {
   delivery::Sink* const sink_;
   Counters* const counters_;
   Decider* const decider_;
-  ParkingLot* const lot_;
+  DeadLetters* const dead_letters_;
   ProgressKeeper* const progress_;
   envelope::SchemaTable* const schemas_;
 
@@ -130,17 +161,18 @@ class Dispatcher : private delivery::SinkListener {
   Phase phase_ = Phase::kIdle;
   base::Now now_;  // of the Poll being served
   delivery::Sequence cursor_ =
-      0;  // everything tracked below it was accepted by this generation, or is settled
+      0;  // everything tracked below it was accepted by this generation, is settled, or is held
+  HeldTopics topics_{options_.unknown_topic_wait};
+  std::uint64_t delivered_ = 0;                    // events
   std::optional<base::MonotonicTime> held_since_;  // gathering
   bool quiet_ = false;                             // nothing new since OnQuiet
   delivery::Sequence resubmit_below_ = 0;          // what earlier generations had accepted
   delivery::Sink::Mode next_mode_ = delivery::Sink::Mode::kFast;
   bool shutting_down_ = false;
+  bool suspended_ = false;
   bool back_off_ = false;
   base::MonotonicTime reopen_at_;
   std::optional<Verdict> verdict_;
-  delivery::Sequence unclear_sequence_ = 0;
-  int unclear_failures_ = 0;
 };
 
 }  // namespace walpost::pipeline

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "outbox/unfit.h"
+#include "pipeline/fingerprint.h"
 
 namespace walpost::pipeline {
 namespace {
@@ -23,7 +24,8 @@ Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Count
       decider_(decider),
       schemas_(schemas),
       options_(options.outboxes),
-      messages_options_(options.messages) {
+      messages_options_(options.messages),
+      event_bytes_max_(options.event_bytes_max) {
   for (const OutboxOptions& outbox : options_) {
     counters_->received_by_table.emplace_back(
         absl::StrFormat("%s.%s", outbox.table.schema, outbox.table.table), 0);
@@ -36,58 +38,97 @@ Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Count
 
 void Intake::Start(const base::SourceFacts& facts) {
   Leave();
-  // The encoders hold the topics' and databases' names that records in flight refer to: made once,
-  // kept.
+  // Made once, kept: the encoders hold the names that records in flight refer to.
   if (outboxes_.empty()) {
     for (const OutboxOptions& outbox : options_) {
       outboxes_.push_back(Outbox{outbox::TableMapper(outbox.table),
                                  envelope::Encoder(outbox.encoder, facts.database, schemas_,
                                                    static_cast<std::uint32_t>(outboxes_.size())),
-                                 0, std::string()});
+                                 0, std::string(), true});
     }
   }
   if (!messages_ && !messages_options_.prefixes.empty()) {
     messages_.emplace(
-        Messages{outbox::MessageMapper(messages_options_.topic),
+        Messages{outbox::MessageMapper(messages_options_.topic, messages_options_.topics),
                  envelope::Encoder(messages_options_.encoder, facts.database, schemas_,
                                    static_cast<std::uint32_t>(outboxes_.size()))});
   }
-  facts_ = facts;
+  if (facts.progress) {
+    complete_lsn_ = std::max(complete_lsn_, facts.progress->end_lsn);
+    if (facts.progress->last_transaction && !known_.newest().valid()) {
+      known_.Remember(*facts.progress->last_transaction, facts.progress->end_lsn);
+    }
+  }
+  if (!facts.progress && !known_.newest().valid() && facts.start_lsn < complete_lsn_) {
+    tracker_->ForgetPositions();
+    received_lsn_ = complete_lsn_ = base::Lsn();
+  }
+  known_.Expect(facts.start_lsn);
   connection_lsn_ = base::Lsn();
   relations_.Clear();
   outbox_by_oid_.clear();
+  for (Outbox& outbox : outboxes_) {
+    outbox.mapper.Unbind();
+  }
+  TakeFacts(facts);
+}
+
+void Intake::TakeFacts(const base::SourceFacts& facts) {
+  facts_ = facts;
   last_oid_ = 0;
+  outbox_by_partition_.clear();
   for (std::size_t i = 0; i < outboxes_.size(); ++i) {
-    outboxes_[i].mapper.Unbind();
     outboxes_[i].oid = 0;
+    outboxes_[i].mapper.SetTextTypes(facts_.text_types);
+    outboxes_[i].remembered =
+        !facts_.progress ||
+        HadTable(*facts_.progress, options_[i].table.schema, options_[i].table.table);
     for (const base::PublishedTable& table : facts_.tables) {
       if (table.schema == options_[i].table.schema && table.name == options_[i].table.table) {
         outboxes_[i].oid = table.oid;
+        for (const std::uint32_t partition : table.partitions) {
+          outbox_by_partition_[partition] = &outboxes_[i];
+        }
       }
     }
   }
 }
 
+std::optional<Halt> Intake::OnLooked(const base::SourceFacts& facts) {
+  must_look_ = false;
+  const bool waited = position_waits();
+  TakeFacts(facts);
+  for (Outbox& outbox : outboxes_) {
+    if (const auto* entry = relations_.Find(pgoutput::RelationId{outbox.oid})) {
+      outbox.bind_error = std::string(outbox.mapper.Bind(entry->relation).message());
+    }
+  }
+  return waited ? TakePosition(position_told_) : std::nullopt;
+}
+
 void Intake::Leave() {
+  must_look_ = false;
+  position_told_ = base::Lsn();
   transaction_.open = false;
   tracker_->LeaveTransaction();
 }
 
 void Intake::Forget() {
   Leave();
-  taken_commit_lsn_ = base::Lsn();
-  taken_ordinal_ = -1;
+  known_.Forget();
   received_lsn_ = base::Lsn();
   complete_lsn_ = base::Lsn();
 }
 
 base::Lsn Intake::seen_lsn() const {
   // Of the last row taken, at least the beginning of its commit record.
-  const base::Lsn taken(taken_ordinal_ < 0 ? 0 : taken_commit_lsn_.value() + 1);
+  const base::Lsn newest = known_.newest();
+  const base::Lsn taken(newest.valid() ? newest.value() + 1 : 0);
   return std::max({received_lsn_, complete_lsn_, taken});
 }
 
 std::optional<Halt> Intake::TakePayload(std::string_view payload) {
+  payload_bytes_ = payload.size();
   if (const absl::Status status = decoder_.Decode(payload, &message_); !status.ok()) {
     return ProtocolError(std::string(status.message()));
   }
@@ -115,16 +156,22 @@ std::optional<Halt> Intake::TakePayload(std::string_view payload) {
   return OnOther();
 }
 
-void Intake::TakePosition(base::Lsn wal_end) {
+std::optional<Halt> Intake::TakePosition(base::Lsn told) {
+  position_told_ = told;
+  const base::Lsn wal_end = position_waits() ? facts_.looked_lsn : told;
   // Inside a transaction a position says nothing about what commits later; as the tracker bounds it.
-  if (transaction_.open) {
-    complete_lsn_ = std::max(complete_lsn_, std::min(wal_end, transaction_.commit_lsn));
-  } else {
-    connection_lsn_ = std::max(connection_lsn_, wal_end);
-    received_lsn_ = std::max(received_lsn_, wal_end);
-    complete_lsn_ = std::max(complete_lsn_, wal_end);
+  const base::Lsn complete =
+      transaction_.open ? std::min(wal_end, transaction_.commit_lsn) : wal_end;
+  if (std::optional<Halt> halt = known_.OnPosition(complete)) {
+    return halt;
   }
+  if (!transaction_.open) {
+    received_lsn_ = std::max(received_lsn_, wal_end);
+  }
+  connection_lsn_ = std::max(connection_lsn_, complete);
+  complete_lsn_ = std::max(complete_lsn_, complete);
   tracker_->ObservePosition(wal_end);
+  return std::nullopt;
 }
 
 std::optional<Halt> Intake::On(const pgoutput::Begin& begin) {
@@ -135,13 +182,22 @@ std::optional<Halt> Intake::On(const pgoutput::Begin& begin) {
     return ProtocolError(absl::StrFormat("transaction with commit LSN %s arrived after position %s",
                                          begin.commit_lsn.ToString(), connection_lsn_.ToString()));
   }
+  if (std::optional<Halt> halt = known_.OnBegin({begin.commit_lsn, begin.xid, begin.commit_time})) {
+    return halt;
+  }
   transaction_.open = true;
+  transaction_.taken_through = known_.taken_through();
+  transaction_.known = transaction_.taken_through != KnownTransactions::kNothing;
+  // Before what has yet to come again, nothing of ours can stand.
+  transaction_.empty_for_us =
+      !transaction_.known && (begin.commit_lsn < complete_lsn_ || !known_.verified());
   transaction_.commit_lsn = begin.commit_lsn;
   transaction_.info = envelope::TransactionInfo{begin.xid, begin.commit_time};
   transaction_.timeline = facts_.TimelineOf(begin.commit_lsn);
   transaction_.next_ordinal = 0;
   transaction_.events = 0;
   tracker_->BeginTransaction(begin.commit_lsn);
+  must_look_ = !facts_.KnowsTimelineUpTo(base::Lsn(begin.commit_lsn.value() + 1));
   return std::nullopt;
 }
 
@@ -160,6 +216,7 @@ std::optional<Halt> Intake::On(const pgoutput::Commit& commit) {
   if (transaction_.events > 0) {
     counters_->transaction_sizes.Add(transaction_.events);
   }
+  known_.OnCommit(commit.commit_lsn, commit.end_lsn);
   connection_lsn_ = commit.end_lsn;
   received_lsn_ = std::max(received_lsn_, commit.end_lsn);
   complete_lsn_ = std::max(complete_lsn_, commit.end_lsn);
@@ -198,6 +255,14 @@ std::optional<Halt> Intake::On(const pgoutput::Relation& relation) {
     // Reported with the first row it affects, so that everything before it is still delivered.
     found->bind_error = std::string(found->mapper.Bind(relation).message());
   }
+  // The first row after an edit brings this message, and so does the first one on each connection.
+  // Edits from before the catalogs were read were compared then.
+  // A partition that is known follows its root; on its own, its first row ends the stream.
+  const bool unknown = !outbox_by_oid_.contains(oid) && !outbox_by_partition_.contains(oid);
+  const bool concerns_us = found != nullptr || (unknown && MayBePartition(relation));
+  if (concerns_us && facts_.looked_lsn.valid() && transaction_.commit_lsn >= facts_.looked_lsn) {
+    must_look_ = true;
+  }
   outbox_by_oid_[oid] = found;
   last_oid_ = 0;
   relations_.Put(relation);
@@ -210,23 +275,60 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
   }
   const std::uint32_t ordinal = transaction_.next_ordinal++;
   if (insert.relation.oid != last_oid_) {
-    const auto found = outbox_by_oid_.find(insert.relation.oid);
-    if (found == outbox_by_oid_.end()) {
-      return ProtocolError(absl::StrFormat("Insert into relation %u, which was never announced",
-                                           insert.relation.oid));
+    if (std::optional<Halt> halt = FindOutbox(insert.relation.oid)) {
+      return halt;
     }
-    last_oid_ = insert.relation.oid;
-    last_outbox_ = found->second;
   }
   if (last_outbox_ == nullptr) {
     ++counters_->changes_ignored;
     return std::nullopt;
   }
-  if (AlreadyTaken(ordinal)) {
+  if (ordinal <= transaction_.taken_through) {
     ++counters_->events_repeated;
     return std::nullopt;
   }
+  if (transaction_.empty_for_us) {
+    return JudgeUnknown(last_outbox_->remembered, ordinal);
+  }
   return TakeRow(last_outbox_, insert, ordinal);
+}
+
+// A partition made since the catalogs were read: it has at least the columns of its outbox.
+bool Intake::MayBePartition(const pgoutput::Relation& relation) const {
+  const auto has = [&relation](const outbox::ColumnNames& names) {
+    return std::any_of(relation.columns.begin(), relation.columns.end(),
+                       [&names](const pgoutput::Column& column) {
+                         return std::find(names.begin(), names.end(), column.name) != names.end();
+                       });
+  };
+  return std::any_of(options_.begin(), options_.end(), [&has](const OutboxOptions& outbox) {
+    return has(outbox.table.columns.id) && has(outbox.table.columns.payload);
+  });
+}
+
+// Of the first row of a relation, and of each that follows one of another.
+std::optional<Halt> Intake::FindOutbox(std::uint32_t oid) {
+  const auto found = outbox_by_oid_.find(oid);
+  if (found == outbox_by_oid_.end()) {
+    return ProtocolError(
+        absl::StrFormat("Insert into relation %u, which was never announced", oid));
+  }
+  if (found->second == nullptr) {
+    if (const auto partition = outbox_by_partition_.find(oid);
+        partition != outbox_by_partition_.end()) {
+      const outbox::TableOptions& table = partition->second->mapper.options();
+      return Halt{base::HaltReason::kPublicationMissing,
+                  absl::StrFormat(
+                      "rows of a partition of %s.%s (OID %u) arrive under its own name (%s): "
+                      "publish_via_partition_root was set to false, and these rows are not taken; "
+                      "set it to true; `walpost slot recreate --yes` leaves them behind and sends "
+                      "them from the table; see docs/runbook.md, publication_missing",
+                      table.schema, table.table, oid, Place(transaction_.next_ordinal - 1))};
+    }
+  }
+  last_oid_ = oid;
+  last_outbox_ = found->second;
+  return std::nullopt;
 }
 
 std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
@@ -245,9 +347,12 @@ std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
     ++counters_->changes_ignored;
     return std::nullopt;
   }
-  if (AlreadyTaken(ordinal)) {
+  if (ordinal <= transaction_.taken_through) {
     ++counters_->events_repeated;
     return std::nullopt;
+  }
+  if (transaction_.empty_for_us) {
+    return JudgeUnknown(!facts_.progress || HadPrefix(*facts_.progress, *prefix), ordinal);
   }
   // Behind the tables.
   const auto table = outboxes_.size() + static_cast<std::size_t>(prefix - prefixes.begin());
@@ -259,112 +364,6 @@ std::optional<Halt> Intake::OnOther() {
     ++counters_->changes_ignored;
   }
   return std::nullopt;
-}
-
-std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& insert,
-                                    std::uint32_t ordinal) {
-  if (!outbox->bind_error.empty()) {
-    return Halt{
-        base::HaltReason::kSchemaMismatch,
-        absl::StrFormat("%s (first row affected: %s); rows already written keep the columns "
-                        "they were written with: see docs/runbook.md, schema_mismatch",
-                        outbox->bind_error, Place(ordinal))};
-  }
-  if (std::optional<Halt> halt = CheckPlace()) {
-    return halt;
-  }
-  const auto table = static_cast<std::uint32_t>(outbox - outboxes_.data());
-  outbox::Event event;
-  absl::Status status = outbox->mapper.Map(insert.values, &event);
-  if (!status.ok() && status.code() != absl::StatusCode::kInvalidArgument) {
-    return Halt{base::HaltReason::kProtocolError,
-                absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
-  }
-  if (status.ok()) {
-    status = Add(event, &outbox->encoder, ordinal, table);
-  }
-  if (status.ok()) {
-    return std::nullopt;
-  }
-  UnfitEvent unfit;
-  unfit.event = &event;
-  for (const pgoutput::Value& value : insert.values) {
-    unfit.bytes += value.bytes.size();
-  }
-  unfit.ordinal = ordinal;
-  unfit.table = table;
-  return Unfit(std::move(unfit), status);
-}
-
-std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
-                                        std::uint32_t ordinal, std::uint32_t table) {
-  if (std::optional<Halt> halt = CheckPlace()) {
-    return halt;
-  }
-  outbox::Event event;
-  absl::Status status = messages_->mapper.Map(message.prefix, message.content, &event);
-  if (status.ok()) {
-    status = Add(event, &messages_->encoder, ordinal, table);
-  }
-  if (status.ok()) {
-    return std::nullopt;
-  }
-  UnfitEvent unfit;
-  unfit.event = &event;
-  unfit.content = message.content;
-  unfit.ordinal = ordinal;
-  unfit.table = table;
-  return Unfit(std::move(unfit),
-               base::Annotate(status, absl::StrFormat("at LSN %s", message.lsn.ToString())));
-}
-
-// A new row or message before what is complete would be confirmed undelivered.
-std::optional<Halt> Intake::CheckPlace() const {
-  if (transaction_.commit_lsn >= complete_lsn_) {
-    return std::nullopt;
-  }
-  return ProtocolError(
-      absl::StrFormat("a row or message not seen before, in a transaction before position %s",
-                      complete_lsn_.ToString()));
-}
-
-absl::Status Intake::Add(const outbox::Event& event, envelope::Encoder* encoder,
-                         std::uint32_t ordinal, std::uint32_t table) {
-  const envelope::Position position{facts_.system_identifier, transaction_.timeline,
-                                    transaction_.commit_lsn, ordinal};
-  envelope::Record record;
-  RETURN_IF_ERROR(encoder->Encode(event, position, transaction_.info, tracker_->arena(), &record));
-  tracker_->Add(record, ordinal, transaction_.info.commit_time, LabelOf(record.topic), table);
-  Taken(ordinal);
-  ++counters_->events_received;
-  ++counters_->received_by_table[table].second;
-  return absl::OkStatus();
-}
-
-// A row or message that becomes no record.
-std::optional<Halt> Intake::Unfit(UnfitEvent unfit, const absl::Status& why) {
-  unfit.detail = absl::StrFormat("%s (%s)", std::string(why.message()), Place(unfit.ordinal));
-  unfit.commit_lsn = transaction_.commit_lsn;
-  unfit.commit_time = transaction_.info.commit_time;
-  unfit.reason =
-      unfit.content ? std::string(envelope::kMessageMalformed) : outbox::UnfitReason(why);
-  std::optional<Halt> halt = decider_->DecideUnfit(unfit);
-  if (!halt) {
-    Taken(unfit.ordinal);
-  }
-  return halt;
-}
-
-void Intake::Taken(std::uint32_t ordinal) {
-  taken_commit_lsn_ = transaction_.commit_lsn;
-  taken_ordinal_ = ordinal;
-  ++transaction_.events;
-}
-
-bool Intake::AlreadyTaken(std::uint32_t ordinal) const {
-  return transaction_.commit_lsn < taken_commit_lsn_ ||
-         (transaction_.commit_lsn == taken_commit_lsn_ &&
-          static_cast<std::int64_t>(ordinal) <= taken_ordinal_);
 }
 
 std::uint32_t Intake::LabelOf(std::string_view topic) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "pipeline/counters.h"
 #include "pipeline/decider.h"
 #include "pipeline/halt.h"
+#include "pipeline/known_transactions.h"
 #include "pipeline/options.h"
 
 namespace walpost::pipeline {
@@ -44,8 +46,31 @@ class Intake {
 
   std::optional<Halt> TakePayload(std::string_view payload);
 
+  // The server announced a table that may have been edited since the catalogs were read, or is a standby
+  // and may have been promoted: nothing more is to be taken until it was looked at again.
+  bool must_look() const { return must_look_; }
+
+  // A standby told a position that counts only when it was looked at again.
+  bool position_waits() const { return !facts_.KnowsTimelineUpTo(position_told_); }
+
+  std::optional<Halt> OnLooked(const base::SourceFacts& facts);
+
   // A keepalive's position.
-  void TakePosition(base::Lsn wal_end);
+  std::optional<Halt> TakePosition(base::Lsn told);
+
+  // Everything that ends at or before `safe` is delivered.
+  void Settle(base::Lsn safe) { known_.Settle(safe); }
+
+  // Where the next connection has to begin.
+  base::Lsn TakeStart() { return known_.TakeStart(); }
+
+  // What this connection has to send again has come, and nothing else.
+  bool verified() const { return known_.verified(); }
+
+  // How far this very connection has come.
+  base::Lsn connection_lsn() const { return connection_lsn_; }
+
+  const KnownTransactions& known() const { return known_; }
 
   // What was learned of the server's log, also of a transaction that is not whole yet: a log that ends
   // before it is another history.
@@ -65,6 +90,7 @@ class Intake {
     envelope::Encoder encoder;
     std::uint32_t oid = 0;  // by preflight; 0 = unknown
     std::string bind_error;
+    bool remembered = true;  // it was an outbox when progress was remembered
   };
 
   struct Messages {
@@ -79,6 +105,10 @@ class Intake {
     std::uint32_t timeline = 0;
     std::uint32_t next_ordinal = 0;
     std::uint64_t events = 0;  // taken
+    std::int64_t taken_through = KnownTransactions::kNothing;
+    bool known = false;  // something of it was taken, on this connection or before
+    // It commits before what is complete, and nothing of it was taken: so it holds nothing of ours.
+    bool empty_for_us = false;
   };
 
   std::optional<Halt> On(const pgoutput::Begin& begin);
@@ -88,16 +118,20 @@ class Intake {
   std::optional<Halt> On(const pgoutput::LogicalMessage& message);
   std::optional<Halt> OnOther();
 
+  std::optional<Halt> FindOutbox(std::uint32_t oid);
+  bool MayBePartition(const pgoutput::Relation& relation) const;
+  void TakeFacts(const base::SourceFacts& facts);
   std::optional<Halt> TakeRow(Outbox* outbox, const pgoutput::Insert& insert,
                               std::uint32_t ordinal);
   std::optional<Halt> TakeMessage(const pgoutput::LogicalMessage& message, std::uint32_t ordinal,
                                   std::uint32_t table);
-  std::optional<Halt> CheckPlace() const;
+  std::optional<Halt> JudgeUnknown(bool remembered, std::uint32_t ordinal);
   absl::Status Add(const outbox::Event& event, envelope::Encoder* encoder, std::uint32_t ordinal,
                    std::uint32_t table);
+  absl::Status CheckSize() const;
+  std::span<const pgoutput::Value> WithoutLarge(std::span<const pgoutput::Value> values);
   std::optional<Halt> Unfit(UnfitEvent unfit, const absl::Status& why);
   void Taken(std::uint32_t ordinal);
-  bool AlreadyTaken(std::uint32_t ordinal) const;
   std::uint32_t LabelOf(std::string_view topic);
   std::uint32_t MakeLabel(std::string_view topic);
   Halt ProtocolError(const std::string& what) const;
@@ -109,15 +143,19 @@ class Intake {
   envelope::SchemaTable* const schemas_;
   const std::vector<OutboxOptions> options_;
   const MessagesOptions messages_options_;
+  const std::size_t event_bytes_max_;
 
   base::SourceFacts facts_;
   std::vector<Outbox> outboxes_;
   std::optional<Messages> messages_;
   pgoutput::Decoder decoder_;
   pgoutput::Message message_;
+  std::size_t payload_bytes_ = 0;       // of the message just taken
+  std::vector<pgoutput::Value> small_;  // scratch
   pgoutput::RelationCache relations_;
   absl::flat_hash_map<std::uint32_t, Outbox*>
-      outbox_by_oid_;           // null = a relation that is no outbox
+      outbox_by_oid_;  // null = a relation that is no outbox
+  absl::flat_hash_map<std::uint32_t, Outbox*> outbox_by_partition_;
   std::uint32_t last_oid_ = 0;  // one-entry cache of the map above
   Outbox* last_outbox_ = nullptr;
   absl::flat_hash_map<const char*, std::uint32_t>
@@ -126,8 +164,9 @@ class Intake {
   std::uint32_t last_label_ = 0;
 
   Transaction transaction_;
-  base::Lsn taken_commit_lsn_;  // the last row or message taken, over all connections
-  std::int64_t taken_ordinal_ = -1;
+  bool must_look_ = false;
+  base::Lsn position_told_;  // by the last keepalive
+  KnownTransactions known_;
   base::Lsn received_lsn_;
   base::Lsn complete_lsn_;    // everything that commits before it was taken, over all connections
   base::Lsn connection_lsn_;  // the same, on this connection only

@@ -24,7 +24,11 @@ struct OutboxOptions {
 struct MessagesOptions {
   std::vector<std::string> prefixes;  // empty = none is
   std::string topic = "{aggregate_type}";
+  outbox::TopicOptions topics;
   envelope::EncoderOptions encoder;
+  // Whether a message that cannot be delivered stops the line where on_undeliverable is kHalt; else
+  // it is skipped. Any SQL role may emit, unless it was revoked: none of them may stop the others.
+  bool halts = false;
 };
 
 struct PipelineOptions {
@@ -33,10 +37,12 @@ struct PipelineOptions {
   std::vector<OutboxOptions> outboxes;
   MessagesOptions messages;
   OnUndeliverable on_undeliverable = OnUndeliverable::kHalt;
-  std::string dead_letter_topic;  // for letters
-  std::size_t park_keys_max = 10'000;
+  std::size_t dead_letters_max = 10'000;                        // open rows
+  std::size_t dead_letters_per_second = 1'000;                  // new rows
+  std::size_t event_bytes_max = std::size_t{64} * 1024 * 1024;  // of a row or message as it comes
   std::size_t in_flight_bytes_max = std::size_t{16} * 1024 * 1024;
-  int attempts_max = 3;  // of a failure that says nothing about the record
+  // That a topic does not exist is believed when Kafka has said nothing else for so long.
+  std::chrono::milliseconds unknown_topic_wait{10'000};
   std::chrono::milliseconds shutdown_timeout{25'000};
   // Between planned reconnects that run preflight again; 0 = never.
   std::chrono::milliseconds recheck_interval{600'000};

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "pipeline/source_change.h"
+#include "base/notice.h"
 
 namespace walpost::pipeline {
 
@@ -17,49 +17,19 @@ using std::chrono::milliseconds;
 Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
     : options_(std::move(options)),
       schemas_(options_.schema_refresh, options_.schema_backoff, options_.seed + 4),
-      lot_(options_, &tracker_, schemas_.table()),
-      decider_(options_, &tracker_, &counters_, &lot_, schemas_.table()),
+      dead_letters_(options_, &tracker_, schemas_.table()),
+      decider_(options_, &tracker_, &counters_, &dead_letters_, schemas_.table()),
       intake_(options_, &tracker_, &counters_, &decider_, schemas_.table()),
-      keeper_(options_),
-      dispatcher_({options_.sink_backoff, options_.seed + 1, options_.attempts_max,
+      keeper_(options_, &intake_.known()),
+      dispatcher_({options_.sink_backoff, options_.seed + 1, options_.unknown_topic_wait,
                    options_.gather_for, options_.gather_max},
-                  &tracker_, sink, &counters_, &decider_, &lot_, &keeper_, schemas_.table()),
+                  &tracker_, sink, &counters_, &decider_, &dead_letters_, &keeper_,
+                  schemas_.table()),
+      timers_(options_.recheck_interval),
       source_backoff_(options_.source_backoff, options_.seed + 2),
       standby_backoff_(options_.standby_backoff, options_.seed + 3),
       connect_at_(now.mono) {
   dispatcher_.Start(now);
-}
-
-void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
-  if (phase_ != Phase::kConnecting) {
-    stream_command_ = StreamCommand::kClose;  // stopped meanwhile
-    return;
-  }
-  connected_ = true;
-  if (facts_) {
-    halt_ = FindSourceChange(*facts_, facts, intake_.seen_lsn());
-  }
-  if (halt_) {
-    Disconnect(
-        StreamCommand::kClose);  // never confirm to a server that is not the one we read from
-    HaltNow();
-    return;
-  }
-  facts_ = facts;
-  safe_at_connect_ = tracker_.safe_lsn();
-  server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);
-  intake_.Start(facts);
-  decider_.OnConnected(facts);
-  lot_.OnConnected();
-  keeper_.OnConnected(facts);
-  status_clock_.Start(facts.wal_sender_timeout_ms, now);
-  phase_ = Phase::kStreaming;
-  standby_ = rechecking_ = false;
-  next_recheck_ = now.mono + options_.recheck_interval;
-  ever_streamed_ = true;
-  auth_failures_ = 0;
-  last_error_.clear();  // the same once more is news again
-  standby_backoff_.Reset();
 }
 
 void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
@@ -117,12 +87,14 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
     return;
   }
   if (const auto* data = std::get_if<pgoutput::XLogData>(&*frame)) {
-    status_clock_.OnReceived(now);
+    status_clock_.OnData(now);
     const delivery::Sequence before = tracker_.next_sequence();
     if (std::optional<Halt> halt = intake_.TakePayload(data->payload)) {
-      BeginHalt(*std::move(halt), now);
+      OnIntakeHalt(*std::move(halt), now);
+    } else if (timers_.waiting()) {
+      OnPassed(now);
     }
-    completing_ = completing_ && intake_.in_transaction();
+    completing_ = completing_ && intake_.in_transaction() && !intake_.must_look();
     if (tracker_.next_sequence() != before) {
       dispatcher_.Gather(now);
       CheckVerdict(now);
@@ -131,7 +103,13 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
   }
   const auto& keepalive = std::get<pgoutput::Keepalive>(*frame);
   server_wal_lsn_ = std::max(server_wal_lsn_, keepalive.wal_end);
-  intake_.TakePosition(keepalive.wal_end);
+  if (std::optional<Halt> halt = intake_.TakePosition(keepalive.wal_end)) {
+    OnIntakeHalt(*std::move(halt), now);
+    return;
+  }
+  OnPassed(now);
+  asked_for_position_ =
+      intake_.position_waits() && (asked_for_position_ || keepalive.reply_requested);
   reply_wanted_ = reply_wanted_ || keepalive.reply_requested;
   if (status_clock_.OnKeepalive(keepalive.wal_end, keepalive.reply_requested,
                                 !tracker_.empty() || keeper_.Late(now), now)) {
@@ -145,19 +123,15 @@ void Pipeline::OnQuiet(base::Now now) {
 }
 
 void Pipeline::OnNotice(const std::string& notice) {
-  // PostgreSQL 18 only warns, and then skips rows; older servers end the stream instead.
-  // The function that warns is told in every language, the text only in the server's.
-  if (notice.find("LoadPublications") != std::string::npos ||
-      notice.find("skipped loading publication") != std::string::npos) {
+  if (base::TellsOfSkippedPublication(notice)) {
     // Not drained first and nothing confirmed any more: the positions since then stand behind rows
     // that never came.
-    halt_ = Halt{HaltReason::kPublicationMissing,
-                 absl::StrFormat("the server skipped a publication that is missing at the position "
-                                 "being read (%s): rows are "
-                                 "lost from the stream; see docs/runbook.md, publication_missing",
-                                 notice)};
-    Disconnect(StreamCommand::kClose);
-    HaltNow();
+    HaltAtOnce(
+        Halt{HaltReason::kPublicationMissing,
+             absl::StrFormat("the server skipped a publication that is missing at the position "
+                             "being read (%s): rows are "
+                             "lost from the stream; see docs/runbook.md, publication_missing",
+                             notice)});
     return;
   }
   last_error_ = notice;
@@ -187,18 +161,12 @@ void Pipeline::Tick(base::Now now) {
   CheckProgress(now);
   CheckHalting(now);
   CheckDraining(now);
-  CheckClosed();
+  CheckClosed(now);
   CheckRecheck(now);
+  CheckAlone(now);
   AccountPause(now);
   if (connected_ && !paused_ && status_clock_.SilentTooLong(now)) {
-    Disconnect(StreamCommand::kClose);
-    OnStreamEnd(
-        StreamEnd{StreamEnd::Kind::kLost, HaltReason::kProtocolError,
-                  absl::UnavailableError(
-                      "the server has been silent for wal_sender_timeout although it was asked to "
-                      "reply: connection dropped"),
-                  "", ""},
-        now);
+    OnSilence(now);
   }
 }
 
@@ -209,7 +177,7 @@ void Pipeline::Stop(base::Now now) {
   stop_requested_ = true;
   if (phase_ == Phase::kStreaming || phase_ == Phase::kHalting) {
     // Events of a transaction whose commit was not read cannot be confirmed and would be sent again.
-    completing_ = phase_ == Phase::kStreaming && intake_.in_transaction();
+    completing_ = phase_ == Phase::kStreaming && intake_.in_transaction() && !intake_.must_look();
     complete_by_ = now.mono + kCompleteWithin;
     phase_ = Phase::kDraining;
     deadline_ = now.mono + options_.shutdown_timeout;
@@ -229,14 +197,11 @@ void Pipeline::OnSchemaAnswers(const SchemaLookUp& look_up, const SchemaAnswers&
 
 void Pipeline::Recheck(base::Now now) {
   schemas_.Recheck(now);
+  resume_wanted_ = phase_ == Phase::kHalting || (phase_ == Phase::kStopping && !stop_requested_);
   if (phase_ != Phase::kHalted || stop_requested_) {
     return;
   }
-  tracker_.ForgetPositions();
-  intake_.Forget();
-  keeper_.Forget();
-  lot_.Forget();
-  facts_.reset();
+  ForgetAll();
   halt_.reset();
   same_errors_ = 0;
   auth_failures_ = 0;
@@ -252,12 +217,17 @@ std::optional<base::Lsn> Pipeline::TakeConnect(base::Now now) {
     return std::nullopt;
   }
   phase_ = Phase::kConnecting;
-  return tracker_.safe_lsn();
+  return intake_.TakeStart();
 }
 
 bool Pipeline::want_frame() const {
-  return (phase_ == Phase::kStreaming || completing_) && dispatcher_.caught_up() && lot_.ready() &&
-         tracker_.in_flight_bytes() < options_.in_flight_bytes_max;
+  if ((phase_ != Phase::kStreaming && !completing_) || !dead_letters_.loaded() ||
+      intake_.must_look()) {
+    return false;
+  }
+  // What has to come again on a new connection takes no memory.
+  return !intake_.verified() || (dispatcher_.caught_up() && dead_letters_.has_room() &&
+                                 tracker_.retained_bytes() < options_.in_flight_bytes_max);
 }
 
 std::optional<pgoutput::StandbyStatus> Pipeline::TakeStatus(base::Now now) {
@@ -289,19 +259,21 @@ base::MonotonicTime Pipeline::NextDeadline() const {
     deadline = std::min(deadline, *due);
   }
   if (connected_) {
-    deadline = std::min(deadline, lot_.NextDeadline().value_or(deadline));
+    deadline = std::min(deadline, dead_letters_.NextDeadline().value_or(deadline));
     deadline = std::min(deadline, status_clock_.NextDeadline(confirmable()));
     if (paused_) {
       deadline = std::min(deadline, next_ping_);
     }
   }
+  deadline = std::min(deadline, look_due().value_or(deadline));
   deadline = std::min(deadline, schemas_.NextDeadline().value_or(deadline));
   if (phase_ == Phase::kIdle) {
     deadline = std::min(deadline, connect_at_);
   }
-  if (phase_ == Phase::kStreaming && options_.recheck_interval > milliseconds(0) &&
-      tracker_.empty() && !intake_.in_transaction()) {
-    deadline = std::min(deadline, next_recheck_);
+  deadline = std::min(deadline, timers_.alone_until().value_or(deadline));
+  if (phase_ == Phase::kStreaming && timers_.planned_at() && tracker_.empty() &&
+      !intake_.in_transaction()) {
+    deadline = std::min(deadline, *timers_.planned_at());
   }
   if (phase_ == Phase::kHalting || phase_ == Phase::kDraining) {
     deadline = std::min(deadline, deadline_);
@@ -326,6 +298,8 @@ base::State Pipeline::state() const {
         return base::State::kStandby;
       }
       return ever_streamed_ ? base::State::kReconnecting : base::State::kStarting;
+    case Phase::kYielding:
+      return base::State::kReconnecting;
     case Phase::kStreaming:
     case Phase::kHalting:
       return paused_ && paused_accounted_ - paused_since_ >= kShowPausedAfter
@@ -348,12 +322,16 @@ void Pipeline::Disconnect(StreamCommand command) {
   connected_ = false;
   completing_ = false;
   paused_ = false;
+  looking_ = false;
   intake_.Leave();
 }
 
 void Pipeline::ReconnectAfter(milliseconds delay, ReconnectReason reason, base::Now now) {
   phase_ = Phase::kIdle;
   connect_at_ = now.mono + delay;
+  if (facts_) {
+    timers_.OnLeft(now);
+  }
   ++counters_.reconnects;
   ++counters_.reconnects_by_reason[static_cast<std::size_t>(reason)];
 }
@@ -370,6 +348,21 @@ void Pipeline::BeginHalt(Halt halt, base::Now now) {
   phase_ = Phase::kHalting;
   deadline_ = now.mono + options_.shutdown_timeout;
   CheckHalting(now);
+}
+
+// Nothing of it is sent or confirmed any more.
+void Pipeline::HaltAtOnce(Halt halt) {
+  halt_ = std::move(halt);
+  Disconnect(StreamCommand::kClose);
+  HaltNow();
+}
+
+void Pipeline::OnIntakeHalt(Halt halt, base::Now now) {
+  if (halt.reason == HaltReason::kTimelineChanged) {
+    HaltAtOnce(std::move(halt));
+  } else {
+    BeginHalt(std::move(halt), now);
+  }
 }
 
 void Pipeline::HaltNow() {
@@ -415,29 +408,27 @@ void Pipeline::CheckDraining(base::Now now) {
   }
 }
 
-void Pipeline::CheckClosed() {
-  if (phase_ != Phase::kStopping || !dispatcher_.idle()) {
+void Pipeline::CheckClosed(base::Now now) {
+  if (!dispatcher_.idle()) {
+    return;
+  }
+  if (phase_ == Phase::kYielding) {
+    ForgetAll();
+    phase_ = Phase::kIdle;
+    connect_at_ = now.mono;
+    dispatcher_.Start(now);
+  }
+  if (phase_ != Phase::kStopping) {
     return;
   }
   counters_.events_discarded += tracker_.DiscardAll();
+  dead_letters_.GiveUp();
+  decider_.Forget();
   intake_.Forget();
   phase_ = stop_requested_ ? Phase::kFinished : Phase::kHalted;
-}
-
-// A publication or table that was replaced behind our back is seen by preflight only: so the stream
-// is ended now and then, between two transactions, and begun again at once.
-void Pipeline::CheckRecheck(base::Now now) {
-  if (phase_ != Phase::kStreaming || options_.recheck_interval == milliseconds(0) ||
-      now.mono < next_recheck_ || intake_.in_transaction()) {
-    return;
+  if (resume_wanted_) {
+    Recheck(now);
   }
-  if (!tracker_.empty() && now.mono < next_recheck_ + kRecheckPatience) {
-    return;
-  }
-  Disconnect(StreamCommand::kFinish);
-  rechecking_ = true;
-  phase_ = Phase::kIdle;
-  connect_at_ = now.mono;
 }
 
 void Pipeline::AccountPause(base::Now now) {
@@ -481,6 +472,7 @@ pgoutput::StandbyStatus Pipeline::MakeStatus(base::Now now) {
   status.write = std::max(intake_.received_lsn(), status.flush);
   status.client_time = now.wall;
   confirmed_lsn_ = status.flush;
+  confirmed_max_ = std::max(confirmed_max_, status.flush);
   return status;
 }
 

@@ -16,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "base/backoff.h"
 #include "base/source_facts.h"
@@ -26,14 +27,15 @@
 #include "delivery/tracker.h"
 #include "pgoutput/frame.h"
 #include "pipeline/counters.h"
+#include "pipeline/dead_letters.h"
 #include "pipeline/decider.h"
 #include "pipeline/dispatcher.h"
 #include "pipeline/halt.h"
 #include "pipeline/intake.h"
 #include "pipeline/options.h"
-#include "pipeline/parking_lot.h"
 #include "pipeline/progress_keeper.h"
 #include "pipeline/schema_look_ups.h"
+#include "pipeline/source_timers.h"
 #include "pipeline/status_clock.h"
 
 namespace walpost::pipeline {
@@ -58,6 +60,10 @@ class Pipeline {
   static constexpr int kSameErrorMax = 3;
   // A planned recheck waits this long for a moment with nothing in flight.
   static constexpr std::chrono::milliseconds kRecheckPatience{60'000};
+  // Between two looks at the catalogs: whoever brings about many delays events by this each time.
+  static constexpr std::chrono::milliseconds kLookEvery{200};
+  // Of a standby, for what is confirmed only.
+  static constexpr std::chrono::milliseconds kLookAtPositionEvery{2'000};
   // On a stop inside a transaction: how long its rest is waited for.
   static constexpr std::chrono::milliseconds kCompleteWithin{250};
   // After it has streamed once, a refused login is tried this often: passwords are rotated.
@@ -76,15 +82,15 @@ class Pipeline {
   void OnNotice(const std::string& notice);
   // A ping was answered "rejecting connections".
   void OnServerStopping(base::Now now);
-  // Serves the sink and every timer.
-  void Tick(base::Now now);
+  void Tick(base::Now now);  // serves the sink and every timer
   // SIGTERM: drain, confirm, finish.
   void Stop(base::Now now);
-  // SIGHUP: when halted, look again.
+  // SIGHUP: when halted, or as soon as that is so, look again.
   void Recheck(base::Now now);
-  // What TakeLetterRead asked for.
-  void OnLettersRead(LettersRead read, base::Now now);
-
+  // What TakeLook asked for; `look` is what it gave.
+  void OnLooked(std::uint64_t look, const std::variant<base::SourceFacts, base::StreamEnd>& seen,
+                base::Now now);
+  void OnDeadLetterReply(DeadLetterReply reply, base::Now now);
   // What TakeSchemaLookUp asked for.
   void OnSchemaAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers, base::Now now);
 
@@ -98,57 +104,49 @@ class Pipeline {
   pgoutput::StandbyStatus FinalStatus(base::Now now);
   bool TakePing(base::Now now);
 
-  // Of the dead-letter topic, one at a time.
-  std::optional<LetterRead> TakeLetterRead(base::Now now) {
-    return connected_ ? lot_.TakeRead(now) : std::nullopt;
-  }
+  // Catalogs and timeline are to be read on another connection; the look's number.
+  std::optional<std::uint64_t> TakeLook(base::Now now);
+
+  // Of the table of dead letters, one at a time.
+  std::optional<DeadLetterRequest> TakeDeadLetterRequest(base::Now now);
+  bool dead_letters_idle() const;  // its connection is not needed until the next request
 
   // Of the Schema Registry, one at a time.
   std::optional<SchemaLookUp> TakeSchemaLookUp(base::Now now) { return schemas_.Take(now); }
 
   base::MonotonicTime NextDeadline() const;
 
-  // After Stop: nothing more to do.
+  // Nothing is left to do after Stop, or to wind up after a halt.
   bool finished() const { return phase_ == Phase::kFinished; }
 
-  // Halted, and nothing is left to wind up.
   bool halted() const { return phase_ == Phase::kHalted; }
+
+  // For the next guard: none when another instance may have gone on meanwhile.
+  std::optional<base::Progress> known_progress() const;
 
   // --- What is shown ---
   base::State state() const;
-
-  const std::optional<Halt>& halt() const { return halt_; }
-
-  const Counters& counters() const { return counters_; }
-
-  const delivery::Tracker& tracker() const { return tracker_; }
-
-  const std::optional<base::SourceFacts>& facts() const { return facts_; }
-
-  std::size_t parked_keys() const { return lot_.size(); }
-
-  const SchemaLookUps& schemas() const { return schemas_; }
+  const std::optional<Halt>& halt() const;
+  const Counters& counters() const;
+  const delivery::Tracker& tracker() const;
+  const std::optional<base::SourceFacts>& facts() const;
+  std::size_t parked_keys() const;
+  std::uint64_t open_dead_letters() const;
+  const SchemaLookUps& schemas() const;
 
   // What Kafka has acknowledged of our progress, in this process or before it.
   const std::optional<base::Progress>& remembered_progress() const { return keeper_.remembered(); }
 
-  base::Lsn received_lsn() const { return intake_.received_lsn(); }
-
-  base::Lsn confirmed_lsn() const { return confirmed_lsn_; }
-
-  base::Lsn server_wal_lsn() const { return server_wal_lsn_; }
-
-  base::WallTime last_frame_at() const { return last_frame_at_; }
-
-  bool connected() const { return connected_; }
+  base::Lsn received_lsn() const;
+  base::Lsn confirmed_lsn() const;
+  base::Lsn server_wal_lsn() const;
+  base::WallTime last_frame_at() const;
+  bool connected() const;
 
   // What was decided about undeliverable events, for the log; each once.
-  std::optional<Decision> TakeDecision() { return decider_.TakeDecision(); }
-
+  std::optional<Decision> TakeDecision();
   // CHECK-fails when nothing is in flight.
-  ConcernedEvent OldestInFlight() const {
-    return decider_.Concerned(tracker_.entry(tracker_.oldest_unsettled()));
-  }
+  ConcernedEvent OldestInFlight() const;
 
   // The newest trouble that was not a halt, one line; empty = none yet.
   const std::string& last_error() const { return last_error_; }
@@ -158,6 +156,7 @@ class Pipeline {
     kIdle,        // not connected; connect_at_ says when to try
     kConnecting,  // an attempt is under way
     kStreaming,
+    kYielding,  // another instance went on: giving up what is in memory, then connecting anew
     kHalting,   // what came before the halt is still being delivered, bounded
     kStopping,  // halted or stopped, waiting for the sink to close
     kHalted,
@@ -169,30 +168,41 @@ class Pipeline {
   void ReconnectAfter(std::chrono::milliseconds delay, ReconnectReason reason, base::Now now);
   void BeginHalt(Halt halt, base::Now now);
   void HaltNow();
+  void HaltAtOnce(Halt halt);
+  void OnIntakeHalt(Halt halt, base::Now now);
+  void OnPassed(base::Now now);
+  bool TakenOver(const base::SourceFacts& facts) const;
+  void ForgetAll();
+  void OnSilence(base::Now now);
+  void CheckAlone(base::Now now);
   void CheckVerdict(base::Now now);
   bool Drained() const;
   void CheckProgress(base::Now now);
   void CheckHalting(base::Now now);
   void CheckDraining(base::Now now);
-  void CheckClosed();
+  void CheckClosed(base::Now now);
   void CheckRecheck(base::Now now);
+  void ConnectAnew(ReconnectReason reason, base::Now now);
+  void EndUnseen(const std::string& why, base::Now now);
   void AccountPause(base::Now now);
+  std::optional<base::MonotonicTime> look_due() const;
   std::optional<Halt> JudgeServerError(const base::StreamEnd& end);
 
-  base::Lsn confirmable() const { return keeper_.Confirmable(tracker_.safe_lsn()); }
-
+  // Never what this very connection has not passed: it may turn out to be another history.
+  base::Lsn confirmable() const;
   pgoutput::StandbyStatus MakeStatus(base::Now now);
 
   const PipelineOptions options_;
   Counters counters_;
   delivery::Tracker tracker_;
   SchemaLookUps schemas_;
-  ParkingLot lot_;
+  DeadLetters dead_letters_;
   Decider decider_;
   Intake intake_;
   ProgressKeeper keeper_;
   Dispatcher dispatcher_;
   StatusClock status_clock_;
+  SourceTimers timers_;
   base::Backoff source_backoff_;
   base::Backoff standby_backoff_;
 
@@ -201,9 +211,9 @@ class Pipeline {
   bool connected_ = false;
   bool ever_streamed_ = false;
   bool standby_ = false;
-  bool rechecking_ = false;  // between the streams of a planned recheck
-  base::MonotonicTime next_recheck_;
-  bool reply_wanted_ = false;  // the server asked, and may be waiting for us to shut down
+  bool rechecking_ = false;     // between the streams of a planned recheck
+  bool resume_wanted_ = false;  // SIGHUP, before the halt has come to its end
+  bool reply_wanted_ = false;   // the server asked, and may be waiting for us to shut down
   StreamCommand stream_command_ = StreamCommand::kNone;
   base::MonotonicTime connect_at_;
   base::MonotonicTime deadline_;  // of halting and draining
@@ -215,6 +225,7 @@ class Pipeline {
   std::optional<base::SourceFacts> facts_;
   base::Lsn safe_at_connect_;
   base::Lsn confirmed_lsn_;
+  base::Lsn confirmed_max_;  // by us, or found so
   base::Lsn server_wal_lsn_;
   base::WallTime last_frame_at_;
   std::string last_error_;
@@ -222,6 +233,12 @@ class Pipeline {
   std::string same_error_;  // SQLSTATE and position of the last server error
   int same_errors_ = 0;
   int auth_failures_ = 0;
+
+  std::uint64_t looks_ = 0;          // asked for, over all connections
+  bool looking_ = false;             // the last one is under way, for this connection
+  bool look_stops_ = false;          // and nothing is read until it has come to its end
+  bool asked_for_position_ = false;  // for one that waits for a look
+  base::MonotonicTime next_look_;
 
   bool paused_ = false;
   base::MonotonicTime paused_since_;

@@ -1,5 +1,6 @@
 // The part of Pipeline that has progress remembered.
 #include <utility>
+#include <vector>
 
 #include "pipeline/pipeline.h"
 
@@ -15,8 +16,18 @@ bool Pipeline::Drained() const {
   return phase_ == Phase::kDraining && ((tracker_.empty() && !completing_) || stuck);
 }
 
-void Pipeline::OnLettersRead(LettersRead read, base::Now now) {
-  std::optional<Halt> halt = lot_.OnRead(std::move(read), now);
+void Pipeline::OnDeadLetterReply(DeadLetterReply reply, base::Now now) {
+  std::vector<delivery::Sequence> written;
+  std::optional<Halt> halt = dead_letters_.OnReply(std::move(reply), now, &written);
+  for (const delivery::Sequence sequence : written) {
+    decider_.OnWritten(sequence);
+    counters_.last_delivered_at = now.wall;
+  }
+  if (!dead_letters_.trouble().empty()) {
+    last_error_ = dead_letters_.trouble();
+  }
+  dispatcher_.Pump();
+  CheckVerdict(now);
   if (!halt) {
     return;
   }
@@ -29,9 +40,10 @@ void Pipeline::OnLettersRead(LettersRead read, base::Now now) {
 }
 
 void Pipeline::CheckProgress(base::Now now) {
+  intake_.Settle(tracker_.safe_lsn());
   keeper_.Tick(tracker_.safe_lsn(), reply_wanted_ || Drained(), now);
   reply_wanted_ = false;
-  lot_.Tick(now);
+  dead_letters_.Tick(now);
   dispatcher_.SubmitOwn(now);
   if (phase_ != Phase::kStreaming) {
     return;

@@ -12,21 +12,20 @@ namespace walpost::pipeline {
 
 using base::HaltReason;
 
-ProgressKeeper::ProgressKeeper(const PipelineOptions& options)
-    : topic_(options.progress_topic), name_(options.name) {
-  for (const OutboxOptions& outbox : options.outboxes) {
-    tables_.emplace_back(outbox.table.schema, outbox.table.table);
-  }
-}
+ProgressKeeper::ProgressKeeper(const PipelineOptions& options, const KnownTransactions* known)
+    : known_(known), topic_(options.progress_topic), name_(options.name) {}
 
 void ProgressKeeper::OnConnected(const base::SourceFacts& facts) {
   facts_ = facts;
   if (facts.progress) {
-    // An operator's decision may have been for a lower position.
-    const bool decided = remembered_ && remembered_->epoch != facts.progress->epoch;
-    acknowledged_ =
-        decided ? facts.progress->end_lsn : std::max(acknowledged_, facts.progress->end_lsn);
+    acknowledged_ = std::max(acknowledged_, facts.progress->end_lsn);
     remembered_ = facts.progress;
+  }
+}
+
+void ProgressKeeper::OnLooked(const base::Fingerprint& seen) {
+  if (facts_) {
+    static_cast<base::Fingerprint&>(*facts_) = seen;
   }
 }
 
@@ -34,6 +33,7 @@ void ProgressKeeper::Forget() {
   facts_.reset();
   remembered_.reset();
   acknowledged_ = base::Lsn();
+  made_ = base::Lsn();
   phase_ = Phase::kNone;
   made_at_.reset();
   unacknowledged_since_.reset();
@@ -66,15 +66,12 @@ void ProgressKeeper::Tick(base::Lsn safe, bool hurry, base::Now now) {
 
 void ProgressKeeper::Make(base::Lsn position, base::Now now) {
   progress_ = facts_->ProgressAt(position);
-  progress_.epoch = remembered_ ? remembered_->epoch : 0;
-  progress_.recorded_at = now.wall;
-  for (const base::PublishedTable& table : facts_->tables) {
-    if (std::find(tables_.begin(), tables_.end(), std::pair(table.schema, table.name)) !=
-        tables_.end()) {
-      progress_.tables.push_back(table);
-    }
+  progress_.epoch = epoch();
+  if (known_ != nullptr) {
+    progress_.last_transaction = known_->LastBefore(position);
   }
-  progress_.message_prefixes = facts_->message_prefixes;
+  made_ = std::max(made_, position);
+  progress_.recorded_at = now.wall;
   value_ = envelope::EncodeProgress(progress_);
   record_ = envelope::Record();
   record_.topic = topic_;

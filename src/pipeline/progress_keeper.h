@@ -26,6 +26,7 @@
 #include "delivery/sink.h"
 #include "envelope/record.h"
 #include "pipeline/halt.h"
+#include "pipeline/known_transactions.h"
 #include "pipeline/options.h"
 
 namespace walpost::pipeline {
@@ -46,12 +47,24 @@ class ProgressKeeper {
   static constexpr std::chrono::milliseconds kUnansweredMax{300'000};
   static constexpr std::chrono::milliseconds kAnsweringMax{10'000};
 
-  explicit ProgressKeeper(const PipelineOptions& options);
+  // `known` may be null: then the last transaction is not remembered.
+  explicit ProgressKeeper(const PipelineOptions& options, const KnownTransactions* known = nullptr);
 
   bool on() const { return !topic_.empty(); }
 
   // Whose positions are written from here on, and what is remembered of before.
   void OnConnected(const base::SourceFacts& facts);
+
+  // The catalogs were read once more.
+  void OnLooked(const base::Fingerprint& seen);
+
+  // Is this what this process wrote, or may have written? Else another one went on.
+  bool IsOurs(const base::Progress& progress) const {
+    return progress.epoch == epoch() && progress.end_lsn <= std::max(acknowledged_, made_);
+  }
+
+  // A record is on its way, or wants to be.
+  bool busy() const { return phase_ != Phase::kNone; }
 
   // For a new look at everything.
   void Forget();
@@ -103,12 +116,15 @@ class ProgressKeeper {
 
   void Make(base::Lsn position, base::Now now);
 
+  std::uint64_t epoch() const { return remembered_ ? remembered_->epoch : 0; }
+
+  const KnownTransactions* const known_;
   const std::string topic_;  // empty = off
   const std::string name_;
-  std::vector<std::pair<std::string, std::string>> tables_;  // schema and name
   std::optional<base::SourceFacts> facts_;
   std::optional<base::Progress> remembered_;
   base::Lsn acknowledged_;
+  base::Lsn made_;  // the highest position of a record
 
   Phase phase_ = Phase::kNone;
   base::Progress progress_;  // in the record

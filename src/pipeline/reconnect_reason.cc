@@ -18,6 +18,12 @@ std::string_view ReconnectReasonName(ReconnectReason reason) {
       return "server_error";
     case ReconnectReason::kServerStopping:
       return "server_stopping";
+    case ReconnectReason::kTakenOver:
+      return "taken_over";
+    case ReconnectReason::kPlanned:
+      return "planned";
+    case ReconnectReason::kPromoted:
+      return "promoted";
   }
   return "unknown";
 }

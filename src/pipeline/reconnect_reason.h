@@ -14,12 +14,17 @@ enum class ReconnectReason {
   kLost,            // the connection
   kServerError,     // an error of the server ended the stream
   kServerStopping,  // left, so that the server can shut down, or ended by it
+  kTakenOver,       // another instance went on meanwhile: everything in memory was given up
+  kPlanned,         // to run preflight again
+  kPromoted,        // a standby that is read is on another timeline now
 };
 
 inline constexpr ReconnectReason kAllReconnectReasons[] = {
     ReconnectReason::kConnectFailed, ReconnectReason::kLoginRefused,
     ReconnectReason::kSlotInUse,     ReconnectReason::kLost,
-    ReconnectReason::kServerError,   ReconnectReason::kServerStopping};
+    ReconnectReason::kServerError,   ReconnectReason::kServerStopping,
+    ReconnectReason::kTakenOver,     ReconnectReason::kPlanned,
+    ReconnectReason::kPromoted};
 
 // snake_case, as in the metrics.
 std::string_view ReconnectReasonName(ReconnectReason reason);

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "absl/strings/str_format.h"
+#include "pipeline/fingerprint.h"
 
 namespace walpost::pipeline {
 
@@ -57,26 +58,7 @@ std::optional<Halt> JudgeTimeline(const Progress& progress, const SourceFacts& f
   return std::nullopt;
 }
 
-std::optional<Halt> JudgeFingerprint(const Progress& progress, const SourceFacts& facts) {
-  if (progress.publication_oid != 0 && facts.publication_oid != progress.publication_oid) {
-    return MakeHalt(
-        HaltReason::kPublicationMissing,
-        absl::StrFormat("the publication is OID %u but was OID %u: it was dropped and created "
-                        "again, so rows of the time between may be missing; `walpost slot "
-                        "recreate --yes` makes the slot anew behind it, %s",
-                        facts.publication_oid, progress.publication_oid, kAdopt));
-  }
-  for (const base::PublishedTable& old : progress.tables) {
-    for (const base::PublishedTable& table : facts.tables) {
-      if (table.schema == old.schema && table.name == old.name && table.oid != old.oid) {
-        return MakeHalt(
-            HaltReason::kTableReplaced,
-            absl::StrFormat("table %s.%s is OID %u but was OID %u: it was dropped and created "
-                            "again, so rows of the time between may be missing; %s",
-                            table.schema, table.name, table.oid, old.oid, kAdopt));
-      }
-    }
-  }
+std::optional<Halt> JudgePrefixes(const Progress& progress, const SourceFacts& facts) {
   for (const std::string& prefix : progress.message_prefixes) {
     if (std::find(facts.message_prefixes.begin(), facts.message_prefixes.end(), prefix) ==
         facts.message_prefixes.end()) {
@@ -146,7 +128,10 @@ ProgressVerdict JudgeProgress(const std::vector<Progress>& records, const Source
                      facts.confirmed_flush_lsn.ToString(), progress->end_lsn.ToString(), kAdopt));
   }
   if (!halt) {
-    halt = JudgeFingerprint(*progress, facts);
+    halt = FindEdit(*progress, facts);
+  }
+  if (!halt) {
+    halt = JudgePrefixes(*progress, facts);
   }
   return halt ? ProgressVerdict{std::move(halt), std::nullopt}
               : ProgressVerdict{std::nullopt, *progress};

@@ -1,10 +1,36 @@
 #include "pipeline/source_change.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
+#include "pipeline/fingerprint.h"
+#include "pipeline/known_transactions.h"
 
 namespace walpost::pipeline {
 
 using base::HaltReason;
+
+namespace {
+
+// Two servers that were promoted from the same one have a timeline of the same number, but not the same
+// history.
+std::optional<Halt> CompareTimelines(const base::SourceFacts& before,
+                                     const base::SourceFacts& now) {
+  for (const base::TimelineEnd& ended : before.timeline_history) {
+    for (const base::TimelineEnd& other : now.timeline_history) {
+      if (other.timeline == ended.timeline && other.end != ended.end) {
+        return Halt{HaltReason::kTimelineChanged,
+                    absl::StrFormat("timeline %u ended at %s in the history that was read before, "
+                                    "but at %s in that of the server now: it is another history; "
+                                    "see docs/runbook.md, timeline_changed",
+                                    ended.timeline, ended.end.ToString(), other.end.ToString())};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::optional<Halt> FindSourceChange(const base::SourceFacts& before, const base::SourceFacts& now,
                                      base::Lsn seen_lsn) {
@@ -30,27 +56,15 @@ std::optional<Halt> FindSourceChange(const base::SourceFacts& before, const base
                 absl::StrFormat("the server is on timeline %u, but was on timeline %u before",
                                 now.timeline, before.timeline)};
   }
-  if (now.publication_oid != before.publication_oid) {
-    return Halt{
-        HaltReason::kPublicationMissing,
-        absl::StrFormat("the publication is OID %u but was OID %u on the last connection: it "
-                        "was dropped and created again, so rows of the time between may be "
-                        "missing; see docs/runbook.md, publication_missing",
-                        now.publication_oid, before.publication_oid)};
+  if (std::optional<Halt> halt = CompareTimelines(before, now)) {
+    return halt;
   }
-  for (const base::PublishedTable& old : before.tables) {
-    for (const base::PublishedTable& table : now.tables) {
-      if (table.schema == old.schema && table.name == old.name && table.oid != old.oid) {
-        return Halt{HaltReason::kTableReplaced,
-                    absl::StrFormat("table %s.%s is OID %u but was OID %u on the last connection: "
-                                    "it was dropped and created "
-                                    "again, so rows of the time between may be missing; see "
-                                    "docs/runbook.md, table_replaced",
-                                    table.schema, table.name, table.oid, old.oid)};
-      }
-    }
+  // A standby may be behind for a while.
+  if (!now.in_recovery && now.server_wal_lsn.valid() && now.server_wal_lsn < seen_lsn) {
+    return OtherHistory(absl::StrFormat("this server was read up to %s, but now its log ends at %s",
+                                        seen_lsn.ToString(), now.server_wal_lsn.ToString()));
   }
-  return std::nullopt;
+  return FindEdit(before, now);
 }
 
 }  // namespace walpost::pipeline

@@ -13,7 +13,8 @@
 
 namespace walpost::pipeline {
 
-// `seen_lsn` is how far was read from `before`, parts of a transaction included.
+// `seen_lsn` is how far was read from `before`, parts of a transaction included. A server that was set
+// back and has gone past that is found by KnownTransactions only.
 std::optional<Halt> FindSourceChange(const base::SourceFacts& before, const base::SourceFacts& now,
                                      base::Lsn seen_lsn);
 

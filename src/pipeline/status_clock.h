@@ -22,19 +22,21 @@ class StatusClock {
   static constexpr std::chrono::milliseconds kIntervalMax{10'000};
   // A position that moved is confirmed this soon.
   static constexpr std::chrono::milliseconds kConfirmWithin{100};
-  // This many reply requests at one position, each so soon after the last, with something
-  // undelivered: the server is stopping. It asks again as soon as it is answered, so the gap is the
-  // connection's round trip; otherwise it asks after half its time-out, and only a silent client.
+  // This many reply requests at one position, with no change between them, each so soon after the
+  // last, with something undelivered: the server is stopping. It asks again as soon as it is answered,
+  // so the gap is the connection's round trip; otherwise it asks after half its time-out, and only a
+  // silent client.
   static constexpr int kStoppingRequests = 5;
   static constexpr std::chrono::milliseconds kStoppingGapMax{2'000};
 
-  // A new connection.
-  void Start(std::int64_t wal_sender_timeout_ms, base::Now now);
+  // A new connection. A silent server is borne for wal_sender_timeout, doubled `doublings` times; for
+  // ever when that is 0, because then it never promised to speak.
+  void Start(std::int64_t wal_sender_timeout_ms, base::Now now, int doublings = 0);
 
-  // Anything arrived.
-  void OnReceived(base::Now now) {
-    last_received_ = now.mono;
-    probing_ = false;
+  // A change arrived: a server that stops has none left to send.
+  void OnData(base::Now now) {
+    OnReceived(now);
+    requests_ = 0;
   }
 
   // Returns true when this keepalive shows that the server is stopping.
@@ -55,8 +57,13 @@ class StatusClock {
   base::MonotonicTime NextDeadline(base::Lsn safe) const;
 
  private:
+  void OnReceived(base::Now now) {
+    last_received_ = now.mono;
+    probing_ = false;
+  }
+
   std::chrono::milliseconds interval_{kIntervalMax};
-  std::chrono::milliseconds silence_max_{60'000};
+  std::optional<std::chrono::milliseconds> silence_max_;  // none = no limit
   base::MonotonicTime last_status_;
   base::MonotonicTime last_received_;
   base::Lsn last_flush_;

@@ -5,6 +5,7 @@
 
 #include "postgres/connection.h"
 #include "postgres/copy_stream.h"
+#include "postgres/encryption.h"
 #include "postgres/failure.h"
 #include "postgres/pinger.h"
 #include "postgres/preflight.h"
@@ -32,8 +33,11 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
     }
     deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   }
-  // The server takes the later of the two anyway; saying so keeps the log and the facts exact.
-  const base::Lsn remembered = report.facts.progress ? report.facts.progress->end_lsn : base::Lsn();
+  // The server takes the later of the two anyway; saying so keeps the log and the facts exact. From the
+  // last transaction and not from what follows it: see docs/design.md, "Histories".
+  const base::Lsn remembered = report.facts.progress && report.facts.progress->last_transaction
+                                   ? report.facts.progress->last_transaction->commit_lsn
+                                   : base::Lsn();
   report.facts.start_lsn = std::max({start_lsn, report.facts.confirmed_flush_lsn, remembered});
   GrowReceiveBuffer(&connection, deadline);
   const Result start =
@@ -49,9 +53,10 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
                         connection.place());
   }
   std::unique_ptr<Pinger> pinger = MakePinger(connection);
+  std::string peer = ClearTextPeer(connection.get());
   return Connected{
       std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication),
-      std::move(report.facts), std::move(pinger)};
+      std::move(report.facts), std::move(pinger), std::move(peer)};
 }
 
 }  // namespace walpost::postgres

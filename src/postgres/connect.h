@@ -28,6 +28,8 @@ namespace walpost::postgres {
 struct SourceTable {
   std::string schema;
   std::string table;
+  // Those that are mapped, as far as the table has them: a column list of the publication must hold them.
+  std::vector<std::string> columns = {};
 };
 
 struct ConnectOptions {
@@ -39,6 +41,10 @@ struct ConnectOptions {
   // Of logical messages that are events: then they are asked for (14+; below it is an operator
   // error), and each that walpost.pipeline records must be among them.
   std::vector<std::string> message_prefixes;
+  std::string pipeline;  // whose dead letters are looked for
+  // Whether preflight asks that dead letters can be written, and whether they stand on another server.
+  bool writes_dead_letters = false;
+  bool dead_letters_elsewhere = false;
   std::chrono::milliseconds statement_timeout{10'000};
 };
 
@@ -55,19 +61,20 @@ struct Connected {
   std::unique_ptr<ReplicationStream> stream;
   base::SourceFacts facts;
   std::unique_ptr<Pinger> pinger;
+  std::string clear_text_peer = {};  // as ClearTextPeer
 };
 
 // Asked between preflight and START, when the slot is known to be free: may add what is remembered
 // to the facts (its position counts for where streaming starts), or end the attempt. May block.
 using Guard = std::function<std::optional<StreamEnd>(base::SourceFacts* facts)>;
 
-// Streaming starts at max(start_lsn, the slot's confirmed_flush_lsn, what `guard` remembers); 0/0 =
-// the slot's.
+// Streaming starts at max(start_lsn, the slot's confirmed_flush_lsn, the commit LSN of the last
+// transaction that `guard` remembers); 0/0 = the slot's.
 // Preflight, in this order: server version >= 13; IDENTIFY_SYSTEM; a primary (or, from 16, a
 // standby); the slot exists (slot_missing), is logical, pgoutput and of this database
 // (slot_foreign), is not lost (slot_invalidated), not in use (kSlotInUse); the publication exists
-// (publication_missing), publishes inserts and holds every table (publication_missing, naming the
-// table); where walpost.pipeline records this slot with another system identifier: cluster_changed;
+// (publication_missing), publishes inserts and holds every table, each whole: no row filter, no column
+// list that lacks a mapped column, no partition that writes no log (publication_missing, naming it); where walpost.pipeline records this slot with another system identifier: cluster_changed;
 // where it records a message prefix that is not among ours: init_incomplete.
 std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn,
                                            const Guard& guard = nullptr);

@@ -17,16 +17,17 @@ using base::StreamEnd;
 
 constexpr char kConnectTimeoutSeconds[] = "10";
 
-// What decides the bytes of text-mode values; a DBA may have set others for the role.
-constexpr char kFormatOptions[] =
+// What decides the bytes of text-mode values; a DBA may have set others for the role. Names and
+// operators mean those of pg_catalog: who may create any in another schema must not have them run
+// with the rights of this session.
+constexpr char kSessionOptions[] =
     "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c bytea_output=hex "
-    "-c timezone=UTC -c standard_conforming_strings=on";
+    "-c timezone=UTC -c standard_conforming_strings=on -c search_path=pg_catalog,pg_temp";
 
-// A stream must outlive any time-out set for the role, warnings must arrive, and names of
-// functions in the catalogs must not be taken from elsewhere.
+// A stream must outlive any time-out set for the role, and warnings must arrive.
 constexpr char kReplicationOptions[] =
     "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 "
-    "-c client_min_messages=warning -c search_path=pg_catalog";
+    "-c client_min_messages=warning";
 
 class Parameters {
  public:
@@ -107,7 +108,7 @@ std::string SessionOptions(const std::string& from_user, bool replication) {
   if (!options.empty()) {
     options += " ";
   }
-  options += kFormatOptions;
+  options += kSessionOptions;
   if (replication) {
     options += " ";
     options += kReplicationOptions;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/notice.h"
 
 namespace walpost::postgres {
 namespace {
@@ -51,15 +52,19 @@ CopyStream::~CopyStream() { FreeFrame(); }
 
 void CopyStream::OnNotice(void* stream, const PGresult* notice) {
   auto* const self = static_cast<CopyStream*>(stream);
-  if (!IsWarningOrWorse(NoticeField(notice, PG_DIAG_SEVERITY_NONLOCALIZED)) ||
-      self->notices_.size() >= kNoticesKept) {
+  if (!IsWarningOrWorse(NoticeField(notice, PG_DIAG_SEVERITY_NONLOCALIZED))) {
     return;
   }
   // The text comes in the server's language; where it was raised does not.
   const std::string function = NoticeField(notice, PG_DIAG_SOURCE_FUNCTION);
-  self->notices_.push_back(absl::StrFormat("%s%s%s: %s", NoticeField(notice, PG_DIAG_SQLSTATE),
-                                           function.empty() ? "" : " ", function,
-                                           NoticeField(notice, PG_DIAG_MESSAGE_PRIMARY)));
+  std::string text = absl::StrFormat("%s%s%s: %s", NoticeField(notice, PG_DIAG_SQLSTATE),
+                                     function.empty() ? "" : " ", function,
+                                     NoticeField(notice, PG_DIAG_MESSAGE_PRIMARY));
+  if (self->notices_.size() < kNoticesKept) {
+    self->notices_.push_back(std::move(text));
+  } else if (base::TellsOfSkippedPublication(text)) {
+    self->notices_.back() = std::move(text);
+  }
 }
 
 void CopyStream::FreeFrame() {

@@ -136,6 +136,16 @@ StreamEnd StartFailure(const ServerError& error, std::string_view slot, const Pl
   return OperatorEnd(HaltReason::kProtocolError, text, error.sqlstate);
 }
 
+namespace {
+
+// libpq's own words, which no locale translates here: it holds a whole row or message in memory.
+bool IsOutOfMemory(std::string_view text) {
+  return text.find("cannot allocate memory for input buffer") != std::string_view::npos ||
+         text.find("out of memory") != std::string_view::npos;
+}
+
+}  // namespace
+
 StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
                         std::string_view publication, const Place& place) {
   const std::string text =
@@ -143,7 +153,13 @@ StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
                       error.text, error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
   const std::string_view error_class = ClassOf(error.sqlstate);
   StreamEnd end;
-  if (error.sqlstate == "42704") {
+  if (error.sqlstate.empty() && IsOutOfMemory(error.text)) {
+    // It comes again at the same position: not a connection that was lost.
+    end = LostEnd(
+        absl::StrFormat("%s; a row or message is larger than the memory walpost may have", text),
+        error.sqlstate);
+    end.kind = StreamEnd::Kind::kServerError;
+  } else if (error.sqlstate == "42704") {
     end = OperatorEnd(
         HaltReason::kPublicationMissing,
         absl::StrFormat("%s; publication \"%s\" did not exist at the WAL position being decoded "

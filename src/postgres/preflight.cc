@@ -11,18 +11,20 @@ struct NamedStep {
   const char* name;
   std::optional<StreamEnd> (PreflightRun::*run)();
   bool needed_by_others;  // nothing after it makes sense when it fails
+  bool of_the_slot;
 };
 
 constexpr NamedStep kSteps[] = {
-    {"server_version", &PreflightRun::ServerVersion, true},
-    {"identity", &PreflightRun::Identity, true},
-    {"server", &PreflightRun::Server, false},
-    {"timeline", &PreflightRun::Timeline, false},
-    {"slot", &PreflightRun::Slot, false},
-    {"slot_free", &PreflightRun::SlotFree, false},
-    {"publication", &PreflightRun::Publication, false},
-    {"tables", &PreflightRun::Tables, false},
-    {"record", &PreflightRun::Record, false},
+    {"server_version", &PreflightRun::ServerVersion, true, false},
+    {"identity", &PreflightRun::Identity, true, false},
+    {"server", &PreflightRun::Server, false, false},
+    {"timeline", &PreflightRun::Timeline, false, false},
+    {"slot", &PreflightRun::Slot, false, true},
+    {"slot_free", &PreflightRun::SlotFree, false, true},
+    {"publication", &PreflightRun::Publication, false, false},
+    {"tables", &PreflightRun::Tables, false, false},
+    {"record", &PreflightRun::Record, false, true},
+    {"dead_letters", &PreflightRun::DeadLetters, false, true},
 };
 
 }  // namespace
@@ -62,6 +64,32 @@ std::variant<PreflightReport, StreamEnd> CheckSource(const ConnectOptions& optio
   }
   return RunPreflight(&std::get<Connection>(opened), options, PreflightMode::kAll,
                       std::chrono::steady_clock::now() + options.statement_timeout);
+}
+
+std::variant<base::SourceFacts, StreamEnd> LookAgain(const ConnectOptions& options) {
+  auto opened = Connection::Open(
+      ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});
+  if (auto* end = std::get_if<StreamEnd>(&opened)) {
+    return std::move(*end);
+  }
+  PreflightReport report;
+  PreflightRun run(&std::get<Connection>(opened), options,
+                   std::chrono::steady_clock::now() + options.statement_timeout, &report);
+  for (const NamedStep& step : kSteps) {
+    if (step.of_the_slot) {
+      continue;
+    }
+    if (std::optional<StreamEnd> problem = (run.*step.run)()) {
+      return *std::move(problem);
+    }
+  }
+  // A cluster has several standbys, and each its own slots.
+  if (report.facts.in_recovery) {
+    if (std::optional<StreamEnd> problem = run.SlotStreams()) {
+      return *std::move(problem);
+    }
+  }
+  return std::move(report.facts);
 }
 
 }  // namespace walpost::postgres

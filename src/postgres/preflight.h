@@ -43,4 +43,8 @@ PreflightReport RunPreflight(Connection* connection, const ConnectOptions& optio
 // StreamEnd when connecting fails.
 std::variant<PreflightReport, StreamEnd> CheckSource(const ConnectOptions& options);
 
+// For `run`, while its stream stands still: the same on a connection of its own, but for what concerns
+// the slot. StreamEnd is the first problem.
+std::variant<base::SourceFacts, StreamEnd> LookAgain(const ConnectOptions& options);
+
 }  // namespace walpost::postgres

@@ -1,9 +1,12 @@
 // The publication and the tables it must hold.
 #include <charconv>
+#include <chrono>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "postgres/preflight_steps.h"
 #include "postgres/sql_connection.h"
 
@@ -12,10 +15,23 @@ namespace {
 
 using base::HaltReason;
 
-std::uint32_t ParseOid(std::string_view text) {
-  std::uint32_t oid = 0;
-  std::from_chars(text.data(), text.data() + text.size(), oid);
-  return oid;
+// Of row filters, column lists and whole schemas.
+constexpr int kPartsPublishedSince = 150000;
+
+template <typename Integer>
+Integer Number(std::string_view text) {
+  Integer number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+std::vector<std::uint32_t> Numbers(std::string_view text) {
+  std::vector<std::uint32_t> numbers;
+  for (const auto part :
+       absl::StrSplit(absl::string_view(text.data(), text.size()), ' ', absl::SkipEmpty())) {
+    numbers.push_back(Number<std::uint32_t>(std::string_view(part.data(), part.size())));
+  }
+  return numbers;
 }
 
 std::string QualifiedName(const SourceTable& table) {
@@ -28,11 +44,44 @@ std::string PreflightRun::PublicationText() const {
   return absl::StrFormat("publication \"%s\" on %s", options_.publication, place().ToString());
 }
 
+std::optional<StreamEnd> PreflightRun::Looked() {
+  // A standby has received more than its catalogs show. The position comes before the snapshots of
+  // what is read next.
+  const Result looked = Query(
+      "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() "
+      "ELSE pg_catalog.pg_current_wal_flush_lsn() END, "
+      "(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint");
+  if (!looked.ok()) {
+    return QueryFailure("reading the server's position", looked.error(), place());
+  }
+  facts().looked_lsn = base::Lsn::Parse(looked.Text(0, 0)).value_or(base::Lsn());
+  facts().looked_at =
+      base::WallTime(std::chrono::microseconds(Number<std::int64_t>(looked.Text(0, 1))));
+  return facts().in_recovery ? SameTimeline() : std::nullopt;
+}
+
+// A standby that is still on its timeline had not left it when the position was read.
+std::optional<StreamEnd> PreflightRun::SameTimeline() {
+  const Result identity = Query("IDENTIFY_SYSTEM");
+  if (!identity.ok()) {
+    return QueryFailure("IDENTIFY_SYSTEM", identity.error(), place());
+  }
+  const auto timeline = Number<std::uint32_t>(identity.Text(0, 1));
+  if (timeline != facts().timeline) {
+    return LostEnd(absl::StrFormat("%s went from timeline %u to %u while it was looked at",
+                                   place().ToString(), facts().timeline, timeline));
+  }
+  return std::nullopt;
+}
+
 std::optional<StreamEnd> PreflightRun::Publication() {
-  const Result publication = Query(
-      absl::StrFormat("SELECT oid, pubinsert, puballtables, pubupdate OR pubdelete OR pubtruncate "
-                      "FROM pg_catalog.pg_publication WHERE pubname = %s",
-                      QuoteLiteral(options_.publication)));
+  if (std::optional<StreamEnd> problem = Looked()) {
+    return problem;
+  }
+  const Result publication = Query(absl::StrFormat(
+      "SELECT oid, pubinsert, puballtables, pubupdate OR pubdelete OR pubtruncate, xmin "
+      "FROM pg_catalog.pg_publication WHERE pubname = %s",
+      QuoteLiteral(options_.publication)));
   if (!publication.ok()) {
     return QueryFailure("reading pg_publication", publication.error(), place());
   }
@@ -44,7 +93,8 @@ std::optional<StreamEnd> PreflightRun::Publication() {
                         "before the slot; a slot older than its publication cannot be streamed",
                         PublicationText()));
   }
-  facts().publication_oid = ParseOid(publication.Text(0, 0));
+  facts().publication_oid = Number<std::uint32_t>(publication.Text(0, 0));
+  facts().publication_xmin = Number<std::uint32_t>(publication.Text(0, 4));
   if (!publication.True(0, 1)) {
     return OperatorEnd(HaltReason::kPublicationMissing,
                        absl::StrFormat("%s does not publish inserts: run ALTER PUBLICATION %s SET "
@@ -70,28 +120,124 @@ std::optional<StreamEnd> PreflightRun::Tables() {
   if (facts().publication_oid == 0) {
     return std::nullopt;
   }
-  const Result tables = Query(absl::StrFormat(
-      "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_publication_tables t "
+  for (const SourceTable& wanted : options_.tables) {
+    if (std::optional<StreamEnd> problem = Table(wanted)) {
+      return problem;
+    }
+  }
+  return TextTypes();
+}
+
+// One table: is it published, by which rows of the catalog, and whole?
+std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
+  const bool parts = version() >= kPartsPublishedSince;
+  const std::string above =
+      "(SELECT c.oid UNION ALL SELECT relid FROM pg_catalog.pg_partition_ancestors(c.oid))";
+  std::string memberships = absl::StrFormat(
+      "SELECT m.oid FROM pg_catalog.pg_publication_rel m WHERE m.prpubid = %u AND m.prrelid IN %s",
+      facts().publication_oid, above);
+  if (parts) {
+    absl::StrAppendFormat(
+        &memberships,
+        " UNION ALL SELECT m.oid FROM pg_catalog.pg_publication_namespace m WHERE m.pnpubid = %u "
+        "AND m.pnnspid IN (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid IN %s)",
+        facts().publication_oid, above);
+  }
+  const std::string left_out = absl::StrFormat(
+      "SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) "
+      "FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT "
+      "a.attisdropped AND a.attgenerated = '' AND a.attname::text = ANY (%s) AND a.attname <> ALL "
+      "(t.attnames)",
+      ArrayLiteral(wanted.columns));
+  const Result table = Query(absl::StrFormat(
+      "SELECT c.oid, c.relkind, (SELECT pg_catalog.string_agg(m.oid::text, ' ' ORDER BY m.oid) "
+      "FROM (%s) m), %s, %s FROM pg_catalog.pg_publication_tables t "
       "JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname "
       "JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename "
-      "WHERE t.pubname = %s ORDER BY c.oid",
-      QuoteLiteral(options_.publication)));
-  if (!tables.ok()) {
-    return QueryFailure("reading pg_publication_tables", tables.error(), place());
+      "WHERE t.pubname = %s AND t.schemaname = %s AND t.tablename = %s",
+      memberships, parts ? "t.rowfilter" : "NULL", parts ? "(" + left_out + ")" : "NULL",
+      QuoteLiteral(options_.publication), QuoteLiteral(wanted.schema), QuoteLiteral(wanted.table)));
+  if (!table.ok()) {
+    return QueryFailure("reading pg_publication_tables", table.error(), place());
   }
-  for (int row = 0; row < tables.rows(); ++row) {
-    facts().tables.push_back(base::PublishedTable{ParseOid(tables.Text(row, 0)),
-                                                  std::string(tables.Text(row, 1)),
-                                                  std::string(tables.Text(row, 2))});
+  if (table.rows() == 0) {
+    return WhyNotPublished(wanted);
   }
-  for (const SourceTable& wanted : options_.tables) {
-    bool found = false;
-    for (const base::PublishedTable& table : facts().tables) {
-      found = found || (table.schema == wanted.schema && table.name == wanted.table);
+  const std::string name = QualifiedName(wanted);
+  const std::string publication = QuoteIdentifier(options_.publication);
+  const std::string whole = absl::StrFormat(
+      "publish it whole: ALTER PUBLICATION %s DROP TABLE %s; ALTER PUBLICATION %s ADD TABLE %s",
+      publication, name, publication, name);
+  base::PublishedTable published{Number<std::uint32_t>(table.Text(0, 0)), wanted.schema,
+                                 wanted.table, Numbers(table.Text(0, 2))};
+  if (!table.IsNull(0, 3)) {
+    return OperatorEnd(
+        HaltReason::kPublicationMissing,
+        absl::StrFormat("table %s.%s has a row filter, WHERE %s (%s): the server leaves out rows, "
+                        "and walpost cannot tell which; %s",
+                        wanted.schema, wanted.table, OneLine(table.Text(0, 3)), PublicationText(),
+                        whole));
+  }
+  if (!table.IsNull(0, 4)) {
+    return OperatorEnd(
+        HaltReason::kPublicationMissing,
+        absl::StrFormat("table %s.%s has a column list without %s, which is mapped (%s): %s",
+                        wanted.schema, wanted.table, table.Text(0, 4), PublicationText(), whole));
+  }
+  if (table.Text(0, 1) == "p") {
+    if (std::optional<StreamEnd> problem = Partitions(wanted, &published)) {
+      return problem;
     }
-    if (!found) {
-      return WhyNotPublished(wanted);
+  }
+  facts().tables.push_back(std::move(published));
+  return std::nullopt;
+}
+
+// Each leaf must be a table whose rows are in the log.
+std::optional<StreamEnd> PreflightRun::Partitions(const SourceTable& table,
+                                                  base::PublishedTable* published) {
+  const Result partitions = Query(absl::StrFormat(
+      "SELECT c.oid, p.isleaf AND c.relkind <> 'r', p.isleaf AND c.relpersistence <> 'p', "
+      "pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) "
+      "FROM pg_catalog.pg_partition_tree(%u) p JOIN pg_catalog.pg_class c ON c.oid = p.relid "
+      "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE p.level > 0 ORDER BY c.oid",
+      published->oid));
+  if (!partitions.ok()) {
+    return QueryFailure("reading the partitions", partitions.error(), place());
+  }
+  for (int row = 0; row < partitions.rows(); ++row) {
+    const std::string name(partitions.Text(row, 3));
+    const std::string which = absl::StrFormat("partition %s of table %s.%s (%s)", name,
+                                              table.schema, table.table, PublicationText());
+    if (partitions.True(row, 1)) {
+      return OperatorEnd(
+          HaltReason::kPublicationMissing,
+          which + " is a foreign table, so its rows are not in this server's log: detach it");
     }
+    if (partitions.True(row, 2)) {
+      return OperatorEnd(
+          HaltReason::kPublicationMissing,
+          absl::StrFormat(
+              "%s writes no log (UNLOGGED): run ALTER TABLE %s SET LOGGED, and when "
+              "walpost streams again `walpost replay --missing --in-place`: rows inserted "
+              "meanwhile are not in the stream",
+              which, name));
+    }
+    published->partitions.push_back(Number<std::uint32_t>(partitions.Text(row, 0)));
+  }
+  return std::nullopt;
+}
+
+// The stream names a type and not what its values look like; only for text both forms are the same.
+std::optional<StreamEnd> PreflightRun::TextTypes() {
+  const Result types = Query(
+      "SELECT t.oid FROM pg_catalog.pg_type t JOIN pg_catalog.pg_proc p ON p.oid = t.typsend WHERE "
+      "t.oid >= 16384 AND p.prosrc IN ('enum_send', 'textsend') ORDER BY t.oid");
+  if (!types.ok()) {
+    return QueryFailure("reading pg_type", types.error(), place());
+  }
+  for (int row = 0; row < types.rows(); ++row) {
+    facts().text_types.push_back(Number<std::uint32_t>(types.Text(row, 0)));
   }
   return std::nullopt;
 }

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "postgres/encryption.h"
 #include "postgres/preflight_steps.h"
 #include "postgres/sql_connection.h"
 #include "postgres/start_replication.h"
@@ -67,6 +68,9 @@ std::optional<StreamEnd> PreflightRun::ServerVersion() {
   facts().server_version = version();
   facts().host = place().host;
   facts().database = place().database;
+  if (const std::string peer = ClearTextPeer(connection_.get()); !peer.empty()) {
+    report_.warnings.push_back(ClearTextWarning(peer));
+  }
   facts().message_prefixes = options_.message_prefixes;
   if (version() < kOldestVersion) {
     return OperatorEnd(HaltReason::kSchemaMismatch,

@@ -14,14 +14,6 @@ using base::HaltReason;
 
 constexpr char kPlugin[] = "pgoutput";
 
-std::string ArrayLiteral(const std::vector<std::string>& texts) {
-  std::string list;
-  for (const std::string& text : texts) {
-    list += (list.empty() ? "" : ", ") + QuoteLiteral(text);
-  }
-  return "ARRAY[" + list + "]::text[]";
-}
-
 }  // namespace
 
 std::string PreflightRun::SlotText() const {
@@ -82,6 +74,19 @@ StreamEnd PreflightRun::SlotMissing() const {
           other_cluster
               ? ", on another cluster with system identifier " + record_->system_identifier
               : ""));
+}
+
+std::optional<StreamEnd> PreflightRun::SlotStreams() {
+  const Result active = Query(absl::StrFormat(
+      "SELECT 1 FROM pg_catalog.pg_replication_slots WHERE slot_name = %s AND active",
+      QuoteLiteral(options_.slot)));
+  if (!active.ok()) {
+    return QueryFailure("reading pg_replication_slots", active.error(), place());
+  }
+  if (active.rows() == 0) {
+    return LostEnd(absl::StrFormat("%s is not streamed from", SlotText()));
+  }
+  return std::nullopt;
 }
 
 std::optional<StreamEnd> PreflightRun::Slot() {
@@ -214,6 +219,56 @@ std::optional<StreamEnd> PreflightRun::Record() {
             "the configured ones",
             place().ToString(), record_->prefixes_missing, record_->name));
   }
+  return std::nullopt;
+}
+
+std::optional<StreamEnd> PreflightRun::DeadLetters() {
+  if (options_.dead_letters_elsewhere) {
+    facts().dead_letters_open = true;  // who knows
+    return std::nullopt;
+  }
+  const auto refuse = [this](const std::string& why) {
+    return OperatorEnd(HaltReason::kDeadLetterFailed,
+                       absl::StrFormat("delivery.on_undeliverable writes dead letters, and %s: %s",
+                                       place().ToString(), why));
+  };
+  if (options_.writes_dead_letters && facts().in_recovery) {
+    return refuse(
+        "is a standby, which cannot be written: name its primary with "
+        "delivery.dead_letter_conninfo, or set delivery.on_undeliverable to halt or skip");
+  }
+  const Result table = Query(
+      "SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'), "
+      "has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE') AND "
+      "has_table_privilege(c.oid, 'DELETE') FROM pg_catalog.pg_class c JOIN "
+      "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'walpost' AND "
+      "c.relname = 'dead_letters'");
+  if (!table.ok()) {
+    return QueryFailure("looking for walpost.dead_letters", table.error(), place());
+  }
+  const bool readable = table.rows() > 0 && table.True(0, 0);
+  if (options_.writes_dead_letters && table.rows() == 0) {
+    return refuse(
+        "has no table walpost.dead_letters: run `walpost init`, or apply "
+        "sql/V1__walpost.up.sql");
+  }
+  if (options_.writes_dead_letters && !(readable && table.True(0, 1))) {
+    return refuse(
+        "does not let walpost SELECT, INSERT, UPDATE and DELETE in "
+        "walpost.dead_letters: `walpost init --with-roles`, or sql/R__roles.sql, grants "
+        "it to outbox_relay");
+  }
+  if (!readable) {
+    return std::nullopt;
+  }
+  const Result open = Query(absl::StrFormat(
+      "SELECT EXISTS (SELECT FROM walpost.dead_letters WHERE pipeline = %s AND closed_at IS NULL "
+      "AND system_identifier = (SELECT system_identifier FROM pg_catalog.pg_control_system()))",
+      QuoteLiteral(options_.pipeline)));
+  if (!open.ok()) {
+    return QueryFailure("reading walpost.dead_letters", open.error(), place());
+  }
+  facts().dead_letters_open = open.True(0, 0);
   return std::nullopt;
 }
 

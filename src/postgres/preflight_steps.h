@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/source_facts.h"
 #include "postgres/preflight.h"
 
 namespace walpost::postgres {
@@ -39,9 +40,15 @@ class PreflightRun {
   std::optional<StreamEnd> Timeline();
   std::optional<StreamEnd> Slot();
   std::optional<StreamEnd> SlotFree();
+  // From where on the next two see every edit.
+  std::optional<StreamEnd> Looked();
+  std::optional<StreamEnd> SameTimeline();
   std::optional<StreamEnd> Publication();
   std::optional<StreamEnd> Tables();
   std::optional<StreamEnd> Record();
+  std::optional<StreamEnd> DeadLetters();
+  // Not a step of a connection that is to stream: this is the server that somebody streams from.
+  std::optional<StreamEnd> SlotStreams();
 
  private:
   int version() const { return connection_.server_version(); }
@@ -55,6 +62,9 @@ class PreflightRun {
   std::optional<StreamEnd> ReadRecord();
   StreamEnd SlotMissing() const;
   std::optional<StreamEnd> JudgeSlot(const Result& slot);
+  std::optional<StreamEnd> Table(const SourceTable& table);
+  std::optional<StreamEnd> Partitions(const SourceTable& table, base::PublishedTable* published);
+  std::optional<StreamEnd> TextTypes();
   std::optional<StreamEnd> WhyNotPublished(const SourceTable& table);
   // "slot \"walpost\" on db:5432, database \"shop\""
   std::string SlotText() const;

@@ -25,4 +25,12 @@ std::string QuoteLiteral(std::string_view text) {
   return Doubled(text, '\'');
 }
 
+std::string ArrayLiteral(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) {
+    list += (list.empty() ? "" : ", ") + QuoteLiteral(text);
+  }
+  return "ARRAY[" + list + "]::text[]";
+}
+
 }  // namespace walpost::postgres

@@ -51,9 +51,11 @@ class SqlConnection {
   std::unique_ptr<Impl> impl_;
 };
 
-// "name" -> "\"name\"" with quotes doubled; and the same for a literal.
+// "name" -> "\"name\"" with quotes doubled; the same for a literal.
 std::string QuoteIdentifier(std::string_view name);
 std::string QuoteLiteral(std::string_view text);
+// {"a", "b"} -> "ARRAY['a', 'b']::text[]".
+std::string ArrayLiteral(const std::vector<std::string>& texts);
 
 // `conninfo` in libpq's terms with every secret replaced by ***; for logs, /status and `config
 // show`.

@@ -14,8 +14,8 @@
 #include "absl/strings/str_join.h"
 #include "observe/log.h"
 #include "pgoutput/frame.h"
+#include "postgres/encryption.h"
 #include "runtime/guard.h"
-#include "runtime/letters_job.h"
 
 namespace walpost::runtime {
 
@@ -132,13 +132,15 @@ void Loop::OnReloaded(const absl::StatusOr<Reloaded>& reloaded,
                         std::string(reloaded.status().message())));
   } else if (apply) {
     options_.source.conninfo = reloaded->options.source.conninfo;
+    options_.dead_letter_conninfo = reloaded->options.dead_letter_conninfo;
     options_.kafka = reloaded->options.kafka;
     observe::SetLogLevel(reloaded->log_level);
     apply();
     observe::Log(
         Severity::kInfo, LogEvent::kReloaded,
         "SIGHUP: the configuration was read anew: log.level, source.conninfo from the next "
-        "connection on, Kafka and the Schema Registry with new producers and requests, http.token");
+        "connection on, delivery.dead_letter_conninfo, Kafka and the Schema Registry with new "
+        "producers and requests, http.token");
     if (!reloaded->needs_restart.empty()) {
       observe::Log(Severity::kWarning, LogEvent::kReloadNeedsRestart,
                    absl::StrFormat("changed, but taken only by a restart: %s",
@@ -172,7 +174,8 @@ void Loop::HandleCommands() {
   HandleConnect();
   HandleStatus();
   HandlePing();
-  HandleLetters();
+  HandleLook();
+  HandleDeadLetters();
   HandleSchemas();
 }
 
@@ -190,7 +193,7 @@ void Loop::HandleConnect() {
       std::make_shared<std::optional<std::variant<postgres::Connected, postgres::StreamEnd>>>();
   helper_->Run(
       [result, connect = outside_.connect, options = options_.source, start,
-       guard = MakeGuard(options_, pipeline_.remembered_progress())] {
+       guard = MakeGuard(options_, pipeline_.known_progress())] {
         result->emplace(connect(options, *start, guard));
       },
       [this, result] { OnConnectResult(*std::move(*result)); });
@@ -205,6 +208,11 @@ void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd
   auto& connected = std::get<postgres::Connected>(result);
   stream_ = std::move(connected.stream);
   pinger_ = std::move(connected.pinger);
+  if (std::exchange(clear_text_peer_, connected.clear_text_peer) != connected.clear_text_peer &&
+      !clear_text_peer_.empty()) {
+    observe::Log(Severity::kWarning, LogEvent::kClearText,
+                 postgres::ClearTextWarning(clear_text_peer_), {{"peer", "postgresql"}});
+  }
   pipeline_.OnConnected(connected.facts, now_);
 }
 
@@ -242,19 +250,41 @@ void Loop::HandlePing() {
                });
 }
 
-void Loop::HandleLetters() {
-  const std::optional<pipeline::LetterRead> wanted = pipeline_.TakeLetterRead(now_);
+void Loop::HandleLook() {
+  const std::optional<std::uint64_t> wanted = pipeline_.TakeLook(now_);
   if (!wanted) {
     return;
   }
-  auto read = std::make_shared<pipeline::LettersRead>();  // shared by the two halves of the job
-  helper_->Run([read, wanted = *wanted, kafka = options_.kafka,
-                place = kafka::LetterPlace{options_.pipeline.dead_letter_topic, options_.name,
-                                           0}] { *read = ReadForLot(kafka, place, wanted); },
-               [this, read] {
+  using Seen = std::variant<base::SourceFacts, postgres::StreamEnd>;
+  auto seen = std::make_shared<Seen>();  // shared by the two halves of the job
+  helper_->Run([seen, look = outside_.look, options = options_.source] { *seen = look(options); },
+               [this, seen, wanted = *wanted] {
                  now_ = ReadClocks();
-                 pipeline_.OnLettersRead(std::move(*read), now_);
+                 pipeline_.OnLooked(wanted, *seen, now_);
                });
+}
+
+void Loop::HandleDeadLetters() {
+  if (dead_letters_in_use_ && pipeline_.dead_letters_idle()) {
+    dead_letters_in_use_ = false;
+    helper_->Run([close = outside_.close_dead_letters] { close(); }, [] {});
+  }
+  const std::optional<pipeline::DeadLetterRequest> wanted = pipeline_.TakeDeadLetterRequest(now_);
+  if (!wanted) {
+    return;
+  }
+  dead_letters_in_use_ = true;
+  auto reply =
+      std::make_shared<pipeline::DeadLetterReply>();  // shared by the two halves of the job
+  helper_->Run(
+      [reply, wanted = *wanted, carry_out = outside_.dead_letters,
+       place = DeadLetterPlaceOf(options_, pipeline_.facts()->system_identifier)] {
+        *reply = carry_out(place, wanted);
+      },
+      [this, reply] {
+        now_ = ReadClocks();
+        pipeline_.OnDeadLetterReply(std::move(*reply), now_);
+      });
 }
 
 void Loop::HandleSchemas() {

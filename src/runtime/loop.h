@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/time.h"
 #include "observe/snapshot.h"
@@ -57,7 +58,8 @@ class Loop {
   void HandleConnect();
   void HandleStatus();
   void HandlePing();
-  void HandleLetters();
+  void HandleLook();
+  void HandleDeadLetters();
   void HandleSchemas();
   void FinishStream();
   void CloseFinishing();
@@ -83,11 +85,13 @@ class Loop {
   std::unique_ptr<postgres::ReplicationStream> stream_;
   std::shared_ptr<postgres::Pinger> pinger_;  // shared with the job that uses it
   bool pinging_ = false;
+  bool dead_letters_in_use_ = false;                        // their connection may be open
   std::unique_ptr<postgres::ReplicationStream> finishing_;  // CopyDone sent, its end awaited
   base::MonotonicTime finish_by_;
   base::MonotonicTime next_publish_;
   bool snapshot_is_old_ = false;  // something happened since the last one
   int stop_signals_ = 0;
+  std::string clear_text_peer_;  // of the last connection
 };
 
 }  // namespace walpost::runtime

@@ -31,10 +31,10 @@ Words DecisionWords(pipeline::Decision::Kind kind) {
     case pipeline::Decision::Kind::kSkipped:
       return {Severity::kWarning, LogEvent::kEventSkipped, "is skipped and will not be in Kafka"};
     case pipeline::Decision::Kind::kDeadLettered:
-      return {Severity::kWarning, LogEvent::kEventDeadLettered, "goes to the dead-letter topic"};
+      return {Severity::kWarning, LogEvent::kEventDeadLettered, "becomes a dead letter"};
     case pipeline::Decision::Kind::kParked:
       return {Severity::kWarning, LogEvent::kEventParked,
-              "is parked in the dead-letter topic, and later events of its key too"};
+              "is parked as a dead letter, and later events of its key too"};
     case pipeline::Decision::Kind::kRetried:
       return {Severity::kWarning, LogEvent::kEventRetried, "was not taken and is tried again"};
   }

@@ -34,6 +34,8 @@ struct RunOptions {
   std::string version;
   postgres::ConnectOptions source;
   pipeline::PipelineOptions pipeline;
+  std::string dead_letter_conninfo;  // where walpost.dead_letters is; empty = source.conninfo
+  std::string dead_letter_topic;     // is told of dead letters; empty = none
   kafka::KafkaOptions kafka;
   registry::RegistryOptions registry;
   observe::HttpOptions http;

@@ -15,6 +15,7 @@
 #include "envelope/schema.h"
 #include "kafka/kafka_sink.h"
 #include "postgres/connect.h"
+#include "runtime/dead_letter_job.h"
 #include "runtime/options.h"
 
 namespace walpost::runtime {
@@ -22,6 +23,14 @@ namespace walpost::runtime {
 // As postgres::Connect, which it is in production. Called on the helper thread, may block.
 using Connector = std::function<std::variant<postgres::Connected, postgres::StreamEnd>(
     const postgres::ConnectOptions& options, base::Lsn start, const postgres::Guard& guard)>;
+
+// As postgres::LookAgain. Called on the helper thread, may block.
+using Looker = std::function<std::variant<base::SourceFacts, postgres::StreamEnd>(
+    const postgres::ConnectOptions& options)>;
+
+// As DeadLetterJob::Run. Called on the helper thread, may block.
+using DeadLetterRunner = std::function<pipeline::DeadLetterReply(
+    const DeadLetterPlace& place, const pipeline::DeadLetterRequest& request)>;
 
 // As registry::Resolver::Resolve. Called on the helper thread, may block.
 using SchemaResolver =
@@ -35,6 +44,10 @@ struct Outside {
   Connector connect;
   delivery::Sink* sink = nullptr;
   const kafka::KafkaFacts* kafka = nullptr;
+  // Needed where dead letters are written, or may be open.
+  DeadLetterRunner dead_letters = {};
+  std::function<void()> close_dead_letters = [] {};
+  Looker look = {};                    // needed where connections tell SourceFacts::looked_lsn
   SchemaResolver resolve_schema = {};  // needed where values are framed
   Reconfigure reconfigure = {};        // needed where RunOptions::reload is given
 };

@@ -8,11 +8,14 @@
 #include "absl/strings/str_format.h"
 #include "base/state.h"
 #include "base/status.h"
+#include "kafka/encryption.h"
 #include "observe/http_access.h"
 #include "observe/http_server.h"
 #include "observe/log.h"
 #include "observe/snapshot.h"
 #include "postgres/conninfo.h"
+#include "postgres/preflight.h"
+#include "registry/encryption.h"
 #include "registry/resolver.h"
 #include "runtime/helper.h"
 #include "runtime/loop.h"
@@ -64,6 +67,16 @@ void WarnOfOpenHttp(const observe::HttpOptions& http) {
   }
 }
 
+// PostgreSQL is warned of when it is connected to, since TLS is agreed on then.
+void WarnOfClearText(const RunOptions& options) {
+  if (const std::string warning = kafka::ClearTextWarning(options.kafka); !warning.empty()) {
+    observe::Log(Severity::kWarning, LogEvent::kClearText, warning, {{"peer", "kafka"}});
+  }
+  if (const std::string warning = registry::ClearTextWarning(options.registry); !warning.empty()) {
+    observe::Log(Severity::kWarning, LogEvent::kClearText, warning, {{"peer", "schema_registry"}});
+  }
+}
+
 }  // namespace
 
 absl::Status Validate(const RunOptions& options) {
@@ -71,6 +84,9 @@ absl::Status Validate(const RunOptions& options) {
       {"source.conninfo", options.source.conninfo}};
   if (!options.monitor.conninfo.empty()) {
     connections.emplace_back("monitor.conninfo", options.monitor.conninfo);
+  }
+  if (!options.dead_letter_conninfo.empty()) {
+    connections.emplace_back("delivery.dead_letter_conninfo", options.dead_letter_conninfo);
   }
   for (const auto& [key, conninfo] : connections) {
     if (const auto settings = postgres::ResolveConninfo(conninfo); !settings.ok()) {
@@ -112,6 +128,7 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
                                options.name, options.source.slot, options.source.publication),
                {{"gap_guard", options.pipeline.progress_topic.empty() ? "off" : "on"}});
   WarnOfOpenHttp(options.http);
+  WarnOfClearText(options);
   const absl::StatusOr<std::shared_ptr<registry::Resolver>> resolver = MakeResolver(options);
   if (!resolver.ok()) {
     observe::Log(Severity::kError, LogEvent::kConfigInvalid,
@@ -119,6 +136,14 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
     return kExitConfig;
   }
   Outside outside{postgres::Connect, sink->get(), &(*sink)->facts()};
+  outside.look = postgres::LookAgain;
+  // Of the helper's thread alone, and kept by its jobs.
+  const auto dead_letters = std::make_shared<DeadLetterJob>();
+  outside.dead_letters = [dead_letters](const DeadLetterPlace& place,
+                                        const pipeline::DeadLetterRequest& request) {
+    return dead_letters->Run(place, request);
+  };
+  outside.close_dead_letters = [dead_letters] { dead_letters->Close(); };
   // The job that asks keeps it, also when this is over. Of the helper's thread alone.
   const auto asked = std::make_shared<std::shared_ptr<registry::Resolver>>(*resolver);
   outside.resolve_schema = [asked](const envelope::SchemaNeed& need) {
@@ -129,10 +154,11 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
     RETURN_IF_ERROR(Validate(changed));
     RETURN_IF_ERROR(kafka::CheckOptions(changed.kafka));
     ASSIGN_OR_RETURN(*asked, MakeResolver(changed));
-    return [sink, http, kafka = changed.kafka, http_options = changed.http] {
-      sink->Reconfigure(kafka);
-      http->Reconfigure(http_options);
-      WarnOfOpenHttp(http_options);
+    return [sink, http, changed] {
+      sink->Reconfigure(changed.kafka);
+      http->Reconfigure(changed.http);
+      WarnOfOpenHttp(changed.http);
+      WarnOfClearText(changed);
     };
   };
   if (wrappers.connector) {

@@ -178,6 +178,7 @@ int main(int argc, char** argv) {
   options.outboxes.resize(1);
   options.outboxes[0].encoder = FormatOf(how == "--format" && argc > 4 ? argv[4] : "envelope");
   options.outboxes[0].table = *outbox::PresetOptions("walpost");
+  options.outboxes[0].table.topic = "{aggregate_type}";
   base::SourceFacts facts;
   facts.system_identifier = 1;
   facts.timeline = 1;

@@ -12,9 +12,11 @@ import zlib
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1] / "support")]
-import machine  # noqa: E402 - the path above makes it importable
+import hostile  # noqa: E402 - the path above makes it importable
+import machine  # noqa: E402
 import report as reports  # noqa: E402
 import servers  # noqa: E402
+import setback  # noqa: E402
 from faults import Injector  # noqa: E402
 from history import WRITER_SHIFT, History, parse_id  # noqa: E402
 from judge import Judge, Seen  # noqa: E402
@@ -28,6 +30,12 @@ PROGRESS_S = 5
 CONFIRM_S = 300
 WRITERS_END_S = 120
 IDLE_S_MAX = 60  # PostgreSQL is never away for so long
+RSS_BYTES_MAX = 64 << 20
+DELAY_S_MAX = 60  # of an event, while nothing is broken
+# Of the processor: ten times of what is normal, so that a busy loop is noticed.
+CPU_S_PER_RECORD_MAX = 0.0005
+CPU_SHARE_MAX = 0.1
+CPU_SHARE_MAX_FOR_A_WHILE = 0.6
 EX_USAGE = 64
 
 
@@ -59,21 +67,22 @@ def under_fire(world, plan, chosen, history, report):
     """Load and faults for the time of the plan; then everything is healed and drained. Returns what was observed."""
     injector = Injector(world, plan, report)
     watch = Watch(world, injector, report)
+    enemy = hostile.Hostile(world.postgres, "chaos", plan.seed)
     writers = [Writer(world.postgres, "chaos", n, plan.seed, chosen.rate / WRITERS, history) for n in range(1, WRITERS + 1)]
     begin = time.monotonic()
-    for each in (watch, injector, *writers):
+    for each in (watch, injector, enemy, *writers):
         each.start()
     try:
-        wait_out(plan, begin, injector, history, watch, writers, report)
+        wait_out(plan, begin, injector, history, watch, [enemy, *writers], report)
     except BaseException:  # interrupted: nobody may start anything again while all is being stopped
         watch.stop()
         raise
     finally:
         elapsed = time.monotonic() - begin
         injector.finish()
-        for writer in writers:
+        for writer in (enemy, *writers):
             writer.stop()
-        for writer in writers:
+        for writer in (enemy, *writers):
             writer.join(WRITERS_END_S)
     for writer in writers:
         if writer.is_alive() or writer.error:
@@ -90,7 +99,7 @@ def under_fire(world, plan, chosen, history, report):
         except (TimeoutError, RuntimeError) as error:
             report.finding(str(error))
     watch.stop()
-    return injector, watch, drain_s, elapsed
+    return injector, watch, enemy, drain_s, elapsed
 
 
 def wait_out(plan, begin, injector, history, watch, writers, report):
@@ -126,6 +135,19 @@ def judged(world, history, watch):
     return judge
 
 
+def judge_bounds(watch, judge, undisturbed_s, elapsed, report):
+    """Memory, time and processor: what is not lost may still be wrong."""
+    if watch.peak_rss_bytes > RSS_BYTES_MAX:
+        report.finding(f"walpost took {watch.peak_rss_bytes / (1 << 20):.0f} MiB of memory")
+    if undisturbed_s > DELAY_S_MAX:
+        report.finding(f"an event took {undisturbed_s:.0f} s, although nothing was broken")
+    cpu_s_max = CPU_SHARE_MAX * elapsed + CPU_S_PER_RECORD_MAX * judge.counts["records"]
+    if watch.cpu.total_s > cpu_s_max:
+        report.finding(f"walpost took {watch.cpu.total_s:.0f} s of processor time; {cpu_s_max:.0f} s are plenty")
+    if watch.cpu.worst > CPU_SHARE_MAX_FOR_A_WHILE:
+        report.finding(f"walpost took {watch.cpu.worst:.0%} of a processor for a while")
+
+
 def payload_is_right(event, payload):
     text = f"{event >> WRITER_SHIFT}:{event & (1 << WRITER_SHIFT) - 1}:".encode()
     return payload.lstrip(b'"').startswith(text)
@@ -137,9 +159,15 @@ def play(chosen, plan, folder, report):
         world = World(workspace, plan)
         history = History(folder)
         try:
-            injector, watch, drain_s, elapsed = under_fire(world, plan, chosen, history, report)
+            injector, watch, enemy, drain_s, elapsed = under_fire(world, plan, chosen, history, report)
             report.say("reading everything back")
             judge = judged(world, history, watch)
+            undisturbed_s = judge.longest_undisturbed_s(injector.disturbed)
+            judge_bounds(watch, judge, undisturbed_s, elapsed, report)
+            for record in hostile.believed_too_much(world):
+                report.finding(f"walpost reads back what it did not write: {record}")
+            if not watch.halted.is_set():
+                setback.play(world, plan, workspace.path / "copies", report)
             version = world.postgres.execute("SHOW server_version")[0][0].split()[0]
         finally:
             history.close()
@@ -153,7 +181,9 @@ def play(chosen, plan, folder, report):
         "longest_gap_s": judge.longest_gap_s(), "delay_median_s": median, "delay_longest_s": longest_delay,
         "recovery_median_s": statistics.median(watch.recoveries_s or [0.0]), "recovery_longest_s": longest(watch.recoveries_s),
         "drain_s": drain_s, "sigterm_s": injector.longest_sigterm_s, "fast_stop_s": injector.longest_fast_stop_s,
-        "peak_rss_bytes": watch.peak_rss_bytes,
+        "peak_rss_bytes": watch.peak_rss_bytes, "cpu_s": watch.cpu.total_s, "cpu_worst": watch.cpu.worst, "undisturbed_s": undisturbed_s,
+        "hostile": dict(enemy.tried), "hostile_refused": enemy.refused, "errors": sum(answers.spoilt for answers in world.answers),
+        "scene": plan.scene,
     }
 
 

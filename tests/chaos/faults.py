@@ -1,7 +1,7 @@
 """Makes the faults of a plan happen, each in a thread of its own, and heals them.
 
-Faults of one thing follow one another; those of different things overlap as they come. At most two brokers are away at a time:
-with all three gone there is nothing to learn, and Kafka itself no longer promises anything.
+Faults of one thing follow one another; those of different things overlap as they come. At most two brokers are away at a time, or all of them
+at once.
 """
 
 import collections
@@ -12,8 +12,14 @@ import threading
 import time
 
 import servers
+from kafka_answers import ERRORS
+from plan import BROKERS
 
 BROKERS_AWAY_MAX = 2
+BROKER_UP_S_MAX = 120
+BROKER_LIVES_S = 3  # one that could not write ends within that
+LONG_S = 60  # planned reconnects further apart than that are told from others
+UNDISTURBING = ("publication edited", "clock jumps")
 STOP_S_MAX = 60  # for a fast stop of PostgreSQL, for SIGTERM of walpost
 
 
@@ -23,22 +29,23 @@ class Injector:
         self.locks = collections.defaultdict(threading.Lock)
         self.done = collections.Counter()  # kind: how often it happened
         self.active = {}  # number: fault
+        self.disturbed = []  # (begin, end) by the wall clock, of what may hold up events
         self.last_change = 0.0  # when a fault last began or was healed
         self.longest_fast_stop_s = 0.0
         self.longest_sigterm_s = 0.0
         self.ending = threading.Event()
         self._brokers = threading.BoundedSemaphore(BROKERS_AWAY_MAX)
         self._threads = []
-        self._clock = threading.Thread(target=self._follow_plan, daemon=True)
+        self._planned = threading.Thread(target=self._follow_plan, daemon=True)
 
     def start(self):
         self.begin = time.monotonic()
-        self._clock.start()
+        self._planned.start()
 
     def finish(self):
         """No further fault; returns when all are healed."""
         self.ending.set()
-        self._clock.join()
+        self._planned.join()
         for thread in self._threads:
             thread.join()
 
@@ -52,11 +59,17 @@ class Injector:
 
     def _run(self, fault):
         subject = fault.kind.split()[0]
-        what = {"walsender": "postgres", "network": f"network {fault.target}"}.get(subject, fault.target)
-        away = self._brokers if subject == "broker" else contextlib.nullcontext()
-        with self.locks[what], away:
+        brokers = [f"broker{n}" for n in range(1, BROKERS + 1)]
+        whats = {"walsender": ["postgres"], "network": [f"network {fault.target}"], "kafka": brokers, "publication": ["publication"],
+                 "clock": ["clock"], "answers": ["answers"]}.get(subject, [fault.target])
+        with contextlib.ExitStack() as held:
+            for what in whats:
+                held.enter_context(self.locks[what])
+            if subject == "broker":
+                held.enter_context(self._brokers)
             if self.ending.is_set():
                 return
+            begin = time.time()
             self.active[fault.number] = fault
             self.last_change = time.monotonic()
             self.report.event("fault", str(fault))
@@ -67,6 +80,8 @@ class Injector:
                 self.report.finding(f"fault {fault}: {type(error).__name__}: {error}")
             finally:
                 del self.active[fault.number]
+                if fault.kind not in UNDISTURBING:
+                    self.disturbed.append((begin, time.time()))
                 self.last_change = time.monotonic()
                 self.report.event("healed", str(fault))
 
@@ -90,6 +105,14 @@ class Injector:
     def _walpost_stop(self, fault):
         with stopped(self.world.walpost.process.pid):
             self._last(fault)
+
+    def _clock(self, fault):
+        clock = self.world.clock
+        clock.set(int(fault.detail.split()[0]))
+        try:
+            self._last(fault)
+        finally:
+            clock.set(0)
 
     # -- PostgreSQL --------------------------------------------------------------------------------------------------
 
@@ -175,6 +198,22 @@ class Injector:
                     self.world.postgres.start()
             time.sleep(0.1)
 
+    def _publication(self, fault):
+        """What leaves no row out must hold up nothing: no halt, and no connection is given up for it."""
+        before, alone = self._connections(), len(self.active) == 1
+        for _ in range(int(fault.detail.split()[0])):
+            name = self.world.migrations.next()
+            self.report.event("edit", name)
+            alone = alone and len(self.active) == 1
+        after = self._connections()
+        if alone and self.world.recheck_s > LONG_S and before and after and before[0] == after[0] and after[1] > before[1]:
+            self.report.finding(f"{after[1] - before[1]} connection(s) given up for harmless edits")
+
+    def _connections(self):
+        """(process, reconnects so far)"""
+        status = self.world.walpost.status()
+        return status and status["state"] == "streaming" and (self.world.walpost.process.pid, status["reconnects"])
+
     # -- Kafka and the network ---------------------------------------------------------------------------------------
 
     def _broker_kill(self, fault):
@@ -183,6 +222,52 @@ class Injector:
         self._last(fault)
         node.start(wait=False)
         node.wait_ready(120)
+
+    def _kafka_kill(self, fault):
+        nodes = self.world.kafka.nodes
+        for node in nodes:
+            node.kill9()
+        self._last(fault)
+        for node in nodes:
+            node.start(wait=False)  # one alone is no quorum and never becomes ready
+        for node in nodes:
+            node.wait_ready(BROKER_UP_S_MAX)
+
+    def _broker_disk_full(self, fault):
+        if not self.world.broker_disks:
+            return False
+        disk = self.world.broker_disks[int(fault.target[-1]) - 1]
+        disk.fill()
+        try:
+            self._last(fault)
+        finally:
+            disk.empty()
+            self._broker_up(self.world.broker(fault.target))
+        return True
+
+    def _broker_up(self, node):
+        """It ends by itself when it could not write; perhaps only a moment after there is room again."""
+        deadline = time.monotonic() + BROKER_UP_S_MAX
+        lives_since = time.monotonic()
+        while time.monotonic() - lives_since < BROKER_LIVES_S:
+            if node.process.poll() is not None:
+                node.start(wait=False)
+                node.wait_ready(deadline - time.monotonic())
+                return
+            time.sleep(0.1)
+        node.wait_ready(deadline - time.monotonic())
+
+    def _broker_errors(self, fault):
+        code, when, every = fault.detail.split()
+        before = sum(answers.spoilt for answers in self.world.answers)
+        for answers in self.world.answers:
+            answers.spoil(ERRORS[code], when == "instead", int(every))
+        try:
+            self._last(fault)
+        finally:
+            for answers in self.world.answers:
+                answers.stop()
+        return sum(answers.spoilt for answers in self.world.answers) > before
 
     def _broker_stop(self, fault):
         with stopped(self.world.broker(fault.target).process.pid):
@@ -237,4 +322,13 @@ STEPS = {
     "network half-open": Injector._network,
     # Failure 1.
     "network black hole": Injector._network,
+    # Failure 92.
+    "broker disk full": Injector._broker_disk_full,
+    # Failure 93.
+    "answers are errors": Injector._broker_errors,
+    # Failure 62.
+    "kafka kill -9": Injector._kafka_kill,
+    "publication edited": Injector._publication,
+    # Failure 29.
+    "clock jumps": Injector._clock,
 }

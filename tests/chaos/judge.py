@@ -9,6 +9,7 @@ import collections
 from typing import NamedTuple
 
 EXAMPLES_MAX = 10
+LATE_MS = 30_000
 
 
 class Seen(NamedTuple):
@@ -52,6 +53,7 @@ class Judge:
         self._next = collections.Counter()  # (topic, key): which expected event that consumer takes next
         self._appended = array.array("q")
         self._delays = array.array("q")
+        self.late = []  # (committed_ms, appended_ms) of those that took longer than LATE_MS
         self.counts = collections.Counter(
             {name: 0 for name in ("records", "lost", "phantoms", "order violations", "changed repeats", "confirmed too early",
                                   "repeats", "replays", "stale repeats")})
@@ -82,6 +84,8 @@ class Judge:
     def _see_first(self, partition, seen):
         self._first[seen.event] = (seen.position, seen.checksum)
         self._delays.append(seen.appended_ms - seen.committed_ms)
+        if self._delays[-1] > LATE_MS:
+            self.late.append((seen.committed_ms, seen.appended_ms))
         if seen.position <= partition.last_position:
             self._note("order violations", f"first seen after a later one of its partition: {seen}")
         partition.last_position = max(seen.position, partition.last_position)
@@ -139,6 +143,19 @@ class Judge:
                     self._note("confirmed too early", f"{look.confirmed:X} confirmed, but {where} ended at {high} and an"
                                                       f" event before it lies at {offsets[before - 1]}")
 
+    def longest_undisturbed_s(self, disturbed):
+        """The longest that an event took while nothing was broken: its delay, without the part in which anything was. Begin and end of those
+        times in seconds."""
+        times = joined(sorted((begin * 1000, end * 1000) for begin, end in disturbed))
+        begins = [begin for begin, _ in times]
+
+        def calm_ms(committed, appended):
+            first = max(0, bisect.bisect_right(begins, committed) - 1)
+            last = bisect.bisect_left(begins, appended)
+            return appended - committed - sum(max(0, min(end, appended) - max(begin, committed)) for begin, end in times[first:last])
+
+        return max((calm_ms(*late) for late in set(self.late)), default=0) / 1000
+
     # -- figures -----------------------------------------------------------------------------------------------------
 
     def longest_gap_s(self):
@@ -150,6 +167,17 @@ class Judge:
         """(median, longest) from commit to append, of first occurrences."""
         delays = sorted(self._delays)
         return (delays[len(delays) // 2] / 1000, delays[-1] / 1000) if delays else (0.0, 0.0)
+
+
+def joined(times):
+    """The same times, which begin one after the other, without overlap."""
+    result = []
+    for begin, end in times:
+        if result and begin <= result[-1][1]:
+            result[-1] = (result[-1][0], max(end, result[-1][1]))
+        else:
+            result.append((begin, end))
+    return result
 
 
 FATAL = ("lost", "phantoms", "order violations", "changed repeats", "confirmed too early")

@@ -3,9 +3,13 @@
 import random
 from typing import NamedTuple
 
+from kafka_answers import ERRORS
+
 BROKERS = 3
 SETTLE_S = 5  # without faults, at the begin
 QUIET_S = 10  # no fault begins so shortly before the end
+SCENES = [f"{walpost}, {writers}" for walpost in ("walpost is cut off", "walpost is killed") for writers in ("writers first", "walpost first")]
+CLOCKS_S = (5, 90, 3_600, 10_800, 86_400, 2_592_000)
 
 # kind: (shortest, longest) in seconds; 0 where the fault is over in a moment
 KINDS = {
@@ -20,11 +24,16 @@ KINDS = {
     "postgres fast stop": (0, 5),
     "postgres disk full": (2, 10),
     "broker kill -9": (0, 10),
+    "broker disk full": (3, 15),
+    "answers are errors": (2, 20),
+    "kafka kill -9": (0, 10),
     "broker SIGSTOP": (2, 20),
     "network cut": (1, 10),
     "network latency": (3, 20),
     "network half-open": (2, 20),
     "network black hole": (2, 30),
+    "publication edited": (0, 0),
+    "clock jumps": (2, 30),
 }
 
 
@@ -32,7 +41,7 @@ class Fault(NamedTuple):
     number: int
     begin_s: float
     kind: str
-    target: str  # postgres, walpost, broker1..3
+    target: str  # postgres, walpost, kafka, broker1..3
     seconds: float
     detail: str = ""
 
@@ -47,10 +56,11 @@ class Plan(NamedTuple):
     faults: list
     walpost: dict  # configuration that varies
     kafka: dict  # and properties
+    scene: str  # how the server is set back at the end
 
     def __str__(self):
         lines = [f"seed {self.seed}, {self.seconds:.0f} s, {len(self.faults)} faults", f"walpost: {self.walpost} {self.kafka}"]
-        return "\n".join([*lines, *map(str, self.faults)])
+        return "\n".join([*lines, *map(str, self.faults), f"at the end the server is set back: {self.scene}"])
 
 
 def make_plan(seed, minutes, faults=None):
@@ -73,7 +83,7 @@ def make_plan(seed, minutes, faults=None):
     }
     source = {"recheck_interval": rng.choice(["10s", "60s", "10min"])}
     kafka = rng.choice([{}, {"socket.timeout.ms": "6000"}, {"linger.ms": "5", "socket.timeout.ms": "10000"}])
-    return Plan(seed, seconds, made, {**walpost, "source": source}, kafka)
+    return Plan(seed, seconds, made, {**walpost, "source": source}, kafka, rng.choice(SCENES))
 
 
 def draw_target(rng, kind):
@@ -85,4 +95,15 @@ def draw_target(rng, kind):
         details = {"network latency": f"{rng.randint(20, 800)} ms",
                    "network half-open": rng.choice(["drop_up", "drop_down"])}
         return target, details.get(kind, "")
-    return {"walpost": "walpost", "broker": broker}.get(subject, "postgres"), ""
+    target = {"walpost": "walpost", "clock": "walpost", "broker": broker, "kafka": "kafka", "answers": "kafka"}.get(subject, "postgres")
+    return target, draw_detail(rng, kind)
+
+
+def draw_detail(rng, kind):
+    if kind == "answers are errors":
+        return f"{rng.choice(list(ERRORS))} {rng.choice(['after', 'instead'])} {rng.choice([1, 1, 2, 5])}"
+    if kind == "publication edited":
+        return f"{rng.randint(2, 6)} times"
+    if kind == "clock jumps":
+        return f"{rng.choice([-1, 1]) * rng.choice(CLOCKS_S)} s"
+    return ""

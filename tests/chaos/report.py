@@ -6,7 +6,7 @@ import threading
 import time
 
 import servers
-from judge import FATAL
+from judge import FATAL, LATE_MS
 from plan import KINDS
 
 DOCUMENT = servers.ROOT / "docs" / "reliability.md"
@@ -75,10 +75,20 @@ def account(run):
         ("nothing broken to the next event delivered", f"median {run['recovery_median_s']:.1f} s, longest {run['recovery_longest_s']:.1f} s"),
         ("everything healed to everything confirmed", f"{run['drain_s']:.1f} s"),
         ("longest SIGTERM of walpost, fast stop of PostgreSQL", f"{run['sigterm_s']:.1f} s, {run['fast_stop_s']:.1f} s"),
-        ("peak memory of walpost", f"{run['peak_rss_bytes'] / 1e6:.0f} MB"),
+        ("the longest that an event took while nothing was broken", shorter_or(run["undisturbed_s"])),
+        ("peak memory of walpost", f"{run['peak_rss_bytes'] / (1 << 20):.0f} MiB"),
+        ("processor time of walpost", f"{run['cpu_s']:.0f} s, {run['cpu_s'] * 1e6 / max(1, counts['records']):.0f} µs a record; at most"
+                                      f" {run['cpu_worst']:.0%} of a core over ten seconds"),
+        ("hostile transactions", f"{sum(run['hostile'].values()):,}, and {run['hostile_refused']:,} that the database refused"),
+        ("Produce requests answered with errors", f"{run['errors']:,}"),
+        ("server set back at the end", run["scene"]),
     ]
     kinds = [(kind, str(run["faults"].get(kind, 0))) for kind in KINDS]
     return rows, kinds
+
+
+def shorter_or(seconds):
+    return f"{seconds:.0f} s" if seconds * 1000 > LATE_MS else f"less than {LATE_MS // 1000} s"
 
 
 def as_text(run):

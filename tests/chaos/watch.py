@@ -1,6 +1,8 @@
 """Looks at the run while it goes: state, memory, what is confirmed and what Kafka has, how long healing takes."""
 
+import collections
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -10,6 +12,8 @@ from servers import wait_for
 
 TURN_S = 0.25
 LOOK_EVERY_S = 1.0
+WHILE_S = 10.0
+TELL_BYTES = 2 << 20
 
 
 class Watch(threading.Thread):
@@ -19,6 +23,7 @@ class Watch(threading.Thread):
         self.looks = []
         self.looks_in_vain = 0
         self.peak_rss_bytes = 0
+        self.cpu = CpuTime()
         self.state = None
         self.recoveries_s = []  # from the last heal, with nothing else broken, to the next delivery
         self.error = None
@@ -66,10 +71,14 @@ class Watch(threading.Thread):
 
     def _watch_process(self):
         process = self.world.walpost.process
+        self.cpu.look(process.pid, time.monotonic())
         try:
             text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
             if "VmHWM:" in text:
-                self.peak_rss_bytes = max(self.peak_rss_bytes, int(text.split("VmHWM:")[1].split()[0]) * 1024)
+                peak_bytes = int(text.split("VmHWM:")[1].split()[0]) * 1024
+                if peak_bytes > self.peak_rss_bytes + TELL_BYTES:
+                    self.report.event("memory", f"{peak_bytes / (1 << 20):.0f} MiB, {self.state}")
+                self.peak_rss_bytes = max(self.peak_rss_bytes, peak_bytes)
         except (FileNotFoundError, ProcessLookupError):  # it ended, before or while this was read
             pass
         lock = self.injector.locks["walpost"]
@@ -93,6 +102,36 @@ class Watch(threading.Thread):
         elif self._delivered_then != "recovered" and delivered and delivered[1] and delivered != self._delivered_then:
             self.recoveries_s.append(time.monotonic() - changed)
             self._delivered_then = "recovered"
+
+
+class CpuTime:
+    """What walpost's processes take, altogether and in the worst while."""
+
+    def __init__(self, while_s=WHILE_S):
+        self._while_s = while_s
+        self.worst = 0.0  # share of a core over that time
+        self._of = {}  # pid: seconds
+        self._looks = collections.deque()  # (when, pid, seconds)
+
+    @property
+    def total_s(self):
+        return sum(self._of.values())
+
+    def look(self, pid, now):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        if fields[0] == "Z":
+            return
+        used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        self._of[pid] = used
+        self._looks.append((now, pid, used))
+        while self._looks[0][1] != pid or len(self._looks) > 1 and now - self._looks[1][0] >= self._while_s:
+            self._looks.popleft()
+        begin, _, before = self._looks[0]
+        if now - begin >= self._while_s:
+            self.worst = max(self.worst, (used - before) / (now - begin))
 
 
 def longest(values):

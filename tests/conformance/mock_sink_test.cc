@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "conformance/kafka_sink_harness.h"
+#include "delivery/partition_gate.h"
+#include "kafka/topic_look_up.h"
 #include "support/mock_kafka.h"
 
 namespace walpost::testing {
@@ -272,13 +275,125 @@ TEST_P(MockSink, TopicCreatedLaterIsTakenOnceTheRefusalIsOld) {
   Open();
   MakeRecord(0, topic, 0, "value");
   ASSERT_EQ(Offer(0).outcome, Outcome::kRefused);
+  EXPECT_EQ(Submit(0), Outcome::kTopicPending) << "it is told once, and then looked up again";
+  ASSERT_EQ(Offer(0).outcome, Outcome::kRefused);
   harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_NO_ERROR);
-  Poll();
-  EXPECT_EQ(Submit(0), Outcome::kRefused) << "kept for a while";
-  harness().Skip(milliseconds(5'000));
-  Poll();
   EXPECT_EQ(Offer(0).outcome, Outcome::kAccepted);
+  EXPECT_THAT(reports_.answered, ::testing::ElementsAre(topic, topic, topic));
   AwaitAllDelivered();
+  CloseAndAwait();
+}
+
+// A producer keeps each topic that it was asked about for as long as it lives.
+TEST_P(MockSink, ManyTopicsThatDoNotExistAreAskedAboutTogetherAndOthersGoOn) {
+  constexpr Sequence kMissing = 600;
+  std::vector<std::string> topics;
+  for (Sequence i = 0; i < kMissing; ++i) {
+    topics.push_back("missing-" + std::to_string(i));
+    harness().mock().FailTopic(topics.back(), RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  }
+  const std::string good = harness().MakeTopic(1);
+  Open();
+  for (Sequence i = 0; i < kMissing; ++i) {
+    MakeRecord(i, topics[i], 0, "value");
+    ASSERT_EQ(Submit(i), Outcome::kTopicPending) << i;
+  }
+  MakeRecord(kMissing, good, 0, "value");
+  ASSERT_EQ(Offer(kMissing).outcome, Outcome::kAccepted);
+  const auto began = std::chrono::steady_clock::now();
+  Await("every answer", [this] { return reports_.answered.size() > kMissing; });
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
+  for (Sequence i = 0; i < kMissing; ++i) {
+    const SubmitResult told = Offer(i);
+    ASSERT_EQ(told.outcome, Outcome::kRefused) << i;
+    ASSERT_EQ(told.failure.kind, FailureKind::kTopicUnknown) << i;
+  }
+  AwaitAllDelivered();
+  CloseAndAwait();
+}
+
+TEST(TopicLookUp, ClientThatEndsWithTheQuestionTellsWhichTopicsDoNotExist) {
+  MockKafka mock;
+  mock.CreateTopic("good", 1);
+  kafka::KafkaOptions options;
+  options.name = "shop";
+  options.properties = {{"bootstrap.servers", mock.bootstrap()}};
+  std::vector<kafka::TopicQuestion> questions(301);
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    questions[i].name = i == 150 ? "good" : "missing-" + std::to_string(i);
+    if (i != 150) {
+      mock.FailTopic(questions[i].name, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+    }
+  }
+  std::vector<kafka::TopicQuestion> again = questions;
+  kafka::AskWhichTopicsAreUnknown(options, &questions);
+  for (const kafka::TopicQuestion& question : questions) {
+    EXPECT_EQ(question.asked, question.name != "good") << question.name;
+    EXPECT_EQ(question.topic_error, question.asked ? RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART
+                                                   : RD_KAFKA_RESP_ERR_NO_ERROR);
+    EXPECT_FALSE(question.producer_asked) << "it would keep the topic for ever";
+  }
+  mock.SetDown(true);
+  const auto began = std::chrono::steady_clock::now();
+  kafka::AskWhichTopicsAreUnknown(options, &again);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 3 * kafka::kAnswerTimeout);
+  EXPECT_TRUE(std::none_of(again.begin(), again.end(), [](const kafka::TopicQuestion& question) {
+    return question.asked;
+  })) << "no answer is no verdict";
+}
+
+// A broker may have forgotten the producer, and then takes any sequence.
+TEST_P(MockSink, FirstRecordAfterAnIdleMinuteIsSentAlone) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  SubmitMany(topic, 2);
+  AwaitAllDelivered();
+  harness().Skip(delivery::PartitionGate::kKnownFor);
+  Poll();
+  SubmitMany(topic, 1);
+  MakeRecord(next_, topic, 0, "behind it");
+  EXPECT_EQ(Submit(next_), Outcome::kNotNow);
+  AwaitAllDelivered();
+  ASSERT_EQ(Submit(next_++), Outcome::kAccepted);
+  SubmitMany(topic, 1);
+  AwaitAllDelivered();
+  EXPECT_EQ(harness().Read(topic, 0), Values(topic, 0));
+  CloseAndAwait();
+}
+
+// Else the loop would spin for as long as nothing else happens.
+TEST_P(MockSink, LookUpThatCameLateLeavesNoDeadlineBehind) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  harness().mock().SetDown(true);
+  MakeRecord(0, topic, 0, "value");
+  ASSERT_EQ(Submit(0), Outcome::kTopicPending);
+  Await("the look-up to fail",
+        [this] { return harness().facts().last_error.find("looked up") != std::string::npos; });
+  harness().mock().SetDown(false);
+  ASSERT_EQ(Offer(0).outcome, Outcome::kAccepted);
+  AwaitAllDelivered();
+  const auto deadline = sink_->NextDeadline();
+  ASSERT_TRUE(deadline);
+  EXPECT_GT(*deadline, harness().now().mono + milliseconds(1'000));
+  CloseAndAwait();
+}
+
+TEST_P(MockSink, TopicsAreRefreshedAgainAfterARefreshThatFailed) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  harness().mock().SetDown(true);
+  Await("brokers down to be noticed", [this] { return harness().facts().down; });
+  harness().Skip(milliseconds(30'000));
+  Await("a refresh to fail",
+        [this] { return harness().facts().last_error.find("refreshed") != std::string::npos; });
+  harness().mock().SetDown(false);
+  Await("an answer without any record", [this] {
+    harness().Skip(milliseconds(30'000));
+    return harness().facts().connected;
+  });
   CloseAndAwait();
 }
 

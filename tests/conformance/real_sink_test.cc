@@ -197,7 +197,7 @@ class RealSink : public SinkContract {
     SubmitResult result;
     Await("the record to be taken", [&] {
       result = sink_->Submit(record, next_);
-      return result.outcome != Outcome::kNotNow;
+      return result.outcome != Outcome::kNotNow && result.outcome != Outcome::kTopicPending;
     });
     if (result.outcome == Outcome::kAccepted) {
       reports_.outstanding.insert(next_++);
@@ -237,6 +237,33 @@ TEST_P(CompressingSink, BrokerDrawsTheSameLine) {
   EXPECT_EQ(OfferRecord(RecordOf(10'001, topic)).outcome, Outcome::kAccepted);
   Await("the failure", [this] { return reports_.Trouble(); });
   EXPECT_EQ(reports_.failed.at(0).second.kind, FailureKind::kRecordTooLarge);
+  CloseAndAwait();
+}
+
+// More than are asked about one by one.
+TEST_P(RealSink, ManyTopicsThatDoNotExistAreRefusedAndAGoodOneIsFoundAmongThem) {
+  constexpr Sequence kMany = 1'000;
+  const std::string topic = harness().MakeTopic(1);
+  const std::string prefix = harness().MissingTopic(0) + "-";
+  Open();
+  for (Sequence i = 0; i < kMany; ++i) {
+    MakeRecord(i, prefix + std::to_string(i), 0, "value");
+    ASSERT_EQ(Submit(i), Outcome::kTopicPending);
+  }
+  MakeRecord(kMany, topic, 0, "good");
+  ASSERT_EQ(Submit(kMany), Outcome::kTopicPending);
+  std::size_t told = 0;
+  Await("all answers", [&] {
+    for (; told < reports_.answered.size(); ++told) {  // while they are fresh
+      const std::string& name = reports_.answered[told];
+      const bool good = name == topic;
+      EXPECT_EQ(Submit(good ? kMany : std::stoul(name.substr(prefix.size()))),
+                good ? Outcome::kAccepted : Outcome::kRefused)
+          << name;
+    }
+    return told > kMany;
+  });
+  AwaitAllDelivered();
   CloseAndAwait();
 }
 

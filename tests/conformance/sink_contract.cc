@@ -141,7 +141,7 @@ SubmitResult SinkContract::Offer(Sequence sequence) {
   SubmitResult result;
   Await("the record to be taken", [&] {
     result = Timed([&] { return sink_->Submit(records_.at(sequence)->record, sequence); });
-    return result.outcome != Outcome::kNotNow;
+    return result.outcome != Outcome::kNotNow && result.outcome != Outcome::kTopicPending;
   });
   if (result.outcome == Outcome::kAccepted) {
     reports_.outstanding.insert(sequence);

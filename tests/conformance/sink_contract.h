@@ -16,6 +16,7 @@
 #include <ostream>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -66,6 +67,11 @@ struct SinkReports final : delivery::SinkListener {
   void OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) override;
   void OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) override;
   void OnGenerationFailed(const delivery::Failure& failure) override;
+
+  void OnTopicAnswered(std::string_view topic, bool /*known*/) override {
+    answered.emplace_back(topic);
+  }
+
   void OnClosed() override;
 
   bool Trouble() const { return !failed.empty() || generation_failures > 0; }
@@ -74,6 +80,7 @@ struct SinkReports final : delivery::SinkListener {
   std::map<delivery::Sequence, delivery::PartitionOffset> places;        // of these
   std::vector<std::pair<delivery::Sequence, delivery::Failure>> failed;  // of this generation
   std::set<delivery::Sequence> outstanding;
+  std::vector<std::string> answered;  // topics
   int generation_failures = 0;
   int closed = 0;
 };
@@ -95,7 +102,7 @@ class SinkContract : public ::testing::TestWithParam<SinkHarnessCase> {
   const envelope::Record& MakeRecord(delivery::Sequence sequence, const std::string& topic,
                                      std::int32_t partition, const std::string& value);
   delivery::SubmitResult::Outcome Submit(delivery::Sequence sequence);
-  // Until it is not kNotNow any more.
+  // Until it is neither kNotNow nor kTopicPending any more.
   delivery::SubmitResult Offer(delivery::Sequence sequence);
   // One record, up to its good report: from here on the partition takes many at a time.
   void Warm(const std::string& topic, std::int32_t partition);

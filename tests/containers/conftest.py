@@ -80,7 +80,7 @@ class Demo:
 
 @pytest.fixture(scope="session")
 def walpost_image(engine, images):
-    """walpost:latest, of the sources as they are."""
+    """walpost:latest, of the sources as they are; or the saved image that WALPOST_IMAGE_FILE names, so that a release tests what it ships."""
     assert images.provide("debian:trixie-slim")
     revision = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
     epoch = subprocess.run(["git", "-C", ROOT, "log", "-1", "--format=%ct"], capture_output=True, text=True, check=False).stdout.strip()
@@ -92,7 +92,13 @@ def walpost_image(engine, images):
         assert done.returncode == 0, f"{done.stdout}{done.stderr[-5000:]}"
         return done.stdout.strip().splitlines()[-1]
 
-    tell(make())
+    saved = os.environ.get("WALPOST_IMAGE_FILE")
+    if saved:
+        loaded = engine.run("docker", "load", "--quiet", "--input", saved, capture_output=True).stdout.strip().removeprefix("Loaded image: ")
+        engine.run("docker", "tag", loaded, "walpost:latest")
+        tell(f"image: {loaded} of {saved}")
+    else:
+        tell(make())
     return make
 
 

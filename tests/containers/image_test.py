@@ -3,6 +3,7 @@
 import json
 import subprocess
 
+import hardening
 import pytest
 from conftest import ROOT, tell
 
@@ -53,6 +54,13 @@ def test_it_runs_with_nothing_to_write_and_no_rights(engine, image):
     # The shipped configuration is there, and what it leaves to the environment is taken from there.
     shown = docker(engine, "run", "--rm", *hardened, "-e", "WALPOST_NAME=other", "walpost:latest", "config", "show").stdout
     assert "name: other" in shown and "0.0.0.0:9464" in shown
+
+
+def test_the_binary_is_hardened(engine, walpost_image, tmp_path):
+    container = docker(engine, "create", "walpost:latest").stdout.strip()
+    docker(engine, "cp", f"{container}:/usr/bin/walpost", tmp_path / "walpost")
+    docker(engine, "rm", container)
+    assert hardening.missing(tmp_path / "walpost") == []
 
 
 def test_a_user_without_a_name_may_run_it(engine, walpost_image):

@@ -161,7 +161,7 @@ def failed(worker, name):
 
 
 def walpost_config():
-    outboxes = [{"table": f"{options.schema}.{options.table_name()}", "debezium": options.options}
+    outboxes = [{"table": f"{options.schema}.{options.table_name()}", "debezium": options.options, "topics": {"allowed": ["*"]}}
                 for options in option_sets.SETS]
     return {"outboxes": outboxes, "delivery": {"on_undeliverable": "dead_letter"}}
 

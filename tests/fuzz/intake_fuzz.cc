@@ -11,6 +11,7 @@
 
 #include "fuzz/fuzz_target.h"
 #include "fuzz/intake_input.h"
+#include "outbox/column_value.h"
 #include "outbox/presets.h"
 #include "outbox/topic_template.h"
 #include "pgoutput/frame.h"
@@ -38,6 +39,7 @@ std::vector<pipeline::OutboxOptions> Outboxes(std::uint8_t settings) {
   }
   if ((settings & IntakeInput::kTemplate) != 0) {
     events.table.topic = "t.{aggregate_type}.{note}";
+    events.table.topics.allowed = {"*"};
   }
   events.table.null_key_allowed = (settings & IntakeInput::kNullsAllowed) != 0;
   pipeline::OutboxOptions debezium;
@@ -62,7 +64,6 @@ std::vector<pipeline::OutboxOptions> Outboxes(std::uint8_t settings) {
 pipeline::PipelineOptions Options(std::uint8_t settings) {
   pipeline::PipelineOptions options;
   options.name = "shop";
-  options.dead_letter_topic = "dead-letters";
   options.outboxes = Outboxes(settings);
   if ((settings & IntakeInput::kDeadLetter) != 0) {
     options.on_undeliverable = pipeline::OnUndeliverable::kDeadLetter;
@@ -78,6 +79,7 @@ base::SourceFacts Facts() {
   facts.timeline = 3;
   facts.timeline_history = {{1, base::Lsn(0x1000)}, {2, base::Lsn(0x2000)}};
   facts.database = "shop";
+  facts.text_types = {outbox::type_oid::kFirstUserType};
   facts.tables = {
       {16'400, "outbox", "events"}, {16'401, "public", "outbox"}, {16'395, "public", "every_type"}};
   return facts;
@@ -91,8 +93,8 @@ class Session {
  public:
   explicit Session(std::uint8_t settings)
       : options_(Options(settings)),
-        lot_(options_, &tracker_),
-        decider_(options_, &tracker_, &counters_, &lot_),
+        dead_letters_(options_, &tracker_),
+        decider_(options_, &tracker_, &counters_, &dead_letters_),
         intake_(options_, &tracker_, &counters_, &decider_) {
     Start();
   }
@@ -130,7 +132,9 @@ class Session {
       return;
     }
     if (const auto* keepalive = std::get_if<pgoutput::Keepalive>(&*frame)) {
-      intake_.TakePosition(keepalive->wal_end);
+      if (intake_.TakePosition(keepalive->wal_end)) {
+        Recheck();
+      }
       return;
     }
     const delivery::Sequence before = tracker_.next_sequence();
@@ -150,6 +154,8 @@ class Session {
   void Recheck() {
     intake_.Leave();
     discarded_ += tracker_.DiscardAll();
+    dead_letters_.GiveUp();
+    decider_.Forget();
     tracker_.ForgetPositions();
     intake_.Forget();
     newest_ = kNothing;
@@ -183,7 +189,7 @@ class Session {
 
     const envelope::Record& record = entry.record;
     if (entry.form != delivery::Tracker::Form::kEvent) {
-      CheckLetter(entry);
+      CheckDeadLetter(entry);
       return;
     }
     CHECK(outbox::IsLegalTopic(record.topic)) << record.topic;
@@ -216,17 +222,14 @@ class Session {
     CHECK(*position == expected) << text;
   }
 
-  void CheckLetter(const delivery::Tracker::Entry& entry) {
-    const auto letter = envelope::ParseLetter(entry.record.headers);
-    CHECK(letter.ok() && *letter);
-    CHECK((*letter)->left_out_bytes && !entry.record.value);
-    CHECK(envelope::EventHeaders(entry.record.headers).empty());
-    const auto position = envelope::Position::Parse((*letter)->position);
+  void CheckDeadLetter(const delivery::Tracker::Entry& entry) {
+    const base::DeadLetter row = decider_.RowOf(tracker_.next_sequence() - 1);
+    CHECK(row.truncated_bytes && !row.value && row.headers.empty());
+    const auto position = envelope::Position::Parse(row.position);
     CHECK(position.ok());
     CHECK(position->commit_lsn == entry.commit_lsn && position->ordinal == entry.ordinal);
-    CHECK_EQ(entry.record.topic, options_.dead_letter_topic);
     const std::optional<pipeline::Decision> decision = decider_.TakeDecision();
-    CHECK(decision && decision->event.position == (*letter)->position);
+    CHECK(decision && decision->event.position == row.position);
   }
 
   static void CheckEnvelope(std::string_view value, const delivery::Tracker::Entry& entry) {
@@ -243,7 +246,7 @@ class Session {
   delivery::Tracker tracker_;
   pipeline::Counters counters_;
   const pipeline::PipelineOptions options_;
-  pipeline::ParkingLot lot_;
+  pipeline::DeadLetters dead_letters_;
   pipeline::Decider decider_;
   pipeline::Intake intake_;
   Place newest_ = kNothing;

@@ -116,8 +116,8 @@ def test_records_without_ids_cannot_be_told_apart(make_pipeline):
     assert code == 75 and found["records_without_id"] == 1 and found["topics"][0]["without_id"] == 1
 
 
-def test_letters_are_counted_apart(make_pipeline):
-    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "letters-of-audit"}}).start()
+def test_dead_letters_are_counted_apart(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}}).start()
     p.allow_bad_topics()
     delivered(p)
     p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no topic', 'k1', 't'), ('no topic', 'k2', 't')")
@@ -129,7 +129,7 @@ def test_letters_are_counted_apart(make_pipeline):
 
 
 def test_parked_events_are_counted_apart(make_pipeline):
-    p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "dead_letter_topic": "parked-of-audit"}}).start()
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "park"}}).start()
     p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
     delivered(p)
     p.insert_large(30_000, key="key-1")

@@ -5,7 +5,7 @@ import re
 import struct
 
 import pytest
-from refusing import letters
+from refusing import dead_letters
 
 CODECS = {"none": 0, "lz4": 3, "zstd": 4}
 # Of a batch in a segment: offset, length after these two, ..., attributes, ..., number of records.
@@ -51,11 +51,10 @@ def test_batches_on_disk_carry_the_codec_and_are_smaller(make_pipeline, kafka):
 
 # Failure 69.
 @pytest.mark.parametrize("codec", CODECS)
-def test_event_that_stays_larger_than_its_topic_takes_is_a_letter(make_pipeline, kafka, codec):
+def test_event_that_stays_larger_than_its_topic_takes_is_a_dead_letter(make_pipeline, kafka, codec):
     """Without compression it is found before it is sent, with its size and the limit; else only the broker can tell."""
-    letters_topic = f"dead-{codec}"
     p = make_pipeline(create_topic=False, properties={"compression.type": codec},
-                      config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": letters_topic}})
+                      config={"delivery": {"on_undeliverable": "dead_letter"}})
     kafka.create_topic(p.name, 1, {"max.message.bytes": "100000"})
     p.start()
     p.insert(1, 50)
@@ -64,9 +63,9 @@ def test_event_that_stays_larger_than_its_topic_takes_is_a_letter(make_pipeline,
               f" '{p.name}', 'key-1', 'Large', convert_to(string_agg(md5(random()::text), ''), 'UTF8') FROM generate_series(1, 10000)")
     p.insert(51, 100)
     p.wait_confirmed()
-    (headers, _, value), = letters(kafka, letters_topic, p.name)
-    assert headers["walpost-dlq-reason"] == "record_too_large" and len(value) > 320_000
-    detail = headers["walpost-dlq-detail"]
+    (row, _, value), = dead_letters(p)
+    assert row["reason"] == "record_too_large" and len(value) > 320_000
+    detail = row["detail"]
     if codec == "none":
         size, = re.findall(r"the record of (\d+) bytes is larger than topic '" + p.name + "' takes", detail)
         assert int(size) > len(value) and "max.message.bytes, which is 100000" in detail

@@ -1,10 +1,9 @@
-"""walpost dlq list, show, retry, discard: an operator's side of the dead-letter topic."""
+"""walpost dlq list, show, retry, discard: an operator's side of dead letters."""
 
 import datetime
 import json
 import threading
 
-import confluent_kafka
 import pytest
 import servers
 from refusing import Refusing
@@ -35,8 +34,8 @@ def redelivered(kafka, topic):
 def refused(make_pipeline, kafka):
     """Ten rows, of which the broker has refused two."""
 
-    def make(dead_letter_topic):
-        refusing = Refusing(make_pipeline, kafka, on_undeliverable="dead_letter", dead_letter_topic=dead_letter_topic)
+    def make():
+        refusing = Refusing(make_pipeline, kafka, on_undeliverable="dead_letter")
         refusing.insert(1, 10, every=5)
         refusing.pipeline.wait_confirmed()
         return refusing
@@ -45,16 +44,16 @@ def refused(make_pipeline, kafka):
 
 
 def test_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refused, kafka):
-    refusing = refused("dlq-retry")
+    refusing = refused()
     p = refusing.pipeline
     ids = [event for event, is_refused in refusing.rows() if is_refused]
 
     table = dlq(p, "list").stdout
     print(table)
-    assert all(event in table for event in ids) and table.endswith("2 letters\n")
+    assert all(event in table for event in ids) and table.endswith("2 dead letters\n")
     letters = listed(p)
     assert [letter["id"] for letter in letters] == ids
-    assert {letter["state"] for letter in letters} == {"letter"} and {letter["topic"] for letter in letters} == {refusing.topic}
+    assert {letter["state"] for letter in letters} == {"dead_letter"} and {letter["topic"] for letter in letters} == {refusing.topic}
     first = letters[0]
     for matching in (["--id", ids[0]], ["--position", first["position"]]):
         assert [letter["id"] for letter in listed(p, *matching)] == ids[:1]
@@ -64,7 +63,7 @@ def test_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refus
     for none in (["--type", "Other"], ["--key", "key-1"], ["--reason", "row_unfit"], ["--until", "1h"]):
         assert listed(p, *none) == [], none
     assert len(listed(p, "--limit", "1")) == 1
-    assert "no letter matches" in dlq(p, "list", "--type", "Other").stdout
+    assert "no dead letter matches" in dlq(p, "list", "--type", "Other").stdout
 
     shown = dlq(p, "show", ids[0]).stdout
     print(shown)
@@ -75,8 +74,8 @@ def test_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refus
     told = dlq(p, "retry", "--all-undecided", "--dry-run").stdout
     print(told)
     assert told.count("would retry event") == 2 and not redelivered(kafka, refusing.topic)
-    still = dlq(p, "retry", "--all-undecided", exit_code=75)
-    assert still.stdout.count("does not take this record") == 2 and "still undecided: 2 letters" in still.stderr
+    still = dlq(p, "retry", "--all-undecided", "--wait", "90s", exit_code=75)
+    assert still.stdout.count(": failed: ") == 2 and "still undecided: 2 dead letters" in still.stderr
     assert len(listed(p)) == 2
 
     kafka.alter_topic(refusing.topic, {"cleanup.policy": "delete"})
@@ -89,32 +88,29 @@ def test_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refus
     assert marks["walpost-original-position"] in {letter["position"] for letter in letters}
     assert not any(name.startswith("walpost-dlq") for name in marks) and again[0].key() is None
     assert {message.value() for message in again} == {b"5", b"10"}
-    assert dlq(p, "list").stdout == "there are no undecided letters\n"
-    decided = listed(p, "--all")
-    assert [letter["state"] for letter in decided] == ["delivered", "delivered"]
-    assert "no undecided letter" in dlq(p, "retry", "--all-undecided").stdout
+    assert dlq(p, "list").stdout == "there are no open dead letters\n"
+    assert listed(p, "--all") == [], "what was sent again goes"
+    assert "no open dead letter" in dlq(p, "retry", "--all-undecided").stdout
 
 
 def test_discard_wants_a_confirmation_and_then_decides(refused, kafka):
-    refusing = refused("dlq-discard")
+    refusing = refused()
     p = refusing.pipeline
     first, second = (letter["id"] for letter in listed(p))
     asked = dlq(p, "discard", "--id", first, exit_code=64)
     assert "would discard" in asked.stdout and "--yes" in asked.stderr and len(listed(p)) == 2
     print(dlq(p, "discard", "--id", first, "--yes").stdout)
     assert [letter["id"] for letter in listed(p)] == [second]
-    assert [letter["state"] for letter in listed(p, "--all")] == ["discarded", "letter"]
+    assert [letter["state"] for letter in listed(p, "--all")] == ["discarded", "dead_letter"]
     assert not redelivered(kafka, refusing.topic)
 
 
 def test_what_is_typed_wrongly_is_told_with_what_is_right(make_pipeline):
-    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dlq-none"}})
-    assert "walpost init" in dlq(p, "list").stdout
-    assert listed(p) == []
-    assert "walpost init" in dlq(p, "retry", "--all-undecided").stdout
-    assert "walpost init" in dlq(p, "show", "x", exit_code=64).stderr
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    for verb in (["list"], ["retry", "--all-undecided"], ["show", "x"]):
+        assert "walpost init" in dlq(p, *verb, exit_code=78).stderr
     p.walpost.init()
-    assert dlq(p, "list").stdout == "there are no undecided letters\n"
+    assert dlq(p, "list").stdout == "there are no open dead letters\n"
     assert "--all-undecided" in dlq(p, "retry", exit_code=64).stderr
     assert "--all-undecided" in dlq(p, "discard", "--yes", exit_code=64).stderr
     assert "record_too_large, record_invalid" in dlq(p, "list", "--reason", "too_large", exit_code=64).stderr
@@ -126,10 +122,10 @@ def test_what_is_typed_wrongly_is_told_with_what_is_right(make_pipeline):
 
 
 def test_five_megabytes_are_sent_again_once_the_limit_is_raised(make_pipeline, kafka):
-    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dlq-large"}}).start()
-    kafka.create_topic("orders", 4)
-    p.insert_large(5_000_000, key="order-17", event_type="OrderPlaced", topic="orders")
-    p.insert(1, 20, topic="orders")
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}}).start()
+    kafka.create_topic("large.orders", 4)
+    p.insert_large(5_000_000, key="order-17", event_type="OrderPlaced", topic="large.orders")
+    p.insert(1, 20, topic="large.orders")
     p.insert(21, 21, topic="no-such-topic")
     p.wait_confirmed()
     print(dlq(p, "list").stdout)
@@ -140,17 +136,17 @@ def test_five_megabytes_are_sent_again_once_the_limit_is_raised(make_pipeline, k
     assert envelope["id"] == letter["id"] and envelope["type"] == "OrderPlaced"
     still = dlq(p, "retry", "--key", "order-17", exit_code=75)
     print(still.stdout, still.stderr)
-    kafka.alter_topic("orders", {"max.message.bytes": "10000000"})
+    kafka.alter_topic("large.orders", {"max.message.bytes": "10000000"})
     print(dlq(p, "retry", "--key", "order-17", "--dry-run").stdout)
     print(dlq(p, "retry", "--key", "order-17").stdout)
-    (again,) = redelivered(kafka, "orders")
+    (again,) = redelivered(kafka, "large.orders")
     assert again.partition() == PARTITION_OF_ORDER_17, "where Java puts its key"
     assert again.timestamp()[1] == json_time(letter["event_time"], again.timestamp()[1])
     print(dlq(p, "discard", "--topic", "no-such-topic", exit_code=64))
     print(dlq(p, "discard", "--topic", "no-such-topic", "--yes").stdout)
     print(dlq(p, "list", "--all").stdout)
     assert listed(p) == []
-    found = {dict(message.headers())["id"].decode() for message in kafka.read_all("orders")}
+    found = {dict(message.headers())["id"].decode() for message in kafka.read_all("large.orders")}
     assert len(found) == 21 and found < set(p.committed())
 
 
@@ -160,8 +156,8 @@ def json_time(text, milliseconds):
     return milliseconds if int(shown) == milliseconds // 1000 else text
 
 
-def test_stub_is_made_anew_from_its_row(make_pipeline, kafka):
-    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dlq-stub"}}).start()
+def test_truncated_one_is_made_whole_from_its_row(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}}).start()
     p.allow_bad_topics()
     for number in range(1, 4):
         p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, content_type) VALUES"
@@ -170,11 +166,11 @@ def test_stub_is_made_anew_from_its_row(make_pipeline, kafka):
     one, two, three = (letter["id"] for letter in listed(p, "--reason", "row_unfit"))
     still = dlq(p, "retry", "--id", one, exit_code=75).stdout
     assert "still no event" in still and "no such/topic" in still
-    dlq(p, "retry", "--id", one, "--to-topic", p.name)
-    p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, two)
+    p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id IN (%s, %s)", p.name, one, two)
+    dlq(p, "retry", "--id", one)
     p.execute("DELETE FROM outbox.events WHERE id = %s", three)
     gone = dlq(p, "retry", "--all-undecided", exit_code=75)
-    assert "no longer in table outbox.events" in gone.stdout and "1 letter" in gone.stderr
+    assert "no longer in table outbox.events" in gone.stdout and "1 dead letter" in gone.stderr
     records = {record.id: record for record in p.records()}
     assert set(records) == {one, two}
     for record in records.values():
@@ -188,69 +184,53 @@ def test_stub_is_made_anew_from_its_row(make_pipeline, kafka):
 POSITION = "00000000000000ff-00000001-00000000000000%02x-00000000"
 
 
-class Log:
+def add(p, number, key, **columns):
     """Writes what `run` writes."""
-
-    def __init__(self, kafka, topic, pipeline):
-        self.producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
-        self.topic, self.pipeline = topic, pipeline
-
-    def add(self, kind, key, **headers):
-        named = {"pipeline": self.pipeline, "topic": "orders", **headers}
-        self.producer.produce(self.topic, b"v", key, partition=0, headers=[
-            ("walpost-dlq", kind), *(("walpost-dlq-" + name.replace("_", "-"), str(value)) for name, value in named.items())])
-        assert self.producer.flush(30) == 0
+    row = {"pipeline": p.name, "position": POSITION % number, "event_id": f"e{number}", "event_type": "Made", "source": "outbox.events",
+           "topic": "orders", "event_time_ms": 0, "key": key, "value": b"v", "header_names": [], "header_values": [], "value_schema": "",
+           "reason": "key_parked", "detail": "", "attempts": 0, "parked": True, **columns}
+    p.execute(f"INSERT INTO walpost.dead_letters ({', '.join(row)}) VALUES ({', '.join(['%s'] * len(row))})", *row.values())
 
 
 @pytest.fixture
 def parked(make_pipeline, kafka):
-    """A log with two parked events of key k and one of key l."""
-
-    def make(topic):
-        p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": topic}})
-        p.walpost.init()
-        log = Log(kafka, topic, p.name)
-        for number, key in enumerate(["k", "k", "l"]):
-            log.add("parked", key, id=f"e{number}", position=POSITION % number, reason="key_parked")
-        return p, log
-
-    return make
+    """Two parked events of key k and one of key l; nobody runs."""
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    p.walpost.init()
+    for number, key in enumerate([b"k", b"k", b"l"]):
+        add(p, number, key)
+    return p
 
 
-def test_commands_about_parked_keys_stay_in_the_log_without_run(parked, kafka):
-    p, _ = parked("dlq-parked")
+def test_decisions_about_parked_keys_stay_without_run(parked, kafka):
+    p = parked
     assert "3 parked events of 2 keys" in dlq(p, "list").stdout
-    for _ in range(2):
-        asked = dlq(p, "retry", "--id", "e1", "--wait", "1s", exit_code=75)
-        assert "the command stays in the log at offset 3" in asked.stdout and "the whole of it" in asked.stdout
-    assert "1 command without an answer" in dlq(p, "list").stdout, "asked for twice, and once in the log"
+    asked = dlq(p, "retry", "--id", "e1", "--wait", "1s", exit_code=75)
+    assert "the decision stays" in asked.stdout and "the whole of it" in asked.stdout
+    assert "2 decisions that `walpost run` has not carried out" in dlq(p, "list").stdout
     dlq(p, "discard", "--id", "e1", "--yes", "--wait", "1s", exit_code=75)
-    commands = [(message.key(), headers_of(message)) for message in kafka.read_all("dlq-parked")][3:]
-    assert [(key, headers["walpost-dlq-action"], headers.get("walpost-dlq-position")) for key, headers in commands] == [
-        (b"k", "retry", None), (b"k", "discard", POSITION % 1)]
-    assert "only for letters" in dlq(p, "retry", "--key", "k", "--to-topic", "x", exit_code=78).stderr
+    assert [row["decision"] for row in listed(p)] == ["retry", "discard", None]
+    assert "not parked" in dlq(p, "retry", "--key", "k", "--to-topic", "x", exit_code=78).stderr
 
 
-def test_answers_to_commands_are_told(parked, kafka):
-    p, log = parked("dlq-answered")
+def test_run_carries_out_what_was_decided_before_it_started(parked, kafka):
+    p = parked
+    kafka.create_topic("orders", 4)
+    dlq(p, "retry", "--id", "e1", "--wait", "1s", exit_code=75)
+    p.walpost.start()
+    servers.wait_for(lambda: [row["id"] for row in listed(p)] == ["e2"], 60, "the key to be sent")
 
-    def answer():
-        servers.wait_for(lambda: len(kafka.read_all("dlq-answered")) == 5, 60, "two commands")
-        log.add("decision", "k", action="delivered", through=POSITION % 1, answers=3)
-        log.add("decision", "l", action="failed", detail="still too large", answers=4)
 
-    thread = threading.Thread(target=answer)
-    thread.start()
-    done = dlq(p, "retry", "--all-undecided", "--wait", "60s", exit_code=75)
-    thread.join()
-    print(done.stdout)
-    assert "its order is kept: delivered\n" in done.stdout and "failed: still too large" in done.stdout
-    assert "1 parked key" in done.stderr
-    assert [letter["id"] for letter in listed(p)] == ["e2"]
+def test_rows_of_another_cluster_do_not_count_and_are_named(parked, kafka):
+    p = parked
+    p.execute("UPDATE walpost.dead_letters SET system_identifier = 1")
+    assert "3 rows of another cluster" in dlq(p, "list").stdout
+    p.walpost.start()
+    assert p.walpost.status()["events"]["parked_keys"] == 0
 
 
 def test_parked_key_is_sent_in_order_by_run_while_it_receives_more(make_pipeline, kafka):
-    p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "dead_letter_topic": "dlq-park"}}).start()
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "park"}}).start()
     p.insert_large(2_000_000)
     p.insert(1, 30, keys=3)
     p.wait_confirmed()
@@ -278,8 +258,8 @@ def test_parked_key_is_sent_in_order_by_run_while_it_receives_more(make_pipeline
 
 
 def test_skipped_transactions_are_no_event_to_send(make_pipeline, kafka):
-    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dlq-skipped"}})
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
     p.walpost.init()
-    Log(kafka, "dlq-skipped", p.name).add("letter", None, position=POSITION % 1, reason="transactions_skipped", left_out_bytes=0)
+    add(p, 1, None, reason="transactions_skipped", truncated_bytes=0, source="", topic="", event_id="", parked=False)
     assert len(listed(p, "--reason", "transactions_skipped")) == 1
     assert "about no single event" in dlq(p, "retry", "--all-undecided", exit_code=75).stdout

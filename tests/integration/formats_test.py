@@ -7,6 +7,7 @@ import json
 
 import pytest
 import servers
+from refusing import dead_letters
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
 TABLE = """CREATE TABLE public.{} (
@@ -45,13 +46,9 @@ class World:
                 found[event] = Arrived(topic, message.partition(), message.key(), message.value(), headers, message.timestamp()[1])
         return found
 
-    def letters(self):
+    def dead_letters(self):
         self.pipeline.wait_confirmed()
-        found = {}
-        for message in self.kafka.read_all(f"{self.pipeline.name}.dead"):
-            headers = {name: value.decode() for name, value in message.headers()}
-            found[headers["walpost-dlq-id"]] = headers
-        return found
+        return {row["event_id"]: row for row, _, _ in dead_letters(self.pipeline)}
 
 
 @pytest.fixture
@@ -75,8 +72,7 @@ def world(make_pipeline, kafka):
         p.execute(TABLE.format(table, "jsonb" if table == "textual" else "bytea"))
     for topic in ("order", "special", "mapped", "enveloped", "textual", *CLOUDEVENTS.values()):
         kafka.create_topic(f"{p.name}.{topic}", 4)
-    p.walpost = p.another(config={"outboxes": outboxes, "delivery": {"on_undeliverable": "dead_letter",
-                                                                     "dead_letter_topic": f"{p.name}.dead"}})
+    p.walpost = p.another(config={"outboxes": outboxes, "delivery": {"on_undeliverable": "dead_letter"}})
     p.start()
     return World(p, kafka)
 
@@ -119,11 +115,11 @@ def test_routing_headers_and_refusals(world):
     # Not before 1970, and not so old that retention deletes it at once.
     assert found[ancient].timestamp_ms >= 1
 
-    letters = world.letters()
-    assert {event: letter["walpost-dlq-reason"] for event, letter in letters.items()} == {
+    rows = world.dead_letters()
+    assert {event: row["reason"] for event, row in rows.items()} == {
         typo: "topic_not_allowed", nowhere: "partition_unknown", negative: "row_unfit", illegal: "row_unfit"}
-    assert f"'{world.pipeline.name}.ordr'" in letters[typo]["walpost-dlq-detail"]
-    assert "has no partition 99, only 4" in letters[nowhere]["walpost-dlq-detail"]
+    assert f"'{world.pipeline.name}.ordr'" in rows[typo]["detail"]
+    assert "has no partition 99, only 4" in rows[nowhere]["detail"]
     assert set(found) == {plain, special, mapped, ancient}
 
 
@@ -218,9 +214,9 @@ def test_cloudevents_json(world):
     nameless = world.insert("ce_json", payload=b"{}", content_type="application/json", event_type="")
     column = world.insert("textual", payload='{"a": 1.50}')
     found = world.arrived("ce_json", "textual")
-    assert world.letters()[broken]["walpost-dlq-reason"] == "payload_invalid"
-    letter = world.letters()[nameless]
-    assert letter["walpost-dlq-reason"] == "cloudevent_invalid" and "it has no type" in letter["walpost-dlq-detail"]
+    assert world.dead_letters()[broken]["reason"] == "payload_invalid"
+    row = world.dead_letters()[nameless]
+    assert row["reason"] == "cloudevent_invalid" and "it has no type" in row["detail"]
 
     record = found.pop(column)
     content = json.loads(record.value)

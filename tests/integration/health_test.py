@@ -1,6 +1,8 @@
 """What health tells while a side is silent: a network that takes everything and lets nothing through, without FIN or RST. No process is killed."""
 
 import contextlib
+import signal
+import time
 
 import psycopg2.extensions
 import pytest
@@ -92,3 +94,59 @@ def test_readiness_follows_the_states_that_only_walpost_can_change(p):
     p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
     p.walpost.start(wait="halted")
     assert p.walpost.get("/livez")[0] == 200 and p.walpost.get("/readyz")[0] == 503
+
+
+def take_over(p, last):
+    """A second instance, beside the proxies, delivers up to `last`; then it leaves, and the first one goes on."""
+    second = p.another().start()
+    p.insert(last - 19, last)
+    servers.wait_for(lambda: {f"event {n}".encode() for n in range(21, last + 1)} <= payloads(p), 60, "the second instance to deliver")
+    return second
+
+
+def payloads(p):
+    return {record.envelope.payload for record in p.records()}
+
+
+# Failure 83.
+def test_process_that_lost_the_slot_does_not_publish_what_another_has_delivered(p, behind_network):
+    """In flight here, Kafka and PostgreSQL away only for this process: another one delivers, and goes on."""
+    to_postgres, to_kafka = behind_network[2:]
+    to_kafka.set_mode("cut")
+    servers.wait_for(lambda: not p.walpost.status()["sink"]["connected"], 60, "Kafka to be away")
+    p.insert(21, 25)
+    servers.wait_for(lambda: p.walpost.status()["in_flight"]["events"] == 5, 30, "events in flight")
+    to_postgres.set_mode("cut")
+    cut = time.monotonic()
+    servers.wait_for(lambda: p.walpost.state() == "reconnecting", 30, "the loss to be noticed")
+    second = take_over(p, 45)
+    # What is in flight may be published for wal_sender_timeout after the loss, and no longer.
+    servers.wait_for(lambda: time.monotonic() > cut + 2 * SENDER_TIMEOUT_MS / 1000, 30, "the time to publish alone to be over")
+    to_kafka.set_mode("pass")
+    to_postgres.set_mode("pass")
+    servers.wait_for(lambda: p.walpost.state() == "standby", 60, "the first instance to wait")
+    assert second.stop() == 0
+    p.walpost.wait_state("streaming", 60)
+    p.insert(46, 60)
+    p.wait_confirmed()
+    assert p.judge() == 0, "nothing twice: what another has delivered is not sent again"
+
+
+# Failure 83.
+@pytest.mark.parametrize("busy", [False, True])
+def test_process_that_was_stopped_as_a_whole_while_another_took_over(p, busy):
+    if busy:
+        p.insert_transactions(1001, 1500)  # some of it is in flight
+    p.walpost.signal(signal.SIGSTOP)
+    pid = servers.wait_for(lambda: p.slot()["pid"], 30, "a walsender")
+    p.execute("SELECT pg_terminate_backend(%s)", pid)
+    servers.wait_for(lambda: p.slot()["pid"] != pid, 30, "the walsender to end")
+    second = take_over(p, 40)
+    p.walpost.signal(signal.SIGCONT)
+    servers.wait_for(lambda: p.walpost.state() == "standby", 60, "the first instance to wait")
+    assert second.stop() == 0
+    p.walpost.wait_state("streaming", 60)
+    p.insert(41, 60)
+    p.wait_confirmed()
+    repeats = p.judge()  # in order for whoever drops what is not above the last position of its key
+    assert busy or repeats == 0, "a stopped process may send what its producer held, and nothing else"

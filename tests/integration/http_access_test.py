@@ -111,7 +111,7 @@ def test_sighup_takes_another_token_and_the_configuration_shown_is_the_one_in_fo
     content = json.loads(p.walpost.file.read_text())
     assert "level: debug" in p.walpost.get("/configuration")[1]
     content["log"]["level"] = "info"
-    content["delivery"] = {"attempts_max": 7}  # not taken without a restart
+    content["delivery"] = {"unknown_topic_wait": "7s"}  # not taken without a restart
     content["sink"]["kafka"]["properties"]["socket.timeout.ms"] = "30000"  # a key that was not there before
     p.walpost.file.write_text(json.dumps(content))
     p.secret.write_text("another-0123456789-token\n", encoding="utf-8")
@@ -120,7 +120,7 @@ def test_sighup_takes_another_token_and_the_configuration_shown_is_the_one_in_fo
     assert ask(p.walpost, "/status", bearer(TOKEN))[0] == 401
     p.walpost.token = "another-0123456789-token"
     shown = p.walpost.get("/configuration")[1]
-    assert "level: info" in shown and "attempts_max: 3" in shown and "socket.timeout.ms: 30000" in shown
+    assert "level: info" in shown and "unknown_topic_wait: 100ms" in shown and "socket.timeout.ms: 30000" in shown
     # A token that is not there any more closes nothing and opens nothing.
     p.secret.write_text("\n", encoding="utf-8")
     p.walpost.signal(signal.SIGHUP)
@@ -148,11 +148,11 @@ def test_an_address_that_others_reach_without_a_token_is_warned_of(make_pipeline
     p = make_pipeline()
     port = servers.free_port()
     # Loopback in truth, which walpost does not take it for.
-    p.walpost = p.another(config={"http": {"listen": f"0127.0.0.1:{port}"}})
+    p.walpost = p.another(config={"http": {"listen": f"LOCALHOST:{port}"}})
     p.walpost.http = f"127.0.0.1:{port}"
     p.start()
     told = [line for line in p.walpost.log_events() if line["event"] == "http_open"]
     assert len(told) == 1 and told[0]["level"] == "warning" and "set http.token" in told[0]["msg"]
     checked = p.walpost.verb("check")
-    assert f"! http: http.listen 0127.0.0.1:{port}" in checked.stdout
+    assert f"! http: http.listen LOCALHOST:{port}" in checked.stdout
     assert "! http" not in p.walpost.verb("--set", f"http.token={TOKEN}", "check").stdout

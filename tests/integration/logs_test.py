@@ -86,7 +86,7 @@ def test_everything_that_fails_is_told_with_its_event_and_without_payload_or_sec
         config={"outboxes": [{"table": "public.events", "topic": "{aggregate_type}",
                               "value": {"format": "raw", "schema_registry": {"framing": "payload", "subject": "topic", "type": "json"}}}],
                 "schema_registry": credentials,
-                "delivery": {"on_undeliverable": "park", "dead_letter_topic": f"{p.name}.dead"}})
+                "delivery": {"on_undeliverable": "park"}})
     p.start()
     insert(p, 1, p.name)
     wait_for_line(p.walpost, "schema_registry_unavailable", "401")

@@ -9,7 +9,7 @@ import psycopg2
 import pytest
 import servers
 from psycopg2.extras import Json
-from refusing import letters
+from refusing import dead_letters
 
 PREFIXES = {"messages": {"prefixes": ["shop", "billing"]}}
 
@@ -199,7 +199,8 @@ def test_pipeline_needs_no_table(make_pipeline):
 
 def test_malformed_message_halts_and_names_where_it_is(make_pipeline, kafka):
     kafka.create_topic("dead-passed", 1)  # tells what is skipped below
-    p = started(make_pipeline, config={"delivery": {"dead_letter_topic": "dead-passed"}})
+    p = started(make_pipeline, config={"messages": {**PREFIXES["messages"], "on_undeliverable": "halt"},
+                                       "delivery": {}})
     with connected(p) as cursor:
         first = emit(cursor, p)
         emit_bytes(cursor, b"no protobuf, a secret")
@@ -216,27 +217,27 @@ def test_malformed_message_halts_and_names_where_it_is(make_pipeline, kafka):
     assert [record.id for record in p.records()] == [first, second]
 
 
-def test_letter_of_a_malformed_message_keeps_what_no_table_has(make_pipeline, kafka):
-    p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dead-malformed"}})
+def test_dead_letter_of_a_malformed_message_keeps_what_no_table_has(make_pipeline, kafka):
+    p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter"}})
     with connected(p) as cursor:
         emit_bytes(cursor, b"\x0a\x02e1 cut")
         event = emit(cursor, p)
     p.wait_confirmed()
     assert [record.id for record in p.records()] == [event]
-    ((headers, key, value),) = letters(kafka, "dead-malformed", p.name)
-    assert headers["walpost-dlq-reason"] == "message_malformed" and headers["walpost-dlq-table"] == "message:shop"
+    ((row, key, value),) = dead_letters(p)
+    assert row["reason"] == "message_malformed" and row["source"] == "message:shop"
     assert key is None and value == b"\x0a\x02e1 cut"
     told = [line for line in p.walpost.log_events() if line["event"] == "event_dead_lettered"]
     assert told[0]["table"] == "message:shop"
-    assert p.walpost.verb("dlq", "show", "--payload", headers["walpost-dlq-position"]).stdout.startswith("\n\x02e1 cut")
+    assert p.walpost.verb("dlq", "show", "--payload", row["position"]).stdout.startswith("\n\x02e1 cut")
     refused = p.walpost.verb("dlq", "retry", "--all-undecided", "--to-topic", p.name, check=False)
     assert refused.returncode != 0 and "have the application emit it" in refused.stdout + refused.stderr
     assert len(p.records()) == 1
     p.walpost.verb("dlq", "discard", "--all-undecided", "--yes")
 
 
-def test_message_too_large_for_its_topic_is_sent_again_from_its_letter(make_pipeline, kafka):
-    p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dead-large-message"}})
+def test_message_too_large_for_its_topic_is_sent_again_as_it_was(make_pipeline, kafka):
+    p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter"}})
     with connected(p) as cursor:
         event = emit(cursor, p, payload="x" * 2_000_000)
     p.wait_confirmed()
@@ -247,14 +248,13 @@ def test_message_too_large_for_its_topic_is_sent_again_from_its_letter(make_pipe
     assert record.id == event and len(record.envelope.payload) == 2_000_000
 
 
-def test_stub_of_a_message_cannot_be_sent_again_and_says_so(make_pipeline, kafka):
-    kafka.create_topic("dead-small", 1, {"max.message.bytes": "100000"})
-    p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dead-small"}})
+def test_truncated_message_cannot_be_sent_again_and_says_so(make_pipeline, kafka):
+    p = started(make_pipeline, config={"source": {"event_bytes_max": "1MiB"}, "delivery": {"on_undeliverable": "dead_letter"}})
     with connected(p) as cursor:
         event = emit(cursor, p, payload="x" * 2_000_000)
     p.wait_confirmed()
-    ((headers, _, value),) = letters(kafka, "dead-small", p.name)
-    assert headers["walpost-dlq-id"] == event and headers["walpost-dlq-table"] == "message:shop" and value is None
+    ((row, _, value),) = dead_letters(p)
+    assert row["event_id"] == event and row["source"] == "message:shop" and value is None
     refused = p.walpost.verb("dlq", "retry", "--id", event, check=False)
     assert refused.returncode != 0 and "it was a logical message, which is in no table" in refused.stdout + refused.stderr
 

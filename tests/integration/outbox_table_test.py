@@ -1,6 +1,7 @@
 """What applications and administrators touch: outbox.emit, what the table refuses, partitions, retention, roles."""
 
 import contextlib
+import json
 import threading
 import time
 import uuid
@@ -85,9 +86,26 @@ REFUSED = [
     ("'Tested', '..', 'k', 'x'", "events_aggregate_type"),
     ("'Tested', repeat('a', 250), 'k', 'x'", "events_aggregate_type"),
     ("'', 'a', 'k', 'x'", "events_text_max"),
+    ("'Tested', '__a', 'k', 'x'", "events_aggregate_type"),
+    ("'Tested', 'walpost.a', 'k', 'x'", "events_aggregate_type"),
     ("'Tested', 'a', repeat('k', 1025), 'x'", "events_text_max"),
+    ("'Tested', 'a', repeat('\u00e4', 513), 'x'", "events_text_max"),
     ("'Tested', 'a', 'k', repeat('x', 1000001)", "events_payload_max"),
     ("'Tested', 'a', 'k', 'x', headers => '[]'", "events_headers"),
+    ("'Tested', 'a', 'k', 'x', headers => '{\"a\": {\"b\": 1}}'", "events_headers"),
+    ("'Tested', 'a', 'k', 'x', headers => '{\"a\": 1, \"b\": [1]}'", "events_headers"),
+    ("'Tested', 'a', 'k', 'x', headers => '{\"n\": 1e400}'", "events_headers"),
+    ("'Tested', 'a', 'k', 'x', headers => '{\"n\": -1e309}'", "events_headers"),
+    ("'Tested', 'a', 'k', 'x', headers => jsonb_build_object('a', repeat('x', 16384))", "events_headers"),
+    ("'Tested', 'a', 'k', 'x', headers => '{\"\": \"x\"}'", "events_header_names"),
+    ("'Tested', 'a', 'k', 'x', headers => '{\"a\": 1, \"walpost-position\": \"f\"}'", "events_header_names"),
+    ("'Tested', 'a', 'k', 'x', headers => '{\"id\": \"x\"}'", "events_header_names"),
+    ("'Tested', 'a', 'k', 'x', headers => '{\"ce_id\": \"x\"}'", "events_header_names"),
+    ("'Tested', 'a', 'k', 'x', headers => '{\"a\\u0001\": \"x\"}'", "events_header_names"),
+    ("'Tested', 'a', 'k', 'x', occurred_at => 'infinity'", "events_occurred_at"),
+    ("'Tested', 'a', 'k', 'x', occurred_at => '-infinity'", "events_occurred_at"),
+    ("'Tested', 'a', 'k', 'x', occurred_at => '10000-01-01Z'", "events_occurred_at"),
+    ("'Tested', 'a', 'k', 'x', occurred_at => '0001-12-31Z BC'", "events_occurred_at"),
     ("'Tested', 'a', 'k', 'x', traceparent => repeat('0', 256)", "events_trace_max"),
 ]
 
@@ -99,6 +117,26 @@ def test_what_kafka_would_not_take_is_refused_in_the_transaction_of_the_applicat
         with connected(p) as cursor, pytest.raises(psycopg2.errors.CheckViolation) as refused:
             cursor.execute(f"SELECT outbox.emit({arguments})")
         assert refused.value.diag.constraint_name == constraint, arguments
+
+
+@pytest.mark.smoke
+def test_what_the_table_takes_can_be_delivered_at_the_limits_of_all_columns_together(make_pipeline):
+    p = make_pipeline().start()
+    strange = {"number": 1.5, "large": 10**300, "flag": True, "none": None, "ce_own": "extension", "walpost": "no prefix", "\U0001f600": "name",
+               "text": 'quotes " and : "walpost-x": 1'}
+    with connected(p) as cursor:
+        cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'x', headers => %s, occurred_at => '0001-01-01Z')", (p.name, json.dumps(strange)))
+        cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'x', headers => 'null', occurred_at => '9999-12-31 23:59:59.999999Z')", (p.name,))
+        # A name in one column, and the most that each of the others may hold.
+        cursor.execute("SELECT outbox.emit(repeat('t', 255), %s, repeat('k', 1024), decode(repeat('00', 1000000), 'hex'), content_type => repeat('c', 255),"
+                       " schema_name => repeat('s', 512), headers => jsonb_build_object('h', repeat('x', 16374)),"
+                       " traceparent => repeat('0', 255), tracestate => repeat('0', 8192))", (p.name,))
+    p.wait_confirmed()
+    first, second, largest = (record.envelope for record in p.records())
+    assert dict(first.headers) == {"number": "1.5", "large": str(10**300), "flag": "true", "ce_own": "extension", "walpost": "no prefix",
+                                   "\U0001f600": "name", "text": 'quotes " and : "walpost-x": 1'}
+    assert (first.occurred_at.ToDatetime().year, second.occurred_at.ToDatetime().year) == (1, 9999)
+    assert len(largest.payload) == 1000000 and len(largest.headers["h"]) == 16374
 
 
 def test_emit_without_a_value_names_the_argument_and_the_limit_of_the_payload_can_be_raised(make_pipeline):

@@ -200,7 +200,7 @@ def test_dead_letters_are_not_sent_again(make_pipeline):
     p.insert(21, 25)
     lose_slot(p)
     line = gap_line(recreate(p))
-    assert line == "gap          outbox.events: 5 events sent, 20 are in Kafka already, 1 are known to the dead-letter topic"
+    assert line == "gap          outbox.events: 5 events sent, 20 are in Kafka already, 1 are dead letters"
 
 
 def test_two_at_once_are_refused(make_pipeline):

@@ -13,7 +13,7 @@ BOOK = runbook.Runbook()
 SCENES = Scenes()
 NOT_WALKED = {
     ("init_incomplete", "was never completed"): "PostgreSQL removes such a slot itself, unless its machine dies at that moment",
-    ("dead_letter_failed", "Too large even as a stub"): "the same commands as of other rows that are skipped",
+    ("poison_wal", "associated LSN"): "row filters could cause it, and are refused before",
     ("protocol_error", "Nothing is between"): "it would be a bug; the same commands as of other transactions that are skipped",
 }
 
@@ -178,6 +178,24 @@ def standby_is_promoted_that_lacks_what_is_in_kafka(stage):
     yield {"CONNINFO": standby.conninfo(p.database)}
 
 
+@SCENES.of("timeline_changed", "the server was set back")
+def disk_is_put_back_and_writers_come_first(stage):
+    postgres = stage.workspace.postgres()
+    p = stage.streamed(on_postgres=postgres)
+    assert p.walpost.stop() == 0
+    copy = postgres.copy_disk(stage.workspace.path / "copy")
+    p.walpost.start()
+    stage.insert()
+    p.wait_confirmed()  # in Kafka, and not in the copy
+    assert p.walpost.stop() == 0
+    end = p.wal_position()
+    postgres.put_back(copy)
+    stage.insert()
+    p.write_wal_past(end)
+    p.walpost.start(wait=None)
+    yield {}
+
+
 # -- the publication ----------------------------------------------------------------------------------------------------
 
 CREATE_PUBLICATION = "CREATE PUBLICATION {} FOR TABLE outbox.events WITH (publish = 'insert', publish_via_partition_root = true)"
@@ -213,6 +231,31 @@ def publication_that_was_edited(stage):
         stage.insert()
         p.walpost.start(wait=None)
         yield {}
+
+
+@SCENES.of("publication_missing", "was taken out of the publication", "is partitioned, and", "partition ... writes no log")
+def publication_and_partition_edited_while_it_streams(stage):
+    p = stage.streamed()
+    for change in ("{} TABLE outbox.events", "SET (publish_via_partition_root = {})"):
+        for how in ("DROP", "ADD") if "TABLE" in change else ("false", "true"):
+            p.execute(f"ALTER PUBLICATION {p.name} {change.format(how)}")
+            stage.insert()
+        yield {}
+
+    assert p.walpost.stop() == 0
+    partition = p.execute("SELECT tableoid::regclass::text FROM outbox.events ORDER BY seq DESC LIMIT 1")[0][0]
+    p.execute(f"ALTER TABLE {partition} SET UNLOGGED")
+    stage.insert()
+    p.walpost.start(wait=None)
+    yield {"PARTITION_NAME": partition}
+
+
+@SCENES.of("publication_missing", "has a row filter", since=15)
+def publication_with_a_row_filter(stage):
+    p = stage.streamed()
+    p.execute(f"ALTER PUBLICATION {p.name} SET TABLE outbox.events WHERE (id IS NOT NULL)")
+    stage.insert()
+    yield {}
 
 
 # -- the table ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 import servers
+from refusing import dead_letters
 from mock_registry import MockRegistry
 
 TABLE = """CREATE TABLE public.{} (
@@ -67,7 +68,7 @@ class World:
             outboxes.append({"table": f"public.{table}", "topic": self.topic(table),
                              "value": {"format": value_format, "schema_registry": framing}})
         self.p.walpost = self.p.another(config={"outboxes": outboxes, "schema_registry": registry.config(),
-                                                "delivery": {"dead_letter_topic": f"{self.p.name}.dead", **delivery}})
+                                                "delivery": delivery})
 
     def topic(self, table):
         return f"{self.p.name}.{table}"
@@ -85,9 +86,8 @@ class World:
     def values(self, table):
         return [message.value() for message in self.read(self.topic(table))]
 
-    def letters(self):
-        return [(message.value(), {name: value.decode() for name, value in message.headers() if value is not None})
-                for message in self.read(f"{self.p.name}.dead")]
+    def dead_letters(self):
+        return [(value, row) for row, _, value in dead_letters(self.p)]
 
     def wait_told(self, event, words="", count=1):
         servers.wait_for(lambda: len([line for line in self.told(event) if words in line]) >= count, 60, f"{event}: {words}")
@@ -95,9 +95,9 @@ class World:
     def told(self, event):
         return [line["msg"] for line in self.p.walpost.log_events() if line["event"] == event]
 
-    def wait_letters(self, count):
+    def wait_dead_letters(self, count):
         servers.wait_for(lambda: self.p.walpost.status()["events"]["dead_lettered"] + self.p.walpost.status()["events"]["parked"] >= count,
-                         60, f"{count} letters")
+                         60, f"{count} dead letters")
 
 
 def payload_frame(schema_id, record=None):
@@ -170,7 +170,7 @@ def test_registry_that_is_away_or_babbles_is_waited_for_and_what_is_known_goes_o
         if registry.server is None:
             registry.start()
         world.wait_told("schema_registry_unavailable", words)
-    assert world.values("exact") == [] and world.p.slot()["confirmed"] < lsn and world.letters() == []
+    assert world.values("exact") == [] and world.p.slot()["confirmed"] < lsn and world.dead_letters() == []
     assert before <= world.p.slot()["confirmed"]
 
     registry.fault = None
@@ -196,7 +196,7 @@ def test_registry_that_is_away_or_babbles_is_waited_for_and_what_is_known_goes_o
 
 
 # Failure 91.
-def test_refused_schemas_become_letters_and_go_out_framed_once_they_are_registered(make_pipeline, kafka, registry, shop):
+def test_refused_schemas_become_dead_letters_and_go_out_framed_once_they_are_registered(make_pipeline, kafka, registry, shop):
     path, file, _ = shop
     world = World(make_pipeline, kafka, registry, {
         "exact": ("raw", {"framing": "payload", "descriptor_set": path}),
@@ -207,26 +207,25 @@ def test_refused_schemas_become_letters_and_go_out_framed_once_they_are_register
     world.p.start()
     events = [world.insert("exact", SHIPPED, b"one"), world.insert("auto", SHIPPED, b"two"),
               world.insert("exact", "shop.v1.Typo", b"three"), world.insert("exact", None, b"four")]
-    world.wait_letters(4)
+    world.wait_dead_letters(4)
     world.p.wait_confirmed()
-    letters = world.letters()
     # What is no record at all is decided at once, while the others wait for the registry.
-    by_event = {headers["walpost-dlq-id"]: (value, headers) for value, headers in letters}
-    assert {event: by_event[event][1]["walpost-dlq-reason"] for event in events} == dict(
+    by_event = {row["event_id"]: (value, row) for value, row in world.dead_letters()}
+    assert {event: by_event[event][1]["reason"] for event in events} == dict(
         zip(events, ["schema_refused", "schema_refused", "schema_refused", "schema_name_invalid"]))
-    value, headers = by_event[events[0]]
+    value, row = by_event[events[0]]
     assert value == b"one", "as the application wrote it"
-    assert headers["walpost-dlq-schema"] == f"payload protobuf {SHIPPED} {missing}"
-    assert f"Subject '{missing}' not found" in headers["walpost-dlq-detail"] and "register it" in headers["walpost-dlq-detail"]
-    assert "the field 'total' was removed" in by_event[events[1]][1]["walpost-dlq-detail"]
-    assert by_event[events[1]][0] == b"two" and HEADER not in by_event[events[1]][1]
-    assert "declares no message shop.v1.Typo" in by_event[events[2]][1]["walpost-dlq-detail"]
-    assert "its schema_name is empty" in by_event[events[3]][1]["walpost-dlq-detail"]
+    assert row["value_schema"] == f"payload protobuf {SHIPPED} {missing}"
+    assert f"Subject '{missing}' not found" in row["detail"] and "register it" in row["detail"]
+    assert "the field 'total' was removed" in by_event[events[1]][1]["detail"]
+    assert by_event[events[1]][0] == b"two"
+    assert "declares no message shop.v1.Typo" in by_event[events[2]][1]["detail"]
+    assert "its schema_name is empty" in by_event[events[3]][1]["detail"]
     assert f"payload protobuf {SHIPPED}" in world.p.walpost.verb("dlq", "show", events[0]).stdout
 
     registry.close()
-    retried = world.p.walpost.verb("dlq", "retry", "--id", events[0], check=False)
-    assert retried.returncode == 75 and "cannot be reached" in retried.stdout
+    retried = world.p.walpost.verb("dlq", "retry", "--id", events[0], "--wait", "2s", check=False)
+    assert retried.returncode == 75 and "the decision stays" in retried.stdout, "while the registry is away it waits"
     registry.start()
     retried = world.p.walpost.verb("dlq", "retry", "--id", events[0], check=False)
     assert retried.returncode == 75 and "register it" in retried.stdout
@@ -256,11 +255,11 @@ def test_parked_key_waits_for_its_schema_and_is_released_framed(make_pipeline, k
     world.insert("exact", SHIPPED, b"1")
     world.insert("exact", PLACED, b"2")
     world.insert("exact", PLACED, b"other", key="other")
-    world.wait_letters(2)
+    world.wait_dead_letters(2)
     world.p.wait_confirmed()
     placed = payload_frame(registry.id_of(f"{subject}-{PLACED}"), PLACED)
     assert world.values("exact") == [placed + b"other"]
-    assert [value for value, _ in world.letters()] == [b"1", b"2"]
+    assert [value for value, _ in world.dead_letters()] == [b"1", b"2"]
     registry.register(f"{subject}-{SHIPPED}", file)
     done = world.p.walpost.verb("dlq", "retry", "--key", "42", "--wait", "60s")
     print(done.stdout)

@@ -84,7 +84,7 @@ def test_sighup_takes_passwords_and_log_level_and_says_what_needs_a_restart(make
     p.wait_confirmed()
     content = json.loads(p.walpost.file.read_text())
     content["log"]["level"] = "error"
-    content["delivery"] = {"attempts_max": 7}
+    content["delivery"] = {"unknown_topic_wait": "7s"}
     p.execute(f"CREATE ROLE {p.name}_other LOGIN REPLICATION SUPERUSER")
     content["source"]["conninfo"] += f" user={p.name}_other"
     p.walpost.file.write_text(json.dumps(content))
@@ -105,7 +105,7 @@ def test_sighup_takes_passwords_and_log_level_and_says_what_needs_a_restart(make
     p.walpost.signal(signal.SIGHUP)
     servers.wait_for(lambda: "reload_needs_restart" in p.walpost.log_text(), 60, "the log to tell")
     events = {line["event"]: line for line in p.walpost.log_events()}
-    assert events["reload_needs_restart"]["msg"].endswith(": delivery.attempts_max")
+    assert events["reload_needs_restart"]["msg"].endswith(": delivery.unknown_topic_wait")
     assert "reloaded" in events
     p.walpost.file.write_text("name: [")
     p.walpost.signal(signal.SIGHUP)

@@ -78,19 +78,16 @@ def test_position_after_an_orderly_restart_is_kept_from_17(make_pipeline, worksp
     assert p.judge() == 0
 
 
-# Failure 19.
-def test_standby_is_read_from_16_and_waited_for_before(make_pipeline, workspace, major):
+def standby_with_slot(make_pipeline, workspace):
+    """A pipeline, a standby of its server, and the walpost that is to read there; the slot is on the standby from 16 on."""
     primary, standby = workspace.postgres(), workspace.postgres(start=False)
     p = make_pipeline(on_postgres=primary)
     p.walpost.init()
     p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
     standby.make_standby_of(primary)
     reader = p.another(conninfo=standby.conninfo(p.database))
-    if major < 16:
-        reader.start(wait=None)
-        servers.wait_for(lambda: "is a standby" in ((s := reader.status()) and s["last_error"] or ""), 30, "the standby to be refused")
-        assert "target_session_attrs=read-write" in reader.status()["last_error"]
-        return
+    if primary.major < 16:
+        return p, standby, reader
     made = threading.Thread(daemon=True, target=standby.execute, kwargs={"database": p.database}, args=(
         "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", p.name))
     made.start()
@@ -101,10 +98,50 @@ def test_standby_is_read_from_16_and_waited_for_before(make_pipeline, workspace,
 
     servers.wait_for(is_made, 60, "the slot on the standby", every=0.2)
     reader.verb("slot", "advance", "--yes")  # begins later than the one that init recorded
+    return p, standby, reader
+
+
+# Failure 19.
+def test_standby_is_read_from_16_and_waited_for_before(make_pipeline, workspace, major):
+    p, _, reader = standby_with_slot(make_pipeline, workspace)
+    if major < 16:
+        reader.start(wait=None)
+        servers.wait_for(lambda: "is a standby" in ((s := reader.status()) and s["last_error"] or ""), 30, "the standby to be refused")
+        assert "target_session_attrs=read-write" in reader.status()["last_error"]
+        return
     p.insert_transactions(1, 500)
     reader.start()
     reader.wait_delivered(500)
     assert p.judge() == 0
+
+
+# Failure 94.
+@pytest.mark.parametrize("idle", [False, True])
+def test_standby_that_is_promoted_while_it_is_read_is_followed_onto_its_timeline(make_pipeline, workspace, major, idle):
+    """The walsender goes on without a word: rows, and what is remembered, must say the timeline that they are on."""
+    if major < 16:
+        return  # a standby is not read
+    p, standby, reader = standby_with_slot(make_pipeline, workspace)
+    p.insert_transactions(1, 50)
+    reader.start()
+    reader.wait_delivered(50)
+    p.postgres.stop()
+    standby.execute("SELECT pg_promote()")
+    p.postgres, p.walpost = standby, reader
+    if idle:  # positions are remembered, too
+        p.write_wal_past(p.wal_position() + 100_000)
+    else:
+        p.insert_transactions(51, 100)
+        reader.wait_delivered(100)
+    p.wait_confirmed()
+    assert 'reason="promoted"} 1' in reader.get("/metrics")[1]
+    assert reader.stop() == 0
+    reader.start()  # what is remembered is not taken for a loss
+    p.insert_transactions(101, 120)
+    p.wait_confirmed()
+    assert p.judge() == 0
+    timelines = [int(record.headers["walpost-position"].split(b"-")[1], 16) for record in sorted(p.records(), key=lambda record: record.position)]
+    assert timelines == [1] * 50 + [2] * (len(p.committed()) - 50)
 
 
 def test_partition_that_was_filled_by_hand_is_streamed_once_the_publication_was_touched(make_pipeline):
@@ -117,7 +154,7 @@ def test_partition_that_was_filled_by_hand_is_streamed_once_the_publication_was_
         INSERT INTO outbox.filled SELECT * FROM outbox.events;
         UPDATE outbox.filled SET id = gen_random_uuid(), created_at = '2020-01-01Z';
         ALTER TABLE outbox.events ATTACH PARTITION outbox.filled FOR VALUES FROM ('2020-01-01Z') TO ('2020-01-02Z');
-        ALTER PUBLICATION {p.name} SET (publish = 'insert');
+        CREATE PUBLICATION touched; DROP PUBLICATION touched;
         COMMIT""")
     p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at)"
               " SELECT %s, 'key', 'Tested', '2020-01-01T12:00Z' FROM generate_series(1, 5)", p.name)

@@ -34,6 +34,10 @@ class KillingListener final : public delivery::SinkListener {
     listener_->OnGenerationFailed(failure);
   }
 
+  void OnTopicAnswered(std::string_view topic, bool known) override {
+    listener_->OnTopicAnswered(topic, known);
+  }
+
   void OnClosed() override { listener_->OnClosed(); }
 
  private:

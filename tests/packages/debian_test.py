@@ -5,6 +5,7 @@ The roots share the network of this machine, where PostgreSQL and Kafka listen. 
 
 import re
 
+import hardening
 import pytest
 import servers
 from debian_package import CONFFILE, ROOT, Shop, build, install, leftovers, mode_of, newer, output
@@ -75,6 +76,10 @@ def test_manual_completions_unit_and_documents_are_where_the_system_looks(instal
         # Roots for containers leave documents out; these do not.
         assert (root.path / path).is_file(), path
     assert output(root, "systemd-analyze", "verify", "--man=no", "/usr/lib/systemd/system/walpost.service") == ""
+
+
+def test_the_binary_is_hardened(installed):
+    assert hardening.missing(installed.path / "usr/bin/walpost") == []
 
 
 def test_shells_complete_with_what_the_package_brings(installed):

@@ -34,9 +34,9 @@ void Simulation::CheckStatus(const pgoutput::StandbyStatus& status, const char* 
   Require(!plan_.remembers() || status.flush <= remembered, "%s %s, but only %s is remembered",
           what, status.flush.ToString(), remembered.ToString());
   if (Delivered()) {
-    Require(status.flush >= Confirmable(connection_->complete),
+    Require(status.flush >= Confirmable(Complete()),
             "%s %s, but everything up to %s is delivered: it would be sent again", what,
-            status.flush.ToString(), connection_->complete.ToString());
+            status.flush.ToString(), Complete().ToString());
   }
 }
 
@@ -45,6 +45,13 @@ bool Simulation::Delivered() const {
   return pipeline_->tracker().empty() &&
          pipeline_->counters().events_discarded == connection_->discarded_before &&
          !connection_->walsender->in_transaction();
+}
+
+// What was handed over with everything before it. Of a standby, as far as it is known to be of its timeline.
+base::Lsn Simulation::Complete() const {
+  const base::SourceFacts& facts = *pipeline_->facts();
+  return facts.in_recovery ? std::min(connection_->complete, facts.looked_lsn)
+                           : connection_->complete;
 }
 
 // What is remembered of it.
@@ -58,9 +65,9 @@ void Simulation::CheckFinalStatus(const pgoutput::StandbyStatus& status) {
   const bool had_time = now_.mono - stop_since_ < plan_.options.shutdown_timeout;
   if (stopping_ && !pipeline_->halt() && plan_.remembers() && Delivered() && had_time &&
       kafka_.progress_refusals() == 0) {
-    Require(status.flush >= connection_->complete,
+    Require(status.flush >= Complete(),
             "a stop with time left confirms %s, but everything up to %s is delivered",
-            status.flush.ToString(), connection_->complete.ToString());
+            status.flush.ToString(), Complete().ToString());
     // No transaction is open, also not one of the connection before, and what is remembered of it has
     // not been deleted meanwhile: the server alone may forget it.
     if (status.flush >= handed_ && !kafka_.progress().lacks()) {
@@ -81,48 +88,42 @@ void Simulation::CheckCounters() {
           counters.events_parked, counters.events_skipped, tracker.in_flight_events(),
           counters.events_discarded);
   Require(counters.events_delivered == judge_.reports(Identity::Kind::kEvent) &&
-              counters.events_dead_lettered == judge_.reports(Identity::Kind::kLetter) &&
-              counters.events_parked == judge_.reports(Identity::Kind::kParked),
-          "counters: %u delivered, %u dead-lettered, %u parked, but %u, %u and %u reports",
+              counters.events_dead_lettered + counters.events_parked == rows_written_,
+          "counters: %u delivered, %u dead-lettered, %u parked, but %u reports and %u rows",
           counters.events_delivered, counters.events_dead_lettered, counters.events_parked,
-          judge_.reports(Identity::Kind::kEvent), judge_.reports(Identity::Kind::kLetter),
-          judge_.reports(Identity::Kind::kParked));
+          judge_.reports(Identity::Kind::kEvent), rows_written_);
 }
 
 void Simulation::CheckMemory() {
   const delivery::Tracker& tracker = pipeline_->tracker();
-  std::size_t limit = plan_.options.in_flight_bytes_max + kLargestRow;
-  if (tracker.in_flight_bytes() > limit) {
-    // A letter is its event and what is said about it, which nobody could wait for.
-    for (delivery::Sequence i = tracker.oldest_unsettled(); i < tracker.next_sequence(); ++i) {
-      const delivery::Tracker::Entry& entry = tracker.entry(i);
-      if (!entry.settled && entry.form != delivery::Tracker::Form::kEvent) {
-        envelope::Record event = entry.record;
-        event.headers = envelope::EventHeaders(entry.record.headers);
-        limit += entry.record.AccountedBytes() - event.AccountedBytes();
-      }
-    }
-  }
-  // One that is sent again, and progress, stand beside what is in flight.
-  Require(tracker.in_flight_bytes() <= limit &&
+  const std::size_t limit = plan_.options.in_flight_bytes_max + kLargestRow;
+  // One that is sent again, and progress, stand beside what is in flight. What is settled behind an
+  // unsettled event was in flight, and costs less than then.
+  Require(tracker.retained_bytes() <= limit &&
               kafka_.outstanding_bytes() <= tracker.in_flight_bytes() + kLargestRow + kProgressRow,
-          "G7: %u bytes in flight, %u with the sink, limit %u", tracker.in_flight_bytes(),
+          "G7: %u bytes retained, %u with the sink, limit %u", tracker.retained_bytes(),
           kafka_.outstanding_bytes(), limit);
 }
 
 void Simulation::CheckTurn() {
   const delivery::Tracker& tracker = pipeline_->tracker();
   TakeDecisions();
-  parked_keys_ = std::max(parked_keys_, pipeline_->parked_keys());
-  judge_.OnPosition(tracker.safe_lsn(), "safe LSN");
+  most_open_ = std::max(most_open_, pipeline_->open_dead_letters() + tracker.in_flight_events());
+  if (!foreign_.set_back) {
+    judge_.OnPosition(tracker.safe_lsn(), "safe LSN");
+  }
+  if (halt_seen_ && !pipeline_->halt()) {
+    Resumed();  // it was told to look again before the halt had come to its end
+  }
   CheckMemory();
   CheckCounters();
   CheckRemembered();
+  CheckEdit();
   if (pipeline_->halt() && !halt_seen_) {
     halt_seen_ = true;
     CheckHalt();
   }
-  parked_keys_ = pipeline_->parked_keys();
+  most_open_ = pipeline_->open_dead_letters() + tracker.in_flight_events();
   Require(pipeline_->connected() == connection_.has_value(), "connected() is %d, the connection %d",
           pipeline_->connected(), connection_.has_value());
   if (connection_) {
@@ -145,8 +146,7 @@ void Simulation::CheckHalt() {
       expected = expected || (named && judge_.blamed(i));
     }
   } else if (halt.reason == HaltReason::kDeadLetterFailed) {
-    expected = letters_unreadable_ || judge_.letter_refused() ||
-               parked_keys_ >= plan_.options.park_keys_max;
+    expected = dead_letters_unusable_ || most_open_ >= plan_.options.dead_letters_max;
   } else if (halt.reason == HaltReason::kPoisonWal) {
     expected = std::any_of(errors_.begin(), errors_.end(), [](const auto& error) {
       return error.second >= pipeline::Pipeline::kSameErrorMax;
@@ -168,7 +168,7 @@ void Simulation::CheckConnection() {
                    : std::min(StatusClock::kIntervalMax, milliseconds(timeout / 3));
   Require(now_.mono - connection.last_status <= interval + kTurnSlack,
           "G7: no status for longer than %d ms", interval.count());
-  const base::Lsn confirmable = Confirmable(pipeline_->tracker().safe_lsn());
+  const base::Lsn confirmable = std::min(Confirmable(pipeline_->tracker().safe_lsn()), Complete());
   if (confirmable <= connection.last_flush) {
     connection.untold_since.reset();
   } else if (!connection.untold_since) {

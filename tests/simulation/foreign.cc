@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "pipeline/remembered_progress.h"
 #include "simulation.h"
 #include "violation.h"
@@ -11,6 +12,7 @@ namespace walpost::simulation {
 
 using base::HaltReason;
 using base::StreamEnd;
+using std::chrono::milliseconds;
 
 namespace {
 
@@ -29,7 +31,18 @@ bool Simulation::CutConnection(const std::string& why) {
 
 // One at a time, so that each has the reason it must be noticed by.
 void Simulation::ForeignHands() {
-  if (server_state_ != ServerState::kUp || foreign_.any()) {
+  if (server_state_ != ServerState::kUp) {
+    return;
+  }
+  if (server_.taken_out() && random_.Chance(50)) {
+    server_.PutBack();
+    Trace("the publication is as it was");
+  }
+  if (Happens(Fault::announced_again, 30)) {
+    server_.AnnounceAgain();
+    Trace("the tables are announced again");
+  }
+  if (foreign_.any()) {
     return;
   }
   const bool remembered = kafka_.progress().newest().has_value();
@@ -40,6 +53,8 @@ void Simulation::ForeignHands() {
     foreign_.timeline = server_.era() != before;
     Trace("a failover loses what came after", server_.wal_end().ToString());
     ServerDown();
+  } else if (Happens(Fault::set_back, 10)) {
+    SetBack();
   } else if (Happens(Fault::slot_moved, 5)) {
     CutConnection("terminated by a foreign hand");
     foreign_.slot = server_.AdvanceSlot();
@@ -68,12 +83,75 @@ void Simulation::ForeignHands() {
       server_.ReplaceTable();
     }
     Trace(foreign_.table ? "a table is replaced" : "the publication is replaced");
-  } else if (remembered && Happens(Fault::progress_deleted, 5)) {
+  } else if (Happens(Fault::edited, 10)) {
+    foreign_.edited = true;
+    server_.TakeOut();
+    Trace("the publication is edited");
+  } else if (remembered && !other_acted_ && Happens(Fault::progress_deleted, 5)) {
     foreign_.progress = true;
     kafka_.DeleteProgress();
     judge_.OnProgressDeleted();
     Trace("remembered progress is deleted");
   }
+  if (const std::size_t records = kafka_.progress().records().size();
+      remembered && Happens(Fault::progress_compacted, 20) &&
+      kafka_.progress().Compact(random_.Below(records + 1))) {
+    Trace("the progress topic is compacted,", absl::StrFormat("of %u records %u are left", records,
+                                                              kafka_.progress().records().size()));
+  }
+}
+
+// The disk of the server is put back. It has the same name, cluster and timeline as before.
+void Simulation::SetBack() {
+  const std::uint32_t before = server_.era();
+  const base::Lsn end = server_.wal_end();
+  server_.PutBack(now_.wall);
+  if (server_.era() == before) {
+    return;  // there was no copy
+  }
+  CutConnection("the server is set back");
+  foreign_.set_back = true;
+  set_back_from_ = end;
+  Trace("set back from", end.ToString() + " to " + server_.wal_end().ToString());
+  ServerDown();
+}
+
+// Another instance gets the slot when this one has lost it, delivers everything, and leaves.
+void Simulation::TakeOver() {
+  if (!other_acts_at_ && server_state_ == ServerState::kUp && !foreign_.any() && connection_ &&
+      kafka_.progress().newest() && Happens(Fault::taken_over, 10)) {
+    CutConnection("another instance takes over");
+    other_acts_at_ = now_.mono;
+  }
+  if (other_acts_at_ && connection_) {
+    // Not noticed yet. From then on it may publish for a while.
+    const milliseconds alone(plan_.wal_sender_timeout_ms > 0
+                                 ? milliseconds(plan_.wal_sender_timeout_ms)
+                                 : pipeline::SourceTimers::kPublishAlone);
+    other_acts_at_ = now_.mono + alone + milliseconds(2'000 + random_.Below(5'000));
+    slot_free_at_ = *other_acts_at_ + milliseconds(random_.Below(1'000));
+  }
+  if (!other_acts_at_ || now_.mono < *other_acts_at_) {
+    return;
+  }
+  other_acts_at_.reset();
+  const std::optional<base::Progress>& newest = kafka_.progress().newest();
+  const bool able = server_state_ == ServerState::kUp && !foreign_.any() && !kafka_.away() &&
+                    newest && !kafka_.progress().lacks();
+  if (!able || !judge_.OnTakenOver()) {
+    return;
+  }
+  base::Progress progress = server_.Facts().ProgressAt(server_.wal_end());
+  progress.epoch = newest->epoch;
+  progress.recorded_at = now_.wall;
+  progress.tables = newest->tables;
+  progress.last_transaction = server_.LastTransaction(server_.wal_end());
+  kafka_.progress().Append(progress);
+  other_acted_ = true;
+  if (random_.Chance(500)) {
+    server_.Confirm(progress.end_lsn);
+  }
+  Trace("the other instance came to", progress.end_lsn.ToString());
 }
 
 // As runtime::MakeGuard: what Kafka remembers is judged between preflight and START.
@@ -103,6 +181,53 @@ std::optional<StreamEnd> Simulation::Guard(const std::optional<base::Progress>& 
   return std::nullopt;
 }
 
+// What preflight says of a publication that lacks something.
+std::optional<StreamEnd> Simulation::NotPublished() const {
+  if (!server_.taken_out()) {
+    return std::nullopt;
+  }
+  StreamEnd end;
+  end.kind = StreamEnd::Kind::kOperator;
+  end.reason = HaltReason::kPublicationMissing;
+  end.status = absl::FailedPreconditionError("not published");
+  return end;
+}
+
+void Simulation::Look() {
+  if (const std::optional<std::uint64_t> look = pipeline_->TakeLook(now_)) {
+    look_answer_ = LookAnswer{
+        now_.mono + milliseconds(random_.Below(random_.Chance(50) ? 10'000 : 20)), *look};
+  }
+}
+
+// As postgres::LookAgain.
+void Simulation::AnswerLook() {
+  if (!look_answer_ || now_.mono < look_answer_->due) {
+    return;
+  }
+  const std::uint64_t look = std::exchange(look_answer_, std::nullopt)->look;
+  StreamEnd end;
+  if (server_state_ != ServerState::kUp || Happens(Fault::connect_failure, 300)) {
+    end.status = absl::UnavailableError("connection refused");
+    pipeline_->OnLooked(look, end, now_);
+  } else if (const std::optional<StreamEnd> refused = NotPublished()) {
+    pipeline_->OnLooked(look, *refused, now_);
+  } else {
+    pipeline_->OnLooked(look, server_.Facts(), now_);
+  }
+}
+
+// Rows may be missing before the first one that an edit announces: nothing counts behind them.
+void Simulation::CheckEdit() const {
+  const std::optional<base::Lsn>& told = server_.edit_told_at();
+  if (!foreign_.edited || !told || foreign_halt_) {
+    return;
+  }
+  Require(pipeline_->tracker().safe_lsn() <= *told && server_.confirmed_flush() <= *told,
+          "G6: the publication was edited, a row at %s tells, and it goes on to %s",
+          told->ToString(), pipeline_->tracker().safe_lsn().ToString());
+}
+
 // It goes on there: so nothing may be amiss that it could have known.
 void Simulation::CheckAccepted(const base::SourceFacts& facts) {
   const std::optional<base::Progress>& remembered = kafka_.progress().newest();
@@ -127,9 +252,14 @@ void Simulation::CheckAccepted(const base::SourceFacts& facts) {
     Require(before->publication_oid == facts.publication_oid,
             "G6: the publication was replaced since the last connection, and it goes on");
   }
+  Require(!learns || remembered->publication_xmin == facts.publication_xmin,
+          "G6: the publication was altered, and it goes on");
+  Require(!before || before->publication_xmin == facts.publication_xmin,
+          "G6: the publication was altered since the last connection, and it goes on");
   for (const base::PublishedTable& table : facts.tables) {
     const auto same = [&table](const base::PublishedTable& other) {
-      return other.name != table.name || other.oid == table.oid;
+      return other.name != table.name ||
+             (other.oid == table.oid && other.memberships == table.memberships);
     };
     Require(!learns || std::all_of(remembered->tables.begin(), remembered->tables.end(), same),
             "G6: table %s was replaced, and it goes on", table.name);
@@ -141,12 +271,16 @@ void Simulation::CheckAccepted(const base::SourceFacts& facts) {
       kafka_.DeleteProgress();  // nor does what was on its way to the old topic land in the new one
     }
     kafka_.progress().BeginAnew();
+    foreign_.edited = false;  // there is nothing to compare with
     // Such a start may come upon rows of before a replacement that was seen to.
     foreign_.table = foreign_.table || server_.SlotHoldsReplaced();
   }
   judge_.OnConnected(plan_.remembers() && remembered ? remembered->end_lsn : base::Lsn());
-  judge_.OnPosition(facts.start_lsn, "START at");
+  if (!foreign_.set_back) {
+    judge_.OnPosition(facts.start_lsn, "START at");
+  }
   accepted_ = facts;
+  other_acted_ = false;
   foreign_.slot = false;  // if so, then not beyond what is in Kafka
 }
 
@@ -155,7 +289,9 @@ void Simulation::CheckRemembered() {
   if (!plan_.remembers()) {
     return;
   }
-  judge_.OnPosition(judge_.progress_given(), "progress");
+  if (!foreign_.set_back) {
+    judge_.OnPosition(judge_.progress_given(), "progress");
+  }
   foreign_.progress = foreign_.progress && kafka_.progress().lacks();
   if (foreign_.slot || foreign_.cluster) {
     return;
@@ -174,6 +310,9 @@ bool Simulation::IsForeign(HaltReason reason) const {
     case HaltReason::kClusterChanged:
       return foreign_.cluster;
     case HaltReason::kTimelineChanged: {
+      if (foreign_.set_back || ForgottenDecision()) {
+        return true;
+      }
       if (!foreign_.timeline) {
         return false;
       }
@@ -187,9 +326,9 @@ bool Simulation::IsForeign(HaltReason reason) const {
       return beyond;
     }
     case HaltReason::kTableReplaced:
-      return foreign_.table;
+      return foreign_.table || ForgottenDecision();
     case HaltReason::kPublicationMissing:
-      return foreign_.publication;
+      return foreign_.publication || foreign_.edited;
     case HaltReason::kProgressUnreadable:
       return kafka_.progress_refusals() >= kRefusalsOfAMinute ||
              (!newest && (foreign_.progress || foreign_.slot));
@@ -198,18 +337,35 @@ bool Simulation::IsForeign(HaltReason reason) const {
   }
 }
 
+// The server crashed right after an operator's decision, and its slot knows nothing of that.
+std::optional<base::Lsn> Simulation::ForgottenDecision() const {
+  for (const auto& known : {kafka_.progress().newest(), pipeline_->remembered_progress()}) {
+    if (known && known->epoch > 0 && !known->last_transaction &&
+        server_.confirmed_flush() < known->end_lsn) {
+      return known->end_lsn;
+    }
+  }
+  return std::nullopt;
+}
+
 // `slot advance` without a position, or `slot recreate`.
 void Simulation::SeeToForeignHands() {
-  if (!foreign_halt_ || !foreign_.any()) {
+  if (!foreign_halt_ || (!foreign_.any() && !ForgottenDecision())) {
     foreign_halt_ = false;
     return;
   }
   foreign_halt_ = false;
+  if (!foreign_.any()) {
+    server_.Confirm(*ForgottenDecision());  // `slot advance --to`, once more
+  }
   if (foreign_.elsewhere) {
     server_.GoElsewhere(false);
     foreign_ = Foreign();
     Trace("the address is corrected");
     return;
+  }
+  if (server_.taken_out()) {
+    server_.PutBack();
   }
   if (!plan_.remembers()) {
     foreign_ = Foreign();

@@ -7,7 +7,6 @@
 
 #include "envelope/position.h"
 #include "envelope/progress.h"
-#include "letter_log.h"
 #include "progress_log.h"
 #include "violation.h"
 
@@ -28,7 +27,7 @@ Judge::Judge(const ModelPostgres* server, const Plan& plan)
       first_unreported_(server->lanes()),
       lane_events_(server->lanes()),
       lane_parked_(server->lanes()),
-      undecided_(server->lanes()) {}
+      parked_(server->lanes()) {}
 
 void Judge::Grow() {
   const std::size_t events = server_->events().size();
@@ -41,7 +40,6 @@ void Judge::Grow() {
         envelope::Position{event.system_identifier, event.timeline, event.commit_lsn, event.ordinal}
             .ToString());
     lane_events_[event.lane].push_back(i);
-    lane_names_.try_emplace(event.topic + ' ' + event.key, event.lane);
   }
   visible_.resize(events);
   reported_epoch_.resize(events);
@@ -76,72 +74,45 @@ Identity Judge::Identify(const envelope::Record& record) {
   Identity what;
   if (record.topic == ProgressLog::kTopic) {
     const auto progress = envelope::DecodeProgress(record.value.value_or(""));
-    Require(progress.ok() && record.key == LetterLog::kPipeline && record.partition == 0,
+    Require(progress.ok() && record.key == kPipelineName && record.partition == 0,
             "a record of the progress topic is none");
     what.kind = Identity::Kind::kProgress;
     what.event = progress->end_lsn.value();
-    what.reason = std::string(*record.value);
+    what.bytes = std::string(*record.value);
     return what;
   }
-  if (record.topic != LetterLog::kTopic) {
-    what.event = Find(HeaderOf(record, "id"));
-    const Event& event = server_->events()[what.event];
-    const bool again = !HeaderOf(record, "walpost-redelivery").empty();
-    what.kind = again ? Identity::Kind::kAgain : Identity::Kind::kEvent;
-    const std::string_view other = again ? "walpost-position" : "walpost-original-position";
-    Require(HeaderOf(record, other).empty(), "event %s has %s", event.id, std::string(other));
-    const std::string_view position =
-        HeaderOf(record, again ? "walpost-original-position" : "walpost-position");
-    Require(position == PositionOf(what.event), "event %s: position %s, expected %s", event.id,
-            std::string(position), PositionOf(what.event));
-    Require(record.topic == event.topic && !event.unfit, "event %s: another topic than its row",
-            event.id);
-    CheckRecord(record, event, /*letter=*/false);
-    return what;
-  }
-  const absl::StatusOr<std::optional<envelope::Letter>> letter =
-      envelope::ParseLetter(record.headers);
-  Require(letter.ok() && letter->has_value() && record.partition == 0 &&
-              (*letter)->pipeline == LetterLog::kPipeline,
-          "a record of the dead-letter topic is no letter of ours");
-  if ((*letter)->kind == envelope::LetterKind::kDecision) {
-    what.kind = Identity::Kind::kDecision;
-    what.reason = (*letter)->topic + ' ' + std::string(record.key.value_or(""));
-    const auto lane = lane_names_.find(what.reason);
-    const auto through =
-        lane == lane_names_.end() ? std::nullopt : FindPosition(lane->second, (*letter)->through);
-    what.event = through.value_or(0);
-    return what;
-  }
-  Require((*letter)->kind != envelope::LetterKind::kCommand, "walpost wrote a command");
-  what.kind = (*letter)->kind == envelope::LetterKind::kParked ? Identity::Kind::kParked
-                                                               : Identity::Kind::kLetter;
-  what.event = Find((*letter)->id);
-  what.stub = (*letter)->left_out_bytes.has_value();
-  what.reason = (*letter)->reason;
+  what.event = Find(HeaderOf(record, "id"));
   const Event& event = server_->events()[what.event];
-  Require((*letter)->position == PositionOf(what.event), "letter of event %s: position %s",
-          event.id, (*letter)->position);
-  Require(event.unfit || (*letter)->topic == event.topic, "letter of event %s: another topic",
+  const bool again = !HeaderOf(record, "walpost-redelivery").empty();
+  what.kind = again ? Identity::Kind::kAgain : Identity::Kind::kEvent;
+  const std::string_view other = again ? "walpost-position" : "walpost-original-position";
+  Require(HeaderOf(record, other).empty(), "event %s has %s", event.id, std::string(other));
+  const std::string_view position =
+      HeaderOf(record, again ? "walpost-original-position" : "walpost-position");
+  Require(position == PositionOf(what.event), "event %s: position %s, expected %s", event.id,
+          std::string(position), PositionOf(what.event));
+  Require(record.topic == event.topic && !event.unfit, "event %s: another topic than its row",
           event.id);
-  CheckRecord(record, event, /*letter=*/true);
+  CheckRecord(record, event, /*dead_letter=*/false);
   return what;
 }
 
-void Judge::CheckRecord(const envelope::Record& record, const Event& event, bool letter) const {
+void Judge::CheckRecord(const envelope::Record& record, const Event& event,
+                        bool dead_letter) const {
   Require(record.key == event.key, "event %s: another key than its row", event.id);
-  if (letter && !record.value) {
-    Require(record.headers.empty() || HeaderOf(record, "id").empty(), "a stub with headers");
+  if (dead_letter && !record.value) {
+    Require(record.headers.empty(), "a truncated dead letter with headers");
     return;
   }
-  Require(letter || record.timestamp_ms == std::chrono::duration_cast<std::chrono::milliseconds>(
-                                               event.commit_time.time_since_epoch())
-                                               .count(),
-          "event %s: another timestamp than its commit", event.id);
+  Require(
+      dead_letter || record.timestamp_ms == std::chrono::duration_cast<std::chrono::milliseconds>(
+                                                event.commit_time.time_since_epoch())
+                                                .count(),
+      "event %s: another timestamp than its commit", event.id);
   Require(HeaderOf(record, "id") == event.id, "event %s: another id", event.id);
   Require(record.value.has_value(), "event %s: no value", event.id);
   std::string_view value = *record.value;
-  if (framed_ && !letter) {
+  if (framed_ && !dead_letter) {
     constexpr std::string_view kMagic("\0\0\0\0", 4);
     Require(value.size() >= kFrameBytes && value.substr(0, kMagic.size()) == kMagic,
             "event %s: no schema before its value", event.id);
@@ -161,12 +132,6 @@ void Judge::OnGeneration() {
 }
 
 void Judge::OnSubmitted(const Identity& what) {
-  if (what.kind == Identity::Kind::kDecision) {
-    if (what.event != 0) {
-      held_[server_->events()[what.event].lane] = what.event;
-    }
-    return;
-  }
   if (what.kind == Identity::Kind::kAgain) {
     CheckAgainSubmitted(what);
     return;
@@ -177,22 +142,16 @@ void Judge::OnSubmitted(const Identity& what) {
   }
   const std::uint64_t index = what.event;
   const Event& event = server_->events()[index];
-  if (what.kind != Identity::Kind::kEvent) {
-    CheckLetterSubmitted(what);
-  }
   CheckMainLine(index);
   Require(submitted_generation_[index] != generation_, "event %s submitted twice to one producer",
           event.id);
   submitted_generation_[index] = generation_;
   Require(reported_epoch_[index] != epoch_, "event %s submitted again although it was acknowledged",
           event.id);
-  if (event.unfit) {
-    return;  // it has no topic, so no order
-  }
   // Acknowledged, or such that nobody sends it.
   const auto settled = [this](std::uint64_t other) {
     return reported_epoch_[other] == epoch_ || MaySkip(other) || server_->events()[other].unfit ||
-           Gone(other) || states_[other].left_out;
+           Gone(other) || states_[other].left_out || states_[other].dead_letter;
   };
   const std::vector<std::uint64_t>& lane = lane_events_[event.lane];
   const auto [found, first] = submitted_lanes_.try_emplace(event.lane, event.lane_index);
@@ -203,8 +162,8 @@ void Judge::OnSubmitted(const Identity& what) {
       ++unreported;
     }
     Require(event.lane_index <= unreported,
-            "G3: a producer begins with event %s, but the one before it is not acknowledged",
-            event.id);
+            "G3: a producer begins with event %s, but %s before it is not acknowledged", event.id,
+            server_->events()[lane[unreported]].id);
     return;
   }
   Require(event.lane_index > found->second,
@@ -223,15 +182,21 @@ void Judge::OnVisible(const Identity& what) {
   }
   Grow();
   const Event& event = server_->events()[what.event];
+  const bool orderless = states_[what.event].dead_letter;
+  if (what.kind == Identity::Kind::kAgain && orderless) {
+    visible_[what.event] = true;  // later events of its key may have gone on, or not
+    return;
+  }
   std::uint32_t& next = next_visible_[event.lane];
   for (std::uint32_t i = next; i < event.lane_index; ++i) {
     const std::uint64_t before = lane_events_[event.lane][i];
     Require(Excused(before) || server_->events()[before].unfit,
             "G3: event %s (index %u of its key) became visible before index %u", event.id,
             event.lane_index, i);
+    states_[before].passed = true;
   }
   if (event.lane_index >= next) {
-    Require(!visible_[what.event], "the consumer would take event %s twice", event.id);
+    Require(!visible_[what.event] || orderless, "the consumer would take event %s twice", event.id);
     next = event.lane_index + 1;
   } else {
     Require(visible_[what.event] || Excused(what.event),
@@ -242,8 +207,7 @@ void Judge::OnVisible(const Identity& what) {
 
 void Judge::OnReported(const Identity& what) {
   ++reports_[static_cast<std::size_t>(what.kind)];
-  if (what.kind == Identity::Kind::kAgain || what.kind == Identity::Kind::kDecision ||
-      what.kind == Identity::Kind::kProgress) {
+  if (what.kind == Identity::Kind::kAgain || what.kind == Identity::Kind::kProgress) {
     return;
   }
   reported_epoch_[what.event] = epoch_;
@@ -258,11 +222,6 @@ void Judge::OnPoison(const Identity& what) {
     case Identity::Kind::kAgain:
       again_refused_.insert(server_->events()[what.event].lane);
       break;
-    case Identity::Kind::kLetter:
-    case Identity::Kind::kParked:
-      letter_refused_ = true;
-      break;
-    case Identity::Kind::kDecision:
     case Identity::Kind::kProgress:
       break;
   }
@@ -271,15 +230,13 @@ void Judge::OnPoison(const Identity& what) {
 void Judge::OnMemoryLost() {
   ++epoch_;
   progress_given_ = base::Lsn();
-  held_.clear();
   remembered_.reset();
 }
 
 base::Lsn Judge::first_missing() {
   Grow();
-  while (safe_below_ < visible_.size() &&
-         (visible_[safe_below_] || states_[safe_below_].in_letters ||
-          states_[safe_below_].skipped || Gone(safe_below_))) {
+  while (safe_below_ < visible_.size() && (visible_[safe_below_] || states_[safe_below_].in_table ||
+                                           states_[safe_below_].skipped || Gone(safe_below_))) {
     ++safe_below_;
   }
   // Of what came after a switch it does not know of, nothing is missing yet.
@@ -298,11 +255,29 @@ void Judge::OnAdopted(base::Lsn position) {
   for (std::uint64_t i = 0; i < states_.size(); ++i) {
     const Event& event = server_->events()[i];
     const bool before = event.era < server_->era() || event.commit_lsn < position;
-    const bool logged = visible_[i] || states_[i].in_letters || states_[i].skipped;
+    const bool logged = visible_[i] || states_[i].in_table || states_[i].skipped;
     states_[i].left_out = states_[i].left_out || before;
     states_[i].lost = states_[i].lost || (before && !logged);
   }
   clean_epoch_ = 0;
+}
+
+bool Judge::OnTakenOver() {
+  Grow();
+  for (std::uint64_t i = 0; i < states_.size(); ++i) {
+    const Event& event = server_->events()[i];
+    if (event.unfit || blamed_.count(i) != 0 || (states_[i].lost && !event.gone)) {
+      return false;
+    }
+  }
+  for (std::uint64_t i = 0; i < states_.size(); ++i) {
+    if (!Gone(i) && !visible_[i]) {
+      OnVisible(Identity{Identity::Kind::kEvent, i, ""});
+    }
+    reported_ever_[i] = true;
+  }
+  remembered_ = server_->wal_end();
+  return true;
 }
 
 // It came from the slot.
@@ -321,8 +296,7 @@ void Judge::CheckMainLine(std::uint64_t index) const {
 bool Judge::complete() {
   first_missing();
   return safe_below_ == visible_.size() &&
-         std::all_of(undecided_.begin(), undecided_.end(),
-                     [](const auto& lane) { return lane.empty(); });
+         std::all_of(parked_.begin(), parked_.end(), [](const auto& lane) { return lane.empty(); });
 }
 
 void Judge::OnPosition(base::Lsn flush, const char* what) {

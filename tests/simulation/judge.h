@@ -15,11 +15,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dead_letter.h"
 #include "base/lsn.h"
-#include "envelope/letter.h"
 #include "envelope/record.h"
 #include "model_postgres.h"
-#include "pipeline/parking_lot.h"
+#include "pipeline/options.h"
 
 namespace walpost::simulation {
 
@@ -27,18 +27,13 @@ namespace walpost::simulation {
 struct Identity {
   enum class Kind {
     kEvent,
-    kAgain,  // an event, sent again from the dead-letter topic
-    kLetter,
-    kParked,
-    kDecision,
+    kAgain,  // an event, sent again from the table of dead letters
     kProgress,
   };
 
   Kind kind = Kind::kEvent;
-  std::uint64_t event = 0;  // of a decision: the last it is about, if that is a whole key;
-                            // of progress: its position
-  bool stub = false;
-  std::string reason;  // of a letter; of a decision what it is about; of progress its bytes
+  std::uint64_t event = 0;  // of progress: its position
+  std::string bytes;        // of progress
 
   bool operator==(const Identity&) const = default;
 };
@@ -78,27 +73,30 @@ class Judge {
   // It was stopped with everything delivered and confirmed: nothing is sent again.
   void OnCleanStop() { clean_epoch_ = epoch_; }
 
+  // Another instance delivers everything, and from here on this one sends nothing of it. False: it
+  // cannot, because of an event that nobody can deliver.
+  bool OnTakenOver();
+
   // An operator says that it goes on there: what is in no log before it was lost by a foreign hand.
   void OnAdopted(base::Lsn position);
 
   // The next start may begin anywhere.
   void OnProgressDeleted() { clean_epoch_ = 0; }
 
-  // --- The dead-letter topic (judge_letters.cc) ---
+  // --- The table of dead letters (judge_dead_letters.cc) ---
   // Another process may have another policy.
   void SetPolicy(pipeline::OnUndeliverable policy) { policy_ = policy; }
 
-  // It landed.
-  void OnLetter(const Identity& what, const envelope::LoggedLetter& logged);
-  void OnDecision(const envelope::LoggedLetter& decision, const envelope::LoggedLetter* command);
-  void OnLettersRead(const pipeline::LettersRead& read, bool for_release);
-
-  // Parked events by topic and key, as the log says it.
-  const std::vector<std::set<std::uint64_t>>& undecided() const { return undecided_; }
-
-  bool stub(std::uint64_t event) const { return states_[event].stub; }
-
-  bool letter_refused() const { return letter_refused_; }
+  void OnInsertAsked(const base::DeadLetter& row);
+  // It is committed.
+  void OnRow(const base::DeadLetter& row);
+  void OnInserted(const base::DeadLetter& row);
+  void OnRowDelivered(const base::DeadLetter& row);
+  void OnRowClosed(const base::DeadLetter& row);
+  void OnKeyDiscarded(const base::DeadLetter& row);
+  void OnRetryFailed(const base::DeadLetter& row, const std::string& detail);
+  // An operator has.
+  void OnDecided(const base::DeadLetter& row, bool of_key);
 
   const std::string& PositionOf(std::uint64_t event) {
     Grow();
@@ -113,11 +111,7 @@ class Judge {
     return reports_[static_cast<std::size_t>(kind)];
   }
 
-  void ForgetReports() {
-    reports_.fill(0);
-    held_.clear();
-    read_below_ = 0;
-  }
+  void ForgetReports() { reports_.fill(0); }
 
   // It was refused alone.
   void OnPoison(const Identity& what);
@@ -126,31 +120,31 @@ class Judge {
 
   // The log says so.
   void OnSkipped(const std::string& id);
+  // And others that were too many to tell.
+  void OnSkippedUntold();
 
   // The commit_lsn of the first event that is in no log; the end of everything when there is none.
   base::Lsn first_missing();
 
  private:
-  // What became of an event in the dead-letter topic.
+  // What became of an event that has no record.
   struct State {
-    bool sent_as_letter = false;
-    bool sent_parked = false;
-    bool in_letters = false;  // landed
+    bool in_table = false;  // it is, or was
+    bool dead_letter = false;
+    bool parked = false;
+    bool passed = false;  // a later one of its key was right to go before it
     bool skipped = false;
-    bool stub = false;
     bool discarded = false;
     bool lost = false;      // by a foreign hand, and an operator knows
     bool left_out = false;  // he goes on behind it, wherever it is
-    std::int64_t decided_at = 0;
   };
 
   void Grow();
   std::uint64_t Find(std::string_view id) const;
-  void CheckRecord(const envelope::Record& record, const Event& event, bool letter) const;
+  void CheckRecord(const envelope::Record& record, const Event& event, bool dead_letter) const;
   void CheckAgainSubmitted(const Identity& what);
-  void CheckLetterSubmitted(const Identity& what);
 
-  // The consumer need not see it, and it is in no letter either.
+  // The consumer need not see it, and it is no dead letter either.
   bool Gone(std::uint64_t event) const {
     return server_->events()[event].gone || states_[event].lost;
   }
@@ -158,9 +152,8 @@ class Judge {
   void CheckMainLine(std::uint64_t event) const;
   bool Excused(std::uint64_t event) const;
   bool MaySkip(std::uint64_t event) const;
-  void Decide(std::uint64_t event, bool discarded, std::int64_t offset);
-  std::optional<std::uint64_t> FindPosition(std::uint32_t lane, const std::string& position);
-  std::optional<std::uint32_t> LaneOf(const envelope::LoggedLetter& letter);
+  bool MayBeRejected(std::uint64_t event) const;
+  void Leave(const base::DeadLetter& row);
 
   const ModelPostgres* const server_;
   const bool raw_;
@@ -180,19 +173,17 @@ class Judge {
   std::vector<std::uint32_t> next_visible_;                 // by lane
   std::vector<std::uint32_t> first_unreported_;             // by lane
   std::map<std::uint32_t, std::uint32_t> submitted_lanes_;  // of this generation: the last index
-  std::array<std::uint64_t, 6> reports_{};                  // by kind
+  std::array<std::uint64_t, 3> reports_{};                  // by kind
   std::set<std::uint64_t> blamed_;
   std::vector<bool> reported_ever_;
   std::vector<std::vector<std::uint64_t>> lane_events_;
-  std::map<std::string, std::uint32_t> lane_names_;
   std::vector<State> states_;
   std::vector<std::string> positions_;
-  std::vector<bool> lane_parked_;  // ever
-  std::vector<std::set<std::uint64_t>> undecided_;
+  std::vector<bool> lane_parked_;                // ever
+  std::vector<std::set<std::uint64_t>> parked_;  // with an open row, by lane
+  std::set<std::uint64_t> open_;                 // with an open row
+  std::set<std::uint32_t> key_decided_;          // lanes
   std::set<std::uint32_t> again_refused_;        // lanes
-  std::map<std::uint32_t, std::uint64_t> held_;  // a decision through this event is not read yet
-  bool letter_refused_ = false;
-  std::int64_t read_below_ = 0;  // of the log, by this process
 };
 
 }  // namespace walpost::simulation

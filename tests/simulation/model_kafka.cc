@@ -4,9 +4,11 @@
 #include <array>
 #include <chrono>
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include "envelope/progress.h"
+#include "pipeline/held_topics.h"
 #include "violation.h"
 
 namespace walpost::simulation {
@@ -20,6 +22,9 @@ namespace {
 
 // Requests under way are given up when the broker has been silent for so long.
 constexpr milliseconds kPurgeAfter{10'000};
+// The gate's limit here, and a broker's that is as short beside it as a real one's.
+constexpr milliseconds kKnownFor{1'500};
+constexpr milliseconds kForgetsAfter{2'000};
 
 }  // namespace
 
@@ -29,8 +34,7 @@ ModelKafka::ModelKafka(const Plan& plan, const ModelPostgres* server, Judge* jud
       server_(server),
       judge_(judge),
       faults_(plan.faults),
-      partitions_(ModelPostgres::kTopics * kPartitions + 2),  // the last: letters, progress
-      letters_(plan.seed),
+      partitions_(ModelPostgres::kTopics * kPartitions + 1),  // the last: progress
       late_(partitions_.size()) {}
 
 void ModelKafka::Heal() {
@@ -39,6 +43,12 @@ void ModelKafka::Heal() {
   TakePoison();
   poison_asked_below_ = UINT64_MAX;
   outage_until_ = long_outage_until_ = base::MonotonicTime();
+  for (Partition& partition : partitions_) {
+    partition.stuck_until = base::MonotonicTime();
+  }
+  for (auto& [name, topic] : topics_) {
+    topic.unknown_until = base::MonotonicTime();
+  }
 }
 
 void ModelKafka::DeleteProgress() {
@@ -52,8 +62,13 @@ void ModelKafka::Open(Mode mode) {
   closing_ = dead_ = false;
   mode_ = mode;
   generation_failure_.reset();
+  for (auto& [name, topic] : topics_) {
+    topic.looked_up = topic.pending = false;
+  }
   for (Partition& partition : partitions_) {
+    const base::MonotonicTime stuck_until = partition.stuck_until;
     partition = Partition();
+    partition.stuck_until = stuck_until;
   }
   judge_->OnGeneration();
 }
@@ -82,9 +97,6 @@ std::size_t ModelKafka::PartitionOf(const Identity& what) const {
   if (what.kind == Identity::Kind::kProgress) {
     return partitions_.size() - 1;
   }
-  if (what.kind != Identity::Kind::kEvent && what.kind != Identity::Kind::kAgain) {
-    return partitions_.size() - 2;
-  }
   const std::uint32_t lane = server_->events()[what.event].lane;
   const auto keys = static_cast<std::uint32_t>(plan_.keys);
   return lane / keys * kPartitions + lane % keys % kPartitions;
@@ -102,42 +114,27 @@ bool ModelKafka::IsPoison(std::uint64_t event) {
 
 bool ModelKafka::IsRefused(const Identity& what, bool by_client) {
   switch (what.kind) {
-    case Identity::Kind::kDecision:
-      return false;
     case Identity::Kind::kProgress:
       return now_ < progress_refused_until_ && (what.event % 2 == 0) == by_client;
     case Identity::Kind::kEvent:
     case Identity::Kind::kAgain:
       return IsPoison(what.event) && (what.event % 2 == 0) == by_client;
-    case Identity::Kind::kLetter:
-    case Identity::Kind::kParked:
-      break;
   }
-  if (!faults_.Has(Fault::letters_refused)) {
-    return false;
-  }
-  const auto [found, added] = refused_letters_.try_emplace(what.event, LetterFate::kTaken);
-  if (added && random_.Chance(200)) {
-    constexpr std::array kFates = {LetterFate::kTooLarge, LetterFate::kRefused,
-                                   LetterFate::kTooLarge, LetterFate::kNotEvenStub};
-    found->second = kFates[random_.Below(kFates.size())];
-  }
-  const LetterFate fate = found->second;
-  const bool refused =
-      fate == LetterFate::kNotEvenStub || (fate != LetterFate::kTaken && !what.stub);
-  return refused && by_client == (fate == LetterFate::kTooLarge ||
-                                  (fate == LetterFate::kNotEvenStub && what.event % 3 == 0));
+  return false;
 }
 
 SubmitResult ModelKafka::Submit(const envelope::Record& record, delivery::Sequence sequence) {
   Require(open_, "Submit to a sink that is closed");
   const Identity what = judge_->Identify(record);
   Partition& partition = partitions_[PartitionOf(what)];
-  const bool first_outstanding = !partition.proven && !partition.messages.empty();
+  const bool first_outstanding = !partition.gate.MaySend();
   const bool alone = mode_ == Mode::kCareful && outstanding_ > 0;
   const bool full = faults_.Has(Fault::kafka_not_now) && random_.Chance(200);
   if (closing_ || dead_ || partition.failed || first_outstanding || alone || full) {
     return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
+  }
+  if (std::optional<SubmitResult> answer = LookUp(what)) {
+    return *std::move(answer);
   }
   if (IsRefused(what, /*by_client=*/true)) {
     judge_->OnPoison(what);
@@ -146,12 +143,15 @@ SubmitResult ModelKafka::Submit(const envelope::Record& record, delivery::Sequen
                         Failure{FailureKind::kRecordTooLarge, "larger than the topic allows"}};
   }
   judge_->OnSubmitted(what);
+  // Real ones forget after a day: no record is on its way for so long.
+  if (partition.messages.empty() && partition.known_until && now_ >= *partition.known_until) {
+    partition.known_until.reset();
+  }
+  partition.gate.OnSent(now_, kKnownFor);
   ++outstanding_;
   outstanding_bytes_ += record.AccountedBytes();
-  Content content{what, std::nullopt, std::nullopt};
-  if (record.topic == LetterLog::kTopic) {
-    content.letter = LetterLog::Copy(record);
-  } else if (what.kind == Identity::Kind::kProgress) {
+  Content content{what, std::nullopt};
+  if (what.kind == Identity::Kind::kProgress) {
     content.progress = *envelope::DecodeProgress(*record.value);
   }
   partition.messages.push_back(Message{sequence, std::move(content), record, false});
@@ -162,15 +162,6 @@ void ModelKafka::LandOne(const Content& content) {
   judge_->OnVisible(content.what);
   if (content.progress) {
     progress_.Append(*content.progress);
-  }
-  if (!content.letter) {
-    return;
-  }
-  const envelope::LoggedLetter& landed = letters_.Append(*content.letter);
-  if (content.what.kind == Identity::Kind::kDecision) {
-    judge_->OnDecision(landed, letters_.CommandAt(landed.letter.answers.value_or(-1)));
-  } else {
-    judge_->OnLetter(content.what, landed);
   }
 }
 
@@ -186,12 +177,17 @@ void ModelKafka::Land(Partition* partition, std::size_t count) {
     Require(judge_->Identify(message.record) == message.content.what,
             "the bytes of a record changed before its report");
     message.landed = true;
+    const bool forgets = faults_.Has(Fault::kafka_forgets);
+    partition->known_until = forgets ? now_ + kForgetsAfter : base::MonotonicTime::max();
     LandOne(message.content);
   }
 }
 
 void ModelKafka::ReportFirst(Partition* partition) {
-  partition->proven = true;
+  partition->gate.OnAcknowledged(now_, -1);
+  if (partition->known_until) {  // long before the client stops to count on it
+    partition->known_until = std::max(*partition->known_until, now_ + kForgetsAfter);
+  }
   reports_.push_back(Report{std::move(partition->messages.front()), {}});
   partition->messages.pop_front();
 }
@@ -204,19 +200,25 @@ void ModelKafka::FailBatch(Partition* partition, std::size_t count, FailureKind 
     Land(partition, random_.Between(1, count));
   }
   for (; count > 0 && !partition->messages.empty(); --count) {
-    if (kind != FailureKind::kGenerationEnded && mode_ == Mode::kCareful) {
-      judge_->OnPoison(partition->messages.front().content.what);
+    const Identity& what = partition->messages.front().content.what;
+    if (MayBlame(what, kind)) {
+      judge_->OnPoison(what);
     }
     if (kind != FailureKind::kGenerationEnded && partition == &partitions_.back()) {
       ++progress_refusals_;
     }
+    partition->gate.OnFailed();
     reports_.push_back(Report{std::move(partition->messages.front()), Failure{kind, "refused"}});
     partition->messages.pop_front();
+  }
+  // What was sent behind it. A broker that knows the producer sees the gap.
+  if (!partition->known_until) {
+    Land(partition, partition->messages.size());
   }
 }
 
 void ModelKafka::AdvancePartition(Partition* partition) {
-  if (partition->messages.empty() || partition->failed) {
+  if (partition->messages.empty() || partition->failed || now_ < partition->stuck_until) {
     return;
   }
   if (partition->messages.front().landed) {
@@ -252,6 +254,7 @@ void ModelKafka::AdvancePartition(Partition* partition) {
 
 void ModelKafka::Advance(base::Now now) {
   now_ = now.mono;
+  BlameTopics();
   if (faults_.Has(Fault::kafka_outage) && random_.Chance(10)) {
     outage_until_ = now_ + milliseconds(random_.Between(10, 30'000));
   }
@@ -266,6 +269,7 @@ void ModelKafka::Advance(base::Now now) {
     progress_refused_until_ = now_ + milliseconds(random_.Below(100'000));
   }
   LandLate();
+  ChangeTopics();
   if (!open_) {
     return;
   }
@@ -276,6 +280,103 @@ void ModelKafka::Advance(base::Now now) {
   for (Partition& partition : partitions_) {
     AdvancePartition(&partition);
   }
+}
+
+// Whether an event's topic can be sent to. Nothing = it can.
+std::optional<SubmitResult> ModelKafka::LookUp(const Identity& what) {
+  if (!faults_.Has(Fault::topics_unknown) || what.kind != Identity::Kind::kEvent) {
+    return std::nullopt;
+  }
+  Topic& topic = topics_[server_->events()[what.event].topic];
+  if (topic.looked_up) {
+    topic.told_since.reset();
+    return std::nullopt;
+  }
+  if (!topic.pending && !topic.refusal_told) {
+    topic.refusal_told = true;
+    topic.told_since = topic.told_since.value_or(topic.refused_since.value_or(now_));
+    if (now_ - *topic.told_since >= plan_.options.unknown_topic_wait) {
+      topic.condemned_at = now_;
+      BlameTopics();
+    }
+    return SubmitResult{SubmitResult::Outcome::kRefused,
+                        Failure{FailureKind::kTopicUnknown, "no such topic"}};
+  }
+  if (!topic.pending) {
+    topic.pending = true;
+    topic.answer_at = now_ + milliseconds(random_.Below(50));
+  }
+  return SubmitResult{SubmitResult::Outcome::kTopicPending, {}};
+}
+
+void ModelKafka::AnswerLookUps(delivery::SinkListener* listener) {
+  for (auto& [name, topic] : topics_) {
+    if (!topic.pending || now_ < topic.answer_at || away() || closing_) {
+      continue;
+    }
+    topic.pending = false;
+    topic.looked_up = now_ >= topic.unknown_until;
+    topic.refusal_told = topic.looked_up;
+    if (topic.looked_up) {
+      topic.refused_since.reset();
+    } else if (!topic.refused_since) {
+      topic.refused_since = now_;
+    }
+    listener->OnTopicAnswered(name, topic.looked_up);
+  }
+}
+
+// A verdict on a topic is one on its events, also on those that come a little later.
+void ModelKafka::BlameTopics() {
+  for (const auto& [name, topic] : topics_) {
+    if (!topic.condemned_at || now_ >= *topic.condemned_at + pipeline::HeldTopics::kVerdictKept) {
+      continue;
+    }
+    for (std::uint64_t i = 0; i < server_->events().size(); ++i) {
+      if (server_->events()[i].topic == name) {
+        judge_->OnPoison(Identity{Identity::Kind::kEvent, i, ""});
+      }
+    }
+  }
+}
+
+// An answer counts against a record when it is about this one record, or, when it says nothing about
+// it, after minutes.
+bool ModelKafka::MayBlame(const Identity& what, FailureKind kind) {
+  if (kind == FailureKind::kOther || kind == FailureKind::kTopicUnknown) {
+    const auto [since, first] = unclear_since_.try_emplace(what.event, now_);
+    return now_ - since->second >= pipeline::HeldTopics::kUnclearFor;
+  }
+  // What got an unclear answer is sent alone, also by a pipelined producer.
+  const bool alone = mode_ == Mode::kCareful || unclear_since_.count(what.event) != 0;
+  return kind != FailureKind::kGenerationEnded && (alone || IsRefused(what, /*by_client=*/false));
+}
+
+void ModelKafka::ChangeTopics() {
+  if (faults_.Has(Fault::topics_unknown) && random_.Chance(10)) {
+    Topic& topic = topics_["t" + std::to_string(random_.Below(ModelPostgres::kTopics))];
+    topic.unknown_until = now_ + milliseconds(random_.Between(10, 20'000));
+    topic.looked_up = false;
+  }
+  if (faults_.Has(Fault::kafka_made_anew) && random_.Chance(30)) {
+    // Of events: topics of walpost's own are not made anew under it. The client learns of it.
+    const std::size_t first = random_.Below(ModelPostgres::kTopics) * kPartitions;
+    for (std::size_t i = first; i < first + kPartitions; ++i) {
+      if (partitions_[i].messages.empty()) {  // what was on its way fails as a whole
+        partitions_[i].known_until.reset();
+        partitions_[i].gate.OnMadeAnew();
+      }
+    }
+  }
+  if (faults_.Has(Fault::kafka_stuck) && !stuck() && random_.Chance(10)) {
+    partitions_[random_.Below(partitions_.size())].stuck_until =
+        now_ + milliseconds(random_.Between(10, 300'000));
+  }
+}
+
+bool ModelKafka::stuck() const {
+  return std::any_of(partitions_.begin(), partitions_.end(),
+                     [this](const Partition& partition) { return now_ < partition.stuck_until; });
 }
 
 void ModelKafka::LandLate() {
@@ -306,6 +407,7 @@ void ModelKafka::Poll(base::Now now, delivery::SinkListener* listener) {
       listener->OnFailed(report.message.sequence, report.failure);
     }
   }
+  AnswerLookUps(listener);
   if (generation_failure_ && !closing_) {
     const Failure failure = *std::exchange(generation_failure_, std::nullopt);
     listener->OnGenerationFailed(failure);
@@ -363,7 +465,9 @@ void ModelKafka::Abandon() {
         late_[i].push_back(message.content);
       }
     }
+    const base::MonotonicTime stuck_until = partitions_[i].stuck_until;
     partitions_[i] = Partition();
+    partitions_[i].stuck_until = stuck_until;
   }
   reports_.clear();
   outstanding_ = outstanding_bytes_ = 0;

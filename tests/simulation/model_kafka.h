@@ -13,9 +13,9 @@
 #include <set>
 #include <vector>
 
+#include "delivery/partition_gate.h"
 #include "delivery/sink.h"
 #include "judge.h"
-#include "letter_log.h"
 #include "plan.h"
 #include "progress_log.h"
 #include "random.h"
@@ -35,15 +35,10 @@ class ModelKafka final : public delivery::Sink {
   void Heal();
 
   // What brokers refuse they take from now on.
-  void TakePoison() {
-    poison_.clear();
-    refused_letters_.clear();
-  }
+  void TakePoison() { poison_.clear(); }
 
   // The same for one event.
   void TakeOnePoison();
-
-  LetterLog& letters() { return letters_; }
 
   ProgressLog& progress() { return progress_; }
 
@@ -66,6 +61,9 @@ class ModelKafka final : public delivery::Sink {
 
   std::size_t outstanding_bytes() const { return outstanding_bytes_; }
 
+  // A partition takes nothing, and may not for minutes.
+  bool stuck() const;
+
   // --- Sink ---
   void Open(Mode mode) override;
   void Close() override;
@@ -84,7 +82,6 @@ class ModelKafka final : public delivery::Sink {
   // What a broker receives.
   struct Content {
     Identity what;
-    std::optional<envelope::LoggedLetter> letter;
     std::optional<base::Progress> progress;
   };
 
@@ -95,13 +92,25 @@ class ModelKafka final : public delivery::Sink {
     bool landed = false;
   };
 
-  // How the dead-letter topic takes an event's letters.
-  enum class LetterFate { kTaken, kTooLarge, kRefused, kNotEvenStub };
+  // What is known of an event's topic. Rows of the model name two.
+  struct Topic {
+    base::MonotonicTime unknown_until;  // no broker knows it
+    bool looked_up = false;             // of this generation: it may be sent to
+    bool pending = false;
+    base::MonotonicTime answer_at;
+    bool refusal_told = true;                          // of the last answer
+    std::optional<base::MonotonicTime> refused_since;  // nothing else was answered since
+    std::optional<base::MonotonicTime> told_since;     // the same, as far as walpost asked
+    std::optional<base::MonotonicTime> condemned_at;   // it was told for long enough
+  };
 
   struct Partition {
     std::deque<Message> messages;  // without a report, in order; the landed ones come first
     bool failed = false;           // of this generation
-    bool proven = false;           // its first record of this generation was acknowledged
+    delivery::PartitionGate gate;
+    // Until then the broker knows the producer, and takes its records without a gap only.
+    std::optional<base::MonotonicTime> known_until;
+    base::MonotonicTime stuck_until;
   };
 
   struct Report {
@@ -116,6 +125,11 @@ class ModelKafka final : public delivery::Sink {
   void LandOne(const Content& content);
   void Land(Partition* partition, std::size_t count);
   void AdvancePartition(Partition* partition);
+  void ChangeTopics();
+  std::optional<delivery::SubmitResult> LookUp(const Identity& what);
+  void AnswerLookUps(delivery::SinkListener* listener);
+  void BlameTopics();
+  bool MayBlame(const Identity& what, delivery::FailureKind kind);
   void FailBatch(Partition* partition, std::size_t count, delivery::FailureKind kind);
   void ReportFirst(Partition* partition);
   void LandLate();
@@ -128,11 +142,11 @@ class ModelKafka final : public delivery::Sink {
   Judge* const judge_;
   Faults faults_;
   std::vector<Partition> partitions_;
+  std::map<std::string, Topic> topics_;
+  std::map<std::uint64_t, base::MonotonicTime> unclear_since_;  // by event
   std::deque<Report> reports_;
   std::set<std::uint64_t> poison_;
   std::uint64_t poison_asked_below_ = 0;
-  std::map<std::uint64_t, LetterFate> refused_letters_;
-  LetterLog letters_;
   ProgressLog progress_;
   int progress_refusals_ = 0;
   base::MonotonicTime progress_refused_until_;

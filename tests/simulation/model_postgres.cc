@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "outbox/column_value.h"
+#include "progress_log.h"
 #include "support/pgoutput_bytes.h"
 
 namespace walpost::simulation {
@@ -32,6 +33,8 @@ ModelPostgres::ModelPostgres(const Plan& plan)
       foreign_(plan.seed, 10),
       lane_sizes_(kTopics * plan.keys),
       versions_(plan.tables + 1),
+      edits_(plan.tables + 1),
+      edited_(plan.tables + 1),
       wal_end_(kFirstLsn),
       confirmed_flush_(kFirstLsn),
       persisted_(kFirstLsn),
@@ -39,18 +42,26 @@ ModelPostgres::ModelPostgres(const Plan& plan)
       system_identifier_(kSystemIdentifier) {
   for (std::uint32_t i = 0; i <= plan.tables; ++i) {
     oids_.push_back(kFirstOid + i);
+    memberships_.push_back(kFirstOid + 50 + i);
   }
 }
 
 void ModelPostgres::WriteTransaction(base::WallTime now) {
   Transaction transaction;
-  transaction.xid = static_cast<std::uint32_t>(700 + written_++);
+  ++written_;
+  transaction.xid = next_xid_++;
   transaction.commit_time = now;
   transaction.origin = random_.Chance(50);
   // Rows come before their commit in the log; with writers side by side a commit may follow the
   // last one's directly.
   transaction.commit_lsn =
       base::Lsn(wal_end_.value() + (random_.Chance(400) ? 0 : random_.Below(500)));
+  while (!used_lsns_.empty() && used_lsns_.front() < transaction.commit_lsn) {
+    used_lsns_.erase(used_lsns_.begin());
+  }
+  if (!used_lsns_.empty() && random_.Chance(600)) {
+    transaction.commit_lsn = used_lsns_.front();
+  }
   transaction.end_lsn = base::Lsn(transaction.commit_lsn.value() + random_.Between(1, 80));
   wal_end_ = transaction.end_lsn;
   std::uint64_t rows = random_.Chance(150) ? 0 : random_.Between(1, 5);
@@ -81,6 +92,10 @@ void ModelPostgres::WriteTransaction(base::WallTime now) {
                             : table;
       operation.version = versions_[operation.table];
       operation.oid = oids_[operation.table];
+      operation.edits = edits_[operation.table];
+      if (IsOut(operation.table) && operation.kind != Operation::Kind::kMessage) {
+        continue;
+      }
       ordinal += operation.kind == Operation::Kind::kOtherRow ||
                          operation.kind == Operation::Kind::kMessage
                      ? 1
@@ -88,8 +103,16 @@ void ModelPostgres::WriteTransaction(base::WallTime now) {
       transaction.operations.push_back(operation);
       continue;
     }
-    transaction.operations.push_back(
-        Operation{Operation::Kind::kRow, table, versions_[table], oids_[table], events_.size()});
+    if (IsOut(table)) {
+      SkipRow();  // in the table, and in no stream
+      continue;
+    }
+    if (edit_untold_ && edited_[table]) {
+      edit_told_at_ = transaction.commit_lsn;
+      edit_untold_ = false;
+    }
+    transaction.operations.push_back(Operation{Operation::Kind::kRow, table, versions_[table],
+                                               oids_[table], edits_[table], events_.size()});
     WriteRow(&transaction, &ordinal);
   }
   if (plan_.faults.Has(Fault::savepoints) && random_.Chance(100)) {
@@ -117,6 +140,9 @@ void ModelPostgres::WriteRow(Transaction* transaction, std::uint32_t* ordinal) {
   event.era = era_;
   event.ordinal = (*ordinal)++;
   event.unfit = plan_.faults.Has(Fault::unfit_rows) && unfit_.Chance(30);
+  // A parked key would have a name that no writer uses.
+  event.hostile = event.unfit && unfit_.Chance(500) &&
+                  plan_.options.on_undeliverable != pipeline::OnUndeliverable::kPark;
   event.commit_time = transaction->commit_time;
   events_.push_back(std::move(event));
 }
@@ -134,11 +160,14 @@ base::SourceFacts ModelPostgres::Facts() const {
   facts.confirmed_flush_lsn = confirmed_flush_;
   facts.consistent_point = consistent_point_;
   facts.publication_oid = publication_oid_;
+  facts.publication_xmin = publication_xmin_;
+  facts.looked_lsn = wal_end_;
   facts.server_wal_lsn = wal_end_;
+  facts.in_recovery = in_recovery_;
   facts.wal_sender_timeout_ms = plan_.wal_sender_timeout_ms;
   for (std::uint32_t i = 0; i <= plan_.tables; ++i) {
     const pgoutput::Relation relation = RelationOf(i, 0, oids_[i]);
-    facts.tables.push_back({relation.id.oid, relation.schema, relation.name});
+    facts.tables.push_back({relation.id.oid, relation.schema, relation.name, {memberships_[i]}});
   }
   return facts;
 }
@@ -154,6 +183,11 @@ void ModelPostgres::Crash() { confirmed_flush_ = persisted_; }
 void ModelPostgres::Failover() {
   // A synchronised slot is never ahead of the standby, and may be behind.
   confirmed_flush_ = persisted_;
+  Promote();
+}
+
+void ModelPostgres::Promote() {
+  in_recovery_ = false;
   history_.push_back({timeline_, wal_end_});
   ++timeline_;
 }
@@ -168,6 +202,7 @@ void ModelPostgres::FailoverLoses() {
   }
   const std::size_t left = transactions_.size() - lost;
   if (lost > 0) {
+    copy_.reset();
     wal_end_ = transactions_[left].commit_lsn;
     transactions_.resize(left);
     for (Event& event : events_) {
@@ -179,11 +214,73 @@ void ModelPostgres::FailoverLoses() {
   Failover();
 }
 
+void ModelPostgres::TakeCopy() {
+  copy_ = Copy{transactions_.size(), wal_end_, persisted_, next_xid_, timeline_, history_};
+}
+
+void ModelPostgres::PutBack(base::WallTime now) {
+  if (!copy_) {
+    return;
+  }
+  const base::Lsn end = wal_end_;
+  const std::vector<Transaction> lost(
+      transactions_.begin() + static_cast<std::ptrdiff_t>(copy_->transactions),
+      transactions_.end());
+  for (const Transaction& transaction : lost) {
+    used_lsns_.push_back(transaction.commit_lsn);
+    for (const Operation& operation : transaction.operations) {
+      if (operation.kind == Operation::Kind::kRow) {
+        events_[operation.event].gone = true;
+      }
+    }
+  }
+  ++era_;
+  transactions_.resize(copy_->transactions);
+  wal_end_ = copy_->wal_end;
+  confirmed_flush_ = persisted_ = copy_->confirmed_flush;
+  next_xid_ = copy_->next_xid;
+  timeline_ = copy_->timeline;
+  history_ = copy_->history;
+  in_recovery_ = false;
+  broken_ = base::Lsn();
+  if (foreign_.Chance(300)) {
+    history_.push_back({timeline_, wal_end_});
+    ++timeline_;
+  }
+  for (std::uint64_t i = foreign_.Below(12); i > 0; --i) {
+    if (written_ < plan_.transactions) {
+      WriteTransaction(now);
+    }
+    if (foreign_.Chance(300)) {
+      WriteOther();
+    }
+  }
+  if (foreign_.Chance(400)) {  // the log is longer than it was before walpost looks
+    wal_end_ = base::Lsn(std::max(wal_end_, end).value() + foreign_.Between(1, 300));
+  }
+}
+
+std::optional<base::CommittedTransaction> ModelPostgres::LastTransaction(base::Lsn position) const {
+  std::optional<base::CommittedTransaction> last;
+  for (const Transaction& each : transactions_) {
+    const bool holds_rows = std::any_of(
+        each.operations.begin(), each.operations.end(),
+        [](const Operation& operation) { return operation.kind == Operation::Kind::kRow; });
+    if (holds_rows && each.end_lsn <= position) {
+      last = base::CommittedTransaction{each.commit_lsn, base::Xid{each.xid}, each.commit_time};
+    }
+  }
+  return last;
+}
+
 void ModelPostgres::BecomeAnotherCluster() {
+  copy_.reset();
+  used_lsns_.clear();
   ++system_identifier_;
   ++era_;
   timeline_ = 1;
   history_.clear();
+  in_recovery_ = false;
   transactions_.clear();
   for (Event& event : events_) {
     event.gone = true;
@@ -199,14 +296,50 @@ bool ModelPostgres::AdvanceSlot() {
     return false;
   }
   const std::uint64_t all = wal_end_.value() - confirmed_flush_.value();
+  copy_.reset();
   confirmed_flush_ =
       base::Lsn(confirmed_flush_.value() + (foreign_.Chance(500) ? all : foreign_.Between(1, all)));
   return true;
 }
 
-void ModelPostgres::MakeSlotAnew() { confirmed_flush_ = persisted_ = wal_end_; }
+void ModelPostgres::MakeSlotAnew() {
+  copy_.reset();
+  confirmed_flush_ = persisted_ = wal_end_;
+}
 
-void ModelPostgres::ReplaceTable() { oids_[foreign_.Below(plan_.tables)] += 100; }
+void ModelPostgres::ReplaceTable() {
+  copy_.reset();
+  oids_[foreign_.Below(plan_.tables)] += 100;
+}
+
+void ModelPostgres::TakeOut() {
+  taken_out_ = foreign_.Chance(600) ? Out::kTable : Out::kEverything;
+  out_ = static_cast<std::uint32_t>(foreign_.Below(plan_.tables));
+  edit_untold_ = false;
+  edit_told_at_.reset();
+  WriteOther();
+}
+
+void ModelPostgres::PutBack() {
+  for (std::uint32_t table = 0; table <= plan_.tables; ++table) {
+    edited_[table] = IsOut(table);
+    edits_[table] += IsOut(table) ? 1 : 0;
+    if (taken_out_ == Out::kTable && table == out_) {
+      memberships_[table] += 1'000;
+    }
+  }
+  publication_xmin_ += taken_out_ == Out::kEverything ? 1 : 0;
+  taken_out_ = Out::kNothing;
+  edit_untold_ = true;
+  WriteOther();
+}
+
+void ModelPostgres::AnnounceAgain() {
+  for (std::uint32_t& edits : edits_) {
+    ++edits;
+  }
+  WriteOther();
+}
 
 bool ModelPostgres::SlotHoldsReplaced() const {
   for (auto each = transactions_.rbegin(); each != transactions_.rend(); ++each) {
@@ -274,10 +407,13 @@ std::string ModelPostgres::RowBytes(const Operation& operation) const {
         row.push_back(TextColumn(event.key));
         break;
       case 't':
-        row.push_back(TextColumn(event.topic));
+        row.push_back(TextColumn(!event.hostile                  ? std::string_view(event.topic)
+                                 : event.payload.size() % 2 == 0 ? ProgressLog::kTopic
+                                                                 : kDeadLetterTopic));
         break;
       case 'y':
-        row.push_back(event.unfit ? testing::NullColumn() : TextColumn("created"));
+        row.push_back(event.unfit && !event.hostile ? testing::NullColumn()
+                                                    : TextColumn("created"));
         break;
       case 'p':
         row.push_back(BinaryColumn(event.payload));
@@ -308,7 +444,7 @@ Walsender::Walsender(const ModelPostgres* server, base::Lsn start, Random* rando
       start_(std::max(start, server->confirmed_flush_)),
       sent_(server->confirmed_flush_),
       fails_after_(random->Below(3)),
-      announced_(server->versions_.size(), -1) {
+      announced_(server->versions_.size()) {
   // Decoding begins before what is sent, at the slot's restart_lsn.
   const auto first =
       std::partition_point(server->transactions_.begin(), server->transactions_.end(),
@@ -385,8 +521,8 @@ std::optional<std::string> Walsender::NextOperation(const Transaction& transacti
   }
   const Operation& operation = transaction.operations[operation_];
   const bool needs_relation = operation.kind != Operation::Kind::kMessage;
-  const std::int64_t announced = std::int64_t{operation.version} << 32 | operation.oid;
-  if (needs_relation && announced_[operation.table] != announced) {
+  const Announced announced{operation.version, operation.oid, operation.edits};
+  if (needs_relation && !(announced_[operation.table] == announced)) {
     announced_[operation.table] = announced;
     return testing::RelationBytes(
         server_->RelationOf(operation.table, operation.version, operation.oid));

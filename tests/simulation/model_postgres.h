@@ -36,8 +36,9 @@ struct Event {
   std::uint32_t timeline = 1;
   std::uint32_t era = 0;  // of the server
   std::uint32_t ordinal = 0;
-  bool unfit = false;  // the row becomes no record
-  bool gone = false;   // the database does not have it any more
+  bool unfit = false;    // the row becomes no record
+  bool hostile = false;  // because it asks for a topic of walpost's own
+  bool gone = false;     // the database does not have it any more
   base::WallTime commit_time;
 };
 
@@ -48,6 +49,7 @@ struct Operation {
   std::uint32_t table = 0;
   std::uint32_t version = 0;  // of the table's columns when it was written
   std::uint32_t oid = 0;      // of the table
+  std::uint32_t edits = 0;    // of the table, when it was written
   std::uint64_t event = 0;    // kRow: index into events()
 };
 
@@ -97,12 +99,24 @@ class ModelPostgres {
   // A standby that has everything takes over.
   void Failover();
 
+  // It is this server that is a standby, or no longer; connections stay.
+  void BecomeStandby() { in_recovery_ = true; }
+
+  bool in_recovery() const { return in_recovery_; }
+
+  void Promote();
+
   // --- Foreign hands ---
   // A history of its own begins with each: positions are used once more.
   std::uint32_t era() const { return era_; }
 
   // A standby takes over that lacks the last transactions.
   void FailoverLoses();
+  // What a backup of its disk would hold.
+  void TakeCopy();
+  // The disk is put back to that, and goes on from there: on the same timeline, or on a new one. Writes
+  // some transactions at once.
+  void PutBack(base::WallTime now);
   // Another server, with nothing of this one's log.
   void BecomeAnotherCluster();
 
@@ -116,11 +130,27 @@ class ModelPostgres {
 
   void ReplacePublication() { ++publication_oid_; }
 
+  // One outbox, or what the publication publishes: rows inserted from here on are in no stream.
+  void TakeOut();
+  // As it was, but for the numbers of the catalog's rows.
+  void PutBack();
+
+  bool taken_out() const { return taken_out_ != Out::kNothing; }
+
+  // Of the first row that may tell of the last edit.
+  const std::optional<base::Lsn>& edit_told_at() const { return edit_told_at_; }
+
+  // ANALYZE, GRANT and their like: the server announces the tables again.
+  void AnnounceAgain();
+
   // Rows of a table that was replaced are still in the slot.
   bool SlotHoldsReplaced() const;
 
   // Of the outboxes.
   const std::vector<std::uint32_t>& oids() const { return oids_; }
+
+  // The last one with rows of an outbox that ends at or before `position`.
+  std::optional<base::CommittedTransaction> LastTransaction(base::Lsn position) const;
 
   // Where the slot began, as walpost.pipeline says it.
   base::Lsn consistent_point() const { return consistent_point_; }
@@ -134,6 +164,22 @@ class ModelPostgres {
 
  private:
   friend class Walsender;
+
+  enum class Out { kNothing, kTable, kEverything };
+
+  bool IsOut(std::uint32_t table) const {
+    return taken_out_ == Out::kEverything || (taken_out_ == Out::kTable && table == out_);
+  }
+
+  // The state of its disk, without the events.
+  struct Copy {
+    std::size_t transactions = 0;
+    base::Lsn wal_end;
+    base::Lsn confirmed_flush;
+    std::uint32_t next_xid = 0;
+    std::uint32_t timeline = 0;
+    std::vector<base::TimelineEnd> history;
+  };
 
   void WriteRow(Transaction* transaction, std::uint32_t* ordinal);
 
@@ -152,9 +198,20 @@ class ModelPostgres {
   std::vector<std::uint32_t> lane_sizes_;
   std::vector<std::uint32_t> versions_;  // of tables; the last one is no outbox
   std::vector<std::uint32_t> oids_;      // the same
+  std::vector<std::uint32_t> edits_;     // of the tables
+  std::vector<std::uint32_t> memberships_;
   std::uint32_t publication_oid_ = 16'000;
+  std::uint32_t publication_xmin_ = 500;
+  Out taken_out_ = Out::kNothing;
+  std::uint32_t out_ = 0;     // a table
+  bool edit_untold_ = false;  // put back, and no row since
+  std::vector<bool> edited_;  // the tables that the edit was about
+  std::optional<base::Lsn> edit_told_at_;
   std::uint64_t written_ = 0;
   std::uint64_t ids_given_ = 0;  // rolled back ones, too
+  std::uint32_t next_xid_ = 700;
+  std::optional<Copy> copy_;
+  std::vector<base::Lsn> used_lsns_;  // of transactions that are gone: used once more
   base::Lsn wal_end_;
   base::Lsn confirmed_flush_;
   base::Lsn persisted_;
@@ -163,6 +220,7 @@ class ModelPostgres {
   std::uint64_t system_identifier_;
   bool elsewhere_ = false;
   std::uint32_t era_ = 0;
+  bool in_recovery_ = false;
   std::uint32_t timeline_ = 1;
   std::vector<base::TimelineEnd> history_;
 };
@@ -199,8 +257,17 @@ class Walsender {
   bool in_transaction_ = false;
   bool origin_sent_ = false;
   bool failed_ = false;
-  std::size_t fails_after_ = 0;          // operations of the broken transaction
-  std::vector<std::int64_t> announced_;  // version and OID by table; -1 = not yet
+  std::size_t fails_after_ = 0;  // operations of the broken transaction
+
+  struct Announced {
+    std::uint32_t version = 0;
+    std::uint32_t oid = 0;
+    std::uint32_t edits = 0;
+
+    friend bool operator==(const Announced&, const Announced&) = default;
+  };
+
+  std::vector<Announced> announced_;  // by table; OID 0 = not yet
 };
 
 }  // namespace walpost::simulation

@@ -1,45 +1,106 @@
-// The dead-letter topic: what walpost reads of it, and an operator who decides about what lies there.
+// The table of dead letters: what walpost asks of it, and an operator who decides about its rows.
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
 #include "simulation.h"
+#include "violation.h"
 
 namespace walpost::simulation {
 
-using envelope::LetterAction;
+using base::DeadLetter;
+using pipeline::DeadLetterReply;
+using pipeline::DeadLetterRequest;
 using pipeline::Decision;
 using std::chrono::milliseconds;
 
-void Simulation::Letters() {
-  if (const std::optional<pipeline::LetterRead> wanted = pipeline_->TakeLetterRead(now_)) {
-    LettersAnswer answer;
-    answer.due = now_.mono + milliseconds(operator_.Below(healed_ ? 5 : 200));
-    answer.for_release = !wanted->topic.empty();
-    Trace("reads letters from",
-          absl::StrFormat("%d %s/%s", wanted->from_offset, wanted->topic, wanted->key));
-    answer.read = kafka_.letters().Read(*wanted);
-    if (Happens(Fault::letters_unreadable, 200)) {
-      answer.read = pipeline::LettersRead{wanted->id, absl::UnavailableError("no broker"), {}, 0};
-    } else if (Happens(Fault::letters_unreadable, 10)) {
-      answer.read = pipeline::LettersRead{wanted->id, absl::NotFoundError("no such topic"), {}, 0};
-    }
-    answers_.push_back(std::move(answer));
-  }
+namespace {
+
+constexpr const char* kKindNames[] = {"insert",    "load",   "decision",  "read",
+                                      "delivered", "failed", "discarded", "key discarded"};
+
+const char* NameOf(DeadLetterRequest::Kind kind) {
+  return kKindNames[static_cast<std::size_t>(kind)];
 }
 
-void Simulation::AnswerLetters() {
-  while (!answers_.empty() && now_.mono >= answers_.front().due) {
-    LettersAnswer answer = std::move(answers_.front());
-    answers_.pop_front();
-    Trace("letters read up to",
-          absl::StrFormat("%d%s %s", answer.read.next_offset, answer.read.at_end ? ", the end" : "",
-                          std::string(answer.read.status.message())));
-    letters_unreadable_ = letters_unreadable_ || absl::IsNotFound(answer.read.status);
-    judge_.OnLettersRead(answer.read, answer.for_release);
-    pipeline_->OnLettersRead(std::move(answer.read), now_);
+}  // namespace
+
+void Simulation::DeadLetters() {
+  std::optional<DeadLetterRequest> wanted = pipeline_->TakeDeadLetterRequest(now_);
+  if (!wanted) {
+    return;
   }
+  for (const DeadLetter& row : wanted->rows) {
+    judge_.OnInsertAsked(row);
+  }
+  Trace("asks the table:", absl::StrFormat("%s %u rows, seq %d", NameOf(wanted->kind),
+                                           wanted->rows.size(), wanted->seq));
+  Statement statement;
+  statement.due = now_.mono + milliseconds(operator_.Below(healed_ ? 5 : 200));
+  statement.request = *std::move(wanted);
+  statements_.push_back(std::move(statement));
+}
+
+void Simulation::AnswerDeadLetters() {
+  if (statements_.empty()) {
+    return;
+  }
+  Statement& first = statements_.front();
+  // Some time before the answer arrives.
+  const bool may_be = server_state_ != ServerState::kDown || now_.mono >= first.due;
+  if (!first.reply && may_be && (now_.mono >= first.due || operator_.Chance(300))) {
+    DeadLetterReply& reply = first.reply.emplace();
+    if (server_state_ == ServerState::kDown || Happens(Fault::dead_letters_unreachable, 200)) {
+      reply.status = absl::UnavailableError("the server is away");
+    } else if (Happens(Fault::dead_letters_unusable, 10)) {
+      reply.status = absl::NotFoundError("no such table");
+    } else {
+      reply = dead_letters_.CarryOut(first.request);
+      Trace("the table has done:", NameOf(first.request.kind));
+      if (Happens(Fault::dead_letters_unreachable, 100)) {
+        reply.status = absl::UnavailableError("the answer was lost");
+      }
+    }
+    reply.id = first.request.id;
+  }
+  if (now_.mono < first.due || !first.reply) {
+    return;
+  }
+  const Statement statement = std::move(first);
+  statements_.pop_front();
+  const DeadLetterReply& reply = *statement.reply;
+  Trace("the table answers:", absl::StrFormat("%s %s", NameOf(statement.request.kind),
+                                              std::string(reply.status.message())));
+  const std::uint64_t known = RowsKnown();
+  pipeline_->OnDeadLetterReply(reply, now_);
+  // Of a connection that has ended it takes nothing.
+  if (const std::uint64_t more = RowsKnown() - known; more > 0) {
+    Require(reply.status.ok() && more == statement.request.rows.size(),
+            "%u rows are counted, of %u that were written", more, statement.request.rows.size());
+    rows_written_ += more;
+    for (const DeadLetter& row : statement.request.rows) {
+      judge_.OnInserted(row);
+    }
+  }
+  dead_letters_unusable_ = dead_letters_unusable_ || absl::IsNotFound(reply.status);
+}
+
+std::uint64_t Simulation::RowsKnown() const {
+  const pipeline::Counters& counters = pipeline_->counters();
+  return counters.events_dead_lettered + counters.events_parked;
+}
+
+// walpost died: what it asked for is done, or not.
+void Simulation::AbandonStatements() {
+  for (const Statement& statement : statements_) {
+    if (!statement.reply && server_state_ == ServerState::kUp && operator_.Chance(300)) {
+      dead_letters_.CarryOut(statement.request);
+      Trace("the table has done all the same:", NameOf(statement.request.kind));
+    }
+  }
+  statements_.clear();
 }
 
 // The registry: slow, away now and then, and each time with another id.
@@ -71,20 +132,25 @@ void Simulation::AnswerSchemas() {
 }
 
 void Simulation::TakeDecisions() {
+  std::size_t told = 0;
   while (const std::optional<Decision> decision = pipeline_->TakeDecision()) {
     if (decision->kind == Decision::Kind::kSkipped) {
       judge_.OnSkipped(decision->event.id);
     }
     Trace("decided:", decision->event.id + " " + decision->event.reason);
+    ++told;
+  }
+  if (told >= pipeline::Decider::kUntoldMax) {
+    judge_.OnSkippedUntold();
   }
 }
 
-void Simulation::AppendCommand(LetterAction action, const std::string& topic,
-                               const std::string& key, const std::string& position) {
-  kafka_.letters().AppendCommand(action, topic, key, position);
-  Trace("the operator says",
-        absl::StrFormat("%s %s/%s %s", std::string(envelope::LetterActionName(action)), topic, key,
-                        position));
+void Simulation::Decide(const DeadLetter& row, DeadLetter::Decision decision, bool of_key) {
+  Trace(
+      "the operator says",
+      absl::StrFormat("%s %s %s/%s", decision == DeadLetter::Decision::kRetry ? "retry" : "discard",
+                      of_key ? "the key of" : "", row.event_id, row.key.value_or("")));
+  dead_letters_.Decide(row.seq, decision, of_key);
 }
 
 void Simulation::Operator() {
@@ -95,22 +161,17 @@ void Simulation::Operator() {
   if (Happens(Fault::operator_commands, 30)) {
     kafka_.TakeOnePoison();
   }
-  if (server_.events().empty() || !Happens(Fault::operator_commands, 40)) {
+  if (dead_letters_.open_rows() == 0 || !Happens(Fault::operator_commands, 40)) {
     return;
   }
-  // About a key that may be parked; better of one that is.
-  std::uint64_t about = operator_.Below(server_.events().size());
-  std::vector<std::uint64_t> parked;
-  for (const auto& lane : judge_.undecided()) {
-    parked.insert(parked.end(), lane.begin(), lane.end());
-  }
-  if (!parked.empty() && operator_.Chance(900)) {
-    about = parked[operator_.Below(parked.size())];
-  }
-  const Event& event = server_.events()[about];
+  const auto open = dead_letters_.Open();
+  const DeadLetter& row = *open[operator_.Below(open.size())];
   const std::uint64_t what = operator_.Below(100);
-  AppendCommand(what < 65 ? LetterAction::kRetry : LetterAction::kDiscard, event.topic, event.key,
-                what >= 80 ? judge_.PositionOf(about) : "");
+  if (what < 65) {
+    Decide(row, DeadLetter::Decision::kRetry, row.parked);
+  } else if (!row.retry() || row.parked) {
+    Decide(row, DeadLetter::Decision::kDiscard, what < 80 && row.parked);
+  }
 }
 
 // At the end: everything that is parked goes on, and what cannot is discarded.
@@ -118,20 +179,20 @@ void Simulation::OperatorReleases() {
   if (!operator_.Chance(50)) {
     return;
   }
-  for (const auto& lane : judge_.undecided()) {
-    if (lane.empty()) {
-      continue;
+  std::set<std::pair<std::string, std::string>> keys;
+  for (const DeadLetter* row : dead_letters_.Open()) {
+    if (row->parked && row->truncated_bytes && !row->discard()) {
+      Decide(*row, DeadLetter::Decision::kDiscard, /*of_key=*/false);
     }
-    const Event& event = server_.events()[*lane.begin()];
-    if (kafka_.letters().IsWaiting(event.topic, event.key)) {
-      continue;
+  }
+  for (const DeadLetter* row : dead_letters_.Open()) {
+    const bool first = row->parked && keys.emplace(row->topic, row->key.value_or("")).second;
+    if (first && row->decision == DeadLetter::Decision::kNone) {
+      Decide(*row, DeadLetter::Decision::kRetry, /*of_key=*/true);
+    } else if (!row->parked && row->decision == DeadLetter::Decision::kNone &&
+               plan_.options.dead_letters_max < 10) {
+      Decide(*row, DeadLetter::Decision::kDiscard, /*of_key=*/false);  // to make room
     }
-    for (const std::uint64_t each : lane) {
-      if (judge_.stub(each)) {
-        AppendCommand(LetterAction::kDiscard, event.topic, event.key, judge_.PositionOf(each));
-      }
-    }
-    AppendCommand(LetterAction::kRetry, event.topic, event.key, "");
   }
 }
 

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "letter_log.h"
 #include "outbox/presets.h"
 #include "progress_log.h"
 #include "random.h"
@@ -34,11 +33,13 @@ void DrawPolicy(Plan* plan) {
                                     OnUndeliverable::kDeadLetter, OnUndeliverable::kPark,
                                     OnUndeliverable::kPark,       OnUndeliverable::kPark};
   pipeline::PipelineOptions& options = plan->options;
-  options.name = LetterLog::kPipeline;
-  options.dead_letter_topic = LetterLog::kTopic;
+  options.name = kPipelineName;
   options.on_undeliverable = kPolicies[random.Below(kPolicies.size())];
   if (random.Chance(150)) {
-    options.park_keys_max = random.Between(1, 3);
+    options.dead_letters_max = random.Between(1, 6);
+  }
+  if (random.Chance(150)) {
+    options.dead_letters_per_second = random.Between(1, 20);
   }
   if (options.on_undeliverable == OnUndeliverable::kHalt) {
     plan->faults.Remove(Fault::unfit_rows);  // nobody can mend it
@@ -55,8 +56,9 @@ void DrawProgress(Plan* plan) {
     plan->options.progress_topic = ProgressLog::kTopic;
     return;
   }
-  for (const Fault fault : {Fault::slot_moved, Fault::slot_made_anew, Fault::other_cluster,
-                            Fault::replaced, Fault::progress_deleted}) {
+  for (const Fault fault :
+       {Fault::slot_moved, Fault::slot_made_anew, Fault::other_cluster, Fault::replaced,
+        Fault::edited, Fault::taken_over, Fault::progress_deleted}) {
     plan->faults.Remove(fault);
   }
 }
@@ -66,6 +68,8 @@ pipeline::PipelineOptions MakeOptions(const Plan& plan, Random* random) {
   for (std::uint64_t i = 0; i < plan.tables; ++i) {
     pipeline::OutboxOptions outbox;
     outbox.table = *outbox::PresetOptions("walpost");
+    outbox.table.topic = "{aggregate_type}";
+    outbox.table.topics.own = {ProgressLog::kTopic, kDeadLetterTopic};
     outbox.table.table = absl::StrFormat("events%u", i);
     outbox.encoder.format =
         plan.raw ? envelope::ValueFormat::kRaw : envelope::ValueFormat::kEnvelope;
@@ -146,14 +150,26 @@ Plan MakePlan(std::uint64_t seed, const Cuts& cuts) {
   Plan plan;
   plan.seed = seed;
   const unsigned density = std::array{0U, 100U, 200U, 400U}[random.Below(4)];
-  for (unsigned i = 0; i < static_cast<unsigned>(Fault::count_); ++i) {
+  for (unsigned i = 0; i < static_cast<unsigned>(Fault::promoted); ++i) {
     const bool load = i >= static_cast<unsigned>(Fault::gathering);
     if (random.Chance(load ? 400 : density)) {
       plan.faults.Add(static_cast<Fault>(i));
     }
   }
+  if (Random(seed, 13).Chance(density)) {
+    plan.faults.Add(Fault::promoted);
+  }
+  if (Random(seed, 14).Chance(density)) {
+    plan.faults.Add(Fault::progress_compacted);
+  }
   DrawPolicy(&plan);
   DrawProgress(&plan);
+  if (plan.options.on_undeliverable == pipeline::OnUndeliverable::kDeadLetter ||
+      plan.options.on_undeliverable == pipeline::OnUndeliverable::kPark) {
+    // Rows are told by their position, which a server that was set back uses once more.
+    plan.faults.Remove(Fault::set_back);
+    plan.faults.Remove(Fault::taken_over);
+  }
   plan.faults.RemoveAll(cuts.without);
   plan.transactions = std::min(random.Between(5, 60), cuts.transactions_max);
   plan.turns = std::min(random.Between(100, 500), cuts.turns_max);

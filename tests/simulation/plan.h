@@ -13,7 +13,12 @@
 
 namespace walpost::simulation {
 
-// Kinds that can be switched off one by one. The last ones are kinds of load.
+// Of the pipeline, and a topic of its own that no event may name.
+inline constexpr char kPipelineName[] = "orders";
+inline constexpr char kDeadLetterTopic[] = "walpost-dlq";
+
+// Kinds that can be switched off one by one. From gathering on they are kinds of load. New ones come last
+// and are drawn apart, so that a seed means what it meant before.
 #define WALPOST_SIMULATION_FAULTS(X) \
   X(connection_loss)                 \
   X(connect_failure)                 \
@@ -29,6 +34,10 @@ namespace walpost::simulation {
   X(slot_made_anew)                  \
   X(other_cluster)                   \
   X(replaced)                        \
+  X(edited)                          \
+  X(announced_again)                 \
+  X(set_back)                        \
+  X(taken_over)                      \
   X(status_delay)                    \
   X(slow_server)                     \
   X(kafka_outage)                    \
@@ -40,23 +49,30 @@ namespace walpost::simulation {
   X(kafka_silent_close)              \
   X(kafka_late_landing)              \
   X(kafka_poison)                    \
+  X(kafka_forgets)                   \
+  X(kafka_made_anew)                 \
+  X(kafka_stuck)                     \
+  X(topics_unknown)                  \
   X(progress_refused)                \
   X(progress_unreadable)             \
   X(progress_deleted)                \
-  X(letters_refused)                 \
-  X(letters_unreadable)              \
+  X(dead_letters_unreachable)        \
+  X(dead_letters_unusable)           \
   X(unfit_rows)                      \
   X(operator_commands)               \
   X(policy_change)                   \
   X(walpost_crash)                   \
   X(walpost_stop)                    \
   X(recheck)                         \
+  X(slow_catch_up)                   \
   X(gathering)                       \
   X(small_limit)                     \
   X(large_transactions)              \
   X(ddl)                             \
   X(messages)                        \
-  X(savepoints)
+  X(savepoints)                      \
+  X(promoted)                        \
+  X(progress_compacted)
 
 enum class Fault : unsigned {
 #define WALPOST_FAULT_NAME(name) name,

@@ -34,6 +34,23 @@ void ProgressLog::Delete() {
   newest_.reset();
 }
 
+bool ProgressLog::Compact(std::size_t closed) {
+  std::optional<base::Progress> counts;
+  for (std::size_t i = 0; i < closed; ++i) {
+    if (counts && !Counts(records_[i], counts)) {
+      if (i + 1 == closed) {
+        return false;
+      }
+      continue;
+    }
+    counts = records_[i];
+  }
+  if (closed > 1) {
+    records_.erase(records_.begin(), records_.begin() + static_cast<std::ptrdiff_t>(closed) - 1);
+  }
+  return closed > 1;
+}
+
 bool ProgressLog::lacks() const { return highest_ && (!newest_ || !IsAbove(*newest_, highest_)); }
 
 }  // namespace walpost::simulation

@@ -28,12 +28,16 @@ Simulation::Simulation(const Plan& plan)
       server_(plan),
       judge_(&server_, plan),
       kafka_(plan, &server_, &judge_),
+      dead_letters_(plan.seed, &judge_),
       operator_(plan.seed, 8),
       registry_(plan.seed, 12),
       now_{base::MonotonicTime(std::chrono::hours(1)),
            base::WallTime(std::chrono::seconds(1'700'000'100))} {
   for (unsigned i = 0; i < static_cast<unsigned>(Fault::count_); ++i) {
     fault_random_.emplace_back(plan.seed, 100 + i);
+  }
+  if (Happens(Fault::promoted, 700)) {
+    server_.BecomeStandby();
   }
 }
 
@@ -84,10 +88,12 @@ void Simulation::StartProcess() {
   accepted_.reset();
   handed_ = base::Lsn();
   foreign_halt_ = false;
-  answers_.clear();
+  AbandonStatements();
+  rows_written_ = 0;
   schema_answer_.reset();
-  letters_unreadable_ = false;
-  parked_keys_ = 0;
+  look_answer_.reset();
+  dead_letters_unusable_ = false;
+  most_open_ = 0;
   stopping_ = halt_seen_ = false;
   errors_.clear();
   connecting_.reset();
@@ -104,7 +110,8 @@ void Simulation::Turn() {
     return;
   }
   AnswerSchemas();
-  AnswerLetters();  // first, as the loop takes what its helper has done
+  AnswerLook();
+  AnswerDeadLetters();  // first, as the loop takes what its helper has done
   pipeline_->Tick(now_);
   Commands();
   const int frames = ReadFrames();
@@ -141,8 +148,10 @@ void Simulation::Commands() {
   if (now_.mono >= finishing_until_) {
     if (const std::optional<base::Lsn> start = pipeline_->TakeConnect(now_)) {
       Require(!connection_ && !connecting_, "a second connection is asked for");
-      judge_.OnPosition(*start, "START at");
-      connecting_ = Attempt{*start, pipeline_->remembered_progress()};
+      if (!foreign_.set_back) {
+        judge_.OnPosition(*start, "START at");
+      }
+      connecting_ = Attempt{*start, pipeline_->known_progress()};
       connected_at_ = now_.mono + milliseconds(random_.Below(20));
     }
   }
@@ -151,7 +160,8 @@ void Simulation::Commands() {
     Trace("a ping says that the server stops");
     pipeline_->OnServerStopping(now_);
   }
-  Letters();
+  Look();
+  DeadLetters();
   Schemas();
 }
 
@@ -192,6 +202,9 @@ bool Simulation::TakeFrame() {
     return false;
   }
   Walsender& walsender = *connection_->walsender;
+  if (now_.mono < connection_->catches_up_until && server_state_ == ServerState::kUp) {
+    return false;
+  }
   if (Happens(Fault::slow_server, 300)) {
     return false;
   }
@@ -255,6 +268,10 @@ void Simulation::HandFrame(const std::string& frame, bool keepalive, bool reply_
   handed_ = std::max(handed_,
                      connection.walsender->in_transaction() ? base::Lsn(sent.value() + 1) : sent);
   pipeline_->OnFrame(std::string_view(copy.get(), frame.size()), now_);
+  if (foreign_.set_back && !pipeline_->halt() && connection.complete >= set_back_from_) {
+    foreign_.set_back = false;  // its end was passed, and nothing that walpost knew is missing
+    Trace("nothing that was set back matters");
+  }
 }
 
 void Simulation::Wait(int frames) {
@@ -264,7 +281,8 @@ void Simulation::Wait(int frames) {
     base::MonotonicTime deadline = now_.mono + milliseconds(quiet ? 15'000 : 1'000);
     if (pipeline_ != nullptr) {
       deadline = std::min(deadline, pipeline_->NextDeadline());
-      deadline = answers_.empty() ? deadline : std::min(deadline, answers_.front().due);
+      deadline = statements_.empty() ? deadline : std::min(deadline, statements_.front().due);
+      deadline = look_answer_ ? std::min(deadline, look_answer_->due) : deadline;
       deadline = schema_answer_ ? std::min(deadline, schema_answer_->due) : deadline;
     }
     const auto whole = std::chrono::ceil<milliseconds>(deadline - now_.mono);

@@ -17,6 +17,7 @@
 
 #include "base/stream_end.h"
 #include "base/time.h"
+#include "dead_letter_table.h"
 #include "judge.h"
 #include "model_kafka.h"
 #include "model_postgres.h"
@@ -35,12 +36,13 @@ struct Connection {
   base::Lsn complete;  // positions handed over with everything before them
   std::uint64_t discarded_before = 0;
   base::MonotonicTime stopping_since;
-  bool reply_due = false;              // a keepalive asked for it
-  bool commit_pending = false;         // the last frame was inside a transaction
-  bool probe_due = false;              // a status asked for a keepalive
-  bool cut = false;                    // nothing arrives at the server any more
-  std::vector<base::Lsn> delayed;      // statuses on the way to the server
-  std::optional<base::StreamEnd> end;  // not noticed yet
+  bool reply_due = false;                // a keepalive asked for it
+  bool commit_pending = false;           // the last frame was inside a transaction
+  bool probe_due = false;                // a status asked for a keepalive
+  bool cut = false;                      // nothing arrives at the server any more
+  base::MonotonicTime catches_up_until;  // it reads its log again, silently
+  std::vector<base::Lsn> delayed;        // statuses on the way to the server
+  std::optional<base::StreamEnd> end;    // not noticed yet
 };
 
 // What foreign hands did that nobody has seen to yet.
@@ -49,11 +51,15 @@ struct Foreign {
   bool cluster = false;
   bool elsewhere = false;  // the cluster, only for a while
   bool timeline = false;
+  bool set_back = false;
   bool table = false;
   bool publication = false;
+  bool edited = false;  // the publication was changed, for a while
   bool progress = false;
 
-  bool any() const { return slot || cluster || timeline || table || publication || progress; }
+  bool any() const {
+    return slot || cluster || timeline || set_back || table || publication || edited || progress;
+  }
 };
 
 class Simulation {
@@ -89,30 +95,39 @@ class Simulation {
   void Heal();
 
   // --- Foreign hands (foreign.cc) ---
+  void Look();
+  void AnswerLook();
+  std::optional<base::StreamEnd> NotPublished() const;
+  void CheckEdit() const;
   bool CutConnection(const std::string& why);
   void ForeignHands();
+  void SetBack();
+  void TakeOver();
   std::optional<base::StreamEnd> Guard(const std::optional<base::Progress>& known,
                                        base::SourceFacts* facts);
   void CheckAccepted(const base::SourceFacts& facts);
   void CheckRemembered();
   bool IsForeign(base::HaltReason reason) const;
+  std::optional<base::Lsn> ForgottenDecision() const;
   void SeeToForeignHands();
 
-  // --- The dead-letter topic (operator.cc) ---
-  void Letters();
-  void AnswerLetters();
+  // --- The table of dead letters (operator.cc) ---
+  void DeadLetters();
+  void AnswerDeadLetters();
+  void AbandonStatements();
+  std::uint64_t RowsKnown() const;
   void Schemas();
   void AnswerSchemas();
   void Operator();
   void OperatorReleases();
-  void AppendCommand(envelope::LetterAction action, const std::string& topic,
-                     const std::string& key, const std::string& position);
+  void Decide(const base::DeadLetter& row, base::DeadLetter::Decision decision, bool of_key);
   void TakeDecisions();
 
   // --- Walpost's side: one turn of the loop ---
   void StartProcess();
   void CrashProcess();
   void SeeToProcess();
+  void Resumed();
   void Turn();
   void Commands();
   void Statuses();
@@ -130,6 +145,7 @@ class Simulation {
   void CheckStatus(const pgoutput::StandbyStatus& status, const char* what);
   void CheckFinalStatus(const pgoutput::StandbyStatus& status);
   bool Delivered() const;
+  base::Lsn Complete() const;
   base::Lsn Confirmable(base::Lsn safe) const;
   void CheckConnection();
   void CheckSpinning();
@@ -144,6 +160,7 @@ class Simulation {
   ModelPostgres server_;
   Judge judge_;
   ModelKafka kafka_;
+  DeadLetterTable dead_letters_;
   Random operator_;
   Random registry_;
   std::unique_ptr<pipeline::Pipeline> pipeline_;
@@ -171,18 +188,21 @@ class Simulation {
   base::MonotonicTime recover_at_;    // a halted or stopped process is seen to
 
   Foreign foreign_;
+  base::Lsn set_back_from_;                           // the end of the log that is gone
+  std::optional<base::MonotonicTime> other_acts_at_;  // another instance holds the slot
+  bool other_acted_ = false;                          // and the topic alone knows how far it came
   bool foreign_halt_ = false;
   std::optional<base::SourceFacts> accepted_;  // in this process
   base::Lsn handed_;                           // how far it could know of, the same
 
-  // Answers about the dead-letter topic, in their order.
-  struct LettersAnswer {
+  // What is asked of the table.
+  struct Statement {
     base::MonotonicTime due;
-    pipeline::LettersRead read;
-    bool for_release = false;
+    pipeline::DeadLetterRequest request;
+    std::optional<pipeline::DeadLetterReply> reply;  // absent = not carried out yet
   };
 
-  std::deque<LettersAnswer> answers_;
+  std::deque<Statement> statements_;  // in their order
 
   // Of the Schema Registry.
   struct SchemaAnswer {
@@ -191,8 +211,17 @@ class Simulation {
   };
 
   std::optional<SchemaAnswer> schema_answer_;
-  std::size_t parked_keys_ = 0;      // the most in this turn
-  bool letters_unreadable_ = false;  // walpost was told so
+
+  // Of the catalogs.
+  struct LookAnswer {
+    base::MonotonicTime due;
+    std::uint64_t look = 0;
+  };
+
+  std::optional<LookAnswer> look_answer_;
+  std::size_t most_open_ = 0;           // dead letters, in this turn
+  bool dead_letters_unusable_ = false;  // walpost was told so
+  std::uint64_t rows_written_ = 0;      // that this process knows of
 
   bool stopping_ = false;  // Stop() was called
   base::MonotonicTime stop_since_;

@@ -32,12 +32,16 @@ void Simulation::World() {
   if (random_.Chance(50)) {
     server_.Checkpoint();
   }
+  if (Happens(Fault::set_back, 30) && !foreign_.any()) {
+    server_.TakeCopy();
+  }
   kafka_.Advance(now_);
   ArriveStatuses();
   Operator();
   if (!healed_) {
     ServerFaults();
     ForeignHands();
+    TakeOver();
     WalpostFaults();
   }
   if (server_state_ == ServerState::kDown && now_.mono >= server_back_at_) {
@@ -75,6 +79,10 @@ void Simulation::ServerFaults() {
     server_.Failover();
     ServerDown();
   }
+  if (happens(Fault::promoted, 20) && server_.in_recovery() && server_state_ == ServerState::kUp) {
+    server_.Promote();
+    Trace("the standby is promoted at", server_.wal_end().ToString());
+  }
   if (happens(Fault::server_stop, 10) && server_state_ == ServerState::kUp) {
     StopServer();
   }
@@ -100,7 +108,7 @@ void Simulation::WalpostFaults() {
     pipeline_->Stop(now_);
   }
   if (Happens(Fault::walpost_stop, 10) && !pipeline_->halted()) {
-    pipeline_->Recheck(now_);  // means nothing
+    pipeline_->Recheck(now_);  // means nothing, or is remembered until a halt has come to its end
   }
   if (Happens(Fault::walpost_crash, 10)) {
     CrashProcess();
@@ -112,8 +120,9 @@ void Simulation::CrashProcess() {
   DropConnection(/*slot_stays_taken=*/true);
   connecting_.reset();
   kafka_.Abandon();
-  answers_.clear();
+  AbandonStatements();
   schema_answer_.reset();
+  look_answer_.reset();
   pipeline_.reset();
   recover_at_ = now_.mono + milliseconds(random_.Below(2'000));
 }
@@ -144,14 +153,22 @@ void Simulation::SeeToProcess() {
   server_.MendTransaction();
   SeeToForeignHands();
   if (random_.Chance(500)) {
-    recover_at_ = base::MonotonicTime();
-    halt_seen_ = false;
-    errors_.clear();
-    letters_unreadable_ = false;
+    Resumed();
     pipeline_->Recheck(now_);
   } else {
     pipeline_.reset();  // restarted
   }
+}
+
+// It begins as a new process would.
+void Simulation::Resumed() {
+  judge_.OnMemoryLost();
+  accepted_.reset();
+  handed_ = base::Lsn();
+  recover_at_ = base::MonotonicTime();
+  halt_seen_ = false;
+  errors_.clear();
+  dead_letters_unusable_ = false;
 }
 
 void Simulation::StopServer() {
@@ -170,6 +187,9 @@ void Simulation::ServerDown() {
   slot_free_at_ = server_back_at_;
   if (random_.Chance(500)) {
     server_.Crash();  // 13 to 16 forget what was confirmed since the last checkpoint
+  }
+  if (!foreign_.any() && Happens(Fault::promoted, 700)) {
+    server_.BecomeStandby();
   }
 }
 
@@ -238,14 +258,20 @@ void Simulation::FinishConnecting() {
     pipeline_->OnStreamEnd(*refused, now_);
     return;
   }
-  const base::Lsn remembered = facts.progress ? facts.progress->end_lsn : base::Lsn();
+  const base::Lsn remembered = facts.progress && facts.progress->last_transaction
+                                   ? facts.progress->last_transaction->commit_lsn
+                                   : base::Lsn();
   facts.start_lsn = std::max({attempt.start, facts.confirmed_flush_lsn, remembered});
   connection_.emplace();
   connection_->walsender = std::make_unique<Walsender>(&server_, facts.start_lsn, &random_);
   connection_->last_status = now_.mono;
   connection_->stopping_since = now_.mono;
+  if (plan_.faults.Has(Fault::slow_catch_up)) {
+    connection_->catches_up_until = now_.mono + milliseconds(random_.Below(8'000));
+  }
   connection_->discarded_before = pipeline_->counters().events_discarded;
   Trace("connected at", facts.start_lsn.ToString());
+  facts.dead_letters_open = dead_letters_.open_rows() > 0;
   pipeline_->OnConnected(facts, now_);
   if (pipeline_->connected()) {
     CheckAccepted(facts);
@@ -269,15 +295,19 @@ std::optional<StreamEnd> Simulation::RefuseConnect() {
     end.status = absl::UnavailableError("slot is active");
     return end;
   }
-  return std::nullopt;
+  return NotPublished();
 }
 
 void Simulation::Heal() {
   Trace("nothing fails from here on");
   healed_ = true;
+  other_acts_at_.reset();
   kafka_.Heal();
   operator_reason_.reset();
   server_.MendTransaction();
+  if (server_.taken_out()) {
+    server_.PutBack();
+  }
   if (server_state_ == ServerState::kStopping) {
     LoseConnection(StreamEnd::Kind::kFinished, "server stopped");
     ServerDown();

@@ -77,6 +77,14 @@ std::int32_t FakeSink::PartitionOf(const envelope::Record& record) {
              : 0;
 }
 
+void FakeSink::SetPending(const std::string& topic, bool pending) {
+  if (pending) {
+    pending_topics_.insert(topic);
+  } else if (pending_topics_.erase(topic) != 0) {
+    answered_topics_.push_back(topic);
+  }
+}
+
 void FakeSink::Open(Mode mode) {
   CHECK(!open_) << "Open of a sink that is open";
   open_ = true;
@@ -104,6 +112,13 @@ SubmitResult FakeSink::Submit(const envelope::Record& record, Sequence sequence)
       return SubmitResult{SubmitResult::Outcome::kRefused, failure};
     }
   }
+  if (pending_topics_.contains(record.topic)) {
+    return SubmitResult{SubmitResult::Outcome::kTopicPending, {}};
+  }
+  if (const auto refused = refused_topics_.find(record.topic); refused != refused_topics_.end()) {
+    ++refusals_of_topic_[refused->first];
+    return SubmitResult{SubmitResult::Outcome::kRefused, refused->second};
+  }
   Submission submission{sequence,           std::string(record.topic), Copy(record.key),
                         Copy(record.value), PartitionOf(record),       {}};
   for (const envelope::RecordHeader& header : record.headers) {
@@ -120,6 +135,9 @@ void FakeSink::Poll(base::Now /*now*/, delivery::SinkListener* listener) {
     Command command = std::move(commands_.front());
     commands_.pop_front();
     Serve(std::move(command), listener);
+  }
+  for (const std::string& topic : std::exchange(answered_topics_, {})) {
+    listener->OnTopicAnswered(topic, !refused_topics_.contains(topic));
   }
   if (!closing_ || hold_close_ || (!was_closing && !outstanding_.empty())) {
     return;

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -62,6 +63,19 @@ class FakeSink final : public delivery::Sink {
   }
 
   void StopRefusing() { refusals_.clear(); }
+
+  // Every record of the topic.
+  void RefuseTopic(const std::string& topic, delivery::Failure failure) {
+    refused_topics_[topic] = std::move(failure);
+  }
+
+  void TakeTopic(const std::string& topic) { refused_topics_.erase(topic); }
+
+  // How often it was.
+  int refusals(const std::string& topic) { return refusals_of_topic_[topic]; }
+
+  // The topic is being looked up; it is answered in the Poll after it no longer is.
+  void SetPending(const std::string& topic, bool pending);
 
   // --- Commands: how a generation ends ---
   // OnClosed does not come while held.
@@ -129,6 +143,10 @@ class FakeSink final : public delivery::Sink {
   std::deque<Command> commands_;
   std::set<std::pair<std::string, std::int32_t>> failed_partitions_;  // of this generation
   std::map<delivery::Sequence, std::pair<std::string, delivery::Failure>> refusals_;
+  std::map<std::string, delivery::Failure, std::less<>> refused_topics_;
+  std::map<std::string, int> refusals_of_topic_;
+  std::set<std::string, std::less<>> pending_topics_;
+  std::vector<std::string> answered_topics_;
   std::optional<base::MonotonicTime> deadline_;
   std::size_t capacity_ = static_cast<std::size_t>(-1);
   bool open_ = false;

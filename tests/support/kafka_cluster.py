@@ -12,7 +12,8 @@ from tcp_proxy import TcpProxy
 
 
 class KafkaCluster:
-    def __init__(self, path, nodes=3, heap_mb=320, settings=None):
+    def __init__(self, path, nodes=3, heap_mb=320, settings=None, log_dirs=()):
+        """log_dirs: a folder for each node's records, instead of one beside its settings."""
         self.path = Path(path)
         self.path.mkdir(parents=True)
         ports = [(free_port(), free_port(), free_port()) for _ in range(nodes)]
@@ -32,6 +33,7 @@ class KafkaCluster:
                 "offsets.topic.replication.factor": nodes,
                 "default.replication.factor": nodes,
                 "min.insync.replicas": nodes - 1,
+                **({"log.dirs": log_dirs[n - 1]} if log_dirs else {}),
                 **(settings or {}),
             }))
 

@@ -79,7 +79,8 @@ class Kafka:
         log = open(self.path / "log", "ab")
         self.process = subprocess.Popen(
             self._command("kafka.Kafka", self.properties),
-            stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
+            stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
+            cwd=self.path)  # a Java that crashes writes its report there
         log.close()
         if wait:
             self.wait_ready()

@@ -13,6 +13,7 @@ namespace {
 constexpr int kBroker = 1;
 constexpr int kPatienceMs = 30'000;
 constexpr int16_t kProduceRequest = 0;
+constexpr int16_t kListOffsetsRequest = 2;
 
 rd_kafka_t* NewClient(rd_kafka_type_t type,
                       const std::vector<std::array<const char*, 2>>& settings) {
@@ -57,6 +58,11 @@ void MockKafka::FailTopic(const std::string& name, rd_kafka_resp_err_t error) {
 
 void MockKafka::FailProduce(const std::vector<rd_kafka_resp_err_t>& errors) {
   rd_kafka_mock_push_request_errors_array(cluster_, kProduceRequest, errors.size(), errors.data());
+}
+
+void MockKafka::FailOffsets(const std::vector<rd_kafka_resp_err_t>& errors) {
+  rd_kafka_mock_push_request_errors_array(cluster_, kListOffsetsRequest, errors.size(),
+                                          errors.data());
 }
 
 void MockKafka::SetDown(bool down) {

@@ -27,6 +27,8 @@ class MockKafka {
   void FailTopic(const std::string& name, rd_kafka_resp_err_t error);
   // What the next produce requests answer, one each.
   void FailProduce(const std::vector<rd_kafka_resp_err_t>& errors);
+  // What the next questions after the ends of partitions answer, one each.
+  void FailOffsets(const std::vector<rd_kafka_resp_err_t>& errors);
   // No broker can be reached.
   void SetDown(bool down);
   // Every answer takes this long.

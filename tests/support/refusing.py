@@ -32,11 +32,13 @@ class Refusing:
         return [dict(message.headers())["id"].decode() for message in self.pipeline.kafka.read_all(self.topic)]
 
 
-def letters(kafka, topic, pipeline):
-    """The dead-letter topic's records of a pipeline: [(headers, key, value)]."""
-    found = []
-    for message in kafka.read_all(topic):
-        headers = {name: value.decode() for name, value in message.headers()}
-        if headers.get("walpost-dlq-pipeline") == pipeline:
-            found.append((headers, message.key(), message.value()))
-    return found
+def dead_letters(pipeline, topic=None):
+    """The rows of a pipeline in walpost.dead_letters, in their order: [(columns, key, value)]."""
+    columns = ("state", "position", "event_id", "event_type", "source", "topic", "reason", "detail", "attempts", "value_schema",
+               "truncated_bytes")
+    rows = pipeline.execute(
+        "SELECT CASE WHEN closed_at IS NOT NULL THEN 'closed' WHEN parked THEN 'parked' ELSE 'dead_letter' END, position, event_id,"
+        " event_type, source, topic, reason, detail, attempts, value_schema, truncated_bytes, key, value FROM walpost.dead_letters"
+        " WHERE pipeline = %s ORDER BY seq", pipeline.name)
+    found = [(dict(zip(columns, row)), *(None if cell is None else bytes(cell) for cell in row[len(columns):])) for row in rows]
+    return [each for each in found if topic is None or each[0]["topic"] == topic]

@@ -175,6 +175,7 @@ class Operator:
         file = self.p.walpost.file
         content = json.loads(file.read_text(encoding="utf-8"))
         merge(content, changes)
+        servers.allow_any_topic(content)
         file.write_text(json.dumps(content), encoding="utf-8")
 
 

@@ -41,9 +41,8 @@ def postgres_major():
 
 @pytest.fixture(scope="module")
 def kafka(module_workspace):
-    """With the dead-letter topic, since a verb that looks for a missing one asks for seconds whether it has just been made."""
+    """One for all scenes of a module."""
     made = module_workspace.kafka()
-    made.create_topic("walpost.dead-letter", 1)
     return made
 
 

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -67,13 +68,18 @@ class Workspace:
         return self.add(Walpost(self.path / f"walpost{len(self._closers)}", **options))
 
     def close(self):
+        busy = None
         for closer in reversed(self._closers):
             try:
                 closer()
+            except BusyLoop as error:
+                busy = error
             except Exception as error:  # noqa: BLE001 - the others must be closed too
                 print(f"closing: {error}", file=sys.stderr)
         self._closers.clear()
         shutil.rmtree(self.path, ignore_errors=True)
+        if busy:
+            raise busy
 
     def __enter__(self):
         return self
@@ -200,6 +206,20 @@ class Postgres:
         (self.data / "standby.signal").touch()
         self.start()
 
+    def copy_disk(self, copy):
+        """A cold backup; the server goes on."""
+        self.stop()
+        subprocess.run(["cp", "-a", self.data, copy], check=True)
+        self.start()
+        return copy
+
+    def put_back(self, copy):
+        """Goes on from the backup, on the same timeline."""
+        self.stop()
+        shutil.rmtree(self.data)
+        subprocess.run(["cp", "-a", copy, self.data], check=True)
+        self.start()
+
     def slot(self, name="walpost", database="postgres"):
         rows = self.execute(
             "SELECT active, active_pid, confirmed_flush_lsn - '0/0'::pg_lsn, wal_status FROM pg_replication_slots"
@@ -238,6 +258,37 @@ def walpost_binary():
     raise Unavailable("a built walpost (cmake --preset dev && cmake --build --preset dev)")
 
 
+def allow_any_topic(content):
+    """Where a test says no more, rows and messages of walpost's own form name their topic themselves."""
+    if not content.get("outboxes", [{}]) == []:
+        content["outboxes"] = [any_topic(outbox) for outbox in content.get("outboxes") or [{}]]
+    if content.get("messages", {}).get("prefixes"):
+        content["messages"] = any_topic(content["messages"])
+
+
+def any_topic(events):
+    if "debezium" in events or events.get("preset") == "debezium" or events.get("topic", "{aggregate_type}") != "{aggregate_type}":
+        return events
+    return {**events, "topic": "{aggregate_type}", "topics": {"allowed": ["*"], **events.get("topics", {})}}
+
+
+class BusyLoop(AssertionError):
+    """A process that took far more of the processor than its work needs."""
+
+
+# Processor time that is plenty: for its start, for each second that it runs, and for each event.
+CPU_S_MAX, CPU_SHARE_MAX, CPU_S_PER_EVENT_MAX = 5.0, 0.25, 0.001
+
+
+def cpu_seconds(pid):
+    """Of a process and what it started and waited for; None when it has gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
 class Walpost:
     """One configuration file, and the processes run with it."""
 
@@ -247,6 +298,9 @@ class Walpost:
         self.log = self.path / "log"
         self.file = self.path / "walpost.yaml"
         self.http = f"127.0.0.1:{free_port()}"
+        self.env = {}  # of each process
+        self.works_hard = False  # a test that has it do more than deliver events says so
+        self._started_at = 0.0
         self.process = None
         content = {
             "name": name,
@@ -254,12 +308,14 @@ class Walpost:
             "sink": {"kafka": {"properties": {"bootstrap.servers": bootstrap, **(properties or {})}}},
             "http": {"listen": self.http},
             "log": {"level": "debug", "format": "json"},
+            "delivery": {"unknown_topic_wait": "100ms"},  # the test's Kafka makes no topics by itself
         }
         for key, value in (config or {}).items():
             if isinstance(value, dict) and isinstance(content.get(key), dict):
                 content[key].update(value)
             else:
                 content[key] = value
+        allow_any_topic(content)
         self.token = content["http"].get("token")
         self.file.write_text(json.dumps(content), encoding="utf-8")  # JSON is YAML
 
@@ -274,9 +330,10 @@ class Walpost:
         return self.verb("init")
 
     def start(self, wait="streaming", seconds=30, env=None, binary=None):
+        self._started_at = time.monotonic()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([binary or walpost_binary(), "--config", str(self.file), "run"], stdout=log, stderr=log,
-                                            stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}, start_new_session=True)
+                                            stdin=subprocess.DEVNULL, env={**os.environ, **self.env, **(env or {})}, start_new_session=True)
         if wait:
             self.wait_state(wait, seconds)
         return self
@@ -343,6 +400,7 @@ class Walpost:
 
     def stop(self, timeout=60):
         """SIGTERM; returns the exit code."""
+        self._must_not_be_busy()
         self.process.terminate()
         return self.process.wait(timeout=timeout)
 
@@ -350,13 +408,30 @@ class Walpost:
         self.process.kill()
         self.process.wait()
 
+    def _must_not_be_busy(self):
+        """Before it ends: did it turn in a loop?"""
+        used = cpu_seconds(self.process.pid) if self.process.poll() is None else None
+        if used is None or self.works_hard:
+            return
+        elapsed = time.monotonic() - self._started_at
+        plenty = CPU_S_MAX + CPU_SHARE_MAX * elapsed
+        if used > plenty:
+            status = self.status() or {"events": {"received": 0}}
+            plenty += CPU_S_PER_EVENT_MAX * status["events"]["received"]
+        if used > plenty:
+            raise BusyLoop(f"walpost took {used:.1f} s of processor time in {elapsed:.1f} s; {plenty:.1f} s are plenty:"
+                           f" {self.log_text()[-1000:]}")
+
     def peak_rss_bytes(self):
         text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
         return int(text.split("VmHWM:")[1].split()[0]) * 1024
 
     def close(self):
         if self.process is not None and self.process.poll() is None:
-            self.kill9()
+            try:
+                self._must_not_be_busy()
+            finally:
+                self.kill9()
 
 
 def load_envelope():

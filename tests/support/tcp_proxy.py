@@ -5,6 +5,9 @@ what is sent in one direction vanishes; since a byte stream with a hole is none,
 ends); `hold` (a black hole: everything is accepted and nothing goes on, no FIN and no RST; when the mode ends, what was sent meanwhile
 arrives after all, also from a peer that has given up).
 
+A filter sees what goes through a connection: up(data) returns what goes on to the server and what goes back to the client, down(data)
+what goes on to the client. kafka_answers.py is one.
+
 One thread serves all connections of a proxy. set_mode() may be called from any thread and works within TURN_S.
 """
 
@@ -36,8 +39,8 @@ class _Flow:
 
 
 class _Connection:
-    def __init__(self, client, server):
-        self.client, self.server = client, server
+    def __init__(self, client, server, filtered):
+        self.client, self.server, self.filtered = client, server, filtered
         self.flows = (_Flow(client, server, "drop_up"), _Flow(server, client, "drop_down"))
         self.has_hole = False
 
@@ -57,6 +60,7 @@ class TcpProxy:
         self.name, self.target = name, target
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self._listener.setblocking(False)
+        self.make_filter = None  # for connections from then on
         self.port = self._listener.getsockname()[1]
         self._wanted = ("pass", 0.0)
         self._mode, self._delay_s = self._wanted
@@ -160,7 +164,7 @@ class TcpProxy:
         for end in (client, server):
             end.setblocking(False)
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connections.append(_Connection(client, server))
+        self._connections.append(_Connection(client, server, self.make_filter and self.make_filter()))
 
     def _receive(self, connection, flow):
         data = flow.source.recv(CHUNK_BYTES)
@@ -170,10 +174,23 @@ class TcpProxy:
                 flow.ended = flow.closed = True
             return
         flow.ended = not data
+        forward, back = data, b""
+        if data and connection.filtered is not None:
+            upwards = flow is connection.flows[0]
+            forward, back = connection.filtered.up(data) if upwards else (connection.filtered.down(data), b"")
+        if forward or not data:  # nothing is the end
+            self._enqueue(flow, forward)
+        if back and self._mode == connection.flows[1].dropped_by:
+            connection.has_hole = True
+        elif back:
+            self._enqueue(connection.flows[1], back)
+            with contextlib.suppress(BlockingIOError):
+                self._send(connection, connection.flows[1])
+        self._send(connection, flow)
+
+    def _enqueue(self, flow, data):
         flow.queue.append((time.monotonic() + self._delay_s, data))
         flow.queued_bytes += len(data)
-        if not self._delay_s:
-            self._send(connection, flow)
 
     def _send(self, _, flow):
         while flow.due(time.monotonic()):

@@ -222,7 +222,7 @@ TEST_F(CliFileTest, ServerThatIsNotThereIsUnavailableWithOneLine) {
 TEST_F(CliFileTest, CheckAsJsonIsJsonAlsoWhenNothingAnswers) {
   Write(
       "source: {conninfo: host=127.0.0.1 port=1}\n"
-      "sink: {kafka: {properties: {test.mock.num.brokers: 1}}}\n");
+      "sink: {kafka: {properties: {bootstrap.servers: 'localhost:1'}}}\n");
   const Ended ended = WithFile({"check", "--json"});
   EXPECT_EQ(ended.exit_code, 69);
   const nlohmann::json lines = nlohmann::json::parse(ended.out);
@@ -235,7 +235,7 @@ TEST_F(CliFileTest, CheckAsJsonIsJsonAlsoWhenNothingAnswers) {
 TEST_F(CliFileTest, CheckIntoAPipeHasNoColour) {
   Write(
       "source: {conninfo: host=127.0.0.1 port=1}\n"
-      "sink: {kafka: {properties: {test.mock.num.brokers: 1}}}\n");
+      "sink: {kafka: {properties: {bootstrap.servers: 'localhost:1'}}}\n");
   const Ended ended = WithFile({"check"});
   EXPECT_THAT(ended.out, HasSubstr("✗ replication connection: "));
   EXPECT_THAT(ended.out, Not(HasSubstr("\x1b")));

@@ -52,8 +52,8 @@ TEST(ConfigTest, LeastFileHasTheDocumentedDefaults) {
   EXPECT_EQ(config.run.pipeline.recheck_interval, milliseconds(600'000));
   EXPECT_EQ(config.run.on_halt, runtime::OnHalt::kWait);
   EXPECT_EQ(config.run.pipeline.on_undeliverable, pipeline::OnUndeliverable::kHalt);
-  EXPECT_EQ(config.run.pipeline.dead_letter_topic, "walpost.dead-letter");
-  EXPECT_EQ(config.run.pipeline.attempts_max, 3);
+  EXPECT_EQ(config.run.dead_letter_topic, "");
+  EXPECT_EQ(config.run.pipeline.unknown_topic_wait, milliseconds(10'000));
   EXPECT_EQ(config.run.pipeline.in_flight_bytes_max, 16u * 1024 * 1024);
   EXPECT_EQ(config.run.pipeline.shutdown_timeout, milliseconds(25'000));
   EXPECT_EQ(config.run.monitor.conninfo, "") << "no SQL unless it is asked for";
@@ -63,6 +63,36 @@ TEST(ConfigTest, LeastFileHasTheDocumentedDefaults) {
   EXPECT_EQ(config.log_format, observe::LogFormat::kText);
   ASSERT_EQ(config.run.pipeline.outboxes.size(), 1u);
   EXPECT_EQ(config.run.pipeline.outboxes[0].table.table, "events");
+}
+
+TEST(ConfigTest, TopicsOfWalpostsOwnAreNobodyElses) {
+  const auto problems = [](const std::string& yaml) {
+    return Message(Parse(kLeast + yaml, "w.yaml", {}).status());
+  };
+  EXPECT_THAT(problems("delivery: {progress_topic: a, dead_letter_topic: a}\n"),
+              HasSubstr("dead_letter_topic: 'a' is the progress_topic, too"));
+  EXPECT_THAT(problems("delivery: {progress_topic: a}\noutboxes: [{topic: a}]\n"),
+              HasSubstr("progress_topic: 'a' is a topic of outboxes[0], too"));
+  EXPECT_THAT(problems("delivery: {dead_letter_topic: a}\n"
+                       "messages: {prefixes: p, topics: {allowed: [b, a]}}\n"),
+              HasSubstr("dead_letter_topic: 'a' is a topic of messages, too"));
+  const Config config =
+      ParseOk(std::string(kLeast) + "delivery: {progress_topic: a, dead_letter_topic: dead}\n");
+  EXPECT_THAT(config.run.pipeline.outboxes[0].table.topics.own, ElementsAre("a", "dead"));
+  EXPECT_THAT(config.run.pipeline.messages.topics.own, ElementsAre("a", "dead"));
+}
+
+TEST(ConfigTest, KafkaPropertiesThatNoPipelineCanLiveWithAreTold) {
+  const absl::Status status =
+      Parse(
+          "sink:\n  kafka:\n    properties:\n      bootstrap.servers: k\n      linger.ms: 1\n"
+          "      linger.ms: 2\n      test.mock.num.brokers: 1\n"
+          "      queue.buffering.max.kbytes: 1\n",
+          "w.yaml", {})
+          .status();
+  EXPECT_THAT(Message(status), HasSubstr("w.yaml:6:7: sink.kafka.properties.linger.ms: stands"));
+  EXPECT_THAT(Message(status), HasSubstr("test.mock.num.brokers: makes a Kafka of its own"));
+  EXPECT_THAT(Message(status), HasSubstr("queue.buffering.max.kbytes: must be at least 2048"));
 }
 
 TEST(ConfigTest, EverySettingReachesItsModule) {
@@ -76,10 +106,13 @@ delivery:
   mode: at_least_once
   on_undeliverable: park
   on_halt: exit
-  attempts_max: 7
+  unknown_topic_wait: 7s
   in_flight_bytes_max: 1MiB
   shutdown_timeout: 3s
   progress_topic: ""
+  dead_letters_max: 7
+  dead_letters_per_second: 8
+  dead_letter_conninfo: host=primary
   dead_letter_topic: shop.dead
 sink: {kafka: {properties: {bootstrap.servers: "kafka:9092", linger.ms: 5}}}
 monitor: {conninfo: host=standby, interval: 1s}
@@ -89,13 +122,19 @@ log: {level: debug, format: json}
   EXPECT_EQ(config.run.name, "shop");
   EXPECT_EQ(config.run.source.conninfo, "host=db");
   EXPECT_EQ(config.run.pipeline.on_undeliverable, pipeline::OnUndeliverable::kPark);
-  EXPECT_EQ(config.run.pipeline.dead_letter_topic, "shop.dead");
+  EXPECT_EQ(config.run.dead_letter_topic, "shop.dead");
+  EXPECT_EQ(config.run.dead_letter_conninfo, "host=primary");
+  EXPECT_EQ(config.run.pipeline.dead_letters_max, 7u);
+  EXPECT_EQ(config.run.pipeline.dead_letters_per_second, 8u);
+  EXPECT_EQ(config.run.source.pipeline, "shop");
+  EXPECT_TRUE(config.run.source.writes_dead_letters);
+  EXPECT_TRUE(config.run.source.dead_letters_elsewhere);
   EXPECT_EQ(config.run.source.slot, "shop_1");
   EXPECT_EQ(config.run.source.publication, "Shop Pub");
   EXPECT_EQ(config.run.source.application_name, "walpost-shop");
   EXPECT_EQ(config.run.pipeline.recheck_interval, milliseconds(60'000));
   EXPECT_EQ(config.run.on_halt, runtime::OnHalt::kExit);
-  EXPECT_EQ(config.run.pipeline.attempts_max, 7);
+  EXPECT_EQ(config.run.pipeline.unknown_topic_wait, milliseconds(7'000));
   EXPECT_EQ(config.run.pipeline.in_flight_bytes_max, 1024u * 1024);
   EXPECT_EQ(config.run.pipeline.shutdown_timeout, milliseconds(3'000));
   EXPECT_EQ(config.run.pipeline.progress_topic, "");
@@ -141,10 +180,11 @@ TEST(ConfigTest, NameIsTheSlotUnlessGiven) {
 }
 
 TEST(ConfigTest, SetWinsOverTheFile) {
-  const Config config = ParseOk(std::string(kLeast) + "log: {level: error}\n",
-                                {"log.level=debug", "delivery.attempts_max=9", "source.slot=s"});
+  const Config config =
+      ParseOk(std::string(kLeast) + "log: {level: error}\n",
+              {"log.level=debug", "delivery.unknown_topic_wait=9s", "source.slot=s"});
   EXPECT_EQ(config.log_level, observe::Severity::kDebug);
-  EXPECT_EQ(config.run.pipeline.attempts_max, 9);
+  EXPECT_EQ(config.run.pipeline.unknown_topic_wait, milliseconds(9'000));
   EXPECT_EQ(config.run.name, "s");
 }
 
@@ -176,15 +216,15 @@ TEST(ConfigTest, UnknownKeyIsFoundInEveryMap) {
 TEST(ConfigTest, AllProblemsAreToldAtOnce) {
   const auto config = Parse(R"(
 source: {slot: Bad-Slot}
-delivery: {attempts_max: 0, shutdown_timeout: 25}
+delivery: {unknown_topic_wait: 1h, shutdown_timeout: 25}
 log: {level: loud}
 )",
                             "w.yaml", {});
   EXPECT_THAT(
       Lines(config.status()),
       ElementsAre(HasSubstr("w.yaml:2:16: source.slot: 'Bad-Slot' is not a slot name"),
-                  HasSubstr("w.yaml:3:26: delivery.attempts_max: must be a whole number"),
-                  HasSubstr("w.yaml:3:47: delivery.shutdown_timeout: '25' is not a duration"),
+                  HasSubstr("w.yaml:3:32: delivery.unknown_topic_wait: must be 10min at most"),
+                  HasSubstr("w.yaml:3:54: delivery.shutdown_timeout: '25' is not a duration"),
                   HasSubstr("bootstrap.servers is missing"),
                   HasSubstr("w.yaml:4:14: log.level: 'loud' is none of")));
 }

@@ -44,7 +44,7 @@ TEST(MessagesTest, SettingsReachPipelineAndSource) {
 TEST(MessagesTest, OnePrefixMayStandAlone) {
   const Config config = ParseWith("messages: {prefixes: shop}").value();
   EXPECT_THAT(config.run.pipeline.messages.prefixes, ElementsAre("shop"));
-  EXPECT_EQ(config.run.pipeline.messages.topic, "{aggregate_type}");
+  EXPECT_EQ(config.run.pipeline.messages.topic, "outbox.event.{aggregate_type}");
   EXPECT_EQ(config.run.pipeline.messages.encoder.format, envelope::ValueFormat::kEnvelope);
 }
 
@@ -69,6 +69,18 @@ TEST(MessagesTest, WrongPrefixesAreTold) {
 TEST(MessagesTest, TopicOfAColumnIsTold) {
   EXPECT_THAT(ProblemsOf("messages: {prefixes: a, topic: '{event_type}'}"),
               HasSubstr("messages.topic: topic template '{event_type}': a message has no"));
+}
+
+TEST(MessagesTest, TopicThatOnlyTheMessageBoundsNeedsAList) {
+  EXPECT_THAT(ProblemsOf("messages: {prefixes: a, topic: '{type}'}"),
+              HasSubstr("messages.topics.allowed: any SQL role may emit"));
+  const Config config = ParseWith(
+                            "messages: {prefixes: a, topic: '{type}', topics: {allowed: ['x*']}, "
+                            "on_undeliverable: halt}")
+                            .value();
+  EXPECT_THAT(config.run.pipeline.messages.topics.allowed, ElementsAre("x*"));
+  EXPECT_TRUE(config.run.pipeline.messages.halts);
+  EXPECT_FALSE(ParseWith("messages: {prefixes: a}")->run.pipeline.messages.halts);
 }
 
 TEST(MessagesTest, ShownSettingsReadBackAsTheSame) {

@@ -44,7 +44,7 @@ TEST_F(OutboxesTest, AbsentMeansTheTableThatInitMakes) {
   EXPECT_EQ(outbox.table.schema, "outbox");
   EXPECT_EQ(outbox.table.table, "events");
   EXPECT_EQ(outbox.table.preset, "walpost");
-  EXPECT_EQ(outbox.table.topic, "{aggregate_type}");
+  EXPECT_EQ(outbox.table.topic, "outbox.event.{aggregate_type}");
   EXPECT_FALSE(outbox.table.null_key_allowed);
   EXPECT_EQ(outbox.encoder.format, ValueFormat::kEnvelope);
   EXPECT_EQ(outbox.encoder.header_set, HeaderSet::kWalpost);
@@ -211,8 +211,8 @@ TEST_F(OutboxesTest, TopicsThatCannotBeAreProblemsAtTheirPlace) {
 )");
   EXPECT_THAT(
       problems_.lines,
-      ElementsAre("w.yaml:4:16: outboxes[0].topics.allowed: 'b c' is no topic of Kafka's: letters, "
-                  "digits, '.', '_', '-', at most 249",
+      ElementsAre("w.yaml:4:16: outboxes[0].topics.allowed: 'b c' is no topic of Kafka's, nor a "
+                  "pattern with '*': letters, digits, '.', '_', '-', at most 249",
                   "w.yaml:6:12: outboxes[0].topics.by_aggregate_type.x: 'd' is not one of "
                   "topics.allowed",
                   "w.yaml:7:12: outboxes[0].topics.by_aggregate_type.y: 'no/topic' is no topic of "
@@ -232,7 +232,49 @@ TEST_F(OutboxesTest, HeadersOfWalpostAndThoseGivenTwiceAreProblems) {
       problems_.lines,
       ElementsAre(HasSubstr("record_headers.walpost-x: a header needs a name, and names with"),
                   HasSubstr("constant_headers.walpost-dlq: a header needs a name, and names with"),
-                  HasSubstr("constant_headers: 'a' is among the record_headers, too")));
+                  HasSubstr("record_headers: the header 'a' is given twice")));
+}
+
+TEST_F(OutboxesTest, HeadersThatTheFormatWritesAreProblems) {
+  Read(" [{constant_headers: {type: x}, record_headers: {id: y}}]\n");
+  Read(" [{preset: debezium, record_headers: {type: y, traceparent: c}}]\n");
+  Read(" [{value: {format: cloudevents}, constant_headers: {ce_id: x, ce_mine: y}}]\n");
+  Read(" [{columns: {traceparent: t}, record_headers: {traceparent: y}}]\n");
+  Read(" [{debezium: {table.fields.additional.placement: 'a:header:id,b:header:b,c:header:b'}}]\n");
+  EXPECT_THAT(problems_.lines,
+              ElementsAre(HasSubstr("constant_headers: walpost writes the header 'type' itself"),
+                          HasSubstr("record_headers: walpost writes the header 'id' itself"),
+                          HasSubstr("constant_headers: walpost writes the header 'ce_id' itself"),
+                          HasSubstr("record_headers: walpost writes the header 'traceparent'"),
+                          HasSubstr("debezium: walpost writes the header 'id' itself"),
+                          HasSubstr("debezium: the header 'b' is given twice")));
+}
+
+TEST_F(OutboxesTest, TopicThatOnlyTheRowBoundsNeedsAList) {
+  for (const char* outbox : {" [{topic: '{aggregate_type}'}]\n", " [{topic: '{type}{key}'}]\n",
+                             " [{debezium: {route.topic.replacement: '${routedByValue}'}}]\n"}) {
+    problems_.lines.clear();
+    Read(outbox);
+    EXPECT_THAT(problems_.lines,
+                ElementsAre(HasSubstr("topics.allowed: each row names its topic freely")))
+        << outbox;
+  }
+  problems_.lines.clear();
+  Read(" [{topic: '{aggregate_type}', topics: {allowed: '*'}}]\n");
+  Read(" [{topic: 'shop.{aggregate_type}'}]\n");
+  Read(" [{debezium: {}}]\n");
+  EXPECT_THAT(problems_.lines, IsEmpty());
+}
+
+TEST_F(OutboxesTest, TopicsOfWalpostAndOfKafkaItselfAreProblems) {
+  Read(" [{topic: 'walpost.{type}'}]\n");
+  Read(" [{topics: {allowed: [__consumer_offsets, 'walpost.*', 'a*b']}}]\n");
+  Read(" [{topics: {by_aggregate_type: {x: walpost.dead-letter}}}]\n");
+  EXPECT_THAT(problems_.lines,
+              ElementsAre(HasSubstr("topic: 'walpost.{type}' belongs to walpost or to Kafka"),
+                          HasSubstr("topics.allowed: '__consumer_offsets' belongs"),
+                          HasSubstr("topics.allowed: 'walpost.*' belongs"),
+                          HasSubstr("by_aggregate_type.x: 'walpost.dead-letter' belongs")));
 }
 
 TEST_F(OutboxesTest, CloudEventsAreBinaryUnlessSaidOtherwise) {

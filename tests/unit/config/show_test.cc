@@ -43,7 +43,7 @@ void ExpectSame(const Config& a, const Config& b) {
   const pipeline::PipelineOptions& p = a.run.pipeline;
   const pipeline::PipelineOptions& q = b.run.pipeline;
   EXPECT_EQ(p.recheck_interval, q.recheck_interval);
-  EXPECT_EQ(p.attempts_max, q.attempts_max);
+  EXPECT_EQ(p.unknown_topic_wait, q.unknown_topic_wait);
   EXPECT_EQ(p.in_flight_bytes_max, q.in_flight_bytes_max);
   EXPECT_EQ(p.shutdown_timeout, q.shutdown_timeout);
   EXPECT_EQ(p.progress_topic, q.progress_topic);
@@ -117,7 +117,7 @@ outboxes:
   - table: shop.plain
     topics: {allowed: one, by_aggregate_type: {x: one}}
     value: {format: cloudevents, cloudevents: {mode: structured_protobuf}}
-delivery: {on_halt: exit, attempts_max: 7, in_flight_bytes_max: 100kB, shutdown_timeout: 1500ms,
+delivery: {on_halt: exit, unknown_topic_wait: 7s, in_flight_bytes_max: 100kB, shutdown_timeout: 1500ms,
            progress_topic: "shop.{name}"}
 sink: {kafka: {properties: {bootstrap.servers: "k1:9092,k2:9092", linger.ms: 5, client.id: mine}}}
 monitor: {conninfo: "host=standby", interval: 5min}
@@ -152,22 +152,23 @@ TEST(ShowTest, DollarSignsReadBackAsThemselves) {
                        "source.conninfo=dbname=$${X} host=db",
                        "sink.kafka.properties={bootstrap.servers: k, client.id: \"$${Y}\"}",
                        "outboxes=[{columns: {id: [\"$$$$\"]}, record_headers: {a: \"$${Z}\"},"
-                       " topic: \"{a$${b}\"}]"});
+                       " topic: \"{a$${b}\", topics: {allowed: \"*\"}}]"});
   ASSERT_EQ(config.run.name, "a${HOME}$$b$");
   ExpectRoundTrip(config);
 }
 
 TEST(ShowTest, ControlCharactersReadBackAsThemselves) {
   const ScopedEnv name("WALPOST_TEST_CONTROL", "a\r\tb\x1b[2J\nc\r");
-  const Config config = ParseOk(kLeast + std::string(R"yaml(
+  const Config config = ParseOk(
+      kLeast + std::string(R"yaml(
 outboxes:
 - table: "shop.t\r"
   columns: {id: "i\r", key: ["k\r", "l\r"]}
   topic: "{a\r}"
+  topics: {allowed: [x, "*"]}
   record_headers: {"n\r": "c\r"}
 )yaml"),
-                                {"name=${WALPOST_TEST_CONTROL}", "http.listen=\"h\\r\"",
-                                 "sink.kafka.properties={bootstrap.servers: \"k:9092\\r\"}"});
+      {"name=${WALPOST_TEST_CONTROL}", "sink.kafka.properties={bootstrap.servers: \"k:9092\\r\"}"});
   EXPECT_THAT(Show(config), Not(::testing::AnyOf(HasSubstr("\r"), HasSubstr("\x1b"))));
   ExpectRoundTrip(config);
 }
@@ -246,10 +247,21 @@ TEST(KeysThatNeedRestartTest, HowTheWorldIsReachedMayChangeAndNothingElse) {
   EXPECT_THAT(NeedRestart("log.format=text", "log.format=json"),
               ::testing::ElementsAre("log.format"));
   EXPECT_THAT(NeedRestart("name=a", "name=b"), ::testing::Contains("name"));
-  EXPECT_THAT(NeedRestart("delivery.attempts_max=3", "delivery.attempts_max=4"),
-              ::testing::ElementsAre("delivery.attempts_max"));
+  EXPECT_THAT(NeedRestart("delivery.unknown_topic_wait=3s", "delivery.unknown_topic_wait=4s"),
+              ::testing::ElementsAre("delivery.unknown_topic_wait"));
   EXPECT_THAT(NeedRestart("outboxes=[{table: a.b}]", "outboxes=[{table: a.c}]"),
               ::testing::ElementsAre("outboxes"));
+  EXPECT_THAT(NeedRestart("outboxes=[{constant_headers: {authorization: a}}]",
+                          "outboxes=[{constant_headers: {authorization: b}}]"),
+              ::testing::ElementsAre("outboxes"));
+}
+
+TEST(ShowTest, ConstantHeaderThatLooksLikeASecretIsHidden) {
+  const std::string shown = Show(ParseOk(
+      kLeast,
+      {"outboxes=[{constant_headers: {authorization: geheim, X-Api-Key: geheim, env: p}}]"}));
+  EXPECT_THAT(shown, AllOf(HasSubstr("authorization: \"***\""), HasSubstr("env: p"),
+                           Not(HasSubstr("geheim"))));
 }
 
 TEST(InForceTest, IsTheOldOneWithWhatMayChange) {
@@ -258,7 +270,7 @@ TEST(InForceTest, IsTheOldOneWithWhatMayChange) {
   const Config now = ParseOk(
       kLeast, {"name=b", "log.level=debug", "source.conninfo=host=b", "http.token=0123456789abcdef",
                "http.listen=127.0.0.1:1", "schema_registry={url: 'http://b', refresh: 3s}",
-               "sink.kafka.properties={bootstrap.servers: b}", "delivery.attempts_max=9"});
+               "sink.kafka.properties={bootstrap.servers: b}", "delivery.unknown_topic_wait=9s"});
   const Config in_force = InForce(before, now);
   EXPECT_EQ(in_force.log_level, observe::Severity::kDebug);
   EXPECT_EQ(in_force.run.source.conninfo, "host=b");
@@ -268,7 +280,7 @@ TEST(InForceTest, IsTheOldOneWithWhatMayChange) {
   // What needs a restart.
   EXPECT_EQ(in_force.run.name, "a");
   EXPECT_EQ(in_force.run.http.listen, "127.0.0.1:9464");
-  EXPECT_EQ(in_force.run.pipeline.attempts_max, 3);
+  EXPECT_EQ(in_force.run.pipeline.unknown_topic_wait, std::chrono::seconds(10));
   EXPECT_EQ(in_force.run.registry.refresh, std::chrono::seconds(2));
 }
 

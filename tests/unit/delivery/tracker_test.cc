@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <vector>
 
 namespace walpost::delivery {
 namespace {
@@ -159,6 +160,46 @@ TEST(TrackerDeathTest, PositionPastAnUndeliveredEventIsFatal) {
   tracker.BeginTransaction(Lsn(500));  // no server may do this; the pipeline refuses it before
   AddEvent(&tracker);
   EXPECT_DEATH(tracker.Settle(first), "would confirm past an undelivered event");
+}
+
+// Else one event that waits for ever holds the memory of a million that were delivered.
+TEST(TrackerTest, WhatIsSettledBehindAnUnsettledEventIsRetained) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(100));
+  const Sequence stuck = AddEvent(&tracker);
+  const std::size_t alone = tracker.retained_bytes();
+  EXPECT_EQ(alone, tracker.in_flight_bytes());
+  for (int i = 0; i < 1'000; ++i) {
+    tracker.Settle(AddEvent(&tracker));
+  }
+  EXPECT_EQ(tracker.settled_behind(), 1'000U);
+  EXPECT_EQ(tracker.in_flight_bytes(), alone);
+  EXPECT_EQ(tracker.retained_bytes(), alone + 1'000 * Tracker::kSettledBytes);
+  tracker.Settle(stuck);
+  EXPECT_EQ(tracker.retained_bytes(), 0U);
+}
+
+// A chunk of memory stays whole for one record in it.
+TEST(TrackerTest, MemoryThatAFewRecordsKeepIsRetained) {
+  Tracker tracker;
+  tracker.BeginTransaction(Lsn(100));
+  std::vector<Sequence> stuck;
+  std::vector<Sequence> others;
+  for (int i = 0; i < 64; ++i) {
+    stuck.push_back(AddEvent(&tracker));
+    envelope::Record large;
+    large.block = tracker.arena()->Allocate(base::ChunkArena::kChunkBytes - 200);
+    others.push_back(tracker.Add(large, 0, base::WallTime(), 0));
+  }
+  for (const Sequence each : others) {
+    tracker.Settle(each);
+  }
+  const std::size_t counted = tracker.in_flight_bytes() + 64 * Tracker::kSettledBytes;
+  EXPECT_GT(tracker.retained_bytes(), counted + 58 * base::ChunkArena::kChunkBytes);
+  for (const Sequence each : stuck) {
+    tracker.Settle(each);
+  }
+  EXPECT_EQ(tracker.retained_bytes(), 0U);
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST_F(EncoderSchemaTest, NameIsNotNeededWhereTheTopicTellsTheSubjectOfAnotherTy
 TEST_F(EncoderSchemaTest, RowThatBringsTheHeaderItselfIsUnfit) {
   const std::vector<Header> headers = {{"__value_schema_id", "x"}};
   event_.headers = headers;
-  ExpectUnfit("header_invalid", "brings a header __value_schema_id of its own");
+  ExpectUnfit("header_invalid", "brings a header '__value_schema_id', which walpost writes itself");
 }
 
 }  // namespace

@@ -339,6 +339,86 @@ TEST_F(EncoderTest, HeaderThatIsNotUtf8IsUndeliverableInEveryFormat) {
       HasSubstr("header id of event '' is not UTF-8"));
 }
 
+// Whoever writes rows cannot speak for walpost.
+TEST_F(EncoderTest, EventBringsNoHeaderThatWalpostWritesInItsFormat) {
+  using Names = std::vector<std::string_view>;
+  event_.payload = "{}";
+  const EncoderOptions raw{ValueFormat::kRaw, HeaderSet::kWalpost};
+  const EncoderOptions debezium{ValueFormat::kRaw, HeaderSet::kDebezium};
+  EncoderOptions structured{ValueFormat::kCloudEvents, HeaderSet::kWalpost};
+  structured.cloud_events.mode = CloudEventMode::kStructuredJson;
+  const EncoderOptions binary{ValueFormat::kCloudEvents, HeaderSet::kDebezium};
+  const auto refused = [&](const EncoderOptions& options, std::string_view name) {
+    bool found = false;
+    for (const bool of_column : {false, true}) {
+      const std::vector<Header> one = {{name, "x"}};
+      event_.headers = of_column ? std::span<const Header>() : one;
+      event_.record_headers = of_column ? std::span<const Header>(one) : std::span<const Header>();
+      Record record;
+      Encoder encoder(options, "shop");
+      const absl::Status status = encoder.Encode(event_, position_, transaction_, &arena_, &record);
+      EXPECT_TRUE(status.ok() || outbox::UnfitReason(status) == "header_invalid") << status;
+      // The name of a column's header is the configuration's.
+      const bool printable = name.find_first_of(std::string_view("\0\n", 2)) == name.npos;
+      EXPECT_TRUE(!of_column || !printable || found == !status.ok()) << "of a column: " << name;
+      found = found || !status.ok();
+    }
+    return found;
+  };
+  const Names always = {"id",          "walpost-position", "walpost-dlq", "walpost-",
+                        "traceparent", "tracestate",       {"ok\0", 3},   "a\nb"};
+  for (const EncoderOptions& options : {raw, debezium, structured, binary}) {
+    for (const std::string_view name : always) {
+      EXPECT_TRUE(refused(options, name)) << name;
+    }
+    EXPECT_FALSE(refused(options, "tenant"));
+    EXPECT_FALSE(refused(options, "ID"));
+    EXPECT_FALSE(refused(options, "walpost"));
+  }
+  for (const std::string_view name : Names{"type", "content-type"}) {
+    EXPECT_TRUE(refused(raw, name)) << name;
+    EXPECT_FALSE(refused(debezium, name)) << name;
+  }
+  EXPECT_TRUE(refused(structured, "type"));
+  EXPECT_FALSE(refused(binary, "type"));
+  EXPECT_TRUE(refused(binary, "content-type"));
+  for (const std::string_view name : Names{"ce_id", "ce_specversion", "ce_sequence", "ce_data"}) {
+    EXPECT_TRUE(refused(binary, name)) << name;
+    EXPECT_TRUE(refused(structured, name)) << name;
+    EXPECT_FALSE(refused(raw, name)) << name;
+  }
+  EXPECT_FALSE(refused(binary, "ce_tenant")) << "an extension of the event's own";
+}
+
+TEST_F(EncoderTest, HeaderStandsOnARecordOnce) {
+  EncoderOptions options{ValueFormat::kRaw, HeaderSet::kWalpost};
+  options.constant_headers = {{"cell", "eu-1"}};
+  const std::vector<Header> of_configuration = {{"cell", "us-1"}};
+  const std::vector<Header> of_column = {{"x-seq", "1"}};
+  for (const std::vector<Header>& headers : {of_configuration, of_column}) {
+    event_.headers = headers;
+    Record record;
+    Encoder encoder(options, "shop");
+    EXPECT_EQ(
+        outbox::UnfitReason(encoder.Encode(event_, position_, transaction_, &arena_, &record)),
+        "header_invalid");
+  }
+}
+
+// Inside the envelope a name is a member of a map, and means nothing but itself.
+TEST_F(EncoderTest, EnvelopesOwnHeadersMayHaveAnyNameButWalposts) {
+  const std::vector<Header> harmless = {{"id", "x"}, {"type", "y"}};
+  event_.headers = harmless;
+  const Record record = Encode({ValueFormat::kEnvelope, HeaderSet::kWalpost});
+  EXPECT_EQ(Parsed(record).headers().at("id"), "x");
+  const std::vector<Header> forged = {{"walpost-position", "x"}};
+  event_.headers = forged;
+  Record refused;
+  EXPECT_EQ(outbox::UnfitReason(
+                encoders_.back().Encode(event_, position_, transaction_, &arena_, &refused)),
+            "header_invalid");
+}
+
 TEST_F(EncoderTest, AccountedBytesAreKeyValueHeadersAndBookkeeping) {
   event_.headers = {};
   event_.record_headers = {};

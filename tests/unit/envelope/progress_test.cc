@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
+#include <vector>
+
 #include "walpost/v1/progress.pb.h"
 
 namespace walpost::envelope {
@@ -16,7 +20,10 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   progress.end_lsn = base::Lsn(0x16'b374'd848);
   progress.recorded_at = base::WallTime(std::chrono::microseconds(1'700'000'000'123'456));
   progress.publication_oid = 4'000'000'000;
-  progress.tables = {{16'390, "outbox", "events"}, {16'400, "public", "Outbox"}};
+  progress.publication_xmin = 4'100'000'000;
+  progress.looked_lsn = base::Lsn(0x16'b374'0000);
+  progress.looked_at = base::WallTime(std::chrono::microseconds(1'700'000'000'000'001));
+  progress.tables = {{16'390, "outbox", "events"}, {16'400, "public", "Outbox", {16'402, 16'403}}};
   progress.message_prefixes = {"shop", "billing"};
   const auto read = DecodeProgress(EncodeProgress(progress));
   ASSERT_TRUE(read.ok()) << read.status();
@@ -30,12 +37,39 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   EXPECT_EQ(read->tables[1].oid, 16'400U);
   EXPECT_EQ(read->tables[1].schema, "public");
   EXPECT_EQ(read->tables[1].name, "Outbox");
+  EXPECT_EQ(read->tables[1].memberships, progress.tables[1].memberships);
+  EXPECT_TRUE(read->tables[0].memberships.empty());
+  EXPECT_EQ(read->publication_xmin, progress.publication_xmin);
+  EXPECT_EQ(read->looked_lsn, progress.looked_lsn);
+  EXPECT_EQ(read->looked_at, progress.looked_at);
   EXPECT_EQ(read->message_prefixes, progress.message_prefixes);
 }
 
 TEST(ProgressTest, WhatIsNoProgressIsRefused) {
   for (const std::string value : {"", "hello", "\xff\xff\xff"}) {
     EXPECT_EQ(DecodeProgress(value).status().code(), absl::StatusCode::kDataLoss) << value;
+  }
+}
+
+// Numbers that no walpost writes: they must not overflow, and an epoch must leave room for a
+// decision that overrules it.
+TEST(ProgressTest, WhatNoWalpostWritesIsRefused) {
+  v1::Progress good;
+  good.set_format(1);
+  good.set_epoch(3);
+  good.set_system_identifier(7);
+  good.set_timeline(1);
+  EXPECT_TRUE(DecodeProgress(good.SerializeAsString()).ok());
+  std::vector<v1::Progress> bad(6, good);
+  bad[0].set_epoch(std::numeric_limits<std::uint64_t>::max());
+  bad[1].set_timeline(0);
+  bad[2].set_system_identifier(0);
+  bad[3].mutable_recorded_at()->set_seconds(std::numeric_limits<std::int64_t>::max());
+  bad[4].mutable_recorded_at()->set_seconds(std::numeric_limits<std::int64_t>::min());
+  bad[5].mutable_recorded_at()->set_nanos(-1);
+  for (const v1::Progress& each : bad) {
+    EXPECT_EQ(DecodeProgress(each.SerializeAsString()).status().code(), absl::StatusCode::kDataLoss)
+        << each.ShortDebugString();
   }
 }
 

@@ -36,8 +36,7 @@ TEST(ClassifyTest, VerdictsOnATopic) {
             {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC,
              RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION});
   ExpectAll(FailureKind::kTopicInvalid, {RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION});
-  ExpectAll(FailureKind::kTopicNotAuthorized, {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
-                                               RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED});
+  ExpectAll(FailureKind::kTopicNotAuthorized, {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED});
 }
 
 // Judging a record by one of them would lose or refuse a good event.
@@ -50,7 +49,7 @@ TEST(ClassifyTest, TroubleOfTheProducerSaysNothingAboutTheRecord) {
        RD_KAFKA_RESP_ERR__FENCED, RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, RD_KAFKA_RESP_ERR__INCONSISTENT,
        RD_KAFKA_RESP_ERR_INVALID_PRODUCER_EPOCH, RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER,
        RD_KAFKA_RESP_ERR_UNKNOWN_PRODUCER_ID, RD_KAFKA_RESP_ERR_INVALID_PRODUCER_ID_MAPPING,
-       RD_KAFKA_RESP_ERR_PRODUCER_FENCED});
+       RD_KAFKA_RESP_ERR_PRODUCER_FENCED, RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED});
 }
 
 // Counting them as attempts of the record would halt for an outage.

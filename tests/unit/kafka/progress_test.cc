@@ -7,7 +7,9 @@
 #include <chrono>
 #include <future>
 
+#include "kafka/record_writer.h"
 #include "support/mock_kafka.h"
+#include "walpost/v1/progress.pb.h"
 
 namespace walpost::kafka {
 namespace {
@@ -42,6 +44,16 @@ class ProgressTest : public ::testing::Test {
     ASSERT_TRUE(written.ok()) << written;
   }
 
+  // A record with the pipeline's key that need not be progress.
+  void WriteBytes(std::string_view value) {
+    envelope::Record record;
+    record.topic = kPlace.topic;
+    record.key = kPlace.name;
+    record.value = value;
+    const auto written = RecordWriter(Options(), kTimeout).Write(record, base::WallTime());
+    ASSERT_TRUE(written.ok()) << written.status();
+  }
+
   walpost::testing::MockKafka mock_;
 };
 
@@ -67,6 +79,40 @@ TEST_F(ProgressTest, HighestOfEachEpochAndTimelineIsRead) {
   EXPECT_EQ((*records)[2].end_lsn, Lsn(10));
 }
 
+// Whoever may write the topic can put anything there; it neither counts nor stands in the way.
+TEST_F(ProgressTest, WhatIsNoProgressIsPassedOverUnlessNothingElseIsThere) {
+  mock_.CreateTopic("progress", 1);
+  WriteBytes("junk");
+  EXPECT_EQ(ReadProgress(Options(), kPlace, kTimeout).status().code(), absl::StatusCode::kDataLoss);
+  UnreadProgress unread;
+  const auto none = ReadProgress(Options(), kPlace, kTimeout, &unread);
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_TRUE(none->empty());
+  EXPECT_EQ(unread.count, 1U);
+  Write(At(100));
+  WriteBytes("junk");
+  const auto records = ReadProgress(Options(), kPlace, kTimeout);
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_EQ(records->size(), 1U);
+  EXPECT_EQ((*records)[0].end_lsn, Lsn(100));
+}
+
+// It may hold a decision that overrules the others, until another decision comes after it.
+TEST_F(ProgressTest, RecordOfANewerFormatCountsAsUnreadableWhileItIsTheLast) {
+  mock_.CreateTopic("progress", 1);
+  Write(At(100));
+  walpost::v1::Progress newer;
+  newer.set_format(2);
+  WriteBytes(newer.SerializeAsString());
+  const absl::Status read = ReadProgress(Options(), kPlace, kTimeout).status();
+  EXPECT_EQ(read.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(read.message()), HasSubstr("format 2"));
+  UnreadProgress unread;
+  EXPECT_TRUE(ReadProgress(Options(), kPlace, kTimeout, &unread).ok());
+  Write(At(50, 1, 1));
+  EXPECT_TRUE(ReadProgress(Options(), kPlace, kTimeout).ok());
+}
+
 TEST_F(ProgressTest, TopicOfSeveralPartitionsIsRefused) {
   mock_.CreateTopic("progress", 2);
   EXPECT_EQ(ReadProgress(Options(), kPlace, kTimeout).status().code(),
@@ -80,6 +126,15 @@ TEST_F(ProgressTest, MissingTopicAndMissingRightAreToldApart) {
   mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
   EXPECT_EQ(ReadProgress(Options(), kPlace, kTimeout).status().code(),
             absl::StatusCode::kPermissionDenied);
+}
+
+// A leader that has just started: metadata have the topic, and the broker that leads it does not know it.
+TEST_F(ProgressTest, TopicThatItsLeaderDoesNotKnowYetIsNotMissing) {
+  mock_.CreateTopic("progress", 1);
+  Write(At(100));
+  mock_.FailOffsets(std::vector<rd_kafka_resp_err_t>(10, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART));
+  EXPECT_EQ(ReadProgress(Options(), kPlace, milliseconds(2'000)).status().code(),
+            absl::StatusCode::kUnavailable);
 }
 
 TEST_F(ProgressTest, TopicThatABrokerLearnsOfLateIsNotMissing) {

@@ -157,13 +157,21 @@ TEST(EffectivePropertiesTest, SecretsAreHidden) {
   const Properties secrets = {{"sasl.password", "hunter2"},
                               {"ssl.key.password", "hunter2"},
                               {"ssl.keystore.password", "hunter2"},
-                              {"sasl.oauthbearer.config", "hunter2"}};
+                              {"sasl.oauthbearer.config", "hunter2"},
+                              {"sasl.kerberos.kinit.cmd", "hunter2"}};
   const absl::StatusOr<Properties> effective = EffectiveProperties(Options(secrets));
   ASSERT_TRUE(effective.ok()) << effective.status();
   for (const auto& [name, value] : secrets) {
     EXPECT_THAT(*effective, Contains(Pair(name, "***")));
   }
   EXPECT_THAT(*effective, Not(Contains(Pair(testing::_, HasSubstr("hunter2")))));
+}
+
+TEST(EffectivePropertiesTest, SecretUnderAWrongNameIsNotEchoed) {
+  const absl::Status status =
+      EffectiveProperties(Options({{"security.protocol", "hunter2"}})).status();
+  EXPECT_THAT(std::string(status.message()),
+              testing::AllOf(HasSubstr("security.protocol"), Not(HasSubstr("hunter2"))));
 }
 
 TEST(EffectivePropertiesTest, EachNameAppearsOnceWithTheValueInForce) {

@@ -74,5 +74,20 @@ TEST(SafeTimestampTest, NothingIsChangedWithoutAClockOrWithoutATime) {
   EXPECT_EQ(SafeTimestampMs(0, limits, kNow), 0) << "when it is produced";
 }
 
+TEST(LimitsOfTest, TheStricterOfRetentionAndTimestampLimitCounts) {
+  EXPECT_EQ(LimitsOf({{"cleanup.policy", "delete"},
+                      {"retention.ms", "8000"},
+                      {"message.timestamp.before.max.ms", "2000"}})
+                .age_max,
+            milliseconds(1'000));
+  EXPECT_EQ(LimitsOf({{"cleanup.policy", "delete"},
+                      {"retention.ms", "2000"},
+                      {"message.timestamp.before.max.ms", "8000"}})
+                .age_max,
+            milliseconds(1'000));
+  EXPECT_EQ(LimitsOf({{"cleanup.policy", "compact"}, {"retention.ms", "2000"}}).age_max,
+            std::nullopt);
+}
+
 }  // namespace
 }  // namespace walpost::kafka

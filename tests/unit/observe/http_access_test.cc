@@ -60,5 +60,44 @@ TEST(IsLoopbackOnlyTest, EveryAddressMustBeOfThisHost) {
   }
 }
 
+TEST(ParseListenTest, TakesAddressesPortsAndLists) {
+  const auto one = ParseListen("127.0.0.1:9464");
+  ASSERT_TRUE(one.ok()) << one.status();
+  ASSERT_EQ(one->size(), 1U);
+  EXPECT_EQ(one->front().host, "127.0.0.1");
+  EXPECT_EQ(one->front().port, "9464");
+  const auto two = ParseListen("0.0.0.0:9464, [::1]:0");
+  ASSERT_TRUE(two.ok()) << two.status();
+  ASSERT_EQ(two->size(), 2U);
+  EXPECT_EQ(two->back().host, "::1");
+  EXPECT_EQ(two->back().port, "0");
+  EXPECT_EQ(ParseListen("9464")->front().host, "");
+  EXPECT_TRUE(ParseListen("")->empty());
+}
+
+TEST(ParseListenTest, RejectsWhatIsNoAddressAndPort) {
+  for (const char* listen :
+       {":9464", "localhost", "127.0.0.1:", "127.0.0.1:65536", "::1:9464", "127.0.0.1:9464,",
+        "127.0.0.1:+80", "127.0.0.1:94 64", "[::1]x:9464", "[::1:9464", "[localhost]:9464"}) {
+    EXPECT_EQ(ParseListen(listen).status().code(), absl::StatusCode::kInvalidArgument) << listen;
+  }
+}
+
+TEST(IsOwnHostTest, TakesAddressesAndNamesThatNoForeignSiteCanHave) {
+  const std::vector<std::string> names = {"walpost.example.com"};
+  for (const char* host :
+       {"", "localhost", "localhost:9464", "127.0.0.1", "10.0.0.7:9464", "[::1]:9464", "walpost",
+        "walpost:9464", "walpost.shop.svc:9464", "walpost.shop.svc.cluster.local", "db.internal",
+        "printer.local.", "WALPOST.example.COM:443"}) {
+    EXPECT_TRUE(IsOwnHost(host, names)) << host;
+  }
+  for (const char* host : {"evil.example", "evil.example:9464", "127.0.0.1.evil.example",
+                           "walpost.example.com.evil.example", "x.walpost.example.com",
+                           "evilsvc.com", "1.2.3.4.5", "local.evil", "[::1].evil.example", "[evil]",
+                           "walpost:9464.evil.example", "a:.evil.example"}) {
+    EXPECT_FALSE(IsOwnHost(host, names)) << host;
+  }
+}
+
 }  // namespace
 }  // namespace walpost::observe

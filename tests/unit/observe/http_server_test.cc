@@ -35,18 +35,27 @@ base::WallTime WallNow() {
   return std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
 }
 
-// One request as bytes, and all that comes back until the server closes.
-std::string Exchange(int port, const std::string& request) {
+// A socket, or -1.
+int Connect(int port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   auto* const generic = static_cast<sockaddr*>(static_cast<void*>(&address));
+  if (connect(fd, generic, sizeof(address)) == 0) {
+    return fd;
+  }
+  close(fd);
+  return -1;
+}
+
+// One request as bytes, and all that comes back until the server closes.
+std::string Exchange(int port, const std::string& request) {
+  const int fd = Connect(port);
   std::string answer;
-  if (connect(fd, generic, sizeof(address)) == 0 &&
-      send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
-          static_cast<ssize_t>(request.size())) {
+  if (fd >= 0 && send(fd, request.data(), request.size(), MSG_NOSIGNAL) ==
+                     static_cast<ssize_t>(request.size())) {
     char buffer[4096];
     ssize_t size = 0;
     while ((size = recv(fd, buffer, sizeof(buffer), 0)) > 0) {
@@ -57,9 +66,10 @@ std::string Exchange(int port, const std::string& request) {
   return answer;
 }
 
-Answer Ask(int port, const std::string& method, const std::string& path) {
+Answer Ask(int port, const std::string& method, const std::string& path,
+           const std::string& host = "localhost") {
   const std::string text =
-      Exchange(port, method + " " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+      Exchange(port, method + " " + path + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n");
   Answer answer;
   const std::size_t end = text.find("\r\n\r\n");
   if (end != std::string::npos && text.rfind("HTTP/1.1 ", 0) == 0) {
@@ -283,6 +293,58 @@ TEST_F(HttpServerTest, ConcurrentRequestsAreAllAnsweredWhileSnapshotsChange) {
   EXPECT_EQ(answered.load(), 80);
 }
 
+// DNS rebinding: a page of a foreign site, whose name has just got this host's address.
+TEST_F(HttpServerTest, ForeignHostIsRejectedButForProbes) {
+  PublishState(base::State::kStreaming);
+  for (const char* path : {"/", "/status", "/configuration", "/metrics", "/readyz?verbose"}) {
+    EXPECT_EQ(Ask(server_->port(), "GET", path, "evil.example").code, 421) << path;
+    EXPECT_EQ(Ask(server_->port(), "GET", path, "127.0.0.1:9464").code, 200) << path;
+  }
+  EXPECT_EQ(Ask(server_->port(), "GET", "/livez", "evil.example").code, 200);
+  EXPECT_EQ(Ask(server_->port(), "GET", "/readyz", "evil.example").code, 200);
+}
+
+TEST(HttpServerHostTest, ConfiguredHostIsTaken) {
+  const SnapshotBoard board;
+  HttpOptions options = FreePort();
+  options.hosts = {"walpost.example.com"};
+  const auto server = HttpServer::Start(options, &board);
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ(Ask((*server)->port(), "GET", "/metrics", "walpost.example.com:9464").code, 200);
+  EXPECT_EQ(Ask((*server)->port(), "GET", "/metrics", "example.com").code, 421);
+}
+
+TEST(HttpServerTokenTest, TokenAdmitsUnderAnyHost) {
+  const SnapshotBoard board;
+  HttpOptions options = FreePort();
+  options.token = "0123456789abcdef";
+  const auto server = HttpServer::Start(options, &board);
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ(Ask((*server)->port(), "GET", "/metrics").code, 401);
+  const std::string answer =
+      Exchange((*server)->port(),
+               "GET /metrics HTTP/1.1\r\nHost: walpost.example.com\r\nAuthorization: Bearer "
+               "0123456789abcdef\r\n\r\n");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200 "));
+}
+
+// More than are kept open, each with the beginning of a request that never ends.
+TEST_F(HttpServerTest, ConnectionsThatNeverAskKeepNobodyWaiting) {
+  constexpr int kSilent = 400;
+  std::vector<int> silent;
+  for (int i = 0; i < kSilent; ++i) {
+    silent.push_back(Connect(server_->port()));
+    ASSERT_GE(silent.back(), 0);
+    ASSERT_EQ(send(silent.back(), "GET /st", 7, MSG_NOSIGNAL), 7);
+  }
+  const auto before = std::chrono::steady_clock::now();
+  EXPECT_EQ(Get("/livez").code, 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(1));
+  for (const int fd : silent) {
+    close(fd);
+  }
+}
+
 // It would hold up every hand-over and every rolling restart.
 TEST(HttpServerStopTest, StopsAtOnce) {
   const SnapshotBoard board;
@@ -314,12 +376,8 @@ TEST(HttpServerStopTest, StopsWhileAClientIsConnectedAndSilent) {
   const SnapshotBoard board;
   auto server = HttpServer::Start(FreePort(), &board);
   ASSERT_TRUE(server.ok()) << server.status();
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>((*server)->port()));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(connect(fd, static_cast<sockaddr*>(static_cast<void*>(&address)), sizeof(address)), 0);
+  const int fd = Connect((*server)->port());
+  ASSERT_GE(fd, 0);
   const auto before = std::chrono::steady_clock::now();
   server->reset();
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(8));
@@ -334,13 +392,17 @@ TEST_F(HttpServerTest, PortInUseIsUnavailableAndNamed) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(options.listen));
 }
 
-TEST(HttpServerStartTest, AddressThatIsNoneIsUnavailableAndNamed) {
+TEST(HttpServerStartTest, AddressThatIsNoneOrNotOursIsNamed) {
   SnapshotBoard board;
-  for (const char* listen : {"nonsense", "192.0.2.1:0", "127.0.0.1:99999"}) {
+  const std::pair<const char*, absl::StatusCode> wrong[] = {
+      {"nonsense", absl::StatusCode::kInvalidArgument},
+      {"127.0.0.1:99999", absl::StatusCode::kInvalidArgument},
+      {"192.0.2.1:0", absl::StatusCode::kUnavailable}};
+  for (const auto& [listen, code] : wrong) {
     HttpOptions options;
     options.listen = listen;
     const auto server = HttpServer::Start(options, &board);
-    EXPECT_EQ(server.status().code(), absl::StatusCode::kUnavailable) << listen;
+    EXPECT_EQ(server.status().code(), code) << listen;
     EXPECT_THAT(std::string(server.status().message()), HasSubstr(listen));
   }
 }

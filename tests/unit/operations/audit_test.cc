@@ -24,7 +24,7 @@ TEST(AuditVerdictTest, InTheTopicIsFineWhateverElseIsKnown) {
   Compared there = Absent();
   there.in_topic = true;
   there.too_large = true;
-  there.fate = LetterFate::kDeadLettered;
+  there.fate = DeadLetterFate::kDeadLettered;
   EXPECT_EQ(VerdictOn(there, Whole(), /*confirmed=*/false), Verdict::kOk);
 }
 
@@ -52,16 +52,16 @@ TEST(AuditVerdictTest, ACompactedTopicAndRecordsWithoutIdsCannotTell) {
   EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kRecordsWithoutId);
 }
 
-TEST(AuditVerdictTest, WhatTheDeadLetterTopicKnowsIsNotMissing) {
-  const std::pair<LetterFate, Verdict> cases[] = {
-      {LetterFate::kDeadLettered, Verdict::kDeadLettered},
-      {LetterFate::kParked, Verdict::kParked},
-      {LetterFate::kDiscarded, Verdict::kDiscarded},
-      {LetterFate::kDelivered, Verdict::kSentElsewhere}};
+TEST(AuditVerdictTest, WhatADeadLetterIsAboutIsNotMissing) {
+  const std::pair<DeadLetterFate, Verdict> cases[] = {
+      {DeadLetterFate::kDeadLettered, Verdict::kDeadLettered},
+      {DeadLetterFate::kParked, Verdict::kParked},
+      {DeadLetterFate::kDiscarded, Verdict::kDiscarded},
+      {DeadLetterFate::kSentElsewhere, Verdict::kSentElsewhere}};
   for (const auto& [fate, verdict] : cases) {
-    Compared letter = Absent();
-    letter.fate = fate;
-    EXPECT_EQ(VerdictOn(letter, Whole(), true), verdict);
+    Compared row = Absent();
+    row.fate = fate;
+    EXPECT_EQ(VerdictOn(row, Whole(), true), verdict);
   }
 }
 

@@ -159,6 +159,41 @@ TEST_F(CheckServerTest, ColumnsThatDoNotFitAreNamed) {
               AllOf(HasSubstr("failed: "), HasSubstr("headers")));
 }
 
+// It binds what `run` binds: domains, precision, and types that only look like text.
+TEST_F(CheckServerTest, TypesAreJudgedAsRunJudgesThem) {
+  InitOk();
+  Sql("CREATE TYPE mood AS ENUM ('wild'); CREATE DOMAIN moody AS mood; CREATE DOMAIN key AS "
+      "varchar(20); CREATE TYPE pair AS (a int); CREATE TYPE span AS RANGE (subtype = int4); "
+      "CREATE DOMAIN words AS text[]");
+  const auto line = [this](const std::string& column, const std::string& type) {
+    Sql("CREATE TABLE IF NOT EXISTS boxes (id uuid, k text, type text, topic text, payload bytea, "
+        "amount numeric(12,3)); ALTER TABLE boxes DROP COLUMN " +
+        column + ", ADD COLUMN " + column + " " + type);
+    CheckOptions options = CheckOf();
+    outbox::TableOptions& table = options.tables[0];
+    table = *outbox::PresetOptions("debezium");
+    table.schema = "public";
+    table.table = "boxes";
+    table.columns.key = {"k"};
+    table.columns.aggregate_type = {"topic"};
+    table.debezium.emplace().placements = {{"amount", outbox::Placement::Where::kHeader, "amount"}};
+    const std::string found = LineOf(Check(options), "columns of public.boxes");
+    Sql("DROP TABLE boxes");
+    return found;
+  };
+  for (const char* type : {"mood", "moody", "key", "text", "int"}) {
+    EXPECT_THAT(line("k", type), HasSubstr("ok: ")) << type;
+  }
+  for (const char* type : {"mood[]", "pair", "span", "words", "text[]", "numrange", "inet"}) {
+    EXPECT_THAT(line("k", type), HasSubstr("failed: table public.boxes: column k is ")) << type;
+    EXPECT_THAT(line("payload", type), HasSubstr("column payload is ")) << type;
+    EXPECT_THAT(line("topic", type), HasSubstr("column topic is ")) << type;
+    EXPECT_THAT(line("amount", type), HasSubstr("column amount is ")) << type;
+  }
+  EXPECT_THAT(line("amount", "numeric(12,3)"), HasSubstr("ok: "));
+  EXPECT_THAT(line("amount", "numeric"), HasSubstr("failed: "));
+}
+
 TEST_F(CheckServerTest, SlotInUseIsAWarningForItMayBeOurs) {
   InitOk();
   auto connected = postgres::Connect(Options().source, base::Lsn());

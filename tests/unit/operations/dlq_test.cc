@@ -11,73 +11,74 @@
 namespace walpost::operations {
 namespace {
 
-using kafka::StoredLetter;
+using base::DeadLetter;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr const char* kPosition = "0000000000c0ffee-00000003-0000000000000064-00000001";
 
-StoredLetter Stored() {
-  StoredLetter stored;
-  stored.offset = 7;
-  stored.timestamp_ms = 1'000'000;
-  stored.key = "key-1";
-  stored.value = "secret";
-  stored.letter.id = "a1";
-  stored.letter.type = "Created";
-  stored.letter.topic = "orders";
-  stored.letter.reason = "record_too_large";
-  stored.letter.position = kPosition;
-  return stored;
+DeadLetter Row() {
+  DeadLetter row;
+  row.seq = 7;
+  row.written_at_ms = 1'000'000;
+  row.key = "key-1";
+  row.value = "secret";
+  row.value_bytes = 6;
+  row.event_id = "a1";
+  row.event_type = "Created";
+  row.topic = "orders";
+  row.reason = "record_too_large";
+  row.position = kPosition;
+  return row;
 }
 
-TEST(LetterFilterTest, EmptyMatchesEverything) {
-  EXPECT_TRUE(LetterFilter().empty());
-  EXPECT_TRUE(LetterFilter().Matches(Stored()));
+TEST(DeadLetterFilterTest, EmptyMatchesEverything) {
+  EXPECT_TRUE(DeadLetterFilter().empty());
+  EXPECT_TRUE(DeadLetterFilter().Matches(Row()));
 }
 
-TEST(LetterFilterTest, EachFieldMustBeThatOfTheLetter) {
-  for (std::string LetterFilter::*field :
-       {&LetterFilter::id, &LetterFilter::position, &LetterFilter::key, &LetterFilter::type,
-        &LetterFilter::topic, &LetterFilter::reason}) {
-    LetterFilter filter;
+TEST(DeadLetterFilterTest, EachFieldMustBeThatOfTheRow) {
+  for (std::string DeadLetterFilter::*field :
+       {&DeadLetterFilter::id, &DeadLetterFilter::position, &DeadLetterFilter::key,
+        &DeadLetterFilter::type, &DeadLetterFilter::topic, &DeadLetterFilter::reason}) {
+    DeadLetterFilter filter;
     filter.*field = "other";
     EXPECT_FALSE(filter.empty());
-    EXPECT_FALSE(filter.Matches(Stored()));
+    EXPECT_FALSE(filter.Matches(Row()));
   }
-  const LetterFilter all{"a1",     kPosition,          "key-1",   "Created",
-                         "orders", "record_too_large", 1'000'000, 1'000'000};
-  EXPECT_TRUE(all.Matches(Stored()));
+  const DeadLetterFilter all{"a1",     kPosition,          "key-1",   "Created",
+                             "orders", "record_too_large", 1'000'000, 1'000'000};
+  EXPECT_TRUE(all.Matches(Row()));
 }
 
-TEST(LetterFilterTest, LetterWithoutKeyMatchesNoKey) {
-  StoredLetter stored = Stored();
-  stored.key.reset();
-  LetterFilter filter;
+TEST(DeadLetterFilterTest, RowWithoutKeyMatchesNoKey) {
+  DeadLetter row = Row();
+  row.key.reset();
+  DeadLetterFilter filter;
   filter.key = "key-1";
-  EXPECT_FALSE(filter.Matches(stored));
+  EXPECT_FALSE(filter.Matches(row));
 }
 
-TEST(LetterFilterTest, TimesAreThoseOfTheLetter) {
-  LetterFilter filter;
+TEST(DeadLetterFilterTest, TimesAreThoseOfTheRow) {
+  DeadLetterFilter filter;
   filter.since_ms = 1'000'001;
   EXPECT_FALSE(filter.empty());
-  EXPECT_FALSE(filter.Matches(Stored()));
+  EXPECT_FALSE(filter.Matches(Row()));
   filter = {};
   filter.until_ms = 999'999;
-  EXPECT_FALSE(filter.Matches(Stored()));
+  EXPECT_FALSE(filter.Matches(Row()));
 }
 
-TEST(LetterFilterTest, OnlyIdAndPositionMeanOneEvent) {
-  LetterFilter filter;
+TEST(DeadLetterFilterTest, OnlyIdAndPositionMeanOneEvent) {
+  DeadLetterFilter filter;
   filter.key = "key-1";
   EXPECT_FALSE(filter.one_event());
   filter.position = kPosition;
   EXPECT_TRUE(filter.one_event());
 }
 
-TEST(LetterFilterTest, WhatCannotMatchIsRefusedWithWhatCan) {
-  LetterFilter filter;
+TEST(DeadLetterFilterTest, WhatCannotMatchIsRefusedWithWhatCan) {
+  DeadLetterFilter filter;
   filter.reason = "row_unfit";
   EXPECT_TRUE(CheckFilter(filter).ok());
   filter.reason = "unfit";
@@ -104,33 +105,40 @@ TEST(DlqTextTest, BytesThatMayBeAnythingArePrintable) {
 }
 
 TEST(DlqTextTest, JsonTellsAllButTheValue) {
-  StoredLetter stored = Stored();
-  stored.letter.left_out_bytes = 9;
-  LetterState state;
-  state.undecided = true;
-  LetterJson json = LetterAsJson(stored, state);
-  EXPECT_EQ(json["state"], "letter");
+  DeadLetter row = Row();
+  row.truncated_bytes = 9;
+  DeadLetterJson json = AsJson(row);
+  EXPECT_EQ(json["state"], "dead_letter");
   EXPECT_EQ(json["key"], "key-1");
-  EXPECT_EQ(json["offset"], 7);
+  EXPECT_EQ(json["seq"], 7);
   EXPECT_EQ(json["value_bytes"], 6);
-  EXPECT_EQ(json["left_out_bytes"], 9);
-  EXPECT_EQ(json["letter_time"], "1970-01-01T00:16:40Z");
+  EXPECT_EQ(json["truncated_bytes"], 9);
+  EXPECT_EQ(json["written_at"], "1970-01-01T00:16:40Z");
   EXPECT_TRUE(json["event_time"].is_null());
+  EXPECT_TRUE(json["decision"].is_null());
   EXPECT_EQ(json.dump().find("secret"), std::string::npos);
-  const envelope::LetterLog::Decision decision{envelope::LetterAction::kDiscarded, 12};
-  state.decision = &decision;
-  json = LetterAsJson(stored, state);
-  EXPECT_EQ(json["state"], "discarded");
-  EXPECT_EQ(json["decision_offset"], 12);
+}
+
+TEST(DlqTextTest, StateSaysWhatBecameOfIt) {
+  DeadLetter row = Row();
+  row.parked = true;
+  EXPECT_EQ(StateName(row), "parked");
+  row.closed = true;
+  row.decision = DeadLetter::Decision::kDiscard;
+  EXPECT_EQ(StateName(row), "discarded");
+  row.decision = DeadLetter::Decision::kRetry;
+  EXPECT_EQ(StateName(row), "sent_elsewhere");
+  row.foreign = true;
+  EXPECT_EQ(StateName(row), "foreign");
 }
 
 TEST(DlqTextTest, KeyThatIsNotUtf8DoesNotBreakTheJson) {
-  StoredLetter stored = Stored();
-  stored.key = "\xff";
-  EXPECT_THAT(Dump(LetterAsJson(stored, {})), HasSubstr("\"key\": \"\xef\xbf\xbd\""));
+  DeadLetter row = Row();
+  row.key = "\xff";
+  EXPECT_THAT(Dump(AsJson(row)), HasSubstr("\"key\": \"\xef\xbf\xbd\""));
 }
 
-TEST(DlqDecideTest, WithoutAFilterNothingIsDecidedAndKafkaIsNotAsked) {
+TEST(DlqDecideTest, WithoutAFilterNothingIsDecidedAndNobodyIsAsked) {
   for (const Outcome& outcome : {DlqRetry({}, {}), DlqDiscard({}, {})}) {
     EXPECT_EQ(outcome.exit_code, 64);
     EXPECT_THAT(outcome.error, HasSubstr("--all-undecided"));

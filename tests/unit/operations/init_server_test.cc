@@ -108,7 +108,7 @@ TEST_F(InitServerTest, PublicationExistsBeforeTheSlotAndTheRecordOnlyAfterIt) {
   Sql("CREATE TABLE t (i int)");
   auto writer = postgres::SqlConnection::Connect(Conninfo(), "slow_writer");
   ASSERT_TRUE(writer.ok()) << writer.status();
-  ASSERT_TRUE(writer->Execute("BEGIN; INSERT INTO t VALUES (1)").ok());
+  ASSERT_TRUE(writer->Execute("BEGIN; INSERT INTO public.t VALUES (1)").ok());
   InitOptions options = Options();
   options.slot_timeout = std::chrono::milliseconds(500);
   const Outcome blocked = Init(options);

@@ -80,6 +80,20 @@ TEST_F(MessagesServerTest, SecondRunChangesNothing) {
   EXPECT_EQ(State(), before);
 }
 
+TEST_F(MessagesServerTest, InitSaysWhoMayEmitAndRevokesOnlyWhenAsked) {
+  const Outcome outcome = Init(With({"shop"}));
+  EXPECT_THAT(outcome.output, HasSubstr("warning      any role may emit messages"));
+  InitOptions options = With({"shop"});
+  options.revoke_emit = true;
+  const Outcome revoked = Init(options);
+  ASSERT_EQ(revoked.exit_code, 0) << revoked.error;
+  EXPECT_THAT(revoked.output, Not(HasSubstr("warning")));
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_proc WHERE proname = 'pg_logical_emit_message' AND "
+                "has_function_privilege('public', oid, 'EXECUTE')"),
+            "0");
+  EXPECT_EQ(Emit("'t', 'a', '1', 'x', prefix => 'shop'"), "");
+}
+
 TEST_F(MessagesServerTest, InitWithoutTheFlagLeavesMessagesAlone) {
   ASSERT_EQ(Init(With({"shop"})).exit_code, 0);
   InitOk();

@@ -53,6 +53,19 @@ TEST(PrintSqlTest, OwnTableIsMadeOnlyWhereItIsUsed) {
                              "(publish = 'insert', publish_via_partition_root = true)"));
 }
 
+// Also where the name stands alone, as the roles' rights need it.
+TEST(PrintSqlTest, AnotherSchemaIsMeantWhereverTheFilesSayOutbox) {
+  InitOptions options = Options();
+  options.source.tables = {{"shop", "events"}};
+  options.table_schema = "shop";
+  options.with_roles = true;
+  const std::string sql = Sql(options);
+  EXPECT_THAT(sql, HasSubstr("nspname IN ('walpost', 'shop')"));
+  EXPECT_THAT(sql, HasSubstr("to_regnamespace('shop')"));
+  EXPECT_THAT(sql, Not(HasSubstr("'outbox'")));
+  EXPECT_THAT(sql, Not(HasSubstr("outbox.events")));
+}
+
 TEST(PrintSqlTest, NamesAreQuoted) {
   InitOptions options = Options();
   options.name = "o'brien";

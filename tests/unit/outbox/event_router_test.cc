@@ -8,6 +8,7 @@
 
 #include "outbox/presets.h"
 #include "outbox/table_mapper.h"
+#include "outbox/unfit.h"
 #include "unit/outbox/test_table.h"
 
 namespace walpost::outbox {
@@ -69,6 +70,25 @@ TEST_F(EventRouterTest, TopicIsRoutedByRegexAndIllegalOnesAreUndeliverable) {
   EXPECT_EQ(Map().code(), absl::StatusCode::kInvalidArgument);
   table_.Null("aggregatetype");
   EXPECT_THAT(std::string(Map().message()), HasSubstr("aggregatetype is NULL"));
+}
+
+// What the regex does not match stays as it is, and the row could name any topic.
+TEST_F(EventRouterTest, ValueThatTheRegexDoesNotMatchNeedsAListedTopic) {
+  debezium().topic_regex = "o(.*)";
+  debezium().topic_replacement = "t.$1";
+  table_.Text("aggregatetype", "payments");
+  EXPECT_EQ(UnfitReason(Map()), "topic_not_allowed");
+  options_.topics.allowed = {"t.*", "payments"};
+  ASSERT_TRUE(Map().ok());
+  EXPECT_EQ(event_.topic, "payments");
+}
+
+TEST_F(EventRouterTest, TableThatIsAnnouncedAgainHasEachHeaderOnce) {
+  Place("type", Where::kHeader, "eventType");
+  ASSERT_TRUE(Map().ok());
+  ASSERT_TRUE(mapper_.Bind(table_.relation()).ok());
+  ASSERT_TRUE(mapper_.Map(table_.values(), &event_).ok());
+  EXPECT_EQ(event_.record_headers.size(), 1U);
 }
 
 TEST_F(EventRouterTest, HeadersComeInTheirOrderAndNullIsNotEmpty) {

@@ -93,6 +93,16 @@ TEST_P(GoldenRowTest, DomainIsReadAsTheTypeBelowIt) {
   for (const pgoutput::Type& type : types_) {
     mapper.Learn(type);
   }
+  // An enum and a composite look alike in the stream.
+  EXPECT_EQ(
+      mapper.Bind(relation_).message(),
+      "table public.every_type: column feeling is of type public.mood, but as type it must be "
+      "text: change its type back, or map another column");
+  for (const pgoutput::Column& column : relation_.columns) {
+    if (column.name == "feeling") {
+      mapper.SetTextTypes({column.type_oid});
+    }
+  }
   const absl::Status bound = mapper.Bind(relation_);
   ASSERT_TRUE(bound.ok()) << bound;
   Event event;

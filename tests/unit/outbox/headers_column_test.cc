@@ -112,10 +112,13 @@ TEST(HeadersColumnTest, EmptyNameIsRefused) {
   EXPECT_EQ(column.Parse(R"({"": "1"})").status().message(), "a header has an empty name");
 }
 
+// What many a library writes for "none".
+TEST(HeadersColumnTest, NullOfJsonIsNoHeaders) { EXPECT_EQ(Parsed("null"), Pairs()); }
+
 TEST(HeadersColumnTest, WhatIsNoObjectIsRefusedWithoutShowingIt) {
   HeadersColumn column;
   for (const std::string& json :
-       {""s, "null"s, "1"s, "\"s3cret\""s, "[]"s, "[{\"a\": 1}]"s, "{"s, "{\"s3cret\""s, "s3cret"s,
+       {""s, "1"s, "\"s3cret\""s, "[]"s, "[{\"a\": 1}]"s, "{"s, "{\"s3cret\""s, "s3cret"s,
         "{\"a\": 1} x"s, "{\"a\": 1}{}"s, "{\"a\": \"\xff\"}"s, std::string(100'000, '[')}) {
     const absl::Status status = column.Parse(json).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << json.substr(0, 20);

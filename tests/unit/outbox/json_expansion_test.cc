@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "absl/strings/str_format.h"
 #include "outbox/connect_value.h"
 
 namespace walpost::outbox {
@@ -96,11 +97,46 @@ TEST(JsonExpansionTest, DeepNestingIsNotExpandedAndDoesNotOverflowTheStack) {
 // Quadratic work would take minutes.
 TEST(JsonExpansionTest, ManyMembersTakeNoQuadraticTime) {
   std::string text = "{\"l\":[{";
-  for (int i = 0; i < 200'000; ++i) {
+  for (int i = 0; i < 100'000; ++i) {
     text += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
   }
   text += "}]}";
   EXPECT_EQ(Expanded(text), text);
+}
+
+// Where a list becomes a table for look-ups nothing may change.
+TEST(JsonExpansionTest, ObjectOfAnySizeIsWrittenAsItIs) {
+  std::string members;
+  for (int i = 1; i <= 40; ++i) {
+    members += (i == 1 ? "\"" : ",\"") + std::to_string(i) + "\":" + std::to_string(i);
+    const std::string object = "{" + members + "}";
+    EXPECT_EQ(Expanded(object), object);
+    const std::string list = "{\"l\":[" + object + "," + object + "]}";
+    EXPECT_EQ(Expanded(list), list);
+  }
+}
+
+// Each element gets the members of all others: a text of n elements would become one of n * n.
+TEST(JsonExpansionTest, TextThatWouldGrowBeyondAllMeasureGoesOutAsItIs) {
+  const auto list = [](int elements) {
+    std::string text = "{\"l\":[";
+    for (int i = 0; i < elements; ++i) {
+      text += absl::StrFormat("%s{\"member%d\":1}", i == 0 ? "" : ",", i);
+    }
+    return text + "]}";
+  };
+  EXPECT_NE(Expanded(list(10)), "-");
+  EXPECT_EQ(Expanded(list(100)), "-");
+  EXPECT_EQ(Expanded(list(50'000)), "-");
+}
+
+TEST(JsonExpansionTest, TextOfTooManyValuesGoesOutAsItIs) {
+  std::string text = "{\"l\":[0";
+  for (std::size_t i = 3; i < kJsonValuesMax; ++i) {
+    text += ",0";
+  }
+  EXPECT_EQ(Expanded(text + "]}"), text + "]}");
+  EXPECT_EQ(Expanded(text + ",0,0]}"), "-");
 }
 
 TEST(JsonTextTest, IsEscapedAsJacksonDoes) {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "outbox/unfit.h"
 #include "walpost/v1/outbox_message.pb.h"
 
 namespace walpost::outbox {
@@ -253,6 +254,33 @@ TEST_F(MessageMapperTest, LabelsAreToldFromTables) {
   EXPECT_EQ(MessageLabel("shop"), "message:shop");
   EXPECT_TRUE(IsMessageLabel("message:shop"));
   EXPECT_FALSE(IsMessageLabel("outbox.events"));
+}
+
+TEST_F(MessageMapperTest, TopicIsOneThatTheTemplateCanGiveOrThatIsListed) {
+  v1::OutboxMessage message = Message();
+  message.set_topic("payments");
+  const std::string content = message.SerializeAsString();
+  Event event;
+  EXPECT_EQ(UnfitReason(MessageMapper("shop.{type}").Map("shop", content, &event)),
+            "topic_not_allowed");
+  EXPECT_TRUE(MessageMapper("shop.{type}", {{"pay*"}, {}, {}}).Map("shop", content, &event).ok());
+  EXPECT_EQ(UnfitReason(MessageMapper("{type}", {{"orders"}, {}, {}}).Map("shop", content, &event)),
+            "topic_not_allowed");
+}
+
+TEST_F(MessageMapperTest, NoMessageReachesATopicOfWalposts) {
+  MessageMapper mapper("{aggregate_type}", {{"*"}, {}, {"progress"}});
+  Event event;
+  for (const char* topic : {"progress", "walpost.progress.shop", "__consumer_offsets"}) {
+    v1::OutboxMessage named = Message();
+    named.set_topic(topic);
+    EXPECT_EQ(UnfitReason(mapper.Map("shop", named.SerializeAsString(), &event)),
+              "topic_not_allowed");
+    v1::OutboxMessage routed = Message();
+    routed.set_aggregate_type(topic);
+    EXPECT_EQ(UnfitReason(mapper.Map("shop", routed.SerializeAsString(), &event)),
+              "topic_not_allowed");
+  }
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TEST(WalpostPresetTest, MapsEveryColumnOfItsTable) {
   EXPECT_EQ(event.traceparent, "00-ab-cd-01");
   EXPECT_EQ(event.tracestate, "x=y");
   EXPECT_EQ(event.occurred_at, base::FromPostgresMicros(1'000'000));
-  EXPECT_EQ(event.topic, "order");
+  EXPECT_EQ(event.topic, "outbox.event.order");
   EXPECT_EQ(event.partition, -1);
   EXPECT_TRUE(event.record_headers.empty());
   EXPECT_EQ(event.schema, "outbox");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 #include "outbox/presets.h"
 #include "support/pgoutput_bytes.h"
@@ -64,7 +65,7 @@ TEST_F(TableMapperTest, NamesAreCaseSensitive) {
 // Failure 36.
 TEST_F(TableMapperTest, RelationChangedBetweenTwoRowsIsReadAnew) {
   ASSERT_TRUE(Map().ok());
-  EXPECT_EQ(event_.topic, "order");
+  EXPECT_EQ(event_.topic, "outbox.event.order");
   table_.Swap("aggregate_id", "aggregate_type").Add("extra", kNumeric);
   table_.Retype("aggregate_id", type_oid::kInt8).Binary("aggregate_id", BigEndian(43, 8));
   ASSERT_TRUE(Map().ok());
@@ -322,6 +323,7 @@ TEST_F(TableMapperTest, DomainIsReadInTheFormOfTheTypeBelowIt) {
               HasSubstr("column id is a domain over numeric, but as id it must be text or uuid"));
   // The OID now means an enum: of another database after a reconnect, or made anew.
   mapper_.Learn({kDomain, "public", "mood"});
+  mapper_.SetTextTypes({kDomain});
   table_.Binary("id", "calm");
   ASSERT_TRUE(Map().ok());
   EXPECT_EQ(event_.id, "calm");
@@ -330,6 +332,7 @@ TEST_F(TableMapperTest, DomainIsReadInTheFormOfTheTypeBelowIt) {
 TEST_F(TableMapperTest, UnbindForgetsTheTypes) {
   constexpr std::uint32_t kDomain = 16390;
   table_.Retype("id", kDomain);
+  mapper_.SetTextTypes({kDomain});
   mapper_.Learn({kDomain, "", "numeric"});
   EXPECT_FALSE(mapper_.Bind(table_.relation()).ok());
   mapper_.Unbind();
@@ -347,6 +350,51 @@ TEST_F(TableMapperDeathTest, MapWithoutABindingIsFatal) {
   table_.Drop("id");
   EXPECT_FALSE(mapper_.Bind(table_.relation()).ok());
   EXPECT_DEATH(mapper_.Map(table_.values(), &event_).IgnoreError(), "bound");
+}
+
+// A column that the user wrote down is one that matters: without it records would be others.
+TEST_F(TableMapperTest, ColumnThatWasNamedMustBeThere) {
+  const std::pair<const char*, ColumnNames ColumnMapping::*> fields[] = {
+      {"type", &ColumnMapping::type},
+      {"content_type", &ColumnMapping::content_type},
+      {"schema_name", &ColumnMapping::schema_name},
+      {"headers", &ColumnMapping::headers},
+      {"occurred_at", &ColumnMapping::occurred_at},
+      {"traceparent", &ColumnMapping::traceparent},
+      {"tracestate", &ColumnMapping::tracestate},
+      {"baggage", &ColumnMapping::baggage},
+      {"tracingspancontext", &ColumnMapping::tracingspancontext},
+      {"topic", &ColumnMapping::topic},
+      {"partition", &ColumnMapping::partition},
+      {"timestamp", &ColumnMapping::timestamp}};
+  for (const auto& [field, names] : fields) {
+    TableOptions options = Options();
+    options.type_optional = true;
+    options.columns.*names = {"gone"};
+    Use(options);
+    EXPECT_TRUE(mapper_.Bind(table_.relation()).ok()) << field;
+    options.fields_named = {field};
+    Use(options);
+    EXPECT_THAT(std::string(mapper_.Bind(table_.relation()).message()),
+                HasSubstr(std::string("no column gone, which is mapped as ") + field));
+  }
+}
+
+// An array, a composite or a range of users' types looks like an enum, and its bytes are no text.
+TEST_F(TableMapperTest, TypeMadeByUsersIsReadOnlyWhenItIsKnownToBeText) {
+  constexpr std::uint32_t kType = type_oid::kFirstUserType + 5;
+  for (const char* column : {"aggregate_id", "payload", "event_type", "content_type"}) {
+    TestTable table = table_;
+    table.Retype(column, kType);
+    mapper_.Unbind();
+    mapper_.SetTextTypes({});
+    mapper_.Learn(pgoutput::Type{kType, "public", "_mood"});
+    EXPECT_THAT(std::string(mapper_.Bind(table.relation()).message()),
+                HasSubstr("is of type public._mood"))
+        << column;
+    mapper_.SetTextTypes({kType - 1, kType});
+    EXPECT_TRUE(mapper_.Bind(table.relation()).ok()) << column;
+  }
 }
 
 }  // namespace

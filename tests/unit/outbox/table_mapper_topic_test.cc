@@ -17,7 +17,9 @@ using ::testing::HasSubstr;
 
 class TableMapperTopicTest : public ::testing::Test {
  protected:
-  TableMapperTopicTest() : options_(*PresetOptions("walpost")) {}
+  TableMapperTopicTest() : options_(*PresetOptions("walpost")) {
+    options_.topic = "{aggregate_type}";
+  }
 
   // The topic by `options_`, or the status of what failed.
   absl::StatusOr<std::string> Topic() {
@@ -127,6 +129,7 @@ TEST_F(TableMapperTopicTest, AggregateTypeMayHaveATopicOfItsOwn) {
   table_.Text("aggregate_type", "user").Text("content_type", "x");
   EXPECT_EQ(Topic().value(), "other.user.x");
   options_.columns.topic = {"topic"};
+  options_.topics.allowed = {"*"};
   table_.Add("topic", type_oid::kText).Text("topic", "special").Text("aggregate_type", "order");
   EXPECT_EQ(Topic().value(), "special") << "the row's own topic comes first";
 }
@@ -142,6 +145,26 @@ TEST_F(TableMapperTopicTest, TopicThatIsNotAllowedIsUndeliverableByName) {
               HasSubstr("asks for topic 'ordr', which is not one of `topics.allowed`"));
   table_.Text("aggregate_type", "a b");
   EXPECT_EQ(UnfitReason(Topic().status()), "row_unfit");
+}
+
+TEST_F(TableMapperTopicTest, RowsOwnTopicMustBeOneThatTheTemplateCanGiveUnlessMoreAreListed) {
+  options_.topic = "shop.{aggregate_type}";
+  options_.columns.topic = {"topic"};
+  table_.Add("topic", type_oid::kText).Text("topic", "special");
+  EXPECT_EQ(UnfitReason(Topic().status()), "topic_not_allowed");
+  table_.Text("topic", "shop.special");
+  EXPECT_EQ(Topic().value(), "shop.special");
+  options_.topics.allowed = {"special"};
+  table_.Text("topic", "special");
+  EXPECT_EQ(Topic().value(), "special");
+}
+
+TEST_F(TableMapperTopicTest, NoRowReachesATopicOfWalposts) {
+  options_.topics.own = {"progress"};
+  for (const char* topic : {"progress", "walpost.progress.shop", "__consumer_offsets"}) {
+    table_.Text("aggregate_type", topic);
+    EXPECT_EQ(UnfitReason(Topic().status()), "topic_not_allowed") << topic;
+  }
 }
 
 TEST_F(TableMapperTopicTest, TopicThatIsNotAllowedIsRefusedAgainAfterAnAllowedOne) {

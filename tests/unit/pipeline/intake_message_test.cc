@@ -16,6 +16,7 @@ namespace {
 using base::HaltReason;
 using base::Lsn;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -35,9 +36,12 @@ std::string Emitted(const std::string& content, const std::string& prefix = "sho
   return walpost::testing::LogicalMessageBytes(transactional, Lsn(90), prefix, content);
 }
 
-PipelineOptions Options(OnUndeliverable policy, std::vector<std::string> prefixes) {
+PipelineOptions Options(OnUndeliverable policy, std::vector<std::string> prefixes,
+                        bool messages_halt) {
   PipelineOptions options = OptionsOf(EventsOutbox());
   options.on_undeliverable = policy;
+  options.event_bytes_max = 10'000;
+  options.messages.halts = messages_halt;
   options.messages.prefixes = std::move(prefixes);
   options.messages.encoder.format = envelope::ValueFormat::kRaw;
   return options;
@@ -46,8 +50,8 @@ PipelineOptions Options(OnUndeliverable policy, std::vector<std::string> prefixe
 // One pipeline's intake and what it fills.
 struct World {
   explicit World(OnUndeliverable policy = OnUndeliverable::kHalt,
-                 std::vector<std::string> prefixes = {"billing", "shop"})
-      : options(Options(policy, std::move(prefixes))) {
+                 std::vector<std::string> prefixes = {"billing", "shop"}, bool messages_halt = true)
+      : options(Options(policy, std::move(prefixes), messages_halt)) {
     Reconnect();
   }
 
@@ -84,8 +88,8 @@ struct World {
   PipelineOptions options;
   delivery::Tracker tracker;
   Counters counters;
-  ParkingLot lot{options, &tracker};
-  Decider decider{options, &tracker, &counters, &lot};
+  DeadLetters dead_letters{options, &tracker};
+  Decider decider{options, &tracker, &counters, &dead_letters};
   Intake intake{options, &tracker, &counters, &decider};
 };
 
@@ -166,19 +170,17 @@ TEST(IntakeMessageTest, MalformedMessageHaltsAndNamesPrefixAndPlace) {
                     HasSubstr("commit LSN 0/64, ordinal 1"), Not(HasSubstr("secret"))));
 }
 
-// In no table, so the letter is all that is left of it.
-TEST(IntakeMessageTest, LetterOfAMalformedMessageKeepsItsContent) {
+// In no table, so the dead letter is all that is left of it.
+TEST(IntakeMessageTest, DeadLetterOfAMalformedMessageKeepsItsContent) {
   World world(OnUndeliverable::kDeadLetter);
   world.Take({Begin(100), Emitted("secret"), EventBytes("r1"), Commit(100)});
-  const delivery::Tracker::Entry& entry = world.tracker.entry(0);
-  EXPECT_EQ(entry.form, delivery::Tracker::Form::kLetter);
-  EXPECT_FALSE(entry.stub) << "one that is too large may still become a stub";
-  EXPECT_EQ(entry.record.topic, "dead-letters");
-  EXPECT_EQ(entry.record.value, "secret");
-  EXPECT_EQ(world.Header(0, "walpost-dlq-reason"), "message_malformed");
-  EXPECT_EQ(world.Header(0, "walpost-dlq-table"), "message:shop");
-  EXPECT_EQ(world.Header(0, "walpost-dlq-left-out-bytes"), "(none)");
-  EXPECT_THAT(world.Header(0, "walpost-dlq-detail"), HasSubstr("commit LSN 0/64, ordinal 0"));
+  EXPECT_EQ(world.tracker.entry(0).form, delivery::Tracker::Form::kDeadLetter);
+  const base::DeadLetter row = world.decider.RowOf(0);
+  EXPECT_EQ(row.value, "secret");
+  EXPECT_EQ(row.reason, "message_malformed");
+  EXPECT_EQ(row.source, "message:shop");
+  EXPECT_FALSE(row.truncated_bytes);
+  EXPECT_THAT(row.detail, HasSubstr("commit LSN 0/64, ordinal 0"));
   EXPECT_EQ(world.counters.events_received, 2U);
 }
 
@@ -189,14 +191,42 @@ TEST(IntakeMessageTest, MalformedMessageIsSkippedAndCounted) {
   EXPECT_EQ(world.counters.events_skipped, 1U);
 }
 
-TEST(IntakeMessageTest, MessageNotSeenBeforeWhatIsCompleteIsAProtocolError) {
+// Any SQL role may emit, and none of them may stop the others.
+TEST(IntakeMessageTest, MessageThatIsNoEventStopsNobodyUnlessItIsToldTo) {
+  World world(OnUndeliverable::kHalt, {"shop"}, /*messages_halt=*/false);
+  world.Take({Begin(100), Emitted("junk"), EventBytes("r1"), Commit(100)});
+  EXPECT_THAT(world.Places(), ElementsAre("r1@1"));
+  EXPECT_EQ(world.counters.events_skipped, 1U);
+  world.Take({Begin(200)});
+  ASSERT_TRUE(world.intake.TakePayload(EventBytes("r2", "b", "no such/topic")))
+      << "a row still does";
+}
+
+TEST(IntakeMessageTest, MessageBeyondTheLimitIsUndeliverableWithoutItsContent) {
+  World world(OnUndeliverable::kDeadLetter);
+  v1::OutboxMessage message;
+  ASSERT_TRUE(message.ParseFromString(Content("m1")));
+  message.set_payload(std::string(10'000, 'x'));
+  world.Take({Begin(100), Emitted(message.SerializeAsString()), Emitted(Content("m2")),
+              Emitted(std::string(10'000, 'x')), Commit(100)});
+  EXPECT_EQ(world.decider.RowOf(0).reason, "event_too_large");
+  EXPECT_EQ(world.decider.RowOf(0).event_id, "m1");
+  EXPECT_EQ(world.tracker.entry(0).record.value, std::nullopt);
+  EXPECT_EQ(world.decider.RowOf(2).reason, "event_too_large");
+  EXPECT_THAT(world.Places(), Contains("m2@1"));
+}
+
+TEST(IntakeMessageTest, MessageNotSeenBeforeWhatIsCompleteIsOfAnotherHistory) {
   World world;
+  const std::vector<std::string> first = {Begin(20), Emitted(Content("m0")), Commit(20)};
+  world.Take(first);
   world.intake.TakePosition(Lsn(100));
   world.Reconnect();
+  world.Take(first);
   world.Take({Begin(50)});
   const std::optional<Halt> halt = world.intake.TakePayload(Emitted(Content("m1")));
   ASSERT_TRUE(halt);
-  EXPECT_EQ(halt->reason, HaltReason::kProtocolError);
+  EXPECT_EQ(halt->reason, HaltReason::kTimelineChanged);
 }
 
 }  // namespace

@@ -68,8 +68,8 @@ class IntakeTest : public ::testing::Test {
   delivery::Tracker tracker_;
   Counters counters_;
   PipelineOptions options_ = OptionsOf(EventsOutbox());
-  ParkingLot lot_{options_, &tracker_};
-  Decider decider_{options_, &tracker_, &counters_, &lot_};
+  DeadLetters dead_letters_{options_, &tracker_};
+  Decider decider_{options_, &tracker_, &counters_, &dead_letters_};
   Intake intake_{options_, &tracker_, &counters_, &decider_};
 };
 
@@ -232,15 +232,15 @@ TEST_F(IntakeTest, CutTransactionIsNotConfirmedByItsFirstHalf) {
   EXPECT_EQ(tracker_.safe_lsn(), Lsn(108)) << "its only event was delivered on the old connection";
 }
 
-TEST_F(IntakeTest, RowThatWasNotThereBeforeIsAProtocolError) {
+TEST_F(IntakeTest, RowThatWasNotThereBeforeIsOfAnotherHistory) {
   TakeAll({Begin(100), EventBytes("e1"), Commit(100)});
   intake_.TakePosition(Lsn(500));
   intake_.Leave();
   Reconnect();
   TakeAll({Begin(100), EventBytes("e1"), Commit(100), Begin(300)});
   const Halt halt = Refused(EventBytes("e0"));
-  EXPECT_EQ(halt.reason, HaltReason::kProtocolError);
-  EXPECT_THAT(halt.detail, HasSubstr("a row or message not seen before"));
+  EXPECT_EQ(halt.reason, HaltReason::kTimelineChanged);
+  EXPECT_THAT(halt.detail, HasSubstr("an event there that it did not have"));
 }
 
 TEST_F(IntakeTest, NothingCountsAsTakenAfterForget) {
@@ -285,8 +285,8 @@ TEST_F(IntakeTest, ImpossibleOrderIsAProtocolErrorThatNamesThePlace) {
     delivery::Tracker tracker;
     Counters counters;
     const PipelineOptions options = OptionsOf(EventsOutbox());
-    ParkingLot lot(options, &tracker);
-    Decider decider(options, &tracker, &counters, &lot);
+    DeadLetters dead_letters(options, &tracker);
+    Decider decider(options, &tracker, &counters, &dead_letters);
     Intake intake(options, &tracker, &counters, &decider);
     intake.Start(facts_);
     ASSERT_FALSE(intake.TakePayload(walpost::testing::RelationBytes(EventsRelation())));
@@ -336,14 +336,25 @@ TEST_F(IntakeTest, TableThatDoesNotFitIsReportedWithTheFirstRowItAffects) {
   EXPECT_THAT(Ids(), ElementsAre("e1"));
 }
 
+TEST_F(IntakeTest, TableThatFitsAgainIsReadAgain) {
+  pgoutput::Relation shrunk = EventsRelation();
+  shrunk.columns.erase(shrunk.columns.begin() + 4);
+  TakeAll({Begin(100), walpost::testing::RelationBytes(shrunk),
+           walpost::testing::RelationBytes(EventsRelation()), EventBytes("e1")});
+  EXPECT_THAT(Ids(), ElementsAre("e1"));
+}
+
 // What the keepalive said is safe by now: the row would be confirmed before it is delivered.
-TEST_F(IntakeTest, RowBeforeAPositionToldInsideATransactionIsAProtocolErrorAfterAReconnect) {
+TEST_F(IntakeTest, RowBeforeAPositionToldInsideATransactionIsOfAnotherHistoryAfterAReconnect) {
+  TakeAll({Begin(50), EventBytes("e0"), Commit(50)});
+  tracker_.Settle(0);
   Take(Begin(100));
   intake_.TakePosition(Lsn(90));
   EXPECT_EQ(tracker_.safe_lsn(), Lsn(90));
   Reconnect();
+  TakeAll({Begin(50), EventBytes("e0"), Commit(50)});
   Take(Begin(80));
-  EXPECT_EQ(Refused(EventBytes("e1")).reason, HaltReason::kProtocolError);
+  EXPECT_EQ(Refused(EventBytes("e1")).reason, HaltReason::kTimelineChanged);
 }
 
 TEST_F(IntakeTest, RowOfATransactionThatAPositionWasToldInsideOfIsTakenAfterAReconnect) {

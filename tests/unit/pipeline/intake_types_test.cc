@@ -26,8 +26,8 @@ TEST(IntakeTypesTest, DomainOverUuidIsTheEventsId) {
   delivery::Tracker tracker;
   Counters counters;
   const PipelineOptions pipeline_options = OptionsOf(options);
-  ParkingLot lot(pipeline_options, &tracker);
-  Decider decider(pipeline_options, &tracker, &counters, &lot);
+  DeadLetters dead_letters(pipeline_options, &tracker);
+  Decider decider(pipeline_options, &tracker, &counters, &dead_letters);
   Intake intake(pipeline_options, &tracker, &counters, &decider);
   base::SourceFacts facts;
   facts.tables = {{kTable.oid, "public", "outbox"}};

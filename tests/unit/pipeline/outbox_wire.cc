@@ -16,6 +16,7 @@ constexpr base::WallTime kCommitTime{std::chrono::seconds(1'700'000'000)};
 OutboxOptions EventsOutbox() {
   OutboxOptions outbox;
   outbox.table = *outbox::PresetOptions("walpost");
+  outbox.table.topic = "{aggregate_type}";
   outbox.encoder.format = envelope::ValueFormat::kRaw;
   return outbox;
 }
@@ -24,7 +25,6 @@ PipelineOptions OptionsOf(OutboxOptions outbox) {
   PipelineOptions options;
   options.name = "shop";
   options.outboxes = {std::move(outbox)};
-  options.dead_letter_topic = "dead-letters";
   return options;
 }
 
@@ -64,8 +64,8 @@ std::string EventBytes(const testing::Tuple& row) {
   return testing::InsertBytes(pgoutput::RelationId{kEventsOid}, row);
 }
 
-std::string Begin(std::uint64_t commit_lsn) {
-  return testing::BeginBytes(base::Lsn(commit_lsn), base::Xid{77}, kCommitTime);
+std::string Begin(std::uint64_t commit_lsn, std::uint32_t xid) {
+  return testing::BeginBytes(base::Lsn(commit_lsn), base::Xid{xid}, kCommitTime);
 }
 
 std::string Commit(std::uint64_t commit_lsn) {

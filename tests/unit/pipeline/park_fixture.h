@@ -1,16 +1,17 @@
-// ParkTest - a pipeline that parks what is undeliverable, and the commands that release a key.
+// ParkTest - a pipeline that parks what is undeliverable, and the decisions that release a key.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "envelope/letter.h"
 #include "pipeline_fixture.h"
 
 namespace walpost::pipeline {
 
 class ParkTest : public PipelineFixture {
  protected:
+  using Decision = base::DeadLetter::Decision;
+
   ParkTest() { options_.on_undeliverable = OnUndeliverable::kPark; }
 
   // "a1", which its topic refuses, and so it and `later` are parked.
@@ -21,9 +22,11 @@ class ParkTest : public PipelineFixture {
     DeliverAll();
   }
 
-  // Commands are looked for, and what follows is on its way.
+  void RetryA() { dead_letters_.Decide(0, Decision::kRetry, /*of_key=*/true); }
+
+  // Decisions are looked for, and what follows is on its way.
   void Look() {
-    Advance(ParkingLot::kReadEvery);
+    Advance(DeadLetters::kLookEvery);
     Tick();
   }
 
@@ -35,29 +38,6 @@ class ParkTest : public PipelineFixture {
       }
       Advance(milliseconds(20));
     }
-  }
-
-  // As another instance would write it.
-  void AppendDecision(envelope::LetterAction action, const std::string& key, std::int64_t answers,
-                      const std::string& through) {
-    AppendCommand(action, "orders", key);
-    log_.back().letter.kind = envelope::LetterKind::kDecision;
-    log_.back().letter.answers = answers;
-    log_.back().letter.through = through;
-  }
-
-  // kind:action or kind:id of what stands in the log.
-  std::vector<std::string> Log() {
-    ServeLetters();
-    std::vector<std::string> texts;
-    for (const envelope::LoggedLetter& logged : log_) {
-      const envelope::Letter& letter = logged.letter;
-      const bool event = letter.kind == envelope::LetterKind::kLetter ||
-                         letter.kind == envelope::LetterKind::kParked;
-      texts.push_back(std::string(LetterKindName(letter.kind)) + ":" +
-                      (event ? letter.id : std::string(LetterActionName(letter.action))));
-    }
-    return texts;
   }
 
   std::string MarkOf(char key, std::size_t index) {

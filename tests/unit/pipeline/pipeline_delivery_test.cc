@@ -82,21 +82,6 @@ TEST_F(DeliveryTest, WhatWasDeliveredBeforeTheHaltIsConfirmed) {
   EXPECT_EQ(confirmed_, Lsn(108));
 }
 
-TEST_F(DeliveryTest, UnclearFailureHaltsAfterAttemptsMax) {
-  options_.attempts_max = 2;
-  Connect();
-  Transaction(100, {"a1"});
-  sink_.Fail(0, FailureKind::kOther);
-  Settle();
-  sink_.Fail(0, FailureKind::kOther);
-  Settle();
-  EXPECT_FALSE(pipeline().halt());
-  Advance(milliseconds(1'000));
-  EXPECT_EQ(pipeline().state(), State::kBackpressured);
-  sink_.Fail(0, FailureKind::kOther, "strange");
-  ExpectHalted(HaltReason::kUndeliverableEvent, "strange");
-}
-
 TEST_F(DeliveryTest, RecordTheSinkRefusesHaltsAfterWhatCameBeforeIt) {
   Connect();
   sink_.Refuse(1, Failure{FailureKind::kTopicUnknown, "topic 'orders' does not exist"});

@@ -14,11 +14,11 @@ PipelineFixture::PipelineFixture()
   const base::BackoffOptions backoff{kBackOff, kBackOff, kBackOff};
   options_.outboxes = {EventsOutbox()};
   options_.name = "shop";
-  options_.dead_letter_topic = "dead-letters";
   options_.source_backoff = backoff;
   options_.standby_backoff = backoff;
   options_.sink_backoff = backoff;
-  options_.gather_for = std::chrono::microseconds(0);  // tests of gathering set it
+  options_.gather_for = std::chrono::microseconds(0);          // tests of gathering set it
+  options_.unknown_topic_wait = std::chrono::milliseconds(0);  // tests of it set it
 }
 
 Pipeline& PipelineFixture::pipeline() {
@@ -49,6 +49,8 @@ void PipelineFixture::Connect(base::Lsn start, bool announce) {
   }
   ASSERT_TRUE(wanted) << "no connection asked for within 10 s";
   EXPECT_EQ(*wanted, start);
+  facts_.dead_letters_open = std::any_of(dead_letters_.rows.begin(), dead_letters_.rows.end(),
+                                         [](const auto& row) { return !row.closed; });
   pipeline().OnConnected(facts_, now_);
   Tick();
   if (announce) {
@@ -123,59 +125,26 @@ void PipelineFixture::Deliver(delivery::Sequence sequence) {
   Tick();
 }
 
-void PipelineFixture::TakeLettersFromSink() {
-  const auto& all = sink_.Log("dead-letters", 0);
-  for (; letters_taken_ < all.size(); ++letters_taken_) {
-    const FakeSink::Submission& submission = all[letters_taken_];
-    std::vector<envelope::RecordHeader> headers;
-    for (const auto& [name, value] : submission.headers) {
-      headers.push_back({name, value});
-    }
-    envelope::LoggedLetter logged;
-    logged.offset = static_cast<std::int64_t>(log_.size());
-    logged.letter = **envelope::ParseLetter(headers);
-    logged.key = submission.key;
-    logged.value = submission.value;
-    for (const envelope::RecordHeader& header : envelope::EventHeaders(headers)) {
-      logged.headers.emplace_back(header.name, header.value);
-    }
-    log_.push_back(std::move(logged));
+void PipelineFixture::ServeDeadLetters() {
+  while (const std::optional<DeadLetterRequest> wanted = pipeline().TakeDeadLetterRequest(now_)) {
+    pipeline().OnDeadLetterReply(dead_letters_.CarryOut(*wanted), now_);
   }
 }
 
-void PipelineFixture::AppendCommand(envelope::LetterAction action, const std::string& topic,
-                                    const std::string& key, const std::string& position) {
-  TakeLettersFromSink();
-  envelope::LoggedLetter logged;
-  logged.offset = static_cast<std::int64_t>(log_.size());
-  logged.letter.kind = envelope::LetterKind::kCommand;
-  logged.letter.action = action;
-  logged.letter.pipeline = options_.name;
-  logged.letter.topic = topic;
-  logged.letter.position = position;
-  logged.key = key;
-  log_.push_back(std::move(logged));
-}
-
-void PipelineFixture::ServeLetters() {
-  TakeLettersFromSink();
-  while (const std::optional<LetterRead> wanted = pipeline().TakeLetterRead(now_)) {
-    LettersRead read;
-    read.id = wanted->id;
-    const auto end = std::min(std::ssize(log_), wanted->from_offset + letters_per_read_);
-    read.letters.assign(log_.begin() + wanted->from_offset, log_.begin() + end);
-    read.next_offset = end;
-    read.at_end = end == std::ssize(log_);
-    pipeline().OnLettersRead(std::move(read), now_);
+std::vector<std::string> PipelineFixture::Rows() const {
+  std::vector<std::string> texts;
+  for (const base::DeadLetter& row : dead_letters_.rows) {
+    texts.push_back((row.closed ? "closed:" : row.parked ? "parked:" : "dead:") + row.event_id);
   }
+  return texts;
 }
 
 void PipelineFixture::Advance(milliseconds time) {
   now_.mono += time;
   now_.wall += time;
   pipeline().Tick(now_);
-  if (serve_letters_) {
-    ServeLetters();
+  if (serve_dead_letters_) {
+    ServeDeadLetters();
   }
   const StreamCommand command = pipeline().TakeStreamCommand();
   if (command == StreamCommand::kNone) {

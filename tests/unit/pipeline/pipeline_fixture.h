@@ -15,6 +15,7 @@
 
 #include "outbox_wire.h"
 #include "pipeline/pipeline.h"
+#include "support/fake_dead_letters.h"
 #include "support/fake_sink.h"
 
 namespace walpost::pipeline {
@@ -52,11 +53,11 @@ class PipelineFixture : public ::testing::Test {
   void DeliverAll();
   void Deliver(delivery::Sequence sequence);
 
-  // --- The dead-letter topic: what was acknowledged, and what operators append ---
-  void AppendCommand(envelope::LetterAction action, const std::string& topic,
-                     const std::string& key, const std::string& position = "");
-  // Answers what the pipeline wants to read, if anything.
-  void ServeLetters();
+  // --- The table of dead letters ---
+  // Carries out what the pipeline asks, if anything.
+  void ServeDeadLetters();
+  // parked:id, dead:id or closed:id, in order.
+  std::vector<std::string> Rows() const;
 
   // --- Time ---
   void Tick() { Advance(milliseconds(0)); }
@@ -83,17 +84,13 @@ class PipelineFixture : public ::testing::Test {
   base::Now now_;
   base::SourceFacts facts_ = EventsFacts();
   PipelineOptions options_;
-  walpost::testing::FakeSink sink_;          // outlives the process, as Kafka does
-  std::vector<envelope::LoggedLetter> log_;  // of the dead-letter topic
-  bool serve_letters_ = true;
-  std::ptrdiff_t letters_per_read_ = 1'000;
+  walpost::testing::FakeSink sink_;                 // outlives the process, as Kafka does
+  walpost::testing::FakeDeadLetters dead_letters_;  // as well
+  bool serve_dead_letters_ = true;
   StreamCommand last_command_ = StreamCommand::kNone;
   base::Lsn confirmed_;  // the highest flush of a status taken
 
  private:
-  void TakeLettersFromSink();
-
-  std::size_t letters_taken_ = 0;  // of the sink's log
   std::unique_ptr<Pipeline> pipeline_;
 };
 

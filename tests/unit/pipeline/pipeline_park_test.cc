@@ -19,12 +19,13 @@ TEST_F(ParkTest, EventsOfTheKeyFollowTheUndeliverableOneAndOthersGoOn) {
   DeliverAll();
   EXPECT_THAT(Visible('a'), IsEmpty());
   EXPECT_THAT(Visible('b'), ElementsAre("b1", "b2"));
-  EXPECT_THAT(Log(), ElementsAre("parked:a1", "parked:a2", "parked:a3"));
-  EXPECT_EQ(log_[0].letter.reason, "record_too_large");
-  EXPECT_EQ(log_[1].letter.reason, "key_parked");
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2", "parked:a3"));
+  EXPECT_EQ(dead_letters_.rows[0].reason, "record_too_large");
+  EXPECT_EQ(dead_letters_.rows[1].reason, "key_parked");
   EXPECT_EQ(Confirmed(), Lsn(208));
   EXPECT_EQ(pipeline().counters().events_parked, 3U);
   EXPECT_EQ(pipeline().parked_keys(), 1U);
+  EXPECT_EQ(pipeline().open_dead_letters(), 3U);
   ExpectAccounted();
 }
 
@@ -38,7 +39,7 @@ TEST_F(ParkTest, KeyOfAnotherTopicIsAnotherKey) {
   EXPECT_THAT(sink_.Log("returns", 'a' % walpost::testing::FakeSink::kPartitions), SizeIs(1));
 }
 
-TEST_F(ParkTest, EventWithoutAKeyIsALetter) {
+TEST_F(ParkTest, EventWithoutAKeyParksNothing) {
   options_.outboxes[0].table.null_key_allowed = true;
   Connect();
   sink_.Refuse(0, Failure{FailureKind::kRecordInvalid, "no"}, "orders");
@@ -49,27 +50,22 @@ TEST_F(ParkTest, EventWithoutAKeyIsALetter) {
       walpost::testing::TextColumn("payload of x1")}));
   SendPayload(Commit(100));
   DeliverAll();
-  EXPECT_THAT(Log(), ElementsAre("letter:x1"));
+  EXPECT_THAT(Rows(), ElementsAre("dead:x1"));
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
 TEST_F(ParkTest, EventsBeforeItOfTheSameKeyAreDeliveredFirst) {
   Connect();
   Transaction(100, {"a1", "a2", "a3"});
-  sink_.Fail(1, FailureKind::kOther);
+  sink_.Fail(1, FailureKind::kRecordInvalid);
   Settle();
-  for (int attempt = 0; attempt < 3; ++attempt) {
-    Settle();
-    if (sink_.outstanding() == std::vector<delivery::Sequence>{0}) {
-      Deliver(0);
-      Settle();
-    }
-    sink_.Fail(1, FailureKind::kOther, "no");
-  }
+  Deliver(0);
+  Settle();
+  sink_.Fail(1, FailureKind::kRecordInvalid, "no");
   Settle();
   DeliverAll();
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));
-  EXPECT_THAT(Log(), ElementsAre("parked:a2", "parked:a3"));
+  EXPECT_THAT(Rows(), ElementsAre("parked:a2", "parked:a3"));
 }
 
 TEST_F(ParkTest, KeysParkedBeforeTheStartAreParkedStill) {
@@ -83,55 +79,105 @@ TEST_F(ParkTest, KeysParkedBeforeTheStartAreParkedStill) {
   EXPECT_EQ(pipeline().counters().events_delivered, 1U);
 }
 
-TEST_F(ParkTest, NothingIsReadFromTheStreamBeforeTheLogIsRead) {
-  serve_letters_ = false;
+TEST_F(ParkTest, KeysParkedBeforeAnotherPolicyAreParkedStill) {
+  Connect();
+  ParkA(100, {"a1"});
+  Restart();
+  options_.on_undeliverable = OnUndeliverable::kHalt;
+  Connect();
+  Transaction(200, {"a2", "b1"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
+}
+
+TEST_F(ParkTest, NothingIsReadFromTheStreamBeforeTheParkedKeysAreKnown) {
+  serve_dead_letters_ = false;
+  facts_.dead_letters_open = true;
   pipeline().TakeConnect(now_);
   pipeline().OnConnected(facts_, now_);
   Tick();
   EXPECT_FALSE(pipeline().want_frame());
-  const auto wanted = pipeline().TakeLetterRead(now_);
+  const auto wanted = pipeline().TakeDeadLetterRequest(now_);
   ASSERT_TRUE(wanted);
-  EXPECT_FALSE(pipeline().TakeLetterRead(now_)) << "one at a time";
-  LettersRead part{wanted->id, absl::OkStatus(), {}, 500, /*at_end=*/false};
-  pipeline().OnLettersRead(part, now_);
+  EXPECT_EQ(wanted->kind, DeadLetterRequest::Kind::kLoad);
+  EXPECT_FALSE(pipeline().TakeDeadLetterRequest(now_)) << "one at a time";
+  pipeline().OnDeadLetterReply(
+      {.id = wanted->id, .status = {}, .keys = {{7, "orders", "a"}}, .open_rows = 2}, now_);
   EXPECT_FALSE(pipeline().want_frame());
-  const auto rest = pipeline().TakeLetterRead(now_);
+  const auto rest = pipeline().TakeDeadLetterRequest(now_);
   ASSERT_TRUE(rest);
-  EXPECT_EQ(rest->from_offset, 500);
-  pipeline().OnLettersRead({rest->id, absl::OkStatus(), {}, 501, /*at_end=*/true}, now_);
+  EXPECT_EQ(rest->seq, 7);
+  pipeline().OnDeadLetterReply({.id = rest->id, .status = {}, .at_end = true, .open_rows = 2},
+                               now_);
   EXPECT_TRUE(pipeline().want_frame());
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
 }
 
-TEST_F(ParkTest, LogThatDoesNotAnswerIsAskedAgainAndOneThatCannotBeReadHalts) {
-  serve_letters_ = false;
-  pipeline().TakeConnect(now_);
-  pipeline().OnConnected(facts_, now_);
-  auto wanted = pipeline().TakeLetterRead(now_);
+TEST_F(ParkTest, ReplyToARequestOfTheConnectionBeforeCountsForNothing) {
+  Connect();
+  serve_dead_letters_ = false;
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  Transaction(100, {"a1"});
+  const auto wanted = pipeline().TakeDeadLetterRequest(now_);
   ASSERT_TRUE(wanted);
-  pipeline().OnLettersRead({wanted->id, absl::UnavailableError("no broker"), {}, 0, false}, now_);
-  EXPECT_FALSE(pipeline().TakeLetterRead(now_));
-  EXPECT_FALSE(pipeline().halt());
-  Advance(ParkingLot::kRetryReadAfter);
-  wanted = pipeline().TakeLetterRead(now_);
-  ASSERT_TRUE(wanted);
-  pipeline().OnLettersRead({wanted->id, absl::NotFoundError("no such topic"), {}, 0, false}, now_);
-  ExpectHalted(HaltReason::kDeadLetterFailed,
-               "the dead-letter topic, which tells what keys are parked, cannot be read: no such "
-               "topic; see docs/runbook.md, dead_letter_failed");
+  End(base::StreamEnd::Kind::kLost);
+  Connect(Lsn(100), /*announce=*/false);
+  pipeline().OnDeadLetterReply(dead_letters_.CarryOut(*wanted), now_);
+  EXPECT_EQ(pipeline().counters().events_parked, 0U);
+  ServeDeadLetters();
+  EXPECT_EQ(pipeline().counters().events_parked, 1U);
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1"));
 }
 
-TEST_F(ParkTest, TooManyParkedKeysHalt) {
-  options_.park_keys_max = 1;
+TEST_F(ParkTest, TooManyOpenRowsHaltAlsoForWhatFollows) {
+  options_.dead_letters_max = 1;
   Connect();
   ParkA(100, {"a1"});
+  SendPayload(Begin(200));
+  Event("a2");
+  ExpectHalted(HaltReason::kDeadLetterFailed, "its key is parked");
+}
+
+TEST_F(ParkTest, RepeatsOfRowsThatAreThereNeedNoRoom) {
+  options_.dead_letters_max = 3;
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  Restart();
+  Connect();
+  ParkA(100, {"a1", "a2"});  // it was not confirmed
+  EXPECT_FALSE(pipeline().halt());
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
+  EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+TEST_F(ParkTest, FirstRowOfAKeyWaitsForEventsThatAreStillOnTheirWay) {
+  Connect();
+  Transaction(100, {"a1"});  // not acknowledged yet
   sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
   SendPayload(Begin(200));
-  Event("b1");
-  ExpectHalted(HaltReason::kDeadLetterFailed,
-               "event b1 of outbox.events at 0000000000c0ffee-00000003-00000000000000c8-00000000 "
-               "cannot be delivered (too large) and not be parked either: delivery.park_keys_max, "
-               "1 keys, are parked; decide about some (docs/dead-letters.md), or raise it; see "
-               "docs/runbook.md, dead_letter_failed");
+  Event("a2");
+  EXPECT_THAT(sink_.outstanding(), ElementsAre(0));
+  EXPECT_THAT(Rows(), IsEmpty());
+  sink_.Fail(0, FailureKind::kTopicInvalid);
+  Settle();
+  sink_.Fail(0, FailureKind::kTopicInvalid, "now alone");
+  Settle();
+  Run();
+  ASSERT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2")) << "not a2 first";
+}
+
+TEST_F(ParkTest, EventBeforeTheFirstParkedOneGoesByItself) {
+  Connect();
+  Transaction(100, {"a1"});
+  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  SendPayload(Begin(200));
+  Event("a2");
+  sink_.Fail(0, FailureKind::kGenerationEnded);
+  Settle();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_THAT(Rows(), ElementsAre("parked:a2"));
 }
 
 }  // namespace

@@ -83,13 +83,14 @@ TEST_F(ReconnectTest, RepeatsAfterAReconnectAreDropped) {
   SendPayload(Begin(300));
   Event("a4");
   End(StreamEnd::Kind::kLost);
-  Connect(/*start=*/Lsn(108));
+  Connect(/*start=*/Lsn(100));
+  Transaction(100, {"a1"});
   Transaction(200, {"a2", "a3"});
   Transaction(300, {"a4", "a5"});
   DeliverAll();
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3", "a4", "a5"));
   EXPECT_EQ(Confirmed(), Lsn(308));
-  EXPECT_EQ(pipeline().counters().events_repeated, 3U);
+  EXPECT_EQ(pipeline().counters().events_repeated, 4U);
   EXPECT_EQ(pipeline().counters().events_received, 5U);
   ExpectAccounted();
 }
@@ -99,7 +100,9 @@ TEST_F(ReconnectTest, EventsInFlightAreDeliveredWhileThereIsNoConnection) {
   Transaction(100, {"a1"});
   End(StreamEnd::Kind::kLost);
   DeliverAll();
-  Connect(/*start=*/Lsn(108));
+  Connect(/*start=*/Lsn(100));
+  EXPECT_EQ(Confirmed(), Lsn()) << "not yet sent by this server";
+  Transaction(100, {"a1"});
   EXPECT_EQ(Confirmed(), Lsn(108));
 }
 
@@ -109,7 +112,7 @@ TEST_F(ReconnectTest, CutTransactionIsNotConfirmedUntilItCameWhole) {
   Event("a1");
   DeliverAll();
   End(StreamEnd::Kind::kLost);
-  Connect(/*start=*/Lsn());
+  Connect(/*start=*/Lsn(100));
   Keepalive(90);
   EXPECT_EQ(Confirmed(), Lsn(90));
   SendPayload(Begin(100));
@@ -136,6 +139,62 @@ TEST_F(ReconnectTest, SilentServerIsDroppedAndTriedAgain) {
   EXPECT_EQ(last_command_, StreamCommand::kClose);
   EXPECT_EQ(pipeline().state(), State::kReconnecting);
   EXPECT_THAT(pipeline().last_error(), HasSubstr("silent for wal_sender_timeout"));
+}
+
+// It may be busy for long without a word.
+TEST_F(ReconnectTest, SilenceAfterTheSamePositionIsBorneTwiceAsLongEachTimeAndThenHalts) {
+  facts_.wal_sender_timeout_ms = 6'000;
+  options_.recheck_interval = milliseconds(0);
+  for (int i = 1; i < SourceTimers::kSilencesMax; ++i) {
+    Connect();
+    const milliseconds limit(6'000 * (1 << (i - 1)));
+    Advance(limit / 2);
+    ASSERT_TRUE(TakeStatus());
+    Advance(limit / 2 - milliseconds(1));
+    EXPECT_TRUE(pipeline().connected()) << i;
+    Advance(milliseconds(1));
+    EXPECT_FALSE(pipeline().connected()) << i;
+  }
+  Connect();
+  Advance(milliseconds(6'000 * 32));
+  ASSERT_TRUE(TakeStatus());
+  Advance(milliseconds(6'000 * 32));
+  ExpectHalted(HaltReason::kPoisonWal, "fell silent 7 times after the same position (0/0)");
+}
+
+TEST_F(ReconnectTest, SilenceElsewhereIsBorneNoLonger) {
+  facts_.wal_sender_timeout_ms = 6'000;
+  const auto fall_silent = [this] {
+    Advance(milliseconds(3'000));
+    while (TakeStatus()) {
+    }
+    Advance(milliseconds(3'000));
+  };
+  Connect();
+  fall_silent();
+  Connect();
+  Keepalive(500);
+  facts_.start_lsn = Lsn(500);
+  fall_silent();
+  EXPECT_TRUE(pipeline().connected()) << "its limit was doubled with the connection";
+  fall_silent();
+  Connect();
+  Keepalive(600);
+  fall_silent();
+  EXPECT_TRUE(pipeline().connected());
+}
+
+TEST_F(ReconnectTest, SilentServerWithoutATimeoutIsNotDropped) {
+  facts_.wal_sender_timeout_ms = 0;
+  options_.recheck_interval = milliseconds(0);
+  Connect();
+  for (int i = 0; i < 1'000; ++i) {
+    Advance(milliseconds(10'000));
+    while (const auto status = TakeStatus()) {
+      EXPECT_FALSE(status->reply_requested);
+    }
+  }
+  EXPECT_TRUE(pipeline().connected());
 }
 
 class BackOffTest : public ReconnectTest {
@@ -225,6 +284,8 @@ TEST_F(ReconnectTest, StopSeenByAPingClosesTheConnectionAndKeepsWhatIsInFlight) 
   EXPECT_EQ(last_command_, StreamCommand::kClose);
   ExpectReconnectAfter(Pipeline::kAfterServerStop);
   pipeline().OnConnected(facts_, now_);
+  EXPECT_TRUE(pipeline().want_frame()) << "what comes again takes no memory";
+  SendPayload(Begin(100));
   EXPECT_FALSE(pipeline().want_frame()) << "still full";
   DeliverAll();
   EXPECT_TRUE(pipeline().want_frame());
@@ -253,7 +314,7 @@ TEST_F(ReconnectTest, AnotherClusterHaltsAndIsNotConfirmedTo) {
   DeliverAll();
   End(StreamEnd::Kind::kLost);
   facts_.system_identifier = 0xBAD;
-  Connect(/*start=*/Lsn(108), /*announce=*/false);
+  Connect(/*start=*/Lsn(100), /*announce=*/false);
   ExpectHalted(HaltReason::kClusterChanged, "another server");
   EXPECT_EQ(last_command_, StreamCommand::kClose);
 }
@@ -265,7 +326,7 @@ TEST_F(ReconnectTest, TimelineThatLeftOurProgressBehindHalts) {
   End(StreamEnd::Kind::kLost);
   facts_.timeline = 4;
   facts_.timeline_history.push_back({3, Lsn(107)});
-  Connect(/*start=*/Lsn(), /*announce=*/false);
+  Connect(/*start=*/Lsn(100), /*announce=*/false);
   ExpectHalted(HaltReason::kTimelineChanged, "timeline 3 ended at 0/6B");
   EXPECT_EQ(last_command_, StreamCommand::kClose);
 }
@@ -277,7 +338,7 @@ TEST_F(ReconnectTest, TimelineThatContainsOurProgressGoesOn) {
   End(StreamEnd::Kind::kLost);
   facts_.timeline = 4;
   facts_.timeline_history.push_back({3, Lsn(108)});
-  Connect(/*start=*/Lsn());
+  Connect(/*start=*/Lsn(100));
   Transaction(100, {"a1"});
   DeliverAll();
   EXPECT_EQ(Confirmed(), Lsn(108));
@@ -293,7 +354,7 @@ TEST_F(ReconnectTest, TimelineThatLeftAnOpenTransactionBehindHalts) {
   End(StreamEnd::Kind::kLost);
   facts_.timeline = 4;
   facts_.timeline_history.push_back({3, Lsn(200)});
-  Connect(/*start=*/Lsn(), /*announce=*/false);
+  Connect(/*start=*/Lsn(100), /*announce=*/false);
   ExpectHalted(HaltReason::kTimelineChanged, "timeline 3 ended at 0/C8");
 }
 
@@ -304,7 +365,7 @@ TEST_F(ReconnectTest, TimelineThatLeftAPositionWithinATransactionBehindHalts) {
   End(StreamEnd::Kind::kLost);
   facts_.timeline = 4;
   facts_.timeline_history.push_back({3, Lsn(150)});
-  Connect(/*start=*/Lsn(180), /*announce=*/false);
+  Connect(/*start=*/Lsn(), /*announce=*/false);
   ExpectHalted(HaltReason::kTimelineChanged, "timeline 3 ended at 0/96");
 }
 
@@ -315,7 +376,7 @@ TEST_F(ReconnectTest, TimelineThatContainsTheOpenTransactionGoesOn) {
   End(StreamEnd::Kind::kLost);
   facts_.timeline = 4;
   facts_.timeline_history.push_back({3, Lsn(208)});
-  Connect(/*start=*/Lsn());
+  Connect(/*start=*/Lsn(200));
   Transaction(200, {"a1"});
   DeliverAll();
   EXPECT_EQ(Confirmed(), Lsn(208));
@@ -359,10 +420,31 @@ TEST_F(ReconnectTest, RecheckEndsTheStreamBetweenTransactionsAndConnectsAtOnce) 
   EXPECT_EQ(last_command_, StreamCommand::kFinish);
   EXPECT_EQ(pipeline().state(), State::kStreaming) << "planned, so nobody needs to be woken";
   EXPECT_EQ(pipeline().counters().reconnects, 0U);
-  Connect(/*start=*/Lsn(108));
+  EXPECT_EQ(pipeline().counters().reconnects_by_reason[static_cast<int>(ReconnectReason::kPlanned)],
+            1U);
+  Connect(/*start=*/Lsn(100));
+  Transaction(100, {"a1"});
   Transaction(200, {"a2"});
   DeliverAll();
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+}
+
+// The server reads its log again for each connection.
+TEST_F(ReconnectTest, RecheckWaitsUntilTheServerHasComeFurtherThanBefore) {
+  options_.recheck_interval = milliseconds(5'000);
+  facts_.server_wal_lsn = Lsn(1'000);
+  facts_.wal_sender_timeout_ms = 0;
+  Connect();
+  Transaction(100, {"a1"});
+  DeliverAll();
+  Keepalive(999);
+  Advance(milliseconds(60'000));
+  EXPECT_EQ(last_command_, StreamCommand::kNone);
+  Keepalive(1'000);
+  Advance(milliseconds(599'999));
+  EXPECT_EQ(last_command_, StreamCommand::kNone) << "ten times what it took";
+  Advance(milliseconds(1));
+  EXPECT_EQ(last_command_, StreamCommand::kFinish);
 }
 
 TEST_F(ReconnectTest, RecheckNeverCutsATransaction) {

@@ -8,7 +8,6 @@ namespace {
 using base::Lsn;
 using delivery::Failure;
 using delivery::FailureKind;
-using envelope::LetterAction;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -17,16 +16,14 @@ using ::testing::SizeIs;
 TEST_F(ParkTest, RetrySendsTheParkedEventsInOrderAndThenLetsTheKeyGo) {
   Connect();
   ParkA(100, {"a1", "a2", "a3"});
-  AppendCommand(LetterAction::kRetry, "orders", "a");
+  RetryA();
   Look();
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));
   EXPECT_EQ(MarkOf('a', 0), "dlq-retry");
-  EXPECT_THAT(Log(), ElementsAre("parked:a1", "parked:a2", "parked:a3", "command:retry",
-                                 "decision:delivered"));
-  EXPECT_EQ(log_[4].letter.answers, 3);
-  EXPECT_EQ(log_[4].letter.through, log_[2].letter.position);
+  EXPECT_THAT(Rows(), IsEmpty());
   EXPECT_EQ(pipeline().parked_keys(), 0U);
+  EXPECT_TRUE(pipeline().dead_letters_idle()) << "no connection is needed";
   Transaction(200, {"a4"});
   DeliverAll();
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3", "a4"));
@@ -35,26 +32,27 @@ TEST_F(ParkTest, RetrySendsTheParkedEventsInOrderAndThenLetsTheKeyGo) {
 
 TEST_F(ParkTest, EventsThatComeDuringARetryAreParkedAndSentInTheirTurn) {
   Connect();
-  ParkA(100, {"a1", "a2"});
-  AppendCommand(LetterAction::kRetry, "orders", "a");
+  std::vector<std::string> ids(DeadLetters::kHeldRowsMax + 5, "a1");
+  ParkA(100, ids);
+  RetryA();
   Look();
-  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "a1, on its way again";
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "the first, on its way again";
   Transaction(200, {"a3", "b1"});
+  EXPECT_TRUE(pipeline().want_frame());
   Run();
-  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));
+  EXPECT_EQ(Visible('a').back(), "a3");
+  EXPECT_THAT(Visible('a'), SizeIs(ids.size() + 1));
   EXPECT_THAT(Visible('b'), ElementsAre("b1"));
-  EXPECT_EQ(pipeline().counters().events_parked, 3U);
+  EXPECT_EQ(pipeline().counters().events_parked, ids.size() + 1);
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
-TEST_F(ParkTest, LineStopsOnlyWhileTheDecisionIsOnItsWayAndOnlyForTheKey) {
+TEST_F(ParkTest, LineStopsOnlyForTheLastRowsAndOnlyForTheKey) {
   Connect();
   ParkA(100, {"a1"});
-  AppendCommand(LetterAction::kRetry, "orders", "a");
+  RetryA();
   Look();
-  sink_.DeliverAll();  // a1
-  Tick();
-  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "the decision";
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "a1";
   Transaction(200, {"b1"});
   EXPECT_THAT(sink_.outstanding(), SizeIs(2));
   SendPayload(Begin(300));
@@ -67,57 +65,24 @@ TEST_F(ParkTest, LineStopsOnlyWhileTheDecisionIsOnItsWayAndOnlyForTheKey) {
   EXPECT_EQ(pipeline().counters().events_parked, 1U);
 }
 
-TEST_F(ParkTest, FirstLetterOfAKeyWaitsForEventsThatAreStillOnTheirWay) {
-  Connect();
-  Transaction(100, {"a1"});  // not acknowledged yet
-  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
-  SendPayload(Begin(200));
-  Event("a2");
-  EXPECT_THAT(sink_.outstanding(), ElementsAre(0));
-  EXPECT_FALSE(pipeline().want_frame());
-  sink_.Fail(0, FailureKind::kTopicUnknown);
-  Settle();
-  sink_.Fail(0, FailureKind::kTopicUnknown, "now alone");
-  Settle();
-  Run();
-  ASSERT_THAT(Log(), ElementsAre("parked:a1", "parked:a2")) << "not a2 first";
-  SendPayload(Commit(200));
-  AppendCommand(LetterAction::kRetry, "orders", "a");
-  sink_.StopRefusing();
-  Look();
-  Run();
-  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
-}
-
-TEST_F(ParkTest, EventBeforeTheFirstParkedOneGoesByItself) {
-  Connect();
-  Transaction(100, {"a1"});
-  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
-  SendPayload(Begin(200));
-  Event("a2");
-  sink_.Fail(0, FailureKind::kGenerationEnded);
-  Settle();
-  Run();
-  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
-  EXPECT_THAT(Log(), ElementsAre("parked:a2"));
-}
-
-TEST_F(ParkTest, RetryOfAnEventThatIsRefusedOnceMoreAfterAWhileIsAnsweredAndTheKeyStaysParked) {
+TEST_F(ParkTest, RetryOfAnEventThatIsRefusedOnceMoreAfterAWhileFailsAndTheKeyStaysParked) {
   Connect();
   ParkA(100, {"a1", "a2"});
-  AppendCommand(LetterAction::kRetry, "orders", "a");
-  sink_.Refuse(ParkingLot::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "still"},
+  RetryA();
+  sink_.Refuse(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "still"},
                "orders");
   Look();
   Run();
-  EXPECT_THAT(Log(), SizeIs(3)) << "no answer yet";
-  Advance(ParkingLot::kRetryRefusedAfter);
+  EXPECT_TRUE(dead_letters_.rows[0].retry()) << "no answer yet";
+  Advance(DeadLetters::kRetryRefusedAfter);
   Run();
   EXPECT_THAT(Visible('a'), IsEmpty());
-  EXPECT_THAT(Log(), ElementsAre("parked:a1", "parked:a2", "command:retry", "decision:failed"));
-  EXPECT_THAT(log_[3].letter.detail, HasSubstr("cannot be delivered yet: still"));
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
+  EXPECT_EQ(dead_letters_.rows[0].decision, Decision::kNone);
+  EXPECT_EQ(dead_letters_.rows[1].decision, Decision::kNone);
+  EXPECT_EQ(dead_letters_.rows[0].detail, "still");
   EXPECT_EQ(pipeline().parked_keys(), 1U);
-  AppendCommand(LetterAction::kRetry, "orders", "a");
+  RetryA();
   sink_.StopRefusing();
   Look();
   Run();
@@ -127,9 +92,9 @@ TEST_F(ParkTest, RetryOfAnEventThatIsRefusedOnceMoreAfterAWhileIsAnsweredAndTheK
 TEST_F(ParkTest, FailureInCompanyIsNoVerdictOnARetriedEvent) {
   Connect();
   ParkA(100, {"a1"});
-  AppendCommand(LetterAction::kRetry, "orders", "a");
+  RetryA();
   Look();
-  const delivery::Sequence again = ParkingLot::kFirstSequence + 1;
+  const delivery::Sequence again = DeadLetters::kFirstSequence + 1;
   ASSERT_THAT(sink_.outstanding(), ElementsAre(again));
   sink_.Fail(again, FailureKind::kRecordTooLarge, "its batch");
   Settle();
@@ -141,10 +106,24 @@ TEST_F(ParkTest, FailureInCompanyIsNoVerdictOnARetriedEvent) {
   EXPECT_EQ(sink_.generation().mode, delivery::Sink::Mode::kFast);
 }
 
+// librdkafka says that its pipelined producer died before it reports the record that it died of.
+TEST_F(ParkTest, RetriedEventWhoseProducerDiedIsTriedAlone) {
+  Connect();
+  ParkA(100, {"a1"});
+  RetryA();
+  Look();
+  const delivery::Sequence again = DeadLetters::kFirstSequence + 1;
+  ASSERT_THAT(sink_.outstanding(), ElementsAre(again));
+  sink_.FailGeneration("of a record");
+  Settle();
+  ASSERT_THAT(sink_.outstanding(), ElementsAre(again));
+  EXPECT_EQ(sink_.generation().mode, delivery::Sink::Mode::kCareful);
+}
+
 TEST_F(ParkTest, RetryGoesOnAfterItsProducerDied) {
   Connect();
   ParkA(100, {"a1", "a2", "a3"});
-  AppendCommand(LetterAction::kRetry, "orders", "a");
+  RetryA();
   Look();
   sink_.DeliverAll();
   Tick();
@@ -155,98 +134,51 @@ TEST_F(ParkTest, RetryGoesOnAfterItsProducerDied) {
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
-TEST_F(ParkTest, DiscardOfAKeyDecidesAllOfItWithoutSending) {
+TEST_F(ParkTest, DiscardOfAKeyClosesAllOfItWithoutSending) {
   Connect();
   ParkA(100, {"a1", "a2"});
-  AppendCommand(LetterAction::kDiscard, "orders", "a");
+  dead_letters_.Decide(0, Decision::kDiscard, /*of_key=*/true);
   Look();
   Run();
   Transaction(200, {"a3"});
   DeliverAll();
   EXPECT_THAT(Visible('a'), ElementsAre("a3"));
-  EXPECT_EQ(Log().back(), "decision:discarded");
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2"));
 }
 
-TEST_F(ParkTest, DiscardOfAKeyWaitsForLettersThatAreOnTheirWay) {
+TEST_F(ParkTest, DiscardOfAKeyIsAlsoAboutWhatIsOnItsWayIntoTheTable) {
   Connect();
   ParkA(100, {"a1"});
-  Transaction(200, {"a2"});  // its letter is not acknowledged
-  AppendCommand(LetterAction::kDiscard, "orders", "a");
-  Look();
-  EXPECT_THAT(sink_.outstanding(), ElementsAre(1))
-      << "a2 behind the decision would be parked again";
-  Run();
-  EXPECT_THAT(Log(),
-              ElementsAre("parked:a1", "command:discard", "parked:a2", "decision:discarded"));
-  EXPECT_EQ(log_[3].letter.through, log_[2].letter.position);
-  Restart();
-  Connect(Lsn());
-  EXPECT_EQ(pipeline().parked_keys(), 0U);
-}
-
-TEST_F(ParkTest, DecisionOfAnotherInstanceDuringARetryEndsIt) {
-  Connect();
-  ParkA(100, {"a1", "a2"});
-  AppendCommand(LetterAction::kRetry, "orders", "a");
-  Look();
-  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "a1, on its way again";
-  AppendDecision(LetterAction::kDelivered, "a", 2, log_[1].letter.position);
-  Look();
-  EXPECT_EQ(pipeline().parked_keys(), 0U);
-  Run();
-  EXPECT_THAT(Visible('a'), ElementsAre("a1")) << "what the other one sent is not in this log";
-  EXPECT_THAT(Log(), SizeIs(4)) << "no second answer";
-}
-
-TEST_F(ParkTest, WhatIsDecidedIsNotSentWhenLaterEventsOfTheKeyAreStillParked) {
-  Connect();
-  ParkA(100, {"a1", "a2"});
-  AppendCommand(LetterAction::kDiscard, "orders", "a");
-  AppendDecision(LetterAction::kDiscarded, "a", 2,
-                 log_[0].letter.position);  // by an instance before
-  AppendCommand(LetterAction::kRetry, "orders", "a");
+  dead_letters_.Decide(0, Decision::kDiscard, /*of_key=*/true);
+  serve_dead_letters_ = false;
+  Transaction(200, {"a2"});  // is to be written
+  serve_dead_letters_ = true;
   Look();
   Run();
-  EXPECT_THAT(Visible('a'), ElementsAre("a2"));
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2"));
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
 TEST_F(ParkTest, DiscardOfOneEventLeavesItOutOfTheRetry) {
   Connect();
   ParkA(100, {"a1", "a2", "a3"});
-  AppendCommand(LetterAction::kDiscard, "orders", "a", log_.at(0).letter.position);
+  dead_letters_.Decide(0, Decision::kDiscard, /*of_key=*/false);
   Look();
   Run();
   EXPECT_EQ(pipeline().parked_keys(), 1U);
-  AppendCommand(LetterAction::kRetry, "orders", "a");
+  dead_letters_.Decide(1, Decision::kRetry, /*of_key=*/true);
   Look();
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a2", "a3"));
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
-TEST_F(ParkTest, TopicWhoseLimitWasJustRaisedIsAskedAgainBeforeTheAnswer) {
-  Connect();
-  ParkA(100, {"a1"});
-  AppendCommand(LetterAction::kRetry, "orders", "a");
-  sink_.Refuse(ParkingLot::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "old limit"},
-               "orders");
-  Look();
-  Run();
-  sink_.StopRefusing();
-  Advance(ParkingLot::kRetryRefusedAfter);
-  Run();
-  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
-  EXPECT_EQ(Log().back(), "decision:delivered");
-}
-
 TEST_F(ParkTest, KeyWhoseEventsWereAllDiscardedOneByOneGoesOn) {
   Connect();
   ParkA(100, {"a1", "a2"});
-  for (const std::size_t event : {0U, 1U}) {
+  for (const std::size_t row : {0U, 1U}) {
     EXPECT_EQ(pipeline().parked_keys(), 1U);
-    ServeLetters();
-    AppendCommand(LetterAction::kDiscard, "orders", "a", log_.at(event).letter.position);
+    dead_letters_.Decide(row, Decision::kDiscard, /*of_key=*/false);
     Look();
     Run();
   }
@@ -256,44 +188,69 @@ TEST_F(ParkTest, KeyWhoseEventsWereAllDiscardedOneByOneGoesOn) {
   EXPECT_THAT(Visible('a'), ElementsAre("a3"));
 }
 
-TEST_F(ParkTest, RefusedDecisionIsNoDeadlineAnyMoreWhenItsTimeHasCome) {
+TEST_F(ParkTest, DiscardedEventThatComesAgainStaysDiscarded) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  dead_letters_.Decide(0, Decision::kDiscard, /*of_key=*/true);
+  Look();
+  Run();
+  Restart();
+  Connect();
+  ParkA(100, {"a1", "a2"});  // it was not confirmed
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+  EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+// A restored server uses positions once more: only an equal one is a repeat.
+TEST_F(ParkTest, EventsAtLowerPositionsThanThoseParkedBeforeAreReleasedToo) {
+  Connect();
+  ParkA(500, {"a1", "a2"});
+  Restart();
+  Connect();
+  Transaction(300, {"a3", "a4"});
+  DeliverAll();
+  RetryA();
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3", "a4"));
+  EXPECT_THAT(Rows(), IsEmpty());
+}
+
+TEST_F(ParkTest, TopicWhoseLimitWasJustRaisedIsAskedAgainBeforeTheRetryFails) {
   Connect();
   ParkA(100, {"a1"});
-  AppendCommand(LetterAction::kDiscard, "orders", "a");
-  sink_.Refuse(ParkingLot::kFirstSequence + 1, Failure{FailureKind::kTopicNotAuthorized, "no"},
-               "dead-letters");
+  RetryA();
+  sink_.Refuse(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "old limit"},
+               "orders");
+  Look();
+  Run();
+  sink_.StopRefusing();
+  Advance(DeadLetters::kRetryRefusedAfter);
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_THAT(Rows(), IsEmpty());
+}
+
+TEST_F(ParkTest, RefusedRetryIsNoDeadlineAnyMoreWhenItsTimeHasCome) {
+  Connect();
+  ParkA(100, {"a1"});
+  RetryA();
+  sink_.Refuse(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kTopicNotAuthorized, "no"},
+               "orders");
   Look();
   sink_.SetNotNow(true);
   sink_.StopRefusing();
-  Advance(ParkingLot::kRetryRefusedAfter);
+  Advance(DeadLetters::kRetryRefusedAfter);
   Confirmed();
   EXPECT_GT(pipeline().NextDeadline(), now_.mono) << "the loop would spin";
   sink_.SetNotNow(false);
   Run();
-  EXPECT_EQ(Log().back(), "decision:discarded");
+  EXPECT_THAT(Rows(), IsEmpty());
 }
 
-TEST_F(ParkTest, StubCannotBeRetriedAndSaysWhatCanBeDone) {
-  Connect();
-  Transaction(100, {"a1"});
-  sink_.Fail(0, FailureKind::kRecordTooLarge);
-  Settle();
-  sink_.Fail(0, FailureKind::kRecordTooLarge, "too large");
-  Settle();
-  sink_.Fail(0, FailureKind::kRecordTooLarge, "too large for letters");
-  Settle();
-  DeliverAll();
-  ASSERT_THAT(Log(), ElementsAre("parked:a1"));
-  EXPECT_TRUE(log_[0].letter.left_out_bytes);
-  AppendCommand(LetterAction::kRetry, "orders", "a");
-  Look();
-  Run();
-  EXPECT_THAT(log_.back().letter.detail, HasSubstr("is a stub"));
-  EXPECT_EQ(pipeline().parked_keys(), 1U);
-}
-
-// The letter's value is the message's content, and no record's.
-TEST_F(ParkTest, MalformedMessageIsNotSent) {
+// What is there is the message's content, and no record's.
+TEST_F(ParkTest, MalformedMessageIsNotSentAndSaysWhatCanBeDone) {
   options_.messages.prefixes = {"shop"};
   Connect();
   v1::OutboxMessage message;
@@ -306,83 +263,45 @@ TEST_F(ParkTest, MalformedMessageIsNotSent) {
   SendPayload(Commit(100));
   Transaction(110, {"a2"});
   DeliverAll();
-  EXPECT_THAT(Log(), ElementsAre("parked:m1", "parked:a2"));
-  AppendCommand(LetterAction::kRetry, "orders", "a");
+  EXPECT_THAT(Rows(), ElementsAre("parked:m1", "parked:a2"));
+  RetryA();
   Look();
   Run();
-  EXPECT_THAT(log_.back().letter.detail, HasSubstr("cannot be sent from here"));
+  EXPECT_THAT(dead_letters_.rows[0].detail, HasSubstr("discard it by its id"));
   EXPECT_EQ(pipeline().parked_keys(), 1U);
 }
 
-TEST_F(ParkTest, CommandForAKeyThatIsNotParkedIsAnswered) {
-  Connect();
-  ParkA(100, {"a1"});
-  AppendCommand(LetterAction::kRetry, "orders", "z");
-  Look();
-  Run();
-  EXPECT_EQ(Log().back(), "decision:failed");
-  EXPECT_THAT(log_.back().letter.detail, HasSubstr("not parked"));
-}
-
-TEST_F(ParkTest, EventParkedAgainAfterACrashIsSentOnce) {
-  Connect();
-  ParkA(100, {"a1", "a2"});
-  Restart();
-  Connect();
-  Transaction(100, {"a1", "a2"});  // it was not confirmed
-  DeliverAll();
-  EXPECT_THAT(Log(), SizeIs(4));
-  AppendCommand(LetterAction::kRetry, "orders", "a");
-  Look();
-  Run();
-  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
-  EXPECT_EQ(pipeline().parked_keys(), 0U);
-}
-
-TEST_F(ParkTest, LogReadRecordByRecordGivesTheSame) {
-  letters_per_read_ = 1;
+TEST_F(ParkTest, RowsReadOneByOneGiveTheSame) {
+  dead_letters_.rows_per_reading = 1;
   Connect();
   ParkA(100, {"a1", "a2", "a3"});
   Restart();
   Connect();
-  Transaction(100, {"a1"});  // parked again, and the crash came before the others
+  Transaction(100, {"a1"});  // comes again, and the crash came before the others
   DeliverAll();
   Restart();
   Connect();
-  AppendCommand(LetterAction::kRetry, "orders", "a");
+  RetryA();
   Look();
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
-TEST_F(ParkTest, EventParkedTwiceBeforeOthersIsSentOnce) {
-  letters_per_read_ = 1;
-  Connect();
-  ParkA(100, {"a1", "a2"});
-  Restart();
-  Connect();
-  Transaction(100, {"a1", "a2"});
-  Transaction(200, {"a3"});
-  DeliverAll();
-  ASSERT_THAT(Log(), SizeIs(5));
-  AppendCommand(LetterAction::kRetry, "orders", "a");
-  Look();
-  Run();
-  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));
-}
-
-TEST_F(ParkTest, CommandThatWasAnsweredBeforeTheStartIsNotObeyedAgain) {
+TEST_F(ParkTest, KeyThatWasParkedBesideTheStreamIsReleasedToo) {
   Connect();
   ParkA(100, {"a1"});
-  AppendCommand(LetterAction::kRetry, "orders", "a");
+  base::DeadLetter row = dead_letters_.rows[0];
+  row.seq = 99;
+  row.position.clear();
+  row.event_id = "z1";
+  row.key = "z";
+  dead_letters_.rows.push_back(row);
+  dead_letters_.Decide(1, Decision::kRetry, /*of_key=*/true);
   Look();
   Run();
-  ASSERT_THAT(Log(), SizeIs(3));
-  Restart();
-  Connect();
-  Run();
-  EXPECT_THAT(Log(), SizeIs(3));
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1"));
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
 }
 
 }  // namespace

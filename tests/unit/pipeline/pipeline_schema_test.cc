@@ -1,6 +1,5 @@
 // Values with a schema of a Schema Registry: who waits for it, what becomes of a refusal, and how
-// letters get theirs.
-#include "envelope/letter.h"
+// dead letters get theirs.
 #include "pipeline_fixture.h"
 
 namespace walpost::pipeline {
@@ -10,7 +9,6 @@ using base::HaltReason;
 using base::Lsn;
 using delivery::Failure;
 using delivery::FailureKind;
-using envelope::LetterAction;
 using envelope::Schema;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -58,14 +56,6 @@ class SchemaTest : public PipelineFixture {
 
   static std::string FramedValue(char id, const std::string& event) {
     return std::string("\0\0\0\0", 4) + id + "payload of " + event;
-  }
-
-  envelope::Letter LetterOf(std::size_t index) {
-    std::vector<envelope::RecordHeader> headers;
-    for (const auto& [name, value] : sink_.Log("dead-letters", 0)[index].headers) {
-      headers.push_back({name, value});
-    }
-    return **envelope::ParseLetter(headers);
   }
 
   static absl::Status NoSubject() { return absl::NotFoundError("subject 'orders-value': none"); }
@@ -180,7 +170,7 @@ TEST_F(SchemaTest, RefusedSchemaHaltsByDefaultAndTheRegistryIsAskedAgainOnSighup
   EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1")));
 }
 
-TEST_F(SchemaTest, LetterHasTheValueAsItIsAndNotesWhatItNeeds) {
+TEST_F(SchemaTest, DeadLetterHasTheValueAsItIsAndNotesWhatItNeeds) {
   options_.on_undeliverable = OnUndeliverable::kDeadLetter;
   Connect();
   SendPayload(Begin(100));
@@ -188,14 +178,14 @@ TEST_F(SchemaTest, LetterHasTheValueAsItIsAndNotesWhatItNeeds) {
   Answer(NoSubject());
   SendPayload(Commit(100));
   DeliverAll();
-  EXPECT_THAT(Values("dead-letters", '\0'), ElementsAre("payload of a1"));
-  EXPECT_EQ(LetterOf(0).reason, "schema_refused");
-  EXPECT_EQ(LetterOf(0).schema, "payload json - orders-value");
-  EXPECT_THAT(LetterOf(0).detail, HasSubstr("subject 'orders-value': none"));
+  EXPECT_EQ(dead_letters_.rows.at(0).value, "payload of a1");
+  EXPECT_EQ(dead_letters_.rows.at(0).reason, "schema_refused");
+  EXPECT_EQ(dead_letters_.rows.at(0).schema, "payload json - orders-value");
+  EXPECT_THAT(dead_letters_.rows.at(0).detail, HasSubstr("subject 'orders-value': none"));
   EXPECT_EQ(Confirmed(), Lsn(108));
 }
 
-TEST_F(SchemaTest, LetterOfAnEventThatKafkaRefusesIsUnframedToo) {
+TEST_F(SchemaTest, DeadLetterOfAnEventThatKafkaRefusesIsUnframedToo) {
   options_.on_undeliverable = OnUndeliverable::kDeadLetter;
   Connect();
   sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
@@ -204,8 +194,8 @@ TEST_F(SchemaTest, LetterOfAnEventThatKafkaRefusesIsUnframedToo) {
   Answer(Id(7));
   SendPayload(Commit(100));
   DeliverAll();
-  EXPECT_THAT(Values("dead-letters", '\0'), ElementsAre("payload of a1"));
-  EXPECT_EQ(LetterOf(0).schema, "payload json - orders-value");
+  EXPECT_EQ(dead_letters_.rows.at(0).value, "payload of a1");
+  EXPECT_EQ(dead_letters_.rows.at(0).schema, "payload json - orders-value");
 }
 
 TEST_F(SchemaTest, RefusalIsKeptForAWhileAndThenAskedAboutAgain) {
@@ -222,7 +212,7 @@ TEST_F(SchemaTest, RefusalIsKeptForAWhileAndThenAskedAboutAgain) {
   EXPECT_THAT(Answer(Id(7)), SizeIs(1));
   SendPayload(Commit(100));
   DeliverAll();
-  EXPECT_THAT(Values("dead-letters", '\0'), SizeIs(2));
+  EXPECT_THAT(dead_letters_.rows, SizeIs(2));
   EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a3")));
 }
 
@@ -248,16 +238,15 @@ TEST_F(SchemaTest, ParkedKeyIsReleasedOnceTheSchemaIsThereAndItsEventsAreFramed)
   SendPayload(Commit(100));
   DeliverAll();
   ASSERT_EQ(pipeline().parked_keys(), 1U);
-  ServeLetters();
-  EXPECT_EQ(log_[1].letter.schema, "payload json - orders-value");
-  AppendCommand(LetterAction::kRetry, "orders", "a");
-  Advance(ParkingLot::kReadEvery);
+  EXPECT_EQ(dead_letters_.rows.at(1).schema, "payload json - orders-value");
+  dead_letters_.Decide(0, base::DeadLetter::Decision::kRetry, /*of_key=*/true);
+  Advance(DeadLetters::kLookEvery);
   Tick();
   EXPECT_THAT(sink_.outstanding(), IsEmpty()) << "asked anew, also within kRefusalKept";
   EXPECT_THAT(Answer(Id(7)), SizeIs(1));
   for (int i = 0; i < 20; ++i) {
     sink_.DeliverAll();
-    Advance(ParkingLot::kReadAgainAfter);
+    Advance(milliseconds(50));
   }
   EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1"), FramedValue(7, "a2")));
   EXPECT_EQ(pipeline().parked_keys(), 0U);
@@ -271,16 +260,15 @@ TEST_F(SchemaTest, ReleaseOfAKeyWhoseSchemaIsStillRefusedFailsAndTheKeyStaysPark
   Answer(NoSubject());
   SendPayload(Commit(100));
   DeliverAll();
-  AppendCommand(LetterAction::kRetry, "orders", "a");
-  Advance(ParkingLot::kReadEvery);
+  dead_letters_.Decide(0, base::DeadLetter::Decision::kRetry, /*of_key=*/true);
+  Advance(DeadLetters::kLookEvery);
   for (int i = 0; i < 400; ++i) {
     Answer(NoSubject());
     sink_.DeliverAll();
     Advance(kBackOff);
   }
-  ServeLetters();
-  EXPECT_EQ(log_.back().letter.action, LetterAction::kFailed);
-  EXPECT_THAT(log_.back().letter.detail, HasSubstr("subject 'orders-value': none"));
+  EXPECT_EQ(dead_letters_.rows.at(0).decision, base::DeadLetter::Decision::kNone);
+  EXPECT_THAT(dead_letters_.rows.at(0).detail, HasSubstr("subject 'orders-value': none"));
   EXPECT_EQ(pipeline().parked_keys(), 1U);
 }
 

@@ -21,7 +21,7 @@ class ProgressKeeperTest : public ::testing::Test {
   ProgressKeeperTest() {
     facts_.system_identifier = 77;
     facts_.publication_oid = 500;
-    facts_.tables = {{501, "outbox", "events"}, {502, "public", "other"}};
+    facts_.tables = {{501, "outbox", "events", {510}}};
     facts_.start_lsn = Lsn(100);
   }
 
@@ -83,6 +83,18 @@ TEST_F(ProgressKeeperTest, NothingIsWrittenBeforeItIsKnownWhoseProgressItIs) {
   EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn());
 }
 
+TEST_F(ProgressKeeperTest, WhatWasSeenLastIsRemembered) {
+  keeper_.OnLooked(facts_);  // not connected any more
+  keeper_.OnConnected(facts_);
+  base::Fingerprint seen = facts_;
+  seen.tables[0].memberships = {510, 511};
+  seen.looked_lsn = Lsn(150);
+  keeper_.OnLooked(seen);
+  keeper_.Tick(Lsn(), false, now_);
+  EXPECT_EQ(Waiting().tables[0].memberships, seen.tables[0].memberships);
+  EXPECT_EQ(Waiting().looked_lsn, Lsn(150));
+}
+
 TEST_F(ProgressKeeperTest, FirstRecordTellsWhereTheStreamBegan) {
   keeper_.OnConnected(facts_);
   keeper_.Tick(Lsn(), false, now_);
@@ -92,8 +104,9 @@ TEST_F(ProgressKeeperTest, FirstRecordTellsWhereTheStreamBegan) {
   EXPECT_EQ(progress.end_lsn, Lsn(100));
   EXPECT_EQ(progress.recorded_at, now_.wall);
   EXPECT_EQ(progress.publication_oid, 500U);
-  ASSERT_EQ(progress.tables.size(), 1U) << "the outboxes only";
+  ASSERT_EQ(progress.tables.size(), 1U);
   EXPECT_EQ(progress.tables[0].oid, 501U);
+  EXPECT_EQ(progress.tables[0].memberships, facts_.tables[0].memberships);
   const envelope::Record& record = *keeper_.waiting(now_);
   EXPECT_EQ(record.topic, "progress");
   EXPECT_EQ(record.key, "shop");
@@ -254,16 +267,17 @@ TEST_F(ProgressKeeperTest, RememberedProgressIsConfirmableAtOnceAndItsEpochGoesO
   EXPECT_EQ(Waiting().epoch, 3U);
 }
 
-TEST_F(ProgressKeeperTest, OperatorsDecisionForALowerPositionIsTaken) {
+TEST_F(ProgressKeeperTest, WhatThisProcessMayHaveWrittenIsTold) {
   Begin();
-  base::Progress decided;
-  decided.epoch = 1;
-  decided.end_lsn = Lsn(50);
-  facts_.progress = decided;
-  keeper_.OnConnected(facts_);
-  EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(50));
-  keeper_.Tick(Lsn(200), false, now_);
-  EXPECT_EQ(Waiting().epoch, 1U);
+  keeper_.Tick(Lsn(200), true, now_);
+  base::Progress other;
+  other.end_lsn = Lsn(200);
+  EXPECT_TRUE(keeper_.IsOurs(other)) << "not acknowledged, but it may have landed";
+  other.end_lsn = Lsn(201);
+  EXPECT_FALSE(keeper_.IsOurs(other));
+  other.end_lsn = Lsn(50);
+  other.epoch = 1;
+  EXPECT_FALSE(keeper_.IsOurs(other)) << "an operator decided";
 }
 
 TEST_F(ProgressKeeperTest, PositionBeforeTheSwitchIsOfTheOlderTimeline) {

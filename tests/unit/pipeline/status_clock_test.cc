@@ -96,7 +96,7 @@ TEST_F(StatusClockTest, SilenceThatWasNeverAskedAboutIsNotHeldAgainstTheServer) 
 TEST_F(StatusClockTest, AnythingReceivedEndsTheSilence) {
   clock_.Start(6'000, At(0));
   ASSERT_TRUE(clock_.OnStatusTaken(Lsn(), At(3'000)));
-  clock_.OnReceived(At(5'000));
+  clock_.OnData(At(5'000));
   EXPECT_FALSE(clock_.SilentTooLong(At(10'999)));
   EXPECT_TRUE(clock_.OnStatusTaken(Lsn(), At(8'000))) << "asked again after half the time";
 }
@@ -124,6 +124,13 @@ TEST_F(StatusClockTest, FiveRequestsOnASlowConnectionShowItToo) {
   EXPECT_FALSE(Request(4'000));
   EXPECT_FALSE(Request(6'000));
   EXPECT_TRUE(Request(8'000));
+}
+
+TEST_F(StatusClockTest, RequestsWithChangesBetweenThemAreOrdinary) {
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(Request(10 * i));
+    clock_.OnData(At(10 * i + 5));
+  }
 }
 
 TEST_F(StatusClockTest, RequestsFarApartAreOrdinary) {

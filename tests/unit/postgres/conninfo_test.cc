@@ -116,6 +116,14 @@ TEST(SessionOptionsTest, OursComeAfterTheUsers) {
   }
 }
 
+// Operators and functions of who may create some in another schema must not run in our sessions.
+TEST(SessionOptionsTest, EverySessionLooksInThePgCatalogFirst) {
+  for (const bool replication : {false, true}) {
+    const std::string options = SessionOptions("-c search_path=public", replication);
+    EXPECT_GT(options.find("search_path=pg_catalog,pg_temp"), options.find("search_path=public"));
+  }
+}
+
 TEST(SessionOptionsTest, OrdinaryConnectionKeepsTheUsersTimeouts) {
   EXPECT_THAT(SessionOptions("-c statement_timeout=5s", /*replication=*/false),
               Not(HasSubstr("statement_timeout=0")));

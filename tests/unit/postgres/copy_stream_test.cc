@@ -161,6 +161,39 @@ TEST_F(CopyStreamTest, FloodOfNoticesKeepsTheFirst) {
   EXPECT_EQ(kept, 16);
 }
 
+// It means that rows are left out.
+TEST_F(CopyStreamTest, FloodOfNoticesDoesNotHideTheOneAboutThePublication) {
+  std::string flood;
+  for (int i = 0; i < 20; ++i) {
+    flood += ScriptedBackend::Notice("WARNING", "55000", std::to_string(i));
+  }
+  flood += ScriptedBackend::Notice("WARNING", "55000", "skipped", "LoadPublications");
+  for (int i = 0; i < 20; ++i) {
+    flood += ScriptedBackend::Notice("WARNING", "55000", std::to_string(i));
+  }
+  backend_.Send(flood + ScriptedBackend::Frame("end"));
+  std::string_view frame;
+  ASSERT_EQ(Await(&frame), Next::kFrame);
+  std::string last;
+  while (const auto notice = stream_->TakeNotice()) {
+    last = *notice;
+  }
+  EXPECT_EQ(last, "55000 LoadPublications: skipped");
+}
+
+// Else the loop would turn without a pause.
+TEST_F(CopyStreamTest, NothingWantsToBeWrittenOnceEverythingIs) {
+  const std::string status(64 * 1024, 's');
+  while (!stream_->wants_write()) {
+    ASSERT_TRUE(stream_->Send(status).ok());
+  }
+  for (int i = 0; i < 1'000 && stream_->wants_write(); ++i) {
+    backend_.AwaitSent(status.size());
+    ASSERT_TRUE(stream_->Flush().ok());
+  }
+  EXPECT_FALSE(stream_->wants_write());
+}
+
 TEST_F(CopyStreamTest, StatusGoesOutAsCopyData) {
   ASSERT_TRUE(stream_->Send("status").ok());
   EXPECT_FALSE(stream_->wants_write());

@@ -82,6 +82,9 @@ TEST(StreamFailureTest, EachStateHasItsMeaning) {
   EXPECT_EQ(stream("55000").kind, Kind::kLost);
   EXPECT_EQ(stream("08006").kind, Kind::kLost);
   EXPECT_EQ(stream("").kind, Kind::kLost);
+  for (const char* full : {"53100", "53200", "53300"}) {
+    EXPECT_EQ(stream(full).kind, Kind::kLost) << full << ": of disk, memory, connections";
+  }
   EXPECT_EQ(stream("42704").kind, Kind::kOperator);
   EXPECT_EQ(stream("42704").reason, HaltReason::kPublicationMissing);
   for (const char* poison : {"22012", "22021", "22P05", "XX000", "58P01"}) {

@@ -10,6 +10,7 @@
 #include "postgres/connect.h"
 #include "postgres/preflight.h"
 #include "support/postgres_server.h"
+#include "unit/postgres/preflight_fixture.h"
 
 namespace walpost::postgres {
 namespace {
@@ -27,83 +28,6 @@ constexpr char kPipelineTable[] =
     "CREATE SCHEMA walpost; CREATE TABLE walpost.pipeline (name text PRIMARY KEY, slot text, "
     "publication text, system_identifier numeric, consistent_point pg_lsn, snapshot text, "
     "drained boolean, prefixes text[], created_at timestamptz DEFAULT now())";
-
-// A database of its own for each test, on one server.
-class PreflightServerTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() { server_ = std::make_unique<PostgresServer>(); }
-
-  static void TearDownTestSuite() { server_.reset(); }
-
-  void SetUp() override {
-    static int count = 0;
-    database_ = "d" + std::to_string(++count);
-    slot_ = "s" + std::to_string(count);
-    server_->Sql("CREATE DATABASE " + database_);
-    Sql("CREATE SCHEMA outbox; CREATE TABLE outbox.events (id int)");
-  }
-
-  void TearDown() override {
-    server_->Sql(
-        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots "
-        "WHERE NOT active");
-  }
-
-  std::string Sql(const std::string& statement) { return server_->Sql(statement, database_); }
-
-  void MakePublication() {
-    Sql("CREATE PUBLICATION walpost FOR TABLE outbox.events WITH (publish = 'insert')");
-  }
-
-  void MakeSlot() { Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'pgoutput')"); }
-
-  // The server takes the slot for used a moment longer than the connection lives.
-  void WaitUntilFree() {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (Sql("SELECT active FROM pg_replication_slots WHERE slot_name = '" + slot_ + "'") !=
-           "f") {
-      ASSERT_LT(std::chrono::steady_clock::now(), deadline);
-    }
-  }
-
-  void MakeAll() {
-    MakePublication();
-    MakeSlot();
-  }
-
-  ConnectOptions Options() const {
-    ConnectOptions options;
-    options.conninfo = server_->Conninfo(database_);
-    options.slot = slot_;
-    options.tables = {{"outbox", "events"}};
-    return options;
-  }
-
-  StreamEnd Refused(const ConnectOptions& options) {
-    auto outcome = Connect(options, base::Lsn());
-    if (std::holds_alternative<Connected>(outcome)) {
-      ADD_FAILURE() << "connected";
-      return StreamEnd();
-    }
-    return std::get<StreamEnd>(outcome);
-  }
-
-  void ExpectHalt(const StreamEnd& end, HaltReason reason, const std::string& part) {
-    EXPECT_EQ(end.kind, Kind::kOperator) << end.status;
-    EXPECT_EQ(base::HaltReasonName(end.reason), base::HaltReasonName(reason)) << end.status;
-    const std::string text(end.status.message());
-    EXPECT_THAT(text, HasSubstr(part));
-    EXPECT_THAT(text, HasSubstr(database_)) << "says where";
-    EXPECT_THAT(text, HasSubstr("127.0.0.1")) << "says where";
-    EXPECT_THAT(text, Not(HasSubstr("\n")));
-  }
-
-  static std::unique_ptr<PostgresServer> server_;
-  std::string database_;
-  std::string slot_;
-};
-
-std::unique_ptr<PostgresServer> PreflightServerTest::server_;
 
 TEST_F(PreflightServerTest, CompleteSourceGivesAllFacts) {
   MakeAll();
@@ -125,6 +49,12 @@ TEST_F(PreflightServerTest, CompleteSourceGivesAllFacts) {
   EXPECT_EQ(std::to_string(facts.tables[0].oid), Sql("SELECT 'outbox.events'::regclass::oid"));
   EXPECT_EQ(facts.tables[0].schema, "outbox");
   EXPECT_EQ(facts.tables[0].name, "events");
+  ASSERT_EQ(facts.tables[0].memberships.size(), 1u);
+  EXPECT_EQ(std::to_string(facts.tables[0].memberships[0]),
+            Sql("SELECT oid FROM pg_publication_rel"));
+  EXPECT_EQ(std::to_string(facts.publication_xmin), Sql("SELECT xmin FROM pg_publication"));
+  EXPECT_GT(facts.looked_lsn, base::Lsn());
+  EXPECT_LE(facts.server_wal_lsn, facts.looked_lsn);
   EXPECT_EQ(facts.wal_sender_timeout_ms, 60'000);
   EXPECT_FALSE(facts.wal_keep_bytes) << "no limit is the default";
 }
@@ -138,13 +68,14 @@ TEST_F(PreflightServerTest, StartIsTheLaterOfProgressAndSlot) {
   EXPECT_EQ(std::get<Connected>(outcome).facts.start_lsn, later);
 }
 
-TEST_F(PreflightServerTest, GuardSeesTheFactsAndWhatItRemembersIsTheStart) {
+TEST_F(PreflightServerTest, GuardSeesTheFactsAndTheTransactionThatItRemembersIsTheStart) {
   MakeAll();
   const base::Lsn later(base::Lsn::Parse(Sql("SELECT pg_current_wal_lsn()"))->value() + 1000);
   auto outcome = Connect(Options(), base::Lsn(), [&](base::SourceFacts* facts) {
     EXPECT_TRUE(facts->confirmed_flush_lsn.valid());
     EXPECT_EQ(facts->tables.size(), 1u);
-    facts->progress.emplace().end_lsn = later;
+    facts->progress.emplace().end_lsn = base::Lsn(later.value() + 500);
+    facts->progress->last_transaction = base::CommittedTransaction{later, base::Xid{700}, {}};
     return std::optional<StreamEnd>();
   });
   ASSERT_TRUE(std::holds_alternative<Connected>(outcome));
@@ -239,74 +170,6 @@ TEST_F(PreflightServerTest, SlotInUseNamesThePid) {
                                      slot_ + "'")));
 }
 
-// Failure 31.
-TEST_F(PreflightServerTest, MissingPublicationNeedsAnOperator) {
-  MakeSlot();
-  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "publication \"walpost\"");
-}
-
-TEST_F(PreflightServerTest, PublicationWithoutInsertsNamesTheCommand) {
-  MakeAll();
-  Sql("ALTER PUBLICATION walpost SET (publish = 'delete')");
-  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing,
-             "ALTER PUBLICATION \"walpost\" SET (publish = 'insert')");
-}
-
-TEST_F(PreflightServerTest, TableOutsideThePublicationIsNamed) {
-  MakeAll();
-  Sql("CREATE TABLE outbox.other (id int)");
-  ConnectOptions options = Options();
-  options.tables.push_back({"outbox", "other"});
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
-             "ALTER PUBLICATION \"walpost\" ADD TABLE \"outbox\".\"other\"");
-}
-
-TEST_F(PreflightServerTest, TableThatDoesNotExistIsSaidSo) {
-  MakeAll();
-  ConnectOptions options = Options();
-  options.tables = {{"outbox", "nowhere"}};
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "does not exist");
-}
-
-TEST_F(PreflightServerTest, TableDroppedAndCreatedAgainIsMissing) {
-  MakeAll();
-  Sql("DROP TABLE outbox.events; CREATE TABLE outbox.events (id int)");
-  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "\"outbox\".\"events\"");
-}
-
-// Failure 49.
-TEST_F(PreflightServerTest, PartitionedTableMustBePublishedAsItself) {
-  Sql("CREATE TABLE outbox.parts (id int) PARTITION BY RANGE (id); CREATE TABLE outbox.parts_1 "
-      "PARTITION OF outbox.parts FOR VALUES FROM (0) TO (10)");
-  Sql("CREATE PUBLICATION walpost FOR TABLE outbox.parts WITH (publish = 'insert')");
-  MakeSlot();
-  ConnectOptions options = Options();
-  options.tables = {{"outbox", "parts"}};
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
-             "publish_via_partition_root = true");
-  Sql("ALTER PUBLICATION walpost SET (publish_via_partition_root = true)");
-  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(options, base::Lsn())));
-  WaitUntilFree();
-  options.tables = {{"outbox", "parts_1"}};
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "is a partition of outbox.parts");
-}
-
-// Failure 51.
-TEST_F(PreflightServerTest, AllTablesPublicationHoldsTheTable) {
-  Sql("CREATE PUBLICATION walpost FOR ALL TABLES");
-  MakeSlot();
-  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
-}
-
-TEST_F(PreflightServerTest, UnloggedTableIsPublicationMissingThatSaysWhy) {
-  Sql("CREATE PUBLICATION walpost FOR ALL TABLES; ALTER TABLE outbox.events SET UNLOGGED");
-  MakeSlot();
-  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing,
-             "run ALTER TABLE \"outbox\".\"events\" SET LOGGED");
-  Sql("ALTER TABLE outbox.events SET LOGGED");
-  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
-}
-
 // Failure 22.
 TEST_F(PreflightServerTest, RecordOfAnotherClusterIsClusterChanged) {
   MakeAll();
@@ -399,7 +262,7 @@ TEST_F(PreflightServerTest, CheckShowsEveryProblemAndGoesOnWhileTheSlotIsInUse) 
     failed += step.problem.has_value() ? step.name + " " : "";
   }
   EXPECT_EQ(failed, "slot_free publication ");
-  EXPECT_EQ(report.steps.back().name, "record");
+  EXPECT_EQ(report.steps.back().name, "dead_letters");
   ASSERT_NE(report.problem(), nullptr);
   EXPECT_EQ(report.problem()->kind, Kind::kSlotInUse);
 }

@@ -103,7 +103,7 @@ TEST_F(SlotsServerTest, NoSlotLeftNamesTheSetting) {
 TEST_F(SlotsServerTest, CreationBehindAnOpenTransactionNamesItAndLeavesNothing) {
   auto writer = SqlConnection::Connect(server_->Conninfo(), "slow_writer");
   ASSERT_TRUE(writer.ok());
-  ASSERT_TRUE(writer->Execute("BEGIN; INSERT INTO t VALUES (1)").ok());
+  ASSERT_TRUE(writer->Execute("BEGIN; INSERT INTO public.t VALUES (1)").ok());
   CreateSlotOptions options = Options("walpost");
   options.timeout = std::chrono::milliseconds(500);
   const auto created = CreateSlot(options);
@@ -119,7 +119,7 @@ TEST_F(SlotsServerTest, CreationBehindAnOpenTransactionNamesItAndLeavesNothing) 
 
 // Failure 27.
 TEST_F(SlotsServerTest, CreationBehindAPreparedTransactionNamesIt) {
-  server_->Sql("BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'forgotten'");
+  server_->Sql("BEGIN; INSERT INTO public.t VALUES (1); PREPARE TRANSACTION 'forgotten'");
   CreateSlotOptions options = Options("walpost");
   options.timeout = std::chrono::milliseconds(500);
   const auto created = CreateSlot(options);

@@ -50,9 +50,9 @@ TEST_F(SqlConnectionServerTest, QuotedTextComesBackUnchanged) {
 }
 
 TEST_F(SqlConnectionServerTest, ScriptIsOneTransaction) {
-  EXPECT_FALSE(connection_->Execute("CREATE TABLE half (id int); SELECT 1/0").ok());
+  EXPECT_FALSE(connection_->Execute("CREATE TABLE public.half (id int); SELECT 1/0").ok());
   EXPECT_EQ(connection_->last_sqlstate(), "22012");
-  EXPECT_FALSE(connection_->Query("SELECT * FROM half").ok());
+  EXPECT_FALSE(connection_->Query("SELECT * FROM public.half").ok());
   EXPECT_EQ(connection_->last_sqlstate(), "42P01");
   EXPECT_TRUE(connection_->Execute("SELECT 1; SELECT 2").ok());
   EXPECT_EQ(connection_->last_sqlstate(), "");
@@ -77,7 +77,7 @@ TEST_F(SqlConnectionServerTest, RightsMissingIsPermissionDenied) {
   server_->Sql("CREATE TABLE secret (id int); CREATE ROLE guest LOGIN");
   auto guest = SqlConnection::Connect(server_->Conninfo("postgres", "user=guest"), "x");
   ASSERT_TRUE(guest.ok());
-  EXPECT_EQ(guest->Query("SELECT * FROM secret").status().code(),
+  EXPECT_EQ(guest->Query("SELECT * FROM public.secret").status().code(),
             absl::StatusCode::kPermissionDenied);
 }
 

@@ -177,7 +177,7 @@ TEST_F(NarratorTest, EndOfAnOutageOfPostgresTellsItsLengthAndWhatHasGathered) {
   Advance(milliseconds(12'500));
   facts_.server_wal_lsn = Lsn(5'000);
   facts_.start_lsn = Lsn(1'000);
-  Connect();
+  Connect(Lsn(100));
   EXPECT_THAT(Observe(), AllOf(HasSubstr("info    source_back"), HasSubstr("after 12.5 s"),
                                HasSubstr("lag_bytes=4000"), HasSubstr("in_flight_events=1"),
                                HasSubstr("in_flight_bytes=")));

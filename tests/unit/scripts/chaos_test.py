@@ -2,8 +2,10 @@
 
 import collections
 import socket
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,21 +14,49 @@ TESTS = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TESTS / "chaos"), str(TESTS / "support")]
 from history import History, Part, event_id, event_number, key_of, parse_id  # noqa: E402 - the path above makes it importable
 from judge import FATAL, Judge, Look, Seen, commit_lsn  # noqa: E402
-from plan import KINDS, make_plan  # noqa: E402
+from plan import KINDS, SCENES, make_plan  # noqa: E402
 from tcp_proxy import TcpProxy  # noqa: E402
+from watch import CpuTime  # noqa: E402
 
 TOPIC = "t"
 WHERE = (TOPIC, "k")
 
 
 def test_a_seed_is_one_plan_and_deals_the_kinds_evenly():
-    plan = make_plan(1, 10)
-    assert str(plan) == str(make_plan(1, 10)) != str(make_plan(2, 10))
+    plan = make_plan(1, 15)
+    assert str(plan) == str(make_plan(1, 15)) != str(make_plan(2, 15))
     times = collections.Counter(fault.kind for fault in plan.faults)
     assert len(plan.faults) >= 40
     assert set(times) == set(KINDS)
     assert min(times.values()) >= 3
     assert all(0 < fault.begin_s < plan.seconds for fault in plan.faults)
+
+
+def test_every_seed_of_some_sets_the_server_back_in_another_way():
+    assert {make_plan(seed, 1).scene for seed in range(50)} == set(SCENES)
+
+
+def test_what_was_broken_meanwhile_does_not_count_as_delay():
+    judge = Judge({WHERE: [1, 2]}, set())
+    for event, committed_s, appended_s in ((1, 100, 200), (2, 0, 29)):
+        judge.see(Seen(TOPIC, 0, event, "k", event, position(event), event, appended_s * 1000, committed_s * 1000))
+    assert judge.longest_undisturbed_s([]) == 100, "and nothing of what took less than 30 s"
+    assert judge.longest_undisturbed_s([(90, 110), (105, 120), (300, 400)]) == 80
+    assert judge.longest_undisturbed_s([(0, 1000)]) == 0
+    assert judge.longest_undisturbed_s([(150, 160), (120, 130), (155, 158)]) == 80
+
+
+def test_processor_time_of_a_busy_loop_is_noticed_and_that_of_a_quiet_process_is_not():
+    for command, least, most in (("while True: pass", 0.3, 1.1), ("import signal; signal.pause()", 0.0, 0.1)):
+        with subprocess.Popen([sys.executable, "-c", command]) as process:
+            cpu, now = CpuTime(while_s=1.0), time.monotonic()
+            while time.monotonic() - now < 2.5:
+                cpu.look(process.pid, time.monotonic())
+                time.sleep(0.1)
+            process.kill()
+        assert least <= cpu.worst <= most
+        cpu.look(process.pid, time.monotonic())
+        assert cpu.total_s <= 3
 
 
 def test_ids_are_read_back_and_foreign_ones_are_none():

@@ -163,8 +163,7 @@ def test_missing_table_is_told(tree, design):
 @pytest.mark.parametrize("header, owner", [
     ("<libpq-fe.h>", "postgres"),
     ("<librdkafka/rdkafka.h>", "kafka"),
-    ("<civetweb.h>", "observe"),
-    ("<CivetServer.h>", "observe"),
+    ("<microhttpd.h>", "observe"),
     ("<prometheus/counter.h>", "observe"),
     ("<yaml-cpp/yaml.h>", "config"),
     ('"yaml-cpp/yaml.h"', "config"),

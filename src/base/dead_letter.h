@@ -1,0 +1,71 @@
+// DeadLetter - a row of walpost.dead_letters: an event that could not be delivered, or that waits
+// behind such a one, with the whole record and what was decided about it.
+// Why here: postgres reads and writes it, pipeline decides by it, verbs show it; none of them may
+//   use another.
+// Thread: a value with bytes of its own.
+// Source: docs/dead-letters.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace walpost::base {
+
+struct DeadLetter {
+  // Longer texts are cut.
+  static constexpr std::size_t kTextBytesMax = 1024;
+  // A larger record is truncated: its row has neither value nor headers.
+  static constexpr std::size_t kRecordBytesMax = std::size_t{8} << 20U;
+
+  enum class Decision : std::uint8_t { kNone, kRetry, kDiscard };
+
+  struct Header {
+    std::string name;
+    std::optional<std::string> value;
+
+    friend bool operator==(const Header&, const Header&) = default;
+  };
+
+  std::int64_t seq = 0;  // in the order in which they were written; 0 = not yet
+  std::string position;  // of the event, as envelope::Position::ToString
+  std::string event_id;  // empty = could not be told
+  std::string event_type;
+  std::string source;              // schema.table, or what messages are called
+  std::string topic;               // that the event was meant for; empty = could not be told
+  std::int32_t partition = -1;     // that the row asked for; -1 = by key
+  std::int64_t event_time_ms = 0;  // of the record
+  std::optional<std::string> key;
+  std::optional<std::string> value;
+  std::vector<Header> headers;
+  std::string schema;  // what the value, which is here without it, needs of a Schema Registry
+  std::string reason;  // stable code, e.g. record_too_large
+  std::string detail;
+  std::uint32_t attempts = 0;
+  bool parked = false;                           // later events of its key follow it here
+  std::optional<std::uint64_t> truncated_bytes;  // value and headers, so large, are not here
+
+  // Of a row that was read.
+  std::int64_t written_at_ms = 0;
+  std::optional<std::uint64_t> value_bytes;
+  Decision decision = Decision::kNone;
+  bool of_key = false;  // the decision is about every parked event of the key
+  std::string send_to;  // of a retry: another topic; empty = its own
+  std::string decided_by;
+  bool closed = false;   // not sent any more, and kept to be looked at
+  bool foreign = false;  // of another cluster: came with a dump, and does not count
+
+  bool retry() const { return decision == Decision::kRetry; }
+
+  bool discard() const { return decision == Decision::kDiscard; }
+};
+
+// One of which later events must not overtake what is parked.
+struct ParkedKey {
+  std::int64_t seq = 0;  // of a row of it
+  std::string topic;
+  std::string key;
+};
+
+}  // namespace walpost::base

@@ -1,0 +1,22 @@
+// security.require_encryption - refuses a configuration with which anything may travel in clear text.
+// Why: a warning is not read; and what is agreed on when connecting comes after the password. So what must
+//   be encrypted is said to the libraries, which then enforce it, and this only looks that it was.
+// Source: docs/security.md, "On the way".
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "config/config.h"
+#include "config/reader.h"
+
+namespace walpost::config {
+
+// After all else was read.
+void ReadSecurity(MapReader reader, MapReader* root, Config* config);
+
+// Of one more conninfo, of a verb: `name` is its option.
+absl::Status CheckConninfo(const Config& config, const std::string& name,
+                           const std::string& conninfo);
+
+}  // namespace walpost::config

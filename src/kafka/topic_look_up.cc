@@ -1,0 +1,78 @@
+#include "kafka/topic_look_up.h"
+
+#include <string_view>
+#include <unordered_map>
+
+#include "kafka/client.h"
+
+namespace walpost::kafka {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr int kAnswerTimeoutMs = static_cast<int>(kAnswerTimeout.count());
+
+void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question) {
+  question->asked = true;
+  question->producer_asked = true;
+  const Topic handle = NewTopic(producer, question->name, question->opaque);
+  if (handle == nullptr) {
+    question->topic_error = RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION;  // no legal name
+    return;
+  }
+  const rd_kafka_metadata_t* raw = nullptr;
+  question->error = rd_kafka_metadata(producer, 0, handle.get(), &raw, kAnswerTimeoutMs);
+  const Metadata metadata(raw);
+  if (question->error == RD_KAFKA_RESP_ERR_NO_ERROR && metadata->topic_cnt == 1) {
+    question->topic_error = metadata->topics[0].err;
+    question->partitions = metadata->topics[0].partition_cnt;
+  }
+  if (question->partitions > 0 && describe) {
+    question->limits = ReadTopicLimits(producer, question->name, kAnswerTimeout);
+  }
+}
+
+}  // namespace
+
+void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuestion>* questions) {
+  const auto until = steady_clock::now() + kJobFor;
+  for (TopicQuestion& question : *questions) {
+    if (question.asked) {
+      continue;
+    }
+    AskAboutTopic(producer, describe, &question);
+    if (steady_clock::now() >= until) {
+      return;
+    }
+  }
+}
+
+void AskWhichTopicsAreUnknown(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+  const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_PRODUCER);
+  if (!client.ok()) {
+    return;  // the producer's own questions will tell
+  }
+  // Without their own handles the request would not be about them.
+  std::vector<Topic> handles;
+  std::unordered_map<std::string_view, TopicQuestion*> by_name;
+  for (TopicQuestion& question : *questions) {
+    handles.emplace_back(rd_kafka_topic_new(client->get(), question.name.c_str(), nullptr));
+    by_name.emplace(question.name, &question);
+  }
+  const rd_kafka_metadata_t* raw = nullptr;
+  if (rd_kafka_metadata(client->get(), 0, nullptr, &raw, kAnswerTimeoutMs) !=
+      RD_KAFKA_RESP_ERR_NO_ERROR) {
+    return;
+  }
+  const Metadata metadata(raw);
+  for (int i = 0; i < metadata->topic_cnt; ++i) {
+    const auto found = by_name.find(metadata->topics[i].topic);
+    if (found != by_name.end() &&
+        metadata->topics[i].err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+      found->second->asked = true;
+      found->second->topic_error = metadata->topics[i].err;
+    }
+  }
+}
+
+}  // namespace walpost::kafka

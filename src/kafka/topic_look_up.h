@@ -1,0 +1,45 @@
+// Topic look-up - asks brokers whether topics exist, how many partitions they have, and what records
+// they take.
+// Why: a sink must know a topic before it may send to it. Many topics that do not exist must cost
+//   neither time nor memory: a librdkafka client keeps every topic that it was asked about until it is
+//   destroyed, so many are asked about with a client that ends with the question.
+// Thread: blocking, on the helper thread.
+// Units/limits: one question waits kAnswerTimeout at most; a call begins no other after kJobFor.
+#pragma once
+
+#include <librdkafka/rdkafka.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kafka/handles.h"
+#include "kafka/kafka_sink.h"
+#include "kafka/topic_limits.h"
+
+namespace walpost::kafka {
+
+constexpr std::chrono::milliseconds kAnswerTimeout{2'000};
+constexpr std::chrono::milliseconds kJobFor{200};
+
+struct TopicQuestion {
+  std::string name;
+  // What the producer keeps with the topic, from its first question about it for ever.
+  void* opaque = nullptr;
+  bool producer_asked = false;
+  bool asked = false;                                            // else there was no time for it
+  rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;        // of the request
+  rd_kafka_resp_err_t topic_error = RD_KAFKA_RESP_ERR_NO_ERROR;  // of the topic
+  std::int32_t partitions = 0;
+  absl::StatusOr<TopicLimits> limits = absl::UnavailableError("Kafka did not answer before");
+};
+
+// One after the other, so that the producer knows them too. With their limits if `describe`.
+void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuestion>* questions);
+
+// All at once, with a client of its own. Answers those that do not exist; the rest stay open.
+void AskWhichTopicsAreUnknown(const KafkaOptions& options, std::vector<TopicQuestion>* questions);
+
+}  // namespace walpost::kafka

@@ -1,0 +1,114 @@
+#include "operations/truncated_row.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "envelope/dead_letter.h"
+#include "outbox/message_mapper.h"
+
+namespace walpost::operations {
+namespace {
+
+using base::DeadLetter;
+using outbox::TableOptions;
+using postgres::QuoteIdentifier;
+using postgres::Row;
+using postgres::SqlConnection;
+
+absl::Status Prefixed(const std::string& prefix, const absl::Status& status) {
+  return absl::Status(status.code(), prefix + std::string(status.message()));
+}
+
+base::WallTime CommitTime(const DeadLetter& row) {
+  const std::int64_t milliseconds = row.event_time_ms != 0 ? row.event_time_ms : row.written_at_ms;
+  return base::WallTime(std::chrono::milliseconds(milliseconds));
+}
+
+}  // namespace
+
+absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
+  if (row.source.empty()) {
+    return absl::FailedPreconditionError(
+        "it is about no single event: docs/runbook.md, \"Send events again\", sends what was "
+        "skipped; then discard it");
+  }
+  if (outbox::IsMessageLabel(row.source)) {
+    return absl::FailedPreconditionError(
+        "it was a logical message, which is in no table: have the application emit it again, then "
+        "discard it");
+  }
+  const auto outbox =
+      std::find_if(options_.outboxes.begin(), options_.outboxes.end(), [&](const DlqOutbox& each) {
+        return each.table.schema + "." + each.table.table == row.source;
+      });
+  if (outbox == options_.outboxes.end()) {
+    return absl::NotFoundError(absl::StrFormat(
+        "its row is needed, and table %s is not among the configured outboxes", row.source));
+  }
+  if (!connection_) {
+    ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(options_.source.conninfo,
+                                                         options_.source.application_name));
+  }
+  const auto source = static_cast<std::uint32_t>(outbox - options_.outboxes.begin());
+  absl::StatusOr<RowEncoder> encoder =
+      RowEncoder::Create(&*connection_, *outbox, source, &schemas_);
+  if (!encoder.ok()) {
+    return Prefixed("its row is needed, and ", encoder.status());
+  }
+  encoder_ = *std::move(encoder);
+  ASSIGN_OR_RETURN(row_, Fetch(outbox->table, row.event_id));
+  ASSIGN_OR_RETURN(const envelope::Position position, envelope::Position::Parse(row.position));
+  const absl::StatusOr<envelope::Record> record =
+      encoder_->Encode(row_, position, envelope::TransactionInfo{{}, CommitTime(row)});
+  if (!record.ok()) {
+    return Prefixed("its row is still ", record.status());
+  }
+  DeadLetter whole = row;
+  whole.truncated_bytes.reset();
+  if (!row.parked) {  // the topic of a parked one is that of its key
+    whole.topic = std::string(record->topic);
+    whole.key.reset();
+  }
+  whole.partition = record->partition;
+  whole.event_time_ms = record->timestamp_ms;
+  envelope::TakeRecord(*record, &whole);
+  if (whole.truncated_bytes) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "its record is larger than a dead letter may be, %u bytes", DeadLetter::kRecordBytesMax));
+  }
+  if (record->schema != 0) {
+    whole.schema = envelope::NeedAsText(schemas_.entry(record->schema).need);
+  }
+  return whole;
+}
+
+absl::StatusOr<Row> TruncatedRow::Fetch(const TableOptions& table, const std::string& id) {
+  const std::string id_column = encoder_->ColumnOf(table.columns.id);
+  if (id_column.empty()) {
+    return absl::FailedPreconditionError(absl::StrFormat("table %s.%s has no column %s",
+                                                         table.schema, table.table,
+                                                         absl::StrJoin(table.columns.id, " or ")));
+  }
+  ASSIGN_OR_RETURN(std::vector<Row> rows,
+                   connection_->Query(absl::StrFormat("SELECT %s FROM %s WHERE %s = $1 LIMIT 2",
+                                                      encoder_->Columns(), encoder_->table(),
+                                                      QuoteIdentifier(id_column)),
+                                      {id}));
+  if (rows.empty()) {
+    return absl::NotFoundError(
+        absl::StrFormat("its row is needed, and is no longer in table %s.%s: only `walpost dlq "
+                        "discard` is left",
+                        table.schema, table.table));
+  }
+  if (rows.size() > 1) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "table %s.%s has several rows with this id: which one is meant cannot be told",
+        table.schema, table.table));
+  }
+  return std::move(rows.front());
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,49 @@
+// DeadLetterRequest, DeadLetterReply - one question to walpost.dead_letters, or one change of it.
+// Why: the pipeline decides, the runtime carries out. Each may be repeated: the second time it changes
+//   nothing more.
+// Thread: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/dead_letter.h"
+
+namespace walpost::pipeline {
+
+struct DeadLetterRequest {
+  enum class Kind {
+    kInsert,        // rows
+    kLoad,          // which keys are parked, behind seq
+    kDecision,      // the oldest decision that is to be carried out
+    kRead,          // with records: open rows of the key behind seq, or the row seq
+    kDelivered,     // the row seq was sent
+    kFailed,        // it could not be: the decision is taken back, detail says why
+    kDiscarded,     // the row seq is closed
+    kKeyDiscarded,  // every open row of the key is
+  };
+
+  std::uint64_t id = 0;
+  Kind kind = Kind::kLoad;
+  std::vector<base::DeadLetter> rows = {};
+  std::int64_t seq = 0;
+  bool of_key = false;  // topic and key are a parked key
+  std::string topic = {};
+  std::string key = {};
+  std::string detail = {};
+};
+
+struct DeadLetterReply {
+  std::uint64_t id = 0;                     // of the request
+  absl::Status status;                      // kUnavailable: to be asked again
+  std::vector<bool> open = {};              // kInsert: which of the rows are
+  std::vector<base::ParkedKey> keys = {};   // kLoad
+  std::vector<base::DeadLetter> rows = {};  // kDecision: one or none; kRead
+  bool at_end = false;                      // kLoad, kRead: nothing is behind it
+  bool key_open = false;                    // kDiscarded: the key still has open rows
+  std::uint64_t open_rows = 0;              // of the pipeline
+};
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,325 @@
+// What waits to be written and what is asked of the table; releases are in dead_letters_release.cc.
+#include "pipeline/dead_letters.h"
+
+#include <glog/logging.h>
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+
+namespace walpost::pipeline {
+
+using Kind = DeadLetterRequest::Kind;
+using std::chrono::duration;
+
+DeadLetters::DeadLetters(const PipelineOptions& options, const delivery::Tracker* tracker,
+                         envelope::SchemaTable* schemas)
+    : rows_max_(options.dead_letters_max),
+      rows_per_second_(static_cast<double>(options.dead_letters_per_second)),
+      tracker_(tracker),
+      schemas_(schemas),
+      allowance_(rows_per_second_) {
+  for (const OutboxOptions& outbox : options.outboxes) {
+    tables_.push_back(outbox.table.schema + "." + outbox.table.table);
+  }
+}
+
+// Another instance may have had the slot meanwhile, or an operator the table.
+void DeadLetters::OnConnected(bool may_be_open) {
+  asked_ = false;
+  ++request_id_;  // a request under way began before
+  inserting_.clear();
+  ask_at_ = look_at_ = base::MonotonicTime();
+  loaded_ = !may_be_open && waiting_.empty() && keys_.empty() && !release_;
+  looked_ = loaded_;
+  loaded_through_ = 0;
+  for (auto& [id, key] : keys_) {
+    key.seen = false;
+  }
+}
+
+void DeadLetters::Forget() {
+  CHECK(sending_ != Sending::kOutstanding);
+  Drop();
+  release_.reset();
+  keys_.clear();
+  waiting_.clear();
+  open_rows_ = 0;
+  settle_below_ = 0;
+  trouble_.clear();
+  OnConnected(false);
+}
+
+void DeadLetters::GiveUp() {
+  asked_ = false;
+  ++request_id_;
+  waiting_.clear();
+  inserting_.clear();
+  for (auto& [id, key] : keys_) {
+    key.waiting = 0;
+  }
+}
+
+bool DeadLetters::has_room() const {
+  const bool half_full = 2 * (open_rows_ + waiting_.size()) >= rows_max_;
+  return !must_write() && (!half_full || (looked_ && !release_));
+}
+
+std::string DeadLetters::IdOf(std::string_view topic, std::string_view key) {
+  std::string id(topic);
+  id.push_back('\0');
+  id.append(key);
+  return id;
+}
+
+DeadLetters::ParkedKey& DeadLetters::Key(std::string_view topic, std::string_view key) {
+  const auto [found, added] = keys_.try_emplace(IdOf(topic, key));
+  if (added) {
+    found->second.seen = true;
+    settle_below_ = std::max(settle_below_, tracker_->next_sequence());
+  }
+  return found->second;
+}
+
+bool DeadLetters::IsParked(std::string_view topic, std::string_view key) const {
+  return !keys_.empty() && keys_.contains(IdOf(topic, key));
+}
+
+bool DeadLetters::Follows(std::string_view topic, std::string_view key,
+                          delivery::Sequence sequence) const {
+  const auto found = keys_.empty() ? keys_.end() : keys_.find(IdOf(topic, key));
+  return found != keys_.end() && sequence >= found->second.first_sequence;
+}
+
+bool DeadLetters::IsHeld(std::string_view topic, std::string_view key,
+                         delivery::Sequence sequence) const {
+  return release_ && release_->held && sequence >= release_->settled_below &&
+         release_->decision.topic == topic && release_->decision.key == key;
+}
+
+void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::string_view key) {
+  std::string id = topic.empty() ? std::string() : IdOf(topic, key);
+  if (!id.empty()) {
+    const auto [found, added] = keys_.try_emplace(id);
+    ParkedKey& parked = found->second;
+    if (added) {
+      parked.seen = true;
+      parked.first_sequence = sequence;
+      settle_below_ = std::max(settle_below_, sequence);
+    }
+    parked.first_sequence = std::min(parked.first_sequence, sequence);
+    ++parked.waiting;
+  }
+  waiting_.emplace(sequence, std::move(id));
+}
+
+// Before the row that parks a key, every event before it is settled: one that fails then would become
+// a row behind a later event of its key.
+bool DeadLetters::MayWrite(delivery::Sequence sequence, bool parked) const {
+  return !parked || tracker_->oldest_unsettled() >= std::min(sequence, settle_below_);
+}
+
+void DeadLetters::Refill(base::Now now) {
+  if (refilled_at_ != base::MonotonicTime()) {
+    allowance_ += duration<double>(now.mono - refilled_at_).count() * rows_per_second_;
+    allowance_ = std::min(allowance_, rows_per_second_);
+  }
+  refilled_at_ = now.mono;
+}
+
+DeadLetterRequest DeadLetters::Ask(DeadLetterRequest request) {
+  asked_ = true;
+  asked_kind_ = request.kind;
+  request.id = ++request_id_;
+  return request;
+}
+
+std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const RowOf& row_of) {
+  if (asked_ || now.mono < ask_at_) {
+    return std::nullopt;
+  }
+  if (!loaded_) {
+    return Ask({.kind = Kind::kLoad, .seq = loaded_through_});
+  }
+  // In turns: neither may keep the other from going on.
+  std::optional<DeadLetterRequest> step = ReleaseStep();
+  if (!step || !std::exchange(release_is_next_, false)) {
+    if (std::optional<DeadLetterRequest> insertion = Insertion(now, row_of)) {
+      release_is_next_ = true;
+      return Ask(*std::move(insertion));
+    }
+  }
+  if (step) {
+    return Ask(*std::move(step));
+  }
+  if (!release_ && (open_rows_ > 0 || !keys_.empty() || !looked_) && now.mono >= look_at_) {
+    return Ask({.kind = Kind::kDecision});
+  }
+  return std::nullopt;
+}
+
+std::optional<DeadLetterRequest> DeadLetters::Insertion(base::Now now, const RowOf& row_of) {
+  if (waiting_.empty()) {
+    return std::nullopt;
+  }
+  Refill(now);
+  DeadLetterRequest request{.kind = Kind::kInsert};
+  inserting_.clear();
+  std::size_t bytes = 0;
+  for (const auto& [sequence, id] : waiting_) {
+    if (allowance_ < 1 || inserting_.size() >= kInsertRowsMax || bytes >= kInsertBytesMax) {
+      break;
+    }
+    if (!MayWrite(sequence, !id.empty())) {
+      continue;
+    }
+    request.rows.push_back(row_of(sequence));
+    bytes += tracker_->entry(sequence).bytes;
+    inserting_.push_back(sequence);
+    allowance_ -= 1;
+  }
+  return inserting_.empty() ? std::nullopt : std::optional(std::move(request));
+}
+
+std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
+  if (!release_) {
+    return std::nullopt;
+  }
+  const base::DeadLetter& decision = release_->decision;
+  DeadLetterRequest request;
+  request.of_key = decision.parked;
+  request.topic = decision.topic;
+  request.key = decision.key.value_or("");
+  switch (release_->phase) {
+    case Release::Phase::kSettling:
+    case Release::Phase::kSending:
+      return std::nullopt;
+    case Release::Phase::kReading:
+      request.kind = Kind::kRead;
+      request.seq = decision.parked ? release_->cursor : decision.seq;
+      return request;
+    case Release::Phase::kClosing:
+      request.seq = release_->rows.front().seq;
+      request.detail = release_->failure;
+      request.kind = !release_->failure.empty()         ? Kind::kFailed
+                     : release_->rows.front().discard() ? Kind::kDiscarded
+                                                        : Kind::kDelivered;
+      return request;
+    case Release::Phase::kDiscarding:
+      request.seq = decision.seq;
+      request.kind = decision.of_key ? Kind::kKeyDiscarded : Kind::kDiscarded;
+      return request;
+  }
+  return std::nullopt;
+}
+
+std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
+                                         std::vector<delivery::Sequence>* written) {
+  if (!asked_ || reply.id != request_id_) {
+    return std::nullopt;
+  }
+  asked_ = false;
+  if (!reply.status.ok()) {
+    trouble_ = absl::StrFormat("dead letters wait: %s", std::string(reply.status.message()));
+    ask_at_ = now.mono + kAskAgainAfter;
+    if (absl::IsUnavailable(reply.status)) {
+      return std::nullopt;
+    }
+    return Halt{base::HaltReason::kDeadLetterFailed,
+                absl::StrFormat("the table of dead letters cannot be used: %s; see "
+                                "docs/runbook.md, dead_letter_failed",
+                                std::string(reply.status.message()))};
+  }
+  trouble_.clear();
+  open_rows_ = reply.open_rows;
+  switch (asked_kind_) {
+    case Kind::kInsert:
+      OnInserted(reply, written);
+      break;
+    case Kind::kLoad:
+      OnLoaded(reply);
+      break;
+    case Kind::kDecision:
+      looked_ = true;
+      look_at_ = now.mono + kLookEvery;
+      if (!reply.rows.empty()) {
+        Begin(std::move(reply.rows.front()));
+        look_at_ = now.mono;
+      }
+      break;
+    case Kind::kRead:
+    case Kind::kDelivered:
+    case Kind::kFailed:
+    case Kind::kDiscarded:
+    case Kind::kKeyDiscarded:
+      OnReleaseReply(std::move(reply));
+      break;
+  }
+  Tick(now);
+  return std::nullopt;
+}
+
+void DeadLetters::OnInserted(const DeadLetterReply& reply,
+                             std::vector<delivery::Sequence>* written) {
+  for (std::size_t i = 0; i < inserting_.size(); ++i) {
+    const auto found = waiting_.find(inserting_[i]);
+    if (const auto key = keys_.find(found->second); !found->second.empty() && key != keys_.end()) {
+      --key->second.waiting;
+      key->second.open = key->second.open || reply.open.at(i);
+      // All of it was discarded before a crash, and has come again.
+      if (key->second.waiting == 0 && !key->second.open) {
+        keys_.erase(key);
+      }
+    }
+    waiting_.erase(found);
+    written->push_back(inserting_[i]);
+  }
+  inserting_.clear();
+}
+
+void DeadLetters::OnLoaded(const DeadLetterReply& reply) {
+  for (const base::ParkedKey& each : reply.keys) {
+    ParkedKey& key = Key(each.topic, each.key);
+    key.open = key.seen = true;
+    loaded_through_ = std::max(loaded_through_, each.seq);
+  }
+  loaded_ = reply.at_end;
+  if (!loaded_) {
+    return;
+  }
+  // Nothing of these is there any more.
+  absl::erase_if(keys_, [](auto& each) {
+    each.second.open = each.second.open && each.second.seen;
+    return !each.second.open && each.second.waiting == 0;
+  });
+}
+
+std::optional<base::MonotonicTime> DeadLetters::NextDeadline() const {
+  std::optional<base::MonotonicTime> deadline;
+  const auto at = [&](base::MonotonicTime time) {
+    deadline = deadline ? std::min(*deadline, time) : time;
+  };
+  if (sending_ == Sending::kWaiting && retry_at_ != base::MonotonicTime()) {
+    at(retry_at_);
+  }
+  if (asked_) {
+    return deadline;
+  }
+  if (!loaded_ || ReleaseStep()) {
+    at(ask_at_);
+  } else if (!release_ && (open_rows_ > 0 || !keys_.empty() || !looked_)) {
+    at(std::max(ask_at_, look_at_));
+  }
+  const bool may_write = std::any_of(waiting_.begin(), waiting_.end(), [this](const auto& each) {
+    return MayWrite(each.first, !each.second.empty());
+  });
+  if (may_write) {
+    const auto refilled =
+        refilled_at_ + std::chrono::ceil<std::chrono::milliseconds>(duration<double>(
+                           std::max(0.0, 1 - allowance_) / rows_per_second_ + 0.001));
+    at(std::max(ask_at_, allowance_ < 1 ? refilled : ask_at_));
+  }
+  return deadline;
+}
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,227 @@
+// DeadLetters - which events wait to become dead letters, which keys are parked, and how they are
+// released.
+// Why: an event that could not be delivered counts as settled only when its row in
+//   walpost.dead_letters is committed. Later events of a parked key must not overtake it: they become
+//   rows too, until an operator decides; then they are sent from there, in order, while newer ones
+//   still go the same way, until nothing is between the last one and the stream.
+// How: the table is the truth. All SQL is a DeadLetterRequest, one at a time, that the runtime carries
+//   out; asked again after a failure, it changes nothing more. While nothing is open there is none.
+// Thread: loop thread.   Lifetime: `tracker` must outlive it.
+// Limits: dead_letters_max open rows and dead_letters_per_second new ones; of what lies in the table
+//   memory holds parked keys only. One key is released at a time, one event of it is outstanding.
+// Source: docs/dead-letters.md.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/chunk_arena.h"
+#include "base/dead_letter.h"
+#include "base/time.h"
+#include "delivery/sink.h"
+#include "delivery/tracker.h"
+#include "envelope/schema_table.h"
+#include "pipeline/dead_letter_request.h"
+#include "pipeline/halt.h"
+#include "pipeline/options.h"
+
+namespace walpost::pipeline {
+
+class DeadLetters {
+ public:
+  // Sequences from here on, below those of progress, are records that are sent again.
+  static constexpr delivery::Sequence kFirstSequence = delivery::Sequence{1} << 62U;
+  // Decisions are looked for so often, while anything is open.
+  static constexpr std::chrono::milliseconds kLookEvery{1'000};
+  static constexpr std::chrono::milliseconds kAskAgainAfter{2'000};
+  // Longer than a refusal of a topic is kept by the sink.
+  static constexpr std::chrono::milliseconds kRetryRefusedAfter{6'000};
+  // The line is held for the end of a release when no more rows than these are left of the key.
+  static constexpr std::size_t kHeldRowsMax = 10;
+  // More waiting to be written stop the line.
+  static constexpr std::size_t kWaitingMax = 1'000;
+  static constexpr std::size_t kInsertRowsMax = 100;
+  static constexpr std::size_t kInsertBytesMax = std::size_t{1} << 20U;
+
+  using RowOf = std::function<base::DeadLetter(delivery::Sequence)>;
+
+  // `schemas` may be null where nothing is framed.
+  DeadLetters(const PipelineOptions& options, const delivery::Tracker* tracker,
+              envelope::SchemaTable* schemas = nullptr);
+
+  // `may_be_open`: preflight found open rows, or could not look.
+  void OnConnected(bool may_be_open);
+  void Forget();
+  // The tracker gave up everything that was to be written.
+  void GiveUp();
+
+  // It is known which keys are parked.
+  bool loaded() const { return loaded_; }
+
+  // The line need not wait for what is to be written, nor for decisions that make room.
+  bool has_room() const;
+
+  bool any() const { return !keys_.empty(); }
+
+  std::size_t parked_keys() const { return keys_.size(); }
+
+  std::uint64_t open_rows() const { return open_rows_; }
+
+  bool full() const { return open_rows_ >= rows_max_; }
+
+  // No event behind the last that waits is to be offered before some are written: those may be
+  // repeats of rows that are there.
+  bool Crowded(delivery::Sequence next) const {
+    return must_write() && next > waiting_.rbegin()->first;
+  }
+
+  // Nothing is asked for until something is rejected: no connection is needed.
+  bool idle() const {
+    return loaded_ && !asked_ && waiting_.empty() && keys_.empty() && !release_ && open_rows_ == 0;
+  }
+
+  bool IsParked(std::string_view topic, std::string_view key) const;
+
+  // It becomes a row behind those of its key. What stands before the first of them goes by itself.
+  bool Follows(std::string_view topic, std::string_view key, delivery::Sequence sequence) const;
+
+  // The line stops at this event of the key for a moment. One before the last that waits to be written
+  // becomes a row: the release waits for it.
+  bool IsHeld(std::string_view topic, std::string_view key, delivery::Sequence sequence) const;
+
+  // This event is to be written. With a `topic` its key is parked.
+  void Add(delivery::Sequence sequence, std::string_view topic = {}, std::string_view key = {});
+
+  // --- The table ---
+  std::optional<DeadLetterRequest> TakeRequest(base::Now now, const RowOf& row_of);
+  // `written`: events that have become rows.
+  std::optional<Halt> OnReply(DeadLetterReply reply, base::Now now,
+                              std::vector<delivery::Sequence>* written);
+
+  // The newest trouble with it, one line; empty = none since the last reply.
+  const std::string& trouble() const { return trouble_; }
+
+  // Goes on with what waited for events on their way.
+  void Tick(base::Now now);
+
+  // --- Records that are sent again, through the sink of the events; as ProgressKeeper ---
+  const envelope::Record* waiting(base::Now now) const;
+
+  delivery::Sequence sequence() const { return sequence_; }
+
+  // What became of it in company says nothing: it is to be tried alone.
+  bool needs_verdict() const { return needs_verdict_; }
+
+  void OnAccepted() { sending_ = Sending::kOutstanding; }
+
+  void OnAcknowledged();
+  void OnRefused(const delivery::Failure& failure, bool alone, base::Now now);
+  void OnLost();
+
+  std::optional<base::MonotonicTime> NextDeadline() const;
+
+ private:
+  struct ParkedKey {
+    delivery::Sequence first_sequence = 0;  // of ours that is parked; 0 = read from the table
+    std::size_t waiting = 0;                // events of it that are to be written
+    bool open = false;                      // the table has rows of it
+    bool seen = false;                      // since the connection was made
+  };
+
+  // A decision that is carried out.
+  struct Release {
+    enum class Phase {
+      kSettling,    // what was read before is still on its way, into the topic or the table
+      kReading,     // the next rows are asked for
+      kSending,     // the first of `rows`
+      kClosing,     // what became of the first of `rows` is written
+      kDiscarding,  // the whole key, or a row that is not read
+    };
+
+    base::DeadLetter decision;
+    Phase phase = Phase::kSettling;
+    delivery::Sequence settled_below = 0;
+    std::int64_t cursor = 0;
+    std::deque<base::DeadLetter> rows;
+    std::string failure;  // why the first of `rows` ends it
+    bool held = false;
+  };
+
+  enum class Sending { kNone, kWaiting, kOutstanding };
+
+  bool must_write() const {
+    return waiting_.size() >= kWaitingMax ||
+           (!waiting_.empty() && open_rows_ + waiting_.size() >= rows_max_);
+  }
+
+  static std::string IdOf(std::string_view topic, std::string_view key);
+  ParkedKey& Key(std::string_view topic, std::string_view key);
+  bool MayWrite(delivery::Sequence sequence, bool parked) const;
+  std::optional<DeadLetterRequest> Insertion(base::Now now, const RowOf& row_of);
+  std::optional<DeadLetterRequest> ReleaseStep() const;
+  DeadLetterRequest Ask(DeadLetterRequest request);
+  void Refill(base::Now now);
+  void OnInserted(const DeadLetterReply& reply, std::vector<delivery::Sequence>* written);
+  void OnLoaded(const DeadLetterReply& reply);
+  void OnReleaseReply(DeadLetterReply reply);
+
+  // --- dead_letters_release.cc ---
+  void Begin(base::DeadLetter decision);
+  void OnRead(std::vector<base::DeadLetter> rows, bool at_end);
+  void SendNext();
+  void Prepare(const base::DeadLetter& row);
+  void Fail(const std::string& why);
+  void KeyIsDone();
+  bool AwaitWritten();
+  void EndRelease();
+  std::uint32_t SourceOf(const std::string& source) const;
+  void Drop();
+
+  const std::size_t rows_max_;
+  const double rows_per_second_;
+  const delivery::Tracker* const tracker_;
+  envelope::SchemaTable* const schemas_;
+  std::vector<std::string> tables_;  // of the outboxes, in their order
+
+  absl::flat_hash_map<std::string, ParkedKey> keys_;  // by IdOf
+  std::map<delivery::Sequence, std::string>
+      waiting_;                          // to be written; their parked key's IdOf, or ""
+  delivery::Sequence settle_below_ = 0;  // the last key was parked here
+  std::optional<Release> release_;
+
+  bool loaded_ = true;
+  std::int64_t loaded_through_ = 0;
+  bool looked_ = false;  // for decisions, since the connection was made
+  std::uint64_t open_rows_ = 0;
+  std::string trouble_;
+
+  bool asked_ = false;  // a request is under way
+  DeadLetterRequest::Kind asked_kind_ = DeadLetterRequest::Kind::kLoad;
+  std::uint64_t request_id_ = 0;
+  std::vector<delivery::Sequence> inserting_;
+  bool release_is_next_ = false;
+  base::MonotonicTime ask_at_;   // not before
+  base::MonotonicTime look_at_;  // for decisions
+  double allowance_ = 0;         // rows that may be written now
+  base::MonotonicTime refilled_at_;
+
+  base::ChunkArena arena_;
+  Sending sending_ = Sending::kNone;
+  bool needs_verdict_ = false;
+  bool refused_ = false;  // once, alone
+  delivery::Sequence sequence_ = kFirstSequence;
+  envelope::Record record_;
+  std::vector<envelope::RecordHeader> headers_;
+  base::MonotonicTime retry_at_;
+};
+
+}  // namespace walpost::pipeline

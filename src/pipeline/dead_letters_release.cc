@@ -1,0 +1,231 @@
+// How a decision is carried out: rows are sent again in order, and go.
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "envelope/dead_letter.h"
+#include "outbox/message_mapper.h"
+#include "pipeline/dead_letters.h"
+
+namespace walpost::pipeline {
+
+using base::DeadLetter;
+
+void DeadLetters::Tick(base::Now now) {
+  if (now.mono >= retry_at_) {
+    retry_at_ = base::MonotonicTime();  // the sink may take it any time; no deadline any more
+  }
+  if (!release_ || release_->phase != Release::Phase::kSettling ||
+      tracker_->oldest_unsettled() < release_->settled_below) {
+    return;
+  }
+  if (!release_->decision.discard()) {
+    release_->phase = Release::Phase::kReading;
+    return;
+  }
+  // A discard of the key is about what is on its way, too.
+  release_->held = release_->decision.of_key;
+  if (!release_->held || !AwaitWritten()) {
+    release_->phase = Release::Phase::kDiscarding;
+  }
+}
+
+void DeadLetters::Begin(DeadLetter decision) {
+  if (decision.parked) {
+    // Also one that a verb parked beside the stream.
+    ParkedKey& key = Key(decision.topic, decision.key.value_or(""));
+    key.open = true;
+  }
+  release_.emplace();
+  release_->decision = std::move(decision);
+  // Events of the key that were read before are in the topic or in the table.
+  release_->settled_below = release_->decision.parked ? tracker_->next_sequence() : 0;
+}
+
+// Events of the key that wait to be rows become that first. False: there are none.
+bool DeadLetters::AwaitWritten() {
+  const auto found =
+      keys_.find(IdOf(release_->decision.topic, release_->decision.key.value_or("")));
+  if (found == keys_.end() || found->second.waiting == 0) {
+    return false;
+  }
+  release_->phase = Release::Phase::kSettling;
+  release_->settled_below = waiting_.rbegin()->first + 1;
+  return true;
+}
+
+void DeadLetters::OnReleaseReply(DeadLetterReply reply) {
+  if (asked_kind_ == DeadLetterRequest::Kind::kRead) {
+    OnRead(std::move(reply.rows), reply.at_end);
+    return;
+  }
+  if (asked_kind_ == DeadLetterRequest::Kind::kFailed) {
+    EndRelease();
+    return;
+  }
+  if (release_->phase == Release::Phase::kClosing) {
+    release_->cursor = release_->rows.front().seq;
+    release_->rows.pop_front();
+    SendNext();
+    return;
+  }
+  if (asked_kind_ == DeadLetterRequest::Kind::kKeyDiscarded || !reply.key_open) {
+    KeyIsDone();
+  } else {
+    EndRelease();
+  }
+}
+
+void DeadLetters::OnRead(std::vector<DeadLetter> rows, bool at_end) {
+  release_->rows.assign(std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
+  if (!release_->rows.empty()) {
+    release_->held = release_->decision.parked && at_end && release_->rows.size() <= kHeldRowsMax;
+    SendNext();
+  } else if (release_->decision.parked) {
+    KeyIsDone();
+  } else {
+    EndRelease();
+  }
+}
+
+// The table has no open row of the key. What was added meanwhile is written first.
+void DeadLetters::KeyIsDone() {
+  if (!release_->decision.parked) {
+    EndRelease();
+    return;
+  }
+  const auto found =
+      keys_.find(IdOf(release_->decision.topic, release_->decision.key.value_or("")));
+  if (found == keys_.end()) {
+    EndRelease();
+    return;
+  }
+  found->second.open = false;
+  if (found->second.waiting == 0) {
+    keys_.erase(found);
+    EndRelease();
+  } else if (!release_->decision.of_key || !AwaitWritten()) {
+    EndRelease();
+  }
+}
+
+// The first of the rows; or more of them.
+void DeadLetters::SendNext() {
+  if (release_->rows.empty()) {
+    if (release_->decision.parked) {
+      release_->phase = Release::Phase::kReading;
+    } else {
+      EndRelease();
+    }
+    return;
+  }
+  const DeadLetter& next = release_->rows.front();
+  if (next.discard()) {
+    release_->phase = Release::Phase::kClosing;
+    return;
+  }
+  if (next.truncated_bytes || next.reason == envelope::kMessageMalformed) {
+    Fail("it has no record that could be sent: discard it by its id, then retry, and emit it anew");
+    return;
+  }
+  if (const auto need = envelope::ParseNeed(next.schema); !next.schema.empty() && !need.ok()) {
+    Fail(std::string(need.status().message()));
+    return;
+  }
+  Prepare(next);
+}
+
+void DeadLetters::Fail(const std::string& why) {
+  release_->failure = why;
+  release_->held = false;
+  release_->phase = Release::Phase::kClosing;
+}
+
+// What is sent are the event's own bytes; a schema it needs is looked up as for any other record.
+void DeadLetters::Prepare(const DeadLetter& row) {
+  release_->phase = Release::Phase::kSending;
+  record_ = envelope::Record();
+  record_.topic = row.send_to.empty() ? row.topic : row.send_to;
+  if (row.key) {
+    record_.key = *row.key;
+  }
+  if (row.value) {
+    record_.value = *row.value;
+  }
+  headers_ = envelope::RedeliveryHeaders(row, "dlq-retry");
+  record_.headers = headers_;
+  record_.partition = row.partition;
+  record_.timestamp_ms = row.event_time_ms;
+  if (!row.schema.empty() && row.value) {
+    envelope::SchemaNeed need = *envelope::ParseNeed(row.schema);
+    need.source = SourceOf(row.source);
+    record_ = WithRoom(record_, &arena_);
+    record_.schema = schemas_->RefOf(need);
+    schemas_->Forget(record_.schema);  // an operator asks, so it may have been put right
+  }
+  ++sequence_;
+  sending_ = Sending::kWaiting;
+  needs_verdict_ = refused_ = false;
+  retry_at_ = base::MonotonicTime();
+}
+
+std::uint32_t DeadLetters::SourceOf(const std::string& source) const {
+  if (outbox::IsMessageLabel(source)) {
+    return static_cast<std::uint32_t>(tables_.size());
+  }
+  const auto found = std::find(tables_.begin(), tables_.end(), source);
+  return found == tables_.end() ? envelope::SchemaNeed::kNoSource
+                                : static_cast<std::uint32_t>(found - tables_.begin());
+}
+
+const envelope::Record* DeadLetters::waiting(base::Now now) const {
+  return sending_ == Sending::kWaiting && now.mono >= retry_at_ ? &record_ : nullptr;
+}
+
+void DeadLetters::OnAcknowledged() {
+  CHECK(sending_ == Sending::kOutstanding);
+  Drop();
+  release_->phase = Release::Phase::kClosing;
+}
+
+void DeadLetters::OnRefused(const delivery::Failure& failure, bool alone, base::Now now) {
+  sending_ = Sending::kWaiting;
+  needs_verdict_ = !alone;
+  if (!alone) {
+    return;
+  }
+  if (std::exchange(refused_, true)) {
+    Drop();
+    Fail(failure.detail);
+    return;
+  }
+  // What is known of its topic may be old. The line does not wait for that.
+  release_->held = false;
+  retry_at_ = now.mono + kRetryRefusedAfter;
+}
+
+void DeadLetters::OnLost() {
+  if (sending_ == Sending::kOutstanding) {
+    sending_ = Sending::kWaiting;
+    needs_verdict_ = true;  // a pipelined producer dies of a refused record before its report is in
+  }
+}
+
+void DeadLetters::EndRelease() {
+  release_.reset();
+  look_at_ = base::MonotonicTime();  // there may be another decision
+}
+
+// The record is not needed any more.
+void DeadLetters::Drop() {
+  if (record_.block.chunk != nullptr) {
+    arena_.Release(record_.block);
+  }
+  record_ = envelope::Record();
+  sending_ = Sending::kNone;
+  needs_verdict_ = false;
+}
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,219 @@
+#include "pipeline/held_topics.h"
+
+#include <glog/logging.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace walpost::pipeline {
+
+using delivery::Failure;
+using delivery::FailureKind;
+using delivery::Sequence;
+using std::chrono::milliseconds;
+
+namespace {
+
+base::MonotonicTime TryAgainAt(base::MonotonicTime since, base::MonotonicTime now) {
+  return now + std::clamp(std::chrono::duration_cast<milliseconds>(now - since),
+                          HeldTopics::kTryAgainMin, HeldTopics::kTryAgainMax);
+}
+
+}  // namespace
+
+HeldTopics::Step HeldTopics::Next(std::string_view topic, Sequence sequence,
+                                  base::MonotonicTime now) const {
+  const auto found = troubles_.find(topic);
+  if (found == troubles_.end()) {
+    return Step::kTry;
+  }
+  const Trouble& trouble = found->second;
+  if (trouble.verdict && now < trouble.answered_at + kVerdictKept) {
+    return Step::kDecide;
+  }
+  const bool its_turn = trouble.failure.kind != FailureKind::kNone || sequence == trouble.sequence;
+  return its_turn && now >= trouble.try_at ? Step::kTry : Step::kWait;
+}
+
+const Failure& HeldTopics::verdict(std::string_view topic) const {
+  const auto found = troubles_.find(topic);
+  CHECK(found != troubles_.end() && found->second.verdict);
+  return found->second.failure;
+}
+
+bool HeldTopics::OnRefused(std::string_view topic, const Failure& failure,
+                           base::MonotonicTime now) {
+  const auto [found, added] = troubles_.try_emplace(std::string(topic));
+  Trouble& trouble = found->second;
+  // What was said long ago, or of another trouble, is not the same as having been said all the time.
+  const milliseconds good_for =
+      trouble.verdict ? std::max(unknown_wait_, 2 * kVerdictKept) : kForgottenAfter;
+  if (added || trouble.failure.kind == FailureKind::kNone ||
+      now >= trouble.answered_at + good_for) {
+    trouble = Trouble();
+    trouble.since = now;
+  }
+  trouble.failure = failure;
+  trouble.answered_at = now;
+  const base::MonotonicTime believed_at = trouble.since + unknown_wait_;
+  const bool verdict = failure.kind != FailureKind::kTopicUnknown || now >= believed_at;
+  if (verdict) {
+    if (!std::exchange(trouble.verdict, true)) {
+      BoundVerdicts(found->first);
+    }
+    return true;
+  }
+  trouble.verdict = false;
+  trouble.try_at = held_.size() > kMany
+                       ? believed_at
+                       : std::min(TryAgainAt(trouble.since, now), std::max(believed_at, now));
+  timers_.emplace(trouble.try_at, found->first);
+  return false;
+}
+
+HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence sequence,
+                                          std::uint64_t delivered, base::MonotonicTime now) {
+  const auto [found, added] = troubles_.try_emplace(std::string(topic));
+  Trouble& trouble = found->second;
+  if (added || trouble.failure.kind != FailureKind::kNone || trouble.sequence != sequence) {
+    trouble = Trouble();
+    trouble.since = now;
+    trouble.sequence = sequence;
+    trouble.delivered = delivered;
+  }
+  ++trouble.attempts;
+  trouble.try_at = TryAgainAt(trouble.since, now);
+  return {trouble.attempts, now >= trouble.since + kUnclearFor && delivered > trouble.delivered};
+}
+
+bool HeldTopics::IsUnclear(std::string_view topic, Sequence sequence) const {
+  const auto found = troubles_.find(topic);
+  return found != troubles_.end() && found->second.failure.kind == FailureKind::kNone &&
+         found->second.sequence == sequence;
+}
+
+void HeldTopics::OnAccepted(std::string_view topic) {
+  const auto found = troubles_.find(topic);
+  if (found != troubles_.end() && found->second.failure.kind != FailureKind::kNone) {
+    troubles_.erase(found);
+  }
+}
+
+void HeldTopics::OnSettled(std::string_view topic, Sequence sequence) {
+  if (IsUnclear(topic, sequence)) {
+    troubles_.erase(troubles_.find(topic));
+    MakeDue(topic);
+  }
+}
+
+void HeldTopics::Hold(std::string_view topic, Sequence sequence) {
+  held_[std::string(topic)].events.push_back(sequence);
+  ++events_;
+}
+
+void HeldTopics::WakeFor(std::string_view topic, base::MonotonicTime now) {
+  const auto trouble = troubles_.find(topic);
+  if (trouble != troubles_.end() && trouble->second.try_at > now) {
+    timers_.emplace(trouble->second.try_at, trouble->first);
+  }
+}
+
+void HeldTopics::OnAnswered(std::string_view topic, bool known) {
+  if (known) {
+    OnAccepted(topic);
+  }
+  MakeDue(topic);
+}
+
+void HeldTopics::MakeDue(std::string_view topic) {
+  const auto found = held_.find(topic);
+  if (found != held_.end() && !std::exchange(found->second.due, true)) {
+    due_.push_back(found->first);
+  }
+}
+
+std::optional<std::string> HeldTopics::Due(base::MonotonicTime now) {
+  while (!timers_.empty() && timers_.begin()->first <= now) {
+    MakeDue(timers_.begin()->second);
+    timers_.erase(timers_.begin());
+  }
+  return due_.empty() ? std::nullopt : std::optional(due_.front());
+}
+
+std::optional<Sequence> HeldTopics::First(const std::string& topic) const {
+  const std::deque<Sequence>& events = held_.at(topic).events;
+  return events.empty() ? std::nullopt : std::optional(events.front());
+}
+
+void HeldTopics::PopFirst(const std::string& topic) {
+  held_.at(topic).events.pop_front();
+  --events_;
+}
+
+bool HeldTopics::AwaitsLookUp() const {
+  return std::any_of(held_.begin(), held_.end(), [this](const auto& held) {
+    return !held.second.events.empty() && troubles_.find(held.first) == troubles_.end();
+  });
+}
+
+void HeldTopics::Wait(const std::string& topic) {
+  CHECK(!due_.empty() && due_.front() == topic);
+  const auto found = held_.find(topic);
+  found->second.due = false;
+  if (found->second.events.empty()) {
+    held_.erase(found);
+  }
+  due_.pop_front();
+}
+
+void HeldTopics::Postpone(const std::string& topic) {
+  CHECK(!due_.empty() && due_.front() == topic);
+  postponed_.push_back(topic);
+  due_.pop_front();
+}
+
+bool HeldTopics::EndRound() {
+  if (postponed_.empty()) {
+    return false;
+  }
+  due_.insert(due_.begin(), postponed_.begin(), postponed_.end());
+  postponed_.clear();
+  return true;
+}
+
+std::optional<base::MonotonicTime> HeldTopics::NextDeadline() const {
+  return timers_.empty() ? std::nullopt : std::optional(timers_.begin()->first);
+}
+
+void HeldTopics::ForgetQueues() {
+  held_.clear();
+  due_.clear();
+  postponed_.clear();
+  timers_.clear();
+  events_ = 0;
+}
+
+void HeldTopics::ForgetAll() {
+  ForgetQueues();
+  troubles_.clear();
+  verdicts_.clear();
+}
+
+void HeldTopics::BoundVerdicts(const std::string& newest) {
+  verdicts_.push_back(newest);
+  if (verdicts_.size() <= kVerdictsMax) {
+    return;
+  }
+  const auto oldest = troubles_.find(verdicts_.front());
+  verdicts_.pop_front();
+  if (oldest == troubles_.end() || !oldest->second.verdict) {
+    return;
+  }
+  if (IsHeld(oldest->first)) {
+    verdicts_.push_back(oldest->first);
+  } else {
+    troubles_.erase(oldest);
+  }
+}
+
+}  // namespace walpost::pipeline

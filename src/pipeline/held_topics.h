@@ -1,0 +1,147 @@
+// HeldTopics - topics whose events wait while those of other topics go on, and what is known of them.
+// Why: a topic that is looked up, that does not exist yet, or of which a record got an answer that
+//   says nothing about it, must not stop what has another topic; and no event of it may overtake
+//   another.
+// How: the first event that cannot go holds its topic, the later ones of that topic queue behind it.
+//   What is known of a topic outlives producers, the queues are made anew with each.
+// Thread: one owner.
+// Units/limits: the queues are bounded by what is in flight. Verdicts that nobody waits for are
+//   forgotten beyond kVerdictsMax.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/time.h"
+#include "delivery/sink.h"
+
+namespace walpost::pipeline {
+
+class HeldTopics {
+ public:
+  // A verdict on a topic counts for its next events so long; then it is asked about again.
+  static constexpr std::chrono::milliseconds kVerdictKept{5'000};
+  // An answer that says nothing about the record counts against it after so long, when other records
+  // were delivered meanwhile.
+  static constexpr std::chrono::milliseconds kUnclearFor{300'000};
+  // What has waited is tried again after as long as it has waited, within these.
+  static constexpr std::chrono::milliseconds kTryAgainMin{200};
+  static constexpr std::chrono::milliseconds kTryAgainMax{30'000};
+  // What was said of a topic is not believed to hold any more.
+  static constexpr std::chrono::milliseconds kForgottenAfter{600'000};
+  // When more topics are held, each is asked about at the beginning and at the end only.
+  static constexpr std::size_t kMany = 100;
+  static constexpr std::size_t kVerdictsMax = 1'000;
+
+  // A broker learns of a new topic later than others, or is about to make it. So that there is none
+  // is believed when nothing else was said for `unknown_wait`.
+  explicit HeldTopics(std::chrono::milliseconds unknown_wait) : unknown_wait_(unknown_wait) {}
+
+  // What is to be done about the event that is next in its topic.
+  enum class Step { kTry, kWait, kDecide };
+
+  // True for a pipeline without trouble: then nothing else needs to be asked.
+  bool empty() const { return troubles_.empty() && held_.empty() && timers_.empty(); }
+
+  bool IsHeld(std::string_view topic) const { return held_.find(topic) != held_.end(); }
+
+  // How many events wait.
+  std::size_t events() const { return events_; }
+
+  // --- What is known of a topic ---
+  Step Next(std::string_view topic, delivery::Sequence sequence, base::MonotonicTime now) const;
+  // After kDecide: the verdict.
+  const delivery::Failure& verdict(std::string_view topic) const;
+  // The sink refused the topic. Whether that is a verdict already.
+  bool OnRefused(std::string_view topic, const delivery::Failure& failure, base::MonotonicTime now);
+
+  struct Unclear {
+    std::uint32_t attempts = 0;
+    bool verdict = false;
+  };
+
+  // The record was sent alone, and the answer says nothing about it. `delivered` = so far, of all.
+  Unclear OnUnclear(std::string_view topic, delivery::Sequence sequence, std::uint64_t delivered,
+                    base::MonotonicTime now);
+  // It got such an answer: nothing of its topic was sent beside it.
+  bool IsUnclear(std::string_view topic, delivery::Sequence sequence) const;
+  void OnAccepted(std::string_view topic);
+  // Delivered, or decided about.
+  void OnSettled(std::string_view topic, delivery::Sequence sequence);
+
+  // --- Events that wait ---
+  void Hold(std::string_view topic, delivery::Sequence sequence);
+  // After kWait: NextDeadline is no later than the topic's time.
+  void WakeFor(std::string_view topic, base::MonotonicTime now);
+  // The sink has an answer. A topic that is `known` has no trouble any more.
+  void OnAnswered(std::string_view topic, bool known);
+  // A topic to be tried now. It is due until Wait or Postpone.
+  std::optional<std::string> Due(base::MonotonicTime now);
+  // Its first event.
+  std::optional<delivery::Sequence> First(const std::string& topic) const;
+  void PopFirst(const std::string& topic);
+  // Whether a topic is held of which no trouble is known: the sink looks it up.
+  bool AwaitsLookUp() const;
+  // Until its time, or an answer.
+  void Wait(const std::string& topic);
+  // Until the next round.
+  void Postpone(const std::string& topic);
+  // Whether anything was postponed, which is due again from here on.
+  bool EndRound();
+  std::optional<base::MonotonicTime> NextDeadline() const;
+
+  // With a producer its queues end.
+  void ForgetQueues();
+  void ForgetAll();
+
+ private:
+  struct Trouble {
+    delivery::Failure failure;  // of the topic; kNone: an answer about `sequence` was unclear
+    bool verdict = false;
+    base::MonotonicTime since;
+    base::MonotonicTime answered_at;
+    base::MonotonicTime try_at;
+    delivery::Sequence sequence = 0;
+    std::uint32_t attempts = 0;
+    std::uint64_t delivered = 0;  // when it began
+  };
+
+  struct Queue {
+    std::deque<delivery::Sequence> events;
+    bool due = false;
+  };
+
+  struct Hash {
+    using is_transparent = void;
+
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>()(text);
+    }
+  };
+
+  template <typename T>
+  using ByTopic = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
+
+  void MakeDue(std::string_view topic);
+  void BoundVerdicts(const std::string& newest);
+
+  const std::chrono::milliseconds unknown_wait_;
+  ByTopic<Trouble> troubles_;
+  ByTopic<Queue> held_;
+  std::deque<std::string> due_;
+  std::deque<std::string> postponed_;
+  std::set<std::pair<base::MonotonicTime, std::string>> timers_;
+  std::deque<std::string> verdicts_;  // the oldest first
+  std::size_t events_ = 0;
+};
+
+}  // namespace walpost::pipeline

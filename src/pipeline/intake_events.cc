@@ -1,0 +1,146 @@
+// The part of Intake that makes events of rows and messages.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "envelope/dead_letter.h"
+#include "outbox/unfit.h"
+#include "pipeline/intake.h"
+
+namespace walpost::pipeline {
+
+std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& insert,
+                                    std::uint32_t ordinal) {
+  if (!outbox->bind_error.empty()) {
+    return Halt{
+        base::HaltReason::kSchemaMismatch,
+        absl::StrFormat("%s (first row affected: %s); rows already written keep the columns "
+                        "they were written with: see docs/runbook.md, schema_mismatch",
+                        outbox->bind_error, Place(ordinal))};
+  }
+  const auto table = static_cast<std::uint32_t>(outbox - outboxes_.data());
+  const absl::Status size = CheckSize();
+  outbox::Event event;
+  absl::Status status =
+      outbox->mapper.Map(size.ok() ? insert.values : WithoutLarge(insert.values), &event);
+  if (!status.ok() && status.code() != absl::StatusCode::kInvalidArgument) {
+    return Halt{base::HaltReason::kProtocolError,
+                absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
+  }
+  if (status.ok() && size.ok()) {
+    status = Add(event, &outbox->encoder, ordinal, table);
+  }
+  if (status.ok() && size.ok()) {
+    return std::nullopt;
+  }
+  UnfitEvent unfit;
+  unfit.event = &event;
+  for (const pgoutput::Value& value : insert.values) {
+    unfit.bytes += value.bytes.size();
+  }
+  unfit.ordinal = ordinal;
+  unfit.table = table;
+  return Unfit(std::move(unfit), size.ok() ? status : size);
+}
+
+std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
+                                        std::uint32_t ordinal, std::uint32_t table) {
+  outbox::Event event;
+  const absl::Status size = CheckSize();
+  absl::Status status = size;
+  status.Update(messages_->mapper.Map(message.prefix, message.content, &event));
+  if (status.ok()) {
+    status = Add(event, &messages_->encoder, ordinal, table);
+  }
+  if (status.ok()) {
+    return std::nullopt;
+  }
+  UnfitEvent unfit;
+  unfit.event = &event;
+  if (size.ok()) {
+    unfit.content = message.content;
+  }
+  unfit.bytes = message.content.size();
+  unfit.ordinal = ordinal;
+  unfit.table = table;
+  return Unfit(std::move(unfit),
+               outbox::UnfitError(outbox::UnfitReason(status),
+                                  absl::StrFormat("at LSN %s: %s", message.lsn.ToString(),
+                                                  std::string(status.message()))));
+}
+
+// A row or message where there was none of ours. It would be confirmed undelivered.
+std::optional<Halt> Intake::JudgeUnknown(bool remembered, std::uint32_t ordinal) {
+  if (!remembered && transaction_.commit_lsn < facts_.progress->end_lsn) {
+    ++counters_->changes_ignored;
+    return std::nullopt;
+  }
+  return OtherHistory(absl::StrFormat(
+      "everything up to %s was read from this server before, but now it sends an event there that "
+      "it did not have (%s)",
+      complete_lsn_.ToString(), Place(ordinal)));
+}
+
+absl::Status Intake::Add(const outbox::Event& event, envelope::Encoder* encoder,
+                         std::uint32_t ordinal, std::uint32_t table) {
+  const envelope::Position position{facts_.system_identifier, transaction_.timeline,
+                                    transaction_.commit_lsn, ordinal};
+  envelope::Record record;
+  RETURN_IF_ERROR(encoder->Encode(event, position, transaction_.info, tracker_->arena(), &record));
+  tracker_->Add(record, ordinal, transaction_.info.commit_time, LabelOf(record.topic), table);
+  Taken(ordinal);
+  ++counters_->events_received;
+  ++counters_->received_by_table[table].second;
+  return absl::OkStatus();
+}
+
+absl::Status Intake::CheckSize() const {
+  if (payload_bytes_ <= event_bytes_max_) {
+    return absl::OkStatus();
+  }
+  return outbox::UnfitError(
+      outbox::kEventTooLarge,
+      absl::StrFormat("it has %u bytes, more than source.event_bytes_max, %u: correct what writes "
+                      "it, or raise the limit",
+                      payload_bytes_, event_bytes_max_));
+}
+
+// Enough to say which event it is: no work is done on what is not sent.
+std::span<const pgoutput::Value> Intake::WithoutLarge(std::span<const pgoutput::Value> values) {
+  constexpr std::size_t kKeptBytesMax = 64 * 1024;
+  small_.assign(values.begin(), values.end());
+  for (pgoutput::Value& value : small_) {
+    if (value.bytes.size() > kKeptBytesMax) {
+      value = pgoutput::Value();
+    }
+  }
+  return small_;
+}
+
+// A row or message that becomes no record.
+std::optional<Halt> Intake::Unfit(UnfitEvent unfit, const absl::Status& why) {
+  unfit.detail = absl::StrFormat("%s (%s)", std::string(why.message()), Place(unfit.ordinal));
+  unfit.commit_lsn = transaction_.commit_lsn;
+  unfit.commit_time = transaction_.info.commit_time;
+  unfit.reason =
+      unfit.content ? std::string(envelope::kMessageMalformed) : outbox::UnfitReason(why);
+  std::optional<Halt> halt = decider_->DecideUnfit(unfit);
+  if (!halt) {
+    Taken(unfit.ordinal);
+  }
+  return halt;
+}
+
+void Intake::Taken(std::uint32_t ordinal) {
+  ++transaction_.events;
+  if (transaction_.known) {
+    known_.TakenNext(ordinal);
+    return;
+  }
+  transaction_.known = true;
+  known_.TakenFirst({transaction_.commit_lsn, transaction_.info.xid, transaction_.info.commit_time},
+                    ordinal);
+}
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,98 @@
+// KnownTransactions - by which transactions a history is recognised: the last one with events of ours
+// that is delivered, and the later ones that were taken and are not delivered yet.
+// Why: (system identifier, timeline, LSN) does not name a history, because a server that was set back
+//   repeats all three. A committed transaction does: its commit LSN, xid and commit time together. So
+//   each connection asks from the first known transaction on, and what comes must be the known ones.
+//   Anything else is another history, and streaming on would lose or repeat rows without a word.
+// How: Expect() with each connection, then OnBegin and OnPosition with what arrives.
+// Thread: loop thread.
+// Errors: a Halt before anything of the other history is sent or confirmed.
+// Source: docs/design.md, "Histories".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "base/lsn.h"
+#include "base/source_facts.h"
+#include "delivery/ring.h"
+#include "pipeline/halt.h"
+
+namespace walpost::pipeline {
+
+class KnownTransactions {
+ public:
+  // What OnBegin says of a transaction of which nothing was taken, and of one that was taken whole.
+  static constexpr std::int64_t kNothing = -1;
+  static constexpr std::int64_t kWhole = std::numeric_limits<std::int64_t>::max();
+
+  // Delivered before this process began, as progress has it. `end` is at least its end.
+  void Remember(const base::CommittedTransaction& delivered, base::Lsn end);
+
+  void Forget();
+
+  // Where the next connection has to begin, so that the first known transaction comes again; 0/0 = at
+  // the slot's position. From here on until Expect() nothing is forgotten.
+  base::Lsn TakeStart();
+
+  // A new connection, on which the server sends what commits at `start` or later.
+  void Expect(base::Lsn start);
+
+  // Everything that must come again on this connection has come.
+  bool verified() const { return next_ == entries_.size(); }
+
+  std::optional<Halt> OnBegin(const base::CommittedTransaction& begun);
+
+  // Everything that commits before `position` has been sent on this connection.
+  std::optional<Halt> OnPosition(base::Lsn position) const {
+    return verified() || position <= entries_[next_].transaction.commit_lsn
+               ? std::nullopt
+               : std::optional(Missing(position));
+  }
+
+  // Up to which ordinal the transaction that began last was taken before.
+  std::int64_t taken_through() const { return taken_through_; }
+
+  // Of the open transaction an event was taken: the first one of it, or a later one.
+  void TakenFirst(const base::CommittedTransaction& open, std::uint32_t ordinal) {
+    entries_.PushBack(Entry{open, base::Lsn()});
+    next_ = entries_.size();
+    newest_ordinal_ = ordinal;
+  }
+
+  void TakenNext(std::uint32_t ordinal) { newest_ordinal_ = ordinal; }
+
+  // A transaction was read to its end.
+  void OnCommit(base::Lsn commit_lsn, base::Lsn end);
+
+  // Everything that ends at or before `safe` is delivered.
+  void Settle(base::Lsn safe);
+
+  // The last one that ends at or before `position`.
+  std::optional<base::CommittedTransaction> LastBefore(base::Lsn position) const;
+
+  // The highest commit LSN; 0/0 = none.
+  base::Lsn newest() const {
+    return entries_.empty() ? base::Lsn() : entries_[entries_.size() - 1].transaction.commit_lsn;
+  }
+
+ private:
+  struct Entry {
+    base::CommittedTransaction transaction;
+    base::Lsn end;  // 0/0 = its commit was not read yet; the newest one only
+  };
+
+  Halt Missing(base::Lsn position) const;
+
+  delivery::Ring<Entry> entries_;  // ascending
+  std::size_t next_ = 0;           // the first one that has yet to come on this connection
+  std::int64_t newest_ordinal_ = kNothing;
+  std::int64_t taken_through_ = kNothing;
+};
+
+// For what arrives where this history has nothing of ours.
+Halt OtherHistory(const std::string& what);
+
+}  // namespace walpost::pipeline

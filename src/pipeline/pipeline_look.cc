@@ -1,0 +1,102 @@
+// The part of Pipeline that has the catalogs read again while a stream stands still.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/source_change.h"
+
+namespace walpost::pipeline {
+
+using base::HaltReason;
+using base::StreamEnd;
+
+// Rows inserted while a table was out of the publication never come, so what was confirmed behind them
+// could not be told from a loss: the transaction stays open until the catalogs say that nothing was edited.
+std::optional<base::MonotonicTime> Pipeline::look_due() const {
+  if (!connected_ || looking_) {
+    return std::nullopt;
+  }
+  if (intake_.must_look()) {
+    return next_look_;
+  }
+  if (!intake_.position_waits()) {
+    return std::nullopt;
+  }
+  // Who asks may be waiting for it to be confirmed, so as to shut down.
+  return asked_for_position_ ? next_look_ : next_look_ - kLookEvery + kLookAtPositionEvery;
+}
+
+std::optional<std::uint64_t> Pipeline::TakeLook(base::Now now) {
+  const std::optional<base::MonotonicTime> due = look_due();
+  if (!due || now.mono < *due) {
+    return std::nullopt;
+  }
+  looking_ = true;
+  look_stops_ = intake_.must_look();
+  asked_for_position_ = false;
+  return ++looks_;
+}
+
+void Pipeline::OnLooked(std::uint64_t look, const std::variant<base::SourceFacts, StreamEnd>& seen,
+                        base::Now now) {
+  next_look_ = now.mono + kLookEvery;
+  if (look != looks_ || !looking_) {
+    return;  // of a connection that has ended
+  }
+  looking_ = false;
+  if (phase_ != Phase::kStreaming) {
+    return;  // what is left to do needs no further frame
+  }
+  if (const auto* end = std::get_if<StreamEnd>(&seen)) {
+    if (end->kind == StreamEnd::Kind::kOperator && end->reason != HaltReason::kAuthFailed) {
+      BeginHalt(Halt{end->reason, std::string(end->status.message())}, now);
+    } else {
+      EndUnseen(std::string(end->status.message()), now);
+    }
+    return;
+  }
+  const auto& facts = std::get<base::SourceFacts>(seen);
+  if (facts_->in_recovery && facts.timeline > facts_->timeline) {
+    // The next connection says where the timeline of before ended. Nothing behind that was taken.
+    ConnectAnew(ReconnectReason::kPromoted, now);
+    last_error_ = absl::StrFormat(
+        "%s, a standby, went from timeline %u to %u while it was read: connecting anew", facts.host,
+        facts_->timeline, facts.timeline);
+    return;
+  }
+  if (intake_.must_look() && !look_stops_) {
+    return;  // it was begun before
+  }
+  if (facts.timeline != facts_->timeline || facts.in_recovery != facts_->in_recovery ||
+      (intake_.must_look() && facts.looked_lsn <= intake_.last_commit_lsn())) {
+    EndUnseen(
+        absl::StrFormat("%s is not the server that is streamed from, or behind it", facts.host),
+        now);
+    return;
+  }
+  if (std::optional<Halt> halt = FindSourceChange(*facts_, facts, intake_.seen_lsn())) {
+    BeginHalt(*std::move(halt), now);
+    return;
+  }
+  static_cast<base::Fingerprint&>(*facts_) = facts;
+  facts_->text_types = facts.text_types;
+  keeper_.OnLooked(facts);
+  if (std::optional<Halt> halt = intake_.OnLooked(*facts_)) {
+    OnIntakeHalt(*std::move(halt), now);
+  } else {
+    OnPassed(now);
+  }
+}
+
+// The next connection's preflight sees the same.
+void Pipeline::EndUnseen(const std::string& why, base::Now now) {
+  Disconnect(StreamCommand::kClose);
+  OnStreamEnd(
+      StreamEnd{StreamEnd::Kind::kLost, HaltReason::kProtocolError,
+                absl::UnavailableError("the catalogs could not be read while streaming: " + why),
+                "", ""},
+      now);
+}
+
+}  // namespace walpost::pipeline

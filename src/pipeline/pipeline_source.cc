@@ -1,0 +1,150 @@
+// The part of Pipeline that answers for one connection after another: whether the source is still the
+// history that was read, who may publish, and when to connect anew.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/source_change.h"
+
+namespace walpost::pipeline {
+
+using base::HaltReason;
+using base::StreamEnd;
+using std::chrono::milliseconds;
+
+void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
+  if (phase_ != Phase::kConnecting) {
+    stream_command_ = StreamCommand::kClose;  // stopped meanwhile
+    return;
+  }
+  connected_ = true;
+  std::optional<Halt> change =
+      facts_ ? FindSourceChange(*facts_, facts, intake_.seen_lsn()) : std::nullopt;
+  if (change) {
+    HaltAtOnce(*std::move(change));
+    return;
+  }
+  if (TakenOver(facts)) {
+    last_error_ = "another instance went on from the slot meanwhile: beginning anew";
+    Disconnect(StreamCommand::kClose);
+    ++counters_.reconnects;
+    ++counters_.reconnects_by_reason[static_cast<std::size_t>(ReconnectReason::kTakenOver)];
+    phase_ = Phase::kYielding;
+    dispatcher_.ShutDown();
+    return;
+  }
+  facts_ = facts;
+  confirmed_max_ = std::max(confirmed_max_, facts.confirmed_flush_lsn);
+  server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);
+  intake_.Start(facts);
+  safe_at_connect_ = tracker_.safe_lsn();
+  decider_.OnConnected(facts);
+  dead_letters_.OnConnected(facts.dead_letters_open);
+  keeper_.OnConnected(facts);
+  timers_.OnConnected(facts, now);
+  status_clock_.Start(facts.wal_sender_timeout_ms, now, timers_.Doublings(intake_.received_lsn()));
+  phase_ = Phase::kStreaming;
+  standby_ = rechecking_ = false;
+  ever_streamed_ = true;
+  auth_failures_ = 0;
+  last_error_.clear();  // the same once more is news again
+  standby_backoff_.Reset();
+  OnPassed(now);
+}
+
+// Something of this connection was taken.
+void Pipeline::OnPassed(base::Now now) {
+  if (timers_.OnPassed(intake_.connection_lsn(), intake_.verified(), now)) {
+    dispatcher_.Resume();
+  }
+}
+
+std::optional<base::Progress> Pipeline::known_progress() const {
+  return timers_.alone_for_long() ? std::nullopt : keeper_.remembered();
+}
+
+// Only another client of the slot can have confirmed what this process has not.
+bool Pipeline::TakenOver(const base::SourceFacts& facts) const {
+  if (!facts_) {
+    return false;
+  }
+  if (keeper_.on()) {
+    return facts.progress && !keeper_.IsOurs(*facts.progress);
+  }
+  return facts.confirmed_flush_lsn > confirmed_max_ && !tracker_.empty();
+}
+
+// It may be dead, or decode for so long without a word, as 13 to 15 do with a large transaction that is
+// not published. So at the same position it is given twice the time of before.
+void Pipeline::OnSilence(base::Now now) {
+  const base::Lsn received = intake_.received_lsn();
+  const int silences = timers_.OnSilence(received);
+  StreamEnd end{StreamEnd::Kind::kLost, HaltReason::kPoisonWal,
+                absl::UnavailableError(absl::StrFormat(
+                    "the server has been silent for wal_sender_timeout%s although it was asked to "
+                    "reply: connection dropped",
+                    silences > 1 ? absl::StrFormat(" times %d", 1 << (silences - 1)) : "")),
+                "", ""};
+  if (silences >= SourceTimers::kSilencesMax) {
+    end.kind = StreamEnd::Kind::kOperator;
+    end.status = absl::FailedPreconditionError(absl::StrFormat(
+        "the server fell silent %d times after the same position (%s), the last time for %d times "
+        "its wal_sender_timeout; see docs/runbook.md, poison_wal",
+        silences, received.ToString(), 1 << (silences - 1)));
+  }
+  Disconnect(StreamCommand::kClose);
+  OnStreamEnd(end, now);
+}
+
+// Another instance may be given the slot as soon as the server has given up this one's connection. What
+// is in flight then waits until the slot is ours again.
+void Pipeline::CheckAlone(base::Now now) {
+  const std::optional<base::MonotonicTime> until = timers_.alone_until();
+  if (!until || now.mono < *until) {
+    return;
+  }
+  timers_.OnAloneForLong();
+  if (!tracker_.empty() || keeper_.busy() || dead_letters_.any()) {
+    dispatcher_.Suspend();
+  }
+}
+
+// As a process that has just begun.
+void Pipeline::ForgetAll() {
+  counters_.events_discarded += tracker_.DiscardAll();
+  tracker_.ForgetPositions();
+  intake_.Forget();
+  keeper_.Forget();
+  dead_letters_.Forget();
+  decider_.Forget();
+  facts_.reset();
+  timers_.Forget();
+  confirmed_max_ = base::Lsn();
+}
+
+// A publication or table that was replaced behind our back is seen by preflight only: so the stream
+// is ended now and then, between two transactions, and begun again at once. Not before it has come
+// further than the connection before: a server that has much to read again would never get on.
+void Pipeline::CheckRecheck(base::Now now) {
+  const std::optional<base::MonotonicTime> due = timers_.planned_at();
+  if (phase_ != Phase::kStreaming || !due || now.mono < *due || intake_.in_transaction()) {
+    return;
+  }
+  if (!tracker_.empty() && now.mono < *due + kRecheckPatience) {
+    return;
+  }
+  ConnectAnew(ReconnectReason::kPlanned, now);
+}
+
+// At once, and for nobody's fault.
+void Pipeline::ConnectAnew(ReconnectReason reason, base::Now now) {
+  Disconnect(StreamCommand::kFinish);
+  rechecking_ = true;
+  ++counters_.reconnects_by_reason[static_cast<std::size_t>(reason)];
+  phase_ = Phase::kIdle;
+  connect_at_ = now.mono;
+  timers_.OnLeft(now);
+}
+
+}  // namespace walpost::pipeline

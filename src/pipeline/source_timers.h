@@ -1,0 +1,106 @@
+// SourceTimers - what connections to the source are timed by: when the next planned one is due, how long
+// it may be published without one, and how long a silent server is borne.
+// Why: each of them had a case in which it never let the stream get on, so each has its rule here.
+// Thread: loop thread; no clock of its own.
+// Source: docs/design.md, "Who may publish" and "Planned reconnects and silence".
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "base/lsn.h"
+#include "base/source_facts.h"
+#include "base/time.h"
+
+namespace walpost::pipeline {
+
+class SourceTimers {
+ public:
+  // The server reads its log again for each connection. No less than this many times what that took
+  // lies between two planned ones.
+  static constexpr int kCatchUps = 10;
+  // Without a live stream it is published for this long, where wal_sender_timeout is 0.
+  static constexpr std::chrono::milliseconds kPublishAlone{60'000};
+  // Silent for the whole limit after the same position this often, each time for twice as long.
+  static constexpr int kSilencesMax = 7;
+
+  // 0 = no planned ones.
+  explicit SourceTimers(std::chrono::milliseconds planned_interval)
+      : planned_interval_(planned_interval) {}
+
+  void OnConnected(const base::SourceFacts& facts, base::Now now) {
+    server_timeout_ = std::chrono::milliseconds(facts.wal_sender_timeout_ms);
+    catch_up_to_ = std::max(facts.start_lsn, facts.server_wal_lsn);
+    connected_at_ = now.mono;
+    planned_at_.reset();
+  }
+
+  // This connection has come to `passed`, and has shown to be the history that was read (`verified`).
+  // True when it may be published again.
+  bool OnPassed(base::Lsn passed, bool verified, base::Now now) {
+    if (!planned_at_ && planned_interval_.count() > 0 && passed >= catch_up_to_) {
+      planned_at_ = now.mono + std::max<base::MonotonicTime::duration>(
+                                   planned_interval_, (now.mono - connected_at_) * kCatchUps);
+    }
+    const bool again = verified && alone_since_.has_value();
+    if (again) {
+      alone_since_.reset();
+      alone_for_long_ = false;
+    }
+    return again;
+  }
+
+  // OnPassed has something to find out.
+  bool waiting() const { return alone_since_ || (!planned_at_ && planned_interval_.count() > 0); }
+
+  // None = it has not caught up with what the server had when it was connected.
+  const std::optional<base::MonotonicTime>& planned_at() const { return planned_at_; }
+
+  // The connection is gone.
+  void OnLeft(base::Now now) {
+    if (!alone_since_) {
+      alone_since_ = now.mono;
+    }
+  }
+
+  // Until then it may be published.
+  std::optional<base::MonotonicTime> alone_until() const {
+    if (!alone_since_ || alone_for_long_) {
+      return std::nullopt;
+    }
+    return *alone_since_ + (server_timeout_.count() > 0 ? server_timeout_ : kPublishAlone);
+  }
+
+  // The time is over: another instance may have the slot.
+  void OnAloneForLong() { alone_for_long_ = true; }
+
+  bool alone_for_long() const { return alone_for_long_; }
+
+  // How often wal_sender_timeout is doubled for a connection that begins with `received` known.
+  int Doublings(base::Lsn received) const { return received == silent_at_ ? silences_ : 0; }
+
+  // The limit was reached; how often so far, after this position.
+  int OnSilence(base::Lsn received) {
+    silences_ = Doublings(received) + 1;
+    silent_at_ = received;
+    return silences_;
+  }
+
+  // As in a process that has just begun.
+  void Forget() { *this = SourceTimers(planned_interval_); }
+
+ private:
+  std::chrono::milliseconds planned_interval_;
+  std::chrono::milliseconds server_timeout_{0};
+  base::Lsn catch_up_to_;
+  base::MonotonicTime connected_at_;
+  std::optional<base::MonotonicTime> planned_at_;
+  std::optional<base::MonotonicTime> alone_since_;  // without a stream that is known to be ours
+  bool alone_for_long_ = false;
+  base::Lsn silent_at_;
+  int silences_ = 0;
+};
+
+}  // namespace walpost::pipeline

@@ -1,0 +1,469 @@
+#include "postgres/dead_letters.h"
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/status.h"
+#include "base/text.h"
+
+namespace walpost::postgres {
+namespace {
+
+using base::DeadLetter;
+
+constexpr const char* kOurs =
+    "pipeline = $1 AND system_identifier = (SELECT system_identifier FROM pg_control_system())";
+constexpr const char* kOpen = " AND closed_at IS NULL ";
+
+// In the order that FromRow reads.
+constexpr const char* kColumns =
+    "seq, position, event_id, event_type, source, topic, coalesce(partition, -1), event_time_ms, "
+    "encode(key, 'hex'), value_schema, reason, detail, attempts, parked, truncated_bytes, "
+    "(extract(epoch FROM written_at) * 1000)::bigint, octet_length(value), decision, of_key, "
+    "send_to, decided_by, closed_at IS NOT NULL, system_identifier <> (SELECT system_identifier "
+    "FROM pg_control_system())";
+constexpr const char* kRecordColumns =
+    ", encode(value, 'hex'), (SELECT string_agg(encode(n, 'hex') || ':' || coalesce(encode(v, "
+    "'hex'), '-'), ',' ORDER BY o) FROM unnest(header_names, header_values) WITH ORDINALITY AS "
+    "h(n, v, o))";
+
+constexpr std::size_t kRowsAtATime = 100;
+
+// As the server takes it: UTF-8 without zero bytes; what is not so becomes a question mark.
+std::string Text(std::string_view bytes, std::size_t bytes_max, bool ascii) {
+  std::string text(bytes.substr(0, bytes_max));
+  while (text.size() == bytes_max && bytes.size() > bytes_max && !text.empty() &&
+         (static_cast<unsigned char>(bytes[text.size()]) & 0xC0U) == 0x80U) {
+    text.pop_back();
+  }
+  const bool bad = ascii || !base::IsUtf8(text);
+  std::replace_if(
+      text.begin(), text.end(),
+      [bad](char c) { return c == '\0' || (bad && static_cast<unsigned char>(c) >= 0x80U); }, '?');
+  return text;
+}
+
+std::string Hex(const std::string& bytes) { return "\\x" + absl::BytesToHexString(bytes); }
+
+Cell Bytea(const std::optional<std::string>& bytes) { return bytes ? Cell(Hex(*bytes)) : Cell(); }
+
+std::string Array(const std::vector<std::string>& items) {
+  return "{" + absl::StrJoin(items, ",") + "}";
+}
+
+std::string Names(const DeadLetter& row) {
+  std::vector<std::string> items;
+  for (const DeadLetter::Header& header : row.headers) {
+    items.push_back("\"\\" + Hex(header.name) + "\"");
+  }
+  return Array(items);
+}
+
+std::string Values(const DeadLetter& row) {
+  std::vector<std::string> items;
+  for (const DeadLetter::Header& header : row.headers) {
+    items.push_back(header.value ? "\"\\" + Hex(*header.value) + "\"" : "NULL");
+  }
+  return Array(items);
+}
+
+std::string Numbers(const std::vector<std::int64_t>& rows) {
+  return "{" + absl::StrJoin(rows, ",") + "}";
+}
+
+template <typename Number>
+Number ToNumber(const Cell& cell) {
+  Number number = 0;
+  (void)absl::SimpleAtoi(cell.value_or("0"), &number);
+  return number;
+}
+
+Cell Unhex(const Cell& cell) { return cell ? Cell(absl::HexStringToBytes(*cell)) : Cell(); }
+
+DeadLetter FromRow(const Row& cells, bool whole) {
+  std::size_t next = 0;
+  const auto cell = [&]() -> const Cell& { return cells.at(next++); };
+  const auto text = [&] { return cell().value_or(""); };
+  DeadLetter row;
+  row.seq = ToNumber<std::int64_t>(cell());
+  row.position = text();
+  row.event_id = text();
+  row.event_type = text();
+  row.source = text();
+  row.topic = text();
+  row.partition = ToNumber<std::int32_t>(cell());
+  row.event_time_ms = ToNumber<std::int64_t>(cell());
+  row.key = Unhex(cell());
+  row.schema = text();
+  row.reason = text();
+  row.detail = text();
+  row.attempts = ToNumber<std::uint32_t>(cell());
+  row.parked = text() == "t";
+  if (const Cell& bytes = cell()) {
+    row.truncated_bytes = ToNumber<std::uint64_t>(bytes);
+  }
+  row.written_at_ms = ToNumber<std::int64_t>(cell());
+  if (const Cell& bytes = cell()) {
+    row.value_bytes = ToNumber<std::uint64_t>(bytes);
+  }
+  const std::string decision = text();
+  row.decision = decision == "retry"     ? DeadLetter::Decision::kRetry
+                 : decision == "discard" ? DeadLetter::Decision::kDiscard
+                                         : DeadLetter::Decision::kNone;
+  row.of_key = text() == "t";
+  row.send_to = text();
+  row.decided_by = text();
+  row.closed = text() == "t";
+  row.foreign = text() == "t";
+  if (!whole) {
+    return row;
+  }
+  row.value = Unhex(cell());
+  for (const absl::string_view header : absl::StrSplit(text(), ',', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(header, ':');
+    row.headers.push_back(
+        {absl::HexStringToBytes(pair.first),
+         pair.second == "-" ? Cell() : Cell(absl::HexStringToBytes(pair.second))});
+  }
+  return row;
+}
+
+absl::Status NotUsable(const absl::Status& status, const SqlConnection& connection) {
+  if (connection.last_sqlstate() != "42P01" && connection.last_sqlstate() != "42501") {
+    return status;
+  }
+  const auto error =
+      connection.last_sqlstate() == "42P01" ? absl::NotFoundError : absl::PermissionDeniedError;
+  return error(absl::StrFormat(
+      "%s: dead letters are kept in walpost.dead_letters, which `walpost init` makes (or "
+      "sql/V1__walpost.up.sql); `walpost init --with-roles` (or sql/R__roles.sql) gives "
+      "outbox_relay its rights",
+      std::string(status.message())));
+}
+
+}  // namespace
+
+absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninfo,
+                                                      const std::string& application_name,
+                                                      std::string pipeline,
+                                                      std::uint64_t system_identifier) {
+  ASSIGN_OR_RETURN(SqlConnection connection, SqlConnection::Connect(conninfo, application_name));
+  auto rows = connection.Query(
+      "SELECT system_identifier::text, pg_is_in_recovery(), current_setting("
+      "'transaction_read_only'), (SELECT count(*) FROM walpost.dead_letters WHERE false) FROM "
+      "pg_control_system()");
+  if (!rows.ok()) {
+    return NotUsable(rows.status(), connection);
+  }
+  const Row& row = rows->at(0);
+  // bigint, so half of all identifiers may show as negative.
+  std::int64_t here = 0;
+  if (system_identifier != 0 && absl::SimpleAtoi(row.at(0).value_or(""), &here) &&
+      static_cast<std::uint64_t>(here) != system_identifier) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s is of another cluster than the one that is streamed from: its walpost.dead_letters are "
+        "not this pipeline's; see delivery.dead_letter_conninfo",
+        connection.host()));
+  }
+  return DeadLetterTable(std::move(connection), std::move(pipeline));
+}
+
+absl::Status DeadLetterTable::InsertAs(const std::vector<DeadLetter>& rows, bool ascii) {
+  std::string sql =
+      "INSERT INTO walpost.dead_letters (pipeline, position, event_id, event_type, source, topic, "
+      "partition, event_time_ms, key, value, header_names, header_values, value_schema, reason, "
+      "detail, attempts, parked, truncated_bytes) VALUES ";
+  std::vector<Cell> parameters{pipeline_};
+  for (const DeadLetter& row : rows) {
+    const auto at = [&, first = parameters.size()](std::size_t i) { return first + i + 1; };
+    sql += absl::StrFormat(
+        "%s($1, $%u, $%u, $%u, $%u, $%u, nullif($%u::integer, -1), $%u::bigint, $%u::bytea, "
+        "$%u::bytea, $%u::bytea[], $%u::bytea[], $%u, $%u, $%u, $%u::integer, $%u::boolean, "
+        "$%u::bigint)",
+        parameters.size() > 1 ? ", " : "", at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7),
+        at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15), at(16));
+    const auto text = [&](const std::string& bytes,
+                          std::size_t bytes_max = DeadLetter::kTextBytesMax) {
+      parameters.emplace_back(Text(bytes, bytes_max, ascii));
+    };
+    text(row.position);
+    text(row.event_id);
+    text(row.event_type);
+    text(row.source);
+    text(row.topic);
+    parameters.emplace_back(std::to_string(row.partition));
+    parameters.emplace_back(std::to_string(row.event_time_ms));
+    parameters.push_back(Bytea(row.key));
+    parameters.push_back(Bytea(row.value));
+    parameters.emplace_back(Names(row));
+    parameters.emplace_back(Values(row));
+    text(row.schema, std::string::npos);
+    text(row.reason);
+    text(row.detail);
+    parameters.emplace_back(std::to_string(row.attempts));
+    parameters.emplace_back(row.parked ? "t" : "f");
+    parameters.push_back(row.truncated_bytes ? Cell(std::to_string(*row.truncated_bytes)) : Cell());
+  }
+  sql += " ON CONFLICT (pipeline, position, event_id) DO NOTHING";
+  return connection_.Query(sql, parameters).status();
+}
+
+absl::StatusOr<std::vector<bool>> DeadLetterTable::Insert(const std::vector<DeadLetter>& rows) {
+  absl::Status written = InsertAs(rows, /*ascii=*/false);
+  if (!written.ok() && connection_.last_sqlstate().substr(0, 2) == "22") {
+    written = InsertAs(rows, /*ascii=*/true);  // a database that is not UTF-8 lacks some character
+  }
+  if (!written.ok()) {
+    return NotUsable(written, connection_);
+  }
+  std::vector<std::string> positions;
+  for (const DeadLetter& row : rows) {
+    positions.push_back(row.position);
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> closed,
+      connection_.Query("SELECT position, event_id FROM walpost.dead_letters WHERE pipeline = $1 "
+                        "AND position = ANY ($2::text[]) AND closed_at IS NOT NULL",
+                        {pipeline_, Array(positions)}));
+  std::vector<bool> open;
+  for (const DeadLetter& row : rows) {
+    const std::string id = Text(row.event_id, DeadLetter::kTextBytesMax, /*ascii=*/false);
+    open.push_back(std::none_of(closed.begin(), closed.end(), [&](const Row& each) {
+      return each.at(0) == row.position && each.at(1) == id;
+    }));
+  }
+  return open;
+}
+
+absl::StatusOr<std::vector<base::ParkedKey>> DeadLetterTable::ReadParked(std::int64_t after,
+                                                                         std::size_t limit) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection_.Query(absl::StrFormat("SELECT seq, topic, encode(key, 'hex') FROM "
+                                        "walpost.dead_letters WHERE %s%sAND parked AND seq > "
+                                        "$2::bigint ORDER BY seq LIMIT %u",
+                                        kOurs, kOpen, limit),
+                        {pipeline_, std::to_string(after)}));
+  std::vector<base::ParkedKey> keys;
+  for (const Row& row : rows) {
+    keys.push_back(
+        {ToNumber<std::int64_t>(row.at(0)), row.at(1).value_or(""), Unhex(row.at(2)).value_or("")});
+  }
+  return keys;
+}
+
+absl::StatusOr<std::uint64_t> DeadLetterTable::CountOpen() {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection_.Query(absl::StrFormat("SELECT count(*) FROM walpost.dead_letters "
+                                                     "WHERE %s%s",
+                                                     kOurs, kOpen),
+                                     {pipeline_}));
+  return ToNumber<std::uint64_t>(rows.at(0).at(0));
+}
+
+absl::StatusOr<std::uint64_t> DeadLetterTable::CountForeign() {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection_.Query("SELECT count(*) FROM walpost.dead_letters WHERE pipeline = $1 AND "
+                        "closed_at IS NULL AND system_identifier <> (SELECT system_identifier FROM "
+                        "pg_control_system())",
+                        {pipeline_}));
+  return ToNumber<std::uint64_t>(rows.at(0).at(0));
+}
+
+absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::Select(const std::string& rest,
+                                                                const std::vector<Cell>& parameters,
+                                                                bool whole) {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection_.Query(absl::StrFormat("SELECT %s%s FROM walpost.dead_letters %s",
+                                                     kColumns, whole ? kRecordColumns : "", rest),
+                                     parameters));
+  std::vector<DeadLetter> found;
+  found.reserve(rows.size());
+  for (const Row& row : rows) {
+    found.push_back(FromRow(row, whole));
+  }
+  return found;
+}
+
+absl::StatusOr<std::optional<DeadLetter>> DeadLetterTable::NextDecision() {
+  ASSIGN_OR_RETURN(std::vector<DeadLetter> rows,
+                   Select(absl::StrFormat("WHERE %s%sAND decision IS NOT NULL ORDER BY decided_at, "
+                                          "seq LIMIT 1",
+                                          kOurs, kOpen),
+                          {pipeline_}, /*whole=*/false));
+  return rows.empty() ? std::nullopt : std::optional(std::move(rows.front()));
+}
+
+absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadKey(const std::string& topic,
+                                                                 const std::string& key,
+                                                                 std::int64_t after,
+                                                                 std::size_t limit) {
+  // First how many fit: a running sum of what they hold.
+  return Select(absl::StrFormat(
+                    "WHERE seq IN (SELECT seq FROM (SELECT seq, sum(512 + "
+                    "coalesce(octet_length(value), 0)) OVER (ORDER BY seq) - 512 - "
+                    "coalesce(octet_length(value), 0) AS before FROM walpost.dead_letters WHERE "
+                    "%s%sAND parked AND topic = $2 AND key = $3::bytea AND seq > $4::bigint ORDER "
+                    "BY seq LIMIT %u) AS next WHERE before < %u) ORDER BY seq",
+                    kOurs, kOpen, limit, kReadBytesMax),
+                {pipeline_, topic, Hex(key), std::to_string(after)},
+                /*whole=*/true);
+}
+
+absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRow(std::int64_t seq) {
+  return Select(absl::StrFormat("WHERE %s%sAND seq = $2::bigint", kOurs, kOpen),
+                {pipeline_, std::to_string(seq)}, /*whole=*/true);
+}
+
+absl::Status DeadLetterTable::Delivered(std::int64_t seq) {
+  // One that went elsewhere stays to be looked at.
+  return connection_
+      .Query(absl::StrFormat("WITH elsewhere AS (UPDATE walpost.dead_letters SET closed_at = "
+                             "clock_timestamp() WHERE %s%sAND seq = $2::bigint AND send_to IS NOT "
+                             "NULL) DELETE FROM walpost.dead_letters WHERE %s AND seq = $2::bigint "
+                             "AND send_to IS NULL",
+                             kOurs, kOpen, kOurs),
+             {pipeline_, std::to_string(seq)})
+      .status();
+}
+
+absl::Status DeadLetterTable::Discarded(std::int64_t seq) {
+  return connection_
+      .Query(absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() WHERE "
+                             "%s%sAND seq = $2::bigint AND decision = 'discard'",
+                             kOurs, kOpen),
+             {pipeline_, std::to_string(seq)})
+      .status();
+}
+
+absl::Status DeadLetterTable::KeyDiscarded(const std::string& topic, const std::string& key) {
+  return connection_
+      .Query(absl::StrFormat("UPDATE walpost.dead_letters SET decision = 'discard', closed_at = "
+                             "clock_timestamp() WHERE %s%sAND parked AND topic = $2 AND key = "
+                             "$3::bytea",
+                             kOurs, kOpen),
+             {pipeline_, topic, Hex(key)})
+      .status();
+}
+
+absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& detail) {
+  return connection_
+      .Query(absl::StrFormat(
+                 "WITH failed AS (SELECT seq, topic, key, parked FROM walpost.dead_letters WHERE "
+                 "%s%sAND seq = $2::bigint) UPDATE walpost.dead_letters AS d SET decision = NULL, "
+                 "of_key = false, send_to = NULL, decided_at = NULL, decided_by = NULL, detail = "
+                 "CASE WHEN d.seq = failed.seq THEN $3 ELSE d.detail END, attempts = d.attempts + "
+                 "CASE WHEN d.seq = failed.seq THEN 1 ELSE 0 END FROM failed WHERE d.pipeline = $1 "
+                 "AND d.closed_at IS NULL AND (d.seq = failed.seq OR (failed.parked AND d.parked "
+                 "AND d.topic = failed.topic AND d.key = failed.key AND d.decision = 'retry'))",
+                 kOurs, kOpen),
+             {pipeline_, std::to_string(seq),
+              Text(detail, DeadLetter::kTextBytesMax, /*ascii=*/false)})
+      .status();
+}
+
+absl::StatusOr<bool> DeadLetterTable::KeyIsOpen(const std::string& topic, const std::string& key) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection_.Query(absl::StrFormat("SELECT EXISTS (SELECT FROM "
+                                        "walpost.dead_letters WHERE %s%sAND parked AND "
+                                        "topic = $2 AND key = $3::bytea)",
+                                        kOurs, kOpen),
+                        {pipeline_, topic, Hex(key)}));
+  return rows.at(0).at(0) == "t";
+}
+
+absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(const DeadLetter& row) {
+  const std::string last = absl::StrFormat(
+      "SELECT seq FROM walpost.dead_letters WHERE %s%sAND parked AND topic = $2 AND key = "
+      "$3::bytea ORDER BY seq DESC LIMIT 1 FOR KEY SHARE",
+      kOurs, kOpen);
+  const std::vector<Cell> parameters{pipeline_, row.topic, Bytea(row.key)};
+  for (;;) {
+    RETURN_IF_ERROR(connection_.Execute("BEGIN"));
+    // The lock holds up who would delete it, until ours stands behind it.
+    absl::StatusOr<std::vector<Row>> locked = connection_.Query(last, parameters);
+    absl::Status done = locked.status();
+    const bool parked = locked.ok() && !locked->empty();
+    if (parked) {
+      done = InsertAs({row}, /*ascii=*/false);
+    }
+    RETURN_IF_ERROR(connection_.Execute(done.ok() ? "COMMIT" : "ROLLBACK"));
+    RETURN_IF_ERROR(done);
+    if (parked) {
+      return true;
+    }
+    // The last one may have gone while another was added.
+    ASSIGN_OR_RETURN(const bool open, KeyIsOpen(row.topic, row.key.value_or("")));
+    if (!open) {
+      return false;
+    }
+  }
+}
+
+absl::Status DeadLetterTable::ForEach(const std::string& where, const std::vector<Cell>& parameters,
+                                      bool whole, const OnRow& on_row) {
+  std::int64_t after = 0;
+  for (;;) {
+    std::vector<Cell> all{pipeline_};
+    all.insert(all.end(), parameters.begin(), parameters.end());
+    // One at a time where they may be large.
+    const std::size_t limit = whole ? 1 : kRowsAtATime;
+    ASSIGN_OR_RETURN(
+        const std::vector<DeadLetter> rows,
+        Select(absl::StrFormat("WHERE pipeline = $1 AND seq > %d AND (%s) ORDER BY seq "
+                               "LIMIT %u",
+                               after, where, limit),
+               all, whole));
+    for (const DeadLetter& row : rows) {
+      RETURN_IF_ERROR(on_row(row));
+      after = row.seq;
+    }
+    if (rows.size() < limit) {
+      return absl::OkStatus();
+    }
+  }
+}
+
+absl::StatusOr<std::uint64_t> DeadLetterTable::Decide(const std::vector<std::int64_t>& rows,
+                                                      DeadLetter::Decision decision, bool of_key,
+                                                      const std::string& send_to) {
+  const bool discard = decision == DeadLetter::Decision::kDiscard;
+  // What has no order is closed at once; of a parked key `run` must know.
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> decided,
+      connection_.Query(
+          absl::StrFormat(
+              "UPDATE walpost.dead_letters SET decision = $2, of_key = $3::boolean AND "
+              "parked, send_to = $4, decided_by = session_user, decided_at = "
+              "clock_timestamp(), closed_at = CASE WHEN $5::boolean AND NOT parked THEN "
+              "clock_timestamp() END WHERE %s%sAND seq = ANY ($6::bigint[]) RETURNING "
+              "1",
+              kOurs, kOpen),
+          {pipeline_, discard ? "discard" : "retry", of_key ? "t" : "f",
+           send_to.empty() ? Cell() : Cell(send_to), discard ? "t" : "f", Numbers(rows)}));
+  return decided.size();
+}
+
+absl::StatusOr<bool> DeadLetterTable::Restore(const DeadLetter& row) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> restored,
+      connection_.Query(
+          absl::StrFormat("UPDATE walpost.dead_letters SET topic = $3, partition = "
+                          "nullif($4::integer, -1), event_time_ms = $5::bigint, key = $6::bytea, "
+                          "value = $7::bytea, header_names = $8::bytea[], header_values = "
+                          "$9::bytea[], value_schema = $10, truncated_bytes = NULL WHERE %s%sAND "
+                          "seq = $2::bigint RETURNING 1",
+                          kOurs, kOpen),
+          {pipeline_, std::to_string(row.seq), row.topic, std::to_string(row.partition),
+           std::to_string(row.event_time_ms), Bytea(row.key), Bytea(row.value), Names(row),
+           Values(row), row.schema}));
+  return !restored.empty();
+}
+
+}  // namespace walpost::postgres

@@ -1,0 +1,94 @@
+// DeadLetterTable - walpost.dead_letters: what `run` writes there and reads back, and what the verbs
+// decide.
+// Why: one table is all that is remembered of dead letters and parked keys, so `run` and the verbs
+//   cannot read different things out of it.
+// Thread: one owner; blocking.
+// Units/limits: texts are cut at base::DeadLetter::kTextBytesMax.
+// Errors: SqlConnection's. Open: kNotFound where the table is missing, kFailedPrecondition where it
+//   belongs to another cluster than `system_identifier`.
+// Rules: a row is told by pipeline, position and event id, so writing it again changes nothing. Rows
+//   of another cluster, which came with a dump, count for nothing but CountForeign.
+// Source: sql/V1__walpost.up.sql, docs/dead-letters.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/dead_letter.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::postgres {
+
+class DeadLetterTable {
+ public:
+  // Beyond it a reading ends early.
+  static constexpr std::size_t kReadBytesMax = std::size_t{1} << 20U;
+
+  // `system_identifier`: of the cluster that is streamed from; 0 = any.
+  static absl::StatusOr<DeadLetterTable> Open(const std::string& conninfo,
+                                              const std::string& application_name,
+                                              std::string pipeline,
+                                              std::uint64_t system_identifier);
+
+  // --- What `run` does ---
+  // In this order, in one statement. For each row whether it is open: one that was there already may
+  // have been discarded.
+  absl::StatusOr<std::vector<bool>> Insert(const std::vector<base::DeadLetter>& rows);
+  // The open rows of parked keys behind `after`, without their records, at most `limit`.
+  absl::StatusOr<std::vector<base::ParkedKey>> ReadParked(std::int64_t after, std::size_t limit);
+  absl::StatusOr<std::uint64_t> CountOpen();
+  absl::StatusOr<std::uint64_t> CountForeign();
+  // The oldest decision that `run` has to carry out, without the record.
+  absl::StatusOr<std::optional<base::DeadLetter>> NextDecision();
+  // Open rows behind `after`: of a parked key, or the row `seq` alone. Whole, about kReadBytesMax.
+  absl::StatusOr<std::vector<base::DeadLetter>> ReadKey(const std::string& topic,
+                                                        const std::string& key, std::int64_t after,
+                                                        std::size_t limit);
+  absl::StatusOr<std::vector<base::DeadLetter>> ReadRow(std::int64_t seq);
+  absl::Status Delivered(std::int64_t seq);
+  // Nobody waits for it any more.
+  absl::Status Discarded(std::int64_t seq);
+  absl::Status KeyDiscarded(const std::string& topic, const std::string& key);
+  // The decision about the row, and about its key, is taken back.
+  absl::Status RetryFailed(std::int64_t seq, const std::string& detail);
+  absl::StatusOr<bool> KeyIsOpen(const std::string& topic, const std::string& key);
+
+  // Of an event that is sent beside the stream. False: its key is not parked, and nothing was written. A
+  // release of the key either sees the row or has ended before.
+  absl::StatusOr<bool> InsertBehindParked(const base::DeadLetter& row);
+
+  // --- What verbs do ---
+  using OnRow = std::function<absl::Status(const base::DeadLetter&)>;
+  // Of the pipeline, in their order, a few at a time. `where`: over the columns, with parameters from $2 on.
+  absl::Status ForEach(const std::string& where, const std::vector<Cell>& parameters, bool whole,
+                       const OnRow& on_row);
+  // About these rows, which may have been closed meanwhile: how many were open.
+  absl::StatusOr<std::uint64_t> Decide(const std::vector<std::int64_t>& rows,
+                                       base::DeadLetter::Decision decision, bool of_key,
+                                       const std::string& send_to);
+  // The row holds a record again. False: it is closed.
+  absl::StatusOr<bool> Restore(const base::DeadLetter& row);
+
+  SqlConnection* connection() { return &connection_; }
+
+ private:
+  DeadLetterTable(SqlConnection connection, std::string pipeline)
+      : connection_(std::move(connection)), pipeline_(std::move(pipeline)) {}
+
+  absl::Status InsertAs(const std::vector<base::DeadLetter>& rows, bool ascii);
+  absl::StatusOr<std::vector<base::DeadLetter>> Select(const std::string& rest,
+                                                       const std::vector<Cell>& parameters,
+                                                       bool whole);
+
+  SqlConnection connection_;
+  std::string pipeline_;
+};
+
+}  // namespace walpost::postgres

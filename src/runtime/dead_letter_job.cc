@@ -1,0 +1,159 @@
+#include "runtime/dead_letter_job.h"
+
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "observe/log.h"
+
+namespace walpost::runtime {
+namespace {
+
+using observe::LogEvent;
+using observe::Severity;
+using pipeline::DeadLetterReply;
+using pipeline::DeadLetterRequest;
+using Kind = DeadLetterRequest::Kind;
+
+// The helper has other work: what takes longer is asked again. A statement of ours is never more
+// than a few rows.
+constexpr const char* kSession =
+    "SET statement_timeout = '10s'; SET lock_timeout = '5s'; SET default_transaction_isolation = "
+    "'read committed'";
+
+// What passes by itself: a deadlock, or a server that is just becoming a standby.
+bool Passes(const std::string& sqlstate) {
+  return sqlstate == "40001" || sqlstate == "40P01" || sqlstate == "55P03" || sqlstate == "25006";
+}
+
+}  // namespace
+
+DeadLetterPlace DeadLetterPlaceOf(const RunOptions& options, std::uint64_t system_identifier) {
+  DeadLetterPlace place;
+  place.conninfo =
+      options.dead_letter_conninfo.empty() ? options.source.conninfo : options.dead_letter_conninfo;
+  place.application_name = options.source.application_name;
+  place.pipeline = options.name;
+  place.system_identifier = system_identifier;
+  place.topic = options.dead_letter_topic;
+  place.kafka = options.kafka;
+  return place;
+}
+
+DeadLetterReply DeadLetterJob::Run(const DeadLetterPlace& place, const DeadLetterRequest& request) {
+  DeadLetterReply reply;
+  reply.id = request.id;
+  reply.status = Open(place);
+  if (reply.status.ok()) {
+    reply.status = CarryOut(request, &reply);
+  }
+  if (reply.status.ok()) {
+    TellTopic(place, request, reply);
+    return reply;
+  }
+  if (table_ && Passes(table_->connection()->last_sqlstate())) {
+    reply.status = absl::UnavailableError(reply.status.message());
+  }
+  table_.reset();
+  return reply;
+}
+
+absl::Status DeadLetterJob::Open(const DeadLetterPlace& place) {
+  if (table_ && conninfo_ == place.conninfo) {
+    return absl::OkStatus();
+  }
+  table_.reset();
+  ASSIGN_OR_RETURN(table_,
+                   postgres::DeadLetterTable::Open(place.conninfo, place.application_name,
+                                                   place.pipeline, place.system_identifier));
+  conninfo_ = place.conninfo;
+  return table_->connection()->Execute(kSession);
+}
+
+absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLetterReply* reply) {
+  switch (request.kind) {
+    case Kind::kInsert: {
+      ASSIGN_OR_RETURN(reply->open, table_->Insert(request.rows));
+      break;
+    }
+    case Kind::kLoad: {
+      ASSIGN_OR_RETURN(reply->keys, table_->ReadParked(request.seq, kKeysAtATime));
+      reply->at_end = reply->keys.size() < kKeysAtATime;
+      ASSIGN_OR_RETURN(const std::uint64_t foreign, table_->CountForeign());
+      if (foreign > 0) {
+        observe::LogRepeated(
+            Severity::kWarning, LogEvent::kDeadLettersForeign, "",
+            absl::StrFormat(
+                "walpost.dead_letters has %d open rows that another cluster wrote; they "
+                "do not count: they came with a dump, or the server was replaced",
+                foreign));
+      }
+      break;
+    }
+    case Kind::kDecision: {
+      ASSIGN_OR_RETURN(std::optional<base::DeadLetter> decision, table_->NextDecision());
+      if (decision) {
+        reply->rows.push_back(*std::move(decision));
+      }
+      break;
+    }
+    case Kind::kRead: {
+      if (!request.of_key) {
+        ASSIGN_OR_RETURN(reply->rows, table_->ReadRow(request.seq));
+        reply->at_end = true;
+        break;
+      }
+      ASSIGN_OR_RETURN(reply->rows,
+                       table_->ReadKey(request.topic, request.key, request.seq, kRowsAtATime));
+      std::size_t bytes = 0;
+      for (const base::DeadLetter& row : reply->rows) {
+        bytes += 512 + row.value_bytes.value_or(0);
+      }
+      reply->at_end =
+          reply->rows.size() < kRowsAtATime && bytes < postgres::DeadLetterTable::kReadBytesMax;
+      break;
+    }
+    case Kind::kDelivered:
+      RETURN_IF_ERROR(table_->Delivered(request.seq));
+      break;
+    case Kind::kFailed:
+      RETURN_IF_ERROR(table_->RetryFailed(request.seq, request.detail));
+      break;
+    case Kind::kDiscarded:
+      RETURN_IF_ERROR(table_->Discarded(request.seq));
+      break;
+    case Kind::kKeyDiscarded:
+      RETURN_IF_ERROR(table_->KeyDiscarded(request.topic, request.key));
+      break;
+  }
+  if (request.kind == Kind::kDiscarded && request.of_key) {
+    ASSIGN_OR_RETURN(reply->key_open, table_->KeyIsOpen(request.topic, request.key));
+  }
+  ASSIGN_OR_RETURN(reply->open_rows, table_->CountOpen());
+  return absl::OkStatus();
+}
+
+void DeadLetterJob::TellTopic(const DeadLetterPlace& place, const DeadLetterRequest& request,
+                              const DeadLetterReply& reply) {
+  if (place.topic.empty()) {
+    return;
+  }
+  if (!outlet_) {
+    outlet_.emplace(place.kafka, place.topic, place.pipeline);
+  }
+  std::vector<base::DeadLetter> rows;
+  for (std::size_t i = 0; i < request.rows.size(); ++i) {
+    if (reply.open.at(i)) {
+      rows.push_back(request.rows[i]);
+    }
+  }
+  if (const absl::Status told = outlet_->Tell(rows); !told.ok()) {
+    observe::LogRepeated(
+        Severity::kWarning, LogEvent::kDeadLetterTopicFailed, std::string(told.message()),
+        absl::StrFormat("the dead-letter topic was not told of a dead letter, which stands in "
+                        "walpost.dead_letters all the same: %s",
+                        std::string(told.message())));
+  }
+}
+
+}  // namespace walpost::runtime

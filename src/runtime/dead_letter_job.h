@@ -1,0 +1,52 @@
+// DeadLetterJob - the blocking half of what Pipeline::TakeDeadLetterRequest asks for.
+// Thread: the helper thread.
+// Lifetime: the connection stays between requests, until Close.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kafka/dead_letter_outlet.h"
+#include "pipeline/dead_letters.h"
+#include "postgres/dead_letters.h"
+#include "runtime/options.h"
+
+namespace walpost::runtime {
+
+// Where the table is, and the topic that is told.
+struct DeadLetterPlace {
+  std::string conninfo;
+  std::string application_name;
+  std::string pipeline;
+  std::uint64_t system_identifier = 0;
+  std::string topic;  // empty = none
+  kafka::KafkaOptions kafka;
+};
+
+DeadLetterPlace DeadLetterPlaceOf(const RunOptions& options, std::uint64_t system_identifier);
+
+class DeadLetterJob {
+ public:
+  static constexpr std::size_t kKeysAtATime = 1'000;
+  static constexpr std::size_t kRowsAtATime = 100;
+
+  pipeline::DeadLetterReply Run(const DeadLetterPlace& place,
+                                const pipeline::DeadLetterRequest& request);
+
+  void Close() { table_.reset(); }
+
+ private:
+  absl::Status Open(const DeadLetterPlace& place);
+  absl::Status CarryOut(const pipeline::DeadLetterRequest& request,
+                        pipeline::DeadLetterReply* reply);
+  void TellTopic(const DeadLetterPlace& place, const pipeline::DeadLetterRequest& request,
+                 const pipeline::DeadLetterReply& reply);
+
+  std::optional<postgres::DeadLetterTable> table_;
+  std::string conninfo_;  // of table_
+  std::optional<kafka::DeadLetterOutlet> outlet_;
+};
+
+}  // namespace walpost::runtime

@@ -1,0 +1,214 @@
+"""Whatever a migration does to publication, table, partition, column or type ends in the right records, or in a halt that names it.
+
+The rows of the tables below are those of docs/schema-changes.md. Each edit is made while walpost streams and while it is away. After the
+way out that the runbook names, nothing is missing.
+"""
+
+import signal
+
+import pytest
+import servers
+from edits import HARMLESS
+
+ADVANCE = ("slot", "advance", "--yes")
+RECREATE = ("slot", "recreate", "--yes")
+
+
+class Edit:
+    """`make`, then rows, then `undo`, then a row: it must halt with `reason` and say `words`; `mend` and `verb` are the way out."""
+
+    def __init__(self, make, undo="", reason="publication_missing", words="", mend="", verb=ADVANCE, since=13, config=None, smoke=False):
+        self.make, self.undo, self.reason, self.words, self.mend, self.verb = make, undo, reason, words, mend, verb
+        self.since, self.config, self.smoke = since, config, smoke
+
+
+WHOLE = "ALTER PUBLICATION {name} DROP TABLE outbox.events; ALTER PUBLICATION {name} ADD TABLE outbox.events"
+OUT_AND_IN = "was taken out of the publication and added again"
+ALTERED = "the publication was altered"
+
+HALTING = {
+    "table out and in": Edit("ALTER PUBLICATION {name} DROP TABLE outbox.events", "ALTER PUBLICATION {name} ADD TABLE outbox.events",
+                             words=OUT_AND_IN, smoke=True),
+    "tables set and set back": Edit("CREATE TABLE IF NOT EXISTS other (id int); ALTER PUBLICATION {name} SET TABLE other",
+                                    "ALTER PUBLICATION {name} SET TABLE outbox.events", words=OUT_AND_IN),
+    "publish": Edit("ALTER PUBLICATION {name} SET (publish = 'update')", "ALTER PUBLICATION {name} SET (publish = 'insert')",
+                    words=ALTERED, smoke=True),
+    "owner of the publication": Edit("ALTER PUBLICATION {name} OWNER TO CURRENT_USER; ALTER PUBLICATION {name} SET (publish = 'insert')",
+                                     words=ALTERED),
+    "partitions under their own names": Edit("ALTER PUBLICATION {name} SET (publish_via_partition_root = false)",
+                                             "ALTER PUBLICATION {name} SET (publish_via_partition_root = true)", verb=RECREATE, smoke=True),
+    "row filter": Edit("ALTER PUBLICATION {name} SET TABLE outbox.events WHERE (id IS NOT NULL)", words="has a row filter", mend=WHOLE, since=15),
+    "row filter and back": Edit("ALTER PUBLICATION {name} SET TABLE outbox.events WHERE (id IS NULL)",
+                                "ALTER PUBLICATION {name} SET TABLE outbox.events", words=OUT_AND_IN, since=15, smoke=True),
+    "column list": Edit("ALTER PUBLICATION {name} SET TABLE outbox.events (id, created_at, aggregate_type, aggregate_id, event_type, payload)",
+                        words="has a column list without", mend=WHOLE, since=15, smoke=True),
+    "whole schema instead": Edit("ALTER PUBLICATION {name} SET TABLES IN SCHEMA outbox", words=OUT_AND_IN, since=15,
+                                 mend="ALTER PUBLICATION {name} SET TABLE outbox.events"),
+    "mapped column dropped": Edit("ALTER TABLE outbox.events DROP COLUMN schema_name", reason="schema_mismatch", words="no column schema_name",
+                                  mend="ALTER TABLE outbox.events ADD COLUMN schema_name text", verb=RECREATE,
+                                  config={"outboxes": [{"table": "outbox.events", "columns": {"schema_name": "schema_name"}}]}),
+    "column to an array": Edit("ALTER TABLE outbox.events DROP CONSTRAINT IF EXISTS events_check;"
+                               " ALTER TABLE outbox.events ALTER event_type TYPE text[] USING ARRAY[event_type]",
+                               reason="schema_mismatch", words="event_type", verb=RECREATE,
+                               mend="ALTER TABLE outbox.events ALTER event_type TYPE text USING event_type[1]"),
+    "column to a composite": Edit("CREATE TYPE public.pair AS (a text, b int); ALTER TABLE outbox.events DROP CONSTRAINT IF EXISTS events_check;"
+                                  " ALTER TABLE outbox.events ALTER event_type TYPE public.pair USING ROW(event_type, 1)::public.pair",
+                                  reason="schema_mismatch", words="public.pair", verb=RECREATE, smoke=True,
+                                  mend="ALTER TABLE outbox.events ALTER event_type TYPE text USING (event_type).a; DROP TYPE public.pair"),
+}
+
+# What brings no sign while walpost streams: seen by the next connect.
+AT_CONNECT = {
+    "table out": Edit("ALTER PUBLICATION {name} DROP TABLE outbox.events", words="is not in it",
+                      mend="ALTER PUBLICATION {name} ADD TABLE outbox.events"),
+    "unlogged partition": Edit("ALTER TABLE outbox.events_default SET UNLOGGED", words="writes no log",
+                               mend="ALTER TABLE outbox.events_default SET LOGGED", smoke=True),
+    "foreign partition": Edit("ALTER TABLE outbox.events DROP CONSTRAINT events_pkey; CREATE FOREIGN DATA WRAPPER w;"
+                              " CREATE SERVER s FOREIGN DATA WRAPPER w; CREATE FOREIGN TABLE outbox.f"
+                              " PARTITION OF outbox.events FOR VALUES FROM ('2001-01-01') TO ('2002-01-01') SERVER s",
+                              words="is a foreign table", mend="ALTER TABLE outbox.events DETACH PARTITION outbox.f"),
+}
+
+
+def cases(edits):
+    return [pytest.param(name, id=name, marks=pytest.mark.smoke if edit.smoke else []) for name, edit in edits.items()]
+
+
+def execute(p, sql):
+    for statement in filter(None, sql.format(name=p.name, tables="outbox.events").split(";")):  # VACUUM takes no company
+        p.execute(statement)
+
+
+def insert(p, into_default=False):
+    """Two events, in a transaction of their own."""
+    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, created_at) SELECT gen_random_uuid(), %s, 'k',"
+              f" {event_type(p)}, {'%s' if into_default else 'now()'} FROM generate_series(1, 2)",
+              p.name, *(["1999-01-01"] if into_default else []))
+
+
+def event_type(p):
+    kind = p.execute("SELECT typname::text FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid"
+                     " WHERE attrelid = 'outbox.events'::regclass AND attname = 'event_type'")[0][0]
+    return {"_text": "ARRAY['Tested']", "pair": "'(Tested,1)'::public.pair"}.get(kind, "'Tested'")
+
+
+def missing(p):
+    return {row[0] for row in p.execute("SELECT id::text FROM outbox.events")} - {record.id for record in p.records()}
+
+
+def halted(p, edit):
+    p.walpost.wait_state("halted", 60)
+    halt = p.walpost.status()["halt"]
+    assert halt["reason"] == edit.reason and edit.words in halt["detail"], halt
+    assert edit.reason != "publication_missing" or "walpost slot" in halt["detail"] or edit.mend, halt
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+
+
+def take_the_way_out(p, edit):
+    execute(p, edit.mend)
+    p.walpost.verb(*edit.verb)
+    p.walpost.signal(signal.SIGHUP)
+    p.walpost.wait_state("streaming")
+    insert(p)
+    p.wait_confirmed()
+    p.walpost.verb("replay", "--missing", "--in-place")
+    assert missing(p) == set()
+
+
+@pytest.mark.smoke
+def test_harmless_edits_while_streaming_cost_a_look_and_no_connection(make_pipeline):
+    p = make_pipeline(partitions=1).start()
+    insert(p)
+    delivered = 2
+    for name, sql in HARMLESS.items():
+        execute(p, sql)
+        insert(p)
+        delivered += 2
+        p.walpost.wait_delivered(delivered)
+        assert p.walpost.state() == "streaming", name
+    p.wait_confirmed()
+    assert missing(p) == set() and len(p.records()) == 2 * (len(HARMLESS) + 1)
+    assert p.walpost.status()["reconnects"] == 0
+
+
+@pytest.mark.smoke
+def test_harmless_edits_while_away(make_pipeline):
+    p = make_pipeline(partitions=1).start()
+    insert(p)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    for sql in HARMLESS.values():
+        execute(p, sql)
+        insert(p)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert missing(p) == set() and len(p.records()) == 2 * (len(HARMLESS) + 1)
+
+
+@pytest.mark.parametrize("case", cases(HALTING))
+def test_edit_halts_at_the_first_sign_and_nothing_is_missing_after_the_way_out(make_pipeline, case, postgres):
+    """While walpost streams, and then while it is away."""
+    edit = HALTING[case]
+    if postgres.major < edit.since:
+        return refused_by_the_server(make_pipeline, edit)
+    p = make_pipeline(config=edit.config, partitions=1).start()
+    for streaming in (True, False):
+        insert(p)
+        p.wait_confirmed()
+        before = len(p.records())
+        if not streaming:
+            assert p.walpost.stop() == 0
+        execute(p, edit.make)
+        insert(p)
+        if edit.undo:
+            execute(p, edit.undo)
+            insert(p)
+        if not streaming:
+            p.walpost.start(wait=None)
+        halted(p, edit)
+        assert len(p.records()) == before, "what comes after the sign waits for the decision"
+        take_the_way_out(p, edit)
+
+
+def refused_by_the_server(make_pipeline, edit):
+    """What a version does not know cannot be done to it."""
+    p = make_pipeline(create_topic=False)
+    p.walpost.init()
+    with pytest.raises(Exception, match="syntax error"):
+        execute(p, edit.make)
+
+
+@pytest.mark.parametrize("case", cases(AT_CONNECT))
+def test_edit_without_a_sign_halts_at_the_planned_reconnect(make_pipeline, case):
+    edit = AT_CONNECT[case]
+    p = make_pipeline(config={"source": {"recheck_interval": "1s"}}, partitions=1).start()
+    insert(p)
+    execute(p, edit.make)
+    insert(p, into_default=edit.words == "writes no log")
+    halted(p, edit)
+    done = p.walpost.verb("check", check=False)
+    assert done.returncode == 78 and edit.words in done.stdout, done
+    take_the_way_out(p, edit)
+
+
+def test_an_update_cannot_move_an_event_to_another_partition(make_pipeline):
+    p = make_pipeline(partitions=1).start()
+    insert(p)
+    with pytest.raises(Exception, match="created_at of an event does not change"):
+        p.execute("UPDATE outbox.events SET created_at = '1999-01-01'")
+    p.execute("UPDATE outbox.events SET payload = 'x'")
+    p.wait_confirmed()
+    assert len(p.records()) == 2
+    assert "moves a row" not in p.walpost.verb("check", check=False).stdout
+    p.execute("DROP TRIGGER events_stay ON outbox.events")
+    assert "moves a row" in p.walpost.verb("check", check=False).stdout
+
+
+def test_analyze_without_end_lets_events_through(make_pipeline):
+    """Each is a sign; all that a look has seen counts for those before it."""
+    p = make_pipeline(partitions=1).start()
+    for _ in range(30):
+        p.execute("ANALYZE outbox.events")
+        insert(p)
+    p.wait_confirmed(seconds=30)
+    assert missing(p) == set() and len(p.records()) == 60 and p.walpost.status()["reconnects"] == 0

@@ -1,0 +1,56 @@
+"""A server that was set back has the same name, cluster and timeline as before, and another history."""
+
+import signal
+
+import pytest
+
+
+def delivered_and_stopped(p, first, last):
+    p.walpost.start()
+    p.insert(first, last)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+
+
+def halted(p):
+    p.walpost.start(wait="halted")
+    halt = p.walpost.status()["halt"]
+    assert halt["reason"] == "timeline_changed", halt
+    assert "docs/runbook.md, timeline_changed" in halt["detail"]
+    return halt["detail"]
+
+
+def go_on_from_here(p):
+    assert "slot" in p.walpost.verb("slot", "advance", "--yes").stdout
+    p.walpost.signal(signal.SIGHUP)
+    p.walpost.wait_state("streaming")
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("writers_first", [True, False])
+def test_server_set_back(make_pipeline, workspace, writers_first):
+    postgres = workspace.postgres()
+    p = make_pipeline(on_postgres=postgres)
+    p.walpost.init()
+    delivered_and_stopped(p, 1, 20)
+    copy = postgres.copy_disk(workspace.path / "copy")
+    delivered_and_stopped(p, 21, 40)
+    end = p.wal_position()
+    before = {record.id for record in p.records()}
+    postgres.put_back(copy)
+    if writers_first:
+        p.insert(101, 120)
+        p.write_wal_past(end)
+        p.insert(121, 140)
+    confirmed = p.slot()["confirmed"]
+    detail = halted(p)
+    assert ("set back" in detail) if writers_first else ("the server's log ends at" in detail)
+    assert {record.id for record in p.records()} == before, "nothing of the other history"
+    assert p.slot()["confirmed"] == confirmed
+    go_on_from_here(p)
+    p.insert(141, 160)
+    p.wait_confirmed()
+    delivered = {record.id for record in p.records()}
+    assert set(p.committed()) <= delivered, "nothing of the tables is missing"
+    assert before <= delivered
+    assert p.walpost.stop() == 0

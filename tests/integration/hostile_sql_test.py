@@ -1,0 +1,218 @@
+"""What a role can do to others in the database: with operators, functions, locks and keys of its own."""
+
+import contextlib
+import os
+import subprocess
+
+import psycopg2
+import psycopg2.errors
+import pytest
+import servers
+
+SQL = servers.ROOT / "sql"
+
+# Operators and functions that fit better than those of pg_catalog to what somebody may have written, as anybody who may create in a schema can make
+# them. Each one notes who ran it, and takes what that one has to give.
+TRAPS = """
+SET search_path = pg_catalog;  -- or the first ones catch who makes the others
+CREATE TABLE public.caught (what text, who name);
+GRANT ALL ON public.caught TO PUBLIC;
+CREATE FUNCTION public.trap(what text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    ALTER ROLE mallory SUPERUSER;
+    INSERT INTO public.caught VALUES (what, current_user);
+EXCEPTION WHEN OTHERS THEN
+    INSERT INTO public.caught VALUES (what, current_user);
+END $$;
+DO $$
+DECLARE
+    made record;
+    name text;
+    body text := 'BEGIN PERFORM public.trap(%L); RETURN NULL; END';
+BEGIN
+    FOR made IN
+        SELECT o AS operator, l.t AS left, r.t AS right,
+               CASE WHEN o = '||' THEN 'text' WHEN o IN ('+', '-', '*', '/') THEN 'bigint' ELSE 'boolean' END AS result
+        FROM unnest('{=,<>,<,>=,~,||,+,-,*,/}'::text[]) AS o,
+             unnest('{oid,regclass,regnamespace,regrole,integer,bigint,numeric,text,name,"\\"char\\"",jsonb,timestamptz}'::text[]) AS l (t),
+             unnest('{oid,regclass,regnamespace,regrole,integer,bigint,numeric,text,name,"\\"char\\"",timestamptz}'::text[]) AS r (t)
+        WHERE NOT EXISTS (
+            SELECT FROM pg_operator p WHERE p.oprname = o AND p.oprleft = l.t::regtype AND p.oprright = r.t::regtype)
+    LOOP
+        name := 'op_' || abs(hashtext(made::text));
+        EXECUTE format('CREATE OR REPLACE FUNCTION public.%I(%s, %s) RETURNS %s LANGUAGE plpgsql AS %L', name, made.left, made.right,
+                       made.result, format(body, made::text));
+        EXECUTE format('CREATE OPERATOR public.%s (FUNCTION = public.%I, LEFTARG = %s, RIGHTARG = %s)', made.operator, name, made.left, made.right);
+    END LOOP;
+    FOREACH name IN ARRAY '{quote_ident(name),pg_drop_replication_slot(text),to_regclass(varchar),octet_length(name),
+                            quote_literal(name),array_to_string(name[]\\,text),octet_length(jsonb),pg_get_expr(pg_node_tree\\,regclass)}'::text[] LOOP
+        EXECUTE format('CREATE FUNCTION public.%s RETURNS text LANGUAGE plpgsql AS %L', name, format(body, name));
+    END LOOP;
+END $$;
+"""
+
+
+@contextlib.contextmanager
+def connected(p, autocommit=True, **more):
+    with contextlib.closing(p.postgres.connect(p.database, autocommit=autocommit, **more)) as connection:
+        with connection.cursor() as cursor:
+            yield cursor
+
+
+def versions(direction):
+    return sorted(SQL.glob(f"V*.{direction}.sql"), key=lambda path: int(path.name[1:].split("__")[0]))
+
+
+def psql(p, *arguments, text=None):
+    done = subprocess.run(["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *map(str, arguments)], input=text, capture_output=True, text=True, check=False, timeout=60,
+                          env={**os.environ, "PGHOST": str(p.postgres.path), "PGPORT": str(p.postgres.port), "PGUSER": "postgres", "PGDATABASE": p.database})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def mallory(postgres):
+    postgres.execute("CREATE ROLE mallory LOGIN")
+    return "mallory"
+
+
+def caught(p):
+    return p.execute("SELECT * FROM public.caught LIMIT 5"), p.execute("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'")
+
+
+@pytest.mark.smoke
+def test_operators_and_functions_in_public_run_with_nobodys_rights(make_pipeline, mallory):
+    p = make_pipeline()
+    p.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")  # as before version 15
+    with connected(p, user=mallory) as cursor:
+        cursor.execute(TRAPS)
+    # They are traps: a superuser falls into one.
+    p.execute("SELECT 1::oid = 'pg_class'::regclass")
+    assert caught(p)[0] and caught(p)[1] == [(True,)]
+    p.execute("ALTER ROLE mallory NOSUPERUSER; TRUNCATE public.caught")
+
+    p.walpost.verb("init", "--with-roles")
+    p.walpost.verb("init", "--with-roles")
+    p.walpost.start()
+    with connected(p) as cursor:
+        cursor.execute("SELECT * FROM outbox.maintain(ahead => '5 days')")
+        cursor.execute("SELECT outbox.set_payload_max(900000); SELECT outbox.set_ephemeral(true); SELECT outbox.set_ephemeral(false)")
+        cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'x', idempotency_key => '1', headers => '{\"a\": 1}')", (p.name,))
+        cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'x', idempotency_key => '1')", (p.name,))
+        cursor.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'Tested')", (p.name,))
+        cursor.execute("SELECT outbox.forget_keys()")
+    p.wait_confirmed()
+    for verb in (["check"], ["slot", "list"], ["audit"], ["replay", "--missing", "--dry-run"]):
+        p.walpost.verb(*verb)
+    p.walpost.stop()
+    for path in (SQL / "runbook").iterdir():
+        if path.stem not in ("before_transaction", "transaction", "find_commit"):  # these want a slot with something in it
+            psql(p, "-v", "seconds=0.1", "-f", path)
+    p.walpost.verb("slot", "drop", "--yes")
+    # The files themselves, as an administrator or a migration tool applies them; the inbox, because it is there.
+    for path in (*versions("up"), SQL / "R__roles.sql", SQL / "inbox/V1__inbox.up.sql", *reversed(versions("up"))):
+        psql(p, "-1", "-f", path)
+    psql(p, "-c", "SELECT inbox.accept('c', 'e')", "-c", "SELECT * FROM inbox.maintain('3 days')")
+    for path in (SQL / "inbox/V1__inbox.down.sql", *reversed(versions("down"))):
+        psql(p, "-1", "-f", path)
+    assert caught(p) == ([], [(False,)])
+
+
+def test_every_file_says_first_what_its_names_and_operators_mean_and_takes_it_back_last():
+    for path in [*SQL.glob("*.sql"), *SQL.glob("inbox/*.sql")]:
+        statements = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("--")]
+        assert statements[:2] == ["SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);",
+                                  "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);"], path
+        assert statements[-1] == "SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);", path
+    for path in SQL.glob("runbook/*.sql"):
+        statements = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("--")]
+        assert statements[0] == "SET search_path = pg_catalog, pg_temp;", path
+
+
+@pytest.mark.smoke
+def test_every_function_looks_in_pg_catalog_first(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    for path in (SQL / "V3__outbox_messages.up.sql", SQL / "inbox/V1__inbox.up.sql"):
+        psql(p, "-1", "-f", path)
+    found = {row[0] for row in p.execute(
+        "SELECT DISTINCT p.oid::regproc::text FROM pg_proc p WHERE p.pronamespace IN ('walpost'::regnamespace, 'outbox'::regnamespace, 'inbox'::regnamespace)"
+        " AND NOT coalesce('search_path=pg_catalog, pg_temp' = ANY (p.proconfig), false)")}
+    # The first two name each operator's schema; the others run under the search_path of outbox.emit_message.
+    assert found <= {"outbox.uuid_v7", "inbox.day_of", "walpost.message_prefix", "walpost.wire_number", "walpost.wire_field", "walpost.wire_headers",
+                     "walpost.wire_options"}
+
+
+@pytest.mark.smoke
+def test_roles_file_does_the_same_under_any_search_path(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    with connected(p, autocommit=False) as cursor:
+        cursor.execute("SET search_path = outbox, walpost, public")
+        cursor.execute((SQL / "R__roles.sql").read_text(encoding="utf-8"))
+        cursor.connection.commit()
+        cursor.execute("SHOW search_path")
+        assert cursor.fetchone() == ("outbox, walpost, public",)
+    emit = "SELECT count(*), bool_and(proowner = 'outbox_owner'::regrole), bool_and(has_function_privilege('outbox_writer', oid, 'EXECUTE')) FROM pg_proc"
+    assert p.execute(f"{emit} WHERE pronamespace = 'outbox'::regnamespace AND proname = 'emit'") == [(3, True, True)]
+    assert p.execute("SELECT DISTINCT relowner::regrole::text FROM pg_class WHERE relnamespace IN ('outbox'::regnamespace, 'walpost'::regnamespace)") == [
+        ("outbox_owner",)]
+    assert p.execute("SELECT has_function_privilege('public', p.oid, 'EXECUTE') FROM pg_proc p WHERE proname = 'forget'") == [(False,)]
+
+
+def test_init_by_a_superuser_does_not_build_on_what_others_own(make_pipeline, mallory):
+    p = make_pipeline()
+    p.execute(f"GRANT CREATE ON DATABASE {p.database} TO mallory")
+    with connected(p, user=mallory) as cursor:
+        cursor.execute("CREATE SCHEMA walpost; CREATE TABLE walpost.schema_version (version integer PRIMARY KEY)")
+    refused = p.walpost.verb("init", check=False)
+    assert refused.returncode == 78 and "schema walpost belongs to role mallory" in refused.stderr
+    p.execute("ALTER SCHEMA walpost OWNER TO postgres")
+    refused = p.walpost.verb("init", check=False)
+    assert refused.returncode == 78 and "walpost.schema_version belongs to role mallory" in refused.stderr
+    p.execute("DROP TABLE walpost.schema_version")
+    p.walpost.init()
+
+
+@pytest.mark.smoke
+def test_owner_who_is_no_superuser_can_do_all_but_roles(make_pipeline):
+    p = make_pipeline()
+    p.execute("CREATE ROLE shop_owner LOGIN REPLICATION")
+    p.execute(f"ALTER DATABASE {p.database} OWNER TO shop_owner")
+    own = p.another(conninfo=p.postgres.conninfo(p.database, user="shop_owner"))
+    own.verb("init")
+    own.verb("init")
+    with connected(p, user="shop_owner") as cursor:
+        cursor.execute("SELECT * FROM outbox.maintain(ahead => '5 days')")
+        assert len(cursor.fetchall()) == 2
+        cursor.execute("SELECT outbox.set_payload_max(900000); SELECT outbox.emit('Tested', %s, 'k', 'x')", (p.name,))
+    own.start()
+    own.stop()
+
+
+@pytest.mark.smoke
+def test_idempotency_key_of_one_writer_is_nothing_to_another(make_pipeline, mallory):
+    p = make_pipeline()
+    p.walpost.verb("init", "--with-roles")
+    p.execute("CREATE ROLE honest LOGIN IN ROLE outbox_writer; CREATE ROLE tenant IN ROLE outbox_writer; GRANT tenant TO honest; GRANT outbox_writer TO mallory")
+    emit = "SELECT outbox.emit('Tested', 'a', 'k', 'x', idempotency_key => 'payment-1')"
+    ids = {}
+    for name, user, role in [("guessed", mallory, "NONE"), ("first", "honest", "NONE"), ("again", "honest", "NONE"), ("as tenant", "honest", "tenant")]:
+        with connected(p, user=user) as cursor:
+            cursor.execute(f"SET ROLE {role}; {emit}")
+            ids[name] = cursor.fetchone()[0]
+    assert ids["first"] == ids["again"] and len(set(ids.values())) == 3
+    assert p.execute("SELECT array_agg(writer ORDER BY writer) FROM outbox.idempotency") == [(["honest", "mallory", "tenant"],)]
+    assert p.execute("SELECT count(*) FROM outbox.events") == [(3,)]
+
+
+def test_writer_can_hold_up_maintenance_by_no_lock_of_his(make_pipeline, mallory):
+    p = make_pipeline()
+    p.walpost.init()
+    with connected(p, user=mallory) as cursor:
+        cursor.execute("SELECT pg_advisory_lock_shared(n::bigint << 32 | k) FROM generate_series(1, 2) n, generate_series(1, 2) k")
+        cursor.execute("SELECT pg_advisory_lock(%s, k) FROM generate_series(0, 10) k", (p.execute("SELECT 'outbox.events'::regclass::oid::integer")[0][0],))
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute("BEGIN; LOCK TABLE outbox.retention_note IN ACCESS SHARE MODE")
+        made = p.execute("SELECT action FROM outbox.maintain(ahead => '5 days')")
+    assert made == [("made",), ("made",)]

@@ -1,0 +1,202 @@
+"""What the SQL files and functions decide while others write: under which lock, on which snapshot, for how long writers wait."""
+
+import contextlib
+import threading
+import time
+
+import psycopg2.errors
+import pytest
+import servers
+
+SQL = servers.ROOT / "sql"
+WAIT_MAX_S = 3  # 1.2 s, and a machine that is busy
+
+
+@contextlib.contextmanager
+def connected(p, autocommit=True, **more):
+    with contextlib.closing(p.postgres.connect(p.database, autocommit=autocommit, **more)) as connection:
+        with connection.cursor() as cursor:
+            yield cursor
+
+
+def apply(p, *names):
+    with connected(p, autocommit=False) as cursor:
+        for name in names:
+            cursor.execute((SQL / name).read_text(encoding="utf-8"))
+            cursor.connection.commit()
+
+
+def waiting(p):
+    return p.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'", p.database)[0][0]
+
+
+def emit(cursor, key=None):
+    cursor.execute("SELECT outbox.emit('Tested', 'a', 'k', 'x', idempotency_key => %s)", (key,))
+    return cursor.fetchone()[0]
+
+
+class InThread(threading.Thread):
+    """Runs it at once, and keeps what came of it."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.outcome = None
+        self._run_it = run
+        self.start()
+
+    def run(self):
+        try:
+            self.outcome = self._run_it()
+        except Exception as error:  # noqa: BLE001 - for the test to see
+            self.outcome = error
+
+    def result(self):
+        self.join(60)
+        return self.outcome
+
+
+def test_row_that_is_committed_while_the_table_is_made_anew_is_not_lost(make_pipeline):
+    p = make_pipeline()
+    apply(p, "V1__walpost.up.sql", "V2__outbox_events.up.sql", "V4__outbox_table.up.sql")
+    with connected(p, autocommit=False) as writer:
+        writer.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('a', 'k', 'Tested')")
+        partitions = InThread(lambda: apply(p, "V5__outbox_partitions.up.sql"))
+        servers.wait_for(lambda: waiting(p) == 1, 30, "the file to wait for the writer")
+        writer.connection.commit()
+    assert partitions.result() is None
+    assert p.execute("SELECT count(*) FROM outbox.events") == [(1,)]
+    with connected(p, autocommit=False) as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        with pytest.raises(psycopg2.errors.InvalidTransactionState, match="READ COMMITTED"):
+            cursor.execute((SQL / "V5__outbox_partitions.up.sql").read_text(encoding="utf-8"))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_maintain_does_not_run_on_an_old_snapshot(make_pipeline, level):
+    p = make_pipeline()
+    p.walpost.init()
+    with connected(p, autocommit=False) as cursor, pytest.raises(psycopg2.errors.InvalidTransactionState, match="READ COMMITTED"):
+        cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}; SELECT * FROM outbox.maintain()")
+
+
+# What takes a strong lock where something is to be changed, and none when it runs again.
+CHANGES = {
+    "roles": lambda p: p.walpost.verb("init", "--with-roles"),
+    "payload": lambda p: p.execute("SELECT outbox.set_payload_max(5000)"),
+    "ephemeral": lambda p: p.execute("SELECT outbox.set_ephemeral(true)"),
+    "files": lambda p: apply(p, "V1__walpost.up.sql", "V2__outbox_events.up.sql", "V4__outbox_table.up.sql", "V5__outbox_partitions.up.sql",
+                             "V6__outbox_maintain.up.sql", "V7__outbox_emit.up.sql", "V8__pipeline_drain.up.sql", "R__roles.sql"),
+}
+
+
+@pytest.mark.smoke
+def test_change_waits_for_a_transaction_and_nobody_else_waits_for_long(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    longest_s = 0
+    for name, change in CHANGES.items():
+        with connected(p, autocommit=False) as late:
+            emit(late, name)  # open, with a lock on all that emit writes
+            changing = InThread(lambda change=change: change(p))
+            if name != "files":
+                servers.wait_for(lambda: waiting(p) > 0, 30, f"{name} to wait for the transaction")
+                for _ in range(4):
+                    began = time.monotonic()
+                    with connected(p) as other:
+                        emit(other)
+                    longest_s = max(longest_s, time.monotonic() - began)
+                assert changing.is_alive(), changing.outcome
+                late.connection.commit()
+            assert not isinstance(changing.result(), Exception), changing.outcome
+        with connected(p, autocommit=False) as late:
+            emit(late, name + " again")
+            again = InThread(lambda change=change: change(p))
+            assert not isinstance(again.result(), Exception), again.outcome
+    assert longest_s < WAIT_MAX_S
+
+
+def test_change_that_gets_no_lock_names_the_table_and_changes_nothing(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    with connected(p, autocommit=False) as late:
+        emit(late)
+        with pytest.raises(psycopg2.errors.LockNotAvailable, match="no lock on outbox.events"):
+            p.execute("SELECT outbox.set_payload_max(5000)")
+    assert "1000000" in p.execute("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'events_payload_max' AND conrelid = 'outbox.events'::regclass")[0][0]
+
+
+# The key is there when emit inserts it, and gone when it asks which event it stands for.
+@pytest.mark.smoke
+def test_emit_returns_an_id_also_when_its_key_is_forgotten_at_that_moment(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    with connected(p) as cursor:
+        first = emit(cursor, "key")
+    p.execute("CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$;"
+              "CREATE TRIGGER wait AFTER INSERT ON outbox.idempotency FOR EACH STATEMENT EXECUTE FUNCTION public.wait()")
+    with connected(p, autocommit=False) as holder:
+        holder.execute("SELECT pg_advisory_xact_lock(1)")
+
+        def second():
+            with connected(p) as cursor:
+                return emit(cursor, "key")
+
+        emitting = InThread(second)
+        servers.wait_for(lambda: waiting(p) == 1, 30, "emit to stand between its two statements")
+        holder.execute("SELECT outbox.forget_keys(keep => '0')")
+        assert holder.fetchone() == (1,)
+        holder.connection.commit()
+    assert emitting.result() not in (None, first)
+    assert p.execute("SELECT count(*) FROM outbox.events") == [(2,)]
+
+
+def partitions_of(p):
+    return dict(p.execute("SELECT c.relname, pg_get_userbyid(c.relowner) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid"
+                          " WHERE i.inhparent = 'outbox.events'::regclass"))
+
+
+@pytest.mark.smoke
+def test_partition_that_cannot_be_handled_stops_nothing_else(make_pipeline):
+    p = make_pipeline()
+    p.walpost.verb("init", "--with-roles")
+    p.execute("SELECT FROM outbox.maintain(ahead => '4 days')")  # by a superuser
+    assert set(partitions_of(p).values()) == {"outbox_owner"}
+    p.execute("CREATE ROLE stranger")
+    # In the way: a table of the next one's name, and a partition that overlaps the one after.
+    p.execute("DO $$ DECLARE day timestamptz := date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'; BEGIN"
+              " EXECUTE format('CREATE TABLE outbox.%I ()', outbox.partition_name(day + interval '5 days'));"
+              " EXECUTE format('CREATE TABLE outbox.made_by_hand PARTITION OF outbox.events FOR VALUES FROM (%L) TO (MAXVALUE)', day + interval '7 days 1 hour');"
+              " END $$")
+    old = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at) VALUES ('a', 'k', 'Tested', now() - interval '{} days')"
+    p.execute(old.format(12) + ";" + old.format(12))
+    p.execute("SELECT FROM outbox.maintain()")
+    p.execute(old.format(10))
+    p.execute("SELECT FROM outbox.maintain()")
+    foreign, = p.execute("SELECT partition::text FROM outbox.partitions() WHERE ends < now() ORDER BY ends LIMIT 1")[0]
+    p.execute(f"ALTER TABLE {foreign} OWNER TO stranger")
+    p.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", p.name)
+    with connected(p) as cursor:
+        cursor.execute("SET ROLE outbox_owner; SET datestyle = 'SQL, DMY'; SET timezone = 'Asia/Kolkata'")
+        cursor.execute("SELECT action, what FROM outbox.maintain(ahead => '9 days')")
+        did = cursor.fetchall()
+        warnings = "".join(cursor.connection.notices)
+        cursor.execute("SELECT action FROM outbox.maintain(ahead => '9 days')")
+        assert cursor.fetchall() == []
+    assert [what for action, what in did if action == "made"][0].endswith("_2")
+    assert [action for action, _ in did].count("made") == 2 and [action for action, _ in did].count("dropped") == 1, did
+    assert f"{foreign} stays as it is: must be owner" in warnings and "is left to the next call" in warnings
+    assert p.execute("SELECT count(*) FROM outbox.partitions() WHERE starts <> date_trunc('day', starts AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'") == [(0,)]
+
+
+@pytest.mark.smoke
+def test_notes_that_came_with_a_dump_let_nothing_be_dropped(make_pipeline):
+    p = make_pipeline()
+    p.walpost.verb("init", "--plain-table")
+    p.insert(1, 3)
+    p.execute("INSERT INTO outbox.retention_note SELECT now() - interval '1 day', pg_current_snapshot(), '0/1', system_identifier - 1 FROM pg_control_system()")
+    p.execute("SELECT FROM outbox.maintain(keep => '0')")
+    assert p.execute("SELECT count(*) FROM outbox.events") == [(3,)]
+    told = p.walpost.init().stdout
+    assert "1 notes of another cluster removed" in told
+    assert p.execute("SELECT DISTINCT n.system_identifier = c.system_identifier FROM outbox.retention_note n, pg_control_system() c") == [(True,)]

@@ -1,0 +1,178 @@
+#include "dead_letter_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "violation.h"
+
+namespace walpost::simulation {
+
+using base::DeadLetter;
+using Kind = pipeline::DeadLetterRequest::Kind;
+
+namespace {
+
+bool IsOfKey(const DeadLetter& row, const std::string& topic, const std::string& key) {
+  return !row.closed && row.parked && row.topic == topic && row.key == key;
+}
+
+}  // namespace
+
+std::vector<const DeadLetter*> DeadLetterTable::Open() const {
+  std::vector<const DeadLetter*> open;
+  for (const DeadLetter& row : rows_) {
+    if (!row.closed) {
+      open.push_back(&row);
+    }
+  }
+  return open;
+}
+
+std::vector<DeadLetter>::iterator DeadLetterTable::Find(std::int64_t seq) {
+  return std::find_if(rows_.begin(), rows_.end(),
+                      [&](const DeadLetter& row) { return row.seq == seq && !row.closed; });
+}
+
+void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
+                             pipeline::DeadLetterReply* reply) {
+  Require(!request.rows.empty() && request.rows.size() <= pipeline::DeadLetters::kInsertRowsMax,
+          "%u rows at once", request.rows.size());
+  for (const DeadLetter& row : request.rows) {
+    const auto there = std::find_if(rows_.begin(), rows_.end(), [&](const DeadLetter& each) {
+      return each.position == row.position && each.event_id == row.event_id;
+    });
+    reply->open.push_back(there == rows_.end() || !there->closed);
+    if (there == rows_.end()) {
+      rows_.push_back(row);
+      rows_.back().seq = next_seq_++;
+      ++open_rows_;
+      judge_->OnRow(row);
+    }
+  }
+}
+
+void DeadLetterTable::Read(const pipeline::DeadLetterRequest& request,
+                           pipeline::DeadLetterReply* reply) {
+  std::uint64_t left = random_.Chance(500) ? 100 : random_.Between(1, 4);
+  for (const DeadLetter& row : rows_) {
+    const bool wanted = request.of_key
+                            ? IsOfKey(row, request.topic, request.key) && row.seq > request.seq
+                            : !row.closed && row.seq == request.seq;
+    if (wanted && left-- == 0) {
+      return;
+    }
+    if (wanted) {
+      reply->rows.push_back(row);
+    }
+  }
+  reply->at_end = true;
+}
+
+// What is closed stays; what was sent goes.
+void DeadLetterTable::Close(DeadLetter* row) {
+  row->closed = true;
+  --open_rows_;
+  judge_->OnRowClosed(*row);
+}
+
+pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRequest& request) {
+  pipeline::DeadLetterReply reply;
+  reply.id = request.id;
+  const auto found = Find(request.seq);
+  switch (request.kind) {
+    case Kind::kInsert:
+      Insert(request, &reply);
+      break;
+    case Kind::kLoad: {
+      std::uint64_t left = random_.Chance(500) ? UINT64_MAX : random_.Between(1, 4);
+      reply.at_end = true;
+      for (const DeadLetter& row : rows_) {
+        if (row.closed || !row.parked || row.seq <= request.seq) {
+          continue;
+        }
+        if (left-- == 0) {
+          reply.at_end = false;
+          break;
+        }
+        reply.keys.push_back({row.seq, row.topic, row.key.value_or("")});
+      }
+      break;
+    }
+    case Kind::kDecision:
+      for (const std::int64_t seq : decided_) {
+        const auto row = Find(seq);
+        if (row != rows_.end() && row->decision != DeadLetter::Decision::kNone) {
+          reply.rows.push_back(*row);
+          break;
+        }
+      }
+      break;
+    case Kind::kRead:
+      Read(request, &reply);
+      break;
+    case Kind::kDelivered:
+      if (found != rows_.end()) {
+        judge_->OnRowDelivered(*found);
+        rows_.erase(found);
+        --open_rows_;
+      }
+      break;
+    case Kind::kFailed:
+      if (found != rows_.end()) {
+        judge_->OnRetryFailed(*found, request.detail);
+        const DeadLetter failed = *found;
+        for (DeadLetter& row : rows_) {
+          if (row.seq == failed.seq || (failed.parked && row.retry() &&
+                                        IsOfKey(row, failed.topic, failed.key.value_or("")))) {
+            row.decision = DeadLetter::Decision::kNone;
+            row.of_key = false;
+          }
+        }
+      }
+      break;
+    case Kind::kDiscarded:
+      if (found != rows_.end() && found->discard()) {
+        Close(&*found);
+      }
+      break;
+    case Kind::kKeyDiscarded:
+      for (DeadLetter& row : rows_) {
+        if (IsOfKey(row, request.topic, request.key)) {
+          judge_->OnKeyDiscarded(row);
+          row.decision = DeadLetter::Decision::kDiscard;
+          Close(&row);
+        }
+      }
+      break;
+  }
+  reply.key_open = std::any_of(rows_.begin(), rows_.end(), [&](const DeadLetter& row) {
+    return IsOfKey(row, request.topic, request.key);
+  });
+  reply.open_rows = open_rows_;
+  return reply;
+}
+
+void DeadLetterTable::Decide(std::int64_t seq, DeadLetter::Decision decision, bool of_key) {
+  const auto found = Find(seq);
+  if (found == rows_.end()) {
+    return;
+  }
+  const DeadLetter about = *found;
+  const bool discard = decision == DeadLetter::Decision::kDiscard;
+  judge_->OnDecided(about, of_key);
+  for (DeadLetter& row : rows_) {
+    const bool meant =
+        of_key ? IsOfKey(row, about.topic, about.key.value_or("")) && (discard || !row.discard())
+               : !row.closed && row.seq == seq;
+    if (meant) {
+      row.decision = decision;
+      row.of_key = of_key && row.parked;
+      decided_.push_back(row.seq);
+      if (discard && !row.parked) {
+        Close(&row);
+      }
+    }
+  }
+}
+
+}  // namespace walpost::simulation

@@ -1,0 +1,46 @@
+// DeadLetterTable - walpost.dead_letters as it stands, and an operator who decides about its rows.
+// Why: it is the truth about what is parked; what walpost believes is judged by it.
+// Thread: one owner.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/dead_letter.h"
+#include "judge.h"
+#include "pipeline/dead_letters.h"
+#include "random.h"
+
+namespace walpost::simulation {
+
+class DeadLetterTable {
+ public:
+  DeadLetterTable(std::uint64_t seed, Judge* judge) : random_(seed, 6), judge_(judge) {}
+
+  // As the runtime carries it out.
+  pipeline::DeadLetterReply CarryOut(const pipeline::DeadLetterRequest& request);
+
+  // As the verb decides, about the parked key of the row, or the row alone.
+  void Decide(std::int64_t seq, base::DeadLetter::Decision decision, bool of_key);
+
+  // Until the next call of anything else.
+  std::vector<const base::DeadLetter*> Open() const;
+
+  std::size_t open_rows() const { return open_rows_; }
+
+ private:
+  std::vector<base::DeadLetter>::iterator Find(std::int64_t seq);
+  void Insert(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
+  void Read(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
+  void Close(base::DeadLetter* row);
+
+  Random random_;
+  Judge* const judge_;
+  std::vector<base::DeadLetter> rows_;
+  std::size_t open_rows_ = 0;
+  std::int64_t next_seq_ = 1;
+  std::vector<std::int64_t> decided_;  // in the order of the decisions
+};
+
+}  // namespace walpost::simulation

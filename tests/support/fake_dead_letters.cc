@@ -1,0 +1,110 @@
+#include "support/fake_dead_letters.h"
+
+#include <algorithm>
+
+namespace walpost::testing {
+
+using base::DeadLetter;
+using Kind = pipeline::DeadLetterRequest::Kind;
+
+namespace {
+
+bool IsOfKey(const DeadLetter& row, const std::string& topic, const std::string& key) {
+  return !row.closed && row.parked && row.topic == topic && row.key == key;
+}
+
+}  // namespace
+
+pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRequest& request) {
+  pipeline::DeadLetterReply reply;
+  reply.id = request.id;
+  const auto of_key = [&](const DeadLetter& row) {
+    return IsOfKey(row, request.topic, request.key);
+  };
+  const auto found = std::find_if(rows.begin(), rows.end(), [&](const DeadLetter& row) {
+    return row.seq == request.seq && !row.closed;
+  });
+  switch (request.kind) {
+    case Kind::kInsert:
+      for (const DeadLetter& row : request.rows) {
+        const auto there = std::find_if(rows.begin(), rows.end(), [&](const DeadLetter& each) {
+          return each.position == row.position && each.event_id == row.event_id;
+        });
+        reply.open.push_back(there == rows.end() || !there->closed);
+        if (there == rows.end()) {
+          rows.push_back(row);
+          rows.back().seq = next_seq_++;
+        }
+      }
+      break;
+    case Kind::kLoad:
+    case Kind::kRead:
+      reply.at_end = true;
+      for (const DeadLetter& row : rows) {
+        const bool load = request.kind == Kind::kLoad;
+        const bool wanted = load             ? !row.closed && row.parked && row.seq > request.seq
+                            : request.of_key ? of_key(row) && row.seq > request.seq
+                                             : !row.closed && row.seq == request.seq;
+        if (wanted && std::max(reply.rows.size(), reply.keys.size()) == rows_per_reading) {
+          reply.at_end = false;
+          break;
+        }
+        if (wanted && load) {
+          reply.keys.push_back({row.seq, row.topic, row.key.value_or("")});
+        } else if (wanted) {
+          reply.rows.push_back(row);
+        }
+      }
+      break;
+    case Kind::kDecision:
+      for (const DeadLetter& row : rows) {
+        if (!row.closed && row.decision != DeadLetter::Decision::kNone) {
+          reply.rows.push_back(row);
+          break;
+        }
+      }
+      break;
+    case Kind::kDelivered:
+      if (found != rows.end()) {
+        rows.erase(found);
+      }
+      break;
+    case Kind::kFailed:
+      for (DeadLetter& row : rows) {
+        if (row.seq == request.seq || (row.retry() && of_key(row))) {
+          row.decision = DeadLetter::Decision::kNone;
+          row.detail = row.seq == request.seq ? request.detail : row.detail;
+        }
+      }
+      break;
+    case Kind::kDiscarded:
+      if (found != rows.end()) {
+        found->closed = true;
+      }
+      break;
+    case Kind::kKeyDiscarded:
+      for (DeadLetter& row : rows) {
+        if (of_key(row)) {
+          row.decision = DeadLetter::Decision::kDiscard;
+          row.closed = true;
+        }
+      }
+      break;
+  }
+  reply.key_open = std::any_of(rows.begin(), rows.end(), of_key);
+  reply.open_rows = static_cast<std::uint64_t>(
+      std::count_if(rows.begin(), rows.end(), [](const DeadLetter& row) { return !row.closed; }));
+  return reply;
+}
+
+void FakeDeadLetters::Decide(std::size_t row, DeadLetter::Decision decision, bool of_key) {
+  const DeadLetter about = rows.at(row);
+  for (DeadLetter& each : rows) {
+    if (of_key ? IsOfKey(each, about.topic, about.key.value_or("")) : each.seq == about.seq) {
+      each.decision = decision;
+      each.of_key = of_key;
+    }
+  }
+}
+
+}  // namespace walpost::testing

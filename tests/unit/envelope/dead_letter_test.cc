@@ -1,0 +1,91 @@
+#include "envelope/dead_letter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace walpost::envelope {
+namespace {
+
+using base::DeadLetter;
+using ::testing::SizeIs;
+
+std::map<std::string, std::string> Described(const DeadLetter& row) {
+  std::map<std::string, std::string> headers;
+  for (const auto& [name, text] : DescribeForTopic(row, "shop")) {
+    headers[std::string(name)] = text;
+  }
+  return headers;
+}
+
+TEST(DeadLetterTest, TopicIsToldWhatIsKnownAndNothingElse) {
+  DeadLetter row;
+  row.reason = "record_too_large";
+  row.position = "p1";
+  row.attempts = 2;
+  row.detail = std::string(5'000, 'x');
+  const auto headers = Described(row);
+  EXPECT_EQ(headers.at("walpost-dlq"), "dead_letter");
+  EXPECT_EQ(headers.at("walpost-dlq-pipeline"), "shop");
+  EXPECT_EQ(headers.at("walpost-dlq-reason"), "record_too_large");
+  EXPECT_EQ(headers.at("walpost-dlq-attempts"), "2");
+  EXPECT_THAT(headers.at("walpost-dlq-detail"), SizeIs(DeadLetter::kTextBytesMax));
+  EXPECT_FALSE(headers.contains("walpost-dlq-topic"));
+  row.parked = true;
+  EXPECT_EQ(Described(row).at("walpost-dlq"), "parked");
+}
+
+TEST(DeadLetterTest, RecordIsTakenWholeWithNullAndEmptyHeaders) {
+  const std::vector<RecordHeader> headers = {{"id", "a1"}, {"null", {}}, {"empty", ""}};
+  Record record;
+  record.key = "k";
+  record.value = "v";
+  record.headers = headers;
+  DeadLetter row;
+  TakeRecord(record, &row);
+  EXPECT_EQ(row.key, "k");
+  EXPECT_EQ(row.value, "v");
+  ASSERT_THAT(row.headers, SizeIs(3));
+  EXPECT_EQ(row.headers[1].value, std::nullopt);
+  EXPECT_EQ(row.headers[2].value, "");
+  const auto back = HeadersOf(row);
+  EXPECT_EQ(back[1].value.data(), nullptr);
+  EXPECT_NE(back[2].value.data(), nullptr);
+}
+
+TEST(DeadLetterTest, TooLargeRecordIsTruncatedAndKeepsTheKeyThatOrderNeeds) {
+  const std::string large(DeadLetter::kRecordBytesMax + 1, 'x');
+  const std::string key(kTruncatedKeyBytesMax + 1, 'k');
+  Record record;
+  record.key = key;
+  record.value = large;
+  DeadLetter row;
+  TakeRecord(record, &row);
+  EXPECT_EQ(row.truncated_bytes, large.size());
+  EXPECT_FALSE(row.value);
+  EXPECT_FALSE(row.key);
+  DeadLetter parked;
+  parked.parked = true;
+  TakeRecord(record, &parked);
+  EXPECT_EQ(parked.key, key);
+}
+
+TEST(DeadLetterTest, WhatIsSentAgainIsMarkedAndHasNoPositionOfItsOwn) {
+  DeadLetter row;
+  row.headers = {{"id", "a1"}, {"walpost-position", "p1"}};
+  row.position = "p1";
+  const auto headers = RedeliveryHeaders(row, "dlq-retry");
+  ASSERT_THAT(headers, SizeIs(3));
+  EXPECT_EQ(headers[1].name, "walpost-redelivery");
+  EXPECT_EQ(headers[1].value, "dlq-retry");
+  EXPECT_EQ(headers[2].name, "walpost-original-position");
+  EXPECT_EQ(headers[2].value, "p1");
+  row.position.clear();
+  EXPECT_THAT(RedeliveryHeaders(row, "dlq-retry"), SizeIs(2));
+}
+
+}  // namespace
+}  // namespace walpost::envelope

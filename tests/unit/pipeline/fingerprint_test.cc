@@ -1,0 +1,91 @@
+#include "pipeline/fingerprint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+namespace walpost::pipeline {
+namespace {
+
+using base::Fingerprint;
+using base::HaltReason;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class FingerprintTest : public ::testing::Test {
+ protected:
+  FingerprintTest() {
+    before_.publication_oid = 500;
+    before_.publication_xmin = 700;
+    before_.tables = {{16'400, "outbox", "events", {501, 502}}, {16'410, "shop", "events", {503}}};
+    before_.looked_lsn = base::Lsn(0x1934A50);
+    before_.looked_at = base::WallTime(std::chrono::seconds(1'700'000'100));
+    now_ = before_;
+    now_.looked_lsn = base::Lsn(0x2000000);
+  }
+
+  void ExpectHalt(HaltReason reason, const std::string& what) {
+    const std::optional<Halt> halt = FindEdit(before_, now_);
+    ASSERT_TRUE(halt);
+    EXPECT_EQ(halt->reason, reason);
+    EXPECT_THAT(
+        halt->detail,
+        AllOf(HasSubstr(what),
+              HasSubstr("rows committed after 0/1934A50 (2023-11-14T22:15:00Z) may be missing"),
+              HasSubstr("`walpost replay --missing --in-place`"),
+              HasSubstr(base::HaltReasonName(reason))));
+  }
+
+  Fingerprint before_;
+  Fingerprint now_;
+};
+
+TEST_F(FingerprintTest, TheSameIsNoEdit) { EXPECT_FALSE(FindEdit(before_, now_)); }
+
+TEST_F(FingerprintTest, EveryInputOfTheServersDecisionCounts) {
+  now_.tables[1].memberships = {504};
+  ExpectHalt(HaltReason::kPublicationMissing, "table shop.events was taken out of the publication");
+  now_ = before_;
+  ++now_.publication_xmin;
+  ExpectHalt(HaltReason::kPublicationMissing, "the publication was altered");
+  now_ = before_;
+  ++now_.publication_oid;
+  ExpectHalt(HaltReason::kPublicationMissing, "the publication is OID 501 but was OID 500");
+  now_ = before_;
+  now_.tables[0].oid = 16'500;
+  ExpectHalt(HaltReason::kTableReplaced, "table outbox.events is OID 16500 but was OID 16400");
+}
+
+TEST_F(FingerprintTest, TableIsPublishedAsLongAsOneWayStays) {
+  now_.tables[0].memberships = {502, 600};
+  EXPECT_FALSE(FindEdit(before_, now_));
+  now_.tables[0].memberships = {600};
+  EXPECT_TRUE(FindEdit(before_, now_));
+  now_.tables[0].memberships = {};
+  EXPECT_TRUE(FindEdit(before_, now_));
+}
+
+// FOR ALL TABLES has no such rows.
+TEST_F(FingerprintTest, WhatIsNotKnownIsNotCompared) {
+  before_.tables[0].memberships = {};
+  EXPECT_FALSE(FindEdit(before_, now_));
+  before_ = Fingerprint();
+  EXPECT_FALSE(FindEdit(before_, now_));
+  before_.publication_xmin = 701;
+  EXPECT_THAT(FindEdit(before_, now_)->detail,
+              AllOf(HasSubstr("rows of the time between may be missing"), Not(HasSubstr("1970"))));
+}
+
+TEST_F(FingerprintTest, OutboxThatIsNoLongerOneIsNotCompared) {
+  now_.tables.pop_back();
+  EXPECT_FALSE(FindEdit(before_, now_));
+  now_.tables.push_back({16'420, "shop", "others", {505}});
+  EXPECT_FALSE(FindEdit(before_, now_));
+}
+
+}  // namespace
+}  // namespace walpost::pipeline

@@ -1,0 +1,110 @@
+#include "pipeline/known_transactions.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+namespace walpost::pipeline {
+namespace {
+
+using base::CommittedTransaction;
+using base::Lsn;
+using ::testing::HasSubstr;
+
+CommittedTransaction At(std::uint64_t commit_lsn, std::uint32_t xid = 700, int second = 1) {
+  return {Lsn(commit_lsn), base::Xid{xid}, base::WallTime(std::chrono::seconds(second))};
+}
+
+class KnownTransactionsTest : public ::testing::Test {
+ protected:
+  // Taken whole: 100 and 200. Of 300 only up to ordinal 4.
+  KnownTransactionsTest() {
+    for (const std::uint64_t lsn : {100, 200}) {
+      EXPECT_FALSE(known_.OnBegin(At(lsn)));
+      EXPECT_EQ(known_.taken_through(), KnownTransactions::kNothing);
+      known_.TakenFirst(At(lsn), 0);
+      known_.OnCommit(Lsn(lsn), Lsn(lsn + 8));
+    }
+    known_.TakenFirst(At(300), 2);
+    known_.TakenNext(4);
+  }
+
+  void ExpectOther(const std::optional<Halt>& halt, const std::string& detail) {
+    ASSERT_TRUE(halt);
+    EXPECT_EQ(halt->reason, base::HaltReason::kTimelineChanged);
+    EXPECT_THAT(halt->detail, HasSubstr(detail));
+  }
+
+  KnownTransactions known_;
+};
+
+TEST_F(KnownTransactionsTest, SameTransactionsAgainAreKnown) {
+  EXPECT_EQ(known_.TakeStart(), Lsn(100));
+  known_.Expect(Lsn(100));
+  EXPECT_FALSE(known_.verified());
+  EXPECT_FALSE(known_.OnPosition(Lsn(100)));
+  EXPECT_FALSE(known_.OnBegin(At(100)));
+  EXPECT_EQ(known_.taken_through(), KnownTransactions::kWhole);
+  EXPECT_FALSE(known_.OnPosition(Lsn(200)));
+  EXPECT_FALSE(known_.OnBegin(At(150))) << "may come, as long as it holds nothing of ours";
+  EXPECT_EQ(known_.taken_through(), KnownTransactions::kNothing);
+  EXPECT_FALSE(known_.OnBegin(At(200)));
+  EXPECT_FALSE(known_.OnBegin(At(300)));
+  EXPECT_EQ(known_.taken_through(), 4) << "it was cut";
+  EXPECT_TRUE(known_.verified());
+  EXPECT_FALSE(known_.OnBegin(At(400)));
+  EXPECT_FALSE(known_.OnPosition(Lsn(500)));
+}
+
+TEST_F(KnownTransactionsTest, AnotherTransactionInItsPlaceIsAnotherHistory) {
+  for (const CommittedTransaction& other :
+       {At(100, 701), At(100, 700, 2), At(101), At(200), At(1'000)}) {
+    known_.Expect(Lsn(100));
+    ExpectOther(known_.OnBegin(other), "transaction 700, committed at 0/64 on 1970-01-01T00:00:01");
+  }
+}
+
+TEST_F(KnownTransactionsTest, PositionPastATransactionThatDidNotComeIsAnotherHistory) {
+  known_.Expect(Lsn(100));
+  ExpectOther(known_.OnPosition(Lsn(101)), "it comes to 0/65 without it");
+  EXPECT_FALSE(known_.OnBegin(At(100)));
+  ExpectOther(known_.OnPosition(Lsn(201)), "committed at 0/C8");
+}
+
+TEST_F(KnownTransactionsTest, WhatTheServerDoesNotSendIsNotExpected) {
+  known_.Expect(Lsn(201));
+  EXPECT_FALSE(known_.OnPosition(Lsn(300)));
+  EXPECT_FALSE(known_.OnBegin(At(300)));
+  known_.Expect(Lsn(301));
+  EXPECT_TRUE(known_.verified());
+}
+
+TEST_F(KnownTransactionsTest, LastDeliveredOneIsKept) {
+  EXPECT_FALSE(known_.LastBefore(Lsn(107)));
+  EXPECT_EQ(known_.LastBefore(Lsn(108)), At(100));
+  EXPECT_EQ(known_.LastBefore(Lsn(1'000)), At(200)) << "300 is not whole";
+  known_.Settle(Lsn(107));
+  known_.Settle(Lsn(207));
+  EXPECT_EQ(known_.TakeStart(), Lsn(100));
+  known_.Settle(Lsn(1'000));
+  EXPECT_EQ(known_.TakeStart(), Lsn(100)) << "asked for, so it has to come";
+  known_.Expect(Lsn(100));
+  EXPECT_FALSE(known_.OnBegin(At(100)));
+  known_.Settle(Lsn(1'000));
+  EXPECT_EQ(known_.TakeStart(), Lsn(200));
+  EXPECT_EQ(known_.newest(), Lsn(300));
+}
+
+TEST_F(KnownTransactionsTest, RememberedOneIsKnownWhole) {
+  known_.Forget();
+  EXPECT_EQ(known_.TakeStart(), Lsn());
+  known_.Remember(At(100), Lsn(500));
+  known_.Expect(Lsn(90));
+  EXPECT_EQ(known_.LastBefore(Lsn(500)), At(100));
+  EXPECT_FALSE(known_.OnBegin(At(100)));
+  EXPECT_EQ(known_.taken_through(), KnownTransactions::kWhole);
+}
+
+}  // namespace
+}  // namespace walpost::pipeline

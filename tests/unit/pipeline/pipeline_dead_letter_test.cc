@@ -1,0 +1,312 @@
+// delivery.on_undeliverable: skip and dead_letter.
+#include <map>
+
+#include "pipeline_fixture.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using delivery::Failure;
+using delivery::FailureKind;
+using delivery::Sink;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class DeadLetterPolicyTest : public PipelineFixture {
+ protected:
+  void Policy(OnUndeliverable policy) {
+    options_.on_undeliverable = policy;
+    Connect();
+  }
+
+  const base::DeadLetter& RowAt(std::size_t index) { return dead_letters_.rows.at(index); }
+
+  std::vector<Decision> Told() {
+    std::vector<Decision> decisions;
+    while (std::optional<Decision> decision = pipeline().TakeDecision()) {
+      decisions.push_back(*std::move(decision));
+    }
+    return decisions;
+  }
+};
+
+TEST_F(DeadLetterPolicyTest, SkippedEventIsCountedToldAndPassed) {
+  Policy(OnUndeliverable::kSkip);
+  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1", "b2", "a3"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a3"));
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  EXPECT_EQ(pipeline().counters().events_skipped, 1U);
+  ExpectAccounted();
+  const std::vector<Decision> told = Told();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].kind, Decision::Kind::kSkipped);
+  EXPECT_EQ(told[0].event.id, "b2");
+  EXPECT_EQ(told[0].event.key, "b");
+  EXPECT_EQ(told[0].event.topic, "orders");
+  EXPECT_EQ(told[0].event.reason, "record_too_large");
+  EXPECT_EQ(told[0].event.attempts, 1U);
+  EXPECT_EQ(told[0].detail, "too large");
+}
+
+TEST_F(DeadLetterPolicyTest, LastEventOfAllSkippedIsConfirmedWithItsTransaction) {
+  Policy(OnUndeliverable::kSkip);
+  sink_.Refuse(0, Failure{FailureKind::kTopicUnknown, "no such topic"});
+  Transaction(100, {"a1"});
+  Settle();
+  EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+TEST_F(DeadLetterPolicyTest, RefusedEventIsConfirmedOnlyWhenItsRowIsCommitted) {
+  Policy(OnUndeliverable::kDeadLetter);
+  serve_dead_letters_ = false;
+  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1", "b2", "a3"});
+  sink_.DeliverAll();
+  EXPECT_EQ(Confirmed(), Lsn());
+  ServeDeadLetters();
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  EXPECT_THAT(Rows(), ElementsAre("dead:b2"));
+  EXPECT_EQ(RowAt(0).reason, "record_too_large");
+  EXPECT_EQ(RowAt(0).detail, "too large");
+  EXPECT_EQ(RowAt(0).attempts, 1U);
+  EXPECT_EQ(RowAt(0).source, "outbox.events");
+  EXPECT_EQ(RowAt(0).topic, "orders");
+  EXPECT_EQ(RowAt(0).key, "b");
+  EXPECT_EQ(RowAt(0).value, "payload of b2");
+  EXPECT_EQ(RowAt(0).position, "0000000000c0ffee-00000003-0000000000000064-00000001");
+  EXPECT_EQ(pipeline().counters().events_dead_lettered, 1U);
+  EXPECT_EQ(pipeline().counters().events_delivered, 2U);
+  ExpectAccounted();
+}
+
+TEST_F(DeadLetterPolicyTest, WithoutARejectionNothingIsAskedOfTheTable) {
+  Policy(OnUndeliverable::kDeadLetter);
+  serve_dead_letters_ = false;
+  Transaction(100, {"a1", "b2"});
+  DeliverAll();
+  Advance(std::chrono::hours(1));
+  EXPECT_FALSE(pipeline().TakeDeadLetterRequest(now_));
+  EXPECT_TRUE(pipeline().dead_letters_idle());
+}
+
+TEST_F(DeadLetterPolicyTest, RowsAreWrittenNoFasterThanTheRate) {
+  options_.dead_letters_per_second = 2;
+  Policy(OnUndeliverable::kDeadLetter);
+  for (delivery::Sequence i = 0; i < 5; ++i) {
+    sink_.Refuse(i, Failure{FailureKind::kRecordTooLarge, "too large"});
+  }
+  Transaction(100, {"a1", "b1", "c1", "d1", "e1"});
+  EXPECT_THAT(Rows(), SizeIs(2));
+  Advance(milliseconds(500));
+  Tick();
+  EXPECT_THAT(Rows(), SizeIs(3));
+  Advance(milliseconds(1'000));
+  Tick();
+  EXPECT_THAT(Rows(), SizeIs(5));
+  EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+TEST_F(DeadLetterPolicyTest, TableThatDoesNotAnswerIsAskedAgainAndOneThatIsMissingHalts) {
+  Policy(OnUndeliverable::kDeadLetter);
+  serve_dead_letters_ = false;
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1"});
+  auto wanted = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(wanted);
+  EXPECT_FALSE(pipeline().TakeDeadLetterRequest(now_)) << "one at a time";
+  pipeline().OnDeadLetterReply({.id = wanted->id, .status = absl::UnavailableError("away")}, now_);
+  EXPECT_FALSE(pipeline().TakeDeadLetterRequest(now_));
+  EXPECT_FALSE(pipeline().halt());
+  EXPECT_THAT(pipeline().last_error(), HasSubstr("away"));
+  Advance(DeadLetters::kAskAgainAfter);
+  wanted = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(wanted);
+  pipeline().OnDeadLetterReply({.id = wanted->id, .status = absl::NotFoundError("no table")}, now_);
+  Advance(options_.shutdown_timeout);
+  ExpectHalted(HaltReason::kDeadLetterFailed, "the table of dead letters cannot be used: no table");
+}
+
+TEST_F(DeadLetterPolicyTest, RetryOfOneEventSendsItAndItsRowGoes) {
+  Policy(OnUndeliverable::kDeadLetter);
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1", "a2"});
+  DeliverAll();
+  dead_letters_.Decide(0, base::DeadLetter::Decision::kRetry, /*of_key=*/false);
+  Advance(DeadLetters::kLookEvery);
+  Tick();
+  sink_.DeliverAll();
+  Tick();
+  EXPECT_THAT(Visible('a'), ElementsAre("a2", "a1"));
+  EXPECT_THAT(Rows(), IsEmpty());
+  EXPECT_TRUE(pipeline().dead_letters_idle());
+}
+
+TEST_F(DeadLetterPolicyTest, TooManyOpenRowsHalt) {
+  options_.dead_letters_max = 1;
+  Policy(OnUndeliverable::kDeadLetter);
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1"});
+  Tick();
+  SendPayload(Begin(200));
+  Event("b1");
+  ExpectHalted(HaltReason::kDeadLetterFailed,
+               "event b1 of outbox.events at 0000000000c0ffee-00000003-00000000000000c8-00000000 "
+               "cannot be delivered (too large) and not become a dead letter either: "
+               "delivery.dead_letters_max, 1 of them, are open");
+}
+
+TEST_F(DeadLetterPolicyTest, VerdictOfACarefulProducerMakesARowAndTheNextProducerGoesOnAtOnce) {
+  Policy(OnUndeliverable::kDeadLetter);
+  Transaction(100, {"a1", "b2", "b3"});
+  sink_.Fail(1, FailureKind::kRecordInvalid);
+  Settle();
+  Deliver(0);
+  ASSERT_THAT(sink_.outstanding(), ElementsAre(1));
+  const std::size_t generations = sink_.generations().size();
+  sink_.Fail(1, FailureKind::kRecordInvalid, "refused by the broker");
+  Settle();
+  EXPECT_GE(sink_.generations().size(), generations + 1) << "without a back-off";
+  EXPECT_EQ(RowAt(0).detail, "refused by the broker");
+  DeliverAll();
+  Settle();
+  DeliverAll();
+  EXPECT_THAT(Visible('b'), ElementsAre("b3"));
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  EXPECT_FALSE(pipeline().halt());
+  ExpectAccounted();
+}
+
+TEST_F(DeadLetterPolicyTest, UnclearFailureIsToldAndTriedAgain) {
+  Policy(OnUndeliverable::kDeadLetter);
+  Transaction(100, {"a1"});
+  sink_.Fail(0, FailureKind::kOther);
+  Settle();
+  for (std::uint32_t attempt = 1; attempt <= 3; ++attempt) {
+    while (sink_.outstanding().empty()) {
+      Advance(kBackOff);
+      Settle();
+    }
+    ASSERT_THAT(sink_.outstanding(), ElementsAre(0)) << attempt;
+    EXPECT_EQ(pipeline().tracker().entry(0).form, delivery::Tracker::Form::kEvent);
+    sink_.Fail(0, FailureKind::kOther, "who knows");
+    Settle();
+    const std::vector<Decision> told = Told();
+    ASSERT_THAT(told, SizeIs(1));
+    EXPECT_EQ(told[0].kind, Decision::Kind::kRetried);
+    EXPECT_EQ(told[0].event.id, "a1");
+    EXPECT_EQ(told[0].event.attempts, attempt);
+    EXPECT_EQ(told[0].detail, "who knows");
+  }
+}
+
+TEST_F(DeadLetterPolicyTest, LargerThanADeadLetterMayBeItIsTruncated) {
+  Policy(OnUndeliverable::kDeadLetter);
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  const std::string large(base::DeadLetter::kRecordBytesMax, 'x');
+  SendPayload(Begin(100));
+  SendPayload(EventBytes({testing::TextColumn("b1"), testing::TextColumn("b"),
+                          testing::TextColumn("orders"), testing::TextColumn("created"),
+                          testing::TextColumn(large)}));
+  SendPayload(Commit(100));
+  Tick();
+  EXPECT_THAT(Rows(), ElementsAre("dead:b1"));
+  EXPECT_GT(RowAt(0).truncated_bytes, large.size());
+  EXPECT_EQ(RowAt(0).key, "b");
+  EXPECT_FALSE(RowAt(0).value);
+  EXPECT_THAT(RowAt(0).headers, IsEmpty());
+}
+
+// --- Rows that become no record ---
+
+TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordIsTruncatedInItsPlace) {
+  Policy(OnUndeliverable::kDeadLetter);
+  serve_dead_letters_ = false;
+  SendPayload(Begin(100));
+  Event("a1");
+  SendPayload(EventBytes("b2", "b", "no such/topic"));
+  Event("a3");
+  SendPayload(Commit(100));
+  sink_.DeliverAll();
+  EXPECT_EQ(Confirmed(), Lsn());
+  ServeDeadLetters();
+  EXPECT_EQ(RowAt(0).reason, "row_unfit");
+  EXPECT_EQ(RowAt(0).event_id, "b2");
+  EXPECT_THAT(RowAt(0).detail, HasSubstr("which Kafka does not allow"));
+  EXPECT_EQ(RowAt(0).position, "0000000000c0ffee-00000003-0000000000000064-00000001");
+  EXPECT_GT(RowAt(0).truncated_bytes, 0U);
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a3"));
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  ExpectAccounted();
+}
+
+// Operators look for dead letters by it.
+TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordSaysWhyInAWord) {
+  options_.outboxes[0].table.topics.allowed = {"orders"};
+  Policy(OnUndeliverable::kDeadLetter);
+  SendPayload(Begin(100));
+  SendPayload(EventBytes("b1", "b", "elsewhere"));
+  SendPayload(Commit(100));
+  EXPECT_EQ(RowAt(0).reason, "topic_not_allowed");
+  EXPECT_EQ(RowAt(0).topic, "elsewhere");
+}
+
+// What is larger than the limit is not mapped or encoded, but it is still known which event it was.
+TEST_F(DeadLetterPolicyTest, RowBeyondTheLimitIsUndeliverable) {
+  options_.event_bytes_max = 1'000;
+  Policy(OnUndeliverable::kDeadLetter);
+  SendPayload(Begin(100));
+  SendPayload(EventBytes({testing::TextColumn("b1"), testing::TextColumn("b"),
+                          testing::TextColumn("orders"), testing::TextColumn("created"),
+                          testing::BinaryColumn(std::string(100'000, 'x'))}));
+  SendPayload(EventBytes("b2", "b", "orders"));
+  SendPayload(Commit(100));
+  EXPECT_EQ(RowAt(0).reason, "event_too_large");
+  EXPECT_EQ(RowAt(0).event_id, "b1");
+  EXPECT_GT(RowAt(0).truncated_bytes, 100'000U);
+}
+
+TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordIsSkippedAndNotDoubledByAReconnect) {
+  Policy(OnUndeliverable::kSkip);
+  SendPayload(Begin(100));
+  SendPayload(EventBytes("b2", "b", "no such/topic"));
+  End(base::StreamEnd::Kind::kLost);
+  Connect(/*start=*/Lsn(100));
+  SendPayload(Begin(100));
+  SendPayload(EventBytes("b2", "b", "no such/topic"));
+  SendPayload(Commit(100));
+  Settle();
+  EXPECT_EQ(pipeline().counters().events_skipped, 1U);
+  EXPECT_EQ(pipeline().counters().events_repeated, 1U);
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  ExpectAccounted();
+}
+
+// --- What is told ---
+
+TEST_F(DeadLetterPolicyTest, DecisionsTooManyToTellAreCounted) {
+  Policy(OnUndeliverable::kSkip);
+  const std::size_t many = Decider::kUntoldMax + 7;
+  for (std::size_t i = 0; i < many; ++i) {
+    sink_.Refuse(i, Failure{FailureKind::kTopicUnknown, "no such topic"});
+  }
+  Transaction(100, std::vector<std::string>(many, "a"));
+  Settle();
+  EXPECT_THAT(Told(), SizeIs(Decider::kUntoldMax));
+  sink_.Refuse(many, Failure{FailureKind::kTopicUnknown, "no such topic"});
+  Transaction(200, {"b1"});
+  Settle();
+  const std::vector<Decision> told = Told();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_EQ(told[0].not_told, 7U);
+  EXPECT_EQ(pipeline().counters().events_skipped, many + 1);
+}
+
+}  // namespace
+}  // namespace walpost::pipeline

@@ -1,0 +1,312 @@
+// Which history a server has, and who may publish: after a server was set back, and after another
+// instance went on.
+#include "envelope/progress.h"
+#include "pipeline_fixture.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::HaltReason;
+using base::Lsn;
+using base::StreamEnd;
+using delivery::Sequence;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr char kTopic[] = "walpost.progress.shop";
+constexpr base::WallTime kCommitTime{std::chrono::seconds(1'700'000'000)};
+
+class HistoryTest : public PipelineFixture {
+ protected:
+  HistoryTest() {
+    options_.name = "shop";
+    options_.progress_topic = kTopic;
+    facts_.start_lsn = Lsn(10);
+    facts_.wal_sender_timeout_ms = 6'000;
+  }
+
+  // Of a process before this one: it delivered the transaction at 100 and remembered 500.
+  void Remembered() {
+    base::Progress before;
+    before.end_lsn = Lsn(500);
+    before.last_transaction = base::CommittedTransaction{Lsn(100), base::Xid{77}, kCommitTime};
+    facts_.progress = before;
+    facts_.start_lsn = Lsn(100);
+  }
+
+  void ExpectOtherHistory(const std::string& detail) {
+    EXPECT_EQ(last_command_, StreamCommand::kClose) << "nothing is confirmed";
+    EXPECT_FALSE(TakeStatus());
+    ExpectHalted(HaltReason::kTimelineChanged, detail);
+  }
+
+  std::optional<base::Progress> Written() {
+    const auto& log = sink_.Log(kTopic, 0);
+    return log.empty() ? std::nullopt : std::optional(*envelope::DecodeProgress(*log.back().value));
+  }
+
+  std::vector<std::uint64_t> Submitted() {
+    std::vector<std::uint64_t> events;
+    for (const Sequence sequence : sink_.outstanding()) {
+      if (sequence < DeadLetters::kFirstSequence) {
+        events.push_back(sequence);
+      }
+    }
+    return events;
+  }
+};
+
+TEST_F(HistoryTest, LastTransactionIsRememberedWithThePosition) {
+  Connect();
+  Transaction(100, {"a1"});
+  Transaction(200, {});
+  Keepalive(500);
+  SendPayload(Begin(600));
+  Event("a2");
+  for (int i = 0; i < 3; ++i) {
+    DeliverAll();
+    sink_.DeliverAll();
+    Advance(ProgressKeeper::kEvery);
+  }
+  ASSERT_TRUE(Written());
+  EXPECT_EQ(Written()->end_lsn, Lsn(500));
+  EXPECT_EQ(Written()->last_transaction,
+            (base::CommittedTransaction{Lsn(100), base::Xid{77}, kCommitTime}));
+}
+
+TEST_F(HistoryTest, RememberedTransactionComesAgainAndIsDropped) {
+  Remembered();
+  Connect();
+  Transaction(100, {"a1", "a2"});
+  EXPECT_EQ(Confirmed(), Lsn(108));
+  Transaction(200, {});
+  Keepalive(600);
+  Transaction(700, {"a3"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a3"));
+  EXPECT_EQ(pipeline().counters().events_repeated, 2U);
+}
+
+TEST_F(HistoryTest, AnotherTransactionInPlaceOfTheRememberedOneHaltsBeforeItsFirstEvent) {
+  Remembered();
+  Connect();
+  SendPayload(Begin(100, /*xid=*/78));
+  ExpectOtherHistory("transaction 77, committed at 0/64");
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_EQ(confirmed_, Lsn());
+}
+
+TEST_F(HistoryTest, ServerThatComesPastTheRememberedOneWithoutItHalts) {
+  Remembered();
+  Connect();
+  Keepalive(600);
+  ExpectOtherHistory("it comes to 0/258 without it");
+  EXPECT_EQ(confirmed_, Lsn());
+}
+
+// The slot stands behind it already, so it does not come again; but everything up to 500 was read.
+TEST_F(HistoryTest, EventWhereThereWasNoneHalts) {
+  Remembered();
+  facts_.start_lsn = Lsn(300);
+  Connect();
+  SendPayload(Begin(400));
+  SendPayload(EventBytes("a1", "a"));
+  ExpectOtherHistory("everything up to 0/1F4 was read");
+  EXPECT_THAT(Visible('a'), IsEmpty());
+}
+
+TEST_F(HistoryTest, RowOfATableThatWasNoOutboxThenIsPassedOver) {
+  Remembered();
+  facts_.progress->tables = {{1, "other", "table"}};
+  facts_.start_lsn = Lsn(300);
+  Connect();
+  Transaction(400, {"a1"});
+  Transaction(600, {"a2"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a2"));
+  EXPECT_EQ(pipeline().counters().changes_ignored, 1U);
+}
+
+// Storage that failed over, a snapshot: another history within the life of one process.
+TEST_F(HistoryTest, ServerThatComesBackShorterHalts) {
+  Connect();
+  Transaction(100, {"a1"});
+  End(StreamEnd::Kind::kLost);
+  facts_.server_wal_lsn = Lsn(107);
+  Connect(/*start=*/Lsn(100), /*announce=*/false);
+  ExpectOtherHistory("read up to 0/6C, but now its log ends at 0/6B");
+  EXPECT_THAT(Visible('a'), IsEmpty()) << "what was in flight is of the history that is gone";
+}
+
+TEST_F(HistoryTest, ServerThatCameBackShorterAndWentOnHalts) {
+  Connect();
+  Transaction(100, {"a1"});
+  Transaction(200, {"a2"});
+  End(StreamEnd::Kind::kLost);
+  facts_.server_wal_lsn = Lsn(900);
+  facts_.start_lsn = Lsn(10);
+  Connect(/*start=*/Lsn(100));
+  Transaction(100, {"a1"});
+  SendPayload(Begin(190, 78));
+  SendPayload(EventBytes("b1", "b"));
+  ExpectOtherHistory("an event there that it did not have");
+  EXPECT_THAT(Visible('b'), IsEmpty());
+}
+
+TEST_F(HistoryTest, StandbyMayBeBehind) {
+  Connect();
+  Transaction(100, {"a1"});
+  End(StreamEnd::Kind::kLost);
+  facts_.server_wal_lsn = Lsn(50);
+  facts_.in_recovery = true;
+  facts_.looked_lsn = Lsn(150);
+  Connect(/*start=*/Lsn(100));
+  Transaction(100, {"a1"});
+  EXPECT_TRUE(pipeline().connected());
+}
+
+TEST_F(HistoryTest, TimelineOfTheSameNumberThatBeganElsewhereHalts) {
+  Connect();
+  End(StreamEnd::Kind::kLost);
+  facts_.timeline_history = {{1, Lsn(10)}, {2, Lsn(19)}};
+  Connect(/*start=*/Lsn(), /*announce=*/false);
+  ExpectHalted(HaltReason::kTimelineChanged, "timeline 2 ended at 0/14 in the history");
+}
+
+TEST_F(HistoryTest, NothingIsConfirmedThatThisConnectionHasNotPassed) {
+  options_.progress_topic = "";
+  Connect();
+  Transaction(100, {"a1"});
+  DeliverAll();
+  Keepalive(500);
+  EXPECT_EQ(Confirmed(), Lsn(500));
+  End(StreamEnd::Kind::kLost);
+  facts_.start_lsn = Lsn(400);
+  Connect(/*start=*/Lsn(100));
+  EXPECT_EQ(pipeline().FinalStatus(now_).flush, Lsn());
+  Keepalive(450);
+  EXPECT_EQ(pipeline().FinalStatus(now_).flush, Lsn(450));
+}
+
+// A crash of the server, before this process has taken anything: repeats of the process before it.
+TEST_F(HistoryTest, SlotThatFellBackBehindTheBeginBringsRepeatsWhereNothingIsRemembered) {
+  options_.progress_topic = "";
+  facts_.confirmed_flush_lsn = facts_.start_lsn = Lsn(500);
+  Connect();
+  Keepalive(600);
+  EXPECT_EQ(Confirmed(), Lsn(600));
+  End(StreamEnd::Kind::kLost);
+  facts_.confirmed_flush_lsn = facts_.start_lsn = Lsn(90);
+  Connect();
+  Transaction(100, {"a1"});
+  EXPECT_TRUE(pipeline().connected());
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
+// --- Another instance ---
+
+TEST_F(HistoryTest, WithoutAStreamItPublishesForTheServersTimeoutOnly) {
+  Connect();
+  Transaction(100, {"a1"});
+  Advance(milliseconds(1));
+  EXPECT_THAT(Submitted(), ElementsAre(0U));
+  End(StreamEnd::Kind::kLost);
+  Advance(milliseconds(5'999));
+  EXPECT_FALSE(sink_.closed());
+  EXPECT_LE(pipeline().NextDeadline(), now_.mono + milliseconds(1));
+  Advance(milliseconds(1));
+  Advance(milliseconds(1));
+  EXPECT_TRUE(sink_.closed());
+  EXPECT_FALSE(pipeline().known_progress()) << "Kafka is to be asked";
+  EXPECT_EQ(pipeline().tracker().in_flight_events(), 1U);
+  // It was nobody else: the same is sent once the server has shown that it is the same.
+  facts_.progress = pipeline().remembered_progress();
+  Connect(/*start=*/Lsn(100));
+  EXPECT_TRUE(sink_.closed());
+  Transaction(100, {"a1"});
+  EXPECT_FALSE(sink_.closed());
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
+TEST_F(HistoryTest, WithoutATimeoutOfTheServerItPublishesForAMinute) {
+  facts_.wal_sender_timeout_ms = 0;
+  Connect();
+  Transaction(100, {"a1"});
+  End(StreamEnd::Kind::kLost);
+  Advance(SourceTimers::kPublishAlone - milliseconds(1));
+  EXPECT_FALSE(sink_.closed());
+  Advance(milliseconds(1));
+  Advance(milliseconds(1));
+  EXPECT_TRUE(sink_.closed());
+}
+
+// 1 2 3 4 5 stays 1 2 3 4 5.
+TEST_F(HistoryTest, WhatAnotherInstanceDeliveredIsNotSentAgain) {
+  Connect();
+  Tick();
+  sink_.DeliverAll();
+  Advance(ProgressKeeper::kEvery);
+  Transaction(100, {"a1"});
+  DeliverAll();
+  Advance(ProgressKeeper::kEvery);
+  sink_.DeliverAll();
+  Tick();
+  ASSERT_EQ(pipeline().remembered_progress()->end_lsn, Lsn(108));
+  Transaction(200, {"a2"});
+  Transaction(300, {"a3"});
+  End(StreamEnd::Kind::kLost);
+  // It delivers 2, 3, 4 and 5.
+  base::Progress others = *pipeline().remembered_progress();
+  others.end_lsn = Lsn(508);
+  others.last_transaction = base::CommittedTransaction{Lsn(500), base::Xid{77}, kCommitTime};
+  facts_.progress = others;
+  facts_.confirmed_flush_lsn = facts_.start_lsn = Lsn(508);
+  Connect(/*start=*/Lsn(100), /*announce=*/false);
+  EXPECT_EQ(last_command_, StreamCommand::kClose);
+  EXPECT_EQ(
+      pipeline().counters().reconnects_by_reason[static_cast<int>(ReconnectReason::kTakenOver)],
+      1U);
+  Advance(milliseconds(1));
+  EXPECT_EQ(pipeline().counters().events_discarded, 2U);
+  EXPECT_FALSE(pipeline().known_progress()) << "as a new process";
+  Connect();
+  Transaction(600, {"a6"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a6"));
+  ExpectAccounted();
+}
+
+TEST_F(HistoryTest, WhatAnotherInstanceConfirmedIsNotSentAgainWhereNothingIsRemembered) {
+  options_.progress_topic = "";
+  Connect();
+  Transaction(100, {"a1"});
+  End(StreamEnd::Kind::kLost);
+  facts_.confirmed_flush_lsn = facts_.start_lsn = Lsn(108);
+  Connect(/*start=*/Lsn(100), /*announce=*/false);
+  Advance(milliseconds(1));
+  EXPECT_EQ(pipeline().counters().events_discarded, 1U);
+  Connect();
+  EXPECT_THAT(Submitted(), IsEmpty());
+}
+
+// --- SIGHUP ---
+
+TEST_F(HistoryTest, SighupDuringAHaltIsRemembered) {
+  Connect();
+  Transaction(100, {"a1"});
+  SendPayload("?");
+  EXPECT_FALSE(pipeline().halted());
+  pipeline().Recheck(now_);
+  DeliverAll();
+  for (int i = 0; i < 10 && pipeline().halt(); ++i) {
+    sink_.DeliverAll();
+    Advance(ProgressKeeper::kEvery);
+  }
+  EXPECT_FALSE(pipeline().halt());
+  Connect();
+}
+
+}  // namespace
+}  // namespace walpost::pipeline

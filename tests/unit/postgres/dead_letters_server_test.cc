@@ -1,0 +1,272 @@
+#include "postgres/dead_letters.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "support/postgres_server.h"
+
+namespace walpost::postgres {
+namespace {
+
+using base::DeadLetter;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using walpost::testing::PostgresServer;
+
+constexpr char kPipeline[] = "orders";
+
+class DeadLettersServerTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    server_ = std::make_unique<PostgresServer>();
+    std::ifstream file(WALPOST_SOURCE_DIR "/sql/V1__walpost.up.sql");
+    const std::string script((std::istreambuf_iterator<char>(file)), {});
+    auto connection = SqlConnection::Connect(server_->Conninfo(), "test");
+    ASSERT_TRUE(connection.ok()) << connection.status();
+    ASSERT_TRUE(connection->Execute(script).ok());
+    ASSERT_TRUE(connection->Execute(script).ok()) << "applying it again";
+  }
+
+  static void TearDownTestSuite() { server_.reset(); }
+
+  void SetUp() override {
+    server_->Sql("TRUNCATE walpost.dead_letters RESTART IDENTITY");
+    table_.emplace(Open(kPipeline));
+  }
+
+  static DeadLetterTable Open(const std::string& pipeline) {
+    auto table = DeadLetterTable::Open(server_->Conninfo(), "test", pipeline, 0);
+    EXPECT_TRUE(table.ok()) << table.status();
+    return *std::move(table);
+  }
+
+  static DeadLetter RowAt(const std::string& position, const std::string& key, bool parked) {
+    DeadLetter row;
+    row.position = position;
+    row.event_id = "id-" + position;
+    row.event_type = "Made";
+    row.source = "outbox.events";
+    row.topic = "orders";
+    row.key = key;
+    row.value = "value of " + position;
+    row.headers = {{"id", "id-" + position}, {"none", std::nullopt}, {"", ""}};
+    row.reason = "record_too_large";
+    row.detail = "too large";
+    row.attempts = 1;
+    row.parked = parked;
+    return row;
+  }
+
+  std::vector<bool> InsertOk(const std::vector<DeadLetter>& rows) {
+    auto open = table_->Insert(rows);
+    EXPECT_TRUE(open.ok()) << open.status();
+    return *open;
+  }
+
+  std::vector<std::string> PositionsOf(const std::string& key) {
+    std::vector<std::string> positions;
+    const auto rows = table_->ReadKey("orders", key, 0, 100);
+    EXPECT_TRUE(rows.ok()) << rows.status();
+    for (const DeadLetter& row : *rows) {
+      positions.push_back(row.position);
+    }
+    return positions;
+  }
+
+  static std::unique_ptr<PostgresServer> server_;
+  std::optional<DeadLetterTable> table_;
+};
+
+std::unique_ptr<PostgresServer> DeadLettersServerTest::server_;
+
+TEST_F(DeadLettersServerTest, ARowComesBackWhole) {
+  DeadLetter row = RowAt("p1", std::string("k\0\xff", 3), true);
+  row.value = std::string("\0\x01\\x", 4);
+  row.partition = 3;
+  row.event_time_ms = 1'700'000'000'123;
+  row.schema = "protobuf Order -";
+  InsertOk({row});
+  const auto rows = table_->ReadKey("orders", *row.key, 0, 10);
+  ASSERT_EQ(rows->size(), 1);
+  const DeadLetter& read = rows->front();
+  EXPECT_EQ(read.key, row.key);
+  EXPECT_EQ(read.value, row.value);
+  EXPECT_EQ(read.headers, row.headers);
+  EXPECT_EQ(read.partition, 3);
+  EXPECT_EQ(read.event_time_ms, row.event_time_ms);
+  EXPECT_EQ(read.schema, row.schema);
+  EXPECT_EQ(read.position, "p1");
+  EXPECT_TRUE(read.parked);
+  EXPECT_FALSE(read.truncated_bytes.has_value());
+}
+
+TEST_F(DeadLettersServerTest, ARepeatChangesNothing) {
+  InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true)});
+  EXPECT_THAT(InsertOk({RowAt("p2", "a", true), RowAt("p1", "a", true)}), ElementsAre(true, true));
+  EXPECT_THAT(PositionsOf("a"), ElementsAre("p1", "p2"));
+  EXPECT_EQ(*table_->CountOpen(), 2);
+}
+
+TEST_F(DeadLettersServerTest, ARepeatOfADiscardedRowIsNotOpen) {
+  InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true)});
+  ASSERT_TRUE(table_->KeyDiscarded("orders", "a").ok());
+  EXPECT_THAT(InsertOk({RowAt("p1", "a", true), RowAt("p3", "a", true)}), ElementsAre(false, true));
+  EXPECT_THAT(PositionsOf("a"), ElementsAre("p3"));
+}
+
+TEST_F(DeadLettersServerTest, RowsOfAKeyAreReadInPiecesOfBoundedSize) {
+  DeadLetter large = RowAt("p1", "a", true);
+  large.value = std::string(DeadLetterTable::kReadBytesMax, 'x');
+  DeadLetter next = RowAt("p2", "a", true);
+  InsertOk({large, next, RowAt("p3", "b", true)});
+  const auto first = table_->ReadKey("orders", "a", 0, 100);
+  ASSERT_EQ(first->size(), 1);
+  const auto rest = table_->ReadKey("orders", "a", first->back().seq, 100);
+  ASSERT_EQ(rest->size(), 1);
+  EXPECT_EQ(rest->front().position, "p2");
+}
+
+TEST_F(DeadLettersServerTest, OtherPipelinesAreNoConcern) {
+  InsertOk({RowAt("p1", "a", true)});
+  DeadLetterTable other = Open("billing");
+  EXPECT_THAT(*other.ReadParked(0, 10), IsEmpty());
+  EXPECT_EQ(*other.CountOpen(), 0);
+  EXPECT_FALSE(*other.KeyIsOpen("orders", "a"));
+}
+
+TEST_F(DeadLettersServerTest, RowsOfAnotherClusterDoNotCount) {
+  InsertOk({RowAt("p1", "a", true)});
+  server_->Sql("UPDATE walpost.dead_letters SET system_identifier = 1, decision = 'retry'");
+  EXPECT_THAT(*table_->ReadParked(0, 10), IsEmpty());
+  EXPECT_FALSE(table_->NextDecision()->has_value());
+  EXPECT_EQ(*table_->CountOpen(), 0);
+  EXPECT_EQ(*table_->CountForeign(), 1);
+}
+
+TEST_F(DeadLettersServerTest, ATableOfAnotherClusterIsRefused) {
+  const auto table = DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, 7);
+  EXPECT_TRUE(absl::IsFailedPrecondition(table.status())) << table.status();
+}
+
+TEST_F(DeadLettersServerTest, WithoutTheTableTheErrorNamesTheVerb) {
+  server_->Sql("CREATE DATABASE bare");
+  const auto table = DeadLetterTable::Open(server_->Conninfo("bare"), "test", kPipeline, 0);
+  EXPECT_TRUE(absl::IsNotFound(table.status())) << table.status();
+  EXPECT_THAT(std::string(table.status().message()), ::testing::HasSubstr("walpost init"));
+}
+
+TEST_F(DeadLettersServerTest, ARetryIsCarriedOutAndItsRowGoes) {
+  InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true)});
+  EXPECT_EQ(*table_->Decide({1, 2}, DeadLetter::Decision::kRetry, true, ""), 2);
+  const auto next = table_->NextDecision();
+  ASSERT_TRUE(next->has_value());
+  EXPECT_TRUE((*next)->retry() && (*next)->of_key);
+  ASSERT_TRUE(table_->Delivered(1).ok());
+  EXPECT_THAT(PositionsOf("a"), ElementsAre("p2"));
+  ASSERT_TRUE(table_->Delivered(2).ok());
+  EXPECT_FALSE(*table_->KeyIsOpen("orders", "a"));
+  EXPECT_EQ(server_->Sql("SELECT count(*) FROM walpost.dead_letters"), "0");
+}
+
+TEST_F(DeadLettersServerTest, AFailedRetryIsUndecidedAgainAndSaysWhy) {
+  InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true), RowAt("p3", "b", true)});
+  ASSERT_TRUE(table_->Decide({1, 2, 3}, DeadLetter::Decision::kRetry, true, "").ok());
+  ASSERT_TRUE(table_->RetryFailed(1, "still too large").ok());
+  EXPECT_EQ(server_->Sql("SELECT detail || attempts FROM walpost.dead_letters WHERE seq = 1"),
+            "still too large2");
+  EXPECT_EQ(server_->Sql("SELECT string_agg(seq::text, ',') FROM walpost.dead_letters WHERE "
+                         "decision IS NOT NULL"),
+            "3");
+}
+
+TEST_F(DeadLettersServerTest, WhatWasSentElsewhereStaysClosed) {
+  InsertOk({RowAt("p1", "a", false)});
+  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kRetry, false, "fixed").ok());
+  ASSERT_TRUE(table_->Delivered(1).ok());
+  EXPECT_EQ(server_->Sql("SELECT send_to FROM walpost.dead_letters WHERE closed_at IS NOT NULL"),
+            "fixed");
+}
+
+TEST_F(DeadLettersServerTest, ADiscardClosesWhatHasNoOrderAtOnce) {
+  InsertOk({RowAt("p1", "a", false), RowAt("p2", "b", true)});
+  ASSERT_TRUE(table_->Decide({1, 2}, DeadLetter::Decision::kDiscard, true, "").ok());
+  EXPECT_EQ(*table_->CountOpen(), 1);
+  const auto next = table_->NextDecision();
+  ASSERT_TRUE(next->has_value());
+  EXPECT_EQ((*next)->seq, 2);
+  ASSERT_TRUE(table_->Discarded(2).ok());
+  EXPECT_EQ(*table_->CountOpen(), 0);
+}
+
+TEST_F(DeadLettersServerTest, BesideTheStreamOnlyParkedKeysTakeRows) {
+  InsertOk({RowAt("p1", "a", true)});
+  EXPECT_TRUE(*table_->InsertBehindParked(RowAt("p2", "a", true)));
+  EXPECT_FALSE(*table_->InsertBehindParked(RowAt("p3", "b", true)));
+  EXPECT_THAT(PositionsOf("a"), ElementsAre("p1", "p2"));
+  EXPECT_EQ(*table_->CountOpen(), 2);
+}
+
+TEST_F(DeadLettersServerTest, ARowBesideTheStreamWaitsForTheEndOfTheRelease) {
+  InsertOk({RowAt("p1", "a", true)});
+  auto release = SqlConnection::Connect(server_->Conninfo(), "release");
+  ASSERT_TRUE(release->Execute("BEGIN; DELETE FROM walpost.dead_letters WHERE seq = 1").ok());
+  bool inserted = true;
+  std::thread other(
+      [&] { inserted = *Open(kPipeline).InsertBehindParked(RowAt("p2", "a", true)); });
+  while (server_->Sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") ==
+         "0") {
+    std::this_thread::yield();
+  }
+  ASSERT_TRUE(release->Execute("COMMIT").ok());
+  other.join();
+  EXPECT_FALSE(inserted);
+}
+
+TEST_F(DeadLettersServerTest, TextThatTheServerCannotHoldDoesNotStopTheLine) {
+  DeadLetter row = RowAt("p1", "a", false);
+  row.event_type = std::string("a\0b\xff", 4);
+  row.detail = std::string(2'000, 'x') + "\xe2\x82\xac";
+  InsertOk({row});
+  EXPECT_EQ(server_->Sql("SELECT event_type FROM walpost.dead_letters"), "a?b?");
+  EXPECT_EQ(server_->Sql("SELECT length(detail) FROM walpost.dead_letters"), "1024");
+}
+
+TEST_F(DeadLettersServerTest, ATruncatedRowIsRestored) {
+  DeadLetter row = RowAt("p1", "a", true);
+  row.value.reset();
+  row.headers.clear();
+  row.truncated_bytes = 77;
+  InsertOk({row});
+  DeadLetter whole = RowAt("p1", "a", true);
+  whole.seq = 1;
+  EXPECT_TRUE(*table_->Restore(whole));
+  const auto rows = table_->ReadKey("orders", "a", 0, 10);
+  EXPECT_EQ(rows->at(0).value, whole.value);
+  EXPECT_FALSE(rows->at(0).truncated_bytes.has_value());
+}
+
+TEST_F(DeadLettersServerTest, VerbsSeeEveryRowInOrder) {
+  std::vector<DeadLetter> rows;
+  for (int i = 0; i < 250; ++i) {
+    rows.push_back(RowAt("p" + std::to_string(i), "a", true));
+  }
+  InsertOk(rows);
+  int seen = 0;
+  const auto on_row = [&](const DeadLetter& row) {
+    EXPECT_EQ(row.seq, ++seen);
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(table_->ForEach("topic = $2", {"orders"}, /*whole=*/false, on_row).ok());
+  EXPECT_EQ(seen, 250);
+}
+
+}  // namespace
+}  // namespace walpost::postgres

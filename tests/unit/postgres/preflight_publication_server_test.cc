@@ -1,0 +1,157 @@
+// What a publication must be and hold, on a real server.
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "postgres/preflight.h"
+#include "unit/postgres/preflight_fixture.h"
+
+namespace walpost::postgres {
+namespace {
+
+using base::HaltReason;
+
+// Failure 31.
+TEST_F(PreflightServerTest, MissingPublicationNeedsAnOperator) {
+  MakeSlot();
+  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "publication \"walpost\"");
+}
+
+TEST_F(PreflightServerTest, PublicationWithoutInsertsNamesTheCommand) {
+  MakeAll();
+  Sql("ALTER PUBLICATION walpost SET (publish = 'delete')");
+  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing,
+             "ALTER PUBLICATION \"walpost\" SET (publish = 'insert')");
+}
+
+TEST_F(PreflightServerTest, TableOutsideThePublicationIsNamed) {
+  MakeAll();
+  Sql("CREATE TABLE outbox.other (id int)");
+  ConnectOptions options = Options();
+  options.tables.push_back({"outbox", "other"});
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+             "ALTER PUBLICATION \"walpost\" ADD TABLE \"outbox\".\"other\"");
+}
+
+TEST_F(PreflightServerTest, TableThatDoesNotExistIsSaidSo) {
+  MakeAll();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "nowhere"}};
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "does not exist");
+}
+
+TEST_F(PreflightServerTest, TableDroppedAndCreatedAgainIsMissing) {
+  MakeAll();
+  Sql("DROP TABLE outbox.events; CREATE TABLE outbox.events (id int)");
+  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "\"outbox\".\"events\"");
+}
+
+// Failure 49.
+TEST_F(PreflightServerTest, PartitionedTableMustBePublishedAsItself) {
+  Sql("CREATE TABLE outbox.parts (id int) PARTITION BY RANGE (id); CREATE TABLE outbox.parts_1 "
+      "PARTITION OF outbox.parts FOR VALUES FROM (0) TO (10)");
+  Sql("CREATE PUBLICATION walpost FOR TABLE outbox.parts WITH (publish = 'insert')");
+  MakeSlot();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "parts"}};
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+             "publish_via_partition_root = true");
+  Sql("ALTER PUBLICATION walpost SET (publish_via_partition_root = true)");
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(options, base::Lsn())));
+  WaitUntilFree();
+  options.tables = {{"outbox", "parts_1"}};
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "is a partition of outbox.parts");
+}
+
+TEST_F(PreflightServerTest, PartitionsAreKnownAndMustWriteTheLog) {
+  Sql("CREATE TABLE outbox.parts (id int) PARTITION BY RANGE (id); CREATE TABLE outbox.parts_1 "
+      "PARTITION OF outbox.parts FOR VALUES FROM (0) TO (10)");
+  Sql("CREATE PUBLICATION walpost FOR TABLE outbox.parts WITH (publish = 'insert', "
+      "publish_via_partition_root = true)");
+  MakeSlot();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "parts"}};
+  auto seen = LookAgain(options);
+  ASSERT_TRUE(std::holds_alternative<base::SourceFacts>(seen));
+  const base::PublishedTable& table = std::get<base::SourceFacts>(seen).tables.at(0);
+  ASSERT_EQ(table.partitions.size(), 1u);
+  EXPECT_EQ(std::to_string(table.partitions[0]), Sql("SELECT 'outbox.parts_1'::regclass::oid"));
+  Sql("ALTER TABLE outbox.parts_1 SET UNLOGGED");
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+             "writes no log (UNLOGGED): run ALTER TABLE outbox.parts_1 SET LOGGED");
+  Sql("DROP TABLE outbox.parts_1; CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA "
+      "WRAPPER w; CREATE FOREIGN TABLE outbox.parts_2 PARTITION OF outbox.parts FOR VALUES FROM "
+      "(0) "
+      "TO (10) SERVER s");
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "is a foreign table");
+  Sql("DROP FOREIGN DATA WRAPPER w CASCADE");
+}
+
+// Before 15 a publication holds whole tables only.
+TEST_F(PreflightServerTest, TableMustBePublishedWhole) {
+  MakeAll();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "events", {"id", "more", "nowhere"}}};
+  Sql("ALTER TABLE outbox.events ADD COLUMN more text, ADD COLUMN less text");
+  if (server_->Major() < 15) {
+    EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
+    return;
+  }
+  Sql("ALTER PUBLICATION walpost SET TABLE outbox.events (id, more)");
+  EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)))
+      << "what is not mapped need not be sent";
+  Sql("ALTER PUBLICATION walpost SET TABLE outbox.events (id, less)");
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+             "table outbox.events has a column list without more");
+  Sql("ALTER PUBLICATION walpost SET TABLE outbox.events WHERE (id IS NULL)");
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+             "table outbox.events has a row filter, WHERE (id IS NULL)");
+}
+
+TEST_F(PreflightServerTest, MembershipsAreTheRowsThatPublishTheTable) {
+  MakeAll();
+  const auto memberships = [this] {
+    return std::get<base::SourceFacts>(LookAgain(Options())).tables.at(0).memberships;
+  };
+  const std::vector<std::uint32_t> before = memberships();
+  Sql("CREATE TABLE outbox.another (id int); ALTER PUBLICATION walpost ADD TABLE outbox.another");
+  EXPECT_EQ(memberships(), before);
+  Sql("ALTER PUBLICATION walpost DROP TABLE outbox.events; ALTER PUBLICATION walpost ADD TABLE "
+      "outbox.events");
+  EXPECT_NE(memberships(), before);
+  if (server_->Major() >= 15) {
+    Sql("ALTER PUBLICATION walpost ADD TABLES IN SCHEMA outbox");
+    EXPECT_EQ(memberships().size(), 2u);
+  }
+}
+
+TEST_F(PreflightServerTest, TypesWhoseValuesAreTextAreKnown) {
+  MakeAll();
+  Sql("CREATE TYPE mood AS ENUM ('wild'); CREATE DOMAIN moody AS mood; CREATE TYPE pair AS (a "
+      "int); "
+      "CREATE TYPE span AS RANGE (subtype = int4)");
+  const auto seen = LookAgain(Options());
+  EXPECT_EQ(absl::StrJoin(std::get<base::SourceFacts>(seen).text_types, " "),
+            Sql("SELECT 'mood'::regtype::oid || ' ' || 'moody'::regtype::oid"));
+  Sql("DROP DOMAIN moody; DROP TYPE mood, pair, span");
+}
+
+// Failure 51.
+TEST_F(PreflightServerTest, AllTablesPublicationHoldsTheTable) {
+  Sql("CREATE PUBLICATION walpost FOR ALL TABLES");
+  MakeSlot();
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
+}
+
+TEST_F(PreflightServerTest, UnloggedTableIsPublicationMissingThatSaysWhy) {
+  Sql("CREATE PUBLICATION walpost FOR ALL TABLES; ALTER TABLE outbox.events SET UNLOGGED");
+  MakeSlot();
+  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing,
+             "run ALTER TABLE \"outbox\".\"events\" SET LOGGED");
+  Sql("ALTER TABLE outbox.events SET LOGGED");
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
+}
+
+}  // namespace
+}  // namespace walpost::postgres
