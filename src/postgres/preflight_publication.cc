@@ -143,12 +143,15 @@ std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
         "AND m.pnnspid IN (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid IN %s)",
         facts().publication_oid, above);
   }
+  // From catalogs alone, which one snapshot shows: pg_publication_tables has what holds a moment
+  // later, so a column that is dropped just now would look left out.
   const std::string left_out = absl::StrFormat(
       "SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) "
-      "FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT "
-      "a.attisdropped AND a.attgenerated = '' AND a.attname::text = ANY (%s) AND a.attname <> ALL "
-      "(t.attnames)",
-      ArrayLiteral(wanted.columns));
+      "FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_publication_rel m "
+      "ON m.prpubid = %u AND m.prrelid = c.oid AND a.attnum <> ALL (m.prattrs) "
+      "WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' "
+      "AND a.attname::text = ANY (%s)",
+      facts().publication_oid, ArrayLiteral(wanted.columns));
   const Result table = Query(absl::StrFormat(
       "SELECT c.oid, c.relkind, (SELECT pg_catalog.string_agg(m.oid::text, ' ' ORDER BY m.oid) "
       "FROM (%s) m), %s, %s FROM pg_catalog.pg_publication_tables t "

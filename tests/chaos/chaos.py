@@ -219,6 +219,8 @@ def main():
             if name in reports.FATAL:
                 print(f"!! {name}: {example}")
     if failed:
+        for finding in report.findings:
+            report.say(f"!! {finding}")
         report.say(f"FAILED: history, logs and account are in {folder}; again: {command_of(chosen)}")
     else:
         report.say(f"balanced: nothing lost, nothing invented, order kept ({folder})")

@@ -1,8 +1,10 @@
 // What a publication must be and hold, on a real server.
 #include <string>
+#include <thread>
 #include <variant>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_join.h"
 #include "postgres/preflight.h"
 #include "unit/postgres/preflight_fixture.h"
@@ -107,6 +109,24 @@ TEST_F(PreflightServerTest, TableMustBePublishedWhole) {
   Sql("ALTER PUBLICATION walpost SET TABLE outbox.events WHERE (id IS NULL)");
   ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
              "table outbox.events has a row filter, WHERE (id IS NULL)");
+}
+
+// One statement sees the catalogs of one moment and functions of the next.
+TEST_F(PreflightServerTest, ColumnThatComesAndGoesIsNotLeftOut) {
+  MakeAll();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "events", {"id", "more"}}};
+  std::thread migrations([this] {
+    Sql("DO $$ BEGIN FOR n IN 1..500 LOOP ALTER TABLE outbox.events ADD COLUMN more text; COMMIT; "
+        "ALTER TABLE outbox.events DROP COLUMN more; COMMIT; END LOOP; END $$");
+  });
+  const absl::Cleanup join([&migrations] { migrations.join(); });
+  while (Sql("SELECT max(attnum) FROM pg_attribute WHERE attrelid = 'outbox.events'::regclass") !=
+         "501") {
+    const auto seen = LookAgain(options);
+    ASSERT_TRUE(std::holds_alternative<base::SourceFacts>(seen))
+        << std::get<StreamEnd>(seen).status;
+  }
 }
 
 TEST_F(PreflightServerTest, MembershipsAreTheRowsThatPublishTheTable) {
