@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -112,16 +113,44 @@ SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequen
                                   "partition, or add partitions",
                                   topic->name, partition, topic->partition_count));
   }
-  delivery::PartitionGate& gate = topic->partitions[static_cast<std::size_t>(partition)];
-  if (!gate.MaySend()) {
+  const Place place(topic, partition);
+  if (!GateOf(place).MaySend()) {
     return NotNow();
   }
-  SubmitResult result = Produce(record, sequence, topic, partition);
-  if (result.outcome == SubmitResult::Outcome::kAccepted) {
-    ++outstanding_;
-    gate.OnSent(now_.mono);
+  if (!GateOf(place).MayJoin(now_.mono) || waiting_.count(place) != 0) {
+    waiting_[place].push_back({record, sequence});
+  } else if (const auto error = Produce(record, sequence, place)) {
+    return WhyNotProduced(error, record, topic);
   }
-  return result;
+  ++outstanding_;
+  return SubmitResult{};
+}
+
+delivery::PartitionGate& Generation::GateOf(Place place) {
+  return place.first->partitions[static_cast<std::size_t>(place.second)];
+}
+
+// The next batch of each partition of which everything was acknowledged.
+void Generation::SendWaiting(delivery::SinkListener* listener) {
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    auto& [place, records] = *at;
+    while (!records.empty() && GateOf(place).MaySend() && GateOf(place).MayJoin(now_.mono)) {
+      const delivery::Sequence sequence = records.front().sequence;
+      const rd_kafka_resp_err_t error = Produce(records.front().record, sequence, place);
+      if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+        return;  // until more is acknowledged
+      }
+      if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        --outstanding_;
+        records.pop_front();
+        // The next producer is offered it again, and says why it cannot be sent.
+        listener->OnFailed(sequence, {FailureKind::kGenerationEnded, rd_kafka_err2str(error)});
+        return;
+      }
+      records.pop_front();
+    }
+    at = records.empty() ? waiting_.erase(at) : std::next(at);
+  }
 }
 
 // What the broker says, and of a size what it does not say.
@@ -183,8 +212,18 @@ void Generation::Outgrow(const std::string& why) {
       {KafkaNotice::Severity::kInfo, LogEvent::kKafkaProducerReplaced, "a new producer: " + why});
 }
 
-SubmitResult Generation::Produce(const envelope::Record& record, delivery::Sequence sequence,
-                                 TopicState* topic, std::int32_t partition) {
+void Generation::FailWaiting(delivery::SinkListener* listener) {
+  for (const auto& [place, records] : std::exchange(waiting_, {})) {
+    for (const Waiting& waiting : records) {
+      --outstanding_;
+      listener->OnFailed(waiting.sequence, {FailureKind::kGenerationEnded, "it was not sent"});
+    }
+  }
+}
+
+rd_kafka_resp_err_t Generation::Produce(const envelope::Record& record, delivery::Sequence sequence,
+                                        Place place) {
+  const TopicState& topic = *place.first;
   rd_kafka_headers_t* headers = MakeHeaders(record.headers);
   // No copy flag: the value stays ours, and in place, until its report. A null value or key has a
   // null pointer.
@@ -198,16 +237,22 @@ SubmitResult Generation::Produce(const envelope::Record& record, delivery::Seque
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wold-style-cast"
   const rd_kafka_resp_err_t error = rd_kafka_producev(
-      producer_.get(), RD_KAFKA_V_RKT(topic->handle.get()), RD_KAFKA_V_PARTITION(partition),
+      producer_.get(), RD_KAFKA_V_RKT(topic.handle.get()), RD_KAFKA_V_PARTITION(place.second),
       RD_KAFKA_V_VALUE(const_cast<void*>(value_data), value.size()),
       RD_KAFKA_V_KEY(const_cast<void*>(key_data), key.size()),
-      RD_KAFKA_V_TIMESTAMP(SafeTimestampMs(record.timestamp_ms, topic->limits, now_.wall)),
+      RD_KAFKA_V_TIMESTAMP(SafeTimestampMs(record.timestamp_ms, topic.limits, now_.wall)),
       RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(ToOpaque(sequence)), RD_KAFKA_V_END);
 #pragma GCC diagnostic pop
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    return SubmitResult{};
+    GateOf(place).OnSent(now_.mono);
+  } else {
+    rd_kafka_headers_destroy(headers);
   }
-  rd_kafka_headers_destroy(headers);
+  return error;
+}
+
+SubmitResult Generation::WhyNotProduced(rd_kafka_resp_err_t error, const envelope::Record& record,
+                                        TopicState* topic) {
   switch (Classify(error)) {
     case FailureKind::kRecordTooLarge:
       return TooLargeForProducer(record, *topic);
@@ -240,7 +285,11 @@ void Generation::Poll(base::Now now, delivery::SinkListener* listener) {
         break;
     }
   }
+  if (!closing_ && !failed_ && last_report_ == now.mono) {
+    SendWaiting(listener);
+  }
   if (closing_) {
+    FailWaiting(listener);
     Purge();
     return;
   }
@@ -283,7 +332,7 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
 
 void Generation::UpdateGate(const rd_kafka_message_t& message) {
   auto* topic = static_cast<TopicState*>(rd_kafka_topic_opaque(message.rkt));
-  delivery::PartitionGate& gate = topic->partitions[static_cast<std::size_t>(message.partition)];
+  delivery::PartitionGate& gate = GateOf({topic, message.partition});
   if (message.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
     gate.OnFailed();
   } else if (gate.OnAcknowledged(now_.mono, message.offset)) {

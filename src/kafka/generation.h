@@ -1,6 +1,9 @@
 // Generation - one librdkafka producer from Open to closed, with its topics.
 // Why: a producer that failed once is never used again; everything that belongs to it (topics,
 //   which partitions have had their first record acknowledged, what is outstanding) goes with it.
+// How: a partition is given one batch at a time, and the next waits here. librdkafka sends no second
+//   request for it anyway, and its thread spins for as long as more waits there: for the whole of an
+//   outage.
 // Thread: loop thread, except that a metadata look-up holds the producer alive on the helper
 //   thread.
 #pragma once
@@ -9,12 +12,14 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -105,6 +110,14 @@ class Generation {
     base::MonotonicTime ask_from;  // not sooner
   };
 
+  // A partition, and what it is given when all before is acknowledged.
+  using Place = std::pair<TopicState*, std::int32_t>;
+
+  struct Waiting {
+    envelope::Record record;
+    delivery::Sequence sequence = 0;
+  };
+
   Generation(const KafkaOptions& options, delivery::Sink::Mode mode, base::BlockingRunner* runner,
              TopicMemory* memory, KafkaFacts* facts, const Notify* notify);
 
@@ -122,8 +135,13 @@ class Generation {
   void SetPartitionCount(TopicState* topic, std::int32_t count);
   static void OnMadeAnew(TopicState* topic);
   std::int32_t ChoosePartition(const envelope::Record& record, TopicState* topic) const;
-  delivery::SubmitResult Produce(const envelope::Record& record, delivery::Sequence sequence,
-                                 TopicState* topic, std::int32_t partition);
+  rd_kafka_resp_err_t Produce(const envelope::Record& record, delivery::Sequence sequence,
+                              Place place);
+  delivery::SubmitResult WhyNotProduced(rd_kafka_resp_err_t error, const envelope::Record& record,
+                                        TopicState* topic);
+  static delivery::PartitionGate& GateOf(Place place);
+  void SendWaiting(delivery::SinkListener* listener);
+  void FailWaiting(delivery::SinkListener* listener);
   std::optional<delivery::SubmitResult> CheckSize(const envelope::Record& record,
                                                   TopicState* topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
@@ -154,7 +172,8 @@ class Generation {
   bool looking_up_ = false;
   std::size_t unknown_topics_ = 0;     // found by this producer
   std::vector<std::string> answered_;  // not told to the listener
-  std::size_t outstanding_ = 0;
+  std::map<Place, std::deque<Waiting>> waiting_;
+  std::size_t outstanding_ = 0;  // what waits too
   bool closing_ = false;
   bool failed_ = false;
   bool failure_told_ = false;

@@ -1,6 +1,8 @@
 // The sink contract on librdkafka with its mock cluster, and failures only that can be asked for.
+#include <glog/logging.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -128,6 +130,33 @@ TEST_P(MockSink, CloseOfABrokerThatDoesNotAnswerGivesUpOnRequestsAfterTenSeconds
   Await("OnClosed", [this] { return reports_.closed > 0; });
   EXPECT_THAT(reports_.outstanding, IsEmpty());
   EXPECT_EQ(reports_.failed.size(), 100U);
+}
+
+// The processor time of this process, with the mock's own.
+std::chrono::microseconds ProcessorTime() {
+  rusage used{};
+  CHECK_EQ(getrusage(RUSAGE_SELF, &used), 0);
+  return std::chrono::seconds(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+         std::chrono::microseconds(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+// librdkafka's thread would spin for as long as more waits there.
+TEST_P(MockSink, WhatWaitsForABrokerThatDoesNotAnswerTakesNoProcessorTime) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  harness().mock().SetDelay(1'500);
+  for (int batch = 0; batch < 20; ++batch) {
+    SubmitMany(topic, 20);
+    harness().Step();
+    Poll();
+  }
+  const auto before = ProcessorTime();
+  AwaitAllDelivered();
+  EXPECT_LT(ProcessorTime() - before, milliseconds(300)) << "of some 3 s";
+  harness().mock().SetDelay(0);
+  EXPECT_EQ(harness().Read(topic, 0), Values(topic, 0));
+  CloseAndAwait();
 }
 
 TEST_P(MockSink, FirstRecordOfAPartitionIsSentAlone) {
