@@ -38,7 +38,7 @@ class PartitionGate {
  private:
   std::uint32_t outstanding_ = 0;
   base::MonotonicTime batch_at_;  // when the first of what is outstanding was sent
-  bool alone_ = true;  // until an acknowledgement, nothing follows what is outstanding
+  bool alone_ = true;             // until an acknowledgement, nothing follows what is outstanding
   bool known_ = false;
   base::MonotonicTime known_at_;  // by an acknowledgement
   std::int64_t next_offset_ = 0;
