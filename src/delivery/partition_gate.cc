@@ -8,7 +8,6 @@ void PartitionGate::OnSent(base::MonotonicTime now, std::chrono::milliseconds kn
   CHECK(MaySend());
   if (outstanding_++ == 0) {
     alone_ = !known_ || now - known_at_ >= known_for;
-    batch_at_ = now;
   }
 }
 

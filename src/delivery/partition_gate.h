@@ -21,8 +21,8 @@ class PartitionGate {
 
   bool MaySend() const { return outstanding_ == 0 || !alone_; }
 
-  // Whether everything outstanding was sent at `now`, so that one more belongs to the same batch.
-  bool MayJoin(base::MonotonicTime now) const { return outstanding_ == 0 || batch_at_ == now; }
+  // Nothing may follow the oldest that is outstanding.
+  bool alone() const { return alone_; }
 
   // CHECK-fails unless MaySend.
   void OnSent(base::MonotonicTime now, std::chrono::milliseconds known_for = kKnownFor);
@@ -37,8 +37,7 @@ class PartitionGate {
 
  private:
   std::uint32_t outstanding_ = 0;
-  base::MonotonicTime batch_at_;  // when the first of what is outstanding was sent
-  bool alone_ = true;             // until an acknowledgement, nothing follows what is outstanding
+  bool alone_ = true;  // until an acknowledgement, nothing follows what is outstanding
   bool known_ = false;
   base::MonotonicTime known_at_;  // by an acknowledgement
   std::int64_t next_offset_ = 0;

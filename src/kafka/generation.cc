@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -57,6 +56,7 @@ absl::StatusOr<std::unique_ptr<Generation>> Generation::Create(
   generation.reset(new Generation(options, mode, runner, memory, facts, notify));
   generation->batch_bytes_max_ = std::stoll(InForce(conf.get(), "batch.size"));
   generation->message_bytes_max_ = std::stoll(InForce(conf.get(), "message.max.bytes"));
+  generation->records_max_ = std::stoull(InForce(conf.get(), "queue.buffering.max.messages"));
   generation->message_bytes_given_ =
       std::any_of(options.properties.begin(), options.properties.end(),
                   [](const auto& property) { return property.first == "message.max.bytes"; });
@@ -90,7 +90,7 @@ Generation::~Generation() {
 }
 
 SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequence sequence) {
-  if (closing_ || failed_ || outgrown_ ||
+  if (closing_ || failed_ || outgrown_ || outstanding_ >= records_max_ ||
       (mode_ == delivery::Sink::Mode::kCareful && outstanding_ > 0)) {
     return NotNow();
   }
@@ -113,44 +113,78 @@ SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequen
                                   "partition, or add partitions",
                                   topic->name, partition, topic->partition_count));
   }
-  const Place place(topic, partition);
-  if (!GateOf(place).MaySend()) {
+  Partition& to = At({topic, partition});
+  if (!to.gate.MaySend()) {
     return NotNow();
   }
-  if (!GateOf(place).MayJoin(now_.mono) || waiting_.count(place) != 0) {
-    waiting_[place].push_back({record, sequence});
-  } else if (const auto error = Produce(record, sequence, place)) {
-    return WhyNotProduced(error, record, topic);
+  if (MayBeTooLarge(record)) {  // at once, so that the answer is about this record
+    if (to.waiting || to.outstanding > 0) {
+      return NotNow();
+    }
+    if (const auto error = Produce(record, sequence, {topic, partition})) {
+      return WhyNotProduced(error, record, topic);
+    }
+  } else {
+    if (!to.waiting) {
+      to.waiting.emplace();
+      waiting_.emplace_back(topic, partition);
+    }
+    to.waiting->push_back({record, sequence});
+    may_send_ = may_send_ || to.outstanding == 0;
   }
+  to.gate.OnSent(now_.mono);
   ++outstanding_;
   return SubmitResult{};
 }
 
-delivery::PartitionGate& Generation::GateOf(Place place) {
+Generation::Partition& Generation::At(Place place) {
   return place.first->partitions[static_cast<std::size_t>(place.second)];
 }
 
-// The next batch of each partition of which everything was acknowledged.
+bool Generation::MayBeTooLarge(const envelope::Record& record) const {
+  constexpr std::size_t kHeaderBytes = 20;  // the lengths of name and value
+  return record.AccountedBytes() + record.headers.size() * kHeaderBytes >
+         static_cast<std::size_t>(message_bytes_max_);
+}
+
 void Generation::SendWaiting(delivery::SinkListener* listener) {
-  for (auto at = waiting_.begin(); at != waiting_.end();) {
-    auto& [place, records] = *at;
-    while (!records.empty() && GateOf(place).MaySend() && GateOf(place).MayJoin(now_.mono)) {
-      const delivery::Sequence sequence = records.front().sequence;
-      const rd_kafka_resp_err_t error = Produce(records.front().record, sequence, place);
-      if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
-        return;  // until more is acknowledged
-      }
-      if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-        --outstanding_;
-        records.pop_front();
-        // The next producer is offered it again, and says why it cannot be sent.
-        listener->OnFailed(sequence, {FailureKind::kGenerationEnded, rd_kafka_err2str(error)});
-        return;
-      }
-      records.pop_front();
+  may_send_ = false;
+  for (std::size_t i = 0; i < waiting_.size();) {
+    Partition& to = At(waiting_[i]);
+    const rd_kafka_resp_err_t error = SendBatch(waiting_[i]);
+    if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+      return;  // until more is acknowledged
     }
-    at = records.empty() ? waiting_.erase(at) : std::next(at);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+      // The next producer is offered it again, and says why it cannot be sent.
+      listener->OnGenerationFailed({FailureKind::kGenerationEnded, rd_kafka_err2str(error)});
+      return;
+    }
+    if (!to.waiting->empty()) {
+      ++i;
+      continue;
+    }
+    to.waiting.reset();
+    waiting_[i] = waiting_.back();
+    waiting_.pop_back();
   }
+}
+
+// All that waits for a partition that awaits no answer, in one go: else librdkafka would send the
+// first of it, and the rest would wait there.
+rd_kafka_resp_err_t Generation::SendBatch(Place place) {
+  Partition& to = At(place);
+  if (to.outstanding > 0) {
+    return RD_KAFKA_RESP_ERR_NO_ERROR;
+  }
+  while (!to.waiting->empty() && (to.outstanding == 0 || !to.gate.alone())) {
+    const Waiting& first = to.waiting->front();
+    if (const auto error = Produce(first.record, first.sequence, place)) {
+      return error;
+    }
+    to.waiting->pop_front();
+  }
+  return RD_KAFKA_RESP_ERR_NO_ERROR;
 }
 
 // What the broker says, and of a size what it does not say.
@@ -213,11 +247,12 @@ void Generation::Outgrow(const std::string& why) {
 }
 
 void Generation::FailWaiting(delivery::SinkListener* listener) {
-  for (const auto& [place, records] : std::exchange(waiting_, {})) {
-    for (const Waiting& waiting : records) {
+  for (const Place& place : std::exchange(waiting_, {})) {
+    for (const Waiting& waiting : *At(place).waiting) {
       --outstanding_;
       listener->OnFailed(waiting.sequence, {FailureKind::kGenerationEnded, "it was not sent"});
     }
+    At(place).waiting.reset();
   }
 }
 
@@ -244,7 +279,7 @@ rd_kafka_resp_err_t Generation::Produce(const envelope::Record& record, delivery
       RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(ToOpaque(sequence)), RD_KAFKA_V_END);
 #pragma GCC diagnostic pop
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    GateOf(place).OnSent(now_.mono);
+    ++At(place).outstanding;
   } else {
     rd_kafka_headers_destroy(headers);
   }
@@ -285,7 +320,7 @@ void Generation::Poll(base::Now now, delivery::SinkListener* listener) {
         break;
     }
   }
-  if (!closing_ && !failed_ && last_report_ == now.mono) {
+  if (!closing_ && !failed_ && (may_send_ || last_report_ == now.mono)) {
     SendWaiting(listener);
   }
   if (closing_) {
@@ -332,10 +367,12 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
 
 void Generation::UpdateGate(const rd_kafka_message_t& message) {
   auto* topic = static_cast<TopicState*>(rd_kafka_topic_opaque(message.rkt));
-  delivery::PartitionGate& gate = GateOf({topic, message.partition});
+  Partition& from = At({topic, message.partition});
+  CHECK_GT(from.outstanding, 0U);
+  --from.outstanding;
   if (message.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    gate.OnFailed();
-  } else if (gate.OnAcknowledged(now_.mono, message.offset)) {
+    from.gate.OnFailed();
+  } else if (from.gate.OnAcknowledged(now_.mono, message.offset)) {
     OnMadeAnew(topic);
   }
 }
@@ -404,7 +441,7 @@ std::optional<base::MonotonicTime> Generation::NextDeadline() const {
     return now_.mono +
            (outstanding_ == 0 ? std::chrono::milliseconds(0) : std::chrono::milliseconds(50));
   }
-  if (replaceable()) {
+  if (replaceable() || may_send_) {
     return now_.mono;
   }
   if (!answered_.empty() || (!looking_up_ && !to_look_up_.empty())) {

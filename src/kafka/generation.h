@@ -1,9 +1,9 @@
 // Generation - one librdkafka producer from Open to closed, with its topics.
 // Why: a producer that failed once is never used again; everything that belongs to it (topics,
 //   which partitions have had their first record acknowledged, what is outstanding) goes with it.
-// How: a partition is given one batch at a time, and the next waits here. librdkafka sends no second
-//   request for it anyway, and its thread spins for as long as more waits there: for the whole of an
-//   outage.
+// How: records wait here, and Poll gives each partition a batch when all of the last one is answered.
+//   librdkafka sends no second request for a partition anyway, and its thread spins for as long as
+//   more waits there: for the whole of an outage.
 // Thread: loop thread, except that a metadata look-up holds the producer alive on the helper
 //   thread.
 #pragma once
@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -92,6 +91,17 @@ class Generation {
   void Prefetch(const std::string& topic);
 
  private:
+  struct Waiting {
+    envelope::Record record;
+    delivery::Sequence sequence = 0;
+  };
+
+  struct Partition {
+    delivery::PartitionGate gate;
+    std::optional<std::deque<Waiting>> waiting;  // none = nothing waits
+    std::size_t outstanding = 0;                 // with librdkafka
+  };
+
   struct TopicState {
     enum class Phase { kNew, kLookingUp, kReady, kRefused };
 
@@ -101,7 +111,7 @@ class Generation {
     Phase phase = Phase::kNew;
     std::size_t partition_count = 0;
     // At least so many: one that is gone may still have records outstanding.
-    std::vector<delivery::PartitionGate> partitions;
+    std::vector<Partition> partitions;
     TopicLimits limits;
     base::MonotonicTime limits_read_at;
     std::uint32_t round_robin = 0;
@@ -110,13 +120,7 @@ class Generation {
     base::MonotonicTime ask_from;  // not sooner
   };
 
-  // A partition, and what it is given when all before is acknowledged.
   using Place = std::pair<TopicState*, std::int32_t>;
-
-  struct Waiting {
-    envelope::Record record;
-    delivery::Sequence sequence = 0;
-  };
 
   Generation(const KafkaOptions& options, delivery::Sink::Mode mode, base::BlockingRunner* runner,
              TopicMemory* memory, KafkaFacts* facts, const Notify* notify);
@@ -139,8 +143,10 @@ class Generation {
                               Place place);
   delivery::SubmitResult WhyNotProduced(rd_kafka_resp_err_t error, const envelope::Record& record,
                                         TopicState* topic);
-  static delivery::PartitionGate& GateOf(Place place);
+  static Partition& At(Place place);
+  bool MayBeTooLarge(const envelope::Record& record) const;
   void SendWaiting(delivery::SinkListener* listener);
+  rd_kafka_resp_err_t SendBatch(Place place);
   void FailWaiting(delivery::SinkListener* listener);
   std::optional<delivery::SubmitResult> CheckSize(const envelope::Record& record,
                                                   TopicState* topic);
@@ -172,12 +178,14 @@ class Generation {
   bool looking_up_ = false;
   std::size_t unknown_topics_ = 0;     // found by this producer
   std::vector<std::string> answered_;  // not told to the listener
-  std::map<Place, std::deque<Waiting>> waiting_;
-  std::size_t outstanding_ = 0;  // what waits too
+  std::vector<Place> waiting_;         // where records wait
+  bool may_send_ = false;              // some came for a partition that awaits no answer
+  std::size_t outstanding_ = 0;        // what waits too
   bool closing_ = false;
   bool failed_ = false;
   bool failure_told_ = false;
   bool outgrown_ = false;
+  std::size_t records_max_ = 0;         // queue.buffering.max.messages in force
   std::int64_t batch_bytes_max_ = 0;    // batch.size in force
   std::int64_t message_bytes_max_ = 0;  // message.max.bytes in force
   bool message_bytes_given_ = false;    // by the user

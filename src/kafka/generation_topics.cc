@@ -261,8 +261,8 @@ void Generation::SetPartitionCount(TopicState* topic, std::int32_t count) {
 
 // Its brokers do not know this producer.
 void Generation::OnMadeAnew(TopicState* topic) {
-  for (delivery::PartitionGate& gate : topic->partitions) {
-    gate.OnMadeAnew();
+  for (Partition& partition : topic->partitions) {
+    partition.gate.OnMadeAnew();
   }
 }
 

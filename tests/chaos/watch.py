@@ -1,6 +1,7 @@
 """Looks at the run while it goes: state, memory, what is confirmed and what Kafka has, how long healing takes."""
 
 import collections
+import contextlib
 import json
 import os
 import threading
@@ -14,6 +15,7 @@ TURN_S = 0.25
 LOOK_EVERY_S = 1.0
 WHILE_S = 10.0
 TELL_BYTES = 2 << 20
+TELL_SHARE = 0.02
 
 
 class Watch(threading.Thread):
@@ -71,7 +73,8 @@ class Watch(threading.Thread):
 
     def _watch_process(self):
         process = self.world.walpost.process
-        self.cpu.look(process.pid, time.monotonic())
+        if self.cpu.look(process.pid, time.monotonic()):
+            self.report.event("processor", f"{self.cpu.worst:.0%} over {WHILE_S:.0f} s, {self.state}: {threads_of(process.pid)}")
         try:
             text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
             if "VmHWM:" in text:
@@ -118,12 +121,14 @@ class CpuTime:
         return sum(self._of.values())
 
     def look(self, pid, now):
+        """Whether it is a good deal worse than ever before."""
+        told = self.worst
         try:
             fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
         except (FileNotFoundError, ProcessLookupError):
-            return
+            return False
         if fields[0] == "Z":
-            return
+            return False
         used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         self._of[pid] = used
         self._looks.append((now, pid, used))
@@ -131,7 +136,21 @@ class CpuTime:
             self._looks.popleft()
         begin, _, before = self._looks[0]
         if now - begin >= self._while_s:
-            self.worst = max(self.worst, (used - before) / (now - begin))
+            share = (used - before) / (now - begin)
+            if share > self.worst + TELL_SHARE:
+                self.worst = share
+        return self.worst > told
+
+
+def threads_of(pid):
+    """Seconds of each thread so far, those that took most first."""
+    seconds = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(OSError):
+            name, fields = (thread / "stat").read_text(encoding="utf-8").split("(", 1)[1].rsplit(")", 1)
+            used = fields.split()
+            seconds.append(((int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK"), name))
+    return ", ".join(f"{name} {used:.1f}" for used, name in sorted(seconds, reverse=True)[:6])
 
 
 def longest(values):

@@ -433,6 +433,7 @@ TEST_P(MockSink, EveryReportWakesTheCaller) {
   for (int i = 0; i < 20; ++i) {
     MakeRecord(next_, topic, 0, "value " + std::to_string(i));
     ASSERT_EQ(Submit(next_++), Outcome::kAccepted);
+    Poll();  // sends it
     while (!reports_.outstanding.empty()) {
       ASSERT_TRUE(harness().AwaitWake()) << "a report waits, but nobody was woken";
       Poll();

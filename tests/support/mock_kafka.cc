@@ -1,6 +1,9 @@
 #include "support/mock_kafka.h"
 
 #include <glog/logging.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -43,35 +46,58 @@ MockKafka::~MockKafka() {
 
 std::string MockKafka::bootstrap() const { return rd_kafka_mock_cluster_bootstraps(cluster_); }
 
+// The cluster's thread misses what it is told while it ends what it was told before, and takes it a
+// second later; a new connection it never misses.
+void MockKafka::Wake() const {
+  const std::string address = bootstrap();
+  sockaddr_in broker{};
+  broker.sin_family = AF_INET;
+  broker.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  broker.sin_port =
+      htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  CHECK_GE(connection, 0);
+  // One that is down refuses.
+  (void)connect(connection, reinterpret_cast<const sockaddr*>(&broker), sizeof(broker));
+  close(connection);
+}
+
 void MockKafka::CreateTopic(const std::string& name, int partitions) {
+  Wake();
   CHECK_EQ(rd_kafka_mock_topic_create(cluster_, name.c_str(), partitions, 1),
            RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
 void MockKafka::FailTopic(const std::string& name, rd_kafka_resp_err_t error) {
+  Wake();
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR && error != RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
     // As a broker does, no partitions are told beside an error: librdkafka 2.8 does not survive them.
     (void)rd_kafka_mock_topic_create(cluster_, name.c_str(), 0, 1);
+    Wake();
   }
   rd_kafka_mock_topic_set_error(cluster_, name.c_str(), error);
 }
 
 void MockKafka::FailProduce(const std::vector<rd_kafka_resp_err_t>& errors) {
+  Wake();
   rd_kafka_mock_push_request_errors_array(cluster_, kProduceRequest, errors.size(), errors.data());
 }
 
 void MockKafka::FailOffsets(const std::vector<rd_kafka_resp_err_t>& errors) {
+  Wake();
   rd_kafka_mock_push_request_errors_array(cluster_, kListOffsetsRequest, errors.size(),
                                           errors.data());
 }
 
 void MockKafka::SetDown(bool down) {
+  Wake();
   CHECK_EQ(down ? rd_kafka_mock_broker_set_down(cluster_, kBroker)
                 : rd_kafka_mock_broker_set_up(cluster_, kBroker),
            RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
 void MockKafka::SetDelay(int milliseconds) {
+  Wake();
   CHECK_EQ(rd_kafka_mock_broker_set_rtt(cluster_, kBroker, milliseconds),
            RD_KAFKA_RESP_ERR_NO_ERROR);
 }

@@ -35,6 +35,8 @@ class MockKafka {
   void SetDelay(int milliseconds);
 
  private:
+  void Wake() const;
+
   rd_kafka_t* client_;
   rd_kafka_mock_cluster_t* cluster_;
 };

@@ -52,20 +52,6 @@ TEST(PartitionGateTest, WhatWaitsForLongIsJoinedByOthers) {
   EXPECT_TRUE(gate.MaySend());
 }
 
-TEST(PartitionGateTest, OnlyWhatIsSentAtTheSameTimeIsOneBatch) {
-  PartitionGate gate = Known();
-  const base::MonotonicTime later = kStart + milliseconds(1);
-  EXPECT_TRUE(gate.MayJoin(later)) << "nothing is outstanding";
-  gate.OnSent(kStart);
-  gate.OnSent(kStart);
-  EXPECT_TRUE(gate.MayJoin(kStart));
-  EXPECT_FALSE(gate.MayJoin(later));
-  gate.OnAcknowledged(later, 1);
-  EXPECT_FALSE(gate.MayJoin(later)) << "one is outstanding";
-  gate.OnAcknowledged(later, 2);
-  EXPECT_TRUE(gate.MayJoin(later));
-}
-
 TEST(PartitionGateTest, NothingFollowsInATopicMadeAnewUntilAnAcknowledgement) {
   PartitionGate gate = Known();
   gate.OnMadeAnew();
