@@ -36,10 +36,10 @@ struct Record {
   // What a schema can add to a record at most, when it is submitted.
   static constexpr std::size_t kSchemaBytesMax = 80;
 
-  // What counts against delivery.in_flight_bytes_max: key, value, headers and 512 bytes of
+  // What counts against delivery.in_flight_bytes_max: key, value, headers and 768 bytes of
   // bookkeeping.
   std::size_t AccountedBytes() const {
-    std::size_t bytes = 512 + (schema != 0 ? kSchemaBytesMax : 0) + (key ? key->size() : 0) +
+    std::size_t bytes = 768 + (schema != 0 ? kSchemaBytesMax : 0) + (key ? key->size() : 0) +
                         (value ? value->size() : 0);
     for (const RecordHeader& header : headers) {
       bytes += header.name.size() + header.value.size();

@@ -64,7 +64,7 @@ absl::Status CheckGuarded(const std::string& name, const std::string& value) {
 
 // What walpost sets unless the user does.
 PropertyList Defaults(const KafkaOptions& options, const ProducerLimits& limits) {
-  const std::size_t records = options.in_flight_bytes_max / 512 + 1'000;
+  const std::size_t records = options.in_flight_bytes_max / 768 + 1'000;
   // Also room for the largest record: librdkafka refuses for ever what is larger than its queue.
   const std::size_t kilobytes =
       std::max({options.in_flight_bytes_max / 1'024 * 2, std::size_t{2'048},

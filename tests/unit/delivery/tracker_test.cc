@@ -118,9 +118,9 @@ TEST(TrackerTest, BytesInFlightFollowAddSettleAndDiscard) {
   tracker.BeginTransaction(Lsn(100));
   const Sequence first = AddEvent(&tracker);
   AddEvent(&tracker);
-  EXPECT_EQ(tracker.in_flight_bytes(), 2 * (512 + 100));
+  EXPECT_EQ(tracker.in_flight_bytes(), 2 * (768 + 100));
   tracker.Settle(first);
-  EXPECT_EQ(tracker.in_flight_bytes(), 512 + 100);
+  EXPECT_EQ(tracker.in_flight_bytes(), 768 + 100);
   EXPECT_EQ(tracker.DiscardAll(), 1U);
   EXPECT_EQ(tracker.in_flight_bytes(), 0U);
   EXPECT_TRUE(tracker.empty());

@@ -424,8 +424,8 @@ TEST_F(EncoderTest, AccountedBytesAreKeyValueHeadersAndBookkeeping) {
   event_.record_headers = {};
   event_.traceparent = event_.tracestate = "";
   const Record record = Encode({ValueFormat::kRaw, HeaderSet::kDebezium});
-  EXPECT_EQ(record.AccountedBytes(), 512U + 2 + 2 + std::string("idid-1").size());
-  EXPECT_EQ(Record().AccountedBytes(), 512U);
+  EXPECT_EQ(record.AccountedBytes(), 768U + 2 + 2 + std::string("idid-1").size());
+  EXPECT_EQ(Record().AccountedBytes(), 768U);
 }
 
 }  // namespace

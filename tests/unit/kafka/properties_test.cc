@@ -133,8 +133,8 @@ TEST(PropertiesTest, QueueHoldsEveryRecordThatMayBeInFlight) {
   options.in_flight_bytes_max = std::size_t{64} * 1024 * 1024;
   const absl::StatusOr<Properties> effective = EffectiveProperties(options);
   ASSERT_TRUE(effective.ok());
-  // The smallest record counts 512 bytes.
-  EXPECT_THAT(*effective, Contains(Pair("queue.buffering.max.messages", "132072")));
+  // The smallest record counts 768 bytes.
+  EXPECT_THAT(*effective, Contains(Pair("queue.buffering.max.messages", "88381")));
   EXPECT_THAT(*effective, Contains(Pair("queue.buffering.max.kbytes", "131072")));
 }
 
