@@ -78,7 +78,8 @@ class SinkListener {
   // The producer died as a whole (fatal error); no single record is to blame. The pipeline will
   // Close it.
   virtual void OnGenerationFailed(const Failure& failure) = 0;
-  // A record of the topic got kTopicPending; the next one gets an answer. `known` = it may be sent to.
+  // Follows each kTopicPending unless the generation closes first: offer the record again. `known` =
+  // the topic may be sent to.
   virtual void OnTopicAnswered(std::string_view topic, bool known) = 0;
   virtual void OnClosed() = 0;
 };

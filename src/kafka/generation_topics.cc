@@ -106,6 +106,17 @@ void Generation::FinishLookUps(const std::vector<TopicQuestion>& questions) {
   }
 }
 
+void Generation::GiveUpLookUps(delivery::SinkListener* listener) {
+  for (const auto& [name, topic] : topics_) {
+    if (topic->phase == TopicState::Phase::kLookingUp) {
+      listener->OnTopicAnswered(name, /*known=*/false);
+    }
+  }
+  for (const std::string& topic : std::exchange(answered_, {})) {
+    listener->OnTopicAnswered(topic, /*known=*/false);
+  }
+}
+
 bool Generation::TakeAnswer(const TopicQuestion& found, TopicState* topic) {
   if (found.error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     facts_->OnError(absl::StrFormat("topic '%s' cannot be looked up: %s", topic->name,

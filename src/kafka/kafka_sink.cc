@@ -94,6 +94,7 @@ class Impl : public KafkaSink {
       listener->OnClosed();
     } else if (generation_->replaceable()) {
       // Everything that it took is delivered, so the caller need not know of it.
+      generation_->GiveUpLookUps(listener);
       generation_.reset();
       MakeGeneration();
     }

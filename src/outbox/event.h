@@ -6,6 +6,7 @@
 //   stored.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -14,6 +15,9 @@
 #include "base/time.h"
 
 namespace walpost::outbox {
+
+// More of them in one row or message are no event: each takes memory beside its bytes.
+constexpr std::size_t kHeadersMax = 1'000;
 
 struct Header {
   std::string_view name;

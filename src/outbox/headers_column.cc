@@ -45,8 +45,10 @@ class HeaderReader final : public nlohmann::json_sax<nlohmann::json> {
     name_ = std::move(name);
     if (name_.empty()) {
       error_ = "a header has an empty name";
+    } else if (texts_->size() == kHeadersMax) {
+      error_ = absl::StrFormat("there are more than %u headers", kHeadersMax);
     }
-    return !name_.empty();
+    return error_.empty();
   }
 
   bool end_object() override { return true; }

@@ -218,6 +218,10 @@ absl::Status MessageMapper::Parse(std::string_view content, Event* event) {
       if (reader.field() == kPayload) {
         event->payload = reader.bytes();
       } else if (reader.field() == kHeaders) {
+        if (headers_.size() == kHeadersMax) {
+          return absl::InvalidArgumentError(
+              absl::StrFormat("it has more than %u headers", kHeadersMax));
+        }
         RETURN_IF_ERROR(TakeHeader(reader.bytes(), &headers_.emplace_back()));
       } else {
         RETURN_IF_ERROR(TakeTime(reader.bytes(), &(time ? *time : time.emplace())));

@@ -233,6 +233,20 @@ TEST_P(MockSink, ReconfiguredSinkGoesOnWithAnotherProducerAndNothingIsRepeated) 
   CloseAndAwait();
 }
 
+// Else the topic would be waited for until the next start.
+TEST_P(MockSink, LookUpUnderWayIsAnsweredWhenTheProducerIsReplaced) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  MakeRecord(next_, topic, 0, "value");
+  ASSERT_EQ(Submit(next_), Outcome::kTopicPending);
+  harness().Reconfigure();
+  Await("an answer", [&] { return !reports_.answered.empty(); });
+  EXPECT_EQ(harness().facts().generations, 2U);
+  ASSERT_EQ(Offer(next_++).outcome, Outcome::kAccepted);
+  AwaitAllDelivered();
+  CloseAndAwait();
+}
+
 // As after a password has changed: the old one would be tried for ever.
 TEST_P(MockSink, ReconfiguredWhileNoBrokerIsReachedEndsTheGeneration) {
   const std::string topic = harness().MakeTopic(1);

@@ -86,6 +86,20 @@ TEST(HeadersColumnTest, ManyHeadersAreStable) {
   EXPECT_EQ(Parsed(json + "}"), expected);
 }
 
+TEST(HeadersColumnTest, MoreHeadersThanTheLimitAreRefused) {
+  const auto object = [](std::size_t count) {
+    std::string json = "{\"n0\": 0";
+    for (std::size_t i = 1; i < count; ++i) {
+      json += ", \"n" + std::to_string(i) + "\": 0";
+    }
+    return json + "}";
+  };
+  HeadersColumn column;
+  EXPECT_EQ(Parsed(&column, object(kHeadersMax)).size(), kHeadersMax);
+  EXPECT_EQ(column.Parse(object(kHeadersMax + 1)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 TEST(HeadersColumnTest, ObjectOrArrayInsideIsRefusedByName) {
   HeadersColumn column;
   for (const char* json : {R"({"ok": "1", "deep": {"s3cret": 1}})", R"({"deep": ["s3cret"]})",

@@ -226,6 +226,15 @@ TEST_F(MessageMapperTest, HeaderWithoutNameIsRefused) {
   EXPECT_THAT(Refused(message), HasSubstr("a header has an empty name"));
 }
 
+TEST_F(MessageMapperTest, MoreHeadersThanTheLimitAreRefused) {
+  v1::OutboxMessage message = Message();
+  message.clear_headers();
+  for (std::size_t i = 0; i <= kHeadersMax; ++i) {
+    (*message.mutable_headers())["n" + std::to_string(i)] = "x";
+  }
+  EXPECT_THAT(Refused(message), HasSubstr("1000 headers"));
+}
+
 // As protobuf joins messages.
 TEST_F(MessageMapperTest, LastOfAFieldCounts) {
   v1::OutboxMessage first = Message();

@@ -41,6 +41,17 @@ TEST_F(SqlConnectionServerTest, ParametersAndNullsTravelAsText) {
   EXPECT_EQ(*rows, (std::vector<Row>{{"42", std::nullopt, "it's"}}));
 }
 
+// Of a dead letter nothing else is left: its row must survive a crash from when it can be seen.
+TEST_F(SqlConnectionServerTest, WhatIsCommittedSurvivesACrashWhateverTheDatabaseSays) {
+  server_->Sql("CREATE DATABASE careless");
+  server_->Sql("ALTER DATABASE careless SET synchronous_commit = off");
+  auto careless = SqlConnection::Connect(server_->Conninfo("careless"), "sql_test");
+  ASSERT_TRUE(careless.ok()) << careless.status();
+  const auto rows = careless->Query("SHOW synchronous_commit");
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ((*rows)[0][0], "on");
+}
+
 TEST_F(SqlConnectionServerTest, QuotedTextComesBackUnchanged) {
   const std::string text = "a'b\\c\"d";
   const auto rows =
