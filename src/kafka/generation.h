@@ -84,8 +84,8 @@ class Generation {
   // the same mode may take its place. Until then it takes no record, so nothing is lost or repeated.
   bool replaceable() const { return outgrown_ && !closing_ && !failed_ && outstanding_ == 0; }
 
-  // Before another takes its place: what it looks up gets no answer from it, and is to be offered
-  // to the other.
+  // Before another takes its place: the listener offers records of topics that are being looked up
+  // to the other one.
   void GiveUpLookUps(delivery::SinkListener* listener);
 
   // Closing, and the last report is in.

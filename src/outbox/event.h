@@ -16,7 +16,7 @@
 
 namespace walpost::outbox {
 
-// More of them in one row or message are no event: each takes memory beside its bytes.
+// A row or message with more headers is no event: each takes memory beside its bytes.
 constexpr std::size_t kHeadersMax = 1'000;
 
 struct Header {

@@ -1,8 +1,8 @@
 // HeadersColumn - a json or jsonb object as a list of headers, in its own order.
 // Thread: one owner.   Lifetime: the span lives until the next Parse.
 // Errors: kInvalidArgument when the text is not an object, a name is empty, a value is an object
-//   or an array, or there are more than kHeadersMax. Strings are taken as they are; numbers, true and false as JSON writes them; null
-//   members are left out.
+//   or an array, or there are more than kHeadersMax. Strings are taken as they are; numbers, true
+//   and false as JSON writes them; null members are left out.
 #pragma once
 
 #include <optional>

@@ -19,8 +19,8 @@ constexpr char kConnectTimeoutSeconds[] = "10";
 
 // What decides the bytes of text-mode values; a DBA may have set others for the role. Names and
 // operators mean those of pg_catalog: who may create any in another schema must not have them run
-// with the rights of this session. What it commits survives a crash: a dead letter's row is all that
-// is left of its event.
+// with the rights of this connection. Every commit must survive a crash: of a dead letter's event,
+// only its row is left.
 constexpr char kSessionOptions[] =
     "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c bytea_output=hex "
     "-c timezone=UTC -c standard_conforming_strings=on -c search_path=pg_catalog,pg_temp "
