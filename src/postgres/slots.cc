@@ -16,6 +16,13 @@ namespace {
 constexpr auto kAfterCancel = std::chrono::seconds(5);
 constexpr int kOptionListSince = 150000;
 constexpr int kFailoverSince = 170000;
+// Of a slot's snapshot: xmax may lie before xmin when transactions were rolled back while the slot was
+// made. What is below xmin is seen all the same, but the text could not be read back.
+constexpr char kSnapshot[] =
+    "SELECT concat_ws(':', pg_catalog.pg_snapshot_xmin(s), "
+    "GREATEST(pg_catalog.pg_snapshot_xmin(s), pg_catalog.pg_snapshot_xmax(s)), "
+    "(SELECT coalesce(string_agg(x::text, ',' ORDER BY x), '') "
+    "FROM pg_catalog.pg_snapshot_xip(s) AS x)) FROM pg_catalog.pg_current_snapshot() AS s";
 
 struct CancelDeleter {
   void operator()(PGcancel* cancel) const { PQfreeCancel(cancel); }
@@ -218,8 +225,8 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
   if (!created.ok()) {
     return CreateFailure(options, created.error(), connection.place());
   }
-  const Result snapshot = connection.Query("SELECT pg_catalog.pg_current_snapshot()::text",
-                                           std::chrono::steady_clock::now() + kAfterCancel);
+  const Result snapshot =
+      connection.Query(kSnapshot, std::chrono::steady_clock::now() + kAfterCancel);
   CreatedSlot slot;
   ASSIGN_OR_RETURN(slot.consistent_point,
                    base::Lsn::Parse(created.rows() == 1 ? created.Text(0, 1) : ""));

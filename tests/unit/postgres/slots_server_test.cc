@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
 
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -83,6 +84,39 @@ TEST_F(SlotsServerTest, SnapshotSeesWhatTheStreamWillNotBring) {
   };
   EXPECT_EQ(ask(before), "t");
   EXPECT_EQ(ask(after), "f");
+}
+
+// The last transaction that the slot waited for was rolled back, and another one is open:
+// PostgreSQL's own snapshot then ends before it begins ("763:761:"), which is no pg_snapshot.
+TEST_F(SlotsServerTest, SnapshotBehindARolledBackTransactionCanBeReadBack) {
+  const auto begun = [](const std::string& name) {
+    auto writer = SqlConnection::Connect(server_->Conninfo(), name);
+    EXPECT_TRUE(writer.ok()) << writer.status();
+    EXPECT_TRUE(writer->Execute("BEGIN; SELECT pg_current_xact_id()").ok());
+    return *std::move(writer);
+  };
+  const auto await = [](const std::string& condition) {
+    while (server_->Sql("SELECT " + condition) != "t") {
+    }
+  };
+  const std::string waits =
+      "EXISTS (SELECT FROM pg_locks w JOIN pg_locks h USING (transactionid) JOIN pg_stat_activity "
+      "a "
+      "ON a.pid = h.pid WHERE NOT w.granted AND h.granted AND a.application_name = ";
+  SqlConnection first = begun("first");
+  auto created = std::async(std::launch::async, [] { return CreateSlot(Options("walpost")); });
+  await(waits + "'first')");
+  SqlConnection second = begun("second");
+  ASSERT_TRUE(first.Execute("COMMIT").ok());
+  await(waits + "'second')");
+  const SqlConnection third = begun("third");
+  ASSERT_TRUE(second.Execute("ROLLBACK").ok());
+  const auto slot = created.get();
+  ASSERT_TRUE(slot.ok()) << slot.status();
+  EXPECT_EQ(server_->Sql("SELECT pg_visible_in_snapshot('3', '" + slot->snapshot + "')"), "t");
+  EXPECT_EQ(
+      server_->Sql("SELECT pg_visible_in_snapshot(pg_current_xact_id(), '" + slot->snapshot + "')"),
+      "f");
 }
 
 TEST_F(SlotsServerTest, ExistingSlotIsAlreadyExists) {
