@@ -82,8 +82,11 @@ BEGIN
             decided_by        text,
             decided_at        timestamptz,
             closed_at         timestamptz,
-            PRIMARY KEY (pipeline, position, event_id)
+            PRIMARY KEY (seq),
+            CHECK (NOT parked OR key IS NOT NULL)
         );
+        -- What came with the stream comes again after a crash. What verbs send beside it has no place there.
+        CREATE UNIQUE INDEX dead_letters_place ON walpost.dead_letters (pipeline, position, event_id) WHERE position <> '';
         CREATE INDEX dead_letters_open ON walpost.dead_letters (pipeline, seq) WHERE closed_at IS NULL;
         COMMENT ON TABLE walpost.dead_letters IS
             'Written by walpost run, decided about with walpost dlq. Closed rows may be deleted, open ones must not.';

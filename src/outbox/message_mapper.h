@@ -40,6 +40,8 @@ class MessageMapper {
   // The event's table is the prefix, its schema is empty. On an error it is what was understood.
   absl::Status Map(std::string_view prefix, std::string_view content, Event* event);
 
+  const TopicRules& topic_rules() const { return topic_rules_; }
+
  private:
   absl::Status Parse(std::string_view content, Event* event);
   absl::Status Check(const Event& event) const;

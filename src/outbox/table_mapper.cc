@@ -124,6 +124,8 @@ TableMapper& TableMapper::operator=(TableMapper&&) noexcept = default;
 
 const TableOptions& TableMapper::options() const { return impl_->options; }
 
+const TopicRules& TableMapper::topic_rules() const { return *impl_->topic_rules; }
+
 void TableMapper::Unbind() {
   impl_->bound = false;
   impl_->domains.clear();

@@ -48,6 +48,8 @@ class TableMapper {
 
   const TableOptions& options() const;
 
+  const TopicRules& topic_rules() const;
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -29,7 +29,8 @@ struct DeadLetterRequest {
   Kind kind = Kind::kLoad;
   std::vector<base::DeadLetter> rows = {};
   std::int64_t seq = 0;
-  bool of_key = false;  // topic and key are a parked key
+  bool of_key = false;     // topic and key are a parked key
+  bool elsewhere = false;  // kDelivered: to another topic
   std::string topic = {};
   std::string key = {};
   std::string detail = {};
@@ -42,7 +43,8 @@ struct DeadLetterReply {
   std::vector<base::ParkedKey> keys = {};   // kLoad
   std::vector<base::DeadLetter> rows = {};  // kDecision: one or none; kRead
   bool at_end = false;                      // kLoad, kRead: nothing is behind it
-  bool key_open = false;                    // kDiscarded: the key still has open rows
+  bool closed = true;                       // kDiscarded: false when it is to be discarded no more
+  bool key_open = false;                    // kRead, kDiscarded of a key: it has open rows
   std::uint64_t open_rows = 0;              // of the pipeline
 };
 

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "outbox/message_mapper.h"
+#include "outbox/table_mapper.h"
 
 namespace walpost::pipeline {
 
@@ -21,6 +23,11 @@ DeadLetters::DeadLetters(const PipelineOptions& options, const delivery::Tracker
       allowance_(rows_per_second_) {
   for (const OutboxOptions& outbox : options.outboxes) {
     tables_.push_back(outbox.table.schema + "." + outbox.table.table);
+    topic_rules_.push_back(outbox::TableMapper(outbox.table).topic_rules());
+  }
+  if (!options.messages.prefixes.empty()) {
+    topic_rules_.push_back(
+        outbox::MessageMapper(options.messages.topic, options.messages.topics).topic_rules());
   }
 }
 
@@ -201,6 +208,7 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
     case Release::Phase::kClosing:
       request.seq = release_->rows.front().seq;
       request.detail = release_->failure;
+      request.elsewhere = !release_->rows.front().send_to.empty();
       request.kind = !release_->failure.empty()         ? Kind::kFailed
                      : release_->rows.front().discard() ? Kind::kDiscarded
                                                         : Kind::kDelivered;

@@ -30,6 +30,7 @@
 #include "delivery/sink.h"
 #include "delivery/tracker.h"
 #include "envelope/schema_table.h"
+#include "outbox/topic_rules.h"
 #include "pipeline/dead_letter_request.h"
 #include "pipeline/halt.h"
 #include "pipeline/options.h"
@@ -176,14 +177,15 @@ class DeadLetters {
 
   // --- dead_letters_release.cc ---
   void Begin(base::DeadLetter decision);
-  void OnRead(std::vector<base::DeadLetter> rows, bool at_end);
+  void OnRead(DeadLetterReply reply);
   void SendNext();
-  void Prepare(const base::DeadLetter& row);
+  void Prepare(const base::DeadLetter& row, const std::string& topic);
   void Fail(const std::string& why);
   void KeyIsDone();
   bool AwaitWritten();
   void EndRelease();
   std::uint32_t SourceOf(const std::string& source) const;
+  absl::Status CheckTopic(std::string_view topic) const;
   void Drop();
 
   const std::size_t rows_max_;
@@ -191,6 +193,7 @@ class DeadLetters {
   const delivery::Tracker* const tracker_;
   envelope::SchemaTable* const schemas_;
   std::vector<std::string> tables_;  // of the outboxes, in their order
+  std::vector<outbox::TopicRules> topic_rules_;
 
   absl::flat_hash_map<std::string, ParkedKey> keys_;  // by IdOf
   std::map<delivery::Sequence, std::string>

@@ -58,11 +58,17 @@ bool DeadLetters::AwaitWritten() {
 
 void DeadLetters::OnReleaseReply(DeadLetterReply reply) {
   if (asked_kind_ == DeadLetterRequest::Kind::kRead) {
-    OnRead(std::move(reply.rows), reply.at_end);
+    OnRead(std::move(reply));
     return;
   }
   if (asked_kind_ == DeadLetterRequest::Kind::kFailed) {
     EndRelease();
+    return;
+  }
+  if (release_->phase == Release::Phase::kClosing && !reply.closed) {
+    // Another decision about it was made meanwhile.
+    release_->rows.clear();
+    release_->phase = Release::Phase::kReading;
     return;
   }
   if (release_->phase == Release::Phase::kClosing) {
@@ -78,11 +84,16 @@ void DeadLetters::OnReleaseReply(DeadLetterReply reply) {
   }
 }
 
-void DeadLetters::OnRead(std::vector<DeadLetter> rows, bool at_end) {
-  release_->rows.assign(std::make_move_iterator(rows.begin()), std::make_move_iterator(rows.end()));
+void DeadLetters::OnRead(DeadLetterReply reply) {
+  release_->rows.assign(std::make_move_iterator(reply.rows.begin()),
+                        std::make_move_iterator(reply.rows.end()));
   if (!release_->rows.empty()) {
-    release_->held = release_->decision.parked && at_end && release_->rows.size() <= kHeldRowsMax;
+    release_->held =
+        release_->decision.parked && reply.at_end && release_->rows.size() <= kHeldRowsMax;
     SendNext();
+  } else if (release_->decision.parked && reply.key_open) {
+    // A row gets its number before it is committed: one that was late stands before those that are done.
+    release_->cursor = 0;
   } else if (release_->decision.parked) {
     KeyIsDone();
   } else {
@@ -134,7 +145,24 @@ void DeadLetters::SendNext() {
     Fail(std::string(need.status().message()));
     return;
   }
-  Prepare(next);
+  const std::string& topic = next.send_to.empty() ? next.topic : next.send_to;
+  if (const absl::Status allowed = CheckTopic(topic); !allowed.ok()) {
+    Fail(std::string(allowed.message()));
+    return;
+  }
+  Prepare(next, topic);
+}
+
+// Who may decide has rights in the database only: what is sent again goes where events may go.
+absl::Status DeadLetters::CheckTopic(std::string_view topic) const {
+  absl::Status status = absl::OkStatus();
+  for (const outbox::TopicRules& rules : topic_rules_) {
+    status = rules.Check(topic);
+    if (status.ok()) {
+      break;
+    }
+  }
+  return status;
 }
 
 void DeadLetters::Fail(const std::string& why) {
@@ -144,10 +172,10 @@ void DeadLetters::Fail(const std::string& why) {
 }
 
 // What is sent are the event's own bytes; a schema it needs is looked up as for any other record.
-void DeadLetters::Prepare(const DeadLetter& row) {
+void DeadLetters::Prepare(const DeadLetter& row, const std::string& topic) {
   release_->phase = Release::Phase::kSending;
   record_ = envelope::Record();
-  record_.topic = row.send_to.empty() ? row.topic : row.send_to;
+  record_.topic = topic;
   if (row.key) {
     record_.key = *row.key;
   }

@@ -102,7 +102,8 @@ DeadLetter FromRow(const Row& cells, bool whole) {
   row.reason = text();
   row.detail = text();
   row.attempts = ToNumber<std::uint32_t>(cell());
-  row.parked = text() == "t";
+  // Without a key it has no order to keep.
+  row.parked = text() == "t" && row.key;
   if (const Cell& bytes = cell()) {
     row.truncated_bytes = ToNumber<std::uint64_t>(bytes);
   }
@@ -208,7 +209,7 @@ absl::Status DeadLetterTable::InsertAs(const std::vector<DeadLetter>& rows, bool
     parameters.emplace_back(row.parked ? "t" : "f");
     parameters.push_back(row.truncated_bytes ? Cell(std::to_string(*row.truncated_bytes)) : Cell());
   }
-  sql += " ON CONFLICT (pipeline, position, event_id) DO NOTHING";
+  sql += " ON CONFLICT (pipeline, position, event_id) WHERE position <> '' DO NOTHING";
   return connection_.Query(sql, parameters).status();
 }
 
@@ -320,25 +321,26 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRow(std::int64_t se
                 {pipeline_, std::to_string(seq)}, /*whole=*/true);
 }
 
-absl::Status DeadLetterTable::Delivered(std::int64_t seq) {
-  // One that went elsewhere stays to be looked at.
+absl::Status DeadLetterTable::Delivered(std::int64_t seq, bool elsewhere) {
+  // Whatever was decided about it meanwhile.
+  const char* const close = elsewhere
+                                ? "UPDATE walpost.dead_letters SET closed_at = clock_timestamp()"
+                                : "DELETE FROM walpost.dead_letters";
   return connection_
-      .Query(absl::StrFormat("WITH elsewhere AS (UPDATE walpost.dead_letters SET closed_at = "
-                             "clock_timestamp() WHERE %s%sAND seq = $2::bigint AND send_to IS NOT "
-                             "NULL) DELETE FROM walpost.dead_letters WHERE %s AND seq = $2::bigint "
-                             "AND send_to IS NULL",
-                             kOurs, kOpen, kOurs),
+      .Query(absl::StrFormat("%s WHERE %s%sAND seq = $2::bigint", close, kOurs, kOpen),
              {pipeline_, std::to_string(seq)})
       .status();
 }
 
-absl::Status DeadLetterTable::Discarded(std::int64_t seq) {
-  return connection_
-      .Query(absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() WHERE "
-                             "%s%sAND seq = $2::bigint AND decision = 'discard'",
-                             kOurs, kOpen),
-             {pipeline_, std::to_string(seq)})
-      .status();
+absl::StatusOr<bool> DeadLetterTable::Discarded(std::int64_t seq) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> closed,
+      connection_.Query(
+          absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() WHERE "
+                          "%s%sAND seq = $2::bigint AND decision = 'discard' RETURNING 1",
+                          kOurs, kOpen),
+          {pipeline_, std::to_string(seq)}));
+  return !closed.empty();
 }
 
 absl::Status DeadLetterTable::KeyDiscarded(const std::string& topic, const std::string& key) {
@@ -381,12 +383,12 @@ absl::StatusOr<bool> DeadLetterTable::KeyIsOpen(const std::string& topic, const 
 absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(const DeadLetter& row) {
   const std::string last = absl::StrFormat(
       "SELECT seq FROM walpost.dead_letters WHERE %s%sAND parked AND topic = $2 AND key = "
-      "$3::bytea ORDER BY seq DESC LIMIT 1 FOR KEY SHARE",
+      "$3::bytea ORDER BY seq DESC LIMIT 1 FOR SHARE",
       kOurs, kOpen);
   const std::vector<Cell> parameters{pipeline_, row.topic, Bytea(row.key)};
   for (;;) {
     RETURN_IF_ERROR(connection_.Execute("BEGIN"));
-    // The lock holds up who would delete it, until ours stands behind it.
+    // The lock holds up who would close it, until ours stands behind it.
     absl::StatusOr<std::vector<Row>> locked = connection_.Query(last, parameters);
     absl::Status done = locked.status();
     const bool parked = locked.ok() && !locked->empty();

@@ -6,8 +6,9 @@
 // Units/limits: texts are cut at base::DeadLetter::kTextBytesMax.
 // Errors: SqlConnection's. Open: kNotFound where the table is missing, kFailedPrecondition where it
 //   belongs to another cluster than `system_identifier`.
-// Rules: a row is told by pipeline, position and event id, so writing it again changes nothing. Rows
-//   of another cluster, which came with a dump, count for nothing but CountForeign.
+// Rules: a row of the stream is told by pipeline, position and event id, so writing it again changes
+//   nothing; what has no position is another row each time. Rows of another cluster, which came with
+//   a dump, count for nothing but CountForeign.
 // Source: sql/V1__walpost.up.sql, docs/dead-letters.md.
 #pragma once
 
@@ -52,9 +53,10 @@ class DeadLetterTable {
                                                         const std::string& key, std::int64_t after,
                                                         std::size_t limit);
   absl::StatusOr<std::vector<base::DeadLetter>> ReadRow(std::int64_t seq);
-  absl::Status Delivered(std::int64_t seq);
-  // Nobody waits for it any more.
-  absl::Status Discarded(std::int64_t seq);
+  // One that was sent `elsewhere` stays to be looked at.
+  absl::Status Delivered(std::int64_t seq, bool elsewhere);
+  // False: it is to be discarded no more, or was closed.
+  absl::StatusOr<bool> Discarded(std::int64_t seq);
   absl::Status KeyDiscarded(const std::string& topic, const std::string& key);
   // The decision about the row, and about its key, is taken back.
   absl::Status RetryFailed(std::int64_t seq, const std::string& detail);

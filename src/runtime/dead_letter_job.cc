@@ -114,19 +114,20 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       break;
     }
     case Kind::kDelivered:
-      RETURN_IF_ERROR(table_->Delivered(request.seq));
+      RETURN_IF_ERROR(table_->Delivered(request.seq, request.elsewhere));
       break;
     case Kind::kFailed:
       RETURN_IF_ERROR(table_->RetryFailed(request.seq, request.detail));
       break;
-    case Kind::kDiscarded:
-      RETURN_IF_ERROR(table_->Discarded(request.seq));
+    case Kind::kDiscarded: {
+      ASSIGN_OR_RETURN(reply->closed, table_->Discarded(request.seq));
       break;
+    }
     case Kind::kKeyDiscarded:
       RETURN_IF_ERROR(table_->KeyDiscarded(request.topic, request.key));
       break;
   }
-  if (request.kind == Kind::kDiscarded && request.of_key) {
+  if ((request.kind == Kind::kRead || request.kind == Kind::kDiscarded) && request.of_key) {
     ASSIGN_OR_RETURN(reply->key_open, table_->KeyIsOpen(request.topic, request.key));
   }
   ASSIGN_OR_RETURN(reply->open_rows, table_->CountOpen());

@@ -1,9 +1,11 @@
 """walpost dlq list, show, retry, discard: an operator's side of dead letters."""
 
+import contextlib
 import datetime
 import json
 import threading
 
+import psycopg2
 import pytest
 import servers
 from refusing import Refusing
@@ -263,3 +265,33 @@ def test_skipped_transactions_are_no_event_to_send(make_pipeline, kafka):
     add(p, 1, None, reason="transactions_skipped", truncated_bytes=0, source="", topic="", event_id="", parked=False)
     assert len(listed(p, "--reason", "transactions_skipped")) == 1
     assert "about no single event" in dlq(p, "retry", "--all-undecided", exit_code=75).stdout
+
+
+def test_operator_decides_and_cannot_change_what_is_sent_nor_send_it_where_no_event_goes(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    p.walpost.verb("init", "--with-roles")
+    for number in range(3):
+        add(p, number, b"k", parked=False, topic=p.name)
+    p.execute("DO $$ BEGIN CREATE ROLE decider LOGIN IN ROLE outbox_operator; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    conninfo = p.postgres.conninfo(p.database, user="decider")
+    with contextlib.closing(psycopg2.connect(conninfo)) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        for change in ("UPDATE walpost.dead_letters SET value = 'forged'", "UPDATE walpost.dead_letters SET topic = 'elsewhere'",
+                       "UPDATE walpost.dead_letters SET parked = true", "DELETE FROM walpost.dead_letters",
+                       "INSERT INTO walpost.dead_letters SELECT FROM walpost.dead_letters"):
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(change)
+    p.walpost.start()
+    operator = p.another(conninfo=conninfo)
+
+    def decide(*arguments):
+        return operator.verb("dlq", *arguments, check=False)
+
+    progress = f"walpost.progress.{p.name}"
+    before = len(kafka.read_all(progress))
+    refused = decide("retry", "--id", "e0", "--to-topic", progress)
+    assert refused.returncode == 75 and progress in refused.stdout
+    assert decide("retry", "--id", "e1").returncode == 0
+    assert decide("discard", "--id", "e2", "--yes").returncode == 0
+    assert [row["id"] for row in listed(p)] == ["e0"] and len(kafka.read_all(p.name)) == 1
+    assert all(message.value() != b"v" for message in kafka.read_all(progress)[before:])

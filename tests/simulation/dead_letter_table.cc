@@ -131,7 +131,8 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
       }
       break;
     case Kind::kDiscarded:
-      if (found != rows_.end() && found->discard()) {
+      reply.closed = found != rows_.end() && found->discard();
+      if (reply.closed) {
         Close(&*found);
       }
       break;

@@ -78,7 +78,8 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       }
       break;
     case Kind::kDiscarded:
-      if (found != rows.end()) {
+      reply.closed = found != rows.end() && found->discard();
+      if (reply.closed) {
         found->closed = true;
       }
       break;

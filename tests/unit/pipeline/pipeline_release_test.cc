@@ -304,5 +304,52 @@ TEST_F(ParkTest, KeyThatWasParkedBesideTheStreamIsReleasedToo) {
   EXPECT_EQ(pipeline().parked_keys(), 1U);
 }
 
+// A row has its number before it is committed.
+TEST_F(ParkTest, RowThatWasCommittedLateIsSentBeforeTheKeyGoesOn) {
+  Connect();
+  ParkA(100, {"a1", "a2", "a3"});
+  const base::DeadLetter late = dead_letters_.rows[1];
+  dead_letters_.rows.erase(dead_letters_.rows.begin() + 1);
+  dead_letters_.rows_per_reading = 1;
+  RetryA();
+  Look();
+  ASSERT_THAT(Visible('a'), IsEmpty());
+  dead_letters_.rows.push_back(late);
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a3", "a2"));
+  EXPECT_THAT(Rows(), IsEmpty());
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(ParkTest, DiscardThatBecameARetryMeanwhileIsSentInItsTurn) {
+  Connect();
+  ParkA(100, {"a1", "a2", "a3"});
+  RetryA();
+  dead_letters_.rows[1].decision = Decision::kDiscard;
+  Look();
+  dead_letters_.rows[1].decision = Decision::kRetry;
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));
+  EXPECT_THAT(Rows(), IsEmpty());
+}
+
+// Who may decide has no right to write what walpost reads back.
+TEST_F(ParkTest, RetryGoesOnlyWhereEventsMayGo) {
+  Connect();
+  ParkA(100, {"a1"});
+  base::DeadLetter row = dead_letters_.rows[0];
+  row.seq = 99;
+  row.position = "elsewhere";
+  row.parked = false;
+  row.send_to = "walpost.progress.test";
+  dead_letters_.rows.push_back(row);
+  dead_letters_.Decide(1, Decision::kRetry, /*of_key=*/false);
+  Look();
+  Run();
+  ASSERT_THAT(Rows(), SizeIs(2));
+  EXPECT_EQ(dead_letters_.rows[1].decision, Decision::kNone);
+  EXPECT_THAT(dead_letters_.rows[1].detail, HasSubstr("walpost.progress.test"));
+}
+
 }  // namespace
 }  // namespace walpost::pipeline

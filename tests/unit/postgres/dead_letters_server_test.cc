@@ -169,9 +169,9 @@ TEST_F(DeadLettersServerTest, ARetryIsCarriedOutAndItsRowGoes) {
   const auto next = table_->NextDecision();
   ASSERT_TRUE(next->has_value());
   EXPECT_TRUE((*next)->retry() && (*next)->of_key);
-  ASSERT_TRUE(table_->Delivered(1).ok());
+  ASSERT_TRUE(table_->Delivered(1, false).ok());
   EXPECT_THAT(PositionsOf("a"), ElementsAre("p2"));
-  ASSERT_TRUE(table_->Delivered(2).ok());
+  ASSERT_TRUE(table_->Delivered(2, false).ok());
   EXPECT_FALSE(*table_->KeyIsOpen("orders", "a"));
   EXPECT_EQ(server_->Sql("SELECT count(*) FROM walpost.dead_letters"), "0");
 }
@@ -190,7 +190,7 @@ TEST_F(DeadLettersServerTest, AFailedRetryIsUndecidedAgainAndSaysWhy) {
 TEST_F(DeadLettersServerTest, WhatWasSentElsewhereStaysClosed) {
   InsertOk({RowAt("p1", "a", false)});
   ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kRetry, false, "fixed").ok());
-  ASSERT_TRUE(table_->Delivered(1).ok());
+  ASSERT_TRUE(table_->Delivered(1, true).ok());
   EXPECT_EQ(server_->Sql("SELECT send_to FROM walpost.dead_letters WHERE closed_at IS NOT NULL"),
             "fixed");
 }
@@ -228,6 +228,59 @@ TEST_F(DeadLettersServerTest, ARowBesideTheStreamWaitsForTheEndOfTheRelease) {
   ASSERT_TRUE(release->Execute("COMMIT").ok());
   other.join();
   EXPECT_FALSE(inserted);
+}
+
+// A row that was discarded, or one of another table with the same id, is not this one.
+TEST_F(DeadLettersServerTest, RowsBesideTheStreamAreEachARowOfTheirOwn) {
+  InsertOk({RowAt("p1", "a", true)});
+  DeadLetter row = RowAt("", "a", true);
+  EXPECT_TRUE(*table_->InsertBehindParked(row));
+  ASSERT_TRUE(table_->Decide({2}, DeadLetter::Decision::kDiscard, false, "").ok());
+  EXPECT_TRUE(*table_->Discarded(2));
+  row.source = "outbox.others";
+  EXPECT_TRUE(*table_->InsertBehindParked(row));
+  EXPECT_THAT(PositionsOf("a"), ElementsAre("p1", ""));
+  EXPECT_EQ(*table_->CountOpen(), 2);
+}
+
+TEST_F(DeadLettersServerTest, ADiscardWaitsForTheRowThatIsBeingAddedBehindIt) {
+  InsertOk({RowAt("p1", "a", true)});
+  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, false, "").ok());
+  auto holder = SqlConnection::Connect(server_->Conninfo(), "holder");
+  // The row beside the stream waits before it is committed.
+  ASSERT_TRUE(holder->Execute("BEGIN; LOCK TABLE walpost.dead_letters IN SHARE MODE").ok());
+  const auto waiting = [](const std::string& count) {
+    while (server_->Sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") !=
+           count) {
+      std::this_thread::yield();
+    }
+  };
+  bool inserted = false;
+  std::thread adding(
+      [&] { inserted = *Open(kPipeline).InsertBehindParked(RowAt("p2", "a", true)); });
+  waiting("1");
+  bool open = false;
+  std::thread discarding([&] {
+    EXPECT_TRUE(table_->Discarded(1).ok());
+    open = *table_->KeyIsOpen("orders", "a");
+  });
+  waiting("2");
+  ASSERT_TRUE(holder->Execute("COMMIT").ok());
+  adding.join();
+  discarding.join();
+  EXPECT_EQ(inserted, open) << "a row that nobody knows of";
+}
+
+TEST_F(DeadLettersServerTest, ADiscardThatWasTakenBackClosesNothing) {
+  InsertOk({RowAt("p1", "a", true)});
+  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kRetry, true, "").ok());
+  EXPECT_FALSE(*table_->Discarded(1));
+  EXPECT_EQ(*table_->CountOpen(), 1);
+}
+
+TEST_F(DeadLettersServerTest, NothingIsParkedWithoutAKey) {
+  InsertOk({RowAt("p1", "a", true)});
+  EXPECT_FALSE(table_->connection()->Execute("UPDATE walpost.dead_letters SET key = NULL").ok());
 }
 
 TEST_F(DeadLettersServerTest, TextThatTheServerCannotHoldDoesNotStopTheLine) {
