@@ -22,6 +22,8 @@ using delivery::SubmitResult;
 
 namespace {
 
+constexpr std::int64_t kRequestHeaderBytes = 128;
+
 constexpr SubmitResult::Outcome kNotNow = SubmitResult::Outcome::kNotNow;
 
 SubmitResult NotNow() { return SubmitResult{kNotNow, {}}; }
@@ -55,6 +57,7 @@ absl::StatusOr<std::unique_ptr<Generation>> Generation::Create(
   std::unique_ptr<Generation> generation;
   generation.reset(new Generation(options, mode, runner, memory, facts, notify));
   generation->batch_bytes_max_ = std::stoll(InForce(conf.get(), "batch.size"));
+  generation->batch_records_max_ = std::stoull(InForce(conf.get(), "batch.num.messages"));
   generation->message_bytes_max_ = std::stoll(InForce(conf.get(), "message.max.bytes"));
   generation->records_max_ = std::stoull(InForce(conf.get(), "queue.buffering.max.messages"));
   generation->message_bytes_given_ =
@@ -142,9 +145,7 @@ Generation::Partition& Generation::At(Place place) {
 }
 
 bool Generation::MayBeTooLarge(const envelope::Record& record) const {
-  constexpr std::size_t kHeaderBytes = 20;  // the lengths of name and value
-  return record.AccountedBytes() + record.headers.size() * kHeaderBytes >
-         static_cast<std::size_t>(message_bytes_max_);
+  return RequestBytesOf(record) > message_bytes_max_;
 }
 
 void Generation::SendWaiting(delivery::SinkListener* listener) {
@@ -170,16 +171,22 @@ void Generation::SendWaiting(delivery::SinkListener* listener) {
   }
 }
 
-// All that waits for a partition that awaits no answer, in one go: else librdkafka would send the
-// first of it, and the rest would wait there.
+// What waits for a partition that awaits no answer, up to one request: librdkafka would send a second
+// one before the first is answered, and a topic that was made anew can refuse the first and take it.
 rd_kafka_resp_err_t Generation::SendBatch(Place place) {
   Partition& to = At(place);
   if (to.outstanding > 0) {
     return RD_KAFKA_RESP_ERR_NO_ERROR;
   }
-  while (!to.waiting->empty() && (to.outstanding == 0 || !to.gate.alone())) {
-    const Waiting& first = to.waiting->front();
-    if (const auto error = Produce(first.record, first.sequence, place)) {
+  std::int64_t bytes = kRequestHeaderBytes;
+  while (!to.waiting->empty()) {
+    const Waiting& next = to.waiting->front();
+    bytes += RequestBytesOf(next.record);
+    if (to.outstanding > 0 &&
+        (to.gate.alone() || bytes > batch_bytes_max_ || to.outstanding >= batch_records_max_)) {
+      break;
+    }
+    if (const auto error = Produce(next.record, next.sequence, place)) {
       return error;
     }
     to.waiting->pop_front();

@@ -191,6 +191,7 @@ class Generation {
   bool outgrown_ = false;
   std::size_t records_max_ = 0;         // queue.buffering.max.messages in force
   std::int64_t batch_bytes_max_ = 0;    // batch.size in force
+  std::size_t batch_records_max_ = 0;   // batch.num.messages in force
   std::int64_t message_bytes_max_ = 0;  // message.max.bytes in force
   bool message_bytes_given_ = false;    // by the user
   bool compressed_ = false;

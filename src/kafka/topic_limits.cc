@@ -146,6 +146,17 @@ std::int64_t BatchBytesOf(const envelope::Record& record) {
   return kBatchHeader + VarintBytes(bytes) + bytes;
 }
 
+std::int64_t RequestBytesOf(const envelope::Record& record) {
+  constexpr std::size_t kOverhead = 40;
+  constexpr std::size_t kHeaderBytes = 20;  // the lengths of name and value
+  std::size_t bytes =
+      kOverhead + (record.key ? record.key->size() : 0) + (record.value ? record.value->size() : 0);
+  for (const envelope::RecordHeader& header : record.headers) {
+    bytes += kHeaderBytes + header.name.size() + header.value.size();
+  }
+  return static_cast<std::int64_t>(bytes);
+}
+
 std::int64_t SafeTimestampMs(std::int64_t timestamp_ms, const TopicLimits& limits,
                              base::WallTime now) {
   const auto now_ms = std::chrono::duration_cast<milliseconds>(now.time_since_epoch()).count();

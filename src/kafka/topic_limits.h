@@ -58,6 +58,9 @@ std::int64_t BatchBytesFor(std::int64_t message_bytes_max);
 // A batch of this record alone, as the broker measures it against max.message.bytes.
 std::int64_t BatchBytesOf(const envelope::Record& record);
 
+// At least what librdkafka counts a record for when it fills a request.
+std::int64_t RequestBytesOf(const envelope::Record& record);
+
 // The time to produce a record with: its own, unless that would cost the record or its batch.
 // `now` at the epoch = not known.
 std::int64_t SafeTimestampMs(std::int64_t timestamp_ms, const TopicLimits& limits,

@@ -25,6 +25,7 @@ using delivery::Sink;
 using delivery::SubmitResult;
 using std::chrono::milliseconds;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Outcome = SubmitResult::Outcome;
@@ -157,6 +158,21 @@ TEST_P(MockSink, WhatWaitsForABrokerThatDoesNotAnswerTakesNoProcessorTime) {
   harness().mock().SetDelay(0);
   EXPECT_EQ(harness().Read(topic, 0), Values(topic, 0));
   CloseAndAwait();
+}
+
+// A topic that was made anew with a smaller limit refuses the first request and takes the second.
+TEST_P(MockSink, LargeRecordsBehindARefusedOneAreNotSentInARequestOfTheirOwn) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  harness().ArmPoison();
+  for (int i = 0; i < 4; ++i, ++next_) {
+    MakeRecord(next_, topic, 0, std::string(i == 0 ? 700'000 : 400'000, 'x'));
+    ASSERT_EQ(Submit(next_), Outcome::kAccepted);
+  }
+  Await("the failure", [this] { return reports_.Trouble(); });
+  CloseAndAwait();
+  EXPECT_THAT(harness().Read(topic, 0), ElementsAre("first of 0"));
 }
 
 TEST_P(MockSink, FirstRecordOfAPartitionIsSentAlone) {
