@@ -94,6 +94,12 @@ BEGIN
 END
 $$;
 
+-- How many rows each pipeline ever wrote there. Progress in Kafka has the same number: a server that was set back has fewer.
+CREATE TABLE IF NOT EXISTS walpost.dead_letter_count (
+    pipeline text   PRIMARY KEY,
+    written  bigint NOT NULL
+);
+
 CREATE TABLE IF NOT EXISTS walpost.schema_version (
     version    integer     PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()

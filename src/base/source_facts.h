@@ -65,6 +65,8 @@ struct Progress : Fingerprint {
   // The last one that holds events and ends at or before end_lsn; none = there was none since a first
   // start or an operator's decision.
   std::optional<CommittedTransaction> last_transaction;
+  // Rows that the pipeline had written to walpost.dead_letters, ever; 0 = not known.
+  std::uint64_t dead_letters = 0;
 };
 
 struct SourceFacts : Fingerprint {

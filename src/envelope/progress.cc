@@ -95,6 +95,7 @@ std::string EncodeProgress(const base::Progress& progress) {
     last->set_xid(progress.last_transaction->xid.value);
     SetTime(progress.last_transaction->commit_time, last->mutable_commit_time());
   }
+  message.set_dead_letters(progress.dead_letters);
   return message.SerializeAsString();
 }
 
@@ -126,6 +127,7 @@ absl::StatusOr<base::Progress> DecodeProgress(std::string_view value) {
   progress.end_lsn = base::Lsn(message.end_lsn());
   progress.recorded_at = TimeOf(message.recorded_at());
   static_cast<base::Fingerprint&>(progress) = FingerprintOf(message.fingerprint());
+  progress.dead_letters = message.dead_letters();
   if (message.has_last_transaction()) {
     const v1::CommittedTransaction& last = message.last_transaction();
     progress.last_transaction = base::CommittedTransaction{

@@ -42,6 +42,7 @@ struct DeadLetterReply {
   std::vector<bool> open = {};              // kInsert: which of the rows are
   std::vector<base::ParkedKey> keys = {};   // kLoad
   std::vector<base::DeadLetter> rows = {};  // kDecision: one or none; kRead
+  std::uint64_t written = 0;                // kInsert, kLoad: rows that the pipeline ever wrote
   bool at_end = false;                      // kLoad, kRead: nothing is behind it
   bool closed = true;                       // kDiscarded: false when it is to be discarded no more
   bool key_open = false;                    // kRead, kDiscarded of a key: it has open rows

@@ -32,12 +32,13 @@ DeadLetters::DeadLetters(const PipelineOptions& options, const delivery::Tracker
 }
 
 // Another instance may have had the slot meanwhile, or an operator the table.
-void DeadLetters::OnConnected(bool may_be_open) {
+void DeadLetters::OnConnected(bool may_be_open, std::uint64_t remembered) {
+  written_rows_ = std::max(written_rows_, remembered);
   asked_ = false;
   ++request_id_;  // a request under way began before
   inserting_.clear();
   ask_at_ = look_at_ = base::MonotonicTime();
-  loaded_ = !may_be_open && waiting_.empty() && keys_.empty() && !release_;
+  loaded_ = !may_be_open && written_rows_ == 0 && waiting_.empty() && keys_.empty() && !release_;
   looked_ = loaded_;
   loaded_through_ = 0;
   for (auto& [id, key] : keys_) {
@@ -53,8 +54,9 @@ void DeadLetters::Forget() {
   waiting_.clear();
   open_rows_ = 0;
   settle_below_ = 0;
+  written_rows_ = 0;
   trouble_.clear();
-  OnConnected(false);
+  OnConnected(false, 0);
 }
 
 void DeadLetters::GiveUp() {
@@ -239,6 +241,11 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
                                 std::string(reply.status.message()))};
   }
   trouble_.clear();
+  if (asked_kind_ == Kind::kInsert || asked_kind_ == Kind::kLoad) {
+    if (std::optional<Halt> halt = JudgeWritten(reply.written)) {
+      return halt;
+    }
+  }
   open_rows_ = reply.open_rows;
   switch (asked_kind_) {
     case Kind::kInsert:
@@ -264,6 +271,22 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
       break;
   }
   Tick(now);
+  return std::nullopt;
+}
+
+// The row of an event is the only trace of it. A server that lost the row and has the event would not
+// send it again, because it counts as delivered.
+std::optional<Halt> DeadLetters::JudgeWritten(std::uint64_t written) {
+  if (written < written_rows_) {
+    return Halt{base::HaltReason::kTimelineChanged,
+                absl::StrFormat(
+                    "this pipeline wrote %u rows to walpost.dead_letters, but the server knows of "
+                    "%u: it was set back to an earlier state, or the tables were made anew, and "
+                    "events that are dead letters are in no table and in no topic; see "
+                    "docs/runbook.md, timeline_changed",
+                    written_rows_, written)};
+  }
+  written_rows_ = written;
   return std::nullopt;
 }
 

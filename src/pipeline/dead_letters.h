@@ -59,8 +59,9 @@ class DeadLetters {
   DeadLetters(const PipelineOptions& options, const delivery::Tracker* tracker,
               envelope::SchemaTable* schemas = nullptr);
 
-  // `may_be_open`: preflight found open rows, or could not look.
-  void OnConnected(bool may_be_open);
+  // `may_be_open`: preflight found open rows, or could not look. `remembered`: so many rows were written
+  // when progress was; a server that has fewer was set back.
+  void OnConnected(bool may_be_open, std::uint64_t remembered);
   void Forget();
   // The tracker gave up everything that was to be written.
   void GiveUp();
@@ -76,6 +77,9 @@ class DeadLetters {
   std::size_t parked_keys() const { return keys_.size(); }
 
   std::uint64_t open_rows() const { return open_rows_; }
+
+  // Rows that the pipeline ever wrote, as far as it is known.
+  std::uint64_t written_rows() const { return written_rows_; }
 
   bool full() const { return open_rows_ >= rows_max_; }
 
@@ -173,6 +177,7 @@ class DeadLetters {
   void Refill(base::Now now);
   void OnInserted(const DeadLetterReply& reply, std::vector<delivery::Sequence>* written);
   void OnLoaded(const DeadLetterReply& reply);
+  std::optional<Halt> JudgeWritten(std::uint64_t written);
   void OnReleaseReply(DeadLetterReply reply);
 
   // --- dead_letters_release.cc ---
@@ -205,6 +210,7 @@ class DeadLetters {
   std::int64_t loaded_through_ = 0;
   bool looked_ = false;  // for decisions, since the connection was made
   std::uint64_t open_rows_ = 0;
+  std::uint64_t written_rows_ = 0;
   std::string trouble_;
 
   bool asked_ = false;  // a request is under way

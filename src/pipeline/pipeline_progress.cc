@@ -41,7 +41,7 @@ void Pipeline::OnDeadLetterReply(DeadLetterReply reply, base::Now now) {
 
 void Pipeline::CheckProgress(base::Now now) {
   intake_.Settle(tracker_.safe_lsn());
-  keeper_.Tick(tracker_.safe_lsn(), reply_wanted_ || Drained(), now);
+  keeper_.Tick(tracker_.safe_lsn(), dead_letters_.written_rows(), reply_wanted_ || Drained(), now);
   reply_wanted_ = false;
   dead_letters_.Tick(now);
   dispatcher_.SubmitOwn(now);

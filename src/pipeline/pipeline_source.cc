@@ -40,7 +40,8 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   intake_.Start(facts);
   safe_at_connect_ = tracker_.safe_lsn();
   decider_.OnConnected(facts);
-  dead_letters_.OnConnected(facts.dead_letters_open);
+  dead_letters_.OnConnected(facts.dead_letters_open,
+                            facts.progress ? facts.progress->dead_letters : 0);
   keeper_.OnConnected(facts);
   timers_.OnConnected(facts, now);
   status_clock_.Start(facts.wal_sender_timeout_ms, now, timers_.Doublings(intake_.received_lsn()));

@@ -46,7 +46,7 @@ bool ProgressKeeper::Late(base::Now now) const {
   return unacknowledged_since_ && now.mono - unacknowledged_since_->mono >= kLateAfter;
 }
 
-void ProgressKeeper::Tick(base::Lsn safe, bool hurry, base::Now now) {
+void ProgressKeeper::Tick(base::Lsn safe, std::uint64_t dead_letters, bool hurry, base::Now now) {
   if (now.mono >= retry_at_) {
     retry_at_ = base::MonotonicTime();  // the sink may take it any time; no deadline any more
   }
@@ -60,13 +60,14 @@ void ProgressKeeper::Tick(base::Lsn safe, bool hurry, base::Now now) {
   }
   const bool due = hurry || !made_at_ || now.mono >= *made_at_ + kEvery;
   if (phase_ == Phase::kWaiting ? position > progress_.end_lsn : due) {
-    Make(position, now);
+    Make(position, dead_letters, now);
   }
 }
 
-void ProgressKeeper::Make(base::Lsn position, base::Now now) {
+void ProgressKeeper::Make(base::Lsn position, std::uint64_t dead_letters, base::Now now) {
   progress_ = facts_->ProgressAt(position);
   progress_.epoch = epoch();
+  progress_.dead_letters = dead_letters;
   if (known_ != nullptr) {
     progress_.last_transaction = known_->LastBefore(position);
   }

@@ -82,8 +82,8 @@ class ProgressKeeper {
   // Something has been unacknowledged for long.
   bool Late(base::Now now) const;
 
-  // Makes a record when one is due: at once with `hurry`.
-  void Tick(base::Lsn safe, bool hurry, base::Now now);
+  // Makes a record when one is due: at once with `hurry`. `dead_letters`: rows that were ever written.
+  void Tick(base::Lsn safe, std::uint64_t dead_letters, bool hurry, base::Now now);
 
   // To be submitted now; null = nothing.
   const envelope::Record* waiting(base::Now now) const;
@@ -114,7 +114,7 @@ class ProgressKeeper {
     kOutstanding,  // taken, not yet reported
   };
 
-  void Make(base::Lsn position, base::Now now);
+  void Make(base::Lsn position, std::uint64_t dead_letters, base::Now now);
 
   std::uint64_t epoch() const { return remembered_ ? remembered_->epoch : 0; }
 

@@ -173,9 +173,11 @@ absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninf
   return DeadLetterTable(std::move(connection), std::move(pipeline));
 }
 
-absl::Status DeadLetterTable::InsertAs(const std::vector<DeadLetter>& rows, bool ascii) {
+absl::StatusOr<std::uint64_t> DeadLetterTable::InsertAs(const std::vector<DeadLetter>& rows,
+                                                        bool ascii) {
   std::string sql =
-      "INSERT INTO walpost.dead_letters (pipeline, position, event_id, event_type, source, topic, "
+      "WITH inserted AS (INSERT INTO walpost.dead_letters (pipeline, position, event_id, "
+      "event_type, source, topic, "
       "partition, event_time_ms, key, value, header_names, header_values, value_schema, reason, "
       "detail, attempts, parked, truncated_bytes) VALUES ";
   std::vector<Cell> parameters{pipeline_};
@@ -209,17 +211,23 @@ absl::Status DeadLetterTable::InsertAs(const std::vector<DeadLetter>& rows, bool
     parameters.emplace_back(row.parked ? "t" : "f");
     parameters.push_back(row.truncated_bytes ? Cell(std::to_string(*row.truncated_bytes)) : Cell());
   }
-  sql += " ON CONFLICT (pipeline, position, event_id) WHERE position <> '' DO NOTHING";
-  return connection_.Query(sql, parameters).status();
+  sql +=
+      " ON CONFLICT (pipeline, position, event_id) WHERE position <> '' DO NOTHING RETURNING 1) "
+      "INSERT INTO walpost.dead_letter_count AS c (pipeline, written) SELECT $1, count(*) FROM "
+      "inserted ON CONFLICT (pipeline) DO UPDATE SET written = c.written + excluded.written "
+      "RETURNING written";
+  ASSIGN_OR_RETURN(const std::vector<Row> counted, connection_.Query(sql, parameters));
+  return ToNumber<std::uint64_t>(counted.at(0).at(0));
 }
 
-absl::StatusOr<std::vector<bool>> DeadLetterTable::Insert(const std::vector<DeadLetter>& rows) {
-  absl::Status written = InsertAs(rows, /*ascii=*/false);
+absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
+    const std::vector<DeadLetter>& rows) {
+  absl::StatusOr<std::uint64_t> written = InsertAs(rows, /*ascii=*/false);
   if (!written.ok() && connection_.last_sqlstate().substr(0, 2) == "22") {
     written = InsertAs(rows, /*ascii=*/true);  // a database that is not UTF-8 lacks some character
   }
   if (!written.ok()) {
-    return NotUsable(written, connection_);
+    return NotUsable(written.status(), connection_);
   }
   std::vector<std::string> positions;
   for (const DeadLetter& row : rows) {
@@ -230,14 +238,23 @@ absl::StatusOr<std::vector<bool>> DeadLetterTable::Insert(const std::vector<Dead
       connection_.Query("SELECT position, event_id FROM walpost.dead_letters WHERE pipeline = $1 "
                         "AND position = ANY ($2::text[]) AND closed_at IS NOT NULL",
                         {pipeline_, Array(positions)}));
-  std::vector<bool> open;
+  Inserted inserted;
+  inserted.written = *written;
   for (const DeadLetter& row : rows) {
     const std::string id = Text(row.event_id, DeadLetter::kTextBytesMax, /*ascii=*/false);
-    open.push_back(std::none_of(closed.begin(), closed.end(), [&](const Row& each) {
+    inserted.open.push_back(std::none_of(closed.begin(), closed.end(), [&](const Row& each) {
       return each.at(0) == row.position && each.at(1) == id;
     }));
   }
-  return open;
+  return inserted;
+}
+
+absl::StatusOr<std::uint64_t> DeadLetterTable::CountWritten() {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection_.Query("SELECT written FROM walpost.dead_letter_count WHERE pipeline = $1",
+                        {pipeline_}));
+  return rows.empty() ? 0 : ToNumber<std::uint64_t>(rows[0].at(0));
 }
 
 absl::StatusOr<std::vector<base::ParkedKey>> DeadLetterTable::ReadParked(std::int64_t after,
@@ -393,7 +410,7 @@ absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(const DeadLetter& row) 
     absl::Status done = locked.status();
     const bool parked = locked.ok() && !locked->empty();
     if (parked) {
-      done = InsertAs({row}, /*ascii=*/false);
+      done = InsertAs({row}, /*ascii=*/false).status();
     }
     RETURN_IF_ERROR(connection_.Execute(done.ok() ? "COMMIT" : "ROLLBACK"));
     RETURN_IF_ERROR(done);

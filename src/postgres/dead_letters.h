@@ -38,10 +38,16 @@ class DeadLetterTable {
                                               std::string pipeline,
                                               std::uint64_t system_identifier);
 
+  struct Inserted {
+    std::vector<bool> open;     // of each row: one that was there already may have been discarded
+    std::uint64_t written = 0;  // as CountWritten
+  };
+
   // --- What `run` does ---
-  // In this order, in one statement. For each row whether it is open: one that was there already may
-  // have been discarded.
-  absl::StatusOr<std::vector<bool>> Insert(const std::vector<base::DeadLetter>& rows);
+  // In this order, in one statement.
+  absl::StatusOr<Inserted> Insert(const std::vector<base::DeadLetter>& rows);
+  // How many rows the pipeline ever wrote. Never less than before in one history.
+  absl::StatusOr<std::uint64_t> CountWritten();
   // The open rows of parked keys behind `after`, without their records, at most `limit`.
   absl::StatusOr<std::vector<base::ParkedKey>> ReadParked(std::int64_t after, std::size_t limit);
   absl::StatusOr<std::uint64_t> CountOpen();
@@ -84,7 +90,7 @@ class DeadLetterTable {
   DeadLetterTable(SqlConnection connection, std::string pipeline)
       : connection_(std::move(connection)), pipeline_(std::move(pipeline)) {}
 
-  absl::Status InsertAs(const std::vector<base::DeadLetter>& rows, bool ascii);
+  absl::StatusOr<std::uint64_t> InsertAs(const std::vector<base::DeadLetter>& rows, bool ascii);
   absl::StatusOr<std::vector<base::DeadLetter>> Select(const std::string& rest,
                                                        const std::vector<Cell>& parameters,
                                                        bool whole);

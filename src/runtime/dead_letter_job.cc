@@ -73,12 +73,16 @@ absl::Status DeadLetterJob::Open(const DeadLetterPlace& place) {
 absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLetterReply* reply) {
   switch (request.kind) {
     case Kind::kInsert: {
-      ASSIGN_OR_RETURN(reply->open, table_->Insert(request.rows));
+      ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Inserted inserted,
+                       table_->Insert(request.rows));
+      reply->open = inserted.open;
+      reply->written = inserted.written;
       break;
     }
     case Kind::kLoad: {
       ASSIGN_OR_RETURN(reply->keys, table_->ReadParked(request.seq, kKeysAtATime));
       reply->at_end = reply->keys.size() < kKeysAtATime;
+      ASSIGN_OR_RETURN(reply->written, table_->CountWritten());
       ASSIGN_OR_RETURN(const std::uint64_t foreign, table_->CountForeign());
       if (foreign > 0) {
         observe::LogRepeated(

@@ -26,6 +26,31 @@ def go_on_from_here(p):
     p.walpost.wait_state("streaming")
 
 
+# The event counts as delivered, and its row is the only trace of it.
+@pytest.mark.smoke
+def test_server_set_back_between_an_event_and_its_dead_letter(make_pipeline, workspace):
+    postgres = workspace.postgres()
+    p = make_pipeline(on_postgres=postgres, config={"delivery": {"on_undeliverable": "dead_letter"}})
+    p.walpost.init()
+    delivered_and_stopped(p, 1, 5)
+    p.insert_large(2_000_000)
+    copy = postgres.copy_disk(workspace.path / "copy")
+    p.walpost.start()
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    assert p.execute("SELECT count(*) FROM walpost.dead_letters") == [(1,)]
+    end = p.wal_position()
+    postgres.put_back(copy)
+    p.write_wal_past(end)
+    p.insert(6, 10)
+    assert "wrote 1 rows to walpost.dead_letters" in halted(p)
+    go_on_from_here(p)
+    p.wait_confirmed()
+    assert p.execute("SELECT count(*) FROM walpost.dead_letters") == [(1,)], "the event comes again"
+    assert len(p.records()) >= 10
+    assert p.walpost.stop() == 0
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("writers_first", [True, False])
 def test_server_set_back(make_pipeline, workspace, writers_first):

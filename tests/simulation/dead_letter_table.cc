@@ -46,6 +46,7 @@ void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
       rows_.push_back(row);
       rows_.back().seq = next_seq_++;
       ++open_rows_;
+      ++written_;
       judge_->OnRow(row);
     }
   }
@@ -146,6 +147,7 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
       }
       break;
   }
+  reply.written = written_;
   reply.key_open = std::any_of(rows_.begin(), rows_.end(), [&](const DeadLetter& row) {
     return IsOfKey(row, request.topic, request.key);
   });

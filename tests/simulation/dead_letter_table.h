@@ -39,6 +39,7 @@ class DeadLetterTable {
   Judge* const judge_;
   std::vector<base::DeadLetter> rows_;
   std::size_t open_rows_ = 0;
+  std::uint64_t written_ = 0;
   std::int64_t next_seq_ = 1;
   std::vector<std::int64_t> decided_;  // in the order of the decisions
 };

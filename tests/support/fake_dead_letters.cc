@@ -34,6 +34,7 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
         if (there == rows.end()) {
           rows.push_back(row);
           rows.back().seq = next_seq_++;
+          ++written;
         }
       }
       break;
@@ -92,6 +93,7 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       }
       break;
   }
+  reply.written = written;
   reply.key_open = std::any_of(rows.begin(), rows.end(), of_key);
   reply.open_rows = static_cast<std::uint64_t>(
       std::count_if(rows.begin(), rows.end(), [](const DeadLetter& row) { return !row.closed; }));

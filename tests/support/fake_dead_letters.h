@@ -21,6 +21,7 @@ class FakeDeadLetters {
   // With what was closed.
   std::vector<base::DeadLetter> rows;
   std::size_t rows_per_reading = 1'000;
+  std::uint64_t written = 0;
 
  private:
   std::int64_t next_seq_ = 1;

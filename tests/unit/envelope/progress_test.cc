@@ -25,8 +25,10 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   progress.looked_at = base::WallTime(std::chrono::microseconds(1'700'000'000'000'001));
   progress.tables = {{16'390, "outbox", "events"}, {16'400, "public", "Outbox", {16'402, 16'403}}};
   progress.message_prefixes = {"shop", "billing"};
+  progress.dead_letters = 12;
   const auto read = DecodeProgress(EncodeProgress(progress));
   ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->dead_letters, 12U);
   EXPECT_EQ(read->epoch, progress.epoch);
   EXPECT_EQ(read->system_identifier, progress.system_identifier);
   EXPECT_EQ(read->timeline, progress.timeline);

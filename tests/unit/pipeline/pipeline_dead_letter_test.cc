@@ -85,6 +85,20 @@ TEST_F(DeadLetterPolicyTest, RefusedEventIsConfirmedOnlyWhenItsRowIsCommitted) {
   ExpectAccounted();
 }
 
+// Its event counts as delivered, so the server is not asked for it again.
+TEST_F(DeadLetterPolicyTest, ServerThatLostTheRowOfADeadLetterHaltsBeforeAnythingIsRead) {
+  Policy(OnUndeliverable::kDeadLetter);
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1"});
+  DeliverAll();
+  ASSERT_THAT(Rows(), ElementsAre("dead:a1"));
+  End(base::StreamEnd::Kind::kLost);
+  dead_letters_.rows.clear();
+  dead_letters_.written = 0;
+  Connect(Lsn(100), /*announce=*/false);
+  ExpectHalted(base::HaltReason::kTimelineChanged, "wrote 1 rows");
+}
+
 TEST_F(DeadLetterPolicyTest, WithoutARejectionNothingIsAskedOfTheTable) {
   Policy(OnUndeliverable::kDeadLetter);
   serve_dead_letters_ = false;

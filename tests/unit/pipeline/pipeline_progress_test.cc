@@ -67,6 +67,26 @@ class ProgressTest : public PipelineFixture {
   }
 };
 
+TEST_F(ProgressTest, NumberOfDeadLettersIsRememberedAndAServerWithFewerHalts) {
+  options_.on_undeliverable = OnUndeliverable::kDeadLetter;
+  Begin();
+  sink_.Refuse(0, {FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1"});
+  DeliverEvents();
+  Advance(ProgressKeeper::kEvery);
+  DeliverProgress();
+  const auto progress = envelope::DecodeProgress(*sink_.Log(kTopic, 0).back().value);
+  ASSERT_TRUE(progress.ok());
+  EXPECT_EQ(progress->end_lsn, Lsn(108));
+  EXPECT_EQ(progress->dead_letters, 1U);
+  Restart();
+  facts_.progress = *progress;
+  dead_letters_.rows.clear();
+  dead_letters_.written = 0;
+  Connect(Lsn(), /*announce=*/false);
+  ExpectHalted(HaltReason::kTimelineChanged, "wrote 1 rows");
+}
+
 TEST_F(ProgressTest, DeliveredTransactionIsConfirmedOnlyAfterItsProgress) {
   Begin();
   Transaction(100, {"a1"});

@@ -56,7 +56,7 @@ class ProgressKeeperTest : public ::testing::Test {
   // Connected, and the record of the start acknowledged.
   void Begin() {
     keeper_.OnConnected(facts_);
-    keeper_.Tick(Lsn(), false, now_);
+    keeper_.Tick(Lsn(), 0, false, now_);
     Acknowledge();
     Advance(ProgressKeeper::kEvery);
   }
@@ -70,7 +70,7 @@ class ProgressKeeperTest : public ::testing::Test {
 TEST_F(ProgressKeeperTest, OffConfirmsEverythingAndWritesNothing) {
   ProgressKeeper off{Options("")};
   off.OnConnected(facts_);
-  off.Tick(Lsn(200), true, now_);
+  off.Tick(Lsn(200), 0, true, now_);
   EXPECT_FALSE(off.on());
   EXPECT_EQ(off.waiting(now_), nullptr);
   EXPECT_EQ(off.Confirmable(Lsn(200)), Lsn(200));
@@ -78,7 +78,7 @@ TEST_F(ProgressKeeperTest, OffConfirmsEverythingAndWritesNothing) {
 }
 
 TEST_F(ProgressKeeperTest, NothingIsWrittenBeforeItIsKnownWhoseProgressItIs) {
-  keeper_.Tick(Lsn(200), true, now_);
+  keeper_.Tick(Lsn(200), 0, true, now_);
   EXPECT_EQ(keeper_.waiting(now_), nullptr);
   EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn());
 }
@@ -90,14 +90,14 @@ TEST_F(ProgressKeeperTest, WhatWasSeenLastIsRemembered) {
   seen.tables[0].memberships = {510, 511};
   seen.looked_lsn = Lsn(150);
   keeper_.OnLooked(seen);
-  keeper_.Tick(Lsn(), false, now_);
+  keeper_.Tick(Lsn(), 0, false, now_);
   EXPECT_EQ(Waiting().tables[0].memberships, seen.tables[0].memberships);
   EXPECT_EQ(Waiting().looked_lsn, Lsn(150));
 }
 
 TEST_F(ProgressKeeperTest, FirstRecordTellsWhereTheStreamBegan) {
   keeper_.OnConnected(facts_);
-  keeper_.Tick(Lsn(), false, now_);
+  keeper_.Tick(Lsn(), 0, false, now_);
   const base::Progress progress = Waiting();
   EXPECT_EQ(progress.system_identifier, 77U);
   EXPECT_EQ(progress.timeline, 1U);
@@ -115,7 +115,7 @@ TEST_F(ProgressKeeperTest, FirstRecordTellsWhereTheStreamBegan) {
 TEST_F(ProgressKeeperTest, OnlyWhatIsAcknowledgedMayBeConfirmed) {
   Begin();
   EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(100));
-  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.Tick(Lsn(200), 0, false, now_);
   keeper_.OnAccepted();
   EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(100));
   EXPECT_FALSE(keeper_.Settled(Lsn(200)));
@@ -128,57 +128,57 @@ TEST_F(ProgressKeeperTest, OnlyWhatIsAcknowledgedMayBeConfirmed) {
 
 TEST_F(ProgressKeeperTest, AtMostOneASecondUnlessInAHurry) {
   Begin();
-  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.Tick(Lsn(200), 0, false, now_);
   Acknowledge();
   Advance(milliseconds(999));
-  keeper_.Tick(Lsn(300), false, now_);
+  keeper_.Tick(Lsn(300), 0, false, now_);
   EXPECT_EQ(keeper_.waiting(now_), nullptr);
   EXPECT_EQ(keeper_.NextDeadline(Lsn(300)), now_.mono + milliseconds(1));
-  keeper_.Tick(Lsn(300), true, now_);
+  keeper_.Tick(Lsn(300), 0, true, now_);
   EXPECT_EQ(Waiting().end_lsn, Lsn(300));
   Acknowledge();
   Advance(milliseconds(1'000));
-  keeper_.Tick(Lsn(300), true, now_);
+  keeper_.Tick(Lsn(300), 0, true, now_);
   EXPECT_EQ(keeper_.waiting(now_), nullptr) << "it did not move";
   EXPECT_FALSE(keeper_.NextDeadline(Lsn(300)));
 }
 
 TEST_F(ProgressKeeperTest, WhileOneIsOutstandingItsBytesStay) {
   Begin();
-  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.Tick(Lsn(200), 0, false, now_);
   const std::string_view value = *keeper_.waiting(now_)->value;
   const std::string copy(value);
   keeper_.OnAccepted();
   Advance(milliseconds(5'000));
-  keeper_.Tick(Lsn(300), true, now_);
+  keeper_.Tick(Lsn(300), 0, true, now_);
   EXPECT_EQ(keeper_.waiting(now_), nullptr);
   EXPECT_EQ(value, copy);
 }
 
 TEST_F(ProgressKeeperTest, LostRecordWaitsAgainWithTheNewestPosition) {
   Begin();
-  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.Tick(Lsn(200), 0, false, now_);
   keeper_.OnAccepted();
   keeper_.OnLost();
   EXPECT_EQ(Waiting().end_lsn, Lsn(200));
-  keeper_.Tick(Lsn(300), false, now_);
+  keeper_.Tick(Lsn(300), 0, false, now_);
   EXPECT_EQ(Waiting().end_lsn, Lsn(300));
   EXPECT_EQ(keeper_.Confirmable(Lsn(300)), Lsn(100));
 }
 
 TEST_F(ProgressKeeperTest, RefusedRecordIsNoDeadlineAnyMoreWhenItsTimeHasCome) {
   Begin();
-  keeper_.Tick(Lsn(200), true, now_);
+  keeper_.Tick(Lsn(200), 0, true, now_);
   keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
   Advance(ProgressKeeper::kRetryRefusedAfter);
-  keeper_.Tick(Lsn(200), true, now_);
+  keeper_.Tick(Lsn(200), 0, true, now_);
   EXPECT_NE(keeper_.waiting(now_), nullptr);
   EXPECT_EQ(keeper_.NextDeadline(Lsn(200)), std::nullopt) << "the loop would spin";
 }
 
 TEST_F(ProgressKeeperTest, RefusedRecordIsTriedAgainAndHaltsAfterAMinute) {
   Begin();
-  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.Tick(Lsn(200), 0, false, now_);
   keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
   EXPECT_EQ(keeper_.waiting(now_), nullptr);
   EXPECT_TRUE(keeper_.Settled(Lsn(200))) << "an end does not wait for it";
@@ -207,7 +207,7 @@ TEST_F(ProgressKeeperTest, RefusedRecordIsTriedAgainAndHaltsAfterAMinute) {
 // As when brokers restart: the first answers that it does not know the topic, then none answers.
 TEST_F(ProgressKeeperTest, RefusalBeforeAnOutageIsNoMinuteOfRefusals) {
   Begin();
-  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.Tick(Lsn(200), 0, false, now_);
   for (int refusal = 0; refusal < 3; ++refusal) {
     keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
     Advance(ProgressKeeper::kRetryRefusedAfter);
@@ -222,7 +222,7 @@ TEST_F(ProgressKeeperTest, RefusalBeforeAnOutageIsNoMinuteOfRefusals) {
 TEST_F(ProgressKeeperTest, SilenceHaltsOnlyWhenEventsAreDeliveredMeanwhile) {
   Begin();
   const base::WallTime before = now_.wall;
-  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.Tick(Lsn(200), 0, false, now_);
   keeper_.OnAccepted();
   EXPECT_FALSE(keeper_.Late(now_));
   Advance(ProgressKeeper::kUnansweredMax);
@@ -241,14 +241,14 @@ TEST_F(ProgressKeeperTest, SilenceHaltsOnlyWhenEventsAreDeliveredMeanwhile) {
 
 TEST_F(ProgressKeeperTest, OutageLongerThanThatIsOverWithTheFirstAcknowledgement) {
   Begin();
-  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.Tick(Lsn(200), 0, false, now_);
   keeper_.OnAccepted();
   EXPECT_FALSE(keeper_.Unwritten(now_.wall));
   for (int outage = 0; outage < 40; ++outage) {
     Advance(2 * ProgressKeeper::kUnansweredMax);
     EXPECT_FALSE(keeper_.Unwritten(now_.wall)) << "an event first, its own record after it";
     keeper_.OnAcknowledged();
-    keeper_.Tick(Lsn(201 + static_cast<std::uint64_t>(outage)), true, now_);
+    keeper_.Tick(Lsn(201 + static_cast<std::uint64_t>(outage)), 0, true, now_);
     keeper_.OnAccepted();
   }
 }
@@ -261,15 +261,15 @@ TEST_F(ProgressKeeperTest, RememberedProgressIsConfirmableAtOnceAndItsEpochGoesO
   facts_.start_lsn = Lsn(150);
   keeper_.OnConnected(facts_);
   EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(150));
-  keeper_.Tick(Lsn(), false, now_);
+  keeper_.Tick(Lsn(), 0, false, now_);
   EXPECT_EQ(keeper_.waiting(now_), nullptr) << "nothing new";
-  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.Tick(Lsn(200), 0, false, now_);
   EXPECT_EQ(Waiting().epoch, 3U);
 }
 
 TEST_F(ProgressKeeperTest, WhatThisProcessMayHaveWrittenIsTold) {
   Begin();
-  keeper_.Tick(Lsn(200), true, now_);
+  keeper_.Tick(Lsn(200), 0, true, now_);
   base::Progress other;
   other.end_lsn = Lsn(200);
   EXPECT_TRUE(keeper_.IsOurs(other)) << "not acknowledged, but it may have landed";
@@ -284,9 +284,9 @@ TEST_F(ProgressKeeperTest, PositionBeforeTheSwitchIsOfTheOlderTimeline) {
   facts_.timeline = 2;
   facts_.timeline_history = {{1, Lsn(250)}};
   Begin();
-  keeper_.Tick(Lsn(200), false, now_);
+  keeper_.Tick(Lsn(200), 0, false, now_);
   EXPECT_EQ(Waiting().timeline, 1U);
-  keeper_.Tick(Lsn(300), false, now_);
+  keeper_.Tick(Lsn(300), 0, false, now_);
   EXPECT_EQ(Waiting().timeline, 2U);
 }
 
@@ -300,7 +300,7 @@ TEST_F(ProgressKeeperTest, ForgottenProgressConfirmsNothing) {
 TEST_F(ProgressKeeperTest, MessagePrefixesArePartOfWhatIsRemembered) {
   facts_.message_prefixes = {"shop"};
   keeper_.OnConnected(facts_);
-  keeper_.Tick(Lsn(), false, now_);
+  keeper_.Tick(Lsn(), 0, false, now_);
   EXPECT_THAT(Waiting().message_prefixes, ::testing::ElementsAre("shop"));
 }
 

@@ -38,7 +38,7 @@ class DeadLettersServerTest : public ::testing::Test {
   static void TearDownTestSuite() { server_.reset(); }
 
   void SetUp() override {
-    server_->Sql("TRUNCATE walpost.dead_letters RESTART IDENTITY");
+    server_->Sql("TRUNCATE walpost.dead_letters, walpost.dead_letter_count RESTART IDENTITY");
     table_.emplace(Open(kPipeline));
   }
 
@@ -66,9 +66,9 @@ class DeadLettersServerTest : public ::testing::Test {
   }
 
   std::vector<bool> InsertOk(const std::vector<DeadLetter>& rows) {
-    auto open = table_->Insert(rows);
-    EXPECT_TRUE(open.ok()) << open.status();
-    return *open;
+    auto inserted = table_->Insert(rows);
+    EXPECT_TRUE(inserted.ok()) << inserted.status();
+    return inserted->open;
   }
 
   std::vector<std::string> PositionsOf(const std::string& key) {
@@ -113,6 +113,15 @@ TEST_F(DeadLettersServerTest, ARepeatChangesNothing) {
   EXPECT_THAT(InsertOk({RowAt("p2", "a", true), RowAt("p1", "a", true)}), ElementsAre(true, true));
   EXPECT_THAT(PositionsOf("a"), ElementsAre("p1", "p2"));
   EXPECT_EQ(*table_->CountOpen(), 2);
+}
+
+TEST_F(DeadLettersServerTest, EachRowIsCountedOnceAndForEver) {
+  EXPECT_EQ(*table_->CountWritten(), 0);
+  EXPECT_EQ(table_->Insert({RowAt("p1", "a", false), RowAt("p2", "a", false)})->written, 2);
+  EXPECT_EQ(table_->Insert({RowAt("p2", "a", false), RowAt("p3", "a", false)})->written, 3);
+  ASSERT_TRUE(table_->Delivered(1, false).ok());
+  EXPECT_EQ(*table_->CountWritten(), 3);
+  EXPECT_EQ(*Open("other").CountWritten(), 0);
 }
 
 TEST_F(DeadLettersServerTest, ARepeatOfADiscardedRowIsNotOpen) {
@@ -210,6 +219,7 @@ TEST_F(DeadLettersServerTest, BesideTheStreamOnlyParkedKeysTakeRows) {
   InsertOk({RowAt("p1", "a", true)});
   EXPECT_TRUE(*table_->InsertBehindParked(RowAt("p2", "a", true)));
   EXPECT_FALSE(*table_->InsertBehindParked(RowAt("p3", "b", true)));
+  EXPECT_EQ(*table_->CountWritten(), 2);
   EXPECT_THAT(PositionsOf("a"), ElementsAre("p1", "p2"));
   EXPECT_EQ(*table_->CountOpen(), 2);
 }
