@@ -70,8 +70,7 @@ void DeadLetters::GiveUp() {
 }
 
 bool DeadLetters::has_room() const {
-  const bool half_full = 2 * (open_rows_ + waiting_.size()) >= rows_max_;
-  return !must_write() && (!half_full || (looked_ && !release_));
+  return !must_write() && (!half_full() || (looked_ && !release_));
 }
 
 std::string DeadLetters::IdOf(std::string_view topic, std::string_view key) {

@@ -83,6 +83,9 @@ class DeadLetters {
 
   bool full() const { return open_rows_ >= rows_max_; }
 
+  // With what waits to be written.
+  bool half_full() const { return 2 * (open_rows_ + waiting_.size()) >= rows_max_; }
+
   // No event behind the last that waits is to be offered before some are written: those may be
   // repeats of rows that are there.
   bool Crowded(delivery::Sequence next) const {

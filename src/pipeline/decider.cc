@@ -68,10 +68,7 @@ ConcernedEvent EventOf(const DeadLetter& row, const std::optional<std::string_vi
 Decider::Decider(const PipelineOptions& options, Tracker* tracker, Counters* counters,
                  DeadLetters* dead_letters, const envelope::SchemaTable* schemas)
     : policy_(options.on_undeliverable),
-      messages_policy_(policy_ == OnUndeliverable::kHalt && !options.messages.halts &&
-                               !options.messages.prefixes.empty()
-                           ? OnUndeliverable::kSkip
-                           : policy_),
+      messages_halt_(options.messages.halts || options.messages.prefixes.empty()),
       first_message_(options.outboxes.size()),
       tracker_(tracker),
       counters_(counters),
@@ -96,7 +93,7 @@ std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& 
     tracker_->Settle(sequence);
     return std::nullopt;
   }
-  if (std::optional<Halt> halt = Place(entry.record.key, sequence, &row)) {
+  if (std::optional<Halt> halt = Place(entry.table, entry.record.key, sequence, &row)) {
     return halt;
   }
   tracker_->SetForm(sequence, FormOf(row));
@@ -105,7 +102,13 @@ std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& 
 }
 
 OnUndeliverable Decider::PolicyOf(std::uint32_t table) const {
-  return table < first_message_ ? policy_ : messages_policy_;
+  if (table < first_message_ || messages_halt_) {
+    return policy_;
+  }
+  if (policy_ == OnUndeliverable::kHalt || dead_letters_->half_full()) {
+    return OnUndeliverable::kSkip;
+  }
+  return policy_ == OnUndeliverable::kPark ? OnUndeliverable::kDeadLetter : policy_;
 }
 
 void Decider::Retry(delivery::Sequence sequence, const Failure& failure, std::uint32_t attempts) {
@@ -149,14 +152,14 @@ std::optional<Halt> Decider::Full(const DeadLetter& row,
 }
 
 // Among the dead letters, with its key among the parked ones where that is the policy; and tells of it.
-std::optional<Halt> Decider::Place(const std::optional<std::string_view>& key,
+std::optional<Halt> Decider::Place(std::uint32_t table, const std::optional<std::string_view>& key,
                                    delivery::Sequence sequence, DeadLetter* row) {
   if (dead_letters_->full()) {
     return Full(*row, key);
   }
   const bool has_order = key && !row->topic.empty();
-  row->parked =
-      has_order && (policy_ == OnUndeliverable::kPark || dead_letters_->IsParked(row->topic, *key));
+  row->parked = has_order && (PolicyOf(table) == OnUndeliverable::kPark ||
+                              dead_letters_->IsParked(row->topic, *key));
   if (row->parked) {
     dead_letters_->Add(sequence, row->topic, *key);
   } else {
@@ -193,7 +196,7 @@ std::optional<Halt> Decider::DecideUnfit(const UnfitEvent& unfit) {
     return std::nullopt;
   }
   const delivery::Sequence sequence = tracker_->next_sequence();
-  if (std::optional<Halt> halt = Place(event.key, sequence, &row)) {
+  if (std::optional<Halt> halt = Place(unfit.table, event.key, sequence, &row)) {
     return halt;
   }
   ++counters_->events_received;

@@ -94,15 +94,15 @@ class Decider {
   Halt UndeliverableEvent(const delivery::Tracker::Entry& entry, const base::DeadLetter& row) const;
   std::optional<Halt> Full(const base::DeadLetter& row,
                            const std::optional<std::string_view>& key) const;
-  std::optional<Halt> Place(const std::optional<std::string_view>& key, delivery::Sequence sequence,
-                            base::DeadLetter* row);
+  std::optional<Halt> Place(std::uint32_t table, const std::optional<std::string_view>& key,
+                            delivery::Sequence sequence, base::DeadLetter* row);
   base::DeadLetter Describe(const delivery::Tracker::Entry& entry) const;
   std::string PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const;
   void Tell(Decision::Kind kind, const base::DeadLetter& row,
             const std::optional<std::string_view>& key);
 
   const OnUndeliverable policy_;
-  const OnUndeliverable messages_policy_;
+  const bool messages_halt_;
   const std::size_t first_message_;  // of received_by_table
   delivery::Tracker* const tracker_;
   Counters* const counters_;

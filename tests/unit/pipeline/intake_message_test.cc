@@ -202,6 +202,30 @@ TEST(IntakeMessageTest, MessageThatIsNoEventStopsNobodyUnlessItIsToldTo) {
       << "a row still does";
 }
 
+TEST(IntakeMessageTest, MessageParksNoKeyUnlessMessagesMayHalt) {
+  v1::OutboxMessage message;
+  ASSERT_TRUE(message.ParseFromString(Content("m1", "b")));
+  message.set_payload(std::string(10'000, 'x'));
+  for (const bool may_halt : {false, true}) {
+    World world(OnUndeliverable::kPark, {"shop"}, may_halt);
+    world.Take({Begin(100), Emitted(message.SerializeAsString()), Commit(100)});
+    EXPECT_EQ(world.tracker.entry(0).form,
+              may_halt ? delivery::Tracker::Form::kParked : delivery::Tracker::Form::kDeadLetter);
+  }
+}
+
+TEST(IntakeMessageTest, MessagesLeaveHalfOfTheDeadLettersToRows) {
+  World world(OnUndeliverable::kDeadLetter, {"shop"}, /*messages_halt=*/false);
+  world.Take({Begin(100)});
+  for (std::size_t i = 0; i < world.options.dead_letters_max; ++i) {
+    world.Take({Emitted("junk")});
+  }
+  EXPECT_EQ(world.counters.events_skipped, world.options.dead_letters_max / 2);
+  world.Take({EventBytes("r1", "b", "no such/topic"), Commit(100)});
+  EXPECT_EQ(world.tracker.entry(world.tracker.next_sequence() - 1).form,
+            delivery::Tracker::Form::kDeadLetter);
+}
+
 TEST(IntakeMessageTest, MessageBeyondTheLimitIsUndeliverableWithoutItsContent) {
   World world(OnUndeliverable::kDeadLetter);
   v1::OutboxMessage message;

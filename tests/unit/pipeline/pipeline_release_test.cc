@@ -252,6 +252,7 @@ TEST_F(ParkTest, RefusedRetryIsNoDeadlineAnyMoreWhenItsTimeHasCome) {
 // What is there is the message's content, and no record's.
 TEST_F(ParkTest, MalformedMessageIsNotSentAndSaysWhatCanBeDone) {
   options_.messages.prefixes = {"shop"};
+  options_.messages.halts = true;
   Connect();
   v1::OutboxMessage message;
   message.set_id("m1");
