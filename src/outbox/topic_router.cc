@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "outbox/topic_template.h"
 
 namespace walpost::outbox {
 namespace {
@@ -31,12 +32,18 @@ absl::StatusOr<std::string_view> TopicRouter::Route(std::string_view value) {
   if (HasLineBreak(value)) {
     return absl::InvalidArgumentError("it has a line break, which no topic's name can have");
   }
-  std::string topic;
-  RETURN_IF_ERROR(regex_.Replace(value, &topic));
-  if (topics_.size() >= kRememberedMax) {
-    topics_.clear();
+  topic_.clear();
+  RETURN_IF_ERROR(regex_.Replace(value, &topic_));
+  if (value.size() > kValueBytesMax || !IsLegalTopic(topic_)) {
+    return std::string_view(topic_);
   }
-  return std::string_view(topics_.emplace(value, std::move(topic)).first->second);
+  const std::size_t bytes = value.size() + topic_.size();
+  if (topics_.size() >= kRememberedMax || bytes_ + bytes > kRememberedBytesMax) {
+    topics_.clear();
+    bytes_ = 0;
+  }
+  bytes_ += bytes;
+  return std::string_view(topics_.emplace(value, topic_).first->second);
 }
 
 }  // namespace walpost::outbox

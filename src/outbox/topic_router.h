@@ -1,7 +1,9 @@
 // TopicRouter - the value of the routing column to the topic, as Debezium's Event Router does.
 // Why: few values route many rows, so each is matched once and remembered.
 // Thread: one owner.   Lifetime: a topic's text lives until the next Route.
-// Limits: kRememberedMax values are remembered. Nothing is allocated for one that is.
+// Limits: kRememberedMax values are remembered, of kRememberedBytesMax together: who writes events
+//   chooses them. Only a legal topic's value is, and one that is not much longer than a topic may be.
+//   Nothing is allocated for one that is.
 // Errors: Make: as JavaRegex. Route: kInvalidArgument (an undeliverable event).
 #pragma once
 
@@ -18,6 +20,8 @@ namespace walpost::outbox {
 class TopicRouter {
  public:
   static constexpr std::size_t kRememberedMax = 10'000;
+  static constexpr std::size_t kRememberedBytesMax = std::size_t{1024} * 1024;  // of both texts
+  static constexpr std::size_t kValueBytesMax = 1'000;                          // of one that is
 
   static absl::StatusOr<TopicRouter> Make(const std::string& regex, const std::string& replacement);
 
@@ -27,6 +31,8 @@ class TopicRouter {
   std::string Pattern() const { return regex_.Pattern(); }
 
   std::size_t remembered() const { return topics_.size(); }
+
+  std::size_t remembered_bytes() const { return bytes_; }
 
  private:
   struct Hash {
@@ -40,6 +46,8 @@ class TopicRouter {
   explicit TopicRouter(JavaRegex regex) : regex_(std::move(regex)) {}
 
   JavaRegex regex_;
+  std::string topic_;  // the last one that is not remembered
+  std::size_t bytes_ = 0;
   std::unordered_map<std::string, std::string, Hash, std::equal_to<>> topics_;
 };
 

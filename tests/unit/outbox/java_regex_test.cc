@@ -154,5 +154,27 @@ TEST(TopicRouterTest, NumberOfRememberedValuesIsBounded) {
   EXPECT_EQ(*router->Route("0"), "t.0");
 }
 
+// Who writes events chooses the values, and a payload's size is no bound for a name.
+TEST(TopicRouterTest, BytesOfRememberedValuesAreBounded) {
+  absl::StatusOr<TopicRouter> router = TopicRouter::Make("(.*)", "$1");
+  for (std::size_t i = 0; i < TopicRouter::kRememberedMax; ++i) {
+    const std::string value = std::to_string(i) + std::string(230, 'x');
+    ASSERT_EQ(*router->Route(value), value);
+    ASSERT_LE(router->remembered_bytes(), TopicRouter::kRememberedBytesMax);
+  }
+  EXPECT_GT(router->remembered(), 0U);
+}
+
+TEST(TopicRouterTest, OnlyLegalTopicsAndTheirShortValuesAreRemembered) {
+  absl::StatusOr<TopicRouter> same = TopicRouter::Make("(.*)", "$1");
+  for (const std::string& value : {std::string(250, 'x'), std::string("a b"), std::string("")}) {
+    EXPECT_EQ(*same->Route(value), value);
+  }
+  absl::StatusOr<TopicRouter> one = TopicRouter::Make(".*", "t");
+  const std::string endless(10'000, 'x');
+  EXPECT_EQ(*one->Route(endless), "t");
+  EXPECT_EQ(same->remembered() + one->remembered(), 0U);
+}
+
 }  // namespace
 }  // namespace walpost::outbox
