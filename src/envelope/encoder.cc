@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <functional>
 #include <new>
 #include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -29,13 +27,9 @@ std::int64_t Millis(base::WallTime time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
 }
 
-struct TransparentHash {
-  using is_transparent = void;
-
-  std::size_t operator()(std::string_view text) const {
-    return std::hash<std::string_view>()(text);
-  }
-};
+// What is remembered of topics and message names together; who writes events chooses them.
+constexpr std::size_t kSchemaRefsBytesMax = std::size_t{1024} * 1024;
+constexpr std::size_t kSchemaRefBytes = 64;  // of each, beside the names
 
 // The full name of a protobuf message, also out of a type URL. Whoever looks it up decides about the
 // rest.
@@ -124,14 +118,11 @@ struct Encoder::Impl {
   absl::Status CheckNames(const outbox::Event& event) const;
   absl::Status HeaderRefused(const outbox::Event& event, std::string_view name,
                              std::string_view why) const;
-  std::string_view Intern(std::string_view topic);
   absl::StatusOr<SchemaTable::Ref> FindSchema(const outbox::Event& event);
 
   const EncoderOptions options;
   EnvelopeWriter envelope;
   CloudEventWriter cloud_events;
-  std::unordered_set<std::string, TransparentHash, std::equal_to<>> topics;
-  std::string_view last_topic;
   std::vector<outbox::Header> headers;  // scratch: walpost's, the configuration's, the event's
   std::size_t given_headers = 0;        // those of walpost and of the configuration
   char position_text[Position::kTextSize] = {};
@@ -139,6 +130,8 @@ struct Encoder::Impl {
   const std::uint32_t source;
   std::string schema_key;  // scratch
   absl::flat_hash_map<std::string, SchemaTable::Ref> schema_refs;
+  std::size_t schema_refs_bytes = 0;
+  std::uint64_t schema_epoch = 0;  // of the table, when schema_refs was begun
 };
 
 bool IsOwnHeader(const EncoderOptions& options, std::string_view name) {
@@ -179,8 +172,9 @@ absl::Status Encoder::Encode(const outbox::Event& event, const Position& positio
   }
 
   const std::size_t header_slots = m.headers.size() + (schema != 0 ? 1 : 0);
-  std::size_t size = header_slots * sizeof(RecordHeader) + (event.key ? event.key->size() : 0) +
-                     value_bytes.value_or(0) + (schema != 0 ? kSchemaRoom : 0);
+  std::size_t size = header_slots * sizeof(RecordHeader) + event.topic.size() +
+                     (event.key ? event.key->size() : 0) + value_bytes.value_or(0) +
+                     (schema != 0 ? kSchemaRoom : 0);
   for (const outbox::Header& header : m.headers) {
     size += header.name.size() + header.value.size();
   }
@@ -198,7 +192,7 @@ absl::Status Encoder::Encode(const outbox::Event& event, const Position& positio
   record->block = block;
   record->schema = schema;
   record->headers = std::span<const RecordHeader>(headers, m.headers.size());
-  record->topic = m.Intern(event.topic);
+  record->topic = cursor.Copy(event.topic);
   record->partition = event.partition;
   // Kafka has no time before 1970, and 0 means none.
   record->timestamp_ms = event.timestamp ? std::max(Millis(*event.timestamp), std::int64_t{1})
@@ -350,6 +344,11 @@ absl::StatusOr<SchemaTable::Ref> Encoder::Impl::FindSchema(const outbox::Event& 
   schema_key.assign(event.topic);
   schema_key.push_back('\0');
   schema_key.append(record);
+  if (schema_epoch != schemas->epoch() || schema_refs_bytes > kSchemaRefsBytesMax) {
+    schema_refs.clear();
+    schema_refs_bytes = 0;
+    schema_epoch = schemas->epoch();
+  }
   if (const auto found = schema_refs.find(schema_key); found != schema_refs.end()) {
     return found->second;
   }
@@ -369,19 +368,8 @@ absl::StatusOr<SchemaTable::Ref> Encoder::Impl::FindSchema(const outbox::Event& 
   }
   const SchemaTable::Ref ref = schemas->RefOf(need);
   schema_refs.emplace(schema_key, ref);
+  schema_refs_bytes += schema_key.size() + kSchemaRefBytes;
   return ref;
-}
-
-std::string_view Encoder::Impl::Intern(std::string_view topic) {
-  if (topic == last_topic) {
-    return last_topic;
-  }
-  auto found = topics.find(topic);
-  if (found == topics.end()) {
-    found = topics.emplace(topic).first;
-  }
-  last_topic = *found;
-  return last_topic;
 }
 
 }  // namespace walpost::envelope

@@ -1,8 +1,9 @@
 // Encoder - Event to Record: topic, key, headers and the value in the configured format.
 // Why: the record is written once, straight into the arena block it stays in until Kafka has it.
 // Thread: one owner.
-// Lifetime: `Record::topic` lives as long as the encoder; all else with the record's block.
-// Units/limits: protobuf's 2 GiB limit is an error, not a crash.
+// Lifetime: what a record shows lives with its block.
+// Units/limits: protobuf's 2 GiB limit is an error, not a crash. Nothing is kept of an event but which
+//   schema it needs, 1 MiB of that.
 // Errors: kInvalidArgument (an undeliverable event): text that must be UTF-8 is not, value too
 //   large for protobuf, what a format needs is missing; outbox/unfit.h tells which. On an error
 //   nothing stays allocated.

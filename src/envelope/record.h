@@ -3,8 +3,7 @@
 //   record can be produced again by a later producer without being built again, and librdkafka
 //   needs no copy of the value.
 // Thread: a value.
-// Lifetime: views point into the ChunkArena block it was encoded to; topic into the encoder's topic
-//   table, which lives as long as the encoder.
+// Lifetime: views point into the ChunkArena block it was encoded to.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +36,7 @@ struct Record {
   static constexpr std::size_t kSchemaBytesMax = 80;
 
   // What counts against delivery.in_flight_bytes_max: key, value, headers and 768 bytes of
-  // bookkeeping.
+  // bookkeeping, the topic's name among them.
   std::size_t AccountedBytes() const {
     std::size_t bytes = 768 + (schema != 0 ? kSchemaBytesMax : 0) + (key ? key->size() : 0) +
                         (value ? value->size() : 0);

@@ -21,6 +21,10 @@ absl::StatusOr<envelope::Record> Framer::Frame(const envelope::Record& record,
   if (record.schema == 0) {
     return record;
   }
+  if (schemas.epoch() != epoch_) {
+    frames_.clear();
+    epoch_ = schemas.epoch();
+  }
   const envelope::SchemaNeed& need = schemas.entry(record.schema).need;
   auto found = frames_.find(record.schema);
   if (found == frames_.end()) {

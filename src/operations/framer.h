@@ -33,6 +33,7 @@ class Framer {
   const std::vector<envelope::FramingOptions> framings_;
   std::shared_ptr<registry::Resolver> resolver_;              // null until needed
   std::map<envelope::SchemaTable::Ref, std::string> frames_;  // of one table of schemas
+  std::uint64_t epoch_ = 0;                                   // of the table
 };
 
 }  // namespace walpost::operations

@@ -33,6 +33,7 @@ absl::StatusOr<RowEncoder> RowEncoder::Create(postgres::SqlConnection* connectio
   encoder.mapper_.emplace(std::move(table));
   RETURN_IF_ERROR(encoder.columns_.Bind(&*encoder.mapper_));
   encoder.encoder_.emplace(outbox.encoder, connection->database(), schemas, source);
+  encoder.schemas_ = schemas;
   encoder.arena_ = std::make_unique<base::ChunkArena>();
   return encoder;
 }
@@ -71,6 +72,9 @@ absl::StatusOr<envelope::Record> RowEncoder::Encode(const Row& row,
   if (last_) {
     arena_->Release(*last_);
     last_.reset();
+  }
+  if (schemas_ != nullptr && schemas_->crowded()) {
+    schemas_->ForgetUnused({});
   }
   std::vector<Value> values;
   values.reserve(width());

@@ -2,7 +2,7 @@
 // Why: what is sent again, or for the first time from the table, must be what `run` would send; so the
 //   same mapper and the same encoder read it, from the same text that the stream carries.
 // Thread: one owner; blocking only in Create.
-// Lifetime: a record's views until the next Encode. `outbox` and `schemas` must outlive it.
+// Lifetime: a record's views and its schema until the next Encode. `outbox` and `schemas` must outlive it.
 // Errors: Create: kNotFound (no such table), kFailedPrecondition (it does not fit its mapping), and
 //   SqlConnection's. Encode: kInvalidArgument (the row is no event, or no record; says why).
 #pragma once
@@ -53,6 +53,7 @@ class RowEncoder {
   TableColumns columns_;
   std::optional<outbox::TableMapper> mapper_;
   std::optional<envelope::Encoder> encoder_;
+  envelope::SchemaTable* schemas_ = nullptr;
   std::unique_ptr<base::ChunkArena> arena_;
   std::optional<base::ChunkArena::Block> last_;
 };

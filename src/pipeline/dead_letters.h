@@ -115,6 +115,9 @@ class DeadLetters {
   std::optional<Halt> OnReply(DeadLetterReply reply, base::Now now,
                               std::vector<delivery::Sequence>* written);
 
+  // Of the record that is being released; 0 = none.
+  envelope::SchemaTable::Ref schema() const { return record_.schema; }
+
   // The newest trouble with it, one line; empty = none since the last reply.
   const std::string& trouble() const { return trouble_; }
 

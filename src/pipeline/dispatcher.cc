@@ -92,7 +92,8 @@ void Dispatcher::SubmitTracked() {
     }
     const delivery::Tracker::Entry& entry = tracker_->entry(cursor_);
     const bool event = entry.form == delivery::Tracker::Form::kEvent;
-    const bool behind = event && !topics_.empty() && topics_.IsHeld(entry.record.topic);
+    const bool behind =
+        event && !entry.settled && !topics_.empty() && topics_.IsHeld(entry.record.topic);
     const Fate fate = entry.settled || !event ? Fate::kGone : behind ? Fate::kHeld : Offer(cursor_);
     if (fate == Fate::kHeld) {
       if (dead_letters_->any()) {

@@ -38,7 +38,7 @@ Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Count
 
 void Intake::Start(const base::SourceFacts& facts) {
   Leave();
-  // Made once, kept: the encoders hold the names that records in flight refer to.
+  // Made once, kept: what they have bound and remember outlasts a connection.
   if (outboxes_.empty()) {
     for (const OutboxOptions& outbox : options_) {
       outboxes_.push_back(Outbox{outbox::TableMapper(outbox.table),
@@ -367,30 +367,20 @@ std::optional<Halt> Intake::OnOther() {
 }
 
 std::uint32_t Intake::LabelOf(std::string_view topic) {
-  if (topic.data() == last_topic_) {
+  auto& topics = counters_->delivered_by_topic;
+  if (topic == topics[last_label_].first) {
     return last_label_;
   }
-  last_topic_ = topic.data();
-  const auto [found, added] = label_by_topic_.try_emplace(topic.data(), 0);
-  if (added) {
-    found->second = MakeLabel(topic);
+  auto found = label_by_topic_.find(absl::string_view(topic.data(), topic.size()));
+  if (found == label_by_topic_.end()) {
+    if (topics.size() > kTopicLabelsMax) {
+      return 0;
+    }
+    found = label_by_topic_.emplace(topic, static_cast<std::uint32_t>(topics.size())).first;
+    topics.emplace_back(std::string(topic), 0);
   }
   last_label_ = found->second;
   return last_label_;
-}
-
-std::uint32_t Intake::MakeLabel(std::string_view topic) {
-  auto& topics = counters_->delivered_by_topic;
-  for (std::size_t i = 1; i < topics.size(); ++i) {
-    if (topics[i].first == topic) {
-      return static_cast<std::uint32_t>(i);
-    }
-  }
-  if (topics.size() > kTopicLabelsMax) {
-    return 0;
-  }
-  topics.emplace_back(std::string(topic), 0);
-  return static_cast<std::uint32_t>(topics.size() - 1);
 }
 
 Halt Intake::ProtocolError(const std::string& what) const {

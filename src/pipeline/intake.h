@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -133,7 +134,6 @@ class Intake {
   std::optional<Halt> Unfit(UnfitEvent unfit, const absl::Status& why);
   void Taken(std::uint32_t ordinal);
   std::uint32_t LabelOf(std::string_view topic);
-  std::uint32_t MakeLabel(std::string_view topic);
   Halt ProtocolError(const std::string& what) const;
   std::string Place(std::uint32_t ordinal) const;
 
@@ -158,9 +158,7 @@ class Intake {
   absl::flat_hash_map<std::uint32_t, Outbox*> outbox_by_partition_;
   std::uint32_t last_oid_ = 0;  // one-entry cache of the map above
   Outbox* last_outbox_ = nullptr;
-  absl::flat_hash_map<const char*, std::uint32_t>
-      label_by_topic_;  // by the encoder's own copy of the name
-  const char* last_topic_ = nullptr;
+  absl::flat_hash_map<std::string, std::uint32_t> label_by_topic_;  // of those that have their own
   std::uint32_t last_label_ = 0;
 
   Transaction transaction_;

@@ -188,6 +188,19 @@ void Pipeline::Stop(base::Now now) {
   }
 }
 
+std::optional<SchemaLookUp> Pipeline::TakeSchemaLookUp(base::Now now) {
+  if (schemas_.must_forget()) {
+    std::vector<envelope::SchemaTable::Ref> in_use = {dead_letters_.schema()};
+    for (auto i = tracker_.oldest_unsettled(); i < tracker_.next_sequence(); ++i) {
+      if (!tracker_.entry(i).settled) {
+        in_use.push_back(tracker_.entry(i).record.schema);
+      }
+    }
+    schemas_.table()->ForgetUnused(in_use);
+  }
+  return schemas_.Take(now);
+}
+
 void Pipeline::OnSchemaAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers,
                                base::Now now) {
   schemas_.OnAnswers(look_up, answers, now);

@@ -112,7 +112,7 @@ class Pipeline {
   bool dead_letters_idle() const;  // its connection is not needed until the next request
 
   // Of the Schema Registry, one at a time.
-  std::optional<SchemaLookUp> TakeSchemaLookUp(base::Now now) { return schemas_.Take(now); }
+  std::optional<SchemaLookUp> TakeSchemaLookUp(base::Now now);
 
   base::MonotonicTime NextDeadline() const;
 

@@ -50,6 +50,9 @@ class SchemaLookUps {
 
   const envelope::SchemaTable& table() const { return table_; }
 
+  // The table is crowded, and no look-up is under way that names what is in it.
+  bool must_forget() const { return !asking_ && table_.crowded(); }
+
   std::optional<SchemaLookUp> Take(base::Now now);
   void OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers, base::Now now);
 

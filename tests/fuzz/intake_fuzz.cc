@@ -196,7 +196,8 @@ class Session {
     CHECK_GE(record.partition, -1);
     CHECK(!record.headers.empty());
     CHECK_EQ(record.headers[0].name, "id");
-    std::size_t bytes = (record.key ? record.key->size() : 0) + record.headers.size_bytes();
+    std::size_t bytes = record.topic.size() + record.headers.size_bytes();
+    bytes += record.key ? record.key->size() : 0;
     bytes += record.value ? record.value->size() : 0;
     for (const envelope::RecordHeader& header : record.headers) {
       CHECK(!header.name.empty());

@@ -1,6 +1,7 @@
 // What a record needs of a Schema Registry, and the room for it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <string>
 
@@ -113,6 +114,32 @@ TEST_F(EncoderSchemaTest, NameIsNotNeededWhereTheTopicTellsTheSubjectOfAnotherTy
   options_.framing.subject = "{topic}-value";
   event_.schema_name = "";
   EXPECT_EQ(table_.entry(Encode()->schema).need.subject, "orders-value");
+}
+
+// The subject may leave the topic out, so that many topics need one schema. A sanitizer's own allocator
+// counts nothing here.
+TEST_F(EncoderSchemaTest, WhatWasInventedIsForgotten) {
+  options_.framing.subject = "{record}";
+  Encode().IgnoreError();
+  const std::size_t before = mallinfo2().uordblks;
+  for (int i = 0; i < 50'000; ++i) {
+    const std::string topic = "orders" + std::to_string(i);
+    event_.topic = topic;
+    const absl::StatusOr<Record> record = Encode();
+    ASSERT_TRUE(record.ok());
+    ASSERT_EQ(record->schema, 1U);
+    arena_.Release(record->block);
+  }
+  EXPECT_LT(mallinfo2().uordblks, before + 3 * 1024 * 1024);
+}
+
+TEST_F(EncoderSchemaTest, SchemaIsFoundAgainAfterTheTableForgotIt) {
+  const SchemaTable::Ref orders = Encode()->schema;
+  table_.ForgetUnused({});
+  event_.topic = "returns";
+  EXPECT_EQ(Encode()->schema, orders) << "its place is free";
+  event_.topic = "orders";
+  EXPECT_EQ(table_.entry(Encode()->schema).need.subject, "orders-shop.v1.Order");
 }
 
 TEST_F(EncoderSchemaTest, RowThatBringsTheHeaderItselfIsUnfit) {

@@ -80,7 +80,7 @@ class EncoderTest : public ::testing::Test {
   Position position_{7, 2, Lsn(0x16B374D848), 3};
   TransactionInfo transaction_{base::Xid{700}, kCommitTime};
   base::ChunkArena arena_;
-  std::vector<Encoder> encoders_;  // topics live in them
+  std::vector<Encoder> encoders_;
 };
 
 TEST_F(EncoderTest, EnvelopeCarriesEverythingAndTheHeadersARouterNeeds) {
@@ -269,25 +269,9 @@ TEST_F(EncoderTest, RecordLiesInItsBlock) {
     EXPECT_TRUE(inside(header.value.data(), header.value.size())) << header.name;
   }
   EXPECT_TRUE(inside(record.key->data(), record.key->size()));
+  EXPECT_TRUE(inside(record.topic.data(), record.topic.size()));
   // The value is the last part and fills the block: nothing was allocated that is not used.
   EXPECT_EQ(record.value->data() + record.value->size(), record.block.data + record.block.size);
-}
-
-// Callers compare topics by address.
-TEST_F(EncoderTest, TopicIsOneTextForAllItsRecords) {
-  Encoder encoder({ValueFormat::kRaw, HeaderSet::kWalpost}, "shop");
-  const Record first = Encode(&encoder);
-  std::vector<Record> others;
-  for (int i = 0; i < 1'000; ++i) {
-    const std::string topic = "topic-" + std::to_string(i);
-    event_.topic = topic;
-    others.push_back(Encode(&encoder));
-  }
-  event_.topic = "orders";
-  EXPECT_EQ(Encode(&encoder).topic.data(), first.topic.data());
-  EXPECT_EQ(first.topic, "orders");
-  EXPECT_EQ(others[0].topic, "topic-0");
-  EXPECT_EQ(others[999].topic, "topic-999");
 }
 
 TEST_F(EncoderTest, RedeliveryHasTheSameBytes) {

@@ -216,6 +216,29 @@ TEST_F(SchemaTest, RefusalIsKeptForAWhileAndThenAskedAboutAgain) {
   EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a3")));
 }
 
+// Whoever writes events invents topics, and what is known of each is about as long as its name.
+TEST_F(SchemaTest, WhatNoEventInFlightNeedsIsForgottenBeyondABound) {
+  options_.on_undeliverable = OnUndeliverable::kSkip;
+  options_.outboxes[0].table.topics.allowed = {"*"};
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  ASSERT_THAT(Answer(Id(7)), SizeIs(1));
+  const std::string endless(240, 'x');
+  const int invented = 30'000;
+  for (int i = 0; i < invented; ++i) {
+    SendPayload(EventBytes("b" + std::to_string(i), "b", endless + std::to_string(i)));
+    ASSERT_THAT(Answer(NoSubject()), SizeIs(1)) << i;
+    ASSERT_LE(pipeline().schemas().table().size(), 20'000U);
+  }
+  EXPECT_EQ(pipeline().counters().events_skipped, 30'000U);
+  Event("a2");
+  EXPECT_THAT(Answer(Id(8)), IsEmpty()) << "what is known and in use stays known";
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1"), FramedValue(7, "a2")));
+}
+
 TEST_F(SchemaTest, NewGenerationFramesWhatItSubmitsAgain) {
   Connect();
   SendPayload(Begin(100));
