@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/printable.h"
 #include "observe/repeat_limiter.h"
 
 namespace walpost::observe {
@@ -70,7 +71,7 @@ std::string TextLine(Severity severity, LogEvent event, std::string_view message
   }
   // One event, one line; and nothing in it moves the terminal's cursor.
   std::replace_if(line.begin(), line.end(), IsControl, ' ');
-  return line + "\n";
+  return base::Printable(line) + "\n";
 }
 
 std::string JsonLine(Severity severity, LogEvent event, std::string_view message,
@@ -154,9 +155,14 @@ void Log(Severity severity, LogEvent event, std::string_view message,
   if (severity < minimum_severity.load()) {
     return;
   }
+  // What is quoted in it comes from who writes events, and from servers.
+  for (LogField& field : fields) {
+    field.value = base::Cut(field.value);
+  }
+  const std::string shown = base::Cut(message, base::kMessageBytesMax);
   const std::string line = log_format.load() == LogFormat::kJson
-                               ? JsonLine(severity, event, message, fields)
-                               : TextLine(severity, event, message, fields);
+                               ? JsonLine(severity, event, shown, fields)
+                               : TextLine(severity, event, shown, fields);
   const std::lock_guard<std::mutex> lock(write_mutex);
   std::string_view rest = line;
   while (!rest.empty()) {

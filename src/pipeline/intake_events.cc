@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 #include "base/status.h"
 #include "envelope/dead_letter.h"
 #include "outbox/unfit.h"
@@ -120,7 +121,9 @@ std::span<const pgoutput::Value> Intake::WithoutLarge(std::span<const pgoutput::
 
 // A row or message that becomes no record.
 std::optional<Halt> Intake::Unfit(UnfitEvent unfit, const absl::Status& why) {
-  unfit.detail = absl::StrFormat("%s (%s)", std::string(why.message()), Place(unfit.ordinal));
+  unfit.detail =
+      absl::StrFormat("%s (%s)", base::Cut(std::string(why.message()), base::kMessageBytesMax),
+                      Place(unfit.ordinal));
   unfit.commit_lsn = transaction_.commit_lsn;
   unfit.commit_time = transaction_.info.commit_time;
   unfit.reason =

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 
 namespace walpost::postgres {
 namespace {
@@ -50,6 +51,8 @@ ServerError ErrorOf(const PGresult* result) {
   if (const std::string hint = Field(result, PG_DIAG_MESSAGE_HINT); !hint.empty()) {
     error.text += absl::StrFormat(" (hint: %s)", hint);
   }
+  // It may quote a whole value.
+  error.text = base::Cut(error.text, base::kMessageBytesMax);
   return error;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 #include "kafka/versions.h"
 #include "observe/log.h"
 #include "postgres/versions.h"
@@ -95,6 +96,11 @@ void AddReasons(const pipeline::Counters& counters, const kafka::KafkaFacts& kaf
                                    {"recovered", counters.producers_after_recovery},
                                    {"settings", replaced}};
   snapshot->duplicates_possible_total = kafka.possibly_delivered;
+}
+
+// An event's id and key stand in it.
+std::string DetailOf(const pipeline::Halt& halt) {
+  return base::Cut(halt.detail, base::kMessageBytesMax);
 }
 
 double SecondsSince(base::MonotonicTime since, base::Now now) {
@@ -331,7 +337,7 @@ std::string Narrator::StatusLine(const pipeline::Pipeline& pipeline) const {
   const State state = pipeline.state();
   if (state == State::kHalted && pipeline.halt()) {
     return absl::StrFormat("halted (%s): %s", base::HaltReasonName(pipeline.halt()->reason),
-                           pipeline.halt()->detail);
+                           DetailOf(*pipeline.halt()));
   }
   if (state == State::kStarting || state == State::kReconnecting) {
     return absl::StrFormat("%s%s%s", base::StateName(state), current_error_.empty() ? "" : ": ",
@@ -363,7 +369,7 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   snapshot.state = pipeline.state();
   if (pipeline.halt()) {
     snapshot.halt_reason = pipeline.halt()->reason;
-    snapshot.halt_detail = pipeline.halt()->detail;
+    snapshot.halt_detail = DetailOf(*pipeline.halt());
   }
   snapshot.source_error = source_error_;
   snapshot.sink_error = {kafka.last_error, kafka.last_error_at};

@@ -69,6 +69,28 @@ TEST(TextLogTest, ValuesAreQuotedOnlyWhereALineWouldNotSplit) {
                              "back=\"a\\\\b\"\n"));
 }
 
+// Whoever writes events chooses their ids and keys.
+TEST(TextLogTest, WhatIsQuotedIsCut) {
+  const std::string endless(1'000'000, 'x');
+  const std::string line = Text(Severity::kInfo, "event " + endless + " is skipped",
+                                {{"event_id", endless}, {"a", "b"}});
+  EXPECT_LT(line.size(), 6'000U);
+  EXPECT_THAT(line, HasSubstr("x is skipped event_id="));
+  EXPECT_THAT(line, EndsWith(" a=b\n"));
+  const nlohmann::json object = Json(Severity::kInfo, endless, {{"event_id", endless}});
+  EXPECT_LT(object.dump().size(), 6'000U);
+  EXPECT_THAT(object["event_id"].get<std::string>(), HasSubstr("bytes left out"));
+}
+
+// U+009B begins a command as ESC [ does.
+TEST(TextLogTest, NothingInALineIsObeyedByATerminal) {
+  const std::string line =
+      Text(Severity::kInfo, "a\u009b2Jb\xff", {{"f", "\u009b2J"}, {"g", "Ärger"}});
+  EXPECT_THAT(line, Not(HasSubstr("\u009b")));
+  EXPECT_THAT(line, Not(HasSubstr("\xff")));
+  EXPECT_THAT(line, EndsWith(" g=Ärger\n"));
+}
+
 // A name from the database must neither start a line of its own nor move the terminal's cursor.
 TEST(TextLogTest, ControlCharactersCannotForgeALine) {
   const std::string line =

@@ -109,6 +109,38 @@ TEST_F(NarratorTest, DecisionsAreToldWithTheirEventAFewASecond) {
   EXPECT_EQ(TakeSnapshot().events_skipped_total, many);
 }
 
+// It is whoever writes events who chooses them; each line would have the id three times.
+TEST_F(NarratorTest, HugeIdsAreCutAndTheReasonIsNot) {
+  options_.on_undeliverable = pipeline::OnUndeliverable::kSkip;
+  Connect();
+  Observe();
+  sink_.Refuse(0, delivery::Failure{delivery::FailureKind::kTopicUnknown, "no such topic"});
+  SendPayload(pipeline::Begin(100));
+  const std::string endless(1'000'000, 'x');
+  Event(endless);
+  SendPayload(pipeline::EventBytes(endless, "k", "no topic"));
+  ::testing::internal::CaptureStderr();
+  narrator_.TellDecisions(&pipeline(), now_);
+  const std::string lines = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2);
+  EXPECT_LT(lines.size(), 20'000U);
+  EXPECT_THAT(lines, AllOf(HasSubstr("no such topic"), HasSubstr("asks for topic 'no topic'")));
+}
+
+TEST_F(NarratorTest, HaltOfAnEventWithAHugeIdIsCutEverywhere) {
+  Connect();
+  sink_.Refuse(0, delivery::Failure{delivery::FailureKind::kTopicUnknown, "no such topic"});
+  SendPayload(pipeline::Begin(100));
+  Event(std::string(1'000'000, 'x'));
+  for (int i = 0; i < 100 && !pipeline().halted(); ++i) {
+    Advance(milliseconds(1'000));
+  }
+  EXPECT_LT(Observe().size(), 20'000U);
+  EXPECT_LT(TakeSnapshot().halt_detail.size(), 5'000U);
+  EXPECT_THAT(TakeSnapshot().halt_detail, HasSubstr("no such topic"));
+  EXPECT_LT(narrator_.StatusLine(pipeline()).size(), 5'000U);
+}
+
 TEST_F(NarratorTest, TroubleIsLoggedOnceAndShown) {
   Connect();
   Observe();
