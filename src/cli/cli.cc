@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 #include "base/status.h"
 #include "cli/completion.h"
 #include "cli/dlq_verbs.h"
@@ -71,9 +72,10 @@ bool UseColor() { return isatty(STDOUT_FILENO) != 0 && std::getenv("NO_COLOR") =
 
 int Print(const operations::Outcome& outcome) {
   // May be a value of any bytes.
-  std::fwrite(outcome.output.data(), 1, outcome.output.size(), stdout);
+  const std::string output = outcome.Output();
+  std::fwrite(output.data(), 1, output.size(), stdout);
   if (!outcome.error.empty()) {
-    std::fprintf(stderr, "walpost: %s\n", outcome.error.c_str());
+    std::fprintf(stderr, "walpost: %s\n", outcome.Error().c_str());
   }
   return outcome.exit_code;
 }
@@ -287,9 +289,9 @@ int ImportVerb(const std::string& path) {
         absl::StrFormat("%s is not taken: %s", path, std::string(imported.status().message()))});
   }
   for (const std::string& note : imported->notes) {
-    std::fprintf(stderr, "walpost: %s\n", note.c_str());
+    std::fprintf(stderr, "walpost: %s\n", base::Printable(note).c_str());
   }
-  return Print(operations::Outcome{0, imported->yaml, ""});
+  return Print(operations::Outcome{0, imported->yaml, "", /*as_it_is=*/true});
 }
 
 void AddConfigVerbs(CLI::App* app, std::string* import, Chosen* chosen) {

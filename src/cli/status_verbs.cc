@@ -42,7 +42,7 @@ absl::StatusOr<StatusOptions> OptionsOf(const StatusArguments& arguments,
   constexpr char kHomeAndClear[] = "\x1b[H\x1b[J";
   for (;;) {
     const Outcome outcome = operations::ShowStatus(options);
-    std::printf("%s%s%s%s", kHomeAndClear, outcome.output.c_str(), outcome.error.c_str(),
+    std::printf("%s%s%s%s", kHomeAndClear, outcome.Output().c_str(), outcome.Error().c_str(),
                 outcome.error.empty() ? "" : "\n");
     std::fflush(stdout);
     poll(nullptr, 0, kRedrawMs);

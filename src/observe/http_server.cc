@@ -15,6 +15,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 #include "base/status.h"
 #include "observe/history.h"
 #include "observe/http_access.h"
@@ -302,7 +303,7 @@ class Server : public HttpServer {
     response->body +=
         absl::StrFormat("[%s] sink connected\n", snapshot->sink_connected ? "+" : "-");
     if (state == base::State::kHalted) {
-      response->body += snapshot->halt_detail + "\n";
+      response->body += base::Printable(snapshot->halt_detail) + "\n";
     }
   }
 

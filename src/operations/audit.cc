@@ -162,7 +162,8 @@ Outcome Audit(const AuditOptions& options) {
   if (!report.ok()) {
     return Failed(report.status());
   }
-  return Outcome{report->ExitCode(), options.json ? report->Json() : report->Text(), ""};
+  return Outcome{report->ExitCode(), options.json ? report->Json() : report->Text(), "",
+                 options.json};
 }
 
 }  // namespace walpost::operations

@@ -41,11 +41,18 @@ std::string Line(const std::string& what, std::uint64_t count) {
   return absl::StrFormat("  %-38s %15s\n", what, Grouped(count));
 }
 
+std::string Ids(const std::vector<std::string>& ids) {
+  return absl::StrJoin(ids, " ", [](std::string* text, const std::string& id) {
+    *text += base::Printable(id, base::kShownBytesMax);
+  });
+}
+
 std::string TopicText(const ComparedTopic& topic) {
   if (!topic.exists) {
-    return absl::StrFormat("topic %s does not exist\n", topic.name);
+    return absl::StrFormat("topic %s does not exist\n", base::Printable(topic.name));
   }
-  std::string text = absl::StrFormat("topic %s: %s records", topic.name, Grouped(topic.records));
+  std::string text =
+      absl::StrFormat("topic %s: %s records", base::Printable(topic.name), Grouped(topic.records));
   if (topic.redelivered > 0) {
     text +=
         absl::StrFormat(", %s of them by a verb, beside the stream", Grouped(topic.redelivered));
@@ -105,14 +112,14 @@ std::string AuditReport::Text() const {
   text += Line("repeats", order.repeats);
   text += Line("out of order", order.out_of_order);
   for (const std::string& note : notes) {
-    text += absl::StrFormat("note: %s\n", note);
+    text += absl::StrFormat("note: %s\n", base::Printable(note));
   }
   if (!missing.empty()) {
-    text += absl::StrFormat("missing: %s%s\n", absl::StrJoin(missing, " "),
+    text += absl::StrFormat("missing: %s%s\n", Ids(missing),
                             (*this)[Verdict::kMissing] > missing.size() ? " ..." : "");
   }
   if (!order.examples.empty()) {
-    text += absl::StrFormat("out of order: %s\n", absl::StrJoin(order.examples, " "));
+    text += absl::StrFormat("out of order: %s\n", Ids(order.examples));
   }
   const std::string unknown =
       CannotTell() > 0 ? absl::StrFormat(", of %s it cannot be told", Grouped(CannotTell())) : "";

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 #include "observe/http_access.h"
 #include "operations/check_kafka.h"
 #include "operations/check_server.h"
@@ -231,7 +232,7 @@ std::string AsText(const std::vector<Line>& lines, bool color) {
                         : line.level == Level::kWarning ? "\x1b[33m"
                                                         : "\x1b[31m";
     text += color ? absl::StrFormat("%s%s\x1b[0m", paint, mark) : std::string(mark);
-    text += absl::StrFormat(" %s: %s\n", line.name, line.text);
+    text += absl::StrFormat(" %s: %s\n", base::Printable(line.name), base::Printable(line.text));
   }
   return text;
 }
@@ -254,7 +255,7 @@ Outcome Check(const CheckOptions& options) {
   checker.Run();
   return Outcome{checker.exit_code(),
                  options.json ? AsJson(checker.lines()) : AsText(checker.lines(), options.color),
-                 ""};
+                 "", /*as_it_is=*/true};
 }
 
 }  // namespace walpost::operations

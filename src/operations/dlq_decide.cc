@@ -75,7 +75,7 @@ class Decider {
       return absl::InvalidArgumentError(
           absl::StrFormat("event %s at %s is parked: its key's order is that of topic '%s', so "
                           "--to-topic is only for events whose key is not parked",
-                          Printable(row.event_id, 0), row.position, row.topic));
+                          Printable(row.event_id), row.position, Printable(row.topic)));
     }
     const bool of_key = row.parked && !(discards() && decide_.filter.one_event());
     if (of_key && !keys_.emplace(row.topic, row.key.value_or("")).second) {
@@ -88,7 +88,7 @@ class Decider {
   std::string Name(const Target& target) const {
     if (target.of_key) {
       return absl::StrFormat("parked key %s of topic '%s', the whole of it since its order is kept",
-                             Printable(target.row.key.value_or(""), 0), target.row.topic);
+                             Printable(target.row.key.value_or("")), Printable(target.row.topic));
     }
     return absl::StrFormat("%sevent %s at %s", target.row.parked ? "parked " : "",
                            Printable(target.row.event_id, 0), target.row.position);
@@ -129,7 +129,7 @@ class Decider {
       }
       if (!restored.ok()) {
         target->problem = absl::StrFormat("event %s at %s: %s", Printable(row.event_id, 0),
-                                          row.position, std::string(restored.message()));
+                                          row.position, Printable(std::string(restored.message())));
         return absl::OkStatus();
       }
     }
@@ -208,12 +208,13 @@ class Decider {
       }
       Answer(target,
              absl::StrFormat("failed: event %s at %s: %s", Printable(found->second.event_id, 0),
-                             found->second.position, found->second.detail),
+                             found->second.position, Printable(found->second.detail)),
              /*decided=*/false);
       return true;
     }
     const std::string& topic = decide_.to_topic.empty() ? target.row.topic : decide_.to_topic;
-    Answer(target, discards() ? "discarded" : absl::StrFormat("delivered to topic '%s'", topic),
+    Answer(target,
+           discards() ? "discarded" : absl::StrFormat("delivered to topic '%s'", Printable(topic)),
            /*decided=*/true);
     return true;
   }

@@ -127,7 +127,7 @@ absl::StatusOr<Outcome> TryList(const DlqOptions& options, const DlqListOptions&
   RETURN_IF_ERROR(dead_letters.ForEach(list.all ? "true" : "closed_at IS NULL", {},
                                        /*whole=*/false, on_row));
   if (list.json) {
-    return Outcome{0, Dump(items), ""};
+    return Outcome{0, Dump(items), "", /*as_it_is=*/true};
   }
   if (table.empty()) {
     return Outcome{

@@ -78,7 +78,7 @@ Outcome Value(const Shown& shown) {
   }
   const std::optional<std::string> json =
       shown.is_envelope ? envelope::EnvelopeAsJson(*shown.value) : std::nullopt;
-  return Outcome{0, json.value_or(*shown.value), ""};
+  return Outcome{0, json.value_or(*shown.value), "", /*as_it_is=*/true};
 }
 
 absl::StatusOr<Outcome> TryShow(const DlqOptions& options, const DlqShowOptions& show) {
@@ -107,13 +107,13 @@ absl::StatusOr<Outcome> TryShow(const DlqOptions& options, const DlqShowOptions&
         kExitUsage, "",
         absl::StrFormat("no dead letter has the id or position '%s': `walpost dlq list --all` "
                         "shows every one",
-                        show.event)};
+                        Printable(show.event, 0))};
   }
   found->json["parked_events_of_key"] = parked;
   if (show.payload) {
     return Value(*found);
   }
-  return Outcome{0, show.json ? Dump(found->json) : AsText(found->json), ""};
+  return Outcome{0, show.json ? Dump(found->json) : AsText(found->json), "", show.json};
 }
 
 }  // namespace

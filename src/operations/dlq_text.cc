@@ -7,21 +7,6 @@ namespace walpost::operations {
 
 using Json = DeadLetterJson;
 
-std::string Printable(std::string_view bytes, std::size_t chars_max) {
-  std::string text;
-  for (const char c : bytes) {
-    if (chars_max > 0 && text.size() >= chars_max) {
-      return text + "...";
-    }
-    if (c >= ' ' && c <= '~') {
-      text += c;
-    } else {
-      text += absl::StrFormat("\\x%02x", static_cast<unsigned char>(c));
-    }
-  }
-  return text;
-}
-
 std::string TimeText(std::int64_t milliseconds) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%SZ", absl::FromUnixMillis(milliseconds),
                           absl::UTCTimeZone());

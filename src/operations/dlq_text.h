@@ -8,15 +8,14 @@
 #include <string>
 #include <string_view>
 
+#include "base/printable.h"
 #include "operations/dlq.h"
 
 namespace walpost::operations {
 
 using DeadLetterJson = nlohmann::ordered_json;
 
-// Of bytes that may be anything: a control character or a byte that is not ASCII as \xNN, and cut
-// at `chars_max` (0 = not).
-std::string Printable(std::string_view bytes, std::size_t chars_max);
+using base::Printable;
 
 // "1 event", "2 events".
 std::string Count(std::size_t count, std::string_view noun);

@@ -424,7 +424,7 @@ class Initializer {
 
 Outcome Init(const InitOptions& options) {
   if (options.print_sql) {
-    return Outcome{0, PrintSql(options), ""};
+    return Outcome{0, PrintSql(options), "", /*as_it_is=*/true};
   }
   absl::StatusOr<SqlConnection> connection =
       SqlConnection::Connect(options.source.conninfo, options.source.application_name);

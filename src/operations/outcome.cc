@@ -1,6 +1,12 @@
 #include "operations/outcome.h"
 
+#include "base/printable.h"
+
 namespace walpost::operations {
+
+std::string Outcome::Output() const { return as_it_is ? output : base::PrintableLines(output); }
+
+std::string Outcome::Error() const { return base::PrintableLines(error); }
 
 int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {

@@ -23,6 +23,12 @@ struct Outcome {
   int exit_code = 0;
   std::string output;  // for stdout: data
   std::string error;   // for stderr: one line, what, where, what to do
+  // For machines, such as JSON or an event's value: not to be changed. All else may quote what others
+  // chose, so it is shown without what a terminal obeys.
+  bool as_it_is = false;
+
+  std::string Output() const;
+  std::string Error() const;
 };
 
 // 69 for what may work later, 77 for permission, 70 for our own bugs, 78 for all that an operator must set right.

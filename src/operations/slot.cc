@@ -96,7 +96,7 @@ Outcome SlotList(const postgres::ConnectOptions& source, bool json) {
   if (!slots.ok()) {
     return Failed(slots.status());
   }
-  return Outcome{0, json ? SlotsAsJson(*slots) : SlotsAsText(*slots), ""};
+  return Outcome{0, json ? SlotsAsJson(*slots) : SlotsAsText(*slots), "", json};
 }
 
 Outcome SlotCreate(const InitOptions& options) {

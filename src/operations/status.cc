@@ -112,7 +112,7 @@ Outcome ShowStatus(const StatusOptions& options) {
     return FromServer(options, answered.status());
   }
   Outcome outcome{0, options.json ? answered->text : StatusAsText(answered->status, answered->live),
-                  ""};
+                  "", options.json};
   if (options.exit_code) {
     const Judgement judgement = JudgeStatus(answered->status, answered->live, options.thresholds);
     outcome.exit_code = static_cast<int>(judgement.level);

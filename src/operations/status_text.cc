@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "base/printable.h"
 
 namespace walpost::operations {
 namespace {
@@ -21,7 +22,9 @@ const json& At(const json& status, const char* pointer) {
 
 std::string Text(const json& status, const char* pointer) {
   const json& value = At(status, pointer);
-  return value.is_string() ? value.get<std::string>() : value.is_null() ? "-" : value.dump();
+  return value.is_string() ? base::Printable(value.get_ref<const std::string&>())
+         : value.is_null() ? "-"
+                           : value.dump();
 }
 
 std::uint64_t Number(const json& status, const char* pointer) {

@@ -215,6 +215,20 @@ def test_decisions_about_parked_keys_stay_without_run(parked, kafka):
     assert "not parked" in dlq(p, "retry", "--key", "k", "--to-topic", "x", exit_code=78).stderr
 
 
+def test_nothing_that_a_writer_chose_is_obeyed_by_the_terminal(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    p.walpost.init()
+    evil = "\x1b[2J\u009b1m\nall is well"
+    add(p, 1, evil.encode(), event_id=evil + "1", event_type=evil, topic=evil, detail=evil)
+    add(p, 2, None, event_id=evil + "2", parked=False, topic=evil, detail=evil)
+    printed = dlq(p, "list").stdout + dlq(p, "show", evil + "1").stdout
+    printed += dlq(p, "retry", "--all-undecided", "--dry-run").stdout
+    printed += dlq(p, "retry", "--all-undecided", "--wait", "1s", exit_code=75).stdout
+    printed += dlq(p, "show", evil + "3", exit_code=64).stderr
+    assert "\\x1b[2J" in printed and "\nall is well" not in printed
+    assert not [c for c in printed if c != "\n" and (ord(c) < 0x20 or 0x7f <= ord(c) < 0xa0)], printed
+
+
 def test_run_carries_out_what_was_decided_before_it_started(parked, kafka):
     p = parked
     kafka.create_topic("orders", 4)

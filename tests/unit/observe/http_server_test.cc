@@ -20,6 +20,7 @@
 namespace walpost::observe {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -224,6 +225,16 @@ TEST_F(HttpServerTest, HaltedNamesItsReasonAndOnRequestWhatToDo) {
   EXPECT_EQ(Get("/readyz?verbose").body,
             "not ready: halted (slot_missing)\n[-] state halted\n[+] source connected\n"
             "[-] sink connected\nslot gone: do this\n");
+}
+
+// Names of tables and ids of events stand in it, and curl writes it to a terminal.
+TEST_F(HttpServerTest, WhatIsReadInATerminalIsNotObeyedByIt) {
+  Snapshot snapshot = Sample();
+  snapshot.state = base::State::kHalted;
+  snapshot.halt_detail = "event \x1b[2J\n[+] state streaming\u009b1m";
+  Publish(snapshot);
+  EXPECT_THAT(Get("/readyz?verbose").body,
+              EndsWith("\nevent \\x1b[2J\\x0a[+] state streaming\\xc2\\x9b1m\n"));
 }
 
 TEST_F(HttpServerTest, HeadIsTheHeadOfGetAlone) {

@@ -87,6 +87,18 @@ TEST(AuditReportTest, ExitCodeTellsTheWorst) {
       << report.Text();
 }
 
+TEST(AuditReportTest, IdsAndNamesArePrintable) {
+  AuditReport report;
+  report.missing = {"\x1b[2J"};
+  report.order.examples = {"a\nb"};
+  report.topics.emplace_back().name = "t\u009b";
+  report.notes = {"\x07"};
+  for (const char* shown :
+       {"missing: \\x1b[2J", "order: a\\x0ab\n", "topic t\\xc2\\x9b", "note: \\x07\n"}) {
+    EXPECT_NE(report.Text().find(shown), std::string::npos) << shown << report.Text();
+  }
+}
+
 TEST(AuditReportTest, OnlySomeIdsAreNamed) {
   AuditReport report;
   for (int i = 0; i < 100; ++i) {

@@ -30,5 +30,13 @@ TEST(OutcomeTest, FailureIsItsMessageOnStderrAlone) {
   EXPECT_EQ(outcome.error, "what: cause");
 }
 
+TEST(OutcomeTest, TextIsShownWithoutWhatATerminalObeysAndDataAsItIs) {
+  Outcome outcome{0, "a\x1b\nb\n", "c\x9b"};
+  EXPECT_EQ(outcome.Output(), "a\\x1b\nb\n");
+  EXPECT_EQ(outcome.Error(), "c\\x9b");
+  outcome.as_it_is = true;
+  EXPECT_EQ(outcome.Output(), "a\x1b\nb\n");
+}
+
 }  // namespace
 }  // namespace walpost::operations

@@ -94,6 +94,12 @@ TEST_F(StatusTextTest, BrokersThatAreAwayAreNamed) {
   EXPECT_THAT(Text(), HasSubstr("kafka         connected; no connection to k0:9092, k2:9092\n"));
 }
 
+TEST_F(StatusTextTest, ForeignTextIsPrintable) {
+  snapshot_.state = base::State::kHalted;
+  snapshot_.halt_detail = "event '\x1b[2J\n  next          all is well'";
+  EXPECT_THAT(Text(), HasSubstr("event '\\x1b[2J\\x0a  next "));
+}
+
 TEST_F(StatusTextTest, RoomForTheSlotIsToldAsFarAsItIsKnown) {
   EXPECT_THAT(Text(), Not(HasSubstr("  room ")));
   snapshot_.wal_room.limit_bytes = 64.0 * 1024 * 1024;
