@@ -7,9 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -25,6 +28,7 @@ namespace {
 
 std::atomic<Severity> minimum_severity{Severity::kInfo};
 std::atomic<LogFormat> log_format{LogFormat::kText};
+constexpr std::size_t kMemoryReserveBytes = std::size_t{64} * 1024;
 std::mutex write_mutex;  // one line at a time
 std::mutex repeats_mutex;
 
@@ -108,6 +112,18 @@ class GlogSink : public google::LogSink {
   }
 };
 
+// So that there is something left to tell it with.
+char* memory_reserve = nullptr;
+
+[[noreturn]] void OnOutOfMemory() {
+  std::set_new_handler(nullptr);
+  delete[] std::exchange(memory_reserve, nullptr);
+  Log(Severity::kError, LogEvent::kFatal,
+      "out of memory: the process ends here, and nothing is lost; give it more, or lower "
+      "source.event_bytes_max or delivery.in_flight_bytes_max; see docs/runbook.md, It has ended");
+  std::abort();
+}
+
 }  // namespace
 
 void InitLogging(Severity minimum, LogFormat format) {
@@ -124,6 +140,8 @@ void InitLogging(Severity minimum, LogFormat format) {
     }
     static auto* const sink = new GlogSink;
     google::AddLogSink(sink);
+    memory_reserve = new char[kMemoryReserveBytes];
+    std::set_new_handler(OnOutOfMemory);
     return true;
   }();
   (void)initialized;

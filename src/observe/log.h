@@ -26,7 +26,9 @@ struct LogField {
   std::string value;
 };
 
-// Once, before other threads start; routes glog's own lines into the same format.
+// Once, before other threads start; routes glog's own lines into the same format. From then on memory
+// that cannot be had ends the process with an event `fatal`: which event it was for says nothing about
+// that event, and what is not confirmed comes again.
 void InitLogging(Severity minimum, LogFormat format);
 void SetLogLevel(Severity minimum);
 void Log(Severity severity, LogEvent event, std::string_view message,

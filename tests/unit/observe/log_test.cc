@@ -233,5 +233,18 @@ TEST(LogThreadsTest, LinesOfSeveralThreadsDoNotMix) {
   EXPECT_EQ(count, kThreads * kLines);
 }
 
+// Else the process would end without a word of its own.
+// A sanitizer's allocator says it in its own words.
+TEST(LogDeathTest, MemoryThatRunsOutIsToldBeforeTheProcessEnds) {
+  InitLogging(Severity::kInfo, LogFormat::kText);
+  volatile std::size_t too_much = std::size_t{1} << 62;
+  EXPECT_DEATH(
+      {
+        const std::vector<char> memory(too_much);
+        std::exit(memory.empty() ? 0 : 1);
+      },
+      "error   fatal: out of memory|requested allocation size");
+}
+
 }  // namespace
 }  // namespace walpost::observe
