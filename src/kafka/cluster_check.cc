@@ -20,7 +20,8 @@ void ReadSettings(rd_kafka_t* client, std::chrono::milliseconds timeout, TopicCh
     return;
   }
   check->settings = TopicSettings{limits->message_bytes_max, limits->min_insync_replicas,
-                                  limits->retention, limits->compacts, limits->deletes};
+                                  limits->retention,         limits->compacts,
+                                  limits->deletes,           limits->uncompressed};
 }
 
 TopicCheck CheckTopic(rd_kafka_t* client, const std::string& name,

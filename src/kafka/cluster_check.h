@@ -21,6 +21,7 @@ struct TopicSettings {
   std::optional<std::chrono::milliseconds> retention;  // nullopt = without end, or not known
   bool compacts = false;                               // cleanup.policy
   bool deletes = false;
+  bool uncompressed = false;  // compression.type
 };
 
 struct TopicCheck {

@@ -111,6 +111,8 @@ TopicLimits LimitsOf(
     } else if (name == "cleanup.policy") {
       limits.deletes = value.find("delete") != std::string_view::npos;
       limits.compacts = value.find("compact") != std::string_view::npos;
+    } else if (name == "compression.type") {
+      limits.uncompressed = value == "uncompressed";
     } else if (name == "retention.ms") {
       retention = Number(value);
     } else if (name == "message.timestamp.before.max.ms") {

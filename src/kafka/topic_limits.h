@@ -26,7 +26,8 @@ struct TopicLimits {
   std::optional<std::int64_t> message_bytes_max;  // max.message.bytes; nullopt = not known
   // A record dated further back would be refused, or deleted before it is read; nullopt = none.
   std::optional<std::chrono::milliseconds> age_max;
-  bool compacts = false;  // cleanup.policy
+  bool uncompressed = false;  // compression.type: the broker unpacks what comes
+  bool compacts = false;      // cleanup.policy
   bool deletes = false;
   std::optional<std::chrono::milliseconds> retention;  // where it deletes; nullopt = without end
   std::optional<std::int64_t> min_insync_replicas;

@@ -130,10 +130,14 @@ absl::StatusOr<Ensured> EnsureTopic(const KafkaOptions& options, const TopicSpec
 
 TopicSpec ProgressTopic(const std::string& name) {
   // A record a second would be a long read at the next start: small segments are compacted soon.
+  // librdkafka unpacks a batch whole, a thousand times its size if need be. A broker that has to unpack
+  // it first holds the result against the limit.
   return TopicSpec{name,
                    1,
                    {{"cleanup.policy", "compact"},
                     {"segment.ms", "3600000"},
+                    {"compression.type", "uncompressed"},
+                    {"max.message.bytes", "1048588"},
                     {"min.cleanable.dirty.ratio", "0.1"}}};
 }
 

@@ -170,7 +170,15 @@ class KafkaCheck {
           name,
           "cleanup.policy has delete: what is remembered goes with time, and with it the guard "
           "against a slot that was moved; set cleanup.policy=compact");
-    } else if (unread.count == 0) {
+    }
+    const bool swells = topic.settings && !topic.settings->uncompressed;
+    if (swells) {
+      found_.Warn(name,
+                  "compression.type is not uncompressed: who may write there can fill walpost's "
+                  "memory at its next start with a small record that is large when it is unpacked; "
+                  "set compression.type=uncompressed and max.message.bytes=1048588");
+    }
+    if (!forgets && !swells && unread.count == 0) {
       found_.Ok(name, records->empty() ? "nothing remembered yet" : "progress is remembered");
     }
   }

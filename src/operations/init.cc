@@ -94,7 +94,7 @@ std::string PrintSql(const InitOptions& options) {
   if (!options.progress_topic.empty()) {
     sql += absl::StrFormat(
         "\n-- In Kafka: topic %s, 1 partition, replication factor 3, cleanup.policy=compact, "
-        "segment.ms=3600000.\n",
+        "segment.ms=3600000, compression.type=uncompressed, max.message.bytes=1048588.\n",
         options.progress_topic);
   }
   return sql;

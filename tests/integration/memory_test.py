@@ -4,6 +4,7 @@ The limit asserted here is for the build under test; scripts/bench memory report
 """
 
 import servers
+from confluent_kafka import Producer
 
 LIMIT_BYTES = 64 * 1024 * 1024
 
@@ -30,3 +31,29 @@ def test_an_outage_of_kafka_under_load_fills_no_memory(make_pipeline, workspace)
     p.wait_confirmed()
     p.judge()
     assert p.walpost.peak_rss_bytes() <= LIMIT_BYTES
+
+
+def bomb(kafka, topic, key, size):
+    """What took the record, or why it did not."""
+    answers = []
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "compression.type": "gzip", "message.max.bytes": 1_000_000_000})
+    producer.produce(topic, bytes(size), key=key, callback=lambda error, _: answers.append(error))
+    assert producer.flush(60) == 0
+    return answers[0] and answers[0].name()
+
+
+# librdkafka unpacks a batch whole before anybody can see how large it is.
+def test_a_small_record_that_is_large_when_unpacked_does_not_come_into_the_progress_topic(make_pipeline, kafka):
+    p = make_pipeline().start()
+    p.insert(1, 10)
+    p.wait_confirmed()
+    p.walpost.stop()
+    assert bomb(kafka, f"walpost.progress.{p.name}", p.name, 200_000_000) is not None, "refused"
+    p.walpost.start()
+    p.insert(11, 20)
+    p.wait_confirmed()
+    p.judge()
+    assert p.walpost.peak_rss_bytes() <= LIMIT_BYTES
+    assert "compression.type" not in p.walpost.verb("check").stdout
+    kafka.alter_topic(f"walpost.progress.{p.name}", {"compression.type": "producer"})
+    assert "compression.type" in p.walpost.verb("check").stdout
