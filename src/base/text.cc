@@ -111,4 +111,14 @@ bool IsPlainInJson(std::string_view text) {
   });
 }
 
+bool EqualsIgnoringCase(std::string_view one, std::string_view other) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; };
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [lower](char a, char b) { return lower(a) == lower(b); });
+}
+
+bool StartsWithIgnoringCase(std::string_view text, std::string_view prefix) {
+  return EqualsIgnoringCase(text.substr(0, prefix.size()), prefix);
+}
+
 }  // namespace walpost::base

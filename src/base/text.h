@@ -1,4 +1,4 @@
-// Text - whether bytes are text of a kind, and bytes as hexadecimal digits.
+// Text - whether bytes are text of a kind, or equal but for case; bytes as hexadecimal digits.
 // Why: each event's texts are looked at several times, and nearly all are ASCII: eight bytes at a time.
 // Thread: free functions.
 // Source: RFC 3629 (UTF-8).
@@ -17,6 +17,10 @@ bool IsUtf8(std::string_view text);
 // Whether it stands in JSON as it is: nothing below a space, no quote, no backslash. Not whether it is
 // UTF-8.
 bool IsPlainInJson(std::string_view text);
+
+// Of letters of ASCII the case is not looked at; all other bytes must be the same.
+bool EqualsIgnoringCase(std::string_view one, std::string_view other);
+bool StartsWithIgnoringCase(std::string_view text, std::string_view prefix);
 
 inline constexpr auto kHexPairs = [] {
   constexpr std::string_view kDigits = "0123456789abcdef";

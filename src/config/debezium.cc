@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/text.h"
 #include "outbox/topic_router.h"
 
 namespace walpost::config {
@@ -128,7 +128,7 @@ Error ReadPlacements(const std::string& value, Target target) {
     }
     // They tell dead letters and redeliveries from events.
     if (placement.where == Placement::Where::kHeader &&
-        absl::StartsWith(placement.alias, "walpost-")) {
+        base::StartsWithIgnoringCase(placement.alias, "walpost-")) {
       return absl::StrFormat("'%s': headers with walpost- belong to walpost", placement.alias);
     }
     target.options->placements.push_back(std::move(placement));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/text.h"
 #include "config/debezium.h"
 #include "config/schema_registry.h"
 #include "outbox/presets.h"
@@ -72,7 +73,7 @@ constexpr char kReserved[] =
 constexpr std::string_view kReservedPrefix = "walpost-";
 
 bool IsHeaderName(MapReader* reader, const std::string& name) {
-  if (name.empty() || name.substr(0, kReservedPrefix.size()) == kReservedPrefix) {
+  if (name.empty() || base::StartsWithIgnoringCase(name, kReservedPrefix)) {
     reader->Problem(name, "a header needs a name, and names with walpost- belong to walpost");
     return false;
   }
@@ -185,12 +186,15 @@ void CheckHeaderNames(MapReader* reader, const pipeline::OutboxOptions& outbox) 
   for (auto name = names.begin(); name != names.end(); ++name) {
     const auto& [key, text] = *name;
     const bool mapped = std::any_of(std::begin(trace), std::end(trace), [&](const auto& field) {
-      return field.second && field.first == text;
+      return field.second && base::EqualsIgnoringCase(field.first, text);
     });
     if (envelope::IsOwnHeader(outbox.encoder, text) || mapped) {
       reader->Problem(key, absl::StrFormat("walpost writes the header '%s' itself", text));
     }
-    if (std::any_of(names.begin(), name, [&](const auto& other) { return other.second == text; })) {
+    // As the encoder compares them.
+    if (std::any_of(names.begin(), name, [&](const auto& other) {
+          return base::EqualsIgnoringCase(other.second, text);
+        })) {
       reader->Problem(key, absl::StrFormat("the header '%s' is given twice", text));
     }
   }

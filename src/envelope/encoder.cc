@@ -53,11 +53,15 @@ constexpr std::string_view kCloudEventAttributes[] = {
     "data", "data_base64", "dataschema",  "partitionkey", "recordedtime",
     "time", "sequence",    "subject",     "traceparent",  "tracestate"};
 
+// Names of headers, here and below, without case, as many readers take them.
 bool IsCloudEventHeader(std::string_view name) {
-  return name.substr(0, CloudEventAttribute::kPrefix.size()) == CloudEventAttribute::kPrefix &&
-         std::find(std::begin(kCloudEventAttributes), std::end(kCloudEventAttributes),
-                   name.substr(CloudEventAttribute::kPrefix.size())) !=
-             std::end(kCloudEventAttributes);
+  if (!base::StartsWithIgnoringCase(name, CloudEventAttribute::kPrefix)) {
+    return false;
+  }
+  name.remove_prefix(CloudEventAttribute::kPrefix.size());
+  return std::any_of(
+      std::begin(kCloudEventAttributes), std::end(kCloudEventAttributes),
+      [name](std::string_view known) { return base::EqualsIgnoringCase(name, known); });
 }
 
 // Some readers end a name at a zero byte, or leave out what cannot be printed.
@@ -135,17 +139,18 @@ struct Encoder::Impl {
 };
 
 bool IsOwnHeader(const EncoderOptions& options, std::string_view name) {
-  if (name == "id" || name.substr(0, kOwnPrefix.size()) == kOwnPrefix) {
+  const auto is = [name](std::string_view own) { return base::EqualsIgnoringCase(name, own); };
+  if (is("id") || base::StartsWithIgnoringCase(name, kOwnPrefix)) {
     return true;
   }
   const bool cloud_events = options.format == ValueFormat::kCloudEvents;
-  if (options.header_set == HeaderSet::kWalpost && (name == "type" || name == "content-type")) {
+  if (options.header_set == HeaderSet::kWalpost && (is("type") || is("content-type"))) {
     return true;
   }
-  if (cloud_events && (name == "content-type" || IsCloudEventHeader(name))) {
+  if (cloud_events && (is("content-type") || IsCloudEventHeader(name))) {
     return true;
   }
-  return options.framing.framing != Framing::kNone && name == kSchemaHeader;
+  return options.framing.framing != Framing::kNone && is(kSchemaHeader);
 }
 
 Encoder::Encoder(EncoderOptions options, std::string database, SchemaTable* schemas,
@@ -310,14 +315,15 @@ absl::Status Encoder::Impl::CheckNames(const outbox::Event& event) const {
     if (i >= own_of_event && HasControlCharacter(name)) {
       return HeaderRefused(event, name, "with a control character in its name");
     }
-    if (std::any_of(headers.begin(), before,
-                    [name](const outbox::Header& header) { return header.name == name; })) {
+    if (std::any_of(headers.begin(), before, [name](const outbox::Header& header) {
+          return base::EqualsIgnoringCase(header.name, name);
+        })) {
       return HeaderRefused(event, name, "which the record has already");
     }
   }
   if (options.format == ValueFormat::kEnvelope) {
     for (const outbox::Header& header : event.headers) {
-      if (header.name.substr(0, kOwnPrefix.size()) == kOwnPrefix) {
+      if (base::StartsWithIgnoringCase(header.name, kOwnPrefix)) {
         return HeaderRefused(event, header.name, "a name that belongs to walpost");
       }
     }

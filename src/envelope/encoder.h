@@ -40,8 +40,8 @@ struct EncoderOptions {
   FramingOptions framing = {};
 };
 
-// Whether walpost itself writes a header of this name with these options, or reads one: no event
-// brings it, or a reader could take the event's for walpost's.
+// Whether walpost itself writes a header of this name, in whatever case, with these options, or
+// reads one: no event brings it, or a reader could take the event's for walpost's.
 bool IsOwnHeader(const EncoderOptions& options, std::string_view name);
 
 class Encoder {

@@ -91,5 +91,16 @@ TEST(WriteHexTest, EachByteIsTwoDigits) {
   EXPECT_EQ(std::string(out, 2), "af");
 }
 
+TEST(TextTest, CaseIsThatOfAsciiAlone) {
+  EXPECT_TRUE(EqualsIgnoringCase("Content-Type", "cONTENT-tYPE"));
+  EXPECT_TRUE(EqualsIgnoringCase("", ""));
+  EXPECT_FALSE(EqualsIgnoringCase("id", "idx"));
+  EXPECT_FALSE(EqualsIgnoringCase("idx", "id"));
+  EXPECT_FALSE(EqualsIgnoringCase("@[`{", "`{@[")) << "next to the letters";
+  EXPECT_FALSE(EqualsIgnoringCase("\xc3\x84", "\xc3\xa4")) << "an umlaut";
+  EXPECT_TRUE(StartsWithIgnoringCase("WALPOST-x", "walpost-"));
+  EXPECT_FALSE(StartsWithIgnoringCase("walpost", "walpost-"));
+}
+
 }  // namespace
 }  // namespace walpost::base

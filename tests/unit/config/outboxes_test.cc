@@ -227,27 +227,27 @@ TEST_F(OutboxesTest, EmptyListOfTopicsIsAProblem) {
 }
 
 TEST_F(OutboxesTest, HeadersOfWalpostAndThoseGivenTwiceAreProblems) {
-  Read(" [{constant_headers: {walpost-dlq: x, a: b}, record_headers: {walpost-x: y, a: c}}]\n");
+  Read(" [{constant_headers: {Walpost-dlq: x, a: b}, record_headers: {walpost-x: y, a: c}}]\n");
   EXPECT_THAT(
       problems_.lines,
       ElementsAre(HasSubstr("record_headers.walpost-x: a header needs a name, and names with"),
-                  HasSubstr("constant_headers.walpost-dlq: a header needs a name, and names with"),
+                  HasSubstr("constant_headers.Walpost-dlq: a header needs a name, and names with"),
                   HasSubstr("record_headers: the header 'a' is given twice")));
 }
 
 TEST_F(OutboxesTest, HeadersThatTheFormatWritesAreProblems) {
-  Read(" [{constant_headers: {type: x}, record_headers: {id: y}}]\n");
+  Read(" [{constant_headers: {Type: x}, record_headers: {id: y}}]\n");
   Read(" [{preset: debezium, record_headers: {type: y, traceparent: c}}]\n");
   Read(" [{value: {format: cloudevents}, constant_headers: {ce_id: x, ce_mine: y}}]\n");
-  Read(" [{columns: {traceparent: t}, record_headers: {traceparent: y}}]\n");
-  Read(" [{debezium: {table.fields.additional.placement: 'a:header:id,b:header:b,c:header:b'}}]\n");
+  Read(" [{columns: {traceparent: t}, record_headers: {Traceparent: y}}]\n");
+  Read(" [{debezium: {table.fields.additional.placement: 'a:header:id,b:header:b,c:header:B'}}]\n");
   EXPECT_THAT(problems_.lines,
-              ElementsAre(HasSubstr("constant_headers: walpost writes the header 'type' itself"),
+              ElementsAre(HasSubstr("constant_headers: walpost writes the header 'Type' itself"),
                           HasSubstr("record_headers: walpost writes the header 'id' itself"),
                           HasSubstr("constant_headers: walpost writes the header 'ce_id' itself"),
-                          HasSubstr("record_headers: walpost writes the header 'traceparent'"),
+                          HasSubstr("record_headers: walpost writes the header 'Traceparent'"),
                           HasSubstr("debezium: walpost writes the header 'id' itself"),
-                          HasSubstr("debezium: the header 'b' is given twice")));
+                          HasSubstr("debezium: the header 'B' is given twice")));
 }
 
 TEST_F(OutboxesTest, TopicThatOnlyTheRowBoundsNeedsAList) {

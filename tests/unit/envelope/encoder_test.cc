@@ -356,17 +356,22 @@ TEST_F(EncoderTest, EventBringsNoHeaderThatWalpostWritesInItsFormat) {
       EXPECT_TRUE(refused(options, name)) << name;
     }
     EXPECT_FALSE(refused(options, "tenant"));
-    EXPECT_FALSE(refused(options, "ID"));
     EXPECT_FALSE(refused(options, "walpost"));
+    // There are readers that take names without case.
+    for (const std::string_view name : Names{"ID", "Walpost-Position", "WALPOST-", "TraceParent"}) {
+      EXPECT_TRUE(refused(options, name)) << name;
+    }
   }
-  for (const std::string_view name : Names{"type", "content-type"}) {
+  for (const std::string_view name : Names{"type", "Type", "content-type", "Content-Type"}) {
     EXPECT_TRUE(refused(raw, name)) << name;
     EXPECT_FALSE(refused(debezium, name)) << name;
   }
   EXPECT_TRUE(refused(structured, "type"));
   EXPECT_FALSE(refused(binary, "type"));
   EXPECT_TRUE(refused(binary, "content-type"));
-  for (const std::string_view name : Names{"ce_id", "ce_specversion", "ce_sequence", "ce_data"}) {
+  EXPECT_TRUE(refused(binary, "Content-Type"));
+  for (const std::string_view name : Names{"ce_id", "ce_specversion", "ce_sequence", "ce_data",
+                                           "CE_ID", "ce_Source", "Ce_type"}) {
     EXPECT_TRUE(refused(binary, name)) << name;
     EXPECT_TRUE(refused(structured, name)) << name;
     EXPECT_FALSE(refused(raw, name)) << name;
@@ -379,7 +384,8 @@ TEST_F(EncoderTest, HeaderStandsOnARecordOnce) {
   options.constant_headers = {{"cell", "eu-1"}};
   const std::vector<Header> of_configuration = {{"cell", "us-1"}};
   const std::vector<Header> of_column = {{"x-seq", "1"}};
-  for (const std::vector<Header>& headers : {of_configuration, of_column}) {
+  const std::vector<Header> in_another_case = {{"Cell", "us-1"}};
+  for (const std::vector<Header>& headers : {of_configuration, of_column, in_another_case}) {
     event_.headers = headers;
     Record record;
     Encoder encoder(options, "shop");
@@ -395,12 +401,14 @@ TEST_F(EncoderTest, EnvelopesOwnHeadersMayHaveAnyNameButWalposts) {
   event_.headers = harmless;
   const Record record = Encode({ValueFormat::kEnvelope, HeaderSet::kWalpost});
   EXPECT_EQ(Parsed(record).headers().at("id"), "x");
-  const std::vector<Header> forged = {{"walpost-position", "x"}};
-  event_.headers = forged;
-  Record refused;
-  EXPECT_EQ(outbox::UnfitReason(
-                encoders_.back().Encode(event_, position_, transaction_, &arena_, &refused)),
-            "header_invalid");
+  for (const char* name : {"walpost-position", "Walpost-Position"}) {
+    const std::vector<Header> forged = {{name, "x"}};
+    event_.headers = forged;
+    Record refused;
+    EXPECT_EQ(outbox::UnfitReason(
+                  encoders_.back().Encode(event_, position_, transaction_, &arena_, &refused)),
+              "header_invalid");
+  }
 }
 
 TEST_F(EncoderTest, AccountedBytesAreKeyValueHeadersAndBookkeeping) {
