@@ -76,9 +76,22 @@ BEGIN
     IF jsonb_typeof(headers) <> 'object' THEN
         RAISE EXCEPTION 'outbox.emit_message: headers must be a JSON object' USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF (SELECT count(*) FROM jsonb_object_keys(headers)) > 1000 THEN
+        RAISE EXCEPTION 'outbox.emit_message: headers must have at most 1000 members' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     FOR header IN SELECT key, value FROM jsonb_each(headers) LOOP
         IF header.key = '' OR jsonb_typeof(header.value) IN ('object', 'array') THEN
             RAISE EXCEPTION 'outbox.emit_message: header "%" must have a name, and be text, a number or a boolean', header.key
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        -- As outbox.check_event has them, of version 4.
+        IF header.key ~* ('^(id|type|content-type|walpost-.*|__value_schema_id|ce_(id|source|specversion|type|time|datacontenttype|data|'
+                          'data_base64|dataschema|subject|partitionkey|recordedtime|sequence|traceparent|tracestate))$') THEN
+            RAISE EXCEPTION 'outbox.emit_message: header "%" is one that walpost writes itself, in whatever case', header.key
+                USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+        IF header.key ~ '[\u0001-\u001f\u007f]' THEN
+            RAISE EXCEPTION 'outbox.emit_message: a header has a control character in its name'
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
         IF jsonb_typeof(header.value) <> 'null' THEN
@@ -90,7 +103,7 @@ BEGIN
 END
 $$;
 
--- What an event may have besides. What walpost could not deliver is refused here, where it can still be corrected.
+-- What an event may have besides. What could not be delivered in every format is refused here, where it can still be corrected.
 CREATE OR REPLACE FUNCTION walpost.wire_options(
     content_type text, schema_name text, headers jsonb, occurred_at timestamptz, traceparent text, tracestate text, topic text,
     partition integer) RETURNS bytea
@@ -103,12 +116,21 @@ BEGIN
         RAISE EXCEPTION 'outbox.emit_message: Kafka does not allow topic %', quote_literal(left(topic, 300))
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF starts_with(topic, '__') OR starts_with(topic, 'walpost.') THEN
+        RAISE EXCEPTION 'outbox.emit_message: topic % belongs to walpost or to Kafka itself: no event goes there', quote_literal(topic)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF partition < 0 THEN
         RAISE EXCEPTION 'outbox.emit_message: partition % is negative', partition USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF occurred_at < '0001-01-01 00:00:00+00' OR occurred_at >= '10000-01-01 00:00:00+00' THEN
         RAISE EXCEPTION 'outbox.emit_message: occurred_at is no time between the years 1 and 9999'
             USING ERRCODE = 'datetime_field_overflow';
+    END IF;
+    IF traceparent <> '' AND headers @? 'strict $.keyvalue() ? (@.key like_regex "^traceparent$" flag "i" && @.value != null)'
+       OR tracestate <> '' AND headers @? 'strict $.keyvalue() ? (@.key like_regex "^tracestate$" flag "i" && @.value != null)' THEN
+        RAISE EXCEPTION 'outbox.emit_message: traceparent and tracestate are given once: as an argument or in headers'
+            USING ERRCODE = 'invalid_parameter_value';
     END IF;
     bytes := walpost.wire_field(6, content_type) || walpost.wire_field(7, schema_name) || walpost.wire_headers(8, headers);
     IF occurred_at IS NOT NULL THEN

@@ -31,7 +31,9 @@ BEGIN
 END
 $outer$;
 
--- Whether walpost can deliver this, at all and in every format. One function instead of an expression for each rule: a table's
+-- Whether walpost can deliver this, at all and in every format, as far as the event alone tells. What the configuration and Kafka add
+-- to that (which topics there are, headers of theirs, how large a record may be, a schema) is not known here; docs/database.md,
+-- "Emit an event", lists it. One function instead of an expression for each rule: a table's
 -- expressions are read anew with each INSERT, and that took longer than all that is asked here. All but the payload stays
 -- below 48,000 bytes, what a broker's 1 MiB leaves beside the largest payload; walpost's names are those of docs/formats.md.
 CREATE OR REPLACE FUNCTION outbox.check_event(
@@ -42,11 +44,12 @@ DECLARE
     rule text;
     wanted text;
 BEGIN
-    -- It names the topic, by default. The length is not part of the expression: that took as long as the rest.
-    IF aggregate_type !~ '^[A-Za-z0-9._-]+$' OR octet_length(aggregate_type) > 249 OR aggregate_type IN ('.', '..')
+    -- It names the topic, by default, which has at most 249 bytes: 49 are left for what `topic` puts around it. The length is not
+    -- part of the expression: that took as long as the rest.
+    IF aggregate_type !~ '^[A-Za-z0-9._-]+$' OR octet_length(aggregate_type) > 200 OR aggregate_type IN ('.', '..')
        OR starts_with(aggregate_type, '__') OR starts_with(aggregate_type, 'walpost.') THEN
         rule := 'events_aggregate_type';
-        wanted := 'aggregate_type must be what Kafka takes as a topic, and begin neither with "__" nor with "walpost."';
+        wanted := 'aggregate_type must be what Kafka takes in a topic, at most 200 bytes, and begin neither with "__" nor with "walpost."';
     ELSIF octet_length(aggregate_id) > 1024 OR event_type = '' OR octet_length(event_type) > 255
           OR octet_length(content_type) > 255 OR octet_length(schema_name) > 512 THEN
         rule := 'events_text_max';
@@ -60,17 +63,24 @@ BEGIN
     ELSIF headers IS NULL THEN
         RETURN true;
     ELSIF jsonb_typeof(headers) NOT IN ('object', 'null') OR octet_length(headers::text) > 16384
+          -- A thousand members have at least 8,900 bytes.
+          OR octet_length(headers::text) > 8192 AND jsonb_array_length(jsonb_path_query_array(headers, '$.*')) > 1000
           OR headers @? 'strict $.* ? (@.type() == "object" || @.type() == "array"
                                        || @.type() == "number" && (exists (@.double())) is unknown)' THEN
         rule := 'events_headers';
-        wanted := 'headers must be one flat JSON object of at most 16384 bytes, of text, numbers that fit into a double, booleans and null';
-    ELSIF headers ?| '{"", id, type, content-type, ce_id, ce_source, ce_specversion, ce_type, ce_time, ce_datacontenttype, ce_data,
-                       ce_data_base64, ce_dataschema, ce_subject, ce_partitionkey, ce_recordedtime, ce_sequence, ce_traceparent,
-                       ce_tracestate}'
-          OR headers @? 'strict $.keyvalue().key ? (@ like_regex "^walpost-|[\u0001-\u001f\u007f]")' THEN
+        wanted := 'headers must be one flat JSON object of at most 1000 members and 16384 bytes, of text, numbers that fit into a double, '
+                  'booleans and null';
+    -- Readers may take names without case, and so does walpost.
+    ELSIF headers @? 'strict $.keyvalue().key ? (@ like_regex
+              "^(id|type|content-type|walpost-.*|__value_schema_id|ce_(id|source|specversion|type|time|datacontenttype|data|data_base64|dataschema|subject|partitionkey|recordedtime|sequence|traceparent|tracestate))?$|[\u0001-\u001f\u007f]"
+              flag "i")' THEN
         rule := 'events_header_names';
-        wanted := 'headers must have names, without control characters, and none that walpost writes: id, type, content-type, walpost-*, '
-                  'and the attributes of CloudEvents, such as ce_id';
+        wanted := 'headers must have names, without control characters, and none that walpost writes, in whatever case: id, type, content-type, '
+                  'walpost-*, __value_schema_id, and the attributes of CloudEvents, such as ce_id';
+    ELSIF traceparent <> '' AND headers @? 'strict $.keyvalue() ? (@.key like_regex "^traceparent$" flag "i" && @.value != null)'
+          OR tracestate <> '' AND headers @? 'strict $.keyvalue() ? (@.key like_regex "^tracestate$" flag "i" && @.value != null)' THEN
+        rule := 'events_header_names';
+        wanted := 'traceparent and tracestate are given once: in the column or in headers';
     ELSE
         RETURN true;
     END IF;

@@ -193,6 +193,24 @@ TEST_F(MessagesServerTest, WhatCouldNotBeDeliveredIsRefusedInTheTransaction) {
   EXPECT_THAT(Emit("'t', 'a', '1', 'x', headers => '[1]'"), HasSubstr("a JSON object"));
   EXPECT_THAT(Emit("'t', 'a', '1', 'x', headers => '{\"\": 1}'"), HasSubstr("must have a name"));
   EXPECT_THAT(Emit("'t', 'a', '1', 'x', headers => '{\"b\": {}}'"), HasSubstr("header \"b\""));
+  EXPECT_THAT(Emit("'t', 'a', '1', 'x', topic => '__offsets'"), HasSubstr("no event goes there"));
+  EXPECT_THAT(Emit("'t', 'a', '1', 'x', topic => 'walpost.x'"), HasSubstr("no event goes there"));
+  for (const char* name : {"id", "Content-Type", "WALPOST-x", "CE_ID", "__value_schema_id"}) {
+    EXPECT_THAT(Emit(std::string("'t', 'a', '1', 'x', headers => '{\"") + name + "\": 1}'"),
+                HasSubstr("walpost writes"))
+        << name;
+  }
+  EXPECT_THAT(Emit("'t', 'a', '1', 'x', headers => '{\"a\\u0001\": 1}'"),
+              HasSubstr("control character"));
+  EXPECT_THAT(Emit("'t', 'a', '1', 'x', headers => (SELECT jsonb_object_agg(n, 1) FROM "
+                   "generate_series(1, 1001) n)"),
+              HasSubstr("1000"));
+  EXPECT_THAT(Emit("'t', 'a', '1', 'x', headers => '{\"TraceParent\": \"0\"}', "
+                   "traceparent => '0'"),
+              HasSubstr("given once"));
+  EXPECT_EQ(Emit("'t', 'a', '1', 'x', headers => '{\"TraceParent\": null, \"ce_own\": 1}', "
+                 "traceparent => '0', topic => 'shop.x'"),
+            "");
   EXPECT_THAT(Emit("'t', 'a', '1', 'x', occurred_at => 'infinity'"), HasSubstr("occurred_at"));
   EXPECT_THAT(Emit("'t', 'a', '1', 'x', occurred_at => '0001-01-01 BC'"), HasSubstr("occurred_at"));
 }
