@@ -2,7 +2,8 @@
 --   SELECT * FROM outbox.maintain(keep => '7 days');    as owner of the table, every hour or so: pg_cron, a systemd timer, ...
 -- What is streamed comes from the WAL, so nothing that is dropped here is ever missing from the stream. What the rows are kept
 -- for is sending them again: after a lost slot, or by `walpost replay`. Therefore a row leaves only once every slot of
--- walpost.pipeline has confirmed a position that was written after the row's transaction had ended. Safe to apply again.
+-- walpost.pipeline has confirmed a position that was written after the row's transaction had ended, and while no open dead letter
+-- needs it. Safe to apply again.
 
 -- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
 SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
@@ -163,47 +164,128 @@ BEGIN
 END
 $$;
 
--- Drops what ended before `until`, as far as it was delivered.
-CREATE OR REPLACE FUNCTION outbox.drop_partitions(until timestamptz, note outbox.retention_note)
-RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+-- The rows that an open dead letter needs: it has not the whole event, so `walpost dlq retry` makes it from the row.
+CREATE OR REPLACE FUNCTION outbox.needed_rows() RETURNS uuid[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce(array_agg(d.event_id::uuid), '{}') FROM walpost.dead_letters d
+    WHERE d.closed_at IS NULL AND d.truncated_bytes IS NOT NULL AND d.source = 'outbox.events'
+      AND d.event_id ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
+$$;
+
+CREATE OR REPLACE FUNCTION outbox.needed_in(partition regclass) RETURNS text LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-    old record;
+    needed uuid;
+BEGIN
+    EXECUTE format('SELECT e.id FROM unnest($1) AS n (id) JOIN %s e ON e.id = n.id LIMIT 1', partition)
+        INTO needed USING outbox.needed_rows();
+    RETURN 'an open dead letter needs its row: event ' || needed;
+END
+$$;
+
+-- Why a partition is not to be dropped; NULL where nothing is in the way.
+CREATE OR REPLACE FUNCTION outbox.kept_because(partition regclass, note outbox.retention_note) RETURNS text LANGUAGE plpgsql
+-- By its index: what has no statistics yet would be read as a whole.
+SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
     late boolean;
 BEGIN
-    FOR old IN SELECT * FROM outbox.partitions() p WHERE p.ends <= until ORDER BY p.ends LOOP
-        what := old.partition::text;
-        IF old.ends > note.noted_at THEN
-            action := 'kept';
-            detail := 'not delivered yet, as far as is known';
+    -- A transaction that began before the partition ended may have committed after the note.
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE tx::text::bigint >= $1 AND NOT pg_visible_in_snapshot(tx, $2))', partition)
+        INTO late USING pg_snapshot_xmin(note.snapshot)::text::bigint, note.snapshot;
+    IF late THEN
+        RETURN 'not delivered yet: a long transaction has added to it';
+    END IF;
+    RETURN outbox.needed_in(partition);
+END
+$$;
+
+-- What ended before `until`, and why it is kept. Where that is NULL nobody can write to the partition until this transaction ends, so
+-- it stays so. Nobody else waits here, however long it takes: those who insert now do so elsewhere.
+CREATE OR REPLACE FUNCTION outbox.old_partitions(until timestamptz, note outbox.retention_note)
+RETURNS TABLE (partition regclass, ends timestamptz, kept text) LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+    began timestamptz := clock_timestamp();
+BEGIN
+    FOR partition, ends IN SELECT p.partition, p.ends FROM outbox.partitions() p WHERE p.ends <= until ORDER BY p.ends LOOP
+        IF ends > note.noted_at THEN
+            kept := 'not delivered yet, as far as is known';
+            RETURN NEXT;
+            CONTINUE;
+        ELSIF clock_timestamp() > began + interval '1 second' THEN
+            kept := 'left to the next call, which begins with it';
             RETURN NEXT;
             CONTINUE;
         END IF;
         BEGIN
-            -- First without a lock, so that the question below is answered at once.
+            -- Without the lock, so that the question below is answered at once.
             PERFORM brin_summarize_new_values(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
-            JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = old.partition AND a.amname = 'brin';
-            -- In the order in which an insert takes them.
-            LOCK TABLE ONLY outbox.events IN ACCESS EXCLUSIVE MODE;
-            EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', old.partition);
-            -- A transaction that began before the partition ended may have committed after the note.
-            EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE tx::text::bigint >= $1 AND NOT pg_visible_in_snapshot(tx, $2))',
-                           old.partition) INTO late USING pg_snapshot_xmin(note.snapshot)::text::bigint, note.snapshot;
-            IF late THEN
-                action := 'kept';
-                detail := 'not delivered yet: a long transaction has added to it';
-            ELSE
-                EXECUTE format('DROP TABLE %s', old.partition);
+            JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = partition AND a.amname = 'brin';
+            EXECUTE format('LOCK TABLE ONLY %s IN SHARE MODE', partition);
+            kept := outbox.kept_because(partition, note);
+            RETURN NEXT;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            RAISE WARNING 'outbox.maintain: no lock within %, so % is left to the next call', current_setting('lock_timeout'), partition;
+        WHEN OTHERS THEN
+            RAISE WARNING 'outbox.maintain: % stays as it is: %', partition, SQLERRM;
+        END;
+    END LOOP;
+END
+$$;
+
+-- Drops what old_partitions has found to be old enough. All writers wait from its first lock until this transaction ends, so nothing is
+-- looked for here: half a second at most for the locks, then a quarter of a second and one partition.
+CREATE OR REPLACE FUNCTION outbox.drop_partitions(targets regclass[], ends timestamptz[])
+RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+    -- Who waits to write to one of these holds a lock that is waited for here. The server would end one of the two, and it must not
+    -- be the writer: so this gives up first.
+    wait_ms constant integer := least(500, extract(epoch FROM current_setting('deadlock_timeout')::interval) * 500);
+    began timestamptz;
+    locked timestamptz;
+BEGIN
+    IF cardinality(targets) = 0 THEN
+        RETURN;
+    END IF;
+    began := clock_timestamp();
+    PERFORM set_config('lock_timeout', greatest(1, wait_ms)::text, true);
+    BEGIN
+        IF EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                   WHERE d.datname = current_database() AND l.relation = ANY (targets::oid[]) AND NOT l.granted) THEN
+            RAISE lock_not_available;
+        END IF;
+        -- In the order in which an insert takes them.
+        LOCK TABLE ONLY outbox.events IN ACCESS EXCLUSIVE MODE;
+    EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+        RAISE WARNING 'outbox.maintain: no lock within % ms, so % partitions are left to the next call', wait_ms, cardinality(targets);
+        RETURN;
+    END;
+    locked := clock_timestamp();
+    FOR i IN 1..cardinality(targets) LOOP
+        action := 'kept';
+        what := targets[i]::text;
+        detail := 'left to the next call: all writers wait for this one';
+        IF clock_timestamp() > locked + interval '250 ms' THEN
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
+        BEGIN
+            PERFORM set_config('lock_timeout', greatest(
+                1, wait_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000))::integer::text, true);
+            EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', targets[i]);
+            -- A verb that was reading it may have written a dead letter.
+            detail := outbox.needed_in(targets[i]);
+            IF detail IS NULL THEN
+                EXECUTE format('DROP TABLE %s', targets[i]);
                 action := 'dropped';
-                detail := format('it ended at %s', old.ends);
+                detail := format('it ended at %s', ends[i]);
             END IF;
             RETURN NEXT;
-        EXCEPTION WHEN lock_not_available THEN
-            RAISE WARNING 'outbox.maintain: no lock within %, so % is left to the next call',
-                current_setting('lock_timeout'), old.partition;
-            RETURN;  -- writers wait while this does, so not once more for the next partition
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call', wait_ms, targets[i];
         WHEN OTHERS THEN
-            RAISE WARNING 'outbox.maintain: % stays as it is: %', old.partition, SQLERRM;
+            RAISE WARNING 'outbox.maintain: % stays as it is: %', targets[i], SQLERRM;
         END;
     END LOOP;
 END
@@ -214,14 +296,18 @@ CREATE OR REPLACE FUNCTION outbox.delete_rows(until timestamptz, note outbox.ret
 RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     deleted bigint;
+    needed uuid[] := outbox.needed_rows();
 BEGIN
     DELETE FROM outbox.events WHERE ctid = ANY (ARRAY(
         SELECT e.ctid FROM outbox.events e
-        WHERE e.created_at < until AND pg_visible_in_snapshot(e.tx, note.snapshot) LIMIT rows));
+        WHERE e.created_at < until AND pg_visible_in_snapshot(e.tx, note.snapshot) AND e.id NOT IN (SELECT unnest(needed))
+        LIMIT rows));
     GET DIAGNOSTICS deleted = ROW_COUNT;
     IF deleted > 0 THEN
         RETURN QUERY SELECT 'deleted'::text, 'outbox.events'::text, deleted || ' rows';
     END IF;
+    RETURN QUERY SELECT 'kept'::text, 'outbox.events'::text, 'open dead letters need their rows: ' || count(*)
+        FROM outbox.events e WHERE e.id = ANY (needed) AND e.created_at < until HAVING count(*) > 0;
 END
 $$;
 
@@ -230,12 +316,15 @@ CREATE OR REPLACE FUNCTION outbox.maintain(
     ahead interval DEFAULT '3 days', keep interval DEFAULT '7 days', every text DEFAULT 'day', rows integer DEFAULT 100000)
 RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 'UTC'
--- Writers wait as long as this does; it needs the lock only where a partition is dropped.
+-- Writers wait as long as this does.
 SET lock_timeout = '500ms' AS $$
 DECLARE
     partitioned boolean := (SELECT relkind = 'p' FROM pg_class WHERE oid = 'outbox.events'::regclass);
     cluster numeric := (SELECT system_identifier FROM pg_control_system());
     note outbox.retention_note;
+    old record;
+    targets regclass[] := '{}';
+    ends timestamptz[] := '{}';
 BEGIN
     IF every NOT IN ('day', 'hour') OR ahead < '0' OR keep < '0' OR rows < 1 OR ahead IS NULL OR keep IS NULL OR every IS NULL THEN
         RAISE EXCEPTION 'outbox.maintain: every is day or hour, ahead and keep are not negative, rows is at least 1'
@@ -252,12 +341,23 @@ BEGIN
         RAISE WARNING 'outbox.maintain is running already';
         RETURN;
     END;
-    RETURN QUERY SELECT * FROM outbox.make_partitions(ahead, every);
     SELECT * INTO note FROM outbox.delivered_note();
+    IF note.lsn IS NOT NULL AND partitioned THEN
+        -- What takes long comes before the first lock that all writers wait for: that is held until the transaction ends.
+        FOR old IN SELECT * FROM outbox.old_partitions(now() - keep, note) LOOP
+            IF old.kept IS NULL THEN
+                targets := targets || old.partition;
+                ends := ends || old.ends;
+            ELSE
+                RETURN QUERY SELECT 'kept'::text, old.partition::text, old.kept;
+            END IF;
+        END LOOP;
+    END IF;
+    RETURN QUERY SELECT * FROM outbox.make_partitions(ahead, every);
     IF note.lsn IS NOT NULL THEN
         DELETE FROM outbox.retention_note n WHERE n.lsn < note.lsn OR n.system_identifier <> cluster;
         IF partitioned THEN
-            RETURN QUERY SELECT * FROM outbox.drop_partitions(now() - keep, note);
+            RETURN QUERY SELECT * FROM outbox.drop_partitions(targets, ends);
         ELSE
             RETURN QUERY SELECT * FROM outbox.delete_rows(now() - keep, note, rows);
         END IF;

@@ -353,6 +353,43 @@ def test_ephemeral_rows_are_streamed_and_leave_no_trace(make_pipeline):
     assert ids(p) == sorted(emitted + stored_ids(p)) and len(stored_ids(p)) == 1
 
 
+@pytest.mark.smoke
+@pytest.mark.parametrize("plain", [False, True], ids=["partitions", "plain"])
+def test_row_that_an_open_dead_letter_needs_stays_until_it_is_closed(make_pipeline, plain):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    p.walpost.verb("init", *(["--plain-table"] if plain else []))
+    p.walpost.start()
+    p.allow_bad_topics()
+    p.execute(OLD, p.name, "10 days", 3)
+    p.execute(OLD, "no such/topic", "10 days", 2)  # of these the dead letter has only the id
+    maintain(p, "keep => '30 days'")
+    p.execute(OLD, p.name, "8 days", 3)
+    needed = sorted(row[0] for row in p.execute("SELECT id::text FROM outbox.events WHERE aggregate_type <> %s", p.name))
+    everything = stored_ids(p)
+    p.wait_confirmed()
+    assert p.execute("SELECT count(*) FROM walpost.dead_letters WHERE truncated_bytes IS NOT NULL") == [(2,)]
+    # Others have what they are about, or are about nothing here.
+    p.execute("INSERT INTO walpost.dead_letters (pipeline, position, event_id, event_type, source, topic, event_time_ms, value, header_names, header_values,"
+              " value_schema, reason, detail, attempts, parked, truncated_bytes, closed_at)"
+              " SELECT 'other', n, id, '', CASE n WHEN 1 THEN 'public.events' ELSE 'outbox.events' END, '', 0, 'whole', '{}', '{}', '', '', '', 0, false,"
+              " CASE n WHEN 2 THEN NULL ELSE 1 END, CASE n WHEN 3 THEN now() END FROM generate_series(1, 4) n,"
+              " LATERAL (SELECT CASE n WHEN 4 THEN 'no id' ELSE (SELECT id::text FROM outbox.events WHERE created_at > now() - interval '9 days' LIMIT 1) END) AS e (id)")
+    for _ in range(3):
+        did, _ = maintain(p)
+        p.wait_confirmed()
+    left = set(stored_ids(p))
+    assert left >= set(needed) and [action for action, _ in did] == ["kept"], did
+    assert left == set(needed) if plain else len(left) == 5 and left > set(needed)
+    # What is kept can be sent.
+    p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, needed[0])
+    p.walpost.verb("dlq", "retry", "--id", needed[0])
+    assert "kept" in {action for action, _ in maintain(p)[0]}
+    p.walpost.verb("dlq", "discard", "--id", needed[1], "--yes")
+    did, _ = maintain(p)
+    assert [action for action, _ in did] == ["deleted" if plain else "dropped"] and stored_ids(p) == []
+    assert ids(p) == [event for event in everything if event != needed[1]]
+
+
 def test_plain_table_loses_old_delivered_rows_in_chunks(make_pipeline):
     p = make_pipeline()
     p.walpost.verb("init", "--plain-table")

@@ -189,6 +189,101 @@ def test_partition_that_cannot_be_handled_stops_nothing_else(make_pipeline):
     assert p.execute("SELECT count(*) FROM outbox.partitions() WHERE starts <> date_trunc('day', starts AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'") == [(0,)]
 
 
+def with_old_partitions(make_pipeline, days):
+    """Partitions of a row each, which may be dropped."""
+    p = make_pipeline()
+    p.walpost.init()
+    old = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at) VALUES ('a', 'k', 'Tested', now() - interval '{} days')"
+    for day in days:
+        p.execute(old.format(day))
+        p.execute("SELECT FROM outbox.maintain()")
+    p.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", p.name)
+    found = [name for name, in p.execute("SELECT partition::text FROM outbox.partitions() WHERE ends < now() - interval '7 days' ORDER BY ends")]
+    assert len(found) == len(days)
+    return p, found
+
+
+def maintained(p):
+    """[(action, what)], and the warnings."""
+    with connected(p) as cursor:
+        cursor.execute("SELECT action, what FROM outbox.maintain()")
+        return cursor.fetchall(), "".join(cursor.connection.notices)
+
+
+WAITS_FOR = ("SELECT a.pid FROM pg_locks a WHERE NOT a.granted AND a.relation = %s::regclass AND a.database ="
+             " (SELECT oid FROM pg_database WHERE datname = current_database()) AND a.pid <> pg_backend_pid()")
+
+
+# Whatever maintain has to wait for, or to look through, before it drops anything.
+@pytest.mark.smoke
+def test_maintain_has_no_lock_that_writers_wait_for_until_it_drops(make_pipeline):
+    p, (first, second) = with_old_partitions(make_pipeline, (12, 10))
+    with connected(p, autocommit=False) as busy:
+        busy.execute(f"LOCK TABLE ONLY {second} IN ROW EXCLUSIVE MODE")
+        maintaining = InThread(lambda: maintained(p))
+        # In one look, so that it is true of one moment.
+        held = servers.wait_for(lambda: p.execute(
+            "SELECT count(*) FILTER (WHERE h.granted AND h.relation = 'outbox.events'::regclass AND h.mode = 'AccessExclusiveLock')"
+            " FROM pg_locks w JOIN pg_locks h ON h.pid = w.pid WHERE NOT w.granted AND w.relation = %s::regclass GROUP BY w.pid", second),
+            30, "maintain to wait for the second partition")
+        assert held == [(0,)]
+        did, warnings = maintaining.result()
+    assert ("dropped", first) in did and ("dropped", second) not in did and f"{second} is left to the next call" in warnings
+    assert ("dropped", second) in maintained(p)[0]
+
+
+@pytest.mark.smoke
+def test_row_that_comes_while_its_partition_is_about_to_be_dropped_is_not_dropped_with_it(make_pipeline):
+    p, (partition,) = with_old_partitions(make_pipeline, (10,))
+
+    starts = p.execute("SELECT min(starts) FROM outbox.partitions()")[0][0]
+    # Half a second is all that maintain waits, so nothing is connected meanwhile.
+    with connected(p, autocommit=False) as busy, connected(p, autocommit=False) as late, connected(p) as eye:
+        def waits(table):
+            eye.execute(WAITS_FOR, (table,))
+            return eye.fetchone()
+
+        def insert():
+            # Into the partition by its name: through the table it would wait there already.
+            late.execute(f"INSERT INTO {partition} (id, seq, aggregate_type, aggregate_id, event_type, created_at)"
+                         " OVERRIDING SYSTEM VALUE VALUES (outbox.uuid_v7(), 0, 'a', 'k', 'Late', %s)", (starts,))
+            late.connection.commit()
+
+        insert()  # a session's first one reads what the table says of the partition, and would wait for that
+        p.execute(f"DELETE FROM {partition} WHERE event_type = 'Late'")
+        busy.execute("LOCK TABLE ONLY outbox.events IN ROW EXCLUSIVE MODE")
+        maintaining = InThread(lambda: maintained(p))
+        servers.wait_for(lambda: waits("outbox.events"), 30, "maintain to wait for the table", every=0.001)
+        inserting = InThread(insert)
+        servers.wait_for(lambda: not inserting.is_alive() or waits(partition), 30, "the insert to be done, or to wait", every=0.001)
+        busy.connection.commit()
+        did, _ = maintaining.result()
+        inserting.result()
+    if ("dropped", partition) in did:
+        assert isinstance(inserting.result(), psycopg2.errors.UndefinedTable), "the application knows that there is no such event"
+    else:  # it was too late for the lock
+        assert inserting.result() is None
+        assert p.execute(f"SELECT count(*) FROM {partition}") == [(2,)]
+        assert ("kept", partition) in maintained(p)[0]
+
+
+# Each waits for the other; the server would end one of the two.
+@pytest.mark.smoke
+def test_maintain_gives_way_to_a_writer_that_waits_for_it(make_pipeline):
+    p, (partition,) = with_old_partitions(make_pipeline, (10,))
+    with connected(p, autocommit=False) as writer, connected(p, autocommit=False) as blocker:
+        writer.execute("SET deadlock_timeout = '300ms'; LOCK TABLE ONLY outbox.events IN ROW EXCLUSIVE MODE")
+        blocker.execute(f"LOCK TABLE ONLY {partition} IN SHARE MODE")  # as if it were looking through it
+        writing = InThread(lambda: writer.execute("UPDATE outbox.events SET payload = 'corrected'"))
+        servers.wait_for(lambda: p.execute(WAITS_FOR, partition), 30, "the writer to wait for the partition")
+        blocker.execute(f"SELECT * FROM outbox.drop_partitions(ARRAY['{partition}'::regclass], ARRAY[now()])")
+        assert blocker.fetchall() == []
+        blocker.connection.commit()
+        assert writing.result() is None
+        writer.connection.commit()
+    assert p.execute(f"SELECT count(*) FROM {partition} WHERE payload = 'corrected'") == [(1,)]
+
+
 @pytest.mark.smoke
 def test_notes_that_came_with_a_dump_let_nothing_be_dropped(make_pipeline):
     p = make_pipeline()
