@@ -162,29 +162,40 @@ SET enable_seqscan = off AS $$
 DECLARE
     old record;
     late boolean;
+    targets regclass[] := '{}';
+    target regclass;
 BEGIN
+    -- First without a lock that consumers wait for, and for all days: the first such lock is held to the end.
     FOR old IN SELECT * FROM inbox.partitions() p WHERE p.day < first ORDER BY p.day LOOP
-        what := old.partition::text;
         BEGIN
             PERFORM brin_summarize_new_values(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
             JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = old.partition AND a.amname = 'brin';
-            -- First without a lock, so that a day that stays costs consumers nothing.
             EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE accepted_at >= $1)', old.partition) INTO late USING until;
+        EXCEPTION WHEN OTHERS THEN
+            RAISE WARNING 'inbox.maintain: % stays as it is: %', old.partition, SQLERRM;
+            CONTINUE;
+        END;
+        IF late THEN
+            RETURN QUERY SELECT 'kept'::text, old.partition::text, 'events of that day were accepted not long ago'::text;
+        ELSE
+            targets := targets || old.partition;
+        END IF;
+    END LOOP;
+    FOREACH target IN ARRAY targets LOOP
+        BEGIN
+            -- In the order in which an accept takes them.
+            LOCK TABLE ONLY inbox.processed_events IN ACCESS EXCLUSIVE MODE;
+            EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', target);
+            EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE accepted_at >= $1)', target) INTO late USING until;
+            what := target::text;
             IF NOT late THEN
-                -- In the order in which an accept takes them.
-                LOCK TABLE ONLY inbox.processed_events IN ACCESS EXCLUSIVE MODE;
-                EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', old.partition);
-                EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE accepted_at >= $1)', old.partition) INTO late USING until;
-                IF NOT late THEN
-                    EXECUTE format('DROP TABLE %s', old.partition);
-                END IF;
+                EXECUTE format('DROP TABLE %s', target);
             END IF;
         EXCEPTION WHEN lock_not_available THEN
-            RAISE WARNING 'inbox.maintain: no lock within %, so % is left to the next call',
-                current_setting('lock_timeout'), old.partition;
+            RAISE WARNING 'inbox.maintain: no lock within %, so % is left to the next call', current_setting('lock_timeout'), target;
             RETURN;
         WHEN OTHERS THEN
-            RAISE WARNING 'inbox.maintain: % stays as it is: %', old.partition, SQLERRM;
+            RAISE WARNING 'inbox.maintain: % stays as it is: %', target, SQLERRM;
             CONTINUE;
         END;
         action := CASE WHEN late THEN 'kept' ELSE 'dropped' END;

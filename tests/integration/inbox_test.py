@@ -247,6 +247,25 @@ def test_what_was_accepted_while_maintenance_waited_is_not_dropped(inbox):
     assert not inbox.accept(event)
 
 
+# It waits when it has found days before that may go.
+@pytest.mark.smoke
+def test_maintenance_has_no_lock_that_consumers_wait_for_while_it_looks_for_what_may_go(inbox):
+    inbox.maintain("keep => '50 days'")
+    day, results = inbox_partition(35), []
+    with inbox.connected(autocommit=False) as cursor:
+        cursor.execute(f"LOCK TABLE ONLY {day} IN SHARE UPDATE EXCLUSIVE MODE")
+        maintenance = threading.Thread(target=lambda: results.append(inbox.maintain("keep => '30 days'")))
+        maintenance.start()
+        held = servers.wait_for(lambda: inbox.execute(
+            "SELECT count(*) FILTER (WHERE h.granted AND h.relation = 'inbox.processed_events'::regclass AND h.mode = 'AccessExclusiveLock')"
+            " FROM pg_locks w JOIN pg_locks h ON h.pid = w.pid WHERE NOT w.granted AND w.relation = %s::regclass GROUP BY w.pid", day), 30, "maintenance to wait")
+        maintenance.join(60)
+    assert held == [(0,)]
+    did, warnings = results[0]
+    assert day in warnings and {("dropped", inbox_partition(40)), ("dropped", inbox_partition(34))} < did
+    assert ("dropped", day) in inbox.maintain("keep => '30 days'")[0]
+
+
 def test_maintenance_with_an_older_snapshot_is_refused(inbox):
     with inbox.connected(autocommit=False) as cursor, pytest.raises(psycopg2.Error, match="READ COMMITTED"):
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT * FROM inbox.maintain('7 days')")
