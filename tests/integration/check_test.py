@@ -69,5 +69,6 @@ def test_our_own_topics_with_settings_that_forget_are_warned_of(look, cluster):
 
     code, lines, p = look({"orders": {}}, before_init=make_ours)
     assert code == 0, lines
-    (level, text), = lines[f"progress topic walpost.progress.{p.name}"]
-    assert level == "warning" and "set cleanup.policy=compact" in text
+    told = lines[f"progress topic walpost.progress.{p.name}"]
+    assert [level for level, _ in told] == ["warning", "warning"]
+    assert "set cleanup.policy=compact" in told[0][1] and "compression.type=uncompressed" in told[1][1]

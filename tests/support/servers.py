@@ -117,7 +117,7 @@ class Postgres:
             "wal_level": "logical",
             "fsync": "on" if fsync else "off",
             "max_wal_senders": 20,
-            "max_replication_slots": 20,
+            "max_replication_slots": 40,
             "max_connections": 100,
             "timezone": "'UTC'",
         }
