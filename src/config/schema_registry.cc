@@ -30,11 +30,11 @@ bool IsPlain(std::string_view text) {
   });
 }
 
+// Never with the URL: a password may stand in it.
 std::string UrlProblem(const std::string& url) {
   const std::size_t host = url.find("://") + 3;
   if (url.rfind("http://", 0) != 0 && url.rfind("https://", 0) != 0) {
-    return absl::StrFormat("'%s': write http:// or https://, several with commas between them",
-                           url);
+    return "write http:// or https://, several with commas between them";
   }
   if (!IsPlain(url) || url.find_first_of("?#") != std::string::npos || url.size() == host) {
     return "a URL has a host, and neither spaces nor a query";

@@ -24,10 +24,26 @@ struct ConnectionDeleter {
 
 using OptionsPtr = std::unique_ptr<PQconninfoOption, OptionsDeleter>;
 
+// A password with a '/' ends the part of a URI that libpq takes it from, and what is no URI is the name of
+// a database: either way the password would be shown as something else.
+bool MayMisplacePassword(const std::string& conninfo, bool is_uri) {
+  if (!is_uri) {
+    return conninfo.find('=') == std::string::npos && conninfo.find('@') != std::string::npos;
+  }
+  const std::size_t path = conninfo.find('/', conninfo.find("://") + 3);
+  const std::size_t at = path == std::string::npos ? path : conninfo.find('@', path);
+  return at != std::string::npos && at < conninfo.find('?', path);
+}
+
 absl::StatusOr<OptionsPtr> Parse(const std::string& conninfo) {
   // As libpq does for `dbname`: without '=' and without a URI prefix it is just a database name.
   const bool is_uri =
       conninfo.rfind("postgresql://", 0) == 0 || conninfo.rfind("postgres://", 0) == 0;
+  if (MayMisplacePassword(conninfo, is_uri)) {
+    return absl::InvalidArgumentError(
+        "conninfo: an '@' stands where none can: begin a URI with postgresql://, and write %40 for "
+        "each '@' and %2F for each '/' in its name and password");
+  }
   if (!is_uri && conninfo.find('=') == std::string::npos) {
     return OptionsPtr(PQconninfoParse("", nullptr));
   }

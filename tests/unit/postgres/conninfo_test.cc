@@ -129,5 +129,19 @@ TEST(SessionOptionsTest, OrdinaryConnectionKeepsTheUsersTimeouts) {
               Not(HasSubstr("statement_timeout=0")));
 }
 
+// libpq reads these as a port or as the name of a database, which are shown.
+TEST(ConninfoTest, PasswordOfAUriThatLibpqReadsOtherwiseIsNotShown) {
+  for (const char* conninfo : {"postgresql://u:hunter2/x@h/db", "postgres://u:hunter2/@h",
+                               "postgres:u:hunter2@h", "u:hunter2@h/db", "htps://u:hunter2@h/db"}) {
+    EXPECT_EQ(RedactConninfo(conninfo).find("hunter2"), std::string::npos) << conninfo;
+    const auto resolved = ResolveConninfo(conninfo);
+    ASSERT_EQ(resolved.status().code(), absl::StatusCode::kInvalidArgument) << conninfo;
+    EXPECT_EQ(std::string(resolved.status().message()).find("hunter2"), std::string::npos);
+  }
+  EXPECT_EQ(RedactConninfo("shop"), "shop");
+  EXPECT_NE(RedactConninfo("postgresql:///db?host=@abstract").find("host=@abstract"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace walpost::postgres
