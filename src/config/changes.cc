@@ -44,7 +44,7 @@ void Compare(const YAML::Node& before, const YAML::Node& now, const std::string&
 
 std::vector<std::string> KeysThatNeedRestart(const Config& before, const Config& now) {
   std::vector<std::string> changed;
-  Compare(YAML::Load(Show(before)), YAML::Load(Show(now)), "", &changed);
+  Compare(YAML::Load(ShowToCompare(before)), YAML::Load(ShowToCompare(now)), "", &changed);
   // What is shown as *** looks the same before and after.
   const auto headers = [](const Config& config) {
     std::vector<std::vector<std::pair<std::string, std::string>>> all;
@@ -70,6 +70,7 @@ Config InForce(const Config& before, const Config& now) {
   config.run.registry = now.run.registry;
   config.run.registry.refresh = before.run.registry.refresh;
   config.run.http.token = now.run.http.token;
+  config.from_files.insert(config.from_files.end(), now.from_files.begin(), now.from_files.end());
   return config;
 }
 

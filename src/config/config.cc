@@ -272,8 +272,8 @@ void ReadRest(MapReader* root, Config* config) {
 
 absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
                              const std::vector<std::string>& sets) {
-  ASSIGN_OR_RETURN(const YAML::Node document, LoadDocument(yaml, file, sets));
   Config config;
+  ASSIGN_OR_RETURN(const YAML::Node document, LoadDocument(yaml, file, sets, &config.from_files));
   Problems problems{file, {}, {}};
   try {
     MapReader root(document, "", &problems);
@@ -315,9 +315,12 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
     problems.lines.push_back(absl::StrFormat("%s: %s", file, error.what()));
   }
   if (!problems.lines.empty()) {
-    return absl::InvalidArgumentError(absl::StrJoin(problems.lines, "\n"));
+    return absl::InvalidArgumentError(
+        Hidden(absl::StrJoin(problems.lines, "\n"), config.from_files));
   }
-  config.warnings = std::move(problems.warnings);
+  for (std::string& warning : problems.warnings) {
+    config.warnings.push_back(Hidden(std::move(warning), config.from_files));
+  }
   return config;
 }
 

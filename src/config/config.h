@@ -20,6 +20,8 @@ struct Config {
   observe::LogFormat log_format = observe::LogFormat::kText;
   bool require_encryption = false;    // looked at when it is read
   std::vector<std::string> warnings;  // what is understood and has no effect
+  // What ${file:...} brought: secrets, whatever they stand at.
+  std::vector<std::string> from_files;
 };
 
 struct LoadOptions {
@@ -33,8 +35,10 @@ absl::StatusOr<Config> Load(const LoadOptions& options);
 absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
                              const std::vector<std::string>& sets);
 
-// The effective configuration as YAML, defaults included, secrets as ***.
+// The effective configuration as YAML, defaults included; secrets as ***, and so all that came from
+// files, but where it is only compared.
 std::string Show(const Config& config);
+std::string ShowToCompare(const Config& config);
 
 // The keys that differ and that a running walpost cannot take: all but log.level, source.conninfo,
 // sink.kafka, schema_registry, http.token and security.

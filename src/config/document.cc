@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "config/debezium.h"
@@ -21,7 +22,8 @@ namespace {
 constexpr int kDepthMax = 100;
 constexpr std::size_t kValuesMax = 100'000;
 
-absl::StatusOr<std::string> Resolve(const std::string& reference) {
+absl::StatusOr<std::string> Resolve(const std::string& reference,
+                                    std::vector<std::string>* from_files) {
   constexpr std::string_view kFile = "file:";
   if (reference.compare(0, kFile.size(), kFile) == 0) {
     absl::StatusOr<std::string> content = ReadFile(reference.substr(kFile.size()));
@@ -35,6 +37,9 @@ absl::StatusOr<std::string> Resolve(const std::string& reference) {
     }
     if (text.empty()) {  // a secret that is not there yet must not become none
       return absl::InvalidArgumentError(absl::StrFormat("${%s}: the file is empty", reference));
+    }
+    if (from_files != nullptr) {
+      from_files->push_back(text);
     }
     return text;
   }
@@ -80,12 +85,13 @@ absl::Status CheckExtent(const YAML::Node& node, const std::string& file, int de
 // Replaces variables in every scalar below `node`; collects problems. `seen` are the places already
 // replaced: what an alias repeats must not be replaced again. `key` is of the map that `node` is in.
 void InterpolateTree(YAML::Node node, const std::string& file, const std::string& key,
-                     std::set<int>* seen, std::string* problems) {
+                     std::set<int>* seen, std::vector<std::string>* from_files,
+                     std::string* problems) {
   if (node.IsScalar()) {
     if (!node.Mark().is_null() && !seen->insert(node.Mark().pos).second) {
       return;
     }
-    const absl::StatusOr<std::string> replaced = Interpolate(node.Scalar());
+    const absl::StatusOr<std::string> replaced = Interpolate(node.Scalar(), from_files);
     if (!replaced.ok()) {
       *problems +=
           absl::StrFormat("%s: %s\n", Where(file, node), std::string(replaced.status().message()));
@@ -96,13 +102,13 @@ void InterpolateTree(YAML::Node node, const std::string& file, const std::string
   }
   for (auto child : node) {
     if (!node.IsMap()) {
-      InterpolateTree(YAML::Node(child), file, "", seen, problems);
+      InterpolateTree(YAML::Node(child), file, "", seen, from_files, problems);
       continue;
     }
     const std::string name = child.first.IsScalar() ? child.first.Scalar() : "";
     // Pasted as they are: their dollar signs are those of Java's expressions.
     if (key != "debezium" || !IsDebeziumPattern(name)) {
-      InterpolateTree(child.second, file, name, seen, problems);
+      InterpolateTree(child.second, file, name, seen, from_files, problems);
     }
   }
 }
@@ -139,15 +145,17 @@ absl::StatusOr<YAML::Node> ParseSetValue(const std::string& set, const std::stri
   }
 }
 
-absl::Status ApplySet(const std::string& set, YAML::Node* root) {
-  const std::size_t equals = set.find('=');
+absl::Status ApplySet(const std::string& assignment, YAML::Node* root) {
+  const std::size_t equals = assignment.find('=');
+  // For messages: the value may be a secret.
+  const std::string set = assignment.substr(0, equals);
   if (equals == std::string::npos || equals == 0) {
     return absl::InvalidArgumentError(
         absl::StrFormat("--set '%s': expected path.to.key=VALUE", set));
   }
-  ASSIGN_OR_RETURN(const YAML::Node value, ParseSetValue(set, set.substr(equals + 1)));
+  ASSIGN_OR_RETURN(const YAML::Node value, ParseSetValue(set, assignment.substr(equals + 1)));
   YAML::Node node = *root;
-  const std::vector<std::string> path = absl::StrSplit(set.substr(0, equals), '.');
+  const std::vector<std::string> path = absl::StrSplit(set, '.');
   for (std::size_t i = 0; i < path.size(); ++i) {
     std::size_t index = 0;
     const bool is_index = node.IsSequence() && absl::SimpleAtoi(path[i], &index);
@@ -198,7 +206,8 @@ std::string Where(const std::string& file, const YAML::Node& node) {
   return absl::StrFormat("%s:%d:%d", file, mark.line + 1, mark.column + 1);
 }
 
-absl::StatusOr<std::string> Interpolate(const std::string& text) {
+absl::StatusOr<std::string> Interpolate(const std::string& text,
+                                        std::vector<std::string>* from_files) {
   std::string result;
   std::size_t at = 0;
   while (at < text.size()) {
@@ -216,7 +225,7 @@ absl::StatusOr<std::string> Interpolate(const std::string& text) {
         return absl::InvalidArgumentError("a '${' without its '}'");
       }
       ASSIGN_OR_RETURN(const std::string value,
-                       Resolve(text.substr(dollar + 2, close - dollar - 2)));
+                       Resolve(text.substr(dollar + 2, close - dollar - 2), from_files));
       result += value;
       at = close + 1;
     } else {
@@ -227,8 +236,22 @@ absl::StatusOr<std::string> Interpolate(const std::string& text) {
   return result;
 }
 
+std::string Hidden(std::string text, const std::vector<std::string>& from_files) {
+  constexpr std::size_t kAnywhereMin = 8;
+  for (const std::string& secret : from_files) {
+    if (text == secret) {
+      return "***";
+    }
+    const bool anywhere = secret.size() >= kAnywhereMin;
+    absl::StrReplaceAll({{anywhere ? secret : "'" + secret + "'", anywhere ? "***" : "'***'"}},
+                        &text);
+  }
+  return text;
+}
+
 absl::StatusOr<YAML::Node> LoadDocument(const std::string& yaml, const std::string& file,
-                                        const std::vector<std::string>& sets) {
+                                        const std::vector<std::string>& sets,
+                                        std::vector<std::string>* from_files) {
   try {
     YAML::Node root = YAML::Load(yaml);
     if (root.IsNull()) {
@@ -245,7 +268,7 @@ absl::StatusOr<YAML::Node> LoadDocument(const std::string& yaml, const std::stri
     }
     std::set<int> seen;
     std::string problems;
-    InterpolateTree(root, file, "", &seen, &problems);
+    InterpolateTree(root, file, "", &seen, from_files, &problems);
     if (!problems.empty()) {
       problems.pop_back();
       return absl::InvalidArgumentError(problems);

@@ -14,11 +14,17 @@
 namespace walpost::config {
 
 // ${NAME}, ${NAME:-default} and ${file:PATH} (without its last line break) in any scalar; $$ is a
-// dollar sign.
-absl::StatusOr<std::string> Interpolate(const std::string& text);
+// dollar sign. What came from files is added to `from_files`.
+absl::StatusOr<std::string> Interpolate(const std::string& text,
+                                        std::vector<std::string>* from_files = nullptr);
 
 absl::StatusOr<YAML::Node> LoadDocument(const std::string& yaml, const std::string& file,
-                                        const std::vector<std::string>& sets);
+                                        const std::vector<std::string>& sets,
+                                        std::vector<std::string>* from_files = nullptr);
+
+// *** in place of what files brought: anywhere in the text, or, of fewer than 8 bytes, which may stand
+// there by chance, as the whole text or between single quotes.
+std::string Hidden(std::string text, const std::vector<std::string>& from_files);
 
 // The whole of a file. kNotFound when there is none, kInvalidArgument when it cannot be read; the
 // message says why and leaves it to the caller to name the file.

@@ -4,11 +4,13 @@
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_join.h"
 #include "base/secret.h"
 #include "base/status.h"
 #include "config/config.h"
 #include "config/debezium.h"
+#include "config/document.h"
 #include "config/schema_registry.h"
 #include "config/units.h"
 #include "outbox/presets.h"
@@ -17,11 +19,16 @@
 namespace walpost::config {
 namespace {
 
+// What is hidden while one configuration is shown, in each text of it: a list of the keys that may hold
+// a secret would miss the next one.
+thread_local const std::vector<std::string>* hidden = nullptr;
+
 // The emitter writes control characters as they are, where they are lost or move the terminal's
 // cursor; between double quotes it writes them as escapes.
 class Text {
  public:
-  explicit Text(std::string text) : text_(std::move(text)) {}
+  explicit Text(std::string text)
+      : text_(hidden == nullptr ? std::move(text) : Hidden(std::move(text), *hidden)) {}
 
   friend YAML::Emitter& operator<<(YAML::Emitter& out, const Text& text) {
     const bool control = std::any_of(text.text_.begin(), text.text_.end(), [](char c) {
@@ -126,7 +133,7 @@ void ShowOutbox(const pipeline::OutboxOptions& outbox, YAML::Emitter* out) {
   *out << YAML::BeginMap;
   *out << YAML::Key << "table" << YAML::Value
        << Literal(outbox.table.schema + "." + outbox.table.table);
-  *out << YAML::Key << "preset" << YAML::Value << outbox.table.preset;
+  *out << YAML::Key << "preset" << YAML::Value << Literal(outbox.table.preset);
   *out << YAML::Key << "columns" << YAML::Value << YAML::BeginMap;
   ShowNames("id", c.id, d.id, out);
   ShowNames("key", c.key, d.key, out);
@@ -247,7 +254,7 @@ const char* LevelName(observe::Severity level) {
 
 }  // namespace
 
-std::string Show(const Config& config) {
+std::string ShowToCompare(const Config& config) {
   const runtime::RunOptions& run = config.run;
   YAML::Emitter out;
   out << YAML::BeginMap;
@@ -256,7 +263,7 @@ std::string Show(const Config& config) {
   out << YAML::Key << "source" << YAML::Value << YAML::BeginMap;
   out << YAML::Key << "conninfo" << YAML::Value
       << Literal(postgres::RedactConninfo(run.source.conninfo));
-  out << YAML::Key << "slot" << YAML::Value << run.source.slot;
+  out << YAML::Key << "slot" << YAML::Value << Literal(run.source.slot);
   out << YAML::Key << "publication" << YAML::Value << Literal(run.source.publication);
   out << YAML::Key << "event_bytes_max" << YAML::Value << FormatSize(run.pipeline.event_bytes_max);
   out << YAML::Key << "recheck_interval" << YAML::Value
@@ -296,7 +303,11 @@ std::string Show(const Config& config) {
   out << YAML::Key << "http" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "listen"
       << YAML::Value << Literal(run.http.listen);
   if (!run.http.hosts.empty()) {
-    out << YAML::Key << "hosts" << YAML::Value << run.http.hosts;
+    out << YAML::Key << "hosts" << YAML::Value << YAML::BeginSeq;
+    for (const std::string& host : run.http.hosts) {
+      out << Literal(host);
+    }
+    out << YAML::EndSeq;
   }
   if (!run.http.token.empty()) {
     out << YAML::Key << "token" << YAML::Value << Literal("***");
@@ -309,6 +320,12 @@ std::string Show(const Config& config) {
       << (config.log_format == observe::LogFormat::kText ? "text" : "json") << YAML::EndMap;
   out << YAML::EndMap;
   return std::string(out.c_str()) + "\n";
+}
+
+std::string Show(const Config& config) {
+  hidden = &config.from_files;
+  const absl::Cleanup shown = [] { hidden = nullptr; };
+  return ShowToCompare(config);
 }
 
 }  // namespace walpost::config

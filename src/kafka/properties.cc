@@ -45,6 +45,8 @@ constexpr Guarded kGuarded[] = {
     {"log.queue", "true", "logs must not be printed by other threads"},
     {"enabled_events", "", "it belongs to walpost"},
     {"sticky.partitioning.linger.ms", "", "walpost chooses the partition itself"},
+    // When it is set, so also by what only shows or checks a configuration.
+    {"plugin.library.paths", "", "it loads foreign code into walpost"},
 };
 
 absl::Status CheckGuarded(const std::string& name, const std::string& value) {

@@ -1,6 +1,7 @@
 // `config show`: what is in force, defaults included, secrets hidden, and readable again.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <string>
 #include <vector>
@@ -262,6 +263,59 @@ TEST(ShowTest, ConstantHeaderThatLooksLikeASecretIsHidden) {
       {"outboxes=[{constant_headers: {authorization: geheim, X-Api-Key: geheim, env: p}}]"}));
   EXPECT_THAT(shown, AllOf(HasSubstr("authorization: \"***\""), HasSubstr("env: p"),
                            Not(HasSubstr("geheim"))));
+}
+
+TEST(ShowTest, WhatAFileHoldsIsHiddenWhereverItStands) {
+  const TemporaryFile secret("hunter2hunter2\n");
+  const TemporaryFile brief("ab\n");
+  const std::string file = "${file:" + secret.path() + "}";
+  const std::string shown =
+      ShowWith({"sink.kafka.properties={bootstrap.servers: 'k:9092', client.id: '" + file + "'}",
+                "outboxes=[{table: a.b, constant_headers: {x-a: 'Basic " + file +
+                    "', x-b: '${file:" + brief.path() + "}', x-c: abc}}]",
+                "source.publication=" + file, "schema_registry={url: 'https://a/" + file + "'}",
+                "http.hosts=['" + file + "']"});
+  EXPECT_THAT(shown, Not(HasSubstr("hunter2")));
+  EXPECT_THAT(shown,
+              AllOf(HasSubstr("client.id: \"***\""), HasSubstr("x-a: Basic ***"),
+                    HasSubstr("x-b: \"***\""), HasSubstr("x-c: abc"), HasSubstr("https://a/***")));
+}
+
+TEST(ShowTest, WhatAFileHoldsIsHiddenInProblems) {
+  const TemporaryFile secret("Hunter2 Hunter2\n");
+  const TemporaryFile brief("N o\n");
+  for (const TemporaryFile* file : {&secret, &brief}) {
+    const std::string reference = "${file:" + file->path() + "}";
+    const std::string problems(
+        Parse(kLeast, "w.yaml",
+              {"source.slot=" + reference, "log.level=" + reference,
+               "monitor.interval=" + reference, "sink.kafka.properties.acks=" + reference})
+            .status()
+            .message());
+    EXPECT_THAT(problems, AllOf(HasSubstr("source.slot"), HasSubstr("log.level"), HasSubstr("acks"),
+                                Not(HasSubstr("Hunter2")), Not(HasSubstr("N o"))));
+  }
+}
+
+TEST(KeysThatNeedRestartTest, ChangeOfWhatAFileHoldsIsSeen) {
+  const TemporaryFile one("first-publication");
+  const TemporaryFile two("other-publication");
+  const Config before = ParseOk(kLeast, {"source.publication=${file:" + one.path() + "}"});
+  const Config now = ParseOk(kLeast, {"source.publication=${file:" + two.path() + "}"});
+  EXPECT_THAT(KeysThatNeedRestart(before, now), ElementsAre("source.publication"));
+  EXPECT_THAT(Show(InForce(before, now)), Not(HasSubstr("first-publication")));
+}
+
+// librdkafka runs it when a client is made.
+TEST(ShowTest, CommandOfKerberosIsNotRun) {
+  const TemporaryFile made("");
+  unlink(made.path().c_str());
+  const std::string shown = ShowWith(
+      {"sink.kafka.properties={bootstrap.servers: 'k:9092', security.protocol: SASL_PLAINTEXT, "
+       "sasl.mechanisms: GSSAPI, sasl.kerberos.kinit.cmd: 'touch " +
+       made.path() + "'}"});
+  EXPECT_THAT(shown, HasSubstr("sasl.kerberos.kinit.cmd: \"***\""));
+  EXPECT_NE(access(made.path().c_str(), F_OK), 0);
 }
 
 TEST(InForceTest, IsTheOldOneWithWhatMayChange) {

@@ -72,6 +72,7 @@ constexpr Unsafe kUnsafe[] = {
     {"log.queue", "false", "logs must not be printed by other threads"},
     {"enabled_events", "1", "belongs to walpost"},
     {"sticky.partitioning.linger.ms", "10", "chooses the partition itself"},
+    {"plugin.library.paths", "/nowhere/library.so", "loads foreign code"},
 };
 
 TEST(PropertiesTest, UnsafePropertyIsRefusedByNameWithTheReason) {
