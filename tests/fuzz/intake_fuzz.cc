@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
 #include "fuzz/intake_input.h"
 #include "outbox/column_value.h"
@@ -274,10 +275,12 @@ std::vector<std::string> MoreInputs() {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto input = walpost::fuzz::IntakeInput::Split(
       std::string_view(reinterpret_cast<const char*>(data), size));
+  const walpost::fuzz::Bounds bounds;
   walpost::fuzz::Session session(input.settings);
   for (const std::string& entry : input.entries) {
     session.Take(entry);
   }
   session.SettleAll();
+  bounds.Check();
   return 0;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
 #include "outbox/message_mapper.h"
 #include "walpost/v1/outbox_message.pb.h"
@@ -68,7 +69,13 @@ std::string Sample(bool everything) {
 }  // namespace
 
 std::vector<std::string> MoreInputs() {
-  return {Sample(false), Sample(true), Sample(true) + Sample(false)};
+  std::string headers = Sample(true);
+  for (int i = 0; i < 50'000; ++i) {
+    v1::OutboxMessage header;
+    (*header.mutable_headers())[std::to_string(i)] = "";
+    headers += header.SerializeAsString();
+  }
+  return {Sample(false), Sample(true), Sample(true) + Sample(false), headers};
 }
 
 }  // namespace walpost::fuzz
@@ -78,9 +85,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // libprotobuf tells stderr of text that is not UTF-8.
   static const google::protobuf::LogSilencer silence;
   const std::string content(reinterpret_cast<const char*>(data), size);
+  const walpost::fuzz::Bounds bounds;
   walpost::outbox::MessageMapper mapper("{aggregate_type}");
   Event event;
   const absl::Status status = mapper.Map("shop", content, &event);
+  bounds.Check();
   walpost::v1::OutboxMessage message;
   const bool parsed = message.ParseFromString(content);
   if (status.ok()) {

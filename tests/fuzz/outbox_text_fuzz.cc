@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
 #include "outbox/headers_column.h"
 #include "outbox/topic_template.h"
@@ -21,12 +22,14 @@ bool IsHeaders(const nlohmann::json& object) {
   if (!object.is_object()) {
     return false;
   }
+  std::size_t headers = 0;
   for (const auto& [name, value] : object.items()) {
     if (name.empty() || value.is_structured()) {
       return false;
     }
+    headers += value.is_null() ? 0 : 1;
   }
-  return true;
+  return headers <= outbox::kHeadersMax;
 }
 
 // The header's value must be the member's; floating-point numbers keep digits that a double loses.
@@ -99,14 +102,27 @@ void CheckTraceContext(std::string_view text) {
 
 }  // namespace
 
-std::vector<std::string> MoreInputs() { return {}; }
+std::vector<std::string> MoreInputs() {
+  constexpr int kMany = 100'000;
+  std::string nested;
+  std::string members = "{";
+  std::string placeholders;
+  for (int i = 0; i < kMany; ++i) {
+    nested += "{\"a\":";
+    members += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
+    placeholders += "{id}";
+  }
+  return {nested, members + "}", placeholders};
+}
 
 }  // namespace walpost::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const walpost::fuzz::Bounds bounds;
   walpost::fuzz::CheckHeaders(text);
   walpost::fuzz::CheckTopic(text);
   walpost::fuzz::CheckTraceContext(text);
+  bounds.Check();
   return 0;
 }
