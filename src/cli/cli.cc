@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -390,9 +391,19 @@ std::string UnknownVerb(const CLI::App& app) {
   return absl::StrFormat("unknown verb '%s'%s", rest[0], config::DidYouMean(rest[0], verbs));
 }
 
+// A core file would hold payloads and passwords. Whoever wants one raises the limit again: `prlimit`.
+void LeaveNoCoreFile() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_CORE, &limit) == 0) {
+    limit.rlim_cur = 0;
+    setrlimit(RLIMIT_CORE, &limit);
+  }
+}
+
 }  // namespace
 
 int Main(int argc, char** argv) {
+  LeaveNoCoreFile();
   CLI::App app("walpost - sends a transactional outbox from PostgreSQL to Kafka", "walpost");
   app.require_subcommand(1);
   app.fallthrough();

@@ -3,6 +3,8 @@
 The limit asserted here is for the build under test; scripts/bench memory reports what the release build needs.
 """
 
+import resource
+
 import servers
 from confluent_kafka import Producer
 
@@ -57,3 +59,13 @@ def test_a_small_record_that_is_large_when_unpacked_does_not_come_into_the_progr
     assert "compression.type" not in p.walpost.verb("check").stdout
     kafka.alter_topic(f"walpost.progress.{p.name}", {"compression.type": "producer"})
     assert "compression.type" in p.walpost.verb("check").stdout
+
+
+def test_a_crash_leaves_no_core_file_with_secrets(make_pipeline):
+    limits = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (limits[1], limits[1]))
+    try:
+        p = make_pipeline().start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, limits)
+    assert resource.prlimit(p.walpost.process.pid, resource.RLIMIT_CORE) == (0, limits[1])
