@@ -9,7 +9,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
+
+#include "absl/hash/hash.h"
 
 namespace walpost::base {
 
@@ -67,5 +71,12 @@ struct ParkedKey {
   std::string topic;
   std::string key;
 };
+
+// A parked key of a topic, in this process: a key may be of any size, and many may be parked.
+using ParkedKeyId = std::pair<std::uint64_t, std::uint64_t>;
+
+inline ParkedKeyId ParkedKeyIdOf(std::string_view topic, std::string_view key) {
+  return {absl::HashOf(topic, key), absl::HashOf(key, topic, key.size())};
+}
 
 }  // namespace walpost::base

@@ -29,19 +29,17 @@ RowSender::RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryO
     : framer_(registry, FramingsOf(outboxes)), writer_(kafka, patience), kind_(kind) {}
 
 absl::Status RowSender::FollowParkedKeys(const DlqOptions& options, const std::string& source) {
-  constexpr std::size_t kAtATime = 1'000;
   source_ = source;
   ASSIGN_OR_RETURN(dead_letters_, FindDeadLetters(options));
   parked_.clear();
   std::int64_t after = 0;
   for (bool more = dead_letters_.has_value(); more;) {
-    ASSIGN_OR_RETURN(const std::vector<base::ParkedKey> keys,
-                     dead_letters_->ReadParked(after, kAtATime));
+    ASSIGN_OR_RETURN(const std::vector<base::ParkedKey> keys, dead_letters_->ReadParked(after));
     for (const base::ParkedKey& key : keys) {
-      parked_.emplace(key.topic, key.key);
+      parked_.insert(base::ParkedKeyIdOf(key.topic, key.key));
       after = key.seq;
     }
-    more = keys.size() == kAtATime;
+    more = !keys.empty();
   }
   return absl::OkStatus();
 }
@@ -49,7 +47,7 @@ absl::Status RowSender::FollowParkedKeys(const DlqOptions& options, const std::s
 absl::StatusOr<bool> RowSender::Follow(const envelope::Record& record,
                                        const envelope::SchemaTable& schemas) {
   if (parked_.empty() || !record.key ||
-      !parked_.contains({std::string(record.topic), std::string(*record.key)})) {
+      !parked_.contains(base::ParkedKeyIdOf(record.topic, *record.key))) {
     return false;
   }
   // Where it stands in the stream its row does not tell.

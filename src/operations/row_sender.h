@@ -55,7 +55,7 @@ class RowSender {
 
   std::string source_;
   std::optional<postgres::DeadLetterTable> dead_letters_;
-  std::set<std::pair<std::string, std::string>> parked_;  // topic and key
+  std::set<base::ParkedKeyId> parked_;
   std::uint64_t followed_ = 0;
   Framer framer_;
   kafka::BulkWriter writer_;

@@ -73,15 +73,8 @@ bool DeadLetters::has_room() const {
   return !must_write() && (!half_full() || (looked_ && !release_));
 }
 
-std::string DeadLetters::IdOf(std::string_view topic, std::string_view key) {
-  std::string id(topic);
-  id.push_back('\0');
-  id.append(key);
-  return id;
-}
-
 DeadLetters::ParkedKey& DeadLetters::Key(std::string_view topic, std::string_view key) {
-  const auto [found, added] = keys_.try_emplace(IdOf(topic, key));
+  const auto [found, added] = keys_.try_emplace(base::ParkedKeyIdOf(topic, key));
   if (added) {
     found->second.seen = true;
     settle_below_ = std::max(settle_below_, tracker_->next_sequence());
@@ -90,12 +83,12 @@ DeadLetters::ParkedKey& DeadLetters::Key(std::string_view topic, std::string_vie
 }
 
 bool DeadLetters::IsParked(std::string_view topic, std::string_view key) const {
-  return !keys_.empty() && keys_.contains(IdOf(topic, key));
+  return !keys_.empty() && keys_.contains(base::ParkedKeyIdOf(topic, key));
 }
 
 bool DeadLetters::Follows(std::string_view topic, std::string_view key,
                           delivery::Sequence sequence) const {
-  const auto found = keys_.empty() ? keys_.end() : keys_.find(IdOf(topic, key));
+  const auto found = keys_.empty() ? keys_.end() : keys_.find(base::ParkedKeyIdOf(topic, key));
   return found != keys_.end() && sequence >= found->second.first_sequence;
 }
 
@@ -106,9 +99,10 @@ bool DeadLetters::IsHeld(std::string_view topic, std::string_view key,
 }
 
 void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::string_view key) {
-  std::string id = topic.empty() ? std::string() : IdOf(topic, key);
-  if (!id.empty()) {
-    const auto [found, added] = keys_.try_emplace(id);
+  std::optional<base::ParkedKeyId> id;
+  if (!topic.empty()) {
+    id = base::ParkedKeyIdOf(topic, key);
+    const auto [found, added] = keys_.try_emplace(*id);
     ParkedKey& parked = found->second;
     if (added) {
       parked.seen = true;
@@ -118,7 +112,7 @@ void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::
     parked.first_sequence = std::min(parked.first_sequence, sequence);
     ++parked.waiting;
   }
-  waiting_.emplace(sequence, std::move(id));
+  waiting_.emplace(sequence, id);
 }
 
 // Before the row that parks a key, every event before it is settled: one that fails then would become
@@ -178,7 +172,7 @@ std::optional<DeadLetterRequest> DeadLetters::Insertion(base::Now now, const Row
     if (allowance_ < 1 || inserting_.size() >= kInsertRowsMax || bytes >= kInsertBytesMax) {
       break;
     }
-    if (!MayWrite(sequence, !id.empty())) {
+    if (!MayWrite(sequence, id.has_value())) {
       continue;
     }
     request.rows.push_back(row_of(sequence));
@@ -293,7 +287,8 @@ void DeadLetters::OnInserted(const DeadLetterReply& reply,
                              std::vector<delivery::Sequence>* written) {
   for (std::size_t i = 0; i < inserting_.size(); ++i) {
     const auto found = waiting_.find(inserting_[i]);
-    if (const auto key = keys_.find(found->second); !found->second.empty() && key != keys_.end()) {
+    const auto key = found->second ? keys_.find(*found->second) : keys_.end();
+    if (key != keys_.end()) {
       --key->second.waiting;
       key->second.open = key->second.open || reply.open.at(i);
       // All of it was discarded before a crash, and has come again.
@@ -341,7 +336,7 @@ std::optional<base::MonotonicTime> DeadLetters::NextDeadline() const {
     at(std::max(ask_at_, look_at_));
   }
   const bool may_write = std::any_of(waiting_.begin(), waiting_.end(), [this](const auto& each) {
-    return MayWrite(each.first, !each.second.empty());
+    return MayWrite(each.first, each.second.has_value());
   });
   if (may_write) {
     const auto refilled =

@@ -174,7 +174,6 @@ class DeadLetters {
            (!waiting_.empty() && open_rows_ + waiting_.size() >= rows_max_);
   }
 
-  static std::string IdOf(std::string_view topic, std::string_view key);
   ParkedKey& Key(std::string_view topic, std::string_view key);
   bool MayWrite(delivery::Sequence sequence, bool parked) const;
   std::optional<DeadLetterRequest> Insertion(base::Now now, const RowOf& row_of);
@@ -206,9 +205,9 @@ class DeadLetters {
   std::vector<std::string> tables_;  // of the outboxes, in their order
   std::vector<outbox::TopicRules> topic_rules_;
 
-  absl::flat_hash_map<std::string, ParkedKey> keys_;  // by IdOf
-  std::map<delivery::Sequence, std::string>
-      waiting_;                          // to be written; their parked key's IdOf, or ""
+  absl::flat_hash_map<base::ParkedKeyId, ParkedKey> keys_;
+  // To be written, with the key that each is parked with.
+  std::map<delivery::Sequence, std::optional<base::ParkedKeyId>> waiting_;
   delivery::Sequence settle_below_ = 0;  // the last key was parked here
   std::optional<Release> release_;
 

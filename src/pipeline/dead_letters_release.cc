@@ -46,8 +46,8 @@ void DeadLetters::Begin(DeadLetter decision) {
 
 // Events of the key that wait to be rows become that first. False: there are none.
 bool DeadLetters::AwaitWritten() {
-  const auto found =
-      keys_.find(IdOf(release_->decision.topic, release_->decision.key.value_or("")));
+  const auto found = keys_.find(
+      base::ParkedKeyIdOf(release_->decision.topic, release_->decision.key.value_or("")));
   if (found == keys_.end() || found->second.waiting == 0) {
     return false;
   }
@@ -107,8 +107,8 @@ void DeadLetters::KeyIsDone() {
     EndRelease();
     return;
   }
-  const auto found =
-      keys_.find(IdOf(release_->decision.topic, release_->decision.key.value_or("")));
+  const auto found = keys_.find(
+      base::ParkedKeyIdOf(release_->decision.topic, release_->decision.key.value_or("")));
   if (found == keys_.end()) {
     EndRelease();
     return;

@@ -32,6 +32,7 @@ constexpr const char* kRecordColumns =
     "h(n, v, o))";
 
 constexpr std::size_t kRowsAtATime = 100;
+constexpr std::size_t kKeysAtATime = 1'000;
 
 // As the server takes it: UTF-8 without zero bytes; what is not so becomes a question mark.
 std::string Text(std::string_view bytes, std::size_t bytes_max, bool ascii) {
@@ -257,15 +258,18 @@ absl::StatusOr<std::uint64_t> DeadLetterTable::CountWritten() {
   return rows.empty() ? 0 : ToNumber<std::uint64_t>(rows[0].at(0));
 }
 
-absl::StatusOr<std::vector<base::ParkedKey>> DeadLetterTable::ReadParked(std::int64_t after,
-                                                                         std::size_t limit) {
+absl::StatusOr<std::vector<base::ParkedKey>> DeadLetterTable::ReadParked(std::int64_t after) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
-      connection_.Query(absl::StrFormat("SELECT seq, topic, encode(key, 'hex') FROM "
-                                        "walpost.dead_letters WHERE %s%sAND parked AND seq > "
-                                        "$2::bigint ORDER BY seq LIMIT %u",
-                                        kOurs, kOpen, limit),
-                        {pipeline_, std::to_string(after)}));
+      connection_.Query(
+          absl::StrFormat(
+              "SELECT seq, topic, encode(key, 'hex') FROM walpost.dead_letters WHERE seq "
+              "IN (SELECT seq FROM (SELECT seq, sum(512 + octet_length(key)) OVER "
+              "(ORDER BY seq) - octet_length(key) AS before FROM walpost.dead_letters "
+              "WHERE %s%sAND parked AND seq > $2::bigint ORDER BY seq LIMIT %u) AS next "
+              "WHERE before <= %u) ORDER BY seq",
+              kOurs, kOpen, kKeysAtATime, kReadBytesMax),
+          {pipeline_, std::to_string(after)}));
   std::vector<base::ParkedKey> keys;
   for (const Row& row : rows) {
     keys.push_back(

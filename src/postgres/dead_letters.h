@@ -48,8 +48,8 @@ class DeadLetterTable {
   absl::StatusOr<Inserted> Insert(const std::vector<base::DeadLetter>& rows);
   // How many rows the pipeline ever wrote. Never less than before in one history.
   absl::StatusOr<std::uint64_t> CountWritten();
-  // The open rows of parked keys behind `after`, without their records, at most `limit`.
-  absl::StatusOr<std::vector<base::ParkedKey>> ReadParked(std::int64_t after, std::size_t limit);
+  // The next open rows of parked keys behind `after`, about kReadBytesMax; none = these were all.
+  absl::StatusOr<std::vector<base::ParkedKey>> ReadParked(std::int64_t after);
   absl::StatusOr<std::uint64_t> CountOpen();
   absl::StatusOr<std::uint64_t> CountForeign();
   // The oldest decision that `run` has to carry out, without the record.

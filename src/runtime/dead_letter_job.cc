@@ -80,8 +80,8 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       break;
     }
     case Kind::kLoad: {
-      ASSIGN_OR_RETURN(reply->keys, table_->ReadParked(request.seq, kKeysAtATime));
-      reply->at_end = reply->keys.size() < kKeysAtATime;
+      ASSIGN_OR_RETURN(reply->keys, table_->ReadParked(request.seq));
+      reply->at_end = reply->keys.empty();
       ASSIGN_OR_RETURN(reply->written, table_->CountWritten());
       ASSIGN_OR_RETURN(const std::uint64_t foreign, table_->CountForeign());
       if (foreign > 0) {

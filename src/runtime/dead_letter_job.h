@@ -29,7 +29,6 @@ DeadLetterPlace DeadLetterPlaceOf(const RunOptions& options, std::uint64_t syste
 
 class DeadLetterJob {
  public:
-  static constexpr std::size_t kKeysAtATime = 1'000;
   static constexpr std::size_t kRowsAtATime = 100;
 
   pipeline::DeadLetterReply Run(const DeadLetterPlace& place,

@@ -143,10 +143,28 @@ TEST_F(DeadLettersServerTest, RowsOfAKeyAreReadInPiecesOfBoundedSize) {
   EXPECT_EQ(rest->front().position, "p2");
 }
 
+TEST_F(DeadLettersServerTest, ParkedKeysAreReadInPiecesOfBoundedSize) {
+  std::vector<DeadLetter> rows;
+  for (int i = 0; i < 5; ++i) {
+    rows.push_back(
+        RowAt("p" + std::to_string(i), std::string(400'000, 'k') + std::to_string(i), true));
+  }
+  InsertOk(rows);
+  std::int64_t after = 0;
+  std::vector<std::size_t> pieces;
+  do {
+    const auto keys = table_->ReadParked(after);
+    ASSERT_TRUE(keys.ok()) << keys.status();
+    pieces.push_back(keys->size());
+    after = keys->empty() ? 0 : keys->back().seq;
+  } while (after != 0);
+  EXPECT_THAT(pieces, ElementsAre(3, 2, 0));
+}
+
 TEST_F(DeadLettersServerTest, OtherPipelinesAreNoConcern) {
   InsertOk({RowAt("p1", "a", true)});
   DeadLetterTable other = Open("billing");
-  EXPECT_THAT(*other.ReadParked(0, 10), IsEmpty());
+  EXPECT_THAT(*other.ReadParked(0), IsEmpty());
   EXPECT_EQ(*other.CountOpen(), 0);
   EXPECT_FALSE(*other.KeyIsOpen("orders", "a"));
 }
@@ -154,7 +172,7 @@ TEST_F(DeadLettersServerTest, OtherPipelinesAreNoConcern) {
 TEST_F(DeadLettersServerTest, RowsOfAnotherClusterDoNotCount) {
   InsertOk({RowAt("p1", "a", true)});
   server_->Sql("UPDATE walpost.dead_letters SET system_identifier = 1, decision = 'retry'");
-  EXPECT_THAT(*table_->ReadParked(0, 10), IsEmpty());
+  EXPECT_THAT(*table_->ReadParked(0), IsEmpty());
   EXPECT_FALSE(table_->NextDecision()->has_value());
   EXPECT_EQ(*table_->CountOpen(), 0);
   EXPECT_EQ(*table_->CountForeign(), 1);
