@@ -12,6 +12,7 @@
 #include "operations/dlq_text.h"
 #include "operations/presence.h"
 #include "operations/row_sender.h"
+#include "outbox/topic_rules.h"
 
 namespace walpost::operations {
 namespace {
@@ -200,6 +201,11 @@ Outcome Replay(const ReplayOptions& options) {
         kExitUsage, "",
         "where to: --to-topic TOPIC, or --in-place for the events' own topics, where old "
         "values will follow newer ones; --dry-run only counts"};
+  }
+  if (outbox::IsReservedTopic(options.to_topic)) {
+    return Outcome{kExitUsage, "",
+                   "topic '" + options.to_topic +
+                       "' belongs to walpost or to Kafka itself: no event goes there"};
   }
   Replayer replayer(options);
   const absl::Status status = replayer.Run();

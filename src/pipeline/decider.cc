@@ -48,6 +48,12 @@ Tracker::Form FormOf(const DeadLetter& row) {
   return row.parked ? Tracker::Form::kParked : Tracker::Form::kDeadLetter;
 }
 
+// Who writes events chooses how long it is. The table cuts it, between two characters.
+std::string Short(std::string_view text) {
+  constexpr std::size_t kCharacterBytesMax = 4;
+  return std::string(text.substr(0, DeadLetter::kTextBytesMax + kCharacterBytesMax));
+}
+
 ConcernedEvent EventOf(const DeadLetter& row, const std::optional<std::string_view>& key) {
   ConcernedEvent event;
   event.id = row.event_id;
@@ -175,8 +181,8 @@ std::optional<Halt> Decider::DecideUnfit(const UnfitEvent& unfit) {
   DeadLetter row;
   row.topic = event.topic;
   row.source = table;
-  row.event_id = event.id;
-  row.event_type = event.type;
+  row.event_id = Short(event.id);
+  row.event_type = Short(event.type);
   row.position = PositionOf(unfit.commit_lsn, unfit.ordinal);
   row.reason = unfit.reason;
   row.detail = unfit.detail;
@@ -254,8 +260,8 @@ DeadLetter Decider::Describe(const Tracker::Entry& entry) const {
   DeadLetter row;
   row.topic = entry.record.topic;
   row.source = counters_->received_by_table[entry.table].first;
-  row.event_id = HeaderOf(entry.record, "id");
-  row.event_type = HeaderOf(entry.record, "type");
+  row.event_id = Short(HeaderOf(entry.record, "id"));
+  row.event_type = Short(HeaderOf(entry.record, "type"));
   row.position = PositionOf(entry.commit_lsn, entry.ordinal);
   row.partition = entry.record.partition;
   row.event_time_ms = entry.record.timestamp_ms;

@@ -65,7 +65,8 @@ def test_own_topic_is_only_sent_to_when_told_so(p):
 
 
 def test_question_that_is_not_whole_is_refused(p):
-    for arguments in (["--all"], ["--all", "--in-place", "--to-topic", "x"], ["--to-topic", "x"], ["--from", "yesterday", "--in-place"]):
+    for arguments in (["--all"], ["--all", "--in-place", "--to-topic", "x"], ["--to-topic", "x"], ["--from", "yesterday", "--in-place"],
+                      ["--all", "--to-topic", f"walpost.progress.{p.name}"]):
         done = p.walpost.verb("replay", *arguments, check=False)
         assert done.returncode == 64, (arguments, done)
     table = replay(p, "--table", "outbox.other", check=False)

@@ -214,6 +214,13 @@ TEST(IntakeMessageTest, MessageParksNoKeyUnlessMessagesMayHalt) {
   }
 }
 
+TEST(IntakeMessageTest, OfALongIdADeadLetterKeepsTheBegin) {
+  World world(OnUndeliverable::kDeadLetter);
+  world.Take({Begin(100), Emitted(Content(std::string(20'000, 'i'))), Commit(100)});
+  EXPECT_EQ(world.decider.RowOf(0).reason, "event_too_large");
+  EXPECT_EQ(world.decider.RowOf(0).event_id.size(), base::DeadLetter::kTextBytesMax + 4);
+}
+
 TEST(IntakeMessageTest, MessagesLeaveHalfOfTheDeadLettersToRows) {
   World world(OnUndeliverable::kDeadLetter, {"shop"}, /*messages_halt=*/false);
   world.Take({Begin(100)});
