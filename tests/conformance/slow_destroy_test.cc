@@ -1,8 +1,12 @@
 // A producer that takes for ever to end must not hold up the loop.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <librdkafka/rdkafka.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "conformance/kafka_sink_harness.h"
@@ -11,45 +15,43 @@
 namespace walpost::testing {
 namespace {
 
-// The plugin's side, in slow_destroy_plugin.cc.
+// Producers do not end while they are held, for at most 20 s: a stand-in for a name server or broker
+// that keeps librdkafka waiting.
 class SlowDestroys {
  public:
-  SlowDestroys() : plugin_(dlopen(WALPOST_SLOW_DESTROY_PLUGIN, RTLD_NOW)) {
-    if (plugin_ != nullptr) {
-      hold_ = Symbol<void (*)(bool)>("HoldDestroys");
-      waiting_ = Symbol<int (*)()>("WaitingDestroys");
-    }
+  void Hold(bool hold) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    held_ = hold;
+    changed_.notify_all();
   }
 
-  ~SlowDestroys() {
-    if (hold_ != nullptr) {
-      hold_(false);  // the plugin stays loaded: producers may still be in it
-    }
+  int waiting() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return waiting_;
   }
 
-  bool usable() const { return hold_ != nullptr && waiting_ != nullptr; }
-
-  void Hold(bool hold) const { hold_(hold); }
-
-  int waiting() const { return waiting_(); }
+  void OnDestroy() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++waiting_;
+    changed_.wait_for(lock, std::chrono::seconds(20), [this] { return !held_; });
+    --waiting_;
+  }
 
  private:
-  template <typename Function>
-  Function Symbol(const char* name) const {
-    return reinterpret_cast<Function>(dlsym(plugin_, name));
-  }
-
-  void* plugin_;
-  void (*hold_)(bool) = nullptr;
-  int (*waiting_)() = nullptr;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false;
+  int waiting_ = 0;
 };
+
+SlowDestroys& Destroys() {
+  static auto* const destroys = new SlowDestroys;  // producers may outlive the test
+  return *destroys;
+}
 
 class SlowHarness final : public KafkaSinkHarness {
  public:
-  explicit SlowHarness(MockKafka* mock)
-      : KafkaSinkHarness(mock->bootstrap(),
-                         {{"plugin.library.paths", WALPOST_SLOW_DESTROY_PLUGIN}}),
-        mock_(mock) {}
+  explicit SlowHarness(MockKafka* mock) : KafkaSinkHarness(mock->bootstrap(), {}), mock_(mock) {}
 
   std::string MakeTopic(int partitions) override {
     const std::string topic = NewName("topic");
@@ -65,49 +67,54 @@ class SlowHarness final : public KafkaSinkHarness {
   MockKafka* const mock_;
 };
 
-struct SlowParts {
-  MockKafka mock;
-  SlowDestroys destroys;
-};
-
-SlowParts* parts = nullptr;  // of the running test
+MockKafka* mock_kafka = nullptr;  // of the running test
 
 class SlowDestroyTest : public SinkContract {
  protected:
   void SetUp() override {
-    parts_ = std::make_unique<SlowParts>();
-    ASSERT_TRUE(parts_->destroys.usable()) << dlerror();
-    parts = parts_.get();
+    mock_ = std::make_unique<MockKafka>();
+    mock_kafka = mock_.get();
     SinkContract::SetUp();
   }
 
   void TearDown() override {
-    parts_->destroys.Hold(false);
+    Destroys().Hold(false);
     SinkContract::TearDown();  // sees how long the longest call took
-    parts_.reset();
+    mock_.reset();
   }
 
-  std::unique_ptr<SlowParts> parts_;
+  std::unique_ptr<MockKafka> mock_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Mock, SlowDestroyTest,
                          ::testing::Values(SinkHarnessCase{
-                             "Mock", [] { return std::make_unique<SlowHarness>(&parts->mock); }}),
+                             "Mock", [] { return std::make_unique<SlowHarness>(mock_kafka); }}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST_P(SlowDestroyTest, NextGenerationDeliversWhileTheLastOneIsStillEnding) {
   const std::string topic = harness_->MakeTopic(1);
   Open();
   Warm(topic, 0);
-  parts_->destroys.Hold(true);
+  Destroys().Hold(true);
   CloseAndAwait();
   Open(delivery::Sink::Mode::kCareful);
   Warm(topic, 0);
-  Await("the first producer to be held", [this] { return parts_->destroys.waiting() > 0; });
+  Await("the first producer to be held", [this] { return Destroys().waiting() > 0; });
   EXPECT_EQ(reports_.delivered.size(), 2U);
-  parts_->destroys.Hold(false);
+  Destroys().Hold(false);
   CloseAndAwait();
 }
 
 }  // namespace
+
+void OnDestroy() { Destroys().OnDestroy(); }
+
 }  // namespace walpost::testing
+
+// In place of librdkafka's, for this whole program.
+extern "C" void rd_kafka_destroy_flags(rd_kafka_t* client, int flags) {
+  using Destroy = void (*)(rd_kafka_t*, int);
+  static const auto destroy = reinterpret_cast<Destroy>(dlsym(RTLD_NEXT, "rd_kafka_destroy_flags"));
+  walpost::testing::OnDestroy();
+  destroy(client, flags);
+}
