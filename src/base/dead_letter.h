@@ -72,7 +72,8 @@ struct ParkedKey {
   std::string key;
 };
 
-// A parked key of a topic, in this process: a key may be of any size, and many may be parked.
+// A parked key of a topic, in this process: a key may be of any size, and many may be parked. Two hashes,
+// so that no two keys are taken for one by chance.
 using ParkedKeyId = std::pair<std::uint64_t, std::uint64_t>;
 
 inline ParkedKeyId ParkedKeyIdOf(std::string_view topic, std::string_view key) {
