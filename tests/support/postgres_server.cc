@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -21,6 +22,8 @@
 #include <memory>
 #include <sstream>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace walpost::testing {
@@ -31,6 +34,8 @@ namespace fs = std::filesystem;
 constexpr int kStartTimeoutMs = 60'000;
 constexpr int kStopTimeoutMs = 60'000;
 constexpr int kPollMs = 20;
+constexpr int kFirstPort = 10240;
+constexpr int kLastPort = 32767;
 
 std::string FindBin() {
   if (const char* given = std::getenv("WALPOST_PG_BINDIR"); given != nullptr) {
@@ -56,27 +61,49 @@ const passwd* ServerUser() {
   return user;
 }
 
-int FreePort() {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const generic = static_cast<sockaddr*>(static_cast<void*>(&address));
-  CHECK_EQ(bind(listener, generic, size), 0);
-  CHECK_EQ(getsockname(listener, generic, &size), 0);
-  close(listener);
-  return ntohs(address.sin_port);
-}
-
-void WaitABit() { poll(nullptr, 0, kPollMs); }
-
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
 }
+
+bool IsFree(int port) {
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  const auto* const generic = static_cast<sockaddr*>(static_cast<void*>(&address));
+  const bool bound = bind(listener, generic, sizeof(address)) == 0;
+  close(listener);
+  return bound;
+}
+
+int PortAfter(int port) { return port < kLastPort ? port + 1 : kFirstPort; }
+
+// As free_port() of waiting.py, which shares the counter: no client is given such a port, and no
+// other test, so that it is still free after a restart.
+int FreePort() {
+  const std::string path =
+      (fs::temp_directory_path() / absl::StrCat("walpost-test-port.", getuid())).string();
+  const int counter = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  CHECK_GE(counter, 0) << path;
+  CHECK_EQ(flock(counter, LOCK_EX), 0);
+  int port = kFirstPort;
+  const std::string next = ReadFile(path);
+  CHECK(next.empty() || absl::SimpleAtoi(next, &port)) << path << " holds " << next;
+  while (!IsFree(port)) {
+    port = PortAfter(port);
+  }
+  const std::string after = absl::StrCat(PortAfter(port));
+  CHECK_EQ(ftruncate(counter, 0), 0);
+  CHECK_EQ(pwrite(counter, after.data(), after.size(), 0), static_cast<ssize_t>(after.size()));
+  close(counter);
+  return port;
+}
+
+void WaitABit() { poll(nullptr, 0, kPollMs); }
 
 }  // namespace
 
