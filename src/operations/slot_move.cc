@@ -32,6 +32,14 @@ using postgres::PreflightStep;
 using postgres::Row;
 using postgres::SqlConnection;
 
+absl::StatusOr<std::optional<postgres::DeadLetterTable>> DeadLettersOf(const InitOptions& options) {
+  DlqOptions pipeline;
+  pipeline.name = options.name;
+  pipeline.source = options.source;
+  pipeline.dead_letter_conninfo = options.dead_letter_conninfo;
+  return FindDeadLetters(pipeline);
+}
+
 // What both verbs look at before they change anything.
 class Mover {
  public:
@@ -95,6 +103,13 @@ class Mover {
                                        options_.kafka_timeout)
                         .status());
     Progress progress = facts_.ProgressAt(position);
+    ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> dead_letters,
+                     DeadLettersOf(options_));
+    if (dead_letters) {  // who decides takes the table as it is
+      ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Written written,
+                       dead_letters->CountWritten());
+      progress.dead_letters = written.rows;
+    }
     progress.epoch = newest_ ? newest_->epoch + 1 : 1;
     progress.recorded_at =
         std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
@@ -191,11 +206,7 @@ std::string WhatAdoptingMeans(const Mover& mover) {
 // What is left behind can be found where undeliverable events are looked for.
 absl::Status NoteSkipped(const InitOptions& options, const base::SourceFacts& facts, Lsn from,
                          Lsn to, const std::string& what) {
-  DlqOptions pipeline;
-  pipeline.name = options.name;
-  pipeline.source = options.source;
-  pipeline.dead_letter_conninfo = options.dead_letter_conninfo;
-  ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, FindDeadLetters(pipeline));
+  ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, DeadLettersOf(options));
   if (!table) {
     return absl::OkStatus();
   }

@@ -43,6 +43,7 @@ struct DeadLetterReply {
   std::vector<base::ParkedKey> keys = {};   // kLoad
   std::vector<base::DeadLetter> rows = {};  // kDecision: one or none; kRead
   std::uint64_t written = 0;                // kInsert, kLoad: rows that the pipeline ever wrote
+  bool in_recovery = false;                 // kLoad: a standby, which may lag with them
   bool at_end = false;                      // kLoad, kRead: nothing is behind it
   bool closed = true;                       // kDiscarded: false when it is to be discarded no more
   bool key_open = false;                    // kRead, kDiscarded of a key: it has open rows

@@ -235,6 +235,14 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
   }
   trouble_.clear();
   if (asked_kind_ == Kind::kInsert || asked_kind_ == Kind::kLoad) {
+    if (reply.written < written_rows_ && reply.in_recovery) {
+      trouble_ = absl::StrFormat(
+          "the standby has %u of the %u rows that this pipeline wrote to walpost.dead_letters: "
+          "waiting until it has them all",
+          reply.written, written_rows_);
+      ask_at_ = now.mono + kAskAgainAfter;
+      return std::nullopt;
+    }
     if (std::optional<Halt> halt = JudgeWritten(reply.written)) {
       return halt;
     }

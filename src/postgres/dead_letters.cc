@@ -155,9 +155,8 @@ absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninf
                                                       std::uint64_t system_identifier) {
   ASSIGN_OR_RETURN(SqlConnection connection, SqlConnection::Connect(conninfo, application_name));
   auto rows = connection.Query(
-      "SELECT system_identifier::text, pg_is_in_recovery(), current_setting("
-      "'transaction_read_only'), (SELECT count(*) FROM walpost.dead_letters WHERE false) FROM "
-      "pg_control_system()");
+      "SELECT system_identifier::text, (SELECT count(*) FROM walpost.dead_letters WHERE false) "
+      "FROM pg_control_system()");
   if (!rows.ok()) {
     return NotUsable(rows.status(), connection);
   }
@@ -250,12 +249,15 @@ absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
   return inserted;
 }
 
-absl::StatusOr<std::uint64_t> DeadLetterTable::CountWritten() {
-  ASSIGN_OR_RETURN(
-      const std::vector<Row> rows,
-      connection_.Query("SELECT written FROM walpost.dead_letter_count WHERE pipeline = $1",
-                        {pipeline_}));
-  return rows.empty() ? 0 : ToNumber<std::uint64_t>(rows[0].at(0));
+absl::StatusOr<DeadLetterTable::Written> DeadLetterTable::CountWritten() {
+  absl::StatusOr<std::vector<Row>> rows = connection_.Query(
+      "SELECT (SELECT written FROM walpost.dead_letter_count WHERE pipeline = $1), "
+      "pg_is_in_recovery()",
+      {pipeline_});
+  if (!rows.ok()) {
+    return NotUsable(rows.status(), connection_);
+  }
+  return Written{ToNumber<std::uint64_t>(rows->at(0).at(0)), rows->at(0).at(1) == "t"};
 }
 
 absl::StatusOr<std::vector<base::ParkedKey>> DeadLetterTable::ReadParked(std::int64_t after) {

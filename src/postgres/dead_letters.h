@@ -40,14 +40,17 @@ class DeadLetterTable {
 
   struct Inserted {
     std::vector<bool> open;     // of each row: one that was there already may have been discarded
-    std::uint64_t written = 0;  // as CountWritten
+    std::uint64_t written = 0;  // as Written::rows
   };
 
   // --- What `run` does ---
   // In this order, in one statement.
   absl::StatusOr<Inserted> Insert(const std::vector<base::DeadLetter>& rows);
-  // How many rows the pipeline ever wrote. Never less than before in one history.
-  absl::StatusOr<std::uint64_t> CountWritten();
+  struct Written {
+    std::uint64_t rows = 0;    // that the pipeline ever wrote: never less than before in one history
+    bool in_recovery = false;  // some may still be on their way from the primary
+  };
+  absl::StatusOr<Written> CountWritten();
   // The next open rows of parked keys behind `after`, about kReadBytesMax; none = these were all.
   absl::StatusOr<std::vector<base::ParkedKey>> ReadParked(std::int64_t after);
   absl::StatusOr<std::uint64_t> CountOpen();

@@ -240,7 +240,10 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
   const Result table = Query(
       "SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT'), "
       "has_table_privilege(c.oid, 'INSERT') AND has_table_privilege(c.oid, 'UPDATE') AND "
-      "has_table_privilege(c.oid, 'DELETE') FROM pg_catalog.pg_class c JOIN "
+      "has_table_privilege(c.oid, 'DELETE') AND coalesce((SELECT has_table_privilege(k.oid, "
+      "'SELECT') AND has_table_privilege(k.oid, 'INSERT') AND has_table_privilege(k.oid, 'UPDATE') "
+      "FROM pg_catalog.pg_class k WHERE k.relnamespace = c.relnamespace AND k.relname = "
+      "'dead_letter_count'), false) FROM pg_catalog.pg_class c JOIN "
       "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'walpost' AND "
       "c.relname = 'dead_letters'");
   if (!table.ok()) {
@@ -254,9 +257,9 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
   }
   if (options_.writes_dead_letters && !(readable && table.True(0, 1))) {
     return refuse(
-        "does not let walpost SELECT, INSERT, UPDATE and DELETE in "
-        "walpost.dead_letters: `walpost init --with-roles`, or sql/R__roles.sql, grants "
-        "it to outbox_relay");
+        "does not let walpost SELECT, INSERT, UPDATE and DELETE in walpost.dead_letters, and the "
+        "first three in walpost.dead_letter_count: `walpost init --with-roles` (or "
+        "sql/V1__walpost.up.sql and sql/R__roles.sql) makes both and grants it to outbox_relay");
   }
   if (!readable) {
     return std::nullopt;

@@ -82,7 +82,9 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
     case Kind::kLoad: {
       ASSIGN_OR_RETURN(reply->keys, table_->ReadParked(request.seq));
       reply->at_end = reply->keys.empty();
-      ASSIGN_OR_RETURN(reply->written, table_->CountWritten());
+      ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Written written, table_->CountWritten());
+      reply->written = written.rows;
+      reply->in_recovery = written.in_recovery;
       ASSIGN_OR_RETURN(const std::uint64_t foreign, table_->CountForeign());
       if (foreign > 0) {
         observe::LogRepeated(

@@ -51,6 +51,18 @@ def test_server_set_back_between_an_event_and_its_dead_letter(make_pipeline, wor
     assert p.walpost.stop() == 0
 
 
+def test_dead_letters_are_guarded_after_a_slot_was_advanced(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    p.walpost.init()
+    p.insert_large(2_000_000)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.walpost.verb("slot", "advance", "--yes")
+    p.execute("TRUNCATE walpost.dead_letters, walpost.dead_letter_count")
+    assert "wrote 1 rows to walpost.dead_letters" in halted(p)
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("writers_first", [True, False])
 def test_server_set_back(make_pipeline, workspace, writers_first):

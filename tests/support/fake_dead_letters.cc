@@ -94,6 +94,7 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       break;
   }
   reply.written = written;
+  reply.in_recovery = in_recovery;
   reply.key_open = std::any_of(rows.begin(), rows.end(), of_key);
   reply.open_rows = static_cast<std::uint64_t>(
       std::count_if(rows.begin(), rows.end(), [](const DeadLetter& row) { return !row.closed; }));

@@ -22,6 +22,7 @@ class FakeDeadLetters {
   std::vector<base::DeadLetter> rows;
   std::size_t rows_per_reading = 1'000;
   std::uint64_t written = 0;
+  bool in_recovery = false;
 
  private:
   std::int64_t next_seq_ = 1;

@@ -99,6 +99,28 @@ TEST_F(DeadLetterPolicyTest, ServerThatLostTheRowOfADeadLetterHaltsBeforeAnythin
   ExpectHalted(base::HaltReason::kTimelineChanged, "wrote 1 rows");
 }
 
+TEST_F(DeadLetterPolicyTest, StandbyThatLagsWithTheRowsIsWaitedFor) {
+  Policy(OnUndeliverable::kDeadLetter);
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1"});
+  DeliverAll();
+  End(base::StreamEnd::Kind::kLost);
+  dead_letters_.written = 0;
+  dead_letters_.in_recovery = true;
+  Connect(Lsn(100), /*announce=*/false);
+  EXPECT_FALSE(pipeline().halt());
+  EXPECT_THAT(pipeline().last_error(), HasSubstr("0 of the 1 rows"));
+  EXPECT_FALSE(pipeline().want_frame());
+  dead_letters_.written = 1;
+  Advance(DeadLetters::kAskAgainAfter);
+  Tick();
+  SendPayload(walpost::testing::RelationBytes(EventsRelation()));
+  Transaction(200, {"b2"});
+  DeliverAll();
+  EXPECT_THAT(Visible('b'), ElementsAre("b2"));
+  EXPECT_FALSE(pipeline().halt());
+}
+
 TEST_F(DeadLetterPolicyTest, WithoutARejectionNothingIsAskedOfTheTable) {
   Policy(OnUndeliverable::kDeadLetter);
   serve_dead_letters_ = false;

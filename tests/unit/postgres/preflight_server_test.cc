@@ -232,6 +232,25 @@ TEST_F(PreflightServerTest, UnreadableOrForeignRecordTableIsIgnored) {
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
 }
 
+TEST_F(PreflightServerTest, RelayThatMayNotCountDeadLettersIsRefusedBeforeTheFirst) {
+  MakeAll();
+  Sql("CREATE SCHEMA walpost; CREATE TABLE walpost.dead_letters (pipeline text, closed_at "
+      "timestamptz, system_identifier bigint); CREATE TABLE walpost.dead_letter_count (pipeline "
+      "text)");
+  server_->Sql("CREATE ROLE relay LOGIN REPLICATION");
+  Sql("GRANT USAGE ON SCHEMA walpost TO relay");
+  Sql("GRANT SELECT, INSERT, UPDATE, DELETE ON walpost.dead_letters TO relay");
+  ConnectOptions options = Options();
+  options.conninfo = server_->Conninfo(database_, "user=relay");
+  options.writes_dead_letters = true;
+  ExpectHalt(Refused(options), HaltReason::kDeadLetterFailed, "walpost.dead_letter_count");
+  Sql("GRANT SELECT, INSERT, UPDATE ON walpost.dead_letter_count TO relay");
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(options, base::Lsn())));
+  WaitUntilFree();
+  Sql("DROP SCHEMA walpost CASCADE");
+  server_->Sql("DROP ROLE relay");
+}
+
 // Failure 30.
 TEST_F(PreflightServerTest, ApplicationNameInSynchronousStandbyNamesIsRefused) {
   MakeAll();
