@@ -115,6 +115,7 @@ TEST_F(DeadLetterPolicyTest, StandbyThatLagsWithTheRowsIsWaitedFor) {
   Advance(DeadLetters::kAskAgainAfter);
   Tick();
   SendPayload(walpost::testing::RelationBytes(EventsRelation()));
+  Transaction(100, {"a1"});
   Transaction(200, {"b2"});
   DeliverAll();
   EXPECT_THAT(Visible('b'), ElementsAre("b2"));
