@@ -92,17 +92,17 @@ absl::Status RowSender::SendRow(const ReadRow& row, const envelope::SchemaTable&
     if (!leave_out) {
       return base::Annotate(
           status,
-          "event '" + row.id +
-              "' (mend its row or delete it, or leave such rows out: --skip-undeliverable)");
+          "event '" + Printable(row.id) +
+              "' (fix its row or delete it, or leave such rows out: --skip-undeliverable)");
     }
     ++left_out_;
     if (left_out_ids_.size() < kIdsMax) {
-      left_out_ids_.push_back(row.id);
+      left_out_ids_.push_back(Printable(row.id));
     }
     return absl::OkStatus();
   }
   sent_ += status.ok() ? 1 : 0;
-  return base::Annotate(status, "event '" + row.id + "'");
+  return base::Annotate(status, "event '" + Printable(row.id) + "'");
 }
 
 std::string RowSender::TakeAccount() {

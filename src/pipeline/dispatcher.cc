@@ -364,9 +364,11 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
     return;
   }
   std::uint32_t attempts = 1;
-  // Also of a topic that the look-up found: the broker does not know it yet, or the look-up will tell.
-  if (failure.kind == FailureKind::kOther || failure.kind == FailureKind::kTopicUnknown) {
-    const HeldTopics::Unclear unclear = topics_.OnUnclear(topic, sequence, delivered_, now_.mono);
+  // Also of a topic that the look-up found: the broker does not know it, or our right, yet.
+  if (failure.kind == FailureKind::kOther || failure.kind == FailureKind::kTopicUnknown ||
+      failure.kind == FailureKind::kTopicNotAuthorized) {
+    const HeldTopics::Unclear unclear =
+        topics_.OnUnclear(topic, sequence, failure.kind, delivered_, now_.mono);
     attempts = unclear.attempts;
     if (!unclear.verdict) {
       decider_->Retry(sequence, failure, attempts);

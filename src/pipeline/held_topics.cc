@@ -56,7 +56,7 @@ bool HeldTopics::OnRefused(std::string_view topic, const Failure& failure,
   trouble.failure = failure;
   trouble.answered_at = now;
   const base::MonotonicTime believed_at = trouble.since + unknown_wait_;
-  const bool verdict = failure.kind != FailureKind::kTopicUnknown || now >= believed_at;
+  const bool verdict = failure.kind == FailureKind::kTopicInvalid || now >= believed_at;
   if (verdict) {
     if (!std::exchange(trouble.verdict, true)) {
       BoundVerdicts(found->first);
@@ -72,7 +72,8 @@ bool HeldTopics::OnRefused(std::string_view topic, const Failure& failure,
 }
 
 HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence sequence,
-                                          std::uint64_t delivered, base::MonotonicTime now) {
+                                          FailureKind kind, std::uint64_t delivered,
+                                          base::MonotonicTime now) {
   const auto [found, added] = troubles_.try_emplace(std::string(topic));
   Trouble& trouble = found->second;
   if (added || trouble.failure.kind != FailureKind::kNone || trouble.sequence != sequence) {
@@ -83,7 +84,10 @@ HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence seque
   }
   ++trouble.attempts;
   trouble.try_at = TryAgainAt(trouble.since, now);
-  return {trouble.attempts, now >= trouble.since + kUnclearFor && delivered > trouble.delivered};
+  const bool verdict = kind == FailureKind::kTopicNotAuthorized
+                           ? now >= trouble.since + unknown_wait_
+                           : now >= trouble.since + kUnclearFor && delivered > trouble.delivered;
+  return {trouble.attempts, verdict};
 }
 
 bool HeldTopics::IsUnclear(std::string_view topic, Sequence sequence) const {

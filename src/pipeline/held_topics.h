@@ -42,8 +42,8 @@ class HeldTopics {
   static constexpr std::size_t kMany = 100;
   static constexpr std::size_t kVerdictsMax = 1'000;
 
-  // A broker learns of a new topic later than others, or is about to make it. So that there is none
-  // is believed when nothing else was said for `unknown_wait`.
+  // A broker learns of a new topic, or of a right, later than others. So that there is none is
+  // believed when nothing else was said for `unknown_wait`.
   explicit HeldTopics(std::chrono::milliseconds unknown_wait) : unknown_wait_(unknown_wait) {}
 
   // What is to be done about the event that is next in its topic.
@@ -69,9 +69,10 @@ class HeldTopics {
     bool verdict = false;
   };
 
-  // The record was sent alone, and the answer says nothing about it. `delivered` = so far, of all.
-  Unclear OnUnclear(std::string_view topic, delivery::Sequence sequence, std::uint64_t delivered,
-                    base::MonotonicTime now);
+  // The record was sent alone, and the answer says nothing about it, or nothing that must last.
+  // `delivered` = so far, of all.
+  Unclear OnUnclear(std::string_view topic, delivery::Sequence sequence, delivery::FailureKind kind,
+                    std::uint64_t delivered, base::MonotonicTime now);
   // It got such an answer: nothing of its topic was sent beside it.
   bool IsUnclear(std::string_view topic, delivery::Sequence sequence) const;
   void OnAccepted(std::string_view topic);

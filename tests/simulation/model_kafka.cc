@@ -343,9 +343,12 @@ void ModelKafka::BlameTopics() {
 // An answer counts against a record when it is about this one record, or, when it says nothing about
 // it, after minutes.
 bool ModelKafka::MayBlame(const Identity& what, FailureKind kind) {
-  if (kind == FailureKind::kOther || kind == FailureKind::kTopicUnknown) {
+  if (kind == FailureKind::kOther || kind == FailureKind::kTopicUnknown ||
+      kind == FailureKind::kTopicNotAuthorized) {
     const auto [since, first] = unclear_since_.try_emplace(what.event, now_);
-    return now_ - since->second >= pipeline::HeldTopics::kUnclearFor;
+    return now_ - since->second >= (kind == FailureKind::kTopicNotAuthorized
+                                        ? plan_.options.unknown_topic_wait
+                                        : pipeline::HeldTopics::kUnclearFor);
   }
   // What got an unclear answer is sent alone, also by a pipelined producer.
   const bool alone = mode_ == Mode::kCareful || unclear_since_.count(what.event) != 0;

@@ -1,16 +1,4 @@
-#include "pipeline/dispatcher.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <set>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "support/fake_sink.h"
+#include "dispatcher_fixture.h"
 
 namespace walpost::pipeline {
 namespace {
@@ -19,135 +7,10 @@ using delivery::Failure;
 using delivery::FailureKind;
 using delivery::Sequence;
 using delivery::Sink;
-using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using walpost::testing::FakeSink;
-
-constexpr milliseconds kBackOff{100};
-constexpr int kAttemptsMax = 3;
-
-class DispatcherTest : public ::testing::Test {
- protected:
-  explicit DispatcherTest(milliseconds unknown_topic_wait = milliseconds(0))
-      : unknown_topic_wait_(unknown_topic_wait) {}
-
-  void SetUp() override {
-    counters_.delivered_by_topic.emplace_back("orders", 0);
-    counters_.received_by_table.emplace_back("outbox.events", 0);
-    dispatcher_.Start(now_);
-  }
-
-  // Events of keys a, b, c, ... which the fake puts on partitions of their own.
-  void Add(int count) {
-    Track(count);
-    dispatcher_.Pump();
-  }
-
-  void AddTo(const std::string& topic) {
-    topic_ = *topics_.insert(topic).first;
-    Add(1);
-    topic_ = "orders";
-  }
-
-  // Until the sink holds it, with what comes meanwhile.
-  void AwaitOutstanding(Sequence sequence, milliseconds step) {
-    for (int i = 0; i < 10'000; ++i) {
-      const std::vector<Sequence> outstanding = sink_.outstanding();
-      if (std::count(outstanding.begin(), outstanding.end(), sequence) != 0) {
-        return;
-      }
-      Poll(std::min(step, milliseconds(100)));
-    }
-    FAIL() << "event " << sequence << " was not sent";
-  }
-
-  void Track(int count) {
-    tracker_.BeginTransaction(base::Lsn(commit_lsn_ += 100));
-    for (int i = 0; i < count; ++i) {
-      const Sequence sequence = tracker_.next_sequence();
-      const std::string text = "event " + std::to_string(sequence);
-      envelope::Record record;
-      record.block = tracker_.arena()->Allocate(text.size());
-      text.copy(record.block.data, text.size());
-      record.value = std::string_view(record.block.data, text.size());
-      record.topic = topic_;
-      record.key = kKeys.substr(sequence % kKeys.size(), 1);
-      tracker_.Add(record, 0, base::WallTime(), 0);
-    }
-    tracker_.CommitTransaction(base::Lsn(commit_lsn_ + 8));
-  }
-
-  // As while reading: each event may be followed by another at once.
-  void Gather(int count) {
-    for (int i = 0; i < count; ++i) {
-      Track(1);
-      dispatcher_.Gather(now_);
-    }
-  }
-
-  void Poll(milliseconds later = milliseconds(0)) {
-    now_.mono += later;
-    now_.wall += later;
-    dispatcher_.Poll(now_);
-  }
-
-  // Lets the generation end, and waits for the next.
-  void NextGeneration() {
-    const std::size_t before = sink_.generations().size();
-    for (int i = 0; i < 10 && sink_.generations().size() == before; ++i) {
-      Poll(kBackOff);
-    }
-    ASSERT_EQ(sink_.generations().size(), before + 1);
-  }
-
-  // Everything outstanding is delivered, until nothing is tracked and a fast producer is back.
-  void DeliverToTheEnd() {
-    for (int i = 0; i < 100 && !(tracker_.empty() && dispatcher_.caught_up()); ++i) {
-      if (!sink_.closed()) {
-        sink_.DeliverAll();
-      }
-      Poll(kBackOff);
-    }
-    EXPECT_TRUE(tracker_.empty());
-    EXPECT_TRUE(dispatcher_.caught_up());
-  }
-
-  // The values in the order they became visible, of the partition of `key`.
-  std::vector<std::string> Visible(char key) {
-    std::vector<std::string> values;
-    for (const FakeSink::Submission& each :
-         sink_.Log("orders", static_cast<unsigned char>(key) % FakeSink::kPartitions)) {
-      values.push_back(*each.value);
-    }
-    return values;
-  }
-
-  Sink::Mode mode() const { return sink_.generation().mode; }
-
-  static constexpr std::string_view kKeys = "abcd";
-
-  base::Now now_{base::MonotonicTime(std::chrono::hours(1)), base::WallTime()};
-  std::uint64_t commit_lsn_ = 0;
-  delivery::Tracker tracker_;
-  FakeSink sink_;
-  Counters counters_;
-  PipelineOptions options_;
-  DeadLetters dead_letters_{options_, &tracker_};
-  Decider decider_{options_, &tracker_, &counters_, &dead_letters_};
-  const milliseconds unknown_topic_wait_;
-  std::set<std::string> topics_;
-  std::string_view topic_ = "orders";
-  Dispatcher dispatcher_{
-      {base::BackoffOptions{kBackOff, kBackOff, kBackOff}, 1, unknown_topic_wait_,
-       std::chrono::microseconds(3'000), std::chrono::microseconds(20'000)},
-      &tracker_,
-      &sink_,
-      &counters_,
-      &decider_,
-      &dead_letters_};
-};
 
 TEST_F(DispatcherTest, EventsAreSubmittedInOrderToAFastProducer) {
   Add(3);
@@ -338,8 +201,8 @@ TEST_F(DispatcherTest, CarefulProducerWhoseTopicIsLookedUpStaysCareful) {
 }
 
 TEST_F(DispatcherTest, FailureOfOneRecordAloneIsAVerdict) {
-  for (const FailureKind kind : {FailureKind::kRecordTooLarge, FailureKind::kRecordInvalid,
-                                 FailureKind::kTopicInvalid, FailureKind::kTopicNotAuthorized}) {
+  for (const FailureKind kind :
+       {FailureKind::kRecordTooLarge, FailureKind::kRecordInvalid, FailureKind::kTopicInvalid}) {
     Add(1);
     const Sequence event = tracker_.oldest_unsettled();
     sink_.Fail(event, kind);
@@ -359,111 +222,6 @@ TEST_F(DispatcherTest, FailureOfOneRecordAloneIsAVerdict) {
 }
 
 // UNKNOWN_SERVER_ERROR for a while says nothing about the record.
-TEST_F(DispatcherTest, UnclearFailureIsNoVerdictWhileNothingElseIsDelivered) {
-  Add(2);
-  sink_.Fail(0, FailureKind::kOther);
-  Poll();
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    AwaitOutstanding(0, HeldTopics::kTryAgainMax);
-    sink_.Fail(0, FailureKind::kOther, "who knows");
-    Poll(HeldTopics::kUnclearFor);
-    ASSERT_FALSE(dispatcher_.verdict());
-  }
-  AwaitOutstanding(0, HeldTopics::kTryAgainMax);
-  DeliverToTheEnd();
-  EXPECT_THAT(Visible('a'), ElementsAre("event 0"));
-  EXPECT_THAT(Visible('b'), ElementsAre("event 1"));
-}
-
-TEST_F(DispatcherTest, UnclearFailureIsAVerdictAfterMinutesInWhichOthersWereDelivered) {
-  Add(2);
-  sink_.Fail(0, FailureKind::kOther);
-  Poll();
-  AwaitOutstanding(0, kBackOff);
-  const base::MonotonicTime first_at = now_.mono;
-  sink_.Fail(0, FailureKind::kOther, "who knows");
-  Poll();
-  AddTo("payments");
-  AwaitOutstanding(2, kBackOff);
-  sink_.Deliver(2);
-  while (!dispatcher_.verdict()) {
-    AwaitOutstanding(0, HeldTopics::kTryAgainMax);
-    EXPECT_THAT(sink_.outstanding(), ElementsAre(0)) << "event 1 would overtake it";
-    sink_.Fail(0, FailureKind::kOther, "still");
-    Poll();
-    ASSERT_LT(now_.mono, first_at + 2 * HeldTopics::kUnclearFor);
-  }
-  EXPECT_GE(now_.mono, first_at + HeldTopics::kUnclearFor);
-  EXPECT_EQ(dispatcher_.verdict()->sequence, 0U);
-  EXPECT_THAT(dispatcher_.verdict()->halt.detail, HasSubstr("still"));
-}
-
-TEST_F(DispatcherTest, OtherTopicsGoOnWhileOneIsLookedUp) {
-  sink_.SetPending("orders", true);
-  Add(2);
-  AddTo("payments");
-  EXPECT_THAT(sink_.outstanding(), ElementsAre(2));
-  EXPECT_TRUE(dispatcher_.caught_up()) << "the next may be read";
-  sink_.SetPending("orders", false);
-  Poll();
-  EXPECT_THAT(sink_.outstanding(), ElementsAre(2, 0, 1));
-  DeliverToTheEnd();
-}
-
-class UnknownTopicTest : public DispatcherTest {
- protected:
-  UnknownTopicTest() : DispatcherTest(milliseconds(10'000)) {
-    sink_.RefuseTopic("orders", Failure{FailureKind::kTopicUnknown, "no such topic"});
-  }
-
-  // Polls whenever it wants to be, up to this long from the start.
-  void PollUntil(milliseconds time) {
-    while (now_.mono < kStart + time && !dispatcher_.verdict()) {
-      const auto deadline = dispatcher_.NextDeadline().value_or(base::MonotonicTime::max());
-      ASSERT_GT(deadline, now_.mono) << "it would spin";
-      Poll(std::chrono::duration_cast<milliseconds>(std::min(deadline, kStart + time) - now_.mono));
-    }
-  }
-
-  const base::MonotonicTime kStart = now_.mono;
-};
-
-TEST_F(UnknownTopicTest, IsAskedAboutAgainBeforeItIsBelieved) {
-  Add(2);
-  AddTo("payments");
-  EXPECT_THAT(sink_.outstanding(), ElementsAre(2));
-  PollUntil(milliseconds(9'999));
-  EXPECT_FALSE(dispatcher_.verdict());
-  EXPECT_GT(sink_.refusals("orders"), 4) << "a topic that is just being made is found soon";
-  EXPECT_LT(sink_.refusals("orders"), 20);
-  PollUntil(milliseconds(10'000));
-  ASSERT_TRUE(dispatcher_.verdict());
-  EXPECT_EQ(dispatcher_.verdict()->sequence, 0U);
-}
-
-TEST_F(UnknownTopicTest, IsUsedOnceItIsThereAndInOrder) {
-  Add(2);
-  PollUntil(milliseconds(300));
-  sink_.TakeTopic("orders");
-  Add(1);
-  EXPECT_THAT(sink_.outstanding(), IsEmpty()) << "it is not asked about yet";
-  PollUntil(milliseconds(1'000));
-  EXPECT_THAT(sink_.outstanding(), ElementsAre(0, 1, 2));
-  DeliverToTheEnd();
-}
-
-TEST_F(UnknownTopicTest, OfWhichThereAreManyIsAskedAboutTwice) {
-  for (std::size_t i = 0; i < 2 * HeldTopics::kMany; ++i) {
-    const std::string topic = "missing-" + std::to_string(i);
-    sink_.RefuseTopic(topic, Failure{FailureKind::kTopicUnknown, "no such topic"});
-    AddTo(topic);
-  }
-  AddTo("payments");
-  EXPECT_THAT(sink_.outstanding(), ElementsAre(2 * HeldTopics::kMany));
-  PollUntil(milliseconds(10'000));
-  EXPECT_EQ(sink_.refusals("missing-150"), 1);
-}
-
 TEST_F(DispatcherTest, EndedGenerationIsNeverAVerdict) {
   Add(1);
   for (int i = 0; i < 20; ++i) {
