@@ -108,8 +108,9 @@ class Bench:
         self.build = folder / "build" / "dev"
         self.tree()
         self.run(["cmake", "--preset", "dev"], check=True)
+        # All of it: ctest knows the command of a test only when its program is there.
+        self.run(["ninja", "-C", str(self.build), f"-j{os.cpu_count()}"], check=True, timeout=7200)
         self.programs = self.find_programs()
-        self.run(["ninja", "-C", str(self.build), "-j1", *self.targets()], check=True, timeout=7200)
 
     def tree(self):
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -150,9 +151,6 @@ class Bench:
             programs[test["name"]] = command
         programs["simulation"] = [str(self.build / "tests/simulation/simulation"), "--histories", str(SIMULATED_HISTORIES), "--jobs", "1"]
         return programs
-
-    def targets(self):
-        return sorted({pathlib.Path(command[0]).name for command in self.programs.values()})
 
     def order(self, path):
         """Names of the programs, those of the file's module first, the simulator after the unit tests of the core."""

@@ -392,6 +392,7 @@ void ModelKafka::LandLate() {
       continue;
     }
     LandOne(late.front());
+    late_progress_ = late_progress_ || late.front().progress.has_value();
     late.pop_front();
   }
 }

@@ -53,6 +53,9 @@ class ModelKafka final : public delivery::Sink {
   // No broker answers.
   bool away() const { return now_ < outage_until_; }
 
+  // Progress of a process that is gone came after it.
+  bool late_progress() const { return late_progress_; }
+
   // For minutes.
   bool away_for_long() const { return now_ < long_outage_until_; }
 
@@ -151,7 +154,8 @@ class ModelKafka final : public delivery::Sink {
   int progress_refusals_ = 0;
   base::MonotonicTime progress_refused_until_;
   std::vector<std::deque<Content>> late_;  // by partition: may land, in order
-  std::size_t outstanding_ = 0;            // without a report that was served
+  bool late_progress_ = false;
+  std::size_t outstanding_ = 0;  // without a report that was served
   std::size_t outstanding_bytes_ = 0;
   Mode mode_ = Mode::kFast;
   bool open_ = false;

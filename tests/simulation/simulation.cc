@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr int kFramesPerTurn = 64;
-constexpr std::uint64_t kTurnsToSettleMax = 20'000;
+constexpr std::uint64_t kTurnsToSettleMax = 100'000;
 
 }  // namespace
 
@@ -94,7 +94,7 @@ void Simulation::StartProcess() {
   look_answer_.reset();
   dead_letters_unusable_ = false;
   most_open_ = 0;
-  stopping_ = halt_seen_ = false;
+  stopping_ = halt_seen_ = yields_ = false;
   errors_.clear();
   connecting_.reset();
   finishing_until_ = base::MonotonicTime();
@@ -148,6 +148,9 @@ void Simulation::Commands() {
   if (now_.mono >= finishing_until_) {
     if (const std::optional<base::Lsn> start = pipeline_->TakeConnect(now_)) {
       Require(!connection_ && !connecting_, "a second connection is asked for");
+      if (std::exchange(yields_, false)) {
+        Resumed();
+      }
       if (!foreign_.set_back) {
         judge_.OnPosition(*start, "START at");
       }

@@ -191,6 +191,7 @@ class Simulation {
   base::Lsn set_back_from_;                           // the end of the log that is gone
   std::optional<base::MonotonicTime> other_acts_at_;  // another instance holds the slot
   bool other_acted_ = false;                          // and the topic alone knows how far it came
+  bool yields_ = false;  // to another instance: what is in memory is being given up
   bool foreign_halt_ = false;
   std::optional<base::SourceFacts> accepted_;  // in this process
   base::Lsn handed_;                           // how far it could know of, the same

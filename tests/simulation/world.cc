@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "simulation.h"
+#include "violation.h"
 
 namespace walpost::simulation {
 
@@ -272,9 +273,17 @@ void Simulation::FinishConnecting() {
   connection_->discarded_before = pipeline_->counters().events_discarded;
   Trace("connected at", facts.start_lsn.ToString());
   facts.dead_letters_open = dead_letters_.open_rows() > 0;
+  const std::uint64_t& yields = pipeline_->counters().reconnects_by_reason.at(
+      static_cast<std::size_t>(pipeline::ReconnectReason::kTakenOver));
+  const std::uint64_t yields_before = yields;
   pipeline_->OnConnected(facts, now_);
   if (pipeline_->connected()) {
     CheckAccepted(facts);
+  }
+  if (yields > yields_before) {
+    Trace("walpost yields");
+    Require(other_acted_ || kafka_.late_progress(), "it yields to nobody");
+    yields_ = true;
   }
 }
 
