@@ -151,7 +151,8 @@ void Judge::OnSubmitted(const Identity& what) {
   // Acknowledged, or such that nobody sends it.
   const auto settled = [this](std::uint64_t other) {
     return reported_epoch_[other] == epoch_ || MaySkip(other) || server_->events()[other].unfit ||
-           Gone(other) || states_[other].left_out || states_[other].dead_letter;
+           Gone(other) || states_[other].left_out || states_[other].dead_letter ||
+           states_[other].discarded;
   };
   const std::vector<std::uint64_t>& lane = lane_events_[event.lane];
   const auto [found, first] = submitted_lanes_.try_emplace(event.lane, event.lane_index);
