@@ -83,7 +83,8 @@ BEGIN
             decided_at        timestamptz,
             closed_at         timestamptz,
             PRIMARY KEY (seq),
-            CHECK (NOT parked OR key IS NOT NULL)
+            CHECK (NOT parked OR key IS NOT NULL),
+            CHECK (parked OR NOT of_key)
         );
         -- What came with the stream comes again after a crash. What verbs send beside it has no place there.
         CREATE UNIQUE INDEX dead_letters_place ON walpost.dead_letters (pipeline, position, event_id) WHERE position <> '';

@@ -20,8 +20,6 @@ using std::chrono::milliseconds;
 
 // Clocks of Kafka's clients need not agree to the millisecond.
 constexpr std::int64_t kClockMarginMs = 60'000;
-// Of advisory locks: walpost's, and which.
-constexpr const char* kOnlyOne = "SELECT pg_try_advisory_lock(2002874224, 1)";
 
 std::int64_t NowMs() {
   return std::chrono::floor<milliseconds>(WallNow()).time_since_epoch().count();
@@ -48,6 +46,16 @@ absl::StatusOr<Gap> Gap::FromJson(const std::string& text) {
     gap.since_ms = json["since_ms"].get<std::int64_t>();
   }
   return gap;
+}
+
+absl::Status LockRowsToSend(SqlConnection* connection) {
+  RETURN_IF_ERROR(connection->Execute("SET idle_in_transaction_session_timeout = 0; BEGIN"));
+  absl::Status locked =
+      connection->Execute("LOCK TABLE walpost.pipeline IN SHARE UPDATE EXCLUSIVE MODE NOWAIT");
+  if (connection->last_sqlstate() == "55P03") {
+    return absl::FailedPreconditionError("another walpost is sending these rows just now");
+  }
+  return locked;
 }
 
 Drain::Drain(const DrainOptions& options) : options_(options), gap_(options.gap) {}
@@ -114,11 +122,10 @@ absl::StatusOr<std::string> Drain::Bound(std::uint32_t place, const RowReader& r
 
 absl::StatusOr<std::string> Drain::Run() {
   const postgres::ConnectOptions& source = options_.pipeline.source;
+  ASSIGN_OR_RETURN(SqlConnection lock,
+                   SqlConnection::Connect(source.conninfo, source.application_name));
+  RETURN_IF_ERROR(LockRowsToSend(&lock));
   ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(source.conninfo, source.application_name));
-  ASSIGN_OR_RETURN(const std::vector<Row> alone, connection_->Query(kOnlyOne));
-  if (alone.at(0).at(0) != "t") {
-    return absl::FailedPreconditionError("another walpost is sending these rows just now");
-  }
   RETURN_IF_ERROR(ReadPlace());
   std::string text;
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {

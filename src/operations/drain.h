@@ -49,6 +49,11 @@ struct DrainOptions {
   OnProgress on_progress;
 };
 
+// Begins a transaction of `connection` that keeps others from sending the same rows until it ends. By a
+// lock that only the owner of walpost.pipeline can take: an advisory one anybody could hold for ever.
+// kFailedPrecondition: somebody else has it.
+absl::Status LockRowsToSend(postgres::SqlConnection* connection);
+
 class Drain {
  public:
   explicit Drain(const DrainOptions& options);

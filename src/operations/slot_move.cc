@@ -358,6 +358,8 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
     return Outcome{kExitUsage, text, "nothing was changed; add --yes to do it"};
   }
   if (record && !options.leave_gap) {
+    RETURN_IF_ERROR(LockRowsToSend(&connection));
+    RETURN_IF_ERROR(connection.Execute("ROLLBACK"));
     // Before anything is changed: an attempt that is interrupted does not lose where the gap begins.
     RETURN_IF_ERROR(RecordGap(&connection, record->name, gap.ToJson()));
   }

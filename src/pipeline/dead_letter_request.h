@@ -45,7 +45,7 @@ struct DeadLetterReply {
   std::uint64_t written = 0;                // kInsert, kLoad: rows that the pipeline ever wrote
   bool in_recovery = false;                 // kLoad: a standby, which may lag with them
   bool at_end = false;                      // kLoad, kRead: nothing is behind it
-  bool closed = true;                       // kDiscarded: false when it is to be discarded no more
+  bool closed = true;                       // what was to be closed was still open, and to be
   bool key_open = false;                    // kRead, kDiscarded of a key: it has open rows
   std::uint64_t open_rows = 0;              // of the pipeline
 };

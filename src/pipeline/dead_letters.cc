@@ -210,7 +210,7 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
       return request;
     case Release::Phase::kDiscarding:
       request.seq = decision.seq;
-      request.kind = decision.of_key ? Kind::kKeyDiscarded : Kind::kDiscarded;
+      request.kind = decision.of_key && decision.parked ? Kind::kKeyDiscarded : Kind::kDiscarded;
       return request;
   }
   return std::nullopt;
@@ -268,7 +268,12 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
     case Kind::kFailed:
     case Kind::kDiscarded:
     case Kind::kKeyDiscarded:
+      changed_ = changed_ || (asked_kind_ != Kind::kRead && reply.closed);
       OnReleaseReply(std::move(reply));
+      if (!release_) {
+        // There may be another decision. The same one again, when nothing came of it, must wait.
+        look_at_ = changed_ ? now.mono : now.mono + kLookEvery;
+      }
       break;
   }
   Tick(now);

@@ -39,6 +39,7 @@ void DeadLetters::Begin(DeadLetter decision) {
     key.open = true;
   }
   release_.emplace();
+  changed_ = false;
   release_->decision = std::move(decision);
   // Events of the key that were read before are in the topic or in the table.
   release_->settled_below = release_->decision.parked ? tracker_->next_sequence() : 0;
@@ -241,10 +242,7 @@ void DeadLetters::OnLost() {
   }
 }
 
-void DeadLetters::EndRelease() {
-  release_.reset();
-  look_at_ = base::MonotonicTime();  // there may be another decision
-}
+void DeadLetters::EndRelease() { release_.reset(); }
 
 // The record is not needed any more.
 void DeadLetters::Drop() {

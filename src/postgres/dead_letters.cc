@@ -366,14 +366,16 @@ absl::StatusOr<bool> DeadLetterTable::Discarded(std::int64_t seq) {
   return !closed.empty();
 }
 
-absl::Status DeadLetterTable::KeyDiscarded(const std::string& topic, const std::string& key) {
-  return connection_
-      .Query(absl::StrFormat("UPDATE walpost.dead_letters SET decision = 'discard', closed_at = "
-                             "clock_timestamp() WHERE %s%sAND parked AND topic = $2 AND key = "
-                             "$3::bytea",
-                             kOurs, kOpen),
-             {pipeline_, topic, Hex(key)})
-      .status();
+absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic,
+                                                   const std::string& key) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> closed,
+      connection_.Query(absl::StrFormat("UPDATE walpost.dead_letters SET decision = 'discard', "
+                                        "closed_at = clock_timestamp() WHERE %s%sAND parked AND "
+                                        "topic = $2 AND key = $3::bytea RETURNING 1",
+                                        kOurs, kOpen),
+                        {pipeline_, topic, Hex(key)}));
+  return !closed.empty();
 }
 
 absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& detail) {

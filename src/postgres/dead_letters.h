@@ -66,7 +66,7 @@ class DeadLetterTable {
   absl::Status Delivered(std::int64_t seq, bool elsewhere);
   // False: it is to be discarded no more, or was closed.
   absl::StatusOr<bool> Discarded(std::int64_t seq);
-  absl::Status KeyDiscarded(const std::string& topic, const std::string& key);
+  absl::StatusOr<bool> KeyDiscarded(const std::string& topic, const std::string& key);
   // The decision about the row, and about its key, is taken back.
   absl::Status RetryFailed(std::int64_t seq, const std::string& detail);
   absl::StatusOr<bool> KeyIsOpen(const std::string& topic, const std::string& key);

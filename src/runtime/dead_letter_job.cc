@@ -129,9 +129,10 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       ASSIGN_OR_RETURN(reply->closed, table_->Discarded(request.seq));
       break;
     }
-    case Kind::kKeyDiscarded:
-      RETURN_IF_ERROR(table_->KeyDiscarded(request.topic, request.key));
+    case Kind::kKeyDiscarded: {
+      ASSIGN_OR_RETURN(reply->closed, table_->KeyDiscarded(request.topic, request.key));
       break;
+    }
   }
   if ((request.kind == Kind::kRead || request.kind == Kind::kDiscarded) && request.of_key) {
     ASSIGN_OR_RETURN(reply->key_open, table_->KeyIsOpen(request.topic, request.key));

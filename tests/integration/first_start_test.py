@@ -97,8 +97,8 @@ def noted(p):
 
 
 def only_one_may(p):
-    return p.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
-                     " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == [(0,)]
+    return p.execute("SELECT count(*) FROM pg_locks WHERE mode = 'ShareUpdateExclusiveLock' AND locktype = 'relation'"
+                     " AND relation = to_regclass('walpost.pipeline') AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == [(0,)]
 
 
 def test_rows_of_a_transaction_that_was_open_when_the_slot_was_wanted_come_once(make_pipeline):

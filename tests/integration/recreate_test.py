@@ -203,13 +203,16 @@ def test_dead_letters_are_not_sent_again(make_pipeline):
     assert line == "gap          outbox.events: 5 events sent, 20 are in Kafka already, 1 are dead letters"
 
 
-def test_two_at_once_are_refused(make_pipeline):
+def test_two_at_once_are_refused_and_nothing_is_changed(make_pipeline):
     p = make_pipeline().start()
     delivered(p)
     assert p.walpost.stop() == 0
-    lose_slot(p)
     with contextlib.closing(p.postgres.connect(p.database)) as connection, connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(2002874224, 1)")
+        cursor.execute("BEGIN; LOCK TABLE walpost.pipeline IN SHARE UPDATE EXCLUSIVE MODE")
         second = subprocess.run([servers.walpost_binary(), "--config", str(p.walpost.file), "slot", "recreate", "--yes"],
                                 capture_output=True, text=True, timeout=60, check=False)
         assert second.returncode == 78 and "another walpost" in second.stderr
+        assert p.slot(), "nothing was changed"
+        # A lock that anybody may take stops nobody.
+        cursor.execute("ROLLBACK; SELECT pg_advisory_lock(2002874224, k) FROM generate_series(0, 10) k")
+        recreate(p)

@@ -343,6 +343,9 @@ void ModelKafka::BlameTopics() {
 // An answer counts against a record when it is about this one record, or, when it says nothing about
 // it, after minutes.
 bool ModelKafka::MayBlame(const Identity& what, FailureKind kind) {
+  if (what.kind == Identity::Kind::kAgain) {
+    return kind != FailureKind::kGenerationEnded;  // the operator is asked again, nothing is lost
+  }
   if (kind == FailureKind::kOther || kind == FailureKind::kTopicUnknown ||
       kind == FailureKind::kTopicNotAuthorized) {
     const auto [since, first] = unclear_since_.try_emplace(what.event, now_);

@@ -99,6 +99,46 @@ TEST_F(DeadLetterPolicyTest, ServerThatLostTheRowOfADeadLetterHaltsBeforeAnythin
   ExpectHalted(base::HaltReason::kTimelineChanged, "wrote 1 rows");
 }
 
+// The verb does not say so, but an operator may write it.
+TEST_F(DeadLetterPolicyTest, DiscardOfTheKeyOfARowThatIsNotParkedIsOfTheRow) {
+  Policy(OnUndeliverable::kDeadLetter);
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1"});
+  DeliverAll();
+  serve_dead_letters_ = false;
+  dead_letters_.rows.at(0).decision = base::DeadLetter::Decision::kDiscard;
+  dead_letters_.rows.at(0).of_key = true;
+  Advance(DeadLetters::kLookEvery);
+  for (int i = 0; i < 10; ++i) {
+    if (const auto wanted = pipeline().TakeDeadLetterRequest(now_)) {
+      pipeline().OnDeadLetterReply(dead_letters_.CarryOut(*wanted), now_);
+    }
+  }
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
+}
+
+TEST_F(DeadLetterPolicyTest, DecisionOfWhichNothingCameIsLookedForLater) {
+  Policy(OnUndeliverable::kDeadLetter);
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1"});
+  DeliverAll();
+  serve_dead_letters_ = false;
+  dead_letters_.rows.at(0).decision = base::DeadLetter::Decision::kDiscard;
+  Advance(DeadLetters::kLookEvery);
+  int requests = 0;
+  while (const auto wanted = pipeline().TakeDeadLetterRequest(now_)) {
+    ASSERT_LT(++requests, 10) << "it would ask without end";
+    DeadLetterReply reply = dead_letters_.CarryOut(*wanted);
+    if (wanted->kind == DeadLetterRequest::Kind::kDiscarded) {
+      dead_letters_.rows.at(0).closed = false;
+      reply.closed = false;
+      reply.open_rows = 1;
+    }
+    pipeline().OnDeadLetterReply(std::move(reply), now_);
+  }
+  EXPECT_EQ(requests, 2);
+}
+
 TEST_F(DeadLetterPolicyTest, StandbyThatLagsWithTheRowsIsWaitedFor) {
   Policy(OnUndeliverable::kDeadLetter);
   sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
