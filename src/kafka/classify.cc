@@ -13,7 +13,6 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
     case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:
       return FailureKind::kRecordTooLarge;
-    case RD_KAFKA_RESP_ERR_INVALID_MSG:
     case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
     case RD_KAFKA_RESP_ERR_INVALID_RECORD:
     case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
@@ -60,6 +59,7 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
     case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND:
     case RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR:
       return FailureKind::kGenerationEnded;
+    case RD_KAFKA_RESP_ERR_INVALID_MSG:  // damaged on its way, as far as anybody can tell
     default:
       return FailureKind::kOther;
   }

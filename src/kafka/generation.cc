@@ -108,7 +108,7 @@ SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequen
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partition_count)) {
-    if (now_.mono >= topic->limits_read_at + kAnswerKept) {
+    if (now_.mono >= topic->limits_read_at + kLimitsKept) {
       return LookUpFirst(topic);  // they may have been added meanwhile
     }
     return Refuse(FailureKind::kPartitionUnknown,
@@ -220,7 +220,7 @@ std::optional<SubmitResult> Generation::CheckSize(const envelope::Record& record
   if (bytes <= *topic->limits.message_bytes_max) {
     return std::nullopt;
   }
-  if (now_.mono >= topic->limits_read_at + kAnswerKept) {
+  if (now_.mono >= topic->limits_read_at + kLimitsKept) {
     return LookUpFirst(topic);  // it may have been raised meanwhile
   }
   return Refuse(FailureKind::kRecordTooLarge,

@@ -47,6 +47,8 @@ class Generation {
   static constexpr std::chrono::milliseconds kAskAgainAfter{500};
   // What was found is told to the next record. After this it is asked for again.
   static constexpr std::chrono::milliseconds kAnswerKept{5'000};
+  // A record is refused by a topic's limits, or partitions, that were read no longer ago than this.
+  static constexpr std::chrono::milliseconds kLimitsKept{1'000};
   // Topics asked about in one job of the helper thread, which has other work too.
   static constexpr std::size_t kQuestions = 16;
   // When so many were unknown, many are asked about together first.

@@ -3,21 +3,16 @@
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
-#include "base/text.h"
+#include "postgres/dead_letter_cells.h"
 
 namespace walpost::postgres {
 namespace {
 
 using base::DeadLetter;
-
-constexpr const char* kOurs =
-    "pipeline = $1 AND system_identifier = (SELECT system_identifier FROM pg_control_system())";
-constexpr const char* kOpen = " AND closed_at IS NULL ";
 
 // In the order that FromRow reads.
 constexpr const char* kColumns =
@@ -34,53 +29,8 @@ constexpr const char* kRecordColumns =
 constexpr std::size_t kRowsAtATime = 100;
 constexpr std::size_t kKeysAtATime = 1'000;
 
-// As the server takes it: UTF-8 without zero bytes; what is not so becomes a question mark.
-std::string Text(std::string_view bytes, std::size_t bytes_max, bool ascii) {
-  std::string text(bytes.substr(0, bytes_max));
-  while (text.size() == bytes_max && bytes.size() > bytes_max && !text.empty() &&
-         (static_cast<unsigned char>(bytes[text.size()]) & 0xC0U) == 0x80U) {
-    text.pop_back();
-  }
-  const bool bad = ascii || !base::IsUtf8(text);
-  std::replace_if(
-      text.begin(), text.end(),
-      [bad](char c) { return c == '\0' || (bad && static_cast<unsigned char>(c) >= 0x80U); }, '?');
-  return text;
-}
-
-std::string Hex(const std::string& bytes) { return "\\x" + absl::BytesToHexString(bytes); }
-
-Cell Bytea(const std::optional<std::string>& bytes) { return bytes ? Cell(Hex(*bytes)) : Cell(); }
-
-std::string Array(const std::vector<std::string>& items) {
-  return "{" + absl::StrJoin(items, ",") + "}";
-}
-
-std::string Names(const DeadLetter& row) {
-  std::vector<std::string> items;
-  for (const DeadLetter::Header& header : row.headers) {
-    items.push_back("\"\\" + Hex(header.name) + "\"");
-  }
-  return Array(items);
-}
-
-std::string Values(const DeadLetter& row) {
-  std::vector<std::string> items;
-  for (const DeadLetter::Header& header : row.headers) {
-    items.push_back(header.value ? "\"\\" + Hex(*header.value) + "\"" : "NULL");
-  }
-  return Array(items);
-}
-
 std::string Numbers(const std::vector<std::int64_t>& rows) {
   return "{" + absl::StrJoin(rows, ",") + "}";
-}
-
-template <typename Number>
-Number ToNumber(const Cell& cell) {
-  Number number = 0;
-  (void)absl::SimpleAtoi(cell.value_or("0"), &number);
-  return number;
 }
 
 Cell Unhex(const Cell& cell) { return cell ? Cell(absl::HexStringToBytes(*cell)) : Cell(); }
@@ -134,19 +84,6 @@ DeadLetter FromRow(const Row& cells, bool whole) {
   return row;
 }
 
-absl::Status NotUsable(const absl::Status& status, const SqlConnection& connection) {
-  if (connection.last_sqlstate() != "42P01" && connection.last_sqlstate() != "42501") {
-    return status;
-  }
-  const auto error =
-      connection.last_sqlstate() == "42P01" ? absl::NotFoundError : absl::PermissionDeniedError;
-  return error(absl::StrFormat(
-      "%s: dead letters are kept in walpost.dead_letters, which `walpost init` makes (or "
-      "sql/V1__walpost.up.sql); `walpost init --with-roles` (or sql/R__roles.sql) gives "
-      "outbox_relay its rights",
-      std::string(status.message())));
-}
-
 }  // namespace
 
 absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninfo,
@@ -171,82 +108,6 @@ absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninf
         connection.host()));
   }
   return DeadLetterTable(std::move(connection), std::move(pipeline));
-}
-
-absl::StatusOr<std::uint64_t> DeadLetterTable::InsertAs(const std::vector<DeadLetter>& rows,
-                                                        bool ascii) {
-  std::string sql =
-      "WITH inserted AS (INSERT INTO walpost.dead_letters (pipeline, position, event_id, "
-      "event_type, source, topic, "
-      "partition, event_time_ms, key, value, header_names, header_values, value_schema, reason, "
-      "detail, attempts, parked, truncated_bytes) VALUES ";
-  std::vector<Cell> parameters{pipeline_};
-  for (const DeadLetter& row : rows) {
-    const auto at = [&, first = parameters.size()](std::size_t i) { return first + i + 1; };
-    sql += absl::StrFormat(
-        "%s($1, $%u, $%u, $%u, $%u, $%u, nullif($%u::integer, -1), $%u::bigint, $%u::bytea, "
-        "$%u::bytea, $%u::bytea[], $%u::bytea[], $%u, $%u, $%u, $%u::integer, $%u::boolean, "
-        "$%u::bigint)",
-        parameters.size() > 1 ? ", " : "", at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7),
-        at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15), at(16));
-    const auto text = [&](const std::string& bytes,
-                          std::size_t bytes_max = DeadLetter::kTextBytesMax) {
-      parameters.emplace_back(Text(bytes, bytes_max, ascii));
-    };
-    text(row.position);
-    text(row.event_id);
-    text(row.event_type);
-    text(row.source);
-    text(row.topic);
-    parameters.emplace_back(std::to_string(row.partition));
-    parameters.emplace_back(std::to_string(row.event_time_ms));
-    parameters.push_back(Bytea(row.key));
-    parameters.push_back(Bytea(row.value));
-    parameters.emplace_back(Names(row));
-    parameters.emplace_back(Values(row));
-    text(row.schema, std::string::npos);
-    text(row.reason);
-    text(row.detail);
-    parameters.emplace_back(std::to_string(row.attempts));
-    parameters.emplace_back(row.parked ? "t" : "f");
-    parameters.push_back(row.truncated_bytes ? Cell(std::to_string(*row.truncated_bytes)) : Cell());
-  }
-  sql +=
-      " ON CONFLICT (pipeline, position, event_id) WHERE position <> '' DO NOTHING RETURNING 1) "
-      "INSERT INTO walpost.dead_letter_count AS c (pipeline, written) SELECT $1, count(*) FROM "
-      "inserted ON CONFLICT (pipeline) DO UPDATE SET written = c.written + excluded.written "
-      "RETURNING written";
-  ASSIGN_OR_RETURN(const std::vector<Row> counted, connection_.Query(sql, parameters));
-  return ToNumber<std::uint64_t>(counted.at(0).at(0));
-}
-
-absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
-    const std::vector<DeadLetter>& rows) {
-  absl::StatusOr<std::uint64_t> written = InsertAs(rows, /*ascii=*/false);
-  if (!written.ok() && connection_.last_sqlstate().substr(0, 2) == "22") {
-    written = InsertAs(rows, /*ascii=*/true);  // a database that is not UTF-8 lacks some character
-  }
-  if (!written.ok()) {
-    return NotUsable(written.status(), connection_);
-  }
-  std::vector<std::string> positions;
-  for (const DeadLetter& row : rows) {
-    positions.push_back(row.position);
-  }
-  ASSIGN_OR_RETURN(
-      const std::vector<Row> closed,
-      connection_.Query("SELECT position, event_id FROM walpost.dead_letters WHERE pipeline = $1 "
-                        "AND position = ANY ($2::text[]) AND closed_at IS NOT NULL",
-                        {pipeline_, Array(positions)}));
-  Inserted inserted;
-  inserted.written = *written;
-  for (const DeadLetter& row : rows) {
-    const std::string id = Text(row.event_id, DeadLetter::kTextBytesMax, /*ascii=*/false);
-    inserted.open.push_back(std::none_of(closed.begin(), closed.end(), [&](const Row& each) {
-      return each.at(0) == row.position && each.at(1) == id;
-    }));
-  }
-  return inserted;
 }
 
 absl::StatusOr<DeadLetterTable::Written> DeadLetterTable::CountWritten() {
@@ -403,34 +264,6 @@ absl::StatusOr<bool> DeadLetterTable::KeyIsOpen(const std::string& topic, const 
                                         kOurs, kOpen),
                         {pipeline_, topic, Hex(key)}));
   return rows.at(0).at(0) == "t";
-}
-
-absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(const DeadLetter& row) {
-  const std::string last = absl::StrFormat(
-      "SELECT seq FROM walpost.dead_letters WHERE %s%sAND parked AND topic = $2 AND key = "
-      "$3::bytea ORDER BY seq DESC LIMIT 1 FOR SHARE",
-      kOurs, kOpen);
-  const std::vector<Cell> parameters{pipeline_, row.topic, Bytea(row.key)};
-  for (;;) {
-    RETURN_IF_ERROR(connection_.Execute("BEGIN"));
-    // The lock holds up who would close it, until ours stands behind it.
-    absl::StatusOr<std::vector<Row>> locked = connection_.Query(last, parameters);
-    absl::Status done = locked.status();
-    const bool parked = locked.ok() && !locked->empty();
-    if (parked) {
-      done = InsertAs({row}, /*ascii=*/false).status();
-    }
-    RETURN_IF_ERROR(connection_.Execute(done.ok() ? "COMMIT" : "ROLLBACK"));
-    RETURN_IF_ERROR(done);
-    if (parked) {
-      return true;
-    }
-    // The last one may have gone while another was added.
-    ASSIGN_OR_RETURN(const bool open, KeyIsOpen(row.topic, row.key.value_or("")));
-    if (!open) {
-      return false;
-    }
-  }
 }
 
 absl::Status DeadLetterTable::ForEach(const std::string& where, const std::vector<Cell>& parameters,

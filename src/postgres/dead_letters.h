@@ -44,12 +44,14 @@ class DeadLetterTable {
   };
 
   // --- What `run` does ---
-  // In this order, in one statement.
+  // In this order, in one statement where the database has all their characters.
   absl::StatusOr<Inserted> Insert(const std::vector<base::DeadLetter>& rows);
+
   struct Written {
-    std::uint64_t rows = 0;    // that the pipeline ever wrote: never less than before in one history
+    std::uint64_t rows = 0;  // that the pipeline ever wrote: never less than before in one history
     bool in_recovery = false;  // some may still be on their way from the primary
   };
+
   absl::StatusOr<Written> CountWritten();
   // The next open rows of parked keys behind `after`, about kReadBytesMax; none = these were all.
   absl::StatusOr<std::vector<base::ParkedKey>> ReadParked(std::int64_t after);
@@ -93,6 +95,7 @@ class DeadLetterTable {
   DeadLetterTable(SqlConnection connection, std::string pipeline)
       : connection_(std::move(connection)), pipeline_(std::move(pipeline)) {}
 
+  absl::StatusOr<std::uint64_t> InsertOneByOne(const std::vector<base::DeadLetter>& rows);
   absl::StatusOr<std::uint64_t> InsertAs(const std::vector<base::DeadLetter>& rows, bool ascii);
   absl::StatusOr<std::vector<base::DeadLetter>> Select(const std::string& rest,
                                                        const std::vector<Cell>& parameters,

@@ -27,12 +27,15 @@ class DeadLettersServerTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     server_ = std::make_unique<PostgresServer>();
-    std::ifstream file(WALPOST_SOURCE_DIR "/sql/V1__walpost.up.sql");
-    const std::string script((std::istreambuf_iterator<char>(file)), {});
     auto connection = SqlConnection::Connect(server_->Conninfo(), "test");
     ASSERT_TRUE(connection.ok()) << connection.status();
-    ASSERT_TRUE(connection->Execute(script).ok());
-    ASSERT_TRUE(connection->Execute(script).ok()) << "applying it again";
+    ASSERT_TRUE(connection->Execute(Script()).ok());
+    ASSERT_TRUE(connection->Execute(Script()).ok()) << "applying it again";
+  }
+
+  static std::string Script() {
+    std::ifstream file(WALPOST_SOURCE_DIR "/sql/V1__walpost.up.sql");
+    return {std::istreambuf_iterator<char>(file), {}};
   }
 
   static void TearDownTestSuite() { server_.reset(); }
@@ -231,6 +234,23 @@ TEST_F(DeadLettersServerTest, ADiscardClosesWhatHasNoOrderAtOnce) {
   EXPECT_EQ((*next)->seq, 2);
   ASSERT_TRUE(table_->Discarded(2).ok());
   EXPECT_EQ(*table_->CountOpen(), 0);
+}
+
+// What it lacks a character for is written in another way, whatever stands beside it.
+TEST_F(DeadLettersServerTest, DatabaseThatIsNotUtf8TakesTheSameRowOnce) {
+  server_->Sql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
+  auto connection = SqlConnection::Connect(server_->Conninfo("latin"), "test");
+  ASSERT_TRUE(connection->Execute(Script()).ok());
+  auto table = DeadLetterTable::Open(server_->Conninfo("latin"), "test", kPipeline, 0);
+  ASSERT_TRUE(table.ok()) << table.status();
+  DeadLetter known = RowAt("p1", "a", true);
+  known.event_id = "caf\xc3\xa9";
+  DeadLetter unknown = RowAt("p2", "a", true);
+  unknown.event_id = "\xe6\x97\xa5";
+  EXPECT_EQ(table->Insert({known, unknown})->written, 2);
+  EXPECT_EQ(table->Insert({known})->written, 2);
+  EXPECT_EQ(table->Insert({unknown})->written, 2);
+  EXPECT_EQ(*table->CountOpen(), 2);
 }
 
 TEST_F(DeadLettersServerTest, BesideTheStreamOnlyParkedKeysTakeRows) {

@@ -1,0 +1,43 @@
+// DeadLetterCells - what the statements about walpost.dead_letters have in common.
+// Thread: free functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "base/dead_letter.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::postgres {
+
+// Rows of the pipeline $1 and of this cluster; open ones.
+inline constexpr const char* kOurs =
+    "pipeline = $1 AND system_identifier = (SELECT system_identifier FROM pg_control_system())";
+inline constexpr const char* kOpen = " AND closed_at IS NULL ";
+
+// As the server takes it: UTF-8 without zero bytes; what is not so becomes a question mark.
+std::string Text(std::string_view bytes, std::size_t bytes_max, bool ascii);
+
+std::string Hex(const std::string& bytes);
+Cell Bytea(const std::optional<std::string>& bytes);
+
+// Array literals.
+std::string Array(const std::vector<std::string>& items);
+std::string Names(const base::DeadLetter& row);
+std::string Values(const base::DeadLetter& row);
+
+template <typename Number>
+Number ToNumber(const Cell& cell) {
+  Number number = 0;
+  (void)absl::SimpleAtoi(cell.value_or("0"), &number);
+  return number;
+}
+
+// Of a table that is missing, or that the role may not use: says what makes it.
+absl::Status NotUsable(const absl::Status& status, const SqlConnection& connection);
+
+}  // namespace walpost::postgres

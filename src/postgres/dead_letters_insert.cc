@@ -1,0 +1,134 @@
+// How rows are written.
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "postgres/dead_letter_cells.h"
+#include "postgres/dead_letters.h"
+
+namespace walpost::postgres {
+
+using base::DeadLetter;
+
+absl::StatusOr<std::uint64_t> DeadLetterTable::InsertAs(const std::vector<DeadLetter>& rows,
+                                                        bool ascii) {
+  std::string sql =
+      "WITH inserted AS (INSERT INTO walpost.dead_letters (pipeline, position, event_id, "
+      "event_type, source, topic, "
+      "partition, event_time_ms, key, value, header_names, header_values, value_schema, reason, "
+      "detail, attempts, parked, truncated_bytes) VALUES ";
+  std::vector<Cell> parameters{pipeline_};
+  for (const DeadLetter& row : rows) {
+    const auto at = [&, first = parameters.size()](std::size_t i) { return first + i + 1; };
+    sql += absl::StrFormat(
+        "%s($1, $%u, $%u, $%u, $%u, $%u, nullif($%u::integer, -1), $%u::bigint, $%u::bytea, "
+        "$%u::bytea, $%u::bytea[], $%u::bytea[], $%u, $%u, $%u, $%u::integer, $%u::boolean, "
+        "$%u::bigint)",
+        parameters.size() > 1 ? ", " : "", at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7),
+        at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15), at(16));
+    const auto text = [&](const std::string& bytes,
+                          std::size_t bytes_max = DeadLetter::kTextBytesMax) {
+      parameters.emplace_back(Text(bytes, bytes_max, ascii));
+    };
+    text(row.position);
+    text(row.event_id);
+    text(row.event_type);
+    text(row.source);
+    text(row.topic);
+    parameters.emplace_back(std::to_string(row.partition));
+    parameters.emplace_back(std::to_string(row.event_time_ms));
+    parameters.push_back(Bytea(row.key));
+    parameters.push_back(Bytea(row.value));
+    parameters.emplace_back(Names(row));
+    parameters.emplace_back(Values(row));
+    text(row.schema, std::string::npos);
+    text(row.reason);
+    text(row.detail);
+    parameters.emplace_back(std::to_string(row.attempts));
+    parameters.emplace_back(row.parked ? "t" : "f");
+    parameters.push_back(row.truncated_bytes ? Cell(std::to_string(*row.truncated_bytes)) : Cell());
+  }
+  sql +=
+      " ON CONFLICT (pipeline, position, event_id) WHERE position <> '' DO NOTHING RETURNING 1) "
+      "INSERT INTO walpost.dead_letter_count AS c (pipeline, written) SELECT $1, count(*) FROM "
+      "inserted ON CONFLICT (pipeline) DO UPDATE SET written = c.written + excluded.written "
+      "RETURNING written";
+  ASSIGN_OR_RETURN(const std::vector<Row> counted, connection_.Query(sql, parameters));
+  return ToNumber<std::uint64_t>(counted.at(0).at(0));
+}
+
+// A database that is not UTF-8 lacks some character. Each row is written as it alone can be, so that the
+// same row is written in the same way when it comes again beside others.
+absl::StatusOr<std::uint64_t> DeadLetterTable::InsertOneByOne(const std::vector<DeadLetter>& rows) {
+  std::uint64_t written = 0;
+  for (const DeadLetter& row : rows) {
+    absl::StatusOr<std::uint64_t> one = InsertAs({row}, /*ascii=*/false);
+    if (!one.ok() && connection_.last_sqlstate().substr(0, 2) == "22") {
+      one = InsertAs({row}, /*ascii=*/true);
+    }
+    RETURN_IF_ERROR(one.status());
+    written = *one;
+  }
+  return written;
+}
+
+absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
+    const std::vector<DeadLetter>& rows) {
+  absl::StatusOr<std::uint64_t> written = InsertAs(rows, /*ascii=*/false);
+  if (!written.ok() && connection_.last_sqlstate().substr(0, 2) == "22") {
+    written = InsertOneByOne(rows);
+  }
+  if (!written.ok()) {
+    return NotUsable(written.status(), connection_);
+  }
+  std::vector<std::string> positions;
+  for (const DeadLetter& row : rows) {
+    positions.push_back(row.position);
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> closed,
+      connection_.Query("SELECT position, event_id FROM walpost.dead_letters WHERE pipeline = $1 "
+                        "AND position = ANY ($2::text[]) AND closed_at IS NOT NULL",
+                        {pipeline_, Array(positions)}));
+  Inserted inserted;
+  inserted.written = *written;
+  for (const DeadLetter& row : rows) {
+    const auto id = [&row](bool ascii) {
+      return Text(row.event_id, DeadLetter::kTextBytesMax, ascii);
+    };
+    inserted.open.push_back(std::none_of(closed.begin(), closed.end(), [&](const Row& each) {
+      return each.at(0) == row.position && (each.at(1) == id(false) || each.at(1) == id(true));
+    }));
+  }
+  return inserted;
+}
+
+absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(const DeadLetter& row) {
+  const std::string last = absl::StrFormat(
+      "SELECT seq FROM walpost.dead_letters WHERE %s%sAND parked AND topic = $2 AND key = "
+      "$3::bytea ORDER BY seq DESC LIMIT 1 FOR SHARE",
+      kOurs, kOpen);
+  const std::vector<Cell> parameters{pipeline_, row.topic, Bytea(row.key)};
+  for (;;) {
+    RETURN_IF_ERROR(connection_.Execute("BEGIN"));
+    // The lock holds up who would close it, until ours stands behind it.
+    absl::StatusOr<std::vector<Row>> locked = connection_.Query(last, parameters);
+    absl::Status done = locked.status();
+    const bool parked = locked.ok() && !locked->empty();
+    if (parked) {
+      done = InsertAs({row}, /*ascii=*/false).status();
+    }
+    RETURN_IF_ERROR(connection_.Execute(done.ok() ? "COMMIT" : "ROLLBACK"));
+    RETURN_IF_ERROR(done);
+    if (parked) {
+      return true;
+    }
+    // The last one may have gone while another was added.
+    ASSIGN_OR_RETURN(const bool open, KeyIsOpen(row.topic, row.key.value_or("")));
+    if (!open) {
+      return false;
+    }
+  }
+}
+
+}  // namespace walpost::postgres
