@@ -154,7 +154,10 @@ void Simulation::CheckHalt() {
       return error.second >= pipeline::Pipeline::kSameErrorMax;
     });
   } else {
-    foreign_halt_ = IsForeign(halt.reason);
+    // What a dead process knew of the publication came when the next one had accepted it as it is.
+    late_halt_ = halt.reason == HaltReason::kPublicationMissing && kafka_.late_progress() &&
+                 plan_.faults.Has(Fault::edited);
+    foreign_halt_ = late_halt_ || IsForeign(halt.reason);
     expected = foreign_halt_ || operator_reason_ == halt.reason;
   }
   Require(expected, "halt %s without a reason: %s", std::string(base::HaltReasonName(halt.reason)),

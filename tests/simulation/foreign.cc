@@ -350,12 +350,13 @@ std::optional<base::Lsn> Simulation::ForgottenDecision() const {
 
 // `slot advance` without a position, or `slot recreate`.
 void Simulation::SeeToForeignHands() {
-  if (!foreign_halt_ || (!foreign_.any() && !ForgottenDecision())) {
+  const bool late = std::exchange(late_halt_, false);
+  if (!foreign_halt_ || (!foreign_.any() && !ForgottenDecision() && !late)) {
     foreign_halt_ = false;
     return;
   }
   foreign_halt_ = false;
-  if (!foreign_.any()) {
+  if (!foreign_.any() && ForgottenDecision()) {
     server_.Confirm(*ForgottenDecision());  // `slot advance --to`, once more
   }
   if (foreign_.elsewhere) {
