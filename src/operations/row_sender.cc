@@ -91,9 +91,8 @@ absl::Status RowSender::SendRow(const ReadRow& row, const envelope::SchemaTable&
   if (absl::IsInvalidArgument(status) && writer_.usable()) {
     if (!leave_out) {
       return base::Annotate(
-          status,
-          "event '" + Printable(row.id) +
-              "' (fix its row or delete it, or leave such rows out: --skip-undeliverable)");
+          status, "event '" + Printable(row.id) +
+                      "' (fix its row or delete it, or leave such rows out: --skip-undeliverable)");
     }
     ++left_out_;
     if (left_out_ids_.size() < kIdsMax) {

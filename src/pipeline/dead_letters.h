@@ -213,7 +213,7 @@ class DeadLetters {
 
   bool loaded_ = true;
   std::int64_t loaded_through_ = 0;
-  bool looked_ = false;  // for decisions, since the connection was made
+  bool looked_ = false;   // for decisions, since the connection was made
   bool changed_ = false;  // the table, by the newest release
   std::uint64_t open_rows_ = 0;
   std::uint64_t written_rows_ = 0;
