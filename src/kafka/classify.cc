@@ -59,7 +59,8 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
     case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND:
     case RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR:
       return FailureKind::kGenerationEnded;
-    case RD_KAFKA_RESP_ERR_INVALID_MSG:  // damaged on its way, as far as anybody can tell
+    case RD_KAFKA_RESP_ERR_INVALID_MSG:
+      return FailureKind::kOther;  // damaged on its way, as far as anybody can tell
     default:
       return FailureKind::kOther;
   }

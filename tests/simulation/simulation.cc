@@ -18,6 +18,8 @@ namespace {
 
 constexpr int kFramesPerTurn = 64;
 constexpr std::uint64_t kTurnsToSettleMax = 100'000;
+// The operator makes room: a large transaction may have hundreds of rows that nobody can send.
+constexpr std::uint64_t kDeadLettersMaxAtLast = 10'000;
 
 }  // namespace
 
@@ -81,6 +83,9 @@ void Simulation::StartProcess() {
     if (Happens(Fault::policy_change, 500)) {
       options.on_undeliverable = pipeline::OnUndeliverable::kDeadLetter;
     }
+  }
+  if (healed_) {
+    options.dead_letters_max = kDeadLettersMaxAtLast;
   }
   judge_.SetPolicy(options.on_undeliverable);
   judge_.OnMemoryLost();
