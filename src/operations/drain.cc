@@ -1,5 +1,6 @@
 #include "operations/drain.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -176,7 +177,7 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
     left.at_ms = NowMs();
     RETURN_IF_ERROR(Note(name, left));
   }
-  RETURN_IF_ERROR(base::Annotate(SendAll(place), name));
+  RETURN_IF_ERROR(base::Annotate(SendAll(place, &left), name));
   left.done = true;
   RETURN_IF_ERROR(Note(name, left));
   std::string line = absl::StrFormat("%s%s: %s", label, name, sender_->TakeAccount());
@@ -217,7 +218,9 @@ absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
     where += " AND " + bound;
   }
   if (!after.empty()) {
-    where += absl::StrFormat(" AND %s > %s", reader.OrderColumn(), QuoteLiteral(after));
+    // Others may have the same, and those without any come last: what was sent of both is there.
+    const std::string order = reader.OrderColumn();
+    where += absl::StrFormat(" AND (%s >= %s OR %s IS NULL)", order, QuoteLiteral(after), order);
   }
   RETURN_IF_ERROR(reader.Open(where, Reading::kTwice));
   readers_.emplace(place, std::move(reader));
@@ -231,23 +234,30 @@ absl::Status Drain::FindSent(std::uint32_t place, const Left& left) {
   options.on_progress = options_.on_progress;
   options.dead_letters = gap_.has_value();
   if (!gap_) {
-    options.since_ms = left.at_ms - kClockMarginMs;  // it has sent nothing before it began
+    options.since_ms = left.at_ms - kClockMarginMs;
   }
   ASSIGN_OR_RETURN(presence_, FindPresence(options_.pipeline, options, &readers_.at(place)));
   return absl::OkStatus();
 }
 
-absl::Status Drain::SendAll(std::uint32_t place) {
+absl::Status Drain::SendAll(std::uint32_t place, Left* left) {
   sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
                   gap_ ? "gap" : "drain", options_.patience);
   const std::string name = NameAt(place);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
+  // Behind the last row that is there nothing was sent, by no attempt before this one either.
+  const auto last = std::find(presence_.there.rbegin(), presence_.there.rend(), true);
+  const auto untouched = static_cast<std::uint64_t>(presence_.there.rend() - last);
   const auto on_row = [&](const ReadRow& row) {
+    if (!row.seq_goes_on && row.number >= untouched) {
+      left->at_ms = NowMs();
+    }
     if (!presence_.there[row.number]) {
       RETURN_IF_ERROR(sender_->SendRow(row, schemas_, options_.skip_undeliverable));
     }
     Tell(name, row.number + 1, presence_.there.size());
-    return (row.number + 1) % options_.note_every == 0 ? NoteAt(place, row) : absl::OkStatus();
+    return (row.number + 1) % options_.note_every == 0 ? NoteAt(place, row, left)
+                                                       : absl::OkStatus();
   };
   RETURN_IF_ERROR(readers_.at(place).ForEach(on_row));
   RETURN_IF_ERROR(sender_->Flush());
@@ -255,11 +265,13 @@ absl::Status Drain::SendAll(std::uint32_t place) {
   return absl::OkStatus();
 }
 
-absl::Status Drain::NoteAt(std::uint32_t place, const ReadRow& row) {
+absl::Status Drain::NoteAt(std::uint32_t place, const ReadRow& row, Left* left) {
   RETURN_IF_ERROR(sender_->Flush());
-  return row.seq && readers_.at(place).TellsTransactions()
-             ? Note(NameAt(place), Left{/*begun=*/true, /*done=*/false, *row.seq, NowMs()})
-             : absl::OkStatus();
+  if (!row.seq || !readers_.at(place).TellsTransactions()) {
+    return absl::OkStatus();
+  }
+  left->seq = *row.seq;
+  return Note(NameAt(place), *left);
 }
 
 absl::StatusOr<Drain::Left> Drain::ReadNote(const std::string& table) {

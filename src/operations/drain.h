@@ -68,8 +68,8 @@ class Drain {
   struct Left {
     bool begun = false;
     bool done = false;
-    std::string seq;         // sent up to and with it; empty = none
-    std::int64_t at_ms = 0;  // what was sent behind it is not older
+    std::string seq;         // all rows before it were sent, and one with it; empty = none
+    std::int64_t at_ms = 0;  // what was sent of rows with it, and behind it, is not older
   };
 
   absl::Status ReadPlace();
@@ -79,8 +79,8 @@ class Drain {
                                     postgres::SqlConnection* connection);
   absl::Status OpenLater(std::uint32_t place, const std::string& after);
   absl::Status FindSent(std::uint32_t place, const Left& left);
-  absl::Status SendAll(std::uint32_t place);
-  absl::Status NoteAt(std::uint32_t place, const ReadRow& row);
+  absl::Status SendAll(std::uint32_t place, Left* left);
+  absl::Status NoteAt(std::uint32_t place, const ReadRow& row, Left* left);
   absl::StatusOr<Left> ReadNote(const std::string& table);
   absl::Status Note(const std::string& table, const Left& left);
   std::string NameAt(std::uint32_t place) const;

@@ -149,6 +149,57 @@ def test_interrupted_drain_of_such_a_table_says_that_it_begins_anew(make_pipelin
     assert ids(p.records()) == stored(p, "own")
 
 
+def table_with_order(p, *orders, stops=()):
+    """Rows in the order in which they are sent, of each (n, how many) so many; at those of `stops` a drain ends."""
+    p.execute("CREATE TABLE own (at integer GENERATED ALWAYS AS IDENTITY, n numeric, id uuid DEFAULT gen_random_uuid(), aggregate_type text,"
+              " aggregate_id text, event_type text, payload bytea, tx xid8 DEFAULT pg_current_xact_id())")
+    first = 1
+    for n, count in orders:
+        p.execute("INSERT INTO own (n, aggregate_type, aggregate_id, event_type) SELECT %s, CASE WHEN g = ANY (%s) THEN 'nowhere' ELSE %s END,"
+                  " 'key-' || g %% 50, 'Tested' FROM generate_series(%s, %s) g", n, list(stops), p.name, first, first + count - 1)
+        first += count
+
+
+def drained_up_to(p, row):
+    """What is noted when row number `row` ends a drain. It is deleted, for an update would move it among others of its order."""
+    stopped = p.walpost.verb("init", "--drain-existing", check=False)
+    bad, = p.execute("DELETE FROM own WHERE at = %s RETURNING id::text", row)[0]
+    assert stopped.returncode == 78 and bad in stopped.stderr, stopped
+    return p.execute("SELECT drain -> 'public.own' FROM walpost.pipeline")[0][0]
+
+
+def with_order(p, n):
+    return {row[0] for row in p.execute("SELECT id::text FROM own WHERE n IS NOT DISTINCT FROM %s", n)}
+
+
+def sent_since(p, n):
+    """When the first row with this order was sent."""
+    same = with_order(p, n)
+    return min(record.message.timestamp()[1] for record in p.records() if record.id in same)
+
+
+def test_interrupted_drain_goes_on_among_rows_of_the_same_order(make_pipeline):
+    p = make_pipeline(config=OWN)
+    table_with_order(p, ("1.0", 5_000), ("1.00", 5_200), ("2", 15_800), stops=(10_300, 23_000))
+    one = drained_up_to(p, 10_300)
+    assert one["seq"] == "1.00"
+    two = drained_up_to(p, 23_000)
+    assert two["seq"] == "2" and with_order(p, 2) - set(ids(p.records())), "some of the same order are left"
+    p.walpost.verb("init", "--drain-existing")
+    assert ids(p.records()) == stored(p, "own"), "each once"
+    # Since then the next attempt looks for what was sent.
+    assert one["at_ms"] <= sent_since(p, 1), "1.0 is the same"
+    assert two["at_ms"] <= sent_since(p, 2), "by whichever attempt"
+
+
+def test_interrupted_drain_goes_on_with_rows_without_order(make_pipeline):
+    p = make_pipeline(config=OWN)
+    table_with_order(p, ("1", 10_000), (None, 2_000), stops=(11_000,))
+    assert drained_up_to(p, 11_000)["seq"] == "1" and with_order(p, None) - set(ids(p.records()))
+    p.walpost.verb("init", "--drain-existing")
+    assert ids(p.records()) == stored(p, "own"), "each once"
+
+
 def test_row_that_cannot_be_sent_is_named_and_the_drain_goes_on_once_it_is_mended(make_pipeline):
     p = prepared(make_pipeline, 10)
     p.allow_bad_topics()

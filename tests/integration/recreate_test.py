@@ -145,6 +145,27 @@ def test_interrupted_closing_is_finished_before_anything_is_streamed(make_pipeli
     assert ids(p.records()) == stored(p), "each once"
 
 
+def test_interrupted_closing_goes_on_among_rows_of_the_same_order(make_pipeline):
+    p = make_pipeline(config={"outboxes": [{"table": "public.own", "columns": {"seq": "n"}}]})
+    p.execute("CREATE TABLE own (id uuid DEFAULT gen_random_uuid(), aggregate_type text, aggregate_id text, event_type text, payload bytea,"
+              " n integer, tx xid8 DEFAULT pg_current_xact_id())")
+    p.start()
+    fill = "INSERT INTO own (n, aggregate_type, aggregate_id, event_type) SELECT %s, %s, 'k', 'Tested' FROM generate_series(1, %s)"
+    p.execute(fill, 1, p.name, 500)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.execute(fill, 1, p.name, 10_000)
+    p.execute(fill, 1, "nowhere", 1)
+    p.execute(fill, 1, p.name, 1_000)
+    p.execute(fill, None, p.name, 500)
+    lose_slot(p)
+    assert p.walpost.verb("slot", "recreate", "--yes", check=False).returncode == 78
+    assert p.execute("SELECT drain -> 'public.own' ->> 'seq' FROM walpost.pipeline") == [("1",)], "noted"
+    p.execute("DELETE FROM own WHERE aggregate_type = 'nowhere'")
+    p.walpost.verb("init", "--drain-existing")
+    assert ids(p.records()) == sorted(row[0] for row in p.execute("SELECT id::text FROM own")), "each once"
+
+
 def test_closing_that_is_begun_again_with_another_slot_still_knows_where_the_gap_begins(make_pipeline):
     p = make_pipeline().start()
     delivered(p)
