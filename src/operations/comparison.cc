@@ -1,6 +1,7 @@
 #include "operations/comparison.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <unordered_map>
 
@@ -28,9 +29,12 @@ struct Entry {
   DeadLetterFate fate = DeadLetterFate::kNone;
   bool undeliverable = false;
   bool redelivered = false;
+  bool has_key = false;   // of a row, as all that follows
+  bool in_topic = false;  // in Comparison::compacted_ only
+  std::array<std::uint64_t, 2> key{};
   std::uint32_t topic = 0;
-  std::int32_t partition = 0;
-  std::uint64_t number = 0;  // of a row; of a record its offset
+  std::int32_t partition = 0;  // of a record; of a row the one that it asks for, or -1
+  std::uint64_t number = 0;    // of a record its offset
   std::int64_t at_ms = 0;
   std::int64_t bytes = 0;
 };
@@ -55,6 +59,20 @@ T ReadBytes(std::string_view bytes) {
   return value;
 }
 
+// What compaction takes for the same.
+std::string CompactedKeyOf(const Entry& row) {
+  return std::string(BytesOf(row.topic)).append(BytesOf(row.partition)).append(BytesOf(row.key));
+}
+
+Compared ComparedOf(const Entry& row, std::string_view id, const ComparedTopic& topic) {
+  Compared compared;
+  compared.row = {row.number, id, row.topic, row.at_ms, row.bytes, row.undeliverable};
+  compared.in_topic = row.in_topic;
+  compared.too_large = topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
+  compared.fate = row.fate;
+  return compared;
+}
+
 DeadLetterFate FateOf(const base::DeadLetter& row) {
   if (row.closed) {
     return row.discard() ? DeadLetterFate::kDiscarded : DeadLetterFate::kSentElsewhere;
@@ -75,7 +93,7 @@ struct Comparison::Event {
 absl::StatusOr<Comparison> Comparison::Create(const std::string& folder) {
   ASSIGN_OR_RETURN(Spill ids, Spill::Create(folder));
   ASSIGN_OR_RETURN(Spill keys, Spill::Create(folder));
-  return Comparison(std::move(ids), std::move(keys));
+  return Comparison(folder, std::move(ids), std::move(keys));
 }
 
 std::uint32_t Comparison::TopicOf(std::string_view name) {
@@ -100,6 +118,12 @@ absl::Status Comparison::Add(const ReadRow& row, std::uint64_t number) {
     const envelope::Record& record = *row.record;
     entry.topic = TopicOf(record.topic);
     entry.bytes = kafka::BatchBytesOf(record);
+    entry.partition = record.partition;
+    if (record.key) {
+      entry.has_key = true;
+      const base::ParkedKeyId key = base::ParkedKeyIdOf(record.topic, *record.key);
+      entry.key = {key.first, key.second};
+    }
     if (record.timestamp_ms > 0) {
       entry.at_ms = std::min(entry.at_ms, record.timestamp_ms);
     }
@@ -188,10 +212,17 @@ absl::Status Comparison::DeadLetters(const DlqOptions& options) {
   });
 }
 
-absl::Status Comparison::Judge(const std::function<absl::Status(const Compared&)>& on_row) {
+absl::Status Comparison::Judge(const OnCompared& on_row, bool in_order) {
   RETURN_IF_ERROR(FindLate());
+  if (in_order && std::any_of(topics_.begin(), topics_.end(),
+                              [](const ComparedTopic& topic) { return topic.gaps.compacted; })) {
+    ASSIGN_OR_RETURN(compacted_, Spill::Create(folder_));
+  }
   for (std::size_t part = 0; part < Spill::kParts; ++part) {
     RETURN_IF_ERROR(JudgePart(part, on_row));
+  }
+  for (std::size_t part = 0; compacted_ && part < Spill::kParts; ++part) {
+    RETURN_IF_ERROR(JudgeCompacted(part, on_row));
   }
   return absl::OkStatus();
 }
@@ -222,8 +253,7 @@ absl::Status Comparison::FindLate() {
   return absl::OkStatus();
 }
 
-absl::Status Comparison::JudgePart(std::size_t part,
-                                   const std::function<absl::Status(const Compared&)>& on_row) {
+absl::Status Comparison::JudgePart(std::size_t part, const OnCompared& on_row) {
   std::unordered_map<std::string, Event> events;
   RETURN_IF_ERROR(ids_.ForEach(part, [&](std::string_view id, std::string_view data) {
     const auto entry = ReadBytes<Entry>(data);
@@ -246,19 +276,39 @@ absl::Status Comparison::JudgePart(std::size_t part,
   }));
   for (const auto& [id, event] : events) {
     CountRecords(id, event);
-    for (const Entry& row : event.rows) {
-      Compared compared;
-      compared.row = {row.number, id, row.topic, row.at_ms, row.bytes, row.undeliverable};
-      const auto bytes_max = topics_[row.topic].gaps.message_bytes_max;
-      compared.too_large = bytes_max && row.bytes > *bytes_max;
-      compared.fate = event.fate;
-      compared.in_topic =
-          std::any_of(event.records.begin(), event.records.end(),
-                      [&](const Entry& record) { return record.topic == row.topic; });
-      RETURN_IF_ERROR(on_row(compared));
+    for (Entry row : event.rows) {
+      row.fate = event.fate;
+      row.in_topic = std::any_of(event.records.begin(), event.records.end(),
+                                 [&](const Entry& record) { return record.topic == row.topic; });
+      const ComparedTopic& topic = topics_[row.topic];
+      if (compacted_ && topic.gaps.compacted && row.has_key) {
+        RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(row), std::string(BytesOf(row)).append(id)));
+      } else {
+        RETURN_IF_ERROR(on_row(ComparedOf(row, id, topic)));
+      }
     }
   }
   return absl::OkStatus();
+}
+
+// Compaction leaves of a key what came last. So a row before one that is there was there, too, or
+// may no longer come.
+absl::Status Comparison::JudgeCompacted(std::size_t part, const OnCompared& on_row) {
+  std::unordered_map<std::string, std::uint64_t> newest;  // by key: the last row that is there
+  RETURN_IF_ERROR(compacted_->ForEach(part, [&](std::string_view key, std::string_view data) {
+    if (const auto row = ReadBytes<Entry>(data); row.in_topic) {
+      std::uint64_t& number = newest[std::string(key)];
+      number = std::max(number, row.number);
+    }
+    return absl::OkStatus();
+  }));
+  return compacted_->ForEach(part, [&](std::string_view key, std::string_view data) {
+    const auto row = ReadBytes<Entry>(data);
+    Compared compared = ComparedOf(row, data.substr(sizeof(Entry)), topics_[row.topic]);
+    const auto found = newest.find(std::string(key));
+    compared.superseded = !row.in_topic && found != newest.end() && row.number < found->second;
+    return on_row(compared);
+  });
 }
 
 void Comparison::CountRecords(const std::string& id, const Event& event) {

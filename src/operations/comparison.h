@@ -3,7 +3,8 @@
 //   who closes a gap, and reported by who audits.
 // Thread: one owner; blocking.
 // Use: Add all rows, Scan, DeadLetters, then Judge once.
-// Units/limits: on disk some 200 bytes for each row and record; memory does not grow with them.
+// Units/limits: on disk some 200 bytes for each row and record, and as many again for each row of a
+//   compacted topic when what is superseded is to be told; memory does not grow with them.
 // Errors: those of reading, and Spill's.
 #pragma once
 
@@ -48,6 +49,9 @@ struct Compared {
   ComparedRow row;
   bool in_topic = false;
   bool too_large = false;  // for its topic
+  // Not in its topic, which is compacted, but a later row of its key is: sent now, it would come
+  // behind that one. Told by Judge `in_order` only.
+  bool superseded = false;
   DeadLetterFate fate = DeadLetterFate::kNone;
 };
 
@@ -77,8 +81,11 @@ class Comparison {
   // The pipeline's dead letters. No such table: none.
   absl::Status DeadLetters(const DlqOptions& options);
 
-  // Each row once, in no order.
-  absl::Status Judge(const std::function<absl::Status(const Compared&)>& on_row);
+  using OnCompared = std::function<absl::Status(const Compared&)>;
+
+  // Each row once, in no order. `in_order`: a later row has a higher number, so that it can be told
+  // what is superseded.
+  absl::Status Judge(const OnCompared& on_row, bool in_order = false);
 
   const std::vector<ComparedTopic>& topics() const { return topics_; }
 
@@ -96,19 +103,22 @@ class Comparison {
  private:
   struct Event;
 
-  Comparison(Spill ids, Spill keys) : ids_(std::move(ids)), keys_(std::move(keys)) {}
+  Comparison(std::string folder, Spill ids, Spill keys)
+      : folder_(std::move(folder)), ids_(std::move(ids)), keys_(std::move(keys)) {}
 
   std::uint32_t TopicOf(std::string_view name);
   absl::Status ScanOne(std::uint32_t topic, const kafka::KafkaOptions& kafka,
                        std::chrono::milliseconds timeout, std::optional<std::int64_t> from_ms);
   absl::Status Record(std::uint32_t topic, const kafka::ScannedRecord& record);
   absl::Status FindLate();
-  absl::Status JudgePart(std::size_t part,
-                         const std::function<absl::Status(const Compared&)>& on_row);
+  absl::Status JudgePart(std::size_t part, const OnCompared& on_row);
+  absl::Status JudgeCompacted(std::size_t part, const OnCompared& on_row);
   void CountRecords(const std::string& id, const Event& event);
 
+  std::string folder_;
   Spill ids_;
-  Spill keys_;  // records of the stream, with what they hold to be first
+  Spill keys_;                      // records of the stream, with what they hold to be first
+  std::optional<Spill> compacted_;  // rows of compacted topics by their key, when one is asked for
   std::vector<ComparedTopic> topics_;
   std::map<std::string, std::uint32_t, std::less<>> topic_numbers_;
   Order order_;

@@ -188,6 +188,7 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
   if (presence_.dead_letters > 0) {
     line += absl::StrFormat(", %d are dead letters", presence_.dead_letters);
   }
+  line += presence_.SupersededText();
   return line + "\n";
 }
 

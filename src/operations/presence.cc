@@ -1,9 +1,15 @@
 #include "operations/presence.h"
 
+#include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "operations/comparison.h"
 
 namespace walpost::operations {
+
+std::string Presence::SupersededText() const {
+  return superseded > 0 ? absl::StrFormat(", %d superseded by newer ones, compacted", superseded)
+                        : "";
+}
 
 absl::StatusOr<Presence> FindPresence(const DlqOptions& pipeline, const PresenceOptions& options,
                                       RowReader* reader) {
@@ -20,13 +26,19 @@ absl::StatusOr<Presence> FindPresence(const DlqOptions& pipeline, const Presence
   }
   Presence presence;
   presence.there.assign(reader->count(), false);
-  RETURN_IF_ERROR(comparison.Judge([&](const Compared& compared) {
+  const auto on_row = [&](const Compared& compared) {
     const bool dead_letter = !compared.in_topic && compared.fate != DeadLetterFate::kNone;
-    presence.there[compared.row.number] = compared.in_topic || dead_letter;
+    const bool superseded = compared.superseded && !dead_letter;
+    const bool there = compared.in_topic || dead_letter || superseded;
+    presence.there[compared.row.number] = there;
     presence.in_topic += compared.in_topic ? 1 : 0;
     presence.dead_letters += dead_letter ? 1 : 0;
+    presence.superseded += superseded ? 1 : 0;
+    const bool compacted = comparison.topics()[compared.row.topic].gaps.compacted;
+    presence.missing_of_compacted += compacted && !there ? 1 : 0;
     return absl::OkStatus();
-  }));
+  };
+  RETURN_IF_ERROR(comparison.Judge(on_row, /*in_order=*/true));
   return presence;
 }
 

@@ -1,4 +1,5 @@
-// FindPresence - which rows need not be sent, because Kafka holds them, or because they are dead letters.
+// FindPresence - which rows need not be sent, because Kafka holds them, or because they are dead
+// letters; or must not be, because Kafka holds a newer one and compaction may have removed them.
 // Thread: blocking.
 // Errors: those of Comparison.
 #pragma once
@@ -27,9 +28,16 @@ struct Presence {
   std::vector<bool> there;  // by the row's number
   std::uint64_t in_topic = 0;
   std::uint64_t dead_letters = 0;  // open, discarded or sent elsewhere, and not in the topic
+  std::uint64_t superseded =
+      0;  // not in the topic, which is compacted, but a later row of the key is
+  // Not there. Of these a later row may be in the topic that the reader was not asked for.
+  std::uint64_t missing_of_compacted = 0;
+
+  // To go on an account with; empty = none.
+  std::string SupersededText() const;
 };
 
-// `reader` is open for reading twice.
+// `reader` is open for reading twice; a row that it reads later is newer.
 absl::StatusOr<Presence> FindPresence(const DlqOptions& pipeline, const PresenceOptions& options,
                                       RowReader* reader);
 

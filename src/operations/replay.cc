@@ -133,10 +133,30 @@ class Replayer {
       ASSIGN_OR_RETURN(Presence presence,
                        FindPresence(options_.pipeline, presence_options, reader));
       there_ = std::move(presence.there);
-      const std::uint64_t missing = reader->count() - presence.in_topic - presence.dead_letters;
-      text_ += absl::StrFormat("%s: %s missing in Kafka\n", name, Count(missing, "event"));
+      const std::uint64_t missing =
+          reader->count() - presence.in_topic - presence.dead_letters - presence.superseded;
+      text_ += absl::StrFormat("%s: %s missing in Kafka%s\n", name, Count(missing, "event"),
+                               presence.SupersededText());
+      RETURN_IF_ERROR(JudgeCompacted(presence));
     }
     return options_.dry_run ? absl::OkStatus() : Send(name, reader);
+  }
+
+  // What looks missing may have been compacted, for a newer one that the filter leaves out.
+  absl::Status JudgeCompacted(const Presence& presence) {
+    if (presence.missing_of_compacted == 0 || !options_.filter.MayLeaveOutNewer() ||
+        !options_.to_topic.empty()) {
+      return absl::OkStatus();
+    }
+    const std::string text = absl::StrFormat(
+        "%s may have been removed by compaction, for newer ones of their keys that --to, --id or "
+        "--type leave out, and would come behind these: choose with --from, --key and --table only",
+        Count(presence.missing_of_compacted, "event"));
+    if (options_.dry_run) {
+      text_ += "warning: " + text + "\n";
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(text);
   }
 
   absl::Status Send(const std::string& name, RowReader* reader) {

@@ -29,6 +29,9 @@ struct RowFilter {
     return !from_ms && !to_ms && ids.empty() && key.empty() && type.empty() && table.empty();
   }
 
+  // Whether of a row that is chosen a newer one of its key may not be.
+  bool MayLeaveOutNewer() const { return to_ms || !ids.empty() || !type.empty(); }
+
   // SQL about `t`.
   absl::StatusOr<std::string> Where(const RowReader& reader,
                                     const outbox::TableOptions& options) const;

@@ -224,6 +224,20 @@ def test_dead_letters_are_not_sent_again(make_pipeline):
     assert line == "gap          outbox.events: 5 events sent, 20 are in Kafka already, 1 are dead letters"
 
 
+def test_compacted_topic_keeps_the_newest_value_of_each_key(make_pipeline):
+    p = make_pipeline().start()
+    for version in range(5):
+        delivered(p, version * 10 + 1, version * 10 + 10)
+    assert p.walpost.stop() == 0
+    p.kafka.compact(p.name)
+    p.insert(51, 55)
+    lose_slot(p)
+    line = gap_line(recreate(p))
+    assert line == "gap          outbox.events: 5 events sent, 10 are in Kafka already, 40 superseded by newer ones, compacted"
+    newest = {key: event for event, (key, _) in sorted(p.committed().items(), key=lambda item: item[1][1])}
+    assert {record.key: record.id for record in p.records()} == newest
+
+
 def test_two_at_once_are_refused_and_nothing_is_changed(make_pipeline):
     p = make_pipeline().start()
     delivered(p)

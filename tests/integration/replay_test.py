@@ -88,6 +88,31 @@ def test_what_was_left_out_is_found_and_sent(p):
     assert "0 events missing" in p.walpost.verb("replay", "--missing", "--dry-run").stdout
 
 
+def test_what_compaction_removed_is_not_missing(p):
+    assert p.walpost.stop() == 0
+    p.kafka.compact(p.name)
+    p.kafka.alter_topic(p.name, {"cleanup.policy": "delete"})
+    p.walpost.start()
+    assert "outbox.events: 30 events missing in Kafka\n" in p.walpost.verb("replay", "--missing", "--dry-run").stdout
+    p.kafka.alter_topic(p.name, {"cleanup.policy": "compact"})
+    done = p.walpost.verb("replay", "--missing", "--in-place").stdout
+    assert "outbox.events: 0 events missing in Kafka, 30 superseded by newer ones, compacted\n" in done
+    assert "outbox.events: 0 events sent\n" in done and len(p.records()) == 10
+    # The newer ones are not among the rows that are looked at.
+    cut = p.execute("SELECT clock_timestamp()::text")[0][0].replace(" ", "T") + ":00"
+    p.insert(41, 50)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.kafka.compact(p.name)
+    p.walpost.start()
+    for choice in (["--to", cut], ["--type", "Tested", "--to", cut], ["--id", min(p.committed())]):
+        assert "warning: " in p.walpost.verb("replay", "--missing", "--dry-run", *choice).stdout
+        refused = p.walpost.verb("replay", "--missing", "--in-place", *choice, check=False)
+        assert refused.returncode == 78 and "compaction" in refused.stderr, refused
+    assert "outbox.events: 0 events sent\n" in p.walpost.verb("replay", "--missing", "--in-place", "--key", "key-1").stdout
+    assert len(p.records()) == 10
+
+
 # Else a consumer of both topics would see an event before it happened.
 def test_nothing_is_sent_before_the_slot_has_confirmed_it(p):
     assert p.walpost.stop() == 0

@@ -150,6 +150,12 @@ class Kafka:
         self.create_topic(topic, partitions)
         self.produce(topic, records)
 
+    def compact(self, topic):
+        """What log compaction leaves: of each key the last record."""
+        last = {(record.partition(), record.key()): record for record in self.read_all(topic)}
+        self.rewrite(topic, sorted(last.values(), key=lambda record: record.offset()))
+        self.alter_topic(topic, {"cleanup.policy": "compact"})
+
     def delete_records(self, topic, partition, before):
         """What retention does: the partition begins at this offset from here on."""
         offsets = self.path / "offsets.json"
