@@ -33,8 +33,7 @@ class Auditor {
     // Before the topics are read: what is confirmed by now is in them.
     RETURN_IF_ERROR(Await());
     Tell("topics", 0, 0);
-    RETURN_IF_ERROR(comparison_.Scan(options_.pipeline.kafka, options_.pipeline.kafka_timeout));
-    RETURN_IF_ERROR(comparison_.DeadLetters(options_.pipeline));
+    RETURN_IF_ERROR(comparison_.Look(options_.pipeline, {}));
     RETURN_IF_ERROR(Judge());
     Describe();
     return std::move(report_);

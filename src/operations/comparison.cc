@@ -14,7 +14,6 @@ namespace {
 
 using envelope::Position;
 using kafka::ScannedRecord;
-using std::chrono::milliseconds;
 
 // Clocks of PostgreSQL, of Kafka and of walpost need not agree to the millisecond.
 constexpr std::int64_t kClockMarginMs = 60'000;
@@ -142,23 +141,27 @@ absl::Status Comparison::Add(const ReadRow& row, std::uint64_t number) {
   return ids_.Add(id, BytesOf(entry));
 }
 
-absl::Status Comparison::Scan(const kafka::KafkaOptions& kafka, milliseconds timeout,
-                              std::optional<std::int64_t> from_ms) {
+// While this looks, an event may go from the dead letters into its topic, or become a dead letter.
+// Read before the topics and after them, its row is met in either case.
+absl::Status Comparison::Look(const DlqOptions& pipeline, const Where& where) {
+  if (where.dead_letters) {
+    RETURN_IF_ERROR(DeadLetters(pipeline));
+  }
   for (std::uint32_t topic = 0; topic < topics_.size(); ++topic) {
     if (!topics_[topic].name.empty()) {
-      RETURN_IF_ERROR(ScanOne(topic, kafka, timeout, from_ms));
+      RETURN_IF_ERROR(Scan(topic, pipeline, where.from_ms));
     }
   }
-  return absl::OkStatus();
+  return where.dead_letters ? DeadLetters(pipeline) : absl::OkStatus();
 }
 
-absl::Status Comparison::ScanOne(std::uint32_t topic, const kafka::KafkaOptions& kafka,
-                                 milliseconds timeout, std::optional<std::int64_t> from_ms) {
+absl::Status Comparison::Scan(std::uint32_t topic, const DlqOptions& pipeline,
+                              std::optional<std::int64_t> from_ms) {
   ComparedTopic& compared = topics_[topic];
   const std::int64_t begin_ms = from_ms.value_or(compared.oldest_row_ms - kClockMarginMs);
   const auto gaps = kafka::ScanTopic(
-      kafka, compared.name, std::max<std::int64_t>(begin_ms, 0),
-      [&](const ScannedRecord& record) { return Record(topic, record); }, timeout);
+      pipeline.kafka, compared.name, std::max<std::int64_t>(begin_ms, 0),
+      [&](const ScannedRecord& record) { return Record(topic, record); }, pipeline.kafka_timeout);
   if (absl::IsNotFound(gaps.status())) {
     compared.exists = false;
     return absl::OkStatus();
@@ -199,8 +202,8 @@ absl::Status Comparison::Record(std::uint32_t topic, const ScannedRecord& record
   return keys_.Add(record.key->substr(0, kKeyBytesMax), std::string(BytesOf(place)).append(id));
 }
 
-absl::Status Comparison::DeadLetters(const DlqOptions& options) {
-  ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, FindDeadLetters(options));
+absl::Status Comparison::DeadLetters(const DlqOptions& pipeline) {
+  ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, FindDeadLetters(pipeline));
   if (!table) {
     return absl::OkStatus();
   }
@@ -269,7 +272,7 @@ absl::Status Comparison::JudgePart(std::size_t part, const OnCompared& on_row) {
         event.late.push_back(entry);
         break;
       case Kind::kDeadLetter:
-        event.fate = entry.fate;
+        event.fate = entry.fate;  // the newest that was read
         break;
     }
     return absl::OkStatus();

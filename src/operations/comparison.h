@@ -2,13 +2,12 @@
 // Why: whether every event is in Kafka can only be told by looking at both; what is missing is sent by
 //   who closes a gap, and reported by who audits.
 // Thread: one owner; blocking.
-// Use: Add all rows, Scan, DeadLetters, then Judge once.
+// Use: Add all rows, Look, then Judge once.
 // Units/limits: on disk some 200 bytes for each row and record, and as many again for each row of a
 //   compacted topic when what is superseded is to be told; memory does not grow with them.
 // Errors: those of reading, and Spill's.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -19,7 +18,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kafka/kafka_sink.h"
 #include "kafka/topic_scan.h"
 #include "operations/dlq.h"
 #include "operations/row_reader.h"
@@ -74,12 +72,13 @@ class Comparison {
   // `number`: what the caller calls it.
   absl::Status Add(const ReadRow& row, std::uint64_t number);
 
-  // Every topic that a row was meant for, from its oldest row on, or from a time.
-  absl::Status Scan(const kafka::KafkaOptions& kafka, std::chrono::milliseconds timeout,
-                    std::optional<std::int64_t> from_ms = std::nullopt);
+  struct Where {
+    std::optional<std::int64_t> from_ms;  // of every topic; absent = from its oldest row on
+    bool dead_letters = true;
+  };
 
-  // The pipeline's dead letters. No such table: none.
-  absl::Status DeadLetters(const DlqOptions& options);
+  // Every topic that a row was meant for, and the pipeline's dead letters.
+  absl::Status Look(const DlqOptions& pipeline, const Where& where);
 
   using OnCompared = std::function<absl::Status(const Compared&)>;
 
@@ -107,8 +106,10 @@ class Comparison {
       : folder_(std::move(folder)), ids_(std::move(ids)), keys_(std::move(keys)) {}
 
   std::uint32_t TopicOf(std::string_view name);
-  absl::Status ScanOne(std::uint32_t topic, const kafka::KafkaOptions& kafka,
-                       std::chrono::milliseconds timeout, std::optional<std::int64_t> from_ms);
+  absl::Status Scan(std::uint32_t topic, const DlqOptions& pipeline,
+                    std::optional<std::int64_t> from_ms);
+  // No such table: none.
+  absl::Status DeadLetters(const DlqOptions& pipeline);
   absl::Status Record(std::uint32_t topic, const kafka::ScannedRecord& record);
   absl::Status FindLate();
   absl::Status JudgePart(std::size_t part, const OnCompared& on_row);

@@ -20,10 +20,7 @@ absl::StatusOr<Presence> FindPresence(const DlqOptions& pipeline, const Presence
     }
     return comparison.Add(row, row.number);
   }));
-  RETURN_IF_ERROR(comparison.Scan(pipeline.kafka, pipeline.kafka_timeout, options.since_ms));
-  if (options.dead_letters) {
-    RETURN_IF_ERROR(comparison.DeadLetters(pipeline));
-  }
+  RETURN_IF_ERROR(comparison.Look(pipeline, {options.since_ms, options.dead_letters}));
   Presence presence;
   presence.there.assign(reader->count(), false);
   const auto on_row = [&](const Compared& compared) {

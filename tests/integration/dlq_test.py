@@ -3,6 +3,9 @@
 import contextlib
 import datetime
 import json
+import os
+import signal
+import subprocess
 import threading
 
 import psycopg2
@@ -243,6 +246,33 @@ def test_rows_of_another_cluster_do_not_count_and_are_named(parked, kafka):
     assert "3 rows of another cluster" in dlq(p, "list").stdout
     p.walpost.start()
     assert p.walpost.status()["events"]["parked_keys"] == 0
+
+
+@pytest.mark.parametrize("verb", [["audit"], ["replay", "--missing", "--in-place"]], ids=lambda verb: verb[0])
+def test_event_that_is_released_while_a_verb_looks_for_it_is_not_missing(make_pipeline, kafka, verb):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "unknown_topic_wait": "100ms"}}).start()
+    late = p.name + ".late"
+    p.insert(1, 3)
+    p.insert(4, 4, topic=late)
+    p.wait_confirmed()
+    kafka.create_topic(late, 1)
+    with contextlib.closing(p.postgres.connect(p.database, autocommit=False)) as connection, connection.cursor() as cursor:
+        cursor.execute("LOCK TABLE walpost.dead_letters IN ACCESS EXCLUSIVE MODE")
+        looking = subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), *verb],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # `run` asks for open rows, too.
+        servers.wait_for(lambda: p.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                                           " AND datname = current_database()")[0][0] == 2, 60, "both to wait for the lock")
+        os.kill(looking.pid, signal.SIGSTOP)
+        connection.rollback()
+    try:
+        dlq(p, "retry", "--all-undecided")
+        assert len(kafka.read_all(late)) == 1 and p.execute("SELECT count(*) FROM walpost.dead_letters") == [(0,)]
+    finally:
+        os.kill(looking.pid, signal.SIGCONT)
+    out, err = looking.communicate(timeout=60)
+    assert looking.returncode == 0, (out, err)
+    assert len(kafka.read_all(late)) == 1, "not sent a second time"
 
 
 def test_parked_key_is_sent_in_order_by_run_while_it_receives_more(make_pipeline, kafka):
