@@ -85,7 +85,10 @@ class Judge {
 
   // --- The table of dead letters (judge_dead_letters.cc) ---
   // Another process may have another policy.
-  void SetPolicy(pipeline::OnUndeliverable policy) { policy_ = policy; }
+  void SetPolicy(pipeline::OnUndeliverable policy) {
+    policy_ = policy;
+    dead_letter_ever_ = dead_letter_ever_ || policy == pipeline::OnUndeliverable::kDeadLetter;
+  }
 
   void OnInsertAsked(const base::DeadLetter& row);
   // It is committed.
@@ -159,6 +162,8 @@ class Judge {
   const bool raw_;
   const bool framed_;
   pipeline::OnUndeliverable policy_;
+  // What a process with this policy sent may land when the next one has another.
+  bool dead_letter_ever_ = false;
   std::vector<bool> visible_;
   std::uint64_t safe_below_ = 0;  // every event below it is in a log, or needs not be
   std::vector<std::uint64_t> reported_epoch_;

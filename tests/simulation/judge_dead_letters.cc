@@ -17,7 +17,7 @@ bool Judge::MayBeRejected(std::uint64_t event) const {
 bool Judge::Excused(std::uint64_t event) const {
   const State& state = states_[event];
   return state.passed || state.skipped || state.dead_letter || state.discarded || Gone(event) ||
-         (policy_ == OnUndeliverable::kDeadLetter && MayBeRejected(event) && !state.parked);
+         (dead_letter_ever_ && MayBeRejected(event) && !state.parked);
 }
 
 // Nobody sends it, and those behind it go on.
