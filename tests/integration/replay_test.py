@@ -105,7 +105,8 @@ def test_what_compaction_removed_is_not_missing(p):
     assert p.walpost.stop() == 0
     p.kafka.compact(p.name)
     p.walpost.start()
-    for choice in (["--to", cut], ["--type", "Tested", "--to", cut], ["--id", min(p.committed())]):
+    oldest = min(p.committed().items(), key=lambda item: item[1][1])[0]
+    for choice in (["--to", cut], ["--type", "Tested", "--to", cut], ["--id", oldest]):
         assert "warning: " in p.walpost.verb("replay", "--missing", "--dry-run", *choice).stdout
         refused = p.walpost.verb("replay", "--missing", "--in-place", *choice, check=False)
         assert refused.returncode == 78 and "compaction" in refused.stderr, refused
