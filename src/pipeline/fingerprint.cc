@@ -59,7 +59,8 @@ std::optional<Halt> FindEdit(const Fingerprint& before, const Fingerprint& now) 
   }
   for (const PublishedTable& old : before.tables) {
     for (const PublishedTable& table : now.tables) {
-      if (table.schema != old.schema || table.name != old.name) {
+      const bool same_name = table.schema == old.schema && table.name == old.name;
+      if (!same_name && table.oid != old.oid) {
         continue;
       }
       if (table.oid != old.oid) {

@@ -73,6 +73,25 @@ std::optional<Halt> JudgePrefixes(const Progress& progress, const SourceFacts& f
   return std::nullopt;
 }
 
+// A table may have another name by now.
+std::optional<Halt> JudgeTables(const Progress& progress, const SourceFacts& facts) {
+  for (const base::PublishedTable& table : progress.tables) {
+    const bool there =
+        std::any_of(facts.tables.begin(), facts.tables.end(), [&](const base::PublishedTable& now) {
+          return now.oid == table.oid || (now.schema == table.schema && now.name == table.name);
+        });
+    if (!there) {
+      return MakeHalt(
+          HaltReason::kInitIncomplete,
+          absl::StrFormat("rows of table %s.%s were events until %s, and outboxes does not list it "
+                          "any more: those that are still to be read would be left out; add it and "
+                          "restart, or, when that is right, %s",
+                          table.schema, table.name, progress.end_lsn.ToString(), kAdopt));
+    }
+  }
+  return std::nullopt;
+}
+
 // The newest epoch's highest of this cluster; else its highest of another one.
 const Progress* Choose(const std::vector<Progress>& records, std::uint64_t system_identifier) {
   const auto rank = [system_identifier](const Progress& progress) {
@@ -132,6 +151,9 @@ ProgressVerdict JudgeProgress(const std::vector<Progress>& records, const Source
   }
   if (!halt) {
     halt = JudgePrefixes(*progress, facts);
+  }
+  if (!halt) {
+    halt = JudgeTables(*progress, facts);
   }
   return halt ? ProgressVerdict{std::move(halt), std::nullopt}
               : ProgressVerdict{std::nullopt, *progress};

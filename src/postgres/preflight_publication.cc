@@ -57,10 +57,11 @@ std::optional<StreamEnd> PreflightRun::Looked() {
   facts().looked_lsn = base::Lsn::Parse(looked.Text(0, 0)).value_or(base::Lsn());
   facts().looked_at =
       base::WallTime(std::chrono::microseconds(Number<std::int64_t>(looked.Text(0, 1))));
-  return facts().in_recovery ? SameTimeline() : std::nullopt;
+  return SameTimeline();
 }
 
-// A standby that is still on its timeline had not left it when the position was read.
+// A server that is still on its timeline had not left it when the position was read, nor when it said
+// whether it is a standby.
 std::optional<StreamEnd> PreflightRun::SameTimeline() {
   const Result identity = Query("IDENTIFY_SYSTEM");
   if (!identity.ok()) {
@@ -131,18 +132,26 @@ std::optional<StreamEnd> PreflightRun::Tables() {
 // One table: is it published, by which rows of the catalog, and whole?
 std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
   const bool parts = version() >= kPartsPublishedSince;
-  const std::string above =
-      "(SELECT c.oid UNION ALL SELECT relid FROM pg_catalog.pg_partition_ancestors(c.oid))";
+  // What publishes the table: itself, or an ancestor whose partition it is. One that was detached and
+  // attached again has other rows in pg_inherits; such a chain and the membership make one number.
   std::string memberships = absl::StrFormat(
-      "SELECT m.oid FROM pg_catalog.pg_publication_rel m WHERE m.prpubid = %u AND m.prrelid IN %s",
-      facts().publication_oid, above);
+      "WITH RECURSIVE up AS (SELECT c.oid AS relid, ''::text AS chain UNION ALL SELECT "
+      "i.inhparent, up.chain || i.inhparent || '.' || i.xmin || ' ' FROM up JOIN "
+      "pg_catalog.pg_inherits i ON i.inhrelid = up.relid JOIN pg_catalog.pg_class p ON p.oid = "
+      "up.relid AND p.relispartition), found AS (SELECT m.oid, up.chain FROM up JOIN "
+      "pg_catalog.pg_publication_rel m ON m.prpubid = %u AND m.prrelid = up.relid",
+      facts().publication_oid);
   if (parts) {
     absl::StrAppendFormat(
         &memberships,
-        " UNION ALL SELECT m.oid FROM pg_catalog.pg_publication_namespace m WHERE m.pnpubid = %u "
-        "AND m.pnnspid IN (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid IN %s)",
-        facts().publication_oid, above);
+        " UNION ALL SELECT m.oid, up.chain FROM up JOIN pg_catalog.pg_class r ON r.oid = up.relid "
+        "JOIN pg_catalog.pg_publication_namespace m ON m.pnpubid = %u AND m.pnnspid = "
+        "r.relnamespace",
+        facts().publication_oid);
   }
+  memberships +=
+      ") SELECT CASE chain WHEN '' THEN oid::bigint ELSE pg_catalog.hashtext(oid || ':' || "
+      "chain)::bigint & 4294967295 END AS oid FROM found";
   // From catalogs alone, which one snapshot shows: pg_publication_tables has what holds a moment
   // later, so a column that is dropped just now would look left out.
   const std::string left_out = absl::StrFormat(

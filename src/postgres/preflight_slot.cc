@@ -97,11 +97,12 @@ std::optional<StreamEnd> PreflightRun::Slot() {
   const Result slot = Query(absl::StrFormat(
       "SELECT s.slot_type, s.plugin, s.database, s.active_pid, s.confirmed_flush_lsn, "
       "s.wal_status, %s, %s AND pg_is_in_recovery(), a.application_name, a.client_addr::text, "
-      "s.restart_lsn "
+      "s.restart_lsn, %s "
       "FROM pg_catalog.pg_replication_slots s "
       "LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid "
       "WHERE s.slot_name = %s",
-      InvalidationReasonColumn(version()), synced, QuoteLiteral(options_.slot)));
+      InvalidationReasonColumn(version()), synced, version() >= 140000 ? "s.two_phase" : "false",
+      QuoteLiteral(options_.slot)));
   if (!slot.ok()) {
     return QueryFailure("reading pg_replication_slots", slot.error(), place());
   }
@@ -129,6 +130,14 @@ std::optional<StreamEnd> PreflightRun::JudgeSlot(const Result& slot) {
                        absl::StrFormat("%s uses the plugin %s, not pgoutput: give walpost a slot "
                                        "of its own by source.slot, then run `walpost init`",
                                        SlotText(), slot.Text(0, 1)));
+  }
+  if (slot.True(0, 11)) {
+    return OperatorEnd(
+        HaltReason::kSlotForeign,
+        absl::StrFormat("%s decodes prepared transactions (two_phase), which walpost does not "
+                        "read: give walpost a slot of its own by source.slot, then run `walpost "
+                        "init`",
+                        SlotText()));
   }
   if (slot.Text(0, 2) != facts().database) {
     return OperatorEnd(

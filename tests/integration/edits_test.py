@@ -4,6 +4,7 @@ The rows of the tables below are those of docs/schema-changes.md. Each edit is m
 way out that the runbook names, nothing is missing.
 """
 
+import json
 import signal
 
 import pytest
@@ -212,3 +213,79 @@ def test_analyze_without_end_lets_events_through(make_pipeline):
         insert(p)
     p.wait_confirmed(seconds=30)
     assert missing(p) == set() and len(p.records()) == 60 and p.walpost.status()["reconnects"] == 0
+
+
+OWN = """CREATE TABLE app.{table} (id uuid DEFAULT gen_random_uuid(), created_at timestamptz DEFAULT now(), aggregate_type text, aggregate_id text,
+    event_type text, payload bytea)"""
+
+
+def own_pipeline(make_pipeline, *tables):
+    p = make_pipeline(partitions=1, config={"outboxes": [{"table": f"app.{table}"} for table in tables]})
+    p.execute("CREATE SCHEMA app")
+    return p
+
+
+def insert_into(p, table):
+    p.execute(f"INSERT INTO app.{table} (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'Tested')", p.name)
+
+
+def list_tables(p, *tables):
+    configuration = json.loads(p.walpost.file.read_text())
+    configuration["outboxes"] = [configuration["outboxes"][0] | {"table": f"app.{table}"} for table in tables]
+    p.walpost.file.write_text(json.dumps(configuration))
+
+
+@pytest.mark.smoke
+def test_leaf_that_is_published_by_its_ancestor_is_detached_for_a_while(make_pipeline):
+    p = own_pipeline(make_pipeline, "leaf")
+    p.execute(OWN.format(table="root") + " PARTITION BY LIST (event_type)")
+    p.execute("CREATE TABLE app.leaf PARTITION OF app.root FOR VALUES IN ('Tested')")
+    p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE app.root WITH (publish = 'insert')")
+    p.start()
+    insert_into(p, "leaf")
+    p.wait_confirmed()
+    p.execute("ALTER TABLE app.root DETACH PARTITION app.leaf")
+    insert_into(p, "leaf")
+    p.execute("ALTER TABLE app.root ATTACH PARTITION app.leaf FOR VALUES IN ('Tested')")
+    insert_into(p, "leaf")
+    halted(p, Edit("", words=OUT_AND_IN))
+    assert len(p.records()) == 1
+
+
+def test_table_that_is_renamed_with_its_configuration_is_compared_all_the_same(make_pipeline):
+    p = own_pipeline(make_pipeline, "events")
+    p.execute(OWN.format(table="events"))
+    p.start()
+    insert_into(p, "events")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.execute(f"ALTER PUBLICATION {p.name} DROP TABLE app.events")
+    insert_into(p, "events")
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLE app.events")
+    p.execute("ALTER TABLE app.events RENAME TO renamed")
+    list_tables(p, "renamed")
+    p.walpost.start(wait=None)
+    halted(p, Edit("", words=OUT_AND_IN))
+
+
+def test_table_that_is_not_listed_any_more_halts_until_it_is_or_is_given_up(make_pipeline):
+    p = own_pipeline(make_pipeline, "events", "others")
+    p.execute(OWN.format(table="events"))
+    p.execute(OWN.format(table="others"))
+    p.start()
+    insert_into(p, "events")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    insert_into(p, "events")
+    list_tables(p, "others")
+    p.walpost.start(wait=None)
+    halted(p, Edit("", reason="init_incomplete", words="rows of table app.events were events until"))
+    assert p.walpost.stop() == 0
+    list_tables(p, "events", "others")
+    p.walpost.start()
+    p.wait_confirmed()
+    assert len(p.records()) == 2
+    assert p.walpost.stop() == 0
+    list_tables(p, "others")
+    p.walpost.verb(*ADVANCE)
+    p.walpost.start()

@@ -70,6 +70,13 @@ TEST_F(FingerprintTest, TableIsPublishedAsLongAsOneWayStays) {
 }
 
 // FOR ALL TABLES has no such rows.
+TEST_F(FingerprintTest, TableOfAnotherNameIsComparedByItsOid) {
+  now_.tables[0].name = "renamed";
+  EXPECT_FALSE(FindEdit(before_, now_));
+  now_.tables[0].memberships = {504};
+  ExpectHalt(HaltReason::kPublicationMissing, "table outbox.renamed was taken out");
+}
+
 TEST_F(FingerprintTest, WhatIsNotKnownIsNotCompared) {
   before_.tables[0].memberships = {};
   EXPECT_FALSE(FindEdit(before_, now_));

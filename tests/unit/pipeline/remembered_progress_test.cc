@@ -176,5 +176,20 @@ TEST_F(RememberedProgressTest, PrefixThatIsListedAnewIsFine) {
   ExpectPosition({progress}, Lsn(0x500));
 }
 
+TEST_F(RememberedProgressTest, TableThatIsNotListedAnyMoreHaltsAndIsNamed) {
+  facts_.tables = {{16'410, "shop", "events", {}}};
+  Progress progress = At(0x500);
+  progress.tables = {{16'400, "outbox", "events", {}}, {16'410, "shop", "events", {}}};
+  EXPECT_THAT(ExpectHalt({progress}, HaltReason::kInitIncomplete),
+              AllOf(HasSubstr("table outbox.events"), HasSubstr("slot advance --yes")));
+}
+
+TEST_F(RememberedProgressTest, TableThatIsListedByItsNewNameIsFine) {
+  facts_.tables = {{16'400, "outbox", "renamed", {}}};
+  Progress progress = At(0x500);
+  progress.tables = {{16'400, "outbox", "events", {}}};
+  ExpectPosition({progress}, Lsn(0x500));
+}
+
 }  // namespace
 }  // namespace walpost::pipeline

@@ -143,6 +143,16 @@ TEST_F(PreflightServerTest, PhysicalSlotIsForeign) {
 }
 
 // Failure 10.
+TEST_F(PreflightServerTest, SlotThatDecodesPreparedTransactionsIsForeign) {
+  if (server_->Major() < 14) {
+    return;
+  }
+  MakePublication();
+  Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'pgoutput', false, true)");
+  ExpectHalt(Refused(Options()), HaltReason::kSlotForeign, "two_phase");
+}
+
+// Failure 10.
 TEST_F(PreflightServerTest, SlotOfAnotherPluginIsForeign) {
   MakePublication();
   Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'test_decoding')");
