@@ -59,6 +59,7 @@ BEGIN
     GRANT USAGE ON SCHEMA outbox TO outbox_writer, outbox_relay;
     GRANT USAGE ON SCHEMA walpost TO outbox_relay, outbox_operator;
     GRANT SELECT ON walpost.pipeline, walpost.schema_version TO outbox_relay;
+    GRANT UPDATE (delivered_lsn) ON walpost.pipeline TO outbox_relay;
     GRANT SELECT, INSERT, UPDATE, DELETE ON walpost.dead_letters TO outbox_relay;
     GRANT SELECT, INSERT, UPDATE ON walpost.dead_letter_count TO outbox_relay;
     -- It decides whether a record is sent, and cannot change what is sent.

@@ -17,7 +17,8 @@ CREATE TABLE IF NOT EXISTS walpost.pipeline (
     snapshot          text,
     drained           boolean     NOT NULL DEFAULT true,
     prefixes          text[]      NOT NULL DEFAULT '{}',
-    created_at        timestamptz NOT NULL DEFAULT now()
+    created_at        timestamptz NOT NULL DEFAULT now(),
+    delivered_lsn     pg_lsn
 );
 
 COMMENT ON TABLE walpost.pipeline IS 'Written by walpost init, read before streaming. Not to be edited.';
@@ -48,6 +49,19 @@ BEGIN
               HINT = 'A transaction that uses it stays open: see sql/runbook/long_transactions.sql, then run this again.';
 END
 $$;
+
+DO $$
+BEGIN
+    -- The lock is needed only once: outbox.emit_message waits for it.
+    IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'walpost.pipeline'::regclass AND attname = 'delivered_lsn') THEN
+        PERFORM walpost.lock_tables('walpost.pipeline');
+        ALTER TABLE walpost.pipeline ADD COLUMN IF NOT EXISTS delivered_lsn pg_lsn;
+    END IF;
+END
+$$;
+
+COMMENT ON COLUMN walpost.pipeline.delivered_lsn IS
+    'Everything before it is in Kafka. It lies here so that it goes back with a database that is set back. Written at each connect.';
 
 -- Events that could not be delivered, and later ones of their keys. Open = closed_at is null.
 DO $$

@@ -1,9 +1,9 @@
 -- walpost, schema version 6: partitions made ahead, and old rows that leave. Needs versions 1 and 4.
 --   SELECT * FROM outbox.maintain(keep => '7 days');    as owner of the table, every hour or so: pg_cron, a systemd timer, ...
 -- What is streamed comes from the WAL, so nothing that is dropped here is ever missing from the stream. What the rows are kept
--- for is sending them again: after a lost slot, or by `walpost replay`. Therefore a row leaves only once every slot of
--- walpost.pipeline has confirmed a position that was written after the row's transaction had ended, and while no open dead letter
--- needs it. Safe to apply again.
+-- for is sending them again: after a lost slot, or by `walpost replay`. Therefore a row leaves only once every pipeline of
+-- walpost.pipeline has delivered what lies before a position that was written after the row's transaction had ended, and while no
+-- open dead letter needs it. Safe to apply again.
 
 -- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
 SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
@@ -19,19 +19,30 @@ CREATE TABLE IF NOT EXISTS outbox.retention_note (
 );
 COMMENT ON TABLE outbox.retention_note IS 'Written and read by outbox.maintain. Not to be edited.';
 
--- The newest note that every slot has passed; nothing where that cannot be said, with a warning that tells why.
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'walpost.pipeline'::regclass AND attname = 'delivered_lsn') THEN
+        RAISE EXCEPTION 'walpost.pipeline has no column delivered_lsn: apply the file of version 1 again, and then this one';
+    END IF;
+END
+$$;
+
+-- The newest note that every pipeline has passed; nothing where that cannot be said, with a warning that tells why. A slot alone does
+-- not tell: whoever may advance it, or make it anew, moves it without a word. So what walpost itself has noted counts as well.
 CREATE OR REPLACE FUNCTION outbox.delivered_note() RETURNS SETOF outbox.retention_note LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     passed pg_lsn;
     trouble text;
 BEGIN
-    SELECT min(s.confirmed_flush_lsn), string_agg(CASE
+    SELECT min(least(s.confirmed_flush_lsn, p.delivered_lsn)), string_agg(CASE
                WHEN s.slot_name IS NULL THEN format('slot %I of pipeline %I is missing', p.slot, p.name)
                WHEN p.system_identifier <> c.system_identifier THEN format('pipeline %I was set up on another cluster', p.name)
                WHEN s.confirmed_flush_lsn IS NULL OR s.wal_status = 'lost' THEN format('slot %I is lost', p.slot)
                -- Whatever the slot has confirmed, it is not about these.
                WHEN NOT p.drained THEN format('rows from before slot %I of pipeline %I are still to be sent', p.slot, p.name)
+               WHEN p.delivered_lsn IS NULL THEN
+                   format('pipeline %I has not noted yet how far it has delivered: it does so when it connects next', p.name)
            END, ', ')
     INTO passed, trouble
     FROM walpost.pipeline p CROSS JOIN pg_control_system() c

@@ -111,6 +111,7 @@ def dropping(postgres, partitions, rows):
         END $$""")
     postgres.execute("SELECT count(*) FROM outbox.maintain(keep => '30 days')")  # makes a note
     postgres.execute("SELECT pg_replication_slot_advance('walpost', pg_current_wal_lsn())")
+    postgres.execute("UPDATE walpost.pipeline SET delivered_lsn = pg_current_wal_lsn()")
     emits, done = [], threading.Event()
 
     def emit():

@@ -22,6 +22,8 @@ std::string_view LogEventName(LogEvent event) {
       return "http_open";
     case LogEvent::kClearText:
       return "clear_text";
+    case LogEvent::kDeliveredNotNoted:
+      return "delivered_not_noted";
     case LogEvent::kReloaded:
       return "reloaded";
     case LogEvent::kReloadNeedsRestart:

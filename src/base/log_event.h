@@ -18,6 +18,7 @@ enum class LogEvent {
   kHttpFailed,
   kHttpOpen,
   kClearText,
+  kDeliveredNotNoted,
   kReloaded,
   kReloadNeedsRestart,
   kReloadRefused,

@@ -103,6 +103,20 @@ struct SourceFacts : Fingerprint {
     return timeline;
   }
 
+  // May all that lies before `end`, on the timeline `of`, be in this server's log? As far as timelines
+  // and the log's end tell: a server that was set back on its timeline is seen only while it is behind.
+  bool MayHave(std::uint32_t of, Lsn end) const {
+    if (!in_recovery && server_wal_lsn.valid() && end > server_wal_lsn) {
+      return false;
+    }
+    for (const TimelineEnd& ancestor : timeline_history) {
+      if (ancestor.timeline == of) {
+        return end <= ancestor.end;
+      }
+    }
+    return of == timeline;
+  }
+
   // What is to be remembered when everything before `position` is in Kafka. The caller adds when, and on
   // whose decision. Its timeline is that of the position, also when an operator goes on
   // before a switch: a newer timeline counts more than a higher position.

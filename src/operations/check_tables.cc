@@ -30,8 +30,9 @@ class TablesCheck {
     const auto has = [&](int version) {
       return std::find(applied->begin(), applied->end(), version) != applied->end();
     };
-    const bool outdated = !has(8) || (has(2) && !std::all_of(std::begin(kOutboxVersions),
-                                                             std::end(kOutboxVersions), has));
+    const bool outdated =
+        !has(1) || !has(8) ||
+        (has(2) && !std::all_of(std::begin(kOutboxVersions), std::end(kOutboxVersions), has));
     if (applied->back() > kSchemaVersion) {
       found_.Warn("schema version",
                   absl::StrFormat("%d is newer than what this walpost knows, %d: update walpost",
@@ -39,7 +40,7 @@ class TablesCheck {
     } else if (outdated) {
       found_.Warn("schema version",
                   absl::StrFormat("%d; this walpost has %d: run `walpost init`, or apply "
-                                  "the files of sql/ that are missing",
+                                  "the files of sql/ that are missing, or have changed since",
                                   applied->back(), kSchemaVersion));
     } else {
       found_.Ok("schema version", std::to_string(applied->back()));
@@ -91,6 +92,9 @@ class TablesCheck {
           "is partitioned: an UPDATE that moves a row to another partition is sent as a new "
           "event; REVOKE UPDATE, or refuse it by a trigger (docs/schema-changes.md)");
     }
+    if (row.at(2) == "t" && table.table == "events") {
+      Delivered(name, QuoteIdentifier(table.schema), row.at(5).value_or(""));
+    }
     if (row.at(1) == "t" && row.at(2) == "t" && table.table == "events") {
       Partitions(name, QuoteIdentifier(table.schema));
     }
@@ -99,6 +103,30 @@ class TablesCheck {
   std::vector<CheckLine> Take() { return found_.Take(); }
 
  private:
+  // What `run` cannot note, outbox.maintain does not know. That the column is missing, the version's line
+  // tells.
+  void Delivered(const std::string& name, const std::string& schema, const std::string& role) {
+    const auto rows = connection_->Query(
+        "SELECT pg_is_in_recovery(), has_column_privilege(attrelid, attnum, 'UPDATE') FROM "
+        "pg_attribute WHERE attrelid = to_regclass('walpost.pipeline') AND attname = "
+        "'delivered_lsn'");
+    if (!rows.ok() || rows->empty()) {
+      return;
+    }
+    if (rows->front().at(0) == "t") {
+      found_.Warn(
+          name, absl::StrFormat("walpost reads from a standby and cannot note there how far it has "
+                                "delivered, so %s.maintain drops nothing",
+                                schema));
+    } else if (rows->front().at(1) != "t") {
+      found_.Warn(
+          name, absl::StrFormat(
+                    "%s may not note how far it has delivered, so %s.maintain drops nothing: GRANT "
+                    "UPDATE (delivered_lsn) ON walpost.pipeline TO %s",
+                    role, schema, QuoteIdentifier(role)));
+    }
+  }
+
   void Partitions(const std::string& name, const std::string& schema) {
     const auto rows = connection_->Query(absl::StrFormat(
         "SELECT count(*), coalesce(max(ends) < now() + interval '1 hour', true), EXISTS (SELECT "

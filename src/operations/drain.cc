@@ -29,7 +29,7 @@ std::int64_t NowMs() {
 }  // namespace
 
 std::string Gap::ToJson() const {
-  nlohmann::json json{{"from", from.ToString()}};
+  nlohmann::json json{{"from", from.ToString()}, {"notes", notes.ToString()}};
   if (since_ms) {
     json["since_ms"] = *since_ms;
   }
@@ -43,6 +43,9 @@ absl::StatusOr<Gap> Gap::FromJson(const std::string& text) {
   }
   Gap gap;
   ASSIGN_OR_RETURN(gap.from, base::Lsn::Parse(json["from"].get<std::string>()));
+  if (json.contains("notes") && json["notes"].is_string()) {
+    ASSIGN_OR_RETURN(gap.notes, base::Lsn::Parse(json["notes"].get<std::string>()));
+  }
   if (json.contains("since_ms") && json["since_ms"].is_number_integer()) {
     gap.since_ms = json["since_ms"].get<std::int64_t>();
   }
@@ -100,7 +103,7 @@ absl::StatusOr<std::string> Drain::Bound(std::uint32_t place, const RowReader& r
   }
   const std::string notes =
       QuoteIdentifier(options_.pipeline.outboxes[place].table.schema) + ".retention_note";
-  if (!gap_->from.valid() || !reader.TellsTransactions()) {
+  if (!gap_->notes.valid() || !reader.TellsTransactions()) {
     return "true";
   }
   ASSIGN_OR_RETURN(const std::vector<Row> found,
@@ -115,7 +118,7 @@ absl::StatusOr<std::string> Drain::Bound(std::uint32_t place, const RowReader& r
                                                      "system_identifier FROM pg_control_system()) "
                                                      "ORDER BY lsn DESC LIMIT 1",
                                                      notes),
-                                     {gap_->from.ToString()}));
+                                     {gap_->notes.ToString()}));
   return note.empty() ? "true"
                       : absl::StrFormat("NOT pg_visible_in_snapshot(t.tx, %s)",
                                         QuoteLiteral(note[0].at(0).value_or("")));

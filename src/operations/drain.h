@@ -32,7 +32,10 @@ namespace walpost::operations {
 
 // What lies between a slot that was lost and the one in its place.
 struct Gap {
-  base::Lsn from;                        // everything before it is in Kafka; 0/0 = not known
+  base::Lsn from;  // everything before it is in Kafka; 0/0 = not known
+  // Notes of outbox.maintain count up to here: as far as the database itself knows to be delivered. By
+  // `from` alone they must not be chosen, which may be of another history of the server. 0/0 = none.
+  base::Lsn notes;
   std::optional<std::int64_t> since_ms;  // instead: an operator says so, of created_at
 
   std::string ToJson() const;

@@ -81,9 +81,9 @@ std::string PrintSql(const InitOptions& options) {
       QuoteLiteral(options.source.slot));
   sql += absl::StrFormat(
       "\nINSERT INTO walpost.pipeline (name, slot, publication, system_identifier, "
-      "consistent_point)\n"
+      "consistent_point, delivered_lsn)\n"
       "SELECT %s, slot_name, %s, (SELECT system_identifier FROM pg_control_system()), "
-      "confirmed_flush_lsn\n"
+      "confirmed_flush_lsn, confirmed_flush_lsn\n"
       "FROM pg_replication_slots WHERE slot_name = %s;\n",
       QuoteLiteral(options.name), QuoteLiteral(options.source.publication),
       QuoteLiteral(options.source.slot));

@@ -25,34 +25,67 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
       const std::vector<Row> rows,
       connection->Query(
           "SELECT name, slot, publication, system_identifier::text, consistent_point::text, "
-          "snapshot, drained, to_jsonb(pipeline) -> 'drain' ->> 'gap' "
+          "snapshot, drained, to_jsonb(pipeline) -> 'drain' ->> 'gap', "
+          "to_jsonb(pipeline) ->> 'delivered_lsn' "
           "FROM walpost.pipeline WHERE name = $1 OR slot = $2 ORDER BY name <> $1 LIMIT 1",
           {name, slot}));
   if (rows.empty()) {
     return std::nullopt;
   }
   const Row& row = rows[0];
-  return PipelineRecord{row[0].value_or(""), row[1].value_or(""),
-                        row[2].value_or(""), row[3].value_or(""),
-                        row[4].value_or(""), row[5],
-                        row[6] == "t",       row[7]};
+  return PipelineRecord{row[0].value_or(""),
+                        row[1].value_or(""),
+                        row[2].value_or(""),
+                        row[3].value_or(""),
+                        row[4].value_or(""),
+                        row[5],
+                        row[6] == "t",
+                        row[7],
+                        base::Lsn::Parse(row[8].value_or("")).value_or(base::Lsn())};
 }
 
 absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record) {
   return connection
       ->Query(
           "INSERT INTO walpost.pipeline (name, slot, publication, system_identifier, "
-          "consistent_point, snapshot, drained, drain) "
+          "consistent_point, snapshot, drained, drain, delivered_lsn) "
           "VALUES ($1, $2, $3, $4::numeric, $5::pg_lsn, $6, $7, CASE WHEN $8::text IS NOT NULL "
           "THEN "
-          "jsonb_build_object('gap', $8::text) END) "
+          "jsonb_build_object('gap', $8::text) END, $5::pg_lsn) "
           "ON CONFLICT (name) DO UPDATE SET slot = excluded.slot, publication = "
           "excluded.publication, system_identifier = excluded.system_identifier, consistent_point "
           "= "
           "excluded.consistent_point, snapshot = excluded.snapshot, drained = excluded.drained, "
-          "drain = excluded.drain",
+          "drain = excluded.drain, delivered_lsn = excluded.delivered_lsn",
           {record.name, record.slot, record.publication, record.system_identifier,
            record.consistent_point, record.snapshot, record.drained ? "true" : "false", record.gap})
+      .status();
+}
+
+absl::Status RecordDelivered(postgres::SqlConnection* connection, const std::string& name,
+                             base::Lsn position) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> writable,
+      connection->Query("SELECT FROM pg_attribute WHERE attrelid = to_regclass('walpost.pipeline') "
+                        "AND attname = 'delivered_lsn' AND has_column_privilege(attrelid, attnum, "
+                        "'UPDATE')"));
+  return writable.empty()
+             ? absl::OkStatus()
+             : connection
+                   ->Query("UPDATE walpost.pipeline SET delivered_lsn = $2::pg_lsn WHERE name = $1",
+                           {name, position.ToString()})
+                   .status();
+}
+
+absl::Status RecordCluster(postgres::SqlConnection* connection, const std::string& name,
+                           const std::string& system_identifier, base::Lsn position) {
+  // Before the cluster is, or outbox.maintain could believe a position of another one.
+  RETURN_IF_ERROR(RecordDelivered(connection, name, position));
+  return connection
+      ->Query(
+          "UPDATE walpost.pipeline SET system_identifier = $2::numeric, consistent_point = "
+          "$3::pg_lsn, snapshot = NULL WHERE name = $1",
+          {name, system_identifier, position.ToString()})
       .status();
 }
 
@@ -101,9 +134,11 @@ absl::StatusOr<std::vector<int>> AppliedVersions(postgres::SqlConnection* connec
   }
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
-      // The first one is applied again when somebody dropped what it makes.
+      // The first one is applied again when somebody dropped what it makes, or it has come to make more.
       connection->Query("SELECT version::text FROM walpost.schema_version WHERE version > 1 OR "
-                        "to_regclass('walpost.dead_letters') IS NOT NULL ORDER BY version"));
+                        "(to_regclass('walpost.dead_letters') IS NOT NULL AND EXISTS (SELECT FROM "
+                        "pg_attribute WHERE attrelid = to_regclass('walpost.pipeline') AND attname "
+                        "= 'delivered_lsn')) ORDER BY version"));
   for (const Row& row : rows) {
     int version = 0;
     if (absl::SimpleAtoi(row.at(0).value_or(""), &version)) {
@@ -117,17 +152,22 @@ absl::StatusOr<std::vector<int>> AppliedIn(const std::string& schema,
                                            postgres::SqlConnection* connection) {
   constexpr std::array kInNoSchema = {1, 8};
   constexpr int kMessages = 3;
+  constexpr int kMaintain = 6;
   ASSIGN_OR_RETURN(std::vector<int> versions, AppliedVersions(connection));
   ASSIGN_OR_RETURN(
       const std::vector<Row> has,
       connection->Query("SELECT to_regclass($1 || '.events') IS NOT NULL, EXISTS (SELECT FROM "
                         "pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = "
-                        "$1 AND p.proname = 'emit_message')",
+                        "$1 AND p.proname = 'emit_message'), EXISTS (SELECT FROM pg_proc p JOIN "
+                        "pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND "
+                        // Before that it believed the slot alone.
+                        "p.proname = 'delivered_note' AND p.prosrc ~ 'delivered_lsn')",
                         {schema}));
   std::erase_if(versions, [&](int version) {
     const bool everywhere =
         std::find(kInNoSchema.begin(), kInNoSchema.end(), version) != kInNoSchema.end();
-    return !everywhere && has.at(0).at(version == kMessages ? 1 : 0) != "t";
+    const std::size_t what = version == kMessages ? 1 : version == kMaintain ? 2 : 0;
+    return !everywhere && has.at(0).at(what) != "t";
   });
   return versions;
 }

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/lsn.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::operations {
@@ -24,6 +25,7 @@ struct PipelineRecord {
   std::optional<std::string> snapshot;
   bool drained = true;
   std::optional<std::string> gap;  // JSON, of a gap that is being closed: see Drain
+  base::Lsn delivered = {};        // read only; 0/0 = not noted
 };
 
 // By name or by slot; nullopt when there is none, or no such table yet.
@@ -31,8 +33,18 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
                                                          const std::string& name,
                                                          const std::string& slot);
 
-// In place of what was recorded for the name, if anything was.
+// In place of what was recorded for the name, if anything was. What lies before the consistent point
+// counts as delivered, once it is drained.
 absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record);
+
+// Streaming goes on at `position`, by an operator's decision. Where the column or the right is missing
+// it is not written, and the next connect of `run` does it, or nobody.
+absl::Status RecordDelivered(postgres::SqlConnection* connection, const std::string& name,
+                             base::Lsn position);
+
+// This cluster is the recorded one from here on, and streaming goes on there at `position`.
+absl::Status RecordCluster(postgres::SqlConnection* connection, const std::string& name,
+                           const std::string& system_identifier, base::Lsn position);
 
 // From here on `run` does not stream before the gap is closed.
 absl::Status RecordGap(postgres::SqlConnection* connection, const std::string& name,

@@ -81,9 +81,15 @@ class Mover {
     if (!newest_) {
       return text + "no progress is remembered: what is in Kafka cannot be told\n";
     }
-    return text + absl::StrFormat("progress is remembered on cluster %u, timeline %u, up to %s\n",
-                                  newest_->system_identifier, newest_->timeline,
-                                  newest_->end_lsn.ToString());
+    text +=
+        absl::StrFormat("progress is remembered on cluster %u, timeline %u, up to %s\n",
+                        newest_->system_identifier, newest_->timeline, newest_->end_lsn.ToString());
+    if (remembered() && !RememberedIsOfThisHistory()) {
+      text +=
+          "this server's history does not have that position (it was set back, or a failover lost "
+          "what came before it), so it does not tell which rows are in Kafka\n";
+    }
+    return text;
   }
 
   // Where what is remembered ends, when it is of this cluster.
@@ -91,6 +97,11 @@ class Mover {
     return newest_ && newest_->system_identifier == facts_.system_identifier
                ? std::optional(newest_->end_lsn)
                : std::nullopt;
+  }
+
+  // Whether what lies before it here is what was delivered then.
+  bool RememberedIsOfThisHistory() const {
+    return remembered() && facts_.MayHave(newest_->timeline, newest_->end_lsn);
   }
 
   // From here on streaming begins at `position` and at nothing else.
@@ -169,20 +180,18 @@ class Mover {
   kafka::UnreadProgress unread_;
 };
 
-// A cluster that is adopted is the recorded one from here on.
-absl::Status RecordCluster(const InitOptions& options, const base::SourceFacts& facts,
-                           SqlConnection* connection) {
+// A cluster that is adopted is the recorded one from here on, and what lies before `position` is dealt
+// with in it.
+absl::Status RecordDecision(const InitOptions& options, const base::SourceFacts& facts,
+                            Lsn position, SqlConnection* connection) {
   ASSIGN_OR_RETURN(const auto record, FindRecord(connection, options.name, options.source.slot));
-  const std::string here = std::to_string(facts.system_identifier);
-  if (!record || record->system_identifier == here) {
+  if (!record) {
     return absl::OkStatus();
   }
-  return connection
-      ->Query(
-          "UPDATE walpost.pipeline SET system_identifier = $2::numeric, consistent_point = "
-          "$3::pg_lsn, snapshot = NULL WHERE name = $1",
-          {record->name, here, facts.confirmed_flush_lsn.ToString()})
-      .status();
+  const std::string here = std::to_string(facts.system_identifier);
+  return record->system_identifier == here
+             ? RecordDelivered(connection, record->name, position)
+             : RecordCluster(connection, record->name, here, position);
 }
 
 std::string WhatAdoptingMeans(const Mover& mover) {
@@ -274,7 +283,7 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
     text += absl::StrFormat("slot %s advanced to %s\n", options.source.slot, position.ToString());
   }
   RETURN_IF_ERROR(mover.Remember(position));
-  RETURN_IF_ERROR(RecordCluster(options, mover.facts(), &connection));
+  RETURN_IF_ERROR(RecordDecision(options, mover.facts(), position, &connection));
   return Outcome{0, text + "done; a walpost that is halted looks again on SIGHUP\n", ""};
 }
 
@@ -287,10 +296,15 @@ absl::StatusOr<Gap> FindGap(const RecreateOptions& options, const Mover& mover,
   } else if (record && !record->drained) {
     // Not even what was there before the first slot is all sent.
   } else if (mover.remembered()) {
-    gap.from = *mover.remembered();
+    gap.from = mover.RememberedIsOfThisHistory() ? *mover.remembered() : Lsn();
   } else if (options.init.progress_topic.empty() && record &&
              record->system_identifier == std::to_string(mover.facts().system_identifier)) {
     gap.from = mover.facts().confirmed_flush_lsn;
+  }
+  const bool recorded_here =
+      record && record->system_identifier == std::to_string(mover.facts().system_identifier);
+  if (record && !record->gap && recorded_here && gap.from.valid()) {
+    gap.notes = std::min(gap.from, record->delivered);
   }
   if (options.since_ms) {
     gap.since_ms = options.since_ms;
@@ -308,9 +322,19 @@ std::string WhatIsSent(const RecreateOptions& options, const Gap& gap) {
       "a new slot begins now; then the rows from before it are sent that Kafka does not hold, ";
   if (gap.since_ms) {
     text += absl::StrFormat("of those created since %s", TimeText(*gap.since_ms));
-  } else if (gap.from.valid()) {
+  } else if (gap.from.valid() && gap.notes.valid()) {
     text +=
         absl::StrFormat("of those committed after %s, or not surely before", gap.from.ToString());
+    if (gap.notes < gap.from) {
+      text += absl::StrFormat("; what the database itself knows to be delivered ends at %s",
+                              gap.notes.ToString());
+    }
+  } else if (gap.from.valid()) {
+    text += absl::StrFormat(
+        "of all: those committed before %s should be there, but the database has not noted how far "
+        "was delivered, so its rows are not told apart; what Kafka has deleted by its age is sent "
+        "again, too; --since limits that",
+        gap.from.ToString());
   } else {
     text +=
         "of all: how far Kafka had them is not known, so what Kafka has deleted by its age is sent "

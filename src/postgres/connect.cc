@@ -5,6 +5,7 @@
 
 #include "postgres/connection.h"
 #include "postgres/copy_stream.h"
+#include "postgres/delivered_note.h"
 #include "postgres/encryption.h"
 #include "postgres/failure.h"
 #include "postgres/pinger.h"
@@ -33,6 +34,7 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
     }
     deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   }
+  std::string not_noted = NoteDelivered(&connection, report, deadline);
   // The server takes the later of the two anyway; saying so keeps the log and the facts exact. From the
   // last transaction and not from what follows it: see docs/design.md, "Histories".
   const base::Lsn remembered = report.facts.progress && report.facts.progress->last_transaction
@@ -56,7 +58,7 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   std::string peer = ClearTextPeer(connection.get());
   return Connected{
       std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication),
-      std::move(report.facts), std::move(pinger), std::move(peer)};
+      std::move(report.facts), std::move(pinger), std::move(peer), std::move(not_noted)};
 }
 
 }  // namespace walpost::postgres

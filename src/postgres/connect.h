@@ -61,7 +61,8 @@ struct Connected {
   std::unique_ptr<ReplicationStream> stream;
   base::SourceFacts facts;
   std::unique_ptr<Pinger> pinger;
-  std::string clear_text_peer = {};  // as ClearTextPeer
+  std::string clear_text_peer = {};      // as ClearTextPeer
+  std::string delivered_not_noted = {};  // as NoteDelivered
 };
 
 // Asked between preflight and START, when the slot is known to be free: may add what is remembered
@@ -76,6 +77,7 @@ using Guard = std::function<std::optional<StreamEnd>(base::SourceFacts* facts)>;
 // (publication_missing), publishes inserts and holds every table, each whole: no row filter, no column
 // list that lacks a mapped column, no partition that writes no log (publication_missing, naming it); where walpost.pipeline records this slot with another system identifier: cluster_changed;
 // where it records a message prefix that is not among ours: init_incomplete.
+// Where all that holds, how far was delivered is noted there: delivered_note.h.
 std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn,
                                            const Guard& guard = nullptr);
 

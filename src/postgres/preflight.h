@@ -23,9 +23,17 @@ struct PreflightStep {
   std::optional<StreamEnd> problem;
 };
 
+// What walpost.pipeline.delivered_lsn says, and whether it may be written: see delivered_note.h.
+struct RecordedDelivery {
+  std::string pipeline;  // the row's name
+  base::Lsn delivered;   // 0/0 = not noted yet
+  bool writable = false;
+};
+
 struct PreflightReport {
   base::SourceFacts facts;
-  std::vector<PreflightStep> steps;   // in the order looked at
+  std::optional<RecordedDelivery> recorded_delivery;  // absent = no row that can be read
+  std::vector<PreflightStep> steps;                   // in the order looked at
   std::vector<std::string> warnings;  // nothing that stops us, but an operator should know
 
   // Of the first step that has one.

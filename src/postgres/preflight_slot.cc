@@ -37,7 +37,12 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
       Query(absl::StrFormat("SELECT name::text, system_identifier::text, consistent_point::text, "
                             "coalesce(drained, true), "
                             "(SELECT string_agg(quote_literal(p), ', ') FROM unnest(prefixes) p "
-                            "WHERE p <> ALL (%s)) FROM walpost.pipeline WHERE slot = %s "
+                            "WHERE p <> ALL (%s)), "
+                            // A column of a later version is read as what is not there.
+                            "to_jsonb(pipeline) ->> 'delivered_lsn', EXISTS (SELECT FROM "
+                            "pg_catalog.pg_attribute a WHERE a.attrelid = pipeline.tableoid AND "
+                            "a.attname = 'delivered_lsn' AND has_column_privilege(a.attrelid, "
+                            "a.attnum, 'UPDATE')) FROM walpost.pipeline WHERE slot = %s "
                             "ORDER BY created_at DESC LIMIT 1",
                             ArrayLiteral(options_.message_prefixes), QuoteLiteral(options_.slot)));
   if (!record.ok()) {
@@ -51,6 +56,9 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
                              std::string(record.Text(0, 2)), record.True(0, 3),
                              std::string(record.Text(0, 4))};
     facts().consistent_point = base::Lsn::Parse(record_->consistent_point).value_or(base::Lsn());
+    report_.recorded_delivery =
+        RecordedDelivery{record_->name, base::Lsn::Parse(record.Text(0, 5)).value_or(base::Lsn()),
+                         record.True(0, 6)};
   }
   return std::nullopt;
 }

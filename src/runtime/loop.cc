@@ -213,6 +213,10 @@ void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd
     observe::Log(Severity::kWarning, LogEvent::kClearText,
                  postgres::ClearTextWarning(clear_text_peer_), {{"peer", "postgresql"}});
   }
+  if (!connected.delivered_not_noted.empty()) {
+    observe::Log(Severity::kWarning, LogEvent::kDeliveredNotNoted, connected.delivered_not_noted,
+                 {});
+  }
   pipeline_.OnConnected(connected.facts, now_);
 }
 

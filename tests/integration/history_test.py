@@ -3,6 +3,7 @@
 import signal
 
 import pytest
+import servers
 
 
 def delivered_and_stopped(p, first, last):
@@ -91,3 +92,70 @@ def test_server_set_back(make_pipeline, workspace, writers_first):
     assert set(p.committed()) <= delivered, "nothing of the tables is missing"
     assert before <= delivered
     assert p.walpost.stop() == 0
+
+
+def made_anew_and_complete(p):
+    """What the server has is in Kafka; what the verb said."""
+    made = p.walpost.verb("slot", "recreate", "--yes").stdout
+    p.walpost.start()
+    p.insert(901, 905)
+    p.wait_confirmed()
+    missing = set(p.committed()) - {record.id for record in p.records()}
+    assert not missing, f"{len(missing)} rows are missing:\n{made}"
+    assert p.walpost.stop() == 0
+    return made
+
+
+# Notes of the new history stand below what is remembered of the old one, and say nothing of what is in Kafka.
+@pytest.mark.smoke
+@pytest.mark.parametrize("writers_first", [True, False])
+def test_slot_made_anew_after_a_set_back_sends_the_rows_of_the_new_history(make_pipeline, workspace, writers_first):
+    postgres = workspace.postgres()
+    p = make_pipeline(on_postgres=postgres)
+    p.walpost.init()
+    delivered_and_stopped(p, 1, 20)
+    copy = postgres.copy_disk(workspace.path / "copy")
+    p.write_wal_past(p.wal_position() + 2_000_000)
+    delivered_and_stopped(p, 21, 25)
+    end = p.wal_position()
+    postgres.put_back(copy)
+    p.insert(101, 110)
+    p.execute("SELECT * FROM outbox.maintain()")
+    assert p.wal_position() < end
+    if writers_first:
+        p.write_wal_past(end)
+    halted(p)
+    assert p.walpost.stop() == 0
+    made = made_anew_and_complete(p)
+    words = "what the database itself knows to be delivered" if writers_first else "does not have that position"
+    assert words in made, made
+
+
+@pytest.mark.smoke
+def test_slot_made_anew_after_a_failover_that_lost_the_newest_sends_the_rows_of_the_new_timeline(make_pipeline, workspace):
+    primary, standby = workspace.postgres(), workspace.postgres(start=False)
+    p = make_pipeline(on_postgres=primary)
+    p.walpost.init()
+    delivered_and_stopped(p, 1, 20)
+    p.execute("SELECT * FROM outbox.maintain()")
+    standby.make_standby_of(primary)
+    behind = p.wal_position()
+    servers.wait_for(lambda: standby.execute("SELECT pg_last_wal_replay_lsn() - '0/0'::pg_lsn")[0][0] >= behind, 60, "the standby")
+    standby.stop("immediate")
+    p.write_wal_past(p.wal_position() + 2_000_000)
+    delivered_and_stopped(p, 21, 25)
+    end = p.wal_position()
+    primary.stop("immediate")
+    standby.start()
+    standby._run("pg_ctl", "-D", standby.data, "-w", "promote")
+    servers.wait_for(lambda: not standby.execute("SELECT pg_is_in_recovery()")[0][0], 60, "the promotion")
+    if standby.slot(p.name, p.database):  # the copy of a disk has it, the standby of a backup would not
+        standby.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+    p.postgres = standby
+    p.walpost = p.another()
+    p.insert(101, 110)
+    p.execute("SELECT * FROM outbox.maintain()")
+    assert p.wal_position() < end
+    p.walpost.start(wait="halted")
+    assert p.walpost.stop() == 0
+    assert "does not have that position" in made_anew_and_complete(p)

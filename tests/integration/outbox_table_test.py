@@ -34,6 +34,12 @@ def maintain(p, arguments=""):
         return {(action, what) for action, what, _ in cursor.fetchall()}, "".join(cursor.connection.notices)
 
 
+def reconnect(p):
+    """A connect notes how far was delivered, and maintain believes what is noted."""
+    p.walpost.stop()
+    p.walpost.start()
+
+
 def partitions(p, older_than="1 day"):
     rows = p.execute("SELECT partition::text FROM outbox.partitions() WHERE ends < now() - %s::interval", older_than)
     return {row[0] for row in rows}
@@ -270,6 +276,8 @@ def test_no_partition_is_dropped_before_every_slot_has_passed_it(make_pipeline):
     expected = stored_ids(p)
     p.walpost.start()
     p.wait_confirmed()
+    assert "dropped" not in {action for action, _ in maintain(p)[0]}, "what is confirmed is not noted yet"
+    reconnect(p)
     did, _ = maintain(p)
     assert {action for action, _ in did} == {"dropped"} and len(did) == 2 and partitions(p) == set()
     assert ids(p) == expected
@@ -284,6 +292,7 @@ def test_partition_that_a_long_transaction_has_added_to_is_kept_until_that_is_de
         p.wait_confirmed()
         maintain(p, "keep => '30 days'")  # its note does not see the late row
         p.wait_confirmed()
+        reconnect(p)
         _, warnings = maintain(p)
         assert "no lock within" in warnings
         p.wait_confirmed()
@@ -294,6 +303,7 @@ def test_partition_that_a_long_transaction_has_added_to_is_kept_until_that_is_de
     expected = stored_ids(p)
     p.walpost.start()
     p.wait_confirmed()
+    reconnect(p)
     did, _ = maintain(p)
     assert {action for action, _ in did} == {"dropped"}
     assert ids(p) == expected
@@ -310,6 +320,49 @@ def test_nothing_is_dropped_while_a_slot_is_missing(make_pipeline):
         assert f"slot {p.name} of pipeline {p.name} is missing" in warnings
     p.execute("DELETE FROM walpost.pipeline")
     assert "walpost.pipeline is empty" in maintain(p)[1]
+
+
+FOREIGN_HANDS = {
+    "advance": ["SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())"],
+    "new slot": ["SELECT pg_drop_replication_slot(%s)", "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"],
+}
+
+
+# `run` itself halts then, because what lies between is not delivered.
+@pytest.mark.smoke
+@pytest.mark.parametrize("hand", FOREIGN_HANDS)
+def test_nothing_undelivered_is_dropped_because_a_foreign_hand_has_moved_the_slot(make_pipeline, hand):
+    p = make_pipeline().start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.execute(OLD, p.name, "10 days", 7)  # not delivered
+    undelivered = stored_ids(p)
+    maintain(p)
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    for statement in FOREIGN_HANDS[hand]:
+        p.execute(statement, p.name)
+    p.walpost.start(wait="halted")
+    assert p.walpost.status()["halt"]["reason"] == "slot_moved"
+    for _ in range(2):
+        maintain(p)
+    assert stored_ids(p) == undelivered, "rows are gone that Kafka does not have"
+    # What the operator adopts is his decision.
+    p.walpost.verb("slot", "advance", "--yes")
+    assert "dropped" in {action for action, _ in maintain(p)[0]}
+
+
+def test_nothing_is_dropped_before_it_is_noted_how_far_was_delivered(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "10 days", 5)
+    maintain(p)
+    p.wait_confirmed()
+    p.execute("UPDATE walpost.pipeline SET delivered_lsn = NULL")  # as in a database of before
+    did, warnings = maintain(p)
+    assert "dropped" not in {action for action, _ in did}
+    assert f"pipeline {p.name} has not noted yet how far it has delivered" in warnings
+    reconnect(p)
+    assert "dropped" in {action for action, _ in maintain(p)[0]}
 
 
 def test_rows_of_a_partition_that_was_dropped_by_hand_still_arrive(make_pipeline):
@@ -377,6 +430,7 @@ def test_row_that_an_open_dead_letter_needs_stays_until_it_is_closed(make_pipeli
     for _ in range(3):
         did, _ = maintain(p)
         p.wait_confirmed()
+        reconnect(p)
     left = set(stored_ids(p))
     assert left >= set(needed) and [action for action, _ in did] == ["kept"], did
     assert left == set(needed) if plain else len(left) == 5 and left > set(needed)
@@ -400,6 +454,7 @@ def test_plain_table_loses_old_delivered_rows_in_chunks(make_pipeline):
     p.wait_confirmed()
     assert maintain(p, "rows => 10") == (set(), "")  # makes the first note
     p.wait_confirmed()
+    reconnect(p)
     p.walpost.stop()
     p.execute(OLD, p.name, "10 days", 2)  # not delivered
     expected = sorted(set(expected + stored_ids(p)))
@@ -408,6 +463,7 @@ def test_plain_table_loses_old_delivered_rows_in_chunks(make_pipeline):
         assert len(stored_ids(p)) == left
     p.walpost.start()
     p.wait_confirmed()
+    reconnect(p)
     maintain(p)
     assert len(stored_ids(p)) == 5
     assert ids(p) == expected
@@ -475,12 +531,16 @@ def test_roles_have_the_rights_they_need_and_no_more(make_pipeline):
         assert one(cursor, "SELECT count(*) FROM outbox.events") == 3
         may_not("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('a', 'k', 't')")
         may_not("UPDATE walpost.pipeline SET name = 'x'")
+        cursor.execute("UPDATE walpost.pipeline SET delivered_lsn = NULL")
         cursor.execute("RESET ROLE; SET ROLE outbox_owner")
         cursor.execute("SELECT * FROM outbox.maintain(ahead => '10 days')")
         assert len(cursor.fetchall()) > 0
     servers.wait_for(lambda: len(p.records()) == 3, 60, "three events")
     assert set(emitted) < {record.id for record in p.records()}
     assert "0 missing of 3" in relay.verb("audit").stdout
+    relay.stop()
+    relay.start()
+    assert p.execute("SELECT delivered_lsn IS NOT NULL FROM walpost.pipeline") == [(True,)]
     # Rows that are hidden from who reads them must not be taken for none.
     p.execute("ALTER TABLE outbox.events ENABLE ROW LEVEL SECURITY")
     for verb in (["audit"], ["replay", "--missing", "--dry-run"]):

@@ -77,6 +77,9 @@ def test_rows_that_a_note_proves_delivered_are_not_even_looked_at(make_pipeline)
     delivered(p, 1, 50)
     p.execute("SELECT * FROM outbox.maintain()")
     delivered(p, 51, 60)
+    # The connect notes how far was delivered.
+    assert p.walpost.stop() == 0
+    p.walpost.start()
     assert p.walpost.stop() == 0
     p.insert(61, 65)
     lose_slot(p)
@@ -86,6 +89,18 @@ def test_rows_that_a_note_proves_delivered_are_not_even_looked_at(make_pipeline)
     p.walpost.start()
     delivered(p, 66, 70)
     assert ids(p.records()) == stored(p), "each once"
+
+
+def test_note_beyond_what_the_database_knows_to_be_delivered_proves_nothing(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p, 1, 50)
+    p.execute("SELECT * FROM outbox.maintain()")
+    delivered(p, 51, 60)
+    assert p.walpost.stop() == 0
+    lose_slot(p)
+    p.execute("UPDATE walpost.pipeline SET delivered_lsn = NULL")
+    assert "the database has not noted" in p.walpost.verb("slot", "recreate", check=False).stdout
+    assert gap_line(recreate(p)).endswith("0 events sent, 60 are in Kafka already")
 
 
 def test_rows_without_any_note_are_all_compared(make_pipeline):

@@ -29,5 +29,20 @@ TEST(SourceFactsTest, ProgressBeforeASwitchIsOfTheOlderTimeline) {
   EXPECT_EQ(progress.publication_oid, 500U);
 }
 
+TEST(SourceFactsTest, LogHasWhatItsTimelinesHadBeforeTheyEndedAndNothingBehindItsEnd) {
+  SourceFacts facts;
+  facts.timeline = 3;
+  facts.timeline_history = {{1, Lsn(100)}, {2, Lsn(200)}};
+  facts.server_wal_lsn = Lsn(300);
+  EXPECT_TRUE(facts.MayHave(1, Lsn(100)));
+  EXPECT_FALSE(facts.MayHave(1, Lsn(101)));
+  EXPECT_TRUE(facts.MayHave(2, Lsn(200)));
+  EXPECT_TRUE(facts.MayHave(3, Lsn(300)));
+  EXPECT_FALSE(facts.MayHave(3, Lsn(301)));
+  EXPECT_FALSE(facts.MayHave(4, Lsn(1)));
+  facts.in_recovery = true;  // may be behind what it replayed before a restart
+  EXPECT_TRUE(facts.MayHave(3, Lsn(301)));
+}
+
 }  // namespace
 }  // namespace walpost::base

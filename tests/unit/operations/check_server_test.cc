@@ -100,6 +100,24 @@ TEST_F(CheckServerTest, MaintenanceThatDidNotRunIsNoticed) {
   EXPECT_EQ(LineOf(Check(CheckOf()), "table outbox.events"), "ok: 4 partitions");
 }
 
+TEST_F(CheckServerTest, RoleThatCannotNoteHowFarItDeliveredIsWarnedOf) {
+  InitOk();
+  Server().Sql(
+      "DO $$BEGIN IF to_regrole('noter') IS NULL THEN CREATE ROLE noter LOGIN REPLICATION; END IF; "
+      "END$$");
+  Sql("GRANT USAGE ON SCHEMA outbox, walpost TO noter; GRANT SELECT ON walpost.pipeline, "
+      "walpost.schema_version, outbox.events TO noter");
+  CheckOptions options = CheckOf();
+  options.source.conninfo = Conninfo("user=noter");
+  EXPECT_THAT(LineOf(Check(options), "table outbox.events"),
+              AllOf(HasSubstr("warning: noter may not note how far it has delivered"),
+                    HasSubstr("GRANT UPDATE (delivered_lsn) ON walpost.pipeline TO \"noter\"")));
+  Sql("GRANT UPDATE (delivered_lsn) ON walpost.pipeline TO noter");
+  EXPECT_THAT(LineOf(Check(options), "table outbox.events"), Not(HasSubstr("may not note")));
+  Sql("ALTER TABLE walpost.pipeline DROP COLUMN delivered_lsn");
+  EXPECT_THAT(LineOf(Check(options), "schema version"), HasSubstr("warning: "));
+}
+
 TEST_F(CheckServerTest, RandomIdsAndRowSecurityAreWarnedOf) {
   InitOk();
   Sql("ALTER TABLE outbox.events ENABLE ROW LEVEL SECURITY");

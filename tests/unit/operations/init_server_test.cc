@@ -69,6 +69,27 @@ TEST_F(InitServerTest, SecondRunFindsAllAndChangesNothing) {
   EXPECT_EQ(State(), before);
 }
 
+TEST_F(InitServerTest, NotesThatWhatLiesBeforeTheSlotIsDealtWith) {
+  InitOk();
+  EXPECT_EQ(Sql("SELECT delivered_lsn = consistent_point FROM walpost.pipeline"), "t");
+}
+
+// As of before walpost.pipeline had the column, and outbox.maintain looked at it.
+TEST_F(InitServerTest, DatabaseOfBeforeGetsTheColumnAndTheFunctionAndKnowsNothingYet) {
+  InitOk();
+  Sql("ALTER TABLE walpost.pipeline DROP COLUMN delivered_lsn");
+  Sql("CREATE OR REPLACE FUNCTION outbox.delivered_note() RETURNS SETOF outbox.retention_note "
+      "LANGUAGE sql AS 'SELECT * FROM outbox.retention_note'");
+  InitOk();
+  EXPECT_EQ(Sql("SELECT delivered_lsn IS NULL FROM walpost.pipeline"), "t");
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_proc WHERE proname = 'delivered_note' AND prosrc ~ "
+                "'delivered_lsn'"),
+            "1");
+  const std::string before = State();
+  InitOk();
+  EXPECT_EQ(State(), before);
+}
+
 TEST_F(InitServerTest, EventsThatAreThereStay) {
   InitOk();
   Sql("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES "

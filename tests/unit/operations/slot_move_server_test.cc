@@ -19,6 +19,7 @@ using base::Lsn;
 using base::Progress;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SlotMoveTest : public ServerFixture {
  protected:
@@ -194,6 +195,50 @@ TEST_F(SlotMoveTest, RecreateMakesTheSlotAndItsRecordAnew) {
   ASSERT_EQ(Remembered().size(), 1U);
   EXPECT_EQ(Remembered()[0].end_lsn, Confirmed());
   EXPECT_EQ(Remembered()[0].epoch, 1U);
+}
+
+TEST_F(SlotMoveTest, DecisionIsNotedInTheDatabaseAsWell) {
+  InitRemembering();
+  const auto noted = [this] { return Sql("SELECT delivered_lsn FROM walpost.pipeline"); };
+  EXPECT_EQ(noted(), Confirmed().ToString());
+  Insert();
+  ASSERT_EQ(SlotAdvance(Remembering(), Now().ToString(), true).exit_code, 0);
+  EXPECT_EQ(noted(), Confirmed().ToString());
+  Sql("UPDATE walpost.pipeline SET system_identifier = 7, delivered_lsn = 'FFFF/0'");
+  ASSERT_EQ(SlotAdvance(Remembering(), "", true).exit_code, 0);
+  EXPECT_EQ(noted(), Confirmed().ToString());
+  Sql("UPDATE walpost.pipeline SET delivered_lsn = NULL");
+  ASSERT_EQ(SlotRecreate(LeavingGap(Remembering()), true).exit_code, 0);
+  EXPECT_EQ(noted(), Confirmed().ToString());
+  Sql("ALTER TABLE walpost.pipeline DROP COLUMN delivered_lsn");
+  EXPECT_EQ(SlotAdvance(Remembering(), "", true).exit_code, 0) << "a database of before";
+}
+
+TEST_F(SlotMoveTest, RecreateSaysWhatItGoesByAndDoesNotTrustAnotherHistory) {
+  InitRemembering();
+  ASSERT_EQ(SlotAdvance(Remembering(), "", true).exit_code, 0);
+  RecreateOptions options;
+  options.init = Remembering();
+  const auto said = [&] { return SlotRecreate(options, false).output; };
+  const std::string there = Remembered().at(0).end_lsn.ToString();
+  EXPECT_THAT(said(),
+              AllOf(HasSubstr("of those committed after " + there + ", or not surely before"),
+                    Not(HasSubstr("the database itself"))));
+  Sql("UPDATE walpost.pipeline SET delivered_lsn = '0/1000'");
+  EXPECT_THAT(said(), HasSubstr("what the database itself knows to be delivered ends at 0/1000"));
+  Sql("UPDATE walpost.pipeline SET delivered_lsn = NULL");
+  EXPECT_THAT(said(), HasSubstr("but the database has not noted how far was delivered"));
+  for (const auto& [timeline, position] : {std::pair(1U, Lsn(0xffff'0000'0000)), {9U, Lsn(1)}}) {
+    Progress other = Remembered().back();
+    ++other.epoch;
+    other.timeline = timeline;
+    other.end_lsn = position;
+    ASSERT_TRUE(kafka::WriteProgress(Remembering().kafka, {"progress", "shop"}, other,
+                                     std::chrono::milliseconds(10'000))
+                    .ok());
+    EXPECT_THAT(said(), AllOf(HasSubstr("history does not have that position"),
+                              HasSubstr("of all: how far Kafka had them is not known")));
+  }
 }
 
 TEST_F(SlotMoveTest, RecreateMakesWhatIsMissing) {
