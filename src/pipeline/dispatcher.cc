@@ -94,7 +94,7 @@ void Dispatcher::SubmitTracked() {
     const bool event = entry.form == delivery::Tracker::Form::kEvent;
     const bool behind =
         event && !entry.settled && !topics_.empty() && topics_.IsHeld(entry.record.topic);
-    const Fate fate = entry.settled || !event ? Fate::kGone : behind ? Fate::kHeld : Offer(cursor_);
+    const Fate fate = behind ? Fate::kHeld : Offer(cursor_);
     if (fate == Fate::kHeld) {
       if (dead_letters_->any()) {
         return;  // the order of a parked key rests on the line's
@@ -141,12 +141,16 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
         return *fate;
       }
     }
-    const HeldTopics::Step step = topics_.empty()
-                                      ? HeldTopics::Step::kTry
-                                      : topics_.Next(entry.record.topic, sequence, now_.mono);
+    const HeldTopics::Step step =
+        topics_.empty() ? HeldTopics::Step::kTry : topics_.Next(entry.record.topic, now_.mono);
     if (step == HeldTopics::Step::kWait) {
       topics_.WakeFor(entry.record.topic, now_.mono);
       return Fate::kHeld;
+    }
+    if (phase_ == Phase::kFast && topics_.IsUnclear(entry.record.topic, sequence)) {
+      // A pipelined producer fails as a whole, and its answer says nothing about this record.
+      EndGeneration(Sink::Mode::kCareful, /*back_off=*/false);
+      return Fate::kStopped;
     }
     const SubmitResult result =
         step == HeldTopics::Step::kDecide
@@ -164,6 +168,7 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
       case SubmitResult::Outcome::kNotNow:
         return Fate::kStopped;
       case SubmitResult::Outcome::kTopicPending:
+        topics_.OnPending(entry.record.topic);
         return Fate::kHeld;
       case SubmitResult::Outcome::kRefused:
         break;
@@ -357,12 +362,11 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
     OnOwnFailed(sequence, failure);
     return;
   }
-  const std::string topic(tracker_->entry(sequence).record.topic);
-  const bool alone = phase_ == Phase::kCareful || topics_.IsUnclear(topic, sequence);
-  if (!alone || failure.kind == FailureKind::kGenerationEnded) {
+  if (phase_ == Phase::kFast || failure.kind == FailureKind::kGenerationEnded) {
     EndGeneration(Sink::Mode::kCareful, /*back_off=*/failure.kind == FailureKind::kGenerationEnded);
     return;
   }
+  const std::string topic(tracker_->entry(sequence).record.topic);
   std::uint32_t attempts = 1;
   // Also of a topic that the look-up found: the broker does not know it, or our right, yet.
   if (failure.kind == FailureKind::kOther || failure.kind == FailureKind::kTopicUnknown ||

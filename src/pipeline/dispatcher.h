@@ -135,7 +135,7 @@ class Dispatcher : private delivery::SinkListener {
   // for a look-up is tried by this producer: the next one would have to look up again.
   bool only_held() const {
     return cursor_ == tracker_->next_sequence() &&
-           tracker_->in_flight_events() == topics_.events() && !topics_.AwaitsLookUp();
+           tracker_->in_flight_events() == topics_.events() && !topics_.busy();
   }
 
   base::MonotonicTime HeldUntil() const;

@@ -21,8 +21,7 @@ base::MonotonicTime TryAgainAt(base::MonotonicTime since, base::MonotonicTime no
 
 }  // namespace
 
-HeldTopics::Step HeldTopics::Next(std::string_view topic, Sequence sequence,
-                                  base::MonotonicTime now) const {
+HeldTopics::Step HeldTopics::Next(std::string_view topic, base::MonotonicTime now) const {
   const auto found = troubles_.find(topic);
   if (found == troubles_.end()) {
     return Step::kTry;
@@ -31,8 +30,7 @@ HeldTopics::Step HeldTopics::Next(std::string_view topic, Sequence sequence,
   if (trouble.verdict && now < trouble.answered_at + kVerdictKept) {
     return Step::kDecide;
   }
-  const bool its_turn = trouble.failure.kind != FailureKind::kNone || sequence == trouble.sequence;
-  return its_turn && now >= trouble.try_at ? Step::kTry : Step::kWait;
+  return now >= trouble.try_at ? Step::kTry : Step::kWait;
 }
 
 const Failure& HeldTopics::verdict(std::string_view topic) const {
@@ -122,7 +120,12 @@ void HeldTopics::WakeFor(std::string_view topic, base::MonotonicTime now) {
   }
 }
 
+void HeldTopics::OnPending(std::string_view topic) { pending_.emplace(topic); }
+
 void HeldTopics::OnAnswered(std::string_view topic, bool known) {
+  if (const auto found = pending_.find(topic); found != pending_.end()) {
+    pending_.erase(found);
+  }
   if (known) {
     OnAccepted(topic);
   }
@@ -152,12 +155,6 @@ std::optional<Sequence> HeldTopics::First(const std::string& topic) const {
 void HeldTopics::PopFirst(const std::string& topic) {
   held_.at(topic).events.pop_front();
   --events_;
-}
-
-bool HeldTopics::AwaitsLookUp() const {
-  return std::any_of(held_.begin(), held_.end(), [this](const auto& held) {
-    return !held.second.events.empty() && troubles_.find(held.first) == troubles_.end();
-  });
 }
 
 void HeldTopics::Wait(const std::string& topic) {
@@ -191,6 +188,7 @@ std::optional<base::MonotonicTime> HeldTopics::NextDeadline() const {
 
 void HeldTopics::ForgetQueues() {
   held_.clear();
+  pending_.clear();
   due_.clear();
   postponed_.clear();
   timers_.clear();

@@ -58,7 +58,7 @@ class HeldTopics {
   std::size_t events() const { return events_; }
 
   // --- What is known of a topic ---
-  Step Next(std::string_view topic, delivery::Sequence sequence, base::MonotonicTime now) const;
+  Step Next(std::string_view topic, base::MonotonicTime now) const;
   // After kDecide: the verdict.
   const delivery::Failure& verdict(std::string_view topic) const;
   // The sink refused the topic. Whether that is a verdict already.
@@ -83,6 +83,8 @@ class HeldTopics {
   void Hold(std::string_view topic, delivery::Sequence sequence);
   // After kWait: NextDeadline is no later than the topic's time.
   void WakeFor(std::string_view topic, base::MonotonicTime now);
+  // The sink looks the topic up, and OnAnswered comes.
+  void OnPending(std::string_view topic);
   // The sink has an answer. A topic that is `known` has no trouble any more.
   void OnAnswered(std::string_view topic, bool known);
   // A topic to be tried now. It is due until Wait or Postpone.
@@ -90,8 +92,10 @@ class HeldTopics {
   // Its first event.
   std::optional<delivery::Sequence> First(const std::string& topic) const;
   void PopFirst(const std::string& topic);
-  // Whether a topic is held of which no trouble is known: the sink looks it up.
-  bool AwaitsLookUp() const;
+
+  // Whether a topic is being looked up, or is to be tried now.
+  bool busy() const { return !pending_.empty() || !due_.empty(); }
+
   // Until its time, or an answer.
   void Wait(const std::string& topic);
   // Until the next round.
@@ -138,6 +142,7 @@ class HeldTopics {
   const std::chrono::milliseconds unknown_wait_;
   ByTopic<Trouble> troubles_;
   ByTopic<Queue> held_;
+  std::set<std::string, std::less<>> pending_;
   std::deque<std::string> due_;
   std::deque<std::string> postponed_;
   std::set<std::pair<base::MonotonicTime, std::string>> timers_;

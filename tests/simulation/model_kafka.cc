@@ -343,8 +343,9 @@ void ModelKafka::BlameTopics() {
 // An answer counts against a record when it is about this one record, or, when it says nothing about
 // it, after minutes.
 bool ModelKafka::MayBlame(const Identity& what, FailureKind kind) {
-  if (what.kind == Identity::Kind::kAgain) {
-    return kind != FailureKind::kGenerationEnded;  // the operator is asked again, nothing is lost
+  if (what.kind == Identity::Kind::kAgain) {  // nothing is lost: the operator is asked again
+    return kind != FailureKind::kGenerationEnded &&
+           (mode_ == Mode::kCareful || IsRefused(what, /*by_client=*/false));
   }
   if (kind == FailureKind::kOther || kind == FailureKind::kTopicUnknown ||
       kind == FailureKind::kTopicNotAuthorized) {
@@ -353,8 +354,7 @@ bool ModelKafka::MayBlame(const Identity& what, FailureKind kind) {
                                         ? plan_.options.unknown_topic_wait
                                         : pipeline::HeldTopics::kUnclearFor);
   }
-  // What got an unclear answer is sent alone, also by a pipelined producer.
-  const bool alone = mode_ == Mode::kCareful || unclear_since_.count(what.event) != 0;
+  const bool alone = mode_ == Mode::kCareful;
   return kind != FailureKind::kGenerationEnded && (alone || IsRefused(what, /*by_client=*/false));
 }
 

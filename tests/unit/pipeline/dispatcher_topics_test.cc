@@ -145,5 +145,26 @@ TEST_F(UnknownTopicTest, ThatMayNotBeWrittenIsBelievedAfterTheSameTime) {
   EXPECT_EQ(dispatcher_.verdict()->sequence, 0U);
 }
 
+// A pipelined producer fails as a whole, and never says what the record's own answer is.
+TEST_F(UnknownTopicTest, RecordWithAnUnclearAnswerIsSentByCarefulProducersOnly) {
+  sink_.TakeTopic("orders");
+  Add(1);
+  sink_.Fail(0, FailureKind::kTopicNotAuthorized);
+  Poll();
+  for (int i = 0; i < 1'000 && !dispatcher_.verdict(); ++i) {
+    sink_.SetPending("orders", true);  // each producer looks its topics up anew
+    Poll(kBackOff);
+    sink_.SetPending("orders", false);
+    Poll();
+    if (!sink_.outstanding().empty()) {
+      ASSERT_EQ(mode(), Sink::Mode::kCareful);
+      sink_.Fail(0, FailureKind::kTopicNotAuthorized, "no right");
+      Poll();
+    }
+  }
+  ASSERT_TRUE(dispatcher_.verdict());
+  EXPECT_EQ(dispatcher_.verdict()->sequence, 0U);
+}
+
 }  // namespace
 }  // namespace walpost::pipeline
