@@ -68,7 +68,7 @@ absl::Status RecordDelivered(postgres::SqlConnection* connection, const std::str
       const std::vector<Row> writable,
       connection->Query("SELECT FROM pg_attribute WHERE attrelid = to_regclass('walpost.pipeline') "
                         "AND attname = 'delivered_lsn' AND has_column_privilege(attrelid, attnum, "
-                        "'UPDATE')"));
+                        "'UPDATE') AND NOT pg_is_in_recovery()"));
   return writable.empty()
              ? absl::OkStatus()
              : connection

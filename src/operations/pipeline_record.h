@@ -37,8 +37,8 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
 // counts as delivered, once it is drained.
 absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record);
 
-// Streaming goes on at `position`, by an operator's decision. Where the column or the right is missing
-// it is not written, and the next connect of `run` does it, or nobody.
+// Streaming goes on at `position`, by an operator's decision. On a standby, and where the column or
+// the right is missing, it is not written, and the next connect of `run` does it, or nobody.
 absl::Status RecordDelivered(postgres::SqlConnection* connection, const std::string& name,
                              base::Lsn position);
 

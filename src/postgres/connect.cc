@@ -42,6 +42,9 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
                                    : base::Lsn();
   report.facts.start_lsn = std::max({start_lsn, report.facts.confirmed_flush_lsn, remembered});
   GrowReceiveBuffer(&connection, deadline);
+  if (const Result unlimited = connection.LimitLockWaits({}, deadline); !unlimited.ok()) {
+    return QueryFailure("SET lock_timeout", unlimited.error(), connection.place());
+  }
   const Result start =
       connection.Query(StartReplicationCommand(StartOptions{
                            options.slot, options.publication, report.facts.start_lsn,

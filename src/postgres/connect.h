@@ -46,6 +46,7 @@ struct ConnectOptions {
   bool writes_dead_letters = false;
   bool dead_letters_elsewhere = false;
   std::chrono::milliseconds statement_timeout{10'000};
+  std::chrono::milliseconds lock_timeout{3'000};  // of statements before START
 };
 
 // PQping on exactly the server that a stream talks to; blocking. True when it answers that it

@@ -41,11 +41,15 @@ std::variant<Connected, StreamEnd> ConnectBeside(const ConnectOptions& options, 
   Connection& connection = std::get<Connection>(opened);
   const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   PreflightReport report;
+  connection.LimitLockWaits(options.lock_timeout, deadline);
   PreflightRun run(&connection, options, deadline, &report);
   for (const auto step : kSteps) {
     if (std::optional<StreamEnd> problem = (run.*step)()) {
       return *std::move(problem);
     }
+  }
+  if (const Result unlimited = connection.LimitLockWaits({}, deadline); !unlimited.ok()) {
+    return QueryFailure("SET lock_timeout", unlimited.error(), connection.place());
   }
   const std::string slot = absl::StrFormat("walpost_tail_%d", PQbackendPID(connection.get()));
   const Result created =

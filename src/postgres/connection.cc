@@ -173,6 +173,10 @@ bool Connection::AwaitAnswer(Deadline deadline) {
   return true;
 }
 
+Result Connection::LimitLockWaits(std::chrono::milliseconds limit, Deadline deadline) {
+  return Query(absl::StrFormat("SET lock_timeout = %d", limit.count()), deadline);
+}
+
 void Connection::AwaitIdle(Deadline deadline) {
   while (AwaitAnswer(deadline) && ResultPtr(PQgetResult(get())) != nullptr) {
   }

@@ -47,6 +47,10 @@ class Connection {
   // One statement by the simple query protocol, the only one a replication connection speaks.
   Result Query(const std::string& sql, Deadline deadline);
 
+  // How long a statement waits for a lock before it fails (55P03); 0 = for ever, as a stream must.
+  // Without a limit it goes on waiting on the server when nobody wants its answer any more.
+  Result LimitLockWaits(std::chrono::milliseconds limit, Deadline deadline);
+
   // After a Query that got no answer in time: waits for it, and drops it.
   void AwaitIdle(Deadline deadline);
 

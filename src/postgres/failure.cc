@@ -99,9 +99,11 @@ StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text, const
 }
 
 StreamEnd QueryFailure(std::string_view what, const ServerError& error, const Place& place) {
-  const std::string text =
-      absl::StrFormat("%s on %s failed: %s%s", what, place.ToString(), error.text,
-                      error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
+  std::string text = absl::StrFormat("%s on %s failed: %s%s", what, place.ToString(), error.text,
+                                     error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
+  if (error.sqlstate == "55P03") {
+    text += "; a transaction holds a lock on the table: pg_locks and pg_stat_activity say which";
+  }
   if (Passes(error.sqlstate)) {
     return LostEnd(text, error.sqlstate);
   }

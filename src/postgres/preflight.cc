@@ -41,6 +41,7 @@ const StreamEnd* PreflightReport::problem() const {
 PreflightReport RunPreflight(Connection* connection, const ConnectOptions& options,
                              PreflightMode mode, Deadline deadline) {
   PreflightReport report;
+  connection->LimitLockWaits(options.lock_timeout, deadline);
   PreflightRun run(connection, options, deadline, &report);
   for (const NamedStep& step : kSteps) {
     std::optional<StreamEnd> problem = (run.*step.run)();
@@ -72,9 +73,11 @@ std::variant<base::SourceFacts, StreamEnd> LookAgain(const ConnectOptions& optio
   if (auto* end = std::get_if<StreamEnd>(&opened)) {
     return std::move(*end);
   }
+  Connection& connection = std::get<Connection>(opened);
+  const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   PreflightReport report;
-  PreflightRun run(&std::get<Connection>(opened), options,
-                   std::chrono::steady_clock::now() + options.statement_timeout, &report);
+  connection.LimitLockWaits(options.lock_timeout, deadline);
+  PreflightRun run(&connection, options, deadline, &report);
   for (const NamedStep& step : kSteps) {
     if (step.of_the_slot) {
       continue;

@@ -208,11 +208,15 @@ std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
 // Each leaf must be a table whose rows are in the log.
 std::optional<StreamEnd> PreflightRun::Partitions(const SourceTable& table,
                                                   base::PublishedTable* published) {
+  // pg_partition_tree would wait for locks.
   const Result partitions = Query(absl::StrFormat(
-      "SELECT c.oid, p.isleaf AND c.relkind <> 'r', p.isleaf AND c.relpersistence <> 'p', "
+      "WITH RECURSIVE tree (oid) AS (SELECT inhrelid FROM pg_catalog.pg_inherits "
+      "WHERE inhparent = %u UNION ALL SELECT i.inhrelid FROM pg_catalog.pg_inherits i "
+      "JOIN tree ON i.inhparent = tree.oid) "
+      "SELECT c.oid, c.relkind NOT IN ('p', 'r'), c.relkind <> 'p' AND c.relpersistence <> 'p', "
       "pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) "
-      "FROM pg_catalog.pg_partition_tree(%u) p JOIN pg_catalog.pg_class c ON c.oid = p.relid "
-      "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE p.level > 0 ORDER BY c.oid",
+      "FROM tree JOIN pg_catalog.pg_class c ON c.oid = tree.oid "
+      "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY c.oid",
       published->oid));
   if (!partitions.ok()) {
     return QueryFailure("reading the partitions", partitions.error(), place());

@@ -1,4 +1,5 @@
 // What a publication must be and hold, on a real server.
+#include <chrono>
 #include <string>
 #include <thread>
 #include <variant>
@@ -6,6 +7,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_join.h"
+#include "postgres/connection.h"
 #include "postgres/preflight.h"
 #include "unit/postgres/preflight_fixture.h"
 
@@ -96,7 +98,7 @@ TEST_F(PreflightServerTest, TableMustBePublishedWhole) {
   ConnectOptions options = Options();
   options.tables = {{"outbox", "events", {"id", "more", "nowhere"}}};
   Sql("ALTER TABLE outbox.events ADD COLUMN more text, ADD COLUMN less text");
-  if (server_->Major() < 15) {
+  if (server_->Major() < 16) {
     EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
     return;
   }
@@ -171,6 +173,51 @@ TEST_F(PreflightServerTest, UnloggedTableIsPublicationMissingThatSaysWhy) {
              "run ALTER TABLE \"outbox\".\"events\" SET LOGGED");
   Sql("ALTER TABLE outbox.events SET LOGGED");
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
+}
+
+// Holds a lock until it goes.
+class Lock {
+ public:
+  Lock(const std::string& conninfo, const std::string& table)
+      : connection_(std::get<Connection>(Connection::Open({conninfo, "lock", false}))) {
+    for (const std::string& sql : {std::string("BEGIN"), "LOCK TABLE " + table}) {
+      EXPECT_TRUE(connection_.Query(sql, Deadline::max()).ok());
+    }
+  }
+
+ private:
+  Connection connection_;
+};
+
+TEST_F(PreflightServerTest, LockedPartitionHoldsUpNothing) {
+  Sql("CREATE TABLE outbox.parts (id int) PARTITION BY RANGE (id); CREATE TABLE outbox.parts_1 "
+      "PARTITION OF outbox.parts FOR VALUES FROM (0) TO (10)");
+  Sql("CREATE PUBLICATION walpost FOR TABLE outbox.parts "
+      "WITH (publish = 'insert', publish_via_partition_root = true)");
+  MakeSlot();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "parts"}};
+  const Lock lock(server_->Conninfo(database_), "outbox.parts_1");
+  auto outcome = Connect(options, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
+  EXPECT_EQ(std::get<Connected>(outcome).facts.tables.at(0).partitions.size(), 1u);
+}
+
+// Until 15 the catalogs alone say what is published.
+TEST_F(PreflightServerTest, LockedTableIsTriedAgainAndNothingWaitsOnTheServer) {
+  MakeAll();
+  ConnectOptions options = Options();
+  options.lock_timeout = std::chrono::milliseconds(50);
+  const Lock lock(server_->Conninfo(database_), "outbox.events");
+  auto outcome = Connect(options, base::Lsn());
+  if (server_->Major() < 16) {
+    EXPECT_TRUE(std::holds_alternative<Connected>(outcome));
+    return;
+  }
+  ASSERT_TRUE(std::holds_alternative<StreamEnd>(outcome));
+  EXPECT_EQ(std::get<StreamEnd>(outcome).kind, StreamEnd::Kind::kLost);
+  EXPECT_EQ(std::get<StreamEnd>(outcome).sqlstate, "55P03");
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_locks WHERE NOT granted"), "0");
 }
 
 }  // namespace
