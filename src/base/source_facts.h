@@ -93,6 +93,9 @@ struct SourceFacts : Fingerprint {
   // nothing of that. What it had replayed when it was looked at is known to be of `timeline`.
   bool KnowsTimelineUpTo(Lsn lsn) const { return !in_recovery || lsn <= looked_lsn; }
 
+  // A standby that has not followed a switch to `other` yet. It may do so any moment.
+  bool BehindTimeline(std::uint32_t other) const { return in_recovery && timeline < other; }
+
   // The timeline that `lsn` belongs to: the oldest ancestor that had not ended at it.
   std::uint32_t TimelineOf(Lsn lsn) const {
     for (const TimelineEnd& ancestor : timeline_history) {

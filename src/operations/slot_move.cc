@@ -19,6 +19,7 @@
 #include "operations/dlq_text.h"
 #include "operations/pipeline_record.h"
 #include "postgres/preflight.h"
+#include "postgres/slot_hold.h"
 #include "postgres/slots.h"
 #include "postgres/sql_connection.h"
 
@@ -281,6 +282,14 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
     RETURN_IF_ERROR(NoteSkipped(options, mover.facts(), before, target, skipped));
     ASSIGN_OR_RETURN(position, Advance(options, target, &connection));
     text += absl::StrFormat("slot %s advanced to %s\n", options.source.slot, position.ToString());
+  }
+  // A walpost that begins to stream now would not know of the decision.
+  ASSIGN_OR_RETURN(const auto held, postgres::SlotHold::Take(options.source));
+  ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(&connection, options.source.slot));
+  if (!slot || slot->confirmed_flush_lsn != position) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "somebody else moved slot \"%s\" meanwhile: stop the walpost that uses it, then look again",
+        options.source.slot));
   }
   RETURN_IF_ERROR(mover.Remember(position));
   RETURN_IF_ERROR(RecordDecision(options, mover.facts(), position, &connection));

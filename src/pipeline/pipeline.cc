@@ -90,7 +90,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
     status_clock_.OnData(now);
     const delivery::Sequence before = tracker_.next_sequence();
     if (std::optional<Halt> halt = intake_.TakePayload(data->payload)) {
-      OnIntakeHalt(*std::move(halt), now);
+      OnSourceHalt(*std::move(halt), now);
     } else if (timers_.waiting()) {
       OnPassed(now);
     }
@@ -104,7 +104,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
   const auto& keepalive = std::get<pgoutput::Keepalive>(*frame);
   server_wal_lsn_ = std::max(server_wal_lsn_, keepalive.wal_end);
   if (std::optional<Halt> halt = intake_.TakePosition(keepalive.wal_end)) {
-    OnIntakeHalt(*std::move(halt), now);
+    OnSourceHalt(*std::move(halt), now);
     return;
   }
   OnPassed(now);
@@ -165,9 +165,7 @@ void Pipeline::Tick(base::Now now) {
   CheckRecheck(now);
   CheckAlone(now);
   AccountPause(now);
-  if (connected_ && !paused_ && status_clock_.SilentTooLong(now)) {
-    OnSilence(now);
-  }
+  CheckSilence(now);
 }
 
 void Pipeline::Stop(base::Now now) {
@@ -336,6 +334,7 @@ void Pipeline::Disconnect(StreamCommand command) {
   completing_ = false;
   paused_ = false;
   looking_ = false;
+  silence_shown_ = false;
   intake_.Leave();
 }
 
@@ -370,7 +369,7 @@ void Pipeline::HaltAtOnce(Halt halt) {
   HaltNow();
 }
 
-void Pipeline::OnIntakeHalt(Halt halt, base::Now now) {
+void Pipeline::OnSourceHalt(Halt halt, base::Now now) {
   if (halt.reason == HaltReason::kTimelineChanged) {
     HaltAtOnce(std::move(halt));
   } else {

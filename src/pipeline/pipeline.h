@@ -103,7 +103,6 @@ class Pipeline {
   // To be sent before CopyDone.
   pgoutput::StandbyStatus FinalStatus(base::Now now);
   bool TakePing(base::Now now);
-
   // Catalogs and timeline are to be read on another connection; the look's number.
   std::optional<std::uint64_t> TakeLook(base::Now now);
 
@@ -169,10 +168,11 @@ class Pipeline {
   void BeginHalt(Halt halt, base::Now now);
   void HaltNow();
   void HaltAtOnce(Halt halt);
-  void OnIntakeHalt(Halt halt, base::Now now);
+  void OnSourceHalt(Halt halt, base::Now now);
   void OnPassed(base::Now now);
   bool TakenOver(const base::SourceFacts& facts) const;
   void ForgetAll();
+  void CheckSilence(base::Now now);
   void OnSilence(base::Now now);
   void CheckAlone(base::Now now);
   void CheckVerdict(base::Now now);
@@ -183,7 +183,7 @@ class Pipeline {
   void CheckClosed(base::Now now);
   void CheckRecheck(base::Now now);
   void ConnectAnew(ReconnectReason reason, base::Now now);
-  void EndUnseen(const std::string& why, base::Now now);
+  void EndConnection(const std::string& why, base::Now now);
   void AccountPause(base::Now now);
   std::optional<base::MonotonicTime> look_due() const;
   std::optional<Halt> JudgeServerError(const base::StreamEnd& end);
@@ -229,6 +229,7 @@ class Pipeline {
   base::Lsn server_wal_lsn_;
   base::WallTime last_frame_at_;
   std::string last_error_;
+  bool silence_shown_ = false;  // it is what last_error_ says
 
   std::string same_error_;  // SQLSTATE and position of the last server error
   int same_errors_ = 0;

@@ -11,6 +11,13 @@ namespace walpost::pipeline {
 using base::HaltReason;
 using base::StreamEnd;
 
+namespace {
+
+// The next connection's preflight sees the same.
+constexpr char kUnseen[] = "the catalogs could not be read while streaming: ";
+
+}  // namespace
+
 // Rows inserted while a table was out of the publication never come, so what was confirmed behind them
 // could not be told from a loss: the transaction stays open until the catalogs say that nothing was edited.
 std::optional<base::MonotonicTime> Pipeline::look_due() const {
@@ -52,7 +59,7 @@ void Pipeline::OnLooked(std::uint64_t look, const std::variant<base::SourceFacts
     if (end->kind == StreamEnd::Kind::kOperator && end->reason != HaltReason::kAuthFailed) {
       BeginHalt(Halt{end->reason, std::string(end->status.message())}, now);
     } else {
-      EndUnseen(std::string(end->status.message()), now);
+      EndConnection(kUnseen + std::string(end->status.message()), now);
     }
     return;
   }
@@ -70,33 +77,23 @@ void Pipeline::OnLooked(std::uint64_t look, const std::variant<base::SourceFacts
   }
   if (facts.timeline != facts_->timeline || facts.in_recovery != facts_->in_recovery ||
       (intake_.must_look() && facts.looked_lsn <= intake_.last_commit_lsn())) {
-    EndUnseen(
-        absl::StrFormat("%s is not the server that is streamed from, or behind it", facts.host),
-        now);
+    EndConnection(absl::StrFormat("%s%s is not the server that is streamed from, or behind it",
+                                  kUnseen, facts.host),
+                  now);
     return;
   }
   if (std::optional<Halt> halt = FindSourceChange(*facts_, facts, intake_.seen_lsn())) {
-    BeginHalt(*std::move(halt), now);
+    OnSourceHalt(*std::move(halt), now);
     return;
   }
   static_cast<base::Fingerprint&>(*facts_) = facts;
   facts_->text_types = facts.text_types;
   keeper_.OnLooked(facts);
   if (std::optional<Halt> halt = intake_.OnLooked(*facts_)) {
-    OnIntakeHalt(*std::move(halt), now);
+    OnSourceHalt(*std::move(halt), now);
   } else {
     OnPassed(now);
   }
-}
-
-// The next connection's preflight sees the same.
-void Pipeline::EndUnseen(const std::string& why, base::Now now) {
-  Disconnect(StreamCommand::kClose);
-  OnStreamEnd(
-      StreamEnd{StreamEnd::Kind::kLost, HaltReason::kProtocolError,
-                absl::UnavailableError("the catalogs could not be read while streaming: " + why),
-                "", ""},
-      now);
 }
 
 }  // namespace walpost::pipeline

@@ -19,6 +19,11 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
     return;
   }
   connected_ = true;
+  if (facts_ && facts_->system_identifier == facts.system_identifier &&
+      facts.BehindTimeline(facts_->timeline)) {
+    EndConnection(NotFollowedYet(facts, facts_->timeline), now);
+    return;
+  }
   std::optional<Halt> change =
       facts_ ? FindSourceChange(*facts_, facts, intake_.seen_lsn()) : std::nullopt;
   if (change) {
@@ -54,6 +59,14 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   OnPassed(now);
 }
 
+// For a reason that passes.
+void Pipeline::EndConnection(const std::string& why, base::Now now) {
+  Disconnect(StreamCommand::kClose);
+  OnStreamEnd(StreamEnd{StreamEnd::Kind::kLost, HaltReason::kProtocolError,
+                        absl::UnavailableError(why), "", ""},
+              now);
+}
+
 // Something of this connection was taken.
 void Pipeline::OnPassed(base::Now now) {
   if (timers_.OnPassed(intake_.connection_lsn(), intake_.verified(), now)) {
@@ -74,6 +87,20 @@ bool Pipeline::TakenOver(const base::SourceFacts& facts) const {
     return facts.progress && !keeper_.IsOurs(*facts.progress);
   }
   return facts.confirmed_flush_lsn > confirmed_max_ && !tracker_.empty();
+}
+
+void Pipeline::CheckSilence(base::Now now) {
+  const bool silent = connected_ && !paused_ && status_clock_.SilentTooLong(now);
+  if (silent && facts_->wal_sender_timeout_ms > 0) {
+    OnSilence(now);
+  } else if (silent != silence_shown_) {
+    silence_shown_ = silent;
+    last_error_ = silent ? absl::StrFormat(
+                               "%s has been silent for a minute although it was asked to reply; "
+                               "wal_sender_timeout is 0, so walpost waits for it",
+                               facts_->host)
+                         : "";
+  }
 }
 
 // It may be dead, or decode for so long without a word, as 13 to 15 do with a large transaction that is

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "pipeline/fingerprint.h"
+#include "pipeline/source_change.h"
 
 namespace walpost::pipeline {
 
@@ -125,7 +126,7 @@ std::optional<Halt> JudgeNothing(const SourceFacts& facts) {
 ProgressVerdict JudgeProgress(const std::vector<Progress>& records, const SourceFacts& facts) {
   const Progress* const progress = Choose(records, facts.system_identifier);
   if (progress == nullptr) {
-    return {JudgeNothing(facts), std::nullopt};
+    return {JudgeNothing(facts), "", std::nullopt};
   }
   if (progress->system_identifier != facts.system_identifier) {
     return {MakeHalt(HaltReason::kClusterChanged,
@@ -134,7 +135,10 @@ ProgressVerdict JudgeProgress(const std::vector<Progress>& records, const Source
                                      "or, when production moved here, %s",
                                      facts.system_identifier, progress->system_identifier,
                                      progress->end_lsn.ToString(), kAdopt)),
-            std::nullopt};
+            "", std::nullopt};
+  }
+  if (facts.BehindTimeline(progress->timeline)) {
+    return {std::nullopt, NotFollowedYet(facts, progress->timeline), std::nullopt};
   }
   std::optional<Halt> halt = JudgeTimeline(*progress, facts);
   if (!halt && facts.confirmed_flush_lsn > progress->end_lsn) {
@@ -155,8 +159,8 @@ ProgressVerdict JudgeProgress(const std::vector<Progress>& records, const Source
   if (!halt) {
     halt = JudgeTables(*progress, facts);
   }
-  return halt ? ProgressVerdict{std::move(halt), std::nullopt}
-              : ProgressVerdict{std::nullopt, *progress};
+  return halt ? ProgressVerdict{std::move(halt), "", std::nullopt}
+              : ProgressVerdict{std::nullopt, "", *progress};
 }
 
 bool Suffices(const std::optional<Progress>& known, const SourceFacts& facts) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/source_facts.h"
@@ -16,6 +17,7 @@ namespace walpost::pipeline {
 
 struct ProgressVerdict {
   std::optional<Halt> halt;
+  std::string not_yet;                     // why it cannot be told yet; "" = it can
   std::optional<base::Progress> progress;  // streaming goes on from there; none = a first start
 };
 

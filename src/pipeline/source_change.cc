@@ -67,4 +67,10 @@ std::optional<Halt> FindSourceChange(const base::SourceFacts& before, const base
   return FindEdit(before, now);
 }
 
+std::string NotFollowedYet(const base::SourceFacts& standby, std::uint32_t other) {
+  return absl::StrFormat(
+      "%s, a standby, is on timeline %u and has not followed the switch to timeline %u yet",
+      standby.host, standby.timeline, other);
+}
+
 }  // namespace walpost::pipeline

@@ -5,7 +5,9 @@
 // Source: docs/runbook.md, cluster_changed, timeline_changed and table_replaced.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/lsn.h"
 #include "base/source_facts.h"
@@ -17,5 +19,8 @@ namespace walpost::pipeline {
 // back and has gone past that is found by KnownTransactions only.
 std::optional<Halt> FindSourceChange(const base::SourceFacts& before, const base::SourceFacts& now,
                                      base::Lsn seen_lsn);
+
+// In words, of a standby that is `BehindTimeline(other)`: that passes.
+std::string NotFollowedYet(const base::SourceFacts& standby, std::uint32_t other);
 
 }  // namespace walpost::pipeline

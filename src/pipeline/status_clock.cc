@@ -42,7 +42,7 @@ bool StatusClock::OnStatusTaken(base::Lsn safe, base::Now now) {
   last_status_ = now.mono;
   last_flush_ = safe;
   reply_now_ = false;
-  if (!probing_ && silence_max_ && now.mono - last_received_ >= *silence_max_ / 2) {
+  if (!probing_ && now.mono - last_received_ >= silence_max_ / 2) {
     probing_ = true;
     return true;
   }
@@ -50,7 +50,7 @@ bool StatusClock::OnStatusTaken(base::Lsn safe, base::Now now) {
 }
 
 bool StatusClock::SilentTooLong(base::Now now) const {
-  return probing_ && now.mono - last_received_ >= *silence_max_;
+  return probing_ && now.mono - last_received_ >= silence_max_;
 }
 
 base::MonotonicTime StatusClock::NextDeadline(base::Lsn safe) const {
@@ -58,8 +58,8 @@ base::MonotonicTime StatusClock::NextDeadline(base::Lsn safe) const {
     return last_status_;
   }
   base::MonotonicTime due = last_status_ + (safe > last_flush_ ? kConfirmWithin : interval_);
-  if (!probing_ && silence_max_) {
-    due = std::min(due, last_received_ + *silence_max_ / 2);
+  if (!probing_) {
+    due = std::min(due, last_received_ + silence_max_ / 2);
   }
   return due;
 }

@@ -29,8 +29,10 @@ class StatusClock {
   static constexpr int kStoppingRequests = 5;
   static constexpr std::chrono::milliseconds kStoppingGapMax{2'000};
 
-  // A new connection. A silent server is borne for wal_sender_timeout, doubled `doublings` times; for
-  // ever when that is 0, because then it never promised to speak.
+  // Where wal_sender_timeout is 0, the server never promised to speak. It is asked all the same.
+  static constexpr std::chrono::milliseconds kSilenceWithoutPromise{60'000};
+
+  // A new connection. A silent server is borne for wal_sender_timeout, doubled `doublings` times.
   void Start(std::int64_t wal_sender_timeout_ms, base::Now now, int doublings = 0);
 
   // A change arrived: a server that stops has none left to send.
@@ -51,7 +53,7 @@ class StatusClock {
   // long).
   bool OnStatusTaken(base::Lsn safe, base::Now now);
 
-  // Silent for the whole time-out although asked: the connection is dead.
+  // Silent for the whole time-out although asked.
   bool SilentTooLong(base::Now now) const;
 
   base::MonotonicTime NextDeadline(base::Lsn safe) const;
@@ -63,7 +65,7 @@ class StatusClock {
   }
 
   std::chrono::milliseconds interval_{kIntervalMax};
-  std::optional<std::chrono::milliseconds> silence_max_;  // none = no limit
+  std::chrono::milliseconds silence_max_{kSilenceWithoutPromise};
   base::MonotonicTime last_status_;
   base::MonotonicTime last_received_;
   base::Lsn last_flush_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "postgres/connection.h"
 #include "postgres/copy_stream.h"
 #include "postgres/delivered_note.h"
@@ -10,9 +11,63 @@
 #include "postgres/failure.h"
 #include "postgres/pinger.h"
 #include "postgres/preflight.h"
+#include "postgres/sql_connection.h"
 #include "postgres/start_replication.h"
 
 namespace walpost::postgres {
+namespace {
+
+bool SameProgress(const std::optional<base::Progress>& a, const std::optional<base::Progress>& b) {
+  return a && b ? a->epoch == b->epoch && a->timeline == b->timeline && a->end_lsn == b->end_lsn
+                : a.has_value() == b.has_value();
+}
+
+// Does the slot stand anywhere else than where preflight saw it?
+std::optional<StreamEnd> SlotMoved(const ConnectOptions& options, base::Lsn seen) {
+  auto opened = Connection::Open(
+      ConnectionOptions{options.conninfo, options.application_name, /*replication=*/false});
+  if (auto* end = std::get_if<StreamEnd>(&opened)) {
+    return std::move(*end);
+  }
+  Connection& connection = std::get<Connection>(opened);
+  const Result slot = connection.Query(
+      "SELECT confirmed_flush_lsn FROM pg_catalog.pg_replication_slots WHERE slot_name = " +
+          QuoteLiteral(options.slot),
+      std::chrono::steady_clock::now() + options.statement_timeout);
+  if (!slot.ok()) {
+    return QueryFailure("reading pg_replication_slots", slot.error(), connection.place());
+  }
+  const base::Lsn stands =
+      slot.rows() == 1 ? base::Lsn::Parse(slot.Text(0, 0)).value_or(base::Lsn()) : base::Lsn();
+  if (stands != seen) {
+    return LostEnd(absl::StrFormat("slot \"%s\" on %s moved from %s to %s while walpost connected",
+                                   options.slot, connection.place().ToString(), seen.ToString(),
+                                   stands.ToString()));
+  }
+  return std::nullopt;
+}
+
+// Is what `facts` were judged by still so, now that the slot is ours?
+std::optional<StreamEnd> ChangedBeforeStart(const ConnectOptions& options,
+                                            const base::SourceFacts& facts, const Guard& guard) {
+  if (std::optional<StreamEnd> problem = SlotMoved(options, facts.confirmed_flush_lsn)) {
+    return problem;
+  }
+  if (!guard) {
+    return std::nullopt;
+  }
+  base::SourceFacts again = facts;
+  again.progress.reset();
+  if (std::optional<StreamEnd> problem = guard(&again)) {
+    return problem;
+  }
+  if (!SameProgress(facts.progress, again.progress)) {
+    return LostEnd("what is remembered of this pipeline changed while walpost connected");
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn,
                                            const Guard& guard) {
@@ -56,6 +111,9 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   if (start.status() != PGRES_COPY_BOTH) {
     return StartFailure(ServerError{"", "the server did not begin to stream", ""}, options.slot,
                         connection.place());
+  }
+  if (std::optional<StreamEnd> changed = ChangedBeforeStart(options, report.facts, guard)) {
+    return *std::move(changed);
   }
   std::unique_ptr<Pinger> pinger = MakePinger(connection);
   std::string peer = ClearTextPeer(connection.get());

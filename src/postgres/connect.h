@@ -67,7 +67,8 @@ struct Connected {
 };
 
 // Asked between preflight and START, when the slot is known to be free: may add what is remembered
-// to the facts (its position counts for where streaming starts), or end the attempt. May block.
+// to the facts (its position counts for where streaming starts), or end the attempt. Asked once more
+// behind START, when nobody else can use the slot any more. May block.
 using Guard = std::function<std::optional<StreamEnd>(base::SourceFacts* facts)>;
 
 // Streaming starts at max(start_lsn, the slot's confirmed_flush_lsn, the commit LSN of the last
@@ -79,6 +80,8 @@ using Guard = std::function<std::optional<StreamEnd>(base::SourceFacts* facts)>;
 // list that lacks a mapped column, no partition that writes no log (publication_missing, naming it); where walpost.pipeline records this slot with another system identifier: cluster_changed;
 // where it records a message prefix that is not among ours: init_incomplete.
 // Where all that holds, how far was delivered is noted there: delivered_note.h.
+// Until START others may move the slot, or decide where streaming goes on. So behind START the slot is
+// read again on another connection, and `guard` is asked again: kLost when either has changed.
 std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn,
                                            const Guard& guard = nullptr);
 

@@ -23,14 +23,18 @@ StreamEnd OperatorEnd(HaltReason reason, const std::string& detail) {
   return end;
 }
 
+// As any trouble with a connection, it is over by itself.
+StreamEnd Passing(const std::string& detail) {
+  StreamEnd end;
+  end.kind = StreamEnd::Kind::kLost;
+  end.status = absl::UnavailableError(detail);
+  return end;
+}
+
 StreamEnd Unreadable(const absl::Status& status, const std::string& topic) {
   const std::string message(status.message());
   if (absl::IsUnavailable(status)) {
-    // Passes by itself, as any trouble with a connection.
-    StreamEnd end;
-    end.kind = StreamEnd::Kind::kLost;
-    end.status = absl::UnavailableError("remembered progress cannot be read yet: " + message);
-    return end;
+    return Passing("remembered progress cannot be read yet: " + message);
   }
   const char* advice = "see docs/runbook.md, progress_unreadable";
   if (absl::IsNotFound(status)) {
@@ -67,6 +71,9 @@ postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> kno
     pipeline::ProgressVerdict verdict = pipeline::JudgeProgress(records, *facts);
     if (verdict.halt) {
       return OperatorEnd(verdict.halt->reason, verdict.halt->detail);
+    }
+    if (!verdict.not_yet.empty()) {
+      return Passing(verdict.not_yet);
     }
     facts->progress = std::move(verdict.progress);
     return std::nullopt;

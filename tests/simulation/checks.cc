@@ -155,8 +155,11 @@ void Simulation::CheckHalt() {
     });
   } else {
     // What a dead process knew of the publication came when the next one had accepted it as it is.
-    late_halt_ = halt.reason == HaltReason::kPublicationMissing && kafka_.late_progress() &&
-                 plan_.faults.Has(Fault::edited);
+    // And its record may be of the history before a server was set back.
+    const bool dead_process_knew =
+        (halt.reason == HaltReason::kPublicationMissing && plan_.faults.Has(Fault::edited)) ||
+        (halt.reason == HaltReason::kTimelineChanged && plan_.faults.Has(Fault::set_back));
+    late_halt_ = dead_process_knew && kafka_.late_progress();
     foreign_halt_ = late_halt_ || IsForeign(halt.reason);
     expected = foreign_halt_ || operator_reason_ == halt.reason;
   }

@@ -177,6 +177,10 @@ std::optional<StreamEnd> Simulation::Guard(const std::optional<base::Progress>& 
     end.status = absl::FailedPreconditionError(verdict.halt->detail);
     return end;
   }
+  if (!verdict.not_yet.empty()) {
+    end.status = absl::UnavailableError(verdict.not_yet);
+    return end;
+  }
   facts->progress = std::move(verdict.progress);
   return std::nullopt;
 }

@@ -5,6 +5,7 @@
 
 #include <random>
 #include <string>
+#include <string_view>
 
 #include "base/text.h"
 
@@ -37,6 +38,11 @@ TEST(PrintableTest, WhatIsNoUtf8IsEscaped) {
   EXPECT_EQ(Printable("a\xff\xc3"), "a\\xff\\xc3");
   EXPECT_EQ(Printable("\xc3(\xe2\x82"), "\\xc3(\\xe2\\x82");
   EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "a surrogate";
+}
+
+TEST(PrintableTest, CharactersEndWhereTheTextEndsAndAfterFourBytes) {
+  EXPECT_EQ(Printable(std::string_view("\u00e9\u0301").substr(0, 1)), "\\xc3");
+  EXPECT_EQ(Printable("\U0001F600\x80"), "\U0001F600\\x80");
 }
 
 TEST(PrintableTest, LinesStayLines) {

@@ -195,6 +195,14 @@ TEST_F(EventRouterTest, BlankPayloadIsATombstoneWhenAskedFor) {
   EXPECT_EQ(event_.payload, "");
 }
 
+TEST_F(EventRouterTest, BlankPayloadIsATombstoneAlsoWhereJsonIsSent) {
+  debezium().tombstone_on_empty = true;
+  debezium().expand_json = true;
+  table_.Text("payload", " ");
+  ASSERT_TRUE(Map().ok());
+  EXPECT_FALSE(event_.payload);
+}
+
 TEST_F(EventRouterTest, TextThatIsNotUtf8CannotBecomeJson) {
   Place("type", Where::kEnvelope, "type");
   table_.Text("type", "\xff");

@@ -184,17 +184,37 @@ TEST_F(ReconnectTest, SilenceElsewhereIsBorneNoLonger) {
   EXPECT_TRUE(pipeline().connected());
 }
 
-TEST_F(ReconnectTest, SilentServerWithoutATimeoutIsNotDropped) {
+TEST_F(ReconnectTest, SilentServerWithoutATimeoutIsNotDroppedButTold) {
   facts_.wal_sender_timeout_ms = 0;
   options_.recheck_interval = milliseconds(0);
   Connect();
+  int asked = 0;
   for (int i = 0; i < 1'000; ++i) {
     Advance(milliseconds(10'000));
     while (const auto status = TakeStatus()) {
-      EXPECT_FALSE(status->reply_requested);
+      asked += status->reply_requested ? 1 : 0;
     }
+    EXPECT_EQ(pipeline().last_error().empty(), i < 5) << i << pipeline().last_error();
   }
+  EXPECT_EQ(asked, 1);
   EXPECT_TRUE(pipeline().connected());
+  Keepalive(500);
+  Advance(milliseconds(0));
+  EXPECT_EQ(pipeline().last_error(), "");
+}
+
+TEST_F(ReconnectTest, WhyASilentServersConnectionEndedIsShown) {
+  facts_.wal_sender_timeout_ms = 0;
+  options_.recheck_interval = milliseconds(0);
+  Connect();
+  Advance(milliseconds(30'000));
+  ASSERT_TRUE(TakeStatus());
+  Advance(milliseconds(30'000));
+  ASSERT_NE(pipeline().last_error(), "");
+  End(StreamEnd::Kind::kLost);
+  const std::string error = pipeline().last_error();
+  Advance(milliseconds(1));
+  EXPECT_EQ(pipeline().last_error(), error);
 }
 
 class BackOffTest : public ReconnectTest {
@@ -389,6 +409,22 @@ TEST_F(ReconnectTest, OlderTimelineHalts) {
   facts_.timeline_history = {{1, Lsn(10)}};
   Connect(/*start=*/Lsn(), /*announce=*/false);
   ExpectHalted(HaltReason::kTimelineChanged, "timeline 2, but was on timeline 3");
+}
+
+// It follows its new primary soon.
+TEST_F(ReconnectTest, StandbyOnAnOlderTimelineIsWaitedFor) {
+  facts_.in_recovery = true;
+  Connect();
+  End(StreamEnd::Kind::kLost);
+  facts_.timeline = 2;
+  facts_.timeline_history = {{1, Lsn(10)}};
+  Connect(/*start=*/Lsn(), /*announce=*/false);
+  EXPECT_EQ(last_command_, StreamCommand::kClose);
+  EXPECT_EQ(pipeline().state(), State::kReconnecting);
+  facts_.timeline = 3;
+  facts_.timeline_history = {{1, Lsn(10)}, {2, Lsn(20)}};
+  Connect();
+  EXPECT_EQ(pipeline().state(), State::kStreaming);
 }
 
 TEST_F(ReconnectTest, TableOfTheSameNameWithAnotherOidHalts) {

@@ -80,6 +80,16 @@ TEST_F(RememberedProgressTest, NewestTimelineCountsEvenWhenLower) {
   ExpectPosition({At(0x700, 1), At(0x500, 2)}, Lsn(0x500));
 }
 
+TEST_F(RememberedProgressTest, StandbyOnAnOlderTimelineCannotBeJudgedYet) {
+  facts_.in_recovery = true;
+  const ProgressVerdict verdict = JudgeProgress({At(0x500, 2)}, facts_);
+  EXPECT_FALSE(verdict.halt);
+  EXPECT_FALSE(verdict.progress);
+  EXPECT_NE(verdict.not_yet, "");
+  facts_.in_recovery = false;
+  ExpectHalt({At(0x500, 2)}, HaltReason::kTimelineChanged);
+}
+
 TEST_F(RememberedProgressTest, OperatorsDecisionOverrulesHigherPositions) {
   ExpectPosition({At(0x800), At(0x400, 1, 1)}, Lsn(0x400));
   EXPECT_THAT(ExpectHalt({At(0x800), At(0x300, 1, 1)}, HaltReason::kSlotMoved), HasSubstr("0/300"));

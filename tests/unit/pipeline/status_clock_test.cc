@@ -88,6 +88,14 @@ TEST_F(StatusClockTest, SilentServerIsAskedOnceAtHalfTimeAndGivenUpAtFull) {
   EXPECT_TRUE(clock_.SilentTooLong(At(6'000)));
 }
 
+TEST_F(StatusClockTest, ServerThatPromisedNothingIsAskedAfterHalfAMinute) {
+  clock_.Start(0, At(0));
+  EXPECT_FALSE(clock_.OnStatusTaken(Lsn(), At(29'999)));
+  EXPECT_TRUE(clock_.OnStatusTaken(Lsn(), At(30'000)));
+  EXPECT_FALSE(clock_.SilentTooLong(At(59'999)));
+  EXPECT_TRUE(clock_.SilentTooLong(At(60'000)));
+}
+
 TEST_F(StatusClockTest, SilenceThatWasNeverAskedAboutIsNotHeldAgainstTheServer) {
   clock_.Start(6'000, At(0));
   EXPECT_FALSE(clock_.SilentTooLong(At(60'000)));  // the loop was stopped, not the server

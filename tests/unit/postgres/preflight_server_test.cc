@@ -9,6 +9,7 @@
 
 #include "postgres/connect.h"
 #include "postgres/preflight.h"
+#include "postgres/slot_hold.h"
 #include "support/postgres_server.h"
 #include "unit/postgres/preflight_fixture.h"
 
@@ -80,6 +81,49 @@ TEST_F(PreflightServerTest, GuardSeesTheFactsAndTheTransactionThatItRemembersIsT
   });
   ASSERT_TRUE(std::holds_alternative<Connected>(outcome));
   EXPECT_EQ(std::get<Connected>(outcome).facts.start_lsn, later);
+}
+
+// The slot is free until START.
+TEST_F(PreflightServerTest, SlotThatIsMovedBeforeStartEndsTheAttempt) {
+  MakeAll();
+  auto outcome = Connect(Options(), base::Lsn(), [this](base::SourceFacts*) {
+    if (Sql("SELECT active FROM pg_replication_slots WHERE slot_name = '" + slot_ + "'") == "f") {
+      Sql("INSERT INTO outbox.events VALUES (1)");
+      Sql("SELECT pg_replication_slot_advance('" + slot_ + "', pg_current_wal_lsn())");
+    }
+    return std::optional<StreamEnd>();
+  });
+  ASSERT_TRUE(std::holds_alternative<StreamEnd>(outcome));
+  EXPECT_EQ(std::get<StreamEnd>(outcome).kind, Kind::kLost);
+  WaitUntilFree();
+}
+
+TEST_F(PreflightServerTest, DecisionThatIsMadeBeforeStartEndsTheAttempt) {
+  MakeAll();
+  std::uint64_t epoch = 0;
+  auto outcome = Connect(Options(), base::Lsn(), [&](base::SourceFacts* facts) {
+    facts->progress.emplace().epoch = epoch++;
+    facts->progress->end_lsn = facts->confirmed_flush_lsn;
+    return std::optional<StreamEnd>();
+  });
+  ASSERT_TRUE(std::holds_alternative<StreamEnd>(outcome));
+  EXPECT_EQ(std::get<StreamEnd>(outcome).kind, Kind::kLost);
+  EXPECT_EQ(epoch, 2u);
+  WaitUntilFree();
+}
+
+TEST_F(PreflightServerTest, SlotThatIsHeldIsFreeForNobodyUntilTheEnd) {
+  MakeAll();
+  const std::string before = Sql("SELECT confirmed_flush_lsn FROM pg_replication_slots");
+  Sql("INSERT INTO outbox.events VALUES (1)");
+  {
+    const auto held = SlotHold::Take(Options());
+    ASSERT_TRUE(held.ok()) << held.status();
+    EXPECT_EQ(Refused(Options()).kind, Kind::kSlotInUse);
+    EXPECT_TRUE(absl::IsFailedPrecondition(SlotHold::Take(Options()).status()));
+  }
+  EXPECT_EQ(Sql("SELECT active FROM pg_replication_slots"), "f");
+  EXPECT_EQ(Sql("SELECT confirmed_flush_lsn FROM pg_replication_slots"), before);
 }
 
 TEST_F(PreflightServerTest, GuardsReasonEndsTheAttemptBeforeTheSlotIsTaken) {

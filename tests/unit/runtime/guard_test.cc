@@ -83,6 +83,18 @@ TEST_F(GuardTest, SlotThatWasMovedEndsTheAttempt) {
   ExpectHalt(Ask(), HaltReason::kSlotMoved, "0/300");
 }
 
+TEST_F(GuardTest, StandbyOnAnOlderTimelineIsTriedAgain) {
+  mock_.CreateTopic("progress", 1);
+  Progress newer = At(0x400);
+  newer.timeline = 2;
+  Write(newer);
+  facts_.in_recovery = true;
+  const std::optional<StreamEnd> end = Ask();
+  ASSERT_TRUE(end);
+  EXPECT_EQ(end->kind, StreamEnd::Kind::kLost);
+  EXPECT_FALSE(facts_.progress);
+}
+
 TEST_F(GuardTest, MissingTopicIsUnreadableAndNamesInit) {
   mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   ExpectHalt(Ask(), HaltReason::kProgressUnreadable, "`walpost init`");

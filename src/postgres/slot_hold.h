@@ -1,0 +1,30 @@
+// SlotHold - keeps a slot in use, so that nobody can begin to stream from it or move it. Takes nothing out
+// of it.
+// Why: an operator's decision about a slot consists of several writes, and `run` must not begin to stream
+//   between two of them.
+// Thread: one owner; blocking.   Lifetime: the slot is free again when it ends.
+// Units/limits: the end waits 2 s at most for the server to let go.
+// Errors: kFailedPrecondition (somebody else uses it, or it cannot be streamed from), kUnavailable.
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "postgres/connect.h"
+
+namespace walpost::postgres {
+
+class SlotHold {
+ public:
+  static absl::StatusOr<SlotHold> Take(const ConnectOptions& options);
+  ~SlotHold();
+  SlotHold(SlotHold&&) = default;
+  SlotHold& operator=(SlotHold&&) = delete;
+
+ private:
+  explicit SlotHold(std::unique_ptr<ReplicationStream> stream) : stream_(std::move(stream)) {}
+
+  std::unique_ptr<ReplicationStream> stream_;
+};
+
+}  // namespace walpost::postgres
