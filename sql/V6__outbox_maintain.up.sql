@@ -99,6 +99,8 @@ CREATE OR REPLACE FUNCTION outbox.adopt_default(every text) RETURNS TABLE (actio
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET timezone = 'UTC' SET lock_timeout = '500ms' AS $$
 DECLARE
     name text;
+    first timestamptz;
+    last timestamptz;
     low timestamptz;
     high timestamptz;
 BEGIN
@@ -108,13 +110,13 @@ BEGIN
     -- As an insert takes them.
     LOCK TABLE ONLY outbox.events IN ACCESS EXCLUSIVE MODE;
     LOCK TABLE ONLY outbox.events_default IN ACCESS EXCLUSIVE MODE;
-    SELECT date_trunc(every, min(d.created_at) AT TIME ZONE 'UTC') AT TIME ZONE 'UTC',
-           (date_trunc(every, max(d.created_at) AT TIME ZONE 'UTC') + ('1 ' || every)::interval) AT TIME ZONE 'UTC'
-    INTO low, high FROM outbox.events_default d;
+    SELECT min(d.created_at), max(d.created_at) INTO first, last FROM outbox.events_default d;
+    low := date_trunc(every, first AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
+    high := (date_trunc(every, last AT TIME ZONE 'UTC') + ('1 ' || every)::interval) AT TIME ZONE 'UTC';
     -- Where the change from days to hours, or back, left no whole one.
     SELECT greatest(low, max(p.ends) FILTER (WHERE p.starts <= low)), least(high, min(p.starts) FILTER (WHERE p.starts > low))
     INTO low, high FROM outbox.partitions() p;
-    IF EXISTS (SELECT FROM outbox.events_default d WHERE d.created_at < low OR d.created_at >= high) THEN
+    IF first < low OR last >= high THEN
         RAISE WARNING 'outbox.maintain: the default partition has rows from before and after other partitions, and keeps them'
             USING HINT = 'Somebody sets created_at. See docs/database.md, "Partitions".';
         RETURN;

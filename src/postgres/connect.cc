@@ -23,9 +23,10 @@ bool SameProgress(const std::optional<base::Progress>& a, const std::optional<ba
 }
 
 // Does the slot stand anywhere else than where preflight saw it?
-std::optional<StreamEnd> SlotMoved(const ConnectOptions& options, base::Lsn seen) {
-  auto opened = Connection::Open(
-      ConnectionOptions{options.conninfo, options.application_name, /*replication=*/false});
+std::optional<StreamEnd> SlotMoved(const ConnectOptions& options, const Connection& streaming,
+                                   base::Lsn seen) {
+  auto opened = Connection::Open(ConnectionOptions{options.conninfo, options.application_name,
+                                                   /*replication=*/false, streaming.get()});
   if (auto* end = std::get_if<StreamEnd>(&opened)) {
     return std::move(*end);
   }
@@ -49,8 +50,9 @@ std::optional<StreamEnd> SlotMoved(const ConnectOptions& options, base::Lsn seen
 
 // Is what `facts` were judged by still so, now that the slot is ours?
 std::optional<StreamEnd> ChangedBeforeStart(const ConnectOptions& options,
+                                            const Connection& streaming,
                                             const base::SourceFacts& facts, const Guard& guard) {
-  if (std::optional<StreamEnd> problem = SlotMoved(options, facts.confirmed_flush_lsn)) {
+  if (std::optional<StreamEnd> problem = SlotMoved(options, streaming, facts.confirmed_flush_lsn)) {
     return problem;
   }
   if (!guard) {
@@ -112,7 +114,8 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
     return StartFailure(ServerError{"", "the server did not begin to stream", ""}, options.slot,
                         connection.place());
   }
-  if (std::optional<StreamEnd> changed = ChangedBeforeStart(options, report.facts, guard)) {
+  if (std::optional<StreamEnd> changed =
+          ChangedBeforeStart(options, connection, report.facts, guard)) {
     return *std::move(changed);
   }
   std::unique_ptr<Pinger> pinger = MakePinger(connection);

@@ -77,6 +77,11 @@ Parameters MakeParameters(const ConnectionOptions& options, const ConnectionSett
   add_default("keepalives_interval", "10");
   add_default("keepalives_count", "3");
   add_default("tcp_user_timeout", "60000");
+  if (options.same_server_as != nullptr) {
+    parameters.Add("host", PQhost(options.same_server_as));
+    parameters.Add("hostaddr", PQhostaddr(options.same_server_as));
+    parameters.Add("port", PQport(options.same_server_as));
+  }
   return parameters;
 }
 

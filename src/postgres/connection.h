@@ -29,6 +29,8 @@ struct ConnectionOptions {
   std::string conninfo;
   std::string application_name;  // the user's own application_name wins
   bool replication = false;
+  // Of several servers in conninfo, the one that this reached. Used while opening only.
+  PGconn* same_server_as = nullptr;
 };
 
 // The `options` startup parameter: the user's first, so that ours win.
