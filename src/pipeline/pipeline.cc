@@ -245,12 +245,12 @@ std::optional<pgoutput::StandbyStatus> Pipeline::TakeStatus(base::Now now) {
   if (!connected_ || !status_clock_.StatusDue(confirmable(), now)) {
     return std::nullopt;
   }
-  pgoutput::StandbyStatus status = MakeStatus(now);
+  pgoutput::StandbyStatus status = MakeStatus(confirmable(), now);
   status.reply_requested = status_clock_.OnStatusTaken(status.flush, now);
   return status;
 }
 
-pgoutput::StandbyStatus Pipeline::FinalStatus(base::Now now) { return MakeStatus(now); }
+pgoutput::StandbyStatus Pipeline::FinalStatus(base::Now now) { return MakeStatus(final_lsn_, now); }
 
 StreamCommand Pipeline::TakeStreamCommand() {
   return std::exchange(stream_command_, StreamCommand::kNone);
@@ -329,6 +329,7 @@ base::State Pipeline::state() const {
 void Pipeline::Disconnect(StreamCommand command) {
   if (connected_ && command != StreamCommand::kNone) {
     stream_command_ = command;
+    final_lsn_ = confirmable();  // what follows may forget it before the last status is taken
   }
   connected_ = false;
   completing_ = false;
@@ -477,9 +478,9 @@ std::optional<Halt> Pipeline::JudgeServerError(const StreamEnd& end) {
                               same_errors_, place, std::string(end.status.message()))};
 }
 
-pgoutput::StandbyStatus Pipeline::MakeStatus(base::Now now) {
+pgoutput::StandbyStatus Pipeline::MakeStatus(base::Lsn flush, base::Now now) {
   pgoutput::StandbyStatus status;
-  status.flush = confirmable();
+  status.flush = flush;
   status.apply = status.flush;
   status.write = std::max(intake_.received_lsn(), status.flush);
   status.client_time = now.wall;

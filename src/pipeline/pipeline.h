@@ -100,12 +100,11 @@ class Pipeline {
   bool want_frame() const;
   std::optional<pgoutput::StandbyStatus> TakeStatus(base::Now now);
   StreamCommand TakeStreamCommand();
-  // To be sent before CopyDone.
+  // Of the connection that was left, to be sent before CopyDone.
   pgoutput::StandbyStatus FinalStatus(base::Now now);
   bool TakePing(base::Now now);
   // Catalogs and timeline are to be read on another connection; the look's number.
   std::optional<std::uint64_t> TakeLook(base::Now now);
-
   // Of the table of dead letters, one at a time.
   std::optional<DeadLetterRequest> TakeDeadLetterRequest(base::Now now);
   bool dead_letters_idle() const;  // its connection is not needed until the next request
@@ -190,7 +189,7 @@ class Pipeline {
 
   // Never what this very connection has not passed: it may turn out to be another history.
   base::Lsn confirmable() const;
-  pgoutput::StandbyStatus MakeStatus(base::Now now);
+  pgoutput::StandbyStatus MakeStatus(base::Lsn flush, base::Now now);
 
   const PipelineOptions options_;
   Counters counters_;
@@ -226,6 +225,7 @@ class Pipeline {
   base::Lsn safe_at_connect_;
   base::Lsn confirmed_lsn_;
   base::Lsn confirmed_max_;  // by us, or found so
+  base::Lsn final_lsn_;      // to be confirmed by the last status of the connection that was left
   base::Lsn server_wal_lsn_;
   base::WallTime last_frame_at_;
   std::string last_error_;

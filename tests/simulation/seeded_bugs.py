@@ -154,9 +154,9 @@ BUGS = [
      "  phase_ = Phase::kConnecting;\n  return intake_.TakeStart();",
      "  phase_ = Phase::kConnecting;\n  const base::Lsn start = intake_.TakeStart();\n  return BUG(start_at_received) ? intake_.received_lsn() : start;"),
     ("pipeline/pipeline.cc",
-     "status.flush = confirmable();",
+     "status.flush = flush;",
      "status.flush = BUG(confirm_received)          ? intake_.received_lsn()\n"
-     "               : BUG(confirm_before_progress) ? tracker_.safe_lsn() : confirmable();"),
+     "               : BUG(confirm_before_progress) ? tracker_.safe_lsn() : flush;"),
     ("pipeline/pipeline.cc",
      "void Pipeline::OnServerStopping(base::Now now) {",
      "void Pipeline::OnServerStopping(base::Now now) {\n  if (BUG(server_stop_ignored)) return;"),

@@ -183,9 +183,14 @@ TEST_F(HistoryTest, NothingIsConfirmedThatThisConnectionHasNotPassed) {
   End(StreamEnd::Kind::kLost);
   facts_.start_lsn = Lsn(400);
   Connect(/*start=*/Lsn(100));
-  EXPECT_EQ(pipeline().FinalStatus(now_).flush, Lsn());
-  Keepalive(450);
-  EXPECT_EQ(pipeline().FinalStatus(now_).flush, Lsn(450));
+  Advance(StatusClock::kIntervalMax);
+  auto status = TakeStatus();
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->flush, Lsn());
+  Keepalive(450, /*reply_requested=*/true);
+  status = TakeStatus();
+  ASSERT_TRUE(status);
+  EXPECT_EQ(status->flush, Lsn(450));
 }
 
 // A crash of the server, before this process has taken anything: repeats of the process before it.
@@ -306,6 +311,28 @@ TEST_F(HistoryTest, SighupDuringAHaltIsRemembered) {
   }
   EXPECT_FALSE(pipeline().halt());
   Connect();
+}
+
+// The producer may be closed already: then the halt ends in one turn, and looking again forgets what was
+// delivered.
+TEST_F(HistoryTest, SighupDuringAHaltTakesNothingFromTheLastStatus) {
+  options_.progress_topic = "";
+  Connect();
+  Transaction(100, {"a1"});
+  DeliverAll();
+  const Lsn confirmed = Confirmed();
+  ASSERT_EQ(confirmed, Lsn(108));
+  Transaction(200, {"a2"});
+  SendPayload("?");
+  pipeline().Recheck(now_);
+  sink_.DeliverAll();
+  while (pipeline().halt()) {
+    sink_.DeliverAll();
+    now_.mono += ProgressKeeper::kEvery;
+    pipeline().Tick(now_);
+  }
+  EXPECT_EQ(pipeline().TakeStreamCommand(), StreamCommand::kFinish);
+  EXPECT_GE(pipeline().FinalStatus(now_).flush, confirmed);
 }
 
 }  // namespace
