@@ -73,6 +73,17 @@ TEST(DeadLetterTest, TooLargeRecordIsTruncatedAndKeepsTheKeyThatOrderNeeds) {
   EXPECT_EQ(parked.key, key);
 }
 
+TEST(DeadLetterTest, HeadersCountTowardsTheLimit) {
+  const std::string half(DeadLetter::kRecordBytesMax / 2, 'x');
+  const std::vector<RecordHeader> headers = {{"a", half}, {"b", half}};
+  Record record;
+  record.headers = headers;
+  DeadLetter row;
+  TakeRecord(record, &row);
+  EXPECT_EQ(row.truncated_bytes, 2 * half.size() + 2);
+  EXPECT_THAT(row.headers, SizeIs(0));
+}
+
 TEST(DeadLetterTest, WhatIsSentAgainIsMarkedAndHasNoPositionOfItsOwn) {
   DeadLetter row;
   row.headers = {{"id", "a1"}, {"walpost-position", "p1"}};

@@ -64,6 +64,8 @@ TEST(HeadersColumnTest, NullMembersAreLeftOut) {
 TEST(HeadersColumnTest, LastOfTwoEqualNamesCounts) {
   EXPECT_EQ(Parsed(R"({"a": "1", "b": "2", "a": "3"})"), Pairs({{"b", "2"}, {"a", "3"}}));
   EXPECT_EQ(Parsed(R"({"a": "1", "b": "2", "a": null})"), Pairs({{"b", "2"}}));
+  EXPECT_EQ(Parsed(R"({"a": "1", "b": "2", "c": "3", "b": "4", "a": "5"})"),
+            Pairs({{"c", "3"}, {"b", "4"}, {"a", "5"}}));
 }
 
 TEST(HeadersColumnTest, NothingOfTheRowBeforeIsKept) {

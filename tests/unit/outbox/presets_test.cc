@@ -57,6 +57,7 @@ TEST(WalpostPresetTest, MapsEveryColumnOfItsTable) {
   EXPECT_EQ(event.topic, "outbox.event.order");
   EXPECT_EQ(event.partition, -1);
   EXPECT_TRUE(event.record_headers.empty());
+  EXPECT_EQ(PresetOptions("walpost")->columns.seq, ColumnNames{"seq"}) << "the order of a replay";
   EXPECT_EQ(event.schema, "outbox");
   EXPECT_EQ(event.table, "events");
 }
