@@ -250,7 +250,10 @@ std::optional<pgoutput::StandbyStatus> Pipeline::TakeStatus(base::Now now) {
   return status;
 }
 
-pgoutput::StandbyStatus Pipeline::FinalStatus(base::Now now) { return MakeStatus(final_lsn_, now); }
+// More may have been acknowledged since it was left, or everything may be forgotten by now.
+pgoutput::StandbyStatus Pipeline::FinalStatus(base::Now now) {
+  return MakeStatus(std::max(final_lsn_, confirmable()), now);
+}
 
 StreamCommand Pipeline::TakeStreamCommand() {
   return std::exchange(stream_command_, StreamCommand::kNone);
@@ -329,7 +332,7 @@ base::State Pipeline::state() const {
 void Pipeline::Disconnect(StreamCommand command) {
   if (connected_ && command != StreamCommand::kNone) {
     stream_command_ = command;
-    final_lsn_ = confirmable();  // what follows may forget it before the last status is taken
+    final_lsn_ = confirmable();
   }
   connected_ = false;
   completing_ = false;

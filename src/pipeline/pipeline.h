@@ -225,7 +225,7 @@ class Pipeline {
   base::Lsn safe_at_connect_;
   base::Lsn confirmed_lsn_;
   base::Lsn confirmed_max_;  // by us, or found so
-  base::Lsn final_lsn_;      // to be confirmed by the last status of the connection that was left
+  base::Lsn final_lsn_;      // could be confirmed when the last connection was left
   base::Lsn server_wal_lsn_;
   base::WallTime last_frame_at_;
   std::string last_error_;
