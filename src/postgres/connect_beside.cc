@@ -41,7 +41,6 @@ std::variant<Connected, StreamEnd> ConnectBeside(const ConnectOptions& options, 
   Connection& connection = std::get<Connection>(opened);
   const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   PreflightReport report;
-  connection.LimitLockWaits(options.lock_timeout, deadline);
   PreflightRun run(&connection, options, deadline, &report);
   for (const auto step : kSteps) {
     if (std::optional<StreamEnd> problem = (run.*step)()) {

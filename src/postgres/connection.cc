@@ -151,6 +151,7 @@ std::variant<Connection, StreamEnd> Connection::Open(const ConnectionOptions& op
     }
   }
   opened.place_ = PlaceOf(connection);
+  opened.server_version_ = PQserverVersion(connection);
   const char* encoding = PQparameterStatus(connection, "server_encoding");
   if (encoding != nullptr && std::string_view(encoding) == "SQL_ASCII") {
     // Such a database may hold any bytes; asking for UTF8 would make the walsender fail on them.

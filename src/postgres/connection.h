@@ -44,7 +44,8 @@ class Connection {
 
   const Place& place() const { return place_; }
 
-  int server_version() const { return PQserverVersion(connection_.get()); }
+  // As PQserverVersion, which forgets it with the connection.
+  int server_version() const { return server_version_; }
 
   // One statement by the simple query protocol, the only one a replication connection speaks.
   Result Query(const std::string& sql, Deadline deadline);
@@ -68,6 +69,7 @@ class Connection {
 
   std::unique_ptr<PGconn, Closer> connection_;
   Place place_;
+  int server_version_ = 0;
 };
 
 }  // namespace walpost::postgres

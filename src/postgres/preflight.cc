@@ -41,7 +41,6 @@ const StreamEnd* PreflightReport::problem() const {
 PreflightReport RunPreflight(Connection* connection, const ConnectOptions& options,
                              PreflightMode mode, Deadline deadline) {
   PreflightReport report;
-  connection->LimitLockWaits(options.lock_timeout, deadline);
   PreflightRun run(connection, options, deadline, &report);
   for (const NamedStep& step : kSteps) {
     std::optional<StreamEnd> problem = (run.*step.run)();
@@ -76,7 +75,6 @@ std::variant<base::SourceFacts, StreamEnd> LookAgain(const ConnectOptions& optio
   Connection& connection = std::get<Connection>(opened);
   const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   PreflightReport report;
-  connection.LimitLockWaits(options.lock_timeout, deadline);
   PreflightRun run(&connection, options, deadline, &report);
   for (const NamedStep& step : kSteps) {
     if (step.of_the_slot) {

@@ -89,6 +89,10 @@ std::optional<StreamEnd> PreflightRun::ServerVersion() {
         absl::StrFormat("PostgreSQL %d on %s is newer than this walpost knows (%d)",
                         version() / 10000, place().ToString(), kNewestKnownMajor));
   }
+  const Result limited = connection_.LimitLockWaits(options_.lock_timeout, deadline_);
+  if (!limited.ok()) {
+    return QueryFailure("SET lock_timeout", limited.error(), place());
+  }
   for (const auto& [setting, since] :
        {std::pair("idle_session_timeout", 140000), std::pair("transaction_timeout", 170000)}) {
     if (version() >= since) {

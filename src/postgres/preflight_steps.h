@@ -34,7 +34,7 @@ class PreflightRun {
       : connection_(*connection), options_(options), deadline_(deadline), report_(*report) {}
 
   // Each returns the problem it found. In this order: later ones use what earlier ones read.
-  std::optional<StreamEnd> ServerVersion();
+  std::optional<StreamEnd> ServerVersion();  // and the session's limits
   std::optional<StreamEnd> Identity();
   std::optional<StreamEnd> Server();
   std::optional<StreamEnd> Timeline();

@@ -160,6 +160,24 @@ TEST_F(PreflightServerTest, WalSenderTimeoutOfTheUsersOptionsIsSeen) {
   EXPECT_EQ(std::get<Connected>(outcome).facts.wal_sender_timeout_ms, 7000);
 }
 
+// The server was killed in just that moment: libpq does not even know its version any more.
+TEST_F(PreflightServerTest, ConnectionThatIsGoneAtOnceIsTriedAgain) {
+  MakeAll();
+  const ConnectOptions options = Options();
+  auto opened = Connection::Open({options.conninfo, "gone_at_once", /*replication=*/true});
+  ASSERT_TRUE(std::holds_alternative<Connection>(opened));
+  auto& connection = std::get<Connection>(opened);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  Sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = "
+      "'gone_at_once'");
+  while (connection.Query("SELECT 1", deadline).ok()) {
+  }
+  const PreflightReport report =
+      RunPreflight(&connection, options, PreflightMode::kStopAtFirst, deadline);
+  ASSERT_NE(report.problem(), nullptr);
+  EXPECT_EQ(report.problem()->kind, Kind::kLost) << report.problem()->status;
+}
+
 TEST_F(PreflightServerTest, MissingSlotNamesInit) {
   MakePublication();
   const StreamEnd end = Refused(Options());
