@@ -129,6 +129,20 @@ TEST(CloudEventTest, TheColumnSaysWhatAPayloadWithoutContentTypeIs) {
   EXPECT_EQ(parsed.at("data_base64"), absl::Base64Escape(std::string(*event.payload)));
 }
 
+TEST(CloudEventTest, EveryMediaTypeOfJsonIsEmbeddedAsJson) {
+  Mode json(CloudEventMode::kStructuredJson);
+  Event event = Sample();
+  for (const char* type :
+       {"text/json", "application/problem+json", "application/vnd.shop.v1+JSON; v=2"}) {
+    event.content_type = type;
+    EXPECT_TRUE(ParsedJson(json.Of(event)).contains("data")) << type;
+  }
+  for (const char* type : {"+json", "json", "application/jsonx"}) {
+    event.content_type = type;
+    EXPECT_TRUE(ParsedJson(json.Of(event)).contains("data_base64")) << type;
+  }
+}
+
 TEST(CloudEventTest, JsonThatIsNoneIsUndeliverableInJsonOnly) {
   Mode json(CloudEventMode::kStructuredJson);
   Event event = Sample();
