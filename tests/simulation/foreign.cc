@@ -116,6 +116,18 @@ void Simulation::SetBack() {
   ServerDown();
 }
 
+// Whoever has a stream may publish for a while after it.
+void Simulation::OtherActsLater() {
+  if (!other_acts_at_) {
+    return;
+  }
+  const milliseconds alone(plan_.wal_sender_timeout_ms > 0
+                               ? milliseconds(plan_.wal_sender_timeout_ms)
+                               : pipeline::SourceTimers::kPublishAlone);
+  other_acts_at_ = now_.mono + alone + milliseconds(2'000 + random_.Below(5'000));
+  slot_free_at_ = *other_acts_at_ + milliseconds(random_.Below(1'000));
+}
+
 // Another instance gets the slot when this one has lost it, delivers everything, and leaves.
 void Simulation::TakeOver() {
   if (!other_acts_at_ && server_state_ == ServerState::kUp && !foreign_.any() && connection_ &&
@@ -123,13 +135,8 @@ void Simulation::TakeOver() {
     CutConnection("another instance takes over");
     other_acts_at_ = now_.mono;
   }
-  if (other_acts_at_ && connection_) {
-    // Not noticed yet. From then on it may publish for a while.
-    const milliseconds alone(plan_.wal_sender_timeout_ms > 0
-                                 ? milliseconds(plan_.wal_sender_timeout_ms)
-                                 : pipeline::SourceTimers::kPublishAlone);
-    other_acts_at_ = now_.mono + alone + milliseconds(2'000 + random_.Below(5'000));
-    slot_free_at_ = *other_acts_at_ + milliseconds(random_.Below(1'000));
+  if (connection_) {
+    OtherActsLater();  // not noticed yet
   }
   if (!other_acts_at_ || now_.mono < *other_acts_at_) {
     return;
@@ -285,6 +292,7 @@ void Simulation::CheckAccepted(const base::SourceFacts& facts) {
   }
   accepted_ = facts;
   other_acted_ = false;
+  OtherActsLater();       // the stream may end in this very turn
   foreign_.slot = false;  // if so, then not beyond what is in Kafka
 }
 

@@ -102,6 +102,7 @@ class Simulation {
   bool CutConnection(const std::string& why);
   void ForeignHands();
   void SetBack();
+  void OtherActsLater();
   void TakeOver();
   std::optional<base::StreamEnd> Guard(const std::optional<base::Progress>& known,
                                        base::SourceFacts* facts);
