@@ -12,12 +12,12 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -35,9 +35,9 @@ namespace walpost::kafka {
 
 // What outlives generations. It changes only at a look-up, or with a record that needs more.
 struct TopicMemory {
-  std::unordered_map<std::string, std::int32_t> partitions;
-  std::unordered_set<std::string> told_unlimited;  // of whom the log knows that they have no limit
-  base::MonotonicTime describe_from;  // nobody answered before: asking again would only delay
+  std::map<std::string, std::int32_t> partitions;
+  std::set<std::string> told_unlimited;  // of whom the log knows that they have no limit
+  base::MonotonicTime describe_from;     // nobody answered before: asking again would only delay
   ProducerLimits limits;
 };
 
@@ -174,7 +174,7 @@ class Generation {
   std::shared_ptr<bool> alive_ =
       std::make_shared<bool>(true);  // shared with look-ups, so that a late one is dropped
 
-  std::unordered_map<std::string, std::unique_ptr<TopicState>>
+  std::map<std::string, std::unique_ptr<TopicState>, std::less<>>
       topics_;  // before producer_: destroyed after it is given up
   Producer producer_;
   Queue queue_;

@@ -20,12 +20,12 @@ Generation::TopicState* Generation::FindTopic(std::string_view name) {
   if (last_topic_ != nullptr && last_topic_->name == name) {
     return last_topic_;
   }
-  std::unique_ptr<TopicState>& topic = topics_[std::string(name)];
-  if (topic == nullptr) {
-    topic = std::make_unique<TopicState>();
-    topic->name = std::string(name);
+  auto found = topics_.find(name);
+  if (found == topics_.end()) {
+    found = topics_.emplace(name, std::make_unique<TopicState>()).first;
+    found->second->name = std::string(name);
   }
-  last_topic_ = topic.get();
+  last_topic_ = found->second.get();
   return last_topic_;
 }
 
@@ -48,7 +48,7 @@ SubmitResult Generation::TellRefusal(TopicState* topic) {
   topic->phase = TopicState::Phase::kNew;
   if (!topic->kept) {
     last_topic_ = nullptr;
-    topics_.erase(std::string(topic->name));
+    topics_.erase(topics_.find(topic->name));
   } else {
     topic->ask_from = base::MonotonicTime();
   }

@@ -73,7 +73,7 @@ PropertyList Defaults(const KafkaOptions& options, const ProducerLimits& limits)
                 static_cast<std::size_t>(limits.message_bytes_max) / 1'024 * 2});
   return {{"client.id", options.name},
           {"linger.ms", "0.5"},
-          {"batch.size", "900000"},
+          {"batch.size", "400000"},
           {"message.max.bytes", std::to_string(limits.message_bytes_max)},
           {"socket.nagle.disable", "true"},
           {"socket.keepalive.enable", "true"},

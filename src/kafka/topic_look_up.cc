@@ -1,7 +1,7 @@
 #include "kafka/topic_look_up.h"
 
+#include <map>
 #include <string_view>
-#include <unordered_map>
 
 #include "kafka/client.h"
 
@@ -54,7 +54,7 @@ void AskWhichTopicsAreUnknown(const KafkaOptions& options, std::vector<TopicQues
   }
   // Without their own handles the request would not be about them.
   std::vector<Topic> handles;
-  std::unordered_map<std::string_view, TopicQuestion*> by_name;
+  std::map<std::string_view, TopicQuestion*> by_name;
   for (TopicQuestion& question : *questions) {
     handles.emplace_back(rd_kafka_topic_new(client->get(), question.name.c_str(), nullptr));
     by_name.emplace(question.name, &question);

@@ -7,9 +7,9 @@
 
 #include <cstring>
 #include <list>
+#include <map>
 #include <mutex>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -131,7 +131,7 @@ class Listener {
   }
 
   std::list<int> by_age_;  // sockets of the open connections, oldest first
-  std::unordered_map<MHD_Connection*, std::list<int>::iterator> places_;
+  std::map<MHD_Connection*, std::list<int>::iterator> places_;
   MHD_Daemon* daemon_ = nullptr;
 };
 

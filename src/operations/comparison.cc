@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <unordered_map>
+#include <map>
 
 #include "base/status.h"
 #include "envelope/position.h"
@@ -233,7 +233,7 @@ absl::Status Comparison::Judge(const OnCompared& on_row, bool in_order) {
 // A record at or below a position that was seen for its key is a repeat, or late: which, its id tells.
 absl::Status Comparison::FindLate() {
   for (std::size_t part = 0; part < Spill::kParts; ++part) {
-    std::unordered_map<std::string, Position> last;  // by topic, partition and key
+    std::map<std::string, Position> last;  // by topic, partition and key
     const auto on_entry = [&](std::string_view key, std::string_view data) {
       const auto place = ReadBytes<Place>(data);
       std::string name(BytesOf(place.topic));
@@ -257,7 +257,7 @@ absl::Status Comparison::FindLate() {
 }
 
 absl::Status Comparison::JudgePart(std::size_t part, const OnCompared& on_row) {
-  std::unordered_map<std::string, Event> events;
+  std::map<std::string, Event> events;
   RETURN_IF_ERROR(ids_.ForEach(part, [&](std::string_view id, std::string_view data) {
     const auto entry = ReadBytes<Entry>(data);
     Event& event = events[std::string(id)];
@@ -297,7 +297,7 @@ absl::Status Comparison::JudgePart(std::size_t part, const OnCompared& on_row) {
 // Compaction leaves of a key what came last. So a row before one that is there was there, too, or
 // may no longer come.
 absl::Status Comparison::JudgeCompacted(std::size_t part, const OnCompared& on_row) {
-  std::unordered_map<std::string, std::uint64_t> newest;  // by key: the last row that is there
+  std::map<std::string, std::uint64_t> newest;  // by key: the last row that is there
   RETURN_IF_ERROR(compacted_->ForEach(part, [&](std::string_view key, std::string_view data) {
     if (const auto row = ReadBytes<Entry>(data); row.in_topic) {
       std::uint64_t& number = newest[std::string(key)];

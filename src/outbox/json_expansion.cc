@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -50,7 +50,8 @@ class Members {
 
  private:
   static constexpr std::size_t kScanned = 16;
-  using Index = std::unordered_map<std::string, std::size_t>;
+  // Ordered: who writes the names cannot choose them so that each search takes long.
+  using Index = std::map<std::string, std::size_t>;
 
   std::vector<std::pair<std::string, T>> items_;
   std::unique_ptr<Index> index_;  // of what has many

@@ -8,9 +8,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "absl/status/statusor.h"
 #include "outbox/java_regex.h"
@@ -35,20 +35,12 @@ class TopicRouter {
   std::size_t remembered_bytes() const { return bytes_; }
 
  private:
-  struct Hash {
-    using is_transparent = void;
-
-    std::size_t operator()(std::string_view text) const {
-      return std::hash<std::string_view>()(text);
-    }
-  };
-
   explicit TopicRouter(JavaRegex regex) : regex_(std::move(regex)) {}
 
   JavaRegex regex_;
   std::string topic_;  // the last one that is not remembered
   std::size_t bytes_ = 0;
-  std::unordered_map<std::string, std::string, Hash, std::equal_to<>> topics_;
+  std::map<std::string, std::string, std::less<>> topics_;
 };
 
 }  // namespace walpost::outbox

@@ -14,11 +14,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "base/time.h"
@@ -125,16 +125,8 @@ class HeldTopics {
     bool due = false;
   };
 
-  struct Hash {
-    using is_transparent = void;
-
-    std::size_t operator()(std::string_view text) const {
-      return std::hash<std::string_view>()(text);
-    }
-  };
-
   template <typename T>
-  using ByTopic = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
+  using ByTopic = std::map<std::string, T, std::less<>>;
 
   void MakeDue(std::string_view topic);
   void BoundVerdicts(const std::string& newest);

@@ -229,7 +229,7 @@ TEST(PropertiesTest, BatchSizeNeverExceedsWhatTheSmallestTopicTakes) {
   EXPECT_EQ(InForceWith(limits, {{"batch.size", "500000"}}, "batch.size"), "99000");
   EXPECT_EQ(InForceWith(limits, {{"batch.size", "50000"}}, "batch.size"), "50000");
   limits.batch_bytes_max = 5'000'000;
-  EXPECT_EQ(InForceWith(limits, {}, "batch.size"), "900000");
+  EXPECT_EQ(InForceWith(limits, {}, "batch.size"), "400000");
 }
 
 TEST(PropertiesTest, MessageMaxBytesGrowsUnlessTheUserSaysOtherwise) {

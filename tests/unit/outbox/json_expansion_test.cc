@@ -4,6 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_format.h"
@@ -20,6 +27,50 @@ std::string Expanded(std::string_view text, const JsonExpansion& rules = {}) {
   EXPECT_TRUE(expanded || out == "before:") << out;
   return expanded ? out.substr(7) : "-";
 }
+
+// Names of 16 characters that std::hash cannot tell from each other. Anybody can make them: that
+// hash has no secret, and each of its steps can be undone.
+class CollidingNames {
+ public:
+  std::string Next() {
+    while (true) {
+      const std::uint64_t first = random_() & kAscii;
+      const std::uint64_t state = ((kSeed ^ 16 * kMultiplier) ^ Mixed(first)) * kMultiplier;
+      const std::uint64_t second = Unmixed(kWanted ^ state);
+      if (IsText(first) && IsText(second)) {
+        return Bytes(first) + Bytes(second);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kSeed = 0xc70f6907;
+  static constexpr std::uint64_t kMultiplier = 0xc6a4a7935bd1e995;
+  static constexpr std::uint64_t kInverse = 0x5f7a0ea7e59b19bd;  // their product is 1
+  static constexpr std::uint64_t kWanted = 0x0123456789abcdef;
+  static constexpr std::uint64_t kAscii = 0x7f7f7f7f7f7f7f7f;
+
+  static std::uint64_t Mixed(std::uint64_t block) {
+    block *= kMultiplier;
+    return (block ^ block >> 47) * kMultiplier;
+  }
+
+  static std::uint64_t Unmixed(std::uint64_t block) {
+    block *= kInverse;
+    return (block ^ block >> 47) * kInverse;
+  }
+
+  static bool IsText(std::uint64_t block) {
+    const std::string text = Bytes(block);
+    return std::all_of(text.begin(), text.end(), [](char c) { return c > 0; });
+  }
+
+  static std::string Bytes(std::uint64_t block) {
+    return {reinterpret_cast<const char*>(&block), sizeof block};
+  }
+
+  std::mt19937_64 random_;  // always the same
+};
 
 TEST(JsonExpansionTest, ObjectIsWrittenWithoutBlanks) {
   EXPECT_EQ(Expanded(R"({"a": 1, "b": [true, null], "c": {"d": "e"}})"),
@@ -137,6 +188,22 @@ TEST(JsonExpansionTest, TextOfTooManyValuesGoesOutAsItIs) {
   }
   EXPECT_EQ(Expanded(text + "]}"), text + "]}");
   EXPECT_EQ(Expanded(text + ",0,0]}"), "-");
+}
+
+// Takes a fraction of a second, and half a minute where a search looks through all of them.
+TEST(JsonExpansionTest, NamesChosenToCollideCostNoMoreThanOthers) {
+  CollidingNames names;
+  std::string text = "{";
+  std::set<std::size_t> hashes;
+  for (int i = 0; i < 40'000; ++i) {
+    const std::string name = names.Next();
+    hashes.insert(std::hash<std::string>()(name));
+    text += (i == 0 ? "" : ",") + nlohmann::json(name).dump() + ":1";
+  }
+  ASSERT_EQ(hashes.size(), 1U) << "they do collide";
+  const std::clock_t before = std::clock();
+  EXPECT_NE(Expanded(text + "}"), "-");
+  EXPECT_LT(std::clock() - before, 5 * CLOCKS_PER_SEC);
 }
 
 TEST(JsonTextTest, IsEscapedAsJacksonDoes) {
