@@ -40,18 +40,44 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
                               base::Now now) {
   CHECK(asking_ && !answers.empty() && answers.size() <= look_up.needs.size());
   asking_ = false;
+  bool unclear = false;
   for (std::size_t i = 0; i < answers.size(); ++i) {
     if (absl::IsUnavailable(answers[i].status())) {
       ++statistics_.failures;
       trouble_ = std::string(answers[i].status().message());
+      unclear_since_.reset();
       ask_at_ = now.mono + backoff_.Next();
       return;
     }
-    Judge(look_up.needs[i].first, answers[i], now);
+    if (IsVerdict(answers[i].status(), now)) {
+      Judge(look_up.needs[i].first, answers[i], now);
+      continue;
+    }
+    ++statistics_.failures;
+    if (!unclear) {
+      trouble_ = std::string(answers[i].status().message());
+    }
+    unclear = true;
+  }
+  backoff_.Reset();
+  if (unclear) {
+    ask_at_ = now.mono + kLookEvery;
+    return;
   }
   trouble_.clear();
-  backoff_.Reset();
   ask_at_ = now.mono;
+}
+
+// Or there is a schema.
+bool SchemaLookUps::IsVerdict(const absl::Status& answer, base::Now now) {
+  if (!absl::IsAborted(answer)) {
+    return true;
+  }
+  if (!unclear_since_ || now.mono - unclear_at_ > kUnclearKept) {
+    unclear_since_ = now.mono;
+  }
+  unclear_at_ = now.mono;
+  return now.mono - *unclear_since_ >= kUnclearWait;
 }
 
 void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
@@ -72,6 +98,7 @@ void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::S
 
 void SchemaLookUps::Recheck(base::Now now) {
   table_.ForgetRefusals();
+  unclear_since_.reset();
   backoff_.Reset();
   ask_at_ = now.mono;
 }

@@ -2,9 +2,12 @@
 // Why: records of a schema that is not known stop the line, as for a topic that is not known; what is
 //   known lasts through any outage of the registry.
 // How: the runtime carries out one Take at a time. What the registry says about a schema is a verdict
-//   on the event; that it cannot be reached, or lets nobody in, never is.
+//   on the event; that it cannot be reached, or lets nobody in, never is. Where it answers others and
+//   not about this one, that is a verdict after kUnclearWait: a name that a writer chose must not
+//   stop the line without end.
 // Thread: loop thread.
-// Errors: in an answer: kUnavailable = try again; any other = the verdict.
+// Errors: in an answer: kUnavailable = try again; kAborted = it answers, but not about this one; any
+//   other = the verdict.
 // Source: docs/schema-registry.md.
 #pragma once
 
@@ -33,6 +36,9 @@ class SchemaLookUps {
  public:
   // An operator may have registered the schema meanwhile.
   static constexpr std::chrono::milliseconds kRefusalKept{30'000};
+  // One wait for all: who names many such schemas holds up the others once.
+  static constexpr std::chrono::milliseconds kUnclearWait{60'000};
+  static constexpr std::chrono::milliseconds kUnclearKept{600'000};  // since the last such answer
   static constexpr std::size_t kNeedsMax = 16;
   static constexpr std::chrono::milliseconds kLookEvery{1'000};  // for what is due
 
@@ -74,6 +80,7 @@ class SchemaLookUps {
 
   void Judge(envelope::SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
              base::Now now);
+  bool IsVerdict(const absl::Status& answer, base::Now now);
   bool Refreshable(const envelope::SchemaTable::Entry& entry) const;
 
   const std::chrono::milliseconds refresh_;
@@ -83,6 +90,8 @@ class SchemaLookUps {
   bool asking_ = false;
   base::MonotonicTime look_at_;
   base::MonotonicTime ask_at_;
+  std::optional<base::MonotonicTime> unclear_since_;
+  base::MonotonicTime unclear_at_;  // the last such answer
   std::string trouble_;
   Statistics statistics_;
 };

@@ -118,6 +118,7 @@ void Http::Impl::Prepare() {
   curl_slist_append(headers.get(), absl::StrFormat("Content-Type: %s", kContentType).c_str());
   CURL* const c = curl.get();
   curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(c, CURLOPT_PATH_AS_IS, 1L);
   curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers.get());
   curl_easy_setopt(c, CURLOPT_USERAGENT, "walpost");

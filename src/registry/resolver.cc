@@ -31,6 +31,12 @@ const char* TypeName(SchemaType type) {
   return kProtobuf;
 }
 
+// The subject is a part of the URL, which servers and proxies may shorten.
+bool IsPath(const std::string& subject) {
+  const std::string path = "/" + subject + "/";
+  return path.find("/./") != std::string::npos || path.find("/../") != std::string::npos;
+}
+
 Schema SchemaFrom(const Registered& registered, std::vector<std::int32_t> indexes, bool fixed) {
   return Schema{registered.id, registered.guid, std::move(indexes), fixed};
 }
@@ -85,6 +91,20 @@ absl::StatusOr<const Descriptor*> Resolver::Describe(const SchemaNeed& need) con
 }
 
 absl::StatusOr<Schema> Resolver::Resolve(const SchemaNeed& need) {
+  if (IsPath(need.subject)) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("subject '%s' cannot be asked for: correct schema_name", need.subject));
+  }
+  absl::StatusOr<Schema> schema = Find(need);
+  if (absl::IsUnavailable(schema.status()) && client_.Reach().ok()) {
+    return absl::AbortedError(
+        absl::StrFormat("the Schema Registry answers, but not about subject '%s': %s", need.subject,
+                        std::string(schema.status().message())));
+  }
+  return schema;
+}
+
+absl::StatusOr<Schema> Resolver::Find(const SchemaNeed& need) {
   ASSIGN_OR_RETURN(const Descriptor* const message, Describe(need));
   if (message == nullptr) {
     return Newest(need);

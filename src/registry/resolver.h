@@ -3,8 +3,8 @@
 // Why: what walpost writes must be readable by what it names. Where the application's descriptors are
 //   given, only the very same declarations will do; without them, the registry is believed.
 // Thread: one owner; blocking.
-// Errors: kUnavailable = nothing is known, try again. Any other code is a verdict on the schema, in
-//   words for an operator.
+// Errors: kUnavailable = nothing is known, try again. kAborted = the registry answers, but not about
+//   this subject. Any other code is a verdict on the schema, in words for an operator.
 // Source: docs/schema-registry.md.
 #pragma once
 
@@ -55,6 +55,7 @@ class Resolver {
 
   explicit Resolver(RegistryOptions options) : client_(std::move(options)) {}
 
+  absl::StatusOr<envelope::Schema> Find(const envelope::SchemaNeed& need);
   const Source* SourceOf(const envelope::SchemaNeed& need) const;
   absl::StatusOr<const google::protobuf::Descriptor*> Describe(
       const envelope::SchemaNeed& need) const;

@@ -245,6 +245,25 @@ def test_refused_schemas_become_dead_letters_and_go_out_framed_once_they_are_reg
     assert world.values("exact") == [payload_frame(registry.id_of(missing), SHIPPED) + value for value in (b"one", b"four")]
 
 
+# Whoever writes events chooses the subject, and must not stop the others without end.
+def test_subject_that_may_not_be_read_holds_up_the_line_for_a_minute_at_most(make_pipeline, kafka, registry, shop):
+    world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "type": "json", "subject": "{record}"})},
+                  on_undeliverable="dead_letter")
+    registry.register("known.One", "{}", "JSON")
+    registry.forbidden |= {"secret.One", "secret.Two"}
+    world.p.start()
+    world.insert("exact", "known.One", b"1")
+    events = [world.insert("exact", name, b"x") for name in ("..", "secret.One", "secret.Two")]
+    world.insert("exact", "known.One", b"2")
+    lsn = world.p.wal_position()
+    world.wait_told("schema_registry_unavailable", "not about subject 'secret.One'")
+    servers.wait_for(lambda: len(world.values("exact")) == 2, 120, "the event behind them")
+    world.wait_dead_letters(3)
+    assert {row["event_id"]: row["reason"] for _, row in world.dead_letters()} == dict.fromkeys(events, "schema_refused")
+    servers.wait_for(lambda: world.p.slot()["confirmed"] >= lsn, 30, "confirmed")
+    assert not any("/versions/latest" in line and "subjects" not in line for line in registry.asked), "'..' was asked for"
+
+
 def test_parked_key_waits_for_its_schema_and_is_released_framed(make_pipeline, kafka, registry, shop):
     path, file, _ = shop
     world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "descriptor_set": path})},

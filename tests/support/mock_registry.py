@@ -25,6 +25,7 @@ class MockRegistry:
         self.subjects = {}  # subject: [(schema type, schema, id)]
         self.incompatible = set()  # subjects that take no other version
         self.fault = None  # "unauthorized", "garbage" or "error"
+        self.forbidden = set()  # subjects that this user may not read
         self.guids = True
         self.asked = []  # "POST /subjects/..."
         self.server = None
@@ -111,6 +112,8 @@ class MockRegistry:
         if path[:2] == ["schemas", "ids"]:
             return 200, {"schema": "..."}
         subject = path[path.index("subjects") + 1]
+        if subject in self.forbidden:
+            return 403, {"error_code": 40301, "message": "User is denied operation Read on Subject"}
         versions = self.subjects.get(subject, [])
         same = [i for i, version in enumerate(versions) if body and version[:2] == (body["schemaType"], body["schema"])]
         if path[0] == "compatibility":

@@ -41,6 +41,10 @@ class SchemaTest : public PipelineFixture {
     return subjects;
   }
 
+  void EventFor(const std::string& id, const std::string& topic) {
+    SendPayload(EventBytes(id, "a", topic));
+  }
+
   static Schema Id(std::int32_t id, bool fixed = true) {
     return Schema{id, std::nullopt, {}, fixed};
   }
@@ -106,6 +110,35 @@ TEST_F(SchemaTest, RegistryThatIsAwayIsAskedAgainAndNothingIsDecided) {
   EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1")));
   EXPECT_EQ(pipeline().counters().events_skipped, 0U);
   EXPECT_EQ(pipeline().schemas().statistics().failures, 1U);
+}
+
+TEST_F(SchemaTest, SubjectAboutWhichTheRegistryAnswersNothingIsRefusedAfterAWhile) {
+  options_.outboxes[0].table.topics.allowed = {"orders", "payments", "refunds"};
+  options_.on_undeliverable = OnUndeliverable::kSkip;
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  const absl::Status forbidden = absl::AbortedError("not about that one");
+  EXPECT_THAT(Answer(forbidden), SizeIs(1));
+  EXPECT_THAT(pipeline().schemas().trouble(), HasSubstr("not about that one"));
+  EXPECT_FALSE(pipeline().want_frame()) << "no verdict yet";
+  Advance(SchemaLookUps::kUnclearWait - SchemaLookUps::kLookEvery);
+  EXPECT_THAT(Answer(forbidden), SizeIs(1));
+  EXPECT_EQ(pipeline().counters().events_skipped, 0U);
+  Advance(SchemaLookUps::kLookEvery);
+  EXPECT_THAT(Answer(forbidden), SizeIs(1));
+  EXPECT_EQ(pipeline().counters().events_skipped, 1U);
+  EXPECT_TRUE(pipeline().want_frame());
+  EXPECT_EQ(pipeline().schemas().trouble(), "");
+
+  EventFor("a2", "payments");
+  EXPECT_THAT(Answer(forbidden), ElementsAre("payments-value"));
+  EXPECT_EQ(pipeline().counters().events_skipped, 2U) << "one wait for all subjects";
+  EventFor("a3", "refunds");
+  EXPECT_THAT(Answer(absl::UnavailableError("away")), ElementsAre("refunds-value"));
+  Advance(SchemaLookUps::kUnclearWait);
+  EXPECT_THAT(Answer(forbidden), SizeIs(1));
+  EXPECT_EQ(pipeline().counters().events_skipped, 2U) << "it was away: the wait begins anew";
 }
 
 TEST_F(SchemaTest, WhatIsKnownGoesOnWhileTheRegistryIsAway) {

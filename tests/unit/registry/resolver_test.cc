@@ -224,6 +224,34 @@ TEST_F(ResolverTest, TroubleAnywhereIsNoVerdict) {
   }
 }
 
+TEST_F(ResolverTest, TroubleWithOneSubjectIsToldApartFromTroubleWithTheRegistry) {
+  mock_.Answer(kLookUpMoney, 200, Found(3));
+  mock_.Answer("GET /schemas/types", 200, "[]");
+  const std::pair<int, const char*> answers[] = {
+      {403, R"({"error_code": 40301, "message": "no"})"},
+      {400, "<html>bad</html>"},
+      {404, R"({"error_code": 404, "message": "HTTP 404 Not Found"})"},
+      {500, ""}};
+  for (const auto& [code, body] : answers) {
+    mock_.AnswerTo(kLookUp, "schema", code, body);
+    const absl::Status status = resolver().Resolve(Shipped()).status();
+    EXPECT_TRUE(absl::IsAborted(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("orders-shop.v1.OrderShipped"));
+  }
+  mock_.Forget();
+  mock_.AnswerAll(401, "");
+  EXPECT_TRUE(absl::IsUnavailable(resolver().Resolve(Shipped()).status()));
+}
+
+TEST_F(ResolverTest, SubjectThatIsAPathIsNotAskedFor) {
+  for (const char* subject : {"..", ".", "../config", "orders/.."}) {
+    SchemaNeed need = Shipped();
+    need.subject = subject;
+    EXPECT_TRUE(absl::IsInvalidArgument(resolver().Resolve(need).status())) << subject;
+  }
+  EXPECT_THAT(Lines(), ElementsAre());
+}
+
 TEST_F(ResolverTest, ExaminationTellsWhatWouldBecomeOfIt) {
   constexpr char kCompare[] =
       "POST /compatibility/subjects/orders-shop.v1.OrderShipped/versions/latest";
