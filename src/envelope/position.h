@@ -1,8 +1,8 @@
 // Position - the identity of an event in the stream: (system identifier, timeline, commit_lsn,
 // ordinal in transaction).
 // Why: the LSN of a row is neither unique nor ordered and xids wrap; this is the same on every
-//   redelivery. The ordinal counts every Insert and transactional Message frame of the transaction
-//   from 0, before any filter.
+//   redelivery. The ordinal counts the transaction's events from 0: rows of our outboxes and messages
+//   of our prefixes. Which others the server sends depends on more than its log.
 // Units: text form is `<system identifier, 16 hex>-<timeline, 8 hex>-<commit_lsn, 16 hex>-<ordinal,
 //   8 hex>`, lower case, 51 characters, which sorts as text in stream order.
 #pragma once

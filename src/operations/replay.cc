@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "operations/confirmed.h"
 #include "operations/dlq_text.h"
+#include "operations/open_transactions.h"
 #include "operations/presence.h"
 #include "operations/row_sender.h"
 #include "outbox/topic_rules.h"
@@ -55,6 +56,9 @@ class Replayer {
 
   absl::Status Run() {
     ASSIGN_OR_RETURN(const auto places, TablesOf(options_.filter, options_.pipeline.outboxes));
+    if (options_.missing && !options_.dry_run) {
+      RETURN_IF_ERROR(AwaitOpenTransactions(options_.pipeline.source, options_.wait));
+    }
     Lsn end;
     std::vector<RowReader> readers;
     for (const std::uint32_t place : places) {

@@ -97,11 +97,11 @@ void TailReader::Bind(const pgoutput::Relation& relation) {
 }
 
 std::optional<std::string> TailReader::Row(const pgoutput::Insert& insert) {
-  const std::uint32_t ordinal = next_ordinal_++;
   Outbox* const outbox = by_oid_[insert.relation.oid];
   if (outbox == nullptr) {
     return std::nullopt;
   }
+  const std::uint32_t ordinal = next_ordinal_++;
   outbox::Event event;
   absl::Status mapped = outbox->bind_error.empty()
                             ? outbox->mapper.Map(insert.values, &event)
@@ -113,11 +113,11 @@ std::optional<std::string> TailReader::Message(const pgoutput::LogicalMessage& m
   if (!message.transactional) {
     return std::nullopt;
   }
-  const std::uint32_t ordinal = next_ordinal_++;
   const auto& prefixes = options_.pipeline.source.message_prefixes;
   if (std::find(prefixes.begin(), prefixes.end(), message.prefix) == prefixes.end()) {
     return std::nullopt;
   }
+  const std::uint32_t ordinal = next_ordinal_++;
   outbox::Event event;
   absl::Status mapped = message_mapper_.Map(message.prefix, message.content, &event);
   return Line(std::move(mapped), event, outbox::MessageLabel(message.prefix), ordinal,

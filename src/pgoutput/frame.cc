@@ -31,7 +31,8 @@ absl::StatusOr<Frame> DecodeFrame(std::string_view bytes) {
     if (bytes.size() < kXLogDataHeaderBytes) {
       return BadFrame("short XLogData", bytes.size());
     }
-    return Frame(XLogData{bytes.substr(kXLogDataHeaderBytes)});
+    base::ByteReader reader(bytes.substr(1));
+    return Frame(XLogData{base::Lsn(reader.U64()), bytes.substr(kXLogDataHeaderBytes)});
   }
   if (bytes[0] == 'k') {
     if (bytes.size() != kKeepaliveBytes) {

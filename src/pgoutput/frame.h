@@ -21,6 +21,8 @@ namespace walpost::pgoutput {
 
 // The LSN in the frame's header is neither monotonic nor unique: never acknowledge, order or identify by it.
 struct XLogData {
+  // Of a row or message: the LSN of its own record. 0/0 = of what describes it.
+  base::Lsn start;
   std::string_view payload;
 };
 

@@ -14,6 +14,8 @@ namespace {
 
 // Topics come from rows, so their number is bounded only by this: later ones share one label.
 constexpr std::size_t kTopicLabelsMax = 1000;
+// Of tables that are none of ours: a longer list begins anew, which costs a look at most.
+constexpr std::size_t kForeignMax = 10'000;
 
 }  // namespace
 
@@ -44,7 +46,7 @@ void Intake::Start(const base::SourceFacts& facts) {
       outboxes_.push_back(Outbox{outbox::TableMapper(outbox.table),
                                  envelope::Encoder(outbox.encoder, facts.database, schemas_,
                                                    static_cast<std::uint32_t>(outboxes_.size())),
-                                 0, std::string(), true});
+                                 0, std::nullopt, std::string(), true});
     }
   }
   if (!messages_ && !messages_options_.prefixes.empty()) {
@@ -65,9 +67,9 @@ void Intake::Start(const base::SourceFacts& facts) {
   }
   known_.Expect(facts.start_lsn);
   connection_lsn_ = base::Lsn();
-  relations_.Clear();
-  outbox_by_oid_.clear();
+  foreign_oids_.clear();
   for (Outbox& outbox : outboxes_) {
+    outbox.announced.reset();
     outbox.mapper.Unbind();
   }
   TakeFacts(facts);
@@ -99,8 +101,8 @@ std::optional<Halt> Intake::OnLooked(const base::SourceFacts& facts) {
   const bool waited = position_waits();
   TakeFacts(facts);
   for (Outbox& outbox : outboxes_) {
-    if (const auto* entry = relations_.Find(pgoutput::RelationId{outbox.oid})) {
-      outbox.bind_error = std::string(outbox.mapper.Bind(entry->relation).message());
+    if (outbox.announced) {
+      outbox.bind_error = std::string(outbox.mapper.Bind(*outbox.announced).message());
     }
   }
   return waited ? TakePosition(position_told_) : std::nullopt;
@@ -127,8 +129,9 @@ base::Lsn Intake::seen_lsn() const {
   return std::max({received_lsn_, complete_lsn_, taken});
 }
 
-std::optional<Halt> Intake::TakePayload(std::string_view payload) {
+std::optional<Halt> Intake::TakePayload(std::string_view payload, base::Lsn start) {
   payload_bytes_ = payload.size();
+  payload_lsn_ = start;
   if (const absl::Status status = decoder_.Decode(payload, &message_); !status.ok()) {
     return ProtocolError(std::string(status.message()));
   }
@@ -187,7 +190,7 @@ std::optional<Halt> Intake::On(const pgoutput::Begin& begin) {
   }
   transaction_.open = true;
   transaction_.taken_through = known_.taken_through();
-  transaction_.known = transaction_.taken_through != KnownTransactions::kNothing;
+  transaction_.known = transaction_.taken_through.ordinal != KnownTransactions::kNothing;
   // Before what has yet to come again, nothing of ours can stand.
   transaction_.empty_for_us =
       !transaction_.known && (begin.commit_lsn < complete_lsn_ || !known_.verified());
@@ -195,6 +198,7 @@ std::optional<Halt> Intake::On(const pgoutput::Begin& begin) {
   transaction_.info = envelope::TransactionInfo{begin.xid, begin.commit_time};
   transaction_.timeline = facts_.TimelineOf(begin.commit_lsn);
   transaction_.next_ordinal = 0;
+  announced_root_ = nullptr;
   transaction_.events = 0;
   tracker_->BeginTransaction(begin.commit_lsn);
   must_look_ = !facts_.KnowsTimelineUpTo(base::Lsn(begin.commit_lsn.value() + 1));
@@ -210,6 +214,10 @@ std::optional<Halt> Intake::On(const pgoutput::Commit& commit) {
         absl::StrFormat("Commit at %s ending at %s does not belong to the Begin with %s",
                         commit.commit_lsn.ToString(), commit.end_lsn.ToString(),
                         transaction_.commit_lsn.ToString()));
+  }
+  const std::int64_t before = transaction_.taken_through.ordinal;
+  if (before != KnownTransactions::kWhole && transaction_.next_ordinal <= before) {
+    return OtherRows();
   }
   transaction_.open = false;
   ++counters_->transactions;
@@ -254,26 +262,41 @@ std::optional<Halt> Intake::On(const pgoutput::Relation& relation) {
   if (found != nullptr) {
     // Reported with the first row it affects, so that everything before it is still delivered.
     found->bind_error = std::string(found->mapper.Bind(relation).message());
+    found->announced = relation;
   }
   // The first row after an edit brings this message, and so does the first one on each connection.
   // Edits from before the catalogs were read were compared then.
-  // A partition that is known follows its root; on its own, its first row ends the stream.
-  const bool unknown = !outbox_by_oid_.contains(oid) && !outbox_by_partition_.contains(oid);
-  const bool concerns_us = found != nullptr || (unknown && MayBePartition(relation));
-  if (concerns_us && facts_.looked_lsn.valid() && transaction_.commit_lsn >= facts_.looked_lsn) {
+  if (ConcernsUs(relation, found) && facts_.looked_lsn.valid() &&
+      transaction_.commit_lsn >= facts_.looked_lsn) {
     must_look_ = true;
   }
-  outbox_by_oid_[oid] = found;
   last_oid_ = 0;
-  relations_.Put(relation);
   return std::nullopt;
+}
+
+// A partition is announced right behind its root. Without it, it was detached, or is not published as
+// its root.
+bool Intake::ConcernsUs(const pgoutput::Relation& relation, const Outbox* outbox) {
+  const std::uint32_t oid = relation.id.oid;
+  if (outbox != nullptr) {
+    announced_root_ = outbox;
+    return true;
+  }
+  if (const auto partition = outbox_by_partition_.find(oid);
+      partition != outbox_by_partition_.end()) {
+    return partition->second != announced_root_;
+  }
+  if (foreign_oids_.size() >= kForeignMax) {
+    foreign_oids_.clear();
+  }
+  return foreign_oids_.insert(oid).second && MayBePartition(relation);
 }
 
 std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
   if (!transaction_.open) {
     return ProtocolError("Insert outside a transaction");
   }
-  const std::uint32_t ordinal = transaction_.next_ordinal++;
+  announced_root_ = nullptr;
   if (insert.relation.oid != last_oid_) {
     if (std::optional<Halt> halt = FindOutbox(insert.relation.oid)) {
       return halt;
@@ -283,9 +306,9 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     ++counters_->changes_ignored;
     return std::nullopt;
   }
-  if (ordinal <= transaction_.taken_through) {
-    ++counters_->events_repeated;
-    return std::nullopt;
+  const std::uint32_t ordinal = transaction_.next_ordinal++;
+  if (ordinal <= transaction_.taken_through.ordinal) {
+    return TakeRepeated(ordinal);
   }
   if (transaction_.empty_for_us) {
     return JudgeUnknown(last_outbox_->remembered, ordinal);
@@ -308,26 +331,45 @@ bool Intake::MayBePartition(const pgoutput::Relation& relation) const {
 
 // Of the first row of a relation, and of each that follows one of another.
 std::optional<Halt> Intake::FindOutbox(std::uint32_t oid) {
-  const auto found = outbox_by_oid_.find(oid);
-  if (found == outbox_by_oid_.end()) {
-    return ProtocolError(
-        absl::StrFormat("Insert into relation %u, which was never announced", oid));
-  }
-  if (found->second == nullptr) {
-    if (const auto partition = outbox_by_partition_.find(oid);
-        partition != outbox_by_partition_.end()) {
-      const outbox::TableOptions& table = partition->second->mapper.options();
-      return Halt{base::HaltReason::kPublicationMissing,
-                  absl::StrFormat(
-                      "rows of a partition of %s.%s (OID %u) arrive under its own name (%s): "
-                      "publish_via_partition_root was set to false, and these rows are not taken; "
-                      "set it to true; `walpost slot recreate --yes` leaves them behind and sends "
-                      "them from the table; see docs/runbook.md, publication_missing",
-                      table.schema, table.table, oid, Place(transaction_.next_ordinal - 1))};
+  last_outbox_ = nullptr;
+  for (Outbox& outbox : outboxes_) {
+    if (outbox.oid == oid && !outbox.announced) {
+      return ProtocolError(
+          absl::StrFormat("Insert into relation %u, which was never announced", oid));
+    }
+    if (outbox.oid == oid) {
+      last_outbox_ = &outbox;
     }
   }
   last_oid_ = oid;
-  last_outbox_ = found->second;
+  const auto partition = outbox_by_partition_.find(oid);
+  if (partition == outbox_by_partition_.end() || PublishedByRoot()) {
+    return std::nullopt;
+  }
+  const outbox::TableOptions& table = partition->second->mapper.options();
+  return Halt{base::HaltReason::kPublicationMissing,
+              absl::StrFormat(
+                  "rows of a partition of %s.%s (OID %u) arrive under its own name (%s): "
+                  "either they were inserted before it was attached, and are no events, or "
+                  "publish_via_partition_root was false then, and they are missing; "
+                  "`walpost slot recreate --yes` leaves them behind and sends what the table has; "
+                  "see docs/runbook.md, publication_missing",
+                  table.schema, table.table, oid, Place(transaction_.next_ordinal))};
+}
+
+// It is now, or the catalogs would not have passed, and since they are remembered nobody altered it. So
+// what comes under a partition's own name was inserted while it was none, and is no event.
+bool Intake::PublishedByRoot() const {
+  return facts_.progress && facts_.progress->publication_xmin != 0;
+}
+
+// What was taken before, again.
+std::optional<Halt> Intake::TakeRepeated(std::uint32_t ordinal) {
+  const KnownTransactions::Taken& last = transaction_.taken_through;
+  if (ordinal == last.ordinal && payload_lsn_ != last.lsn) {
+    return OtherRows();
+  }
+  ++counters_->events_repeated;
   return std::nullopt;
 }
 
@@ -340,16 +382,15 @@ std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
   if (!transaction_.open) {
     return ProtocolError("transactional Message outside a transaction");
   }
-  const std::uint32_t ordinal = transaction_.next_ordinal++;
   const std::vector<std::string>& prefixes = messages_options_.prefixes;
   const auto prefix = std::find(prefixes.begin(), prefixes.end(), message.prefix);
   if (prefix == prefixes.end()) {
     ++counters_->changes_ignored;
     return std::nullopt;
   }
-  if (ordinal <= transaction_.taken_through) {
-    ++counters_->events_repeated;
-    return std::nullopt;
+  const std::uint32_t ordinal = transaction_.next_ordinal++;
+  if (ordinal <= transaction_.taken_through.ordinal) {
+    return TakeRepeated(ordinal);
   }
   if (transaction_.empty_for_us) {
     return JudgeUnknown(!facts_.progress || HadPrefix(*facts_.progress, *prefix), ordinal);
@@ -381,6 +422,17 @@ std::uint32_t Intake::LabelOf(std::string_view topic) {
   }
   last_label_ = found->second;
   return last_label_;
+}
+
+// The ordinals of before name other events now.
+Halt Intake::OtherRows() const {
+  return Halt{base::HaltReason::kPublicationMissing,
+              absl::StrFormat(
+                  "the transaction was sent a second time with other events than before (%s): the "
+                  "publication was edited while it was open; restart walpost, which then takes it "
+                  "from its beginning and repeats what it had sent of it; see docs/runbook.md, "
+                  "publication_missing",
+                  Place(transaction_.next_ordinal))};
 }
 
 Halt Intake::ProtocolError(const std::string& what) const {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +21,6 @@
 #include "outbox/message_mapper.h"
 #include "outbox/table_mapper.h"
 #include "pgoutput/decoder.h"
-#include "pgoutput/relation_cache.h"
 #include "pipeline/counters.h"
 #include "pipeline/decider.h"
 #include "pipeline/halt.h"
@@ -45,7 +45,8 @@ class Intake {
   // Nothing is in flight any more and nothing counts as taken.
   void Forget();
 
-  std::optional<Halt> TakePayload(std::string_view payload);
+  // `start` as in its frame.
+  std::optional<Halt> TakePayload(std::string_view payload, base::Lsn start);
 
   // The server announced a table that may have been edited since the catalogs were read, or is a standby
   // and may have been promoted: nothing more is to be taken until it was looked at again.
@@ -89,7 +90,8 @@ class Intake {
   struct Outbox {
     outbox::TableMapper mapper;
     envelope::Encoder encoder;
-    std::uint32_t oid = 0;  // by preflight; 0 = unknown
+    std::uint32_t oid = 0;                        // by preflight; 0 = unknown
+    std::optional<pgoutput::Relation> announced;  // on this connection, the newest
     std::string bind_error;
     bool remembered = true;  // it was an outbox when progress was remembered
   };
@@ -104,9 +106,9 @@ class Intake {
     base::Lsn commit_lsn;
     envelope::TransactionInfo info;
     std::uint32_t timeline = 0;
-    std::uint32_t next_ordinal = 0;
-    std::uint64_t events = 0;  // taken
-    std::int64_t taken_through = KnownTransactions::kNothing;
+    std::uint32_t next_ordinal = 0;  // of events alone: which others are sent may change
+    std::uint64_t events = 0;        // taken
+    KnownTransactions::Taken taken_through;
     bool known = false;  // something of it was taken, on this connection or before
     // It commits before what is complete, and nothing of it was taken: so it holds nothing of ours.
     bool empty_for_us = false;
@@ -120,6 +122,9 @@ class Intake {
   std::optional<Halt> OnOther();
 
   std::optional<Halt> FindOutbox(std::uint32_t oid);
+  bool PublishedByRoot() const;
+  std::optional<Halt> TakeRepeated(std::uint32_t ordinal);
+  bool ConcernsUs(const pgoutput::Relation& relation, const Outbox* outbox);
   bool MayBePartition(const pgoutput::Relation& relation) const;
   void TakeFacts(const base::SourceFacts& facts);
   std::optional<Halt> TakeRow(Outbox* outbox, const pgoutput::Insert& insert,
@@ -134,6 +139,7 @@ class Intake {
   std::optional<Halt> Unfit(UnfitEvent unfit, const absl::Status& why);
   void Taken(std::uint32_t ordinal);
   std::uint32_t LabelOf(std::string_view topic);
+  Halt OtherRows() const;
   Halt ProtocolError(const std::string& what) const;
   std::string Place(std::uint32_t ordinal) const;
 
@@ -151,12 +157,13 @@ class Intake {
   pgoutput::Decoder decoder_;
   pgoutput::Message message_;
   std::size_t payload_bytes_ = 0;       // of the message just taken
+  base::Lsn payload_lsn_;               // the same
   std::vector<pgoutput::Value> small_;  // scratch
-  pgoutput::RelationCache relations_;
-  absl::flat_hash_map<std::uint32_t, Outbox*>
-      outbox_by_oid_;  // null = a relation that is no outbox
+  // Announced on this connection and of no outbox; at most kForeignMax.
+  std::set<std::uint32_t> foreign_oids_;
   absl::flat_hash_map<std::uint32_t, Outbox*> outbox_by_partition_;
-  std::uint32_t last_oid_ = 0;  // one-entry cache of the map above
+  const Outbox* announced_root_ = nullptr;  // since the last row
+  std::uint32_t last_oid_ = 0;              // of the last row
   Outbox* last_outbox_ = nullptr;
   absl::flat_hash_map<std::string, std::uint32_t> label_by_topic_;  // of those that have their own
   std::uint32_t last_label_ = 0;

@@ -137,13 +137,14 @@ std::optional<Halt> Intake::Unfit(UnfitEvent unfit, const absl::Status& why) {
 
 void Intake::Taken(std::uint32_t ordinal) {
   ++transaction_.events;
+  const KnownTransactions::Taken event{ordinal, payload_lsn_};
   if (transaction_.known) {
-    known_.TakenNext(ordinal);
+    known_.TakenNext(event);
     return;
   }
   transaction_.known = true;
   known_.TakenFirst({transaction_.commit_lsn, transaction_.info.xid, transaction_.info.commit_time},
-                    ordinal);
+                    event);
 }
 
 }  // namespace walpost::pipeline

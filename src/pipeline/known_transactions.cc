@@ -47,7 +47,7 @@ void KnownTransactions::Expect(base::Lsn start) {
 }
 
 std::optional<Halt> KnownTransactions::OnBegin(const base::CommittedTransaction& begun) {
-  taken_through_ = kNothing;
+  taken_through_ = Taken();
   if (verified() || begun.commit_lsn < entries_[next_].transaction.commit_lsn) {
     return std::nullopt;
   }
@@ -56,7 +56,7 @@ std::optional<Halt> KnownTransactions::OnBegin(const base::CommittedTransaction&
     return OtherHistory(absl::StrFormat("%s, was read from this server before, but now it sends %s",
                                         Describe(expected.transaction), Describe(begun)));
   }
-  taken_through_ = expected.end.valid() ? kWhole : newest_ordinal_;
+  taken_through_ = expected.end.valid() ? Taken{kWhole, expected.end} : newest_;
   ++next_;
   return std::nullopt;
 }

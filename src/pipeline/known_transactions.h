@@ -28,6 +28,12 @@ class KnownTransactions {
   static constexpr std::int64_t kNothing = -1;
   static constexpr std::int64_t kWhole = std::numeric_limits<std::int64_t>::max();
 
+  // The last event taken of a transaction.
+  struct Taken {
+    std::int64_t ordinal = kNothing;
+    base::Lsn lsn;  // of its own record
+  };
+
   // Delivered before this process began, as progress has it. `end` is at least its end.
   void Remember(const base::CommittedTransaction& delivered, base::Lsn end);
 
@@ -52,17 +58,17 @@ class KnownTransactions {
                : std::optional(Missing(position));
   }
 
-  // Up to which ordinal the transaction that began last was taken before.
-  std::int64_t taken_through() const { return taken_through_; }
+  // Up to which event the transaction that began last was taken before.
+  const Taken& taken_through() const { return taken_through_; }
 
   // Of the open transaction an event was taken: the first one of it, or a later one.
-  void TakenFirst(const base::CommittedTransaction& open, std::uint32_t ordinal) {
+  void TakenFirst(const base::CommittedTransaction& open, const Taken& event) {
     entries_.PushBack(Entry{open, base::Lsn()});
     next_ = entries_.size();
-    newest_ordinal_ = ordinal;
+    newest_ = event;
   }
 
-  void TakenNext(std::uint32_t ordinal) { newest_ordinal_ = ordinal; }
+  void TakenNext(const Taken& event) { newest_ = event; }
 
   // A transaction was read to its end.
   void OnCommit(base::Lsn commit_lsn, base::Lsn end);
@@ -88,8 +94,8 @@ class KnownTransactions {
 
   delivery::Ring<Entry> entries_;  // ascending
   std::size_t next_ = 0;           // the first one that has yet to come on this connection
-  std::int64_t newest_ordinal_ = kNothing;
-  std::int64_t taken_through_ = kNothing;
+  Taken newest_;
+  Taken taken_through_;
 };
 
 // For what arrives where this history has nothing of ours.

@@ -89,7 +89,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
   if (const auto* data = std::get_if<pgoutput::XLogData>(&*frame)) {
     status_clock_.OnData(now);
     const delivery::Sequence before = tracker_.next_sequence();
-    if (std::optional<Halt> halt = intake_.TakePayload(data->payload)) {
+    if (std::optional<Halt> halt = intake_.TakePayload(data->payload, data->start)) {
       OnSourceHalt(*std::move(halt), now);
     } else if (timers_.waiting()) {
       OnPassed(now);

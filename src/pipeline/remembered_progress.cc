@@ -47,6 +47,16 @@ std::optional<Halt> JudgeTimeline(const Progress& progress, const SourceFacts& f
                         "primary, or, when this is it, %s",
                         facts.timeline, progress.timeline, progress.end_lsn.ToString(), kAdopt));
   }
+  const std::uint32_t here = facts.TimelineOf(progress.end_lsn);
+  if (progress.timeline > here) {
+    return MakeHalt(
+        HaltReason::kTimelineChanged,
+        absl::StrFormat("%s was on timeline %u when it was remembered, but is on timeline %u in "
+                        "this server's history, where timeline %u began later: it is another "
+                        "history; %s",
+                        progress.end_lsn.ToString(), progress.timeline, here, progress.timeline,
+                        kAdopt));
+  }
   if (!facts.in_recovery && facts.server_wal_lsn.valid() &&
       progress.end_lsn > facts.server_wal_lsn) {
     return MakeHalt(

@@ -134,13 +134,14 @@ std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
   const bool parts = version() >= kPartsPublishedSince;
   // What publishes the table: itself, or an ancestor whose partition it is. One that was detached and
   // attached again has other rows in pg_inherits; such a chain and the membership make one number.
+  // A membership with a row filter publishes nothing for certain, whatever is beside it now.
   std::string memberships = absl::StrFormat(
       "WITH RECURSIVE up AS (SELECT c.oid AS relid, ''::text AS chain UNION ALL SELECT "
       "i.inhparent, up.chain || i.inhparent || '.' || i.xmin || ' ' FROM up JOIN "
       "pg_catalog.pg_inherits i ON i.inhrelid = up.relid JOIN pg_catalog.pg_class p ON p.oid = "
       "up.relid AND p.relispartition), found AS (SELECT m.oid, up.chain FROM up JOIN "
-      "pg_catalog.pg_publication_rel m ON m.prpubid = %u AND m.prrelid = up.relid",
-      facts().publication_oid);
+      "pg_catalog.pg_publication_rel m ON m.prpubid = %u AND m.prrelid = up.relid%s",
+      facts().publication_oid, parts ? " AND m.prqual IS NULL" : "");
   if (parts) {
     absl::StrAppendFormat(
         &memberships,

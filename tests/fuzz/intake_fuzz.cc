@@ -139,7 +139,8 @@ class Session {
       return;
     }
     const delivery::Sequence before = tracker_.next_sequence();
-    const auto halt = intake_.TakePayload(std::get<pgoutput::XLogData>(*frame).payload);
+    const auto& data = std::get<pgoutput::XLogData>(*frame);
+    const auto halt = intake_.TakePayload(data.payload, data.start);
     const delivery::Sequence after = tracker_.next_sequence();
     CHECK_LE(after, before + (halt ? 0 : 1));
     if (after != before) {

@@ -69,7 +69,7 @@ def test_rows_and_messages_of_one_transaction_arrive_in_its_order_and_nothing_th
     p.wait_confirmed()
     records = p.records()
     assert [record.id for record in records] == [*sent, last]
-    assert [record.position[1] for record in records] == [0, 1, 2, 3, 5, 0], "the message of another prefix counts, too"
+    assert [record.position[1] for record in records] == [0, 1, 2, 3, 4, 0], "the message of another prefix does not count"
     assert len({record.position[0] for record in records[:-1]}) == 1 and records[-1].position > records[0].position
     assert [(record.envelope.source.schema, record.envelope.source.table) for record in records[:3]] == [
         ("outbox", "events"), ("", "shop"), ("", "billing")]

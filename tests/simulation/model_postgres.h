@@ -258,6 +258,7 @@ class Walsender {
   bool origin_sent_ = false;
   bool failed_ = false;
   std::size_t fails_after_ = 0;  // operations of the broken transaction
+  bool leaves_others_ = false;   // rows of the table that is no outbox, on this connection
 
   struct Announced {
     std::uint32_t version = 0;

@@ -97,19 +97,19 @@ BUGS = [
      "  tracker_->CommitTransaction(commit.end_lsn);"),
     ("pipeline/intake.cc",
      "  if (found != nullptr) {\n    // Reported",
-     "  if (found != nullptr && !(BUG(ddl_ignored) && outbox_by_oid_.contains(oid))) {\n    // Reported"),
+     "  const bool again = found != nullptr && found->announced;\n"
+     "  if (found != nullptr && !(BUG(ddl_ignored) && again)) {\n    // Reported"),
     ("pipeline/intake.cc",
      "  if (last_outbox_ == nullptr) {",
-     "  if (last_outbox_ == nullptr) {\n    transaction_.next_ordinal -= BUG(ignored_row_not_counted) ? 1 : 0;"),
+     "  if (last_outbox_ == nullptr) {\n    transaction_.next_ordinal += BUG(ignored_row_counted) ? 1 : 0;"),
     ("pipeline/intake.cc",
-     "  const std::uint32_t ordinal = transaction_.next_ordinal++;\n  const std::vector<std::string>& prefixes",
-     "  const std::uint32_t ordinal = transaction_.next_ordinal;\n"
-     "  transaction_.next_ordinal += BUG(message_not_counted) ? 0 : 1;\n  const std::vector<std::string>& prefixes"),
+     "  if (prefix == prefixes.end()) {",
+     "  if (prefix == prefixes.end()) {\n    transaction_.next_ordinal += BUG(ignored_message_counted) ? 1 : 0;"),
     ("pipeline/known_transactions.cc",
-     "  taken_through_ = expected.end.valid() ? kWhole : newest_ordinal_;",
-     "  taken_through_ = expected.end.valid() ? kWhole\n"
-     "      : newest_ordinal_ + (BUG(drops_one_too_many) ? 1 : 0) - (BUG(repeats_last_row) ? 1 : 0);\n"
-     "  if (BUG(repeats_not_dropped)) taken_through_ = kNothing;"),
+     "  taken_through_ = expected.end.valid() ? Taken{kWhole, expected.end} : newest_;",
+     "  taken_through_ = expected.end.valid() ? Taken{kWhole, expected.end} : newest_;\n"
+     "  if (!expected.end.valid()) {\n    taken_through_.ordinal += (BUG(drops_one_too_many) ? 1 : 0) - (BUG(repeats_last_row) ? 1 : 0);\n  }\n"
+     "  if (BUG(repeats_not_dropped)) taken_through_ = Taken();"),
     ("pipeline/known_transactions.cc",
      "  if (begun != expected.transaction) {",
      "  if (BUG(xid_not_compared) && begun.commit_lsn == expected.transaction.commit_lsn) {\n"
@@ -282,7 +282,7 @@ BUGS = [
      "    must_look_ = !BUG(announcement_ignored);"),
     ("pipeline/intake.cc",
      "transaction_.commit_lsn >= facts_.looked_lsn) {",
-     "transaction_.commit_lsn >= facts_.looked_lsn && !(BUG(only_the_first_announced) && relations_.Find(relation.id))) {"),
+     "transaction_.commit_lsn >= facts_.looked_lsn && !(BUG(only_the_first_announced) && again)) {"),
     ("pipeline/intake.cc",
      "  must_look_ = !facts_.KnowsTimelineUpTo(",
      "  must_look_ = !BUG(standby_rows_believed) && !facts_.KnowsTimelineUpTo("),

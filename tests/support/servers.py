@@ -118,6 +118,7 @@ class Postgres:
             "fsync": "on" if fsync else "off",
             "max_wal_senders": 20,
             "max_replication_slots": 40,
+            "max_prepared_transactions": 10,
             "max_connections": 100,
             "timezone": "'UTC'",
         }

@@ -47,7 +47,7 @@ TEST(IntakeTypesTest, DomainOverUuidIsTheEventsId) {
         testing::InsertBytes(kTable, {BinaryColumn(std::string(16, '\x11')), TextColumn("order"),
                                       TextColumn("42"), TextColumn("x")}),
         testing::CommitBytes(Lsn(0x100), Lsn(0x130))}) {
-    const std::optional<Halt> halt = intake.TakePayload(payload);
+    const std::optional<Halt> halt = intake.TakePayload(payload, {});
     ASSERT_FALSE(halt.has_value()) << halt->detail;
   }
 

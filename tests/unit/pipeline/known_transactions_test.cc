@@ -22,12 +22,12 @@ class KnownTransactionsTest : public ::testing::Test {
   KnownTransactionsTest() {
     for (const std::uint64_t lsn : {100, 200}) {
       EXPECT_FALSE(known_.OnBegin(At(lsn)));
-      EXPECT_EQ(known_.taken_through(), KnownTransactions::kNothing);
-      known_.TakenFirst(At(lsn), 0);
+      EXPECT_EQ(known_.taken_through().ordinal, KnownTransactions::kNothing);
+      known_.TakenFirst(At(lsn), {0, Lsn(lsn - 9)});
       known_.OnCommit(Lsn(lsn), Lsn(lsn + 8));
     }
-    known_.TakenFirst(At(300), 2);
-    known_.TakenNext(4);
+    known_.TakenFirst(At(300), {2, Lsn(280)});
+    known_.TakenNext({4, Lsn(290)});
   }
 
   void ExpectOther(const std::optional<Halt>& halt, const std::string& detail) {
@@ -45,13 +45,14 @@ TEST_F(KnownTransactionsTest, SameTransactionsAgainAreKnown) {
   EXPECT_FALSE(known_.verified());
   EXPECT_FALSE(known_.OnPosition(Lsn(100)));
   EXPECT_FALSE(known_.OnBegin(At(100)));
-  EXPECT_EQ(known_.taken_through(), KnownTransactions::kWhole);
+  EXPECT_EQ(known_.taken_through().ordinal, KnownTransactions::kWhole);
   EXPECT_FALSE(known_.OnPosition(Lsn(200)));
   EXPECT_FALSE(known_.OnBegin(At(150))) << "may come, as long as it holds nothing of ours";
-  EXPECT_EQ(known_.taken_through(), KnownTransactions::kNothing);
+  EXPECT_EQ(known_.taken_through().ordinal, KnownTransactions::kNothing);
   EXPECT_FALSE(known_.OnBegin(At(200)));
   EXPECT_FALSE(known_.OnBegin(At(300)));
-  EXPECT_EQ(known_.taken_through(), 4) << "it was cut";
+  EXPECT_EQ(known_.taken_through().ordinal, 4) << "it was cut";
+  EXPECT_EQ(known_.taken_through().lsn, Lsn(290));
   EXPECT_TRUE(known_.verified());
   EXPECT_FALSE(known_.OnBegin(At(400)));
   EXPECT_FALSE(known_.OnPosition(Lsn(500)));
@@ -103,7 +104,7 @@ TEST_F(KnownTransactionsTest, RememberedOneIsKnownWhole) {
   known_.Expect(Lsn(90));
   EXPECT_EQ(known_.LastBefore(Lsn(500)), At(100));
   EXPECT_FALSE(known_.OnBegin(At(100)));
-  EXPECT_EQ(known_.taken_through(), KnownTransactions::kWhole);
+  EXPECT_EQ(known_.taken_through().ordinal, KnownTransactions::kWhole);
 }
 
 }  // namespace

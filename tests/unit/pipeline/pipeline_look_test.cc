@@ -13,7 +13,9 @@ using base::StreamEnd;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using walpost::testing::FakeSink;
+using walpost::testing::InsertBytes;
 using walpost::testing::RelationBytes;
+using walpost::testing::TextColumn;
 
 class LookTest : public PipelineFixture {
  protected:
@@ -67,6 +69,38 @@ TEST_F(LookTest, NothingIsTakenOrConfirmedUntilTheCatalogsWereRead) {
   DeliverAll();
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));
   EXPECT_GT(Confirmed(), Lsn(200));
+}
+
+TEST_F(LookTest, PartitionThatIsAnnouncedBehindItsRootNeedsNoLookOfItsOwn) {
+  Connect(Lsn(), /*announce=*/false);
+  pgoutput::Relation partition = EventsRelation();
+  partition.id.oid = 17'001;
+  partition.name = "events_1";
+  Looked(AnnouncedIn(200), 210);
+  SendPayload(RelationBytes(partition));
+  Event("a1");
+  SendPayload(Commit(200));
+  Advance(Pipeline::kLookEvery);
+  EXPECT_FALSE(pipeline().TakeLook(now_));
+  EXPECT_TRUE(pipeline().want_frame());
+}
+
+TEST_F(LookTest, PartitionThatIsAnnouncedUnderItsOwnNameMayHaveBeenDetached) {
+  Connect();
+  pgoutput::Relation partition = EventsRelation();
+  partition.id.oid = 17'001;
+  partition.name = "events_1";
+  SendPayload(Begin(200));
+  SendPayload(RelationBytes(partition));
+  EXPECT_FALSE(pipeline().want_frame());
+  facts_.tables[0].partitions.clear();
+  const std::optional<std::uint64_t> look = pipeline().TakeLook(now_);
+  ASSERT_TRUE(look);
+  Looked(*look, 210);
+  SendPayload(InsertBytes(partition.id, {TextColumn("x")}));
+  SendPayload(Commit(200));
+  EXPECT_EQ(pipeline().state(), base::State::kStreaming);
+  EXPECT_EQ(pipeline().counters().changes_ignored, 1U);
 }
 
 TEST_F(LookTest, WhatCommittedBeforeTheLastLookNeedsNone) {
@@ -198,7 +232,7 @@ TEST_F(LookTest, RowsOfAPartitionUnderItsOwnNameHalt) {
   Event("a1");
   SendPayload(walpost::testing::InsertBytes(leaf.id, {}));
   DeliverAll();
-  ExpectHalted(HaltReason::kPublicationMissing, "publish_via_partition_root was set to false");
+  ExpectHalted(HaltReason::kPublicationMissing, "publish_via_partition_root was false then");
 }
 
 TEST_F(LookTest, TableThatMayBeANewPartitionIsLookedAt) {

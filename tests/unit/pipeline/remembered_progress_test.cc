@@ -141,6 +141,14 @@ TEST_F(RememberedProgressTest, TimelineThatIsNotInTheHistoryHalts) {
   ExpectHalt({At(0x500, 2)}, HaltReason::kTimelineChanged);
 }
 
+// Two servers were promoted, each to timeline 2.
+TEST_F(RememberedProgressTest, TimelineThatBeganLaterInThisHistoryHalts) {
+  facts_.timeline = 2;
+  facts_.timeline_history = {{1, Lsn(0x600)}};
+  ExpectHalt({At(0x500, 2)}, HaltReason::kTimelineChanged);
+  ExpectPosition({At(0x600, 2)}, Lsn(0x600));
+}
+
 // Failure 21.
 TEST_F(RememberedProgressTest, ServerWhoseLogEndsBeforeItHalts) {
   ExpectPosition({At(0x900)}, Lsn(0x900));

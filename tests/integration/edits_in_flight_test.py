@@ -1,0 +1,145 @@
+"""Edits beside transactions that are open, and tables that are partitions for a part of the time."""
+
+import signal
+
+import pytest
+import servers
+from edits_test import missing
+
+EVENTS = ("INSERT INTO {table} (id, aggregate_type, aggregate_id, event_type, payload, created_at)"
+          " SELECT gen_random_uuid(), %s, %s, 'Tested', 'x', {at} FROM generate_series(1, %s)")
+
+
+def insert(p, key="a", count=1, at="now()", table="outbox.events"):
+    p.execute(EVENTS.format(table=table, at=at), p.name, key, count)
+
+
+def in_transaction(connection, sql, *arguments):
+    with connection.cursor() as cursor:
+        cursor.execute(sql, arguments)
+
+
+# Which rows of other tables the server sends is no property of its log: it depends on what it decoded before.
+@pytest.mark.smoke
+@pytest.mark.parametrize("ended", ["walsender", "walpost"])
+def test_table_is_published_while_a_transaction_is_open_that_wrote_into_it(make_pipeline, ended):
+    p = make_pipeline()
+    p.execute("CREATE TABLE other (id int)")
+    p.start()
+    p.walpost.works_hard = True
+    opened = p.postgres.connect(p.database, autocommit=False)
+    in_transaction(opened, "INSERT INTO other SELECT generate_series(1, 20000)")
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLE other")
+    p.execute("INSERT INTO other VALUES (-1)")
+    p.wait_confirmed()
+    in_transaction(opened, EVENTS.format(table="outbox.events", at="now()"), p.name, "a", 100_000)
+    opened.commit()
+    servers.wait_for(lambda: p.walpost.status()["events"]["received"] > 5_000, 60, "a part of the transaction")
+    if ended == "walpost":
+        p.walpost.kill9()
+        p.walpost.start()
+    else:
+        p.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", p.name)
+    p.wait_confirmed()
+    positions = {}
+    for record in p.records():
+        positions.setdefault(record.id, set()).add(record.position)
+    assert missing(p) == set()
+    assert {len(each) for each in positions.values()} == {1}, "an event came again with another position"
+
+
+def test_membership_with_a_row_filter_publishes_nothing_for_certain(make_pipeline):
+    p = make_pipeline().start()
+    insert(p)
+    for edit in ("ADD TABLES IN SCHEMA outbox", "SET TABLE outbox.events WHERE (aggregate_id = 'a'), TABLES IN SCHEMA outbox"):
+        p.execute(f"ALTER PUBLICATION {p.name} {edit}")
+        insert(p)
+        p.wait_confirmed()
+    p.execute(f"ALTER PUBLICATION {p.name} DROP TABLES IN SCHEMA outbox")
+    insert(p, "b", 5)
+    p.wait_confirmed()
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLES IN SCHEMA outbox")
+    insert(p, "b")
+    p.walpost.wait_state("halted")
+    assert p.walpost.status()["halt"]["reason"] == "publication_missing"
+    assert len(missing(p)) == 6, "and nothing behind it was taken"
+
+
+# What it wrote in between is in no stream, and nobody sees it before it commits.
+@pytest.mark.parametrize("prepared", [False, True], ids=["open", "prepared"])
+def test_way_out_waits_for_a_transaction_that_was_open_during_the_edit(make_pipeline, prepared):
+    p = make_pipeline().start()
+    insert(p)
+    p.wait_confirmed()
+    opened = p.postgres.connect(p.database, autocommit=False)
+    in_transaction(opened, EVENTS.format(table="outbox.events", at="now()"), p.name, "a", 2)
+    p.execute(f"ALTER PUBLICATION {p.name} DROP TABLE outbox.events")
+    in_transaction(opened, EVENTS.format(table="outbox.events", at="now()"), p.name, "a", 3)
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLE outbox.events")
+    insert(p)
+    p.walpost.wait_state("halted")
+    p.walpost.verb("slot", "advance", "--yes")
+    p.walpost.signal(signal.SIGHUP)
+    p.walpost.wait_state("streaming")
+    if prepared:
+        in_transaction(opened, "PREPARE TRANSACTION 'opened'")
+    refused = p.walpost.verb("replay", "--missing", "--in-place", "--wait", "1s", check=False)
+    assert refused.returncode != 0 and ("prepared as opened" if prepared else "process") in refused.stderr
+    p.execute("COMMIT PREPARED 'opened'") if prepared else opened.commit()
+    p.wait_confirmed()
+    p.walpost.verb("replay", "--missing", "--in-place")
+    assert missing(p) == set()
+
+
+def schema_published(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLES IN SCHEMA outbox")
+    return p
+
+
+def test_table_that_is_published_filled_and_then_attached(make_pipeline):
+    p = schema_published(make_pipeline)
+    p.walpost.start()
+    insert(p)
+    p.wait_confirmed()
+    p.execute("CREATE TABLE outbox.filled (LIKE outbox.events INCLUDING ALL)")
+    p.walpost.stop()
+    insert(p, "filled", 3, "'2001-02-02'", "outbox.filled")
+    p.execute("ALTER TABLE outbox.events ATTACH PARTITION outbox.filled FOR VALUES FROM ('2001-01-01') TO ('2002-01-01')")
+    insert(p, "a", 2)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert [record.key for record in p.records()] == ["a"] * 3
+
+
+def test_row_is_written_into_a_partition_that_was_detached(make_pipeline):
+    p = schema_published(make_pipeline)
+    p.execute("CREATE TABLE outbox.old PARTITION OF outbox.events FOR VALUES FROM ('2001-01-01') TO ('2002-01-01')")
+    p.walpost.start()
+    insert(p)
+    insert(p, "a", 1, "'2001-02-02'")
+    p.wait_confirmed()
+    p.execute("ALTER TABLE outbox.events DETACH PARTITION outbox.old; ALTER TABLE outbox.old ALTER seq SET DEFAULT 1")
+    insert(p, "archive", 1, "'2001-02-02'", "outbox.old")
+    insert(p)
+    p.wait_confirmed()
+    assert [record.key for record in p.records()] == ["a"] * 3
+
+
+# Temporary tables of a migration, say.
+def test_many_tables_that_are_no_outboxes_cost_no_memory(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLES IN SCHEMA public")
+    p.walpost.start()
+    insert(p)
+    p.wait_confirmed()
+    before = p.walpost.peak_rss_bytes()
+    columns = ", ".join(f"column_with_a_rather_long_name_that_takes_place_{number} int" for number in range(400))
+    with p.postgres.connect(p.database) as connection:
+        for _ in range(300):
+            in_transaction(connection, f"CREATE TABLE public.x ({columns}); INSERT INTO public.x DEFAULT VALUES; DROP TABLE public.x")
+    insert(p)
+    p.wait_confirmed()
+    assert p.walpost.peak_rss_bytes() - before < 5 << 20, "300 descriptions are about 14 MB"
