@@ -324,6 +324,15 @@ BEGIN
 END
 $$;
 
+-- What is committed. A snapshot never lists its own transaction, which later ones may have overtaken: it looks committed then, and what
+-- it inserts would look delivered.
+CREATE OR REPLACE FUNCTION outbox.committed() RETURNS pg_snapshot LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT format('%s:%s:%s', least(pg_snapshot_xmin(s.now), own.xid), pg_snapshot_xmax(s.now),
+                  (SELECT string_agg(open.xid::text, ',' ORDER BY open.xid)
+                   FROM (SELECT pg_snapshot_xip(s.now) UNION SELECT own.xid WHERE own.xid < pg_snapshot_xmax(s.now)) AS open (xid)))::pg_snapshot
+    FROM (SELECT pg_current_xact_id()) AS own (xid) CROSS JOIN (SELECT pg_current_snapshot()) AS s (now)
+$$;
+
 -- Everything above, once. What it did comes back, what it could not do is a WARNING as well.
 CREATE OR REPLACE FUNCTION outbox.maintain(
     ahead interval DEFAULT '3 days', keep interval DEFAULT '7 days', every text DEFAULT 'day', rows integer DEFAULT 100000)
@@ -377,7 +386,7 @@ BEGIN
     END IF;
     -- A statement's snapshot is older than what it does: all that the snapshot sees lies before the position.
     INSERT INTO outbox.retention_note (noted_at, snapshot, lsn, system_identifier)
-    VALUES (now(), pg_current_snapshot(), pg_current_wal_insert_lsn(), cluster) ON CONFLICT DO NOTHING;
+    VALUES (now(), outbox.committed(), pg_current_wal_insert_lsn(), cluster) ON CONFLICT DO NOTHING;
 END
 $$;
 

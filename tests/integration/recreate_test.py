@@ -91,6 +91,30 @@ def test_rows_that_a_note_proves_delivered_are_not_even_looked_at(make_pipeline)
     assert ids(p.records()) == stored(p), "each once"
 
 
+# A snapshot does not list its own transaction as open.
+@pytest.mark.parametrize("emits", ["before", "after"])
+def test_note_proves_nothing_about_the_transaction_that_made_it(make_pipeline, emits):
+    p = make_pipeline().start()
+    delivered(p, 1, 5)
+    with contextlib.closing(p.postgres.connect(p.database, autocommit=False)) as connection, connection.cursor() as cursor:
+        steps = [lambda: cursor.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload)"
+                                        " VALUES (gen_random_uuid(), %s, 'k', 'Late', 'x')", (p.name,)),
+                 lambda: cursor.execute("SELECT pg_current_xact_id()"),
+                 lambda: p.insert(6, 10),  # has a later id
+                 lambda: cursor.execute("SELECT * FROM outbox.maintain()")]
+        for step in steps if emits == "before" else [*steps[1:], steps[0]]:
+            step()
+        delivered(p, 11, 15)
+        assert p.walpost.stop() == 0
+        p.walpost.start()
+        p.wait_confirmed()
+        p.walpost.kill9()
+        connection.commit()
+    lose_slot(p)
+    assert gap_line(recreate(p)).startswith("gap          outbox.events: 1 event sent")
+    assert ids(p.records()) == stored(p)
+
+
 def test_note_beyond_what_the_database_knows_to_be_delivered_proves_nothing(make_pipeline):
     p = make_pipeline().start()
     delivered(p, 1, 50)
