@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
@@ -166,14 +165,6 @@ std::string WhyRefused(const YAML::detail::iterator_value& property) {
   const std::string name = property.first.Scalar();
   if (name.rfind("test.mock.", 0) == 0) {
     return "makes a Kafka of its own inside walpost, which keeps nothing: name real brokers";
-  }
-  // The largest record that every topic takes by default must fit twice.
-  constexpr std::int64_t kKilobytesMin = 2'048;
-  std::int64_t kilobytes = 0;
-  if (name == "queue.buffering.max.kbytes" && property.second.IsScalar() &&
-      absl::SimpleAtoi(property.second.Scalar(), &kilobytes) && kilobytes < kKilobytesMin) {
-    return absl::StrFormat("must be at least %d: a record that does not fit would wait for ever",
-                           kKilobytesMin);
   }
   return "";
 }

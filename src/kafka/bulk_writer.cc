@@ -129,16 +129,21 @@ absl::Status BulkWriter::Write(const envelope::Record& record) {
   const std::size_t most = options_.in_flight_bytes_max;
   RETURN_IF_ERROR(AwaitAtMost(bytes < most ? most - bytes : 0));
   rd_kafka_headers_t* headers = MakeHeaders(record.headers);
+  rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
+  do {
 // The RD_KAFKA_V_ macros are C.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wold-style-cast"
-  const rd_kafka_resp_err_t error = rd_kafka_producev(
-      client_.get(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_PARTITION(partition),
-      RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(key, key_bytes),
-      RD_KAFKA_V_VALUE(value, value_bytes), RD_KAFKA_V_HEADERS(headers),
-      RD_KAFKA_V_OPAQUE(reinterpret_cast<void*>(static_cast<std::uintptr_t>(bytes))),
-      RD_KAFKA_V_END);
+    error = rd_kafka_producev(
+        client_.get(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_PARTITION(partition),
+        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(key, key_bytes),
+        RD_KAFKA_V_VALUE(value, value_bytes), RD_KAFKA_V_HEADERS(headers),
+        RD_KAFKA_V_OPAQUE(reinterpret_cast<void*>(static_cast<std::uintptr_t>(bytes))),
+        RD_KAFKA_V_END);
 #pragma GCC diagnostic pop
+    // The user may have lowered a limit of librdkafka's queue.
+  } while (error == RD_KAFKA_RESP_ERR__QUEUE_FULL && in_flight_bytes_ > 0 &&
+           AwaitAtMost(in_flight_bytes_ - 1).ok());
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     rd_kafka_headers_destroy(headers);
     // A producer that gave up says so of every record: the first report tells why.

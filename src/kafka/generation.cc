@@ -153,7 +153,7 @@ void Generation::SendWaiting(delivery::SinkListener* listener) {
   for (std::size_t i = 0; i < waiting_.size();) {
     Partition& to = At(waiting_[i]);
     const rd_kafka_resp_err_t error = SendBatch(waiting_[i]);
-    if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL) {
+    if (error == RD_KAFKA_RESP_ERR__QUEUE_FULL && rd_kafka_outq_len(producer_.get()) > 0) {
       return;  // until more is acknowledged
     }
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {

@@ -67,7 +67,6 @@ absl::Status CheckGuarded(const std::string& name, const std::string& value) {
 // What walpost sets unless the user does.
 PropertyList Defaults(const KafkaOptions& options, const ProducerLimits& limits) {
   const std::size_t records = options.in_flight_bytes_max / 768 + 1'000;
-  // Also room for the largest record: librdkafka refuses for ever what is larger than its queue.
   const std::size_t kilobytes =
       std::max({options.in_flight_bytes_max / 1'024 * 2, std::size_t{2'048},
                 static_cast<std::size_t>(limits.message_bytes_max) / 1'024 * 2});
@@ -124,6 +123,15 @@ absl::Status LowerBatchSize(const ProducerLimits& limits, rd_kafka_conf_t* conf)
   return Apply({{"batch.size", std::to_string(*limits.batch_bytes_max)}}, conf);
 }
 
+// Of a record that is larger than the queue librdkafka says for ever that the queue is full.
+absl::Status RaiseQueue(rd_kafka_conf_t* conf) {
+  const std::int64_t record = std::stoll(InForce(conf, "message.max.bytes")) / 1'024 + 1;
+  if (std::stoll(InForce(conf, "queue.buffering.max.kbytes")) >= record) {
+    return absl::OkStatus();
+  }
+  return Apply({{"queue.buffering.max.kbytes", std::to_string(record)}}, conf);
+}
+
 }  // namespace
 
 std::string InForce(const rd_kafka_conf_t* conf, const std::string& name) {
@@ -151,6 +159,7 @@ absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode
   RETURN_IF_ERROR(Apply(options.properties, conf.get()));
   RETURN_IF_ERROR(Apply(Forced(mode), conf.get()));
   RETURN_IF_ERROR(LowerBatchSize(limits, conf.get()));
+  RETURN_IF_ERROR(RaiseQueue(conf.get()));
   rd_kafka_conf_set_events(conf.get(), RD_KAFKA_EVENT_DR | RD_KAFKA_EVENT_ERROR |
                                            RD_KAFKA_EVENT_LOG | RD_KAFKA_EVENT_STATS);
   return conf;

@@ -64,6 +64,30 @@ def test_a_large_event_passes_when_its_topic_takes_it(make_pipeline, kafka, mega
     assert generations(p) == 1
 
 
+# librdkafka says "queue full" for ever of what is larger than its queue, and then nothing else was sent, either.
+def test_an_event_larger_than_the_users_queue_passes(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, properties={"queue.buffering.max.kbytes": 100, "queue.buffering.max.messages": 3})
+    kafka.create_topic(p.name, 2, {"max.message.bytes": "10000000"})
+    p.start()
+    p.insert_large(900_000)
+    p.insert_large(3_000_000)
+    p.insert(1, 50)
+    p.wait_confirmed()
+    assert p.judge() == 0
+
+
+def test_verbs_send_more_than_the_users_queue_holds(make_pipeline):
+    p = make_pipeline(properties={"queue.buffering.max.messages": 1000}).start()
+    p.insert(1, 1)
+    p.wait_confirmed()
+    p.walpost.kill9()
+    p.insert(2, 5_000)
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+    assert "4999 events sent" in p.walpost.verb("slot", "recreate", "--yes").stdout
+    assert {record.id for record in p.records()} == {row[0] for row in p.execute("SELECT id::text FROM outbox.events")}
+
+
 # Failure 76.
 def test_partitions_added_to_a_topic_are_used_and_told(make_pipeline, kafka):
     p = make_pipeline(create_topic=False)

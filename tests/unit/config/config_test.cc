@@ -86,13 +86,11 @@ TEST(ConfigTest, KafkaPropertiesThatNoPipelineCanLiveWithAreTold) {
   const absl::Status status =
       Parse(
           "sink:\n  kafka:\n    properties:\n      bootstrap.servers: k\n      linger.ms: 1\n"
-          "      linger.ms: 2\n      test.mock.num.brokers: 1\n"
-          "      queue.buffering.max.kbytes: 1\n",
+          "      linger.ms: 2\n      test.mock.num.brokers: 1\n",
           "w.yaml", {})
           .status();
   EXPECT_THAT(Message(status), HasSubstr("w.yaml:6:7: sink.kafka.properties.linger.ms: stands"));
   EXPECT_THAT(Message(status), HasSubstr("test.mock.num.brokers: makes a Kafka of its own"));
-  EXPECT_THAT(Message(status), HasSubstr("queue.buffering.max.kbytes: must be at least 2048"));
 }
 
 TEST(ConfigTest, EverySettingReachesItsModule) {

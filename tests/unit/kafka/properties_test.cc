@@ -239,7 +239,13 @@ TEST(PropertiesTest, MessageMaxBytesGrowsUnlessTheUserSaysOtherwise) {
   EXPECT_EQ(InForceWith(limits, {}, "message.max.bytes"), "50000000");
   EXPECT_EQ(InForceWith(limits, {{"message.max.bytes", "5000"}}, "message.max.bytes"), "5000");
   // Else librdkafka's queue would be full for such a record for ever.
-  EXPECT_GE(std::stoll(InForceWith(limits, {}, "queue.buffering.max.kbytes")) * 1'024, 50'000'000);
+  for (const char* kilobytes : {"1", "2048", "49000"}) {
+    const auto queue = InForceWith(limits, {{"queue.buffering.max.kbytes", kilobytes}},
+                                   "queue.buffering.max.kbytes");
+    EXPECT_GE(std::stoll(queue) * 1'024, 50'000'000) << kilobytes;
+  }
+  EXPECT_EQ(InForceWith({}, {{"queue.buffering.max.kbytes", "1100"}}, "queue.buffering.max.kbytes"),
+            "1100");
 }
 
 }  // namespace
