@@ -63,7 +63,7 @@ BEGIN
     GRANT SELECT, INSERT, UPDATE, DELETE ON walpost.dead_letters TO outbox_relay;
     GRANT SELECT, INSERT, UPDATE ON walpost.dead_letter_count TO outbox_relay;
     -- It decides whether a record is sent, and cannot change what is sent.
-    GRANT SELECT, UPDATE (decision, of_key, send_to, decided_by, decided_at, closed_at) ON walpost.dead_letters TO outbox_operator;
+    GRANT SELECT, UPDATE (decision, of_key, send_to) ON walpost.dead_letters TO outbox_operator;
     FOR object IN SELECT p.oid::regprocedure::text AS emit FROM pg_proc p
                   WHERE p.pronamespace = to_regnamespace('outbox') AND p.proname IN ('emit', 'emit_message') LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO outbox_writer', object.emit);

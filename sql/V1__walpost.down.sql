@@ -8,6 +8,7 @@ SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 DROP FUNCTION IF EXISTS walpost.lock_tables(regclass[]);
 DROP TABLE IF EXISTS walpost.schema_version;
 DROP TABLE IF EXISTS walpost.dead_letters;
+DROP FUNCTION IF EXISTS walpost.decide();
 DROP TABLE IF EXISTS walpost.dead_letter_count;
 DROP TABLE IF EXISTS walpost.pipeline;
 DROP SCHEMA IF EXISTS walpost;

@@ -63,6 +63,21 @@ $$;
 COMMENT ON COLUMN walpost.pipeline.delivered_lsn IS
     'Everything before it is in Kafka. It lies here so that it goes back with a database that is set back. Written at each connect.';
 
+-- Who decided, and when, is not for the one who decides to say. What has no order is closed at once; of a parked key `run` must know.
+CREATE OR REPLACE FUNCTION walpost.decide() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF OLD.closed_at IS NOT NULL THEN
+        RAISE EXCEPTION 'dead letter % was closed at %', OLD.seq, OLD.closed_at;
+    END IF;
+    NEW.decided_by := CASE WHEN NEW.decision IS NOT NULL THEN session_user END;
+    NEW.decided_at := CASE WHEN NEW.decision IS NOT NULL THEN clock_timestamp() END;
+    IF NEW.decision = 'discard' AND NOT NEW.parked THEN
+        NEW.closed_at := clock_timestamp();
+    END IF;
+    RETURN NEW;
+END
+$$;
+
 -- Events that could not be delivered, and later ones of their keys. Open = closed_at is null.
 DO $$
 BEGIN
@@ -105,6 +120,8 @@ BEGIN
         CREATE INDEX dead_letters_open ON walpost.dead_letters (pipeline, seq) WHERE closed_at IS NULL;
         COMMENT ON TABLE walpost.dead_letters IS
             'Written by walpost run, decided about with walpost dlq. Closed rows may be deleted, open ones must not.';
+        CREATE TRIGGER dead_letters_decide BEFORE UPDATE OF decision, of_key, send_to ON walpost.dead_letters
+            FOR EACH ROW EXECUTE FUNCTION walpost.decide();
     END IF;
 END
 $$;

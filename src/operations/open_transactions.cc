@@ -14,24 +14,38 @@
 namespace walpost::operations {
 namespace {
 
+using postgres::QuoteIdentifier;
 using postgres::Row;
 using postgres::SqlConnection;
 using std::chrono::steady_clock;
 
 constexpr int kStepMs = 100;
 
-// By its id: who runs it. A transaction that ended became visible before it gave up this lock. Any role
-// may read these columns.
-absl::StatusOr<std::map<std::string, std::string>> OpenTransactions(SqlConnection* connection) {
+// By the transaction: who runs it. Who writes holds this lock on the root, and one that has ended was
+// visible before it gave it up. Any role may read these columns.
+absl::StatusOr<std::map<std::string, std::string>> OpenTransactions(SqlConnection* connection,
+                                                                    const DlqOptions& pipeline) {
+  std::vector<std::string> tables;
+  for (const DlqOutbox& outbox : pipeline.outboxes) {
+    tables.push_back(QuoteIdentifier(outbox.table.schema) + "." +
+                     QuoteIdentifier(outbox.table.table));
+  }
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
-      connection->Query(
-          "SELECT l.transactionid::text, coalesce('process ' || l.pid || ' of ' || a.usename, "
-          "'prepared as ' || p.gid) FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid "
-          "LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid "
-          "WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted "
-          "AND l.pid IS DISTINCT FROM pg_backend_pid() "
-          "AND coalesce(a.datname, p.database) = current_database()"));
+      connection->Query(absl::StrFormat(
+          "WITH RECURSIVE tree (oid) AS (SELECT to_regclass(name)::oid FROM unnest(%s::text[]) AS "
+          "n "
+          "(name) UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid) "
+          "SELECT DISTINCT l.virtualtransaction, coalesce('process ' || l.pid || ' of ' || "
+          "a.usename, (SELECT 'prepared as ' || min(p.gid) FROM pg_prepared_xacts p JOIN pg_locks "
+          "x "
+          "ON x.transactionid = p.transaction AND x.pid IS NULL "
+          "WHERE x.virtualtransaction = l.virtualtransaction)) "
+          "FROM tree JOIN pg_locks l ON l.relation = tree.oid "
+          "JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() "
+          "LEFT JOIN pg_stat_activity a ON a.pid = l.pid "
+          "WHERE l.mode = 'RowExclusiveLock' AND l.granted",
+          postgres::ArrayLiteral(tables))));
   std::map<std::string, std::string> open;
   for (const Row& row : rows) {
     open.emplace(row.at(0).value_or(""), row.at(1).value_or(""));
@@ -41,27 +55,27 @@ absl::StatusOr<std::map<std::string, std::string>> OpenTransactions(SqlConnectio
 
 absl::Status StillOpen(const std::map<std::string, std::string>& open) {
   return absl::DeadlineExceededError(absl::StrFormat(
-      "%s: open since before this began, and may have written rows that the stream left out; wait "
-      "until they have ended, or end them, and run this again",
+      "%s was open when this began and has written to an outbox, perhaps rows that the stream left "
+      "out; wait until it has ended, or end it, and run this again",
       absl::StrJoin(open, ", ", [](std::string* text, const auto& each) {
-        absl::StrAppendFormat(text, "transaction %s (%s)", each.first, each.second);
+        absl::StrAppendFormat(text, "the transaction of %s", each.second);
       })));
 }
 
 }  // namespace
 
-absl::Status AwaitOpenTransactions(const postgres::ConnectOptions& source,
-                                   std::chrono::milliseconds patience) {
-  ASSIGN_OR_RETURN(SqlConnection connection,
-                   SqlConnection::Connect(source.conninfo, source.application_name));
+absl::Status AwaitOpenTransactions(const DlqOptions& pipeline, std::chrono::milliseconds patience) {
+  ASSIGN_OR_RETURN(
+      SqlConnection connection,
+      SqlConnection::Connect(pipeline.source.conninfo, pipeline.source.application_name));
   const auto deadline = steady_clock::now() + patience;
-  ASSIGN_OR_RETURN(auto open, OpenTransactions(&connection));
+  ASSIGN_OR_RETURN(auto open, OpenTransactions(&connection, pipeline));
   while (!open.empty()) {
     if (steady_clock::now() >= deadline) {
       return StillOpen(open);
     }
     poll(nullptr, 0, kStepMs);
-    ASSIGN_OR_RETURN(const auto now, OpenTransactions(&connection));
+    ASSIGN_OR_RETURN(const auto now, OpenTransactions(&connection, pipeline));
     std::erase_if(open, [&now](const auto& each) { return !now.contains(each.first); });
   }
   return absl::OkStatus();

@@ -1,4 +1,4 @@
-// AwaitOpenTransactions - until every transaction has ended that was open, and had written something,
+// AwaitOpenTransactions - until every transaction has ended that was open, and had written to an outbox,
 // when this began.
 // Why: a transaction that was open while its table was out of the publication commits rows that are in
 //   no stream, and until it commits nobody sees them in the table either.
@@ -8,12 +8,11 @@
 #include <chrono>
 
 #include "absl/status/status.h"
-#include "postgres/connect.h"
+#include "operations/dlq.h"
 
 namespace walpost::operations {
 
-// Of this database, prepared ones too. kDeadlineExceeded after `patience`: names them.
-absl::Status AwaitOpenTransactions(const postgres::ConnectOptions& source,
-                                   std::chrono::milliseconds patience);
+// Prepared ones, too. kDeadlineExceeded after `patience`: names them.
+absl::Status AwaitOpenTransactions(const DlqOptions& pipeline, std::chrono::milliseconds patience);
 
 }  // namespace walpost::operations

@@ -57,7 +57,7 @@ class Replayer {
   absl::Status Run() {
     ASSIGN_OR_RETURN(const auto places, TablesOf(options_.filter, options_.pipeline.outboxes));
     if (options_.missing && !options_.dry_run) {
-      RETURN_IF_ERROR(AwaitOpenTransactions(options_.pipeline.source, options_.wait));
+      RETURN_IF_ERROR(AwaitOpenTransactions(options_.pipeline, options_.wait));
     }
     Lsn end;
     std::vector<RowReader> readers;

@@ -244,7 +244,7 @@ absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& d
       .Query(absl::StrFormat(
                  "WITH failed AS (SELECT seq, topic, key, parked FROM walpost.dead_letters WHERE "
                  "%s%sAND seq = $2::bigint) UPDATE walpost.dead_letters AS d SET decision = NULL, "
-                 "of_key = false, send_to = NULL, decided_at = NULL, decided_by = NULL, detail = "
+                 "of_key = false, send_to = NULL, detail = "
                  "CASE WHEN d.seq = failed.seq THEN $3 ELSE d.detail END, attempts = d.attempts + "
                  "CASE WHEN d.seq = failed.seq THEN 1 ELSE 0 END FROM failed WHERE d.pipeline = $1 "
                  "AND d.closed_at IS NULL AND (d.seq = failed.seq OR (failed.parked AND d.parked "
@@ -294,19 +294,14 @@ absl::StatusOr<std::uint64_t> DeadLetterTable::Decide(const std::vector<std::int
                                                       DeadLetter::Decision decision, bool of_key,
                                                       const std::string& send_to) {
   const bool discard = decision == DeadLetter::Decision::kDiscard;
-  // What has no order is closed at once; of a parked key `run` must know.
   ASSIGN_OR_RETURN(
       const std::vector<Row> decided,
       connection_.Query(
-          absl::StrFormat(
-              "UPDATE walpost.dead_letters SET decision = $2, of_key = $3::boolean AND "
-              "parked, send_to = $4, decided_by = session_user, decided_at = "
-              "clock_timestamp(), closed_at = CASE WHEN $5::boolean AND NOT parked THEN "
-              "clock_timestamp() END WHERE %s%sAND seq = ANY ($6::bigint[]) RETURNING "
-              "1",
-              kOurs, kOpen),
+          absl::StrFormat("UPDATE walpost.dead_letters SET decision = $2, of_key = $3::boolean AND "
+                          "parked, send_to = $4 WHERE %s%sAND seq = ANY ($5::bigint[]) RETURNING 1",
+                          kOurs, kOpen),
           {pipeline_, discard ? "discard" : "retry", of_key ? "t" : "f",
-           send_to.empty() ? Cell() : Cell(send_to), discard ? "t" : "f", Numbers(rows)}));
+           send_to.empty() ? Cell() : Cell(send_to), Numbers(rows)}));
   return decided.size();
 }
 

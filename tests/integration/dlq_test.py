@@ -321,7 +321,8 @@ def test_operator_decides_and_cannot_change_what_is_sent_nor_send_it_where_no_ev
     with contextlib.closing(psycopg2.connect(conninfo)) as connection, connection.cursor() as cursor:
         connection.autocommit = True
         for change in ("UPDATE walpost.dead_letters SET value = 'forged'", "UPDATE walpost.dead_letters SET topic = 'elsewhere'",
-                       "UPDATE walpost.dead_letters SET parked = true", "DELETE FROM walpost.dead_letters",
+                       "UPDATE walpost.dead_letters SET parked = true", "UPDATE walpost.dead_letters SET decided_by = 'another'",
+                       "UPDATE walpost.dead_letters SET closed_at = now()", "DELETE FROM walpost.dead_letters",
                        "INSERT INTO walpost.dead_letters SELECT FROM walpost.dead_letters"):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(change)
@@ -337,5 +338,9 @@ def test_operator_decides_and_cannot_change_what_is_sent_nor_send_it_where_no_ev
     assert refused.returncode == 75 and progress in refused.stdout
     assert decide("retry", "--id", "e1").returncode == 0
     assert decide("discard", "--id", "e2", "--yes").returncode == 0
+    assert p.execute("SELECT decided_by FROM walpost.dead_letters WHERE event_id = 'e2'") == [("decider",)]
+    with contextlib.closing(psycopg2.connect(conninfo)) as connection, connection.cursor() as cursor:
+        with pytest.raises(psycopg2.errors.RaiseException, match="was closed"):
+            cursor.execute("UPDATE walpost.dead_letters SET decision = 'retry' WHERE event_id = 'e2'")
     assert [row["id"] for row in listed(p)] == ["e0"] and len(kafka.read_all(p.name)) == 1
     assert all(message.value() != b"v" for message in kafka.read_all(progress)[before:])
