@@ -58,7 +58,9 @@ class TablesCheck {
         "'gen_random_uuid|uuid_generate_v4'), has_schema_privilege(n.oid, 'USAGE') AND "
         "has_table_privilege(c.oid, 'SELECT'), current_user, c.relkind = 'p' AND NOT EXISTS "
         "(SELECT "
-        "FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = 'events_stay') FROM pg_class c "
+        "FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = 'events_stay'), "
+        "current_setting('server_version_num')::integer >= 140000 AND EXISTS (SELECT FROM "
+        "pg_partitioned_table t WHERE t.partrelid = c.oid AND t.partdefid = 0) FROM pg_class c "
         "JOIN pg_namespace n ON "
         "n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2",
         {table.schema, table.table});
@@ -91,6 +93,11 @@ class TablesCheck {
           name,
           "is partitioned: an UPDATE that moves a row to another partition is sent as a new "
           "event; REVOKE UPDATE, or refuse it by a trigger (docs/schema-changes.md)");
+    }
+    if (row.at(7) == "t") {
+      found_.Warn(name,
+                  "has no default partition, so a partition can be detached CONCURRENTLY, and then "
+                  "PostgreSQL leaves events out; with one it refuses (docs/schema-changes.md)");
     }
     if (row.at(2) == "t" && table.table == "events") {
       Delivered(name, QuoteIdentifier(table.schema), row.at(5).value_or(""));

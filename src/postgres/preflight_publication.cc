@@ -17,6 +17,7 @@ using base::HaltReason;
 
 // Of row filters, column lists and whole schemas.
 constexpr int kPartsPublishedSince = 150000;
+constexpr int kDetachedConcurrentlySince = 140000;
 
 template <typename Integer>
 Integer Number(std::string_view text) {
@@ -211,14 +212,14 @@ std::optional<StreamEnd> PreflightRun::Partitions(const SourceTable& table,
                                                   base::PublishedTable* published) {
   // pg_partition_tree would wait for locks.
   const Result partitions = Query(absl::StrFormat(
-      "WITH RECURSIVE tree (oid) AS (SELECT inhrelid FROM pg_catalog.pg_inherits "
-      "WHERE inhparent = %u UNION ALL SELECT i.inhrelid FROM pg_catalog.pg_inherits i "
-      "JOIN tree ON i.inhparent = tree.oid) "
+      "WITH RECURSIVE tree AS (SELECT inhrelid AS oid, %1$s AS leaves FROM "
+      "pg_catalog.pg_inherits i WHERE inhparent = %2$u UNION ALL SELECT i.inhrelid, %1$s FROM "
+      "pg_catalog.pg_inherits i JOIN tree ON i.inhparent = tree.oid) "
       "SELECT c.oid, c.relkind NOT IN ('p', 'r'), c.relkind <> 'p' AND c.relpersistence <> 'p', "
-      "pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname) "
+      "pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.relname), leaves "
       "FROM tree JOIN pg_catalog.pg_class c ON c.oid = tree.oid "
       "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY c.oid",
-      published->oid));
+      version() >= kDetachedConcurrentlySince ? "i.inhdetachpending" : "false", published->oid));
   if (!partitions.ok()) {
     return QueryFailure("reading the partitions", partitions.error(), place());
   }
@@ -226,6 +227,14 @@ std::optional<StreamEnd> PreflightRun::Partitions(const SourceTable& table,
     const std::string name(partitions.Text(row, 3));
     const std::string which = absl::StrFormat("partition %s of table %s.%s (%s)", name,
                                               table.schema, table.table, PublicationText());
+    if (partitions.True(row, 4)) {
+      return OperatorEnd(
+          HaltReason::kPublicationMissing,
+          which +
+              " is being detached CONCURRENTLY, and the server leaves out rows of transactions "
+              "that were open when that began: wait until it is detached, and compare its rows "
+              "with the topic");
+    }
     if (partitions.True(row, 1)) {
       return OperatorEnd(
           HaltReason::kPublicationMissing,

@@ -1,6 +1,8 @@
 """Edits beside transactions that are open, and tables that are partitions for a part of the time."""
 
 import signal
+import threading
+from contextlib import closing
 
 import pytest
 import servers
@@ -127,6 +129,35 @@ def test_row_is_written_into_a_partition_that_was_detached(make_pipeline):
     assert [record.key for record in p.records()] == ["a"] * 3
 
 
+# PostgreSQL takes rows of transactions that were open when that began for rows of another table.
+def test_partition_that_is_being_detached_concurrently_halts_and_check_warns_beforehand(make_pipeline):
+    p = make_pipeline().start()
+    p.execute("DROP TABLE outbox.events_default")
+    p.execute("CREATE TABLE outbox.old PARTITION OF outbox.events FOR VALUES FROM ('2001-01-01') TO ('2002-01-01')")
+    assert "has no default partition" in p.walpost.verb("check", check=False).stdout
+    insert(p)
+    p.wait_confirmed()
+    with closing(p.postgres.connect(p.database, autocommit=False)) as opened, closing(p.postgres.connect(p.database)) as other:
+        in_transaction(opened, EVENTS.format(table="outbox.events", at="'2001-02-02'"), p.name, "a", 1)
+        detaching = threading.Thread(target=in_transaction, args=(other, "ALTER TABLE outbox.events DETACH PARTITION outbox.old CONCURRENTLY"))
+        detaching.start()
+        try:
+            servers.wait_for(lambda: p.execute("SELECT count(*) FROM pg_inherits WHERE inhdetachpending") == [(1,)], 20, "DETACH to wait")
+            p.walpost.stop()
+            p.walpost.start(wait=None)
+            p.walpost.wait_state("halted")
+        finally:
+            opened.commit()
+            detaching.join()
+    assert "CONCURRENTLY" in p.walpost.status()["halt"]["detail"]
+    p.walpost.stop()
+    p.walpost.start()
+    p.wait_confirmed()
+    p.execute("ALTER TABLE outbox.events ATTACH PARTITION outbox.old FOR VALUES FROM ('2001-01-01') TO ('2002-01-01')")
+    p.walpost.verb("replay", "--missing", "--in-place")
+    assert missing(p) == set()
+
+
 # Temporary tables of a migration, say.
 def test_many_tables_that_are_no_outboxes_cost_no_memory(make_pipeline):
     p = make_pipeline()
@@ -137,7 +168,7 @@ def test_many_tables_that_are_no_outboxes_cost_no_memory(make_pipeline):
     p.wait_confirmed()
     before = p.walpost.peak_rss_bytes()
     columns = ", ".join(f"column_with_a_rather_long_name_that_takes_place_{number} int" for number in range(400))
-    with p.postgres.connect(p.database) as connection:
+    with closing(p.postgres.connect(p.database)) as connection:
         for _ in range(300):
             in_transaction(connection, f"CREATE TABLE public.x ({columns}); INSERT INTO public.x DEFAULT VALUES; DROP TABLE public.x")
     insert(p)
