@@ -33,14 +33,14 @@ absl::StatusOr<std::map<std::string, std::string>> OpenTransactions(SqlConnectio
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
       connection->Query(absl::StrFormat(
-          "WITH RECURSIVE tree (oid) AS (SELECT to_regclass(name)::oid FROM unnest(%s::text[]) AS "
-          "n "
-          "(name) UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid) "
-          "SELECT DISTINCT l.virtualtransaction, coalesce('process ' || l.pid || ' of ' || "
-          "a.usename, (SELECT 'prepared as ' || min(p.gid) FROM pg_prepared_xacts p JOIN pg_locks "
-          "x "
-          "ON x.transactionid = p.transaction AND x.pid IS NULL "
-          "WHERE x.virtualtransaction = l.virtualtransaction)) "
+          "WITH RECURSIVE tree (oid) AS ("
+          "SELECT to_regclass(name)::oid FROM unnest(%s::text[]) AS names (name) "
+          "UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid) "
+          "SELECT DISTINCT l.virtualtransaction, "
+          "coalesce('process ' || l.pid || ' of ' || a.usename, "
+          "(SELECT 'prepared as ' || min(p.gid) FROM pg_prepared_xacts p "
+          "JOIN pg_locks own ON own.transactionid = p.transaction AND own.pid IS NULL "
+          "WHERE own.virtualtransaction = l.virtualtransaction)) "
           "FROM tree JOIN pg_locks l ON l.relation = tree.oid "
           "JOIN pg_database d ON d.oid = l.database AND d.datname = current_database() "
           "LEFT JOIN pg_stat_activity a ON a.pid = l.pid "
