@@ -214,7 +214,6 @@ void Pipeline::Recheck(base::Now now) {
   }
   ForgetAll();
   halt_.reset();
-  same_errors_ = 0;
   auth_failures_ = 0;
   source_backoff_.Reset();
   phase_ = Phase::kIdle;

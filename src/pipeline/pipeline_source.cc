@@ -149,6 +149,7 @@ void Pipeline::ForgetAll() {
   facts_.reset();
   timers_.Forget();
   confirmed_max_ = base::Lsn();
+  same_errors_ = 0;
 }
 
 // A publication or table that was replaced behind our back is seen by preflight only: so the stream

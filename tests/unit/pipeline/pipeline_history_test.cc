@@ -283,6 +283,24 @@ TEST_F(HistoryTest, WhatAnotherInstanceDeliveredIsNotSentAgain) {
   ExpectAccounted();
 }
 
+// What another instance has passed is no poison.
+TEST_F(HistoryTest, ErrorsFromBeforeAnotherInstanceTookOverDoNotCount) {
+  options_.progress_topic = "";
+  for (int i = 1; i < Pipeline::kSameErrorMax; ++i) {
+    Connect(i == 1 ? Lsn() : Lsn(100), /*announce=*/i == 1);
+    if (i == 1) {
+      Transaction(100, {"a1"});
+    }
+    Fail("22012", "associated LSN 0/64");
+  }
+  facts_.confirmed_flush_lsn = facts_.start_lsn = Lsn(508);
+  Connect(/*start=*/Lsn(100), /*announce=*/false);
+  Advance(milliseconds(1));
+  Connect();
+  Fail("22012", "associated LSN 0/64");
+  EXPECT_FALSE(pipeline().halt());
+}
+
 TEST_F(HistoryTest, WhatAnotherInstanceConfirmedIsNotSentAgainWhereNothingIsRemembered) {
   options_.progress_topic = "";
   Connect();
