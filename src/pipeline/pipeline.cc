@@ -34,6 +34,7 @@ Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
 
 void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
   const Phase phase = phase_;
+  attempt_unanswered_ = false;
   std::optional<Halt> halt;
   if (end.kind == StreamEnd::Kind::kServerError) {
     halt = JudgeServerError(end);
@@ -223,10 +224,12 @@ void Pipeline::Recheck(base::Now now) {
 }
 
 std::optional<base::Lsn> Pipeline::TakeConnect(base::Now now) {
-  if (phase_ != Phase::kIdle || now.mono < connect_at_ || stream_command_ != StreamCommand::kNone) {
+  if (phase_ != Phase::kIdle || attempt_unanswered_ || now.mono < connect_at_ ||
+      stream_command_ != StreamCommand::kNone) {
     return std::nullopt;
   }
   phase_ = Phase::kConnecting;
+  attempt_unanswered_ = true;
   return intake_.TakeStart();
 }
 
@@ -280,7 +283,7 @@ base::MonotonicTime Pipeline::NextDeadline() const {
   }
   deadline = std::min(deadline, look_due().value_or(deadline));
   deadline = std::min(deadline, schemas_.NextDeadline().value_or(deadline));
-  if (phase_ == Phase::kIdle) {
+  if (phase_ == Phase::kIdle && !attempt_unanswered_) {
     deadline = std::min(deadline, connect_at_);
   }
   deadline = std::min(deadline, timers_.alone_until().value_or(deadline));

@@ -108,7 +108,6 @@ class Pipeline {
   // Of the table of dead letters, one at a time.
   std::optional<DeadLetterRequest> TakeDeadLetterRequest(base::Now now);
   bool dead_letters_idle() const;  // its connection is not needed until the next request
-
   // Of the Schema Registry, one at a time.
   std::optional<SchemaLookUp> TakeSchemaLookUp(base::Now now);
 
@@ -206,6 +205,7 @@ class Pipeline {
   base::Backoff standby_backoff_;
 
   Phase phase_ = Phase::kIdle;
+  bool attempt_unanswered_ = false;  // of TakeConnect, also when nobody wants it any more
   bool stop_requested_ = false;
   bool connected_ = false;
   bool ever_streamed_ = false;

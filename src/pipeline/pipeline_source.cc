@@ -14,8 +14,9 @@ using base::StreamEnd;
 using std::chrono::milliseconds;
 
 void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
+  attempt_unanswered_ = false;
   if (phase_ != Phase::kConnecting) {
-    stream_command_ = StreamCommand::kClose;  // stopped meanwhile
+    stream_command_ = StreamCommand::kClose;  // stopped or halted meanwhile
     return;
   }
   connected_ = true;

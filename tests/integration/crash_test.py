@@ -86,7 +86,7 @@ def test_walsender_killed(make_pipeline, workspace):
         pid = servers.wait_for(lambda: (s := p.slot()) and s["pid"], 60, "an active walsender")
         os.kill(pid, signal.SIGKILL)
         confirmed, then = look_after_recovery(p)
-        servers.wait_for(lambda: p.walpost.state() == "streaming", 60, "streaming again")
+        p.walpost.wait_state("streaming", 60)
         assert p.walpost.process.poll() is None
         pipeline.assert_nothing_confirmed_too_early(confirmed, then, p.records())
     p.wait_confirmed()
@@ -115,13 +115,13 @@ def test_kafka_broker_killed(make_pipeline, workspace):
     for count in (15_000, 50_000):
         wait_delivered(p, count)
         kafka.kill9()
-        servers.wait_for(lambda: p.walpost.state() == "backpressured", 60, "the in-flight limit to be reached")
+        p.walpost.wait_state("backpressured", 60)
         # Held still, so that the look at Kafka shows what it had when it died and nothing later.
         p.walpost.signal(signal.SIGSTOP)
         kafka.start()
         looks.append(look(p))
         p.walpost.signal(signal.SIGCONT)
-        servers.wait_for(lambda: p.walpost.state() == "streaming", 120, "streaming again")
+        p.walpost.wait_state("streaming", 120)
     writer.done()
     p.wait_confirmed()
     records = p.records()

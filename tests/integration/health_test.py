@@ -59,7 +59,7 @@ def test_silent_postgres_is_noticed_and_left_and_the_stream_goes_on(p, behind_ne
     to_postgres.set_mode("hold")
     p.insert(21, 40)
     # Noticed after the server's own time-out; ten times that would be a hang.
-    servers.wait_for(lambda: p.walpost.state() == "reconnecting", 10 * SENDER_TIMEOUT_MS / 1000, "the silence to be noticed")
+    p.walpost.wait_state("reconnecting", 10 * SENDER_TIMEOUT_MS / 1000)
     assert healthy(p), "a dependency must not take walpost out of service"
     verbose = p.walpost.get("/readyz?verbose")[1]
     assert "[-] source connected" in verbose and "silent" in p.walpost.status()["last_error"]
@@ -118,13 +118,13 @@ def test_process_that_lost_the_slot_does_not_publish_what_another_has_delivered(
     servers.wait_for(lambda: p.walpost.status()["in_flight"]["events"] == 5, 30, "events in flight")
     to_postgres.set_mode("cut")
     cut = time.monotonic()
-    servers.wait_for(lambda: p.walpost.state() == "reconnecting", 30, "the loss to be noticed")
+    p.walpost.wait_state("reconnecting", 30)
     second = take_over(p, 45)
     # What is in flight may be published for wal_sender_timeout after the loss, and no longer.
     servers.wait_for(lambda: time.monotonic() > cut + 2 * SENDER_TIMEOUT_MS / 1000, 30, "the time to publish alone to be over")
     to_kafka.set_mode("pass")
     to_postgres.set_mode("pass")
-    servers.wait_for(lambda: p.walpost.state() == "standby", 60, "the first instance to wait")
+    p.walpost.wait_state("standby", 60)
     assert second.stop() == 0
     p.walpost.wait_state("streaming", 60)
     p.insert(46, 60)
@@ -143,7 +143,7 @@ def test_process_that_was_stopped_as_a_whole_while_another_took_over(p, busy):
     servers.wait_for(lambda: p.slot()["pid"] != pid, 30, "the walsender to end")
     second = take_over(p, 40)
     p.walpost.signal(signal.SIGCONT)
-    servers.wait_for(lambda: p.walpost.state() == "standby", 60, "the first instance to wait")
+    p.walpost.wait_state("standby", 60)
     assert second.stop() == 0
     p.walpost.wait_state("streaming", 60)
     p.insert(41, 60)

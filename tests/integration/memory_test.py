@@ -5,7 +5,6 @@ The limit asserted here is for the build under test; scripts/bench memory report
 
 import resource
 
-import servers
 from confluent_kafka import Producer
 
 LIMIT_BYTES = 64 * 1024 * 1024
@@ -28,7 +27,7 @@ def test_an_outage_of_kafka_under_load_fills_no_memory(make_pipeline, workspace)
     p.wait_confirmed()
     kafka.process.send_signal(19)  # SIGSTOP
     p.insert_transactions(1001, 11_000, rows=20, payload_bytes=250)
-    servers.wait_for(lambda: p.walpost.state() == "backpressured", 60, "the in-flight limit to be reached")
+    p.walpost.wait_state("backpressured", 60)
     kafka.process.send_signal(18)
     p.wait_confirmed()
     p.judge()

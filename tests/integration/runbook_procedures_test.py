@@ -87,7 +87,7 @@ def test_second_walpost_takes_over_when_the_first_is_stopped(stage):
     p = stage.streamed()
     second = p.another().start(wait="standby")
     assert p.walpost.stop() == 0
-    servers.wait_for(lambda: second.state() == "streaming", 20, "the second to take over")
+    second.wait_state("streaming", 20)
     p.walpost = second
     stage.insert()
     p.wait_confirmed()

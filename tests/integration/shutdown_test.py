@@ -28,7 +28,7 @@ def goes_on_afterwards(p, took_s):
     assert p.walpost.process.poll() is None
     p.kafka.start()
     p.postgres.start()
-    servers.wait_for(lambda: p.walpost.state() == "streaming", 60, "streaming again")
+    p.walpost.wait_state("streaming", 60)
     p.insert(900_001, 900_010)
     p.wait_confirmed()
     assert p.judge() == 0
@@ -47,7 +47,7 @@ def test_fast_shutdown_completes_while_reading_is_paused_over_a_backlog(make_pip
     p = pipeline_without_kafka(make_pipeline, workspace, delivery={"in_flight_bytes_max": "1MiB"})
     # 60 MB: more than the in-flight limit and every buffer of the connection.
     p.insert_transactions(1, 3_000, rows=20, payload_bytes=1_000)
-    servers.wait_for(lambda: p.walpost.state() == "backpressured", 30, "reading to pause")
+    p.walpost.wait_state("backpressured", 30)
     goes_on_afterwards(p, stop_and_time(p.postgres))
 
 

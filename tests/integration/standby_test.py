@@ -1,7 +1,5 @@
 """Two walposts, one slot: the second waits and takes over."""
 
-import servers
-
 
 # Failure 82.
 def test_a_second_instance_waits_and_takes_over(make_pipeline):
@@ -13,7 +11,7 @@ def test_a_second_instance_waits_and_takes_over(make_pipeline):
     p.wait_confirmed()
     assert second.state() == "standby"
     p.walpost.kill9()
-    servers.wait_for(lambda: second.state() == "streaming", 60, "the second to take over")
+    second.wait_state("streaming", 60)
     p.walpost = second
     p.insert_transactions(2001, 3000)
     p.wait_confirmed()
@@ -27,7 +25,7 @@ def test_an_orderly_stop_hands_over_without_repeats(make_pipeline):
     second = p.another().start(wait="standby")
     p.insert_transactions(1, 5000)
     assert p.walpost.stop() == 0
-    servers.wait_for(lambda: second.state() == "streaming", 60, "the second to take over")
+    second.wait_state("streaming", 60)
     p.walpost = second
     p.insert_transactions(5001, 6000)
     p.wait_confirmed()

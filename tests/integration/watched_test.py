@@ -2,7 +2,6 @@
 
 import socket
 
-import servers
 from watchers import Watchers, get
 
 PAGES = 50
@@ -42,4 +41,4 @@ def test_connections_that_ask_nothing_do_not_keep_probes_waiting(make_pipeline):
     finally:
         for connection in silent:
             connection.close()
-    servers.wait_for(lambda: p.walpost.state() == "streaming", 30, "the state")
+    p.walpost.wait_state("streaming", 30)

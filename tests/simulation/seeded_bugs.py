@@ -151,8 +151,8 @@ BUGS = [
      "    ReconnectAfter(standby_backoff_.Next(), reason, now);",
      "    if (!BUG(standby_gives_up)) ReconnectAfter(standby_backoff_.Next(), reason, now);"),
     ("pipeline/pipeline.cc",
-     "  phase_ = Phase::kConnecting;\n  return intake_.TakeStart();",
-     "  phase_ = Phase::kConnecting;\n  const base::Lsn start = intake_.TakeStart();\n  return BUG(start_at_received) ? intake_.received_lsn() : start;"),
+     "  attempt_unanswered_ = true;\n  return intake_.TakeStart();",
+     "  attempt_unanswered_ = true;\n  const base::Lsn start = intake_.TakeStart();\n  return BUG(start_at_received) ? intake_.received_lsn() : start;"),
     ("pipeline/pipeline.cc",
      "status.flush = flush;",
      "status.flush = BUG(confirm_received)          ? intake_.received_lsn()\n"

@@ -353,5 +353,35 @@ TEST_F(HistoryTest, SighupDuringAHaltTakesNothingFromTheLastStatus) {
   EXPECT_GE(pipeline().FinalStatus(now_).flush, confirmed);
 }
 
+// Otherwise the answer to the first attempt, whose guard knew other progress, passes for the second's.
+TEST_F(HistoryTest, SighupAfterAHaltWaitsForTheAnswerToTheAttemptBeforeIt) {
+  for (const bool attempt_succeeds : {false, true}) {
+    Connect();
+    Transaction(100, {"a1"});
+    End(StreamEnd::Kind::kLost);
+    Advance(kBackOff);
+    ASSERT_TRUE(pipeline().TakeConnect(now_));
+    for (int i = 0; i < 10 && !pipeline().halt(); ++i) {
+      for (const delivery::Sequence sequence : sink_.outstanding()) {
+        sink_.Fail(sequence, delivery::FailureKind::kRecordTooLarge);
+      }
+      Tick();
+    }
+    ExpectHalted(base::HaltReason::kUndeliverableEvent, "");
+    pipeline().Recheck(now_);
+    Tick();
+    EXPECT_FALSE(pipeline().TakeConnect(now_));
+    EXPECT_GT(pipeline().NextDeadline(), now_.mono) << "the loop would spin";
+    if (attempt_succeeds) {
+      pipeline().OnConnected(facts_, now_);
+      EXPECT_FALSE(pipeline().connected()) << "it began where the halt had left the slot";
+      Tick();
+    } else {
+      End(StreamEnd::Kind::kLost);
+    }
+  }
+  Connect();
+}
+
 }  // namespace
 }  // namespace walpost::pipeline

@@ -234,3 +234,10 @@ def test_every_alert_has_its_section_of_the_runbook_and_tests_of_both_kinds():
         assert fires in text("docs/monitoring/alerts_test.yml"), f"{name} is never seen to fire"
     for name, section in sections.items():
         assert re.findall(r"^- \*\*(\w+)\.\*\*", section, re.M) == ["Meaning", "Impact", "Diagnosis", "Mitigation", "Verify"], name
+
+
+def test_every_test_that_a_document_names_exists():
+    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")]
+    named = {name for path in documents for name in re.findall(r"`(\w+_test\.(?:cc|py))`", path.read_text(encoding="utf-8"))}
+    real = {path.name for path in (ROOT / "tests").rglob("*_test.*")}
+    assert len(named) > 20 and named - real == set()
