@@ -1,5 +1,7 @@
 #include "kafka/bulk_writer.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -19,12 +21,6 @@ using std::chrono::steady_clock;
 constexpr milliseconds kLimitsTimeout{5'000};
 constexpr milliseconds kPollStep{100};
 
-std::string IdOf(std::span<const envelope::RecordHeader> headers) {
-  const auto id = std::find_if(headers.begin(), headers.end(),
-                               [](const auto& header) { return header.name == "id"; });
-  return id == headers.end() ? "?" : std::string(id->value);
-}
-
 std::string IdOf(const rd_kafka_message_t& message) {
   rd_kafka_headers_t* list = nullptr;  // stays the message's
   const void* value = nullptr;
@@ -35,31 +31,53 @@ std::string IdOf(const rd_kafka_message_t& message) {
   return found ? std::string(static_cast<const char*>(value), size) : "?";
 }
 
-absl::Status Refused(const std::string& id, const std::string& topic, const std::string& why) {
-  return absl::InvalidArgumentError(
-      absl::StrFormat("topic '%s' does not take event '%s': %s", topic, id, why));
+absl::Status Refused(const std::string& topic, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrFormat("topic '%s' does not take it: %s", topic, why));
 }
 
-absl::Status StatusOf(const rd_kafka_message_t& report) {
-  const std::string topic = rd_kafka_topic_name(report.rkt);
-  switch (Classify(report.err)) {
-    case delivery::FailureKind::kRecordTooLarge:
-    case delivery::FailureKind::kRecordInvalid:
-      return Refused(IdOf(report), topic, rd_kafka_err2str(report.err));
-    default:
-      return TopicStatus(topic, report.err);
-  }
+// Of one of the records in the batch at least.
+bool IsAboutRecords(rd_kafka_resp_err_t error) {
+  const delivery::FailureKind kind = Classify(error);
+  return kind == delivery::FailureKind::kRecordTooLarge ||
+         kind == delivery::FailureKind::kRecordInvalid;
+}
+
+// A producer that gave up says so of what it had not sent yet, and not always after it has said why.
+bool WasNotSent(rd_kafka_resp_err_t error) {
+  return error == RD_KAFKA_RESP_ERR__PURGE_QUEUE || error == RD_KAFKA_RESP_ERR__FATAL;
+}
+
+std::uint64_t SequenceOf(const rd_kafka_message_t* report) {
+  return reinterpret_cast<std::uintptr_t>(report->_private);
 }
 
 // A null value or key has a null pointer, an empty one has not.
-char* Bytes(const std::optional<std::string_view>& text) {
-  return text ? const_cast<char*>(text->data() != nullptr ? text->data() : "") : nullptr;
+std::string_view View(const std::optional<std::string_view>& text) {
+  return text && text->data() == nullptr ? std::string_view("") : text.value_or(std::string_view());
+}
+
+// Copies; takes `headers` when it succeeds.
+rd_kafka_resp_err_t Produce(rd_kafka_t* client, const char* topic, std::int32_t partition,
+                            std::string_view key, std::string_view value,
+                            rd_kafka_headers_t* headers, std::uint64_t sequence) {
+// The RD_KAFKA_V_ macros are C.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+  return rd_kafka_producev(
+      client, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
+      RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+      RD_KAFKA_V_KEY(const_cast<char*>(key.data()), key.size()),
+      RD_KAFKA_V_VALUE(const_cast<char*>(value.data()), value.size()), RD_KAFKA_V_HEADERS(headers),
+      RD_KAFKA_V_OPAQUE(reinterpret_cast<void*>(static_cast<std::uintptr_t>(sequence))),
+      RD_KAFKA_V_END);
+#pragma GCC diagnostic pop
 }
 
 }  // namespace
 
-absl::Status BulkWriter::MakeClient() {
-  ASSIGN_OR_RETURN(Conf conf, BuildConf(options_, delivery::Sink::Mode::kFast, producer_limits_));
+absl::Status BulkWriter::MakeClient(delivery::Sink::Mode mode) {
+  ASSIGN_OR_RETURN(Conf conf, BuildConf(options_, mode, producer_limits_));
+  compressed_ = Compresses(conf.get());
   std::array<char, 512> error{};
   for (const auto& [name, value] :
        {std::pair("max.in.flight.requests.per.connection", "1"), std::pair("linger.ms", "5")}) {
@@ -102,91 +120,181 @@ absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string
   return &targets_.emplace(topic, target).first->second;
 }
 
+absl::Status BulkWriter::Check(const envelope::Record& record, const Target& target,
+                               bool compressed) {
+  const std::string topic(record.topic);
+  if (record.partition >= target.partitions) {
+    return Refused(topic, absl::StrFormat("it asks for partition %d, and there are %d",
+                                          record.partition, target.partitions));
+  }
+  const std::optional<std::int64_t>& most = target.limits.message_bytes_max;
+  return most && !compressed && BatchBytesOf(record) > *most
+             ? Refused(topic, absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
+                                              BatchBytesOf(record), *most))
+             : absl::OkStatus();
+}
+
 absl::Status BulkWriter::Write(const envelope::Record& record) {
   RETURN_IF_ERROR(failure_);
   const std::string topic(record.topic);
-  ASSIGN_OR_RETURN(const Target* target, TargetOf(topic));
-  if (record.partition >= target->partitions) {
-    return Refused(IdOf(record.headers), topic,
-                   absl::StrFormat("it asks for partition %d, and there are %d", record.partition,
-                                   target->partitions));
+  const absl::StatusOr<const Target*> found = TargetOf(topic);
+  if (!found.ok()) {
+    return base::Annotate(found.status(), absl::StrFormat("event '%s'", HeaderOf(record, "id")));
   }
-  if (target->limits.message_bytes_max &&
-      BatchBytesOf(record) > *target->limits.message_bytes_max) {
-    return Refused(IdOf(record.headers), topic,
-                   absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
-                                   BatchBytesOf(record), *target->limits.message_bytes_max));
+  const Target* const target = *found;
+  if (const absl::Status fits = Check(record, *target, compressed_); !fits.ok()) {
+    return on_refused_(std::string(HeaderOf(record, "id")), fits);
   }
   std::int32_t partition = record.partition;
   if (partition < 0) {
     partition = record.key ? PartitionForKey(*record.key, target->partitions) : -1;
   }
-  char* key = Bytes(record.key);
-  char* value = Bytes(record.value);
-  const std::size_t key_bytes = record.key ? record.key->size() : 0;
-  const std::size_t value_bytes = record.value ? record.value->size() : 0;
   const std::size_t bytes = record.AccountedBytes();
   const std::size_t most = options_.in_flight_bytes_max;
   RETURN_IF_ERROR(AwaitAtMost(bytes < most ? most - bytes : 0));
   rd_kafka_headers_t* headers = MakeHeaders(record.headers);
-  rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;
-  do {
-// The RD_KAFKA_V_ macros are C.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wold-style-cast"
-    error = rd_kafka_producev(
-        client_.get(), RD_KAFKA_V_TOPIC(topic.c_str()), RD_KAFKA_V_PARTITION(partition),
-        RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(key, key_bytes),
-        RD_KAFKA_V_VALUE(value, value_bytes), RD_KAFKA_V_HEADERS(headers),
-        RD_KAFKA_V_OPAQUE(reinterpret_cast<void*>(static_cast<std::uintptr_t>(bytes))),
-        RD_KAFKA_V_END);
-#pragma GCC diagnostic pop
-    // The user may have lowered a limit of librdkafka's queue.
-  } while (error == RD_KAFKA_RESP_ERR__QUEUE_FULL && in_flight_bytes_ > 0 &&
-           AwaitAtMost(in_flight_bytes_ - 1).ok());
-  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    rd_kafka_headers_destroy(headers);
-    // A producer that gave up says so of every record: the first report tells why.
-    TakeReports(kPollStep);
-    return failure_.ok() ? TopicStatus(topic, error) : failure_;
+  const auto produce = [&] {
+    return Produce(client_.get(), topic.c_str(), partition, View(record.key), View(record.value),
+                   headers, sequence_);
+  };
+  rd_kafka_resp_err_t error = produce();
+  // The user may have lowered a limit of librdkafka's queue; or a batch has failed.
+  while ((error == RD_KAFKA_RESP_ERR__QUEUE_FULL || error == RD_KAFKA_RESP_ERR__FATAL) &&
+         in_flight_bytes_ > 0 &&
+         AwaitAtMost(error == RD_KAFKA_RESP_ERR__FATAL ? 0 : in_flight_bytes_ - 1).ok()) {
+    error = produce();
   }
-  in_flight_bytes_ += bytes;
-  return absl::OkStatus();
+  if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    in_flight_.emplace(sequence_++, bytes);
+    in_flight_bytes_ += bytes;
+    return absl::OkStatus();
+  }
+  rd_kafka_headers_destroy(headers);
+  RETURN_IF_ERROR(failure_);
+  return error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
+             ? on_refused_(std::string(HeaderOf(record, "id")),
+                           Refused(topic,
+                                   "it is larger than sink.kafka.properties: "
+                                   "message.max.bytes"))
+             : TopicStatus(topic, error);
 }
 
 absl::Status BulkWriter::Flush() { return AwaitAtMost(0); }
 
 absl::Status BulkWriter::AwaitAtMost(std::size_t bytes) {
   auto deadline = steady_clock::now() + patience_;
-  while (in_flight_bytes_ > bytes && failure_.ok()) {
-    if (TakeReports(kPollStep)) {
+  while (failure_.ok() && (in_flight_bytes_ > bytes || !returned_.empty())) {
+    if (in_flight_bytes_ == 0) {
+      failure_ = WriteAlone();
+    } else if (TakeReports()) {
       deadline = steady_clock::now() + patience_;
     } else if (steady_clock::now() > deadline) {
-      failure_ = absl::UnavailableError(absl::StrFormat(
-          "Kafka has acknowledged nothing for %d s: check that its brokers are there, that enough "
-          "replicas are in sync, and that walpost's Kafka user may WRITE to the topic",
-          std::chrono::duration_cast<std::chrono::seconds>(patience_).count()));
+      failure_ = NothingAcknowledged();
       rd_kafka_purge(client_.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
     }
   }
   return failure_;
 }
 
-bool BulkWriter::TakeReports(milliseconds wait) {
+Event BulkWriter::Poll() {
   const Queue queue(rd_kafka_queue_get_main(client_.get()));
-  const Event event(rd_kafka_queue_poll(queue.get(), static_cast<int>(wait.count())));
-  if (event == nullptr || rd_kafka_event_type(event.get()) != RD_KAFKA_EVENT_DR) {
+  Event event(rd_kafka_queue_poll(queue.get(), static_cast<int>(kPollStep.count())));
+  return event != nullptr && rd_kafka_event_type(event.get()) == RD_KAFKA_EVENT_DR
+             ? std::move(event)
+             : nullptr;
+}
+
+bool BulkWriter::TakeReports() {
+  Event event = Poll();
+  if (event == nullptr) {
     return false;
   }
-  bool any = false;
+  const std::size_t returned = returned_.size();
   while (const rd_kafka_message_t* report = rd_kafka_event_message_next(event.get())) {
-    any = true;
-    in_flight_bytes_ -= reinterpret_cast<std::uintptr_t>(report->_private);
-    if (report->err != RD_KAFKA_RESP_ERR_NO_ERROR && failure_.ok()) {
-      failure_ = StatusOf(*report);
+    const auto sent = in_flight_.find(SequenceOf(report));
+    CHECK(sent != in_flight_.end());
+    in_flight_bytes_ -= sent->second;
+    in_flight_.erase(sent);
+    if (report->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+      ++acknowledged_;
+    } else if (WasNotSent(report->err) || IsAboutRecords(report->err)) {
+      returned_.push_back(report);
+    } else if (failure_.ok()) {
+      failure_ = TopicStatus(rd_kafka_topic_name(report->rkt), report->err);
     }
   }
-  return any;
+  if (returned_.size() > returned) {
+    reports_.push_back(std::move(event));
+    // What waits behind the batch comes back at once. What is under way may still arrive.
+    rd_kafka_purge(client_.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_NON_BLOCKING);
+  }
+  return true;
+}
+
+absl::Status BulkWriter::WriteAlone() {
+  const Producer before = std::move(client_);  // is destroyed after its messages
+  const std::vector<Event> reports = std::exchange(reports_, {});
+  std::vector<const rd_kafka_message_t*> returned = std::exchange(returned_, {});
+  const auto why = std::find_if(returned.begin(), returned.end(),
+                                [](const auto* report) { return IsAboutRecords(report->err); });
+  if (why == returned.end()) {
+    const rd_kafka_resp_err_t fatal = rd_kafka_fatal_error(before.get(), nullptr, 0);
+    return TopicStatus(rd_kafka_topic_name(returned.front()->rkt), fatal);
+  }
+  const bool batch_too_large = Classify((*why)->err) == delivery::FailureKind::kRecordTooLarge;
+  std::sort(returned.begin(), returned.end(),
+            [](const auto* a, const auto* b) { return SequenceOf(a) < SequenceOf(b); });
+  RETURN_IF_ERROR(MakeClient(delivery::Sink::Mode::kCareful));
+  for (const rd_kafka_message_t* message : returned) {
+    rd_kafka_headers_t* headers = nullptr;  // stays the message's
+    (void)rd_kafka_message_headers(message, &headers);
+    rd_kafka_headers_t* copy =
+        headers != nullptr ? rd_kafka_headers_copy(headers) : rd_kafka_headers_new(0);
+    const rd_kafka_resp_err_t error =
+        Produce(client_.get(), rd_kafka_topic_name(message->rkt), message->partition,
+                {static_cast<char*>(message->key), message->key_len},
+                {static_cast<char*>(message->payload), message->len}, copy, 0);
+    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+      rd_kafka_headers_destroy(copy);
+      return TopicStatus(rd_kafka_topic_name(message->rkt), error);
+    }
+    absl::Status answer = AwaitAnswer();
+    if (absl::IsInvalidArgument(answer)) {
+      answer = on_refused_(IdOf(*message), answer);
+    }
+    RETURN_IF_ERROR(answer);
+  }
+  if (batch_too_large) {  // where a topic may not be described, its limit is found like this
+    producer_limits_.batch_bytes_max =
+        std::max<std::int64_t>(producer_limits_.batch_bytes_max.value_or(kBatchBytes) / 2, 1);
+  }
+  return MakeClient();
+}
+
+absl::Status BulkWriter::AwaitAnswer() {
+  const auto deadline = steady_clock::now() + patience_;
+  while (steady_clock::now() < deadline) {
+    const Event event = Poll();
+    const rd_kafka_message_t* report =
+        event != nullptr ? rd_kafka_event_message_next(event.get()) : nullptr;
+    if (report != nullptr && report->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+      ++acknowledged_;
+      return absl::OkStatus();
+    }
+    if (report != nullptr) {
+      const std::string topic = rd_kafka_topic_name(report->rkt);
+      return IsAboutRecords(report->err) ? Refused(topic, rd_kafka_err2str(report->err))
+                                         : TopicStatus(topic, report->err);
+    }
+  }
+  return NothingAcknowledged();
+}
+
+absl::Status BulkWriter::NothingAcknowledged() const {
+  return absl::UnavailableError(absl::StrFormat(
+      "Kafka has acknowledged nothing for %d s: check that its brokers are there, that enough "
+      "replicas are in sync, and that walpost's Kafka user may WRITE to the topic",
+      std::chrono::duration_cast<std::chrono::seconds>(patience_).count()));
 }
 
 }  // namespace walpost::kafka

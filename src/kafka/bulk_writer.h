@@ -1,20 +1,25 @@
 // BulkWriter - writes many records in their order, without waiting for each: what verbs send from a
 // table.
 // Why: as careful as the sink, but with an end: after the first record that fails nothing more is
-//   written, and nothing has overtaken it, so that who is asked to go on knows from where.
+//   written, and nothing has overtaken it, so that who is asked to go on knows from where. A broker
+//   fails a whole batch for one record, so records of a failed batch are written again one at a time:
+//   only then is its answer about a record.
 // Thread: one owner; blocking.   Lifetime: a record is copied before Write returns.
 // Units/limits: at most in_flight_bytes_max of the options are unacknowledged. `patience`: how long
 //   without any acknowledgement.
-// Errors: as RecordWriter's; kInvalidArgument names the event's id.
+// Errors: as RecordWriter's; and what OnRefused returns.
 // Source: docs/design.md, "Facts"; one request in flight, since a broker takes any first sequence
 //   number of a new producer.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,8 +32,12 @@ namespace walpost::kafka {
 
 class BulkWriter {
  public:
-  BulkWriter(KafkaOptions options, std::chrono::milliseconds patience)
-      : options_(std::move(options)), patience_(patience) {}
+  // Its topic does not take the event with this id: kInvalidArgument, says why. OK = leave it out and go
+  // on; an error ends the writing.
+  using OnRefused = std::function<absl::Status(const std::string& id, const absl::Status& why)>;
+
+  BulkWriter(KafkaOptions options, std::chrono::milliseconds patience, OnRefused on_refused)
+      : options_(std::move(options)), patience_(patience), on_refused_(std::move(on_refused)) {}
 
   // The time of the record is that of the produce.
   absl::Status Write(const envelope::Record& record);
@@ -36,9 +45,8 @@ class BulkWriter {
   // Until everything written is acknowledged.
   absl::Status Flush();
 
-  // False from the first report on that tells of a failure; a record that Write itself refuses does no
-  // harm to others.
-  bool usable() const { return failure_.ok(); }
+  // Since the last call.
+  std::uint64_t TakeAcknowledged() { return std::exchange(acknowledged_, 0); }
 
  private:
   struct Target {
@@ -47,19 +55,33 @@ class BulkWriter {
   };
 
   absl::StatusOr<const Target*> TargetOf(const std::string& topic);
-  absl::Status MakeClient();
+  absl::Status MakeClient(delivery::Sink::Mode mode = delivery::Sink::Mode::kFast);
+  // OK = the topic takes it, as far as is known before.
+  static absl::Status Check(const envelope::Record& record, const Target& target, bool compressed);
   // Until no more are unacknowledged.
   absl::Status AwaitAtMost(std::size_t bytes);
   // Whether there was any.
-  bool TakeReports(std::chrono::milliseconds wait);
+  bool TakeReports();
+  Event Poll();
+  // What came back with the batch that failed.
+  absl::Status WriteAlone();
+  absl::Status AwaitAnswer();
+  absl::Status NothingAcknowledged() const;
 
   const KafkaOptions options_;
   const std::chrono::milliseconds patience_;
+  const OnRefused on_refused_;
   Producer client_;  // null until needed
   ProducerLimits producer_limits_;
   std::map<std::string, Target> targets_;
+  bool compressed_ = false;
+  std::uint64_t sequence_ = 0;                      // of the next record
+  std::map<std::uint64_t, std::size_t> in_flight_;  // bytes, by sequence
   std::size_t in_flight_bytes_ = 0;
-  absl::Status failure_;  // of the first record that failed
+  std::uint64_t acknowledged_ = 0;
+  std::vector<Event> reports_;                       // of those in returned_, whom they own
+  std::vector<const rd_kafka_message_t*> returned_;  // the failed batch and what was behind it
+  absl::Status failure_;                             // of the first record that failed
 };
 
 }  // namespace walpost::kafka

@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Generation>> Generation::Create(
   generation->message_bytes_given_ =
       std::any_of(options.properties.begin(), options.properties.end(),
                   [](const auto& property) { return property.first == "message.max.bytes"; });
-  generation->compressed_ = InForce(conf.get(), "compression.codec") != "none";
+  generation->compressed_ = Compresses(conf.get());
   std::array<char, 512> error{};
   rd_kafka_t* producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());
   if (producer == nullptr) {
@@ -212,7 +212,6 @@ std::string Generation::WhyRefused(const rd_kafka_message_t& message) const {
 // What the topic does not take is refused here, where it harms no other record. Nothing = go on.
 std::optional<SubmitResult> Generation::CheckSize(const envelope::Record& record,
                                                   TopicState* topic) {
-  // A compressed record may become small enough; only the broker knows.
   if (!topic->limits.message_bytes_max || compressed_) {
     return std::nullopt;
   }

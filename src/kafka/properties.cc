@@ -72,7 +72,7 @@ PropertyList Defaults(const KafkaOptions& options, const ProducerLimits& limits)
                 static_cast<std::size_t>(limits.message_bytes_max) / 1'024 * 2});
   return {{"client.id", options.name},
           {"linger.ms", "0.5"},
-          {"batch.size", "400000"},
+          {"batch.size", std::to_string(kBatchBytes)},
           {"message.max.bytes", std::to_string(limits.message_bytes_max)},
           {"socket.nagle.disable", "true"},
           {"socket.keepalive.enable", "true"},
@@ -139,6 +139,10 @@ std::string InForce(const rd_kafka_conf_t* conf, const std::string& name) {
   std::size_t size = value.size();
   const rd_kafka_conf_res_t found = rd_kafka_conf_get(conf, name.c_str(), value.data(), &size);
   return found == RD_KAFKA_CONF_OK ? std::string(value.data()) : std::string();
+}
+
+bool Compresses(const rd_kafka_conf_t* conf) {
+  return InForce(conf, "compression.codec") != "none";
 }
 
 absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode mode,

@@ -33,6 +33,9 @@ struct TopicLimits {
   std::optional<std::int64_t> min_insync_replicas;
 };
 
+// batch.size of librdkafka, unless the user sets it or a topic takes less.
+constexpr std::int64_t kBatchBytes = 400'000;
+
 // What a producer is made with, because librdkafka cannot change it later.
 struct ProducerLimits {
   std::optional<std::int64_t> batch_bytes_max;  // of the smallest topic seen

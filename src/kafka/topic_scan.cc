@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "kafka/client.h"
 #include "kafka/handles.h"
+#include "kafka/properties.h"
 
 namespace walpost::kafka {
 namespace {
@@ -47,7 +48,8 @@ class Scan {
     ASSIGN_OR_RETURN(const std::int32_t partitions,
                      CountPartitions(client_.get(), name_, timeout_));
     ASSIGN_OR_RETURN(const PartitionList begins, Begins(partitions, from_ms));
-    ReadLimits();
+    ASSIGN_OR_RETURN(const Conf producer, BuildConf(options, delivery::Sink::Mode::kFast));
+    ReadLimits(Compresses(producer.get()));
     topic_.reset(rd_kafka_topic_new(client_.get(), name_.c_str(), nullptr));
     queue_.reset(rd_kafka_queue_new(client_.get()));
     if (topic_ == nullptr) {
@@ -78,11 +80,11 @@ class Scan {
   }
 
   // What may not be described is not known.
-  void ReadLimits() {
+  void ReadLimits(bool compressed) {
     const auto limits = ReadTopicLimits(client_.get(), name_, std::min(timeout_, kLimitsTimeout));
     if (limits.ok()) {
       gaps_.compacted = limits->compacts;
-      gaps_.message_bytes_max = limits->message_bytes_max;
+      gaps_.message_bytes_max = compressed ? std::nullopt : limits->message_bytes_max;
     }
   }
 

@@ -44,6 +44,8 @@ struct TopicGaps {
   // partition that had records has none.
   std::optional<std::int64_t> begins_ms;
   bool compacted = false;  // records go when their key has a later one
+  // Of a record that was not compressed; nothing = not known, or they are compressed, and only the
+  // broker knows.
   std::optional<std::int64_t> message_bytes_max;
 };
 

@@ -33,7 +33,8 @@ class Auditor {
     // Before the topics are read: what is confirmed by now is in them.
     RETURN_IF_ERROR(Await());
     Tell("topics", 0, 0);
-    RETURN_IF_ERROR(comparison_.Look(options_.pipeline, {}));
+    RETURN_IF_ERROR(comparison_.Look(options_.pipeline,
+                                     {.from_oldest_row = options_.filter.from_ms.has_value()}));
     RETURN_IF_ERROR(Judge());
     Describe();
     return std::move(report_);
@@ -58,7 +59,7 @@ class Auditor {
       if (row.number % kTellEvery == 0 || row.number + 1 == reader.count()) {
         Tell(NameOf(outbox), row.number + 1, reader.count());
       }
-      return comparison_.Add(row, place);
+      return comparison_.Add(row, place, NameOf(outbox));
     });
   }
 

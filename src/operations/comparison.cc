@@ -15,8 +15,8 @@ namespace {
 using envelope::Position;
 using kafka::ScannedRecord;
 
-// Clocks of PostgreSQL, of Kafka and of walpost need not agree to the millisecond.
-constexpr std::int64_t kClockMarginMs = 60'000;
+// Clocks of PostgreSQL, of Kafka and of walpost need not agree.
+constexpr std::int64_t kClockMarginMs = 3'600'000;
 constexpr std::size_t kExamplesMax = 20;
 constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to tell it from others
 
@@ -32,6 +32,7 @@ struct Entry {
   bool in_topic = false;  // in Comparison::compacted_ only
   std::array<std::uint64_t, 2> key{};
   std::uint32_t topic = 0;
+  std::uint32_t source = 0;    // of a row or dead letter
   std::int32_t partition = 0;  // of a record; of a row the one that it asks for, or -1
   std::uint64_t number = 0;    // of a record its offset
   std::int64_t at_ms = 0;
@@ -86,7 +87,12 @@ struct Comparison::Event {
   std::vector<Entry> rows;
   std::vector<Entry> records;
   std::vector<Entry> late;
-  DeadLetterFate fate = DeadLetterFate::kNone;
+  std::map<std::uint32_t, DeadLetterFate> fates;  // by source: tables may have the same ids
+
+  DeadLetterFate FateIn(std::uint32_t source) const {
+    const auto found = fates.find(source);
+    return found == fates.end() ? DeadLetterFate::kNone : found->second;
+  }
 };
 
 absl::StatusOr<Comparison> Comparison::Create(const std::string& folder) {
@@ -108,9 +114,17 @@ std::uint32_t Comparison::TopicOf(std::string_view name) {
   return number;
 }
 
-absl::Status Comparison::Add(const ReadRow& row, std::uint64_t number) {
+std::uint32_t Comparison::SourceOf(std::string_view name) {
+  const auto number = static_cast<std::uint32_t>(source_numbers_.size());
+  const auto found = source_numbers_.find(name);
+  return found != source_numbers_.end() ? found->second
+                                        : source_numbers_.emplace(name, number).first->second;
+}
+
+absl::Status Comparison::Add(const ReadRow& row, std::uint64_t number, std::string_view source) {
   Entry entry;
   entry.number = number;
+  entry.source = SourceOf(source);
   entry.at_ms = row.created_ms.value_or(0);
   std::string_view id = row.id;
   if (row.record.ok()) {
@@ -149,16 +163,16 @@ absl::Status Comparison::Look(const DlqOptions& pipeline, const Where& where) {
   }
   for (std::uint32_t topic = 0; topic < topics_.size(); ++topic) {
     if (!topics_[topic].name.empty()) {
-      RETURN_IF_ERROR(Scan(topic, pipeline, where.from_ms));
+      RETURN_IF_ERROR(Scan(topic, pipeline, where.from_oldest_row));
     }
   }
   return where.dead_letters ? DeadLetters(pipeline) : absl::OkStatus();
 }
 
 absl::Status Comparison::Scan(std::uint32_t topic, const DlqOptions& pipeline,
-                              std::optional<std::int64_t> from_ms) {
+                              bool from_oldest_row) {
   ComparedTopic& compared = topics_[topic];
-  const std::int64_t begin_ms = from_ms.value_or(compared.oldest_row_ms - kClockMarginMs);
+  const std::int64_t begin_ms = from_oldest_row ? compared.oldest_row_ms - kClockMarginMs : 0;
   const auto gaps = kafka::ScanTopic(
       pipeline.kafka, compared.name, std::max<std::int64_t>(begin_ms, 0),
       [&](const ScannedRecord& record) { return Record(topic, record); }, pipeline.kafka_timeout);
@@ -211,6 +225,7 @@ absl::Status Comparison::DeadLetters(const DlqOptions& pipeline) {
     Entry entry;
     entry.kind = Kind::kDeadLetter;
     entry.fate = FateOf(row);
+    entry.source = SourceOf(row.source);
     return row.foreign ? absl::OkStatus() : ids_.Add(row.event_id, BytesOf(entry));
   });
 }
@@ -272,7 +287,7 @@ absl::Status Comparison::JudgePart(std::size_t part, const OnCompared& on_row) {
         event.late.push_back(entry);
         break;
       case Kind::kDeadLetter:
-        event.fate = entry.fate;  // the newest that was read
+        event.fates[entry.source] = entry.fate;  // the newest that was read
         break;
     }
     return absl::OkStatus();
@@ -280,7 +295,7 @@ absl::Status Comparison::JudgePart(std::size_t part, const OnCompared& on_row) {
   for (const auto& [id, event] : events) {
     CountRecords(id, event);
     for (Entry row : event.rows) {
-      row.fate = event.fate;
+      row.fate = event.FateIn(row.source);
       row.in_topic = std::any_of(event.records.begin(), event.records.end(),
                                  [&](const Entry& record) { return record.topic == row.topic; });
       const ComparedTopic& topic = topics_[row.topic];
@@ -318,12 +333,13 @@ void Comparison::CountRecords(const std::string& id, const Event& event) {
   if (event.rows.empty() && !event.records.empty()) {
     ++order_.unknown_ids;
   }
-  const auto streamed = static_cast<std::uint64_t>(
-      std::count_if(event.records.begin(), event.records.end(),
-                    [](const Entry& record) { return !record.redelivered; }));
-  if (streamed > 1) {
-    ++order_.repeated_ids;
-    order_.repeats += streamed - 1;
+  std::map<std::uint32_t, std::uint64_t> streamed;  // by topic
+  for (const Entry& record : event.records) {
+    streamed[record.topic] += record.redelivered ? 0 : 1;
+  }
+  for (const auto& [topic, count] : streamed) {
+    order_.repeated_ids += count > 1 ? 1 : 0;
+    order_.repeats += count > 1 ? count - 1 : 0;
   }
   for (const Entry& late : event.late) {
     const bool repeat =

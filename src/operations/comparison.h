@@ -60,7 +60,7 @@ struct ComparedTopic {
   std::uint64_t without_id = 0;
   std::uint64_t without_position = 0;  // and no redelivery
   std::uint64_t redelivered = 0;
-  std::int64_t oldest_row_ms = INT64_MAX;
+  std::int64_t oldest_row_ms = INT64_MAX;  // by PostgreSQL's clock
   kafka::TopicGaps gaps;
 };
 
@@ -69,11 +69,12 @@ class Comparison {
   // `folder`: of the temporary files.
   static absl::StatusOr<Comparison> Create(const std::string& folder);
 
-  // `number`: what the caller calls it.
-  absl::Status Add(const ReadRow& row, std::uint64_t number);
+  // `number`: what the caller calls it. `source`: its table, as dead letters name it.
+  absl::Status Add(const ReadRow& row, std::uint64_t number, std::string_view source);
 
   struct Where {
-    std::optional<std::int64_t> from_ms;  // of every topic; absent = from its oldest row on
+    // Read each topic from its oldest row on, less an hour for clocks that differ, and not as a whole.
+    bool from_oldest_row = false;
     bool dead_letters = true;
   };
 
@@ -90,9 +91,9 @@ class Comparison {
 
   struct Order {
     std::uint64_t repeated_ids = 0;
-    std::uint64_t repeats = 0;          // records of the stream beside the first of an event
-    std::uint64_t unknown_ids = 0;      // in the topics, of no row
-    std::uint64_t out_of_order = 0;     // first records of events behind a later event of their key
+    std::uint64_t repeats = 0;       // records of the stream beside the first of an id in a topic
+    std::uint64_t unknown_ids = 0;   // in the topics, of no row
+    std::uint64_t out_of_order = 0;  // first records of events behind a later event of their key
     std::vector<std::string> examples;  // of those, ids
   };
 
@@ -106,8 +107,8 @@ class Comparison {
       : folder_(std::move(folder)), ids_(std::move(ids)), keys_(std::move(keys)) {}
 
   std::uint32_t TopicOf(std::string_view name);
-  absl::Status Scan(std::uint32_t topic, const DlqOptions& pipeline,
-                    std::optional<std::int64_t> from_ms);
+  std::uint32_t SourceOf(std::string_view name);
+  absl::Status Scan(std::uint32_t topic, const DlqOptions& pipeline, bool from_oldest_row);
   // No such table: none.
   absl::Status DeadLetters(const DlqOptions& pipeline);
   absl::Status Record(std::uint32_t topic, const kafka::ScannedRecord& record);
@@ -122,6 +123,7 @@ class Comparison {
   std::optional<Spill> compacted_;  // rows of compacted topics by their key, when one is asked for
   std::vector<ComparedTopic> topics_;
   std::map<std::string, std::uint32_t, std::less<>> topic_numbers_;
+  std::map<std::string, std::uint32_t, std::less<>> source_numbers_;
   Order order_;
 };
 

@@ -17,14 +17,6 @@ using postgres::QuoteLiteral;
 using postgres::Row;
 using postgres::SqlConnection;
 using Reading = RowReader::Reading;
-using std::chrono::milliseconds;
-
-// Clocks of Kafka's clients need not agree to the millisecond.
-constexpr std::int64_t kClockMarginMs = 60'000;
-
-std::int64_t NowMs() {
-  return std::chrono::floor<milliseconds>(WallNow()).time_since_epoch().count();
-}
 
 }  // namespace
 
@@ -74,6 +66,19 @@ void Drain::Tell(const std::string& what, std::uint64_t done, std::uint64_t of) 
   }
 }
 
+// A snapshot keeps rows that are deleted, but not a table that is dropped.
+absl::Status Drain::HoldTables() {
+  const postgres::ConnectOptions& source = options_.pipeline.source;
+  ASSIGN_OR_RETURN(hold_, SqlConnection::Connect(source.conninfo, source.application_name));
+  RETURN_IF_ERROR(hold_->Execute("SET idle_in_transaction_session_timeout = 0; BEGIN"));
+  for (const DlqOutbox& outbox : options_.pipeline.outboxes) {
+    RETURN_IF_ERROR(hold_->Execute(absl::StrFormat("LOCK TABLE %s.%s IN ACCESS SHARE MODE",
+                                                   QuoteIdentifier(outbox.table.schema),
+                                                   QuoteIdentifier(outbox.table.table))));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Drain::OpenIn(const std::string& snapshot) {
   const postgres::ConnectOptions& source = options_.pipeline.source;
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
@@ -120,7 +125,7 @@ absl::StatusOr<std::string> Drain::Bound(std::uint32_t place, const RowReader& r
                                                      notes),
                                      {gap_->notes.ToString()}));
   return note.empty() ? "true"
-                      : absl::StrFormat("NOT pg_visible_in_snapshot(t.tx, %s)",
+                      : absl::StrFormat("(t.tx IS NULL OR NOT pg_visible_in_snapshot(t.tx, %s))",
                                         QuoteLiteral(note[0].at(0).value_or("")));
 }
 
@@ -129,6 +134,7 @@ absl::StatusOr<std::string> Drain::Run() {
   ASSIGN_OR_RETURN(SqlConnection lock,
                    SqlConnection::Connect(source.conninfo, source.application_name));
   RETURN_IF_ERROR(LockRowsToSend(&lock));
+  hold_.reset();  // walpost.pipeline keeps outbox.maintain away from here on
   ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(source.conninfo, source.application_name));
   RETURN_IF_ERROR(ReadPlace());
   std::string text;
@@ -151,7 +157,9 @@ absl::Status Drain::ReadPlace() {
                                       {options_.pipeline.name}));
   if (rows.empty() || !rows[0].at(0)) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "walpost.pipeline does not tell the snapshot of pipeline '%s'", options_.pipeline.name));
+        "walpost.pipeline has no snapshot for pipeline '%s': the slot was made anew, and that was "
+        "interrupted before its snapshot was recorded. Run `walpost slot recreate --yes` again",
+        options_.pipeline.name));
   }
   snapshot_ = *rows[0][0];
   if (rows[0].at(1)) {
@@ -173,11 +181,10 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
   presence_ = Presence();
   presence_.there.assign(readers_.at(place).count(), false);
   if (gap_ || left.begun) {
-    RETURN_IF_ERROR(base::Annotate(FindSent(place, left), name));
+    RETURN_IF_ERROR(base::Annotate(FindSent(place), name));
   }
   if (!left.begun) {
     left.begun = true;
-    left.at_ms = NowMs();
     RETURN_IF_ERROR(Note(name, left));
   }
   RETURN_IF_ERROR(base::Annotate(SendAll(place, &left), name));
@@ -209,12 +216,10 @@ absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
     ASSIGN_OR_RETURN(known, reader.TransactionsAreOurs());
   }
   if (!known) {
-    return absl::FailedPreconditionError(absl::StrFormat(
+    return absl::FailedPreconditionError(
         "it was interrupted, and without a column tx of type xid8 that this cluster has filled its "
-        "rows cannot be told from later ones: `walpost slot drop --yes`, DELETE FROM "
-        "walpost.pipeline WHERE name = %s, and run this again; what was sent is sent once more, "
-        "with the same ids",
-        QuoteLiteral(options_.pipeline.name)));
+        "rows, every one of them, they cannot be told from later ones: `walpost slot recreate "
+        "--yes` begins anew, and sends what Kafka does not hold");
   }
   std::string where = absl::StrFormat("pg_visible_in_snapshot(t.tx, %s)", QuoteLiteral(snapshot_));
   if (gap_) {
@@ -232,15 +237,14 @@ absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
 }
 
 // What is in its topic, or a dead letter, is not to be sent.
-absl::Status Drain::FindSent(std::uint32_t place, const Left& left) {
+absl::Status Drain::FindSent(std::uint32_t place) {
   PresenceOptions options;
   options.spill_folder = options_.spill_folder;
   options.on_progress = options_.on_progress;
   options.dead_letters = gap_.has_value();
-  if (!gap_) {
-    options.since_ms = left.at_ms - kClockMarginMs;
-  }
-  ASSIGN_OR_RETURN(presence_, FindPresence(options_.pipeline, options, &readers_.at(place)));
+  options.from_oldest_row = gap_ && gap_->since_ms;
+  ASSIGN_OR_RETURN(presence_,
+                   FindPresence(options_.pipeline, options, NameAt(place), &readers_.at(place)));
   return absl::OkStatus();
 }
 
@@ -249,13 +253,7 @@ absl::Status Drain::SendAll(std::uint32_t place, Left* left) {
                   gap_ ? "gap" : "drain", options_.patience);
   const std::string name = NameAt(place);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
-  // Behind the last row that is there nothing was sent, by no attempt before this one either.
-  const auto last = std::find(presence_.there.rbegin(), presence_.there.rend(), true);
-  const auto untouched = static_cast<std::uint64_t>(presence_.there.rend() - last);
   const auto on_row = [&](const ReadRow& row) {
-    if (!row.seq_goes_on && row.number >= untouched) {
-      left->at_ms = NowMs();
-    }
     if (!presence_.there[row.number]) {
       RETURN_IF_ERROR(sender_->SendRow(row, schemas_, options_.skip_undeliverable));
     }
@@ -281,21 +279,20 @@ absl::Status Drain::NoteAt(std::uint32_t place, const ReadRow& row, Left* left) 
 absl::StatusOr<Drain::Left> Drain::ReadNote(const std::string& table) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
-      connection_->Query("SELECT drain #>> ARRAY[$2, 'state'], drain #>> ARRAY[$2, 'seq'], drain "
-                         "#>> ARRAY[$2, 'at_ms'] FROM walpost.pipeline WHERE name = $1",
+      connection_->Query("SELECT drain #>> ARRAY[$2, 'state'], drain #>> ARRAY[$2, 'seq'] FROM "
+                         "walpost.pipeline WHERE name = $1",
                          {options_.pipeline.name, table}));
   Left left;
   if (!rows.empty() && rows[0].at(0)) {
     left.begun = true;
     left.done = rows[0][0] == "done";
     left.seq = rows[0].at(1).value_or("");
-    (void)absl::SimpleAtoi(rows[0].at(2).value_or("0"), &left.at_ms);
   }
   return left;
 }
 
 absl::Status Drain::Note(const std::string& table, const Left& left) {
-  nlohmann::json note{{"state", left.done ? "done" : "sending"}, {"at_ms", left.at_ms}};
+  nlohmann::json note{{"state", left.done ? "done" : "sending"}};
   if (!left.seq.empty()) {
     note["seq"] = left.seq;
   }

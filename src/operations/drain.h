@@ -61,6 +61,9 @@ class Drain {
  public:
   explicit Drain(const DrainOptions& options);
 
+  // Before the slot is made, until Run: nobody drops a table or partition whose rows it will see.
+  absl::Status HoldTables();
+
   // While the slot is made: opens what is to be sent in the slot's own snapshot.
   absl::Status OpenIn(const std::string& snapshot);
 
@@ -71,8 +74,7 @@ class Drain {
   struct Left {
     bool begun = false;
     bool done = false;
-    std::string seq;         // all rows before it were sent, and one with it; empty = none
-    std::int64_t at_ms = 0;  // what was sent of rows with it, and behind it, is not older
+    std::string seq;  // all rows before it were sent, and one with it; empty = none
   };
 
   absl::Status ReadPlace();
@@ -81,7 +83,7 @@ class Drain {
   absl::StatusOr<std::string> Bound(std::uint32_t place, const RowReader& reader,
                                     postgres::SqlConnection* connection);
   absl::Status OpenLater(std::uint32_t place, const std::string& after);
-  absl::Status FindSent(std::uint32_t place, const Left& left);
+  absl::Status FindSent(std::uint32_t place);
   absl::Status SendAll(std::uint32_t place, Left* left);
   absl::Status NoteAt(std::uint32_t place, const ReadRow& row, Left* left);
   absl::StatusOr<Left> ReadNote(const std::string& table);
@@ -92,7 +94,8 @@ class Drain {
   const DrainOptions& options_;
   std::optional<Gap> gap_;
   std::optional<postgres::SqlConnection> connection_;
-  std::map<std::uint32_t, RowReader> readers_;  // by the outbox's place
+  std::optional<postgres::SqlConnection> hold_;  // a transaction with locks on the tables
+  std::map<std::uint32_t, RowReader> readers_;   // by the outbox's place
   std::string snapshot_;
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;

@@ -348,6 +348,7 @@ class Initializer {
     create.application_name = options_.source.application_name;
     create.timeout = options_.slot_timeout;
     if (drain_) {
+      RETURN_IF_ERROR(drain_->HoldTables());
       create.on_snapshot = [this](const std::string& snapshot) { return drain_->OpenIn(snapshot); };
     }
     ASSIGN_OR_RETURN(const postgres::CreatedSlot created, postgres::CreateSlot(create));
@@ -359,6 +360,11 @@ class Initializer {
 
   absl::Status EnsureRecord() {
     const bool keep = record_ && !options_.replaced;
+    // An attempt that is interrupted in between is begun anew, as long as the record has no snapshot of
+    // the new slot; after that the gap is only sent, and streaming must be able to begin there.
+    if (record_ && options_.replaced) {
+      RETURN_IF_ERROR(options_.replaced());
+    }
     if (!keep) {
       std::optional<std::string> gap;
       if (drain_ && options_.drain->gap) {
@@ -371,7 +377,7 @@ class Initializer {
     }
     Say(absl::StrFormat("pipeline     %s %s", options_.name,
                         keep ? "was set up before" : "recorded"));
-    return options_.replaced ? options_.replaced() : absl::OkStatus();
+    return !record_ && options_.replaced ? options_.replaced() : absl::OkStatus();
   }
 
   absl::Status EnsureDrained() {

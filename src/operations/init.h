@@ -33,7 +33,7 @@ struct InitOptions {
   // Also send the rows that are there before the slot; absent = they are left out.
   std::optional<DrainOptions> drain;
   // A new slot in place of the recorded one, which is gone: an operator has decided so. Called once it
-  // is recorded, before anything is sent.
+  // is there, before anything is sent.
   std::function<absl::Status()> replaced;
   std::chrono::milliseconds slot_timeout{30'000};
   kafka::KafkaOptions kafka;

@@ -93,9 +93,9 @@ absl::Status RecordGap(postgres::SqlConnection* connection, const std::string& n
                        const std::string& gap) {
   return connection
       ->Query(
-          "UPDATE walpost.pipeline SET drained = false, drain = jsonb_build_object('gap', "
-          "$2::text) "
-          "WHERE name = $1",
+          // The snapshot is that of the slot before, and says nothing about the next one.
+          "UPDATE walpost.pipeline SET drained = false, snapshot = NULL, drain = "
+          "jsonb_build_object('gap', $2::text) WHERE name = $1",
           {name, gap})
       .status();
 }
@@ -160,8 +160,8 @@ absl::StatusOr<std::vector<int>> AppliedIn(const std::string& schema,
                         "pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = "
                         "$1 AND p.proname = 'emit_message'), EXISTS (SELECT FROM pg_proc p JOIN "
                         "pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND "
-                        // Before that it believed the slot alone.
-                        "p.proname = 'delivered_note' AND p.prosrc ~ 'delivered_lsn')",
+                        // An older one dropped more.
+                        "p.proname = 'delivered_note' AND p.prosrc ~ 'transactions_skipped')",
                         {schema}));
   std::erase_if(versions, [&](int version) {
     const bool everywhere =

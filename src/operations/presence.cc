@@ -12,15 +12,15 @@ std::string Presence::SupersededText() const {
 }
 
 absl::StatusOr<Presence> FindPresence(const DlqOptions& pipeline, const PresenceOptions& options,
-                                      RowReader* reader) {
+                                      std::string_view source, RowReader* reader) {
   ASSIGN_OR_RETURN(Comparison comparison, Comparison::Create(options.spill_folder));
   RETURN_IF_ERROR(reader->ForEach([&](const ReadRow& row) {
     if (options.on_progress) {
       options.on_progress("compared", row.number + 1, reader->count());
     }
-    return comparison.Add(row, row.number);
+    return comparison.Add(row, row.number, source);
   }));
-  RETURN_IF_ERROR(comparison.Look(pipeline, {options.since_ms, options.dead_letters}));
+  RETURN_IF_ERROR(comparison.Look(pipeline, {options.from_oldest_row, options.dead_letters}));
   Presence presence;
   presence.there.assign(reader->count(), false);
   const auto on_row = [&](const Compared& compared) {

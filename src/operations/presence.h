@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,9 +19,8 @@ namespace walpost::operations {
 
 struct PresenceOptions {
   std::string spill_folder;
-  // Since when the rows may have been sent; absent = since each was made.
-  std::optional<std::int64_t> since_ms;
-  bool dead_letters = true;  // what walpost.dead_letters knows of counts, too
+  bool from_oldest_row = false;  // see Comparison::Where
+  bool dead_letters = true;      // what walpost.dead_letters knows of counts, too
   OnProgress on_progress;
 };
 
@@ -37,8 +37,9 @@ struct Presence {
   std::string SupersededText() const;
 };
 
-// `reader` is open for reading twice; a row that it reads later is newer.
+// `reader` is open for reading twice; a row that it reads later is newer. `source`: its table, as dead
+// letters name it.
 absl::StatusOr<Presence> FindPresence(const DlqOptions& pipeline, const PresenceOptions& options,
-                                      RowReader* reader);
+                                      std::string_view source, RowReader* reader);
 
 }  // namespace walpost::operations

@@ -138,8 +138,9 @@ class Replayer {
       PresenceOptions presence_options;
       presence_options.spill_folder = options_.spill_folder;
       presence_options.on_progress = options_.on_progress;
+      presence_options.from_oldest_row = options_.filter.from_ms.has_value();
       ASSIGN_OR_RETURN(Presence presence,
-                       FindPresence(options_.pipeline, presence_options, reader));
+                       FindPresence(options_.pipeline, presence_options, name, reader));
       there_ = std::move(presence.there);
       const std::uint64_t missing =
           reader->count() - presence.in_topic - presence.dead_letters - presence.superseded;

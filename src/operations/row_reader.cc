@@ -23,7 +23,6 @@ constexpr std::size_t kSeq = 0;
 constexpr std::size_t kTransaction = 1;
 constexpr std::size_t kCreated = 2;
 constexpr std::size_t kId = 3;
-constexpr std::size_t kSeqGoesOn = 4;
 
 template <typename Number>
 Number NumberOf(const Cell& cell) {
@@ -88,11 +87,12 @@ absl::StatusOr<std::optional<std::int64_t>> RowReader::BeginsMs() {
 }
 
 absl::StatusOr<bool> RowReader::TransactionsAreOurs() {
-  ASSIGN_OR_RETURN(const std::vector<Row> rows,
-                   connection_.Query(absl::StrFormat(
-                       "SELECT NOT EXISTS (SELECT FROM %s AS t WHERE t.tx::text::bigint >= "
-                       "pg_snapshot_xmax(pg_current_snapshot())::text::bigint)",
-                       encoder_.table())));
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection_.Query(absl::StrFormat(
+          "SELECT NOT EXISTS (SELECT FROM %s AS t WHERE t.tx IS NULL OR t.tx::text::bigint "
+          ">= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)",
+          encoder_.table())));
   return rows.at(0).at(0) == "t";
 }
 
@@ -104,15 +104,11 @@ absl::Status RowReader::Open(const std::string& where, Reading reading) {
   const auto text = [](bool known, const std::string& expression) {
     return known ? expression : "NULL";
   };
-  // Two texts may be of equal values, such as 1.0 and 1.00, so the server compares.
-  const std::string goes_on = absl::StrFormat("%s IS NOT DISTINCT FROM lag(%s) OVER (ORDER BY %s)",
-                                              OrderColumn(), OrderColumn(), OrderColumn());
   const std::string select = absl::StrFormat(
-      "SELECT %s, %s, %s, %s, %s, %s %s", encoder_.Columns(),
+      "SELECT %s, %s, %s, %s, %s %s", encoder_.Columns(),
       text(HasOrder(), OrderColumn() + "::text"), text(TellsTransactions(), "t.tx::text"),
       text(TellsTimes(), "(extract(epoch FROM t.created_at) * 1000000)::bigint"),
-      text(!id_.empty(), "t." + QuoteIdentifier(id_) + "::text"),
-      text(HasOrder() && reading != Reading::kAsTheyLie, goes_on), from);
+      text(!id_.empty(), "t." + QuoteIdentifier(id_) + "::text"), from);
   if (reading == Reading::kAsTheyLie) {
     fetch_ = select;
     return absl::OkStatus();
@@ -152,8 +148,7 @@ absl::Status RowReader::Take(const Row& row, std::uint64_t number, const OnRow& 
   if (created) {
     created_ms = std::chrono::floor<std::chrono::milliseconds>(created_at).count();
   }
-  return on_row(ReadRow{number, row.at(extra + kSeq), row.at(extra + kSeqGoesOn) == "t", id_text,
-                        created_ms, record});
+  return on_row(ReadRow{number, row.at(extra + kSeq), id_text, created_ms, record});
 }
 
 }  // namespace walpost::operations

@@ -25,7 +25,6 @@ namespace walpost::operations {
 struct ReadRow {
   std::uint64_t number = 0;  // from 0, the same in each reading
   const postgres::Cell& seq;
-  bool seq_goes_on = false;  // the row before it has the same, as the server compares
   const std::string& id;
   std::optional<std::int64_t> created_ms;
   absl::StatusOr<envelope::Record>& record;  // or why it is none
@@ -39,7 +38,7 @@ inline constexpr const char* kBeginReading =
 class RowReader {
  public:
   enum class Reading {
-    // Once, in no order, while the transaction is open; tells nothing of ReadRow::seq_goes_on.
+    // Once, in no order, while the transaction is open.
     kAsTheyLie,
     kInOrder,  // once; the transaction ends before, and the server keeps the rows in temporary files
     kTwice,    // the same, any number of times

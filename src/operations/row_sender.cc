@@ -26,7 +26,10 @@ std::vector<envelope::FramingOptions> FramingsOf(const std::vector<DlqOutbox>& o
 RowSender::RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryOptions& registry,
                      const std::vector<DlqOutbox>& outboxes, std::string_view kind,
                      std::chrono::milliseconds patience)
-    : framer_(registry, FramingsOf(outboxes)), writer_(kafka, patience), kind_(kind) {}
+    : framer_(registry, FramingsOf(outboxes)),
+      writer_(kafka, patience,
+              [this](const std::string& id, const absl::Status& why) { return Refuse(id, why); }),
+      kind_(kind) {}
 
 absl::Status RowSender::FollowParkedKeys(const DlqOptions& options, const std::string& source) {
   source_ = source;
@@ -73,39 +76,47 @@ absl::StatusOr<bool> RowSender::Follow(const envelope::Record& record,
   return parked;
 }
 
+absl::Status RowSender::SendRow(const ReadRow& row, const envelope::SchemaTable& schemas,
+                                bool leave_out) {
+  leave_out_ = leave_out;
+  return row.record.ok() ? Send(*row.record, schemas) : Refuse(row.id, row.record.status());
+}
+
 absl::Status RowSender::Send(envelope::Record record, const envelope::SchemaTable& schemas) {
   ASSIGN_OR_RETURN(const bool parked, Follow(record, schemas));
   if (parked) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(record, framer_.Frame(record, schemas));
+  const absl::StatusOr<envelope::Record> framed = framer_.Frame(record, schemas);
+  if (!framed.ok()) {
+    return Refuse(std::string(HeaderOf(record, "id")), framed.status());
+  }
+  record = *framed;
   const std::vector<envelope::RecordHeader> headers =
       envelope::RedeliveryHeaders(record.headers, kind_, "");
   record.headers = headers;
   return writer_.Write(record);
 }
 
-absl::Status RowSender::SendRow(const ReadRow& row, const envelope::SchemaTable& schemas,
-                                bool leave_out) {
-  const absl::Status status = row.record.ok() ? Send(*row.record, schemas) : row.record.status();
-  if (absl::IsInvalidArgument(status) && writer_.usable()) {
-    if (!leave_out) {
-      return base::Annotate(
-          status, "event '" + Printable(row.id) +
-                      "' (fix its row or delete it, or leave such rows out: --skip-undeliverable)");
-    }
-    ++left_out_;
-    if (left_out_ids_.size() < kIdsMax) {
-      left_out_ids_.push_back(Printable(row.id));
-    }
-    return absl::OkStatus();
+absl::Status RowSender::Refuse(const std::string& id, const absl::Status& why) {
+  const std::string event = "event '" + Printable(id) + "'";
+  if (!absl::IsInvalidArgument(why)) {
+    return base::Annotate(why, event);
   }
-  sent_ += status.ok() ? 1 : 0;
-  return base::Annotate(status, "event '" + Printable(row.id) + "'");
+  if (!leave_out_) {
+    return base::Annotate(why, event +
+                                   " (fix its row or delete it, or leave such rows out: "
+                                   "--skip-undeliverable)");
+  }
+  ++left_out_;
+  if (left_out_ids_.size() < kIdsMax) {
+    left_out_ids_.push_back(Printable(id));
+  }
+  return absl::OkStatus();
 }
 
 std::string RowSender::TakeAccount() {
-  std::string text = Count(std::exchange(sent_, 0) - followed_, "event") + " sent";
+  std::string text = Count(writer_.TakeAcknowledged(), "event") + " sent";
   if (followed_ > 0) {
     text += absl::StrFormat(", %d parked behind others of their key", std::exchange(followed_, 0));
   }

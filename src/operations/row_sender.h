@@ -32,15 +32,16 @@ class RowSender {
             const std::vector<DlqOutbox>& outboxes, std::string_view kind,
             std::chrono::milliseconds patience);
 
+  RowSender(const RowSender&) = delete;  // the writer calls it back
+  RowSender& operator=(const RowSender&) = delete;
+
   // From here on rows are of this table, and what has a parked key becomes a dead letter behind those
   // of its key instead of a record that overtakes them.
   absl::Status FollowParkedKeys(const DlqOptions& options, const std::string& source);
 
-  // A record of a RowReader that was made with `schemas`. Copied before it returns.
-  absl::Status Send(envelope::Record record, const envelope::SchemaTable& schemas);
-
-  // The same of a row, which the error names. With `leave_out`, a row that makes no record, or none that
-  // its topic takes, is counted instead.
+  // A row of a RowReader that was made with `schemas`. Copied before it returns. kInvalidArgument names
+  // a row that makes no record, or none that its topic takes; it may have been given earlier. With
+  // `leave_out` it is counted instead.
   absl::Status SendRow(const ReadRow& row, const envelope::SchemaTable& schemas, bool leave_out);
 
   // Since the last call: what was sent, and what was left out, in words.
@@ -50,6 +51,8 @@ class RowSender {
   absl::Status Flush() { return writer_.Flush(); }
 
  private:
+  absl::Status Send(envelope::Record record, const envelope::SchemaTable& schemas);
+  absl::Status Refuse(const std::string& id, const absl::Status& why);
   // False: its key is not parked.
   absl::StatusOr<bool> Follow(const envelope::Record& record, const envelope::SchemaTable& schemas);
 
@@ -60,7 +63,7 @@ class RowSender {
   Framer framer_;
   kafka::BulkWriter writer_;
   const std::string kind_;
-  std::uint64_t sent_ = 0;
+  bool leave_out_ = false;
   std::uint64_t left_out_ = 0;
   std::vector<std::string> left_out_ids_;  // the first
 };

@@ -213,22 +213,27 @@ std::string WhatAdoptingMeans(const Mover& mover) {
       slot.ToString());
 }
 
-// What is left behind can be found where undeliverable events are looked for.
-absl::Status NoteSkipped(const InitOptions& options, const base::SourceFacts& facts, Lsn from,
-                         Lsn to, const std::string& what) {
+// What is left behind can be found where undeliverable events are looked for, and outbox.maintain keeps
+// its rows until somebody discards this. True = noted; there may be no such table.
+absl::StatusOr<bool> NoteSkipped(const InitOptions& options, const std::string& position,
+                                 const std::string& detail) {
   ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, DeadLettersOf(options));
   if (!table) {
-    return absl::OkStatus();
+    return false;
   }
   base::DeadLetter row;
   row.reason = "transactions_skipped";
-  row.detail = absl::StrFormat("slot %s was advanced from %s past %s: %s", options.source.slot,
-                               from.ToString(), to.ToString(), what);
-  row.position =
-      envelope::Position{facts.system_identifier, facts.TimelineOf(to), to, 0}.ToString();
+  row.detail = detail;
+  row.position = position;
   row.truncated_bytes = 0;
-  return table->Insert({row}).status();
+  RETURN_IF_ERROR(table->Insert({row}).status());
+  return true;
 }
+
+constexpr char kKeptUntilDiscarded[] =
+    "outbox.maintain keeps every row until you say that nothing is missing: `walpost replay "
+    "--missing "
+    "--in-place`, then `walpost dlq discard --reason transactions_skipped --yes`\n";
 
 // The position after which the slot stands.
 absl::StatusOr<Lsn> Advance(const InitOptions& options, Lsn to, SqlConnection* connection) {
@@ -278,8 +283,18 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
   ASSIGN_OR_RETURN(
       SqlConnection connection,
       SqlConnection::Connect(options.source.conninfo, options.source.application_name));
-  if (!to.empty()) {
-    RETURN_IF_ERROR(NoteSkipped(options, mover.facts(), before, target, skipped));
+  bool noted = false;
+  if (to.empty()) {
+    // An edit of the publication leaves out rows at any position, so it does not tell.
+    ASSIGN_OR_RETURN(noted, NoteSkipped(options, "", WhatAdoptingMeans(mover)));
+  } else {
+    const std::string place = envelope::Position{mover.facts().system_identifier,
+                                                 mover.facts().TimelineOf(target), target, 0}
+                                  .ToString();
+    ASSIGN_OR_RETURN(noted, NoteSkipped(options, place,
+                                        absl::StrFormat("slot %s was advanced from %s past %s: %s",
+                                                        options.source.slot, before.ToString(),
+                                                        target.ToString(), skipped)));
     ASSIGN_OR_RETURN(position, Advance(options, target, &connection));
     text += absl::StrFormat("slot %s advanced to %s\n", options.source.slot, position.ToString());
   }
@@ -293,6 +308,7 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
   }
   RETURN_IF_ERROR(mover.Remember(position));
   RETURN_IF_ERROR(RecordDecision(options, mover.facts(), position, &connection));
+  text += noted ? kKeptUntilDiscarded : "";
   return Outcome{0, text + "done; a walpost that is halted looks again on SIGHUP\n", ""};
 }
 

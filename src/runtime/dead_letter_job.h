@@ -44,7 +44,8 @@ class DeadLetterJob {
                  const pipeline::DeadLetterReply& reply);
 
   std::optional<postgres::DeadLetterTable> table_;
-  std::string conninfo_;  // of table_
+  std::string conninfo_;         // of table_
+  std::uint64_t open_rows_ = 0;  // when they were counted last, less what was delivered since
   std::optional<kafka::DeadLetterOutlet> outlet_;
 };
 

@@ -3,6 +3,7 @@
 import json
 
 import servers
+from fake_clock import FakeClock
 
 
 def delivered(p, first=1, last=40):
@@ -55,6 +56,19 @@ def test_what_somebody_took_away_is_missing_and_in_the_report(make_pipeline, wor
     lines = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
     assert sorted(line["id"] for line in lines) == sorted(gone)
     assert {(line["verdict"], line["table"], line["topic"]) for line in lines} == {("missing", "outbox.events", p.name)}
+
+
+# Kafka's records have the time of walpost's clock, rows that of PostgreSQL's.
+def test_clocks_that_differ_make_nothing_look_missing(make_pipeline, workspace):
+    p = make_pipeline()
+    clock = FakeClock(workspace.path / "clock")
+    clock.set(-300)
+    p.walpost.env = clock.env
+    p.start()
+    delivered(p)
+    assert audit(p)[0] == 0
+    p.walpost.verb("replay", "--missing", "--in-place")
+    assert len(p.records()) == 40
 
 
 def test_only_the_rows_of_the_range_are_looked_at(make_pipeline):

@@ -47,7 +47,7 @@ def test_server_set_back_between_an_event_and_its_dead_letter(make_pipeline, wor
     assert "wrote 1 rows to walpost.dead_letters" in halted(p)
     go_on_from_here(p)
     p.wait_confirmed()
-    assert p.execute("SELECT count(*) FROM walpost.dead_letters") == [(1,)], "the event comes again"
+    assert p.execute("SELECT count(*) FROM walpost.dead_letters WHERE event_id <> ''") == [(1,)], "the event comes again"
     assert len(p.records()) >= 10
     assert p.walpost.stop() == 0
 
@@ -61,7 +61,7 @@ def test_dead_letters_are_guarded_after_a_slot_was_advanced(make_pipeline):
     assert p.walpost.stop() == 0
     p.walpost.verb("slot", "advance", "--yes")
     p.execute("TRUNCATE walpost.dead_letters, walpost.dead_letter_count")
-    assert "wrote 1 rows to walpost.dead_letters" in halted(p)
+    assert "wrote 2 rows to walpost.dead_letters" in halted(p), "its own, and that of the verb"
 
 
 @pytest.mark.smoke

@@ -119,6 +119,29 @@ def permit(kafka, topic, *operations, change="--add"):
                 "--allow-principal", "User:ANONYMOUS", *arguments)
 
 
+# Without DESCRIBE_CONFIGS nobody knows beforehand what the topic takes.
+def test_verbs_find_out_how_large_a_batch_may_be(make_pipeline, workspace):
+    kafka = workspace.kafka(settings=ACLS)
+    p = make_pipeline(create_topic=False, on_kafka=kafka)
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "50000"})
+    permit(kafka, p.name, "Describe", "Write", "Read")
+    p.start()
+    p.insert(1, 1)
+    p.wait_confirmed()
+    p.walpost.kill9()
+    p.insert_transactions(2, 4, rows=300, payload_bytes=300)
+    p.insert_large(70_000)
+    large, = p.execute("SELECT id::text FROM outbox.events WHERE event_type = 'Large'")[0]
+    p.insert_transactions(5, 5, rows=300, payload_bytes=300)
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+    stopped = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert stopped.returncode == 78 and large in stopped.stderr, "the one that no batch could hold"
+    assert f"1 left out, since they can be no records: {large}" in p.walpost.verb("init", "--drain-existing", "--skip-undeliverable").stdout
+    ids = [record.id for record in p.records()]
+    assert len(ids) == len(set(ids)) == 1201
+
+
 # Failure 66.
 def test_without_a_right_nothing_is_lost_and_the_missing_one_is_named(make_pipeline, workspace):
     kafka = workspace.kafka(settings=ACLS)

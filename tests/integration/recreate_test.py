@@ -184,6 +184,123 @@ def test_interrupted_closing_is_finished_before_anything_is_streamed(make_pipeli
     assert ids(p.records()) == stored(p), "each once"
 
 
+# The slot is there, and the snapshot on record is that of the slot before, which saw none of these rows.
+@pytest.mark.parametrize("progress", ["", None])
+def test_slot_that_was_made_anew_but_not_recorded_is_made_once_more(make_pipeline, progress):
+    p = make_pipeline(config={} if progress is None else {"delivery": {"progress_topic": progress}})
+    p.start()
+    delivered(p)
+    assert p.walpost.stop() == 0
+    p.insert(21, 30)
+    lose_slot(p)
+    p.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;"
+              " CREATE TRIGGER refuse BEFORE INSERT ON walpost.pipeline FOR EACH ROW EXECUTE FUNCTION refuse()")
+    assert p.walpost.verb("slot", "recreate", "--yes", check=False).returncode != 0
+    assert p.slot(), "it was made"
+    p.execute("DROP TRIGGER refuse ON walpost.pipeline")
+    assert p.walpost.verb("init", "--drain-existing", check=False).returncode == 78
+    p.insert(31, 35)
+    p.walpost.start(wait="halted")
+    assert p.walpost.status()["halt"]["reason"] == "init_incomplete"
+    assert p.walpost.stop() == 0
+    recreate(p)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert ids(p.records()) == stored(p) and len(stored(p)) == 35
+
+
+def test_streaming_can_begin_at_a_slot_whose_gap_was_closed_by_another_attempt(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    assert p.walpost.stop() == 0
+    p.insert(21, 30)
+    lose_slot(p)
+    p.kafka.alter_topic(f"walpost.progress.{p.name}", {"max.message.bytes": "20"})
+    assert p.walpost.verb("slot", "recreate", "--yes", check=False).returncode != 0
+    p.kafka.alter_topic(f"walpost.progress.{p.name}", {"max.message.bytes": "1048588"})
+    if p.walpost.verb("init", "--drain-existing", check=False).returncode != 0:
+        recreate(p)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert ids(p.records()) == stored(p)
+
+
+def test_what_compression_makes_small_enough_is_sent(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, properties={"compression.type": "zstd"})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "100000"})
+    p.start()
+    p.insert_large(300_000)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.insert_large(300_000)
+    p.insert(1, 5)
+    lose_slot(p)
+    recreate(p)
+    assert ids(p.records()) == stored(p) and len(stored(p)) == 7
+    p.walpost.start()
+    p.wait_confirmed()
+
+
+# A broker refuses a whole batch for one record.
+def test_row_that_its_topic_does_not_take_is_the_one_that_is_named(make_pipeline, kafka):
+    p = make_pipeline(config={"outboxes": [{"preset": "debezium", "table": "public.own", "topic": "{aggregatetype}", "topics": {"allowed": ["*"]}}]}, create_topic=False)
+    p.execute("CREATE TABLE own (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload jsonb,"
+              " n integer, seq bigint GENERATED ALWAYS AS IDENTITY, tx xid8 DEFAULT pg_current_xact_id())")
+    p.execute("INSERT INTO own (aggregatetype, aggregateid, type, n) SELECT %s, CASE WHEN n <> 7 THEN 'key-' || n END, 'Tested', n"
+              " FROM generate_series(1, 10) n", p.name)
+    bad, = p.execute("SELECT id::text FROM own WHERE n = 7")[0]
+    kafka.create_topic(p.name, 1, {"cleanup.policy": "compact"})
+    stopped = p.walpost.verb("init", "--drain-existing", check=False)
+    assert stopped.returncode == 78 and bad in stopped.stderr
+    assert not any(other in stopped.stderr for other, in p.execute("SELECT id::text FROM own WHERE n <> 7"))
+    done = p.walpost.verb("init", "--drain-existing", "--skip-undeliverable").stdout
+    assert f"1 left out, since they can be no records: {bad}" in done
+    assert sorted({dict(message.headers())["id"].decode() for message in kafka.read_all(p.name)}) == sorted(
+        other for other, in p.execute("SELECT id::text FROM own WHERE n <> 7"))
+
+
+def test_row_that_is_larger_than_the_users_limit_is_left_out_when_told_so(make_pipeline):
+    p = make_pipeline(properties={"message.max.bytes": "200000"}).start()
+    delivered(p)
+    assert p.walpost.stop() == 0
+    p.insert(21, 25)
+    large = p.insert_large(500_000)
+    lose_slot(p)
+    stopped = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert stopped.returncode == 78 and "message.max.bytes" in stopped.stderr
+    assert "1 left out" in p.walpost.verb("init", "--drain-existing", "--skip-undeliverable").stdout
+    assert len(p.records()) == 25, large
+
+
+def test_dead_letter_of_one_table_is_none_of_another_whose_ids_are_the_same(make_pipeline, kafka):
+    p = make_pipeline(config={"outboxes": [{"table": f"public.{table}", "topics": {"allowed": ["*"]}} for table in "ab"],
+                              "delivery": {"on_undeliverable": "dead_letter", "unknown_topic_wait": "100ms"}})
+    other = p.name + "-b"
+    kafka.create_topic(other, 1)
+
+    def add(table, topic):
+        p.execute(f"INSERT INTO {table} (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'T')", topic)
+
+    for table in "ab":
+        p.execute(f"CREATE TABLE {table} (id bigserial PRIMARY KEY, seq bigint GENERATED ALWAYS AS IDENTITY, aggregate_type text, aggregate_id text,"
+                  " event_type text, payload bytea, tx xid8 DEFAULT pg_current_xact_id(), created_at timestamptz DEFAULT now())")
+    p.start()
+    for topic in (p.name, "nowhere", p.name):
+        add("a", topic)
+    add("b", other)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    for _ in range(2):
+        add("b", other)  # the first of them has the id of the dead letter
+    lose_slot(p)
+    recreate(p)
+    assert sorted(dict(message.headers())["id"] for message in kafka.read_all(other)) == [b"1", b"2", b"3"]
+    p.walpost.start()
+    p.wait_confirmed()
+    found = json.loads(p.walpost.verb("audit", "--json").stdout)
+    assert found["missing"] == 0 and found["dead_lettered"] == 1 and found["repeats"] == 0, found
+
+
 def test_interrupted_closing_goes_on_among_rows_of_the_same_order(make_pipeline):
     p = make_pipeline(config={"outboxes": [{"table": "public.own", "columns": {"seq": "n"}}]})
     p.execute("CREATE TABLE own (id uuid DEFAULT gen_random_uuid(), aggregate_type text, aggregate_id text, event_type text, payload bytea,"

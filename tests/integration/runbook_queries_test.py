@@ -84,7 +84,9 @@ def writing(postgres):
     """The log grows while it is looked at."""
     writer = subprocess.Popen(["psql", "-X", "-q", "-o", "/dev/null", postgres.conninfo(), "-c",
                                "DO $$ BEGIN LOOP PERFORM pg_logical_emit_message(false, 'noise', repeat('x', 1000)); PERFORM pg_sleep(0.001); END LOOP; END $$"])
+    begin = postgres.execute("SELECT pg_current_wal_insert_lsn()")[0][0]
     try:
+        servers.wait_for(lambda: postgres.execute(f"SELECT pg_current_wal_insert_lsn() > '{begin}'::pg_lsn + 10000")[0][0], 30, "the writer to begin")
         yield
     finally:
         postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'DO%%noise%%' AND pid <> pg_backend_pid()")
