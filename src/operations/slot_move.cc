@@ -214,12 +214,19 @@ std::string WhatAdoptingMeans(const Mover& mover) {
 }
 
 // What is left behind can be found where undeliverable events are looked for, and outbox.maintain keeps
-// its rows until somebody discards this. True = noted; there may be no such table.
+// its rows until somebody discards this. True = noted; there may be no such table. Without a `position`
+// a standby need not take it: there outbox.maintain drops nothing anyway.
 absl::StatusOr<bool> NoteSkipped(const InitOptions& options, const std::string& position,
                                  const std::string& detail) {
   ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, DeadLettersOf(options));
   if (!table) {
     return false;
+  }
+  if (position.empty()) {
+    ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Written written, table->CountWritten());
+    if (written.in_recovery) {
+      return false;
+    }
   }
   base::DeadLetter row;
   row.reason = "transactions_skipped";

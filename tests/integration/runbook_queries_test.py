@@ -86,7 +86,7 @@ def writing(postgres):
                                "DO $$ BEGIN LOOP PERFORM pg_logical_emit_message(false, 'noise', repeat('x', 1000)); PERFORM pg_sleep(0.001); END LOOP; END $$"])
     begin = postgres.execute("SELECT pg_current_wal_insert_lsn()")[0][0]
     try:
-        servers.wait_for(lambda: postgres.execute(f"SELECT pg_current_wal_insert_lsn() > '{begin}'::pg_lsn + 10000")[0][0], 30, "the writer to begin")
+        servers.wait_for(lambda: postgres.execute(f"SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '{begin}') > 10000")[0][0], 30, "the writer to begin")
         yield
     finally:
         postgres.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'DO%%noise%%' AND pid <> pg_backend_pid()")
