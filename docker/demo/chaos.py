@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kills, freezes and unplugs PostgreSQL, Kafka and walpost one after the other, and keeps the account all the while.
 
-CHAOS_MINUTES: after so long everything is mended, the last account drawn up, and the end is 0 when nothing is lost, invented or billed twice; 0 is
+CHAOS_MINUTES: after so long everything is fixed, the last account drawn up, and the end is 0 when nothing is lost, invented or billed twice; 0 is
 for ever. CHAOS_SEED plays the same faults again.
 """
 
@@ -15,7 +15,7 @@ from account import Account, fair, text
 from confluent_kafka import KafkaException
 from engine import Engine
 
-# (what is done, what mends it), and how it is called.
+# (what is done, what fixes it), and how it is called.
 FAULTS = {
     "killed": ("kill", "start"),
     "stopped": ("stop", "start"),
@@ -38,11 +38,11 @@ class Chaos:
         self._next = time.monotonic() + 5
 
     def turn(self):
-        """Begins or mends a fault when its time has come."""
+        """Begins or fixes a fault when its time has come."""
         if time.monotonic() < self._next:
             return
         if self.now:
-            self.mend()
+            self.fix()
         else:
             self._begin()
 
@@ -58,7 +58,7 @@ class Chaos:
         else:
             self._engine.act(victim, FAULTS[fault][0])
 
-    def mend(self):
+    def fix(self):
         if self.now:
             victim, fault = self.now
             if fault == "unplugged":
@@ -95,7 +95,7 @@ class Books:
 
 
 def last_account(books):
-    """Two turns: the first may have been noted before the last fault was mended."""
+    """Two turns: the first may have been noted before the last fault was fixed."""
     books.reconnect()
     deadline, turns = time.monotonic() + LAST_ACCOUNT_S, 0
     while turns < 2 and time.monotonic() < deadline:
@@ -119,7 +119,7 @@ def main():
         if not (chaos.now and chaos.now[0] in ("kafka", "postgres")) and books.turn():
             say(f"faults {chaos.count}  {text(books.figures)}")
         time.sleep(1)
-    chaos.mend()
+    chaos.fix()
     done = last_account(books)
     say(f"the end: faults {chaos.count}  {text(books.figures)}")
     if not done:

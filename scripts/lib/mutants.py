@@ -30,8 +30,8 @@ from universalmutator import mutator
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CORE = ("base", "pgoutput", "outbox", "envelope", "delivery", "pipeline")
 EDGES = (
-    "src/postgres/copy_stream.cc", "src/postgres/failure.cc", "src/kafka/classify.cc", "src/kafka/generation.cc",
-    "src/kafka/generation_topics.cc", "src/kafka/topic_limits.cc", "src/runtime/guard.cc", "src/runtime/loop.cc")
+    "src/postgres/copy_stream.cc", "src/postgres/failure.cc", "src/kafka/classify.cc", "src/kafka/producer_session.cc",
+    "src/kafka/producer_session_topics.cc", "src/kafka/topic_limits.cc", "src/runtime/guard.cc", "src/runtime/loop.cc")
 RULES = ["universal.rules", "c_like.rules", "cpp.rules"]
 # What says nothing about behaviour: includes, name spaces, assertions (a test cannot see that one is gone), text for people.
 IGNORED = [r"^\s*#", r"^\s*(namespace|using)\b", r"\bCHECK", r"StrFormat", r"^\s*\"", r"^\s*(public|private|protected):", r"^\s*static_assert"]

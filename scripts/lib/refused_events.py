@@ -28,6 +28,6 @@ def measure(partitions):
         servers.wait_for(settled, 900, "every event to be delivered or dead-lettered")
         result["seconds"] = time.monotonic() - begin
         result["dead_lettered"] = walpost.status()["events"]["dead_lettered"]
-        result["producers"] = walpost.status()["sink"]["producer_generations"]
+        result["producers"] = walpost.status()["sink"]["producer_sessions"]
         walpost.stop()
     return result

@@ -1,6 +1,6 @@
 -- For each slot: how long until it may be lost, at the rate at which the server writes WAL now. It takes 10 seconds, or what -v seconds=N
 -- says; take a longer time where the load comes in waves. -v disk_free=100GB, what is free on the disk of pg_wal, is for slots without a limit.
--- Bad: until_lost, or until_disk_is_full, shorter than it takes to mend the reader.
+-- Bad: until_lost, or until_disk_is_full, shorter than it takes to fix the reader.
 -- PostgreSQL 13 to 18, any database of the primary: psql -v seconds=60 -v disk_free=100GB -f exhaustion.sql
 SET search_path = pg_catalog, pg_temp;
 \if :{?seconds} \else \set seconds 10 \endif

@@ -1,7 +1,7 @@
 -- How old the oldest row of outbox.events is that may not be delivered: everything older is in Kafka, or in the dead-letter topic. By the newest note of
 -- outbox.maintain that walpost, when it connected last, knew to be delivered, so at most; `walpost status` tells what waits in a running walpost,
 -- `walpost audit` each single row.
--- Bad: waits much longer than the time between two calls of outbox.maintain and source.recheck_interval together; a warning, or no answer: nothing can be said to be delivered.
+-- Bad: waits much longer than the time between two calls of outbox.maintain and source.reconnect_interval together; a warning, or no answer: nothing can be said to be delivered.
 -- PostgreSQL 13 to 18, the database of the outbox, as owner of its tables: psql -f undelivered.sql
 SET search_path = pg_catalog, pg_temp;
 SELECT to_regprocedure('outbox.delivered_note()') IS NOT NULL AS noted \gset

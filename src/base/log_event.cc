@@ -30,8 +30,8 @@ std::string_view LogEventName(LogEvent event) {
       return "reload_needs_restart";
     case LogEvent::kReloadRefused:
       return "reload_refused";
-    case LogEvent::kRecheck:
-      return "recheck";
+    case LogEvent::kResume:
+      return "resume";
     case LogEvent::kLibrary:
       return "library";
     case LogEvent::kFatal:

@@ -22,7 +22,7 @@ enum class LogEvent {
   kReloaded,
   kReloadNeedsRestart,
   kReloadRefused,
-  kRecheck,
+  kResume,
   kLibrary,
   kFatal,
   // State.

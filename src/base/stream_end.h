@@ -15,7 +15,7 @@ struct StreamEnd {
     kFinished,     // the server said CommandComplete: it is stopping, or answered our CopyDone
     kLost,         // connection trouble: reconnect with back-off
     kSlotInUse,    // 55006: state standby, retry with back-off
-    kOperator,     // only an operator can mend it: `reason`
+    kOperator,     // only an operator can fix it: `reason`
     kServerError,  // an ErrorResponse while streaming; the same one at the same position again is
                    // poison_wal
   };

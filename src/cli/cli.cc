@@ -57,7 +57,7 @@ struct Arguments {
   bool leave_gap = false;
   bool skip_undeliverable = false;
   std::string since;
-  std::string spill_dir;
+  std::string temp_dir;
   std::string to;
   std::string import;  // the file of `config import-debezium`
   operations::EmitOptions emit;
@@ -132,7 +132,7 @@ operations::DrainOptions DrainOptionsOf(const Arguments& arguments, const config
   operations::DrainOptions options;
   options.pipeline = DlqOptionsOf(config);
   options.skip_undeliverable = arguments.skip_undeliverable;
-  options.spill_folder = arguments.spill_dir;
+  options.temp_folder = arguments.temp_dir;
   options.on_progress = ProgressOnTerminal();
   return options;
 }
@@ -273,7 +273,7 @@ void AddSlotVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
   recreate->add_option("--since", arguments->since,
                        "Only rows created since: RFC 3339, or ago, as 2h");
   recreate->add_flag("--skip-undeliverable", arguments->skip_undeliverable, kSkipHelp);
-  recreate->add_option("--spill-dir", arguments->spill_dir, kSpillHelp);
+  recreate->add_option("--spill-dir", arguments->temp_dir, kTempDirHelp);
 }
 
 // Needs no configuration: it makes one.
@@ -348,7 +348,7 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
                    "Make events, emit and all that belongs to them in this schema")
       ->capture_default_str();
   CLI::App* check =
-      AddVerb(app, "check", "Look at everything `run` needs and say how to mend what is wrong",
+      AddVerb(app, "check", "Look at everything `run` needs and say how to fix what is wrong",
               CheckVerb, chosen);
   check->add_flag("--json", arguments->json, "As JSON");
   check->add_flag("--schemas", arguments->schemas,

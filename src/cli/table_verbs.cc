@@ -50,7 +50,7 @@ absl::StatusOr<Outcome> Replay(const TableArguments& arguments, const config::Co
   options.skip_undeliverable = arguments.skip_undeliverable;
   options.all = arguments.all;
   options.missing = arguments.missing;
-  options.spill_folder = arguments.spill_dir;
+  options.temp_folder = arguments.temp_dir;
   options.rate = arguments.rate;
   options.standby = arguments.standby;
   options.on_progress = ProgressOnTerminal();
@@ -64,7 +64,7 @@ absl::StatusOr<Outcome> Audit(const TableArguments& arguments, const config::Con
   ASSIGN_OR_RETURN(options.wait, config::ParseDuration(arguments.wait));
   RETURN_IF_ERROR(config::CheckConninfo(config, "--standby", arguments.standby));
   options.standby = arguments.standby;
-  options.spill_folder = arguments.spill_dir;
+  options.temp_folder = arguments.temp_dir;
   options.report = arguments.report;
   options.json = arguments.json;
   options.has_messages = !config.run.source.message_prefixes.empty();
@@ -79,7 +79,7 @@ void AddRange(CLI::App* verb, TableArguments* arguments) {
   verb->add_option("--table", arguments->table, "Only rows of this table, SCHEMA.TABLE");
   verb->add_option("--standby", arguments->standby,
                    "Read the rows there: a conninfo, as source.conninfo");
-  verb->add_option("--spill-dir", arguments->spill_dir, kSpillHelp);
+  verb->add_option("--spill-dir", arguments->temp_dir, kTempDirHelp);
   verb->add_option("--wait", arguments->wait,
                    "How long to wait for the slot to confirm what the rows were read up to")
       ->capture_default_str();

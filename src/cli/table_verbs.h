@@ -20,7 +20,7 @@ struct TableArguments {
   std::string to_topic;
   std::string standby;
   std::string wait = "60s";
-  std::string spill_dir;
+  std::string temp_dir;
   std::string report;
   std::uint64_t rate = 0;
   bool all = false;
@@ -38,6 +38,6 @@ operations::OnProgress ProgressOnTerminal();
 
 inline constexpr const char* kSkipHelp =
     "Leave out rows that can be no records, and name them; without it they end it";
-inline constexpr const char* kSpillHelp = "Folder for temporary files; else $TMPDIR, or /tmp";
+inline constexpr const char* kTempDirHelp = "Folder for temporary files; else $TMPDIR, or /tmp";
 
 }  // namespace walpost::cli

@@ -35,7 +35,7 @@ void ReadSource(MapReader reader, Config* config) {
   reader.Text("conninfo", &source.conninfo);
   reader.Text("slot", &source.slot);
   reader.Text("publication", &source.publication);
-  reader.Duration("recheck_interval", &config->run.pipeline.recheck_interval);
+  reader.Duration("reconnect_interval", &config->run.pipeline.reconnect_interval);
   std::size_t& event_bytes_max = config->run.pipeline.event_bytes_max;
   constexpr std::size_t kMiB = std::size_t{1024} * 1024;
   if (reader.Size("event_bytes_max", &event_bytes_max) &&

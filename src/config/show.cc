@@ -266,8 +266,8 @@ std::string ShowToCompare(const Config& config) {
   out << YAML::Key << "slot" << YAML::Value << Literal(run.source.slot);
   out << YAML::Key << "publication" << YAML::Value << Literal(run.source.publication);
   out << YAML::Key << "event_bytes_max" << YAML::Value << FormatSize(run.pipeline.event_bytes_max);
-  out << YAML::Key << "recheck_interval" << YAML::Value
-      << FormatDuration(run.pipeline.recheck_interval);
+  out << YAML::Key << "reconnect_interval" << YAML::Value
+      << FormatDuration(run.pipeline.reconnect_interval);
   out << YAML::EndMap;
   out << YAML::Key << "outboxes" << YAML::Value << YAML::BeginSeq;
   for (const pipeline::OutboxOptions& outbox : run.pipeline.outboxes) {

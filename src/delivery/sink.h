@@ -1,17 +1,17 @@
 // Sink - the seam to Kafka: where records go and where their delivery reports come from.
 // Why: pipeline and simulator drive deliveries without knowing librdkafka. A sink works in
-//   generations, one producer from Open to Closed. The first failed report ends a generation:
+//   sessions, one producer from Open to Closed. The first failed report ends a session:
 //   idempotence does not prevent gaps, later records of the partition would overtake. What was not
 //   delivered is submitted again to the next one, from memory.
 // Thread: every call on the loop thread; nothing blocks; reports come only from within Poll.
 // Lifetime: a submitted record's bytes stay valid and unmoved until its report, or until OnClosed.
 // Contract (tests/conformance/sink_contract.h, run on fake, mock cluster and real Kafka):
-//   - each accepted record gets exactly one report, or none when the generation closes first:
+//   - each accepted record gets exactly one report, or none when the session closes first:
 //     OnClosed means that no further report comes, and every record without a good report is not
 //     delivered (it may be in the log all the same);
 //   - records of one partition become visible in the order accepted; after a failed report nothing
-//     later of that partition becomes visible before the generation ends;
-//   - kCareful keeps one record outstanding, so that each report is a verdict on its record alone.
+//     later of that partition becomes visible before the session ends;
+//   - kOneAtATime keeps one record outstanding, so that each report is a verdict on its record alone.
 // Source: librdkafka INTRODUCTION.md, "Idempotent Producer".
 #pragma once
 
@@ -37,9 +37,9 @@ enum class FailureKind {
   kPartitionUnknown,  // the topic has fewer
   kTopicInvalid,      // not a legal topic name
   kTopicNotAuthorized,
-  kGenerationEnded,  // purged, fenced, or lost with a producer that died: says nothing about the
-                     // record
-  kSchemaRefused,    // by the Schema Registry; no sink says this
+  kSessionEnded,   // purged, fenced, or lost with a producer that died: says nothing about the
+                   // record
+  kSchemaRefused,  // by the Schema Registry; no sink says this
   kOther,
 };
 
@@ -54,7 +54,7 @@ struct SubmitResult {
     kNotNow,  // queue full, first record of a partition outstanding: offer it again after Poll
     kTopicPending,  // its topic is being looked up: offer it again after OnTopicAnswered. Records of
                     // other topics may go first
-    kRefused,       // can never be delivered as it is: `failure` says why; the generation is not
+    kRefused,       // can never be delivered as it is: `failure` says why; the session is not
                     // affected
   };
 
@@ -73,12 +73,12 @@ class SinkListener {
  public:
   virtual ~SinkListener() = default;
   virtual void OnDelivered(Sequence sequence, PartitionOffset where) = 0;
-  // The generation is over from here on: the pipeline will Close it.
+  // The session is over from here on: the pipeline will Close it.
   virtual void OnFailed(Sequence sequence, const Failure& failure) = 0;
   // The producer died as a whole (fatal error); no single record is to blame. The pipeline will
   // Close it.
-  virtual void OnGenerationFailed(const Failure& failure) = 0;
-  // Follows each kTopicPending unless the generation closes first: offer the record again. `known` =
+  virtual void OnSessionFailed(const Failure& failure) = 0;
+  // Follows each kTopicPending unless the session closes first: offer the record again. `known` =
   // the topic may be sent to.
   virtual void OnTopicAnswered(std::string_view topic, bool known) = 0;
   virtual void OnClosed() = 0;
@@ -86,15 +86,15 @@ class SinkListener {
 
 class Sink {
  public:
-  enum class Mode { kFast, kCareful };
+  enum class Mode { kPipelined, kOneAtATime };
 
   virtual ~Sink() = default;
 
-  // Starts a generation. CHECK-fails unless closed. Never fails: an unreachable Kafka just reports
+  // Starts a session. CHECK-fails unless closed. Never fails: an unreachable Kafka just reports
   // nothing.
   virtual void Open(Mode mode) = 0;
 
-  // Begins to end the generation; OnClosed follows from a later Poll. CHECK-fails when closed; a
+  // Begins to end the session; OnClosed follows from a later Poll. CHECK-fails when closed; a
   // second call is ignored.
   virtual void Close() = 0;
 

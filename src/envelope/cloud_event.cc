@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 
 namespace walpost::envelope {
 namespace {
@@ -76,7 +76,7 @@ bool IsProtobuf(std::string_view media_type) {
 }
 
 absl::Status Invalid(const Event& event, std::string_view what) {
-  return outbox::UnfitError(
+  return outbox::UndeliverableError(
       outbox::kCloudEventInvalid,
       absl::StrFormat("table %s.%s: event '%s': %s", event.schema, event.table,
                       base::IsUtf8(event.id) ? event.id : "", what));

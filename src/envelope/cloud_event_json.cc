@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 
 namespace walpost::envelope {
 namespace {
@@ -79,7 +79,7 @@ absl::Status CloudEventJsonWriter::AddData(const CloudEvent& cloud_event,
     // PostgreSQL has checked the syntax of its own types.
     const bool checked = event.payload_form == outbox::PayloadForm::kJson;
     if (!base::IsUtf8(payload) || !(checked || IsJsonText(payload))) {
-      return outbox::UnfitError(
+      return outbox::UndeliverableError(
           outbox::kPayloadInvalid,
           absl::StrFormat("table %s.%s: the payload of event '%s' is not JSON, as its content type "
                           "says, or has a number too large to be read: correct what writes it, or "

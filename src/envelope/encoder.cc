@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "envelope/cloud_event_writer.h"
 #include "envelope/envelope_writer.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 
 namespace walpost::envelope {
 namespace {
@@ -289,7 +289,7 @@ void Encoder::Impl::AddHeader(std::string_view name, std::string_view value) {
 absl::Status Encoder::Impl::CheckHeaders(const outbox::Event& event) const {
   for (const outbox::Header& header : headers) {
     if (!base::IsUtf8(header.value) || !base::IsUtf8(header.name)) {
-      return outbox::UnfitError(
+      return outbox::UndeliverableError(
           outbox::kHeaderInvalid,
           absl::StrFormat("table %s.%s: header %s of event '%s' is not UTF-8: correct what writes "
                           "it, or take it out of the configuration",
@@ -333,7 +333,7 @@ absl::Status Encoder::Impl::CheckNames(const outbox::Event& event) const {
 
 absl::Status Encoder::Impl::HeaderRefused(const outbox::Event& event, std::string_view name,
                                           std::string_view why) const {
-  return outbox::UnfitError(
+  return outbox::UndeliverableError(
       outbox::kHeaderInvalid,
       absl::StrFormat("table %s.%s: event '%s' brings a header '%s', %s: correct what writes it",
                       event.schema, event.table, base::IsUtf8(event.id) ? event.id : "",
@@ -363,7 +363,7 @@ absl::StatusOr<SchemaTable::Ref> Encoder::Impl::FindSchema(const outbox::Event& 
                   source};
   const bool named = !options.framing.needs_record() || IsRecordName(record);
   if (!named || need.subject.size() + record.size() > kSchemaNamesMax) {
-    return outbox::UnfitError(
+    return outbox::UndeliverableError(
         outbox::kSchemaNameInvalid,
         absl::StrFormat("table %s.%s: event '%s' needs a schema name, such as shop.v1.OrderPlaced, "
                         "for the Schema Registry, and its schema_name is %s",

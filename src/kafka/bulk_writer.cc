@@ -244,7 +244,7 @@ absl::Status BulkWriter::WriteAlone() {
   const bool batch_too_large = Classify((*why)->err) == delivery::FailureKind::kRecordTooLarge;
   std::sort(returned.begin(), returned.end(),
             [](const auto* a, const auto* b) { return SequenceOf(a) < SequenceOf(b); });
-  RETURN_IF_ERROR(MakeClient(delivery::Sink::Mode::kCareful));
+  RETURN_IF_ERROR(MakeClient(delivery::Sink::Mode::kOneAtATime));
   for (const rd_kafka_message_t* message : returned) {
     rd_kafka_headers_t* headers = nullptr;  // stays the message's
     (void)rd_kafka_message_headers(message, &headers);

@@ -1,6 +1,6 @@
 // BulkWriter - writes many records in their order, without waiting for each: what verbs send from a
 // table.
-// Why: as careful as the sink, but with an end: after the first record that fails nothing more is
+// Why: as safe as the sink, but with an end: after the first record that fails nothing more is
 //   written, and nothing has overtaken it, so that who is asked to go on knows from where. A broker
 //   fails a whole batch for one record, so records of a failed batch are written again one at a time:
 //   only then is its answer about a record.
@@ -55,7 +55,7 @@ class BulkWriter {
   };
 
   absl::StatusOr<const Target*> TargetOf(const std::string& topic);
-  absl::Status MakeClient(delivery::Sink::Mode mode = delivery::Sink::Mode::kFast);
+  absl::Status MakeClient(delivery::Sink::Mode mode = delivery::Sink::Mode::kPipelined);
   // OK = the topic takes it, as far as is known before.
   static absl::Status Check(const envelope::Record& record, const Target& target, bool compressed);
   // Until no more are unacknowledged.

@@ -58,7 +58,7 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
     case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS:
     case RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND:
     case RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR:
-      return FailureKind::kGenerationEnded;
+      return FailureKind::kSessionEnded;
     case RD_KAFKA_RESP_ERR_INVALID_MSG:
       return FailureKind::kOther;  // damaged on its way, as far as anybody can tell
     default:

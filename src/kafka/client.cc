@@ -14,7 +14,7 @@ namespace walpost::kafka {
 
 absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type,
                                     const ProducerLimits& limits) {
-  ASSIGN_OR_RETURN(Conf conf, BuildConf(options, delivery::Sink::Mode::kCareful, limits));
+  ASSIGN_OR_RETURN(Conf conf, BuildConf(options, delivery::Sink::Mode::kOneAtATime, limits));
   std::array<char, 512> error{};
   if (type == RD_KAFKA_CONSUMER) {
     for (const auto& [name, value] :

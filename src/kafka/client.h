@@ -18,7 +18,7 @@
 
 namespace walpost::kafka {
 
-// With the user's properties, as a careful producer has them.
+// With the user's properties, as a producer that sends one at a time has them.
 absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type,
                                     const ProducerLimits& limits = {});
 

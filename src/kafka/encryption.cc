@@ -56,7 +56,7 @@ std::string_view HostOf(std::string_view address) {
 }  // namespace
 
 std::string ClearTextWarning(const KafkaOptions& options, const std::vector<std::string>& brokers) {
-  const absl::StatusOr<Conf> conf = BuildConf(options, delivery::Sink::Mode::kFast);
+  const absl::StatusOr<Conf> conf = BuildConf(options, delivery::Sink::Mode::kPipelined);
   if (!conf.ok()) {
     return "";
   }
@@ -84,7 +84,7 @@ std::string ClearTextWarning(const KafkaOptions& options, const std::vector<std:
 }
 
 std::string WhyMayBeClearText(const KafkaOptions& options) {
-  const absl::StatusOr<Conf> conf = BuildConf(options, delivery::Sink::Mode::kFast);
+  const absl::StatusOr<Conf> conf = BuildConf(options, delivery::Sink::Mode::kPipelined);
   if (!conf.ok()) {
     return "";  // that is refused for itself
   }

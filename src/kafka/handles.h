@@ -44,7 +44,7 @@ using Topic = std::unique_ptr<rd_kafka_topic_t, TopicDeleter>;
 using Message = std::unique_ptr<rd_kafka_message_t, MessageDeleter>;
 using Metadata = std::unique_ptr<const rd_kafka_metadata_t, MetadataDeleter>;
 
-// Shared by the sink and by a metadata look-up that may still run when its generation ends.
+// Shared by the sink and by a metadata look-up that may still run when its session ends.
 using Producer = std::shared_ptr<rd_kafka_t>;
 
 // Destroys on a thread that ends with it.

@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "kafka/generation.h"
 #include "kafka/handles.h"
+#include "kafka/producer_session.h"
 #include "kafka/properties.h"
 
 namespace walpost::kafka {
@@ -35,7 +35,7 @@ class Impl : public KafkaSink {
   // Records in flight belong to the caller: they must not be freed before the producer let go of
   // them.
   ~Impl() override {
-    generation_.reset();
+    session_.reset();
     if (!WaitForDestroyed(std::chrono::seconds(5))) {
       on_notice_({KafkaNotice::Severity::kWarning, LogEvent::kKafkaDestroySlow,
                   "a producer did not end within 5 s"});
@@ -48,13 +48,13 @@ class Impl : public KafkaSink {
     open_ = true;
     close_asked_ = false;
     mode_ = mode;
-    MakeGeneration();
+    MakeSession();
   }
 
   void Close() override {
     CHECK(open_);
-    if (generation_ != nullptr) {
-      generation_->Close(now_);
+    if (session_ != nullptr) {
+      session_->Close(now_);
     } else {
       close_asked_ = true;
       Wake();
@@ -66,9 +66,9 @@ class Impl : public KafkaSink {
   delivery::SubmitResult Submit(const envelope::Record& record,
                                 delivery::Sequence sequence) override {
     CHECK(open_);
-    return generation_ == nullptr
+    return session_ == nullptr
                ? delivery::SubmitResult{delivery::SubmitResult::Outcome::kNotNow, {}}
-               : generation_->Submit(record, sequence);
+               : session_->Submit(record, sequence);
   }
 
   void Poll(base::Now now, delivery::SinkListener* listener) override {
@@ -76,41 +76,41 @@ class Impl : public KafkaSink {
     std::uint64_t count = 0;
     (void)!read(wake_fd_, &count,
                 sizeof(count));  // empty is fine: this is a wake-up, not a message
-    if (generation_ == nullptr && !TakeUpAgain(listener)) {
+    if (session_ == nullptr && !TakeUpAgain(listener)) {
       return;
     }
-    generation_->Poll(now, listener);
-    if (reconfigured_ && !facts_.connected && generation_->outgrown() && !generation_->closing() &&
-        !generation_->replaceable()) {
+    session_->Poll(now, listener);
+    if (reconfigured_ && !facts_.connected && session_->outgrown() && !session_->closing() &&
+        !session_->replaceable()) {
       // What is outstanding may wait for ever, for example with a password that is no longer valid.
       reconfigured_ = false;
-      listener->OnGenerationFailed(
-          delivery::Failure{delivery::FailureKind::kGenerationEnded,
+      listener->OnSessionFailed(
+          delivery::Failure{delivery::FailureKind::kSessionEnded,
                             "the configuration was read anew while no broker was reached"});
     }
-    if (generation_->drained()) {
-      generation_.reset();
+    if (session_->drained()) {
+      session_.reset();
       open_ = false;
       listener->OnClosed();
-    } else if (generation_->replaceable()) {
+    } else if (session_->replaceable()) {
       // Everything that it took is delivered, so the caller need not know of it.
-      generation_->GiveUpLookUps(listener);
-      generation_.reset();
-      MakeGeneration();
+      session_->GiveUpLookUps(listener);
+      session_.reset();
+      MakeSession();
     }
   }
 
   int wake_fd() const override { return wake_fd_; }
 
   std::optional<base::MonotonicTime> NextDeadline() const override {
-    return generation_ != nullptr ? generation_->NextDeadline() : try_again_at_;
+    return session_ != nullptr ? session_->NextDeadline() : try_again_at_;
   }
 
   void Prefetch(const std::vector<std::string>& topics) override {
     prefetch_ = topics;
-    if (generation_ != nullptr && !generation_->closing()) {
+    if (session_ != nullptr && !session_->closing()) {
       for (const std::string& topic : prefetch_) {
-        generation_->Prefetch(topic);
+        session_->Prefetch(topic);
       }
     }
   }
@@ -119,37 +119,37 @@ class Impl : public KafkaSink {
 
   void Reconfigure(KafkaOptions options) override {
     options_ = std::move(options);
-    if (generation_ == nullptr) {
+    if (session_ == nullptr) {
       try_again_at_ = now_.mono;
       Wake();
-    } else if (!generation_->closing()) {
+    } else if (!session_->closing()) {
       reconfigured_ = true;
-      generation_->Outgrow("the configuration was read anew");
+      session_->Outgrow("the configuration was read anew");
     }
   }
 
  private:
   // CheckOptions has tried the same, but a certificate that was there then can be away now. The sink
   // stays open without a producer, and takes nothing until one can be made.
-  void MakeGeneration() {
+  void MakeSession() {
     try_again_at_.reset();
     auto created =
-        Generation::Create(options_, mode_, wake_fd_, runner_, &memory_, &facts_, &on_notice_);
+        ProducerSession::Create(options_, mode_, wake_fd_, runner_, &memory_, &facts_, &on_notice_);
     if (!created.ok()) {
       facts_.connected = false;
       facts_.OnError(std::string(created.status().message()), now_.wall);
       try_again_at_ = now_.mono + kMakeAgainAfter;
       on_notice_({KafkaNotice::Severity::kError, LogEvent::kKafkaProducerImpossible,
-                  absl::StrFormat("%s: nothing is sent and nothing is lost; mend what it names, it "
+                  absl::StrFormat("%s: nothing is sent and nothing is lost; fix what it names, it "
                                   "is tried again every %d s",
                                   facts_.last_error, kMakeAgainAfter.count())});
       return;
     }
     reconfigured_ = false;
-    generation_ = *std::move(created);
-    ++facts_.generations;
+    session_ = *std::move(created);
+    ++facts_.sessions;
     for (const std::string& topic : prefetch_) {
-      generation_->Prefetch(topic);
+      session_->Prefetch(topic);
     }
   }
 
@@ -160,9 +160,9 @@ class Impl : public KafkaSink {
       try_again_at_.reset();
       listener->OnClosed();
     } else if (open_ && try_again_at_ && now_.mono >= *try_again_at_) {
-      MakeGeneration();
+      MakeSession();
     }
-    return generation_ != nullptr;
+    return session_ != nullptr;
   }
 
   void Wake() const {
@@ -174,14 +174,14 @@ class Impl : public KafkaSink {
   base::BlockingRunner* const runner_;
   const std::function<void(const KafkaNotice&)> on_notice_;
   const int wake_fd_;
-  Mode mode_ = Mode::kFast;
+  Mode mode_ = Mode::kPipelined;
   TopicMemory memory_;
   KafkaFacts facts_;
   std::vector<std::string> prefetch_;
   base::Now now_;
   bool open_ = false;
-  bool close_asked_ = false;                // while there is no producer
-  std::unique_ptr<Generation> generation_;  // null: closed, or it could not be made
+  bool close_asked_ = false;                  // while there is no producer
+  std::unique_ptr<ProducerSession> session_;  // null: closed, or it could not be made
   std::optional<base::MonotonicTime> try_again_at_;
   bool reconfigured_ = false;  // since it was made
 };
@@ -190,7 +190,7 @@ class Impl : public KafkaSink {
 
 absl::Status CheckOptions(const KafkaOptions& options) {
   for (const delivery::Sink::Mode mode :
-       {delivery::Sink::Mode::kFast, delivery::Sink::Mode::kCareful}) {
+       {delivery::Sink::Mode::kPipelined, delivery::Sink::Mode::kOneAtATime}) {
     ASSIGN_OR_RETURN(Conf conf, BuildConf(options, mode));
     // Some combinations are refused only by rd_kafka_new, which connects to nothing by itself
     // within this moment.

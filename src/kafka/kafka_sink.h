@@ -48,7 +48,7 @@ struct KafkaFacts {
   bool down = false;       // all brokers are out of reach, and none has answered since
   std::string last_error;
   base::WallTime last_error_at;
-  std::uint64_t generations = 0;
+  std::uint64_t sessions = 0;
   std::uint64_t outages = 0;  // times that all brokers came to be out of reach
   // Records that were given back although Kafka may have them: what is sent again is a repeat then.
   std::uint64_t possibly_delivered = 0;

@@ -84,12 +84,12 @@ PropertyList Defaults(const KafkaOptions& options, const ProducerLimits& limits)
 }
 
 PropertyList Forced(delivery::Sink::Mode mode) {
-  const bool fast = mode == delivery::Sink::Mode::kFast;
+  const bool pipelined = mode == delivery::Sink::Mode::kPipelined;
   PropertyList forced = {
       {"enable.idempotence", "true"}, {"acks", "all"},
       {"message.timeout.ms", "0"},    {"max.in.flight.requests.per.connection", "5"},
-      {"log.queue", "true"},          {"enable.gapless.guarantee", fast ? "true" : "false"}};
-  if (!fast) {
+      {"log.queue", "true"},          {"enable.gapless.guarantee", pipelined ? "true" : "false"}};
+  if (!pipelined) {
     forced.emplace_back("linger.ms", "0");
   }
   return forced;
@@ -171,14 +171,14 @@ absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode
 
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProperties(
     const KafkaOptions& options) {
-  ASSIGN_OR_RETURN(const Conf conf, BuildConf(options, delivery::Sink::Mode::kFast));
+  ASSIGN_OR_RETURN(const Conf conf, BuildConf(options, delivery::Sink::Mode::kPipelined));
   PropertyList effective = Defaults(options, {});
   // The user may have set one of them by librdkafka's other name for it.
   for (auto& [name, value] : effective) {
     value = InForce(conf.get(), name);
   }
   effective.insert(effective.end(), options.properties.begin(), options.properties.end());
-  const PropertyList forced = Forced(delivery::Sink::Mode::kFast);
+  const PropertyList forced = Forced(delivery::Sink::Mode::kPipelined);
   effective.insert(effective.end(), forced.begin(), forced.end());
   std::stable_sort(effective.begin(), effective.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

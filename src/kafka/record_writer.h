@@ -1,6 +1,6 @@
 // RecordWriter - writes one record at a time and waits for its acknowledgement: what verbs of an
 // operator send.
-// Why: as careful as the sink (idempotent, acks=all, partition as Java chooses it), but with an
+// Why: as safe as the sink (idempotent, acks=all, partition as Java chooses it), but with an
 //   end: an operator waits for it, and who is in doubt may do it again.
 // Thread: one owner; blocking, bounded by `timeout` for each step of a record.
 // Units/limits: records up to the topic's limit, which only the broker judges.

@@ -48,7 +48,7 @@ class Scan {
     ASSIGN_OR_RETURN(const std::int32_t partitions,
                      CountPartitions(client_.get(), name_, timeout_));
     ASSIGN_OR_RETURN(const PartitionList begins, Begins(partitions, from_ms));
-    ASSIGN_OR_RETURN(const Conf producer, BuildConf(options, delivery::Sink::Mode::kFast));
+    ASSIGN_OR_RETURN(const Conf producer, BuildConf(options, delivery::Sink::Mode::kPipelined));
     ReadLimits(Compresses(producer.get()));
     topic_.reset(rd_kafka_topic_new(client_.get(), name_.c_str(), nullptr));
     queue_.reset(rd_kafka_queue_new(client_.get()));

@@ -345,8 +345,8 @@ void AddFlow(const Snapshot& s, Builder* b) {
              Double(s.backpressure_ms_total) / 1e3);
   AddLabelled("walpost_reconnects_total", "Connections lost or refused.", {"peer", "reason"},
               s.reconnects_by_reason, b);
-  b->Counter("walpost_producer_generations_total", "Kafka producers opened.",
-             Double(s.producer_generations));
+  b->Counter("walpost_producer_sessions_total", "Kafka producers opened.",
+             Double(s.producer_sessions));
   b->Start("walpost_producer_recreated_total", "Kafka producers made after the first.",
            MetricType::Counter);
   for (const auto& [reason, count] : s.producers_by_reason) {

@@ -95,7 +95,7 @@ struct Snapshot {
   Trouble sink_error;
   bool sink_connected = false;
   std::vector<base::BrokerFigures> brokers;
-  std::uint64_t producer_generations = 0;
+  std::uint64_t producer_sessions = 0;
   // counters since start
   std::uint64_t transactions_total = 0;
   std::uint64_t bytes_received_total = 0;

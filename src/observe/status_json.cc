@@ -113,7 +113,7 @@ Json Monitor(const MonitorView& monitor) {
 Json Sink(const Snapshot& s) {
   Json sink;
   sink["connected"] = s.sink_connected;
-  sink["producer_generations"] = s.producer_generations;
+  sink["producer_sessions"] = s.producer_sessions;
   sink["records_resubmitted"] = s.records_resubmitted_total;
   sink["last_error"] = Known(s.sink_error.text);
   sink["last_error_at"] = Time(s.sink_error.at);

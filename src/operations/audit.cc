@@ -21,8 +21,8 @@ constexpr std::uint64_t kTellEvery = 10'000;
 
 class Auditor {
  public:
-  Auditor(const AuditOptions& options, Comparison comparison)
-      : options_(options), comparison_(std::move(comparison)) {}
+  Auditor(const AuditOptions& options, Reconciliation reconciliation)
+      : options_(options), reconciliation_(std::move(reconciliation)) {}
 
   absl::StatusOr<AuditReport> Run() {
     ASSIGN_OR_RETURN(const auto places, TablesOf(options_.filter, options_.pipeline.outboxes));
@@ -33,8 +33,8 @@ class Auditor {
     // Before the topics are read: what is confirmed by now is in them.
     RETURN_IF_ERROR(Await());
     Tell("topics", 0, 0);
-    RETURN_IF_ERROR(comparison_.Look(options_.pipeline,
-                                     {.from_oldest_row = options_.filter.from_ms.has_value()}));
+    RETURN_IF_ERROR(reconciliation_.Look(options_.pipeline,
+                                         {.from_oldest_row = options_.filter.from_ms.has_value()}));
     RETURN_IF_ERROR(Judge());
     Describe();
     return std::move(report_);
@@ -59,7 +59,7 @@ class Auditor {
       if (row.number % kTellEvery == 0 || row.number + 1 == reader.count()) {
         Tell(NameOf(outbox), row.number + 1, reader.count());
       }
-      return comparison_.Add(row, place, NameOf(outbox));
+      return reconciliation_.Add(row, place, NameOf(outbox));
     });
   }
 
@@ -78,15 +78,15 @@ class Auditor {
     if (!options_.report.empty()) {
       file.open(options_.report, std::ios::trunc);
     }
-    RETURN_IF_ERROR(comparison_.Judge([&](const Compared& compared) {
-      const ComparedTopic& topic = comparison_.topics()[compared.row.topic];
-      const Verdict verdict = VerdictOn(compared, topic, confirmed_);
-      report_.Count(compared, verdict);
+    RETURN_IF_ERROR(reconciliation_.Judge([&](const Reconciled& reconciled) {
+      const ReconciledTopic& topic = reconciliation_.topics()[reconciled.row.topic];
+      const Verdict verdict = VerdictOn(reconciled, topic, confirmed_);
+      report_.Count(reconciled, verdict);
       if (file.is_open() && verdict != Verdict::kOk) {
         const nlohmann::ordered_json line{
             {"verdict", NameOf(verdict)},
-            {"id", compared.row.id},
-            {"table", NameOf(options_.pipeline.outboxes[compared.row.number])},
+            {"id", reconciled.row.id},
+            {"table", NameOf(options_.pipeline.outboxes[reconciled.row.number])},
             {"topic", topic.name}};
         file << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
       }
@@ -100,8 +100,8 @@ class Auditor {
 
   void Describe() {
     report_.pipeline = options_.pipeline.name;
-    report_.topics = comparison_.topics();
-    report_.order = comparison_.order();
+    report_.topics = reconciliation_.topics();
+    report_.order = reconciliation_.order();
     if (options_.has_messages) {
       report_.notes.emplace_back(
           "events that are messages stand in no table: nothing is said about them");
@@ -112,7 +112,7 @@ class Auditor {
   }
 
   const AuditOptions& options_;
-  Comparison comparison_;
+  Reconciliation reconciliation_;
   AuditReport report_;
   envelope::SchemaTable schemas_;
   Lsn end_;
@@ -120,17 +120,17 @@ class Auditor {
 };
 
 absl::StatusOr<AuditReport> TryAudit(const AuditOptions& options) {
-  ASSIGN_OR_RETURN(Comparison comparison, Comparison::Create(options.spill_folder));
-  return Auditor(options, std::move(comparison)).Run();
+  ASSIGN_OR_RETURN(Reconciliation reconciliation, Reconciliation::Create(options.temp_folder));
+  return Auditor(options, std::move(reconciliation)).Run();
 }
 
 }  // namespace
 
-Verdict VerdictOn(const Compared& compared, const ComparedTopic& topic, bool confirmed) {
-  if (compared.in_topic) {
+Verdict VerdictOn(const Reconciled& reconciled, const ReconciledTopic& topic, bool confirmed) {
+  if (reconciled.in_topic) {
     return Verdict::kOk;
   }
-  switch (compared.fate) {
+  switch (reconciled.fate) {
     case DeadLetterFate::kDeadLettered:
       return Verdict::kDeadLettered;
     case DeadLetterFate::kParked:
@@ -145,13 +145,13 @@ Verdict VerdictOn(const Compared& compared, const ComparedTopic& topic, bool con
   if (!confirmed) {
     return Verdict::kNotConfirmed;
   }
-  if (compared.row.undeliverable || compared.too_large) {
+  if (reconciled.row.undeliverable || reconciled.too_large) {
     return Verdict::kUndeliverable;
   }
   if (topic.without_id > 0) {
     return Verdict::kRecordsWithoutId;
   }
-  if (topic.gaps.begins_ms && compared.row.at_ms < *topic.gaps.begins_ms) {
+  if (topic.gaps.begins_ms && reconciled.row.at_ms < *topic.gaps.begins_ms) {
     return Verdict::kTopicBeginsLater;
   }
   return topic.gaps.compacted ? Verdict::kTopicCompacted : Verdict::kMissing;

@@ -14,9 +14,9 @@
 #include <functional>
 #include <string>
 
-#include "operations/comparison.h"
 #include "operations/dlq.h"
 #include "operations/outcome.h"
+#include "operations/reconciliation.h"
 #include "operations/row_filter.h"
 
 namespace walpost::operations {
@@ -25,7 +25,7 @@ struct AuditOptions {
   DlqOptions pipeline;
   RowFilter filter;
   std::string standby;  // conninfo; empty = the primary
-  std::string spill_folder;
+  std::string temp_folder;
   std::string report;  // file for a line of JSON about each event that is not in its topic
   bool json = false;
   bool has_messages = false;               // the pipeline also streams messages
@@ -50,6 +50,6 @@ enum class Verdict {
 };
 
 // `confirmed`: everything that was read is confirmed.
-Verdict VerdictOn(const Compared& compared, const ComparedTopic& topic, bool confirmed);
+Verdict VerdictOn(const Reconciled& reconciled, const ReconciledTopic& topic, bool confirmed);
 
 }  // namespace walpost::operations

@@ -47,7 +47,7 @@ std::string Ids(const std::vector<std::string>& ids) {
   });
 }
 
-std::string TopicText(const ComparedTopic& topic) {
+std::string TopicText(const ReconciledTopic& topic) {
   if (!topic.exists) {
     return absl::StrFormat("topic %s does not exist\n", base::Printable(topic.name));
   }
@@ -74,11 +74,11 @@ std::string TopicText(const ComparedTopic& topic) {
 
 std::string_view NameOf(Verdict verdict) { return kWords[static_cast<std::size_t>(verdict)].name; }
 
-void AuditReport::Count(const Compared& compared, Verdict verdict) {
+void AuditReport::Count(const Reconciled& reconciled, Verdict verdict) {
   ++rows;
   ++counts[static_cast<std::size_t>(verdict)];
   if (verdict == Verdict::kMissing && missing.size() < kExamplesMax) {
-    missing.emplace_back(compared.row.id);
+    missing.emplace_back(reconciled.row.id);
   }
 }
 
@@ -103,7 +103,7 @@ std::string AuditReport::Text() const {
       text += Line(kWords[i].text, counts[i]);
     }
   }
-  for (const ComparedTopic& topic : topics) {
+  for (const ReconciledTopic& topic : topics) {
     if (!topic.name.empty()) {
       text += TopicText(topic);
     }
@@ -142,7 +142,7 @@ std::string AuditReport::Json() const {
   json["missing_ids"] = missing;
   json["out_of_order_ids"] = order.examples;
   json["topics"] = nlohmann::ordered_json::array();
-  for (const ComparedTopic& topic : topics) {
+  for (const ReconciledTopic& topic : topics) {
     if (!topic.name.empty()) {
       json["topics"].push_back({{"name", topic.name},
                                 {"exists", topic.exists},

@@ -21,11 +21,11 @@ struct AuditReport {
   std::uint64_t rows = 0;
   std::array<std::uint64_t, kVerdicts> counts = {};
   std::vector<std::string> missing;  // the first
-  std::vector<ComparedTopic> topics;
-  Comparison::Order order;
+  std::vector<ReconciledTopic> topics;
+  Reconciliation::Order order;
   std::vector<std::string> notes;  // what limits it
 
-  void Count(const Compared& compared, Verdict verdict);
+  void Count(const Reconciled& reconciled, Verdict verdict);
 
   std::uint64_t operator[](Verdict verdict) const {
     return counts[static_cast<std::size_t>(verdict)];

@@ -1,4 +1,4 @@
-// Check - looks at everything `run` needs, changes nothing, and says how to mend what is wrong.
+// Check - looks at everything `run` needs, changes nothing, and says how to fix what is wrong.
 // Thread: blocking.
 // Errors: exit code 78 when a line failed, 69 when PostgreSQL or Kafka could not be reached.
 #pragma once

@@ -13,7 +13,7 @@ struct CheckLine {
 
   Level level = Level::kOk;
   std::string name;
-  std::string text;  // what was found; for a problem also how to mend it
+  std::string text;  // what was found; for a problem also how to fix it
 };
 
 class CheckLines {

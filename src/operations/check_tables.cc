@@ -143,12 +143,12 @@ class TablesCheck {
       return;  // who may not read the table has no need to
     }
     const Row& row = rows->front();
-    const std::string mend =
+    const std::string fix =
         absl::StrFormat(": run SELECT * FROM %s.maintain(), and have it done every hour", schema);
     if (row.at(1) == "t") {
-      found_.Warn(name, "the time of its last partition is nearly over" + mend);
+      found_.Warn(name, "the time of its last partition is nearly over" + fix);
     } else if (row.at(2) == "t") {
-      found_.Warn(name, "the default partition has rows" + mend);
+      found_.Warn(name, "the default partition has rows" + fix);
     } else {
       found_.Ok(name, row.at(0).value_or("") + " partitions");
     }

@@ -239,7 +239,7 @@ absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
 // What is in its topic, or a dead letter, is not to be sent.
 absl::Status Drain::FindSent(std::uint32_t place) {
   PresenceOptions options;
-  options.spill_folder = options_.spill_folder;
+  options.temp_folder = options_.temp_folder;
   options.on_progress = options_.on_progress;
   options.dead_letters = gap_.has_value();
   options.from_oldest_row = gap_ && gap_->since_ms;

@@ -46,7 +46,7 @@ struct DrainOptions {
   DlqOptions pipeline;
   std::optional<Gap> gap;           // absent = all rows, unless walpost.pipeline says otherwise
   bool skip_undeliverable = false;  // leave out rows that can be no records, and name them
-  std::string spill_folder;
+  std::string temp_folder;
   std::chrono::milliseconds patience{60'000};
   std::uint64_t note_every = 10'000;  // rows
   OnProgress on_progress;

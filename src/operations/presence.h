@@ -1,7 +1,7 @@
 // FindPresence - which rows need not be sent, because Kafka holds them, or because they are dead
 // letters; or must not be, because Kafka holds a newer one and compaction may have removed them.
 // Thread: blocking.
-// Errors: those of Comparison.
+// Errors: those of Reconciliation.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@
 namespace walpost::operations {
 
 struct PresenceOptions {
-  std::string spill_folder;
-  bool from_oldest_row = false;  // see Comparison::Where
+  std::string temp_folder;
+  bool from_oldest_row = false;  // see Reconciliation::Where
   bool dead_letters = true;      // what walpost.dead_letters knows of counts, too
   OnProgress on_progress;
 };

@@ -136,7 +136,7 @@ class Replayer {
     there_.assign(reader->count(), false);
     if (options_.missing) {
       PresenceOptions presence_options;
-      presence_options.spill_folder = options_.spill_folder;
+      presence_options.temp_folder = options_.temp_folder;
       presence_options.on_progress = options_.on_progress;
       presence_options.from_oldest_row = options_.filter.from_ms.has_value();
       ASSIGN_OR_RETURN(Presence presence,

@@ -34,7 +34,7 @@ struct ReplayOptions {
   bool missing = false;             // of them only what Kafka does not hold, and no letter is about
   std::uint64_t rate = 0;           // events a second; 0 = as fast as Kafka takes them
   std::string standby;              // conninfo; empty = the primary
-  std::string spill_folder;
+  std::string temp_folder;
   std::chrono::milliseconds wait{60'000};  // for the slot
   std::chrono::milliseconds patience{60'000};
   OnProgress on_progress;

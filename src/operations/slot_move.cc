@@ -310,13 +310,13 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
   ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(&connection, options.source.slot));
   if (!slot || slot->confirmed_flush_lsn != position) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "somebody else moved slot \"%s\" meanwhile: stop the walpost that uses it, then look again",
+        "somebody else moved slot \"%s\" meanwhile: stop the walpost that uses it, then try again",
         options.source.slot));
   }
   RETURN_IF_ERROR(mover.Remember(position));
   RETURN_IF_ERROR(RecordDecision(options, mover.facts(), position, &connection));
   text += noted ? kKeptUntilDiscarded : "";
-  return Outcome{0, text + "done; a walpost that is halted looks again on SIGHUP\n", ""};
+  return Outcome{0, text + "done; a walpost that is halted resumes on SIGHUP\n", ""};
 }
 
 // Where the gap begins: what an interrupted attempt found, for by now another slot may be there.
@@ -439,7 +439,7 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
   Outcome made = Init(init);
   made.output = text + made.output;
   if (made.exit_code == 0) {
-    made.output += "done; a walpost that is halted looks again on SIGHUP\n";
+    made.output += "done; a walpost that is halted resumes on SIGHUP\n";
   }
   return made;
 }

@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "operations/tail_reader.h"
 #include "pgoutput/frame.h"
-#include "postgres/connect_beside.h"
+#include "postgres/temporary_slot.h"
 
 namespace walpost::operations {
 namespace {
@@ -129,7 +129,7 @@ class TailRun {
 Outcome Tail(const TailOptions& options) {
   postgres::ConnectOptions source = options.pipeline.source;
   source.application_name = "walpost-tail";
-  auto connected = postgres::ConnectBeside(source, !options.from_now);
+  auto connected = postgres::ConnectTemporarySlot(source, !options.from_now);
   if (const auto* end = std::get_if<postgres::StreamEnd>(&connected)) {
     return Failed(end->status);
   }

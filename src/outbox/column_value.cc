@@ -14,7 +14,7 @@ namespace {
 
 using pgoutput::Value;
 
-absl::Status Unfit(std::uint32_t oid, std::size_t size) {
+absl::Status WrongSize(std::uint32_t oid, std::size_t size) {
   return absl::InvalidArgumentError(
       absl::StrFormat("a binary %s of %u bytes", TypeName(oid), size));
 }
@@ -70,7 +70,7 @@ absl::StatusOr<std::int64_t> BinaryInteger(std::string_view bytes, std::uint32_t
     number = reader.I64();
   }
   if (!reader.AtEnd()) {
-    return Unfit(oid, bytes.size());
+    return WrongSize(oid, bytes.size());
   }
   return number;
 }
@@ -188,7 +188,7 @@ absl::StatusOr<std::string_view> ToText(const Value& value, std::uint32_t oid,
   switch (oid) {
     case type_oid::kUuid:
       if (bytes.size() != 16) {
-        return Unfit(oid, bytes.size());
+        return WrongSize(oid, bytes.size());
       }
       return UuidText(bytes, scratch);
     case type_oid::kJsonb:
@@ -199,7 +199,7 @@ absl::StatusOr<std::string_view> ToText(const Value& value, std::uint32_t oid,
       return bytes.substr(1);
     case type_oid::kBool:
       if (bytes.size() != 1) {
-        return Unfit(oid, bytes.size());
+        return WrongSize(oid, bytes.size());
       }
       return std::string_view(bytes[0] != 0 ? "true" : "false");
     case type_oid::kInt2:
@@ -248,7 +248,7 @@ absl::StatusOr<base::WallTime> ToTime(const Value& value) {
     base::ByteReader reader(value.bytes);
     const std::int64_t micros = reader.I64();
     if (!reader.AtEnd()) {
-      return Unfit(type_oid::kTimestamptz, value.bytes.size());
+      return WrongSize(type_oid::kTimestamptz, value.bytes.size());
     }
     if (micros == std::numeric_limits<std::int64_t>::max() ||
         micros == std::numeric_limits<std::int64_t>::min()) {

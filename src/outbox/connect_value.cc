@@ -24,7 +24,9 @@ using pgoutput::Value;
 constexpr std::int64_t kUnixDaysOf2000 = 10'957;
 constexpr std::int32_t kMillisPrecision = 3;
 
-absl::Status Unfit(std::string_view what) { return absl::InvalidArgumentError(std::string(what)); }
+absl::Status Invalid(std::string_view what) {
+  return absl::InvalidArgumentError(std::string(what));
+}
 
 bool Binary(const Value& value) { return value.kind == Value::Kind::kBinary; }
 
@@ -75,34 +77,34 @@ absl::StatusOr<std::string> RealText(const Value& value, std::uint32_t oid) {
     base::ByteReader reader(value.bytes);
     if (oid == type_oid::kFloat4) {
       const auto number = std::bit_cast<float>(reader.I32());
-      return reader.AtEnd() ? absl::StatusOr<std::string>(PrintJava(number)) : Unfit("a real");
+      return reader.AtEnd() ? absl::StatusOr<std::string>(PrintJava(number)) : Invalid("a real");
     }
     const auto number = std::bit_cast<double>(reader.I64());
-    return reader.AtEnd() ? absl::StatusOr<std::string>(PrintJava(number)) : Unfit("a double");
+    return reader.AtEnd() ? absl::StatusOr<std::string>(PrintJava(number)) : Invalid("a double");
   }
   const std::string text(value.bytes);
   if (oid == type_oid::kFloat4) {
     float number = 0;
     return absl::SimpleAtof(text, &number) ? absl::StatusOr<std::string>(PrintJava(number))
-                                           : Unfit("text that is not a number");
+                                           : Invalid("text that is not a number");
   }
   double number = 0;
   return absl::SimpleAtod(text, &number) ? absl::StatusOr<std::string>(PrintJava(number))
-                                         : Unfit("text that is not a number");
+                                         : Invalid("text that is not a number");
 }
 
 absl::StatusOr<std::int64_t> ReadBinary(const Value& value, bool wide) {
   base::ByteReader reader(value.bytes);
   const std::int64_t number = wide ? reader.I64() : reader.I32();
   if (!reader.AtEnd()) {
-    return Unfit("a binary time of another size");
+    return Invalid("a binary time of another size");
   }
   const std::int64_t last = wide ? std::numeric_limits<std::int64_t>::max()
                                  : std::int64_t{std::numeric_limits<std::int32_t>::max()};
   const std::int64_t first = wide ? std::numeric_limits<std::int64_t>::min()
                                   : std::int64_t{std::numeric_limits<std::int32_t>::min()};
   if (number == last || number == first) {
-    return Unfit("an infinite time");
+    return Invalid("an infinite time");
   }
   return number;
 }
@@ -113,7 +115,7 @@ absl::StatusOr<absl::Time> ParseText(const Value& value, const char* format) {
   if (!absl::ParseTime(format, absl::string_view(value.bytes.data(), value.bytes.size()), &time,
                        &error) ||
       time == absl::InfiniteFuture() || time == absl::InfinitePast()) {
-    return Unfit("a time that is infinite or not in ISO form");
+    return Invalid("a time that is infinite or not in ISO form");
   }
   return time;
 }
@@ -162,7 +164,7 @@ absl::StatusOr<std::string> InstantText(const Value& value) {
   const absl::Time time = absl::FromUnixMicros(instant.time_since_epoch().count());
   const absl::CivilSecond civil = absl::ToCivilSecond(time, absl::UTCTimeZone());
   if (civil.year() < 1 || civil.year() > 9999) {
-    return Unfit("a time outside the years 1 to 9999");
+    return Invalid("a time outside the years 1 to 9999");
   }
   return absl::FormatTime("%E4Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
 }
@@ -245,7 +247,7 @@ absl::StatusOr<base::WallTime> ToInstant(const Value& value) {
   if (Binary(value)) {
     ASSIGN_OR_RETURN(const std::int64_t micros, ReadBinary(value, true));
     if (micros > std::numeric_limits<std::int64_t>::max() - base::kPostgresEpochUnixMicros) {
-      return Unfit("a time so late that no count of microseconds reaches it");
+      return Invalid("a time so late that no count of microseconds reaches it");
     }
     return base::FromPostgresMicros(micros);
   }
@@ -344,7 +346,7 @@ absl::Status ConnectColumn::AppendJson(const Value& value, std::string* json) co
   ASSIGN_OR_RETURN(const std::string_view text, Text(value, &scratch));
   const bool named_number = kind_ == Kind::kReal && text.find_first_of("NI") != text.npos;
   if (kind_ == Kind::kText || kind_ == Kind::kInstant || kind_ == Kind::kBytes || named_number) {
-    return AppendJsonText(text, json) ? absl::OkStatus() : Unfit("text that is not UTF-8");
+    return AppendJsonText(text, json) ? absl::OkStatus() : Invalid("text that is not UTF-8");
   }
   json->append(text);
   return absl::OkStatus();

@@ -70,14 +70,14 @@ absl::Status EventRouter::BindPlacement(const std::vector<BoundColumn>& columns,
         where_, placement.column));
   }
   const int index = static_cast<int>(column - columns.data());
-  const auto unfit = [&](std::string_view expected) {
+  const auto of_another_type = [&](std::string_view expected) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "%s: column %s is %s, but placed as table.fields.additional.placement says it must be %s",
         where_, placement.column, column->type, expected));
   };
   if (placement.where == Where::kPartition) {
     if (!IsInteger(column->oid)) {
-      return unfit("integer, smallint or bigint");
+      return of_another_type("integer, smallint or bigint");
     }
     partition_ = index;
     partition_name_ = column->name;
@@ -88,7 +88,7 @@ absl::Status EventRouter::BindPlacement(const std::vector<BoundColumn>& columns,
       ConnectColumn::Of(column->oid, column->modifier, column->is_domain);
   const bool envelope = placement.where == Where::kEnvelope;
   if (!value || (envelope && value->is_decimal())) {
-    return unfit("of another type: see the list in docs/migrate-from-debezium.md");
+    return of_another_type("of another type: see the list in docs/migrate-from-debezium.md");
   }
   (envelope ? envelope_ : headers_).push_back({&placement, index, *value, ""});
   return absl::OkStatus();
@@ -113,7 +113,7 @@ absl::Status EventRouter::BindTimestamp(const std::vector<BoundColumn>& columns)
 absl::Status EventRouter::Route(std::string_view value, Event* event) {
   const absl::StatusOr<std::string_view> topic = topics_->Route(value);
   if (!topic.ok()) {
-    return Unfit("of route.by.field", *event, topic.status());
+    return Undeliverable("of route.by.field", *event, topic.status());
   }
   event->topic = *topic;
   return absl::OkStatus();
@@ -134,7 +134,7 @@ absl::Status EventRouter::PlaceTime(std::span<const Value> values, Event* event)
   const absl::StatusOr<base::WallTime> time =
       ToInstant(values[static_cast<std::size_t>(timestamp_)]);
   if (!time.ok()) {
-    return Unfit(options_.timestamp, *event, time.status());
+    return Undeliverable(options_.timestamp, *event, time.status());
   }
   event->timestamp = *time;
   return absl::OkStatus();
@@ -147,7 +147,8 @@ absl::Status EventRouter::PlacePartition(std::span<const Value> values, Event* e
   const absl::StatusOr<std::int64_t> number =
       ToInteger(values[static_cast<std::size_t>(partition_)], partition_oid_);
   if (!number.ok() || *number < 0 || *number > std::numeric_limits<std::int32_t>::max()) {
-    return Unfit(partition_name_, *event, absl::InvalidArgumentError("not a partition number"));
+    return Undeliverable(partition_name_, *event,
+                         absl::InvalidArgumentError("not a partition number"));
   }
   event->partition = static_cast<std::int32_t>(*number);
   return absl::OkStatus();
@@ -162,7 +163,7 @@ absl::Status EventRouter::PlaceHeaders(std::span<const Value> values, const Even
       const absl::StatusOr<std::string_view> text =
           placed.column.Text(values[static_cast<std::size_t>(placed.index)], &placed.scratch);
       if (!text.ok()) {
-        return Unfit(placed.placement->column, event, text.status());
+        return Undeliverable(placed.placement->column, event, text.status());
       }
       header.value = *text;
     }
@@ -186,7 +187,7 @@ absl::Status EventRouter::PlacePayload(std::span<const Value> values, Event* eve
   json_ += envelope ? "{\"payload\":" : "";
   if (const absl::Status status = AppendPayload(values[static_cast<std::size_t>(payload_)]);
       !status.ok()) {
-    return Unfit(payload_name_, *event, status);
+    return Undeliverable(payload_name_, *event, status);
   }
   for (const Placed& placed : envelope_) {
     json_ += ',';
@@ -196,7 +197,7 @@ absl::Status EventRouter::PlacePayload(std::span<const Value> values, Event* eve
     json_ += ':';
     status.Update(placed.column.AppendJson(values[static_cast<std::size_t>(placed.index)], &json_));
     if (!status.ok()) {
-      return Unfit(placed.placement->column, *event, status);
+      return Undeliverable(placed.placement->column, *event, status);
     }
   }
   json_ += envelope ? "}" : "";
@@ -215,8 +216,8 @@ absl::Status EventRouter::AppendPayload(const Value& value) {
   return payload_column_->AppendJson(value, &json_);
 }
 
-absl::Status EventRouter::Unfit(std::string_view column, const Event& event,
-                                const absl::Status& why) const {
+absl::Status EventRouter::Undeliverable(std::string_view column, const Event& event,
+                                        const absl::Status& why) const {
   return absl::InvalidArgumentError(absl::StrFormat("%s: column %s in event '%s': %s", where_,
                                                     column, event.id, std::string(why.message())));
 }

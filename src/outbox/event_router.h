@@ -64,7 +64,8 @@ class EventRouter {
                             std::vector<Header>* headers);
   absl::Status PlacePayload(std::span<const pgoutput::Value> values, Event* event);
   absl::Status AppendPayload(const pgoutput::Value& value);
-  absl::Status Unfit(std::string_view column, const Event& event, const absl::Status& why) const;
+  absl::Status Undeliverable(std::string_view column, const Event& event,
+                             const absl::Status& why) const;
 
   const DebeziumOptions options_;
   const std::string where_;

@@ -13,7 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 #include "outbox/wire_reader.h"
 
 namespace walpost::outbox {
@@ -182,8 +182,8 @@ absl::Status MessageMapper::Map(std::string_view prefix, std::string_view conten
     status = Check(*event);
   }
   if (!status.ok()) {
-    return UnfitError(
-        UnfitReason(status),
+    return UndeliverableError(
+        ReasonCodeOf(status),
         absl::StrFormat("message with prefix '%s'%s: %s: correct what emits it (docs/messages.md)",
                         prefix, event->id.empty() ? "" : absl::StrFormat(", event '%s'", event->id),
                         std::string(status.message())));

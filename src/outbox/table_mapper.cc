@@ -18,7 +18,7 @@
 #include "outbox/headers_column.h"
 #include "outbox/topic_template.h"
 #include "outbox/trace_context.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 
 namespace walpost::outbox {
 
@@ -76,7 +76,7 @@ struct TableMapper::Impl {
   absl::Status BindRouter(const pgoutput::Relation& relation);
 
   absl::Status Null(const Slot& slot, const Event& event) const;
-  absl::Status Unfit(const Slot& slot, const Event& event, const absl::Status& why) const;
+  absl::Status Undeliverable(const Slot& slot, const Event& event, const absl::Status& why) const;
   absl::Status Text(std::span<const Value> values, Slot* slot, const Event& event, bool required,
                     std::string_view* text);
   absl::Status MapKey(std::span<const Value> values, Event* event);
@@ -318,8 +318,8 @@ absl::Status TableMapper::Impl::Null(const Slot& slot, const Event& event) const
                       Where(), slot.column, event.id));
 }
 
-absl::Status TableMapper::Impl::Unfit(const Slot& slot, const Event& event,
-                                      const absl::Status& why) const {
+absl::Status TableMapper::Impl::Undeliverable(const Slot& slot, const Event& event,
+                                              const absl::Status& why) const {
   return absl::InvalidArgumentError(absl::StrFormat("%s: column %s in event '%s': %s", Where(),
                                                     slot.column, event.id,
                                                     std::string(why.message())));
@@ -336,7 +336,7 @@ absl::Status TableMapper::Impl::Text(std::span<const Value> values, Slot* slot, 
   }
   const absl::StatusOr<std::string_view> found = ToText(value, slot->oid, &slot->scratch);
   if (!found.ok()) {
-    return Unfit(*slot, event, found.status());
+    return Undeliverable(*slot, event, found.status());
   }
   *text = *found;
   return absl::OkStatus();
@@ -352,7 +352,7 @@ absl::Status TableMapper::Impl::MapKey(std::span<const Value> values, Event* eve
   }
   const absl::StatusOr<std::string_view> found = ToBytes(value, key.oid, &key.scratch);
   if (!found.ok()) {
-    return Unfit(key, *event, found.status());
+    return Undeliverable(key, *event, found.status());
   }
   event->key = *found;
   return absl::OkStatus();
@@ -365,7 +365,7 @@ absl::Status TableMapper::Impl::MapPayload(std::span<const Value> values, Event*
   }
   const absl::StatusOr<std::string_view> found = ToBytes(value, payload.oid, &payload.scratch);
   if (!found.ok()) {
-    return Unfit(payload, *event, found.status());
+    return Undeliverable(payload, *event, found.status());
   }
   event->payload = *found;
   event->payload_form = payload.oid == type_oid::kBytea ? PayloadForm::kBytes
@@ -383,7 +383,7 @@ absl::Status TableMapper::Impl::MapOptional(std::span<const Value> values, Event
   if (!json.empty()) {
     const absl::StatusOr<std::span<const Header>> parsed = headers_column.Parse(json);
     if (!parsed.ok()) {
-      return Unfit(headers, *event, parsed.status());
+      return Undeliverable(headers, *event, parsed.status());
     }
     event->headers = *parsed;
   }
@@ -411,7 +411,7 @@ absl::Status TableMapper::Impl::MapPartition(std::span<const Value> values, Even
   if (value.kind != Value::Kind::kNull) {
     const absl::StatusOr<std::int64_t> number = ToInteger(value, partition.oid);
     if (!number.ok() || *number < 0 || *number > INT32_MAX) {
-      return Unfit(partition, *event, absl::InvalidArgumentError("not a partition number"));
+      return Undeliverable(partition, *event, absl::InvalidArgumentError("not a partition number"));
     }
     event->partition = static_cast<std::int32_t>(*number);
   }
@@ -428,7 +428,7 @@ absl::Status TableMapper::Impl::Time(std::span<const Value> values, const Slot& 
   if (value.kind != Value::Kind::kNull) {
     const absl::StatusOr<base::WallTime> found = ToTime(value);
     if (!found.ok()) {
-      return Unfit(slot, event, found.status());
+      return Undeliverable(slot, event, found.status());
     }
     *time = *found;
   }
@@ -459,8 +459,8 @@ absl::Status TableMapper::Impl::MapTopic(std::span<const Value> values, Event* e
   }
   if (event->topic.empty() || event->topic != checked_topic) {
     if (const absl::Status status = topic_rules->Check(event->topic); !status.ok()) {
-      return UnfitError(
-          UnfitReason(status),
+      return UndeliverableError(
+          ReasonCodeOf(status),
           absl::StrFormat("%s: event '%s': %s", Where(), event->id, std::string(status.message())));
     }
     checked_topic.assign(event->topic);

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "outbox/topic_template.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 
 namespace walpost::outbox {
 namespace {
@@ -103,16 +103,17 @@ absl::Status TopicRules::Check(std::string_view topic) const {
                         topic.substr(0, 300)));
   }
   if (IsReservedTopic(topic) || own_.find(topic) != own_.end()) {
-    return UnfitError(kTopicNotAllowed,
-                      absl::StrFormat("it asks for topic '%s', which belongs to walpost or to "
-                                      "Kafka itself: no event goes there",
-                                      topic));
+    return UndeliverableError(
+        kTopicNotAllowed, absl::StrFormat("it asks for topic '%s', which belongs to walpost or to "
+                                          "Kafka itself: no event goes there",
+                                          topic));
   }
   if (!IsAllowed(topic)) {
-    return UnfitError(kTopicNotAllowed,
-                      absl::StrFormat("it asks for topic '%s', which is not one of "
-                                      "`topics.allowed`: add it there, or correct what writes it",
-                                      topic));
+    return UndeliverableError(
+        kTopicNotAllowed,
+        absl::StrFormat("it asks for topic '%s', which is not one of "
+                        "`topics.allowed`: add it there, or correct what writes it",
+                        topic));
   }
   return absl::OkStatus();
 }

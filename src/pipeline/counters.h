@@ -58,9 +58,10 @@ struct Counters {
   std::uint64_t changes_ignored =
       0;  // not of an outbox: updates, deletes, other tables, other messages
   std::uint64_t records_resubmitted = 0;
-  std::uint64_t producer_generations = 0;
-  std::uint64_t producers_after_failure = 0;   // opened because one failed
-  std::uint64_t producers_after_recovery = 0;  // opened because the careful one is done
+  std::uint64_t producer_sessions = 0;
+  std::uint64_t producers_after_failure = 0;  // opened because one failed
+  std::uint64_t producers_after_recovery =
+      0;  // opened because the one that sends one at a time is done
   std::uint64_t reconnects = 0;
   std::array<std::uint64_t, std::size(kAllReconnectReasons)> reconnects_by_reason{};
   std::uint64_t backpressure_ms = 0;

@@ -37,7 +37,7 @@ const char* ReasonCode(FailureKind kind) {
     case FailureKind::kSchemaRefused:
       return "schema_refused";
     case FailureKind::kNone:
-    case FailureKind::kGenerationEnded:
+    case FailureKind::kSessionEnded:
     case FailureKind::kOther:
       break;
   }
@@ -54,12 +54,12 @@ std::string Short(std::string_view text) {
   return std::string(text.substr(0, DeadLetter::kTextBytesMax + kCharacterBytesMax));
 }
 
-ConcernedEvent EventOf(const DeadLetter& row, const std::optional<std::string_view>& key) {
-  ConcernedEvent event;
+EventReference EventOf(const DeadLetter& row, const std::optional<std::string_view>& key) {
+  EventReference event;
   event.id = row.event_id;
   event.type = row.event_type;
   if (key) {
-    event.key = std::string(key->substr(0, ConcernedEvent::kKeyBytesMax));
+    event.key = std::string(key->substr(0, EventReference::kKeyBytesMax));
   }
   event.table = row.source;
   event.topic = row.topic;
@@ -91,7 +91,7 @@ std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& 
   row.attempts = attempts;
   counters_->events_failed.Add(row.topic, row.reason);
   if (PolicyOf(entry.table) == OnUndeliverable::kHalt) {
-    return UndeliverableEvent(entry, row);
+    return UndeliverableHalt(entry, row);
   }
   if (PolicyOf(entry.table) == OnUndeliverable::kSkip) {
     ++counters_->events_skipped;
@@ -126,7 +126,7 @@ void Decider::Retry(delivery::Sequence sequence, const Failure& failure, std::ui
   Tell(Decision::Kind::kRetried, row, entry.record.key);
 }
 
-ConcernedEvent Decider::Concerned(delivery::Sequence sequence) const {
+EventReference Decider::Reference(delivery::Sequence sequence) const {
   const Tracker::Entry& entry = tracker_->entry(sequence);
   const auto known = known_.find(sequence);
   return EventOf(known == known_.end() ? Describe(entry) : known->second, entry.record.key);
@@ -175,26 +175,26 @@ std::optional<Halt> Decider::Place(std::uint32_t table, const std::optional<std:
   return std::nullopt;
 }
 
-std::optional<Halt> Decider::DecideUnfit(const UnfitEvent& unfit) {
-  const outbox::Event& event = *unfit.event;
-  auto& [table, received] = counters_->received_by_table[unfit.table];
+std::optional<Halt> Decider::DecideUndeliverable(const UndeliverableEvent& undeliverable) {
+  const outbox::Event& event = *undeliverable.event;
+  auto& [table, received] = counters_->received_by_table[undeliverable.table];
   DeadLetter row;
   row.topic = event.topic;
   row.source = table;
   row.event_id = Short(event.id);
   row.event_type = Short(event.type);
-  row.position = PositionOf(unfit.commit_lsn, unfit.ordinal);
-  row.reason = unfit.reason;
-  row.detail = unfit.detail;
+  row.position = PositionOf(undeliverable.commit_lsn, undeliverable.ordinal);
+  row.reason = undeliverable.reason;
+  row.detail = undeliverable.detail;
   row.partition = event.partition;
-  if (!unfit.content) {
-    row.truncated_bytes = unfit.bytes;  // the row is in its table
+  if (!undeliverable.content) {
+    row.truncated_bytes = undeliverable.bytes;  // the row is in its table
   }
   counters_->events_failed.Add(row.topic, row.reason);
-  if (PolicyOf(unfit.table) == OnUndeliverable::kHalt) {
+  if (PolicyOf(undeliverable.table) == OnUndeliverable::kHalt) {
     return Halt{HaltReason::kUndeliverableEvent, row.detail, EventOf(row, event.key)};
   }
-  if (PolicyOf(unfit.table) == OnUndeliverable::kSkip) {
+  if (PolicyOf(undeliverable.table) == OnUndeliverable::kSkip) {
     ++counters_->events_received;
     ++received;
     ++counters_->events_skipped;
@@ -202,16 +202,16 @@ std::optional<Halt> Decider::DecideUnfit(const UnfitEvent& unfit) {
     return std::nullopt;
   }
   const delivery::Sequence sequence = tracker_->next_sequence();
-  if (std::optional<Halt> halt = Place(unfit.table, event.key, sequence, &row)) {
+  if (std::optional<Halt> halt = Place(undeliverable.table, event.key, sequence, &row)) {
     return halt;
   }
   ++counters_->events_received;
   ++received;
   envelope::Record record;
   record.key = event.key;
-  record.value = unfit.content;
-  tracker_->Add(WithRoom(record, tracker_->arena()), unfit.ordinal, unfit.commit_time, 0,
-                unfit.table, FormOf(row));
+  record.value = undeliverable.content;
+  tracker_->Add(WithRoom(record, tracker_->arena()), undeliverable.ordinal,
+                undeliverable.commit_time, 0, undeliverable.table, FormOf(row));
   known_[sequence] = std::move(row);
   return std::nullopt;
 }
@@ -244,7 +244,7 @@ std::optional<Decision> Decider::TakeDecision() {
   return decision;
 }
 
-Halt Decider::UndeliverableEvent(const Tracker::Entry& entry, const DeadLetter& row) const {
+Halt Decider::UndeliverableHalt(const Tracker::Entry& entry, const DeadLetter& row) const {
   return Halt{HaltReason::kUndeliverableEvent,
               absl::StrFormat("event %s of %s (%s%s a key) for topic %s, commit LSN %s, ordinal "
                               "%u, cannot be delivered: %s",

@@ -20,9 +20,9 @@
 #include "envelope/position.h"
 #include "envelope/schema_table.h"
 #include "outbox/event.h"
-#include "pipeline/concerned_event.h"
 #include "pipeline/counters.h"
 #include "pipeline/dead_letters.h"
+#include "pipeline/event_reference.h"
 #include "pipeline/halt.h"
 #include "pipeline/options.h"
 
@@ -33,13 +33,13 @@ struct Decision {
   enum class Kind { kSkipped, kDeadLettered, kParked, kRetried };
 
   Kind kind = Kind::kSkipped;
-  ConcernedEvent event;
+  EventReference event;
   std::string detail;
   std::uint64_t not_told = 0;  // decisions before this one that were too many to tell
 };
 
 // A row or message that never became a record.
-struct UnfitEvent {
+struct UndeliverableEvent {
   const outbox::Event* event = nullptr;     // as far as it was understood
   std::optional<std::string_view> content;  // of a message, which stands in no table
   std::uint64_t bytes = 0;
@@ -48,7 +48,7 @@ struct UnfitEvent {
   base::WallTime commit_time;
   std::uint32_t table = 0;  // index into Counters::received_by_table
   std::string detail;
-  std::string reason;  // a word of outbox/unfit.h
+  std::string reason;  // a word of outbox/undeliverable.h
 };
 
 class Decider {
@@ -70,7 +70,7 @@ class Decider {
   void Retry(delivery::Sequence sequence, const delivery::Failure& failure, std::uint32_t attempts);
 
   // For the log.
-  ConcernedEvent Concerned(delivery::Sequence sequence) const;
+  EventReference Reference(delivery::Sequence sequence) const;
 
   // The event's key is parked: it becomes a row, too. Nothing = decided.
   std::optional<Halt> Follow(delivery::Sequence sequence);
@@ -84,14 +84,14 @@ class Decider {
   void Forget() { known_.clear(); }
 
   // Inside its transaction. Nothing = decided.
-  std::optional<Halt> DecideUnfit(const UnfitEvent& unfit);
+  std::optional<Halt> DecideUndeliverable(const UndeliverableEvent& undeliverable);
 
   // For the log, once each.
   std::optional<Decision> TakeDecision();
 
  private:
   OnUndeliverable PolicyOf(std::uint32_t table) const;
-  Halt UndeliverableEvent(const delivery::Tracker::Entry& entry, const base::DeadLetter& row) const;
+  Halt UndeliverableHalt(const delivery::Tracker::Entry& entry, const base::DeadLetter& row) const;
   std::optional<Halt> Full(const base::DeadLetter& row,
                            const std::optional<std::string_view>& key) const;
   std::optional<Halt> Place(std::uint32_t table, const std::optional<std::string_view>& key,

@@ -34,7 +34,7 @@ void Dispatcher::Start(base::Now now) {
   topics_.ForgetAll();
   shutting_down_ = suspended_ = false;
   stages_.Forget();
-  Open(Sink::Mode::kFast);
+  Open(Sink::Mode::kPipelined);
 }
 
 void Dispatcher::Gather(base::Now now) {
@@ -43,7 +43,7 @@ void Dispatcher::Gather(base::Now now) {
     stages_.OnTaken(tracker_->entry(tracker_->next_sequence() - 1).commit_time, now);
   }
   const bool behind = !held_since_ && cursor_ + 1 < tracker_->next_sequence();
-  if (options_.gather_for.count() == 0 || phase_ != Phase::kFast || behind ||
+  if (options_.gather_for.count() == 0 || phase_ != Phase::kPipelined || behind ||
       tracker_->next_sequence() - cursor_ >= kGatherEvents) {
     Pump();
   } else if (!held_since_) {
@@ -67,17 +67,17 @@ base::MonotonicTime Dispatcher::HeldUntil() const {
 
 void Dispatcher::Pump() {
   held_since_.reset();
-  if (phase_ != Phase::kFast && phase_ != Phase::kCareful) {
+  if (phase_ != Phase::kPipelined && phase_ != Phase::kOneAtATime) {
     return;
   }
-  // First, so that they have their turn in careful mode too.
+  // First, so that they have their turn one at a time too.
   SubmitOwn(now_);
   SubmitTracked();
   stages_.OnSubmitted(cursor_, tracker_->next_sequence(), now_);
 }
 
 void Dispatcher::SubmitTracked() {
-  // What came before a verdict is still delivered, by a new generation if need be.
+  // What came before a verdict is still delivered, by a new session if need be.
   const delivery::Sequence end = verdict_ ? verdict_->sequence : tracker_->next_sequence();
   if (!topics_.empty() && !SubmitHeld(end)) {
     return;
@@ -147,9 +147,9 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
       topics_.WakeFor(entry.record.topic, now_.mono);
       return Fate::kHeld;
     }
-    if (phase_ == Phase::kFast && topics_.IsUnclear(entry.record.topic, sequence)) {
+    if (phase_ == Phase::kPipelined && topics_.IsUnclear(entry.record.topic, sequence)) {
       // A pipelined producer fails as a whole, and its answer says nothing about this record.
-      EndGeneration(Sink::Mode::kCareful, /*back_off=*/false);
+      EndSession(Sink::Mode::kOneAtATime, /*back_off=*/false);
       return Fate::kStopped;
     }
     const SubmitResult result =
@@ -247,7 +247,7 @@ bool Dispatcher::Decide(delivery::Sequence sequence, const delivery::Failure& fa
 }
 
 void Dispatcher::SubmitOwn(base::Now now) {
-  if (phase_ != Phase::kFast && phase_ != Phase::kCareful) {
+  if (phase_ != Phase::kPipelined && phase_ != Phase::kOneAtATime) {
     return;
   }
   if (const envelope::Record* record = progress_ == nullptr ? nullptr : progress_->waiting(now)) {
@@ -278,8 +278,8 @@ void Dispatcher::Poll(base::Now now) {
   if (phase_ == Phase::kWaiting && now.mono >= reopen_at_) {
     Open(next_mode_);
   }
-  if (phase_ == Phase::kCareful && only_held() && !verdict_ && !dead_letters_->needs_verdict()) {
-    EndGeneration(Sink::Mode::kFast, /*back_off=*/false);
+  if (phase_ == Phase::kOneAtATime && only_held() && !verdict_ && !dead_letters_->needs_verdict()) {
+    EndSession(Sink::Mode::kPipelined, /*back_off=*/false);
   }
   const auto wakes_at = topics_.NextDeadline();
   if (!held_since_ || now.mono >= HeldUntil() || (wakes_at && now.mono >= *wakes_at)) {
@@ -292,7 +292,7 @@ void Dispatcher::ShutDown() {
   if (phase_ == Phase::kWaiting) {
     phase_ = Phase::kIdle;
   } else if (phase_ != Phase::kIdle && phase_ != Phase::kClosing) {
-    EndGeneration(Sink::Mode::kFast, /*back_off=*/false);
+    EndSession(Sink::Mode::kPipelined, /*back_off=*/false);
   }
 }
 
@@ -300,8 +300,8 @@ void Dispatcher::Suspend() {
   suspended_ = true;
   if (phase_ == Phase::kWaiting) {
     phase_ = Phase::kIdle;
-  } else if (phase_ == Phase::kFast || phase_ == Phase::kCareful) {
-    EndGeneration(next_mode_, /*back_off=*/false);
+  } else if (phase_ == Phase::kPipelined || phase_ == Phase::kOneAtATime) {
+    EndSession(next_mode_, /*back_off=*/false);
   }
 }
 
@@ -356,14 +356,14 @@ void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOff
 
 void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) {
   if (phase_ == Phase::kClosing || phase_ == Phase::kIdle || phase_ == Phase::kWaiting) {
-    return;  // the generation is over already; the record is submitted again
+    return;  // the session is over already; the record is submitted again
   }
   if (sequence >= DeadLetters::kFirstSequence) {
     OnOwnFailed(sequence, failure);
     return;
   }
-  if (phase_ == Phase::kFast || failure.kind == FailureKind::kGenerationEnded) {
-    EndGeneration(Sink::Mode::kCareful, /*back_off=*/failure.kind == FailureKind::kGenerationEnded);
+  if (phase_ == Phase::kPipelined || failure.kind == FailureKind::kSessionEnded) {
+    EndSession(Sink::Mode::kOneAtATime, /*back_off=*/failure.kind == FailureKind::kSessionEnded);
     return;
   }
   const std::string topic(tracker_->entry(sequence).record.topic);
@@ -376,7 +376,7 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
     attempts = unclear.attempts;
     if (!unclear.verdict) {
       decider_->Retry(sequence, failure, attempts);
-      EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
+      EndSession(Sink::Mode::kOneAtATime, /*back_off=*/true);
       return;
     }
   }
@@ -384,24 +384,24 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
   // nothing more, without any sign, while it gives its producer a new epoch: also here the producer
   // goes, and another takes its place at once.
   const bool decided = Decide(sequence, failure, attempts);
-  EndGeneration(Sink::Mode::kCareful, /*back_off=*/!decided);
+  EndSession(Sink::Mode::kOneAtATime, /*back_off=*/!decided);
 }
 
-// Its failure ends the generation like any other, but is never a verdict on an event.
+// Its failure ends the session like any other, but is never a verdict on an event.
 void Dispatcher::OnOwnFailed(delivery::Sequence sequence, const delivery::Failure& failure) {
-  if (failure.kind != FailureKind::kGenerationEnded) {
+  if (failure.kind != FailureKind::kSessionEnded) {
     if (sequence >= ProgressKeeper::kFirstSequence) {
       progress_->OnRefused(failure, now_);
     } else {
-      dead_letters_->OnRefused(failure, phase_ == Phase::kCareful, now_);
+      dead_letters_->OnRefused(failure, phase_ == Phase::kOneAtATime, now_);
     }
   }
-  EndGeneration(Sink::Mode::kCareful, /*back_off=*/failure.kind == FailureKind::kGenerationEnded);
+  EndSession(Sink::Mode::kOneAtATime, /*back_off=*/failure.kind == FailureKind::kSessionEnded);
 }
 
-void Dispatcher::OnGenerationFailed(const delivery::Failure&) {
-  if (phase_ == Phase::kFast || phase_ == Phase::kCareful) {
-    EndGeneration(Sink::Mode::kCareful, /*back_off=*/true);
+void Dispatcher::OnSessionFailed(const delivery::Failure&) {
+  if (phase_ == Phase::kPipelined || phase_ == Phase::kOneAtATime) {
+    EndSession(Sink::Mode::kOneAtATime, /*back_off=*/true);
   }
 }
 
@@ -425,18 +425,18 @@ void Dispatcher::OnClosed() {
 
 void Dispatcher::Open(Sink::Mode mode) {
   sink_->Open(mode);
-  phase_ = mode == Sink::Mode::kFast ? Phase::kFast : Phase::kCareful;
-  ++counters_->producer_generations;
+  phase_ = mode == Sink::Mode::kPipelined ? Phase::kPipelined : Phase::kOneAtATime;
+  ++counters_->producer_sessions;
   cursor_ = tracker_->oldest_unsettled();
 }
 
-void Dispatcher::EndGeneration(Sink::Mode next, bool back_off) {
+void Dispatcher::EndSession(Sink::Mode next, bool back_off) {
   resubmit_below_ = std::max(resubmit_below_, cursor_);
   held_since_.reset();
   topics_.ForgetQueues();
   if (!shutting_down_ && !suspended_) {
-    ++(next == Sink::Mode::kFast ? counters_->producers_after_recovery
-                                 : counters_->producers_after_failure);
+    ++(next == Sink::Mode::kPipelined ? counters_->producers_after_recovery
+                                      : counters_->producers_after_failure);
   }
   next_mode_ = next;
   back_off_ = back_off;

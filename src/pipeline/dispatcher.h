@@ -1,8 +1,8 @@
 // Dispatcher - brings what the tracker holds to the sink, in order, through as many producer
-// generations as it takes.
-// Why: the first failed report ends a generation, because librdkafka would let later records
+// sessions as it takes.
+// Why: the first failed report ends a session, because librdkafka would let later records
 //   overtake. What was not delivered is then submitted again from memory, first one record at a
-//   time (careful), so that each report is a verdict on its record alone; then the fast producer
+//   time, so that each report is about its record alone; then the pipelined producer
 //   takes over.
 // An event whose topic cannot be sent to now waits beside the line, with the later ones of that topic.
 // Thread: loop thread.
@@ -78,18 +78,18 @@ class Dispatcher : private delivery::SinkListener {
   // Serves reports and timers.
   void Poll(base::Now now);
 
-  // Ends the generation for good. idle() follows.
+  // Ends the session for good. idle() follows.
   void ShutDown();
 
-  // Ends the generation until Resume: what is not delivered by then waits.
+  // Ends the session until Resume: what is not delivered by then waits.
   void Suspend();
   void Resume();
 
   bool idle() const { return phase_ == Phase::kIdle; }
 
-  // Everything tracked is with a fast producer, or held back by choice: the next row may be read.
+  // Everything tracked is with a pipelined producer, or held back by choice: the next row may be read.
   bool caught_up() const {
-    return phase_ == Phase::kFast && (held_since_ || cursor_ == tracker_->next_sequence());
+    return phase_ == Phase::kPipelined && (held_since_ || cursor_ == tracker_->next_sequence());
   }
 
   const std::optional<Verdict>& verdict() const { return verdict_; }
@@ -99,15 +99,15 @@ class Dispatcher : private delivery::SinkListener {
  private:
   enum class Phase {
     kIdle,  // sink closed, nothing will happen until Start
-    kFast,
-    kCareful,  // until everything tracked is settled; nothing new is read meanwhile
-    kClosing,  // waiting for OnClosed
-    kWaiting,  // sink closed, back-off before the next generation
+    kPipelined,
+    kOneAtATime,  // until everything tracked is settled; nothing new is read meanwhile
+    kClosing,     // waiting for OnClosed
+    kWaiting,     // sink closed, back-off before the next session
   };
 
   void OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) override;
   void OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) override;
-  void OnGenerationFailed(const delivery::Failure& failure) override;
+  void OnSessionFailed(const delivery::Failure& failure) override;
   void OnTopicAnswered(std::string_view topic, bool known) override;
   void OnClosed() override;
 
@@ -145,7 +145,7 @@ class Dispatcher : private delivery::SinkListener {
   bool IsOffered(delivery::Sequence sequence) const;
   std::optional<Fate> Follow(delivery::Sequence sequence);
   void Open(delivery::Sink::Mode mode);
-  void EndGeneration(delivery::Sink::Mode next, bool back_off);
+  void EndSession(delivery::Sink::Mode next, bool back_off);
 
   const Options options_;
   base::Backoff backoff_;
@@ -161,13 +161,13 @@ class Dispatcher : private delivery::SinkListener {
   Phase phase_ = Phase::kIdle;
   base::Now now_;  // of the Poll being served
   delivery::Sequence cursor_ =
-      0;  // everything tracked below it was accepted by this generation, is settled, or is held
+      0;  // everything tracked below it was accepted by this session, is settled, or is held
   HeldTopics topics_{options_.unknown_topic_wait};
   std::uint64_t delivered_ = 0;                    // events
   std::optional<base::MonotonicTime> held_since_;  // gathering
   bool quiet_ = false;                             // nothing new since OnQuiet
-  delivery::Sequence resubmit_below_ = 0;          // what earlier generations had accepted
-  delivery::Sink::Mode next_mode_ = delivery::Sink::Mode::kFast;
+  delivery::Sequence resubmit_below_ = 0;          // what earlier sessions had accepted
+  delivery::Sink::Mode next_mode_ = delivery::Sink::Mode::kPipelined;
   bool shutting_down_ = false;
   bool suspended_ = false;
   bool back_off_ = false;

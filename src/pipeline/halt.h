@@ -5,14 +5,14 @@
 #include <string>
 
 #include "base/state.h"
-#include "pipeline/concerned_event.h"
+#include "pipeline/event_reference.h"
 
 namespace walpost::pipeline {
 
 struct Halt {
   base::HaltReason reason = base::HaltReason::kProtocolError;
   std::string detail;                        // one line: what, where, what to do
-  std::optional<ConcernedEvent> event = {};  // when it is about one
+  std::optional<EventReference> event = {};  // when it is about one
 };
 
 }  // namespace walpost::pipeline

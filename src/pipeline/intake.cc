@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 #include "pipeline/fingerprint.h"
 
 namespace walpost::pipeline {

@@ -136,7 +136,7 @@ class Intake {
                    std::uint32_t table);
   absl::Status CheckSize() const;
   std::span<const pgoutput::Value> WithoutLarge(std::span<const pgoutput::Value> values);
-  std::optional<Halt> Unfit(UnfitEvent unfit, const absl::Status& why);
+  std::optional<Halt> Undeliverable(UndeliverableEvent undeliverable, const absl::Status& why);
   void Taken(std::uint32_t ordinal);
   std::uint32_t LabelOf(std::string_view topic);
   Halt OtherRows() const;

@@ -6,7 +6,7 @@
 #include "base/printable.h"
 #include "base/status.h"
 #include "envelope/dead_letter.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 #include "pipeline/intake.h"
 
 namespace walpost::pipeline {
@@ -35,14 +35,14 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
   if (status.ok() && size.ok()) {
     return std::nullopt;
   }
-  UnfitEvent unfit;
-  unfit.event = &event;
+  UndeliverableEvent undeliverable;
+  undeliverable.event = &event;
   for (const pgoutput::Value& value : insert.values) {
-    unfit.bytes += value.bytes.size();
+    undeliverable.bytes += value.bytes.size();
   }
-  unfit.ordinal = ordinal;
-  unfit.table = table;
-  return Unfit(std::move(unfit), size.ok() ? status : size);
+  undeliverable.ordinal = ordinal;
+  undeliverable.table = table;
+  return Undeliverable(std::move(undeliverable), size.ok() ? status : size);
 }
 
 std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
@@ -57,18 +57,19 @@ std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
   if (status.ok()) {
     return std::nullopt;
   }
-  UnfitEvent unfit;
-  unfit.event = &event;
+  UndeliverableEvent undeliverable;
+  undeliverable.event = &event;
   if (size.ok()) {
-    unfit.content = message.content;
+    undeliverable.content = message.content;
   }
-  unfit.bytes = message.content.size();
-  unfit.ordinal = ordinal;
-  unfit.table = table;
-  return Unfit(std::move(unfit),
-               outbox::UnfitError(outbox::UnfitReason(status),
-                                  absl::StrFormat("at LSN %s: %s", message.lsn.ToString(),
-                                                  std::string(status.message()))));
+  undeliverable.bytes = message.content.size();
+  undeliverable.ordinal = ordinal;
+  undeliverable.table = table;
+  return Undeliverable(
+      std::move(undeliverable),
+      outbox::UndeliverableError(
+          outbox::ReasonCodeOf(status),
+          absl::StrFormat("at LSN %s: %s", message.lsn.ToString(), std::string(status.message()))));
 }
 
 // A row or message where there was none of ours. It would be confirmed undelivered.
@@ -100,7 +101,7 @@ absl::Status Intake::CheckSize() const {
   if (payload_bytes_ <= event_bytes_max_) {
     return absl::OkStatus();
   }
-  return outbox::UnfitError(
+  return outbox::UndeliverableError(
       outbox::kEventTooLarge,
       absl::StrFormat("it has %u bytes, more than source.event_bytes_max, %u: correct what writes "
                       "it, or raise the limit",
@@ -120,17 +121,18 @@ std::span<const pgoutput::Value> Intake::WithoutLarge(std::span<const pgoutput::
 }
 
 // A row or message that becomes no record.
-std::optional<Halt> Intake::Unfit(UnfitEvent unfit, const absl::Status& why) {
-  unfit.detail =
+std::optional<Halt> Intake::Undeliverable(UndeliverableEvent undeliverable,
+                                          const absl::Status& why) {
+  undeliverable.detail =
       absl::StrFormat("%s (%s)", base::Cut(std::string(why.message()), base::kMessageBytesMax),
-                      Place(unfit.ordinal));
-  unfit.commit_lsn = transaction_.commit_lsn;
-  unfit.commit_time = transaction_.info.commit_time;
-  unfit.reason =
-      unfit.content ? std::string(envelope::kMessageMalformed) : outbox::UnfitReason(why);
-  std::optional<Halt> halt = decider_->DecideUnfit(unfit);
+                      Place(undeliverable.ordinal));
+  undeliverable.commit_lsn = transaction_.commit_lsn;
+  undeliverable.commit_time = transaction_.info.commit_time;
+  undeliverable.reason =
+      undeliverable.content ? std::string(envelope::kMessageMalformed) : outbox::ReasonCodeOf(why);
+  std::optional<Halt> halt = decider_->DecideUndeliverable(undeliverable);
   if (!halt) {
-    Taken(unfit.ordinal);
+    Taken(undeliverable.ordinal);
   }
   return halt;
 }

@@ -46,7 +46,7 @@ struct PipelineOptions {
   std::chrono::milliseconds unknown_topic_wait{10'000};
   std::chrono::milliseconds shutdown_timeout{25'000};
   // Between planned reconnects that run preflight again; 0 = never.
-  std::chrono::milliseconds recheck_interval{600'000};
+  std::chrono::milliseconds reconnect_interval{600'000};
   base::BackoffOptions source_backoff;
   base::BackoffOptions standby_backoff{std::chrono::milliseconds(500),
                                        std::chrono::milliseconds(5'000),

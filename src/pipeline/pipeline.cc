@@ -25,7 +25,7 @@ Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
                    options_.gather_for, options_.gather_max},
                   &tracker_, sink, &counters_, &decider_, &dead_letters_, &keeper_,
                   schemas_.table()),
-      timers_(options_.recheck_interval),
+      timers_(options_.reconnect_interval),
       source_backoff_(options_.source_backoff, options_.seed + 2),
       standby_backoff_(options_.standby_backoff, options_.seed + 3),
       connect_at_(now.mono) {
@@ -39,7 +39,7 @@ void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
   if (end.kind == StreamEnd::Kind::kServerError) {
     halt = JudgeServerError(end);
   }
-  rechecking_ = false;
+  reconnecting_as_planned_ = false;
   Disconnect(StreamCommand::kNone);
   if (!end.status.ok()) {
     last_error_ = std::string(end.status.message());
@@ -163,7 +163,7 @@ void Pipeline::Tick(base::Now now) {
   CheckHalting(now);
   CheckDraining(now);
   CheckClosed(now);
-  CheckRecheck(now);
+  CheckPlannedReconnect(now);
   CheckAlone(now);
   AccountPause(now);
   CheckSilence(now);
@@ -207,8 +207,8 @@ void Pipeline::OnSchemaAnswers(const SchemaLookUp& look_up, const SchemaAnswers&
   CheckVerdict(now);
 }
 
-void Pipeline::Recheck(base::Now now) {
-  schemas_.Recheck(now);
+void Pipeline::Resume(base::Now now) {
+  schemas_.Resume(now);
   resume_wanted_ = phase_ == Phase::kHalting || (phase_ == Phase::kStopping && !stop_requested_);
   if (phase_ != Phase::kHalted || stop_requested_) {
     return;
@@ -307,7 +307,7 @@ base::State Pipeline::state() const {
   switch (phase_) {
     case Phase::kIdle:
     case Phase::kConnecting:
-      if (rechecking_) {
+      if (reconnecting_as_planned_) {
         return base::State::kStreaming;
       }
       if (standby_) {
@@ -445,7 +445,7 @@ void Pipeline::CheckClosed(base::Now now) {
   intake_.Forget();
   phase_ = stop_requested_ ? Phase::kFinished : Phase::kHalted;
   if (resume_wanted_) {
-    Recheck(now);
+    Resume(now);
   }
 }
 

@@ -58,8 +58,8 @@ class Pipeline {
   static constexpr std::chrono::milliseconds kAfterServerStop{5'000};
   // The same server error at the same position this often is poison_wal.
   static constexpr int kSameErrorMax = 3;
-  // A planned recheck waits this long for a moment with nothing in flight.
-  static constexpr std::chrono::milliseconds kRecheckPatience{60'000};
+  // A planned reconnect waits this long for a moment with nothing in flight.
+  static constexpr std::chrono::milliseconds kReconnectPatience{60'000};
   // Between two looks at the catalogs: whoever brings about many delays events by this each time.
   static constexpr std::chrono::milliseconds kLookEvery{200};
   // Of a standby, for what is confirmed only.
@@ -85,8 +85,8 @@ class Pipeline {
   void Tick(base::Now now);  // serves the sink and every timer
   // SIGTERM: drain, confirm, finish.
   void Stop(base::Now now);
-  // SIGHUP: when halted, or as soon as that is so, look again.
-  void Recheck(base::Now now);
+  // SIGHUP: when halted, or as soon as it is, begin anew.
+  void Resume(base::Now now);
   // What TakeLook asked for; `look` is what it gave.
   void OnLooked(std::uint64_t look, const std::variant<base::SourceFacts, base::StreamEnd>& seen,
                 base::Now now);
@@ -143,7 +143,7 @@ class Pipeline {
   // What was decided about undeliverable events, for the log; each once.
   std::optional<Decision> TakeDecision();
   // CHECK-fails when nothing is in flight.
-  ConcernedEvent OldestInFlight() const;
+  EventReference OldestInFlight() const;
 
   // The newest trouble that was not a halt, one line; empty = none yet.
   const std::string& last_error() const { return last_error_; }
@@ -179,7 +179,7 @@ class Pipeline {
   void CheckHalting(base::Now now);
   void CheckDraining(base::Now now);
   void CheckClosed(base::Now now);
-  void CheckRecheck(base::Now now);
+  void CheckPlannedReconnect(base::Now now);
   void ConnectAnew(ReconnectReason reason, base::Now now);
   void EndConnection(const std::string& why, base::Now now);
   void AccountPause(base::Now now);
@@ -210,9 +210,9 @@ class Pipeline {
   bool connected_ = false;
   bool ever_streamed_ = false;
   bool standby_ = false;
-  bool rechecking_ = false;     // between the streams of a planned recheck
-  bool resume_wanted_ = false;  // SIGHUP, before the halt has come to its end
-  bool reply_wanted_ = false;   // the server asked, and may be waiting for us to shut down
+  bool reconnecting_as_planned_ = false;  // between the streams of a planned reconnect
+  bool resume_wanted_ = false;            // SIGHUP, before the halt has come to its end
+  bool reply_wanted_ = false;  // the server asked, and may be waiting for us to shut down
   StreamCommand stream_command_ = StreamCommand::kNone;
   base::MonotonicTime connect_at_;
   base::MonotonicTime deadline_;  // of halting and draining

@@ -45,8 +45,8 @@ base::Lsn Pipeline::confirmable() const {
   return std::min(keeper_.Confirmable(tracker_.safe_lsn()), intake_.connection_lsn());
 }
 
-ConcernedEvent Pipeline::OldestInFlight() const {
-  return decider_.Concerned(tracker_.oldest_unsettled());
+EventReference Pipeline::OldestInFlight() const {
+  return decider_.Reference(tracker_.oldest_unsettled());
 }
 
 }  // namespace walpost::pipeline

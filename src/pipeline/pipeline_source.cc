@@ -52,7 +52,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   timers_.OnConnected(facts, now);
   status_clock_.Start(facts.wal_sender_timeout_ms, now, timers_.Doublings(intake_.received_lsn()));
   phase_ = Phase::kStreaming;
-  standby_ = rechecking_ = false;
+  standby_ = reconnecting_as_planned_ = false;
   ever_streamed_ = true;
   auth_failures_ = 0;
   last_error_.clear();  // the same once more is news again
@@ -156,12 +156,12 @@ void Pipeline::ForgetAll() {
 // A publication or table that was replaced behind our back is seen by preflight only: so the stream
 // is ended now and then, between two transactions, and begun again at once. Not before it has come
 // further than the connection before: a server that has much to read again would never get on.
-void Pipeline::CheckRecheck(base::Now now) {
+void Pipeline::CheckPlannedReconnect(base::Now now) {
   const std::optional<base::MonotonicTime> due = timers_.planned_at();
   if (phase_ != Phase::kStreaming || !due || now.mono < *due || intake_.in_transaction()) {
     return;
   }
-  if (!tracker_.empty() && now.mono < *due + kRecheckPatience) {
+  if (!tracker_.empty() && now.mono < *due + kReconnectPatience) {
     return;
   }
   ConnectAnew(ReconnectReason::kPlanned, now);
@@ -170,7 +170,7 @@ void Pipeline::CheckRecheck(base::Now now) {
 // At once, and for nobody's fault.
 void Pipeline::ConnectAnew(ReconnectReason reason, base::Now now) {
   Disconnect(StreamCommand::kFinish);
-  rechecking_ = true;
+  reconnecting_as_planned_ = true;
   ++counters_.reconnects_by_reason[static_cast<std::size_t>(reason)];
   phase_ = Phase::kIdle;
   connect_at_ = now.mono;

@@ -1,5 +1,5 @@
 // ProgressKeeper - what a pipeline remembers across restarts, and what may therefore be confirmed.
-// Why: a slot that a foreign hand advanced or made anew connects without complaint, and events are
+// Why: a slot that someone else advanced or made anew connects without complaint, and events are
 //   missing. So the safe LSN is first written to a topic of ours, and only what Kafka has
 //   acknowledged there is confirmed: a slot above the remembered position was moved by somebody
 //   else. It also removes the repeats after a crash that made PostgreSQL forget what was confirmed.
@@ -95,7 +95,7 @@ class ProgressKeeper {
   void OnAcknowledged();
   // It, or the topic, is at fault.
   void OnRefused(const delivery::Failure& failure, base::Now now);
-  // It went with its generation.
+  // It went with its session.
   void OnLost();
 
   // Nothing could be written for so long that an operator must know. `last_delivered_at` is any

@@ -1,5 +1,5 @@
 // JudgeProgress - does what was connected to continue what Kafka remembers of this pipeline?
-// Why: a slot that was advanced or made anew by a foreign hand, a restored or promoted server, a
+// Why: a slot that was advanced or made anew by someone else, a restored or promoted server, a
 //   publication or table that was replaced while walpost was away: all connect without complaint,
 //   and then events are missing without a word (guarantee G6).
 // Thread: any.

@@ -96,7 +96,7 @@ void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::S
   times_[ref - 1].due = now.mono + (known ? refresh_ : kRefusalKept);
 }
 
-void SchemaLookUps::Recheck(base::Now now) {
+void SchemaLookUps::Resume(base::Now now) {
   table_.ForgetRefusals();
   unclear_since_.reset();
   backoff_.Reset();

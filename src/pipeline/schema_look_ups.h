@@ -63,7 +63,7 @@ class SchemaLookUps {
   void OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers, base::Now now);
 
   // An operator wants it looked at again now.
-  void Recheck(base::Now now);
+  void Resume(base::Now now);
 
   // Nothing while a look-up is under way.
   std::optional<base::MonotonicTime> NextDeadline() const;

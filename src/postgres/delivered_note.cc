@@ -15,7 +15,7 @@ constexpr const char* kWithinLimits[] = {
     // A commit that waits for standbys knows no limit. An older note that a crash brings back is true.
     "SET LOCAL synchronous_commit = off"};
 
-// The smaller of the two: a foreign hand moves only the slot, and so does a server that is set back.
+// The smaller of the two: someone else moves only the slot, and so does a server that is set back.
 base::Lsn Delivered(const base::SourceFacts& facts) {
   return facts.progress ? std::min(facts.confirmed_flush_lsn, facts.progress->end_lsn)
                         : facts.confirmed_flush_lsn;

@@ -168,7 +168,7 @@ absl::StatusOr<HttpAnswer> Http::Impl::SendTo(const std::string& url, const std:
                         url, kAnswerBytesMax));
   }
   if (result != CURLE_OK) {
-    curl.reset();  // a file that was wrong may be mended
+    curl.reset();  // a file that was wrong may be fixed
     return absl::UnavailableError(absl::StrFormat("the Schema Registry at %s cannot be reached: %s",
                                                   url, TextOf(result, error.data())));
   }

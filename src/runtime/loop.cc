@@ -35,16 +35,16 @@ base::Now ReadClocks() {
       std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now())};
 }
 
-Loop::Loop(const RunOptions& options, Signals* signals, Helper* helper, Outside outside,
+Loop::Loop(const RunOptions& options, Signals* signals, Helper* helper, Dependencies dependencies,
            observe::SnapshotBoard* board)
     : options_(options),
       signals_(signals),
       helper_(helper),
-      outside_(std::move(outside)),
+      dependencies_(std::move(dependencies)),
       board_(board),
       now_(ReadClocks()),
-      pipeline_(options.pipeline, outside_.sink, now_),
-      narrator_(options, now_),
+      pipeline_(options.pipeline, dependencies_.sink, now_),
+      status_reporter_(options, now_),
       monitor_(options),
       next_publish_(now_.mono) {}
 
@@ -65,8 +65,8 @@ int Loop::Run() {
       pipeline_.OnQuiet(now_);
     }
     HandleCommands();
-    narrator_.Observe(pipeline_, *outside_.kafka, now_);
-    narrator_.TellDecisions(&pipeline_, now_);
+    status_reporter_.Observe(pipeline_, *dependencies_.kafka, now_);
+    status_reporter_.TellDecisions(&pipeline_, now_);
     TellServiceManager();
     Publish();
     if (pipeline_.finished() && finishing_ == nullptr) {
@@ -106,7 +106,7 @@ void Loop::Reload() {
 
   auto job = std::make_shared<Job>();  // shared by its two halves
   helper_->Run(
-      [job, reload = options_.reload, reconfigure = outside_.reconfigure] {
+      [job, reload = options_.reload, reconfigure = dependencies_.reconfigure] {
         job->reloaded = reload();
         if (job->reloaded.ok()) {
           absl::StatusOr<std::function<void()>> apply = reconfigure(job->reloaded->options);
@@ -147,14 +147,14 @@ void Loop::OnReloaded(const absl::StatusOr<Reloaded>& reloaded,
                                    absl::StrJoin(reloaded->needs_restart, ", ")));
     }
   }
-  observe::Log(Severity::kInfo, LogEvent::kRecheck, "SIGHUP: looking again");
-  pipeline_.Recheck(now_);
+  observe::Log(Severity::kInfo, LogEvent::kResume, "SIGHUP: resuming");
+  pipeline_.Resume(now_);
   notifier_.Reloaded();
 }
 
 void Loop::TellServiceManager() {
   if (notifier_.Turn(pipeline_.state(), now_)) {
-    notifier_.Tell(pipeline_.state(), narrator_.StatusLine(pipeline_),
+    notifier_.Tell(pipeline_.state(), status_reporter_.StatusLine(pipeline_),
                    options_.on_halt == OnHalt::kWait, now_);
   }
 }
@@ -192,7 +192,7 @@ void Loop::HandleConnect() {
   auto result =
       std::make_shared<std::optional<std::variant<postgres::Connected, postgres::StreamEnd>>>();
   helper_->Run(
-      [result, connect = outside_.connect, options = options_.source, start,
+      [result, connect = dependencies_.connect, options = options_.source, start,
        guard = MakeGuard(options_, pipeline_.known_progress())] {
         result->emplace(connect(options, *start, guard));
       },
@@ -261,17 +261,18 @@ void Loop::HandleLook() {
   }
   using Seen = std::variant<base::SourceFacts, postgres::StreamEnd>;
   auto seen = std::make_shared<Seen>();  // shared by the two halves of the job
-  helper_->Run([seen, look = outside_.look, options = options_.source] { *seen = look(options); },
-               [this, seen, wanted = *wanted] {
-                 now_ = ReadClocks();
-                 pipeline_.OnLooked(wanted, *seen, now_);
-               });
+  helper_->Run(
+      [seen, look = dependencies_.look, options = options_.source] { *seen = look(options); },
+      [this, seen, wanted = *wanted] {
+        now_ = ReadClocks();
+        pipeline_.OnLooked(wanted, *seen, now_);
+      });
 }
 
 void Loop::HandleDeadLetters() {
   if (dead_letters_in_use_ && pipeline_.dead_letters_idle()) {
     dead_letters_in_use_ = false;
-    helper_->Run([close = outside_.close_dead_letters] { close(); }, [] {});
+    helper_->Run([close = dependencies_.close_dead_letters] { close(); }, [] {});
   }
   const std::optional<pipeline::DeadLetterRequest> wanted = pipeline_.TakeDeadLetterRequest(now_);
   if (!wanted) {
@@ -281,7 +282,7 @@ void Loop::HandleDeadLetters() {
   auto reply =
       std::make_shared<pipeline::DeadLetterReply>();  // shared by the two halves of the job
   helper_->Run(
-      [reply, wanted = *wanted, carry_out = outside_.dead_letters,
+      [reply, wanted = *wanted, carry_out = dependencies_.dead_letters,
        place = DeadLetterPlaceOf(options_, pipeline_.facts()->system_identifier)] {
         *reply = carry_out(place, wanted);
       },
@@ -299,7 +300,7 @@ void Loop::HandleSchemas() {
   auto answers =
       std::make_shared<pipeline::SchemaAnswers>();  // shared by the two halves of the job
   helper_->Run(
-      [answers, wanted = *wanted, resolve = outside_.resolve_schema] {
+      [answers, wanted = *wanted, resolve = dependencies_.resolve_schema] {
         for (const auto& [ref, need] : wanted.needs) {
           answers->push_back(resolve(need));
           if (absl::IsUnavailable(answers->back().status())) {
@@ -402,8 +403,8 @@ void Loop::Publish() {
   }
   next_publish_ = now_.mono + kPublishEvery;
   monitor_.Tick(now_);
-  auto snapshot =
-      std::make_shared<observe::Snapshot>(narrator_.TakeSnapshot(pipeline_, *outside_.kafka, now_));
+  auto snapshot = std::make_shared<observe::Snapshot>(
+      status_reporter_.TakeSnapshot(pipeline_, *dependencies_.kafka, now_));
   server_view_.Complete(pipeline_.facts(), monitor_.Newest(), now_, snapshot.get());
   board_->Publish(std::move(snapshot));
 }
@@ -427,7 +428,7 @@ void Loop::Wait(int frames) {
   std::array<pollfd, 5> fds{};
   fds[0] = {signals_->fd(), POLLIN, 0};
   fds[1] = {helper_->fd(), POLLIN, 0};
-  fds[2] = {outside_.sink->wake_fd(), POLLIN, 0};
+  fds[2] = {dependencies_.sink->wake_fd(), POLLIN, 0};
   fds[3] = {-1, 0, 0};
   fds[4] = {-1, 0, 0};
   if (stream_ != nullptr) {

@@ -16,14 +16,14 @@
 #include "observe/snapshot.h"
 #include "pipeline/pipeline.h"
 #include "postgres/connect.h"
+#include "runtime/dependencies.h"
 #include "runtime/helper.h"
 #include "runtime/monitor.h"
-#include "runtime/narrator.h"
 #include "runtime/notifier.h"
 #include "runtime/options.h"
-#include "runtime/outside.h"
 #include "runtime/server_view.h"
 #include "runtime/signals.h"
+#include "runtime/status_reporter.h"
 
 namespace walpost::runtime {
 
@@ -43,7 +43,7 @@ class Loop {
   static constexpr std::chrono::milliseconds kPublishEvery{100};
   static constexpr std::chrono::milliseconds kPublishWhenIdleEvery{1'000};
 
-  Loop(const RunOptions& options, Signals* signals, Helper* helper, Outside outside,
+  Loop(const RunOptions& options, Signals* signals, Helper* helper, Dependencies dependencies,
        observe::SnapshotBoard* board);
 
   // Returns the exit code.
@@ -73,12 +73,12 @@ class Loop {
   RunOptions options_;  // SIGHUP may change how the world is reached
   Signals* const signals_;
   Helper* const helper_;
-  const Outside outside_;
+  const Dependencies dependencies_;
   observe::SnapshotBoard* const board_;
 
   base::Now now_;
   pipeline::Pipeline pipeline_;
-  Narrator narrator_;
+  StatusReporter status_reporter_;
   Notifier notifier_ = Notifier::FromEnvironment();
   Monitor monitor_;
   ServerView server_view_;

@@ -42,7 +42,7 @@ struct RunOptions {
   MonitorOptions monitor;
   OnHalt on_halt = OnHalt::kWait;
   // SIGHUP: the configuration as it is now, compared with the one at the start. Called on the helper
-  // thread, may block. Empty = SIGHUP only looks again.
+  // thread, may block. Empty = SIGHUP only resumes.
   std::function<absl::StatusOr<Reloaded>()> reload = {};
 };
 

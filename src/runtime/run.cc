@@ -19,8 +19,8 @@
 #include "registry/resolver.h"
 #include "runtime/helper.h"
 #include "runtime/loop.h"
-#include "runtime/narrator.h"
 #include "runtime/signals.h"
+#include "runtime/status_reporter.h"
 
 namespace walpost::runtime {
 namespace {
@@ -108,7 +108,8 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
   Helper helper;
   observe::SnapshotBoard board;
   const base::Now now = ReadClocks();
-  board.Publish(std::make_shared<observe::Snapshot>(Narrator(options, now).FirstSnapshot(now)));
+  board.Publish(
+      std::make_shared<observe::Snapshot>(StatusReporter(options, now).FirstSnapshot(now)));
   observe::HttpOptions http_options = options.http;
   http_options.version = options.version;
   absl::StatusOr<std::unique_ptr<observe::HttpServer>> http =
@@ -135,22 +136,23 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
                  std::string(resolver.status().message()));
     return kExitConfig;
   }
-  Outside outside{postgres::Connect, sink->get(), &(*sink)->facts()};
-  outside.look = postgres::LookAgain;
+  Dependencies dependencies{postgres::Connect, sink->get(), &(*sink)->facts()};
+  dependencies.look = postgres::LookAgain;
   // Of the helper's thread alone, and kept by its jobs.
   const auto dead_letters = std::make_shared<DeadLetterJob>();
-  outside.dead_letters = [dead_letters](const DeadLetterPlace& place,
-                                        const pipeline::DeadLetterRequest& request) {
+  dependencies.dead_letters = [dead_letters](const DeadLetterPlace& place,
+                                             const pipeline::DeadLetterRequest& request) {
     return dead_letters->Run(place, request);
   };
-  outside.close_dead_letters = [dead_letters] { dead_letters->Close(); };
+  dependencies.close_dead_letters = [dead_letters] { dead_letters->Close(); };
   // The job that asks keeps it, also when this is over. Of the helper's thread alone.
   const auto asked = std::make_shared<std::shared_ptr<registry::Resolver>>(*resolver);
-  outside.resolve_schema = [asked](const envelope::SchemaNeed& need) {
+  dependencies.resolve_schema = [asked](const envelope::SchemaNeed& need) {
     return (*asked)->Resolve(need);
   };
-  outside.reconfigure = [asked, sink = sink->get(), http = http->get()](
-                            const RunOptions& changed) -> absl::StatusOr<std::function<void()>> {
+  dependencies.reconfigure =
+      [asked, sink = sink->get(),
+       http = http->get()](const RunOptions& changed) -> absl::StatusOr<std::function<void()>> {
     RETURN_IF_ERROR(Validate(changed));
     RETURN_IF_ERROR(kafka::CheckOptions(changed.kafka));
     ASSIGN_OR_RETURN(*asked, MakeResolver(changed));
@@ -162,14 +164,14 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
     };
   };
   if (wrappers.connector) {
-    outside.connect = wrappers.connector(std::move(outside.connect));
+    dependencies.connect = wrappers.connector(std::move(dependencies.connect));
   }
   std::unique_ptr<delivery::Sink> wrapped_sink;
   if (wrappers.sink) {
-    wrapped_sink = wrappers.sink(outside.sink);
-    outside.sink = wrapped_sink.get();
+    wrapped_sink = wrappers.sink(dependencies.sink);
+    dependencies.sink = wrapped_sink.get();
   }
-  Loop loop(options, &signals, &helper, std::move(outside), &board);
+  Loop loop(options, &signals, &helper, std::move(dependencies), &board);
   const int exit_code = loop.Run();
   // Its producer may still refer to records that live in the loop's pipeline.
   sink->reset();

@@ -7,8 +7,8 @@
 #pragma once
 
 #include "absl/status/status.h"
+#include "runtime/dependencies.h"
 #include "runtime/options.h"
-#include "runtime/outside.h"
 
 namespace walpost::runtime {
 

@@ -27,8 +27,8 @@
 #include "outbox/presets.h"
 #include "pipeline/pipeline.h"
 #include "runtime/loop.h"
-#include "runtime/narrator.h"
 #include "runtime/server_view.h"
+#include "runtime/status_reporter.h"
 #include "support/pgoutput_bytes.h"
 
 namespace walpost {
@@ -114,9 +114,9 @@ runtime::RunOptions NamedRun() {
 }  // namespace
 
 struct Showing {
-  explicit Showing(base::Now now) : narrator(NamedRun(), now), next_snapshot(now.mono) {}
+  explicit Showing(base::Now now) : status_reporter(NamedRun(), now), next_snapshot(now.mono) {}
 
-  runtime::Narrator narrator;
+  runtime::StatusReporter status_reporter;
   runtime::ServerView server_view;
   observe::SnapshotBoard board;
   const kafka::KafkaFacts kafka;
@@ -126,14 +126,14 @@ struct Showing {
 
 // Metrics, status and log, as Loop::Run and Loop::Publish have it, and who reads them.
 __attribute__((noinline)) void Show(pipeline::Pipeline* pipeline, Showing* showing, base::Now now) {
-  showing->narrator.Observe(*pipeline, showing->kafka, now);
-  showing->narrator.TellDecisions(pipeline, now);
+  showing->status_reporter.Observe(*pipeline, showing->kafka, now);
+  showing->status_reporter.TellDecisions(pipeline, now);
   if (now.mono < showing->next_snapshot) {
     return;
   }
   showing->next_snapshot = now.mono + runtime::Loop::kPublishEvery;
   auto snapshot = std::make_shared<observe::Snapshot>(
-      showing->narrator.TakeSnapshot(*pipeline, showing->kafka, now));
+      showing->status_reporter.TakeSnapshot(*pipeline, showing->kafka, now));
   showing->server_view.Complete(pipeline->facts(), std::nullopt, now, snapshot.get());
   showing->board.Publish(std::move(snapshot));
   if (now.mono >= showing->next_scrape) {

@@ -206,7 +206,7 @@ class Injector:
             self.report.event("edit", name)
             alone = alone and len(self.active) == 1
         after = self._connections()
-        if alone and self.world.recheck_s > LONG_S and before and after and before[0] == after[0] and after[1] > before[1]:
+        if alone and self.world.reconnect_s > LONG_S and before and after and before[0] == after[0] and after[1] > before[1]:
             self.report.finding(f"{after[1] - before[1]} connection(s) given up for harmless edits")
 
     def _connections(self):

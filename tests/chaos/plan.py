@@ -81,7 +81,7 @@ def make_plan(seed, minutes, faults=None):
     walpost = {
         "delivery": {"in_flight_bytes_max": rng.choice(["1MiB", "4MiB", "16MiB"]), "shutdown_timeout": "5s"},
     }
-    source = {"recheck_interval": rng.choice(["10s", "60s", "10min"])}
+    source = {"reconnect_interval": rng.choice(["10s", "60s", "10min"])}
     kafka = rng.choice([{}, {"socket.timeout.ms": "6000"}, {"linger.ms": "5", "socket.timeout.ms": "10000"}])
     return Plan(seed, seconds, made, {**walpost, "source": source}, kafka, rng.choice(SCENES))
 

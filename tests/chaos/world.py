@@ -79,7 +79,7 @@ class World:
             "outboxes": OUTBOXES, "log": {"level": "info", "format": "json"},
             "delivery": {"on_undeliverable": "skip", "unknown_topic_wait": "2s", "progress_topic": PROGRESS_TOPIC, **plan.walpost["delivery"]},
             "source": {"conninfo": conninfo, "slot": NAME, "publication": NAME, "event_bytes_max": EVENT_BYTES_MAX, **plan.walpost["source"]}})
-        self.recheck_s = {"10s": 10, "60s": 60, "10min": 600}[plan.walpost["source"]["recheck_interval"]]
+        self.reconnect_s = {"10s": 10, "60s": 60, "10min": 600}[plan.walpost["source"]["reconnect_interval"]]
         self.clock = FakeClock(workspace.path / "clock")
         self.walpost.env = self.clock.env
         self.migrations = Migrations(self.postgres, NAME, [outbox["table"] for outbox in OUTBOXES])

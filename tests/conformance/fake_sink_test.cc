@@ -31,7 +31,7 @@ class FakeHarness final : public SinkHarness {
   void Step() override {
     for (const Sequence sequence : sink_.outstanding()) {
       const auto accepted = std::find_if(
-          sink_.generation().accepted.begin(), sink_.generation().accepted.end(),
+          sink_.session().accepted.begin(), sink_.session().accepted.end(),
           [sequence](const FakeSink::Submission& each) { return each.sequence == sequence; });
       if (blocked_.contains(accepted->partition)) {
         continue;
@@ -96,12 +96,12 @@ class FakeSinkDeathTest : public ::testing::Test {
 TEST_F(FakeSinkDeathTest, CallsOutOfTurnAreFatal) {
   EXPECT_DEATH(sink_.Close(), "closed");
   EXPECT_DEATH(SubmitTwo(), "closed");
-  sink_.Open(delivery::Sink::Mode::kFast);
-  EXPECT_DEATH(sink_.Open(delivery::Sink::Mode::kFast), "open");
+  sink_.Open(delivery::Sink::Mode::kPipelined);
+  EXPECT_DEATH(sink_.Open(delivery::Sink::Mode::kPipelined), "open");
 }
 
 TEST_F(FakeSinkDeathTest, BytesThatChangeBeforeTheirReportAreFatal) {
-  sink_.Open(delivery::Sink::Mode::kFast);
+  sink_.Open(delivery::Sink::Mode::kPipelined);
   SubmitTwo();
   sink_.Deliver(0);
   bytes_[0] = "nil!";
@@ -109,7 +109,7 @@ TEST_F(FakeSinkDeathTest, BytesThatChangeBeforeTheirReportAreFatal) {
 }
 
 TEST_F(FakeSinkDeathTest, OrderNoKafkaProducesIsFatal) {
-  sink_.Open(delivery::Sink::Mode::kFast);
+  sink_.Open(delivery::Sink::Mode::kPipelined);
   SubmitTwo();
   sink_.Deliver(1);
   EXPECT_DEATH(sink_.Poll(base::Now(), &reports_), "record 1 would overtake 0");

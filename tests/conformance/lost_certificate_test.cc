@@ -69,12 +69,12 @@ class Harness final : public KafkaSinkHarness {
 class LostCertificate : public ::testing::Test {
  protected:
   void ReopenWithoutIt() {
-    sink_.Open(Sink::Mode::kFast);
-    ASSERT_EQ(harness_.facts().generations, 1U);
+    sink_.Open(Sink::Mode::kPipelined);
+    ASSERT_EQ(harness_.facts().sessions, 1U);
     sink_.Close();
     AwaitClosed();
     certificate_.Take();
-    sink_.Open(Sink::Mode::kCareful);
+    sink_.Open(Sink::Mode::kOneAtATime);
   }
 
   void Poll() { sink_.Poll(harness_.now(), &reports_); }
@@ -119,11 +119,11 @@ TEST_F(LostCertificate, ProducerIsMadeOnceTheFileIsBackAndNotBeforeItIsDue) {
   Poll();
   certificate_.Put();
   Poll();
-  EXPECT_EQ(harness_.facts().generations, 1U);
+  EXPECT_EQ(harness_.facts().sessions, 1U);
   ASSERT_TRUE(sink_.NextDeadline().has_value());
   harness_.Skip(milliseconds(5'000));
   Poll();
-  EXPECT_EQ(harness_.facts().generations, 2U);
+  EXPECT_EQ(harness_.facts().sessions, 2U);
   sink_.Close();
   AwaitClosed();
 }
@@ -135,7 +135,7 @@ TEST_F(LostCertificate, ReloadOfTheConfigurationTriesAtOnce) {
   harness_.Reconfigure();
   ASSERT_TRUE(harness_.AwaitWake());
   Poll();
-  EXPECT_EQ(harness_.facts().generations, 2U);
+  EXPECT_EQ(harness_.facts().sessions, 2U);
   sink_.Close();
   AwaitClosed();
 }
@@ -146,8 +146,8 @@ TEST_F(LostCertificate, ClosingWithoutAProducerEndsWithOnClosed) {
   AwaitClosed();
   EXPECT_TRUE(sink_.closed());
   certificate_.Put();
-  sink_.Open(Sink::Mode::kFast);
-  EXPECT_EQ(harness_.facts().generations, 2U);
+  sink_.Open(Sink::Mode::kPipelined);
+  EXPECT_EQ(harness_.facts().sessions, 2U);
   sink_.Close();
   AwaitClosed();
 }

@@ -228,7 +228,7 @@ TEST_P(MockSink, RecordLargerThanTheProducerTakesGetsALargerOneWithoutAReportLos
   ASSERT_EQ(Offer(next_++).outcome, Outcome::kAccepted);
   AwaitAllDelivered();
   EXPECT_EQ(reports_.closed, 0);
-  EXPECT_EQ(harness().facts().generations, 2U);
+  EXPECT_EQ(harness().facts().sessions, 2U);
   EXPECT_THAT(harness().notices(), Contains("kafka_producer_replaced"));
   EXPECT_EQ(reports_.delivered.size(), 102U);
   CloseAndAwait();
@@ -244,7 +244,7 @@ TEST_P(MockSink, ReconfiguredSinkGoesOnWithAnotherProducerAndNothingIsRepeated) 
   ASSERT_EQ(Offer(next_++).outcome, Outcome::kAccepted);
   AwaitAllDelivered();
   EXPECT_EQ(reports_.closed, 0);
-  EXPECT_EQ(harness().facts().generations, 2U);
+  EXPECT_EQ(harness().facts().sessions, 2U);
   EXPECT_EQ(harness().Read(topic, 0), Values(topic, 0));
   CloseAndAwait();
 }
@@ -257,14 +257,14 @@ TEST_P(MockSink, LookUpUnderWayIsAnsweredWhenTheProducerIsReplaced) {
   ASSERT_EQ(Submit(next_), Outcome::kTopicPending);
   harness().Reconfigure();
   Await("an answer", [&] { return !reports_.answered.empty(); });
-  EXPECT_EQ(harness().facts().generations, 2U);
+  EXPECT_EQ(harness().facts().sessions, 2U);
   ASSERT_EQ(Offer(next_++).outcome, Outcome::kAccepted);
   AwaitAllDelivered();
   CloseAndAwait();
 }
 
 // As after a password has changed: the old one would be tried for ever.
-TEST_P(MockSink, ReconfiguredWhileNoBrokerIsReachedEndsTheGeneration) {
+TEST_P(MockSink, ReconfiguredWhileNoBrokerIsReachedEndsTheSession) {
   const std::string topic = harness().MakeTopic(1);
   Open();
   Warm(topic, 0);
@@ -272,11 +272,11 @@ TEST_P(MockSink, ReconfiguredWhileNoBrokerIsReachedEndsTheGeneration) {
   SubmitMany(topic, 10);
   Await("brokers down to be noticed", [this] { return !harness().facts().connected; });
   harness().Reconfigure();
-  Await("the generation's end", [this] { return reports_.generation_failures > 0; });
+  Await("the session's end", [this] { return reports_.session_failures > 0; });
   sink_->Close();
   harness().Skip(milliseconds(10'000));
   Await("OnClosed", [this] { return reports_.closed > 0; });
-  EXPECT_EQ(reports_.generation_failures, 1);
+  EXPECT_EQ(reports_.session_failures, 1);
   harness().mock().SetDown(false);
 }
 

@@ -231,7 +231,7 @@ TEST_P(RealSink, RecordOfExactlyTheTopicsLimitIsDeliveredAndOneByteMoreIsRefused
 TEST_P(CompressingSink, BrokerDrawsTheSameLine) {
   const std::string topic = harness_->MakeTopic(1);
   harness_->ArmPoison();
-  Open(delivery::Sink::Mode::kCareful);
+  Open(delivery::Sink::Mode::kOneAtATime);
   EXPECT_EQ(OfferRecord(RecordOf(10'000, topic)).outcome, Outcome::kAccepted);
   AwaitAllDelivered();
   EXPECT_EQ(OfferRecord(RecordOf(10'001, topic)).outcome, Outcome::kAccepted);
@@ -293,13 +293,13 @@ TEST_P(RealSink, TopicThatTakesLessThanABatchGetsASmallerBatchAndNothingFails) {
   AwaitAllDelivered();
   EXPECT_FALSE(reports_.Trouble());
   EXPECT_EQ(reports_.closed, 0);
-  EXPECT_EQ(harness().facts().generations, 2U);
+  EXPECT_EQ(harness().facts().sessions, 2U);
   EXPECT_EQ(harness_->Read(small, 0), Values(small, 0));
   EXPECT_EQ(harness_->Read(large, 0), Values(large, 0));
   CloseAndAwait();
   Open();  // remembered
   Warm(small, 0);
-  EXPECT_EQ(harness().facts().generations, 3U);
+  EXPECT_EQ(harness().facts().sessions, 3U);
   CloseAndAwait();
 }
 
@@ -321,7 +321,7 @@ TEST_P(RealSink, OneOversizedRecordFailsItsBatchAndCarefulFindsIt) {
   Await("the failure", [this] { return reports_.Trouble(); });
   CloseAndAwait();
   std::vector<Sequence> guilty;
-  Open(delivery::Sink::Mode::kCareful);
+  Open(delivery::Sink::Mode::kOneAtATime);
   for (Sequence sequence = first; sequence < next_; ++sequence) {
     if (Delivered(sequence)) {
       continue;
@@ -343,7 +343,7 @@ TEST_P(RealSink, OneOversizedRecordFailsItsBatchAndCarefulFindsIt) {
 // A broker refuses the whole batch of a record that is dated more than an hour ahead.
 TEST_P(RealSink, TimestampFarAheadIsDeliveredAsOfNow) {
   const std::string topic = harness_->MakeTopic(1);
-  Open(delivery::Sink::Mode::kCareful);
+  Open(delivery::Sink::Mode::kOneAtATime);
   const std::string value = "from the future";
   envelope::Record record;
   record.topic = topic;

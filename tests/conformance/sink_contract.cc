@@ -48,9 +48,9 @@ void SinkReports::OnFailed(Sequence sequence, const Failure& failure) {
   failed.emplace_back(sequence, failure);
 }
 
-void SinkReports::OnGenerationFailed(const Failure& failure) {
+void SinkReports::OnSessionFailed(const Failure& failure) {
   EXPECT_NE(failure.detail, "");
-  ++generation_failures;
+  ++session_failures;
 }
 
 void SinkReports::OnClosed() { ++closed; }
@@ -86,7 +86,7 @@ auto SinkContract::Timed(Call call) {
 
 void SinkContract::Open(Sink::Mode mode) {
   reports_.failed.clear();
-  reports_.generation_failures = 0;
+  reports_.session_failures = 0;
   reports_.closed = 0;
   Timed([&] { sink_->Open(mode); });
   EXPECT_FALSE(sink_->closed());
@@ -235,7 +235,7 @@ TEST_P(SinkContract, KeyNullKeyAndTombstoneAreTaken) {
 
 TEST_P(SinkContract, CarefulKeepsOneRecordOutstanding) {
   const std::string topic = harness_->MakeTopic(2);
-  Open(Sink::Mode::kCareful);
+  Open(Sink::Mode::kOneAtATime);
   for (; next_ < 20; ++next_) {
     MakeRecord(next_, topic, static_cast<std::int32_t>(next_ % 2), std::to_string(next_));
     ASSERT_EQ(Offer(next_).outcome, Outcome::kAccepted);
@@ -284,7 +284,7 @@ TEST_P(SinkContract, CloseReportsWhatIsOutstandingAndThenNothing) {
   EXPECT_TRUE(sink_->closed());
   EXPECT_THAT(reports_.outstanding, IsEmpty());
   for (const auto& [sequence, failure] : reports_.failed) {
-    EXPECT_EQ(failure.kind, FailureKind::kGenerationEnded) << "no verdict on record " << sequence;
+    EXPECT_EQ(failure.kind, FailureKind::kSessionEnded) << "no verdict on record " << sequence;
   }
   for (int i = 0; i < 20; ++i) {
     harness_->Step();
@@ -293,26 +293,26 @@ TEST_P(SinkContract, CloseReportsWhatIsOutstandingAndThenNothing) {
   EXPECT_EQ(reports_.closed, 1);
 }
 
-TEST_P(SinkContract, IdleGenerationCloses) {
+TEST_P(SinkContract, IdleSessionCloses) {
   Open();
   CloseAndAwait();
-  Open(Sink::Mode::kCareful);
+  Open(Sink::Mode::kOneAtATime);
   CloseAndAwait();
   EXPECT_EQ(reports_.closed, 1);
   EXPECT_THAT(reports_.delivered, IsEmpty());
 }
 
 // Failure 79.
-TEST_P(SinkContract, WhatOneGenerationDidNotDeliverTheNextOnesDoWithoutGaps) {
+TEST_P(SinkContract, WhatOneSessionDidNotDeliverTheNextOnesDoWithoutGaps) {
   constexpr Sequence kRecords = 900;
   const std::string topic = harness_->MakeTopic(2);
   for (next_ = 0; next_ < kRecords; ++next_) {
     MakeRecord(next_, topic, static_cast<std::int32_t>(next_ % 2), std::to_string(next_));
   }
   Sequence until = 0;
-  for (int generation = 0; until < kRecords || !reports_.outstanding.empty(); ++generation) {
-    ASSERT_LT(generation, 10);
-    Open(generation % 2 == 0 ? Sink::Mode::kFast : Sink::Mode::kCareful);
+  for (int session = 0; until < kRecords || !reports_.outstanding.empty(); ++session) {
+    ASSERT_LT(session, 10);
+    Open(session % 2 == 0 ? Sink::Mode::kPipelined : Sink::Mode::kOneAtATime);
     until = std::min(until + 150, kRecords);
     for (Sequence sequence = 0; sequence < until; ++sequence) {
       if (!Delivered(sequence)) {
@@ -355,7 +355,7 @@ TEST_P(SinkContract, NothingOfAPartitionOvertakesARecordThatFailed) {
 
 TEST_P(SinkContract, FailureOfOneRecordSentAloneNamesItsKind) {
   const std::string topic = harness_->MakeTopic(1);
-  Open(Sink::Mode::kCareful);
+  Open(Sink::Mode::kOneAtATime);
   Warm(topic, 0);
   harness_->ArmPoison();
   const Sequence poison = next_++;
@@ -370,7 +370,7 @@ TEST_P(SinkContract, FailureOfOneRecordSentAloneNamesItsKind) {
 }
 
 // Failure 67.
-TEST_P(SinkContract, TopicThatDoesNotExistIsRefusedAndTheGenerationGoesOn) {
+TEST_P(SinkContract, TopicThatDoesNotExistIsRefusedAndTheSessionGoesOn) {
   const std::string topic = harness_->MakeTopic(1);
   Open();
   const Sequence lost = next_++;
@@ -384,10 +384,10 @@ TEST_P(SinkContract, TopicThatDoesNotExistIsRefusedAndTheGenerationGoesOn) {
   CloseAndAwait();
 }
 
-TEST_P(SinkContract, ManyGenerationsComeAndGoWithoutBlockingTheCaller) {
+TEST_P(SinkContract, ManySessionsComeAndGoWithoutBlockingTheCaller) {
   const std::string topic = harness_->MakeTopic(1);
   for (int i = 0; i < 10; ++i) {
-    Open(i % 2 == 0 ? Sink::Mode::kFast : Sink::Mode::kCareful);
+    Open(i % 2 == 0 ? Sink::Mode::kPipelined : Sink::Mode::kOneAtATime);
     MakeRecord(next_, topic, 0, std::to_string(i));
     ASSERT_EQ(Offer(next_++).outcome, Outcome::kAccepted);
     CloseAndAwait();

@@ -66,7 +66,7 @@ struct SinkHarnessCase {
 struct SinkReports final : delivery::SinkListener {
   void OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) override;
   void OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) override;
-  void OnGenerationFailed(const delivery::Failure& failure) override;
+  void OnSessionFailed(const delivery::Failure& failure) override;
 
   void OnTopicAnswered(std::string_view topic, bool /*known*/) override {
     answered.emplace_back(topic);
@@ -74,14 +74,14 @@ struct SinkReports final : delivery::SinkListener {
 
   void OnClosed() override;
 
-  bool Trouble() const { return !failed.empty() || generation_failures > 0; }
+  bool Trouble() const { return !failed.empty() || session_failures > 0; }
 
-  std::vector<delivery::Sequence> delivered;                             // over all generations
+  std::vector<delivery::Sequence> delivered;                             // over all sessions
   std::map<delivery::Sequence, delivery::PartitionOffset> places;        // of these
-  std::vector<std::pair<delivery::Sequence, delivery::Failure>> failed;  // of this generation
+  std::vector<std::pair<delivery::Sequence, delivery::Failure>> failed;  // of this session
   std::set<delivery::Sequence> outstanding;
   std::vector<std::string> answered;  // topics
-  int generation_failures = 0;
+  int session_failures = 0;
   int closed = 0;
 };
 
@@ -90,7 +90,7 @@ class SinkContract : public ::testing::TestWithParam<SinkHarnessCase> {
   void SetUp() override;
   void TearDown() override;
 
-  void Open(delivery::Sink::Mode mode = delivery::Sink::Mode::kFast);
+  void Open(delivery::Sink::Mode mode = delivery::Sink::Mode::kPipelined);
   // Up to OnClosed.
   void CloseAndAwait();
   // Steps and polls until `condition`, or fails the test after a long time.

@@ -91,13 +91,13 @@ INSTANTIATE_TEST_SUITE_P(Mock, SlowDestroyTest,
                              "Mock", [] { return std::make_unique<SlowHarness>(mock_kafka); }}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
-TEST_P(SlowDestroyTest, NextGenerationDeliversWhileTheLastOneIsStillEnding) {
+TEST_P(SlowDestroyTest, NextSessionDeliversWhileTheLastOneIsStillEnding) {
   const std::string topic = harness_->MakeTopic(1);
   Open();
   Warm(topic, 0);
   Destroys().Hold(true);
   CloseAndAwait();
-  Open(delivery::Sink::Mode::kCareful);
+  Open(delivery::Sink::Mode::kOneAtATime);
   Warm(topic, 0);
   Await("the first producer to be held", [this] { return Destroys().waiting() > 0; });
   EXPECT_EQ(reports_.delivered.size(), 2U);

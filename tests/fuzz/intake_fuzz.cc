@@ -103,8 +103,8 @@ class Session {
   void Take(std::string_view entry) {
     if (entry == IntakeInput::kReconnect) {
       Start();
-    } else if (entry == IntakeInput::kRecheck) {
-      Recheck();
+    } else if (entry == IntakeInput::kGiveUp) {
+      GiveUp();
     } else if (entry.size() == 2 && entry[0] == IntakeInput::kSettle) {
       SettleOne(static_cast<std::uint8_t>(entry[1]));
     } else {
@@ -129,12 +129,12 @@ class Session {
   void TakeFrame(std::string_view bytes) {
     const absl::StatusOr<pgoutput::Frame> frame = pgoutput::DecodeFrame(bytes);
     if (!frame.ok()) {
-      Recheck();
+      GiveUp();
       return;
     }
     if (const auto* keepalive = std::get_if<pgoutput::Keepalive>(&*frame)) {
       if (intake_.TakePosition(keepalive->wal_end)) {
-        Recheck();
+        GiveUp();
       }
       return;
     }
@@ -148,12 +148,12 @@ class Session {
     }
     if (halt) {
       CHECK(!halt->detail.empty());
-      Recheck();
+      GiveUp();
     }
   }
 
   // As the pipeline does after a halt.
-  void Recheck() {
+  void GiveUp() {
     intake_.Leave();
     discarded_ += tracker_.DiscardAll();
     dead_letters_.GiveUp();

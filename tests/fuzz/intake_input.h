@@ -22,7 +22,7 @@ struct IntakeInput {
 
   // What an entry is that is no frame. No server sends a frame like these.
   static constexpr std::string_view kReconnect = "";
-  static constexpr std::string_view kRecheck = "f";  // everything in flight is given up
+  static constexpr std::string_view kGiveUp = "f";  // everything in flight is given up
   static constexpr char kSettle = 's';  // and one byte: which of the events in flight is delivered
 
   std::uint8_t settings = 0;

@@ -130,7 +130,7 @@ void Change(IntakeInput* input, Random* random) {
       entries.insert(anywhere(), std::string(IntakeInput::kReconnect));
       break;
     case 5:
-      entries.insert(anywhere(), std::string(IntakeInput::kRecheck));
+      entries.insert(anywhere(), std::string(IntakeInput::kGiveUp));
       break;
     case 6:
     case 7:

@@ -135,8 +135,8 @@ def test_wal_level_replica_is_named_by_init_and_check(make_pipeline, workspace):
 
 
 # Failure 33.
-def test_a_publication_edited_while_streaming_is_noticed_by_the_recheck(make_pipeline):
-    p = make_pipeline(config={"source": {"recheck_interval": "1s"}}).start()
+def test_a_publication_edited_while_streaming_is_noticed_by_the_planned_reconnect(make_pipeline):
+    p = make_pipeline(config={"source": {"reconnect_interval": "1s"}}).start()
     p.insert(1, 5)
     p.execute(f"ALTER PUBLICATION {p.name} DROP TABLE outbox.events")
     p.walpost.wait_state("halted", 60)

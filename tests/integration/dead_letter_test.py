@@ -53,7 +53,7 @@ def test_rows_that_become_no_record_are_truncated(make_pipeline, kafka):
     p.insert(11, 20)
     p.wait_confirmed()
     (row, key, value), = dead_letters(p)
-    assert row["reason"] == "row_unfit" and row["event_id"].endswith("bad")
+    assert row["reason"] == "row_invalid" and row["event_id"].endswith("bad")
     assert row["truncated_bytes"] > 0 and value is None
     assert len(p.records()) == 20
 

@@ -65,7 +65,7 @@ def test_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refus
     for both in (["--topic", refusing.topic], ["--reason", "record_invalid"], ["--since", "1h"],
                  ["--until", "2999-01-01T00:00:00Z"]):
         assert len(listed(p, *both)) == 2, both
-    for none in (["--type", "Other"], ["--key", "key-1"], ["--reason", "row_unfit"], ["--until", "1h"]):
+    for none in (["--type", "Other"], ["--key", "key-1"], ["--reason", "row_invalid"], ["--until", "1h"]):
         assert listed(p, *none) == [], none
     assert len(listed(p, "--limit", "1")) == 1
     assert "no dead letter matches" in dlq(p, "list", "--type", "Other").stdout
@@ -168,7 +168,7 @@ def test_truncated_one_is_made_whole_from_its_row(make_pipeline, kafka):
         p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, content_type) VALUES"
                   f" ('00000000-0000-0000-0000-00000000000{number}', 'no such/topic', 'key-1', 'Created', '\\x00ff01', 'x/y')")
     p.wait_confirmed()
-    one, two, three = (letter["id"] for letter in listed(p, "--reason", "row_unfit"))
+    one, two, three = (letter["id"] for letter in listed(p, "--reason", "row_invalid"))
     still = dlq(p, "retry", "--id", one, exit_code=75).stdout
     assert "still no event" in still and "no such/topic" in still
     p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id IN (%s, %s)", p.name, one, two)

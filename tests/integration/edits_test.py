@@ -16,10 +16,10 @@ RECREATE = ("slot", "recreate", "--yes")
 
 
 class Edit:
-    """`make`, then rows, then `undo`, then a row: it must halt with `reason` and say `words`; `mend` and `verb` are the way out."""
+    """`make`, then rows, then `undo`, then a row: it must halt with `reason` and say `words`; `fix` and `verb` are the way out."""
 
-    def __init__(self, make, undo="", reason="publication_missing", words="", mend="", verb=ADVANCE, since=13, config=None, smoke=False):
-        self.make, self.undo, self.reason, self.words, self.mend, self.verb = make, undo, reason, words, mend, verb
+    def __init__(self, make, undo="", reason="publication_missing", words="", fix="", verb=ADVANCE, since=13, config=None, smoke=False):
+        self.make, self.undo, self.reason, self.words, self.fix, self.verb = make, undo, reason, words, fix, verb
         self.since, self.config, self.smoke = since, config, smoke
 
 
@@ -38,37 +38,37 @@ HALTING = {
                                      words=ALTERED),
     "partitions under their own names": Edit("ALTER PUBLICATION {name} SET (publish_via_partition_root = false)",
                                              "ALTER PUBLICATION {name} SET (publish_via_partition_root = true)", verb=RECREATE, smoke=True,
-                                             mend="ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"),
-    "row filter": Edit("ALTER PUBLICATION {name} SET TABLE outbox.events WHERE (id IS NOT NULL)", words="has a row filter", mend=WHOLE, since=15),
+                                             fix="ALTER PUBLICATION {name} SET (publish_via_partition_root = true)"),
+    "row filter": Edit("ALTER PUBLICATION {name} SET TABLE outbox.events WHERE (id IS NOT NULL)", words="has a row filter", fix=WHOLE, since=15),
     "row filter and back": Edit("ALTER PUBLICATION {name} SET TABLE outbox.events WHERE (id IS NULL)",
                                 "ALTER PUBLICATION {name} SET TABLE outbox.events", words=OUT_AND_IN, since=15, smoke=True),
     "column list": Edit("ALTER PUBLICATION {name} SET TABLE outbox.events (id, created_at, aggregate_type, aggregate_id, event_type, payload)",
-                        words="has a column list without", mend=WHOLE, since=15, smoke=True),
+                        words="has a column list without", fix=WHOLE, since=15, smoke=True),
     "whole schema instead": Edit("ALTER PUBLICATION {name} SET TABLES IN SCHEMA outbox", words=OUT_AND_IN, since=15,
-                                 mend="ALTER PUBLICATION {name} SET TABLE outbox.events"),
+                                 fix="ALTER PUBLICATION {name} SET TABLE outbox.events"),
     "mapped column dropped": Edit("ALTER TABLE outbox.events DROP COLUMN schema_name", reason="schema_mismatch", words="no column schema_name",
-                                  mend="ALTER TABLE outbox.events ADD COLUMN schema_name text", verb=RECREATE,
+                                  fix="ALTER TABLE outbox.events ADD COLUMN schema_name text", verb=RECREATE,
                                   config={"outboxes": [{"table": "outbox.events", "columns": {"schema_name": "schema_name"}}]}),
     "column to an array": Edit("ALTER TABLE outbox.events DROP CONSTRAINT IF EXISTS events_check;"
                                " ALTER TABLE outbox.events ALTER event_type TYPE text[] USING ARRAY[event_type]",
                                reason="schema_mismatch", words="event_type", verb=RECREATE,
-                               mend="ALTER TABLE outbox.events ALTER event_type TYPE text USING event_type[1]"),
+                               fix="ALTER TABLE outbox.events ALTER event_type TYPE text USING event_type[1]"),
     "column to a composite": Edit("CREATE TYPE public.pair AS (a text, b int); ALTER TABLE outbox.events DROP CONSTRAINT IF EXISTS events_check;"
                                   " ALTER TABLE outbox.events ALTER event_type TYPE public.pair USING ROW(event_type, 1)::public.pair",
                                   reason="schema_mismatch", words="public.pair", verb=RECREATE, smoke=True,
-                                  mend="ALTER TABLE outbox.events ALTER event_type TYPE text USING (event_type).a; DROP TYPE public.pair"),
+                                  fix="ALTER TABLE outbox.events ALTER event_type TYPE text USING (event_type).a; DROP TYPE public.pair"),
 }
 
 # What brings no sign while walpost streams: seen by the next connect.
 AT_CONNECT = {
     "table out": Edit("ALTER PUBLICATION {name} DROP TABLE outbox.events", words="is not in it",
-                      mend="ALTER PUBLICATION {name} ADD TABLE outbox.events"),
+                      fix="ALTER PUBLICATION {name} ADD TABLE outbox.events"),
     "unlogged partition": Edit("ALTER TABLE outbox.events_default SET UNLOGGED", words="writes no log",
-                               mend="ALTER TABLE outbox.events_default SET LOGGED", smoke=True),
+                               fix="ALTER TABLE outbox.events_default SET LOGGED", smoke=True),
     "foreign partition": Edit("ALTER TABLE outbox.events DROP CONSTRAINT events_pkey; CREATE FOREIGN DATA WRAPPER w;"
                               " CREATE SERVER s FOREIGN DATA WRAPPER w; CREATE FOREIGN TABLE outbox.f"
                               " PARTITION OF outbox.events FOR VALUES FROM ('2001-01-01') TO ('2002-01-01') SERVER s",
-                              words="is a foreign table", mend="ALTER TABLE outbox.events DETACH PARTITION outbox.f"),
+                              words="is a foreign table", fix="ALTER TABLE outbox.events DETACH PARTITION outbox.f"),
 }
 
 
@@ -102,12 +102,12 @@ def halted(p, edit):
     p.walpost.wait_state("halted", 60)
     halt = p.walpost.status()["halt"]
     assert halt["reason"] == edit.reason and edit.words in halt["detail"], halt
-    assert edit.reason != "publication_missing" or "walpost slot" in halt["detail"] or edit.mend, halt
+    assert edit.reason != "publication_missing" or "walpost slot" in halt["detail"] or edit.fix, halt
     servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
 
 
 def take_the_way_out(p, edit):
-    execute(p, edit.mend)
+    execute(p, edit.fix)
     p.walpost.verb(*edit.verb)
     p.walpost.signal(signal.SIGHUP)
     p.walpost.wait_state("streaming")
@@ -183,7 +183,7 @@ def refused_by_the_server(make_pipeline, edit):
 @pytest.mark.parametrize("case", cases(AT_CONNECT))
 def test_edit_without_a_sign_halts_at_the_planned_reconnect(make_pipeline, case):
     edit = AT_CONNECT[case]
-    p = make_pipeline(config={"source": {"recheck_interval": "1s"}}, partitions=1).start()
+    p = make_pipeline(config={"source": {"reconnect_interval": "1s"}}, partitions=1).start()
     insert(p)
     execute(p, edit.make)
     insert(p, into_default=edit.words == "writes no log")

@@ -117,7 +117,7 @@ def test_routing_headers_and_refusals(world):
 
     rows = world.dead_letters()
     assert {event: row["reason"] for event, row in rows.items()} == {
-        typo: "topic_not_allowed", nowhere: "partition_unknown", negative: "row_unfit", illegal: "row_unfit"}
+        typo: "topic_not_allowed", nowhere: "partition_unknown", negative: "row_invalid", illegal: "row_invalid"}
     assert f"'{world.pipeline.name}.ordr'" in rows[typo]["detail"]
     assert "has no partition 99, only 4" in rows[nowhere]["detail"]
     assert set(found) == {plain, special, mapped, ancient}

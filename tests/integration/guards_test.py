@@ -1,4 +1,4 @@
-"""A foreign hand on slot, table, publication or progress is noticed, named, and passed by the way out that the message names."""
+"""someone else on slot, table, publication or progress is noticed, named, and passed by the way out that the message names."""
 
 import re
 import signal

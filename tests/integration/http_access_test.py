@@ -137,7 +137,7 @@ def test_the_token_is_shown_nowhere(p):
     assert 'token: "***"' in p.walpost.verb("config", "show").stdout
     p.walpost.verb("--set", "http.listen=0.0.0.0:1", "check", check=False)
     p.walpost.signal(signal.SIGHUP)
-    servers.wait_for(lambda: "recheck" in p.walpost.log_text(), 30, "the log to tell")
+    servers.wait_for(lambda: "resume" in p.walpost.log_text(), 30, "the log to tell")
     assert TOKEN not in p.walpost.log_text() and "http_open" not in p.walpost.log_text()
     short = subprocess.run([servers.walpost_binary(), "--config", str(p.walpost.file), "--set", "http.token=too-short", "config", "validate"],
                            capture_output=True, text=True, check=False)

@@ -13,8 +13,8 @@ def commit_lsn(halt):
     return servers.lsn(re.search(r"commit LSN ([0-9A-F/]+)", halt["detail"])[1])
 
 
-def generations(p):
-    return p.walpost.status()["sink"]["producer_generations"]
+def sessions(p):
+    return p.walpost.status()["sink"]["producer_sessions"]
 
 
 # Failure 70.
@@ -46,7 +46,7 @@ def test_a_topic_that_takes_less_than_a_batch_costs_no_failure(make_pipeline, ka
     p.insert(1, 20_000)
     p.wait_confirmed()
     assert p.judge() == 0
-    assert generations(p) == 1 and p.walpost.status()["sink"]["records_resubmitted"] == 0
+    assert sessions(p) == 1 and p.walpost.status()["sink"]["records_resubmitted"] == 0
     events = [line["event"] for line in p.walpost.log_events()]
     assert events.count("kafka_producer_replaced") == 1 and "kafka_delivery_failed" not in events
 
@@ -61,7 +61,7 @@ def test_a_large_event_passes_when_its_topic_takes_it(make_pipeline, kafka, mega
     p.insert(101, 200)
     p.wait_confirmed()
     assert p.judge() == 0
-    assert generations(p) == 1
+    assert sessions(p) == 1
 
 
 # librdkafka says "queue full" for ever of what is larger than its queue, and then nothing else was sent, either.

@@ -187,8 +187,8 @@ def test_preset_debezium_sends_what_its_event_router_sends(make_pipeline, kafka)
     assert (loose.key(), loose.value()) == (None, b'{"n": 2}')
 
 
-def test_planned_rechecks_under_load_lose_and_repeat_nothing(make_pipeline):
-    p = make_pipeline(config={"source": {"recheck_interval": "200ms"}}).start()
+def test_planned_reconnects_under_load_lose_and_repeat_nothing(make_pipeline):
+    p = make_pipeline(config={"source": {"reconnect_interval": "200ms"}}).start()
     first = p.slot()["pid"]
     for batch in range(10):
         p.insert_transactions(batch * 500 + 1, batch * 500 + 500)

@@ -76,7 +76,7 @@ def test_question_that_is_not_whole_is_refused(p):
 def test_what_was_left_out_is_found_and_sent(p):
     assert p.walpost.stop() == 0
     p.insert(41, 45)
-    p.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", p.name)  # a foreign hand
+    p.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", p.name)  # someone else
     p.walpost.verb("slot", "advance", "--yes")
     p.walpost.start()
     p.insert(51, 55)

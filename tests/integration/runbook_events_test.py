@@ -1,4 +1,4 @@
-"""The runbook is walked: what concerns single events, the login and Kafka's topics is caused, seen, and mended by the commands as they are written
+"""The runbook is walked: what concerns single events, the login and Kafka's topics is caused, seen, and fixed by the commands as they are written
 there; it streams again and nothing is missing."""
 
 import pytest
@@ -86,7 +86,7 @@ def more_dead_letters_than_may_be_open(stage):
     p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
     for key in range(3):
         stage.insert(1, aggregate_id=f"'large-{key}'", payload="convert_to(repeat('x', 50000), 'UTF8')")
-    stage.mend = lambda: p.kafka.alter_topic(p.name, {"max.message.bytes": "200000"})
+    stage.fix = lambda: p.kafka.alter_topic(p.name, {"max.message.bytes": "200000"})
     yield {}
 
 
@@ -213,7 +213,7 @@ def drain_that_was_interrupted(stage):
     stage.insert()
     assert p.walpost.verb("init", "--drain-existing", check=False).returncode == 78
     p.walpost.start(wait=None)
-    stage.mend = lambda: p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
+    stage.fix = lambda: p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
     yield {}
 
 

@@ -1,4 +1,4 @@
-"""The runbook is walked: what concerns the slot, the server, the publication and the table is caused, seen, and mended by the commands as they are
+"""The runbook is walked: what concerns the slot, the server, the publication and the table is caused, seen, and fixed by the commands as they are
 written there; it streams again and nothing is missing. And: every reason and every way out with commands is walked by somebody."""
 
 import re

@@ -239,7 +239,7 @@ def test_refused_schemas_become_dead_letters_and_go_out_framed_once_they_are_reg
     (message,) = world.read(world.topic("auto"))
     assert message.value() == b"two"
     assert dict(message.headers())[HEADER] == b"\x01" + registry.guid(registry.id_of(incompatible)).bytes + INDEXES[SHIPPED]
-    # From its row, which was mended.
+    # From its row, which was fixed.
     world.p.execute("UPDATE public.exact SET schema_name = %s WHERE id = %s", SHIPPED, events[3])
     world.p.walpost.verb("dlq", "retry", "--id", events[3])
     assert world.values("exact") == [payload_frame(registry.id_of(missing), SHIPPED) + value for value in (b"one", b"four")]

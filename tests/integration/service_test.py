@@ -92,7 +92,7 @@ def test_sighup_takes_passwords_and_log_level_and_says_what_needs_a_restart(make
     manager.wait("RELOADING=1")
     manager.wait("READY=1")
     events = {line["event"]: line for line in p.walpost.log_events()}
-    assert "recheck" not in events, "the new level is error"
+    assert "resume" not in events, "the new level is error"
     # The old connection is good; the next one is made as the file says now.
     p.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", p.name)
     servers.wait_for(lambda: p.execute("SELECT count(*) FROM pg_stat_replication WHERE usename = %s", f"{p.name}_other")[0][0] == 1, 60,

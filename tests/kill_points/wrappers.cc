@@ -30,9 +30,7 @@ class KillingListener final : public delivery::SinkListener {
     listener_->OnFailed(sequence, failure);
   }
 
-  void OnGenerationFailed(const Failure& failure) override {
-    listener_->OnGenerationFailed(failure);
-  }
+  void OnSessionFailed(const Failure& failure) override { listener_->OnSessionFailed(failure); }
 
   void OnTopicAnswered(std::string_view topic, bool known) override {
     listener_->OnTopicAnswered(topic, known);

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kill_points/kill_point.h"
-#include "runtime/outside.h"
+#include "runtime/dependencies.h"
 
 namespace walpost::testing {
 

@@ -1,4 +1,4 @@
-// Foreign hands, what a connect finds of them, and the operator's way out of it.
+// Other clients of the slot, what a connect finds of them, and the operator's way out of it.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -56,14 +56,14 @@ void Simulation::ForeignHands() {
   } else if (Happens(Fault::set_back, 10)) {
     SetBack();
   } else if (Happens(Fault::slot_moved, 5)) {
-    CutConnection("terminated by a foreign hand");
+    CutConnection("terminated by someone else");
     foreign_.slot = server_.AdvanceSlot();
-    Trace("a foreign hand moves the slot to", server_.confirmed_flush().ToString());
+    Trace("someone else moves the slot to", server_.confirmed_flush().ToString());
   } else if (Happens(Fault::slot_made_anew, 5)) {
-    CutConnection("terminated by a foreign hand");
+    CutConnection("terminated by someone else");
     foreign_.slot = true;
     server_.MakeSlotAnew();
-    Trace("a foreign hand makes the slot anew at", server_.confirmed_flush().ToString());
+    Trace("someone else makes the slot anew at", server_.confirmed_flush().ToString());
   } else if (remembered && Happens(Fault::other_cluster, 5)) {
     CutConnection("the name leads to another server");
     foreign_.cluster = true;
@@ -296,7 +296,7 @@ void Simulation::CheckAccepted(const base::SourceFacts& facts) {
   foreign_.slot = false;  // if so, then not beyond what is in Kafka
 }
 
-// Confirmed is only what is remembered: all else is a foreign hand's.
+// Confirmed is only what is remembered: all else is someone else's.
 void Simulation::CheckRemembered() {
   if (!plan_.remembers()) {
     return;

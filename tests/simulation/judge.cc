@@ -43,7 +43,7 @@ void Judge::Grow() {
   }
   visible_.resize(events);
   reported_epoch_.resize(events);
-  submitted_generation_.resize(events);
+  submitted_session_.resize(events);
   states_.resize(events);
   reported_ever_.resize(events);
 }
@@ -91,8 +91,8 @@ Identity Judge::Identify(const envelope::Record& record) {
       HeaderOf(record, again ? "walpost-original-position" : "walpost-position");
   Require(position == PositionOf(what.event), "event %s: position %s, expected %s", event.id,
           std::string(position), PositionOf(what.event));
-  Require(record.topic == event.topic && !event.unfit, "event %s: another topic than its row",
-          event.id);
+  Require(record.topic == event.topic && !event.undeliverable,
+          "event %s: another topic than its row", event.id);
   CheckRecord(record, event, /*dead_letter=*/false);
   return what;
 }
@@ -126,8 +126,8 @@ void Judge::CheckRecord(const envelope::Record& record, const Event& event,
   }
 }
 
-void Judge::OnGeneration() {
-  ++generation_;
+void Judge::OnSession() {
+  ++session_;
   submitted_lanes_.clear();
 }
 
@@ -143,16 +143,16 @@ void Judge::OnSubmitted(const Identity& what) {
   const std::uint64_t index = what.event;
   const Event& event = server_->events()[index];
   CheckMainLine(index);
-  Require(submitted_generation_[index] != generation_, "event %s submitted twice to one producer",
+  Require(submitted_session_[index] != session_, "event %s submitted twice to one producer",
           event.id);
-  submitted_generation_[index] = generation_;
+  submitted_session_[index] = session_;
   Require(reported_epoch_[index] != epoch_, "event %s submitted again although it was acknowledged",
           event.id);
   // Acknowledged, or such that nobody sends it.
   const auto settled = [this](std::uint64_t other) {
-    return reported_epoch_[other] == epoch_ || MaySkip(other) || server_->events()[other].unfit ||
-           Gone(other) || states_[other].left_out || states_[other].dead_letter ||
-           states_[other].discarded;
+    return reported_epoch_[other] == epoch_ || MaySkip(other) ||
+           server_->events()[other].undeliverable || Gone(other) || states_[other].left_out ||
+           states_[other].dead_letter || states_[other].discarded;
   };
   const std::vector<std::uint64_t>& lane = lane_events_[event.lane];
   const auto [found, first] = submitted_lanes_.try_emplace(event.lane, event.lane_index);
@@ -191,7 +191,7 @@ void Judge::OnVisible(const Identity& what) {
   std::uint32_t& next = next_visible_[event.lane];
   for (std::uint32_t i = next; i < event.lane_index; ++i) {
     const std::uint64_t before = lane_events_[event.lane][i];
-    Require(Excused(before) || server_->events()[before].unfit,
+    Require(Excused(before) || server_->events()[before].undeliverable,
             "G3: event %s (index %u of its key) became visible before index %u", event.id,
             event.lane_index, i);
     states_[before].passed = true;
@@ -267,7 +267,7 @@ bool Judge::OnTakenOver() {
   Grow();
   for (std::uint64_t i = 0; i < states_.size(); ++i) {
     const Event& event = server_->events()[i];
-    if (event.unfit || blamed_.count(i) != 0 || (states_[i].lost && !event.gone)) {
+    if (event.undeliverable || blamed_.count(i) != 0 || (states_[i].lost && !event.gone)) {
       return false;
     }
   }

@@ -48,7 +48,7 @@ class Judge {
 
   // A new producer. What it is given of a key has no gap and begins at or before the first event of
   // that key that is not acknowledged.
-  void OnGeneration();
+  void OnSession();
   void OnSubmitted(const Identity& what);
 
   // G3, as a consumer sees it that drops by position: of the event's topic only.
@@ -63,7 +63,7 @@ class Judge {
   // G5, and that the server has it: what is confirmed or asked for.
   void OnPosition(base::Lsn flush, const char* what);
 
-  // --- Remembered progress and foreign hands ---
+  // --- Remembered progress and other clients ---
   // It streams from what the server is now. What is remembered is not sent again by the main line.
   void OnConnected(base::Lsn remembered);
 
@@ -77,7 +77,7 @@ class Judge {
   // cannot, because of an event that nobody can deliver.
   bool OnTakenOver();
 
-  // An operator says that it goes on there: what is in no log before it was lost by a foreign hand.
+  // An operator says that it goes on there: what is in no log before it was lost by someone else.
   void OnAdopted(base::Lsn position);
 
   // The next start may begin anywhere.
@@ -138,7 +138,7 @@ class Judge {
     bool passed = false;  // a later one of its key was right to go before it
     bool skipped = false;
     bool discarded = false;
-    bool lost = false;      // by a foreign hand, and an operator knows
+    bool lost = false;      // by someone else, and an operator knows
     bool left_out = false;  // he goes on behind it, wherever it is
   };
 
@@ -167,17 +167,17 @@ class Judge {
   std::vector<bool> visible_;
   std::uint64_t safe_below_ = 0;  // every event below it is in a log, or needs not be
   std::vector<std::uint64_t> reported_epoch_;
-  std::vector<std::uint64_t> submitted_generation_;
+  std::vector<std::uint64_t> submitted_session_;
   std::uint64_t epoch_ = 1;
   std::uint64_t clean_epoch_ = 0;
   std::uint32_t era_ = 0;  // of the server it streams from
   base::Lsn progress_given_;
   std::optional<base::Lsn> remembered_;    // since its memory began
   std::vector<std::uint32_t> table_oids_;  // as it connected
-  std::uint64_t generation_ = 0;
+  std::uint64_t session_ = 0;
   std::vector<std::uint32_t> next_visible_;                 // by lane
   std::vector<std::uint32_t> first_unreported_;             // by lane
-  std::map<std::uint32_t, std::uint32_t> submitted_lanes_;  // of this generation: the last index
+  std::map<std::uint32_t, std::uint32_t> submitted_lanes_;  // of this session: the last index
   std::array<std::uint64_t, 3> reports_{};                  // by kind
   std::set<std::uint64_t> blamed_;
   std::vector<bool> reported_ever_;

@@ -10,7 +10,7 @@ using base::DeadLetter;
 using pipeline::OnUndeliverable;
 
 bool Judge::MayBeRejected(std::uint64_t event) const {
-  return blamed(event) || server_->events()[event].unfit;
+  return blamed(event) || server_->events()[event].undeliverable;
 }
 
 // Is a gap at this event all right?
@@ -49,7 +49,7 @@ void Judge::OnInsertAsked(const DeadLetter& row) {
   CheckMainLine(index);
   Require(row.position == PositionOf(index), "dead letter of event %s: position %s", event.id,
           row.position);
-  Require(event.unfit || row.topic == event.topic, "dead letter of event %s: another topic",
+  Require(event.undeliverable || row.topic == event.topic, "dead letter of event %s: another topic",
           event.id);
   Require(row.key == event.key, "dead letter of event %s: another key than its row", event.id);
   envelope::Record record;

@@ -61,7 +61,7 @@ void ModelKafka::Open(Mode mode) {
   open_ = true;
   closing_ = dead_ = false;
   mode_ = mode;
-  generation_failure_.reset();
+  session_failure_.reset();
   for (auto& [name, topic] : topics_) {
     topic.looked_up = topic.pending = false;
   }
@@ -70,7 +70,7 @@ void ModelKafka::Open(Mode mode) {
     partition = Partition();
     partition.stuck_until = stuck_until;
   }
-  judge_->OnGeneration();
+  judge_->OnSession();
 }
 
 void ModelKafka::Close() {
@@ -128,7 +128,7 @@ SubmitResult ModelKafka::Submit(const envelope::Record& record, delivery::Sequen
   const Identity what = judge_->Identify(record);
   Partition& partition = partitions_[PartitionOf(what)];
   const bool first_outstanding = !partition.gate.MaySend();
-  const bool alone = mode_ == Mode::kCareful && outstanding_ > 0;
+  const bool alone = mode_ == Mode::kOneAtATime && outstanding_ > 0;
   const bool full = faults_.Has(Fault::kafka_not_now) && random_.Chance(200);
   if (closing_ || dead_ || partition.failed || first_outstanding || alone || full) {
     return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
@@ -195,7 +195,7 @@ void ModelKafka::ReportFirst(Partition* partition) {
 void ModelKafka::FailBatch(Partition* partition, std::size_t count, FailureKind kind) {
   partition->failed = true;
   // Landed although reported as failed: the answer was lost.
-  const bool unclear = kind == FailureKind::kGenerationEnded || kind == FailureKind::kOther;
+  const bool unclear = kind == FailureKind::kSessionEnded || kind == FailureKind::kOther;
   if (unclear && random_.Chance(500)) {
     Land(partition, random_.Between(1, count));
   }
@@ -204,7 +204,7 @@ void ModelKafka::FailBatch(Partition* partition, std::size_t count, FailureKind 
     if (MayBlame(what, kind)) {
       judge_->OnPoison(what);
     }
-    if (kind != FailureKind::kGenerationEnded && partition == &partitions_.back()) {
+    if (kind != FailureKind::kSessionEnded && partition == &partitions_.back()) {
       ++progress_refusals_;
     }
     partition->gate.OnFailed();
@@ -242,9 +242,9 @@ void ModelKafka::AdvancePartition(Partition* partition) {
     }
   }
   if (faults_.Has(Fault::kafka_failure) && random_.Chance(40)) {
-    constexpr std::array kKinds = {FailureKind::kGenerationEnded, FailureKind::kOther,
-                                   FailureKind::kGenerationEnded, FailureKind::kTopicUnknown,
-                                   FailureKind::kOther,           FailureKind::kTopicNotAuthorized,
+    constexpr std::array kKinds = {FailureKind::kSessionEnded, FailureKind::kOther,
+                                   FailureKind::kSessionEnded, FailureKind::kTopicUnknown,
+                                   FailureKind::kOther,        FailureKind::kTopicNotAuthorized,
                                    FailureKind::kTopicInvalid};
     FailBatch(partition, count, kKinds[random_.Below(kKinds.size())]);
     return;
@@ -273,9 +273,9 @@ void ModelKafka::Advance(base::Now now) {
   if (!open_) {
     return;
   }
-  if (faults_.Has(Fault::kafka_generation) && !dead_ && !closing_ && random_.Chance(15)) {
+  if (faults_.Has(Fault::kafka_session) && !dead_ && !closing_ && random_.Chance(15)) {
     dead_ = true;
-    generation_failure_ = Failure{FailureKind::kGenerationEnded, "fenced"};
+    session_failure_ = Failure{FailureKind::kSessionEnded, "fenced"};
   }
   for (Partition& partition : partitions_) {
     AdvancePartition(&partition);
@@ -344,8 +344,8 @@ void ModelKafka::BlameTopics() {
 // it, after minutes.
 bool ModelKafka::MayBlame(const Identity& what, FailureKind kind) {
   if (what.kind == Identity::Kind::kAgain) {  // nothing is lost: the operator is asked again
-    return kind != FailureKind::kGenerationEnded &&
-           (mode_ == Mode::kCareful || IsRefused(what, /*by_client=*/false));
+    return kind != FailureKind::kSessionEnded &&
+           (mode_ == Mode::kOneAtATime || IsRefused(what, /*by_client=*/false));
   }
   if (kind == FailureKind::kOther || kind == FailureKind::kTopicUnknown ||
       kind == FailureKind::kTopicNotAuthorized) {
@@ -354,8 +354,8 @@ bool ModelKafka::MayBlame(const Identity& what, FailureKind kind) {
                                         ? plan_.options.unknown_topic_wait
                                         : pipeline::HeldTopics::kUnclearFor);
   }
-  const bool alone = mode_ == Mode::kCareful;
-  return kind != FailureKind::kGenerationEnded && (alone || IsRefused(what, /*by_client=*/false));
+  const bool alone = mode_ == Mode::kOneAtATime;
+  return kind != FailureKind::kSessionEnded && (alone || IsRefused(what, /*by_client=*/false));
 }
 
 void ModelKafka::ChangeTopics() {
@@ -415,9 +415,9 @@ void ModelKafka::Poll(base::Now now, delivery::SinkListener* listener) {
     }
   }
   AnswerLookUps(listener);
-  if (generation_failure_ && !closing_) {
-    const Failure failure = *std::exchange(generation_failure_, std::nullopt);
-    listener->OnGenerationFailed(failure);
+  if (session_failure_ && !closing_) {
+    const Failure failure = *std::exchange(session_failure_, std::nullopt);
+    listener->OnSessionFailed(failure);
   }
   if (open_ && closing_ && was_closing && now_ >= close_at_ &&
       (!away() || now_ >= close_at_ + kPurgeAfter)) {
@@ -454,7 +454,7 @@ void ModelKafka::EndClose(delivery::SinkListener* listener) {
         late_[i].push_back(message.content);
       }
       if (!silent_) {
-        listener->OnFailed(message.sequence, Failure{FailureKind::kGenerationEnded, "purged"});
+        listener->OnFailed(message.sequence, Failure{FailureKind::kSessionEnded, "purged"});
       }
     }
   }
@@ -480,7 +480,7 @@ void ModelKafka::Abandon() {
   outstanding_ = outstanding_bytes_ = 0;
   progress_refusals_ = 0;
   open_ = closing_ = dead_ = false;
-  generation_failure_.reset();
+  session_failure_.reset();
 }
 
 }  // namespace walpost::simulation

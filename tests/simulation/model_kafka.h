@@ -98,7 +98,7 @@ class ModelKafka final : public delivery::Sink {
   // What is known of an event's topic. Rows of the model name two.
   struct Topic {
     base::MonotonicTime unknown_until;  // no broker knows it
-    bool looked_up = false;             // of this generation: it may be sent to
+    bool looked_up = false;             // of this session: it may be sent to
     bool pending = false;
     base::MonotonicTime answer_at;
     bool refusal_told = true;                          // of the last answer
@@ -109,7 +109,7 @@ class ModelKafka final : public delivery::Sink {
 
   struct Partition {
     std::deque<Message> messages;  // without a report, in order; the landed ones come first
-    bool failed = false;           // of this generation
+    bool failed = false;           // of this session
     delivery::PartitionGate gate;
     // Until then the broker knows the producer, and takes its records without a gap only.
     std::optional<base::MonotonicTime> known_until;
@@ -157,12 +157,12 @@ class ModelKafka final : public delivery::Sink {
   bool late_progress_ = false;
   std::size_t outstanding_ = 0;  // without a report that was served
   std::size_t outstanding_bytes_ = 0;
-  Mode mode_ = Mode::kFast;
+  Mode mode_ = Mode::kPipelined;
   bool open_ = false;
   bool closing_ = false;
-  bool dead_ = false;  // the generation failed as a whole
+  bool dead_ = false;  // the session failed as a whole
   bool silent_ = false;
-  std::optional<delivery::Failure> generation_failure_;
+  std::optional<delivery::Failure> session_failure_;
   base::MonotonicTime now_;
   base::MonotonicTime outage_until_;
   base::MonotonicTime long_outage_until_;

@@ -29,7 +29,7 @@ std::string ColumnsOf(std::uint32_t version) {
 ModelPostgres::ModelPostgres(const Plan& plan)
     : plan_(plan),
       random_(plan.seed, 1),
-      unfit_(plan.seed, 7),
+      undeliverable_(plan.seed, 7),
       foreign_(plan.seed, 10),
       lane_sizes_(kTopics * plan.keys),
       versions_(plan.tables + 1),
@@ -135,9 +135,9 @@ void ModelPostgres::WriteRow(Transaction* transaction, std::uint32_t* ordinal) {
   event.timeline = timeline_;
   event.era = era_;
   event.ordinal = (*ordinal)++;
-  event.unfit = plan_.faults.Has(Fault::unfit_rows) && unfit_.Chance(30);
+  event.undeliverable = plan_.faults.Has(Fault::undeliverable_rows) && undeliverable_.Chance(30);
   // A parked key would have a name that no writer uses.
-  event.hostile = event.unfit && unfit_.Chance(500) &&
+  event.hostile = event.undeliverable && undeliverable_.Chance(500) &&
                   plan_.options.on_undeliverable != pipeline::OnUndeliverable::kPark;
   event.commit_time = transaction->commit_time;
   events_.push_back(std::move(event));
@@ -408,8 +408,8 @@ std::string ModelPostgres::RowBytes(const Operation& operation) const {
                                                                  : kDeadLetterTopic));
         break;
       case 'y':
-        row.push_back(event.unfit && !event.hostile ? testing::NullColumn()
-                                                    : TextColumn("created"));
+        row.push_back(event.undeliverable && !event.hostile ? testing::NullColumn()
+                                                            : TextColumn("created"));
         break;
       case 'p':
         row.push_back(BinaryColumn(event.payload));

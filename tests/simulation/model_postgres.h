@@ -36,9 +36,9 @@ struct Event {
   std::uint32_t timeline = 1;
   std::uint32_t era = 0;  // of the server
   std::uint32_t ordinal = 0;
-  bool unfit = false;    // the row becomes no record
-  bool hostile = false;  // because it asks for a topic of walpost's own
-  bool gone = false;     // the database does not have it any more
+  bool undeliverable = false;  // the row becomes no record
+  bool hostile = false;        // because it asks for a topic of walpost's own
+  bool gone = false;           // the database does not have it any more
   base::WallTime commit_time;
 };
 
@@ -106,7 +106,7 @@ class ModelPostgres {
 
   void Promote();
 
-  // --- Foreign hands ---
+  // --- Other clients ---
   // A history of its own begins with each: positions are used once more.
   std::uint32_t era() const { return era_; }
 
@@ -191,7 +191,7 @@ class ModelPostgres {
 
   const Plan plan_;
   Random random_;
-  Random unfit_;
+  Random undeliverable_;
   Random foreign_;
   std::vector<Transaction> transactions_;
   std::vector<Event> events_;

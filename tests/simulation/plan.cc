@@ -42,14 +42,14 @@ void DrawPolicy(Plan* plan) {
     options.dead_letters_per_second = random.Between(1, 20);
   }
   if (options.on_undeliverable == OnUndeliverable::kHalt) {
-    plan->faults.Remove(Fault::unfit_rows);  // nobody can mend it
+    plan->faults.Remove(Fault::undeliverable_rows);  // nobody can fix it
   } else if (random.Chance(700)) {
     plan->faults.Add(Fault::kafka_poison);
     plan->faults.Add(Fault::operator_commands);
   }
 }
 
-// Most pipelines remember how far they came. Without that no foreign hand is noticed.
+// Most pipelines remember how far they came. Without that no other client is noticed.
 void DrawProgress(Plan* plan) {
   Random random(plan->seed, 9);
   if (random.Chance(850)) {
@@ -90,8 +90,9 @@ pipeline::PipelineOptions MakeOptions(const Plan& plan, Random* random) {
   options.shutdown_timeout = milliseconds(random->Between(1, 25) * 1'000);
   options.in_flight_bytes_max =
       plan.faults.Has(Fault::small_limit) ? random->Between(600, 20'000) : std::size_t{1024} * 1024;
-  options.recheck_interval = milliseconds(
-      plan.faults.Has(Fault::recheck) ? random->Between(50, 2'000) : std::uint64_t{600'000});
+  options.reconnect_interval =
+      milliseconds(plan.faults.Has(Fault::planned_reconnect) ? random->Between(50, 2'000)
+                                                             : std::uint64_t{600'000});
   options.gather_for = microseconds(plan.faults.Has(Fault::gathering) ? 6'000 : 0);
   options.gather_max = microseconds(plan.faults.Has(Fault::gathering) ? 25'000 : 0);
   return options;

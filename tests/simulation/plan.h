@@ -43,7 +43,7 @@ inline constexpr char kDeadLetterTopic[] = "walpost-dlq";
   X(kafka_outage)                    \
   X(kafka_long_outage)               \
   X(kafka_failure)                   \
-  X(kafka_generation)                \
+  X(kafka_session)                   \
   X(kafka_not_now)                   \
   X(kafka_slow_close)                \
   X(kafka_silent_close)              \
@@ -58,12 +58,12 @@ inline constexpr char kDeadLetterTopic[] = "walpost-dlq";
   X(progress_deleted)                \
   X(dead_letters_unreachable)        \
   X(dead_letters_unusable)           \
-  X(unfit_rows)                      \
+  X(undeliverable_rows)              \
   X(operator_commands)               \
   X(policy_change)                   \
   X(walpost_crash)                   \
   X(walpost_stop)                    \
-  X(recheck)                         \
+  X(planned_reconnect)               \
   X(slow_catch_up)                   \
   X(gathering)                       \
   X(small_limit)                     \

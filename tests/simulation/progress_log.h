@@ -17,7 +17,7 @@ class ProgressLog {
 
   void Append(const base::Progress& progress);
 
-  // By a foreign hand.
+  // By someone else.
   void Delete();
 
   // What Kafka does: of the first `closed` records, which lie in segments that are closed, only the last

@@ -57,9 +57,9 @@ BUGS = [
      "  if (BUG(report_dropped) && sequence % 8 == 5) return;\n"
      "  if (BUG(late_report_ignored) && phase_ == Phase::kClosing) return;"),
     ("pipeline/dispatcher.cc",
-     "  if (phase_ == Phase::kFast || failure.kind == FailureKind::kGenerationEnded) {",
+     "  if (phase_ == Phase::kPipelined || failure.kind == FailureKind::kSessionEnded) {",
      "  if (BUG(failure_ignored)) return;\n"
-     "  if ((phase_ == Phase::kFast && !BUG(innocent_blamed)) || failure.kind == FailureKind::kGenerationEnded) {"),
+     "  if ((phase_ == Phase::kPipelined && !BUG(innocent_blamed)) || failure.kind == FailureKind::kSessionEnded) {"),
     ("pipeline/held_topics.cc",
      "const bool verdict = failure.kind == FailureKind::kTopicInvalid || now >= believed_at;",
      "const bool verdict = BUG(unknown_topic_believed_at_once) || failure.kind == FailureKind::kTopicInvalid || now >= believed_at;"),
@@ -70,8 +70,8 @@ BUGS = [
      "decider_->Decide(sequence, failure, attempts);",
      "decider_->Decide(BUG(wrong_event_blamed) ? tracker_->oldest_unsettled() + 1 : sequence, failure, attempts);"),
     ("pipeline/dispatcher.cc",
-     "void Dispatcher::OnGenerationFailed(const delivery::Failure&) {",
-     "void Dispatcher::OnGenerationFailed(const delivery::Failure&) {\n  if (BUG(generation_failure_ignored)) return;"),
+     "void Dispatcher::OnSessionFailed(const delivery::Failure&) {",
+     "void Dispatcher::OnSessionFailed(const delivery::Failure&) {\n  if (BUG(session_failure_ignored)) return;"),
     ("pipeline/dispatcher.cc",
      "  cursor_ = tracker_->oldest_unsettled();\n}",
      "  cursor_ = tracker_->oldest_unsettled();\n  if (BUG(resubmission_forgets_first) && !tracker_->empty()) ++cursor_;\n}"),
@@ -169,7 +169,7 @@ BUGS = [
      "  if (!connected_ || !paused_ || now.mono < next_ping_ || BUG(no_ping)) {"),
     ("pipeline/pipeline.cc",
      "      !intake_.in_transaction()) {\n    deadline",
-     "      (!intake_.in_transaction() || BUG(recheck_spins))) {\n    deadline"),
+     "      (!intake_.in_transaction() || BUG(planned_reconnect_spins))) {\n    deadline"),
     ("pipeline/pipeline.cc",
      "  counters_.events_discarded += tracker_.DiscardAll();",
      "  const std::size_t discarded = tracker_.DiscardAll();\n"
@@ -197,8 +197,8 @@ BUGS = [
      "    ++cursor_;\n    if (BUG(settled_before_written) && !entry.settled && entry.form != delivery::Tracker::Form::kEvent) {\n"
      "      ++counters_->events_parked;\n      tracker_->Settle(cursor_ - 1);\n    }\n  }\n}\n\n// What waits with its topic"),
     ("pipeline/dispatcher.cc",
-     "      dead_letters_->OnRefused(failure, phase_ == Phase::kCareful, now_);",
-     "      dead_letters_->OnRefused(failure, phase_ == Phase::kCareful || BUG(company_is_a_verdict), now_);"),
+     "      dead_letters_->OnRefused(failure, phase_ == Phase::kOneAtATime, now_);",
+     "      dead_letters_->OnRefused(failure, phase_ == Phase::kOneAtATime || BUG(company_is_a_verdict), now_);"),
     ("pipeline/dead_letters.cc",
      "  loaded_ = !may_be_open &&",
      "  may_be_open = may_be_open && !BUG(stream_before_load);\n  loaded_ = !may_be_open &&"),

@@ -45,7 +45,7 @@ struct Connection {
   std::optional<base::StreamEnd> end;    // not noticed yet
 };
 
-// What foreign hands did that nobody has seen to yet.
+// What other clients did that no operator has dealt with yet.
 struct Foreign {
   bool slot = false;
   bool cluster = false;
@@ -94,7 +94,7 @@ class Simulation {
   std::optional<base::StreamEnd> RefuseConnect();
   void Heal();
 
-  // --- Foreign hands (foreign.cc) ---
+  // --- Other clients (foreign.cc) ---
   void Look();
   void AnswerLook();
   std::optional<base::StreamEnd> NotPublished() const;

@@ -109,7 +109,7 @@ void Simulation::WalpostFaults() {
     pipeline_->Stop(now_);
   }
   if (Happens(Fault::walpost_stop, 10) && !pipeline_->halted()) {
-    pipeline_->Recheck(now_);  // means nothing, or is remembered until a halt has come to its end
+    pipeline_->Resume(now_);  // means nothing, or is remembered until a halt has come to its end
   }
   if (Happens(Fault::walpost_crash, 10)) {
     CrashProcess();
@@ -155,7 +155,7 @@ void Simulation::SeeToProcess() {
   SeeToForeignHands();
   if (random_.Chance(500)) {
     Resumed();
-    pipeline_->Recheck(now_);
+    pipeline_->Resume(now_);
   } else {
     pipeline_.reset();  // restarted
   }

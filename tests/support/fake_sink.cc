@@ -41,20 +41,20 @@ void FakeSink::Fail(Sequence sequence, FailureKind kind, std::string detail) {
   commands_.push_back(Command{Command::Kind::kFail, sequence, Failure{kind, std::move(detail)}});
 }
 
-void FakeSink::FailGeneration(std::string detail) {
+void FakeSink::FailSession(std::string detail) {
   CHECK(open_);
-  commands_.push_back(Command{Command::Kind::kFailGeneration, 0,
-                              Failure{FailureKind::kGenerationEnded, std::move(detail)}});
+  commands_.push_back(Command{Command::Kind::kFailSession, 0,
+                              Failure{FailureKind::kSessionEnded, std::move(detail)}});
 }
 
-const FakeSink::Generation& FakeSink::generation() const {
-  CHECK(!generations_.empty());
-  return generations_.back();
+const FakeSink::Session& FakeSink::session() const {
+  CHECK(!sessions_.empty());
+  return sessions_.back();
 }
 
 std::vector<Sequence> FakeSink::accepted() const {
   std::vector<Sequence> sequences;
-  for (const Submission& submission : generation().accepted) {
+  for (const Submission& submission : session().accepted) {
     sequences.push_back(submission.sequence);
   }
   return sequences;
@@ -91,7 +91,7 @@ void FakeSink::Open(Mode mode) {
   closing_ = false;
   failed_ = false;
   failed_partitions_.clear();
-  generations_.push_back(Generation{mode, {}, false});
+  sessions_.push_back(Session{mode, {}, false});
 }
 
 void FakeSink::Close() {
@@ -101,8 +101,8 @@ void FakeSink::Close() {
 
 SubmitResult FakeSink::Submit(const envelope::Record& record, Sequence sequence) {
   CHECK(open_) << "Submit to a sink that is closed";
-  Generation& current = generations_.back();
-  const bool alone = current.mode == Mode::kCareful && !outstanding_.empty();
+  Session& current = sessions_.back();
+  const bool alone = current.mode == Mode::kOneAtATime && !outstanding_.empty();
   if (closing_ || failed_ || not_now_ || alone || outstanding_.size() >= capacity_) {
     return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
   }
@@ -146,12 +146,12 @@ void FakeSink::Poll(base::Now /*now*/, delivery::SinkListener* listener) {
     const Sequence sequence = outstanding_.front().submission.sequence;
     Report(sequence);
     if (!close_silently_) {
-      listener->OnFailed(sequence, Failure{FailureKind::kGenerationEnded, "purged"});
+      listener->OnFailed(sequence, Failure{FailureKind::kSessionEnded, "purged"});
     }
   }
   open_ = false;
   closing_ = false;
-  generations_.back().closed = true;
+  sessions_.back().closed = true;
   listener->OnClosed();
 }
 
@@ -163,10 +163,10 @@ FakeSink::Outstanding* FakeSink::Find(Sequence sequence) {
 }
 
 void FakeSink::Serve(Command command, delivery::SinkListener* listener) {
-  if (command.kind == Command::Kind::kFailGeneration) {
+  if (command.kind == Command::Kind::kFailSession) {
     failed_ = true;
     if (!closing_) {
-      listener->OnGenerationFailed(command.failure);
+      listener->OnSessionFailed(command.failure);
     }
     return;
   }
@@ -176,7 +176,7 @@ void FakeSink::Serve(Command command, delivery::SinkListener* listener) {
     Report(command.sequence);
     failed_partitions_.insert(partition);
     if (closing_) {
-      command.failure.kind = FailureKind::kGenerationEnded;
+      command.failure.kind = FailureKind::kSessionEnded;
     }
     listener->OnFailed(command.sequence, command.failure);
     return;

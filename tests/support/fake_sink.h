@@ -1,7 +1,7 @@
 // FakeSink - a Sink whose reports the test decides: what, for which record, when.
 // Why: the pipeline's policy is about failures that a real Kafka produces once a month.
 // How: commands (Deliver, Fail, ...) are queued and become reports in the next Poll. Like the real
-//   one it sends one record at a time when careful, gives the records still outstanding at Close a
+//   one it sends one record at a time when asked to, gives the records still outstanding at Close a
 //   failed report each, and calls OnClosed after the last.
 // Thread: one owner.
 // Errors: CHECK-fails when the caller breaks the seam's rules (Submit while closed, bytes of an
@@ -38,8 +38,8 @@ class FakeSink final : public delivery::Sink {
     std::vector<std::pair<std::string, std::string>> headers;
   };
 
-  struct Generation {
-    Mode mode = Mode::kFast;
+  struct Session {
+    Mode mode = Mode::kPipelined;
     std::vector<Submission> accepted;  // in order
     bool closed = false;
   };
@@ -49,7 +49,7 @@ class FakeSink final : public delivery::Sink {
   // Everything outstanding that no other command is about.
   void DeliverAll();
   void Fail(delivery::Sequence sequence, delivery::FailureKind kind, std::string detail = "no");
-  void FailGeneration(std::string detail);
+  void FailSession(std::string detail);
 
   // --- Commands: answers to Submit, from now on ---
   void SetNotNow(bool not_now) { not_now_ = not_now; }
@@ -77,7 +77,7 @@ class FakeSink final : public delivery::Sink {
   // The topic is being looked up; it is answered in the Poll after it no longer is.
   void SetPending(const std::string& topic, bool pending);
 
-  // --- Commands: how a generation ends ---
+  // --- Commands: how a session ends ---
   // OnClosed does not come while held.
   void HoldClose(bool hold) { hold_close_ = hold; }
 
@@ -85,15 +85,15 @@ class FakeSink final : public delivery::Sink {
   void CloseSilently(bool silent) { close_silently_ = silent; }
 
   // --- What was seen ---
-  const std::vector<Generation>& generations() const { return generations_; }
+  const std::vector<Session>& sessions() const { return sessions_; }
 
   // CHECK-fails before the first Open.
-  const Generation& generation() const;
-  // Of the current generation.
+  const Session& session() const;
+  // Of the current session.
   std::vector<delivery::Sequence> accepted() const;
   std::vector<delivery::Sequence> outstanding() const;
 
-  // Delivered records of a partition, over all generations: what a consumer would read.
+  // Delivered records of a partition, over all sessions: what a consumer would read.
   const std::vector<Submission>& Log(const std::string& topic, std::int32_t partition) {
     return logs_[{topic, partition}];
   }
@@ -125,7 +125,7 @@ class FakeSink final : public delivery::Sink {
   };
 
   struct Command {
-    enum class Kind { kDeliver, kFail, kFailGeneration };
+    enum class Kind { kDeliver, kFail, kFailSession };
 
     Kind kind = Kind::kDeliver;
     delivery::Sequence sequence = 0;
@@ -137,11 +137,11 @@ class FakeSink final : public delivery::Sink {
   // Takes it off the list, after a look at its bytes.
   Submission Report(delivery::Sequence sequence);
 
-  std::vector<Generation> generations_;
+  std::vector<Session> sessions_;
   std::map<std::pair<std::string, std::int32_t>, std::vector<Submission>> logs_;
   std::deque<Outstanding> outstanding_;
   std::deque<Command> commands_;
-  std::set<std::pair<std::string, std::int32_t>> failed_partitions_;  // of this generation
+  std::set<std::pair<std::string, std::int32_t>> failed_partitions_;  // of this session
   std::map<delivery::Sequence, std::pair<std::string, delivery::Failure>> refusals_;
   std::map<std::string, delivery::Failure, std::less<>> refused_topics_;
   std::map<std::string, int> refusals_of_topic_;

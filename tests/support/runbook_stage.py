@@ -57,7 +57,7 @@ class Stage:
         self.p = None
         self.table = "outbox.events"
         self.topics = []
-        self.mend = None  # what the runbook says in words only: called before its commands
+        self.fix = None  # what the runbook says in words only: called before its commands
         self._rows = itertools.count(1)
         self._folders = itertools.count(1)
 
@@ -136,9 +136,9 @@ class Stage:
 
     def lead_out(self, reason, title, words, book):
         detail = self._halted(reason)
-        if self.mend:
-            self.mend()
-            self.mend = None
+        if self.fix:
+            self.fix()
+            self.fix = None
         p = self.p
         told = {"COMMIT_LSN": lambda op: commit_lsn(detail, op.answers), "SAFE_LSN": p.walpost.status()["source"]["safe_lsn"] or "0/0",
                 "CHANGE_LSN": lambda _: re.search(f"associated LSN ({LSN})", detail)[1]}
@@ -160,7 +160,7 @@ class Stage:
         assert halt["reason"] == reason, halt
         code, body = walpost.get("/readyz?verbose")
         assert code == 503 and f"halted ({reason})" in body and walpost.get("/livez")[0] == 200
-        # The slot must be free for who mends it.
+        # The slot must be free for who fixes it.
         servers.wait_for(lambda: not (self.p.slot() or {"active": False})["active"], 20, "the slot to be free")
         return halt["detail"]
 

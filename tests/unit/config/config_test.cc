@@ -49,7 +49,7 @@ TEST(ConfigTest, LeastFileHasTheDocumentedDefaults) {
   EXPECT_EQ(config.run.source.conninfo, "");
   EXPECT_EQ(config.run.source.slot, "walpost");
   EXPECT_EQ(config.run.source.publication, "walpost");
-  EXPECT_EQ(config.run.pipeline.recheck_interval, milliseconds(600'000));
+  EXPECT_EQ(config.run.pipeline.reconnect_interval, milliseconds(600'000));
   EXPECT_EQ(config.run.on_halt, runtime::OnHalt::kWait);
   EXPECT_EQ(config.run.pipeline.on_undeliverable, pipeline::OnUndeliverable::kHalt);
   EXPECT_EQ(config.run.dead_letter_topic, "");
@@ -97,7 +97,7 @@ TEST(ConfigTest, EverySettingReachesItsModule) {
   const Config config = ParseOk(R"(
 version: 1
 name: shop
-source: {conninfo: host=db, slot: shop_1, publication: "Shop Pub", recheck_interval: 1min}
+source: {conninfo: host=db, slot: shop_1, publication: "Shop Pub", reconnect_interval: 1min}
 outboxes: [{table: shop.out}, {table: shop.more}]
 messages: {prefixes: []}
 delivery:
@@ -130,7 +130,7 @@ log: {level: debug, format: json}
   EXPECT_EQ(config.run.source.slot, "shop_1");
   EXPECT_EQ(config.run.source.publication, "Shop Pub");
   EXPECT_EQ(config.run.source.application_name, "walpost-shop");
-  EXPECT_EQ(config.run.pipeline.recheck_interval, milliseconds(60'000));
+  EXPECT_EQ(config.run.pipeline.reconnect_interval, milliseconds(60'000));
   EXPECT_EQ(config.run.on_halt, runtime::OnHalt::kExit);
   EXPECT_EQ(config.run.pipeline.unknown_topic_wait, milliseconds(7'000));
   EXPECT_EQ(config.run.pipeline.in_flight_bytes_max, 1024u * 1024);

@@ -207,7 +207,7 @@ TEST(SetTest, ValueIsNotShownInProblems) {
   }
 }
 
-// The file has nothing at 1:1 that could be mended.
+// The file has nothing at 1:1 that could be fixed.
 TEST(SetTest, ItsValueIsNotSaidToStandInTheFile) {
   const ScopedEnv gone("WALPOST_TEST_GONE", std::nullopt);
   const auto document = LoadDocument("a: b\n", "w.yaml", {"c.d=[\"${WALPOST_TEST_GONE}\"]"});

@@ -43,7 +43,7 @@ void ExpectSame(const Config& a, const Config& b) {
   EXPECT_EQ(a.log_format, b.log_format);
   const pipeline::PipelineOptions& p = a.run.pipeline;
   const pipeline::PipelineOptions& q = b.run.pipeline;
-  EXPECT_EQ(p.recheck_interval, q.recheck_interval);
+  EXPECT_EQ(p.reconnect_interval, q.reconnect_interval);
   EXPECT_EQ(p.unknown_topic_wait, q.unknown_topic_wait);
   EXPECT_EQ(p.in_flight_bytes_max, q.in_flight_bytes_max);
   EXPECT_EQ(p.shutdown_timeout, q.shutdown_timeout);
@@ -101,7 +101,7 @@ TEST(ShowTest, DefaultsReadBackAsTheSame) { ExpectRoundTrip(ParseOk(kLeast)); }
 TEST(ShowTest, EverySettingReadsBackAsTheSame) {
   ExpectRoundTrip(ParseOk(R"(
 name: shop
-source: {conninfo: "dbname=shop host=db", slot: shop_1, publication: "Shop Pub", recheck_interval: 90s}
+source: {conninfo: "dbname=shop host=db", slot: shop_1, publication: "Shop Pub", reconnect_interval: 90s}
 outboxes:
   - table: shop.out
     columns: {id: [event_id, id], topic: target, partition: part, seq: n}

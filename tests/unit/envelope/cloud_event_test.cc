@@ -3,7 +3,7 @@
 
 #include "absl/strings/escaping.h"
 #include "cloud_event_modes.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 
 namespace walpost::envelope {
 namespace {
@@ -159,7 +159,7 @@ TEST(CloudEventTest, JsonThatIsNoneIsUndeliverableInJsonOnly) {
   for (const std::string& payload : cases) {
     event.payload = payload;
     const absl::Status status = json.Try(event).status();
-    EXPECT_EQ(outbox::UnfitReason(status), "payload_invalid") << payload;
+    EXPECT_EQ(outbox::ReasonCodeOf(status), "payload_invalid") << payload;
     EXPECT_THAT(std::string(status.message()), HasSubstr("event 'id-1' is not JSON"));
     EXPECT_THAT(std::string(status.message()), Not(HasSubstr("s3cret")));
     for (const CloudEventMode mode :
@@ -193,12 +193,12 @@ TEST(CloudEventTest, EventWithoutARequiredAttributeIsUndeliverable) {
     event.id = "";
     absl::Status status = Mode(mode).Try(event).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(outbox::UnfitReason(status), "cloudevent_invalid");
+    EXPECT_EQ(outbox::ReasonCodeOf(status), "cloudevent_invalid");
     EXPECT_THAT(std::string(status.message()), HasSubstr("it has no id"));
     event = Sample();
     event.type = "";
     status = Mode(mode).Try(event).status();
-    EXPECT_EQ(outbox::UnfitReason(status), "cloudevent_invalid");
+    EXPECT_EQ(outbox::ReasonCodeOf(status), "cloudevent_invalid");
     EXPECT_THAT(std::string(status.message()), HasSubstr("event 'id-1': it has no type"));
   }
 }
@@ -215,14 +215,14 @@ TEST(CloudEventTest, TextThatIsNotUtf8IsUndeliverableAndNotShown) {
     Event event = FullSample();
     event.*field = "s3cret\xff";
     const absl::Status status = mode.Try(event).status();
-    EXPECT_EQ(outbox::UnfitReason(status), "cloudevent_invalid") << name;
+    EXPECT_EQ(outbox::ReasonCodeOf(status), "cloudevent_invalid") << name;
     EXPECT_THAT(std::string(status.message()),
                 HasSubstr("its " + std::string(name) + " is not UTF-8"));
     EXPECT_THAT(std::string(status.message()), Not(HasSubstr("s3cret")));
   }
   Event event = Sample();
   event.key = "\xff";
-  EXPECT_EQ(outbox::UnfitReason(mode.Try(event).status()), "cloudevent_invalid");
+  EXPECT_EQ(outbox::ReasonCodeOf(mode.Try(event).status()), "cloudevent_invalid");
 }
 
 TEST(CloudEventTest, TimesOfTheYears1To9999CanBeSaid) {
@@ -239,9 +239,9 @@ TEST(CloudEventTest, TimesOfTheYears1To9999CanBeSaid) {
   EXPECT_EQ(mode.Of(event).HeaderOf("ce_time"), "9999-12-31T23:59:59.999999Z");
   for (const std::int64_t micros : {kFirst - 1, kLast + 1, INT64_MIN, INT64_MAX}) {
     event.occurred_at = at(micros);
-    EXPECT_EQ(outbox::UnfitReason(mode.Try(event).status()), "cloudevent_invalid") << micros;
+    EXPECT_EQ(outbox::ReasonCodeOf(mode.Try(event).status()), "cloudevent_invalid") << micros;
     event.occurred_at = std::nullopt;
-    EXPECT_EQ(outbox::UnfitReason(mode.Try(event, at(micros)).status()), "cloudevent_invalid");
+    EXPECT_EQ(outbox::ReasonCodeOf(mode.Try(event, at(micros)).status()), "cloudevent_invalid");
   }
 }
 
@@ -250,7 +250,7 @@ TEST(CloudEventTest, PayloadBeyondTheLimitIsUndeliverable) {
   event.payload = std::string_view("never read", std::size_t{1} << 31);
   for (const CloudEventMode mode : {CloudEventMode::kBinary, CloudEventMode::kStructuredProtobuf,
                                     CloudEventMode::kStructuredJson}) {
-    EXPECT_EQ(outbox::UnfitReason(Mode(mode).Try(event).status()), "cloudevent_invalid");
+    EXPECT_EQ(outbox::ReasonCodeOf(Mode(mode).Try(event).status()), "cloudevent_invalid");
   }
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "envelope/encoder.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 
 namespace walpost::envelope {
 namespace {
@@ -39,9 +39,9 @@ class EncoderSchemaTest : public ::testing::Test {
     return status.ok() ? absl::StatusOr<Record>(record) : status;
   }
 
-  void ExpectUnfit(std::string_view reason, const std::string& text) {
+  void ExpectUndeliverable(std::string_view reason, const std::string& text) {
     const absl::Status status = Encode().status();
-    EXPECT_EQ(outbox::UnfitReason(status), reason) << status;
+    EXPECT_EQ(outbox::ReasonCodeOf(status), reason) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(text));
   }
 
@@ -99,14 +99,14 @@ TEST_F(EncoderSchemaTest, TombstoneNeedsNothing) {
   EXPECT_EQ(table_.size(), 0U);
 }
 
-TEST_F(EncoderSchemaTest, RecordWithoutAUsableNameIsUnfitWhereItIsNeeded) {
+TEST_F(EncoderSchemaTest, RecordWithoutAUsableNameIsUndeliverableWhereItIsNeeded) {
   event_.schema_name = "";
-  ExpectUnfit("schema_name_invalid", "its schema_name is empty");
+  ExpectUndeliverable("schema_name_invalid", "its schema_name is empty");
   event_.schema_name = "two words";
-  ExpectUnfit("schema_name_invalid", "its schema_name is no such name");
+  ExpectUndeliverable("schema_name_invalid", "its schema_name is no such name");
   const std::string endless(kSchemaNamesMax, 'x');
   event_.schema_name = endless;
-  ExpectUnfit("schema_name_invalid", "its schema_name is too long");
+  ExpectUndeliverable("schema_name_invalid", "its schema_name is too long");
 }
 
 TEST_F(EncoderSchemaTest, NameIsNotNeededWhereTheTopicTellsTheSubjectOfAnotherType) {
@@ -142,10 +142,11 @@ TEST_F(EncoderSchemaTest, SchemaIsFoundAgainAfterTheTableForgotIt) {
   EXPECT_EQ(table_.entry(Encode()->schema).need.subject, "orders-shop.v1.Order");
 }
 
-TEST_F(EncoderSchemaTest, RowThatBringsTheHeaderItselfIsUnfit) {
+TEST_F(EncoderSchemaTest, RowThatBringsTheHeaderItselfIsUndeliverable) {
   const std::vector<Header> headers = {{"__value_schema_id", "x"}};
   event_.headers = headers;
-  ExpectUnfit("header_invalid", "brings a header '__value_schema_id', which walpost writes itself");
+  ExpectUndeliverable("header_invalid",
+                      "brings a header '__value_schema_id', which walpost writes itself");
 }
 
 }  // namespace

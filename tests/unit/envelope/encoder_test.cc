@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 
 namespace walpost::envelope {
 namespace {
@@ -309,7 +309,7 @@ TEST_F(EncoderTest, HeaderThatIsNotUtf8IsUndeliverableInEveryFormat) {
     Record record;
     const absl::Status status = encoder.Encode(event_, position_, transaction_, &arena_, &record);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(outbox::UnfitReason(status), "header_invalid");
+    EXPECT_EQ(outbox::ReasonCodeOf(status), "header_invalid");
     EXPECT_EQ(status.message(),
               "table outbox.events: header x-seq of event 'id-1' is not UTF-8: correct what writes "
               "it, or take it out of the configuration");
@@ -341,7 +341,7 @@ TEST_F(EncoderTest, EventBringsNoHeaderThatWalpostWritesInItsFormat) {
       Record record;
       Encoder encoder(options, "shop");
       const absl::Status status = encoder.Encode(event_, position_, transaction_, &arena_, &record);
-      EXPECT_TRUE(status.ok() || outbox::UnfitReason(status) == "header_invalid") << status;
+      EXPECT_TRUE(status.ok() || outbox::ReasonCodeOf(status) == "header_invalid") << status;
       // The name of a column's header is the configuration's.
       const bool printable = name.find_first_of(std::string_view("\0\n", 2)) == name.npos;
       EXPECT_TRUE(!of_column || !printable || found == !status.ok()) << "of a column: " << name;
@@ -390,7 +390,7 @@ TEST_F(EncoderTest, HeaderStandsOnARecordOnce) {
     Record record;
     Encoder encoder(options, "shop");
     EXPECT_EQ(
-        outbox::UnfitReason(encoder.Encode(event_, position_, transaction_, &arena_, &record)),
+        outbox::ReasonCodeOf(encoder.Encode(event_, position_, transaction_, &arena_, &record)),
         "header_invalid");
   }
 }
@@ -405,7 +405,7 @@ TEST_F(EncoderTest, EnvelopesOwnHeadersMayHaveAnyNameButWalposts) {
     const std::vector<Header> forged = {{name, "x"}};
     event_.headers = forged;
     Record refused;
-    EXPECT_EQ(outbox::UnfitReason(
+    EXPECT_EQ(outbox::ReasonCodeOf(
                   encoders_.back().Encode(event_, position_, transaction_, &arena_, &refused)),
               "header_invalid");
   }

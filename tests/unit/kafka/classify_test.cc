@@ -43,7 +43,7 @@ TEST(ClassifyTest, VerdictsOnATopic) {
 // Failure 71.
 TEST(ClassifyTest, TroubleOfTheProducerSaysNothingAboutTheRecord) {
   ExpectAll(
-      FailureKind::kGenerationEnded,
+      FailureKind::kSessionEnded,
       {RD_KAFKA_RESP_ERR__PURGE_QUEUE, RD_KAFKA_RESP_ERR__PURGE_INFLIGHT,
        RD_KAFKA_RESP_ERR__DESTROY, RD_KAFKA_RESP_ERR__FATAL, RD_KAFKA_RESP_ERR__GAPLESS_GUARANTEE,
        RD_KAFKA_RESP_ERR__FENCED, RD_KAFKA_RESP_ERR__MSG_TIMED_OUT, RD_KAFKA_RESP_ERR__INCONSISTENT,
@@ -55,7 +55,7 @@ TEST(ClassifyTest, TroubleOfTheProducerSaysNothingAboutTheRecord) {
 // Counting them as attempts of the record would halt for an outage.
 TEST(ClassifyTest, TroubleOfABrokerSaysNothingAboutTheRecord) {
   ExpectAll(
-      FailureKind::kGenerationEnded,
+      FailureKind::kSessionEnded,
       {RD_KAFKA_RESP_ERR__TRANSPORT, RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN,
        RD_KAFKA_RESP_ERR__TIMED_OUT, RD_KAFKA_RESP_ERR__TIMED_OUT_QUEUE,
        RD_KAFKA_RESP_ERR__ISR_INSUFF, RD_KAFKA_RESP_ERR_LEADER_NOT_AVAILABLE,

@@ -28,14 +28,14 @@ KafkaOptions Options(Properties properties) {
 }
 
 std::string Refusal(const Properties& properties) {
-  const absl::StatusOr<Conf> conf = BuildConf(Options(properties), Sink::Mode::kFast);
+  const absl::StatusOr<Conf> conf = BuildConf(Options(properties), Sink::Mode::kPipelined);
   EXPECT_EQ(conf.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(conf.status().message());
 }
 
 // What librdkafka has for `name`, "" when the configuration was refused.
 std::string InForce(const Properties& properties, const char* name,
-                    Sink::Mode mode = Sink::Mode::kFast) {
+                    Sink::Mode mode = Sink::Mode::kPipelined) {
   const absl::StatusOr<Conf> conf = BuildConf(Options(properties), mode);
   EXPECT_TRUE(conf.ok()) << conf.status();
   std::array<char, 512> value{};
@@ -96,12 +96,12 @@ TEST(PropertiesTest, SafeValueOfAGuardedPropertyIsAccepted) {
                            {"queuing.strategy", "fifo"},
                            {"delivery.report.only.error", "false"},
                            {"log.queue", "true"}};
-  EXPECT_TRUE(BuildConf(Options(safe), Sink::Mode::kFast).ok());
+  EXPECT_TRUE(BuildConf(Options(safe), Sink::Mode::kPipelined).ok());
 }
 
 // Failure 63.
 TEST(PropertiesTest, GuaranteesAreEnforcedInBothModes) {
-  for (const Sink::Mode mode : {Sink::Mode::kFast, Sink::Mode::kCareful}) {
+  for (const Sink::Mode mode : {Sink::Mode::kPipelined, Sink::Mode::kOneAtATime}) {
     EXPECT_EQ(InForce({}, "enable.idempotence", mode), "true");
     EXPECT_EQ(InForce({}, "acks", mode), "-1");
     EXPECT_EQ(InForce({}, "message.timeout.ms", mode), "0");
@@ -109,9 +109,9 @@ TEST(PropertiesTest, GuaranteesAreEnforcedInBothModes) {
     EXPECT_EQ(InForce({}, "retries", mode), "2147483647");
     EXPECT_EQ(InForce({}, "queuing.strategy", mode), "fifo");
   }
-  EXPECT_EQ(InForce({}, "enable.gapless.guarantee", Sink::Mode::kFast), "true");
+  EXPECT_EQ(InForce({}, "enable.gapless.guarantee", Sink::Mode::kPipelined), "true");
   // A verdict on one record must not be a fatal error of its producer.
-  EXPECT_EQ(InForce({}, "enable.gapless.guarantee", Sink::Mode::kCareful), "false");
+  EXPECT_EQ(InForce({}, "enable.gapless.guarantee", Sink::Mode::kOneAtATime), "false");
 }
 
 TEST(PropertiesTest, OtherPropertiesPassVerbatimAndWinOverDefaults) {
@@ -126,7 +126,7 @@ TEST(PropertiesTest, OtherPropertiesPassVerbatimAndWinOverDefaults) {
 }
 
 TEST(PropertiesTest, CarefulProducerDoesNotLingerWhateverTheUserSets) {
-  EXPECT_EQ(InForce({{"linger.ms", "20"}}, "linger.ms", Sink::Mode::kCareful), "0");
+  EXPECT_EQ(InForce({{"linger.ms", "20"}}, "linger.ms", Sink::Mode::kOneAtATime), "0");
 }
 
 TEST(PropertiesTest, QueueHoldsEveryRecordThatMayBeInFlight) {
@@ -147,11 +147,11 @@ TEST(PropertiesTest, UnknownPropertyOrValueIsRefusedByName) {
 TEST(PropertiesTest, MissingServersAreNamed) {
   KafkaOptions options;
   options.properties = {{"linger.ms", "1"}};
-  const absl::StatusOr<Conf> conf = BuildConf(options, Sink::Mode::kFast);
+  const absl::StatusOr<Conf> conf = BuildConf(options, Sink::Mode::kPipelined);
   ASSERT_EQ(conf.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(conf.status().message()), HasSubstr("bootstrap.servers is missing"));
   options.properties = {{"metadata.broker.list", "localhost:1"}};  // librdkafka's older name
-  EXPECT_TRUE(BuildConf(options, Sink::Mode::kFast).ok());
+  EXPECT_TRUE(BuildConf(options, Sink::Mode::kPipelined).ok());
 }
 
 TEST(EffectivePropertiesTest, SecretsAreHidden) {
@@ -217,7 +217,7 @@ TEST(KafkaSinkCreateTest, CombinationThatOnlyTheProducerRefusesIsAnErrorNotACras
 // What librdkafka has for `name` in a producer made with `limits`.
 std::string InForceWith(const ProducerLimits& limits, const Properties& properties,
                         const std::string& name) {
-  const absl::StatusOr<Conf> conf = BuildConf(Options(properties), Sink::Mode::kFast, limits);
+  const absl::StatusOr<Conf> conf = BuildConf(Options(properties), Sink::Mode::kPipelined, limits);
   EXPECT_TRUE(conf.ok()) << conf.status();
   return conf.ok() ? kafka::InForce(conf->get(), name) : "";
 }

@@ -120,7 +120,7 @@ TEST(MetricsTest, ValuesAreThoseOfTheSnapshot) {
   EXPECT_EQ(metrics.Value("walpost_producer_recreated_total", {{"reason", "settings"}}), 45);
   EXPECT_EQ(metrics.Value("walpost_duplicates_possible_total"), 41);
   EXPECT_EQ(metrics.Value("walpost_records_resubmitted_total"), 23);
-  EXPECT_EQ(metrics.Value("walpost_producer_generations_total"), 2);
+  EXPECT_EQ(metrics.Value("walpost_producer_sessions_total"), 2);
   EXPECT_EQ(metrics.Value("walpost_backpressure_seconds_total"), 2.5);
   EXPECT_EQ(metrics.Value("walpost_inflight_events"), 24);
   EXPECT_EQ(metrics.Value("walpost_inflight_bytes"), 25);

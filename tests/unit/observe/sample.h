@@ -45,7 +45,7 @@ inline Snapshot Sample() {
   s.brokers = {{"k1:9092", true, 34, 35, 0.25, 0.5, 36, 37, 38, 39, 40},
                {"k2:9092", false, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
   s.sink_connected = true;
-  s.producer_generations = 2;
+  s.producer_sessions = 2;
   s.transactions_total = 11;
   s.bytes_received_total = 12;
   s.bytes_delivered_total = 13;

@@ -71,7 +71,7 @@ TEST(StatusJsonTest, CountersAreThoseOfTheSnapshot) {
                                           {"bytes", 25},
                                           {"bytes_max", 26},
                                           {"oldest_commit_at", "2023-11-14T22:13:26.000000Z"}}));
-  EXPECT_EQ(status.at("sink").at("producer_generations"), 2);
+  EXPECT_EQ(status.at("sink").at("producer_sessions"), 2);
   EXPECT_EQ(status.at("sink").at("records_resubmitted"), 23);
   EXPECT_EQ(status.at("sink").at("last_error"), "down");
   EXPECT_EQ(status.at("sink").at("last_error_at"), "2023-11-14T22:13:20.000000Z");

@@ -7,21 +7,21 @@
 namespace walpost::operations {
 namespace {
 
-ComparedTopic Whole() {
-  ComparedTopic topic;
+ReconciledTopic Whole() {
+  ReconciledTopic topic;
   topic.name = "orders";
   return topic;
 }
 
-Compared Absent() {
-  Compared compared;
+Reconciled Absent() {
+  Reconciled compared;
   compared.row.id = "event-1";
   compared.row.at_ms = 1'000;
   return compared;
 }
 
 TEST(AuditVerdictTest, InTheTopicIsFineWhateverElseIsKnown) {
-  Compared there = Absent();
+  Reconciled there = Absent();
   there.in_topic = true;
   there.too_large = true;
   there.fate = DeadLetterFate::kDeadLettered;
@@ -37,7 +37,7 @@ TEST(AuditVerdictTest, WhatIsNotConfirmedMayStillCome) {
 }
 
 TEST(AuditVerdictTest, OlderThanTheTopicCannotBeTold) {
-  ComparedTopic topic = Whole();
+  ReconciledTopic topic = Whole();
   topic.gaps.begins_ms = 1'001;
   EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kTopicBeginsLater);
   topic.gaps.begins_ms = 1'000;
@@ -45,7 +45,7 @@ TEST(AuditVerdictTest, OlderThanTheTopicCannotBeTold) {
 }
 
 TEST(AuditVerdictTest, ACompactedTopicAndRecordsWithoutIdsCannotTell) {
-  ComparedTopic topic = Whole();
+  ReconciledTopic topic = Whole();
   topic.gaps.compacted = true;
   EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kTopicCompacted);
   topic.without_id = 1;
@@ -59,14 +59,14 @@ TEST(AuditVerdictTest, WhatADeadLetterIsAboutIsNotMissing) {
       {DeadLetterFate::kDiscarded, Verdict::kDiscarded},
       {DeadLetterFate::kSentElsewhere, Verdict::kSentElsewhere}};
   for (const auto& [fate, verdict] : cases) {
-    Compared row = Absent();
+    Reconciled row = Absent();
     row.fate = fate;
     EXPECT_EQ(VerdictOn(row, Whole(), true), verdict);
   }
 }
 
 TEST(AuditVerdictTest, WhatCanBeNoRecordWasSkipped) {
-  Compared row = Absent();
+  Reconciled row = Absent();
   row.too_large = true;
   EXPECT_EQ(VerdictOn(row, Whole(), true), Verdict::kUndeliverable);
 }

@@ -79,11 +79,12 @@ TEST(DeadLetterFilterTest, OnlyIdAndPositionMeanOneEvent) {
 
 TEST(DeadLetterFilterTest, WhatCannotMatchIsRefusedWithWhatCan) {
   DeadLetterFilter filter;
-  filter.reason = "row_unfit";
+  filter.reason = "row_invalid";
   EXPECT_TRUE(CheckFilter(filter).ok());
-  filter.reason = "unfit";
-  EXPECT_THAT(std::string(CheckFilter(filter).message()),
-              AllOf(HasSubstr("'unfit'"), HasSubstr("row_unfit"), HasSubstr("key_parked")));
+  filter.reason = "undeliverable";
+  EXPECT_THAT(
+      std::string(CheckFilter(filter).message()),
+      AllOf(HasSubstr("'undeliverable'"), HasSubstr("row_invalid"), HasSubstr("key_parked")));
   filter = {};
   filter.position = "12";
   EXPECT_EQ(CheckFilter(filter).code(), absl::StatusCode::kInvalidArgument);

@@ -101,10 +101,10 @@ TEST_F(InitRefusalServerTest, PublicationOfPartitionsSaysHowToMendIt) {
   Sql("CREATE PUBLICATION shop FOR TABLE outbox.events WITH (publish = 'insert')");
   const Outcome outcome = Init(Options());
   EXPECT_EQ(outcome.exit_code, 78);
-  const std::string mend = "ALTER PUBLICATION \"shop\" SET (publish_via_partition_root = true)";
-  EXPECT_THAT(outcome.error, HasSubstr(mend));
+  const std::string fix = "ALTER PUBLICATION \"shop\" SET (publish_via_partition_root = true)";
+  EXPECT_THAT(outcome.error, HasSubstr(fix));
   EXPECT_EQ(Sql("SELECT count(*) FROM pg_replication_slots"), "0");
-  Sql(mend);
+  Sql(fix);
   EXPECT_EQ(Init(Options()).exit_code, 0);
 }
 
@@ -112,10 +112,10 @@ TEST_F(InitRefusalServerTest, PublicationWithoutTheTableSaysHowToMendIt) {
   Sql("CREATE PUBLICATION shop WITH (publish_via_partition_root = true)");
   const Outcome outcome = Init(Options());
   EXPECT_EQ(outcome.exit_code, 78);
-  const std::string mend = "ALTER PUBLICATION \"shop\" ADD TABLE \"outbox\".\"events\"";
-  EXPECT_THAT(outcome.error, HasSubstr(mend));
+  const std::string fix = "ALTER PUBLICATION \"shop\" ADD TABLE \"outbox\".\"events\"";
+  EXPECT_THAT(outcome.error, HasSubstr(fix));
   EXPECT_EQ(Sql("SELECT count(*) FROM pg_replication_slots"), "0");
-  Sql(mend);
+  Sql(fix);
   EXPECT_EQ(Init(Options()).exit_code, 0);
 }
 

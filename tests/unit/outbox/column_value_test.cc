@@ -22,7 +22,7 @@ constexpr std::uint32_t kTimestamp = 1114;
 constexpr std::uint32_t kEnum = type_oid::kFirstUserType;
 constexpr char kUuidText[] = "3f2504e0-4f89-11d3-9a0c-0305e82c3301";
 const std::string kUuidBytes = "\x3f\x25\x04\xe0\x4f\x89\x11\xd3\x9a\x0c\x03\x05\xe8\x2c\x33\x01"s;
-const std::string kUnfit = "s3cret";  // fits no type but text
+const std::string kWrong = "s3cret";  // fits no type but text
 
 Value Text(std::string_view bytes) { return {Value::Kind::kText, bytes}; }
 
@@ -89,12 +89,12 @@ TEST(ToTextTest, UnknownJsonbVersionIsRefused) {
 TEST(ToTextTest, BinaryOfTheWrongSizeIsRefusedWithoutShowingIt) {
   for (const std::uint32_t oid : {type_oid::kUuid, type_oid::kBool, type_oid::kInt2,
                                   type_oid::kInt4, type_oid::kInt8, type_oid::kJsonb}) {
-    const absl::Status status = AsText(Binary(kUnfit), oid).status();
+    const absl::Status status = AsText(Binary(kWrong), oid).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << TypeName(oid);
-    EXPECT_THAT(std::string(status.message()), Not(HasSubstr(kUnfit)));
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr(kWrong)));
     EXPECT_FALSE(AsText(Binary(""), oid).ok()) << TypeName(oid);
   }
-  EXPECT_EQ(AsText(Binary(kUnfit), type_oid::kUuid).status().message(), "a binary uuid of 6 bytes");
+  EXPECT_EQ(AsText(Binary(kWrong), type_oid::kUuid).status().message(), "a binary uuid of 6 bytes");
 }
 
 TEST(ToBytesTest, ByteaIsItsRawBytesInBothForms) {

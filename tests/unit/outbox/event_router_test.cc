@@ -8,7 +8,7 @@
 
 #include "outbox/presets.h"
 #include "outbox/table_mapper.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 #include "unit/outbox/test_table.h"
 
 namespace walpost::outbox {
@@ -77,7 +77,7 @@ TEST_F(EventRouterTest, ValueThatTheRegexDoesNotMatchNeedsAListedTopic) {
   debezium().topic_regex = "o(.*)";
   debezium().topic_replacement = "t.$1";
   table_.Text("aggregatetype", "payments");
-  EXPECT_EQ(UnfitReason(Map()), "topic_not_allowed");
+  EXPECT_EQ(ReasonCodeOf(Map()), "topic_not_allowed");
   options_.topics.allowed = {"t.*", "payments"};
   ASSERT_TRUE(Map().ok());
   EXPECT_EQ(event_.topic, "payments");

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 #include "walpost/v1/outbox_message.pb.h"
 
 namespace walpost::outbox {
@@ -270,11 +270,12 @@ TEST_F(MessageMapperTest, TopicIsOneThatTheTemplateCanGiveOrThatIsListed) {
   message.set_topic("payments");
   const std::string content = message.SerializeAsString();
   Event event;
-  EXPECT_EQ(UnfitReason(MessageMapper("shop.{type}").Map("shop", content, &event)),
+  EXPECT_EQ(ReasonCodeOf(MessageMapper("shop.{type}").Map("shop", content, &event)),
             "topic_not_allowed");
   EXPECT_TRUE(MessageMapper("shop.{type}", {{"pay*"}, {}, {}}).Map("shop", content, &event).ok());
-  EXPECT_EQ(UnfitReason(MessageMapper("{type}", {{"orders"}, {}, {}}).Map("shop", content, &event)),
-            "topic_not_allowed");
+  EXPECT_EQ(
+      ReasonCodeOf(MessageMapper("{type}", {{"orders"}, {}, {}}).Map("shop", content, &event)),
+      "topic_not_allowed");
 }
 
 TEST_F(MessageMapperTest, NoMessageReachesATopicOfWalposts) {
@@ -283,11 +284,11 @@ TEST_F(MessageMapperTest, NoMessageReachesATopicOfWalposts) {
   for (const char* topic : {"progress", "walpost.progress.shop", "__consumer_offsets"}) {
     v1::OutboxMessage named = Message();
     named.set_topic(topic);
-    EXPECT_EQ(UnfitReason(mapper.Map("shop", named.SerializeAsString(), &event)),
+    EXPECT_EQ(ReasonCodeOf(mapper.Map("shop", named.SerializeAsString(), &event)),
               "topic_not_allowed");
     v1::OutboxMessage routed = Message();
     routed.set_aggregate_type(topic);
-    EXPECT_EQ(UnfitReason(mapper.Map("shop", routed.SerializeAsString(), &event)),
+    EXPECT_EQ(ReasonCodeOf(mapper.Map("shop", routed.SerializeAsString(), &event)),
               "topic_not_allowed");
   }
 }

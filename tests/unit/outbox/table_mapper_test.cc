@@ -160,8 +160,8 @@ TEST_F(TableMapperTest, MissingColumnOfAListNamesAllCandidates) {
 }
 
 // Failure 36.
-TEST_F(TableMapperTest, ColumnOfAnUnfitTypeIsASchemaMismatchThatNamesBothTypes) {
-  const std::pair<const char*, std::uint32_t> unfit[] = {{"id", kNumeric},
+TEST_F(TableMapperTest, ColumnOfAWrongTypeIsASchemaMismatchThatNamesBothTypes) {
+  const std::pair<const char*, std::uint32_t> wrong[] = {{"id", kNumeric},
                                                          {"id", type_oid::kBytea},
                                                          {"aggregate_id", kNumeric},
                                                          {"aggregate_type", type_oid::kBytea},
@@ -171,7 +171,7 @@ TEST_F(TableMapperTest, ColumnOfAnUnfitTypeIsASchemaMismatchThatNamesBothTypes) 
                                                          {"headers", type_oid::kText},
                                                          {"occurred_at", type_oid::kText},
                                                          {"traceparent", type_oid::kBytea}};
-  for (const auto& [column, type] : unfit) {
+  for (const auto& [column, type] : wrong) {
     TestTable table = WalpostTable();
     table.Retype(column, type);
     EXPECT_EQ(mapper_.Bind(table.relation()).code(), absl::StatusCode::kFailedPrecondition)
@@ -290,9 +290,9 @@ TEST_F(TableMapperTest, PartitionColumnChoosesThePartition) {
   table_.Binary("shard", BigEndian(7, 4));
   ASSERT_TRUE(Map().ok());
   EXPECT_EQ(event_.partition, 7);
-  for (const std::int64_t unfit : {std::int64_t{-1}, std::int64_t{INT32_MAX} + 1}) {
-    table_.Retype("shard", type_oid::kInt8).Binary("shard", BigEndian(unfit, 8));
-    EXPECT_EQ(Map().code(), absl::StatusCode::kInvalidArgument) << unfit;
+  for (const std::int64_t wrong : {std::int64_t{-1}, std::int64_t{INT32_MAX} + 1}) {
+    table_.Retype("shard", type_oid::kInt8).Binary("shard", BigEndian(wrong, 8));
+    EXPECT_EQ(Map().code(), absl::StatusCode::kInvalidArgument) << wrong;
   }
 }
 

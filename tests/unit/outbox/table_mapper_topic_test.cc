@@ -6,7 +6,7 @@
 
 #include "outbox/presets.h"
 #include "outbox/table_mapper.h"
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 #include "support/pgoutput_bytes.h"
 #include "unit/outbox/test_table.h"
 
@@ -140,18 +140,18 @@ TEST_F(TableMapperTopicTest, TopicThatIsNotAllowedIsUndeliverableByName) {
   table_.Text("aggregate_type", "ordr");
   const absl::Status status = Topic().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(UnfitReason(status), "topic_not_allowed");
+  EXPECT_EQ(ReasonCodeOf(status), "topic_not_allowed");
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("asks for topic 'ordr', which is not one of `topics.allowed`"));
   table_.Text("aggregate_type", "a b");
-  EXPECT_EQ(UnfitReason(Topic().status()), "row_unfit");
+  EXPECT_EQ(ReasonCodeOf(Topic().status()), "row_invalid");
 }
 
 TEST_F(TableMapperTopicTest, RowsOwnTopicMustBeOneThatTheTemplateCanGiveUnlessMoreAreListed) {
   options_.topic = "shop.{aggregate_type}";
   options_.columns.topic = {"topic"};
   table_.Add("topic", type_oid::kText).Text("topic", "special");
-  EXPECT_EQ(UnfitReason(Topic().status()), "topic_not_allowed");
+  EXPECT_EQ(ReasonCodeOf(Topic().status()), "topic_not_allowed");
   table_.Text("topic", "shop.special");
   EXPECT_EQ(Topic().value(), "shop.special");
   options_.topics.allowed = {"special"};
@@ -163,7 +163,7 @@ TEST_F(TableMapperTopicTest, NoRowReachesATopicOfWalposts) {
   options_.topics.own = {"progress"};
   for (const char* topic : {"progress", "walpost.progress.shop", "__consumer_offsets"}) {
     table_.Text("aggregate_type", topic);
-    EXPECT_EQ(UnfitReason(Topic().status()), "topic_not_allowed") << topic;
+    EXPECT_EQ(ReasonCodeOf(Topic().status()), "topic_not_allowed") << topic;
   }
 }
 

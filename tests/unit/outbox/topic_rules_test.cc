@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 
 namespace walpost::outbox {
 namespace {
@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 // "" when the topic is allowed, else the reason.
 std::string Reason(const TopicRules& rules, std::string_view topic) {
   const absl::Status status = rules.Check(topic);
-  return status.ok() ? "" : UnfitReason(status);
+  return status.ok() ? "" : ReasonCodeOf(status);
 }
 
 TEST(TopicPatternTest, StarStandsForAnyTextAlsoNone) {
@@ -58,7 +58,7 @@ TEST(TopicRulesTest, ListComesInsteadOfTheTemplate) {
   EXPECT_EQ(Reason(rules, "shop.order"), "");
   EXPECT_EQ(Reason(rules, "audit"), "");
   EXPECT_EQ(Reason(rules, "order"), "topic_not_allowed");
-  EXPECT_EQ(Reason(rules, "no topic"), "row_unfit");
+  EXPECT_EQ(Reason(rules, "no topic"), "row_invalid");
   EXPECT_THAT(NamesAmong({"shop.*", "audit", "*"}), ElementsAre("audit"));
 }
 

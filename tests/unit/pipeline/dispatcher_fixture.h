@@ -85,16 +85,16 @@ class DispatcherTest : public ::testing::Test {
     dispatcher_.Poll(now_);
   }
 
-  // Lets the generation end, and waits for the next.
-  void NextGeneration() {
-    const std::size_t before = sink_.generations().size();
-    for (int i = 0; i < 10 && sink_.generations().size() == before; ++i) {
+  // Lets the session end, and waits for the next.
+  void NextSession() {
+    const std::size_t before = sink_.sessions().size();
+    for (int i = 0; i < 10 && sink_.sessions().size() == before; ++i) {
       Poll(kBackOff);
     }
-    ASSERT_EQ(sink_.generations().size(), before + 1);
+    ASSERT_EQ(sink_.sessions().size(), before + 1);
   }
 
-  // Everything outstanding is delivered, until nothing is tracked and a fast producer is back.
+  // Everything outstanding is delivered, until nothing is tracked and a pipelined producer is back.
   void DeliverToTheEnd() {
     for (int i = 0; i < 100 && !(tracker_.empty() && dispatcher_.caught_up()); ++i) {
       if (!sink_.closed()) {
@@ -116,7 +116,7 @@ class DispatcherTest : public ::testing::Test {
     return values;
   }
 
-  delivery::Sink::Mode mode() const { return sink_.generation().mode; }
+  delivery::Sink::Mode mode() const { return sink_.session().mode; }
 
   static constexpr std::string_view kKeys = "abcd";
 

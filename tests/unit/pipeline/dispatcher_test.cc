@@ -14,7 +14,7 @@ using walpost::testing::FakeSink;
 
 TEST_F(DispatcherTest, EventsAreSubmittedInOrderToAFastProducer) {
   Add(3);
-  EXPECT_EQ(mode(), Sink::Mode::kFast);
+  EXPECT_EQ(mode(), Sink::Mode::kPipelined);
   EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1, 2));
   EXPECT_TRUE(dispatcher_.caught_up());
   Add(1);
@@ -88,10 +88,10 @@ TEST_F(DispatcherTest, NothingIsGatheredBehindARecordThatHasToWait) {
   EXPECT_THAT(sink_.accepted(), ElementsAre(0));
 }
 
-TEST_F(DispatcherTest, GatheredEventsOfAGenerationThatFailsAreNotForgotten) {
+TEST_F(DispatcherTest, GatheredEventsOfASessionThatFailsAreNotForgotten) {
   Add(1);
   Gather(2);
-  sink_.FailGeneration("fatal");
+  sink_.FailSession("fatal");
   Poll();
   DeliverToTheEnd();
   EXPECT_EQ(counters_.events_delivered, 3U);
@@ -124,14 +124,14 @@ TEST_F(DispatcherTest, RecordRefusedForNowIsOfferedAgainAndNothingPassesIt) {
   EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1, 2, 3));
 }
 
-TEST_F(DispatcherTest, FailedReportEndsTheGenerationAndWhatIsLeftGoesThroughCarefulThenFast) {
+TEST_F(DispatcherTest, FailedReportEndsTheSessionAndWhatIsLeftGoesThroughCarefulThenFast) {
   Add(6);  // 0 and 4 share a partition, and so do 1 and 5
   sink_.Deliver(0);
   sink_.Fail(1, FailureKind::kRecordTooLarge);  // it shared a batch with the culprit
   Poll();
   sink_.Deliver(2);  // was under way
-  NextGeneration();
-  EXPECT_EQ(mode(), Sink::Mode::kCareful);
+  NextSession();
+  EXPECT_EQ(mode(), Sink::Mode::kOneAtATime);
   EXPECT_THAT(sink_.accepted(), ElementsAre(1)) << "one record outstanding";
   EXPECT_FALSE(dispatcher_.caught_up()) << "nothing new is read meanwhile";
   for (const Sequence next : {1U, 3U, 4U, 5U}) {
@@ -140,30 +140,30 @@ TEST_F(DispatcherTest, FailedReportEndsTheGenerationAndWhatIsLeftGoesThroughCare
     Poll();
   }
   EXPECT_TRUE(tracker_.empty());
-  NextGeneration();
-  EXPECT_EQ(mode(), Sink::Mode::kFast);
+  NextSession();
+  EXPECT_EQ(mode(), Sink::Mode::kPipelined);
   EXPECT_TRUE(dispatcher_.caught_up());
   EXPECT_FALSE(dispatcher_.verdict());
   EXPECT_THAT(Visible('a'), ElementsAre("event 0", "event 4"));
   EXPECT_THAT(Visible('b'), ElementsAre("event 1", "event 5"));
   EXPECT_EQ(counters_.records_resubmitted, 4U);
-  EXPECT_EQ(counters_.producer_generations, 3U);
+  EXPECT_EQ(counters_.producer_sessions, 3U);
 }
 
 // Failure 79.
-TEST_F(DispatcherTest, GenerationThatClosesWithoutReportsIsResubmittedToo) {
+TEST_F(DispatcherTest, SessionThatClosesWithoutReportsIsResubmittedToo) {
   sink_.CloseSilently(true);
   Add(3);
   sink_.Fail(0, FailureKind::kOther);
-  NextGeneration();
+  NextSession();
   DeliverToTheEnd();
   EXPECT_EQ(counters_.events_delivered, 3U);
 }
 
 // Failure 71.
-TEST_F(DispatcherTest, FailureOfTheGenerationBacksOffAndJudgesNobody) {
+TEST_F(DispatcherTest, FailureOfTheSessionBacksOffAndJudgesNobody) {
   Add(2);
-  sink_.FailGeneration("fatal");
+  sink_.FailSession("fatal");
   Poll();
   Poll();
   ASSERT_TRUE(sink_.closed());
@@ -180,8 +180,8 @@ TEST_F(DispatcherTest, RecordRefusedInFastModeIsTriedAgainWithoutBackOff) {
   Add(1);
   sink_.Fail(0, FailureKind::kRecordTooLarge);
   Poll();
-  EXPECT_EQ(sink_.generations().size(), 2U);
-  EXPECT_EQ(mode(), Sink::Mode::kCareful);
+  EXPECT_EQ(sink_.sessions().size(), 2U);
+  EXPECT_EQ(mode(), Sink::Mode::kOneAtATime);
 }
 
 TEST_F(DispatcherTest, CarefulProducerWhoseTopicIsLookedUpStaysCareful) {
@@ -193,7 +193,7 @@ TEST_F(DispatcherTest, CarefulProducerWhoseTopicIsLookedUpStaysCareful) {
   Poll();
   sink_.SetPending(topic, false);
   Poll();
-  EXPECT_EQ(mode(), Sink::Mode::kCareful);
+  EXPECT_EQ(mode(), Sink::Mode::kOneAtATime);
   ASSERT_THAT(sink_.outstanding(), ElementsAre(0));
   sink_.Fail(0, FailureKind::kRecordInvalid, "no good");
   Poll();
@@ -207,7 +207,7 @@ TEST_F(DispatcherTest, FailureOfOneRecordAloneIsAVerdict) {
     const Sequence event = tracker_.oldest_unsettled();
     sink_.Fail(event, kind);
     Poll();
-    ASSERT_EQ(mode(), Sink::Mode::kCareful);
+    ASSERT_EQ(mode(), Sink::Mode::kOneAtATime);
     EXPECT_FALSE(dispatcher_.verdict()) << "in a batch it may have been another's fault";
     sink_.Fail(event, kind, "no good");
     Poll();
@@ -222,12 +222,12 @@ TEST_F(DispatcherTest, FailureOfOneRecordAloneIsAVerdict) {
 }
 
 // UNKNOWN_SERVER_ERROR for a while says nothing about the record.
-TEST_F(DispatcherTest, EndedGenerationIsNeverAVerdict) {
+TEST_F(DispatcherTest, EndedSessionIsNeverAVerdict) {
   Add(1);
   for (int i = 0; i < 20; ++i) {
-    sink_.Fail(0, FailureKind::kGenerationEnded);
-    NextGeneration();
-    ASSERT_EQ(mode(), Sink::Mode::kCareful);
+    sink_.Fail(0, FailureKind::kSessionEnded);
+    NextSession();
+    ASSERT_EQ(mode(), Sink::Mode::kOneAtATime);
   }
   EXPECT_FALSE(dispatcher_.verdict());
   DeliverToTheEnd();
@@ -245,12 +245,12 @@ TEST_F(DispatcherTest, RecordTheSinkRefusesIsAVerdictAndNothingAfterItIsSubmitte
   EXPECT_EQ(tracker_.oldest_unsettled(), 1U);
 }
 
-TEST_F(DispatcherTest, WhatCameBeforeARefusedRecordIsResubmittedWhenItsGenerationFails) {
+TEST_F(DispatcherTest, WhatCameBeforeARefusedRecordIsResubmittedWhenItsSessionFails) {
   sink_.Refuse(2, Failure{FailureKind::kRecordTooLarge, "too large"});
   Add(4);
   ASSERT_TRUE(dispatcher_.verdict());
-  sink_.FailGeneration("fatal");
-  NextGeneration();
+  sink_.FailSession("fatal");
+  NextSession();
   for (const Sequence next : {0U, 1U}) {
     ASSERT_THAT(sink_.outstanding(), ElementsAre(next));
     sink_.Deliver(next);
@@ -269,7 +269,7 @@ TEST_F(DispatcherTest, BackOffGrowsUntilSomethingIsDelivered) {
   Add(1);
   dispatcher.Pump();
   const auto fail = [&] {
-    sink.FailGeneration("fatal");
+    sink.FailSession("fatal");
     dispatcher.Poll(now_);
     dispatcher.Poll(now_);
     const auto wait = *dispatcher.NextDeadline() - now_.mono;
@@ -283,7 +283,7 @@ TEST_F(DispatcherTest, BackOffGrowsUntilSomethingIsDelivered) {
   }
   EXPECT_GT(longest, milliseconds(1'000));
   sink.DeliverAll();
-  dispatcher.Poll(now_);  // and on to the fast one
+  dispatcher.Poll(now_);  // and on to the pipelined one
   dispatcher.Poll(now_);
   dispatcher.Poll(now_);
   EXPECT_LE(fail(), milliseconds(1'000));
@@ -302,7 +302,7 @@ TEST_F(DispatcherTest, ShutDownWaitsForTheSinkToClose) {
   EXPECT_TRUE(dispatcher_.idle());
   EXPECT_TRUE(sink_.closed());
   Poll(milliseconds(60'000));
-  EXPECT_EQ(sink_.generations().size(), 1U) << "no further generation";
+  EXPECT_EQ(sink_.sessions().size(), 1U) << "no further session";
 }
 
 TEST_F(DispatcherTest, ReportsThatComeWhileClosingStillSettle) {
@@ -316,7 +316,7 @@ TEST_F(DispatcherTest, ReportsThatComeWhileClosingStillSettle) {
 
 TEST_F(DispatcherTest, ShutDownDuringTheBackOffIsIdleAtOnce) {
   Add(1);
-  sink_.FailGeneration("fatal");
+  sink_.FailSession("fatal");
   Poll();
   Poll();
   dispatcher_.ShutDown();
@@ -325,7 +325,7 @@ TEST_F(DispatcherTest, ShutDownDuringTheBackOffIsIdleAtOnce) {
   EXPECT_TRUE(sink_.closed());
 }
 
-TEST_F(DispatcherTest, ShutDownWhileAGenerationIsEndingOpensNoOther) {
+TEST_F(DispatcherTest, ShutDownWhileASessionIsEndingOpensNoOther) {
   Add(1);
   sink_.Fail(0, FailureKind::kRecordTooLarge);
   sink_.HoldClose(true);
@@ -335,7 +335,7 @@ TEST_F(DispatcherTest, ShutDownWhileAGenerationIsEndingOpensNoOther) {
   Poll();
   Poll(milliseconds(60'000));
   EXPECT_TRUE(dispatcher_.idle());
-  EXPECT_EQ(sink_.generations().size(), 1U);
+  EXPECT_EQ(sink_.sessions().size(), 1U);
 }
 
 TEST_F(DispatcherTest, StartAfterShutDownForgetsTheVerdict) {

@@ -157,7 +157,7 @@ TEST_F(UnknownTopicTest, RecordWithAnUnclearAnswerIsSentByCarefulProducersOnly) 
     sink_.SetPending("orders", false);
     Poll();
     if (!sink_.outstanding().empty()) {
-      ASSERT_EQ(mode(), Sink::Mode::kCareful);
+      ASSERT_EQ(mode(), Sink::Mode::kOneAtATime);
       sink_.Fail(0, FailureKind::kTopicNotAuthorized, "no right");
       Poll();
     }

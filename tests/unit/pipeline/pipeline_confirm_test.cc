@@ -116,7 +116,7 @@ TEST_F(ConfirmTest, FailedEventHoldsThePositionUntilItIsDelivered) {
   Transaction(100, {"a1", "b1"});
   Keepalive(500);
   sink_.Deliver(1);
-  sink_.Fail(0, FailureKind::kGenerationEnded);
+  sink_.Fail(0, FailureKind::kSessionEnded);
   Tick();
   EXPECT_EQ(Confirmed(), Lsn());
   Settle();

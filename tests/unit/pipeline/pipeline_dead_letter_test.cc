@@ -246,10 +246,10 @@ TEST_F(DeadLetterPolicyTest, VerdictOfACarefulProducerMakesARowAndTheNextProduce
   Settle();
   Deliver(0);
   ASSERT_THAT(sink_.outstanding(), ElementsAre(1));
-  const std::size_t generations = sink_.generations().size();
+  const std::size_t sessions = sink_.sessions().size();
   sink_.Fail(1, FailureKind::kRecordInvalid, "refused by the broker");
   Settle();
-  EXPECT_GE(sink_.generations().size(), generations + 1) << "without a back-off";
+  EXPECT_GE(sink_.sessions().size(), sessions + 1) << "without a back-off";
   EXPECT_EQ(RowAt(0).detail, "refused by the broker");
   DeliverAll();
   Settle();
@@ -313,7 +313,7 @@ TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordIsTruncatedInItsPlace) {
   sink_.DeliverAll();
   EXPECT_EQ(Confirmed(), Lsn());
   ServeDeadLetters();
-  EXPECT_EQ(RowAt(0).reason, "row_unfit");
+  EXPECT_EQ(RowAt(0).reason, "row_invalid");
   EXPECT_EQ(RowAt(0).event_id, "b2");
   EXPECT_THAT(RowAt(0).detail, HasSubstr("which Kafka does not allow"));
   EXPECT_EQ(RowAt(0).position, "0000000000c0ffee-00000003-0000000000000064-00000001");

@@ -1,4 +1,4 @@
-// Failed reports: new generations, resubmission in order, and the halt undeliverable_event.
+// Failed reports: new sessions, resubmission in order, and the halt undeliverable_event.
 #include "pipeline_fixture.h"
 
 namespace walpost::pipeline {
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 class DeliveryTest : public PipelineFixture {
  protected:
-  Sink::Mode mode() const { return sink_.generation().mode; }
+  Sink::Mode mode() const { return sink_.session().mode; }
 };
 
 TEST_F(DeliveryTest, FailedReportResubmitsInOrderThroughCarefulThenFast) {
@@ -24,13 +24,13 @@ TEST_F(DeliveryTest, FailedReportResubmitsInOrderThroughCarefulThenFast) {
   sink_.Deliver(0);
   sink_.Fail(1, FailureKind::kOther);
   Settle();
-  EXPECT_EQ(mode(), Sink::Mode::kCareful);
+  EXPECT_EQ(mode(), Sink::Mode::kOneAtATime);
   EXPECT_THAT(sink_.outstanding(), ElementsAre(1));
   EXPECT_FALSE(pipeline().want_frame());
   EXPECT_TRUE(pipeline().connected()) << "the stream is not touched";
   DeliverAll();
   Settle();
-  EXPECT_EQ(mode(), Sink::Mode::kFast);
+  EXPECT_EQ(mode(), Sink::Mode::kPipelined);
   EXPECT_TRUE(pipeline().want_frame());
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
   EXPECT_THAT(Visible('b'), ElementsAre("b1", "b2"));
@@ -43,7 +43,7 @@ TEST_F(DeliveryTest, FailedReportResubmitsInOrderThroughCarefulThenFast) {
 TEST_F(DeliveryTest, EventsOfTheNextTransactionFollowTheResubmittedOnes) {
   Connect();
   Transaction(100, {"a1", "a2"});
-  sink_.Fail(0, FailureKind::kGenerationEnded);
+  sink_.Fail(0, FailureKind::kSessionEnded);
   Settle();
   DeliverAll();
   Settle();
@@ -105,7 +105,7 @@ TEST_F(DeliveryTest, ProducerFailureDuringAHaltStillDeliversWhatCameBefore) {
   Transaction(100, {"a1"});
   SendPayload(Begin(200));
   Event("b1");
-  sink_.FailGeneration("fatal");
+  sink_.FailSession("fatal");
   Settle();
   EXPECT_THAT(sink_.outstanding(), ElementsAre(0));
   Deliver(0);

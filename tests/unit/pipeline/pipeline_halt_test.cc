@@ -1,4 +1,4 @@
-// Halts the server's words lead to, and looking again after one.
+// Halts the server's words lead to, and resuming after one.
 #include "pipeline_fixture.h"
 
 namespace walpost::pipeline {
@@ -21,7 +21,7 @@ TEST_F(HaltTest, WhatOnlyAnOperatorCanMendHaltsWithItsReason) {
     ASSERT_TRUE(pipeline().TakeConnect(now_));
     EndForOperator(reason, "what is wrong");
     ExpectHalted(reason, "what is wrong");
-    pipeline().Recheck(now_);
+    pipeline().Resume(now_);
   }
 }
 
@@ -228,16 +228,16 @@ TEST_F(HaltTest, ServerThatStopsDuringAHaltIsLetGo) {
   EXPECT_EQ(last_command_, StreamCommand::kClose);
 }
 
-// --- Recheck ---
+// --- Resume ---
 
-TEST_F(HaltTest, RecheckStartsAfreshFromTheSlot) {
+TEST_F(HaltTest, ResumeStartsAfreshFromTheSlot) {
   Connect();
   Transaction(100, {"a1", "a2"});
   SendFrame("x");
   Deliver(0);
   Advance(options_.shutdown_timeout);
   ExpectHalted(HaltReason::kProtocolError, "unknown frame");
-  pipeline().Recheck(now_);
+  pipeline().Resume(now_);
   EXPECT_EQ(pipeline().state(), State::kStarting);
   EXPECT_FALSE(pipeline().halt());
   facts_.system_identifier = 0xBEEF;  // the operator has looked: nothing remembered holds
@@ -252,22 +252,22 @@ TEST_F(HaltTest, RecheckStartsAfreshFromTheSlot) {
   ExpectAccounted();
 }
 
-TEST_F(HaltTest, RecheckOfAPipelineThatRunsChangesNothing) {
+TEST_F(HaltTest, ResumeOfAPipelineThatRunsChangesNothing) {
   Connect();
   Transaction(100, {"a1"});
-  pipeline().Recheck(now_);
+  pipeline().Resume(now_);
   Tick();
   EXPECT_EQ(pipeline().state(), State::kStreaming);
   EXPECT_EQ(pipeline().tracker().in_flight_events(), 1U);
 }
 
-TEST_F(HaltTest, RecheckForgetsHowOftenAnErrorWasSeen) {
+TEST_F(HaltTest, ResumeForgetsHowOftenAnErrorWasSeen) {
   for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
     Connect();
     Fail("22012", "associated LSN 0/64");
   }
   ExpectHalted(HaltReason::kPoisonWal, "0/64");
-  pipeline().Recheck(now_);
+  pipeline().Resume(now_);
   Connect();
   Fail("22012", "associated LSN 0/64");
   EXPECT_FALSE(pipeline().halt());

@@ -321,7 +321,7 @@ TEST_F(HistoryTest, SighupDuringAHaltIsRemembered) {
   Transaction(100, {"a1"});
   SendPayload("?");
   EXPECT_FALSE(pipeline().halted());
-  pipeline().Recheck(now_);
+  pipeline().Resume(now_);
   DeliverAll();
   for (int i = 0; i < 10 && pipeline().halt(); ++i) {
     sink_.DeliverAll();
@@ -331,7 +331,7 @@ TEST_F(HistoryTest, SighupDuringAHaltIsRemembered) {
   Connect();
 }
 
-// The producer may be closed already: then the halt ends in one turn, and looking again forgets what was
+// The producer may be closed already: then the halt ends in one turn, and resuming forgets what was
 // delivered.
 TEST_F(HistoryTest, SighupDuringAHaltTakesNothingFromTheLastStatus) {
   options_.progress_topic = "";
@@ -342,7 +342,7 @@ TEST_F(HistoryTest, SighupDuringAHaltTakesNothingFromTheLastStatus) {
   ASSERT_EQ(confirmed, Lsn(108));
   Transaction(200, {"a2"});
   SendPayload("?");
-  pipeline().Recheck(now_);
+  pipeline().Resume(now_);
   sink_.DeliverAll();
   while (pipeline().halt()) {
     sink_.DeliverAll();
@@ -368,7 +368,7 @@ TEST_F(HistoryTest, SighupAfterAHaltWaitsForTheAnswerToTheAttemptBeforeIt) {
       Tick();
     }
     ExpectHalted(base::HaltReason::kUndeliverableEvent, "");
-    pipeline().Recheck(now_);
+    pipeline().Resume(now_);
     Tick();
     EXPECT_FALSE(pipeline().TakeConnect(now_));
     EXPECT_GT(pipeline().NextDeadline(), now_.mono) << "the loop would spin";

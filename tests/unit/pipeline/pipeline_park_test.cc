@@ -173,7 +173,7 @@ TEST_F(ParkTest, EventBeforeTheFirstParkedOneGoesByItself) {
   sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
   SendPayload(Begin(200));
   Event("a2");
-  sink_.Fail(0, FailureKind::kGenerationEnded);
+  sink_.Fail(0, FailureKind::kSessionEnded);
   Settle();
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));

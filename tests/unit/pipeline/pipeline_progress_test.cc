@@ -125,11 +125,11 @@ TEST_F(ProgressTest, EventsGoOnWhileProgressIsOutstanding) {
   EXPECT_EQ(Confirmed(), Lsn(208));
 }
 
-TEST_F(ProgressTest, GenerationThatFailsHasItSubmittedAgain) {
+TEST_F(ProgressTest, SessionThatFailsHasItSubmittedAgain) {
   Begin();
   Transaction(100, {"a1"});
   DeliverEvents();
-  sink_.FailGeneration("fatal");
+  sink_.FailSession("fatal");
   Settle();
   EXPECT_LE(Confirmed(), Lsn(10));
   DeliverProgress();
@@ -143,9 +143,9 @@ TEST_F(ProgressTest, InCarefulModeItHasItsTurn) {
   Transaction(200, {"a2"});
   Transaction(300, {"a3"});
   Transaction(400, {"a4"});
-  sink_.FailGeneration("fatal");
+  sink_.FailSession("fatal");
   Settle();
-  EXPECT_EQ(sink_.generation().mode, delivery::Sink::Mode::kCareful);
+  EXPECT_EQ(sink_.session().mode, delivery::Sink::Mode::kOneAtATime);
   EXPECT_EQ(sink_.outstanding().size(), 1U);
   EXPECT_NE(Outstanding(), 0U) << "before the events that wait";
   DeliverProgress();

@@ -144,7 +144,7 @@ TEST_F(ReconnectTest, SilentServerIsDroppedAndTriedAgain) {
 // It may be busy for long without a word.
 TEST_F(ReconnectTest, SilenceAfterTheSamePositionIsBorneTwiceAsLongEachTimeAndThenHalts) {
   facts_.wal_sender_timeout_ms = 6'000;
-  options_.recheck_interval = milliseconds(0);
+  options_.reconnect_interval = milliseconds(0);
   for (int i = 1; i < SourceTimers::kSilencesMax; ++i) {
     Connect();
     const milliseconds limit(6'000 * (1 << (i - 1)));
@@ -186,7 +186,7 @@ TEST_F(ReconnectTest, SilenceElsewhereIsBorneNoLonger) {
 
 TEST_F(ReconnectTest, SilentServerWithoutATimeoutIsNotDroppedButTold) {
   facts_.wal_sender_timeout_ms = 0;
-  options_.recheck_interval = milliseconds(0);
+  options_.reconnect_interval = milliseconds(0);
   Connect();
   int asked = 0;
   for (int i = 0; i < 1'000; ++i) {
@@ -205,7 +205,7 @@ TEST_F(ReconnectTest, SilentServerWithoutATimeoutIsNotDroppedButTold) {
 
 TEST_F(ReconnectTest, WhyASilentServersConnectionEndedIsShown) {
   facts_.wal_sender_timeout_ms = 0;
-  options_.recheck_interval = milliseconds(0);
+  options_.reconnect_interval = milliseconds(0);
   Connect();
   Advance(milliseconds(30'000));
   ASSERT_TRUE(TakeStatus());
@@ -445,8 +445,8 @@ TEST_F(ReconnectTest, PublicationOfTheSameNameWithAnotherOidHalts) {
   ExpectHalted(HaltReason::kPublicationMissing, "OID 501 but was OID 500");
 }
 
-TEST_F(ReconnectTest, RecheckEndsTheStreamBetweenTransactionsAndConnectsAtOnce) {
-  options_.recheck_interval = milliseconds(5'000);
+TEST_F(ReconnectTest, PlannedReconnectEndsTheStreamBetweenTransactionsAndConnectsAtOnce) {
+  options_.reconnect_interval = milliseconds(5'000);
   Connect();
   Transaction(100, {"a1"});
   DeliverAll();
@@ -466,8 +466,8 @@ TEST_F(ReconnectTest, RecheckEndsTheStreamBetweenTransactionsAndConnectsAtOnce) 
 }
 
 // The server reads its log again for each connection.
-TEST_F(ReconnectTest, RecheckWaitsUntilTheServerHasComeFurtherThanBefore) {
-  options_.recheck_interval = milliseconds(5'000);
+TEST_F(ReconnectTest, PlannedReconnectWaitsUntilTheServerHasComeFurtherThanBefore) {
+  options_.reconnect_interval = milliseconds(5'000);
   facts_.server_wal_lsn = Lsn(1'000);
   facts_.wal_sender_timeout_ms = 0;
   Connect();
@@ -483,18 +483,18 @@ TEST_F(ReconnectTest, RecheckWaitsUntilTheServerHasComeFurtherThanBefore) {
   EXPECT_EQ(last_command_, StreamCommand::kFinish);
 }
 
-TEST_F(ReconnectTest, RecheckNeverCutsATransaction) {
-  options_.recheck_interval = milliseconds(5'000);
+TEST_F(ReconnectTest, PlannedReconnectNeverCutsATransaction) {
+  options_.reconnect_interval = milliseconds(5'000);
   Connect();
   SendPayload(Begin(100));
   Event("a1");
-  Advance(milliseconds(5'000) + Pipeline::kRecheckPatience);
+  Advance(milliseconds(5'000) + Pipeline::kReconnectPatience);
   EXPECT_EQ(last_command_, StreamCommand::kNone);
 }
 
 // The loop would turn without a pause until the rest of the transaction comes.
-TEST_F(ReconnectTest, RecheckThatWaitsForATransactionsEndIsNoDeadline) {
-  options_.recheck_interval = milliseconds(5'000);
+TEST_F(ReconnectTest, PlannedReconnectThatWaitsForATransactionsEndIsNoDeadline) {
+  options_.reconnect_interval = milliseconds(5'000);
   Connect();
   SendPayload(Begin(100));
   Event("a1");
@@ -507,19 +507,19 @@ TEST_F(ReconnectTest, RecheckThatWaitsForATransactionsEndIsNoDeadline) {
   EXPECT_EQ(last_command_, StreamCommand::kFinish);
 }
 
-TEST_F(ReconnectTest, RecheckWaitsForWhatIsInFlightButNotForEver) {
-  options_.recheck_interval = milliseconds(5'000);
+TEST_F(ReconnectTest, PlannedReconnectWaitsForWhatIsInFlightButNotForEver) {
+  options_.reconnect_interval = milliseconds(5'000);
   Connect();
   Transaction(100, {"a1"});
   Advance(milliseconds(5'000));
   EXPECT_EQ(last_command_, StreamCommand::kNone);
   Keepalive(108);
-  Advance(Pipeline::kRecheckPatience);
+  Advance(Pipeline::kReconnectPatience);
   EXPECT_EQ(last_command_, StreamCommand::kFinish);
 }
 
-TEST_F(ReconnectTest, RecheckThatFindsATableReplacedHalts) {
-  options_.recheck_interval = milliseconds(5'000);
+TEST_F(ReconnectTest, PlannedReconnectThatFindsATableReplacedHalts) {
+  options_.reconnect_interval = milliseconds(5'000);
   Connect();
   Advance(milliseconds(5'000));
   ++facts_.tables[0].oid;

@@ -99,11 +99,11 @@ TEST_F(ParkTest, FailureInCompanyIsNoVerdictOnARetriedEvent) {
   sink_.Fail(again, FailureKind::kRecordTooLarge, "its batch");
   Settle();
   ASSERT_THAT(sink_.outstanding(), ElementsAre(again)) << "alone";
-  EXPECT_EQ(sink_.generation().mode, delivery::Sink::Mode::kCareful);
+  EXPECT_EQ(sink_.session().mode, delivery::Sink::Mode::kOneAtATime);
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));
   EXPECT_EQ(pipeline().parked_keys(), 0U);
-  EXPECT_EQ(sink_.generation().mode, delivery::Sink::Mode::kFast);
+  EXPECT_EQ(sink_.session().mode, delivery::Sink::Mode::kPipelined);
 }
 
 // librdkafka says that its pipelined producer died before it reports the record that it died of.
@@ -114,10 +114,10 @@ TEST_F(ParkTest, RetriedEventWhoseProducerDiedIsTriedAlone) {
   Look();
   const delivery::Sequence again = DeadLetters::kFirstSequence + 1;
   ASSERT_THAT(sink_.outstanding(), ElementsAre(again));
-  sink_.FailGeneration("of a record");
+  sink_.FailSession("of a record");
   Settle();
   ASSERT_THAT(sink_.outstanding(), ElementsAre(again));
-  EXPECT_EQ(sink_.generation().mode, delivery::Sink::Mode::kCareful);
+  EXPECT_EQ(sink_.session().mode, delivery::Sink::Mode::kOneAtATime);
 }
 
 TEST_F(ParkTest, RetryGoesOnAfterItsProducerDied) {
@@ -127,7 +127,7 @@ TEST_F(ParkTest, RetryGoesOnAfterItsProducerDied) {
   Look();
   sink_.DeliverAll();
   Tick();
-  sink_.FailGeneration("fenced");
+  sink_.FailSession("fenced");
   Settle();
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));

@@ -193,7 +193,7 @@ TEST_F(SchemaTest, RefusedSchemaHaltsByDefaultAndTheRegistryIsAskedAgainOnSighup
   Answer(NoSubject());
   ExpectHalted(HaltReason::kUndeliverableEvent,
                "cannot be delivered: subject 'orders-value': none");
-  pipeline().Recheck(now_);
+  pipeline().Resume(now_);
   Connect();
   SendPayload(Begin(100));
   Event("a1");
@@ -272,13 +272,13 @@ TEST_F(SchemaTest, WhatNoEventInFlightNeedsIsForgottenBeyondABound) {
   EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1"), FramedValue(7, "a2")));
 }
 
-TEST_F(SchemaTest, NewGenerationFramesWhatItSubmitsAgain) {
+TEST_F(SchemaTest, NewSessionFramesWhatItSubmitsAgain) {
   Connect();
   SendPayload(Begin(100));
   Event("a1");
   Answer(Id(7));
   SendPayload(Commit(100));
-  sink_.Fail(0, FailureKind::kGenerationEnded);
+  sink_.Fail(0, FailureKind::kSessionEnded);
   Settle();
   DeliverAll();
   EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1")));

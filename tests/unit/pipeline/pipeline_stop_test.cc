@@ -102,11 +102,11 @@ TEST_F(StopTest, StatusesGoOnWhileDraining) {
   EXPECT_TRUE(TakeStatus());
 }
 
-TEST_F(StopTest, DrainGoesThroughNewGenerationsToo) {
+TEST_F(StopTest, DrainGoesThroughNewSessionsToo) {
   Connect();
   Transaction(100, {"a1", "b1"});
   Stop();
-  sink_.Fail(0, FailureKind::kGenerationEnded);
+  sink_.Fail(0, FailureKind::kSessionEnded);
   Settle();
   DeliverAll();
   EXPECT_EQ(confirmed_, Lsn(108));
@@ -209,7 +209,7 @@ TEST_F(StopTest, StopOfAHaltedPipelineFinishesAndKeepsTheReason) {
   Stop();
   ExpectFinished();
   EXPECT_TRUE(pipeline().halt());
-  pipeline().Recheck(now_);
+  pipeline().Resume(now_);
   EXPECT_TRUE(pipeline().finished());
 }
 

@@ -56,7 +56,7 @@ TEST_F(DeliveredNoteTest, SlotsPositionWhereNothingIsRemembered) {
   EXPECT_EQ(Noted(), SlotsPosition());
 }
 
-// A foreign hand moves the slot alone.
+// someone else moves the slot alone.
 TEST_F(DeliveredNoteTest, WhatIsRememberedWhereTheSlotIsAhead) {
   EXPECT_EQ(NotedBy(Options(), Remembering(base::Lsn(0x1000))), "");
   EXPECT_EQ(Noted(), "0/1000");

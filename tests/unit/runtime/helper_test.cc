@@ -77,7 +77,7 @@ TEST(HelperTest, WhatTheJobHoldsIsReleasedByTheHelperNotKeptUntilDone) {
   const std::weak_ptr<int> watch = held;
   helper.Run([held = std::move(held)] {}, [] {});
   ASSERT_TRUE(Readable(helper, 30'000));
-  EXPECT_TRUE(watch.expired()) << "a producer would outlive its generation by a loop turn";
+  EXPECT_TRUE(watch.expired()) << "a producer would outlive its session by a loop turn";
 }
 
 TEST(HelperTest, EndForgetsWhatWasFinishedButNotYetServed) {

@@ -133,14 +133,13 @@ class LoopTest : public ::testing::Test {
   ~LoopTest() override { Stop(); }
 
   void Start() {
-    Outside outside;
-    outside.sink = &sink_;
-    outside.kafka = &kafka_;
-    outside.connect = [this](const postgres::ConnectOptions&, Lsn start, const postgres::Guard&) {
-      return Connect(start);
-    };
-    thread_ = std::thread([this, outside = std::move(outside)] {
-      exit_code_ = Loop(options_, &signals_, &helper_, outside, &board_).Run();
+    Dependencies dependencies;
+    dependencies.sink = &sink_;
+    dependencies.kafka = &kafka_;
+    dependencies.connect = [this](const postgres::ConnectOptions&, Lsn start,
+                                  const postgres::Guard&) { return Connect(start); };
+    thread_ = std::thread([this, dependencies = std::move(dependencies)] {
+      exit_code_ = Loop(options_, &signals_, &helper_, dependencies, &board_).Run();
     });
   }
 
@@ -315,10 +314,10 @@ TEST_F(LoopTest, PingThatIsNotAnsweredDoesNotKeepItFromWaiting) {
 
 // The next connection is due at once, but has to wait: the slot is still taken.
 TEST_F(LoopTest, StreamThatDoesNotEndDoesNotKeepItFromWaiting) {
-  options_.pipeline.recheck_interval = milliseconds(50);
+  options_.pipeline.reconnect_interval = milliseconds(50);
   first_answers_copy_done_ = false;
   StartAndConnect();
-  Await("the end of the recheck's stream", [this] { return wire(0)->copy_done(); });
+  Await("the end of the planned reconnect's stream", [this] { return wire(0)->copy_done(); });
   EXPECT_LT(TurnsIn(milliseconds(500)), 500);
   EXPECT_EQ(connections(), 1u);
   StreamEnd end;

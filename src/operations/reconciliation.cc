@@ -1,4 +1,4 @@
-#include "operations/comparison.h"
+#include "operations/reconciliation.h"
 
 #include <algorithm>
 #include <array>
@@ -22,14 +22,14 @@ constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to tell it from other
 
 enum class Kind : std::uint8_t { kRow, kRecord, kDeadLetter, kLate };
 
-// What stands in Comparison::ids_, as bytes.
+// What stands in Reconciliation::ids_, as bytes.
 struct Entry {
   Kind kind = Kind::kRow;
   DeadLetterFate fate = DeadLetterFate::kNone;
   bool undeliverable = false;
   bool redelivered = false;
   bool has_key = false;   // of a row, as all that follows
-  bool in_topic = false;  // in Comparison::compacted_ only
+  bool in_topic = false;  // in Reconciliation::compacted_ only
   std::array<std::uint64_t, 2> key{};
   std::uint32_t topic = 0;
   std::uint32_t source = 0;    // of a row or dead letter
@@ -39,7 +39,7 @@ struct Entry {
   std::int64_t bytes = 0;
 };
 
-// What stands in Comparison::keys_, before the id.
+// What stands in Reconciliation::keys_, before the id.
 struct Place {
   Position position;
   std::uint32_t topic = 0;
@@ -64,13 +64,13 @@ std::string CompactedKeyOf(const Entry& row) {
   return std::string(BytesOf(row.topic)).append(BytesOf(row.partition)).append(BytesOf(row.key));
 }
 
-Compared ComparedOf(const Entry& row, std::string_view id, const ComparedTopic& topic) {
-  Compared compared;
-  compared.row = {row.number, id, row.topic, row.at_ms, row.bytes, row.undeliverable};
-  compared.in_topic = row.in_topic;
-  compared.too_large = topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
-  compared.fate = row.fate;
-  return compared;
+Reconciled ComparedOf(const Entry& row, std::string_view id, const ReconciledTopic& topic) {
+  Reconciled reconciled;
+  reconciled.row = {row.number, id, row.topic, row.at_ms, row.bytes, row.undeliverable};
+  reconciled.in_topic = row.in_topic;
+  reconciled.too_large = topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
+  reconciled.fate = row.fate;
+  return reconciled;
 }
 
 DeadLetterFate FateOf(const base::DeadLetter& row) {
@@ -83,7 +83,7 @@ DeadLetterFate FateOf(const base::DeadLetter& row) {
 }  // namespace
 
 // All that is known of one id.
-struct Comparison::Event {
+struct Reconciliation::Event {
   std::vector<Entry> rows;
   std::vector<Entry> records;
   std::vector<Entry> late;
@@ -95,33 +95,34 @@ struct Comparison::Event {
   }
 };
 
-absl::StatusOr<Comparison> Comparison::Create(const std::string& folder) {
-  ASSIGN_OR_RETURN(Spill ids, Spill::Create(folder));
-  ASSIGN_OR_RETURN(Spill keys, Spill::Create(folder));
-  return Comparison(folder, std::move(ids), std::move(keys));
+absl::StatusOr<Reconciliation> Reconciliation::Create(const std::string& folder) {
+  ASSIGN_OR_RETURN(DiskBuckets ids, DiskBuckets::Create(folder));
+  ASSIGN_OR_RETURN(DiskBuckets keys, DiskBuckets::Create(folder));
+  return Reconciliation(folder, std::move(ids), std::move(keys));
 }
 
-std::uint32_t Comparison::TopicOf(std::string_view name) {
+std::uint32_t Reconciliation::TopicOf(std::string_view name) {
   const auto found = topic_numbers_.find(name);
   if (found != topic_numbers_.end()) {
     return found->second;
   }
   const auto number = static_cast<std::uint32_t>(topics_.size());
-  ComparedTopic topic;
+  ReconciledTopic topic;
   topic.name = std::string(name);
   topics_.push_back(std::move(topic));
   topic_numbers_.emplace(name, number);
   return number;
 }
 
-std::uint32_t Comparison::SourceOf(std::string_view name) {
+std::uint32_t Reconciliation::SourceOf(std::string_view name) {
   const auto number = static_cast<std::uint32_t>(source_numbers_.size());
   const auto found = source_numbers_.find(name);
   return found != source_numbers_.end() ? found->second
                                         : source_numbers_.emplace(name, number).first->second;
 }
 
-absl::Status Comparison::Add(const ReadRow& row, std::uint64_t number, std::string_view source) {
+absl::Status Reconciliation::Add(const ReadRow& row, std::uint64_t number,
+                                 std::string_view source) {
   Entry entry;
   entry.number = number;
   entry.source = SourceOf(source);
@@ -157,7 +158,7 @@ absl::Status Comparison::Add(const ReadRow& row, std::uint64_t number, std::stri
 
 // While this looks, an event may go from the dead letters into its topic, or become a dead letter.
 // Read before the topics and after them, its row is met in either case.
-absl::Status Comparison::Look(const DlqOptions& pipeline, const Where& where) {
+absl::Status Reconciliation::Look(const DlqOptions& pipeline, const Where& where) {
   if (where.dead_letters) {
     RETURN_IF_ERROR(DeadLetters(pipeline));
   }
@@ -169,28 +170,28 @@ absl::Status Comparison::Look(const DlqOptions& pipeline, const Where& where) {
   return where.dead_letters ? DeadLetters(pipeline) : absl::OkStatus();
 }
 
-absl::Status Comparison::Scan(std::uint32_t topic, const DlqOptions& pipeline,
-                              bool from_oldest_row) {
-  ComparedTopic& compared = topics_[topic];
-  const std::int64_t begin_ms = from_oldest_row ? compared.oldest_row_ms - kClockMarginMs : 0;
+absl::Status Reconciliation::Scan(std::uint32_t topic, const DlqOptions& pipeline,
+                                  bool from_oldest_row) {
+  ReconciledTopic& reconciled = topics_[topic];
+  const std::int64_t begin_ms = from_oldest_row ? reconciled.oldest_row_ms - kClockMarginMs : 0;
   const auto gaps = kafka::ScanTopic(
-      pipeline.kafka, compared.name, std::max<std::int64_t>(begin_ms, 0),
+      pipeline.kafka, reconciled.name, std::max<std::int64_t>(begin_ms, 0),
       [&](const ScannedRecord& record) { return Record(topic, record); }, pipeline.kafka_timeout);
   if (absl::IsNotFound(gaps.status())) {
-    compared.exists = false;
+    reconciled.exists = false;
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(gaps.status());
-  compared.gaps = *gaps;
+  reconciled.gaps = *gaps;
   return absl::OkStatus();
 }
 
-absl::Status Comparison::Record(std::uint32_t topic, const ScannedRecord& record) {
-  ComparedTopic& compared = topics_[topic];
-  ++compared.records;
+absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& record) {
+  ReconciledTopic& reconciled = topics_[topic];
+  ++reconciled.records;
   const std::string_view id = record.Header("id");
   if (id.empty()) {
-    ++compared.without_id;
+    ++reconciled.without_id;
     return absl::OkStatus();
   }
   Entry entry;
@@ -201,12 +202,12 @@ absl::Status Comparison::Record(std::uint32_t topic, const ScannedRecord& record
   entry.number = static_cast<std::uint64_t>(record.offset);
   RETURN_IF_ERROR(ids_.Add(id, BytesOf(entry)));
   if (entry.redelivered) {
-    ++compared.redelivered;
+    ++reconciled.redelivered;
     return absl::OkStatus();
   }
   const auto position = Position::Parse(record.Header("walpost-position"));
   if (!position.ok()) {
-    ++compared.without_position;
+    ++reconciled.without_position;
     return absl::OkStatus();
   }
   if (!record.key) {
@@ -216,7 +217,7 @@ absl::Status Comparison::Record(std::uint32_t topic, const ScannedRecord& record
   return keys_.Add(record.key->substr(0, kKeyBytesMax), std::string(BytesOf(place)).append(id));
 }
 
-absl::Status Comparison::DeadLetters(const DlqOptions& pipeline) {
+absl::Status Reconciliation::DeadLetters(const DlqOptions& pipeline) {
   ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, FindDeadLetters(pipeline));
   if (!table) {
     return absl::OkStatus();
@@ -230,24 +231,24 @@ absl::Status Comparison::DeadLetters(const DlqOptions& pipeline) {
   });
 }
 
-absl::Status Comparison::Judge(const OnCompared& on_row, bool in_order) {
+absl::Status Reconciliation::Judge(const OnReconciled& on_row, bool in_order) {
   RETURN_IF_ERROR(FindLate());
   if (in_order && std::any_of(topics_.begin(), topics_.end(),
-                              [](const ComparedTopic& topic) { return topic.gaps.compacted; })) {
-    ASSIGN_OR_RETURN(compacted_, Spill::Create(folder_));
+                              [](const ReconciledTopic& topic) { return topic.gaps.compacted; })) {
+    ASSIGN_OR_RETURN(compacted_, DiskBuckets::Create(folder_));
   }
-  for (std::size_t part = 0; part < Spill::kParts; ++part) {
-    RETURN_IF_ERROR(JudgePart(part, on_row));
+  for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
+    RETURN_IF_ERROR(JudgeBucket(bucket, on_row));
   }
-  for (std::size_t part = 0; compacted_ && part < Spill::kParts; ++part) {
-    RETURN_IF_ERROR(JudgeCompacted(part, on_row));
+  for (std::size_t bucket = 0; compacted_ && bucket < DiskBuckets::kBuckets; ++bucket) {
+    RETURN_IF_ERROR(JudgeCompacted(bucket, on_row));
   }
   return absl::OkStatus();
 }
 
 // A record at or below a position that was seen for its key is a repeat, or late: which, its id tells.
-absl::Status Comparison::FindLate() {
-  for (std::size_t part = 0; part < Spill::kParts; ++part) {
+absl::Status Reconciliation::FindLate() {
+  for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
     std::map<std::string, Position> last;  // by topic, partition and key
     const auto on_entry = [&](std::string_view key, std::string_view data) {
       const auto place = ReadBytes<Place>(data);
@@ -266,14 +267,14 @@ absl::Status Comparison::FindLate() {
       entry.number = static_cast<std::uint64_t>(place.offset);
       return ids_.Add(data.substr(sizeof(Place)), BytesOf(entry));
     };
-    RETURN_IF_ERROR(keys_.ForEach(part, on_entry));
+    RETURN_IF_ERROR(keys_.ForEach(bucket, on_entry));
   }
   return absl::OkStatus();
 }
 
-absl::Status Comparison::JudgePart(std::size_t part, const OnCompared& on_row) {
+absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled& on_row) {
   std::map<std::string, Event> events;
-  RETURN_IF_ERROR(ids_.ForEach(part, [&](std::string_view id, std::string_view data) {
+  RETURN_IF_ERROR(ids_.ForEach(bucket, [&](std::string_view id, std::string_view data) {
     const auto entry = ReadBytes<Entry>(data);
     Event& event = events[std::string(id)];
     switch (entry.kind) {
@@ -298,7 +299,7 @@ absl::Status Comparison::JudgePart(std::size_t part, const OnCompared& on_row) {
       row.fate = event.FateIn(row.source);
       row.in_topic = std::any_of(event.records.begin(), event.records.end(),
                                  [&](const Entry& record) { return record.topic == row.topic; });
-      const ComparedTopic& topic = topics_[row.topic];
+      const ReconciledTopic& topic = topics_[row.topic];
       if (compacted_ && topic.gaps.compacted && row.has_key) {
         RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(row), std::string(BytesOf(row)).append(id)));
       } else {
@@ -311,25 +312,25 @@ absl::Status Comparison::JudgePart(std::size_t part, const OnCompared& on_row) {
 
 // Compaction leaves of a key what came last. So a row before one that is there was there, too, or
 // may no longer come.
-absl::Status Comparison::JudgeCompacted(std::size_t part, const OnCompared& on_row) {
+absl::Status Reconciliation::JudgeCompacted(std::size_t bucket, const OnReconciled& on_row) {
   std::map<std::string, std::uint64_t> newest;  // by key: the last row that is there
-  RETURN_IF_ERROR(compacted_->ForEach(part, [&](std::string_view key, std::string_view data) {
+  RETURN_IF_ERROR(compacted_->ForEach(bucket, [&](std::string_view key, std::string_view data) {
     if (const auto row = ReadBytes<Entry>(data); row.in_topic) {
       std::uint64_t& number = newest[std::string(key)];
       number = std::max(number, row.number);
     }
     return absl::OkStatus();
   }));
-  return compacted_->ForEach(part, [&](std::string_view key, std::string_view data) {
+  return compacted_->ForEach(bucket, [&](std::string_view key, std::string_view data) {
     const auto row = ReadBytes<Entry>(data);
-    Compared compared = ComparedOf(row, data.substr(sizeof(Entry)), topics_[row.topic]);
+    Reconciled reconciled = ComparedOf(row, data.substr(sizeof(Entry)), topics_[row.topic]);
     const auto found = newest.find(std::string(key));
-    compared.superseded = !row.in_topic && found != newest.end() && row.number < found->second;
-    return on_row(compared);
+    reconciled.superseded = !row.in_topic && found != newest.end() && row.number < found->second;
+    return on_row(reconciled);
   });
 }
 
-void Comparison::CountRecords(const std::string& id, const Event& event) {
+void Reconciliation::CountRecords(const std::string& id, const Event& event) {
   if (event.rows.empty() && !event.records.empty()) {
     ++order_.unknown_ids;
   }

@@ -1,4 +1,4 @@
-// UnfitError - a row that becomes no record: the message for a person, and the reason as a word
+// UndeliverableError - a row that becomes no record: the message for a person, and the reason as a word
 // that does not change.
 // Why: operators filter letters by it, and policies later may.
 // Thread: free functions.
@@ -12,7 +12,7 @@
 
 namespace walpost::outbox {
 
-inline constexpr std::string_view kRowUnfit = "row_unfit";
+inline constexpr std::string_view kRowInvalid = "row_invalid";
 inline constexpr std::string_view kEventTooLarge = "event_too_large";
 inline constexpr std::string_view kTopicNotAllowed = "topic_not_allowed";
 inline constexpr std::string_view kHeaderInvalid = "header_invalid";
@@ -21,9 +21,9 @@ inline constexpr std::string_view kCloudEventInvalid = "cloudevent_invalid";
 inline constexpr std::string_view kSchemaNameInvalid = "schema_name_invalid";
 
 // kInvalidArgument.
-absl::Status UnfitError(std::string_view reason, const std::string& message);
+absl::Status UndeliverableError(std::string_view reason, const std::string& message);
 
-// kRowUnfit for a status that names none.
-std::string UnfitReason(const absl::Status& status);
+// kRowInvalid for a status that names none.
+std::string ReasonCodeOf(const absl::Status& status);
 
 }  // namespace walpost::outbox

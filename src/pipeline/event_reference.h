@@ -1,4 +1,4 @@
-// ConcernedEvent - the one event that a decision or a halt is about, as the log names it: never its
+// EventReference - the one event that a decision or a halt is about, as the log names it: never its
 // payload.
 // Thread: a value.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace walpost::pipeline {
 
-struct ConcernedEvent {
+struct EventReference {
   static constexpr std::size_t kKeyBytesMax = 256;  // a longer key is cut
 
   std::string id;

@@ -1,4 +1,4 @@
-#include "runtime/narrator.h"
+#include "runtime/status_reporter.h"
 
 #include <algorithm>
 #include <chrono>
@@ -42,7 +42,7 @@ Words DecisionWords(pipeline::Decision::Kind kind) {
   return {};
 }
 
-std::vector<LogField> FieldsOf(const pipeline::ConcernedEvent& event) {
+std::vector<LogField> FieldsOf(const pipeline::EventReference& event) {
   std::vector<LogField> fields = {{"event_id", event.id}, {"event_type", event.type}};
   if (event.key) {
     fields.push_back({"aggregate_id", *event.key});
@@ -89,9 +89,8 @@ void AddReasons(const pipeline::Counters& counters, const kafka::KafkaFacts& kaf
     snapshot->failed_by_topic.push_back({row.topic, row.reason, row.count});
   }
   // What the sink made beyond what it was asked to open.
-  const std::uint64_t replaced = kafka.generations > counters.producer_generations
-                                     ? kafka.generations - counters.producer_generations
-                                     : 0;
+  const std::uint64_t replaced =
+      kafka.sessions > counters.producer_sessions ? kafka.sessions - counters.producer_sessions : 0;
   snapshot->producers_by_reason = {{"failure", counters.producers_after_failure},
                                    {"recovered", counters.producers_after_recovery},
                                    {"settings", replaced}};
@@ -109,7 +108,7 @@ double SecondsSince(base::MonotonicTime since, base::Now now) {
 
 }  // namespace
 
-Narrator::Narrator(const RunOptions& options, base::Now now)
+StatusReporter::StatusReporter(const RunOptions& options, base::Now now)
     : name_(options.name),
       slot_(options.source.slot),
       publication_(options.source.publication),
@@ -118,8 +117,8 @@ Narrator::Narrator(const RunOptions& options, base::Now now)
       started_at_(now.wall),
       state_since_(now.wall) {}
 
-void Narrator::Observe(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka,
-                       base::Now now) {
+void StatusReporter::Observe(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka,
+                             base::Now now) {
   if (pipeline.last_error() != current_error_) {
     current_error_ = pipeline.last_error();
     if (!current_error_.empty()) {
@@ -141,13 +140,13 @@ void Narrator::Observe(const pipeline::Pipeline& pipeline, const kafka::KafkaFac
   gathered_ = LookAt(pipeline);
 }
 
-Narrator::Gathered Narrator::LookAt(const pipeline::Pipeline& pipeline) {
+StatusReporter::Gathered StatusReporter::LookAt(const pipeline::Pipeline& pipeline) {
   const delivery::Tracker& tracker = pipeline.tracker();
   return {LagBytes(pipeline), tracker.in_flight_events(), tracker.in_flight_bytes()};
 }
 
 // Standby, halted and draining are no outage.
-void Narrator::WatchSource(const pipeline::Pipeline& pipeline, base::Now now) {
+void StatusReporter::WatchSource(const pipeline::Pipeline& pipeline, base::Now now) {
   const State state = pipeline.state();
   const bool away =
       !pipeline.connected() &&
@@ -163,7 +162,7 @@ void Narrator::WatchSource(const pipeline::Pipeline& pipeline, base::Now now) {
   source_away_since_.reset();
 }
 
-void Narrator::WatchKafka(bool down, base::Now now) {
+void StatusReporter::WatchKafka(bool down, base::Now now) {
   if (down) {
     kafka_down_since_ = kafka_down_since_.value_or(now.mono);
   } else if (kafka_down_since_) {
@@ -174,8 +173,8 @@ void Narrator::WatchKafka(bool down, base::Now now) {
 }
 
 // How long it was, and what has gathered meanwhile.
-void Narrator::LogRecovery(LogEvent event, const std::string& what, base::MonotonicTime since,
-                           const Gathered& gathered, base::Now now) {
+void StatusReporter::LogRecovery(LogEvent event, const std::string& what, base::MonotonicTime since,
+                                 const Gathered& gathered, base::Now now) {
   const double seconds = SecondsSince(since, now);
   LogRepeated(
       Severity::kInfo, event, "",
@@ -188,9 +187,9 @@ void Narrator::LogRecovery(LogEvent event, const std::string& what, base::Monoto
       now);
 }
 
-void Narrator::LogRepeated(Severity severity, LogEvent event, const std::string& cause,
-                           const std::string& message, std::vector<LogField> fields,
-                           base::Now now) {
+void StatusReporter::LogRepeated(Severity severity, LogEvent event, const std::string& cause,
+                                 const std::string& message, std::vector<LogField> fields,
+                                 base::Now now) {
   const std::optional<std::uint64_t> not_told = repeats_.Take(event, cause, now.mono);
   if (!not_told) {
     return;
@@ -202,7 +201,7 @@ void Narrator::LogRepeated(Severity severity, LogEvent event, const std::string&
 }
 
 // The reason may change while it lasts, which is news.
-void Narrator::WatchSchemas(const pipeline::SchemaLookUps& schemas, base::Now now) {
+void StatusReporter::WatchSchemas(const pipeline::SchemaLookUps& schemas, base::Now now) {
   if (schemas.trouble() == schema_trouble_) {
     return;
   }
@@ -225,7 +224,7 @@ void Narrator::WatchSchemas(const pipeline::SchemaLookUps& schemas, base::Now no
 }
 
 // A topic that went away makes every event of it undeliverable: a few a second are enough to see.
-void Narrator::TellDecisions(pipeline::Pipeline* pipeline, base::Now now) {
+void StatusReporter::TellDecisions(pipeline::Pipeline* pipeline, base::Now now) {
   if (now.mono >= decisions_from_ + std::chrono::seconds(1)) {
     decisions_from_ = now.mono;
     decisions_told_ = 0;
@@ -248,7 +247,7 @@ void Narrator::TellDecisions(pipeline::Pipeline* pipeline, base::Now now) {
   }
 }
 
-void Narrator::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) {
+void StatusReporter::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) {
   const delivery::Tracker& tracker = pipeline.tracker();
   if (tracker.empty() || tracker.oldest_unsettled() != oldest_ || !oldest_since_) {
     if (stalled_) {
@@ -280,7 +279,7 @@ void Narrator::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) 
       FieldsOf(pipeline.OldestInFlight()));
 }
 
-void Narrator::NoteState(State state, base::Now now) {
+void StatusReporter::NoteState(State state, base::Now now) {
   state_before_ = state_;
   state_before_seconds_ = std::chrono::duration<double>(now.wall - state_since_).count();
   state_ = state;
@@ -288,7 +287,7 @@ void Narrator::NoteState(State state, base::Now now) {
   ++states_not_told_;
 }
 
-void Narrator::TellState(const pipeline::Pipeline& pipeline, base::Now now) {
+void StatusReporter::TellState(const pipeline::Pipeline& pipeline, base::Now now) {
   if (now.mono >= states_from_ + observe::RepeatLimiter::kEvery) {
     states_from_ = now.mono;
     states_told_ = 0;
@@ -321,10 +320,10 @@ void Narrator::TellState(const pipeline::Pipeline& pipeline, base::Now now) {
                std::move(fields));
 }
 
-void Narrator::LogHalt(const pipeline::Halt& halt, std::vector<LogField> fields) const {
+void StatusReporter::LogHalt(const pipeline::Halt& halt, std::vector<LogField> fields) const {
   fields.push_back({"reason", std::string(base::HaltReasonName(halt.reason))});
   if (halt.event) {
-    pipeline::ConcernedEvent event = *halt.event;
+    pipeline::EventReference event = *halt.event;
     fields.push_back({"cause", std::exchange(event.reason, "")});  // the halt has a reason, too
     for (LogField& field : FieldsOf(event)) {
       fields.push_back(std::move(field));
@@ -333,7 +332,7 @@ void Narrator::LogHalt(const pipeline::Halt& halt, std::vector<LogField> fields)
   observe::Log(Severity::kError, LogEvent::kHalted, halt.detail, std::move(fields));
 }
 
-std::string Narrator::StatusLine(const pipeline::Pipeline& pipeline) const {
+std::string StatusReporter::StatusLine(const pipeline::Pipeline& pipeline) const {
   const State state = pipeline.state();
   if (state == State::kHalted && pipeline.halt()) {
     return absl::StrFormat("halted (%s): %s", base::HaltReasonName(pipeline.halt()->reason),
@@ -348,7 +347,7 @@ std::string Narrator::StatusLine(const pipeline::Pipeline& pipeline) const {
                          pipeline.tracker().in_flight_events(), SlotPosition(pipeline).ToString());
 }
 
-observe::Snapshot Narrator::FirstSnapshot(base::Now now) const {
+observe::Snapshot StatusReporter::FirstSnapshot(base::Now now) const {
   observe::Snapshot snapshot;
   snapshot.name = name_;
   snapshot.slot = slot_;
@@ -363,8 +362,9 @@ observe::Snapshot Narrator::FirstSnapshot(base::Now now) const {
   return snapshot;
 }
 
-observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
-                                         const kafka::KafkaFacts& kafka, base::Now now) const {
+observe::Snapshot StatusReporter::TakeSnapshot(const pipeline::Pipeline& pipeline,
+                                               const kafka::KafkaFacts& kafka,
+                                               base::Now now) const {
   observe::Snapshot snapshot = FirstSnapshot(now);
   snapshot.state = pipeline.state();
   if (pipeline.halt()) {
@@ -392,7 +392,7 @@ observe::Snapshot Narrator::TakeSnapshot(const pipeline::Pipeline& pipeline,
   snapshot.brokers = kafka.brokers;
 
   const pipeline::Counters& counters = pipeline.counters();
-  snapshot.producer_generations = counters.producer_generations;
+  snapshot.producer_sessions = counters.producer_sessions;
   snapshot.transactions_total = counters.transactions;
   snapshot.bytes_received_total = counters.bytes_received;
   snapshot.bytes_delivered_total = counters.bytes_delivered;

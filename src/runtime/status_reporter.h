@@ -1,4 +1,4 @@
-// Narrator - tells the log and the snapshot what the pipeline is doing, once per change.
+// StatusReporter - tells the log and the snapshot what the pipeline is doing, once per change.
 // Thread: loop thread.   Lifetime: keeps nothing of the pipeline.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace walpost::runtime {
 
-class Narrator {
+class StatusReporter {
  public:
   // While brokers change leaders, 5 to 45 s without an acknowledgement are normal.
   static constexpr std::chrono::seconds kStalledAfter{60};
@@ -26,7 +26,7 @@ class Narrator {
   // When something flaps, the state after it is told in the next interval, and how many were not.
   static constexpr int kStatesPerInterval = 10;
 
-  Narrator(const RunOptions& options, base::Now now);
+  StatusReporter(const RunOptions& options, base::Now now);
 
   // Logs state changes, new errors and recoveries, and when nothing is acknowledged for long: for
   // some troubles (a lost in-sync replica) Kafka has no other sign.

@@ -1,4 +1,4 @@
-#include "operations/spill.h"
+#include "operations/disk_buckets.h"
 
 #include <unistd.h>
 
@@ -21,8 +21,8 @@ struct Sizes {
   std::uint16_t data = 0;
 };
 
-std::size_t PartOf(std::string_view key) {
-  return absl::HashOf(absl::string_view(key.data(), key.size())) % Spill::kParts;
+std::size_t BucketOf(std::string_view key) {
+  return absl::HashOf(absl::string_view(key.data(), key.size())) % DiskBuckets::kBuckets;
 }
 
 bool Write(std::FILE* file, const void* bytes, std::size_t size) {
@@ -36,32 +36,32 @@ bool Read(std::FILE* file, std::string* bytes, std::size_t size) {
 
 }  // namespace
 
-absl::StatusOr<Spill> Spill::Create(const std::string& folder) {
-  Spill spill;
+absl::StatusOr<DiskBuckets> DiskBuckets::Create(const std::string& folder) {
+  DiskBuckets buckets;
   const char* temporary = std::getenv("TMPDIR");
-  spill.folder_ = !folder.empty() ? folder : temporary != nullptr ? temporary : "/tmp";
-  for (auto& file : spill.files_) {
-    std::string name = spill.folder_ + "/walpost-XXXXXX";
+  buckets.folder_ = !folder.empty() ? folder : temporary != nullptr ? temporary : "/tmp";
+  for (auto& file : buckets.files_) {
+    std::string name = buckets.folder_ + "/walpost-XXXXXX";
     const int descriptor = mkstemp(name.data());
     if (descriptor < 0) {
-      return spill.Failed("cannot make a file");
+      return buckets.Failed("cannot make a file");
     }
     unlink(name.c_str());
     file.reset(fdopen(descriptor, "w+b"));
     if (file == nullptr || std::setvbuf(file.get(), nullptr, _IOFBF, kBufferBytes) != 0) {
-      return spill.Failed("cannot open a file");
+      return buckets.Failed("cannot open a file");
     }
   }
-  return spill;
+  return buckets;
 }
 
-absl::Status Spill::Add(std::string_view key, std::string_view data) {
+absl::Status DiskBuckets::Add(std::string_view key, std::string_view data) {
   const Sizes sizes{static_cast<std::uint16_t>(key.size()),
                     static_cast<std::uint16_t>(data.size())};
   if (sizes.key != key.size() || sizes.data != data.size()) {
     return absl::InvalidArgumentError("a key of more than 64 KiB");
   }
-  std::FILE* file = files_[PartOf(key)].get();
+  std::FILE* file = files_[BucketOf(key)].get();
   if (!Write(file, &sizes, sizeof(sizes)) || !Write(file, key.data(), key.size()) ||
       !Write(file, data.data(), data.size())) {
     return Failed("cannot write");
@@ -69,8 +69,8 @@ absl::Status Spill::Add(std::string_view key, std::string_view data) {
   return absl::OkStatus();
 }
 
-absl::Status Spill::ForEach(std::size_t part, const OnEntry& on_entry) {
-  std::FILE* file = files_[part].get();
+absl::Status DiskBuckets::ForEach(std::size_t bucket, const OnEntry& on_entry) {
+  std::FILE* file = files_[bucket].get();
   if (std::fseek(file, 0, SEEK_SET) != 0) {  // writes what is in the buffer
     return Failed("cannot write");
   }
@@ -89,7 +89,7 @@ absl::Status Spill::ForEach(std::size_t part, const OnEntry& on_entry) {
   return absl::OkStatus();
 }
 
-absl::Status Spill::Failed(const char* what) const {
+absl::Status DiskBuckets::Failed(const char* what) const {
   const std::string text = absl::StrFormat("%s in %s: %s; --spill-dir names another folder", what,
                                            folder_, std::strerror(errno));
   return errno == ENOSPC ? absl::ResourceExhaustedError(text) : absl::UnavailableError(text);

@@ -1,4 +1,4 @@
-#include "postgres/connect_beside.h"
+#include "postgres/temporary_slot.h"
 
 #include <memory>
 #include <optional>
@@ -32,7 +32,8 @@ std::string CreateCommand(const std::string& slot, const std::string& from) {
 
 }  // namespace
 
-std::variant<Connected, StreamEnd> ConnectBeside(const ConnectOptions& options, bool from_slot) {
+std::variant<Connected, StreamEnd> ConnectTemporarySlot(const ConnectOptions& options,
+                                                        bool from_slot) {
   auto opened = Connection::Open(
       ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});
   if (auto* end = std::get_if<StreamEnd>(&opened)) {

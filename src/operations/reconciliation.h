@@ -1,11 +1,11 @@
-// Comparison - rows of outbox tables beside the records of topics and the dead letters about them, by id.
+// Reconciliation - rows of outbox tables beside the records of topics and the dead letters about them, by id.
 // Why: whether every event is in Kafka can only be told by looking at both; what is missing is sent by
 //   who closes a gap, and reported by who audits.
 // Thread: one owner; blocking.
 // Use: Add all rows, Look, then Judge once.
 // Units/limits: on disk some 200 bytes for each row and record, and as many again for each row of a
 //   compacted topic when what is superseded is to be told; memory does not grow with them.
-// Errors: those of reading, and Spill's.
+// Errors: those of reading, and DiskBuckets's.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kafka/topic_scan.h"
+#include "operations/disk_buckets.h"
 #include "operations/dlq.h"
 #include "operations/row_reader.h"
-#include "operations/spill.h"
 
 namespace walpost::operations {
 
@@ -34,17 +34,17 @@ enum class DeadLetterFate : std::uint8_t {
   kDiscarded
 };
 
-struct ComparedRow {
+struct ReconciledRow {
   std::uint64_t number = 0;  // what the caller calls it
   std::string_view id;
-  std::uint32_t topic = 0;     // its place in Comparison::topics()
+  std::uint32_t topic = 0;     // its place in Reconciliation::topics()
   std::int64_t at_ms = 0;      // its record is not older
   std::int64_t bytes = 0;      // as kafka::BatchBytesOf its record
   bool undeliverable = false;  // it makes no record
 };
 
-struct Compared {
-  ComparedRow row;
+struct Reconciled {
+  ReconciledRow row;
   bool in_topic = false;
   bool too_large = false;  // for its topic
   // Not in its topic, which is compacted, but a later row of its key is: sent now, it would come
@@ -53,7 +53,7 @@ struct Compared {
   DeadLetterFate fate = DeadLetterFate::kNone;
 };
 
-struct ComparedTopic {
+struct ReconciledTopic {
   std::string name;
   bool exists = true;
   std::uint64_t records = 0;
@@ -64,10 +64,10 @@ struct ComparedTopic {
   kafka::TopicGaps gaps;
 };
 
-class Comparison {
+class Reconciliation {
  public:
   // `folder`: of the temporary files.
-  static absl::StatusOr<Comparison> Create(const std::string& folder);
+  static absl::StatusOr<Reconciliation> Create(const std::string& folder);
 
   // `number`: what the caller calls it. `source`: its table, as dead letters name it.
   absl::Status Add(const ReadRow& row, std::uint64_t number, std::string_view source);
@@ -81,13 +81,13 @@ class Comparison {
   // Every topic that a row was meant for, and the pipeline's dead letters.
   absl::Status Look(const DlqOptions& pipeline, const Where& where);
 
-  using OnCompared = std::function<absl::Status(const Compared&)>;
+  using OnReconciled = std::function<absl::Status(const Reconciled&)>;
 
   // Each row once, in no order. `in_order`: a later row has a higher number, so that it can be told
   // what is superseded.
-  absl::Status Judge(const OnCompared& on_row, bool in_order = false);
+  absl::Status Judge(const OnReconciled& on_row, bool in_order = false);
 
-  const std::vector<ComparedTopic>& topics() const { return topics_; }
+  const std::vector<ReconciledTopic>& topics() const { return topics_; }
 
   struct Order {
     std::uint64_t repeated_ids = 0;
@@ -103,7 +103,7 @@ class Comparison {
  private:
   struct Event;
 
-  Comparison(std::string folder, Spill ids, Spill keys)
+  Reconciliation(std::string folder, DiskBuckets ids, DiskBuckets keys)
       : folder_(std::move(folder)), ids_(std::move(ids)), keys_(std::move(keys)) {}
 
   std::uint32_t TopicOf(std::string_view name);
@@ -113,15 +113,16 @@ class Comparison {
   absl::Status DeadLetters(const DlqOptions& pipeline);
   absl::Status Record(std::uint32_t topic, const kafka::ScannedRecord& record);
   absl::Status FindLate();
-  absl::Status JudgePart(std::size_t part, const OnCompared& on_row);
-  absl::Status JudgeCompacted(std::size_t part, const OnCompared& on_row);
+  absl::Status JudgeBucket(std::size_t bucket, const OnReconciled& on_row);
+  absl::Status JudgeCompacted(std::size_t bucket, const OnReconciled& on_row);
   void CountRecords(const std::string& id, const Event& event);
 
   std::string folder_;
-  Spill ids_;
-  Spill keys_;                      // records of the stream, with what they hold to be first
-  std::optional<Spill> compacted_;  // rows of compacted topics by their key, when one is asked for
-  std::vector<ComparedTopic> topics_;
+  DiskBuckets ids_;
+  DiskBuckets keys_;  // records of the stream, with what they hold to be first
+  std::optional<DiskBuckets>
+      compacted_;  // rows of compacted topics by their key, when one is asked for
+  std::vector<ReconciledTopic> topics_;
   std::map<std::string, std::uint32_t, std::less<>> topic_numbers_;
   std::map<std::string, std::uint32_t, std::less<>> source_numbers_;
   Order order_;

@@ -1,4 +1,4 @@
-// Generation - one librdkafka producer from Open to closed, with its topics.
+// ProducerSession - one librdkafka producer from Open to closed, with its topics.
 // Why: a producer that failed once is never used again; everything that belongs to it (topics,
 //   which partitions have had their first record acknowledged, what is outstanding) goes with it.
 // How: records wait here, and Poll gives each partition a batch when all of the last one is answered.
@@ -33,7 +33,7 @@
 
 namespace walpost::kafka {
 
-// What outlives generations. It changes only at a look-up, or with a record that needs more.
+// What outlives sessions. It changes only at a look-up, or with a record that needs more.
 struct TopicMemory {
   std::map<std::string, std::int32_t> partitions;
   std::set<std::string> told_unlimited;  // of whom the log knows that they have no limit
@@ -41,7 +41,7 @@ struct TopicMemory {
   ProducerLimits limits;
 };
 
-class Generation {
+class ProducerSession {
  public:
   // A topic is not asked about again sooner, also when nobody answered.
   static constexpr std::chrono::milliseconds kAskAgainAfter{500};
@@ -62,14 +62,12 @@ class Generation {
   using Notify = std::function<void(const KafkaNotice&)>;
 
   // `memory`, `facts`, `runner` and `notify` must outlive it and any look-up it started.
-  static absl::StatusOr<std::unique_ptr<Generation>> Create(const KafkaOptions& options,
-                                                            delivery::Sink::Mode mode, int wake_fd,
-                                                            base::BlockingRunner* runner,
-                                                            TopicMemory* memory, KafkaFacts* facts,
-                                                            const Notify* notify);
-  ~Generation();
-  Generation(const Generation&) = delete;
-  Generation& operator=(const Generation&) = delete;
+  static absl::StatusOr<std::unique_ptr<ProducerSession>> Create(
+      const KafkaOptions& options, delivery::Sink::Mode mode, int wake_fd,
+      base::BlockingRunner* runner, TopicMemory* memory, KafkaFacts* facts, const Notify* notify);
+  ~ProducerSession();
+  ProducerSession(const ProducerSession&) = delete;
+  ProducerSession& operator=(const ProducerSession&) = delete;
 
   delivery::SubmitResult Submit(const envelope::Record& record, delivery::Sequence sequence);
   void Poll(base::Now now, delivery::SinkListener* listener);
@@ -128,8 +126,9 @@ class Generation {
 
   using Place = std::pair<TopicState*, std::int32_t>;
 
-  Generation(const KafkaOptions& options, delivery::Sink::Mode mode, base::BlockingRunner* runner,
-             TopicMemory* memory, KafkaFacts* facts, const Notify* notify);
+  ProducerSession(const KafkaOptions& options, delivery::Sink::Mode mode,
+                  base::BlockingRunner* runner, TopicMemory* memory, KafkaFacts* facts,
+                  const Notify* notify);
 
   TopicState* FindTopic(std::string_view name);
   void WantLookUp(TopicState* topic);

@@ -1,5 +1,5 @@
 // What operators are told, about a pipeline that goes through its states.
-#include "runtime/narrator.h"
+#include "runtime/status_reporter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class NarratorTest : public pipeline::PipelineFixture {
+class StatusReporterTest : public pipeline::PipelineFixture {
  protected:
   static RunOptions Options() {
     RunOptions options;
@@ -32,17 +32,19 @@ class NarratorTest : public pipeline::PipelineFixture {
   // What Observe has for the log.
   std::string Observe() {
     ::testing::internal::CaptureStderr();
-    narrator_.Observe(pipeline(), kafka_, now_);
+    status_reporter_.Observe(pipeline(), kafka_, now_);
     return ::testing::internal::GetCapturedStderr();
   }
 
-  observe::Snapshot TakeSnapshot() { return narrator_.TakeSnapshot(pipeline(), kafka_, now_); }
+  observe::Snapshot TakeSnapshot() {
+    return status_reporter_.TakeSnapshot(pipeline(), kafka_, now_);
+  }
 
   kafka::KafkaFacts kafka_;
-  Narrator narrator_{Options(), now_};
+  StatusReporter status_reporter_{Options(), now_};
 };
 
-TEST_F(NarratorTest, StateChangesAreLoggedOnce) {
+TEST_F(StatusReporterTest, StateChangesAreLoggedOnce) {
   EXPECT_EQ(Observe(), "") << "starting is where it began";
   Connect();
   EXPECT_THAT(Observe(), AllOf(HasSubstr("state_changed"), HasSubstr("streaming"),
@@ -52,7 +54,7 @@ TEST_F(NarratorTest, StateChangesAreLoggedOnce) {
 
 // Below min.insync.replicas, for one, Kafka says nothing at all.
 // Failure 65.
-TEST_F(NarratorTest, MinuteWithoutAnAcknowledgementIsLoggedOnceAndSoIsItsEnd) {
+TEST_F(StatusReporterTest, MinuteWithoutAnAcknowledgementIsLoggedOnceAndSoIsItsEnd) {
   Connect();
   Transaction(100, {"a1", "a2"});
   Observe();
@@ -71,7 +73,7 @@ TEST_F(NarratorTest, MinuteWithoutAnAcknowledgementIsLoggedOnceAndSoIsItsEnd) {
   EXPECT_THAT(Observe(), HasSubstr("delivery_stalled")) << "the next outage";
 }
 
-TEST_F(NarratorTest, BacklogThatMovesIsNotStalledHoweverOldItIs) {
+TEST_F(StatusReporterTest, BacklogThatMovesIsNotStalledHoweverOldItIs) {
   Connect();
   Transaction(100, {"a1", "a2", "a3", "a4", "a5"});
   for (delivery::Sequence next = 0; next < 5; ++next) {
@@ -83,23 +85,23 @@ TEST_F(NarratorTest, BacklogThatMovesIsNotStalledHoweverOldItIs) {
   EXPECT_THAT(Observe(), Not(HasSubstr("delivery_resumed")));
 }
 
-TEST_F(NarratorTest, DecisionsAreToldWithTheirEventAFewASecond) {
+TEST_F(StatusReporterTest, DecisionsAreToldWithTheirEventAFewASecond) {
   options_.on_undeliverable = pipeline::OnUndeliverable::kSkip;
   Connect();
   Observe();
-  const std::size_t many = Narrator::kDecisionsPerSecond + 5;
+  const std::size_t many = StatusReporter::kDecisionsPerSecond + 5;
   for (std::size_t i = 0; i < many; ++i) {
     sink_.Refuse(i, delivery::Failure{delivery::FailureKind::kTopicUnknown, "no such topic"});
   }
   Transaction(100, std::vector<std::string>(many, "a1"));
   const auto told = [this] {
     ::testing::internal::CaptureStderr();
-    narrator_.TellDecisions(&pipeline(), now_);
+    status_reporter_.TellDecisions(&pipeline(), now_);
     const std::string lines = ::testing::internal::GetCapturedStderr();
     return std::pair(lines, std::count(lines.begin(), lines.end(), '\n'));
   };
   const auto [lines, count] = told();
-  EXPECT_EQ(count, Narrator::kDecisionsPerSecond);
+  EXPECT_EQ(count, StatusReporter::kDecisionsPerSecond);
   EXPECT_THAT(lines, AllOf(HasSubstr("event_skipped"), HasSubstr("event_id=a1"),
                            HasSubstr("aggregate_id=a "), HasSubstr("attempt=1"),
                            HasSubstr("reason=topic_unknown"), HasSubstr("no such topic")));
@@ -110,7 +112,7 @@ TEST_F(NarratorTest, DecisionsAreToldWithTheirEventAFewASecond) {
 }
 
 // It is whoever writes events who chooses them; each line would have the id three times.
-TEST_F(NarratorTest, HugeIdsAreCutAndTheReasonIsNot) {
+TEST_F(StatusReporterTest, HugeIdsAreCutAndTheReasonIsNot) {
   options_.on_undeliverable = pipeline::OnUndeliverable::kSkip;
   Connect();
   Observe();
@@ -120,14 +122,14 @@ TEST_F(NarratorTest, HugeIdsAreCutAndTheReasonIsNot) {
   Event(endless);
   SendPayload(pipeline::EventBytes(endless, "k", "no topic"));
   ::testing::internal::CaptureStderr();
-  narrator_.TellDecisions(&pipeline(), now_);
+  status_reporter_.TellDecisions(&pipeline(), now_);
   const std::string lines = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2);
   EXPECT_LT(lines.size(), 20'000U);
   EXPECT_THAT(lines, AllOf(HasSubstr("no such topic"), HasSubstr("asks for topic 'no topic'")));
 }
 
-TEST_F(NarratorTest, HaltOfAnEventWithAHugeIdIsCutEverywhere) {
+TEST_F(StatusReporterTest, HaltOfAnEventWithAHugeIdIsCutEverywhere) {
   Connect();
   sink_.Refuse(0, delivery::Failure{delivery::FailureKind::kTopicUnknown, "no such topic"});
   SendPayload(pipeline::Begin(100));
@@ -138,10 +140,10 @@ TEST_F(NarratorTest, HaltOfAnEventWithAHugeIdIsCutEverywhere) {
   EXPECT_LT(Observe().size(), 20'000U);
   EXPECT_LT(TakeSnapshot().halt_detail.size(), 5'000U);
   EXPECT_THAT(TakeSnapshot().halt_detail, HasSubstr("no such topic"));
-  EXPECT_LT(narrator_.StatusLine(pipeline()).size(), 5'000U);
+  EXPECT_LT(status_reporter_.StatusLine(pipeline()).size(), 5'000U);
 }
 
-TEST_F(NarratorTest, TroubleIsLoggedOnceAndShown) {
+TEST_F(StatusReporterTest, TroubleIsLoggedOnceAndShown) {
   Connect();
   Observe();
   End(base::StreamEnd::Kind::kLost, "connection reset by peer");
@@ -156,8 +158,8 @@ TEST_F(NarratorTest, TroubleIsLoggedOnceAndShown) {
   EXPECT_FALSE(snapshot.source_connected);
 }
 
-TEST_F(NarratorTest, BeforeThereIsAPipelineTheSnapshotSaysWhoseItIs) {
-  const observe::Snapshot snapshot = narrator_.FirstSnapshot(now_);
+TEST_F(StatusReporterTest, BeforeThereIsAPipelineTheSnapshotSaysWhoseItIs) {
+  const observe::Snapshot snapshot = status_reporter_.FirstSnapshot(now_);
   EXPECT_EQ(snapshot.state, State::kStarting);
   EXPECT_EQ(snapshot.state_since, now_.wall);
   EXPECT_EQ(snapshot.taken_at, now_.wall);
@@ -166,7 +168,7 @@ TEST_F(NarratorTest, BeforeThereIsAPipelineTheSnapshotSaysWhoseItIs) {
 }
 
 // An outage that repeats its error is one line; the next outage is another, however soon it begins.
-TEST_F(NarratorTest, SameTroubleAfterARecoveryIsLoggedAgain) {
+TEST_F(StatusReporterTest, SameTroubleAfterARecoveryIsLoggedAgain) {
   Connect();
   Observe();
   End(base::StreamEnd::Kind::kLost, "connection reset by peer");
@@ -182,7 +184,7 @@ TEST_F(NarratorTest, SameTroubleAfterARecoveryIsLoggedAgain) {
   EXPECT_EQ(TakeSnapshot().last_error.at, now_.wall);
 }
 
-TEST_F(NarratorTest, NewestErrorOfEitherSideIsShownAndEachSidesOwn) {
+TEST_F(StatusReporterTest, NewestErrorOfEitherSideIsShownAndEachSidesOwn) {
   Connect();
   kafka_.OnError("1/1 brokers are down", now_.wall);
   EXPECT_EQ(TakeSnapshot().last_error.text, "1/1 brokers are down");
@@ -199,7 +201,7 @@ TEST_F(NarratorTest, NewestErrorOfEitherSideIsShownAndEachSidesOwn) {
   EXPECT_EQ(snapshot.sink_error.text, "timed out");
 }
 
-TEST_F(NarratorTest, EndOfAnOutageOfPostgresTellsItsLengthAndWhatHasGathered) {
+TEST_F(StatusReporterTest, EndOfAnOutageOfPostgresTellsItsLengthAndWhatHasGathered) {
   Connect();
   Transaction(100, {"a1", "a2"});
   Deliver(0);
@@ -216,7 +218,7 @@ TEST_F(NarratorTest, EndOfAnOutageOfPostgresTellsItsLengthAndWhatHasGathered) {
   EXPECT_EQ(Observe(), "");
 }
 
-TEST_F(NarratorTest, FirstConnectionAfterFailedAttemptsIsTheEndOfAnOutageToo) {
+TEST_F(StatusReporterTest, FirstConnectionAfterFailedAttemptsIsTheEndOfAnOutageToo) {
   pipeline();
   ASSERT_TRUE(pipeline().TakeConnect(now_));
   End(base::StreamEnd::Kind::kLost, "connection refused");
@@ -226,7 +228,7 @@ TEST_F(NarratorTest, FirstConnectionAfterFailedAttemptsIsTheEndOfAnOutageToo) {
   EXPECT_THAT(Observe(), AllOf(HasSubstr("source_back"), HasSubstr("after 3.0 s")));
 }
 
-TEST_F(NarratorTest, StandbyThatTakesOverTellsOfNoOutage) {
+TEST_F(StatusReporterTest, StandbyThatTakesOverTellsOfNoOutage) {
   ASSERT_TRUE(pipeline().TakeConnect(now_));
   End(base::StreamEnd::Kind::kSlotInUse, "slot is active");
   Observe();
@@ -235,7 +237,7 @@ TEST_F(NarratorTest, StandbyThatTakesOverTellsOfNoOutage) {
   EXPECT_THAT(Observe(), AllOf(HasSubstr("streaming"), Not(HasSubstr("source_back"))));
 }
 
-TEST_F(NarratorTest, EndOfAnOutageOfKafkaTellsItsLengthAndWhatHasGathered) {
+TEST_F(StatusReporterTest, EndOfAnOutageOfKafkaTellsItsLengthAndWhatHasGathered) {
   Connect();
   Observe();
   kafka_.down = true;
@@ -251,7 +253,7 @@ TEST_F(NarratorTest, EndOfAnOutageOfKafkaTellsItsLengthAndWhatHasGathered) {
 }
 
 // Each cycle is a state change or two, and may be as short as a back-off.
-TEST_F(NarratorTest, WhatFlapsIsToldSomeTimesAndItsLastStateAlways) {
+TEST_F(StatusReporterTest, WhatFlapsIsToldSomeTimesAndItsLastStateAlways) {
   std::string lines;
   for (int cycle = 0; cycle < 30; ++cycle) {
     Connect();
@@ -267,7 +269,7 @@ TEST_F(NarratorTest, WhatFlapsIsToldSomeTimesAndItsLastStateAlways) {
     }
     return found;
   };
-  EXPECT_EQ(count("state_changed"), Narrator::kStatesPerInterval);
+  EXPECT_EQ(count("state_changed"), StatusReporter::kStatesPerInterval);
   EXPECT_EQ(count("source_error"), observe::RepeatLimiter::kAtOnce);
   EXPECT_EQ(count("source_back"), observe::RepeatLimiter::kAtOnce);
   Connect();
@@ -278,7 +280,7 @@ TEST_F(NarratorTest, WhatFlapsIsToldSomeTimesAndItsLastStateAlways) {
   EXPECT_THAT(Observe(), AllOf(HasSubstr("source_error"), HasSubstr("not_told=27")));
 }
 
-TEST_F(NarratorTest, BackPressureIsAWarningAndItsEndIsToldWithItsLength) {
+TEST_F(StatusReporterTest, BackPressureIsAWarningAndItsEndIsToldWithItsLength) {
   options_.in_flight_bytes_max = 1;
   Connect();
   Observe();
@@ -294,12 +296,12 @@ TEST_F(NarratorTest, BackPressureIsAWarningAndItsEndIsToldWithItsLength) {
   EXPECT_THAT(Observe(), AllOf(HasSubstr("info"), HasSubstr("streaming, after 2.5 s of back")));
 }
 
-TEST_F(NarratorTest, RecoveryFromAHaltIsToldAndTheReasonGone) {
+TEST_F(StatusReporterTest, RecoveryFromAHaltIsToldAndTheReasonGone) {
   Connect();
   SendFrame("x");
   ExpectHalted(HaltReason::kProtocolError, "unknown frame");
   EXPECT_THAT(Observe(), HasSubstr("error   halted"));
-  pipeline().Recheck(now_);
+  pipeline().Resume(now_);
   Connect();
   EXPECT_THAT(Observe(), HasSubstr("streaming"));
   const observe::Snapshot snapshot = TakeSnapshot();
@@ -307,7 +309,7 @@ TEST_F(NarratorTest, RecoveryFromAHaltIsToldAndTheReasonGone) {
   EXPECT_EQ(snapshot.halt_detail, "");
 }
 
-TEST_F(NarratorTest, HaltIsToldWithItsReasonAndWayOut) {
+TEST_F(StatusReporterTest, HaltIsToldWithItsReasonAndWayOut) {
   Connect();
   Observe();
   SendFrame("x");
@@ -319,7 +321,7 @@ TEST_F(NarratorTest, HaltIsToldWithItsReasonAndWayOut) {
   EXPECT_THAT(snapshot.halt_detail, HasSubstr("unknown frame 0x78"));
 }
 
-TEST_F(NarratorTest, SnapshotAccountsForEveryEvent) {
+TEST_F(StatusReporterTest, SnapshotAccountsForEveryEvent) {
   Connect();
   Transaction(100, {"a1", "b1", "c1"});
   Deliver(1);
@@ -345,7 +347,7 @@ TEST_F(NarratorTest, SnapshotAccountsForEveryEvent) {
   EXPECT_EQ(later.delivery_delay.Total(), 3U);
 }
 
-TEST_F(NarratorTest, SnapshotNamesBothSides) {
+TEST_F(StatusReporterTest, SnapshotNamesBothSides) {
   facts_.host = "db:5432";
   facts_.server_version = 150'018;
   kafka_.connected = true;
@@ -365,7 +367,7 @@ TEST_F(NarratorTest, SnapshotNamesBothSides) {
   EXPECT_EQ(snapshot.last_error.text, "topic 'orders' cannot be looked up");
 }
 
-TEST_F(NarratorTest, ServerPositionIsNeverBehindWhatWasReceived) {
+TEST_F(StatusReporterTest, ServerPositionIsNeverBehindWhatWasReceived) {
   facts_.server_wal_lsn = Lsn(50);
   Connect();
   Transaction(100, {"a1"});
@@ -373,7 +375,7 @@ TEST_F(NarratorTest, ServerPositionIsNeverBehindWhatWasReceived) {
 }
 
 // Failure 88.
-TEST_F(NarratorTest, PayloadsStayOutOfTheLog) {
+TEST_F(StatusReporterTest, PayloadsStayOutOfTheLog) {
   Connect();
   Observe();
   Transaction(100, {"a1"});

@@ -1,6 +1,6 @@
-// ConnectBeside - a replication stream of its own, beside that of `run`, from a slot that is gone with the
+// ConnectTemporarySlot - a second replication stream, from a temporary slot that ends with the
 // connection.
-// Why: to look at events as they come, without taking any from the one whose they are.
+// Why: to look at events as they come, without consuming any from the production slot.
 // Thread: any one thread; blocking, as Connect.
 // Units/limits: creating the slot waits for the transactions that run at that moment, up to
 //   ConnectOptions::statement_timeout. The configured slot is read at most.
@@ -16,6 +16,7 @@ namespace walpost::postgres {
 
 // `from_slot`: with what the configured slot has not confirmed; else from this moment on. Without a
 // pinger.
-std::variant<Connected, StreamEnd> ConnectBeside(const ConnectOptions& options, bool from_slot);
+std::variant<Connected, StreamEnd> ConnectTemporarySlot(const ConnectOptions& options,
+                                                        bool from_slot);
 
 }  // namespace walpost::postgres

@@ -1,4 +1,4 @@
-#include "outbox/unfit.h"
+#include "outbox/undeliverable.h"
 
 #include "absl/strings/cord.h"
 
@@ -9,15 +9,15 @@ constexpr char kReason[] = "walpost/reason";
 
 }  // namespace
 
-absl::Status UnfitError(std::string_view reason, const std::string& message) {
+absl::Status UndeliverableError(std::string_view reason, const std::string& message) {
   absl::Status status = absl::InvalidArgumentError(message);
   status.SetPayload(kReason, absl::Cord(std::string(reason)));
   return status;
 }
 
-std::string UnfitReason(const absl::Status& status) {
+std::string ReasonCodeOf(const absl::Status& status) {
   const auto reason = status.GetPayload(kReason);
-  return reason ? std::string(*reason) : std::string(kRowUnfit);
+  return reason ? std::string(*reason) : std::string(kRowInvalid);
 }
 
 }  // namespace walpost::outbox

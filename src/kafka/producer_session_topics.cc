@@ -1,4 +1,4 @@
-// The part of Generation that knows topics: look-ups on the helper thread, partition counts, the
+// The part of ProducerSession that knows topics: look-ups on the helper thread, partition counts, the
 // choice of a partition.
 #include <glog/logging.h>
 
@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_format.h"
 #include "kafka/classify.h"
-#include "kafka/generation.h"
+#include "kafka/producer_session.h"
 
 namespace walpost::kafka {
 
@@ -16,7 +16,7 @@ using delivery::Failure;
 using delivery::FailureKind;
 using delivery::SubmitResult;
 
-Generation::TopicState* Generation::FindTopic(std::string_view name) {
+ProducerSession::TopicState* ProducerSession::FindTopic(std::string_view name) {
   if (last_topic_ != nullptr && last_topic_->name == name) {
     return last_topic_;
   }
@@ -29,7 +29,7 @@ Generation::TopicState* Generation::FindTopic(std::string_view name) {
   return last_topic_;
 }
 
-void Generation::WantLookUp(TopicState* topic) {
+void ProducerSession::WantLookUp(TopicState* topic) {
   if (topic->phase != TopicState::Phase::kLookingUp) {
     topic->phase = TopicState::Phase::kLookingUp;
     (now_.mono < topic->ask_from ? to_look_up_soon_ : to_look_up_).push_back(topic->name);
@@ -37,13 +37,13 @@ void Generation::WantLookUp(TopicState* topic) {
   }
 }
 
-SubmitResult Generation::LookUpFirst(TopicState* topic) {
+SubmitResult ProducerSession::LookUpFirst(TopicState* topic) {
   WantLookUp(topic);
   return SubmitResult{SubmitResult::Outcome::kTopicPending, {}};
 }
 
 // Once: who wants to know it again has it looked up again. So what does not exist is not kept.
-SubmitResult Generation::TellRefusal(TopicState* topic) {
+SubmitResult ProducerSession::TellRefusal(TopicState* topic) {
   SubmitResult refused{SubmitResult::Outcome::kRefused, std::move(topic->refusal)};
   topic->phase = TopicState::Phase::kNew;
   if (!topic->kept) {
@@ -56,7 +56,7 @@ SubmitResult Generation::TellRefusal(TopicState* topic) {
 }
 
 // At most one job at a time; what comes meanwhile is asked for together.
-void Generation::StartLookUps() {
+void ProducerSession::StartLookUps() {
   while (!to_look_up_soon_.empty() && now_.mono >= topics_.at(to_look_up_soon_.front())->ask_from) {
     to_look_up_.push_back(std::move(to_look_up_soon_.front()));
     to_look_up_soon_.pop_front();
@@ -89,7 +89,7 @@ void Generation::StartLookUps() {
       });
 }
 
-void Generation::FinishLookUps(const std::vector<TopicQuestion>& questions) {
+void ProducerSession::FinishLookUps(const std::vector<TopicQuestion>& questions) {
   looking_up_ = false;
   for (const TopicQuestion& found : questions) {
     TopicState* topic = topics_.at(found.name).get();
@@ -106,7 +106,7 @@ void Generation::FinishLookUps(const std::vector<TopicQuestion>& questions) {
   }
 }
 
-void Generation::GiveUpLookUps(delivery::SinkListener* listener) {
+void ProducerSession::GiveUpLookUps(delivery::SinkListener* listener) {
   for (const auto& [name, topic] : topics_) {
     if (topic->phase == TopicState::Phase::kLookingUp) {
       listener->OnTopicAnswered(name, /*known=*/false);
@@ -117,7 +117,7 @@ void Generation::GiveUpLookUps(delivery::SinkListener* listener) {
   }
 }
 
-bool Generation::TakeAnswer(const TopicQuestion& found, TopicState* topic) {
+bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) {
   if (found.error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     facts_->OnError(absl::StrFormat("topic '%s' cannot be looked up: %s", topic->name,
                                     rd_kafka_err2str(found.error)),
@@ -143,7 +143,7 @@ bool Generation::TakeAnswer(const TopicQuestion& found, TopicState* topic) {
   return true;
 }
 
-bool Generation::TakeRefusal(const TopicQuestion& found, TopicState* topic) {
+bool ProducerSession::TakeRefusal(const TopicQuestion& found, TopicState* topic) {
   const FailureKind kind = Classify(found.topic_error);
   std::string why;
   switch (kind) {
@@ -170,7 +170,7 @@ bool Generation::TakeRefusal(const TopicQuestion& found, TopicState* topic) {
 }
 
 // Without the right to describe the topic's configuration, or in time, it goes on without limits.
-void Generation::TakeLimits(const TopicQuestion& found, TopicState* topic) {
+void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) {
   topic->limits_read_at = now_.mono;
   if (!found.limits.ok()) {
     topic->limits = {};
@@ -193,8 +193,8 @@ void Generation::TakeLimits(const TopicQuestion& found, TopicState* topic) {
   const std::int64_t batch_bytes = BatchBytesFor(*topic->limits.message_bytes_max);
   std::optional<std::int64_t>& smallest = memory_->limits.batch_bytes_max;
   smallest = std::min(smallest.value_or(batch_bytes), batch_bytes);
-  // The careful producer sends no batches.
-  if (mode_ == delivery::Sink::Mode::kFast && batch_bytes < batch_bytes_max_ && !outgrown_) {
+  // The producer that sends one at a time has no batches.
+  if (mode_ == delivery::Sink::Mode::kPipelined && batch_bytes < batch_bytes_max_ && !outgrown_) {
     Outgrow(absl::StrFormat("batch.size %d instead of %d, because topic '%s' takes %d bytes",
                             batch_bytes, batch_bytes_max_, topic->name,
                             *topic->limits.message_bytes_max));
@@ -203,7 +203,7 @@ void Generation::TakeLimits(const TopicQuestion& found, TopicState* topic) {
 
 // Looks all topics in use up again; a topic that grew gets its keys from here on where Java
 // producers put them too.
-void Generation::RefreshCounts() {
+void ProducerSession::RefreshCounts() {
   const bool first = next_refresh_ == base::MonotonicTime();
   next_refresh_ = now_.mono + options_.metadata_refresh;
   if (first || refreshing_ || topics_.empty()) {
@@ -253,7 +253,7 @@ void Generation::RefreshCounts() {
       });
 }
 
-void Generation::SetPartitionCount(TopicState* topic, std::int32_t count) {
+void ProducerSession::SetPartitionCount(TopicState* topic, std::int32_t count) {
   std::int32_t& known = memory_->partitions[topic->name];
   if (known != 0 && known != count) {
     (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kTopicPartitionsChanged,
@@ -271,13 +271,14 @@ void Generation::SetPartitionCount(TopicState* topic, std::int32_t count) {
 }
 
 // Its brokers do not know this producer.
-void Generation::OnMadeAnew(TopicState* topic) {
+void ProducerSession::OnMadeAnew(TopicState* topic) {
   for (Partition& partition : topic->partitions) {
     partition.gate.OnMadeAnew();
   }
 }
 
-std::int32_t Generation::ChoosePartition(const envelope::Record& record, TopicState* topic) const {
+std::int32_t ProducerSession::ChoosePartition(const envelope::Record& record,
+                                              TopicState* topic) const {
   if (record.partition >= 0) {
     return record.partition;
   }
@@ -288,7 +289,7 @@ std::int32_t Generation::ChoosePartition(const envelope::Record& record, TopicSt
   return PartitionForKey(*record.key, count);
 }
 
-void Generation::Prefetch(const std::string& topic) {
+void ProducerSession::Prefetch(const std::string& topic) {
   TopicState* state = FindTopic(topic);
   if (state->phase == TopicState::Phase::kNew) {
     WantLookUp(state);

@@ -1,4 +1,4 @@
-#include "kafka/generation.h"
+#include "kafka/producer_session.h"
 
 #include <glog/logging.h>
 
@@ -40,9 +40,9 @@ delivery::Sequence FromOpaque(const void* opaque) {
 
 }  // namespace
 
-Generation::Generation(const KafkaOptions& options, delivery::Sink::Mode mode,
-                       base::BlockingRunner* runner, TopicMemory* memory, KafkaFacts* facts,
-                       const Notify* notify)
+ProducerSession::ProducerSession(const KafkaOptions& options, delivery::Sink::Mode mode,
+                                 base::BlockingRunner* runner, TopicMemory* memory,
+                                 KafkaFacts* facts, const Notify* notify)
     : options_(options),
       mode_(mode),
       runner_(runner),
@@ -50,35 +50,35 @@ Generation::Generation(const KafkaOptions& options, delivery::Sink::Mode mode,
       facts_(facts),
       notify_(notify) {}
 
-absl::StatusOr<std::unique_ptr<Generation>> Generation::Create(
+absl::StatusOr<std::unique_ptr<ProducerSession>> ProducerSession::Create(
     const KafkaOptions& options, delivery::Sink::Mode mode, int wake_fd,
     base::BlockingRunner* runner, TopicMemory* memory, KafkaFacts* facts, const Notify* notify) {
   ASSIGN_OR_RETURN(Conf conf, BuildConf(options, mode, memory->limits));
-  std::unique_ptr<Generation> generation;
-  generation.reset(new Generation(options, mode, runner, memory, facts, notify));
-  generation->batch_bytes_max_ = std::stoll(InForce(conf.get(), "batch.size"));
-  generation->batch_records_max_ = std::stoull(InForce(conf.get(), "batch.num.messages"));
-  generation->message_bytes_max_ = std::stoll(InForce(conf.get(), "message.max.bytes"));
-  generation->records_max_ = std::stoull(InForce(conf.get(), "queue.buffering.max.messages"));
-  generation->message_bytes_given_ =
+  std::unique_ptr<ProducerSession> session;
+  session.reset(new ProducerSession(options, mode, runner, memory, facts, notify));
+  session->batch_bytes_max_ = std::stoll(InForce(conf.get(), "batch.size"));
+  session->batch_records_max_ = std::stoull(InForce(conf.get(), "batch.num.messages"));
+  session->message_bytes_max_ = std::stoll(InForce(conf.get(), "message.max.bytes"));
+  session->records_max_ = std::stoull(InForce(conf.get(), "queue.buffering.max.messages"));
+  session->message_bytes_given_ =
       std::any_of(options.properties.begin(), options.properties.end(),
                   [](const auto& property) { return property.first == "message.max.bytes"; });
-  generation->compressed_ = Compresses(conf.get());
+  session->compressed_ = Compresses(conf.get());
   std::array<char, 512> error{};
   rd_kafka_t* producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());
   if (producer == nullptr) {
     return absl::InvalidArgumentError(absl::StrFormat("sink.kafka.properties: %s", error.data()));
   }
   (void)conf.release();  // rd_kafka_new took it
-  generation->producer_ = OwnProducer(producer);
-  generation->queue_.reset(rd_kafka_queue_get_main(producer));
-  rd_kafka_set_log_queue(producer, generation->queue_.get());
+  session->producer_ = OwnProducer(producer);
+  session->queue_.reset(rd_kafka_queue_get_main(producer));
+  rd_kafka_set_log_queue(producer, session->queue_.get());
   constexpr std::uint64_t kOne = 1;  // what an eventfd wants written
-  rd_kafka_queue_io_event_enable(generation->queue_.get(), wake_fd, &kOne, sizeof(kOne));
-  return generation;
+  rd_kafka_queue_io_event_enable(session->queue_.get(), wake_fd, &kOne, sizeof(kOne));
+  return session;
 }
 
-Generation::~Generation() {
+ProducerSession::~ProducerSession() {
   *alive_ = false;
   facts_->brokers.clear();
   if (queue_ != nullptr) {
@@ -92,9 +92,9 @@ Generation::~Generation() {
   queue_.reset();
 }
 
-SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequence sequence) {
+SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::Sequence sequence) {
   if (closing_ || failed_ || outgrown_ || outstanding_ >= records_max_ ||
-      (mode_ == delivery::Sink::Mode::kCareful && outstanding_ > 0)) {
+      (mode_ == delivery::Sink::Mode::kOneAtATime && outstanding_ > 0)) {
     return NotNow();
   }
   TopicState* topic = FindTopic(record.topic);
@@ -140,15 +140,15 @@ SubmitResult Generation::Submit(const envelope::Record& record, delivery::Sequen
   return SubmitResult{};
 }
 
-Generation::Partition& Generation::At(Place place) {
+ProducerSession::Partition& ProducerSession::At(Place place) {
   return place.first->partitions[static_cast<std::size_t>(place.second)];
 }
 
-bool Generation::MayBeTooLarge(const envelope::Record& record) const {
+bool ProducerSession::MayBeTooLarge(const envelope::Record& record) const {
   return RequestBytesOf(record) > message_bytes_max_;
 }
 
-void Generation::SendWaiting(delivery::SinkListener* listener) {
+void ProducerSession::SendWaiting(delivery::SinkListener* listener) {
   may_send_ = false;
   for (std::size_t i = 0; i < waiting_.size();) {
     Partition& to = At(waiting_[i]);
@@ -158,7 +158,7 @@ void Generation::SendWaiting(delivery::SinkListener* listener) {
     }
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
       // The next producer is offered it again, and says why it cannot be sent.
-      listener->OnGenerationFailed({FailureKind::kGenerationEnded, rd_kafka_err2str(error)});
+      listener->OnSessionFailed({FailureKind::kSessionEnded, rd_kafka_err2str(error)});
       return;
     }
     if (!to.waiting->empty()) {
@@ -173,7 +173,7 @@ void Generation::SendWaiting(delivery::SinkListener* listener) {
 
 // What waits for a partition that awaits no answer, up to one request: librdkafka would send a second
 // one before the first is answered, and a topic that was made anew can refuse the first and take it.
-rd_kafka_resp_err_t Generation::SendBatch(Place place) {
+rd_kafka_resp_err_t ProducerSession::SendBatch(Place place) {
   Partition& to = At(place);
   if (to.outstanding > 0) {
     return RD_KAFKA_RESP_ERR_NO_ERROR;
@@ -195,7 +195,7 @@ rd_kafka_resp_err_t Generation::SendBatch(Place place) {
 }
 
 // What the broker says, and of a size what it does not say.
-std::string Generation::WhyRefused(const rd_kafka_message_t& message) const {
+std::string ProducerSession::WhyRefused(const rd_kafka_message_t& message) const {
   std::string text =
       absl::StrFormat("Kafka refused it for topic '%s': %s (%s)", rd_kafka_topic_name(message.rkt),
                       rd_kafka_err2str(message.err), rd_kafka_err2name(message.err));
@@ -210,8 +210,8 @@ std::string Generation::WhyRefused(const rd_kafka_message_t& message) const {
 }
 
 // What the topic does not take is refused here, where it harms no other record. Nothing = go on.
-std::optional<SubmitResult> Generation::CheckSize(const envelope::Record& record,
-                                                  TopicState* topic) {
+std::optional<SubmitResult> ProducerSession::CheckSize(const envelope::Record& record,
+                                                       TopicState* topic) {
   if (!topic->limits.message_bytes_max || compressed_) {
     return std::nullopt;
   }
@@ -229,8 +229,8 @@ std::optional<SubmitResult> Generation::CheckSize(const envelope::Record& record
 }
 
 // The producer's message.max.bytes refused a record that the topic may take.
-SubmitResult Generation::TooLargeForProducer(const envelope::Record& record,
-                                             const TopicState& topic) {
+SubmitResult ProducerSession::TooLargeForProducer(const envelope::Record& record,
+                                                  const TopicState& topic) {
   const std::int64_t bytes = BatchBytesOf(record);
   if (message_bytes_given_ || bytes > kMessageBytesEver) {
     return Refuse(
@@ -246,24 +246,24 @@ SubmitResult Generation::TooLargeForProducer(const envelope::Record& record,
   return NotNow();
 }
 
-void Generation::Outgrow(const std::string& why) {
+void ProducerSession::Outgrow(const std::string& why) {
   outgrown_ = true;
   (*notify_)(
       {KafkaNotice::Severity::kInfo, LogEvent::kKafkaProducerReplaced, "a new producer: " + why});
 }
 
-void Generation::FailWaiting(delivery::SinkListener* listener) {
+void ProducerSession::FailWaiting(delivery::SinkListener* listener) {
   for (const Place& place : std::exchange(waiting_, {})) {
     for (const Waiting& waiting : *At(place).waiting) {
       --outstanding_;
-      listener->OnFailed(waiting.sequence, {FailureKind::kGenerationEnded, "it was not sent"});
+      listener->OnFailed(waiting.sequence, {FailureKind::kSessionEnded, "it was not sent"});
     }
     At(place).waiting.reset();
   }
 }
 
-rd_kafka_resp_err_t Generation::Produce(const envelope::Record& record, delivery::Sequence sequence,
-                                        Place place) {
+rd_kafka_resp_err_t ProducerSession::Produce(const envelope::Record& record,
+                                             delivery::Sequence sequence, Place place) {
   const TopicState& topic = *place.first;
   rd_kafka_headers_t* headers = MakeHeaders(record.headers);
   // No copy flag: the value stays ours, and in place, until its report. A null value or key has a
@@ -292,8 +292,8 @@ rd_kafka_resp_err_t Generation::Produce(const envelope::Record& record, delivery
   return error;
 }
 
-SubmitResult Generation::WhyNotProduced(rd_kafka_resp_err_t error, const envelope::Record& record,
-                                        TopicState* topic) {
+SubmitResult ProducerSession::WhyNotProduced(rd_kafka_resp_err_t error,
+                                             const envelope::Record& record, TopicState* topic) {
   switch (Classify(error)) {
     case FailureKind::kRecordTooLarge:
       return TooLargeForProducer(record, *topic);
@@ -301,12 +301,12 @@ SubmitResult Generation::WhyNotProduced(rd_kafka_resp_err_t error, const envelop
       return LookUpFirst(topic);  // deleted meanwhile, or fewer partitions
     default:
       // Queue full is back-pressure; a fatal error also arrives as an event, which ends the
-      // generation.
+      // session.
       return NotNow();
   }
 }
 
-void Generation::Poll(base::Now now, delivery::SinkListener* listener) {
+void ProducerSession::Poll(base::Now now, delivery::SinkListener* listener) {
   now_ = now;
   while (Event event{rd_kafka_queue_poll(queue_.get(), 0)}) {
     switch (rd_kafka_event_type(event.get())) {
@@ -345,7 +345,7 @@ void Generation::Poll(base::Now now, delivery::SinkListener* listener) {
   }
 }
 
-void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener) {
+void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener) {
   last_report_ = now_.mono;
   while (const rd_kafka_message_t* message = rd_kafka_event_message_next(event)) {
     CHECK_GT(outstanding_, 0U);
@@ -360,7 +360,7 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
     if (rd_kafka_message_status(message) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED) {
       ++facts_->possibly_delivered;
     }
-    Failure failure{closing_ ? FailureKind::kGenerationEnded : Classify(message->err),
+    Failure failure{closing_ ? FailureKind::kSessionEnded : Classify(message->err),
                     WhyRefused(*message)};
     // A batch fails as a whole: the first of its reports says it all.
     if (!closing_ && !std::exchange(failure_told_, true)) {
@@ -371,7 +371,7 @@ void Generation::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* l
   }
 }
 
-void Generation::UpdateGate(const rd_kafka_message_t& message) {
+void ProducerSession::UpdateGate(const rd_kafka_message_t& message) {
   auto* topic = static_cast<TopicState*>(rd_kafka_topic_opaque(message.rkt));
   Partition& from = At({topic, message.partition});
   CHECK_GT(from.outstanding, 0U);
@@ -383,7 +383,7 @@ void Generation::UpdateGate(const rd_kafka_message_t& message) {
   }
 }
 
-void Generation::ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener) {
+void ProducerSession::ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener) {
   const rd_kafka_resp_err_t error = rd_kafka_event_error(event);
   const std::string text =
       absl::StrFormat("%s (%s)", rd_kafka_event_error_string(event), rd_kafka_err2name(error));
@@ -391,7 +391,7 @@ void Generation::ServeError(rd_kafka_event_t* event, delivery::SinkListener* lis
   if (rd_kafka_event_error_is_fatal(event) != 0) {
     (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaProducerFailed, text});
     failed_ = true;
-    listener->OnGenerationFailed(Failure{FailureKind::kGenerationEnded, text});
+    listener->OnSessionFailed(Failure{FailureKind::kSessionEnded, text});
     return;
   }
   if (error == RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN && !facts_->down) {
@@ -405,7 +405,7 @@ void Generation::ServeError(rd_kafka_event_t* event, delivery::SinkListener* lis
   (*notify_)({KafkaNotice::Severity::kDebug, LogEvent::kKafkaError, text});
 }
 
-void Generation::ServeLog(rd_kafka_event_t* event) {
+void ProducerSession::ServeLog(rd_kafka_event_t* event) {
   const char* facility = nullptr;
   const char* text = nullptr;
   int level = 0;
@@ -421,7 +421,7 @@ void Generation::ServeLog(rd_kafka_event_t* event) {
   (*notify_)({severity, LogEvent::kKafkaLog, line, line.substr(0, line.find(" (after "))});
 }
 
-void Generation::Close(base::Now now) {
+void ProducerSession::Close(base::Now now) {
   if (closing_) {
     return;
   }
@@ -431,7 +431,7 @@ void Generation::Close(base::Now now) {
 }
 
 // One purge is not enough: records move between librdkafka's queues while it works.
-void Generation::Purge() {
+void ProducerSession::Purge() {
   if (outstanding_ == 0) {
     return;
   }
@@ -442,7 +442,7 @@ void Generation::Purge() {
   rd_kafka_purge(producer_.get(), what);
 }
 
-std::optional<base::MonotonicTime> Generation::NextDeadline() const {
+std::optional<base::MonotonicTime> ProducerSession::NextDeadline() const {
   if (closing_) {
     return now_.mono +
            (outstanding_ == 0 ? std::chrono::milliseconds(0) : std::chrono::milliseconds(50));

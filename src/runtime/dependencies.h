@@ -1,4 +1,4 @@
-// Outside - what the loop meets of the world: how it connects, where records go, what is known of
+// Dependencies - what the loop is given: how it connects, where records go, what is known of
 // Kafka.
 // Why: tests put fakes in their places, or something that fails at a chosen moment around the real
 //   ones; the loop is the same.
@@ -40,7 +40,7 @@ using SchemaResolver =
 // options.
 using Reconfigure = std::function<absl::StatusOr<std::function<void()>>(const RunOptions& options)>;
 
-struct Outside {
+struct Dependencies {
   Connector connect;
   delivery::Sink* sink = nullptr;
   const kafka::KafkaFacts* kafka = nullptr;
