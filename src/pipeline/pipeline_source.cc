@@ -91,15 +91,17 @@ bool Pipeline::TakenOver(const base::SourceFacts& facts) const {
 }
 
 void Pipeline::CheckSilence(base::Now now) {
-  const bool silent = connected_ && !paused_ && status_clock_.SilentTooLong(now);
-  if (silent && facts_->wal_sender_timeout_ms > 0) {
+  const bool silent = connected_ && !paused_ && status_clock_.Silent(now);
+  if (silent && status_clock_.SilentTooLong(now)) {
     OnSilence(now);
   } else if (silent != silence_shown_) {
     silence_shown_ = silent;
     last_error_ = silent ? absl::StrFormat(
                                "%s has been silent for a minute although it was asked to reply; "
-                               "wal_sender_timeout is 0, so walpost waits for it",
-                               facts_->host)
+                               "walpost waits for it, %s",
+                               facts_->host,
+                               facts_->wal_sender_timeout_ms > 0 ? "for wal_sender_timeout in all"
+                                                                 : "as wal_sender_timeout is 0")
                          : "";
   }
 }

@@ -42,11 +42,15 @@ bool StatusClock::OnStatusTaken(base::Lsn safe, base::Now now) {
   last_status_ = now.mono;
   last_flush_ = safe;
   reply_now_ = false;
-  if (!probing_ && now.mono - last_received_ >= silence_max_ / 2) {
+  if (!probing_ && now.mono - last_received_ >= SilenceShown() / 2) {
     probing_ = true;
     return true;
   }
   return false;
+}
+
+bool StatusClock::Silent(base::Now now) const {
+  return probing_ && now.mono - last_received_ >= SilenceShown();
 }
 
 bool StatusClock::SilentTooLong(base::Now now) const {
@@ -59,7 +63,7 @@ base::MonotonicTime StatusClock::NextDeadline(base::Lsn safe) const {
   }
   base::MonotonicTime due = last_status_ + (safe > last_flush_ ? kConfirmWithin : interval_);
   if (!probing_) {
-    due = std::min(due, last_received_ + silence_max_ / 2);
+    due = std::min(due, last_received_ + SilenceShown() / 2);
   }
   return due;
 }

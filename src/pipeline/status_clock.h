@@ -7,6 +7,7 @@
 // Source: docs/design.md, facts 3, 6 and 7.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -29,8 +30,9 @@ class StatusClock {
   static constexpr int kStoppingRequests = 5;
   static constexpr std::chrono::milliseconds kStoppingGapMax{2'000};
 
-  // Where wal_sender_timeout is 0, the server never promised to speak. It is asked all the same.
-  static constexpr std::chrono::milliseconds kSilenceWithoutPromise{60'000};
+  // So long a silence is shown, however long wal_sender_timeout is. Where that is 0, the server never
+  // promised to speak; it is asked all the same.
+  static constexpr std::chrono::milliseconds kSilenceShown{60'000};
 
   // A new connection. A silent server is borne for wal_sender_timeout, doubled `doublings` times.
   void Start(std::int64_t wal_sender_timeout_ms, base::Now now, int doublings = 0);
@@ -53,19 +55,23 @@ class StatusClock {
   // long).
   bool OnStatusTaken(base::Lsn safe, base::Now now);
 
-  // Silent for the whole time-out although asked.
+  // Silent for kSilenceShown, or the whole time-out where that is shorter, although asked.
+  bool Silent(base::Now now) const;
+  // Silent for the whole time-out although asked. Never where there is none.
   bool SilentTooLong(base::Now now) const;
 
   base::MonotonicTime NextDeadline(base::Lsn safe) const;
 
  private:
+  std::chrono::milliseconds SilenceShown() const { return std::min(silence_max_, kSilenceShown); }
+
   void OnReceived(base::Now now) {
     last_received_ = now.mono;
     probing_ = false;
   }
 
   std::chrono::milliseconds interval_{kIntervalMax};
-  std::chrono::milliseconds silence_max_{kSilenceWithoutPromise};
+  std::chrono::milliseconds silence_max_ = std::chrono::hours(1'000'000);  // a hundred years: none
   base::MonotonicTime last_status_;
   base::MonotonicTime last_received_;
   base::Lsn last_flush_;

@@ -203,6 +203,20 @@ TEST_F(ReconnectTest, SilentServerWithoutATimeoutIsNotDroppedButTold) {
   EXPECT_EQ(pipeline().last_error(), "");
 }
 
+TEST_F(ReconnectTest, SilenceIsShownAfterAMinuteAlsoWithALongTimeout) {
+  facts_.wal_sender_timeout_ms = 3'600'000;
+  options_.reconnect_interval = milliseconds(0);
+  Connect();
+  for (int i = 0; i < 7; ++i) {
+    EXPECT_EQ(pipeline().last_error(), "");
+    Advance(milliseconds(9'999));
+    while (TakeStatus()) {
+    }
+  }
+  EXPECT_NE(pipeline().last_error(), "");
+  EXPECT_TRUE(pipeline().connected());
+}
+
 TEST_F(ReconnectTest, WhyASilentServersConnectionEndedIsShown) {
   facts_.wal_sender_timeout_ms = 0;
   options_.reconnect_interval = milliseconds(0);

@@ -92,8 +92,18 @@ TEST_F(StatusClockTest, ServerThatPromisedNothingIsAskedAfterHalfAMinute) {
   clock_.Start(0, At(0));
   EXPECT_FALSE(clock_.OnStatusTaken(Lsn(), At(29'999)));
   EXPECT_TRUE(clock_.OnStatusTaken(Lsn(), At(30'000)));
-  EXPECT_FALSE(clock_.SilentTooLong(At(59'999)));
-  EXPECT_TRUE(clock_.SilentTooLong(At(60'000)));
+  EXPECT_FALSE(clock_.Silent(At(59'999)));
+  EXPECT_TRUE(clock_.Silent(At(60'000)));
+  EXPECT_FALSE(clock_.SilentTooLong(At(3'600'000)));
+}
+
+TEST_F(StatusClockTest, LongTimeoutDoesNotHideASilence) {
+  clock_.Start(3'600'000, At(0));
+  EXPECT_TRUE(clock_.OnStatusTaken(Lsn(), At(30'000))) << "it is asked";
+  EXPECT_FALSE(clock_.Silent(At(59'999)));
+  EXPECT_TRUE(clock_.Silent(At(60'000)));
+  EXPECT_FALSE(clock_.SilentTooLong(At(3'599'999)));
+  EXPECT_TRUE(clock_.SilentTooLong(At(3'600'000)));
 }
 
 TEST_F(StatusClockTest, SilenceThatWasNeverAskedAboutIsNotHeldAgainstTheServer) {
