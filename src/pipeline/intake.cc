@@ -14,8 +14,6 @@ namespace {
 
 // Topics come from rows, so their number is bounded only by this: later ones share one label.
 constexpr std::size_t kTopicLabelsMax = 1000;
-// Of tables that are none of ours: a longer list begins anew, which costs a look at most.
-constexpr std::size_t kForeignMax = 10'000;
 
 }  // namespace
 
@@ -67,7 +65,8 @@ void Intake::Start(const base::SourceFacts& facts) {
   }
   known_.Expect(facts.start_lsn);
   connection_lsn_ = base::Lsn();
-  foreign_oids_.clear();
+  announced_in_.clear();
+  announced_last_ = 0;
   for (Outbox& outbox : outboxes_) {
     outbox.announced.reset();
     outbox.mapper.Unbind();
@@ -199,6 +198,7 @@ std::optional<Halt> Intake::On(const pgoutput::Begin& begin) {
   transaction_.timeline = facts_.TimelineOf(begin.commit_lsn);
   transaction_.next_ordinal = 0;
   announced_root_ = nullptr;
+  announced_last_ = 0;
   transaction_.events = 0;
   tracker_->BeginTransaction(begin.commit_lsn);
   must_look_ = !facts_.KnowsTimelineUpTo(base::Lsn(begin.commit_lsn.value() + 1));
@@ -232,73 +232,17 @@ std::optional<Halt> Intake::On(const pgoutput::Commit& commit) {
   return std::nullopt;
 }
 
-std::optional<Halt> Intake::On(const pgoutput::Relation& relation) {
-  const std::uint32_t oid = relation.id.oid;
-  Outbox* found = nullptr;
-  for (std::size_t i = 0; i < outboxes_.size(); ++i) {
-    const outbox::TableOptions& table = options_[i].table;
-    const bool same_name = table.schema == relation.schema && table.table == relation.name;
-    if (same_name && outboxes_[i].oid != oid) {
-      return Halt{
-          base::HaltReason::kTableReplaced,
-          absl::StrFormat(
-              "table %s.%s is OID %u in the stream but was OID %u when walpost connected: it was "
-              "dropped and created again, so rows of the time between may be missing; see "
-              "docs/runbook.md, table_replaced",
-              relation.schema, relation.name, oid, outboxes_[i].oid)};
-    }
-    if (!same_name && outboxes_[i].oid == oid) {
-      return Halt{
-          base::HaltReason::kTableReplaced,
-          absl::StrFormat("table %s.%s is called %s.%s in the stream from here on: give it this "
-                          "name now and in "
-                          "`outboxes[].table`, and restart; see docs/runbook.md, table_replaced",
-                          table.schema, table.table, relation.schema, relation.name)};
-    }
-    if (same_name) {
-      found = &outboxes_[i];
-    }
-  }
-  if (found != nullptr) {
-    // Reported with the first row it affects, so that everything before it is still delivered.
-    found->bind_error = std::string(found->mapper.Bind(relation).message());
-    found->announced = relation;
-  }
-  // The first row after an edit brings this message, and so does the first one on each connection.
-  // Edits from before the catalogs were read were compared then.
-  if (ConcernsUs(relation, found) && facts_.looked_lsn.valid() &&
-      transaction_.commit_lsn >= facts_.looked_lsn) {
-    must_look_ = true;
-  }
-  last_oid_ = 0;
-  return std::nullopt;
-}
-
-// A partition is announced right behind its root. Without it, it was detached, or is not published as
-// its root.
-bool Intake::ConcernsUs(const pgoutput::Relation& relation, const Outbox* outbox) {
-  const std::uint32_t oid = relation.id.oid;
-  if (outbox != nullptr) {
-    announced_root_ = outbox;
-    return true;
-  }
-  if (const auto partition = outbox_by_partition_.find(oid);
-      partition != outbox_by_partition_.end()) {
-    return partition->second != announced_root_;
-  }
-  if (foreign_oids_.size() >= kForeignMax) {
-    foreign_oids_.clear();
-  }
-  return foreign_oids_.insert(oid).second && MayBePartition(relation);
-}
-
 std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
   if (!transaction_.open) {
     return ProtocolError("Insert outside a transaction");
   }
   announced_root_ = nullptr;
+  const std::uint32_t leaf = std::exchange(announced_last_, 0);
   if (insert.relation.oid != last_oid_) {
     if (std::optional<Halt> halt = FindOutbox(insert.relation.oid)) {
+      return halt;
+    }
+    if (std::optional<Halt> halt = JudgeLeaf(leaf, insert.relation.oid)) {
       return halt;
     }
   }
@@ -314,53 +258,6 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     return JudgeUnknown(last_outbox_->remembered, ordinal);
   }
   return TakeRow(last_outbox_, insert, ordinal);
-}
-
-// A partition made since the catalogs were read: it has at least the columns of its outbox.
-bool Intake::MayBePartition(const pgoutput::Relation& relation) const {
-  const auto has = [&relation](const outbox::ColumnNames& names) {
-    return std::any_of(relation.columns.begin(), relation.columns.end(),
-                       [&names](const pgoutput::Column& column) {
-                         return std::find(names.begin(), names.end(), column.name) != names.end();
-                       });
-  };
-  return std::any_of(options_.begin(), options_.end(), [&has](const OutboxOptions& outbox) {
-    return has(outbox.table.columns.id) && has(outbox.table.columns.payload);
-  });
-}
-
-// Of the first row of a relation, and of each that follows one of another.
-std::optional<Halt> Intake::FindOutbox(std::uint32_t oid) {
-  last_outbox_ = nullptr;
-  for (Outbox& outbox : outboxes_) {
-    if (outbox.oid == oid && !outbox.announced) {
-      return ProtocolError(
-          absl::StrFormat("Insert into relation %u, which was never announced", oid));
-    }
-    if (outbox.oid == oid) {
-      last_outbox_ = &outbox;
-    }
-  }
-  last_oid_ = oid;
-  const auto partition = outbox_by_partition_.find(oid);
-  if (partition == outbox_by_partition_.end() || PublishedByRoot()) {
-    return std::nullopt;
-  }
-  const outbox::TableOptions& table = partition->second->mapper.options();
-  return Halt{base::HaltReason::kPublicationMissing,
-              absl::StrFormat(
-                  "rows of a partition of %s.%s (OID %u) arrive under its own name (%s): "
-                  "either they were inserted before it was attached, and are no events, or "
-                  "publish_via_partition_root was false then, and they are missing; "
-                  "`walpost slot recreate --yes` leaves them behind and sends what the table has; "
-                  "see docs/runbook.md, publication_missing",
-                  table.schema, table.table, oid, Place(transaction_.next_ordinal))};
-}
-
-// It is now, or the catalogs would not have passed, and since they are remembered nobody altered it. So
-// what comes under a partition's own name was inserted while it was none, and is no event.
-bool Intake::PublishedByRoot() const {
-  return facts_.progress && facts_.progress->publication_xmin != 0;
 }
 
 // What was taken before, again.
@@ -401,6 +298,8 @@ std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
 }
 
 std::optional<Halt> Intake::OnOther() {
+  announced_root_ = nullptr;
+  announced_last_ = 0;
   if (!std::holds_alternative<pgoutput::Origin>(message_)) {
     ++counters_->changes_ignored;
   }

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -122,6 +121,7 @@ class Intake {
   std::optional<Halt> OnOther();
 
   std::optional<Halt> FindOutbox(std::uint32_t oid);
+  std::optional<Halt> JudgeLeaf(std::uint32_t leaf, std::uint32_t published_as) const;
   bool PublishedByRoot() const;
   std::optional<Halt> TakeRepeated(std::uint32_t ordinal);
   bool ConcernsUs(const pgoutput::Relation& relation, const Outbox* outbox);
@@ -159,10 +159,12 @@ class Intake {
   std::size_t payload_bytes_ = 0;       // of the message just taken
   base::Lsn payload_lsn_;               // the same
   std::vector<pgoutput::Value> small_;  // scratch
-  // Announced on this connection and of no outbox; at most kForeignMax.
-  std::set<std::uint32_t> foreign_oids_;
+  // Relations that are no outbox themselves, and the transaction that was the first on this connection
+  // to announce them; at most kAnnouncedMax.
+  absl::flat_hash_map<std::uint32_t, base::Lsn> announced_in_;
   absl::flat_hash_map<std::uint32_t, Outbox*> outbox_by_partition_;
   const Outbox* announced_root_ = nullptr;  // since the last row
+  std::uint32_t announced_last_ = 0;        // the same; the table that the next row is stored in
   std::uint32_t last_oid_ = 0;              // of the last row
   Outbox* last_outbox_ = nullptr;
   absl::flat_hash_map<std::string, std::uint32_t> label_by_topic_;  // of those that have their own

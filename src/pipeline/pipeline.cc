@@ -109,8 +109,8 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
     return;
   }
   OnPassed(now);
-  asked_for_position_ =
-      intake_.position_waits() && (asked_for_position_ || keepalive.reply_requested);
+  looks_.asked_for_position =
+      intake_.position_waits() && (looks_.asked_for_position || keepalive.reply_requested);
   reply_wanted_ = reply_wanted_ || keepalive.reply_requested;
   if (status_clock_.OnKeepalive(keepalive.wal_end, keepalive.reply_requested,
                                 !tracker_.empty() || keeper_.Late(now), now)) {
@@ -166,6 +166,7 @@ void Pipeline::Tick(base::Now now) {
   CheckPlannedReconnect(now);
   CheckAlone(now);
   AccountPause(now);
+  CheckStall(now);
   CheckSilence(now);
 }
 
@@ -339,7 +340,7 @@ void Pipeline::Disconnect(StreamCommand command) {
   connected_ = false;
   completing_ = false;
   paused_ = false;
-  looking_ = false;
+  looks_.under_way = false;
   silence_shown_ = false;
   intake_.Leave();
 }

@@ -32,6 +32,7 @@
 #include "pipeline/dispatcher.h"
 #include "pipeline/halt.h"
 #include "pipeline/intake.h"
+#include "pipeline/looks.h"
 #include "pipeline/options.h"
 #include "pipeline/progress_keeper.h"
 #include "pipeline/schema_look_ups.h"
@@ -60,10 +61,6 @@ class Pipeline {
   static constexpr int kSameErrorMax = 3;
   // A planned reconnect waits this long for a moment with nothing in flight.
   static constexpr std::chrono::milliseconds kReconnectPatience{60'000};
-  // Between two looks at the catalogs: whoever brings about many delays events by this each time.
-  static constexpr std::chrono::milliseconds kLookEvery{200};
-  // Of a standby, for what is confirmed only.
-  static constexpr std::chrono::milliseconds kLookAtPositionEvery{2'000};
   // On a stop inside a transaction: how long its rest is waited for.
   static constexpr std::chrono::milliseconds kCompleteWithin{250};
   // After it has streamed once, a refused login is tried this often: passwords are rotated.
@@ -183,6 +180,10 @@ class Pipeline {
   void ConnectAnew(ReconnectReason reason, base::Now now);
   void EndConnection(const std::string& why, base::Now now);
   void AccountPause(base::Now now);
+  void CheckStall(base::Now now);
+
+  bool stalled() const { return connected_ && !tracker_.empty(); }
+
   std::optional<base::MonotonicTime> look_due() const;
   std::optional<Halt> JudgeServerError(const base::StreamEnd& end);
 
@@ -235,11 +236,7 @@ class Pipeline {
   int same_errors_ = 0;
   int auth_failures_ = 0;
 
-  std::uint64_t looks_ = 0;          // asked for, over all connections
-  bool looking_ = false;             // the last one is under way, for this connection
-  bool look_stops_ = false;          // and nothing is read until it has come to its end
-  bool asked_for_position_ = false;  // for one that waits for a look
-  base::MonotonicTime next_look_;
+  Looks looks_;
 
   bool paused_ = false;
   base::MonotonicTime paused_since_;

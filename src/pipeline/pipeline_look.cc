@@ -21,17 +21,31 @@ constexpr char kUnseen[] = "the catalogs could not be read while streaming: ";
 // Rows inserted while a table was out of the publication never come, so what was confirmed behind them
 // could not be told from a loss: the transaction stays open until the catalogs say that nothing was edited.
 std::optional<base::MonotonicTime> Pipeline::look_due() const {
-  if (!connected_ || looking_) {
+  if (!connected_ || looks_.under_way) {
     return std::nullopt;
   }
   if (intake_.must_look()) {
-    return next_look_;
+    return looks_.next;
   }
   if (!intake_.position_waits()) {
-    return std::nullopt;
+    // Whoever waits for this stream to confirm says so in the server's settings only: its commits, when
+    // walpost has become a synchronous standby.
+    return stalled() ? std::optional(std::max(
+                           looks_.stalled_since + Looks::kLookAfterStall,
+                           looks_.next - Looks::kLookEvery + Looks::kLookWhileStalledEvery))
+                     : std::nullopt;
   }
   // Who asks may be waiting for it to be confirmed, so as to shut down.
-  return asked_for_position_ ? next_look_ : next_look_ - kLookEvery + kLookAtPositionEvery;
+  return looks_.asked_for_position ? looks_.next
+                                   : looks_.next - Looks::kLookEvery + Looks::kLookAtPositionEvery;
+}
+
+// Something waits for the sink, and nothing has become safe for a while.
+void Pipeline::CheckStall(base::Now now) {
+  if (!stalled() || tracker_.safe_lsn() != looks_.stalled_at) {
+    looks_.stalled_at = tracker_.safe_lsn();
+    looks_.stalled_since = now.mono;
+  }
 }
 
 std::optional<std::uint64_t> Pipeline::TakeLook(base::Now now) {
@@ -39,26 +53,27 @@ std::optional<std::uint64_t> Pipeline::TakeLook(base::Now now) {
   if (!due || now.mono < *due) {
     return std::nullopt;
   }
-  looking_ = true;
-  look_stops_ = intake_.must_look();
-  asked_for_position_ = false;
-  return ++looks_;
+  looks_.under_way = true;
+  looks_.stops = intake_.must_look();
+  looks_.needed = looks_.stops || intake_.position_waits();
+  looks_.asked_for_position = false;
+  return ++looks_.asked;
 }
 
 void Pipeline::OnLooked(std::uint64_t look, const std::variant<base::SourceFacts, StreamEnd>& seen,
                         base::Now now) {
-  next_look_ = now.mono + kLookEvery;
-  if (look != looks_ || !looking_) {
+  looks_.next = now.mono + Looks::kLookEvery;
+  if (look != looks_.asked || !looks_.under_way) {
     return;  // of a connection that has ended
   }
-  looking_ = false;
+  looks_.under_way = false;
   if (phase_ != Phase::kStreaming) {
     return;  // what is left to do needs no further frame
   }
   if (const auto* end = std::get_if<StreamEnd>(&seen)) {
     if (end->kind == StreamEnd::Kind::kOperator && end->reason != HaltReason::kAuthFailed) {
       BeginHalt(Halt{end->reason, std::string(end->status.message())}, now);
-    } else {
+    } else if (looks_.needed || intake_.must_look()) {
       EndConnection(kUnseen + std::string(end->status.message()), now);
     }
     return;
@@ -72,7 +87,7 @@ void Pipeline::OnLooked(std::uint64_t look, const std::variant<base::SourceFacts
         facts_->timeline, facts.timeline);
     return;
   }
-  if (intake_.must_look() && !look_stops_) {
+  if (intake_.must_look() && !looks_.stops) {
     return;  // it was begun before
   }
   if (facts.timeline != facts_->timeline || facts.in_recovery != facts_->in_recovery ||

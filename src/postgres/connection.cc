@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 
 namespace walpost::postgres {
@@ -16,6 +17,7 @@ using base::HaltReason;
 using base::StreamEnd;
 
 constexpr char kConnectTimeoutSeconds[] = "10";
+constexpr int kConnectTimeoutMaxSeconds = 60;
 
 // What decides the bytes of text-mode values; a DBA may have set others for the role. Names and
 // operators mean those of pg_catalog: who may create any in another schema must not have them run
@@ -26,7 +28,12 @@ constexpr char kSessionOptions[] =
     "-c timezone=UTC -c standard_conforming_strings=on -c search_path=pg_catalog,pg_temp "
     "-c synchronous_commit=on";
 
-// A stream must outlive any time-out set for the role, and warnings must arrive.
+// A time-out that was set for the role or the database is meant for its queries, not for these. One in
+// the conninfo is meant.
+constexpr char kDefaultOptions[] =
+    "-c statement_timeout=0 -c idle_in_transaction_session_timeout=0 ";
+
+// A stream must outlive any time-out, and warnings must arrive.
 constexpr char kReplicationOptions[] =
     "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 "
     "-c client_min_messages=warning";
@@ -71,7 +78,7 @@ Parameters MakeParameters(const ConnectionOptions& options, const ConnectionSett
       parameters.Add(keyword, value);
     }
   };
-  add_default("connect_timeout", kConnectTimeoutSeconds);
+  parameters.Add("connect_timeout", ConnectTimeout(Setting(settings, "connect_timeout")));
   // A peer that vanished without a word is noticed within a minute instead of two hours.
   add_default("keepalives_idle", "30");
   add_default("keepalives_interval", "10");
@@ -110,9 +117,20 @@ StreamEnd Refused(PGconn* connection, std::string_view sqlstate, const std::stri
 
 }  // namespace
 
+// An attempt without an end would keep the only helper thread from everything else, and nobody would be
+// told. libpq takes 0 and less for "without limit".
+std::string ConnectTimeout(const std::string& wanted) {
+  int seconds = 0;
+  if (!absl::SimpleAtoi(wanted, &seconds)) {
+    return wanted.empty() ? kConnectTimeoutSeconds : wanted;  // libpq says what is wrong with it
+  }
+  return std::to_string(seconds <= 0 ? kConnectTimeoutMaxSeconds
+                                     : std::min(seconds, kConnectTimeoutMaxSeconds));
+}
+
 std::string SessionOptions(const std::string& from_user, bool replication) {
-  std::string options = from_user;
-  if (!options.empty()) {
+  std::string options = kDefaultOptions + from_user;
+  if (!from_user.empty()) {
     options += " ";
   }
   options += kSessionOptions;

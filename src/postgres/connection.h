@@ -2,7 +2,7 @@
 // Why: replication and ordinary connections differ in three parameters only, and what users expect
 //   of libpq (URI, PG*, several hosts, TLS, service and password files) must hold for both.
 // Thread: one owner; blocking.   Lifetime: closes on destruction.
-// Units/limits: connecting is bounded by connect_timeout per host (10 s unless the user set it). A
+// Units/limits: connecting is bounded by connect_timeout per host (10 s unless the user set it, at most 60 s). A
 //   query is bounded by the deadline given, on our side: a dead network never answers.
 // Errors: StreamEnd from Open; a Result with an error from Query, with an empty SQLSTATE when the
 //   connection is gone or the deadline passed.
@@ -33,7 +33,10 @@ struct ConnectionOptions {
   PGconn* same_server_as = nullptr;
 };
 
-// The `options` startup parameter: the user's first, so that ours win.
+// In seconds, of the user's connect_timeout ("" = not set): always a limit, at most a minute.
+std::string ConnectTimeout(const std::string& wanted);
+
+// The `options` startup parameter: the user's before what must win, behind defaults of ours.
 std::string SessionOptions(const std::string& from_user, bool replication);
 
 class Connection {

@@ -19,6 +19,20 @@ using base::HaltReason;
 constexpr int kPartsPublishedSince = 150000;
 constexpr int kDetachedConcurrentlySince = 140000;
 
+// What ReadTable gives.
+enum Column {
+  kOid,
+  kKind,
+  kPersistence,
+  kPublishedAs,  // the table whose name its rows come under; NULL = not published
+  kPublishedAsName,
+  kPartPublished,  // it, or something below it, has a row in pg_publication_rel
+  kMemberships,
+  kRowFilter,
+  kLeftOut,
+  kChildren,  // tables that inherit from it and are no partitions
+};
+
 template <typename Integer>
 Integer Number(std::string_view text) {
   Integer number = 0;
@@ -81,8 +95,8 @@ std::optional<StreamEnd> PreflightRun::Publication() {
     return problem;
   }
   const Result publication = Query(absl::StrFormat(
-      "SELECT oid, pubinsert, puballtables, pubupdate OR pubdelete OR pubtruncate, xmin "
-      "FROM pg_catalog.pg_publication WHERE pubname = %s",
+      "SELECT oid, pubinsert, puballtables, pubupdate OR pubdelete OR pubtruncate, xmin, "
+      "pubviaroot FROM pg_catalog.pg_publication WHERE pubname = %s",
       QuoteLiteral(options_.publication)));
   if (!publication.ok()) {
     return QueryFailure("reading pg_publication", publication.error(), place());
@@ -97,13 +111,15 @@ std::optional<StreamEnd> PreflightRun::Publication() {
   }
   facts().publication_oid = Number<std::uint32_t>(publication.Text(0, 0));
   facts().publication_xmin = Number<std::uint32_t>(publication.Text(0, 4));
+  all_tables_ = publication.True(0, 2);
+  via_root_ = publication.True(0, 5);
   if (!publication.True(0, 1)) {
     return OperatorEnd(HaltReason::kPublicationMissing,
                        absl::StrFormat("%s does not publish inserts: run ALTER PUBLICATION %s SET "
                                        "(publish = 'insert')",
                                        PublicationText(), name));
   }
-  if (publication.True(0, 2)) {
+  if (all_tables_) {
     report_.warnings.push_back(
         absl::StrFormat("%s is FOR ALL TABLES: every table of the database is sent to walpost, "
                         "which drops all but the outboxes",
@@ -130,75 +146,116 @@ std::optional<StreamEnd> PreflightRun::Tables() {
   return TextTypes();
 }
 
-// One table: is it published, by which rows of the catalog, and whole?
-std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
+// Where the server looks for what publishes a table: in its own row and in those of the tables whose
+// partition it is. From the catalogs alone, which one snapshot shows: pg_publication_tables has what
+// holds a moment later, and it waits for locks on any table that is published.
+Result PreflightRun::ReadTable(const SourceTable& wanted) {
   const bool parts = version() >= kPartsPublishedSince;
-  // What publishes the table: itself, or an ancestor whose partition it is. One that was detached and
-  // attached again has other rows in pg_inherits; such a chain and the membership make one number.
-  // A membership with a row filter publishes nothing for certain, whatever is beside it now.
-  std::string memberships = absl::StrFormat(
-      "WITH RECURSIVE up AS (SELECT c.oid AS relid, ''::text AS chain UNION ALL SELECT "
-      "i.inhparent, up.chain || i.inhparent || '.' || i.xmin || ' ' FROM up JOIN "
-      "pg_catalog.pg_inherits i ON i.inhrelid = up.relid JOIN pg_catalog.pg_class p ON p.oid = "
-      "up.relid AND p.relispartition), found AS (SELECT m.oid, up.chain FROM up JOIN "
-      "pg_catalog.pg_publication_rel m ON m.prpubid = %u AND m.prrelid = up.relid%s",
-      facts().publication_oid, parts ? " AND m.prqual IS NULL" : "");
-  if (parts) {
-    absl::StrAppendFormat(
-        &memberships,
-        " UNION ALL SELECT m.oid, up.chain FROM up JOIN pg_catalog.pg_class r ON r.oid = up.relid "
-        "JOIN pg_catalog.pg_publication_namespace m ON m.pnpubid = %u AND m.pnnspid = "
-        "r.relnamespace",
-        facts().publication_oid);
-  }
-  memberships +=
-      ") SELECT CASE chain WHEN '' THEN oid::bigint ELSE pg_catalog.hashtext(oid || ':' || "
-      "chain)::bigint & 4294967295 END AS oid FROM found";
-  // From catalogs alone, which one snapshot shows: pg_publication_tables has what holds a moment
-  // later, so a column that is dropped just now would look left out.
-  const std::string left_out = absl::StrFormat(
-      "SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) "
-      "FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_publication_rel m "
-      "ON m.prpubid = %u AND m.prrelid = c.oid AND a.attnum <> ALL (m.prattrs) "
-      "WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' "
-      "AND a.attname::text = ANY (%s)",
-      facts().publication_oid, ArrayLiteral(wanted.columns));
-  const Result table = Query(absl::StrFormat(
-      "SELECT c.oid, c.relkind, (SELECT pg_catalog.string_agg(m.oid::text, ' ' ORDER BY m.oid) "
-      "FROM (%s) m), %s, %s FROM pg_catalog.pg_publication_tables t "
-      "JOIN pg_catalog.pg_namespace n ON n.nspname = t.schemaname "
-      "JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = t.tablename "
-      "WHERE t.pubname = %s AND t.schemaname = %s AND t.tablename = %s",
-      memberships, parts ? "t.rowfilter" : "NULL", parts ? "(" + left_out + ")" : "NULL",
-      QuoteLiteral(options_.publication), QuoteLiteral(wanted.schema), QuoteLiteral(wanted.table)));
+  // A partition that was detached and attached again has other rows in pg_inherits; such a chain and
+  // the membership make one number.
+  std::string sql = absl::StrFormat(
+      "WITH RECURSIVE up AS (SELECT c.oid AS relid, 0 AS depth, ''::text AS chain "
+      "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+      "WHERE n.nspname = %s AND c.relname = %s UNION ALL SELECT i.inhparent, up.depth + 1, "
+      "up.chain || i.inhparent || '.' || i.xmin || ' ' FROM up JOIN pg_catalog.pg_inherits i "
+      "ON i.inhrelid = up.relid JOIN pg_catalog.pg_class p ON p.oid = up.relid AND "
+      "p.relispartition), "
+      "down AS (SELECT relid FROM up WHERE depth = 0 UNION ALL SELECT i.inhrelid FROM down JOIN "
+      "pg_catalog.pg_inherits i ON i.inhparent = down.relid), "
+      "listed AS (SELECT oid, prrelid AS relid, %s AS whole FROM pg_catalog.pg_publication_rel "
+      "WHERE prpubid = %u), "
+      "schemas AS (SELECT m.oid, r.oid AS relid FROM %s JOIN up ON up.relid = r.oid), "
+      "members AS (SELECT * FROM listed UNION ALL SELECT oid, relid, true FROM schemas), ",
+      QuoteLiteral(wanted.schema), QuoteLiteral(wanted.table), parts ? "prqual IS NULL" : "true",
+      facts().publication_oid,
+      parts ? absl::StrFormat("pg_catalog.pg_class r JOIN pg_catalog.pg_publication_namespace m ON "
+                              "m.pnpubid = %u AND m.pnnspid = r.relnamespace",
+                              facts().publication_oid)
+            : "(SELECT NULL::oid AS oid) m JOIN pg_catalog.pg_class r ON false");
+  // The topmost that is published gives its name to the rows.
+  absl::StrAppendFormat(
+      &sql,
+      "top AS (SELECT relid FROM up WHERE %s OR relid IN (SELECT relid FROM members) "
+      "ORDER BY depth DESC LIMIT 1), "
+      "found AS (SELECT CASE up.chain WHEN '' THEN members.oid::bigint ELSE "
+      "pg_catalog.hashtext(members.oid || ':' || up.chain)::bigint & 4294967295 END AS oid "
+      "FROM up JOIN members USING (relid) WHERE members.whole) ",
+      all_tables_ ? "true" : "false");
+  absl::StrAppendFormat(
+      &sql,
+      "SELECT c.oid, c.relkind, c.relpersistence, (SELECT relid FROM top), "
+      "(SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(r.relname) "
+      "FROM top JOIN pg_catalog.pg_class r ON r.oid = top.relid JOIN pg_catalog.pg_namespace n ON "
+      "n.oid = r.relnamespace), "
+      "EXISTS (SELECT FROM down JOIN listed USING (relid)), "
+      // A membership with a row filter publishes nothing for certain, whatever is beside it now.
+      "(SELECT pg_catalog.string_agg(oid::text, ' ' ORDER BY oid) FROM found), "
+      "%s, %s, "
+      "(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(n.nspname) || '.' || "
+      "pg_catalog.quote_ident(k.relname), ', ' ORDER BY k.oid) FROM pg_catalog.pg_inherits i JOIN "
+      "pg_catalog.pg_class k ON k.oid = i.inhrelid JOIN pg_catalog.pg_namespace n ON n.oid = "
+      "k.relnamespace WHERE i.inhparent = c.oid AND NOT k.relispartition) "
+      "FROM up JOIN pg_catalog.pg_class c ON c.oid = up.relid WHERE up.depth = 0",
+      parts
+          ? absl::StrFormat("(SELECT pg_catalog.pg_get_expr(prqual, prrelid) FROM "
+                            "pg_catalog.pg_publication_rel WHERE prpubid = %u AND prrelid = c.oid "
+                            "AND prrelid NOT IN (SELECT relid FROM schemas))",
+                            facts().publication_oid)
+          : "NULL",
+      parts ? absl::StrFormat("(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), "
+                              "', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a JOIN "
+                              "pg_catalog.pg_publication_rel m ON m.prpubid = %u AND m.prrelid = "
+                              "c.oid AND a.attnum <> ALL (m.prattrs) WHERE a.attrelid = c.oid AND "
+                              "a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' AND "
+                              "a.attname::text = ANY (%s))",
+                              facts().publication_oid, ArrayLiteral(wanted.columns))
+            : "NULL");
+  return Query(sql);
+}
+
+// One table: is it published under its own name, by which rows of the catalog, and whole?
+std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
+  const Result table = ReadTable(wanted);
   if (!table.ok()) {
-    return QueryFailure("reading pg_publication_tables", table.error(), place());
+    return QueryFailure("reading what publishes the outbox table", table.error(), place());
   }
-  if (table.rows() == 0) {
-    return WhyNotPublished(wanted);
+  if (std::optional<StreamEnd> problem = NotPublished(wanted, table)) {
+    return problem;
   }
   const std::string name = QualifiedName(wanted);
   const std::string publication = QuoteIdentifier(options_.publication);
   const std::string whole = absl::StrFormat(
       "publish it whole: ALTER PUBLICATION %s DROP TABLE %s; ALTER PUBLICATION %s ADD TABLE %s",
       publication, name, publication, name);
-  base::PublishedTable published{Number<std::uint32_t>(table.Text(0, 0)), wanted.schema,
-                                 wanted.table, Numbers(table.Text(0, 2))};
-  if (!table.IsNull(0, 3)) {
+  if (!table.IsNull(0, kRowFilter)) {
     return OperatorEnd(
         HaltReason::kPublicationMissing,
         absl::StrFormat("table %s.%s has a row filter, WHERE %s (%s): the server leaves out rows, "
                         "and walpost cannot tell which; %s",
-                        wanted.schema, wanted.table, OneLine(table.Text(0, 3)), PublicationText(),
-                        whole));
+                        wanted.schema, wanted.table, OneLine(table.Text(0, kRowFilter)),
+                        PublicationText(), whole));
   }
-  if (!table.IsNull(0, 4)) {
+  if (!table.IsNull(0, kLeftOut)) {
     return OperatorEnd(
         HaltReason::kPublicationMissing,
         absl::StrFormat("table %s.%s has a column list without %s, which is mapped (%s): %s",
-                        wanted.schema, wanted.table, table.Text(0, 4), PublicationText(), whole));
+                        wanted.schema, wanted.table, table.Text(0, kLeftOut), PublicationText(),
+                        whole));
   }
-  if (table.Text(0, 1) == "p") {
+  if (!table.IsNull(0, kChildren)) {
+    return OperatorEnd(
+        HaltReason::kPublicationMissing,
+        absl::StrFormat("tables inherit from %s.%s (INHERITS): %s (%s). Their rows come under "
+                        "their own names, so walpost would pass them over: partition the table "
+                        "(PARTITION BY), or run ALTER TABLE ... NO INHERIT %s for each, and list "
+                        "those that hold events under `outboxes`; then `walpost replay --missing "
+                        "--in-place` sends what was passed over",
+                        wanted.schema, wanted.table, table.Text(0, kChildren), PublicationText(),
+                        name));
+  }
+  base::PublishedTable published{Number<std::uint32_t>(table.Text(0, kOid)), wanted.schema,
+                                 wanted.table, Numbers(table.Text(0, kMemberships))};
+  if (table.Text(0, kKind) == "p") {
     if (std::optional<StreamEnd> problem = Partitions(wanted, &published)) {
       return problem;
     }
@@ -268,25 +325,9 @@ std::optional<StreamEnd> PreflightRun::TextTypes() {
   return std::nullopt;
 }
 
-std::optional<StreamEnd> PreflightRun::WhyNotPublished(const SourceTable& table) {
-  const Result found = Query(absl::StrFormat(
-      "SELECT c.relkind, c.relpersistence, quote_ident(rn.nspname) || '.' || "
-      "quote_ident(r.relname), "
-      "EXISTS (SELECT 1 FROM pg_catalog.pg_partition_tree(pg_catalog.pg_partition_root(c.oid)) p "
-      "  JOIN pg_catalog.pg_class pc ON pc.oid = p.relid "
-      "  JOIN pg_catalog.pg_namespace pn ON pn.oid = pc.relnamespace "
-      "  WHERE pc.oid IN (SELECT prrelid FROM pg_catalog.pg_publication_rel WHERE prpubid = %d) "
-      "  OR (pn.nspname, pc.relname) IN (SELECT schemaname, tablename "
-      "    FROM pg_catalog.pg_publication_tables WHERE pubname = %s)) "
-      "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-      "LEFT JOIN pg_catalog.pg_class r ON r.oid = pg_catalog.pg_partition_root(c.oid) "
-      "LEFT JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace "
-      "WHERE n.nspname = %s AND c.relname = %s",
-      facts().publication_oid, QuoteLiteral(options_.publication), QuoteLiteral(table.schema),
-      QuoteLiteral(table.table)));
-  if (!found.ok()) {
-    return QueryFailure("looking for the outbox table", found.error(), place());
-  }
+// As pgoutput decides it: with publish_via_partition_root a row comes under the topmost published table
+// that its own is a partition of, else under its leaf's name.
+std::optional<StreamEnd> PreflightRun::NotPublished(const SourceTable& table, const Result& found) {
   const std::string name = QualifiedName(table);
   const std::string publication = QuoteIdentifier(options_.publication);
   std::string advice = absl::StrFormat("run ALTER PUBLICATION %s ADD TABLE %s", publication, name);
@@ -294,17 +335,23 @@ std::optional<StreamEnd> PreflightRun::WhyNotPublished(const SourceTable& table)
   if (found.rows() == 0) {
     cause = "does not exist";
     advice = "create it (`walpost init` does for the default table) or correct outboxes[].table";
-  } else if (found.Text(0, 1) == "u") {
-    cause = "is UNLOGGED, so its rows are in no log that could be read";
-    advice = absl::StrFormat("run ALTER TABLE %s SET LOGGED", name);
-  } else if (found.Text(0, 0) == "p" && found.True(0, 3)) {
-    cause = "is partitioned, and its partitions are published one by one under their own names";
-    advice = absl::StrFormat("run ALTER PUBLICATION %s SET (publish_via_partition_root = true)",
-                             publication);
-  } else if (!found.IsNull(0, 2) && found.Text(0, 2) != name && found.Text(0, 0) != "p" &&
-             found.True(0, 3)) {
-    cause = absl::StrFormat("is a partition of %s and published under that name", found.Text(0, 2));
-    advice = "name that table in outboxes[].table";
+  } else {
+    const bool partitioned = found.Text(0, kKind) == "p";
+    const bool published = !found.IsNull(0, kPublishedAs);
+    if (found.Text(0, kPersistence) == "u") {
+      cause = "is UNLOGGED, so its rows are in no log that could be read";
+      advice = absl::StrFormat("run ALTER TABLE %s SET LOGGED", name);
+    } else if (published && via_root_ && found.Text(0, kPublishedAs) != found.Text(0, kOid)) {
+      const auto root = found.Text(0, kPublishedAsName);
+      cause = absl::StrFormat("is a partition of %s and published under that name", root);
+      advice = "name that table in outboxes[].table";
+    } else if (partitioned && !via_root_ && (published || found.True(0, kPartPublished))) {
+      cause = "is partitioned, and its partitions are published one by one under their own names";
+      advice = absl::StrFormat("run ALTER PUBLICATION %s SET (publish_via_partition_root = true)",
+                               publication);
+    } else if (published) {
+      return std::nullopt;
+    }
   }
   return OperatorEnd(HaltReason::kPublicationMissing,
                      absl::StrFormat("table %s.%s %s (%s): %s; rows inserted meanwhile are not in "

@@ -62,10 +62,11 @@ class PreflightRun {
   std::optional<StreamEnd> ReadRecord();
   StreamEnd SlotMissing() const;
   std::optional<StreamEnd> JudgeSlot(const Result& slot);
+  Result ReadTable(const SourceTable& wanted);
   std::optional<StreamEnd> Table(const SourceTable& table);
   std::optional<StreamEnd> Partitions(const SourceTable& table, base::PublishedTable* published);
   std::optional<StreamEnd> TextTypes();
-  std::optional<StreamEnd> WhyNotPublished(const SourceTable& table);
+  std::optional<StreamEnd> NotPublished(const SourceTable& table, const Result& found);
   // "slot \"walpost\" on db:5432, database \"shop\""
   std::string SlotText() const;
   std::string PublicationText() const;
@@ -74,6 +75,8 @@ class PreflightRun {
   const ConnectOptions& options_;
   const Deadline deadline_;
   PreflightReport& report_;
+  bool all_tables_ = false;  // of the publication
+  bool via_root_ = false;    // the same
   std::optional<PipelineRecord> record_;
   std::string active_pid_;  // of the slot's present user, empty when free
   std::string active_user_text_;

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 import servers
-from edits_test import missing
+from edits_test import OWN, missing
 
 EVENTS = ("INSERT INTO {table} (id, aggregate_type, aggregate_id, event_type, payload, created_at)"
           " SELECT gen_random_uuid(), %s, %s, 'Tested', 'x', {at} FROM generate_series(1, %s)")
@@ -174,3 +174,64 @@ def test_many_tables_that_are_no_outboxes_cost_no_memory(make_pipeline):
     insert(p)
     p.wait_confirmed()
     assert p.walpost.peak_rss_bytes() - before < 5 << 20, "300 descriptions are about 14 MB"
+
+
+# With FOR ALL TABLES a row comes under the name of the topmost table that its own is a partition of.
+@pytest.mark.smoke
+def test_outbox_is_a_partition_of_another_table_for_the_time_of_one_transaction(make_pipeline, postgres):
+    p = make_pipeline(config={"outboxes": [{"table": "app.events"}]})
+    p.execute("CREATE SCHEMA app")
+    p.execute(f"{OWN.format(table='events')}; {OWN.format(table='other')} PARTITION BY LIST (event_type)")
+    p.execute(f"CREATE PUBLICATION {p.name} FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)")
+    p.start()
+    row = "INSERT INTO app.events (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'Tested')"
+    p.execute(row, p.name)
+    p.wait_confirmed()
+    with closing(p.postgres.connect(p.database, autocommit=False)) as connection:
+        in_transaction(connection, "ALTER TABLE app.other ATTACH PARTITION app.events FOR VALUES IN ('Tested')")
+        in_transaction(connection, row, p.name)
+        in_transaction(connection, "ALTER TABLE app.other DETACH PARTITION app.events")
+        connection.commit()
+    if postgres.major < 15:  # within a connection these do not notice it
+        p.wait_confirmed()
+        assert len(p.records()) == 2
+        return
+    p.walpost.wait_state("halted")
+    assert p.walpost.status()["halt"]["reason"] == "publication_missing"
+    p.walpost.verb("slot", "recreate", "--yes")
+    p.walpost.signal(signal.SIGHUP)
+    p.walpost.wait_state("streaming")
+    assert len({record.id for record in p.records()}) == 2
+
+
+# 13 and 14 send it as the outbox's until the connection ends.
+@pytest.mark.smoke
+def test_row_of_a_detached_partition_is_no_event_of_the_outbox(make_pipeline, postgres):
+    p = make_pipeline()
+    p.walpost.init()
+    p.execute("CREATE TABLE outbox.old PARTITION OF outbox.events FOR VALUES FROM ('2001-01-01') TO ('2002-01-01')")
+    p.walpost.start()
+    insert(p, at="'2001-02-02'")
+    p.wait_confirmed()
+    p.execute("ALTER TABLE outbox.events DETACH PARTITION outbox.old; ALTER TABLE outbox.old ALTER seq SET DEFAULT 1")
+    insert(p, "archive", 1, "'2001-02-02'", "outbox.old")
+    insert(p)
+    if postgres.major < 15:
+        p.walpost.wait_state("halted")
+        assert p.walpost.status()["halt"]["reason"] == "publication_missing"
+        p.walpost.signal(signal.SIGHUP)
+    p.wait_confirmed()
+    assert [record.key for record in p.records()] == ["a"] * 2
+
+
+def test_rows_of_tables_that_inherit_from_the_outbox_are_not_passed_over(make_pipeline):
+    p = make_pipeline(config={"outboxes": [{"table": "app.events"}]})
+    p.execute("CREATE SCHEMA app")
+    p.execute(f"{OWN.format(table='events')}")
+    p.start()
+    p.execute("CREATE TABLE app.child () INHERITS (app.events)")
+    for table in ("child", "events"):
+        p.execute(f"INSERT INTO app.{table} (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'Tested')", p.name)
+    p.walpost.wait_state("halted")
+    halt = p.walpost.status()["halt"]
+    assert halt["reason"] == "publication_missing" and "app.child" in halt["detail"]

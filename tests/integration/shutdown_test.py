@@ -1,4 +1,4 @@
-"""A primary can always shut down, also while Kafka is away and events wait."""
+"""A primary is never held: it can always shut down, and its commits wait for nothing of ours, also while Kafka is away."""
 
 import time
 
@@ -64,3 +64,15 @@ def test_sigterm_with_kafka_away_ends_within_the_limit_and_loses_nothing(make_pi
     p.walpost.start()
     p.wait_confirmed()
     p.judge()
+
+
+# Only the server's settings say so: nothing in the stream does.
+def test_walpost_that_becomes_a_synchronous_standby_while_kafka_is_away_leaves(make_pipeline, workspace):
+    p = pipeline_without_kafka(make_pipeline, workspace, delivery={"shutdown_timeout": "1s"})
+    p.insert(11, 20)
+    p.execute(f"ALTER SYSTEM SET synchronous_standby_names = '\"walpost-{p.name}\"'")
+    p.execute("SELECT pg_reload_conf()")
+    p.walpost.wait_state("halted", 100)
+    halt = p.walpost.status()["halt"]
+    assert halt["reason"] == "init_incomplete" and "synchronous_standby_names" in halt["detail"]
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")

@@ -95,7 +95,7 @@ BUGS = [
      "  if (BUG(empty_transaction_ignored) && transaction_.next_ordinal == 0) {\n"
      "    tracker_->LeaveTransaction();\n    return std::nullopt;\n  }\n"
      "  tracker_->CommitTransaction(commit.end_lsn);"),
-    ("pipeline/intake.cc",
+    ("pipeline/intake_relations.cc",
      "  if (found != nullptr) {\n    // Reported",
      "  const bool again = found != nullptr && found->announced;\n"
      "  if (found != nullptr && !(BUG(ddl_ignored) && again)) {\n    // Reported"),
@@ -277,10 +277,10 @@ BUGS = [
     ("pipeline/fingerprint.cc",
      "  if (before.publication_xmin != 0 && now",
      "  if (!BUG(altered_publication_ignored) && before.publication_xmin != 0 && now"),
-    ("pipeline/intake.cc",
+    ("pipeline/intake_relations.cc",
      "    must_look_ = true;",
      "    must_look_ = !BUG(announcement_ignored);"),
-    ("pipeline/intake.cc",
+    ("pipeline/intake_relations.cc",
      "transaction_.commit_lsn >= facts_.looked_lsn) {",
      "transaction_.commit_lsn >= facts_.looked_lsn && !(BUG(only_the_first_announced) && again)) {"),
     ("pipeline/intake.cc",
@@ -310,7 +310,7 @@ BUGS = [
     ("pipeline/progress_keeper.cc",
      "    refusing_ += std::min(gap, kRefusingMax);",
      "    refusing_ += BUG(outage_is_a_refusal) ? gap : std::min(gap, kRefusingMax);"),
-    ("pipeline/intake.cc",
+    ("pipeline/intake_relations.cc",
      "    if (same_name && outboxes_[i].oid != oid) {",
      "    if (same_name && outboxes_[i].oid != oid && !BUG(other_oid_ignored)) {"),
     ("pipeline/pipeline.cc",

@@ -301,6 +301,76 @@ TEST_F(IntakeTest, RowUnderAPartitionsOwnNameIsIgnoredWhereThePublicationIsKnown
   }
 }
 
+// With FOR ALL TABLES the other table's name is the one that its rows come under.
+TEST_F(IntakeTest, RowOfTheOutboxUnderTheNameOfAnotherTableHalts) {
+  pgoutput::Relation root = EventsRelation();
+  root.id.oid = 9;
+  root.name = "root";
+  const std::string row = walpost::testing::InsertBytes(root.id, {TextColumn("x")});
+  TakeAll({Begin(100), walpost::testing::RelationBytes(root), row});
+  Take(walpost::testing::RelationBytes(root));
+  Take(walpost::testing::RelationBytes(EventsRelation()));
+  EXPECT_EQ(Refused(row).reason, HaltReason::kPublicationMissing);
+}
+
+TEST_F(IntakeTest, TablesThatAreTruncatedTogetherAreAnnouncedTogether) {
+  pgoutput::Relation other = EventsRelation();
+  other.id.oid = 9;
+  other.name = "other";
+  TakeAll({Begin(100), walpost::testing::RelationBytes(other),
+           walpost::testing::RelationBytes(EventsRelation()),
+           walpost::testing::TruncateBytes({other.id, pgoutput::RelationId{kEventsOid}}),
+           walpost::testing::InsertBytes(other.id, {TextColumn("x")})});
+}
+
+// With two transactions of its rows: a partition's, and one that follows its detaching.
+class DetachedPartitionTest : public IntakeTest {
+ protected:
+  std::optional<Halt> RowAfterDetaching(int server_version) {
+    pgoutput::Relation leaf = EventsRelation();
+    leaf.id.oid = 9;
+    leaf.name = "leaf";
+    facts_.server_version = server_version;
+    facts_.tables[0].partitions = {9};
+    intake_.Leave();
+    Reconnect();
+    TakeAll({Begin(100), walpost::testing::RelationBytes(EventsRelation()),
+             walpost::testing::RelationBytes(leaf), EventBytes("e1"), Commit(100)});
+    facts_.tables[0].partitions.clear();
+    intake_.OnLooked(facts_);
+    TakeAll({Begin(200), walpost::testing::RelationBytes(EventsRelation()),
+             walpost::testing::RelationBytes(leaf)});
+    return intake_.TakePayload(EventBytes("e2"), {});
+  }
+};
+
+// They do not notice it within a connection.
+TEST_F(DetachedPartitionTest, RowThatStillComesAsTheOutboxsHaltsOn13And14) {
+  const std::optional<Halt> halt = RowAfterDetaching(140023);
+  ASSERT_TRUE(halt);
+  EXPECT_EQ(halt->reason, HaltReason::kPublicationMissing);
+}
+
+TEST_F(DetachedPartitionTest, RowIsWhatItWasWhenItWasWrittenFrom15On) {
+  EXPECT_FALSE(RowAfterDetaching(150018));
+  EXPECT_THAT(Ids(), ElementsAre("e1", "e2"));
+}
+
+// It was a partition when the row was written, or the server would not say so.
+TEST_F(IntakeTest, RowOfATableThatWasDetachedSinceIsAnEvent) {
+  pgoutput::Relation leaf = EventsRelation();
+  leaf.id.oid = 9;
+  leaf.name = "leaf";
+  facts_.server_version = 130000;
+  intake_.Leave();
+  Reconnect();
+  TakeAll({Begin(100), walpost::testing::RelationBytes(EventsRelation()),
+           walpost::testing::RelationBytes(leaf), EventBytes("e1"),
+           walpost::testing::RelationBytes(EventsRelation()), walpost::testing::RelationBytes(leaf),
+           EventBytes("e2"), Commit(100)});
+  EXPECT_THAT(Ids(), ElementsAre("e1", "e2"));
+}
+
 TEST_F(IntakeTest, CutTransactionIsNotConfirmedByItsFirstHalf) {
   TakeAll({Begin(100), EventBytes("e1")});
   tracker_.Settle(0);

@@ -80,7 +80,7 @@ TEST_F(LookTest, PartitionThatIsAnnouncedBehindItsRootNeedsNoLookOfItsOwn) {
   SendPayload(RelationBytes(partition));
   Event("a1");
   SendPayload(Commit(200));
-  Advance(Pipeline::kLookEvery);
+  Advance(Looks::kLookEvery);
   EXPECT_FALSE(pipeline().TakeLook(now_));
   EXPECT_TRUE(pipeline().want_frame());
 }
@@ -191,8 +191,8 @@ TEST_F(LookTest, LooksAreApart) {
   SendPayload(Begin(300));
   Announce();
   EXPECT_FALSE(pipeline().TakeLook(now_));
-  EXPECT_LE(pipeline().NextDeadline(), now_.mono + Pipeline::kLookEvery);
-  Advance(Pipeline::kLookEvery);
+  EXPECT_LE(pipeline().NextDeadline(), now_.mono + Looks::kLookEvery);
+  Advance(Looks::kLookEvery);
   EXPECT_TRUE(pipeline().TakeLook(now_));
   Confirmed();  // takes the statuses that are due
   EXPECT_GT(pipeline().NextDeadline(), now_.mono) << "or the loop would spin";
@@ -248,6 +248,56 @@ TEST_F(LookTest, TableThatMayBeANewPartitionIsLookedAt) {
   EXPECT_TRUE(pipeline().want_frame());
   SendPayload(RelationBytes(leaf));
   EXPECT_FALSE(pipeline().want_frame());
+}
+
+// A server whose commits wait for this stream cannot say so in it.
+class StallTest : public LookTest {
+ protected:
+  // Until the look that a stall brings is due.
+  std::uint64_t Stalled() {
+    Connect();
+    Transaction(140, {"a1"});
+    EXPECT_FALSE(pipeline().TakeLook(now_));
+    Advance(Looks::kLookAfterStall);
+    return pipeline().TakeLook(now_).value_or(0);
+  }
+};
+
+TEST_F(StallTest, WhatIsNotDeliveredBringsALookNowAndThen) {
+  const std::uint64_t look = Stalled();
+  ASSERT_NE(look, 0U);
+  Looked(look, 160);
+  EXPECT_FALSE(pipeline().TakeLook(now_));
+  Confirmed();  // takes the statuses that are due
+  EXPECT_GT(pipeline().NextDeadline(), now_.mono);
+  Advance(Looks::kLookWhileStalledEvery);
+  EXPECT_TRUE(pipeline().TakeLook(now_));
+}
+
+TEST_F(StallTest, WhatIsDeliveredBringsNone) {
+  Connect();
+  Transaction(140, {"a1"});
+  Advance(Looks::kLookAfterStall / 2);
+  DeliverAll();
+  Transaction(148, {"a2"});
+  Advance(Looks::kLookAfterStall / 2);
+  EXPECT_FALSE(pipeline().TakeLook(now_));
+  DeliverAll();
+  Advance(2 * Looks::kLookAfterStall);
+  EXPECT_FALSE(pipeline().TakeLook(now_));
+}
+
+TEST_F(StallTest, ServerWhoseCommitsWaitForUsHalts) {
+  Failed(Stalled(), StreamEnd::Kind::kOperator, HaltReason::kInitIncomplete);
+  Advance(options_.shutdown_timeout);
+  ExpectHalted(HaltReason::kInitIncomplete, "too many connections");
+}
+
+TEST_F(StallTest, LookThatFailsCostsNoConnection) {
+  Failed(Stalled(), StreamEnd::Kind::kLost);
+  EXPECT_EQ(pipeline().state(), base::State::kStreaming);
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
 }
 
 // A standby's stream does not say that it was promoted.
@@ -325,23 +375,23 @@ TEST_F(StandbyLookTest, PositionCountsAsFarAsItWasLookedAt) {
   Keepalive(400);
   EXPECT_EQ(Confirmed(), Lsn(150));
   EXPECT_TRUE(pipeline().want_frame()) << "nothing waits behind it";
-  Advance(Pipeline::kLookAtPositionEvery);
+  Advance(Looks::kLookAtPositionEvery);
   Looked(pipeline().TakeLook(now_).value_or(0), 300);
   Advance(milliseconds(1'000));
   EXPECT_EQ(Confirmed(), Lsn(300));
   EXPECT_FALSE(pipeline().TakeLook(now_)) << "looks are apart";
   EXPECT_GT(pipeline().NextDeadline(), now_.mono) << "or the loop would spin";
-  Advance(Pipeline::kLookAtPositionEvery);
+  Advance(Looks::kLookAtPositionEvery);
   Looked(pipeline().TakeLook(now_).value_or(0), 500);
   Advance(milliseconds(1'000));
   EXPECT_EQ(Confirmed(), Lsn(400)) << "what was told, without another word of the server";
-  Advance(10 * Pipeline::kLookAtPositionEvery);
+  Advance(10 * Looks::kLookAtPositionEvery);
   EXPECT_FALSE(pipeline().TakeLook(now_)) << "nothing waits for it";
 }
 
 TEST_F(StandbyLookTest, PositionThatIsAskedForIsLookedAtSoon) {
   Connect();
-  Advance(Pipeline::kLookEvery);
+  Advance(Looks::kLookEvery);
   Keepalive(400, /*reply_requested=*/true);
   EXPECT_TRUE(pipeline().TakeLook(now_));
 }
@@ -349,12 +399,12 @@ TEST_F(StandbyLookTest, PositionThatIsAskedForIsLookedAtSoon) {
 TEST_F(StandbyLookTest, LookThatWasBegunBeforeATransactionSaysNothingOfIt) {
   Connect();
   Keepalive(160, /*reply_requested=*/true);
-  Advance(Pipeline::kLookEvery);
+  Advance(Looks::kLookEvery);
   const std::uint64_t early = pipeline().TakeLook(now_).value_or(0);
   SendPayload(Begin(200));
   Looked(early, 180);
   EXPECT_FALSE(pipeline().want_frame());
-  Advance(Pipeline::kLookEvery);
+  Advance(Looks::kLookEvery);
   Looked(pipeline().TakeLook(now_).value_or(0), 250);
   EXPECT_TRUE(pipeline().want_frame());
   EXPECT_EQ(pipeline().counters().reconnects, 0U);

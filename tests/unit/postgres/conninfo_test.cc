@@ -107,7 +107,7 @@ TEST(ResolveConninfoTest, UnknownServiceIsInvalid) {
 
 TEST(SessionOptionsTest, OursComeAfterTheUsers) {
   const std::string options = SessionOptions("-c statement_timeout=5s", /*replication=*/true);
-  EXPECT_LT(options.find("statement_timeout=5s"), options.find("statement_timeout=0"));
+  EXPECT_LT(options.find("statement_timeout=5s"), options.rfind("statement_timeout=0"));
   for (const char* setting :
        {"datestyle=ISO", "intervalstyle=postgres", "extra_float_digits=3", "bytea_output=hex",
         "timezone=UTC", "lock_timeout=0", "idle_in_transaction_session_timeout=0",
@@ -124,9 +124,18 @@ TEST(SessionOptionsTest, EverySessionLooksInThePgCatalogFirst) {
   }
 }
 
-TEST(SessionOptionsTest, OrdinaryConnectionKeepsTheUsersTimeouts) {
-  EXPECT_THAT(SessionOptions("-c statement_timeout=5s", /*replication=*/false),
-              Not(HasSubstr("statement_timeout=0")));
+TEST(SessionOptionsTest, OrdinaryConnectionKeepsTheUsersTimeoutsButNotTheRoles) {
+  const std::string options = SessionOptions("-c statement_timeout=5s", /*replication=*/false);
+  EXPECT_LT(options.find("statement_timeout=0"), options.find("statement_timeout=5s"));
+}
+
+TEST(ConnectTimeoutTest, AnAttemptAlwaysEnds) {
+  EXPECT_EQ(ConnectTimeout(""), "10");
+  EXPECT_EQ(ConnectTimeout("2"), "2");
+  EXPECT_EQ(ConnectTimeout("0"), "60");
+  EXPECT_EQ(ConnectTimeout("-1"), "60");
+  EXPECT_EQ(ConnectTimeout("86400"), "60");
+  EXPECT_EQ(ConnectTimeout("soon"), "soon") << "libpq says what is wrong with it";
 }
 
 // libpq reads these as a port or as the name of a database, which are shown.

@@ -203,21 +203,37 @@ TEST_F(PreflightServerTest, LockedPartitionHoldsUpNothing) {
   EXPECT_EQ(std::get<Connected>(outcome).facts.tables.at(0).partitions.size(), 1u);
 }
 
-// Until 15 the catalogs alone say what is published.
-TEST_F(PreflightServerTest, LockedTableIsTriedAgainAndNothingWaitsOnTheServer) {
+TEST_F(PreflightServerTest, LockedTableHoldsUpNothing) {
+  Sql("CREATE TABLE public.other (id int); CREATE PUBLICATION walpost FOR ALL TABLES");
+  MakeSlot();
+  const Lock ours(server_->Conninfo(database_), "outbox.events");
+  const Lock other(server_->Conninfo(database_), "public.other");
+  auto outcome = Connect(Options(), base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
+}
+
+// A trigger may route rows there.
+TEST_F(PreflightServerTest, TableThatOthersInheritFromNamesThem) {
   MakeAll();
+  Sql("CREATE TABLE outbox.old () INHERITS (outbox.events)");
+  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "outbox.old");
+  Sql("ALTER TABLE outbox.old NO INHERIT outbox.events");
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
+}
+
+// What pgoutput does, whatever pg_publication_tables lists.
+TEST_F(PreflightServerTest, RowsComeUnderTheTopmostPublishedTable) {
+  Sql("CREATE TABLE outbox.root (id int) PARTITION BY RANGE (id); CREATE TABLE outbox.leaf "
+      "PARTITION "
+      "OF outbox.root FOR VALUES FROM (0) TO (10)");
+  Sql("CREATE PUBLICATION walpost FOR TABLE outbox.root, outbox.leaf "
+      "WITH (publish = 'insert', publish_via_partition_root = true)");
+  MakeSlot();
   ConnectOptions options = Options();
-  options.lock_timeout = std::chrono::milliseconds(50);
-  const Lock lock(server_->Conninfo(database_), "outbox.events");
-  auto outcome = Connect(options, base::Lsn());
-  if (server_->Major() < 16) {
-    EXPECT_TRUE(std::holds_alternative<Connected>(outcome));
-    return;
-  }
-  ASSERT_TRUE(std::holds_alternative<StreamEnd>(outcome));
-  EXPECT_EQ(std::get<StreamEnd>(outcome).kind, StreamEnd::Kind::kLost);
-  EXPECT_EQ(std::get<StreamEnd>(outcome).sqlstate, "55P03");
-  EXPECT_EQ(Sql("SELECT count(*) FROM pg_locks WHERE NOT granted"), "0");
+  options.tables = {{"outbox", "leaf"}};
+  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "is a partition of outbox.root");
+  Sql("ALTER PUBLICATION walpost SET (publish_via_partition_root = false)");
+  EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
 }
 
 }  // namespace

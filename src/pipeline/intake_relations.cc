@@ -1,0 +1,170 @@
+// The part of Intake that knows tables: which one a row comes from, and whether it was edited.
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_format.h"
+#include "pipeline/intake.h"
+
+namespace walpost::pipeline {
+namespace {
+
+// A longer list begins anew, which costs a look at most.
+constexpr std::size_t kAnnouncedMax = 10'000;
+// Before, a server goes on sending the rows of a detached partition as those of its root.
+constexpr int kDetachingNoticedSince = 150000;
+
+}  // namespace
+
+std::optional<Halt> Intake::On(const pgoutput::Relation& relation) {
+  const std::uint32_t oid = relation.id.oid;
+  Outbox* found = nullptr;
+  for (std::size_t i = 0; i < outboxes_.size(); ++i) {
+    const outbox::TableOptions& table = options_[i].table;
+    const bool same_name = table.schema == relation.schema && table.table == relation.name;
+    if (same_name && outboxes_[i].oid != oid) {
+      return Halt{
+          base::HaltReason::kTableReplaced,
+          absl::StrFormat(
+              "table %s.%s is OID %u in the stream but was OID %u when walpost connected: it was "
+              "dropped and created again, so rows of the time between may be missing; see "
+              "docs/runbook.md, table_replaced",
+              relation.schema, relation.name, oid, outboxes_[i].oid)};
+    }
+    if (!same_name && outboxes_[i].oid == oid) {
+      return Halt{
+          base::HaltReason::kTableReplaced,
+          absl::StrFormat("table %s.%s is called %s.%s in the stream from here on: give it this "
+                          "name now and in "
+                          "`outboxes[].table`, and restart; see docs/runbook.md, table_replaced",
+                          table.schema, table.table, relation.schema, relation.name)};
+    }
+    if (same_name) {
+      found = &outboxes_[i];
+    }
+  }
+  if (found != nullptr) {
+    // Reported with the first row it affects, so that everything before it is still delivered.
+    found->bind_error = std::string(found->mapper.Bind(relation).message());
+    found->announced = relation;
+  }
+  // The first row after an edit brings this message, and so does the first one on each connection.
+  // Edits from before the catalogs were read were compared then.
+  if (ConcernsUs(relation, found) && facts_.looked_lsn.valid() &&
+      transaction_.commit_lsn >= facts_.looked_lsn) {
+    must_look_ = true;
+  }
+  last_oid_ = 0;
+  announced_last_ = oid;
+  return std::nullopt;
+}
+
+// A partition is announced right behind its root. Without it, it was detached, or is not published as
+// its root.
+bool Intake::ConcernsUs(const pgoutput::Relation& relation, const Outbox* outbox) {
+  const std::uint32_t oid = relation.id.oid;
+  if (outbox != nullptr) {
+    announced_root_ = outbox;
+    return true;
+  }
+  if (announced_in_.size() >= kAnnouncedMax) {
+    announced_in_.clear();
+  }
+  const bool first = announced_in_.emplace(oid, transaction_.commit_lsn).second;
+  if (const auto partition = outbox_by_partition_.find(oid);
+      partition != outbox_by_partition_.end()) {
+    return partition->second != announced_root_;
+  }
+  return first && MayBePartition(relation);
+}
+
+// A partition made since the catalogs were read: it has at least the columns of its outbox.
+bool Intake::MayBePartition(const pgoutput::Relation& relation) const {
+  const auto has = [&relation](const outbox::ColumnNames& names) {
+    return std::any_of(relation.columns.begin(), relation.columns.end(),
+                       [&names](const pgoutput::Column& column) {
+                         return std::find(names.begin(), names.end(), column.name) != names.end();
+                       });
+  };
+  return std::any_of(options_.begin(), options_.end(), [&has](const OutboxOptions& outbox) {
+    return has(outbox.table.columns.id) && has(outbox.table.columns.payload);
+  });
+}
+
+// Of the first row of a relation, and of each that follows one of another.
+std::optional<Halt> Intake::FindOutbox(std::uint32_t oid) {
+  last_outbox_ = nullptr;
+  for (Outbox& outbox : outboxes_) {
+    if (outbox.oid == oid && !outbox.announced) {
+      return ProtocolError(
+          absl::StrFormat("Insert into relation %u, which was never announced", oid));
+    }
+    if (outbox.oid == oid) {
+      last_outbox_ = &outbox;
+    }
+  }
+  last_oid_ = oid;
+  const auto partition = outbox_by_partition_.find(oid);
+  if (partition == outbox_by_partition_.end() || PublishedByRoot()) {
+    return std::nullopt;
+  }
+  const outbox::TableOptions& table = partition->second->mapper.options();
+  return Halt{base::HaltReason::kPublicationMissing,
+              absl::StrFormat(
+                  "rows of a partition of %s.%s (OID %u) arrive under its own name (%s): "
+                  "either they were inserted before it was attached, and are no events, or "
+                  "publish_via_partition_root was false then, and they are missing; "
+                  "`walpost slot recreate --yes` leaves them behind and sends what the table has; "
+                  "see docs/runbook.md, publication_missing",
+                  table.schema, table.table, oid, Place(transaction_.next_ordinal))};
+}
+
+// Right before a row the server announces the table that it comes as, where that has changed, and then
+// the one that it is stored in. `last_outbox_` is what it comes as.
+std::optional<Halt> Intake::JudgeLeaf(std::uint32_t leaf, std::uint32_t published_as) const {
+  if (leaf == 0 || leaf == published_as) {
+    return std::nullopt;
+  }
+  const Outbox* owner = nullptr;
+  if (const auto partition = outbox_by_partition_.find(leaf);
+      partition != outbox_by_partition_.end()) {
+    owner = partition->second;
+  }
+  for (const Outbox& outbox : outboxes_) {
+    owner = outbox.oid == leaf ? &outbox : owner;
+  }
+  if (owner == last_outbox_) {
+    return std::nullopt;
+  }
+  if (owner != nullptr) {
+    const outbox::TableOptions& table = owner->mapper.options();
+    return Halt{
+        base::HaltReason::kPublicationMissing,
+        absl::StrFormat(
+            "a row of %s.%s arrives under the name of another table, OID %u (%s): the outbox was "
+            "attached to it as a partition for a while, or a partition of that table was given to "
+            "the outbox; `walpost slot recreate --yes` leaves it behind and sends what the table "
+            "has; see docs/runbook.md, publication_missing",
+            table.schema, table.table, published_as, Place(transaction_.next_ordinal))};
+  }
+  const auto announced = announced_in_.find(leaf);
+  if (facts_.server_version >= kDetachingNoticedSince || announced == announced_in_.end() ||
+      announced->second == transaction_.commit_lsn) {
+    return std::nullopt;  // as it was when the row was written
+  }
+  const outbox::TableOptions& table = last_outbox_->mapper.options();
+  return Halt{base::HaltReason::kPublicationMissing,
+              absl::StrFormat(
+                  "a row of the table with OID %u arrives as one of %s.%s (%s), whose partition it "
+                  "was: PostgreSQL 13 and 14 send it so until the connection ends; restart "
+                  "walpost, which then takes it for what it was; see docs/runbook.md, "
+                  "publication_missing",
+                  leaf, table.schema, table.table, Place(transaction_.next_ordinal))};
+}
+
+// It is now, or the catalogs would not have passed, and since they are remembered nobody altered it. So
+// what comes under a partition's own name was inserted while it was none, and is no event.
+bool Intake::PublishedByRoot() const {
+  return facts_.progress && facts_.progress->publication_xmin != 0;
+}
+
+}  // namespace walpost::pipeline
