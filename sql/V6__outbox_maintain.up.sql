@@ -361,6 +361,10 @@ BEGIN
         RAISE EXCEPTION 'outbox.maintain: an older snapshot does not see what was inserted last; run it in READ COMMITTED'
             USING ERRCODE = 'invalid_transaction_state';
     END IF;
+    -- The commit of the caller keeps the locks: it must not wait for a standby. What it did is done again when it is lost.
+    IF current_setting('synchronous_commit') NOT IN ('off', 'local') THEN
+        PERFORM set_config('synchronous_commit', 'local', true);
+    END IF;
     -- One at a time. By a lock that only its owner can take: an advisory one anybody could hold for ever.
     BEGIN
         LOCK TABLE outbox.retention_note IN SHARE ROW EXCLUSIVE MODE;

@@ -99,6 +99,11 @@ class Checker {
     CheckRecord(&*connection);
     if (!options_.source.message_prefixes.empty()) {
       CheckMessagePrefixes(&*connection);
+    }
+    // Whoever emits one too large to be read stops the slot, whether messages are sent to us or not.
+    constexpr int kMessagesBoundedSince = 160000;
+    if (!options_.source.message_prefixes.empty() ||
+        connection->server_version() < kMessagesBoundedSince) {
       CheckMessageRights(&*connection);
     }
   }
@@ -164,11 +169,15 @@ class Checker {
     if (!rows.ok()) {
       found_.Warn("messages", std::string(rows.status().message()));
     } else if (rows->at(0).at(0)) {
-      found_.Warn(
-          "messages",
-          absl::StrFormat("any role may emit messages, and thus events: REVOKE EXECUTE ON FUNCTION "
-                          "%s FROM PUBLIC (docs/messages.md)",
-                          *rows->at(0).at(0)));
+      found_.Warn("messages",
+                  absl::StrFormat(
+                      "any role may emit messages%s: REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC "
+                      "(docs/messages.md)",
+                      options_.source.message_prefixes.empty()
+                          ? ", and PostgreSQL before 16 cannot read one of 1 GB, which stops the "
+                            "slot"
+                          : ", and thus events",
+                      *rows->at(0).at(0)));
     }
   }
 

@@ -248,8 +248,16 @@ absl::StatusOr<Lsn> Advance(const InitOptions& options, Lsn to, SqlConnection* c
       connection->Query("SELECT end_lsn::text FROM pg_replication_slot_advance($1, $2::pg_lsn)",
                         {options.source.slot, Lsn(to.value() + 1).ToString()});
   if (!rows.ok()) {
-    return base::Annotate(rows.status(),
-                          absl::StrFormat("advancing slot \"%s\"", options.source.slot));
+    const std::string& sqlstate = connection->last_sqlstate();
+    // A slot is advanced by reading what lies between.
+    const bool unreadable = sqlstate == "XX000" || sqlstate == "54000";
+    return base::Annotate(
+        rows.status(),
+        absl::StrFormat("advancing slot \"%s\"%s", options.source.slot,
+                        unreadable ? " (the server cannot read the change itself: `walpost slot "
+                                     "recreate --yes` goes on behind it and sends what the tables "
+                                     "have; see docs/runbook.md, poison_wal)"
+                                   : ""));
   }
   ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(connection, options.source.slot));
   if (!slot || slot->confirmed_flush_lsn <= to) {

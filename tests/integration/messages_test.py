@@ -6,6 +6,7 @@ import struct
 import threading
 
 import psycopg2
+import psycopg2.errors
 import pytest
 import servers
 from psycopg2.extras import Json
@@ -246,6 +247,17 @@ def test_message_too_large_for_its_topic_is_sent_again_as_it_was(make_pipeline, 
     p.walpost.verb("dlq", "retry", "--all-undecided")
     (record,) = p.records()
     assert record.id == event and len(record.envelope.payload) == 2_000_000
+
+
+# One of 1 GB is written by PostgreSQL before 16, and can never be read back.
+def test_message_that_could_stop_every_slot_is_refused(make_pipeline):
+    p = started(make_pipeline)
+    with connected(p) as cursor:
+        with pytest.raises(psycopg2.errors.ProgramLimitExceeded, match="67108864"):
+            emit(cursor, p, payload="x" * (64 << 20))
+        event = emit(cursor, p)
+    p.wait_confirmed()
+    assert [record.id for record in p.records()] == [event]
 
 
 def test_truncated_message_cannot_be_sent_again_and_says_so(make_pipeline, kafka):

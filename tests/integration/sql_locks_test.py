@@ -300,3 +300,16 @@ def test_notes_that_came_with_a_dump_let_nothing_be_dropped(make_pipeline):
     told = p.walpost.init().stdout
     assert "1 notes of another cluster removed" in told
     assert p.execute("SELECT DISTINCT n.system_identifier = c.system_identifier FROM outbox.retention_note n, pg_control_system() c") == [(True,)]
+
+
+def test_writers_do_not_wait_for_the_standby_that_the_commit_of_maintain_would_wait_for(make_pipeline, workspace):
+    p = make_pipeline(on_postgres=workspace.postgres())
+    p.walpost.init()
+    p.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    p.execute("SELECT pg_reload_conf()")
+    servers.wait_for(lambda: p.execute("SHOW synchronous_standby_names") == [("nobody",)], 20, "the setting")
+    maintaining = InThread(lambda: p.execute("SELECT action FROM outbox.maintain(ahead => '10 days')"))
+    maintaining.join(20)
+    waits = maintaining.is_alive()
+    p.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    assert ("made",) in maintaining.result() and not waits
