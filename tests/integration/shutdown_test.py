@@ -67,6 +67,7 @@ def test_sigterm_with_kafka_away_ends_within_the_limit_and_loses_nothing(make_pi
 
 
 # Only the server's settings say so: nothing in the stream does.
+# Failure 30.
 def test_walpost_that_becomes_a_synchronous_standby_while_kafka_is_away_leaves(make_pipeline, workspace):
     p = pipeline_without_kafka(make_pipeline, workspace, delivery={"shutdown_timeout": "1s"})
     p.insert(11, 20)

@@ -203,6 +203,7 @@ TEST_F(PreflightServerTest, LockedPartitionHoldsUpNothing) {
   EXPECT_EQ(std::get<Connected>(outcome).facts.tables.at(0).partitions.size(), 1u);
 }
 
+// Failure 98.
 TEST_F(PreflightServerTest, LockedTableHoldsUpNothing) {
   Sql("CREATE TABLE public.other (id int); CREATE PUBLICATION walpost FOR ALL TABLES");
   MakeSlot();
