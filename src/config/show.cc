@@ -23,12 +23,15 @@ namespace {
 // a secret would miss the next one.
 thread_local const std::vector<std::string>* hidden = nullptr;
 
+std::string Shown(std::string text) {
+  return hidden == nullptr ? std::move(text) : Hidden(std::move(text), *hidden);
+}
+
 // The emitter writes control characters as they are, where they are lost or move the terminal's
 // cursor; between double quotes it writes them as escapes.
 class Text {
  public:
-  explicit Text(std::string text)
-      : text_(hidden == nullptr ? std::move(text) : Hidden(std::move(text), *hidden)) {}
+  explicit Text(std::string shown) : text_(std::move(shown)) {}
 
   friend YAML::Emitter& operator<<(YAML::Emitter& out, const Text& text) {
     const bool control = std::any_of(text.text_.begin(), text.text_.end(), [](char c) {
@@ -42,7 +45,9 @@ class Text {
 };
 
 // Text that reads back as itself: a dollar sign that would open a variable is doubled.
-Text Literal(const std::string& text) {
+// Hidden before that, since what a file holds has them single.
+Text Literal(const std::string& original) {
+  const std::string text = Shown(original);
   std::string literal;
   for (std::size_t i = 0; i < text.size(); ++i) {
     literal += text[i];
@@ -75,7 +80,7 @@ void ShowPairs(const char* key, const std::vector<std::pair<std::string, std::st
                YAML::Emitter* out) {
   *out << YAML::Key << key << YAML::Value << YAML::Flow << YAML::BeginMap;
   for (const auto& [name, value] : pairs) {
-    *out << YAML::Key << Text(name) << YAML::Value << Literal(value);
+    *out << YAML::Key << Text(Shown(name)) << YAML::Value << Literal(value);
   }
   *out << YAML::EndMap;
 }
@@ -121,7 +126,7 @@ void ShowDebezium(const outbox::TableOptions& table, YAML::Emitter* out) {
   *out << YAML::Key << "debezium" << YAML::Value << YAML::BeginMap;
   for (const auto& [name, value] : DebeziumPairs(table)) {
     *out << YAML::Key << name << YAML::Value
-         << (IsDebeziumPattern(name) ? Text(value) : Literal(value));
+         << (IsDebeziumPattern(name) ? Text(Shown(value)) : Literal(value));
   }
   *out << YAML::EndMap;
 }
@@ -193,7 +198,7 @@ void ShowKafka(const kafka::KafkaOptions& options, YAML::Emitter* out) {
        << YAML::BeginMap;
   if (const auto properties = kafka::EffectiveProperties(options); properties.ok()) {
     for (const auto& [name, value] : *properties) {
-      *out << YAML::Key << Text(name) << YAML::Value << Literal(value);
+      *out << YAML::Key << Text(Shown(name)) << YAML::Value << Literal(value);
     }
   }
   *out << YAML::EndMap << YAML::EndMap << YAML::EndMap;

@@ -122,7 +122,7 @@ absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) 
   const std::string message = OneLine(PQerrorMessage(probe.get()));
   if (message.find(kRefusedPort) == std::string::npos) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("conninfo or its service file is not usable: %s", message));
+        absl::StrFormat("conninfo or its service file is not usable: %s", MaskQuoted(message)));
   }
   const OptionsPtr options(PQconninfo(probe.get()));
   ConnectionSettings settings;

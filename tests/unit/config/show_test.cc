@@ -281,6 +281,17 @@ TEST(ShowTest, WhatAFileHoldsIsHiddenWhereverItStands) {
                     HasSubstr("x-b: \"***\""), HasSubstr("x-c: abc"), HasSubstr("https://a/***")));
 }
 
+// What is shown has its dollar signs doubled.
+TEST(ShowTest, SecretWithDollarSignsIsHidden) {
+  for (const char* secret : {"hunter2$$hunter2", "hunter2${hunter2}", "$$hunter2", "$${a"}) {
+    const TemporaryFile file(std::string(secret) + "\n");
+    const std::string shown = ShowWith(
+        {"sink.kafka.properties={bootstrap.servers: 'k:9092', client.id: '${file:" + file.path() +
+         "}'}"});
+    EXPECT_THAT(shown, AllOf(HasSubstr("client.id: \"***\""), Not(HasSubstr("hunter2"))));
+  }
+}
+
 TEST(ShowTest, WhatAFileHoldsIsHiddenInProblems) {
   const TemporaryFile secret("Hunter2 Hunter2\n");
   const TemporaryFile brief("N o\n");

@@ -100,6 +100,16 @@ TEST(ResolveConninfoTest, MalformedStringIsInvalidWithoutItsPieces) {
               AllOf(HasSubstr("conninfo is malformed"), Not(HasSubstr("hunter2"))));
 }
 
+// It may have come from a file of secrets.
+TEST(ResolveConninfoTest, ValueThatLibpqRefusesIsNotShown) {
+  for (const char* keyword : {"sslmode", "channel_binding", "target_session_attrs", "gssencmode"}) {
+    const auto settings = ResolveConninfo(std::string(keyword) + "=hunter2");
+    ASSERT_EQ(settings.status().code(), absl::StatusCode::kInvalidArgument) << keyword;
+    EXPECT_THAT(std::string(settings.status().message()),
+                AllOf(HasSubstr(keyword), Not(HasSubstr("hunter2"))));
+  }
+}
+
 TEST(ResolveConninfoTest, UnknownServiceIsInvalid) {
   const auto settings = ResolveConninfo("service=nowhere_to_be_found");
   EXPECT_EQ(settings.status().code(), absl::StatusCode::kInvalidArgument);
