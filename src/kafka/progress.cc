@@ -47,9 +47,16 @@ struct Found {
   bool newer_last = false;  // of another format, and nothing readable behind it
 };
 
+// An event has some, at least its id; progress has none. So who may only write events, of whatever
+// pipeline, cannot write progress.
+bool HasHeaders(const rd_kafka_message_t& message) {
+  rd_kafka_headers_t* list = nullptr;  // stays the message's
+  return rd_kafka_message_headers(&message, &list) != RD_KAFKA_RESP_ERR__NOENT;
+}
+
 void Take(const rd_kafka_message_t& message, const ProgressPlace& place, Found* found) {
   const std::string_view key(static_cast<const char*>(message.key), message.key_len);
-  if (key != place.name || message.payload == nullptr) {
+  if (key != place.name || message.payload == nullptr || HasHeaders(message)) {
     return;
   }
   absl::StatusOr<Progress> progress = envelope::DecodeProgress(

@@ -264,3 +264,26 @@ def test_progress_that_somebody_else_wrote_neither_counts_nor_stands_in_the_way(
     p.insert(16, 20)
     p.wait_confirmed()
     p.judge()
+
+
+def test_event_in_the_progress_topic_of_another_pipeline_is_no_progress(make_pipeline):
+    victim = make_pipeline()
+    topic = f"shop.progress-{victim.name}"  # nothing reserves this name
+    victim.walpost = victim.another(config={"delivery": {"progress_topic": topic}})
+    victim.start()
+    victim.insert(1, 5)
+    victim.wait_confirmed()
+    victim.walpost.stop()
+    victim.insert(6, 15)  # waits in its slot
+    other = make_pipeline(config={"outboxes": [{"table": "outbox.events", "topic": "{aggregate_type}", "topics": {"allowed": ["shop.*"]},
+                                                "value": {"format": "raw"}}]})
+    other.start()
+    forged = servers.load_proto("progress").Progress.FromString(victim.kafka.read_all(topic)[-1].value())
+    forged.end_lsn = victim.wal_position()
+    other.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, %s, 'Forged', %s)",
+                  topic, victim.name, forged.SerializeToString())
+    other.wait_confirmed()
+    assert victim.kafka.read_all(topic)[-1].value() == forged.SerializeToString()
+    victim.walpost.start()
+    victim.wait_confirmed()
+    assert victim.judge() == 0 and len(victim.records()) == 15

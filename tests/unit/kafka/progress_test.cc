@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <future>
+#include <span>
 
+#include "envelope/progress.h"
 #include "kafka/record_writer.h"
 #include "support/mock_kafka.h"
 #include "walpost/v1/progress.pb.h"
@@ -45,8 +48,9 @@ class ProgressTest : public ::testing::Test {
   }
 
   // A record with the pipeline's key that need not be progress.
-  void WriteBytes(std::string_view value) {
+  void WriteBytes(std::string_view value, std::span<const envelope::RecordHeader> headers = {}) {
     envelope::Record record;
+    record.headers = headers;
     record.topic = kPlace.topic;
     record.key = kPlace.name;
     record.value = value;
@@ -91,6 +95,21 @@ TEST_F(ProgressTest, WhatIsNoProgressIsPassedOverUnlessNothingElseIsThere) {
   EXPECT_EQ(unread.count, 1U);
   Write(At(100));
   WriteBytes("junk");
+  const auto records = ReadProgress(Options(), kPlace, kTimeout);
+  ASSERT_TRUE(records.ok()) << records.status();
+  ASSERT_EQ(records->size(), 1U);
+  EXPECT_EQ((*records)[0].end_lsn, Lsn(100));
+}
+
+// Who may only write events can make one of this topic, this key and these bytes, but none without headers.
+TEST_F(ProgressTest, EventIsNoProgress) {
+  mock_.CreateTopic("progress", 1);
+  Write(At(100));
+  const std::array<envelope::RecordHeader, 1> headers = {envelope::RecordHeader{"id", "7"}};
+  WriteBytes(envelope::EncodeProgress(At(900)), headers);
+  walpost::v1::Progress newer;
+  newer.set_format(2);
+  WriteBytes(newer.SerializeAsString(), headers);
   const auto records = ReadProgress(Options(), kPlace, kTimeout);
   ASSERT_TRUE(records.ok()) << records.status();
   ASSERT_EQ(records->size(), 1U);
