@@ -127,6 +127,9 @@ absl::Status BulkWriter::Check(const envelope::Record& record, const Target& tar
     return Refused(topic, absl::StrFormat("it asks for partition %d, and there are %d",
                                           record.partition, target.partitions));
   }
+  if (LacksKey(record, target.limits)) {
+    return Refused(topic, "it has no key, and the topic is compacted (INVALID_RECORD)");
+  }
   const std::optional<std::int64_t>& most = target.limits.message_bytes_max;
   return most && !compressed && BatchBytesOf(record) > *most
              ? Refused(topic, absl::StrFormat("it has %d bytes, and max.message.bytes is %d",

@@ -103,7 +103,7 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
     return refused && now_.mono < topic->answered_at + kAnswerKept ? TellRefusal(topic)
                                                                    : LookUpFirst(topic);
   }
-  if (std::optional<SubmitResult> verdict = CheckSize(record, topic)) {
+  if (std::optional<SubmitResult> verdict = CheckLimits(record, topic)) {
     return *std::move(verdict);
   }
   const std::int32_t partition = ChoosePartition(record, topic);
@@ -210,22 +210,28 @@ std::string ProducerSession::WhyRefused(const rd_kafka_message_t& message) const
 }
 
 // What the topic does not take is refused here, where it harms no other record. Nothing = go on.
-std::optional<SubmitResult> ProducerSession::CheckSize(const envelope::Record& record,
-                                                       TopicState* topic) {
-  if (!topic->limits.message_bytes_max || compressed_) {
-    return std::nullopt;
-  }
-  const std::int64_t bytes = BatchBytesOf(record);
-  if (bytes <= *topic->limits.message_bytes_max) {
+std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record& record,
+                                                         TopicState* topic) {
+  const TopicLimits& limits = topic->limits;
+  const bool lacks_key = LacksKey(record, limits);
+  const std::int64_t bytes = limits.message_bytes_max && !compressed_ ? BatchBytesOf(record) : 0;
+  if (!lacks_key && bytes <= limits.message_bytes_max.value_or(0)) {
     return std::nullopt;
   }
   if (now_.mono >= topic->limits_read_at + kLimitsKept) {
-    return LookUpFirst(topic);  // it may have been raised meanwhile
+    return LookUpFirst(topic);  // they may have been changed meanwhile
+  }
+  if (lacks_key) {
+    return Refuse(FailureKind::kRecordInvalid,
+                  absl::StrFormat("topic '%s' is compacted, and Kafka takes no record without a "
+                                  "key for it (INVALID_RECORD): change its cleanup.policy, or give "
+                                  "the row a key",
+                                  topic->name));
   }
   return Refuse(FailureKind::kRecordTooLarge,
                 absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
                                 "max.message.bytes, which is %d",
-                                bytes, topic->name, *topic->limits.message_bytes_max));
+                                bytes, topic->name, *limits.message_bytes_max));
 }
 
 // The producer's message.max.bytes refused a record that the topic may take.

@@ -153,8 +153,8 @@ class ProducerSession {
   void SendWaiting(delivery::SinkListener* listener);
   rd_kafka_resp_err_t SendBatch(Place place);
   void FailWaiting(delivery::SinkListener* listener);
-  std::optional<delivery::SubmitResult> CheckSize(const envelope::Record& record,
-                                                  TopicState* topic);
+  std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
+                                                    TopicState* topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
   std::string WhyRefused(const rd_kafka_message_t& message) const;

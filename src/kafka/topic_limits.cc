@@ -159,6 +159,10 @@ std::int64_t RequestBytesOf(const envelope::Record& record) {
   return static_cast<std::int64_t>(bytes);
 }
 
+bool LacksKey(const envelope::Record& record, const TopicLimits& limits) {
+  return limits.compacts && !record.key;
+}
+
 std::int64_t SafeTimestampMs(std::int64_t timestamp_ms, const TopicLimits& limits,
                              base::WallTime now) {
   const auto now_ms = std::chrono::duration_cast<milliseconds>(now.time_since_epoch()).count();

@@ -1,7 +1,7 @@
 // TopicLimits - what a topic's configuration says about the records it takes, and the sizes that it
 // is held against.
-// Why: a broker fails a whole batch for one record that is too large or dated ahead, the innocent
-//   ones too; so both are seen to before a record reaches a batch.
+// Why: a broker fails a whole batch for one record that is too large, dated ahead or without the key
+//   that compaction needs, the innocent ones too; so these are seen to before a record reaches a batch.
 // Thread: ReadTopicLimits blocks up to its time-out, on the helper thread; the rest is pure.
 // Units/limits: bytes as the broker counts them, on the wire and uncompressed.
 #pragma once
@@ -64,6 +64,9 @@ std::int64_t BatchBytesOf(const envelope::Record& record);
 
 // At least what librdkafka counts a record for when it fills a request.
 std::int64_t RequestBytesOf(const envelope::Record& record);
+
+// Whether brokers refuse it because compaction needs a key, which may be empty.
+bool LacksKey(const envelope::Record& record, const TopicLimits& limits);
 
 // The time to produce a record with: its own, unless that would cost the record or its batch.
 // `now` at the epoch = not known.

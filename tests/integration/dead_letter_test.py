@@ -3,14 +3,15 @@
 import threading
 
 import servers
-from refusing import Refusing, dead_letters
+from refusing import ACLS, Refusing, dead_letters
 
 ROWS = 20_000
 
 
 # Failure 70.
-def test_dead_letter_takes_what_the_broker_refuses_and_the_rest_goes_on(make_pipeline, kafka):
-    refusing = Refusing(make_pipeline, kafka, on_undeliverable="dead_letter", dead_letter_topic="dead-refused")
+def test_dead_letter_takes_what_the_broker_refuses_and_the_rest_goes_on(make_pipeline, workspace):
+    kafka = workspace.kafka(settings=ACLS)
+    refusing = Refusing(make_pipeline, kafka, described=False, on_undeliverable="dead_letter", dead_letter_topic="dead-refused")
     p = refusing.pipeline
     refusing.insert(1, ROWS, every=100)
     p.wait_confirmed()
@@ -42,6 +43,18 @@ def test_skip_counts_what_is_refused_and_goes_on(make_pipeline, kafka):
     assert sorted(refusing.delivered()) == sorted(event for event, is_refused in refusing.rows() if not is_refused)
     events = p.walpost.status()["events"]
     assert events["skipped"] == 10 and events["delivered"] == 990 and events["received"] == 1_000
+
+
+# Each refusal by the broker costs a batch and a producer, which held up every pipeline of the table.
+def test_what_a_compacted_topic_does_not_take_is_refused_before_it_is_sent(make_pipeline, kafka):
+    refusing = Refusing(make_pipeline, kafka, on_undeliverable="skip")
+    p = refusing.pipeline
+    refusing.insert(1, ROWS, every=2)
+    p.wait_confirmed()
+    status = p.walpost.status()
+    assert status["events"]["skipped"] == status["events"]["delivered"] == ROWS // 2
+    assert status["sink"]["producer_sessions"] == 1 and status["sink"]["records_resubmitted"] == 0
+    assert "kafka_delivery_failed" not in [line["event"] for line in p.walpost.log_events()]
 
 
 def test_rows_that_become_no_record_are_truncated(make_pipeline, kafka):

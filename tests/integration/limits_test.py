@@ -7,7 +7,7 @@ import signal
 import pytest
 import servers
 from confluent_kafka.admin import NewPartitions
-from refusing import Refusing
+from refusing import ACLS, Refusing, permit
 
 def commit_lsn(halt):
     return servers.lsn(re.search(r"commit LSN ([0-9A-F/]+)", halt["detail"])[1])
@@ -18,8 +18,8 @@ def sessions(p):
 
 
 # Failure 70.
-def test_halt_stops_at_the_first_of_a_thousand_refused_rows(make_pipeline, kafka):
-    refusing = Refusing(make_pipeline, kafka)
+def test_halt_stops_at_the_first_of_a_thousand_refused_rows(make_pipeline, workspace):
+    refusing = Refusing(make_pipeline, workspace.kafka(settings=ACLS), described=False)
     p = refusing.pipeline
     refusing.insert(1, 500)
     p.wait_confirmed()
@@ -31,7 +31,7 @@ def test_halt_stops_at_the_first_of_a_thousand_refused_rows(make_pipeline, kafka
     first = next(index for index, (_, refused) in enumerate(rows) if refused)
     halt = p.walpost.status()["halt"]
     assert halt["reason"] == "undeliverable_event"
-    assert rows[first][0] in halt["detail"] and "INVALID_RECORD" in halt["detail"] and "without a key" in halt["detail"]
+    assert rows[first][0] in halt["detail"] and "Kafka refused it" in halt["detail"] and "INVALID_RECORD" in halt["detail"] and "without a key" in halt["detail"]
     delivered = refusing.delivered()
     assert {event for event, _ in rows[:first]} <= set(delivered)
     assert not {event for event, refused in rows if refused} & set(delivered)
@@ -107,16 +107,6 @@ def test_partitions_added_to_a_topic_are_used_and_told(make_pipeline, kafka):
     p.wait_confirmed()
     assert len({record.id for record in p.records()}) == 100
     assert len({record.partition for record in p.records()}) > 1
-
-
-ACLS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "allow.everyone.if.no.acl.found": "true"}
-
-
-def permit(kafka, topic, *operations, change="--add"):
-    """Once a topic has any, only what its ACLs name is permitted."""
-    arguments = [word for operation in operations for word in ("--operation", operation)]
-    kafka._java("org.apache.kafka.tools.AclCommand", "--bootstrap-server", kafka.bootstrap, change, "--force", "--topic", topic,
-                "--allow-principal", "User:ANONYMOUS", *arguments)
 
 
 # Without DESCRIBE_CONFIGS nobody knows beforehand what the topic takes.

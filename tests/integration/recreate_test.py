@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 import servers
+from refusing import ACLS, permit
 from table_writers import Writers
 
 
@@ -241,15 +242,19 @@ def test_what_compression_makes_small_enough_is_sent(make_pipeline, kafka):
     p.wait_confirmed()
 
 
-# A broker refuses a whole batch for one record.
-def test_row_that_its_topic_does_not_take_is_the_one_that_is_named(make_pipeline, kafka):
-    p = make_pipeline(config={"outboxes": [{"preset": "debezium", "table": "public.own", "topic": "{aggregatetype}", "topics": {"allowed": ["*"]}}]}, create_topic=False)
+# A broker refuses a whole batch for one record, where nobody could tell beforehand.
+@pytest.mark.parametrize("described", [True, False])
+def test_row_that_its_topic_does_not_take_is_the_one_that_is_named(make_pipeline, workspace, described):
+    kafka = workspace.kafka(settings=ACLS)
+    p = make_pipeline(on_kafka=kafka, config={"outboxes": [{"preset": "debezium", "table": "public.own", "topic": "{aggregatetype}", "topics": {"allowed": ["*"]}}]}, create_topic=False)
     p.execute("CREATE TABLE own (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload jsonb,"
               " n integer, seq bigint GENERATED ALWAYS AS IDENTITY, tx xid8 DEFAULT pg_current_xact_id())")
     p.execute("INSERT INTO own (aggregatetype, aggregateid, type, n) SELECT %s, CASE WHEN n <> 7 THEN 'key-' || n END, 'Tested', n"
               " FROM generate_series(1, 10) n", p.name)
     bad, = p.execute("SELECT id::text FROM own WHERE n = 7")[0]
     kafka.create_topic(p.name, 1, {"cleanup.policy": "compact"})
+    if not described:
+        permit(kafka, p.name, "Describe", "Write", "Read")
     stopped = p.walpost.verb("init", "--drain-existing", check=False)
     assert stopped.returncode == 78 and bad in stopped.stderr
     assert not any(other in stopped.stderr for other, in p.execute("SELECT id::text FROM own WHERE n <> 7"))

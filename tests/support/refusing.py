@@ -1,21 +1,32 @@
-"""Events of which only the broker can tell that it does not take them."""
+"""Events that a topic does not take, and topics of which only the broker can tell that."""
 
 TABLE = """CREATE TABLE outbox (seq bigserial, id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255),
     type varchar(255), payload jsonb)"""
 
-# A compacted topic takes no record without a key, so every `every`th row is one that only the broker refuses.
+# A compacted topic takes no record without a key, so every `every`th row is refused.
 INSERT = """INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload)
     SELECT gen_random_uuid(), %s, CASE WHEN n %% %s = 0 THEN NULL ELSE 'key-' || (n %% 50) END, 'Tested', to_jsonb(n)
     FROM generate_series(%s, %s) n"""
 
+ACLS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "allow.everyone.if.no.acl.found": "true"}
+
+
+def permit(kafka, topic, *operations, change="--add"):
+    """Once a topic has any, only what its ACLs name is permitted."""
+    arguments = [word for operation in operations for word in ("--operation", operation)]
+    kafka._java("org.apache.kafka.tools.AclCommand", "--bootstrap-server", kafka.bootstrap, change, "--force", "--topic", topic,
+                "--allow-principal", "User:ANONYMOUS", *arguments)
+
 
 class Refusing:
-    """A pipeline of preset debezium whose topic is compacted."""
+    """A pipeline of preset debezium whose topic is compacted. Not `described` (a Kafka with ACLS), only the broker knows."""
 
-    def __init__(self, make_pipeline, kafka, **delivery):
-        self.pipeline = make_pipeline(create_topic=False, config={
+    def __init__(self, make_pipeline, kafka, described=True, **delivery):
+        self.pipeline = make_pipeline(on_kafka=kafka, create_topic=False, config={
             "outboxes": [{"table": "public.outbox", "preset": "debezium"}], "delivery": delivery})
         self.topic = kafka.create_topic(f"outbox.event.{self.pipeline.name}", 4, {"cleanup.policy": "compact"})
+        if not described:
+            permit(kafka, self.topic, "Describe", "Write", "Read")
         self.pipeline.execute(TABLE)
         self.pipeline.start()
 

@@ -49,6 +49,17 @@ TEST(BatchBytesTest, BatchIsALittleSmallerThanTheTopicTakes) {
   EXPECT_EQ(BatchBytesFor(0), 1) << "librdkafka takes no less";
 }
 
+TEST(LacksKeyTest, OnlyACompactedTopicNeedsAKey) {
+  envelope::Record record;
+  for (const char* policy : {"compact", "compact,delete"}) {
+    EXPECT_TRUE(LacksKey(record, LimitsOf({{"cleanup.policy", policy}}))) << policy;
+  }
+  EXPECT_FALSE(LacksKey(record, LimitsOf({{"cleanup.policy", "delete"}})));
+  EXPECT_FALSE(LacksKey(record, {})) << "not known";
+  record.key = std::string_view();
+  EXPECT_FALSE(LacksKey(record, LimitsOf({{"cleanup.policy", "compact"}}))) << "empty is not null";
+}
+
 // Kafka 4 refuses the whole batch of a record that is an hour ahead.
 // Failure 29.
 TEST(SafeTimestampTest, TimeAheadBecomesNow) {
