@@ -280,6 +280,10 @@ BEGIN
         RETURN;
     END;
     locked := clock_timestamp();
+    -- A pipeline that came since has all rows still to send, and held the lock that was waited for until it was recorded.
+    IF NOT EXISTS (SELECT FROM outbox.delivered_note()) THEN
+        RETURN;
+    END IF;
     FOR i IN 1..cardinality(targets) LOOP
         action := 'kept';
         what := targets[i]::text;

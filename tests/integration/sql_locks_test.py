@@ -313,3 +313,25 @@ def test_writers_do_not_wait_for_the_standby_that_the_commit_of_maintain_would_w
     waits = maintaining.is_alive()
     p.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
     assert ("made",) in maintaining.result() and not waits
+
+
+# It may be interrupted before it has sent them.
+def test_partition_is_not_dropped_that_a_pipeline_needs_which_was_recorded_while_maintain_waited(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    p.walpost.start()
+    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, created_at)"
+              " SELECT gen_random_uuid(), %s, 'k', 'Tested', now() - interval '3 days' FROM generate_series(1, 20)", p.name)
+    p.execute("SELECT * FROM outbox.maintain(keep => '1 day')")
+    p.wait_confirmed()
+    p.walpost.stop()
+    p.walpost.start()
+    with connected(p, autocommit=False) as init:
+        init.execute("LOCK TABLE outbox.events IN ACCESS SHARE MODE")
+        init.execute("CREATE TEMP TABLE another AS SELECT * FROM walpost.pipeline; UPDATE another SET name = 'another', drained = false;"
+                     " INSERT INTO walpost.pipeline SELECT * FROM another")
+        maintaining = InThread(lambda: p.execute("SELECT * FROM outbox.maintain(keep => '1 day')"))
+        servers.wait_for(lambda: waiting(p) or not maintaining.is_alive(), 10, "maintain to wait")
+        init.connection.commit()
+    maintaining.result()
+    assert p.execute("SELECT count(*) FROM outbox.events") == [(20,)]
