@@ -105,6 +105,9 @@ TopicLimits LimitsOf(
   TopicLimits limits;
   std::optional<std::int64_t> retention;
   std::optional<std::int64_t> before;
+  std::optional<std::int64_t> after;
+  // The only limit that brokers up to 3.5 have, in both directions; those from 4 on have it no more.
+  std::optional<std::int64_t> difference;
   for (const auto& [name, value] : configuration) {
     if (name == "max.message.bytes") {
       limits.message_bytes_max = Number(value);
@@ -117,6 +120,10 @@ TopicLimits LimitsOf(
       retention = Number(value);
     } else if (name == "message.timestamp.before.max.ms") {
       before = Number(value);
+    } else if (name == "message.timestamp.after.max.ms") {
+      after = Number(value);
+    } else if (name == "message.timestamp.difference.max.ms") {
+      difference = Number(value);
     } else if (name == "min.insync.replicas") {
       limits.min_insync_replicas = Number(value);
     }
@@ -126,9 +133,17 @@ TopicLimits LimitsOf(
     // Half of it, so that consumers have the other half to read the record.
     limits.age_max = *limits.retention / 2;
   }
-  if (before && *before > 0) {
-    const milliseconds half(*before / 2);
-    limits.age_max = limits.age_max ? std::min(*limits.age_max, half) : half;
+  // Half of each, too: the broker's clock is another one, and the record is on its way for a while.
+  for (const std::optional<std::int64_t>& bound : {before, difference}) {
+    if (bound && *bound >= 0) {
+      const milliseconds half(*bound / 2);
+      limits.age_max = std::min(limits.age_max.value_or(half), half);
+    }
+  }
+  for (const std::optional<std::int64_t>& bound : {after, difference}) {
+    if (bound && *bound >= 0) {
+      limits.ahead_max = std::min(limits.ahead_max, milliseconds(*bound / 2));
+    }
   }
   return limits;
 }
@@ -169,7 +184,7 @@ std::int64_t SafeTimestampMs(std::int64_t timestamp_ms, const TopicLimits& limit
   if (timestamp_ms == 0 || now_ms == 0) {
     return timestamp_ms;
   }
-  if (timestamp_ms > now_ms + kClockSlack.count()) {
+  if (timestamp_ms > now_ms + limits.ahead_max.count()) {
     return now_ms;
   }
   return limits.age_max ? std::max(timestamp_ms, now_ms - limits.age_max->count()) : timestamp_ms;

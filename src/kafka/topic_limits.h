@@ -22,10 +22,15 @@
 
 namespace walpost::kafka {
 
+// A clock that far ahead is not worth a change.
+constexpr std::chrono::milliseconds kClockSlack{1'000};
+
 struct TopicLimits {
   std::optional<std::int64_t> message_bytes_max;  // max.message.bytes; nullopt = not known
   // A record dated further back would be refused, or deleted before it is read; nullopt = none.
   std::optional<std::chrono::milliseconds> age_max;
+  // A record dated further ahead gets the present.
+  std::chrono::milliseconds ahead_max = kClockSlack;
   bool uncompressed = false;  // compression.type: the broker unpacks what comes
   bool compacts = false;      // cleanup.policy
   bool deletes = false;
@@ -41,9 +46,6 @@ struct ProducerLimits {
   std::optional<std::int64_t> batch_bytes_max;  // of the smallest topic seen
   std::int64_t message_bytes_max = 1'048'588;   // Kafka's default for a topic
 };
-
-// A clock that far ahead is not worth a change.
-constexpr std::chrono::milliseconds kClockSlack{1'000};
 
 // librdkafka's own bound for message.max.bytes.
 constexpr std::int64_t kMessageBytesEver = 1'000'000'000;

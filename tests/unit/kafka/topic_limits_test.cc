@@ -100,5 +100,26 @@ TEST(LimitsOfTest, TheStricterOfRetentionAndTimestampLimitCounts) {
             std::nullopt);
 }
 
+// Brokers up to 3.5 know only the older one, brokers from 4 on only the newer ones.
+TEST(LimitsOfTest, TimestampLimitOfOldBrokersBoundsBothDirections) {
+  const TopicLimits old = LimitsOf({{"message.timestamp.difference.max.ms", "2000"}});
+  EXPECT_EQ(old.age_max, milliseconds(1'000));
+  EXPECT_EQ(old.ahead_max, milliseconds(1'000));
+  const TopicLimits both = LimitsOf({{"message.timestamp.difference.max.ms", "9223372036854775807"},
+                                     {"message.timestamp.before.max.ms", "8000"},
+                                     {"message.timestamp.after.max.ms", "600"}});
+  EXPECT_EQ(both.age_max, milliseconds(4'000));
+  EXPECT_EQ(both.ahead_max, milliseconds(300));
+  EXPECT_EQ(LimitsOf({{"message.timestamp.after.max.ms", "3600000"}}).ahead_max, kClockSlack);
+  EXPECT_EQ(LimitsOf({{"message.timestamp.difference.max.ms", "0"}}).ahead_max, milliseconds(0));
+}
+
+TEST(SafeTimestampTest, TopicMayTakeLessThanOurSlack) {
+  TopicLimits limits;
+  limits.ahead_max = milliseconds(100);
+  EXPECT_EQ(SafeTimestampMs(kNowMs + 101, limits, kNow), kNowMs);
+  EXPECT_EQ(SafeTimestampMs(kNowMs + 100, limits, kNow), kNowMs + 100);
+}
+
 }  // namespace
 }  // namespace walpost::kafka
