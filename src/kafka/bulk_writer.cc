@@ -105,7 +105,15 @@ absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string
     RETURN_IF_ERROR(MakeClient());
   }
   Target target;
-  ASSIGN_OR_RETURN(target.partitions, CountPartitions(client_.get(), topic, patience_));
+  const absl::StatusOr<std::int32_t> partitions = CountPartitions(client_.get(), topic, patience_);
+  if (absl::IsNotFound(partitions.status()) || absl::IsInvalidArgument(partitions.status())) {
+    // Asked once: who leaves such records out would wait for each.
+    target.missing = absl::IsNotFound(partitions.status()) ? "it does not exist: create it"
+                                                           : "it is no legal name";
+    return &targets_.emplace(topic, target).first->second;
+  }
+  RETURN_IF_ERROR(partitions.status());
+  target.partitions = *partitions;
   // What may not be described has no known limits.
   target.limits = ReadTopicLimits(client_.get(), topic, std::min(patience_, kLimitsTimeout))
                       .value_or(TopicLimits());
@@ -123,6 +131,9 @@ absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string
 absl::Status BulkWriter::Check(const envelope::Record& record, const Target& target,
                                bool compressed) {
   const std::string topic(record.topic);
+  if (!target.missing.empty()) {
+    return Refused(topic, target.missing);
+  }
   if (record.partition >= target.partitions) {
     return Refused(topic, absl::StrFormat("it asks for partition %d, and there are %d",
                                           record.partition, target.partitions));
@@ -140,6 +151,10 @@ absl::Status BulkWriter::Check(const envelope::Record& record, const Target& tar
 absl::Status BulkWriter::Write(const envelope::Record& record) {
   RETURN_IF_ERROR(failure_);
   const std::string topic(record.topic);
+  if (!targets_.contains(topic)) {
+    // Who waits for a topic to become known polls the client, and that takes reports away.
+    RETURN_IF_ERROR(Flush());
+  }
   const absl::StatusOr<const Target*> found = TargetOf(topic);
   if (!found.ok()) {
     return base::Annotate(found.status(), absl::StrFormat("event '%s'", HeaderOf(record, "id")));

@@ -50,6 +50,7 @@ class BulkWriter {
 
  private:
   struct Target {
+    std::string missing;  // why there is no such topic; empty = there is
     std::int32_t partitions = 0;
     TopicLimits limits;
   };

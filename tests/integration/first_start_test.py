@@ -248,9 +248,11 @@ def test_rows_that_cannot_be_sent_are_left_out_and_named_when_told_so(make_pipel
     bad = p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no topic', 'k', 't')"
                     " RETURNING id::text")[0][0]
     large = p.execute("SELECT id::text FROM outbox.events WHERE event_type = 'Large'")[0][0]
+    nowhere = p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no-topic', 'k', 't')"
+                        " RETURNING id::text")[0][0]
     p.execute(FILL, p.name, 11, 20)
     done = p.walpost.verb("init", "--drain-existing", "--skip-undeliverable").stdout
-    assert f"outbox.events: 20 events sent, 2 left out, since they can be no records: {large} {bad}\n" in done
+    assert f"outbox.events: 20 events sent, 3 left out, since they can be no records: {large} {bad} {nowhere}\n" in done
     assert len(p.records()) == 20
     p.walpost.start()
 
