@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -391,8 +392,10 @@ std::string UnknownVerb(const CLI::App& app) {
   return absl::StrFormat("unknown verb '%s'%s", rest[0], config::DidYouMean(rest[0], verbs));
 }
 
-// A core file would hold payloads and passwords. Whoever wants one raises the limit again: `prlimit`.
+// A core file would hold payloads and passwords. The limit alone does not bind a kernel that pipes them
+// to a program (core_pattern); not dumpable, the process is no other one's of its user to trace, either.
 void LeaveNoCoreFile() {
+  prctl(PR_SET_DUMPABLE, 0);
   rlimit limit{};
   if (getrlimit(RLIMIT_CORE, &limit) == 0) {
     limit.rlim_cur = 0;

@@ -3,8 +3,14 @@
 The limit asserted here is for the build under test; scripts/bench memory reports what the release build needs.
 """
 
+import os
 import resource
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
 
+import servers
 from confluent_kafka import Producer
 
 LIMIT_BYTES = 64 * 1024 * 1024
@@ -68,3 +74,18 @@ def test_a_crash_leaves_no_core_file_with_secrets(make_pipeline):
     finally:
         resource.setrlimit(resource.RLIMIT_CORE, limits)
     assert resource.prlimit(p.walpost.process.pid, resource.RLIMIT_CORE) == (0, limits[1])
+
+
+# A kernel that pipes core files to a program does not ask for the limit.
+def test_a_process_with_secrets_may_not_be_dumped(request):
+    folder = Path(tempfile.mkdtemp())
+    request.addfinalizer(lambda: shutil.rmtree(folder))
+    folder.chmod(0o755)
+    config = folder / "walpost.yaml"
+    os.mkfifo(config)
+    config.chmod(0o644)
+    process = subprocess.Popen([servers.walpost_binary(), "--config", config, "config", "validate"], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, user=65534 if os.geteuid() == 0 else None)
+    with config.open("w", encoding="utf-8"):  # opened on the other side, too
+        assert Path(f"/proc/{process.pid}/status").stat().st_uid == 0, "the kernel's own, since nobody may look into the process"
+    process.wait(30)
