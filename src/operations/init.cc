@@ -370,14 +370,31 @@ class Initializer {
       if (drain_ && options_.drain->gap) {
         gap = options_.drain->gap->ToJson();
       }
-      RETURN_IF_ERROR(WriteRecord(connection_,
-                                  {options_.name, options_.source.slot, options_.source.publication,
-                                   system_identifier_, consistent_point_, snapshot_,
-                                   /*drained=*/!drain_, gap}));
+      RETURN_IF_ERROR(Replace({options_.name, options_.source.slot, options_.source.publication,
+                               system_identifier_, consistent_point_, snapshot_,
+                               /*drained=*/!drain_, gap}));
     }
     Say(absl::StrFormat("pipeline     %s %s", options_.name,
                         keep ? "was set up before" : "recorded"));
     return !record_ && options_.replaced ? options_.replaced() : absl::OkStatus();
+  }
+
+  // With the dead letters of the cluster before, or nobody could decide about them any more.
+  absl::Status Replace(const PipelineRecord& record) {
+    RETURN_IF_ERROR(connection_->Execute("BEGIN"));
+    absl::StatusOr<std::uint64_t> taken = 0;
+    if (record_) {
+      taken = TakeOverDeadLetters(connection_, *record_);
+    }
+    absl::Status done = taken.status();
+    if (done.ok()) {
+      done = WriteRecord(connection_, record);
+    }
+    RETURN_IF_ERROR(connection_->Execute(done.ok() ? "COMMIT" : "ROLLBACK"));
+    if (done.ok() && *taken > 0) {
+      done_ += TakenOver(*record_, *taken);
+    }
+    return done;
   }
 
   absl::Status EnsureDrained() {

@@ -77,16 +77,55 @@ absl::Status RecordDelivered(postgres::SqlConnection* connection, const std::str
                    .status();
 }
 
-absl::Status RecordCluster(postgres::SqlConnection* connection, const std::string& name,
-                           const std::string& system_identifier, base::Lsn position) {
+absl::StatusOr<std::uint64_t> TakeOverDeadLetters(postgres::SqlConnection* connection,
+                                                  const PipelineRecord& record) {
+  ASSIGN_OR_RETURN(const std::vector<Row> exists,
+                   connection->Query("SELECT to_regclass('walpost.dead_letters')::text"));
+  if (!exists.at(0).at(0)) {
+    return 0;
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> taken,
+      connection->Query(
+          "WITH here AS (SELECT system_identifier FROM pg_control_system()), taken AS (UPDATE "
+          "walpost.dead_letters AS d SET system_identifier = here.system_identifier FROM here "
+          "WHERE d.pipeline = $1 AND d.system_identifier = $2::numeric AND d.system_identifier <> "
+          "here.system_identifier RETURNING d.closed_at) SELECT count(*) FILTER (WHERE closed_at "
+          "IS NULL) FROM taken",
+          {record.name, record.system_identifier}));
+  std::uint64_t open = 0;
+  (void)absl::SimpleAtoi(taken.at(0).at(0).value_or("0"), &open);
+  return open;
+}
+
+absl::StatusOr<std::uint64_t> RecordCluster(postgres::SqlConnection* connection,
+                                            const PipelineRecord& record,
+                                            const std::string& system_identifier,
+                                            base::Lsn position) {
   // Before the cluster is, or outbox.maintain could believe a position of another one.
-  RETURN_IF_ERROR(RecordDelivered(connection, name, position));
-  return connection
-      ->Query(
-          "UPDATE walpost.pipeline SET system_identifier = $2::numeric, consistent_point = "
-          "$3::pg_lsn, snapshot = NULL WHERE name = $1",
-          {name, system_identifier, position.ToString()})
-      .status();
+  RETURN_IF_ERROR(RecordDelivered(connection, record.name, position));
+  RETURN_IF_ERROR(connection->Execute("BEGIN"));
+  absl::StatusOr<std::uint64_t> taken = TakeOverDeadLetters(connection, record);
+  if (taken.ok()) {
+    const absl::Status recorded =
+        connection
+            ->Query(
+                "UPDATE walpost.pipeline SET system_identifier = $2::numeric, consistent_point = "
+                "$3::pg_lsn, snapshot = NULL WHERE name = $1",
+                {record.name, system_identifier, position.ToString()})
+            .status();
+    taken = recorded.ok() ? taken : recorded;
+  }
+  RETURN_IF_ERROR(connection->Execute(taken.ok() ? "COMMIT" : "ROLLBACK"));
+  return taken;
+}
+
+std::string TakenOver(const PipelineRecord& record, std::uint64_t open) {
+  return open == 0 ? ""
+                   : absl::StrFormat(
+                         "dead letters %d open ones of cluster %s taken over: `walpost "
+                         "dlq list` shows them\n",
+                         open, record.system_identifier);
 }
 
 absl::Status RecordGap(postgres::SqlConnection* connection, const std::string& name,

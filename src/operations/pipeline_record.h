@@ -5,6 +5,7 @@
 // Thread: blocking.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,9 +43,20 @@ absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineReco
 absl::Status RecordDelivered(postgres::SqlConnection* connection, const std::string& name,
                              base::Lsn position);
 
-// This cluster is the recorded one from here on, and streaming goes on there at `position`.
-absl::Status RecordCluster(postgres::SqlConnection* connection, const std::string& name,
-                           const std::string& system_identifier, base::Lsn position);
+// Dead letters of the cluster that `record` names, open and closed, are this cluster's from here on:
+// they came along with the data, and nothing else holds what is in them. How many of them are open.
+absl::StatusOr<std::uint64_t> TakeOverDeadLetters(postgres::SqlConnection* connection,
+                                                  const PipelineRecord& record);
+
+// This cluster is the recorded one from here on, and streaming goes on there at `position`. `record` is
+// what was recorded before; its dead letters are taken over in the same transaction: how many are open.
+absl::StatusOr<std::uint64_t> RecordCluster(postgres::SqlConnection* connection,
+                                            const PipelineRecord& record,
+                                            const std::string& system_identifier,
+                                            base::Lsn position);
+
+// The line that says so; empty = none.
+std::string TakenOver(const PipelineRecord& record, std::uint64_t open);
 
 // From here on `run` does not stream before the gap is closed.
 absl::Status RecordGap(postgres::SqlConnection* connection, const std::string& name,

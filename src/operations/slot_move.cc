@@ -183,16 +183,20 @@ class Mover {
 
 // A cluster that is adopted is the recorded one from here on, and what lies before `position` is dealt
 // with in it.
-absl::Status RecordDecision(const InitOptions& options, const base::SourceFacts& facts,
-                            Lsn position, SqlConnection* connection) {
+absl::StatusOr<std::string> RecordDecision(const InitOptions& options,
+                                           const base::SourceFacts& facts, Lsn position,
+                                           SqlConnection* connection) {
   ASSIGN_OR_RETURN(const auto record, FindRecord(connection, options.name, options.source.slot));
   if (!record) {
-    return absl::OkStatus();
+    return "";
   }
   const std::string here = std::to_string(facts.system_identifier);
-  return record->system_identifier == here
-             ? RecordDelivered(connection, record->name, position)
-             : RecordCluster(connection, record->name, here, position);
+  if (record->system_identifier == here) {
+    RETURN_IF_ERROR(RecordDelivered(connection, record->name, position));
+    return "";
+  }
+  ASSIGN_OR_RETURN(const std::uint64_t taken, RecordCluster(connection, *record, here, position));
+  return TakenOver(*record, taken);
 }
 
 std::string WhatAdoptingMeans(const Mover& mover) {
@@ -322,7 +326,9 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
         options.source.slot));
   }
   RETURN_IF_ERROR(mover.Remember(position));
-  RETURN_IF_ERROR(RecordDecision(options, mover.facts(), position, &connection));
+  ASSIGN_OR_RETURN(const std::string taken,
+                   RecordDecision(options, mover.facts(), position, &connection));
+  text += taken;
   text += noted ? kKeptUntilDiscarded : "";
   return Outcome{0, text + "done; a walpost that is halted resumes on SIGHUP\n", ""};
 }

@@ -412,3 +412,34 @@ def test_two_at_once_are_refused_and_nothing_is_changed(make_pipeline):
         # A lock that anybody may take stops nobody.
         cursor.execute("ROLLBACK; SELECT pg_advisory_lock(2002874224, k) FROM generate_series(0, 10) k")
         recreate(p)
+
+
+# As after pg_upgrade: the rows name the cluster before, and what is in them is nowhere else.
+def test_open_dead_letters_are_taken_over_on_a_new_cluster(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "200000"})
+    p.start()
+    p.insert_large(300_000, key="key-0")
+    p.insert(1, 4, keys=1)
+    p.insert(5, 5, topic=p.name + ".gone")
+    p.wait_confirmed()
+    p.walpost.verb("dlq", "discard", "--topic", p.name + ".gone", "--yes")
+    assert p.walpost.stop() == 0
+    parked = [row[0] for row in p.execute("SELECT event_id FROM walpost.dead_letters WHERE closed_at IS NULL ORDER BY seq")]
+    assert len(parked) == 5
+    p.execute("DELETE FROM outbox.events WHERE id::text = ANY (%s)", parked)
+    discarded = stored(p)
+    p.execute("UPDATE walpost.dead_letters SET system_identifier = 1")
+    p.execute("UPDATE walpost.pipeline SET system_identifier = 1")
+    lose_slot(p)
+    made = recreate(p)
+    assert "5 open ones of cluster 1 taken over" in made, made
+    p.walpost.start()
+    assert p.walpost.status()["events"]["parked_keys"] == 1
+    kafka.alter_topic(p.name, {"max.message.bytes": "10000000"})
+    p.insert(11, 13, keys=1)
+    p.wait_confirmed()
+    p.walpost.verb("dlq", "retry", "--all-undecided")
+    p.wait_confirmed()
+    later = [row[0] for row in p.execute("SELECT id::text FROM outbox.events WHERE id::text <> ALL (%s) ORDER BY seq", discarded)]
+    assert len(discarded) == 1 and [record.id for record in p.records()] == parked + later, "the discarded one stays discarded"
