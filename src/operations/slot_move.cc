@@ -237,7 +237,12 @@ absl::StatusOr<bool> NoteSkipped(const InitOptions& options, const std::string& 
   row.detail = detail;
   row.position = position;
   row.truncated_bytes = 0;
-  RETURN_IF_ERROR(table->Insert({row}).status());
+  ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Inserted inserted, table->Insert({row}));
+  if (!inserted.open.at(0)) {
+    // That of an attempt that failed, which somebody has discarded since: this one needs its own.
+    row.position.clear();
+    RETURN_IF_ERROR(table->Insert({row}).status());
+  }
   return true;
 }
 

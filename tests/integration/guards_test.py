@@ -243,3 +243,19 @@ def test_without_a_progress_topic_the_guard_is_off(make_pipeline):
     assert "walpost_gap_guard{" in p.walpost.get("/metrics")[1]
     assert not has_topic(p)
     goes_on(p)
+
+
+def test_skip_that_failed_and_was_discarded_is_noted_again(make_pipeline):
+    p = started(make_pipeline())
+    p.insert(101, 101, topic="nobody-made-this-topic")
+    p.walpost.start(wait="halted")
+    commit_lsn = p.walpost.status()["halt"]["detail"].split("commit LSN ")[1].split(",")[0]
+    p.execute("CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_terminate_backend(pid) FROM"
+              " pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database() AND application_name LIKE 'walpost%%';"
+              " RETURN NULL; END $$")
+    p.execute("CREATE TRIGGER cut AFTER INSERT ON walpost.dead_letters FOR EACH ROW EXECUTE FUNCTION cut()")
+    assert p.walpost.verb("slot", "advance", "--to", commit_lsn, "--yes", check=False).returncode != 0
+    p.execute("DROP TRIGGER cut ON walpost.dead_letters")
+    p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
+    p.walpost.verb("slot", "advance", "--to", commit_lsn, "--yes")
+    assert p.execute("SELECT closed_at IS NULL FROM walpost.dead_letters ORDER BY seq") == [(False,), (True,)]
