@@ -188,21 +188,33 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadKey(const std::stri
                                                                  const std::string& key,
                                                                  std::int64_t after,
                                                                  std::size_t limit) {
-  // First how many fit: a running sum of what they hold.
-  return Select(absl::StrFormat(
-                    "WHERE seq IN (SELECT seq FROM (SELECT seq, sum(512 + "
-                    "coalesce(octet_length(value), 0)) OVER (ORDER BY seq) - 512 - "
-                    "coalesce(octet_length(value), 0) AS before FROM walpost.dead_letters WHERE "
-                    "%s%sAND parked AND topic = $2 AND key = $3::bytea AND seq > $4::bigint ORDER "
-                    "BY seq LIMIT %u) AS next WHERE before < %u) ORDER BY seq",
-                    kOurs, kOpen, limit, kReadBytesMax),
-                {pipeline_, topic, Hex(key), std::to_string(after)},
-                /*whole=*/true);
+  // First how many fit: a running sum of what they hold, with the headers, which may be the most of it.
+  return Select(
+      absl::StrFormat("WHERE seq IN (SELECT seq FROM (SELECT seq, sum(bytes) OVER (ORDER BY seq) - "
+                      "bytes AS before FROM (SELECT seq, 512 + coalesce(octet_length(value), 0) + "
+                      "octet_length(key) + octet_length(value_schema) + coalesce((SELECT "
+                      "sum(octet_length(n) + coalesce(octet_length(v), 0)) FROM "
+                      "unnest(header_names, header_values) AS h (n, v)), 0) AS bytes FROM "
+                      "walpost.dead_letters WHERE %s%sAND parked AND topic = $2 AND key = "
+                      "$3::bytea AND seq > $4::bigint ORDER BY seq LIMIT %u) AS sized) AS next "
+                      "WHERE before < %u) ORDER BY seq",
+                      kOurs, kOpen, limit, kReadBytesMax),
+      {pipeline_, topic, Hex(key), std::to_string(after)},
+      /*whole=*/true);
 }
 
 absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRow(std::int64_t seq) {
   return Select(absl::StrFormat("WHERE %s%sAND seq = $2::bigint", kOurs, kOpen),
                 {pipeline_, std::to_string(seq)}, /*whole=*/true);
+}
+
+std::size_t DeadLetterTable::BytesOf(const DeadLetter& row) {
+  std::size_t bytes = 512 + row.value_bytes.value_or(0) + row.key.value_or("").size();
+  bytes += row.schema.size();
+  for (const DeadLetter::Header& header : row.headers) {
+    bytes += header.name.size() + header.value.value_or("").size();
+  }
+  return bytes;
 }
 
 absl::Status DeadLetterTable::Delivered(std::int64_t seq, bool elsewhere) {

@@ -63,6 +63,8 @@ class DeadLetterTable {
   absl::StatusOr<std::vector<base::DeadLetter>> ReadKey(const std::string& topic,
                                                         const std::string& key, std::int64_t after,
                                                         std::size_t limit);
+  // As ReadKey counts them.
+  static std::size_t BytesOf(const base::DeadLetter& row);
   absl::StatusOr<std::vector<base::DeadLetter>> ReadRow(std::int64_t seq);
   // One that was sent `elsewhere` stays to be looked at.
   absl::Status Delivered(std::int64_t seq, bool elsewhere);

@@ -114,7 +114,7 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
                        table_->ReadKey(request.topic, request.key, request.seq, kRowsAtATime));
       std::size_t bytes = 0;
       for (const base::DeadLetter& row : reply->rows) {
-        bytes += 512 + row.value_bytes.value_or(0);
+        bytes += postgres::DeadLetterTable::BytesOf(row);
       }
       reply->at_end =
           reply->rows.size() < kRowsAtATime && bytes < postgres::DeadLetterTable::kReadBytesMax;

@@ -194,3 +194,21 @@ def test_gap_rows_of_a_parked_key_do_not_overtake_it(make_pipeline, kafka):
     order = [record.id for record in p.records() if record.key == "key-1"]
     expected = [row[0] for row in p.execute("SELECT id::text FROM outbox.events WHERE aggregate_id = 'key-1' ORDER BY seq")]
     assert list(dict.fromkeys(order)) == expected
+
+
+def test_release_of_rows_with_large_headers_reads_a_few_at_a_time(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, config={"outboxes": [{"table": "outbox.events", "value": {"format": "raw"}}],
+                                                  "delivery": {"on_undeliverable": "park"}})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "200000"})
+    p.start()
+    p.allow_bad_topics()
+    p.insert_large(300_000, key="key-0")
+    for _ in range(40):
+        p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, headers) VALUES"
+                  " (gen_random_uuid(), %s, 'key-0', 'H', jsonb_build_object('h', repeat('x', 4000000)))", p.name)
+    p.wait_confirmed()
+    kafka.alter_topic(p.name, {"max.message.bytes": "60000000"})
+    before = p.walpost.peak_rss_bytes()
+    p.walpost.verb("dlq", "retry", "--all-undecided")
+    assert len(kafka.read_all(p.name)) == 41
+    assert p.walpost.peak_rss_bytes() - before < 100 * 2**20
