@@ -37,12 +37,12 @@ std::vector<std::pair<std::string_view, std::string>> DescribeForTopic(const Dea
   return headers;
 }
 
-void TakeRecord(const Record& record, DeadLetter* row) {
+void TakeRecord(const Record& record, DeadLetter* row, std::size_t bytes_max) {
   std::size_t bytes = record.value ? record.value->size() : 0;
   for (const RecordHeader& header : record.headers) {
     bytes += header.name.size() + header.value.size();
   }
-  if (bytes > DeadLetter::kRecordBytesMax && !row->truncated_bytes) {
+  if (bytes > bytes_max && !row->truncated_bytes) {
     row->truncated_bytes = bytes;
   }
   const bool whole = !row->truncated_bytes;

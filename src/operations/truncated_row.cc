@@ -60,7 +60,10 @@ absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
   }
   encoder_ = *std::move(encoder);
   ASSIGN_OR_RETURN(row_, Fetch(outbox->table, row.event_id));
-  ASSIGN_OR_RETURN(const envelope::Position position, envelope::Position::Parse(row.position));
+  envelope::Position position;  // none, when a verb sent its row beside the stream
+  if (!row.position.empty()) {
+    ASSIGN_OR_RETURN(position, envelope::Position::Parse(row.position));
+  }
   const absl::StatusOr<envelope::Record> record =
       encoder_->Encode(row_, position, envelope::TransactionInfo{{}, CommitTime(row)});
   if (!record.ok()) {
@@ -74,10 +77,14 @@ absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
   }
   whole.partition = record->partition;
   whole.event_time_ms = record->timestamp_ms;
-  envelope::TakeRecord(*record, &whole);
+  envelope::TakeRecord(*record, &whole, envelope::kRestoredBytesMax);
+  if (row.position.empty()) {
+    std::erase_if(whole.headers,
+                  [](const auto& header) { return header.name == "walpost-position"; });
+  }
   if (whole.truncated_bytes) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "its record is larger than a dead letter may be, %u bytes", DeadLetter::kRecordBytesMax));
+        "its record is larger than a dead letter may be, %u bytes", envelope::kRestoredBytesMax));
   }
   if (record->schema != 0) {
     whole.schema = envelope::NeedAsText(schemas_.entry(record->schema).need);

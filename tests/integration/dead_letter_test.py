@@ -196,6 +196,36 @@ def test_gap_rows_of_a_parked_key_do_not_overtake_it(make_pipeline, kafka):
     assert list(dict.fromkeys(order)) == expected
 
 
+def test_dead_letter_larger_than_the_table_takes_is_sent_again_once_the_limit_is_raised(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "8000000"})
+    p.start()
+    p.insert_large(9_000_000, key="key-0")
+    p.insert(1, 3, keys=1)
+    p.wait_confirmed()
+    kafka.alter_topic(p.name, {"max.message.bytes": "60000000"})
+    p.walpost.verb("dlq", "retry", "--all-undecided")
+    expected = [row[0] for row in p.execute("SELECT id::text FROM outbox.events ORDER BY seq")]
+    assert [record.id for record in p.records()] == expected
+
+
+def test_large_row_that_a_verb_put_behind_a_parked_key_is_sent(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "60000000"})
+    p.start()
+    p.insert_large(9_000_000, event_type="First")
+    p.wait_confirmed()
+    kafka.alter_topic(p.name, {"max.message.bytes": "200000"})
+    p.insert_large(300_000, event_type="Second")
+    p.wait_confirmed()
+    kafka.alter_topic(p.name, {"max.message.bytes": "60000000"})
+    assert "1 parked" in p.walpost.verb("replay", "--type", "First", "--in-place").stdout
+    p.walpost.verb("dlq", "retry", "--all-undecided")
+    records = p.records()
+    assert [record.headers["type"] for record in records] == [b"First", b"Second", b"First"]
+    assert "walpost-position" not in records[2].headers
+
+
 def test_release_of_rows_with_large_headers_reads_a_few_at_a_time(make_pipeline, kafka):
     p = make_pipeline(create_topic=False, config={"outboxes": [{"table": "outbox.events", "value": {"format": "raw"}}],
                                                   "delivery": {"on_undeliverable": "park"}})
