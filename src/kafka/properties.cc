@@ -71,6 +71,7 @@ PropertyList Defaults(const KafkaOptions& options, const ProducerLimits& limits)
       std::max({options.in_flight_bytes_max / 1'024 * 2, std::size_t{2'048},
                 static_cast<std::size_t>(limits.message_bytes_max) / 1'024 * 2});
   return {{"client.id", options.name},
+          {"allow.auto.create.topics", "false"},
           {"linger.ms", "0.5"},
           {"batch.size", std::to_string(kBatchBytes)},
           {"message.max.bytes", std::to_string(limits.message_bytes_max)},

@@ -242,3 +242,28 @@ def test_kafka_that_creates_topics_by_itself_does_not_make_ours(make_pipeline, w
     assert not kafka.admin().list_topics(timeout=10).topics, "to look creates nothing"
     p.start()
     assert len(kafka.admin().list_topics(timeout=10).topics[f"walpost.progress.{p.name}"].partitions) == 1
+
+
+def test_events_make_no_topics_on_a_kafka_that_creates_them_by_itself(make_pipeline, workspace):
+    kafka = workspace.kafka(settings={"auto.create.topics.enable": "true"})
+    p = make_pipeline(on_kafka=kafka, properties={"topic.metadata.refresh.interval.ms": 500}, config={
+        "outboxes": [{"topic": "{aggregate_type}", "topics": {"allowed": ["*"]}}],
+        "delivery": {"on_undeliverable": "skip", "unknown_topic_wait": "100ms"}})
+    p.walpost.works_hard = True
+    p.start()
+    p.insert(1, 5)
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'junk' || n, 'k', 't' FROM generate_series(1, 250) n")
+    p.insert(6, 10)
+    p.wait_confirmed()
+    events = p.walpost.status()["events"]
+    assert events["skipped"] == 250 and events["delivered"] == 10
+
+    def topics():
+        return {topic for topic in kafka.admin().list_topics(timeout=10).topics if not topic.startswith("__")}
+
+    assert topics() == {p.name, f"walpost.progress.{p.name}"}
+    admin = kafka.admin()
+    admin.delete_topics([p.name])[p.name].result(timeout=30)
+    p.insert(11, 12)
+    p.wait_confirmed()
+    assert p.walpost.status()["events"]["skipped"] == 252 and topics() == {f"walpost.progress.{p.name}"}

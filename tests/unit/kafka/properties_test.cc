@@ -122,6 +122,8 @@ TEST(PropertiesTest, OtherPropertiesPassVerbatimAndWinOverDefaults) {
   EXPECT_EQ(InForce({}, "reconnect.backoff.max.ms"), "2000");
   EXPECT_EQ(InForce({{"queue.buffering.max.ms", "20"}}, "linger.ms"), "20");
   EXPECT_EQ(InForce({}, "client.id"), "shop");
+  EXPECT_EQ(InForce({}, "allow.auto.create.topics"), "false");
+  EXPECT_EQ(InForce({{"allow.auto.create.topics", "true"}}, "allow.auto.create.topics"), "true");
   EXPECT_EQ(InForce({{"client.id", "other"}}, "client.id"), "other");
 }
 
