@@ -52,8 +52,12 @@ class Decider {
       RETURN_IF_ERROR(Decide(&target));
     }
     RETURN_IF_ERROR(Await());
-    if (open_rows_ + open_keys_ == 0) {
+    if (open_rows_ + open_keys_ + otherwise_ == 0) {
       return Outcome{0, text_, ""};
+    }
+    if (open_rows_ + open_keys_ == 0) {
+      return Outcome{kExitRetryLater, text_,
+                     absl::StrFormat("decided otherwise meanwhile: %u", otherwise_)};
     }
     return Outcome{kExitRetryLater, text_,
                    absl::StrFormat("still undecided: %s, %s", Count(open_rows_, "dead letter"),
@@ -212,11 +216,47 @@ class Decider {
              /*decided=*/false);
       return true;
     }
+    const std::string otherwise = DecidedOtherwise(target, rows);
     const std::string& topic = decide_.to_topic.empty() ? target.row.topic : decide_.to_topic;
     Answer(target,
-           discards() ? "discarded" : absl::StrFormat("delivered to topic '%s'", Printable(topic)),
+           !otherwise.empty() ? otherwise
+           : discards()       ? "discarded"
+                              : absl::StrFormat("delivered to topic '%s'", Printable(topic)),
            /*decided=*/true);
+    otherwise_ += otherwise.empty() ? 0 : 1;
     return true;
+  }
+
+  // What was sent to its own topic leaves the table; whatever else was decided stands in the closed row.
+  std::string DecidedOtherwise(const Target& target,
+                               const std::map<std::int64_t, DeadLetter>& rows) const {
+    std::size_t discarded = 0;
+    std::size_t elsewhere = 0;
+    std::string by;
+    for (const std::int64_t seq : target.rows) {
+      const auto found = rows.find(seq);
+      const bool gone = found == rows.end();
+      if (!gone && found->second.discard()) {
+        ++discarded;
+      } else if ((gone ? "" : found->second.send_to) != decide_.to_topic) {
+        ++elsewhere;
+      }
+      if (!gone && !found->second.decided_by.empty()) {
+        by = " by " + Printable(found->second.decided_by);
+      }
+    }
+    const std::size_t all = target.rows.size();
+    if (discards()) {
+      return discarded == all
+                 ? ""
+                 : absl::StrFormat("not discarded: %u of %u were sent before, by another decision",
+                                   all - discarded, all);
+    }
+    if (discarded > 0) {
+      return absl::StrFormat("not delivered: %u of %u discarded meanwhile%s", discarded, all, by);
+    }
+    return elsewhere == 0 ? ""
+                          : absl::StrFormat("sent to another topic, by another decision%s", by);
   }
 
   void Answer(const Target& target, const std::string& answer, bool decided) {
@@ -235,6 +275,7 @@ class Decider {
   std::string text_;
   std::size_t open_rows_ = 0;
   std::size_t open_keys_ = 0;
+  std::size_t otherwise_ = 0;  // somebody else's decision was quicker
 };
 
 absl::StatusOr<Outcome> TryDecide(const DlqOptions& options, const DlqDecideOptions& decide,

@@ -344,3 +344,31 @@ def test_operator_decides_and_cannot_change_what_is_sent_nor_send_it_where_no_ev
             cursor.execute("UPDATE walpost.dead_letters SET decision = 'retry' WHERE event_id = 'e2'")
     assert [row["id"] for row in listed(p)] == ["e0"] and len(kafka.read_all(p.name)) == 1
     assert all(message.value() != b"v" for message in kafka.read_all(progress)[before:])
+
+
+def verb_that_waits(p, *arguments):
+    """A decision that nobody has carried out yet."""
+    verb = subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), "dlq", *arguments, "--wait", "60s"],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    servers.wait_for(lambda: p.execute("SELECT 1 FROM walpost.dead_letters WHERE decision = %s AND closed_at IS NULL", arguments[0]), 60,
+                     "the decision")
+    return verb
+
+
+def answer_of(verb):
+    out, err = verb.communicate(timeout=60)
+    return verb.returncode, out + err
+
+
+def test_verb_answers_for_no_other_decision_than_its_own(parked, kafka):
+    p = parked
+    retry = verb_that_waits(p, "retry", "--key", "l")
+    p.execute("UPDATE walpost.dead_letters SET decision = 'discard', closed_at = now() WHERE event_id = 'e2'")
+    code, text = answer_of(retry)
+    assert code == 75 and "discarded meanwhile by postgres" in text and ": delivered" not in text, text
+    discard = verb_that_waits(p, "discard", "--key", "k", "--yes")
+    # As `run` does with what it has just sent.
+    p.execute("DELETE FROM walpost.dead_letters WHERE event_id = 'e0'")
+    p.execute("UPDATE walpost.dead_letters SET closed_at = now() WHERE event_id = 'e1'")
+    code, text = answer_of(discard)
+    assert code == 75 and "not discarded: 1 of 2 " in text and "decided otherwise meanwhile" in text, text
