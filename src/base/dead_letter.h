@@ -20,8 +20,12 @@ namespace walpost::base {
 struct DeadLetter {
   // Longer texts are cut.
   static constexpr std::size_t kTextBytesMax = 1024;
-  // A larger record is truncated: its row has neither value nor headers.
+  // The row of a larger record is truncated: it has neither value nor headers. Those are in the event's
+  // own row, where they may have to be corrected first.
   static constexpr std::size_t kRecordBytesMax = std::size_t{8} << 20U;
+  // The same for a record that may be nowhere else: nothing is wrong with it and its row may be deleted
+  // by now, or it is a message's. The server takes half a gigabyte at most.
+  static constexpr std::size_t kOnlyRecordBytesMax = std::size_t{256} << 20U;
 
   enum class Decision : std::uint8_t { kNone, kRetry, kDiscard };
 

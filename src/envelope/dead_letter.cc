@@ -1,5 +1,7 @@
 #include "envelope/dead_letter.h"
 
+#include "outbox/message_mapper.h"
+
 namespace walpost::envelope {
 
 using base::DeadLetter;
@@ -35,6 +37,12 @@ std::vector<std::pair<std::string_view, std::string>> DescribeForTopic(const Dea
     add("walpost-dlq-truncated-bytes", std::to_string(*row.truncated_bytes));
   }
   return headers;
+}
+
+void TakeRecord(const Record& record, DeadLetter* row) {
+  const bool only_here = row->reason == kKeyParked || outbox::IsMessageLabel(row->source);
+  TakeRecord(record, row,
+             only_here ? DeadLetter::kOnlyRecordBytesMax : DeadLetter::kRecordBytesMax);
 }
 
 void TakeRecord(const Record& record, DeadLetter* row, std::size_t bytes_max) {

@@ -23,16 +23,17 @@ inline constexpr std::string_view kMessageMalformed = "message_malformed";
 // A key that orders nothing is left out of a truncated dead letter when it is larger.
 inline constexpr std::size_t kTruncatedKeyBytesMax = 16 * 1024;
 
-// `dlq retry` makes a truncated dead letter whole up to here. It is read alone when it is sent.
-inline constexpr std::size_t kRestoredBytesMax = std::size_t{64} << 20U;
+// Reason of a parked event with which nothing is wrong: an earlier event of its key is parked.
+inline constexpr std::string_view kKeyParked = "key_parked";
 
 // What the dead-letter topic is told: name and text.
 std::vector<std::pair<std::string_view, std::string>> DescribeForTopic(const base::DeadLetter& row,
                                                                        std::string_view pipeline);
 
-// Fills in key, value and headers, or what is left of them when they are larger.
-void TakeRecord(const Record& record, base::DeadLetter* row,
-                std::size_t bytes_max = base::DeadLetter::kRecordBytesMax);
+// Fills in key, value and headers, or what is left of them when they are larger than such a row may be.
+void TakeRecord(const Record& record, base::DeadLetter* row);
+// The same, up to `bytes_max`.
+void TakeRecord(const Record& record, base::DeadLetter* row, std::size_t bytes_max);
 
 // The headers of an event that is sent again: marked, so that a reader that drops by position does
 // not drop it, and can tell. Views of what is given.

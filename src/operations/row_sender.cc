@@ -65,7 +65,7 @@ absl::StatusOr<bool> RowSender::Follow(const envelope::Record& record,
   row.topic = record.topic;
   row.partition = record.partition;
   row.event_time_ms = record.timestamp_ms;
-  row.reason = "key_parked";
+  row.reason = envelope::kKeyParked;
   row.parked = true;
   if (record.schema != 0) {
     row.schema = envelope::NeedAsText(schemas.entry(record.schema).need);

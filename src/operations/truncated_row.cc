@@ -77,14 +77,15 @@ absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
   }
   whole.partition = record->partition;
   whole.event_time_ms = record->timestamp_ms;
-  envelope::TakeRecord(*record, &whole, envelope::kRestoredBytesMax);
+  envelope::TakeRecord(*record, &whole, DeadLetter::kOnlyRecordBytesMax);
   if (row.position.empty()) {
     std::erase_if(whole.headers,
                   [](const auto& header) { return header.name == "walpost-position"; });
   }
   if (whole.truncated_bytes) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "its record is larger than a dead letter may be, %u bytes", envelope::kRestoredBytesMax));
+    return absl::FailedPreconditionError(
+        absl::StrFormat("its record is larger than a dead letter may be, %u bytes",
+                        DeadLetter::kOnlyRecordBytesMax));
   }
   if (record->schema != 0) {
     whole.schema = envelope::NeedAsText(schemas_.entry(record->schema).need);

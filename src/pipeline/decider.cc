@@ -17,8 +17,6 @@ using delivery::Tracker;
 
 namespace {
 
-constexpr const char* kKeyParked = "key_parked";
-
 // Stable: operators search for it.
 const char* ReasonCode(FailureKind kind) {
   switch (kind) {
@@ -136,7 +134,7 @@ std::optional<Halt> Decider::Follow(delivery::Sequence sequence) {
   const Tracker::Entry& entry = tracker_->entry(sequence);
   if (dead_letters_->full()) {
     DeadLetter row = Describe(entry);
-    row.reason = kKeyParked;
+    row.reason = envelope::kKeyParked;
     row.detail = "its key is parked";
     return Full(row, entry.record.key);
   }
@@ -222,7 +220,7 @@ DeadLetter Decider::RowOf(delivery::Sequence sequence) const {
   DeadLetter row = known == known_.end() ? Describe(entry) : known->second;
   if (known == known_.end()) {
     row.parked = true;
-    row.reason = kKeyParked;
+    row.reason = envelope::kKeyParked;
   }
   TakeRecord(entry.record, &row);
   return row;

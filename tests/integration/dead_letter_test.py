@@ -209,6 +209,24 @@ def test_dead_letter_larger_than_the_table_takes_is_sent_again_once_the_limit_is
     assert [record.id for record in p.records()] == expected
 
 
+# Its row is gone by the time that its key is released, so the dead letter has to have all of it.
+def test_large_event_whose_key_is_parked_is_sent_though_its_row_is_gone(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "200000"})
+    p.start()
+    p.insert_large(300_000, event_type="Parked")
+    p.wait_confirmed()
+    p.insert_large(60_000_000, event_type="Healthy")
+    p.execute("DELETE FROM outbox.events WHERE event_type = 'Healthy'")
+    p.wait_confirmed()
+    kafka.alter_topic(p.name, {"max.message.bytes": "90000000"})
+    p.walpost.verb("dlq", "retry", "--key", "key-1")
+    records = kafka.read_all(p.name)
+    assert [dict(record.headers())["type"] for record in records] == [b"Parked", b"Healthy"]
+    assert len(records[1].value()) > 60_000_000
+    assert p.walpost.peak_rss_bytes() < 800 * 2**20
+
+
 def test_large_row_that_a_verb_put_behind_a_parked_key_is_sent(make_pipeline, kafka):
     p = make_pipeline(create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
     kafka.create_topic(p.name, 1, {"max.message.bytes": "60000000"})

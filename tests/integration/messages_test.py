@@ -260,6 +260,19 @@ def test_message_that_could_stop_every_slot_is_refused(make_pipeline):
     assert [record.id for record in p.records()] == [event]
 
 
+# A message is in no table, so the dead letter has to have all of it.
+def test_large_message_that_its_topic_refused_is_sent_again(make_pipeline, kafka):
+    p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter"}})
+    kafka.alter_topic(p.name, {"max.message.bytes": "200000"})
+    with connected(p) as cursor:
+        event = emit(cursor, p, payload="x" * 9_000_000)
+    p.wait_confirmed()
+    assert p.records() == []
+    kafka.alter_topic(p.name, {"max.message.bytes": "60000000"})
+    p.walpost.verb("dlq", "retry", "--id", event)
+    assert [record.id for record in p.records()] == [event]
+
+
 def test_truncated_message_cannot_be_sent_again_and_says_so(make_pipeline, kafka):
     p = started(make_pipeline, config={"source": {"event_bytes_max": "1MiB"}, "delivery": {"on_undeliverable": "dead_letter"}})
     with connected(p) as cursor:

@@ -73,6 +73,22 @@ TEST(DeadLetterTest, TooLargeRecordIsTruncatedAndKeepsTheKeyThatOrderNeeds) {
   EXPECT_EQ(parked.key, key);
 }
 
+TEST(DeadLetterTest, RecordThatMayBeNowhereElseIsKeptWhole) {
+  const std::string large(DeadLetter::kRecordBytesMax + 1, 'x');
+  Record record;
+  record.value = large;
+  DeadLetter healthy;
+  healthy.reason = kKeyParked;
+  DeadLetter message;
+  message.reason = "record_too_large";
+  message.source = "message:shop";
+  for (DeadLetter* row : {&healthy, &message}) {
+    TakeRecord(record, row);
+    EXPECT_FALSE(row->truncated_bytes);
+    EXPECT_EQ(row->value, large);
+  }
+}
+
 TEST(DeadLetterTest, HeadersCountTowardsTheLimit) {
   const std::string half(DeadLetter::kRecordBytesMax / 2, 'x');
   const std::vector<RecordHeader> headers = {{"a", half}, {"b", half}};

@@ -290,10 +290,11 @@ TEST_F(DeadLetterPolicyTest, LargerThanADeadLetterMayBeItIsTruncated) {
   SendPayload(Begin(100));
   SendPayload(EventBytes({testing::TextColumn("b1"), testing::TextColumn("b"),
                           testing::TextColumn("orders"), testing::TextColumn("created"),
-                          testing::TextColumn(large)}));
+                          testing::BinaryColumn(large)}));
   SendPayload(Commit(100));
   Tick();
   EXPECT_THAT(Rows(), ElementsAre("dead:b1"));
+  EXPECT_EQ(RowAt(0).reason, "record_too_large");
   EXPECT_GT(RowAt(0).truncated_bytes, large.size());
   EXPECT_EQ(RowAt(0).key, "b");
   EXPECT_FALSE(RowAt(0).value);

@@ -29,6 +29,22 @@ TEST_F(ParkTest, EventsOfTheKeyFollowTheUndeliverableOneAndOthersGoOn) {
   ExpectAccounted();
 }
 
+// Its own row may have been deleted when its key is released.
+TEST_F(ParkTest, LargeEventWithWhichNothingIsWrongIsKeptWhole) {
+  Connect();
+  ParkA(100, {"a1"});
+  SendPayload(Begin(200));
+  SendPayload(EventBytes(
+      {walpost::testing::TextColumn("a2"), walpost::testing::TextColumn("a"),
+       walpost::testing::TextColumn("orders"), walpost::testing::TextColumn("created"),
+       walpost::testing::BinaryColumn(std::string(base::DeadLetter::kRecordBytesMax + 1, 'x'))}));
+  SendPayload(Commit(200));
+  Run();
+  ASSERT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
+  EXPECT_FALSE(dead_letters_.rows[1].truncated_bytes);
+  EXPECT_GT(dead_letters_.rows[1].value.value_or("").size(), base::DeadLetter::kRecordBytesMax);
+}
+
 TEST_F(ParkTest, KeyOfAnotherTopicIsAnotherKey) {
   Connect();
   ParkA(100, {"a1"});
