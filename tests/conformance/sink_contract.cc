@@ -233,6 +233,21 @@ TEST_P(SinkContract, KeyNullKeyAndTombstoneAreTaken) {
   CloseAndAwait();
 }
 
+TEST_P(SinkContract, RecordsWithoutAKeyAreDeliveredToAnyPartition) {
+  const std::string topic = harness_->MakeTopic(2);
+  Open();
+  envelope::Record record;
+  record.topic = topic;
+  record.value = "v";
+  for (; next_ < 6; ++next_) {
+    Await("room", [&] { return sink_->Submit(record, next_).outcome == Outcome::kAccepted; });
+    reports_.outstanding.insert(next_);
+  }
+  AwaitAllDelivered();
+  EXPECT_EQ(harness_->Read(topic, 0).size() + harness_->Read(topic, 1).size(), 6U);
+  CloseAndAwait();
+}
+
 TEST_P(SinkContract, CarefulKeepsOneRecordOutstanding) {
   const std::string topic = harness_->MakeTopic(2);
   Open(Sink::Mode::kOneAtATime);

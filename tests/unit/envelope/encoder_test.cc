@@ -399,6 +399,7 @@ TEST_F(EncoderTest, HeaderStandsOnARecordOnce) {
 TEST_F(EncoderTest, EnvelopesOwnHeadersMayHaveAnyNameButWalposts) {
   const std::vector<Header> harmless = {{"id", "x"}, {"type", "y"}};
   event_.headers = harmless;
+  event_.record_headers = {};
   const Record record = Encode({ValueFormat::kEnvelope, HeaderSet::kWalpost});
   EXPECT_EQ(Parsed(record).headers().at("id"), "x");
   for (const char* name : {"walpost-position", "Walpost-Position"}) {

@@ -62,13 +62,24 @@ TEST(ProgressTest, WhatNoWalpostWritesIsRefused) {
   good.set_system_identifier(7);
   good.set_timeline(1);
   EXPECT_TRUE(DecodeProgress(good.SerializeAsString()).ok());
-  std::vector<v1::Progress> bad(6, good);
+  constexpr std::int64_t kFirstSecond = -62'135'596'800;  // of the year 1
+  constexpr std::int64_t kLastSecond = 253'402'300'799;   // of the year 9999
+  for (const std::int64_t seconds : {kFirstSecond, kLastSecond}) {
+    v1::Progress last = good;
+    last.mutable_recorded_at()->set_seconds(seconds);
+    last.mutable_recorded_at()->set_nanos(999'999'999);
+    EXPECT_TRUE(DecodeProgress(last.SerializeAsString()).ok()) << seconds;
+  }
+  std::vector<v1::Progress> bad(9, good);
   bad[0].set_epoch(std::numeric_limits<std::uint64_t>::max());
   bad[1].set_timeline(0);
   bad[2].set_system_identifier(0);
   bad[3].mutable_recorded_at()->set_seconds(std::numeric_limits<std::int64_t>::max());
   bad[4].mutable_recorded_at()->set_seconds(std::numeric_limits<std::int64_t>::min());
   bad[5].mutable_recorded_at()->set_nanos(-1);
+  bad[6].mutable_recorded_at()->set_seconds(kFirstSecond - 1);
+  bad[7].mutable_recorded_at()->set_seconds(kLastSecond + 1);
+  bad[8].mutable_recorded_at()->set_nanos(1'000'000'000);
   for (const v1::Progress& each : bad) {
     EXPECT_EQ(DecodeProgress(each.SerializeAsString()).status().code(), absl::StatusCode::kDataLoss)
         << each.ShortDebugString();

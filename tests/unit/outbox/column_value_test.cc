@@ -118,7 +118,8 @@ TEST(ToBytesTest, EveryByteIsReadFromHex) {
 }
 
 TEST(ToBytesTest, ByteaNotInHexIsRefusedWithoutShowingIt) {
-  for (const char* text : {"", "\\", "x00", "\\x0", "\\x0g", "\\xg0", "\\000", "s3cret", "\\X00"}) {
+  for (const char* text : {"", "\\", "x00", "\\x0", "\\x0g", "\\xg0", "\\x0/", "\\x:0", "\\x0@",
+                           "\\xG0", "\\x0`", "\\000", "s3cret", "\\X00"}) {
     const absl::Status status = AsBytes(Text(text), type_oid::kBytea).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_EQ(status.message(), "a bytea that is not in hex form");

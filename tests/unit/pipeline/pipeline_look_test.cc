@@ -274,6 +274,16 @@ TEST_F(StallTest, WhatIsNotDeliveredBringsALookNowAndThen) {
   EXPECT_TRUE(pipeline().TakeLook(now_));
 }
 
+TEST_F(StallTest, WhatIsNotDeliveredBehindWhatWasBringsALook) {
+  Connect();
+  Transaction(140, {"a1"});
+  DeliverAll();
+  Transaction(148, {"a2"});
+  Advance(Looks::kLookAfterStall / 2);
+  Advance(Looks::kLookAfterStall / 2);
+  EXPECT_TRUE(pipeline().TakeLook(now_));
+}
+
 TEST_F(StallTest, WhatIsDeliveredBringsNone) {
   Connect();
   Transaction(140, {"a1"});

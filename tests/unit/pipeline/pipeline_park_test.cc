@@ -183,6 +183,16 @@ TEST_F(ParkTest, FirstRowOfAKeyWaitsForEventsThatAreStillOnTheirWay) {
   ASSERT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2")) << "not a2 first";
 }
 
+TEST_F(ParkTest, ResumedPipelineCountsOpenRowsAnew) {
+  Connect();
+  ParkA(100, {"a1"});
+  ASSERT_EQ(pipeline().open_dead_letters(), 1U);
+  SendFrame("x");
+  Advance(options_.shutdown_timeout);
+  pipeline().Resume(now_);
+  EXPECT_EQ(pipeline().open_dead_letters(), 0U);
+}
+
 TEST_F(ParkTest, EventBeforeTheFirstParkedOneGoesByItself) {
   Connect();
   Transaction(100, {"a1"});
