@@ -8,6 +8,7 @@ namespace {
 
 using base::HaltReason;
 using base::Lsn;
+using base::StreamEnd;
 using delivery::Failure;
 using delivery::FailureKind;
 using delivery::Sink;
@@ -207,6 +208,18 @@ TEST_F(DeadLetterPolicyTest, TableThatDoesNotAnswerIsAskedAgainAndOneThatIsMissi
   pipeline().OnDeadLetterReply({.id = wanted->id, .status = absl::NotFoundError("no table")}, now_);
   Advance(options_.shutdown_timeout);
   ExpectHalted(HaltReason::kDeadLetterFailed, "the table of dead letters cannot be used: no table");
+}
+
+TEST_F(DeadLetterPolicyTest, TableThatIsMissingHaltsAlsoWithoutAStream) {
+  Policy(OnUndeliverable::kDeadLetter);
+  serve_dead_letters_ = false;
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1"});
+  const auto wanted = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(wanted);
+  End(StreamEnd::Kind::kLost);
+  pipeline().OnDeadLetterReply({.id = wanted->id, .status = absl::NotFoundError("no table")}, now_);
+  ExpectHalted(HaltReason::kDeadLetterFailed, "no table");
 }
 
 TEST_F(DeadLetterPolicyTest, RetryOfOneEventSendsItAndItsRowGoes) {
