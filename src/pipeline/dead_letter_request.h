@@ -22,7 +22,7 @@ struct DeadLetterRequest {
     kDelivered,     // the row seq was sent
     kFailed,        // it could not be: the decision is taken back, detail says why
     kDiscarded,     // the row seq is closed
-    kKeyDiscarded,  // every open row of the key is
+    kKeyDiscarded,  // those of the key are, about which it was decided
   };
 
   std::uint64_t id = 0;
@@ -46,7 +46,7 @@ struct DeadLetterReply {
   bool in_recovery = false;                 // kLoad: a standby, which may lag with them
   bool at_end = false;                      // kLoad, kRead: nothing is behind it
   bool closed = true;                       // what was to be closed was still open, and to be
-  bool key_open = false;                    // kRead, kDiscarded of a key: it has open rows
+  bool key_open = false;                    // kRead, kDiscarded, kKeyDiscarded: the key has open rows
   std::uint64_t open_rows = 0;              // of the pipeline
 };
 

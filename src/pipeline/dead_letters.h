@@ -155,7 +155,7 @@ class DeadLetters {
       kReading,     // the next rows are asked for
       kSending,     // the first of `rows`
       kClosing,     // what became of the first of `rows` is written
-      kDiscarding,  // the whole key, or a row that is not read
+      kDiscarding,  // what was decided about of the key, or a row that is not read
     };
 
     base::DeadLetter decision;

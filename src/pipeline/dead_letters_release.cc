@@ -21,15 +21,8 @@ void DeadLetters::Tick(base::Now now) {
       tracker_->oldest_unsettled() < release_->settled_below) {
     return;
   }
-  if (!release_->decision.discard()) {
-    release_->phase = Release::Phase::kReading;
-    return;
-  }
-  // A discard of the key is about what is on its way, too.
-  release_->held = release_->decision.of_key;
-  if (!release_->held || !AwaitWritten()) {
-    release_->phase = Release::Phase::kDiscarding;
-  }
+  release_->phase = release_->decision.discard() ? Release::Phase::kDiscarding
+                                                 : Release::Phase::kReading;
 }
 
 void DeadLetters::Begin(DeadLetter decision) {
@@ -78,8 +71,11 @@ void DeadLetters::OnReleaseReply(DeadLetterReply reply) {
     SendNext();
     return;
   }
-  if (asked_kind_ == DeadLetterRequest::Kind::kKeyDiscarded || !reply.key_open) {
+  if (!reply.key_open) {
     KeyIsDone();
+  } else if (asked_kind_ == DeadLetterRequest::Kind::kKeyDiscarded) {
+    // Nobody decided about the rows that came later. Nothing is wrong with them, so they are sent.
+    release_->phase = Release::Phase::kReading;
   } else {
     EndRelease();
   }

@@ -243,9 +243,9 @@ absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic,
                                                    const std::string& key) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> closed,
-      connection_.Query(absl::StrFormat("UPDATE walpost.dead_letters SET decision = 'discard', "
-                                        "closed_at = clock_timestamp() WHERE %s%sAND parked AND "
-                                        "topic = $2 AND key = $3::bytea RETURNING 1",
+      connection_.Query(absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = "
+                                        "clock_timestamp() WHERE %s%sAND parked AND topic = $2 "
+                                        "AND key = $3::bytea AND decision = 'discard' RETURNING 1",
                                         kOurs, kOpen),
                         {pipeline_, topic, Hex(key)}));
   return !closed.empty();

@@ -70,6 +70,7 @@ class DeadLetterTable {
   absl::Status Delivered(std::int64_t seq, bool elsewhere);
   // False: it is to be discarded no more, or was closed.
   absl::StatusOr<bool> Discarded(std::int64_t seq);
+  // Those rows of the key about which it was decided. Later ones stay.
   absl::StatusOr<bool> KeyDiscarded(const std::string& topic, const std::string& key);
   // The decision about the row, and about its key, is taken back.
   absl::Status RetryFailed(std::int64_t seq, const std::string& detail);

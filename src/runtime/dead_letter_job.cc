@@ -135,7 +135,9 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       break;
     }
   }
-  if ((request.kind == Kind::kRead || request.kind == Kind::kDiscarded) && request.of_key) {
+  if ((request.kind == Kind::kRead || request.kind == Kind::kDiscarded ||
+       request.kind == Kind::kKeyDiscarded) &&
+      request.of_key) {
     ASSIGN_OR_RETURN(reply->key_open, table_->KeyIsOpen(request.topic, request.key));
   }
   // Counting takes the longer the more there are, so not for each row of a release.

@@ -372,3 +372,20 @@ def test_verb_answers_for_no_other_decision_than_its_own(parked, kafka):
     p.execute("UPDATE walpost.dead_letters SET closed_at = now() WHERE event_id = 'e1'")
     code, text = answer_of(discard)
     assert code == 75 and "not discarded: 1 of 2 " in text and "decided otherwise meanwhile" in text, text
+
+
+# Nobody who decided has seen them, and nothing is wrong with them.
+def test_discard_of_a_key_is_not_about_events_that_come_later(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "200000"})
+    p.start()
+    p.insert_large(300_000, key="key-0")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    assert p.walpost.verb("dlq", "discard", "--key", "key-0", "--yes", "--wait", "0s", check=False).returncode == 75
+    p.insert(1, 500, keys=1)
+    p.walpost.start()
+    p.wait_confirmed()
+    servers.wait_for(lambda: p.execute("SELECT count(*) FROM walpost.dead_letters WHERE closed_at IS NULL") == [(0,)], 60, "open rows")
+    later = [row[0] for row in p.execute("SELECT id::text FROM outbox.events WHERE event_type <> 'Large' ORDER BY seq")]
+    assert [record.id for record in p.records()] == later

@@ -139,9 +139,7 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
       break;
     case Kind::kKeyDiscarded:
       for (DeadLetter& row : rows_) {
-        if (IsOfKey(row, request.topic, request.key)) {
-          judge_->OnKeyDiscarded(row);
-          row.decision = DeadLetter::Decision::kDiscard;
+        if (IsOfKey(row, request.topic, request.key) && row.discard()) {
           Close(&row);
         }
       }
@@ -162,7 +160,6 @@ void DeadLetterTable::Decide(std::int64_t seq, DeadLetter::Decision decision, bo
   }
   const DeadLetter about = *found;
   const bool discard = decision == DeadLetter::Decision::kDiscard;
-  judge_->OnDecided(about, of_key);
   for (DeadLetter& row : rows_) {
     const bool meant =
         of_key ? IsOfKey(row, about.topic, about.key.value_or("")) && (discard || !row.discard())

@@ -96,10 +96,7 @@ class Judge {
   void OnInserted(const base::DeadLetter& row);
   void OnRowDelivered(const base::DeadLetter& row);
   void OnRowClosed(const base::DeadLetter& row);
-  void OnKeyDiscarded(const base::DeadLetter& row);
   void OnRetryFailed(const base::DeadLetter& row, const std::string& detail);
-  // An operator has.
-  void OnDecided(const base::DeadLetter& row, bool of_key);
 
   const std::string& PositionOf(std::uint64_t event) {
     Grow();
@@ -187,7 +184,6 @@ class Judge {
   std::vector<bool> lane_parked_;                // ever
   std::vector<std::set<std::uint64_t>> parked_;  // with an open row, by lane
   std::set<std::uint64_t> open_;                 // with an open row
-  std::set<std::uint32_t> key_decided_;          // lanes
   std::set<std::uint32_t> again_refused_;        // lanes
 };
 

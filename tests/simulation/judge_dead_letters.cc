@@ -120,18 +120,6 @@ void Judge::OnRowClosed(const DeadLetter& row) {
   Leave(row);
 }
 
-void Judge::OnKeyDiscarded(const DeadLetter& row) {
-  const auto lane = server_->events()[Find(row.event_id)].lane;
-  Require(key_decided_.contains(lane), "the key of event %s is discarded, but nobody said so",
-          row.event_id);
-}
-
-void Judge::OnDecided(const DeadLetter& row, bool of_key) {
-  if (of_key) {
-    key_decided_.insert(server_->events()[Find(row.event_id)].lane);
-  }
-}
-
 void Judge::OnRetryFailed(const DeadLetter& row, const std::string& detail) {
   const bool incomplete = detail.find("no record that could be sent") != std::string::npos;
   Require(incomplete ? row.truncated_bytes.has_value()

@@ -86,8 +86,7 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       break;
     case Kind::kKeyDiscarded:
       for (DeadLetter& row : rows) {
-        if (of_key(row)) {
-          row.decision = DeadLetter::Decision::kDiscard;
+        if (of_key(row) && row.discard()) {
           row.closed = true;
         }
       }

@@ -146,7 +146,7 @@ TEST_F(ParkTest, DiscardOfAKeyClosesAllOfItWithoutSending) {
   EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2"));
 }
 
-TEST_F(ParkTest, DiscardOfAKeyIsAlsoAboutWhatIsOnItsWayIntoTheTable) {
+TEST_F(ParkTest, DiscardOfAKeySendsWhatCameAfterTheDecision) {
   Connect();
   ParkA(100, {"a1"});
   dead_letters_.Decide(0, Decision::kDiscard, /*of_key=*/true);
@@ -155,8 +155,24 @@ TEST_F(ParkTest, DiscardOfAKeyIsAlsoAboutWhatIsOnItsWayIntoTheTable) {
   serve_dead_letters_ = true;
   Look();
   Run();
-  EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2"));
+  EXPECT_THAT(Visible('a'), ElementsAre("a2"));
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
   EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(ParkTest, DiscardOfAKeySendsWhatBecameARowAfterTheDecision) {
+  Connect();
+  ParkA(100, {"a1"});
+  dead_letters_.Decide(0, Decision::kDiscard, /*of_key=*/true);
+  Transaction(200, {"a2", "a3"});
+  Tick();
+  ASSERT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2", "parked:a3"));
+  Look();
+  Run();
+  Transaction(300, {"a4"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a2", "a3", "a4"));
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
 }
 
 TEST_F(ParkTest, DiscardOfOneEventLeavesItOutOfTheRetry) {

@@ -129,9 +129,18 @@ TEST_F(DeadLettersServerTest, EachRowIsCountedOnceAndForEver) {
 
 TEST_F(DeadLettersServerTest, ARepeatOfADiscardedRowIsNotOpen) {
   InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true)});
+  ASSERT_TRUE(table_->Decide({1, 2}, DeadLetter::Decision::kDiscard, /*of_key=*/true, "").ok());
   ASSERT_TRUE(table_->KeyDiscarded("orders", "a").ok());
   EXPECT_THAT(InsertOk({RowAt("p1", "a", true), RowAt("p3", "a", true)}), ElementsAre(false, true));
   EXPECT_THAT(PositionsOf("a"), ElementsAre("p3"));
+}
+
+TEST_F(DeadLettersServerTest, DiscardOfAKeyLeavesTheRowsThatCameLater) {
+  InsertOk({RowAt("p1", "a", true)});
+  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, /*of_key=*/true, "").ok());
+  InsertOk({RowAt("p2", "a", true)});
+  ASSERT_TRUE(table_->KeyDiscarded("orders", "a").ok());
+  EXPECT_THAT(PositionsOf("a"), ElementsAre("p2"));
 }
 
 TEST_F(DeadLettersServerTest, RowsOfAKeyAreReadInPiecesOfBoundedSize) {
