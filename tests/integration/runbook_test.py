@@ -12,7 +12,7 @@ from runbook_stage import Scenes, Stage, kafka, stage  # noqa: F401 - fixtures
 BOOK = runbook.Runbook()
 SCENES = Scenes()
 NOT_WALKED = {
-    ("publication_missing", "is being detached CONCURRENTLY"): "edits_in_flight_test.py walks it",
+    ("publication_missing", "is being detached CONCURRENTLY"): "detach_concurrently_test.py walks it",
     ("publication_missing", "arrives under the name of another table"): "the same",
     ("publication_missing", "PostgreSQL 13 and 14 send it so until the connection ends"): "the same",
     ("publication_missing", "tables inherit from"): "the same",
