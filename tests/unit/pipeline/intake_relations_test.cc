@@ -1,0 +1,176 @@
+// What Relation messages say: which table rows belong to, and whether it still fits.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "intake_fixture.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using base::HaltReason;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using walpost::testing::BinaryColumn;
+using walpost::testing::TextColumn;
+
+class IntakeRelationsTest : public IntakeFixture {};
+
+// Failure 38.
+TEST_F(IntakeRelationsTest, ColumnsAreBoundFromTheRelationInForce) {
+  TakeAll({Begin(100), EventBytes("e1")});
+  pgoutput::Relation moved = EventsRelation();
+  std::swap(moved.columns[0], moved.columns[1]);
+  Take(walpost::testing::RelationBytes(moved));
+  Take(EventBytes({TextColumn("key2"), TextColumn("e2"), TextColumn("orders"), TextColumn("t"),
+                   BinaryColumn("p")}));
+  EXPECT_THAT(Ids(), ElementsAre("e1", "e2"));
+  EXPECT_EQ(tracker_.entry(1).record.key, "key2");
+}
+
+// A row that was inserted before its table was attached is no event.
+TEST_F(IntakeRelationsTest,
+       RowUnderAPartitionsOwnNameIsIgnoredWhereThePublicationIsKnownToBeAsItWas) {
+  pgoutput::Relation partition = EventsRelation();
+  partition.id.oid = 9;
+  partition.name = "events_1";
+  const std::string row = walpost::testing::InsertBytes(partition.id, {TextColumn("x")});
+  facts_.tables[0].partitions = {9};
+  facts_.progress.emplace();
+  for (const std::uint32_t remembered_xmin : {700U, 0U}) {
+    facts_.progress->publication_xmin = remembered_xmin;
+    intake_.Leave();
+    Reconnect();
+    TakeAll({Begin(100), walpost::testing::RelationBytes(partition)});
+    if (remembered_xmin == 0) {
+      EXPECT_EQ(Refused(row).reason, HaltReason::kPublicationMissing);
+      continue;
+    }
+    Take(row);
+    EXPECT_EQ(counters_.changes_ignored, 1U);
+  }
+}
+
+// With FOR ALL TABLES the other table's name is the one that its rows come under.
+TEST_F(IntakeRelationsTest, RowOfTheOutboxUnderTheNameOfAnotherTableHalts) {
+  pgoutput::Relation root = EventsRelation();
+  root.id.oid = 9;
+  root.name = "root";
+  const std::string row = walpost::testing::InsertBytes(root.id, {TextColumn("x")});
+  TakeAll({Begin(100), walpost::testing::RelationBytes(root), row});
+  Take(walpost::testing::RelationBytes(root));
+  Take(walpost::testing::RelationBytes(EventsRelation()));
+  EXPECT_EQ(Refused(row).reason, HaltReason::kPublicationMissing);
+}
+
+TEST_F(IntakeRelationsTest, TablesThatAreTruncatedTogetherAreAnnouncedTogether) {
+  pgoutput::Relation other = EventsRelation();
+  other.id.oid = 9;
+  other.name = "other";
+  TakeAll({Begin(100), walpost::testing::RelationBytes(other),
+           walpost::testing::RelationBytes(EventsRelation()),
+           walpost::testing::TruncateBytes({other.id, pgoutput::RelationId{kEventsOid}}),
+           walpost::testing::InsertBytes(other.id, {TextColumn("x")})});
+}
+
+// With two transactions of its rows: a partition's, and one that follows its detaching.
+class DetachedPartitionTest : public IntakeRelationsTest {
+ protected:
+  std::optional<Halt> RowAfterDetaching(int server_version) {
+    pgoutput::Relation leaf = EventsRelation();
+    leaf.id.oid = 9;
+    leaf.name = "leaf";
+    facts_.server_version = server_version;
+    facts_.tables[0].partitions = {9};
+    intake_.Leave();
+    Reconnect();
+    TakeAll({Begin(100), walpost::testing::RelationBytes(EventsRelation()),
+             walpost::testing::RelationBytes(leaf), EventBytes("e1"), Commit(100)});
+    facts_.tables[0].partitions.clear();
+    intake_.OnLooked(facts_);
+    TakeAll({Begin(200), walpost::testing::RelationBytes(EventsRelation()),
+             walpost::testing::RelationBytes(leaf)});
+    return intake_.TakePayload(EventBytes("e2"), {});
+  }
+};
+
+// They do not notice it within a connection.
+TEST_F(DetachedPartitionTest, RowThatStillComesAsTheOutboxsHaltsOn13And14) {
+  const std::optional<Halt> halt = RowAfterDetaching(140023);
+  ASSERT_TRUE(halt);
+  EXPECT_EQ(halt->reason, HaltReason::kPublicationMissing);
+}
+
+TEST_F(DetachedPartitionTest, RowIsWhatItWasWhenItWasWrittenFrom15On) {
+  EXPECT_FALSE(RowAfterDetaching(150018));
+  EXPECT_THAT(Ids(), ElementsAre("e1", "e2"));
+}
+
+// It was a partition when the row was written, or the server would not say so.
+TEST_F(IntakeRelationsTest, RowOfATableThatWasDetachedSinceIsAnEvent) {
+  pgoutput::Relation leaf = EventsRelation();
+  leaf.id.oid = 9;
+  leaf.name = "leaf";
+  facts_.server_version = 130000;
+  intake_.Leave();
+  Reconnect();
+  TakeAll({Begin(100), walpost::testing::RelationBytes(EventsRelation()),
+           walpost::testing::RelationBytes(leaf), EventBytes("e1"),
+           walpost::testing::RelationBytes(EventsRelation()), walpost::testing::RelationBytes(leaf),
+           EventBytes("e2"), Commit(100)});
+  EXPECT_THAT(Ids(), ElementsAre("e1", "e2"));
+}
+
+TEST_F(IntakeRelationsTest, RowOfAnOutboxThatWasNotAnnouncedIsRefused) {
+  intake_.Start(facts_);
+  Take(Begin(100));
+  EXPECT_EQ(Refused(EventBytes("e1")).reason, HaltReason::kProtocolError);
+}
+
+TEST_F(IntakeRelationsTest, TableWithTheSameNameAndAnotherOidWasReplaced) {
+  pgoutput::Relation replaced = EventsRelation();
+  replaced.id.oid = 99;
+  const Halt halt = Refused(walpost::testing::RelationBytes(replaced));
+  EXPECT_EQ(halt.reason, HaltReason::kTableReplaced);
+  EXPECT_THAT(halt.detail, HasSubstr("outbox.events is OID 99"));
+  EXPECT_THAT(halt.detail, HasSubstr("OID 16400"));
+}
+
+// Failure 37.
+TEST_F(IntakeRelationsTest, RenamedTableIsNoticed) {
+  pgoutput::Relation renamed = EventsRelation();
+  renamed.name = "events_old";
+  const Halt halt = Refused(walpost::testing::RelationBytes(renamed));
+  EXPECT_EQ(halt.reason, HaltReason::kTableReplaced);
+  EXPECT_THAT(halt.detail, HasSubstr("is called outbox.events_old in the stream from here on"));
+}
+
+// Failure 35.
+TEST_F(IntakeRelationsTest, TableThatDoesNotFitIsReportedWithTheFirstRowItAffects) {
+  TakeAll({Begin(100), EventBytes("e1")});
+  pgoutput::Relation shrunk = EventsRelation();
+  shrunk.columns.erase(shrunk.columns.begin() + 4);
+  Take(walpost::testing::RelationBytes(shrunk));
+  const Halt halt = Refused(
+      EventBytes({TextColumn("e2"), TextColumn("a"), TextColumn("orders"), TextColumn("t")}));
+  EXPECT_EQ(halt.reason, HaltReason::kSchemaMismatch);
+  EXPECT_THAT(halt.detail, HasSubstr("no column payload"));
+  EXPECT_THAT(halt.detail, HasSubstr("commit LSN 0/64, ordinal 1"));
+  EXPECT_THAT(halt.detail, HasSubstr("rows already written keep the columns"))
+      << "or the advice misleads";
+  EXPECT_THAT(Ids(), ElementsAre("e1"));
+}
+
+TEST_F(IntakeRelationsTest, TableThatFitsAgainIsReadAgain) {
+  pgoutput::Relation shrunk = EventsRelation();
+  shrunk.columns.erase(shrunk.columns.begin() + 4);
+  TakeAll({Begin(100), walpost::testing::RelationBytes(shrunk),
+           walpost::testing::RelationBytes(EventsRelation()), EventBytes("e1")});
+  EXPECT_THAT(Ids(), ElementsAre("e1"));
+}
+
+}  // namespace
+}  // namespace walpost::pipeline
