@@ -3,7 +3,7 @@
 import threading
 
 import servers
-from refusing import ACLS, Refusing, dead_letters
+from refusing import ACLS, Refusing, dead_letters, start_parking
 
 ROWS = 20_000
 
@@ -197,9 +197,7 @@ def test_gap_rows_of_a_parked_key_do_not_overtake_it(make_pipeline, kafka):
 
 
 def test_dead_letter_larger_than_the_table_takes_is_sent_again_once_the_limit_is_raised(make_pipeline, kafka):
-    p = make_pipeline(create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
-    kafka.create_topic(p.name, 1, {"max.message.bytes": "8000000"})
-    p.start()
+    p = start_parking(make_pipeline, kafka, 8_000_000)
     p.insert_large(9_000_000, key="key-0")
     p.insert(1, 3, keys=1)
     p.wait_confirmed()
@@ -211,9 +209,7 @@ def test_dead_letter_larger_than_the_table_takes_is_sent_again_once_the_limit_is
 
 # Its row is gone by the time that its key is released, so the dead letter has to have all of it.
 def test_large_event_whose_key_is_parked_is_sent_though_its_row_is_gone(make_pipeline, kafka):
-    p = make_pipeline(create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
-    kafka.create_topic(p.name, 1, {"max.message.bytes": "200000"})
-    p.start()
+    p = start_parking(make_pipeline, kafka, 200_000)
     p.insert_large(300_000, event_type="Parked")
     p.wait_confirmed()
     p.insert_large(60_000_000, event_type="Healthy")
@@ -228,9 +224,7 @@ def test_large_event_whose_key_is_parked_is_sent_though_its_row_is_gone(make_pip
 
 
 def test_large_row_that_a_verb_put_behind_a_parked_key_is_sent(make_pipeline, kafka):
-    p = make_pipeline(create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
-    kafka.create_topic(p.name, 1, {"max.message.bytes": "60000000"})
-    p.start()
+    p = start_parking(make_pipeline, kafka, 60_000_000)
     p.insert_large(9_000_000, event_type="First")
     p.wait_confirmed()
     kafka.alter_topic(p.name, {"max.message.bytes": "200000"})

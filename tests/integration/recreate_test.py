@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import servers
-from refusing import ACLS, permit
+from refusing import ACLS, permit, start_parking
 from table_writers import Writers
 
 
@@ -416,9 +416,7 @@ def test_two_at_once_are_refused_and_nothing_is_changed(make_pipeline):
 
 # As after pg_upgrade: the rows name the cluster before, and what is in them is nowhere else.
 def test_open_dead_letters_are_taken_over_on_a_new_cluster(make_pipeline, kafka):
-    p = make_pipeline(create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
-    kafka.create_topic(p.name, 1, {"max.message.bytes": "200000"})
-    p.start()
+    p = start_parking(make_pipeline, kafka, 200_000)
     p.insert_large(300_000, key="key-0")
     p.insert(1, 4, keys=1)
     p.insert(5, 5, topic=p.name + ".gone")

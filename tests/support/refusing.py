@@ -43,6 +43,13 @@ class Refusing:
         return [dict(message.headers())["id"].decode() for message in self.pipeline.kafka.read_all(self.topic)]
 
 
+def start_parking(make_pipeline, kafka, bytes_max, **config):
+    """A running pipeline that parks keys, and whose topic has one partition and takes no record of more than `bytes_max`."""
+    pipeline = make_pipeline(create_topic=False, config={**config, "delivery": {"on_undeliverable": "park"}})
+    kafka.create_topic(pipeline.name, 1, {"max.message.bytes": str(bytes_max)})
+    return pipeline.start()
+
+
 def dead_letters(pipeline, topic=None):
     """The rows of a pipeline in walpost.dead_letters, in their order: [(columns, key, value)]."""
     columns = ("state", "position", "event_id", "event_type", "source", "topic", "reason", "detail", "attempts", "value_schema",
