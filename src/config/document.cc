@@ -237,12 +237,11 @@ absl::StatusOr<std::string> Interpolate(const std::string& text,
 }
 
 std::string Hidden(std::string text, const std::vector<std::string>& from_files) {
-  constexpr std::size_t kAnywhereMin = 8;
   for (const std::string& secret : from_files) {
     if (text == secret) {
       return "***";
     }
-    const bool anywhere = secret.size() >= kAnywhereMin;
+    const bool anywhere = secret.size() >= kHiddenAnywhereMin;
     absl::StrReplaceAll({{anywhere ? secret : "'" + secret + "'", anywhere ? "***" : "'***'"}},
                         &text);
   }

@@ -6,6 +6,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,9 @@ absl::StatusOr<std::string> Interpolate(const std::string& text,
 absl::StatusOr<YAML::Node> LoadDocument(const std::string& yaml, const std::string& file,
                                         const std::vector<std::string>& sets,
                                         std::vector<std::string>* from_files = nullptr);
+
+// What files brought is hidden anywhere in a text from this size on.
+inline constexpr std::size_t kHiddenAnywhereMin = 8;
 
 // *** in place of what files brought: anywhere in the text, or, of fewer than 8 bytes, which may stand
 // there by chance, as the whole text or between single quotes.

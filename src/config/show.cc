@@ -6,6 +6,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "base/secret.h"
 #include "base/status.h"
 #include "config/config.h"
@@ -56,6 +57,25 @@ Text Literal(const std::string& original) {
     }
   }
   return Text(std::move(literal));
+}
+
+// libpq takes escapes and percent signs away, so what a file holds may not be in the value as it was. A
+// value is shown only where the conninfo says it outside of what came from files.
+Text ShownConninfo(const std::string& conninfo) {
+  if (hidden == nullptr) {
+    return Literal(postgres::RedactConninfo(conninfo));
+  }
+  std::string own = conninfo;
+  for (const std::string& secret : *hidden) {
+    if (secret.size() >= kHiddenAnywhereMin || secret.find_first_of("'\\%") != std::string::npos) {
+      own = absl::StrReplaceAll(own, {{secret, "\n"}});
+    }
+  }
+  return Literal(postgres::RedactConninfo(conninfo, [&](const std::string& value) {
+    const std::string shown = Shown(value);
+    const bool foreign = own != conninfo && own.find(value) == std::string::npos;
+    return shown == value && foreign ? std::string("***") : shown;
+  }));
 }
 
 // No name is shown as [] where leaving it out would bring the preset's back.
@@ -266,8 +286,7 @@ std::string ShowToCompare(const Config& config) {
   out << YAML::Key << "version" << YAML::Value << 1;
   out << YAML::Key << "name" << YAML::Value << Literal(run.name);
   out << YAML::Key << "source" << YAML::Value << YAML::BeginMap;
-  out << YAML::Key << "conninfo" << YAML::Value
-      << Literal(postgres::RedactConninfo(run.source.conninfo));
+  out << YAML::Key << "conninfo" << YAML::Value << ShownConninfo(run.source.conninfo);
   out << YAML::Key << "slot" << YAML::Value << Literal(run.source.slot);
   out << YAML::Key << "publication" << YAML::Value << Literal(run.source.publication);
   out << YAML::Key << "event_bytes_max" << YAML::Value << FormatSize(run.pipeline.event_bytes_max);
@@ -298,13 +317,13 @@ std::string ShowToCompare(const Config& config) {
   out << YAML::Key << "dead_letters_per_second" << YAML::Value
       << run.pipeline.dead_letters_per_second;
   out << YAML::Key << "dead_letter_conninfo" << YAML::Value
-      << Literal(postgres::RedactConninfo(run.dead_letter_conninfo));
+      << ShownConninfo(run.dead_letter_conninfo);
   out << YAML::Key << "dead_letter_topic" << YAML::Value << Literal(run.dead_letter_topic);
   out << YAML::EndMap;
   ShowKafka(run.kafka, &out);
   out << YAML::Key << "monitor" << YAML::Value << YAML::BeginMap << YAML::Key << "conninfo"
-      << YAML::Value << Literal(postgres::RedactConninfo(run.monitor.conninfo)) << YAML::Key
-      << "interval" << YAML::Value << FormatDuration(run.monitor.interval) << YAML::EndMap;
+      << YAML::Value << ShownConninfo(run.monitor.conninfo) << YAML::Key << "interval"
+      << YAML::Value << FormatDuration(run.monitor.interval) << YAML::EndMap;
   out << YAML::Key << "http" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "listen"
       << YAML::Value << Literal(run.http.listen);
   if (!run.http.hosts.empty()) {

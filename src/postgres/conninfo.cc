@@ -2,6 +2,7 @@
 
 #include <libpq-fe.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -143,7 +144,8 @@ absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) 
   return settings;
 }
 
-std::string RedactConninfo(const std::string& conninfo) {
+std::string RedactConninfo(const std::string& conninfo,
+                           const std::function<std::string(std::string)>& shown_value) {
   auto parsed = Parse(conninfo);
   if (!parsed.ok()) {
     return "(unreadable conninfo, not shown)";
@@ -157,7 +159,9 @@ std::string RedactConninfo(const std::string& conninfo) {
       continue;
     }
     shown += absl::StrFormat("%s%s=%s", shown.empty() ? "" : " ", option->keyword,
-                             IsSecret(*option) ? "***" : QuoteValue(option->val));
+                             IsSecret(*option) ? "***"
+                             : shown_value     ? QuoteValue(shown_value(option->val))
+                                               : QuoteValue(option->val));
   }
   return shown;
 }

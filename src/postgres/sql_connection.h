@@ -58,7 +58,8 @@ std::string QuoteLiteral(std::string_view text);
 std::string ArrayLiteral(const std::vector<std::string>& texts);
 
 // `conninfo` in libpq's terms with every secret replaced by ***; for logs, /status and `config
-// show`.
-std::string RedactConninfo(const std::string& conninfo);
+// show`. Each other value as `shown` returns it, when that is given.
+std::string RedactConninfo(const std::string& conninfo,
+                           const std::function<std::string(std::string)>& shown = nullptr);
 
 }  // namespace walpost::postgres

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "config/config.h"
 #include "unit/config/scoped_env.h"
 
@@ -289,6 +290,25 @@ TEST(ShowTest, SecretWithDollarSignsIsHidden) {
         {"sink.kafka.properties={bootstrap.servers: 'k:9092', client.id: '${file:" + file.path() +
          "}'}"});
     EXPECT_THAT(shown, AllOf(HasSubstr("client.id: \"***\""), Not(HasSubstr("hunter2"))));
+  }
+}
+
+// libpq reads another text than the file has.
+TEST(ShowTest, SecretThatAConninfoSpellsDifferentlyIsHidden) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"host=h dbname=shop application_name=${file:%s}", "hunt'er2hunter2"},
+      {"host=h dbname=shop application_name='${file:%s}'", R"(hunt\'er2\\hunter2)"},
+      {"host=h dbname=shop application_name='${file:%s}'", R"(er2\'h)"},
+      {"postgresql://h/shop?application_name=${file:%s}", "hunt%27er2hunter2"},
+      {"host=h dbname=shop ${file:%s}", R"(application_name='hunt\'er2')"},
+  };
+  for (const auto& [conninfo, secret] : cases) {
+    Config config = ParseOk(kLeast);
+    config.run.source.conninfo = absl::StrReplaceAll(conninfo, {{"${file:%s}", secret}});
+    config.from_files = {secret};
+    const std::string shown = Show(config);
+    EXPECT_THAT(shown, AllOf(Not(HasSubstr("er2")), HasSubstr("dbname=shop")));
+    EXPECT_THAT(shown, HasSubstr("application_name=***")) << secret;
   }
 }
 
