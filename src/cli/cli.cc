@@ -334,9 +334,10 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
   init->add_flag("--print-sql", arguments->print_sql, "Only print what would be executed");
   init->add_flag("--with-messages", arguments->with_messages,
                  "Also make outbox.emit_message, and record messages.prefixes");
-  init->add_flag("--revoke-emit", arguments->revoke_emit,
-                 "With --with-messages, as superuser: take EXECUTE on pg_logical_emit_message from "
-                 "PUBLIC, so that only roles with a grant can emit");
+  init->add_flag(
+      "--revoke-emit", arguments->revoke_emit,
+      "As superuser, with or without messages: take EXECUTE on pg_logical_emit_message from "
+      "PUBLIC, so that only roles with a grant can emit");
   init->add_flag("--with-roles", arguments->with_roles,
                  "Also make the roles outbox_owner, outbox_writer and outbox_relay");
   init->add_flag("--plain-table", arguments->plain_table,

@@ -89,8 +89,8 @@ std::string PrintSql(const InitOptions& options) {
       QuoteLiteral(options.source.slot));
   if (options.with_messages) {
     sql += absl::StrFormat("\n%s;\n", RecordPrefixesSql(options));
-    sql += options.revoke_emit ? absl::StrFormat("\n%s;\n", RevokeEmitSql(options)) : "";
   }
+  sql += options.revoke_emit ? absl::StrFormat("\n%s;\n", RevokeEmitSql(options)) : "";
   if (!options.progress_topic.empty()) {
     sql += absl::StrFormat(
         "\n-- In Kafka: topic %s, 1 partition, replication factor 3, cleanup.policy=compact, "
@@ -425,6 +425,10 @@ class Initializer {
 
   // From here on events are emitted, and the slot keeps them.
   absl::Status EnsurePrefixes() {
+    if (options_.revoke_emit) {
+      RETURN_IF_ERROR(RevokeEmit(options_, connection_));
+      Say("emitting     only roles with a grant may emit messages");
+    }
     if (options_.with_messages) {
       ASSIGN_OR_RETURN(const std::string line, RecordPrefixes(options_, connection_));
       Say(line);

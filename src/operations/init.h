@@ -25,7 +25,7 @@ struct InitOptions {
   bool print_sql = false;  // only show what would be executed
   // Also make outbox.emit_message, and record source.message_prefixes.
   bool with_messages = false;
-  bool revoke_emit = false;  // with messages: take the right to emit from PUBLIC
+  bool revoke_emit = false;  // also take the right to emit messages from PUBLIC
   bool with_roles = false;   // also the roles owner, writer and relay
   bool plain_table = false;  // outbox.events in one piece, not in partitions
   // Where events, emit and what belongs to them are made, when SCHEMA.events is an outbox.

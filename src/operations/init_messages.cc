@@ -72,13 +72,20 @@ absl::StatusOr<std::string> RecordPrefixes(const InitOptions& options, SqlConnec
   if (recorded != prefixes) {
     RETURN_IF_ERROR(connection->Execute(RecordPrefixesSql(options)));
   }
-  if (options.revoke_emit) {
-    RETURN_IF_ERROR(connection->Execute(RevokeEmitSql(options)));
-  }
   ASSIGN_OR_RETURN(const std::string who, WhoMayEmit(connection));
   return absl::StrFormat("messages     %s %s%s",
                          prefixes.empty() ? "no prefix" : absl::StrJoin(prefixes, ", "),
                          recorded == prefixes ? "recorded before" : "recorded", who);
+}
+
+absl::Status RevokeEmit(const InitOptions& options, SqlConnection* connection) {
+  RETURN_IF_ERROR(base::Annotate(connection->Execute(RevokeEmitSql(options)), "--revoke-emit"));
+  // To a role that does not own the function PostgreSQL only says a warning.
+  ASSIGN_OR_RETURN(const std::string who, WhoMayEmit(connection));
+  return who.empty() ? absl::OkStatus()
+                     : absl::FailedPreconditionError(
+                           "--revoke-emit: any role may still emit messages: run it as superuser "
+                           "(docs/messages.md)");
 }
 
 std::string RevokeEmitSql(const InitOptions& options) {

@@ -23,6 +23,9 @@ absl::Status CheckMessages(const InitOptions& options, postgres::SqlConnection* 
 absl::StatusOr<std::string> RecordPrefixes(const InitOptions& options,
                                            postgres::SqlConnection* connection);
 
+// With or without messages of this pipeline. kFailedPrecondition where PUBLIC kept the right.
+absl::Status RevokeEmit(const InitOptions& options, postgres::SqlConnection* connection);
+
 // From then on only roles with a grant may emit, and outbox.emit_message itself. Needs a superuser.
 std::string RevokeEmitSql(const InitOptions& options);
 

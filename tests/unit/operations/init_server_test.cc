@@ -56,6 +56,17 @@ TEST_F(InitServerTest, RecordSaysWhereTheStreamBegins) {
   EXPECT_EQ(Sql("SELECT snapshot ~ '^[0-9]+:[0-9]+:' FROM walpost.pipeline"), "t");
 }
 
+TEST_F(InitServerTest, RightToEmitIsRevokedWithoutMessages) {
+  InitOptions options = Options();
+  options.revoke_emit = true;
+  const Outcome outcome = Init(options);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_THAT(outcome.output, HasSubstr("emitting     only roles with a grant"));
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_proc WHERE proname = 'pg_logical_emit_message' AND "
+                "has_function_privilege('public', oid, 'EXECUTE')"),
+            "0");
+}
+
 TEST_F(InitServerTest, SecondRunFindsAllAndChangesNothing) {
   InitOk();
   const std::string before = State();

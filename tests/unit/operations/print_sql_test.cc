@@ -66,6 +66,13 @@ TEST(PrintSqlTest, AnotherSchemaIsMeantWhereverTheFilesSayOutbox) {
   EXPECT_THAT(sql, Not(HasSubstr("outbox.events")));
 }
 
+TEST(PrintSqlTest, RightToEmitIsRevokedWithoutMessages) {
+  InitOptions options = Options();
+  EXPECT_THAT(Sql(options), Not(HasSubstr("REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC")));
+  options.revoke_emit = true;
+  EXPECT_THAT(Sql(options), HasSubstr("REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC"));
+}
+
 TEST(PrintSqlTest, NamesAreQuoted) {
   InitOptions options = Options();
   options.name = "o'brien";
