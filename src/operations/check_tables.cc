@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "operations/pipeline_record.h"
 #include "operations/schema_files.h"
 
@@ -17,6 +19,14 @@ using postgres::SqlConnection;
 
 // Versions 3 and 5 are a matter of choice.
 constexpr int kOutboxVersions[] = {4, 6, 7};
+
+std::string Names(const std::vector<std::string>& names) {
+  std::vector<std::string> items;
+  for (const std::string& name : names) {
+    items.push_back('"' + absl::StrReplaceAll(name, {{"\\", "\\\\"}, {"\"", "\\\""}}) + '"');
+  }
+  return "{" + absl::StrJoin(items, ",") + "}";
+}
 
 class TablesCheck {
  public:
@@ -60,10 +70,16 @@ class TablesCheck {
         "(SELECT "
         "FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = 'events_stay'), "
         "current_setting('server_version_num')::integer >= 140000 AND EXISTS (SELECT FROM "
-        "pg_partitioned_table t WHERE t.partrelid = c.oid AND t.partdefid = 0) FROM pg_class c "
+        "pg_partitioned_table t WHERE t.partrelid = c.oid AND t.partdefid = 0), EXISTS (SELECT "
+        "FROM "
+        "pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY ($3::text[])) AND NOT EXISTS "
+        "(SELECT FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c' AND "
+        "pg_get_constraintdef(k.oid) ~ '(length|pg_column_size)\\(' AND (0 = ANY (k.conkey) OR "
+        "EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (k.conkey) "
+        "AND a.attname = ANY ($3::text[])))) FROM pg_class c "
         "JOIN pg_namespace n ON "
         "n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2",
-        {table.schema, table.table});
+        {table.schema, table.table, Names(table.columns.payload)});
     if (!rows.ok() || rows->empty()) {
       return;  // the line about its columns tells
     }
@@ -98,6 +114,13 @@ class TablesCheck {
       found_.Warn(name,
                   "has no default partition, so a partition can be detached CONCURRENTLY, and then "
                   "PostgreSQL leaves events out; with one it refuses (docs/schema-changes.md)");
+    }
+    if (row.at(8) == "t" && !(row.at(2) == "t" && table.table == "events")) {
+      found_.Warn(
+          name,
+          "no CHECK bounds the size of its payload, and PostgreSQL cannot send a row of more "
+          "than 1 GB as text, which stops the line: ALTER TABLE ... ADD CHECK "
+          "(octet_length(...) <= ...) (docs/security.md)");
     }
     if (row.at(2) == "t" && table.table == "events") {
       Delivered(name, QuoteIdentifier(table.schema), row.at(5).value_or(""));

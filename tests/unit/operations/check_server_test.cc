@@ -129,6 +129,18 @@ TEST_F(CheckServerTest, RandomIdsAndRowSecurityAreWarnedOf) {
               HasSubstr("warning: ids are random"));
 }
 
+TEST_F(CheckServerTest, OwnTableWhosePayloadHasNoBoundIsWarnedOf) {
+  Sql("CREATE TABLE own (id uuid PRIMARY KEY, aggregate_id text, aggregate_type text, event_type "
+      "text, payload bytea, CHECK (length(event_type) < 100))");
+  CheckOptions options = CheckOf();
+  options.tables[0].schema = "public";
+  options.tables[0].table = "own";
+  EXPECT_THAT(LineOf(Check(options), "table public.own"),
+              HasSubstr("warning: no CHECK bounds the size of its payload"));
+  Sql("ALTER TABLE own ADD CHECK (octet_length(payload) <= 1000000)");
+  EXPECT_EQ(LineOf(Check(options), "table public.own"), "");
+}
+
 TEST_F(CheckServerTest, EmptyDatabaseListsEachProblemWithTheWayOut) {
   const std::string before = State();
   const Outcome outcome = Check(CheckOf());
