@@ -16,7 +16,7 @@ struct Looks {
   static constexpr std::chrono::milliseconds kLookEvery{200};
   // Of a standby, for what is confirmed only.
   static constexpr std::chrono::milliseconds kLookAtPositionEvery{2'000};
-  // While nothing in flight is delivered.
+  // While nothing is confirmed that should be.
   static constexpr std::chrono::milliseconds kLookAfterStall{10'000};
   static constexpr std::chrono::milliseconds kLookWhileStalledEvery{30'000};
 
@@ -24,9 +24,10 @@ struct Looks {
   bool under_way = false;   // the last one, for this connection
   bool stops = false;       // nothing is read until it has come to its end
   bool needed = false;      // the connection ends when it fails
+  base::Lsn seen_lsn;       // how far the stream was known when it was asked for
   base::MonotonicTime next;
   bool asked_for_position = false;    // by the server, for one that waits for a look
-  base::MonotonicTime stalled_since;  // nothing has become safe
+  base::MonotonicTime stalled_since;  // nothing more may be confirmed
   base::Lsn stalled_at;
 };
 

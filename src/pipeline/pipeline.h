@@ -182,8 +182,7 @@ class Pipeline {
   void AccountPause(base::Now now);
   void CheckStall(base::Now now);
 
-  bool stalled() const { return connected_ && !tracker_.empty(); }
-
+  bool stalled() const;
   std::optional<base::MonotonicTime> look_due() const;
   std::optional<Halt> JudgeServerError(const base::StreamEnd& end);
 

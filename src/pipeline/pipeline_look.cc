@@ -21,7 +21,7 @@ constexpr char kUnseen[] = "the catalogs could not be read while streaming: ";
 // Rows inserted while a table was out of the publication never come, so what was confirmed behind them
 // could not be told from a loss: the transaction stays open until the catalogs say that nothing was edited.
 std::optional<base::MonotonicTime> Pipeline::look_due() const {
-  if (!connected_ || looks_.under_way) {
+  if (!connected_ || looks_.under_way || phase_ != Phase::kStreaming) {
     return std::nullopt;
   }
   if (intake_.must_look()) {
@@ -40,10 +40,14 @@ std::optional<base::MonotonicTime> Pipeline::look_due() const {
                                    : looks_.next - Looks::kLookEvery + Looks::kLookAtPositionEvery;
 }
 
-// Something waits for the sink, and nothing has become safe for a while.
+// Something waits for the sink: an event, or progress that was delivered and is not noted.
+bool Pipeline::stalled() const {
+  return connected_ && (!tracker_.empty() || confirmable() < tracker_.safe_lsn());
+}
+
 void Pipeline::CheckStall(base::Now now) {
-  if (!stalled() || tracker_.safe_lsn() != looks_.stalled_at) {
-    looks_.stalled_at = tracker_.safe_lsn();
+  if (!stalled() || confirmable() != looks_.stalled_at) {
+    looks_.stalled_at = confirmable();
     looks_.stalled_since = now.mono;
   }
 }
@@ -57,6 +61,7 @@ std::optional<std::uint64_t> Pipeline::TakeLook(base::Now now) {
   looks_.stops = intake_.must_look();
   looks_.needed = looks_.stops || intake_.position_waits();
   looks_.asked_for_position = false;
+  looks_.seen_lsn = intake_.seen_lsn();
   return ++looks_.asked;
 }
 
@@ -97,7 +102,8 @@ void Pipeline::OnLooked(std::uint64_t look, const std::variant<base::SourceFacts
                   now);
     return;
   }
-  if (std::optional<Halt> halt = FindSourceChange(*facts_, facts, intake_.seen_lsn())) {
+  // What came meanwhile, beside a look that stops nothing, was not there yet when its facts were read.
+  if (std::optional<Halt> halt = FindSourceChange(*facts_, facts, looks_.seen_lsn)) {
     OnSourceHalt(*std::move(halt), now);
     return;
   }

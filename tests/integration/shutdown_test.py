@@ -2,6 +2,7 @@
 
 import time
 
+import pytest
 import servers
 
 STOP_LIMIT_S = 60
@@ -13,9 +14,9 @@ def stop_and_time(postgres):
     return time.monotonic() - begin
 
 
-def pipeline_without_kafka(make_pipeline, workspace, **config):
+def pipeline_without_kafka(make_pipeline, workspace, settings=None, **config):
     """Streaming, with a Kafka that has just gone."""
-    postgres, kafka = workspace.postgres(), workspace.kafka()
+    postgres, kafka = workspace.postgres(settings=settings or {}), workspace.kafka()
     p = make_pipeline(on_postgres=postgres, on_kafka=kafka, config=config).start()
     p.insert(1, 10)
     p.wait_confirmed()
@@ -68,9 +69,13 @@ def test_sigterm_with_kafka_away_ends_within_the_limit_and_loses_nothing(make_pi
 
 # Only the server's settings say so: nothing in the stream does.
 # Failure 30.
-def test_walpost_that_becomes_a_synchronous_standby_while_kafka_is_away_leaves(make_pipeline, workspace):
-    p = pipeline_without_kafka(make_pipeline, workspace, delivery={"shutdown_timeout": "1s"})
-    p.insert(11, 20)
+@pytest.mark.parametrize("in_flight", [True, False], ids=["with events in flight", "with nothing in flight"])
+def test_walpost_that_becomes_a_synchronous_standby_while_kafka_is_away_leaves(make_pipeline, workspace, in_flight):
+    p = pipeline_without_kafka(make_pipeline, workspace, {"wal_sender_timeout": "5s"}, delivery={"shutdown_timeout": "1s"})
+    if in_flight:
+        p.insert(11, 20)
+    else:
+        p.execute("CREATE TABLE other AS SELECT 1")  # a position that is delivered and cannot be noted
     p.execute(f"ALTER SYSTEM SET synchronous_standby_names = '\"walpost-{p.name}\"'")
     p.execute("SELECT pg_reload_conf()")
     p.walpost.wait_state("halted", 100)

@@ -297,6 +297,30 @@ TEST_F(StallTest, WhatIsDeliveredBringsNone) {
   EXPECT_FALSE(pipeline().TakeLook(now_));
 }
 
+TEST_F(StallTest, WhatComesWhileTheCatalogsAreReadIsNoOtherHistory) {
+  const std::uint64_t look = Stalled();
+  Transaction(200, {"a2"});
+  facts_.server_wal_lsn = Lsn(160);
+  Looked(look, 160);
+  EXPECT_FALSE(pipeline().halt());
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+}
+
+TEST_F(StallTest, ServerThatWasSetBackHalts) {
+  const std::uint64_t look = Stalled();
+  facts_.server_wal_lsn = Lsn(139);
+  Looked(look, 139);
+  ExpectHalted(HaltReason::kTimelineChanged, "now its log ends at 0/8B");
+}
+
+TEST_F(StallTest, NothingIsLookedAtWhileAHaltIsCarriedOut) {
+  Stalled();
+  SendFrame("x");
+  Advance(2 * Looks::kLookWhileStalledEvery);
+  EXPECT_FALSE(pipeline().TakeLook(now_));
+}
+
 TEST_F(StallTest, ServerWhoseCommitsWaitForUsHalts) {
   Failed(Stalled(), StreamEnd::Kind::kOperator, HaltReason::kInitIncomplete);
   Advance(options_.shutdown_timeout);

@@ -109,6 +109,17 @@ TEST_F(ProgressTest, KeepalivePositionIsConfirmedOnlyAfterItsProgress) {
   EXPECT_EQ(Confirmed(), Lsn(500));
 }
 
+// A commit of any table may wait for it, when walpost has become a synchronous standby.
+TEST_F(ProgressTest, PositionThatCannotBeNotedBringsALookAlsoWhileTheLogGoesOn) {
+  Begin();
+  Keepalive(500);
+  Advance(Looks::kLookAfterStall / 2);
+  EXPECT_FALSE(pipeline().TakeLook(now_));
+  Keepalive(600);
+  Advance(Looks::kLookAfterStall / 2);
+  EXPECT_TRUE(pipeline().TakeLook(now_));
+}
+
 TEST_F(ProgressTest, EventsGoOnWhileProgressIsOutstanding) {
   Begin();
   Transaction(100, {"a1"});
