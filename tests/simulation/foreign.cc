@@ -206,8 +206,9 @@ std::optional<StreamEnd> Simulation::NotPublished() const {
 
 void Simulation::Look() {
   if (const std::optional<std::uint64_t> look = pipeline_->TakeLook(now_)) {
-    look_answer_ = LookAnswer{
-        now_.mono + milliseconds(random_.Below(random_.Chance(50) ? 10'000 : 20)), *look};
+    look_answer_ =
+        LookAnswer{now_.mono + milliseconds(random_.Below(random_.Chance(50) ? 10'000 : 20)), *look,
+                   server_.Facts().server_wal_lsn};
   }
 }
 
@@ -216,7 +217,7 @@ void Simulation::AnswerLook() {
   if (!look_answer_ || now_.mono < look_answer_->due) {
     return;
   }
-  const std::uint64_t look = std::exchange(look_answer_, std::nullopt)->look;
+  const auto [due, look, wal_lsn] = *std::exchange(look_answer_, std::nullopt);
   StreamEnd end;
   if (server_state_ != ServerState::kUp || Happens(Fault::connect_failure, 300)) {
     end.status = absl::UnavailableError("connection refused");
@@ -224,7 +225,9 @@ void Simulation::AnswerLook() {
   } else if (const std::optional<StreamEnd> refused = NotPublished()) {
     pipeline_->OnLooked(look, *refused, now_);
   } else {
-    pipeline_->OnLooked(look, server_.Facts(), now_);
+    base::SourceFacts facts = server_.Facts();
+    facts.server_wal_lsn = std::min(facts.server_wal_lsn, wal_lsn);
+    pipeline_->OnLooked(look, facts, now_);
   }
 }
 

@@ -293,8 +293,9 @@ BUGS = [
      "  if (!intake_.position_waits()) {",
      "  if (!intake_.position_waits() || BUG(position_waits_for_ever)) {"),
     ("pipeline/pipeline_look.cc",
-     "  if (std::optional<Halt> halt = FindSourceChange(",
-     "  if (std::optional<Halt> halt = BUG(look_not_compared) ? std::nullopt : FindSourceChange("),
+     "  if (std::optional<Halt> halt = FindSourceChange(*facts_, facts, looks_.seen_lsn)) {",
+     "  if (std::optional<Halt> halt = BUG(look_not_compared) ? std::nullopt : FindSourceChange(\n"
+     "          *facts_, facts, BUG(look_compared_with_what_came_later) ? intake_.seen_lsn() : looks_.seen_lsn)) {"),
     ("pipeline/remembered_progress.cc",
      '              : ProgressVerdict{std::nullopt, "", *progress};',
      '              : ProgressVerdict{std::nullopt, "", BUG(start_at_confirmed) ? std::nullopt : std::optional(*progress)};'),

@@ -219,6 +219,7 @@ class Simulation {
   struct LookAnswer {
     base::MonotonicTime due;
     std::uint64_t look = 0;
+    base::Lsn wal_lsn;  // the server tells its end first
   };
 
   std::optional<LookAnswer> look_answer_;
