@@ -67,6 +67,9 @@ void Intake::Start(const base::SourceFacts& facts) {
   connection_lsn_ = base::Lsn();
   announced_in_.clear();
   announced_last_ = 0;
+  outbox_by_partition_.clear();
+  former_partitions_.clear();
+  looked_first_lsn_ = facts.publication_xmin == 0 ? base::Lsn() : facts.looked_lsn;
   for (Outbox& outbox : outboxes_) {
     outbox.announced.reset();
     outbox.mapper.Unbind();
@@ -77,6 +80,7 @@ void Intake::Start(const base::SourceFacts& facts) {
 void Intake::TakeFacts(const base::SourceFacts& facts) {
   facts_ = facts;
   last_oid_ = 0;
+  former_partitions_.insert(outbox_by_partition_.begin(), outbox_by_partition_.end());
   outbox_by_partition_.clear();
   for (std::size_t i = 0; i < outboxes_.size(); ++i) {
     outboxes_[i].oid = 0;

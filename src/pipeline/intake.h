@@ -163,6 +163,8 @@ class Intake {
   // to announce them; at most kAnnouncedMax.
   absl::flat_hash_map<std::uint32_t, base::Lsn> announced_in_;
   absl::flat_hash_map<std::uint32_t, Outbox*> outbox_by_partition_;
+  absl::flat_hash_map<std::uint32_t, Outbox*> former_partitions_;  // seen on this connection
+  base::Lsn looked_first_lsn_;  // of this connection; the publication was not altered since
   const Outbox* announced_root_ = nullptr;  // since the last row
   std::uint32_t announced_last_ = 0;        // the same; the table that the next row is stored in
   std::uint32_t last_oid_ = 0;              // of the last row

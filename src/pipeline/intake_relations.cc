@@ -10,8 +10,9 @@ namespace {
 
 // A longer list begins anew, which costs a look at most.
 constexpr std::size_t kAnnouncedMax = 10'000;
-// Before, a server goes on sending the rows of a detached partition as those of its root.
-constexpr int kDetachingNoticedSince = 150000;
+// Before, a server goes on sending the rows of a partition as it did with the first one: those of a
+// detached one as those of its root, those of an attached one under its own name.
+constexpr int kMovesNoticedSince = 150000;
 
 }  // namespace
 
@@ -74,7 +75,7 @@ bool Intake::ConcernsUs(const pgoutput::Relation& relation, const Outbox* outbox
       partition != outbox_by_partition_.end()) {
     return partition->second != announced_root_;
   }
-  return first && MayBePartition(relation);
+  return (first || facts_.server_version < kMovesNoticedSince) && MayBePartition(relation);
 }
 
 // A partition made since the catalogs were read: it has at least the columns of its outbox.
@@ -132,8 +133,14 @@ std::optional<Halt> Intake::JudgeLeaf(std::uint32_t leaf, std::uint32_t publishe
   for (const Outbox& outbox : outboxes_) {
     owner = outbox.oid == leaf ? &outbox : owner;
   }
-  if (owner == last_outbox_) {
-    return std::nullopt;
+  if (owner == nullptr && last_outbox_ == nullptr && transaction_.commit_lsn < facts_.looked_lsn) {
+    // The catalogs are newer than the row.
+    const auto former = former_partitions_.find(leaf);
+    owner = former == former_partitions_.end() ? nullptr : former->second;
+  }
+  const auto root = outbox_by_partition_.find(published_as);
+  if (owner == last_outbox_ || (root != outbox_by_partition_.end() && root->second == owner)) {
+    return std::nullopt;  // or of a tree within the outbox, about which FindOutbox has decided
   }
   if (owner != nullptr) {
     const outbox::TableOptions& table = owner->mapper.options();
@@ -147,7 +154,7 @@ std::optional<Halt> Intake::JudgeLeaf(std::uint32_t leaf, std::uint32_t publishe
             table.schema, table.table, published_as, Place(transaction_.next_ordinal))};
   }
   const auto announced = announced_in_.find(leaf);
-  if (facts_.server_version >= kDetachingNoticedSince || announced == announced_in_.end() ||
+  if (facts_.server_version >= kMovesNoticedSince || announced == announced_in_.end() ||
       announced->second == transaction_.commit_lsn) {
     return std::nullopt;  // as it was when the row was written
   }
@@ -164,7 +171,9 @@ std::optional<Halt> Intake::JudgeLeaf(std::uint32_t leaf, std::uint32_t publishe
 // It is now, or the catalogs would not have passed, and since they are remembered nobody altered it. So
 // what comes under a partition's own name was inserted while it was none, and is no event.
 bool Intake::PublishedByRoot() const {
-  return facts_.progress && facts_.progress->publication_xmin != 0;
+  const bool remembered = facts_.progress && facts_.progress->publication_xmin != 0;
+  const bool seen = looked_first_lsn_.valid() && transaction_.commit_lsn >= looked_first_lsn_;
+  return facts_.server_version >= kMovesNoticedSince && (remembered || seen);
 }
 
 }  // namespace walpost::pipeline

@@ -159,6 +159,7 @@ base::SourceFacts ModelPostgres::Facts() const {
   facts.publication_xmin = publication_xmin_;
   facts.looked_lsn = wal_end_;
   facts.server_wal_lsn = wal_end_;
+  facts.server_version = 180000;
   facts.in_recovery = in_recovery_;
   facts.wal_sender_timeout_ms = plan_.wal_sender_timeout_ms;
   for (std::uint32_t i = 0; i <= plan_.tables; ++i) {

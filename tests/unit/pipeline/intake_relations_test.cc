@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "intake_fixture.h"
 
@@ -52,6 +53,86 @@ TEST_F(IntakeRelationsTest,
     Take(row);
     EXPECT_EQ(counters_.changes_ignored, 1U);
   }
+}
+
+// With tables below outbox.events, on a connection of a publication that nothing remembers.
+class PartitionsTest : public IntakeRelationsTest {
+ protected:
+  static constexpr std::uint32_t kMiddle = 9;
+  static constexpr std::uint32_t kLeaf = 10;
+
+  static std::string Announced(std::uint32_t oid) {
+    pgoutput::Relation relation = EventsRelation();
+    relation.id.oid = oid;
+    relation.name = "table_" + std::to_string(oid);
+    return walpost::testing::RelationBytes(relation);
+  }
+
+  static std::string RowOf(std::uint32_t oid) {
+    return walpost::testing::InsertBytes(pgoutput::RelationId{oid}, {TextColumn("x")});
+  }
+
+  void Begins(int server_version, std::vector<std::uint32_t> partitions) {
+    facts_.server_version = server_version;
+    facts_.publication_xmin = 700;
+    Looked(50, std::move(partitions));
+    intake_.Leave();
+    Reconnect();
+  }
+
+  void Looked(std::uint64_t at, std::vector<std::uint32_t> partitions) {
+    facts_.looked_lsn = base::Lsn(at);
+    facts_.tables[0].partitions = std::move(partitions);
+  }
+};
+
+TEST_F(PartitionsTest, RowFromBeforeItsTableWasAttachedIsIgnoredOnTheFirstConnection) {
+  Begins(150000, {});
+  TakeAll({Begin(100), Announced(kLeaf)});
+  EXPECT_TRUE(intake_.must_look());
+  Looked(150, {kLeaf});
+  EXPECT_FALSE(intake_.OnLooked(facts_));
+  Take(RowOf(kLeaf));
+  EXPECT_EQ(counters_.changes_ignored, 1U);
+}
+
+// They go on sending rows of an attached table under its own name, until the connection ends.
+TEST_F(PartitionsTest, RowOfAnAttachedTableUnderItsOwnNameHaltsOn13And14) {
+  Begins(140023, {});
+  TakeAll({Begin(100), Announced(kLeaf)});
+  Looked(150, {});
+  EXPECT_FALSE(intake_.OnLooked(facts_));
+  TakeAll({RowOf(kLeaf), Commit(100), Begin(200), Announced(kLeaf)});
+  EXPECT_TRUE(intake_.must_look()) << "it may have been attached";
+  Looked(250, {kLeaf});
+  EXPECT_FALSE(intake_.OnLooked(facts_));
+  EXPECT_EQ(Refused(RowOf(kLeaf)).reason, HaltReason::kPublicationMissing);
+}
+
+TEST_F(PartitionsTest, RowOfATreeFromBeforeItWasAttachedIsIgnored) {
+  Begins(180000, {});
+  TakeAll({Begin(100), Announced(kMiddle), Announced(kLeaf)});
+  Looked(150, {kMiddle, kLeaf});
+  EXPECT_FALSE(intake_.OnLooked(facts_));
+  Take(RowOf(kMiddle));
+  EXPECT_EQ(counters_.changes_ignored, 1U);
+}
+
+// The outbox was attached to the other table then. By now the leaf is nobody's.
+TEST_F(PartitionsTest, RowUnderAnotherRootHaltsAlsoWhereItsPartitionHasGoneSince) {
+  Begins(180000, {kLeaf});
+  TakeAll({Begin(100), Announced(kMiddle), Announced(kLeaf)});
+  Looked(150, {});
+  EXPECT_FALSE(intake_.OnLooked(facts_));
+  EXPECT_EQ(Refused(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
+}
+
+TEST_F(PartitionsTest, RowOfAnotherTableThatWasGivenAPartitionOfTheOutboxIsIgnored) {
+  Begins(180000, {kLeaf});
+  Looked(150, {});
+  EXPECT_FALSE(intake_.OnLooked(facts_));
+  TakeAll({Begin(200), Announced(kMiddle), Announced(kLeaf), RowOf(kMiddle)});
+  EXPECT_EQ(counters_.changes_ignored, 1U);
 }
 
 // With FOR ALL TABLES the other table's name is the one that its rows come under.

@@ -31,6 +31,7 @@ PipelineOptions OptionsOf(OutboxOptions outbox) {
 base::SourceFacts EventsFacts() {
   base::SourceFacts facts;
   facts.system_identifier = 0xC0FFEE;
+  facts.server_version = 180000;
   facts.timeline = 3;
   facts.timeline_history = {{1, base::Lsn(10)}, {2, base::Lsn(20)}};
   facts.database = "shop";
