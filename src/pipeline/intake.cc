@@ -65,7 +65,8 @@ void Intake::Start(const base::SourceFacts& facts) {
   }
   known_.Expect(facts.start_lsn);
   connection_lsn_ = base::Lsn();
-  announced_in_.clear();
+  announced_.clear();
+  announced_forgotten_ = false;
   announced_last_ = 0;
   outbox_by_partition_.clear();
   former_partitions_.clear();

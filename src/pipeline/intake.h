@@ -95,6 +95,11 @@ class Intake {
     bool remembered = true;  // it was an outbox when progress was remembered
   };
 
+  struct Announced {
+    base::Lsn in;        // the transaction that was the first to
+    bool again = false;  // or its like was forgotten
+  };
+
   struct Messages {
     outbox::MessageMapper mapper;
     envelope::Encoder encoder;
@@ -122,7 +127,7 @@ class Intake {
 
   std::optional<Halt> FindOutbox(std::uint32_t oid);
   std::optional<Halt> JudgeLeaf(std::uint32_t leaf, std::uint32_t published_as) const;
-  bool PublishedByRoot() const;
+  bool PublishedByRoot(std::uint32_t partition) const;
   std::optional<Halt> TakeRepeated(std::uint32_t ordinal);
   bool ConcernsUs(const pgoutput::Relation& relation, const Outbox* outbox);
   bool MayBePartition(const pgoutput::Relation& relation) const;
@@ -161,10 +166,11 @@ class Intake {
   std::vector<pgoutput::Value> small_;  // scratch
   // Relations that are no outbox themselves, and the transaction that was the first on this connection
   // to announce them; at most kAnnouncedMax.
-  absl::flat_hash_map<std::uint32_t, base::Lsn> announced_in_;
+  absl::flat_hash_map<std::uint32_t, Announced> announced_;
   absl::flat_hash_map<std::uint32_t, Outbox*> outbox_by_partition_;
   absl::flat_hash_map<std::uint32_t, Outbox*> former_partitions_;  // seen on this connection
   base::Lsn looked_first_lsn_;  // of this connection; the publication was not altered since
+  bool announced_forgotten_ = false;
   const Outbox* announced_root_ = nullptr;  // since the last row
   std::uint32_t announced_last_ = 0;        // the same; the table that the next row is stored in
   std::uint32_t last_oid_ = 0;              // of the last row

@@ -67,10 +67,12 @@ bool Intake::ConcernsUs(const pgoutput::Relation& relation, const Outbox* outbox
     announced_root_ = outbox;
     return true;
   }
-  if (announced_in_.size() >= kAnnouncedMax) {
-    announced_in_.clear();
+  if (announced_.size() >= kAnnouncedMax) {
+    announced_.clear();
+    announced_forgotten_ = true;
   }
-  const bool first = announced_in_.emplace(oid, transaction_.commit_lsn).second;
+  const auto [announced, first] = announced_.emplace(oid, Announced{transaction_.commit_lsn});
+  announced->second.again = !first || announced_forgotten_;
   if (const auto partition = outbox_by_partition_.find(oid);
       partition != outbox_by_partition_.end()) {
     return partition->second != announced_root_;
@@ -105,7 +107,7 @@ std::optional<Halt> Intake::FindOutbox(std::uint32_t oid) {
   }
   last_oid_ = oid;
   const auto partition = outbox_by_partition_.find(oid);
-  if (partition == outbox_by_partition_.end() || PublishedByRoot()) {
+  if (partition == outbox_by_partition_.end() || PublishedByRoot(oid)) {
     return std::nullopt;
   }
   const outbox::TableOptions& table = partition->second->mapper.options();
@@ -113,10 +115,14 @@ std::optional<Halt> Intake::FindOutbox(std::uint32_t oid) {
               absl::StrFormat(
                   "rows of a partition of %s.%s (OID %u) arrive under its own name (%s): "
                   "either they were inserted before it was attached, and are no events, or "
-                  "publish_via_partition_root was false then, and they are missing; "
+                  "publish_via_partition_root was false then, and they are missing; %s"
                   "`walpost slot recreate --yes` leaves them behind and sends what the table has; "
                   "see docs/runbook.md, publication_missing",
-                  table.schema, table.table, oid, Place(transaction_.next_ordinal))};
+                  table.schema, table.table, oid, Place(transaction_.next_ordinal),
+                  facts_.server_version < kMovesNoticedSince
+                      ? "PostgreSQL 13 and 14 send also later rows so until the connection ends, "
+                        "so restart walpost first; "
+                      : "")};
 }
 
 // Right before a row the server announces the table that it comes as, where that has changed, and then
@@ -153,9 +159,9 @@ std::optional<Halt> Intake::JudgeLeaf(std::uint32_t leaf, std::uint32_t publishe
             "has; see docs/runbook.md, publication_missing",
             table.schema, table.table, published_as, Place(transaction_.next_ordinal))};
   }
-  const auto announced = announced_in_.find(leaf);
-  if (facts_.server_version >= kMovesNoticedSince || announced == announced_in_.end() ||
-      announced->second == transaction_.commit_lsn) {
+  const auto announced = announced_.find(leaf);
+  if (facts_.server_version >= kMovesNoticedSince || announced == announced_.end() ||
+      announced->second.in == transaction_.commit_lsn) {
     return std::nullopt;  // as it was when the row was written
   }
   const outbox::TableOptions& table = last_outbox_->mapper.options();
@@ -169,11 +175,17 @@ std::optional<Halt> Intake::JudgeLeaf(std::uint32_t leaf, std::uint32_t publishe
 }
 
 // It is now, or the catalogs would not have passed, and since they are remembered nobody altered it. So
-// what comes under a partition's own name was inserted while it was none, and is no event.
-bool Intake::PublishedByRoot() const {
+// what comes under a partition's own name was inserted while it was none, and is no event. Before 15 that
+// is known of the first rows only.
+bool Intake::PublishedByRoot(std::uint32_t partition) const {
+  const auto announced = announced_.find(partition);
+  if (facts_.server_version < kMovesNoticedSince &&
+      (announced == announced_.end() || announced->second.again ||
+       announced->second.in != transaction_.commit_lsn)) {
+    return false;
+  }
   const bool remembered = facts_.progress && facts_.progress->publication_xmin != 0;
-  const bool seen = looked_first_lsn_.valid() && transaction_.commit_lsn >= looked_first_lsn_;
-  return facts_.server_version >= kMovesNoticedSince && (remembered || seen);
+  return remembered || (looked_first_lsn_.valid() && transaction_.commit_lsn >= looked_first_lsn_);
 }
 
 }  // namespace walpost::pipeline

@@ -80,8 +80,9 @@ def publish(p, table):
     p.execute(f"ALTER PUBLICATION {p.name} ADD " + ("TABLES IN SCHEMA outbox" if p.postgres.major >= 15 else f"TABLE {table}"))
 
 
-# 13 and 14 send rows of a detached partition as the outbox's until the connection ends.
-def restart_if_detaching_goes_unnoticed(p):
+# 13 and 14 send rows of a detached partition as the outbox's, and those of an attached table as its own, until the
+# connection ends.
+def restart_where_moves_go_unnoticed(p):
     if p.postgres.major < 15:
         p.walpost.wait_state("halted")
         assert p.walpost.status()["halt"]["reason"] == "publication_missing"
@@ -104,6 +105,45 @@ def test_table_that_is_published_filled_and_then_attached(make_pipeline):
     assert [record.key for record in p.records()] == ["a"] * 3
 
 
+@pytest.mark.smoke
+def test_table_that_had_rows_is_attached_when_it_is_empty(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    p.execute("CREATE TABLE outbox.filled (LIKE outbox.events INCLUDING ALL EXCLUDING IDENTITY); ALTER TABLE outbox.filled ALTER seq SET DEFAULT 1")
+    publish(p, "outbox.filled")
+    p.walpost.start()
+    insert(p)
+    insert(p, "filled", 1, "'2001-02-02'", "outbox.filled")
+    p.wait_confirmed()
+    p.execute("TRUNCATE outbox.filled; ALTER TABLE outbox.filled ALTER seq DROP DEFAULT")
+    p.execute("ALTER TABLE outbox.events ATTACH PARTITION outbox.filled FOR VALUES FROM ('2001-01-01') TO ('2002-01-01')")
+    insert(p, "a", 3, "'2001-02-02'")
+    restart_where_moves_go_unnoticed(p)
+    p.wait_confirmed()
+    assert [record.key for record in p.records()] == ["a"] * 4
+
+
+def test_tree_of_tables_is_filled_and_attached_in_one_transaction(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    p.execute("CREATE TABLE outbox.middle (LIKE outbox.events INCLUDING DEFAULTS INCLUDING CONSTRAINTS) PARTITION BY RANGE (created_at)")
+    publish(p, "outbox.middle")
+    p.walpost.start()
+    insert(p)
+    p.wait_confirmed()
+    with closing(p.postgres.connect(p.database, autocommit=False)) as connection:
+        in_transaction(connection, "ALTER TABLE outbox.middle ALTER seq SET DEFAULT 1;"
+                       "CREATE TABLE outbox.leaf PARTITION OF outbox.middle FOR VALUES FROM ('2001-01-01') TO ('2002-01-01')")
+        in_transaction(connection, EVENTS.format(table="outbox.middle", at="'2001-02-02'"), p.name, "before", 1)
+        in_transaction(connection, "ALTER TABLE outbox.middle ALTER seq DROP DEFAULT; ALTER TABLE outbox.leaf ALTER seq DROP DEFAULT;"
+                       "ALTER TABLE outbox.events ATTACH PARTITION outbox.middle FOR VALUES FROM ('2001-01-01') TO ('2002-01-01')")
+        connection.commit()
+    insert(p, "a", 2, "'2001-02-02'")
+    restart_where_moves_go_unnoticed(p)
+    p.wait_confirmed()
+    assert [record.key for record in p.records()] == ["a"] * 3
+
+
 def test_row_is_written_into_a_partition_that_was_detached(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
@@ -116,7 +156,7 @@ def test_row_is_written_into_a_partition_that_was_detached(make_pipeline):
     p.execute("ALTER TABLE outbox.events DETACH PARTITION outbox.old; ALTER TABLE outbox.old ALTER seq SET DEFAULT 1")
     insert(p, "archive", 1, "'2001-02-02'", "outbox.old")
     insert(p)
-    restart_if_detaching_goes_unnoticed(p)
+    restart_where_moves_go_unnoticed(p)
     p.wait_confirmed()
     assert [record.key for record in p.records()] == ["a"] * 3
 
@@ -179,7 +219,7 @@ def test_row_of_a_detached_partition_is_no_event_of_the_outbox(make_pipeline):
     p.execute("ALTER TABLE outbox.events DETACH PARTITION outbox.old; ALTER TABLE outbox.old ALTER seq SET DEFAULT 1")
     insert(p, "archive", 1, "'2001-02-02'", "outbox.old")
     insert(p)
-    restart_if_detaching_goes_unnoticed(p)
+    restart_where_moves_go_unnoticed(p)
     p.wait_confirmed()
     assert [record.key for record in p.records()] == ["a"] * 2
 

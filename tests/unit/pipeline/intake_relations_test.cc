@@ -109,6 +109,13 @@ TEST_F(PartitionsTest, RowOfAnAttachedTableUnderItsOwnNameHaltsOn13And14) {
   EXPECT_EQ(Refused(RowOf(kLeaf)).reason, HaltReason::kPublicationMissing);
 }
 
+// The first rows of a connection come as what they are.
+TEST_F(PartitionsTest, RowFromBeforeItsTableWasAttachedIsIgnoredOn13And14) {
+  Begins(140023, {kLeaf});
+  TakeAll({Begin(100), Announced(kLeaf), RowOf(kLeaf)});
+  EXPECT_EQ(counters_.changes_ignored, 1U);
+}
+
 TEST_F(PartitionsTest, RowOfATreeFromBeforeItWasAttachedIsIgnored) {
   Begins(180000, {});
   TakeAll({Begin(100), Announced(kMiddle), Announced(kLeaf)});
