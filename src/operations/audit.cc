@@ -55,6 +55,9 @@ class Auditor {
     end_ = std::max(end_, end);
     ASSIGN_OR_RETURN(const std::string where, options_.filter.Where(reader, outbox.table));
     RETURN_IF_ERROR(reader.Open(where, RowReader::Reading::kAsTheyLie));
+    if (reader.IdsMayRepeat()) {
+      ids_may_repeat_.push_back(NameOf(outbox));
+    }
     return reader.ForEach([&](const ReadRow& row) {
       if (row.number % kTellEvery == 0 || row.number + 1 == reader.count()) {
         Tell(NameOf(outbox), row.number + 1, reader.count());
@@ -102,6 +105,11 @@ class Auditor {
     report_.pipeline = options_.pipeline.name;
     report_.topics = reconciliation_.topics();
     report_.order = reconciliation_.order();
+    for (const std::string& table : ids_may_repeat_) {
+      if (const std::string text = reconciliation_.RepeatedIdsText(table); !text.empty()) {
+        report_.notes.push_back(text);
+      }
+    }
     if (options_.has_messages) {
       report_.notes.emplace_back(
           "events that are messages stand in no table: nothing is said about them");
@@ -117,6 +125,7 @@ class Auditor {
   envelope::SchemaTable schemas_;
   Lsn end_;
   bool confirmed_ = true;
+  std::vector<std::string> ids_may_repeat_;  // tables
 };
 
 absl::StatusOr<AuditReport> TryAudit(const AuditOptions& options) {

@@ -199,6 +199,9 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
     line += absl::StrFormat(", %d are dead letters", presence_.dead_letters);
   }
   line += presence_.SupersededText();
+  if (!presence_.warning.empty()) {
+    line += "\nwarning      " + presence_.warning;
+  }
   return line + "\n";
 }
 

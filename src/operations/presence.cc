@@ -36,6 +36,9 @@ absl::StatusOr<Presence> FindPresence(const DlqOptions& pipeline, const Presence
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(reconciliation.Judge(on_row, /*in_order=*/true));
+  if (reader->IdsMayRepeat()) {
+    presence.warning = reconciliation.RepeatedIdsText(source);
+  }
   return presence;
 }
 

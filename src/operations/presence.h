@@ -33,6 +33,8 @@ struct Presence {
   // Not there. Of these a later row may be in the topic that the reader was not asked for.
   std::uint64_t missing_of_compacted = 0;
 
+  std::string warning;  // about what this cannot tell; empty = none
+
   // To go on an account with; empty = none.
   std::string SupersededText() const;
 };

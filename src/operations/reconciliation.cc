@@ -4,10 +4,13 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <utility>
+#include <variant>
 
+#include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "envelope/position.h"
 #include "kafka/topic_limits.h"
+#include "postgres/preflight.h"
 
 namespace walpost::operations {
 namespace {
@@ -37,6 +40,7 @@ struct Entry {
   std::uint64_t number = 0;    // of a record its offset
   std::int64_t at_ms = 0;
   std::int64_t bytes = 0;
+  Position position;  // of a record that tells where its event was committed, else 0
 };
 
 // What stands in Reconciliation::keys_, before the id.
@@ -167,7 +171,34 @@ absl::Status Reconciliation::Look(const DlqOptions& pipeline, const Where& where
       RETURN_IF_ERROR(Scan(topic, pipeline, where.from_oldest_row));
     }
   }
+  RETURN_IF_ERROR(ReadHistory(pipeline));
   return where.dead_letters ? DeadLetters(pipeline) : absl::OkStatus();
+}
+
+// After the topics: what is in them was in the log before.
+absl::Status Reconciliation::ReadHistory(const DlqOptions& pipeline) {
+  auto read = postgres::ReadHistory(pipeline.source);
+  if (const auto* end = std::get_if<postgres::StreamEnd>(&read)) {
+    return end->status;
+  }
+  history_ = std::get<base::SourceFacts>(std::move(read));
+  return absl::OkStatus();
+}
+
+// What has no position, or that of another cluster, as before pg_upgrade, may be about a row that is here.
+bool Reconciliation::MayBeOfHistory(const Position& position) const {
+  if (position.system_identifier != history_.system_identifier ||
+      history_.BehindTimeline(position.timeline)) {
+    return true;
+  }
+  // The commit record itself must be in the log, and not only what lies before it.
+  return history_.MayHave(position.timeline, base::Lsn(position.commit_lsn.value() + 1)) &&
+         history_.TimelineOf(position.commit_lsn) == position.timeline;
+}
+
+bool Reconciliation::IsBeyondLog(const Position& position) const {
+  return position.system_identifier == history_.system_identifier &&
+         position.timeline == history_.timeline && !MayBeOfHistory(position);
 }
 
 absl::Status Reconciliation::Scan(std::uint32_t topic, const DlqOptions& pipeline,
@@ -200,12 +231,14 @@ absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& re
   entry.topic = topic;
   entry.partition = record.partition;
   entry.number = static_cast<std::uint64_t>(record.offset);
+  const auto position = Position::Parse(
+      record.Header(entry.redelivered ? "walpost-original-position" : "walpost-position"));
+  entry.position = position.value_or(Position());
   RETURN_IF_ERROR(ids_.Add(id, BytesOf(entry)));
   if (entry.redelivered) {
     ++reconciled.redelivered;
     return absl::OkStatus();
   }
-  const auto position = Position::Parse(record.Header("walpost-position"));
   if (!position.ok()) {
     ++reconciled.without_position;
     return absl::OkStatus();
@@ -283,6 +316,7 @@ absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled&
         break;
       case Kind::kRecord:
         event.records.push_back(entry);
+        topics_[entry.topic].beyond_log += IsBeyondLog(entry.position) ? 1 : 0;
         break;
       case Kind::kLate:
         event.late.push_back(entry);
@@ -297,8 +331,10 @@ absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled&
     CountRecords(id, event);
     for (Entry row : event.rows) {
       row.fate = event.FateIn(row.source);
-      row.in_topic = std::any_of(event.records.begin(), event.records.end(),
-                                 [&](const Entry& record) { return record.topic == row.topic; });
+      row.in_topic =
+          std::any_of(event.records.begin(), event.records.end(), [&](const Entry& record) {
+            return record.topic == row.topic && MayBeOfHistory(record.position);
+          });
       const ReconciledTopic& topic = topics_[row.topic];
       if (compacted_ && topic.gaps.compacted && row.has_key) {
         RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(row), std::string(BytesOf(row)).append(id)));
@@ -328,6 +364,20 @@ absl::Status Reconciliation::JudgeCompacted(std::size_t bucket, const OnReconcil
     reconciled.superseded = !row.in_topic && found != newest.end() && row.number < found->second;
     return on_row(reconciled);
   });
+}
+
+std::string Reconciliation::RepeatedIdsText(std::string_view source) const {
+  for (const ReconciledTopic& topic : topics_) {
+    if (topic.beyond_log > 0) {
+      return absl::StrFormat(
+          "this server was set back: topic '%s' has %d record(s) from beyond the end of its log. "
+          "The "
+          "ids of %s are no UUIDs, so new rows may have the ids of events of before and count as "
+          "delivered although they are not: see docs/database.md, \"After a lost slot\"",
+          topic.name, topic.beyond_log, source);
+    }
+  }
+  return "";
 }
 
 void Reconciliation::CountRecords(const std::string& id, const Event& event) {

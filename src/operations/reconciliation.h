@@ -18,6 +18,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/source_facts.h"
+#include "envelope/position.h"
 #include "kafka/topic_scan.h"
 #include "operations/disk_buckets.h"
 #include "operations/dlq.h"
@@ -60,6 +62,8 @@ struct ReconciledTopic {
   std::uint64_t without_id = 0;
   std::uint64_t without_position = 0;  // and no redelivery
   std::uint64_t redelivered = 0;
+  // At positions that this server's log has not come to: it was set back.
+  std::uint64_t beyond_log = 0;
   std::int64_t oldest_row_ms = INT64_MAX;  // by PostgreSQL's clock
   kafka::TopicGaps gaps;
 };
@@ -78,7 +82,8 @@ class Reconciliation {
     bool dead_letters = true;
   };
 
-  // Every topic that a row was meant for, and the pipeline's dead letters.
+  // Every topic that a row was meant for, the pipeline's dead letters, and which history the source has: a
+  // record of this cluster that its history cannot have is about another row, whatever its id.
   absl::Status Look(const DlqOptions& pipeline, const Where& where);
 
   using OnReconciled = std::function<absl::Status(const Reconciled&)>;
@@ -88,6 +93,10 @@ class Reconciliation {
   absl::Status Judge(const OnReconciled& on_row, bool in_order = false);
 
   const std::vector<ReconciledTopic>& topics() const { return topics_; }
+
+  // After Judge: of a table whose ids may repeat, when a topic shows that the server was set back. A record
+  // of before may have the id and the position of a row of now. Empty = nothing shows it.
+  std::string RepeatedIdsText(std::string_view source) const;
 
   struct Order {
     std::uint64_t repeated_ids = 0;
@@ -112,12 +121,16 @@ class Reconciliation {
   // No such table: none.
   absl::Status DeadLetters(const DlqOptions& pipeline);
   absl::Status Record(std::uint32_t topic, const kafka::ScannedRecord& record);
+  absl::Status ReadHistory(const DlqOptions& pipeline);
+  bool MayBeOfHistory(const envelope::Position& position) const;
+  bool IsBeyondLog(const envelope::Position& position) const;
   absl::Status FindLate();
   absl::Status JudgeBucket(std::size_t bucket, const OnReconciled& on_row);
   absl::Status JudgeCompacted(std::size_t bucket, const OnReconciled& on_row);
   void CountRecords(const std::string& id, const Event& event);
 
   std::string folder_;
+  base::SourceFacts history_;
   DiskBuckets ids_;
   DiskBuckets keys_;  // records of the stream, with what they hold to be first
   std::optional<DiskBuckets>

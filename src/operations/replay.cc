@@ -146,6 +146,9 @@ class Replayer {
           reader->count() - presence.in_topic - presence.dead_letters - presence.superseded;
       text_ += absl::StrFormat("%s: %s missing in Kafka%s\n", name, Count(missing, "event"),
                                presence.SupersededText());
+      if (!presence.warning.empty()) {
+        text_ += "warning: " + presence.warning + "\n";
+      }
       RETURN_IF_ERROR(JudgeCompacted(presence));
     }
     return options_.dry_run ? absl::OkStatus() : Send(name, reader);

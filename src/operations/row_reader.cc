@@ -1,6 +1,8 @@
 #include "operations/row_reader.h"
 
+#include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -18,6 +20,8 @@ using postgres::SqlConnection;
 
 constexpr std::uint32_t kXid8 = 5069;
 constexpr std::uint32_t kTimestamptz = 1184;
+constexpr std::uint32_t kUuid = 2950;
+constexpr std::uint32_t kTexts[] = {25, 1042, 1043};  // text, char, varchar
 // What is selected behind the table's own columns.
 constexpr std::size_t kSeq = 0;
 constexpr std::size_t kTransaction = 1;
@@ -48,6 +52,12 @@ absl::StatusOr<RowReader> RowReader::Create(SqlConnection connection, const DlqO
 bool RowReader::TellsTransactions() const { return encoder_.HasColumn("tx", kXid8); }
 
 bool RowReader::TellsTimes() const { return encoder_.HasColumn("created_at", kTimestamptz); }
+
+bool RowReader::IdsMayRepeat() const {
+  return !id_.empty() && !encoder_.HasColumn(id_, kUuid) &&
+         std::none_of(std::begin(kTexts), std::end(kTexts),
+                      [&](std::uint32_t type) { return encoder_.HasColumn(id_, type); });
+}
 
 std::string RowReader::Column(const outbox::ColumnNames& names) const {
   const std::string column = encoder_.ColumnOf(names);

@@ -53,6 +53,9 @@ class RowReader {
   bool TellsTransactions() const;
   bool TellsTimes() const;
 
+  // Whether the ids are numbers or the like, which a server that was set back gives out again.
+  bool IdsMayRepeat() const;
+
   bool HasOrder() const { return !order_.empty(); }
 
   // SQL for the column that the mapping reads a field from; empty = none.

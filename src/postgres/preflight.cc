@@ -66,6 +66,30 @@ std::variant<PreflightReport, StreamEnd> CheckSource(const ConnectOptions& optio
                       std::chrono::steady_clock::now() + options.statement_timeout);
 }
 
+std::variant<base::SourceFacts, StreamEnd> ReadHistory(const ConnectOptions& options) {
+  auto opened = Connection::Open(
+      ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});
+  if (auto* end = std::get_if<StreamEnd>(&opened)) {
+    return std::move(*end);
+  }
+  Connection& connection = std::get<Connection>(opened);
+  const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
+  // First: the log of a standby that is promoted meanwhile has an end that moves on.
+  const Result recovery = connection.Query("SELECT pg_is_in_recovery()", deadline);
+  if (!recovery.ok()) {
+    return QueryFailure("pg_is_in_recovery()", recovery.error(), connection.place());
+  }
+  PreflightReport report;
+  PreflightRun run(&connection, options, deadline, &report);
+  for (const auto step : {&PreflightRun::Identity, &PreflightRun::Timeline}) {
+    if (std::optional<StreamEnd> problem = (run.*step)()) {
+      return *std::move(problem);
+    }
+  }
+  report.facts.in_recovery = recovery.True(0, 0);
+  return std::move(report.facts);
+}
+
 std::variant<base::SourceFacts, StreamEnd> LookAgain(const ConnectOptions& options) {
   auto opened = Connection::Open(
       ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});

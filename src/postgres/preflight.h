@@ -51,6 +51,10 @@ PreflightReport RunPreflight(Connection* connection, const ConnectOptions& optio
 // StreamEnd when connecting fails.
 std::variant<PreflightReport, StreamEnd> CheckSource(const ConnectOptions& options);
 
+// Which history the server has: identity, timelines, the log's end and whether it is in recovery, and
+// nothing else. StreamEnd: what could not be read.
+std::variant<base::SourceFacts, StreamEnd> ReadHistory(const ConnectOptions& options);
+
 // For `run`, while its stream stands still: the same on a connection of its own, but for what concerns
 // the slot. StreamEnd is the first problem.
 std::variant<base::SourceFacts, StreamEnd> LookAgain(const ConnectOptions& options);
