@@ -36,12 +36,14 @@ BEGIN
     END IF;
 
     -- Ownership, so that maintenance needs no superuser: of what is another's, so that running this again holds up nobody.
+    -- In the order in which outbox.emit locks them; what writers do not write comes first.
     tables := ARRAY(
         SELECT c.oid::regclass FROM pg_class c
         WHERE c.relowner <> 'outbox_owner'::regrole AND c.relkind IN ('r', 'p') AND (c.relnamespace = to_regnamespace('walpost')
             OR c.oid IN (events, to_regclass('outbox.retention_note'), to_regclass('outbox.idempotency'))
             OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = events))
-        ORDER BY c.oid);
+        ORDER BY CASE WHEN c.oid = to_regclass('outbox.idempotency') THEN 1 WHEN c.oid = events THEN 2
+                      WHEN c.relispartition THEN 3 ELSE 0 END, c.oid);
     IF tables <> '{}' THEN
         PERFORM walpost.lock_tables(VARIADIC tables);
     END IF;

@@ -23,28 +23,47 @@ CREATE TABLE IF NOT EXISTS walpost.pipeline (
 
 COMMENT ON TABLE walpost.pipeline IS 'Written by walpost init, read before streaming. Not to be edited.';
 
--- For a change that writers must not see half. They wait while this does, so all these locks are waited for at most 1.2 s at a time,
--- and writers pass in between. (A server gives up its own vacuum for one who waits for a second.)
+-- For a change that writers must not see half. Writers wait while this waits, so it gives all locks back and lets them pass between its
+-- attempts. A writer may wait for one of these locks and hold another; the server ends one of two who wait for each other, and it must
+-- not be the writer: so who holds one lock waits for the next one less long than deadlock_timeout. The server gives up its own vacuum
+-- only for one who waits longer: for that this waits for each lock alone, up to 1.2 s. `targets` are in the order in which writers lock.
 CREATE OR REPLACE FUNCTION walpost.lock_tables(VARIADIC targets regclass[]) RETURNS void LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp SET lock_timeout = '1200ms' AS $$
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
+    wait_ms constant integer := least(500, extract(epoch FROM current_setting('deadlock_timeout')::interval) * 500);
     began timestamptz;
     target regclass;
 BEGIN
-    FOR try IN 1..12 LOOP
+    FOR try IN 1..8 LOOP
         BEGIN
             began := clock_timestamp();
             FOREACH target IN ARRAY targets LOOP
                 PERFORM set_config('lock_timeout',
-                    greatest(1, 1200 - floor(extract(epoch FROM clock_timestamp() - began) * 1000))::integer::text, true);
+                    greatest(1, wait_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000))::integer::text, true);
                 EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', target);
             END LOOP;
             RETURN;
-        EXCEPTION WHEN lock_not_available THEN
-            PERFORM pg_sleep(0.5);
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            EXIT WHEN try = 8;
         END;
+        PERFORM pg_sleep(0.5);
+        PERFORM set_config('lock_timeout', '1200ms', true);
+        FOR target IN WITH RECURSIVE tree AS (
+                          SELECT t::oid AS relation FROM unnest(targets) AS t
+                          UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relation)
+                      SELECT c.oid::regclass FROM tree JOIN pg_class c ON c.oid = tree.relation LOOP
+            BEGIN
+                EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', target);
+                RAISE SQLSTATE 'WALP1';  -- gives the lock back
+            EXCEPTION
+                WHEN SQLSTATE 'WALP1' OR undefined_table OR syntax_error THEN  -- or the table has gone
+                WHEN lock_not_available OR deadlock_detected THEN
+                    PERFORM pg_sleep(0.5);
+                    EXIT;
+            END;
+        END LOOP;
     END LOOP;
-    RAISE EXCEPTION 'walpost: no lock on % within 12 times 1.2 s', target
+    RAISE EXCEPTION 'walpost: no lock on % within 8 attempts, which take up to 20 s', target
         USING ERRCODE = 'lock_not_available',
               HINT = 'A transaction that uses it stays open: see sql/runbook/long_transactions.sql, then run this again.';
 END

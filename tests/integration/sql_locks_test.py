@@ -116,6 +116,54 @@ def test_change_waits_for_a_transaction_and_nobody_else_waits_for_long(make_pipe
     assert longest_s < WAIT_MAX_S
 
 
+@pytest.mark.smoke
+def test_writer_that_waits_for_a_change_is_not_ended_when_the_change_waits_for_the_writer(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    with connected(p, autocommit=False) as writer, connected(p) as changer:
+        emit(writer)
+        changer.execute("SET deadlock_timeout = '60s'")  # so that only the writer would look for who waits for whom
+        changing = InThread(lambda: changer.execute("SELECT walpost.lock_tables('walpost.pipeline', 'outbox.events')"))
+        servers.wait_for(lambda: p.execute(WAITS_FOR, "outbox.events"), 30, "the change to wait for the writer", every=0.001)
+        writer.execute("SELECT count(*) FROM walpost.pipeline")  # as outbox.emit_message does
+        assert changing.is_alive()
+        writer.connection.commit()
+        assert changing.result() is None
+
+
+@pytest.mark.smoke
+def test_roles_hold_no_lock_that_a_writer_still_needs(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    with connected(p, autocommit=False) as writer:
+        emit(writer)  # a session's first one reads catalogs
+        writer.connection.commit()
+        writer.execute("LOCK TABLE outbox.idempotency IN ROW EXCLUSIVE MODE")
+        roles = InThread(lambda: p.walpost.verb("init", "--with-roles"))
+        held = servers.wait_for(lambda: p.execute(
+            "SELECT count(*) FILTER (WHERE h.granted AND h.relation = 'outbox.events'::regclass) FROM pg_locks w JOIN pg_locks h ON h.pid = w.pid"
+            " WHERE NOT w.granted AND w.relation = 'outbox.idempotency'::regclass AND w.database = (SELECT oid FROM pg_database WHERE datname ="
+            " current_database()) GROUP BY w.pid"), 30, "the roles to wait for the writer", every=0.001)
+        assert held == [(0,)]
+        writer.connection.commit()
+    assert not isinstance(roles.result(), Exception), roles.outcome
+
+
+# The server ends its own vacuum only for one who waits longer than deadlock_timeout.
+def test_change_does_not_wait_for_the_end_of_a_vacuum(make_pipeline, workspace):
+    postgres = workspace.postgres(settings={"autovacuum_naptime": "1s"})
+    p = make_pipeline(on_postgres=postgres)
+    p.walpost.verb("init", "--plain-table")
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) SELECT 'a', 'k', 'Tested' FROM generate_series(1, 20000)")
+    p.execute("ALTER TABLE outbox.events SET (autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1,"
+              " autovacuum_vacuum_threshold = 1, autovacuum_vacuum_scale_factor = 0)")
+    p.execute("DELETE FROM outbox.events")
+    vacuuming = "SELECT pid FROM pg_stat_progress_vacuum WHERE relid = 'outbox.events'::regclass"
+    (pid,), = servers.wait_for(lambda: p.execute(vacuuming), 60, "the server to vacuum the table")
+    p.execute("SELECT outbox.set_payload_max(5000)")
+    assert (pid,) not in p.execute(vacuuming)
+
+
 def test_change_that_gets_no_lock_names_the_table_and_changes_nothing(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
