@@ -49,7 +49,7 @@ BEGIN
     LEFT JOIN pg_replication_slots s ON s.slot_name = p.slot AND s.database = current_database();
     IF EXISTS (SELECT FROM walpost.dead_letters d WHERE d.closed_at IS NULL AND d.reason = 'transactions_skipped'
                AND d.system_identifier = (SELECT c.system_identifier FROM pg_control_system() c)) THEN
-        trouble := concat_ws(', ', trouble, 'events that `walpost slot advance` left out may be in these rows only: `walpost replay --missing`, '
+        trouble := concat_ws(', ', trouble, 'events that `walpost slot advance` or `slot recreate --leave-gap` left out may be in these rows only: `walpost replay --missing`, '
                                             'then `walpost dlq discard --reason transactions_skipped`');
     END IF;
     IF trouble IS NULL AND passed IS NULL THEN

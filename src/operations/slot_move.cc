@@ -438,6 +438,10 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
     // Before anything is changed: an attempt that is interrupted does not lose where the gap begins.
     RETURN_IF_ERROR(RecordGap(&connection, record->name, gap.ToJson()));
   }
+  bool noted = false;
+  if (options.leave_gap) {  // before anything is changed
+    ASSIGN_OR_RETURN(noted, NoteSkipped(options.init, "", WhatIsSent(options, gap)));
+  }
   ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(&connection, source.slot));
   if (slot) {
     RETURN_IF_ERROR(postgres::DropSlot(&connection, source.slot));
@@ -457,6 +461,10 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
   };
   Outcome made = Init(init);
   made.output = text + made.output;
+  if (made.exit_code == 0 && options.leave_gap && !noted) {  // there was no table before
+    ASSIGN_OR_RETURN(noted, NoteSkipped(options.init, "", WhatIsSent(options, gap)));
+  }
+  made.output += noted ? kKeptUntilDiscarded : "";
   if (made.exit_code == 0) {
     made.output += "done; a walpost that is halted resumes on SIGHUP\n";
   }

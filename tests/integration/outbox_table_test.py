@@ -362,6 +362,31 @@ def test_nothing_undelivered_is_dropped_because_a_foreign_hand_has_moved_the_slo
     assert "dropped" in {action for action, _ in maintain(p)[0]}
 
 
+# To leave the gap is no word about what may leave the table.
+@pytest.mark.smoke
+def test_nothing_undelivered_is_dropped_because_its_gap_was_left(make_pipeline):
+    p = make_pipeline().start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.execute(OLD, p.name, "10 days", 7)  # not delivered
+    undelivered = stored_ids(p)
+    maintain(p)
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+    assert "dlq discard --reason transactions_skipped" in p.walpost.verb("slot", "recreate", "--leave-gap", "--yes").stdout
+    p.walpost.start()
+    p.wait_confirmed()
+    maintain(p)
+    reconnect(p)
+    did, warnings = maintain(p)
+    assert stored_ids(p) == undelivered and not did and "slot recreate --leave-gap" in warnings
+    p.walpost.verb("replay", "--missing", "--in-place")
+    assert set(undelivered) <= set(ids(p))
+    p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
+    assert "dropped" in {action for action, _ in maintain(p)[0]}
+
+
 def test_nothing_is_dropped_before_it_is_noted_how_far_was_delivered(make_pipeline):
     p = make_pipeline().start()
     p.execute(OLD, p.name, "10 days", 5)
