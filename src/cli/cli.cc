@@ -200,6 +200,7 @@ int CheckVerb(const Arguments& arguments, const config::Config& config) {
   options.kafka = config.run.kafka;
   options.progress_topic = config.run.pipeline.progress_topic;
   options.dead_letter_topic = config.run.dead_letter_topic;
+  options.dead_letter_conninfo = config.run.dead_letter_conninfo;
   options.schemas = SchemasOf(config, arguments.schemas);
   options.http = config.run.http;
   options.json = arguments.json;

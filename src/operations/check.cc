@@ -13,6 +13,7 @@
 #include "operations/check_kafka.h"
 #include "operations/check_server.h"
 #include "operations/check_tables.h"
+#include "operations/dlq.h"
 #include "operations/pipeline_record.h"
 #include "operations/table_columns.h"
 #include "outbox/table_mapper.h"
@@ -37,6 +38,7 @@ class Checker {
   void Run() {
     CheckStream();
     CheckDatabase();
+    CheckDeadLetters();
     LookAtKafka();
     CheckRegistry();
     CheckHttp();
@@ -141,6 +143,21 @@ class Checker {
     } else {
       found_.Ok("walpost.pipeline", absl::StrFormat("set up at %s", (*record)->consistent_point));
     }
+  }
+
+  void CheckDeadLetters() {
+    if (options_.dead_letter_conninfo.empty()) {
+      return;  // of the source preflight has looked
+    }
+    DlqOptions pipeline;
+    pipeline.name = options_.name;
+    pipeline.source = options_.source;
+    pipeline.dead_letter_conninfo = options_.dead_letter_conninfo;
+    const auto table = OpenDeadLetters(pipeline);
+    unreachable_ = unreachable_ || absl::IsUnavailable(table.status());
+    table.ok()
+        ? found_.Ok("delivery.dead_letter_conninfo", "has walpost.dead_letters")
+        : found_.Fail("delivery.dead_letter_conninfo", std::string(table.status().message()));
   }
 
   void CheckMessagePrefixes(SqlConnection* connection) {

@@ -23,9 +23,10 @@ struct CheckOptions {
   std::string messages_topic;  // template; used where source.message_prefixes is not empty
   std::vector<std::string> topics_allowed;  // of all tables
   kafka::KafkaOptions kafka;
-  std::string progress_topic;     // empty = none
-  std::string dead_letter_topic;  // empty = `delivery.on_undeliverable` needs none
-  CheckSchemasOptions schemas;    // without URLs there is no registry to look at
+  std::string progress_topic;        // empty = none
+  std::string dead_letter_topic;     // empty = `delivery.on_undeliverable` needs none
+  std::string dead_letter_conninfo;  // where walpost.dead_letters is; empty = the source's
+  CheckSchemasOptions schemas;       // without URLs there is no registry to look at
   observe::HttpOptions http;
   bool json = false;
   bool color = false;

@@ -4,11 +4,13 @@
 #include <array>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "envelope/position.h"
+#include "postgres/sql_connection.h"
 
 namespace walpost::operations {
 namespace {
@@ -65,9 +67,28 @@ base::WallTime WallNow() {
 }
 
 absl::StatusOr<postgres::DeadLetterTable> OpenDeadLetters(const DlqOptions& options) {
-  return postgres::DeadLetterTable::Open(
-      options.dead_letter_conninfo.empty() ? options.source.conninfo : options.dead_letter_conninfo,
-      options.source.application_name, options.name, /*system_identifier=*/0);
+  const postgres::ConnectOptions& source = options.source;
+  if (options.dead_letter_conninfo.empty()) {
+    return postgres::DeadLetterTable::Open(source.conninfo, source.application_name, options.name,
+                                           /*system_identifier=*/0);
+  }
+  std::uint64_t system_identifier = 0;
+  std::string database;
+  // While the source is away, its dead letters can still be looked at.
+  auto connection = postgres::SqlConnection::Connect(source.conninfo, source.application_name);
+  if (connection.ok()) {
+    ASSIGN_OR_RETURN(
+        const std::vector<postgres::Row> rows,
+        connection->Query(
+            "SELECT system_identifier::text, current_database() FROM pg_control_system()"));
+    std::int64_t identifier = 0;  // half of them show as negative
+    if (absl::SimpleAtoi(rows.at(0).at(0).value_or(""), &identifier)) {
+      system_identifier = static_cast<std::uint64_t>(identifier);
+    }
+    database = rows[0].at(1).value_or("");
+  }
+  return postgres::DeadLetterTable::Open(options.dead_letter_conninfo, source.application_name,
+                                         options.name, system_identifier, database);
 }
 
 absl::StatusOr<std::optional<postgres::DeadLetterTable>> FindDeadLetters(

@@ -89,11 +89,12 @@ DeadLetter FromRow(const Row& cells, bool whole) {
 absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninfo,
                                                       const std::string& application_name,
                                                       std::string pipeline,
-                                                      std::uint64_t system_identifier) {
+                                                      std::uint64_t system_identifier,
+                                                      const std::string& database) {
   ASSIGN_OR_RETURN(SqlConnection connection, SqlConnection::Connect(conninfo, application_name));
   auto rows = connection.Query(
-      "SELECT system_identifier::text, (SELECT count(*) FROM walpost.dead_letters WHERE false) "
-      "FROM pg_control_system()");
+      "SELECT system_identifier::text, current_database(), (SELECT count(*) FROM "
+      "walpost.dead_letters WHERE false) FROM pg_control_system()");
   if (!rows.ok()) {
     return NotUsable(rows.status(), connection);
   }
@@ -106,6 +107,12 @@ absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninf
         "%s is of another cluster than the one that is streamed from: its walpost.dead_letters are "
         "not this pipeline's; see delivery.dead_letter_conninfo",
         connection.host()));
+  }
+  if (const std::string there = row.at(1).value_or(""); !database.empty() && there != database) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "database \"%s\" on %s is another one than \"%s\", which is streamed from: outbox.maintain "
+        "would drop rows that these dead letters need; see delivery.dead_letter_conninfo",
+        there, connection.host(), database));
   }
   return DeadLetterTable(std::move(connection), std::move(pipeline));
 }

@@ -5,7 +5,7 @@
 // Thread: one owner; blocking.
 // Units/limits: texts are cut at base::DeadLetter::kTextBytesMax.
 // Errors: SqlConnection's. Open: kNotFound where the table is missing, kFailedPrecondition where it
-//   belongs to another cluster than `system_identifier`.
+//   belongs to another cluster than `system_identifier`, or to another database than `database`.
 // Rules: a row of the stream is told by pipeline, position and event id, so writing it again changes
 //   nothing; what has no position is another row each time. Rows of another cluster, which came with
 //   a dump, count for nothing but CountForeign.
@@ -32,11 +32,12 @@ class DeadLetterTable {
   // Beyond it a reading ends early.
   static constexpr std::size_t kReadBytesMax = std::size_t{1} << 20U;
 
-  // `system_identifier`: of the cluster that is streamed from; 0 = any.
+  // `system_identifier`, `database`: of what is streamed from; 0 and empty = any. In another database
+  // outbox.maintain would not see that a dead letter needs a row.
   static absl::StatusOr<DeadLetterTable> Open(const std::string& conninfo,
                                               const std::string& application_name,
-                                              std::string pipeline,
-                                              std::uint64_t system_identifier);
+                                              std::string pipeline, std::uint64_t system_identifier,
+                                              const std::string& database = "");
 
   struct Inserted {
     std::vector<bool> open;     // of each row: one that was there already may have been discarded

@@ -29,13 +29,14 @@ bool Passes(const std::string& sqlstate) {
 
 }  // namespace
 
-DeadLetterPlace DeadLetterPlaceOf(const RunOptions& options, std::uint64_t system_identifier) {
+DeadLetterPlace DeadLetterPlaceOf(const RunOptions& options, const base::SourceFacts& source) {
   DeadLetterPlace place;
   place.conninfo =
       options.dead_letter_conninfo.empty() ? options.source.conninfo : options.dead_letter_conninfo;
   place.application_name = options.source.application_name;
   place.pipeline = options.name;
-  place.system_identifier = system_identifier;
+  place.system_identifier = source.system_identifier;
+  place.database = source.database;
   place.topic = options.dead_letter_topic;
   place.kafka = options.kafka;
   return place;
@@ -64,9 +65,9 @@ absl::Status DeadLetterJob::Open(const DeadLetterPlace& place) {
     return absl::OkStatus();
   }
   table_.reset();
-  ASSIGN_OR_RETURN(table_,
-                   postgres::DeadLetterTable::Open(place.conninfo, place.application_name,
-                                                   place.pipeline, place.system_identifier));
+  ASSIGN_OR_RETURN(table_, postgres::DeadLetterTable::Open(place.conninfo, place.application_name,
+                                                           place.pipeline, place.system_identifier,
+                                                           place.database));
   conninfo_ = place.conninfo;
   return table_->connection()->Execute(kSession);
 }

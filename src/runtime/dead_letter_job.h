@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "base/source_facts.h"
 #include "kafka/dead_letter_outlet.h"
 #include "pipeline/dead_letters.h"
 #include "postgres/dead_letters.h"
@@ -21,11 +22,12 @@ struct DeadLetterPlace {
   std::string application_name;
   std::string pipeline;
   std::uint64_t system_identifier = 0;
+  std::string database;
   std::string topic;  // empty = none
   kafka::KafkaOptions kafka;
 };
 
-DeadLetterPlace DeadLetterPlaceOf(const RunOptions& options, std::uint64_t system_identifier);
+DeadLetterPlace DeadLetterPlaceOf(const RunOptions& options, const base::SourceFacts& source);
 
 class DeadLetterJob {
  public:

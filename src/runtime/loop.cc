@@ -281,15 +281,13 @@ void Loop::HandleDeadLetters() {
   dead_letters_in_use_ = true;
   auto reply =
       std::make_shared<pipeline::DeadLetterReply>();  // shared by the two halves of the job
-  helper_->Run(
-      [reply, wanted = *wanted, carry_out = dependencies_.dead_letters,
-       place = DeadLetterPlaceOf(options_, pipeline_.facts()->system_identifier)] {
-        *reply = carry_out(place, wanted);
-      },
-      [this, reply] {
-        now_ = ReadClocks();
-        pipeline_.OnDeadLetterReply(std::move(*reply), now_);
-      });
+  helper_->Run([reply, wanted = *wanted, carry_out = dependencies_.dead_letters,
+                place = DeadLetterPlaceOf(
+                    options_, *pipeline_.facts())] { *reply = carry_out(place, wanted); },
+               [this, reply] {
+                 now_ = ReadClocks();
+                 pipeline_.OnDeadLetterReply(std::move(*reply), now_);
+               });
 }
 
 void Loop::HandleSchemas() {

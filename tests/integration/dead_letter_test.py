@@ -117,6 +117,22 @@ def connections(p):
     return p.execute("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND application_name LIKE 'walpost-%%'")[0][0]
 
 
+# outbox.maintain would look for them in the source's own database, find none, and drop the rows that they need.
+def test_dead_letters_in_another_database_of_the_cluster_are_refused(make_pipeline):
+    other = make_pipeline()
+    other.walpost.init()
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter",
+                                           "dead_letter_conninfo": other.postgres.conninfo(other.database)}})
+    p.walpost.init()
+    words = f'database "{other.database}" on'
+    checked = p.walpost.verb("check", check=False)
+    assert checked.returncode == 78 and f"✗ delivery.dead_letter_conninfo: {words}" in checked.stdout, checked.stdout
+    assert words in p.walpost.verb("dlq", "list", check=False).stderr
+    p.walpost.start(wait="halted")
+    halt = p.walpost.status()["halt"]
+    assert halt["reason"] == "dead_letter_failed" and words in halt["detail"], halt
+
+
 def test_connection_for_the_table_is_there_only_while_something_is_open(make_pipeline, kafka):
     refusing = Refusing(make_pipeline, kafka, on_undeliverable="dead_letter")
     p = refusing.pipeline

@@ -195,6 +195,14 @@ TEST_F(DeadLettersServerTest, ATableOfAnotherClusterIsRefused) {
   EXPECT_TRUE(absl::IsFailedPrecondition(table.status())) << table.status();
 }
 
+TEST_F(DeadLettersServerTest, ATableOfAnotherDatabaseIsRefused) {
+  EXPECT_TRUE(DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, 0,
+                                    server_->Sql("SELECT current_database()"))
+                  .ok());
+  const auto table = DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, 0, "another");
+  EXPECT_TRUE(absl::IsFailedPrecondition(table.status())) << table.status();
+}
+
 TEST_F(DeadLettersServerTest, WithoutTheTableTheErrorNamesTheVerb) {
   server_->Sql("CREATE DATABASE bare");
   const auto table = DeadLetterTable::Open(server_->Conninfo("bare"), "test", kPipeline, 0);
