@@ -16,6 +16,11 @@ namespace {
 
 constexpr std::size_t kDepthMax = 1000;  // as Jackson
 
+// Of merging the members of an array's objects. Nested arrays may have the same member moved again at
+// each level, so values and depth alone leave room for hours.
+constexpr std::size_t kMergeStepsMax = 4 * kJsonValuesMax;
+constexpr std::size_t kNameBytesPerStep = 64;  // a long name takes longer to look up
+
 // Members in their order, found in constant time however many there are.
 template <typename T>
 class Members {
@@ -178,6 +183,9 @@ class Inference {
 
   // Nothing for what has no type and is left out.
   std::optional<Shape> Of(Node* node) {
+    if (failed_) {
+      return std::nullopt;
+    }
     Shape shape;
     shape.kind = node->kind;
     switch (node->kind) {
@@ -244,7 +252,11 @@ class Inference {
     return merged;
   }
 
-  static void Merge(Shape from, Shape* into) {
+  // Fails above the limit, and does no more then.
+  void Merge(Shape from, Shape* into) {
+    if (failed_) {
+      return;
+    }
     if (into->kind == Kind::kNull) {
       *into = std::move(from);
       return;
@@ -253,6 +265,11 @@ class Inference {
       return;  // found out when it is written
     }
     for (auto& [name, member] : from.members.items()) {
+      merge_steps_ += 1 + name.size() / kNameBytesPerStep;
+      if (merge_steps_ > kMergeStepsMax) {
+        failed_ = true;
+        return;
+      }
       Shape* known = into->members.Find(name);
       if (known == nullptr) {
         into->members.Add(name) = std::move(member);
@@ -269,6 +286,7 @@ class Inference {
 
   const JsonExpansion& rules_;
   bool failed_ = false;
+  std::size_t merge_steps_ = 0;
 };
 
 // Writes a tree in its shape; false when it does not fit, or becomes too long.

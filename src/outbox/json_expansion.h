@@ -3,9 +3,9 @@
 // Why: numbers are printed as Java does, members without a type are left out, and what has no
 //   common type is not expanded at all.
 // Thread: a free function.
-// Limits: nested no deeper than Java's parser goes; kJsonValuesMax values; of the result
-//   JsonOutputMax. What has more goes out as it is: the elements of an array share their members, so
-//   a small text could become a huge one.
+// Limits: nested no deeper than Java's parser goes; kJsonValuesMax values; four times as many steps
+//   of merging; of the result JsonOutputMax. What has more goes out as it is: the elements of an
+//   array share their members, so a small text could become a huge one, or take hours.
 // Source: Debezium's JsonSchemaData; tests/debezium compares with it.
 #pragma once
 

@@ -190,6 +190,29 @@ TEST(JsonExpansionTest, TextOfTooManyValuesGoesOutAsItIs) {
   EXPECT_EQ(Expanded(text + ",0,0]}"), "-");
 }
 
+// Each level has a list of a chain as deep as all below it, and all below it: so the members at the
+// bottom are merged anew on each level.
+std::string NestedLists(int levels, int members) {
+  std::string chain = "{}";
+  std::string text = "{";
+  for (int i = 0; i < members; ++i) {
+    text += absl::StrFormat("%s\"%d\":1", i == 0 ? "" : ",", i);
+  }
+  text += '}';
+  for (int level = 0; level < levels; ++level) {
+    text = "{\"l\":[" + chain + "," + text + "]}";
+    chain = "{\"l\":[" + chain + "]}";
+  }
+  return text;
+}
+
+TEST(JsonExpansionTest, ListsThatAreMergedAnewOnEachLevelGoOutAsTheyAre) {
+  EXPECT_NE(Expanded(NestedLists(4, 180'000)), "-");
+  // What comes out would not be too large yet.
+  EXPECT_EQ(Expanded(NestedLists(5, 180'000)), "-");
+  EXPECT_EQ(Expanded(NestedLists(400, 100'000)), "-");
+}
+
 // Takes a fraction of a second, and half a minute where a search looks through all of them.
 TEST(JsonExpansionTest, NamesChosenToCollideCostNoMoreThanOthers) {
   CollidingNames names;
