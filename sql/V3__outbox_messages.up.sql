@@ -120,6 +120,10 @@ BEGIN
         RAISE EXCEPTION 'outbox.emit_message: topic % belongs to walpost or to Kafka itself: no event goes there', quote_literal(topic)
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
+    IF content_type COLLATE "C" ~* '^[\u0001-\u0020]*application/cloudevents' THEN
+        RAISE EXCEPTION 'outbox.emit_message: content_type must not begin with application/cloudevents: what walpost sends says that itself'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF partition < 0 THEN
         RAISE EXCEPTION 'outbox.emit_message: partition % is negative', partition USING ERRCODE = 'invalid_parameter_value';
     END IF;

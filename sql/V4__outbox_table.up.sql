@@ -54,6 +54,10 @@ BEGIN
           OR octet_length(content_type) > 255 OR octet_length(schema_name) > 512 THEN
         rule := 'events_text_max';
         wanted := 'aggregate_id has at most 1024 bytes, event_type 1 to 255, content_type at most 255, schema_name 512';
+    -- In CloudEvents' binary mode readers would take the payload for the whole event, with all its attributes.
+    ELSIF content_type COLLATE "C" ~* '^[\u0001-\u0020]*application/cloudevents' THEN
+        rule := 'events_content_type';
+        wanted := 'content_type must not begin with application/cloudevents, in whatever case: what walpost sends says that itself';
     ELSIF octet_length(traceparent) > 255 OR octet_length(tracestate) > 8192 THEN
         rule := 'events_trace_max';
         wanted := 'traceparent has at most 255 bytes, tracestate 8192';

@@ -69,6 +69,15 @@ bool IsJson(std::string_view media_type) {
           Is(media_type.substr(media_type.size() - kSuffix.size()), kSuffix));
 }
 
+// As lenient as the most lenient reader.
+bool IsCloudEvents(std::string_view content_type) {
+  constexpr std::string_view kPrefix = "application/cloudevents";
+  const auto first = std::find_if(content_type.begin(), content_type.end(),
+                                  [](char c) { return static_cast<unsigned char>(c) > ' '; });
+  content_type.remove_prefix(static_cast<std::size_t>(first - content_type.begin()));
+  return Is(content_type.substr(0, kPrefix.size()), kPrefix);
+}
+
 bool IsText(std::string_view media_type) { return Is(media_type.substr(0, 5), "text/"); }
 
 bool IsProtobuf(std::string_view media_type) {
@@ -166,6 +175,18 @@ absl::Status CloudEvent::Read(const Event& event, const Position& position,
   // It means nothing without the other.
   Add("ce_tracestate", event.traceparent.empty() ? std::string_view() : event.tracestate);
   return absl::OkStatus();
+}
+
+// Readers look at nothing else to tell the modes apart: of such a record they would take all
+// attributes from the payload, which whoever wrote the row chose.
+absl::Status CloudEvent::CheckBinary(const Event& event) const {
+  return !IsCloudEvents(content_type_)
+             ? absl::OkStatus()
+             : Invalid(
+                   event,
+                   "its content type says that the payload is a whole CloudEvent, which readers "
+                   "of binary mode would believe: correct what writes it, or use value.format "
+                   "raw");
 }
 
 void CloudEvent::ReadData(const Event& event) {

@@ -2,7 +2,8 @@
 // Why: the same in all modes; each mode only writes them down in its own way.
 // Thread: one owner.   Lifetime: views point into the event or into this, until the next Read.
 // Errors: kInvalidArgument (an undeliverable event), reason cloudevent_invalid: no id or type, text
-//   that is not UTF-8, a time before the year 1 or after 9999.
+//   that is not UTF-8, a time before the year 1 or after 9999; in binary mode a content type of
+//   CloudEvents itself.
 // Source: CloudEvents 1.0.2, and its extensions partitioning, sequence, recorded time and
 //   distributed tracing; docs/formats.md.
 #pragma once
@@ -53,6 +54,9 @@ class CloudEvent {
 
   absl::Status Read(const outbox::Event& event, const Position& position,
                     const TransactionInfo& transaction);
+
+  // Of an event that was read: whether binary mode may give its content type to readers.
+  absl::Status CheckBinary(const outbox::Event& event) const;
 
   std::string_view id() const { return id_; }
 

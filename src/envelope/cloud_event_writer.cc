@@ -20,6 +20,7 @@ absl::StatusOr<std::optional<std::size_t>> CloudEventWriter::Measure(
     case CloudEventMode::kStructuredJson:
       return json_.Measure(cloud_event_, event);
     case CloudEventMode::kBinary:
+      RETURN_IF_ERROR(cloud_event_.CheckBinary(event));
       break;
   }
   return event.payload ? std::optional(event.payload->size()) : std::nullopt;

@@ -260,6 +260,18 @@ def test_message_that_could_stop_every_slot_is_refused(make_pipeline):
     assert [record.id for record in p.records()] == [event]
 
 
+# Readers of CloudEvents' binary mode would believe a whole event that stands in the payload.
+def test_content_type_of_a_whole_cloud_event_is_refused(make_pipeline):
+    p = started(make_pipeline)
+    with connected(p) as cursor:
+        for content_type in ("application/cloudevents+json", "\tApplication/CloudEvents-Batch"):
+            with pytest.raises(psycopg2.errors.InvalidParameterValue, match="application/cloudevents"):
+                emit(cursor, p, content_type=content_type)
+        event = emit(cursor, p, content_type="application/json")
+    p.wait_confirmed()
+    assert [record.id for record in p.records()] == [event]
+
+
 # A message is in no table, so the dead letter has to have all of it.
 def test_large_message_that_its_topic_refused_is_sent_again(make_pipeline, kafka):
     p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter"}})

@@ -101,6 +101,8 @@ REFUSED = [
     ("'Tested', 'walpost.a', 'k', 'x'", "events_aggregate_type"),
     ("'Tested', 'a', repeat('k', 1025), 'x'", "events_text_max"),
     ("'Tested', 'a', repeat('\u00e4', 513), 'x'", "events_text_max"),
+    ("'Tested', 'a', 'k', 'x', content_type => 'application/cloudevents+json'", "events_content_type"),
+    ("'Tested', 'a', 'k', 'x', content_type => E' \\tAPPLICATION/CloudEvents-Batch;a=b'", "events_content_type"),
     ("'Tested', 'a', 'k', repeat('x', 1000001)", "events_payload_max"),
     ("'Tested', 'a', 'k', 'x', headers => '[]'", "events_headers"),
     ("'Tested', 'a', 'k', 'x', headers => '{\"a\": {\"b\": 1}}'", "events_headers"),

@@ -225,6 +225,26 @@ TEST(CloudEventTest, TextThatIsNotUtf8IsUndeliverableAndNotShown) {
   EXPECT_EQ(outbox::ReasonCodeOf(mode.Try(event).status()), "cloudevent_invalid");
 }
 
+// Readers would take the payload for the event, and believe every attribute in it.
+TEST(CloudEventTest, ContentTypeOfCloudEventsIsUndeliverableInBinaryMode) {
+  Event event = Sample();
+  for (const char* type :
+       {"application/cloudevents", "application/cloudevents+json", "application/cloudevents+avro",
+        "Application/CloudEvents-Batch+JSON; charset=UTF-8", " \t\napplication/cloudevents;a=b"}) {
+    event.content_type = type;
+    const absl::Status status = Mode(CloudEventMode::kBinary).Try(event).status();
+    EXPECT_EQ(outbox::ReasonCodeOf(status), "cloudevent_invalid") << type;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("a whole CloudEvent"));
+    EXPECT_EQ(Mode(CloudEventMode::kStructuredProtobuf).Of(event).HeaderOf("content-type"),
+              "application/cloudevents+protobuf");
+  }
+  for (const char* type : {"application/cloudevent", "application/json; a=application/cloudevents",
+                           "x application/cloudevents"}) {
+    event.content_type = type;
+    EXPECT_EQ(Mode(CloudEventMode::kBinary).Of(event).HeaderOf("content-type"), type);
+  }
+}
+
 TEST(CloudEventTest, TimesOfTheYears1To9999CanBeSaid) {
   Mode mode(CloudEventMode::kBinary);
   Event event = Sample();
