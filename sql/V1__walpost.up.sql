@@ -126,7 +126,7 @@ BEGIN
             written_at        timestamptz NOT NULL DEFAULT clock_timestamp(),
             decision          text        CHECK (decision IN ('retry', 'discard')),
             of_key            boolean     NOT NULL DEFAULT false,
-            send_to           text,
+            send_to           text        CHECK (octet_length(send_to) <= 249),
             decided_by        text,
             decided_at        timestamptz,
             closed_at         timestamptz,

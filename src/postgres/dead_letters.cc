@@ -14,12 +14,14 @@ namespace {
 
 using base::DeadLetter;
 
-// In the order that FromRow reads.
+// In the order that FromRow reads. An operator writes send_to: in a table that was made without its
+// limit it may be huge.
 constexpr const char* kColumns =
     "seq, position, event_id, event_type, source, topic, coalesce(partition, -1), event_time_ms, "
     "encode(key, 'hex'), value_schema, reason, detail, attempts, parked, truncated_bytes, "
     "(extract(epoch FROM written_at) * 1000)::bigint, octet_length(value), decision, of_key, "
-    "send_to, decided_by, closed_at IS NOT NULL, system_identifier <> (SELECT system_identifier "
+    "left(send_to, 300), decided_by, closed_at IS NOT NULL, system_identifier <> (SELECT "
+    "system_identifier "
     "FROM pg_control_system())";
 constexpr const char* kRecordColumns =
     ", encode(value, 'hex'), (SELECT string_agg(encode(n, 'hex') || ':' || coalesce(encode(v, "

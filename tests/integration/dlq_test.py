@@ -326,6 +326,9 @@ def test_operator_decides_and_cannot_change_what_is_sent_nor_send_it_where_no_ev
                        "INSERT INTO walpost.dead_letters SELECT FROM walpost.dead_letters"):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(change)
+        with pytest.raises(psycopg2.errors.CheckViolation):
+            cursor.execute("UPDATE walpost.dead_letters SET send_to = repeat('a', 250)")
+        cursor.execute("UPDATE walpost.dead_letters SET send_to = repeat('a', 249)")
     p.walpost.start()
     operator = p.another(conninfo=conninfo)
 

@@ -242,6 +242,17 @@ TEST_F(DeadLettersServerTest, WhatWasSentElsewhereStaysClosed) {
             "fixed");
 }
 
+// An operator writes it, and an older table takes anything.
+TEST_F(DeadLettersServerTest, AHugeTopicIsNotReadWhole) {
+  InsertOk({RowAt("p1", "a", false)});
+  server_->Sql("ALTER TABLE walpost.dead_letters DROP CONSTRAINT dead_letters_send_to_check");
+  ASSERT_TRUE(
+      table_->Decide({1}, DeadLetter::Decision::kRetry, false, std::string(1'000'000, 'a')).ok());
+  const auto next = table_->NextDecision();
+  ASSERT_TRUE(next.ok() && next->has_value());
+  EXPECT_EQ((*next)->send_to, std::string(300, 'a')) << "no topic either";
+}
+
 TEST_F(DeadLettersServerTest, ADiscardClosesWhatHasNoOrderAtOnce) {
   InsertOk({RowAt("p1", "a", false), RowAt("p2", "b", true)});
   ASSERT_TRUE(table_->Decide({1, 2}, DeadLetter::Decision::kDiscard, true, "").ok());
