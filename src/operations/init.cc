@@ -12,6 +12,7 @@
 #include "operations/init_messages.h"
 #include "operations/pipeline_record.h"
 #include "operations/schema_files.h"
+#include "operations/slot_move.h"
 #include "postgres/slots.h"
 #include "postgres/sql_connection.h"
 
@@ -122,6 +123,7 @@ class Initializer {
     RETURN_IF_ERROR(EnsureSlot());
     RETURN_IF_ERROR(EnsureRecord());
     RETURN_IF_ERROR(EnsurePrefixes());
+    RETURN_IF_ERROR(EnsureRemembered());
     return EnsureDrained();
   }
 
@@ -377,6 +379,12 @@ class Initializer {
     Say(absl::StrFormat("pipeline     %s %s", options_.name,
                         keep ? "was set up before" : "recorded"));
     return !record_ && options_.replaced ? options_.replaced() : absl::OkStatus();
+  }
+
+  // Unless something was streamed since.
+  absl::Status EnsureRemembered() {
+    const bool at_begin = !record_ || record_->consistent_point == consistent_point_;
+    return at_begin && !options_.replaced ? RememberBeginning(options_) : absl::OkStatus();
   }
 
   // With the dead letters of the cluster before, or nobody could decide about them any more.

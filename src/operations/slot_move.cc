@@ -105,6 +105,8 @@ class Mover {
     return remembered() && facts_.MayHave(newest_->timeline, newest_->end_lsn);
   }
 
+  bool remembers_nothing() const { return !newest_ && unread_.count == 0; }
+
   // From here on streaming begins at `position` and at nothing else.
   absl::Status Remember(Lsn position) {
     if (options_.progress_topic.empty()) {
@@ -472,6 +474,16 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
 }
 
 }  // namespace
+
+absl::Status RememberBeginning(const InitOptions& options) {
+  if (options.progress_topic.empty()) {
+    return absl::OkStatus();
+  }
+  Mover begun(options);
+  RETURN_IF_ERROR(begun.Look(/*slot_may_be_lost=*/true));
+  return begun.remembers_nothing() ? begun.Remember(begun.facts().confirmed_flush_lsn)
+                                   : absl::OkStatus();
+}
 
 Outcome SlotAdvance(const InitOptions& options, const std::string& to, bool confirmed) {
   absl::StatusOr<Outcome> outcome = TryAdvance(options, to, confirmed);

@@ -16,6 +16,10 @@
 
 namespace walpost::operations {
 
+// For `init`: what publication and tables are now, beside where the slot begins, so that an edit before
+// the first `run` is noticed. Nothing, when something is remembered already.
+absl::Status RememberBeginning(const InitOptions& options);
+
 // With `to`: skips every transaction that committed at or before that LSN. With an empty one: takes
 // the slot, its cluster and its tables as they are.
 Outcome SlotAdvance(const InitOptions& options, const std::string& to, bool confirmed);

@@ -49,6 +49,20 @@ def test_table_is_published_while_a_transaction_is_open_that_wrote_into_it(make_
     assert {len(each) for each in positions.values()} == {1}, "an event came again with another position"
 
 
+# `init` remembers what the stream consists of.
+@pytest.mark.smoke
+def test_publication_is_edited_before_the_first_run(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    insert(p)
+    p.execute(f"ALTER PUBLICATION {p.name} DROP TABLE outbox.events")
+    insert(p)
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLE outbox.events")
+    insert(p)
+    p.walpost.start(wait="halted")
+    assert p.walpost.status()["halt"]["reason"] == "publication_missing"
+
+
 # What it wrote in between is in no stream, and nobody sees it before it commits.
 @pytest.mark.parametrize("prepared", [False, True], ids=["open", "prepared"])
 def test_way_out_waits_for_a_transaction_that_was_open_during_the_edit(make_pipeline, prepared):
