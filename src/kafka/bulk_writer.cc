@@ -20,6 +20,7 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kLimitsTimeout{5'000};
 constexpr milliseconds kPollStep{100};
+constexpr const char* kDoesNotExist = "it does not exist: create it";
 
 std::string IdOf(const rd_kafka_message_t& message) {
   rd_kafka_headers_t* list = nullptr;  // stays the message's
@@ -95,6 +96,14 @@ absl::Status BulkWriter::MakeClient(delivery::Sink::Mode mode) {
   return absl::OkStatus();
 }
 
+void BulkWriter::KnowMissing(const std::set<std::string>& topics) {
+  Target target;
+  target.missing = kDoesNotExist;
+  for (const std::string& topic : topics) {
+    targets_.emplace(topic, target);
+  }
+}
+
 // Also has a producer whose batches this topic takes: librdkafka cannot change them later.
 absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string& topic) {
   if (const auto found = targets_.find(topic); found != targets_.end()) {
@@ -108,8 +117,7 @@ absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string
   const absl::StatusOr<std::int32_t> partitions = CountPartitions(client_.get(), topic, patience_);
   if (absl::IsNotFound(partitions.status()) || absl::IsInvalidArgument(partitions.status())) {
     // Asked once: who leaves such records out would wait for each.
-    target.missing = absl::IsNotFound(partitions.status()) ? "it does not exist: create it"
-                                                           : "it is no legal name";
+    target.missing = absl::IsNotFound(partitions.status()) ? kDoesNotExist : "it is no legal name";
     return &targets_.emplace(topic, target).first->second;
   }
   RETURN_IF_ERROR(partitions.status());

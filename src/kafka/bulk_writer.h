@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,9 @@ class BulkWriter {
 
   BulkWriter(KafkaOptions options, std::chrono::milliseconds patience, OnRefused on_refused)
       : options_(std::move(options)), patience_(patience), on_refused_(std::move(on_refused)) {}
+
+  // They do not exist, so that nobody waits to find out.
+  void KnowMissing(const std::set<std::string>& topics);
 
   // The time of the record is that of the produce.
   absl::Status Write(const envelope::Record& record);

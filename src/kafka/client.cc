@@ -66,9 +66,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// A broker learns of a new topic a moment after the one that made it, so that a single "unknown"
-// proves nothing: it counts when nobody has known it for this long.
-constexpr milliseconds kUnknownFor{3'000};
 constexpr milliseconds kAskAgainAfter{100};
 
 milliseconds Left(steady_clock::time_point deadline) {

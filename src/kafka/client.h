@@ -29,7 +29,11 @@ absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
 // not know it yet. So that it is unknown passes by itself, too.
 absl::Status FoundTopicStatus(const std::string& topic, rd_kafka_resp_err_t error);
 
-// Number of partitions; errors as TopicStatus. That a topic is unknown is believed after 3 seconds.
+// A broker learns of a new topic a moment after the one that made it, so that a single "unknown"
+// proves nothing: it counts when nobody has known it for this long.
+constexpr std::chrono::milliseconds kUnknownFor{3'000};
+
+// Number of partitions; errors as TopicStatus. That a topic is unknown is believed after kUnknownFor.
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              std::chrono::milliseconds timeout);
 

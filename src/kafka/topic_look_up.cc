@@ -1,7 +1,11 @@
 #include "kafka/topic_look_up.h"
 
+#include <poll.h>
+
+#include <algorithm>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "kafka/client.h"
 
@@ -10,6 +14,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
+constexpr std::size_t kNamesTogether = 1'000;
+constexpr int kNamesAgainAfterMs = 500;
 constexpr int kAnswerTimeoutMs = static_cast<int>(kAnswerTimeout.count());
 
 void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question) {
@@ -73,6 +79,34 @@ void AskWhichTopicsAreUnknown(const KafkaOptions& options, std::vector<TopicQues
       found->second->topic_error = metadata->topics[i].err;
     }
   }
+}
+
+std::set<std::string> FindUnknownTopics(const KafkaOptions& options,
+                                        std::vector<std::string> names) {
+  const auto until = steady_clock::now() + kUnknownFor;
+  while (!names.empty()) {
+    std::vector<std::string> unknown;
+    for (std::size_t first = 0; first < names.size(); first += kNamesTogether) {
+      std::vector<TopicQuestion> questions;
+      for (std::size_t i = first; i < std::min(first + kNamesTogether, names.size()); ++i) {
+        questions.emplace_back().name = names[i];
+      }
+      AskWhichTopicsAreUnknown(options, &questions);
+      for (const TopicQuestion& question : questions) {
+        if (question.asked) {
+          unknown.push_back(question.name);
+        }
+      }
+    }
+    names = std::move(unknown);
+    if (steady_clock::now() >= until) {
+      break;
+    }
+    if (!names.empty()) {
+      poll(nullptr, 0, kNamesAgainAfterMs);
+    }
+  }
+  return {names.begin(), names.end()};
 }
 
 }  // namespace walpost::kafka

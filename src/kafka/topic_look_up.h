@@ -3,14 +3,15 @@
 // Why: a sink must know a topic before it may send to it. Many topics that do not exist must cost
 //   neither time nor memory: a librdkafka client keeps every topic that it was asked about until it is
 //   destroyed, so many are asked about with a client that ends with the question.
-// Thread: blocking, on the helper thread.
-// Units/limits: one question waits kAnswerTimeout at most; a call begins no other after kJobFor.
+// Thread: blocking, on the helper thread; FindUnknownTopics any.
+// Units/limits: one question waits kAnswerTimeout at most; AskAboutTopics begins no other after kJobFor.
 #pragma once
 
 #include <librdkafka/rdkafka.h>
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,5 +42,10 @@ void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuesti
 
 // All at once, with a client of its own. Answers those that do not exist; the rest stay open.
 void AskWhichTopicsAreUnknown(const KafkaOptions& options, std::vector<TopicQuestion>* questions);
+
+// Those of `names` that no broker knows, which is believed after kUnknownFor: one wait for all of them,
+// and none when all are known. Nothing when Kafka does not answer: a question about each will tell.
+std::set<std::string> FindUnknownTopics(const KafkaOptions& options,
+                                        std::vector<std::string> names);
 
 }  // namespace walpost::kafka

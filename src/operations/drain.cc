@@ -254,6 +254,7 @@ absl::Status Drain::FindSent(std::uint32_t place) {
 absl::Status Drain::SendAll(std::uint32_t place, Left* left) {
   sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
                   gap_ ? "gap" : "drain", options_.patience);
+  sender_->KnowMissing(presence_.unknown_topics);
   const std::string name = NameAt(place);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
   const auto on_row = [&](const ReadRow& row) {

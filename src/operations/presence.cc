@@ -36,6 +36,11 @@ absl::StatusOr<Presence> FindPresence(const DlqOptions& pipeline, const Presence
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(reconciliation.Judge(on_row, /*in_order=*/true));
+  for (const ReconciledTopic& topic : reconciliation.topics()) {
+    if (!topic.exists) {
+      presence.unknown_topics.insert(topic.name);
+    }
+  }
   if (reader->IdsMayRepeat()) {
     presence.warning = reconciliation.RepeatedIdsText(source);
   }

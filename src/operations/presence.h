@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,7 @@ struct Presence {
   // Not there. Of these a later row may be in the topic that the reader was not asked for.
   std::uint64_t missing_of_compacted = 0;
 
+  std::set<std::string> unknown_topics;
   std::string warning;  // about what this cannot tell; empty = none
 
   // To go on an account with; empty = none.

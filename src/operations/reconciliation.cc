@@ -4,12 +4,14 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <set>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "kafka/topic_limits.h"
+#include "kafka/topic_look_up.h"
 #include "postgres/preflight.h"
 
 namespace walpost::operations {
@@ -166,8 +168,17 @@ absl::Status Reconciliation::Look(const DlqOptions& pipeline, const Where& where
   if (where.dead_letters) {
     RETURN_IF_ERROR(DeadLetters(pipeline));
   }
+  std::vector<std::string> names;
+  for (const ReconciledTopic& topic : topics_) {
+    if (!topic.name.empty()) {
+      names.push_back(topic.name);
+    }
+  }
+  // All at once: each one alone would take seconds.
+  const std::set<std::string> unknown = kafka::FindUnknownTopics(pipeline.kafka, std::move(names));
   for (std::uint32_t topic = 0; topic < topics_.size(); ++topic) {
-    if (!topics_[topic].name.empty()) {
+    topics_[topic].exists = !unknown.contains(topics_[topic].name);
+    if (topics_[topic].exists && !topics_[topic].name.empty()) {
       RETURN_IF_ERROR(Scan(topic, pipeline, where.from_oldest_row));
     }
   }

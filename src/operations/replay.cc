@@ -142,6 +142,9 @@ class Replayer {
       ASSIGN_OR_RETURN(Presence presence,
                        FindPresence(options_.pipeline, presence_options, name, reader));
       there_ = std::move(presence.there);
+      if (options_.in_place) {
+        sender_.KnowMissing(presence.unknown_topics);
+      }
       const std::uint64_t missing =
           reader->count() - presence.in_topic - presence.dead_letters - presence.superseded;
       text_ += absl::StrFormat("%s: %s missing in Kafka%s\n", name, Count(missing, "event"),

@@ -1,6 +1,7 @@
 """`walpost audit`: whether tables and topics agree, event by event."""
 
 import json
+import time
 
 import servers
 from fake_clock import FakeClock
@@ -38,6 +39,22 @@ def test_all_of_it_is_there(make_pipeline):
     assert "\n0 missing of 40\n" in done.stdout and f"topic {p.name}: 40 records\n" in done.stdout
     code, found = audit(p)
     assert code == 0 and found["ok"] == found["rows"] == 40 and found["repeats"] == found["out_of_order"] == 0
+
+
+# That one topic does not exist is believed after 3 s.
+def test_many_topics_that_do_not_exist_cost_one_wait(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    for n in range(20):
+        p.insert(1, 1, topic=f"nowhere-{p.name}-{n}")
+    p.insert(1, 5)
+    began = time.monotonic()
+    said = p.walpost.verb("audit", "--wait", "0s", check=False).stdout
+    assert said.count("does not exist") == 20, said
+    audited = time.monotonic()
+    assert "5 events sent, 20 left out" in p.walpost.verb("slot", "recreate", "--yes", "--skip-undeliverable").stdout
+    recreated = time.monotonic()
+    assert audited - began < 15 and recreated - audited < 15
 
 
 def test_what_somebody_took_away_is_missing_and_in_the_report(make_pipeline, workspace):
