@@ -46,8 +46,8 @@ struct DeadLetterReply {
   bool in_recovery = false;                 // kLoad: a standby, which may lag with them
   bool at_end = false;                      // kLoad, kRead: nothing is behind it
   bool closed = true;                       // what was to be closed was still open, and to be
-  bool key_open = false;                    // kRead, kDiscarded, kKeyDiscarded: the key has open rows
-  std::uint64_t open_rows = 0;              // of the pipeline
+  bool key_open = false;        // kRead, kDiscarded, kKeyDiscarded: the key has open rows
+  std::uint64_t open_rows = 0;  // of the pipeline
 };
 
 }  // namespace walpost::pipeline

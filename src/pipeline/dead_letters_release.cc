@@ -21,8 +21,8 @@ void DeadLetters::Tick(base::Now now) {
       tracker_->oldest_unsettled() < release_->settled_below) {
     return;
   }
-  release_->phase = release_->decision.discard() ? Release::Phase::kDiscarding
-                                                 : Release::Phase::kReading;
+  release_->phase =
+      release_->decision.discard() ? Release::Phase::kDiscarding : Release::Phase::kReading;
 }
 
 void DeadLetters::Begin(DeadLetter decision) {
