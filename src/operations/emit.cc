@@ -80,6 +80,8 @@ absl::StatusOr<std::string> InsertEvent(const EmitOptions& options) {
           "to_regclass($1) AND attnum > 0 AND NOT attisdropped",
           {QuoteIdentifier(options.table.schema) + "." + QuoteIdentifier(options.table.table)}));
   const outbox::ColumnMapping& mapping = options.table.columns;
+  // As for an application: what a policy lets it write is written.
+  RETURN_IF_ERROR(connection.Execute("SET row_security = on"));
   Insert insert(options.table, std::move(columns));
   RETURN_IF_ERROR(insert.Set(mapping.id, true, std::nullopt));
   RETURN_IF_ERROR(insert.Set(mapping.key, true, options.key));

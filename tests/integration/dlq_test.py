@@ -186,6 +186,29 @@ def test_truncated_one_is_made_whole_from_its_row(make_pipeline, kafka):
     assert listed(p) == []
 
 
+def test_row_that_row_security_hides_is_not_taken_for_deleted(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    p.walpost.verb("init", "--with-roles")
+    p.allow_bad_topics()
+    p.execute("ALTER TABLE outbox.events ENABLE ROW LEVEL SECURITY")
+    p.walpost = p.another(conninfo=p.postgres.conninfo(p.database, user="outbox_relay"))
+    p.walpost.start()
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no such/topic', 'key-1', 'Created')")
+    p.wait_confirmed()
+    (letter,) = listed(p)
+    hidden = p.walpost.verb("dlq", "retry", "--id", letter["id"], check=False)
+    said = hidden.stdout + hidden.stderr
+    assert hidden.returncode != 0 and "row-level security" in said and "no longer in table" not in said
+    p.execute("CREATE POLICY emit ON outbox.events FOR INSERT TO outbox_writer WITH CHECK (aggregate_type <> 'hidden')")
+    p.execute("CREATE POLICY emitted ON outbox.events FOR SELECT TO outbox_writer USING (true)")
+    p.execute(f"CREATE ROLE emitter_{p.name} LOGIN IN ROLE outbox_writer")
+    writer = p.another(conninfo=p.postgres.conninfo(p.database, user=f"emitter_{p.name}"))
+    p.execute(f"GRANT SELECT ON outbox.events TO emitter_{p.name}")  # of `walpost emit`, which tells the id
+    assert writer.verb("emit", "--aggregate-type", p.name).returncode == 0
+    refused = writer.verb("emit", "--aggregate-type", "hidden", check=False)
+    assert refused.returncode != 0 and "row-level security" in refused.stdout + refused.stderr
+
+
 POSITION = "00000000000000ff-00000001-00000000000000%02x-00000000"
 
 

@@ -134,6 +134,15 @@ TEST(SessionOptionsTest, EverySessionLooksInThePgCatalogFirst) {
   }
 }
 
+// Rows that are hidden must not be taken for none.
+TEST(SessionOptionsTest, HiddenRowsAreAnErrorInEverySession) {
+  for (const bool replication : {false, true}) {
+    const std::string options = SessionOptions("-c row_security=on", replication);
+    EXPECT_GT(options.find("row_security=off"), options.find("row_security=on"));
+    EXPECT_NE(options.find("row_security=off"), std::string::npos);
+  }
+}
+
 TEST(SessionOptionsTest, OrdinaryConnectionKeepsTheUsersTimeoutsButNotTheRoles) {
   const std::string options = SessionOptions("-c statement_timeout=5s", /*replication=*/false);
   EXPECT_LT(options.find("statement_timeout=0"), options.find("statement_timeout=5s"));
