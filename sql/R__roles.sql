@@ -14,6 +14,29 @@
 SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
+-- As `walpost init` asks: who owns a table or function here can have code of his run with the rights of who applies this.
+DO $$
+DECLARE
+    foreign_object record;
+BEGIN
+    SELECT what, owner.rolname INTO foreign_object
+    FROM (SELECT 'schema ' || quote_ident(nspname) AS what, nspowner AS owner, nspname AS place FROM pg_namespace
+          UNION ALL SELECT c.oid::regclass::text, c.relowner, n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+                    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+          UNION ALL SELECT p.oid::regprocedure::text, p.proowner, n.nspname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+         ) AS objects JOIN pg_roles owner ON owner.oid = objects.owner, pg_roles us
+    WHERE us.rolname = current_user AND place IN ('walpost', 'outbox') AND owner.rolname NOT IN (current_user, 'outbox_owner')
+      AND NOT owner.rolsuper AND (us.rolsuper OR NOT pg_has_role(owner.oid, 'USAGE'))
+    ORDER BY 1 LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '% belongs to role %, whose code would run with the rights of whoever runs this',
+                foreign_object.what, foreign_object.rolname
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Run it as that role, or give the schema and all that is in it to a role you trust (ALTER ... OWNER TO).';
+    END IF;
+END
+$$;
+
 DO $$
 DECLARE
     object record;
