@@ -2,6 +2,7 @@
 
 #include <libpq-fe.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "base/secret.h"
 #include "postgres/result.h"
 #include "postgres/sql_connection.h"
 
@@ -82,9 +84,40 @@ std::string QuoteValue(const std::string& value) {
   return quoted + "'";
 }
 
-std::vector<std::string> HostsOf(const ConnectionSettings& settings) {
-  return absl::StrSplit(Setting(settings, "host"), ',');
+// No host has these, but a password that was not escaped, or a conninfo whose settings stand behind
+// ';' or ',' instead of a space.
+bool IsOtherThanHost(std::string_view host) {
+  // Else it is a folder, or an abstract socket.
+  return !host.empty() && host[0] != '/' && host[0] != '@' &&
+         host.find_first_of("=;@") != std::string_view::npos;
 }
+
+bool HasOtherThanHost(const std::string& hosts) {
+  const std::vector<std::string> each = absl::StrSplit(hosts, ',');
+  return std::any_of(each.begin(), each.end(), IsOtherThanHost);
+}
+
+// "-c app.password=***" of what `options` holds, and so of any value that has a setting in it.
+std::string MaskSettings(const std::string& value) {
+  std::string masked;
+  std::size_t name = 0;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    masked += value[i];
+    if (std::string_view(" \t\n;,").find(value[i]) != std::string_view::npos) {
+      name = i + 1;
+    } else if (value[i] == '=' && base::MayHoldSecret(value.substr(name, i - name))) {
+      masked += "***";
+      // Up to a space that is not escaped.
+      while (i + 1 < value.size() &&
+             std::string_view(" \t\n").find(value[i + 1]) == std::string_view::npos) {
+        i += value[i + 1] == '\\' ? 2 : 1;
+      }
+    }
+  }
+  return masked;
+}
+
+bool IsHosts(std::string_view keyword) { return keyword == "host" || keyword == "hostaddr"; }
 
 }  // namespace
 
@@ -133,13 +166,12 @@ absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) 
     }
   }
   settings.erase("port");
-  for (const std::string& host : HostsOf(settings)) {
-    // Else it is a folder, or an abstract socket.
-    if (host.find('@') != std::string::npos && host[0] != '/' && host[0] != '@') {
-      // The rest of a password, which messages about the host would show.
-      return absl::InvalidArgumentError(
-          "conninfo: a host contains '@': in the password of a URI, write %40 for each '@'");
-    }
+  if (HasOtherThanHost(Setting(settings, "host")) ||
+      HasOtherThanHost(Setting(settings, "hostaddr"))) {
+    // The rest of a password, or a setting, which messages about the host would show.
+    return absl::InvalidArgumentError(
+        "conninfo: a host contains '@', '=' or ';': in the password of a URI, write %40 for each "
+        "'@'; elsewhere, separate settings by spaces");
   }
   return settings;
 }
@@ -158,10 +190,11 @@ std::string RedactConninfo(const std::string& conninfo,
     if (option->val == nullptr) {
       continue;
     }
-    shown += absl::StrFormat("%s%s=%s", shown.empty() ? "" : " ", option->keyword,
-                             IsSecret(*option) ? "***"
-                             : shown_value     ? QuoteValue(shown_value(option->val))
-                                               : QuoteValue(option->val));
+    const std::string value = option->val;
+    const bool hidden = IsSecret(*option) || (IsHosts(option->keyword) && HasOtherThanHost(value));
+    shown += absl::StrFormat(
+        "%s%s=%s", shown.empty() ? "" : " ", option->keyword,
+        hidden ? "***" : QuoteValue(MaskSettings(shown_value ? shown_value(value) : value)));
   }
   return shown;
 }

@@ -66,6 +66,31 @@ TEST(ResolveConninfoTest, PasswordThatReachesIntoTheHostIsRefusedAndNotShown) {
   EXPECT_TRUE(ResolveConninfo("host=@abstract,/run/a@b,db dbname=shop").ok());
 }
 
+// libpq takes it for a part of the host.
+TEST(ConninfoTest, PasswordThatStandsInAHostIsRefusedAndNotShown) {
+  for (const char* conninfo :
+       {"postgresql://u:one@hunter2@h/db", "host=h;password=hunter2 dbname=a",
+        "host=h,password=hunter2 dbname=a", "hostaddr=127.0.0.1;password=hunter2",
+        "host=/run,x;pwd=hunter2"}) {
+    EXPECT_THAT(RedactConninfo(conninfo), AllOf(HasSubstr("***"), Not(HasSubstr("hunter2"))));
+    const auto resolved = ResolveConninfo(conninfo);
+    ASSERT_EQ(resolved.status().code(), absl::StatusCode::kInvalidArgument) << conninfo;
+    EXPECT_THAT(std::string(resolved.status().message()),
+                AllOf(HasSubstr("a host contains"), Not(HasSubstr("hunter2"))));
+  }
+}
+
+TEST(RedactConninfoTest, SettingThatMayHoldASecretIsHiddenInsideOfAValue) {
+  EXPECT_EQ(RedactConninfo("host=h options='-c geqo=off -c app.password=hunter2 -c jit=off'"),
+            "host=h options='-c geqo=off -c app.password=*** -c jit=off'");
+  EXPECT_EQ(RedactConninfo("postgresql://h/db?options=--app.token%3Dhunter2%5C%20x%20-cjit%3Doff"),
+            "dbname=db host=h options='--app.token=*** -cjit=off'");
+  for (const char* conninfo : {"host=h dbname=a;password=hunter2", "user=u,password=hunter2;x",
+                               "host=/run;password=hunter2", "port=5432;password=hunter2"}) {
+    EXPECT_THAT(RedactConninfo(conninfo), AllOf(HasSubstr("***"), Not(HasSubstr("hunter2"))));
+  }
+}
+
 TEST(RedactConninfoTest, PlainDatabaseNameIsShown) { EXPECT_EQ(RedactConninfo("shop"), "shop"); }
 
 TEST(RedactConninfoTest, ValueWithSpaceStaysOneValue) {
