@@ -34,6 +34,9 @@ TEST(DeadLetterTest, TopicIsToldWhatIsKnownAndNothingElse) {
   EXPECT_EQ(headers.at("walpost-dlq-attempts"), "2");
   EXPECT_THAT(headers.at("walpost-dlq-detail"), SizeIs(DeadLetter::kTextBytesMax));
   EXPECT_FALSE(headers.contains("walpost-dlq-topic"));
+  EXPECT_FALSE(headers.contains("walpost-dlq-partition"));
+  row.partition = 0;
+  EXPECT_EQ(Described(row).at("walpost-dlq-partition"), "0");
   row.parked = true;
   EXPECT_EQ(Described(row).at("walpost-dlq"), "parked");
 }

@@ -95,6 +95,15 @@ TEST(StreamFailureTest, EachStateHasItsMeaning) {
   }
 }
 
+// libpq's, in both of its forms.
+TEST(StreamFailureTest, RowThatNoMemoryIsLeftForIsNoLostConnection) {
+  for (const char* text : {"cannot allocate memory for input buffer", "out of memory"}) {
+    EXPECT_EQ(StreamFailure(ServerError{"", text, ""}, "walpost", "pub", kPlace).kind,
+              Kind::kServerError)
+        << text;
+  }
+}
+
 TEST(VerboseMessageTest, LastSqlstateDecides) {
   EXPECT_EQ(SqlstateInVerboseMessage(
                 "connection to server at \"a\", port 1 failed: FATAL:  57P03: the database system "
