@@ -38,6 +38,7 @@ class ServerCheck {
     Places();
     Room();
     Retention();
+    Encoding();
     CompareClocks();
   }
 
@@ -135,6 +136,23 @@ class ServerCheck {
                     setting + " s: the slot is lost when walpost is down for longer; set it to 0");
       }
     }
+  }
+
+  // SQL_ASCII converts nothing, so nothing fails there.
+  void Encoding() {
+    const std::optional<Row> row = One("encoding", "SELECT current_setting('server_encoding')", {});
+    if (!row || row->at(0) == "SQL_ASCII") {
+      return;
+    }
+    const std::string encoding = row->at(0).value_or("");
+    encoding == "UTF8"
+        ? found_.Ok("encoding", encoding)
+        : found_.Warn(
+              "encoding",
+              encoding +
+                  ": a character that UTF-8 lacks, in a row or a logical message, stops "
+                  "the line (poison_wal); move to a database in UTF8, and REVOKE EXECUTE "
+                  "on pg_logical_emit_message FROM PUBLIC (docs/database.md#emit-an-event)");
   }
 
   // The delays of /status and of the metrics are our time less the server's.

@@ -84,6 +84,20 @@ TEST_F(CheckServerTest, SchemaOfAnotherVersionSaysWhatToUpdate) {
               AllOf(HasSubstr("warning: 99 is newer"), HasSubstr("update walpost")));
 }
 
+TEST_F(CheckServerTest, DatabaseThatHasCharactersWhichUtf8LacksIsWarnedOf) {
+  EXPECT_EQ(LineOf(Check(CheckOf()), "encoding"), "ok: UTF8");
+  const auto line_in = [this](const std::string& encoding) {
+    const std::string name = database() + "_" + encoding;
+    Server().Sql("CREATE DATABASE \"" + name + "\" ENCODING '" + encoding +
+                 "' LOCALE 'C' TEMPLATE template0");
+    CheckOptions options = CheckOf();
+    options.source.conninfo = Server().Conninfo(name);
+    return LineOf(Check(options), "encoding");
+  };
+  EXPECT_THAT(line_in("WIN1252"), HasSubstr("warning: WIN1252: a character that UTF-8 lacks"));
+  EXPECT_EQ(line_in("SQL_ASCII"), "") << "nothing is converted";
+}
+
 TEST_F(CheckServerTest, MaintenanceThatDidNotRunIsNoticed) {
   InitOk();
   Sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at) VALUES "
