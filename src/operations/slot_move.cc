@@ -108,7 +108,9 @@ class Mover {
   bool remembers_nothing() const { return !newest_ && unread_.count == 0; }
 
   // From here on streaming begins at `position` and at nothing else.
-  absl::Status Remember(Lsn position) {
+  absl::Status Decide(Lsn position) { return Remember(position, newest_ ? newest_->epoch + 1 : 1); }
+
+  absl::Status Remember(Lsn position, std::uint64_t epoch) {
     if (options_.progress_topic.empty()) {
       return absl::OkStatus();
     }
@@ -124,7 +126,7 @@ class Mover {
                        dead_letters->CountWritten());
       progress.dead_letters = written.rows;
     }
-    progress.epoch = newest_ ? newest_->epoch + 1 : 1;
+    progress.epoch = epoch;
     progress.recorded_at =
         std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
     if (!envelope::DecodeProgress(envelope::EncodeProgress(progress)).ok()) {
@@ -332,7 +334,7 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
         "somebody else moved slot \"%s\" meanwhile: stop the walpost that uses it, then try again",
         options.source.slot));
   }
-  RETURN_IF_ERROR(mover.Remember(position));
+  RETURN_IF_ERROR(mover.Decide(position));
   ASSIGN_OR_RETURN(const std::string taken,
                    RecordDecision(options, mover.facts(), position, &connection));
   text += taken;
@@ -459,7 +461,7 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
   init.replaced = [&]() -> absl::Status {
     Mover anew(options.init);
     RETURN_IF_ERROR(anew.Look(/*slot_may_be_lost=*/true));
-    return anew.Remember(anew.facts().confirmed_flush_lsn);
+    return anew.Decide(anew.facts().confirmed_flush_lsn);
   };
   Outcome made = Init(init);
   made.output = text + made.output;
@@ -481,7 +483,7 @@ absl::Status RememberBeginning(const InitOptions& options) {
   }
   Mover begun(options);
   RETURN_IF_ERROR(begun.Look(/*slot_may_be_lost=*/true));
-  return begun.remembers_nothing() ? begun.Remember(begun.facts().confirmed_flush_lsn)
+  return begun.remembers_nothing() ? begun.Remember(begun.facts().confirmed_flush_lsn, /*epoch=*/0)
                                    : absl::OkStatus();
 }
 

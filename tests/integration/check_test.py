@@ -39,7 +39,7 @@ def test_topics_that_keep_what_they_acknowledge_are_ok(look):
     code, lines, p = look({"kept": {"min.insync.replicas": "2"}})
     assert code == 0
     assert lines["topic kept"] == [("ok", "2 partitions, replication factor 3, min.insync.replicas 2")]
-    assert lines[f"progress topic walpost.progress.{p.name}"] == [("ok", "nothing remembered yet")]
+    assert lines[f"progress topic walpost.progress.{p.name}"] == [("ok", "progress is remembered")]
 
 
 def test_each_setting_that_loses_or_blocks_is_named_with_its_cure(look):
