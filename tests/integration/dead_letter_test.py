@@ -123,8 +123,9 @@ def test_dead_letters_in_another_database_of_the_cluster_are_refused(make_pipeli
     other.walpost.init()
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter",
                                            "dead_letter_conninfo": other.postgres.conninfo(other.database)}})
-    p.walpost.init()
     words = f'database "{other.database}" on'
+    initialized = p.walpost.verb("init", check=False)
+    assert initialized.returncode == 78 and words in initialized.stderr
     checked = p.walpost.verb("check", check=False)
     assert checked.returncode == 78 and f"✗ delivery.dead_letter_conninfo: {words}" in checked.stdout, checked.stdout
     assert words in p.walpost.verb("dlq", "list", check=False).stderr
