@@ -53,6 +53,15 @@ std::string_view HostOf(std::string_view address) {
   return has_port ? address.substr(0, port) : address;
 }
 
+// OpenSSL's names of suites without encryption or authentication hold NULL. What follows ! or - is left out.
+bool MayUseNoCipher(const std::string& suites) {
+  const std::string upper = absl::AsciiStrToUpper(suites);
+  const std::vector<std::string> names = absl::StrSplit(upper, absl::ByAnyChar(":, "));
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
+    return name.find("NULL") != std::string::npos && name[0] != '!' && name[0] != '-';
+  });
+}
+
 }  // namespace
 
 std::string ClearTextWarning(const KafkaOptions& options, const std::vector<std::string>& brokers) {
@@ -77,13 +86,21 @@ std::string ClearTextWarning(const KafkaOptions& options, const std::vector<std:
   }
   return absl::StrFormat(
       "Kafka is spoken to in clear text (security.protocol %s) at %s: whoever is on the way can "
-      "read "
-      "and change events, and take passwords; set security.protocol to SSL or SASL_SSL in "
+      "read and change events, and take passwords; set security.protocol to SSL or SASL_SSL in "
       "sink.kafka.properties",
       protocol, absl::StrJoin(clear, ", "));
 }
 
 std::string WhyMayBeClearText(const KafkaOptions& options) {
+  for (const auto& [name, value] : options.properties) {
+    if (name == "ssl.cipher.suites" && MayUseNoCipher(value)) {
+      return "ssl.cipher.suites has a suite without encryption or without authentication";
+    }
+    if (name == "sasl.oauthbearer.token.endpoint.url" &&
+        !absl::StartsWithIgnoreCase(value, "https://")) {
+      return "sasl.oauthbearer.token.endpoint.url is no https URL: the client's secret goes there";
+    }
+  }
   const absl::StatusOr<Conf> conf = BuildConf(options, delivery::Sink::Mode::kPipelined);
   if (!conf.ok()) {
     return "";  // that is refused for itself

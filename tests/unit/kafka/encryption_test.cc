@@ -61,5 +61,26 @@ TEST(KafkaEncryptionTest, AddressWithAProtocolOfItsOwnCounts) {
   EXPECT_THAT(WhyMayBeClearText(options), HasSubstr("PLAINTEXT://kafka-1:9092"));
 }
 
+TEST(KafkaEncryptionTest, TlsWithoutACipherMayBeClearText) {
+  const auto why = [](const std::string& suites) {
+    return WhyMayBeClearText(Options({{"bootstrap.servers", "kafka-1:9093"},
+                                      {"security.protocol", "SSL"},
+                                      {"ssl.cipher.suites", suites}}));
+  };
+  EXPECT_NE(why("NULL-SHA256:@SECLEVEL=0"), "");
+  EXPECT_NE(why("HIGH:aNULL"), "");
+  EXPECT_EQ(why("HIGH:!aNULL:-eNULL"), "");
+}
+
+TEST(KafkaEncryptionTest, SecretThatGoesToAnHttpUrlMayBeClearText) {
+  const auto why = [](const std::string& url) {
+    return WhyMayBeClearText(Options({{"bootstrap.servers", "kafka-1:9093"},
+                                      {"security.protocol", "SASL_SSL"},
+                                      {"sasl.oauthbearer.token.endpoint.url", url}}));
+  };
+  EXPECT_NE(why("http://login/token"), "");
+  EXPECT_EQ(why("HTTPS://login/token"), "");
+}
+
 }  // namespace
 }  // namespace walpost::kafka
