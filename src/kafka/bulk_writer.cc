@@ -169,7 +169,11 @@ absl::Status BulkWriter::Write(const envelope::Record& record) {
   }
   const Target* const target = *found;
   if (const absl::Status fits = Check(record, *target, compressed_); !fits.ok()) {
-    return on_refused_(std::string(HeaderOf(record, "id")), fits);
+    const absl::Status refused = on_refused_(std::string(HeaderOf(record, "id")), fits);
+    if (!refused.ok()) {
+      RETURN_IF_ERROR(Flush());  // what stands before it is sent
+    }
+    return refused;
   }
   std::int32_t partition = record.partition;
   if (partition < 0) {
