@@ -433,7 +433,7 @@ def test_open_dead_letters_are_taken_over_on_a_new_cluster(make_pipeline, kafka)
     made = recreate(p)
     assert "5 open ones of cluster 1 taken over" in made, made
     p.walpost.start()
-    assert p.walpost.status()["events"]["parked_keys"] == 1
+    servers.wait_for(lambda: p.walpost.status()["events"]["parked_keys"] == 1, 20, "the parked key")
     kafka.alter_topic(p.name, {"max.message.bytes": "10000000"})
     p.insert(11, 13, keys=1)
     p.wait_confirmed()
