@@ -44,7 +44,7 @@ void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuesti
 void AskWhichTopicsAreUnknown(const KafkaOptions& options, std::vector<TopicQuestion>* questions);
 
 // Those of `names` that no broker knows, which is believed after kUnknownFor: one wait for all of them,
-// and none when all are known. Nothing when Kafka does not answer: a question about each will tell.
+// and none when all are known. Nothing when Kafka does not answer: then ask about each.
 std::set<std::string> FindUnknownTopics(const KafkaOptions& options,
                                         std::vector<std::string> names);
 

@@ -383,8 +383,7 @@ std::string Reconciliation::RepeatedIdsText(std::string_view source) const {
       return absl::StrFormat(
           "this server was set back: topic '%s' has %d record(s) from beyond the end of its log. "
           "The ids of %s are no UUIDs, so new rows may have the ids of events of before and count "
-          "as "
-          "delivered although they are not: see docs/database.md, \"After a lost slot\"",
+          "as delivered although they are not: see docs/database.md, \"After a lost slot\"",
           topic.name, topic.beyond_log, source);
     }
   }

@@ -22,7 +22,7 @@ struct DeadLetterRequest {
     kDelivered,     // the row seq was sent
     kFailed,        // it could not be: the decision is taken back, detail says why
     kDiscarded,     // the row seq is closed
-    kKeyDiscarded,  // those of the key are, about which it was decided
+    kKeyDiscarded,  // the rows of the key that have this decision are
   };
 
   std::uint64_t id = 0;

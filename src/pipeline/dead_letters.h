@@ -155,7 +155,7 @@ class DeadLetters {
       kReading,     // the next rows are asked for
       kSending,     // the first of `rows`
       kClosing,     // what became of the first of `rows` is written
-      kDiscarding,  // what was decided about of the key, or a row that is not read
+      kDiscarding,  // the decided rows of the key, or one row, are closed unread
     };
 
     base::DeadLetter decision;

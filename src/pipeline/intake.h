@@ -96,8 +96,8 @@ class Intake {
   };
 
   struct Announced {
-    base::Lsn in;        // the transaction that was the first to
-    bool again = false;  // or its like was forgotten
+    base::Lsn in;        // the first transaction that did
+    bool again = false;  // another one did, or may have done
   };
 
   struct Messages {

@@ -219,7 +219,7 @@ class Simulation {
   struct LookAnswer {
     base::MonotonicTime due;
     std::uint64_t look = 0;
-    base::Lsn wal_lsn;  // the server tells its end first
+    base::Lsn wal_lsn;  // read first
   };
 
   std::optional<LookAnswer> look_answer_;
