@@ -22,11 +22,24 @@ bool SameProgress(const std::optional<base::Progress>& a, const std::optional<ba
                 : a.has_value() == b.has_value();
 }
 
+// A second connection to the same server. One for replication first: applications that take every
+// ordinary one must not keep walpost away.
+std::variant<Connection, StreamEnd> OpenBeside(const ConnectOptions& options,
+                                               const Connection& streaming) {
+  ConnectionOptions wanted{options.conninfo, options.application_name, /*replication=*/true,
+                           streaming.get()};
+  auto opened = Connection::Open(wanted);
+  if (std::holds_alternative<StreamEnd>(opened)) {  // max_wal_senders, perhaps
+    wanted.replication = false;
+    opened = Connection::Open(wanted);
+  }
+  return opened;
+}
+
 // Does the slot stand anywhere else than where preflight saw it?
 std::optional<StreamEnd> SlotMoved(const ConnectOptions& options, const Connection& streaming,
                                    base::Lsn seen) {
-  auto opened = Connection::Open(ConnectionOptions{options.conninfo, options.application_name,
-                                                   /*replication=*/false, streaming.get()});
+  auto opened = OpenBeside(options, streaming);
   if (auto* end = std::get_if<StreamEnd>(&opened)) {
     return std::move(*end);
   }

@@ -1,9 +1,11 @@
 """someone else on slot, table, publication or progress is noticed, named, and passed by the way out that the message names."""
 
+import contextlib
 import re
 import signal
 
 import pipeline
+import psycopg2
 import pytest
 import servers
 from refusing import dead_letters
@@ -259,3 +261,16 @@ def test_skip_that_failed_and_was_discarded_is_noted_again(make_pipeline):
     p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
     p.walpost.verb("slot", "advance", "--to", commit_lsn, "--yes")
     assert p.execute("SELECT closed_at IS NULL FROM walpost.dead_letters ORDER BY seq") == [(False,), (True,)]
+
+
+def test_applications_that_take_every_ordinary_connection_do_not_keep_walpost_away(make_pipeline, workspace):
+    p = started(make_pipeline(on_postgres=workspace.postgres(settings={"max_connections": "12"})))
+    with contextlib.ExitStack() as others:
+        cursor = others.enter_context(contextlib.closing(p.postgres.connect())).cursor()
+        with pytest.raises(psycopg2.OperationalError, match="too many clients"):
+            while True:
+                others.enter_context(contextlib.closing(p.postgres.connect()))
+        p.walpost.start()
+        cursor.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", (p.name,))
+        servers.wait_for(lambda: p.walpost.status()["reconnects"] and p.walpost.state() == "streaming", 30, "walpost to connect again")
+    goes_on(p)
