@@ -145,7 +145,7 @@ def judge_bounds(watch, judge, undisturbed_s, elapsed, report):
     if watch.cpu.total_s > cpu_s_max:
         report.finding(f"walpost took {watch.cpu.total_s:.0f} s of processor time; {cpu_s_max:.0f} s are plenty")
     if watch.cpu.worst > CPU_SHARE_MAX_FOR_A_WHILE:
-        report.finding(f"walpost took {watch.cpu.worst:.0%} of a processor for a while")
+        report.finding(f"walpost took {watch.cpu.worst:.0%} of a processor for a while: {watch.busiest}")
 
 
 def payload_is_right(event, payload):

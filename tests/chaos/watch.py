@@ -26,6 +26,7 @@ class Watch(threading.Thread):
         self.looks_in_vain = 0
         self.peak_rss_bytes = 0
         self.cpu = CpuTime()
+        self.busiest = ""  # what happened while it took most of the processor
         self.state = None
         self.recoveries_s = []  # from the last heal, with nothing else broken, to the next delivery
         self.error = None
@@ -74,7 +75,9 @@ class Watch(threading.Thread):
     def _watch_process(self):
         process = self.world.walpost.process
         if self.cpu.look(process.pid, time.monotonic()):
-            self.report.event("processor", f"{self.cpu.worst:.0%} over {WHILE_S:.0f} s, {self.state}: {threads_of(process.pid)}")
+            faults = ", ".join(fault.kind for fault in list(self.injector.active.values())) or "no fault"
+            self.busiest = f"{self.state}, {faults}; seconds so far: {threads_of(process.pid)}"
+            self.report.event("processor", f"{self.cpu.worst:.0%} over {WHILE_S:.0f} s, {self.busiest}")
         try:
             text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
             if "VmHWM:" in text:
