@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/secret.h"
+#include "base/status.h"
 #include "postgres/result.h"
 #include "postgres/sql_connection.h"
 
@@ -117,22 +118,45 @@ std::string MaskSettings(const std::string& value) {
   return masked;
 }
 
-bool IsHosts(std::string_view keyword) { return keyword == "host" || keyword == "hostaddr"; }
+// A password, or a setting, that got into another value: messages about that value would show it.
+bool HoldsSecret(const PQconninfoOption& option) {
+  const std::string_view keyword = option.keyword;
+  if (option.val == nullptr || IsSecret(option) || keyword == "options") {
+    return false;
+  }
+  const std::string value = option.val;
+  if ((keyword == "host" || keyword == "hostaddr") && HasOtherThanHost(value)) {
+    return true;
+  }
+  const std::size_t colon = value.find(':');
+  const bool is_login = keyword == "user" && colon != std::string::npos &&
+                        value.find('@', colon) != std::string::npos;
+  return is_login || MaskSettings(value) != value;
+}
+
+absl::Status CheckNoSecretInside(const PQconninfoOption* options) {
+  for (const PQconninfoOption* option = options; option->keyword != nullptr; ++option) {
+    if (HoldsSecret(*option)) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "conninfo: the %s has a part that is no %s, perhaps a password: in the password of a URI "
+          "write %%40 for each '@'; elsewhere, separate settings by spaces",
+          option->keyword, option->keyword));
+    }
+  }
+  return absl::OkStatus();
+}
 
 }  // namespace
 
 std::string MaskQuoted(std::string_view message) {
-  std::string masked;
-  bool inside = false;
-  for (const char c : message) {
-    if (c == '"') {
-      masked += inside ? "***\"" : "\"";
-      inside = !inside;
-    } else if (!inside) {
-      masked.push_back(c);
-    }
+  // To the last quote, because what is quoted may have quotes of its own.
+  const std::size_t first = message.find('"');
+  if (first == std::string_view::npos) {
+    return std::string(message);
   }
-  return inside ? masked + "***" : masked;
+  const std::size_t last = message.rfind('"');
+  const std::string_view behind = last == first ? "" : message.substr(last);
+  return absl::StrFormat("%s\"***%s", message.substr(0, first), behind);
 }
 
 std::string Setting(const ConnectionSettings& settings, const std::string& keyword) {
@@ -141,9 +165,8 @@ std::string Setting(const ConnectionSettings& settings, const std::string& keywo
 }
 
 absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) {
-  if (auto parsed = Parse(conninfo); !parsed.ok()) {
-    return parsed.status();
-  }
+  ASSIGN_OR_RETURN(const OptionsPtr own, Parse(conninfo));
+  RETURN_IF_ERROR(CheckNoSecretInside(own.get()));  // its port, which is not told below
   // Port 0 is refused by libpq for each host before it looks up a name or opens a socket, and after
   // it has merged string, service and environment. PQconninfo then tells the merged values.
   constexpr char kRefusedPort[] = "invalid port number: \"0\"";
@@ -159,6 +182,7 @@ absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) 
         absl::StrFormat("conninfo or its service file is not usable: %s", MaskQuoted(message)));
   }
   const OptionsPtr options(PQconninfo(probe.get()));
+  RETURN_IF_ERROR(CheckNoSecretInside(options.get()));
   ConnectionSettings settings;
   for (const PQconninfoOption* option = options.get(); option->keyword != nullptr; ++option) {
     if (option->val != nullptr && option->val[0] != '\0') {
@@ -166,13 +190,6 @@ absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) 
     }
   }
   settings.erase("port");
-  if (HasOtherThanHost(Setting(settings, "host")) ||
-      HasOtherThanHost(Setting(settings, "hostaddr"))) {
-    // The rest of a password, or a setting, which messages about the host would show.
-    return absl::InvalidArgumentError(
-        "conninfo: a host contains '@', '=' or ';': in the password of a URI, write %40 for each "
-        "'@'; elsewhere, separate settings by spaces");
-  }
   return settings;
 }
 
@@ -191,7 +208,7 @@ std::string RedactConninfo(const std::string& conninfo,
       continue;
     }
     const std::string value = option->val;
-    const bool hidden = IsSecret(*option) || (IsHosts(option->keyword) && HasOtherThanHost(value));
+    const bool hidden = IsSecret(*option) || HoldsSecret(*option);
     shown += absl::StrFormat(
         "%s%s=%s", shown.empty() ? "" : " ", option->keyword,
         hidden ? "***" : QuoteValue(MaskSettings(shown_value ? shown_value(value) : value)));

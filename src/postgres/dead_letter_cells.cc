@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/text.h"
 
 namespace walpost::postgres {
@@ -44,6 +45,57 @@ std::string Values(const base::DeadLetter& row) {
     items.push_back(header.value ? "\"\\" + Hex(*header.value) + "\"" : "NULL");
   }
   return Array(items);
+}
+
+Cell Unhex(const Cell& cell) { return cell ? Cell(absl::HexStringToBytes(*cell)) : Cell(); }
+
+base::DeadLetter DeadLetterOf(const Row& cells, bool whole) {
+  std::size_t next = 0;
+  const auto cell = [&]() -> const Cell& { return cells.at(next++); };
+  const auto text = [&] { return cell().value_or(""); };
+  base::DeadLetter row;
+  row.seq = ToNumber<std::int64_t>(cell());
+  row.position = text();
+  row.event_id = text();
+  row.event_type = text();
+  row.source = text();
+  row.topic = text();
+  row.partition = ToNumber<std::int32_t>(cell());
+  row.event_time_ms = ToNumber<std::int64_t>(cell());
+  row.key = Unhex(cell());
+  row.schema = text();
+  row.reason = text();
+  row.detail = text();
+  row.attempts = ToNumber<std::uint32_t>(cell());
+  // Without a key it has no order to keep.
+  row.parked = text() == "t" && row.key;
+  if (const Cell& bytes = cell()) {
+    row.truncated_bytes = ToNumber<std::uint64_t>(bytes);
+  }
+  row.written_at_ms = ToNumber<std::int64_t>(cell());
+  if (const Cell& bytes = cell()) {
+    row.value_bytes = ToNumber<std::uint64_t>(bytes);
+  }
+  const std::string decision = text();
+  row.decision = decision == "retry"     ? base::DeadLetter::Decision::kRetry
+                 : decision == "discard" ? base::DeadLetter::Decision::kDiscard
+                                         : base::DeadLetter::Decision::kNone;
+  row.of_key = text() == "t";
+  row.send_to = text();
+  row.decided_by = text();
+  row.closed = text() == "t";
+  row.foreign = text() == "t";
+  if (!whole) {
+    return row;
+  }
+  row.value = Unhex(cell());
+  for (const absl::string_view header : absl::StrSplit(text(), ',', absl::SkipEmpty())) {
+    const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(header, ':');
+    row.headers.push_back(
+        {absl::HexStringToBytes(pair.first),
+         pair.second == "-" ? Cell() : Cell(absl::HexStringToBytes(pair.second))});
+  }
+  return row;
 }
 
 absl::Status NotUsable(const absl::Status& status, const SqlConnection& connection) {

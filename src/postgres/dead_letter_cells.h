@@ -19,6 +19,20 @@ inline constexpr const char* kOurs =
     "pipeline = $1 AND system_identifier = (SELECT system_identifier FROM pg_control_system())";
 inline constexpr const char* kOpen = " AND closed_at IS NULL ";
 
+// In the order that DeadLetterOf reads. An operator writes send_to: in a table that was made without its
+// limit it may be huge.
+inline constexpr const char* kColumns =
+    "seq, position, event_id, event_type, source, topic, coalesce(partition, -1), event_time_ms, "
+    "encode(key, 'hex'), value_schema, reason, detail, attempts, parked, truncated_bytes, "
+    "(extract(epoch FROM written_at) * 1000)::bigint, octet_length(value), decision, of_key, "
+    "left(send_to, 300), decided_by, closed_at IS NOT NULL, system_identifier <> (SELECT "
+    "system_identifier "
+    "FROM pg_control_system())";
+inline constexpr const char* kRecordColumns =
+    ", encode(value, 'hex'), (SELECT string_agg(encode(n, 'hex') || ':' || coalesce(encode(v, "
+    "'hex'), '-'), ',' ORDER BY o) FROM unnest(header_names, header_values) WITH ORDINALITY AS "
+    "h(n, v, o))";
+
 // As the server takes it: UTF-8 without zero bytes; what is not so becomes a question mark.
 std::string Text(std::string_view bytes, std::size_t bytes_max, bool ascii);
 
@@ -29,6 +43,10 @@ Cell Bytea(const std::optional<std::string>& bytes);
 std::string Array(const std::vector<std::string>& items);
 std::string Names(const base::DeadLetter& row);
 std::string Values(const base::DeadLetter& row);
+
+Cell Unhex(const Cell& cell);
+// Of kColumns, and with `whole` of kRecordColumns behind them.
+base::DeadLetter DeadLetterOf(const Row& cells, bool whole);
 
 template <typename Number>
 Number ToNumber(const Cell& cell) {

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "postgres/dead_letter_cells.h"
 
@@ -14,76 +12,11 @@ namespace {
 
 using base::DeadLetter;
 
-// In the order that FromRow reads. An operator writes send_to: in a table that was made without its
-// limit it may be huge.
-constexpr const char* kColumns =
-    "seq, position, event_id, event_type, source, topic, coalesce(partition, -1), event_time_ms, "
-    "encode(key, 'hex'), value_schema, reason, detail, attempts, parked, truncated_bytes, "
-    "(extract(epoch FROM written_at) * 1000)::bigint, octet_length(value), decision, of_key, "
-    "left(send_to, 300), decided_by, closed_at IS NOT NULL, system_identifier <> (SELECT "
-    "system_identifier "
-    "FROM pg_control_system())";
-constexpr const char* kRecordColumns =
-    ", encode(value, 'hex'), (SELECT string_agg(encode(n, 'hex') || ':' || coalesce(encode(v, "
-    "'hex'), '-'), ',' ORDER BY o) FROM unnest(header_names, header_values) WITH ORDINALITY AS "
-    "h(n, v, o))";
-
 constexpr std::size_t kRowsAtATime = 100;
 constexpr std::size_t kKeysAtATime = 1'000;
 
 std::string Numbers(const std::vector<std::int64_t>& rows) {
   return "{" + absl::StrJoin(rows, ",") + "}";
-}
-
-Cell Unhex(const Cell& cell) { return cell ? Cell(absl::HexStringToBytes(*cell)) : Cell(); }
-
-DeadLetter FromRow(const Row& cells, bool whole) {
-  std::size_t next = 0;
-  const auto cell = [&]() -> const Cell& { return cells.at(next++); };
-  const auto text = [&] { return cell().value_or(""); };
-  DeadLetter row;
-  row.seq = ToNumber<std::int64_t>(cell());
-  row.position = text();
-  row.event_id = text();
-  row.event_type = text();
-  row.source = text();
-  row.topic = text();
-  row.partition = ToNumber<std::int32_t>(cell());
-  row.event_time_ms = ToNumber<std::int64_t>(cell());
-  row.key = Unhex(cell());
-  row.schema = text();
-  row.reason = text();
-  row.detail = text();
-  row.attempts = ToNumber<std::uint32_t>(cell());
-  // Without a key it has no order to keep.
-  row.parked = text() == "t" && row.key;
-  if (const Cell& bytes = cell()) {
-    row.truncated_bytes = ToNumber<std::uint64_t>(bytes);
-  }
-  row.written_at_ms = ToNumber<std::int64_t>(cell());
-  if (const Cell& bytes = cell()) {
-    row.value_bytes = ToNumber<std::uint64_t>(bytes);
-  }
-  const std::string decision = text();
-  row.decision = decision == "retry"     ? DeadLetter::Decision::kRetry
-                 : decision == "discard" ? DeadLetter::Decision::kDiscard
-                                         : DeadLetter::Decision::kNone;
-  row.of_key = text() == "t";
-  row.send_to = text();
-  row.decided_by = text();
-  row.closed = text() == "t";
-  row.foreign = text() == "t";
-  if (!whole) {
-    return row;
-  }
-  row.value = Unhex(cell());
-  for (const absl::string_view header : absl::StrSplit(text(), ',', absl::SkipEmpty())) {
-    const std::pair<absl::string_view, absl::string_view> pair = absl::StrSplit(header, ':');
-    row.headers.push_back(
-        {absl::HexStringToBytes(pair.first),
-         pair.second == "-" ? Cell() : Cell(absl::HexStringToBytes(pair.second))});
-  }
-  return row;
 }
 
 }  // namespace
@@ -179,7 +112,7 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::Select(const std::strin
   std::vector<DeadLetter> found;
   found.reserve(rows.size());
   for (const Row& row : rows) {
-    found.push_back(FromRow(row, whole));
+    found.push_back(DeadLetterOf(row, whole));
   }
   return found;
 }

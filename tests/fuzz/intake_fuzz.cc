@@ -24,15 +24,26 @@
 namespace walpost::fuzz {
 namespace {
 
+envelope::EncoderOptions EncoderOf(std::uint8_t settings) {
+  const bool raw = (settings & IntakeInput::kRawValue) != 0;
+  const bool debezium = (settings & IntakeInput::kDebeziumHeaders) != 0;
+  envelope::EncoderOptions options;
+  if ((settings & IntakeInput::kCloudEvents) != 0) {
+    options.format = envelope::ValueFormat::kCloudEvents;
+    options.cloud_events.mode = raw        ? envelope::CloudEventMode::kStructuredProtobuf
+                                : debezium ? envelope::CloudEventMode::kStructuredJson
+                                           : envelope::CloudEventMode::kBinary;
+    return options;
+  }
+  options.format = raw ? envelope::ValueFormat::kRaw : envelope::ValueFormat::kEnvelope;
+  options.header_set = debezium ? envelope::HeaderSet::kDebezium : envelope::HeaderSet::kWalpost;
+  return options;
+}
+
 std::vector<pipeline::OutboxOptions> Outboxes(std::uint8_t settings) {
   pipeline::OutboxOptions events;
   events.table = *outbox::PresetOptions("walpost");
-  if ((settings & IntakeInput::kRawValue) != 0) {
-    events.encoder.format = envelope::ValueFormat::kRaw;
-  }
-  if ((settings & IntakeInput::kDebeziumHeaders) != 0) {
-    events.encoder.header_set = envelope::HeaderSet::kDebezium;
-  }
+  events.encoder = EncoderOf(settings);
   if ((settings & IntakeInput::kRoutedByRow) != 0) {
     events.table.columns.topic = {"topic"};
     events.table.columns.partition = {"partition"};

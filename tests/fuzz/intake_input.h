@@ -19,6 +19,8 @@ struct IntakeInput {
   static constexpr std::uint8_t kTemplate = 16;    // topic from aggregate type and column note
   static constexpr std::uint8_t kDeadLetter = 32;  // rows that become no event become letters
   static constexpr std::uint8_t kSkip = 64;        // ... are skipped
+  // CloudEvents: binary, with kRawValue as protobuf, with kDebeziumHeaders as JSON.
+  static constexpr std::uint8_t kCloudEvents = 128;
 
   // What an entry is that is no frame. No server sends a frame like these.
   static constexpr std::string_view kReconnect = "";

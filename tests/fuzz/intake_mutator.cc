@@ -115,7 +115,7 @@ void Change(IntakeInput* input, Random* random) {
   std::string& entry = entries[Below(entries.size(), random)];
   switch (Below(16, random)) {
     case 0:
-      input->settings = static_cast<std::uint8_t>(Below(32, random));
+      input->settings = static_cast<std::uint8_t>(Below(256, random));
       break;
     case 1:
       std::swap(entry, entries[Below(entries.size(), random)]);

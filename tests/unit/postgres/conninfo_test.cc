@@ -66,18 +66,27 @@ TEST(ResolveConninfoTest, PasswordThatReachesIntoTheHostIsRefusedAndNotShown) {
   EXPECT_TRUE(ResolveConninfo("host=@abstract,/run/a@b,db dbname=shop").ok());
 }
 
-// libpq takes it for a part of the host.
-TEST(ConninfoTest, PasswordThatStandsInAHostIsRefusedAndNotShown) {
+// libpq takes it for a part of the value, and so does the server: their messages show it.
+TEST(ConninfoTest, PasswordThatStandsInAnotherValueIsRefusedAndNotShown) {
   for (const char* conninfo :
        {"postgresql://u:one@hunter2@h/db", "host=h;password=hunter2 dbname=a",
         "host=h,password=hunter2 dbname=a", "hostaddr=127.0.0.1;password=hunter2",
-        "host=/run,x;pwd=hunter2"}) {
+        "host=/run,x;pwd=hunter2", "host=h dbname=a;password=hunter2", "user=u,password=hunter2;x",
+        "host=/run;password=hunter2", "host=h port=5432;password=hunter2",
+        "user=u:hunter2@h dbname=a"}) {
     EXPECT_THAT(RedactConninfo(conninfo), AllOf(HasSubstr("***"), Not(HasSubstr("hunter2"))));
     const auto resolved = ResolveConninfo(conninfo);
     ASSERT_EQ(resolved.status().code(), absl::StatusCode::kInvalidArgument) << conninfo;
-    EXPECT_THAT(std::string(resolved.status().message()),
-                AllOf(HasSubstr("a host contains"), Not(HasSubstr("hunter2"))));
+    EXPECT_THAT(std::string(resolved.status().message()), Not(HasSubstr("hunter2")));
   }
+  EXPECT_TRUE(ResolveConninfo("user=app@server password='a;password=b' dbname=a:b").ok());
+}
+
+TEST(MaskQuotedTest, QuotesInsideOfWhatIsQuotedAreNoEndOfIt) {
+  EXPECT_EQ(MaskQuoted("no quotes"), "no quotes");
+  EXPECT_EQ(MaskQuoted("invalid option \"a\" here"), "invalid option \"***\" here");
+  EXPECT_EQ(MaskQuoted("invalid option \"a\"hunter2\"b\" here"), "invalid option \"***\" here");
+  EXPECT_EQ(MaskQuoted("unfinished \"hunter2"), "unfinished \"***");
 }
 
 TEST(RedactConninfoTest, SettingThatMayHoldASecretIsHiddenInsideOfAValue) {
@@ -85,10 +94,6 @@ TEST(RedactConninfoTest, SettingThatMayHoldASecretIsHiddenInsideOfAValue) {
             "host=h options='-c geqo=off -c app.password=*** -c jit=off'");
   EXPECT_EQ(RedactConninfo("postgresql://h/db?options=--app.token%3Dhunter2%5C%20x%20-cjit%3Doff"),
             "dbname=db host=h options='--app.token=*** -cjit=off'");
-  for (const char* conninfo : {"host=h dbname=a;password=hunter2", "user=u,password=hunter2;x",
-                               "host=/run;password=hunter2", "port=5432;password=hunter2"}) {
-    EXPECT_THAT(RedactConninfo(conninfo), AllOf(HasSubstr("***"), Not(HasSubstr("hunter2"))));
-  }
 }
 
 TEST(RedactConninfoTest, PlainDatabaseNameIsShown) { EXPECT_EQ(RedactConninfo("shop"), "shop"); }
