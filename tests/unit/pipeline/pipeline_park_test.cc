@@ -55,6 +55,23 @@ TEST_F(ParkTest, KeyOfAnotherTopicIsAnotherKey) {
   EXPECT_THAT(sink_.Log("returns", 'a' % walpost::testing::FakeSink::kPartitions), SizeIs(1));
 }
 
+// Which event of a parked key came first is known by the line alone.
+TEST_F(ParkTest, NothingIsReadBehindAnEventWhoseTopicIsLookedUpWhileAKeyIsParked) {
+  Connect();
+  ParkA(100, {"a1"});
+  sink_.SetPending("returns", true);
+  SendPayload(Begin(200));
+  SendPayload(EventBytes("c1", "c", "returns"));
+  Settle();
+  EXPECT_FALSE(pipeline().want_frame());
+  sink_.SetPending("returns", false);
+  Settle();
+  SendPayload(EventBytes("b1", "b", "orders"));
+  SendPayload(Commit(200));
+  DeliverAll();
+  EXPECT_THAT(Visible('b'), ElementsAre("b1"));
+}
+
 TEST_F(ParkTest, EventWithoutAKeyParksNothing) {
   options_.outboxes[0].table.null_key_allowed = true;
   Connect();
