@@ -51,8 +51,8 @@ class ProducerSession {
   static constexpr std::chrono::milliseconds kLimitsKept{1'000};
   // Topics asked about in one job of the helper thread, which has other work too.
   static constexpr std::size_t kQuestions = 16;
-  // When so many were unknown, many are asked about together first.
-  static constexpr std::size_t kUnknownMany = 100;
+  // When so many were unknown or not permitted, many are asked about together first.
+  static constexpr std::size_t kRefusedMany = 100;
   static constexpr std::size_t kQuestionsTogether = 100;
   // After a topic's configuration was asked for in vain, no other is asked for so long.
   static constexpr std::chrono::milliseconds kDescribeAgainAfter{60'000};
@@ -181,7 +181,7 @@ class ProducerSession {
   std::deque<std::string> to_look_up_;       // now
   std::deque<std::string> to_look_up_soon_;  // from their ask_from on
   bool looking_up_ = false;
-  std::size_t unknown_topics_ = 0;     // found by this producer
+  std::size_t refused_topics_ = 0;     // found by this producer
   std::vector<std::string> answered_;  // not told to the listener
   std::vector<Place> waiting_;         // where records wait
   bool may_send_ = false;              // some came for a partition that awaits no answer

@@ -65,7 +65,7 @@ void ProducerSession::StartLookUps() {
     return;
   }
   looking_up_ = true;
-  const bool together = unknown_topics_ >= kUnknownMany;
+  const bool together = refused_topics_ >= kRefusedMany;
   // Shared by the two halves of the job.
   auto questions = std::make_shared<std::vector<TopicQuestion>>();
   while (!to_look_up_.empty() && questions->size() < (together ? kQuestionsTogether : kQuestions)) {
@@ -78,7 +78,7 @@ void ProducerSession::StartLookUps() {
       [producer = producer_, options = options_, questions, together,
        describe = now_.mono >= memory_->describe_from] {
         if (together) {
-          AskWhichTopicsAreUnknown(options, questions.get());
+          AskWhichTopicsAreRefused(options, questions.get());
         }
         AskAboutTopics(producer.get(), describe, questions.get());
       },
@@ -148,12 +148,13 @@ bool ProducerSession::TakeRefusal(const TopicQuestion& found, TopicState* topic)
   std::string why;
   switch (kind) {
     case FailureKind::kTopicUnknown:
-      ++unknown_topics_;
+      ++refused_topics_;
       OnMadeAnew(topic);
       why = absl::StrFormat("topic '%s' does not exist: create it, or correct the `topic` template",
                             topic->name);
       break;
     case FailureKind::kTopicNotAuthorized:
+      ++refused_topics_;
       why = absl::StrFormat(
           "topic '%s': not authorized: grant walpost's Kafka user DESCRIBE and WRITE on it",
           topic->name);

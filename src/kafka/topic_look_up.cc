@@ -7,11 +7,13 @@
 #include <string_view>
 #include <utility>
 
+#include "kafka/classify.h"
 #include "kafka/client.h"
 
 namespace walpost::kafka {
 namespace {
 
+using delivery::FailureKind;
 using std::chrono::steady_clock;
 
 constexpr std::size_t kNamesTogether = 1'000;
@@ -53,7 +55,7 @@ void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuesti
   }
 }
 
-void AskWhichTopicsAreUnknown(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+void AskWhichTopicsAreRefused(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
   const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_PRODUCER);
   if (!client.ok()) {
     return;  // the producer's own questions will tell
@@ -73,8 +75,9 @@ void AskWhichTopicsAreUnknown(const KafkaOptions& options, std::vector<TopicQues
   const Metadata metadata(raw);
   for (int i = 0; i < metadata->topic_cnt; ++i) {
     const auto found = by_name.find(metadata->topics[i].topic);
+    const FailureKind kind = Classify(metadata->topics[i].err);
     if (found != by_name.end() &&
-        metadata->topics[i].err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
+        (kind == FailureKind::kTopicUnknown || kind == FailureKind::kTopicNotAuthorized)) {
       found->second->asked = true;
       found->second->topic_error = metadata->topics[i].err;
     }
@@ -91,9 +94,9 @@ std::set<std::string> FindUnknownTopics(const KafkaOptions& options,
       for (std::size_t i = first; i < std::min(first + kNamesTogether, names.size()); ++i) {
         questions.emplace_back().name = names[i];
       }
-      AskWhichTopicsAreUnknown(options, &questions);
+      AskWhichTopicsAreRefused(options, &questions);
       for (const TopicQuestion& question : questions) {
-        if (question.asked) {
+        if (Classify(question.topic_error) == FailureKind::kTopicUnknown) {
           unknown.push_back(question.name);
         }
       }

@@ -40,8 +40,9 @@ struct TopicQuestion {
 // One after the other, so that the producer knows them too. With their limits if `describe`.
 void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuestion>* questions);
 
-// All at once, with a client of its own. Answers those that do not exist; the rest stay open.
-void AskWhichTopicsAreUnknown(const KafkaOptions& options, std::vector<TopicQuestion>* questions);
+// All at once, with a client of its own: who asks keeps each topic for ever. Answers those that do not
+// exist or may not be described; the rest stay open.
+void AskWhichTopicsAreRefused(const KafkaOptions& options, std::vector<TopicQuestion>* questions);
 
 // Those of `names` that no broker knows, which is believed after kUnknownFor: one wait for all of them,
 // and none when all are known. Nothing when Kafka does not answer: then ask about each.

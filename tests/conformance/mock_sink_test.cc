@@ -371,30 +371,35 @@ TEST_P(MockSink, ManyTopicsThatDoNotExistAreAskedAboutTogetherAndOthersGoOn) {
   CloseAndAwait();
 }
 
-TEST(TopicLookUp, ClientThatEndsWithTheQuestionTellsWhichTopicsDoNotExist) {
+TEST(TopicLookUp, ClientThatEndsWithTheQuestionFindsTopicsThatAreRefused) {
   MockKafka mock;
   mock.CreateTopic("good", 1);
   kafka::KafkaOptions options;
   options.name = "shop";
   options.properties = {{"bootstrap.servers", mock.bootstrap()}};
+  const auto error_of = [](std::size_t i) {
+    return i == 150     ? RD_KAFKA_RESP_ERR_NO_ERROR
+           : i % 2 == 0 ? RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART
+                        : RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+  };
   std::vector<kafka::TopicQuestion> questions(301);
   for (std::size_t i = 0; i < questions.size(); ++i) {
     questions[i].name = i == 150 ? "good" : "missing-" + std::to_string(i);
     if (i != 150) {
-      mock.FailTopic(questions[i].name, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+      mock.FailTopic(questions[i].name, error_of(i));
     }
   }
   std::vector<kafka::TopicQuestion> again = questions;
-  kafka::AskWhichTopicsAreUnknown(options, &questions);
-  for (const kafka::TopicQuestion& question : questions) {
+  kafka::AskWhichTopicsAreRefused(options, &questions);
+  for (std::size_t i = 0; i < questions.size(); ++i) {
+    const kafka::TopicQuestion& question = questions[i];
     EXPECT_EQ(question.asked, question.name != "good") << question.name;
-    EXPECT_EQ(question.topic_error, question.asked ? RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART
-                                                   : RD_KAFKA_RESP_ERR_NO_ERROR);
+    EXPECT_EQ(question.topic_error, error_of(i)) << question.name;
     EXPECT_FALSE(question.producer_asked) << "it would keep the topic for ever";
   }
   mock.SetDown(true);
   const auto began = std::chrono::steady_clock::now();
-  kafka::AskWhichTopicsAreUnknown(options, &again);
+  kafka::AskWhichTopicsAreRefused(options, &again);
   EXPECT_LT(std::chrono::steady_clock::now() - began, 3 * kafka::kAnswerTimeout);
   EXPECT_TRUE(std::none_of(again.begin(), again.end(), [](const kafka::TopicQuestion& question) {
     return question.asked;

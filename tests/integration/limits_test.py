@@ -164,3 +164,23 @@ def test_without_a_right_nothing_is_lost_and_the_missing_one_is_named(make_pipel
 
     servers.wait_for(looked_again, 60, "all to be delivered", every=1)
     p.judge()
+
+
+# librdkafka keeps each topic that a producer asked about.
+def test_topics_that_may_not_be_described_take_no_memory(make_pipeline, workspace):
+    kafka = workspace.kafka(settings=ACLS)
+    permit(kafka, "forbidden-", "All", prefixed=True, principal="User:other")
+    p = make_pipeline(on_kafka=kafka, config={"delivery": {"on_undeliverable": "skip", "unknown_topic_wait": "100ms"}})
+    p.start()
+
+    def forbidden(first, last):
+        p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)"
+                  " SELECT 'forbidden-' || n, 'key', 'T', 'x' FROM generate_series(%s, %s) n", first, last)
+        p.insert(last, last)
+        p.wait_confirmed(seconds=100)
+
+    forbidden(1, 500)
+    before = p.walpost.peak_rss_bytes()
+    forbidden(501, 3_000)
+    assert p.walpost.status()["events"]["skipped"] == 3_000
+    assert p.walpost.peak_rss_bytes() - before < 16 << 20

@@ -11,11 +11,11 @@ INSERT = """INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload)
 ACLS = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "allow.everyone.if.no.acl.found": "true"}
 
 
-def permit(kafka, topic, *operations, change="--add"):
+def permit(kafka, topic, *operations, change="--add", prefixed=False, principal="User:ANONYMOUS"):
     """Once a topic has any, only what its ACLs name is permitted."""
     arguments = [word for operation in operations for word in ("--operation", operation)]
     kafka._java("org.apache.kafka.tools.AclCommand", "--bootstrap-server", kafka.bootstrap, change, "--force", "--topic", topic,
-                "--allow-principal", "User:ANONYMOUS", *arguments)
+                *(["--resource-pattern-type", "prefixed"] if prefixed else []), "--allow-principal", principal, *arguments)
 
 
 class Refusing:
