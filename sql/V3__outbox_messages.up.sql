@@ -219,7 +219,7 @@ BEGIN
         bytes := bytes || walpost.wire_options(content_type, schema_name, headers, occurred_at, traceparent, tracestate, topic, partition);
     END IF;
     -- Before 16 PostgreSQL writes a message of up to 1 GB and can never read it back, which stops every logical slot of the database.
-    IF octet_length(bytes) + octet_length(payload) > 64 * 1024 * 1024 THEN
+    IF octet_length(bytes) + coalesce(octet_length(payload), 0) > 64 * 1024 * 1024 THEN
         RAISE EXCEPTION 'outbox.emit_message: an event may have 67108864 bytes, this one has more' USING ERRCODE = 'program_limit_exceeded';
     END IF;
     -- Last, so that a large one is copied once.

@@ -255,6 +255,8 @@ def test_message_that_could_stop_every_slot_is_refused(make_pipeline):
     with connected(p) as cursor:
         with pytest.raises(psycopg2.errors.ProgramLimitExceeded, match="67108864"):
             emit(cursor, p, payload="x" * (64 << 20))
+        with pytest.raises(psycopg2.errors.ProgramLimitExceeded, match="67108864"):
+            emit(cursor, p, payload=None, schema_name="x" * (64 << 20))
         event = emit(cursor, p)
     p.wait_confirmed()
     assert [record.id for record in p.records()] == [event]
