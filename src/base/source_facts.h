@@ -31,6 +31,8 @@ struct PublishedTable {
   std::vector<std::uint32_t> memberships = {};
   // Of everything below it in its partition tree. Not remembered.
   std::vector<std::uint32_t> partitions = {};
+  // Where it is a partition itself: of everything else in the whole tree. Not remembered.
+  std::vector<std::uint32_t> relatives = {};
 };
 
 // What the stream consists of: whatever decides which rows the server sends.

@@ -68,8 +68,7 @@ void Intake::Start(const base::SourceFacts& facts) {
   announced_.clear();
   announced_forgotten_ = false;
   announced_last_ = 0;
-  outbox_by_partition_.clear();
-  former_partitions_.clear();
+  suspect_leaves_.clear();
   looked_first_lsn_ = facts.publication_xmin == 0 ? base::Lsn() : facts.looked_lsn;
   for (Outbox& outbox : outboxes_) {
     outbox.announced.reset();
@@ -81,8 +80,8 @@ void Intake::Start(const base::SourceFacts& facts) {
 void Intake::TakeFacts(const base::SourceFacts& facts) {
   facts_ = facts;
   last_oid_ = 0;
-  former_partitions_.insert(outbox_by_partition_.begin(), outbox_by_partition_.end());
-  outbox_by_partition_.clear();
+  const auto before = std::exchange(outbox_by_partition_, {});
+  outbox_by_relative_.clear();
   for (std::size_t i = 0; i < outboxes_.size(); ++i) {
     outboxes_[i].oid = 0;
     outboxes_[i].mapper.SetTextTypes(facts_.text_types);
@@ -95,7 +94,18 @@ void Intake::TakeFacts(const base::SourceFacts& facts) {
         for (const std::uint32_t partition : table.partitions) {
           outbox_by_partition_[partition] = &outboxes_[i];
         }
+        for (const std::uint32_t relative : table.relatives) {
+          outbox_by_relative_[relative] = &outboxes_[i];
+        }
       }
+    }
+  }
+  // What committed before has been judged.
+  absl::erase_if(former_partitions_,
+                 [this](const auto& former) { return former.second.gone_lsn <= complete_lsn_; });
+  for (const auto& [partition, outbox] : before) {
+    if (!outbox_by_partition_.contains(partition)) {
+      former_partitions_[partition] = {outbox, facts.looked_lsn};
     }
   }
 }
@@ -242,11 +252,14 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     return ProtocolError("Insert outside a transaction");
   }
   announced_root_ = nullptr;
-  const std::uint32_t leaf = std::exchange(announced_last_, 0);
+  const std::uint32_t announced = std::exchange(announced_last_, 0);
   if (insert.relation.oid != last_oid_) {
     if (std::optional<Halt> halt = FindOutbox(insert.relation.oid)) {
       return halt;
     }
+    const auto suspect = suspect_leaves_.find(insert.relation.oid);
+    const std::uint32_t leaf =
+        announced != 0 || suspect == suspect_leaves_.end() ? announced : suspect->second;
     if (std::optional<Halt> halt = JudgeLeaf(leaf, insert.relation.oid)) {
       return halt;
     }
@@ -304,9 +317,15 @@ std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
 
 std::optional<Halt> Intake::OnOther() {
   announced_root_ = nullptr;
-  announced_last_ = 0;
+  const std::uint32_t leaf = std::exchange(announced_last_, 0);
   if (!std::holds_alternative<pgoutput::Origin>(message_)) {
     ++counters_->changes_ignored;
+  }
+  // A table is announced before its first change alone, which need not be an INSERT.
+  if (const auto* update = std::get_if<pgoutput::Update>(&message_)) {
+    RememberLeaf(leaf, update->relation.oid);
+  } else if (const auto* deletion = std::get_if<pgoutput::Delete>(&message_)) {
+    RememberLeaf(leaf, deletion->relation.oid);
   }
   return std::nullopt;
 }

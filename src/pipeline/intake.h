@@ -100,6 +100,12 @@ class Intake {
     bool again = false;  // another one did, or may have done
   };
 
+  // A partition that is none any more.
+  struct Former {
+    Outbox* outbox = nullptr;
+    base::Lsn gone_lsn;  // rows that commit from here on are not the outbox's
+  };
+
   struct Messages {
     outbox::MessageMapper mapper;
     envelope::Encoder encoder;
@@ -126,7 +132,10 @@ class Intake {
   std::optional<Halt> OnOther();
 
   std::optional<Halt> FindOutbox(std::uint32_t oid);
+  void SelectOutbox(std::uint32_t oid);
+  const Outbox* OwnerOf(std::uint32_t leaf, std::uint32_t published_as) const;
   std::optional<Halt> JudgeLeaf(std::uint32_t leaf, std::uint32_t published_as) const;
+  void RememberLeaf(std::uint32_t leaf, std::uint32_t published_as);
   bool PublishedByRoot(std::uint32_t partition) const;
   std::optional<Halt> TakeRepeated(std::uint32_t ordinal);
   bool ConcernsUs(const pgoutput::Relation& relation, const Outbox* outbox);
@@ -168,7 +177,12 @@ class Intake {
   // to announce them; at most kAnnouncedMax.
   absl::flat_hash_map<std::uint32_t, Announced> announced_;
   absl::flat_hash_map<std::uint32_t, Outbox*> outbox_by_partition_;
-  absl::flat_hash_map<std::uint32_t, Outbox*> former_partitions_;  // seen on this connection
+  absl::flat_hash_map<std::uint32_t, Former> former_partitions_;
+  // Of the tree that an outbox is a partition of.
+  absl::flat_hash_map<std::uint32_t, Outbox*> outbox_by_relative_;
+  // By the table whose name its rows come under: the table that a change came from which the catalogs say
+  // must not come so. The INSERT that follows is not announced again.
+  absl::flat_hash_map<std::uint32_t, std::uint32_t> suspect_leaves_;
   base::Lsn looked_first_lsn_;  // of this connection; the publication was not altered since
   bool announced_forgotten_ = false;
   const Outbox* announced_root_ = nullptr;  // since the last row

@@ -93,17 +93,19 @@ bool Intake::MayBePartition(const pgoutput::Relation& relation) const {
   });
 }
 
-// Of the first row of a relation, and of each that follows one of another.
-std::optional<Halt> Intake::FindOutbox(std::uint32_t oid) {
+void Intake::SelectOutbox(std::uint32_t oid) {
   last_outbox_ = nullptr;
   for (Outbox& outbox : outboxes_) {
-    if (outbox.oid == oid && !outbox.announced) {
-      return ProtocolError(
-          absl::StrFormat("Insert into relation %u, which was never announced", oid));
-    }
-    if (outbox.oid == oid) {
-      last_outbox_ = &outbox;
-    }
+    last_outbox_ = outbox.oid == oid ? &outbox : last_outbox_;
+  }
+}
+
+// Of the first row of a relation, and of each that follows one of another.
+std::optional<Halt> Intake::FindOutbox(std::uint32_t oid) {
+  SelectOutbox(oid);
+  if (last_outbox_ != nullptr && !last_outbox_->announced) {
+    return ProtocolError(
+        absl::StrFormat("Insert into relation %u, which was never announced", oid));
   }
   last_oid_ = oid;
   const auto partition = outbox_by_partition_.find(oid);
@@ -125,25 +127,39 @@ std::optional<Halt> Intake::FindOutbox(std::uint32_t oid) {
                       : "")};
 }
 
-// Right before a row the server announces the table that it comes as, where that has changed, and then
-// the one that it is stored in. `last_outbox_` is what it comes as.
+// The outbox that a row of `leaf` belongs to. `last_outbox_` is what it comes as.
+const Intake::Outbox* Intake::OwnerOf(std::uint32_t leaf, std::uint32_t published_as) const {
+  if (const auto partition = outbox_by_partition_.find(leaf);
+      partition != outbox_by_partition_.end()) {
+    return partition->second;
+  }
+  for (const Outbox& outbox : outboxes_) {
+    if (outbox.oid == leaf) {
+      return &outbox;
+    }
+  }
+  if (last_outbox_ != nullptr) {
+    return nullptr;
+  }
+  // The catalogs are newer than the row.
+  const auto former = former_partitions_.find(leaf);
+  if (former != former_partitions_.end() && transaction_.commit_lsn < former->second.gone_lsn) {
+    return former->second.outbox;
+  }
+  // It comes as the root of an outbox, and is gone: nothing tells whether it was a part of the outbox.
+  const auto relative = outbox_by_relative_.find(published_as);
+  return relative == outbox_by_relative_.end() || outbox_by_relative_.contains(leaf)
+             ? nullptr
+             : relative->second;
+}
+
+// Right before a table's first change the server announces the table that it comes as, where that has
+// changed, and then the one that it is stored in.
 std::optional<Halt> Intake::JudgeLeaf(std::uint32_t leaf, std::uint32_t published_as) const {
   if (leaf == 0 || leaf == published_as) {
     return std::nullopt;
   }
-  const Outbox* owner = nullptr;
-  if (const auto partition = outbox_by_partition_.find(leaf);
-      partition != outbox_by_partition_.end()) {
-    owner = partition->second;
-  }
-  for (const Outbox& outbox : outboxes_) {
-    owner = outbox.oid == leaf ? &outbox : owner;
-  }
-  if (owner == nullptr && last_outbox_ == nullptr && transaction_.commit_lsn < facts_.looked_lsn) {
-    // The catalogs are newer than the row.
-    const auto former = former_partitions_.find(leaf);
-    owner = former == former_partitions_.end() ? nullptr : former->second;
-  }
+  const Outbox* owner = OwnerOf(leaf, published_as);
   const auto root = outbox_by_partition_.find(published_as);
   if (owner == last_outbox_ || (root != outbox_by_partition_.end() && root->second == owner)) {
     return std::nullopt;  // or of a tree within the outbox, about which FindOutbox has decided
@@ -172,6 +188,15 @@ std::optional<Halt> Intake::JudgeLeaf(std::uint32_t leaf, std::uint32_t publishe
                   "walpost, which then takes it for what it was; see docs/runbook.md, "
                   "publication_missing",
                   leaf, table.schema, table.table, Place(transaction_.next_ordinal))};
+}
+
+// Of an UPDATE or a DELETE, which is no event.
+void Intake::RememberLeaf(std::uint32_t leaf, std::uint32_t published_as) {
+  SelectOutbox(published_as);
+  last_oid_ = 0;
+  if (JudgeLeaf(leaf, published_as)) {
+    suspect_leaves_.emplace(published_as, leaf);
+  }
 }
 
 // It is now, or the catalogs would not have passed, and since they are remembered nobody altered it. So

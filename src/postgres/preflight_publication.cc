@@ -31,6 +31,7 @@ enum Column {
   kRowFilter,
   kLeftOut,
   kChildren,  // tables that inherit from it and are no partitions
+  kIsPartition,
 };
 
 template <typename Integer>
@@ -194,7 +195,7 @@ Result PreflightRun::ReadTable(const SourceTable& wanted) {
       "(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(n.nspname) || '.' || "
       "pg_catalog.quote_ident(k.relname), ', ' ORDER BY k.oid) FROM pg_catalog.pg_inherits i JOIN "
       "pg_catalog.pg_class k ON k.oid = i.inhrelid JOIN pg_catalog.pg_namespace n ON n.oid = "
-      "k.relnamespace WHERE i.inhparent = c.oid AND NOT k.relispartition) "
+      "k.relnamespace WHERE i.inhparent = c.oid AND NOT k.relispartition), c.relispartition "
       "FROM up JOIN pg_catalog.pg_class c ON c.oid = up.relid WHERE up.depth = 0",
       parts
           ? absl::StrFormat("(SELECT pg_catalog.pg_get_expr(prqual, prrelid) FROM "
@@ -260,6 +261,11 @@ std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
       return problem;
     }
   }
+  if (table.True(0, kIsPartition)) {
+    if (std::optional<StreamEnd> problem = Relatives(&published)) {
+      return problem;
+    }
+  }
   facts().tables.push_back(std::move(published));
   return std::nullopt;
 }
@@ -307,6 +313,26 @@ std::optional<StreamEnd> PreflightRun::Partitions(const SourceTable& table,
               which, name));
     }
     published->partitions.push_back(Number<std::uint32_t>(partitions.Text(row, 0)));
+  }
+  return std::nullopt;
+}
+
+std::optional<StreamEnd> PreflightRun::Relatives(base::PublishedTable* published) {
+  const Result relatives = Query(absl::StrFormat(
+      "WITH RECURSIVE up AS (SELECT %u::oid AS oid UNION SELECT i.inhparent FROM up JOIN "
+      "pg_catalog.pg_inherits i ON i.inhrelid = up.oid), "
+      "own AS (SELECT %u::oid AS oid UNION SELECT i.inhrelid FROM own JOIN pg_catalog.pg_inherits "
+      "i "
+      "ON i.inhparent = own.oid), "
+      "tree AS (SELECT oid FROM up UNION SELECT i.inhrelid FROM tree JOIN pg_catalog.pg_inherits i "
+      "ON i.inhparent = tree.oid) "
+      "SELECT oid FROM tree EXCEPT SELECT oid FROM own",
+      published->oid, published->oid));
+  if (!relatives.ok()) {
+    return QueryFailure("reading the tables beside a partition", relatives.error(), place());
+  }
+  for (int row = 0; row < relatives.rows(); ++row) {
+    published->relatives.push_back(Number<std::uint32_t>(relatives.Text(row, 0)));
   }
   return std::nullopt;
 }

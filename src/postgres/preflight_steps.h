@@ -65,6 +65,7 @@ class PreflightRun {
   Result ReadTable(const SourceTable& wanted);
   std::optional<StreamEnd> Table(const SourceTable& table);
   std::optional<StreamEnd> Partitions(const SourceTable& table, base::PublishedTable* published);
+  std::optional<StreamEnd> Relatives(base::PublishedTable* published);
   std::optional<StreamEnd> TextTypes();
   std::optional<StreamEnd> NotPublished(const SourceTable& table, const Result& found);
   // "slot \"walpost\" on db:5432, database \"shop\""

@@ -221,6 +221,60 @@ def test_outbox_is_a_partition_of_another_table_for_the_time_of_one_transaction(
     assert len({record.id for record in p.records()}) == 2
 
 
+def under_root(make_pipeline, publish="insert"):
+    """app.events, an outbox by day, is itself a partition of app.root, which is not published. One event of the first day is delivered."""
+    p = make_pipeline(config={"outboxes": [{"table": "app.events"}]}, partitions=1)
+    p.execute("CREATE SCHEMA app")
+    p.execute(f"{OWN.format(table='root')} PARTITION BY LIST (event_type)")
+    p.execute("CREATE TABLE app.events PARTITION OF app.root FOR VALUES IN ('Tested') PARTITION BY LIST (aggregate_id)")
+    p.execute("CREATE TABLE app.day1 PARTITION OF app.events FOR VALUES IN ('1'); CREATE TABLE app.day2 PARTITION OF app.events FOR VALUES IN ('2')")
+    for table in ("root", "events", "day1", "day2"):
+        p.execute(f"ALTER TABLE app.{table} REPLICA IDENTITY FULL")
+    p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE app.events WITH (publish = '{publish}', publish_via_partition_root = true)")
+    p.start()
+    insert(p, "1", count=2, table="app.events")
+    p.wait_confirmed()
+    return p
+
+
+# Nobody decided about the row by making its partition go. Failure 96.
+@pytest.mark.parametrize("retention, resume", [("DROP TABLE app.day1", "SIGHUP"), ("ALTER TABLE app.events DETACH PARTITION app.day1", "restart")],
+                         ids=["dropped, SIGHUP", "detached, restart"])
+def test_halt_for_a_row_stays_when_its_partition_has_gone(make_pipeline, retention, resume):
+    p = under_root(make_pipeline)
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLE app.root")
+    insert(p, "1", table="app.events")
+    p.walpost.wait_state("halted")
+    before = p.walpost.status()
+    p.execute(f"ALTER PUBLICATION {p.name} DROP TABLE app.root")
+    p.execute(retention)
+    if resume == "SIGHUP":
+        p.walpost.signal(signal.SIGHUP)
+        servers.wait_for(lambda: p.walpost.status()["state_since"] != before["state_since"], 20, "walpost to resume")
+    else:
+        p.walpost.stop()
+        p.walpost.start(wait=None)
+    insert(p, "2", table="app.events")
+    p.walpost.wait_state("halted")
+    halt = p.walpost.status()["halt"]
+    assert halt["reason"] == "publication_missing" and "under the name of another table" in halt["detail"]
+
+
+# The server announces a table before its first change alone. Failure 96.
+@pytest.mark.smoke
+@pytest.mark.parametrize("change", ["UPDATE app.events SET payload = 'y'", "DELETE FROM app.events WHERE id = (SELECT id FROM app.events LIMIT 1)"], ids=["update", "delete"])
+def test_root_is_published_for_a_while_and_an_insert_follows_another_change(make_pipeline, change):
+    p = under_root(make_pipeline, publish="insert, update, delete")
+    p.walpost.stop()
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLE app.root")
+    p.execute(change)
+    insert(p, "1", table="app.events")
+    p.execute(f"ALTER PUBLICATION {p.name} DROP TABLE app.root")
+    p.walpost.start(wait="halted")
+    halt = p.walpost.status()["halt"]
+    assert halt["reason"] == "publication_missing" and "under the name of another table" in halt["detail"]
+
+
 # Failure 97.
 @pytest.mark.smoke
 def test_row_of_a_detached_partition_is_no_event_of_the_outbox(make_pipeline):

@@ -134,6 +134,37 @@ TEST_F(PartitionsTest, RowUnderAnotherRootHaltsAlsoWhereItsPartitionHasGoneSince
   EXPECT_EQ(Refused(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
 }
 
+TEST_F(PartitionsTest, RowUnderAnotherRootHaltsAlsoWhereItsPartitionHasGoneBeforeAReconnect) {
+  Begins(180000, {kLeaf});
+  Looked(150, {});
+  intake_.Leave();
+  Reconnect();
+  TakeAll({Begin(100), Announced(kMiddle), Announced(kLeaf)});
+  EXPECT_EQ(Refused(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
+}
+
+// After a restart no earlier look is known.
+TEST_F(PartitionsTest, RowOfAnUnknownTableUnderTheRootOfTheOutboxHalts) {
+  static constexpr std::uint32_t kSibling = 11;
+  facts_.tables[0].relatives = {kMiddle, kSibling};
+  Begins(180000, {});
+  TakeAll({Begin(100), Announced(kMiddle), Announced(kSibling), RowOf(kMiddle)});
+  EXPECT_EQ(counters_.changes_ignored, 1U);
+  TakeAll({Announced(kMiddle), Announced(kLeaf)});
+  EXPECT_EQ(Refused(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
+}
+
+// The server announces a table before its first change alone.
+TEST_F(PartitionsTest, RowUnderAnotherRootHaltsAlsoBehindAnUpdateOrADelete) {
+  const pgoutput::RelationId root{kMiddle};
+  for (const std::string& change : {walpost::testing::UpdateBytes(root, {TextColumn("x")}),
+                                    walpost::testing::DeleteBytes(root, 'K', {TextColumn("x")})}) {
+    Begins(180000, {kLeaf});
+    TakeAll({Begin(100), Announced(kMiddle), Announced(kLeaf), change});
+    EXPECT_EQ(Refused(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
+  }
+}
+
 TEST_F(PartitionsTest, RowOfAnotherTableThatWasGivenAPartitionOfTheOutboxIsIgnored) {
   Begins(180000, {kLeaf});
   Looked(150, {});
