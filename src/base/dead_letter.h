@@ -38,10 +38,10 @@ struct DeadLetter {
 
   std::int64_t seq = 0;  // in the order in which they were written; 0 = not yet
   std::string position;  // of the event, as envelope::Position::ToString
-  std::string event_id;  // empty = could not be told
+  std::string event_id;  // empty = not known
   std::string event_type;
   std::string source;              // schema.table, or what messages are called
-  std::string topic;               // that the event was meant for; empty = could not be told
+  std::string topic;               // that the event was meant for; empty = not known
   std::int32_t partition = -1;     // that the row asked for; -1 = by key
   std::int64_t event_time_ms = 0;  // of the record
   std::optional<std::string> key;

@@ -15,7 +15,7 @@ struct DeliveredEvent {
   std::string id;    // empty = its record says none
   std::string type;  // the same
   std::string topic;
-  std::int32_t partition = -1;  // -1 = not told
+  std::int32_t partition = -1;  // -1 = not known
   std::int64_t offset = -1;     // the same
   Lsn commit_lsn;
   WallTime committed_at;

@@ -1,6 +1,6 @@
 // LogEvent - the names of the log's lines: every line that walpost writes has one of these.
 // Why here: operators search and alert by them, so they are stable; observe writes them, and kafka,
-//   which may not use observe, tells of events too. Each is a row of docs/logging.md.
+//   which may not use observe, reports events too. Each is a row of docs/logging.md.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// TellsOfSkippedPublication - the one notice of the server that means lost rows.
+// ReportsSkippedPublication - the one notice of the server that means lost rows.
 // Why here: postgres must not drop it, pipeline halts by it; neither may use the other's rule.
 // Thread: any.
 // Source: PostgreSQL 18, pgoutput.c, LoadPublications.
@@ -9,8 +9,8 @@
 namespace walpost::base {
 
 // PostgreSQL 18 only warns, and then skips rows; older servers end the stream instead. The function
-// that warns is told in every language, the text only in the server's.
-inline bool TellsOfSkippedPublication(std::string_view notice) {
+// that warns has the same name in every language; the text is in the server's language.
+inline bool ReportsSkippedPublication(std::string_view notice) {
   return notice.find("LoadPublications") != std::string_view::npos ||
          notice.find("skipped loading publication") != std::string_view::npos;
 }

@@ -1,6 +1,6 @@
-// ServerFigures - what an SQL connection told of the slot, its WAL and the outbox tables.
+// ServerFigures - what an SQL connection read about the slot, its WAL and the outbox tables.
 // Why here: postgres fills it in, observe shows it; neither may use the other.
-// Thread: a value.   Units: bytes, and times since 1970. Absent = the server does not tell.
+// Thread: a value.   Units: bytes, and times since 1970. Absent = the server does not say.
 #pragma once
 
 #include <cstdint>

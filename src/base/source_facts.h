@@ -48,7 +48,7 @@ struct Fingerprint {
   WallTime looked_at;
 };
 
-// A committed transaction, told from every other one that any history has at its place.
+// Identifies a committed transaction: no other transaction, in any history, has the same values.
 struct CommittedTransaction {
   Lsn commit_lsn;
   Xid xid;
@@ -108,8 +108,8 @@ struct SourceFacts : Fingerprint {
     return timeline;
   }
 
-  // May all that lies before `end`, on the timeline `of`, be in this server's log? As far as timelines
-  // and the log's end tell: a server that was set back on its timeline is seen only while it is behind.
+  // May all that lies before `end`, on the timeline `of`, be in this server's log? Only timelines and
+  // the log's end are compared: a server that was set back on its timeline is seen only while it is behind.
   bool MayHave(std::uint32_t of, Lsn end) const {
     if (!in_recovery && server_wal_lsn.valid() && end > server_wal_lsn) {
       return false;

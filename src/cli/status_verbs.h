@@ -1,6 +1,6 @@
 // AddStatusVerbs - the command line of `walpost status` and `walpost healthcheck`.
 // Thread: main, before the verb runs.   Lifetime: `arguments` until the verb has run.
-// Errors: wrong values are told by the verb: 64, with what is allowed.
+// Errors: the verb reports wrong values: 64, with what is allowed.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -11,7 +11,7 @@
 namespace walpost::config {
 namespace {
 
-// How the world is reached, and how much is told of it.
+// How the world is reached, and how much is logged.
 bool MayChange(const std::string& path) {
   return path == "log.level" || path == "source.conninfo" || path == "http.token" ||
          path == "security.require_encryption" || path == "delivery.dead_letter_conninfo" ||

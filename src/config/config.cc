@@ -59,7 +59,7 @@ void ReadProgressTopic(MapReader* reader, Config* config) {
   std::string topic = "walpost.progress.{name}";
   reader->Text("progress_topic", &topic);
   if (const std::size_t at = topic.find(kName); at != std::string::npos) {
-    // Two names may become one topic: the records' key tells them apart.
+    // Two names may become one topic: the key of the records distinguishes them.
     std::string name = config->run.name;
     std::replace_if(
         name.begin(), name.end(), [](char c) { return !outbox::IsTopicCharacter(c); }, '_');

@@ -126,7 +126,7 @@ Error ReadPlacements(const std::string& value, Target target) {
     if (placement.where == Placement::Where::kEnvelope && !members.insert(placement.alias).second) {
       return absl::StrFormat("the envelope has a member '%s' already", placement.alias);
     }
-    // They tell dead letters and redeliveries from events.
+    // They distinguish dead letters and redeliveries from events.
     if (placement.where == Placement::Where::kHeader &&
         base::StartsWithIgnoringCase(placement.alias, "walpost-")) {
       return absl::StrFormat("'%s': headers with walpost- belong to walpost", placement.alias);

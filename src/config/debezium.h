@@ -15,7 +15,7 @@
 
 namespace walpost::config {
 
-// Fills `table` in; problems and warnings tell the line. `path` is of `node`.
+// Fills `table` in; problems and warnings name the line. `path` is of `node`.
 void ReadDebezium(const YAML::Node& node, const std::string& path, Problems* problems,
                   outbox::TableOptions* table);
 

@@ -69,7 +69,7 @@ void ReadColumns(MapReader reader, outbox::TableOptions* table) {
 constexpr char kReserved[] =
     "'%s' belongs to walpost or to Kafka itself: no event goes to __... or walpost....";
 
-// Names that tell dead letters and redeliveries from events.
+// Names that distinguish dead letters and redeliveries from events.
 constexpr std::string_view kReservedPrefix = "walpost-";
 
 bool IsHeaderName(MapReader* reader, const std::string& name) {

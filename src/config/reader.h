@@ -1,5 +1,5 @@
 // MapReader - typed reads from one map of the document; what nobody asked for is an unknown key.
-// Why: all problems of a file are told at once, each with its place and, for a typo, the key that
+// Why: all problems of a file are reported at once, each with its place and, for a typo, the key that
 //   was meant.
 // Thread: one owner.   Lifetime: `problems` must outlive it.
 #pragma once

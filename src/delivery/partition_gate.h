@@ -27,7 +27,7 @@ class PartitionGate {
   // CHECK-fails unless MaySend.
   void OnSent(base::MonotonicTime now, std::chrono::milliseconds known_for = kKnownFor);
 
-  // `offset` negative = not told. True when it lies before an earlier one: the topic was made anew.
+  // `offset` negative = not known. True when it lies before an earlier one: the topic was made anew.
   bool OnAcknowledged(base::MonotonicTime now, std::int64_t offset);
 
   void OnFailed();

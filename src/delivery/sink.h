@@ -62,8 +62,8 @@ struct SubmitResult {
   Failure failure;
 };
 
-// Where in its topic a record is. Negative = not told: of one that was there already, when its first
-// answer was lost, a broker does not say the offset.
+// Where in its topic a record is. Negative = not known: when the first answer was lost and the record
+// is already there, a broker does not say its offset.
 struct PartitionOffset {
   std::int32_t partition = -1;
   std::int64_t offset = -1;

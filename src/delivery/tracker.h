@@ -1,7 +1,7 @@
 // Tracker - what is in flight, and which LSN is therefore safe to confirm (guarantee G5). No
 // policy.
 // Why: delivery reports come out of order across partitions, transactions may be empty, and the
-//   server also tells positions without events (keepalives). One queue holds them all: an event is
+//   server also reports positions without events (keepalives). One queue holds them all: an event is
 //   settled when Kafka has it or a policy decided it; a position becomes safe when every event
 //   received before it is settled. "Idle" is not a flag but an empty queue, which is where others
 //   lost data.

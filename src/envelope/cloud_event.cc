@@ -177,8 +177,8 @@ absl::Status CloudEvent::Read(const Event& event, const Position& position,
   return absl::OkStatus();
 }
 
-// Readers look at nothing else to tell the modes apart: of such a record they would take all
-// attributes from the payload, which whoever wrote the row chose.
+// Readers distinguish the modes by this alone. They would take all attributes of such a record from the
+// payload, which whoever wrote the row chose.
 absl::Status CloudEvent::CheckBinary(const Event& event) const {
   return !IsCloudEvents(content_type_)
              ? absl::OkStatus()

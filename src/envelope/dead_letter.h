@@ -26,7 +26,7 @@ inline constexpr std::size_t kTruncatedKeyBytesMax = 16 * 1024;
 // Reason of a parked event with which nothing is wrong: an earlier event of its key is parked.
 inline constexpr std::string_view kKeyParked = "key_parked";
 
-// What the dead-letter topic is told: name and text.
+// What a record of the dead-letter topic says: name and text.
 std::vector<std::pair<std::string_view, std::string>> DescribeForTopic(const base::DeadLetter& row,
                                                                        std::string_view pipeline);
 
@@ -35,8 +35,8 @@ void TakeRecord(const Record& record, base::DeadLetter* row);
 // The same, up to `bytes_max`.
 void TakeRecord(const Record& record, base::DeadLetter* row, std::size_t bytes_max);
 
-// The headers of an event that is sent again: marked, so that a reader that drops by position does
-// not drop it, and can tell. Views of what is given.
+// The headers of an event that is sent again. They are marked: a reader that drops by position does not
+// drop it, and sees that it is a repeat. Views of what is given.
 std::vector<RecordHeader> RedeliveryHeaders(std::span<const RecordHeader> event_headers,
                                             std::string_view kind, std::string_view position);
 std::vector<RecordHeader> RedeliveryHeaders(const base::DeadLetter& row, std::string_view kind);

@@ -5,7 +5,7 @@
 // Units/limits: protobuf's 2 GiB limit is an error, not a crash. Nothing is kept of an event but which
 //   schema it needs, 1 MiB of that.
 // Errors: kInvalidArgument (an undeliverable event): text that must be UTF-8 is not, value too
-//   large for protobuf, what a format needs is missing; outbox/undeliverable.h tells which. On an error
+//   large for protobuf, what a format needs is missing; outbox/undeliverable.h says which. On an error
 //   nothing stays allocated.
 // Source: proto/walpost/v1/envelope.proto; docs/formats.md.
 #pragma once

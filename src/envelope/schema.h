@@ -50,7 +50,7 @@ struct SchemaNeed {
   Framing framing = Framing::kNone;
   SchemaType type = SchemaType::kProtobuf;
   std::string subject;
-  std::string record;                // full name; empty = the subject alone tells
+  std::string record;                // full name; empty = the subject alone decides
   std::uint32_t source = kNoSource;  // by the order of the outboxes, messages behind them
 
   friend bool operator==(const SchemaNeed&, const SchemaNeed&) = default;

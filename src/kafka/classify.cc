@@ -60,7 +60,7 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
     case RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR:
       return FailureKind::kSessionEnded;
     case RD_KAFKA_RESP_ERR_INVALID_MSG:
-      return FailureKind::kOther;  // damaged on its way, as far as anybody can tell
+      return FailureKind::kOther;  // damaged on its way, as far as anybody can see
     default:
       return FailureKind::kOther;
   }

@@ -1,5 +1,5 @@
 // CheckCluster - a blocking look at the cluster, for `check`: brokers and, for each topic, its
-// partitions and the settings that decide what it keeps, or why they cannot be told.
+// partitions and the settings that decide what it keeps, or why they are not known.
 // Thread: blocking, up to the time-out for each question.
 // Errors: kUnavailable when no broker answers.
 #pragma once

@@ -20,7 +20,7 @@ char* Bytes(const std::optional<std::string>& text) {
 
 }  // namespace
 
-absl::Status DeadLetterOutlet::Tell(const std::vector<base::DeadLetter>& rows) {
+absl::Status DeadLetterOutlet::Publish(const std::vector<base::DeadLetter>& rows) {
   absl::Status status = TakeReports();
   for (const base::DeadLetter& row : rows) {
     status.Update(Write(row));

@@ -1,7 +1,7 @@
-// DeadLetterOutlet - tells the dead-letter topic of new dead letters, for people who watch topics.
+// DeadLetterOutlet - publishes new dead letters to the dead-letter topic, for people who watch topics.
 // Why: what counts is the row in walpost.dead_letters. Nothing reads the topic back, so nothing waits
 //   for it, and what it does not take is only reported.
-// Thread: one owner; Tell never waits for Kafka.
+// Thread: one owner; Publish never waits for Kafka.
 // Units/limits: beyond kBytesMax on the way the next ones are left out.
 // Source: docs/dead-letters.md.
 #pragma once
@@ -25,8 +25,8 @@ class DeadLetterOutlet {
   DeadLetterOutlet(KafkaOptions options, std::string topic, std::string pipeline)
       : options_(std::move(options)), topic_(std::move(topic)), pipeline_(std::move(pipeline)) {}
 
-  // The error is about any that was told since the last call, and was not written.
-  absl::Status Tell(const std::vector<base::DeadLetter>& rows);
+  // The error is about any that was published since the last call, and was not written.
+  absl::Status Publish(const std::vector<base::DeadLetter>& rows);
   // What became of those on the way.
   absl::Status TakeReports();
 

@@ -100,7 +100,7 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   TopicState* topic = FindTopic(record.topic);
   if (topic->phase != TopicState::Phase::kReady) {
     const bool refused = topic->phase == TopicState::Phase::kRefused;
-    return refused && now_.mono < topic->answered_at + kAnswerKept ? TellRefusal(topic)
+    return refused && now_.mono < topic->answered_at + kAnswerKept ? ReportRefusal(topic)
                                                                    : LookUpFirst(topic);
   }
   if (std::optional<SubmitResult> verdict = CheckLimits(record, topic)) {
@@ -369,7 +369,7 @@ void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListen
     Failure failure{closing_ ? FailureKind::kSessionEnded : Classify(message->err),
                     WhyRefused(*message)};
     // A batch fails as a whole: the first of its reports says it all.
-    if (!closing_ && !std::exchange(failure_told_, true)) {
+    if (!closing_ && !std::exchange(failure_reported_, true)) {
       facts_->OnError(failure.detail, now_.wall);
       (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaDeliveryFailed, failure.detail});
     }

@@ -36,8 +36,9 @@ namespace walpost::kafka {
 // What outlives sessions. It changes only at a look-up, or with a record that needs more.
 struct TopicMemory {
   std::map<std::string, std::int32_t> partitions;
-  std::set<std::string> told_unlimited;  // of whom the log knows that they have no limit
-  base::MonotonicTime describe_from;     // nobody answered before: asking again would only delay
+  std::set<std::string>
+      reported_unlimited;             // topics that the log has named as topics without a limit
+  base::MonotonicTime describe_from;  // nobody answered before: asking again would only delay
   ProducerLimits limits;
 };
 
@@ -45,7 +46,7 @@ class ProducerSession {
  public:
   // A topic is not asked about again sooner, also when nobody answered.
   static constexpr std::chrono::milliseconds kAskAgainAfter{500};
-  // What was found is told to the next record. After this it is asked for again.
+  // The next record gets what was found. After this time the topic is asked about again.
   static constexpr std::chrono::milliseconds kAnswerKept{5'000};
   // A record is refused by a topic's limits, or partitions, that were read no longer ago than this.
   static constexpr std::chrono::milliseconds kLimitsKept{1'000};
@@ -133,7 +134,7 @@ class ProducerSession {
   TopicState* FindTopic(std::string_view name);
   void WantLookUp(TopicState* topic);
   delivery::SubmitResult LookUpFirst(TopicState* topic);
-  delivery::SubmitResult TellRefusal(TopicState* topic);
+  delivery::SubmitResult ReportRefusal(TopicState* topic);
   void StartLookUps();
   void FinishLookUps(const std::vector<TopicQuestion>& questions);
   // Whether it is known now what the topic is.
@@ -181,14 +182,14 @@ class ProducerSession {
   std::deque<std::string> to_look_up_;       // now
   std::deque<std::string> to_look_up_soon_;  // from their ask_from on
   bool looking_up_ = false;
-  std::size_t refused_topics_ = 0;     // found by this producer
-  std::vector<std::string> answered_;  // not told to the listener
+  std::size_t unknown_topics_ = 0;     // found by this producer
+  std::vector<std::string> answered_;  // not yet reported to the listener
   std::vector<Place> waiting_;         // where records wait
   bool may_send_ = false;              // some came for a partition that awaits no answer
   std::size_t outstanding_ = 0;        // what waits too
   bool closing_ = false;
   bool failed_ = false;
-  bool failure_told_ = false;
+  bool failure_reported_ = false;
   bool outgrown_ = false;
   std::size_t records_max_ = 0;         // queue.buffering.max.messages in force
   std::int64_t batch_bytes_max_ = 0;    // batch.size in force

@@ -43,7 +43,7 @@ SubmitResult ProducerSession::LookUpFirst(TopicState* topic) {
 }
 
 // Once: who wants to know it again has it looked up again. So what does not exist is not kept.
-SubmitResult ProducerSession::TellRefusal(TopicState* topic) {
+SubmitResult ProducerSession::ReportRefusal(TopicState* topic) {
   SubmitResult refused{SubmitResult::Outcome::kRefused, std::move(topic->refusal)};
   topic->phase = TopicState::Phase::kNew;
   if (!topic->kept) {
@@ -178,11 +178,11 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
     if (found.limits.status().code() == absl::StatusCode::kDeadlineExceeded) {
       memory_->describe_from = now_.mono + kDescribeAgainAfter;
     }
-    if (memory_->told_unlimited.insert(topic->name).second) {
+    if (memory_->reported_unlimited.insert(topic->name).second) {
       (*notify_)(
           {KafkaNotice::Severity::kInfo, LogEvent::kKafkaTopicLimitsUnknown,
            absl::StrFormat("the configuration of topic '%s' cannot be read: %s; only Kafka's "
-                           "answer will tell whether a record is too large",
+                           "answer will show whether a record is too large",
                            topic->name, std::string(found.limits.status().message()))});
     }
     return;

@@ -21,7 +21,7 @@ absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode
 // "" for a property that librdkafka does not have.
 std::string InForce(const rd_kafka_conf_t* conf, const std::string& name);
 
-// Then only the broker can tell whether a record is too large: compressed it may be small enough.
+// Then only the broker knows whether a record is too large: compressed it may be small enough.
 bool Compresses(const rd_kafka_conf_t* conf);
 
 }  // namespace walpost::kafka

@@ -58,7 +58,7 @@ void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuesti
 void AskWhichTopicsAreRefused(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
   const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_PRODUCER);
   if (!client.ok()) {
-    return;  // the producer's own questions will tell
+    return;  // the producer's own requests will show it
   }
   // Without their own handles the request would not be about them.
   std::vector<Topic> handles;

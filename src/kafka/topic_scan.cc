@@ -182,7 +182,7 @@ class Scan {
   Topic topic_;
   std::vector<std::int64_t> ends_;
   std::vector<bool> started_;
-  std::vector<bool> cut_;  // its first record tells since when there are any
+  std::vector<bool> cut_;  // its first record shows since when there are any
   TopicGaps gaps_;
   std::size_t open_ = 0;
   std::vector<RecordHeader> headers_;

@@ -1,6 +1,6 @@
 // ScanTopic - every record of a topic from a time on, up to its end as of the call.
-// Why: what was sent before can only be told by looking: a verb that goes on after a crash, closes a
-//   gap or compares a topic with its table reads what is there.
+// Why: only the topic shows what was sent before: a verb that goes on after a crash, closes a gap or
+//   compares a topic with its table reads what is there.
 // Thread: blocking, any.
 // Lifetime: views in ScannedRecord end with the callback.
 // Units/limits: `timeout` is for each step. Records of one partition come in order. A time means

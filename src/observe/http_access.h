@@ -13,8 +13,8 @@
 
 namespace walpost::observe {
 
-// `authorization` is the request's header of that name, empty when it has none. How long it takes tells
-// nothing of `token`, which must not be empty.
+// `authorization` is the request's header of that name, empty when it has none. How long it takes reveals
+// nothing about `token`, which must not be empty.
 bool Admits(std::string_view authorization, std::string_view token);
 
 struct ListenAddress {

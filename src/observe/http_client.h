@@ -25,7 +25,7 @@ absl::StatusOr<HttpAnswer> HttpGet(const std::string& url, std::chrono::millisec
                                    const std::string& token = "");
 
 // Where the same host reaches what listens on `listen` (http.listen): "http://127.0.0.1:9464".
-// kInvalidArgument when that cannot be told: it is empty, or its port is 0.
+// kInvalidArgument when that cannot be known: it is empty, or its port is 0.
 absl::StatusOr<std::string> UrlOf(const std::string& listen);
 
 }  // namespace walpost::observe

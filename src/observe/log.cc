@@ -112,7 +112,7 @@ class GlogSink : public google::LogSink {
   }
 };
 
-// So that there is something left to tell it with.
+// So that there is memory left to log it with.
 char* memory_reserve = nullptr;
 
 [[noreturn]] void OnOutOfMemory() {
@@ -154,16 +154,16 @@ void LogRepeated(Severity severity, LogEvent event, std::string_view cause,
   if (severity < minimum_severity.load()) {
     return;
   }
-  std::optional<std::uint64_t> not_told;
+  std::optional<std::uint64_t> not_reported;
   {
     const std::lock_guard<std::mutex> lock(repeats_mutex);
-    not_told = Repeats().Take(event, cause, std::chrono::steady_clock::now());
+    not_reported = Repeats().Take(event, cause, std::chrono::steady_clock::now());
   }
-  if (!not_told) {
+  if (!not_reported) {
     return;
   }
-  if (*not_told > 0) {
-    fields.push_back({"not_told", std::to_string(*not_told)});
+  if (*not_reported > 0) {
+    fields.push_back({"not_told", std::to_string(*not_reported)});
   }
   Log(severity, event, message, std::move(fields));
 }
@@ -186,7 +186,7 @@ void Log(Severity severity, LogEvent event, std::string_view message,
   while (!rest.empty()) {
     const ssize_t written = write(STDERR_FILENO, rest.data(), rest.size());
     if (written <= 0) {
-      return;  // nobody can be told
+      return;  // there is nowhere left to report it
     }
     rest.remove_prefix(static_cast<std::size_t>(written));
   }

@@ -130,13 +130,13 @@ void AddPositions(const Snapshot& s, Builder* b) {
            Double(s.safe_lsn.value()));
   b->Gauge("walpost_wal_acked_lsn_bytes", "WAL position confirmed to the server.",
            Double(s.confirmed_lsn.value()));
-  b->Gauge("walpost_server_wal_lsn_bytes", "Newest WAL position the server told.",
+  b->Gauge("walpost_server_wal_lsn_bytes", "Newest WAL position the server reported.",
            Double(s.server_wal_lsn.value()));
   const double lag = s.server_wal_lsn > s.confirmed_lsn && s.confirmed_lsn.valid()
                          ? Double(s.server_wal_lsn.value() - s.confirmed_lsn.value())
                          : 0;
   b->Gauge("walpost_slot_lag_bytes",
-           "WAL between the confirmed position and the newest the server told.", lag);
+           "WAL between the confirmed position and the newest the server reported.", lag);
   b->Gauge("walpost_last_message_received_timestamp_seconds", "When the server last sent anything.",
            Seconds(s.last_frame_at));
   b->Gauge("walpost_last_event_delivered_timestamp_seconds",

@@ -30,15 +30,15 @@ class RepeatLimiter {
                                     base::MonotonicTime now);
 
  private:
-  struct Told {
+  struct Reported {
     base::MonotonicTime at;
     base::MonotonicTime all_again;  // when kAtOnce may be written once more
-    std::uint64_t not_told = 0;
+    std::uint64_t not_reported = 0;
   };
 
   void Forget();
 
-  std::map<std::pair<base::LogEvent, std::string>, Told> told_;
+  std::map<std::pair<base::LogEvent, std::string>, Reported> reported_;
 };
 
 }  // namespace walpost::observe

@@ -87,7 +87,7 @@ struct Snapshot {
   base::Lsn received_lsn;    // last end_lsn or keepalive position seen
   base::Lsn confirmed_lsn;   // last sent as flush
   base::Lsn safe_lsn;        // what may be confirmed
-  base::Lsn server_wal_lsn;  // newest position the server told us
+  base::Lsn server_wal_lsn;  // newest position the server reported
   base::WallTime last_frame_at;
   WalRoom wal_room;
   MonitorView monitor;

@@ -17,7 +17,7 @@ namespace {
 using base::Lsn;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kTellEvery = 10'000;
+constexpr std::uint64_t kReportEvery = 10'000;
 
 class Auditor {
  public:
@@ -32,7 +32,7 @@ class Auditor {
     }
     // Before the topics are read: what is confirmed by now is in them.
     RETURN_IF_ERROR(Await());
-    Tell("topics", 0, 0);
+    ReportProgress("topics", 0, 0);
     RETURN_IF_ERROR(reconciliation_.Look(options_.pipeline,
                                          {.from_oldest_row = options_.filter.from_ms.has_value()}));
     RETURN_IF_ERROR(Judge());
@@ -41,7 +41,7 @@ class Auditor {
   }
 
  private:
-  void Tell(const std::string& what, std::uint64_t done, std::uint64_t of) const {
+  void ReportProgress(const std::string& what, std::uint64_t done, std::uint64_t of) const {
     if (options_.on_progress) {
       options_.on_progress(what, done, of);
     }
@@ -59,8 +59,8 @@ class Auditor {
       ids_may_repeat_.push_back(NameOf(outbox));
     }
     return reader.ForEach([&](const ReadRow& row) {
-      if (row.number % kTellEvery == 0 || row.number + 1 == reader.count()) {
-        Tell(NameOf(outbox), row.number + 1, reader.count());
+      if (row.number % kReportEvery == 0 || row.number + 1 == reader.count()) {
+        ReportProgress(NameOf(outbox), row.number + 1, reader.count());
       }
       return reconciliation_.Add(row, place, NameOf(outbox));
     });

@@ -4,8 +4,8 @@
 // Thread: blocking.
 // Units/limits: reads each row and each record once; memory does not grow with them, and on disk it
 //   takes some 200 bytes for each.
-// Errors: in Outcome: 65 when an event is missing or out of order, else 75 when of some it cannot be
-//   told, else as everywhere.
+// Errors: in Outcome: 65 when an event is missing or out of order, else 75 when some are unknown, else
+//   as everywhere.
 // Source: docs/database.md, "Is anything missing?".
 #pragma once
 
@@ -38,7 +38,7 @@ Outcome Audit(const AuditOptions& options);
 enum class Verdict {
   kOk,
   kMissing,
-  kNotConfirmed,  // from here on: cannot tell
+  kNotConfirmed,  // from here on: unknown
   kTopicBeginsLater,
   kTopicCompacted,
   kRecordsWithoutId,

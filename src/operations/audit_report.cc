@@ -18,10 +18,10 @@ struct Words {
 constexpr std::array<Words, AuditReport::kVerdicts> kWords = {{
     {"ok", "in Kafka"},
     {"missing", "MISSING"},
-    {"not_confirmed", "cannot tell: not confirmed yet"},
-    {"topic_begins_later", "cannot tell: the topic begins later"},
-    {"topic_compacted", "cannot tell: the topic is compacted"},
-    {"records_without_id", "cannot tell: records without id"},
+    {"not_confirmed", "unknown: not confirmed yet"},
+    {"topic_begins_later", "unknown: the topic begins later"},
+    {"topic_compacted", "unknown: the topic is compacted"},
+    {"records_without_id", "unknown: records without id"},
     {"dead_lettered", "dead-lettered"},
     {"parked", "parked"},
     {"discarded", "discarded"},
@@ -82,7 +82,7 @@ void AuditReport::Count(const Reconciled& reconciled, Verdict verdict) {
   }
 }
 
-std::uint64_t AuditReport::CannotTell() const {
+std::uint64_t AuditReport::Unknown() const {
   return (*this)[Verdict::kNotConfirmed] + (*this)[Verdict::kTopicBeginsLater] +
          (*this)[Verdict::kTopicCompacted] + (*this)[Verdict::kRecordsWithoutId];
 }
@@ -91,7 +91,7 @@ int AuditReport::ExitCode() const {
   if ((*this)[Verdict::kMissing] > 0 || order.out_of_order > 0) {
     return kExitData;
   }
-  return CannotTell() > 0 ? kExitRetryLater : 0;
+  return Unknown() > 0 ? kExitRetryLater : 0;
 }
 
 std::string AuditReport::Text() const {
@@ -122,7 +122,7 @@ std::string AuditReport::Text() const {
     text += absl::StrFormat("out of order: %s\n", Ids(order.examples));
   }
   const std::string unknown =
-      CannotTell() > 0 ? absl::StrFormat(", of %s it cannot be told", Grouped(CannotTell())) : "";
+      Unknown() > 0 ? absl::StrFormat(", %s unknown", Grouped(Unknown())) : "";
   return text + absl::StrFormat("%s missing of %s%s\n", Grouped((*this)[Verdict::kMissing]),
                                 Grouped(rows), unknown);
 }

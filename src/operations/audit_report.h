@@ -31,7 +31,7 @@ struct AuditReport {
     return counts[static_cast<std::size_t>(verdict)];
   }
 
-  std::uint64_t CannotTell() const;
+  std::uint64_t Unknown() const;
   int ExitCode() const;
   std::string Text() const;
   std::string Json() const;

@@ -135,11 +135,9 @@ class Checker {
     if (!record.ok()) {
       found_.Warn("walpost.pipeline", std::string(record.status().message()));
     } else if (!*record) {
-      found_.Warn(
-          "walpost.pipeline",
-          "no record of this pipeline: `walpost init` writes it; without it a lost slot cannot be "
-          "told "
-          "from one that was never made");
+      found_.Warn("walpost.pipeline",
+                  "no record of this pipeline: `walpost init` writes it; without it walpost cannot "
+                  "distinguish a lost slot from one that was never made");
     } else {
       found_.Ok("walpost.pipeline", absl::StrFormat("set up at %s", (*record)->consistent_point));
     }

@@ -117,7 +117,7 @@ class KafkaCheck {
       }
       found_.Warn(name,
                   "its configuration cannot be read, so min.insync.replicas, max.message.bytes and "
-                  "cleanup.policy are not looked at: " +
+                  "cleanup.policy are not checked: " +
                       topic.settings_error + ": walpost's user needs DESCRIBE_CONFIGS");
     } else if (in_sync > topic.replication_factor) {
       found_.Fail(name,

@@ -74,17 +74,17 @@ class Checker {
     const std::vector<std::string> records = RecordsOf(source, index);
     if (records.empty()) {
       Add(Level::kWarning, name,
-          "not looked at: rows name the messages; with `descriptor_set` they are known beforehand");
+          "not checked: rows name the messages; set `descriptor_set` to check them");
       return;
     }
     const bool by_topic = framing.subject.find(kTopic) != std::string::npos;
     if (by_topic && source.more_topics) {
       Add(Level::kWarning, name,
           source.topics.empty()
-              ? "not looked at: their subjects have the topic's name, and rows name the topics; "
-                "`topics.allowed` tells them beforehand"
-              : "not looked at where rows name other topics: `topics.allowed` tells them "
-                "beforehand");
+              ? "not checked: their subjects have the topic's name, and rows name the topics; "
+                "list the topics in `topics.allowed` to check them"
+              : "not checked where rows name other topics: list those in `topics.allowed` to "
+                "check them");
     }
     new_subjects_.clear();
     seen_.clear();

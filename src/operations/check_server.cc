@@ -89,7 +89,7 @@ class ServerCheck {
         "pg_replication_slots WHERE slot_name = $1",
         {slot_});
     if (!rows.ok() || rows->empty() || rows->front().at(0).value_or("lost") == "lost") {
-      return;  // the lines about the slot tell
+      return;  // the lines about the slot say it
     }
     const Row& row = rows->front();
     if (!row.at(1)) {

@@ -35,7 +35,7 @@ class TablesCheck {
   void Versions() {
     const auto applied = AppliedVersions(connection_);
     if (!applied.ok() || applied->empty()) {
-      return;  // that nothing is set up, or may not be read, the record's own line tells
+      return;  // the record's own line says that nothing is set up, or that it may not be read
     }
     const auto has = [&](int version) {
       return std::find(applied->begin(), applied->end(), version) != applied->end();
@@ -81,7 +81,7 @@ class TablesCheck {
         "n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2",
         {table.schema, table.table, Names(table.columns.payload)});
     if (!rows.ok() || rows->empty()) {
-      return;  // the line about its columns tells
+      return;  // the line about its columns says it
     }
     const Row& row = rows->front();
     if (row.at(0) == "t") {
@@ -133,8 +133,8 @@ class TablesCheck {
   std::vector<CheckLine> Take() { return found_.Take(); }
 
  private:
-  // What `run` cannot note, outbox.maintain does not know. That the column is missing, the version's line
-  // tells.
+  // What `run` cannot note, outbox.maintain does not know. When the column is missing, the version's line
+  // says it.
   void Delivered(const std::string& name, const std::string& schema, const std::string& role) {
     const auto rows = connection_->Query(
         "SELECT pg_is_in_recovery(), has_column_privilege(attrelid, attnum, 'UPDATE') FROM "

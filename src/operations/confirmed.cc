@@ -51,7 +51,7 @@ absl::Status AwaitConfirmed(const postgres::ConnectOptions& source, Lsn position
     ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(&connection, source.slot));
     if (!slot) {
       return absl::NotFoundError(
-          absl::StrFormat("slot %s does not exist, so nothing tells what is in Kafka: see "
+          absl::StrFormat("slot %s does not exist, so nothing shows what is in Kafka: see "
                           "docs/runbook.md, slot_missing",
                           source.slot));
     }

@@ -60,7 +60,7 @@ std::string Drain::NameAt(std::uint32_t place) const {
   return NameOf(options_.pipeline.outboxes[place]);
 }
 
-void Drain::Tell(const std::string& what, std::uint64_t done, std::uint64_t of) const {
+void Drain::ReportProgress(const std::string& what, std::uint64_t done, std::uint64_t of) const {
   if (options_.on_progress) {
     options_.on_progress(what, done, of);
   }
@@ -108,7 +108,7 @@ absl::StatusOr<std::string> Drain::Bound(std::uint32_t place, const RowReader& r
   }
   const std::string notes =
       QuoteIdentifier(options_.pipeline.outboxes[place].table.schema) + ".retention_note";
-  if (!gap_->notes.valid() || !reader.TellsTransactions()) {
+  if (!gap_->notes.valid() || !reader.HasTransactionIds()) {
     return "true";
   }
   ASSIGN_OR_RETURN(const std::vector<Row> found,
@@ -205,7 +205,7 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
   return line + "\n";
 }
 
-// Rows that tell their transaction: any time after the slot was made.
+// Rows with the id of their transaction: any time after the slot was made.
 absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
   const postgres::ConnectOptions& source = options_.pipeline.source;
   ASSIGN_OR_RETURN(SqlConnection connection,
@@ -214,14 +214,14 @@ absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
   ASSIGN_OR_RETURN(RowReader reader,
                    RowReader::Create(std::move(connection), options_.pipeline.outboxes[place],
                                      place, &schemas_));
-  bool known = reader.TellsTransactions();
+  bool known = reader.HasTransactionIds();
   if (known) {
     ASSIGN_OR_RETURN(known, reader.TransactionsAreOurs());
   }
   if (!known) {
     return absl::FailedPreconditionError(
-        "it was interrupted, and without a column tx of type xid8 that this cluster has filled its "
-        "rows, every one of them, they cannot be told from later ones: `walpost slot recreate "
+        "it was interrupted, and walpost cannot distinguish its rows from later ones without a "
+        "column tx of type xid8 that this cluster has filled in every row: `walpost slot recreate "
         "--yes` begins anew, and sends what Kafka does not hold");
   }
   std::string where = absl::StrFormat("pg_visible_in_snapshot(t.tx, %s)", QuoteLiteral(snapshot_));
@@ -261,7 +261,7 @@ absl::Status Drain::SendAll(std::uint32_t place, Left* left) {
     if (!presence_.there[row.number]) {
       RETURN_IF_ERROR(sender_->SendRow(row, schemas_, options_.skip_undeliverable));
     }
-    Tell(name, row.number + 1, presence_.there.size());
+    ReportProgress(name, row.number + 1, presence_.there.size());
     return (row.number + 1) % options_.note_every == 0 ? NoteAt(place, row, left)
                                                        : absl::OkStatus();
   };
@@ -273,7 +273,7 @@ absl::Status Drain::SendAll(std::uint32_t place, Left* left) {
 
 absl::Status Drain::NoteAt(std::uint32_t place, const ReadRow& row, Left* left) {
   RETURN_IF_ERROR(sender_->Flush());
-  if (!row.seq || !readers_.at(place).TellsTransactions()) {
+  if (!row.seq || !readers_.at(place).HasTransactionIds()) {
     return absl::OkStatus();
   }
   left->seq = *row.seq;

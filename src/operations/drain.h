@@ -89,7 +89,7 @@ class Drain {
   absl::StatusOr<Left> ReadNote(const std::string& table);
   absl::Status Note(const std::string& table, const Left& left);
   std::string NameAt(std::uint32_t place) const;
-  void Tell(const std::string& what, std::uint64_t done, std::uint64_t of) const;
+  void ReportProgress(const std::string& what, std::uint64_t done, std::uint64_t of) const;
 
   const DrainOptions& options_;
   std::optional<Gap> gap_;

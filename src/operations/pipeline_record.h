@@ -1,7 +1,7 @@
 // PipelineRecord - the row of walpost.pipeline: that this pipeline was set up, where, and from
 // which position.
-// Why: it is how a lost slot is told from one that was never made; neither `run` nor `init` may
-//   create a slot over it.
+// Why: it distinguishes a lost slot from one that was never made; neither `run` nor `init` may create a
+//   slot in place of a lost one.
 // Thread: blocking.
 #pragma once
 
@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<std::string>> ReadPrefixes(postgres::SqlConnection* c
 
 absl::StatusOr<std::string> ReadSystemIdentifier(postgres::SqlConnection* connection);
 
-// What walpost.schema_version tells: the files of sql/ that were applied; none when it is not there.
+// From walpost.schema_version: the files of sql/ that were applied; none when that table is not there.
 absl::StatusOr<std::vector<int>> AppliedVersions(postgres::SqlConnection* connection);
 
 // Those of them that count for a schema: of the files that make something in it, none when it has no

@@ -35,7 +35,7 @@ struct Presence {
   std::uint64_t missing_of_compacted = 0;
 
   std::set<std::string> unknown_topics;
-  std::string warning;  // about what this cannot tell; empty = none
+  std::string warning;  // about what this cannot know; empty = none
 
   // To go on an account with; empty = none.
   std::string SupersededText() const;

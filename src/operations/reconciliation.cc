@@ -23,7 +23,7 @@ using kafka::ScannedRecord;
 // Clocks of PostgreSQL, of Kafka and of walpost need not agree.
 constexpr std::int64_t kClockMarginMs = 3'600'000;
 constexpr std::size_t kExamplesMax = 20;
-constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to tell it from others
+constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to distinguish it from others
 
 enum class Kind : std::uint8_t { kRow, kRecord, kDeadLetter, kLate };
 
@@ -42,7 +42,7 @@ struct Entry {
   std::uint64_t number = 0;    // of a record its offset
   std::int64_t at_ms = 0;
   std::int64_t bytes = 0;
-  Position position;  // of a record that tells where its event was committed, else 0
+  Position position;  // of a record that says where its event was committed, else 0
 };
 
 // What stands in Reconciliation::keys_, before the id.
@@ -290,7 +290,7 @@ absl::Status Reconciliation::Judge(const OnReconciled& on_row, bool in_order) {
   return absl::OkStatus();
 }
 
-// A record at or below a position that was seen for its key is a repeat, or late: which, its id tells.
+// A record at or below a position that was seen for its key is a repeat or late: its id shows which.
 absl::Status Reconciliation::FindLate() {
   for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
     std::map<std::string, Position> last;  // by topic, partition and key

@@ -1,10 +1,10 @@
 // Reconciliation - rows of outbox tables beside the records of topics and the dead letters about them, by id.
-// Why: whether every event is in Kafka can only be told by looking at both; what is missing is sent by
-//   who closes a gap, and reported by who audits.
+// Why: only both together show whether every event is in Kafka. Whoever closes a gap sends what is
+//   missing; an audit reports it.
 // Thread: one owner; blocking.
 // Use: Add all rows, Look, then Judge once.
 // Units/limits: on disk some 200 bytes for each row and record, and as many again for each row of a
-//   compacted topic when what is superseded is to be told; memory does not grow with them.
+//   compacted topic when superseded rows are to be reported; memory does not grow with them.
 // Errors: those of reading, and DiskBuckets's.
 #pragma once
 
@@ -50,7 +50,7 @@ struct Reconciled {
   bool in_topic = false;
   bool too_large = false;  // for its topic
   // Not in its topic, which is compacted, but a later row of its key is: sent now, it would come
-  // behind that one. Told by Judge `in_order` only.
+  // behind that one. Only Judge `in_order` reports it.
   bool superseded = false;
   DeadLetterFate fate = DeadLetterFate::kNone;
 };
@@ -88,8 +88,8 @@ class Reconciliation {
 
   using OnReconciled = std::function<absl::Status(const Reconciled&)>;
 
-  // Each row once, in no order. `in_order`: a later row has a higher number, so that it can be told
-  // what is superseded.
+  // Each row once, in no order. `in_order`: a later row has a higher number, which shows what is
+  // superseded.
   absl::Status Judge(const OnReconciled& on_row, bool in_order = false);
 
   const std::vector<ReconciledTopic>& topics() const { return topics_; }

@@ -22,7 +22,7 @@ using base::Lsn;
 using std::chrono::steady_clock;
 
 constexpr std::string_view kKind = "replay";
-constexpr std::uint64_t kTellEvery = 1'000;
+constexpr std::uint64_t kReportEvery = 1'000;
 
 // Lets so many pass in a second.
 class Pace {
@@ -185,7 +185,7 @@ class Replayer {
       }
       pace_.Await();
       RETURN_IF_ERROR(SendRow(row));
-      if (++sent % kTellEvery == 0 && options_.on_progress) {
+      if (++sent % kReportEvery == 0 && options_.on_progress) {
         options_.on_progress(name, sent, reader->count());
       }
       return absl::OkStatus();

@@ -5,9 +5,9 @@
 // Rules: with `missing` it first waits for transactions that are open, and in the end names those that
 //   still are; then it counts; then it waits until the slot has confirmed all that the rows' snapshot sees,
 //   so that no event comes before its first time; then it sends in the order of `seq`, each record
-//   marked `walpost-redelivery: replay`. To the events' own topics only when told so: there, old
+//   marked `walpost-redelivery: replay`. To the events' own topics only on request: there, old
 //   values follow newer ones.
-// Errors: in Outcome. 64 when it is not told where to; a row that cannot be sent is named, and
+// Errors: in Outcome. 64 when nothing says where to; a row that cannot be sent is named, and
 //   none behind it was sent.
 // Source: docs/database.md, "Send events again".
 #pragma once

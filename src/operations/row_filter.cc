@@ -35,7 +35,7 @@ absl::StatusOr<std::string> RowFilter::Where(const RowReader& reader,
                                                options.schema, options.table, option))
                          : absl::OkStatus();
   };
-  if ((from_ms || to_ms) && !reader.TellsTimes()) {
+  if ((from_ms || to_ms) && !reader.HasTimes()) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "table %s.%s has no column created_at of type timestamptz, which --from and --to are about",
         options.schema, options.table));

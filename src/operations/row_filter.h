@@ -1,7 +1,7 @@
 // RowFilter - which rows of the outbox tables a verb is about.
 // Thread: values.
-// Errors: kInvalidArgument, for the one who typed: no such table, or the table does not tell what is
-//   asked for.
+// Errors: kInvalidArgument, for the one who typed: no such table, or the table has no column for what
+//   is asked.
 #pragma once
 
 #include <cstdint>

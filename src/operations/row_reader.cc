@@ -49,9 +49,9 @@ absl::StatusOr<RowReader> RowReader::Create(SqlConnection connection, const DlqO
   return RowReader(std::move(connection), std::move(encoder), outbox.table);
 }
 
-bool RowReader::TellsTransactions() const { return encoder_.HasColumn("tx", kXid8); }
+bool RowReader::HasTransactionIds() const { return encoder_.HasColumn("tx", kXid8); }
 
-bool RowReader::TellsTimes() const { return encoder_.HasColumn("created_at", kTimestamptz); }
+bool RowReader::HasTimes() const { return encoder_.HasColumn("created_at", kTimestamptz); }
 
 bool RowReader::IdsMayRepeat() const {
   return !id_.empty() && !encoder_.HasColumn(id_, kUuid) &&
@@ -77,7 +77,7 @@ absl::Status RowReader::ReadOrigin() {
 
 absl::StatusOr<std::optional<std::int64_t>> RowReader::BeginsMs() {
   std::optional<std::int64_t> begins_ms;
-  if (!TellsTimes()) {
+  if (!HasTimes()) {
     return begins_ms;
   }
   // Of a default partition there is no begin, and so of a table that has rows in nothing else.
@@ -116,8 +116,8 @@ absl::Status RowReader::Open(const std::string& where, Reading reading) {
   };
   const std::string select = absl::StrFormat(
       "SELECT %s, %s, %s, %s, %s %s", encoder_.Columns(),
-      text(HasOrder(), OrderColumn() + "::text"), text(TellsTransactions(), "t.tx::text"),
-      text(TellsTimes(), "(extract(epoch FROM t.created_at) * 1000000)::bigint"),
+      text(HasOrder(), OrderColumn() + "::text"), text(HasTransactionIds(), "t.tx::text"),
+      text(HasTimes(), "(extract(epoch FROM t.created_at) * 1000000)::bigint"),
       text(!id_.empty(), "t." + QuoteIdentifier(id_) + "::text"), from);
   if (reading == Reading::kAsTheyLie) {
     fetch_ = select;

@@ -49,9 +49,9 @@ class RowReader {
                                           const DlqOutbox& outbox, std::uint32_t source,
                                           envelope::SchemaTable* schemas);
 
-  // Whether the rows tell which transaction made them, and when it began.
-  bool TellsTransactions() const;
-  bool TellsTimes() const;
+  // Whether the rows hold the id of the transaction that made them, and when it began.
+  bool HasTransactionIds() const;
+  bool HasTimes() const;
 
   // Whether the ids are numbers or the like, which a server that was set back gives out again.
   bool IdsMayRepeat() const;
@@ -65,11 +65,11 @@ class RowReader {
   // For questions in the same transaction, before Open.
   postgres::SqlConnection* connection() { return &connection_; }
 
-  // Whether no row tells of a transaction that this cluster has not begun, as in a copy's table.
+  // False when a row names a transaction that this cluster has not begun, as in the table of a copy.
   absl::StatusOr<bool> TransactionsAreOurs();
 
-  // Since when the table has rows: its oldest partition's begin, or its oldest row; nothing = it does
-  // not tell, or is empty.
+  // Since when the table has rows: its oldest partition's begin, or its oldest row; nothing = its rows
+  // have no times, or it is empty.
   absl::StatusOr<std::optional<std::int64_t>> BeginsMs();
 
   // `where`: SQL, about `t`.
@@ -89,7 +89,7 @@ class RowReader {
 
   postgres::SqlConnection connection_;
   RowEncoder encoder_;
-  envelope::Position origin_;  // what all rows have in common: none tells where it was committed
+  envelope::Position origin_;  // what all rows have in common: no row says where it was committed
   std::string id_;             // columns
   std::string order_;
   std::string fetch_;  // SQL

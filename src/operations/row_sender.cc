@@ -53,7 +53,7 @@ absl::StatusOr<bool> RowSender::Follow(const envelope::Record& record,
       !parked_.contains(base::ParkedKeyIdOf(record.topic, *record.key))) {
     return false;
   }
-  // Where it stands in the stream its row does not tell.
+  // The row does not say where it stands in the stream.
   envelope::Record placeless = record;
   std::vector<envelope::RecordHeader> headers(record.headers.begin(), record.headers.end());
   std::erase_if(headers, [](const auto& header) { return header.name == "walpost-position"; });

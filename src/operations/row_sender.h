@@ -1,5 +1,5 @@
 // RowSender - writes records of rows beside the live stream, marked as such.
-// Why: a consumer that drops repeats by position must not drop them, and must be able to tell.
+// Why: a consumer that drops repeats by position must not drop them, and must see that they are repeats.
 // Thread: one owner; blocking.
 // Errors: those of BulkWriter and Framer.
 #pragma once

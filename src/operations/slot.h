@@ -16,7 +16,7 @@ Outcome SlotList(const postgres::ConnectOptions& source, bool json);
 // Refuses over a recorded history: see Init.
 Outcome SlotCreate(const InitOptions& options);
 
-// Without `confirmed` it only tells what would be lost (exit code 64).
+// Without `confirmed` it only says what would be lost (exit code 64).
 Outcome SlotDrop(const InitOptions& options, bool confirmed);
 
 }  // namespace walpost::operations

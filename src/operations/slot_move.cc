@@ -80,7 +80,7 @@ class Mover {
           unread_.detail);
     }
     if (!newest_) {
-      return text + "no progress is remembered: what is in Kafka cannot be told\n";
+      return text + "no progress is remembered: walpost cannot know what is in Kafka\n";
     }
     text +=
         absl::StrFormat("progress is remembered on cluster %u, timeline %u, up to %s\n",
@@ -88,7 +88,7 @@ class Mover {
     if (remembered() && !RememberedIsOfThisHistory()) {
       text +=
           "this server's history does not have that position (it was set back, or a failover lost "
-          "what came before it), so it does not tell which rows are in Kafka\n";
+          "what came before it), so it does not show which rows are in Kafka\n";
     }
     return text;
   }
@@ -313,7 +313,7 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
       SqlConnection::Connect(options.source.conninfo, options.source.application_name));
   bool noted = false;
   if (to.empty()) {
-    // An edit of the publication leaves out rows at any position, so it does not tell.
+    // An edit of the publication leaves out rows at any position, so no position is noted.
     ASSIGN_OR_RETURN(noted, NoteSkipped(options, "", WhatAdoptingMeans(mover)));
   } else {
     const std::string place = envelope::Position{mover.facts().system_identifier,
@@ -387,7 +387,7 @@ std::string WhatIsSent(const RecreateOptions& options, const Gap& gap) {
   } else if (gap.from.valid()) {
     text += absl::StrFormat(
         "of all: those committed before %s should be there, but the database has not noted how far "
-        "was delivered, so its rows are not told apart; what Kafka has deleted by its age is sent "
+        "was delivered, so they cannot be left out; what Kafka has deleted by its age is sent "
         "again, too; --since limits that",
         gap.from.ToString());
   } else {

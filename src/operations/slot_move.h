@@ -1,7 +1,7 @@
 // SlotAdvance, SlotRecreate - the ways out when the slot and remembered progress do not fit: an
 // operator decides where streaming goes on.
-// Why: each may leave events out, so neither does anything without a confirmation, and both tell
-//   what is left out before and after. They write progress of a new epoch, which counts for more
+// Why: each may leave events out, so neither does anything without a confirmation, and both say what
+//   is left out, before and after. They write progress of a new epoch, which counts for more
 //   than any position of before.
 // Thread: blocking.
 // Errors: in Outcome. 64 without confirmation; 78 when the slot is in use or cannot be streamed.

@@ -1,6 +1,6 @@
 // ShowStatus, HealthCheck - what a running walpost says of itself: in words, as JSON, for monitoring.
-// Why: the person on call sees what is wrong and what to type without knowing where to look; and when
-//   nothing answers, what the server knows of the slot is told instead.
+// Why: the person on call sees what is wrong and what to type without knowing where to look. When
+//   walpost does not answer, it shows what the server knows about the slot instead.
 // Thread: blocking.
 // Errors: 69 when nothing answers, 77 when the token is refused, 1 for HealthCheck. With `exit_code` those
 //   of monitoring plugins, see status_text.h.

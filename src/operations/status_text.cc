@@ -83,7 +83,7 @@ std::string NextOf(const json& status, bool live) {
     return "nothing, unless it lasts: docs/runbook.md, section Backpressured for long";
   }
   if (state == "draining") {
-    return "nothing: it was told to stop, and does";
+    return "nothing: it is stopping, as requested";
   }
   if (Number(status, "/events/parked_keys") > 0) {
     return "`walpost dlq list` shows what is parked; docs/runbook.md, section Dead letters";
@@ -101,7 +101,7 @@ std::string LagText(const json& status) {
                                : std::string("no event waits"));
 }
 
-// "connected: HOST, database D, PostgreSQL 15.6"; what no connection has told yet is left out.
+// "connected: HOST, database D, PostgreSQL 15.6"; what no connection has reported yet is left out.
 std::string SourceText(const json& status) {
   std::string text = True(status, "/source/connected") ? "connected" : "not connected";
   const std::string host = Text(status, "/source/host");
@@ -149,7 +149,7 @@ std::string RoomText(const json& status) {
   return text;
 }
 
-// What monitor.conninfo tells; empty = there is none.
+// What monitor.conninfo reports; empty = there is none.
 std::string MonitorText(const json& status) {
   if (!At(status, "/monitor").is_object()) {
     return "";

@@ -13,8 +13,8 @@ namespace {
 using postgres::Cell;
 using postgres::Row;
 
-// The server tells about types from here on.
-constexpr std::uint32_t kFirstToldType = 10'000;
+// The server describes types in its stream from this number on.
+constexpr std::uint32_t kFirstDescribedType = 10'000;
 
 template <typename Number>
 Number NumberOf(const Cell& cell) {
@@ -52,7 +52,7 @@ absl::StatusOr<TableColumns> TableColumns::Read(postgres::SqlConnection* connect
     column.type_oid = NumberOf<std::uint32_t>(row.at(1));
     column.type_modifier = NumberOf<std::int32_t>(row.at(2));
     columns.base_types.push_back(NumberOf<std::uint32_t>(row.at(3)));
-    if (column.type_oid >= kFirstToldType) {
+    if (column.type_oid >= kFirstDescribedType) {
       columns.types.push_back({column.type_oid, row.at(4).value_or(""), row.at(5).value_or("")});
     }
     if (row.at(6) == "t") {

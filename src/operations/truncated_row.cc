@@ -113,7 +113,7 @@ absl::StatusOr<Row> TruncatedRow::Fetch(const TableOptions& table, const std::st
   }
   if (rows.size() > 1) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "table %s.%s has several rows with this id: which one is meant cannot be told",
+        "table %s.%s has several rows with this id: walpost cannot know which one is meant",
         table.schema, table.table));
   }
   return std::move(rows.front());

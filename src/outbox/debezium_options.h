@@ -1,5 +1,5 @@
-// DebeziumOptions - what Debezium's Event Router is told beside the columns it reads. Plain data,
-// filled in by config.
+// DebeziumOptions - the settings of Debezium's Event Router other than the columns it reads. Plain
+// data, filled in by config.
 // Thread: values.
 // Source: Debezium's documentation, "Outbox Event Router".
 #pragma once

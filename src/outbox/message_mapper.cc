@@ -175,7 +175,7 @@ absl::Status MessageMapper::Map(std::string_view prefix, std::string_view conten
   headers_.clear();
   absl::Status status = Parse(content, event);
   if (!status.ok()) {
-    // Whether these are meant so cannot be told.
+    // Nothing shows whether the key and the topic that were read are the right ones.
     event->key.reset();
     event->topic = std::string_view();
   } else if (status = MapTopic(event); status.ok()) {

@@ -5,7 +5,7 @@
 //   next Map call.
 // Limits: nothing is allocated per message once warm.
 // Errors: kInvalidArgument (an undeliverable event) for bytes that are no OutboxMessage, a required
-//   field that is missing and a topic or partition that cannot be; outbox/undeliverable.h tells which.
+//   field that is missing and a topic or partition that cannot be; outbox/undeliverable.h says which.
 //   Messages hold no values other than prefix, id and topic.
 // Source: proto/walpost/v1/outbox_message.proto; docs/messages.md.
 #pragma once

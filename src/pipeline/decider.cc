@@ -93,7 +93,7 @@ std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& 
   }
   if (PolicyOf(entry.table) == OnUndeliverable::kSkip) {
     ++counters_->events_skipped;
-    Tell(Decision::Kind::kSkipped, row, entry.record.key);
+    Report(Decision::Kind::kSkipped, row, entry.record.key);
     tracker_->Settle(sequence);
     return std::nullopt;
   }
@@ -121,7 +121,7 @@ void Decider::Retry(delivery::Sequence sequence, const Failure& failure, std::ui
   row.reason = ReasonCode(failure.kind);
   row.detail = failure.detail;
   row.attempts = attempts;
-  Tell(Decision::Kind::kRetried, row, entry.record.key);
+  Report(Decision::Kind::kRetried, row, entry.record.key);
 }
 
 EventReference Decider::Reference(delivery::Sequence sequence) const {
@@ -155,7 +155,7 @@ std::optional<Halt> Decider::Full(const DeadLetter& row,
               EventOf(row, key)};
 }
 
-// Among the dead letters, with its key among the parked ones where that is the policy; and tells of it.
+// Adds the row to the dead letters, and its key to the parked ones where that is the policy. Reports it.
 std::optional<Halt> Decider::Place(std::uint32_t table, const std::optional<std::string_view>& key,
                                    delivery::Sequence sequence, DeadLetter* row) {
   if (dead_letters_->full()) {
@@ -169,7 +169,7 @@ std::optional<Halt> Decider::Place(std::uint32_t table, const std::optional<std:
   } else {
     dead_letters_->Add(sequence);
   }
-  Tell(row->parked ? Decision::Kind::kParked : Decision::Kind::kDeadLettered, *row, key);
+  Report(row->parked ? Decision::Kind::kParked : Decision::Kind::kDeadLettered, *row, key);
   return std::nullopt;
 }
 
@@ -196,7 +196,7 @@ std::optional<Halt> Decider::DecideUndeliverable(const UndeliverableEvent& undel
     ++counters_->events_received;
     ++received;
     ++counters_->events_skipped;
-    Tell(Decision::Kind::kSkipped, row, event.key);
+    Report(Decision::Kind::kSkipped, row, event.key);
     return std::nullopt;
   }
   const delivery::Sequence sequence = tracker_->next_sequence();
@@ -234,11 +234,11 @@ void Decider::OnWritten(delivery::Sequence sequence) {
 }
 
 std::optional<Decision> Decider::TakeDecision() {
-  if (untold_.empty()) {
+  if (unreported_.empty()) {
     return std::nullopt;
   }
-  Decision decision = std::move(untold_.front());
-  untold_.pop_front();
+  Decision decision = std::move(unreported_.front());
+  unreported_.pop_front();
   return decision;
 }
 
@@ -275,13 +275,14 @@ std::string Decider::PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) con
       .ToString();
 }
 
-void Decider::Tell(Decision::Kind kind, const DeadLetter& row,
-                   const std::optional<std::string_view>& key) {
-  if (untold_.size() >= kUntoldMax) {
-    ++not_told_;
+void Decider::Report(Decision::Kind kind, const DeadLetter& row,
+                     const std::optional<std::string_view>& key) {
+  if (unreported_.size() >= kUnreportedMax) {
+    ++not_reported_;
     return;
   }
-  untold_.push_back(Decision{kind, EventOf(row, key), row.detail, std::exchange(not_told_, 0)});
+  unreported_.push_back(
+      Decision{kind, EventOf(row, key), row.detail, std::exchange(not_reported_, 0)});
 }
 
 }  // namespace walpost::pipeline

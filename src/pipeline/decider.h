@@ -35,7 +35,7 @@ struct Decision {
   Kind kind = Kind::kSkipped;
   EventReference event;
   std::string detail;
-  std::uint64_t not_told = 0;  // decisions before this one that were too many to tell
+  std::uint64_t not_reported = 0;  // decisions before this one that were too many to report
 };
 
 // A row or message that never became a record.
@@ -53,8 +53,8 @@ struct UndeliverableEvent {
 
 class Decider {
  public:
-  // Decisions waiting to be told; more are only counted.
-  static constexpr std::size_t kUntoldMax = 100;
+  // Decisions waiting to be reported; more are only counted.
+  static constexpr std::size_t kUnreportedMax = 100;
 
   // `schemas` may be null where nothing is framed.
   Decider(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
@@ -98,8 +98,8 @@ class Decider {
                             delivery::Sequence sequence, base::DeadLetter* row);
   base::DeadLetter Describe(const delivery::Tracker::Entry& entry) const;
   std::string PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const;
-  void Tell(Decision::Kind kind, const base::DeadLetter& row,
-            const std::optional<std::string_view>& key);
+  void Report(Decision::Kind kind, const base::DeadLetter& row,
+              const std::optional<std::string_view>& key);
 
   const OnUndeliverable policy_;
   const bool messages_halt_;
@@ -110,8 +110,8 @@ class Decider {
   const envelope::SchemaTable* const schemas_;
   base::SourceFacts facts_;
   std::map<delivery::Sequence, base::DeadLetter> known_;  // of dead letters, but for the record
-  std::deque<Decision> untold_;
-  std::uint64_t not_told_ = 0;
+  std::deque<Decision> unreported_;
+  std::uint64_t not_reported_ = 0;
 };
 
 }  // namespace walpost::pipeline

@@ -16,7 +16,7 @@ struct EventReference {
   std::string type;
   std::optional<std::string> key;
   std::string table;
-  std::string topic;  // empty = could not be told
+  std::string topic;  // empty = not known
   std::string position;
   std::string reason;  // stable code, e.g. record_too_large; empty = none
   std::uint32_t attempts = 0;

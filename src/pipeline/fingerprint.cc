@@ -82,7 +82,7 @@ std::optional<Halt> FindEdit(const Fingerprint& before, const Fingerprint& now) 
   if (before.publication_xmin != 0 && now.publication_xmin != before.publication_xmin) {
     return MakeHalt(HaltReason::kPublicationMissing,
                     "the publication was altered (ALTER PUBLICATION ... SET, RENAME or OWNER), and "
-                    "what it published meanwhile cannot be told",
+                    "walpost cannot know what it published meanwhile",
                     before, "");
   }
   return std::nullopt;

@@ -119,12 +119,12 @@ std::optional<Halt> Intake::OnLooked(const base::SourceFacts& facts) {
       outbox.bind_error = std::string(outbox.mapper.Bind(*outbox.announced).message());
     }
   }
-  return waited ? TakePosition(position_told_) : std::nullopt;
+  return waited ? TakePosition(reported_position_) : std::nullopt;
 }
 
 void Intake::Leave() {
   must_look_ = false;
-  position_told_ = base::Lsn();
+  reported_position_ = base::Lsn();
   transaction_.open = false;
   tracker_->LeaveTransaction();
 }
@@ -173,9 +173,9 @@ std::optional<Halt> Intake::TakePayload(std::string_view payload, base::Lsn star
   return OnOther();
 }
 
-std::optional<Halt> Intake::TakePosition(base::Lsn told) {
-  position_told_ = told;
-  const base::Lsn wal_end = position_waits() ? facts_.looked_lsn : told;
+std::optional<Halt> Intake::TakePosition(base::Lsn reported) {
+  reported_position_ = reported;
+  const base::Lsn wal_end = position_waits() ? facts_.looked_lsn : reported;
   // Inside a transaction a position says nothing about what commits later; as the tracker bounds it.
   const base::Lsn complete =
       transaction_.open ? std::min(wal_end, transaction_.commit_lsn) : wal_end;

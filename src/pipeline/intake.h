@@ -51,13 +51,13 @@ class Intake {
   // and may have been promoted: nothing more is to be taken until it was looked at again.
   bool must_look() const { return must_look_; }
 
-  // A standby told a position that counts only when it was looked at again.
-  bool position_waits() const { return !facts_.KnowsTimelineUpTo(position_told_); }
+  // A standby reported a position, which counts only after another look at the standby.
+  bool position_waits() const { return !facts_.KnowsTimelineUpTo(reported_position_); }
 
   std::optional<Halt> OnLooked(const base::SourceFacts& facts);
 
   // A keepalive's position.
-  std::optional<Halt> TakePosition(base::Lsn told);
+  std::optional<Halt> TakePosition(base::Lsn reported);
 
   // Everything that ends at or before `safe` is delivered.
   void Settle(base::Lsn safe) { known_.Settle(safe); }
@@ -194,7 +194,7 @@ class Intake {
 
   Transaction transaction_;
   bool must_look_ = false;
-  base::Lsn position_told_;  // by the last keepalive
+  base::Lsn reported_position_;  // by the last keepalive
   KnownTransactions known_;
   base::Lsn received_lsn_;
   base::Lsn complete_lsn_;    // everything that commits before it was taken, over all connections

@@ -124,7 +124,7 @@ void Pipeline::OnQuiet(base::Now now) {
 }
 
 void Pipeline::OnNotice(const std::string& notice) {
-  if (base::TellsOfSkippedPublication(notice)) {
+  if (base::ReportsSkippedPublication(notice)) {
     // Not drained first and nothing confirmed any more: the positions since then stand behind rows
     // that never came.
     HaltAtOnce(

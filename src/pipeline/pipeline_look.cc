@@ -18,8 +18,8 @@ constexpr char kUnseen[] = "the catalogs could not be read while streaming: ";
 
 }  // namespace
 
-// Rows inserted while a table was out of the publication never come, so what was confirmed behind them
-// could not be told from a loss: the transaction stays open until the catalogs say that nothing was edited.
+// Rows that were inserted while a table was out of the publication never come. To confirm what is behind
+// them could lose them, so the transaction stays open until the catalogs show that nothing was edited.
 std::optional<base::MonotonicTime> Pipeline::look_due() const {
   if (!connected_ || looks_.under_way || phase_ != Phase::kStreaming) {
     return std::nullopt;

@@ -4,7 +4,7 @@
 //   acknowledged there is confirmed: a slot above the remembered position was moved by somebody
 //   else. It also removes the repeats after a crash that made PostgreSQL forget what was confirmed.
 // How: at most one record outstanding and one a second, through the sink of the events; the
-//   Dispatcher submits waiting() and tells what became of it.
+//   Dispatcher submits waiting() and reports what became of it.
 // Thread: loop thread; no clock of its own.
 // Lifetime: the record's bytes stay in place until it is acknowledged, refused or lost.
 // Errors: a record that cannot be written stops no delivery; nothing is confirmed meanwhile, and

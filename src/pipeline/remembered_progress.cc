@@ -125,8 +125,8 @@ std::optional<Halt> JudgeNothing(const SourceFacts& facts) {
   return MakeHalt(
       HaltReason::kProgressUnreadable,
       absl::StrFormat("no progress is remembered in Kafka, but the slot stands at %s and began at "
-                      "%s: somebody streamed or moved it, and whether events are missing cannot "
-                      "be told; %s",
+                      "%s: somebody streamed or moved it, and walpost cannot know whether events "
+                      "are missing; %s",
                       facts.confirmed_flush_lsn.ToString(), facts.consistent_point.ToString(),
                       kAdopt));
 }

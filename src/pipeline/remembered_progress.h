@@ -17,7 +17,7 @@ namespace walpost::pipeline {
 
 struct ProgressVerdict {
   std::optional<Halt> halt;
-  std::string not_yet;                     // why it cannot be told yet; "" = it can
+  std::string not_yet;                     // why this cannot be decided yet; "" = it can
   std::optional<base::Progress> progress;  // streaming goes on from there; none = a first start
 };
 

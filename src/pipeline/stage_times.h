@@ -1,6 +1,6 @@
 // StageTimes - where the time between a commit and its acknowledgement goes: to us, through us, or
 // through Kafka.
-// Why: one delay tells that something is slow, but not which side.
+// Why: one delay shows that something is slow, but not which side.
 // How: one sample of each stage for each batch that goes to the producer, of the event that waited
 //   longest; nothing is done for a single event.
 // Thread: loop thread.   Lifetime: `counters` must outlive it.

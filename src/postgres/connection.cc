@@ -118,8 +118,8 @@ StreamEnd Refused(PGconn* connection, std::string_view sqlstate, const std::stri
 
 }  // namespace
 
-// An attempt without an end would keep the only helper thread from everything else, and nobody would be
-// told. libpq takes 0 and less for "without limit".
+// An attempt without an end would keep the only helper thread from everything else, and nobody would
+// notice. libpq takes 0 and less for "without limit".
 std::string ConnectTimeout(const std::string& wanted) {
   int seconds = 0;
   if (!absl::SimpleAtoi(wanted, &seconds)) {
@@ -160,7 +160,7 @@ std::variant<Connection, StreamEnd> Connection::Open(const ConnectionOptions& op
     if (!IsServerMessage(message) || PQconnectionNeedsPassword(connection) == 1) {
       return Refused(connection, "", message);
     }
-    // The server answered with an error, but libpq tells its SQLSTATE only in a verbose message,
+    // The server answered with an error, but libpq gives its SQLSTATE only in a verbose message,
     // and verbosity cannot be set before a first attempt. So ask once more.
     PQsetErrorVerbosity(connection, PQERRORS_VERBOSE);
     PQreset(connection);

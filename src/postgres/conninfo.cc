@@ -166,9 +166,9 @@ std::string Setting(const ConnectionSettings& settings, const std::string& keywo
 
 absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) {
   ASSIGN_OR_RETURN(const OptionsPtr own, Parse(conninfo));
-  RETURN_IF_ERROR(CheckNoSecretInside(own.get()));  // its port, which is not told below
+  RETURN_IF_ERROR(CheckNoSecretInside(own.get()));  // its port, which is not shown below
   // Port 0 is refused by libpq for each host before it looks up a name or opens a socket, and after
-  // it has merged string, service and environment. PQconninfo then tells the merged values.
+  // it has merged string, service and environment. PQconninfo then returns the merged values.
   constexpr char kRefusedPort[] = "invalid port number: \"0\"";
   const char* keywords[] = {"dbname", "port", nullptr};
   const char* values[] = {conninfo.c_str(), "0", nullptr};

@@ -34,7 +34,7 @@ std::string NoticeField(const PGresult* notice, int code) {
 }  // namespace
 
 void GrowReceiveBuffer(Connection* connection, Deadline deadline) {
-  // A failure shows again, and is told better, by what follows.
+  // A failure shows again in what follows, with a better message.
   (void)connection->Query(
       absl::StrFormat("SELECT pg_catalog.repeat(' ', %d)", kReceiveBufferBytes - 4096), deadline);
 }
@@ -62,7 +62,7 @@ void CopyStream::OnNotice(void* stream, const PGresult* notice) {
                                      NoticeField(notice, PG_DIAG_MESSAGE_PRIMARY));
   if (self->notices_.size() < kNoticesKept) {
     self->notices_.push_back(std::move(text));
-  } else if (base::TellsOfSkippedPublication(text)) {
+  } else if (base::ReportsSkippedPublication(text)) {
     self->notices_.back() = std::move(text);
   }
 }
@@ -193,7 +193,7 @@ absl::Status CopyStream::Flush() {
   const int outcome = PQflush(connection_.get());
   wants_write_ = outcome == 1;
   // libpq hides a failed write until it has read what the server said last. When that reading found
-  // the end there is no descriptor any more that could tell the caller to look.
+  // the end, there is no descriptor any more, and so nothing would wake the caller.
   lost_ = lost_ || PQstatus(connection_.get()) != CONNECTION_OK;
   return outcome < 0 || lost_ ? SendFailure("sending a status") : absl::OkStatus();
 }

@@ -6,7 +6,7 @@
 // Units/limits: texts are cut at base::DeadLetter::kTextBytesMax.
 // Errors: SqlConnection's. Open: kNotFound where the table is missing, kFailedPrecondition where it
 //   belongs to another cluster than `system_identifier`, or to another database than `database`.
-// Rules: a row of the stream is told by pipeline, position and event id, so writing it again changes
+// Rules: pipeline, position and event id identify a row of the stream, so writing it again changes
 //   nothing; what has no position is another row each time. Rows of another cluster, which came with
 //   a dump, count for nothing but CountForeign.
 // Source: sql/V1__walpost.up.sql, docs/dead-letters.md.

@@ -232,7 +232,7 @@ std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
     return OperatorEnd(
         HaltReason::kPublicationMissing,
         absl::StrFormat("table %s.%s has a row filter, WHERE %s (%s): the server leaves out rows, "
-                        "and walpost cannot tell which; %s",
+                        "and walpost cannot know which; %s",
                         wanted.schema, wanted.table, OneLine(table.Text(0, kRowFilter)),
                         PublicationText(), whole));
   }

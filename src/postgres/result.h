@@ -1,4 +1,4 @@
-// Result, ServerError - one answer of libpq, and what of a failure is worth telling.
+// Result, ServerError - one answer of libpq, and what a failure says.
 // Why: every caller needs the same few things: rows as text, SQLSTATE, and an error as one line.
 // Thread: a value.   Lifetime: Text() views live as long as the Result.
 // Errors: CHECK-fails on a row or column that the query did not return.

@@ -1,6 +1,6 @@
 // Slots - list, create and drop logical replication slots, for the verbs.
 // Why: creating by the replication command alone gives the consistent point together with a
-//   snapshot of exactly that moment, which tells later which rows the stream will not bring.
+//   snapshot of exactly that moment, which later shows which rows the stream will not bring.
 // Thread: one owner; blocking.
 // Units/limits: creating waits for every transaction that runs at that moment; after `timeout` it
 //   is cancelled, nothing is left behind, and the error names who was waited for.
@@ -44,7 +44,7 @@ struct SlotInfo {
   bool synced = false;                         // 17 and newer
 };
 
-// What to select of pg_replication_slots s: text, NULL when the server tells no reason.
+// What to select of pg_replication_slots s: text, NULL when the server gives no reason.
 std::string InvalidationReasonColumn(int version);
 
 // All slots of the cluster, by name.

@@ -32,9 +32,9 @@ struct SchemaText {
 
 struct Registered {
   std::int32_t id = 0;
-  std::int32_t version = 0;  // 0 = not told
+  std::int32_t version = 0;  // 0 = not known
   std::optional<envelope::SchemaGuid> guid;
-  SchemaText schema;  // where the registry tells it
+  SchemaText schema;  // where the registry returns it
 };
 
 struct Compatibility {

@@ -38,7 +38,7 @@ std::size_t OnData(char* data, std::size_t, std::size_t size, void* user) {
   return size;
 }
 
-// Without figures that differ each time: the same trouble is told once.
+// Without figures that differ each time: the same trouble is logged once.
 std::string TextOf(CURLcode result, const char* detail) {
   const bool detailed =
       detail[0] != '\0' && result != CURLE_COULDNT_CONNECT && result != CURLE_OPERATION_TIMEDOUT;

@@ -166,8 +166,8 @@ absl::StatusOr<Registered> Resolver::Exact(const std::string& subject, const Fil
   if (!auto_register) {
     return base::Annotate(
         found.status(),
-        absl::StrFormat("subject '%s' does not have %s as it is declared here: register it (what "
-                        "would be refused, `walpost check --schemas` tells)",
+        absl::StrFormat("subject '%s' does not have %s as it is declared here: register it "
+                        "(`walpost check --schemas` says what would be refused)",
                         subject, file.name()));
   }
   const absl::StatusOr<Registered> registered = client_.Register(subject, schema);

@@ -50,7 +50,7 @@ DeadLetterReply DeadLetterJob::Run(const DeadLetterPlace& place, const DeadLette
     reply.status = CarryOut(request, &reply);
   }
   if (reply.status.ok()) {
-    TellTopic(place, request, reply);
+    PublishToTopic(place, request, reply);
     return reply;
   }
   if (table_ && Passes(table_->connection()->last_sqlstate())) {
@@ -151,8 +151,8 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
   return absl::OkStatus();
 }
 
-void DeadLetterJob::TellTopic(const DeadLetterPlace& place, const DeadLetterRequest& request,
-                              const DeadLetterReply& reply) {
+void DeadLetterJob::PublishToTopic(const DeadLetterPlace& place, const DeadLetterRequest& request,
+                                   const DeadLetterReply& reply) {
   if (place.topic.empty()) {
     return;
   }
@@ -165,12 +165,12 @@ void DeadLetterJob::TellTopic(const DeadLetterPlace& place, const DeadLetterRequ
       rows.push_back(request.rows[i]);
     }
   }
-  if (const absl::Status told = outlet_->Tell(rows); !told.ok()) {
+  if (const absl::Status published = outlet_->Publish(rows); !published.ok()) {
     observe::LogRepeated(
-        Severity::kWarning, LogEvent::kDeadLetterTopicFailed, std::string(told.message()),
-        absl::StrFormat("the dead-letter topic was not told of a dead letter, which stands in "
+        Severity::kWarning, LogEvent::kDeadLetterTopicFailed, std::string(published.message()),
+        absl::StrFormat("a dead letter was not published to the dead-letter topic; it stands in "
                         "walpost.dead_letters all the same: %s",
-                        std::string(told.message())));
+                        std::string(published.message())));
   }
 }
 

@@ -16,7 +16,7 @@
 
 namespace walpost::runtime {
 
-// Where the table is, and the topic that is told.
+// Where the table is, and the topic that gets a record of each dead letter.
 struct DeadLetterPlace {
   std::string conninfo;
   std::string application_name;
@@ -42,8 +42,8 @@ class DeadLetterJob {
   absl::Status Open(const DeadLetterPlace& place);
   absl::Status CarryOut(const pipeline::DeadLetterRequest& request,
                         pipeline::DeadLetterReply* reply);
-  void TellTopic(const DeadLetterPlace& place, const pipeline::DeadLetterRequest& request,
-                 const pipeline::DeadLetterReply& reply);
+  void PublishToTopic(const DeadLetterPlace& place, const pipeline::DeadLetterRequest& request,
+                      const pipeline::DeadLetterReply& reply);
 
   std::optional<postgres::DeadLetterTable> table_;
   std::string conninfo_;         // of table_

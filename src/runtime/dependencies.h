@@ -47,7 +47,7 @@ struct Dependencies {
   // Needed where dead letters are written, or may be open.
   DeadLetterRunner dead_letters = {};
   std::function<void()> close_dead_letters = [] {};
-  Looker look = {};                    // needed where connections tell SourceFacts::looked_lsn
+  Looker look = {};                    // needed where connections set SourceFacts::looked_lsn
   SchemaResolver resolve_schema = {};  // needed where values are framed
   Reconfigure reconfigure = {};        // needed where RunOptions::reload is given
 };

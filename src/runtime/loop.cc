@@ -66,8 +66,8 @@ int Loop::Run() {
     }
     HandleCommands();
     status_reporter_.Observe(pipeline_, *dependencies_.kafka, now_);
-    status_reporter_.TellDecisions(&pipeline_, now_);
-    TellServiceManager();
+    status_reporter_.ReportDecisions(&pipeline_, now_);
+    ReportToServiceManager();
     Publish();
     if (pipeline_.finished() && finishing_ == nullptr) {
       return 0;
@@ -152,10 +152,10 @@ void Loop::OnReloaded(const absl::StatusOr<Reloaded>& reloaded,
   notifier_.Reloaded();
 }
 
-void Loop::TellServiceManager() {
+void Loop::ReportToServiceManager() {
   if (notifier_.Turn(pipeline_.state(), now_)) {
-    notifier_.Tell(pipeline_.state(), status_reporter_.StatusLine(pipeline_),
-                   options_.on_halt == OnHalt::kWait, now_);
+    notifier_.Report(pipeline_.state(), status_reporter_.StatusLine(pipeline_),
+                     options_.on_halt == OnHalt::kWait, now_);
   }
 }
 

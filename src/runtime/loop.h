@@ -53,7 +53,7 @@ class Loop {
   void HandleSignals();
   void Reload();
   void OnReloaded(const absl::StatusOr<Reloaded>& reloaded, const std::function<void()>& apply);
-  void TellServiceManager();
+  void ReportToServiceManager();
   void HandleCommands();
   void HandleConnect();
   void HandleStatus();

@@ -78,10 +78,10 @@ bool Notifier::Turn(State state, base::Now now) {
   if (watchdog_every_.count() > 0 && now.mono >= next_watchdog_ && Send("WATCHDOG=1")) {
     next_watchdog_ = now.mono + watchdog_every_;
   }
-  return state != told_ || now.mono >= next_tell_;
+  return state != reported_ || now.mono >= next_report_;
 }
 
-void Notifier::Tell(State state, std::string_view status, bool waits, base::Now now) {
+void Notifier::Report(State state, std::string_view status, bool waits, base::Now now) {
   std::string message = absl::StrFormat("STATUS=%s\n", status);
   // A line is a message of its own.
   std::replace_if(
@@ -94,8 +94,8 @@ void Notifier::Tell(State state, std::string_view status, bool waits, base::Now 
     message += absl::StrFormat("EXTEND_TIMEOUT_USEC=%d\n", microseconds(kExtendBy).count());
   }
   if (Send(message)) {
-    told_ = state;
-    next_tell_ = now.mono + kTellEvery;
+    reported_ = state;
+    next_report_ = now.mono + kReportEvery;
     ready_ = ready_ || ready;
   }
 }

@@ -1,4 +1,4 @@
-// Notifier - tells systemd how the loop is: READY=1, STATUS=, WATCHDOG=1, RELOADING=1, STOPPING=1.
+// Notifier - reports the loop to systemd: READY=1, STATUS=, WATCHDOG=1, RELOADING=1, STOPPING=1.
 // Why: fed by the loop itself, so that the watchdog ends a process whose loop hangs, whatever its other
 //   threads do. And without libsystemd, which would bring compressors and ciphers into a process that
 //   holds passwords: the protocol is a datagram, and stable by its manual, which says to write it so.
@@ -25,7 +25,7 @@ namespace walpost::runtime {
 class Notifier {
  public:
   // The figures of the status line are as old as this at most.
-  static constexpr std::chrono::seconds kTellEvery{10};
+  static constexpr std::chrono::seconds kReportEvery{10};
   static constexpr std::chrono::seconds kExtendBy{60};
 
   // By NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
@@ -38,18 +38,18 @@ class Notifier {
 
   bool enabled() const { return socket_ >= 0; }
 
-  // Each turn of the loop. True when the status line is to be told: then call Tell.
+  // Each turn of the loop. True when the status line is due: then call Report.
   bool Turn(base::State state, base::Now now);
 
   // `waits` = a halt is a state to stay in.
-  void Tell(base::State state, std::string_view status, bool waits, base::Now now);
+  void Report(base::State state, std::string_view status, bool waits, base::Now now);
 
   void Reloading(base::Now now);
   void Reloaded();
   void Stopping();
 
  private:
-  // False when it has to be told again: the manager's socket is full.
+  // False when it has to be sent again: the manager's socket is full.
   bool Send(const std::string& message) const;
 
   int socket_ = -1;
@@ -57,8 +57,8 @@ class Notifier {
   socklen_t address_length_ = 0;
   std::chrono::microseconds watchdog_every_{0};  // 0 = no watchdog
   base::MonotonicTime next_watchdog_;
-  base::MonotonicTime next_tell_;
-  base::State told_ = base::State::kStarting;
+  base::MonotonicTime next_report_;
+  base::State reported_ = base::State::kStarting;
   bool ready_ = false;
   bool stopping_ = false;
 };

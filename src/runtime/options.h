@@ -35,7 +35,7 @@ struct RunOptions {
   postgres::ConnectOptions source;
   pipeline::PipelineOptions pipeline;
   std::string dead_letter_conninfo;  // where walpost.dead_letters is; empty = source.conninfo
-  std::string dead_letter_topic;     // is told of dead letters; empty = none
+  std::string dead_letter_topic;     // gets a record of each dead letter; empty = none
   kafka::KafkaOptions kafka;
   registry::RegistryOptions registry;
   observe::HttpOptions http;

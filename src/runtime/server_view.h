@@ -1,6 +1,6 @@
-// ServerView - what the stream and the monitor together tell of the slot's room on the server.
-// Why: the stream alone knows positions and the limit; what else the server keeps for the slot, only
-//   SQL tells. Where both do, the monitor is right.
+// ServerView - what the stream and the monitor together say about the slot's room on the server.
+// Why: the stream alone knows positions and the limit; only SQL shows what else the server keeps for
+//   the slot. Where both know something, the monitor is right.
 // Thread: loop thread.
 #pragma once
 

@@ -131,8 +131,8 @@ void StatusReporter::Observe(const pipeline::Pipeline& pipeline, const kafka::Ka
   if (pipeline.state() != state_) {
     NoteState(pipeline.state(), now);
   }
-  if (states_not_told_ > 0) {
-    TellState(pipeline, now);
+  if (unreported_states_ > 0) {
+    ReportState(pipeline, now);
   }
   WatchKafka(kafka.down, now);
   WatchSchemas(pipeline.schemas(), now);
@@ -190,12 +190,12 @@ void StatusReporter::LogRecovery(LogEvent event, const std::string& what, base::
 void StatusReporter::LogRepeated(Severity severity, LogEvent event, const std::string& cause,
                                  const std::string& message, std::vector<LogField> fields,
                                  base::Now now) {
-  const std::optional<std::uint64_t> not_told = repeats_.Take(event, cause, now.mono);
-  if (!not_told) {
+  const std::optional<std::uint64_t> not_reported = repeats_.Take(event, cause, now.mono);
+  if (!not_reported) {
     return;
   }
-  if (*not_told > 0) {
-    fields.push_back({"not_told", std::to_string(*not_told)});
+  if (*not_reported > 0) {
+    fields.push_back({"not_told", std::to_string(*not_reported)});
   }
   observe::Log(severity, event, message, std::move(fields));
 }
@@ -224,21 +224,21 @@ void StatusReporter::WatchSchemas(const pipeline::SchemaLookUps& schemas, base::
 }
 
 // A topic that went away makes every event of it undeliverable: a few a second are enough to see.
-void StatusReporter::TellDecisions(pipeline::Pipeline* pipeline, base::Now now) {
+void StatusReporter::ReportDecisions(pipeline::Pipeline* pipeline, base::Now now) {
   if (now.mono >= decisions_from_ + std::chrono::seconds(1)) {
     decisions_from_ = now.mono;
-    decisions_told_ = 0;
+    reported_decisions_ = 0;
   }
-  while (decisions_told_ < kDecisionsPerSecond) {
+  while (reported_decisions_ < kDecisionsPerSecond) {
     const std::optional<pipeline::Decision> decision = pipeline->TakeDecision();
     if (!decision) {
       return;
     }
-    ++decisions_told_;
+    ++reported_decisions_;
     const auto [severity, event, what] = DecisionWords(decision->kind);
     std::vector<LogField> fields = FieldsOf(decision->event);
-    if (decision->not_told > 0) {
-      fields.push_back({"not_told", std::to_string(decision->not_told)});
+    if (decision->not_reported > 0) {
+      fields.push_back({"not_told", std::to_string(decision->not_reported)});
     }
     observe::Log(severity, event,
                  absl::StrFormat("event %s of %s %s: %s", decision->event.id, decision->event.table,
@@ -262,7 +262,7 @@ void StatusReporter::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now
     oldest_since_ = tracker.empty() ? std::nullopt : std::optional(now.mono);
     return;
   }
-  // Of the registry's trouble has been told already.
+  // The registry's trouble has been logged already.
   if (stalled_ || !schema_trouble_.empty() || now.mono < *oldest_since_ + kStalledAfter) {
     return;
   }
@@ -284,22 +284,22 @@ void StatusReporter::NoteState(State state, base::Now now) {
   state_before_seconds_ = std::chrono::duration<double>(now.wall - state_since_).count();
   state_ = state;
   state_since_ = now.wall;
-  ++states_not_told_;
+  ++unreported_states_;
 }
 
-void StatusReporter::TellState(const pipeline::Pipeline& pipeline, base::Now now) {
+void StatusReporter::ReportState(const pipeline::Pipeline& pipeline, base::Now now) {
   if (now.mono >= states_from_ + observe::RepeatLimiter::kEvery) {
     states_from_ = now.mono;
-    states_told_ = 0;
+    reported_states_ = 0;
   }
-  if (states_told_ == kStatesPerInterval && state_ != State::kHalted) {
+  if (reported_states_ == kStatesPerInterval && state_ != State::kHalted) {
     return;
   }
-  ++states_told_;
+  ++reported_states_;
   std::vector<LogField> fields = {{"state", std::string(base::StateName(state_))},
                                   {"slot", slot_},
                                   {"safe_lsn", pipeline.tracker().safe_lsn().ToString()}};
-  if (const std::uint64_t others = std::exchange(states_not_told_, 0) - 1; others > 0) {
+  if (const std::uint64_t others = std::exchange(unreported_states_, 0) - 1; others > 0) {
     fields.push_back({"not_told", std::to_string(others)});
   }
   if (state_ == State::kHalted && pipeline.halt()) {

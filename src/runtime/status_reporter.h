@@ -1,4 +1,4 @@
-// StatusReporter - tells the log and the snapshot what the pipeline is doing, once per change.
+// StatusReporter - writes what the pipeline is doing to the log and the snapshot, once per change.
 // Thread: loop thread.   Lifetime: keeps nothing of the pipeline.
 #pragma once
 
@@ -23,7 +23,7 @@ class StatusReporter {
   // While brokers change leaders, 5 to 45 s without an acknowledgement are normal.
   static constexpr std::chrono::seconds kStalledAfter{60};
   static constexpr int kDecisionsPerSecond = 10;
-  // When something flaps, the state after it is told in the next interval, and how many were not.
+  // When a state flaps, the next interval logs the last state, and how many were not logged.
   static constexpr int kStatesPerInterval = 10;
 
   StatusReporter(const RunOptions& options, base::Now now);
@@ -33,12 +33,12 @@ class StatusReporter {
   void Observe(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka, base::Now now);
 
   // Logs what was decided about undeliverable events.
-  void TellDecisions(pipeline::Pipeline* pipeline, base::Now now);
+  void ReportDecisions(pipeline::Pipeline* pipeline, base::Now now);
 
   // One line, for the service manager.
   std::string StatusLine(const pipeline::Pipeline& pipeline) const;
 
-  // Before there is a pipeline: whoever asks that early is told whom he asks.
+  // Before there is a pipeline: it only says which pipeline this is.
   observe::Snapshot FirstSnapshot(base::Now now) const;
   observe::Snapshot TakeSnapshot(const pipeline::Pipeline& pipeline, const kafka::KafkaFacts& kafka,
                                  base::Now now) const;
@@ -53,7 +53,7 @@ class StatusReporter {
 
   static Gathered LookAt(const pipeline::Pipeline& pipeline);
   void NoteState(base::State state, base::Now now);
-  void TellState(const pipeline::Pipeline& pipeline, base::Now now);
+  void ReportState(const pipeline::Pipeline& pipeline, base::Now now);
   void LogHalt(const pipeline::Halt& halt, std::vector<observe::LogField> fields) const;
   void LogRepeated(observe::Severity severity, observe::LogEvent event, const std::string& cause,
                    const std::string& message, std::vector<observe::LogField> fields,
@@ -74,9 +74,9 @@ class StatusReporter {
   base::State state_ = base::State::kStarting;
   base::WallTime state_since_;
   base::State state_before_ = base::State::kStarting;
-  double state_before_seconds_ = 0;    // how long that was
-  std::uint64_t states_not_told_ = 0;  // the present one among them
-  int states_told_ = 0;                // since states_from_
+  double state_before_seconds_ = 0;      // how long that was
+  std::uint64_t unreported_states_ = 0;  // the present one among them
+  int reported_states_ = 0;              // since states_from_
   base::MonotonicTime states_from_;
   observe::RepeatLimiter repeats_;
   Gathered gathered_;  // a turn ago: the first answer after an outage may acknowledge all of it
@@ -90,8 +90,8 @@ class StatusReporter {
   bool stalled_ = false;
   std::string schema_trouble_;  // empty = the registry answers, or was never asked
   base::MonotonicTime schema_trouble_since_;
-  base::MonotonicTime decisions_from_;  // the second that decisions_told_ is of
-  int decisions_told_ = 0;
+  base::MonotonicTime decisions_from_;  // the second that reported_decisions_ is of
+  int reported_decisions_ = 0;
 };
 
 }  // namespace walpost::runtime

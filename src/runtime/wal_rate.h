@@ -1,4 +1,4 @@
-// WalRate - how fast the server writes WAL, from the positions it tells.
+// WalRate - how fast the server writes WAL, from the positions it reports.
 // Why: how long the slot's room lasts is what a person wants to know, not how large it is.
 // Thread: a value, no clock.
 // Units/limits: over the last kWindow at most, a point every kEvery; nothing before kLeast.

@@ -127,7 +127,7 @@ struct Showing {
 // Metrics, status and log, as Loop::Run and Loop::Publish have it, and who reads them.
 __attribute__((noinline)) void Show(pipeline::Pipeline* pipeline, Showing* showing, base::Now now) {
   showing->status_reporter.Observe(*pipeline, showing->kafka, now);
-  showing->status_reporter.TellDecisions(pipeline, now);
+  showing->status_reporter.ReportDecisions(pipeline, now);
   if (now.mono < showing->next_snapshot) {
     return;
   }

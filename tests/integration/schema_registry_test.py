@@ -316,7 +316,7 @@ def test_check_tells_what_the_registry_says(make_pipeline, kafka, registry, shop
     subject = world.topic("exact")
     lines = check()
     assert lines["schemas of public.exact"][0] == "warning" and f"{subject}-{PLACED}" in lines["schemas of public.exact"][1]
-    assert lines["schemas of public.newest"][1].startswith("not looked at: rows name the messages")
+    assert lines["schemas of public.newest"][1].startswith("not checked: rows name the messages")
     registry.register(f"{subject}-{PLACED}", file)
     registry.register(f"{subject}-{SHIPPED}", "an older one")
     lines = check()

@@ -85,7 +85,7 @@ def test_room_for_the_slot_and_what_the_monitor_tells(make_pipeline, browser, wo
     page.shows("#tables", "Partitions of", "outbox.events")
     page.is_readable("monitored")
     p.postgres.stop("immediate")
-    page.shows("#monitor", "Of the slot only the stream tells now")
+    page.shows("#monitor", "What is shown of the slot comes from the stream alone")
     page.shows("header", "reconnecting")
 
 

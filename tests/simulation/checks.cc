@@ -178,12 +178,12 @@ void Simulation::CheckConnection() {
           "G7: no status for longer than %d ms", interval.count());
   const base::Lsn confirmable = std::min(Confirmable(pipeline_->tracker().safe_lsn()), Complete());
   if (confirmable <= connection.last_flush) {
-    connection.untold_since.reset();
-  } else if (!connection.untold_since) {
-    connection.untold_since = now_.mono;
+    connection.unreported_since.reset();
+  } else if (!connection.unreported_since) {
+    connection.unreported_since = now_.mono;
   }
-  Require(!connection.untold_since ||
-              now_.mono - *connection.untold_since <= StatusClock::kConfirmWithin + kTurnSlack,
+  Require(!connection.unreported_since ||
+              now_.mono - *connection.unreported_since <= StatusClock::kConfirmWithin + kTurnSlack,
           "%s is not told to the server", confirmable.ToString());
   // What it waits for may be on its way, or there.
   const bool waits =

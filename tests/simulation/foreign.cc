@@ -233,7 +233,7 @@ void Simulation::AnswerLook() {
 
 // Rows may be missing before the first one that an edit announces: nothing counts behind them.
 void Simulation::CheckEdit() const {
-  const std::optional<base::Lsn>& told = server_.edit_told_at();
+  const std::optional<base::Lsn>& told = server_.edit_reported_at();
   if (!foreign_.edited || !told || foreign_halt_) {
     return;
   }

@@ -289,13 +289,13 @@ std::optional<SubmitResult> ModelKafka::LookUp(const Identity& what) {
   }
   Topic& topic = topics_[server_->events()[what.event].topic];
   if (topic.looked_up) {
-    topic.told_since.reset();
+    topic.reported_since.reset();
     return std::nullopt;
   }
-  if (!topic.pending && !topic.refusal_told) {
-    topic.refusal_told = true;
-    topic.told_since = topic.told_since.value_or(topic.refused_since.value_or(now_));
-    if (now_ - *topic.told_since >= plan_.options.unknown_topic_wait) {
+  if (!topic.pending && !topic.refusal_reported) {
+    topic.refusal_reported = true;
+    topic.reported_since = topic.reported_since.value_or(topic.refused_since.value_or(now_));
+    if (now_ - *topic.reported_since >= plan_.options.unknown_topic_wait) {
       topic.condemned_at = now_;
       BlameTopics();
     }
@@ -316,7 +316,7 @@ void ModelKafka::AnswerLookUps(delivery::SinkListener* listener) {
     }
     topic.pending = false;
     topic.looked_up = now_ >= topic.unknown_until;
-    topic.refusal_told = topic.looked_up;
+    topic.refusal_reported = topic.looked_up;
     if (topic.looked_up) {
       topic.refused_since.reset();
     } else if (!topic.refused_since) {

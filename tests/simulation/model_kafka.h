@@ -101,10 +101,10 @@ class ModelKafka final : public delivery::Sink {
     bool looked_up = false;             // of this session: it may be sent to
     bool pending = false;
     base::MonotonicTime answer_at;
-    bool refusal_told = true;                          // of the last answer
-    std::optional<base::MonotonicTime> refused_since;  // nothing else was answered since
-    std::optional<base::MonotonicTime> told_since;     // the same, as far as walpost asked
-    std::optional<base::MonotonicTime> condemned_at;   // it was told for long enough
+    bool refusal_reported = true;                       // of the last answer
+    std::optional<base::MonotonicTime> refused_since;   // nothing else was answered since
+    std::optional<base::MonotonicTime> reported_since;  // the same, as far as walpost asked
+    std::optional<base::MonotonicTime> condemned_at;    // it was told for long enough
   };
 
   struct Partition {

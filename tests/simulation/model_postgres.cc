@@ -103,9 +103,9 @@ void ModelPostgres::WriteTransaction(base::WallTime now) {
       SkipRow();  // in the table, and in no stream
       continue;
     }
-    if (edit_untold_ && edited_[table]) {
-      edit_told_at_ = transaction.commit_lsn;
-      edit_untold_ = false;
+    if (edit_unreported_ && edited_[table]) {
+      edit_reported_at_ = transaction.commit_lsn;
+      edit_unreported_ = false;
     }
     transaction.operations.push_back(Operation{Operation::Kind::kRow, table, versions_[table],
                                                oids_[table], edits_[table], events_.size()});
@@ -312,8 +312,8 @@ void ModelPostgres::ReplaceTable() {
 void ModelPostgres::TakeOut() {
   taken_out_ = foreign_.Chance(600) ? Out::kTable : Out::kEverything;
   out_ = static_cast<std::uint32_t>(foreign_.Below(plan_.tables));
-  edit_untold_ = false;
-  edit_told_at_.reset();
+  edit_unreported_ = false;
+  edit_reported_at_.reset();
   WriteOther();
 }
 
@@ -327,7 +327,7 @@ void ModelPostgres::PutBack() {
   }
   publication_xmin_ += taken_out_ == Out::kEverything ? 1 : 0;
   taken_out_ = Out::kNothing;
-  edit_untold_ = true;
+  edit_unreported_ = true;
   WriteOther();
 }
 

@@ -138,7 +138,7 @@ class ModelPostgres {
   bool taken_out() const { return taken_out_ != Out::kNothing; }
 
   // Of the first row that may tell of the last edit.
-  const std::optional<base::Lsn>& edit_told_at() const { return edit_told_at_; }
+  const std::optional<base::Lsn>& edit_reported_at() const { return edit_reported_at_; }
 
   // ANALYZE, GRANT and their like: the server announces the tables again.
   void AnnounceAgain();
@@ -203,10 +203,10 @@ class ModelPostgres {
   std::uint32_t publication_oid_ = 16'000;
   std::uint32_t publication_xmin_ = 500;
   Out taken_out_ = Out::kNothing;
-  std::uint32_t out_ = 0;     // a table
-  bool edit_untold_ = false;  // put back, and no row since
-  std::vector<bool> edited_;  // the tables that the edit was about
-  std::optional<base::Lsn> edit_told_at_;
+  std::uint32_t out_ = 0;         // a table
+  bool edit_unreported_ = false;  // put back, and no row since
+  std::vector<bool> edited_;      // the tables that the edit was about
+  std::optional<base::Lsn> edit_reported_at_;
   std::uint64_t written_ = 0;
   std::uint64_t ids_given_ = 0;  // rolled back ones, too
   std::uint32_t next_xid_ = 700;

@@ -140,7 +140,7 @@ void Simulation::TakeDecisions() {
     Trace("decided:", decision->event.id + " " + decision->event.reason);
     ++told;
   }
-  if (told >= pipeline::Decider::kUntoldMax) {
+  if (told >= pipeline::Decider::kUnreportedMax) {
     judge_.OnSkippedUntold();
   }
 }

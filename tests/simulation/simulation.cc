@@ -186,7 +186,7 @@ void Simulation::Statuses() {
   connection_->last_status = now_.mono;
   connection_->last_flush = status->flush;
   connection_->reply_due = false;
-  connection_->untold_since.reset();
+  connection_->unreported_since.reset();
   if (connection_->end) {
     EndOfStream();  // it could not be sent
     return;

@@ -31,7 +31,7 @@ namespace walpost::simulation {
 struct Connection {
   std::unique_ptr<Walsender> walsender;
   base::MonotonicTime last_status;
-  std::optional<base::MonotonicTime> untold_since;  // the safe LSN moved
+  std::optional<base::MonotonicTime> unreported_since;  // the safe LSN moved
   base::Lsn last_flush;
   base::Lsn complete;  // positions handed over with everything before them
   std::uint64_t discarded_before = 0;

@@ -84,7 +84,7 @@ function rate(status, read) {
 
 const perSecond = (value) => value === null ? "" : `${whole.format(value)}/s`;
 
-// Room for the slot on the server, and what monitor.conninfo tells of it.
+// Room for the slot on the server, and what monitor.conninfo says about it.
 function roomFigures({ wal_room: room, monitor }) {
   const boxes = [];
   if (room.limited === false) { boxes.push(figure("room for the slot", "no limit but the disk", "busy")); }
@@ -136,7 +136,7 @@ function showFigures(status) {
   fill("figures", boxes);
   const trouble = status.monitor?.error;
   byId("monitor").hidden = !trouble;
-  byId("monitor").textContent = trouble ? `Of the slot only the stream tells now; monitor.conninfo: ${trouble}` : "";
+  byId("monitor").textContent = trouble ? `What is shown of the slot comes from the stream alone; monitor.conninfo: ${trouble}` : "";
 }
 
 // `rows` of [text, class]; the columns' names are in each cell, too, for where there is no room for a head.

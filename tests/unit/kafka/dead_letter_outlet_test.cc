@@ -60,7 +60,7 @@ class DeadLetterOutletTest : public ::testing::Test {
 
 TEST_F(DeadLetterOutletTest, EachIsARecord) {
   DeadLetterOutlet outlet(Options(), "dead", "shop");
-  EXPECT_TRUE(outlet.Tell({Row("a"), Row("b")}).ok());
+  EXPECT_TRUE(outlet.Publish({Row("a"), Row("b")}).ok());
   EXPECT_TRUE(Await(&outlet).ok());
   EXPECT_THAT(ReadPartition(mock_.bootstrap(), "dead", 0), ElementsAre("a", "b"));
 }
@@ -68,9 +68,9 @@ TEST_F(DeadLetterOutletTest, EachIsARecord) {
 TEST_F(DeadLetterOutletTest, RefusalIsReportedAndTheNextGoesOn) {
   DeadLetterOutlet outlet(Options(), "dead", "shop");
   mock_.FailProduce({RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE});
-  EXPECT_TRUE(outlet.Tell({Row("a")}).ok());
+  EXPECT_TRUE(outlet.Publish({Row("a")}).ok());
   EXPECT_FALSE(Await(&outlet).ok());
-  EXPECT_TRUE(outlet.Tell({Row("b")}).ok());
+  EXPECT_TRUE(outlet.Publish({Row("b")}).ok());
   EXPECT_TRUE(Await(&outlet).ok());
   EXPECT_THAT(ReadPartition(mock_.bootstrap(), "dead", 0), ElementsAre("b"));
 }
@@ -79,8 +79,8 @@ TEST_F(DeadLetterOutletTest, WhatIsOnItsWayIsBounded) {
   mock_.SetDown(true);
   DeadLetterOutlet outlet(Options(), "dead", "shop");
   const base::DeadLetter large = Row(std::string(DeadLetterOutlet::kBytesMax / 2, 'x'));
-  EXPECT_TRUE(outlet.Tell({large}).ok());
-  EXPECT_TRUE(absl::IsResourceExhausted(outlet.Tell({large, large})));
+  EXPECT_TRUE(outlet.Publish({large}).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(outlet.Publish({large, large})));
 }
 
 }  // namespace

@@ -383,19 +383,19 @@ TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordIsSkippedAndNotDoubledByAReco
 
 TEST_F(DeadLetterPolicyTest, DecisionsTooManyToTellAreCounted) {
   Policy(OnUndeliverable::kSkip);
-  const std::size_t many = Decider::kUntoldMax + 7;
+  const std::size_t many = Decider::kUnreportedMax + 7;
   for (std::size_t i = 0; i < many; ++i) {
     sink_.Refuse(i, Failure{FailureKind::kTopicUnknown, "no such topic"});
   }
   Transaction(100, std::vector<std::string>(many, "a"));
   Settle();
-  EXPECT_THAT(Told(), SizeIs(Decider::kUntoldMax));
+  EXPECT_THAT(Told(), SizeIs(Decider::kUnreportedMax));
   sink_.Refuse(many, Failure{FailureKind::kTopicUnknown, "no such topic"});
   Transaction(200, {"b1"});
   Settle();
   const std::vector<Decision> told = Told();
   ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].not_told, 7U);
+  EXPECT_EQ(told[0].not_reported, 7U);
   EXPECT_EQ(pipeline().counters().events_skipped, many + 1);
 }
 

@@ -58,7 +58,7 @@ class NotifierTest : public ::testing::Test {
   // A turn of the loop, and what was told in it.
   std::vector<std::string> Turn(State state, bool waits = true) {
     if (notifier_->Turn(state, now_)) {
-      notifier_->Tell(state, "words", waits, now_);
+      notifier_->Report(state, "words", waits, now_);
     }
     return Told();
   }
@@ -129,7 +129,7 @@ TEST_F(WatchedNotifierTest, StoppingAsksForTimeAsLongAsTheLoopTurns) {
   notifier_->Stopping();
   EXPECT_THAT(Told(), ElementsAre("STOPPING=1"));
   EXPECT_THAT(Turn(State::kDraining), ElementsAre(kStarting));
-  Pass(Notifier::kTellEvery);
+  Pass(Notifier::kReportEvery);
   EXPECT_THAT(Turn(State::kDraining), ElementsAre("WATCHDOG=1", kStarting));
 }
 
@@ -147,7 +147,7 @@ TEST_F(WatchedNotifierTest, ReloadIsToldFromItsBeginningToItsEndOnceReady) {
 // A line of its own is a message of its own.
 TEST_F(WatchedNotifierTest, StatusCannotSayMoreThanAStatus) {
   ASSERT_TRUE(notifier_->Turn(State::kReconnecting, now_));
-  notifier_->Tell(State::kReconnecting, "connection lost\nREADY=1", true, now_);
+  notifier_->Report(State::kReconnecting, "connection lost\nREADY=1", true, now_);
   for (const std::string& told : Told()) {
     EXPECT_THAT(told, Not(HasSubstr("\nREADY=1")));
   }
@@ -155,11 +155,12 @@ TEST_F(WatchedNotifierTest, StatusCannotSayMoreThanAStatus) {
 
 TEST_F(WatchedNotifierTest, ReadyThatAFullSocketRefusesIsToldAgain) {
   for (int i = 0; i < 2'000 && notifier_->Turn(State::kStarting, now_); ++i) {
-    notifier_->Tell(State::kStarting, "words", true, now_);  // refused at last, so it is still due
-    Pass(Notifier::kTellEvery);
+    notifier_->Report(State::kStarting, "words", true,
+                      now_);  // refused at last, so it is still due
+    Pass(Notifier::kReportEvery);
   }
   ASSERT_TRUE(notifier_->Turn(State::kStreaming, now_));
-  notifier_->Tell(State::kStreaming, "words", true, now_);
+  notifier_->Report(State::kStreaming, "words", true, now_);
   Told();
   EXPECT_THAT(Turn(State::kStreaming), ::testing::Contains(kReady));
 }

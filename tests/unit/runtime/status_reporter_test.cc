@@ -96,7 +96,7 @@ TEST_F(StatusReporterTest, DecisionsAreToldWithTheirEventAFewASecond) {
   Transaction(100, std::vector<std::string>(many, "a1"));
   const auto told = [this] {
     ::testing::internal::CaptureStderr();
-    status_reporter_.TellDecisions(&pipeline(), now_);
+    status_reporter_.ReportDecisions(&pipeline(), now_);
     const std::string lines = ::testing::internal::GetCapturedStderr();
     return std::pair(lines, std::count(lines.begin(), lines.end(), '\n'));
   };
@@ -122,7 +122,7 @@ TEST_F(StatusReporterTest, HugeIdsAreCutAndTheReasonIsNot) {
   Event(endless);
   SendPayload(pipeline::EventBytes(endless, "k", "no topic"));
   ::testing::internal::CaptureStderr();
-  status_reporter_.TellDecisions(&pipeline(), now_);
+  status_reporter_.ReportDecisions(&pipeline(), now_);
   const std::string lines = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 2);
   EXPECT_LT(lines.size(), 20'000U);
