@@ -29,7 +29,7 @@ struct DlqArguments {
   bool yes = false;
 };
 
-// The pipeline, as verbs about its letters and rows need it.
+// The pipeline, as verbs about its dead letters and rows need it.
 operations::DlqOptions DlqOptionsOf(const config::Config& config);
 
 // A duration of the configuration file, meaning how long ago, or RFC 3339.

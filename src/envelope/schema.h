@@ -1,7 +1,7 @@
 // Schema - what a value needs of a Schema Registry, and the few bytes by which its readers find it.
 // Why: looking a schema up needs the network, and everything here must not: a record is encoded with
-//   room for those bytes, and gets them right before it is submitted. What is kept in memory, and in
-//   letters, is the value without them.
+//   room for those bytes, and gets them right before it is submitted. What memory and dead letters hold
+//   is the value without them.
 // Thread: values.
 // Units/limits: kSchemaRoom bytes for all of them; kSchemaNamesMax for record and subject together.
 // Errors: FrameOf: kInvalidArgument (the message is nested deeper than there is room for),
@@ -79,7 +79,7 @@ Record Framed(const Record& record, Framing framing, std::string_view frame);
 // A copy with room, in a block of its own.
 Record WithRoom(const Record& record, base::ChunkArena* arena);
 
-// One line, for letters: `payload protobuf shop.v1.Order orders-shop.v1.Order`. Not the source.
+// One line, for dead letters: `payload protobuf shop.v1.Order orders-shop.v1.Order`. Not the source.
 std::string NeedAsText(const SchemaNeed& need);
 absl::StatusOr<SchemaNeed> ParseNeed(std::string_view text);
 

@@ -1,6 +1,6 @@
 // SchemaTable - the schemas that records need, and what is known of each.
-// Why: the encoder, the letters and the retries of letters name what they need, the registry answers
-//   later, and the last step before a sink only looks here.
+// Why: the encoder, the dead letters and their retries name what they need. The registry answers later,
+//   and the last step before a sink only looks here.
 // Thread: one owner.
 // Units/limits: one entry for each combination of topic and message name, which those who write events
 //   invent. Beyond kBytesMax it is crowded, and its owner has it forget what nothing in flight needs:

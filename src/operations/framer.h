@@ -1,5 +1,5 @@
 // Framer - gives a record that a verb sends the bytes of its schema, as the stream would.
-// Why: they stand in no letter and in no row, and the registry may know another schema by now.
+// Why: no dead letter and no row holds them, and the registry may know another schema by now.
 // Thread: one owner; blocking.
 // Errors: kFailedPrecondition (no registry is configured), and the resolver's.
 #pragma once

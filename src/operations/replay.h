@@ -31,7 +31,7 @@ struct ReplayOptions {
   bool dry_run = false;
   bool skip_undeliverable = false;  // leave out rows that can be no records, and name them
   bool all = false;                 // without a filter
-  bool missing = false;             // of them only what Kafka does not hold, and no letter is about
+  bool missing = false;             // of them only those in neither Kafka nor a dead letter
   std::uint64_t rate = 0;           // events a second; 0 = as fast as Kafka takes them
   std::string standby;              // conninfo; empty = the primary
   std::string temp_folder;

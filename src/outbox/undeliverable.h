@@ -1,6 +1,6 @@
 // UndeliverableError - a row that becomes no record: the message for a person, and the reason as a word
 // that does not change.
-// Why: operators filter letters by it, and policies later may.
+// Why: operators filter dead letters by it, and policies later may.
 // Thread: free functions.
 // Source: docs/dead-letters.md, walpost-dlq-reason.
 #pragma once

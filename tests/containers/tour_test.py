@@ -92,7 +92,7 @@ def test_nothing_is_lost_when_walpost_is_killed(demo):
 def test_a_poisoned_event_is_found_and_sent_again(demo):
     with section(demo, "Poison an event") as part:
         order = re.search(r"order (\d+) is placed", part.next("docker compose exec shop place-order.py"))[1]
-        demo.wait_for(lambda: "1 letter" in demo.shell("docker compose exec walpost walpost dlq list").stdout, 30, "the letter")
+        demo.wait_for(lambda: "1 dead letter" in demo.shell("docker compose exec walpost walpost dlq list").stdout, 30, "the dead letter")
         assert "record_too_large" in part.next("docker compose exec walpost walpost dlq list")
         assert "failed: topic 'order' does not take this record" in part.next("docker compose exec walpost walpost dlq retry", exit_code=75)
         part.next("docker compose exec kafka /opt/kafka/bin/kafka-configs.sh")

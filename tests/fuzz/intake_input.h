@@ -17,7 +17,7 @@ struct IntakeInput {
   static constexpr std::uint8_t kRoutedByRow = 4;  // columns topic and partition, header from note
   static constexpr std::uint8_t kNullsAllowed = 8;
   static constexpr std::uint8_t kTemplate = 16;    // topic from aggregate type and column note
-  static constexpr std::uint8_t kDeadLetter = 32;  // rows that become no event become letters
+  static constexpr std::uint8_t kDeadLetter = 32;  // rows that become no event become dead letters
   static constexpr std::uint8_t kSkip = 64;        // ... are skipped
   // CloudEvents: binary, with kRawValue as protobuf, with kDebeziumHeaders as JSON.
   static constexpr std::uint8_t kCloudEvents = 128;

@@ -48,7 +48,7 @@ def refused(make_pipeline, kafka):
     return make
 
 
-def test_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refused, kafka):
+def test_dead_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refused, kafka):
     refusing = refused()
     p = refusing.pipeline
     ids = [event for event, is_refused in refusing.rows() if is_refused]
@@ -56,12 +56,13 @@ def test_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refus
     table = dlq(p, "list").stdout
     print(table)
     assert all(event in table for event in ids) and table.endswith("2 dead letters\n")
-    letters = listed(p)
-    assert [letter["id"] for letter in letters] == ids
-    assert {letter["state"] for letter in letters} == {"dead_letter"} and {letter["topic"] for letter in letters} == {refusing.topic}
-    first = letters[0]
+    dead_letters = listed(p)
+    assert [dead_letter["id"] for dead_letter in dead_letters] == ids
+    assert {dead_letter["state"] for dead_letter in dead_letters} == {"dead_letter"}
+    assert {dead_letter["topic"] for dead_letter in dead_letters} == {refusing.topic}
+    first = dead_letters[0]
     for matching in (["--id", ids[0]], ["--position", first["position"]]):
-        assert [letter["id"] for letter in listed(p, *matching)] == ids[:1]
+        assert [dead_letter["id"] for dead_letter in listed(p, *matching)] == ids[:1]
     for both in (["--topic", refusing.topic], ["--reason", "record_invalid"], ["--since", "1h"],
                  ["--until", "2999-01-01T00:00:00Z"]):
         assert len(listed(p, *both)) == 2, both
@@ -90,7 +91,7 @@ def test_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refus
     assert sorted(headers_of(message)["id"] for message in again) == sorted(ids)
     marks = headers_of(again[0])
     assert marks["walpost-redelivery"] == "dlq-retry" and "walpost-position" not in marks
-    assert marks["walpost-original-position"] in {letter["position"] for letter in letters}
+    assert marks["walpost-original-position"] in {dead_letter["position"] for dead_letter in dead_letters}
     assert not any(name.startswith("walpost-dlq") for name in marks) and again[0].key() is None
     assert {message.value() for message in again} == {b"5", b"10"}
     assert dlq(p, "list").stdout == "there are no open dead letters\n"
@@ -101,12 +102,12 @@ def test_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refus
 def test_discard_wants_a_confirmation_and_then_decides(refused, kafka):
     refusing = refused()
     p = refusing.pipeline
-    first, second = (letter["id"] for letter in listed(p))
+    first, second = (dead_letter["id"] for dead_letter in listed(p))
     asked = dlq(p, "discard", "--id", first, exit_code=64)
     assert "would discard" in asked.stdout and "--yes" in asked.stderr and len(listed(p)) == 2
     print(dlq(p, "discard", "--id", first, "--yes").stdout)
-    assert [letter["id"] for letter in listed(p)] == [second]
-    assert [letter["state"] for letter in listed(p, "--all")] == ["discarded", "dead_letter"]
+    assert [dead_letter["id"] for dead_letter in listed(p)] == [second]
+    assert [dead_letter["state"] for dead_letter in listed(p, "--all")] == ["discarded", "dead_letter"]
     assert not redelivered(kafka, refusing.topic)
 
 
@@ -134,11 +135,11 @@ def test_five_megabytes_are_sent_again_once_the_limit_is_raised(make_pipeline, k
     p.insert(21, 21, topic="no-such-topic")
     p.wait_confirmed()
     print(dlq(p, "list").stdout)
-    (letter,) = listed(p, "--type", "OrderPlaced")
-    assert letter["reason"] == "record_too_large" and letter["key"] == "order-17" and letter["value_bytes"] > 5_000_000
-    print(dlq(p, "show", letter["id"]).stdout)
-    envelope = json.loads(dlq(p, "show", letter["id"], "--payload").stdout)
-    assert envelope["id"] == letter["id"] and envelope["type"] == "OrderPlaced"
+    (dead_letter,) = listed(p, "--type", "OrderPlaced")
+    assert dead_letter["reason"] == "record_too_large" and dead_letter["key"] == "order-17" and dead_letter["value_bytes"] > 5_000_000
+    print(dlq(p, "show", dead_letter["id"]).stdout)
+    envelope = json.loads(dlq(p, "show", dead_letter["id"], "--payload").stdout)
+    assert envelope["id"] == dead_letter["id"] and envelope["type"] == "OrderPlaced"
     still = dlq(p, "retry", "--key", "order-17", exit_code=75)
     print(still.stdout, still.stderr)
     kafka.alter_topic("large.orders", {"max.message.bytes": "10000000"})
@@ -146,7 +147,7 @@ def test_five_megabytes_are_sent_again_once_the_limit_is_raised(make_pipeline, k
     print(dlq(p, "retry", "--key", "order-17").stdout)
     (again,) = redelivered(kafka, "large.orders")
     assert again.partition() == PARTITION_OF_ORDER_17, "where Java puts its key"
-    assert again.timestamp()[1] == json_time(letter["event_time"], again.timestamp()[1])
+    assert again.timestamp()[1] == json_time(dead_letter["event_time"], again.timestamp()[1])
     print(dlq(p, "discard", "--topic", "no-such-topic", exit_code=64))
     print(dlq(p, "discard", "--topic", "no-such-topic", "--yes").stdout)
     print(dlq(p, "list", "--all").stdout)
@@ -168,7 +169,7 @@ def test_truncated_one_is_made_whole_from_its_row(make_pipeline, kafka):
         p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, content_type) VALUES"
                   f" ('00000000-0000-0000-0000-00000000000{number}', 'no such/topic', 'key-1', 'Created', '\\x00ff01', 'x/y')")
     p.wait_confirmed()
-    one, two, three = (letter["id"] for letter in listed(p, "--reason", "row_invalid"))
+    one, two, three = (dead_letter["id"] for dead_letter in listed(p, "--reason", "row_invalid"))
     still = dlq(p, "retry", "--id", one, exit_code=75).stdout
     assert "still no event" in still and "no such/topic" in still
     p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id IN (%s, %s)", p.name, one, two)
@@ -195,8 +196,8 @@ def test_row_that_row_security_hides_is_not_taken_for_deleted(make_pipeline):
     p.walpost.start()
     p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no such/topic', 'key-1', 'Created')")
     p.wait_confirmed()
-    (letter,) = listed(p)
-    hidden = p.walpost.verb("dlq", "retry", "--id", letter["id"], check=False)
+    (dead_letter,) = listed(p)
+    hidden = p.walpost.verb("dlq", "retry", "--id", dead_letter["id"], check=False)
     said = hidden.stdout + hidden.stderr
     assert hidden.returncode != 0 and "row-level security" in said and "no longer in table" not in said
     p.execute("CREATE POLICY emit ON outbox.events FOR INSERT TO outbox_writer WITH CHECK (aggregate_type <> 'hidden')")

@@ -85,7 +85,7 @@ def test_every_scrape_adds_up_while_kafka_goes_and_comes_back(make_pipeline, wor
     p.judge()
 
 
-def test_every_scrape_adds_up_with_letters_and_a_lost_connection(make_pipeline):
+def test_every_scrape_adds_up_with_dead_letters_and_a_lost_connection(make_pipeline):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "park"}})
     p.walpost.init()
     p.allow_bad_topics()
@@ -99,8 +99,8 @@ def test_every_scrape_adds_up_with_letters_and_a_lost_connection(make_pipeline):
     p.wait_confirmed()
     scraper.finish()
     last = prometheus.scrape(p.walpost)
-    letters = last.total("walpost_events_dead_lettered_total") + last.total("walpost_events_parked_total")
-    assert letters >= 30 and last.total("walpost_events_received_total") == len(p.committed())
+    dead_letters = last.total("walpost_events_dead_lettered_total") + last.total("walpost_events_parked_total")
+    assert dead_letters >= 30 and last.total("walpost_events_received_total") == len(p.committed())
 
 
 def test_promtool_finds_nothing_and_every_documented_metric_is_there(make_pipeline, workspace):

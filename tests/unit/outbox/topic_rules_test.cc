@@ -64,15 +64,17 @@ TEST(TopicRulesTest, ListComesInsteadOfTheTemplate) {
 
 TEST(TopicRulesTest, NothingOfWalpostsOrKafkasIsADestinationWhateverIsAllowed) {
   TopicOptions options;
-  options.own = {"progress", "letters"};
-  for (const auto& allowed : {std::vector<std::string>{}, std::vector<std::string>{"*"},
-                              std::vector<std::string>{"progress", "letters", "__consumer_offsets",
-                                                       "walpost.dead-letter"}}) {
+  options.own = {"progress", "dead-letters"};
+  for (const auto& allowed :
+       {std::vector<std::string>{}, std::vector<std::string>{"*"},
+        std::vector<std::string>{"progress", "dead-letters", "__consumer_offsets",
+                                 "walpost.dead-letter"}}) {
     options.allowed = allowed;
     options.by_aggregate_type = {{"x", "progress"}};
     const TopicRules rules(options, "*");
-    for (const char* topic : {"progress", "letters", "__consumer_offsets", "__transaction_state",
-                              "walpost.dead-letter", "walpost.progress.of-another-pipeline"}) {
+    for (const char* topic :
+         {"progress", "dead-letters", "__consumer_offsets", "__transaction_state",
+          "walpost.dead-letter", "walpost.progress.of-another-pipeline"}) {
       EXPECT_EQ(Reason(rules, topic), "topic_not_allowed") << topic;
     }
   }
