@@ -178,10 +178,10 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
   if (!readers_.contains(place)) {
     RETURN_IF_ERROR(base::Annotate(OpenLater(place, left.seq), name));
   }
-  presence_ = Presence();
-  presence_.there.assign(readers_.at(place).count(), false);
+  settled_rows_ = SettledRows();
+  settled_rows_.settled.assign(readers_.at(place).count(), false);
   if (gap_ || left.begun) {
-    RETURN_IF_ERROR(base::Annotate(FindSent(place), name));
+    RETURN_IF_ERROR(base::Annotate(FindSettled(place), name));
   }
   if (!left.begun) {
     left.begun = true;
@@ -191,16 +191,16 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
   left.done = true;
   RETURN_IF_ERROR(Note(name, left));
   std::string line = absl::StrFormat("%s%s: %s", label, name, sender_->TakeAccount());
-  if (presence_.in_topic > 0) {
-    line += absl::StrFormat(", %d %s", presence_.in_topic,
+  if (settled_rows_.in_topic > 0) {
+    line += absl::StrFormat(", %d %s", settled_rows_.in_topic,
                             gap_ ? "are in Kafka already" : "had been sent before");
   }
-  if (presence_.dead_letters > 0) {
-    line += absl::StrFormat(", %d are dead letters", presence_.dead_letters);
+  if (settled_rows_.dead_letters > 0) {
+    line += absl::StrFormat(", %d are dead letters", settled_rows_.dead_letters);
   }
-  line += presence_.SupersededText();
-  if (!presence_.warning.empty()) {
-    line += "\nwarning      " + presence_.warning;
+  line += settled_rows_.SupersededText();
+  if (!settled_rows_.warning.empty()) {
+    line += "\nwarning      " + settled_rows_.warning;
   }
   return line + "\n";
 }
@@ -239,29 +239,29 @@ absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
   return absl::OkStatus();
 }
 
-// What is in its topic, or a dead letter, is not to be sent.
-absl::Status Drain::FindSent(std::uint32_t place) {
-  PresenceOptions options;
+// Settled rows are not sent.
+absl::Status Drain::FindSettled(std::uint32_t place) {
+  SettledRowsOptions options;
   options.temp_folder = options_.temp_folder;
   options.on_progress = options_.on_progress;
   options.dead_letters = gap_.has_value();
   options.from_oldest_row = gap_ && gap_->since_ms;
-  ASSIGN_OR_RETURN(presence_,
-                   FindPresence(options_.pipeline, options, NameAt(place), &readers_.at(place)));
+  ASSIGN_OR_RETURN(settled_rows_,
+                   FindSettledRows(options_.pipeline, options, NameAt(place), &readers_.at(place)));
   return absl::OkStatus();
 }
 
 absl::Status Drain::SendAll(std::uint32_t place, Left* left) {
   sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
                   gap_ ? "gap" : "drain", options_.patience);
-  sender_->KnowMissing(presence_.unknown_topics);
+  sender_->KnowMissing(settled_rows_.unknown_topics);
   const std::string name = NameAt(place);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
   const auto on_row = [&](const ReadRow& row) {
-    if (!presence_.there[row.number]) {
+    if (!settled_rows_.settled[row.number]) {
       RETURN_IF_ERROR(sender_->SendRow(row, schemas_, options_.skip_undeliverable));
     }
-    ReportProgress(name, row.number + 1, presence_.there.size());
+    ReportProgress(name, row.number + 1, settled_rows_.settled.size());
     return (row.number + 1) % options_.note_every == 0 ? NoteAt(place, row, left)
                                                        : absl::OkStatus();
   };

@@ -23,9 +23,9 @@
 #include "envelope/schema_table.h"
 #include "operations/dlq.h"
 #include "operations/outcome.h"
-#include "operations/presence.h"
 #include "operations/row_reader.h"
 #include "operations/row_sender.h"
+#include "operations/settled_rows.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::operations {
@@ -83,7 +83,7 @@ class Drain {
   absl::StatusOr<std::string> Bound(std::uint32_t place, const RowReader& reader,
                                     postgres::SqlConnection* connection);
   absl::Status OpenLater(std::uint32_t place, const std::string& after);
-  absl::Status FindSent(std::uint32_t place);
+  absl::Status FindSettled(std::uint32_t place);
   absl::Status SendAll(std::uint32_t place, Left* left);
   absl::Status NoteAt(std::uint32_t place, const ReadRow& row, Left* left);
   absl::StatusOr<Left> ReadNote(const std::string& table);
@@ -99,7 +99,7 @@ class Drain {
   std::string snapshot_;
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;
-  Presence presence_;  // of one table at a time
+  SettledRows settled_rows_;  // of one table at a time
 };
 
 }  // namespace walpost::operations

@@ -11,8 +11,8 @@
 #include "operations/confirmed.h"
 #include "operations/dlq_text.h"
 #include "operations/open_transactions.h"
-#include "operations/presence.h"
 #include "operations/row_sender.h"
+#include "operations/settled_rows.h"
 #include "outbox/topic_rules.h"
 
 namespace walpost::operations {
@@ -133,40 +133,40 @@ class Replayer {
   }
 
   absl::Status Table(const std::string& name, RowReader* reader) {
-    there_.assign(reader->count(), false);
+    settled_.assign(reader->count(), false);
     if (options_.missing) {
-      PresenceOptions presence_options;
-      presence_options.temp_folder = options_.temp_folder;
-      presence_options.on_progress = options_.on_progress;
-      presence_options.from_oldest_row = options_.filter.from_ms.has_value();
-      ASSIGN_OR_RETURN(Presence presence,
-                       FindPresence(options_.pipeline, presence_options, name, reader));
-      there_ = std::move(presence.there);
+      SettledRowsOptions settled_options;
+      settled_options.temp_folder = options_.temp_folder;
+      settled_options.on_progress = options_.on_progress;
+      settled_options.from_oldest_row = options_.filter.from_ms.has_value();
+      ASSIGN_OR_RETURN(SettledRows settled_rows,
+                       FindSettledRows(options_.pipeline, settled_options, name, reader));
+      settled_ = std::move(settled_rows.settled);
       if (options_.in_place) {
-        sender_.KnowMissing(presence.unknown_topics);
+        sender_.KnowMissing(settled_rows.unknown_topics);
       }
-      const std::uint64_t missing =
-          reader->count() - presence.in_topic - presence.dead_letters - presence.superseded;
+      const std::uint64_t missing = reader->count() - settled_rows.in_topic -
+                                    settled_rows.dead_letters - settled_rows.superseded;
       text_ += absl::StrFormat("%s: %s missing in Kafka%s\n", name, Count(missing, "event"),
-                               presence.SupersededText());
-      if (!presence.warning.empty()) {
-        text_ += "warning: " + presence.warning + "\n";
+                               settled_rows.SupersededText());
+      if (!settled_rows.warning.empty()) {
+        text_ += "warning: " + settled_rows.warning + "\n";
       }
-      RETURN_IF_ERROR(JudgeCompacted(presence));
+      RETURN_IF_ERROR(JudgeCompacted(settled_rows));
     }
     return options_.dry_run ? absl::OkStatus() : Send(name, reader);
   }
 
   // What looks missing may have been compacted, for a newer one that the filter leaves out.
-  absl::Status JudgeCompacted(const Presence& presence) {
-    if (presence.missing_of_compacted == 0 || !options_.filter.MayLeaveOutNewer() ||
+  absl::Status JudgeCompacted(const SettledRows& settled_rows) {
+    if (settled_rows.missing_of_compacted == 0 || !options_.filter.MayLeaveOutNewer() ||
         !options_.to_topic.empty()) {
       return absl::OkStatus();
     }
     const std::string text = absl::StrFormat(
         "%s may have been removed by compaction, for newer ones of their keys that --to, --id or "
         "--type leave out, and would come behind these: choose with --from, --key and --table only",
-        Count(presence.missing_of_compacted, "event"));
+        Count(settled_rows.missing_of_compacted, "event"));
     if (options_.dry_run) {
       text_ += "warning: " + text + "\n";
       return absl::OkStatus();
@@ -180,7 +180,7 @@ class Replayer {
     }
     std::uint64_t sent = 0;
     const absl::Status status = reader->ForEach([&](const ReadRow& row) {
-      if (there_[row.number]) {
+      if (settled_[row.number]) {
         return absl::OkStatus();
       }
       pace_.Await();
@@ -220,7 +220,7 @@ class Replayer {
   RowSender sender_;
   Pace pace_;
   envelope::SchemaTable schemas_;
-  std::vector<bool> there_;  // by the row's number: not to be sent
+  std::vector<bool> settled_;  // by the row's number
   std::string text_;
 };
 
