@@ -275,7 +275,7 @@ void AddSlotVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
   recreate->add_option("--since", arguments->since,
                        "Only rows created since: RFC 3339, or ago, as 2h");
   recreate->add_flag("--skip-undeliverable", arguments->skip_undeliverable, kSkipHelp);
-  recreate->add_option("--spill-dir", arguments->temp_dir, kTempDirHelp);
+  recreate->add_option("--temp-dir", arguments->temp_dir, kTempDirHelp);
 }
 
 // Needs no configuration: it makes one.

@@ -79,7 +79,7 @@ void AddRange(CLI::App* verb, TableArguments* arguments) {
   verb->add_option("--table", arguments->table, "Only rows of this table, SCHEMA.TABLE");
   verb->add_option("--standby", arguments->standby,
                    "Read the rows there: a conninfo, as source.conninfo");
-  verb->add_option("--spill-dir", arguments->temp_dir, kTempDirHelp);
+  verb->add_option("--temp-dir", arguments->temp_dir, kTempDirHelp);
   verb->add_option("--wait", arguments->wait,
                    "How long to wait for the slot to confirm what the rows were read up to")
       ->capture_default_str();

@@ -90,7 +90,7 @@ absl::Status DiskBuckets::ForEach(std::size_t bucket, const OnEntry& on_entry) {
 }
 
 absl::Status DiskBuckets::Failed(const char* what) const {
-  const std::string text = absl::StrFormat("%s in %s: %s; --spill-dir names another folder", what,
+  const std::string text = absl::StrFormat("%s in %s: %s; --temp-dir names another folder", what,
                                            folder_, std::strerror(errno));
   return errno == ENOSPC ? absl::ResourceExhaustedError(text) : absl::UnavailableError(text);
 }

@@ -220,7 +220,7 @@ def test_rows_are_read_from_a_standby(make_pipeline, workspace):
 
 def test_folder_that_cannot_be_written_to_is_named(make_pipeline):
     p = make_pipeline().start()
-    failed = p.walpost.verb("audit", "--spill-dir", "/nowhere", check=False)
+    failed = p.walpost.verb("audit", "--temp-dir", "/nowhere", check=False)
     assert failed.returncode == 69 and "/nowhere" in failed.stderr
     failed = p.walpost.verb("audit", "--report", "/nowhere/report", check=False)
     assert failed.returncode == 69 and "/nowhere/report" in failed.stderr
