@@ -48,7 +48,7 @@ class Intake {
   std::optional<Halt> TakePayload(std::string_view payload, base::Lsn start);
 
   // The server announced a table that may have been edited since the catalogs were read, or is a standby
-  // and may have been promoted: nothing more is to be taken until it was looked at again.
+  // and may have been promoted: nothing more is taken until the next look at the server.
   bool must_look() const { return must_look_; }
 
   // A standby reported a position, which counts only after another look at the standby.
