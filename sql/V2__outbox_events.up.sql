@@ -33,7 +33,7 @@ $$;
 CREATE TABLE IF NOT EXISTS outbox.events (
     id             uuid        PRIMARY KEY,
     seq            bigint      GENERATED ALWAYS AS IDENTITY,
-    -- The top-level transaction, also under savepoints: tells later whether a snapshot saw the row.
+    -- The top-level transaction, also under savepoints: shows later whether a snapshot saw the row.
     tx             xid8        NOT NULL DEFAULT pg_current_xact_id(),
     aggregate_type text        NOT NULL,
     aggregate_id   text        NOT NULL,

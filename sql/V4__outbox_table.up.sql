@@ -39,7 +39,7 @@ BEGIN
     ELSE
         -- RFC 9562: 48 bits of milliseconds, 12 bits of the millisecond's part, 62 random bits. In PL/pgSQL, which keeps the plan:
         -- of a function in SQL it is made anew with each INSERT. A search_path of its own would cost each INSERT as much again, so
-        -- every name and operator tells its schema.
+        -- every name and operator has its schema in front.
         CREATE OR REPLACE FUNCTION outbox.uuid_v7() RETURNS uuid LANGUAGE plpgsql VOLATILE PARALLEL SAFE AS $$
             BEGIN
                 RETURN pg_catalog.overlay(
@@ -54,7 +54,7 @@ BEGIN
 END
 $outer$;
 
--- Whether walpost can deliver this, at all and in every format, as far as the event alone tells. What the configuration and Kafka add
+-- Whether walpost can deliver this, at all and in every format, as far as the event alone shows. What the configuration and Kafka add
 -- to that (which topics there are, headers of theirs, how large a record may be, a schema) is not known here; docs/database.md,
 -- "Emit an event", lists it. One function instead of an expression for each rule: a table's
 -- expressions are read anew with each INSERT, and that took longer than all that is asked here. All but the payload stays

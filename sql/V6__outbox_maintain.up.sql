@@ -50,8 +50,8 @@ BEGIN
 END
 $$;
 
--- The newest note that every pipeline has passed; nothing where that cannot be said, with a warning that tells why. A slot alone does
--- not tell: whoever may advance it, or make it anew, moves it without a word. So what walpost itself has noted counts as well.
+-- The newest note that every pipeline has passed; nothing where that is not known, with a warning that says why. A slot alone does
+-- not show it: whoever may advance it, or make it anew, moves it without notice. So what walpost itself has noted counts as well.
 CREATE OR REPLACE FUNCTION outbox.delivered_note() RETURNS SETOF outbox.retention_note LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -100,7 +100,7 @@ SET datestyle = 'ISO, YMD' SET timezone = 'UTC' AS $$
     WHERE i.inhparent = 'outbox.events'::regclass AND bound IS NOT NULL
 $$;
 
--- A partition's name tells when it begins; with a number where something else has that name.
+-- A partition's name says when it begins; it gets a number where something else has that name.
 CREATE OR REPLACE FUNCTION outbox.partition_name(starts timestamptz) RETURNS text LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
     SELECT names.name FROM generate_series(1, 100) AS numbers (number)

@@ -46,7 +46,7 @@ BEGIN
 END
 $$;
 
--- Forgets keys that are older than `keep`, at most `rows` of them, and tells how many.
+-- Forgets keys that are older than `keep`, at most `rows` of them, and returns how many.
 CREATE OR REPLACE FUNCTION outbox.forget_keys(keep interval DEFAULT '7 days', rows integer DEFAULT 100000) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -81,7 +81,7 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed';
     END IF;
     IF emit.idempotency_key IS NOT NULL THEN
-        -- This function runs as its owner, so current_user does not tell.
+        -- This function runs as its owner, so current_user is not who calls it.
         emitter := coalesce(nullif(current_setting('role'), 'none'), session_user);
         LOOP
             INSERT INTO outbox.idempotency (writer, key, event_id) VALUES (emitter, emit.idempotency_key, event)

@@ -50,7 +50,7 @@ BEGIN
 END
 $$;
 COMMENT ON TABLE inbox.processed_events IS 'Written by inbox.accept, emptied by inbox.maintain. Not to be edited.';
--- Ids that tell no time, and days that have no partition: here old rows are deleted one by one.
+-- Ids without a time, and days that have no partition: here old rows are deleted one by one.
 CREATE TABLE IF NOT EXISTS inbox.processed_events_untimed PARTITION OF inbox.processed_events
     FOR VALUES FROM (MINVALUE) TO ('1970-01-01');
 CREATE TABLE IF NOT EXISTS inbox.processed_events_default PARTITION OF inbox.processed_events DEFAULT;
@@ -60,7 +60,7 @@ CREATE TABLE IF NOT EXISTS inbox.one_at_a_time ();
 
 -- The day, in UTC, on which a UUID of version 7 was made; -infinity for any other id.
 CREATE OR REPLACE FUNCTION inbox.day_of(event_id text) RETURNS date LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    -- Every name and operator tells its schema: with a search_path of its own it would not become a part of what calls it.
+    -- Every name and operator has its schema in front: with a search_path of its own it would not become a part of what calls it.
     SELECT CASE WHEN event_id OPERATOR(pg_catalog.~) '^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-7[0-9A-Fa-f]{3}-[89ABab][0-9A-Fa-f]{3}-[0-9A-Fa-f]{12}$'
         THEN '1970-01-01'::pg_catalog.date OPERATOR(pg_catalog.+)
             (('x' OPERATOR(pg_catalog.||) pg_catalog.substr(event_id, 1, 8) OPERATOR(pg_catalog.||) pg_catalog.substr(event_id, 10, 4))

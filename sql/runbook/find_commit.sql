@@ -1,4 +1,4 @@
--- The commit of the transaction to which a change belongs: what `walpost slot advance --to` needs, where PostgreSQL's error tells only the change.
+-- The commit of the transaction to which a change belongs: what `walpost slot advance --to` needs, where PostgreSQL's error names only the change.
 -- No line: test_decoding fails at the same place, or the slot is past it.
 -- PostgreSQL 13 to 18, the database of the outbox, as a role with REPLICATION; makes a temporary copy of the slot, which is gone with the session:
 --   psql -v slot=SLOT -v change_lsn=LSN -f find_commit.sql

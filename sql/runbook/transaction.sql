@@ -1,5 +1,5 @@
 -- The rows of one transaction as they lie in the slot, also when they are no longer in the table. Not readable: what is in them is between control bytes.
--- It tells what would be skipped. xid is the column tx of outbox.events.
+-- It shows what would be skipped. xid is the column tx of outbox.events.
 -- PostgreSQL 13 to 18, the database of the outbox, while nobody reads the slot:
 --   psql -v slot=SLOT -v publication=PUBLICATION -v commit_lsn=LSN -f transaction.sql
 SET search_path = pg_catalog, pg_temp;

@@ -1,5 +1,5 @@
 -- How old the oldest row of outbox.events is that may not be delivered: everything older is in Kafka, or in the dead-letter topic. By the newest note of
--- outbox.maintain that walpost, when it connected last, knew to be delivered, so at most; `walpost status` tells what waits in a running walpost,
+-- outbox.maintain that walpost, when it connected last, knew to be delivered, so at most; `walpost status` shows what waits in a running walpost,
 -- `walpost audit` each single row.
 -- Bad: waits much longer than the time between two calls of outbox.maintain and source.reconnect_interval together; a warning, or no answer: nothing can be said to be delivered.
 -- PostgreSQL 13 to 18, the database of the outbox, as owner of its tables: psql -f undelivered.sql
@@ -11,5 +11,5 @@ SELECT n.noted_at AS delivered_up_to_note_of, count(e.id) AS rows_at_most, min(e
 FROM outbox.delivered_note() n LEFT JOIN outbox.events e ON NOT pg_visible_in_snapshot(e.tx, n.snapshot)
 GROUP BY n.noted_at;
 \else
-\echo this database has no outbox.maintain: walpost audit --from 24h tells what is not in Kafka
+\echo this database has no outbox.maintain: walpost audit --from 24h shows what is not in Kafka
 \endif

@@ -51,7 +51,7 @@ def test_every_query_is_named_in_the_runbook_and_says_what_is_bad():
         comment = path.read_text(encoding="utf-8").split("\n\n")[0]
         assert f"sql/runbook/{path.name}" in runbook, path.name
         assert comment.startswith("-- ") and "PostgreSQL 13 to 18" in comment, path.name
-        assert "-- Bad: " in comment or "-- No line: " in comment or "-- It tells" in comment, path.name
+        assert "-- Bad: " in comment or "-- No line: " in comment or "-- It shows" in comment, path.name
 
 
 def test_slots_tell_who_reads_what_is_kept_and_what_the_version_knows(p):
