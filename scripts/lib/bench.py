@@ -162,7 +162,7 @@ def timed_stop(backlog_transactions):
         walpost = workspace.walpost(conninfo=postgres.conninfo(), bootstrap=kafka.bootstrap)
         walpost.init()
         walpost.start()
-        # Until Kafka has told of the topic and has acknowledged a first record of each partition, nothing more is in flight.
+        # Until Kafka has answered about the topic and has acknowledged a first record of each partition, nothing more is in flight.
         postgres.execute(FILL.format(transactions=1, rows=500, bytes=100))
         servers.wait_for(lambda: walpost.status()["events"]["delivered"] == 500, 60, "each partition to have had a record")
         kafka.kill9()

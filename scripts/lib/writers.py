@@ -59,8 +59,8 @@ CREATE TABLE bare_outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, ag
 CREATE TABLE polled_outbox (LIKE bare_outbox INCLUDING ALL);
 ALTER TABLE polled_outbox ADD sent_at timestamptz;
 CREATE INDEX polled_outbox_unsent ON polled_outbox (id) WHERE sent_at IS NULL;
-CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NOTIFY polled_outbox; RETURN NULL; END';
-CREATE TRIGGER tell AFTER INSERT ON polled_outbox FOR EACH STATEMENT EXECUTE FUNCTION tell();
+CREATE FUNCTION notify_poller() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NOTIFY polled_outbox; RETURN NULL; END';
+CREATE TRIGGER notify_poller AFTER INSERT ON polled_outbox FOR EACH STATEMENT EXECUTE FUNCTION notify_poller();
 VACUUM ANALYZE accounts;
 """
 
@@ -84,7 +84,7 @@ LOADS = {
 
 
 class Poller(threading.Thread):
-    """Marks rows as sent, in batches, at once when it is told of some. It sends them nowhere."""
+    """Marks rows as sent, in batches, at once when it is notified of some. It sends them nowhere."""
 
     def __init__(self, postgres):
         super().__init__(daemon=True)
@@ -270,7 +270,7 @@ def text(result):
 
 
 def event_cpu_us(loads, outbox):
-    """What the server uses more than without an outbox; no less than what its clock can tell."""
+    """What the server uses more than without an outbox; no less than what its clock can measure."""
     return max(loads[outbox]["cpu_us"]["median"] - loads["none"]["cpu_us"]["median"], 1)
 
 
