@@ -146,12 +146,12 @@ std::optional<Halt> Decider::Follow(delivery::Sequence sequence) {
 std::optional<Halt> Decider::Full(const DeadLetter& row,
                                   const std::optional<std::string_view>& key) const {
   return Halt{HaltReason::kDeadLetterFailed,
-              absl::StrFormat("event %s of %s at %s cannot be delivered (%s) and not become a dead "
-                              "letter either: delivery.dead_letters_max, %u of them, are open; "
-                              "decide about some (docs/dead-letters.md), or raise it; see "
-                              "docs/runbook.md, dead_letter_failed",
-                              row.event_id, row.source, row.position, row.detail,
-                              dead_letters_->open_rows()),
+              absl::StrFormat(
+                  "event %s of %s at %s cannot be delivered (%s) and not become a "
+                  "dead letter either: delivery.dead_letters_max, %u of them, are open; "
+                  "decide about some (docs/dead-letters.md), or raise it; see "
+                  "docs/runbook.md, dead_letter_failed",
+                  row.event_id, row.source, row.position, row.detail, dead_letters_->open_rows()),
               EventOf(row, key)};
 }
 
