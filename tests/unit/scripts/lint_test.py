@@ -260,6 +260,51 @@ def test_what_only_looks_like_a_banned_word_is_not(tree, name, line):
     assert tree.lint() == (0, [])
 
 
+@pytest.mark.parametrize("name, line, word, instead", [
+    ("src/base/w.cc", "// What it tells of a row.", "tells", "report"),
+    ("src/base/w.h", "int told = 0;", "told", "report"),
+    ("src/base/w.cc", 'Fail("this cannot be told");', "told", "report"),
+    ("src/base/w.cc", "void Job::TellTopic() {", "TellTopic", "Report"),
+    ("src/base/w.cc", "bool TellsTimes();", "TellsTimes", "Report"),
+    ("src/base/w.cc", "++not_told_;", "not_told_", "Report"),
+    ("src/base/w.cc", "untold_.pop_front();", "untold_", "Report"),
+    ("src/observe/page/w.js", "// Telling it again.", "Telling", "report"),
+    ("sql/V1__w.up.sql", "-- Tells how many.", "Tells", "report"),
+    ("docs/w.md", "The log tells why.", "tells", "report"),
+    ("docs/monitoring/w.yml", "- name: told by the monitor", "told", "report"),
+    ("README.md", "The log tells why.", "tells", "report"),
+    ("src/base/w.cc", "// One line, for letters.", "letters", "dead letter"),
+    ("docs/w.md", "The letter is open.", "letter", "dead letter"),
+    ("docs/w.md", "A retry of stubs", "stubs", "truncated dead letter"),
+    ("src/operations/w.cc", "PresenceOptions options;", "PresenceOptions", "SettledRows"),
+    ("src/operations/w.cc", '#include "operations/presence.h"', "operations/presence", "SettledRows"),
+    ("src/operations/w.cc", 'add_option("--spill-dir", help);', "spill-dir", "--temp-dir"),
+    ("docs/w.md", "It waits, and looks again.", "looks again", "resume"),
+])
+def test_retired_word_is_found_with_the_one_to_use(tree, name, line, word, instead):
+    tree.write(name, line + "\n")
+    found = tree.finding()
+    assert found.startswith(f"{name}:1: '{word}': ") and instead in found
+
+
+@pytest.mark.parametrize("name, line", [
+    ("src/base/w.cc", 'fields.push_back({"not_told", text});'),
+    ("src/base/w.cc", "// A field `not_told` with their number."),
+    ("src/base/w.cc", "// A teller, foretelling; intellect."),
+    ("src/base/w.cc", "// A dead letter, dead letters, a dead-letter topic."),
+    ("src/base/w.cc", '"at most 249 letters, digits and more"'),
+    ("src/base/w.h", "// Fields without presence are left out."),
+    ("src/postgres/w.cc", '"t.spill_txns, t.spill_bytes"'),
+    ("docs/w.md", "`MonitorTest.WhatIsTold` and `test_what_is_told`, names of tests"),
+    ("docs/w.md", "sql/runbook/spill.sql shows what the server spills."),
+    ("tests/support/w.cc", "// It is told to stop, and looks again."),
+    ("docs/w.png", "told"),
+])
+def test_what_only_looks_like_a_retired_word_is_not(tree, name, line):
+    tree.write(name, line + "\n")
+    assert tree.lint() == (0, [])
+
+
 # --- Tests that nobody runs ---
 
 
