@@ -18,7 +18,7 @@ from plan import BROKERS
 BROKERS_AWAY_MAX = 2
 BROKER_UP_S_MAX = 120
 BROKER_LIVES_S = 3  # one that could not write ends within that
-LONG_S = 60  # planned reconnects further apart than that are told from others
+LONG_S = 60  # planned reconnects further apart than that are distinguished from others
 UNDISTURBING = ("publication edited", "clock jumps")
 STOP_S_MAX = 60  # for a fast stop of PostgreSQL, for SIGTERM of walpost
 

@@ -68,7 +68,7 @@ def test_member_that_leaves_its_oneof_is_noticed(tmp_path):
     assert schema.broken(*described) == ["p.M field 2 = int32 b json b in oneof o", "p.E value 1 = B"]
 
 
-def test_addition_breaks_nothing_and_is_told(tmp_path):
+def test_addition_breaks_nothing_and_is_reported(tmp_path):
     lines = changed(tmp_path, "string id = 1;", "string id = 1;\n  string tenant = 15;")
     assert schema.broken(schema.published(), lines) == []
     assert schema.new(schema.published(), lines) == ["walpost.v1.Envelope field 15 = string tenant json tenant"]

@@ -185,7 +185,7 @@ TEST_P(RealStream, SilentClientIsDroppedByTheServer) {
   EXPECT_EQ(AwaitEnd().kind, StreamEnd::Kind::kLost);
 }
 
-TEST_P(RealStream, SendThatMeetsAClosedConnectionFailsAndTakeTellsTheEnd) {
+TEST_P(RealStream, SendThatMeetsAClosedConnectionFailsAndTakeReportsTheEnd) {
   harness_->Kill();
   // The first may still fit the socket of a server that is going; then the descriptor is gone or readable.
   absl::Status sent = stream_->Send(harness_->Status());

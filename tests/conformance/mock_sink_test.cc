@@ -280,7 +280,7 @@ TEST_P(MockSink, ReconfiguredWhileNoBrokerIsReachedEndsTheSession) {
   harness().mock().SetDown(false);
 }
 
-TEST_P(MockSink, TopicThatCannotBeDescribedIsUsedWithoutLimitsAndToldOnce) {
+TEST_P(MockSink, TopicThatCannotBeDescribedIsUsedWithoutLimitsAndReportedOnce) {
   const std::string topic = harness().MakeTopic(1);
   for (int i = 0; i < 2; ++i) {
     Open();
@@ -334,7 +334,7 @@ TEST_P(MockSink, TopicCreatedLaterIsTakenOnceTheRefusalIsOld) {
   Open();
   MakeRecord(0, topic, 0, "value");
   ASSERT_EQ(Offer(0).outcome, Outcome::kRefused);
-  EXPECT_EQ(Submit(0), Outcome::kTopicPending) << "it is told once, and then looked up again";
+  EXPECT_EQ(Submit(0), Outcome::kTopicPending) << "it is reported once, and then looked up again";
   ASSERT_EQ(Offer(0).outcome, Outcome::kRefused);
   harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_NO_ERROR);
   EXPECT_EQ(Offer(0).outcome, Outcome::kAccepted);
@@ -371,7 +371,7 @@ TEST_P(MockSink, ManyTopicsThatDoNotExistAreAskedAboutTogetherAndOthersGoOn) {
   CloseAndAwait();
 }
 
-TEST(TopicLookUp, ClientThatEndsWithTheQuestionFindsTopicsThatAreRefused) {
+TEST(TopicLookUp, ClientThatEndsWithTheQuestionShowsWhichTopicsDoNotExist) {
   MockKafka mock;
   mock.CreateTopic("good", 1);
   kafka::KafkaOptions options;

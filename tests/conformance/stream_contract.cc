@@ -59,7 +59,7 @@ const StreamEnd& StreamContract::AwaitEnd() {
   Next next = Await(&frame);
   while (next == Next::kFrame) {
     if (const std::string answer = harness_->Answer(frame); answers_ && !answer.empty()) {
-      // When it fails Take tells the end; there may be nothing left to wait for.
+      // When it fails, Take reports the end; there may be nothing left to wait for.
       if (!stream_->Send(answer).ok()) {
         while ((next = stream_->Take(&frame)) == Next::kFrame) {
         }

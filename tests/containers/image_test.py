@@ -75,7 +75,7 @@ def test_what_walpost_loads_is_in_it(engine, walpost_image):
     assert "BEGIN CERTIFICATE" in in_image(engine, "head", "-2", "/etc/ssl/certs/ca-certificates.crt")
 
 
-def test_every_package_of_which_it_has_files_is_told(engine, sbom):
+def test_every_package_of_which_it_has_files_is_listed(engine, sbom):
     told = {package["name"]: package for package in sbom["packages"]}
     assert told["walpost"]["licenseDeclared"] == "Apache-2.0"
     checksum = in_image(engine, "sha256sum", "/usr/bin/walpost").split()[0]

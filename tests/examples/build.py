@@ -1,4 +1,4 @@
-"""Builds the examples as docs/examples/README.md says, and tells how each is run."""
+"""Builds the examples as docs/examples/README.md says, and says how each is run."""
 
 import os
 import shutil

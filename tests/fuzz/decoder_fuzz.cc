@@ -25,7 +25,7 @@ void CheckPayload(std::string_view payload) {
     CHECK(absl::IsDataLoss(status)) << status;
     return;
   }
-  // Updates and deletes are only counted: their bytes cannot be told from the message.
+  // Updates and deletes are only counted: the message does not show their bytes.
   CHECK(pgoutput::EncodeMessage(message).value_or(std::string(payload)) == payload);
 }
 

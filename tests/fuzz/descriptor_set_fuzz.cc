@@ -67,7 +67,7 @@ std::vector<std::string> MoreInputs() {
 }  // namespace walpost::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // libprotobuf tells stderr what it refuses.
+  // libprotobuf writes to stderr what it refuses.
   static const google::protobuf::LogSilencer silence;
   const walpost::fuzz::Bounds bounds;
   walpost::fuzz::CheckSet(std::string_view(reinterpret_cast<const char*>(data), size));

@@ -82,7 +82,7 @@ std::vector<std::string> MoreInputs() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using walpost::outbox::Event;
-  // libprotobuf tells stderr of text that is not UTF-8.
+  // libprotobuf writes to stderr when text is not UTF-8.
   static const google::protobuf::LogSilencer silence;
   const std::string content(reinterpret_cast<const char*>(data), size);
   const walpost::fuzz::Bounds bounds;

@@ -100,7 +100,7 @@ def test_only_the_rows_of_the_range_are_looked_at(make_pipeline):
     assert wrong.returncode == 78 and "outbox.events" in wrong.stderr
 
 
-def test_what_is_not_confirmed_cannot_be_told(make_pipeline):
+def test_what_is_not_confirmed_is_unknown(make_pipeline):
     p = make_pipeline().start()
     delivered(p)
     assert p.walpost.stop() == 0
@@ -110,7 +110,7 @@ def test_what_is_not_confirmed_cannot_be_told(make_pipeline):
     assert "start `walpost run`" in found["notes"][0]
 
 
-def test_what_kafka_deleted_by_its_age_cannot_be_told(make_pipeline):
+def test_what_kafka_deleted_by_its_age_is_unknown(make_pipeline):
     p = make_pipeline(partitions=1).start()
     delivered(p)
     delivered(p, 41, 50)
@@ -119,7 +119,7 @@ def test_what_kafka_deleted_by_its_age_cannot_be_told(make_pipeline):
     assert code == 75 and found["missing"] == 0 and found["topic_begins_later"] == 40 and found["ok"] == 10
 
 
-def test_compacted_topic_cannot_tell_what_is_missing(make_pipeline):
+def test_compacted_topic_does_not_show_what_is_missing(make_pipeline):
     p = make_pipeline().start()
     delivered(p)
     rewritten(p, lambda records: records[1:])
@@ -128,7 +128,7 @@ def test_compacted_topic_cannot_tell_what_is_missing(make_pipeline):
     assert code == 75 and found["topic_compacted"] == 1 and found["ok"] == 39
 
 
-def test_records_without_ids_cannot_be_told_apart(make_pipeline):
+def test_records_without_ids_cannot_be_distinguished(make_pipeline):
     p = make_pipeline().start()
     delivered(p)
 

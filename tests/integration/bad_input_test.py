@@ -206,7 +206,7 @@ def test_a_row_that_cannot_be_sent_halts_exactly_there(make_pipeline, case):
     assert p.slot()["confirmed"] < behind_it
     if case == "an unknown topic":  # the operator makes it, and nothing is lost
         p.kafka.create_topic(named, 1)
-        p.walpost.signal(1)  # SIGHUP: look again
+        p.walpost.signal(1)  # SIGHUP: resume
         p.walpost.wait_state("streaming", 30)
         p.wait_confirmed()
         assert {r.id for r in p.records()} | {bad} == set(p.committed())

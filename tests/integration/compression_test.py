@@ -52,7 +52,7 @@ def test_batches_on_disk_carry_the_codec_and_are_smaller(make_pipeline, kafka):
 # Failure 69.
 @pytest.mark.parametrize("codec", CODECS)
 def test_event_that_stays_larger_than_its_topic_takes_is_a_dead_letter(make_pipeline, kafka, codec):
-    """Without compression it is found before it is sent, with its size and the limit; else only the broker can tell."""
+    """Without compression it is found before it is sent, with its size and the limit; else only the broker knows."""
     p = make_pipeline(create_topic=False, properties={"compression.type": codec},
                       config={"delivery": {"on_undeliverable": "dead_letter"}})
     kafka.create_topic(p.name, 1, {"max.message.bytes": "100000"})

@@ -25,7 +25,7 @@ def test_dead_letter_takes_what_the_broker_refuses_and_the_rest_goes_on(make_pip
     assert key is None and value == b"100"
     assert row["state"] == "dead_letter" and row["reason"] == "record_invalid"
     assert row["topic"] == refusing.topic and row["source"] == "public.outbox"
-    servers.wait_for(lambda: len(kafka.read_all("dead-refused")) == len(refused), 60, "the dead-letter topic to be told of each")
+    servers.wait_for(lambda: len(kafka.read_all("dead-refused")) == len(refused), 60, "the dead-letter topic to get each")
     headers = {name: text.decode() for name, text in kafka.read_all("dead-refused")[0].headers()}
     assert headers["walpost-dlq"] == "dead_letter" and headers["walpost-dlq-id"] == refused[0]
     events = p.walpost.status()["events"]
@@ -167,7 +167,7 @@ def test_park_keeps_a_keys_order_until_it_is_retried_while_new_events_come(make_
     assert refused.returncode == 75 and "failed: " in refused.stdout
     p.walpost.kill9()
     p.walpost.start()
-    servers.wait_for(lambda: p.walpost.status()["events"]["parked_keys"] == 1, 20, "the table to tell of the key")
+    servers.wait_for(lambda: p.walpost.status()["events"]["parked_keys"] == 1, 20, "the table to show the key")
 
     kafka.alter_topic(p.name, {"max.message.bytes": "10000000"})
     writer = threading.Thread(target=p.insert_transactions, args=(1, 4_000), kwargs={"keys": 10})

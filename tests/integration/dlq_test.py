@@ -111,7 +111,7 @@ def test_discard_wants_a_confirmation_and_then_decides(refused, kafka):
     assert not redelivered(kafka, refusing.topic)
 
 
-def test_what_is_typed_wrongly_is_told_with_what_is_right(make_pipeline):
+def test_what_is_typed_wrongly_is_reported_with_what_is_right(make_pipeline):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
     for verb in (["list"], ["retry", "--all-undecided"], ["show", "x"]):
         assert "walpost init" in dlq(p, *verb, exit_code=78).stderr
@@ -204,7 +204,7 @@ def test_row_that_row_security_hides_is_not_taken_for_deleted(make_pipeline):
     p.execute("CREATE POLICY emitted ON outbox.events FOR SELECT TO outbox_writer USING (true)")
     p.execute(f"CREATE ROLE emitter_{p.name} LOGIN IN ROLE outbox_writer")
     writer = p.another(conninfo=p.postgres.conninfo(p.database, user=f"emitter_{p.name}"))
-    p.execute(f"GRANT SELECT ON outbox.events TO emitter_{p.name}")  # of `walpost emit`, which tells the id
+    p.execute(f"GRANT SELECT ON outbox.events TO emitter_{p.name}")  # of `walpost emit`, which prints the id
     assert writer.verb("emit", "--aggregate-type", p.name).returncode == 0
     refused = writer.verb("emit", "--aggregate-type", "hidden", check=False)
     assert refused.returncode != 0 and "row-level security" in refused.stdout + refused.stderr

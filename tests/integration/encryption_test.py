@@ -1,4 +1,4 @@
-"""What goes over a network in clear text is told, and refused where encryption is required."""
+"""What goes over a network in clear text is reported, and refused where encryption is required."""
 
 import os
 import socket

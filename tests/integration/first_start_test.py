@@ -123,7 +123,7 @@ OWN_TABLE = """CREATE TABLE own (n bigint GENERATED ALWAYS AS IDENTITY, id uuid 
 OWN_FILL = "INSERT INTO own (aggregate_type, aggregate_id, event_type) SELECT %s, 'k', 'Tested' FROM generate_series(1, %s)"
 
 
-def test_table_that_cannot_tell_its_transactions_is_read_in_the_snapshot_of_the_slot(make_pipeline):
+def test_table_without_transaction_ids_is_read_in_the_snapshot_of_the_slot(make_pipeline):
     p = make_pipeline(config=OWN)
     p.execute(OWN_TABLE)
     p.execute(OWN_FILL, p.name, 30)
@@ -240,7 +240,7 @@ def test_row_that_cannot_be_sent_is_named_and_the_drain_goes_on_once_it_is_mende
     assert ids(p.records()) == stored(p) and len(p.records()) == 21
 
 
-def test_rows_that_cannot_be_sent_are_left_out_and_named_when_told_so(make_pipeline):
+def test_rows_that_cannot_be_sent_are_left_out_and_named_on_request(make_pipeline):
     p = prepared(make_pipeline, 10)
     p.allow_bad_topics()
     p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})

@@ -70,7 +70,7 @@ def test_slot_advanced_by_a_foreign_hand_while_walpost_is_down(make_pipeline):
     p.walpost.verb("slot", "advance", "--yes")
     look_again(p)
     goes_on(p)
-    assert len(p.records()) == 40, "the five are left out, and nobody was told otherwise"
+    assert len(p.records()) == 40, "the five are left out, and nothing said otherwise"
     assert p.walpost.stop() == 0
     p.walpost.start()  # what was adopted is remembered
 
@@ -142,7 +142,7 @@ def test_progress_topic_deleted_while_walpost_is_down(make_pipeline):
     assert "walpost init" in halted(p, "progress_unreadable")
     p.walpost.verb("init")
     p.walpost.signal(signal.SIGHUP)
-    # Made anew and empty, it still tells nothing about a slot that has moved.
+    # Made anew and empty, it still says nothing about a slot that has moved.
     servers.wait_for(lambda: (s := p.walpost.status()) and s["state"] == "halted" and "no progress" in s["halt"]["detail"],
                      30, "the second halt")
     p.walpost.verb("slot", "advance", "--yes")
@@ -165,10 +165,10 @@ def test_transaction_is_skipped_by_advance_to(make_pipeline):
     assert len({record.id for record in p.records()}) == 25, "all but the one"
     back = p.walpost.verb("slot", "advance", "--to", "0/1", "--yes", check=False)
     assert back.returncode == 78
-    assert_told_by_a_dead_letter(p, commit_lsn)
+    assert_recorded_by_a_dead_letter(p, commit_lsn)
 
 
-def assert_told_by_a_dead_letter(p, commit_lsn):
+def assert_recorded_by_a_dead_letter(p, commit_lsn):
     (row, _, _), = dead_letters(p)
     assert row["reason"] == "transactions_skipped" and commit_lsn in row["detail"]
     assert int(row["position"].split("-")[2], 16) == servers.lsn(commit_lsn)
@@ -190,7 +190,7 @@ def test_poison_in_the_log_halts_and_is_passed_by_advance_to(make_pipeline):
     look_again(p)
     p.wait_confirmed()
     assert len({record.id for record in p.records()} & set(p.committed())) >= 26, "all but the transaction, of which a part may be there"
-    assert_told_by_a_dead_letter(p, commit_lsn)
+    assert_recorded_by_a_dead_letter(p, commit_lsn)
     goes_on(p)
 
 

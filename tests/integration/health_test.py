@@ -1,4 +1,4 @@
-"""What health tells while a side is silent: a network that takes everything and lets nothing through, without FIN or RST. No process is killed."""
+"""What health says while a side is silent: a network that takes everything and lets nothing through, without FIN or RST. No process is killed."""
 
 import contextlib
 import signal
@@ -83,7 +83,7 @@ def test_silent_kafka_is_noticed_and_nothing_is_given_up(p, behind_network):
     to_kafka.set_mode("pass")
     p.wait_confirmed()
     p.judge()
-    servers.wait_for(lambda: p.walpost.status()["sink"]["connected"], 30, "the connection to be told of")
+    servers.wait_for(lambda: p.walpost.status()["sink"]["connected"], 30, "the connection to be reported")
 
 
 def test_readiness_follows_the_states_that_only_walpost_can_change(p):

@@ -85,7 +85,7 @@ def test_a_browser_logs_in_and_the_page_renews_itself(p):
         browser.open(f"http://me:{TOKEN}@{p.walpost.http}/")
         servers.wait_for(lambda: "streaming" in browser.text("header"), 40, "the page")
         p.insert(1, 30)
-        servers.wait_for(lambda: "30 delivered" in browser.text("#way"), 40, "the page to tell of events")
+        servers.wait_for(lambda: "30 delivered" in browser.text("#way"), 40, "the page to show events")
         assert TOKEN not in browser.run("return document.documentElement.outerHTML")
     finally:
         browser.close()
@@ -124,7 +124,7 @@ def test_sighup_takes_another_token_and_the_configuration_shown_is_the_one_in_fo
     # A token that is not there any more closes nothing and opens nothing.
     p.secret.write_text("\n", encoding="utf-8")
     p.walpost.signal(signal.SIGHUP)
-    servers.wait_for(lambda: "reload_refused" in p.walpost.log_text(), 30, "the log to tell")
+    servers.wait_for(lambda: "reload_refused" in p.walpost.log_text(), 30, "the log to say so")
     assert ask(p.walpost, "/status", {})[0] == 401 and p.walpost.status()["state"] == "streaming"
 
 
@@ -137,7 +137,7 @@ def test_the_token_is_shown_nowhere(p):
     assert 'token: "***"' in p.walpost.verb("config", "show").stdout
     p.walpost.verb("--set", "http.listen=0.0.0.0:1", "check", check=False)
     p.walpost.signal(signal.SIGHUP)
-    servers.wait_for(lambda: "resume" in p.walpost.log_text(), 30, "the log to tell")
+    servers.wait_for(lambda: "resume" in p.walpost.log_text(), 30, "the log to say so")
     assert TOKEN not in p.walpost.log_text() and "http_open" not in p.walpost.log_text()
     short = subprocess.run([servers.walpost_binary(), "--config", str(p.walpost.file), "--set", "http.token=too-short", "config", "validate"],
                            capture_output=True, text=True, check=False)

@@ -271,7 +271,7 @@ def test_maintenance_with_an_older_snapshot_is_refused(inbox):
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT * FROM inbox.maintain('7 days')")
 
 
-def test_one_maintenance_runs_at_a_time_and_bad_arguments_are_told(inbox):
+def test_one_maintenance_runs_at_a_time_and_bad_arguments_are_reported(inbox):
     with inbox.connected(autocommit=False) as cursor:
         cursor.execute("SELECT * FROM inbox.maintain('7 days')")
         assert "is running already" in inbox.maintain("'7 days'")[1]

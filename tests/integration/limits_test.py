@@ -89,7 +89,7 @@ def test_verbs_send_more_than_the_users_queue_holds(make_pipeline):
 
 
 # Failure 76.
-def test_partitions_added_to_a_topic_are_used_and_told(make_pipeline, kafka):
+def test_partitions_added_to_a_topic_are_used_and_logged(make_pipeline, kafka):
     p = make_pipeline(create_topic=False)
     kafka.create_topic(p.name, 1)
     p.start()

@@ -74,7 +74,7 @@ def insert(p, number, topic):
               f"00000000-0000-0000-0000-{number:012}", topic, PAYLOAD.encode())
 
 
-def test_everything_that_fails_is_told_with_its_event_and_without_payload_or_secret(make_pipeline, guarded_kafka, registry):
+def test_everything_that_fails_is_logged_with_its_event_and_without_payload_or_secret(make_pipeline, guarded_kafka, registry):
     kafka, address = guarded_kafka
     p = make_pipeline(on_kafka=kafka)
     p.execute(TABLE)

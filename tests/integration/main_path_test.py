@@ -199,7 +199,7 @@ def test_planned_reconnects_under_load_lose_and_repeat_nothing(make_pipeline):
     assert p.walpost.status()["reconnects"] == 0
 
 
-def test_metrics_and_health_tell_what_happened(make_pipeline):
+def test_metrics_and_health_show_what_happened(make_pipeline):
     p = make_pipeline().start()
     p.insert(1, 25)
     p.wait_confirmed()

@@ -199,7 +199,7 @@ def test_pipeline_needs_no_table(make_pipeline):
 
 
 def test_malformed_message_halts_and_names_where_it_is(make_pipeline, kafka):
-    kafka.create_topic("dead-passed", 1)  # tells what is skipped below
+    kafka.create_topic("dead-passed", 1)  # shows what is skipped below
     p = started(make_pipeline, config={"messages": {**PREFIXES["messages"], "on_undeliverable": "halt"},
                                        "delivery": {}})
     with connected(p) as cursor:

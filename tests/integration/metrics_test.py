@@ -1,4 +1,4 @@
-"""What is scraped of a real walpost: it adds up at each moment, promtool has nothing to say, and the monitor tells what SQL tells."""
+"""What is scraped of a real walpost: it adds up at each moment, promtool has nothing to say, and the monitor reports what SQL shows."""
 
 import re
 import socket
@@ -33,7 +33,7 @@ def wait_for_value(p, name, accept, seconds=60, **labels):
 
 
 class Scraper(threading.Thread):
-    """Scrapes without a pause until it is told to stop; keeps the first complaint."""
+    """Scrapes without a pause until it has to stop; keeps the first complaint."""
 
     def __init__(self, walpost):
         super().__init__()
@@ -56,7 +56,7 @@ class Scraper(threading.Thread):
                     before[name] = now.total(name)
                 self.scrapes += 1
                 self.in_flight = max(self.in_flight, now.total("walpost_inflight_events"))
-        except Exception as error:  # noqa: BLE001 - told by the test's own thread
+        except Exception as error:  # noqa: BLE001 - reported by the test's own thread
             self.complaint = repr(error)
 
     def finish(self):
@@ -113,7 +113,7 @@ def test_promtool_finds_nothing_and_every_documented_metric_is_there(make_pipeli
         late = {"walpost_kafka_broker_up", "walpost_slot_wal_status", "walpost_slot_wal_exhaustion_seconds"}
         return found if found and late <= found.families() else None
 
-    # How long the room lasts takes a minute to tell.
+    # How long the room lasts is known after a minute.
     seen = servers.wait_for(complete, 180, "the last of the metrics", every=0.5)
     # Not counted before 14.
     absent = set() if p.postgres.major >= 14 else {name for name in documented() if re.search("_slot_(spilled|decoded)_", name)}
@@ -122,7 +122,7 @@ def test_promtool_finds_nothing_and_every_documented_metric_is_there(make_pipeli
     assert (told.returncode, told.stdout + told.stderr) == (0, "")
 
 
-def test_monitor_tells_what_the_server_tells(make_pipeline, workspace):
+def test_monitor_reports_what_the_server_shows(make_pipeline, workspace):
     p = monitored(make_pipeline, workspace.postgres(settings={"max_slot_wal_keep_size": "64MB"}))
     seen = wait_for_value(p, "walpost_slot_safe_wal_bytes", lambda value: 0 < value <= 80 << 20)
     assert seen.value("walpost_monitor_up") == 1 and seen.value("walpost_monitor_in_recovery") == 0
@@ -147,7 +147,7 @@ def test_monitor_tells_what_the_server_tells(make_pipeline, workspace):
     assert seen.value("walpost_slot_safe_wal_bytes") < 80 << 20
 
 
-def test_monitor_that_tells_of_a_lost_slot(make_pipeline, workspace):
+def test_monitor_that_reports_a_lost_slot(make_pipeline, workspace):
     p = monitored(make_pipeline, workspace.postgres(settings={"max_slot_wal_keep_size": "1MB", "max_wal_size": "32MB", "min_wal_size": "32MB"}),
                   delivery={"shutdown_timeout": "1s"})
     wait_for_value(p, "walpost_slot_active", lambda value: value == 1)
@@ -165,7 +165,7 @@ def test_monitor_that_tells_of_a_lost_slot(make_pipeline, workspace):
     assert seen.value("walpost_slot_wal_status", status="lost") == 1
 
 
-def test_monitor_on_a_standby_tells_all_but_the_slot(make_pipeline, workspace):
+def test_monitor_on_a_standby_reports_all_but_the_slot(make_pipeline, workspace):
     primary, standby = workspace.postgres(), workspace.postgres(start=False)
     standby.make_standby_of(primary)
     p = make_pipeline(on_postgres=primary, properties=SCRAPED)
@@ -203,7 +203,7 @@ def test_nothing_is_asked_by_sql_unless_a_monitor_is_configured(make_pipeline):
     assert not [name for name in seen.families() if "monitor" in name or "partition" in name]
 
 
-def test_brokers_are_told_of_while_kafka_is_there_and_while_it_is_not(make_pipeline, workspace):
+def test_brokers_are_listed_while_kafka_is_there_and_while_it_is_not(make_pipeline, workspace):
     kafka = workspace.kafka()
     p = make_pipeline(on_kafka=kafka, properties=SCRAPED).start()
     p.insert(1, 5)

@@ -242,7 +242,7 @@ def test_what_compression_makes_small_enough_is_sent(make_pipeline, kafka):
     p.wait_confirmed()
 
 
-# A broker refuses a whole batch for one record, where nobody could tell beforehand.
+# A broker refuses a whole batch for one record, where nobody could know it beforehand.
 @pytest.mark.parametrize("described", [True, False])
 def test_row_that_its_topic_does_not_take_is_the_one_that_is_named(make_pipeline, workspace, described):
     kafka = workspace.kafka(settings=ACLS)
@@ -264,7 +264,7 @@ def test_row_that_its_topic_does_not_take_is_the_one_that_is_named(make_pipeline
         other for other, in p.execute("SELECT id::text FROM own WHERE n <> 7"))
 
 
-def test_row_that_is_larger_than_the_users_limit_is_left_out_when_told_so(make_pipeline):
+def test_row_that_is_larger_than_the_users_limit_is_left_out_on_request(make_pipeline):
     p = make_pipeline(properties={"message.max.bytes": "200000"}).start()
     delivered(p)
     assert p.walpost.stop() == 0
@@ -345,7 +345,7 @@ def test_closing_that_is_begun_again_with_another_slot_still_knows_where_the_gap
     assert ids(p.records()) == stored(p), "each once"
 
 
-def test_gap_is_left_when_told_so(make_pipeline):
+def test_gap_is_left_on_request(make_pipeline):
     p = make_pipeline().start()
     delivered(p)
     assert p.walpost.stop() == 0
@@ -361,7 +361,7 @@ def test_gap_is_left_when_told_so(make_pipeline):
     assert audit.returncode == 65 and "\n5 missing of 30\n" in audit.stdout
 
 
-def test_what_stands_in_no_table_is_told_of(make_pipeline):
+def test_what_stands_in_no_table_is_reported(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
     p.execute("SELECT outbox.set_ephemeral(true)")

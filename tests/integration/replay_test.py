@@ -53,7 +53,7 @@ def test_filters_choose(p):
     assert unknown.returncode == 78 and "only 1" in unknown.stderr
 
 
-def test_own_topic_is_only_sent_to_when_told_so(p):
+def test_own_topic_is_only_sent_to_on_request(p):
     refused = p.walpost.verb("replay", "--all", "--to-topic", p.name, check=False)
     assert refused.returncode == 78 and "--in-place" in refused.stderr
     assert len(p.records()) == 40
@@ -125,7 +125,7 @@ def test_nothing_is_sent_before_the_slot_has_confirmed_it(p):
     assert "50 events sent" in replay(p, "--all").stdout
 
 
-def test_range_that_has_left_the_table_is_told_of(p):
+def test_range_that_has_left_the_table_is_reported(p):
     gone = replay(p, "--from", "2020-01-01T00:00:00Z", check=False)
     assert gone.returncode == 78 and "--from" in gone.stderr and again(p) == []
     assert "warning: what is older" in replay(p, "--from", "2020-01-01T00:00:00Z", "--dry-run").stdout

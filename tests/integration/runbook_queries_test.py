@@ -1,4 +1,4 @@
-"""The queries of sql/runbook, each as psql runs it, on each version of PostgreSQL: they tell what is there, and the runbook names each of them."""
+"""The queries of sql/runbook, each as psql runs it, on each version of PostgreSQL: they show what is there, and the runbook names each of them."""
 
 import contextlib
 import csv
@@ -54,7 +54,7 @@ def test_every_query_is_named_in_the_runbook_and_says_what_is_bad():
         assert "-- Bad: " in comment or "-- No line: " in comment or "-- It shows" in comment, path.name
 
 
-def test_slots_tell_who_reads_what_is_kept_and_what_the_version_knows(p):
+def test_slots_show_who_reads_what_is_kept_and_what_the_version_knows(p):
     row = of_slot(ask(p, "slots")[0], p)
     assert row["active"] == "t" and int(row["pid"]) == p.slot()["pid"] and row["wal_status"] == "reserved"
     assert "bytes" in row["kept"] or "kB" in row["kept"] or "MB" in row["kept"]

@@ -89,7 +89,7 @@ class World:
     def dead_letters(self):
         return [(value, row) for row, _, value in dead_letters(self.p)]
 
-    def wait_told(self, event, words="", count=1):
+    def wait_reported(self, event, words="", count=1):
         servers.wait_for(lambda: len([line for line in self.told(event) if words in line]) >= count, 60, f"{event}: {words}")
 
     def told(self, event):
@@ -162,19 +162,19 @@ def test_registry_that_is_away_or_babbles_is_waited_for_and_what_is_known_goes_o
     world.p.walpost.start()
     world.insert("exact", PLACED, b"1")
     lsn = world.p.wal_position()
-    world.wait_told("schema_registry_unavailable", "cannot be reached")
+    world.wait_reported("schema_registry_unavailable", "cannot be reached")
     servers.wait_for(lambda: "cannot be reached" in (world.p.walpost.status()["last_error"] or ""), 30, "last_error")
 
     for fault, words in (("unauthorized", "lets walpost not in (HTTP 401)"), ("garbage", "is no Schema Registry"), ("error", "answers 500")):
         registry.fault = fault
         if registry.server is None:
             registry.start()
-        world.wait_told("schema_registry_unavailable", words)
+        world.wait_reported("schema_registry_unavailable", words)
     assert world.values("exact") == [] and world.p.slot()["confirmed"] < lsn and world.dead_letters() == []
     assert before <= world.p.slot()["confirmed"]
 
     registry.fault = None
-    world.wait_told("schema_registry_back")
+    world.wait_reported("schema_registry_back")
     world.p.wait_confirmed()
     one = payload_frame(registry.id_of(f"{subject}-{PLACED}"), PLACED)
     assert world.values("exact") == [one + b"1"]
@@ -185,7 +185,7 @@ def test_registry_that_is_away_or_babbles_is_waited_for_and_what_is_known_goes_o
     assert world.values("exact") == [one + b"1", one + b"2"], "known already"
     world.insert("exact", SHIPPED, b"3")
     world.insert("exact", PLACED, b"4")
-    world.wait_told("schema_registry_unavailable", "cannot be reached", 2)
+    world.wait_reported("schema_registry_unavailable", "cannot be reached", 2)
     assert world.values("exact") == [one + b"1", one + b"2"], "the line stops"
     registry.start()
     world.p.wait_confirmed()
@@ -256,7 +256,7 @@ def test_subject_that_may_not_be_read_holds_up_the_line_for_a_minute_at_most(mak
     events = [world.insert("exact", name, b"x") for name in ("..", "secret.One", "secret.Two")]
     world.insert("exact", "known.One", b"2")
     lsn = world.p.wal_position()
-    world.wait_told("schema_registry_unavailable", "not about subject 'secret.One'")
+    world.wait_reported("schema_registry_unavailable", "not about subject 'secret.One'")
     servers.wait_for(lambda: len(world.values("exact")) == 2, 120, "the event behind them")
     world.wait_dead_letters(3)
     assert {row["event_id"]: row["reason"] for _, row in world.dead_letters()} == dict.fromkeys(events, "schema_refused")
@@ -301,7 +301,7 @@ def test_halt_is_looked_at_again_on_sighup(make_pipeline, kafka, registry, shop)
     assert world.values("exact") == [payload_frame(registry.id_of(f"{world.topic('exact')}-{PLACED}"), PLACED) + b"1"]
 
 
-def test_check_tells_what_the_registry_says(make_pipeline, kafka, registry, shop):
+def test_check_shows_what_the_registry_says(make_pipeline, kafka, registry, shop):
     path, file, _ = shop
     world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "descriptor_set": path}),
                                                    "newest": ("raw", {"framing": "payload"})})
@@ -349,7 +349,7 @@ def make_certificates(folder):
         key.chmod(0o644)
 
 
-def test_tls_client_certificates_and_token_are_used_and_a_stranger_is_told_apart(make_pipeline, kafka, shop, tmp_path):
+def test_tls_client_certificates_and_token_are_used_and_a_stranger_is_distinguished(make_pipeline, kafka, shop, tmp_path):
     make_certificates(tmp_path)
     registry = MockRegistry(tls=(tmp_path / "server.pem", tmp_path / "server.key", tmp_path / "ca.pem")).start()
     try:

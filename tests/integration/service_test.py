@@ -1,4 +1,4 @@
-"""As a service: what the service manager is told, what SIGHUP takes and what not, and the unit itself."""
+"""As a service: what the service manager gets, what SIGHUP takes and what not, and the unit itself."""
 
 import json
 import os
@@ -30,7 +30,7 @@ class Manager:
         return {"NOTIFY_SOCKET": str(self.path), "WATCHDOG_USEC": str(watchdog_s * 1_000_000)}
 
     def wait(self, start, seconds=60):
-        """The next line that begins so, and all that was told since the last one that was waited for."""
+        """The next line that begins so, and all that was sent since the last one that was waited for."""
         end = time.monotonic() + seconds
         begin = self.seen
         while True:
@@ -49,7 +49,7 @@ def manager(tmp_path):
     made.socket.close()
 
 
-def test_the_manager_is_told_ready_status_watchdog_and_stopping(make_pipeline, manager):
+def test_the_manager_gets_ready_status_watchdog_and_stopping(make_pipeline, manager):
     p = make_pipeline()
     p.walpost.init()
     p.walpost.start(wait=None, env=manager.environment())
@@ -103,13 +103,13 @@ def test_sighup_takes_passwords_and_log_level_and_says_what_needs_a_restart(make
     content["log"]["level"] = "debug"
     p.walpost.file.write_text(json.dumps(content))
     p.walpost.signal(signal.SIGHUP)
-    servers.wait_for(lambda: "reload_needs_restart" in p.walpost.log_text(), 60, "the log to tell")
+    servers.wait_for(lambda: "reload_needs_restart" in p.walpost.log_text(), 60, "the log to say so")
     events = {line["event"]: line for line in p.walpost.log_events()}
     assert events["reload_needs_restart"]["msg"].endswith(": delivery.unknown_topic_wait")
     assert "reloaded" in events
     p.walpost.file.write_text("name: [")
     p.walpost.signal(signal.SIGHUP)
-    servers.wait_for(lambda: "reload_refused" in p.walpost.log_text(), 60, "the log to tell")
+    servers.wait_for(lambda: "reload_refused" in p.walpost.log_text(), 60, "the log to say so")
     p.insert(21, 30)
     p.wait_confirmed()
     assert p.judge() == 0

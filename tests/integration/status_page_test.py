@@ -74,7 +74,7 @@ def test_streaming_and_a_standby(make_pipeline, browser):
     assert second.stop() == 0
 
 
-def test_room_for_the_slot_and_what_the_monitor_tells(make_pipeline, browser, workspace):
+def test_room_for_the_slot_and_what_the_monitor_reports(make_pipeline, browser, workspace):
     p = make_pipeline(on_postgres=workspace.postgres(settings={"max_slot_wal_keep_size": "64MB"}))
     p.walpost = p.another(config={"monitor": {"conninfo": p.postgres.conninfo(p.database), "interval": "1s"}})
     p.start()
@@ -89,7 +89,7 @@ def test_room_for_the_slot_and_what_the_monitor_tells(make_pipeline, browser, wo
     page.shows("header", "reconnecting")
 
 
-def test_configuration_is_opened_with_the_keyboard_and_tells_no_secret(make_pipeline, browser):
+def test_configuration_is_opened_with_the_keyboard_and_shows_no_secret(make_pipeline, browser):
     p = make_pipeline(properties={"ssl.key.password": "do-not-show-me"}).start()
     page = Page(browser, p.walpost)
     page.shows("header", "streaming")

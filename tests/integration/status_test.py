@@ -9,7 +9,7 @@ import subprocess
 import servers
 
 
-def test_streaming_is_told_in_words_as_json_and_for_monitoring(make_pipeline):
+def test_streaming_is_shown_in_words_as_json_and_for_monitoring(make_pipeline):
     p = make_pipeline().start()
     p.insert(1, 5)
     p.wait_confirmed()
@@ -72,7 +72,7 @@ def test_halted_names_reason_section_and_is_alive_but_not_ready(make_pipeline):
     assert unready.returncode == 1 and unready.stdout == "not ready: halted (slot_missing)\n"
 
 
-def test_without_a_walpost_the_server_tells_of_the_slot(make_pipeline):
+def test_without_a_walpost_the_server_shows_the_slot(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
     gone = p.walpost.verb("status", check=False)
@@ -103,7 +103,7 @@ def test_a_walpost_that_hangs_is_critical_and_unhealthy(make_pipeline):
         p.walpost.signal(signal.SIGCONT)
 
 
-def test_wrong_configuration_is_told_and_not_taken_for_ill_health(make_pipeline):
+def test_wrong_configuration_is_reported_and_not_taken_for_ill_health(make_pipeline):
     p = make_pipeline()
     wrong = p.walpost.verb("--set", "http.lisen=x", "healthcheck", check=False)
     assert wrong.returncode == 78 and "lisen" in wrong.stderr

@@ -13,9 +13,9 @@ namespace walpost::testing {
 enum class Place {
   kNone,
   kBeforeConnect,
-  kAfterConnect,   // the slot is ours and the server streams; the loop has not been told
+  kAfterConnect,   // the slot is ours and the server streams; the loop does not know yet
   kAfterSubmit,    // the sink has taken a record
-  kAfterReport,    // the pipeline was told of a delivered event, and has not acted on it
+  kAfterReport,    // the pipeline got the report of a delivered event, and has not acted on it
   kAfterProgress,  // the same of a progress record: what may be confirmed is not yet
   kAfterStatus,    // a standby status was handed to the socket
 };

@@ -118,7 +118,7 @@ def judge_record(row, record):
 
 
 def judge_all(world, records, form, judge):
-    """Every row is judged, and there is nothing else; all failures are told."""
+    """Every row is judged, and there is nothing else; all failures are reported."""
     truth, wrong = world.truth(form), []
     assert set(records) == set(truth)
     for event, row in truth.items():

@@ -114,7 +114,7 @@ class World:
             self.insert(topic, topic if topic in PATHS else PLACED, None, None)  # a tombstone
 
     def insert(self, topic, name, payload, value):
-        # The header `type` tells the reader which class to use; an envelope is one whatever is in it.
+        # The header `type` says which class the reader uses; an envelope is one whatever is in it.
         event_type = ENVELOPE if topic == "envelope" else name
         event, = self.pipeline.execute(f"INSERT INTO public.{topic} (event_type, schema_name, payload, content_type) VALUES (%s, %s, %s, %s)"
                                        " RETURNING id::text", event_type, name if "." in name else None, payload, "application/protobuf")[0]
@@ -215,7 +215,7 @@ def test_framing_payload_is_what_confluents_serializer_writes(with_apicurio):
     assert compared == serialized and len(serialized) == 3
 
 
-def test_check_tells_what_apicurio_would_refuse(with_apicurio, tmp_path):
+def test_check_says_what_apicurio_would_refuse(with_apicurio, tmp_path):
     world, _, _ = with_apicurio
     world.send("PUT", f"/config/own-{PLACED}", {"compatibility": "BACKWARD"})
     text = (HERE / "shop.proto").read_text(encoding="utf-8")

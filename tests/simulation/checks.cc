@@ -115,7 +115,7 @@ void Simulation::CheckTurn() {
     judge_.OnPosition(tracker.safe_lsn(), "safe LSN");
   }
   if (halt_seen_ && !pipeline_->halt()) {
-    Resumed();  // it was told to look again before the halt had come to its end
+    Resumed();  // an operator had it resume before the halt had come to its end
   }
   CheckMemory();
   CheckCounters();
@@ -184,7 +184,7 @@ void Simulation::CheckConnection() {
   }
   Require(!connection.unreported_since ||
               now_.mono - *connection.unreported_since <= StatusClock::kConfirmWithin + kTurnSlack,
-          "%s is not told to the server", confirmable.ToString());
+          "%s is not reported to the server", confirmable.ToString());
   // What it waits for may be on its way, or there.
   const bool waits =
       connection.delayed.empty() && server_.confirmed_flush() < connection.walsender->sent();

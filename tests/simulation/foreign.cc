@@ -238,7 +238,7 @@ void Simulation::CheckEdit() const {
     return;
   }
   Require(pipeline_->tracker().safe_lsn() <= *told && server_.confirmed_flush() <= *told,
-          "G6: the publication was edited, a row at %s tells, and it goes on to %s",
+          "G6: the publication was edited, a row at %s shows it, and it goes on to %s",
           told->ToString(), pipeline_->tracker().safe_lsn().ToString());
 }
 

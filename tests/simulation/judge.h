@@ -120,8 +120,8 @@ class Judge {
 
   // The log says so.
   void OnSkipped(const std::string& id);
-  // And others that were too many to tell.
-  void OnSkippedUntold();
+  // And others that were too many to report.
+  void OnSkippedUnreported();
 
   // The commit_lsn of the first event that is in no log; the end of everything when there is none.
   base::Lsn first_missing();

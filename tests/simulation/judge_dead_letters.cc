@@ -34,7 +34,7 @@ void Judge::OnSkipped(const std::string& id) {
   states_[event].skipped = true;
 }
 
-void Judge::OnSkippedUntold() {
+void Judge::OnSkippedUnreported() {
   for (std::uint64_t i = 0; i < states_.size(); ++i) {
     states_[i].skipped =
         states_[i].skipped || (policy_ == OnUndeliverable::kSkip && MayBeRejected(i));

@@ -104,7 +104,7 @@ class ModelKafka final : public delivery::Sink {
     bool refusal_reported = true;                       // of the last answer
     std::optional<base::MonotonicTime> refused_since;   // nothing else was answered since
     std::optional<base::MonotonicTime> reported_since;  // the same, as far as walpost asked
-    std::optional<base::MonotonicTime> condemned_at;    // it was told for long enough
+    std::optional<base::MonotonicTime> condemned_at;    // it was reported for long enough
   };
 
   struct Partition {

@@ -137,7 +137,7 @@ class ModelPostgres {
 
   bool taken_out() const { return taken_out_ != Out::kNothing; }
 
-  // Of the first row that may tell of the last edit.
+  // Of the first row that may show the last edit.
   const std::optional<base::Lsn>& edit_reported_at() const { return edit_reported_at_; }
 
   // ANALYZE, GRANT and their like: the server announces the tables again.

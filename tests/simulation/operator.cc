@@ -141,7 +141,7 @@ void Simulation::TakeDecisions() {
     ++told;
   }
   if (told >= pipeline::Decider::kUnreportedMax) {
-    judge_.OnSkippedUntold();
+    judge_.OnSkippedUnreported();
   }
 }
 

@@ -167,7 +167,7 @@ Plan MakePlan(std::uint64_t seed, const Cuts& cuts) {
   DrawProgress(&plan);
   if (plan.options.on_undeliverable == pipeline::OnUndeliverable::kDeadLetter ||
       plan.options.on_undeliverable == pipeline::OnUndeliverable::kPark) {
-    // Rows are told by their position, which a server that was set back uses once more.
+    // Their position identifies rows, and a server that was set back uses it once more.
     plan.faults.Remove(Fault::set_back);
     plan.faults.Remove(Fault::taken_over);
   }

@@ -263,7 +263,7 @@ void Simulation::HandFrame(const std::string& frame, bool keepalive, bool reply_
   }
   connection.reply_due = connection.reply_due || reply_requested;
   const bool was_complete = !connection.walsender->in_transaction();
-  // Of what lies outside a transaction only keepalives and commits tell a position.
+  // Outside a transaction only keepalives and commits report a position.
   if (was_complete && (keepalive || connection.commit_pending)) {
     connection.complete = std::max(connection.complete, connection.walsender->sent());
   }

@@ -224,7 +224,7 @@ class Simulation {
 
   std::optional<LookAnswer> look_answer_;
   std::size_t most_open_ = 0;           // dead letters, in this turn
-  bool dead_letters_unusable_ = false;  // walpost was told so
+  bool dead_letters_unusable_ = false;  // walpost knows it
   std::uint64_t rows_written_ = 0;      // that this process knows of
 
   bool stopping_ = false;  // Stop() was called

@@ -103,7 +103,7 @@ void Simulation::WalpostFaults() {
     return;
   }
   if (!stopping_ && Happens(Fault::walpost_stop, 10)) {
-    Trace("walpost is told to stop");
+    Trace("walpost has to stop");
     stopping_ = true;
     stop_since_ = now_.mono;
     pipeline_->Stop(now_);

@@ -1,6 +1,6 @@
 """A Schema Registry in this process, for what no real one does on demand: to be away, to refuse, to answer nonsense.
 
-It knows only what it is told, compares schemas as text, and gives GUIDs. Real ones have tests of their own.
+It knows only what tests set, compares schemas as text, and gives GUIDs. Real ones have tests of their own.
 """
 
 import base64

@@ -84,7 +84,7 @@ class Pipeline:
             self.execute("SELECT pg_logical_emit_message(true, 'filler', repeat('x', 10000))")
 
     def wait_confirmed(self, lsn=None, seconds=120):
-        """Until the slot has passed everything that is committed now, and /status, which may be 100 ms old, tells of it."""
+        """Until the slot has passed everything that is committed now, and /status, which may be 100 ms old, shows it."""
         lsn = lsn or self.wal_position()
         try:
             servers.wait_for(lambda: self.slot()["confirmed"] >= lsn, seconds, f"confirmed_flush_lsn >= {lsn:X}")

@@ -1,4 +1,4 @@
-"""Events that a topic does not take, and topics of which only the broker can tell that."""
+"""Events that a topic does not take, and topics where only the broker knows that."""
 
 TABLE = """CREATE TABLE outbox (seq bigserial, id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255),
     type varchar(255), payload jsonb)"""

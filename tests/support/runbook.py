@@ -99,7 +99,7 @@ class Runbook:
 
 
 def quotes_of(title):
-    """A title is of quotes only, whose first mark is off; or it tells what happened, and quotes nothing."""
+    """A title is of quotes only, whose first mark is off; or it says what happened, and quotes nothing."""
     return [quote.rstrip('"') for quote in re.split(r'" or "|", "', title)] if '"' in title else []
 
 
@@ -208,7 +208,7 @@ class Services:
             action, unit = words
             getattr(self, f"{action}_{unit}")()
             return "done"
-        except Exception as error:  # noqa: BLE001 - whoever typed it is told
+        except Exception as error:  # noqa: BLE001 - whoever typed it gets it
             return f"{' '.join(words)}: {error!r}"
 
     def reload_walpost(self):

@@ -51,7 +51,7 @@ class Watchers:
     def _guarded(self, work, argument):
         try:
             work(argument)
-        except Exception as error:  # noqa: BLE001 - told by finish()
+        except Exception as error:  # noqa: BLE001 - reported by finish()
             self.complaint = self.complaint or repr(error)
 
     def _ask(self, path):

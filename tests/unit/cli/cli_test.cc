@@ -121,7 +121,7 @@ TEST(CliTest, BadOptionIsAUsageErrorThatNamesItWithAHint) {
   EXPECT_EQ(Walpost({"config", "validate", "--yes"}).exit_code, 64);
 }
 
-TEST(CliTest, VersionTellsItselfAndItsLibrariesAndNeedsNoConfiguration) {
+TEST(CliTest, VersionShowsItselfAndItsLibrariesAndNeedsNoConfiguration) {
   const Ended version = Walpost({"--config", "/nowhere.yaml", "version"});
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_THAT(version.out, MatchesRegex("walpost " WALPOST_PROJECT_VERSION
@@ -163,7 +163,7 @@ TEST_F(CliFileTest, ValidateSaysOkForAGoodFile) {
   EXPECT_EQ(good.err, "");
 }
 
-TEST_F(CliFileTest, ValidateTellsEveryProblemOfABadFile) {
+TEST_F(CliFileTest, ValidateReportsEveryProblemOfABadFile) {
   Write("nam: x\nlog: {level: loud}\n");
   const Ended bad = WithFile({"config", "validate"});
   EXPECT_EQ(bad.exit_code, 78);

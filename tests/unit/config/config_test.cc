@@ -1,4 +1,4 @@
-// What a file means: defaults, the shipped file, and that all problems are told at once.
+// What a file means: defaults, the shipped file, and that all problems are reported at once.
 #include "config/config.h"
 
 #include <gmock/gmock.h>
@@ -82,7 +82,7 @@ TEST(ConfigTest, TopicsOfWalpostsOwnAreNobodyElses) {
   EXPECT_THAT(config.run.pipeline.messages.topics.own, ElementsAre("a", "dead"));
 }
 
-TEST(ConfigTest, KafkaPropertiesThatNoPipelineCanLiveWithAreTold) {
+TEST(ConfigTest, KafkaPropertiesThatNoPipelineCanLiveWithAreReported) {
   const absl::Status status =
       Parse(
           "sink:\n  kafka:\n    properties:\n      bootstrap.servers: k\n      linger.ms: 1\n"
@@ -211,7 +211,7 @@ TEST(ConfigTest, UnknownKeyIsFoundInEveryMap) {
   }
 }
 
-TEST(ConfigTest, AllProblemsAreToldAtOnce) {
+TEST(ConfigTest, AllProblemsAreReportedAtOnce) {
   const auto config = Parse(R"(
 source: {slot: Bad-Slot}
 delivery: {unknown_topic_wait: 1h, shutdown_timeout: 25}

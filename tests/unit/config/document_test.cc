@@ -84,7 +84,7 @@ TEST(InterpolateTest, UnclosedBraceIsAnError) {
   EXPECT_THAT(Message(Interpolate("a${NAME").status()), HasSubstr("'${' without its '}'"));
 }
 
-TEST(DocumentTest, EveryUnsetVariableIsToldWithItsPlace) {
+TEST(DocumentTest, EveryUnsetVariableIsReportedWithItsPlace) {
   const ScopedEnv gone("WALPOST_TEST_GONE", std::nullopt);
   const auto document = LoadDocument(
       "a: ok\nb: ${WALPOST_TEST_GONE}\nc:\n  - x\n  - ${WALPOST_TEST_GONE}\n", "w.yaml", {});

@@ -56,7 +56,7 @@ TEST(MessagesTest, NoTableIsNeededBesidePrefixes) {
               HasSubstr("w.yaml:2:11: outboxes: expected a list with at least one"));
 }
 
-TEST(MessagesTest, WrongPrefixesAreTold) {
+TEST(MessagesTest, WrongPrefixesAreReported) {
   for (const std::string& prefixes :
        {std::string("['']"), std::string("[\"a\\n\"]"), "['" + std::string(201, 'a') + "']"}) {
     EXPECT_THAT(ProblemsOf("messages: {prefixes: " + prefixes + "}"),
@@ -66,7 +66,7 @@ TEST(MessagesTest, WrongPrefixesAreTold) {
   EXPECT_THAT(ProblemsOf("messages: {prefixes: [a, b, a]}"), HasSubstr("'a' is listed twice"));
 }
 
-TEST(MessagesTest, TopicOfAColumnIsTold) {
+TEST(MessagesTest, TopicOfAColumnIsReported) {
   EXPECT_THAT(ProblemsOf("messages: {prefixes: a, topic: '{event_type}'}"),
               HasSubstr("messages.topic: topic template '{event_type}': a message has no"));
 }

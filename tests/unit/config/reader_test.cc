@@ -80,7 +80,7 @@ TEST_F(MapReaderTest, NullEmptiesTextAndNames) {
   EXPECT_THAT(names, IsEmpty());
 }
 
-TEST_F(MapReaderTest, WrongShapeIsToldWithItsPlaceAndLeavesTheDefault) {
+TEST_F(MapReaderTest, WrongShapeIsReportedWithItsPlaceAndLeavesTheDefault) {
   MapReader reader = Reader("t: [x]\nn: {a: b}\nl: [[a]]\nm: text\n");
   std::string text = "default";
   std::vector<std::string> names;
@@ -95,7 +95,7 @@ TEST_F(MapReaderTest, WrongShapeIsToldWithItsPlaceAndLeavesTheDefault) {
                                            "w.yaml:4:4: m: expected a map of keys"));
 }
 
-TEST_F(MapReaderTest, UnusableValueIsToldWithItsPlace) {
+TEST_F(MapReaderTest, UnusableValueIsReportedWithItsPlace) {
   MapReader reader = Reader("a:\n  d: soon\n  s: big\n").Map("a");
   milliseconds duration(5);
   std::size_t size = 6;
@@ -114,7 +114,7 @@ TEST_F(MapReaderTest, UnknownChoiceNamesAllAndTheNearest) {
                                            "did you mean 'warning'?"));
 }
 
-TEST_F(MapReaderTest, UnknownKeysAreToldEachWithTheOneThatWasMeant) {
+TEST_F(MapReaderTest, UnknownKeysAreReportedEachWithTheOneThatWasMeant) {
   MapReader root = Reader("source:\n  slott: x\n  zebra: y\n");
   MapReader reader = root.Map("source");
   std::string text;

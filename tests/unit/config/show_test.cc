@@ -199,7 +199,7 @@ TEST(ShowTest, PasswordsOfTheSourceAreHidden) {
   }
 }
 
-// What cannot be parsed cannot be told apart from a secret.
+// What cannot be parsed cannot be distinguished from a secret.
 TEST(ShowTest, MalformedConninfoIsNotShown) {
   EXPECT_THAT(ShowWith({"source.conninfo=host=db password geheim"}), Not(HasSubstr("geheim")));
   EXPECT_THAT(ShowWith({"source.conninfo=postgresql://a:geheim@[db/x"}), Not(HasSubstr("geheim")));

@@ -74,7 +74,7 @@ TEST(PartitionGateTest, OffsetThatGoesBackSaysThatTheTopicWasMadeAnew) {
     return gate.OnAcknowledged(kStart, offset);
   };
   EXPECT_FALSE(acknowledge(7));
-  EXPECT_FALSE(acknowledge(-1)) << "not told";
+  EXPECT_FALSE(acknowledge(-1)) << "not known";
   EXPECT_FALSE(acknowledge(8));
   EXPECT_TRUE(acknowledge(0));
   EXPECT_FALSE(acknowledge(1));

@@ -21,7 +21,7 @@ std::map<std::string, std::string> Described(const DeadLetter& row) {
   return headers;
 }
 
-TEST(DeadLetterTest, TopicIsToldWhatIsKnownAndNothingElse) {
+TEST(DeadLetterTest, TopicGetsWhatIsKnownAndNothingElse) {
   DeadLetter row;
   row.reason = "record_too_large";
   row.position = "p1";

@@ -109,7 +109,7 @@ TEST_F(EncoderSchemaTest, RecordWithoutAUsableNameIsUndeliverableWhereItIsNeeded
   ExpectUndeliverable("schema_name_invalid", "its schema_name is too long");
 }
 
-TEST_F(EncoderSchemaTest, NameIsNotNeededWhereTheTopicTellsTheSubjectOfAnotherType) {
+TEST_F(EncoderSchemaTest, NameIsNotNeededWhereTheTopicNamesTheSubjectOfAnotherType) {
   options_.framing.type = SchemaType::kJson;
   options_.framing.subject = "{topic}-value";
   event_.schema_name = "";

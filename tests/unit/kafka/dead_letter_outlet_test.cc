@@ -1,4 +1,4 @@
-// What the dead-letter topic is told, on librdkafka's mock cluster.
+// What the dead-letter topic gets, on librdkafka's mock cluster.
 #include "kafka/dead_letter_outlet.h"
 
 #include <gmock/gmock.h>

@@ -139,7 +139,7 @@ TEST_F(ProgressTest, TopicOfSeveralPartitionsIsRefused) {
 }
 
 // Failure 74.
-TEST_F(ProgressTest, MissingTopicAndMissingRightAreToldApart) {
+TEST_F(ProgressTest, MissingTopicAndMissingRightAreDistinguished) {
   mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   EXPECT_EQ(ReadProgress(Options(), kPlace, kTimeout).status().code(), absl::StatusCode::kNotFound);
   mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);

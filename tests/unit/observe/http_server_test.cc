@@ -118,7 +118,7 @@ class HttpServerTest : public ::testing::Test {
   static inline std::unique_ptr<HttpServer> server_;
 };
 
-TEST_F(HttpServerTest, PortZeroIsAFreePortThatIsTold) {
+TEST_F(HttpServerTest, PortZeroIsAFreePortThatIsReported) {
   EXPECT_GT(server_->port(), 0);
   EXPECT_EQ(Get("/livez").code, 200);
 }

@@ -235,7 +235,7 @@ TEST(LogThreadsTest, LinesOfSeveralThreadsDoNotMix) {
 
 // Else the process would end without a word of its own.
 // A sanitizer's allocator says it in its own words.
-TEST(LogDeathTest, MemoryThatRunsOutIsToldBeforeTheProcessEnds) {
+TEST(LogDeathTest, MemoryThatRunsOutIsLoggedBeforeTheProcessEnds) {
   InitLogging(Severity::kInfo, LogFormat::kText);
   volatile std::size_t too_much = std::size_t{1} << 62;
   EXPECT_DEATH(

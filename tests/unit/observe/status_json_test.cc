@@ -84,7 +84,7 @@ TEST(StatusJsonTest, CountersAreThoseOfTheSnapshot) {
   EXPECT_GT(status.at("process").at("resident_bytes"), 0);
 }
 
-TEST(StatusJsonTest, BrokersAreToldOneByOne) {
+TEST(StatusJsonTest, BrokersAreListedOneByOne) {
   const Json sink = Status(Sample()).at("sink");
   EXPECT_EQ(sink.at("connected"), true);
   ASSERT_EQ(sink.at("brokers").size(), 2U);
@@ -151,7 +151,7 @@ TEST(StatusJsonTest, MonitorThatFailsSaysWhyAndNoFigures) {
   EXPECT_EQ(monitor.at("in_recovery"), nullptr);
 }
 
-TEST(StatusJsonTest, LastEventsAreToldNewestFirst) {
+TEST(StatusJsonTest, LastEventsAreListedNewestFirst) {
   const Json events = Status(Sample()).at("last_events");
   ASSERT_EQ(events.size(), 2U);
   EXPECT_EQ(events[0], Json({{"id", "e2"},
@@ -163,7 +163,7 @@ TEST(StatusJsonTest, LastEventsAreToldNewestFirst) {
                              {"committed_at", "2023-11-14T22:13:21.000000Z"},
                              {"delivered_at", "2023-11-14T22:13:23.000000Z"},
                              {"delay_seconds", 2.0}}));
-  // What is not told is null, and a clock that is behind makes no negative delay.
+  // What is not known is null, and a clock that is behind makes no negative delay.
   for (const char* name : {"id", "type", "partition", "offset"}) {
     EXPECT_EQ(events[1].at(name), nullptr) << name;
   }

@@ -36,7 +36,7 @@ TEST(AuditVerdictTest, WhatIsNotConfirmedMayStillCome) {
   EXPECT_EQ(VerdictOn(Absent(), Whole(), false), Verdict::kNotConfirmed);
 }
 
-TEST(AuditVerdictTest, OlderThanTheTopicCannotBeTold) {
+TEST(AuditVerdictTest, OlderThanTheTopicIsUnknown) {
   ReconciledTopic topic = Whole();
   topic.gaps.begins_ms = 1'001;
   EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kTopicBeginsLater);
@@ -44,7 +44,7 @@ TEST(AuditVerdictTest, OlderThanTheTopicCannotBeTold) {
   EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kMissing);
 }
 
-TEST(AuditVerdictTest, ACompactedTopicAndRecordsWithoutIdsCannotTell) {
+TEST(AuditVerdictTest, ACompactedTopicAndRecordsWithoutIdsAreUnknown) {
   ReconciledTopic topic = Whole();
   topic.gaps.compacted = true;
   EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kTopicCompacted);
@@ -71,7 +71,7 @@ TEST(AuditVerdictTest, WhatCanBeNoRecordWasSkipped) {
   EXPECT_EQ(VerdictOn(row, Whole(), true), Verdict::kUndeliverable);
 }
 
-TEST(AuditReportTest, ExitCodeTellsTheWorst) {
+TEST(AuditReportTest, ExitCodeIsOfTheWorst) {
   AuditReport report;
   report.Count(Absent(), Verdict::kOk);
   report.Count(Absent(), Verdict::kDeadLettered);

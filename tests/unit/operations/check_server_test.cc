@@ -170,7 +170,7 @@ TEST_F(CheckServerTest, EmptyDatabaseListsEachProblemWithTheWayOut) {
   EXPECT_EQ(State(), before);
 }
 
-TEST_F(CheckServerTest, LostSlotIsToldFromOneThatWasNeverMade) {
+TEST_F(CheckServerTest, LostSlotIsDistinguishedFromOneThatWasNeverMade) {
   InitOk();
   Sql("SELECT pg_drop_replication_slot('shop')");
   const Outcome outcome = Check(CheckOf());
@@ -251,7 +251,7 @@ TEST_F(CheckServerTest, SlotInUseIsAWarningForItMayBeOurs) {
 }
 
 // Failure 28.
-TEST_F(CheckServerTest, UnlimitedWalIsAWarningAndALimitIsTold) {
+TEST_F(CheckServerTest, UnlimitedWalIsAWarningAndALimitIsShown) {
   InitOk();
   EXPECT_THAT(LineOf(Check(CheckOf()), "max_slot_wal_keep_size"),
               AllOf(HasSubstr("warning: unlimited"), HasSubstr("set a limit")));
@@ -264,7 +264,7 @@ TEST_F(CheckServerTest, UnlimitedWalIsAWarningAndALimitIsTold) {
   Reload();
 }
 
-TEST_F(CheckServerTest, RoomOfTheSlotIsToldAndLittleIsAWarning) {
+TEST_F(CheckServerTest, RoomOfTheSlotIsShownAndLittleIsAWarning) {
   InitOk();
   EXPECT_EQ(LineOf(Check(CheckOf()), "slot room"), "ok: without a limit");
   Server().Sql("ALTER SYSTEM SET max_slot_wal_keep_size = '1GB'");
@@ -309,7 +309,7 @@ TEST_F(CheckServerTest, ClockThatIsSecondsAwayIsAWarning) {
   EXPECT_THAT(line(-30), AllOf(HasSubstr("clock: the server's is "), HasSubstr("s ahead")));
 }
 
-TEST_F(CheckServerTest, RoleThatMayNotReadTheTableIsToldWhatNeedsIt) {
+TEST_F(CheckServerTest, RoleThatMayNotReadTheTableSeesWhatNeedsIt) {
   InitOk();
   EXPECT_THAT(LineOf(Check(CheckOf()), "table outbox.events"), HasSubstr("ok: "));
   Sql("DROP ROLE IF EXISTS streams_only");

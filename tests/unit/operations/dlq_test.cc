@@ -103,7 +103,7 @@ TEST(DlqTextTest, BytesThatMayBeAnythingArePrintable) {
   EXPECT_EQ(Printable(std::string_view("a\n\x1b\0\xff", 5), 0), "a\\x0a\\x1b\\x00\\xff");
 }
 
-TEST(DlqTextTest, JsonTellsAllButTheValue) {
+TEST(DlqTextTest, JsonShowsAllButTheValue) {
   DeadLetter row = Row();
   row.truncated_bytes = 9;
   DeadLetterJson json = AsJson(row);

@@ -251,7 +251,7 @@ TEST_F(MessagesServerTest, WriterNeedsExecuteAndNothingElse) {
   connection->Execute("DROP OWNED BY CURRENT_USER").IgnoreError();
 }
 
-TEST_F(MessagesServerTest, CheckTellsWhatIsNotRecordedAndWhoMayEmit) {
+TEST_F(MessagesServerTest, CheckSaysWhatIsNotRecordedAndWhoMayEmit) {
   InitOk();
   const InitOptions shop = With({"shop"});
   EXPECT_THAT(LinesOf(shop, "messages.prefixes"),

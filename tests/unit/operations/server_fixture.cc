@@ -89,7 +89,7 @@ std::string ServerFixture::State() const {
 }
 
 void ServerFixture::AwaitFreeSlots() {
-  // Polled: a walsender tells nobody of its end.
+  // Polled: a walsender does not report its end.
   server->Sql(
       "DO $$BEGIN FOR i IN 1..1000 LOOP "
       "EXIT WHEN NOT EXISTS (SELECT FROM pg_replication_slots WHERE active); "

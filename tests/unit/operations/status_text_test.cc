@@ -68,7 +68,7 @@ TEST_F(StatusTextTest, StreamingSaysSoAndThatThereIsNothingToDo) {
   EXPECT_EQ(Judged().why, "streaming");
 }
 
-TEST_F(StatusTextTest, WhatNoConnectionHasToldYetIsLeftOut) {
+TEST_F(StatusTextTest, WhatNoConnectionHasReportedYetIsLeftOut) {
   snapshot_.source_connected = false;
   snapshot_.server_version = 0;
   snapshot_.publication = "shop_pub";
@@ -100,7 +100,7 @@ TEST_F(StatusTextTest, ForeignTextIsPrintable) {
   EXPECT_THAT(Text(), HasSubstr("event '\\x1b[2J\\x0a  next "));
 }
 
-TEST_F(StatusTextTest, RoomForTheSlotIsToldAsFarAsItIsKnown) {
+TEST_F(StatusTextTest, RoomForTheSlotIsShownAsFarAsItIsKnown) {
   EXPECT_THAT(Text(), Not(HasSubstr("  room ")));
   snapshot_.wal_room.limit_bytes = 64.0 * 1024 * 1024;
   EXPECT_THAT(Text(), Not(HasSubstr("  room ")));
@@ -117,7 +117,7 @@ TEST_F(StatusTextTest, RoomForTheSlotIsToldAsFarAsItIsKnown) {
   EXPECT_THAT(Text(), HasSubstr("room          without a limit"));
 }
 
-TEST_F(StatusTextTest, MonitorTellsOfTheSlotOrWhyItDoesNot) {
+TEST_F(StatusTextTest, MonitorShowsTheSlotOrWhyItDoesNot) {
   EXPECT_THAT(Text(), Not(HasSubstr("\n  slot ")));
   snapshot_.monitor.enabled = true;
   snapshot_.monitor.error = "connection refused";

@@ -114,7 +114,7 @@ TEST(JavaRegexTest, ConstructsThatJavaReadsDifferentlyAreRefusedByName) {
   }
 }
 
-TEST(JavaRegexTest, ExpressionThatIsNoneTellsWhere) {
+TEST(JavaRegexTest, ExpressionThatIsNoneSaysWhere) {
   EXPECT_THAT(Refused("(a"), HasSubstr("at character 3"));
   EXPECT_THAT(Refused("a**"), HasSubstr("not understood"));
   EXPECT_THAT(Refused("(?<=a+)b"), HasSubstr("not understood"));

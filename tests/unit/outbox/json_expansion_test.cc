@@ -28,7 +28,7 @@ std::string Expanded(std::string_view text, const JsonExpansion& rules = {}) {
   return expanded ? out.substr(7) : "-";
 }
 
-// Names of 16 characters that std::hash cannot tell from each other. Anybody can make them: that
+// Names of 16 characters that have the same std::hash. Anybody can make them: that
 // hash has no secret, and each of its steps can be undone.
 class CollidingNames {
  public:

@@ -259,7 +259,7 @@ TEST_F(MessageMapperTest, UnknownFieldsAreIgnored) {
   EXPECT_TRUE(Map(message).ok());
 }
 
-TEST_F(MessageMapperTest, LabelsAreToldFromTables) {
+TEST_F(MessageMapperTest, LabelsAreDistinguishedFromTables) {
   EXPECT_EQ(MessageLabel("shop"), "message:shop");
   EXPECT_TRUE(IsMessageLabel("message:shop"));
   EXPECT_FALSE(IsMessageLabel("outbox.events"));

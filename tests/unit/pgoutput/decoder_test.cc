@@ -48,7 +48,7 @@ TEST_F(DecoderTest, BeginHoldsCommitPositionTimeAndXid) {
   EXPECT_EQ(begin.xid, base::Xid{0xFFFFFFFE});
 }
 
-TEST_F(DecoderTest, CommitTellsItsEndFromItsStart) {
+TEST_F(DecoderTest, CommitDistinguishesItsEndFromItsStart) {
   const Commit& commit = Decode<Commit>(testing::CommitBytes(Lsn(0x100), Lsn(0x130), kNoon));
   EXPECT_EQ(commit.commit_lsn, Lsn(0x100));
   EXPECT_EQ(commit.end_lsn, Lsn(0x130));
@@ -100,7 +100,7 @@ TEST_F(DecoderTest, TypeHoldsOidAndName) {
   EXPECT_EQ(type.name, "mood");
 }
 
-TEST_F(DecoderTest, InsertTellsTextBinaryNullAndEmptyApart) {
+TEST_F(DecoderTest, InsertDistinguishesTextBinaryNullAndEmpty) {
   const Insert& insert = Decode<Insert>(
       testing::InsertBytes(kTable, {TextColumn("text"), BinaryColumn(std::string("\0\x01", 2)),
                                     NullColumn(), TextColumn(""), BinaryColumn("")}));
@@ -165,7 +165,7 @@ TEST_F(DecoderTest, TruncateHoldsItsTablesAndBothOptions) {
   }
 }
 
-TEST_F(DecoderTest, LogicalMessageTellsInsideFromOutsideATransaction) {
+TEST_F(DecoderTest, LogicalMessageDistinguishesInsideFromOutsideATransaction) {
   for (const bool transactional : {false, true}) {
     const LogicalMessage& message = Decode<LogicalMessage>(testing::LogicalMessageBytes(
         transactional, Lsn(0x90), "orders", std::string("\0content", 8)));

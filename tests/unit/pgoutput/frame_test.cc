@@ -35,7 +35,7 @@ TEST(FrameTest, XLogDataMayBeEmpty) {
   EXPECT_EQ(std::get<XLogData>(DecodeFrame(bytes).value()).payload, "");
 }
 
-TEST(FrameTest, KeepaliveTellsPositionTimeAndWhetherToReply) {
+TEST(FrameTest, KeepaliveHoldsPositionTimeAndWhetherToReply) {
   for (const bool reply_requested : {false, true}) {
     const std::string bytes = KeepaliveFrame(Lsn(0x16B374D848), reply_requested, kNoon);
     const absl::StatusOr<Frame> frame = DecodeFrame(bytes);

@@ -181,7 +181,7 @@ TEST(IntakeMessageTest, MalformedMessageIsSkippedAndCounted) {
 }
 
 // Any SQL role may emit, and none of them may stop the others.
-TEST(IntakeMessageTest, MessageThatIsNoEventStopsNobodyUnlessItIsToldTo) {
+TEST(IntakeMessageTest, MessageThatIsNoEventStopsNobodyUnlessConfigured) {
   World world(OnUndeliverable::kHalt, {"shop"}, /*messages_halt=*/false);
   world.Take({Begin(100), Emitted("junk"), EventBytes("r1"), Commit(100)});
   EXPECT_THAT(world.Places(), ElementsAre("r1@1"));

@@ -295,7 +295,7 @@ TEST_F(IntakeTest, ImpossibleOrderIsAProtocolErrorThatNamesThePlace) {
 }
 
 // What the keepalive said is safe by now: the row would be confirmed before it is delivered.
-TEST_F(IntakeTest, RowBeforeAPositionToldInsideATransactionIsOfAnotherHistoryAfterAReconnect) {
+TEST_F(IntakeTest, RowBeforeAPositionReportedInsideATransactionIsOfAnotherHistoryAfterAReconnect) {
   TakeAll({Begin(50), EventBytes("e0"), Commit(50)});
   tracker_.Settle(0);
   Take(Begin(100));
@@ -307,7 +307,7 @@ TEST_F(IntakeTest, RowBeforeAPositionToldInsideATransactionIsOfAnotherHistoryAft
   EXPECT_EQ(Refused(EventBytes("e1")).reason, HaltReason::kTimelineChanged);
 }
 
-TEST_F(IntakeTest, RowOfATransactionThatAPositionWasToldInsideOfIsTakenAfterAReconnect) {
+TEST_F(IntakeTest, RowOfATransactionThatAPositionWasReportedInsideOfIsTakenAfterAReconnect) {
   Take(Begin(100));
   intake_.TakePosition(Lsn(200));
   Reconnect();

@@ -26,7 +26,7 @@ class DeadLetterPolicyTest : public PipelineFixture {
 
   const base::DeadLetter& RowAt(std::size_t index) { return dead_letters_.rows.at(index); }
 
-  std::vector<Decision> Told() {
+  std::vector<Decision> Reported() {
     std::vector<Decision> decisions;
     while (std::optional<Decision> decision = pipeline().TakeDecision()) {
       decisions.push_back(*std::move(decision));
@@ -35,7 +35,7 @@ class DeadLetterPolicyTest : public PipelineFixture {
   }
 };
 
-TEST_F(DeadLetterPolicyTest, SkippedEventIsCountedToldAndPassed) {
+TEST_F(DeadLetterPolicyTest, SkippedEventIsCountedReportedAndPassed) {
   Policy(OnUndeliverable::kSkip);
   sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1", "b2", "a3"});
@@ -44,15 +44,15 @@ TEST_F(DeadLetterPolicyTest, SkippedEventIsCountedToldAndPassed) {
   EXPECT_EQ(Confirmed(), Lsn(108));
   EXPECT_EQ(pipeline().counters().events_skipped, 1U);
   ExpectAccounted();
-  const std::vector<Decision> told = Told();
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].kind, Decision::Kind::kSkipped);
-  EXPECT_EQ(told[0].event.id, "b2");
-  EXPECT_EQ(told[0].event.key, "b");
-  EXPECT_EQ(told[0].event.topic, "orders");
-  EXPECT_EQ(told[0].event.reason, "record_too_large");
-  EXPECT_EQ(told[0].event.attempts, 1U);
-  EXPECT_EQ(told[0].detail, "too large");
+  const std::vector<Decision> reported = Reported();
+  ASSERT_THAT(reported, SizeIs(1));
+  EXPECT_EQ(reported[0].kind, Decision::Kind::kSkipped);
+  EXPECT_EQ(reported[0].event.id, "b2");
+  EXPECT_EQ(reported[0].event.key, "b");
+  EXPECT_EQ(reported[0].event.topic, "orders");
+  EXPECT_EQ(reported[0].event.reason, "record_too_large");
+  EXPECT_EQ(reported[0].event.attempts, 1U);
+  EXPECT_EQ(reported[0].detail, "too large");
 }
 
 TEST_F(DeadLetterPolicyTest, LastEventOfAllSkippedIsConfirmedWithItsTransaction) {
@@ -273,7 +273,7 @@ TEST_F(DeadLetterPolicyTest, VerdictOfACarefulProducerMakesARowAndTheNextProduce
   ExpectAccounted();
 }
 
-TEST_F(DeadLetterPolicyTest, UnclearFailureIsToldAndTriedAgain) {
+TEST_F(DeadLetterPolicyTest, UnclearFailureIsReportedAndTriedAgain) {
   Policy(OnUndeliverable::kDeadLetter);
   Transaction(100, {"a1"});
   sink_.Fail(0, FailureKind::kOther);
@@ -287,12 +287,12 @@ TEST_F(DeadLetterPolicyTest, UnclearFailureIsToldAndTriedAgain) {
     EXPECT_EQ(pipeline().tracker().entry(0).form, delivery::Tracker::Form::kEvent);
     sink_.Fail(0, FailureKind::kOther, "who knows");
     Settle();
-    const std::vector<Decision> told = Told();
-    ASSERT_THAT(told, SizeIs(1));
-    EXPECT_EQ(told[0].kind, Decision::Kind::kRetried);
-    EXPECT_EQ(told[0].event.id, "a1");
-    EXPECT_EQ(told[0].event.attempts, attempt);
-    EXPECT_EQ(told[0].detail, "who knows");
+    const std::vector<Decision> reported = Reported();
+    ASSERT_THAT(reported, SizeIs(1));
+    EXPECT_EQ(reported[0].kind, Decision::Kind::kRetried);
+    EXPECT_EQ(reported[0].event.id, "a1");
+    EXPECT_EQ(reported[0].event.attempts, attempt);
+    EXPECT_EQ(reported[0].detail, "who knows");
   }
 }
 
@@ -379,9 +379,9 @@ TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordIsSkippedAndNotDoubledByAReco
   ExpectAccounted();
 }
 
-// --- What is told ---
+// --- What is reported ---
 
-TEST_F(DeadLetterPolicyTest, DecisionsTooManyToTellAreCounted) {
+TEST_F(DeadLetterPolicyTest, DecisionsTooManyToReportAreCounted) {
   Policy(OnUndeliverable::kSkip);
   const std::size_t many = Decider::kUnreportedMax + 7;
   for (std::size_t i = 0; i < many; ++i) {
@@ -389,13 +389,13 @@ TEST_F(DeadLetterPolicyTest, DecisionsTooManyToTellAreCounted) {
   }
   Transaction(100, std::vector<std::string>(many, "a"));
   Settle();
-  EXPECT_THAT(Told(), SizeIs(Decider::kUnreportedMax));
+  EXPECT_THAT(Reported(), SizeIs(Decider::kUnreportedMax));
   sink_.Refuse(many, Failure{FailureKind::kTopicUnknown, "no such topic"});
   Transaction(200, {"b1"});
   Settle();
-  const std::vector<Decision> told = Told();
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].not_reported, 7U);
+  const std::vector<Decision> reported = Reported();
+  ASSERT_THAT(reported, SizeIs(1));
+  EXPECT_EQ(reported[0].not_reported, 7U);
   EXPECT_EQ(pipeline().counters().events_skipped, many + 1);
 }
 

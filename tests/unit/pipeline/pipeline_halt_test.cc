@@ -202,7 +202,7 @@ TEST_F(HaltTest, SkippedPublicationIsKnownInAnyLanguage) {
   ExpectHalted(HaltReason::kPublicationMissing, "Publikation wird ausgelassen");
 }
 
-TEST_F(HaltTest, OtherNoticesAreOnlyTold) {
+TEST_F(HaltTest, OtherNoticesAreOnlyLogged) {
   Connect();
   pipeline().OnNotice("01000: something");
   Tick();

@@ -418,7 +418,7 @@ TEST_F(StandbyLookTest, PositionCountsAsFarAsItWasLookedAt) {
   Advance(Looks::kLookAtPositionEvery);
   Looked(pipeline().TakeLook(now_).value_or(0), 500);
   Advance(milliseconds(1'000));
-  EXPECT_EQ(Confirmed(), Lsn(400)) << "what was told, without another word of the server";
+  EXPECT_EQ(Confirmed(), Lsn(400)) << "what was reported, without another word of the server";
   Advance(10 * Looks::kLookAtPositionEvery);
   EXPECT_FALSE(pipeline().TakeLook(now_)) << "nothing waits for it";
 }

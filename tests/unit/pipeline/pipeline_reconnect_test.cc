@@ -184,7 +184,7 @@ TEST_F(ReconnectTest, SilenceElsewhereIsBorneNoLonger) {
   EXPECT_TRUE(pipeline().connected());
 }
 
-TEST_F(ReconnectTest, SilentServerWithoutATimeoutIsNotDroppedButTold) {
+TEST_F(ReconnectTest, SilentServerWithoutATimeoutIsNotDroppedButReported) {
   facts_.wal_sender_timeout_ms = 0;
   options_.reconnect_interval = milliseconds(0);
   Connect();

@@ -95,7 +95,7 @@ TEST_F(ProgressKeeperTest, WhatWasSeenLastIsRemembered) {
   EXPECT_EQ(Waiting().looked_lsn, Lsn(150));
 }
 
-TEST_F(ProgressKeeperTest, FirstRecordTellsWhereTheStreamBegan) {
+TEST_F(ProgressKeeperTest, FirstRecordSaysWhereTheStreamBegan) {
   keeper_.OnConnected(facts_);
   keeper_.Tick(Lsn(), 0, false, now_);
   const base::Progress progress = Waiting();
@@ -267,7 +267,7 @@ TEST_F(ProgressKeeperTest, RememberedProgressIsConfirmableAtOnceAndItsEpochGoesO
   EXPECT_EQ(Waiting().epoch, 3U);
 }
 
-TEST_F(ProgressKeeperTest, WhatThisProcessMayHaveWrittenIsTold) {
+TEST_F(ProgressKeeperTest, WhatThisProcessMayHaveWrittenIsReported) {
   Begin();
   keeper_.Tick(Lsn(200), 0, true, now_);
   base::Progress other;

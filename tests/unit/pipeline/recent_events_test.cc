@@ -77,7 +77,7 @@ class RecentEventsTest : public ::testing::Test {
 
 TEST_F(RecentEventsTest, NothingIsThereBeforeTheFirst) { EXPECT_THAT(Ids(), IsEmpty()); }
 
-TEST_F(RecentEventsTest, EventIsToldWithoutPayloadAndKey) {
+TEST_F(RecentEventsTest, EventIsShownWithoutPayloadAndKey) {
   Deliver(1);
   const std::vector<DeliveredEvent> events = recent_.NewestFirst();
   ASSERT_THAT(events, SizeIs(1));

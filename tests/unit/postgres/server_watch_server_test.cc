@@ -48,7 +48,7 @@ class ServerWatchServerTest : public ::testing::Test {
 
 std::unique_ptr<PostgresServer> ServerWatchServerTest::server_;
 
-TEST_F(ServerWatchServerTest, ServerWithoutTheSlotStillTellsWhoItIs) {
+TEST_F(ServerWatchServerTest, ServerWithoutTheSlotStillSaysWhoItIs) {
   const auto figures = ServerWatch(Options()).Look();
   ASSERT_TRUE(figures.ok()) << figures.status();
   EXPECT_EQ(std::to_string(figures->system_identifier),
@@ -79,7 +79,7 @@ TEST_F(ServerWatchServerTest, SlotIsSeenAsTheServerShowsIt) {
   EXPECT_FALSE(watch.Look()->slot) << "the next look is a new one";
 }
 
-TEST_F(ServerWatchServerTest, PartitionsAreToldOfTablesThatHaveSome) {
+TEST_F(ServerWatchServerTest, PartitionsAreReportedOfTablesThatHaveSome) {
   ServerWatchOptions options = Options();
   options.tables = {{"public", "days"}, {"public", "words"}, {"public", "plain"}, {"a'b", "c"}};
   const auto figures = ServerWatch(options).Look();

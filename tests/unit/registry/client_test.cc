@@ -64,7 +64,7 @@ TEST_F(ClientTest, RegisterAndLatestAskWhereTheyShould) {
   EXPECT_EQ(mock_.requests()[1].line, "GET /subjects/s/versions/latest");
 }
 
-TEST_F(ClientTest, VerdictsAreToldApartFromTrouble) {
+TEST_F(ClientTest, VerdictsAreDistinguishedFromTrouble) {
   EXPECT_TRUE(absl::IsNotFound(LookUpStatus(404, R"({"error_code": 40401, "message": "no"})")));
   EXPECT_TRUE(absl::IsNotFound(LookUpStatus(404, R"({"error_code": 40403, "message": "no"})")));
   EXPECT_TRUE(
@@ -101,7 +101,7 @@ TEST_F(ClientTest, MissingRightSaysWhatToCorrect) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("correct schema_registry.username"));
 }
 
-TEST_F(ClientTest, WordsOfTheRegistryAreToldButNotWithoutEnd) {
+TEST_F(ClientTest, WordsOfTheRegistryAreShownButNotWithoutEnd) {
   const std::string text(10'000, 'x');
   const absl::Status status =
       LookUpStatus(422, Json({{"error_code", 42201}, {"message", text}}).dump());
@@ -109,7 +109,7 @@ TEST_F(ClientTest, WordsOfTheRegistryAreToldButNotWithoutEnd) {
   EXPECT_LT(status.message().size(), 1'000U);
 }
 
-TEST_F(ClientTest, CompatibilityIsToldWithItsReasons) {
+TEST_F(ClientTest, CompatibilityIsReportedWithItsReasons) {
   mock_.AnswerAll(200, R"({"is_compatible": false, "messages": ["field removed", "more", 7]})");
   const auto compared = client().Compare("s", {"PROTOBUF", "text", {}});
   EXPECT_FALSE(compared->compatible);

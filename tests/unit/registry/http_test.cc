@@ -80,7 +80,7 @@ TEST_F(HttpTest, NextUrlIsAskedWhereOneIsAwayOrFailsAndStaysTheFirst) {
   }
 }
 
-TEST_F(HttpTest, RegistryThatNobodyCanReachIsToldWithEachUrl) {
+TEST_F(HttpTest, RegistryThatNobodyCanReachIsReportedWithEachUrl) {
   mock_.AnswerAll(503, "");
   Http http(At({dead_url_, mock_.url()}));
   const absl::Status status = http.Get("/a").status();
@@ -104,7 +104,7 @@ TEST_F(HttpTest, EndlessAnswerIsGivenUp) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("answers with more than 4194304 bytes"));
 }
 
-TEST_F(HttpTest, WhoAsksIsToldAsConfigured) {
+TEST_F(HttpTest, WhoAsksIsNamedAsConfigured) {
   RegistryOptions options = At({mock_.url()});
   options.username = "walpost";
   options.password = "secret";

@@ -174,7 +174,7 @@ TEST_F(ResolverTest, EnvelopeNeedsNoDescriptorSet) {
   EXPECT_THAT(schema->indexes, ElementsAre(0));
 }
 
-TEST_F(ResolverTest, WithoutDescriptorsTheNewestVersionTellsThePlaceOfTheMessage) {
+TEST_F(ResolverTest, WithoutDescriptorsTheNewestVersionShowsThePlaceOfTheMessage) {
   framing_.descriptor_set = "";
   mock_.Answer(kLatest, 200, Newest("PROTOBUF", Shop()));
   const auto schema = resolver().Resolve(Shipped());
@@ -224,7 +224,7 @@ TEST_F(ResolverTest, TroubleAnywhereIsNoVerdict) {
   }
 }
 
-TEST_F(ResolverTest, TroubleWithOneSubjectIsToldApartFromTroubleWithTheRegistry) {
+TEST_F(ResolverTest, TroubleWithOneSubjectIsDistinguishedFromTroubleWithTheRegistry) {
   mock_.Answer(kLookUpMoney, 200, Found(3));
   mock_.Answer("GET /schemas/types", 200, "[]");
   const std::pair<int, const char*> answers[] = {
@@ -252,7 +252,7 @@ TEST_F(ResolverTest, SubjectThatIsAPathIsNotAskedFor) {
   EXPECT_THAT(Lines(), ElementsAre());
 }
 
-TEST_F(ResolverTest, ExaminationTellsWhatWouldBecomeOfIt) {
+TEST_F(ResolverTest, ExaminationSaysWhatWouldBecomeOfIt) {
   constexpr char kCompare[] =
       "POST /compatibility/subjects/orders-shop.v1.OrderShipped/versions/latest";
   EXPECT_EQ(resolver().Examine(Shipped())->state, Finding::State::kRefused) << "no money.proto";

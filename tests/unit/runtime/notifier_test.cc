@@ -46,21 +46,21 @@ class NotifierTest : public ::testing::Test {
     unsetenv("WATCHDOG_PID");
   }
 
-  std::vector<std::string> Told() const {
-    std::vector<std::string> told;
+  std::vector<std::string> Sent() const {
+    std::vector<std::string> sent;
     std::array<char, 4096> message{};
     for (ssize_t size = 0; (size = recv(socket_, message.data(), message.size(), 0)) > 0;) {
-      told.emplace_back(message.data(), static_cast<std::size_t>(size));
+      sent.emplace_back(message.data(), static_cast<std::size_t>(size));
     }
-    return told;
+    return sent;
   }
 
-  // A turn of the loop, and what was told in it.
+  // A turn of the loop, and what was sent in it.
   std::vector<std::string> Turn(State state, bool waits = true) {
     if (notifier_->Turn(state, now_)) {
       notifier_->Report(state, "words", waits, now_);
     }
-    return Told();
+    return Sent();
   }
 
   void Pass(milliseconds time) { now_.mono += time; }
@@ -81,13 +81,13 @@ class WatchedNotifierTest : public NotifierTest {
 constexpr char kStarting[] = "STATUS=words\nEXTEND_TIMEOUT_USEC=60000000\n";
 constexpr char kReady[] = "STATUS=words\nREADY=1\n";
 
-TEST_F(NotifierTest, WithoutAServiceManagerNothingIsTold) {
+TEST_F(NotifierTest, WithoutAServiceManagerNothingIsSent) {
   unsetenv("NOTIFY_SOCKET");
   EXPECT_FALSE(Notifier::FromEnvironment().enabled());
   EXPECT_THAT(Turn(State::kStreaming), IsEmpty());
 }
 
-TEST_F(WatchedNotifierTest, ReadyIsToldOnceWhenItStreamsAndBeforeThatMoreTimeIsAskedFor) {
+TEST_F(WatchedNotifierTest, ReadyIsSentOnceWhenItStreamsAndBeforeThatMoreTimeIsAskedFor) {
   EXPECT_THAT(Turn(State::kStarting), ElementsAre("WATCHDOG=1", kStarting));
   EXPECT_THAT(Turn(State::kStarting), IsEmpty());
   EXPECT_THAT(Turn(State::kStreaming), ElementsAre(kReady));
@@ -112,7 +112,7 @@ TEST_F(WatchedNotifierTest, WatchdogIsFedByTurnsAtAThirdOfItsTimeAndByNothingEls
   Pass(milliseconds(1));
   EXPECT_THAT(Turn(State::kStreaming), ElementsAre("WATCHDOG=1", "STATUS=words\n"));
   Pass(seconds(60));
-  EXPECT_THAT(Told(), IsEmpty()) << "the loop has not turned";
+  EXPECT_THAT(Sent(), IsEmpty()) << "the loop has not turned";
 }
 
 TEST_F(WatchedNotifierTest, WatchdogOfAnotherProcessIsNotFed) {
@@ -127,33 +127,33 @@ TEST_F(WatchedNotifierTest, WatchdogOfAnotherProcessIsNotFed) {
 TEST_F(WatchedNotifierTest, StoppingAsksForTimeAsLongAsTheLoopTurns) {
   Turn(State::kStreaming);
   notifier_->Stopping();
-  EXPECT_THAT(Told(), ElementsAre("STOPPING=1"));
+  EXPECT_THAT(Sent(), ElementsAre("STOPPING=1"));
   EXPECT_THAT(Turn(State::kDraining), ElementsAre(kStarting));
   Pass(Notifier::kReportEvery);
   EXPECT_THAT(Turn(State::kDraining), ElementsAre("WATCHDOG=1", kStarting));
 }
 
-TEST_F(WatchedNotifierTest, ReloadIsToldFromItsBeginningToItsEndOnceReady) {
+TEST_F(WatchedNotifierTest, ReloadIsReportedFromItsBeginningToItsEndOnceReady) {
   Turn(State::kStarting);
   notifier_->Reloading(now_);
   notifier_->Reloaded();
-  EXPECT_THAT(Told(), IsEmpty());
+  EXPECT_THAT(Sent(), IsEmpty());
   Turn(State::kStreaming);
   notifier_->Reloading(now_);
   notifier_->Reloaded();
-  EXPECT_THAT(Told(), ElementsAre("RELOADING=1\nMONOTONIC_USEC=3600000000\n", "READY=1"));
+  EXPECT_THAT(Sent(), ElementsAre("RELOADING=1\nMONOTONIC_USEC=3600000000\n", "READY=1"));
 }
 
 // A line of its own is a message of its own.
 TEST_F(WatchedNotifierTest, StatusCannotSayMoreThanAStatus) {
   ASSERT_TRUE(notifier_->Turn(State::kReconnecting, now_));
   notifier_->Report(State::kReconnecting, "connection lost\nREADY=1", true, now_);
-  for (const std::string& told : Told()) {
-    EXPECT_THAT(told, Not(HasSubstr("\nREADY=1")));
+  for (const std::string& sent : Sent()) {
+    EXPECT_THAT(sent, Not(HasSubstr("\nREADY=1")));
   }
 }
 
-TEST_F(WatchedNotifierTest, ReadyThatAFullSocketRefusesIsToldAgain) {
+TEST_F(WatchedNotifierTest, ReadyThatAFullSocketRefusesIsSentAgain) {
   for (int i = 0; i < 2'000 && notifier_->Turn(State::kStarting, now_); ++i) {
     notifier_->Report(State::kStarting, "words", true,
                       now_);  // refused at last, so it is still due
@@ -161,7 +161,7 @@ TEST_F(WatchedNotifierTest, ReadyThatAFullSocketRefusesIsToldAgain) {
   }
   ASSERT_TRUE(notifier_->Turn(State::kStreaming, now_));
   notifier_->Report(State::kStreaming, "words", true, now_);
-  Told();
+  Sent();
   EXPECT_THAT(Turn(State::kStreaming), ::testing::Contains(kReady));
 }
 

@@ -55,7 +55,7 @@ TEST_F(ServerViewTest, NothingIsKnownBeforeTheFirstConnection) {
   EXPECT_FALSE(room.seconds_left);
 }
 
-TEST_F(ServerViewTest, StreamAloneTellsHowLongTheRoomLasts) {
+TEST_F(ServerViewTest, StreamAloneShowsHowLongTheRoomLasts) {
   Show(0, 1'000, 1, Facts(10'000));
   const observe::WalRoom room = Show(100, 3'000, 2, Facts(10'000)).wal_room;
   EXPECT_EQ(room.limit_bytes, 10'000.0);
@@ -104,7 +104,7 @@ TEST_F(ServerViewTest, MonitorKnowsTheRoomBetterAndThePositionSooner) {
   EXPECT_EQ(Show(1, 6'000, 2, Facts(10'000), Seen(1, Lsn(5'000), 77)).server_wal_lsn, Lsn(6'000));
 }
 
-TEST_F(ServerViewTest, MonitorTellsTheRateWhileNothingIsRead) {
+TEST_F(ServerViewTest, MonitorShowsTheRateWhileNothingIsRead) {
   Show(0, 1'000, 1, Facts(10'000), Seen(1, Lsn(1'000), 9'000));
   const observe::WalRoom room =
       Show(100, 1'000, 1, Facts(10'000), Seen(2, Lsn(2'000), 8'000)).wal_room;

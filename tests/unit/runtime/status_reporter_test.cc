@@ -1,4 +1,4 @@
-// What operators are told, about a pipeline that goes through its states.
+// What the log says to operators about a pipeline that goes through its states.
 #include "runtime/status_reporter.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +85,7 @@ TEST_F(StatusReporterTest, BacklogThatMovesIsNotStalledHoweverOldItIs) {
   EXPECT_THAT(Observe(), Not(HasSubstr("delivery_resumed")));
 }
 
-TEST_F(StatusReporterTest, DecisionsAreToldWithTheirEventAFewASecond) {
+TEST_F(StatusReporterTest, DecisionsAreLoggedWithTheirEventAFewASecond) {
   options_.on_undeliverable = pipeline::OnUndeliverable::kSkip;
   Connect();
   Observe();
@@ -201,7 +201,7 @@ TEST_F(StatusReporterTest, NewestErrorOfEitherSideIsShownAndEachSidesOwn) {
   EXPECT_EQ(snapshot.sink_error.text, "timed out");
 }
 
-TEST_F(StatusReporterTest, EndOfAnOutageOfPostgresTellsItsLengthAndWhatHasGathered) {
+TEST_F(StatusReporterTest, EndOfAnOutageOfPostgresShowsItsLengthAndWhatHasGathered) {
   Connect();
   Transaction(100, {"a1", "a2"});
   Deliver(0);
@@ -228,7 +228,7 @@ TEST_F(StatusReporterTest, FirstConnectionAfterFailedAttemptsIsTheEndOfAnOutageT
   EXPECT_THAT(Observe(), AllOf(HasSubstr("source_back"), HasSubstr("after 3.0 s")));
 }
 
-TEST_F(StatusReporterTest, StandbyThatTakesOverTellsOfNoOutage) {
+TEST_F(StatusReporterTest, StandbyThatTakesOverReportsNoOutage) {
   ASSERT_TRUE(pipeline().TakeConnect(now_));
   End(base::StreamEnd::Kind::kSlotInUse, "slot is active");
   Observe();
@@ -237,11 +237,11 @@ TEST_F(StatusReporterTest, StandbyThatTakesOverTellsOfNoOutage) {
   EXPECT_THAT(Observe(), AllOf(HasSubstr("streaming"), Not(HasSubstr("source_back"))));
 }
 
-TEST_F(StatusReporterTest, EndOfAnOutageOfKafkaTellsItsLengthAndWhatHasGathered) {
+TEST_F(StatusReporterTest, EndOfAnOutageOfKafkaShowsItsLengthAndWhatHasGathered) {
   Connect();
   Observe();
   kafka_.down = true;
-  EXPECT_EQ(Observe(), "") << "the sink has told";
+  EXPECT_EQ(Observe(), "") << "the sink has reported it";
   Transaction(100, {"a1", "a2", "a3"});
   Advance(milliseconds(42'000));
   EXPECT_EQ(Observe(), "");
@@ -253,7 +253,7 @@ TEST_F(StatusReporterTest, EndOfAnOutageOfKafkaTellsItsLengthAndWhatHasGathered)
 }
 
 // Each cycle is a state change or two, and may be as short as a back-off.
-TEST_F(StatusReporterTest, WhatFlapsIsToldSomeTimesAndItsLastStateAlways) {
+TEST_F(StatusReporterTest, WhatFlapsIsLoggedSomeTimesAndItsLastStateAlways) {
   std::string lines;
   for (int cycle = 0; cycle < 30; ++cycle) {
     Connect();
@@ -280,13 +280,13 @@ TEST_F(StatusReporterTest, WhatFlapsIsToldSomeTimesAndItsLastStateAlways) {
   EXPECT_THAT(Observe(), AllOf(HasSubstr("source_error"), HasSubstr("not_told=27")));
 }
 
-TEST_F(StatusReporterTest, BackPressureIsAWarningAndItsEndIsToldWithItsLength) {
+TEST_F(StatusReporterTest, BackPressureIsAWarningAndItsEndIsLoggedWithItsLength) {
   options_.in_flight_bytes_max = 1;
   Connect();
   Observe();
   SendPayload(pipeline::Begin(100));
   Event("a1");
-  EXPECT_EQ(Observe(), "") << "a short pause is nothing to tell";
+  EXPECT_EQ(Observe(), "") << "a short pause is nothing to report";
   Advance(pipeline::Pipeline::kShowPausedAfter);
   EXPECT_THAT(Observe(), AllOf(HasSubstr("warning"), HasSubstr("backpressured")));
   EXPECT_EQ(TakeSnapshot().state_since, now_.wall);
@@ -296,7 +296,7 @@ TEST_F(StatusReporterTest, BackPressureIsAWarningAndItsEndIsToldWithItsLength) {
   EXPECT_THAT(Observe(), AllOf(HasSubstr("info"), HasSubstr("streaming, after 2.5 s of back")));
 }
 
-TEST_F(StatusReporterTest, RecoveryFromAHaltIsToldAndTheReasonGone) {
+TEST_F(StatusReporterTest, RecoveryFromAHaltIsLoggedAndTheReasonGone) {
   Connect();
   SendFrame("x");
   ExpectHalted(HaltReason::kProtocolError, "unknown frame");
@@ -309,7 +309,7 @@ TEST_F(StatusReporterTest, RecoveryFromAHaltIsToldAndTheReasonGone) {
   EXPECT_EQ(snapshot.halt_detail, "");
 }
 
-TEST_F(StatusReporterTest, HaltIsToldWithItsReasonAndWayOut) {
+TEST_F(StatusReporterTest, HaltIsLoggedWithItsReasonAndWayOut) {
   Connect();
   Observe();
   SendFrame("x");

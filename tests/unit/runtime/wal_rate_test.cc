@@ -11,7 +11,7 @@ using std::chrono::seconds;
 
 MonotonicTime At(int second) { return MonotonicTime(seconds(second)); }
 
-TEST(WalRateTest, NothingIsToldBeforeAMinute) {
+TEST(WalRateTest, NothingIsReportedBeforeAMinute) {
   WalRate rate;
   EXPECT_FALSE(rate.BytesPerSecond());
   rate.Add(At(0), Lsn(1'000));

@@ -150,7 +150,7 @@ def test_every_answer_of_kafka_has_its_kind_in_the_document():
     assert documented == real
 
 
-def test_every_hidden_property_is_told():
+def test_every_hidden_property_is_documented():
     words = re.findall(r'"([\w.]+)"', text("src/base/secret.cc").split("kWords[] = {")[1].split("};")[0])
     assert len(words) >= 6
     assert [word for word in words if f"`{word}" not in text("docs/security.md")] == []

@@ -147,7 +147,7 @@ def test_table_that_contradicts_itself_is_found(tree, row, told):
 
 
 @pytest.mark.parametrize("design", ["# Design\n\nNo table.\n", None])
-def test_missing_table_is_told(tree, design):
+def test_missing_table_is_reported(tree, design):
     if design is None:
         (tree.root / "docs/design.md").unlink()
     else:

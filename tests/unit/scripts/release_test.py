@@ -68,7 +68,7 @@ def test_uncommitted_change_is_refused(checkout):
     (CHANGELOG.replace("[0.1.0]", "[0x1.0]"), 'has no heading "## [0.1.0] - DATE"'),
     (CHANGELOG.replace("[Unreleased]\n", "[Unreleased]\n\n- More.\n"), "has unreleased changes: move them to [0.1.0]"),
 ])
-def test_changelog_that_does_not_tell_of_the_version_is_refused(checkout, changelog, told):
+def test_changelog_without_the_version_is_refused(checkout, changelog, told):
     checkout.write("CHANGELOG.md", changelog)
     checkout.commit()
     done = checkout.release("--check")
