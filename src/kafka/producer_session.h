@@ -182,7 +182,7 @@ class ProducerSession {
   std::deque<std::string> to_look_up_;       // now
   std::deque<std::string> to_look_up_soon_;  // from their ask_from on
   bool looking_up_ = false;
-  std::size_t unknown_topics_ = 0;     // found by this producer
+  std::size_t refused_topics_ = 0;     // found by this producer
   std::vector<std::string> answered_;  // not yet reported to the listener
   std::vector<Place> waiting_;         // where records wait
   bool may_send_ = false;              // some came for a partition that awaits no answer

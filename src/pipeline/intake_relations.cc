@@ -146,7 +146,7 @@ const Intake::Outbox* Intake::OwnerOf(std::uint32_t leaf, std::uint32_t publishe
   if (former != former_partitions_.end() && transaction_.commit_lsn < former->second.gone_lsn) {
     return former->second.outbox;
   }
-  // It comes as the root of an outbox, and is gone: nothing tells whether it was a part of the outbox.
+  // It comes as the root of an outbox, and is gone: whether it was a part of the outbox is not known.
   const auto relative = outbox_by_relative_.find(published_as);
   return relative == outbox_by_relative_.end() || outbox_by_relative_.contains(leaf)
              ? nullptr
