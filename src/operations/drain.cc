@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "operations/retention_note.h"
 #include "operations/row_filter.h"
 
 namespace walpost::operations {
@@ -106,27 +107,17 @@ absl::StatusOr<std::string> Drain::Bound(std::uint32_t place, const RowReader& r
     filter.from_ms = gap_->since_ms;
     return filter.Where(reader, options_.pipeline.outboxes[place].table);
   }
-  const std::string notes =
-      QuoteIdentifier(options_.pipeline.outboxes[place].table.schema) + ".retention_note";
-  if (!gap_->notes.valid() || !reader.HasTransactionIds()) {
+  if (!gap_->notes.valid() || !reader.TellsTransactions()) {
     return "true";
   }
-  ASSIGN_OR_RETURN(const std::vector<Row> found,
-                   connection->Query("SELECT to_regclass($1)::text", {notes}));
-  if (!found.at(0).at(0)) {
-    return "true";
-  }
-  ASSIGN_OR_RETURN(const std::vector<Row> note,
-                   // A dump brings those of another cluster along.
-                   connection->Query(absl::StrFormat("SELECT snapshot::text FROM %s WHERE lsn <= "
-                                                     "$1::pg_lsn AND system_identifier = (SELECT "
-                                                     "system_identifier FROM pg_control_system()) "
-                                                     "ORDER BY lsn DESC LIMIT 1",
-                                                     notes),
-                                     {gap_->notes.ToString()}));
-  return note.empty() ? "true"
-                      : absl::StrFormat("(t.tx IS NULL OR NOT pg_visible_in_snapshot(t.tx, %s))",
-                                        QuoteLiteral(note[0].at(0).value_or("")));
+  ASSIGN_OR_RETURN(
+      const RetentionNote note,
+      FindRetentionNote(connection, options_.pipeline.outboxes[place].table, gap_->notes));
+  note_warnings_[place] = note.warning;
+  return note.snapshot.empty()
+             ? "true"
+             : absl::StrFormat("(t.tx IS NULL OR NOT pg_visible_in_snapshot(t.tx, %s))",
+                               QuoteLiteral(note.snapshot));
 }
 
 absl::StatusOr<std::string> Drain::Run() {
@@ -201,6 +192,9 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
   line += settled_rows_.SupersededText();
   if (!settled_rows_.warning.empty()) {
     line += "\nwarning      " + settled_rows_.warning;
+  }
+  if (!note_warnings_[place].empty()) {
+    line += "\nwarning      " + note_warnings_[place];
   }
   return line + "\n";
 }

@@ -96,6 +96,7 @@ class Drain {
   std::optional<postgres::SqlConnection> connection_;
   std::optional<postgres::SqlConnection> hold_;  // a transaction with locks on the tables
   std::map<std::uint32_t, RowReader> readers_;   // by the outbox's place
+  std::map<std::uint32_t, std::string> note_warnings_;
   std::string snapshot_;
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;

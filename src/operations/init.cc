@@ -13,6 +13,7 @@
 #include "operations/pipeline_record.h"
 #include "operations/schema_files.h"
 #include "operations/slot_move.h"
+#include "operations/trusted_owner.h"
 #include "postgres/slots.h"
 #include "postgres/sql_connection.h"
 
@@ -193,7 +194,7 @@ class Initializer {
                             table.schema, table.table));
       }
     }
-    RETURN_IF_ERROR(CheckOwners());
+    RETURN_IF_ERROR(RequireTrustedSchemas(connection_, {"walpost", options_.table_schema}));
     ASSIGN_OR_RETURN(const std::vector<int> applied, AppliedIn(options_.table_schema, connection_));
     for (const SchemaFile& file : SchemaFiles(Choice(options_))) {
       if (std::find(applied.begin(), applied.end(), file.version) == applied.end()) {
@@ -209,30 +210,6 @@ class Initializer {
     }
     Say("schema       ok");
     return Choice(options_).own_table ? MakeFirstPartitions() : absl::OkStatus();
-  }
-
-  // Who owns a table or function that is used here can have code of his run with our rights.
-  absl::Status CheckOwners() {
-    ASSIGN_OR_RETURN(
-        const std::vector<Row> found,
-        connection_->Query(
-            "SELECT what, owner.rolname FROM (SELECT 'schema ' || quote_ident(nspname) AS what, "
-            "nspowner AS owner, nspname AS place FROM pg_namespace UNION ALL SELECT "
-            "c.oid::regclass::text, c.relowner, n.nspname FROM pg_class c JOIN pg_namespace n ON "
-            "n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') UNION ALL SELECT "
-            "p.oid::regprocedure::text, p.proowner, n.nspname FROM pg_proc p JOIN pg_namespace n "
-            "ON n.oid = p.pronamespace) AS objects JOIN pg_roles owner ON owner.oid = "
-            "objects.owner, pg_roles us WHERE us.rolname = current_user AND place IN ('walpost', "
-            "$1) AND owner.rolname NOT IN (current_user, 'outbox_owner') AND NOT owner.rolsuper "
-            "AND (us.rolsuper OR NOT pg_has_role(owner.oid, 'USAGE')) ORDER BY 1 LIMIT 1",
-            {options_.table_schema}));
-    return found.empty()
-               ? absl::OkStatus()
-               : absl::FailedPreconditionError(absl::StrFormat(
-                     "%s belongs to role %s, whose code would run with the rights of whoever runs "
-                     "this: run it as that role, or give the schema and all that is in it to a "
-                     "role you trust (ALTER ... OWNER TO)",
-                     found[0].at(0).value_or(""), found[0].at(1).value_or("")));
   }
 
   // A dump brings along what outbox.maintain noted about the log of another cluster.

@@ -242,3 +242,64 @@ def test_writer_can_hold_up_maintenance_by_no_lock_of_his(make_pipeline, mallory
             cursor.execute("BEGIN; LOCK TABLE outbox.retention_note IN ACCESS SHARE MODE")
         made = p.execute("SELECT action FROM outbox.maintain(ahead => '5 days')")
     assert made == [("made",), ("made",)]
+
+
+OWN_COLUMNS = {"key": "aggregateid", "aggregate_type": "aggregatetype", "type": "type"}
+
+
+def own_config(p, table, user="postgres"):
+    return {"source": {"conninfo": p.postgres.conninfo(p.database, user=user), "slot": p.name, "publication": p.name},
+            "outboxes": [{"table": table, "columns": OWN_COLUMNS}]}
+
+
+def lose_slot(p):
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+
+
+def recreated(p):
+    """What it says; by then every row is in Kafka."""
+    text = p.walpost.verb("slot", "recreate", "--yes").stdout
+    assert len({record.id for record in p.records()}) == p.execute(f"SELECT count(*) FROM {p.walpost.table}")[0][0], text
+    return text
+
+
+# Which rows need not be looked at after a lost slot, a note says; where everybody may create tables, so can everybody.
+@pytest.mark.smoke
+@pytest.mark.parametrize("by", ["mallory", "mallory, beside an outbox", "mallory, as a view"])
+def test_note_of_one_who_is_not_trusted_leaves_no_row_out(make_pipeline, mallory, by):
+    p = make_pipeline()
+    table = "public.events" if "beside" in by else "public.own"
+    p.execute(f"CREATE TABLE {table} (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload text,"
+              " tx xid8 NOT NULL DEFAULT pg_current_xact_id()); GRANT CREATE ON SCHEMA public TO PUBLIC")  # as before version 15
+    p.walpost = p.another(config=own_config(p, table))
+    p.walpost.table = table
+    p.walpost.init()
+    p.walpost.start()
+    fill = f"INSERT INTO {table} (aggregatetype, aggregateid, type, payload) SELECT %s, 'k', 'Tested', 'x' FROM generate_series(1, %s)"
+    p.execute(fill, p.name, 1)
+    p.wait_confirmed()
+    p.walpost.stop()
+    with connected(p, user=mallory) as cursor:
+        note = "SELECT now() AS noted_at, '4000000000:4000000000:'::pg_snapshot AS snapshot, '0/1'::pg_lsn AS lsn, system_identifier::numeric FROM pg_control_system()"
+        cursor.execute(f"CREATE {'VIEW' if 'view' in by else 'TABLE'} public.retention_note AS {note}; GRANT SELECT ON public.retention_note TO PUBLIC")
+        cursor.execute("CREATE FUNCTION public.maintain() RETURNS void LANGUAGE sql AS ''")
+    p.execute(fill, p.name, 10)
+    lose_slot(p)
+    text = recreated(p)
+    assert "warning      what public.retention_note says, a relation of role mallory, does not count" in text, text
+    assert "10 events sent, 1 are in Kafka already" in text, text
+
+
+@pytest.mark.smoke
+def test_note_about_transactions_that_have_not_begun_leaves_no_row_out(make_pipeline):
+    p = make_pipeline().start()
+    p.walpost.table = "outbox.events"
+    p.insert(1, 5)
+    p.wait_confirmed()
+    p.walpost.stop()
+    p.execute("INSERT INTO outbox.retention_note SELECT now(), '4000000000:4000000000:', '0/1', system_identifier FROM pg_control_system()")
+    p.insert(6, 15)
+    lose_slot(p)
+    text = recreated(p)
+    assert "its newest note is about transactions that have not begun" in text and "10 events sent, 5 are in Kafka already" in text, text

@@ -1,0 +1,40 @@
+// FindForeign - what is in the way when something in the database is used that another role may own.
+// Why: who owns a function, a view or a table with a trigger has code of his run with the rights of
+//   whoever uses it, and decides what is in it. So walpost uses what it finds by name only where its
+//   owner is trusted: this role, a superuser, outbox_owner, or, for who is no superuser, a role that it is
+//   a member of. The files of sql/ ask the same.
+// Thread: blocking.
+// Errors: those of SqlConnection.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::operations {
+
+// SQL, about a row `owner` of pg_roles: it is not trusted.
+inline constexpr const char* kOwnerIsForeign =
+    "(owner.rolname NOT IN (current_user, 'outbox_owner') AND NOT owner.rolsuper AND ((SELECT "
+    "us.rolsuper FROM pg_roles us WHERE us.rolname = current_user) OR NOT pg_has_role(owner.oid, "
+    "'USAGE')))";
+
+struct ForeignObject {
+  std::string what;  // such as `schema shop`, `shop.events` or `shop.emit()`
+  std::string owner;
+};
+
+// The first of `objects`, SQL with the columns `what` and `owner` (an OID), whose owner is not trusted.
+absl::StatusOr<std::optional<ForeignObject>> FindForeign(
+    postgres::SqlConnection* connection, const std::string& objects,
+    const std::vector<postgres::Cell>& parameters);
+
+// The schemas themselves and what is in them. kFailedPrecondition names what is not trusted.
+absl::Status RequireTrustedSchemas(postgres::SqlConnection* connection,
+                                   const std::vector<std::string>& schemas);
+
+}  // namespace walpost::operations
