@@ -7,7 +7,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "operations/pipeline_record.h"
+#include "operations/plain_table.h"
 #include "operations/schema_files.h"
+#include "operations/trusted_owner.h"
 
 namespace walpost::operations {
 namespace {
@@ -60,25 +62,32 @@ class TablesCheck {
   void Table(const TableOptions& table) {
     const std::string name = absl::StrFormat("table %s.%s", table.schema, table.table);
     const std::string quoted = QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
+    // A function is only looked for, never called, and only that of a role whose table it is, or which is
+    // trusted, is spoken of.
     const auto rows = connection_->Query(
         "SELECT c.relrowsecurity, c.relkind = 'p', EXISTS (SELECT FROM pg_proc p WHERE "
-        "p.pronamespace = n.oid AND p.proname = 'maintain'), EXISTS (SELECT FROM pg_attrdef d "
-        "WHERE "
-        "d.adrelid = c.oid AND pg_get_expr(d.adbin, d.adrelid) ~ "
-        "'gen_random_uuid|uuid_generate_v4'), has_schema_privilege(n.oid, 'USAGE') AND "
-        "has_table_privilege(c.oid, 'SELECT'), current_user, c.relkind = 'p' AND NOT EXISTS "
-        "(SELECT "
-        "FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = 'events_stay'), "
-        "current_setting('server_version_num')::integer >= 140000 AND EXISTS (SELECT FROM "
-        "pg_partitioned_table t WHERE t.partrelid = c.oid AND t.partdefid = 0), EXISTS (SELECT "
-        "FROM "
-        "pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY ($3::text[])) AND NOT EXISTS "
-        "(SELECT FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c' AND "
-        "pg_get_constraintdef(k.oid) ~ '(length|pg_column_size)\\(' AND (0 = ANY (k.conkey) OR "
-        "EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY (k.conkey) "
-        "AND a.attname = ANY ($3::text[])))) FROM pg_class c "
-        "JOIN pg_namespace n ON "
-        "n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2",
+        "p.pronamespace = n.oid AND p.proname = 'maintain') AND NOT EXISTS (SELECT FROM pg_proc p "
+        "JOIN pg_roles owner ON owner.oid = p.proowner WHERE p.pronamespace = n.oid AND p.proname "
+        "= 'maintain' AND owner.oid <> c.relowner AND " +
+            std::string(kOwnerIsForeign) +
+            "), EXISTS (SELECT FROM pg_attrdef d WHERE "
+            "d.adrelid = c.oid AND pg_get_expr(d.adbin, d.adrelid) ~ "
+            "'gen_random_uuid|uuid_generate_v4'), has_schema_privilege(n.oid, 'USAGE') AND "
+            "has_table_privilege(c.oid, 'SELECT'), current_user, c.relkind = 'p' AND NOT EXISTS "
+            "(SELECT "
+            "FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = 'events_stay'), "
+            "current_setting('server_version_num')::integer >= 140000 AND EXISTS (SELECT FROM "
+            "pg_partitioned_table t WHERE t.partrelid = c.oid AND t.partdefid = 0), EXISTS (SELECT "
+            "FROM "
+            "pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY ($3::text[])) AND NOT "
+            "EXISTS "
+            "(SELECT FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c' AND "
+            "pg_get_constraintdef(k.oid) ~ '(length|pg_column_size)\\(' AND (0 = ANY (k.conkey) OR "
+            "EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY "
+            "(k.conkey) "
+            "AND a.attname = ANY ($3::text[])))) FROM pg_class c "
+            "JOIN pg_namespace n ON "
+            "n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2",
         {table.schema, table.table, Names(table.columns.payload)});
     if (!rows.ok() || rows->empty()) {
       return;  // the line about its columns says it
@@ -126,7 +135,7 @@ class TablesCheck {
       Delivered(name, QuoteIdentifier(table.schema), row.at(5).value_or(""));
     }
     if (row.at(1) == "t" && row.at(2) == "t" && table.table == "events") {
-      Partitions(name, QuoteIdentifier(table.schema));
+      Partitions(name, quoted, QuoteIdentifier(table.schema));
     }
   }
 
@@ -157,24 +166,43 @@ class TablesCheck {
     }
   }
 
-  void Partitions(const std::string& name, const std::string& schema) {
-    const auto rows = connection_->Query(absl::StrFormat(
-        "SELECT count(*), coalesce(max(ends) < now() + interval '1 hour', true), EXISTS (SELECT "
-        "FROM %1$s.events_default) FROM %1$s.partitions()",
-        schema));
+  void Partitions(const std::string& name, const std::string& table, const std::string& schema) {
+    const auto rows = connection_->Query(
+        "SELECT count(*), coalesce(max(bound[1]::timestamptz) < now() + interval '1 hour', true), "
+        "(SELECT t.partdefid::regclass::text FROM pg_partitioned_table t WHERE t.partrelid = "
+        "to_regclass($1) AND has_table_privilege(t.partdefid, 'SELECT')) FROM pg_inherits i JOIN "
+        "pg_class c ON c.oid = i.inhrelid CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, "
+        "c.oid), 'FROM \\(''.+''\\) TO \\(''(.+)''\\)') AS bound WHERE i.inhparent = "
+        "to_regclass($1) AND bound IS NOT NULL",
+        {table});
     if (!rows.ok()) {
-      return;  // who may not read the table has no need to
+      return;  // bounds of another type: partitions of somebody's own
     }
     const Row& row = rows->front();
-    const std::string fix =
-        absl::StrFormat(": run SELECT * FROM %s.maintain(), and have it done every hour", schema);
+    const std::string fix = absl::StrFormat(
+        ": run SELECT * FROM %s.maintain() as its owner, and have it done every hour", schema);
     if (row.at(1) == "t") {
       found_.Warn(name, "the time of its last partition is nearly over" + fix);
-    } else if (row.at(2) == "t") {
+    } else if (row.at(2) && HasRows(*row[2])) {  // who may not read it has no need to
       found_.Warn(name, "the default partition has rows" + fix);
     } else {
       found_.Ok(name, row.at(0).value_or("") + " partitions");
     }
+  }
+
+  bool HasRows(const std::string& partition) {
+    absl::Status may = BeginReadOnly(connection_);
+    if (may.ok()) {
+      may = LockPlainTable(connection_, partition);
+    }
+    const bool has =
+        may.ok() && Has(connection_->Query(absl::StrFormat("SELECT FROM %s LIMIT 1", partition)));
+    (void)connection_->Execute("ROLLBACK");
+    return has;
+  }
+
+  static bool Has(const absl::StatusOr<std::vector<Row>>& rows) {
+    return rows.ok() && !rows->empty();
   }
 
   SqlConnection* const connection_;

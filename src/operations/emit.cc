@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "operations/trusted_owner.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::operations {
@@ -101,6 +102,17 @@ absl::StatusOr<std::string> EmitMessage(const EmitOptions& options) {
   ASSIGN_OR_RETURN(
       SqlConnection connection,
       SqlConnection::Connect(options.source.conninfo, options.source.application_name));
+  ASSIGN_OR_RETURN(
+      const auto foreign,
+      FindForeign(
+          &connection,
+          "SELECT 'schema outbox', nspowner FROM pg_namespace WHERE nspname = 'outbox' UNION ALL "
+          "SELECT p.oid::regprocedure::text, p.proowner FROM pg_proc p JOIN pg_namespace n ON "
+          "n.oid = p.pronamespace WHERE n.nspname = 'outbox' AND p.proname = 'emit_message'",
+          {}));
+  if (foreign) {
+    return Refusal(*foreign);
+  }
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
       connection.Query(

@@ -113,6 +113,8 @@ class Initializer {
   }
 
   absl::Status Run() {
+    // Before anything is read from them.
+    RETURN_IF_ERROR(RequireTrustedSchemas(connection_, {"walpost", options_.table_schema}));
     RETURN_IF_ERROR(LookAtHistory());
     if (options_.with_messages) {
       RETURN_IF_ERROR(CheckMessages(options_, connection_));
@@ -194,7 +196,6 @@ class Initializer {
                             table.schema, table.table));
       }
     }
-    RETURN_IF_ERROR(RequireTrustedSchemas(connection_, {"walpost", options_.table_schema}));
     ASSIGN_OR_RETURN(const std::vector<int> applied, AppliedIn(options_.table_schema, connection_));
     for (const SchemaFile& file : SchemaFiles(Choice(options_))) {
       if (std::find(applied.begin(), applied.end(), file.version) == applied.end()) {

@@ -25,6 +25,14 @@ absl::StatusOr<std::optional<ForeignObject>> FindForeign(SqlConnection* connecti
   return ForeignObject{found[0].at(0).value_or(""), found[0].at(1).value_or("")};
 }
 
+absl::Status Refusal(const ForeignObject& foreign) {
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "%s belongs to role %s, whose code would run with the rights of whoever runs this: run it as "
+      "that role, or give the schema and all that is in it to a role you trust (ALTER ... OWNER "
+      "TO)",
+      foreign.what, foreign.owner));
+}
+
 absl::Status RequireTrustedSchemas(SqlConnection* connection,
                                    const std::vector<std::string>& schemas) {
   ASSIGN_OR_RETURN(
@@ -40,12 +48,7 @@ absl::Status RequireTrustedSchemas(SqlConnection* connection,
               "p.pronamespace) AS placed (what, owner, place) WHERE place = ANY (%s)",
               postgres::ArrayLiteral(schemas)),
           {}));
-  return foreign ? absl::FailedPreconditionError(absl::StrFormat(
-                       "%s belongs to role %s, whose code would run with the rights of whoever "
-                       "runs this: run it as that role, or give the schema and all that is in it "
-                       "to a role you trust (ALTER ... OWNER TO)",
-                       foreign->what, foreign->owner))
-                 : absl::OkStatus();
+  return foreign ? Refusal(*foreign) : absl::OkStatus();
 }
 
 }  // namespace walpost::operations

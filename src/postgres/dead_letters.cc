@@ -27,6 +27,18 @@ absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninf
                                                       std::uint64_t system_identifier,
                                                       const std::string& database) {
   ASSIGN_OR_RETURN(SqlConnection connection, SqlConnection::Connect(conninfo, application_name));
+  // A view would run with our rights.
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> no_tables,
+      connection.Query(
+          "SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = "
+          "c.relnamespace WHERE n.nspname = 'walpost' AND c.relname IN "
+          "('dead_letters', 'dead_letter_count') AND c.relkind <> 'r'"));
+  if (!no_tables.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("%s on %s is no table, so walpost did not make it",
+                        no_tables[0].at(0).value_or(""), connection.host()));
+  }
   auto rows = connection.Query(
       "SELECT system_identifier::text, current_database(), (SELECT count(*) FROM "
       "walpost.dead_letters WHERE false) FROM pg_control_system()");

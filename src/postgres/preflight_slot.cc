@@ -25,7 +25,7 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
   const Result readable = Query(
       "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = "
       "c.relnamespace "
-      "WHERE n.nspname = 'walpost' AND c.relname = 'pipeline' "
+      "WHERE n.nspname = 'walpost' AND c.relname = 'pipeline' AND c.relkind = 'r' "
       "AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')");
   if (!readable.ok()) {
     return QueryFailure("looking for walpost.pipeline", readable.error(), place());
@@ -262,7 +262,7 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
       "FROM pg_catalog.pg_class k WHERE k.relnamespace = c.relnamespace AND k.relname = "
       "'dead_letter_count'), false) FROM pg_catalog.pg_class c JOIN "
       "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'walpost' AND "
-      "c.relname = 'dead_letters'");
+      "c.relname = 'dead_letters' AND c.relkind = 'r'");
   if (!table.ok()) {
     return QueryFailure("looking for walpost.dead_letters", table.error(), place());
   }

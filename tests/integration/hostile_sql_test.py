@@ -303,3 +303,69 @@ def test_note_about_transactions_that_have_not_begun_leaves_no_row_out(make_pipe
     lose_slot(p)
     text = recreated(p)
     assert "its newest note is about transactions that have not begun" in text and "10 events sent, 5 are in Kafka already" in text, text
+
+
+# As TRAPS: it notes who ran it.
+def make_trap(cursor, schema):
+    cursor.execute(f"CREATE TABLE {schema}.caught (who name); GRANT USAGE ON SCHEMA {schema} TO PUBLIC; GRANT INSERT ON {schema}.caught TO PUBLIC;"
+                   f" CREATE FUNCTION {schema}.trap() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN INSERT INTO {schema}.caught VALUES (current_user); RETURN true; END'")
+
+
+def trapped(p, schema):
+    return p.execute(f"SELECT DISTINCT who FROM {schema}.caught")
+
+
+PARTITIONS = ("CREATE FUNCTION {0}.maintain() RETURNS void LANGUAGE sql AS ''; CREATE FUNCTION {0}.partitions() RETURNS TABLE (partition regclass, ends timestamptz)"
+              " LANGUAGE plpgsql AS $$ BEGIN PERFORM {0}.trap(); RETURN QUERY SELECT '{0}.events'::regclass, now() + interval '1 year'; END $$")
+
+
+# Beside whosever table: that of the one who made the functions, or of another, in whose schema anybody may create.
+@pytest.mark.smoke
+@pytest.mark.parametrize("owner", ["mallory", "postgres"])
+def test_check_runs_no_function_that_somebody_put_beside_the_table(make_pipeline, mallory, owner):
+    p = make_pipeline()
+    p.execute("CREATE SCHEMA app AUTHORIZATION mallory; GRANT USAGE ON SCHEMA app TO PUBLIC; SET ROLE " + owner)
+    p.execute("GRANT CREATE ON SCHEMA app TO postgres; CREATE TABLE app.events (id uuid DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text,"
+              " type text, payload text, created_at timestamptz DEFAULT now()) PARTITION BY RANGE (created_at);"
+              " CREATE TABLE app.events_2000 PARTITION OF app.events FOR VALUES FROM ('2000-01-01') TO ('2000-01-02');"
+              f" ALTER TABLE app.events OWNER TO {owner}; GRANT SELECT ON app.events, app.events_2000 TO PUBLIC")
+    with connected(p, user=mallory) as cursor:
+        make_trap(cursor, "app")
+        cursor.execute(PARTITIONS.format("app"))
+        cursor.execute("CREATE VIEW app.events_default AS SELECT WHERE app.trap(); GRANT SELECT ON app.events_default TO PUBLIC")
+    p.walpost = p.another(config=own_config(p, "app.events"))
+    p.walpost.init()
+    text = p.walpost.verb("check", check=False).stdout
+    assert trapped(p, "app") == [], text
+    # What the catalog tells needs nobody's function; but who is not its owner is not told to run it.
+    assert ("the time of its last partition is nearly over" in text) == (owner == "mallory"), text
+
+
+@pytest.mark.smoke
+def test_tables_of_walpost_that_are_views_of_another_are_not_read(make_pipeline, mallory):
+    p = make_pipeline()
+    p.execute(f"GRANT CREATE ON DATABASE {p.database} TO mallory")
+    with connected(p, user=mallory) as cursor:
+        cursor.execute("CREATE SCHEMA walpost")
+        make_trap(cursor, "walpost")
+        for name in ("pipeline", "schema_version", "dead_letters", "dead_letter_count"):
+            columns = ("name", "slot", "publication", "system_identifier", "consistent_point", "snapshot", "version", "pipeline", "prefixes")
+            cursor.execute(f"CREATE VIEW walpost.{name} AS SELECT {', '.join('t::text AS ' + c for c in columns)}, t AS drained"
+                           " FROM (SELECT walpost.trap() AS t OFFSET 0) AS trapped WHERE t;"
+                           f" GRANT SELECT ON walpost.{name} TO PUBLIC")
+    p.walpost = p.another(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    for verb in (["init"], ["check"], ["slot", "create"], ["slot", "recreate"], ["dlq", "list"], ["emit", "--type", "t", "--key", "k", "--payload", "x"]):
+        p.walpost.verb(*verb, check=False)
+    assert trapped(p, "walpost") == []
+
+
+def test_message_is_not_emitted_by_a_function_of_another(make_pipeline, mallory):
+    p = make_pipeline(config={"messages": {"prefixes": ["shop"]}})
+    p.execute(f"GRANT CREATE ON DATABASE {p.database} TO mallory")
+    with connected(p, user=mallory) as cursor:
+        cursor.execute("CREATE SCHEMA outbox")
+        make_trap(cursor, "outbox")
+        cursor.execute("CREATE FUNCTION outbox.emit_message(text, text, text, text, content_type text, prefix text) RETURNS uuid LANGUAGE sql"
+                       " AS 'SELECT gen_random_uuid() WHERE outbox.trap()'")
+    emitted = p.walpost.verb("emit", "--message", "--type", "t", "--key", "k", "--aggregate-type", "a", "--payload", "x", check=False)
+    assert trapped(p, "outbox") == [] and emitted.returncode == 78 and "belongs to role mallory" in emitted.stderr, emitted.stderr
