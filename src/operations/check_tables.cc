@@ -168,12 +168,10 @@ class TablesCheck {
 
   void Partitions(const std::string& name, const std::string& table, const std::string& schema) {
     const auto rows = connection_->Query(
-        "SELECT count(*), coalesce(max(bound[1]::timestamptz) < now() + interval '1 hour', true), "
-        "(SELECT t.partdefid::regclass::text FROM pg_partitioned_table t WHERE t.partrelid = "
-        "to_regclass($1) AND has_table_privilege(t.partdefid, 'SELECT')) FROM pg_inherits i JOIN "
-        "pg_class c ON c.oid = i.inhrelid CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, "
-        "c.oid), 'FROM \\(''.+''\\) TO \\(''(.+)''\\)') AS bound WHERE i.inhparent = "
-        "to_regclass($1) AND bound IS NOT NULL",
+        "SELECT count(*), coalesce(max(bound[1]::timestamptz) < now() + interval '1 hour', true) "
+        "FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid CROSS JOIN "
+        "regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \\(''.+''\\) TO "
+        "\\(''(.+)''\\)') AS bound WHERE i.inhparent = to_regclass($1) AND bound IS NOT NULL",
         {table});
     if (!rows.ok()) {
       return;  // bounds of another type: partitions of somebody's own
@@ -183,26 +181,34 @@ class TablesCheck {
         ": run SELECT * FROM %s.maintain() as its owner, and have it done every hour", schema);
     if (row.at(1) == "t") {
       found_.Warn(name, "the time of its last partition is nearly over" + fix);
-    } else if (row.at(2) && HasRows(*row[2])) {  // who may not read it has no need to
+    } else if (DefaultHasRows(table)) {
       found_.Warn(name, "the default partition has rows" + fix);
     } else {
       found_.Ok(name, row.at(0).value_or("") + " partitions");
     }
   }
 
-  bool HasRows(const std::string& partition) {
-    absl::Status may = BeginReadOnly(connection_);
-    if (may.ok()) {
-      may = LockPlainTable(connection_, partition);
+  // As far as it may be read: who may not has no need to.
+  bool DefaultHasRows(const std::string& table) {
+    const auto found = connection_->Query(
+        "SELECT n.nspname, c.relname FROM pg_partitioned_table t JOIN pg_class c ON c.oid = "
+        "t.partdefid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.partrelid = "
+        "to_regclass($1) AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, "
+        "'SELECT')",
+        {table});
+    if (!found.ok() || found->empty()) {
+      return false;
     }
-    const bool has =
-        may.ok() && Has(connection_->Query(absl::StrFormat("SELECT FROM %s LIMIT 1", partition)));
+    const std::string schema = found->front().at(0).value_or("");
+    const std::string partition = found->front().at(1).value_or("");
+    bool has = false;
+    if (BeginReadOnly(connection_).ok() && LockPlainTable(connection_, schema, partition).ok()) {
+      const auto rows = connection_->Query(absl::StrFormat(
+          "SELECT FROM %s.%s LIMIT 1", QuoteIdentifier(schema), QuoteIdentifier(partition)));
+      has = rows.ok() && !rows->empty();
+    }
     (void)connection_->Execute("ROLLBACK");
     return has;
-  }
-
-  static bool Has(const absl::StatusOr<std::vector<Row>>& rows) {
-    return rows.ok() && !rows->empty();
   }
 
   SqlConnection* const connection_;

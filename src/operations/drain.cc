@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "operations/plain_table.h"
 #include "operations/retention_note.h"
 #include "operations/row_filter.h"
 
@@ -85,8 +86,7 @@ absl::Status Drain::OpenIn(const std::string& snapshot) {
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
     ASSIGN_OR_RETURN(SqlConnection connection,
                      SqlConnection::Connect(source.conninfo, source.application_name));
-    RETURN_IF_ERROR(connection.Execute(
-        absl::StrFormat("%s; SET TRANSACTION SNAPSHOT %s", kBeginReading, QuoteLiteral(snapshot))));
+    RETURN_IF_ERROR(BeginReadOnly(&connection, snapshot));
     ASSIGN_OR_RETURN(RowReader reader,
                      RowReader::Create(std::move(connection), options_.pipeline.outboxes[place],
                                        place, &schemas_));
@@ -204,7 +204,7 @@ absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
   const postgres::ConnectOptions& source = options_.pipeline.source;
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(source.conninfo, source.application_name));
-  RETURN_IF_ERROR(connection.Execute(kBeginReading));
+  RETURN_IF_ERROR(BeginReadOnly(&connection));
   ASSIGN_OR_RETURN(RowReader reader,
                    RowReader::Create(std::move(connection), options_.pipeline.outboxes[place],
                                      place, &schemas_));

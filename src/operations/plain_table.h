@@ -17,7 +17,9 @@ namespace walpost::operations {
 // server can, it then reads no view and no foreign table.
 absl::Status BeginReadOnly(postgres::SqlConnection* connection, const std::string& snapshot = "");
 
-// Until the transaction ends, which BeginReadOnly began, it is as it is. `name`: SQL.
-absl::Status LockPlainTable(postgres::SqlConnection* connection, const std::string& name);
+// Until the transaction ends, which BeginReadOnly began, it is as it is. Nor may comparing its columns call
+// a function of a role that is not trusted.
+absl::Status LockPlainTable(postgres::SqlConnection* connection, const std::string& schema,
+                            const std::string& table);
 
 }  // namespace walpost::operations

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "operations/plain_table.h"
 
 namespace walpost::operations {
 namespace {
@@ -24,6 +25,7 @@ absl::StatusOr<RowEncoder> RowEncoder::Create(postgres::SqlConnection* connectio
   RowEncoder encoder;
   outbox::TableOptions table = outbox.table;
   encoder.table_ = QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
+  RETURN_IF_ERROR(LockPlainTable(connection, table.schema, table.table));
   ASSIGN_OR_RETURN(encoder.columns_, TableColumns::Read(connection, table));
   if (!to_topic.empty()) {
     // The row's own topic may be what is wrong with it.

@@ -3,7 +3,8 @@
 //   same mapper and the same encoder read it, from the same text that the stream carries.
 // Thread: one owner; blocking only in Create.
 // Lifetime: a record's views and its schema until the next Encode. `outbox` and `schemas` must outlive it.
-// Errors: Create: kNotFound (no such table), kFailedPrecondition (it does not fit its mapping), and
+// Errors: Create: kNotFound (no such table), kFailedPrecondition (it does not fit its mapping, or is no
+//   plain table), and
 //   SqlConnection's. Encode: kInvalidArgument (the row is no event, or no record; says why).
 #pragma once
 
@@ -24,6 +25,7 @@ namespace walpost::operations {
 
 class RowEncoder {
  public:
+  // `connection`: with a transaction of BeginReadOnly, in which the rows are read, too: the table is locked.
   // `source`: the outbox's place in the configuration. `to_topic` replaces the rows' own, when given.
   static absl::StatusOr<RowEncoder> Create(postgres::SqlConnection* connection,
                                            const DlqOutbox& outbox, std::uint32_t source,

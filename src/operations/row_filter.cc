@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "operations/confirmed.h"
+#include "operations/plain_table.h"
 
 namespace walpost::operations {
 namespace {
@@ -93,7 +94,7 @@ absl::StatusOr<RowReader> BeginReading(const std::string& conninfo,
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(conninfo.empty() ? source.conninfo : conninfo,
                                           source.application_name));
-  RETURN_IF_ERROR(connection.Execute(kBeginReading));
+  RETURN_IF_ERROR(BeginReadOnly(&connection));
   ASSIGN_OR_RETURN(*end, EndOfSnapshot(&connection));
   return RowReader::Create(std::move(connection), outbox, place, schemas);
 }

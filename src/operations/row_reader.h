@@ -30,11 +30,6 @@ struct ReadRow {
   absl::StatusOr<envelope::Record>& record;  // or why it is none
 };
 
-// Begins a transaction whose snapshot stays, and in which rows that a policy of row-level security hides
-// are an error: who sends or counts rows must see them all.
-inline constexpr const char* kBeginReading =
-    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL row_security = off";
-
 class RowReader {
  public:
   enum class Reading {
@@ -44,7 +39,7 @@ class RowReader {
     kTwice,    // the same, any number of times
   };
 
-  // `connection`: with a transaction in whose snapshot rows are to be read.
+  // `connection`: with a transaction of BeginReadOnly, in whose snapshot rows are to be read.
   static absl::StatusOr<RowReader> Create(postgres::SqlConnection connection,
                                           const DlqOutbox& outbox, std::uint32_t source,
                                           envelope::SchemaTable* schemas);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "envelope/dead_letter.h"
+#include "operations/plain_table.h"
 #include "outbox/message_mapper.h"
 
 namespace walpost::operations {
@@ -52,14 +53,21 @@ absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
     ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(options_.source.conninfo,
                                                          options_.source.application_name));
   }
-  const auto source = static_cast<std::uint32_t>(outbox - options_.outboxes.begin());
-  absl::StatusOr<RowEncoder> encoder =
-      RowEncoder::Create(&*connection_, *outbox, source, &schemas_);
+  RETURN_IF_ERROR(BeginReadOnly(&*connection_));
+  absl::StatusOr<DeadLetter> whole =
+      ReadFrom(*outbox, static_cast<std::uint32_t>(outbox - options_.outboxes.begin()), row);
+  RETURN_IF_ERROR(connection_->Execute("ROLLBACK"));
+  return whole;
+}
+
+absl::StatusOr<DeadLetter> TruncatedRow::ReadFrom(const DlqOutbox& outbox, std::uint32_t source,
+                                                  const DeadLetter& row) {
+  absl::StatusOr<RowEncoder> encoder = RowEncoder::Create(&*connection_, outbox, source, &schemas_);
   if (!encoder.ok()) {
     return Prefixed("its row is needed, and ", encoder.status());
   }
   encoder_ = *std::move(encoder);
-  ASSIGN_OR_RETURN(row_, Fetch(outbox->table, row.event_id));
+  ASSIGN_OR_RETURN(row_, Fetch(outbox.table, row.event_id));
   envelope::Position position;  // none, when a verb sent its row beside the stream
   if (!row.position.empty()) {
     ASSIGN_OR_RETURN(position, envelope::Position::Parse(row.position));

@@ -27,6 +27,8 @@ class TruncatedRow {
   absl::StatusOr<base::DeadLetter> Read(const base::DeadLetter& row);
 
  private:
+  absl::StatusOr<base::DeadLetter> ReadFrom(const DlqOutbox& outbox, std::uint32_t source,
+                                            const base::DeadLetter& row);
   absl::StatusOr<postgres::Row> Fetch(const outbox::TableOptions& table, const std::string& id);
 
   const DlqOptions& options_;

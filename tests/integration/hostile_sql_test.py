@@ -305,10 +305,11 @@ def test_note_about_transactions_that_have_not_begun_leaves_no_row_out(make_pipe
     assert "its newest note is about transactions that have not begun" in text and "10 events sent, 5 are in Kafka already" in text, text
 
 
-# As TRAPS: it notes who ran it.
+# As TRAPS: it notes who ran it, or says so where nothing can be written.
 def make_trap(cursor, schema):
     cursor.execute(f"CREATE TABLE {schema}.caught (who name); GRANT USAGE ON SCHEMA {schema} TO PUBLIC; GRANT INSERT ON {schema}.caught TO PUBLIC;"
-                   f" CREATE FUNCTION {schema}.trap() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN INSERT INTO {schema}.caught VALUES (current_user); RETURN true; END'")
+                   f" CREATE FUNCTION {schema}.trap() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN INSERT INTO {schema}.caught VALUES (current_user);"
+                   " RETURN true; EXCEPTION WHEN read_only_sql_transaction THEN RAISE 'trapped %', current_user; END $$")
 
 
 def trapped(p, schema):
@@ -369,3 +370,72 @@ def test_message_is_not_emitted_by_a_function_of_another(make_pipeline, mallory)
                        " AS 'SELECT gen_random_uuid() WHERE outbox.trap()'")
     emitted = p.walpost.verb("emit", "--message", "--type", "t", "--key", "k", "--aggregate-type", "a", "--payload", "x", check=False)
     assert trapped(p, "outbox") == [] and emitted.returncode == 78 and "belongs to role mallory" in emitted.stderr, emitted.stderr
+
+
+OWN_TABLE = ("CREATE TABLE app.own (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload text,"
+             " tx xid8 NOT NULL DEFAULT pg_current_xact_id())")
+STUB = ("INSERT INTO walpost.dead_letters (pipeline, position, event_id, event_type, source, topic, event_time_ms, header_names, header_values, value_schema,"
+        " reason, detail, attempts, parked, truncated_bytes) SELECT %s, '', id::text, 'Tested', 'app.own', %s, 1, '{}', '{}', '', 'row_invalid', '', 1, false, 1"
+        " FROM app.own LIMIT 1")
+READING = (["replay", "--all", "--dry-run"], ["replay", "--missing", "--dry-run"], ["audit", "--wait", "1s"], ["dlq", "retry", "--reason", "row_invalid"])
+
+
+def start_own(p):
+    """An outbox of mallory's own, with a row, and a dead letter that needs it; a trap beside it."""
+    p.execute("CREATE SCHEMA app AUTHORIZATION mallory")
+    with connected(p, user="mallory") as cursor:
+        make_trap(cursor, "app")
+        cursor.execute(OWN_TABLE)
+        cursor.execute("INSERT INTO app.own (aggregatetype, aggregateid, type, payload) VALUES (%s, 'k', 'Tested', 'x')", (p.name,))
+    p.walpost = p.another(config=own_config(p, "app.own"))
+    p.walpost.init()
+    p.execute(STUB, p.name, p.name)
+
+
+def refused_everywhere(p, why):
+    for verb in READING:
+        done = p.walpost.verb(*verb, check=False)
+        assert trapped(p, "app") == [] and "trapped" not in done.stdout + done.stderr, (verb, done)
+        assert done.returncode in (75, 78) and why in done.stdout + done.stderr, (verb, done)
+
+
+@pytest.mark.smoke
+def test_view_in_the_place_of_a_table_is_not_read(make_pipeline, mallory):
+    p = make_pipeline()
+    start_own(p)
+    with connected(p, user=mallory) as cursor:
+        cursor.execute("ALTER TABLE app.own RENAME TO own_real;"
+                       " CREATE VIEW app.own AS SELECT id, aggregatetype, aggregateid, type, payload, tx FROM app.own_real WHERE app.trap()")
+    refused_everywhere(p, "app.own is a view: rows are read from tables only")
+
+
+@pytest.mark.parametrize("kind", ["PARTITION OF app.own DEFAULT", "INHERITS (app.own)"])
+def test_foreign_table_below_a_table_is_not_read(make_pipeline, mallory, kind):
+    p = make_pipeline()
+    p.execute("CREATE FOREIGN DATA WRAPPER far; CREATE SERVER far FOREIGN DATA WRAPPER far; GRANT USAGE ON FOREIGN SERVER far TO mallory")
+    start_own(p)
+    with connected(p, user=mallory) as cursor:
+        if "PARTITION" in kind:
+            cursor.execute("DROP TABLE app.own; CREATE TABLE app.own (id uuid, aggregatetype text, aggregateid text, type text, payload text) PARTITION BY RANGE (id)")
+            kind = kind.replace("DEFAULT", "FOR VALUES FROM (MINVALUE) TO (MAXVALUE)")
+        cursor.execute(f"CREATE FOREIGN TABLE app.far {'' if 'PARTITION' in kind else '()'} {kind} SERVER far")
+    for verb in READING[:3]:
+        done = p.walpost.verb(*verb, check=False)
+        assert done.returncode == 78 and "app.far is a foreign table: rows are read from tables only" in done.stderr, done
+
+
+# The type's owner decides what a cast of it does.
+@pytest.mark.smoke
+@pytest.mark.parametrize("implicit", [False, True])
+def test_cast_of_another_runs_with_nobodys_rights(make_pipeline, mallory, implicit):
+    p = make_pipeline()
+    start_own(p)
+    with connected(p, user=mallory) as cursor:
+        cursor.execute("CREATE TYPE app.choice AS ENUM ('x', 'y'); ALTER TABLE app.own ALTER payload TYPE app.choice USING payload::app.choice;"
+                       " ALTER TABLE app.own DROP COLUMN id; ALTER TABLE app.own ADD COLUMN id app.choice DEFAULT 'x';"
+                       " CREATE FUNCTION app.show(app.choice) RETURNS text LANGUAGE plpgsql AS 'BEGIN PERFORM app.trap(); RETURN ''z''; END';"
+                       f" CREATE CAST (app.choice AS text) WITH FUNCTION app.show {'AS IMPLICIT' if implicit else ''}")
+    for more in ([], ["--id", "x"]):
+        done = p.walpost.verb("replay", "--all", "--dry-run", *more, check=False)
+        assert trapped(p, "app") == [] and "trapped" not in done.stdout + done.stderr, done
+        assert ("app.show(app.choice) belongs to role mallory" in done.stderr) if implicit else "app.own: 1 event" in done.stdout, done
