@@ -9,6 +9,8 @@
 --   Amazon RDS, Aurora   GRANT rds_replication TO outbox_relay
 --   Google Cloud SQL     ALTER USER outbox_relay WITH REPLICATION
 --   Azure                ALTER ROLE outbox_relay WITH REPLICATION
+-- Roles of these names that are there already may be somebody else's, who knows their passwords or is a member of them. So this stops,
+-- unless who applies it, or a superuser, has granted outbox_owner to itself: this file does that, and so do you to take them as they are.
 
 -- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
 SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
@@ -37,6 +39,43 @@ BEGIN
 END
 $$;
 
+-- Roles belong to the whole cluster, and anybody who may create roles may have made these beforehand.
+DO $$
+DECLARE
+    names constant name[] := '{outbox_owner,outbox_writer,outbox_relay,outbox_operator}';
+    trusted constant oid[] := ARRAY(SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user);
+    there record;
+BEGIN
+    -- Who is outbox_owner can replace each function; who has the ADMIN OPTION, as who makes a role has from 16 on, gives it to whom he likes.
+    SELECT r.rolname AS role, coalesce(member.rolname, m.member::text) AS member, coalesce(grantor.rolname, m.grantor::text) AS grantor
+    INTO there
+    FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.roleid
+    LEFT JOIN pg_roles member ON member.oid = m.member LEFT JOIN pg_roles grantor ON grantor.oid = m.grantor
+    WHERE r.rolname = ANY (names) AND (m.admin_option OR r.rolname = 'outbox_owner') AND m.member <> ALL (trusted)
+      AND (m.grantor <> ALL (trusted) OR m.admin_option
+           AND to_jsonb(m) ->> 'inherit_option' = 'false' AND to_jsonb(m) ->> 'set_option' = 'false')
+    ORDER BY 1, 2 LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'role % is a member of %, which neither % nor a superuser has given to it', there.member, there.role, current_user
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = format('REVOKE %I FROM %I%s CASCADE; then grant it yourself, if it is to have it.', there.role, there.member,
+                                CASE WHEN current_setting('server_version_num')::integer >= 160000
+                                     THEN format(' GRANTED BY %I', there.grantor) ELSE '' END);
+    END IF;
+    SELECT string_agg(rolname, ', ' ORDER BY rolname) AS roles, bool_or(rolname = 'outbox_owner') AS owner INTO there
+    FROM pg_roles WHERE rolname = ANY (names);
+    IF there.roles IS NOT NULL AND NOT EXISTS (
+            SELECT FROM pg_auth_members m JOIN pg_roles r ON r.oid = m.roleid
+            WHERE r.rolname = 'outbox_owner' AND m.member = ANY (trusted) AND m.grantor = ANY (trusted)) THEN
+        RAISE EXCEPTION 'there are roles already that this makes: %; whoever made them may know their passwords, or be a member', there.roles
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = format('DROP ROLE %s, if nothing needs them. To take them as they are: give outbox_relay a new password, look at their '
+                                'members, then %sGRANT outbox_owner TO %I.',
+                                there.roles, CASE WHEN there.owner THEN '' ELSE 'CREATE ROLE outbox_owner; ' END, current_user);
+    END IF;
+END
+$$;
+
 DO $$
 DECLARE
     object record;
@@ -54,7 +93,10 @@ BEGIN
         RAISE WARNING 'outbox_relay needs the right to replicate, and you may not give it: see the head of R__roles.sql';
     END;
 
-    IF NOT pg_has_role(current_user, 'outbox_owner', 'USAGE') THEN
+    -- Also by a superuser, who needs it for nothing: it tells the next time that these roles are ours.
+    IF NOT pg_has_role(current_user, 'outbox_owner', 'USAGE') OR NOT EXISTS (
+            SELECT FROM pg_auth_members m WHERE m.roleid = 'outbox_owner'::regrole AND m.member = current_user::regrole
+            AND (m.grantor = current_user::regrole OR (SELECT rolsuper FROM pg_roles WHERE oid = m.grantor))) THEN
         EXECUTE format('GRANT outbox_owner TO %I', current_user);
     END IF;
 
@@ -81,7 +123,9 @@ BEGIN
         EXECUTE object.command;
     END LOOP;
 
-    GRANT USAGE ON SCHEMA outbox TO outbox_writer, outbox_relay;
+    IF to_regnamespace('outbox') IS NOT NULL THEN  -- not where the outbox is a table of one's own
+        GRANT USAGE ON SCHEMA outbox TO outbox_writer, outbox_relay;
+    END IF;
     GRANT USAGE ON SCHEMA walpost TO outbox_relay, outbox_operator;
     GRANT SELECT ON walpost.pipeline, walpost.schema_version TO outbox_relay;
     GRANT UPDATE (delivered_lsn) ON walpost.pipeline TO outbox_relay;

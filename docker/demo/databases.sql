@@ -2,7 +2,10 @@
 \set password `cat /run/secrets/password`
 CREATE ROLE shop LOGIN PASSWORD :'password';
 CREATE ROLE billing LOGIN PASSWORD :'password';
--- Made here so that they have a password and a member; `walpost init --with-roles` gives them their rights.
+-- Made here so that they have a password and a member; `walpost init --with-roles` gives them their rights. It takes roles that are
+-- there only from who has granted outbox_owner to itself.
+CREATE ROLE outbox_owner;
+GRANT outbox_owner TO CURRENT_USER;
 CREATE ROLE outbox_relay LOGIN PASSWORD :'password';
 CREATE ROLE outbox_writer;
 GRANT outbox_writer TO shop;

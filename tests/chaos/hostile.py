@@ -19,7 +19,8 @@ TOPICS_AT_ONCE = 20
 PAYLOAD_BYTES = 1_500_000  # above source.event_bytes_max
 
 SCHEMA = """
-DO $$ BEGIN IF to_regrole('outbox_writer') IS NULL THEN CREATE ROLE outbox_writer NOLOGIN; END IF; END $$;
+DO $$ BEGIN IF to_regrole('outbox_writer') IS NULL THEN CREATE ROLE outbox_writer NOLOGIN; CREATE ROLE outbox_owner NOLOGIN;
+    GRANT outbox_owner TO CURRENT_USER; END IF; END $$;
 CREATE ROLE hostile LOGIN IN ROLE outbox_writer;
 CREATE TABLE shop.expanded (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload text,
     headers jsonb, occurred_at timestamptz);

@@ -439,3 +439,80 @@ def test_cast_of_another_runs_with_nobodys_rights(make_pipeline, mallory, implic
         done = p.walpost.verb("replay", "--all", "--dry-run", *more, check=False)
         assert trapped(p, "app") == [] and "trapped" not in done.stdout + done.stderr, done
         assert ("app.show(app.choice) belongs to role mallory" in done.stderr) if implicit else "app.own: 1 event" in done.stdout, done
+
+
+@pytest.fixture
+def own_server(workspace):
+    """Roles belong to the whole server."""
+    return workspace.postgres()
+
+
+def init_roles(p, user="postgres", check=False):
+    p.walpost = p.another(conninfo=p.postgres.conninfo(p.database, user=user))
+    return p.walpost.verb("init", "--with-roles", check=check)
+
+
+# Who may create roles knows their passwords, or is a member of them, when a superuser gives them rights.
+@pytest.mark.smoke
+@pytest.mark.parametrize("prepared", ["CREATE ROLE outbox_relay LOGIN PASSWORD 'known'", "CREATE ROLE outbox_owner ROLE mallory", "CREATE ROLE outbox_operator"])
+def test_roles_that_somebody_prepared_get_no_rights_until_they_are_dropped(make_pipeline, own_server, prepared):
+    p = make_pipeline(on_postgres=own_server)
+    p.execute("CREATE ROLE mallory LOGIN CREATEROLE")
+    with connected(p, user="mallory") as cursor:
+        cursor.execute(prepared)
+    role = prepared.split()[2]
+    refused = init_roles(p)
+    assert refused.returncode == 78 and role in refused.stderr and ("DROP ROLE" in refused.stderr or "REVOKE" in refused.stderr), refused.stderr
+    assert p.execute("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'outbox%%' AND (rolreplication OR rolname <> %s)", role) == [(0,)]
+    p.execute(f"DROP ROLE {role}")
+    init_roles(p, check=True)
+    init_roles(p, check=True)
+
+
+@pytest.mark.smoke
+def test_roles_that_are_there_are_taken_when_their_administrator_says_so(make_pipeline, own_server):
+    p = make_pipeline(on_postgres=own_server)
+    p.execute("CREATE ROLE mallory LOGIN CREATEROLE; CREATE ROLE app LOGIN; CREATE ROLE outbox_relay LOGIN; CREATE ROLE outbox_writer ROLE app")
+    refused = init_roles(p)
+    assert refused.returncode == 78 and "outbox_relay, outbox_writer" in refused.stderr and "CREATE ROLE outbox_owner; GRANT outbox_owner TO postgres" in refused.stderr
+    # What mallory gives to itself, or to the administrator, says nothing.
+    with connected(p, user="mallory") as cursor:
+        cursor.execute("CREATE ROLE outbox_owner; GRANT outbox_owner TO postgres; GRANT outbox_owner TO mallory")
+    assert "REVOKE outbox_owner FROM mallory" in init_roles(p).stderr
+    p.execute("DROP ROLE outbox_owner; CREATE ROLE outbox_owner; GRANT outbox_owner TO postgres")
+    init_roles(p, check=True)
+    # Another administrator, another database, and who was given a role since by those who may.
+    p.execute("CREATE ROLE second LOGIN SUPERUSER; CREATE ROLE deploy LOGIN; GRANT outbox_writer TO deploy WITH ADMIN OPTION")
+    with connected(p, user="deploy") as cursor:
+        cursor.execute("GRANT outbox_writer TO mallory")
+    init_roles(p, user="second", check=True)
+    init_roles(make_pipeline(on_postgres=own_server), check=True)
+
+
+# As on a managed service, whose administrator may not give REPLICATION either.
+@pytest.mark.smoke
+def test_administrator_who_is_no_superuser_applies_roles_again_and_nobody_elses(make_pipeline, own_server):
+    p = make_pipeline(on_postgres=own_server)
+    p.execute("CREATE ROLE admin LOGIN REPLICATION CREATEROLE; CREATE ROLE mallory LOGIN CREATEROLE")
+    p.execute(f"ALTER DATABASE {p.database} OWNER TO admin")
+    with connected(p, user="mallory") as cursor:
+        cursor.execute("CREATE ROLE outbox_owner ROLE mallory")
+    assert "REVOKE outbox_owner FROM mallory" in init_roles(p, user="admin").stderr
+    p.execute("DROP ROLE outbox_owner")
+    for _ in range(2):
+        init_roles(p, user="admin", check=True)
+    # Who may create roles can grant them before 16, and is found.
+    if p.postgres.major < 16:
+        with connected(p, user="mallory") as cursor:
+            cursor.execute("GRANT outbox_owner TO mallory")
+        assert "REVOKE outbox_owner FROM mallory" in init_roles(p, user="admin").stderr
+
+
+@pytest.mark.smoke
+def test_roles_are_made_beside_a_table_of_ones_own_alone(make_pipeline, own_server):
+    p = make_pipeline(on_postgres=own_server)
+    p.execute("CREATE SCHEMA app; " + OWN_TABLE)
+    p.walpost = p.another(config=own_config(p, "app.own"))
+    for _ in range(2):
+        p.walpost.verb("init", "--with-roles")
+    assert p.execute("SELECT has_table_privilege('outbox_relay', 'walpost.pipeline', 'SELECT'), to_regnamespace('outbox')") == [(True, None)]

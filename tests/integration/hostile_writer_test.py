@@ -45,7 +45,8 @@ class World:
             "delivery": {"on_undeliverable": "dead_letter", "progress_topic": self.progress_topic,
                          "dead_letter_topic": self.dead_letter_topic, **delivery}})
         for name, payload in (("cloud", "bytea"), ("expanded", "text")):
-            p.execute("DO $$ BEGIN IF to_regrole('outbox_writer') IS NULL THEN CREATE ROLE outbox_writer NOLOGIN; END IF; END $$")
+            p.execute("DO $$ BEGIN IF to_regrole('outbox_writer') IS NULL THEN CREATE ROLE outbox_writer NOLOGIN; CREATE ROLE outbox_owner NOLOGIN;"
+                      " GRANT outbox_owner TO CURRENT_USER; END IF; END $$")
             p.execute(TABLE.format(name, payload, name))
         p.walpost.verb("init", "--with-messages", "--with-roles")
         for role in ("honest", "hostile"):
