@@ -21,6 +21,9 @@ using std::chrono::steady_clock;
 constexpr milliseconds kLimitsTimeout{5'000};
 constexpr milliseconds kPollStep{100};
 constexpr const char* kDoesNotExist = "it does not exist: create it";
+constexpr const char* kMayNotDescribe =
+    "walpost's Kafka user may not DESCRIBE it: the right to WRITE to it brings that along";
+constexpr const char* kMayNotWrite = "walpost's Kafka user may not WRITE to it";
 
 std::string IdOf(const rd_kafka_message_t& message) {
   rd_kafka_headers_t* list = nullptr;  // stays the message's
@@ -36,11 +39,15 @@ absl::Status Refused(const std::string& topic, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrFormat("topic '%s' does not take it: %s", topic, why));
 }
 
-// Of one of the records in the batch at least.
+bool IsAboutRight(rd_kafka_resp_err_t error) {
+  return Classify(error) == delivery::FailureKind::kTopicNotAuthorized;
+}
+
+// Of one of the records in the batch at least; a right that is missing, of them all.
 bool IsAboutRecords(rd_kafka_resp_err_t error) {
   const delivery::FailureKind kind = Classify(error);
   return kind == delivery::FailureKind::kRecordTooLarge ||
-         kind == delivery::FailureKind::kRecordInvalid;
+         kind == delivery::FailureKind::kRecordInvalid || IsAboutRight(error);
 }
 
 // A producer that gave up says so of what it had not sent yet, and not always after it has said why.
@@ -50,6 +57,20 @@ bool WasNotSent(rd_kafka_resp_err_t error) {
 
 std::uint64_t SequenceOf(const rd_kafka_message_t* report) {
   return reinterpret_cast<std::uintptr_t>(report->_private);
+}
+
+// Empty = that status does not tell.
+std::string WhyItTakesNothing(const absl::Status& looked_up) {
+  switch (looked_up.code()) {
+    case absl::StatusCode::kNotFound:
+      return kDoesNotExist;
+    case absl::StatusCode::kPermissionDenied:
+      return kMayNotDescribe;
+    case absl::StatusCode::kInvalidArgument:
+      return "it is no legal name";
+    default:
+      return "";
+  }
 }
 
 // A null value or key has a null pointer, an empty one has not.
@@ -96,11 +117,9 @@ absl::Status BulkWriter::MakeClient(delivery::Sink::Mode mode) {
   return absl::OkStatus();
 }
 
-void BulkWriter::KnowMissing(const std::set<std::string>& topics) {
-  Target target;
-  target.missing = kDoesNotExist;
-  for (const std::string& topic : topics) {
-    targets_.emplace(topic, target);
+void BulkWriter::KnowUnseen(const UnseenTopics& topics) {
+  for (const auto& [topic, why] : topics) {
+    targets_[topic].takes_nothing = why == Unseen::kHidden ? kMayNotDescribe : kDoesNotExist;
   }
 }
 
@@ -115,9 +134,9 @@ absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string
   }
   Target target;
   const absl::StatusOr<std::int32_t> partitions = CountPartitions(client_.get(), topic, patience_);
-  if (absl::IsNotFound(partitions.status()) || absl::IsInvalidArgument(partitions.status())) {
+  target.takes_nothing = WhyItTakesNothing(partitions.status());
+  if (!target.takes_nothing.empty()) {
     // Asked once: who leaves such records out would wait for each.
-    target.missing = absl::IsNotFound(partitions.status()) ? kDoesNotExist : "it is no legal name";
     return &targets_.emplace(topic, target).first->second;
   }
   RETURN_IF_ERROR(partitions.status());
@@ -139,8 +158,8 @@ absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string
 absl::Status BulkWriter::Check(const envelope::Record& record, const Target& target,
                                bool compressed) {
   const std::string topic(record.topic);
-  if (!target.missing.empty()) {
-    return Refused(topic, target.missing);
+  if (!target.takes_nothing.empty()) {
+    return Refused(topic, target.takes_nothing);
   }
   if (record.partition >= target.partitions) {
     return Refused(topic, absl::StrFormat("it asks for partition %d, and there are %d",
@@ -313,6 +332,10 @@ absl::Status BulkWriter::AwaitAnswer() {
     }
     if (report != nullptr) {
       const std::string topic = rd_kafka_topic_name(report->rkt);
+      if (IsAboutRight(report->err)) {
+        targets_[topic].takes_nothing = kMayNotWrite;  // nor what follows
+        return Refused(topic, kMayNotWrite);
+      }
       return IsAboutRecords(report->err) ? Refused(topic, rd_kafka_err2str(report->err))
                                          : TopicStatus(topic, report->err);
     }

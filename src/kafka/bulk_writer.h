@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +27,7 @@
 #include "kafka/handles.h"
 #include "kafka/kafka_sink.h"
 #include "kafka/topic_limits.h"
+#include "kafka/topic_look_up.h"
 
 namespace walpost::kafka {
 
@@ -40,8 +40,8 @@ class BulkWriter {
   BulkWriter(KafkaOptions options, std::chrono::milliseconds patience, OnRefused on_refused)
       : options_(std::move(options)), patience_(patience), on_refused_(std::move(on_refused)) {}
 
-  // They do not exist, so that nobody waits to find out.
-  void KnowMissing(const std::set<std::string>& topics);
+  // So that nobody asks about each of them, or waits for an answer.
+  void KnowUnseen(const UnseenTopics& topics);
 
   // The time of the record is that of the produce.
   absl::Status Write(const envelope::Record& record);
@@ -54,7 +54,7 @@ class BulkWriter {
 
  private:
   struct Target {
-    std::string missing;  // why there is no such topic; empty = there is
+    std::string takes_nothing;  // why; empty = it takes records
     std::int32_t partitions = 0;
     TopicLimits limits;
   };

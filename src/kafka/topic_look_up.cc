@@ -3,10 +3,10 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <map>
 #include <string_view>
 #include <utility>
 
+#include "delivery/sink.h"
 #include "kafka/classify.h"
 #include "kafka/client.h"
 
@@ -40,22 +40,8 @@ void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question)
   }
 }
 
-}  // namespace
-
-void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuestion>* questions) {
-  const auto until = steady_clock::now() + kJobFor;
-  for (TopicQuestion& question : *questions) {
-    if (question.asked) {
-      continue;
-    }
-    AskAboutTopic(producer, describe, &question);
-    if (steady_clock::now() >= until) {
-      return;
-    }
-  }
-}
-
-void AskWhichTopicsAreRefused(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+// All at once, with a client of its own: what Kafka says of each, as far as it answers.
+void AskTogether(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
   const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_PRODUCER);
   if (!client.ok()) {
     return;  // the producer's own requests will show it
@@ -74,18 +60,39 @@ void AskWhichTopicsAreRefused(const KafkaOptions& options, std::vector<TopicQues
   }
   const Metadata metadata(raw);
   for (int i = 0; i < metadata->topic_cnt; ++i) {
-    const auto found = by_name.find(metadata->topics[i].topic);
-    const FailureKind kind = Classify(metadata->topics[i].err);
-    if (found != by_name.end() &&
-        (kind == FailureKind::kTopicUnknown || kind == FailureKind::kTopicNotAuthorized)) {
-      found->second->asked = true;
+    if (const auto found = by_name.find(metadata->topics[i].topic); found != by_name.end()) {
       found->second->topic_error = metadata->topics[i].err;
     }
   }
 }
 
-std::set<std::string> FindUnknownTopics(const KafkaOptions& options,
-                                        std::vector<std::string> names) {
+}  // namespace
+
+void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuestion>* questions) {
+  const auto until = steady_clock::now() + kJobFor;
+  for (TopicQuestion& question : *questions) {
+    if (question.asked) {
+      continue;
+    }
+    AskAboutTopic(producer, describe, &question);
+    if (steady_clock::now() >= until) {
+      return;
+    }
+  }
+}
+
+void AskWhichTopicsAreUnknown(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+  AskTogether(options, questions);
+  for (TopicQuestion& question : *questions) {
+    question.asked = question.topic_error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    if (!question.asked) {
+      question.topic_error = RD_KAFKA_RESP_ERR_NO_ERROR;
+    }
+  }
+}
+
+UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::string> names) {
+  UnseenTopics unseen;
   const auto until = steady_clock::now() + kUnknownFor;
   while (!names.empty()) {
     std::vector<std::string> unknown;
@@ -94,10 +101,13 @@ std::set<std::string> FindUnknownTopics(const KafkaOptions& options,
       for (std::size_t i = first; i < std::min(first + kNamesTogether, names.size()); ++i) {
         questions.emplace_back().name = names[i];
       }
-      AskWhichTopicsAreRefused(options, &questions);
+      AskTogether(options, &questions);
       for (const TopicQuestion& question : questions) {
-        if (Classify(question.topic_error) == FailureKind::kTopicUnknown) {
+        const delivery::FailureKind answer = Classify(question.topic_error);
+        if (answer == delivery::FailureKind::kTopicUnknown) {
           unknown.push_back(question.name);
+        } else if (answer == delivery::FailureKind::kTopicNotAuthorized) {
+          unseen.emplace(question.name, Unseen::kHidden);
         }
       }
     }
@@ -109,7 +119,10 @@ std::set<std::string> FindUnknownTopics(const KafkaOptions& options,
       poll(nullptr, 0, kNamesAgainAfterMs);
     }
   }
-  return {names.begin(), names.end()};
+  for (std::string& name : names) {
+    unseen.emplace(std::move(name), Unseen::kUnknown);
+  }
+  return unseen;
 }
 
 }  // namespace walpost::kafka

@@ -3,7 +3,7 @@
 // Why: a sink must know a topic before it may send to it. Many topics that do not exist must cost
 //   neither time nor memory: a librdkafka client keeps every topic that it was asked about until it is
 //   destroyed, so many are asked about with a client that ends with the question.
-// Thread: blocking, on the helper thread; FindUnknownTopics any.
+// Thread: blocking, on the helper thread; FindUnseenTopics any.
 // Units/limits: one question waits kAnswerTimeout at most; AskAboutTopics begins no other after kJobFor.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -44,9 +44,16 @@ void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuesti
 // exist or may not be described; the rest stay open.
 void AskWhichTopicsAreRefused(const KafkaOptions& options, std::vector<TopicQuestion>* questions);
 
-// Those of `names` that no broker knows, which is believed after kUnknownFor: one wait for all of them,
-// and none when all are known. Nothing when Kafka does not answer: then ask about each.
-std::set<std::string> FindUnknownTopics(const KafkaOptions& options,
-                                        std::vector<std::string> names);
+// Why a topic is not seen.
+enum class Unseen : std::uint8_t {
+  kUnknown,  // no broker knows it
+  kHidden  // walpost's Kafka user may not describe it, so neither read nor write it; there may be none
+};
+
+using UnseenTopics = std::map<std::string, Unseen>;
+
+// Those of `names` that are not seen. That one is unknown is believed after kUnknownFor: one wait for all
+// of them, and none when all are known. Nothing when Kafka does not answer: then ask about each.
+UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::string> names);
 
 }  // namespace walpost::kafka

@@ -48,8 +48,13 @@ std::string Ids(const std::vector<std::string>& ids) {
 }
 
 std::string TopicText(const ReconciledTopic& topic) {
-  if (!topic.exists) {
+  if (topic.unseen == kafka::Unseen::kUnknown) {
     return absl::StrFormat("topic %s does not exist\n", base::Printable(topic.name));
+  }
+  if (topic.unseen == kafka::Unseen::kHidden) {
+    return absl::StrFormat(
+        "topic %s: walpost's Kafka user may not DESCRIBE it, so its records are not seen\n",
+        base::Printable(topic.name));
   }
   std::string text =
       absl::StrFormat("topic %s: %s records", base::Printable(topic.name), Grouped(topic.records));
@@ -145,7 +150,8 @@ std::string AuditReport::Json() const {
   for (const ReconciledTopic& topic : topics) {
     if (!topic.name.empty()) {
       json["topics"].push_back({{"name", topic.name},
-                                {"exists", topic.exists},
+                                {"exists", topic.unseen != kafka::Unseen::kUnknown},
+                                {"hidden", topic.unseen == kafka::Unseen::kHidden},
                                 {"records", topic.records},
                                 {"sent_again", topic.redelivered},
                                 {"without_id", topic.without_id},

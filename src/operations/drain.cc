@@ -248,7 +248,7 @@ absl::Status Drain::FindSettled(std::uint32_t place) {
 absl::Status Drain::SendAll(std::uint32_t place, Left* left) {
   sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
                   gap_ ? "gap" : "drain", options_.patience);
-  sender_->KnowMissing(settled_rows_.unknown_topics);
+  sender_->KnowUnseen(presence_.unseen_topics);
   const std::string name = NameAt(place);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
   const auto on_row = [&](const ReadRow& row) {

@@ -4,14 +4,12 @@
 #include <array>
 #include <cstring>
 #include <map>
-#include <set>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "kafka/topic_limits.h"
-#include "kafka/topic_look_up.h"
 #include "postgres/preflight.h"
 
 namespace walpost::operations {
@@ -175,10 +173,11 @@ absl::Status Reconciliation::Look(const DlqOptions& pipeline, const Where& where
     }
   }
   // All at once: each one alone would take seconds.
-  const std::set<std::string> unknown = kafka::FindUnknownTopics(pipeline.kafka, std::move(names));
+  const kafka::UnseenTopics unseen = kafka::FindUnseenTopics(pipeline.kafka, std::move(names));
   for (std::uint32_t topic = 0; topic < topics_.size(); ++topic) {
-    topics_[topic].exists = !unknown.contains(topics_[topic].name);
-    if (topics_[topic].exists && !topics_[topic].name.empty()) {
+    if (const auto found = unseen.find(topics_[topic].name); found != unseen.end()) {
+      topics_[topic].unseen = found->second;
+    } else if (!topics_[topic].name.empty()) {
       RETURN_IF_ERROR(Scan(topic, pipeline, where.from_oldest_row));
     }
   }
@@ -220,7 +219,7 @@ absl::Status Reconciliation::Scan(std::uint32_t topic, const DlqOptions& pipelin
       pipeline.kafka, reconciled.name, std::max<std::int64_t>(begin_ms, 0),
       [&](const ScannedRecord& record) { return Record(topic, record); }, pipeline.kafka_timeout);
   if (absl::IsNotFound(gaps.status())) {
-    reconciled.exists = false;
+    reconciled.unseen = kafka::Unseen::kUnknown;
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(gaps.status());

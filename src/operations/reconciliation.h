@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "base/source_facts.h"
 #include "envelope/position.h"
+#include "kafka/topic_look_up.h"
 #include "kafka/topic_scan.h"
 #include "operations/disk_buckets.h"
 #include "operations/dlq.h"
@@ -57,7 +58,7 @@ struct Reconciled {
 
 struct ReconciledTopic {
   std::string name;
-  bool exists = true;
+  std::optional<kafka::Unseen> unseen;  // why none of its records are
   std::uint64_t records = 0;
   std::uint64_t without_id = 0;
   std::uint64_t without_position = 0;  // and no redelivery

@@ -39,7 +39,7 @@ class RowSender {
   // of its key instead of a record that overtakes them.
   absl::Status FollowParkedKeys(const DlqOptions& options, const std::string& source);
 
-  void KnowMissing(const std::set<std::string>& topics) { writer_.KnowMissing(topics); }
+  void KnowUnseen(const kafka::UnseenTopics& topics) { writer_.KnowUnseen(topics); }
 
   // A row of a RowReader that was made with `schemas`. Copied before it returns. kInvalidArgument names
   // a row that makes no record, or none that its topic takes; it may have been given earlier. With

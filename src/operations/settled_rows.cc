@@ -38,8 +38,8 @@ absl::StatusOr<SettledRows> FindSettledRows(const DlqOptions& pipeline,
   };
   RETURN_IF_ERROR(reconciliation.Judge(on_row, /*in_order=*/true));
   for (const ReconciledTopic& topic : reconciliation.topics()) {
-    if (!topic.exists) {
-      settled_rows.unknown_topics.insert(topic.name);
+    if (topic.unseen) {
+      presence.unseen_topics.emplace(topic.name, *topic.unseen);
     }
   }
   if (reader->IdsMayRepeat()) {

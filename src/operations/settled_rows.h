@@ -6,12 +6,12 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kafka/topic_look_up.h"
 #include "operations/dlq.h"
 #include "operations/outcome.h"
 #include "operations/row_reader.h"
@@ -35,7 +35,7 @@ struct SettledRows {
   // read.
   std::uint64_t missing_of_compacted = 0;
 
-  std::set<std::string> unknown_topics;
+  kafka::UnseenTopics unseen_topics;
   std::string warning;  // about what this cannot know; empty = none
 
   // For the end of a line that counts rows; empty = none.

@@ -1,0 +1,92 @@
+"""Topics for which walpost's Kafka user lacks a right: the verbs that send rows, or compare them, go on beside them."""
+
+import json
+
+import pytest
+from refusing import ACLS, permit
+
+
+@pytest.fixture
+def kafka_with_rights(workspace):
+    return workspace.kafka(settings=ACLS)
+
+
+def hide(kafka, topic):
+    """Nobody but a superuser may describe it; it need not exist."""
+    kafka._java("org.apache.kafka.tools.AclCommand", "--bootstrap-server", kafka.bootstrap, "--add", "--force", "--topic", topic,
+                "--allow-principal", "User:other", "--operation", "All")
+
+
+def row(p, topic):
+    return p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'T') RETURNING id::text",
+                     topic)[0][0]
+
+
+def lose_slot(p):
+    assert p.walpost.stop() == 0
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+
+
+def ids(p):
+    return sorted(record.id for record in p.records())
+
+
+def test_topic_that_may_not_be_described_then_its_rows_are_left_out_and_the_others_are_sent(make_pipeline, kafka_with_rights):
+    p = make_pipeline(on_kafka=kafka_with_rights, config={"delivery": {"on_undeliverable": "dead_letter", "unknown_topic_wait": "100ms"}})
+    hidden = p.name + "-hidden"
+    hide(p.kafka, hidden)
+    p.start()
+    p.insert(1, 20)
+    row(p, hidden)
+    p.wait_confirmed()
+    found = json.loads(p.walpost.verb("audit", "--json").stdout)
+    assert found["missing"] == 0 and found["ok"] == 20 and found["dead_lettered"] == 1, found
+    lose_slot(p)
+    p.insert(21, 30)
+    bad = row(p, hidden)
+    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert refused.returncode == 78, refused
+    assert bad in refused.stderr and hidden in refused.stderr and "DESCRIBE" in refused.stderr and "--skip-undeliverable" in refused.stderr
+    done = p.walpost.verb("slot", "recreate", "--yes", "--skip-undeliverable").stdout
+    assert f"1 left out, since they can be no records: {bad}" in done and "1 are dead letters" in done
+    p.walpost.start()
+    p.wait_confirmed()
+    assert len(ids(p)) == len(set(ids(p))) == 30
+    # What was left out is missing, and the line of its topic says why it is not seen.
+    audit = p.walpost.verb("audit", check=False)
+    assert audit.returncode == 65 and f"topic {hidden}: walpost's Kafka user may not DESCRIBE it" in audit.stdout, audit
+    refused = p.walpost.verb("replay", "--missing", "--in-place", check=False)
+    assert refused.returncode == 78 and bad in refused.stderr and "DESCRIBE" in refused.stderr, refused
+    assert bad in p.walpost.verb("replay", "--missing", "--in-place", "--skip-undeliverable").stdout
+
+
+def test_topic_that_may_not_be_described_or_written_then_a_drain_leaves_its_rows_out(make_pipeline, kafka_with_rights):
+    p = make_pipeline(on_kafka=kafka_with_rights)
+    hidden, read_only = p.name + "-hidden", p.name + "-read-only"
+    hide(p.kafka, hidden)
+    p.kafka.create_topic(read_only, 1)
+    permit(p.kafka, read_only, "Describe", "Read")
+    p.execute(p.walpost.verb("init", "--print-sql").stdout.partition("-- Before the slot, always.")[0])
+    p.insert(1, 10)
+    bad = [row(p, topic) for topic in (hidden, read_only, read_only)]
+    p.insert(11, 20)
+    for topic, right, first in ((hidden, "DESCRIBE", bad[0]), (read_only, "WRITE", bad[1])):
+        refused = p.walpost.verb("init", "--drain-existing", check=False)
+        assert refused.returncode == 78 and topic in refused.stderr and right in refused.stderr and first in refused.stderr, refused
+        p.execute("UPDATE outbox.events SET seq = DEFAULT WHERE id::text = %s", first)  # the next one comes first
+    done = p.walpost.verb("init", "--drain-existing", "--skip-undeliverable").stdout
+    assert "3 left out, since they can be no records: " in done and all(each in done for each in bad), done
+    assert len(ids(p)) == len(set(ids(p))) == 20
+
+
+def test_topic_that_may_not_be_read_then_nothing_is_judged_or_sent(make_pipeline, kafka_with_rights):
+    p = make_pipeline(on_kafka=kafka_with_rights)
+    permit(p.kafka, p.name, "Describe", "Write")
+    p.start()
+    p.insert(1, 10)
+    p.wait_confirmed()
+    for verb in (["audit"], ["replay", "--missing", "--in-place", "--skip-undeliverable"]):
+        refused = p.walpost.verb(*verb, check=False)
+        assert refused.returncode == 77 and p.name in refused.stderr, refused
+    permit(p.kafka, p.name, "Read")
+    assert len(ids(p)) == 10
