@@ -16,12 +16,12 @@ namespace walpost::operations {
 namespace {
 
 // docs/dead-letters.md, reason.
-constexpr std::array<const char*, 18> kReasons = {
+constexpr std::array<const char*, 19> kReasons = {
     "record_too_large",  "record_invalid",       "topic_unknown",   "partition_unknown",
     "topic_invalid",     "topic_not_authorized", "refused",         "row_invalid",
     "topic_not_allowed", "header_invalid",       "payload_invalid", "cloudevent_invalid",
     "key_parked",        "transactions_skipped", "schema_refused",  "schema_name_invalid",
-    "event_too_large",   "message_malformed"};
+    "event_too_large",   "message_malformed",    "id_too_long"};
 
 }  // namespace
 

@@ -7,9 +7,12 @@
 #include <utility>
 #include <variant>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "kafka/topic_limits.h"
+#include "outbox/undeliverable.h"
+#include "postgres/dead_letter_cells.h"
 #include "postgres/preflight.h"
 
 namespace walpost::operations {
@@ -22,6 +25,23 @@ using kafka::ScannedRecord;
 constexpr std::int64_t kClockMarginMs = 3'600'000;
 constexpr std::size_t kExamplesMax = 20;
 constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to distinguish it from others
+
+// Of an id that is longer than it may be, all of it. Two hashes, so that no two are taken for one by chance.
+using WholeId = std::array<std::uint64_t, 2>;
+
+struct Id {
+  std::string text;  // as a dead letter has it: a longer one is cut
+  WholeId whole{};   // 0 = `text` is
+};
+
+// A record of another writer's, or a row, may have an id of any length.
+Id IdOf(std::string_view id) {
+  if (id.size() <= outbox::kIdBytesMax) {
+    return {std::string(id)};
+  }
+  return {postgres::Text(id, base::DeadLetter::kTextBytesMax, /*ascii=*/false),
+          {absl::HashOf(id), absl::HashOf(id, id.size())}};
+}
 
 enum class Kind : std::uint8_t { kRow, kRecord, kDeadLetter, kLate };
 
@@ -40,7 +60,8 @@ struct Entry {
   std::uint64_t number = 0;    // of a record its offset
   std::int64_t at_ms = 0;
   std::int64_t bytes = 0;
-  Position position;  // of a record that says where its event was committed, else 0
+  Position position;  // of a record that tells where its event was committed, else 0
+  WholeId whole_id{};
 };
 
 // What stands in Reconciliation::keys_, before the id.
@@ -49,6 +70,7 @@ struct Place {
   std::uint32_t topic = 0;
   std::int32_t partition = 0;
   std::int64_t offset = 0;
+  WholeId whole_id{};
 };
 
 template <typename T>
@@ -91,12 +113,6 @@ struct Reconciliation::Event {
   std::vector<Entry> rows;
   std::vector<Entry> records;
   std::vector<Entry> late;
-  std::map<std::uint32_t, DeadLetterFate> fates;  // by source: tables may have the same ids
-
-  DeadLetterFate FateIn(std::uint32_t source) const {
-    const auto found = fates.find(source);
-    return found == fates.end() ? DeadLetterFate::kNone : found->second;
-  }
 };
 
 absl::StatusOr<Reconciliation> Reconciliation::Create(const std::string& folder) {
@@ -157,7 +173,9 @@ absl::Status Reconciliation::Add(const ReadRow& row, std::uint64_t number,
   }
   std::int64_t& oldest = topics_[entry.topic].oldest_row_ms;
   oldest = std::min(oldest, entry.at_ms);
-  return ids_.Add(id, BytesOf(entry));
+  const Id known = IdOf(id);
+  entry.whole_id = known.whole;
+  return ids_.Add(known.text, BytesOf(entry));
 }
 
 // While this looks, an event may go from the dead letters into its topic, or become a dead letter.
@@ -230,13 +248,14 @@ absl::Status Reconciliation::Scan(std::uint32_t topic, const DlqOptions& pipelin
 absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& record) {
   ReconciledTopic& reconciled = topics_[topic];
   ++reconciled.records;
-  const std::string_view id = record.Header("id");
-  if (id.empty()) {
+  const Id id = IdOf(record.Header("id"));
+  if (id.text.empty()) {
     ++reconciled.without_id;
     return absl::OkStatus();
   }
   Entry entry;
   entry.kind = Kind::kRecord;
+  entry.whole_id = id.whole;
   entry.redelivered = !record.Header("walpost-redelivery").empty();
   entry.topic = topic;
   entry.partition = record.partition;
@@ -244,7 +263,7 @@ absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& re
   const auto position = Position::Parse(
       record.Header(entry.redelivered ? "walpost-original-position" : "walpost-position"));
   entry.position = position.value_or(Position());
-  RETURN_IF_ERROR(ids_.Add(id, BytesOf(entry)));
+  RETURN_IF_ERROR(ids_.Add(id.text, BytesOf(entry)));
   if (entry.redelivered) {
     ++reconciled.redelivered;
     return absl::OkStatus();
@@ -256,8 +275,9 @@ absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& re
   if (!record.key) {
     return absl::OkStatus();  // has no order
   }
-  const Place place{*position, topic, record.partition, record.offset};
-  return keys_.Add(record.key->substr(0, kKeyBytesMax), std::string(BytesOf(place)).append(id));
+  const Place place{*position, topic, record.partition, record.offset, id.whole};
+  return keys_.Add(record.key->substr(0, kKeyBytesMax),
+                   std::string(BytesOf(place)).append(id.text));
 }
 
 absl::Status Reconciliation::DeadLetters(const DlqOptions& pipeline) {
@@ -270,7 +290,7 @@ absl::Status Reconciliation::DeadLetters(const DlqOptions& pipeline) {
     entry.kind = Kind::kDeadLetter;
     entry.fate = FateOf(row);
     entry.source = SourceOf(row.source);
-    return row.foreign ? absl::OkStatus() : ids_.Add(row.event_id, BytesOf(entry));
+    return row.foreign ? absl::OkStatus() : ids_.Add(IdOf(row.event_id).text, BytesOf(entry));
   });
 }
 
@@ -308,6 +328,7 @@ absl::Status Reconciliation::FindLate() {
       entry.topic = place.topic;
       entry.partition = place.partition;
       entry.number = static_cast<std::uint64_t>(place.offset);
+      entry.whole_id = place.whole_id;
       return ids_.Add(data.substr(sizeof(Place)), BytesOf(entry));
     };
     RETURN_IF_ERROR(keys_.ForEach(bucket, on_entry));
@@ -316,10 +337,16 @@ absl::Status Reconciliation::FindLate() {
 }
 
 absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled& on_row) {
-  std::map<std::string, Event> events;
+  std::map<std::pair<std::string, WholeId>, Event> events;
+  // By source, since tables may have the same ids.
+  std::map<std::pair<std::string, std::uint32_t>, DeadLetterFate> fates;
   RETURN_IF_ERROR(ids_.ForEach(bucket, [&](std::string_view id, std::string_view data) {
     const auto entry = ReadBytes<Entry>(data);
-    Event& event = events[std::string(id)];
+    if (entry.kind == Kind::kDeadLetter) {
+      fates[{std::string(id), entry.source}] = entry.fate;  // the newest that was read
+      return absl::OkStatus();
+    }
+    Event& event = events[{std::string(id), entry.whole_id}];
     switch (entry.kind) {
       case Kind::kRow:
         event.rows.push_back(entry);
@@ -332,18 +359,21 @@ absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled&
         event.late.push_back(entry);
         break;
       case Kind::kDeadLetter:
-        event.fates[entry.source] = entry.fate;  // the newest that was read
         break;
     }
     return absl::OkStatus();
   }));
-  for (const auto& [id, event] : events) {
+  for (const auto& [known, event] : events) {
+    const std::string& id = known.first;
     CountRecords(id, event);
     for (Entry row : event.rows) {
-      row.fate = event.FateIn(row.source);
+      const auto fate = fates.find({id, row.source});
+      row.fate = fate == fates.end() ? DeadLetterFate::kNone : fate->second;
+      // A walpost of before made a record of it; for which topic, its row does not tell any more.
+      const bool any_topic = row.undeliverable && row.whole_id != WholeId{};
       row.in_topic =
           std::any_of(event.records.begin(), event.records.end(), [&](const Entry& record) {
-            return record.topic == row.topic && MayBeOfHistory(record.position);
+            return (any_topic || record.topic == row.topic) && MayBeOfHistory(record.position);
           });
       const ReconciledTopic& topic = topics_[row.topic];
       if (compacted_ && topic.gaps.compacted && row.has_key) {

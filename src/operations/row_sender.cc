@@ -99,7 +99,8 @@ absl::Status RowSender::Send(envelope::Record record, const envelope::SchemaTabl
 }
 
 absl::Status RowSender::Refuse(const std::string& id, const absl::Status& why) {
-  const std::string event = "event '" + Printable(id) + "'";
+  const std::string shown = Printable(id, base::kShownBytesMax);
+  const std::string event = "event '" + shown + "'";
   if (!absl::IsInvalidArgument(why)) {
     return base::Annotate(why, event);
   }
@@ -110,7 +111,7 @@ absl::Status RowSender::Refuse(const std::string& id, const absl::Status& why) {
   }
   ++left_out_;
   if (left_out_ids_.size() < kIdsMax) {
-    left_out_ids_.push_back(Printable(id));
+    left_out_ids_.push_back(shown);
   }
   return absl::OkStatus();
 }

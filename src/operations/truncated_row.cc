@@ -9,6 +9,7 @@
 #include "envelope/dead_letter.h"
 #include "operations/plain_table.h"
 #include "outbox/message_mapper.h"
+#include "outbox/undeliverable.h"
 
 namespace walpost::operations {
 namespace {
@@ -40,6 +41,11 @@ absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
     return absl::FailedPreconditionError(
         "it was a logical message, which is in no table: have the application emit it again, then "
         "discard it");
+  }
+  if (row.reason == outbox::kIdTooLong) {
+    return absl::FailedPreconditionError(
+        "its id is too long for a record: give its row another one, discard this, then send the "
+        "row: `walpost replay --missing --in-place`");
   }
   const auto outbox =
       std::find_if(options_.outboxes.begin(), options_.outboxes.end(), [&](const DlqOutbox& each) {

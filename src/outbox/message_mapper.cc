@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "outbox/undeliverable.h"
@@ -184,9 +185,10 @@ absl::Status MessageMapper::Map(std::string_view prefix, std::string_view conten
   if (!status.ok()) {
     return UndeliverableError(
         ReasonCodeOf(status),
-        absl::StrFormat("message with prefix '%s'%s: %s: correct what emits it (docs/messages.md)",
-                        prefix, event->id.empty() ? "" : absl::StrFormat(", event '%s'", event->id),
-                        std::string(status.message())));
+        absl::StrFormat(
+            "message with prefix '%s'%s: %s: correct what emits it (docs/messages.md)", prefix,
+            event->id.empty() ? "" : absl::StrFormat(", event '%s'", base::Cut(event->id)),
+            std::string(status.message())));
   }
   KeepLastHeaders();
   event->headers = headers_;
@@ -247,7 +249,7 @@ absl::Status MessageMapper::Check(const Event& event) const {
   }
   const bool unnamed = std::any_of(headers_.begin(), headers_.end(),
                                    [](const Header& header) { return header.name.empty(); });
-  return unnamed ? absl::InvalidArgumentError("a header has an empty name") : absl::OkStatus();
+  return unnamed ? absl::InvalidArgumentError("a header has an empty name") : CheckId(event.id);
 }
 
 absl::Status MessageMapper::MapTopic(Event* event) {

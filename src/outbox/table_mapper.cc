@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/printable.h"
 #include "base/status.h"
 #include "outbox/column_value.h"
 #include "outbox/event_router.h"
@@ -77,6 +78,8 @@ struct TableMapper::Impl {
 
   absl::Status Null(const Slot& slot, const Event& event) const;
   absl::Status Undeliverable(const Slot& slot, const Event& event, const absl::Status& why) const;
+  // With the reason that it has.
+  absl::Status Refused(const Event& event, const absl::Status& why) const;
   absl::Status Text(std::span<const Value> values, Slot* slot, const Event& event, bool required,
                     std::string_view* text);
   absl::Status MapKey(std::span<const Value> values, Event* event);
@@ -199,7 +202,9 @@ absl::Status TableMapper::Map(std::span<const Value> values, Event* event) {
     RETURN_IF_ERROR(m.router->Place(values, event, &m.record_headers));
     event->record_headers = m.record_headers;
   }
-  return absl::OkStatus();
+  // Last: what has a key and a topic keeps its order among the dead letters.
+  const absl::Status id = CheckId(event->id);
+  return id.ok() ? id : m.Refused(*event, id);
 }
 
 absl::Status TableMapper::Impl::Find(const pgoutput::Relation& relation, std::string_view field,
@@ -323,6 +328,12 @@ absl::Status TableMapper::Impl::Undeliverable(const Slot& slot, const Event& eve
   return absl::InvalidArgumentError(absl::StrFormat("%s: column %s in event '%s': %s", Where(),
                                                     slot.column, event.id,
                                                     std::string(why.message())));
+}
+
+absl::Status TableMapper::Impl::Refused(const Event& event, const absl::Status& why) const {
+  return UndeliverableError(ReasonCodeOf(why),
+                            absl::StrFormat("%s: event '%s': %s", Where(), base::Cut(event.id),
+                                            std::string(why.message())));
 }
 
 absl::Status TableMapper::Impl::Text(std::span<const Value> values, Slot* slot, const Event& event,
@@ -459,9 +470,7 @@ absl::Status TableMapper::Impl::MapTopic(std::span<const Value> values, Event* e
   }
   if (event->topic.empty() || event->topic != checked_topic) {
     if (const absl::Status status = topic_rules->Check(event->topic); !status.ok()) {
-      return UndeliverableError(
-          ReasonCodeOf(status),
-          absl::StrFormat("%s: event '%s': %s", Where(), event->id, std::string(status.message())));
+      return Refused(*event, status);
     }
     checked_topic.assign(event->topic);
   }

@@ -1,6 +1,7 @@
 #include "outbox/undeliverable.h"
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_format.h"
 
 namespace walpost::outbox {
 namespace {
@@ -13,6 +14,15 @@ absl::Status UndeliverableError(std::string_view reason, const std::string& mess
   absl::Status status = absl::InvalidArgumentError(message);
   status.SetPayload(kReason, absl::Cord(std::string(reason)));
   return status;
+}
+
+absl::Status CheckId(std::string_view id) {
+  return id.size() <= kIdBytesMax
+             ? absl::OkStatus()
+             : UndeliverableError(kIdTooLong,
+                                  absl::StrFormat("its id has %u bytes, more than the %u that one "
+                                                  "may have: correct what writes it",
+                                                  id.size(), kIdBytesMax));
 }
 
 std::string ReasonCodeOf(const absl::Status& status) {

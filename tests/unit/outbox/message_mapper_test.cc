@@ -142,6 +142,14 @@ TEST_F(MessageMapperTest, RequiredFieldsAreNamedWhenMissing) {
   EXPECT_THAT(Refused(message), HasSubstr("it has no aggregate_type"));
 }
 
+TEST_F(MessageMapperTest, IdThatIsTooLongIsRefused) {
+  v1::OutboxMessage message = Message();
+  message.set_id(std::string(kIdBytesMax, 'i'));
+  EXPECT_TRUE(Map(message).ok());
+  message.set_id(std::string(kIdBytesMax + 1, 'i'));
+  EXPECT_THAT(Refused(message), HasSubstr("its id has 1025 bytes, more than the 1024"));
+}
+
 TEST_F(MessageMapperTest, TopicTemplateMayNameFieldsAndThePrefix) {
   v1::OutboxMessage message = Message();
   message.set_aggregate_id("42");

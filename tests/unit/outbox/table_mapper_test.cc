@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "outbox/presets.h"
+#include "outbox/undeliverable.h"
 #include "support/pgoutput_bytes.h"
 #include "unit/outbox/test_table.h"
 
@@ -259,6 +260,20 @@ TEST_F(TableMapperTest, ValueThatDoesNotFitItsTypeIsUndeliverableAndNotShown) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("3f2504e0"));
     EXPECT_THAT(std::string(status.message()), Not(HasSubstr("s3cret")));
   }
+}
+
+TEST_F(TableMapperTest, IdThatIsTooLongIsUndeliverableAndLeavesKeyAndTopic) {
+  table_.Retype("id", type_oid::kText).Text("id", std::string(kIdBytesMax, 'i'));
+  ASSERT_TRUE(Map().ok());
+  const std::string longer(kIdBytesMax + 1, 'i');
+  table_.Text("id", longer);
+  const absl::Status status = Map();
+  EXPECT_EQ(ReasonCodeOf(status), kIdTooLong);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("its id has 1025 bytes, more than the 1024"));
+  EXPECT_EQ(event_.id, longer);
+  EXPECT_EQ(event_.key, "42");
+  EXPECT_EQ(event_.topic, "outbox.event.order");
 }
 
 TEST_F(TableMapperTest, HeadersThatAreNoFlatObjectAreUndeliverable) {

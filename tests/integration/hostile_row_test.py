@@ -1,0 +1,87 @@
+"""One row with an odd id, time or transaction: the verbs that compare rows with Kafka go on, and tell the truth about it."""
+
+import json
+
+import pytest
+
+TABLE = """CREATE TABLE public.own (id text PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text,
+    seq bigint GENERATED ALWAYS AS IDENTITY, tx xid8 DEFAULT pg_current_xact_id(), created_at timestamptz DEFAULT now())"""
+COLUMNS = {"id": "id", "key": "aggregateid", "aggregate_type": "aggregatetype", "type": "type", "payload": "payload"}
+LENGTHS = (1_025, 1_500, 70_000)
+
+
+@pytest.fixture
+def p(make_pipeline):
+    made = make_pipeline()
+    made.execute(TABLE)
+    made.walpost = made.another(config={
+        "outboxes": [{"table": "public.own", "columns": COLUMNS, "topic": "{aggregate_type}", "topics": {"allowed": [made.name]}}],
+        "delivery": {"on_undeliverable": "dead_letter"}})
+    return made.start()
+
+
+def insert(p, *ids, created="now"):
+    p.execute("INSERT INTO own (id, aggregatetype, aggregateid, type, payload, created_at)"
+              " SELECT id, %s, 'k', 'T', 'x', %s::timestamptz FROM unnest(%s) id", p.name, created, list(ids))
+
+
+def audit(p, *arguments):
+    return json.loads(p.walpost.verb("audit", "--json", *arguments, check=False).stdout)
+
+
+def lose_slot(p):
+    assert p.walpost.stop() == 0
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+
+
+def sent(p):
+    return sorted(dict(message.headers())["id"].decode() for message in p.kafka.read_all(p.name))
+
+
+def test_id_that_is_too_long_then_its_event_is_a_dead_letter_and_the_verbs_go_on(p):
+    longest = "a" * 1_024
+    insert(p, longest, *("b" * length for length in LENGTHS))
+    p.wait_confirmed()
+    assert sent(p) == [longest]
+    rows = p.execute("SELECT reason, event_id, topic, key FROM walpost.dead_letters ORDER BY seq")
+    assert [(row[0], row[1], row[2], bytes(row[3])) for row in rows] == [("id_too_long", "b" * 1_024, p.name, b"k")] * 3
+    retried = p.walpost.verb("dlq", "retry", "--reason", "id_too_long", check=False)
+    assert retried.returncode != 0 and "give its row another one" in retried.stdout + retried.stderr
+    found = audit(p)
+    assert found["missing"] == 0 and found["ok"] == 1 and found["dead_lettered"] == 3, found
+    p.walpost.verb("dlq", "discard", "--reason", "id_too_long", "--yes")
+    p.wait_confirmed()
+    assert audit(p)["discarded"] == 3
+    assert "own: 0 events missing" in p.walpost.verb("replay", "--missing", "--in-place").stdout
+    lose_slot(p)
+    insert(p, "late", "c" * 2_000)
+    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert refused.returncode == 78 and "its id has 2000 bytes" in refused.stderr and len(refused.stderr) < 5_000, refused
+    assert "1 event sent, 1 left out" in p.walpost.verb("slot", "recreate", "--yes", "--skip-undeliverable").stdout
+    assert sent(p) == [longest, "late"]
+
+
+class WithId:
+    """A record with another id."""
+
+    def __init__(self, record, id_):
+        self.record, self.id = record, id_
+
+    def headers(self):
+        return [(name, self.id if name == "id" else value) for name, value in self.record.headers()]
+
+    def __getattr__(self, name):
+        return getattr(self.record, name)
+
+
+# As a walpost of before sent them, or another writer.
+def test_record_with_a_long_id_then_only_the_row_with_all_of_that_id_is_in_kafka(p):
+    insert(p, "short")
+    p.wait_confirmed()
+    message, = p.kafka.read_all(p.name)
+    p.kafka.produce(p.name, [WithId(message, b"d" * length) for length in LENGTHS])
+    insert(p, *("d" * length for length in LENGTHS[1:]), "d" * 70_001)
+    p.wait_confirmed()
+    found = audit(p)
+    assert found["ok"] == 3 and found["dead_lettered"] == 1 and found["other_ids"] == 1, found
+    assert found["repeats"] == 0 and found["missing"] == 0, found
