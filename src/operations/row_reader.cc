@@ -34,6 +34,13 @@ Number NumberOf(const Cell& cell) {
   return cell && absl::SimpleAtoi(*cell, &number) ? number : 0;
 }
 
+// Whoever inserts may write any time. One that no row can have been made at counts as none: infinity and
+// years that fit into no number, and what is yet to come, behind which no record would be looked for.
+std::string MayBeTrue(const std::string& time) {
+  return absl::StrFormat("%s >= '0001-01-01 00:00:00+00' AND %s < now() + interval '1 day'", time,
+                         time);
+}
+
 }  // namespace
 
 RowReader::RowReader(SqlConnection connection, RowEncoder encoder,
@@ -84,12 +91,14 @@ absl::StatusOr<std::optional<std::int64_t>> RowReader::BeginsMs() {
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
       connection_.Query(absl::StrFormat(
-          "SELECT floor(extract(epoch FROM coalesce((SELECT min(bound[1]::timestamptz) FROM "
-          "pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid CROSS JOIN "
+          "WITH bounds AS (SELECT greatest(bound[1]::timestamptz, '0001-01-01 00:00:00+00') AS "
+          "begin FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid CROSS JOIN "
           "regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \\(''([^'']+)''\\) TO') AS "
-          "bound WHERE i.inhparent = to_regclass(%s)), (SELECT min(t.created_at) FROM %s AS t))) * "
-          "1000)::bigint",
-          postgres::QuoteLiteral(encoder_.table()), encoder_.table())));
+          "bound WHERE i.inhparent = to_regclass(%s)) SELECT floor(extract(epoch FROM "
+          "coalesce((SELECT min(begin) FROM bounds WHERE %s), (SELECT min(t.created_at) FROM %s AS "
+          "t WHERE %s))) * 1000)::bigint",
+          postgres::QuoteLiteral(encoder_.table()), MayBeTrue("begin"), encoder_.table(),
+          MayBeTrue("t.created_at"))));
   if (rows.at(0).at(0)) {
     begins_ms = NumberOf<std::int64_t>(rows[0][0]);
   }
@@ -97,12 +106,11 @@ absl::StatusOr<std::optional<std::int64_t>> RowReader::BeginsMs() {
 }
 
 absl::StatusOr<bool> RowReader::TransactionsAreOurs() {
-  ASSIGN_OR_RETURN(
-      const std::vector<Row> rows,
-      connection_.Query(absl::StrFormat(
-          "SELECT NOT EXISTS (SELECT FROM %s AS t WHERE t.tx IS NULL OR t.tx::text::bigint "
-          ">= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)",
-          encoder_.table())));
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection_.Query(absl::StrFormat(
+                       "SELECT NOT EXISTS (SELECT FROM %s AS t WHERE t.tx IS NULL OR t.tx >= "
+                       "pg_snapshot_xmax(pg_current_snapshot()))",
+                       encoder_.table())));
   return rows.at(0).at(0) == "t";
 }
 
@@ -114,12 +122,14 @@ absl::Status RowReader::Open(const std::string& where, Reading reading) {
   const auto text = [](bool known, const std::string& expression) {
     return known ? expression : "NULL";
   };
-  // As output functions write it: a cast of a type may be anybody's function.
-  const std::string select =
-      absl::StrFormat("SELECT %s, %s, %s, %s, %s %s", encoder_.Columns(),
-                      text(HasOrder(), OrderColumn()), text(TellsTransactions(), "t.tx::text"),
-                      text(TellsTimes(), "(extract(epoch FROM t.created_at) * 1000000)::bigint"),
-                      text(!id_.empty(), "t." + QuoteIdentifier(id_)), from);
+  const std::string select = absl::StrFormat(
+      "SELECT %s, %s, %s, %s, %s %s", encoder_.Columns(),
+      text(HasOrder(), OrderColumn() + "::text"), text(TellsTransactions(), "t.tx::text"),
+      text(TellsTimes(),
+           absl::StrFormat(
+               "CASE WHEN %s THEN (extract(epoch FROM t.created_at) * 1000000)::bigint END",
+               MayBeTrue("t.created_at"))),
+      text(!id_.empty(), "t." + QuoteIdentifier(id_) + "::text"), from);
   if (reading == Reading::kAsTheyLie) {
     fetch_ = select;
     return absl::OkStatus();

@@ -26,7 +26,7 @@ struct ReadRow {
   std::uint64_t number = 0;  // from 0, the same in each reading
   const postgres::Cell& seq;
   const std::string& id;
-  std::optional<std::int64_t> created_ms;
+  std::optional<std::int64_t> created_ms;    // nothing also where it cannot be true
   absl::StatusOr<envelope::Record>& record;  // or why it is none
 };
 

@@ -85,3 +85,36 @@ def test_record_with_a_long_id_then_only_the_row_with_all_of_that_id_is_in_kafka
     found = audit(p)
     assert found["ok"] == 3 and found["dead_lettered"] == 1 and found["other_ids"] == 1, found
     assert found["repeats"] == 0 and found["missing"] == 0, found
+
+
+@pytest.mark.parametrize("created", ["infinity", "-infinity", "294276-12-31", "4713-01-01 BC", "9000-01-01"])
+def test_time_that_cannot_be_true_then_the_row_counts_as_one_without_a_time(p, created):
+    insert(p, "even")
+    now = p.execute("SELECT clock_timestamp()::text")[0][0].replace(" ", "T") + ":00"
+    insert(p, "odd", created=created)
+    p.wait_confirmed()
+    for arguments in ([], ["--from", now]):
+        found = audit(p, *arguments)
+        assert found["ok"] == found["rows"] and found["missing"] == 0, found
+        assert "own: 0 events missing" in p.walpost.verb("replay", "--missing", "--in-place", *arguments).stdout
+    # Since when there are rows, the other one tells.
+    refused = p.walpost.verb("replay", "--from", "2026-01-01T00:00:00Z", "--in-place", check=False)
+    assert refused.returncode == 78 and "is not in the table" in refused.stderr, refused
+    lose_slot(p)
+    insert(p, "late", created=created)
+    assert "1 event sent, 2 are in Kafka already" in p.walpost.verb("slot", "recreate", "--yes").stdout
+    assert sent(p) == ["even", "late", "odd"]
+    p.walpost.start()
+
+
+def test_transaction_that_is_no_number_of_ours_then_an_interrupted_drain_begins_anew(p):
+    lose_slot(p)
+    insert(p, "odd", "even")
+    p.execute("UPDATE own SET tx = '18446744073709551615' WHERE id = 'odd'")
+    p.execute("UPDATE own SET aggregatetype = 'nowhere' WHERE id = 'even'")
+    assert p.walpost.verb("slot", "recreate", "--yes", check=False).returncode == 78
+    p.execute("UPDATE own SET aggregatetype = %s", p.name)
+    again = p.walpost.verb("init", "--drain-existing", check=False)
+    assert again.returncode == 78 and "slot recreate --yes" in again.stderr, again
+    p.walpost.verb("slot", "recreate", "--yes")
+    assert sent(p) == ["even", "odd"]
