@@ -19,6 +19,7 @@ struct DeadLetterRequest {
     kLoad,          // which keys are parked, behind seq
     kDecision,      // the oldest decision that is to be carried out
     kRead,          // with records: open rows of the key behind seq, or the row seq
+    kLookAgain,     // what is decided about the row seq
     kDelivered,     // the row seq was sent
     kFailed,        // it could not be: the decision is taken back, detail says why
     kDiscarded,     // the row seq is closed
@@ -41,7 +42,7 @@ struct DeadLetterReply {
   absl::Status status;                      // kUnavailable: to be asked again
   std::vector<bool> open = {};              // kInsert: which of the rows are
   std::vector<base::ParkedKey> keys = {};   // kLoad
-  std::vector<base::DeadLetter> rows = {};  // kDecision: one or none; kRead
+  std::vector<base::DeadLetter> rows = {};  // kDecision, kLookAgain: an open one or none; kRead
   std::uint64_t written = 0;                // kInsert, kLoad: rows that the pipeline ever wrote
   bool in_recovery = false;                 // kLoad: a standby, which may lag with them
   bool at_end = false;                      // kLoad, kRead: nothing is behind it

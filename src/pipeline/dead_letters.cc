@@ -200,6 +200,13 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
       request.kind = Kind::kRead;
       request.seq = decision.parked ? release_->cursor : decision.seq;
       return request;
+    case Release::Phase::kLooking:
+      if (retry_at_ != base::MonotonicTime()) {
+        return std::nullopt;
+      }
+      request.kind = Kind::kLookAgain;
+      request.seq = release_->rows.front().seq;
+      return request;
     case Release::Phase::kClosing:
       request.seq = release_->rows.front().seq;
       request.detail = release_->failure;
@@ -264,11 +271,13 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
       }
       break;
     case Kind::kRead:
+    case Kind::kLookAgain:
     case Kind::kDelivered:
     case Kind::kFailed:
     case Kind::kDiscarded:
     case Kind::kKeyDiscarded:
-      changed_ = changed_ || (asked_kind_ != Kind::kRead && reply.closed);
+      changed_ = changed_ ||
+                 (asked_kind_ != Kind::kRead && asked_kind_ != Kind::kLookAgain && reply.closed);
       OnReleaseReply(std::move(reply));
       if (!release_) {
         // There may be another decision. The same one again, when nothing came of it, must wait.

@@ -153,6 +153,7 @@ class DeadLetters {
     enum class Phase {
       kSettling,    // what was read before is still on its way, into the topic or the table
       kReading,     // the next rows are asked for
+      kLooking,     // what is decided about the first of `rows` by now
       kSending,     // the first of `rows`
       kClosing,     // what became of the first of `rows` is written
       kDiscarding,  // the decided rows of the key, or one row, are closed unread
@@ -188,7 +189,9 @@ class DeadLetters {
   // --- dead_letters_release.cc ---
   void Begin(base::DeadLetter decision);
   void OnRead(DeadLetterReply reply);
+  void OnLookedAgain(const DeadLetterReply& reply);
   void SendNext();
+  void Send();
   void Prepare(const base::DeadLetter& row, const std::string& topic);
   void Fail(const std::string& why);
   void KeyIsDone();

@@ -55,6 +55,10 @@ void DeadLetters::OnReleaseReply(DeadLetterReply reply) {
     OnRead(std::move(reply));
     return;
   }
+  if (asked_kind_ == DeadLetterRequest::Kind::kLookAgain) {
+    OnLookedAgain(reply);
+    return;
+  }
   if (asked_kind_ == DeadLetterRequest::Kind::kFailed) {
     EndRelease();
     return;
@@ -119,7 +123,7 @@ void DeadLetters::KeyIsDone() {
   }
 }
 
-// The first of the rows; or more of them.
+// The first of the rows, once it is clear that it still is to be sent; or more of them.
 void DeadLetters::SendNext() {
   if (release_->rows.empty()) {
     if (release_->decision.parked) {
@@ -129,11 +133,42 @@ void DeadLetters::SendNext() {
     }
     return;
   }
-  const DeadLetter& next = release_->rows.front();
-  if (next.discard()) {
-    release_->phase = Release::Phase::kClosing;
+  release_->phase = Release::Phase::kLooking;
+}
+
+// Since the row was read, or offered to the sink, somebody may have decided otherwise.
+void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
+  DeadLetter& row = release_->rows.front();
+  if (reply.rows.empty()) {  // somebody closed it
+    Drop();
+    release_->cursor = row.seq;
+    release_->rows.pop_front();
+    SendNext();
     return;
   }
+  const DeadLetter& now = reply.rows.front();
+  const DeadLetter::Decision before = std::exchange(row.decision, now.decision);
+  const bool undecided = now.decision == DeadLetter::Decision::kNone;
+  if (now.discard()) {
+    Drop();
+    release_->phase = Release::Phase::kClosing;
+  } else if (undecided && before != DeadLetter::Decision::kNone) {
+    Drop();
+    EndRelease();
+  } else if (undecided && row.seq < release_->decision.seq) {
+    Drop();
+    Fail("nobody has decided about it, and it comes before those that were decided");
+  } else if (sending_ == Sending::kWaiting && row.send_to == now.send_to) {
+    release_->phase = Release::Phase::kSending;
+  } else {
+    Drop();
+    row.send_to = now.send_to;
+    Send();
+  }
+}
+
+void DeadLetters::Send() {
+  const DeadLetter& next = release_->rows.front();
   if (next.truncated_bytes || next.reason == envelope::kMessageMalformed) {
     Fail("it has no record that could be sent: discard it by its id, then retry, and emit it anew");
     return;
@@ -206,7 +241,10 @@ std::uint32_t DeadLetters::SourceOf(const std::string& source) const {
 }
 
 const envelope::Record* DeadLetters::waiting(base::Now now) const {
-  return sending_ == Sending::kWaiting && now.mono >= retry_at_ ? &record_ : nullptr;
+  return sending_ == Sending::kWaiting && release_->phase == Release::Phase::kSending &&
+                 now.mono >= retry_at_
+             ? &record_
+             : nullptr;
 }
 
 void DeadLetters::OnAcknowledged() {
@@ -218,6 +256,7 @@ void DeadLetters::OnAcknowledged() {
 void DeadLetters::OnRefused(const delivery::Failure& failure, bool alone, base::Now now) {
   sending_ = Sending::kWaiting;
   needs_verdict_ = !alone;
+  release_->phase = Release::Phase::kLooking;
   if (!alone) {
     return;
   }
@@ -234,6 +273,7 @@ void DeadLetters::OnRefused(const delivery::Failure& failure, bool alone, base::
 void DeadLetters::OnLost() {
   if (sending_ == Sending::kOutstanding) {
     sending_ = Sending::kWaiting;
+    release_->phase = Release::Phase::kLooking;
     needs_verdict_ = true;  // a pipelined producer dies of a refused record before its report is in
   }
 }

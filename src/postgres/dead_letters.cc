@@ -157,9 +157,9 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadKey(const std::stri
       /*whole=*/true);
 }
 
-absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRow(std::int64_t seq) {
+absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRow(std::int64_t seq, bool whole) {
   return Select(absl::StrFormat("WHERE %s%sAND seq = $2::bigint", kOurs, kOpen),
-                {pipeline_, std::to_string(seq)}, /*whole=*/true);
+                {pipeline_, std::to_string(seq)}, whole);
 }
 
 std::size_t DeadLetterTable::BytesOf(const DeadLetter& row) {
@@ -172,7 +172,7 @@ std::size_t DeadLetterTable::BytesOf(const DeadLetter& row) {
 }
 
 absl::Status DeadLetterTable::Delivered(std::int64_t seq, bool elsewhere) {
-  // Whatever was decided about it meanwhile.
+  // Whatever was decided while its record was on its way.
   const char* const close = elsewhere
                                 ? "UPDATE walpost.dead_letters SET closed_at = clock_timestamp()"
                                 : "DELETE FROM walpost.dead_letters";
@@ -206,18 +206,24 @@ absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic,
 }
 
 absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& detail) {
+  // Why it failed is there first: a verb tells it as soon as the decision is gone.
+  RETURN_IF_ERROR(connection_
+                      .Query(absl::StrFormat("UPDATE walpost.dead_letters SET detail = $3, "
+                                             "attempts = attempts + 1 WHERE %s%sAND seq = "
+                                             "$2::bigint",
+                                             kOurs, kOpen),
+                             {pipeline_, std::to_string(seq),
+                              Text(detail, DeadLetter::kTextBytesMax, /*ascii=*/false)})
+                      .status());
   return connection_
       .Query(absl::StrFormat(
                  "WITH failed AS (SELECT seq, topic, key, parked FROM walpost.dead_letters WHERE "
                  "%s%sAND seq = $2::bigint) UPDATE walpost.dead_letters AS d SET decision = NULL, "
-                 "of_key = false, send_to = NULL, detail = "
-                 "CASE WHEN d.seq = failed.seq THEN $3 ELSE d.detail END, attempts = d.attempts + "
-                 "CASE WHEN d.seq = failed.seq THEN 1 ELSE 0 END FROM failed WHERE d.pipeline = $1 "
-                 "AND d.closed_at IS NULL AND (d.seq = failed.seq OR (failed.parked AND d.parked "
-                 "AND d.topic = failed.topic AND d.key = failed.key AND d.decision = 'retry'))",
+                 "of_key = false, send_to = NULL FROM failed WHERE d.pipeline = $1 AND d.closed_at "
+                 "IS NULL AND d.decision = 'retry' AND (d.seq = failed.seq OR (failed.parked AND "
+                 "d.parked AND d.topic = failed.topic AND d.key = failed.key))",
                  kOurs, kOpen),
-             {pipeline_, std::to_string(seq),
-              Text(detail, DeadLetter::kTextBytesMax, /*ascii=*/false)})
+             {pipeline_, std::to_string(seq)})
       .status();
 }
 

@@ -66,14 +66,15 @@ class DeadLetterTable {
                                                         std::size_t limit);
   // As ReadKey counts them.
   static std::size_t BytesOf(const base::DeadLetter& row);
-  absl::StatusOr<std::vector<base::DeadLetter>> ReadRow(std::int64_t seq);
+  // None: it is closed. Not `whole`: without the record.
+  absl::StatusOr<std::vector<base::DeadLetter>> ReadRow(std::int64_t seq, bool whole);
   // One that was sent `elsewhere` stays to be looked at.
   absl::Status Delivered(std::int64_t seq, bool elsewhere);
   // False: it is to be discarded no more, or was closed.
   absl::StatusOr<bool> Discarded(std::int64_t seq);
   // Those rows of the key about which it was decided. Later ones stay.
   absl::StatusOr<bool> KeyDiscarded(const std::string& topic, const std::string& key);
-  // The decision about the row, and about its key, is taken back.
+  // The decision to send the row, and others of its key, is taken back; none to discard is.
   absl::Status RetryFailed(std::int64_t seq, const std::string& detail);
   absl::StatusOr<bool> KeyIsOpen(const std::string& topic, const std::string& key);
 

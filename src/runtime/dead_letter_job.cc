@@ -107,7 +107,7 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
     }
     case Kind::kRead: {
       if (!request.of_key) {
-        ASSIGN_OR_RETURN(reply->rows, table_->ReadRow(request.seq));
+        ASSIGN_OR_RETURN(reply->rows, table_->ReadRow(request.seq, /*whole=*/true));
         reply->at_end = true;
         break;
       }
@@ -119,6 +119,10 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       }
       reply->at_end =
           reply->rows.size() < kRowsAtATime && bytes < postgres::DeadLetterTable::kReadBytesMax;
+      break;
+    }
+    case Kind::kLookAgain: {
+      ASSIGN_OR_RETURN(reply->rows, table_->ReadRow(request.seq, /*whole=*/false));
       break;
     }
     case Kind::kDelivered:
@@ -144,7 +148,7 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
   // Counting takes the longer the more there are, so not for each row of a release.
   if (request.kind == Kind::kDelivered) {
     open_rows_ -= std::min<std::uint64_t>(open_rows_, 1);
-  } else if (request.kind != Kind::kRead) {
+  } else if (request.kind != Kind::kRead && request.kind != Kind::kLookAgain) {
     ASSIGN_OR_RETURN(open_rows_, table_->CountOpen());
   }
   reply->open_rows = open_rows_;

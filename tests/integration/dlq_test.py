@@ -416,3 +416,54 @@ def test_discard_of_a_key_is_not_about_events_that_come_later(make_pipeline, kaf
     servers.wait_for(lambda: p.execute("SELECT count(*) FROM walpost.dead_letters WHERE closed_at IS NULL") == [(0,)], 60, "open rows")
     later = [row[0] for row in p.execute("SELECT id::text FROM outbox.events WHERE event_type <> 'Large' ORDER BY seq")]
     assert [record.id for record in p.records()] == later
+
+
+def park_a_key(p, topic):
+    """Five events of one key, whose topic is missing."""
+    p.start()
+    p.insert(1, 5, keys=1, topic=topic)
+    p.wait_confirmed()
+    assert {letter["state"] for letter in listed(p)} == {"parked"}
+    return [letter["id"] for letter in listed(p)]
+
+
+def retry_and_let_it_begin(p, topic):
+    """`run` looks for decisions once a second."""
+    dlq(p, "retry", "--topic", topic, "--wait", "0s", exit_code=75)
+    servers.wait_for(lambda: p.execute("SELECT bool_and(decided_at < now() - interval '3 s') FROM walpost.dead_letters"
+                                       " WHERE topic = %s AND closed_at IS NULL", topic) == [(True,)], 20, "the retry to have begun")
+
+
+def test_key_that_is_discarded_while_its_retry_waits_for_kafka_is_not_sent(make_pipeline, workspace):
+    kafka = workspace.kafka()
+    p = make_pipeline(on_kafka=kafka, config={"delivery": {"on_undeliverable": "park", "unknown_topic_wait": "100ms"}})
+    missing = p.name + ".missing"
+    ids = park_a_key(p, missing)
+    kafka.create_topic(missing, 1)
+    # The sink believes for some seconds that it is missing.
+    servers.wait_for(lambda: p.execute("SELECT max(written_at) < now() - interval '7 s' FROM walpost.dead_letters") == [(True,)], 20, "it")
+    kafka.kill9()
+    retry_and_let_it_begin(p, missing)
+    p.walpost.verb("dlq", "discard", "--topic", missing, "--yes", "--wait", "0s", check=False)
+    kafka.start()
+    servers.wait_for(lambda: listed(p) == [], 60, "the decisions to be carried out")
+    sent = [headers_of(message)["id"] for message in kafka.read_all(missing)]
+    assert set(sent) <= set(ids[:1]), "the first one may have been on its way"
+    discarded = [letter["id"] for letter in listed(p, "--all") if letter["state"] == "discarded"]
+    assert discarded in (ids, ids[1:])
+    p.insert(6, 6, keys=1, topic=missing)
+    p.wait_confirmed()
+    assert len(kafka.read_all(missing)) == len(sent) + 1
+
+
+def test_discard_of_a_key_whose_retry_just_fails_discards_all_of_it(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "unknown_topic_wait": "100ms"}})
+    missing = p.name + ".missing"
+    ids = park_a_key(p, missing)
+    retry_and_let_it_begin(p, missing)
+    assert dlq(p, "discard", "--topic", missing, "--yes").stdout.endswith(": discarded\n")
+    assert [letter["id"] for letter in listed(p, "--all") if letter["state"] == "discarded"] == ids
+    kafka.create_topic(missing, 1)
+    p.insert(1, 1)
+    p.wait_confirmed()
+    assert kafka.read_all(missing) == [] and p.walpost.status()["events"]["parked_keys"] == 0

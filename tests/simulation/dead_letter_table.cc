@@ -111,6 +111,12 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
     case Kind::kRead:
       Read(request, &reply);
       break;
+    case Kind::kLookAgain:
+      if (found != rows_.end()) {
+        reply.rows.push_back(*found);
+        judge_->OnLookedAgain(*found);
+      }
+      break;
     case Kind::kDelivered:
       if (found != rows_.end()) {
         judge_->OnRowDelivered(*found);
@@ -123,8 +129,9 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
         judge_->OnRetryFailed(*found, request.detail);
         const DeadLetter failed = *found;
         for (DeadLetter& row : rows_) {
-          if (row.seq == failed.seq || (failed.parked && row.retry() &&
-                                        IsOfKey(row, failed.topic, failed.key.value_or("")))) {
+          if (row.retry() &&
+              (row.seq == failed.seq ||
+               (failed.parked && IsOfKey(row, failed.topic, failed.key.value_or(""))))) {
             row.decision = DeadLetter::Decision::kNone;
             row.of_key = false;
           }

@@ -96,6 +96,7 @@ class Judge {
   void OnInserted(const base::DeadLetter& row);
   void OnRowDelivered(const base::DeadLetter& row);
   void OnRowClosed(const base::DeadLetter& row);
+  void OnLookedAgain(const base::DeadLetter& row);
   void OnRetryFailed(const base::DeadLetter& row, const std::string& detail);
 
   const std::string& PositionOf(std::uint64_t event) {
@@ -135,8 +136,10 @@ class Judge {
     bool passed = false;  // a later one of its key was right to go before it
     bool skipped = false;
     bool discarded = false;
-    bool lost = false;      // by someone else, and an operator knows
-    bool left_out = false;  // he goes on behind it, wherever it is
+    bool looked_at = false;   // the decision about its row, since it was sent again
+    bool to_be_sent = false;  // by that decision
+    bool lost = false;        // by someone else, and an operator knows
+    bool left_out = false;    // he goes on behind it, wherever it is
   };
 
   void Grow();

@@ -1,5 +1,6 @@
 // What the judge knows of the table of dead letters, and what must not happen there.
 #include <algorithm>
+#include <utility>
 
 #include "judge.h"
 #include "violation.h"
@@ -96,7 +97,19 @@ void Judge::OnInserted(const DeadLetter& row) {
   reported_ever_[index] = true;
 }
 
+// What is decided about it counts until it is submitted: then it has to be looked at again.
+void Judge::OnLookedAgain(const DeadLetter& row) {
+  State& state = states_[Find(row.event_id)];
+  state.looked_at = true;
+  state.to_be_sent = !row.discard();
+}
+
 void Judge::CheckAgainSubmitted(const Identity& what) {
+  State& state = states_[what.event];
+  const bool looked_at = std::exchange(state.looked_at, false);
+  Require(looked_at && state.to_be_sent,
+          "event %s is sent again, but nobody looked whether it still is to be",
+          server_->events()[what.event].id);
   Require(open_.contains(what.event), "event %s is sent again, but it has no open row",
           server_->events()[what.event].id);
 }

@@ -65,6 +65,11 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
         }
       }
       break;
+    case Kind::kLookAgain:
+      if (found != rows.end()) {
+        reply.rows.push_back(*found);
+      }
+      break;
     case Kind::kDelivered:
       if (found != rows.end()) {
         rows.erase(found);
@@ -72,9 +77,9 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       break;
     case Kind::kFailed:
       for (DeadLetter& row : rows) {
-        if (row.seq == request.seq || (row.retry() && of_key(row))) {
+        row.detail = row.seq == request.seq ? request.detail : row.detail;
+        if (row.retry() && (row.seq == request.seq || of_key(row))) {
           row.decision = DeadLetter::Decision::kNone;
-          row.detail = row.seq == request.seq ? request.detail : row.detail;
         }
       }
       break;

@@ -24,6 +24,8 @@ class ParkTest : public PipelineFixture {
 
   void RetryA() { dead_letters_.Decide(0, Decision::kRetry, /*of_key=*/true); }
 
+  void DiscardA() { dead_letters_.Decide(0, Decision::kDiscard, /*of_key=*/true); }
+
   // Decisions are looked for, and what follows is on its way.
   void Look() {
     Advance(DeadLetters::kLookEvery);

@@ -350,6 +350,59 @@ TEST_F(ParkTest, DiscardThatBecameARetryMeanwhileIsSentInItsTurn) {
   EXPECT_THAT(Rows(), IsEmpty());
 }
 
+TEST_F(ParkTest, KeyThatIsDiscardedDuringItsRetryIsSentNoFurther) {
+  Connect();
+  ParkA(100, {"a1", "a2", "a3"});
+  RetryA();
+  Look();
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "a1";
+  DiscardA();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_THAT(Rows(), ElementsAre("closed:a2", "closed:a3"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(ParkTest, RefusedRetryThatIsDiscardedMeanwhileIsNotSentAgain) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  RetryA();
+  sink_.Refuse(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "still"},
+               "orders");
+  Look();
+  DiscardA();
+  sink_.StopRefusing();
+  Advance(DeadLetters::kRetryRefusedAfter);
+  Run();
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2"));
+}
+
+TEST_F(ParkTest, RetryThatIsTakenBackGoesNoFurther) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  RetryA();
+  Look();
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "a1";
+  dead_letters_.Decide(1, Decision::kNone, /*of_key=*/false);
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_THAT(Rows(), ElementsAre("parked:a2"));
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
+}
+
+TEST_F(ParkTest, RowBeforeTheDiscardedOnesThatNobodyDecidedAboutIsNotSent) {
+  Connect();
+  ParkA(100, {"a1", "a2", "a3"});
+  DiscardA();
+  dead_letters_.Decide(0, Decision::kNone, /*of_key=*/false);
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "closed:a2", "closed:a3"));
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
+}
+
 // Who may decide has no right to write what walpost reads back.
 TEST_F(ParkTest, RetryGoesOnlyWhereEventsMayGo) {
   Connect();

@@ -234,6 +234,28 @@ TEST_F(DeadLettersServerTest, AFailedRetryIsUndecidedAgainAndSaysWhy) {
             "3");
 }
 
+TEST_F(DeadLettersServerTest, AFailedRetryLeavesADiscardThatWasDecidedMeanwhile) {
+  InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true)});
+  ASSERT_TRUE(table_->Decide({1, 2}, DeadLetter::Decision::kRetry, true, "").ok());
+  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, true, "").ok());
+  ASSERT_TRUE(table_->RetryFailed(1, "still too large").ok());
+  EXPECT_EQ(server_->Sql("SELECT string_agg(seq || decision || of_key, ',') FROM "
+                         "walpost.dead_letters WHERE decision IS NOT NULL"),
+            "1discardtrue");
+  EXPECT_EQ(server_->Sql("SELECT detail FROM walpost.dead_letters WHERE seq = 1"),
+            "still too large");
+}
+
+TEST_F(DeadLettersServerTest, ARowIsLookedAtWithoutItsRecordWhileItIsOpen) {
+  InsertOk({RowAt("p1", "a", true)});
+  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, true, "").ok());
+  const auto row = table_->ReadRow(1, /*whole=*/false);
+  ASSERT_TRUE(row.ok() && row->size() == 1);
+  EXPECT_TRUE(row->front().discard() && !row->front().value);
+  ASSERT_TRUE(table_->Discarded(1).ok());
+  EXPECT_THAT(*table_->ReadRow(1, /*whole=*/false), IsEmpty());
+}
+
 TEST_F(DeadLettersServerTest, WhatWasSentElsewhereStaysClosed) {
   InsertOk({RowAt("p1", "a", false)});
   ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kRetry, false, "fixed").ok());
