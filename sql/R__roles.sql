@@ -93,7 +93,7 @@ BEGIN
         RAISE WARNING 'outbox_relay needs the right to replicate, and you may not give it: see the head of R__roles.sql';
     END;
 
-    -- Also by a superuser, who needs it for nothing: it tells the next time that these roles are ours.
+    -- Also by a superuser, who needs it for nothing: it shows the next time that these roles are ours.
     IF NOT pg_has_role(current_user, 'outbox_owner', 'USAGE') OR NOT EXISTS (
             SELECT FROM pg_auth_members m WHERE m.roleid = 'outbox_owner'::regrole AND m.member = current_user::regrole
             AND (m.grantor = current_user::regrole OR (SELECT rolsuper FROM pg_roles WHERE oid = m.grantor))) THEN

@@ -59,7 +59,7 @@ std::uint64_t SequenceOf(const rd_kafka_message_t* report) {
   return reinterpret_cast<std::uintptr_t>(report->_private);
 }
 
-// Empty = that status does not tell.
+// Empty = that status does not say.
 std::string WhyItTakesNothing(const absl::Status& looked_up) {
   switch (looked_up.code()) {
     case absl::StatusCode::kNotFound:

@@ -107,7 +107,7 @@ absl::StatusOr<std::string> Drain::Bound(std::uint32_t place, const RowReader& r
     filter.from_ms = gap_->since_ms;
     return filter.Where(reader, options_.pipeline.outboxes[place].table);
   }
-  if (!gap_->notes.valid() || !reader.TellsTransactions()) {
+  if (!gap_->notes.valid() || !reader.HasTransactionIds()) {
     return "true";
   }
   ASSIGN_OR_RETURN(
@@ -248,7 +248,7 @@ absl::Status Drain::FindSettled(std::uint32_t place) {
 absl::Status Drain::SendAll(std::uint32_t place, Left* left) {
   sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
                   gap_ ? "gap" : "drain", options_.patience);
-  sender_->KnowUnseen(presence_.unseen_topics);
+  sender_->KnowUnseen(settled_rows_.unseen_topics);
   const std::string name = NameAt(place);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
   const auto on_row = [&](const ReadRow& row) {

@@ -60,7 +60,7 @@ struct Entry {
   std::uint64_t number = 0;    // of a record its offset
   std::int64_t at_ms = 0;
   std::int64_t bytes = 0;
-  Position position;  // of a record that tells where its event was committed, else 0
+  Position position;  // of a record that says where its event was committed, else 0
   WholeId whole_id{};
 };
 
@@ -369,7 +369,7 @@ absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled&
     for (Entry row : event.rows) {
       const auto fate = fates.find({id, row.source});
       row.fate = fate == fates.end() ? DeadLetterFate::kNone : fate->second;
-      // A walpost of before made a record of it; for which topic, its row does not tell any more.
+      // A walpost of before made a record of it; for which topic, its row does not say any more.
       const bool any_topic = row.undeliverable && row.whole_id != WholeId{};
       row.in_topic =
           std::any_of(event.records.begin(), event.records.end(), [&](const Entry& record) {

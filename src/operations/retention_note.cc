@@ -27,7 +27,7 @@ constexpr char kOwnObjects[] =
 struct Notes {
   std::string name;
   std::string owner;
-  bool made_by_walpost = false;  // as far as names tell
+  bool made_by_walpost = false;  // as far as names show
 };
 
 absl::StatusOr<std::optional<Notes>> FindNotes(SqlConnection* connection,

@@ -124,8 +124,8 @@ absl::Status RowReader::Open(const std::string& where, Reading reading) {
   };
   const std::string select = absl::StrFormat(
       "SELECT %s, %s, %s, %s, %s %s", encoder_.Columns(),
-      text(HasOrder(), OrderColumn() + "::text"), text(TellsTransactions(), "t.tx::text"),
-      text(TellsTimes(),
+      text(HasOrder(), OrderColumn() + "::text"), text(HasTransactionIds(), "t.tx::text"),
+      text(HasTimes(),
            absl::StrFormat(
                "CASE WHEN %s THEN (extract(epoch FROM t.created_at) * 1000000)::bigint END",
                MayBeTrue("t.created_at"))),

@@ -39,7 +39,7 @@ absl::StatusOr<SettledRows> FindSettledRows(const DlqOptions& pipeline,
   RETURN_IF_ERROR(reconciliation.Judge(on_row, /*in_order=*/true));
   for (const ReconciledTopic& topic : reconciliation.topics()) {
     if (topic.unseen) {
-      presence.unseen_topics.emplace(topic.name, *topic.unseen);
+      settled_rows.unseen_topics.emplace(topic.name, *topic.unseen);
     }
   }
   if (reader->IdsMayRepeat()) {

@@ -23,7 +23,7 @@ inline constexpr std::string_view kPayloadInvalid = "payload_invalid";
 inline constexpr std::string_view kCloudEventInvalid = "cloudevent_invalid";
 inline constexpr std::string_view kSchemaNameInvalid = "schema_name_invalid";
 
-// Repeats and dead letters are told by the id, and of a longer one a dead letter keeps the beginning alone.
+// Repeats and dead letters are recognized by the id, and of a longer one a dead letter keeps the beginning alone.
 inline constexpr std::size_t kIdBytesMax = base::DeadLetter::kTextBytesMax;
 
 // kInvalidArgument.

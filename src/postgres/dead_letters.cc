@@ -206,7 +206,7 @@ absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic,
 }
 
 absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& detail) {
-  // Why it failed is there first: a verb tells it as soon as the decision is gone.
+  // Why it failed is there first: a verb reports it as soon as the decision is gone.
   RETURN_IF_ERROR(connection_
                       .Query(absl::StrFormat("UPDATE walpost.dead_letters SET detail = $3, "
                                              "attempts = attempts + 1 WHERE %s%sAND seq = "
