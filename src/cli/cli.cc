@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -405,10 +406,22 @@ void LeaveNoCoreFile() {
   }
 }
 
+// Connections to brokers and files of verbs beside those of HTTP clients. Not without an end, since a program that
+// closes what it inherits may try every number.
+void RaiseFileLimit() {
+  constexpr rlim_t kFilesMax = 65'536;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < kFilesMax) {
+    limit.rlim_cur = std::min(limit.rlim_max, kFilesMax);
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 }  // namespace
 
 int Main(int argc, char** argv) {
   LeaveNoCoreFile();
+  RaiseFileLimit();
   CLI::App app("walpost - sends a transactional outbox from PostgreSQL to Kafka", "walpost");
   app.require_subcommand(1);
   app.fallthrough();

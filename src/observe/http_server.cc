@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <list>
 #include <map>
@@ -30,9 +31,11 @@ constexpr char kPageMayLoad[] =
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-// Connections beyond this end the oldest one. A connection lives for milliseconds when its client asks something, so the
-// oldest is one that asks nothing.
+// Of all addresses together; one more ends the oldest one. A connection lives for milliseconds when its client asks something,
+// so the oldest is one that asks nothing.
 constexpr std::size_t kConnectionsMax = 256;
+// Of each address, while the oldest end: libmicrohttpd takes ten at most before it looks at what has ended.
+constexpr std::size_t kConnectionsEnding = 16;
 constexpr unsigned kIdleSecondsMax = 5;
 constexpr std::size_t kRequestBytesMax = 16 * 1024;
 
@@ -80,6 +83,8 @@ class Listener {
                                 const char* method, const char* version, const char* upload,
                                 std::size_t* upload_size, void** request);
 
+  explicit Listener(std::size_t connections_max) : connections_max_(connections_max) {}
+
   ~Listener() {
     if (daemon_ != nullptr) {
       MHD_stop_daemon(daemon_);  // closes the socket, too
@@ -88,11 +93,12 @@ class Listener {
 
   absl::Status Start(const ListenAddress& address, Answer answer, void* server) {
     ASSIGN_OR_RETURN(const int listener, ListenOn(address));
-    daemon_ = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD, 0, nullptr, nullptr, answer, server,
-                               MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_TIMEOUT,
-                               kIdleSecondsMax, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                               kRequestBytesMax, MHD_OPTION_NOTIFY_CONNECTION,
-                               &Listener::OnConnection, this, MHD_OPTION_END);
+    daemon_ = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD, 0, nullptr, nullptr, answer, server,
+        MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT,
+        static_cast<unsigned>(connections_max_ + kConnectionsEnding), MHD_OPTION_CONNECTION_TIMEOUT,
+        kIdleSecondsMax, MHD_OPTION_CONNECTION_MEMORY_LIMIT, kRequestBytesMax,
+        MHD_OPTION_NOTIFY_CONNECTION, &Listener::OnConnection, this, MHD_OPTION_END);
     if (daemon_ == nullptr) {
       close(listener);
       return absl::UnavailableError("no thread for it");
@@ -115,23 +121,27 @@ class Listener {
   }
 
   void Add(MHD_Connection* connection) {
-    const int fd =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    by_age_.push_back(fd);
+    by_age_.push_back(connection);
     places_[connection] = std::prev(by_age_.end());
-    if (by_age_.size() > kConnectionsMax) {
-      shutdown(by_age_.front(), SHUT_RDWR);  // its thread sees the end and closes it
+    if (by_age_.size() > connections_max_) {
+      MHD_Connection* const oldest = by_age_.front();
+      // This thread sees the end and closes it, a moment later: the next one ends another.
+      shutdown(MHD_get_connection_info(oldest, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd,
+               SHUT_RDWR);
+      Remove(oldest);
     }
   }
 
   void Remove(MHD_Connection* connection) {
-    const auto place = places_.find(connection);
-    by_age_.erase(place->second);
-    places_.erase(place);
+    if (const auto place = places_.find(connection); place != places_.end()) {
+      by_age_.erase(place->second);
+      places_.erase(place);
+    }
   }
 
-  std::list<int> by_age_;  // sockets of the open connections, oldest first
-  std::map<MHD_Connection*, std::list<int>::iterator> places_;
+  const std::size_t connections_max_;
+  std::list<MHD_Connection*> by_age_;  // those that are not ending, oldest first
+  std::map<MHD_Connection*, std::list<MHD_Connection*>::iterator> places_;
   MHD_Daemon* daemon_ = nullptr;
 };
 
@@ -146,7 +156,8 @@ class Server : public HttpServer {
   absl::Status Listen() {
     ASSIGN_OR_RETURN(const std::vector<ListenAddress> addresses, ParseListen(options_.listen));
     for (const ListenAddress& address : addresses) {
-      auto listener = std::make_unique<Listener>();
+      auto listener =
+          std::make_unique<Listener>(std::max(kConnectionsMax / addresses.size(), std::size_t{1}));
       if (const absl::Status status = listener->Start(address, &Server::Handle, this);
           !status.ok()) {
         return absl::UnavailableError(absl::StrFormat(

@@ -8,7 +8,9 @@
 //   halted; standby is ready; ?verbose lists each check. /healthz = /livez. With a `token` these
 //   three, but not ?verbose, are open, since probes have no secrets; all else is 401 without it.
 //   Without a token all else is 421 for a Host that a foreign site could have (DNS rebinding).
-// Units/limits: 256 connections for each address; one more ends the oldest. 5 s without a byte end a connection.
+// Units/limits: 256 connections, shared by the addresses; one more ends the oldest. While those end, a few
+//   more for each address; others wait in the kernel, without a descriptor of this process. 5 s without a
+//   byte end a connection.
 // Errors: kUnavailable when an address cannot be bound, naming it; kInvalidArgument for what is no address.
 #pragma once
 

@@ -1,11 +1,17 @@
 """http.token: who may ask the HTTP endpoints, and how each of those who may logs in."""
 
 import base64
+import contextlib
 import json
+import resource
+import select
 import signal
+import socket
 import subprocess
+import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 import servers
@@ -156,3 +162,76 @@ def test_an_address_that_others_reach_without_a_token_is_warned_of(make_pipeline
     checked = p.walpost.verb("check")
     assert f"! http: http.listen LOCALHOST:{port}" in checked.stdout
     assert "! http" not in p.walpost.verb("--set", f"http.token={TOKEN}", "check").stdout
+
+
+class Flood:
+    """A client that has so many connections open or on their way, asks nothing, and opens another one for each that ends."""
+
+    def __init__(self, address, wanted):
+        host, port = address.split(":")
+        self.address, self.wanted = (host, int(port)), wanted
+        self.sockets, self.ended, self.poll, self.stop = {}, 0, select.epoll(), threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        self.thread.join()
+        for each in self.sockets.values():
+            each.close()
+
+    def open(self):
+        one = socket.socket()
+        one.setblocking(False)
+        one.connect_ex(self.address)
+        self.sockets[one.fileno()] = one
+        self.poll.register(one, select.EPOLLIN | select.EPOLLRDHUP)
+
+    def run(self):
+        while not self.stop.wait(0.2):
+            while len(self.sockets) < self.wanted:
+                self.open()
+            for each in self.sockets.values():
+                with contextlib.suppress(OSError):
+                    each.send(b"G")  # so that none is idle
+            for number, _ in self.poll.poll(0, self.wanted):
+                self.poll.unregister(number)
+                self.sockets.pop(number).close()
+                self.ended += 1
+
+
+@contextlib.contextmanager
+def file_limit(soft):
+    """Of this process and those that it starts."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, before[1]), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_limit_of_open_files_that_is_low_then_it_is_raised_to_the_hard_one(make_pipeline):
+    with file_limit(300):
+        p = make_pipeline().start()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert resource.prlimit(p.walpost.process.pid, resource.RLIMIT_NOFILE) == (min(hard, 65_536), hard)
+
+
+# With 1,024 descriptors of its own, whatever it could raise that to.
+def test_thousands_of_connections_then_events_are_delivered_and_probes_answered(make_pipeline):
+    p = make_pipeline().start()
+    resource.prlimit(p.walpost.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+    with file_limit(10_000), Flood(p.walpost.http, 3_000) as flood:
+        servers.wait_for(lambda: flood.ended > 3_000, 60, "connections that were ended")
+        for turn in range(3):
+            p.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active")
+            p.insert(turn * 10 + 1, turn * 10 + 10)
+            lsn = p.wal_position()
+            assert p.walpost.get("/livez", timeout=10)[0] == 200
+            servers.wait_for(lambda: p.slot()["confirmed"] >= lsn, 60, "the events to be delivered")  # noqa: B023
+        assert len(list(Path(f"/proc/{p.walpost.process.pid}/fd").iterdir())) < 400
+    assert len(p.records()) == 30

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -351,6 +353,26 @@ TEST_F(HttpServerTest, ConnectionsThatNeverAskKeepNobodyWaiting) {
   const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(Get("/livez").code, 200);
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(1));
+  for (const int fd : silent) {
+    close(fd);
+  }
+}
+
+std::size_t OpenDescriptors() {
+  const std::filesystem::directory_iterator open("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(open), end(open)));
+}
+
+TEST_F(HttpServerTest, ManyConnectionsAtOnceThenNoMoreThanTheLimitStayOpen) {
+  constexpr std::size_t kSilent = 500;  // with the server's end of each, fewer than 1,024
+  const std::size_t before = OpenDescriptors();
+  std::vector<int> silent;
+  for (std::size_t i = 0; i < kSilent; ++i) {
+    silent.push_back(Connect(server_->port()));
+    ASSERT_GE(silent.back(), 0);
+  }
+  EXPECT_EQ(Get("/livez").code, 200);  // it comes after them all
+  EXPECT_LE(OpenDescriptors(), before + kSilent + 256 + 16);
   for (const int fd : silent) {
     close(fd);
   }
