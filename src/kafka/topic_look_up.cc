@@ -81,10 +81,12 @@ void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuesti
   }
 }
 
-void AskWhichTopicsAreUnknown(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+void AskWhichTopicsAreRefused(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
   AskTogether(options, questions);
   for (TopicQuestion& question : *questions) {
-    question.asked = question.topic_error == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART;
+    const FailureKind answer = Classify(question.topic_error);
+    question.asked =
+        answer == FailureKind::kTopicUnknown || answer == FailureKind::kTopicNotAuthorized;
     if (!question.asked) {
       question.topic_error = RD_KAFKA_RESP_ERR_NO_ERROR;
     }
@@ -103,10 +105,10 @@ UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::stri
       }
       AskTogether(options, &questions);
       for (const TopicQuestion& question : questions) {
-        const delivery::FailureKind answer = Classify(question.topic_error);
-        if (answer == delivery::FailureKind::kTopicUnknown) {
+        const FailureKind answer = Classify(question.topic_error);
+        if (answer == FailureKind::kTopicUnknown) {
           unknown.push_back(question.name);
-        } else if (answer == delivery::FailureKind::kTopicNotAuthorized) {
+        } else if (answer == FailureKind::kTopicNotAuthorized) {
           unseen.emplace(question.name, Unseen::kHidden);
         }
       }

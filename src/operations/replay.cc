@@ -143,7 +143,7 @@ class Replayer {
                        FindSettledRows(options_.pipeline, settled_options, name, reader));
       settled_ = std::move(settled_rows.settled);
       if (options_.in_place) {
-        sender_.KnowUnseen(presence.unseen_topics);
+        sender_.KnowUnseen(settled_rows.unseen_topics);
       }
       const std::uint64_t missing = reader->count() - settled_rows.in_topic -
                                     settled_rows.dead_letters - settled_rows.superseded;
