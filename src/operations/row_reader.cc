@@ -94,7 +94,8 @@ absl::StatusOr<std::optional<std::int64_t>> RowReader::BeginsMs() {
           "WITH bounds AS (SELECT greatest(bound[1]::timestamptz, '0001-01-01 00:00:00+00') AS "
           "begin FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid CROSS JOIN "
           "regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \\(''([^'']+)''\\) TO') AS "
-          "bound WHERE i.inhparent = to_regclass(%s)) SELECT floor(extract(epoch FROM "
+          "bound WHERE i.inhparent = to_regclass(%s) AND bound IS NOT NULL) SELECT "
+          "floor(extract(epoch FROM "
           "coalesce((SELECT min(begin) FROM bounds WHERE %s), (SELECT min(t.created_at) FROM %s AS "
           "t WHERE %s))) * 1000)::bigint",
           postgres::QuoteLiteral(encoder_.table()), MayBeTrue("begin"), encoder_.table(),

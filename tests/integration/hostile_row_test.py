@@ -54,7 +54,7 @@ def test_id_that_is_too_long_then_its_event_is_a_dead_letter_and_the_verbs_go_on
     assert audit(p)["discarded"] == 3
     assert "own: 0 events missing" in p.walpost.verb("replay", "--missing", "--in-place").stdout
     lose_slot(p)
-    insert(p, "late", "c" * 2_000)
+    insert(p, "c" * 2_000, "late")
     refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
     assert refused.returncode == 78 and "its id has 2000 bytes" in refused.stderr and len(refused.stderr) < 5_000, refused
     assert "1 event sent, 1 left out" in p.walpost.verb("slot", "recreate", "--yes", "--skip-undeliverable").stdout
