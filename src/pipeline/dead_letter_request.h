@@ -15,15 +15,17 @@ namespace walpost::pipeline {
 
 struct DeadLetterRequest {
   enum class Kind {
-    kInsert,        // rows
-    kLoad,          // which keys are parked, behind seq
-    kDecision,      // the oldest decision that is to be carried out
-    kRead,          // with records: open rows of the key behind seq, or the row seq
+    kInsert,    // rows
+    kLoad,      // which keys are parked, behind seq
+    kDecision,  // the oldest decision that is to be carried out; `beside`: of the discards that are
+                // not about the key, or the row seq
+    kRead,      // with records: open rows of the key behind seq, or the row seq
     kLookAgain,     // what is decided about the row seq
     kDelivered,     // the row seq was sent
     kFailed,        // it could not be: the decision is taken back, detail says why
     kDiscarded,     // the row seq is closed
-    kKeyDiscarded,  // the rows of the key that have this decision are
+    kKeyDiscarded,  // the rows of the key that have this decision are; of those behind them, or behind
+                    // seq where there are none, the undecided ones are to be sent
   };
 
   std::uint64_t id = 0;
@@ -31,6 +33,7 @@ struct DeadLetterRequest {
   std::vector<base::DeadLetter> rows = {};
   std::int64_t seq = 0;
   bool of_key = false;     // topic and key are a parked key
+  bool beside = false;     // kDecision: something is being released
   bool elsewhere = false;  // kDelivered: to another topic
   std::string topic = {};
   std::string key = {};

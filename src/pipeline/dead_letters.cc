@@ -37,8 +37,10 @@ void DeadLetters::OnConnected(bool may_be_open, std::uint64_t remembered) {
   asked_ = false;
   ++request_id_;  // a request under way began before
   inserting_.clear();
+  discarding_.reset();
   ask_at_ = look_at_ = base::MonotonicTime();
-  loaded_ = !may_be_open && written_rows_ == 0 && waiting_.empty() && keys_.empty() && !release_;
+  loaded_ = !may_be_open && written_rows_ == 0 && waiting_.empty() && keys_.empty() && !release_ &&
+            discards_.empty();
   looked_ = loaded_;
   loaded_through_ = 0;
   for (auto& [id, key] : keys_) {
@@ -50,6 +52,7 @@ void DeadLetters::Forget() {
   CHECK(sending_ != Sending::kOutstanding);
   Drop();
   release_.reset();
+  discards_.clear();
   keys_.clear();
   waiting_.clear();
   open_rows_ = 0;
@@ -64,13 +67,15 @@ void DeadLetters::GiveUp() {
   ++request_id_;
   waiting_.clear();
   inserting_.clear();
+  discarding_.reset();
   for (auto& [id, key] : keys_) {
     key.waiting = 0;
   }
 }
 
 bool DeadLetters::has_room() const {
-  return !must_write() && (!half_full() || (looked_ && !release_));
+  const bool released = !release_ || release_->stalled;
+  return !must_write() && (!half_full() || (looked_ && released && !NextDiscard()));
 }
 
 DeadLetters::ParkedKey& DeadLetters::Key(std::string_view topic, std::string_view key) {
@@ -94,7 +99,7 @@ bool DeadLetters::Follows(std::string_view topic, std::string_view key,
 
 bool DeadLetters::IsHeld(std::string_view topic, std::string_view key,
                          delivery::Sequence sequence) const {
-  return release_ && release_->held && sequence >= release_->settled_below &&
+  return release_ && release_->held && !release_->stalled && sequence >= release_->settled_below &&
          release_->decision.topic == topic && release_->decision.key == key;
 }
 
@@ -144,7 +149,8 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
     return Ask({.kind = Kind::kLoad, .seq = loaded_through_});
   }
   // In turns: neither may keep the other from going on.
-  std::optional<DeadLetterRequest> step = ReleaseStep();
+  const std::optional<std::size_t> discard = NextDiscard();
+  std::optional<DeadLetterRequest> step = discard ? DiscardStep() : ReleaseStep();
   if (!step || !std::exchange(release_is_next_, false)) {
     if (std::optional<DeadLetterRequest> insertion = Insertion(now, row_of)) {
       release_is_next_ = true;
@@ -152,10 +158,11 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
     }
   }
   if (step) {
+    discarding_ = discard;
     return Ask(*std::move(step));
   }
-  if (!release_ && (open_rows_ > 0 || !keys_.empty() || !looked_) && now.mono >= look_at_) {
-    return Ask({.kind = Kind::kDecision});
+  if ((open_rows_ > 0 || !keys_.empty() || !looked_) && now.mono >= look_at_) {
+    return Ask(LookForDecisions());
   }
   return std::nullopt;
 }
@@ -183,6 +190,41 @@ std::optional<DeadLetterRequest> DeadLetters::Insertion(base::Now now, const Row
   return inserting_.empty() ? std::nullopt : std::optional(std::move(request));
 }
 
+// Beside a release only discards. What is decided about the released rows is seen when it is their turn.
+DeadLetterRequest DeadLetters::LookForDecisions() const {
+  DeadLetterRequest request{.kind = Kind::kDecision};
+  if (release_) {
+    request.beside = true;
+    request.seq = release_->decision.seq;
+    request.of_key = release_->decision.parked;
+    request.topic = release_->decision.topic;
+    request.key = release_->decision.key.value_or("");
+  }
+  return request;
+}
+
+std::optional<std::size_t> DeadLetters::NextDiscard() const {
+  for (std::size_t i = 0; i < discards_.size(); ++i) {
+    const base::DeadLetter& decision = discards_[i].decision;
+    const auto found = keys_.find(base::ParkedKeyIdOf(decision.topic, decision.key.value_or("")));
+    if (!discards_[i].closed || found == keys_.end() || found->second.waiting == 0) {
+      return i;
+    }
+  }
+  return std::nullopt;
+}
+
+DeadLetterRequest DeadLetters::DiscardStep() const {
+  const base::DeadLetter& decision = discards_[*NextDiscard()].decision;
+  DeadLetterRequest request;
+  request.kind = decision.of_key && decision.parked ? Kind::kKeyDiscarded : Kind::kDiscarded;
+  request.of_key = decision.parked;
+  request.seq = decision.seq;
+  request.topic = decision.topic;
+  request.key = decision.key.value_or("");
+  return request;
+}
+
 std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
   if (!release_) {
     return std::nullopt;
@@ -194,14 +236,15 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
   request.key = decision.key.value_or("");
   switch (release_->phase) {
     case Release::Phase::kSettling:
-    case Release::Phase::kSending:
       return std::nullopt;
     case Release::Phase::kReading:
       request.kind = Kind::kRead;
       request.seq = decision.parked ? release_->cursor : decision.seq;
       return request;
     case Release::Phase::kLooking:
-      if (retry_at_ != base::MonotonicTime()) {
+    case Release::Phase::kSending:
+      if (release_->phase == Release::Phase::kSending ? !release_->look_again
+                                                      : retry_at_ != base::MonotonicTime()) {
         return std::nullopt;
       }
       request.kind = Kind::kLookAgain;
@@ -215,10 +258,6 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
                      : release_->rows.front().discard() ? Kind::kDiscarded
                                                         : Kind::kDelivered;
       return request;
-    case Release::Phase::kDiscarding:
-      request.seq = decision.seq;
-      request.kind = decision.of_key && decision.parked ? Kind::kKeyDiscarded : Kind::kDiscarded;
-      return request;
   }
   return std::nullopt;
 }
@@ -229,6 +268,7 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
     return std::nullopt;
   }
   asked_ = false;
+  const std::optional<std::size_t> discard = std::exchange(discarding_, std::nullopt);
   if (!reply.status.ok()) {
     trouble_ = absl::StrFormat("dead letters wait: %s", std::string(reply.status.message()));
     ask_at_ = now.mono + kAskAgainAfter;
@@ -255,6 +295,12 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
     }
   }
   open_rows_ = reply.open_rows;
+  if (discard) {
+    look_at_ = reply.closed ? now.mono : now.mono + kLookEvery;
+    OnDiscarded(*discard, reply);
+    Tick(now);
+    return std::nullopt;
+  }
   switch (asked_kind_) {
     case Kind::kInsert:
       OnInserted(reply, written);
@@ -266,7 +312,7 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
       looked_ = true;
       look_at_ = now.mono + kLookEvery;
       if (!reply.rows.empty()) {
-        Begin(std::move(reply.rows.front()));
+        Begin(std::move(reply.rows.front()), now);
         look_at_ = now.mono;
       }
       break;
@@ -278,7 +324,7 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
     case Kind::kKeyDiscarded:
       changed_ = changed_ ||
                  (asked_kind_ != Kind::kRead && asked_kind_ != Kind::kLookAgain && reply.closed);
-      OnReleaseReply(std::move(reply));
+      OnReleaseReply(std::move(reply), now);
       if (!release_) {
         // There may be another decision. The same one again, when nothing came of it, must wait.
         look_at_ = changed_ ? now.mono : now.mono + kLookEvery;
@@ -341,6 +387,16 @@ void DeadLetters::OnLoaded(const DeadLetterReply& reply) {
   });
 }
 
+// Those rows are closed. Of the key the table may have others, of which nobody who decided knew: they
+// have been decided to be sent.
+void DeadLetters::OnDiscarded(std::size_t index, const DeadLetterReply& reply) {
+  base::DeadLetter decision = std::move(discards_[index].decision);
+  discards_.erase(discards_.begin() + static_cast<std::ptrdiff_t>(index));
+  if (decision.parked && !reply.key_open && !LetGo(decision) && decision.of_key) {
+    discards_.push_back({std::move(decision), /*closed=*/true});
+  }
+}
+
 std::optional<base::MonotonicTime> DeadLetters::NextDeadline() const {
   std::optional<base::MonotonicTime> deadline;
   const auto at = [&](base::MonotonicTime time) {
@@ -349,12 +405,15 @@ std::optional<base::MonotonicTime> DeadLetters::NextDeadline() const {
   if (sending_ == Sending::kWaiting && retry_at_ != base::MonotonicTime()) {
     at(retry_at_);
   }
+  if (release_) {
+    at(release_->due);
+  }
   if (asked_) {
     return deadline;
   }
-  if (!loaded_ || ReleaseStep()) {
+  if (!loaded_ || NextDiscard() || ReleaseStep()) {
     at(ask_at_);
-  } else if (!release_ && (open_rows_ > 0 || !keys_.empty() || !looked_)) {
+  } else if (open_rows_ > 0 || !keys_.empty() || !looked_) {
     at(std::max(ask_at_, look_at_));
   }
   const bool may_write = std::any_of(waiting_.begin(), waiting_.end(), [this](const auto& each) {

@@ -8,7 +8,8 @@
 //   out; asked again after a failure, it changes nothing more. While nothing is open there is none.
 // Thread: loop thread.   Lifetime: `tracker` must outlive it.
 // Limits: dead_letters_max open rows and dead_letters_per_second new ones; of what lies in the table
-//   memory holds parked keys only. One key is released at a time, one event of it is outstanding.
+//   memory holds parked keys only. One key is released at a time, one event of it is outstanding; a
+//   discard waits for no release.
 // Source: docs/dead-letters.md.
 #pragma once
 
@@ -31,6 +32,7 @@
 #include "delivery/tracker.h"
 #include "envelope/schema_table.h"
 #include "outbox/topic_rules.h"
+#include "pipeline/dead_letter_release.h"
 #include "pipeline/dead_letter_request.h"
 #include "pipeline/halt.h"
 #include "pipeline/options.h"
@@ -94,7 +96,8 @@ class DeadLetters {
 
   // Nothing is asked for until something is rejected: no connection is needed.
   bool idle() const {
-    return loaded_ && !asked_ && waiting_.empty() && keys_.empty() && !release_ && open_rows_ == 0;
+    return loaded_ && !asked_ && waiting_.empty() && keys_.empty() && !release_ &&
+           discards_.empty() && open_rows_ == 0;
   }
 
   bool IsParked(std::string_view topic, std::string_view key) const;
@@ -134,6 +137,9 @@ class DeadLetters {
 
   void OnAccepted() { sending_ = Sending::kOutstanding; }
 
+  // It is with the sink and has no answer, and is not to be sent any more: the session is to end.
+  bool recalled() const { return recalled_; }
+
   void OnAcknowledged();
   void OnRefused(const delivery::Failure& failure, bool alone, base::Now now);
   void OnLost();
@@ -148,25 +154,7 @@ class DeadLetters {
     bool seen = false;                      // since the connection was made
   };
 
-  // A decision that is carried out.
-  struct Release {
-    enum class Phase {
-      kSettling,    // what was read before is still on its way, into the topic or the table
-      kReading,     // the next rows are asked for
-      kLooking,     // what is decided about the first of `rows` by now
-      kSending,     // the first of `rows`
-      kClosing,     // what became of the first of `rows` is written
-      kDiscarding,  // the decided rows of the key, or one row, are closed unread
-    };
-
-    base::DeadLetter decision;
-    Phase phase = Phase::kSettling;
-    delivery::Sequence settled_below = 0;
-    std::int64_t cursor = 0;
-    std::deque<base::DeadLetter> rows;
-    std::string failure;  // why the first of `rows` ends it
-    bool held = false;
-  };
+  using Release = DeadLetterRelease;
 
   enum class Sending { kNone, kWaiting, kOutstanding };
 
@@ -178,22 +166,28 @@ class DeadLetters {
   ParkedKey& Key(std::string_view topic, std::string_view key);
   bool MayWrite(delivery::Sequence sequence, bool parked) const;
   std::optional<DeadLetterRequest> Insertion(base::Now now, const RowOf& row_of);
+  std::optional<std::size_t> NextDiscard() const;
+  DeadLetterRequest DiscardStep() const;
   std::optional<DeadLetterRequest> ReleaseStep() const;
+  DeadLetterRequest LookForDecisions() const;
   DeadLetterRequest Ask(DeadLetterRequest request);
   void Refill(base::Now now);
   void OnInserted(const DeadLetterReply& reply, std::vector<delivery::Sequence>* written);
   void OnLoaded(const DeadLetterReply& reply);
   std::optional<Halt> JudgeWritten(std::uint64_t written);
-  void OnReleaseReply(DeadLetterReply reply);
+  void OnDiscarded(std::size_t index, const DeadLetterReply& reply);
 
   // --- dead_letters_release.cc ---
-  void Begin(base::DeadLetter decision);
+  void Begin(base::DeadLetter decision, base::Now now);
+  void OnReleaseReply(DeadLetterReply reply, base::Now now);
   void OnRead(DeadLetterReply reply);
   void OnLookedAgain(const DeadLetterReply& reply);
   void SendNext();
   void Send();
   void Prepare(const base::DeadLetter& row, const std::string& topic);
+  bool IsToBeSent(const DeadLetterReply& reply) const;
   void Fail(const std::string& why);
+  bool LetGo(const base::DeadLetter& of);
   void KeyIsDone();
   bool AwaitWritten();
   void EndRelease();
@@ -213,6 +207,7 @@ class DeadLetters {
   std::map<delivery::Sequence, std::optional<base::ParkedKeyId>> waiting_;
   delivery::Sequence settle_below_ = 0;  // the last key was parked here
   std::optional<Release> release_;
+  std::vector<DeadLetterDiscard> discards_;
 
   bool loaded_ = true;
   std::int64_t loaded_through_ = 0;
@@ -226,6 +221,7 @@ class DeadLetters {
   DeadLetterRequest::Kind asked_kind_ = DeadLetterRequest::Kind::kLoad;
   std::uint64_t request_id_ = 0;
   std::vector<delivery::Sequence> inserting_;
+  std::optional<std::size_t> discarding_;  // it is about this one of discards_
   bool release_is_next_ = false;
   base::MonotonicTime ask_at_;   // not before
   base::MonotonicTime look_at_;  // for decisions
@@ -236,6 +232,7 @@ class DeadLetters {
   Sending sending_ = Sending::kNone;
   bool needs_verdict_ = false;
   bool refused_ = false;  // once, alone
+  bool recalled_ = false;
   delivery::Sequence sequence_ = kFirstSequence;
   envelope::Record record_;
   std::vector<envelope::RecordHeader> headers_;

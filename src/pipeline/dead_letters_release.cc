@@ -17,21 +17,31 @@ void DeadLetters::Tick(base::Now now) {
   if (now.mono >= retry_at_) {
     retry_at_ = base::MonotonicTime();  // the sink may take it any time; no deadline any more
   }
-  if (!release_ || release_->phase != Release::Phase::kSettling ||
-      tracker_->oldest_unsettled() < release_->settled_below) {
+  if (!release_) {
     return;
   }
-  release_->phase =
-      release_->decision.discard() ? Release::Phase::kDiscarding : Release::Phase::kReading;
+  release_->Tick(now);
+  if (release_->phase == Release::Phase::kSettling &&
+      tracker_->oldest_unsettled() >= release_->settled_below) {
+    release_->phase = Release::Phase::kReading;
+  }
 }
 
-void DeadLetters::Begin(DeadLetter decision) {
+void DeadLetters::Begin(DeadLetter decision, base::Now now) {
   if (decision.parked) {
     // Also one that a verb parked beside the stream.
     ParkedKey& key = Key(decision.topic, decision.key.value_or(""));
     key.open = true;
   }
+  if (decision.discard()) {
+    discards_.push_back({std::move(decision)});
+    return;
+  }
+  std::erase_if(discards_, [&](const DeadLetterDiscard& each) {
+    return each.decision.topic == decision.topic && each.decision.key == decision.key;
+  });
   release_.emplace();
+  release_->GoesOn(now);
   changed_ = false;
   release_->decision = std::move(decision);
   // Events of the key that were read before are in the topic or in the table.
@@ -50,8 +60,9 @@ bool DeadLetters::AwaitWritten() {
   return true;
 }
 
-void DeadLetters::OnReleaseReply(DeadLetterReply reply) {
+void DeadLetters::OnReleaseReply(DeadLetterReply reply, base::Now now) {
   if (asked_kind_ == DeadLetterRequest::Kind::kRead) {
+    release_->GoesOn(now);
     OnRead(std::move(reply));
     return;
   }
@@ -63,26 +74,16 @@ void DeadLetters::OnReleaseReply(DeadLetterReply reply) {
     EndRelease();
     return;
   }
-  if (release_->phase == Release::Phase::kClosing && !reply.closed) {
+  if (!reply.closed) {
     // Another decision about it was made meanwhile.
     release_->rows.clear();
     release_->phase = Release::Phase::kReading;
     return;
   }
-  if (release_->phase == Release::Phase::kClosing) {
-    release_->cursor = release_->rows.front().seq;
-    release_->rows.pop_front();
-    SendNext();
-    return;
-  }
-  if (!reply.key_open) {
-    KeyIsDone();
-  } else if (asked_kind_ == DeadLetterRequest::Kind::kKeyDiscarded) {
-    // Nobody decided about the rows that came later. Nothing is wrong with them, so they are sent.
-    release_->phase = Release::Phase::kReading;
-  } else {
-    EndRelease();
-  }
+  release_->GoesOn(now);
+  release_->cursor = release_->rows.front().seq;
+  release_->rows.pop_front();
+  SendNext();
 }
 
 void DeadLetters::OnRead(DeadLetterReply reply) {
@@ -102,23 +103,23 @@ void DeadLetters::OnRead(DeadLetterReply reply) {
   }
 }
 
-// The table has no open row of the key. What was added meanwhile is written first.
-void DeadLetters::KeyIsDone() {
-  if (!release_->decision.parked) {
-    EndRelease();
-    return;
-  }
-  const auto found = keys_.find(
-      base::ParkedKeyIdOf(release_->decision.topic, release_->decision.key.value_or("")));
+// The table has no open row of the key. False: some of it waits to be written.
+bool DeadLetters::LetGo(const DeadLetter& of) {
+  const auto found = keys_.find(base::ParkedKeyIdOf(of.topic, of.key.value_or("")));
   if (found == keys_.end()) {
-    EndRelease();
-    return;
+    return true;
   }
   found->second.open = false;
   if (found->second.waiting == 0) {
     keys_.erase(found);
-    EndRelease();
-  } else if (!release_->decision.of_key || !AwaitWritten()) {
+    return true;
+  }
+  return false;
+}
+
+// What was added meanwhile is written first.
+void DeadLetters::KeyIsDone() {
+  if (LetGo(release_->decision) || !release_->decision.of_key || !AwaitWritten()) {
     EndRelease();
   }
 }
@@ -136,8 +137,23 @@ void DeadLetters::SendNext() {
   release_->phase = Release::Phase::kLooking;
 }
 
+// As the row is now. A row of which nobody decided anything came later.
+bool DeadLetters::IsToBeSent(const DeadLetterReply& reply) const {
+  using Decision = DeadLetter::Decision;
+  return !reply.rows.empty() && !reply.rows.front().discard() &&
+         (reply.rows.front().retry() || release_->rows.front().decision == Decision::kNone);
+}
+
 // Since the row was read, or offered to the sink, somebody may have decided otherwise.
 void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
+  release_->look_again = false;
+  if (release_->phase == Release::Phase::kClosing) {
+    return;  // the answer came meanwhile
+  }
+  if (sending_ == Sending::kOutstanding) {
+    recalled_ = !IsToBeSent(reply);
+    return;
+  }
   DeadLetter& row = release_->rows.front();
   if (reply.rows.empty()) {  // somebody closed it
     Drop();
@@ -147,15 +163,15 @@ void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
     return;
   }
   const DeadLetter& now = reply.rows.front();
-  const DeadLetter::Decision before = std::exchange(row.decision, now.decision);
-  const bool undecided = now.decision == DeadLetter::Decision::kNone;
+  const bool to_be_sent = IsToBeSent(reply);
+  row.decision = now.decision;
   if (now.discard()) {
     Drop();
     release_->phase = Release::Phase::kClosing;
-  } else if (undecided && before != DeadLetter::Decision::kNone) {
+  } else if (!to_be_sent) {  // it was taken back
     Drop();
     EndRelease();
-  } else if (undecided && row.seq < release_->decision.seq) {
+  } else if (!now.retry() && row.seq < release_->decision.seq) {
     Drop();
     Fail("nobody has decided about it, and it comes before those that were decided");
   } else if (sending_ == Sending::kWaiting && row.send_to == now.send_to) {
@@ -274,6 +290,7 @@ void DeadLetters::OnLost() {
   if (sending_ == Sending::kOutstanding) {
     sending_ = Sending::kWaiting;
     release_->phase = Release::Phase::kLooking;
+    recalled_ = false;
     needs_verdict_ = true;  // a pipelined producer dies of a refused record before its report is in
   }
 }
@@ -287,7 +304,7 @@ void DeadLetters::Drop() {
   }
   record_ = envelope::Record();
   sending_ = Sending::kNone;
-  needs_verdict_ = false;
+  needs_verdict_ = recalled_ = false;
 }
 
 }  // namespace walpost::pipeline

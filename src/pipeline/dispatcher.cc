@@ -278,6 +278,10 @@ void Dispatcher::Poll(base::Now now) {
   if (phase_ == Phase::kWaiting && now.mono >= reopen_at_) {
     Open(next_mode_);
   }
+  if (dead_letters_->recalled() && (phase_ == Phase::kPipelined || phase_ == Phase::kOneAtATime)) {
+    EndSession(phase_ == Phase::kPipelined ? Sink::Mode::kPipelined : Sink::Mode::kOneAtATime,
+               /*back_off=*/false);
+  }
   if (phase_ == Phase::kOneAtATime && only_held() && !verdict_ && !dead_letters_->needs_verdict()) {
     EndSession(Sink::Mode::kPipelined, /*back_off=*/false);
   }

@@ -138,6 +138,18 @@ absl::StatusOr<std::optional<DeadLetter>> DeadLetterTable::NextDecision() {
   return rows.empty() ? std::nullopt : std::optional(std::move(rows.front()));
 }
 
+absl::StatusOr<std::optional<DeadLetter>> DeadLetterTable::NextDiscardBeside(
+    std::int64_t seq, const std::string& topic, const std::optional<std::string>& key) {
+  ASSIGN_OR_RETURN(
+      std::vector<DeadLetter> rows,
+      Select(absl::StrFormat("WHERE %s%sAND decision = 'discard' AND seq <> $2::bigint AND (NOT "
+                             "parked OR topic <> $3 OR key <> $4::bytea OR $4 IS NULL) ORDER BY "
+                             "decided_at, seq LIMIT 1",
+                             kOurs, kOpen),
+             {pipeline_, std::to_string(seq), topic, Bytea(key)}, /*whole=*/false));
+  return rows.empty() ? std::nullopt : std::optional(std::move(rows.front()));
+}
+
 absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadKey(const std::string& topic,
                                                                  const std::string& key,
                                                                  std::int64_t after,
@@ -193,16 +205,22 @@ absl::StatusOr<bool> DeadLetterTable::Discarded(std::int64_t seq) {
   return !closed.empty();
 }
 
-absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic,
-                                                   const std::string& key) {
+absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic, const std::string& key,
+                                                   std::int64_t after) {
+  const std::string of_key =
+      absl::StrFormat("%s%sAND parked AND topic = $2 AND key = $3::bytea", kOurs, kOpen);
   ASSIGN_OR_RETURN(
       const std::vector<Row> closed,
-      connection_.Query(absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = "
-                                        "clock_timestamp() WHERE %s%sAND parked AND topic = $2 "
-                                        "AND key = $3::bytea AND decision = 'discard' RETURNING 1",
-                                        kOurs, kOpen),
-                        {pipeline_, topic, Hex(key)}));
-  return !closed.empty();
+      connection_.Query(
+          absl::StrFormat(
+              "WITH closed AS (UPDATE walpost.dead_letters SET closed_at = "
+              "clock_timestamp() WHERE %s AND decision = 'discard' AND of_key RETURNING seq), "
+              "later AS (UPDATE walpost.dead_letters SET decision = 'retry', of_key = "
+              "true WHERE %s AND decision IS NULL AND seq > coalesce((SELECT max(seq) "
+              "FROM closed), $4::bigint)) SELECT count(*) FROM closed",
+              of_key, of_key),
+          {pipeline_, topic, Hex(key), std::to_string(after)}));
+  return closed.at(0).at(0) != "0";
 }
 
 absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& detail) {

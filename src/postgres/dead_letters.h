@@ -60,6 +60,9 @@ class DeadLetterTable {
   absl::StatusOr<std::uint64_t> CountForeign();
   // The oldest decision that `run` has to carry out, without the record.
   absl::StatusOr<std::optional<base::DeadLetter>> NextDecision();
+  // The oldest discard that is about neither this parked key nor the row `seq`; without a key: that row.
+  absl::StatusOr<std::optional<base::DeadLetter>> NextDiscardBeside(
+      std::int64_t seq, const std::string& topic, const std::optional<std::string>& key);
   // Open rows behind `after`: of a parked key, or the row `seq` alone. Whole, about kReadBytesMax.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadKey(const std::string& topic,
                                                         const std::string& key, std::int64_t after,
@@ -72,8 +75,10 @@ class DeadLetterTable {
   absl::Status Delivered(std::int64_t seq, bool elsewhere);
   // False: it is to be discarded no more, or was closed.
   absl::StatusOr<bool> Discarded(std::int64_t seq);
-  // Those rows of the key about which it was decided. Later ones stay.
-  absl::StatusOr<bool> KeyDiscarded(const std::string& topic, const std::string& key);
+  // Those rows that a decision about the key is about. Later ones are to be sent: those behind the last
+  // of them, or behind `after` where there are none any more. False: there were none.
+  absl::StatusOr<bool> KeyDiscarded(const std::string& topic, const std::string& key,
+                                    std::int64_t after);
   // The decision to send the row, and others of its key, is taken back; none to discard is.
   absl::Status RetryFailed(std::int64_t seq, const std::string& detail);
   absl::StatusOr<bool> KeyIsOpen(const std::string& topic, const std::string& key);

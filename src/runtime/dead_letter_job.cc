@@ -99,7 +99,10 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       break;
     }
     case Kind::kDecision: {
-      ASSIGN_OR_RETURN(std::optional<base::DeadLetter> decision, table_->NextDecision());
+      const auto key = request.of_key ? std::optional(request.key) : std::nullopt;
+      ASSIGN_OR_RETURN(std::optional<base::DeadLetter> decision,
+                       request.beside ? table_->NextDiscardBeside(request.seq, request.topic, key)
+                                      : table_->NextDecision());
       if (decision) {
         reply->rows.push_back(*std::move(decision));
       }
@@ -136,7 +139,8 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       break;
     }
     case Kind::kKeyDiscarded: {
-      ASSIGN_OR_RETURN(reply->closed, table_->KeyDiscarded(request.topic, request.key));
+      ASSIGN_OR_RETURN(reply->closed,
+                       table_->KeyDiscarded(request.topic, request.key, request.seq));
       break;
     }
   }

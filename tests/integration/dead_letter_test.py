@@ -3,6 +3,8 @@
 import threading
 
 import servers
+from confluent_kafka.admin import NewTopic
+from kafka_cluster import KafkaCluster
 from refusing import ACLS, Refusing, dead_letters, start_parking
 
 ROWS = 20_000
@@ -192,6 +194,44 @@ def test_discarded_key_goes_on_with_its_next_event(make_pipeline, kafka):
     p.insert(21, 40)
     p.wait_confirmed()
     assert len(p.records()) == 38
+
+
+# Its release would wait for days, and everything else with it.
+def test_retry_into_a_topic_without_a_leader_stops_nothing_else(make_pipeline, workspace):
+    kafka = KafkaCluster(workspace.path / "cluster", nodes=3)
+    workspace.add(kafka)
+    kafka.start()
+    p = make_pipeline(on_kafka=kafka, create_topic=False, config={"delivery": {"on_undeliverable": "park", "unknown_topic_wait": "100ms"}})
+    admin = kafka.admin()
+    first, second, last = sorted(admin.list_topics(timeout=10).brokers)
+    gone, missing = p.name + "-gone", p.name + "-missing"
+
+    def create(topic, nodes):
+        new = NewTopic(topic, 1, replica_assignment=[nodes], config={"min.insync.replicas": "1"})
+        admin.create_topics([new])[topic].result(30)
+
+    create(p.name, [first, second])
+    p.start()
+    for topic in (gone, missing):
+        p.insert(1, 3, keys=1, topic=topic)
+    p.wait_confirmed()
+    create(gone, [last])
+    # The sink believes for some seconds that it is missing.
+    servers.wait_for(lambda: p.execute("SELECT max(written_at) < now() - interval '7 s' FROM walpost.dead_letters") == [(True,)], 20, "it")
+    kafka.nodes[2].kill9()
+    assert p.walpost.verb("dlq", "retry", "--topic", gone, "--wait", "5s", check=False).returncode == 75
+    p.walpost.verb("dlq", "discard", "--topic", missing, "--yes")
+    p.insert(4, 4, keys=1, topic=gone)
+    p.insert(1, 3)
+    p.wait_confirmed()
+    assert len(kafka.nodes[0].read_all(p.name)) == 3
+    assert [row["state"] for row, _, _ in dead_letters(p, gone)] == ["parked"] * 4
+    p.walpost.verb("dlq", "discard", "--topic", gone, "--yes")
+    assert p.walpost.status()["events"]["parked_keys"] == 0
+    kafka.nodes[2].start()
+    p.insert(5, 5, keys=1, topic=gone)
+    p.wait_confirmed()
+    assert len(kafka.nodes[0].read_all(gone)) == 1, "nothing of what was discarded"
 
 
 def test_gap_rows_of_a_parked_key_do_not_overtake_it(make_pipeline, kafka):

@@ -76,6 +76,42 @@ void DeadLetterTable::Close(DeadLetter* row) {
   judge_->OnRowClosed(*row);
 }
 
+// The oldest; beside a release the oldest discard of something else. 0: there is none.
+std::int64_t DeadLetterTable::NextDecision(const pipeline::DeadLetterRequest& request) {
+  for (const std::int64_t seq : decided_) {
+    const auto row = Find(seq);
+    if (row == rows_.end() || row->decision == DeadLetter::Decision::kNone) {
+      continue;
+    }
+    const bool released =
+        seq == request.seq || (request.of_key && IsOfKey(*row, request.topic, request.key));
+    if (!request.beside || (row->discard() && !released)) {
+      return seq;
+    }
+  }
+  return 0;
+}
+
+// What came later is to be sent.
+bool DeadLetterTable::DiscardKey(const pipeline::DeadLetterRequest& request) {
+  std::int64_t last = 0;
+  for (DeadLetter& row : rows_) {
+    if (IsOfKey(row, request.topic, request.key) && row.discard() && row.of_key) {
+      last = std::max(last, row.seq);
+      Close(&row);
+    }
+  }
+  for (DeadLetter& row : rows_) {
+    if (IsOfKey(row, request.topic, request.key) && row.decision == DeadLetter::Decision::kNone &&
+        row.seq > (last != 0 ? last : request.seq)) {
+      row.decision = DeadLetter::Decision::kRetry;
+      row.of_key = true;
+      decided_.push_back(row.seq);
+    }
+  }
+  return last != 0;
+}
+
 pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRequest& request) {
   pipeline::DeadLetterReply reply;
   reply.id = request.id;
@@ -100,12 +136,8 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
       break;
     }
     case Kind::kDecision:
-      for (const std::int64_t seq : decided_) {
-        const auto row = Find(seq);
-        if (row != rows_.end() && row->decision != DeadLetter::Decision::kNone) {
-          reply.rows.push_back(*row);
-          break;
-        }
+      if (const std::int64_t seq = NextDecision(request); seq != 0) {
+        reply.rows.push_back(*Find(seq));
       }
       break;
     case Kind::kRead:
@@ -145,11 +177,7 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
       }
       break;
     case Kind::kKeyDiscarded:
-      for (DeadLetter& row : rows_) {
-        if (IsOfKey(row, request.topic, request.key) && row.discard()) {
-          Close(&row);
-        }
-      }
+      reply.closed = DiscardKey(request);
       break;
   }
   reply.written = written_;

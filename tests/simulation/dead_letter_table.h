@@ -34,6 +34,8 @@ class DeadLetterTable {
   void Insert(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
   void Read(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
   void Close(base::DeadLetter* row);
+  std::int64_t NextDecision(const pipeline::DeadLetterRequest& request);
+  bool DiscardKey(const pipeline::DeadLetterRequest& request);
 
   Random random_;
   Judge* const judge_;

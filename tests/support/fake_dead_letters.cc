@@ -59,7 +59,10 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       break;
     case Kind::kDecision:
       for (const DeadLetter& row : rows) {
-        if (!row.closed && row.decision != DeadLetter::Decision::kNone) {
+        const bool released =
+            row.seq == request.seq || (request.of_key && of_key(row)) || !row.discard();
+        if (!row.closed && row.decision != DeadLetter::Decision::kNone &&
+            !(request.beside && released)) {
           reply.rows.push_back(row);
           break;
         }
@@ -89,13 +92,24 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
         found->closed = true;
       }
       break;
-    case Kind::kKeyDiscarded:
+    case Kind::kKeyDiscarded: {
+      std::int64_t last = 0;
       for (DeadLetter& row : rows) {
-        if (of_key(row) && row.discard()) {
+        if (of_key(row) && row.discard() && row.of_key) {
           row.closed = true;
+          last = std::max(last, row.seq);
+        }
+      }
+      reply.closed = last != 0;
+      for (DeadLetter& row : rows) {
+        if (of_key(row) && row.decision == DeadLetter::Decision::kNone &&
+            row.seq > (reply.closed ? last : request.seq)) {
+          row.decision = DeadLetter::Decision::kRetry;
+          row.of_key = true;
         }
       }
       break;
+    }
   }
   reply.written = written;
   reply.in_recovery = in_recovery;

@@ -26,6 +26,14 @@ class ParkTest : public PipelineFixture {
 
   void DiscardA() { dead_letters_.Decide(0, Decision::kDiscard, /*of_key=*/true); }
 
+  // "b1", as "a1".
+  void ParkB(std::uint64_t commit_lsn) {
+    sink_.Refuse(pipeline().tracker().next_sequence(),
+                 delivery::Failure{delivery::FailureKind::kRecordTooLarge, "too large"}, "orders");
+    Transaction(commit_lsn, {"b1"});
+    DeliverAll();
+  }
+
   // Decisions are looked for, and what follows is on its way.
   void Look() {
     Advance(DeadLetters::kLookEvery);

@@ -130,7 +130,7 @@ TEST_F(DeadLettersServerTest, EachRowIsCountedOnceAndForEver) {
 TEST_F(DeadLettersServerTest, ARepeatOfADiscardedRowIsNotOpen) {
   InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true)});
   ASSERT_TRUE(table_->Decide({1, 2}, DeadLetter::Decision::kDiscard, /*of_key=*/true, "").ok());
-  ASSERT_TRUE(table_->KeyDiscarded("orders", "a").ok());
+  ASSERT_TRUE(table_->KeyDiscarded("orders", "a", 0).ok());
   EXPECT_THAT(InsertOk({RowAt("p1", "a", true), RowAt("p3", "a", true)}), ElementsAre(false, true));
   EXPECT_THAT(PositionsOf("a"), ElementsAre("p3"));
 }
@@ -139,8 +139,44 @@ TEST_F(DeadLettersServerTest, DiscardOfAKeyLeavesTheRowsThatCameLater) {
   InsertOk({RowAt("p1", "a", true)});
   ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, /*of_key=*/true, "").ok());
   InsertOk({RowAt("p2", "a", true)});
-  ASSERT_TRUE(table_->KeyDiscarded("orders", "a").ok());
+  ASSERT_TRUE(*table_->KeyDiscarded("orders", "a", 1));
   EXPECT_THAT(PositionsOf("a"), ElementsAre("p2"));
+  EXPECT_TRUE(table_->NextDecision().value()->retry()) << "they are to be sent";
+  InsertOk({RowAt("p3", "a", true)});
+  EXPECT_FALSE(*table_->KeyDiscarded("orders", "a", 1)) << "asked again";
+  EXPECT_EQ(server_->Sql("SELECT string_agg(seq || decision || of_key, ',' ORDER BY seq) FROM "
+                         "walpost.dead_letters WHERE closed_at IS NULL"),
+            "2retrytrue,3retrytrue");
+}
+
+TEST_F(DeadLettersServerTest, DiscardOfAKeyDecidesNothingAboutTheRowsBefore) {
+  InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true), RowAt("p3", "b", true)});
+  ASSERT_TRUE(table_->Decide({2}, DeadLetter::Decision::kDiscard, /*of_key=*/true, "").ok());
+  ASSERT_TRUE(*table_->KeyDiscarded("orders", "a", 2));
+  EXPECT_EQ(server_->Sql("SELECT count(*) FROM walpost.dead_letters WHERE decision = 'retry'"),
+            "0");
+}
+
+// What came between is later than the key's discard.
+TEST_F(DeadLettersServerTest, DiscardOfAKeyIsNotAboutALaterRowThatIsDiscardedAlone) {
+  InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true), RowAt("p3", "a", true)});
+  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, /*of_key=*/true, "").ok());
+  ASSERT_TRUE(table_->Decide({3}, DeadLetter::Decision::kDiscard, /*of_key=*/false, "").ok());
+  ASSERT_TRUE(*table_->KeyDiscarded("orders", "a", 1));
+  EXPECT_EQ(server_->Sql("SELECT string_agg(seq || decision, ',' ORDER BY seq) FROM "
+                         "walpost.dead_letters WHERE closed_at IS NULL"),
+            "2retry,3discard");
+}
+
+TEST_F(DeadLettersServerTest, BesideAReleaseTheDiscardsOfOthersAreFound) {
+  InsertOk({RowAt("p1", "a", true), RowAt("p2", "b", true), RowAt("p3", "b", true)});
+  ASSERT_TRUE(table_->Decide({1, 2}, DeadLetter::Decision::kRetry, true, "").ok());
+  EXPECT_FALSE(table_->NextDiscardBeside(1, "orders", "a")->has_value());
+  ASSERT_TRUE(table_->Decide({1, 3}, DeadLetter::Decision::kDiscard, true, "").ok());
+  EXPECT_EQ(table_->NextDiscardBeside(1, "orders", "a").value()->seq, 3);
+  EXPECT_EQ(table_->NextDiscardBeside(3, "orders", "b").value()->seq, 1);
+  EXPECT_EQ(table_->NextDiscardBeside(3, "orders", std::nullopt).value()->seq, 1);
+  EXPECT_EQ(table_->NextDiscardBeside(1, "elsewhere", "a").value()->seq, 3);
 }
 
 TEST_F(DeadLettersServerTest, RowsOfAKeyAreReadInPiecesOfBoundedSize) {

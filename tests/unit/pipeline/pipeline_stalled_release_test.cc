@@ -1,0 +1,182 @@
+// What goes on while the record of a release has no answer.
+#include "park_fixture.h"
+
+namespace walpost::pipeline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class StalledReleaseTest : public ParkTest {
+ protected:
+  // The first record of key a is on its way again, and stays there.
+  void ReleaseA() {
+    RetryA();
+    Look();
+    ASSERT_THAT(sink_.outstanding(), SizeIs(1));
+  }
+
+  // No answer for a while.
+  void Wait() {
+    for (int i = 0; i < 100; ++i) {
+      Advance(milliseconds(50));
+    }
+  }
+};
+
+TEST_F(StalledReleaseTest, LineThatItHoldsGoesOnAfterAWhile) {
+  Connect();
+  ParkA(100, {"a1"});
+  ReleaseA();
+  SendPayload(Begin(200));
+  Event("a2");
+  EXPECT_FALSE(pipeline().want_frame());
+  Wait();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
+  EXPECT_TRUE(pipeline().want_frame());
+  Event("b1");
+  SendPayload(Commit(200));
+  Deliver(sink_.outstanding().back());
+  EXPECT_THAT(Visible('b'), ElementsAre("b1"));
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(StalledReleaseTest, LineIsHeldAgainOnceAnswersCome) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  ReleaseA();
+  Wait();
+  Deliver(sink_.outstanding().front());
+  ASSERT_THAT(Visible('a'), ElementsAre("a1"));
+  SendPayload(Begin(200));
+  Event("a3");
+  EXPECT_FALSE(pipeline().want_frame());
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3"));
+}
+
+TEST_F(StalledReleaseTest, HalfFullTableDoesNotWaitForIt) {
+  options_.dead_letters_max = 6;
+  Connect();
+  ParkA(100, {"a1", "a2", "a3"});
+  ReleaseA();
+  EXPECT_FALSE(pipeline().want_frame()) << "decisions may make room";
+  Wait();
+  EXPECT_TRUE(pipeline().want_frame());
+}
+
+TEST_F(StalledReleaseTest, DiscardOfAnotherKeyIsCarriedOut) {
+  Connect();
+  ParkA(100, {"a1"});
+  ParkB(200);
+  ReleaseA();
+  dead_letters_.Decide(1, Decision::kDiscard, /*of_key=*/true);
+  Look();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "closed:b1"));
+  EXPECT_EQ(pipeline().parked_keys(), 1U);
+  Transaction(300, {"b2"});
+  Deliver(sink_.outstanding().back());
+  EXPECT_THAT(Visible('b'), ElementsAre("b2"));
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
+TEST_F(StalledReleaseTest, RowsThatCameAfterADiscardAreSentWhenItHasEnded) {
+  Connect();
+  ParkA(100, {"a1"});
+  ParkB(200);
+  ReleaseA();
+  dead_letters_.Decide(1, Decision::kDiscard, /*of_key=*/true);
+  Transaction(300, {"b2"});
+  Look();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "closed:b1", "parked:b2"));
+  EXPECT_TRUE(dead_letters_.rows[2].retry()) << "a restart knows of it too";
+  Run();
+  Look();
+  Run();
+  EXPECT_THAT(Visible('b'), ElementsAre("b2"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+// Its row is written only when the discard was carried out.
+TEST_F(StalledReleaseTest, EventThatWaitsToBeWrittenBehindADiscardIsSentToo) {
+  Connect();
+  ParkA(100, {"a1"});
+  ParkB(200);
+  ReleaseA();
+  serve_dead_letters_ = false;
+  dead_letters_.Decide(1, Decision::kDiscard, /*of_key=*/true);
+  Advance(DeadLetters::kLookEvery);
+  const auto look = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(look);
+  pipeline().OnDeadLetterReply(dead_letters_.CarryOut(*look), now_);
+  const auto discard = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(discard);
+  Transaction(300, {"b2"});
+  pipeline().OnDeadLetterReply(dead_letters_.CarryOut(*discard), now_);
+  serve_dead_letters_ = true;
+  Run();
+  Look();
+  Run();
+  EXPECT_THAT(Visible('b'), ElementsAre("b2"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(StalledReleaseTest, DiscardOfItsKeyEndsIt) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  ReleaseA();
+  DiscardA();
+  Wait();
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+  Transaction(200, {"a3"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a3"));
+}
+
+TEST_F(StalledReleaseTest, DiscardThatComesTooLateSaysThatTheRowWasSent) {
+  Connect();
+  ParkA(100, {"a1"});
+  ReleaseA();
+  DiscardA();
+  sink_.HoldClose(true);
+  Wait();
+  ASSERT_TRUE(sink_.session().closed || !sink_.outstanding().empty());
+  sink_.Deliver(DeadLetters::kFirstSequence + 1);
+  Tick();
+  sink_.HoldClose(false);
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_THAT(Rows(), IsEmpty()) << "sent, and not discarded";
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+// What has no order is closed by the database at once.
+TEST_F(StalledReleaseTest, RowThatIsClosedMeanwhileEndsIt) {
+  Connect();
+  ParkA(100, {"a1"});
+  base::DeadLetter row = dead_letters_.rows[0];
+  row.seq = 99;
+  row.position = "elsewhere";
+  row.parked = false;
+  dead_letters_.rows.push_back(row);
+  dead_letters_.Decide(1, Decision::kRetry, /*of_key=*/false);
+  Look();
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1));
+  dead_letters_.rows[1].closed = true;
+  Wait();
+  EXPECT_THAT(sink_.outstanding(), IsEmpty());
+  RetryA();
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
+}  // namespace
+}  // namespace walpost::pipeline
