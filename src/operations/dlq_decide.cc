@@ -27,7 +27,9 @@ constexpr milliseconds kLookEvery{200};
 
 // One row, or a parked key as a whole.
 struct Target {
-  DeadLetter row;  // the first of it
+  DeadLetter row;   // the first of it; without its key, which may be large
+  std::string key;  // to be shown
+  base::ParkedKeyId id;
   bool of_key = false;
   std::vector<std::int64_t> rows;
   std::string problem;  // why nothing was decided
@@ -72,6 +74,10 @@ class Decider {
   bool discards() const { return decision_ == DeadLetter::Decision::kDiscard; }
 
   absl::Status Take(const DeadLetter& row) {
+    const base::ParkedKeyId id = base::ParkedKeyIdOf(row.topic, row.key.value_or(""));
+    if (row.parked) {
+      rows_of_key_[id].push_back(row.seq);
+    }
     if (!decide_.filter.Matches(row)) {
       return absl::OkStatus();
     }
@@ -82,17 +88,23 @@ class Decider {
                           Printable(row.event_id), row.position, Printable(row.topic)));
     }
     const bool of_key = row.parked && !(discards() && decide_.filter.one_event());
-    if (of_key && !keys_.emplace(row.topic, row.key.value_or("")).second) {
+    if (of_key && !keys_.insert(id).second) {
       return absl::OkStatus();
     }
-    targets_.push_back({row, of_key, {row.seq}, ""});
+    Target& target = targets_.emplace_back();
+    target.key = Printable(row.key.value_or(""), base::kShownBytesMax);
+    target.row = row;
+    target.row.key.reset();
+    target.id = id;
+    target.of_key = of_key;
+    target.rows = {row.seq};
     return absl::OkStatus();
   }
 
   std::string Name(const Target& target) const {
     if (target.of_key) {
       return absl::StrFormat("parked key %s of topic '%s', the whole of it since its order is kept",
-                             Printable(target.row.key.value_or("")), Printable(target.row.topic));
+                             target.key, Printable(target.row.topic));
     }
     return absl::StrFormat("%sevent %s at %s", target.row.parked ? "parked " : "",
                            Printable(target.row.event_id, 0), target.row.position);
@@ -108,36 +120,35 @@ class Decider {
 
   // A retry needs every record that it sends.
   absl::Status Decide(Target* target) {
-    std::vector<DeadLetter> incomplete;
-    const auto take = [&](const DeadLetter& row) {
-      if (target->of_key && (discards() || !row.discard())) {
-        target->rows.push_back(row.seq);
-      }
-      if (!row.discard() && (row.truncated_bytes || row.reason == envelope::kMessageMalformed)) {
-        incomplete.push_back(row);
-      }
+    const std::vector<std::int64_t> meant =
+        target->of_key ? rows_of_key_[target->id] : target->rows;
+    target->rows.clear();
+    RETURN_IF_ERROR(table_.ForEach(absl::StrFormat("%s AND seq = ANY ($2::bigint[])", kOpen),
+                                   {Numbers(meant)},
+                                   /*whole=*/false, [&](const DeadLetter& row) {
+                                     if (discards() || !target->of_key || !row.discard()) {
+                                       target->rows.push_back(row.seq);
+                                     }
+                                     return discards() ? absl::OkStatus() : Complete(row, target);
+                                   }));
+    return target->problem.empty()
+               ? table_.Decide(target->rows, decision_, target->of_key, decide_.to_topic).status()
+               : absl::OkStatus();
+  }
+
+  // A row without a record gets it back, or the target a problem.
+  absl::Status Complete(const DeadLetter& row, Target* target) {
+    const bool incomplete = row.truncated_bytes || row.reason == envelope::kMessageMalformed;
+    if (row.discard() || !incomplete || !target->problem.empty()) {
       return absl::OkStatus();
-    };
-    if (target->of_key) {
-      target->rows.clear();
-      RETURN_IF_ERROR(table_.ForEach(
-          absl::StrFormat("%s AND parked AND topic = $2 AND key = decode($3, 'hex')", kOpen),
-          {target->row.topic, HexOf(target->row.key.value_or(""))}, /*whole=*/false, take));
-    } else {
-      RETURN_IF_ERROR(take(target->row));
     }
-    for (const DeadLetter& row : discards() ? std::vector<DeadLetter>() : incomplete) {
-      const absl::Status restored = Restore(row);
-      if (absl::IsUnavailable(restored)) {
-        return restored;
-      }
-      if (!restored.ok()) {
-        target->problem = absl::StrFormat("event %s at %s: %s", Printable(row.event_id, 0),
-                                          row.position, Printable(std::string(restored.message())));
-        return absl::OkStatus();
-      }
+    const absl::Status restored = Restore(row);
+    if (!restored.ok() && !absl::IsUnavailable(restored)) {
+      target->problem = absl::StrFormat("event %s at %s: %s", Printable(row.event_id, 0),
+                                        row.position, Printable(std::string(restored.message())));
+      return absl::OkStatus();
     }
-    return table_.Decide(target->rows, decision_, target->of_key, decide_.to_topic).status();
+    return restored;
   }
 
   absl::Status Restore(const DeadLetter& row) {
@@ -150,12 +161,8 @@ class Decider {
     return table_.Restore(whole).status();
   }
 
-  static std::string HexOf(const std::string& bytes) {
-    std::string text;
-    for (const char c : bytes) {
-      text += absl::StrFormat("%02x", static_cast<unsigned char>(c));
-    }
-    return text;
+  static std::string Numbers(const std::vector<std::int64_t>& rows) {
+    return "{" + absl::StrJoin(rows, ",") + "}";
   }
 
   // Each is done, or says why it is not.
@@ -194,9 +201,10 @@ class Decider {
     for (const Target* target : open) {
       wanted.insert(wanted.end(), target->rows.begin(), target->rows.end());
     }
-    return table_.ForEach("seq = ANY ($2::bigint[])", {"{" + absl::StrJoin(wanted, ",") + "}"},
-                          /*whole=*/false, [&](const DeadLetter& row) {
-                            rows->emplace(row.seq, row);
+    return table_.ForEach("seq = ANY ($2::bigint[])", {Numbers(wanted)}, /*whole=*/false,
+                          [&](const DeadLetter& row) {
+                            (*rows)[row.seq] = row;
+                            (*rows)[row.seq].key.reset();
                             return absl::OkStatus();
                           });
   }
@@ -270,8 +278,9 @@ class Decider {
   const DeadLetter::Decision decision_;
   DeadLetterTable table_;
   TruncatedRow truncated_;
-  std::vector<Target> targets_;  // in the order of the rows
-  std::set<std::pair<std::string, std::string>> keys_;
+  std::vector<Target> targets_;                                         // in the order of the rows
+  std::set<base::ParkedKeyId> keys_;                                    // of targets
+  std::map<base::ParkedKeyId, std::vector<std::int64_t>> rows_of_key_;  // of all that are open
   std::string text_;
   std::size_t open_rows_ = 0;
   std::size_t open_keys_ = 0;

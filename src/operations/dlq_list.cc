@@ -53,7 +53,7 @@ struct Counts {
   std::size_t matching = 0;
   std::size_t dead_letters = 0;
   std::size_t parked = 0;
-  std::set<std::pair<std::string, std::string>> keys;
+  std::set<base::ParkedKeyId> keys;
   std::size_t closed = 0;
   std::size_t foreign = 0;
   std::size_t decided = 0;  // and not yet carried out
@@ -71,7 +71,7 @@ struct Counts {
     decided += row.decision == base::DeadLetter::Decision::kNone ? 0 : 1;
     if (row.parked) {
       ++parked;
-      keys.emplace(row.topic, row.key.value_or(""));
+      keys.insert(base::ParkedKeyIdOf(row.topic, row.key.value_or("")));
     } else {
       ++dead_letters;
     }

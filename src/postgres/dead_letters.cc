@@ -15,6 +15,20 @@ using base::DeadLetter;
 constexpr std::size_t kRowsAtATime = 100;
 constexpr std::size_t kKeysAtATime = 1'000;
 
+// The rows of `which`, as many as are about kReadBytesMax: first a running sum of what they hold, without
+// the record where it is not read. The headers may be the most of it.
+std::string Piece(const std::string& which, std::size_t limit, bool whole) {
+  const char* const record =
+      " + coalesce(octet_length(value), 0) + coalesce((SELECT sum(octet_length(n) + "
+      "coalesce(octet_length(v), 0)) FROM unnest(header_names, header_values) AS h (n, v)), 0)";
+  return absl::StrFormat(
+      "WHERE seq IN (SELECT seq FROM (SELECT seq, sum(bytes) OVER (ORDER BY seq) - bytes AS before "
+      "FROM (SELECT seq, 512 + coalesce(octet_length(key), 0) + octet_length(value_schema)%s AS "
+      "bytes FROM walpost.dead_letters WHERE %s ORDER BY seq LIMIT %u) AS sized) AS next WHERE "
+      "before < %u) ORDER BY seq",
+      whole ? record : "", which, limit, DeadLetterTable::kReadBytesMax);
+}
+
 std::string Numbers(const std::vector<std::int64_t>& rows) {
   return "{" + absl::StrJoin(rows, ",") + "}";
 }
@@ -154,19 +168,11 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadKey(const std::stri
                                                                  const std::string& key,
                                                                  std::int64_t after,
                                                                  std::size_t limit) {
-  // First how many fit: a running sum of what they hold, with the headers, which may be the most of it.
-  return Select(
-      absl::StrFormat("WHERE seq IN (SELECT seq FROM (SELECT seq, sum(bytes) OVER (ORDER BY seq) - "
-                      "bytes AS before FROM (SELECT seq, 512 + coalesce(octet_length(value), 0) + "
-                      "octet_length(key) + octet_length(value_schema) + coalesce((SELECT "
-                      "sum(octet_length(n) + coalesce(octet_length(v), 0)) FROM "
-                      "unnest(header_names, header_values) AS h (n, v)), 0) AS bytes FROM "
-                      "walpost.dead_letters WHERE %s%sAND parked AND topic = $2 AND key = "
-                      "$3::bytea AND seq > $4::bigint ORDER BY seq LIMIT %u) AS sized) AS next "
-                      "WHERE before < %u) ORDER BY seq",
-                      kOurs, kOpen, limit, kReadBytesMax),
-      {pipeline_, topic, Hex(key), std::to_string(after)},
-      /*whole=*/true);
+  return Select(Piece(absl::StrFormat("%s%sAND parked AND topic = $2 AND key = $3::bytea AND seq > "
+                                      "$4::bigint",
+                                      kOurs, kOpen),
+                      limit, /*whole=*/true),
+                {pipeline_, topic, Hex(key), std::to_string(after)}, /*whole=*/true);
 }
 
 absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRow(std::int64_t seq, bool whole) {
@@ -264,18 +270,15 @@ absl::Status DeadLetterTable::ForEach(const std::string& where, const std::vecto
     all.insert(all.end(), parameters.begin(), parameters.end());
     // One at a time where they may be large.
     const std::size_t limit = whole ? 1 : kRowsAtATime;
-    ASSIGN_OR_RETURN(
-        const std::vector<DeadLetter> rows,
-        Select(absl::StrFormat("WHERE pipeline = $1 AND seq > %d AND (%s) ORDER BY seq "
-                               "LIMIT %u",
-                               after, where, limit),
-               all, whole));
+    const std::string which = absl::StrFormat("pipeline = $1 AND seq > %d AND (%s)", after, where);
+    ASSIGN_OR_RETURN(const std::vector<DeadLetter> rows,
+                     Select(Piece(which, limit, whole), all, whole));
+    if (rows.empty()) {
+      return absl::OkStatus();
+    }
     for (const DeadLetter& row : rows) {
       RETURN_IF_ERROR(on_row(row));
       after = row.seq;
-    }
-    if (rows.size() < limit) {
-      return absl::OkStatus();
     }
   }
 }

@@ -89,7 +89,8 @@ class DeadLetterTable {
 
   // --- What verbs do ---
   using OnRow = std::function<absl::Status(const base::DeadLetter&)>;
-  // Of the pipeline, in their order, a few at a time. `where`: over the columns, with parameters from $2 on.
+  // Of the pipeline, in their order, in pieces of about kReadBytesMax. `where`: over the columns, with
+  // parameters from $2 on.
   absl::Status ForEach(const std::string& where, const std::vector<Cell>& parameters, bool whole,
                        const OnRow& on_row);
   // About these rows, which may have been closed meanwhile: how many were open.

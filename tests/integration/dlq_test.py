@@ -467,3 +467,23 @@ def test_discard_of_a_key_whose_retry_just_fails_discards_all_of_it(make_pipelin
     p.insert(1, 1)
     p.wait_confirmed()
     assert kafka.read_all(missing) == [] and p.walpost.status()["events"]["parked_keys"] == 0
+
+
+def test_hundred_large_keys_are_read_a_few_at_a_time(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    p.walpost.init()
+    for number in range(60):
+        add(p, number, b"%02d" % number + b"k" * 5_000_000, parked=number % 2 == 0)
+    for verb in (["list"], ["retry", "--type", "none"], ["discard", "--all-undecided", "--dry-run"]):
+        assert peak_of(p, "dlq", *verb) < 200 * 2**20, verb
+    assert peak_of(p, "audit") < 200 * 2**20
+
+
+def peak_of(p, *arguments):
+    """The memory of a verb, in bytes."""
+    verb = subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), *arguments],
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(verb.pid, 0)
+    verb.returncode = os.waitstatus_to_exitcode(status)
+    assert verb.returncode == 0, (arguments, verb.returncode)
+    return usage.ru_maxrss * 1024

@@ -455,5 +455,26 @@ TEST_F(DeadLettersServerTest, VerbsSeeEveryRowInOrder) {
   EXPECT_EQ(seen, 250);
 }
 
+TEST_F(DeadLettersServerTest, VerbsReadLargeKeysInPiecesOfBoundedSize) {
+  std::vector<DeadLetter> rows;
+  for (int i = 0; i < 8; ++i) {
+    const std::string key(DeadLetterTable::kReadBytesMax / 2, static_cast<char>('a' + i));
+    rows.push_back(RowAt("p" + std::to_string(i), key, i % 2 == 0));
+  }
+  InsertOk(rows);
+  server_->Sql("UPDATE walpost.dead_letters SET key = NULL WHERE seq = 8");
+  int seen = 0;
+  const auto on_row = [&](const DeadLetter& row) {
+    // What was not read yet is not seen. A piece has two of these keys.
+    if (++seen == 1) {
+      server_->Sql("DELETE FROM walpost.dead_letters WHERE seq IN (2, 3)");
+    }
+    EXPECT_NE(row.seq, 3);
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(table_->ForEach("true", {}, /*whole=*/false, on_row).ok());
+  EXPECT_EQ(seen, 7);
+}
+
 }  // namespace
 }  // namespace walpost::postgres
