@@ -232,7 +232,7 @@ void DeadLetters::Prepare(const DeadLetter& row, const std::string& topic) {
   }
   headers_ = envelope::RedeliveryHeaders(row, "dlq-retry");
   record_.headers = headers_;
-  record_.partition = row.partition;
+  record_.partition = row.send_to.empty() ? row.partition : -1;  // another topic has others
   record_.timestamp_ms = row.event_time_ms;
   if (!row.schema.empty() && row.value) {
     envelope::SchemaNeed need = *envelope::ParseNeed(row.schema);

@@ -469,6 +469,17 @@ def test_discard_of_a_key_whose_retry_just_fails_discards_all_of_it(make_pipelin
     assert kafka.read_all(missing) == [] and p.walpost.status()["events"]["parked_keys"] == 0
 
 
+def test_letter_whose_partition_is_nowhere_is_sent_to_another_topic_by_its_key(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    p.walpost.init()
+    kafka.create_topic(p.name + ".quarantine", 1)
+    add(p, 1, b"k", parked=False, topic=p.name, partition=7, reason="partition_unknown")
+    p.walpost.start()
+    assert "has no partition 7" in dlq(p, "retry", "--all-undecided", exit_code=75).stdout
+    dlq(p, "retry", "--all-undecided", "--to-topic", p.name + ".quarantine")
+    assert len(kafka.read_all(p.name + ".quarantine")) == 1
+
+
 def test_hundred_large_keys_are_read_a_few_at_a_time(make_pipeline):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
     p.walpost.init()

@@ -11,6 +11,7 @@ using delivery::FailureKind;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 TEST_F(ParkTest, RetrySendsTheParkedEventsInOrderAndThenLetsTheKeyGo) {
@@ -419,6 +420,24 @@ TEST_F(ParkTest, RetryGoesOnlyWhereEventsMayGo) {
   ASSERT_THAT(Rows(), SizeIs(2));
   EXPECT_EQ(dead_letters_.rows[1].decision, Decision::kNone);
   EXPECT_THAT(dead_letters_.rows[1].detail, HasSubstr("walpost.progress.test"));
+}
+
+TEST_F(ParkTest, RetryToAnotherTopicGoesToThePartitionOfItsKeyThere) {
+  Connect();
+  ParkA(100, {"a1"});
+  base::DeadLetter row = dead_letters_.rows[0];
+  row.seq = 99;
+  row.position = "elsewhere";
+  row.parked = false;
+  row.partition = 7;
+  row.send_to = "quarantine";
+  dead_letters_.rows.push_back(row);
+  dead_letters_.Decide(1, Decision::kRetry, /*of_key=*/false);
+  Look();
+  ASSERT_THAT(sink_.session().accepted, Not(IsEmpty()));
+  EXPECT_EQ(sink_.session().accepted.back().topic, "quarantine");
+  EXPECT_EQ(sink_.session().accepted.back().partition,
+            'a' % walpost::testing::FakeSink::kPartitions);
 }
 
 }  // namespace
