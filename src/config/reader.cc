@@ -1,6 +1,7 @@
 #include "config/reader.h"
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <utility>
 
@@ -11,6 +12,9 @@
 
 namespace walpost::config {
 namespace {
+
+// Longer ones do not fit into a clock of nanoseconds: a time far ahead would count as past.
+constexpr std::chrono::hours kDurationMax{24 * 365};
 
 // Levenshtein's distance.
 std::size_t Distance(std::string_view a, std::string_view b) {
@@ -102,6 +106,10 @@ bool MapReader::Duration(const std::string& key, std::chrono::milliseconds* valu
   const auto parsed = ParseDuration(text);
   if (!parsed.ok()) {
     Problem(key, std::string(parsed.status().message()));
+    return false;
+  }
+  if (*parsed > kDurationMax) {
+    Problem(key, "must be 365d at most");
     return false;
   }
   *value = *parsed;

@@ -40,6 +40,7 @@ struct DeadLetterRelease {
 
   bool stalled = false;
   bool look_again = false;  // at the decision, while its record is on its way
+  bool lost = false;        // since it was last asked what is decided
   base::MonotonicTime due;
 
   void GoesOn(base::Now now) {

@@ -159,6 +159,9 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
   }
   if (step) {
     discarding_ = discard;
+    if (release_) {
+      release_->lost = false;
+    }
     return Ask(*std::move(step));
   }
   if ((open_rows_ > 0 || !keys_.empty() || !looked_) && now.mono >= look_at_) {

@@ -147,8 +147,8 @@ bool DeadLetters::IsToBeSent(const DeadLetterReply& reply) const {
 // Since the row was read, or offered to the sink, somebody may have decided otherwise.
 void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
   release_->look_again = false;
-  if (release_->phase == Release::Phase::kClosing) {
-    return;  // the answer came meanwhile
+  if (release_->phase == Release::Phase::kClosing || release_->lost) {
+    return;  // Kafka's answer came meanwhile, or the record has to be sent once more
   }
   if (sending_ == Sending::kOutstanding) {
     recalled_ = !IsToBeSent(reply);
@@ -273,6 +273,7 @@ void DeadLetters::OnRefused(const delivery::Failure& failure, bool alone, base::
   sending_ = Sending::kWaiting;
   needs_verdict_ = !alone;
   release_->phase = Release::Phase::kLooking;
+  release_->lost = true;
   if (!alone) {
     return;
   }
@@ -290,6 +291,7 @@ void DeadLetters::OnLost() {
   if (sending_ == Sending::kOutstanding) {
     sending_ = Sending::kWaiting;
     release_->phase = Release::Phase::kLooking;
+    release_->lost = true;
     recalled_ = false;
     needs_verdict_ = true;  // a pipelined producer dies of a refused record before its report is in
   }

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "envelope/dead_letter.h"
+#include "outbox/topic_template.h"
 
 namespace walpost::pipeline {
 
@@ -161,7 +162,8 @@ std::optional<Halt> Decider::Place(std::uint32_t table, const std::optional<std:
   if (dead_letters_->full()) {
     return Full(*row, key);
   }
-  const bool has_order = key && !row->topic.empty();
+  // Of what is no topic's name nothing can overtake it.
+  const bool has_order = key && outbox::IsLegalTopic(row->topic);
   row->parked = has_order && (PolicyOf(table) == OnUndeliverable::kPark ||
                               dead_letters_->IsParked(row->topic, *key));
   if (row->parked) {
@@ -177,7 +179,7 @@ std::optional<Halt> Decider::DecideUndeliverable(const UndeliverableEvent& undel
   const outbox::Event& event = *undeliverable.event;
   auto& [table, received] = counters_->received_by_table[undeliverable.table];
   DeadLetter row;
-  row.topic = event.topic;
+  row.topic = Short(event.topic);
   row.source = table;
   row.event_id = Short(event.id);
   row.event_type = Short(event.type);

@@ -191,6 +191,17 @@ TEST(ConfigTest, ProblemOfASetIsSaidToBeOne) {
               ElementsAre(StartsWith("--set: log.level: 'loud' is none of")));
 }
 
+// A clock of nanoseconds ends after 292 years.
+TEST(ConfigTest, DurationsOfMoreThanAYearAreRefused) {
+  for (const char* key :
+       {"source.reconnect_interval", "delivery.shutdown_timeout", "monitor.interval"}) {
+    EXPECT_THAT(Message(Parse(kLeast, "w.yaml", {std::string(key) + "=9999999h"}).status()),
+                HasSubstr("365d at most"))
+        << key;
+    EXPECT_TRUE(Parse(kLeast, "w.yaml", {std::string(key) + "=365d"}).ok()) << key;
+  }
+}
+
 TEST(ConfigTest, UnknownKeysNameLineAndTheOneThatWasMeant) {
   const auto config =
       Parse(std::string(kLeast) + "sorce:\n  slot: x\nlog:\n  levle: info\n", "w.yaml", {});

@@ -72,6 +72,18 @@ TEST_F(ParkTest, NothingIsReadBehindAnEventWhoseTopicIsLookedUpWhileAKeyIsParked
   EXPECT_THAT(Visible('b'), ElementsAre("b1"));
 }
 
+// Who writes events chooses how long it is, and nothing can overtake it.
+TEST_F(ParkTest, EventWhoseTopicIsNoTopicsNameParksNothingAndIsCut) {
+  Connect();
+  SendPayload(Begin(100));
+  SendPayload(EventBytes("x1", "x", std::string(100'000, 't')));
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Rows(), ElementsAre("dead:x1"));
+  EXPECT_LT(dead_letters_.rows[0].topic.size(), 2 * base::DeadLetter::kTextBytesMax);
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
 TEST_F(ParkTest, EventWithoutAKeyParksNothing) {
   options_.outboxes[0].table.null_key_allowed = true;
   Connect();

@@ -178,5 +178,26 @@ TEST_F(StalledReleaseTest, RowThatIsClosedMeanwhileEndsIt) {
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));
 }
 
+// What the table answered before says nothing about what is decided by now.
+TEST_F(StalledReleaseTest, RecordThatIsLostDuringALookIsLookedAtOnceMore) {
+  Connect();
+  ParkA(100, {"a1"});
+  ReleaseA();
+  serve_dead_letters_ = false;
+  Wait();
+  const auto look = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(look && look->kind == DeadLetterRequest::Kind::kLookAgain);
+  const DeadLetterReply reply = dead_letters_.CarryOut(*look);
+  DiscardA();
+  sink_.FailSession("fenced");
+  Settle();
+  pipeline().OnDeadLetterReply(reply, now_);
+  serve_dead_letters_ = true;
+  Settle();
+  Run();
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
+}
+
 }  // namespace
 }  // namespace walpost::pipeline
