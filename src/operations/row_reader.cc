@@ -123,14 +123,15 @@ absl::Status RowReader::Open(const std::string& where, Reading reading) {
   const auto text = [](bool known, const std::string& expression) {
     return known ? expression : "NULL";
   };
+  // As output functions write it: a cast of a type may be anybody's function.
   const std::string select = absl::StrFormat(
-      "SELECT %s, %s, %s, %s, %s %s", encoder_.Columns(),
-      text(HasOrder(), OrderColumn() + "::text"), text(HasTransactionIds(), "t.tx::text"),
+      "SELECT %s, %s, %s, %s, %s %s", encoder_.Columns(), text(HasOrder(), OrderColumn()),
+      text(HasTransactionIds(), "t.tx::text"),
       text(HasTimes(),
            absl::StrFormat(
                "CASE WHEN %s THEN (extract(epoch FROM t.created_at) * 1000000)::bigint END",
                MayBeTrue("t.created_at"))),
-      text(!id_.empty(), "t." + QuoteIdentifier(id_) + "::text"), from);
+      text(!id_.empty(), "t." + QuoteIdentifier(id_)), from);
   if (reading == Reading::kAsTheyLie) {
     fetch_ = select;
     return absl::OkStatus();
