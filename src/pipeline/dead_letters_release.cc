@@ -257,8 +257,9 @@ std::uint32_t DeadLetters::SourceOf(const std::string& source) const {
 }
 
 const envelope::Record* DeadLetters::waiting(base::Now now) const {
+  // Not while the decision is read again: it may be another one by now.
   return sending_ == Sending::kWaiting && release_->phase == Release::Phase::kSending &&
-                 now.mono >= retry_at_
+                 !release_->look_again && now.mono >= retry_at_
              ? &record_
              : nullptr;
 }
