@@ -58,6 +58,7 @@ struct Arguments {
   bool yes = false;
   bool leave_gap = false;
   bool skip_undeliverable = false;
+  bool send_unproven = false;
   std::string since;
   std::string temp_dir;
   std::string to;
@@ -134,6 +135,7 @@ operations::DrainOptions DrainOptionsOf(const Arguments& arguments, const config
   operations::DrainOptions options;
   options.pipeline = DlqOptionsOf(config);
   options.skip_undeliverable = arguments.skip_undeliverable;
+  options.send_unproven = arguments.send_unproven;
   options.temp_folder = arguments.temp_dir;
   options.on_progress = ProgressOnTerminal();
   return options;
@@ -276,6 +278,7 @@ void AddSlotVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
   recreate->add_option("--since", arguments->since,
                        "Only rows created since: RFC 3339, or ago, as 2h");
   recreate->add_flag("--skip-undeliverable", arguments->skip_undeliverable, kSkipHelp);
+  recreate->add_flag("--send-unproven", arguments->send_unproven, kUnprovenHelp);
   recreate->add_option("--temp-dir", arguments->temp_dir, kTempDirHelp);
 }
 
@@ -348,6 +351,9 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
                  "Also send the rows that are there before the slot; goes on where it was");
   init->add_flag("--skip-undeliverable", arguments->skip_undeliverable,
                  "With --drain-existing: leave out rows that can be no records, and name them");
+  init->add_flag("--send-unproven", arguments->send_unproven,
+                 "With --drain-existing that goes on: also send rows of which it is not known "
+                 "whether Kafka has them");
   init->add_option("--schema", arguments->schema,
                    "Make events, emit and all that belongs to them in this schema")
       ->capture_default_str();

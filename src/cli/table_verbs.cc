@@ -48,6 +48,7 @@ absl::StatusOr<Outcome> Replay(const TableArguments& arguments, const config::Co
   options.in_place = arguments.in_place;
   options.dry_run = arguments.dry_run;
   options.skip_undeliverable = arguments.skip_undeliverable;
+  options.send_unproven = arguments.send_unproven;
   options.all = arguments.all;
   options.missing = arguments.missing;
   options.temp_folder = arguments.temp_dir;
@@ -107,6 +108,7 @@ void AddTableVerbs(CLI::App* app, TableArguments* arguments, const Choose& choos
                    "To the events' own topics, where old values will follow newer ones");
   replay->add_flag("--dry-run", arguments->dry_run, "Only count");
   replay->add_flag("--skip-undeliverable", arguments->skip_undeliverable, kSkipHelp);
+  replay->add_flag("--send-unproven", arguments->send_unproven, kUnprovenHelp);
   replay->add_option("--rate", arguments->rate, "No more than so many events a second");
   CLI::App* audit = add("audit", "Compare tables with topics, event by event", Audit);
   audit->add_option("--report", arguments->report,

@@ -28,6 +28,7 @@ struct TableArguments {
   bool in_place = false;
   bool dry_run = false;
   bool skip_undeliverable = false;
+  bool send_unproven = false;
   bool json = false;
 };
 
@@ -38,6 +39,8 @@ operations::OnProgress ProgressOnTerminal();
 
 inline constexpr const char* kSkipHelp =
     "Leave out rows that can be no records, and name them; without it they end it";
+inline constexpr const char* kUnprovenHelp =
+    "Also send rows of which it is not known whether Kafka has them; without it the verb refuses them";
 inline constexpr const char* kTempDirHelp = "Folder for temporary files; else $TMPDIR, or /tmp";
 
 }  // namespace walpost::cli

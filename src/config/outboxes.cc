@@ -10,7 +10,7 @@
 #include "config/debezium.h"
 #include "config/schema_registry.h"
 #include "outbox/presets.h"
-#include "outbox/topic_router.h"
+#include "outbox/topic_reach.h"
 #include "outbox/topic_template.h"
 
 namespace walpost::config {
@@ -95,15 +95,7 @@ void ReadRecordHeaders(MapReader reader, const YAML::Node& map, outbox::TableOpt
 
 // The row names the topic, and nothing says which it may name.
 void RequireAllowed(MapReader* reader, const outbox::TableOptions& table) {
-  std::string pattern;
-  if (table.debezium) {
-    const auto router =
-        outbox::TopicRouter::Make(table.debezium->topic_regex, table.debezium->topic_replacement);
-    pattern = router.ok() ? router->Pattern() : "";
-  } else if (const auto parsed = outbox::TopicTemplate::Parse(table.topic); parsed.ok()) {
-    pattern = parsed->Pattern();
-  }
-  if (table.topics.allowed.empty() && outbox::AllowsAnyTopic(pattern)) {
+  if (table.topics.allowed.empty() && outbox::AllowsAnyTopic(outbox::ImpliedTopics(table))) {
     reader->Problem("topics.allowed",
                     "each row names its topic freely: list the topics that rows may name, such as "
                     "[orders, \"shop.*\"], or [\"*\"] for any; or give `topic` a text of its own, "

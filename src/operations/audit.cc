@@ -21,8 +21,11 @@ constexpr std::uint64_t kReportEvery = 10'000;
 
 class Auditor {
  public:
-  Auditor(const AuditOptions& options, Reconciliation reconciliation)
-      : options_(options), reconciliation_(std::move(reconciliation)) {}
+  Auditor(const AuditOptions& options, Reconciliation reconciliation,
+          std::vector<SharedIds::Pair> sharing)
+      : options_(options),
+        reconciliation_(std::move(reconciliation)),
+        sharing_(std::move(sharing)) {}
 
   absl::StatusOr<AuditReport> Run() {
     ASSIGN_OR_RETURN(const auto places, TablesOf(options_.filter, options_.pipeline.outboxes));
@@ -110,6 +113,11 @@ class Auditor {
         report_.notes.push_back(text);
       }
     }
+    for (const SharedIds::Pair& pair : sharing_) {
+      if (report_[Verdict::kIdsShared] > 0) {
+        report_.notes.push_back(SharedIds::TextOf(pair) + ": " + kSharedIdsCure);
+      }
+    }
     if (options_.has_messages) {
       report_.notes.emplace_back(
           "events that are messages stand in no table: nothing is said about them");
@@ -126,11 +134,14 @@ class Auditor {
   Lsn end_;
   bool confirmed_ = true;
   std::vector<std::string> ids_may_repeat_;  // tables
+  std::vector<SharedIds::Pair> sharing_;
 };
 
 absl::StatusOr<AuditReport> TryAudit(const AuditOptions& options) {
-  ASSIGN_OR_RETURN(Reconciliation reconciliation, Reconciliation::Create(options.temp_folder));
-  return Auditor(options, std::move(reconciliation)).Run();
+  ASSIGN_OR_RETURN(const SharedIds shared, SharedIds::Read(options.pipeline));
+  ASSIGN_OR_RETURN(Reconciliation reconciliation,
+                   Reconciliation::Create(options.temp_folder, shared));
+  return Auditor(options, std::move(reconciliation), shared.pairs()).Run();
 }
 
 }  // namespace
@@ -150,6 +161,9 @@ Verdict VerdictOn(const Reconciled& reconciled, const ReconciledTopic& topic, bo
       return Verdict::kSentElsewhere;
     case DeadLetterFate::kNone:
       break;
+  }
+  if (reconciled.unproven) {
+    return Verdict::kIdsShared;
   }
   if (!confirmed) {
     return Verdict::kNotConfirmed;

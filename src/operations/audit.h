@@ -42,6 +42,7 @@ enum class Verdict {
   kTopicBeginsLater,
   kTopicCompacted,
   kRecordsWithoutId,
+  kIdsShared,
   kDeadLettered,  // from here on: not in the topic, and it is known why
   kParked,
   kDiscarded,

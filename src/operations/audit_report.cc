@@ -22,6 +22,7 @@ constexpr std::array<Words, AuditReport::kVerdicts> kWords = {{
     {"topic_begins_later", "unknown: the topic begins later"},
     {"topic_compacted", "unknown: the topic is compacted"},
     {"records_without_id", "unknown: records without id"},
+    {"ids_shared", "unknown: another table has such ids"},
     {"dead_lettered", "dead-lettered"},
     {"parked", "parked"},
     {"discarded", "discarded"},
@@ -88,8 +89,12 @@ void AuditReport::Count(const Reconciled& reconciled, Verdict verdict) {
 }
 
 std::uint64_t AuditReport::Unknown() const {
-  return (*this)[Verdict::kNotConfirmed] + (*this)[Verdict::kTopicBeginsLater] +
-         (*this)[Verdict::kTopicCompacted] + (*this)[Verdict::kRecordsWithoutId];
+  std::uint64_t count = 0;
+  for (auto i = static_cast<std::size_t>(Verdict::kNotConfirmed);
+       i < static_cast<std::size_t>(Verdict::kDeadLettered); ++i) {
+    count += counts[i];
+  }
+  return count;
 }
 
 int AuditReport::ExitCode() const {

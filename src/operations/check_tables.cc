@@ -9,6 +9,7 @@
 #include "operations/pipeline_record.h"
 #include "operations/plain_table.h"
 #include "operations/schema_files.h"
+#include "operations/shared_ids.h"
 #include "operations/trusted_owner.h"
 
 namespace walpost::operations {
@@ -139,6 +140,21 @@ class TablesCheck {
     }
   }
 
+  void Ids(const std::vector<TableOptions>& tables) {
+    const auto shared = SharedIds::Read(tables, connection_);
+    if (!shared.ok()) {
+      found_.Warn("ids", std::string(shared.status().message()));
+      return;
+    }
+    for (const SharedIds::Pair& pair : shared->pairs()) {
+      found_.Warn(
+          absl::StrFormat("ids of %s and %s", pair.first, pair.second),
+          absl::StrFormat("%s: `audit` does not know whether their rows are missing, and `slot "
+                          "recreate` and `replay --missing` send none: %s",
+                          SharedIds::TextOf(pair), kSharedIdsCure));
+    }
+  }
+
   std::vector<CheckLine> Take() { return found_.Take(); }
 
  private:
@@ -224,6 +240,7 @@ std::vector<CheckLine> CheckTables(const std::vector<TableOptions>& tables,
   for (const TableOptions& table : tables) {
     check.Table(table);
   }
+  check.Ids(tables);
   return check.Take();
 }
 

@@ -128,6 +128,7 @@ absl::StatusOr<std::string> Drain::Run() {
   hold_.reset();  // walpost.pipeline keeps outbox.maintain away from here on
   ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(source.conninfo, source.application_name));
   RETURN_IF_ERROR(ReadPlace());
+  RETURN_IF_ERROR(JudgeRest());
   std::string text;
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
     ASSIGN_OR_RETURN(const std::string line, Table(place));
@@ -139,6 +140,27 @@ absl::StatusOr<std::string> Drain::Run() {
                               {options_.pipeline.name})
                       .status());
   return text;
+}
+
+absl::Status Drain::JudgeGap() {
+  ASSIGN_OR_RETURN(shared_ids_, SharedIds::Read(options_.pipeline));
+  std::vector<std::string> tables;
+  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
+    tables.push_back(NameAt(place));
+  }
+  const std::string text = shared_ids_.TextAbout(tables);
+  return text.empty() || options_.send_unproven ? absl::OkStatus()
+                                                : absl::FailedPreconditionError(text);
+}
+
+// What is sent for the first time is compared with nothing.
+absl::Status Drain::JudgeRest() {
+  bool begun = gap_.has_value();
+  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
+    ASSIGN_OR_RETURN(const Left left, ReadNote(NameAt(place)));
+    begun = begun || left.begun;
+  }
+  return begun ? JudgeGap() : absl::OkStatus();
 }
 
 absl::Status Drain::ReadPlace() {
@@ -189,7 +211,7 @@ absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
   if (settled_rows_.dead_letters > 0) {
     line += absl::StrFormat(", %d are dead letters", settled_rows_.dead_letters);
   }
-  line += settled_rows_.SupersededText();
+  line += settled_rows_.SupersededText() + settled_rows_.UnprovenText();
   if (!settled_rows_.warning.empty()) {
     line += "\nwarning      " + settled_rows_.warning;
   }
@@ -240,6 +262,7 @@ absl::Status Drain::FindSettled(std::uint32_t place) {
   options.on_progress = options_.on_progress;
   options.dead_letters = gap_.has_value();
   options.from_oldest_row = gap_ && gap_->since_ms;
+  options.shared_ids = shared_ids_;
   ASSIGN_OR_RETURN(settled_rows_,
                    FindSettledRows(options_.pipeline, options, NameAt(place), &readers_.at(place)));
   return absl::OkStatus();

@@ -26,6 +26,7 @@
 #include "operations/row_reader.h"
 #include "operations/row_sender.h"
 #include "operations/settled_rows.h"
+#include "operations/shared_ids.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::operations {
@@ -46,6 +47,7 @@ struct DrainOptions {
   DlqOptions pipeline;
   std::optional<Gap> gap;           // absent = all rows, unless walpost.pipeline says otherwise
   bool skip_undeliverable = false;  // leave out rows that can be no records, and name them
+  bool send_unproven = false;       // also rows of which it is not known whether Kafka has them
   std::string temp_folder;
   std::chrono::milliseconds patience{60'000};
   std::uint64_t note_every = 10'000;  // rows
@@ -60,6 +62,10 @@ absl::Status LockRowsToSend(postgres::SqlConnection* connection);
 class Drain {
  public:
   explicit Drain(const DrainOptions& options);
+
+  // Of a gap, before anything is changed: whether it is known what Kafka lacks.
+  // kFailedPrecondition: it is not, and nobody has said that such rows are to be sent.
+  absl::Status JudgeGap();
 
   // Before the slot is made, until Run: nobody drops a table or partition whose rows it will see.
   absl::Status HoldTables();
@@ -77,6 +83,7 @@ class Drain {
     std::string seq;  // all rows before it were sent, and one with it; empty = none
   };
 
+  absl::Status JudgeRest();
   absl::Status ReadPlace();
   absl::StatusOr<std::string> Table(std::uint32_t place);
   // Rows that were not in a snapshot that is known to be older than the gap.
@@ -100,6 +107,7 @@ class Drain {
   std::string snapshot_;
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;
+  SharedIds shared_ids_;
   SettledRows settled_rows_;  // of one table at a time
 };
 

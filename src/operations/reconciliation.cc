@@ -51,8 +51,10 @@ struct Entry {
   DeadLetterFate fate = DeadLetterFate::kNone;
   bool undeliverable = false;
   bool redelivered = false;
-  bool has_key = false;   // of a row, as all that follows
-  bool in_topic = false;  // in Reconciliation::compacted_ only
+  bool has_key = false;  // of a row, as all that follows
+  bool shared_id = false;
+  bool in_topic = false;  // once judged, as what follows
+  bool unproven = false;
   std::array<std::uint64_t, 2> key{};
   std::uint32_t topic = 0;
   std::uint32_t source = 0;    // of a row or dead letter
@@ -94,6 +96,7 @@ Reconciled ComparedOf(const Entry& row, std::string_view id, const ReconciledTop
   Reconciled reconciled;
   reconciled.row = {row.number, id, row.topic, row.at_ms, row.bytes, row.undeliverable};
   reconciled.in_topic = row.in_topic;
+  reconciled.unproven = row.unproven;
   reconciled.too_large = topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
   reconciled.fate = row.fate;
   return reconciled;
@@ -115,10 +118,10 @@ struct Reconciliation::Event {
   std::vector<Entry> late;
 };
 
-absl::StatusOr<Reconciliation> Reconciliation::Create(const std::string& folder) {
+absl::StatusOr<Reconciliation> Reconciliation::Create(const std::string& folder, SharedIds shared) {
   ASSIGN_OR_RETURN(DiskBuckets ids, DiskBuckets::Create(folder));
   ASSIGN_OR_RETURN(DiskBuckets keys, DiskBuckets::Create(folder));
-  return Reconciliation(folder, std::move(ids), std::move(keys));
+  return Reconciliation(folder, std::move(shared), std::move(ids), std::move(keys));
 }
 
 std::uint32_t Reconciliation::TopicOf(std::string_view name) {
@@ -151,6 +154,7 @@ absl::Status Reconciliation::Add(const ReadRow& row, std::uint64_t number,
   if (row.record.ok()) {
     const envelope::Record& record = *row.record;
     entry.topic = TopicOf(record.topic);
+    entry.shared_id = shared_.In(source, record.topic);
     entry.bytes = kafka::BatchBytesOf(record);
     entry.partition = record.partition;
     if (record.key) {
@@ -336,6 +340,12 @@ absl::Status Reconciliation::FindLate() {
   return absl::OkStatus();
 }
 
+bool Reconciliation::HasRecord(const Event& event, std::optional<std::uint32_t> topic) const {
+  return std::any_of(event.records.begin(), event.records.end(), [&](const Entry& record) {
+    return (!topic || record.topic == *topic) && MayBeOfHistory(record.position);
+  });
+}
+
 absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled& on_row) {
   std::map<std::pair<std::string, WholeId>, Event> events;
   // By source, since tables may have the same ids.
@@ -371,10 +381,9 @@ absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled&
       row.fate = fate == fates.end() ? DeadLetterFate::kNone : fate->second;
       // A walpost of before made a record of it; for which topic, its row does not say any more.
       const bool any_topic = row.undeliverable && row.whole_id != WholeId{};
-      row.in_topic =
-          std::any_of(event.records.begin(), event.records.end(), [&](const Entry& record) {
-            return (any_topic || record.topic == row.topic) && MayBeOfHistory(record.position);
-          });
+      const bool found = HasRecord(event, any_topic ? std::nullopt : std::optional(row.topic));
+      row.in_topic = found && !row.shared_id;
+      row.unproven = found && row.shared_id;
       const ReconciledTopic& topic = topics_[row.topic];
       if (compacted_ && topic.gaps.compacted && row.has_key) {
         RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(row), std::string(BytesOf(row)).append(id)));

@@ -25,6 +25,7 @@
 #include "operations/disk_buckets.h"
 #include "operations/dlq.h"
 #include "operations/row_reader.h"
+#include "operations/shared_ids.h"
 
 namespace walpost::operations {
 
@@ -49,6 +50,7 @@ struct ReconciledRow {
 struct Reconciled {
   ReconciledRow row;
   bool in_topic = false;
+  bool unproven = false;   // a record with its id is, which may be about another table's row
   bool too_large = false;  // for its topic
   // Not in its topic, which is compacted, but a later row of its key is: sent now, it would come
   // behind that one. Only Judge `in_order` reports it.
@@ -72,7 +74,7 @@ struct ReconciledTopic {
 class Reconciliation {
  public:
   // `folder`: of the temporary files.
-  static absl::StatusOr<Reconciliation> Create(const std::string& folder);
+  static absl::StatusOr<Reconciliation> Create(const std::string& folder, SharedIds shared);
 
   // `number`: what the caller calls it. `source`: its table, as dead letters name it.
   absl::Status Add(const ReadRow& row, std::uint64_t number, std::string_view source);
@@ -113,8 +115,11 @@ class Reconciliation {
  private:
   struct Event;
 
-  Reconciliation(std::string folder, DiskBuckets ids, DiskBuckets keys)
-      : folder_(std::move(folder)), ids_(std::move(ids)), keys_(std::move(keys)) {}
+  Reconciliation(std::string folder, SharedIds shared, DiskBuckets ids, DiskBuckets keys)
+      : folder_(std::move(folder)),
+        shared_(std::move(shared)),
+        ids_(std::move(ids)),
+        keys_(std::move(keys)) {}
 
   std::uint32_t TopicOf(std::string_view name);
   std::uint32_t SourceOf(std::string_view name);
@@ -126,11 +131,13 @@ class Reconciliation {
   bool MayBeOfHistory(const envelope::Position& position) const;
   bool IsBeyondLog(const envelope::Position& position) const;
   absl::Status FindLate();
+  bool HasRecord(const Event& event, std::optional<std::uint32_t> topic) const;  // absent = any
   absl::Status JudgeBucket(std::size_t bucket, const OnReconciled& on_row);
   absl::Status JudgeCompacted(std::size_t bucket, const OnReconciled& on_row);
   void CountRecords(const std::string& id, const Event& event);
 
   std::string folder_;
+  SharedIds shared_;
   base::SourceFacts history_;
   DiskBuckets ids_;
   DiskBuckets keys_;  // records of the stream, with what they hold to be first

@@ -56,6 +56,7 @@ class Replayer {
 
   absl::Status Run() {
     ASSIGN_OR_RETURN(const auto places, TablesOf(options_.filter, options_.pipeline.outboxes));
+    RETURN_IF_ERROR(JudgeSharedIds(places));
     absl::Status still_open;
     if (options_.missing && !options_.dry_run) {
       still_open = AwaitOpenTransactions(options_.pipeline, options_.wait);
@@ -119,6 +120,31 @@ class Replayer {
     return absl::FailedPreconditionError(text);
   }
 
+  // Before anything is sent or waited for.
+  absl::Status JudgeSharedIds(const std::vector<std::uint32_t>& places) {
+    if (!options_.missing) {
+      return absl::OkStatus();
+    }
+    ASSIGN_OR_RETURN(shared_ids_, SharedIds::Read(options_.pipeline));
+    std::vector<std::string> tables;
+    for (const std::uint32_t place : places) {
+      tables.push_back(Name(place));
+    }
+    return Doubt(shared_ids_.TextAbout(tables));
+  }
+
+  // `text`: what is not known, empty = nothing. A dry run warns of it; sending needs --send-unproven.
+  absl::Status Doubt(const std::string& text) {
+    if (text.empty() || options_.send_unproven) {
+      return absl::OkStatus();
+    }
+    if (options_.dry_run) {
+      text_ += "warning: " + text + "\n";
+      return absl::OkStatus();
+    }
+    return absl::FailedPreconditionError(text);
+  }
+
   absl::Status JudgeIds(const std::vector<RowReader>& readers) const {
     std::uint64_t found = 0;
     for (const RowReader& reader : readers) {
@@ -139,6 +165,7 @@ class Replayer {
       settled_options.temp_folder = options_.temp_folder;
       settled_options.on_progress = options_.on_progress;
       settled_options.from_oldest_row = options_.filter.from_ms.has_value();
+      settled_options.shared_ids = shared_ids_;
       ASSIGN_OR_RETURN(SettledRows settled_rows,
                        FindSettledRows(options_.pipeline, settled_options, name, reader));
       settled_ = std::move(settled_rows.settled);
@@ -146,9 +173,10 @@ class Replayer {
         sender_.KnowUnseen(settled_rows.unseen_topics);
       }
       const std::uint64_t missing = reader->count() - settled_rows.in_topic -
-                                    settled_rows.dead_letters - settled_rows.superseded;
-      text_ += absl::StrFormat("%s: %s missing in Kafka%s\n", name, Count(missing, "event"),
-                               settled_rows.SupersededText());
+                                    settled_rows.dead_letters - settled_rows.superseded -
+                                    settled_rows.unproven;
+      text_ += absl::StrFormat("%s: %s missing in Kafka%s%s\n", name, Count(missing, "event"),
+                               settled_rows.SupersededText(), settled_rows.UnprovenText());
       if (!settled_rows.warning.empty()) {
         text_ += "warning: " + settled_rows.warning + "\n";
       }
@@ -220,6 +248,7 @@ class Replayer {
   RowSender sender_;
   Pace pace_;
   envelope::SchemaTable schemas_;
+  SharedIds shared_ids_;
   std::vector<bool> settled_;  // by the row's number
   std::string text_;
 };

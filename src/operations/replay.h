@@ -30,6 +30,7 @@ struct ReplayOptions {
   bool in_place = false;
   bool dry_run = false;
   bool skip_undeliverable = false;  // leave out rows that can be no records, and name them
+  bool send_unproven = false;       // also rows of which it is not known whether Kafka has them
   bool all = false;                 // without a filter
   bool missing = false;             // of them only those in neither Kafka nor a dead letter
   std::uint64_t rate = 0;           // events a second; 0 = as fast as Kafka takes them

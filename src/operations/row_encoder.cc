@@ -48,26 +48,6 @@ std::string RowEncoder::Columns() const {
   return absl::StrJoin(names, ", ");
 }
 
-std::string RowEncoder::ColumnOf(const outbox::ColumnNames& names) const {
-  for (const std::string& name : names) {
-    for (const pgoutput::Column& column : columns_.relation.columns) {
-      if (column.name == name) {
-        return name;
-      }
-    }
-  }
-  return "";
-}
-
-bool RowEncoder::HasColumn(const std::string& name, std::uint32_t type_oid) const {
-  for (std::size_t i = 0; i < width(); ++i) {
-    if (columns_.relation.columns[i].name == name && columns_.base_types[i] == type_oid) {
-      return true;
-    }
-  }
-  return false;
-}
-
 absl::StatusOr<envelope::Record> RowEncoder::Encode(const Row& row,
                                                     const envelope::Position& position,
                                                     const envelope::TransactionInfo& transaction) {

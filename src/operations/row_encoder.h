@@ -37,9 +37,13 @@ class RowEncoder {
 
   // What is to be selected, in this order: as the columns' output functions write them.
   std::string Columns() const;
+
   // The column that the mapping reads a field from, the first that the table has; empty = none.
-  std::string ColumnOf(const outbox::ColumnNames& names) const;
-  bool HasColumn(const std::string& name, std::uint32_t type_oid) const;
+  std::string ColumnOf(const outbox::ColumnNames& names) const { return columns_.Find(names); }
+
+  bool HasColumn(const std::string& name, std::uint32_t type_oid) const {
+    return columns_.Has(name, type_oid);
+  }
 
   std::size_t width() const { return columns_.relation.columns.size(); }
 

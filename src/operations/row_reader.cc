@@ -20,7 +20,6 @@ using postgres::SqlConnection;
 
 constexpr std::uint32_t kXid8 = 5069;
 constexpr std::uint32_t kTimestamptz = 1184;
-constexpr std::uint32_t kUuid = 2950;
 constexpr std::uint32_t kTexts[] = {25, 1042, 1043};  // text, char, varchar
 // What is selected behind the table's own columns.
 constexpr std::size_t kSeq = 0;
@@ -61,7 +60,7 @@ bool RowReader::HasTransactionIds() const { return encoder_.HasColumn("tx", kXid
 bool RowReader::HasTimes() const { return encoder_.HasColumn("created_at", kTimestamptz); }
 
 bool RowReader::IdsMayRepeat() const {
-  return !id_.empty() && !encoder_.HasColumn(id_, kUuid) &&
+  return !id_.empty() && !encoder_.HasColumn(id_, kUuidType) &&
          std::none_of(std::begin(kTexts), std::end(kTexts),
                       [&](std::uint32_t type) { return encoder_.HasColumn(id_, type); });
 }

@@ -11,10 +11,15 @@ std::string SettledRows::SupersededText() const {
                         : "";
 }
 
+std::string SettledRows::UnprovenText() const {
+  return unproven > 0 ? absl::StrFormat(", of %d it is not known whether Kafka has them", unproven)
+                      : "";
+}
+
 absl::StatusOr<SettledRows> FindSettledRows(const DlqOptions& pipeline,
                                             const SettledRowsOptions& options,
                                             std::string_view source, RowReader* reader) {
-  ASSIGN_OR_RETURN(Reconciliation reconciliation, Reconciliation::Create(options.temp_folder));
+  ASSIGN_OR_RETURN(Reconciliation reconciliation, Reconciliation::Create(options.temp_folder, options.shared_ids));
   RETURN_IF_ERROR(reader->ForEach([&](const ReadRow& row) {
     if (options.on_progress) {
       options.on_progress("reconciled", row.number + 1, reader->count());
@@ -32,6 +37,7 @@ absl::StatusOr<SettledRows> FindSettledRows(const DlqOptions& pipeline,
     settled_rows.in_topic += reconciled.in_topic ? 1 : 0;
     settled_rows.dead_letters += dead_letter ? 1 : 0;
     settled_rows.superseded += superseded ? 1 : 0;
+    settled_rows.unproven += reconciled.unproven && !settled ? 1 : 0;
     const bool compacted = reconciliation.topics()[reconciled.row.topic].gaps.compacted;
     settled_rows.missing_of_compacted += compacted && !settled ? 1 : 0;
     return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "operations/dlq.h"
 #include "operations/outcome.h"
 #include "operations/row_reader.h"
+#include "operations/shared_ids.h"
 
 namespace walpost::operations {
 
@@ -22,6 +23,7 @@ struct SettledRowsOptions {
   std::string temp_folder;
   bool from_oldest_row = false;  // see Reconciliation::Where
   bool dead_letters = true;      // rows in walpost.dead_letters count as settled, too
+  SharedIds shared_ids;
   OnProgress on_progress;
 };
 
@@ -31,6 +33,7 @@ struct SettledRows {
   std::uint64_t dead_letters = 0;  // open, discarded or sent elsewhere, and not in the topic
   // Not in the topic, which is compacted, but a later row of the key is.
   std::uint64_t superseded = 0;
+  std::uint64_t unproven = 0;  // missing, as far as is known: see Reconciled
   // Missing rows of compacted topics. The topic may hold a later row of the key that `reader` did not
   // read.
   std::uint64_t missing_of_compacted = 0;
@@ -40,6 +43,7 @@ struct SettledRows {
 
   // For the end of a line that counts rows; empty = none.
   std::string SupersededText() const;
+  std::string UnprovenText() const;
 };
 
 // `reader` is open for reading twice; a row that it reads later is newer. `source`: its table, by the

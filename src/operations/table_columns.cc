@@ -72,4 +72,24 @@ absl::Status TableColumns::Bind(outbox::TableMapper* mapper) const {
   return mapper->Bind(relation);
 }
 
+std::string TableColumns::Find(const outbox::ColumnNames& names) const {
+  for (const std::string& name : names) {
+    for (const pgoutput::Column& column : relation.columns) {
+      if (column.name == name) {
+        return name;
+      }
+    }
+  }
+  return "";
+}
+
+bool TableColumns::Has(const std::string& name, std::uint32_t type_oid) const {
+  for (std::size_t i = 0; i < relation.columns.size(); ++i) {
+    if (relation.columns[i].name == name && base_types[i] == type_oid) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace walpost::operations

@@ -16,6 +16,8 @@
 
 namespace walpost::operations {
 
+inline constexpr std::uint32_t kUuidType = 2950;
+
 struct TableColumns {
   struct Type {
     std::uint32_t oid = 0;
@@ -27,6 +29,11 @@ struct TableColumns {
                                            const outbox::TableOptions& table);
 
   absl::Status Bind(outbox::TableMapper* mapper) const;
+
+  // The first that the table has; empty = none.
+  std::string Find(const outbox::ColumnNames& names) const;
+  // Of that type, below a domain.
+  bool Has(const std::string& name, std::uint32_t type_oid) const;
 
   pgoutput::Relation relation;
   std::vector<std::uint32_t> base_types;  // of each column, below its domain

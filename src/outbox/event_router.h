@@ -35,9 +35,6 @@ class EventRouter {
   // `where` names the table in messages.
   EventRouter(const DebeziumOptions& options, std::string where);
 
-  // The topics that the replacement can give; none for a regex that is not understood.
-  std::string TopicPattern() const { return topics_.ok() ? topics_->Pattern() : std::string(); }
-
   // `payload` is the index of the payload's column.
   absl::Status Bind(const std::vector<BoundColumn>& columns, int payload);
 

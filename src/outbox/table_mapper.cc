@@ -17,6 +17,7 @@
 #include "outbox/column_value.h"
 #include "outbox/event_router.h"
 #include "outbox/headers_column.h"
+#include "outbox/topic_reach.h"
 #include "outbox/topic_template.h"
 #include "outbox/trace_context.h"
 #include "outbox/undeliverable.h"
@@ -56,7 +57,7 @@ struct TableMapper::Impl {
     if (options.debezium) {
       router.emplace(*options.debezium, Where());
     }
-    topic_rules.emplace(options.topics, router ? router->TopicPattern() : topic_template.Pattern());
+    topic_rules.emplace(options.topics, ImpliedTopics(options));
   }
 
   const std::string& Where() const { return where; }

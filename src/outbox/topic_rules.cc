@@ -44,6 +44,25 @@ bool MatchesPattern(std::string_view topic, std::string_view pattern) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
+bool PatternsMeet(std::string_view one, std::string_view other) {
+  // By how much of `other` is used up: whether it and what is used up of `one` meet.
+  std::vector<bool> meet(other.size() + 1);
+  meet[0] = true;
+  for (std::size_t used = 0; used < other.size() && other[used] == '*'; ++used) {
+    meet[used + 1] = true;
+  }
+  for (const char c : one) {
+    std::vector<bool> next(other.size() + 1);
+    next[0] = c == '*' && meet[0];
+    for (std::size_t used = 0; used < other.size(); ++used) {
+      const bool star = c == '*' || other[used] == '*';
+      next[used + 1] = star ? meet[used + 1] || next[used] : meet[used] && c == other[used];
+    }
+    meet = std::move(next);
+  }
+  return meet.back();
+}
+
 bool IsLegalTopicPattern(std::string_view pattern) {
   std::string name(pattern);
   std::replace(name.begin(), name.end(), '*', 'x');

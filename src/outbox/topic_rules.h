@@ -33,6 +33,9 @@ bool IsReservedTopic(std::string_view topic);
 // '*' stands for any text, also none.
 bool MatchesPattern(std::string_view topic, std::string_view pattern);
 
+// Whether some text matches both patterns.
+bool PatternsMeet(std::string_view one, std::string_view other);
+
 // A topic's name, or one with '*' in it.
 bool IsLegalTopicPattern(std::string_view pattern);
 

@@ -278,9 +278,10 @@ def test_row_that_is_larger_than_the_users_limit_is_left_out_on_request(make_pip
 
 
 def test_dead_letter_of_one_table_is_none_of_another_whose_ids_are_the_same(make_pipeline, kafka):
-    p = make_pipeline(config={"outboxes": [{"table": f"public.{table}", "topics": {"allowed": ["*"]}} for table in "ab"],
+    allowed = {"a": ["t*", "nowhere"], "b": ["b-*"]}
+    p = make_pipeline(config={"outboxes": [{"table": f"public.{table}", "topics": {"allowed": allowed[table]}} for table in "ab"],
                               "delivery": {"on_undeliverable": "dead_letter", "unknown_topic_wait": "100ms"}})
-    other = p.name + "-b"
+    other = "b-" + p.name
     kafka.create_topic(other, 1)
 
     def add(table, topic):

@@ -52,6 +52,15 @@ TEST(AuditVerdictTest, ACompactedTopicAndRecordsWithoutIdsAreUnknown) {
   EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kRecordsWithoutId);
 }
 
+TEST(AuditVerdictTest, AnIdThatAnotherTableMayHaveGivenCannotTell) {
+  Reconciled row = Absent();
+  row.unproven = true;
+  row.too_large = true;
+  EXPECT_EQ(VerdictOn(row, Whole(), /*confirmed=*/false), Verdict::kIdsShared);
+  row.fate = DeadLetterFate::kDeadLettered;
+  EXPECT_EQ(VerdictOn(row, Whole(), true), Verdict::kDeadLettered);
+}
+
 TEST(AuditVerdictTest, WhatADeadLetterIsAboutIsNotMissing) {
   const std::pair<DeadLetterFate, Verdict> cases[] = {
       {DeadLetterFate::kDeadLettered, Verdict::kDeadLettered},

@@ -1,0 +1,165 @@
+"""Tables whose ids are numbers of their own, in one topic: a record with a row's id may be about a row of the other table."""
+
+import json
+
+import pytest
+
+BOTH = "public.a and public.b may have the same ids in the same topic"
+
+
+def outbox(table, allowed="*", **more):
+    return {"table": f"public.{table}", "preset": "debezium", "topics": {"allowed": [allowed]}, **more}
+
+
+def make_tables(p, a="bigserial", b="bigserial"):
+    for table, kind in (("a", a), ("b", b)):
+        default = " DEFAULT gen_random_uuid()" if kind == "uuid" else ""
+        p.execute(f"CREATE TABLE public.{table} (id {kind} PRIMARY KEY{default}, aggregatetype text, aggregateid text, type text, payload text,"
+                  " n bigint GENERATED ALWAYS AS IDENTITY, tx xid8 DEFAULT pg_current_xact_id())")
+
+
+def fill(p, table, first, last, kind=None):
+    p.execute(f"INSERT INTO public.{table} (aggregatetype, aggregateid, type, payload)"
+              f" SELECT %s, 'k' || n %% 3, 'T', '{table}' || n FROM generate_series(%s, %s) n", kind or p.name, first, last)
+
+
+def delivered(p, table, first, last):
+    fill(p, table, first, last)
+    p.wait_confirmed()
+
+
+def values(p, topic=None):
+    return sorted(message.value().decode() for message in p.kafka.read_all(topic or f"outbox.event.{p.name}"))
+
+
+def named(table, first, last):
+    return sorted(f"{table}{n}" for n in range(first, last + 1))
+
+
+@pytest.fixture(name="p")
+def fixture_p(make_pipeline, kafka):
+    """Of table a everything is delivered, of b nothing, and the stream will not bring it."""
+    p = make_pipeline(create_topic=False, config={"outboxes": [outbox("a"), outbox("b")]})
+    kafka.create_topic(f"outbox.event.{p.name}", 1)
+    make_tables(p)
+    p.start()
+    delivered(p, "a", 1, 10)
+    assert p.walpost.stop() == 0
+    fill(p, "b", 1, 10)
+    return p
+
+
+def lose_slot(p):
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+
+
+def pass_over(p):
+    """Somebody moves the slot behind the rows of table b."""
+    p.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", p.name)
+    p.walpost.verb("slot", "advance", "--yes")
+    p.walpost.start()
+    p.wait_confirmed()
+
+
+def test_lost_slot_is_not_made_anew_until_rows_may_be_sent_again_and_then_none_is_lost(p):
+    lose_slot(p)
+    record = p.execute("SELECT p::text FROM walpost.pipeline p")
+    for yes in ([], ["--yes"]):
+        refused = p.walpost.verb("slot", "recreate", *yes, check=False)
+        assert refused.returncode == 78 and BOTH in refused.stderr and "--send-unproven" in refused.stderr, refused
+    assert not p.slot() and p.execute("SELECT p::text FROM walpost.pipeline p") == record and values(p) == named("a", 1, 10), "nothing was changed"
+    done = p.walpost.verb("slot", "recreate", "--yes", "--send-unproven").stdout
+    assert "public.b: 10 events sent, of 10 it is not known whether Kafka has them" in done, done
+    assert set(values(p)) == {*named("a", 1, 10), *named("b", 1, 10)}
+    p.walpost.start()
+    delivered(p, "b", 11, 12)
+    assert set(named("b", 1, 12)) < set(values(p))
+
+
+def test_audit_cannot_tell_what_is_delivered(p):
+    pass_over(p)
+    found = p.walpost.verb("audit", "--json", check=False)
+    counts = json.loads(found.stdout)
+    assert found.returncode == 75 and counts["ids_shared"] == 20 and counts["ok"] == counts["missing"] == 0, counts
+    assert any(BOTH in note for note in counts["notes"])
+    # An id that no record has is of a row that is nowhere.
+    assert p.walpost.stop() == 0
+    fill(p, "b", 11, 12)
+    pass_over(p)
+    found = p.walpost.verb("audit", "--json", check=False)
+    assert found.returncode == 65 and sorted(json.loads(found.stdout)["missing_ids"]) == ["11", "12"]
+
+
+def test_missing_rows_are_not_sent_until_others_may_be_sent_again(p):
+    pass_over(p)
+    for table in ([], ["--table", "public.b"]):
+        refused = p.walpost.verb("replay", "--missing", "--in-place", *table, check=False)
+        assert refused.returncode == 78 and BOTH in refused.stderr, refused
+    asked = p.walpost.verb("replay", "--missing", "--dry-run").stdout
+    assert f"warning: {BOTH}" in asked
+    assert "public.b: 0 events missing in Kafka, of 10 it is not known whether Kafka has them\n" in asked, asked
+    assert values(p) == named("a", 1, 10), "nothing was sent"
+    p.walpost.verb("replay", "--missing", "--in-place", "--table", "public.b", "--send-unproven")
+    assert values(p) == sorted(named("a", 1, 10) + named("b", 1, 10))
+
+
+def test_drain_that_goes_on_stops_until_rows_may_be_sent_again(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, config={"outboxes": [outbox("a", columns={"seq": "n"}), outbox("b", columns={"seq": "n"})]})
+    kafka.create_topic(f"outbox.event.{p.name}", 1)
+    make_tables(p)
+    fill(p, "a", 1, 10)
+    fill(p, "b", 1, 5)
+    fill(p, "b", 6, 6, kind=f"{p.name}.gone")
+    assert p.walpost.verb("init", "--drain-existing", check=False).returncode == 78
+    before = values(p)
+    assert before == sorted(named("a", 1, 10) + named("b", 1, 5))
+    p.execute("UPDATE public.b SET aggregatetype = %s", p.name)
+    fill(p, "b", 7, 8)
+    refused = p.walpost.verb("init", "--drain-existing", check=False)
+    assert refused.returncode == 78 and BOTH in refused.stderr and values(p) == before, refused
+    p.walpost.verb("init", "--drain-existing", "--send-unproven")
+    p.walpost.start()
+    p.wait_confirmed()
+    assert set(values(p)) == {*named("a", 1, 10), *named("b", 1, 8)}
+
+
+def test_check_names_both_tables_and_the_cure(p):
+    line, = (line for line in p.walpost.verb("check", check=False).stdout.splitlines() if line.startswith("! ids of "))
+    assert BOTH in line and "uuid" in line and "topic" in line
+
+
+def test_dead_letter_names_its_table_so_its_row_is_not_sent_again(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, config={"outboxes": [outbox("a"), outbox("b")],
+                                                  "delivery": {"on_undeliverable": "dead_letter", "unknown_topic_wait": "100ms"}})
+    topic = kafka.create_topic(f"outbox.event.{p.name}", 1)
+    make_tables(p)
+    p.start()
+    delivered(p, "b", 1, 3)
+    fill(p, "a", 1, 1, kind=f"{p.name}.gone")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    lose_slot(p)
+    kafka.create_topic(f"{topic}.gone", 1)
+    done = p.walpost.verb("slot", "recreate", "--yes", "--send-unproven").stdout
+    assert "public.a: 0 events sent, 1 are dead letters\n" in done, done
+    assert values(p, f"{topic}.gone") == []
+
+
+@pytest.mark.parametrize("kinds, topics", [(("uuid", "bigserial"), ("*", "*")), (("bigserial", "bigserial"), ("outbox.event.a*", "outbox.event.b*"))])
+def test_ids_or_topics_that_cannot_be_the_same_prove_what_is_delivered(make_pipeline, kafka, kinds, topics):
+    p = make_pipeline(create_topic=False, config={"outboxes": [outbox("a", topics[0]), outbox("b", topics[1])]})
+    for table in "ab":
+        kafka.create_topic(f"outbox.event.{table}.{p.name}", 1)
+    make_tables(p, *kinds)
+    p.start()
+    fill(p, "a", 1, 10, kind=f"a.{p.name}")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    fill(p, "b", 1, 10, kind=f"b.{p.name}")
+    lose_slot(p)
+    done = p.walpost.verb("slot", "recreate", "--yes").stdout
+    assert "public.a: 0 events sent, 10 are in Kafka already\n" in done and "public.b: 10 events sent\n" in done, done
+    p.walpost.start()
+    p.wait_confirmed()
+    assert p.walpost.verb("audit").returncode == 0
+    assert "ids of " not in p.walpost.verb("check", check=False).stdout
