@@ -112,6 +112,7 @@ TopicLimits LimitsOf(
     if (name == "max.message.bytes") {
       limits.message_bytes_max = Number(value);
     } else if (name == "cleanup.policy") {
+      limits.has_cleanup_policy = true;
       limits.deletes = value.find("delete") != std::string_view::npos;
       limits.compacts = value.find("compact") != std::string_view::npos;
     } else if (name == "compression.type") {

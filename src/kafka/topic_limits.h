@@ -31,8 +31,9 @@ struct TopicLimits {
   std::optional<std::chrono::milliseconds> age_max;
   // A record dated further ahead gets the present.
   std::chrono::milliseconds ahead_max = kClockSlack;
-  bool uncompressed = false;  // compression.type: the broker unpacks what comes
-  bool compacts = false;      // cleanup.policy
+  bool uncompressed = false;   // compression.type: the broker unpacks what comes
+  bool has_cleanup_policy = false;  // the answer had one: the next two follow from it
+  bool compacts = false;
   bool deletes = false;
   std::optional<std::chrono::milliseconds> retention;  // where it deletes; nullopt = without end
   std::optional<std::int64_t> min_insync_replicas;

@@ -81,11 +81,14 @@ class Scan {
 
   // What may not be described is not known.
   void ReadLimits(bool compressed) {
-    const auto limits = ReadTopicLimits(client_.get(), name_, std::min(timeout_, kLimitsTimeout));
-    if (limits.ok()) {
-      gaps_.compacted = limits->compacts;
-      gaps_.message_bytes_max = compressed ? std::nullopt : limits->message_bytes_max;
+    const auto limits = ReadTopicPolicy(client_.get(), name_, std::min(timeout_, kLimitsTimeout));
+    if (!limits.ok()) {
+      gaps_.compaction = Compaction::kUnknown;
+      gaps_.compaction_unknown = std::string(limits.status().message());
+      return;
     }
+    gaps_.compaction = limits->compacts ? Compaction::kYes : Compaction::kNo;
+    gaps_.message_bytes_max = compressed ? std::nullopt : limits->message_bytes_max;
   }
 
   void BeginsAt(std::int64_t time_ms) {

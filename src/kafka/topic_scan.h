@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "envelope/record.h"
 #include "kafka/kafka_sink.h"
+#include "kafka/topic_policy.h"
 
 namespace walpost::kafka {
 
@@ -43,7 +44,9 @@ struct TopicGaps {
   // What is older was deleted, in one partition at least; nothing = all of it is there. INT64_MAX: a
   // partition that had records has none.
   std::optional<std::int64_t> begins_ms;
-  bool compacted = false;  // records go when their key has a later one
+  // Whether records go when their key has a later one. Unknown: `compaction_unknown` says why.
+  Compaction compaction = Compaction::kNo;
+  std::string compaction_unknown;
   // Of a record that was not compressed; nothing = not known, or they are compressed, and only the
   // broker knows.
   std::optional<std::int64_t> message_bytes_max;

@@ -113,6 +113,13 @@ class Auditor {
         report_.notes.push_back(text);
       }
     }
+    for (const ReconciledTopic& topic : report_.topics) {
+      if (report_[Verdict::kCompactionUnknown] > 0 &&
+          topic.gaps.compaction == kafka::Compaction::kUnknown) {
+        report_.notes.push_back(
+            kafka::UnknownCompactionText(topic.name, topic.gaps.compaction_unknown));
+      }
+    }
     for (const SharedIds::Pair& pair : sharing_) {
       if (report_[Verdict::kIdsShared] > 0) {
         report_.notes.push_back(SharedIds::TextOf(pair) + ": " + kSharedIdsCure);
@@ -177,7 +184,15 @@ Verdict VerdictOn(const Reconciled& reconciled, const ReconciledTopic& topic, bo
   if (topic.gaps.begins_ms && reconciled.row.at_ms < *topic.gaps.begins_ms) {
     return Verdict::kTopicBeginsLater;
   }
-  return topic.gaps.compacted ? Verdict::kTopicCompacted : Verdict::kMissing;
+  switch (topic.gaps.compaction) {
+    case kafka::Compaction::kYes:
+      return Verdict::kTopicCompacted;
+    case kafka::Compaction::kUnknown:
+      return Verdict::kCompactionUnknown;
+    case kafka::Compaction::kNo:
+      break;
+  }
+  return Verdict::kMissing;
 }
 
 Outcome Audit(const AuditOptions& options) {

@@ -43,6 +43,7 @@ enum class Verdict {
   kTopicCompacted,
   kRecordsWithoutId,
   kIdsShared,
+  kCompactionUnknown,
   kDeadLettered,  // from here on: not in the topic, and it is known why
   kParked,
   kDiscarded,

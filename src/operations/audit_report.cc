@@ -23,6 +23,7 @@ constexpr std::array<Words, AuditReport::kVerdicts> kWords = {{
     {"topic_compacted", "unknown: the topic is compacted"},
     {"records_without_id", "unknown: records without id"},
     {"ids_shared", "unknown: another table has such ids"},
+    {"compaction_unknown", "unknown: is the topic compacted?"},
     {"dead_lettered", "dead-lettered"},
     {"parked", "parked"},
     {"discarded", "discarded"},

@@ -115,10 +115,13 @@ class KafkaCheck {
       if (topic.replication_factor >= kReplicasWanted) {
         found_.Ok(name, replicas);
       }
-      found_.Warn(name,
-                  "its configuration cannot be read, so min.insync.replicas, max.message.bytes and "
-                  "cleanup.policy are not checked: " +
-                      topic.settings_error + ": walpost's user needs DESCRIBE_CONFIGS");
+      found_.Warn(
+          name,
+          "its configuration cannot be read, so min.insync.replicas, max.message.bytes and "
+          "cleanup.policy are not checked: " +
+              topic.settings_error +
+              ": walpost's user needs DESCRIBE_CONFIGS, without which `audit`, `slot recreate` and "
+              "`replay --missing` do not know what is missing either");
     } else if (in_sync > topic.replication_factor) {
       found_.Fail(name,
                   absl::StrFormat("min.insync.replicas is %d with replication factor %d: nothing "

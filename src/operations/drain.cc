@@ -7,6 +7,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "kafka/topic_look_up.h"
+#include "kafka/topic_policy.h"
 #include "operations/plain_table.h"
 #include "operations/retention_note.h"
 #include "operations/row_filter.h"
@@ -19,6 +21,8 @@ using postgres::QuoteLiteral;
 using postgres::Row;
 using postgres::SqlConnection;
 using Reading = RowReader::Reading;
+
+constexpr std::chrono::milliseconds kPolicyWait{5'000};  // for each answer
 
 }  // namespace
 
@@ -131,7 +135,10 @@ absl::StatusOr<std::string> Drain::Run() {
   RETURN_IF_ERROR(JudgeRest());
   std::string text;
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
-    ASSIGN_OR_RETURN(const std::string line, Table(place));
+    RETURN_IF_ERROR(Look(place));
+  }
+  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
+    ASSIGN_OR_RETURN(const std::string line, Send(place));
     text += line;
   }
   RETURN_IF_ERROR(connection_
@@ -142,15 +149,62 @@ absl::StatusOr<std::string> Drain::Run() {
   return text;
 }
 
+absl::Status Drain::Judge(const std::string& doubt) const {
+  return doubt.empty() || options_.send_unproven ? absl::OkStatus()
+                                                 : absl::FailedPreconditionError(doubt);
+}
+
 absl::Status Drain::JudgeGap() {
+  RETURN_IF_ERROR(JudgeIds());
+  return options_.send_unproven ? absl::OkStatus() : JudgeTopics();
+}
+
+absl::Status Drain::JudgeIds() {
   ASSIGN_OR_RETURN(shared_ids_, SharedIds::Read(options_.pipeline));
   std::vector<std::string> tables;
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
     tables.push_back(NameAt(place));
   }
-  const std::string text = shared_ids_.TextAbout(tables);
-  return text.empty() || options_.send_unproven ? absl::OkStatus()
-                                                : absl::FailedPreconditionError(text);
+  return Judge(shared_ids_.TextAbout(tables));
+}
+
+// Rows that are written after this are compared again when they are sent.
+absl::Status Drain::JudgeTopics() {
+  ASSIGN_OR_RETURN(std::set<std::string> topics, TopicsOfGap());
+  for (const auto& [unseen, why] :
+       kafka::FindUnseenTopics(options_.pipeline.kafka, {topics.begin(), topics.end()})) {
+    topics.erase(unseen);
+  }
+  const absl::Status known =
+      kafka::CheckCompactionIsKnown(options_.pipeline.kafka, topics, kPolicyWait);
+  return absl::IsFailedPrecondition(known) ? Judge(CompactionDoubt(std::string(known.message())))
+                                           : known;
+}
+
+absl::StatusOr<std::set<std::string>> Drain::TopicsOfGap() {
+  const postgres::ConnectOptions& source = options_.pipeline.source;
+  std::set<std::string> topics;
+  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
+    ASSIGN_OR_RETURN(SqlConnection connection,
+                     SqlConnection::Connect(source.conninfo, source.application_name));
+    RETURN_IF_ERROR(BeginReadOnly(&connection));
+    absl::StatusOr<RowReader> reader = RowReader::Create(
+        std::move(connection), options_.pipeline.outboxes[place], place, &schemas_);
+    if (absl::IsNotFound(reader.status())) {
+      continue;  // `init` makes it, or names it
+    }
+    RETURN_IF_ERROR(base::Annotate(reader.status(), NameAt(place)));
+    ASSIGN_OR_RETURN(const std::string where, Bound(place, *reader, reader->connection()));
+    RETURN_IF_ERROR(reader->Open(where, Reading::kAsTheyLie));
+    RETURN_IF_ERROR(reader->ForEach([&](const ReadRow& row) {
+      ReportProgress("topics of " + NameAt(place), row.number + 1, reader->count());
+      if (row.record.ok()) {
+        topics.emplace(row.record->topic);
+      }
+      return absl::OkStatus();
+    }));
+  }
+  return topics;
 }
 
 // What is sent for the first time is compared with nothing.
@@ -160,7 +214,7 @@ absl::Status Drain::JudgeRest() {
     ASSIGN_OR_RETURN(const Left left, ReadNote(NameAt(place)));
     begun = begun || left.begun;
   }
-  return begun ? JudgeGap() : absl::OkStatus();
+  return begun ? JudgeIds() : absl::OkStatus();
 }
 
 absl::Status Drain::ReadPlace() {
@@ -181,39 +235,50 @@ absl::Status Drain::ReadPlace() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Drain::Table(std::uint32_t place) {
+absl::Status Drain::Look(std::uint32_t place) {
   const std::string name = NameAt(place);
-  const char* const label = gap_ ? "gap          " : "drain        ";
-  ASSIGN_OR_RETURN(Left left, ReadNote(name));
-  if (left.done) {
-    return absl::StrFormat("%s%s was sent before\n", label, name);
+  Table& table = tables_[place];
+  ASSIGN_OR_RETURN(table.left, ReadNote(name));
+  if (table.left.done) {
+    return absl::OkStatus();
   }
   if (!readers_.contains(place)) {
-    RETURN_IF_ERROR(base::Annotate(OpenLater(place, left.seq), name));
+    RETURN_IF_ERROR(base::Annotate(OpenLater(place, table.left.seq), name));
   }
-  settled_rows_ = SettledRows();
-  settled_rows_.settled.assign(readers_.at(place).count(), false);
-  if (gap_ || left.begun) {
-    RETURN_IF_ERROR(base::Annotate(FindSettled(place), name));
+  table.settled_rows.settled.assign(readers_.at(place).count(), false);
+  if (!gap_ && !table.left.begun) {
+    return absl::OkStatus();  // compared with nothing
   }
-  if (!left.begun) {
-    left.begun = true;
-    RETURN_IF_ERROR(Note(name, left));
+  RETURN_IF_ERROR(base::Annotate(FindSettled(place), name));
+  return base::Annotate(Judge(table.settled_rows.compaction_unknown), name);
+}
+
+absl::StatusOr<std::string> Drain::Send(std::uint32_t place) {
+  const std::string name = NameAt(place);
+  const char* const label = gap_ ? "gap          " : "drain        ";
+  Table& table = tables_.at(place);
+  if (table.left.done) {
+    return absl::StrFormat("%s%s was sent before\n", label, name);
   }
-  RETURN_IF_ERROR(base::Annotate(SendAll(place, &left), name));
-  left.done = true;
-  RETURN_IF_ERROR(Note(name, left));
+  if (!table.left.begun) {
+    table.left.begun = true;
+    RETURN_IF_ERROR(Note(name, table.left));
+  }
+  RETURN_IF_ERROR(base::Annotate(SendAll(place, &table), name));
+  table.left.done = true;
+  RETURN_IF_ERROR(Note(name, table.left));
+  const SettledRows& settled_rows = table.settled_rows;
   std::string line = absl::StrFormat("%s%s: %s", label, name, sender_->TakeAccount());
-  if (settled_rows_.in_topic > 0) {
-    line += absl::StrFormat(", %d %s", settled_rows_.in_topic,
+  if (settled_rows.in_topic > 0) {
+    line += absl::StrFormat(", %d %s", settled_rows.in_topic,
                             gap_ ? "are in Kafka already" : "had been sent before");
   }
-  if (settled_rows_.dead_letters > 0) {
-    line += absl::StrFormat(", %d are dead letters", settled_rows_.dead_letters);
+  if (settled_rows.dead_letters > 0) {
+    line += absl::StrFormat(", %d are dead letters", settled_rows.dead_letters);
   }
-  line += settled_rows_.SupersededText() + settled_rows_.UnprovenText();
-  if (!settled_rows_.warning.empty()) {
-    line += "\nwarning      " + settled_rows_.warning;
+  line += settled_rows.SupersededText() + settled_rows.UnprovenText();
+  if (!settled_rows.warning.empty()) {
+    line += "\nwarning      " + settled_rows.warning;
   }
   if (!note_warnings_[place].empty()) {
     line += "\nwarning      " + note_warnings_[place];
@@ -263,23 +328,24 @@ absl::Status Drain::FindSettled(std::uint32_t place) {
   options.dead_letters = gap_.has_value();
   options.from_oldest_row = gap_ && gap_->since_ms;
   options.shared_ids = shared_ids_;
-  ASSIGN_OR_RETURN(settled_rows_,
+  ASSIGN_OR_RETURN(tables_.at(place).settled_rows,
                    FindSettledRows(options_.pipeline, options, NameAt(place), &readers_.at(place)));
   return absl::OkStatus();
 }
 
-absl::Status Drain::SendAll(std::uint32_t place, Left* left) {
+absl::Status Drain::SendAll(std::uint32_t place, Table* table) {
+  const SettledRows& settled_rows = table->settled_rows;
   sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
                   gap_ ? "gap" : "drain", options_.patience);
-  sender_->KnowUnseen(settled_rows_.unseen_topics);
+  sender_->KnowUnseen(settled_rows.unseen_topics);
   const std::string name = NameAt(place);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
   const auto on_row = [&](const ReadRow& row) {
-    if (!settled_rows_.settled[row.number]) {
+    if (!settled_rows.settled[row.number]) {
       RETURN_IF_ERROR(sender_->SendRow(row, schemas_, options_.skip_undeliverable));
     }
-    ReportProgress(name, row.number + 1, settled_rows_.settled.size());
-    return (row.number + 1) % options_.note_every == 0 ? NoteAt(place, row, left)
+    ReportProgress(name, row.number + 1, settled_rows.settled.size());
+    return (row.number + 1) % options_.note_every == 0 ? NoteAt(place, row, &table->left)
                                                        : absl::OkStatus();
   };
   RETURN_IF_ERROR(readers_.at(place).ForEach(on_row));

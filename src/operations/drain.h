@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -83,15 +84,27 @@ class Drain {
     std::string seq;  // all rows before it were sent, and one with it; empty = none
   };
 
+  struct Table {
+    Left left;
+    SettledRows settled_rows;
+  };
+
+  absl::Status JudgeIds();
   absl::Status JudgeRest();
+  absl::Status JudgeTopics();
+  absl::StatusOr<std::set<std::string>> TopicsOfGap();
+  // kFailedPrecondition with `doubt`, unless it is empty or such rows are to be sent anyway.
+  absl::Status Judge(const std::string& doubt) const;
   absl::Status ReadPlace();
-  absl::StatusOr<std::string> Table(std::uint32_t place);
+  // Of every table, before anything of one is sent.
+  absl::Status Look(std::uint32_t place);
+  absl::StatusOr<std::string> Send(std::uint32_t place);
   // Rows that were not in a snapshot that is known to be older than the gap.
   absl::StatusOr<std::string> Bound(std::uint32_t place, const RowReader& reader,
                                     postgres::SqlConnection* connection);
   absl::Status OpenLater(std::uint32_t place, const std::string& after);
   absl::Status FindSettled(std::uint32_t place);
-  absl::Status SendAll(std::uint32_t place, Left* left);
+  absl::Status SendAll(std::uint32_t place, Table* table);
   absl::Status NoteAt(std::uint32_t place, const ReadRow& row, Left* left);
   absl::StatusOr<Left> ReadNote(const std::string& table);
   absl::Status Note(const std::string& table, const Left& left);
@@ -108,7 +121,7 @@ class Drain {
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;
   SharedIds shared_ids_;
-  SettledRows settled_rows_;  // of one table at a time
+  std::map<std::uint32_t, Table> tables_;  // by the outbox's place
 };
 
 }  // namespace walpost::operations

@@ -19,6 +19,7 @@ namespace walpost::operations {
 namespace {
 
 using envelope::Position;
+using kafka::Compaction;
 using kafka::ScannedRecord;
 
 // Clocks of PostgreSQL, of Kafka and of walpost need not agree.
@@ -300,8 +301,9 @@ absl::Status Reconciliation::DeadLetters(const DlqOptions& pipeline) {
 
 absl::Status Reconciliation::Judge(const OnReconciled& on_row, bool in_order) {
   RETURN_IF_ERROR(FindLate());
-  if (in_order && std::any_of(topics_.begin(), topics_.end(),
-                              [](const ReconciledTopic& topic) { return topic.gaps.compacted; })) {
+  if (in_order && std::any_of(topics_.begin(), topics_.end(), [](const ReconciledTopic& topic) {
+        return topic.gaps.compaction == Compaction::kYes;
+      })) {
     ASSIGN_OR_RETURN(compacted_, DiskBuckets::Create(folder_));
   }
   for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
@@ -385,7 +387,7 @@ absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled&
       row.in_topic = found && !row.shared_id;
       row.unproven = found && row.shared_id;
       const ReconciledTopic& topic = topics_[row.topic];
-      if (compacted_ && topic.gaps.compacted && row.has_key) {
+      if (compacted_ && topic.gaps.compaction == Compaction::kYes && row.has_key) {
         RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(row), std::string(BytesOf(row)).append(id)));
       } else {
         RETURN_IF_ERROR(on_row(ComparedOf(row, id, topic)));

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -75,7 +76,14 @@ class Replayer {
     }
     RETURN_IF_ERROR(AwaitConfirmed(options_.pipeline.source, end, options_.wait));
     for (std::size_t i = 0; i < places.size(); ++i) {
-      RETURN_IF_ERROR(base::Annotate(Table(Name(places[i]), &readers[i]), Name(places[i])));
+      RETURN_IF_ERROR(base::Annotate(Compare(Name(places[i]), &readers[i]), Name(places[i])));
+    }
+    if (options_.in_place) {
+      sender_.KnowUnseen(unseen_topics_);
+    }
+    for (std::size_t i = 0; i < places.size() && !options_.dry_run; ++i) {
+      RETURN_IF_ERROR(
+          base::Annotate(Send(Name(places[i]), settled_[i], &readers[i]), Name(places[i])));
     }
     return still_open;  // what is there was sent
   }
@@ -158,31 +166,31 @@ class Replayer {
                           : absl::OkStatus();
   }
 
-  absl::Status Table(const std::string& name, RowReader* reader) {
-    settled_.assign(reader->count(), false);
-    if (options_.missing) {
-      SettledRowsOptions settled_options;
-      settled_options.temp_folder = options_.temp_folder;
-      settled_options.on_progress = options_.on_progress;
-      settled_options.from_oldest_row = options_.filter.from_ms.has_value();
-      settled_options.shared_ids = shared_ids_;
-      ASSIGN_OR_RETURN(SettledRows settled_rows,
-                       FindSettledRows(options_.pipeline, settled_options, name, reader));
-      settled_ = std::move(settled_rows.settled);
-      if (options_.in_place) {
-        sender_.KnowUnseen(settled_rows.unseen_topics);
-      }
-      const std::uint64_t missing = reader->count() - settled_rows.in_topic -
-                                    settled_rows.dead_letters - settled_rows.superseded -
-                                    settled_rows.unproven;
-      text_ += absl::StrFormat("%s: %s missing in Kafka%s%s\n", name, Count(missing, "event"),
-                               settled_rows.SupersededText(), settled_rows.UnprovenText());
-      if (!settled_rows.warning.empty()) {
-        text_ += "warning: " + settled_rows.warning + "\n";
-      }
-      RETURN_IF_ERROR(JudgeCompacted(settled_rows));
+  // Of every table, before anything of one is sent.
+  absl::Status Compare(const std::string& name, RowReader* reader) {
+    std::vector<bool>& settled = settled_.emplace_back(reader->count(), false);
+    if (!options_.missing) {
+      return absl::OkStatus();
     }
-    return options_.dry_run ? absl::OkStatus() : Send(name, reader);
+    SettledRowsOptions settled_options;
+    settled_options.temp_folder = options_.temp_folder;
+    settled_options.on_progress = options_.on_progress;
+    settled_options.from_oldest_row = options_.filter.from_ms.has_value();
+    settled_options.shared_ids = shared_ids_;
+    ASSIGN_OR_RETURN(SettledRows settled_rows,
+                     FindSettledRows(options_.pipeline, settled_options, name, reader));
+    settled = std::move(settled_rows.settled);
+    unseen_topics_.merge(settled_rows.unseen_topics);
+    const std::uint64_t missing = reader->count() - settled_rows.in_topic - settled_rows.dead_letters -
+                                  settled_rows.superseded - settled_rows.unproven;
+    text_ += absl::StrFormat("%s: %s missing in Kafka%s%s\n", name, Count(missing, "event"),
+                             settled_rows.SupersededText(), settled_rows.UnprovenText());
+    if (!settled_rows.warning.empty()) {
+      text_ += "warning: " + settled_rows.warning + "\n";
+    }
+    RETURN_IF_ERROR(JudgeCompacted(settled_rows));
+    // In another topic nothing newer is in front of it.
+    return options_.to_topic.empty() ? Doubt(settled_rows.compaction_unknown) : absl::OkStatus();
   }
 
   // What looks missing may have been compacted, for a newer one that the filter leaves out.
@@ -202,13 +210,13 @@ class Replayer {
     return absl::FailedPreconditionError(text);
   }
 
-  absl::Status Send(const std::string& name, RowReader* reader) {
+  absl::Status Send(const std::string& name, const std::vector<bool>& settled, RowReader* reader) {
     if (options_.in_place) {
       RETURN_IF_ERROR(sender_.FollowParkedKeys(options_.pipeline, name));
     }
     std::uint64_t sent = 0;
     const absl::Status status = reader->ForEach([&](const ReadRow& row) {
-      if (settled_[row.number]) {
+      if (settled[row.number]) {
         return absl::OkStatus();
       }
       pace_.Await();
@@ -249,7 +257,8 @@ class Replayer {
   Pace pace_;
   envelope::SchemaTable schemas_;
   SharedIds shared_ids_;
-  std::vector<bool> settled_;  // by the row's number
+  std::vector<std::vector<bool>> settled_;  // by table and the row's number: not to be sent
+  kafka::UnseenTopics unseen_topics_;
   std::string text_;
 };
 

@@ -6,9 +6,17 @@
 
 namespace walpost::operations {
 
+using kafka::Compaction;
+
 std::string SettledRows::SupersededText() const {
   return superseded > 0 ? absl::StrFormat(", %d superseded by newer ones, compacted", superseded)
                         : "";
+}
+
+std::string CompactionDoubt(const std::string& unknown) {
+  return unknown +
+         "; --send-unproven sends what is not there, behind newer events of its keys where the "
+         "topic is compacted";
 }
 
 std::string SettledRows::UnprovenText() const {
@@ -38,8 +46,13 @@ absl::StatusOr<SettledRows> FindSettledRows(const DlqOptions& pipeline,
     settled_rows.dead_letters += dead_letter ? 1 : 0;
     settled_rows.superseded += superseded ? 1 : 0;
     settled_rows.unproven += reconciled.unproven && !settled ? 1 : 0;
-    const bool compacted = reconciliation.topics()[reconciled.row.topic].gaps.compacted;
-    settled_rows.missing_of_compacted += compacted && !settled ? 1 : 0;
+    const ReconciledTopic& topic = reconciliation.topics()[reconciled.row.topic];
+    const kafka::TopicGaps& gaps = topic.gaps;
+    settled_rows.missing_of_compacted += gaps.compaction == Compaction::kYes && !settled ? 1 : 0;
+    if (gaps.compaction == Compaction::kUnknown && !settled) {
+      settled_rows.compaction_unknown =
+          CompactionDoubt(kafka::UnknownCompactionText(topic.name, gaps.compaction_unknown));
+    }
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(reconciliation.Judge(on_row, /*in_order=*/true));

@@ -37,6 +37,8 @@ struct SettledRows {
   // Missing rows of compacted topics. The topic may hold a later row of the key that `reader` did not
   // read.
   std::uint64_t missing_of_compacted = 0;
+  // Of a topic in which something is missing, unless compaction has removed it, which is not known.
+  std::string compaction_unknown;
 
   kafka::UnseenTopics unseen_topics;
   std::string warning;  // about what this cannot know; empty = none
@@ -45,6 +47,9 @@ struct SettledRows {
   std::string SupersededText() const;
   std::string UnprovenText() const;
 };
+
+// Of what kafka::UnknownCompactionText says: what sends it all the same.
+std::string CompactionDoubt(const std::string& unknown);
 
 // `reader` is open for reading twice; a row that it reads later is newer. `source`: its table, by the
 // name that dead letters have for it.

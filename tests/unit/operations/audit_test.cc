@@ -46,10 +46,19 @@ TEST(AuditVerdictTest, OlderThanTheTopicIsUnknown) {
 
 TEST(AuditVerdictTest, ACompactedTopicAndRecordsWithoutIdsAreUnknown) {
   ReconciledTopic topic = Whole();
-  topic.gaps.compacted = true;
+  topic.gaps.compaction = kafka::Compaction::kYes;
   EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kTopicCompacted);
   topic.without_id = 1;
   EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kRecordsWithoutId);
+}
+
+TEST(AuditVerdictTest, ATopicThatIsPerhapsCompactedCannotTell) {
+  ReconciledTopic topic = Whole();
+  topic.gaps.compaction = kafka::Compaction::kUnknown;
+  EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kCompactionUnknown);
+  Reconciled there = Absent();
+  there.in_topic = true;
+  EXPECT_EQ(VerdictOn(there, topic, true), Verdict::kOk);
 }
 
 TEST(AuditVerdictTest, AnIdThatAnotherTableMayHaveGivenCannotTell) {
