@@ -40,7 +40,8 @@ operations::OnProgress ProgressOnTerminal();
 inline constexpr const char* kSkipHelp =
     "Leave out rows that can be no records, and name them; without it they end it";
 inline constexpr const char* kUnprovenHelp =
-    "Also send rows of which it is not known whether Kafka has them; without it the verb refuses them";
+    "Also send rows of which it is not known whether Kafka has them; without it the verb refuses "
+    "them";
 inline constexpr const char* kTempDirHelp = "Folder for temporary files; else $TMPDIR, or /tmp";
 
 }  // namespace walpost::cli

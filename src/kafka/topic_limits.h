@@ -31,7 +31,7 @@ struct TopicLimits {
   std::optional<std::chrono::milliseconds> age_max;
   // A record dated further ahead gets the present.
   std::chrono::milliseconds ahead_max = kClockSlack;
-  bool uncompressed = false;   // compression.type: the broker unpacks what comes
+  bool uncompressed = false;        // compression.type: the broker unpacks what comes
   bool has_cleanup_policy = false;  // the answer had one: the next two follow from it
   bool compacts = false;
   bool deletes = false;

@@ -23,8 +23,8 @@ absl::StatusOr<TopicLimits> ReadTopicPolicy(rd_kafka_t* client, const std::strin
   return limits;
 }
 
-absl::Status CheckCompactionIsKnown(const KafkaOptions& options, const std::set<std::string>& topics,
-                                milliseconds timeout) {
+absl::Status CheckCompactionIsKnown(const KafkaOptions& options,
+                                    const std::set<std::string>& topics, milliseconds timeout) {
   if (topics.empty()) {
     return absl::OkStatus();
   }

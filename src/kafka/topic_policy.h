@@ -28,8 +28,9 @@ absl::StatusOr<TopicLimits> ReadTopicPolicy(rd_kafka_t* client, const std::strin
                                             std::chrono::milliseconds timeout);
 
 // Of topics that exist. kFailedPrecondition: names the first of which it is not known, and the right.
-absl::Status CheckCompactionIsKnown(const KafkaOptions& options, const std::set<std::string>& topics,
-                                std::chrono::milliseconds timeout);
+absl::Status CheckCompactionIsKnown(const KafkaOptions& options,
+                                    const std::set<std::string>& topics,
+                                    std::chrono::milliseconds timeout);
 
 // Names the topic, and the right that is needed.
 std::string UnknownCompactionText(const std::string& topic, const std::string& why);

@@ -181,8 +181,9 @@ class Replayer {
                      FindSettledRows(options_.pipeline, settled_options, name, reader));
     settled = std::move(settled_rows.settled);
     unseen_topics_.merge(settled_rows.unseen_topics);
-    const std::uint64_t missing = reader->count() - settled_rows.in_topic - settled_rows.dead_letters -
-                                  settled_rows.superseded - settled_rows.unproven;
+    const std::uint64_t missing = reader->count() - settled_rows.in_topic -
+                                  settled_rows.dead_letters - settled_rows.superseded -
+                                  settled_rows.unproven;
     text_ += absl::StrFormat("%s: %s missing in Kafka%s%s\n", name, Count(missing, "event"),
                              settled_rows.SupersededText(), settled_rows.UnprovenText());
     if (!settled_rows.warning.empty()) {

@@ -27,7 +27,8 @@ std::string SettledRows::UnprovenText() const {
 absl::StatusOr<SettledRows> FindSettledRows(const DlqOptions& pipeline,
                                             const SettledRowsOptions& options,
                                             std::string_view source, RowReader* reader) {
-  ASSIGN_OR_RETURN(Reconciliation reconciliation, Reconciliation::Create(options.temp_folder, options.shared_ids));
+  ASSIGN_OR_RETURN(Reconciliation reconciliation,
+                   Reconciliation::Create(options.temp_folder, options.shared_ids));
   RETURN_IF_ERROR(reader->ForEach([&](const ReadRow& row) {
     if (options.on_progress) {
       options.on_progress("reconciled", row.number + 1, reader->count());

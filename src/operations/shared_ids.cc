@@ -70,7 +70,8 @@ std::string SharedIds::TextAbout(const std::vector<std::string>& tables) const {
   for (const Pair& pair : pairs_) {
     if (asked(pair.first) || asked(pair.second)) {
       return absl::StrFormat(
-          "%s, so it is not known which of their rows Kafka holds: --send-unproven sends all rows of "
+          "%s, so it is not known which of their rows Kafka holds: --send-unproven sends all rows "
+          "of "
           "which it is not known, so some come again; to end this, %s",
           TextOf(pair), kSharedIdsCure);
     }
