@@ -413,6 +413,10 @@ def test_rows_of_a_partition_that_was_dropped_by_hand_still_arrive(make_pipeline
         p.execute(f"DROP TABLE {partition}")
     p.insert(1, 5)
     expected = sorted(expected + stored_ids(p))
+    if p.postgres.major < 15:  # the table was announced again behind `maintain`, and might have been none of the outbox's then
+        p.walpost.start(wait="halted")
+        assert p.walpost.status()["halt"]["reason"] == "publication_missing"
+        p.walpost.stop()
     p.walpost.start()
     p.wait_confirmed()
     assert ids(p) == expected and len(expected) == 45
