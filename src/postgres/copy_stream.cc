@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/notice.h"
+#include "postgres/encryption.h"
 
 namespace walpost::postgres {
 namespace {
@@ -43,7 +44,7 @@ CopyStream::CopyStream(Connection connection, std::string slot, std::string publ
     : connection_(std::move(connection)),
       slot_(std::move(slot)),
       publication_(std::move(publication)),
-      encrypted_(PQsslInUse(connection_.get()) == 1 || PQgssEncInUse(connection_.get()) == 1) {
+      encrypted_(IsEncrypted(connection_.get())) {
   lost_ = PQsetnonblocking(connection_.get(), 1) != 0;
   PQsetNoticeReceiver(connection_.get(), &CopyStream::OnNotice, this);
 }

@@ -48,8 +48,12 @@ bool StaysHere(const std::string& host) {
 
 }  // namespace
 
+bool IsEncrypted(PGconn* connection) {
+  return PQsslInUse(connection) == 1 || PQgssEncInUse(connection) == 1;
+}
+
 std::string ClearTextPeer(PGconn* connection) {
-  if (PQsslInUse(connection) == 1 || PQgssEncInUse(connection) == 1) {
+  if (IsEncrypted(connection)) {
     return "";
   }
   const std::string address = RemoteAddress(PQsocket(connection));

@@ -14,8 +14,11 @@
 
 namespace walpost::postgres {
 
+// By TLS or GSSAPI.
+bool IsEncrypted(PGconn* connection);
+
 // Whom an open connection talks to in clear text over a network: "db1:5432 (10.0.0.7)". Empty when it is
-// encrypted, by TLS or GSSAPI, or stays on this machine.
+// encrypted or stays on this machine.
 std::string ClearTextPeer(PGconn* connection);
 
 // A line for an operator.
