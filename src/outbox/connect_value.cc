@@ -141,10 +141,7 @@ absl::StatusOr<std::int64_t> DayMicros(const Value& value) {
   return absl::ToUnixMicros(time);
 }
 
-constexpr std::int64_t FloorDivide(std::int64_t number, std::int64_t by) {
-  return number / by - (number % by < 0 ? 1 : 0);
-}
-
+// A column in milliseconds has no more digits: the server has rounded.
 absl::StatusOr<std::int64_t> TimeNumber(const Value& value, std::uint32_t oid, bool millis) {
   if (oid == type_oid::kDate) {
     return UnixDays(value);
@@ -156,7 +153,7 @@ absl::StatusOr<std::int64_t> TimeNumber(const Value& value, std::uint32_t oid, b
     ASSIGN_OR_RETURN(const base::WallTime time, ToInstant(value));
     micros = time.time_since_epoch().count();
   }
-  return millis ? FloorDivide(micros, 1000) : micros;
+  return millis ? micros / 1000 : micros;
 }
 
 absl::StatusOr<std::string> InstantText(const Value& value) {

@@ -67,6 +67,7 @@ const Case kCases[] = {
     {type_oid::kTime, 3, "01:02:03.004", BigEndian(3'723'004'000, 8), "3723004", "3723004"},
     {type_oid::kTimestamp, 6, "1969-12-31 23:59:59.5", Micros(-500'000), "-500000", "-500000"},
     {type_oid::kTimestamp, 0, "1969-12-31 23:59:59", Micros(-1'000'000), "-1000", "-1000"},
+    {type_oid::kTimestamp, 3, "1969-12-31 23:59:59.999", Micros(-1'000), "-1", "-1"},
     {type_oid::kTimestamp, -1, "1970-01-02 00:00:00", Micros(kDaySeconds * 1'000'000),
      "86400000000", "86400000000"},
     {type_oid::kTimestamptz, -1, "1970-01-01 02:00:00.5+02", Micros(500'000),
