@@ -189,6 +189,16 @@ def test_events_of_others_arrive_unchanged_in_order_and_in_time(world):
     assert by_key(arrived()) == by_key([*sent, ("honest-0", "after a restart")])
 
 
+def test_times_that_no_format_has_are_undeliverable_in_each(world):
+    p = world.p
+    with world.role("hostile") as hostile:
+        times(world, hostile)
+    p.wait_confirmed()
+    assert p.execute("SELECT source, reason, count(*) FROM walpost.dead_letters GROUP BY 1, 2 ORDER BY 1") == [
+        (table, "row_invalid", 5) for table in ("outbox.events", "public.cloud", "public.expanded")]
+    assert world.kafka.read_all(p.name) == []
+
+
 def test_ten_thousand_topics_that_do_not_exist_delay_others_by_a_bound(make_pipeline, kafka):
     """Each row has a topic of its own, and Kafka is believed only when it has said for 10 s that there is none."""
     world = World(make_pipeline(), kafka, unknown_topic_wait="10s")

@@ -178,6 +178,29 @@ TEST(ToTimeTest, InfinityIsRefusedInBothForms) {
   }
 }
 
+// No format has such a time; with `infinity` they are all that a timestamptz can be.
+TEST(ToTimeTest, YearsOutsideOneToFourDigitsAreRefusedInBothForms) {
+  constexpr std::int64_t kFirst = -63'082'281'600'000'000;  // 0001-01-01, of PostgreSQL's epoch
+  constexpr std::int64_t kLast = 252'455'615'999'999'999;   // the last microsecond of 9999
+  for (const std::int64_t micros : {kFirst, kLast}) {
+    EXPECT_EQ(ToTime(Binary(BigEndian(micros, 8))).value(), base::FromPostgresMicros(micros));
+  }
+  constexpr std::int64_t kYear20000 = 568'024'444'800'000'000;
+  constexpr std::int64_t k44Bc = -64'465'200'000'000'000;
+  for (const std::int64_t micros : {kFirst - 1, kLast + 1, kYear20000, k44Bc}) {
+    EXPECT_EQ(ToTime(Binary(BigEndian(micros, 8))).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << micros;
+  }
+  EXPECT_EQ(ToTime(Text("0001-01-01 00:00:00+00")).value(), base::FromPostgresMicros(kFirst));
+  EXPECT_EQ(ToTime(Text("9999-12-31 23:59:59.999999+00")).value(), base::FromPostgresMicros(kLast));
+  for (const char* text :
+       {"20000-01-01 00:00:00+00", "10000-01-01 00:00:00+00", "9999-12-31 23:59:59-01",
+        "0001-01-01 00:00:00+01", "0044-03-15 12:00:00+00 BC"}) {
+    EXPECT_EQ(ToTime(Text(text)).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
 TEST(ToTimeTest, AnythingElseIsRefusedWithoutShowingIt) {
   for (const char* text : {"", "s3cret", "2024-02-29", "2024-02-30 00:00:00+00",
                            "0044-03-15 12:00:00+00 BC", "Thu Feb 29 12:00:00 2024 UTC"}) {
