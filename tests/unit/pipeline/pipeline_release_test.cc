@@ -1,4 +1,5 @@
 // How a parked key is released, or discarded.
+#include "outbox/column_value.h"
 #include "park_fixture.h"
 #include "walpost/v1/outbox_message.pb.h"
 
@@ -420,6 +421,31 @@ TEST_F(ParkTest, RetryGoesOnlyWhereEventsMayGo) {
   ASSERT_THAT(Rows(), SizeIs(2));
   EXPECT_EQ(dead_letters_.rows[1].decision, Decision::kNone);
   EXPECT_THAT(dead_letters_.rows[1].detail, HasSubstr("walpost.progress.test"));
+}
+
+TEST_F(ParkTest, RetriedEventWithAPartitionOfItsOwnGoesThere) {
+  constexpr std::int32_t kMapped = 3;
+  static_assert(kMapped != 'a' % walpost::testing::FakeSink::kPartitions, "not the key's");
+  options_.outboxes[0].table.columns.partition = {"part"};
+  pgoutput::Relation relation = EventsRelation();
+  relation.columns.push_back({"part", outbox::type_oid::kInt4, -1, false});
+  Connect(/*start=*/{}, /*announce=*/false);
+  SendPayload(walpost::testing::RelationBytes(relation));
+  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  using walpost::testing::BinaryColumn;
+  using walpost::testing::TextColumn;
+  SendPayload(Begin(100));
+  SendPayload(EventBytes({TextColumn("a1"), TextColumn("a"), TextColumn("orders"), TextColumn("t"),
+                          BinaryColumn("payload of a1"), TextColumn(std::to_string(kMapped))}));
+  SendPayload(Commit(100));
+  DeliverAll();
+  ASSERT_THAT(Rows(), ElementsAre("parked:a1"));
+  RetryA();
+  Look();
+  Run();
+  EXPECT_THAT(sink_.Log("orders", kMapped), SizeIs(1));
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_THAT(Rows(), IsEmpty());
 }
 
 TEST_F(ParkTest, RetryToAnotherTopicGoesToThePartitionOfItsKeyThere) {
