@@ -25,6 +25,27 @@ class StalledReleaseTest : public ParkTest {
   }
 };
 
+// Another instance may have the slot by then, and send the key's events in its turn.
+TEST_F(StalledReleaseTest, WithoutAConnectionForLongItIsSuspendedUntilTheNextOne) {
+  facts_.wal_sender_timeout_ms = 5'000;
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  ReleaseA();
+  ASSERT_TRUE(pipeline().tracker().empty());
+  End(base::StreamEnd::Kind::kLost);
+  Advance(milliseconds(4'999));
+  EXPECT_FALSE(sink_.closed());
+  Advance(milliseconds(1));
+  Settle();
+  EXPECT_TRUE(sink_.closed());
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  Connect(/*start=*/base::Lsn(100));
+  Transaction(100, {"a1", "a2"});
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
 TEST_F(StalledReleaseTest, LineThatItHoldsGoesOnAfterAWhile) {
   Connect();
   ParkA(100, {"a1"});
