@@ -381,22 +381,27 @@ TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordIsSkippedAndNotDoubledByAReco
 
 // --- What is reported ---
 
-TEST_F(DeadLetterPolicyTest, DecisionsTooManyToReportAreCounted) {
+TEST_F(DeadLetterPolicyTest, DecisionsTooManyToReportAreCountedOnce) {
   Policy(OnUndeliverable::kSkip);
-  const std::size_t many = Decider::kUnreportedMax + 7;
-  for (std::size_t i = 0; i < many; ++i) {
-    sink_.Refuse(i, Failure{FailureKind::kTopicUnknown, "no such topic"});
+  sink_.RefuseTopic("orders", Failure{FailureKind::kTopicUnknown, "no such topic"});
+  std::uint64_t commit_lsn = 0;
+  std::uint64_t skipped = 0;
+  const auto skip = [&](std::size_t events) {
+    Transaction(commit_lsn += 100, std::vector<std::string>(events, "a"));
+    Settle();
+    skipped += events;
+  };
+  for (const std::size_t too_many : {7, 3}) {
+    skip(Decider::kUnreportedMax + too_many);
+    EXPECT_THAT(Reported(), SizeIs(Decider::kUnreportedMax));
+    for (const std::size_t not_reported : {too_many, std::size_t{0}}) {
+      skip(1);
+      const std::vector<Decision> reported = Reported();
+      ASSERT_THAT(reported, SizeIs(1));
+      EXPECT_EQ(reported[0].not_reported, not_reported);
+    }
   }
-  Transaction(100, std::vector<std::string>(many, "a"));
-  Settle();
-  EXPECT_THAT(Reported(), SizeIs(Decider::kUnreportedMax));
-  sink_.Refuse(many, Failure{FailureKind::kTopicUnknown, "no such topic"});
-  Transaction(200, {"b1"});
-  Settle();
-  const std::vector<Decision> reported = Reported();
-  ASSERT_THAT(reported, SizeIs(1));
-  EXPECT_EQ(reported[0].not_reported, 7U);
-  EXPECT_EQ(pipeline().counters().events_skipped, many + 1);
+  EXPECT_EQ(pipeline().counters().events_skipped, skipped);
 }
 
 }  // namespace

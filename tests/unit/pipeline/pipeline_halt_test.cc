@@ -210,6 +210,22 @@ TEST_F(HaltTest, OtherNoticesAreOnlyLogged) {
   EXPECT_EQ(pipeline().last_error(), "01000: something");
 }
 
+// Else nothing would wake the loop when Kafka says no more.
+TEST_F(HaltTest, EndOfAHaltThatWaitsForKafkaIsADeadline) {
+  options_.shutdown_timeout = milliseconds(700);
+  Connect();
+  Transaction(100, {"a1"});
+  SendFrame("x");
+  while (TakeStatus()) {
+  }
+  EXPECT_LE(pipeline().NextDeadline(), now_.mono + milliseconds(700));
+  Advance(milliseconds(699));
+  EXPECT_TRUE(pipeline().connected());
+  Advance(milliseconds(1));
+  EXPECT_FALSE(pipeline().connected());
+  ExpectHalted(HaltReason::kProtocolError, "unknown frame");
+}
+
 TEST_F(HaltTest, StreamLostDuringAHaltEndsTheHalt) {
   Connect();
   Transaction(100, {"a1"});
