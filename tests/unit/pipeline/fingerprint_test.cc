@@ -94,5 +94,13 @@ TEST_F(FingerprintTest, OutboxThatIsNoLongerOneIsNotCompared) {
   EXPECT_FALSE(FindEdit(before_, now_));
 }
 
+TEST_F(FingerprintTest, TableIsKnownBySchemaAndName) {
+  EXPECT_TRUE(HadTable(before_, "outbox", "events"));
+  EXPECT_TRUE(HadTable(before_, "shop", "events"));
+  EXPECT_FALSE(HadTable(before_, "other", "events"));
+  EXPECT_FALSE(HadTable(before_, "outbox", "others"));
+  EXPECT_TRUE(HadTable(Fingerprint(), "other", "events")) << "of before they were remembered";
+}
+
 }  // namespace
 }  // namespace walpost::pipeline
