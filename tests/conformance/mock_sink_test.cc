@@ -13,6 +13,7 @@
 
 #include "conformance/kafka_sink_harness.h"
 #include "delivery/partition_gate.h"
+#include "kafka/producer_session.h"
 #include "kafka/topic_look_up.h"
 #include "support/mock_kafka.h"
 
@@ -343,6 +344,22 @@ TEST_P(MockSink, TopicCreatedLaterIsTakenOnceTheRefusalIsOld) {
   CloseAndAwait();
 }
 
+TEST_P(MockSink, RefusalThatNobodyAskedForInTimeIsLookedUpAgain) {
+  const std::string topic = "late";
+  harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  Open();
+  MakeRecord(0, topic, 0, "value");
+  ASSERT_EQ(Submit(0), Outcome::kTopicPending);
+  Await("the answer", [this] { return reports_.answered.size() == 1; });
+  harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_NO_ERROR);
+  harness().Skip(kafka::ProducerSession::kAnswerKept);
+  Poll();
+  EXPECT_EQ(Submit(0), Outcome::kTopicPending);
+  EXPECT_EQ(Offer(0).outcome, Outcome::kAccepted);
+  AwaitAllDelivered();
+  CloseAndAwait();
+}
+
 // A producer keeps each topic that it was asked about for as long as it lives.
 TEST_P(MockSink, ManyTopicsThatDoNotExistAreAskedAboutTogetherAndOthersGoOn) {
   constexpr Sequence kMissing = 600;
@@ -423,6 +440,20 @@ TEST_P(MockSink, FirstRecordAfterAnIdleMinuteIsSentAlone) {
   SubmitMany(topic, 1);
   AwaitAllDelivered();
   EXPECT_EQ(harness().Read(topic, 0), Values(topic, 0));
+  CloseAndAwait();
+}
+
+// A Poll hands it to the producer, and nothing else would wake the loop for that.
+TEST_P(MockSink, RecordThatWasTakenIsADeadlineUntilTheNextPoll) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  EXPECT_GT(*sink_->NextDeadline(), harness().now().mono + milliseconds(1'000));
+  SubmitMany(topic, 1);
+  EXPECT_LE(*sink_->NextDeadline(), harness().now().mono);
+  Poll();
+  EXPECT_GT(*sink_->NextDeadline(), harness().now().mono + milliseconds(1'000));
+  AwaitAllDelivered();
   CloseAndAwait();
 }
 
