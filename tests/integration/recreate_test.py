@@ -128,6 +128,20 @@ def test_note_beyond_what_the_database_knows_to_be_delivered_proves_nothing(make
     assert gap_line(recreate(p)).endswith("0 events sent, 60 are in Kafka already")
 
 
+# They stand at positions of another log, and see transactions that this one has not delivered.
+@pytest.mark.smoke
+def test_notes_that_came_with_a_dump_prove_nothing_delivered(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    assert p.walpost.stop() == 0
+    p.insert(21, 22)
+    p.execute("INSERT INTO outbox.retention_note SELECT now(), pg_current_snapshot(), delivered_lsn, c.system_identifier - 1"
+              " FROM walpost.pipeline, pg_control_system() c")
+    lose_slot(p)
+    assert gap_line(recreate(p)).startswith("gap          outbox.events: 2 events sent")
+    assert ids(p.records()) == stored(p) and len(stored(p)) == 22
+
+
 def test_rows_without_any_note_are_all_compared(make_pipeline):
     p = make_pipeline().start()
     delivered(p)
