@@ -4,6 +4,7 @@ import signal
 
 import pytest
 import servers
+from refusing import start_parking
 
 
 def delivered_and_stopped(p, first, last):
@@ -50,6 +51,47 @@ def test_server_set_back_between_an_event_and_its_dead_letter(make_pipeline, wor
     assert p.execute("SELECT count(*) FROM walpost.dead_letters WHERE event_id <> ''") == [(1,)], "the event comes again"
     assert len(p.records()) >= 10
     assert p.walpost.stop() == 0
+
+
+# Rows of the copy, and those of the new history at positions that were used before.
+@pytest.mark.smoke
+@pytest.mark.parametrize("writers_first", [True, False])
+def test_key_that_was_parked_before_the_copy_is_released_whole_and_in_order(make_pipeline, kafka, workspace, writers_first):
+    postgres = workspace.postgres()
+    p = start_parking(make_pipeline, kafka, 20_000, on_postgres=postgres)
+
+    def of_key(first, last):
+        p.insert(first, last, keys=1)
+
+    of_key(1, 2)
+    p.insert_large(30_000, key="key-0")
+    of_key(3, 5)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    copy = postgres.copy_disk(workspace.path / "copy")
+    p.walpost.start()
+    of_key(6, 8)  # of the history that is lost
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    end = p.wal_position()
+    postgres.put_back(copy)
+    if writers_first:
+        of_key(11, 13)
+        p.write_wal_past(end)
+    halted(p)
+    go_on_from_here(p)
+    of_key(21, 23)
+    p.wait_confirmed()
+    p.kafka.alter_topic(p.name, {"max.message.bytes": "1048588"})
+    servers.wait_for(lambda: p.walpost.verb("dlq", "retry", "--key", "key-0", check=False).returncode == 0, 60, "the key to be released")
+    of_key(31, 32)
+    p.wait_confirmed()
+    assert p.execute("SELECT count(*) FROM walpost.dead_letters WHERE closed_at IS NULL AND parked") == [(0,)]
+    expected = [row[0] for row in p.execute("SELECT id::text FROM outbox.events ORDER BY seq")]
+    assert len(expected) == (14 if writers_first else 11)
+    arrived = [record.id for record in p.records()]
+    assert list(dict.fromkeys(arrived)) == expected, "each, in order"
+    assert {event for event in arrived if arrived.count(event) > 1} <= set(expected[:2]), "of the copy's slot, and nothing that was parked"
 
 
 def test_dead_letters_are_guarded_after_a_slot_was_advanced(make_pipeline):

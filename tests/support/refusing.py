@@ -43,9 +43,9 @@ class Refusing:
         return [dict(message.headers())["id"].decode() for message in self.pipeline.kafka.read_all(self.topic)]
 
 
-def start_parking(make_pipeline, kafka, bytes_max, **config):
+def start_parking(make_pipeline, kafka, bytes_max, on_postgres=None, **config):
     """A running pipeline that parks keys, and whose topic has one partition and takes no record of more than `bytes_max`."""
-    pipeline = make_pipeline(create_topic=False, config={**config, "delivery": {"on_undeliverable": "park"}})
+    pipeline = make_pipeline(on_postgres=on_postgres, create_topic=False, config={**config, "delivery": {"on_undeliverable": "park"}})
     kafka.create_topic(pipeline.name, 1, {"max.message.bytes": str(bytes_max)})
     return pipeline.start()
 
