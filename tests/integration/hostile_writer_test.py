@@ -1,7 +1,9 @@
 """A role that may write events, and nothing else, tries to harm those of others. docs/security.md says what it can and cannot do."""
 
 import contextlib
+import json
 import time
+import uuid
 
 import psycopg2
 import pytest
@@ -197,6 +199,56 @@ def test_times_that_no_format_has_are_undeliverable_in_each(world):
     assert p.execute("SELECT source, reason, count(*) FROM walpost.dead_letters GROUP BY 1, 2 ORDER BY 1") == [
         (table, "row_invalid", 5) for table in ("outbox.events", "public.cloud", "public.expanded")]
     assert world.kafka.read_all(p.name) == []
+
+
+def decision(p, event, action):
+    """What would say in a topic that an operator has decided about the event."""
+    return {"walpost-dlq": "decision", "walpost-dlq-action": action, "walpost-dlq-id": event, "walpost-dlq-pipeline": p.name,
+            "walpost-dlq-topic": p.name, "id": str(uuid.uuid4())}
+
+
+def test_forged_decisions_make_audit_take_no_event_for_delivered(world):
+    p = world.p
+    with world.role("honest") as honest:
+        for n in range(5):
+            row(honest, "outbox.events", p.name, payload=b"event %d" % n)
+        row(honest, "outbox.events", "no topic")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    gone, *others = world.kafka.read_all(p.name)
+    world.kafka.rewrite(p.name, others)
+    p.walpost.start()
+    p.wait_confirmed()
+    missing = dict(gone.headers())["id"].decode()
+    dead = p.execute("SELECT event_id FROM walpost.dead_letters")[0][0]
+
+    def audited():
+        done = p.walpost.verb("audit", "--json", "--table", "outbox.events", check=False)
+        found = json.loads(done.stdout)
+        return done.returncode, found["missing_ids"], found["ok"], found["dead_lettered"]
+
+    truth = (65, [missing], 4, 1)
+    assert audited() == truth
+    copied = ", ".join(name for name, in p.execute("SELECT attname FROM pg_attribute WHERE attrelid = 'walpost.dead_letters'::regclass"
+                                                   " AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('seq', 'event_id')"))
+    for forged in (f"INSERT INTO walpost.dead_letters (event_id, {copied}) SELECT '{missing}', {copied} FROM walpost.dead_letters",
+                   f"UPDATE walpost.dead_letters SET event_id = '{missing}'", "UPDATE walpost.dead_letters SET closed_at = now()",
+                   "UPDATE walpost.dead_letters SET decision = 'retry'", "DELETE FROM walpost.dead_letters",
+                   "UPDATE walpost.pipeline SET delivered_lsn = 'FFFFFFFF/0'"):
+        with world.role("hostile") as hostile, pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            hostile.execute(forged)
+    with world.role("hostile") as hostile:
+        for action in ("delivered", "discarded"):
+            for event in (missing, dead):
+                row(hostile, "public.cloud", p.name, headers=json.dumps(decision(p, event, action)))
+    producer = Producer({"bootstrap.servers": world.kafka.bootstrap, "log_level": 0})
+    for topic in (world.dead_letter_topic, p.name):
+        for action in ("delivered", "discarded"):
+            for event in (missing, dead):
+                producer.produce(topic, key="key", headers={**decision(p, event, action), "walpost-position": dict(gone.headers())["walpost-position"]})
+    assert producer.flush(30) == 0
+    p.wait_confirmed()
+    assert audited() == truth
 
 
 def test_ten_thousand_topics_that_do_not_exist_delay_others_by_a_bound(make_pipeline, kafka):
