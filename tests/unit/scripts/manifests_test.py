@@ -1,8 +1,11 @@
 """The manifests of docs/kubernetes against what they are made from and what they must agree with."""
 
+import configparser
 import re
 import sys
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "scripts" / "lib"))
@@ -34,6 +37,39 @@ def test_a_pod_has_twenty_seconds_more_than_what_is_in_flight():
 def test_ports_agree():
     port = number(r"listen: 0\.0\.0\.0:(\d+)", text("docs/kubernetes/configmap.yaml"))
     assert port == number(r"\{name: http, containerPort: (\d+)\}", text("docs/kubernetes/deployment.yaml"))
+
+
+def test_only_prometheus_comes_in_and_only_look_ups_and_the_servers_go_out():
+    policy = yaml.safe_load(text("docs/kubernetes/networkpolicy.yaml"))["spec"]
+    pods = yaml.safe_load(text("docs/kubernetes/deployment.yaml"))["spec"]["template"]["metadata"]["labels"]
+    assert policy["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": pods["app.kubernetes.io/name"]}}
+    assert sorted(policy["policyTypes"]) == ["Egress", "Ingress"], "what neither list allows is refused"
+
+    def ports(rule):
+        return {(port["protocol"], port["port"]) for port in rule["ports"]}
+
+    (incoming,) = policy["ingress"]
+    assert ports(incoming) == {("TCP", "http")}
+    (peer,) = incoming["from"]  # one with both selectors: a pod there, not any pod and any there
+    assert peer == {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
+                    "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}}
+    names, servers = policy["egress"]
+    assert ports(names) == {("UDP", 53), ("TCP", 53)}
+    assert names["to"] == [{"namespaceSelector": {}, "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}]
+    assert ports(servers) == {("TCP", port) for port in (5432, 9092, 9093, 8081)} and "to" not in servers
+
+
+# Whether systemd keeps to it is seen on a real one; a line that is gone is not.
+def test_the_service_leaves_no_core_file_and_gives_no_rights():
+    unit = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",))
+    unit.optionxform = str
+    unit.read_string(text("packaging/systemd/walpost.service"))
+    service = unit["Service"]
+    assert service["User"] == service["Group"] == "walpost"
+    facts = {"LimitCORE": "0", "CapabilityBoundingSet": "", "AmbientCapabilities": "", "UMask": "0077", "ProtectSystem": "strict",
+             "ProtectProc": "invisible", "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX", "DevicePolicy": "closed"}
+    facts |= dict.fromkeys(("NoNewPrivileges", "ProtectHome", "PrivateDevices", "PrivateTmp", "PrivateUsers", "MemoryDenyWriteExecute"), "yes")
+    assert {name: service.get(name) for name in facts} == facts
 
 
 def test_every_secret_file_that_the_configuration_names_is_in_the_command_that_makes_the_secret():
