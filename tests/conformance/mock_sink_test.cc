@@ -424,6 +424,7 @@ TEST(TopicLookUp, ClientThatEndsWithTheQuestionShowsWhichTopicsDoNotExist) {
 }
 
 // A broker may have forgotten the producer, and then takes any sequence.
+// Failure 99.
 TEST_P(MockSink, FirstRecordAfterAnIdleMinuteIsSentAlone) {
   const std::string topic = harness().MakeTopic(1);
   Open();

@@ -3,6 +3,7 @@
 import itertools
 import re
 import signal
+import subprocess
 
 import pytest
 import servers
@@ -184,3 +185,26 @@ def test_topics_that_may_not_be_described_take_no_memory(make_pipeline, workspac
     forbidden(501, 3_000)
     assert p.walpost.status()["events"]["skipped"] == 3_000
     assert p.walpost.peak_rss_bytes() - before < 16 << 20
+
+
+def producers(kafka, topic, partition):
+    """Those that the broker still knows there."""
+    done = subprocess.run(kafka._command("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", kafka.bootstrap,
+                                         "describe-producers", "--topic", topic, "--partition", partition),
+                          capture_output=True, text=True, check=True)
+    header, *known = done.stdout.splitlines()
+    assert header.startswith("ProducerId"), done.stdout
+    return known
+
+
+# Failure 99.
+def test_partition_whose_broker_has_forgotten_the_producer_goes_on_in_order(make_pipeline, workspace):
+    kafka = workspace.kafka(settings={"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "200"})
+    p = make_pipeline(on_kafka=kafka, partitions=1).start()
+    for round_ in range(3):
+        first = round_ * 5_000
+        p.insert(first + 1, first + 5_000)
+        p.wait_confirmed()
+        servers.wait_for(lambda: not producers(kafka, p.name, 0), 60, "the broker to forget the producer")
+    assert p.judge() == 0
+    assert p.walpost.status()["state"] == "streaming" and sessions(p) == 1

@@ -10,8 +10,11 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import pipeline
 import servers
 from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+from kafka_cluster import KafkaCluster
 
 LIMIT_BYTES = 64 * 1024 * 1024
 
@@ -38,6 +41,41 @@ def test_an_outage_of_kafka_under_load_fills_no_memory(make_pipeline, workspace)
     p.wait_confirmed()
     p.judge()
     assert p.walpost.peak_rss_bytes() <= LIMIT_BYTES
+
+
+# What is delivered behind an event that is not can neither be confirmed nor forgotten. With 200,000 of them that would be 100 MB.
+# Failure 84.
+def test_one_partition_that_is_stuck_while_another_receives_fills_no_memory(make_pipeline, workspace):
+    kafka = KafkaCluster(workspace.path / "cluster")
+    workspace.add(kafka)
+    kafka.start()
+    p = make_pipeline(on_kafka=kafka, create_topic=False, config={"delivery": {"in_flight_bytes_max": "2MiB"}})
+    topic = NewTopic(p.name, 2, replica_assignment=[[2], [3]], config={"min.insync.replicas": "1"})
+    admin = kafka.admin()
+    admin.create_topics([topic])[p.name].result(30)
+
+    def records():
+        return [pipeline.Record(message) for message in kafka.nodes[0].read_all(p.name)]
+
+    def insert(key, count):
+        p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)"
+                  " SELECT %s, %s, 'Tested', 'x' FROM generate_series(1, %s)", p.name, key, count)
+
+    p.start()
+    p.insert(1, 100)
+    p.wait_confirmed()
+    of_partition = {record.partition: record.key for record in records()}
+    before = p.walpost.peak_rss_bytes()
+    kafka.nodes[1].kill9()
+    insert(of_partition[0], 10)
+    insert(of_partition[1], 200_000)
+    p.walpost.wait_state("backpressured", 120)
+    delivered = p.walpost.status()["events"]["delivered"]
+    assert 1_000 < delivered < 10_000, "the other one went on, up to the limit"
+    kafka.nodes[1].start()
+    p.wait_confirmed()
+    pipeline.judge(p.committed(), records())
+    assert p.walpost.peak_rss_bytes() - before <= 8 * 1024 * 1024
 
 
 def bomb(kafka, topic, key, size):
