@@ -3,7 +3,7 @@
     read.py GENERATED BOOTSTRAP KIND=TOPIC...
 
 GENERATED is where protoc wrote the classes; KIND is envelope, protobuf (CloudEvent), binary or structured (CloudEvents SDK).
-Runs with the packages of requirements.txt, not with Debian's.
+Runs with the packages of requirements.lock, not with Debian's.
 """
 
 import base64

@@ -6,7 +6,7 @@
 The first line on stdin are messages, as JSON {name: base64}. Confluent's serializer writes them as records of the topic `theirs`,
 and so registers their schemas; printed is {"url", "serialized"}, with the bytes that it made. The second line says what to read: BOOTSTRAP KIND=TOPIC..., where KIND is protobuf, generated, json or avro. The message of a
 protobuf record is that of its header `type`; `generated` reads it by its class alone, because the client understands no schema
-that was registered as .proto text. Runs with the packages of requirements.txt.
+that was registered as .proto text. Runs with the packages of requirements.lock.
 """
 
 import base64

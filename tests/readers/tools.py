@@ -16,7 +16,7 @@ PROTOS = ("walpost/v1/envelope.proto", "io/cloudevents/v1/cloudevents.proto")
 
 def cache(name):
     """A folder that scripts/bootstrap --full has filled by the list that is here now."""
-    wanted = {"python-readers": HERE / "requirements.txt", "java-readers": HERE / "java" / "pom.xml"}[name]
+    wanted = {"python-readers": HERE / "requirements.lock", "java-readers": HERE / "java" / "pom.xml"}[name]
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "walpost" / name
     complete = folder / "complete"
     if not complete.exists() or complete.read_bytes() != wanted.read_bytes():
