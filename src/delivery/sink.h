@@ -32,7 +32,7 @@ using Sequence =
 enum class FailureKind {
   kNone,
   kRecordTooLarge,    // the record, or the batch it shared
-  kRecordInvalid,     // the broker refuses it, for example by its timestamp
+  kRecordInvalid,     // the broker refuses it, for example without a key
   kTopicUnknown,      // no such topic (after a metadata look-up)
   kPartitionUnknown,  // the topic has fewer
   kTopicInvalid,      // not a legal topic name

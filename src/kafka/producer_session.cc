@@ -287,8 +287,8 @@ rd_kafka_resp_err_t ProducerSession::Produce(const envelope::Record& record,
       producer_.get(), RD_KAFKA_V_RKT(topic.handle.get()), RD_KAFKA_V_PARTITION(place.second),
       RD_KAFKA_V_VALUE(const_cast<void*>(value_data), value.size()),
       RD_KAFKA_V_KEY(const_cast<void*>(key_data), key.size()),
-      RD_KAFKA_V_TIMESTAMP(SafeTimestampMs(record.timestamp_ms, topic.limits, now_.wall)),
-      RD_KAFKA_V_HEADERS(headers), RD_KAFKA_V_OPAQUE(ToOpaque(sequence)), RD_KAFKA_V_END);
+      RD_KAFKA_V_TIMESTAMP(TimestampFor(record, topic)), RD_KAFKA_V_HEADERS(headers),
+      RD_KAFKA_V_OPAQUE(ToOpaque(sequence)), RD_KAFKA_V_END);
 #pragma GCC diagnostic pop
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
     ++At(place).outstanding;
@@ -366,6 +366,9 @@ void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListen
     if (rd_kafka_message_status(message) != RD_KAFKA_MSG_STATUS_NOT_PERSISTED) {
       ++facts_->possibly_delivered;
     }
+    if (message->err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP) {
+      NoteRefusedTime(*static_cast<const TopicState*>(rd_kafka_topic_opaque(message->rkt)));
+    }
     Failure failure{closing_ ? FailureKind::kSessionEnded : Classify(message->err),
                     WhyRefused(*message)};
     // A batch fails as a whole: the first of its reports says it all.
@@ -374,6 +377,20 @@ void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListen
       (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaDeliveryFailed, failure.detail});
     }
     listener->OnFailed(sequence, failure);
+  }
+}
+
+std::int64_t ProducerSession::TimestampFor(const envelope::Record& record,
+                                           const TopicState& topic) const {
+  constexpr std::int64_t kWhenProduced = 0;
+  return topic.dated_now ? kWhenProduced
+                         : SafeTimestampMs(record.timestamp_ms, topic.limits, now_.wall);
+}
+
+// A pipelined producer's limits may be old; the next one reads them again.
+void ProducerSession::NoteRefusedTime(const TopicState& topic) {
+  if (mode_ == delivery::Sink::Mode::kOneAtATime) {
+    memory_->refused_times[topic.name] = topic.limits;
   }
 }
 

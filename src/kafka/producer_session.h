@@ -40,6 +40,9 @@ struct TopicMemory {
       reported_unlimited;             // topics that the log has named as topics without a limit
   base::MonotonicTime describe_from;  // nobody answered before: asking again would only delay
   ProducerLimits limits;
+  // By topic, limits under which it refused a time that they allow: until others are read, they say too
+  // little.
+  std::map<std::string, TopicLimits> refused_times;
 };
 
 class ProducerSession {
@@ -118,6 +121,7 @@ class ProducerSession {
     // At least so many: one that is gone may still have records outstanding.
     std::vector<Partition> partitions;
     TopicLimits limits;
+    bool dated_now = false;  // its records get the present, because it refused their own time
     base::MonotonicTime limits_read_at;
     std::uint32_t round_robin = 0;
     delivery::Failure refusal;
@@ -158,9 +162,11 @@ class ProducerSession {
                                                     TopicState* topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
+  std::int64_t TimestampFor(const envelope::Record& record, const TopicState& topic) const;
   std::string WhyRefused(const rd_kafka_message_t& message) const;
   void ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void UpdateGate(const rd_kafka_message_t& message);
+  void NoteRefusedTime(const TopicState& topic);
   void ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void ServeLog(rd_kafka_event_t* event);
   void Purge();

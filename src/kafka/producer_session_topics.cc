@@ -139,6 +139,13 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
   }
   SetPartitionCount(topic, found.partitions);
   TakeLimits(found, topic);
+  const auto refused = memory_->refused_times.find(topic->name);
+  topic->dated_now = refused != memory_->refused_times.end() &&
+                     refused->second.age_max == topic->limits.age_max &&
+                     refused->second.ahead_max == topic->limits.ahead_max;
+  if (!topic->dated_now && refused != memory_->refused_times.end()) {
+    memory_->refused_times.erase(refused);
+  }
   topic->phase = TopicState::Phase::kReady;
   return true;
 }

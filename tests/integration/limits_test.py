@@ -208,3 +208,62 @@ def test_partition_whose_broker_has_forgotten_the_producer_goes_on_in_order(make
         servers.wait_for(lambda: not producers(kafka, p.name, 0), 60, "the broker to forget the producer")
     assert p.judge() == 0
     assert p.walpost.status()["state"] == "streaming" and sessions(p) == 1
+
+
+TIMED = """CREATE TABLE public.own (id text PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text,
+    happened timestamptz NOT NULL, seq bigint GENERATED ALWAYS AS IDENTITY)"""
+TIMED_COLUMNS = {"id": "id", "key": "aggregateid", "aggregate_type": "aggregatetype", "type": "type", "payload": "payload",
+                 "timestamp": "happened"}
+
+
+def timed(make_pipeline, kafka, *topics):
+    """A pipeline whose events carry a time of their own, with dead letters."""
+    p = make_pipeline(on_kafka=kafka, create_topic=False)
+    p.execute(TIMED)
+    p.walpost = p.another(config={
+        "outboxes": [{"table": "public.own", "columns": TIMED_COLUMNS, "topic": "{aggregate_type}", "topics": {"allowed": list(topics)}}],
+        "delivery": {"on_undeliverable": "dead_letter"}})
+    return p.start()
+
+
+def insert_timed(p, topic, *rows):
+    """rows: (id, how long ago it happened)"""
+    for row, ago in rows:
+        p.execute("INSERT INTO own (id, aggregatetype, aggregateid, type, payload, happened) VALUES (%s, %s, 'k', 'T', 'x', now() - %s::interval)",
+                  row, topic, ago)
+
+
+def ids_in(kafka, topic):
+    return [dict(message.headers())["id"].decode() for message in kafka.read_all(topic)]
+
+
+# Failure 29.
+def test_a_time_that_the_topic_refuses_and_does_not_say_is_replaced(make_pipeline, workspace):
+    kafka = workspace.kafka(settings=ACLS)
+    topic = kafka.create_topic("dated", 1, {"message.timestamp.before.max.ms": "60000"})
+    permit(kafka, topic, "Describe", "Write", "Read")
+    p = timed(make_pipeline, kafka, topic)
+    insert_timed(p, topic, ("a", "0"), ("b", "1 hour"), ("c", "2 days"), ("d", "1 s"))
+    p.wait_confirmed()
+    assert ids_in(kafka, topic) == ["a", "b", "c", "d"]
+    before = sessions(p)
+    insert_timed(p, topic, ("e", "3 days"))
+    p.wait_confirmed()
+    assert ids_in(kafka, topic)[-1] == "e" and sessions(p) == before, "what was learned is kept"
+    assert p.walpost.status()["events"]["dead_lettered"] == 0
+
+
+def test_a_topic_that_refuses_the_present_holds_its_events_and_judges_none(make_pipeline, workspace):
+    kafka = workspace.kafka()
+    # With differences of 0, what is an instant old is refused.
+    nothing = {"message.timestamp.before.max.ms": "0", "message.timestamp.after.max.ms": "0"}
+    refusing, other = kafka.create_topic("refusing", 1, nothing), kafka.create_topic("other", 1)
+    p = timed(make_pipeline, kafka, refusing, other)
+    insert_timed(p, refusing, ("a", "0"), ("b", "0"))
+    servers.wait_for(lambda: any(line["event"] == "event_retried" for line in p.walpost.log_events()), 60, "an attempt")
+    insert_timed(p, other, ("c", "0"))
+    servers.wait_for(lambda: ids_in(kafka, other) == ["c"], 60, "the other topic")
+    kafka.alter_topic(refusing, {"message.timestamp.before.max.ms": "3600000", "message.timestamp.after.max.ms": "3600000"})
+    p.wait_confirmed(seconds=120)
+    assert ids_in(kafka, refusing)[-2:] == ["a", "b"]
+    assert p.walpost.status()["events"]["dead_lettered"] == 0

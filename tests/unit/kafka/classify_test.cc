@@ -27,8 +27,7 @@ TEST(ClassifyTest, VerdictsOnARecord) {
             {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE});
   ExpectAll(FailureKind::kRecordInvalid,
             {RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE, RD_KAFKA_RESP_ERR_INVALID_RECORD,
-             RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP, RD_KAFKA_RESP_ERR_POLICY_VIOLATION,
-             RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT});
+             RD_KAFKA_RESP_ERR_POLICY_VIOLATION});
 }
 
 TEST(ClassifyTest, VerdictsOnATopic) {
@@ -63,6 +62,12 @@ TEST(ClassifyTest, TroubleOfABrokerSaysNothingAboutTheRecord) {
        RD_KAFKA_RESP_ERR_BROKER_NOT_AVAILABLE, RD_KAFKA_RESP_ERR_REPLICA_NOT_AVAILABLE,
        RD_KAFKA_RESP_ERR_NETWORK_EXCEPTION, RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS,
        RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS_AFTER_APPEND, RD_KAFKA_RESP_ERR_KAFKA_STORAGE_ERROR});
+}
+
+// Every record of the topic gets them: whoever set the topic up would have all its events judged.
+TEST(ClassifyTest, WhatATopicSaysToEveryRecordIsNoVerdictOnOne) {
+  ExpectAll(FailureKind::kOther, {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP,
+                                  RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT});
 }
 
 TEST(ClassifyTest, AnythingElseIsUnclear) {
