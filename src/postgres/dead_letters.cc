@@ -14,19 +14,24 @@ using base::DeadLetter;
 
 constexpr std::size_t kRowsAtATime = 100;
 constexpr std::size_t kKeysAtATime = 1'000;
+constexpr std::size_t kHexadecimal = 2;  // characters for a byte
+
+// What a row holds, in SQL.
+constexpr const char* kBytesWithoutRecord =
+    "512 + coalesce(octet_length(key), 0) + octet_length(value_schema)";
+constexpr const char* kRecordBytes =
+    " + coalesce(octet_length(value), 0) + coalesce((SELECT sum(octet_length(n) + "
+    "coalesce(octet_length(v), 0)) FROM unnest(header_names, header_values) AS h (n, v)), 0)";
 
 // The rows of `which`, as many as are about kReadBytesMax: first a running sum of what they hold, without
 // the record where it is not read. The headers may be the most of it.
 std::string Piece(const std::string& which, std::size_t limit, bool whole) {
-  const char* const record =
-      " + coalesce(octet_length(value), 0) + coalesce((SELECT sum(octet_length(n) + "
-      "coalesce(octet_length(v), 0)) FROM unnest(header_names, header_values) AS h (n, v)), 0)";
   return absl::StrFormat(
       "WHERE seq IN (SELECT seq FROM (SELECT seq, sum(bytes) OVER (ORDER BY seq) - bytes AS before "
-      "FROM (SELECT seq, 512 + coalesce(octet_length(key), 0) + octet_length(value_schema)%s AS "
+      "FROM (SELECT seq, %s%s AS "
       "bytes FROM walpost.dead_letters WHERE %s ORDER BY seq LIMIT %u) AS sized) AS next WHERE "
       "before < %u) ORDER BY seq",
-      whole ? record : "", which, limit, DeadLetterTable::kReadBytesMax);
+      kBytesWithoutRecord, whole ? kRecordBytes : "", which, limit, DeadLetterTable::kReadBytesMax);
 }
 
 std::string Numbers(const std::vector<std::int64_t>& rows) {
@@ -34,6 +39,16 @@ std::string Numbers(const std::vector<std::int64_t>& rows) {
 }
 
 }  // namespace
+
+std::chrono::seconds StatementTimeFor(std::size_t bytes) {
+  constexpr std::chrono::seconds kAtLeast{10};
+  constexpr std::chrono::seconds kPerMebibyte{10};
+  constexpr std::chrono::seconds kAtMost{7'200};
+  const auto mebibytes = static_cast<std::int64_t>(bytes >> 20U);
+  return mebibytes > kAtMost / kPerMebibyte
+             ? kAtMost
+             : std::min(kAtLeast + kPerMebibyte * mebibytes, kAtMost);
+}
 
 absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninfo,
                                                       const std::string& application_name,
@@ -78,8 +93,39 @@ absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninf
   return DeadLetterTable(std::move(connection), std::move(pipeline));
 }
 
+absl::Status DeadLetterTable::LimitStatements() {
+  statement_for_ = std::chrono::seconds(0);
+  return AllowFor(0);
+}
+
+absl::Status DeadLetterTable::AllowFor(std::size_t bytes) {
+  const std::chrono::seconds wanted = StatementTimeFor(bytes);
+  if (!statement_for_ || *statement_for_ == wanted) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(
+      connection_.Execute(absl::StrFormat("SET statement_timeout = '%ds'", wanted.count())));
+  statement_for_ = wanted;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Row>> DeadLetterTable::Query(const std::string& sql,
+                                                        const std::vector<Cell>& parameters,
+                                                        std::size_t bytes_back) {
+  std::size_t bytes = sql.size() + bytes_back;
+  for (const Cell& parameter : parameters) {
+    bytes += parameter ? parameter->size() : 0;
+  }
+  RETURN_IF_ERROR(AllowFor(bytes));
+  absl::StatusOr<std::vector<Row>> rows = connection_.Query(sql, parameters);
+  if (rows.ok()) {  // else who asked looks at the SQLSTATE, and the connection has an end
+    RETURN_IF_ERROR(AllowFor(0));
+  }
+  return rows;
+}
+
 absl::StatusOr<DeadLetterTable::Written> DeadLetterTable::CountWritten() {
-  absl::StatusOr<std::vector<Row>> rows = connection_.Query(
+  absl::StatusOr<std::vector<Row>> rows = Query(
       "SELECT (SELECT written FROM walpost.dead_letter_count WHERE pipeline = $1), "
       "pg_is_in_recovery()",
       {pipeline_});
@@ -92,15 +138,14 @@ absl::StatusOr<DeadLetterTable::Written> DeadLetterTable::CountWritten() {
 absl::StatusOr<std::vector<base::ParkedKey>> DeadLetterTable::ReadParked(std::int64_t after) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
-      connection_.Query(
-          absl::StrFormat(
-              "SELECT seq, topic, encode(key, 'hex') FROM walpost.dead_letters WHERE seq "
-              "IN (SELECT seq FROM (SELECT seq, sum(512 + octet_length(key)) OVER "
-              "(ORDER BY seq) - octet_length(key) AS before FROM walpost.dead_letters "
-              "WHERE %s%sAND parked AND seq > $2::bigint ORDER BY seq LIMIT %u) AS next "
-              "WHERE before <= %u) ORDER BY seq",
-              kOurs, kOpen, kKeysAtATime, kReadBytesMax),
-          {pipeline_, std::to_string(after)}));
+      Query(absl::StrFormat(
+                "SELECT seq, topic, encode(key, 'hex') FROM walpost.dead_letters WHERE seq "
+                "IN (SELECT seq FROM (SELECT seq, sum(512 + octet_length(key)) OVER "
+                "(ORDER BY seq) - octet_length(key) AS before FROM walpost.dead_letters "
+                "WHERE %s%sAND parked AND seq > $2::bigint ORDER BY seq LIMIT %u) AS next "
+                "WHERE before <= %u) ORDER BY seq",
+                kOurs, kOpen, kKeysAtATime, kReadBytesMax),
+            {pipeline_, std::to_string(after)}));
   std::vector<base::ParkedKey> keys;
   for (const Row& row : rows) {
     keys.push_back(
@@ -111,30 +156,39 @@ absl::StatusOr<std::vector<base::ParkedKey>> DeadLetterTable::ReadParked(std::in
 
 absl::StatusOr<std::uint64_t> DeadLetterTable::CountOpen() {
   ASSIGN_OR_RETURN(const std::vector<Row> rows,
-                   connection_.Query(absl::StrFormat("SELECT count(*) FROM walpost.dead_letters "
-                                                     "WHERE %s%s",
-                                                     kOurs, kOpen),
-                                     {pipeline_}));
+                   Query(absl::StrFormat("SELECT count(*) FROM walpost.dead_letters "
+                                         "WHERE %s%s",
+                                         kOurs, kOpen),
+                         {pipeline_}));
   return ToNumber<std::uint64_t>(rows.at(0).at(0));
 }
 
 absl::StatusOr<std::uint64_t> DeadLetterTable::CountForeign() {
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
-      connection_.Query("SELECT count(*) FROM walpost.dead_letters WHERE pipeline = $1 AND "
-                        "closed_at IS NULL AND system_identifier <> (SELECT system_identifier FROM "
-                        "pg_control_system())",
-                        {pipeline_}));
+      Query("SELECT count(*) FROM walpost.dead_letters WHERE pipeline = $1 AND "
+            "closed_at IS NULL AND system_identifier <> (SELECT system_identifier FROM "
+            "pg_control_system())",
+            {pipeline_}));
   return ToNumber<std::uint64_t>(rows.at(0).at(0));
 }
 
 absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::Select(const std::string& rest,
                                                                 const std::vector<Cell>& parameters,
                                                                 bool whole) {
+  std::size_t bytes = 0;
+  if (whole && statement_for_) {
+    ASSIGN_OR_RETURN(const std::vector<Row> sized,
+                     Query(absl::StrFormat("SELECT coalesce(sum(bytes), 0) FROM (SELECT %s%s AS "
+                                           "bytes FROM walpost.dead_letters %s) AS sized",
+                                           kBytesWithoutRecord, kRecordBytes, rest),
+                           parameters));
+    bytes = kHexadecimal * ToNumber<std::size_t>(sized.at(0).at(0));
+  }
   ASSIGN_OR_RETURN(const std::vector<Row> rows,
-                   connection_.Query(absl::StrFormat("SELECT %s%s FROM walpost.dead_letters %s",
-                                                     kColumns, whole ? kRecordColumns : "", rest),
-                                     parameters));
+                   Query(absl::StrFormat("SELECT %s%s FROM walpost.dead_letters %s", kColumns,
+                                         whole ? kRecordColumns : "", rest),
+                         parameters, bytes));
   std::vector<DeadLetter> found;
   found.reserve(rows.size());
   for (const Row& row : rows) {
@@ -194,20 +248,18 @@ absl::Status DeadLetterTable::Delivered(std::int64_t seq, bool elsewhere) {
   const char* const close = elsewhere
                                 ? "UPDATE walpost.dead_letters SET closed_at = clock_timestamp()"
                                 : "DELETE FROM walpost.dead_letters";
-  return connection_
-      .Query(absl::StrFormat("%s WHERE %s%sAND seq = $2::bigint", close, kOurs, kOpen),
-             {pipeline_, std::to_string(seq)})
+  return Query(absl::StrFormat("%s WHERE %s%sAND seq = $2::bigint", close, kOurs, kOpen),
+               {pipeline_, std::to_string(seq)})
       .status();
 }
 
 absl::StatusOr<bool> DeadLetterTable::Discarded(std::int64_t seq) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> closed,
-      connection_.Query(
-          absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() WHERE "
-                          "%s%sAND seq = $2::bigint AND decision = 'discard' RETURNING 1",
-                          kOurs, kOpen),
-          {pipeline_, std::to_string(seq)}));
+      Query(absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() WHERE "
+                            "%s%sAND seq = $2::bigint AND decision = 'discard' RETURNING 1",
+                            kOurs, kOpen),
+            {pipeline_, std::to_string(seq)}));
   return !closed.empty();
 }
 
@@ -217,30 +269,28 @@ absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic, con
       absl::StrFormat("%s%sAND parked AND topic = $2 AND key = $3::bytea", kOurs, kOpen);
   ASSIGN_OR_RETURN(
       const std::vector<Row> closed,
-      connection_.Query(
-          absl::StrFormat(
-              "WITH closed AS (UPDATE walpost.dead_letters SET closed_at = "
-              "clock_timestamp() WHERE %s AND decision = 'discard' AND of_key RETURNING seq), "
-              "later AS (UPDATE walpost.dead_letters SET decision = 'retry', of_key = "
-              "true WHERE %s AND decision IS NULL AND seq > coalesce((SELECT max(seq) "
-              "FROM closed), $4::bigint)) SELECT count(*) FROM closed",
-              of_key, of_key),
-          {pipeline_, topic, Hex(key), std::to_string(after)}));
+      Query(absl::StrFormat(
+                "WITH closed AS (UPDATE walpost.dead_letters SET closed_at = "
+                "clock_timestamp() WHERE %s AND decision = 'discard' AND of_key RETURNING seq), "
+                "later AS (UPDATE walpost.dead_letters SET decision = 'retry', of_key = "
+                "true WHERE %s AND decision IS NULL AND seq > coalesce((SELECT max(seq) "
+                "FROM closed), $4::bigint)) SELECT count(*) FROM closed",
+                of_key, of_key),
+            {pipeline_, topic, Hex(key), std::to_string(after)}));
   return closed.at(0).at(0) != "0";
 }
 
 absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& detail) {
   // Why it failed is there first: a verb reports it as soon as the decision is gone.
-  RETURN_IF_ERROR(connection_
-                      .Query(absl::StrFormat("UPDATE walpost.dead_letters SET detail = $3, "
-                                             "attempts = attempts + 1 WHERE %s%sAND seq = "
-                                             "$2::bigint",
-                                             kOurs, kOpen),
-                             {pipeline_, std::to_string(seq),
-                              Text(detail, DeadLetter::kTextBytesMax, /*ascii=*/false)})
+  RETURN_IF_ERROR(Query(absl::StrFormat("UPDATE walpost.dead_letters SET detail = $3, "
+                                        "attempts = attempts + 1 WHERE %s%sAND seq = "
+                                        "$2::bigint",
+                                        kOurs, kOpen),
+                        {pipeline_, std::to_string(seq),
+                         Text(detail, DeadLetter::kTextBytesMax, /*ascii=*/false)})
                       .status());
-  return connection_
-      .Query(absl::StrFormat(
+  return Query(
+             absl::StrFormat(
                  "WITH failed AS (SELECT seq, topic, key, parked FROM walpost.dead_letters WHERE "
                  "%s%sAND seq = $2::bigint) UPDATE walpost.dead_letters AS d SET decision = NULL, "
                  "of_key = false, send_to = NULL FROM failed WHERE d.pipeline = $1 AND d.closed_at "
@@ -252,13 +302,12 @@ absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& d
 }
 
 absl::StatusOr<bool> DeadLetterTable::KeyIsOpen(const std::string& topic, const std::string& key) {
-  ASSIGN_OR_RETURN(
-      const std::vector<Row> rows,
-      connection_.Query(absl::StrFormat("SELECT EXISTS (SELECT FROM "
-                                        "walpost.dead_letters WHERE %s%sAND parked AND "
-                                        "topic = $2 AND key = $3::bytea)",
-                                        kOurs, kOpen),
-                        {pipeline_, topic, Hex(key)}));
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   Query(absl::StrFormat("SELECT EXISTS (SELECT FROM "
+                                         "walpost.dead_letters WHERE %s%sAND parked AND "
+                                         "topic = $2 AND key = $3::bytea)",
+                                         kOurs, kOpen),
+                         {pipeline_, topic, Hex(key)}));
   return rows.at(0).at(0) == "t";
 }
 
@@ -289,7 +338,7 @@ absl::StatusOr<std::uint64_t> DeadLetterTable::Decide(const std::vector<std::int
   const bool discard = decision == DeadLetter::Decision::kDiscard;
   ASSIGN_OR_RETURN(
       const std::vector<Row> decided,
-      connection_.Query(
+      Query(
           absl::StrFormat("UPDATE walpost.dead_letters SET decision = $2, of_key = $3::boolean AND "
                           "parked, send_to = $4 WHERE %s%sAND seq = ANY ($5::bigint[]) RETURNING 1",
                           kOurs, kOpen),
@@ -301,16 +350,15 @@ absl::StatusOr<std::uint64_t> DeadLetterTable::Decide(const std::vector<std::int
 absl::StatusOr<bool> DeadLetterTable::Restore(const DeadLetter& row) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> restored,
-      connection_.Query(
-          absl::StrFormat("UPDATE walpost.dead_letters SET topic = $3, partition = "
-                          "nullif($4::integer, -1), event_time_ms = $5::bigint, key = $6::bytea, "
-                          "value = $7::bytea, header_names = $8::bytea[], header_values = "
-                          "$9::bytea[], value_schema = $10, truncated_bytes = NULL WHERE %s%sAND "
-                          "seq = $2::bigint RETURNING 1",
-                          kOurs, kOpen),
-          {pipeline_, std::to_string(row.seq), row.topic, std::to_string(row.partition),
-           std::to_string(row.event_time_ms), Bytea(row.key), Bytea(row.value), Names(row),
-           Values(row), row.schema}));
+      Query(absl::StrFormat("UPDATE walpost.dead_letters SET topic = $3, partition = "
+                            "nullif($4::integer, -1), event_time_ms = $5::bigint, key = $6::bytea, "
+                            "value = $7::bytea, header_names = $8::bytea[], header_values = "
+                            "$9::bytea[], value_schema = $10, truncated_bytes = NULL WHERE %s%sAND "
+                            "seq = $2::bigint RETURNING 1",
+                            kOurs, kOpen),
+            {pipeline_, std::to_string(row.seq), row.topic, std::to_string(row.partition),
+             std::to_string(row.event_time_ms), Bytea(row.key), Bytea(row.value), Names(row),
+             Values(row), row.schema}));
   return !restored.empty();
 }
 

@@ -12,6 +12,7 @@
 // Source: sql/V1__walpost.up.sql, docs/dead-letters.md.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -27,6 +28,10 @@
 
 namespace walpost::postgres {
 
+// How long a statement may take whose parameters or rows have so many bytes on the line. A time for all
+// of them would never be enough for the largest on a slow line; one without end would hold up the thread.
+std::chrono::seconds StatementTimeFor(std::size_t bytes);
+
 class DeadLetterTable {
  public:
   // Beyond it a reading ends early.
@@ -38,6 +43,9 @@ class DeadLetterTable {
                                               const std::string& application_name,
                                               std::string pipeline, std::uint64_t system_identifier,
                                               const std::string& database = "");
+
+  // From here on each statement has StatementTimeFor its bytes.
+  absl::Status LimitStatements();
 
   struct Inserted {
     std::vector<bool> open;     // of each row: one that was there already may have been discarded
@@ -111,9 +119,15 @@ class DeadLetterTable {
   absl::StatusOr<std::vector<base::DeadLetter>> Select(const std::string& rest,
                                                        const std::vector<Cell>& parameters,
                                                        bool whole);
+  // With the time that it needs. `bytes_back`: of the rows, where they may be many.
+  absl::StatusOr<std::vector<Row>> Query(const std::string& sql,
+                                         const std::vector<Cell>& parameters,
+                                         std::size_t bytes_back = 0);
+  absl::Status AllowFor(std::size_t bytes);
 
   SqlConnection connection_;
   std::string pipeline_;
+  std::optional<std::chrono::seconds> statement_for_;  // in force
 };
 
 }  // namespace walpost::postgres

@@ -53,7 +53,7 @@ absl::StatusOr<std::uint64_t> DeadLetterTable::InsertAs(const std::vector<DeadLe
       "INSERT INTO walpost.dead_letter_count AS c (pipeline, written) SELECT $1, count(*) FROM "
       "inserted ON CONFLICT (pipeline) DO UPDATE SET written = c.written + excluded.written "
       "RETURNING written";
-  ASSIGN_OR_RETURN(const std::vector<Row> counted, connection_.Query(sql, parameters));
+  ASSIGN_OR_RETURN(const std::vector<Row> counted, Query(sql, parameters));
   return ToNumber<std::uint64_t>(counted.at(0).at(0));
 }
 
@@ -85,11 +85,10 @@ absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
   for (const DeadLetter& row : rows) {
     positions.push_back(row.position);
   }
-  ASSIGN_OR_RETURN(
-      const std::vector<Row> closed,
-      connection_.Query("SELECT position, event_id FROM walpost.dead_letters WHERE pipeline = $1 "
-                        "AND position = ANY ($2::text[]) AND closed_at IS NOT NULL",
-                        {pipeline_, Array(positions)}));
+  ASSIGN_OR_RETURN(const std::vector<Row> closed,
+                   Query("SELECT position, event_id FROM walpost.dead_letters WHERE pipeline = $1 "
+                         "AND position = ANY ($2::text[]) AND closed_at IS NOT NULL",
+                         {pipeline_, Array(positions)}));
   Inserted inserted;
   inserted.written = *written;
   for (const DeadLetter& row : rows) {
@@ -112,7 +111,7 @@ absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(const DeadLetter& row) 
   for (;;) {
     RETURN_IF_ERROR(connection_.Execute("BEGIN"));
     // The lock holds up who would close it, until ours stands behind it.
-    absl::StatusOr<std::vector<Row>> locked = connection_.Query(last, parameters);
+    absl::StatusOr<std::vector<Row>> locked = Query(last, parameters);
     absl::Status done = locked.status();
     const bool parked = locked.ok() && !locked->empty();
     if (parked) {

@@ -16,10 +16,9 @@ using pipeline::DeadLetterReply;
 using pipeline::DeadLetterRequest;
 using Kind = DeadLetterRequest::Kind;
 
-// The helper has other work: what takes longer is asked again. A statement of ours is never more
-// than a few rows.
+// The helper has other work: what takes longer is asked again.
 constexpr const char* kSession =
-    "SET statement_timeout = '10s'; SET lock_timeout = '5s'; SET default_transaction_isolation = "
+    "SET lock_timeout = '5s'; SET default_transaction_isolation = "
     "'read committed'";
 
 // What passes by itself: a deadlock, or a server that is just becoming a standby.
@@ -69,6 +68,7 @@ absl::Status DeadLetterJob::Open(const DeadLetterPlace& place) {
                                                            place.pipeline, place.system_identifier,
                                                            place.database));
   conninfo_ = place.conninfo;
+  RETURN_IF_ERROR(table_->LimitStatements());
   return table_->connection()->Execute(kSession);
 }
 

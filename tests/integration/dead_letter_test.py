@@ -6,6 +6,7 @@ import servers
 from confluent_kafka.admin import NewTopic
 from kafka_cluster import KafkaCluster
 from refusing import ACLS, Refusing, dead_letters, start_parking
+from tcp_proxy import TcpProxy
 
 ROWS = 20_000
 
@@ -311,3 +312,29 @@ def test_release_of_rows_with_large_headers_reads_a_few_at_a_time(make_pipeline,
     p.walpost.verb("dlq", "retry", "--all-undecided")
     assert len(kafka.read_all(p.name)) == 41
     assert p.walpost.peak_rss_bytes() - before < 100 * 2**20
+
+
+# The proxy lets 1 MiB pass in `delay_s`, each way. In hexadecimal a value takes twice its bytes.
+def test_a_large_dead_letter_is_written_and_read_over_a_slow_line(make_pipeline, postgres, kafka):
+    slow = TcpProxy("postgres", ("127.0.0.1", postgres.port))
+    try:
+        p = make_pipeline(create_topic=False)
+        through = postgres.conninfo(p.database, tcp=True, port=slow.port)
+        p.walpost = p.another(config={"delivery": {"on_undeliverable": "park", "dead_letter_conninfo": through}})
+        kafka.create_topic(p.name, 1, {"max.message.bytes": "100000"})
+        p.start()
+        p.insert_large(200_000)
+        p.wait_confirmed()
+        slow.set_mode("latency", delay_s=0.6)
+        p.insert_large(14_000_000)  # the table keeps what is parked whole
+        p.wait_confirmed(seconds=60)
+        slow.set_mode("pass")
+        values = [bytes(value) for _, _, value in dead_letters(p)]
+        assert len(values) == 2 and len(values[1]) > 14_000_000
+        kafka.alter_topic(p.name, {"max.message.bytes": "20000000"})
+        p.walpost.verb("dlq", "retry", "--topic", p.name, "--key", "key-1")
+        slow.set_mode("latency", delay_s=0.6)
+        servers.wait_for(lambda: len(kafka.read_all(p.name)) == 2, 60, "the events")
+        assert [message.value() for message in kafka.read_all(p.name)] == values
+    finally:
+        slow.close()

@@ -476,5 +476,26 @@ TEST_F(DeadLettersServerTest, VerbsReadLargeKeysInPiecesOfBoundedSize) {
   EXPECT_EQ(seen, 7);
 }
 
+TEST(StatementTimeTest, GrowsWithTheBytesUpToTwoHours) {
+  using std::chrono::seconds;
+  EXPECT_EQ(StatementTimeFor(0), seconds(10));
+  EXPECT_EQ(StatementTimeFor((1U << 20U) - 1), seconds(10)) << "no statement more for small ones";
+  EXPECT_EQ(StatementTimeFor(120U << 20U), seconds(1'210));
+  EXPECT_EQ(StatementTimeFor(std::size_t{1} << 60U), seconds(7'200));
+}
+
+TEST_F(DeadLettersServerTest, LimitedStatementsHaveTheShortTimeAgainBehindALargeRow) {
+  ASSERT_TRUE(table_->LimitStatements().ok());
+  DeadLetter row = RowAt("1", "a", /*parked=*/true);
+  row.value = std::string(3U << 20U, 'x');
+  InsertOk({row});
+  const auto rows = table_->ReadKey("orders", "a", 0, 100);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->at(0).value, row.value);
+  const auto in_force = table_->connection()->Query("SHOW statement_timeout");
+  ASSERT_TRUE(in_force.ok()) << in_force.status();
+  EXPECT_EQ(in_force->at(0).at(0), "10s");
+}
+
 }  // namespace
 }  // namespace walpost::postgres
