@@ -3,11 +3,14 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "operations/confirmed.h"
 #include "operations/dlq_text.h"
@@ -70,7 +73,7 @@ class Replayer {
     for (const std::uint32_t place : places) {
       RETURN_IF_ERROR(base::Annotate(Open(place, &readers, &end), Name(place)));
     }
-    RETURN_IF_ERROR(JudgeIds(readers));
+    RETURN_IF_ERROR(JudgeIds());
     if (options_.dry_run && !options_.missing) {
       return absl::OkStatus();
     }
@@ -100,6 +103,7 @@ class Replayer {
                                                     outbox, place, &schemas_, &table_end));
     *end = std::max(*end, table_end);
     ASSIGN_OR_RETURN(const std::string where, options_.filter.Where(reader, outbox.table));
+    RETURN_IF_ERROR(FindIds(outbox.table, &reader));
     RETURN_IF_ERROR(JudgeBegin(&reader));
     RETURN_IF_ERROR(reader.Open(
         where, options_.missing ? RowReader::Reading::kTwice : RowReader::Reading::kInOrder));
@@ -153,17 +157,40 @@ class Replayer {
     return absl::FailedPreconditionError(text);
   }
 
-  absl::Status JudgeIds(const std::vector<RowReader>& readers) const {
-    std::uint64_t found = 0;
-    for (const RowReader& reader : readers) {
-      found += reader.count();
+  // By themselves: an id may be in several tables, and be named twice.
+  absl::Status FindIds(const outbox::TableOptions& table, RowReader* reader) {
+    for (const std::string& id : options_.filter.ids) {
+      if (found_ids_.contains(id)) {
+        continue;
+      }
+      RowFilter alone = options_.filter;
+      alone.ids = {id};
+      ASSIGN_OR_RETURN(const std::string where, alone.Where(*reader, table));
+      ASSIGN_OR_RETURN(const bool found, reader->HasAny(where));
+      if (found) {
+        found_ids_.insert(id);
+      }
     }
-    const std::size_t wanted = options_.filter.ids.size();
-    return found < wanted ? absl::NotFoundError(absl::StrFormat(
-                                "of %s only %d with these conditions: the others are not in the "
-                                "table, or no longer",
-                                Count(wanted, "id"), found))
-                          : absl::OkStatus();
+    return absl::OkStatus();
+  }
+
+  absl::Status JudgeIds() const {
+    constexpr std::size_t kNamed = 10;
+    std::vector<std::string> missing;
+    for (const std::string& id : options_.filter.ids) {
+      if (!found_ids_.contains(id)) {
+        missing.push_back(id);
+      }
+    }
+    const std::size_t named = std::min(missing.size(), kNamed);
+    return missing.empty()
+               ? absl::OkStatus()
+               : absl::NotFoundError(absl::StrFormat(
+                     "with these conditions %s not in the tables, or no longer: %s%s",
+                     Count(missing.size(), "id") + (missing.size() == 1 ? " is" : " are"),
+                     absl::StrJoin(missing.begin(),
+                                   missing.begin() + static_cast<std::ptrdiff_t>(named), ", "),
+                     missing.size() > named ? ", ..." : ""));
   }
 
   // Of every table, before anything of one is sent.
@@ -257,6 +284,7 @@ class Replayer {
   RowSender sender_;
   Pace pace_;
   envelope::SchemaTable schemas_;
+  std::set<std::string> found_ids_;  // of filter.ids
   SharedIds shared_ids_;
   std::vector<std::vector<bool>> settled_;  // by table and the row's number: not to be sent
   kafka::UnseenTopics unseen_topics_;

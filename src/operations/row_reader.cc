@@ -114,6 +114,13 @@ absl::StatusOr<bool> RowReader::TransactionsAreOurs() {
   return rows.at(0).at(0) == "t";
 }
 
+absl::StatusOr<bool> RowReader::HasAny(const std::string& where) {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection_.Query(absl::StrFormat("SELECT EXISTS (SELECT FROM %s AS t WHERE %s)",
+                                                     encoder_.table(), where)));
+  return rows.at(0).at(0) == "t";
+}
+
 absl::Status RowReader::Open(const std::string& where, Reading reading) {
   RETURN_IF_ERROR(ReadOrigin());
   const std::string from = absl::StrFormat("FROM %s AS t WHERE %s", encoder_.table(), where);

@@ -67,7 +67,9 @@ class RowReader {
   // have no times, or it is empty.
   absl::StatusOr<std::optional<std::int64_t>> BeginsMs();
 
-  // `where`: SQL, about `t`.
+  // `where`: SQL, about `t`. Whether there is such a row, before Open.
+  absl::StatusOr<bool> HasAny(const std::string& where);
+
   absl::Status Open(const std::string& where, Reading reading);
 
   std::uint64_t count() const { return count_; }
