@@ -195,6 +195,7 @@ void ReadKafka(MapReader sink, Config* config, Problems* problems) {
   sink.Finish();
   config->run.kafka.name = config->run.name;
   config->run.kafka.in_flight_bytes_max = config->run.pipeline.in_flight_bytes_max;
+  config->run.kafka.unknown_topic_wait = config->run.pipeline.unknown_topic_wait;
   if (const auto effective = kafka::EffectiveProperties(config->run.kafka); !effective.ok()) {
     problems->lines.push_back(
         absl::StrFormat("%s: %s", problems->file, std::string(effective.status().message())));

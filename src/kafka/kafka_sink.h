@@ -30,6 +30,8 @@ struct KafkaOptions {
   std::vector<std::pair<std::string, std::string>> properties;
   std::size_t in_flight_bytes_max = std::size_t{16} * 1024 * 1024;
   std::chrono::milliseconds metadata_refresh{30'000};
+  // So long a topic must have no such partition before a record for it is refused.
+  std::chrono::milliseconds unknown_topic_wait{0};
 };
 
 // A line for the log: brokers down, topic found, partition count changed, librdkafka's own log

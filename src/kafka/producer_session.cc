@@ -108,7 +108,7 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partition_count)) {
-    if (now_.mono >= topic->limits_read_at + kLimitsKept) {
+    if (!IsBelieved(*topic, options_.unknown_topic_wait)) {
       return LookUpFirst(topic);  // they may have been added meanwhile
     }
     return Refuse(FailureKind::kPartitionUnknown,
@@ -218,7 +218,7 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
   if (!lacks_key && bytes <= limits.message_bytes_max.value_or(0)) {
     return std::nullopt;
   }
-  if (now_.mono >= topic->limits_read_at + kLimitsKept) {
+  if (!IsBelieved(*topic, kLimitsWait)) {
     return LookUpFirst(topic);  // they may have been changed meanwhile
   }
   if (lacks_key) {

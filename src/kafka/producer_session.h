@@ -33,6 +33,15 @@
 
 namespace walpost::kafka {
 
+// What look-ups said of a topic that a record was held against.
+struct TopicAnswer {
+  std::size_t partitions = 0;
+  std::optional<std::int64_t> message_bytes_max;
+  bool compacts = false;
+
+  bool operator==(const TopicAnswer&) const = default;
+};
+
 // What outlives sessions. It changes only at a look-up, or with a record that needs more.
 struct TopicMemory {
   std::map<std::string, std::int32_t> partitions;
@@ -43,6 +52,14 @@ struct TopicMemory {
   // By topic, limits under which it refused a time that they allow: until others are read, they say too
   // little.
   std::map<std::string, TopicLimits> refused_times;
+
+  struct Refusing {
+    TopicAnswer answer;
+    base::MonotonicTime since;  // no look-up has said anything else
+    base::MonotonicTime asked_at;
+  };
+
+  std::map<std::string, Refusing> refusing;  // by topic
 };
 
 class ProducerSession {
@@ -53,6 +70,8 @@ class ProducerSession {
   static constexpr std::chrono::milliseconds kAnswerKept{5'000};
   // A record is refused by a topic's limits, or partitions, that were read no longer ago than this.
   static constexpr std::chrono::milliseconds kLimitsKept{1'000};
+  // So long look-ups must say the same before a record is refused by limits: a broker may lag behind.
+  static constexpr std::chrono::milliseconds kLimitsWait{1'000};
   // Topics asked about in one job of the helper thread, which has other work too.
   static constexpr std::size_t kQuestions = 16;
   // When so many were unknown or not permitted, many are asked about together first.
@@ -160,6 +179,7 @@ class ProducerSession {
   void FailWaiting(delivery::SinkListener* listener);
   std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
                                                     TopicState* topic);
+  bool IsBelieved(const TopicState& topic, std::chrono::milliseconds wait);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
   std::int64_t TimestampFor(const envelope::Record& record, const TopicState& topic) const;

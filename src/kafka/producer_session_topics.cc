@@ -209,6 +209,21 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
   }
 }
 
+// Whether what was looked up may refuse a record: just now, and by every look-up of some time, since one
+// broker learns of a change later than another. What was said before counts while it is asked for.
+bool ProducerSession::IsBelieved(const TopicState& topic, std::chrono::milliseconds wait) {
+  const auto [found, added] = memory_->refusing.try_emplace(topic.name);
+  TopicMemory::Refusing& said = found->second;
+  const TopicAnswer answer{topic.partition_count, topic.limits.message_bytes_max,
+                           topic.limits.compacts};
+  if (added || said.answer != answer ||
+      now_.mono >= said.asked_at + std::max(wait, 2 * kAnswerKept)) {
+    said = {answer, now_.mono, now_.mono};
+  }
+  said.asked_at = now_.mono;
+  return now_.mono < topic.limits_read_at + kLimitsKept && now_.mono >= said.since + wait;
+}
+
 // Looks all topics in use up again; a topic that grew gets its keys from here on where Java
 // producers put them too.
 void ProducerSession::RefreshCounts() {

@@ -110,6 +110,38 @@ def test_partitions_added_to_a_topic_are_used_and_logged(make_pipeline, kafka):
     assert len({record.partition for record in p.records()}) > 1
 
 
+# A broker learns of new partitions later than another, as of a new topic.
+# Failure 76.
+def test_partition_that_comes_while_its_event_waits_is_used(make_pipeline, kafka):
+    topic, other = (kafka.create_topic(f"{which}-partitions", 2) for which in ("few", "other"))
+    p = make_pipeline(create_topic=False)
+    p.execute("CREATE TABLE own (id text, aggregatetype text, aggregateid text, type text, payload text, part int)")
+    p.walpost = p.another(config={
+        "outboxes": [{"table": "public.own", "columns": {"id": "id", "key": "aggregateid", "aggregate_type": "aggregatetype", "type": "type",
+                                                         "payload": "payload", "partition": "part"},
+                      "topic": "{aggregate_type}", "topics": {"allowed": [topic, other]}}],
+        "delivery": {"on_undeliverable": "dead_letter", "unknown_topic_wait": "20s"}})
+    p.start()
+
+    def insert(row, to, partition):
+        p.execute("INSERT INTO own VALUES (%s, %s, 'k', 'T', 'x', %s)", row, to, partition)
+
+    insert("a", topic, 0)
+    insert("b", topic, 3)
+    insert("c", other, 1)
+    servers.wait_for(lambda: ids_in(kafka, other) == ["c"], 30, "the other topic")
+    assert ids_in(kafka, topic) == ["a"] and p.walpost.status()["events"]["dead_lettered"] == 0
+    admin = kafka.admin()
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].result(timeout=30)
+    p.wait_confirmed()
+    assert sorted(ids_in(kafka, topic)) == ["a", "b"]
+    insert("d", topic, 9)
+    p.wait_confirmed(seconds=60)
+    assert p.walpost.status()["events"]["dead_lettered"] == 1, "nobody made that one"
+    insert("e", topic, 9)
+    p.wait_confirmed(seconds=10)
+
+
 # Without DESCRIBE_CONFIGS nobody knows beforehand what the topic takes.
 def test_verbs_find_out_how_large_a_batch_may_be(make_pipeline, workspace):
     kafka = workspace.kafka(settings=ACLS)
@@ -259,11 +291,16 @@ def test_a_topic_that_refuses_the_present_holds_its_events_and_judges_none(make_
     nothing = {"message.timestamp.before.max.ms": "0", "message.timestamp.after.max.ms": "0"}
     refusing, other = kafka.create_topic("refusing", 1, nothing), kafka.create_topic("other", 1)
     p = timed(make_pipeline, kafka, refusing, other)
-    insert_timed(p, refusing, ("a", "0"), ("b", "0"))
-    servers.wait_for(lambda: any(line["event"] == "event_retried" for line in p.walpost.log_events()), 60, "an attempt")
+    numbers = itertools.count()
+
+    def refused():  # what comes within the same millisecond is taken
+        insert_timed(p, refusing, (f"n-{next(numbers):04}", "0"))
+        return any(line["event"] == "event_retried" for line in p.walpost.log_events())
+
+    servers.wait_for(refused, 60, "an attempt", every=0.05)
     insert_timed(p, other, ("c", "0"))
     servers.wait_for(lambda: ids_in(kafka, other) == ["c"], 60, "the other topic")
     kafka.alter_topic(refusing, {"message.timestamp.before.max.ms": "3600000", "message.timestamp.after.max.ms": "3600000"})
     p.wait_confirmed(seconds=120)
-    assert ids_in(kafka, refusing)[-2:] == ["a", "b"]
+    assert ids_in(kafka, refusing) == [f"n-{number:04}" for number in range(next(numbers))]
     assert p.walpost.status()["events"]["dead_lettered"] == 0

@@ -133,6 +133,7 @@ log: {level: debug, format: json}
   EXPECT_EQ(config.run.pipeline.reconnect_interval, milliseconds(60'000));
   EXPECT_EQ(config.run.on_halt, runtime::OnHalt::kExit);
   EXPECT_EQ(config.run.pipeline.unknown_topic_wait, milliseconds(7'000));
+  EXPECT_EQ(config.run.kafka.unknown_topic_wait, milliseconds(7'000)) << "partitions too";
   EXPECT_EQ(config.run.pipeline.in_flight_bytes_max, 1024u * 1024);
   EXPECT_EQ(config.run.pipeline.shutdown_timeout, milliseconds(3'000));
   EXPECT_EQ(config.run.pipeline.progress_topic, "");
