@@ -2,6 +2,7 @@
 
 #include <glog/logging.h>
 
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -53,6 +54,13 @@ std::string Short(std::string_view text) {
   return std::string(text.substr(0, DeadLetter::kTextBytesMax + kCharacterBytesMax));
 }
 
+// Without a record.
+std::size_t BytesOf(const DeadLetter& row) {
+  return sizeof(row) + row.position.size() + row.event_id.size() + row.event_type.size() +
+         row.source.size() + row.topic.size() + row.schema.size() + row.reason.size() +
+         row.detail.size();
+}
+
 EventReference EventOf(const DeadLetter& row, const std::optional<std::string_view>& key) {
   EventReference event;
   event.id = row.event_id;
@@ -102,7 +110,7 @@ std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& 
     return halt;
   }
   tracker_->SetForm(sequence, FormOf(row));
-  known_[sequence] = std::move(row);
+  Know(sequence, std::move(row));
   return std::nullopt;
 }
 
@@ -212,8 +220,14 @@ std::optional<Halt> Decider::DecideUndeliverable(const UndeliverableEvent& undel
   record.value = undeliverable.content;
   tracker_->Add(WithRoom(record, tracker_->arena()), undeliverable.ordinal,
                 undeliverable.commit_time, 0, undeliverable.table, FormOf(row));
-  known_[sequence] = std::move(row);
+  Know(sequence, std::move(row));
   return std::nullopt;
+}
+
+void Decider::Know(delivery::Sequence sequence, DeadLetter row) {
+  row.detail = Short(row.detail);
+  known_bytes_ += BytesOf(row);
+  CHECK(known_.emplace(sequence, std::move(row)).second);
 }
 
 DeadLetter Decider::RowOf(delivery::Sequence sequence) const {
@@ -231,7 +245,10 @@ DeadLetter Decider::RowOf(delivery::Sequence sequence) const {
 void Decider::OnWritten(delivery::Sequence sequence) {
   const bool parked = tracker_->entry(sequence).form == Tracker::Form::kParked;
   ++(parked ? counters_->events_parked : counters_->events_dead_lettered);
-  known_.erase(sequence);
+  if (const auto known = known_.find(sequence); known != known_.end()) {
+    known_bytes_ -= BytesOf(known->second);
+    known_.erase(known);
+  }
   tracker_->Settle(sequence);
 }
 

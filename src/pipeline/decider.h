@@ -6,6 +6,7 @@
 // Source: docs/dead-letters.md.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -81,7 +82,13 @@ class Decider {
   void OnWritten(delivery::Sequence sequence);
 
   // The tracker gave up everything.
-  void Forget() { known_.clear(); }
+  void Forget() {
+    known_.clear();
+    known_bytes_ = 0;
+  }
+
+  // Of what is held beside the tracker's records until it is written.
+  std::size_t retained_bytes() const { return known_bytes_; }
 
   // Inside its transaction. Nothing = decided.
   std::optional<Halt> DecideUndeliverable(const UndeliverableEvent& undeliverable);
@@ -96,6 +103,7 @@ class Decider {
                            const std::optional<std::string_view>& key) const;
   std::optional<Halt> Place(std::uint32_t table, const std::optional<std::string_view>& key,
                             delivery::Sequence sequence, base::DeadLetter* row);
+  void Know(delivery::Sequence sequence, base::DeadLetter row);
   base::DeadLetter Describe(const delivery::Tracker::Entry& entry) const;
   std::string PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const;
   void Report(Decision::Kind kind, const base::DeadLetter& row,
@@ -110,6 +118,7 @@ class Decider {
   const envelope::SchemaTable* const schemas_;
   base::SourceFacts facts_;
   std::map<delivery::Sequence, base::DeadLetter> known_;  // of dead letters, but for the record
+  std::size_t known_bytes_ = 0;
   std::deque<Decision> unreported_;
   std::uint64_t not_reported_ = 0;
 };

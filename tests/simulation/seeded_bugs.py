@@ -161,8 +161,8 @@ BUGS = [
      "void Pipeline::OnServerStopping(base::Now now) {",
      "void Pipeline::OnServerStopping(base::Now now) {\n  if (BUG(server_stop_ignored)) return;"),
     ("pipeline/pipeline.cc",
-     "tracker_.retained_bytes() < options_.in_flight_bytes_max);",
-     "((BUG(retained_not_counted) ? tracker_.in_flight_bytes() : tracker_.retained_bytes()) < options_.in_flight_bytes_max ||\n"
+     "tracker_.retained_bytes() + decider_.retained_bytes() < options_.in_flight_bytes_max);",
+     "((BUG(retained_not_counted) ? tracker_.in_flight_bytes() : tracker_.retained_bytes() + decider_.retained_bytes()) < options_.in_flight_bytes_max ||\n"
      "          BUG(no_pause_at_limit)));"),
     ("pipeline/pipeline.cc",
      "  if (!connected_ || !paused_ || now.mono < next_ping_) {",

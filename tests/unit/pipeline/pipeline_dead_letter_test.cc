@@ -337,6 +337,24 @@ TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordIsTruncatedInItsPlace) {
   ExpectAccounted();
 }
 
+// Who writes rows chooses these texts, and the table may be away for long.
+TEST_F(DeadLetterPolicyTest, TextsOfARowThatWaitsCountTowardsTheLimit) {
+  constexpr std::size_t kTopicBytes = 1'000;
+  options_.in_flight_bytes_max = 8 * kTopicBytes;
+  Policy(OnUndeliverable::kDeadLetter);
+  serve_dead_letters_ = false;
+  SendPayload(Begin(100));
+  std::size_t taken = 0;
+  while (pipeline().want_frame() && taken < 100) {
+    SendPayload(
+        EventBytes("b" + std::to_string(taken++), "b", std::string(kTopicBytes, 't') + "/"));
+  }
+  EXPECT_LE(taken, 8U);
+  ServeDeadLetters();
+  EXPECT_THAT(Rows(), SizeIs(taken));
+  EXPECT_TRUE(pipeline().want_frame()) << "written, they are held no more";
+}
+
 // Operators look for dead letters by it.
 TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordSaysWhyInAWord) {
   options_.outboxes[0].table.topics.allowed = {"orders"};
