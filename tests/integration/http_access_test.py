@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import http.server
 import json
 import resource
 import select
@@ -235,3 +236,27 @@ def test_thousands_of_connections_then_events_are_delivered_and_probes_answered(
             servers.wait_for(lambda: p.slot()["confirmed"] >= lsn, 60, "the events to be delivered")  # noqa: B023
         assert len(list(Path(f"/proc/{p.walpost.process.pid}/fd").iterdir())) < 400
     assert len(p.records()) == 30
+
+
+# Once walpost is gone, any user of the machine can listen where it did.
+# Failure 88.
+def test_health_check_shows_no_token_to_who_listens(p):
+    class Stranger(http.server.BaseHTTPRequestHandler):
+        seen = []
+
+        def do_GET(self):
+            self.seen.append(dict(self.headers))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"ok\n")
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+        threading.Thread(target=stranger.serve_forever, daemon=True).start()
+        for arguments in ([], ["--ready"]):
+            p.walpost.verb("healthcheck", *arguments,
+                           "--url", f"http://127.0.0.1:{stranger.server_port}/")
+        stranger.shutdown()
+    assert len(Stranger.seen) == 2 and all("Authorization" not in headers for headers in Stranger.seen)
