@@ -13,6 +13,7 @@ find_package(prometheus-cpp REQUIRED)
 pkg_check_modules(RDKAFKA REQUIRED IMPORTED_TARGET rdkafka>=2.0.2)
 pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
+pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET libssl libcrypto)
 pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
 if(WALPOST_SANITIZE STREQUAL "") # the sanitizers bring an allocator of their own
   pkg_check_modules(JEMALLOC REQUIRED IMPORTED_TARGET jemalloc)

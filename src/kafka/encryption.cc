@@ -1,6 +1,10 @@
 #include "kafka/encryption.h"
 
+#include <openssl/ssl.h>
+
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -53,13 +57,32 @@ std::string_view HostOf(std::string_view address) {
   return has_port ? address.substr(0, port) : address;
 }
 
-// OpenSSL's names of suites without encryption or authentication hold NULL. What follows ! or - is left out.
-bool MayUseNoCipher(const std::string& suites) {
-  const std::string upper = absl::AsciiStrToUpper(suites);
-  const std::vector<std::string> names = absl::StrSplit(upper, absl::ByAnyChar(":, "));
-  return std::any_of(names.begin(), names.end(), [](const std::string& name) {
-    return name.find("NULL") != std::string::npos && name[0] != '!' && name[0] != '-';
-  });
+struct Free {
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+
+  void operator()(SSL* connection) const { SSL_free(connection); }
+
+  void operator()(STACK_OF(SSL_CIPHER) * suites) const { sk_SSL_CIPHER_free(suites); }
+};
+
+// A suite without encryption or authentication that a connection with this list would offer; empty = none.
+// OpenSSL says so, because what a word of the list stands for depends on its version and security level.
+std::string WeakSuite(const std::string& list) {
+  const std::unique_ptr<SSL_CTX, Free> context(SSL_CTX_new(TLS_client_method()));
+  if (context == nullptr || SSL_CTX_set_cipher_list(context.get(), list.c_str()) != 1) {
+    return "";  // librdkafka refuses it in the same way
+  }
+  const std::unique_ptr<SSL, Free> connection(SSL_new(context.get()));
+  const std::unique_ptr<STACK_OF(SSL_CIPHER), Free> suites(
+      connection == nullptr ? nullptr : SSL_get1_supported_ciphers(connection.get()));
+  for (int i = 0; i < sk_SSL_CIPHER_num(suites.get()); ++i) {  // none: -1
+    const SSL_CIPHER* suite = sk_SSL_CIPHER_value(suites.get(), i);
+    if (SSL_CIPHER_get_cipher_nid(suite) == NID_undef ||
+        SSL_CIPHER_get_auth_nid(suite) == NID_auth_null) {
+      return SSL_CIPHER_get_name(suite);
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -93,8 +116,10 @@ std::string ClearTextWarning(const KafkaOptions& options, const std::vector<std:
 
 std::string WhyMayBeClearText(const KafkaOptions& options) {
   for (const auto& [name, value] : options.properties) {
-    if (name == "ssl.cipher.suites" && MayUseNoCipher(value)) {
-      return "ssl.cipher.suites has a suite without encryption or without authentication";
+    if (const std::string suite = name == "ssl.cipher.suites" ? WeakSuite(value) : "";
+        !suite.empty()) {
+      return absl::StrCat("ssl.cipher.suites has ", suite,
+                          ", which is without encryption or without authentication");
     }
     if (name == "sasl.oauthbearer.token.endpoint.url" &&
         !absl::StartsWithIgnoreCase(value, "https://")) {

@@ -67,9 +67,16 @@ TEST(KafkaEncryptionTest, TlsWithoutACipherMayBeClearText) {
                                       {"security.protocol", "SSL"},
                                       {"ssl.cipher.suites", suites}}));
   };
-  EXPECT_NE(why("NULL-SHA256:@SECLEVEL=0"), "");
-  EXPECT_NE(why("HIGH:aNULL"), "");
-  EXPECT_EQ(why("HIGH:!aNULL:-eNULL"), "");
+  for (const char* suites :
+       {"NULL-SHA256:@SECLEVEL=0", "ECDHE-RSA-AES256-GCM-SHA384:ADH-AES256-GCM-SHA384:@SECLEVEL=0",
+        "HIGH:@SECLEVEL=0", "AECDH-AES256-SHA:@SECLEVEL=0", "ALL:COMPLEMENTOFALL:@SECLEVEL=0"}) {
+    EXPECT_NE(why(suites), "") << suites;
+  }
+  for (const char* suites : {"HIGH:!aNULL:-eNULL", "ECDHE-RSA-AES256-GCM-SHA384", "DEFAULT",
+                             "HIGH:!aNULL:!eNULL:@SECLEVEL=0"}) {
+    EXPECT_EQ(why(suites), "") << suites;
+  }
+  EXPECT_EQ(why("HIGH"), "") << "OpenSSL offers none without authentication at its level";
 }
 
 TEST(KafkaEncryptionTest, SecretThatGoesToAnHttpUrlMayBeClearText) {
