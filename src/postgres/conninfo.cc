@@ -72,7 +72,7 @@ bool IsSecret(const PQconninfoOption& option) {
 }
 
 std::string QuoteValue(const std::string& value) {
-  if (!value.empty() && value.find_first_of(" \t\n'\\") == std::string::npos) {
+  if (!value.empty() && value.find_first_of(" \t\n\r\f\v'\\") == std::string::npos) {
     return value;
   }
   std::string quoted = "'";
@@ -126,6 +126,10 @@ bool HoldsSecret(const PQconninfoOption& option) {
   }
   const std::string value = option.val;
   if ((keyword == "host" || keyword == "hostaddr") && HasOtherThanHost(value)) {
+    return true;
+  }
+  // postgresql://user:password/db, without a host, is host and port.
+  if (keyword == "port" && value.find_first_not_of("0123456789, ") != std::string::npos) {
     return true;
   }
   const std::size_t colon = value.find(':');

@@ -3,6 +3,7 @@
 // `walpost.pipeline.drain` says, the envelope that a verb shows, or a conninfo.
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "operations/drain.h"
 #include "postgres/conninfo.h"
 #include "postgres/dead_letter_cells.h"
+#include "postgres/sql_connection.h"
 
 namespace walpost::fuzz {
 namespace {
@@ -68,13 +70,25 @@ void CheckDrain(std::string_view text) {
   CHECK(again->from == gap->from && again->notes == gap->notes && again->since_ms == gap->since_ms);
 }
 
+bool IsPassword(const std::string& keyword) {
+  return keyword.find("password") != std::string::npos ||
+         keyword.find("scram") != std::string::npos;
+}
+
 void CheckConninfo(std::string_view text) {
   const std::string conninfo(text.substr(0, text.find('\0')));
   if (conninfo.find("service") != std::string::npos) {
     return;  // it names a file
   }
   const auto settings = postgres::ResolveConninfo(conninfo);
+  const std::string shown = postgres::RedactConninfo(conninfo);
   if (settings.ok()) {
+    const bool elsewhere = std::any_of(settings->begin(), settings->end(), [](const auto& setting) {
+      return !IsPassword(setting.first) && setting.second.find(kSecret) != std::string::npos;
+    });
+    CHECK(elsewhere || shown.find(kSecret) == std::string::npos) << shown;
+    CHECK_EQ(postgres::RedactConninfo(shown), shown)
+        << "what is shown is a conninfo, and shows as it is";
     return;
   }
   CHECK(absl::IsInvalidArgument(settings.status())) << settings.status();

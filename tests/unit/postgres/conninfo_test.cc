@@ -100,6 +100,7 @@ TEST(RedactConninfoTest, PlainDatabaseNameIsShown) { EXPECT_EQ(RedactConninfo("s
 
 TEST(RedactConninfoTest, ValueWithSpaceStaysOneValue) {
   EXPECT_EQ(RedactConninfo("host=db options='-c geqo=off'"), "host=db options='-c geqo=off'");
+  EXPECT_EQ(RedactConninfo("host=db dbname='a\fb'"), "dbname='a\fb' host=db");
 }
 
 TEST(ResolveConninfoTest, StringWinsOverEnvironment) {
@@ -189,8 +190,9 @@ TEST(ConnectTimeoutTest, AnAttemptAlwaysEnds) {
 
 // libpq reads these as a port or as the name of a database, which are shown.
 TEST(ConninfoTest, PasswordOfAUriThatLibpqReadsOtherwiseIsNotShown) {
-  for (const char* conninfo : {"postgresql://u:hunter2/x@h/db", "postgres://u:hunter2/@h",
-                               "postgres:u:hunter2@h", "u:hunter2@h/db", "htps://u:hunter2@h/db"}) {
+  for (const char* conninfo :
+       {"postgresql://u:hunter2/x@h/db", "postgres://u:hunter2/@h", "postgres:u:hunter2@h",
+        "u:hunter2@h/db", "postgresql://u:hunter2/db", "htps://u:hunter2@h/db"}) {
     EXPECT_EQ(RedactConninfo(conninfo).find("hunter2"), std::string::npos) << conninfo;
     const auto resolved = ResolveConninfo(conninfo);
     ASSERT_EQ(resolved.status().code(), absl::StatusCode::kInvalidArgument) << conninfo;
