@@ -6,7 +6,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "kafka/read_rights.h"
 #include "kafka/topic_look_up.h"
 #include "kafka/topic_policy.h"
 #include "operations/plain_table.h"
@@ -156,7 +158,7 @@ absl::Status Drain::Judge(const std::string& doubt) const {
 
 absl::Status Drain::JudgeGap() {
   RETURN_IF_ERROR(JudgeIds());
-  return options_.send_unproven ? absl::OkStatus() : JudgeTopics();
+  return JudgeTopics();
 }
 
 absl::Status Drain::JudgeIds() {
@@ -174,6 +176,18 @@ absl::Status Drain::JudgeTopics() {
   for (const auto& [unseen, why] :
        kafka::FindUnseenTopics(options_.pipeline.kafka, {topics.begin(), topics.end()})) {
     topics.erase(unseen);
+  }
+  const auto hidden = kafka::TopicsNotToRead(
+      options_.pipeline.kafka, {topics.begin(), topics.end()}, options_.pipeline.kafka_timeout);
+  RETURN_IF_ERROR(hidden.status());
+  if (!hidden->empty()) {
+    return absl::PermissionDeniedError(absl::StrFormat(
+        "walpost's Kafka user may not READ topic %s, so it is not known which events Kafka has: "
+        "grant it; nothing was changed",
+        absl::StrJoin(*hidden, ", ")));
+  }
+  if (options_.send_unproven) {
+    return absl::OkStatus();
   }
   const absl::Status known =
       kafka::CheckCompactionIsKnown(options_.pipeline.kafka, topics, kPolicyWait);

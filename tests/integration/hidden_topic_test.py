@@ -65,7 +65,7 @@ def test_topic_that_may_not_be_described_or_written_then_a_drain_leaves_its_rows
     hidden, read_only = p.name + "-hidden", p.name + "-read-only"
     hide(p.kafka, hidden)
     p.kafka.create_topic(read_only, 1)
-    permit(p.kafka, read_only, "Describe", "Read")
+    permit(p.kafka, read_only, "Describe", "DescribeConfigs", "Read")
     p.execute(p.walpost.verb("init", "--print-sql").stdout.partition("-- Before the slot, always.")[0])
     p.insert(1, 10)
     bad = [row(p, topic) for topic in (hidden, read_only, read_only)]
@@ -90,3 +90,20 @@ def test_topic_that_may_not_be_read_then_nothing_is_judged_or_sent(make_pipeline
         assert refused.returncode == 77 and p.name in refused.stderr, refused
     permit(p.kafka, p.name, "Read")
     assert len(ids(p)) == 10
+
+
+def test_topic_that_may_not_be_read_then_no_slot_is_replaced(make_pipeline, kafka_with_rights):
+    p = make_pipeline(on_kafka=kafka_with_rights)
+    permit(p.kafka, p.name, "Describe", "Write")
+    p.start()
+    p.insert(1, 10)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.insert(11, 20)
+    before = p.execute("SELECT restart_lsn, confirmed_flush_lsn FROM pg_replication_slots")
+    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert refused.returncode == 77 and "READ" in refused.stderr and p.name in refused.stderr, refused
+    assert p.execute("SELECT restart_lsn, confirmed_flush_lsn FROM pg_replication_slots") == before
+    permit(p.kafka, p.name, "Read", "DescribeConfigs")
+    assert "10 events sent" in p.walpost.verb("slot", "recreate", "--yes").stdout
+    assert len(ids(p)) == len(set(ids(p))) == 20
