@@ -17,6 +17,12 @@ if(WALPOST_WERROR AND CMAKE_INTERPROCEDURAL_OPTIMIZATION AND CMAKE_CXX_COMPILER_
   # What only the linker sees: two types of one name.
   target_link_options(walpost_compiler INTERFACE -Werror=odr -Werror=lto-type-mismatch)
 endif()
+# For builds that are made once and not edited: several sources of a module in one compilation.
+option(WALPOST_UNITY "Compile the sources of a module together" OFF)
+if(WALPOST_UNITY)
+  # A name in an unnamed namespace is then seen by the sources that follow.
+  target_compile_options(walpost_compiler INTERFACE -Wno-shadow -Wno-subobject-linkage)
+endif()
 if(WALPOST_SANITIZE)
   target_compile_options(walpost_compiler INTERFACE
     -fsanitize=${WALPOST_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

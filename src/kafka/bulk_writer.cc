@@ -18,7 +18,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kLimitsTimeout{5'000};
 constexpr milliseconds kPollStep{100};
 constexpr const char* kDoesNotExist = "it does not exist: create it";
 constexpr const char* kMayNotDescribe =

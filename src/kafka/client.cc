@@ -61,16 +61,18 @@ absl::Status FoundTopicStatus(const std::string& topic, rd_kafka_resp_err_t erro
   return absl::IsNotFound(status) ? absl::UnavailableError(status.message()) : status;
 }
 
+std::chrono::milliseconds TimeLeft(std::chrono::steady_clock::time_point deadline) {
+  using std::chrono::milliseconds;
+  return std::max(milliseconds(0),
+                  std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()));
+}
+
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kAskAgainAfter{100};
-
-milliseconds Left(steady_clock::time_point deadline) {
-  return std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - steady_clock::now()));
-}
 
 absl::StatusOr<std::int32_t> AskForPartitions(rd_kafka_t* client, const std::string& topic,
                                               milliseconds timeout) {
@@ -103,8 +105,8 @@ absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::stri
   const auto deadline = steady_clock::now() + timeout;
   const auto ask_until = std::min(deadline, steady_clock::now() + kUnknownFor);
   while (true) {
-    absl::StatusOr<std::int32_t> found = AskForPartitions(client, topic, Left(deadline));
-    if (!absl::IsNotFound(found.status()) || Left(ask_until) <= kAskAgainAfter) {
+    absl::StatusOr<std::int32_t> found = AskForPartitions(client, topic, TimeLeft(deadline));
+    if (!absl::IsNotFound(found.status()) || TimeLeft(ask_until) <= kAskAgainAfter) {
       return found;
     }
     rd_kafka_poll(client, static_cast<int>(kAskAgainAfter.count()));

@@ -37,6 +37,9 @@ constexpr std::chrono::milliseconds kUnknownFor{3'000};
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              std::chrono::milliseconds timeout);
 
+// Until `deadline`, rounded up; never negative.
+std::chrono::milliseconds TimeLeft(std::chrono::steady_clock::time_point deadline);
+
 // The caller owns the headers until a produce succeeds.
 rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers);
 

@@ -18,11 +18,6 @@ using base::Progress;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-int Left(steady_clock::time_point deadline) {
-  const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
-  return static_cast<int>(std::max(left, milliseconds(0)).count());
-}
-
 absl::Status TooSlow(const ProgressPlace& place, milliseconds timeout) {
   return absl::UnavailableError(absl::StrFormat(
       "topic '%s' could not be read to its end within %d ms", place.topic, timeout.count()));
@@ -85,8 +80,8 @@ absl::StatusOr<std::vector<Progress>> Judge(Found found, UnreadProgress* unread)
 absl::StatusOr<Found> ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressPlace& place,
                              milliseconds timeout, steady_clock::time_point deadline) {
   Found found;
-  while (Left(deadline) > 0) {
-    const Message message(rd_kafka_consume(topic, 0, Left(deadline)));
+  while (TimeLeft(deadline).count() > 0) {
+    const Message message(rd_kafka_consume(topic, 0, static_cast<int>(TimeLeft(deadline).count())));
     if (message == nullptr) {
       break;
     }
@@ -122,8 +117,9 @@ absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
   }
   std::int64_t low = 0;
   std::int64_t high = 0;
-  const rd_kafka_resp_err_t error = rd_kafka_query_watermark_offsets(
-      client.get(), place.topic.c_str(), 0, &low, &high, Left(deadline));
+  const rd_kafka_resp_err_t error =
+      rd_kafka_query_watermark_offsets(client.get(), place.topic.c_str(), 0, &low, &high,
+                                       static_cast<int>(TimeLeft(deadline).count()));
   RETURN_IF_ERROR(FoundTopicStatus(place.topic, error));
   if (high == low) {
     return std::vector<Progress>();
@@ -151,8 +147,9 @@ absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& pla
     return FoundTopicStatus(place.topic, rd_kafka_last_error());
   }
   const Queue queue(rd_kafka_queue_get_main(client.get()));
-  while (Left(deadline) > 0) {
-    const Event event(rd_kafka_queue_poll(queue.get(), Left(deadline)));
+  while (TimeLeft(deadline).count() > 0) {
+    const Event event(
+        rd_kafka_queue_poll(queue.get(), static_cast<int>(TimeLeft(deadline).count())));
     if (event == nullptr || rd_kafka_event_type(event.get()) != RD_KAFKA_EVENT_DR) {
       continue;
     }

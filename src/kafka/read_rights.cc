@@ -2,12 +2,10 @@
 
 #include <librdkafka/rdkafka.h>
 
-#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "kafka/classify.h"
 #include "kafka/client.h"
@@ -59,9 +57,8 @@ absl::StatusOr<std::vector<std::string>> TopicsNotToRead(const KafkaOptions& opt
   std::vector<std::string> refused;
   const auto deadline = steady_clock::now() + timeout;
   while (!asked.empty()) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
-    const Message message(rd_kafka_consume_queue(
-        queue.get(), static_cast<int>(std::max(left, milliseconds(0)).count())));
+    const milliseconds left = TimeLeft(deadline);
+    const Message message(rd_kafka_consume_queue(queue.get(), static_cast<int>(left.count())));
     if (message != nullptr && message->rkt != nullptr) {
       const std::string name = rd_kafka_topic_name(message->rkt);
       const bool may_not = Classify(message->err) == delivery::FailureKind::kTopicNotAuthorized;
@@ -71,7 +68,7 @@ absl::StatusOr<std::vector<std::string>> TopicsNotToRead(const KafkaOptions& opt
       if ((may || may_not) && asked.erase(name) > 0 && may_not) {
         refused.push_back(name);
       }
-    } else if (left.count() <= 0) {
+    } else if (left.count() == 0) {
       return absl::UnavailableError(absl::StrFormat(
           "whether walpost's Kafka user may READ topic '%s' is not known: no answer within %d ms",
           *asked.begin(), timeout.count()));

@@ -15,8 +15,6 @@ using delivery::FailureKind;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kLimitsTimeout{5'000};
-
 absl::Status WriteStatus(const std::string& topic, rd_kafka_resp_err_t error) {
   const FailureKind kind = Classify(error);
   if (kind == FailureKind::kRecordTooLarge || kind == FailureKind::kRecordInvalid) {
@@ -104,8 +102,8 @@ absl::StatusOr<std::int64_t> RecordWriter::AwaitReport(const std::string& topic)
   const Queue queue(rd_kafka_queue_get_main(client_.get()));
   const auto deadline = steady_clock::now() + timeout_;
   for (;;) {
-    const auto left = std::chrono::ceil<milliseconds>(deadline - steady_clock::now());
-    if (left.count() <= 0) {
+    const milliseconds left = TimeLeft(deadline);
+    if (left.count() == 0) {
       break;
     }
     const Event event(rd_kafka_queue_poll(queue.get(), static_cast<int>(left.count())));

@@ -51,6 +51,9 @@ struct ProducerLimits {
 // librdkafka's own bound for message.max.bytes.
 constexpr std::int64_t kMessageBytesEver = 1'000'000'000;
 
+// For the answer about one topic.
+constexpr std::chrono::milliseconds kLimitsTimeout{5'000};
+
 // Fails when the topic may not be described, or nobody answers in time.
 absl::StatusOr<TopicLimits> ReadTopicLimits(rd_kafka_t* producer, const std::string& topic,
                                             std::chrono::milliseconds timeout);

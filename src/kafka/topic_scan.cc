@@ -16,8 +16,6 @@ namespace {
 using envelope::RecordHeader;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLimitsTimeout{5'000};
-
 struct ListDeleter {
   void operator()(rd_kafka_topic_partition_list_t* list) const {
     rd_kafka_topic_partition_list_destroy(list);

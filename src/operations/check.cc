@@ -28,7 +28,6 @@ namespace {
 using postgres::Row;
 using postgres::SqlConnection;
 
-using Line = CheckLine;
 using Level = CheckLine::Level;
 
 class Checker {
@@ -44,11 +43,11 @@ class Checker {
     CheckHttp();
   }
 
-  const std::vector<Line>& lines() const { return found_.all(); }
+  const std::vector<CheckLine>& lines() const { return found_.all(); }
 
   int exit_code() const {
     bool failed = false;
-    for (const Line& line : found_.all()) {
+    for (const CheckLine& line : found_.all()) {
       failed = failed || line.level == Level::kFailed;
     }
     return !failed ? 0 : unreachable_ ? kExitUnavailable : kExitConfig;
@@ -248,9 +247,9 @@ class Checker {
   bool unreachable_ = false;
 };
 
-std::string AsText(const std::vector<Line>& lines, bool color) {
+std::string AsText(const std::vector<CheckLine>& lines, bool color) {
   std::string text;
-  for (const Line& line : lines) {
+  for (const CheckLine& line : lines) {
     const char* mark = line.level == Level::kOk ? "✓" : line.level == Level::kWarning ? "!" : "✗";
     const char* paint = line.level == Level::kOk        ? "\x1b[32m"
                         : line.level == Level::kWarning ? "\x1b[33m"
@@ -261,9 +260,9 @@ std::string AsText(const std::vector<Line>& lines, bool color) {
   return text;
 }
 
-std::string AsJson(const std::vector<Line>& lines) {
+std::string AsJson(const std::vector<CheckLine>& lines) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const Line& line : lines) {
+  for (const CheckLine& line : lines) {
     const char* level = line.level == Level::kOk        ? "ok"
                         : line.level == Level::kWarning ? "warning"
                                                         : "failed";

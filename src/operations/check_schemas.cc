@@ -19,9 +19,9 @@ using Level = CheckLine::Level;
 
 constexpr char kTopic[] = "{topic}";
 
-class Checker {
+class SchemaChecker {
  public:
-  explicit Checker(const CheckSchemasOptions& options) : options_(options) {}
+  explicit SchemaChecker(const CheckSchemasOptions& options) : options_(options) {}
 
   CheckSchemasResult Run() {
     std::vector<envelope::FramingOptions> framings;
@@ -148,7 +148,7 @@ class Checker {
 }  // namespace
 
 CheckSchemasResult CheckSchemas(const CheckSchemasOptions& options) {
-  return Checker(options).Run();
+  return SchemaChecker(options).Run();
 }
 
 SchemaSource SchemaSourceOf(const outbox::TableOptions& table,

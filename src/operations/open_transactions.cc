@@ -19,7 +19,7 @@ using postgres::Row;
 using postgres::SqlConnection;
 using std::chrono::steady_clock;
 
-constexpr int kStepMs = 100;
+constexpr int kLookAgainMs = 100;
 
 // By the transaction: who runs it. Who writes holds this lock on the root, and one that has ended was
 // visible before it gave it up. Any role may read these columns.
@@ -74,7 +74,7 @@ absl::Status AwaitOpenTransactions(const DlqOptions& pipeline, std::chrono::mill
     if (steady_clock::now() >= deadline) {
       return StillOpen(open);
     }
-    poll(nullptr, 0, kStepMs);
+    poll(nullptr, 0, kLookAgainMs);
     ASSIGN_OR_RETURN(const auto now, OpenTransactions(&connection, pipeline));
     std::erase_if(open, [&now](const auto& each) { return !now.contains(each.first); });
   }

@@ -18,15 +18,9 @@
 namespace walpost::postgres {
 namespace {
 
-struct OptionsDeleter {
-  void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
-};
-
 struct ConnectionDeleter {
   void operator()(PGconn* connection) const { PQfinish(connection); }
 };
-
-using OptionsPtr = std::unique_ptr<PQconninfoOption, OptionsDeleter>;
 
 // A password with a '/' ends the part of a URI that libpq takes it from, and what is no URI is the name of
 // a database: either way the password would be shown as something else.
@@ -39,7 +33,7 @@ bool MayMisplacePassword(const std::string& conninfo, bool is_uri) {
   return at != std::string::npos && at < conninfo.find('?', path);
 }
 
-absl::StatusOr<OptionsPtr> Parse(const std::string& conninfo) {
+absl::StatusOr<ConninfoPtr> Parse(const std::string& conninfo) {
   // As libpq does for `dbname`: without '=' and without a URI prefix it is just a database name.
   const bool is_uri =
       conninfo.rfind("postgresql://", 0) == 0 || conninfo.rfind("postgres://", 0) == 0;
@@ -49,10 +43,10 @@ absl::StatusOr<OptionsPtr> Parse(const std::string& conninfo) {
         "each '@' and %2F for each '/' in its name and password");
   }
   if (!is_uri && conninfo.find('=') == std::string::npos) {
-    return OptionsPtr(PQconninfoParse("", nullptr));
+    return ConninfoPtr(PQconninfoParse("", nullptr));
   }
   char* message = nullptr;
-  OptionsPtr options(PQconninfoParse(conninfo.c_str(), &message));
+  ConninfoPtr options(PQconninfoParse(conninfo.c_str(), &message));
   if (options == nullptr) {
     const std::string text = message == nullptr ? "out of memory" : MaskQuoted(OneLine(message));
     PQfreemem(message);
@@ -169,7 +163,7 @@ std::string Setting(const ConnectionSettings& settings, const std::string& keywo
 }
 
 absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) {
-  ASSIGN_OR_RETURN(const OptionsPtr own, Parse(conninfo));
+  ASSIGN_OR_RETURN(const ConninfoPtr own, Parse(conninfo));
   RETURN_IF_ERROR(CheckNoSecretInside(own.get()));  // its port, which is not shown below
   // Port 0 is refused by libpq for each host before it looks up a name or opens a socket, and after
   // it has merged string, service and environment. PQconninfo then returns the merged values.
@@ -185,7 +179,7 @@ absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) 
     return absl::InvalidArgumentError(
         absl::StrFormat("conninfo or its service file is not usable: %s", MaskQuoted(message)));
   }
-  const OptionsPtr options(PQconninfo(probe.get()));
+  const ConninfoPtr options(PQconninfo(probe.get()));
   RETURN_IF_ERROR(CheckNoSecretInside(options.get()));
   ConnectionSettings settings;
   for (const PQconninfoOption* option = options.get(); option->keyword != nullptr; ++option) {

@@ -5,19 +5,17 @@
 #include <utility>
 #include <vector>
 
+#include "postgres/result.h"
+
 namespace walpost::postgres {
 namespace {
 
 constexpr char kPingTimeoutSeconds[] = "2";
 
-struct OptionsDeleter {
-  void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
-};
-
 class LibpqPinger final : public Pinger {
  public:
   explicit LibpqPinger(PGconn* connection) {
-    const std::unique_ptr<PQconninfoOption, OptionsDeleter> options(PQconninfo(connection));
+    const ConninfoPtr options(PQconninfo(connection));
     // TLS and the role as before, since a proxy may need them to find the server; of several hosts
     // only the one this connection reached. No password: the answer comes before authentication.
     for (const PQconninfoOption* option = options.get();

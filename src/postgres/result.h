@@ -1,4 +1,4 @@
-// Result, ServerError - one answer of libpq, and what a failure says.
+// Result, ServerError - one answer of libpq, and what a failure says; owners of what libpq allocates.
 // Why: every caller needs the same few things: rows as text, SQLSTATE, and an error as one line.
 // Thread: a value.   Lifetime: Text() views live as long as the Result.
 // Errors: CHECK-fails on a row or column that the query did not return.
@@ -24,6 +24,13 @@ struct ResultDeleter {
 };
 
 using ResultPtr = std::unique_ptr<PGresult, ResultDeleter>;
+
+struct ConninfoDeleter {
+  void operator()(PQconninfoOption* options) const { PQconninfoFree(options); }
+};
+
+// An array that ends with a null keyword.
+using ConninfoPtr = std::unique_ptr<PQconninfoOption, ConninfoDeleter>;
 
 // Line breaks and runs of white space become one space: a log line is one line.
 std::string OneLine(std::string_view text);

@@ -16,7 +16,7 @@
 namespace walpost::postgres {
 namespace {
 
-constexpr std::optional<StreamEnd> (PreflightRun::*kSteps[])() = {
+constexpr std::optional<StreamEnd> (PreflightRun::*kProbeSteps[])() = {
     &PreflightRun::ServerVersion, &PreflightRun::Identity,    &PreflightRun::Server,
     &PreflightRun::Timeline,      &PreflightRun::Publication, &PreflightRun::Tables};
 
@@ -43,7 +43,7 @@ std::variant<Connected, StreamEnd> ConnectTemporarySlot(const ConnectOptions& op
   const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   PreflightReport report;
   PreflightRun run(&connection, options, deadline, &report);
-  for (const auto step : kSteps) {
+  for (const auto step : kProbeSteps) {
     if (std::optional<StreamEnd> problem = (run.*step)()) {
       return *std::move(problem);
     }
