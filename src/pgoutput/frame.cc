@@ -32,7 +32,12 @@ absl::StatusOr<Frame> DecodeFrame(std::string_view bytes) {
       return BadFrame("short XLogData", bytes.size());
     }
     base::ByteReader reader(bytes.substr(1));
-    return Frame(XLogData{base::Lsn(reader.U64()), bytes.substr(kXLogDataHeaderBytes)});
+    XLogData data;
+    data.start = base::Lsn(reader.U64());
+    reader.U64();  // the end of the log, as far as the walsender says: the same as `start`
+    data.server_time = base::FromPostgresMicros(reader.I64());
+    data.payload = bytes.substr(kXLogDataHeaderBytes);
+    return Frame(data);
   }
   if (bytes[0] == 'k') {
     if (bytes.size() != kKeepaliveBytes) {

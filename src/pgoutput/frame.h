@@ -23,6 +23,7 @@ namespace walpost::pgoutput {
 struct XLogData {
   // Of a row or message: the LSN of its own record. 0/0 = of what describes it.
   base::Lsn start;
+  base::WallTime server_time;  // when it was sent
   std::string_view payload;
 };
 

@@ -85,6 +85,8 @@ class Intake {
   // Of the open or, else, the last transaction; for messages.
   base::Lsn last_commit_lsn() const { return transaction_.commit_lsn; }
 
+  base::WallTime last_commit_time() const { return transaction_.info.commit_time; }
+
  private:
   struct Outbox {
     outbox::TableMapper mapper;

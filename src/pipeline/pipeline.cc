@@ -95,6 +95,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
     } else if (timers_.waiting()) {
       OnPassed(now);
     }
+    pings_.OnChange(data->server_time - intake_.last_commit_time(), now);
     completing_ = completing_ && intake_.in_transaction() && !intake_.must_look();
     if (tracker_.next_sequence() != before) {
       dispatcher_.Gather(now);
@@ -114,7 +115,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
   reply_wanted_ = reply_wanted_ || keepalive.reply_requested;
   if (status_clock_.OnKeepalive(keepalive.wal_end, keepalive.reply_requested,
                                 !tracker_.empty() || keeper_.Late(now), now)) {
-    OnServerStopping(now);
+    OnPing(base::PingAnswer::kStopping, now);
   }
 }
 
@@ -136,24 +137,6 @@ void Pipeline::OnNotice(const std::string& notice) {
     return;
   }
   last_error_ = notice;
-}
-
-void Pipeline::OnServerStopping(base::Now now) {
-  if (!connected_) {
-    return;
-  }
-  // A walsender whose client cannot confirm never lets its server stop; leaving costs nothing, what
-  // is in flight stays.
-  last_error_ =
-      "the PostgreSQL server is shutting down while events are undelivered: connection closed so "
-      "that it can";
-  const Phase phase = phase_;
-  Disconnect(StreamCommand::kClose);
-  if (phase == Phase::kStreaming) {
-    ReconnectAfter(kAfterServerStop, ReconnectReason::kServerStopping, now);
-  } else if (phase == Phase::kHalting || phase == Phase::kDraining) {
-    HaltNow();
-  }
 }
 
 void Pipeline::Tick(base::Now now) {
@@ -263,13 +246,7 @@ StreamCommand Pipeline::TakeStreamCommand() {
   return std::exchange(stream_command_, StreamCommand::kNone);
 }
 
-bool Pipeline::TakePing(base::Now now) {
-  if (!connected_ || !paused_ || now.mono < next_ping_) {
-    return false;
-  }
-  next_ping_ = now.mono + kPingEvery;
-  return true;
-}
+bool Pipeline::TakePing(base::Now now) { return connected_ && pings_.Take(now); }
 
 base::MonotonicTime Pipeline::NextDeadline() const {
   base::MonotonicTime deadline = dispatcher_.NextDeadline().value_or(base::MonotonicTime::max());
@@ -279,9 +256,7 @@ base::MonotonicTime Pipeline::NextDeadline() const {
   if (connected_) {
     deadline = std::min(deadline, dead_letters_.NextDeadline().value_or(deadline));
     deadline = std::min(deadline, status_clock_.NextDeadline(confirmable()));
-    if (paused_) {
-      deadline = std::min(deadline, next_ping_);
-    }
+    deadline = std::min(deadline, pings_.NextDeadline().value_or(deadline));
   }
   deadline = std::min(deadline, look_due().value_or(deadline));
   deadline = std::min(deadline, schemas_.NextDeadline().value_or(deadline));
@@ -456,7 +431,6 @@ void Pipeline::AccountPause(base::Now now) {
   if (paused && !paused_) {
     paused_since_ = now.mono;
     paused_accounted_ = now.mono;
-    next_ping_ = now.mono + kPingAfter;
   }
   if (paused_) {
     const auto more = std::chrono::duration_cast<milliseconds>(now.mono - paused_accounted_);
@@ -465,6 +439,9 @@ void Pipeline::AccountPause(base::Now now) {
     status_clock_.OnPaused(now);
   }
   paused_ = paused;
+  if (connected_) {
+    pings_.OnTick(paused_, timers_.caught_up(), now);
+  }
 }
 
 std::optional<Halt> Pipeline::JudgeServerError(const StreamEnd& end) {

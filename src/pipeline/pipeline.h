@@ -36,6 +36,7 @@
 #include "pipeline/options.h"
 #include "pipeline/progress_keeper.h"
 #include "pipeline/schema_look_ups.h"
+#include "pipeline/server_pings.h"
 #include "pipeline/source_timers.h"
 #include "pipeline/status_clock.h"
 
@@ -50,11 +51,8 @@ enum class StreamCommand {
 
 class Pipeline {
  public:
-  // Reading paused this long is shown as `backpressured`, and the server is pinged from then on at
-  // kPingEvery.
+  // Reading paused this long is shown as `backpressured`.
   static constexpr std::chrono::milliseconds kShowPausedAfter{1'000};
-  static constexpr std::chrono::milliseconds kPingAfter{2'000};
-  static constexpr std::chrono::milliseconds kPingEvery{2'000};
   // Before reconnecting to a server that is shutting down; a new walsender would hold it again.
   static constexpr std::chrono::milliseconds kAfterServerStop{5'000};
   // The same server error at the same position this often is poison_wal.
@@ -77,8 +75,8 @@ class Pipeline {
   void OnQuiet(base::Now now);
   // A warning the server sent beside the stream.
   void OnNotice(const std::string& notice);
-  // A ping was answered "rejecting connections".
-  void OnServerStopping(base::Now now);
+  // What the ping that TakePing asked for came to, while the same connection stands.
+  void OnPing(base::PingAnswer answer, base::Now now);
   void Tick(base::Now now);  // serves the sink and every timer
   // SIGTERM: drain, confirm, finish.
   void Stop(base::Now now);
@@ -164,6 +162,7 @@ class Pipeline {
   void HaltNow();
   void HaltAtOnce(Halt halt);
   void OnSourceHalt(Halt halt, base::Now now);
+  void LeaveServer(const std::string& why, base::Now now);
   void OnPassed(base::Now now);
   bool TakenOver(const base::SourceFacts& facts) const;
   void ForgetAll();
@@ -201,6 +200,7 @@ class Pipeline {
   Dispatcher dispatcher_;
   StatusClock status_clock_;
   SourceTimers timers_;
+  ServerPings pings_;
   base::Backoff source_backoff_;
   base::Backoff standby_backoff_;
 
@@ -240,7 +240,6 @@ class Pipeline {
   bool paused_ = false;
   base::MonotonicTime paused_since_;
   base::MonotonicTime paused_accounted_;
-  base::MonotonicTime next_ping_;
 };
 
 }  // namespace walpost::pipeline

@@ -13,6 +13,17 @@ using base::HaltReason;
 using base::StreamEnd;
 using std::chrono::milliseconds;
 
+namespace {
+
+constexpr char kServerStopping[] =
+    "the PostgreSQL server is shutting down while events are undelivered: connection closed so "
+    "that it can";
+constexpr char kServerUnreachable[] =
+    "no new connection has reached the PostgreSQL server for 30 s while events wait for Kafka: "
+    "connection closed, since it may be shutting down";
+
+}  // namespace
+
 void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   attempt_unanswered_ = false;
   if (phase_ != Phase::kConnecting) {
@@ -50,6 +61,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
                             facts.progress ? facts.progress->dead_letters : 0);
   keeper_.OnConnected(facts);
   timers_.OnConnected(facts, now);
+  pings_.OnConnected();
   status_clock_.Start(facts.wal_sender_timeout_ms, now, timers_.Doublings(intake_.received_lsn()));
   phase_ = Phase::kStreaming;
   standby_ = reconnecting_as_planned_ = false;
@@ -167,6 +179,30 @@ void Pipeline::CheckPlannedReconnect(base::Now now) {
     return;
   }
   ConnectAnew(ReconnectReason::kPlanned, now);
+}
+
+void Pipeline::OnPing(base::PingAnswer answer, base::Now now) {
+  if (!connected_) {
+    return;
+  }
+  if (answer == base::PingAnswer::kStopping) {
+    LeaveServer(kServerStopping, now);
+  } else if (paused_ && pings_.OnAnswer(answer, now)) {
+    LeaveServer(kServerUnreachable, now);
+  }
+}
+
+// A walsender whose client cannot confirm never lets its server stop; leaving costs nothing, what is in
+// flight stays.
+void Pipeline::LeaveServer(const std::string& why, base::Now now) {
+  last_error_ = why;
+  const Phase phase = phase_;
+  Disconnect(StreamCommand::kClose);
+  if (phase == Phase::kStreaming) {
+    ReconnectAfter(kAfterServerStop, ReconnectReason::kServerStopping, now);
+  } else if (phase == Phase::kHalting || phase == Phase::kDraining) {
+    HaltNow();
+  }
 }
 
 // At once, and for nobody's fault.

@@ -33,6 +33,7 @@ class SourceTimers {
   void OnConnected(const base::SourceFacts& facts, base::Now now) {
     server_timeout_ = std::chrono::milliseconds(facts.wal_sender_timeout_ms);
     catch_up_to_ = std::max(facts.start_lsn, facts.server_wal_lsn);
+    caught_up_ = false;
     connected_at_ = now.mono;
     planned_at_.reset();
   }
@@ -40,7 +41,8 @@ class SourceTimers {
   // This connection has come to `passed`, and has shown to be the history that was read (`verified`).
   // True when it may be published again.
   bool OnPassed(base::Lsn passed, bool verified, base::Now now) {
-    if (!planned_at_ && planned_interval_.count() > 0 && passed >= catch_up_to_) {
+    caught_up_ = caught_up_ || passed >= catch_up_to_;
+    if (!planned_at_ && planned_interval_.count() > 0 && caught_up_) {
       planned_at_ = now.mono + std::max<base::MonotonicTime::duration>(
                                    planned_interval_, (now.mono - connected_at_) * kCatchUps);
     }
@@ -53,9 +55,12 @@ class SourceTimers {
   }
 
   // OnPassed has something to find out.
-  bool waiting() const { return alone_since_ || (!planned_at_ && planned_interval_.count() > 0); }
+  bool waiting() const { return alone_since_ || !caught_up_; }
 
-  // None = it has not caught up with what the server had when it was connected.
+  // With what the server had when it was connected.
+  bool caught_up() const { return caught_up_; }
+
+  // None = it has not caught up.
   const std::optional<base::MonotonicTime>& planned_at() const { return planned_at_; }
 
   // The connection is gone.
@@ -95,6 +100,7 @@ class SourceTimers {
   std::chrono::milliseconds planned_interval_;
   std::chrono::milliseconds server_timeout_{0};
   base::Lsn catch_up_to_;
+  bool caught_up_ = false;
   base::MonotonicTime connected_at_;
   std::optional<base::MonotonicTime> planned_at_;
   std::optional<base::MonotonicTime> alone_since_;  // without a stream that is known to be ours

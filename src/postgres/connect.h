@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/lsn.h"
+#include "base/ping_answer.h"
 #include "base/source_facts.h"
 #include "postgres/replication_stream.h"
 
@@ -49,13 +50,12 @@ struct ConnectOptions {
   std::chrono::milliseconds lock_timeout{3'000};  // of statements before START
 };
 
-// PQping on exactly the server that a stream talks to; blocking. True when it answers that it
-// rejects connections, which while streaming means that it is shutting down. A copy of what is needed
-// for that: to be used from another thread, while the stream is in use.
+// PQping on exactly the server that a stream talks to; blocking. A copy of what is needed for that: to be
+// used from another thread, while the stream is in use.
 class Pinger {
  public:
   virtual ~Pinger() = default;
-  virtual bool ServerIsStopping() = 0;
+  virtual base::PingAnswer Ping() = 0;
 };
 
 struct Connected {

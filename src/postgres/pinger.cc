@@ -31,7 +31,7 @@ class LibpqPinger final : public Pinger {
     Add("connect_timeout", kPingTimeoutSeconds);
   }
 
-  bool ServerIsStopping() override {
+  base::PingAnswer Ping() override {
     std::vector<const char*> keywords;
     std::vector<const char*> values;
     for (const auto& [keyword, value] : parameters_) {
@@ -40,7 +40,14 @@ class LibpqPinger final : public Pinger {
     }
     keywords.push_back(nullptr);
     values.push_back(nullptr);
-    return PQpingParams(keywords.data(), values.data(), 0) == PQPING_REJECT;
+    switch (PQpingParams(keywords.data(), values.data(), 0)) {
+      case PQPING_REJECT:
+        return base::PingAnswer::kStopping;
+      case PQPING_NO_RESPONSE:
+        return base::PingAnswer::kNone;
+      default:
+        return base::PingAnswer::kServes;
+    }
   }
 
  private:

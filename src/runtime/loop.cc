@@ -244,12 +244,14 @@ void Loop::HandlePing() {
     return;
   }
   pinging_ = true;
-  auto stopping = std::make_shared<bool>(false);  // shared by the two halves of the job
-  helper_->Run([stopping, pinger = pinger_] { *stopping = pinger->ServerIsStopping(); },
-               [this, stopping, pinged = stream_.get()] {
+  // Shared by the two halves of the job.
+  auto answer = std::make_shared<base::PingAnswer>(base::PingAnswer::kServes);
+  helper_->Run([answer, pinger = pinger_] { *answer = pinger->Ping(); },
+               [this, answer, pinged = stream_.get()] {
                  pinging_ = false;
-                 if (*stopping && pinged == stream_.get()) {
-                   pipeline_.OnServerStopping(now_);
+                 if (pinged == stream_.get()) {
+                   now_ = ReadClocks();
+                   pipeline_.OnPing(*answer, now_);
                  }
                });
 }

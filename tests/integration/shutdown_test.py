@@ -1,9 +1,15 @@
 """A primary is never held: it can always shut down, and its commits wait for nothing of ours, also while Kafka is away."""
 
+import contextlib
+import os
+import signal
+import threading
 import time
 
+import psycopg2.extensions
 import pytest
 import servers
+from tcp_proxy import TcpProxy
 
 STOP_LIMIT_S = 60
 
@@ -50,6 +56,65 @@ def test_fast_shutdown_completes_while_reading_is_paused_over_a_backlog(make_pip
     p.insert_transactions(1, 3_000, rows=20, payload_bytes=1_000)
     p.walpost.wait_state("backpressured", 30)
     goes_on_afterwards(p, stop_and_time(p.postgres))
+
+
+# It reads on between short pauses, and nothing in the stream says that the server wants to stop: that comes at its very end.
+# Failure 3.
+def test_fast_shutdown_completes_while_a_slow_kafka_takes_a_backlog(make_pipeline, workspace):
+    postgres, kafka = workspace.postgres(), workspace.kafka()
+    p = make_pipeline(on_postgres=postgres, on_kafka=kafka)
+    p.walpost.works_hard = True
+    p.start()
+    p.insert(1, 10)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.insert_transactions(1, 6_000, rows=20, payload_bytes=1_800)
+    over = threading.Event()
+
+    def slow():
+        while not over.is_set():
+            os.kill(kafka.process.pid, signal.SIGSTOP)
+            over.wait(0.9)
+            os.kill(kafka.process.pid, signal.SIGCONT)
+            over.wait(0.2)
+
+    slowly = threading.Thread(target=slow)
+    slowly.start()
+    try:
+        p.walpost.start()
+        servers.wait_for(lambda: p.walpost.status()["events"]["delivered"] > 1_000, 60, "some events")
+        took_s = stop_and_time(postgres)
+        delivered = p.walpost.status()["events"]["delivered"]
+    finally:
+        over.set()
+        slowly.join()
+    assert delivered < 110_000, "the server waited for the whole backlog"
+    assert took_s < 20
+    postgres.start()
+    p.wait_confirmed(seconds=180)
+    assert p.judge() == 0
+
+
+# As a Service of Kubernetes does, or HAProxy: no ping can say that the server is stopping.
+# Failure 3.
+def test_fast_shutdown_completes_behind_a_proxy_that_gives_it_no_new_connections(make_pipeline, workspace):
+    postgres, kafka = workspace.postgres(), workspace.kafka()
+    limit = {"delivery": {"in_flight_bytes_max": "1MiB"}}
+    with contextlib.closing(TcpProxy("service", ("127.0.0.1", postgres.port))) as proxy:
+        p = make_pipeline(on_postgres=postgres, on_kafka=kafka, config=limit)
+        parts = psycopg2.extensions.parse_dsn(postgres.conninfo(p.database, tcp=True))
+        parts.update(host="127.0.0.1", port=proxy.port)
+        p.walpost = p.another(conninfo=psycopg2.extensions.make_dsn(**parts), config=limit)
+        p.start()
+        p.insert(1, 10)
+        p.wait_confirmed()
+        kafka.kill9()
+        p.insert_transactions(1, 3_000, rows=20, payload_bytes=1_000)
+        p.walpost.wait_state("backpressured", 30)
+        server, proxy.target = proxy.target, ("127.0.0.1", servers.free_port())  # for new connections: nobody listens
+        took_s = stop_and_time(postgres)
+        proxy.target = server
+        goes_on_afterwards(p, took_s)
 
 
 # Failure 80.

@@ -164,9 +164,12 @@ void Simulation::Commands() {
     }
   }
   Statuses();
-  if (connection_ && pipeline_->TakePing(now_) && server_state_ == ServerState::kStopping) {
-    Trace("a ping says that the server stops");
-    pipeline_->OnServerStopping(now_);
+  if (connection_ && pipeline_->TakePing(now_)) {
+    const bool stops = server_state_ == ServerState::kStopping;
+    if (stops) {
+      Trace("a ping says that the server stops");
+    }
+    pipeline_->OnPing(stops ? base::PingAnswer::kStopping : base::PingAnswer::kServes, now_);
   }
   Look();
   DeadLetters();

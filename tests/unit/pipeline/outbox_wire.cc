@@ -7,11 +7,7 @@
 
 namespace walpost::pipeline {
 
-namespace {
-
-constexpr base::WallTime kCommitTime{std::chrono::seconds(1'700'000'000)};
-
-}  // namespace
+namespace {}  // namespace
 
 OutboxOptions EventsOutbox() {
   OutboxOptions outbox;

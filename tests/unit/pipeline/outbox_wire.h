@@ -26,6 +26,8 @@ std::string EventBytes(std::string_view id, std::string_view key = "a",
 // The same with any column NULL or odd: id, aggregate_id, aggregate_type, event_type, payload.
 std::string EventBytes(const testing::Tuple& row);
 
+inline constexpr base::WallTime kCommitTime{std::chrono::seconds(1'700'000'000)};
+
 std::string Begin(std::uint64_t commit_lsn, std::uint32_t xid = 77);
 // Ends 8 bytes after it commits.
 std::string Commit(std::uint64_t commit_lsn);

@@ -140,6 +140,12 @@ class BackPressureTest : public PipelineFixture {
     EXPECT_TRUE(pipeline().want_frame());
     Event("b1");
   }
+
+  // Long after the commit of its transaction, by the server's clock.
+  void LateEvent(const std::string& id) {
+    SendFrame(walpost::testing::XLogDataFrame(EventBytes(id, id.substr(0, 1)), Lsn(1), Lsn(1),
+                                              kCommitTime + ServerPings::kLate));
+  }
 };
 
 // Failure 63.
@@ -210,6 +216,78 @@ TEST_F(BackPressureTest, ServerIsPingedEveryTwoSecondsWhileReadingIsPaused) {
   DeliverAll();
   Advance(milliseconds(2'000));
   EXPECT_FALSE(pipeline().TakePing(now_));
+}
+
+// A slow broker takes a little again and again, so no pause is long.
+TEST_F(BackPressureTest, PausesThatAreShortDelayNoPing) {
+  SendPayload(Begin(100));
+  int pings = 0;
+  for (int i = 0; i < 10; ++i) {
+    LateEvent("a" + std::to_string(i));
+    LateEvent("b" + std::to_string(i));
+    EXPECT_FALSE(pipeline().want_frame());
+    Advance(milliseconds(1'000));
+    pings += pipeline().TakePing(now_) ? 1 : 0;
+    DeliverAll();
+  }
+  EXPECT_EQ(pings, 5);
+}
+
+TEST_F(BackPressureTest, ServerIsPingedWhileItsChangesAreLate) {
+  SendPayload(Begin(100));
+  Event("a1");
+  DeliverAll();
+  Advance(milliseconds(2'000));
+  EXPECT_FALSE(pipeline().TakePing(now_));
+  LateEvent("a2");
+  DeliverAll();
+  Advance(milliseconds(2'000));
+  EXPECT_TRUE(pipeline().TakePing(now_));
+  Advance(ServerPings::kLateFor);
+  EXPECT_FALSE(pipeline().TakePing(now_)) << "nothing has come for long";
+}
+
+TEST_F(BackPressureTest, ServerIsPingedUntilWhatItHadIsRead) {
+  End(base::StreamEnd::Kind::kLost);
+  facts_.server_wal_lsn = Lsn(9'000);
+  Connect();
+  Advance(milliseconds(2'000));
+  EXPECT_TRUE(pipeline().TakePing(now_));
+  Keepalive(9'000);
+  Advance(milliseconds(2'000));
+  EXPECT_FALSE(pipeline().TakePing(now_));
+}
+
+TEST_F(BackPressureTest, ServerThatNobodyReachesIsLeftWhileNothingIsRead) {
+  Fill();
+  const auto unanswered = [this](milliseconds time) {
+    for (milliseconds passed(0); passed < time; passed += ServerPings::kEvery) {
+      Advance(ServerPings::kEvery);
+      ASSERT_TRUE(pipeline().TakePing(now_));
+      pipeline().OnPing(base::PingAnswer::kNone, now_);
+    }
+  };
+  unanswered(milliseconds(28'000));
+  pipeline().OnPing(base::PingAnswer::kServes, now_);
+  unanswered(milliseconds(30'000));
+  EXPECT_TRUE(pipeline().connected()) << "it answered once";
+  Advance(ServerPings::kEvery);
+  pipeline().OnPing(base::PingAnswer::kNone, now_);
+  EXPECT_FALSE(pipeline().connected());
+  EXPECT_NE(pipeline().last_error(), "");
+  DeliverAll();
+}
+
+TEST_F(BackPressureTest, ServerThatNobodyReachesIsKeptWhileItIsRead) {
+  End(base::StreamEnd::Kind::kLost);
+  facts_.server_wal_lsn = Lsn(9'000);
+  Connect();
+  for (int i = 0; i < 30; ++i) {
+    Advance(ServerPings::kEvery);
+    ASSERT_TRUE(pipeline().TakePing(now_));
+    pipeline().OnPing(base::PingAnswer::kNone, now_);
+  }
+  EXPECT_TRUE(pipeline().connected());
 }
 
 TEST_F(BackPressureTest, RowLargerThanTheLimitGoesThroughAlone) {

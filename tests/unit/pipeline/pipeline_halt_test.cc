@@ -239,7 +239,7 @@ TEST_F(HaltTest, ServerThatStopsDuringAHaltIsLetGo) {
   Connect();
   Transaction(100, {"a1"});
   SendFrame("x");
-  pipeline().OnServerStopping(now_);
+  pipeline().OnPing(base::PingAnswer::kStopping, now_);
   ExpectHalted(HaltReason::kProtocolError, "unknown frame");
   EXPECT_EQ(last_command_, StreamCommand::kClose);
 }

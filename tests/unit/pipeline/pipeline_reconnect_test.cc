@@ -65,7 +65,7 @@ TEST_F(ReconnectTest, AttemptsAreCountedByWhatMadeThemNeeded) {
   End(StreamEnd::Kind::kLost);
   EXPECT_EQ(count(ReconnectReason::kLost), 1U);
   Connect();
-  pipeline().OnServerStopping(now_);
+  pipeline().OnPing(base::PingAnswer::kStopping, now_);
   EXPECT_EQ(count(ReconnectReason::kServerStopping), 1U);
   Advance(Pipeline::kAfterServerStop);
   EXPECT_EQ(pipeline().TakeStreamCommand(), StreamCommand::kNone) << "the fixture took it";
@@ -313,7 +313,7 @@ TEST_F(ReconnectTest, StopSeenByAPingClosesTheConnectionAndKeepsWhatIsInFlight) 
   Connect();
   SendPayload(Begin(100));
   Event("a1");
-  pipeline().OnServerStopping(now_);
+  pipeline().OnPing(base::PingAnswer::kStopping, now_);
   Tick();
   EXPECT_EQ(last_command_, StreamCommand::kClose);
   ExpectReconnectAfter(Pipeline::kAfterServerStop);
@@ -329,7 +329,7 @@ TEST_F(ReconnectTest, StopSeenByAPingClosesTheConnectionAndKeepsWhatIsInFlight) 
 TEST_F(ReconnectTest, LatePingOfAConnectionThatIsGoneChangesNothing) {
   Connect();
   End(StreamEnd::Kind::kLost);
-  pipeline().OnServerStopping(now_);
+  pipeline().OnPing(base::PingAnswer::kStopping, now_);
   ExpectReconnectAfter(kBackOff);
 }
 

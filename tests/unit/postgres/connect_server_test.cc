@@ -334,11 +334,11 @@ TEST_F(ConnectServerTest, PingerSeesAStopThatWaitsForUs) {
   ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
   auto& [stream, facts, pinger, clear_text_peer, not_noted] = std::get<Connected>(outcome);
   EXPECT_EQ(clear_text_peer, "") << "loopback";
-  EXPECT_FALSE(pinger->ServerIsStopping());
+  EXPECT_EQ(pinger->Ping(), base::PingAnswer::kServes);
   other.Sql("INSERT INTO t SELECT generate_series(1, 400000)");
   other.Signal(SIGINT);
   const auto deadline = Soon();
-  while (!pinger->ServerIsStopping()) {
+  while (pinger->Ping() != base::PingAnswer::kStopping) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
     poll(nullptr, 0, 20);
   }

@@ -113,7 +113,9 @@ class SlowPinger final : public postgres::Pinger {
  public:
   explicit SlowPinger(std::shared_ptr<SlowServer> server) : server_(std::move(server)) {}
 
-  bool ServerIsStopping() override { return server_->Ping(); }
+  base::PingAnswer Ping() override {
+    return server_->Ping() ? base::PingAnswer::kStopping : base::PingAnswer::kServes;
+  }
 
  private:
   const std::shared_ptr<SlowServer> server_;
@@ -306,7 +308,7 @@ TEST_F(LoopTest, PingThatIsNotAnsweredDoesNotKeepItFromWaiting) {
   StartAndConnect();
   PushTransaction(1'000);
   Await("a ping", [this] { return server_->asked() == 1; });
-  EXPECT_LT(TurnsIn(pipeline::Pipeline::kPingEvery + milliseconds(500)), 300);
+  EXPECT_LT(TurnsIn(pipeline::ServerPings::kEvery + milliseconds(500)), 300);
   EXPECT_EQ(server_->asked(), 1);
   server_->LetGo();
   Await("the next ping", [this] { return server_->asked() == 2; });

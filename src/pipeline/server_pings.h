@@ -1,0 +1,76 @@
+// ServerPings - when the server is asked on a new connection whether it is stopping.
+// Why: a server stops only when all that it has was sent and confirmed, and the stream says so at its very
+//   end. Where that end is far away, or nothing is read, only a new connection shows the stop.
+// Thread: loop thread; no clock of its own.
+// Source: docs/design.md, facts 6 and 7.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "base/ping_answer.h"
+#include "base/time.h"
+
+namespace walpost::pipeline {
+
+class ServerPings {
+ public:
+  // While the end of the stream is far away; the first one as late.
+  static constexpr std::chrono::milliseconds kEvery{2'000};
+  // A change that the server sends so long after its commit has more behind it.
+  static constexpr std::chrono::milliseconds kLate{2'000};
+  // After such a change the end counts as far away for this long.
+  static constexpr std::chrono::milliseconds kLateFor{10'000};
+  // While nothing is read: without an answer for this long the connection is given up. A proxy may give a
+  // server that is stopping no new connections, so nothing would show the stop.
+  static constexpr std::chrono::milliseconds kNoAnswerMax{30'000};
+
+  void OnConnected() { *this = ServerPings(); }
+
+  // The server sent a change of a transaction that committed `age` before, by its own clock.
+  void OnChange(std::chrono::microseconds age, base::Now now) {
+    if (age >= kLate) {
+      late_until_ = now.mono + kLateFor;
+    }
+  }
+
+  // On each tick of a connection. `caught_up`: with what the server had when it was connected.
+  void OnTick(bool paused, bool caught_up, base::Now now) {
+    if (!paused) {
+      unanswered_since_.reset();
+    }
+    if (!paused && caught_up && now.mono >= late_until_) {
+      next_.reset();
+    } else if (!next_) {
+      next_ = now.mono + kEvery;
+    }
+  }
+
+  bool Take(base::Now now) {
+    if (!next_ || now.mono < *next_) {
+      return false;
+    }
+    next_ = now.mono + kEvery;
+    return true;
+  }
+
+  // Of a ping that was taken while nothing is read. True when nobody has answered for too long.
+  bool OnAnswer(base::PingAnswer answer, base::Now now) {
+    if (answer != base::PingAnswer::kNone) {
+      unanswered_since_.reset();
+      return false;
+    }
+    unanswered_since_ = unanswered_since_.value_or(now.mono);
+    return now.mono - *unanswered_since_ >= kNoAnswerMax;
+  }
+
+  std::optional<base::MonotonicTime> NextDeadline() const { return next_; }
+
+ private:
+  std::optional<base::MonotonicTime> next_;  // absent = the stream itself will show a stop
+  base::MonotonicTime late_until_;
+  std::optional<base::MonotonicTime> unanswered_since_;
+};
+
+}  // namespace walpost::pipeline
