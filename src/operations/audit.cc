@@ -169,7 +169,7 @@ Verdict VerdictOn(const Reconciled& reconciled, const ReconciledTopic& topic, bo
     case DeadLetterFate::kNone:
       break;
   }
-  if (reconciled.unproven) {
+  if (reconciled.id_unproven) {
     return Verdict::kIdsShared;
   }
   if (!confirmed) {

@@ -264,7 +264,7 @@ absl::Status Drain::Look(std::uint32_t place) {
     return absl::OkStatus();  // compared with nothing
   }
   RETURN_IF_ERROR(base::Annotate(FindSettled(place), name));
-  return base::Annotate(Judge(table.settled_rows.compaction_unknown), name);
+  return base::Annotate(Judge(table.settled_rows.doubt), name);
 }
 
 absl::StatusOr<std::string> Drain::Send(std::uint32_t place) {

@@ -7,12 +7,10 @@
 #include <utility>
 #include <variant>
 
-#include "absl/hash/hash.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "kafka/topic_limits.h"
-#include "outbox/undeliverable.h"
-#include "postgres/dead_letter_cells.h"
+#include "operations/event_id.h"
 #include "postgres/preflight.h"
 
 namespace walpost::operations {
@@ -26,23 +24,7 @@ using kafka::ScannedRecord;
 constexpr std::int64_t kClockMarginMs = 3'600'000;
 constexpr std::size_t kExamplesMax = 20;
 constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to distinguish it from others
-
-// Of an id that is longer than it may be, all of it. Two hashes, so that no two are taken for one by chance.
-using WholeId = std::array<std::uint64_t, 2>;
-
-struct Id {
-  std::string text;  // as a dead letter has it: a longer one is cut
-  WholeId whole{};   // 0 = `text` is
-};
-
-// A record of another writer's, or a row, may have an id of any length.
-Id IdOf(std::string_view id) {
-  if (id.size() <= outbox::kIdBytesMax) {
-    return {std::string(id)};
-  }
-  return {postgres::Text(id, base::DeadLetter::kTextBytesMax, /*ascii=*/false),
-          {absl::HashOf(id), absl::HashOf(id, id.size())}};
-}
+constexpr std::int32_t kAnyPartition = -1;    // what a row asks for that names none
 
 enum class Kind : std::uint8_t { kRow, kRecord, kDeadLetter, kLate };
 
@@ -52,9 +34,9 @@ struct Entry {
   DeadLetterFate fate = DeadLetterFate::kNone;
   bool undeliverable = false;
   bool redelivered = false;
-  bool has_key = false;  // of a row, as all that follows
-  bool shared_id = false;
-  bool in_topic = false;  // once judged, as what follows
+  bool has_key = false;
+  bool shared_id = false;  // of a row
+  bool in_topic = false;   // once judged, as what follows
   bool unproven = false;
   std::array<std::uint64_t, 2> key{};
   std::uint32_t topic = 0;
@@ -89,15 +71,24 @@ T ReadBytes(std::string_view bytes) {
 }
 
 // What compaction takes for the same.
-std::string CompactedKeyOf(const Entry& row) {
-  return std::string(BytesOf(row.topic)).append(BytesOf(row.partition)).append(BytesOf(row.key));
+std::string CompactedKeyOf(const Entry& entry, std::int32_t partition) {
+  return std::string(BytesOf(entry.topic)).append(BytesOf(partition)).append(BytesOf(entry.key));
+}
+
+template <typename Key>  // optional text
+void SetKey(std::string_view topic, const Key& key, Entry* entry) {
+  if (key) {
+    entry->has_key = true;
+    const base::ParkedKeyId id = base::ParkedKeyIdOf(topic, *key);
+    entry->key = {id.first, id.second};
+  }
 }
 
 Reconciled ComparedOf(const Entry& row, std::string_view id, const ReconciledTopic& topic) {
   Reconciled reconciled;
   reconciled.row = {row.number, id, row.topic, row.at_ms, row.bytes, row.undeliverable};
   reconciled.in_topic = row.in_topic;
-  reconciled.unproven = row.unproven;
+  reconciled.id_unproven = row.unproven;
   reconciled.too_large = topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
   reconciled.fate = row.fate;
   return reconciled;
@@ -158,11 +149,7 @@ absl::Status Reconciliation::Add(const ReadRow& row, std::uint64_t number,
     entry.shared_id = shared_.In(source, record.topic);
     entry.bytes = kafka::BatchBytesOf(record);
     entry.partition = record.partition;
-    if (record.key) {
-      entry.has_key = true;
-      const base::ParkedKeyId key = base::ParkedKeyIdOf(record.topic, *record.key);
-      entry.key = {key.first, key.second};
-    }
+    SetKey(record.topic, record.key, &entry);
     if (record.timestamp_ms > 0) {
       entry.at_ms = std::min(entry.at_ms, record.timestamp_ms);
     }
@@ -265,6 +252,8 @@ absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& re
   entry.topic = topic;
   entry.partition = record.partition;
   entry.number = static_cast<std::uint64_t>(record.offset);
+  entry.at_ms = record.timestamp_ms;
+  SetKey(reconciled.name, record.key, &entry);
   const auto position = Position::Parse(
       record.Header(entry.redelivered ? "walpost-original-position" : "walpost-position"));
   entry.position = position.value_or(Position());
@@ -342,10 +331,39 @@ absl::Status Reconciliation::FindLate() {
   return absl::OkStatus();
 }
 
-bool Reconciliation::HasRecord(const Event& event, std::optional<std::uint32_t> topic) const {
-  return std::any_of(event.records.begin(), event.records.end(), [&](const Entry& record) {
-    return (!topic || record.topic == *topic) && MayBeOfHistory(record.position);
-  });
+// Of each row, by its id. One that is no UUID may be another pipeline's, too: the key shows whose it is.
+void Reconciliation::FindRecords(const std::string& id, Event* event) const {
+  for (Entry& row : event->rows) {
+    // A walpost of before made a record of it; for which topic, its row does not say any more.
+    const bool any_topic = row.undeliverable && row.whole_id != WholeId{};
+    bool found = false;
+    for (const Entry& record : event->records) {
+      if ((any_topic || record.topic == row.topic) && MayBeOfHistory(record.position)) {
+        found = true;
+        const bool same_key = record.has_key == row.has_key && record.key == row.key;
+        row.in_topic = row.in_topic || any_topic || same_key || IsUuid(id);
+      }
+    }
+    row.in_topic = row.in_topic && !row.shared_id;
+    row.unproven = found && !row.in_topic;
+  }
+}
+
+// Records of compacted topics that are about none of the rows.
+absl::Status Reconciliation::KeepForeign(const Event& event) {
+  for (const Entry& record : event.records) {
+    const bool about_a_row =
+        std::any_of(event.rows.begin(), event.rows.end(),
+                    [&](const Entry& row) { return row.topic == record.topic && row.in_topic; });
+    if (about_a_row || !record.has_key ||
+        topics_[record.topic].gaps.compaction != Compaction::kYes) {
+      continue;
+    }
+    for (const std::int32_t partition : {kAnyPartition, record.partition}) {
+      RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(record, partition), BytesOf(record)));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled& on_row) {
@@ -375,20 +393,20 @@ absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled&
     }
     return absl::OkStatus();
   }));
-  for (const auto& [known, event] : events) {
+  for (auto& [known, event] : events) {
     const std::string& id = known.first;
     CountRecords(id, event);
+    FindRecords(id, &event);
+    if (compacted_) {
+      RETURN_IF_ERROR(KeepForeign(event));
+    }
     for (Entry row : event.rows) {
       const auto fate = fates.find({id, row.source});
       row.fate = fate == fates.end() ? DeadLetterFate::kNone : fate->second;
-      // A walpost of before made a record of it; for which topic, its row does not say any more.
-      const bool any_topic = row.undeliverable && row.whole_id != WholeId{};
-      const bool found = HasRecord(event, any_topic ? std::nullopt : std::optional(row.topic));
-      row.in_topic = found && !row.shared_id;
-      row.unproven = found && row.shared_id;
       const ReconciledTopic& topic = topics_[row.topic];
       if (compacted_ && topic.gaps.compaction == Compaction::kYes && row.has_key) {
-        RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(row), std::string(BytesOf(row)).append(id)));
+        RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(row, row.partition),
+                                        std::string(BytesOf(row)).append(id)));
       } else {
         RETURN_IF_ERROR(on_row(ComparedOf(row, id, topic)));
       }
@@ -398,21 +416,32 @@ absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled&
 }
 
 // Compaction leaves of a key what came last. So a row before one that is there was there, too, or
-// may no longer come.
+// may no longer come. Between a row and what is about none of them there is no order to go by.
 absl::Status Reconciliation::JudgeCompacted(std::size_t bucket, const OnReconciled& on_row) {
   std::map<std::string, std::uint64_t> newest;  // by key: the last row that is there
+  std::map<std::string, std::int64_t> foreign;  // by key: when the last record about none was made
   RETURN_IF_ERROR(compacted_->ForEach(bucket, [&](std::string_view key, std::string_view data) {
-    if (const auto row = ReadBytes<Entry>(data); row.in_topic) {
+    const auto entry = ReadBytes<Entry>(data);
+    if (entry.kind == Kind::kRecord) {
+      std::int64_t& at_ms = foreign.emplace(key, entry.at_ms).first->second;
+      at_ms = std::max(at_ms, entry.at_ms);
+    } else if (entry.in_topic) {
       std::uint64_t& number = newest[std::string(key)];
-      number = std::max(number, row.number);
+      number = std::max(number, entry.number);
     }
     return absl::OkStatus();
   }));
   return compacted_->ForEach(bucket, [&](std::string_view key, std::string_view data) {
     const auto row = ReadBytes<Entry>(data);
+    if (row.kind == Kind::kRecord) {
+      return absl::OkStatus();
+    }
     Reconciled reconciled = ComparedOf(row, data.substr(sizeof(Entry)), topics_[row.topic]);
     const auto found = newest.find(std::string(key));
     reconciled.superseded = !row.in_topic && found != newest.end() && row.number < found->second;
+    const auto other = foreign.find(std::string(key));
+    reconciled.order_unproven = !row.in_topic && !reconciled.superseded && other != foreign.end() &&
+                                other->second + kClockMarginMs >= row.at_ms;
     return on_row(reconciled);
   });
 }

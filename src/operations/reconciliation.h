@@ -50,11 +50,14 @@ struct ReconciledRow {
 struct Reconciled {
   ReconciledRow row;
   bool in_topic = false;
-  bool unproven = false;   // a record with its id is, which may be about another table's row
-  bool too_large = false;  // for its topic
+  bool id_unproven = false;  // a record with its id is, which may be about another row
+  bool too_large = false;    // for its topic
   // Not in its topic, which is compacted, but a later row of its key is: sent now, it would come
-  // behind that one. Only Judge `in_order` reports it.
+  // behind that one. Only Judge `in_order` reports it, as the next one.
   bool superseded = false;
+  // Not in its topic, which is compacted, but a record of its key is that is about none of the rows and may
+  // be newer: another table's, a message, or another pipeline's.
+  bool order_unproven = false;
   DeadLetterFate fate = DeadLetterFate::kNone;
 };
 
@@ -131,7 +134,8 @@ class Reconciliation {
   bool MayBeOfHistory(const envelope::Position& position) const;
   bool IsBeyondLog(const envelope::Position& position) const;
   absl::Status FindLate();
-  bool HasRecord(const Event& event, std::optional<std::uint32_t> topic) const;  // absent = any
+  void FindRecords(const std::string& id, Event* event) const;
+  absl::Status KeepForeign(const Event& event);
   absl::Status JudgeBucket(std::size_t bucket, const OnReconciled& on_row);
   absl::Status JudgeCompacted(std::size_t bucket, const OnReconciled& on_row);
   void CountRecords(const std::string& id, const Event& event);

@@ -218,7 +218,7 @@ class Replayer {
     }
     RETURN_IF_ERROR(JudgeCompacted(settled_rows));
     // In another topic nothing newer is in front of it.
-    return options_.to_topic.empty() ? Doubt(settled_rows.compaction_unknown) : absl::OkStatus();
+    return options_.to_topic.empty() ? Doubt(settled_rows.doubt) : absl::OkStatus();
   }
 
   // What looks missing may have been compacted, for a newer one that the filter leaves out.

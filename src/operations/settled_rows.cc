@@ -1,6 +1,7 @@
 #include "operations/settled_rows.h"
 
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 #include "base/status.h"
 #include "operations/reconciliation.h"
 
@@ -24,6 +25,26 @@ std::string SettledRows::UnprovenText() const {
                       : "";
 }
 
+namespace {
+
+std::string Doubt(const Reconciled& reconciled, const std::string& topic) {
+  const std::string id = base::Printable(reconciled.row.id);
+  return reconciled.id_unproven
+             ? absl::StrFormat(
+                   "topic '%s' has a record with the id of row %s that may be about another row, "
+                   "of "
+                   "another table or another pipeline, so it is not known whether Kafka has this "
+                   "one; --send-unproven sends such rows",
+                   topic, id)
+             : absl::StrFormat(
+                   "topic '%s' is compacted and has a record with the key of row %s that is about "
+                   "no row of this table, so it is not known which is newer; --send-unproven sends "
+                   "such rows, perhaps behind newer events of their keys",
+                   topic, id);
+}
+
+}  // namespace
+
 absl::StatusOr<SettledRows> FindSettledRows(const DlqOptions& pipeline,
                                             const SettledRowsOptions& options,
                                             std::string_view source, RowReader* reader) {
@@ -46,12 +67,15 @@ absl::StatusOr<SettledRows> FindSettledRows(const DlqOptions& pipeline,
     settled_rows.in_topic += reconciled.in_topic ? 1 : 0;
     settled_rows.dead_letters += dead_letter ? 1 : 0;
     settled_rows.superseded += superseded ? 1 : 0;
-    settled_rows.unproven += reconciled.unproven && !settled ? 1 : 0;
     const ReconciledTopic& topic = reconciliation.topics()[reconciled.row.topic];
+    if (!settled && (reconciled.id_unproven || reconciled.order_unproven)) {
+      ++settled_rows.unproven;
+      settled_rows.doubt = Doubt(reconciled, topic.name);
+    }
     const kafka::TopicGaps& gaps = topic.gaps;
     settled_rows.missing_of_compacted += gaps.compaction == Compaction::kYes && !settled ? 1 : 0;
     if (gaps.compaction == Compaction::kUnknown && !settled) {
-      settled_rows.compaction_unknown =
+      settled_rows.doubt =
           CompactionDoubt(kafka::UnknownCompactionText(topic.name, gaps.compaction_unknown));
     }
     return absl::OkStatus();

@@ -33,12 +33,13 @@ struct SettledRows {
   std::uint64_t dead_letters = 0;  // open, discarded or sent elsewhere, and not in the topic
   // Not in the topic, which is compacted, but a later row of the key is.
   std::uint64_t superseded = 0;
-  std::uint64_t unproven = 0;  // missing, as far as is known: see Reconciled
+  // Missing, as far as is known: see id_unproven and order_unproven of Reconciled.
+  std::uint64_t unproven = 0;
   // Missing rows of compacted topics. The topic may hold a later row of the key that `reader` did not
   // read.
   std::uint64_t missing_of_compacted = 0;
-  // Of a topic in which something is missing, unless compaction has removed it, which is not known.
-  std::string compaction_unknown;
+  // Why it is not known of some rows that they are missing, and what sends them all the same; empty = it is.
+  std::string doubt;
 
   kafka::UnseenTopics unseen_topics;
   std::string warning;  // about what this cannot know; empty = none

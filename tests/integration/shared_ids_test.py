@@ -163,3 +163,24 @@ def test_ids_or_topics_that_cannot_be_the_same_prove_what_is_delivered(make_pipe
     p.wait_confirmed()
     assert p.walpost.verb("audit").returncode == 0
     assert "ids of " not in p.walpost.verb("check", check=False).stdout
+
+
+def test_record_of_another_pipeline_with_the_id_of_a_row_does_not_count(make_pipeline, kafka):
+    p, q = (make_pipeline(create_topic=False, config={"outboxes": [outbox("a")]}) for _ in range(2))
+    topic = kafka.create_topic(f"outbox.event.{p.name}", 1)
+    for each in (p, q):
+        make_tables(each)
+        each.start()
+    delivered(p, "a", 1, 10)
+    more = "INSERT INTO a (aggregatetype, aggregateid, type, payload) SELECT %s, 'q', 'T', 'q' || n FROM generate_series(%s, %s) n"
+    q.execute(more, p.name, 1, 4)
+    q.wait_confirmed()
+    assert q.walpost.stop() == 0
+    q.execute(more, p.name, 5, 8)
+    lose_slot(q)
+    refused = q.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert refused.returncode == 78 and topic in refused.stderr and "--send-unproven" in refused.stderr, refused
+    assert values(p) == sorted(named("a", 1, 10) + named("q", 1, 4)), "nothing was sent"
+    done = q.walpost.verb("slot", "recreate", "--yes", "--send-unproven").stdout
+    assert "public.a: 4 events sent, 4 are in Kafka already, of 4 it is not known" in done, done
+    assert values(p) == sorted(named("a", 1, 10) + named("q", 1, 8))

@@ -63,7 +63,7 @@ TEST(AuditVerdictTest, ATopicThatIsPerhapsCompactedCannotTell) {
 
 TEST(AuditVerdictTest, AnIdThatAnotherTableMayHaveGivenCannotTell) {
   Reconciled row = Absent();
-  row.unproven = true;
+  row.id_unproven = true;
   row.too_large = true;
   EXPECT_EQ(VerdictOn(row, Whole(), /*confirmed=*/false), Verdict::kIdsShared);
   row.fate = DeadLetterFate::kDeadLettered;

@@ -1,0 +1,93 @@
+"""Compacted topics whose keys get events from elsewhere, too: which is newer, a row that is not there or what is there, is not known."""
+
+import pytest
+
+
+def lose_slot(p):
+    assert p.walpost.stop() == 0
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+
+
+def values(p, topic):
+    messages = sorted(p.kafka.read_all(topic), key=lambda message: message.offset())
+    return [message.value().decode() for message in messages]
+
+
+def outbox(table):
+    return {"table": f"public.{table}", "preset": "debezium", "topics": {"allowed": ["*"]},
+            "columns": {"seq": "n", "timestamp": "happened"}}
+
+
+@pytest.fixture(name="two")
+def fixture_two(make_pipeline, kafka):
+    """Two tables that send to one topic."""
+    p = make_pipeline(create_topic=False, config={"outboxes": [outbox("a"), outbox("b")]})
+    kafka.create_topic(f"outbox.event.{p.name}", 1)
+    for table in "ab":
+        p.execute(f"CREATE TABLE {table} (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text,"
+                  " payload text, n bigint GENERATED ALWAYS AS IDENTITY, happened timestamptz DEFAULT now(), created_at timestamptz DEFAULT now())")
+    return p.start()
+
+
+def add(p, table, value, happened="now()"):
+    p.execute(f"INSERT INTO {table} (aggregatetype, aggregateid, type, payload, happened) VALUES (%s, 'k', 'T', %s, {happened})", p.name, value)
+
+
+def delivered(p, table, value, happened="now()"):
+    add(p, table, value, happened)
+    p.wait_confirmed()
+
+
+def test_newest_event_of_a_key_is_another_tables_then_no_older_one_is_sent(two):
+    p, topic = two, f"outbox.event.{two.name}"
+    delivered(p, "a", "old")
+    delivered(p, "b", "new")
+    lose_slot(p)
+    p.kafka.compact(topic)
+    assert values(p, topic) == ["new"]
+    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert refused.returncode == 78 and topic in refused.stderr and "--send-unproven" in refused.stderr, refused
+    assert values(p, topic) == ["new"]
+    done = p.walpost.verb("slot", "recreate", "--yes", "--send-unproven").stdout
+    assert "public.a: 1 event sent" in done and values(p, topic) == ["new", "old"], done
+
+
+def test_newest_event_of_a_key_is_another_tables_then_replay_sends_no_older_one(two):
+    p, topic = two, f"outbox.event.{two.name}"
+    delivered(p, "a", "old")
+    delivered(p, "b", "new")
+    p.kafka.compact(topic)
+    dry = p.walpost.verb("replay", "--missing", "--dry-run").stdout
+    assert "public.a: 0 events missing" in dry and "1 it is not known" in dry, dry
+    refused = p.walpost.verb("replay", "--missing", "--in-place", check=False)
+    assert refused.returncode == 78 and topic in refused.stderr, refused
+    assert values(p, topic) == ["new"]
+    p.walpost.verb("replay", "--missing", "--in-place", "--send-unproven")
+    assert values(p, topic) == ["new", "old"]
+
+
+def test_other_tables_event_is_surely_older_then_the_row_is_sent(two):
+    p, topic = two, f"outbox.event.{two.name}"
+    delivered(p, "b", "old", "now() - interval '3 h'")
+    lose_slot(p)
+    p.kafka.compact(topic)
+    add(p, "a", "new")
+    assert "public.a: 1 event sent" in p.walpost.verb("slot", "recreate", "--yes").stdout
+    assert values(p, topic) == ["old", "new"]
+
+
+def test_newest_event_of_a_key_is_a_message_then_no_older_row_is_sent(make_pipeline):
+    p = make_pipeline(config={"messages": {"prefixes": ["ev"]}})
+    p.walpost.verb("init", "--with-messages")
+    p.walpost.start()
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'k', 'T', 'row')", p.name)
+    p.wait_confirmed()
+    p.execute("SELECT outbox.emit_message('T', %s, 'k', 'message'::text)", p.name)
+    p.wait_confirmed()
+    lose_slot(p)
+    p.kafka.compact(p.name)
+    before = [message.value() for message in p.kafka.read_all(p.name)]
+    assert len(before) == 1
+    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert refused.returncode == 78 and p.name in refused.stderr, refused
+    assert [message.value() for message in p.kafka.read_all(p.name)] == before
