@@ -178,4 +178,9 @@ bool Suffices(const std::optional<Progress>& known, const SourceFacts& facts) {
          facts.confirmed_flush_lsn <= known->end_lsn;
 }
 
+bool DecidedSince(const Progress& known, const std::vector<Progress>& records) {
+  return std::any_of(records.begin(), records.end(),
+                     [&](const Progress& record) { return record.epoch > known.epoch; });
+}
+
 }  // namespace walpost::pipeline

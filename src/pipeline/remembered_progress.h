@@ -27,8 +27,12 @@ struct ProgressVerdict {
 ProgressVerdict JudgeProgress(const std::vector<base::Progress>& records,
                               const base::SourceFacts& facts);
 
-// Is `known`, which this process has had acknowledged, all that must be judged? Then Kafka need not be
-// asked, so a reconnect does not wait for it.
+// Is `known`, which this process has had acknowledged, all that must be judged, unless an operator has
+// decided since? Then a reconnect needs no Kafka.
 bool Suffices(const std::optional<base::Progress>& known, const base::SourceFacts& facts);
+
+// Is there such a decision among `records`? Whatever is delivered and remembered without it counts for
+// nothing.
+bool DecidedSince(const base::Progress& known, const std::vector<base::Progress>& records);
 
 }  // namespace walpost::pipeline

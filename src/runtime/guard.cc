@@ -58,17 +58,15 @@ postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> kno
   }
   return [kafka = options.kafka, place = kafka::ProgressPlace{topic, options.name},
           known = std::move(known)](SourceFacts* facts) -> std::optional<StreamEnd> {
-    std::vector<Progress> records;
-    if (pipeline::Suffices(known, *facts)) {
-      records.push_back(*known);
-    } else {
-      auto read = kafka::ReadProgress(kafka, place, kReadProgressWithin);
-      if (!read.ok()) {
-        return Unreadable(read.status(), place.topic);
-      }
-      records = *std::move(read);
+    const bool suffices = pipeline::Suffices(known, *facts);
+    auto records =
+        kafka::ReadProgress(kafka, place, suffices ? kReadDecisionWithin : kReadProgressWithin);
+    if (suffices && !(records.ok() && pipeline::DecidedSince(*known, *records))) {
+      records = std::vector<Progress>{*known};
+    } else if (!records.ok()) {
+      return Unreadable(records.status(), place.topic);
     }
-    pipeline::ProgressVerdict verdict = pipeline::JudgeProgress(records, *facts);
+    pipeline::ProgressVerdict verdict = pipeline::JudgeProgress(*records, *facts);
     if (verdict.halt) {
       return OperatorEnd(verdict.halt->reason, verdict.halt->detail);
     }

@@ -94,6 +94,28 @@ def test_key_that_was_parked_before_the_copy_is_released_whole_and_in_order(make
     assert {event for event in arrived if arrived.count(event) > 1} <= set(expected[:2]), "of the copy's slot, and nothing that was parked"
 
 
+# What walpost remembers in its own process says nothing of it.
+def test_operator_decides_while_the_connection_is_gone_then_the_next_one_and_its_successor_go_by_it(make_pipeline):
+    p = make_pipeline().start()
+    p.insert(1, 10)
+    p.wait_confirmed()
+    p.walpost.signal(signal.SIGSTOP)
+    p.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", p.name)
+    servers.wait_for(lambda: not p.slot()["active"], 20, "a free slot")
+    p.walpost.verb("slot", "advance", "--yes")
+    p.walpost.signal(signal.SIGCONT)
+    p.insert(11, 20)
+    p.wait_confirmed()
+    successor = p.another()
+    successor.start(wait="standby")
+    p.walpost.kill9()
+    p.walpost = successor
+    p.insert(21, 30)
+    p.walpost.wait_state("streaming", 60)
+    p.wait_confirmed()
+    assert p.judge() <= 30
+
+
 def test_dead_letters_are_guarded_after_a_slot_was_advanced(make_pipeline):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
     p.walpost.init()

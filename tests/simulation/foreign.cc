@@ -170,7 +170,9 @@ std::optional<StreamEnd> Simulation::Guard(const std::optional<base::Progress>& 
   std::vector<base::Progress> records;
   StreamEnd end;
   if (pipeline::Suffices(known, *facts)) {
-    records.push_back(*known);
+    const bool decided =
+        !kafka_.away() && pipeline::DecidedSince(*known, kafka_.progress().records());
+    records = decided ? kafka_.progress().records() : std::vector<base::Progress>{*known};
   } else if (kafka_.away() || Happens(Fault::progress_unreadable, 300)) {
     end.status = absl::UnavailableError("remembered progress cannot be read yet");
     return end;

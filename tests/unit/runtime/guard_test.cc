@@ -112,6 +112,26 @@ TEST_F(GuardTest, WhatThisProcessKnowsNeedsNoKafka) {
   EXPECT_EQ(facts_.progress->end_lsn, Lsn(0x400));
 }
 
+TEST_F(GuardTest, DecisionSinceCountsForMoreThanWhatThisProcessKnows) {
+  mock_.CreateTopic("progress", 1);
+  Progress decision = At(0x400);
+  decision.epoch = 1;
+  Write(decision);
+  Write(At(0x480));
+  EXPECT_FALSE(Ask(At(0x480)));
+  ASSERT_TRUE(facts_.progress);
+  EXPECT_EQ(facts_.progress->epoch, 1u);
+  EXPECT_EQ(facts_.progress->end_lsn, Lsn(0x400));
+}
+
+TEST_F(GuardTest, WhatIsWrittenMeanwhileByThisProcessDoesNotCount) {
+  mock_.CreateTopic("progress", 1);
+  Write(At(0x500));
+  EXPECT_FALSE(Ask(At(0x480)));
+  ASSERT_TRUE(facts_.progress);
+  EXPECT_EQ(facts_.progress->end_lsn, Lsn(0x480));
+}
+
 TEST_F(GuardTest, SlotAboveWhatThisProcessKnowsIsLookedUp) {
   mock_.CreateTopic("progress", 1);
   Write(At(0x450));  // by an instance that streamed meanwhile
