@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ struct PublishedTable {
   std::vector<std::uint32_t> partitions = {};
   // Where it is a partition itself: of everything else in the whole tree. Not remembered.
   std::vector<std::uint32_t> relatives = {};
+  // It is an outbox from here on: rows that committed before were nobody's. 0/0 = ever.
+  Lsn since = {};
 };
 
 // What the stream consists of: whatever decides which rows the server sends.
@@ -42,6 +45,8 @@ struct Fingerprint {
   std::uint32_t publication_xmin = 0;         // 0 = not known
   std::vector<PublishedTable> tables;         // the outbox tables
   std::vector<std::string> message_prefixes;  // of logical messages that are events
+  // From where on they are; absent = ever.
+  std::map<std::string, Lsn, std::less<>> prefixes_since;
   // The catalogs were read after this position and this time (by the server's clock): every change of
   // them that committed before is in here. 0/0 = not known.
   Lsn looked_lsn;

@@ -52,9 +52,13 @@ void SetFingerprint(const base::Fingerprint& from, v1::Fingerprint* to) {
     added->set_schema(table.schema);
     added->set_name(table.name);
     added->mutable_memberships()->Add(table.memberships.begin(), table.memberships.end());
+    added->set_since_lsn(table.since.value());
   }
   for (const std::string& prefix : from.message_prefixes) {
     to->add_prefixes(prefix);
+  }
+  for (const auto& [prefix, since] : from.prefixes_since) {
+    (*to->mutable_prefix_since_lsn())[prefix] = since.value();
   }
   if (from.looked_lsn.valid()) {
     to->set_looked_lsn(from.looked_lsn.value());
@@ -71,8 +75,12 @@ base::Fingerprint FingerprintOf(const v1::Fingerprint& from) {
                          table.schema(),
                          table.name(),
                          {table.memberships().begin(), table.memberships().end()}});
+    to.tables.back().since = base::Lsn(table.since_lsn());
   }
   to.message_prefixes.assign(from.prefixes().begin(), from.prefixes().end());
+  for (const auto& [prefix, since] : from.prefix_since_lsn()) {
+    to.prefixes_since.emplace(prefix, base::Lsn(since));
+  }
   to.looked_lsn = base::Lsn(from.looked_lsn());
   to.looked_at = TimeOf(from.looked_at());
   return to;

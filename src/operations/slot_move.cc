@@ -119,6 +119,12 @@ class Mover {
                                        options_.kafka_timeout)
                         .status());
     Progress progress = facts_.ProgressAt(position);
+    for (base::PublishedTable& table : progress.tables) {
+      table.since = position;  // what lies before it is decided
+    }
+    for (const std::string& prefix : progress.message_prefixes) {
+      progress.prefixes_since[prefix] = position;
+    }
     ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> dead_letters,
                      DeadLettersOf(options_));
     if (dead_letters) {  // who decides takes the table as it is

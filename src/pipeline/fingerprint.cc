@@ -88,16 +88,28 @@ std::optional<Halt> FindEdit(const Fingerprint& before, const Fingerprint& now) 
   return std::nullopt;
 }
 
-bool HadTable(const base::Fingerprint& then, std::string_view schema, std::string_view name) {
-  return then.tables.empty() || std::any_of(then.tables.begin(), then.tables.end(),
-                                            [&](const base::PublishedTable& table) {
-                                              return table.schema == schema && table.name == name;
-                                            });
-}
-
-bool HadPrefix(const base::Fingerprint& then, std::string_view prefix) {
-  return std::find(then.message_prefixes.begin(), then.message_prefixes.end(), prefix) !=
-         then.message_prefixes.end();
+void KeepSince(const Fingerprint& before, base::Lsn adopted, Fingerprint* now) {
+  if (before.publication_oid == 0 && before.tables.empty()) {
+    return;  // of before they were remembered
+  }
+  for (PublishedTable& table : now->tables) {
+    const auto old =
+        std::find_if(before.tables.begin(), before.tables.end(), [&](const PublishedTable& each) {
+          return each.oid == table.oid || (each.schema == table.schema && each.name == table.name);
+        });
+    table.since = old != before.tables.end() ? old->since : adopted;
+  }
+  now->prefixes_since.clear();
+  for (const std::string& prefix : now->message_prefixes) {
+    const bool known = std::find(before.message_prefixes.begin(), before.message_prefixes.end(),
+                                 prefix) != before.message_prefixes.end();
+    const auto since = before.prefixes_since.find(prefix);
+    if (!known) {
+      now->prefixes_since.emplace(prefix, adopted);
+    } else if (since != before.prefixes_since.end()) {
+      now->prefixes_since.insert(*since);
+    }
+  }
 }
 
 }  // namespace walpost::pipeline

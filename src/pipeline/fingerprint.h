@@ -6,8 +6,8 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
 
+#include "base/lsn.h"
 #include "base/source_facts.h"
 #include "pipeline/halt.h"
 
@@ -16,9 +16,8 @@ namespace walpost::pipeline {
 // Names the first edit between the two looks, since when rows may be missing, and the way out.
 std::optional<Halt> FindEdit(const base::Fingerprint& before, const base::Fingerprint& now);
 
-// Was this an outbox then, or this a prefix of messages that are events? Rows of before were nobody's. A
-// fingerprint without tables is not known.
-bool HadTable(const base::Fingerprint& then, std::string_view schema, std::string_view name);
-bool HadPrefix(const base::Fingerprint& then, std::string_view prefix);
+// Takes over from `before` since when each table and prefix of `now` holds events. What `before` lacks holds
+// them from `adopted` on.
+void KeepSince(const base::Fingerprint& before, base::Lsn adopted, base::Fingerprint* now);
 
 }  // namespace walpost::pipeline

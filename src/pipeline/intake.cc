@@ -44,7 +44,10 @@ void Intake::Start(const base::SourceFacts& facts) {
       outboxes_.push_back(Outbox{outbox::TableMapper(outbox.table),
                                  envelope::Encoder(outbox.encoder, facts.database, schemas_,
                                                    static_cast<std::uint32_t>(outboxes_.size())),
-                                 0, std::nullopt, std::string(), true});
+                                 0,
+                                 std::nullopt,
+                                 std::string(),
+                                 {}});
     }
   }
   if (!messages_ && !messages_options_.prefixes.empty()) {
@@ -85,12 +88,10 @@ void Intake::TakeFacts(const base::SourceFacts& facts) {
   for (std::size_t i = 0; i < outboxes_.size(); ++i) {
     outboxes_[i].oid = 0;
     outboxes_[i].mapper.SetTextTypes(facts_.text_types);
-    outboxes_[i].remembered =
-        !facts_.progress ||
-        HadTable(*facts_.progress, options_[i].table.schema, options_[i].table.table);
     for (const base::PublishedTable& table : facts_.tables) {
       if (table.schema == options_[i].table.schema && table.name == options_[i].table.table) {
         outboxes_[i].oid = table.oid;
+        outboxes_[i].since = table.since;
         for (const std::uint32_t partition : table.partitions) {
           outbox_by_partition_[partition] = &outboxes_[i];
         }
@@ -273,7 +274,7 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     return TakeRepeated(ordinal);
   }
   if (transaction_.empty_for_us) {
-    return JudgeUnknown(last_outbox_->remembered, ordinal);
+    return JudgeUnknown(last_outbox_->since, ordinal);
   }
   return TakeRow(last_outbox_, insert, ordinal);
 }
@@ -308,7 +309,9 @@ std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
     return TakeRepeated(ordinal);
   }
   if (transaction_.empty_for_us) {
-    return JudgeUnknown(!facts_.progress || HadPrefix(*facts_.progress, *prefix), ordinal);
+    const auto since = facts_.prefixes_since.find(*prefix);
+    return JudgeUnknown(since == facts_.prefixes_since.end() ? base::Lsn() : since->second,
+                        ordinal);
   }
   // Behind the tables.
   const auto table = outboxes_.size() + static_cast<std::size_t>(prefix - prefixes.begin());

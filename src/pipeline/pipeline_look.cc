@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "pipeline/fingerprint.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/source_change.h"
 
@@ -107,9 +108,11 @@ void Pipeline::OnLooked(std::uint64_t look, const std::variant<base::SourceFacts
     OnSourceHalt(*std::move(halt), now);
     return;
   }
-  static_cast<base::Fingerprint&>(*facts_) = facts;
+  base::Fingerprint looked = facts;
+  KeepSince(*facts_, base::Lsn(), &looked);
+  static_cast<base::Fingerprint&>(*facts_) = looked;
   facts_->text_types = facts.text_types;
-  keeper_.OnLooked(facts);
+  keeper_.OnLooked(looked);
   if (std::optional<Halt> halt = intake_.OnLooked(*facts_)) {
     OnSourceHalt(*std::move(halt), now);
   } else {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "pipeline/fingerprint.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/source_change.h"
 
@@ -52,14 +53,17 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
     return;
   }
   facts_ = facts;
+  if (facts.progress) {
+    KeepSince(*facts.progress, facts.progress->end_lsn, &*facts_);
+  }
   confirmed_max_ = std::max(confirmed_max_, facts.confirmed_flush_lsn);
   server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);
-  intake_.Start(facts);
+  intake_.Start(*facts_);
   safe_at_connect_ = tracker_.safe_lsn();
   decider_.OnConnected(facts);
   dead_letters_.OnConnected(facts.dead_letters_open,
                             facts.progress ? facts.progress->dead_letters : 0);
-  keeper_.OnConnected(facts);
+  keeper_.OnConnected(*facts_);
   timers_.OnConnected(facts, now);
   pings_.OnConnected();
   status_clock_.Start(facts.wal_sender_timeout_ms, now, timers_.Doublings(intake_.received_lsn()));

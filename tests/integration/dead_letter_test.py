@@ -228,7 +228,7 @@ def test_retry_into_a_topic_without_a_leader_stops_nothing_else(make_pipeline, w
     assert len(kafka.nodes[0].read_all(p.name)) == 3
     assert [row["state"] for row, _, _ in dead_letters(p, gone)] == ["parked"] * 4
     p.walpost.verb("dlq", "discard", "--topic", gone, "--yes")
-    assert p.walpost.status()["events"]["parked_keys"] == 0
+    servers.wait_for(lambda: p.walpost.status()["events"]["parked_keys"] == 0, 20, "no parked key")
     kafka.nodes[2].start()
     p.insert(5, 5, keys=1, topic=gone)
     p.wait_confirmed()

@@ -1,5 +1,6 @@
 """A server that was set back has the same name, cluster and timeline as before, and another history."""
 
+import json
 import signal
 
 import pytest
@@ -293,3 +294,41 @@ def test_ids_that_a_server_set_back_gives_out_again_are_warned_of(make_pipeline,
     p.walpost.start()
     assert warning in p.walpost.verb("replay", "--missing", "--dry-run").stdout
     assert table.delivered("new ") == 10
+
+
+# PostgreSQL writes down seldom what was confirmed, so after a crash it sends rows again that were nobody's.
+def test_outbox_and_prefix_that_are_adopted_keep_the_rows_of_before_out_when_postgresql_forgets(make_pipeline, workspace):
+    postgres = workspace.postgres(settings={"checkpoint_timeout": "'1h'"})
+    p = make_pipeline(on_postgres=postgres, config={"outboxes": [{"table": "outbox.events"}]})
+    p.walpost.verb("init")
+    p.execute("CREATE TABLE public.second (LIKE outbox.events INCLUDING DEFAULTS INCLUDING IDENTITY)")
+    row = "INSERT INTO public.second (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'Tested')"
+    p.start()
+    p.insert(1, 10)
+    p.wait_confirmed()
+    p.execute("CHECKPOINT")
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLE public.second")
+    p.execute(row, p.name)
+    p.execute("SELECT pg_logical_emit_message(true, 'mine', 'nobody reads it')")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    configuration = json.loads(p.walpost.file.read_text())
+    configuration["outboxes"].append(configuration["outboxes"][0] | {"table": "public.second"})
+    configuration["messages"] = {"prefixes": ["mine"], "topic": p.name}
+    p.walpost.file.write_text(json.dumps(configuration))
+    p.walpost.start()
+    p.execute("SELECT pg_logical_emit_message(true, 'other', 'no event, but something to confirm')")
+    p.wait_confirmed()
+    for again in ("same process", "next process"):
+        postgres.kill9()
+        if again == "next process":
+            assert p.walpost.stop() == 0
+        postgres.start()
+        if again == "next process":
+            p.walpost.start()
+        p.walpost.wait_state("streaming", 60)
+        p.execute("SELECT pg_logical_emit_message(true, 'other', 'no event')")
+        p.wait_confirmed()
+    p.execute(row, p.name)
+    p.wait_confirmed()
+    assert len(p.records()) == 11

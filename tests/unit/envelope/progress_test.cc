@@ -24,7 +24,9 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   progress.looked_lsn = base::Lsn(0x16'b374'0000);
   progress.looked_at = base::WallTime(std::chrono::microseconds(1'700'000'000'000'001));
   progress.tables = {{16'390, "outbox", "events"}, {16'400, "public", "Outbox", {16'402, 16'403}}};
+  progress.tables[1].since = base::Lsn(0x77);
   progress.message_prefixes = {"shop", "billing"};
+  progress.prefixes_since = {{"shop", base::Lsn(0x88)}};
   progress.dead_letters = 12;
   const auto read = DecodeProgress(EncodeProgress(progress));
   ASSERT_TRUE(read.ok()) << read.status();
@@ -45,6 +47,9 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   EXPECT_EQ(read->looked_lsn, progress.looked_lsn);
   EXPECT_EQ(read->looked_at, progress.looked_at);
   EXPECT_EQ(read->message_prefixes, progress.message_prefixes);
+  EXPECT_EQ(read->tables[0].since, base::Lsn());
+  EXPECT_EQ(read->tables[1].since, base::Lsn(0x77));
+  EXPECT_EQ(read->prefixes_since, progress.prefixes_since);
 }
 
 TEST(ProgressTest, WhatIsNoProgressIsRefused) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace walpost::pipeline {
 namespace {
@@ -13,8 +14,11 @@ namespace {
 using base::Fingerprint;
 using base::HaltReason;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
+using ::testing::SizeIs;
 
 class FingerprintTest : public ::testing::Test {
  protected:
@@ -94,12 +98,37 @@ TEST_F(FingerprintTest, OutboxThatIsNoLongerOneIsNotCompared) {
   EXPECT_FALSE(FindEdit(before_, now_));
 }
 
-TEST_F(FingerprintTest, TableIsKnownBySchemaAndName) {
-  EXPECT_TRUE(HadTable(before_, "outbox", "events"));
-  EXPECT_TRUE(HadTable(before_, "shop", "events"));
-  EXPECT_FALSE(HadTable(before_, "other", "events"));
-  EXPECT_FALSE(HadTable(before_, "outbox", "others"));
-  EXPECT_TRUE(HadTable(Fingerprint(), "other", "events")) << "of before they were remembered";
+// Rows of before are no events, however often it connects.
+TEST_F(FingerprintTest, WhatIsNewHoldsEventsFromWhereItWasAdopted) {
+  before_.tables[1].since = base::Lsn(0x300);
+  before_.message_prefixes = {"billing", "shop"};
+  before_.prefixes_since = {{"shop", base::Lsn(0x200)}};
+  now_.tables[0].name = "renamed";
+  now_.tables.push_back({16'420, "outbox", "others", {505}});
+  now_.tables.push_back({16'421, "other", "events", {506}});
+  now_.message_prefixes = {"billing", "new", "shop"};
+  KeepSince(before_, base::Lsn(0x500), &now_);
+  std::vector<std::uint64_t> since;
+  for (const base::PublishedTable& table : now_.tables) {
+    since.push_back(table.since.value());
+  }
+  EXPECT_THAT(since, ElementsAre(0, 0x300, 0x500, 0x500));
+  EXPECT_THAT(now_.prefixes_since,
+              ElementsAre(Pair("new", base::Lsn(0x500)), Pair("shop", base::Lsn(0x200))));
+  KeepSince(Fingerprint(now_), base::Lsn(0x900), &now_);
+  EXPECT_EQ(now_.tables[3].since, base::Lsn(0x500));
+  EXPECT_THAT(now_.prefixes_since, SizeIs(2));
+}
+
+TEST_F(FingerprintTest, AllTablesOfAPipelineThatHadNoneAreNew) {
+  before_.tables.clear();
+  KeepSince(before_, base::Lsn(0x500), &now_);
+  EXPECT_EQ(now_.tables[0].since, base::Lsn(0x500));
+}
+
+TEST_F(FingerprintTest, ProgressOfBeforeTablesWereRememberedAdoptsNothing) {
+  KeepSince(Fingerprint(), base::Lsn(0x500), &now_);
+  EXPECT_EQ(now_.tables[0].since, base::Lsn());
 }
 
 }  // namespace
