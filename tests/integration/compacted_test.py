@@ -74,20 +74,3 @@ def test_other_tables_event_is_surely_older_then_the_row_is_sent(two):
     add(p, "a", "new")
     assert "public.a: 1 event sent" in p.walpost.verb("slot", "recreate", "--yes").stdout
     assert values(p, topic) == ["old", "new"]
-
-
-def test_newest_event_of_a_key_is_a_message_then_no_older_row_is_sent(make_pipeline):
-    p = make_pipeline(config={"messages": {"prefixes": ["ev"]}})
-    p.walpost.verb("init", "--with-messages")
-    p.walpost.start()
-    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'k', 'T', 'row')", p.name)
-    p.wait_confirmed()
-    p.execute("SELECT outbox.emit_message('T', %s, 'k', 'message'::text)", p.name)
-    p.wait_confirmed()
-    lose_slot(p)
-    p.kafka.compact(p.name)
-    before = [message.value() for message in p.kafka.read_all(p.name)]
-    assert len(before) == 1
-    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
-    assert refused.returncode == 78 and p.name in refused.stderr, refused
-    assert [message.value() for message in p.kafka.read_all(p.name)] == before

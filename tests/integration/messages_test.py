@@ -375,3 +375,21 @@ def test_kill_loses_and_reorders_no_message(make_pipeline):
     p.wait_confirmed()
     assert len(p.committed()) > 10_000
     p.judge()
+
+
+def test_newest_event_of_a_key_in_a_compacted_topic_is_a_message_then_no_older_row_is_sent(make_pipeline):
+    p = make_pipeline(config={"messages": {"prefixes": ["ev"]}})
+    p.walpost.verb("init", "--with-messages")
+    p.walpost.start()
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'k', 'T', 'row')", p.name)
+    p.wait_confirmed()
+    p.execute("SELECT outbox.emit_message('T', %s, 'k', 'message'::text)", p.name)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+    p.kafka.compact(p.name)
+    before = [message.value() for message in p.kafka.read_all(p.name)]
+    assert len(before) == 1
+    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert refused.returncode == 78 and p.name in refused.stderr, refused
+    assert [message.value() for message in p.kafka.read_all(p.name)] == before

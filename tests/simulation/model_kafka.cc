@@ -241,6 +241,17 @@ void ModelKafka::AdvancePartition(Partition* partition) {
       return;
     }
   }
+  // In company, what is refused need not be what was retried.
+  const auto again = [](const Message& message) {
+    return message.content.what.kind == Identity::Kind::kAgain;
+  };
+  if (mode_ != Mode::kOneAtATime &&
+      std::any_of(partition->messages.begin(),
+                  partition->messages.begin() + static_cast<std::ptrdiff_t>(count), again) &&
+      random_.Chance(100)) {
+    FailBatch(partition, count, FailureKind::kRecordInvalid);
+    return;
+  }
   if (faults_.Has(Fault::kafka_failure) && random_.Chance(40)) {
     constexpr std::array kKinds = {FailureKind::kSessionEnded, FailureKind::kOther,
                                    FailureKind::kSessionEnded, FailureKind::kTopicUnknown,
