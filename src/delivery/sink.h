@@ -11,7 +11,8 @@
 //     delivered (it may be in the log all the same);
 //   - records of one partition become visible in the order accepted; after a failed report nothing
 //     later of that partition becomes visible before the session ends;
-//   - kOneAtATime keeps one record outstanding, so that each report is a verdict on its record alone.
+//   - kOneAtATime sends a partition its next record when the last one has its report, so that each
+//     report is a verdict on its record alone.
 // Source: librdkafka INTRODUCTION.md, "Idempotent Producer".
 #pragma once
 
@@ -51,9 +52,9 @@ struct Failure {
 struct SubmitResult {
   enum class Outcome {
     kAccepted,
-    kNotNow,  // queue full, first record of a partition outstanding: offer it again after Poll
-    kTopicPending,  // its topic is being looked up: offer it again after OnTopicAnswered. Records of
-                    // other topics may go first
+    kNotNow,        // queue full: offer it again after Poll
+    kTopicPending,  // its topic is being looked up, or must take others first: offer it again after
+                    // OnTopicAnswered. Records of other topics may go first
     kRefused,       // can never be delivered as it is: `failure` says why; the session is not
                     // affected
   };
@@ -78,6 +79,9 @@ class SinkListener {
   // The producer died as a whole (fatal error); no single record is to blame. The pipeline will
   // Close it.
   virtual void OnSessionFailed(const Failure& failure) = 0;
+  // The sink needs a producer with other settings; nothing failed. The pipeline will Close it, and
+  // open another session of the same mode.
+  virtual void OnProducerOutgrown() = 0;
   // Follows each kTopicPending unless the session closes first: offer the record again. `known` =
   // the topic may be sent to.
   virtual void OnTopicAnswered(std::string_view topic, bool known) = 0;

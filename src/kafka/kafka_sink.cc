@@ -80,23 +80,10 @@ class Impl : public KafkaSink {
       return;
     }
     session_->Poll(now, listener);
-    if (reconfigured_ && !facts_.connected && session_->outgrown() && !session_->closing() &&
-        !session_->replaceable()) {
-      // What is outstanding may wait for ever, for example with a password that is no longer valid.
-      reconfigured_ = false;
-      listener->OnSessionFailed(
-          delivery::Failure{delivery::FailureKind::kSessionEnded,
-                            "the configuration was read anew while no broker was reached"});
-    }
     if (session_->drained()) {
       session_.reset();
       open_ = false;
       listener->OnClosed();
-    } else if (session_->replaceable()) {
-      // Everything that it took is delivered, so the caller need not know of it.
-      session_->GiveUpLookUps(listener);
-      session_.reset();
-      MakeSession();
     }
   }
 
@@ -123,7 +110,6 @@ class Impl : public KafkaSink {
       try_again_at_ = now_.mono;
       Wake();
     } else if (!session_->closing()) {
-      reconfigured_ = true;
       session_->Outgrow("the configuration was read anew");
     }
   }
@@ -145,9 +131,7 @@ class Impl : public KafkaSink {
                                   facts_.last_error, kMakeAgainAfter.count())});
       return;
     }
-    reconfigured_ = false;
     session_ = *std::move(created);
-    ++facts_.sessions;
     for (const std::string& topic : prefetch_) {
       session_->Prefetch(topic);
     }
@@ -183,7 +167,6 @@ class Impl : public KafkaSink {
   bool close_asked_ = false;                  // while there is no producer
   std::unique_ptr<ProducerSession> session_;  // null: closed, or it could not be made
   std::optional<base::MonotonicTime> try_again_at_;
-  bool reconfigured_ = false;  // since it was made
 };
 
 }  // namespace

@@ -50,7 +50,6 @@ struct KafkaFacts {
   bool down = false;       // all brokers are out of reach, and none has answered since
   std::string last_error;
   base::WallTime last_error_at;
-  std::uint64_t sessions = 0;
   std::uint64_t outages = 0;  // times that all brokers came to be out of reach
   // Records that were given back although Kafka may have them: what is sent again is a repeat then.
   std::uint64_t possibly_delivered = 0;
@@ -81,9 +80,8 @@ class KafkaSink : public delivery::Sink {
 
   virtual const KafkaFacts& facts() const = 0;
 
-  // New passwords, certificates or anything else: the next producer is made with these, as soon as
-  // everything that was sent is acknowledged; where no broker can be reached, at once, as after any
-  // failure. `options` have passed CheckOptions.
+  // New passwords, certificates or anything else: the next producer is made with these, when what was
+  // sent is acknowledged, or a second later. `options` have passed CheckOptions.
   virtual void Reconfigure(KafkaOptions options) = 0;
 };
 

@@ -93,8 +93,7 @@ ProducerSession::~ProducerSession() {
 }
 
 SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::Sequence sequence) {
-  if (closing_ || failed_ || outgrown_ || outstanding_ >= records_max_ ||
-      (mode_ == delivery::Sink::Mode::kOneAtATime && outstanding_ > 0)) {
+  if (closing_ || failed_ || outgrown_ || outstanding_ >= records_max_) {
     return NotNow();
   }
   TopicState* topic = FindTopic(record.topic);
@@ -117,12 +116,9 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
                                   topic->name, partition, topic->partition_count));
   }
   Partition& to = At({topic, partition});
-  if (!to.gate.MaySend()) {
-    return NotNow();
-  }
   if (MayBeTooLarge(record)) {  // at once, so that the answer is about this record
     if (to.waiting || to.outstanding > 0) {
-      return NotNow();
+      return AwaitReport(topic);
     }
     if (const auto error = Produce(record, sequence, {topic, partition})) {
       return WhyNotProduced(error, record, topic);
@@ -135,9 +131,13 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
     to.waiting->push_back({record, sequence});
     may_send_ = may_send_ || to.outstanding == 0;
   }
-  to.gate.OnSent(now_.mono);
   ++outstanding_;
   return SubmitResult{};
+}
+
+SubmitResult ProducerSession::AwaitReport(TopicState* topic) {
+  topic->awaits_report = true;
+  return SubmitResult{SubmitResult::Outcome::kTopicPending, {}};
 }
 
 ProducerSession::Partition& ProducerSession::At(Place place) {
@@ -158,6 +158,7 @@ void ProducerSession::SendWaiting(delivery::SinkListener* listener) {
     }
     if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
       // The next producer is offered it again, and says why it cannot be sent.
+      failed_ = true;
       listener->OnSessionFailed({FailureKind::kSessionEnded, rd_kafka_err2str(error)});
       return;
     }
@@ -178,12 +179,16 @@ rd_kafka_resp_err_t ProducerSession::SendBatch(Place place) {
   if (to.outstanding > 0) {
     return RD_KAFKA_RESP_ERR_NO_ERROR;
   }
+  const bool one = mode_ == delivery::Sink::Mode::kOneAtATime;
+  // A batch that is larger than its topic takes fails as a whole, although each record would fit.
+  const std::int64_t bytes_max =
+      std::min(batch_bytes_max_, place.first->limits.message_bytes_max.value_or(INT64_MAX));
   std::int64_t bytes = kRequestHeaderBytes;
   while (!to.waiting->empty()) {
     const Waiting& next = to.waiting->front();
     bytes += RequestBytesOf(next.record);
     if (to.outstanding > 0 &&
-        (to.gate.alone() || bytes > batch_bytes_max_ || to.outstanding >= batch_records_max_)) {
+        (one || to.gate.alone() || bytes > bytes_max || to.outstanding >= batch_records_max_)) {
       break;
     }
     if (const auto error = Produce(next.record, next.sequence, place)) {
@@ -254,8 +259,16 @@ SubmitResult ProducerSession::TooLargeForProducer(const envelope::Record& record
 
 void ProducerSession::Outgrow(const std::string& why) {
   outgrown_ = true;
+  outgrown_at_ = now_.mono;
   (*notify_)(
       {KafkaNotice::Severity::kInfo, LogEvent::kKafkaProducerReplaced, "a new producer: " + why});
+}
+
+void ProducerSession::ReportOutgrown(delivery::SinkListener* listener) {
+  if (sent_ == 0 || now_.mono >= std::max(last_report_, outgrown_at_) + kOutgrownWait) {
+    failed_ = true;
+    listener->OnProducerOutgrown();
+  }
 }
 
 void ProducerSession::FailWaiting(delivery::SinkListener* listener) {
@@ -291,7 +304,9 @@ rd_kafka_resp_err_t ProducerSession::Produce(const envelope::Record& record,
       RD_KAFKA_V_OPAQUE(ToOpaque(sequence)), RD_KAFKA_V_END);
 #pragma GCC diagnostic pop
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
+    At(place).gate.OnSent(now_.mono);
     ++At(place).outstanding;
+    ++sent_;
   } else {
     rd_kafka_headers_destroy(headers);
   }
@@ -332,7 +347,9 @@ void ProducerSession::Poll(base::Now now, delivery::SinkListener* listener) {
         break;
     }
   }
-  if (!closing_ && !failed_ && (may_send_ || last_report_ == now.mono)) {
+  if (!closing_ && !failed_ && outgrown_) {
+    ReportOutgrown(listener);
+  } else if (!closing_ && !failed_ && (may_send_ || last_report_ == now.mono)) {
     SendWaiting(listener);
   }
   if (closing_) {
@@ -354,7 +371,8 @@ void ProducerSession::Poll(base::Now now, delivery::SinkListener* listener) {
 void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener) {
   last_report_ = now_.mono;
   while (const rd_kafka_message_t* message = rd_kafka_event_message_next(event)) {
-    CHECK_GT(outstanding_, 0U);
+    CHECK_GT(sent_, 0U);
+    --sent_;
     --outstanding_;
     const delivery::Sequence sequence = FromOpaque(message->_private);
     UpdateGate(*message);
@@ -376,6 +394,7 @@ void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListen
       facts_->OnError(failure.detail, now_.wall);
       (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaDeliveryFailed, failure.detail});
     }
+    failed_ = true;
     listener->OnFailed(sequence, failure);
   }
 }
@@ -399,6 +418,9 @@ void ProducerSession::UpdateGate(const rd_kafka_message_t& message) {
   Partition& from = At({topic, message.partition});
   CHECK_GT(from.outstanding, 0U);
   --from.outstanding;
+  if (std::exchange(topic->awaits_report, false)) {
+    answered_.push_back(topic->name);
+  }
   if (message.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
     from.gate.OnFailed();
   } else if (from.gate.OnAcknowledged(now_.mono, message.offset)) {
@@ -470,7 +492,10 @@ std::optional<base::MonotonicTime> ProducerSession::NextDeadline() const {
     return now_.mono +
            (outstanding_ == 0 ? std::chrono::milliseconds(0) : std::chrono::milliseconds(50));
   }
-  if (replaceable() || may_send_) {
+  if (outgrown_ && !failed_) {
+    return sent_ == 0 ? now_.mono : std::max(last_report_, outgrown_at_) + kOutgrownWait;
+  }
+  if (may_send_ && !failed_) {
     return now_.mono;
   }
   if (!answered_.empty() || (!looking_up_ && !to_look_up_.empty())) {

@@ -79,6 +79,8 @@ class ProducerSession {
   static constexpr std::size_t kQuestionsTogether = 100;
   // After a topic's configuration was asked for in vain, no other is asked for so long.
   static constexpr std::chrono::milliseconds kDescribeAgainAfter{60'000};
+  // A producer that is outgrown waits so long for a report: one of its partitions may be stuck.
+  static constexpr std::chrono::milliseconds kOutgrownWait{1'000};
   // Without any report for this long while closing, the broker is taken to be gone.
   static constexpr std::chrono::milliseconds kPurgeInFlightAfter{10'000};
 
@@ -96,20 +98,11 @@ class ProducerSession {
   void Poll(base::Now now, delivery::SinkListener* listener);
   void Close(base::Now now);
 
-  // Takes no more records, so that another can take its place as soon as nothing is outstanding.
+  // Its producer was made with options that no longer do. It takes and sends no more records; the
+  // listener learns of it when what was sent has its reports, or when no more come.
   void Outgrow(const std::string& why);
 
   bool closing() const { return closing_; }
-
-  bool outgrown() const { return outgrown_; }
-
-  // Its producer was made with options that no longer do, and nothing is outstanding: another one of
-  // the same mode may take its place. Until then it takes no record, so nothing is lost or repeated.
-  bool replaceable() const { return outgrown_ && !closing_ && !failed_ && outstanding_ == 0; }
-
-  // Before another takes its place: the listener offers records of topics that are being looked up
-  // to the other one.
-  void GiveUpLookUps(delivery::SinkListener* listener);
 
   // Closing, and the last report is in.
   bool drained() const { return closing_ && outstanding_ == 0; }
@@ -140,7 +133,8 @@ class ProducerSession {
     // At least so many: one that is gone may still have records outstanding.
     std::vector<Partition> partitions;
     TopicLimits limits;
-    bool dated_now = false;  // its records get the present, because it refused their own time
+    bool dated_now = false;      // its records get the present, because it refused their own time
+    bool awaits_report = false;  // a record waits until its partition has nothing outstanding
     base::MonotonicTime limits_read_at;
     std::uint32_t round_robin = 0;
     delivery::Failure refusal;
@@ -158,6 +152,7 @@ class ProducerSession {
   void WantLookUp(TopicState* topic);
   delivery::SubmitResult LookUpFirst(TopicState* topic);
   delivery::SubmitResult ReportRefusal(TopicState* topic);
+  static delivery::SubmitResult AwaitReport(TopicState* topic);
   void StartLookUps();
   void FinishLookUps(const std::vector<TopicQuestion>& questions);
   // Whether it is known now what the topic is.
@@ -177,6 +172,7 @@ class ProducerSession {
   void SendWaiting(delivery::SinkListener* listener);
   rd_kafka_resp_err_t SendBatch(Place place);
   void FailWaiting(delivery::SinkListener* listener);
+  void ReportOutgrown(delivery::SinkListener* listener);
   std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
                                                     TopicState* topic);
   bool IsBelieved(const TopicState& topic, std::chrono::milliseconds wait);
@@ -213,10 +209,12 @@ class ProducerSession {
   std::vector<Place> waiting_;         // where records wait
   bool may_send_ = false;              // some came for a partition that awaits no answer
   std::size_t outstanding_ = 0;        // what waits too
+  std::size_t sent_ = 0;               // with librdkafka
   bool closing_ = false;
-  bool failed_ = false;
+  bool failed_ = false;  // it takes and sends nothing more
   bool failure_reported_ = false;
   bool outgrown_ = false;
+  base::MonotonicTime outgrown_at_;
   std::size_t records_max_ = 0;         // queue.buffering.max.messages in force
   std::int64_t batch_bytes_max_ = 0;    // batch.size in force
   std::size_t batch_records_max_ = 0;   // batch.num.messages in force

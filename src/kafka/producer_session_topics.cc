@@ -106,17 +106,6 @@ void ProducerSession::FinishLookUps(const std::vector<TopicQuestion>& questions)
   }
 }
 
-void ProducerSession::GiveUpLookUps(delivery::SinkListener* listener) {
-  for (const auto& [name, topic] : topics_) {
-    if (topic->phase == TopicState::Phase::kLookingUp) {
-      listener->OnTopicAnswered(name, /*known=*/false);
-    }
-  }
-  for (const std::string& topic : std::exchange(answered_, {})) {
-    listener->OnTopicAnswered(topic, /*known=*/false);
-  }
-}
-
 bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) {
   if (found.error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     facts_->OnError(absl::StrFormat("topic '%s' cannot be looked up: %s", topic->name,
@@ -195,18 +184,6 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
     return;
   }
   topic->limits = *found.limits;
-  if (!topic->limits.message_bytes_max) {
-    return;
-  }
-  const std::int64_t batch_bytes = BatchBytesFor(*topic->limits.message_bytes_max);
-  std::optional<std::int64_t>& smallest = memory_->limits.batch_bytes_max;
-  smallest = std::min(smallest.value_or(batch_bytes), batch_bytes);
-  // The producer that sends one at a time has no batches.
-  if (mode_ == delivery::Sink::Mode::kPipelined && batch_bytes < batch_bytes_max_ && !outgrown_) {
-    Outgrow(absl::StrFormat("batch.size %d instead of %d, because topic '%s' takes %d bytes",
-                            batch_bytes, batch_bytes_max_, topic->name,
-                            *topic->limits.message_bytes_max));
-  }
 }
 
 // Whether what was looked up may refuse a record: just now, and by every look-up of some time, since one

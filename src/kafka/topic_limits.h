@@ -44,7 +44,7 @@ constexpr std::int64_t kBatchBytes = 400'000;
 
 // What a producer is made with, because librdkafka cannot change it later.
 struct ProducerLimits {
-  std::optional<std::int64_t> batch_bytes_max;  // of the smallest topic seen
+  std::optional<std::int64_t> batch_bytes_max;  // of a BulkWriter's smallest topic
   std::int64_t message_bytes_max = 1'048'588;   // Kafka's default for a topic
 };
 

@@ -25,7 +25,8 @@ Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink*
       dead_letters_(dead_letters),
       progress_(progress),
       schemas_(schemas),
-      stages_(counters) {}
+      stages_(counters),
+      report_waits_({kReportWaitMin, kReportWaitMax, kReportWaitMin}, options.seed) {}
 
 void Dispatcher::Start(base::Now now) {
   CHECK(phase_ == Phase::kIdle);
@@ -67,7 +68,7 @@ base::MonotonicTime Dispatcher::HeldUntil() const {
 
 void Dispatcher::Pump() {
   held_since_.reset();
-  if (phase_ != Phase::kPipelined && phase_ != Phase::kOneAtATime) {
+  if (!open()) {
     return;
   }
   // First, so that they have their turn one at a time too.
@@ -149,7 +150,7 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
     }
     if (phase_ == Phase::kPipelined && topics_.IsUnclear(entry.record.topic, sequence)) {
       // A pipelined producer fails as a whole, and its answer says nothing about this record.
-      EndSession(Sink::Mode::kOneAtATime, /*back_off=*/false);
+      EndFailedSession(/*back_off=*/false);
       return Fate::kStopped;
     }
     const SubmitResult result =
@@ -247,7 +248,7 @@ bool Dispatcher::Decide(delivery::Sequence sequence, const delivery::Failure& fa
 }
 
 void Dispatcher::SubmitOwn(base::Now now) {
-  if (phase_ != Phase::kPipelined && phase_ != Phase::kOneAtATime) {
+  if (!open()) {
     return;
   }
   if (const envelope::Record* record = progress_ == nullptr ? nullptr : progress_->waiting(now)) {
@@ -278,12 +279,16 @@ void Dispatcher::Poll(base::Now now) {
   if (phase_ == Phase::kWaiting && now.mono >= reopen_at_) {
     Open(next_mode_);
   }
-  if (dead_letters_->recalled() && (phase_ == Phase::kPipelined || phase_ == Phase::kOneAtATime)) {
-    EndSession(phase_ == Phase::kPipelined ? Sink::Mode::kPipelined : Sink::Mode::kOneAtATime,
-               /*back_off=*/false);
+  if (dead_letters_->recalled() && open()) {
+    EndSession(mode());
   }
-  if (phase_ == Phase::kOneAtATime && only_held() && !verdict_ && !dead_letters_->needs_verdict()) {
-    EndSession(Sink::Mode::kPipelined, /*back_off=*/false);
+  if (phase_ == Phase::kOneAtATime && !verdict_ && !dead_letters_->needs_verdict() &&
+      (only_held() || now.mono >= report_by_)) {
+    if (only_held()) {
+      report_waits_.Reset();
+    }
+    ++counters_->producers_after_recovery;
+    EndSession(Sink::Mode::kPipelined);
   }
   const auto wakes_at = topics_.NextDeadline();
   if (!held_since_ || now.mono >= HeldUntil() || (wakes_at && now.mono >= *wakes_at)) {
@@ -296,7 +301,7 @@ void Dispatcher::ShutDown() {
   if (phase_ == Phase::kWaiting) {
     phase_ = Phase::kIdle;
   } else if (phase_ != Phase::kIdle && phase_ != Phase::kClosing) {
-    EndSession(Sink::Mode::kPipelined, /*back_off=*/false);
+    EndSession(Sink::Mode::kPipelined);
   }
 }
 
@@ -304,8 +309,8 @@ void Dispatcher::Suspend() {
   suspended_ = true;
   if (phase_ == Phase::kWaiting) {
     phase_ = Phase::kIdle;
-  } else if (phase_ == Phase::kPipelined || phase_ == Phase::kOneAtATime) {
-    EndSession(next_mode_, /*back_off=*/false);
+  } else if (open()) {
+    EndSession(next_mode_);
   }
 }
 
@@ -324,6 +329,9 @@ std::optional<base::MonotonicTime> Dispatcher::NextDeadline() const {
   if (const auto wakes_at = topics_.NextDeadline()) {
     deadline = deadline ? std::min(*deadline, *wakes_at) : wakes_at;
   }
+  if (phase_ == Phase::kOneAtATime && now_.mono < report_by_) {
+    deadline = deadline ? std::min(*deadline, report_by_) : report_by_;
+  }
   if (held_since_) {
     const base::MonotonicTime pump_at = HeldUntil();
     deadline = deadline ? std::min(*deadline, pump_at) : pump_at;
@@ -332,6 +340,7 @@ std::optional<base::MonotonicTime> Dispatcher::NextDeadline() const {
 }
 
 void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) {
+  report_by_ = now_.mono + report_wait_;
   if (sequence >= ProgressKeeper::kFirstSequence) {
     progress_->OnAcknowledged();
     return;
@@ -359,7 +368,7 @@ void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOff
 }
 
 void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) {
-  if (phase_ == Phase::kClosing || phase_ == Phase::kIdle || phase_ == Phase::kWaiting) {
+  if (!open()) {
     return;  // the session is over already; the record is submitted again
   }
   if (sequence >= DeadLetters::kFirstSequence) {
@@ -367,9 +376,10 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
     return;
   }
   if (phase_ == Phase::kPipelined || failure.kind == FailureKind::kSessionEnded) {
-    EndSession(Sink::Mode::kOneAtATime, /*back_off=*/failure.kind == FailureKind::kSessionEnded);
+    EndFailedSession(/*back_off=*/failure.kind == FailureKind::kSessionEnded);
     return;
   }
+  report_waits_.Reset();
   const std::string topic(tracker_->entry(sequence).record.topic);
   std::uint32_t attempts = 1;
   // Also of a topic that the look-up found: the broker does not know it, or our right, yet.
@@ -380,7 +390,7 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
     attempts = unclear.attempts;
     if (!unclear.verdict) {
       decider_->Retry(sequence, failure, attempts);
-      EndSession(Sink::Mode::kOneAtATime, /*back_off=*/true);
+      EndFailedSession(/*back_off=*/true);
       return;
     }
   }
@@ -388,7 +398,7 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
   // nothing more, without any sign, while it gives its producer a new epoch: also here the producer
   // goes, and another takes its place at once.
   const bool decided = Decide(sequence, failure, attempts);
-  EndSession(Sink::Mode::kOneAtATime, /*back_off=*/!decided);
+  EndFailedSession(/*back_off=*/!decided);
 }
 
 // Its failure ends the session like any other, but is never a verdict on an event.
@@ -400,12 +410,19 @@ void Dispatcher::OnOwnFailed(delivery::Sequence sequence, const delivery::Failur
       dead_letters_->OnRefused(failure, phase_ == Phase::kOneAtATime, now_);
     }
   }
-  EndSession(Sink::Mode::kOneAtATime, /*back_off=*/failure.kind == FailureKind::kSessionEnded);
+  EndFailedSession(/*back_off=*/failure.kind == FailureKind::kSessionEnded);
 }
 
 void Dispatcher::OnSessionFailed(const delivery::Failure&) {
-  if (phase_ == Phase::kPipelined || phase_ == Phase::kOneAtATime) {
-    EndSession(Sink::Mode::kOneAtATime, /*back_off=*/true);
+  if (open()) {
+    EndFailedSession(/*back_off=*/true);
+  }
+}
+
+void Dispatcher::OnProducerOutgrown() {
+  if (open()) {
+    ++counters_->producers_for_settings;
+    EndSession(mode());
   }
 }
 
@@ -431,17 +448,22 @@ void Dispatcher::Open(Sink::Mode mode) {
   sink_->Open(mode);
   phase_ = mode == Sink::Mode::kPipelined ? Phase::kPipelined : Phase::kOneAtATime;
   ++counters_->producer_sessions;
+  if (mode == Sink::Mode::kOneAtATime) {
+    report_wait_ = report_waits_.Next();
+  }
+  report_by_ = now_.mono + report_wait_;
   cursor_ = tracker_->oldest_unsettled();
+}
+
+void Dispatcher::EndFailedSession(bool back_off) {
+  ++counters_->producers_after_failure;
+  EndSession(Sink::Mode::kOneAtATime, back_off);
 }
 
 void Dispatcher::EndSession(Sink::Mode next, bool back_off) {
   resubmit_below_ = std::max(resubmit_below_, cursor_);
   held_since_.reset();
   topics_.ForgetQueues();
-  if (!shutting_down_ && !suspended_) {
-    ++(next == Sink::Mode::kPipelined ? counters_->producers_after_recovery
-                                      : counters_->producers_after_failure);
-  }
   next_mode_ = next;
   back_off_ = back_off;
   phase_ = Phase::kClosing;

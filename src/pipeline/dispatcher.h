@@ -1,8 +1,8 @@
 // Dispatcher - brings what the tracker holds to the sink, in order, through as many producer
 // sessions as it takes.
 // Why: the first failed report ends a session, because librdkafka would let later records
-//   overtake. What was not delivered is then submitted again from memory, first one record at a
-//   time, so that each report is about its record alone; then the pipelined producer
+//   overtake. What was not delivered is then submitted again from memory, first one record of a
+//   partition at a time, so that each report is about its record alone; then the pipelined producer
 //   takes over.
 // An event whose topic cannot be sent to now waits beside the line, with the later ones of that topic.
 // Thread: loop thread.
@@ -41,6 +41,10 @@ class Dispatcher : private delivery::SinkListener {
  public:
   // Gathering ends at this many events in any case.
   static constexpr delivery::Sequence kGatherEvents = 4096;
+  // Without a report for so long, the producer that sends one at a time is given up: a partition without
+  // a leader must not hold the others.
+  static constexpr std::chrono::milliseconds kReportWaitMin{5'000};
+  static constexpr std::chrono::milliseconds kReportWaitMax{60'000};
 
   struct Options {
     base::BackoffOptions backoff;
@@ -100,7 +104,7 @@ class Dispatcher : private delivery::SinkListener {
   enum class Phase {
     kIdle,  // sink closed, nothing will happen until Start
     kPipelined,
-    kOneAtATime,  // until everything tracked is settled; nothing new is read meanwhile
+    kOneAtATime,  // until everything tracked is settled, or nobody answers; nothing new is read
     kClosing,     // waiting for OnClosed
     kWaiting,     // sink closed, back-off before the next session
   };
@@ -108,6 +112,7 @@ class Dispatcher : private delivery::SinkListener {
   void OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) override;
   void OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) override;
   void OnSessionFailed(const delivery::Failure& failure) override;
+  void OnProducerOutgrown() override;
   void OnTopicAnswered(std::string_view topic, bool known) override;
   void OnClosed() override;
 
@@ -138,6 +143,13 @@ class Dispatcher : private delivery::SinkListener {
            tracker_->in_flight_events() == topics_.events() && !topics_.busy();
   }
 
+  bool open() const { return phase_ == Phase::kPipelined || phase_ == Phase::kOneAtATime; }
+
+  delivery::Sink::Mode mode() const {
+    return phase_ == Phase::kPipelined ? delivery::Sink::Mode::kPipelined
+                                       : delivery::Sink::Mode::kOneAtATime;
+  }
+
   base::MonotonicTime HeldUntil() const;
   bool Decide(delivery::Sequence sequence, const delivery::Failure& failure,
               std::uint32_t attempts);
@@ -145,7 +157,8 @@ class Dispatcher : private delivery::SinkListener {
   bool IsOffered(delivery::Sequence sequence) const;
   std::optional<Fate> Follow(delivery::Sequence sequence);
   void Open(delivery::Sink::Mode mode);
-  void EndSession(delivery::Sink::Mode next, bool back_off);
+  void EndFailedSession(bool back_off);
+  void EndSession(delivery::Sink::Mode next, bool back_off = false);
 
   const Options options_;
   base::Backoff backoff_;
@@ -172,6 +185,11 @@ class Dispatcher : private delivery::SinkListener {
   bool suspended_ = false;
   bool back_off_ = false;
   base::MonotonicTime reopen_at_;
+  // Of the producer that sends one at a time. The wait grows until such a producer has done its work: a
+  // slow broker's answer may be the one about the culprit.
+  base::Backoff report_waits_;
+  std::chrono::milliseconds report_wait_{0};
+  base::MonotonicTime report_by_;
   std::optional<Verdict> verdict_;
 };
 

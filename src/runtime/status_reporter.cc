@@ -88,12 +88,9 @@ void AddReasons(const pipeline::Counters& counters, const kafka::KafkaFacts& kaf
   for (const pipeline::FailedEvents::Row& row : counters.events_failed.rows) {
     snapshot->failed_by_topic.push_back({row.topic, row.reason, row.count});
   }
-  // What the sink made beyond what it was asked to open.
-  const std::uint64_t replaced =
-      kafka.sessions > counters.producer_sessions ? kafka.sessions - counters.producer_sessions : 0;
   snapshot->producers_by_reason = {{"failure", counters.producers_after_failure},
                                    {"recovered", counters.producers_after_recovery},
-                                   {"settings", replaced}};
+                                   {"settings", counters.producers_for_settings}};
   snapshot->duplicates_possible_total = kafka.possibly_delivered;
 }
 

@@ -68,6 +68,8 @@ struct SinkReports final : delivery::SinkListener {
   void OnFailed(delivery::Sequence sequence, const delivery::Failure& failure) override;
   void OnSessionFailed(const delivery::Failure& failure) override;
 
+  void OnProducerOutgrown() override { ++outgrown; }
+
   void OnTopicAnswered(std::string_view topic, bool /*known*/) override {
     answered.emplace_back(topic);
   }
@@ -82,6 +84,7 @@ struct SinkReports final : delivery::SinkListener {
   std::set<delivery::Sequence> outstanding;
   std::vector<std::string> answered;  // topics
   int session_failures = 0;
+  int outgrown = 0;
   int closed = 0;
 };
 
@@ -93,6 +96,8 @@ class SinkContract : public ::testing::TestWithParam<SinkHarnessCase> {
   void Open(delivery::Sink::Mode mode = delivery::Sink::Mode::kPipelined);
   // Up to OnClosed.
   void CloseAndAwait();
+  // When the producer is outgrown.
+  void Reopen();
   // Steps and polls until `condition`, or fails the test after a long time.
   void Await(const char* what, const std::function<bool()>& condition);
   void AwaitAllDelivered();

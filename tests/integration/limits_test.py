@@ -49,7 +49,7 @@ def test_a_topic_that_takes_less_than_a_batch_costs_no_failure(make_pipeline, ka
     assert p.judge() == 0
     assert sessions(p) == 1 and p.walpost.status()["sink"]["records_resubmitted"] == 0
     events = [line["event"] for line in p.walpost.log_events()]
-    assert events.count("kafka_producer_replaced") == 1 and "kafka_delivery_failed" not in events
+    assert "kafka_producer_replaced" not in events and "kafka_delivery_failed" not in events
 
 
 @pytest.mark.parametrize("megabytes", [2, 30])
@@ -62,7 +62,7 @@ def test_a_large_event_passes_when_its_topic_takes_it(make_pipeline, kafka, mega
     p.insert(101, 200)
     p.wait_confirmed()
     assert p.judge() == 0
-    assert sessions(p) == 1
+    assert sessions(p) == 2, "another producer, and none failed"
 
 
 # librdkafka says "queue full" for ever of what is larger than its queue, and then nothing else was sent, either.

@@ -32,6 +32,8 @@ class KillingListener final : public delivery::SinkListener {
 
   void OnSessionFailed(const Failure& failure) override { listener_->OnSessionFailed(failure); }
 
+  void OnProducerOutgrown() override { listener_->OnProducerOutgrown(); }
+
   void OnTopicAnswered(std::string_view topic, bool known) override {
     listener_->OnTopicAnswered(topic, known);
   }

@@ -127,10 +127,8 @@ SubmitResult ModelKafka::Submit(const envelope::Record& record, delivery::Sequen
   Require(open_, "Submit to a sink that is closed");
   const Identity what = judge_->Identify(record);
   Partition& partition = partitions_[PartitionOf(what)];
-  const bool first_outstanding = !partition.gate.MaySend();
-  const bool alone = mode_ == Mode::kOneAtATime && outstanding_ > 0;
   const bool full = faults_.Has(Fault::kafka_not_now) && random_.Chance(200);
-  if (closing_ || dead_ || partition.failed || first_outstanding || alone || full) {
+  if (closing_ || dead_ || partition.failed || full) {
     return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
   }
   if (std::optional<SubmitResult> answer = LookUp(what)) {
@@ -143,11 +141,6 @@ SubmitResult ModelKafka::Submit(const envelope::Record& record, delivery::Sequen
                         Failure{FailureKind::kRecordTooLarge, "larger than the topic allows"}};
   }
   judge_->OnSubmitted(what);
-  // Real ones forget after a day: no record is on its way for so long.
-  if (partition.messages.empty() && partition.known_until && now_ >= *partition.known_until) {
-    partition.known_until.reset();
-  }
-  partition.gate.OnSent(now_, kKnownFor);
   ++outstanding_;
   outstanding_bytes_ += record.AccountedBytes();
   Content content{what, std::nullopt};
@@ -155,7 +148,20 @@ SubmitResult ModelKafka::Submit(const envelope::Record& record, delivery::Sequen
     content.progress = *envelope::DecodeProgress(*record.value);
   }
   partition.messages.push_back(Message{sequence, std::move(content), record, false});
+  Send(&partition);
   return SubmitResult{};
+}
+
+void ModelKafka::Send(Partition* partition) const {
+  const std::size_t most =
+      std::min(partition->messages.size(), mode_ == Mode::kOneAtATime ? 1 : SIZE_MAX);
+  for (; partition->sent < most && partition->gate.MaySend(); ++partition->sent) {
+    // Real ones forget after a day: no record is on its way for so long.
+    if (partition->sent == 0 && partition->known_until && now_ >= *partition->known_until) {
+      partition->known_until.reset();
+    }
+    partition->gate.OnSent(now_, kKnownFor);
+  }
 }
 
 void ModelKafka::LandOne(const Content& content) {
@@ -190,6 +196,7 @@ void ModelKafka::ReportFirst(Partition* partition) {
   }
   reports_.push_back(Report{std::move(partition->messages.front()), {}});
   partition->messages.pop_front();
+  --partition->sent;
 }
 
 void ModelKafka::FailBatch(Partition* partition, std::size_t count, FailureKind kind) {
@@ -199,7 +206,7 @@ void ModelKafka::FailBatch(Partition* partition, std::size_t count, FailureKind 
   if (unclear && random_.Chance(500)) {
     Land(partition, random_.Between(1, count));
   }
-  for (; count > 0 && !partition->messages.empty(); --count) {
+  for (; count > 0; --count) {
     const Identity& what = partition->messages.front().content.what;
     if (MayBlame(what, kind)) {
       judge_->OnPoison(what);
@@ -210,20 +217,25 @@ void ModelKafka::FailBatch(Partition* partition, std::size_t count, FailureKind 
     partition->gate.OnFailed();
     reports_.push_back(Report{std::move(partition->messages.front()), Failure{kind, "refused"}});
     partition->messages.pop_front();
+    --partition->sent;
   }
   // What was sent behind it. A broker that knows the producer sees the gap.
   if (!partition->known_until) {
-    Land(partition, partition->messages.size());
+    Land(partition, partition->sent);
   }
 }
 
 void ModelKafka::AdvancePartition(Partition* partition) {
-  if (partition->messages.empty() || partition->failed || now_ < partition->stuck_until) {
+  if (partition->failed || now_ < partition->stuck_until) {
+    return;
+  }
+  Send(partition);
+  if (partition->sent == 0) {
     return;
   }
   if (partition->messages.front().landed) {
     for (std::uint64_t i = random_.Below(8); i > 0; --i) {
-      if (partition->messages.empty() || !partition->messages.front().landed) {
+      if (partition->sent == 0 || !partition->messages.front().landed) {
         return;
       }
       ReportFirst(partition);
@@ -233,8 +245,8 @@ void ModelKafka::AdvancePartition(Partition* partition) {
   if (dead_ || random_.Chance(300)) {
     return;
   }
-  const std::size_t count = random_.Chance(300) ? partition->messages.size()
-                                                : random_.Between(1, partition->messages.size());
+  const std::size_t count =
+      random_.Chance(300) ? partition->sent : random_.Between(1, partition->sent);
   for (std::size_t i = 0; i < count; ++i) {
     if (IsRefused(partition->messages[i].content.what, /*by_client=*/false)) {
       FailBatch(partition, count, FailureKind::kRecordInvalid);  // the innocent ones, too
@@ -449,8 +461,11 @@ void ModelKafka::EndClose(delivery::SinkListener* listener) {
   for (std::size_t i = 0; i < partitions_.size(); ++i) {
     Partition& partition = partitions_[i];
     bool acknowledged = !silent_;
+    std::size_t sent = std::exchange(partition.sent, 0);
     for (bool lost = partition.failed; !partition.messages.empty();
          partition.messages.pop_front()) {
+      lost = lost || sent == 0;
+      sent -= sent == 0 ? 0 : 1;
       const Message& message = partition.messages.front();
       --outstanding_;
       outstanding_bytes_ -= message.record.AccountedBytes();
@@ -475,7 +490,8 @@ void ModelKafka::EndClose(delivery::SinkListener* listener) {
 
 void ModelKafka::Abandon() {
   for (std::size_t i = 0; i < partitions_.size(); ++i) {
-    for (const Message& message : partitions_[i].messages) {
+    for (std::size_t j = 0; j < partitions_[i].sent; ++j) {
+      const Message& message = partitions_[i].messages[j];
       if (!message.landed) {
         if (partitions_[i].failed || !random_.Chance(500)) {
           break;

@@ -108,8 +108,11 @@ class ModelKafka final : public delivery::Sink {
   };
 
   struct Partition {
-    std::deque<Message> messages;  // without a report, in order; the landed ones come first
-    bool failed = false;           // of this session
+    // Without a report, in order; the landed ones come first. What stands behind those that are sent
+    // waits in walpost.
+    std::deque<Message> messages;
+    std::size_t sent = 0;
+    bool failed = false;  // of this session
     delivery::PartitionGate gate;
     // Until then the broker knows the producer, and takes its records without a gap only.
     std::optional<base::MonotonicTime> known_until;
@@ -126,6 +129,7 @@ class ModelKafka final : public delivery::Sink {
   // By the client, or by the broker.
   bool IsRefused(const Identity& what, bool by_client);
   void LandOne(const Content& content);
+  void Send(Partition* partition) const;
   void Land(Partition* partition, std::size_t count);
   void AdvancePartition(Partition* partition);
   void ChangeTopics();

@@ -47,6 +47,11 @@ void FakeSink::FailSession(std::string detail) {
                               Failure{FailureKind::kSessionEnded, std::move(detail)}});
 }
 
+void FakeSink::OutgrowProducer() {
+  CHECK(open_);
+  commands_.push_back(Command{Command::Kind::kOutgrow, 0, {}});
+}
+
 const FakeSink::Session& FakeSink::session() const {
   CHECK(!sessions_.empty());
   return sessions_.back();
@@ -102,8 +107,7 @@ void FakeSink::Close() {
 SubmitResult FakeSink::Submit(const envelope::Record& record, Sequence sequence) {
   CHECK(open_) << "Submit to a sink that is closed";
   Session& current = sessions_.back();
-  const bool alone = current.mode == Mode::kOneAtATime && !outstanding_.empty();
-  if (closing_ || failed_ || not_now_ || alone || outstanding_.size() >= capacity_) {
+  if (closing_ || failed_ || not_now_ || outstanding_.size() >= capacity_) {
     return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
   }
   if (const auto refused = refusals_.find(sequence); refused != refusals_.end()) {
@@ -170,9 +174,19 @@ void FakeSink::Serve(Command command, delivery::SinkListener* listener) {
     }
     return;
   }
+  if (command.kind == Command::Kind::kOutgrow) {
+    failed_ = true;
+    if (!closing_) {
+      listener->OnProducerOutgrown();
+    }
+    return;
+  }
   const Submission& submission = Find(command.sequence)->submission;
   const std::pair<std::string, std::int32_t> partition(submission.topic, submission.partition);
   if (command.kind == Command::Kind::kFail) {
+    if (session().mode == Mode::kOneAtATime) {
+      CheckFirst(command.sequence);
+    }
     Report(command.sequence);
     failed_partitions_.insert(partition);
     if (closing_) {
@@ -183,18 +197,23 @@ void FakeSink::Serve(Command command, delivery::SinkListener* listener) {
   }
   CHECK(!failed_partitions_.contains(partition))
       << "record " << command.sequence << " would become visible behind one that failed";
-  for (const Outstanding& waiting : outstanding_) {
-    if (waiting.submission.sequence == command.sequence) {
-      break;
-    }
-    CHECK(waiting.submission.topic != partition.first ||
-          waiting.submission.partition != partition.second)
-        << "record " << command.sequence << " would overtake " << waiting.submission.sequence;
-  }
+  CheckFirst(command.sequence);
   std::vector<Submission>& log = logs_[partition];
   log.push_back(Report(command.sequence));
   listener->OnDelivered(command.sequence,
                         {partition.second, static_cast<std::int64_t>(log.size()) - 1});
+}
+
+void FakeSink::CheckFirst(Sequence sequence) {
+  const Submission& first = Find(sequence)->submission;
+  for (const Outstanding& waiting : outstanding_) {
+    if (waiting.submission.sequence == sequence) {
+      return;
+    }
+    CHECK(waiting.submission.topic != first.topic ||
+          waiting.submission.partition != first.partition)
+        << "record " << sequence << " would overtake " << waiting.submission.sequence;
+  }
 }
 
 FakeSink::Submission FakeSink::Report(Sequence sequence) {

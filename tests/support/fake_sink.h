@@ -1,8 +1,8 @@
 // FakeSink - a Sink whose reports the test decides: what, for which record, when.
 // Why: the pipeline's policy is about failures that a real Kafka produces once a month.
 // How: commands (Deliver, Fail, ...) are queued and become reports in the next Poll. Like the real
-//   one it sends one record at a time when asked to, gives the records still outstanding at Close a
-//   failed report each, and calls OnClosed after the last.
+//   one it gives the records still outstanding at Close a failed report each, and calls OnClosed after
+//   the last.
 // Thread: one owner.
 // Errors: CHECK-fails when the caller breaks the seam's rules (Submit while closed, bytes of an
 //   unreported record moved or freed), and when the test asks for what no Kafka does (records of a
@@ -50,6 +50,7 @@ class FakeSink final : public delivery::Sink {
   void DeliverAll();
   void Fail(delivery::Sequence sequence, delivery::FailureKind kind, std::string detail = "no");
   void FailSession(std::string detail);
+  void OutgrowProducer();
 
   // --- Commands: answers to Submit, from now on ---
   void SetNotNow(bool not_now) { not_now_ = not_now; }
@@ -125,7 +126,7 @@ class FakeSink final : public delivery::Sink {
   };
 
   struct Command {
-    enum class Kind { kDeliver, kFail, kFailSession };
+    enum class Kind { kDeliver, kFail, kFailSession, kOutgrow };
 
     Kind kind = Kind::kDeliver;
     delivery::Sequence sequence = 0;
@@ -134,6 +135,8 @@ class FakeSink final : public delivery::Sink {
 
   Outstanding* Find(delivery::Sequence sequence);
   void Serve(Command command, delivery::SinkListener* listener);
+  // Nothing of its partition is outstanding before it.
+  void CheckFirst(delivery::Sequence sequence);
   // Takes it off the list, after a look at its bytes.
   Submission Report(delivery::Sequence sequence);
 

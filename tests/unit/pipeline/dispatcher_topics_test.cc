@@ -41,7 +41,6 @@ TEST_F(DispatcherTest, UnclearFailureIsAVerdictAfterMinutesInWhichOthersWereDeli
   sink_.Deliver(2);
   while (!dispatcher_.verdict()) {
     AwaitOutstanding(0, HeldTopics::kTryAgainMax);
-    EXPECT_THAT(sink_.outstanding(), ElementsAre(0)) << "event 1 would overtake it";
     sink_.Fail(0, FailureKind::kOther, "still");
     Poll();
     ASSERT_LT(now_.mono, first_at + 2 * HeldTopics::kUnclearFor);
@@ -136,7 +135,6 @@ TEST_F(UnknownTopicTest, ThatMayNotBeWrittenIsBelievedAfterTheSameTime) {
   Poll();
   while (!dispatcher_.verdict()) {
     AwaitOutstanding(0, kBackOff);
-    EXPECT_THAT(sink_.outstanding(), ElementsAre(0)) << "event 1 would overtake it";
     sink_.Fail(0, FailureKind::kTopicNotAuthorized, "no right");
     Poll();
     ASSERT_LT(now_.mono, kStart + milliseconds(60'000));
