@@ -20,6 +20,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/time.h"
 #include "envelope/record.h"
@@ -58,6 +59,10 @@ struct SubmitResult {
     kRefused,       // can never be delivered as it is: `failure` says why; the session is not
                     // affected
   };
+
+  static SubmitResult Refused(FailureKind kind, std::string detail) {
+    return {Outcome::kRefused, Failure{kind, std::move(detail)}};
+  }
 
   Outcome outcome = Outcome::kAccepted;
   Failure failure;

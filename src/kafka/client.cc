@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -15,20 +16,26 @@ namespace walpost::kafka {
 absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type,
                                     const ProducerLimits& limits) {
   ASSIGN_OR_RETURN(Conf conf, BuildConf(options, delivery::Sink::Mode::kOneAtATime, limits));
-  std::array<char, 512> error{};
+  std::vector<std::pair<const char*, const char*>> properties = {
+      {"enable.sparse.connections", "false"}};
   if (type == RD_KAFKA_CONSUMER) {
-    for (const auto& [name, value] :
-         {std::pair("isolation.level", "read_uncommitted"),
-          std::pair("enable.partition.eof", "true"), std::pair("auto.offset.reset", "earliest"),
-          std::pair("fetch.wait.max.ms", "50"), std::pair("fetch.error.backoff.ms", "100"),
-          // A broker gives one batch however large it is; this only is librdkafka's bound for it.
-          std::pair("receive.message.max.bytes", "2147483647"),
-          // What is read ahead.
-          std::pair("queued.max.messages.kbytes", "4096")}) {
-      if (rd_kafka_conf_set(conf.get(), name, value, error.data(), error.size()) !=
-          RD_KAFKA_CONF_OK) {
-        return absl::InternalError(absl::StrFormat("%s: %s", name, error.data()));
-      }
+    properties.insert(
+        properties.end(),
+        {{"isolation.level", "read_uncommitted"},
+         {"enable.partition.eof", "true"},
+         {"auto.offset.reset", "earliest"},
+         {"fetch.wait.max.ms", "50"},
+         {"fetch.error.backoff.ms", "100"},
+         // A broker gives one batch however large it is; this only is librdkafka's bound for it.
+         {"receive.message.max.bytes", "2147483647"},
+         // What is read ahead.
+         {"queued.max.messages.kbytes", "4096"}});
+  }
+  std::array<char, 512> error{};
+  for (const auto& [name, value] : properties) {
+    if (rd_kafka_conf_set(conf.get(), name, value, error.data(), error.size()) !=
+        RD_KAFKA_CONF_OK) {
+      return absl::InternalError(absl::StrFormat("%s: %s", name, error.data()));
     }
   }
   rd_kafka_t* client = rd_kafka_new(type, conf.get(), error.data(), error.size());
@@ -74,8 +81,19 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kAskAgainAfter{100};
 
+// Brokers by id.
+struct Brokers {
+  std::set<std::int32_t> known;
+  std::set<std::int32_t> answered;
+
+  bool all_answered() const {
+    return std::includes(answered.begin(), answered.end(), known.begin(), known.end());
+  }
+};
+
+// Any broker answers.
 absl::StatusOr<std::int32_t> AskForPartitions(rd_kafka_t* client, const std::string& topic,
-                                              milliseconds timeout) {
+                                              milliseconds timeout, Brokers* brokers) {
   const Topic handle(rd_kafka_topic_new(client, topic.c_str(), nullptr));
   if (handle == nullptr) {
     return TopicStatus(topic, rd_kafka_last_error());
@@ -91,6 +109,10 @@ absl::StatusOr<std::int32_t> AskForPartitions(rd_kafka_t* client, const std::str
                         "network",
                         topic, rd_kafka_err2str(error)));
   }
+  brokers->answered.insert(metadata->orig_broker_id);
+  for (int i = 0; i < metadata->broker_cnt; ++i) {
+    brokers->known.insert(metadata->brokers[i].id);
+  }
   if (metadata->topic_cnt != 1) {
     return TopicStatus(topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   }
@@ -102,14 +124,23 @@ absl::StatusOr<std::int32_t> AskForPartitions(rd_kafka_t* client, const std::str
 
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              milliseconds timeout) {
-  const auto deadline = steady_clock::now() + timeout;
-  const auto ask_until = std::min(deadline, steady_clock::now() + kUnknownFor);
+  const auto start = steady_clock::now();
+  const auto deadline = start + timeout;
+  Brokers brokers;
+  absl::StatusOr<std::int32_t> most = absl::UnavailableError("not asked");
   while (true) {
-    absl::StatusOr<std::int32_t> found = AskForPartitions(client, topic, TimeLeft(deadline));
-    if (!absl::IsNotFound(found.status()) || TimeLeft(ask_until) <= kAskAgainAfter) {
-      return found;
+    absl::StatusOr<std::int32_t> found =
+        AskForPartitions(client, topic, TimeLeft(deadline), &brokers);
+    if (found.ok() || !most.ok()) {
+      most = found.ok() ? std::max(*found, most.value_or(0)) : std::move(found);
     }
-    rd_kafka_poll(client, static_cast<int>(kAskAgainAfter.count()));
+    const auto ask_for = absl::IsNotFound(most.status()) ? kUnknownFor : kEveryBrokerFor;
+    const bool known = most.ok() && brokers.all_answered();
+    const bool failed = !most.ok() && !absl::IsNotFound(most.status());
+    if (known || failed || TimeLeft(std::min(deadline, start + ask_for)).count() == 0) {
+      return most;
+    }
+    rd_kafka_poll(client, most.ok() ? 1 : static_cast<int>(kAskAgainAfter.count()));
   }
 }
 

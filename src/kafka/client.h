@@ -18,7 +18,8 @@
 
 namespace walpost::kafka {
 
-// With the user's properties, as a producer that sends one at a time has them.
+// With the user's properties, as a producer that sends one at a time has them, and connected to every
+// broker.
 absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type,
                                     const ProducerLimits& limits = {});
 
@@ -33,7 +34,11 @@ absl::Status FoundTopicStatus(const std::string& topic, rd_kafka_resp_err_t erro
 // proves nothing: it counts when nobody has known it for this long.
 constexpr std::chrono::milliseconds kUnknownFor{3'000};
 
-// Number of partitions; errors as TopicStatus. That a topic is unknown is believed after kUnknownFor.
+// A broker that is cut off from the controller goes on answering with what it knew before.
+constexpr std::chrono::milliseconds kEveryBrokerFor{500};
+
+// Number of partitions, the largest that a broker says: each is asked, as far as they answer within
+// kEveryBrokerFor. Errors as TopicStatus. That a topic is unknown is believed after kUnknownFor.
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              std::chrono::milliseconds timeout);
 

@@ -28,10 +28,6 @@ constexpr SubmitResult::Outcome kNotNow = SubmitResult::Outcome::kNotNow;
 
 SubmitResult NotNow() { return SubmitResult{kNotNow, {}}; }
 
-SubmitResult Refuse(FailureKind kind, std::string detail) {
-  return SubmitResult{SubmitResult::Outcome::kRefused, Failure{kind, std::move(detail)}};
-}
-
 void* ToOpaque(delivery::Sequence sequence) { return reinterpret_cast<void*>(sequence + 1); }
 
 delivery::Sequence FromOpaque(const void* opaque) {
@@ -59,7 +55,8 @@ absl::StatusOr<std::unique_ptr<ProducerSession>> ProducerSession::Create(
   session->batch_bytes_max_ = std::stoll(InForce(conf.get(), "batch.size"));
   session->batch_records_max_ = std::stoull(InForce(conf.get(), "batch.num.messages"));
   session->message_bytes_max_ = std::stoll(InForce(conf.get(), "message.max.bytes"));
-  session->records_max_ = std::stoull(InForce(conf.get(), "queue.buffering.max.messages"));
+  const std::size_t records_max = std::stoull(InForce(conf.get(), "queue.buffering.max.messages"));
+  session->records_max_ = records_max == 0 ? SIZE_MAX : records_max;  // 0 = without a limit
   session->message_bytes_given_ =
       std::any_of(options.properties.begin(), options.properties.end(),
                   [](const auto& property) { return property.first == "message.max.bytes"; });
@@ -107,13 +104,14 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partition_count)) {
-    if (!IsBelieved(*topic, options_.unknown_topic_wait)) {
+    if (!IsBelieved(*topic)) {
       return LookUpFirst(topic);  // they may have been added meanwhile
     }
-    return Refuse(FailureKind::kPartitionUnknown,
-                  absl::StrFormat("topic '%s' has no partition %d, only %u: correct the row's "
-                                  "partition, or add partitions",
-                                  topic->name, partition, topic->partition_count));
+    return SubmitResult::Refused(
+        FailureKind::kPartitionUnknown,
+        absl::StrFormat("topic '%s' has no partition %d, only %u: correct the row's "
+                        "partition, or add partitions",
+                        topic->name, partition, topic->partition_count));
   }
   Partition& to = At({topic, partition});
   if (MayBeTooLarge(record)) {  // at once, so that the answer is about this record
@@ -214,37 +212,12 @@ std::string ProducerSession::WhyRefused(const rd_kafka_message_t& message) const
   return text;
 }
 
-// What the topic does not take is refused here, where it harms no other record. Nothing = go on.
-std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record& record,
-                                                         TopicState* topic) {
-  const TopicLimits& limits = topic->limits;
-  const bool lacks_key = LacksKey(record, limits);
-  const std::int64_t bytes = limits.message_bytes_max && !compressed_ ? BatchBytesOf(record) : 0;
-  if (!lacks_key && bytes <= limits.message_bytes_max.value_or(0)) {
-    return std::nullopt;
-  }
-  if (!IsBelieved(*topic, kLimitsWait)) {
-    return LookUpFirst(topic);  // they may have been changed meanwhile
-  }
-  if (lacks_key) {
-    return Refuse(FailureKind::kRecordInvalid,
-                  absl::StrFormat("topic '%s' is compacted, and Kafka takes no record without a "
-                                  "key for it (INVALID_RECORD): change its cleanup.policy, or give "
-                                  "the row a key",
-                                  topic->name));
-  }
-  return Refuse(FailureKind::kRecordTooLarge,
-                absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
-                                "max.message.bytes, which is %d",
-                                bytes, topic->name, *limits.message_bytes_max));
-}
-
 // The producer's message.max.bytes refused a record that the topic may take.
 SubmitResult ProducerSession::TooLargeForProducer(const envelope::Record& record,
                                                   const TopicState& topic) {
   const std::int64_t bytes = BatchBytesOf(record);
   if (message_bytes_given_ || bytes > kMessageBytesEver) {
-    return Refuse(
+    return SubmitResult::Refused(
         FailureKind::kRecordTooLarge,
         absl::StrFormat("the record of %d bytes is larger than message.max.bytes, which is "
                         "%d: raise it, or remove it, under sink.kafka.properties",

@@ -44,7 +44,13 @@ struct TopicAnswer {
 
 // What outlives sessions. It changes only at a look-up, or with a record that needs more.
 struct TopicMemory {
-  std::map<std::string, std::int32_t> partitions;
+  struct Partitions {
+    std::int32_t count = 0;
+    bool made_anew = false;                          // since then; the new topic may have fewer
+    std::optional<base::MonotonicTime> fewer_since;  // every look-up says so
+  };
+
+  std::map<std::string, Partitions> partitions;  // by topic
   std::set<std::string>
       reported_unlimited;             // topics that the log has named as topics without a limit
   base::MonotonicTime describe_from;  // nobody answered before: asking again would only delay
@@ -70,8 +76,9 @@ class ProducerSession {
   static constexpr std::chrono::milliseconds kAnswerKept{5'000};
   // A record is refused by a topic's limits, or partitions, that were read no longer ago than this.
   static constexpr std::chrono::milliseconds kLimitsKept{1'000};
-  // So long look-ups must say the same before a record is refused by limits: a broker may lag behind.
-  static constexpr std::chrono::milliseconds kLimitsWait{1'000};
+  // Topics lose no partitions. So long look-ups must say so before it counts: a broker that is cut off from
+  // the controller goes on answering with what it knew before.
+  static constexpr std::chrono::milliseconds kFewerWait{300'000};
   // Topics asked about in one job of the helper thread, which has other work too.
   static constexpr std::size_t kQuestions = 16;
   // When so many were unknown or not permitted, many are asked about together first.
@@ -160,8 +167,9 @@ class ProducerSession {
   bool TakeRefusal(const TopicQuestion& found, TopicState* topic);
   void TakeLimits(const TopicQuestion& found, TopicState* topic);
   void RefreshCounts();
-  void SetPartitionCount(TopicState* topic, std::int32_t count);
-  static void OnMadeAnew(TopicState* topic);
+  bool TakePartitionCount(TopicState* topic, std::int32_t count);
+  void OnMadeAnew(TopicState* topic);
+  static void CloseGates(TopicState* topic);
   std::int32_t ChoosePartition(const envelope::Record& record, TopicState* topic) const;
   rd_kafka_resp_err_t Produce(const envelope::Record& record, delivery::Sequence sequence,
                               Place place);
@@ -175,7 +183,7 @@ class ProducerSession {
   void ReportOutgrown(delivery::SinkListener* listener);
   std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
                                                     TopicState* topic);
-  bool IsBelieved(const TopicState& topic, std::chrono::milliseconds wait);
+  bool IsBelieved(const TopicState& topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
   std::int64_t TimestampFor(const envelope::Record& record, const TopicState& topic) const;

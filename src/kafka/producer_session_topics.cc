@@ -126,7 +126,9 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
     topic->handle = NewTopic(producer_.get(), topic->name, topic);
     CHECK(topic->handle != nullptr) << topic->name;
   }
-  SetPartitionCount(topic, found.partitions);
+  if (!TakePartitionCount(topic, found.partitions)) {
+    return false;
+  }
   TakeLimits(found, topic);
   const auto refused = memory_->refused_times.find(topic->name);
   topic->dated_now = refused != memory_->refused_times.end() &&
@@ -186,9 +188,37 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
   topic->limits = *found.limits;
 }
 
+// What the topic does not take is refused here, where it harms no other record. Nothing = go on.
+std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record& record,
+                                                         TopicState* topic) {
+  const TopicLimits& limits = topic->limits;
+  const bool lacks_key = LacksKey(record, limits);
+  const std::int64_t bytes = limits.message_bytes_max && !compressed_ ? BatchBytesOf(record) : 0;
+  if (!lacks_key && bytes <= limits.message_bytes_max.value_or(0)) {
+    return std::nullopt;
+  }
+  if (!IsBelieved(*topic)) {
+    return LookUpFirst(topic);  // they may have been changed meanwhile
+  }
+  if (lacks_key) {
+    return SubmitResult::Refused(
+        FailureKind::kRecordInvalid,
+        absl::StrFormat("topic '%s' is compacted, and Kafka takes no record without a "
+                        "key for it (INVALID_RECORD): change its cleanup.policy, or give "
+                        "the row a key",
+                        topic->name));
+  }
+  return SubmitResult::Refused(
+      FailureKind::kRecordTooLarge,
+      absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
+                      "max.message.bytes, which is %d",
+                      bytes, topic->name, *limits.message_bytes_max));
+}
+
 // Whether what was looked up may refuse a record: just now, and by every look-up of some time, since one
 // broker learns of a change later than another. What was said before counts while it is asked for.
-bool ProducerSession::IsBelieved(const TopicState& topic, std::chrono::milliseconds wait) {
+bool ProducerSession::IsBelieved(const TopicState& topic) {
+  const std::chrono::milliseconds wait = options_.unknown_topic_wait;
   const auto [found, added] = memory_->refusing.try_emplace(topic.name);
   TopicMemory::Refusing& said = found->second;
   const TopicAnswer answer{topic.partition_count, topic.limits.message_bytes_max,
@@ -244,34 +274,59 @@ void ProducerSession::RefreshCounts() {
           if (found == topics_.end() || found->second->phase != TopicState::Phase::kReady) {
             continue;
           }
-          if (count > 0) {
-            SetPartitionCount(found->second.get(), count);
-          } else {
+          if (count == 0) {
             OnMadeAnew(found->second.get());
+          } else if (!TakePartitionCount(found->second.get(), count)) {
+            WantLookUp(found->second.get());
           }
         }
       });
 }
 
-void ProducerSession::SetPartitionCount(TopicState* topic, std::int32_t count) {
-  std::int32_t& known = memory_->partitions[topic->name];
-  if (known != 0 && known != count) {
+// Whether it is what the topic has, as far as walpost can know.
+bool ProducerSession::TakePartitionCount(TopicState* topic, std::int32_t count) {
+  TopicMemory::Partitions& known = memory_->partitions[topic->name];
+  if (count >= known.count || known.made_anew) {
+    known.fewer_since.reset();
+  } else {
+    known.fewer_since = known.fewer_since.value_or(now_.mono);
+    if (now_.mono < *known.fewer_since + kFewerWait) {
+      facts_->OnError(absl::StrFormat("topic '%s' had %d partitions, and a broker says %d: asked "
+                                      "again until they agree",
+                                      topic->name, known.count, count),
+                      now_.wall);
+      (*notify_)(
+          {KafkaNotice::Severity::kDebug, LogEvent::kKafkaTopicLookupFailed, facts_->last_error});
+      return false;
+    }
+  }
+  if (known.count != 0 && known.count != count) {
     (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kTopicPartitionsChanged,
                 absl::StrFormat("topic '%s' has %d partitions instead of %d: from here on keys may "
                                 "go to other partitions",
-                                topic->name, count, known)});
+                                topic->name, count, known.count)});
   }
-  known = count;
+  known = {count, /*made_anew=*/false, std::nullopt};
   const auto partitions = static_cast<std::size_t>(count);
   if (topic->partition_count != partitions) {
-    OnMadeAnew(topic);  // it may be
+    CloseGates(topic);  // it may be another topic
   }
   topic->partition_count = partitions;
   topic->partitions.resize(std::max(topic->partitions.size(), partitions));
+  return true;
+}
+
+// It was away, or its offsets begin anew.
+void ProducerSession::OnMadeAnew(TopicState* topic) {
+  if (const auto known = memory_->partitions.find(topic->name);
+      known != memory_->partitions.end()) {
+    known->second.made_anew = true;
+  }
+  CloseGates(topic);
 }
 
 // Its brokers do not know this producer.
-void ProducerSession::OnMadeAnew(TopicState* topic) {
+void ProducerSession::CloseGates(TopicState* topic) {
   for (Partition& partition : topic->partitions) {
     partition.gate.OnMadeAnew();
   }

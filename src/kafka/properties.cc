@@ -44,6 +44,7 @@ constexpr Guarded kGuarded[] = {
     {"produce.offset.report", "", "it belongs to walpost"},
     {"log.queue", "true", "logs must not be printed by other threads"},
     {"enabled_events", "", "it belongs to walpost"},
+    {"topic.blacklist", "", "a topic that it hides would be one that does not exist"},
     {"sticky.partitioning.linger.ms", "", "walpost chooses the partition itself"},
     // When it is set, so also by what only shows or checks a configuration.
     {"plugin.library.paths", "", "it loads foreign code into walpost"},

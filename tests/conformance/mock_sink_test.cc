@@ -309,6 +309,23 @@ TEST_P(GivenLimit, RecordLargerThanTheUsersOwnLimitIsRefusedWithoutItsBytes) {
   CloseAndAwait();
 }
 
+struct NoLimitHarness final : MockHarness {
+  NoLimitHarness() : MockHarness(Properties{{"queue.buffering.max.messages", "0"}}) {}
+};
+
+const SinkHarnessCase kNoLimit{"NoLimit", [] { return std::make_unique<NoLimitHarness>(); }};
+
+class NoLimit : public SinkContract {};
+
+INSTANTIATE_TEST_SUITE_P(Mock, NoLimit, ::testing::Values(kNoLimit), NameOf);
+
+TEST_P(NoLimit, QueueOfZeroRecordsIsOneWithoutALimit) {
+  const std::string topic = harness_->MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  CloseAndAwait();
+}
+
 // Failure 66.
 TEST_P(MockSink, TopicThatMayNotBeWrittenIsRefused) {
   const std::string topic = "forbidden";

@@ -44,6 +44,11 @@ class KafkaPair:
         admin.create_partitions([more])[topic].result(timeout=30)
         wait_for(lambda: len(admin.list_topics(topic, timeout=5).topics[topic].partitions) == partitions, 30, "partitions")
 
+    def cut_off(self):
+        """The second node from the controller. Clients that know its address still reach it."""
+        self.to_controller.set_mode("hold")
+        wait_for(lambda: len(self.admin().list_topics(timeout=5).brokers) == 1, 60, "the controller to notice")
+
     def close(self):
         self.two.close()
         self.one.close()

@@ -71,6 +71,7 @@ constexpr Unsafe kUnsafe[] = {
     {"produce.offset.report", "true", "belongs to walpost"},
     {"log.queue", "false", "logs must not be printed by other threads"},
     {"enabled_events", "1", "belongs to walpost"},
+    {"topic.blacklist", "^orders$", "does not exist"},
     {"sticky.partitioning.linger.ms", "10", "chooses the partition itself"},
     {"plugin.library.paths", "/nowhere/library.so", "loads foreign code"},
 };

@@ -1,0 +1,95 @@
+"""A broker that is cut off from the controller answers with what it knew before: what it says is no verdict, and moves no key."""
+
+import signal
+
+import pytest
+import servers
+from kafka_pair import KafkaPair
+
+OUTBOX = {"outboxes": [{"table": "public.o", "preset": "debezium", "topics": {"allowed": ["*"]}, "columns": {"partition": "part"}}],
+          "delivery": {"on_undeliverable": "skip", "unknown_topic_wait": "10s"}}
+
+
+@pytest.fixture
+def pair(tmp_path):
+    made = KafkaPair(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def stale(make_pipeline, pair):
+    """A pipeline that asks both brokers, and often."""
+    p = make_pipeline(on_kafka=pair, create_topic=False, config=OUTBOX, properties={"topic.metadata.refresh.interval.ms": 500})
+    p.execute("CREATE TABLE public.o (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text,"
+              " type text, payload text, part int)")
+    pair.create_topic(f"walpost.progress.{p.name}")
+    return p
+
+
+def insert(p, topic, key, payload, partition=None):
+    p.execute("INSERT INTO public.o (aggregatetype, aggregateid, type, payload, part) VALUES (%s, %s, 'T', %s, %s)",
+              topic.removeprefix("outbox.event."), key, payload, partition)
+
+
+def sessions(p):
+    return p.walpost.status()["sink"]["producer_sessions"]
+
+
+def skipped(p):
+    return [line for line in p.walpost.log_events() if line["event"] == "event_skipped"]
+
+
+def test_added_partitions_that_one_broker_does_not_know_are_used(stale, pair):
+    p = stale
+    chosen, keyed = (pair.create_topic(f"outbox.event.{p.name}{name}") for name in ("p", "k"))
+    p.start()
+    insert(p, chosen, "key-7", "before", 0)
+    insert(p, keyed, "key-7", "before")
+    p.wait_confirmed()
+    pair.cut_off()
+    for topic in (chosen, keyed):
+        pair.add_partitions(topic, 8)
+    assert len(pair.two.admin().list_topics(keyed, timeout=5).topics[keyed].partitions) == 1, "it has not heard of it"
+    n = 0
+
+    def deliver_more():
+        nonlocal n
+        n += 1
+        insert(p, chosen, "key-7", str(n), 5)
+        insert(p, keyed, "key-7", str(n))
+        p.wait_confirmed()
+
+    servers.wait_for(lambda: deliver_more() or "topic_partitions_changed" in p.walpost.log_text(), 60, "the partitions")
+    for _ in range(12):  # each producer looks the topics up anew
+        before = sessions(p)
+        p.walpost.signal(signal.SIGHUP)
+        servers.wait_for(lambda: sessions(p) > before, 30, "another producer")  # noqa: B023
+        deliver_more()
+    assert not skipped(p)
+    records = sorted(pair.read_all(keyed)[1:], key=lambda record: int(record.value()))
+    partitions = [record.partition() for record in records]
+    assert partitions == sorted(partitions) and len(set(partitions)) <= 2, "the key moves once"
+    for _ in range(4):
+        assert p.walpost.verb("audit").returncode == 0
+        assert "0 events missing" in p.walpost.verb("replay", "--missing", "--dry-run").stdout
+
+
+def test_limits_that_one_broker_still_has_refuse_nothing(stale, pair):
+    p = stale
+    small = pair.create_topic(f"outbox.event.{p.name}s", config={"max.message.bytes": "2000"})
+    compacted = pair.create_topic(f"outbox.event.{p.name}c", config={"cleanup.policy": "compact"})
+    p.start()
+    insert(p, small, "key-7", "before")
+    insert(p, compacted, "key-7", "before")
+    p.wait_confirmed()
+    pair.cut_off()
+    pair.one.alter_topic(small, {"max.message.bytes": "1000000"})
+    pair.one.alter_topic(compacted, {"cleanup.policy": "delete"})
+    for _ in range(12):
+        assert p.walpost.stop() == 0
+        p.walpost.start()
+        insert(p, small, "key-7", "x" * 5000)
+        insert(p, compacted, None, "no key")
+        p.wait_confirmed()
+    assert not skipped(p)
