@@ -247,6 +247,16 @@ def test_rows_of_the_default_partition_get_one_of_their_own_and_are_sent_once(ma
     assert maintain(p)[0] == set()
 
 
+# Whoever inserts waits meanwhile.
+def test_a_call_that_gives_the_rows_of_the_default_partition_one_makes_few_others(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "2 days", 1)
+    arguments = "ahead => '6 days', every => 'hour'"
+    assert len(maintain(p, arguments)[0]) == 1 + 24
+    assert len(maintain(p, arguments)[0]) > 24, "the others"
+    assert maintain(p, arguments)[0] == set()
+
+
 def test_rows_from_before_and_after_other_partitions_stay_in_the_default_one(make_pipeline):
     p = make_pipeline().start()
     p.execute(OLD, p.name, "9 days", 1)
