@@ -138,6 +138,7 @@ operations::DrainOptions DrainOptionsOf(const Arguments& arguments, const config
   options.send_unproven = arguments.send_unproven;
   options.temp_folder = arguments.temp_dir;
   options.on_progress = ProgressOnTerminal();
+  options.on_warning = WarnOnStderr;
   return options;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/printable.h"
 #include "base/status.h"
 #include "cli/dlq_verbs.h"
 #include "config/encryption.h"
@@ -55,6 +56,7 @@ absl::StatusOr<Outcome> Replay(const TableArguments& arguments, const config::Co
   options.rate = arguments.rate;
   options.standby = arguments.standby;
   options.on_progress = ProgressOnTerminal();
+  options.on_warning = WarnOnStderr;
   return operations::Replay(options);
 }
 
@@ -114,6 +116,10 @@ void AddTableVerbs(CLI::App* app, TableArguments* arguments, const Choose& choos
   audit->add_option("--report", arguments->report,
                     "A file for a line of JSON about each event that is not in its topic");
   audit->add_flag("--json", arguments->json, "As JSON");
+}
+
+void WarnOnStderr(const std::string& line) {
+  std::fprintf(stderr, "walpost: warning: %s\n", base::Printable(line).c_str());
 }
 
 operations::OnProgress ProgressOnTerminal() {

@@ -37,6 +37,8 @@ void AddTableVerbs(CLI::App* app, TableArguments* arguments, const Choose& choos
 // A line on a terminal that changes; nothing where there is none.
 operations::OnProgress ProgressOnTerminal();
 
+void WarnOnStderr(const std::string& line);
+
 inline constexpr const char* kSkipHelp =
     "Leave out rows that can be no records, and name them; without it they end it";
 inline constexpr const char* kUnprovenHelp =

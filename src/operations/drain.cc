@@ -350,7 +350,7 @@ absl::Status Drain::FindSettled(std::uint32_t place) {
 absl::Status Drain::SendAll(std::uint32_t place, Table* table) {
   const SettledRows& settled_rows = table->settled_rows;
   sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
-                  gap_ ? "gap" : "drain", options_.patience);
+                  gap_ ? "gap" : "drain", options_.patience, options_.on_warning);
   sender_->KnowUnseen(settled_rows.unseen_topics);
   const std::string name = NameAt(place);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));

@@ -53,6 +53,7 @@ struct DrainOptions {
   std::chrono::milliseconds patience{60'000};
   std::uint64_t note_every = 10'000;  // rows
   OnProgress on_progress;
+  OnWarning on_warning;
 };
 
 // Begins a transaction of `connection` that keeps others from sending the same rows until it ends. By a

@@ -40,4 +40,7 @@ Outcome Failed(const absl::Status& status);
 using OnProgress =
     std::function<void(const std::string& what, std::uint64_t done, std::uint64_t of)>;
 
+// A line for stderr at once, about one of many rows.
+using OnWarning = std::function<void(const std::string& line)>;
+
 }  // namespace walpost::operations

@@ -55,7 +55,7 @@ class Replayer {
   explicit Replayer(const ReplayOptions& options)
       : options_(options),
         sender_(options.pipeline.kafka, options.pipeline.registry, options.pipeline.outboxes, kKind,
-                options.patience),
+                options.patience, options.on_warning),
         pace_(options.rate) {}
 
   absl::Status Run() {

@@ -39,6 +39,7 @@ struct ReplayOptions {
   std::chrono::milliseconds wait{60'000};  // for the slot
   std::chrono::milliseconds patience{60'000};
   OnProgress on_progress;
+  OnWarning on_warning;
 };
 
 Outcome Replay(const ReplayOptions& options);

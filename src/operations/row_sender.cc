@@ -3,15 +3,12 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "envelope/dead_letter.h"
 #include "operations/dlq_text.h"
 
 namespace walpost::operations {
 namespace {
-
-constexpr std::size_t kIdsMax = 20;
 
 std::vector<envelope::FramingOptions> FramingsOf(const std::vector<DlqOutbox>& outboxes) {
   std::vector<envelope::FramingOptions> framings;
@@ -25,11 +22,12 @@ std::vector<envelope::FramingOptions> FramingsOf(const std::vector<DlqOutbox>& o
 
 RowSender::RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryOptions& registry,
                      const std::vector<DlqOutbox>& outboxes, std::string_view kind,
-                     std::chrono::milliseconds patience)
+                     std::chrono::milliseconds patience, OnWarning on_warning)
     : framer_(registry, FramingsOf(outboxes)),
       writer_(kafka, patience,
               [this](const std::string& id, const absl::Status& why) { return Refuse(id, why); }),
-      kind_(kind) {}
+      kind_(kind),
+      on_warning_(std::move(on_warning)) {}
 
 absl::Status RowSender::FollowParkedKeys(const DlqOptions& options, const std::string& source) {
   source_ = source;
@@ -110,8 +108,8 @@ absl::Status RowSender::Refuse(const std::string& id, const absl::Status& why) {
                                    "--skip-undeliverable)");
   }
   ++left_out_;
-  if (left_out_ids_.size() < kIdsMax) {
-    left_out_ids_.push_back(shown);
+  if (on_warning_) {
+    on_warning_(absl::StrFormat("%s is left out: %s", event, std::string(why.message())));
   }
   return absl::OkStatus();
 }
@@ -122,10 +120,8 @@ std::string RowSender::TakeAccount() {
     text += absl::StrFormat(", %d parked behind others of their key", std::exchange(followed_, 0));
   }
   if (left_out_ > 0) {
-    text += absl::StrFormat(", %d left out, since they can be no records: %s%s",
-                            std::exchange(left_out_, 0), absl::StrJoin(left_out_ids_, " "),
-                            left_out_ids_.size() == kIdsMax ? " ..." : "");
-    left_out_ids_.clear();
+    text +=
+        absl::StrFormat(", %d left out, since they can be no records", std::exchange(left_out_, 0));
   }
   return text;
 }

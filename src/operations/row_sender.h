@@ -20,6 +20,7 @@
 #include "kafka/kafka_sink.h"
 #include "operations/dlq.h"
 #include "operations/framer.h"
+#include "operations/outcome.h"
 #include "operations/row_reader.h"
 #include "registry/options.h"
 
@@ -27,10 +28,10 @@ namespace walpost::operations {
 
 class RowSender {
  public:
-  // `kind`: of the header walpost-redelivery.
+  // `kind`: of the header walpost-redelivery. `on_warning` names each row that is left out; none = nobody.
   RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryOptions& registry,
             const std::vector<DlqOutbox>& outboxes, std::string_view kind,
-            std::chrono::milliseconds patience);
+            std::chrono::milliseconds patience, OnWarning on_warning);
 
   RowSender(const RowSender&) = delete;  // the writer calls it back
   RowSender& operator=(const RowSender&) = delete;
@@ -46,7 +47,7 @@ class RowSender {
   // `leave_out` it is counted instead.
   absl::Status SendRow(const ReadRow& row, const envelope::SchemaTable& schemas, bool leave_out);
 
-  // Since the last call: what was sent, and what was left out, in words.
+  // Since the last call: how much was sent, and left out, in words.
   std::string TakeAccount();
 
   // Until everything is acknowledged.
@@ -65,9 +66,9 @@ class RowSender {
   Framer framer_;
   kafka::BulkWriter writer_;
   const std::string kind_;
+  const OnWarning on_warning_;
   bool leave_out_ = false;
   std::uint64_t left_out_ = 0;
-  std::vector<std::string> left_out_ids_;  // the first
 };
 
 }  // namespace walpost::operations
