@@ -129,6 +129,23 @@ def test_dead_letters_are_guarded_after_a_slot_was_advanced(make_pipeline):
     assert "wrote 2 rows to walpost.dead_letters" in halted(p), "its own, and that of the verb"
 
 
+def test_what_a_decision_gave_up_stays_out_when_postgresql_forgets_the_decision(make_pipeline, workspace):
+    postgres = workspace.postgres(settings={"checkpoint_timeout": "'1h'"})
+    p = make_pipeline(on_postgres=postgres)
+    p.walpost.init()
+    delivered_and_stopped(p, 1, 10)
+    p.execute("CHECKPOINT")
+    p.insert(11, 20)
+    p.walpost.verb("slot", "advance", "--to", p.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0], "--yes")
+    postgres.kill9()
+    postgres.start()
+    p.walpost.start()
+    p.insert(21, 30)
+    p.wait_confirmed()
+    rows = [row[0] for row in p.execute("SELECT id::text FROM outbox.events ORDER BY seq")]
+    assert sorted(rows.index(record.id) for record in p.records()) == [*range(10), *range(20, 30)]
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("writers_first", [True, False])
 def test_server_set_back(make_pipeline, workspace, writers_first):
