@@ -16,26 +16,20 @@ namespace walpost::kafka {
 absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type,
                                     const ProducerLimits& limits) {
   ASSIGN_OR_RETURN(Conf conf, BuildConf(options, delivery::Sink::Mode::kOneAtATime, limits));
-  std::vector<std::pair<const char*, const char*>> properties = {
-      {"enable.sparse.connections", "false"}};
-  if (type == RD_KAFKA_CONSUMER) {
-    properties.insert(
-        properties.end(),
-        {{"isolation.level", "read_uncommitted"},
-         {"enable.partition.eof", "true"},
-         {"auto.offset.reset", "earliest"},
-         {"fetch.wait.max.ms", "50"},
-         {"fetch.error.backoff.ms", "100"},
-         // A broker gives one batch however large it is; this only is librdkafka's bound for it.
-         {"receive.message.max.bytes", "2147483647"},
-         // What is read ahead.
-         {"queued.max.messages.kbytes", "4096"}});
-  }
   std::array<char, 512> error{};
-  for (const auto& [name, value] : properties) {
-    if (rd_kafka_conf_set(conf.get(), name, value, error.data(), error.size()) !=
-        RD_KAFKA_CONF_OK) {
-      return absl::InternalError(absl::StrFormat("%s: %s", name, error.data()));
+  if (type == RD_KAFKA_CONSUMER) {
+    for (const auto& [name, value] :
+         {std::pair("isolation.level", "read_uncommitted"),
+          std::pair("enable.partition.eof", "true"), std::pair("auto.offset.reset", "earliest"),
+          std::pair("fetch.wait.max.ms", "50"), std::pair("fetch.error.backoff.ms", "100"),
+          // A broker gives one batch however large it is; this only is librdkafka's bound for it.
+          std::pair("receive.message.max.bytes", "2147483647"),
+          // What is read ahead.
+          std::pair("queued.max.messages.kbytes", "4096")}) {
+      if (rd_kafka_conf_set(conf.get(), name, value, error.data(), error.size()) !=
+          RD_KAFKA_CONF_OK) {
+        return absl::InternalError(absl::StrFormat("%s: %s", name, error.data()));
+      }
     }
   }
   rd_kafka_t* client = rd_kafka_new(type, conf.get(), error.data(), error.size());
@@ -80,6 +74,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kAskAgainAfter{100};
+constexpr int kAskNextAfterMs = 1;
 
 // Brokers by id.
 struct Brokers {
@@ -124,24 +119,29 @@ absl::StatusOr<std::int32_t> AskForPartitions(rd_kafka_t* client, const std::str
 
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              milliseconds timeout) {
-  const auto start = steady_clock::now();
-  const auto deadline = start + timeout;
+  const auto deadline = steady_clock::now() + timeout;
+  const auto unknown_at = std::min(deadline, steady_clock::now() + kUnknownFor);
   Brokers brokers;
-  absl::StatusOr<std::int32_t> most = absl::UnavailableError("not asked");
-  while (true) {
-    absl::StatusOr<std::int32_t> found =
-        AskForPartitions(client, topic, TimeLeft(deadline), &brokers);
-    if (found.ok() || !most.ok()) {
-      most = found.ok() ? std::max(*found, most.value_or(0)) : std::move(found);
-    }
-    const auto ask_for = absl::IsNotFound(most.status()) ? kUnknownFor : kEveryBrokerFor;
-    const bool known = most.ok() && brokers.all_answered();
-    const bool failed = !most.ok() && !absl::IsNotFound(most.status());
-    if (known || failed || TimeLeft(std::min(deadline, start + ask_for)).count() == 0) {
-      return most;
-    }
-    rd_kafka_poll(client, most.ok() ? 1 : static_cast<int>(kAskAgainAfter.count()));
+  absl::StatusOr<std::int32_t> most = AskForPartitions(client, topic, timeout, &brokers);
+  while (absl::IsNotFound(most.status()) && TimeLeft(unknown_at) > kAskAgainAfter) {
+    rd_kafka_poll(client, static_cast<int>(kAskAgainAfter.count()));
+    most = AskForPartitions(client, topic, TimeLeft(deadline), &brokers);
   }
+  RETURN_IF_ERROR(most.status());
+  std::int32_t last = *most;
+  auto until = std::min(deadline, steady_clock::now() + kNextBrokerFor);
+  // The client itself goes by the last answer.
+  while ((!brokers.all_answered() && TimeLeft(until).count() > 0) ||
+         (last < *most && TimeLeft(deadline).count() > 0)) {
+    const std::size_t answered = brokers.answered.size();
+    last = AskForPartitions(client, topic, TimeLeft(deadline), &brokers).value_or(0);
+    most = std::max(*most, last);
+    if (brokers.answered.size() > answered) {
+      until = std::min(deadline, steady_clock::now() + kNextBrokerFor);
+    }
+    rd_kafka_poll(client, kAskNextAfterMs);
+  }
+  return most;
 }
 
 rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers) {

@@ -18,8 +18,7 @@
 
 namespace walpost::kafka {
 
-// With the user's properties, as a producer that sends one at a time has them, and connected to every
-// broker.
+// With the user's properties, as a producer that sends one at a time has them.
 absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type,
                                     const ProducerLimits& limits = {});
 
@@ -35,10 +34,11 @@ absl::Status FoundTopicStatus(const std::string& topic, rd_kafka_resp_err_t erro
 constexpr std::chrono::milliseconds kUnknownFor{3'000};
 
 // A broker that is cut off from the controller goes on answering with what it knew before.
-constexpr std::chrono::milliseconds kEveryBrokerFor{500};
+constexpr std::chrono::milliseconds kNextBrokerFor{200};
 
-// Number of partitions, the largest that a broker says: each is asked, as far as they answer within
-// kEveryBrokerFor. Errors as TopicStatus. That a topic is unknown is believed after kUnknownFor.
+// Number of partitions, the largest that a broker says: they are asked until all have answered, or no
+// other one has for kNextBrokerFor. Errors as TopicStatus. That a topic is unknown is believed after
+// kUnknownFor.
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              std::chrono::milliseconds timeout);
 

@@ -44,6 +44,8 @@ constexpr Guarded kGuarded[] = {
     {"produce.offset.report", "", "it belongs to walpost"},
     {"log.queue", "true", "logs must not be printed by other threads"},
     {"enabled_events", "", "it belongs to walpost"},
+    {"enable.sparse.connections", "false",
+     "a broker that is cut off from the controller may be the only one that is asked"},
     {"topic.blacklist", "", "a topic that it hides would be one that does not exist"},
     {"sticky.partitioning.linger.ms", "", "walpost chooses the partition itself"},
     // When it is set, so also by what only shows or checks a configuration.
@@ -87,10 +89,13 @@ PropertyList Defaults(const KafkaOptions& options, const ProducerLimits& limits)
 
 PropertyList Forced(delivery::Sink::Mode mode) {
   const bool pipelined = mode == delivery::Sink::Mode::kPipelined;
-  PropertyList forced = {
-      {"enable.idempotence", "true"}, {"acks", "all"},
-      {"message.timeout.ms", "0"},    {"max.in.flight.requests.per.connection", "5"},
-      {"log.queue", "true"},          {"enable.gapless.guarantee", pipelined ? "true" : "false"}};
+  PropertyList forced = {{"enable.idempotence", "true"},
+                         {"acks", "all"},
+                         {"message.timeout.ms", "0"},
+                         {"max.in.flight.requests.per.connection", "5"},
+                         {"log.queue", "true"},
+                         {"enable.gapless.guarantee", pipelined ? "true" : "false"},
+                         {"enable.sparse.connections", "false"}};
   if (!pipelined) {
     forced.emplace_back("linger.ms", "0");
   }

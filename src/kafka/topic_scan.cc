@@ -59,6 +59,7 @@ class Scan {
     for (std::int32_t i = 0; i < begins->cnt; ++i) {
       RETURN_IF_ERROR(Start(begins->elems[i]));
     }
+    read_at_ = std::chrono::steady_clock::now();
     while (open_ > 0) {
       RETURN_IF_ERROR(Consume());
     }
@@ -68,13 +69,32 @@ class Scan {
  private:
   // Where each partition has the first record that is not older.
   absl::StatusOr<PartitionList> Begins(std::int32_t partitions, std::int64_t from_ms) {
-    PartitionList list(rd_kafka_topic_partition_list_new(partitions));
-    for (std::int32_t partition = 0; partition < partitions; ++partition) {
-      rd_kafka_topic_partition_list_add(list.get(), name_.c_str(), partition)->offset = from_ms;
-    }
-    RETURN_IF_ERROR(FoundTopicStatus(
-        name_, rd_kafka_offsets_for_times(client_.get(), list.get(), Milliseconds(timeout_))));
+    PartitionList list;
+    RETURN_IF_ERROR(Ask([&] {
+      list.reset(rd_kafka_topic_partition_list_new(partitions));
+      for (std::int32_t partition = 0; partition < partitions; ++partition) {
+        rd_kafka_topic_partition_list_add(list.get(), name_.c_str(), partition)->offset = from_ms;
+      }
+      rd_kafka_resp_err_t error =
+          rd_kafka_offsets_for_times(client_.get(), list.get(), Milliseconds(timeout_));
+      for (std::int32_t i = 0; i < list->cnt && error == RD_KAFKA_RESP_ERR_NO_ERROR; ++i) {
+        error = list->elems[i].err;
+      }
+      return error;
+    }));
     return list;
+  }
+
+  // The client forgets a partition when a broker answers it that does not know of it yet, and asks
+  // brokers by itself too.
+  absl::Status Ask(const std::function<rd_kafka_resp_err_t()>& ask) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout_;
+    rd_kafka_resp_err_t error = ask();
+    while (error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && TimeLeft(deadline).count() > 0) {
+      RETURN_IF_ERROR(CountPartitions(client_.get(), name_, TimeLeft(deadline)).status());
+      error = ask();
+    }
+    return FoundTopicStatus(name_, error);
   }
 
   // What may not be described is not known.
@@ -94,12 +114,12 @@ class Scan {
   }
 
   absl::Status Start(const rd_kafka_topic_partition_t& begin) {
-    RETURN_IF_ERROR(FoundTopicStatus(name_, begin.err));
     std::int64_t low = 0;
     std::int64_t high = 0;
-    RETURN_IF_ERROR(FoundTopicStatus(
-        name_, rd_kafka_query_watermark_offsets(client_.get(), name_.c_str(), begin.partition, &low,
-                                                &high, Milliseconds(timeout_))));
+    RETURN_IF_ERROR(Ask([&] {
+      return rd_kafka_query_watermark_offsets(client_.get(), name_.c_str(), begin.partition, &low,
+                                              &high, Milliseconds(timeout_));
+    }));
     // RD_KAFKA_OFFSET_END: nothing is that young.
     if (begin.offset < 0 || begin.offset >= high) {
       if (low > 0 && low == high) {
@@ -132,7 +152,12 @@ class Scan {
       Close(place, message->offset);
       return absl::OkStatus();
     }
+    const auto now = std::chrono::steady_clock::now();
+    if (message->err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && now < read_at_ + timeout_) {
+      return CountPartitions(client_.get(), name_, timeout_).status();
+    }
     RETURN_IF_ERROR(FoundTopicStatus(name_, message->err));
+    read_at_ = now;
     // What came after the call is not looked at.
     if (message->offset < ends_.at(place)) {
       RETURN_IF_ERROR(Take(*message));
@@ -186,6 +211,7 @@ class Scan {
   std::vector<bool> cut_;  // its first record shows since when there are any
   TopicGaps gaps_;
   std::size_t open_ = 0;
+  std::chrono::steady_clock::time_point read_at_;  // the last record
   std::vector<RecordHeader> headers_;
 };
 

@@ -71,6 +71,7 @@ constexpr Unsafe kUnsafe[] = {
     {"produce.offset.report", "true", "belongs to walpost"},
     {"log.queue", "false", "logs must not be printed by other threads"},
     {"enabled_events", "1", "belongs to walpost"},
+    {"enable.sparse.connections", "true", "the only one that is asked"},
     {"topic.blacklist", "^orders$", "does not exist"},
     {"sticky.partitioning.linger.ms", "10", "chooses the partition itself"},
     {"plugin.library.paths", "/nowhere/library.so", "loads foreign code"},
@@ -86,17 +87,12 @@ TEST(PropertiesTest, UnsafePropertyIsRefusedByNameWithTheReason) {
 }
 
 TEST(PropertiesTest, SafeValueOfAGuardedPropertyIsAccepted) {
-  const Properties safe = {{"enable.idempotence", "true"},
-                           {"acks", "all"},
-                           {"request.required.acks", "-1"},
-                           {"enable.gapless.guarantee", "true"},
-                           {"message.timeout.ms", "0"},
-                           {"delivery.timeout.ms", "0"},
-                           {"max.in.flight", "5"},
-                           {"retries", "2147483647"},
-                           {"queuing.strategy", "fifo"},
-                           {"delivery.report.only.error", "false"},
-                           {"log.queue", "true"}};
+  const Properties safe = {{"enable.idempotence", "true"},  {"acks", "all"},
+                           {"request.required.acks", "-1"}, {"enable.gapless.guarantee", "true"},
+                           {"message.timeout.ms", "0"},     {"delivery.timeout.ms", "0"},
+                           {"max.in.flight", "5"},          {"retries", "2147483647"},
+                           {"queuing.strategy", "fifo"},    {"delivery.report.only.error", "false"},
+                           {"log.queue", "true"},           {"enable.sparse.connections", "false"}};
   EXPECT_TRUE(BuildConf(Options(safe), Sink::Mode::kPipelined).ok());
 }
 
