@@ -62,6 +62,8 @@ struct Counters {
   std::uint64_t producers_after_failure = 0;  // opened because one failed
   std::uint64_t producers_after_recovery =
       0;  // opened because the one that sends one at a time is done
+  std::uint64_t producers_after_recall =
+      0;  // opened because a release was recalled from the last one
   std::uint64_t producers_for_settings = 0;  // opened because the last one's settings no longer did
   std::uint64_t reconnects = 0;
   std::array<std::uint64_t, std::size(kAllReconnectReasons)> reconnects_by_reason{};

@@ -280,6 +280,7 @@ void Dispatcher::Poll(base::Now now) {
     Open(next_mode_);
   }
   if (dead_letters_->recalled() && open()) {
+    ++counters_->producers_after_recall;
     EndSession(mode());
   }
   if (phase_ == Phase::kOneAtATime && !verdict_ && !dead_letters_->needs_verdict() &&

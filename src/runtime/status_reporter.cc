@@ -90,6 +90,7 @@ void AddReasons(const pipeline::Counters& counters, const kafka::KafkaFacts& kaf
   }
   snapshot->producers_by_reason = {{"failure", counters.producers_after_failure},
                                    {"recovered", counters.producers_after_recovery},
+                                   {"recalled", counters.producers_after_recall},
                                    {"settings", counters.producers_for_settings}};
   snapshot->duplicates_possible_total = kafka.possibly_delivered;
 }

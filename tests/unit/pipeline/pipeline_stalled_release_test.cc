@@ -153,6 +153,7 @@ TEST_F(StalledReleaseTest, DiscardOfItsKeyEndsIt) {
   ReleaseA();
   DiscardA();
   Wait();
+  EXPECT_EQ(pipeline().counters().producers_after_recall, 1U);
   EXPECT_THAT(Visible('a'), IsEmpty());
   EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2"));
   EXPECT_EQ(pipeline().parked_keys(), 0U);
