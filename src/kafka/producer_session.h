@@ -78,7 +78,7 @@ class ProducerSession {
   static constexpr std::chrono::milliseconds kLimitsKept{1'000};
   // Topics lose no partitions. So long look-ups must say so before it counts: a broker that is cut off from
   // the controller goes on answering with what it knew before.
-  static constexpr std::chrono::milliseconds kFewerWait{300'000};
+  static constexpr std::chrono::milliseconds kFewerWait{60'000};
   // Topics asked about in one job of the helper thread, which has other work too.
   static constexpr std::size_t kQuestions = 16;
   // When so many were unknown or not permitted, many are asked about together first.
