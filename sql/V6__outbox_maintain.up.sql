@@ -173,7 +173,7 @@ DECLARE
     step interval := ('1 ' || every)::interval;
     wanted record;
     name text;
-    most int := 100000;
+    most int;  -- NULL = all of them
 BEGIN
     IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) <> 'p' THEN
         RETURN;

@@ -46,8 +46,10 @@ struct TopicAnswer {
 struct TopicMemory {
   struct Partitions {
     std::int32_t count = 0;
-    bool made_anew = false;                          // since then; the new topic may have fewer
-    std::optional<base::MonotonicTime> fewer_since;  // every look-up says so
+    bool made_anew = false;  // since then; the new topic may have fewer
+    // Every look-up says so, and none was long ago.
+    std::optional<base::MonotonicTime> fewer_since;
+    base::MonotonicTime asked_at;
   };
 
   std::map<std::string, Partitions> partitions;  // by topic

@@ -289,7 +289,10 @@ bool ProducerSession::TakePartitionCount(TopicState* topic, std::int32_t count) 
   if (count >= known.count || known.made_anew) {
     known.fewer_since.reset();
   } else {
-    known.fewer_since = known.fewer_since.value_or(now_.mono);
+    if (!known.fewer_since || now_.mono >= known.asked_at + 2 * kAnswerKept) {
+      known.fewer_since = now_.mono;
+    }
+    known.asked_at = now_.mono;
     if (now_.mono < *known.fewer_since + kFewerWait) {
       facts_->OnError(absl::StrFormat("topic '%s' had %d partitions, and a broker says %d: asked "
                                       "again until they agree",
@@ -306,7 +309,8 @@ bool ProducerSession::TakePartitionCount(TopicState* topic, std::int32_t count) 
                                 "go to other partitions",
                                 topic->name, count, known.count)});
   }
-  known = {count, /*made_anew=*/false, std::nullopt};
+  known = TopicMemory::Partitions();
+  known.count = count;
   const auto partitions = static_cast<std::size_t>(count);
   if (topic->partition_count != partitions) {
     CloseGates(topic);  // it may be another topic
