@@ -28,9 +28,12 @@ std::vector<const DeadLetter*> DeadLetterTable::Open() const {
   return open;
 }
 
+// Rows stand in the order of their numbers.
 std::vector<DeadLetter>::iterator DeadLetterTable::Find(std::int64_t seq) {
-  return std::find_if(rows_.begin(), rows_.end(),
-                      [&](const DeadLetter& row) { return row.seq == seq && !row.closed; });
+  const auto found =
+      std::lower_bound(rows_.begin(), rows_.end(), seq,
+                       [](const DeadLetter& row, std::int64_t wanted) { return row.seq < wanted; });
+  return found != rows_.end() && found->seq == seq && !found->closed ? found : rows_.end();
 }
 
 void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
