@@ -41,7 +41,8 @@ CREATE TABLE IF NOT EXISTS walpost.pipeline (
     drained           boolean     NOT NULL DEFAULT true,
     prefixes          text[]      NOT NULL DEFAULT '{}',
     created_at        timestamptz NOT NULL DEFAULT now(),
-    delivered_lsn     pg_lsn
+    delivered_lsn     pg_lsn,
+    drain             jsonb
 );
 
 COMMENT ON TABLE walpost.pipeline IS 'Written by walpost init, read before streaming. Not to be edited.';
@@ -92,18 +93,9 @@ BEGIN
 END
 $$;
 
-DO $$
-BEGIN
-    -- The lock is needed only once: outbox.emit_message waits for it.
-    IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'walpost.pipeline'::regclass AND attname = 'delivered_lsn') THEN
-        PERFORM walpost.lock_tables('walpost.pipeline');
-        ALTER TABLE walpost.pipeline ADD COLUMN IF NOT EXISTS delivered_lsn pg_lsn;
-    END IF;
-END
-$$;
-
 COMMENT ON COLUMN walpost.pipeline.delivered_lsn IS
     'Everything before it is in Kafka. It lies here so that it goes back with a database that is set back. Written at each connect.';
+COMMENT ON COLUMN walpost.pipeline.drain IS 'How far walpost init --drain-existing has come.';
 
 -- Who decided, and when, is not for the one who decides to say. What has no order is closed at once; of a parked key `run` must know.
 CREATE OR REPLACE FUNCTION walpost.decide() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

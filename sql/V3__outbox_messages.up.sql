@@ -107,7 +107,7 @@ BEGIN
             RAISE EXCEPTION 'outbox.emit_message: header "%" must have a name, and be text, a number or a boolean', header.key
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
-        -- As outbox.check_event has them, of version 4.
+        -- As outbox.check_event has them, of version 2.
         IF header.key ~* ('^(id|type|content-type|walpost-.*|__value_schema_id|ce_(id|source|specversion|type|time|datacontenttype|data|'
                           'data_base64|dataschema|subject|partitionkey|recordedtime|sequence|traceparent|tracestate))$') THEN
             RAISE EXCEPTION 'outbox.emit_message: header "%" is one that walpost writes itself, in whatever case', header.key

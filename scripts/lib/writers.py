@@ -130,9 +130,8 @@ def fsync_ms(folder):
 
 def plain_schema(postgres):
     """plain.events, as `init --schema plain --plain-table` makes it."""
-    for name in ("V2__outbox_events", "V4__outbox_table"):
-        sql = (ROOT / "sql" / f"{name}.up.sql").read_text(encoding="utf-8")
-        postgres.execute(re.sub(r"\boutbox\b", "plain", sql))
+    sql = (ROOT / "sql" / "V2__outbox.up.sql").read_text(encoding="utf-8")
+    postgres.execute(re.sub(r"\boutbox\b", "plain", sql))
 
 
 def prepare(postgres, walpost):

@@ -33,13 +33,11 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
   if (!exists) {
     return std::nullopt;
   }
-  // A column of a later version is read as what is not there.
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
       connection->Query(
           "SELECT name, slot, publication, system_identifier::text, consistent_point::text, "
-          "snapshot, drained, to_jsonb(pipeline) -> 'drain' ->> 'gap', "
-          "to_jsonb(pipeline) ->> 'delivered_lsn' "
+          "snapshot, drained, drain ->> 'gap', delivered_lsn::text "
           "FROM walpost.pipeline WHERE name = $1 OR slot = $2 ORDER BY name <> $1 LIMIT 1",
           {name, slot}));
   if (rows.empty()) {
@@ -79,9 +77,9 @@ absl::Status RecordDelivered(postgres::SqlConnection* connection, const std::str
                              base::Lsn position) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> writable,
-      connection->Query("SELECT FROM pg_attribute WHERE attrelid = to_regclass('walpost.pipeline') "
-                        "AND attname = 'delivered_lsn' AND has_column_privilege(attrelid, attnum, "
-                        "'UPDATE') AND NOT pg_is_in_recovery()"));
+      connection->Query("SELECT WHERE NOT pg_is_in_recovery() AND "
+                        "has_column_privilege(to_regclass('walpost.pipeline'), 'delivered_lsn', "
+                        "'UPDATE')"));
   return writable.empty()
              ? absl::OkStatus()
              : connection
@@ -183,11 +181,9 @@ absl::StatusOr<std::vector<int>> AppliedVersions(postgres::SqlConnection* connec
   }
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
-      // The first one is applied again when somebody dropped what it makes, or it has come to make more.
+      // The first one is applied again when somebody dropped what it makes.
       connection->Query("SELECT version::text FROM walpost.schema_version WHERE version > 1 OR "
-                        "(to_regclass('walpost.dead_letters') IS NOT NULL AND EXISTS (SELECT FROM "
-                        "pg_attribute WHERE attrelid = to_regclass('walpost.pipeline') AND attname "
-                        "= 'delivered_lsn')) ORDER BY version"));
+                        "to_regclass('walpost.dead_letters') IS NOT NULL ORDER BY version"));
   for (const Row& row : rows) {
     int version = 0;
     if (absl::SimpleAtoi(row.at(0).value_or(""), &version)) {
@@ -199,24 +195,17 @@ absl::StatusOr<std::vector<int>> AppliedVersions(postgres::SqlConnection* connec
 
 absl::StatusOr<std::vector<int>> AppliedIn(const std::string& schema,
                                            postgres::SqlConnection* connection) {
-  constexpr std::array kInNoSchema = {1, 8};
+  constexpr int kInNoSchema = 1;
   constexpr int kMessages = 3;
-  constexpr int kMaintain = 6;
   ASSIGN_OR_RETURN(std::vector<int> versions, AppliedVersions(connection));
   ASSIGN_OR_RETURN(
       const std::vector<Row> has,
       connection->Query("SELECT to_regclass($1 || '.events') IS NOT NULL, EXISTS (SELECT FROM "
                         "pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = "
-                        "$1 AND p.proname = 'emit_message'), EXISTS (SELECT FROM pg_proc p JOIN "
-                        "pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = $1 AND "
-                        // An older one dropped more.
-                        "p.proname = 'delivered_note' AND p.prosrc ~ 'transactions_skipped')",
+                        "$1 AND p.proname = 'emit_message')",
                         {schema}));
   std::erase_if(versions, [&](int version) {
-    const bool everywhere =
-        std::find(kInNoSchema.begin(), kInNoSchema.end(), version) != kInNoSchema.end();
-    const std::size_t what = version == kMessages ? 1 : version == kMaintain ? 2 : 0;
-    return !everywhere && has.at(0).at(what) != "t";
+    return version != kInNoSchema && has.at(0).at(version == kMessages ? 1 : 0) != "t";
   });
   return versions;
 }

@@ -29,9 +29,9 @@ std::vector<SchemaFile> SchemaFiles(const SchemaChoice& choice) {
   CHECK(IsPlainName(choice.schema));
   std::vector<SchemaFile> files;
   for (const SchemaScript& script : kSchemaScripts) {
-    const bool wanted = script.version == 1 || script.version == 8 ? true
-                        : script.version == 3                      ? choice.messages
-                        : script.version == 5 ? choice.own_table && choice.partitioned
+    const bool wanted = script.version == 1   ? true
+                        : script.version == 3 ? choice.messages
+                        : script.version == 4 ? choice.own_table && choice.partitioned
                                               : choice.own_table;
     if (wanted) {
       files.push_back({script.version, script.name, InSchema(script.sql, choice.schema)});

@@ -11,7 +11,7 @@
 namespace walpost::operations {
 
 // The newest version there is.
-inline constexpr int kSchemaVersion = 8;
+inline constexpr int kSchemaVersion = 5;
 
 struct SchemaFile {
   int version = 0;

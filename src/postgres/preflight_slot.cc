@@ -38,11 +38,8 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
                             "coalesce(drained, true), "
                             "(SELECT string_agg(quote_literal(p), ', ') FROM unnest(prefixes) p "
                             "WHERE p <> ALL (%s)), "
-                            // A column of a later version is read as what is not there.
-                            "to_jsonb(pipeline) ->> 'delivered_lsn', EXISTS (SELECT FROM "
-                            "pg_catalog.pg_attribute a WHERE a.attrelid = pipeline.tableoid AND "
-                            "a.attname = 'delivered_lsn' AND has_column_privilege(a.attrelid, "
-                            "a.attnum, 'UPDATE')) FROM walpost.pipeline WHERE slot = %s "
+                            "delivered_lsn::text, has_column_privilege(tableoid, 'delivered_lsn', "
+                            "'UPDATE') FROM walpost.pipeline WHERE slot = %s "
                             "ORDER BY created_at DESC LIMIT 1",
                             ArrayLiteral(options_.message_prefixes), QuoteLiteral(options_.slot)));
   if (!record.ok()) {

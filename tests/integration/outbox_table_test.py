@@ -404,7 +404,7 @@ def test_nothing_is_dropped_before_it_is_noted_how_far_was_delivered(make_pipeli
     p.execute(OLD, p.name, "10 days", 5)
     maintain(p)
     p.wait_confirmed()
-    p.execute("UPDATE walpost.pipeline SET delivered_lsn = NULL")  # as in a database of before
+    p.execute("UPDATE walpost.pipeline SET delivered_lsn = NULL")
     did, warnings = maintain(p)
     assert "dropped" not in {action for action, _ in did}
     assert f"pipeline {p.name} has not noted yet how far it has delivered" in warnings

@@ -57,10 +57,10 @@ class InThread(threading.Thread):
 
 def test_row_that_is_committed_while_the_table_is_made_anew_is_not_lost(make_pipeline):
     p = make_pipeline()
-    apply(p, "V1__walpost.up.sql", "V2__outbox_events.up.sql", "V4__outbox_table.up.sql")
+    apply(p, "V1__walpost.up.sql", "V2__outbox.up.sql")
     with connected(p, autocommit=False) as writer:
         writer.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('a', 'k', 'Tested')")
-        partitions = InThread(lambda: apply(p, "V5__outbox_partitions.up.sql"))
+        partitions = InThread(lambda: apply(p, "V4__outbox_partitions.up.sql"))
         servers.wait_for(lambda: waiting(p) == 1, 30, "the file to wait for the writer")
         writer.connection.commit()
     assert partitions.result() is None
@@ -68,7 +68,7 @@ def test_row_that_is_committed_while_the_table_is_made_anew_is_not_lost(make_pip
     with connected(p, autocommit=False) as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         with pytest.raises(psycopg2.errors.InvalidTransactionState, match="READ COMMITTED"):
-            cursor.execute((SQL / "V5__outbox_partitions.up.sql").read_text(encoding="utf-8"))
+            cursor.execute((SQL / "V4__outbox_partitions.up.sql").read_text(encoding="utf-8"))
 
 
 @pytest.mark.smoke
@@ -85,8 +85,8 @@ CHANGES = {
     "roles": lambda p: p.walpost.verb("init", "--with-roles"),
     "payload": lambda p: p.execute("SELECT outbox.set_payload_max(5000)"),
     "ephemeral": lambda p: p.execute("SELECT outbox.set_ephemeral(true)"),
-    "files": lambda p: apply(p, "V1__walpost.up.sql", "V2__outbox_events.up.sql", "V4__outbox_table.up.sql", "V5__outbox_partitions.up.sql",
-                             "V6__outbox_maintain.up.sql", "V7__outbox_emit.up.sql", "V8__pipeline_drain.up.sql", "R__roles.sql"),
+    "files": lambda p: apply(p, "V1__walpost.up.sql", "V2__outbox.up.sql", "V4__outbox_partitions.up.sql",
+                             "V5__outbox_maintain.up.sql", "R__roles.sql"),
 }
 
 

@@ -31,7 +31,7 @@ TEST_F(InitServerTest, MakesSchemaPublicationSlotAndRecord) {
                                            "pipeline     shop recorded\n"));
   EXPECT_EQ(
       Sql("SELECT string_agg(version::text, ',' ORDER BY version) FROM walpost.schema_version"),
-      "1,2,4,5,6,7,8");
+      "1,2,4,5");
   EXPECT_EQ(Sql("SELECT count(*) FROM outbox.events"), "0");
   EXPECT_EQ(Sql("SELECT concat_ws(',', pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, "
                 "puballtables) FROM pg_publication WHERE pubname = 'shop'"),
@@ -83,22 +83,6 @@ TEST_F(InitServerTest, SecondRunFindsAllAndChangesNothing) {
 TEST_F(InitServerTest, NotesThatWhatLiesBeforeTheSlotIsDealtWith) {
   InitOk();
   EXPECT_EQ(Sql("SELECT delivered_lsn = consistent_point FROM walpost.pipeline"), "t");
-}
-
-// As of before walpost.pipeline had the column, and outbox.maintain looked at it.
-TEST_F(InitServerTest, DatabaseOfBeforeGetsTheColumnAndTheFunctionAndKnowsNothingYet) {
-  InitOk();
-  Sql("ALTER TABLE walpost.pipeline DROP COLUMN delivered_lsn");
-  Sql("CREATE OR REPLACE FUNCTION outbox.delivered_note() RETURNS SETOF outbox.retention_note "
-      "LANGUAGE sql AS 'SELECT * FROM outbox.retention_note'");
-  InitOk();
-  EXPECT_EQ(Sql("SELECT delivered_lsn IS NULL FROM walpost.pipeline"), "t");
-  EXPECT_EQ(Sql("SELECT count(*) FROM pg_proc WHERE proname = 'delivered_note' AND prosrc ~ "
-                "'delivered_lsn'"),
-            "1");
-  const std::string before = State();
-  InitOk();
-  EXPECT_EQ(State(), before);
 }
 
 TEST_F(InitServerTest, EventsThatAreThereStay) {

@@ -1,10 +1,13 @@
--- walpost, schema version 4: the ids that outbox.events makes, what it refuses, and how it is found in order. Needs version 2.
--- A check that fails does so in the application's transaction, where it can still be corrected; rows that are there already are
--- not looked at. Safe to apply again.
+-- walpost, schema version 2: the outbox table of preset `walpost`, and outbox.emit. Not needed when the outbox is your own table.
+-- A check that fails does so in the application's transaction, where it can still be corrected. outbox.emit runs with the rights of who
+-- applies this; writers need USAGE on schema outbox and EXECUTE on outbox.emit, as R__roles.sql gives them, and no right on the tables.
+-- Needs version 1. Safe to apply again.
 
 -- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
 SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+
+CREATE SCHEMA IF NOT EXISTS outbox;
 
 -- As `walpost init` asks: who owns a table or function here can have code of his run with the rights of who applies this.
 DO $$
@@ -119,7 +122,42 @@ BEGIN
 END
 $$;
 
--- Kafka takes 1 MiB by default, with key, headers and envelope around the payload. To change: SELECT outbox.set_payload_max(5000000).
+CREATE TABLE IF NOT EXISTS outbox.events (
+    id             uuid        PRIMARY KEY DEFAULT outbox.uuid_v7(),
+    seq            bigint      GENERATED ALWAYS AS IDENTITY,
+    -- The top-level transaction, also under savepoints: shows later whether a snapshot saw the row.
+    tx             xid8        NOT NULL DEFAULT pg_current_xact_id(),
+    aggregate_type text        NOT NULL,
+    aggregate_id   text        NOT NULL,
+    event_type     text        NOT NULL,
+    payload        bytea,
+    content_type   text,
+    schema_name    text,
+    headers        jsonb,
+    traceparent    text,
+    tracestate     text,
+    occurred_at    timestamptz,
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT events_check CHECK (outbox.check_event(
+        aggregate_type, aggregate_id, event_type, content_type, schema_name, headers, traceparent, tracestate, occurred_at)),
+    -- Kafka takes 1 MiB by default, with key, headers and envelope around the payload.
+    CONSTRAINT events_payload_max CHECK (octet_length(payload) <= 1000000)
+);
+
+COMMENT ON TABLE outbox.events IS 'Events to be published by walpost; insert in the transaction that makes them true.';
+
+-- Finds rows by their order, and those that a transaction may have added late, for next to nothing: a few bytes for each 128 pages
+-- of the table, none of them written with a row. An xid8 has no place in such an index, its number does.
+DO $$
+BEGIN
+    -- CREATE INDEX IF NOT EXISTS would wait for writers each time.
+    IF to_regclass('outbox.events_order') IS NULL THEN
+        CREATE INDEX events_order ON outbox.events USING brin (seq, (tx::text::bigint)) WITH (autosummarize = on);
+    END IF;
+END
+$$;
+
+-- Another limit of the payload: SELECT outbox.set_payload_max(5000000).
 CREATE OR REPLACE FUNCTION outbox.set_payload_max(bytes integer) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -146,31 +184,111 @@ BEGIN
 END
 $$;
 
--- Only what is not there yet: who runs this again holds up nobody.
+-- Which event a writer's key stands for. Each writer has keys of its own, so that nobody's event is left out because somebody
+-- else has guessed its key.
+CREATE TABLE IF NOT EXISTS outbox.idempotency (
+    writer     text        COLLATE "C" NOT NULL,
+    key        text        NOT NULL CHECK (char_length(key) BETWEEN 1 AND 512),
+    event_id   uuid        NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (key, writer)
+);
 DO $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM pg_attrdef WHERE adrelid = 'outbox.events'::regclass
-                   AND pg_get_expr(adbin, adrelid) = 'outbox.uuid_v7()') THEN
-        PERFORM walpost.lock_tables('outbox.events');
-        ALTER TABLE outbox.events ALTER COLUMN id SET DEFAULT outbox.uuid_v7();
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = 'outbox.events'::regclass AND conname = 'events_check') THEN
-        PERFORM walpost.lock_tables('outbox.events');
-        ALTER TABLE outbox.events ADD CONSTRAINT events_check CHECK (outbox.check_event(
-            aggregate_type, aggregate_id, event_type, content_type, schema_name, headers, traceparent, tracestate, occurred_at)) NOT VALID;
-    END IF;
-    IF NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = 'outbox.events'::regclass AND conname = 'events_payload_max') THEN
-        PERFORM outbox.set_payload_max(1000000);
-    END IF;
-    -- Finds rows by their order, and those that a transaction may have added late, for next to nothing: a few bytes for each
-    -- 128 pages of the table, none of them written with a row. An xid8 has no place in such an index, its number does.
-    IF to_regclass('outbox.events_order') IS NULL THEN
-        PERFORM walpost.lock_tables('outbox.events');
-        CREATE INDEX events_order ON outbox.events USING brin (seq, (tx::text::bigint)) WITH (autosummarize = on);
+    IF to_regclass('outbox.idempotency_age') IS NULL THEN
+        CREATE INDEX idempotency_age ON outbox.idempotency USING brin (created_at) WITH (autosummarize = on);
     END IF;
 END
 $$;
 
-INSERT INTO walpost.schema_version (version) VALUES (4) ON CONFLICT DO NOTHING;
+-- Forgets keys that are older than `keep`, at most `rows` of them, and returns how many.
+CREATE OR REPLACE FUNCTION outbox.forget_keys(keep interval DEFAULT '7 days', rows integer DEFAULT 100000) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    forgotten bigint;
+BEGIN
+    DELETE FROM outbox.idempotency WHERE ctid = ANY (ARRAY(
+        SELECT k.ctid FROM outbox.idempotency k WHERE k.created_at < now() - keep LIMIT rows));
+    GET DIAGNOSTICS forgotten = ROW_COUNT;
+    RETURN forgotten;
+END
+$$;
+
+-- Inserts one event in this transaction and returns its id. With an idempotency_key, only if this writer has emitted no event with
+-- that key before; else the id of that event. Who comes second while the first is still in its transaction waits for its end. The
+-- writer is the role of SET ROLE, or else the one that logged in.
+-- Without traceparent and tracestate: those of `SET LOCAL outbox.traceparent = '...'`, which a connection pool can set once.
+-- In PL/pgSQL, which keeps the plan of an INSERT; a function in SQL makes it anew with each call.
+CREATE OR REPLACE FUNCTION outbox.emit(
+    type text, aggregate_type text, aggregate_id text, payload bytea,
+    content_type text DEFAULT NULL, schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    occurred_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, tracestate text DEFAULT NULL,
+    idempotency_key text DEFAULT NULL, id uuid DEFAULT NULL) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    event uuid := coalesce(emit.id, outbox.uuid_v7());
+    emitter text;
+    known uuid;
+BEGIN
+    IF emit.type IS NULL OR emit.aggregate_type IS NULL OR emit.aggregate_id IS NULL THEN
+        RAISE EXCEPTION 'outbox.emit: type, aggregate_type and aggregate_id must have a value'
+            USING ERRCODE = 'null_value_not_allowed';
+    END IF;
+    IF emit.idempotency_key IS NOT NULL THEN
+        -- This function runs as its owner, so current_user is not who calls it.
+        emitter := coalesce(nullif(current_setting('role'), 'none'), session_user);
+        LOOP
+            INSERT INTO outbox.idempotency (writer, key, event_id) VALUES (emitter, emit.idempotency_key, event)
+            ON CONFLICT DO NOTHING;
+            EXIT WHEN FOUND;
+            SELECT k.event_id INTO known FROM outbox.idempotency k WHERE k.writer = emitter AND k.key = emit.idempotency_key;
+            IF FOUND THEN
+                RETURN known;
+            END IF;
+            -- It was forgotten in between.
+        END LOOP;
+    END IF;
+    INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, content_type, schema_name, headers,
+                               traceparent, tracestate, occurred_at)
+    VALUES (event, emit.aggregate_type, emit.aggregate_id, emit.type, emit.payload, emit.content_type, emit.schema_name,
+            emit.headers, coalesce(emit.traceparent, nullif(current_setting('outbox.traceparent', true), '')),
+            coalesce(emit.tracestate, nullif(current_setting('outbox.tracestate', true), '')), emit.occurred_at);
+    RETURN event;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION outbox.emit(
+    type text, aggregate_type text, aggregate_id text, payload jsonb,
+    content_type text DEFAULT 'application/json', schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    occurred_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, tracestate text DEFAULT NULL,
+    idempotency_key text DEFAULT NULL, id uuid DEFAULT NULL) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN outbox.emit(type, aggregate_type, aggregate_id, convert_to(payload::text, 'UTF8'), content_type, schema_name, headers,
+                       occurred_at, traceparent, tracestate, idempotency_key, id);
+END
+$$;
+
+CREATE OR REPLACE FUNCTION outbox.emit(
+    type text, aggregate_type text, aggregate_id text, payload text,
+    content_type text DEFAULT 'text/plain; charset=utf-8', schema_name text DEFAULT NULL, headers jsonb DEFAULT NULL,
+    occurred_at timestamptz DEFAULT NULL, traceparent text DEFAULT NULL, tracestate text DEFAULT NULL,
+    idempotency_key text DEFAULT NULL, id uuid DEFAULT NULL) RETURNS uuid
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN outbox.emit(type, aggregate_type, aggregate_id, convert_to(payload, 'UTF8'), content_type, schema_name, headers,
+                       occurred_at, traceparent, tracestate, idempotency_key, id);
+END
+$$;
+
+-- To PUBLIC a new function is open.
+REVOKE ALL ON FUNCTION
+    outbox.emit(text, text, text, bytea, text, text, jsonb, timestamptz, text, text, text, uuid),
+    outbox.emit(text, text, text, jsonb, text, text, jsonb, timestamptz, text, text, text, uuid),
+    outbox.emit(text, text, text, text, text, text, jsonb, timestamptz, text, text, text, uuid)
+    FROM PUBLIC;
+
+INSERT INTO walpost.schema_version (version) VALUES (2) ON CONFLICT DO NOTHING;
 
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

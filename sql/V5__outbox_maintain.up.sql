@@ -1,4 +1,4 @@
--- walpost, schema version 6: partitions made ahead, and old rows that leave. Needs versions 1 and 4.
+-- walpost, schema version 5: partitions made ahead, and old rows that leave. Needs version 2.
 --   SELECT * FROM outbox.maintain(keep => '7 days');    as owner of the table, every hour or so: pg_cron, a systemd timer, ...
 -- What is streamed comes from the WAL, so nothing that is dropped here is ever missing from the stream. What the rows are kept
 -- for is sending them again: after a lost slot, or by `walpost replay`. Therefore a row leaves only once every pipeline of
@@ -41,14 +41,6 @@ CREATE TABLE IF NOT EXISTS outbox.retention_note (
     system_identifier numeric     NOT NULL
 );
 COMMENT ON TABLE outbox.retention_note IS 'Written and read by outbox.maintain. Not to be edited.';
-
-DO $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'walpost.pipeline'::regclass AND attname = 'delivered_lsn') THEN
-        RAISE EXCEPTION 'walpost.pipeline has no column delivered_lsn: apply the file of version 1 again, and then this one';
-    END IF;
-END
-$$;
 
 -- The newest note that every pipeline has passed; nothing where that is not known, with a warning that says why. A slot alone does
 -- not show it: whoever may advance it, or make it anew, moves it without notice. So what walpost itself has noted counts as well.
@@ -460,6 +452,6 @@ BEGIN
 END
 $$;
 
-INSERT INTO walpost.schema_version (version) VALUES (6) ON CONFLICT DO NOTHING;
+INSERT INTO walpost.schema_version (version) VALUES (5) ON CONFLICT DO NOTHING;
 
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

@@ -1,12 +1,12 @@
--- Takes version 5 away again: one plain table, with the rows of all partitions. Stop the writers, let walpost deliver everything,
+-- Takes version 4 away again: one plain table, with the rows of all partitions. Stop the writers, let walpost deliver everything,
 -- then stop it: the publication loses the table, so `ALTER PUBLICATION ... ADD TABLE outbox.events` must follow, and
--- `walpost slot advance` says that the new table is meant. Take version 6 away first.
+-- `walpost slot advance` says that the new table is meant. Take version 5 away first.
 
 -- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
 SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
-DELETE FROM walpost.schema_version WHERE version = 5;
+DELETE FROM walpost.schema_version WHERE version = 4;
 DO $$
 BEGIN
     IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) <> 'p' THEN

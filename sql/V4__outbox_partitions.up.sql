@@ -1,5 +1,5 @@
--- walpost, schema version 5: outbox.events in partitions by created_at, so that old rows leave without a DELETE. Needs version 4.
--- Only a table that is empty and in no publication yet is made anew; any other stays as it is, and outbox.maintain (version 6)
+-- walpost, schema version 4: outbox.events in partitions by created_at, so that old rows leave without a DELETE. Needs version 2.
+-- Only a table that is empty and in no publication yet is made anew; any other stays as it is, and outbox.maintain (version 5)
 -- deletes from it in chunks. Leave this file out for a plain table. Safe to apply again.
 
 -- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
@@ -82,6 +82,6 @@ BEGIN
 END
 $$;
 
-INSERT INTO walpost.schema_version (version) VALUES (5) ON CONFLICT DO NOTHING;
+INSERT INTO walpost.schema_version (version) VALUES (4) ON CONFLICT DO NOTHING;
 
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

@@ -1,10 +1,10 @@
--- Takes version 6 away again; partitions and rows stay as they are.
+-- Takes version 5 away again; partitions and rows stay as they are.
 
 -- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
 SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
-DELETE FROM walpost.schema_version WHERE version = 6;
+DELETE FROM walpost.schema_version WHERE version = 5;
 SELECT walpost.lock_tables('outbox.events');
 DROP TRIGGER IF EXISTS events_ephemeral ON outbox.events;
 DROP FUNCTION IF EXISTS
