@@ -38,11 +38,11 @@ CREATE TABLE IF NOT EXISTS walpost.pipeline (
     system_identifier numeric     NOT NULL,
     consistent_point  pg_lsn      NOT NULL,
     snapshot          text,
-    drained           boolean     NOT NULL DEFAULT true,
+    backfilled        boolean     NOT NULL DEFAULT true,
     prefixes          text[]      NOT NULL DEFAULT '{}',
     created_at        timestamptz NOT NULL DEFAULT now(),
     delivered_lsn     pg_lsn,
-    drain             jsonb
+    backfill          jsonb
 );
 
 COMMENT ON TABLE walpost.pipeline IS 'Written by walpost init, read before streaming. Not to be edited.';
@@ -95,7 +95,7 @@ $$;
 
 COMMENT ON COLUMN walpost.pipeline.delivered_lsn IS
     'Everything before it is in Kafka. It lies here so that it goes back with a database that is set back. Written at each connect.';
-COMMENT ON COLUMN walpost.pipeline.drain IS 'How far walpost init --drain-existing has come.';
+COMMENT ON COLUMN walpost.pipeline.backfill IS 'How far walpost init --backfill has come.';
 
 -- Who decided, and when, is not for the one who decides to say. What has no order is closed at once; of a parked key `run` must know.
 CREATE OR REPLACE FUNCTION walpost.decide() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -55,7 +55,7 @@ BEGIN
                WHEN p.system_identifier <> c.system_identifier THEN format('pipeline %I was set up on another cluster', p.name)
                WHEN s.confirmed_flush_lsn IS NULL OR s.wal_status = 'lost' THEN format('slot %I is lost', p.slot)
                -- Whatever the slot has confirmed, it is not about these.
-               WHEN NOT p.drained THEN format('rows from before slot %I of pipeline %I are still to be sent', p.slot, p.name)
+               WHEN NOT p.backfilled THEN format('rows from before slot %I of pipeline %I are still to be sent', p.slot, p.name)
                WHEN p.delivered_lsn IS NULL THEN
                    format('pipeline %I has not noted yet how far it has delivered: it does so when it connects next', p.name)
            END, ', ')

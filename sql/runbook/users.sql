@@ -14,6 +14,6 @@ FROM pg_publication p ORDER BY p.pubname;
 SELECT to_regclass('walpost.pipeline') IS NOT NULL AS recorded \gset
 \if :recorded
 SELECT p.name AS pipeline, p.slot, s.slot_name IS NOT NULL AS slot_is_there, p.publication,
-       EXISTS (SELECT FROM pg_publication b WHERE b.pubname = p.publication) AS publication_is_there, p.drained, p.created_at
+       EXISTS (SELECT FROM pg_publication b WHERE b.pubname = p.publication) AS publication_is_there, p.backfilled, p.created_at
 FROM walpost.pipeline p LEFT JOIN pg_replication_slots s ON s.slot_name = p.slot ORDER BY p.name;
 \endif

@@ -52,7 +52,7 @@ struct Arguments {
   bool revoke_emit = false;
   bool with_roles = false;
   bool plain_table = false;
-  bool drain_existing = false;
+  bool backfill = false;
   std::string schema = "outbox";
   bool schemas = false;
   bool yes = false;
@@ -131,8 +131,9 @@ int RunVerb(const Arguments& arguments, const config::Config& config) {
   return runtime::Run(options);
 }
 
-operations::DrainOptions DrainOptionsOf(const Arguments& arguments, const config::Config& config) {
-  operations::DrainOptions options;
+operations::BackfillOptions BackfillOptionsOf(const Arguments& arguments,
+                                              const config::Config& config) {
+  operations::BackfillOptions options;
   options.pipeline = DlqOptionsOf(config);
   options.skip_undeliverable = arguments.skip_undeliverable;
   options.send_unproven = arguments.send_unproven;
@@ -146,7 +147,7 @@ absl::StatusOr<operations::RecreateOptions> RecreateOptionsOf(const Arguments& a
                                                               const config::Config& config) {
   operations::RecreateOptions options;
   options.init = InitOptionsOf(arguments, config);
-  options.drain = DrainOptionsOf(arguments, config);
+  options.backfill = BackfillOptionsOf(arguments, config);
   options.leave_gap = arguments.leave_gap;
   if (!arguments.since.empty()) {
     ASSIGN_OR_RETURN(options.since_ms, TimeOf(arguments.since));
@@ -159,8 +160,8 @@ int InitVerb(const Arguments& arguments, const config::Config& config) {
     return Print({kExitUsage, "", "--schema takes a name of a-z, 0-9 and _ that needs no quotes"});
   }
   operations::InitOptions options = InitOptionsOf(arguments, config);
-  if (arguments.drain_existing) {
-    options.drain = DrainOptionsOf(arguments, config);
+  if (arguments.backfill) {
+    options.backfill = BackfillOptionsOf(arguments, config);
   }
   return Print(operations::Init(options));
 }
@@ -348,12 +349,12 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
                  "Also make the roles outbox_owner, outbox_writer and outbox_relay");
   init->add_flag("--plain-table", arguments->plain_table,
                  "Make outbox.events in one piece, not in partitions");
-  init->add_flag("--drain-existing", arguments->drain_existing,
+  init->add_flag("--backfill", arguments->backfill,
                  "Also send the rows that are there before the slot; goes on where it was");
   init->add_flag("--skip-undeliverable", arguments->skip_undeliverable,
-                 "With --drain-existing: leave out rows that can be no records, and name them");
+                 "With --backfill: leave out rows that can be no records, and name them");
   init->add_flag("--send-unproven", arguments->send_unproven,
-                 "With --drain-existing that goes on: also send rows of which it is not known "
+                 "With --backfill that goes on: also send rows of which it is not known "
                  "whether Kafka has them");
   init->add_option("--schema", arguments->schema,
                    "Make events, emit and all that belongs to them in this schema")

@@ -98,12 +98,12 @@ class TablesCheck {
     }
     if (row.at(4) != "t") {
       const std::string role = row.at(5).value_or("");
-      found_.Warn(name, absl::StrFormat(
-                            "%s may not read it: the stream needs no such right, but `init "
-                            "--drain-existing`, `replay`, `audit` and `slot recreate` do: GRANT "
-                            "USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s",
-                            role, QuoteIdentifier(table.schema), QuoteIdentifier(role), quoted,
-                            QuoteIdentifier(role)));
+      found_.Warn(
+          name, absl::StrFormat("%s may not read it: the stream needs no such right, but `init "
+                                "--backfill`, `replay`, `audit` and `slot recreate` do: GRANT "
+                                "USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s",
+                                role, QuoteIdentifier(table.schema), QuoteIdentifier(role), quoted,
+                                QuoteIdentifier(role)));
     }
     if (row.at(3) == "t") {
       found_.Warn(name,

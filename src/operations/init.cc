@@ -107,8 +107,8 @@ class Initializer {
  public:
   Initializer(const InitOptions& options, SqlConnection* connection)
       : options_(options), connection_(connection) {
-    if (options_.drain) {
-      drain_.emplace(*options_.drain);
+    if (options_.backfill) {
+      backfill_.emplace(*options_.backfill);
     }
   }
 
@@ -127,7 +127,7 @@ class Initializer {
     RETURN_IF_ERROR(EnsureRecord());
     RETURN_IF_ERROR(EnsurePrefixes());
     RETURN_IF_ERROR(EnsureRemembered());
-    return EnsureDrained();
+    return EnsureBackfilled();
   }
 
   const std::string& done() const { return done_; }
@@ -310,7 +310,7 @@ class Initializer {
   }
 
   absl::Status EnsureSlot() {
-    if (slot_ && drain_ && !record_) {
+    if (slot_ && backfill_ && !record_) {
       return absl::FailedPreconditionError(absl::StrFormat(
           "slot '%s' is there without a record of the snapshot it was made in, so which rows its "
           "stream will bring is not known: `walpost slot drop --yes`, then run this again",
@@ -327,9 +327,11 @@ class Initializer {
     create.slot = options_.source.slot;
     create.application_name = options_.source.application_name;
     create.timeout = options_.slot_timeout;
-    if (drain_) {
-      RETURN_IF_ERROR(drain_->HoldTables());
-      create.on_snapshot = [this](const std::string& snapshot) { return drain_->OpenIn(snapshot); };
+    if (backfill_) {
+      RETURN_IF_ERROR(backfill_->HoldTables());
+      create.on_snapshot = [this](const std::string& snapshot) {
+        return backfill_->OpenIn(snapshot);
+      };
     }
     ASSIGN_OR_RETURN(const postgres::CreatedSlot created, postgres::CreateSlot(create));
     consistent_point_ = created.consistent_point.ToString();
@@ -347,12 +349,12 @@ class Initializer {
     }
     if (!keep) {
       std::optional<std::string> gap;
-      if (drain_ && options_.drain->gap) {
-        gap = options_.drain->gap->ToJson();
+      if (backfill_ && options_.backfill->gap) {
+        gap = options_.backfill->gap->ToJson();
       }
       RETURN_IF_ERROR(Replace({options_.name, options_.source.slot, options_.source.publication,
                                system_identifier_, consistent_point_, snapshot_,
-                               /*drained=*/!drain_, gap}));
+                               /*backfilled=*/!backfill_, gap}));
     }
     Say(absl::StrFormat("pipeline     %s %s", options_.name,
                         keep ? "was set up before" : "recorded"));
@@ -383,28 +385,29 @@ class Initializer {
     return done;
   }
 
-  absl::Status EnsureDrained() {
+  absl::Status EnsureBackfilled() {
     if (options_.replaced) {
-      return drain_ ? RunDrain() : absl::OkStatus();
+      return backfill_ ? RunBackfill() : absl::OkStatus();
     }
-    if (!drain_) {
-      return record_ && !record_->drained ? absl::FailedPreconditionError(
-                                                "init_incomplete: the rows that were there before "
-                                                "the slot are not all sent: "
-                                                "run `walpost init --drain-existing` to its end")
-                                          : absl::OkStatus();
+    if (!backfill_) {
+      return record_ && !record_->backfilled
+                 ? absl::FailedPreconditionError(
+                       "init_incomplete: the rows that were there before "
+                       "the slot are not all sent: "
+                       "run `walpost init --backfill` to its end")
+                 : absl::OkStatus();
     }
-    if (record_ && record_->drained) {
+    if (record_ && record_->backfilled) {
       return absl::FailedPreconditionError(absl::StrFormat(
           "pipeline '%s' was set up before, and its rows from before the slot were sent then, or "
           "left out: `walpost replay --missing` finds and sends what Kafka lacks",
           record_->name));
     }
-    return RunDrain();
+    return RunBackfill();
   }
 
-  absl::Status RunDrain() {
-    ASSIGN_OR_RETURN(const std::string lines, drain_->Run());
+  absl::Status RunBackfill() {
+    ASSIGN_OR_RETURN(const std::string lines, backfill_->Run());
     done_ += lines;
     return absl::OkStatus();
   }
@@ -430,7 +433,7 @@ class Initializer {
   std::string system_identifier_;
   std::string consistent_point_;
   std::optional<std::string> snapshot_;
-  std::optional<Drain> drain_;
+  std::optional<Backfill> backfill_;
 };
 
 }  // namespace

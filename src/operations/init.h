@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kafka/kafka_sink.h"
-#include "operations/drain.h"
+#include "operations/backfill.h"
 #include "operations/outcome.h"
 #include "postgres/connect.h"
 
@@ -31,7 +31,7 @@ struct InitOptions {
   // Where events, emit and what belongs to them are made, when SCHEMA.events is an outbox.
   std::string table_schema = "outbox";
   // Also send the rows that are there before the slot; absent = they are left out.
-  std::optional<DrainOptions> drain;
+  std::optional<BackfillOptions> backfill;
   // A new slot in place of the recorded one, which is gone: an operator has decided so. Called once it
   // is there, before anything is sent.
   std::function<absl::Status()> replaced;

@@ -37,7 +37,7 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
       const std::vector<Row> rows,
       connection->Query(
           "SELECT name, slot, publication, system_identifier::text, consistent_point::text, "
-          "snapshot, drained, drain ->> 'gap', delivered_lsn::text "
+          "snapshot, backfilled, backfill ->> 'gap', delivered_lsn::text "
           "FROM walpost.pipeline WHERE name = $1 OR slot = $2 ORDER BY name <> $1 LIMIT 1",
           {name, slot}));
   if (rows.empty()) {
@@ -59,17 +59,19 @@ absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineReco
   return connection
       ->Query(
           "INSERT INTO walpost.pipeline (name, slot, publication, system_identifier, "
-          "consistent_point, snapshot, drained, drain, delivered_lsn) "
+          "consistent_point, snapshot, backfilled, backfill, delivered_lsn) "
           "VALUES ($1, $2, $3, $4::numeric, $5::pg_lsn, $6, $7, CASE WHEN $8::text IS NOT NULL "
           "THEN "
           "jsonb_build_object('gap', $8::text) END, $5::pg_lsn) "
           "ON CONFLICT (name) DO UPDATE SET slot = excluded.slot, publication = "
           "excluded.publication, system_identifier = excluded.system_identifier, consistent_point "
           "= "
-          "excluded.consistent_point, snapshot = excluded.snapshot, drained = excluded.drained, "
-          "drain = excluded.drain, delivered_lsn = excluded.delivered_lsn",
+          "excluded.consistent_point, snapshot = excluded.snapshot, backfilled = "
+          "excluded.backfilled, "
+          "backfill = excluded.backfill, delivered_lsn = excluded.delivered_lsn",
           {record.name, record.slot, record.publication, record.system_identifier,
-           record.consistent_point, record.snapshot, record.drained ? "true" : "false", record.gap})
+           record.consistent_point, record.snapshot, record.backfilled ? "true" : "false",
+           record.gap})
       .status();
 }
 
@@ -143,7 +145,7 @@ absl::Status RecordGap(postgres::SqlConnection* connection, const std::string& n
   return connection
       ->Query(
           // The snapshot is that of the slot before, and says nothing about the next one.
-          "UPDATE walpost.pipeline SET drained = false, snapshot = NULL, drain = "
+          "UPDATE walpost.pipeline SET backfilled = false, snapshot = NULL, backfill = "
           "jsonb_build_object('gap', $2::text) WHERE name = $1",
           {name, gap})
       .status();

@@ -24,8 +24,8 @@ struct PipelineRecord {
   std::string system_identifier;
   std::string consistent_point;
   std::optional<std::string> snapshot;
-  bool drained = true;
-  std::optional<std::string> gap;  // JSON, of a gap that is being closed: see Drain
+  bool backfilled = true;
+  std::optional<std::string> gap;  // JSON, of a gap that is being closed: see Backfill
   base::Lsn delivered = {};        // read only; 0/0 = not noted
 };
 
@@ -35,7 +35,7 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
                                                          const std::string& slot);
 
 // In place of what was recorded for the name, if anything was. What lies before the consistent point
-// counts as delivered, once it is drained.
+// counts as delivered, once it is backfilled.
 absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record);
 
 // Streaming goes on at `position`, by an operator's decision. On a standby, and where the column or

@@ -354,7 +354,7 @@ absl::StatusOr<Gap> FindGap(const RecreateOptions& options, const Mover& mover,
   Gap gap;
   if (record && record->gap) {
     ASSIGN_OR_RETURN(gap, Gap::FromJson(*record->gap));
-  } else if (record && !record->drained) {
+  } else if (record && !record->backfilled) {
     // Not even what was there before the first slot is all sent.
   } else if (mover.remembered()) {
     gap.from = mover.RememberedIsOfThisHistory() ? *mover.remembered() : Lsn();
@@ -378,9 +378,9 @@ absl::Status JudgeGap(const RecreateOptions& options, const Gap& gap) {
   if (options.leave_gap) {
     return absl::OkStatus();
   }
-  DrainOptions drain = options.drain;
-  drain.gap = gap;
-  return Drain(drain).JudgeGap();
+  BackfillOptions backfill = options.backfill;
+  backfill.gap = gap;
+  return Backfill(backfill).JudgeGap();
 }
 
 absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirmed) {
@@ -421,8 +421,8 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
   InitOptions init = options.init;
   init.with_messages = !prefixes.empty();  // or emit_message would refuse them from here on
   if (!options.leave_gap) {
-    init.drain = options.drain;
-    init.drain->gap = gap;
+    init.backfill = options.backfill;
+    init.backfill->gap = gap;
   }
   init.replaced = [&]() -> absl::Status {
     Mover anew(options.init);

@@ -25,8 +25,8 @@ absl::Status RememberBeginning(const InitOptions& options);
 Outcome SlotAdvance(const InitOptions& options, const std::string& to, bool confirmed);
 
 struct RecreateOptions {
-  InitOptions init;  // without `drain`
-  DrainOptions drain;
+  InitOptions init;  // without `backfill`
+  BackfillOptions backfill;
   bool leave_gap = false;                // the events of the gap are not sent
   std::optional<std::int64_t> since_ms;  // when the gap began, as an operator says
 };

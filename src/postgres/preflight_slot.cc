@@ -35,7 +35,7 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
   }
   const Result record =
       Query(absl::StrFormat("SELECT name::text, system_identifier::text, consistent_point::text, "
-                            "coalesce(drained, true), "
+                            "coalesce(backfilled, true), "
                             "(SELECT string_agg(quote_literal(p), ', ') FROM unnest(prefixes) p "
                             "WHERE p <> ALL (%s)), "
                             "delivered_lsn::text, has_column_privilege(tableoid, 'delivered_lsn', "
@@ -212,13 +212,13 @@ std::optional<StreamEnd> PreflightRun::Record() {
                         "cluster_changed, says",
                         place().ToString(), here, record_->system_identifier, record_->name));
   }
-  if (!record_->drained) {
+  if (!record_->backfilled) {
     return OperatorEnd(
         HaltReason::kInitIncomplete,
         absl::StrFormat(
             "the rows that were in the outbox tables of pipeline \"%s\" on %s before its slot are "
-            "not all sent (walpost.pipeline says drained = false): run `walpost init "
-            "--drain-existing` to its end",
+            "not all sent (walpost.pipeline says backfilled = false): run `walpost init "
+            "--backfill` to its end",
             record_->name, place().ToString()));
   }
   if (!record_->prefixes_missing.empty()) {

@@ -19,7 +19,7 @@ struct PipelineRecord {
   std::string name;
   std::string system_identifier;
   std::string consistent_point;
-  bool drained = true;
+  bool backfilled = true;
   std::string prefixes_missing;  // recorded, but not among ours: "'a', 'b'"
 };
 

@@ -1,6 +1,6 @@
 // An input is what walpost reads back from where operators may write as well: the first byte says which
 // parser reads the rest. A row of walpost.dead_letters, what is noted there of its schema, what
-// `walpost.pipeline.drain` says, the envelope that a verb shows, or a conninfo.
+// `walpost.pipeline.backfill` says, the envelope that a verb shows, or a conninfo.
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 #include "envelope/schema.h"
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
-#include "operations/drain.h"
+#include "operations/backfill.h"
 #include "postgres/conninfo.h"
 #include "postgres/dead_letter_cells.h"
 #include "postgres/sql_connection.h"
@@ -60,7 +60,7 @@ void CheckSchemaNeed(std::string_view text) {
   CHECK(again.ok() && *again == *need) << text;
 }
 
-void CheckDrain(std::string_view text) {
+void CheckBackfill(std::string_view text) {
   const auto gap = operations::Gap::FromJson(std::string(text));
   if (!gap.ok()) {
     return;
@@ -125,7 +125,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       walpost::fuzz::CheckSchemaNeed(rest);
       break;
     case 'g':
-      walpost::fuzz::CheckDrain(rest);
+      walpost::fuzz::CheckBackfill(rest);
       break;
     case 'e':
       (void)walpost::envelope::EnvelopeAsJson(rest);

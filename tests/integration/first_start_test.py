@@ -1,4 +1,4 @@
-"""`walpost init --drain-existing`: the rows that were there before the slot, each once, also when it is interrupted."""
+"""`walpost init --backfill`: the rows that were there before the slot, each once, also when it is interrupted."""
 
 import contextlib
 import subprocess
@@ -28,58 +28,58 @@ def ids(records):
     return sorted(record.id for record in records)
 
 
-def drain_in_background(p):
-    return subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), "init", "--drain-existing"],
+def backfill_in_background(p):
+    return subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), "init", "--backfill"],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_rows_from_before_the_slot_are_sent_before_the_stream_begins(make_pipeline):
     p = prepared(make_pipeline, 50)
-    assert "drain        outbox.events: 50 events sent\n" in p.walpost.verb("init", "--drain-existing").stdout
-    drained = p.records()
-    assert ids(drained) == stored(p)
-    for record in drained:
-        assert record.headers["walpost-redelivery"] == b"drain" and "walpost-position" not in record.headers
+    assert "backfill     outbox.events: 50 events sent\n" in p.walpost.verb("init", "--backfill").stdout
+    backfilled = p.records()
+    assert ids(backfilled) == stored(p)
+    for record in backfilled:
+        assert record.headers["walpost-redelivery"] == b"backfill" and "walpost-position" not in record.headers
         assert "walpost-original-position" not in record.headers
         assert record.position[0] == 0 and record.envelope.payload.startswith(b"row ")
-    for key in {record.key for record in drained}:
-        positions = [record.position for record in drained if record.key == key]
+    for key in {record.key for record in backfilled}:
+        positions = [record.position for record in backfilled if record.key == key]
         assert positions == sorted(positions)
     p.walpost.start()
     p.insert(51, 60)
     p.wait_confirmed()
     assert ids(p.records()) == stored(p) and len(p.records()) == 60
-    again = p.walpost.verb("init", "--drain-existing", check=False)
+    again = p.walpost.verb("init", "--backfill", check=False)
     assert again.returncode == 78 and "was set up before" in again.stderr
     p.walpost.init()
 
 
-def test_two_hundred_thousand_rows_under_writers_arrive_once_although_the_drain_is_killed(make_pipeline):
+def test_two_hundred_thousand_rows_under_writers_arrive_once_although_the_backfill_is_killed(make_pipeline):
     rows = 200_000
     p = prepared(make_pipeline, rows)
     writers = Writers(p, 4)
     try:
         killed = 0
         while killed < 3:
-            draining = drain_in_background(p)
-            servers.wait_for(lambda: noted(p) > killed * 20_000 or draining.poll() is not None, 120, "a part to be sent")
-            assert draining.poll() is None, draining.communicate()
-            draining.kill()
-            draining.wait()
+            backfill = backfill_in_background(p)
+            servers.wait_for(lambda: noted(p) > killed * 20_000 or backfill.poll() is not None, 120, "a part to be sent")
+            assert backfill.poll() is None, backfill.communicate()
+            backfill.kill()
+            backfill.wait()
             killed += 1
             p.walpost.start(wait="halted")
             assert p.walpost.status()["halt"]["reason"] == "init_incomplete"
             p.walpost.stop()
             incomplete = p.walpost.verb("init", check=False)
-            assert incomplete.returncode == 78 and "--drain-existing" in incomplete.stderr
-        servers.wait_for(lambda: only_one_may(p), 60, "the server to notice that the drain died")
-        p.walpost.verb("init", "--drain-existing")
+            assert incomplete.returncode == 78 and "--backfill" in incomplete.stderr
+        servers.wait_for(lambda: only_one_may(p), 60, "the server to notice that the backfill died")
+        p.walpost.verb("init", "--backfill")
         p.walpost.start()
     finally:
         writers.stop()
     p.wait_confirmed(seconds=300)
     records = p.records()
-    assert ids(records) == stored(p), "each row exactly once across drain and stream"
+    assert ids(records) == stored(p), "each row exactly once across backfill and stream"
     redelivered = sum("walpost-redelivery" in record.headers for record in records)
     assert redelivered >= rows
     for number in range(4):  # the order of commits, also across the seam
@@ -90,7 +90,7 @@ def test_two_hundred_thousand_rows_under_writers_arrive_once_although_the_drain_
 
 def noted(p):
     try:
-        rows = p.execute("SELECT coalesce((drain -> 'outbox.events' ->> 'seq')::bigint, 0) FROM walpost.pipeline")
+        rows = p.execute("SELECT coalesce((backfill -> 'outbox.events' ->> 'seq')::bigint, 0) FROM walpost.pipeline")
     except Exception:  # noqa: BLE001 - the table is not there yet
         return 0
     return rows[0][0] if rows else 0
@@ -105,13 +105,13 @@ def test_rows_of_a_transaction_that_was_open_when_the_slot_was_wanted_come_once(
     p = prepared(make_pipeline, 5)
     with contextlib.closing(p.postgres.connect(p.database, autocommit=False)) as connection, connection.cursor() as cursor:
         cursor.execute(FILL, (p.name, 6, 10))
-        draining = drain_in_background(p)
+        backfill = backfill_in_background(p)
         servers.wait_for(lambda: p.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
                                            " AND datname = current_database()")[0][0] > 0, 60, "the slot to wait for the transaction")
         p.execute(FILL, p.name, 11, 15)
         connection.commit()
-    out, err = draining.communicate(timeout=60)
-    assert draining.returncode == 0, (out, err)
+    out, err = backfill.communicate(timeout=60)
+    assert backfill.returncode == 0, (out, err)
     p.walpost.start()
     p.wait_confirmed()
     assert ids(p.records()) == stored(p) and len(p.records()) == 15
@@ -127,37 +127,37 @@ def test_table_without_transaction_ids_is_read_in_the_snapshot_of_the_slot(make_
     p = make_pipeline(config=OWN)
     p.execute(OWN_TABLE)
     p.execute(OWN_FILL, p.name, 30)
-    assert "public.own: 30 events sent" in p.walpost.verb("init", "--drain-existing").stdout
+    assert "public.own: 30 events sent" in p.walpost.verb("init", "--backfill").stdout
     p.execute(OWN_FILL, p.name, 5)
     p.walpost.start()
     p.wait_confirmed()
     assert ids(p.records()) == stored(p, "own") and len(p.records()) == 35
 
 
-def test_interrupted_drain_of_such_a_table_says_that_it_begins_anew(make_pipeline):
+def test_interrupted_backfill_of_such_a_table_says_that_it_begins_anew(make_pipeline):
     p = make_pipeline(config=OWN, create_topic=False)
     p.execute(OWN_TABLE)
     p.execute(OWN_FILL, p.name, 3)
-    stopped = p.walpost.verb("init", "--drain-existing", check=False)
+    stopped = p.walpost.verb("init", "--backfill", check=False)
     assert stopped.returncode == 78 and p.name in stopped.stderr  # there is no such topic
     p.kafka.create_topic(p.name, 1)
-    again = p.walpost.verb("init", "--drain-existing", check=False)
+    again = p.walpost.verb("init", "--backfill", check=False)
     assert again.returncode == 78 and "slot recreate --yes" in again.stderr
     p.walpost.verb("slot", "recreate", "--yes")
     assert ids(p.records()) == stored(p, "own")
     p.walpost.start()
 
 
-def test_interrupted_drain_does_not_go_on_among_rows_without_a_transaction(make_pipeline):
+def test_interrupted_backfill_does_not_go_on_among_rows_without_a_transaction(make_pipeline):
     p = make_pipeline(config=OWN)
     p.execute(OWN_TABLE)
     p.execute(OWN_FILL, "nowhere", 1)
     p.execute(OWN_FILL, p.name, 19)
     p.execute("ALTER TABLE own ADD COLUMN tx xid8; ALTER TABLE own ALTER COLUMN tx SET DEFAULT pg_current_xact_id()")
     p.execute(OWN_FILL, p.name, 10)
-    assert p.walpost.verb("init", "--drain-existing", check=False).returncode == 78
+    assert p.walpost.verb("init", "--backfill", check=False).returncode == 78
     p.execute("UPDATE own SET aggregate_type = %s WHERE aggregate_type = 'nowhere'", p.name)
-    assert p.walpost.verb("init", "--drain-existing", check=False).returncode == 78
+    assert p.walpost.verb("init", "--backfill", check=False).returncode == 78
     p.walpost.verb("slot", "recreate", "--yes")
     assert ids(p.records()) == stored(p, "own") and len(p.records()) == 30
 
@@ -178,7 +178,7 @@ def test_partition_is_not_dropped_between_the_slot_of_a_second_pipeline_and_its_
               " CREATE TRIGGER maintain_first BEFORE INSERT ON walpost.pipeline FOR EACH ROW EXECUTE FUNCTION maintain_first()")
     with contextlib.closing(p.postgres.connect(p.database)) as hold, hold.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(1)")
-        verb = subprocess.Popen([servers.walpost_binary(), "--config", str(two.file), "init", "--drain-existing"])
+        verb = subprocess.Popen([servers.walpost_binary(), "--config", str(two.file), "init", "--backfill"])
         servers.wait_for(lambda: p.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), 60, "the slot")
         p.execute("SELECT * FROM outbox.maintain(keep => '1 day')")
         cursor.execute("SELECT pg_advisory_unlock(1)")
@@ -187,7 +187,7 @@ def test_partition_is_not_dropped_between_the_slot_of_a_second_pipeline_and_its_
 
 
 def table_with_order(p, *orders, stops=()):
-    """Rows in the order in which they are sent, of each (n, how many) so many; at those of `stops` a drain ends."""
+    """Rows in the order in which they are sent, of each (n, how many) so many; at those of `stops` a backfill ends."""
     p.execute("CREATE TABLE own (at integer GENERATED ALWAYS AS IDENTITY, n numeric, id uuid DEFAULT gen_random_uuid(), aggregate_type text,"
               " aggregate_id text, event_type text, payload bytea, tx xid8 DEFAULT pg_current_xact_id())")
     first = 1
@@ -197,46 +197,46 @@ def table_with_order(p, *orders, stops=()):
         first += count
 
 
-def drained_up_to(p, row):
-    """What is noted when row number `row` ends a drain. It is deleted, for an update would move it among others of its order."""
-    stopped = p.walpost.verb("init", "--drain-existing", check=False)
+def backfilled_up_to(p, row):
+    """What is noted when row number `row` ends a backfill. It is deleted, for an update would move it among others of its order."""
+    stopped = p.walpost.verb("init", "--backfill", check=False)
     bad, = p.execute("DELETE FROM own WHERE at = %s RETURNING id::text", row)[0]
     assert stopped.returncode == 78 and bad in stopped.stderr, stopped
-    return p.execute("SELECT drain -> 'public.own' FROM walpost.pipeline")[0][0]
+    return p.execute("SELECT backfill -> 'public.own' FROM walpost.pipeline")[0][0]
 
 
 def with_order(p, n):
     return {row[0] for row in p.execute("SELECT id::text FROM own WHERE n IS NOT DISTINCT FROM %s", n)}
 
 
-def test_interrupted_drain_goes_on_among_rows_of_the_same_order(make_pipeline):
+def test_interrupted_backfill_goes_on_among_rows_of_the_same_order(make_pipeline):
     p = make_pipeline(config=OWN)
     table_with_order(p, ("1.0", 5_000), ("1.00", 5_200), ("2", 15_800), stops=(10_300, 23_000))
-    assert drained_up_to(p, 10_300)["seq"] == "1.00"
-    assert drained_up_to(p, 23_000)["seq"] == "2" and with_order(p, 2) - set(ids(p.records())), "some of the same order are left"
-    p.walpost.verb("init", "--drain-existing")
+    assert backfilled_up_to(p, 10_300)["seq"] == "1.00"
+    assert backfilled_up_to(p, 23_000)["seq"] == "2" and with_order(p, 2) - set(ids(p.records())), "some of the same order are left"
+    p.walpost.verb("init", "--backfill")
     assert ids(p.records()) == stored(p, "own"), "each once"
 
 
-def test_interrupted_drain_goes_on_with_rows_without_order(make_pipeline):
+def test_interrupted_backfill_goes_on_with_rows_without_order(make_pipeline):
     p = make_pipeline(config=OWN)
     table_with_order(p, ("1", 10_000), (None, 2_000), stops=(11_000,))
-    assert drained_up_to(p, 11_000)["seq"] == "1" and with_order(p, None) - set(ids(p.records()))
-    p.walpost.verb("init", "--drain-existing")
+    assert backfilled_up_to(p, 11_000)["seq"] == "1" and with_order(p, None) - set(ids(p.records()))
+    p.walpost.verb("init", "--backfill")
     assert ids(p.records()) == stored(p, "own"), "each once"
 
 
-def test_row_that_cannot_be_sent_is_named_and_the_drain_goes_on_once_it_is_mended(make_pipeline):
+def test_row_that_cannot_be_sent_is_named_and_the_backfill_goes_on_once_it_is_fixed(make_pipeline):
     p = prepared(make_pipeline, 10)
     p.allow_bad_topics()
     bad = p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no topic', 'k', 't')"
                     " RETURNING id::text")[0][0]
     p.execute(FILL, p.name, 11, 20)
-    stopped = p.walpost.verb("init", "--drain-existing", check=False)
+    stopped = p.walpost.verb("init", "--backfill", check=False)
     assert stopped.returncode == 78 and bad in stopped.stderr and "outbox.events" in stopped.stderr
     assert "--skip-undeliverable" in stopped.stderr
     p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
-    p.walpost.verb("init", "--drain-existing")
+    p.walpost.verb("init", "--backfill")
     assert ids(p.records()) == stored(p) and len(p.records()) == 21
 
 
@@ -251,7 +251,7 @@ def test_rows_that_cannot_be_sent_are_left_out_and_named_on_request(make_pipelin
     nowhere = p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('no-topic', 'k', 't')"
                         " RETURNING id::text")[0][0]
     p.execute(FILL, p.name, 11, 20)
-    done = p.walpost.verb("init", "--drain-existing", "--skip-undeliverable")
+    done = p.walpost.verb("init", "--backfill", "--skip-undeliverable")
     assert "outbox.events: 20 events sent, 3 left out, since they can be no records\n" in done.stdout
     assert all(f"event '{each}' is left out: " in done.stderr for each in (large, bad, nowhere))
     assert len(p.records()) == 20
@@ -262,8 +262,8 @@ def test_slot_that_init_did_not_make_is_refused(make_pipeline):
     p = prepared(make_pipeline, 1)
     p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE outbox.events WITH (publish = 'insert', publish_via_partition_root = true)")
     p.execute(f"SELECT pg_create_logical_replication_slot('{p.name}', 'pgoutput')")
-    refused = p.walpost.verb("init", "--drain-existing", check=False)
+    refused = p.walpost.verb("init", "--backfill", check=False)
     assert refused.returncode == 78 and "walpost slot drop --yes" in refused.stderr
     p.walpost.verb("slot", "drop", "--yes")
-    p.walpost.verb("init", "--drain-existing")
+    p.walpost.verb("init", "--backfill")
     assert ids(p.records()) == stored(p)

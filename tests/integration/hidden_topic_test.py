@@ -60,7 +60,7 @@ def test_topic_that_may_not_be_described_then_its_rows_are_left_out_and_the_othe
     assert bad in p.walpost.verb("replay", "--missing", "--in-place", "--skip-undeliverable").stderr
 
 
-def test_topic_that_may_not_be_described_or_written_then_a_drain_leaves_its_rows_out(make_pipeline, kafka_with_rights):
+def test_topic_that_may_not_be_described_or_written_then_a_backfill_leaves_its_rows_out(make_pipeline, kafka_with_rights):
     p = make_pipeline(on_kafka=kafka_with_rights)
     hidden, read_only = p.name + "-hidden", p.name + "-read-only"
     hide(p.kafka, hidden)
@@ -71,10 +71,10 @@ def test_topic_that_may_not_be_described_or_written_then_a_drain_leaves_its_rows
     bad = [row(p, topic) for topic in (hidden, read_only, read_only)]
     p.insert(11, 20)
     for topic, right, first in ((hidden, "DESCRIBE", bad[0]), (read_only, "WRITE", bad[1])):
-        refused = p.walpost.verb("init", "--drain-existing", check=False)
+        refused = p.walpost.verb("init", "--backfill", check=False)
         assert refused.returncode == 78 and topic in refused.stderr and right in refused.stderr and first in refused.stderr, refused
         p.execute("UPDATE outbox.events SET seq = DEFAULT WHERE id::text = %s", first)  # the next one comes first
-    done = p.walpost.verb("init", "--drain-existing", "--skip-undeliverable")
+    done = p.walpost.verb("init", "--backfill", "--skip-undeliverable")
     assert "3 left out" in done.stdout and all(each in done.stderr for each in bad), done
     assert len(ids(p)) == len(set(ids(p))) == 20
 

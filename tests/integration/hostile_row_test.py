@@ -107,14 +107,14 @@ def test_time_that_cannot_be_true_then_the_row_counts_as_one_without_a_time(p, c
     p.walpost.start()
 
 
-def test_transaction_that_is_no_number_of_ours_then_an_interrupted_drain_begins_anew(p):
+def test_transaction_that_is_no_number_of_ours_then_an_interrupted_backfill_begins_anew(p):
     lose_slot(p)
     insert(p, "odd", "even")
     p.execute("UPDATE own SET tx = '18446744073709551615' WHERE id = 'odd'")
     p.execute("UPDATE own SET aggregatetype = 'nowhere' WHERE id = 'even'")
     assert p.walpost.verb("slot", "recreate", "--yes", check=False).returncode == 78
     p.execute("UPDATE own SET aggregatetype = %s", p.name)
-    again = p.walpost.verb("init", "--drain-existing", check=False)
+    again = p.walpost.verb("init", "--backfill", check=False)
     assert again.returncode == 78 and "slot recreate --yes" in again.stderr, again
     p.walpost.verb("slot", "recreate", "--yes")
     assert sent(p) == ["even", "odd"]

@@ -351,7 +351,7 @@ def test_tables_of_walpost_that_are_views_of_another_are_not_read(make_pipeline,
         make_trap(cursor, "walpost")
         for name in ("pipeline", "schema_version", "dead_letters", "dead_letter_count"):
             columns = ("name", "slot", "publication", "system_identifier", "consistent_point", "snapshot", "version", "pipeline", "prefixes")
-            cursor.execute(f"CREATE VIEW walpost.{name} AS SELECT {', '.join('t::text AS ' + c for c in columns)}, t AS drained"
+            cursor.execute(f"CREATE VIEW walpost.{name} AS SELECT {', '.join('t::text AS ' + c for c in columns)}, t AS backfilled"
                            " FROM (SELECT walpost.trap() AS t OFFSET 0) AS trapped WHERE t;"
                            f" GRANT SELECT ON walpost.{name} TO PUBLIC")
     p.walpost = p.another(config={"delivery": {"on_undeliverable": "dead_letter"}})

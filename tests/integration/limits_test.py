@@ -160,7 +160,7 @@ def test_verbs_find_out_how_large_a_batch_may_be(make_pipeline, workspace):
     p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
     stopped = p.walpost.verb("slot", "recreate", "--yes", "--send-unproven", check=False)
     assert stopped.returncode == 78 and large in stopped.stderr, "the one that no batch could hold"
-    done = p.walpost.verb("init", "--drain-existing", "--skip-undeliverable", "--send-unproven")
+    done = p.walpost.verb("init", "--backfill", "--skip-undeliverable", "--send-unproven")
     assert "1 left out" in done.stdout and large in done.stderr
     ids = [record.id for record in p.records()]
     assert len(ids) == len(set(ids)) == 1201

@@ -192,7 +192,7 @@ def test_interrupted_closing_is_finished_before_anything_is_streamed(make_pipeli
     p.execute("SELECT * FROM outbox.maintain(keep => '0')")
     assert len(stored(p)) == 35
     p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
-    finish = p.walpost.verb("init", "--drain-existing").stdout
+    finish = p.walpost.verb("init", "--backfill").stdout
     assert "5 events sent" in gap_line(finish), finish
     p.walpost.start()
     p.wait_confirmed()
@@ -213,7 +213,7 @@ def test_slot_that_was_made_anew_but_not_recorded_is_made_once_more(make_pipelin
     assert p.walpost.verb("slot", "recreate", "--yes", check=False).returncode != 0
     assert p.slot(), "it was made"
     p.execute("DROP TRIGGER refuse ON walpost.pipeline")
-    assert p.walpost.verb("init", "--drain-existing", check=False).returncode == 78
+    assert p.walpost.verb("init", "--backfill", check=False).returncode == 78
     p.insert(31, 35)
     p.walpost.start(wait="halted")
     assert p.walpost.status()["halt"]["reason"] == "init_incomplete"
@@ -233,7 +233,7 @@ def test_streaming_can_begin_at_a_slot_whose_gap_was_closed_by_another_attempt(m
     p.kafka.alter_topic(f"walpost.progress.{p.name}", {"max.message.bytes": "20"})
     assert p.walpost.verb("slot", "recreate", "--yes", check=False).returncode != 0
     p.kafka.alter_topic(f"walpost.progress.{p.name}", {"max.message.bytes": "1048588"})
-    if p.walpost.verb("init", "--drain-existing", check=False).returncode != 0:
+    if p.walpost.verb("init", "--backfill", check=False).returncode != 0:
         recreate(p)
     p.walpost.start()
     p.wait_confirmed()
@@ -269,11 +269,11 @@ def test_row_that_its_topic_does_not_take_is_the_one_that_is_named(make_pipeline
     kafka.create_topic(p.name, 1, {"cleanup.policy": "compact"})
     if not described:
         permit(kafka, p.name, "Describe", "Write", "Read")
-    stopped = p.walpost.verb("init", "--drain-existing", check=False)
+    stopped = p.walpost.verb("init", "--backfill", check=False)
     assert stopped.returncode == 78 and bad in stopped.stderr
     assert not any(other in stopped.stderr for other, in p.execute("SELECT id::text FROM own WHERE n <> 7"))
     unproven = [] if described else ["--send-unproven"]
-    done = p.walpost.verb("init", "--drain-existing", "--skip-undeliverable", *unproven)
+    done = p.walpost.verb("init", "--backfill", "--skip-undeliverable", *unproven)
     assert "1 left out" in done.stdout and bad in done.stderr
     assert sorted({dict(message.headers())["id"].decode() for message in kafka.read_all(p.name)}) == sorted(
         other for other, in p.execute("SELECT id::text FROM own WHERE n <> 7"))
@@ -288,7 +288,7 @@ def test_row_that_is_larger_than_the_users_limit_is_left_out_on_request(make_pip
     lose_slot(p)
     stopped = p.walpost.verb("slot", "recreate", "--yes", check=False)
     assert stopped.returncode == 78 and "message.max.bytes" in stopped.stderr
-    assert "1 left out" in p.walpost.verb("init", "--drain-existing", "--skip-undeliverable").stdout
+    assert "1 left out" in p.walpost.verb("init", "--backfill", "--skip-undeliverable").stdout
     assert len(p.records()) == 25, large
 
 
@@ -337,9 +337,9 @@ def test_interrupted_closing_goes_on_among_rows_of_the_same_order(make_pipeline)
     p.execute(fill, None, p.name, 500)
     lose_slot(p)
     assert p.walpost.verb("slot", "recreate", "--yes", check=False).returncode == 78
-    assert p.execute("SELECT drain -> 'public.own' ->> 'seq' FROM walpost.pipeline") == [("1",)], "noted"
+    assert p.execute("SELECT backfill -> 'public.own' ->> 'seq' FROM walpost.pipeline") == [("1",)], "noted"
     p.execute("DELETE FROM own WHERE aggregate_type = 'nowhere'")
-    p.walpost.verb("init", "--drain-existing")
+    p.walpost.verb("init", "--backfill")
     assert ids(p.records()) == sorted(row[0] for row in p.execute("SELECT id::text FROM own")), "each once"
 
 

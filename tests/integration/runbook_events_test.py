@@ -205,13 +205,13 @@ def prefix_that_is_not_listed_any_more(stage):
     yield {"PREFIX": "shop"}
 
 
-@SCENES.of("init_incomplete", "drained = false")
-def drain_that_was_interrupted(stage):
+@SCENES.of("init_incomplete", "backfilled = false")
+def backfill_that_was_interrupted(stage):
     p = stage.prepared(rows=20)
     stage.insert(1, aggregate_type="'nobody-made-this-topic'")
     bad = stage.newest()
     stage.insert()
-    assert p.walpost.verb("init", "--drain-existing", check=False).returncode == 78
+    assert p.walpost.verb("init", "--backfill", check=False).returncode == 78
     p.walpost.start(wait=None)
     stage.fix = lambda: p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
     yield {}

@@ -90,14 +90,14 @@ def restored(stage, p, server, with_slot):
     """What a dump of the database brings to another cluster: tables, rows, the record of the pipeline, the publication."""
     columns = "id, aggregate_type, aggregate_id, event_type, payload, created_at"
     rows = p.execute(f"SELECT {columns} FROM outbox.events ORDER BY seq")
-    record = p.execute("SELECT name, slot, publication, system_identifier, consistent_point, drained FROM walpost.pipeline")[0]
+    record = p.execute("SELECT name, slot, publication, system_identifier, consistent_point, backfilled FROM walpost.pipeline")[0]
     p.postgres = server
     server.create_database(p.database)
     stage.reconfigure()
     stage.make_tables(p)
     for row in rows:
         p.execute(f"INSERT INTO outbox.events ({columns}) VALUES (%s, %s, %s, %s, %s, %s)", *row)
-    p.execute("INSERT INTO walpost.pipeline (name, slot, publication, system_identifier, consistent_point, drained) VALUES (%s, %s, %s, %s, %s, %s)",
+    p.execute("INSERT INTO walpost.pipeline (name, slot, publication, system_identifier, consistent_point, backfilled) VALUES (%s, %s, %s, %s, %s, %s)",
               *record)
     p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE outbox.events WITH (publish = 'insert', publish_via_partition_root = true)")
     if with_slot:

@@ -103,21 +103,21 @@ def test_missing_rows_are_not_sent_until_others_may_be_sent_again(p):
     assert values(p) == sorted(named("a", 1, 10) + named("b", 1, 10))
 
 
-def test_drain_that_goes_on_stops_until_rows_may_be_sent_again(make_pipeline, kafka):
+def test_backfill_that_goes_on_stops_until_rows_may_be_sent_again(make_pipeline, kafka):
     p = make_pipeline(create_topic=False, config={"outboxes": [outbox("a", columns={"seq": "n"}), outbox("b", columns={"seq": "n"})]})
     kafka.create_topic(f"outbox.event.{p.name}", 1)
     make_tables(p)
     fill(p, "a", 1, 10)
     fill(p, "b", 1, 5)
     fill(p, "b", 6, 6, kind=f"{p.name}.gone")
-    assert p.walpost.verb("init", "--drain-existing", check=False).returncode == 78
+    assert p.walpost.verb("init", "--backfill", check=False).returncode == 78
     before = values(p)
     assert before == sorted(named("a", 1, 10) + named("b", 1, 5))
     p.execute("UPDATE public.b SET aggregatetype = %s", p.name)
     fill(p, "b", 7, 8)
-    refused = p.walpost.verb("init", "--drain-existing", check=False)
+    refused = p.walpost.verb("init", "--backfill", check=False)
     assert refused.returncode == 78 and BOTH in refused.stderr and values(p) == before, refused
-    p.walpost.verb("init", "--drain-existing", "--send-unproven")
+    p.walpost.verb("init", "--backfill", "--send-unproven")
     p.walpost.start()
     p.wait_confirmed()
     assert set(values(p)) == {*named("a", 1, 10), *named("b", 1, 8)}

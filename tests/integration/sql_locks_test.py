@@ -376,7 +376,7 @@ def test_partition_is_not_dropped_that_a_pipeline_needs_which_was_recorded_while
     p.walpost.start()
     with connected(p, autocommit=False) as init:
         init.execute("LOCK TABLE outbox.events IN ACCESS SHARE MODE")
-        init.execute("CREATE TEMP TABLE another AS SELECT * FROM walpost.pipeline; UPDATE another SET name = 'another', drained = false;"
+        init.execute("CREATE TEMP TABLE another AS SELECT * FROM walpost.pipeline; UPDATE another SET name = 'another', backfilled = false;"
                      " INSERT INTO walpost.pipeline SELECT * FROM another")
         maintaining = InThread(lambda: p.execute("SELECT * FROM outbox.maintain(keep => '1 day')"))
         servers.wait_for(lambda: waiting(p) or not maintaining.is_alive(), 10, "maintain to wait")

@@ -149,7 +149,7 @@ def test_closing_that_goes_on_stops_before_it_sends(make_pipeline, guarded):
     p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
     take_right(p)
     before = len(p.records())
-    refused = p.walpost.verb("init", "--drain-existing", check=False)
+    refused = p.walpost.verb("init", "--backfill", check=False)
     assert refused.returncode == 78 and names_the_right(p, refused.stderr) and len(p.records()) == before, refused
-    p.walpost.verb("init", "--drain-existing", "--send-unproven")
+    p.walpost.verb("init", "--backfill", "--send-unproven")
     assert sorted(record.id for record in p.records()) == sorted(p.committed()), "each once"

@@ -1,7 +1,7 @@
-// Drain - sends the rows that the stream will not bring: those that were in the outbox tables before
+// Backfill - sends the rows that the stream will not bring: those that were in the outbox tables before
 // the slot was made.
 // Why: the stream brings exactly what the slot's snapshot does not see; what it sees is in the tables
-//   and nowhere else. For a first slot (`init --drain-existing`) that is every row. For one in place of
+//   and nowhere else. For a first slot (`init --backfill`) that is every row. For one in place of
 //   a slot that was lost (`slot recreate`) it is those of the gap that Kafka does not hold. What is to
 //   be done and how far it is stands in walpost.pipeline, so it goes on after an interruption.
 // Thread: one owner; blocking.
@@ -44,7 +44,7 @@ struct Gap {
   static absl::StatusOr<Gap> FromJson(const std::string& json);
 };
 
-struct DrainOptions {
+struct BackfillOptions {
   DlqOptions pipeline;
   std::optional<Gap> gap;           // absent = all rows, unless walpost.pipeline says otherwise
   bool skip_undeliverable = false;  // leave out rows that can be no records, and name them
@@ -61,9 +61,9 @@ struct DrainOptions {
 // kFailedPrecondition: somebody else has it.
 absl::Status LockRowsToSend(postgres::SqlConnection* connection);
 
-class Drain {
+class Backfill {
  public:
-  explicit Drain(const DrainOptions& options);
+  explicit Backfill(const BackfillOptions& options);
 
   // Of a gap, before anything is changed: whether it is known what Kafka lacks.
   // kFailedPrecondition: it is not, and nobody has said that such rows are to be sent.
@@ -112,7 +112,7 @@ class Drain {
   std::string NameAt(std::uint32_t place) const;
   void ReportProgress(const std::string& what, std::uint64_t done, std::uint64_t of) const;
 
-  const DrainOptions& options_;
+  const BackfillOptions& options_;
   std::optional<Gap> gap_;
   std::optional<postgres::SqlConnection> connection_;
   std::optional<postgres::SqlConnection> hold_;  // a transaction with locks on the tables

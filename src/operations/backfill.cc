@@ -1,4 +1,4 @@
-#include "operations/drain.h"
+#include "operations/backfill.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -39,7 +39,7 @@ std::string Gap::ToJson() const {
 absl::StatusOr<Gap> Gap::FromJson(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("from") || !json["from"].is_string()) {
-    return absl::DataLossError("walpost.pipeline.drain cannot be read: somebody has edited it");
+    return absl::DataLossError("walpost.pipeline.backfill cannot be read: somebody has edited it");
   }
   Gap gap;
   ASSIGN_OR_RETURN(gap.from, base::Lsn::Parse(json["from"].get<std::string>()));
@@ -62,20 +62,20 @@ absl::Status LockRowsToSend(SqlConnection* connection) {
   return locked;
 }
 
-Drain::Drain(const DrainOptions& options) : options_(options), gap_(options.gap) {}
+Backfill::Backfill(const BackfillOptions& options) : options_(options), gap_(options.gap) {}
 
-std::string Drain::NameAt(std::uint32_t place) const {
+std::string Backfill::NameAt(std::uint32_t place) const {
   return NameOf(options_.pipeline.outboxes[place]);
 }
 
-void Drain::ReportProgress(const std::string& what, std::uint64_t done, std::uint64_t of) const {
+void Backfill::ReportProgress(const std::string& what, std::uint64_t done, std::uint64_t of) const {
   if (options_.on_progress) {
     options_.on_progress(what, done, of);
   }
 }
 
 // A snapshot keeps rows that are deleted, but not a table that is dropped.
-absl::Status Drain::HoldTables() {
+absl::Status Backfill::HoldTables() {
   const postgres::ConnectOptions& source = options_.pipeline.source;
   ASSIGN_OR_RETURN(hold_, SqlConnection::Connect(source.conninfo, source.application_name));
   RETURN_IF_ERROR(hold_->Execute("SET idle_in_transaction_session_timeout = 0; BEGIN"));
@@ -87,7 +87,7 @@ absl::Status Drain::HoldTables() {
   return absl::OkStatus();
 }
 
-absl::Status Drain::OpenIn(const std::string& snapshot) {
+absl::Status Backfill::OpenIn(const std::string& snapshot) {
   const postgres::ConnectOptions& source = options_.pipeline.source;
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
     ASSIGN_OR_RETURN(SqlConnection connection,
@@ -106,8 +106,8 @@ absl::Status Drain::OpenIn(const std::string& snapshot) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Drain::Bound(std::uint32_t place, const RowReader& reader,
-                                         SqlConnection* connection) {
+absl::StatusOr<std::string> Backfill::Bound(std::uint32_t place, const RowReader& reader,
+                                            SqlConnection* connection) {
   if (gap_->since_ms) {
     RowFilter filter;
     filter.from_ms = gap_->since_ms;
@@ -126,7 +126,7 @@ absl::StatusOr<std::string> Drain::Bound(std::uint32_t place, const RowReader& r
                                QuoteLiteral(note.snapshot));
 }
 
-absl::StatusOr<std::string> Drain::Run() {
+absl::StatusOr<std::string> Backfill::Run() {
   const postgres::ConnectOptions& source = options_.pipeline.source;
   ASSIGN_OR_RETURN(SqlConnection lock,
                    SqlConnection::Connect(source.conninfo, source.application_name));
@@ -143,25 +143,26 @@ absl::StatusOr<std::string> Drain::Run() {
     ASSIGN_OR_RETURN(const std::string line, Send(place));
     text += line;
   }
-  RETURN_IF_ERROR(connection_
-                      ->Query("UPDATE walpost.pipeline SET drained = true, drain = NULL WHERE name "
-                              "= $1",
-                              {options_.pipeline.name})
-                      .status());
+  RETURN_IF_ERROR(
+      connection_
+          ->Query("UPDATE walpost.pipeline SET backfilled = true, backfill = NULL WHERE name "
+                  "= $1",
+                  {options_.pipeline.name})
+          .status());
   return text;
 }
 
-absl::Status Drain::Judge(const std::string& doubt) const {
+absl::Status Backfill::Judge(const std::string& doubt) const {
   return doubt.empty() || options_.send_unproven ? absl::OkStatus()
                                                  : absl::FailedPreconditionError(doubt);
 }
 
-absl::Status Drain::JudgeGap() {
+absl::Status Backfill::JudgeGap() {
   RETURN_IF_ERROR(JudgeIds());
   return JudgeTopics();
 }
 
-absl::Status Drain::JudgeIds() {
+absl::Status Backfill::JudgeIds() {
   ASSIGN_OR_RETURN(shared_ids_, SharedIds::Read(options_.pipeline));
   std::vector<std::string> tables;
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
@@ -171,7 +172,7 @@ absl::Status Drain::JudgeIds() {
 }
 
 // Rows that are written after this are compared again when they are sent.
-absl::Status Drain::JudgeTopics() {
+absl::Status Backfill::JudgeTopics() {
   ASSIGN_OR_RETURN(std::set<std::string> topics, TopicsOfGap());
   for (const auto& [unseen, why] :
        kafka::FindUnseenTopics(options_.pipeline.kafka, {topics.begin(), topics.end()})) {
@@ -195,7 +196,7 @@ absl::Status Drain::JudgeTopics() {
                                            : known;
 }
 
-absl::StatusOr<std::set<std::string>> Drain::TopicsOfGap() {
+absl::StatusOr<std::set<std::string>> Backfill::TopicsOfGap() {
   const postgres::ConnectOptions& source = options_.pipeline.source;
   std::set<std::string> topics;
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
@@ -222,7 +223,7 @@ absl::StatusOr<std::set<std::string>> Drain::TopicsOfGap() {
 }
 
 // What is sent for the first time is compared with nothing.
-absl::Status Drain::JudgeRest() {
+absl::Status Backfill::JudgeRest() {
   bool begun = gap_.has_value();
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
     ASSIGN_OR_RETURN(const Left left, ReadNote(NameAt(place)));
@@ -231,9 +232,9 @@ absl::Status Drain::JudgeRest() {
   return begun ? JudgeIds() : absl::OkStatus();
 }
 
-absl::Status Drain::ReadPlace() {
+absl::Status Backfill::ReadPlace() {
   ASSIGN_OR_RETURN(const std::vector<Row> rows,
-                   connection_->Query("SELECT snapshot, drain ->> 'gap' FROM walpost.pipeline "
+                   connection_->Query("SELECT snapshot, backfill ->> 'gap' FROM walpost.pipeline "
                                       "WHERE name = $1",
                                       {options_.pipeline.name}));
   if (rows.empty() || !rows[0].at(0)) {
@@ -249,7 +250,7 @@ absl::Status Drain::ReadPlace() {
   return absl::OkStatus();
 }
 
-absl::Status Drain::Look(std::uint32_t place) {
+absl::Status Backfill::Look(std::uint32_t place) {
   const std::string name = NameAt(place);
   Table& table = tables_[place];
   ASSIGN_OR_RETURN(table.left, ReadNote(name));
@@ -267,9 +268,9 @@ absl::Status Drain::Look(std::uint32_t place) {
   return base::Annotate(Judge(table.settled_rows.doubt), name);
 }
 
-absl::StatusOr<std::string> Drain::Send(std::uint32_t place) {
+absl::StatusOr<std::string> Backfill::Send(std::uint32_t place) {
   const std::string name = NameAt(place);
-  const char* const label = gap_ ? "gap          " : "drain        ";
+  const char* const label = gap_ ? "gap          " : "backfill     ";
   Table& table = tables_.at(place);
   if (table.left.done) {
     return absl::StrFormat("%s%s was sent before\n", label, name);
@@ -301,7 +302,7 @@ absl::StatusOr<std::string> Drain::Send(std::uint32_t place) {
 }
 
 // Rows with the id of their transaction: any time after the slot was made.
-absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
+absl::Status Backfill::OpenLater(std::uint32_t place, const std::string& after) {
   const postgres::ConnectOptions& source = options_.pipeline.source;
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(source.conninfo, source.application_name));
@@ -335,7 +336,7 @@ absl::Status Drain::OpenLater(std::uint32_t place, const std::string& after) {
 }
 
 // Settled rows are not sent.
-absl::Status Drain::FindSettled(std::uint32_t place) {
+absl::Status Backfill::FindSettled(std::uint32_t place) {
   SettledRowsOptions options;
   options.temp_folder = options_.temp_folder;
   options.on_progress = options_.on_progress;
@@ -347,10 +348,10 @@ absl::Status Drain::FindSettled(std::uint32_t place) {
   return absl::OkStatus();
 }
 
-absl::Status Drain::SendAll(std::uint32_t place, Table* table) {
+absl::Status Backfill::SendAll(std::uint32_t place, Table* table) {
   const SettledRows& settled_rows = table->settled_rows;
   sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
-                  gap_ ? "gap" : "drain", options_.patience, options_.on_warning);
+                  gap_ ? "gap" : "backfill", options_.patience, options_.on_warning);
   sender_->KnowUnseen(settled_rows.unseen_topics);
   const std::string name = NameAt(place);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
@@ -368,7 +369,7 @@ absl::Status Drain::SendAll(std::uint32_t place, Table* table) {
   return absl::OkStatus();
 }
 
-absl::Status Drain::NoteAt(std::uint32_t place, const ReadRow& row, Left* left) {
+absl::Status Backfill::NoteAt(std::uint32_t place, const ReadRow& row, Left* left) {
   RETURN_IF_ERROR(sender_->Flush());
   if (!row.seq || !readers_.at(place).HasTransactionIds()) {
     return absl::OkStatus();
@@ -377,12 +378,12 @@ absl::Status Drain::NoteAt(std::uint32_t place, const ReadRow& row, Left* left) 
   return Note(NameAt(place), *left);
 }
 
-absl::StatusOr<Drain::Left> Drain::ReadNote(const std::string& table) {
-  ASSIGN_OR_RETURN(
-      const std::vector<Row> rows,
-      connection_->Query("SELECT drain #>> ARRAY[$2, 'state'], drain #>> ARRAY[$2, 'seq'] FROM "
-                         "walpost.pipeline WHERE name = $1",
-                         {options_.pipeline.name, table}));
+absl::StatusOr<Backfill::Left> Backfill::ReadNote(const std::string& table) {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection_->Query(
+                       "SELECT backfill #>> ARRAY[$2, 'state'], backfill #>> ARRAY[$2, 'seq'] FROM "
+                       "walpost.pipeline WHERE name = $1",
+                       {options_.pipeline.name, table}));
   Left left;
   if (!rows.empty() && rows[0].at(0)) {
     left.begun = true;
@@ -392,14 +393,14 @@ absl::StatusOr<Drain::Left> Drain::ReadNote(const std::string& table) {
   return left;
 }
 
-absl::Status Drain::Note(const std::string& table, const Left& left) {
+absl::Status Backfill::Note(const std::string& table, const Left& left) {
   nlohmann::json note{{"state", left.done ? "done" : "sending"}};
   if (!left.seq.empty()) {
     note["seq"] = left.seq;
   }
   return connection_
       ->Query(
-          "UPDATE walpost.pipeline SET drain = coalesce(drain, '{}') || "
+          "UPDATE walpost.pipeline SET backfill = coalesce(backfill, '{}') || "
           "jsonb_build_object($2::text, "
           "$3::jsonb) WHERE name = $1",
           {options_.pipeline.name, table, note.dump()})
