@@ -1,5 +1,7 @@
 #include "pipeline/intake.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -37,7 +39,7 @@ Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Count
 }
 
 void Intake::Start(const base::SourceFacts& facts) {
-  Leave();
+  CHECK(!transaction_.open && !must_look_);
   // Made once, kept: what they have bound and remember outlasts a connection.
   if (outboxes_.empty()) {
     for (const OutboxOptions& outbox : options_) {

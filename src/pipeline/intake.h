@@ -35,7 +35,7 @@ class Intake {
          Decider* decider, envelope::SchemaTable* schemas = nullptr);
 
   // A new connection: relations come anew. What is in flight stays, and rows up to the last one
-  // taken are dropped when they come again.
+  // taken are dropped when they come again. CHECK-fails unless the last connection was left.
   void Start(const base::SourceFacts& facts);
 
   // The connection ended; a transaction that was open will come again.

@@ -28,6 +28,9 @@ KafkaSinkHarness::KafkaSinkHarness(std::string bootstrap, Properties more)
   auto sink =
       kafka::KafkaSink::Create(options_, &helper_, [this](const kafka::KafkaNotice& notice) {
         notices_.emplace_back(base::LogEventName(notice.event));
+        if (notice.severity == kafka::KafkaNotice::Severity::kWarning) {
+          warnings_.push_back(notices_.back());
+        }
       });
   CHECK(sink.ok()) << sink.status();
   sink_ = *std::move(sink);

@@ -45,6 +45,8 @@ class KafkaSinkHarness : public SinkHarness {
   // Event names of what the sink had for the log.
   const std::vector<std::string>& notices() const { return notices_; }
 
+  const std::vector<std::string>& warnings() const { return warnings_; }  // of them
+
  protected:
   // Unique in this Kafka.
   std::string NewName(const std::string& what);
@@ -54,6 +56,7 @@ class KafkaSinkHarness : public SinkHarness {
   kafka::KafkaOptions options_;
   std::chrono::milliseconds skipped_{0};
   std::vector<std::string> notices_;
+  std::vector<std::string> warnings_;
   runtime::Helper helper_;
   std::unique_ptr<kafka::KafkaSink> sink_;
 };

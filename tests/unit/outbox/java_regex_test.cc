@@ -62,10 +62,11 @@ TEST(JavaRegexTest, ReplacementThatJavaRefusesIsRefused) {
 }
 
 TEST(JavaRegexTest, ConstructsThatJavaReadsInTheSameWayAreTaken) {
-  for (const char* regex : {"a*+b++c?+d{2,3}+", "(?i)a(?-i)b(?i:c)", "(?>a)(?=b)(?!c)(?<=d)(?<!e)",
-                            "\\Qa[&&\\E", "[a\\[\\]&^-]", "[^\\d\\s\\h]", "\\x41\\x{1F600}",
-                            "\\x09\\xaf\\xAF\\xfA", "\\p{Lu}\\pL\\P{N}", "(a)\\1", "(?<n>a)\\k<n>",
-                            "\\.\\{\\}$^", "a{2}b{2,}", "\\A\\G\\z\\Z\\R", "(?s:.)(?m)^"}) {
+  for (const char* regex :
+       {"a*+b++c?+d{2,3}+", "(?i)a(?-i)b(?i:c)", "(?>a)(?=b)(?!c)(?<=d)(?<!e)", "\\Qa[&&\\E",
+        "[a&b]", "[ab&]", "[a\\[\\]&^-]", "[^\\d\\s\\h]", "\\x41\\x{1F600}", "\\x09\\xaf\\xAF\\xfA",
+        "\\p{Lu}\\pL\\P{N}", "(a)\\1", "(?<n>a)\\k<n>", "\\.\\{\\}$^", "a{2}b{2,}",
+        "\\A\\G\\z\\Z\\R", "(?s:.)(?m)^"}) {
     EXPECT_EQ(ForeignToJava(regex), "") << regex;
     EXPECT_TRUE(JavaRegex::Make(regex, "").ok()) << regex;
   }

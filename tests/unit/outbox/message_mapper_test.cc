@@ -180,7 +180,10 @@ TEST_F(MessageMapperTest, TopicThatKafkaDoesNotAllowIsRefusedEachTime) {
 TEST_F(MessageMapperTest, BytesThatAreNoMessageAreRefusedWithoutShowingThem) {
   for (const std::string& content :
        {std::string("{\"id\": \"secret\"}"), std::string("\x0a\x05secret", 3),
-        std::string("\xff\xff\xff\xff\xff\xff"), std::string("\x0b", 1), std::string("\0", 1)}) {
+        std::string("\xff\xff\xff\xff\xff\xff"), std::string("\x0b", 1), std::string("\0", 1),
+        Message().SerializeAsString() + std::string("\0\x01", 2),       // field 0
+        Message().SerializeAsString() + "\x80\x80\x80\x80\x10\x01"}) {  // a tag beyond 32 bits
+
     EXPECT_THAT(Refused(content), AllOf(HasSubstr("is no walpost.v1.OutboxMessage"),
                                         HasSubstr("prefix 'shop'"), Not(HasSubstr("secret"))));
     EXPECT_EQ(event_.key, std::nullopt);

@@ -18,6 +18,7 @@ class IntakeFixture : public ::testing::Test {
   void SetUp() override { Reconnect(); }
 
   void Reconnect() {
+    intake_.Leave();
     intake_.Start(facts_);
     Take(walpost::testing::RelationBytes(EventsRelation()));
   }

@@ -56,6 +56,7 @@ struct World {
   }
 
   void Reconnect() {
+    intake.Leave();
     intake.Start(EventsFacts());
     Take({walpost::testing::RelationBytes(EventsRelation())});
   }

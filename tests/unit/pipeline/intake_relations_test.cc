@@ -43,7 +43,6 @@ TEST_F(IntakeRelationsTest,
   facts_.progress.emplace();
   for (const std::uint32_t remembered_xmin : {700U, 0U}) {
     facts_.progress->publication_xmin = remembered_xmin;
-    intake_.Leave();
     Reconnect();
     TakeAll({Begin(100), walpost::testing::RelationBytes(partition)});
     if (remembered_xmin == 0) {
@@ -76,7 +75,6 @@ class PartitionsTest : public IntakeRelationsTest {
     facts_.server_version = server_version;
     facts_.publication_xmin = 700;
     Looked(50, std::move(partitions));
-    intake_.Leave();
     Reconnect();
   }
 
@@ -137,7 +135,6 @@ TEST_F(PartitionsTest, RowUnderAnotherRootHaltsAlsoWhereItsPartitionHasGoneSince
 TEST_F(PartitionsTest, RowUnderAnotherRootHaltsAlsoWhereItsPartitionHasGoneBeforeAReconnect) {
   Begins(180000, {kLeaf});
   Looked(150, {});
-  intake_.Leave();
   Reconnect();
   TakeAll({Begin(100), Announced(kMiddle), Announced(kLeaf)});
   EXPECT_EQ(Refused(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
@@ -204,7 +201,6 @@ class DetachedPartitionTest : public IntakeRelationsTest {
     leaf.name = "leaf";
     facts_.server_version = server_version;
     facts_.tables[0].partitions = {9};
-    intake_.Leave();
     Reconnect();
     TakeAll({Begin(100), walpost::testing::RelationBytes(EventsRelation()),
              walpost::testing::RelationBytes(leaf), EventBytes("e1"), Commit(100)});
@@ -234,7 +230,6 @@ TEST_F(IntakeRelationsTest, RowOfATableThatWasDetachedSinceIsAnEvent) {
   leaf.id.oid = 9;
   leaf.name = "leaf";
   facts_.server_version = 130000;
-  intake_.Leave();
   Reconnect();
   TakeAll({Begin(100), walpost::testing::RelationBytes(EventsRelation()),
            walpost::testing::RelationBytes(leaf), EventBytes("e1"),

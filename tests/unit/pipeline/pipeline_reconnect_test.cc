@@ -528,7 +528,7 @@ TEST_F(ReconnectTest, PlannedReconnectWaitsForWhatIsInFlightButNotForEver) {
   Advance(milliseconds(5'000));
   EXPECT_EQ(last_command_, StreamCommand::kNone);
   Keepalive(108);
-  Advance(Pipeline::kReconnectPatience);
+  Advance(Pipeline::kReconnectPatience + milliseconds(1));
   EXPECT_EQ(last_command_, StreamCommand::kFinish);
 }
 

@@ -301,6 +301,11 @@ TEST_F(LoopTest, WithNothingToDoItWaits) {
   EXPECT_LT(TurnsIn(milliseconds(500)), 100);
 }
 
+TEST_F(LoopTest, RoomThatTheSlotHasLeftIsShown) {
+  StartAndConnect();
+  Await("the room to be shown", [this] { return Shown().wal_room.limit_bytes.has_value(); });
+}
+
 // The next ping becomes due while the first is under way.
 TEST_F(LoopTest, PingThatIsNotAnsweredDoesNotKeepItFromWaiting) {
   options_.pipeline.in_flight_bytes_max = 1;
