@@ -161,6 +161,7 @@ Record WithRoom(const Record& record, base::ChunkArena* arena) {
   if (record.value) {
     copied.value = copy(*record.value);
   }
+  CHECK_EQ(next, copied.block.data + size);
   return copied;
 }
 

@@ -29,7 +29,7 @@ KafkaSinkHarness::KafkaSinkHarness(std::string bootstrap, Properties more)
       kafka::KafkaSink::Create(options_, &helper_, [this](const kafka::KafkaNotice& notice) {
         notices_.emplace_back(base::LogEventName(notice.event));
         if (notice.severity == kafka::KafkaNotice::Severity::kWarning) {
-          warnings_.push_back(notices_.back());
+          warnings_.push_back(notice.message);
         }
       });
   CHECK(sink.ok()) << sink.status();

@@ -45,7 +45,7 @@ class KafkaSinkHarness : public SinkHarness {
   // Event names of what the sink had for the log.
   const std::vector<std::string>& notices() const { return notices_; }
 
-  const std::vector<std::string>& warnings() const { return warnings_; }  // of them
+  const std::vector<std::string>& warnings() const { return warnings_; }  // their texts
 
  protected:
   // Unique in this Kafka.

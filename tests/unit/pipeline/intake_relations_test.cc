@@ -94,6 +94,15 @@ TEST_F(PartitionsTest, RowFromBeforeItsTableWasAttachedIsIgnoredOnTheFirstConnec
   EXPECT_EQ(counters_.changes_ignored, 1U);
 }
 
+// The look is about everything before it, and the transaction began there at the earliest.
+TEST_F(PartitionsTest, RowThatWasCommittedWhereTheFirstLookWasIsIgnored) {
+  Begins(180000, {kMiddle, kLeaf});
+  Looked(100, {kMiddle, kLeaf});
+  Reconnect();
+  TakeAll({Begin(100), Announced(kMiddle), Announced(kLeaf), RowOf(kMiddle)});
+  EXPECT_EQ(counters_.changes_ignored, 1U);
+}
+
 // They go on sending rows of an attached table under its own name, until the connection ends.
 TEST_F(PartitionsTest, RowOfAnAttachedTableUnderItsOwnNameHaltsOn13And14) {
   Begins(140023, {});
