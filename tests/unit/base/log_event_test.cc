@@ -13,6 +13,7 @@ TEST(LogEventTest, EveryEventHasItsOwnName) {
   for (int i = 0; i <= static_cast<int>(LogEvent::kDeadLetterTopicFailed); ++i) {
     const std::string_view name = LogEventName(static_cast<LogEvent>(i));
     EXPECT_NE(name, "unknown") << i;
+    EXPECT_NE(name, "") << i;
     EXPECT_TRUE(names.insert(name).second) << name;
   }
 }

@@ -12,10 +12,12 @@ TEST(StateTest, EveryStateAndReasonHasItsOwnName) {
   std::set<std::string_view> names;
   for (const State state : kAllStates) {
     EXPECT_NE(StateName(state), "unknown");
+    EXPECT_NE(StateName(state), "");
     EXPECT_TRUE(names.insert(StateName(state)).second);
   }
   for (const HaltReason reason : kAllHaltReasons) {
     EXPECT_NE(HaltReasonName(reason), "unknown");
+    EXPECT_NE(HaltReasonName(reason), "");
     EXPECT_TRUE(names.insert(HaltReasonName(reason)).second);
   }
 }

@@ -76,6 +76,7 @@ TEST(PartitionGateTest, OffsetThatGoesBackSaysThatTheTopicWasMadeAnew) {
   EXPECT_FALSE(acknowledge(7));
   EXPECT_FALSE(acknowledge(-1)) << "not known";
   EXPECT_FALSE(acknowledge(8));
+  EXPECT_TRUE(acknowledge(8)) << "as little as one record";
   EXPECT_TRUE(acknowledge(0));
   EXPECT_FALSE(acknowledge(1));
 }

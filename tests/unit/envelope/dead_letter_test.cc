@@ -105,16 +105,17 @@ TEST(DeadLetterTest, HeadersCountTowardsTheLimit) {
 
 TEST(DeadLetterTest, WhatIsSentAgainIsMarkedAndHasNoPositionOfItsOwn) {
   DeadLetter row;
-  row.headers = {{"id", "a1"}, {"walpost-position", "p1"}};
+  row.headers = {{"id", "a1"}, {"walpost-position", "p1"}, {"x-tenant", "t"}};
   row.position = "p1";
   const auto headers = RedeliveryHeaders(row, "dlq-retry");
-  ASSERT_THAT(headers, SizeIs(3));
-  EXPECT_EQ(headers[1].name, "walpost-redelivery");
-  EXPECT_EQ(headers[1].value, "dlq-retry");
-  EXPECT_EQ(headers[2].name, "walpost-original-position");
-  EXPECT_EQ(headers[2].value, "p1");
+  ASSERT_THAT(headers, SizeIs(4));
+  EXPECT_EQ(headers[1].name, "x-tenant");
+  EXPECT_EQ(headers[2].name, "walpost-redelivery");
+  EXPECT_EQ(headers[2].value, "dlq-retry");
+  EXPECT_EQ(headers[3].name, "walpost-original-position");
+  EXPECT_EQ(headers[3].value, "p1");
   row.position.clear();
-  EXPECT_THAT(RedeliveryHeaders(row, "dlq-retry"), SizeIs(2));
+  EXPECT_THAT(RedeliveryHeaders(row, "dlq-retry"), SizeIs(3));
 }
 
 }  // namespace

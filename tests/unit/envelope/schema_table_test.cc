@@ -67,6 +67,15 @@ TEST_F(SchemaTableRoomTest, KeepsOfWhatIsKnownTheHalfThatWasUsedLast) {
   EXPECT_EQ(table_.wanted(), 0U);
 }
 
+TEST_F(SchemaTableRoomTest, KeepsWhatIsInUseHoweverLongAgoItWasUsed) {
+  const Ref first = table_.RefOf(Need("first"));
+  table_.Learn(first, "frame", true);
+  Crowd(true);
+  table_.ForgetUnused({first});
+  EXPECT_EQ(table_.entry(first).state, State::kKnown);
+  EXPECT_EQ(table_.RefOf(Need("first")), first);
+}
+
 // Else it would be looked through at each step.
 TEST_F(SchemaTableRoomTest, IsCrowdedAgainOnlyWhenAsMuchWasAddedAsIsInUse) {
   Crowd(false);

@@ -301,6 +301,12 @@ TEST_F(LoopTest, WithNothingToDoItWaits) {
   EXPECT_LT(TurnsIn(milliseconds(500)), 100);
 }
 
+TEST_F(LoopTest, NoticeThatThePublicationIsSkippedHalts) {
+  StartAndConnect();
+  wire(0)->PushNotice("55000: skipped loading publication \"walpost\"");
+  Await("the halt", [this] { return Shown().state == base::State::kHalted; });
+}
+
 TEST_F(LoopTest, RoomThatTheSlotHasLeftIsShown) {
   StartAndConnect();
   Await("the room to be shown", [this] { return Shown().wal_room.limit_bytes.has_value(); });
