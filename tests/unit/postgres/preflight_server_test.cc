@@ -28,7 +28,8 @@ using Kind = StreamEnd::Kind;
 constexpr char kPipelineTable[] =
     "CREATE SCHEMA walpost; CREATE TABLE walpost.pipeline (name text PRIMARY KEY, slot text, "
     "publication text, system_identifier numeric, consistent_point pg_lsn, snapshot text, "
-    "drained boolean, prefixes text[], created_at timestamptz DEFAULT now())";
+    "backfilled boolean, prefixes text[], created_at timestamptz DEFAULT now(), "
+    "delivered_lsn pg_lsn)";
 
 TEST_F(PreflightServerTest, CompleteSourceGivesAllFacts) {
   MakeAll();
@@ -251,12 +252,12 @@ TEST_F(PreflightServerTest, RecordOfAnotherClusterIsClusterChanged) {
   ExpectHalt(Refused(Options()), HaltReason::kClusterChanged, "42");
 }
 
-TEST_F(PreflightServerTest, UndrainedRecordIsInitIncomplete) {
+TEST_F(PreflightServerTest, RecordThatIsNotBackfilledIsInitIncomplete) {
   MakeAll();
   Sql(kPipelineTable);
-  Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier, drained) SELECT 'shop', '" +
+  Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier, backfilled) SELECT 'shop', '" +
       slot_ + "', system_identifier, false FROM pg_control_system()");
-  ExpectHalt(Refused(Options()), HaltReason::kInitIncomplete, "drained = false");
+  ExpectHalt(Refused(Options()), HaltReason::kInitIncomplete, "backfilled = false");
 }
 
 TEST_F(PreflightServerTest, RecordedPrefixThatIsNotConfiguredIsInitIncomplete) {
