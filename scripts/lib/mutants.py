@@ -71,7 +71,7 @@ def mutants_of(path):
     lines = (ROOT / path).read_text().splitlines(keepends=True)
     with contextlib.redirect_stdout(io.StringIO()):
         made = mutator.mutants_regexp(lines, ruleFiles=RULES, ignorePatterns=IGNORED, ignoreStringOnly=True)
-    # On one line, or each CHECK below would know another number of its line, and code that is never reached would count.
+    # On one line: an added line changes the line numbers in the CHECKs below it, and then a mutant without any effect would count.
     made = [(number, new.rstrip("\n").replace("\n", " ") + "\n") for number, new, *_ in made]
     return [(number, new) for number, new in made if new.split("//")[0].strip() != lines[number - 1].split("//")[0].strip()]
 

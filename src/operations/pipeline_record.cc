@@ -1,7 +1,6 @@
 #include "operations/pipeline_record.h"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "absl/strings/numbers.h"

@@ -94,7 +94,7 @@ TEST_F(PartitionsTest, RowFromBeforeItsTableWasAttachedIsIgnoredOnTheFirstConnec
   EXPECT_EQ(counters_.changes_ignored, 1U);
 }
 
-// The look is about everything before it, and the transaction began there at the earliest.
+// What commits at the position of the look commits after it.
 TEST_F(PartitionsTest, RowThatWasCommittedWhereTheFirstLookWasIsIgnored) {
   Begins(180000, {kMiddle, kLeaf});
   Looked(100, {kMiddle, kLeaf});
