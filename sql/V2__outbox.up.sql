@@ -172,7 +172,7 @@ BEGIN
         END IF;
         present := (SELECT pg_get_constraintdef(oid) FROM pg_constraint
                     WHERE conrelid = 'outbox.events'::regclass AND conname = 'events_payload_max');
-        IF present ~ format(' <= %s\)', bytes) THEN
+        IF present ~ format(' <= %s[)]', bytes) THEN
             RETURN;
         END IF;
     END LOOP;

@@ -42,10 +42,10 @@ DECLARE
     bytes bytea := '';
 BEGIN
     WHILE number > 127 OR number < 0 LOOP
-        bytes := bytes || set_byte('\x00'::bytea, 0, (number & 127)::integer | 128);
+        bytes := bytes || set_byte(decode('00', 'hex'), 0, (number & 127)::integer | 128);
         number := (number >> 7) & 144115188075855871;  -- no sign is carried in
     END LOOP;
-    RETURN bytes || set_byte('\x00'::bytea, 0, number::integer);
+    RETURN bytes || set_byte(decode('00', 'hex'), 0, number::integer);
 END
 $$;
 
@@ -58,10 +58,10 @@ BEGIN
         RETURN '';
     END IF;
     IF field < 16 AND length(value) < 128 THEN
-        RETURN set_byte(set_byte('\x0000'::bytea, 0, field * 8 + 2), 1, length(value)) || value;
+        RETURN set_byte(set_byte(decode('0000', 'hex'), 0, field * 8 + 2), 1, length(value)) || value;
     END IF;
     IF field < 16 AND length(value) < 16384 THEN
-        RETURN set_byte(set_byte(set_byte('\x000000'::bytea, 0, field * 8 + 2), 1, length(value) & 127 | 128), 2,
+        RETURN set_byte(set_byte(set_byte(decode('000000', 'hex'), 0, field * 8 + 2), 1, length(value) & 127 | 128), 2,
                         length(value) >> 7) || value;
     END IF;
     RETURN walpost.wire_number(field * 8 + 2) || walpost.wire_number(length(value)) || value;
@@ -213,7 +213,7 @@ BEGIN
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     -- Field 1 has 36 bytes, those of a UUID in text.
-    bytes := '\x0a24'::bytea || convert_to(event::text, 'UTF8') || walpost.wire_field(2, convert_to(type, 'UTF8'))
+    bytes := decode('0a24', 'hex') || convert_to(event::text, 'UTF8') || walpost.wire_field(2, convert_to(type, 'UTF8'))
         || walpost.wire_field(3, convert_to(aggregate_type, 'UTF8')) || walpost.wire_field(4, convert_to(aggregate_id, 'UTF8'));
     IF num_nonnulls(content_type, schema_name, headers, occurred_at, traceparent, tracestate, topic, partition) > 0 THEN
         bytes := bytes || walpost.wire_options(content_type, schema_name, headers, occurred_at, traceparent, tracestate, topic, partition);

@@ -88,7 +88,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp
 SET datestyle = 'ISO, YMD' SET timezone = 'UTC' AS $$
     SELECT c.oid::regclass, bound[1]::timestamptz, bound[2]::timestamptz
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.+)''\) TO \(''(.+)''\)') AS bound
+    CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM [(]''(.+)''[)] TO [(]''(.+)''[)]') AS bound
     WHERE i.inhparent = 'outbox.events'::regclass AND bound IS NOT NULL
 $$;
 

@@ -137,11 +137,11 @@ CREATE OR REPLACE FUNCTION inbox.partitions() RETURNS TABLE (partition regclass,
 SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' AS $$
     SELECT c.oid::regclass, bound[1]::date
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''(.+)''\) TO \(''(.+)''\)') AS bound
+    CROSS JOIN regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM [(]''(.+)''[)] TO [(]''(.+)''[)]') AS bound
     WHERE i.inhparent = 'inbox.processed_events'::regclass AND bound IS NOT NULL
 $$;
 
--- Partitions for these days. Ids of a day that the default partition holds already stay there, and so will their repeats.
+-- Partitions for these days. Ids of a day that the default partition holds already go there, where their repeats will be looked for.
 CREATE OR REPLACE FUNCTION inbox.make_partitions(first date, last date) RETURNS TABLE (action text, what text, detail text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET lock_timeout = '500ms' AS $$
 DECLARE
@@ -152,7 +152,6 @@ BEGIN
     FOR wanted IN
         SELECT days::date FROM generate_series(first::timestamp, last::timestamp, '1 day') AS days
         WHERE days::date NOT IN (SELECT p.day FROM inbox.partitions() p)
-          AND days::date NOT IN (SELECT d.day FROM inbox.processed_events_default d)
         ORDER BY 1
     LOOP
         name := 'processed_events_p' || to_char(wanted, 'YYYYMMDD');
@@ -163,6 +162,12 @@ BEGIN
             IF owner <> current_user THEN
                 EXECUTE format('ALTER TABLE inbox.%I OWNER TO %I', name, owner);
             END IF;
+            IF EXISTS (SELECT FROM inbox.processed_events_default d WHERE d.day = wanted) THEN
+                -- Who writes events can choose a day: then only those wait who accept ids of such days.
+                LOCK TABLE ONLY inbox.processed_events_default IN ACCESS EXCLUSIVE MODE;
+                EXECUTE format('WITH moved AS (DELETE FROM inbox.processed_events_default WHERE day = %L RETURNING *) '
+                               'INSERT INTO inbox.%I SELECT * FROM moved', wanted, name);
+            END IF;
             EXECUTE format('ALTER TABLE inbox.processed_events ATTACH PARTITION inbox.%I FOR VALUES FROM (%L) TO (%L)',
                            name, wanted, wanted + 1);
             RETURN QUERY SELECT 'made'::text, name, NULL::text;
@@ -170,18 +175,29 @@ BEGIN
             RAISE WARNING 'inbox.maintain: % is left to the next call: %', name, SQLERRM;
             RETURN;  -- consumers wait while this does, so not once more for the next day
         WHEN OTHERS THEN
-            -- Ids of that day came meanwhile, or something of that name is in the way: they go to the default partition.
+            -- Ids of that day came meanwhile, or something of that name is in the way: they stay in the default partition.
             RAISE WARNING 'inbox.maintain: % is left to the next call: %', name, SQLERRM;
         END;
     END LOOP;
 END
 $$;
 
+-- Whether the partition has an id that was accepted then or later. Who writes events can choose an old day.
+CREATE OR REPLACE FUNCTION inbox.accepted_since(partition regclass, since timestamptz) RETURNS boolean LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+-- The index answers at once that there is none, while consumers wait.
+SET enable_seqscan = off AS $$
+DECLARE
+    found boolean;
+BEGIN
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE accepted_at >= $1)', partition) INTO found USING since;
+    RETURN found;
+END
+$$;
+
 -- Drops what is of days before `first`, and was accepted before `until`.
 CREATE OR REPLACE FUNCTION inbox.drop_partitions(first date, until timestamptz) RETURNS TABLE (action text, what text, detail text)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms'
--- The index answers at once that nothing is left, while consumers wait.
-SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
     old record;
     late boolean;
@@ -193,7 +209,7 @@ BEGIN
         BEGIN
             PERFORM brin_summarize_new_values(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
             JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = old.partition AND a.amname = 'brin';
-            EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE accepted_at >= $1)', old.partition) INTO late USING until;
+            late := inbox.accepted_since(old.partition, until);
         EXCEPTION WHEN OTHERS THEN
             RAISE WARNING 'inbox.maintain: % stays as it is: %', old.partition, SQLERRM;
             CONTINUE;
@@ -209,7 +225,7 @@ BEGIN
             -- In the order in which an accept takes them.
             LOCK TABLE ONLY inbox.processed_events IN ACCESS EXCLUSIVE MODE;
             EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', target);
-            EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE accepted_at >= $1)', target) INTO late USING until;
+            late := inbox.accepted_since(target, until);
             what := target::text;
             IF NOT late THEN
                 EXECUTE format('DROP TABLE %s', target);
@@ -228,8 +244,8 @@ BEGIN
 END
 $$;
 
--- Makes partitions for the days that events come from, and forgets what was accepted longer than `keep` ago; of what is in no
--- partition of its day at most `rows` a call.
+-- Makes partitions for the days that events come from, and forgets what was accepted longer than `keep` ago: whole days, and row by
+-- row, at most `rows` of each partition a call, what is in no partition of its day or stands beside an id that was accepted later.
 CREATE OR REPLACE FUNCTION inbox.maintain(keep interval, ahead interval DEFAULT '3 days', rows integer DEFAULT 100000)
 RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD'
@@ -256,7 +272,8 @@ BEGIN
         RETURN;
     END;
     -- What takes time comes before what takes strong locks, which are held to the end.
-    FOREACH place IN ARRAY ARRAY['inbox.processed_events_untimed', 'inbox.processed_events_default']::regclass[] LOOP
+    FOREACH place IN ARRAY ARRAY['inbox.processed_events_untimed', 'inbox.processed_events_default']::regclass[]
+            || ARRAY(SELECT p.partition FROM inbox.partitions() p WHERE p.day < first AND inbox.accepted_since(p.partition, now() - keep)) LOOP
         EXECUTE format('DELETE FROM %s WHERE ctid = ANY (ARRAY(SELECT o.ctid FROM %s o WHERE o.accepted_at < now() - $1 LIMIT $2))',
                        place, place) USING keep, rows;
         GET DIAGNOSTICS forgotten = ROW_COUNT;

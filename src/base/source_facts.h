@@ -22,6 +22,21 @@ struct TimelineEnd {
   Lsn end;
 };
 
+// Where a table or prefix became an outbox: what committed before was nobody's. The time is the server's,
+// read behind the position. In a server that was set back, what is written anew stands before the position
+// as well, but is later than the time.
+struct Since {
+  Lsn lsn;  // 0/0 = ever
+  WallTime at;
+
+  // All that committed before `lsn` in the history that it is of.
+  bool Covers(Lsn commit_lsn, WallTime commit_time) const {
+    return commit_lsn < lsn && commit_time <= at;
+  }
+
+  friend bool operator==(const Since&, const Since&) = default;
+};
+
 // An outbox, as the publication holds it.
 struct PublishedTable {
   std::uint32_t oid = 0;
@@ -34,19 +49,17 @@ struct PublishedTable {
   std::vector<std::uint32_t> partitions = {};
   // Where it is a partition itself: of everything else in the whole tree. Not remembered.
   std::vector<std::uint32_t> relatives = {};
-  // It is an outbox from here on: rows that committed before were nobody's. 0/0 = ever.
-  Lsn since = {};
+  Since since = {};
 };
 
 // What the stream consists of: whatever decides which rows the server sends.
 struct Fingerprint {
   std::uint32_t publication_oid = 0;  // 0 = not known
   // Of its row in pg_publication: each ALTER PUBLICATION ... SET, RENAME or OWNER writes it anew.
-  std::uint32_t publication_xmin = 0;         // 0 = not known
-  std::vector<PublishedTable> tables;         // the outbox tables
-  std::vector<std::string> message_prefixes;  // of logical messages that are events
-  // From where on they are; absent = ever.
-  std::map<std::string, Lsn, std::less<>> prefixes_since;
+  std::uint32_t publication_xmin = 0;                        // 0 = not known
+  std::vector<PublishedTable> tables;                        // the outbox tables
+  std::vector<std::string> message_prefixes;                 // of logical messages that are events
+  std::map<std::string, Since, std::less<>> prefixes_since;  // absent = ever
   // The catalogs were read after this position and this time (by the server's clock): every change of
   // them that committed before is in here. 0/0 = not known.
   Lsn looked_lsn;

@@ -1,5 +1,6 @@
 #include "envelope/progress.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "absl/strings/str_format.h"
@@ -26,10 +27,18 @@ bool IsTime(const google::protobuf::Timestamp& time) {
          time.nanos() <= kNanosMax;
 }
 
+bool AreTimes(const v1::Fingerprint& message) {
+  return IsTime(message.looked_at()) &&
+         std::all_of(message.tables().begin(), message.tables().end(),
+                     [](const v1::Table& table) { return IsTime(table.since().at()); }) &&
+         std::all_of(message.prefix_since().begin(), message.prefix_since().end(),
+                     [](const auto& prefix) { return IsTime(prefix.second.at()); });
+}
+
 bool IsPlausible(const v1::Progress& message) {
   return message.epoch() <= kEpochMax && message.timeline() != 0 &&
          message.system_identifier() != 0 && IsTime(message.recorded_at()) &&
-         IsTime(message.fingerprint().looked_at());
+         AreTimes(message.fingerprint());
 }
 
 void SetTime(base::WallTime time, google::protobuf::Timestamp* to) {
@@ -43,6 +52,13 @@ base::WallTime TimeOf(const google::protobuf::Timestamp& time) {
                         std::chrono::microseconds(time.nanos() / 1'000));
 }
 
+void SetSince(const base::Since& from, v1::Since* to) {
+  to->set_lsn(from.lsn.value());
+  SetTime(from.at, to->mutable_at());
+}
+
+base::Since SinceOf(const v1::Since& from) { return {base::Lsn(from.lsn()), TimeOf(from.at())}; }
+
 void SetFingerprint(const base::Fingerprint& from, v1::Fingerprint* to) {
   to->set_publication_oid(from.publication_oid);
   to->set_publication_xmin(from.publication_xmin);
@@ -52,13 +68,15 @@ void SetFingerprint(const base::Fingerprint& from, v1::Fingerprint* to) {
     added->set_schema(table.schema);
     added->set_name(table.name);
     added->mutable_memberships()->Add(table.memberships.begin(), table.memberships.end());
-    added->set_since_lsn(table.since.value());
+    if (table.since.lsn.valid()) {
+      SetSince(table.since, added->mutable_since());
+    }
   }
   for (const std::string& prefix : from.message_prefixes) {
     to->add_prefixes(prefix);
   }
   for (const auto& [prefix, since] : from.prefixes_since) {
-    (*to->mutable_prefix_since_lsn())[prefix] = since.value();
+    SetSince(since, &(*to->mutable_prefix_since())[prefix]);
   }
   if (from.looked_lsn.valid()) {
     to->set_looked_lsn(from.looked_lsn.value());
@@ -75,11 +93,11 @@ base::Fingerprint FingerprintOf(const v1::Fingerprint& from) {
                          table.schema(),
                          table.name(),
                          {table.memberships().begin(), table.memberships().end()}});
-    to.tables.back().since = base::Lsn(table.since_lsn());
+    to.tables.back().since = SinceOf(table.since());
   }
   to.message_prefixes.assign(from.prefixes().begin(), from.prefixes().end());
-  for (const auto& [prefix, since] : from.prefix_since_lsn()) {
-    to.prefixes_since.emplace(prefix, base::Lsn(since));
+  for (const auto& [prefix, since] : from.prefix_since()) {
+    to.prefixes_since.emplace(prefix, SinceOf(since));
   }
   to.looked_lsn = base::Lsn(from.looked_lsn());
   to.looked_at = TimeOf(from.looked_at());

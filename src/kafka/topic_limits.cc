@@ -18,6 +18,9 @@ using std::chrono::milliseconds;
 
 namespace {
 
+// Two years, with Kafka's default of a week.
+constexpr std::int64_t kSegmentsBack = 100;
+
 using AdminOptions =
     std::unique_ptr<rd_kafka_AdminOptions_t, decltype(&rd_kafka_AdminOptions_destroy)>;
 using Resource =
@@ -104,6 +107,7 @@ TopicLimits LimitsOf(
     const std::vector<std::pair<std::string_view, std::string_view>>& configuration) {
   TopicLimits limits;
   std::optional<std::int64_t> retention;
+  std::optional<std::int64_t> segment;
   std::optional<std::int64_t> before;
   std::optional<std::int64_t> after;
   // The only limit that brokers up to 3.5 have, in both directions; those from 4 on have it no more.
@@ -119,6 +123,8 @@ TopicLimits LimitsOf(
       limits.uncompressed = value == "uncompressed";
     } else if (name == "retention.ms") {
       retention = Number(value);
+    } else if (name == "segment.ms") {
+      segment = Number(value);
     } else if (name == "message.timestamp.before.max.ms") {
       before = Number(value);
     } else if (name == "message.timestamp.after.max.ms") {
@@ -140,6 +146,12 @@ TopicLimits LimitsOf(
       const milliseconds half(*bound / 2);
       limits.age_max = std::min(limits.age_max.value_or(half), half);
     }
+  }
+  // A broker begins a new segment, which is open for good, when a time is later than the segment's first by
+  // segment.ms. Who writes rows chooses times.
+  if (segment && *segment > 0 && *segment <= milliseconds::max().count() / kSegmentsBack) {
+    const milliseconds bound(*segment * kSegmentsBack);
+    limits.age_max = std::min(limits.age_max.value_or(bound), bound);
   }
   for (const std::optional<std::int64_t>& bound : {after, difference}) {
     if (bound && *bound >= 0) {

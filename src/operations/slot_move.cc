@@ -19,6 +19,7 @@
 #include "operations/gap_text.h"
 #include "operations/pipeline_record.h"
 #include "postgres/preflight.h"
+#include "postgres/server_clock.h"
 #include "postgres/slot_hold.h"
 #include "postgres/slots.h"
 #include "postgres/sql_connection.h"
@@ -118,12 +119,17 @@ class Mover {
                                        kafka::ProgressTopic(options_.progress_topic),
                                        options_.kafka_timeout)
                         .status());
+    ASSIGN_OR_RETURN(
+        SqlConnection connection,
+        SqlConnection::Connect(options_.source.conninfo, options_.source.application_name));
+    ASSIGN_OR_RETURN(const base::WallTime now, postgres::ReadServerClock(&connection));
+    const base::Since decided{position, now};
     Progress progress = facts_.ProgressAt(position);
     for (base::PublishedTable& table : progress.tables) {
-      table.since = position;  // what lies before it is decided
+      table.since = decided;
     }
     for (const std::string& prefix : progress.message_prefixes) {
-      progress.prefixes_since[prefix] = position;
+      progress.prefixes_since[prefix] = decided;
     }
     ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> dead_letters,
                      DeadLettersOf(options_));

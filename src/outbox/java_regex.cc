@@ -13,10 +13,11 @@
 namespace walpost::outbox {
 namespace {
 
-// Far more than a topic's name needs, and some milliseconds at most.
+// Far more than a topic's name needs. A step may look at all of the text, so both bounds together keep a
+// match within some milliseconds.
 constexpr std::uint32_t kStepsMax = 100'000;
 constexpr std::uint32_t kHeapMaxKib = 1024;
-constexpr std::size_t kTextMax = 10'000;
+constexpr std::size_t kTextMax = 1'000;
 
 template <auto free_function>
 struct Free {

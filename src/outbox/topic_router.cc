@@ -34,7 +34,7 @@ absl::StatusOr<std::string_view> TopicRouter::Route(std::string_view value) {
   }
   topic_.clear();
   RETURN_IF_ERROR(regex_.Replace(value, &topic_));
-  if (value.size() > kValueBytesMax || !IsLegalTopic(topic_)) {
+  if (!IsLegalTopic(topic_)) {
     return std::string_view(topic_);
   }
   const std::size_t bytes = value.size() + topic_.size();

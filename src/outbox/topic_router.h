@@ -21,7 +21,6 @@ class TopicRouter {
  public:
   static constexpr std::size_t kRememberedMax = 10'000;
   static constexpr std::size_t kRememberedBytesMax = std::size_t{1024} * 1024;  // of both texts
-  static constexpr std::size_t kValueBytesMax = 1'000;                          // of one that is
 
   static absl::StatusOr<TopicRouter> Make(const std::string& regex, const std::string& replacement);
 

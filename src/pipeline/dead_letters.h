@@ -132,6 +132,9 @@ class DeadLetters {
 
   delivery::Sequence sequence() const { return sequence_; }
 
+  // The topic of the record that waits for Kafka, or for its turn; empty = there is none.
+  std::string_view topic() const { return record_.topic; }
+
   // What became of it in company says nothing: it is to be tried alone.
   bool needs_verdict() const { return needs_verdict_; }
 

@@ -283,9 +283,9 @@ void Dispatcher::Poll(base::Now now) {
     ++counters_->producers_after_recall;
     EndSession(mode());
   }
-  if (phase_ == Phase::kOneAtATime && !verdict_ && !dead_letters_->needs_verdict() &&
-      (only_held() || now.mono >= report_by_)) {
-    if (only_held()) {
+  const bool done = only_held() && !dead_letters_->needs_verdict();
+  if (phase_ == Phase::kOneAtATime && !verdict_ && (done || now.mono >= report_by_)) {
+    if (done) {
       report_waits_.Reset();
     }
     ++counters_->producers_after_recovery;

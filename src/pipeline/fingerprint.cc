@@ -88,16 +88,19 @@ std::optional<Halt> FindEdit(const Fingerprint& before, const Fingerprint& now) 
   return std::nullopt;
 }
 
-void KeepSince(const Fingerprint& before, base::Lsn adopted, Fingerprint* now) {
+bool KeepSince(const Fingerprint& before, base::Since adopted, Fingerprint* now) {
   if (before.publication_oid == 0 && before.tables.empty()) {
-    return;  // of before they were remembered
+    return false;  // of before they were remembered
   }
+  bool any_adopted = false;
   for (PublishedTable& table : now->tables) {
     const auto old =
         std::find_if(before.tables.begin(), before.tables.end(), [&](const PublishedTable& each) {
           return each.oid == table.oid || (each.schema == table.schema && each.name == table.name);
         });
-    table.since = old != before.tables.end() ? old->since : adopted;
+    const bool known = old != before.tables.end();
+    table.since = known ? old->since : adopted;
+    any_adopted = any_adopted || !known;
   }
   now->prefixes_since.clear();
   for (const std::string& prefix : now->message_prefixes) {
@@ -106,10 +109,12 @@ void KeepSince(const Fingerprint& before, base::Lsn adopted, Fingerprint* now) {
     const auto since = before.prefixes_since.find(prefix);
     if (!known) {
       now->prefixes_since.emplace(prefix, adopted);
+      any_adopted = true;
     } else if (since != before.prefixes_since.end()) {
       now->prefixes_since.insert(*since);
     }
   }
+  return any_adopted;
 }
 
 }  // namespace walpost::pipeline

@@ -17,7 +17,7 @@ namespace walpost::pipeline {
 std::optional<Halt> FindEdit(const base::Fingerprint& before, const base::Fingerprint& now);
 
 // Takes over from `before` since when each table and prefix of `now` holds events. What `before` lacks holds
-// them from `adopted` on.
-void KeepSince(const base::Fingerprint& before, base::Lsn adopted, base::Fingerprint* now);
+// them from `adopted` on; true when there is any such.
+bool KeepSince(const base::Fingerprint& before, base::Since adopted, base::Fingerprint* now);
 
 }  // namespace walpost::pipeline

@@ -312,7 +312,7 @@ std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
   }
   if (transaction_.empty_for_us) {
     const auto since = facts_.prefixes_since.find(*prefix);
-    return JudgeUnknown(since == facts_.prefixes_since.end() ? base::Lsn() : since->second,
+    return JudgeUnknown(since == facts_.prefixes_since.end() ? base::Since() : since->second,
                         ordinal);
   }
   // Behind the tables.

@@ -94,7 +94,7 @@ class Intake {
     std::uint32_t oid = 0;                        // by preflight; 0 = unknown
     std::optional<pgoutput::Relation> announced;  // on this connection, the newest
     std::string bind_error;
-    base::Lsn since;  // rows that committed before were nobody's
+    base::Since since;
   };
 
   struct Announced {
@@ -147,7 +147,7 @@ class Intake {
                               std::uint32_t ordinal);
   std::optional<Halt> TakeMessage(const pgoutput::LogicalMessage& message, std::uint32_t ordinal,
                                   std::uint32_t table);
-  std::optional<Halt> JudgeUnknown(base::Lsn since, std::uint32_t ordinal);
+  std::optional<Halt> JudgeUnknown(const base::Since& since, std::uint32_t ordinal);
   absl::Status Add(const outbox::Event& event, envelope::Encoder* encoder, std::uint32_t ordinal,
                    std::uint32_t table);
   absl::Status CheckSize() const;

@@ -73,8 +73,8 @@ std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
 }
 
 // A row or message where there was none of ours. It would be confirmed undelivered.
-std::optional<Halt> Intake::JudgeUnknown(base::Lsn since, std::uint32_t ordinal) {
-  if (transaction_.commit_lsn < since) {
+std::optional<Halt> Intake::JudgeUnknown(const base::Since& since, std::uint32_t ordinal) {
+  if (since.Covers(transaction_.commit_lsn, transaction_.info.commit_time)) {
     ++counters_->changes_ignored;
     return std::nullopt;
   }

@@ -79,6 +79,11 @@ class KnownTransactions {
   // The last one that ends at or before `position`.
   std::optional<base::CommittedTransaction> LastBefore(base::Lsn position) const;
 
+  // Besides the one that is always kept.
+  std::size_t retained_bytes() const {
+    return entries_.empty() ? 0 : (entries_.size() - 1) * sizeof(Entry);
+  }
+
   // The highest commit LSN; 0/0 = none.
   base::Lsn newest() const {
     return entries_.empty() ? base::Lsn() : entries_[entries_.size() - 1].transaction.commit_lsn;

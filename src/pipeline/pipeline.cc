@@ -222,10 +222,11 @@ bool Pipeline::want_frame() const {
       intake_.must_look()) {
     return false;
   }
+  const std::size_t retained_bytes =
+      tracker_.retained_bytes() + decider_.retained_bytes() + intake_.known().retained_bytes();
   // What has to come again on a new connection takes no memory.
-  return !intake_.verified() ||
-         (dispatcher_.caught_up() && dead_letters_.has_room() &&
-          tracker_.retained_bytes() + decider_.retained_bytes() < options_.in_flight_bytes_max);
+  return !intake_.verified() || (dispatcher_.caught_up() && dead_letters_.has_room() &&
+                                 retained_bytes < options_.in_flight_bytes_max);
 }
 
 std::optional<pgoutput::StandbyStatus> Pipeline::TakeStatus(base::Now now) {

@@ -124,6 +124,9 @@ class Pipeline {
   const std::optional<base::SourceFacts>& facts() const;
   std::size_t parked_keys() const;
   std::uint64_t open_dead_letters() const;
+
+  const DeadLetters& dead_letters() const { return dead_letters_; }
+
   const SchemaLookUps& schemas() const;
 
   // What Kafka has acknowledged of our progress, in this process or before it.

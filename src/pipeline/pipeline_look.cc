@@ -109,7 +109,7 @@ void Pipeline::OnLooked(std::uint64_t look, const std::variant<base::SourceFacts
     return;
   }
   base::Fingerprint looked = facts;
-  KeepSince(*facts_, base::Lsn(), &looked);
+  KeepSince(*facts_, base::Since(), &looked);
   static_cast<base::Fingerprint&>(*facts_) = looked;
   facts_->text_types = facts.text_types;
   keeper_.OnLooked(looked);

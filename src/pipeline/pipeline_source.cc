@@ -53,9 +53,9 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
     return;
   }
   facts_ = facts;
-  if (facts.progress) {
-    KeepSince(*facts.progress, facts.progress->end_lsn, &*facts_);
-  }
+  const bool adopted =
+      facts.progress &&
+      KeepSince(*facts.progress, {facts.progress->end_lsn, facts.looked_at}, &*facts_);
   confirmed_max_ = std::max(confirmed_max_, facts.confirmed_flush_lsn);
   server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);
   intake_.Start(*facts_);
@@ -63,7 +63,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   decider_.OnConnected(facts);
   dead_letters_.OnConnected(facts.dead_letters_open,
                             facts.progress ? facts.progress->dead_letters : 0);
-  keeper_.OnConnected(*facts_);
+  keeper_.OnConnected(*facts_, adopted);
   timers_.OnConnected(facts, now);
   pings_.OnConnected();
   status_clock_.Start(facts.wal_sender_timeout_ms, now, timers_.Doublings(intake_.received_lsn()));
@@ -152,9 +152,7 @@ void Pipeline::CheckAlone(base::Now now) {
     return;
   }
   timers_.OnAloneForLong();
-  if (!tracker_.empty() || keeper_.busy() || dead_letters_.any()) {
-    dispatcher_.Suspend();
-  }
+  dispatcher_.Suspend();
 }
 
 // As a process that has just begun.

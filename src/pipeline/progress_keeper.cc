@@ -15,11 +15,15 @@ using base::HaltReason;
 ProgressKeeper::ProgressKeeper(const PipelineOptions& options, const KnownTransactions* known)
     : known_(known), topic_(options.progress_topic), name_(options.name) {}
 
-void ProgressKeeper::OnConnected(const base::SourceFacts& facts) {
+void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
   facts_ = facts;
   if (facts.progress) {
     acknowledged_ = std::max(acknowledged_, facts.progress->end_lsn);
     remembered_ = facts.progress;
+  }
+  adopted_ = adopted;
+  if (adopted) {  // the next connection finds it adopted already, also when Kafka is away until then
+    static_cast<base::Fingerprint&>(*remembered_) = facts;
   }
 }
 
@@ -32,6 +36,7 @@ void ProgressKeeper::OnLooked(const base::Fingerprint& seen) {
 void ProgressKeeper::Forget() {
   facts_.reset();
   remembered_.reset();
+  adopted_ = false;
   acknowledged_ = base::Lsn();
   made_ = base::Lsn();
   phase_ = Phase::kNone;
@@ -54,11 +59,12 @@ void ProgressKeeper::Tick(base::Lsn safe, std::uint64_t dead_letters, bool hurry
     return;
   }
   // Where the stream began counts as well: the first record stands before the first event.
-  const base::Lsn position = remembered_ ? safe : std::max(safe, facts_->start_lsn);
-  if (position <= acknowledged_) {
+  const base::Lsn begun = remembered_ ? acknowledged_ : facts_->start_lsn;
+  const base::Lsn position = std::max(safe, begun);
+  if (position <= acknowledged_ && !adopted_) {
     return;
   }
-  const bool due = hurry || !made_at_ || now.mono >= *made_at_ + kEvery;
+  const bool due = hurry || adopted_ || !made_at_ || now.mono >= *made_at_ + kEvery;
   if (phase_ == Phase::kWaiting ? position > progress_.end_lsn : due) {
     Make(position, dead_letters, now);
   }
@@ -81,6 +87,7 @@ void ProgressKeeper::Make(base::Lsn position, std::uint64_t dead_letters, base::
   record_.partition = 0;
   ++sequence_;
   phase_ = Phase::kWaiting;
+  adopted_ = false;
   made_at_ = now.mono;
   if (!unacknowledged_since_) {
     unacknowledged_since_ = now;

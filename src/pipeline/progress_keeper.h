@@ -52,8 +52,9 @@ class ProgressKeeper {
 
   bool on() const { return !topic_.empty(); }
 
-  // Whose positions are written from here on, and what is remembered of before.
-  void OnConnected(const base::SourceFacts& facts);
+  // Whose positions are written from here on, and what is remembered of before. `adopted`: the facts
+  // have a table or prefix that is not remembered yet. It is written at once, before the position moves.
+  void OnConnected(const base::SourceFacts& facts, bool adopted = false);
 
   // The catalogs were read once more.
   void OnLooked(const base::Fingerprint& seen);
@@ -123,6 +124,7 @@ class ProgressKeeper {
   const std::string name_;
   std::optional<base::SourceFacts> facts_;
   std::optional<base::Progress> remembered_;
+  bool adopted_ = false;  // and no record was made since
   base::Lsn acknowledged_;
   base::Lsn made_;  // the highest position of a record
 

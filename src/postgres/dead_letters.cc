@@ -243,14 +243,19 @@ std::size_t DeadLetterTable::BytesOf(const DeadLetter& row) {
   return bytes;
 }
 
-absl::Status DeadLetterTable::Delivered(std::int64_t seq, bool elsewhere) {
-  // Whatever was decided while its record was on its way.
-  const char* const close = elsewhere
-                                ? "UPDATE walpost.dead_letters SET closed_at = clock_timestamp()"
-                                : "DELETE FROM walpost.dead_letters";
-  return Query(absl::StrFormat("%s WHERE %s%sAND seq = $2::bigint", close, kOurs, kOpen),
-               {pipeline_, std::to_string(seq)})
-      .status();
+absl::StatusOr<bool> DeadLetterTable::Delivered(std::int64_t seq, bool elsewhere) {
+  // Whatever was decided while its record was on its way. A discard may have closed it.
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> closed,
+      Query(elsewhere
+                ? absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() "
+                                  "WHERE %s%sAND seq = $2::bigint RETURNING true",
+                                  kOurs, kOpen)
+                : absl::StrFormat("DELETE FROM walpost.dead_letters WHERE %sAND seq = $2::bigint "
+                                  "RETURNING closed_at IS NULL",
+                                  kOurs),
+            {pipeline_, std::to_string(seq)}));
+  return !closed.empty() && closed.at(0).at(0) == "t";
 }
 
 absl::StatusOr<bool> DeadLetterTable::Discarded(std::int64_t seq) {

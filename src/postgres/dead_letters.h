@@ -80,7 +80,8 @@ class DeadLetterTable {
   // None: it is closed. Not `whole`: without the record.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadRow(std::int64_t seq, bool whole);
   // One that was sent `elsewhere` stays to be looked at.
-  absl::Status Delivered(std::int64_t seq, bool elsewhere);
+  // True: it was open until now.
+  absl::StatusOr<bool> Delivered(std::int64_t seq, bool elsewhere);
   // False: it is to be discarded no more, or was closed.
   absl::StatusOr<bool> Discarded(std::int64_t seq);
   // Those rows that a decision about the key is about. Later ones are to be sent: those behind the last

@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "postgres/preflight_steps.h"
+#include "postgres/server_clock.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::postgres {
@@ -63,10 +65,11 @@ std::string PreflightRun::PublicationText() const {
 std::optional<StreamEnd> PreflightRun::Looked() {
   // A standby has received more than its catalogs show. The position comes before the snapshots of
   // what is read next.
-  const Result looked = Query(
-      "SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() "
-      "ELSE pg_catalog.pg_current_wal_flush_lsn() END, "
-      "(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000)::bigint");
+  const Result looked =
+      Query(absl::StrCat("SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN "
+                         "pg_catalog.pg_last_wal_replay_lsn() "
+                         "ELSE pg_catalog.pg_current_wal_flush_lsn() END, ",
+                         kServerClock));
   if (!looked.ok()) {
     return QueryFailure("reading the server's position", looked.error(), place());
   }

@@ -73,6 +73,7 @@ absl::Status DeadLetterJob::Open(const DeadLetterPlace& place) {
 }
 
 absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLetterReply* reply) {
+  std::uint64_t gone = 0;  // open rows that were delivered
   switch (request.kind) {
     case Kind::kInsert: {
       ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Inserted inserted,
@@ -128,9 +129,11 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       ASSIGN_OR_RETURN(reply->rows, table_->ReadRow(request.seq, /*whole=*/false));
       break;
     }
-    case Kind::kDelivered:
-      RETURN_IF_ERROR(table_->Delivered(request.seq, request.elsewhere));
+    case Kind::kDelivered: {
+      ASSIGN_OR_RETURN(const bool was_open, table_->Delivered(request.seq, request.elsewhere));
+      gone = was_open ? 1 : 0;
       break;
+    }
     case Kind::kFailed:
       RETURN_IF_ERROR(table_->RetryFailed(request.seq, request.detail));
       break;
@@ -149,10 +152,12 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       request.of_key) {
     ASSIGN_OR_RETURN(reply->key_open, table_->KeyIsOpen(request.topic, request.key));
   }
-  // Counting takes the longer the more there are, so not for each row of a release.
-  if (request.kind == Kind::kDelivered) {
-    open_rows_ -= std::min<std::uint64_t>(open_rows_, 1);
-  } else if (request.kind != Kind::kRead && request.kind != Kind::kLookAgain) {
+  // Counting takes the longer the more there are, so not for each row of a release. But verbs write rows
+  // as well: that there are none left is never a matter of subtraction.
+  const bool counts = request.kind != Kind::kRead && request.kind != Kind::kLookAgain;
+  if (request.kind == Kind::kDelivered && open_rows_ > 1) {
+    open_rows_ -= gone;
+  } else if (counts) {
     ASSIGN_OR_RETURN(open_rows_, table_->CountOpen());
   }
   reply->open_rows = open_rows_;

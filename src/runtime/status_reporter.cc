@@ -135,6 +135,7 @@ void StatusReporter::Observe(const pipeline::Pipeline& pipeline, const kafka::Ka
   WatchKafka(kafka.down, now);
   WatchSchemas(pipeline.schemas(), now);
   WatchDelivery(pipeline, now);
+  WatchRelease(pipeline, now);
   gathered_ = LookAt(pipeline);
 }
 
@@ -245,27 +246,34 @@ void StatusReporter::ReportDecisions(pipeline::Pipeline* pipeline, base::Now now
   }
 }
 
-void StatusReporter::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) {
-  const delivery::Tracker& tracker = pipeline.tracker();
-  if (tracker.empty() || tracker.oldest_unsettled() != oldest_ || !oldest_since_) {
-    if (stalled_) {
-      // A halt gives up what is in flight, which resumes nothing.
-      if (pipeline.state() != State::kHalted) {
-        LogRecovery(LogEvent::kDeliveryResumed, "Kafka acknowledges events again", *oldest_since_,
-                    gathered_, now);
-      }
-      stalled_ = false;
-    }
-    oldest_ = tracker.oldest_unsettled();
-    oldest_since_ = tracker.empty() ? std::nullopt : std::optional(now.mono);
-    return;
+StatusReporter::WaitNews StatusReporter::Look(std::optional<delivery::Sequence> what, base::Now now,
+                                              Wait* wait) const {
+  if (!what || what != wait->what) {
+    const bool resumed = wait->reported;
+    *wait = Wait{what, now.mono};
+    return resumed ? WaitNews::kResumed : WaitNews::kNone;
   }
   // The registry's trouble has been logged already.
-  if (stalled_ || !schema_trouble_.empty() || now.mono < *oldest_since_ + kStalledAfter) {
+  if (wait->reported || !schema_trouble_.empty() || now.mono < wait->since + kStalledAfter) {
+    return WaitNews::kNone;
+  }
+  wait->reported = true;
+  return WaitNews::kStalled;
+}
+
+void StatusReporter::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now) {
+  const delivery::Tracker& tracker = pipeline.tracker();
+  const base::MonotonicTime since = oldest_.since;
+  const WaitNews news = Look(
+      tracker.empty() ? std::nullopt : std::optional(tracker.oldest_unsettled()), now, &oldest_);
+  // A halt gives up what is in flight, which resumes nothing.
+  if (news == WaitNews::kResumed && pipeline.state() != State::kHalted) {
+    LogRecovery(LogEvent::kDeliveryResumed, "Kafka acknowledges events again", since, gathered_,
+                now);
+  }
+  if (news != WaitNews::kStalled) {
     return;
   }
-  stalled_ = true;
-  const delivery::Tracker::Entry& entry = tracker.entry(oldest_);
   observe::Log(
       Severity::kWarning, LogEvent::kDeliveryStalled,
       absl::StrFormat(
@@ -273,8 +281,26 @@ void StatusReporter::WatchDelivery(const pipeline::Pipeline& pipeline, base::Now
           "down, a partition without leader or below min.insync.replicas, or may "
           "walpost's user not write? walpost goes on trying; see docs/runbook.md, "
           "Backpressured for long",
-          tracker.in_flight_events(), entry.record.topic, SecondsSince(*oldest_since_, now)),
+          tracker.in_flight_events(), tracker.entry(tracker.oldest_unsettled()).record.topic,
+          SecondsSince(since, now)),
       FieldsOf(pipeline.OldestInFlight()));
+}
+
+// The line may go on beside it.
+void StatusReporter::WatchRelease(const pipeline::Pipeline& pipeline, base::Now now) {
+  const pipeline::DeadLetters& dead_letters = pipeline.dead_letters();
+  const WaitNews news =
+      Look(dead_letters.topic().empty() ? std::nullopt : std::optional(dead_letters.sequence()),
+           now, &released_);
+  if (news == WaitNews::kStalled) {
+    observe::Log(Severity::kWarning, LogEvent::kDeliveryStalled,
+                 absl::StrFormat("a dead letter that is sent again, for topic %s, has waited %d s "
+                                 "for Kafka: is a broker down, or a partition without leader? "
+                                 "walpost goes on trying, and a discard of it ends that; see "
+                                 "docs/runbook.md, Backpressured for long",
+                                 dead_letters.topic(), kStalledAfter.count()),
+                 {{"topic", std::string(dead_letters.topic())}});
+  }
 }
 
 void StatusReporter::NoteState(State state, base::Now now) {

@@ -51,6 +51,17 @@ class StatusReporter {
     std::size_t bytes = 0;
   };
 
+  // What has waited for Kafka since when.
+  struct Wait {
+    std::optional<delivery::Sequence> what;
+    base::MonotonicTime since;
+    bool reported = false;
+  };
+
+  enum class WaitNews { kNone, kStalled, kResumed };
+
+  WaitNews Look(std::optional<delivery::Sequence> what, base::Now now, Wait* wait) const;
+
   static Gathered LookAt(const pipeline::Pipeline& pipeline);
   void NoteState(base::State state, base::Now now);
   void ReportState(const pipeline::Pipeline& pipeline, base::Now now);
@@ -61,6 +72,7 @@ class StatusReporter {
   void WatchSource(const pipeline::Pipeline& pipeline, base::Now now);
   void WatchKafka(bool down, base::Now now);
   void WatchDelivery(const pipeline::Pipeline& pipeline, base::Now now);
+  void WatchRelease(const pipeline::Pipeline& pipeline, base::Now now);
   void WatchSchemas(const pipeline::SchemaLookUps& schemas, base::Now now);
   void LogRecovery(observe::LogEvent event, const std::string& what, base::MonotonicTime since,
                    const Gathered& gathered, base::Now now);
@@ -85,9 +97,8 @@ class StatusReporter {
   observe::Trouble schema_error_;
   std::optional<base::MonotonicTime> source_away_since_;
   std::optional<base::MonotonicTime> kafka_down_since_;
-  delivery::Sequence oldest_ = 0;                    // in flight when last looked at
-  std::optional<base::MonotonicTime> oldest_since_;  // it is the oldest; nothing = none in flight
-  bool stalled_ = false;
+  Wait oldest_;                 // in flight
+  Wait released_;               // the dead letter that is sent again
   std::string schema_trouble_;  // empty = the registry answers, or was never asked
   base::MonotonicTime schema_trouble_since_;
   base::MonotonicTime decisions_from_;  // the second that reported_decisions_ is of

@@ -113,6 +113,7 @@ class Session {
 
   void Take(std::string_view entry) {
     if (entry == IntakeInput::kReconnect) {
+      intake_.Leave();
       Start();
     } else if (entry == IntakeInput::kGiveUp) {
       GiveUp();

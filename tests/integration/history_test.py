@@ -350,3 +350,67 @@ def test_outbox_and_prefix_that_are_adopted_keep_the_rows_of_before_out_when_pos
     p.execute(row, p.name)
     p.wait_confirmed()
     assert len(p.records()) == 11
+
+
+# Nothing that could be recognized lies between the decision and the copy: only the clock shows that what comes
+# before the decision was written after it.
+@pytest.mark.smoke
+@pytest.mark.parametrize("verb", ["recreate", "advance", "advance --to"])
+def test_server_set_back_to_before_a_decision(make_pipeline, workspace, verb):
+    postgres = workspace.postgres()
+    p = make_pipeline(on_postgres=postgres)
+    p.walpost.init()
+    delivered_and_stopped(p, 1, 20)
+    copy = postgres.copy_disk(workspace.path / "copy")
+    p.insert(21, 25)
+    there = [p.execute("SELECT pg_current_wal_insert_lsn()::text")[0][0]] if "--to" in verb else []
+    p.walpost.verb("slot", *verb.split(), *there, "--yes")
+    end = p.wal_position()
+    postgres.put_back(copy)
+    p.insert(101, 120)
+    p.write_wal_past(end)
+    p.insert(121, 140)
+    assert "set back" in halted(p)
+    go_on_from_here(p)
+    p.wait_confirmed()
+    assert not set(p.committed()) - {record.id for record in p.records()}
+    assert p.walpost.stop() == 0
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("live", [True, False])
+def test_server_set_back_to_before_an_outbox_was_adopted(make_pipeline, workspace, live):
+    postgres = workspace.postgres()
+    p = make_pipeline(on_postgres=postgres, config={"outboxes": [{"table": "outbox.events"}]})
+    p.walpost.verb("init")
+    p.execute("CREATE TABLE public.second (LIKE outbox.events INCLUDING DEFAULTS INCLUDING IDENTITY)")
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLE public.second")
+    row = "INSERT INTO public.second (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'Tested')"
+    delivered_and_stopped(p, 1, 10)
+    copy = postgres.copy_disk(workspace.path / "copy")
+    p.write_wal_past(p.wal_position() + 1_000_000)
+    configuration = json.loads(p.walpost.file.read_text())
+    configuration["outboxes"].append(configuration["outboxes"][0] | {"table": "public.second"})
+    p.walpost.file.write_text(json.dumps(configuration))
+    p.walpost.start()
+    p.wait_confirmed()
+    end = p.wal_position()
+    if live:  # it comes again when the others have written
+        p.walpost.signal(signal.SIGSTOP)
+        p.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = %s", p.name)
+    else:
+        assert p.walpost.stop() == 0
+    postgres.put_back(copy)
+    p.execute(row, p.name)
+    p.write_wal_past(end)
+    if live:
+        p.walpost.signal(signal.SIGCONT)
+        p.walpost.wait_state("halted", 60)
+        assert "set back" in p.walpost.status()["halt"]["detail"]
+    else:
+        assert "set back" in halted(p)
+    go_on_from_here(p)
+    p.execute(row, p.name)
+    p.wait_confirmed()
+    assert len({record.id for record in p.records()}) == 12
+    assert p.walpost.stop() == 0

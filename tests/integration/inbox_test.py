@@ -204,14 +204,47 @@ def test_rows_of_the_default_partition_are_deleted_in_chunks(inbox):
         assert inbox.execute("SELECT count(*) FROM inbox.processed_events_untimed") == [(left,)]
 
 
-def test_day_that_the_default_partition_holds_stays_there_so_that_repeats_are_known(inbox):
-    event = uuid7(20)
-    assert inbox.accept(event) and inbox.partition_of(event) == "inbox.processed_events_default"
-    did, warnings = inbox.maintain("keep => '30 days'")
-    assert warnings == "" and ("made", "processed_events_p" + inbox_partition(20)[-8:]) not in did
-    assert not inbox.accept(event)
-    inbox.age(event)
-    assert ("deleted", "inbox.processed_events_default") in inbox.maintain("keep => '30 days'")[0]
+# Who writes events chooses their days: one of each day to come must not keep that day in the default partition.
+@pytest.mark.smoke
+def test_days_that_the_default_partition_holds_are_made_and_their_repeats_are_known(inbox):
+    events = [uuid7(20), uuid7(-4), uuid7(-5)]
+    for event in events:
+        assert inbox.accept(event) and inbox.partition_of(event) == "inbox.processed_events_default"
+    did, warnings = inbox.maintain("keep => '30 days', ahead => '4 days'")
+    assert warnings == "" and {("made", inbox_partition(age).removeprefix("inbox.")) for age in (20, -4)} <= did
+    assert [inbox.partition_of(event) for event in events] == [inbox_partition(20), inbox_partition(-4), "inbox.processed_events_default"]
+    assert not any(inbox.accept(event) for event in events)
+
+
+def test_day_of_which_a_transaction_accepts_in_the_default_partition_is_made_by_the_next_call(inbox):
+    event, other = uuid7(20), uuid7(20)
+    assert inbox.accept(event)
+    with inbox.connected(autocommit=False) as cursor:
+        assert one(cursor, ACCEPT, "billing", other)
+        did, warnings = inbox.maintain("keep => '30 days'")
+        assert "is left to the next call" in warnings and not inbox.accept(event)
+        cursor.connection.commit()
+    inbox.maintain("keep => '30 days'")
+    assert [inbox.partition_of(each) for each in (event, other)] == [inbox_partition(20)] * 2
+    assert not inbox.accept(event) and not inbox.accept(other)
+
+
+# One id of an old day, accepted now and then, keeps that day's partition, but not what else is in it.
+@pytest.mark.smoke
+def test_old_rows_beside_an_id_that_was_accepted_later_are_deleted_in_chunks(inbox):
+    inbox.maintain("keep => '50 days'")
+    old = [uuid7(40) for _ in range(25)]
+    assert all(inbox.accept(event) for event in old)
+    inbox.age(*old)
+    late = uuid7(40)
+    assert inbox.accept(late)
+    for left in (16, 6, 1, 1):
+        did, _ = inbox.maintain("keep => '30 days', rows => 10")
+        assert ("kept", inbox_partition(40)) in did
+        assert inbox.execute(f"SELECT count(*) FROM {inbox_partition(40)}") == [(left,)]
+    assert not inbox.accept(late)
+    inbox.age(late)
+    assert ("dropped", inbox_partition(40)) in inbox.maintain("keep => '30 days'")[0]
 
 
 def test_partition_in_which_a_transaction_accepts_is_left_to_the_next_call(inbox):

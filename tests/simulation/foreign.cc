@@ -105,7 +105,7 @@ void Simulation::ForeignHands() {
 void Simulation::SetBack() {
   const std::uint32_t before = server_.era();
   const base::Lsn end = server_.wal_end();
-  server_.PutBack(now_.wall);
+  server_.PutBack(now_.wall + std::chrono::microseconds(1));  // after whatever was decided
   if (server_.era() == before) {
     return;  // there was no copy
   }
@@ -397,7 +397,9 @@ void Simulation::SeeToForeignHands() {
   base::Progress progress = facts.ProgressAt(facts.confirmed_flush_lsn);
   progress.epoch = newest ? newest->epoch + 1 : 1;
   progress.recorded_at = now_.wall;
-  progress.tables = facts.tables;
+  for (base::PublishedTable& table : progress.tables) {
+    table.since = {progress.end_lsn, now_.wall};
+  }
   if (!newest) {
     kafka_.DeleteProgress();  // also what is still on its way there, from days ago
   }
@@ -406,6 +408,9 @@ void Simulation::SeeToForeignHands() {
   judge_.OnAdopted(progress.end_lsn);
   foreign_ = Foreign();
   Trace("the operator goes on at", progress.end_lsn.ToString());
+  if (server_state_ == ServerState::kUp && Happens(Fault::set_back, 300)) {
+    SetBack();  // to before the decision, of which the server's log shows nothing
+  }
 }
 
 }  // namespace walpost::simulation

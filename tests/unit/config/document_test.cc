@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "unit/config/scoped_env.h"
@@ -64,6 +68,38 @@ TEST(InterpolateTest, FileThatCannotBeReadIsAnErrorThatNamesIt) {
     EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument) << path;
     EXPECT_THAT(Message(result.status()), HasSubstr(path));
   }
+}
+
+TEST(InterpolateTest, EndlessFileIsAnErrorThatNamesIt) {
+  const auto result = Interpolate("${file:/dev/zero}");
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(result.status()), AllOf(HasSubstr("/dev/zero"), HasSubstr("1048576 bytes")));
+}
+
+// It would be waited for by the thread that also connects.
+TEST(InterpolateTest, PipeThatNobodyWritesToIsAnErrorAtOnce) {
+  const std::string path = ::testing::TempDir() + "walpost-pipe-" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto result = Interpolate("${file:" + path + "}");
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(result.status()), HasSubstr(path));
+  unlink(path.c_str());
+}
+
+TEST(ReadFileTest, PipeIsReadToItsEnd) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  std::thread writer([fd = ends[1]] {
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_EQ(write(fd, "0123456789", 10), 10);
+    }
+    close(fd);
+  });
+  const auto content = ReadFile("/dev/fd/" + std::to_string(ends[0]));
+  writer.join();
+  close(ends[0]);
+  ASSERT_TRUE(content.ok()) << content.status();
+  EXPECT_EQ(content->size(), 1'000U);
 }
 
 // A secret that is not written yet is none that walpost should go on without.

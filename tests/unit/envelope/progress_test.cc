@@ -24,9 +24,12 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   progress.looked_lsn = base::Lsn(0x16'b374'0000);
   progress.looked_at = base::WallTime(std::chrono::microseconds(1'700'000'000'000'001));
   progress.tables = {{16'390, "outbox", "events"}, {16'400, "public", "Outbox", {16'402, 16'403}}};
-  progress.tables[1].since = base::Lsn(0x77);
+  progress.tables[1].since = {base::Lsn(0x77),
+                              base::WallTime(std::chrono::microseconds(1'700'000'000'000'002))};
   progress.message_prefixes = {"shop", "billing"};
-  progress.prefixes_since = {{"shop", base::Lsn(0x88)}};
+  progress.prefixes_since = {
+      {"shop",
+       {base::Lsn(0x88), base::WallTime(std::chrono::microseconds(1'700'000'000'000'003))}}};
   progress.dead_letters = 12;
   const auto read = DecodeProgress(EncodeProgress(progress));
   ASSERT_TRUE(read.ok()) << read.status();
@@ -47,8 +50,8 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   EXPECT_EQ(read->looked_lsn, progress.looked_lsn);
   EXPECT_EQ(read->looked_at, progress.looked_at);
   EXPECT_EQ(read->message_prefixes, progress.message_prefixes);
-  EXPECT_EQ(read->tables[0].since, base::Lsn());
-  EXPECT_EQ(read->tables[1].since, base::Lsn(0x77));
+  EXPECT_EQ(read->tables[0].since, base::Since());
+  EXPECT_EQ(read->tables[1].since, progress.tables[1].since);
   EXPECT_EQ(read->prefixes_since, progress.prefixes_since);
 }
 
@@ -75,7 +78,7 @@ TEST(ProgressTest, WhatNoWalpostWritesIsRefused) {
     last.mutable_recorded_at()->set_nanos(999'999'999);
     EXPECT_TRUE(DecodeProgress(last.SerializeAsString()).ok()) << seconds;
   }
-  std::vector<v1::Progress> bad(9, good);
+  std::vector<v1::Progress> bad(11, good);
   bad[0].set_epoch(std::numeric_limits<std::uint64_t>::max());
   bad[1].set_timeline(0);
   bad[2].set_system_identifier(0);
@@ -85,6 +88,8 @@ TEST(ProgressTest, WhatNoWalpostWritesIsRefused) {
   bad[6].mutable_recorded_at()->set_seconds(kFirstSecond - 1);
   bad[7].mutable_recorded_at()->set_seconds(kLastSecond + 1);
   bad[8].mutable_recorded_at()->set_nanos(1'000'000'000);
+  bad[9].mutable_fingerprint()->add_tables()->mutable_since()->mutable_at()->set_nanos(-1);
+  (*bad[10].mutable_fingerprint()->mutable_prefix_since())["shop"].mutable_at()->set_nanos(-1);
   for (const v1::Progress& each : bad) {
     EXPECT_EQ(DecodeProgress(each.SerializeAsString()).status().code(), absl::StatusCode::kDataLoss)
         << each.ShortDebugString();

@@ -100,6 +100,18 @@ TEST(LimitsOfTest, TheStricterOfRetentionAndTimestampLimitCounts) {
             std::nullopt);
 }
 
+// Times further and further apart would have a broker keep a segment open for each.
+TEST(LimitsOfTest, TimesReachBackAHundredSegments) {
+  EXPECT_EQ(LimitsOf({{"cleanup.policy", "compact"}, {"segment.ms", "2000"}}).age_max,
+            milliseconds(200'000));
+  EXPECT_EQ(
+      LimitsOf({{"cleanup.policy", "delete"}, {"retention.ms", "8000"}, {"segment.ms", "2000"}})
+          .age_max,
+      milliseconds(4'000));
+  EXPECT_EQ(LimitsOf({{"segment.ms", "9223372036854775807"}}).age_max, std::nullopt);
+  EXPECT_EQ(LimitsOf({{"segment.ms", "0"}}).age_max, std::nullopt);
+}
+
 // Brokers up to 3.5 know only the older one, brokers from 4 on only the newer ones.
 TEST(LimitsOfTest, TimestampLimitOfOldBrokersBoundsBothDirections) {
   const TopicLimits old = LimitsOf({{"message.timestamp.difference.max.ms", "2000"}});

@@ -100,35 +100,40 @@ TEST_F(FingerprintTest, OutboxThatIsNoLongerOneIsNotCompared) {
 
 // Rows of before are no events, however often it connects.
 TEST_F(FingerprintTest, WhatIsNewHoldsEventsFromWhereItWasAdopted) {
-  before_.tables[1].since = base::Lsn(0x300);
+  const auto adopted = [](std::uint64_t lsn) {
+    return base::Since{base::Lsn(lsn), base::WallTime(std::chrono::seconds(lsn))};
+  };
+  before_.tables[1].since = adopted(0x300);
   before_.message_prefixes = {"billing", "shop"};
-  before_.prefixes_since = {{"shop", base::Lsn(0x200)}};
+  before_.prefixes_since = {{"shop", adopted(0x200)}};
   now_.tables[0].name = "renamed";
   now_.tables.push_back({16'420, "outbox", "others", {505}});
   now_.tables.push_back({16'421, "other", "events", {506}});
   now_.message_prefixes = {"billing", "new", "shop"};
-  KeepSince(before_, base::Lsn(0x500), &now_);
-  std::vector<std::uint64_t> since;
+  EXPECT_TRUE(KeepSince(before_, adopted(0x500), &now_));
+  std::vector<base::Since> since;
   for (const base::PublishedTable& table : now_.tables) {
-    since.push_back(table.since.value());
+    since.push_back(table.since);
   }
-  EXPECT_THAT(since, ElementsAre(0, 0x300, 0x500, 0x500));
+  EXPECT_THAT(since, ElementsAre(base::Since(), adopted(0x300), adopted(0x500), adopted(0x500)));
   EXPECT_THAT(now_.prefixes_since,
-              ElementsAre(Pair("new", base::Lsn(0x500)), Pair("shop", base::Lsn(0x200))));
-  KeepSince(Fingerprint(now_), base::Lsn(0x900), &now_);
-  EXPECT_EQ(now_.tables[3].since, base::Lsn(0x500));
+              ElementsAre(Pair("new", adopted(0x500)), Pair("shop", adopted(0x200))));
+  EXPECT_FALSE(KeepSince(Fingerprint(now_), adopted(0x900), &now_));
+  EXPECT_EQ(now_.tables[3].since, adopted(0x500));
   EXPECT_THAT(now_.prefixes_since, SizeIs(2));
+  now_.message_prefixes.emplace_back("newest");
+  EXPECT_TRUE(KeepSince(Fingerprint(before_), adopted(0x900), &now_));
 }
 
 TEST_F(FingerprintTest, AllTablesOfAPipelineThatHadNoneAreNew) {
   before_.tables.clear();
-  KeepSince(before_, base::Lsn(0x500), &now_);
-  EXPECT_EQ(now_.tables[0].since, base::Lsn(0x500));
+  EXPECT_TRUE(KeepSince(before_, {base::Lsn(0x500), {}}, &now_));
+  EXPECT_EQ(now_.tables[0].since.lsn, base::Lsn(0x500));
 }
 
 TEST_F(FingerprintTest, ProgressOfBeforeTablesWereRememberedAdoptsNothing) {
-  KeepSince(Fingerprint(), base::Lsn(0x500), &now_);
-  EXPECT_EQ(now_.tables[0].since, base::Lsn());
+  EXPECT_FALSE(KeepSince(Fingerprint(), {base::Lsn(0x500), {}}, &now_));
+  EXPECT_EQ(now_.tables[0].since, base::Since());
 }
 
 }  // namespace

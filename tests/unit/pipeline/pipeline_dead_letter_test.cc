@@ -55,6 +55,27 @@ TEST_F(DeadLetterPolicyTest, SkippedEventIsCountedReportedAndPassed) {
   EXPECT_EQ(reported[0].detail, "too large");
 }
 
+// Each of their transactions is remembered until the event before them is delivered.
+TEST_F(DeadLetterPolicyTest, SkippedEventsBehindOneThatIsUndeliveredCountTowardsTheLimit) {
+  options_.in_flight_bytes_max = 5'000;
+  Policy(OnUndeliverable::kSkip);
+  Transaction(100, {"a1"});
+  std::uint64_t commit_lsn = 100;
+  while (pipeline().want_frame() && commit_lsn < 100'000) {
+    commit_lsn += 100;
+    SendPayload(Begin(commit_lsn));
+    SendPayload(EventBytes("b", "b", "no topic/"));
+    if (pipeline().want_frame()) {
+      SendPayload(Commit(commit_lsn));
+    }
+  }
+  EXPECT_LT(commit_lsn, 30'000U);
+  DeliverAll();
+  ASSERT_TRUE(pipeline().want_frame());
+  SendPayload(Commit(commit_lsn));
+  EXPECT_EQ(Confirmed(), Lsn(commit_lsn + 8));
+}
+
 TEST_F(DeadLetterPolicyTest, LastEventOfAllSkippedIsConfirmedWithItsTransaction) {
   Policy(OnUndeliverable::kSkip);
   sink_.Refuse(0, Failure{FailureKind::kTopicUnknown, "no such topic"});

@@ -118,6 +118,7 @@ TEST_F(HistoryTest, EventWhereThereWasNoneHalts) {
 TEST_F(HistoryTest, RowOfATableThatWasNoOutboxThenIsPassedOver) {
   Remembered();
   facts_.progress->tables = {{1, "other", "table"}};
+  facts_.looked_at = kCommitTime;
   facts_.start_lsn = Lsn(300);
   Connect();
   Transaction(400, {"a1"});
@@ -125,6 +126,35 @@ TEST_F(HistoryTest, RowOfATableThatWasNoOutboxThenIsPassedOver) {
   DeliverAll();
   EXPECT_THAT(Visible('a'), ElementsAre("a2"));
   EXPECT_EQ(pipeline().counters().changes_ignored, 1U);
+}
+
+// It was not there yet when the table became an outbox.
+TEST_F(HistoryTest, RowThatCommittedAfterItsTableBecameAnOutboxAndStandsBeforeHalts) {
+  Remembered();
+  facts_.progress->tables = {{1, "other", "table"}};
+  facts_.looked_at = kCommitTime - std::chrono::microseconds(1);
+  facts_.start_lsn = Lsn(300);
+  Connect();
+  SendPayload(Begin(400));
+  SendPayload(EventBytes("a1", "a"));
+  ExpectOtherHistory("everything up to 0/1F4 was read");
+}
+
+// The second connection's look is later than the row. What counts is the first.
+TEST_F(HistoryTest, TableStaysAdoptedFromWhereItWasFirstAlsoBeforeThatIsWritten) {
+  Remembered();
+  facts_.progress->tables = {{1, "other", "table"}};
+  facts_.looked_at = kCommitTime - std::chrono::microseconds(1);
+  facts_.start_lsn = Lsn(300);
+  Connect();
+  End(StreamEnd::Kind::kLost);
+  ASSERT_TRUE(pipeline().known_progress());
+  facts_.progress = pipeline().known_progress();
+  facts_.looked_at = kCommitTime + std::chrono::seconds(1);
+  Connect(/*start=*/Lsn(100));
+  SendPayload(Begin(400));
+  SendPayload(EventBytes("a1", "a"));
+  ExpectOtherHistory("everything up to 0/1F4 was read");
 }
 
 // Storage that failed over, a snapshot: another history within the life of one process.

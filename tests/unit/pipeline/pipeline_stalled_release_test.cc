@@ -46,6 +46,38 @@ TEST_F(StalledReleaseTest, WithoutAConnectionForLongItIsSuspendedUntilTheNextOne
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
+// A single row, which parks no key.
+TEST_F(StalledReleaseTest, SingleRowIsSuspendedAsWell) {
+  facts_.wal_sender_timeout_ms = 5'000;
+  options_.on_undeliverable = OnUndeliverable::kDeadLetter;
+  Connect();
+  ParkA(100, {"a1"});
+  ASSERT_EQ(pipeline().parked_keys(), 0U);
+  dead_letters_.Decide(0, Decision::kRetry, /*of_key=*/false);
+  Look();
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1));
+  End(base::StreamEnd::Kind::kLost);
+  Advance(milliseconds(5'000));
+  Settle();
+  EXPECT_TRUE(sink_.closed());
+}
+
+// Its answer is waited for one at a time, but not for ever: then the line goes on beside it.
+TEST_F(StalledReleaseTest, LineGoesOnAfterASessionFailed) {
+  Connect();
+  ParkA(100, {"a1"});
+  ReleaseA();
+  sink_.FailSession("gone");
+  Wait();
+  Wait();
+  EXPECT_TRUE(pipeline().want_frame());
+  Transaction(200, {"b1"});
+  Deliver(sink_.outstanding().back());
+  EXPECT_THAT(Visible('b'), ElementsAre("b1"));
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
 TEST_F(StalledReleaseTest, LineThatItHoldsGoesOnAfterAWhile) {
   Connect();
   ParkA(100, {"a1"});

@@ -95,6 +95,22 @@ TEST_F(ProgressKeeperTest, WhatWasSeenLastIsRemembered) {
   EXPECT_EQ(Waiting().looked_lsn, Lsn(150));
 }
 
+// Another process must find it adopted, and not adopt it at another time.
+TEST_F(ProgressKeeperTest, WhatIsAdoptedIsWrittenAtOnceWhereTheStreamStands) {
+  facts_.progress = facts_.ProgressAt(Lsn(300));
+  facts_.tables.push_back({502, "outbox", "others"});
+  facts_.tables.back().since = {Lsn(300), now_.wall};
+  keeper_.OnConnected(facts_, /*adopted=*/true);
+  keeper_.Tick(Lsn(), 0, false, now_);
+  EXPECT_EQ(Waiting().end_lsn, Lsn(300));
+  ASSERT_EQ(Waiting().tables.size(), 2U);
+  EXPECT_EQ(Waiting().tables[1].since, facts_.tables[1].since);
+  Acknowledge();
+  Advance(ProgressKeeper::kEvery);
+  keeper_.Tick(Lsn(300), 0, false, now_);
+  EXPECT_FALSE(keeper_.busy()) << "once";
+}
+
 TEST_F(ProgressKeeperTest, FirstRecordSaysWhereTheStreamBegan) {
   keeper_.OnConnected(facts_);
   keeper_.Tick(Lsn(), 0, false, now_);

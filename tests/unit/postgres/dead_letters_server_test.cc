@@ -259,6 +259,16 @@ TEST_F(DeadLettersServerTest, ARetryIsCarriedOutAndItsRowGoes) {
   EXPECT_EQ(server_->Sql("SELECT count(*) FROM walpost.dead_letters"), "0");
 }
 
+// Its row says that it was discarded, but Kafka has it: the row goes, and was not open any more.
+TEST_F(DeadLettersServerTest, RowThatIsDiscardedWhileItsRecordIsOnItsWayGoesAndCountsOnce) {
+  InsertOk({RowAt("p1", "a", false), RowAt("p2", "b", false)});
+  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, false, "").ok());
+  EXPECT_FALSE(*table_->Delivered(1, false));
+  EXPECT_TRUE(*table_->Delivered(2, false));
+  EXPECT_FALSE(*table_->Delivered(2, false));
+  EXPECT_EQ(server_->Sql("SELECT count(*) FROM walpost.dead_letters"), "0");
+}
+
 TEST_F(DeadLettersServerTest, AFailedRetryIsUndecidedAgainAndSaysWhy) {
   InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true), RowAt("p3", "b", true)});
   ASSERT_TRUE(table_->Decide({1, 2, 3}, DeadLetter::Decision::kRetry, true, "").ok());

@@ -85,6 +85,24 @@ TEST_F(StatusReporterTest, BacklogThatMovesIsNotStalledHoweverOldItIs) {
   EXPECT_THAT(Observe(), Not(HasSubstr("delivery_resumed")));
 }
 
+// No event of the stream waits for it.
+TEST_F(StatusReporterTest, DeadLetterThatIsSentAgainWithoutAnAnswerIsLoggedOnce) {
+  options_.on_undeliverable = pipeline::OnUndeliverable::kDeadLetter;
+  Connect();
+  sink_.Refuse(0, delivery::Failure{delivery::FailureKind::kRecordTooLarge, "too large"});
+  Transaction(100, {"a1"});
+  Settle();
+  dead_letters_.Decide(0, base::DeadLetter::Decision::kRetry, /*of_key=*/false);
+  Advance(pipeline::DeadLetters::kLookEvery);
+  Settle();
+  Observe();
+  Advance(milliseconds(59'000));
+  EXPECT_THAT(Observe(), Not(HasSubstr("delivery_stalled")));
+  Advance(milliseconds(2'000));
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("delivery_stalled"), HasSubstr("for topic orders")));
+  EXPECT_THAT(Observe(), Not(HasSubstr("delivery_stalled"))) << "once";
+}
+
 TEST_F(StatusReporterTest, DecisionsAreLoggedWithTheirEventAFewASecond) {
   options_.on_undeliverable = pipeline::OnUndeliverable::kSkip;
   Connect();
