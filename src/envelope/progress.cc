@@ -30,9 +30,9 @@ bool IsTime(const google::protobuf::Timestamp& time) {
 bool AreTimes(const v1::Fingerprint& message) {
   return IsTime(message.looked_at()) &&
          std::all_of(message.tables().begin(), message.tables().end(),
-                     [](const v1::Table& table) { return IsTime(table.since().at()); }) &&
-         std::all_of(message.prefix_since().begin(), message.prefix_since().end(),
-                     [](const auto& prefix) { return IsTime(prefix.second.at()); });
+                     [](const v1::Table& table) { return IsTime(table.since_at()); }) &&
+         std::all_of(message.prefix_since_at().begin(), message.prefix_since_at().end(),
+                     [](const auto& prefix) { return IsTime(prefix.second); });
 }
 
 bool IsPlausible(const v1::Progress& message) {
@@ -52,13 +52,6 @@ base::WallTime TimeOf(const google::protobuf::Timestamp& time) {
                         std::chrono::microseconds(time.nanos() / 1'000));
 }
 
-void SetSince(const base::Since& from, v1::Since* to) {
-  to->set_lsn(from.lsn.value());
-  SetTime(from.at, to->mutable_at());
-}
-
-base::Since SinceOf(const v1::Since& from) { return {base::Lsn(from.lsn()), TimeOf(from.at())}; }
-
 void SetFingerprint(const base::Fingerprint& from, v1::Fingerprint* to) {
   to->set_publication_oid(from.publication_oid);
   to->set_publication_xmin(from.publication_xmin);
@@ -68,15 +61,17 @@ void SetFingerprint(const base::Fingerprint& from, v1::Fingerprint* to) {
     added->set_schema(table.schema);
     added->set_name(table.name);
     added->mutable_memberships()->Add(table.memberships.begin(), table.memberships.end());
+    added->set_since_lsn(table.since.lsn.value());
     if (table.since.lsn.valid()) {
-      SetSince(table.since, added->mutable_since());
+      SetTime(table.since.at, added->mutable_since_at());
     }
   }
   for (const std::string& prefix : from.message_prefixes) {
     to->add_prefixes(prefix);
   }
   for (const auto& [prefix, since] : from.prefixes_since) {
-    SetSince(since, &(*to->mutable_prefix_since())[prefix]);
+    (*to->mutable_prefix_since_lsn())[prefix] = since.lsn.value();
+    SetTime(since.at, &(*to->mutable_prefix_since_at())[prefix]);
   }
   if (from.looked_lsn.valid()) {
     to->set_looked_lsn(from.looked_lsn.value());
@@ -93,11 +88,14 @@ base::Fingerprint FingerprintOf(const v1::Fingerprint& from) {
                          table.schema(),
                          table.name(),
                          {table.memberships().begin(), table.memberships().end()}});
-    to.tables.back().since = SinceOf(table.since());
+    to.tables.back().since = {base::Lsn(table.since_lsn()), TimeOf(table.since_at())};
   }
   to.message_prefixes.assign(from.prefixes().begin(), from.prefixes().end());
-  for (const auto& [prefix, since] : from.prefix_since()) {
-    to.prefixes_since.emplace(prefix, SinceOf(since));
+  for (const auto& [prefix, lsn] : from.prefix_since_lsn()) {
+    const auto at = from.prefix_since_at().find(prefix);
+    to.prefixes_since.emplace(prefix, base::Since{base::Lsn(lsn), at == from.prefix_since_at().end()
+                                                                      ? base::WallTime()
+                                                                      : TimeOf(at->second)});
   }
   to.looked_lsn = base::Lsn(from.looked_lsn());
   to.looked_at = TimeOf(from.looked_at());

@@ -88,8 +88,8 @@ TEST(ProgressTest, WhatNoWalpostWritesIsRefused) {
   bad[6].mutable_recorded_at()->set_seconds(kFirstSecond - 1);
   bad[7].mutable_recorded_at()->set_seconds(kLastSecond + 1);
   bad[8].mutable_recorded_at()->set_nanos(1'000'000'000);
-  bad[9].mutable_fingerprint()->add_tables()->mutable_since()->mutable_at()->set_nanos(-1);
-  (*bad[10].mutable_fingerprint()->mutable_prefix_since())["shop"].mutable_at()->set_nanos(-1);
+  bad[9].mutable_fingerprint()->add_tables()->mutable_since_at()->set_nanos(-1);
+  (*bad[10].mutable_fingerprint()->mutable_prefix_since_at())["shop"].set_nanos(-1);
   for (const v1::Progress& each : bad) {
     EXPECT_EQ(DecodeProgress(each.SerializeAsString()).status().code(), absl::StatusCode::kDataLoss)
         << each.ShortDebugString();
