@@ -352,8 +352,8 @@ def test_outbox_and_prefix_that_are_adopted_keep_the_rows_of_before_out_when_pos
     assert len(p.records()) == 11
 
 
-# Nothing that could be recognized lies between the decision and the copy: only the clock shows that what comes
-# before the decision was written after it.
+# No event that could be recognized was delivered since the decision. `slot advance` notes in the database what it left out; after
+# `slot recreate` only the clock shows that what comes before the decision was written after it.
 @pytest.mark.smoke
 @pytest.mark.parametrize("verb", ["recreate", "advance", "advance --to"])
 def test_server_set_back_to_before_a_decision(make_pipeline, workspace, verb):
@@ -388,7 +388,10 @@ def test_server_set_back_to_before_an_outbox_was_adopted(make_pipeline, workspac
     row = "INSERT INTO public.second (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'Tested')"
     delivered_and_stopped(p, 1, 10)
     copy = postgres.copy_disk(workspace.path / "copy")
+    p.walpost.start()
     p.write_wal_past(p.wal_position() + 1_000_000)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
     configuration = json.loads(p.walpost.file.read_text())
     configuration["outboxes"].append(configuration["outboxes"][0] | {"table": "public.second"})
     p.walpost.file.write_text(json.dumps(configuration))
