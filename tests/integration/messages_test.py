@@ -47,6 +47,15 @@ def emit_bytes(cursor, content, prefix="shop", transactional=True):
     cursor.execute("SELECT pg_logical_emit_message(%s, %s, %s::bytea)", (transactional, prefix, psycopg2.Binary(content)))
 
 
+def test_messages_are_emitted_in_a_session_in_which_a_backslash_escapes(make_pipeline):
+    p = started(make_pipeline)
+    with connected(p) as cursor:
+        cursor.execute("SET standard_conforming_strings = off; SET escape_string_warning = off")
+        sent = [emit(cursor, p, payload="x" * size, headers=Json({"h": "v"})) for size in (1, 100, 20_000, 500_000)]
+    p.wait_confirmed()
+    assert [record.id for record in p.records()] == sent
+
+
 # Failure 56.
 def test_rows_and_messages_of_one_transaction_arrive_in_its_order_and_nothing_that_was_rolled_back(make_pipeline):
     p = started(make_pipeline)
