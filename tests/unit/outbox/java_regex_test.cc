@@ -83,6 +83,9 @@ TEST(JavaRegexTest, ConstructsThatJavaReadsDifferentlyAreRefusedByName) {
       {"\\p{IsLatin}", "\\p{IsLatin}"},
       {"\\bword", "\\b"},
       {"[\\b]", "\\b"},
+      {"[\\A]", "\\A"},
+      {"[\\Z]", "\\Z"},
+      {"[\\z]", "\\z"},
       {"\\cA", "\\c"},
       {"\\0101", "\\0"},
       {"\\N", "\\N"},
@@ -111,8 +114,11 @@ TEST(JavaRegexTest, ConstructsThatJavaReadsDifferentlyAreRefusedByName) {
       {"(?'n'a)", "(?'"},
       {"a{,3}", "no quantifier"},
       {"a{", "no quantifier"},
+      {"a{2,", "no quantifier"},
+      {"a{2;3}", "no quantifier"},
       {"{x}", "no quantifier"},
       {"(a)\\11", "several digits"},
+      {"(a)\\91", "several digits"},
       {"\\k{n}", "\\k"},
       {"a\\", "lone backslash"}};
   for (const auto& [regex, name] : foreign) {

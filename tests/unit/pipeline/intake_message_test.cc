@@ -20,6 +20,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 
 std::string Content(const std::string& id, const std::string& key = "a") {
   v1::OutboxMessage message;
@@ -172,6 +173,21 @@ TEST(IntakeMessageTest, DeadLetterOfAMalformedMessageKeepsItsContent) {
   EXPECT_FALSE(row.truncated_bytes);
   EXPECT_THAT(row.detail, HasSubstr("commit LSN 0/64, ordinal 0"));
   EXPECT_EQ(world.counters.events_received, 2U);
+  EXPECT_THAT(
+      world.counters.received_by_table,
+      ElementsAre(Pair("outbox.events", 1), Pair("message:billing", 0), Pair("message:shop", 1)));
+}
+
+// Writers choose most of these texts.
+TEST(IntakeMessageTest, DeadLetterThatWaitsCountsWithAllItsTexts) {
+  World world(OnUndeliverable::kDeadLetter);
+  world.Take({Begin(100), EventBytes("b2", "b", "no topic/")});
+  const base::DeadLetter row = world.decider.RowOf(0);
+  EXPECT_FALSE(row.event_id.empty() || row.event_type.empty() || row.topic.empty());
+  EXPECT_EQ(world.decider.retained_bytes(),
+            sizeof(row) + row.position.size() + row.event_id.size() + row.event_type.size() +
+                row.source.size() + row.topic.size() + row.schema.size() + row.reason.size() +
+                row.detail.size());
 }
 
 TEST(IntakeMessageTest, MalformedMessageIsSkippedAndCounted) {

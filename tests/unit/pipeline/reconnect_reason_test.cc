@@ -20,5 +20,22 @@ TEST(ReconnectReasonTest, NamesAreThoseOfTheMetrics) {
                                             "planned", "promoted"));
 }
 
+TEST(ReconnectReasonTest, EachEndHasItsReason) {
+  using Kind = base::StreamEnd::Kind;
+  const auto of = [](Kind kind, bool connecting) {
+    base::StreamEnd end;
+    end.kind = kind;
+    return ReconnectReasonOf(end, connecting);
+  };
+  for (const bool connecting : {true, false}) {
+    EXPECT_EQ(of(Kind::kSlotInUse, connecting), ReconnectReason::kSlotInUse);
+    EXPECT_EQ(of(Kind::kOperator, connecting), ReconnectReason::kLoginRefused);
+    EXPECT_EQ(of(Kind::kFinished, connecting), ReconnectReason::kServerStopping);
+    EXPECT_EQ(of(Kind::kServerError, connecting), ReconnectReason::kServerError);
+  }
+  EXPECT_EQ(of(Kind::kLost, true), ReconnectReason::kConnectFailed);
+  EXPECT_EQ(of(Kind::kLost, false), ReconnectReason::kLost);
+}
+
 }  // namespace
 }  // namespace walpost::pipeline
