@@ -359,7 +359,6 @@ def docs(arguments):
             text, commit = texts[name](results[name]), results[name]["commit"]
             lines.append(f"- {text[0].upper() + text[1:]}{'' if commit == d['commit'] else f' (commit {commit})'}.")
     other = "\n".join(lines)
-    servers.replace_block(ROOT / "README.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
     servers.replace_block(ROOT / "docs" / "benchmarks.md", "bench", f"{head}\n\n{table[0].upper() + table[1:]}\n\n{other}")
     f = results["formats"]
     kinds = formats.text(f)

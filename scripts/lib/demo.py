@@ -223,7 +223,9 @@ def run(arguments, workspace):
         print(f"walpost ended with {code}: {walpost.log_text()[-1000:]}", file=sys.stderr)
     del keep
     if arguments.write_docs:
-        servers.replace_block(servers.ROOT / "README.md", "demo", "```text\n" + "\n".join(shown) + "\n```")
+        result = next(i for i, line in enumerate(shown) if "the account" in line)
+        text = "\n".join([*shown[:6], "...", *shown[result:]])
+        servers.replace_block(servers.ROOT / "README.md", "demo", f"```text\n{text}\n```")
     return 0 if balanced and code == 0 else 1
 
 
@@ -232,7 +234,7 @@ def main():
     parser.add_argument("--once", action="store_true", help="1,000 orders, then the account, and the end")
     parser.add_argument("--rate", type=int, help="orders a second (20, or 200 with --once)")
     parser.add_argument("--format", choices=FORMATS, default="envelope", help="value.format (envelope)")
-    parser.add_argument("--write-docs", action="store_true", help="put what is shown into README.md")
+    parser.add_argument("--write-docs", action="store_true", help="put the beginning of what is shown, and the account, into README.md")
     arguments = parser.parse_args()
     arguments.orders = 1000 if arguments.once else None
     arguments.rate = arguments.rate or (200 if arguments.once else 20)

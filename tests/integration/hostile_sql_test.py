@@ -516,3 +516,19 @@ def test_roles_are_made_beside_a_table_of_ones_own_alone(make_pipeline, own_serv
     for _ in range(2):
         p.walpost.verb("init", "--with-roles")
     assert p.execute("SELECT has_table_privilege('outbox_relay', 'walpost.pipeline', 'SELECT'), to_regnamespace('outbox')") == [(True, None)]
+
+
+@pytest.mark.smoke
+def test_functions_work_in_a_session_in_which_a_backslash_escapes(make_pipeline):
+    p = make_pipeline().start()
+    with connected(p) as cursor:
+        cursor.execute("SET standard_conforming_strings = off; SET escape_string_warning = off")
+        cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'text', headers => '{\"h\": \"v\"}')", (p.name,))
+        for _ in range(2):
+            cursor.execute("SELECT outbox.set_payload_max(1000000)::text")
+        cursor.execute("SELECT * FROM outbox.maintain()")
+        for refused in ("{\"id\": \"x\"}", "{\"a\\u0001\": \"x\"}"):
+            with pytest.raises(psycopg2.Error, match="header"):
+                cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'text', headers => %s::jsonb)", (p.name, refused))
+    p.wait_confirmed()
+    assert len(p.records()) == 1

@@ -72,22 +72,6 @@ def test_emit_takes_bytes_json_and_text_and_returns_ids_that_grow(make_pipeline)
     assert envelopes[2].occurred_at.ToDatetime().year == 2026
 
 
-@pytest.mark.smoke
-def test_functions_work_in_a_session_in_which_a_backslash_escapes(make_pipeline):
-    p = make_pipeline().start()
-    with connected(p) as cursor:
-        cursor.execute("SET standard_conforming_strings = off; SET escape_string_warning = off")
-        one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'text', headers => '{\"h\": \"v\"}')", p.name)
-        one(cursor, "SELECT outbox.set_payload_max(1000000)::text")
-        one(cursor, "SELECT outbox.set_payload_max(1000000)::text")
-        cursor.execute("SELECT * FROM outbox.maintain()")
-        for refused in ("{\"id\": \"x\"}", "{\"a\\u0001\": \"x\"}"):
-            with pytest.raises(psycopg2.Error, match="header"):
-                cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'text', headers => %s::jsonb)", (p.name, refused))
-    p.wait_confirmed()
-    assert len(ids(p)) == 1
-
-
 def test_trace_context_of_the_transaction_is_taken_when_none_is_given(make_pipeline):
     p = make_pipeline().start()
     context, own = f"00-{'a' * 32}-{'b' * 16}-01", f"00-{'c' * 32}-{'d' * 16}-01"

@@ -260,6 +260,14 @@ def test_what_only_looks_like_a_banned_word_is_not(tree, name, line):
     assert tree.lint() == (0, [])
 
 
+def test_prose_is_wrapped_and_tables_code_and_single_words_are_not(tree):
+    wide = "word " * 21
+    tree.write("docs/w.md", f"| {wide} |\n```\n{wide}\n```\n- {'x' * 101}\n<!-- bench:begin -->\n{wide}\n<!-- bench:end -->\n")
+    assert tree.lint() == (0, [])
+    tree.write("docs/w.md", f"```\n{wide}\n```\n{wide}\n")
+    assert tree.finding().startswith("docs/w.md:4: 105 columns")
+
+
 @pytest.mark.parametrize("name, line, word, instead", [
     ("src/base/w.cc", "// What it tells of a row.", "tells", "report"),
     ("src/base/w.h", "int told = 0;", "told", "report"),
