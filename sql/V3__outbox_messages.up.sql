@@ -113,8 +113,8 @@ BEGIN
             RAISE EXCEPTION 'outbox.emit_message: header "%" is one that walpost writes itself, in whatever case', header.key
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
-        IF header.key ~ '[\u0001-\u001f\u007f]' THEN
-            RAISE EXCEPTION 'outbox.emit_message: a header has a control character in its name'
+        IF header.key ~ '[^\u0020-\u007e]|^ | $' THEN
+            RAISE EXCEPTION 'outbox.emit_message: a header has a name that is not of printable ASCII, or with a space at its ends'
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
         IF jsonb_typeof(header.value) <> 'null' THEN

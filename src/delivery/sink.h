@@ -12,7 +12,7 @@
 //   - records of one partition become visible in the order accepted; after a failed report nothing
 //     later of that partition becomes visible before the session ends;
 //   - kOneAtATime sends a partition its next record when the last one has its report, so that each
-//     report is a verdict on its record alone.
+//     report is about its record alone.
 // Source: librdkafka INTRODUCTION.md, "Idempotent Producer".
 #pragma once
 

@@ -64,11 +64,12 @@ bool IsCloudEventHeader(std::string_view name) {
       [name](std::string_view known) { return base::EqualsIgnoringCase(name, known); });
 }
 
-// Some readers end a name at a zero byte, or leave out what cannot be printed.
-bool HasControlCharacter(std::string_view name) {
-  return std::any_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7f;
-  });
+// Some readers end a name at a zero byte, leave out what cannot be printed, or compare names without blanks
+// and without case, as Unicode has it: the long s of `walpo\u017ft-position` is an s to them.
+bool IsPlainName(std::string_view name) {
+  const bool printable =
+      std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  return printable && !name.starts_with(' ') && !name.ends_with(' ');
 }
 
 // Hands out the parts of one block, in order.
@@ -312,8 +313,9 @@ absl::Status Encoder::Impl::CheckNames(const outbox::Event& event) const {
     if (IsOwnHeader(options, name)) {
       return HeaderRefused(event, name, "which walpost writes itself");
     }
-    if (i >= own_of_event && HasControlCharacter(name)) {
-      return HeaderRefused(event, name, "with a control character in its name");
+    if (i >= own_of_event && !IsPlainName(name)) {
+      return HeaderRefused(event, name,
+                           "whose name is not of printable ASCII, or begins or ends with a space");
     }
     if (std::any_of(headers.begin(), before, [name](const outbox::Header& header) {
           return base::EqualsIgnoringCase(header.name, name);

@@ -8,7 +8,7 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
   switch (error) {
     case RD_KAFKA_RESP_ERR_NO_ERROR:
       return FailureKind::kNone;
-    // The whole batch gets the code of its one oversized record, so this is a verdict only when it
+    // The whole batch gets the code of its one oversized record, so this is about the record only when it
     // was sent alone.
     case RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE:
     case RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE:

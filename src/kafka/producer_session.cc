@@ -99,8 +99,8 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
     return refused && now_.mono < topic->answered_at + kAnswerKept ? ReportRefusal(topic)
                                                                    : LookUpFirst(topic);
   }
-  if (std::optional<SubmitResult> verdict = CheckLimits(record, topic)) {
-    return *std::move(verdict);
+  if (std::optional<SubmitResult> refused = CheckLimits(record, topic)) {
+    return *std::move(refused);
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partition_count)) {

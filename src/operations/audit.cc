@@ -86,11 +86,11 @@ class Auditor {
     }
     RETURN_IF_ERROR(reconciliation_.Judge([&](const Reconciled& reconciled) {
       const ReconciledTopic& topic = reconciliation_.topics()[reconciled.row.topic];
-      const Verdict verdict = VerdictOn(reconciled, topic, confirmed_);
-      report_.Count(reconciled, verdict);
-      if (file.is_open() && verdict != Verdict::kOk) {
+      const Finding finding = FindingOn(reconciled, topic, confirmed_);
+      report_.Count(reconciled, finding);
+      if (file.is_open() && finding != Finding::kOk) {
         const nlohmann::ordered_json line{
-            {"verdict", NameOf(verdict)},
+            {"finding", NameOf(finding)},
             {"id", reconciled.row.id},
             {"table", NameOf(options_.pipeline.outboxes[reconciled.row.number])},
             {"topic", topic.name}};
@@ -114,14 +114,14 @@ class Auditor {
       }
     }
     for (const ReconciledTopic& topic : report_.topics) {
-      if (report_[Verdict::kCompactionUnknown] > 0 &&
+      if (report_[Finding::kCompactionUnknown] > 0 &&
           topic.gaps.compaction == kafka::Compaction::kUnknown) {
         report_.notes.push_back(
             kafka::UnknownCompactionText(topic.name, topic.gaps.compaction_unknown));
       }
     }
     for (const SharedIds::Pair& pair : sharing_) {
-      if (report_[Verdict::kIdsShared] > 0) {
+      if (report_[Finding::kIdsShared] > 0) {
         report_.notes.push_back(SharedIds::TextOf(pair) + ": " + kSharedIdsCure);
       }
     }
@@ -153,46 +153,46 @@ absl::StatusOr<AuditReport> TryAudit(const AuditOptions& options) {
 
 }  // namespace
 
-Verdict VerdictOn(const Reconciled& reconciled, const ReconciledTopic& topic, bool confirmed) {
+Finding FindingOn(const Reconciled& reconciled, const ReconciledTopic& topic, bool confirmed) {
   if (reconciled.in_topic) {
-    return Verdict::kOk;
+    return Finding::kOk;
   }
   switch (reconciled.fate) {
     case DeadLetterFate::kDeadLettered:
-      return Verdict::kDeadLettered;
+      return Finding::kDeadLettered;
     case DeadLetterFate::kParked:
-      return Verdict::kParked;
+      return Finding::kParked;
     case DeadLetterFate::kDiscarded:
-      return Verdict::kDiscarded;
+      return Finding::kDiscarded;
     case DeadLetterFate::kSentElsewhere:
-      return Verdict::kSentElsewhere;
+      return Finding::kSentElsewhere;
     case DeadLetterFate::kNone:
       break;
   }
   if (reconciled.id_unproven) {
-    return Verdict::kIdsShared;
+    return Finding::kIdsShared;
   }
   if (!confirmed) {
-    return Verdict::kNotConfirmed;
+    return Finding::kNotConfirmed;
   }
   if (reconciled.row.undeliverable || reconciled.too_large) {
-    return Verdict::kUndeliverable;
+    return Finding::kUndeliverable;
   }
   if (topic.without_id > 0) {
-    return Verdict::kRecordsWithoutId;
+    return Finding::kRecordsWithoutId;
   }
   if (topic.gaps.begins_ms && reconciled.row.at_ms < *topic.gaps.begins_ms) {
-    return Verdict::kTopicBeginsLater;
+    return Finding::kTopicBeginsLater;
   }
   switch (topic.gaps.compaction) {
     case kafka::Compaction::kYes:
-      return Verdict::kTopicCompacted;
+      return Finding::kTopicCompacted;
     case kafka::Compaction::kUnknown:
-      return Verdict::kCompactionUnknown;
+      return Finding::kCompactionUnknown;
     case kafka::Compaction::kNo:
       break;
   }
-  return Verdict::kMissing;
+  return Finding::kMissing;
 }
 
 Outcome Audit(const AuditOptions& options) {

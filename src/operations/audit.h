@@ -35,7 +35,7 @@ struct AuditOptions {
 
 Outcome Audit(const AuditOptions& options);
 
-enum class Verdict {
+enum class Finding {
   kOk,
   kMissing,
   kNotConfirmed,  // from here on: unknown
@@ -52,6 +52,6 @@ enum class Verdict {
 };
 
 // `confirmed`: everything that was read is confirmed.
-Verdict VerdictOn(const Reconciled& reconciled, const ReconciledTopic& topic, bool confirmed);
+Finding FindingOn(const Reconciled& reconciled, const ReconciledTopic& topic, bool confirmed);
 
 }  // namespace walpost::operations

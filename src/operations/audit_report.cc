@@ -14,8 +14,8 @@ struct Words {
   const char* text;
 };
 
-// By Verdict.
-constexpr std::array<Words, AuditReport::kVerdicts> kWords = {{
+// By Finding.
+constexpr std::array<Words, AuditReport::kFindings> kWords = {{
     {"ok", "in Kafka"},
     {"missing", "MISSING"},
     {"not_confirmed", "unknown: not confirmed yet"},
@@ -79,27 +79,27 @@ std::string TopicText(const ReconciledTopic& topic) {
 
 }  // namespace
 
-std::string_view NameOf(Verdict verdict) { return kWords[static_cast<std::size_t>(verdict)].name; }
+std::string_view NameOf(Finding finding) { return kWords[static_cast<std::size_t>(finding)].name; }
 
-void AuditReport::Count(const Reconciled& reconciled, Verdict verdict) {
+void AuditReport::Count(const Reconciled& reconciled, Finding finding) {
   ++rows;
-  ++counts[static_cast<std::size_t>(verdict)];
-  if (verdict == Verdict::kMissing && missing.size() < kExamplesMax) {
+  ++counts[static_cast<std::size_t>(finding)];
+  if (finding == Finding::kMissing && missing.size() < kExamplesMax) {
     missing.emplace_back(reconciled.row.id);
   }
 }
 
 std::uint64_t AuditReport::Unknown() const {
   std::uint64_t count = 0;
-  for (auto i = static_cast<std::size_t>(Verdict::kNotConfirmed);
-       i < static_cast<std::size_t>(Verdict::kDeadLettered); ++i) {
+  for (auto i = static_cast<std::size_t>(Finding::kNotConfirmed);
+       i < static_cast<std::size_t>(Finding::kDeadLettered); ++i) {
     count += counts[i];
   }
   return count;
 }
 
 int AuditReport::ExitCode() const {
-  if ((*this)[Verdict::kMissing] > 0 || order.out_of_order > 0) {
+  if ((*this)[Finding::kMissing] > 0 || order.out_of_order > 0) {
     return kExitData;
   }
   return Unknown() > 0 ? kExitRetryLater : 0;
@@ -108,8 +108,8 @@ int AuditReport::ExitCode() const {
 std::string AuditReport::Text() const {
   std::string text =
       absl::StrFormat("%s: %s rows of %s\n", pipeline, Grouped(rows), absl::StrJoin(tables, ", "));
-  for (std::size_t i = 0; i < kVerdicts; ++i) {
-    const bool always = i <= static_cast<std::size_t>(Verdict::kMissing);
+  for (std::size_t i = 0; i < kFindings; ++i) {
+    const bool always = i <= static_cast<std::size_t>(Finding::kMissing);
     if (always || counts[i] > 0) {
       text += Line(kWords[i].text, counts[i]);
     }
@@ -127,14 +127,14 @@ std::string AuditReport::Text() const {
   }
   if (!missing.empty()) {
     text += absl::StrFormat("missing: %s%s\n", Ids(missing),
-                            (*this)[Verdict::kMissing] > missing.size() ? " ..." : "");
+                            (*this)[Finding::kMissing] > missing.size() ? " ..." : "");
   }
   if (!order.examples.empty()) {
     text += absl::StrFormat("out of order: %s\n", Ids(order.examples));
   }
   const std::string unknown =
       Unknown() > 0 ? absl::StrFormat(", %s unknown", Grouped(Unknown())) : "";
-  return text + absl::StrFormat("%s missing of %s%s\n", Grouped((*this)[Verdict::kMissing]),
+  return text + absl::StrFormat("%s missing of %s%s\n", Grouped((*this)[Finding::kMissing]),
                                 Grouped(rows), unknown);
 }
 
@@ -143,7 +143,7 @@ std::string AuditReport::Json() const {
   json["pipeline"] = pipeline;
   json["tables"] = tables;
   json["rows"] = rows;
-  for (std::size_t i = 0; i < kVerdicts; ++i) {
+  for (std::size_t i = 0; i < kFindings; ++i) {
     json[std::string(kWords[i].name)] = counts[i];
   }
   json["repeats"] = order.repeats;

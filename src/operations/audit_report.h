@@ -13,22 +13,22 @@
 namespace walpost::operations {
 
 struct AuditReport {
-  static constexpr std::size_t kVerdicts = static_cast<std::size_t>(Verdict::kUndeliverable) + 1;
+  static constexpr std::size_t kFindings = static_cast<std::size_t>(Finding::kUndeliverable) + 1;
   static constexpr std::size_t kExamplesMax = 20;
 
   std::string pipeline;
   std::vector<std::string> tables;
   std::uint64_t rows = 0;
-  std::array<std::uint64_t, kVerdicts> counts = {};
+  std::array<std::uint64_t, kFindings> counts = {};
   std::vector<std::string> missing;  // the first
   std::vector<ReconciledTopic> topics;
   Reconciliation::Order order;
   std::vector<std::string> notes;  // what limits it
 
-  void Count(const Reconciled& reconciled, Verdict verdict);
+  void Count(const Reconciled& reconciled, Finding finding);
 
-  std::uint64_t operator[](Verdict verdict) const {
-    return counts[static_cast<std::size_t>(verdict)];
+  std::uint64_t operator[](Finding finding) const {
+    return counts[static_cast<std::size_t>(finding)];
   }
 
   std::uint64_t Unknown() const;
@@ -38,6 +38,6 @@ struct AuditReport {
 };
 
 // As in the JSON and in the file of --report.
-std::string_view NameOf(Verdict verdict);
+std::string_view NameOf(Finding finding);
 
 }  // namespace walpost::operations

@@ -134,7 +134,7 @@ absl::StatusOr<std::string> Backfill::Run() {
   hold_.reset();  // walpost.pipeline keeps outbox.maintain away from here on
   ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(source.conninfo, source.application_name));
   RETURN_IF_ERROR(ReadPlace());
-  RETURN_IF_ERROR(JudgeRest());
+  RETURN_IF_ERROR(CheckRest());
   std::string text;
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
     RETURN_IF_ERROR(Look(place));
@@ -157,12 +157,12 @@ absl::Status Backfill::Judge(const std::string& doubt) const {
                                                  : absl::FailedPreconditionError(doubt);
 }
 
-absl::Status Backfill::JudgeGap() {
-  RETURN_IF_ERROR(JudgeIds());
-  return JudgeTopics();
+absl::Status Backfill::CheckGap() {
+  RETURN_IF_ERROR(CheckIds());
+  return CheckTopics();
 }
 
-absl::Status Backfill::JudgeIds() {
+absl::Status Backfill::CheckIds() {
   ASSIGN_OR_RETURN(shared_ids_, SharedIds::Read(options_.pipeline));
   std::vector<std::string> tables;
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
@@ -172,7 +172,7 @@ absl::Status Backfill::JudgeIds() {
 }
 
 // Rows that are written after this are compared again when they are sent.
-absl::Status Backfill::JudgeTopics() {
+absl::Status Backfill::CheckTopics() {
   ASSIGN_OR_RETURN(std::set<std::string> topics, TopicsOfGap());
   for (const auto& [unseen, why] :
        kafka::FindUnseenTopics(options_.pipeline.kafka, {topics.begin(), topics.end()})) {
@@ -223,13 +223,13 @@ absl::StatusOr<std::set<std::string>> Backfill::TopicsOfGap() {
 }
 
 // What is sent for the first time is compared with nothing.
-absl::Status Backfill::JudgeRest() {
+absl::Status Backfill::CheckRest() {
   bool begun = gap_.has_value();
   for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
     ASSIGN_OR_RETURN(const Left left, ReadNote(NameAt(place)));
     begun = begun || left.begun;
   }
-  return begun ? JudgeIds() : absl::OkStatus();
+  return begun ? CheckIds() : absl::OkStatus();
 }
 
 absl::Status Backfill::ReadPlace() {

@@ -67,7 +67,7 @@ class Backfill {
 
   // Of a gap, before anything is changed: whether it is known what Kafka lacks.
   // kFailedPrecondition: it is not, and nobody has said that such rows are to be sent.
-  absl::Status JudgeGap();
+  absl::Status CheckGap();
 
   // Before the slot is made, until Run: nobody drops a table or partition whose rows it will see.
   absl::Status HoldTables();
@@ -90,9 +90,9 @@ class Backfill {
     SettledRows settled_rows;
   };
 
-  absl::Status JudgeIds();
-  absl::Status JudgeRest();
-  absl::Status JudgeTopics();
+  absl::Status CheckIds();
+  absl::Status CheckRest();
+  absl::Status CheckTopics();
   absl::StatusOr<std::set<std::string>> TopicsOfGap();
   // kFailedPrecondition with `doubt`, unless it is empty or such rows are to be sent anyway.
   absl::Status Judge(const std::string& doubt) const;

@@ -11,6 +11,7 @@
 #include "kafka/cluster_check.h"
 #include "kafka/encryption.h"
 #include "kafka/progress.h"
+#include "outbox/topic_rules.h"
 
 namespace walpost::operations {
 namespace {
@@ -181,7 +182,15 @@ class KafkaCheck {
                   "memory at its next start with a small record that is large when it is unpacked; "
                   "set compression.type=uncompressed and max.message.bytes=1048588");
     }
-    if (!forgets && !swells && unread.count == 0) {
+    const bool shared = !outbox::IsReservedTopic(options_.progress_topic);
+    if (shared) {
+      found_.Warn(
+          name,
+          "an event of another pipeline may be sent there; with this pipeline's name as its "
+          "key, compaction then removes what is remembered: take a name that begins with "
+          "walpost., which no pipeline sends events to");
+    }
+    if (!forgets && !swells && !shared && unread.count == 0) {
       found_.Ok(name, records->empty() ? "nothing remembered yet" : "progress is remembered");
     }
   }

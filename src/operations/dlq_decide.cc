@@ -35,10 +35,10 @@ struct Target {
   std::string problem;  // why nothing was decided
 };
 
-class Decider {
+class Undeliverables {
  public:
-  Decider(const DlqOptions& options, const DlqDecideOptions& decide, DeadLetter::Decision decision,
-          DeadLetterTable table)
+  Undeliverables(const DlqOptions& options, const DlqDecideOptions& decide,
+                 DeadLetter::Decision decision, DeadLetterTable table)
       : decide_(decide), decision_(decision), table_(std::move(table)), truncated_(options) {}
 
   absl::StatusOr<Outcome> Run() {
@@ -290,7 +290,7 @@ class Decider {
 absl::StatusOr<Outcome> TryDecide(const DlqOptions& options, const DlqDecideOptions& decide,
                                   DeadLetter::Decision decision) {
   ASSIGN_OR_RETURN(DeadLetterTable table, OpenDeadLetters(options));
-  return Decider(options, decide, decision, std::move(table)).Run();
+  return Undeliverables(options, decide, decision, std::move(table)).Run();
 }
 
 Outcome Decide(const DlqOptions& options, const DlqDecideOptions& decide,

@@ -65,10 +65,20 @@ std::string CreatePublicationSql(const InitOptions& options) {
       tables.empty() ? "" : " FOR TABLE " + absl::StrJoin(tables, ", "));
 }
 
+// What follows means what pg_catalog has, whoever may create functions elsewhere. The files between do the
+// same, each for itself, and keep what was there before under another name.
+constexpr char kPinSearchPath[] =
+    "SELECT pg_catalog.set_config('walpost.printed_search_path', "
+    "pg_catalog.current_setting('search_path'), false);\n"
+    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);\n";
+constexpr char kUnpinSearchPath[] =
+    "\nSELECT pg_catalog.set_config('search_path', "
+    "pg_catalog.current_setting('walpost.printed_search_path'), false);\n";
+
 std::string PrintSql(const InitOptions& options) {
-  std::string sql;
+  std::string sql = kPinSearchPath;
   for (const SchemaFile& file : SchemaFiles(Choice(options))) {
-    sql += absl::StrFormat("%sBEGIN;\n%sCOMMIT;\n", sql.empty() ? "" : "\n", file.sql);
+    sql += absl::StrFormat("\nBEGIN;\n%sCOMMIT;\n", file.sql);
   }
   if (Choice(options).own_table && !options.plain_table) {
     sql += absl::StrFormat("\n%s;\n", FirstPartitionsSql(options));
@@ -78,7 +88,8 @@ std::string PrintSql(const InitOptions& options) {
   }
   sql += absl::StrFormat("\n-- Before the slot, always.\n%s;\n", CreatePublicationSql(options));
   sql += absl::StrFormat(
-      "\n-- In a transaction of its own.\nSELECT * FROM pg_create_logical_replication_slot(%s, "
+      "\n-- In a transaction of its own.\nSELECT * FROM "
+      "pg_catalog.pg_create_logical_replication_slot(%s, "
       "'pgoutput');\n",
       QuoteLiteral(options.source.slot));
   sql += absl::StrFormat(
@@ -99,7 +110,7 @@ std::string PrintSql(const InitOptions& options) {
         "segment.ms=3600000, compression.type=uncompressed, max.message.bytes=1048588.\n",
         options.progress_topic);
   }
-  return sql;
+  return sql + kUnpinSearchPath;
 }
 
 // One run of `init`: each step adds a line to what was done, or fails.
@@ -141,12 +152,12 @@ class Initializer {
     ASSIGN_OR_RETURN(slot_, postgres::FindSlot(connection_, options_.source.slot));
     ASSIGN_OR_RETURN(system_identifier_, ReadSystemIdentifier(connection_));
     if (record_) {
-      RETURN_IF_ERROR(JudgeRecord());
+      RETURN_IF_ERROR(CheckRecord());
     }
     return slot_ ? JudgeSlot() : absl::OkStatus();
   }
 
-  absl::Status JudgeRecord() {
+  absl::Status CheckRecord() {
     if (record_->name != options_.name || record_->slot != options_.source.slot) {
       return absl::FailedPreconditionError(
           absl::StrFormat("pipeline '%s' on slot '%s' is recorded in walpost.pipeline, which does "

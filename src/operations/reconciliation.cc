@@ -296,10 +296,10 @@ absl::Status Reconciliation::Judge(const OnReconciled& on_row, bool in_order) {
     ASSIGN_OR_RETURN(compacted_, DiskBuckets::Create(folder_));
   }
   for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
-    RETURN_IF_ERROR(JudgeBucket(bucket, on_row));
+    RETURN_IF_ERROR(CheckBucket(bucket, on_row));
   }
   for (std::size_t bucket = 0; compacted_ && bucket < DiskBuckets::kBuckets; ++bucket) {
-    RETURN_IF_ERROR(JudgeCompacted(bucket, on_row));
+    RETURN_IF_ERROR(CheckCompacted(bucket, on_row));
   }
   return absl::OkStatus();
 }
@@ -366,7 +366,7 @@ absl::Status Reconciliation::KeepForeign(const Event& event) {
   return absl::OkStatus();
 }
 
-absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled& on_row) {
+absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled& on_row) {
   std::map<std::pair<std::string, WholeId>, Event> events;
   // By source, since tables may have the same ids.
   std::map<std::pair<std::string, std::uint32_t>, DeadLetterFate> fates;
@@ -417,7 +417,7 @@ absl::Status Reconciliation::JudgeBucket(std::size_t bucket, const OnReconciled&
 
 // Compaction leaves of a key what came last. So a row before one that is there was there, too, or
 // may no longer come. Between a row and what is about none of them there is no order to go by.
-absl::Status Reconciliation::JudgeCompacted(std::size_t bucket, const OnReconciled& on_row) {
+absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconciled& on_row) {
   std::map<std::string, std::uint64_t> newest;  // by key: the last row that is there
   std::map<std::string, std::int64_t> foreign;  // by key: when the last record about none was made
   RETURN_IF_ERROR(compacted_->ForEach(bucket, [&](std::string_view key, std::string_view data) {

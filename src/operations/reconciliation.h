@@ -136,8 +136,8 @@ class Reconciliation {
   absl::Status FindLate();
   void FindRecords(const std::string& id, Event* event) const;
   absl::Status KeepForeign(const Event& event);
-  absl::Status JudgeBucket(std::size_t bucket, const OnReconciled& on_row);
-  absl::Status JudgeCompacted(std::size_t bucket, const OnReconciled& on_row);
+  absl::Status CheckBucket(std::size_t bucket, const OnReconciled& on_row);
+  absl::Status CheckCompacted(std::size_t bucket, const OnReconciled& on_row);
   void CountRecords(const std::string& id, const Event& event);
 
   std::string folder_;

@@ -60,7 +60,7 @@ class Replayer {
 
   absl::Status Run() {
     ASSIGN_OR_RETURN(const auto places, TablesOf(options_.filter, options_.pipeline.outboxes));
-    RETURN_IF_ERROR(JudgeSharedIds(places));
+    RETURN_IF_ERROR(CheckSharedIds(places));
     absl::Status still_open;
     if (options_.missing && !options_.dry_run) {
       still_open = AwaitOpenTransactions(options_.pipeline, options_.wait);
@@ -73,7 +73,7 @@ class Replayer {
     for (const std::uint32_t place : places) {
       RETURN_IF_ERROR(base::Annotate(Open(place, &readers, &end), Name(place)));
     }
-    RETURN_IF_ERROR(JudgeIds());
+    RETURN_IF_ERROR(CheckIds());
     if (options_.dry_run && !options_.missing) {
       return absl::OkStatus();
     }
@@ -104,7 +104,7 @@ class Replayer {
     *end = std::max(*end, table_end);
     ASSIGN_OR_RETURN(const std::string where, options_.filter.Where(reader, outbox.table));
     RETURN_IF_ERROR(FindIds(outbox.table, &reader));
-    RETURN_IF_ERROR(JudgeBegin(&reader));
+    RETURN_IF_ERROR(CheckBegin(&reader));
     RETURN_IF_ERROR(reader.Open(
         where, options_.missing ? RowReader::Reading::kTwice : RowReader::Reading::kInOrder));
     text_ += absl::StrFormat("%s: %s\n", Name(place), Count(reader.count(), "event"));
@@ -113,7 +113,7 @@ class Replayer {
   }
 
   // What is asked for must not have left the table already, or nobody would know.
-  absl::Status JudgeBegin(RowReader* reader) {
+  absl::Status CheckBegin(RowReader* reader) {
     if (!options_.filter.from_ms) {
       return absl::OkStatus();
     }
@@ -133,7 +133,7 @@ class Replayer {
   }
 
   // Before anything is sent or waited for.
-  absl::Status JudgeSharedIds(const std::vector<std::uint32_t>& places) {
+  absl::Status CheckSharedIds(const std::vector<std::uint32_t>& places) {
     if (!options_.missing) {
       return absl::OkStatus();
     }
@@ -174,7 +174,7 @@ class Replayer {
     return absl::OkStatus();
   }
 
-  absl::Status JudgeIds() const {
+  absl::Status CheckIds() const {
     constexpr std::size_t kNamed = 10;
     std::vector<std::string> missing;
     for (const std::string& id : options_.filter.ids) {
@@ -216,13 +216,13 @@ class Replayer {
     if (!settled_rows.warning.empty()) {
       text_ += "warning: " + settled_rows.warning + "\n";
     }
-    RETURN_IF_ERROR(JudgeCompacted(settled_rows));
+    RETURN_IF_ERROR(CheckCompacted(settled_rows));
     // In another topic nothing newer is in front of it.
     return options_.to_topic.empty() ? Doubt(settled_rows.doubt) : absl::OkStatus();
   }
 
   // What looks missing may have been compacted, for a newer one that the filter leaves out.
-  absl::Status JudgeCompacted(const SettledRows& settled_rows) {
+  absl::Status CheckCompacted(const SettledRows& settled_rows) {
     if (settled_rows.missing_of_compacted == 0 || !options_.filter.MayLeaveOutNewer() ||
         !options_.to_topic.empty()) {
       return absl::OkStatus();

@@ -380,13 +380,13 @@ absl::StatusOr<Gap> FindGap(const RecreateOptions& options, const Mover& mover,
 }
 
 // Before anything is changed.
-absl::Status JudgeGap(const RecreateOptions& options, const Gap& gap) {
+absl::Status CheckGap(const RecreateOptions& options, const Gap& gap) {
   if (options.leave_gap) {
     return absl::OkStatus();
   }
   BackfillOptions backfill = options.backfill;
   backfill.gap = gap;
-  return Backfill(backfill).JudgeGap();
+  return Backfill(backfill).CheckGap();
 }
 
 absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirmed) {
@@ -400,7 +400,7 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
   std::string text = mover.Describe() + WhatIsSent(options, gap);
   ASSIGN_OR_RETURN(const std::string cannot, WhatCannotBeSent(options.init, &connection));
   text += cannot;
-  if (const absl::Status judged = JudgeGap(options, gap); !judged.ok()) {
+  if (const absl::Status judged = CheckGap(options, gap); !judged.ok()) {
     Outcome refused = Failed(judged);
     refused.output = text;
     return refused;

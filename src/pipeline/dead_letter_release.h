@@ -33,6 +33,7 @@ struct DeadLetterRelease {
   base::DeadLetter decision;
   Phase phase = Phase::kSettling;
   delivery::Sequence settled_below = 0;
+  delivery::Sequence settled_to = 0;  // what the settling has come to
   std::int64_t cursor = 0;
   std::deque<base::DeadLetter> rows;
   std::string failure;  // why the first of `rows` ends it

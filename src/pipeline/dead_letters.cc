@@ -293,7 +293,7 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
       ask_at_ = now.mono + kAskAgainAfter;
       return std::nullopt;
     }
-    if (std::optional<Halt> halt = JudgeWritten(reply.written)) {
+    if (std::optional<Halt> halt = CheckWritten(reply.written)) {
       return halt;
     }
   }
@@ -340,7 +340,7 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
 
 // The row of an event is the only trace of it. A server that lost the row and has the event would not
 // send it again, because it counts as delivered.
-std::optional<Halt> DeadLetters::JudgeWritten(std::uint64_t written) {
+std::optional<Halt> DeadLetters::CheckWritten(std::uint64_t written) {
   if (written < written_rows_) {
     return Halt{base::HaltReason::kTimelineChanged,
                 absl::StrFormat(

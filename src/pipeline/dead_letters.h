@@ -136,7 +136,7 @@ class DeadLetters {
   std::string_view topic() const { return record_.topic; }
 
   // What became of it in company says nothing: it is to be tried alone.
-  bool needs_verdict() const { return needs_verdict_; }
+  bool needs_answer() const { return needs_answer_; }
 
   void OnAccepted() { sending_ = Sending::kOutstanding; }
 
@@ -177,7 +177,7 @@ class DeadLetters {
   void Refill(base::Now now);
   void OnInserted(const DeadLetterReply& reply, std::vector<delivery::Sequence>* written);
   void OnLoaded(const DeadLetterReply& reply);
-  std::optional<Halt> JudgeWritten(std::uint64_t written);
+  std::optional<Halt> CheckWritten(std::uint64_t written);
   void OnDiscarded(std::size_t index, const DeadLetterReply& reply);
 
   // --- dead_letters_release.cc ---
@@ -193,6 +193,7 @@ class DeadLetters {
   bool LetGo(const base::DeadLetter& of);
   void KeyIsDone();
   bool AwaitWritten();
+  bool IsSettled();
   void EndRelease();
   std::uint32_t SourceOf(const std::string& source) const;
   absl::Status CheckTopic(std::string_view topic) const;
@@ -233,7 +234,7 @@ class DeadLetters {
 
   base::ChunkArena arena_;
   Sending sending_ = Sending::kNone;
-  bool needs_verdict_ = false;
+  bool needs_answer_ = false;
   bool refused_ = false;  // once, alone
   bool recalled_ = false;
   delivery::Sequence sequence_ = kFirstSequence;

@@ -21,10 +21,24 @@ void DeadLetters::Tick(base::Now now) {
     return;
   }
   release_->Tick(now);
-  if (release_->phase == Release::Phase::kSettling &&
-      tracker_->oldest_unsettled() >= release_->settled_below) {
+  if (release_->phase == Release::Phase::kSettling && IsSettled()) {
     release_->phase = Release::Phase::kReading;
   }
+}
+
+// Whether what was read before has gone where it goes: events of the key's topic, and whatever has yet to
+// become a row. Another topic may wait for long.
+bool DeadLetters::IsSettled() {
+  delivery::Sequence& next = release_->settled_to;
+  next = std::max(next, tracker_->oldest_unsettled());
+  const auto is_settled = [this](const delivery::Tracker::Entry& entry) {
+    return entry.settled || (entry.form == delivery::Tracker::Form::kEvent &&
+                             entry.record.topic != release_->decision.topic);
+  };
+  while (next < release_->settled_below && is_settled(tracker_->entry(next))) {
+    ++next;
+  }
+  return next >= release_->settled_below;
 }
 
 void DeadLetters::Begin(DeadLetter decision, base::Now now) {
@@ -57,6 +71,7 @@ bool DeadLetters::AwaitWritten() {
   }
   release_->phase = Release::Phase::kSettling;
   release_->settled_below = waiting_.rbegin()->first + 1;
+  release_->settled_to = 0;
   return true;
 }
 
@@ -243,7 +258,7 @@ void DeadLetters::Prepare(const DeadLetter& row, const std::string& topic) {
   }
   ++sequence_;
   sending_ = Sending::kWaiting;
-  needs_verdict_ = refused_ = false;
+  needs_answer_ = refused_ = false;
   retry_at_ = base::MonotonicTime();
 }
 
@@ -272,7 +287,7 @@ void DeadLetters::OnAcknowledged() {
 
 void DeadLetters::OnRefused(const delivery::Failure& failure, bool alone, base::Now now) {
   sending_ = Sending::kWaiting;
-  needs_verdict_ = !alone;
+  needs_answer_ = !alone;
   release_->phase = Release::Phase::kLooking;
   release_->lost = true;
   if (!alone) {
@@ -294,7 +309,7 @@ void DeadLetters::OnLost() {
     release_->phase = Release::Phase::kLooking;
     release_->lost = true;
     recalled_ = false;
-    needs_verdict_ = true;  // a pipelined producer dies of a refused record before its report is in
+    needs_answer_ = true;  // a pipelined producer dies of a refused record before its report is in
   }
 }
 
@@ -307,7 +322,7 @@ void DeadLetters::Drop() {
   }
   record_ = envelope::Record();
   sending_ = Sending::kNone;
-  needs_verdict_ = recalled_ = false;
+  needs_answer_ = recalled_ = false;
 }
 
 }  // namespace walpost::pipeline

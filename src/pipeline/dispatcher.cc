@@ -14,14 +14,15 @@ using delivery::Sink;
 using delivery::SubmitResult;
 
 Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink* sink,
-                       Counters* counters, Decider* decider, DeadLetters* dead_letters,
-                       ProgressKeeper* progress, envelope::SchemaTable* schemas)
+                       Counters* counters, Undeliverables* undeliverables,
+                       DeadLetters* dead_letters, ProgressKeeper* progress,
+                       envelope::SchemaTable* schemas)
     : options_(options),
       backoff_(options.backoff, options.seed),
       tracker_(tracker),
       sink_(sink),
       counters_(counters),
-      decider_(decider),
+      undeliverables_(undeliverables),
       dead_letters_(dead_letters),
       progress_(progress),
       schemas_(schemas),
@@ -31,7 +32,7 @@ Dispatcher::Dispatcher(const Options& options, delivery::Tracker* tracker, Sink*
 void Dispatcher::Start(base::Now now) {
   CHECK(phase_ == Phase::kIdle);
   now_ = now;
-  verdict_.reset();
+  halt_at_.reset();
   topics_.ForgetAll();
   shutting_down_ = suspended_ = false;
   stages_.Forget();
@@ -78,8 +79,8 @@ void Dispatcher::Pump() {
 }
 
 void Dispatcher::SubmitTracked() {
-  // What came before a verdict is still delivered, by a new session if need be.
-  const delivery::Sequence end = verdict_ ? verdict_->sequence : tracker_->next_sequence();
+  // What came before a halt is still delivered, by a new session if need be.
+  const delivery::Sequence end = halt_at_ ? halt_at_->sequence : tracker_->next_sequence();
   if (!topics_.empty() && !SubmitHeld(end)) {
     return;
   }
@@ -96,10 +97,8 @@ void Dispatcher::SubmitTracked() {
     const bool behind =
         event && !entry.settled && !topics_.empty() && topics_.IsHeld(entry.record.topic);
     const Fate fate = behind ? Fate::kHeld : Offer(cursor_);
-    if (fate == Fate::kHeld) {
-      if (dead_letters_->any()) {
-        return;  // the order of a parked key rests on the line's
-      }
+    if (fate ==
+        Fate::kHeld) {  // a parked key is one of a topic, so the topic's order is all it needs
       topics_.Hold(entry.record.topic, cursor_);
     } else if (fate != Fate::kGone) {
       return;
@@ -155,7 +154,7 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
     }
     const SubmitResult result =
         step == HeldTopics::Step::kDecide
-            ? SubmitResult{SubmitResult::Outcome::kRefused, topics_.verdict(entry.record.topic)}
+            ? SubmitResult{SubmitResult::Outcome::kRefused, topics_.rejection(entry.record.topic)}
             : Submit(entry.record, sequence);
     switch (result.outcome) {
       case SubmitResult::Outcome::kAccepted:
@@ -210,8 +209,8 @@ std::optional<Dispatcher::Fate> Dispatcher::Follow(delivery::Sequence sequence) 
   if (!dead_letters_->Follows(entry.record.topic, *key, sequence)) {
     return std::nullopt;
   }
-  if (std::optional<Halt> halt = decider_->Follow(sequence)) {
-    verdict_ = Verdict{sequence, *std::move(halt)};
+  if (std::optional<Halt> halt = undeliverables_->Follow(sequence)) {
+    halt_at_ = HaltAt{sequence, *std::move(halt)};
     return Fate::kStopped;
   }
   return Fate::kGone;
@@ -238,9 +237,9 @@ SubmitResult Dispatcher::Submit(const envelope::Record& record, delivery::Sequen
 bool Dispatcher::Decide(delivery::Sequence sequence, const delivery::Failure& failure,
                         std::uint32_t attempts) {
   const std::string topic(tracker_->entry(sequence).record.topic);
-  std::optional<Halt> halt = decider_->Decide(sequence, failure, attempts);
+  std::optional<Halt> halt = undeliverables_->Decide(sequence, failure, attempts);
   if (halt) {
-    verdict_ = Verdict{sequence, *std::move(halt)};
+    halt_at_ = HaltAt{sequence, *std::move(halt)};
   } else {
     topics_.OnSettled(topic, sequence);
   }
@@ -283,8 +282,8 @@ void Dispatcher::Poll(base::Now now) {
     ++counters_->producers_after_recall;
     EndSession(mode());
   }
-  const bool done = only_held() && !dead_letters_->needs_verdict();
-  if (phase_ == Phase::kOneAtATime && !verdict_ && (done || now.mono >= report_by_)) {
+  const bool done = only_held() && !dead_letters_->needs_answer();
+  if (phase_ == Phase::kOneAtATime && !halt_at_ && (done || now.mono >= report_by_)) {
     if (done) {
       report_waits_.Reset();
     }
@@ -389,8 +388,8 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
     const HeldTopics::Unclear unclear =
         topics_.OnUnclear(topic, sequence, failure.kind, delivered_, now_.mono);
     attempts = unclear.attempts;
-    if (!unclear.verdict) {
-      decider_->Retry(sequence, failure, attempts);
+    if (!unclear.decided) {
+      undeliverables_->Retry(sequence, failure, attempts);
       EndFailedSession(/*back_off=*/true);
       return;
     }
@@ -402,7 +401,7 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
   EndFailedSession(/*back_off=*/!decided);
 }
 
-// Its failure ends the session like any other, but is never a verdict on an event.
+// Its failure ends the session like any other, but never decides about an event.
 void Dispatcher::OnOwnFailed(delivery::Sequence sequence, const delivery::Failure& failure) {
   if (failure.kind != FailureKind::kSessionEnded) {
     if (sequence >= ProgressKeeper::kFirstSequence) {

@@ -21,18 +21,18 @@
 #include "delivery/sink.h"
 #include "delivery/tracker.h"
 #include "pipeline/counters.h"
-#include "pipeline/decider.h"
 #include "pipeline/halt.h"
 #include "pipeline/held_topics.h"
 #include "pipeline/progress_keeper.h"
 #include "pipeline/schema_look_ups.h"
 #include "pipeline/stage_times.h"
+#include "pipeline/undeliverables.h"
 
 namespace walpost::pipeline {
 
 // A record that cannot be delivered, and that only an operator can decide about. Everything before
 // it can be.
-struct Verdict {
+struct HaltAt {
   delivery::Sequence sequence = 0;
   Halt halt;
 };
@@ -61,7 +61,7 @@ class Dispatcher : private delivery::SinkListener {
 
   // `progress` may be null, and `schemas` where nothing is framed.
   Dispatcher(const Options& options, delivery::Tracker* tracker, delivery::Sink* sink,
-             Counters* counters, Decider* decider, DeadLetters* dead_letters,
+             Counters* counters, Undeliverables* undeliverables, DeadLetters* dead_letters,
              ProgressKeeper* progress = nullptr, envelope::SchemaTable* schemas = nullptr);
 
   // Opens the sink; again after ShutDown.
@@ -96,7 +96,7 @@ class Dispatcher : private delivery::SinkListener {
     return phase_ == Phase::kPipelined && (held_since_ || cursor_ == tracker_->next_sequence());
   }
 
-  const std::optional<Verdict>& verdict() const { return verdict_; }
+  const std::optional<HaltAt>& halt_at() const { return halt_at_; }
 
   std::optional<base::MonotonicTime> NextDeadline() const;
 
@@ -165,7 +165,7 @@ class Dispatcher : private delivery::SinkListener {
   delivery::Tracker* const tracker_;
   delivery::Sink* const sink_;
   Counters* const counters_;
-  Decider* const decider_;
+  Undeliverables* const undeliverables_;
   DeadLetters* const dead_letters_;
   ProgressKeeper* const progress_;
   envelope::SchemaTable* const schemas_;
@@ -190,7 +190,7 @@ class Dispatcher : private delivery::SinkListener {
   base::Backoff report_waits_;
   std::chrono::milliseconds report_wait_{0};
   base::MonotonicTime report_by_;
-  std::optional<Verdict> verdict_;
+  std::optional<HaltAt> halt_at_;
 };
 
 }  // namespace walpost::pipeline

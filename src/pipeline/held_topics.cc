@@ -27,15 +27,15 @@ HeldTopics::Step HeldTopics::Next(std::string_view topic, base::MonotonicTime no
     return Step::kTry;
   }
   const Trouble& trouble = found->second;
-  if (trouble.verdict && now < trouble.answered_at + kVerdictKept) {
+  if (trouble.decided && now < trouble.answered_at + kAnswerKept) {
     return Step::kDecide;
   }
   return now >= trouble.try_at ? Step::kTry : Step::kWait;
 }
 
-const Failure& HeldTopics::verdict(std::string_view topic) const {
+const Failure& HeldTopics::rejection(std::string_view topic) const {
   const auto found = troubles_.find(topic);
-  CHECK(found != troubles_.end() && found->second.verdict);
+  CHECK(found != troubles_.end() && found->second.decided);
   return found->second.failure;
 }
 
@@ -45,7 +45,7 @@ bool HeldTopics::OnRefused(std::string_view topic, const Failure& failure,
   Trouble& trouble = found->second;
   // What was said long ago, or of another trouble, is not the same as having been said all the time.
   const milliseconds good_for =
-      trouble.verdict ? std::max(unknown_wait_, 2 * kVerdictKept) : kForgottenAfter;
+      trouble.decided ? std::max(unknown_wait_, 2 * kAnswerKept) : kForgottenAfter;
   if (added || trouble.failure.kind == FailureKind::kNone ||
       now >= trouble.answered_at + good_for) {
     trouble = Trouble();
@@ -54,14 +54,14 @@ bool HeldTopics::OnRefused(std::string_view topic, const Failure& failure,
   trouble.failure = failure;
   trouble.answered_at = now;
   const base::MonotonicTime believed_at = trouble.since + unknown_wait_;
-  const bool verdict = failure.kind == FailureKind::kTopicInvalid || now >= believed_at;
-  if (verdict) {
-    if (!std::exchange(trouble.verdict, true)) {
-      BoundVerdicts(found->first);
+  const bool decided = failure.kind == FailureKind::kTopicInvalid || now >= believed_at;
+  if (decided) {
+    if (!std::exchange(trouble.decided, true)) {
+      BoundAnswers(found->first);
     }
     return true;
   }
-  trouble.verdict = false;
+  trouble.decided = false;
   trouble.try_at = held_.size() > kMany
                        ? believed_at
                        : std::min(TryAgainAt(trouble.since, now), std::max(believed_at, now));
@@ -82,10 +82,10 @@ HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence seque
   }
   ++trouble.attempts;
   trouble.try_at = TryAgainAt(trouble.since, now);
-  const bool verdict = kind == FailureKind::kTopicNotAuthorized
+  const bool decided = kind == FailureKind::kTopicNotAuthorized
                            ? now >= trouble.since + unknown_wait_
                            : now >= trouble.since + kUnclearFor && delivered > trouble.delivered;
-  return {trouble.attempts, verdict};
+  return {trouble.attempts, decided};
 }
 
 bool HeldTopics::IsUnclear(std::string_view topic, Sequence sequence) const {
@@ -198,21 +198,21 @@ void HeldTopics::ForgetQueues() {
 void HeldTopics::ForgetAll() {
   ForgetQueues();
   troubles_.clear();
-  verdicts_.clear();
+  answers_.clear();
 }
 
-void HeldTopics::BoundVerdicts(const std::string& newest) {
-  verdicts_.push_back(newest);
-  if (verdicts_.size() <= kVerdictsMax) {
+void HeldTopics::BoundAnswers(const std::string& newest) {
+  answers_.push_back(newest);
+  if (answers_.size() <= kAnswersMax) {
     return;
   }
-  const auto oldest = troubles_.find(verdicts_.front());
-  verdicts_.pop_front();
-  if (oldest == troubles_.end() || !oldest->second.verdict) {
+  const auto oldest = troubles_.find(answers_.front());
+  answers_.pop_front();
+  if (oldest == troubles_.end() || !oldest->second.decided) {
     return;
   }
   if (IsHeld(oldest->first)) {
-    verdicts_.push_back(oldest->first);
+    answers_.push_back(oldest->first);
   } else {
     troubles_.erase(oldest);
   }

@@ -5,8 +5,8 @@
 // How: the first event that cannot go holds its topic, the later ones of that topic queue behind it.
 //   What is known of a topic outlives producers, the queues are made anew with each.
 // Thread: one owner.
-// Units/limits: the queues are bounded by what is in flight. Verdicts that nobody waits for are
-//   forgotten beyond kVerdictsMax.
+// Units/limits: the queues are bounded by what is in flight. Decisions that nobody waits for are
+//   forgotten beyond kAnswersMax.
 #pragma once
 
 #include <chrono>
@@ -28,8 +28,8 @@ namespace walpost::pipeline {
 
 class HeldTopics {
  public:
-  // A verdict on a topic counts for its next events so long; then it is asked about again.
-  static constexpr std::chrono::milliseconds kVerdictKept{5'000};
+  // What was decided about a topic counts for its next events so long; then it is asked about again.
+  static constexpr std::chrono::milliseconds kAnswerKept{5'000};
   // An answer that says nothing about the record counts against it after so long, when other records
   // were delivered meanwhile.
   static constexpr std::chrono::milliseconds kUnclearFor{300'000};
@@ -40,7 +40,7 @@ class HeldTopics {
   static constexpr std::chrono::milliseconds kForgottenAfter{600'000};
   // When more topics are held, each is asked about at the beginning and at the end only.
   static constexpr std::size_t kMany = 100;
-  static constexpr std::size_t kVerdictsMax = 1'000;
+  static constexpr std::size_t kAnswersMax = 1'000;
 
   // A broker learns of a new topic, or of a right, later than others. So that there is none is
   // believed when nothing else was said for `unknown_wait`.
@@ -59,14 +59,14 @@ class HeldTopics {
 
   // --- What is known of a topic ---
   Step Next(std::string_view topic, base::MonotonicTime now) const;
-  // After kDecide: the verdict.
-  const delivery::Failure& verdict(std::string_view topic) const;
-  // The sink refused the topic. Whether that is a verdict already.
+  // After kDecide: why.
+  const delivery::Failure& rejection(std::string_view topic) const;
+  // The sink refused the topic. Whether that decides already.
   bool OnRefused(std::string_view topic, const delivery::Failure& failure, base::MonotonicTime now);
 
   struct Unclear {
     std::uint32_t attempts = 0;
-    bool verdict = false;
+    bool decided = false;
   };
 
   // The record was sent alone, and the answer says nothing about it, or nothing that must last.
@@ -111,7 +111,7 @@ class HeldTopics {
  private:
   struct Trouble {
     delivery::Failure failure;  // of the topic; kNone: an answer about `sequence` was unclear
-    bool verdict = false;
+    bool decided = false;
     base::MonotonicTime since;
     base::MonotonicTime answered_at;
     base::MonotonicTime try_at;
@@ -129,7 +129,7 @@ class HeldTopics {
   using ByTopic = std::map<std::string, T, std::less<>>;
 
   void MakeDue(std::string_view topic);
-  void BoundVerdicts(const std::string& newest);
+  void BoundAnswers(const std::string& newest);
 
   const std::chrono::milliseconds unknown_wait_;
   ByTopic<Trouble> troubles_;
@@ -138,7 +138,7 @@ class HeldTopics {
   std::deque<std::string> due_;
   std::deque<std::string> postponed_;
   std::set<std::pair<base::MonotonicTime, std::string>> timers_;
-  std::deque<std::string> verdicts_;  // the oldest first
+  std::deque<std::string> answers_;  // the oldest first
   std::size_t events_ = 0;
 };
 

@@ -20,10 +20,10 @@ constexpr std::size_t kTopicLabelsMax = 1000;
 }  // namespace
 
 Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
-               Decider* decider, envelope::SchemaTable* schemas)
+               Undeliverables* undeliverables, envelope::SchemaTable* schemas)
     : tracker_(tracker),
       counters_(counters),
-      decider_(decider),
+      undeliverables_(undeliverables),
       schemas_(schemas),
       options_(options.outboxes),
       messages_options_(options.messages),
@@ -263,7 +263,7 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     const auto suspect = suspect_leaves_.find(insert.relation.oid);
     const std::uint32_t leaf =
         announced != 0 || suspect == suspect_leaves_.end() ? announced : suspect->second;
-    if (std::optional<Halt> halt = JudgeLeaf(leaf, insert.relation.oid)) {
+    if (std::optional<Halt> halt = CheckLeaf(leaf, insert.relation.oid)) {
       return halt;
     }
   }
@@ -276,7 +276,7 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     return TakeRepeated(ordinal);
   }
   if (transaction_.empty_for_us) {
-    return JudgeUnknown(last_outbox_->since, ordinal);
+    return CheckUnknown(last_outbox_->since, ordinal);
   }
   return TakeRow(last_outbox_, insert, ordinal);
 }
@@ -312,7 +312,7 @@ std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
   }
   if (transaction_.empty_for_us) {
     const auto since = facts_.prefixes_since.find(*prefix);
-    return JudgeUnknown(since == facts_.prefixes_since.end() ? base::Since() : since->second,
+    return CheckUnknown(since == facts_.prefixes_since.end() ? base::Since() : since->second,
                         ordinal);
   }
   // Behind the tables.

@@ -21,10 +21,10 @@
 #include "outbox/table_mapper.h"
 #include "pgoutput/decoder.h"
 #include "pipeline/counters.h"
-#include "pipeline/decider.h"
 #include "pipeline/halt.h"
 #include "pipeline/known_transactions.h"
 #include "pipeline/options.h"
+#include "pipeline/undeliverables.h"
 
 namespace walpost::pipeline {
 
@@ -32,7 +32,7 @@ class Intake {
  public:
   // `schemas` may be null where nothing is framed.
   Intake(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
-         Decider* decider, envelope::SchemaTable* schemas = nullptr);
+         Undeliverables* undeliverables, envelope::SchemaTable* schemas = nullptr);
 
   // A new connection: relations come anew. What is in flight stays, and rows up to the last one
   // taken are dropped when they come again. CHECK-fails unless the last connection was left.
@@ -136,7 +136,7 @@ class Intake {
   std::optional<Halt> FindOutbox(std::uint32_t oid);
   void SelectOutbox(std::uint32_t oid);
   const Outbox* OwnerOf(std::uint32_t leaf, std::uint32_t published_as) const;
-  std::optional<Halt> JudgeLeaf(std::uint32_t leaf, std::uint32_t published_as) const;
+  std::optional<Halt> CheckLeaf(std::uint32_t leaf, std::uint32_t published_as) const;
   void RememberLeaf(std::uint32_t leaf, std::uint32_t published_as);
   bool PublishedByRoot(std::uint32_t partition) const;
   std::optional<Halt> TakeRepeated(std::uint32_t ordinal);
@@ -147,7 +147,7 @@ class Intake {
                               std::uint32_t ordinal);
   std::optional<Halt> TakeMessage(const pgoutput::LogicalMessage& message, std::uint32_t ordinal,
                                   std::uint32_t table);
-  std::optional<Halt> JudgeUnknown(const base::Since& since, std::uint32_t ordinal);
+  std::optional<Halt> CheckUnknown(const base::Since& since, std::uint32_t ordinal);
   absl::Status Add(const outbox::Event& event, envelope::Encoder* encoder, std::uint32_t ordinal,
                    std::uint32_t table);
   absl::Status CheckSize() const;
@@ -161,7 +161,7 @@ class Intake {
 
   delivery::Tracker* const tracker_;
   Counters* const counters_;
-  Decider* const decider_;
+  Undeliverables* const undeliverables_;
   envelope::SchemaTable* const schemas_;
   const std::vector<OutboxOptions> options_;
   const MessagesOptions messages_options_;

@@ -73,7 +73,7 @@ std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
 }
 
 // A row or message where there was none of ours. It would be confirmed undelivered.
-std::optional<Halt> Intake::JudgeUnknown(const base::Since& since, std::uint32_t ordinal) {
+std::optional<Halt> Intake::CheckUnknown(const base::Since& since, std::uint32_t ordinal) {
   if (since.Covers(transaction_.commit_lsn, transaction_.info.commit_time)) {
     ++counters_->changes_ignored;
     return std::nullopt;
@@ -130,7 +130,7 @@ std::optional<Halt> Intake::Undeliverable(UndeliverableEvent undeliverable,
   undeliverable.commit_time = transaction_.info.commit_time;
   undeliverable.reason =
       undeliverable.content ? std::string(envelope::kMessageMalformed) : outbox::ReasonCodeOf(why);
-  std::optional<Halt> halt = decider_->DecideUndeliverable(undeliverable);
+  std::optional<Halt> halt = undeliverables_->DecideUndeliverable(undeliverable);
   if (!halt) {
     Taken(undeliverable.ordinal);
   }

@@ -155,7 +155,7 @@ const Intake::Outbox* Intake::OwnerOf(std::uint32_t leaf, std::uint32_t publishe
 
 // Right before a table's first change the server announces the table that it comes as, where that has
 // changed, and then the one that it is stored in.
-std::optional<Halt> Intake::JudgeLeaf(std::uint32_t leaf, std::uint32_t published_as) const {
+std::optional<Halt> Intake::CheckLeaf(std::uint32_t leaf, std::uint32_t published_as) const {
   if (leaf == 0 || leaf == published_as) {
     return std::nullopt;
   }
@@ -194,7 +194,7 @@ std::optional<Halt> Intake::JudgeLeaf(std::uint32_t leaf, std::uint32_t publishe
 void Intake::RememberLeaf(std::uint32_t leaf, std::uint32_t published_as) {
   SelectOutbox(published_as);
   last_oid_ = 0;
-  if (JudgeLeaf(leaf, published_as)) {
+  if (CheckLeaf(leaf, published_as)) {
     suspect_leaves_.emplace(published_as, leaf);
   }
 }

@@ -18,12 +18,12 @@ Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
     : options_(std::move(options)),
       schemas_(options_.schema_refresh, options_.schema_backoff, options_.seed + 4),
       dead_letters_(options_, &tracker_, schemas_.table()),
-      decider_(options_, &tracker_, &counters_, &dead_letters_, schemas_.table()),
-      intake_(options_, &tracker_, &counters_, &decider_, schemas_.table()),
+      undeliverables_(options_, &tracker_, &counters_, &dead_letters_, schemas_.table()),
+      intake_(options_, &tracker_, &counters_, &undeliverables_, schemas_.table()),
       keeper_(options_, &intake_.known()),
       dispatcher_({options_.sink_backoff, options_.seed + 1, options_.unknown_topic_wait,
                    options_.gather_for, options_.gather_max},
-                  &tracker_, sink, &counters_, &decider_, &dead_letters_, &keeper_,
+                  &tracker_, sink, &counters_, &undeliverables_, &dead_letters_, &keeper_,
                   schemas_.table()),
       timers_(options_.reconnect_interval),
       source_backoff_(options_.source_backoff, options_.seed + 2),
@@ -37,7 +37,7 @@ void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
   attempt_unanswered_ = false;
   std::optional<Halt> halt;
   if (end.kind == StreamEnd::Kind::kServerError) {
-    halt = JudgeServerError(end);
+    halt = CheckServerError(end);
   }
   reconnecting_as_planned_ = false;
   Disconnect(StreamCommand::kNone);
@@ -99,7 +99,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
     completing_ = completing_ && intake_.in_transaction() && !intake_.must_look();
     if (tracker_.next_sequence() != before) {
       dispatcher_.Gather(now);
-      CheckVerdict(now);
+      CheckDispatcherHalt(now);
     }
     return;
   }
@@ -121,7 +121,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
 
 void Pipeline::OnQuiet(base::Now now) {
   dispatcher_.OnQuiet(now);
-  CheckVerdict(now);
+  CheckDispatcherHalt(now);
 }
 
 void Pipeline::OnNotice(const std::string& notice) {
@@ -141,7 +141,7 @@ void Pipeline::OnNotice(const std::string& notice) {
 
 void Pipeline::Tick(base::Now now) {
   dispatcher_.Poll(now);
-  CheckVerdict(now);
+  CheckDispatcherHalt(now);
   CheckProgress(now);
   CheckHalting(now);
   CheckDraining(now);
@@ -188,7 +188,7 @@ void Pipeline::OnSchemaAnswers(const SchemaLookUp& look_up, const SchemaAnswers&
                                base::Now now) {
   schemas_.OnAnswers(look_up, answers, now);
   dispatcher_.Pump();
-  CheckVerdict(now);
+  CheckDispatcherHalt(now);
 }
 
 void Pipeline::Resume(base::Now now) {
@@ -222,8 +222,8 @@ bool Pipeline::want_frame() const {
       intake_.must_look()) {
     return false;
   }
-  const std::size_t retained_bytes =
-      tracker_.retained_bytes() + decider_.retained_bytes() + intake_.known().retained_bytes();
+  const std::size_t retained_bytes = tracker_.retained_bytes() + undeliverables_.retained_bytes() +
+                                     intake_.known().retained_bytes();
   // What has to come again on a new connection takes no memory.
   return !intake_.verified() || (dispatcher_.caught_up() && dead_letters_.has_room() &&
                                  retained_bytes < options_.in_flight_bytes_max);
@@ -367,21 +367,21 @@ void Pipeline::HaltNow() {
   dispatcher_.ShutDown();
 }
 
-void Pipeline::CheckVerdict(base::Now now) {
-  if (!dispatcher_.verdict()) {
+void Pipeline::CheckDispatcherHalt(base::Now now) {
+  if (!dispatcher_.halt_at()) {
     return;
   }
-  const delivery::Sequence sequence = dispatcher_.verdict()->sequence;
+  const delivery::Sequence sequence = dispatcher_.halt_at()->sequence;
   if (phase_ == Phase::kHalting && sequence < halt_boundary_) {
-    halt_ = dispatcher_.verdict()->halt;
+    halt_ = dispatcher_.halt_at()->halt;
     halt_boundary_ = sequence;
   } else if (phase_ == Phase::kStreaming) {
-    BeginHalt(dispatcher_.verdict()->halt, now);
+    BeginHalt(dispatcher_.halt_at()->halt, now);
     halt_boundary_ = sequence;
     CheckHalting(now);
   } else if (phase_ == Phase::kIdle || phase_ == Phase::kConnecting) {
     // Not connected: there is nobody to confirm to.
-    halt_ = dispatcher_.verdict()->halt;
+    halt_ = dispatcher_.halt_at()->halt;
     HaltNow();
   }
 }
@@ -419,7 +419,7 @@ void Pipeline::CheckClosed(base::Now now) {
   }
   counters_.events_discarded += tracker_.DiscardAll();
   dead_letters_.GiveUp();
-  decider_.Forget();
+  undeliverables_.Forget();
   intake_.Forget();
   phase_ = stop_requested_ ? Phase::kFinished : Phase::kHalted;
   if (resume_wanted_) {
@@ -445,7 +445,7 @@ void Pipeline::AccountPause(base::Now now) {
   }
 }
 
-std::optional<Halt> Pipeline::JudgeServerError(const StreamEnd& end) {
+std::optional<Halt> Pipeline::CheckServerError(const StreamEnd& end) {
   // Without a context all errors of a kind look alike: three in a year are no poison.
   const std::string place = intake_.in_transaction()
                                 ? "commit LSN " + intake_.last_commit_lsn().ToString()

@@ -28,7 +28,6 @@
 #include "pgoutput/frame.h"
 #include "pipeline/counters.h"
 #include "pipeline/dead_letters.h"
-#include "pipeline/decider.h"
 #include "pipeline/dispatcher.h"
 #include "pipeline/halt.h"
 #include "pipeline/intake.h"
@@ -39,6 +38,7 @@
 #include "pipeline/server_pings.h"
 #include "pipeline/source_timers.h"
 #include "pipeline/status_clock.h"
+#include "pipeline/undeliverables.h"
 
 namespace walpost::pipeline {
 
@@ -172,7 +172,7 @@ class Pipeline {
   void CheckSilence(base::Now now);
   void OnSilence(base::Now now);
   void CheckAlone(base::Now now);
-  void CheckVerdict(base::Now now);
+  void CheckDispatcherHalt(base::Now now);
   bool Drained() const;
   void CheckProgress(base::Now now);
   void CheckHalting(base::Now now);
@@ -186,7 +186,7 @@ class Pipeline {
 
   bool stalled() const;
   std::optional<base::MonotonicTime> look_due() const;
-  std::optional<Halt> JudgeServerError(const base::StreamEnd& end);
+  std::optional<Halt> CheckServerError(const base::StreamEnd& end);
 
   // Never what this very connection has not passed: it may turn out to be another history.
   base::Lsn confirmable() const;
@@ -197,7 +197,7 @@ class Pipeline {
   delivery::Tracker tracker_;
   SchemaLookUps schemas_;
   DeadLetters dead_letters_;
-  Decider decider_;
+  Undeliverables undeliverables_;
   Intake intake_;
   ProgressKeeper keeper_;
   Dispatcher dispatcher_;

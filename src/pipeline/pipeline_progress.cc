@@ -12,7 +12,7 @@ bool Pipeline::Drained() const {
     return tracker_.oldest_unsettled() >= halt_boundary_;
   }
   const bool stuck =
-      dispatcher_.verdict() && tracker_.oldest_unsettled() >= dispatcher_.verdict()->sequence;
+      dispatcher_.halt_at() && tracker_.oldest_unsettled() >= dispatcher_.halt_at()->sequence;
   return phase_ == Phase::kDraining && ((tracker_.empty() && !completing_) || stuck);
 }
 
@@ -20,14 +20,14 @@ void Pipeline::OnDeadLetterReply(DeadLetterReply reply, base::Now now) {
   std::vector<delivery::Sequence> written;
   std::optional<Halt> halt = dead_letters_.OnReply(std::move(reply), now, &written);
   for (const delivery::Sequence sequence : written) {
-    decider_.OnWritten(sequence);
+    undeliverables_.OnWritten(sequence);
     counters_.last_delivered_at = now.wall;
   }
   if (!dead_letters_.trouble().empty()) {
     last_error_ = dead_letters_.trouble();
   }
   dispatcher_.Pump();
-  CheckVerdict(now);
+  CheckDispatcherHalt(now);
   if (!halt) {
     return;
   }

@@ -29,7 +29,7 @@ bool Pipeline::connected() const { return connected_; }
 
 bool Pipeline::dead_letters_idle() const { return dead_letters_.idle(); }
 
-std::optional<Decision> Pipeline::TakeDecision() { return decider_.TakeDecision(); }
+std::optional<Decision> Pipeline::TakeDecision() { return undeliverables_.TakeDecision(); }
 
 std::uint64_t Pipeline::open_dead_letters() const { return dead_letters_.open_rows(); }
 
@@ -38,7 +38,7 @@ std::optional<DeadLetterRequest> Pipeline::TakeDeadLetterRequest(base::Now now) 
     return std::nullopt;
   }
   return dead_letters_.TakeRequest(
-      now, [this](delivery::Sequence sequence) { return decider_.RowOf(sequence); });
+      now, [this](delivery::Sequence sequence) { return undeliverables_.RowOf(sequence); });
 }
 
 base::Lsn Pipeline::confirmable() const {
@@ -46,7 +46,7 @@ base::Lsn Pipeline::confirmable() const {
 }
 
 EventReference Pipeline::OldestInFlight() const {
-  return decider_.Reference(tracker_.oldest_unsettled());
+  return undeliverables_.Reference(tracker_.oldest_unsettled());
 }
 
 }  // namespace walpost::pipeline

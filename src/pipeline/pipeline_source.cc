@@ -60,7 +60,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);
   intake_.Start(*facts_);
   safe_at_connect_ = tracker_.safe_lsn();
-  decider_.OnConnected(facts);
+  undeliverables_.OnConnected(facts);
   dead_letters_.OnConnected(facts.dead_letters_open,
                             facts.progress ? facts.progress->dead_letters : 0);
   keeper_.OnConnected(*facts_, adopted);
@@ -162,7 +162,7 @@ void Pipeline::ForgetAll() {
   intake_.Forget();
   keeper_.Forget();
   dead_letters_.Forget();
-  decider_.Forget();
+  undeliverables_.Forget();
   facts_.reset();
   timers_.Forget();
   confirmed_max_ = base::Lsn();

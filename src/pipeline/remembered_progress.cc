@@ -23,7 +23,7 @@ Halt MakeHalt(HaltReason reason, const std::string& detail) {
               absl::StrFormat("%s; see docs/runbook.md, %s", detail, base::HaltReasonName(reason))};
 }
 
-std::optional<Halt> JudgeTimeline(const Progress& progress, const SourceFacts& facts) {
+std::optional<Halt> CheckTimeline(const Progress& progress, const SourceFacts& facts) {
   bool ours = progress.timeline == facts.timeline;
   for (const base::TimelineEnd& ancestor : facts.timeline_history) {
     if (ancestor.timeline != progress.timeline) {
@@ -69,7 +69,7 @@ std::optional<Halt> JudgeTimeline(const Progress& progress, const SourceFacts& f
   return std::nullopt;
 }
 
-std::optional<Halt> JudgePrefixes(const Progress& progress, const SourceFacts& facts) {
+std::optional<Halt> CheckPrefixes(const Progress& progress, const SourceFacts& facts) {
   for (const std::string& prefix : progress.message_prefixes) {
     if (std::find(facts.message_prefixes.begin(), facts.message_prefixes.end(), prefix) ==
         facts.message_prefixes.end()) {
@@ -85,7 +85,7 @@ std::optional<Halt> JudgePrefixes(const Progress& progress, const SourceFacts& f
 }
 
 // A table may have another name by now.
-std::optional<Halt> JudgeTables(const Progress& progress, const SourceFacts& facts) {
+std::optional<Halt> CheckTables(const Progress& progress, const SourceFacts& facts) {
   for (const base::PublishedTable& table : progress.tables) {
     const bool there =
         std::any_of(facts.tables.begin(), facts.tables.end(), [&](const base::PublishedTable& now) {
@@ -118,7 +118,7 @@ const Progress* Choose(const std::vector<Progress>& records, std::uint64_t syste
   return chosen;
 }
 
-std::optional<Halt> JudgeNothing(const SourceFacts& facts) {
+std::optional<Halt> CheckNothing(const SourceFacts& facts) {
   if (!facts.consistent_point.valid() || facts.confirmed_flush_lsn <= facts.consistent_point) {
     return std::nullopt;
   }
@@ -133,10 +133,11 @@ std::optional<Halt> JudgeNothing(const SourceFacts& facts) {
 
 }  // namespace
 
-ProgressVerdict JudgeProgress(const std::vector<Progress>& records, const SourceFacts& facts) {
+ProgressCheck CheckRememberedProgress(const std::vector<Progress>& records,
+                                      const SourceFacts& facts) {
   const Progress* const progress = Choose(records, facts.system_identifier);
   if (progress == nullptr) {
-    return {JudgeNothing(facts), "", std::nullopt};
+    return {CheckNothing(facts), "", std::nullopt};
   }
   if (progress->system_identifier != facts.system_identifier) {
     return {MakeHalt(HaltReason::kClusterChanged,
@@ -150,7 +151,7 @@ ProgressVerdict JudgeProgress(const std::vector<Progress>& records, const Source
   if (facts.BehindTimeline(progress->timeline)) {
     return {std::nullopt, NotFollowedYet(facts, progress->timeline), std::nullopt};
   }
-  std::optional<Halt> halt = JudgeTimeline(*progress, facts);
+  std::optional<Halt> halt = CheckTimeline(*progress, facts);
   if (!halt && facts.confirmed_flush_lsn > progress->end_lsn) {
     halt =
         MakeHalt(HaltReason::kSlotMoved,
@@ -164,13 +165,13 @@ ProgressVerdict JudgeProgress(const std::vector<Progress>& records, const Source
     halt = FindEdit(*progress, facts);
   }
   if (!halt) {
-    halt = JudgePrefixes(*progress, facts);
+    halt = CheckPrefixes(*progress, facts);
   }
   if (!halt) {
-    halt = JudgeTables(*progress, facts);
+    halt = CheckTables(*progress, facts);
   }
-  return halt ? ProgressVerdict{std::move(halt), "", std::nullopt}
-              : ProgressVerdict{std::nullopt, "", *progress};
+  return halt ? ProgressCheck{std::move(halt), "", std::nullopt}
+              : ProgressCheck{std::nullopt, "", *progress};
 }
 
 bool Suffices(const std::optional<Progress>& known, const SourceFacts& facts) {

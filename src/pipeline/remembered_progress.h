@@ -1,4 +1,4 @@
-// JudgeProgress - does what was connected to continue what Kafka remembers of this pipeline?
+// CheckRememberedProgress - does what was connected to continue what Kafka remembers of this pipeline?
 // Why: a slot that was advanced or made anew by someone else, a restored or promoted server, a
 //   publication or table that was replaced while walpost was away: all connect without complaint,
 //   and then events are missing without a word (guarantee G6).
@@ -15,7 +15,7 @@
 
 namespace walpost::pipeline {
 
-struct ProgressVerdict {
+struct ProgressCheck {
   std::optional<Halt> halt;
   std::string not_yet;                     // why this cannot be decided yet; "" = it can
   std::optional<base::Progress> progress;  // streaming goes on from there; none = a first start
@@ -24,8 +24,8 @@ struct ProgressVerdict {
 // `records` are the pipeline's, in any order. Of the newest epoch, the highest position of this
 // cluster counts and not the last written: a late record of an instance that is gone is older, but
 // true.
-ProgressVerdict JudgeProgress(const std::vector<base::Progress>& records,
-                              const base::SourceFacts& facts);
+ProgressCheck CheckRememberedProgress(const std::vector<base::Progress>& records,
+                                      const base::SourceFacts& facts);
 
 // Is `known`, which this process has had acknowledged, all that must be judged, unless an operator has
 // decided since? Then a reconnect needs no Kafka.

@@ -49,7 +49,7 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
       ask_at_ = now.mono + backoff_.Next();
       return;
     }
-    if (IsVerdict(answers[i].status(), now)) {
+    if (Decides(answers[i].status(), now)) {
       Judge(look_up.needs[i].first, answers[i], now);
       continue;
     }
@@ -69,7 +69,7 @@ void SchemaLookUps::OnAnswers(const SchemaLookUp& look_up, const SchemaAnswers& 
 }
 
 // Or there is a schema.
-bool SchemaLookUps::IsVerdict(const absl::Status& answer, base::Now now) {
+bool SchemaLookUps::Decides(const absl::Status& answer, base::Now now) {
   if (!absl::IsAborted(answer)) {
     return true;
   }

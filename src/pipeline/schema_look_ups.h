@@ -1,13 +1,13 @@
 // SchemaLookUps - asks for the schemas that records wait for, and judges the answers.
 // Why: records of a schema that is not known stop the line, as for a topic that is not known; what is
 //   known lasts through any outage of the registry.
-// How: the runtime carries out one Take at a time. What the registry says about a schema is a verdict
-//   on the event; that it cannot be reached, or lets nobody in, never is. Where it answers others and
-//   not about this one, that is a verdict after kUnclearWait: a name that a writer chose must not
+// How: the runtime carries out one Take at a time. What the registry says about a schema decides
+//   on the event; that it cannot be reached, or lets nobody in, never does. Where it answers others and
+//   not about this one, that decides after kUnclearWait: a name that a writer chose must not
 //   stop the line without end.
 // Thread: loop thread.
 // Errors: in an answer: kUnavailable = try again; kAborted = it answers, but not about this one; any
-//   other = the verdict.
+//   other = what was decided.
 // Source: docs/schema-registry.md.
 #pragma once
 
@@ -80,7 +80,7 @@ class SchemaLookUps {
 
   void Judge(envelope::SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,
              base::Now now);
-  bool IsVerdict(const absl::Status& answer, base::Now now);
+  bool Decides(const absl::Status& answer, base::Now now);
   bool Refreshable(const envelope::SchemaTable::Entry& entry) const;
 
   const std::chrono::milliseconds refresh_;

@@ -1,4 +1,4 @@
-// PreflightRun - one pass of preflight: each step is a question and its verdict.
+// PreflightRun - one pass of preflight: each step is a question and its answer.
 // Why: internal to preflight*.cc; steps share what earlier ones read.
 // Thread: one owner; blocking.
 #pragma once

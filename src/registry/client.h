@@ -1,7 +1,7 @@
 // Client - the calls of Confluent's Schema Registry API that walpost makes.
 // Thread: one owner; blocking.
 // Errors: kUnavailable = nothing is known about the schema: the registry is away or overloaded, lets us
-//   not in (401, 403), or what answers is no registry. Verdicts: kNotFound (no such subject, version or
+//   not in (401, 403), or what answers is no registry. About the schema: kNotFound (no such subject, version or
 //   schema), kFailedPrecondition (not compatible), kInvalidArgument (not a schema, or not a subject).
 // Source: Confluent's Schema Registry API; error codes 404xx, 409, 422xx.
 #pragma once

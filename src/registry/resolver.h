@@ -4,7 +4,7 @@
 //   given, only the very same declarations will do; without them, the registry is believed.
 // Thread: one owner; blocking.
 // Errors: kUnavailable = nothing is known, try again. kAborted = the registry answers, but not about
-//   this subject. Any other code is a verdict on the schema, in words for an operator.
+//   this subject. Any other code is about the schema, in words for an operator.
 // Source: docs/schema-registry.md.
 #pragma once
 

@@ -66,14 +66,14 @@ postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> kno
     } else if (!records.ok()) {
       return Unreadable(records.status(), place.topic);
     }
-    pipeline::ProgressVerdict verdict = pipeline::JudgeProgress(*records, *facts);
-    if (verdict.halt) {
-      return OperatorEnd(verdict.halt->reason, verdict.halt->detail);
+    pipeline::ProgressCheck check = pipeline::CheckRememberedProgress(*records, *facts);
+    if (check.halt) {
+      return OperatorEnd(check.halt->reason, check.halt->detail);
     }
-    if (!verdict.not_yet.empty()) {
-      return Passing(verdict.not_yet);
+    if (!check.not_yet.empty()) {
+      return Passing(check.not_yet);
     }
-    facts->progress = std::move(verdict.progress);
+    facts->progress = std::move(check.progress);
     return std::nullopt;
   };
 }

@@ -106,8 +106,8 @@ class Session {
   explicit Session(std::uint8_t settings)
       : options_(Options(settings)),
         dead_letters_(options_, &tracker_),
-        decider_(options_, &tracker_, &counters_, &dead_letters_),
-        intake_(options_, &tracker_, &counters_, &decider_) {
+        undeliverables_(options_, &tracker_, &counters_, &dead_letters_),
+        intake_(options_, &tracker_, &counters_, &undeliverables_) {
     Start();
   }
 
@@ -169,7 +169,7 @@ class Session {
     intake_.Leave();
     discarded_ += tracker_.DiscardAll();
     dead_letters_.GiveUp();
-    decider_.Forget();
+    undeliverables_.Forget();
     tracker_.ForgetPositions();
     intake_.Forget();
     newest_ = kNothing;
@@ -178,7 +178,7 @@ class Session {
 
   void Start() {
     intake_.Start(Facts());
-    decider_.OnConnected(Facts());
+    undeliverables_.OnConnected(Facts());
   }
 
   void SettleOne(std::size_t choice) {
@@ -238,12 +238,12 @@ class Session {
   }
 
   void CheckDeadLetter(const delivery::Tracker::Entry& entry) {
-    const base::DeadLetter row = decider_.RowOf(tracker_.next_sequence() - 1);
+    const base::DeadLetter row = undeliverables_.RowOf(tracker_.next_sequence() - 1);
     CHECK(row.truncated_bytes && !row.value && row.headers.empty());
     const auto position = envelope::Position::Parse(row.position);
     CHECK(position.ok());
     CHECK(position->commit_lsn == entry.commit_lsn && position->ordinal == entry.ordinal);
-    const std::optional<pipeline::Decision> decision = decider_.TakeDecision();
+    const std::optional<pipeline::Decision> decision = undeliverables_.TakeDecision();
     CHECK(decision && decision->event.position == row.position);
   }
 
@@ -262,7 +262,7 @@ class Session {
   pipeline::Counters counters_;
   const pipeline::PipelineOptions options_;
   pipeline::DeadLetters dead_letters_;
-  pipeline::Decider decider_;
+  pipeline::Undeliverables undeliverables_;
   pipeline::Intake intake_;
   Place newest_ = kNothing;
   std::uint64_t settled_ = 0;

@@ -72,7 +72,7 @@ def test_what_somebody_took_away_is_missing_and_in_the_report(make_pipeline, wor
     assert code == 65 and found["missing"] == 3 and sorted(found["missing_ids"]) == sorted(gone)
     lines = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
     assert sorted(line["id"] for line in lines) == sorted(gone)
-    assert {(line["verdict"], line["table"], line["topic"]) for line in lines} == {("missing", "outbox.events", p.name)}
+    assert {(line["finding"], line["table"], line["topic"]) for line in lines} == {("missing", "outbox.events", p.name)}
 
 
 # Kafka's records have the time of walpost's clock, rows that of PostgreSQL's.

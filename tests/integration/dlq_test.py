@@ -340,8 +340,8 @@ def test_operator_decides_and_cannot_change_what_is_sent_nor_send_it_where_no_ev
     p.walpost.verb("init", "--with-roles")
     for number in range(3):
         add(p, number, b"k", parked=False, topic=p.name)
-    p.execute("DO $$ BEGIN CREATE ROLE decider LOGIN IN ROLE outbox_operator; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
-    conninfo = p.postgres.conninfo(p.database, user="decider")
+    p.execute("DO $$ BEGIN CREATE ROLE undeliverables LOGIN IN ROLE outbox_operator; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    conninfo = p.postgres.conninfo(p.database, user="undeliverables")
     with contextlib.closing(psycopg2.connect(conninfo)) as connection, connection.cursor() as cursor:
         connection.autocommit = True
         for change in ("UPDATE walpost.dead_letters SET value = 'forged'", "UPDATE walpost.dead_letters SET topic = 'elsewhere'",
@@ -365,7 +365,7 @@ def test_operator_decides_and_cannot_change_what_is_sent_nor_send_it_where_no_ev
     assert refused.returncode == 75 and progress in refused.stdout
     assert decide("retry", "--id", "e1").returncode == 0
     assert decide("discard", "--id", "e2", "--yes").returncode == 0
-    assert p.execute("SELECT decided_by FROM walpost.dead_letters WHERE event_id = 'e2'") == [("decider",)]
+    assert p.execute("SELECT decided_by FROM walpost.dead_letters WHERE event_id = 'e2'") == [("undeliverables",)]
     with contextlib.closing(psycopg2.connect(conninfo)) as connection, connection.cursor() as cursor:
         with pytest.raises(psycopg2.errors.RaiseException, match="was closed"):
             cursor.execute("UPDATE walpost.dead_letters SET decision = 'retry' WHERE event_id = 'e2'")

@@ -45,7 +45,8 @@ BEGIN
         EXECUTE format('CREATE OPERATOR public.%s (FUNCTION = public.%I, LEFTARG = %s, RIGHTARG = %s)', made.operator, name, made.left, made.right);
     END LOOP;
     FOREACH name IN ARRAY '{quote_ident(name),pg_drop_replication_slot(text),to_regclass(varchar),octet_length(name),
-                            quote_literal(name),array_to_string(name[]\\,text),octet_length(jsonb),pg_get_expr(pg_node_tree\\,regclass)}'::text[] LOOP
+                            quote_literal(name),array_to_string(name[]\\,text),octet_length(jsonb),pg_get_expr(pg_node_tree\\,regclass),
+                            pg_create_logical_replication_slot(text\\,text)}'::text[] LOOP
         EXECUTE format('CREATE FUNCTION public.%s RETURNS text LANGUAGE plpgsql AS %L', name, format(body, name));
     END LOOP;
 END $$;
@@ -532,3 +533,30 @@ def test_functions_work_in_a_session_in_which_a_backslash_escapes(make_pipeline)
                 cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'text', headers => %s::jsonb)", (p.name, refused))
     p.wait_confirmed()
     assert len(p.records()) == 1
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("more", [[], ["--with-roles"], ["--with-messages", "--revoke-emit"]])
+def test_printed_sql_runs_nothing_of_what_stands_in_public(make_pipeline, workspace, more):
+    p = make_pipeline(on_postgres=workspace.postgres(), config={"messages": {"prefixes": ["shop"]}} if "--with-messages" in more else None)
+    p.execute("CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO PUBLIC")
+    with connected(p, user="mallory") as cursor:
+        cursor.execute(TRAPS)
+    printed = p.walpost.verb("init", "--print-sql", *more).stdout
+    psql(p, text=printed + "SELECT current_setting('search_path') = '\"$user\", public' AS same \\gset\nSELECT 1 / (:'same' = 't')::int;\n")
+    assert caught(p) == ([], [(False,)])
+    assert p.execute("SELECT count(*) FROM walpost.pipeline") == [(1,)]
+
+
+def test_right_to_emit_is_given_to_nobody_who_made_a_function_of_that_name(make_pipeline):
+    p = make_pipeline()
+    stranger = f"stranger_{p.name}"
+    p.execute(f"CREATE ROLE {stranger} LOGIN; GRANT CREATE ON DATABASE {p.database} TO {stranger}")
+    p.execute("CREATE TABLE public.outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text)")
+    p.walpost = p.another(config={"outboxes": [{"preset": "debezium", "topics": {"allowed": ["*"]}}]})
+    with connected(p, user=stranger) as cursor:
+        cursor.execute("CREATE SCHEMA outbox; CREATE FUNCTION outbox.emit_message() RETURNS void LANGUAGE sql AS ''")
+    printed = p.walpost.verb("init", "--print-sql", "--revoke-emit").stdout
+    with pytest.raises(AssertionError, match=f"emit_message belongs to role {stranger}"):
+        psql(p, text=printed)
+    assert p.execute("SELECT count(*) FROM pg_proc p, aclexplode(p.proacl) a WHERE p.proname = 'pg_logical_emit_message' AND a.grantee = %s::regrole", stranger) == [(0,)]

@@ -179,18 +179,18 @@ std::optional<StreamEnd> Simulation::Guard(const std::optional<base::Progress>& 
   } else {
     records = kafka_.progress().records();
   }
-  pipeline::ProgressVerdict verdict = pipeline::JudgeProgress(records, *facts);
-  if (verdict.halt) {
+  pipeline::ProgressCheck check = pipeline::CheckRememberedProgress(records, *facts);
+  if (check.halt) {
     end.kind = StreamEnd::Kind::kOperator;
-    end.reason = verdict.halt->reason;
-    end.status = absl::FailedPreconditionError(verdict.halt->detail);
+    end.reason = check.halt->reason;
+    end.status = absl::FailedPreconditionError(check.halt->detail);
     return end;
   }
-  if (!verdict.not_yet.empty()) {
-    end.status = absl::UnavailableError(verdict.not_yet);
+  if (!check.not_yet.empty()) {
+    end.status = absl::UnavailableError(check.not_yet);
     return end;
   }
-  facts->progress = std::move(verdict.progress);
+  facts->progress = std::move(check.progress);
   return std::nullopt;
 }
 

@@ -352,7 +352,7 @@ void ModelKafka::AnswerLookUps(delivery::SinkListener* listener) {
 // A verdict on a topic is one on its events, also on those that come a little later.
 void ModelKafka::BlameTopics() {
   for (const auto& [name, topic] : topics_) {
-    if (!topic.condemned_at || now_ >= *topic.condemned_at + pipeline::HeldTopics::kVerdictKept) {
+    if (!topic.condemned_at || now_ >= *topic.condemned_at + pipeline::HeldTopics::kAnswerKept) {
       continue;
     }
     for (std::uint64_t i = 0; i < server_->events().size(); ++i) {

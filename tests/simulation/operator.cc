@@ -141,7 +141,7 @@ void Simulation::TakeDecisions() {
     Trace("decided:", decision->event.id + " " + decision->event.reason);
     ++told;
   }
-  if (told >= pipeline::Decider::kUnreportedMax) {
+  if (told >= pipeline::Undeliverables::kUnreportedMax) {
     judge_.OnSkippedUnreported();
   }
 }

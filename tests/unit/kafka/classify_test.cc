@@ -22,7 +22,7 @@ TEST(ClassifyTest, SuccessIsNoFailure) {
 }
 
 // Wrong here is a halt for nothing, or a record tried for ever.
-TEST(ClassifyTest, VerdictsOnARecord) {
+TEST(ClassifyTest, AnswersAboutARecord) {
   ExpectAll(FailureKind::kRecordTooLarge,
             {RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE, RD_KAFKA_RESP_ERR_RECORD_LIST_TOO_LARGE});
   ExpectAll(FailureKind::kRecordInvalid,
@@ -30,7 +30,7 @@ TEST(ClassifyTest, VerdictsOnARecord) {
              RD_KAFKA_RESP_ERR_POLICY_VIOLATION});
 }
 
-TEST(ClassifyTest, VerdictsOnATopic) {
+TEST(ClassifyTest, AnswersAboutATopic) {
   ExpectAll(FailureKind::kTopicUnknown,
             {RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC,
              RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION});
@@ -65,7 +65,7 @@ TEST(ClassifyTest, TroubleOfABrokerSaysNothingAboutTheRecord) {
 }
 
 // Every record of the topic gets them: whoever set the topic up would have all its events judged.
-TEST(ClassifyTest, WhatATopicSaysToEveryRecordIsNoVerdictOnOne) {
+TEST(ClassifyTest, WhatATopicSaysToEveryRecordIsNotAboutOne) {
   ExpectAll(FailureKind::kOther, {RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP,
                                   RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT});
 }

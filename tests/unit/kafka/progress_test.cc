@@ -169,7 +169,7 @@ TEST_F(ProgressTest, TopicThatABrokerLearnsOfLateIsNotMissing) {
   maker.get();
 }
 
-TEST_F(ProgressTest, KafkaThatIsAwayIsNoVerdict) {
+TEST_F(ProgressTest, KafkaThatIsAwayDecidesNothing) {
   mock_.CreateTopic("progress", 1);
   mock_.SetDown(true);
   const absl::Status read = ReadProgress(Options(), kPlace, milliseconds(500)).status();

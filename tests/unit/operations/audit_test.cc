@@ -20,86 +20,86 @@ Reconciled Absent() {
   return compared;
 }
 
-TEST(AuditVerdictTest, InTheTopicIsFineWhateverElseIsKnown) {
+TEST(AuditFindingTest, InTheTopicIsFineWhateverElseIsKnown) {
   Reconciled there = Absent();
   there.in_topic = true;
   there.too_large = true;
   there.fate = DeadLetterFate::kDeadLettered;
-  EXPECT_EQ(VerdictOn(there, Whole(), /*confirmed=*/false), Verdict::kOk);
+  EXPECT_EQ(FindingOn(there, Whole(), /*confirmed=*/false), Finding::kOk);
 }
 
-TEST(AuditVerdictTest, AbsentFromAWholeTopicIsMissing) {
-  EXPECT_EQ(VerdictOn(Absent(), Whole(), true), Verdict::kMissing);
+TEST(AuditFindingTest, AbsentFromAWholeTopicIsMissing) {
+  EXPECT_EQ(FindingOn(Absent(), Whole(), true), Finding::kMissing);
 }
 
-TEST(AuditVerdictTest, WhatIsNotConfirmedMayStillCome) {
-  EXPECT_EQ(VerdictOn(Absent(), Whole(), false), Verdict::kNotConfirmed);
+TEST(AuditFindingTest, WhatIsNotConfirmedMayStillCome) {
+  EXPECT_EQ(FindingOn(Absent(), Whole(), false), Finding::kNotConfirmed);
 }
 
-TEST(AuditVerdictTest, OlderThanTheTopicIsUnknown) {
+TEST(AuditFindingTest, OlderThanTheTopicIsUnknown) {
   ReconciledTopic topic = Whole();
   topic.gaps.begins_ms = 1'001;
-  EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kTopicBeginsLater);
+  EXPECT_EQ(FindingOn(Absent(), topic, true), Finding::kTopicBeginsLater);
   topic.gaps.begins_ms = 1'000;
-  EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kMissing);
+  EXPECT_EQ(FindingOn(Absent(), topic, true), Finding::kMissing);
 }
 
-TEST(AuditVerdictTest, ACompactedTopicAndRecordsWithoutIdsAreUnknown) {
+TEST(AuditFindingTest, ACompactedTopicAndRecordsWithoutIdsAreUnknown) {
   ReconciledTopic topic = Whole();
   topic.gaps.compaction = kafka::Compaction::kYes;
-  EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kTopicCompacted);
+  EXPECT_EQ(FindingOn(Absent(), topic, true), Finding::kTopicCompacted);
   topic.without_id = 1;
-  EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kRecordsWithoutId);
+  EXPECT_EQ(FindingOn(Absent(), topic, true), Finding::kRecordsWithoutId);
 }
 
-TEST(AuditVerdictTest, ATopicThatIsPerhapsCompactedCannotTell) {
+TEST(AuditFindingTest, ATopicThatIsPerhapsCompactedCannotTell) {
   ReconciledTopic topic = Whole();
   topic.gaps.compaction = kafka::Compaction::kUnknown;
-  EXPECT_EQ(VerdictOn(Absent(), topic, true), Verdict::kCompactionUnknown);
+  EXPECT_EQ(FindingOn(Absent(), topic, true), Finding::kCompactionUnknown);
   Reconciled there = Absent();
   there.in_topic = true;
-  EXPECT_EQ(VerdictOn(there, topic, true), Verdict::kOk);
+  EXPECT_EQ(FindingOn(there, topic, true), Finding::kOk);
 }
 
-TEST(AuditVerdictTest, AnIdThatAnotherTableMayHaveGivenCannotTell) {
+TEST(AuditFindingTest, AnIdThatAnotherTableMayHaveGivenCannotTell) {
   Reconciled row = Absent();
   row.id_unproven = true;
   row.too_large = true;
-  EXPECT_EQ(VerdictOn(row, Whole(), /*confirmed=*/false), Verdict::kIdsShared);
+  EXPECT_EQ(FindingOn(row, Whole(), /*confirmed=*/false), Finding::kIdsShared);
   row.fate = DeadLetterFate::kDeadLettered;
-  EXPECT_EQ(VerdictOn(row, Whole(), true), Verdict::kDeadLettered);
+  EXPECT_EQ(FindingOn(row, Whole(), true), Finding::kDeadLettered);
 }
 
-TEST(AuditVerdictTest, WhatADeadLetterIsAboutIsNotMissing) {
-  const std::pair<DeadLetterFate, Verdict> cases[] = {
-      {DeadLetterFate::kDeadLettered, Verdict::kDeadLettered},
-      {DeadLetterFate::kParked, Verdict::kParked},
-      {DeadLetterFate::kDiscarded, Verdict::kDiscarded},
-      {DeadLetterFate::kSentElsewhere, Verdict::kSentElsewhere}};
+TEST(AuditFindingTest, WhatADeadLetterIsAboutIsNotMissing) {
+  const std::pair<DeadLetterFate, Finding> cases[] = {
+      {DeadLetterFate::kDeadLettered, Finding::kDeadLettered},
+      {DeadLetterFate::kParked, Finding::kParked},
+      {DeadLetterFate::kDiscarded, Finding::kDiscarded},
+      {DeadLetterFate::kSentElsewhere, Finding::kSentElsewhere}};
   for (const auto& [fate, verdict] : cases) {
     Reconciled row = Absent();
     row.fate = fate;
-    EXPECT_EQ(VerdictOn(row, Whole(), true), verdict);
+    EXPECT_EQ(FindingOn(row, Whole(), true), verdict);
   }
 }
 
-TEST(AuditVerdictTest, WhatCanBeNoRecordWasSkipped) {
+TEST(AuditFindingTest, WhatCanBeNoRecordWasSkipped) {
   Reconciled row = Absent();
   row.too_large = true;
-  EXPECT_EQ(VerdictOn(row, Whole(), true), Verdict::kUndeliverable);
+  EXPECT_EQ(FindingOn(row, Whole(), true), Finding::kUndeliverable);
 }
 
 TEST(AuditReportTest, ExitCodeIsOfTheWorst) {
   AuditReport report;
-  report.Count(Absent(), Verdict::kOk);
-  report.Count(Absent(), Verdict::kDeadLettered);
+  report.Count(Absent(), Finding::kOk);
+  report.Count(Absent(), Finding::kDeadLettered);
   EXPECT_EQ(report.ExitCode(), 0);
-  report.Count(Absent(), Verdict::kTopicBeginsLater);
+  report.Count(Absent(), Finding::kTopicBeginsLater);
   EXPECT_EQ(report.ExitCode(), 75);
   report.order.out_of_order = 1;
   EXPECT_EQ(report.ExitCode(), 65);
   report.order.out_of_order = 0;
-  report.Count(Absent(), Verdict::kMissing);
+  report.Count(Absent(), Finding::kMissing);
   EXPECT_EQ(report.ExitCode(), 65);
   EXPECT_NE(report.Text().find("\n1 missing of 4, 1 unknown\n"), std::string::npos)
       << report.Text();
@@ -120,7 +120,7 @@ TEST(AuditReportTest, IdsAndNamesArePrintable) {
 TEST(AuditReportTest, OnlySomeIdsAreNamed) {
   AuditReport report;
   for (int i = 0; i < 100; ++i) {
-    report.Count(Absent(), Verdict::kMissing);
+    report.Count(Absent(), Finding::kMissing);
   }
   EXPECT_EQ(report.missing.size(), AuditReport::kExamplesMax);
   EXPECT_NE(report.Text().find(" ...\n"), std::string::npos);

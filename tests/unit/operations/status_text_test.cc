@@ -203,7 +203,7 @@ TEST_F(StatusTextTest, ParkedKeysWarnAndAreNamedWithTheirVerb) {
   EXPECT_THAT(Text(), HasSubstr("`walpost dlq list`"));
 }
 
-TEST_F(StatusTextTest, PluginsLineHasVerdictAndFigures) {
+TEST_F(StatusTextTest, PluginsLineHasHealthAndFigures) {
   snapshot_.in_flight_events = 3;
   snapshot_.oldest_undelivered_commit = kTakenAt - milliseconds(1500);
   EXPECT_EQ(PluginLine(Judged(), Status()),

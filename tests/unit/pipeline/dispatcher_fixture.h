@@ -127,7 +127,7 @@ class DispatcherTest : public ::testing::Test {
   Counters counters_;
   PipelineOptions options_;
   DeadLetters dead_letters_{options_, &tracker_};
-  Decider decider_{options_, &tracker_, &counters_, &dead_letters_};
+  Undeliverables undeliverables_{options_, &tracker_, &counters_, &dead_letters_};
   const milliseconds unknown_topic_wait_;
   std::set<std::string> topics_;
   std::string_view topic_ = "orders";
@@ -137,7 +137,7 @@ class DispatcherTest : public ::testing::Test {
       &tracker_,
       &sink_,
       &counters_,
-      &decider_,
+      &undeliverables_,
       &dead_letters_};
 };
 

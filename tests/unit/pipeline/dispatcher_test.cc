@@ -140,7 +140,7 @@ TEST_F(DispatcherTest, FailedReportEndsTheSessionAndWhatIsLeftGoesThroughCareful
   NextSession();
   EXPECT_EQ(mode(), Sink::Mode::kPipelined);
   EXPECT_TRUE(dispatcher_.caught_up());
-  EXPECT_FALSE(dispatcher_.verdict());
+  EXPECT_FALSE(dispatcher_.halt_at());
   EXPECT_THAT(Visible('a'), ElementsAre("event 0", "event 4"));
   EXPECT_THAT(Visible('b'), ElementsAre("event 1", "event 5"));
   EXPECT_EQ(counters_.records_resubmitted, 4U);
@@ -170,7 +170,7 @@ TEST_F(DispatcherTest, FailureOfTheSessionBacksOffAndJudgesNobody) {
   Poll(milliseconds(1));
   EXPECT_FALSE(sink_.closed());
   DeliverToTheEnd();
-  EXPECT_FALSE(dispatcher_.verdict());
+  EXPECT_FALSE(dispatcher_.halt_at());
 }
 
 TEST_F(DispatcherTest, RecordRefusedInFastModeIsTriedAgainWithoutBackOff) {
@@ -215,7 +215,7 @@ TEST_F(DispatcherTest, EachCarefulProducerWaitsLongerForAReport) {
     longest = std::max(longest, std::chrono::duration_cast<milliseconds>(now_.mono - since));
   }
   EXPECT_GT(longest, milliseconds(30'000)) << "what a broker may take";
-  EXPECT_FALSE(dispatcher_.verdict());
+  EXPECT_FALSE(dispatcher_.halt_at());
 }
 
 TEST_F(DispatcherTest, OutgrownProducerIsReplacedByOneOfItsMode) {
@@ -246,10 +246,10 @@ TEST_F(DispatcherTest, CarefulProducerWhoseTopicIsLookedUpStaysCareful) {
   ASSERT_THAT(sink_.outstanding(), ElementsAre(0));
   sink_.Fail(0, FailureKind::kRecordInvalid, "no good");
   Poll();
-  EXPECT_TRUE(dispatcher_.verdict());
+  EXPECT_TRUE(dispatcher_.halt_at());
 }
 
-TEST_F(DispatcherTest, FailureOfOneRecordAloneIsAVerdict) {
+TEST_F(DispatcherTest, FailureOfOneRecordAloneDecides) {
   for (const FailureKind kind :
        {FailureKind::kRecordTooLarge, FailureKind::kRecordInvalid, FailureKind::kTopicInvalid}) {
     Add(1);
@@ -257,12 +257,12 @@ TEST_F(DispatcherTest, FailureOfOneRecordAloneIsAVerdict) {
     sink_.Fail(event, kind);
     Poll();
     ASSERT_EQ(mode(), Sink::Mode::kOneAtATime);
-    EXPECT_FALSE(dispatcher_.verdict()) << "in a batch it may have been another's fault";
+    EXPECT_FALSE(dispatcher_.halt_at()) << "in a batch it may have been another's fault";
     sink_.Fail(event, kind, "no good");
     Poll();
-    ASSERT_TRUE(dispatcher_.verdict());
-    EXPECT_EQ(dispatcher_.verdict()->sequence, event);
-    EXPECT_THAT(dispatcher_.verdict()->halt.detail, HasSubstr("no good"));
+    ASSERT_TRUE(dispatcher_.halt_at());
+    EXPECT_EQ(dispatcher_.halt_at()->sequence, event);
+    EXPECT_THAT(dispatcher_.halt_at()->halt.detail, HasSubstr("no good"));
     dispatcher_.ShutDown();
     Poll();
     tracker_.DiscardAll();
@@ -271,22 +271,22 @@ TEST_F(DispatcherTest, FailureOfOneRecordAloneIsAVerdict) {
 }
 
 // UNKNOWN_SERVER_ERROR for a while says nothing about the record.
-TEST_F(DispatcherTest, EndedSessionIsNeverAVerdict) {
+TEST_F(DispatcherTest, EndedSessionNeverDecides) {
   Add(1);
   for (int i = 0; i < 20; ++i) {
     sink_.Fail(0, FailureKind::kSessionEnded);
     NextSession();
     ASSERT_EQ(mode(), Sink::Mode::kOneAtATime);
   }
-  EXPECT_FALSE(dispatcher_.verdict());
+  EXPECT_FALSE(dispatcher_.halt_at());
   DeliverToTheEnd();
 }
 
-TEST_F(DispatcherTest, RecordTheSinkRefusesIsAVerdictAndNothingAfterItIsSubmitted) {
+TEST_F(DispatcherTest, RecordTheSinkRefusesIsDecidedAndNothingAfterItIsSubmitted) {
   sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
   Add(3);
-  ASSERT_TRUE(dispatcher_.verdict());
-  EXPECT_EQ(dispatcher_.verdict()->sequence, 1U);
+  ASSERT_TRUE(dispatcher_.halt_at());
+  EXPECT_EQ(dispatcher_.halt_at()->sequence, 1U);
   EXPECT_THAT(sink_.accepted(), ElementsAre(0));
   sink_.DeliverAll();
   Poll();
@@ -297,7 +297,7 @@ TEST_F(DispatcherTest, RecordTheSinkRefusesIsAVerdictAndNothingAfterItIsSubmitte
 TEST_F(DispatcherTest, WhatCameBeforeARefusedRecordIsResubmittedWhenItsSessionFails) {
   sink_.Refuse(2, Failure{FailureKind::kRecordTooLarge, "too large"});
   Add(4);
-  ASSERT_TRUE(dispatcher_.verdict());
+  ASSERT_TRUE(dispatcher_.halt_at());
   sink_.FailSession("fatal");
   NextSession();
   EXPECT_THAT(sink_.outstanding(), ElementsAre(0, 1));
@@ -310,8 +310,8 @@ TEST_F(DispatcherTest, WhatCameBeforeARefusedRecordIsResubmittedWhenItsSessionFa
 TEST_F(DispatcherTest, BackOffGrowsUntilSomethingIsDelivered) {
   const base::BackoffOptions growing{milliseconds(1'000), milliseconds(64'000), milliseconds(900)};
   FakeSink sink;
-  Dispatcher dispatcher({growing, 7, milliseconds(0)}, &tracker_, &sink, &counters_, &decider_,
-                        &dead_letters_);
+  Dispatcher dispatcher({growing, 7, milliseconds(0)}, &tracker_, &sink, &counters_,
+                        &undeliverables_, &dead_letters_);
   dispatcher.Start(now_);
   Add(1);
   dispatcher.Pump();
@@ -385,17 +385,17 @@ TEST_F(DispatcherTest, ShutDownWhileASessionIsEndingOpensNoOther) {
   EXPECT_EQ(sink_.sessions().size(), 1U);
 }
 
-TEST_F(DispatcherTest, StartAfterShutDownForgetsTheVerdict) {
+TEST_F(DispatcherTest, StartAfterShutDownForgetsTheHalt) {
   sink_.Refuse(0, Failure{FailureKind::kTopicUnknown, "no such topic"});
   Add(1);
-  ASSERT_TRUE(dispatcher_.verdict());
+  ASSERT_TRUE(dispatcher_.halt_at());
   dispatcher_.ShutDown();
   Poll();
   ASSERT_TRUE(dispatcher_.idle());
   tracker_.DiscardAll();
   sink_.StopRefusing();
   dispatcher_.Start(now_);
-  EXPECT_FALSE(dispatcher_.verdict());
+  EXPECT_FALSE(dispatcher_.halt_at());
   Add(1);
   DeliverToTheEnd();
   EXPECT_EQ(counters_.records_resubmitted, 0U);

@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST_F(DispatcherTest, UnclearFailureIsNoVerdictWhileNothingElseIsDelivered) {
+TEST_F(DispatcherTest, UnclearFailureDecidesNothingWhileNothingElseIsDelivered) {
   Add(2);
   sink_.Fail(0, FailureKind::kOther);
   Poll();
@@ -20,7 +20,7 @@ TEST_F(DispatcherTest, UnclearFailureIsNoVerdictWhileNothingElseIsDelivered) {
     AwaitOutstanding(0, HeldTopics::kTryAgainMax);
     sink_.Fail(0, FailureKind::kOther, "who knows");
     Poll(HeldTopics::kUnclearFor);
-    ASSERT_FALSE(dispatcher_.verdict());
+    ASSERT_FALSE(dispatcher_.halt_at());
   }
   AwaitOutstanding(0, HeldTopics::kTryAgainMax);
   DeliverToTheEnd();
@@ -28,7 +28,7 @@ TEST_F(DispatcherTest, UnclearFailureIsNoVerdictWhileNothingElseIsDelivered) {
   EXPECT_THAT(Visible('b'), ElementsAre("event 1"));
 }
 
-TEST_F(DispatcherTest, UnclearFailureIsAVerdictAfterMinutesInWhichOthersWereDelivered) {
+TEST_F(DispatcherTest, UnclearFailureDecidesAfterMinutesInWhichOthersWereDelivered) {
   Add(2);
   sink_.Fail(0, FailureKind::kOther);
   Poll();
@@ -39,15 +39,15 @@ TEST_F(DispatcherTest, UnclearFailureIsAVerdictAfterMinutesInWhichOthersWereDeli
   AddTo("payments");
   AwaitOutstanding(2, kBackOff);
   sink_.Deliver(2);
-  while (!dispatcher_.verdict()) {
+  while (!dispatcher_.halt_at()) {
     AwaitOutstanding(0, HeldTopics::kTryAgainMax);
     sink_.Fail(0, FailureKind::kOther, "still");
     Poll();
     ASSERT_LT(now_.mono, first_at + 2 * HeldTopics::kUnclearFor);
   }
   EXPECT_GE(now_.mono, first_at + HeldTopics::kUnclearFor);
-  EXPECT_EQ(dispatcher_.verdict()->sequence, 0U);
-  EXPECT_THAT(dispatcher_.verdict()->halt.detail, HasSubstr("still"));
+  EXPECT_EQ(dispatcher_.halt_at()->sequence, 0U);
+  EXPECT_THAT(dispatcher_.halt_at()->halt.detail, HasSubstr("still"));
 }
 
 TEST_F(DispatcherTest, OtherTopicsGoOnWhileOneIsLookedUp) {
@@ -70,7 +70,7 @@ class UnknownTopicTest : public DispatcherTest {
 
   // Polls whenever it wants to be, up to this long from the start.
   void PollUntil(milliseconds time) {
-    while (now_.mono < kStart + time && !dispatcher_.verdict()) {
+    while (now_.mono < kStart + time && !dispatcher_.halt_at()) {
       const auto deadline = dispatcher_.NextDeadline().value_or(base::MonotonicTime::max());
       ASSERT_GT(deadline, now_.mono) << "it would spin";
       Poll(std::chrono::duration_cast<milliseconds>(std::min(deadline, kStart + time) - now_.mono));
@@ -85,12 +85,12 @@ TEST_F(UnknownTopicTest, IsAskedAboutAgainBeforeItIsBelieved) {
   AddTo("payments");
   EXPECT_THAT(sink_.outstanding(), ElementsAre(2));
   PollUntil(milliseconds(9'999));
-  EXPECT_FALSE(dispatcher_.verdict());
+  EXPECT_FALSE(dispatcher_.halt_at());
   EXPECT_GT(sink_.refusals("orders"), 4) << "a topic that is just being made is found soon";
   EXPECT_LT(sink_.refusals("orders"), 20);
   PollUntil(milliseconds(10'000));
-  ASSERT_TRUE(dispatcher_.verdict());
-  EXPECT_EQ(dispatcher_.verdict()->sequence, 0U);
+  ASSERT_TRUE(dispatcher_.halt_at());
+  EXPECT_EQ(dispatcher_.halt_at()->sequence, 0U);
 }
 
 TEST_F(UnknownTopicTest, IsUsedOnceItIsThereAndInOrder) {
@@ -121,7 +121,7 @@ TEST_F(UnknownTopicTest, ThatIsNotAuthorizedForAWhileIsUsedAfterwards) {
   sink_.RefuseTopic("orders", Failure{FailureKind::kTopicNotAuthorized, "no right"});
   Add(2);
   PollUntil(milliseconds(300));
-  EXPECT_FALSE(dispatcher_.verdict());
+  EXPECT_FALSE(dispatcher_.halt_at());
   sink_.TakeTopic("orders");
   PollUntil(milliseconds(1'000));
   EXPECT_THAT(sink_.outstanding(), ElementsAre(0, 1));
@@ -133,14 +133,14 @@ TEST_F(UnknownTopicTest, ThatMayNotBeWrittenIsBelievedAfterTheSameTime) {
   Add(2);
   sink_.Fail(0, FailureKind::kTopicNotAuthorized);
   Poll();
-  while (!dispatcher_.verdict()) {
+  while (!dispatcher_.halt_at()) {
     AwaitOutstanding(0, kBackOff);
     sink_.Fail(0, FailureKind::kTopicNotAuthorized, "no right");
     Poll();
     ASSERT_LT(now_.mono, kStart + milliseconds(60'000));
   }
   EXPECT_GE(now_.mono, kStart + milliseconds(10'000)) << "though nothing else was delivered";
-  EXPECT_EQ(dispatcher_.verdict()->sequence, 0U);
+  EXPECT_EQ(dispatcher_.halt_at()->sequence, 0U);
 }
 
 // A pipelined producer fails as a whole, and never says what the record's own answer is.
@@ -149,7 +149,7 @@ TEST_F(UnknownTopicTest, RecordWithAnUnclearAnswerIsSentByCarefulProducersOnly) 
   Add(1);
   sink_.Fail(0, FailureKind::kTopicNotAuthorized);
   Poll();
-  for (int i = 0; i < 1'000 && !dispatcher_.verdict(); ++i) {
+  for (int i = 0; i < 1'000 && !dispatcher_.halt_at(); ++i) {
     sink_.SetPending("orders", true);  // each producer looks its topics up anew
     Poll(kBackOff);
     sink_.SetPending("orders", false);
@@ -160,8 +160,8 @@ TEST_F(UnknownTopicTest, RecordWithAnUnclearAnswerIsSentByCarefulProducersOnly) 
       Poll();
     }
   }
-  ASSERT_TRUE(dispatcher_.verdict());
-  EXPECT_EQ(dispatcher_.verdict()->sequence, 0U);
+  ASSERT_TRUE(dispatcher_.halt_at());
+  EXPECT_EQ(dispatcher_.halt_at()->sequence, 0U);
 }
 
 }  // namespace

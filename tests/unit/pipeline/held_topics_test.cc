@@ -23,7 +23,7 @@ class HeldTopicsTest : public ::testing::Test {
   base::MonotonicTime now_{milliseconds(1'000'000)};
 };
 
-TEST_F(HeldTopicsTest, AnswerThatLastedIsAVerdict) {
+TEST_F(HeldTopicsTest, AnswerThatLastedDecides) {
   EXPECT_FALSE(Unknown());
   now_ += kWait;
   EXPECT_TRUE(Unknown());
@@ -36,7 +36,7 @@ TEST_F(HeldTopicsTest, AnswerFromLongAgoDoesNotCount) {
   EXPECT_FALSE(Unknown());
 }
 
-TEST_F(HeldTopicsTest, VerdictFromLongAgoDoesNotCount) {
+TEST_F(HeldTopicsTest, DecisionFromLongAgoDoesNotCount) {
   EXPECT_FALSE(Unknown());
   now_ += kWait;
   EXPECT_TRUE(Unknown());
@@ -48,7 +48,7 @@ TEST_F(HeldTopicsTest, VerdictFromLongAgoDoesNotCount) {
 TEST_F(HeldTopicsTest, UnclearAnswerOfAnotherRecordDoesNotCount) {
   topics_.OnUnclear("orders", 1, FailureKind::kTopicNotAuthorized, 0, now_);
   now_ += kWait;
-  EXPECT_FALSE(topics_.OnUnclear("orders", 2, FailureKind::kTopicNotAuthorized, 0, now_).verdict);
+  EXPECT_FALSE(topics_.OnUnclear("orders", 2, FailureKind::kTopicNotAuthorized, 0, now_).decided);
   EXPECT_TRUE(topics_.IsUnclear("orders", 2));
   EXPECT_FALSE(topics_.IsUnclear("orders", 1));
 }

@@ -63,8 +63,8 @@ class IntakeFixture : public ::testing::Test {
   Counters counters_;
   PipelineOptions options_ = OptionsOf(EventsOutbox());
   DeadLetters dead_letters_{options_, &tracker_};
-  Decider decider_{options_, &tracker_, &counters_, &dead_letters_};
-  Intake intake_{options_, &tracker_, &counters_, &decider_};
+  Undeliverables undeliverables_{options_, &tracker_, &counters_, &dead_letters_};
+  Intake intake_{options_, &tracker_, &counters_, &undeliverables_};
 };
 
 }  // namespace walpost::pipeline

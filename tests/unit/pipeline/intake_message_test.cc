@@ -91,8 +91,8 @@ struct World {
   delivery::Tracker tracker;
   Counters counters;
   DeadLetters dead_letters{options, &tracker};
-  Decider decider{options, &tracker, &counters, &dead_letters};
-  Intake intake{options, &tracker, &counters, &decider};
+  Undeliverables undeliverables{options, &tracker, &counters, &dead_letters};
+  Intake intake{options, &tracker, &counters, &undeliverables};
 };
 
 TEST(IntakeMessageTest, MessageBecomesARecordAsARowDoes) {
@@ -166,7 +166,7 @@ TEST(IntakeMessageTest, DeadLetterOfAMalformedMessageKeepsItsContent) {
   World world(OnUndeliverable::kDeadLetter);
   world.Take({Begin(100), Emitted("secret"), EventBytes("r1"), Commit(100)});
   EXPECT_EQ(world.tracker.entry(0).form, delivery::Tracker::Form::kDeadLetter);
-  const base::DeadLetter row = world.decider.RowOf(0);
+  const base::DeadLetter row = world.undeliverables.RowOf(0);
   EXPECT_EQ(row.value, "secret");
   EXPECT_EQ(row.reason, "message_malformed");
   EXPECT_EQ(row.source, "message:shop");
@@ -182,9 +182,9 @@ TEST(IntakeMessageTest, DeadLetterOfAMalformedMessageKeepsItsContent) {
 TEST(IntakeMessageTest, DeadLetterThatWaitsCountsWithAllItsTexts) {
   World world(OnUndeliverable::kDeadLetter);
   world.Take({Begin(100), EventBytes("b2", "b", "no topic/")});
-  const base::DeadLetter row = world.decider.RowOf(0);
+  const base::DeadLetter row = world.undeliverables.RowOf(0);
   EXPECT_FALSE(row.event_id.empty() || row.event_type.empty() || row.topic.empty());
-  EXPECT_EQ(world.decider.retained_bytes(),
+  EXPECT_EQ(world.undeliverables.retained_bytes(),
             sizeof(row) + row.position.size() + row.event_id.size() + row.event_type.size() +
                 row.source.size() + row.topic.size() + row.schema.size() + row.reason.size() +
                 row.detail.size());
@@ -223,8 +223,8 @@ TEST(IntakeMessageTest, MessageParksNoKeyUnlessMessagesMayHalt) {
 TEST(IntakeMessageTest, OfALongIdADeadLetterKeepsTheBegin) {
   World world(OnUndeliverable::kDeadLetter);
   world.Take({Begin(100), Emitted(Content(std::string(20'000, 'i'))), Commit(100)});
-  EXPECT_EQ(world.decider.RowOf(0).reason, "event_too_large");
-  EXPECT_EQ(world.decider.RowOf(0).event_id.size(), base::DeadLetter::kTextBytesMax + 4);
+  EXPECT_EQ(world.undeliverables.RowOf(0).reason, "event_too_large");
+  EXPECT_EQ(world.undeliverables.RowOf(0).event_id.size(), base::DeadLetter::kTextBytesMax + 4);
 }
 
 TEST(IntakeMessageTest, MessagesLeaveHalfOfTheDeadLettersToRows) {
@@ -246,10 +246,10 @@ TEST(IntakeMessageTest, MessageBeyondTheLimitIsUndeliverableWithoutItsContent) {
   message.set_payload(std::string(10'000, 'x'));
   world.Take({Begin(100), Emitted(message.SerializeAsString()), Emitted(Content("m2")),
               Emitted(std::string(10'000, 'x')), Commit(100)});
-  EXPECT_EQ(world.decider.RowOf(0).reason, "event_too_large");
-  EXPECT_EQ(world.decider.RowOf(0).event_id, "m1");
+  EXPECT_EQ(world.undeliverables.RowOf(0).reason, "event_too_large");
+  EXPECT_EQ(world.undeliverables.RowOf(0).event_id, "m1");
   EXPECT_EQ(world.tracker.entry(0).record.value, std::nullopt);
-  EXPECT_EQ(world.decider.RowOf(2).reason, "event_too_large");
+  EXPECT_EQ(world.undeliverables.RowOf(2).reason, "event_too_large");
   EXPECT_THAT(world.Places(), Contains("m2@1"));
 }
 

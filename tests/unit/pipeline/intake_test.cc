@@ -278,8 +278,8 @@ TEST_F(IntakeTest, ImpossibleOrderIsAProtocolErrorThatNamesThePlace) {
     Counters counters;
     const PipelineOptions options = OptionsOf(EventsOutbox());
     DeadLetters dead_letters(options, &tracker);
-    Decider decider(options, &tracker, &counters, &dead_letters);
-    Intake intake(options, &tracker, &counters, &decider);
+    Undeliverables undeliverables(options, &tracker, &counters, &dead_letters);
+    Intake intake(options, &tracker, &counters, &undeliverables);
     intake.Start(facts_);
     ASSERT_FALSE(intake.TakePayload(walpost::testing::RelationBytes(EventsRelation()), {}));
     for (const std::string& payload : each.before) {

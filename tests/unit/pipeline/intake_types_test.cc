@@ -27,8 +27,8 @@ TEST(IntakeTypesTest, DomainOverUuidIsTheEventsId) {
   Counters counters;
   const PipelineOptions pipeline_options = OptionsOf(options);
   DeadLetters dead_letters(pipeline_options, &tracker);
-  Decider decider(pipeline_options, &tracker, &counters, &dead_letters);
-  Intake intake(pipeline_options, &tracker, &counters, &decider);
+  Undeliverables undeliverables(pipeline_options, &tracker, &counters, &dead_letters);
+  Intake intake(pipeline_options, &tracker, &counters, &undeliverables);
   base::SourceFacts facts;
   facts.tables = {{kTable.oid, "public", "outbox"}};
   intake.Start(facts);

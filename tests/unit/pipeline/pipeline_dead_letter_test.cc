@@ -273,7 +273,7 @@ TEST_F(DeadLetterPolicyTest, TooManyOpenRowsHalt) {
                "delivery.dead_letters_max, 1 of them, are open");
 }
 
-TEST_F(DeadLetterPolicyTest, VerdictOfACarefulProducerMakesARowAndTheNextProducerGoesOnAtOnce) {
+TEST_F(DeadLetterPolicyTest, RejectionOneAtATimeMakesARowAndTheNextProducerGoesOnAtOnce) {
   Policy(OnUndeliverable::kDeadLetter);
   Transaction(100, {"a1", "b2", "b3"});
   sink_.Fail(1, FailureKind::kRecordInvalid);
@@ -431,8 +431,8 @@ TEST_F(DeadLetterPolicyTest, DecisionsTooManyToReportAreCountedOnce) {
     skipped += events;
   };
   for (const std::size_t too_many : {7, 3}) {
-    skip(Decider::kUnreportedMax + too_many);
-    EXPECT_THAT(Reported(), SizeIs(Decider::kUnreportedMax));
+    skip(Undeliverables::kUnreportedMax + too_many);
+    EXPECT_THAT(Reported(), SizeIs(Undeliverables::kUnreportedMax));
     for (const std::size_t not_reported : {too_many, std::size_t{0}}) {
       skip(1);
       const std::vector<Decision> reported = Reported();

@@ -140,7 +140,7 @@ TEST_F(DeliveryTest, HaltGivesUpOnWhatCameBeforeAfterTheTimeout) {
   EXPECT_EQ(pipeline().counters().events_discarded, 2U);
 }
 
-TEST_F(DeliveryTest, VerdictWhileDisconnectedHaltsToo) {
+TEST_F(DeliveryTest, RejectionWhileDisconnectedHaltsToo) {
   Connect();
   Transaction(100, {"a1"});
   sink_.Fail(0, FailureKind::kRecordTooLarge);

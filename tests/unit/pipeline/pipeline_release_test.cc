@@ -91,7 +91,7 @@ TEST_F(ParkTest, RetryOfAnEventThatIsRefusedOnceMoreAfterAWhileFailsAndTheKeySta
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
 }
 
-TEST_F(ParkTest, FailureInCompanyIsNoVerdictOnARetriedEvent) {
+TEST_F(ParkTest, FailureInCompanyDecidesNothingAboutARetriedEvent) {
   Connect();
   ParkA(100, {"a1"});
   RetryA();

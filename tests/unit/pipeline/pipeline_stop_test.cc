@@ -154,7 +154,7 @@ TEST_F(StopTest, EventThatCannotBeDeliveredDoesNotHoldUpTheDrain) {
   ExpectFinished();
 }
 
-TEST_F(StopTest, VerdictDuringTheDrainEndsIt) {
+TEST_F(StopTest, HaltDuringTheDrainEndsIt) {
   Connect();
   Transaction(100, {"a1", "b1"});
   Stop();

@@ -37,24 +37,24 @@ class RememberedProgressTest : public ::testing::Test {
   }
 
   void ExpectPosition(const std::vector<Progress>& records, Lsn position) {
-    const ProgressVerdict verdict = JudgeProgress(records, facts_);
-    EXPECT_FALSE(verdict.halt) << verdict.halt->detail;
-    ASSERT_TRUE(verdict.progress);
-    EXPECT_EQ(verdict.progress->end_lsn, position);
+    const ProgressCheck check = CheckRememberedProgress(records, facts_);
+    EXPECT_FALSE(check.halt) << check.halt->detail;
+    ASSERT_TRUE(check.progress);
+    EXPECT_EQ(check.progress->end_lsn, position);
   }
 
   std::string ExpectHalt(const std::vector<Progress>& records, HaltReason reason) {
-    const ProgressVerdict verdict = JudgeProgress(records, facts_);
-    EXPECT_FALSE(verdict.progress);
-    if (!verdict.halt) {
+    const ProgressCheck check = CheckRememberedProgress(records, facts_);
+    EXPECT_FALSE(check.progress);
+    if (!check.halt) {
       ADD_FAILURE() << "no halt";
       return "";
     }
-    EXPECT_EQ(verdict.halt->reason, reason) << verdict.halt->detail;
-    EXPECT_THAT(verdict.halt->detail,
+    EXPECT_EQ(check.halt->reason, reason) << check.halt->detail;
+    EXPECT_THAT(check.halt->detail,
                 AllOf(HasSubstr("--yes"),
                       HasSubstr("docs/runbook.md, " + std::string(HaltReasonName(reason)))));
-    return verdict.halt->detail;
+    return check.halt->detail;
   }
 
   base::SourceFacts facts_;
@@ -82,10 +82,10 @@ TEST_F(RememberedProgressTest, NewestTimelineCountsEvenWhenLower) {
 
 TEST_F(RememberedProgressTest, StandbyOnAnOlderTimelineCannotBeJudgedYet) {
   facts_.in_recovery = true;
-  const ProgressVerdict verdict = JudgeProgress({At(0x500, 2)}, facts_);
-  EXPECT_FALSE(verdict.halt);
-  EXPECT_FALSE(verdict.progress);
-  EXPECT_NE(verdict.not_yet, "");
+  const ProgressCheck check = CheckRememberedProgress({At(0x500, 2)}, facts_);
+  EXPECT_FALSE(check.halt);
+  EXPECT_FALSE(check.progress);
+  EXPECT_NE(check.not_yet, "");
   facts_.in_recovery = false;
   ExpectHalt({At(0x500, 2)}, HaltReason::kTimelineChanged);
 }
@@ -97,11 +97,11 @@ TEST_F(RememberedProgressTest, OperatorsDecisionOverrulesHigherPositions) {
 
 TEST_F(RememberedProgressTest, FirstStartHasNothingToJudge) {
   facts_.consistent_point = Lsn(0x400);
-  const ProgressVerdict verdict = JudgeProgress({}, facts_);
-  EXPECT_FALSE(verdict.halt);
-  EXPECT_FALSE(verdict.progress);
+  const ProgressCheck check = CheckRememberedProgress({}, facts_);
+  EXPECT_FALSE(check.halt);
+  EXPECT_FALSE(check.progress);
   facts_.consistent_point = Lsn();
-  EXPECT_FALSE(JudgeProgress({}, facts_).halt) << "not recorded where it began";
+  EXPECT_FALSE(CheckRememberedProgress({}, facts_).halt) << "not recorded where it began";
 }
 
 // Failure 74.

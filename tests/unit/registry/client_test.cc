@@ -64,7 +64,7 @@ TEST_F(ClientTest, RegisterAndLatestAskWhereTheyShould) {
   EXPECT_EQ(mock_.requests()[1].line, "GET /subjects/s/versions/latest");
 }
 
-TEST_F(ClientTest, VerdictsAreDistinguishedFromTrouble) {
+TEST_F(ClientTest, AnswersAboutASchemaAreDistinguishedFromTrouble) {
   EXPECT_TRUE(absl::IsNotFound(LookUpStatus(404, R"({"error_code": 40401, "message": "no"})")));
   EXPECT_TRUE(absl::IsNotFound(LookUpStatus(404, R"({"error_code": 40403, "message": "no"})")));
   EXPECT_TRUE(
@@ -73,7 +73,7 @@ TEST_F(ClientTest, VerdictsAreDistinguishedFromTrouble) {
       absl::IsInvalidArgument(LookUpStatus(422, R"({"error_code": 42201, "message": "no"})")));
 }
 
-TEST_F(ClientTest, TroubleIsNeverAVerdict) {
+TEST_F(ClientTest, TroubleIsNeverAboutASchema) {
   const std::pair<int, const char*> answers[] = {
       {401, "{}"},
       {403, R"({"error_code": 40301, "message": "no"})"},

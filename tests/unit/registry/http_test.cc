@@ -90,7 +90,7 @@ TEST_F(HttpTest, RegistryThatNobodyCanReachIsReportedWithEachUrl) {
   EXPECT_THAT(text, HasSubstr("the Schema Registry at " + mock_.url() + " answers 503"));
 }
 
-TEST_F(HttpTest, OtherVerdictsAreNotAskedForTwice) {
+TEST_F(HttpTest, OtherAnswersAreNotAskedForTwice) {
   mock_.AnswerAll(422, "{}");
   Http http(At({mock_.url(), other_.url()}));
   EXPECT_EQ(http.Get("/a")->code, 422);

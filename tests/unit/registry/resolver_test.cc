@@ -122,7 +122,7 @@ TEST_F(ResolverTest, AutoRegisterRegistersWhatIsMissingLeavesFirst) {
   EXPECT_EQ(schema->id, 7);
 }
 
-TEST_F(ResolverTest, RegistrationThatIsNotCompatibleIsAVerdict) {
+TEST_F(ResolverTest, RegistrationThatIsNotCompatibleDecides) {
   framing_.auto_register = true;
   mock_.Answer(kLookUpMoney, 200, Found(3));
   mock_.Answer("POST /subjects/orders-shop.v1.OrderShipped/versions", 409,
@@ -158,7 +158,7 @@ TEST_F(ResolverTest, NewestVersionThatDeclaresOtherThingsIsNot) {
   EXPECT_THAT(WhyNot(Shipped()), HasSubstr("does not have shop/v1/order.proto"));
 }
 
-TEST_F(ResolverTest, MessageThatTheDescriptorsDoNotHaveIsAVerdict) {
+TEST_F(ResolverTest, MessageThatTheDescriptorsDoNotHaveDecides) {
   SchemaNeed need = Shipped();
   need.record = "shop.v1.Unknown";
   EXPECT_THAT(WhyNot(need), HasSubstr("declares no message shop.v1.Unknown"));
@@ -184,7 +184,7 @@ TEST_F(ResolverTest, WithoutDescriptorsTheNewestVersionShowsThePlaceOfTheMessage
   EXPECT_FALSE(schema->fixed);
 }
 
-TEST_F(ResolverTest, NewestVersionThatDoesNotFitIsAVerdict) {
+TEST_F(ResolverTest, NewestVersionThatDoesNotFitDecides) {
   framing_.descriptor_set = "";
   EXPECT_THAT(WhyNot(Shipped()), HasSubstr("subject 'orders-shop.v1.OrderShipped': register its"));
   mock_.Answer(kLatest, 200, Newest("AVRO", "{}"));
@@ -213,7 +213,7 @@ TEST_F(ResolverTest, GuidIsAskedForWhereTheAnswerHasNone) {
   EXPECT_EQ((*resolver().Resolve(need)->guid)[0], 1);
 }
 
-TEST_F(ResolverTest, TroubleAnywhereIsNoVerdict) {
+TEST_F(ResolverTest, TroubleAnywhereDecidesNothing) {
   mock_.Answer(kLookUpMoney, 200, Found(3));
   for (const char* line : {kLookUpMoney, kLookUp, kLatest}) {
     mock_.Forget();

@@ -1,4 +1,4 @@
-#include "pipeline/decider.h"
+#include "pipeline/undeliverables.h"
 
 #include <glog/logging.h>
 
@@ -78,8 +78,8 @@ EventReference EventOf(const DeadLetter& row, const std::optional<std::string_vi
 
 }  // namespace
 
-Decider::Decider(const PipelineOptions& options, Tracker* tracker, Counters* counters,
-                 DeadLetters* dead_letters, const envelope::SchemaTable* schemas)
+Undeliverables::Undeliverables(const PipelineOptions& options, Tracker* tracker, Counters* counters,
+                               DeadLetters* dead_letters, const envelope::SchemaTable* schemas)
     : policy_(options.on_undeliverable),
       messages_halt_(options.messages.halts || options.messages.prefixes.empty()),
       first_message_(options.outboxes.size()),
@@ -88,8 +88,8 @@ Decider::Decider(const PipelineOptions& options, Tracker* tracker, Counters* cou
       dead_letters_(dead_letters),
       schemas_(schemas) {}
 
-std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& failure,
-                                    std::uint32_t attempts) {
+std::optional<Halt> Undeliverables::Decide(delivery::Sequence sequence, const Failure& failure,
+                                           std::uint32_t attempts) {
   const Tracker::Entry& entry = tracker_->entry(sequence);
   CHECK(entry.form == Tracker::Form::kEvent);
   DeadLetter row = Describe(entry);
@@ -114,7 +114,7 @@ std::optional<Halt> Decider::Decide(delivery::Sequence sequence, const Failure& 
   return std::nullopt;
 }
 
-OnUndeliverable Decider::PolicyOf(std::uint32_t table) const {
+OnUndeliverable Undeliverables::PolicyOf(std::uint32_t table) const {
   if (table < first_message_ || messages_halt_) {
     return policy_;
   }
@@ -124,7 +124,8 @@ OnUndeliverable Decider::PolicyOf(std::uint32_t table) const {
   return policy_ == OnUndeliverable::kPark ? OnUndeliverable::kDeadLetter : policy_;
 }
 
-void Decider::Retry(delivery::Sequence sequence, const Failure& failure, std::uint32_t attempts) {
+void Undeliverables::Retry(delivery::Sequence sequence, const Failure& failure,
+                           std::uint32_t attempts) {
   const Tracker::Entry& entry = tracker_->entry(sequence);
   DeadLetter row = Describe(entry);
   row.reason = ReasonCode(failure.kind);
@@ -133,13 +134,13 @@ void Decider::Retry(delivery::Sequence sequence, const Failure& failure, std::ui
   Report(Decision::Kind::kRetried, row, entry.record.key);
 }
 
-EventReference Decider::Reference(delivery::Sequence sequence) const {
+EventReference Undeliverables::Reference(delivery::Sequence sequence) const {
   const Tracker::Entry& entry = tracker_->entry(sequence);
   const auto known = known_.find(sequence);
   return EventOf(known == known_.end() ? Describe(entry) : known->second, entry.record.key);
 }
 
-std::optional<Halt> Decider::Follow(delivery::Sequence sequence) {
+std::optional<Halt> Undeliverables::Follow(delivery::Sequence sequence) {
   const Tracker::Entry& entry = tracker_->entry(sequence);
   if (dead_letters_->full()) {
     DeadLetter row = Describe(entry);
@@ -152,8 +153,8 @@ std::optional<Halt> Decider::Follow(delivery::Sequence sequence) {
   return std::nullopt;
 }
 
-std::optional<Halt> Decider::Full(const DeadLetter& row,
-                                  const std::optional<std::string_view>& key) const {
+std::optional<Halt> Undeliverables::Full(const DeadLetter& row,
+                                         const std::optional<std::string_view>& key) const {
   return Halt{HaltReason::kDeadLetterFailed,
               absl::StrFormat(
                   "event %s of %s at %s cannot be delivered (%s) and not become a "
@@ -165,8 +166,9 @@ std::optional<Halt> Decider::Full(const DeadLetter& row,
 }
 
 // Adds the row to the dead letters, and its key to the parked ones where that is the policy. Reports it.
-std::optional<Halt> Decider::Place(std::uint32_t table, const std::optional<std::string_view>& key,
-                                   delivery::Sequence sequence, DeadLetter* row) {
+std::optional<Halt> Undeliverables::Place(std::uint32_t table,
+                                          const std::optional<std::string_view>& key,
+                                          delivery::Sequence sequence, DeadLetter* row) {
   if (dead_letters_->full()) {
     return Full(*row, key);
   }
@@ -183,7 +185,7 @@ std::optional<Halt> Decider::Place(std::uint32_t table, const std::optional<std:
   return std::nullopt;
 }
 
-std::optional<Halt> Decider::DecideUndeliverable(const UndeliverableEvent& undeliverable) {
+std::optional<Halt> Undeliverables::DecideUndeliverable(const UndeliverableEvent& undeliverable) {
   const outbox::Event& event = *undeliverable.event;
   auto& [table, received] = counters_->received_by_table[undeliverable.table];
   DeadLetter row;
@@ -224,13 +226,13 @@ std::optional<Halt> Decider::DecideUndeliverable(const UndeliverableEvent& undel
   return std::nullopt;
 }
 
-void Decider::Know(delivery::Sequence sequence, DeadLetter row) {
+void Undeliverables::Know(delivery::Sequence sequence, DeadLetter row) {
   row.detail = Short(row.detail);
   known_bytes_ += BytesOf(row);
   CHECK(known_.emplace(sequence, std::move(row)).second);
 }
 
-DeadLetter Decider::RowOf(delivery::Sequence sequence) const {
+DeadLetter Undeliverables::RowOf(delivery::Sequence sequence) const {
   const Tracker::Entry& entry = tracker_->entry(sequence);
   const auto known = known_.find(sequence);
   DeadLetter row = known == known_.end() ? Describe(entry) : known->second;
@@ -242,7 +244,7 @@ DeadLetter Decider::RowOf(delivery::Sequence sequence) const {
   return row;
 }
 
-void Decider::OnWritten(delivery::Sequence sequence) {
+void Undeliverables::OnWritten(delivery::Sequence sequence) {
   const bool parked = tracker_->entry(sequence).form == Tracker::Form::kParked;
   ++(parked ? counters_->events_parked : counters_->events_dead_lettered);
   if (const auto known = known_.find(sequence); known != known_.end()) {
@@ -252,7 +254,7 @@ void Decider::OnWritten(delivery::Sequence sequence) {
   tracker_->Settle(sequence);
 }
 
-std::optional<Decision> Decider::TakeDecision() {
+std::optional<Decision> Undeliverables::TakeDecision() {
   if (unreported_.empty()) {
     return std::nullopt;
   }
@@ -261,7 +263,7 @@ std::optional<Decision> Decider::TakeDecision() {
   return decision;
 }
 
-Halt Decider::UndeliverableHalt(const Tracker::Entry& entry, const DeadLetter& row) const {
+Halt Undeliverables::UndeliverableHalt(const Tracker::Entry& entry, const DeadLetter& row) const {
   return Halt{HaltReason::kUndeliverableEvent,
               absl::StrFormat("event %s of %s (%s%s a key) for topic %s, commit LSN %s, ordinal "
                               "%u, cannot be delivered: %s",
@@ -273,7 +275,7 @@ Halt Decider::UndeliverableHalt(const Tracker::Entry& entry, const DeadLetter& r
 }
 
 // What is known of an event; without the record.
-DeadLetter Decider::Describe(const Tracker::Entry& entry) const {
+DeadLetter Undeliverables::Describe(const Tracker::Entry& entry) const {
   DeadLetter row;
   row.topic = entry.record.topic;
   row.source = counters_->received_by_table[entry.table].first;
@@ -288,14 +290,14 @@ DeadLetter Decider::Describe(const Tracker::Entry& entry) const {
   return row;
 }
 
-std::string Decider::PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const {
+std::string Undeliverables::PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const {
   return envelope::Position{facts_.system_identifier, facts_.TimelineOf(commit_lsn), commit_lsn,
                             ordinal}
       .ToString();
 }
 
-void Decider::Report(Decision::Kind kind, const DeadLetter& row,
-                     const std::optional<std::string_view>& key) {
+void Undeliverables::Report(Decision::Kind kind, const DeadLetter& row,
+                            const std::optional<std::string_view>& key) {
   if (unreported_.size() >= kUnreportedMax) {
     ++not_reported_;
     return;

@@ -1,4 +1,4 @@
-// Decider - what becomes of an event that cannot be delivered: `delivery.on_undeliverable`.
+// Undeliverables - what becomes of an event that cannot be delivered: `delivery.on_undeliverable`.
 // Why: one bad event must not stop the rest unless that is wanted, and must never vanish: it counts
 //   as settled only when its row is in walpost.dead_letters, or when `skip` counted it.
 // How: the event stays in its place in the tracker, as a dead letter, until the row is committed.
@@ -52,14 +52,14 @@ struct UndeliverableEvent {
   std::string reason;  // a word of outbox/undeliverable.h
 };
 
-class Decider {
+class Undeliverables {
  public:
   // Decisions waiting to be reported; more are only counted.
   static constexpr std::size_t kUnreportedMax = 100;
 
   // `schemas` may be null where nothing is framed.
-  Decider(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
-          DeadLetters* dead_letters, const envelope::SchemaTable* schemas = nullptr);
+  Undeliverables(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
+                 DeadLetters* dead_letters, const envelope::SchemaTable* schemas = nullptr);
 
   void OnConnected(const base::SourceFacts& facts) { facts_ = facts; }
 
