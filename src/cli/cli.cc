@@ -50,6 +50,7 @@ struct Arguments {
   bool print_sql = false;
   bool with_messages = false;
   bool revoke_emit = false;
+  bool take_slot = false;
   bool with_roles = false;
   bool plain_table = false;
   bool backfill = false;
@@ -91,6 +92,7 @@ operations::InitOptions InitOptionsOf(const Arguments& arguments, const config::
   options.print_sql = arguments.print_sql;
   options.with_messages = arguments.with_messages;
   options.revoke_emit = arguments.revoke_emit;
+  options.take_slot = arguments.take_slot;
   options.with_roles = arguments.with_roles;
   options.plain_table = arguments.plain_table;
   options.table_schema = arguments.schema;
@@ -349,6 +351,9 @@ void AddVerbs(CLI::App* app, Arguments* arguments, Chosen* chosen) {
                  "Also make the roles outbox_owner, outbox_writer and outbox_relay");
   init->add_flag("--plain-table", arguments->plain_table,
                  "Make outbox.events in one piece, not in partitions");
+  init->add_flag("--take-slot", arguments->take_slot,
+                 "Take a slot that is there, although it may be older than what publishes the "
+                 "outboxes");
   init->add_flag("--backfill", arguments->backfill,
                  "Also send the rows that are there before the slot; goes on where it was");
   init->add_flag("--skip-undeliverable", arguments->skip_undeliverable,

@@ -11,6 +11,7 @@
 #include "kafka/topics.h"
 #include "operations/init_messages.h"
 #include "operations/pipeline_record.h"
+#include "operations/published.h"
 #include "operations/schema_files.h"
 #include "operations/slot_move.h"
 #include "operations/trusted_owner.h"
@@ -250,11 +251,8 @@ class Initializer {
 
   absl::Status EnsurePublication() {
     const std::string& publication = options_.source.publication;
-    ASSIGN_OR_RETURN(
-        const std::vector<Row> found,
-        connection_->Query("SELECT pubinsert, pubviaroot FROM pg_publication WHERE pubname = $1",
-                           {publication}));
-    if (found.empty()) {
+    const absl::Status published = RequirePublished(connection_, options_.source);
+    if (absl::IsNotFound(published)) {
       if (slot_) {
         return absl::FailedPreconditionError(
             absl::StrFormat("slot '%s' exists but publication '%s' does not: made now, it would be "
@@ -267,35 +265,7 @@ class Initializer {
       Say(absl::StrFormat("publication  %s created", publication));
       return absl::OkStatus();
     }
-    if (found[0].at(0) != "t") {
-      return absl::FailedPreconditionError(
-          absl::StrFormat("publication '%s' does not publish inserts: ALTER PUBLICATION %s SET "
-                          "(publish = 'insert')",
-                          publication, QuoteIdentifier(publication)));
-    }
-    for (const SourceTable& table : options_.source.tables) {
-      ASSIGN_OR_RETURN(
-          const std::vector<Row> partitioned,
-          connection_->Query("SELECT 1 FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'p'",
-                             {TableSql(table)}));
-      if (!partitioned.empty() && found[0].at(1) != "t") {
-        return absl::FailedPreconditionError(absl::StrFormat(
-            "%s.%s is partitioned, and publication '%s' publishes partitions under their own "
-            "names: ALTER PUBLICATION %s SET (publish_via_partition_root = true)",
-            table.schema, table.table, publication, QuoteIdentifier(publication)));
-      }
-      ASSIGN_OR_RETURN(
-          const std::vector<Row> member,
-          connection_->Query(
-              "SELECT 1 FROM pg_publication_tables WHERE pubname = $1 AND schemaname = $2 AND "
-              "tablename = $3",
-              {publication, table.schema, table.table}));
-      if (member.empty()) {
-        return absl::FailedPreconditionError(absl::StrFormat(
-            "publication '%s' does not hold %s.%s: ALTER PUBLICATION %s ADD TABLE %s", publication,
-            table.schema, table.table, QuoteIdentifier(publication), TableSql(table)));
-      }
-    }
+    RETURN_IF_ERROR(published);
     Say(absl::StrFormat("publication  %s exists", publication));
     return absl::OkStatus();
   }
@@ -328,6 +298,9 @@ class Initializer {
           slot_->name));
     }
     if (slot_) {
+      if (!record_ && !options_.take_slot) {
+        RETURN_IF_ERROR(RequireOlderThanSlot(connection_, options_.source));
+      }
       consistent_point_ = slot_->confirmed_flush_lsn.ToString();
       Say(absl::StrFormat("slot         %s exists, confirmed up to %s", slot_->name,
                           consistent_point_));

@@ -25,6 +25,7 @@ struct InitOptions {
   bool print_sql = false;  // only show what would be executed
   // Also make outbox.emit_message, and record source.message_prefixes.
   bool with_messages = false;
+  bool take_slot = false;    // one that may be older than what publishes the outboxes
   bool revoke_emit = false;  // also take the right to emit messages from PUBLIC
   bool with_roles = false;   // also the roles owner, writer and relay
   bool plain_table = false;  // outbox.events in one piece, not in partitions

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "operations/pipeline_record.h"
+#include "operations/published.h"
 #include "postgres/slots.h"
 
 namespace walpost::operations {
@@ -66,14 +67,13 @@ absl::StatusOr<std::string> Create(const InitOptions& options) {
                ? absl::AlreadyExistsError(absl::StrFormat("slot '%s' exists already", record->slot))
                : SlotMissing(*record);
   }
-  ASSIGN_OR_RETURN(const auto publication,
-                   connection.Query("SELECT 1 FROM pg_publication WHERE pubname = $1",
-                                    {options.source.publication}));
-  if (publication.empty()) {
+  const absl::Status published = RequirePublished(&connection, options.source);
+  if (absl::IsNotFound(published)) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "publication '%s' does not exist, and it must before the slot: run `walpost init`",
         options.source.publication));
   }
+  RETURN_IF_ERROR(published);
   postgres::CreateSlotOptions create;
   create.conninfo = options.source.conninfo;
   create.slot = options.source.slot;

@@ -3,6 +3,7 @@
 import contextlib
 import subprocess
 
+import pytest
 import servers
 from table_writers import Writers
 
@@ -266,4 +267,46 @@ def test_slot_that_init_did_not_make_is_refused(make_pipeline):
     assert refused.returncode == 78 and "walpost slot drop --yes" in refused.stderr
     p.walpost.verb("slot", "drop", "--yes")
     p.walpost.verb("init", "--backfill")
+    assert ids(p.records()) == stored(p)
+
+
+# The rows of the time between are in no stream, and nothing in the stream shows it.
+@pytest.mark.smoke
+@pytest.mark.parametrize("edit", ["ADD TABLE outbox.events", "SET (publish = 'insert')"])
+def test_slot_that_is_older_than_what_publishes_the_outbox_is_not_taken(make_pipeline, edit):
+    p = prepared(make_pipeline, 0)
+    p.execute("CREATE TABLE public.other (id int PRIMARY KEY)")
+    tables, kinds = ("public.other", "insert") if "ADD" in edit else ("outbox.events", "update")
+    p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE {tables} WITH (publish = '{kinds}', publish_via_partition_root = true)")
+    refused = p.walpost.verb("slot", "create", check=False)
+    assert refused.returncode == 78 and edit.split()[0] + " " in refused.stderr
+    p.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", p.name)
+    p.execute(FILL, p.name, 1, 3)
+    refused = p.walpost.verb("init", check=False)
+    assert refused.returncode == 78 and "ALTER PUBLICATION" in refused.stderr
+    p.execute(f"ALTER PUBLICATION {p.name} {edit}")
+    refused = p.walpost.verb("init", check=False)
+    assert refused.returncode == 78 and "may be older than what publishes outbox.events" in refused.stderr
+    p.walpost.verb("slot", "drop", "--yes")
+    p.walpost.verb("init", "--backfill")
+    p.walpost.start()
+    p.execute(FILL, p.name, 4, 4)
+    p.wait_confirmed()
+    assert ids(p.records()) == stored(p)
+    assert p.walpost.stop() == 0
+
+
+@pytest.mark.parametrize("beside", [None, "another slot that lags"])
+def test_slot_that_was_made_by_hand_behind_its_publication_is_taken(make_pipeline, workspace, beside):
+    p = prepared(make_pipeline, 0, on_postgres=workspace.postgres())
+    if beside:
+        p.execute("SELECT pg_create_logical_replication_slot('other', 'pgoutput')")
+    p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE outbox.events WITH (publish = 'insert', publish_via_partition_root = true)")
+    p.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", p.name)
+    p.execute(FILL, p.name, 1, 3)
+    if beside:
+        assert "--take-slot" in p.walpost.verb("init", check=False).stderr
+    p.walpost.verb("init", *(["--take-slot"] if beside else []))
+    p.walpost.start()
+    p.wait_confirmed()
     assert ids(p.records()) == stored(p)
