@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 #include <variant>
 
@@ -21,7 +23,9 @@ using kafka::Compaction;
 using kafka::ScannedRecord;
 
 // Clocks of PostgreSQL, of Kafka and of walpost need not agree.
-constexpr std::int64_t kClockMarginMs = 3'600'000;
+// A row's created_at is believed when it is at most a day ahead of the clock (RowReader), as one of another
+// time zone is. So its record may be older by that, and by what clocks differ.
+constexpr std::int64_t kRowAheadMs = 25 * std::int64_t{3'600'000};
 constexpr std::size_t kExamplesMax = 20;
 constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to distinguish it from others
 constexpr std::int32_t kAnyPartition = -1;    // what a row asks for that names none
@@ -224,7 +228,7 @@ bool Reconciliation::IsBeyondLog(const Position& position) const {
 absl::Status Reconciliation::Scan(std::uint32_t topic, const DlqOptions& pipeline,
                                   bool from_oldest_row) {
   ReconciledTopic& reconciled = topics_[topic];
-  const std::int64_t begin_ms = from_oldest_row ? reconciled.oldest_row_ms - kClockMarginMs : 0;
+  const std::int64_t begin_ms = from_oldest_row ? reconciled.oldest_row_ms - kRowAheadMs : 0;
   const auto gaps = kafka::ScanTopic(
       pipeline.kafka, reconciled.name, std::max<std::int64_t>(begin_ms, 0),
       [&](const ScannedRecord& record) { return Record(topic, record); }, pipeline.kafka_timeout);
@@ -419,12 +423,11 @@ absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled&
 // may no longer come. Between a row and what is about none of them there is no order to go by.
 absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconciled& on_row) {
   std::map<std::string, std::uint64_t> newest;  // by key: the last row that is there
-  std::map<std::string, std::int64_t> foreign;  // by key: when the last record about none was made
+  std::set<std::string, std::less<>> foreign;   // keys of records about none
   RETURN_IF_ERROR(compacted_->ForEach(bucket, [&](std::string_view key, std::string_view data) {
     const auto entry = ReadBytes<Entry>(data);
     if (entry.kind == Kind::kRecord) {
-      std::int64_t& at_ms = foreign.emplace(key, entry.at_ms).first->second;
-      at_ms = std::max(at_ms, entry.at_ms);
+      foreign.emplace(key);
     } else if (entry.in_topic) {
       std::uint64_t& number = newest[std::string(key)];
       number = std::max(number, entry.number);
@@ -439,9 +442,8 @@ absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconcil
     Reconciled reconciled = ComparedOf(row, data.substr(sizeof(Entry)), topics_[row.topic]);
     const auto found = newest.find(std::string(key));
     reconciled.superseded = !row.in_topic && found != newest.end() && row.number < found->second;
-    const auto other = foreign.find(std::string(key));
-    reconciled.order_unproven = !row.in_topic && !reconciled.superseded && other != foreign.end() &&
-                                other->second + kClockMarginMs >= row.at_ms;
+    // Not by their times either, which writers may choose.
+    reconciled.order_unproven = !row.in_topic && !reconciled.superseded && foreign.contains(key);
     return on_row(reconciled);
   });
 }

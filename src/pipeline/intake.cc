@@ -74,6 +74,7 @@ void Intake::Start(const base::SourceFacts& facts) {
   announced_forgotten_ = false;
   announced_last_ = 0;
   suspect_leaves_.clear();
+  replaced_.clear();
   looked_first_lsn_ = facts.publication_xmin == 0 ? base::Lsn() : facts.looked_lsn;
   for (Outbox& outbox : outboxes_) {
     outbox.announced.reset();
@@ -257,15 +258,11 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
   announced_root_ = nullptr;
   const std::uint32_t announced = std::exchange(announced_last_, 0);
   if (insert.relation.oid != last_oid_) {
-    if (std::optional<Halt> halt = FindOutbox(insert.relation.oid)) {
+    std::optional<Halt> halt = CheckSource(insert, announced);
+    if (halt && transaction_.taken_through.ordinal != KnownTransactions::kWhole) {
       return halt;
     }
-    const auto suspect = suspect_leaves_.find(insert.relation.oid);
-    const std::uint32_t leaf =
-        announced != 0 || suspect == suspect_leaves_.end() ? announced : suspect->second;
-    if (std::optional<Halt> halt = CheckLeaf(leaf, insert.relation.oid)) {
-      return halt;
-    }
+    last_oid_ = halt ? 0 : last_oid_;  // the next row of it may count
   }
   if (last_outbox_ == nullptr) {
     ++counters_->changes_ignored;
@@ -279,6 +276,22 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     return CheckUnknown(last_outbox_->since, ordinal);
   }
   return TakeRow(last_outbox_, insert, ordinal);
+}
+
+// Of the first row of a relation, and of each that follows one of another.
+std::optional<Halt> Intake::CheckSource(const pgoutput::Insert& insert, std::uint32_t announced) {
+  const std::uint32_t oid = insert.relation.oid;
+  if (std::optional<Halt> halt = FindOutbox(oid)) {
+    return halt;
+  }
+  if (const auto other = replaced_.find(oid); other != replaced_.end()) {
+    last_oid_ = 0;
+    return IsDecided(*other->second.outbox) ? std::nullopt : std::optional(other->second.halt);
+  }
+  const auto suspect = suspect_leaves_.find(oid);
+  const std::uint32_t leaf =
+      announced != 0 || suspect == suspect_leaves_.end() ? announced : suspect->second;
+  return CheckLeaf(leaf, oid);
 }
 
 // What was taken before, again.

@@ -108,6 +108,11 @@ class Intake {
     base::Lsn gone_lsn;  // rows that commit from here on are not the outbox's
   };
 
+  struct Replaced {
+    const Outbox* outbox = nullptr;
+    Halt halt;
+  };
+
   struct Messages {
     outbox::MessageMapper mapper;
     envelope::Encoder encoder;
@@ -133,6 +138,8 @@ class Intake {
   std::optional<Halt> On(const pgoutput::LogicalMessage& message);
   std::optional<Halt> OnOther();
 
+  std::optional<Halt> CheckSource(const pgoutput::Insert& insert, std::uint32_t announced);
+  bool IsDecided(const Outbox& outbox) const;
   std::optional<Halt> FindOutbox(std::uint32_t oid);
   void SelectOutbox(std::uint32_t oid);
   const Outbox* OwnerOf(std::uint32_t leaf, std::uint32_t published_as) const;
@@ -185,6 +192,8 @@ class Intake {
   // By the table whose name its rows come under: the table that a change came from which the catalogs say
   // must not come so. The INSERT that follows is not announced again.
   absl::flat_hash_map<std::uint32_t, std::uint32_t> suspect_leaves_;
+  // By relation: another table than the outbox was, first announced by rows that do not count any more.
+  absl::flat_hash_map<std::uint32_t, Replaced> replaced_;
   base::Lsn looked_first_lsn_;  // of this connection; the publication was not altered since
   bool announced_forgotten_ = false;
   const Outbox* announced_root_ = nullptr;  // since the last row

@@ -19,29 +19,41 @@ constexpr int kMovesNoticedSince = 150000;
 std::optional<Halt> Intake::On(const pgoutput::Relation& relation) {
   const std::uint32_t oid = relation.id.oid;
   Outbox* found = nullptr;
+  std::optional<Halt> other;  // it is not the table that it was
+  const Outbox* of = nullptr;
   for (std::size_t i = 0; i < outboxes_.size(); ++i) {
     const outbox::TableOptions& table = options_[i].table;
     const bool same_name = table.schema == relation.schema && table.table == relation.name;
-    if (same_name && outboxes_[i].oid != oid) {
-      return Halt{
+    const bool same_oid = outboxes_[i].oid == oid;
+    if (same_name && !same_oid) {
+      other = Halt{
           base::HaltReason::kTableReplaced,
           absl::StrFormat(
               "table %s.%s is OID %u in the stream but was OID %u when walpost connected: it was "
               "dropped and created again, so rows of the time between may be missing; see "
               "docs/runbook.md, table_replaced",
               relation.schema, relation.name, oid, outboxes_[i].oid)};
+      of = &outboxes_[i];
     }
-    if (!same_name && outboxes_[i].oid == oid) {
-      return Halt{
+    if (!same_name && same_oid) {
+      other = Halt{
           base::HaltReason::kTableReplaced,
           absl::StrFormat("table %s.%s is called %s.%s in the stream from here on: give it this "
                           "name now and in "
                           "`outboxes[].table`, and restart; see docs/runbook.md, table_replaced",
                           table.schema, table.table, relation.schema, relation.name)};
+      of = &outboxes_[i];
     }
-    if (same_name) {
+    if (same_oid) {
       found = &outboxes_[i];
     }
+  }
+  replaced_.erase(oid);
+  if (other && !IsDecided(*of)) {
+    return other;
+  }
+  if (other) {  // it may not be announced again before a row that counts
+    replaced_.emplace(oid, Replaced{of, *std::move(other)});
   }
   if (found != nullptr) {
     // Reported with the first row it affects, so that everything before it is still delivered.
@@ -57,6 +69,15 @@ std::optional<Halt> Intake::On(const pgoutput::Relation& relation) {
   last_oid_ = 0;
   announced_last_ = oid;
   return std::nullopt;
+}
+
+// The open transaction's rows of this outbox were delivered or given up, so what they come from, and as
+// what, does not matter any more.
+bool Intake::IsDecided(const Outbox& outbox) const {
+  return transaction_.open &&
+         (transaction_.taken_through.ordinal == KnownTransactions::kWhole ||
+          (transaction_.empty_for_us &&
+           outbox.since.Covers(transaction_.commit_lsn, transaction_.info.commit_time)));
 }
 
 // A partition is announced right behind its root. Without it, it was detached, or is not published as

@@ -119,6 +119,8 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
   }
 }
 
+void Pipeline::OnBytes(base::Now now) { status_clock_.OnBytes(now); }
+
 void Pipeline::OnQuiet(base::Now now) {
   dispatcher_.OnQuiet(now);
   CheckDispatcherHalt(now);

@@ -71,6 +71,8 @@ class Pipeline {
   // A connect attempt failed, or the stream ended by itself.
   void OnStreamEnd(const base::StreamEnd& end, base::Now now);
   void OnFrame(std::string_view frame, base::Now now);
+  // A part of a frame arrived: the server is not silent.
+  void OnBytes(base::Now now);
   // No further frame is waiting: what was gathered goes out.
   void OnQuiet(base::Now now);
   // A warning the server sent beside the stream.

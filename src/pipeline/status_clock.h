@@ -37,6 +37,9 @@ class StatusClock {
   // A new connection. A silent server is borne for wal_sender_timeout, doubled `doublings` times.
   void Start(std::int64_t wal_sender_timeout_ms, base::Now now, int doublings = 0);
 
+  // Something arrived, and be it a part of a large row on a slow line.
+  void OnBytes(base::Now now) { OnReceived(now); }
+
   // A change arrived: a server that stops has none left to send.
   void OnData(base::Now now) {
     OnReceived(now);

@@ -75,15 +75,22 @@ void CopyStream::FreeFrame() {
   }
 }
 
-void CopyStream::Receive() {
+bool CopyStream::Receive() {
   if (phase_ == Phase::kEnded || lost_) {
-    return;
+    return false;
   }
+  const bool any = BytesWaiting() > 0;
   if (encrypted_) {
     ReceiveEncrypted();
   } else {
     lost_ = PQconsumeInput(connection_.get()) == 0;
   }
+  return any;
+}
+
+int CopyStream::BytesWaiting() const {
+  int waiting = 0;
+  return ioctl(socket(), FIONREAD, &waiting) == 0 ? waiting : 0;
 }
 
 // Decrypted bytes may stay inside the TLS library where poll() does not see them: up to one record
@@ -91,10 +98,7 @@ void CopyStream::Receive() {
 // the socket still holds something that poll() will report.
 void CopyStream::ReceiveEncrypted() {
   for (int reads = 1;; ++reads) {
-    int waiting = 0;
-    if (ioctl(socket(), FIONREAD, &waiting) != 0) {
-      waiting = 0;
-    }
+    const int waiting = BytesWaiting();
     if (reads > kEncryptedReadsMax && waiting > 0) {
       return;
     }

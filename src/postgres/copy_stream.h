@@ -30,7 +30,7 @@ class CopyStream final : public ReplicationStream {
 
   int socket() const override { return PQsocket(connection_.get()); }
 
-  void Receive() override;
+  bool Receive() override;
   Next Take(std::string_view* frame) override;
 
   const StreamEnd& end() const override { return end_; }
@@ -50,6 +50,7 @@ class CopyStream final : public ReplicationStream {
   static void OnNotice(void* stream, const PGresult* notice);
 
   void ReceiveEncrypted();
+  int BytesWaiting() const;
   void FreeFrame();
   Next TakeResult();
   Next End(StreamEnd end);

@@ -29,8 +29,8 @@ class ReplicationStream {
 
   virtual int socket() const = 0;
 
-  // Reads what the socket holds into memory. Not calling it is back-pressure.
-  virtual void Receive() = 0;
+  // Reads what the socket holds into memory. Not calling it is back-pressure. True: there was something.
+  virtual bool Receive() = 0;
 
   // The next complete CopyData payload already in memory.
   virtual Next Take(std::string_view* frame) = 0;

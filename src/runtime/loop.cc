@@ -368,7 +368,9 @@ int Loop::ReadFrames() {
     } else if (received) {
       break;
     } else {
-      stream_->Receive();
+      if (stream_->Receive()) {
+        pipeline_.OnBytes(now_);
+      }
       received = true;
     }
   }

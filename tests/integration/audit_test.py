@@ -88,6 +88,20 @@ def test_clocks_that_differ_make_nothing_look_missing(make_pipeline, workspace):
     assert len(p.records()) == 40
 
 
+# As an application writes it that takes its own clock for UTC. Its records are older than the rows seem to be.
+def test_rows_of_another_time_zone_are_found_in_their_topic(make_pipeline):
+    p = make_pipeline()
+    p.execute("CREATE TABLE public.own (seq bigint GENERATED ALWAYS AS IDENTITY, id uuid DEFAULT gen_random_uuid(), kind text, key text, payload text, created_at timestamptz)")
+    columns = {"id": "id", "key": "key", "aggregate_type": "kind", "type": "kind", "payload": "payload"}
+    p.walpost = p.another(config={"outboxes": [{"table": "public.own", "columns": columns, "topic": p.name}]})
+    p.start()
+    p.execute("INSERT INTO public.own (kind, key, payload, created_at) SELECT 'T', 'k', 'x', now() + interval '8 h' FROM generate_series(1, 2)")
+    p.wait_confirmed()
+    for range_ in ([], ["--from", "1h"]):
+        code, found = audit(p, *range_)
+        assert (code, found["missing"]) == (0, 0), found
+
+
 def test_only_the_rows_of_the_range_are_looked_at(make_pipeline):
     p = make_pipeline().start()
     delivered(p)

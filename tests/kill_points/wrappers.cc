@@ -84,7 +84,7 @@ class KillingStream final : public postgres::ReplicationStream {
 
   int socket() const override { return stream_->socket(); }
 
-  void Receive() override { stream_->Receive(); }
+  bool Receive() override { return stream_->Receive(); }
 
   Next Take(std::string_view* frame) override { return stream_->Take(frame); }
 

@@ -80,14 +80,16 @@ FakeStream::~FakeStream() {
 
 int FakeStream::socket() const { return wire_->descriptor_; }
 
-void FakeStream::Receive() {
+bool FakeStream::Receive() {
   const std::lock_guard<std::mutex> lock(wire_->mutex_);
   std::uint64_t ignored = 0;
   (void)!read(wire_->descriptor_, &ignored, sizeof(ignored));
+  const bool any = !wire_->unread_.empty();
   while (!wire_->unread_.empty()) {
     received_.push_back(std::move(wire_->unread_.front()));
     wire_->unread_.pop_front();
   }
+  return any;
 }
 
 postgres::ReplicationStream::Next FakeStream::Take(std::string_view* frame) {

@@ -77,7 +77,7 @@ class FakeStream final : public postgres::ReplicationStream {
   ~FakeStream() override;
 
   int socket() const override;
-  void Receive() override;
+  bool Receive() override;
   Next Take(std::string_view* frame) override;
 
   const postgres::StreamEnd& end() const override { return end_; }

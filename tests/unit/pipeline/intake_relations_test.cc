@@ -271,6 +271,49 @@ TEST_F(IntakeRelationsTest, RenamedTableIsNoticed) {
   EXPECT_THAT(halt.detail, HasSubstr("is called outbox.events_old in the stream from here on"));
 }
 
+// After a crash the server sends it once more, as what it was then.
+TEST_F(IntakeRelationsTest, DeliveredTransactionOfATableThatWasRenamedOrReplacedSinceIsPassedOver) {
+  TakeAll({Begin(100), EventBytes("e1"), Commit(100)});
+  tracker_.Settle(0);
+  pgoutput::Relation renamed = EventsRelation();
+  renamed.name = "events_old";
+  pgoutput::Relation replaced = EventsRelation();
+  replaced.id.oid = 99;
+  for (const pgoutput::Relation& relation : {renamed, replaced}) {
+    const std::string row = walpost::testing::InsertBytes(
+        relation.id, {TextColumn("e1"), TextColumn("k"), TextColumn("orders"), TextColumn("t"),
+                      BinaryColumn("p")});
+    intake_.Leave();
+    intake_.Start(facts_);
+    TakeAll({Begin(100), walpost::testing::RelationBytes(relation), row, Commit(100)});
+    EXPECT_TRUE(tracker_.empty());
+    // It is not announced again.
+    Take(Begin(200));
+    EXPECT_EQ(Refused(row).reason, HaltReason::kTableReplaced);
+  }
+}
+
+TEST_F(IntakeRelationsTest, RowsOfAReplacedTableThatWereGivenUpArePassedOver) {
+  pgoutput::Relation replaced = EventsRelation();
+  replaced.id.oid = 99;
+  const std::string row = walpost::testing::InsertBytes(replaced.id, {TextColumn("e1")});
+  facts_.tables[0].since = {base::Lsn(500), kCommitTime};
+  facts_.progress = facts_.ProgressAt(base::Lsn(500));
+  for (const bool covered : {true, false}) {
+    facts_.tables[0].since.at = kCommitTime - std::chrono::microseconds(covered ? 0 : 1);
+    intake_.Leave();
+    intake_.Start(facts_);
+    Take(Begin(100));
+    if (!covered) {
+      EXPECT_EQ(Refused(walpost::testing::RelationBytes(replaced)).reason,
+                HaltReason::kTableReplaced);
+      continue;
+    }
+    TakeAll({walpost::testing::RelationBytes(replaced), row, Commit(100), Begin(600)});
+    EXPECT_EQ(Refused(row).reason, HaltReason::kTableReplaced);
+  }
+}
+
 // Failure 35.
 TEST_F(IntakeRelationsTest, TableThatDoesNotFitIsReportedWithTheFirstRowItAffects) {
   TakeAll({Begin(100), EventBytes("e1")});

@@ -142,6 +142,23 @@ TEST_F(ReconnectTest, SilentServerIsDroppedAndTriedAgain) {
 }
 
 // It may be busy for long without a word.
+// It takes minutes over a slow line.
+TEST_F(ReconnectTest, PartsOfALargeRowAreNoSilence) {
+  facts_.wal_sender_timeout_ms = 6'000;
+  Connect();
+  for (int i = 0; i < 10; ++i) {
+    Advance(milliseconds(5'000));
+    pipeline().OnBytes(now_);
+    while (TakeStatus()) {
+    }
+    ASSERT_TRUE(pipeline().connected()) << i;
+  }
+  Advance(milliseconds(3'000));
+  EXPECT_TRUE(TakeStatus()->reply_requested);
+  Advance(milliseconds(3'000));
+  EXPECT_EQ(last_command_, StreamCommand::kClose);
+}
+
 TEST_F(ReconnectTest, SilenceAfterTheSamePositionIsBorneTwiceAsLongEachTimeAndThenHalts) {
   facts_.wal_sender_timeout_ms = 6'000;
   options_.reconnect_interval = milliseconds(0);
