@@ -112,6 +112,9 @@ class Sink {
   // CHECK-fails unless open. After Close: kNotNow.
   virtual SubmitResult Submit(const envelope::Record& record, Sequence sequence) = 0;
 
+  // As Submit answers about the record's topic alone; nothing is sent. kAccepted: the topic is there.
+  virtual SubmitResult FindTopic(const envelope::Record& record) = 0;
+
   // Serves what has arrived since the last call.
   virtual void Poll(base::Now now, SinkListener* listener) = 0;
 

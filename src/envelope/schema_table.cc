@@ -33,7 +33,6 @@ SchemaTable::Ref SchemaTable::RefOf(const SchemaNeed& need) {
   Entry& entry = entries_.at(found->second - 1);
   entry.need = need;
   bytes_ += BytesOf(need);
-  SetWanted(&entry, true);
   return found->second;
 }
 

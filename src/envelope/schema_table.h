@@ -37,7 +37,7 @@ class SchemaTable {
 
   static constexpr std::size_t kBytesMax = std::size_t{16} * 1024 * 1024;
 
-  // The same ref for the same need, until it is forgotten.
+  // The same ref for the same need, until it is forgotten. It is wanted once it is used.
   Ref RefOf(const SchemaNeed& need);
 
   // CHECK-fails for 0 and for what RefOf never gave.

@@ -63,6 +63,13 @@ class Impl : public KafkaSink {
 
   bool closed() const override { return !open_; }
 
+  delivery::SubmitResult FindTopic(const envelope::Record& record) override {
+    CHECK(open_);
+    return session_ == nullptr
+               ? delivery::SubmitResult{delivery::SubmitResult::Outcome::kNotNow, {}}
+               : session_->FindTopic(record.topic);
+  }
+
   delivery::SubmitResult Submit(const envelope::Record& record,
                                 delivery::Sequence sequence) override {
     CHECK(open_);

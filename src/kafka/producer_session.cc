@@ -93,11 +93,9 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   if (closing_ || failed_ || outgrown_ || outstanding_ >= records_max_) {
     return NotNow();
   }
-  TopicState* topic = FindTopic(record.topic);
+  TopicState* topic = StateOf(record.topic);
   if (topic->phase != TopicState::Phase::kReady) {
-    const bool refused = topic->phase == TopicState::Phase::kRefused;
-    return refused && now_.mono < topic->answered_at + kAnswerKept ? ReportRefusal(topic)
-                                                                   : LookUpFirst(topic);
+    return AwaitTopic(topic);
   }
   if (std::optional<SubmitResult> refused = CheckLimits(record, topic)) {
     return *std::move(refused);

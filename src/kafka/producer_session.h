@@ -104,6 +104,7 @@ class ProducerSession {
   ProducerSession& operator=(const ProducerSession&) = delete;
 
   delivery::SubmitResult Submit(const envelope::Record& record, delivery::Sequence sequence);
+  delivery::SubmitResult FindTopic(std::string_view name);
   void Poll(base::Now now, delivery::SinkListener* listener);
   void Close(base::Now now);
 
@@ -157,8 +158,9 @@ class ProducerSession {
                   base::BlockingRunner* runner, TopicMemory* memory, KafkaFacts* facts,
                   const Notify* notify);
 
-  TopicState* FindTopic(std::string_view name);
+  TopicState* StateOf(std::string_view name);
   void WantLookUp(TopicState* topic);
+  delivery::SubmitResult AwaitTopic(TopicState* topic);
   delivery::SubmitResult LookUpFirst(TopicState* topic);
   delivery::SubmitResult ReportRefusal(TopicState* topic);
   static delivery::SubmitResult AwaitReport(TopicState* topic);

@@ -16,7 +16,7 @@ using delivery::Failure;
 using delivery::FailureKind;
 using delivery::SubmitResult;
 
-ProducerSession::TopicState* ProducerSession::FindTopic(std::string_view name) {
+ProducerSession::TopicState* ProducerSession::StateOf(std::string_view name) {
   if (last_topic_ != nullptr && last_topic_->name == name) {
     return last_topic_;
   }
@@ -35,6 +35,20 @@ void ProducerSession::WantLookUp(TopicState* topic) {
     (now_.mono < topic->ask_from ? to_look_up_soon_ : to_look_up_).push_back(topic->name);
     StartLookUps();
   }
+}
+
+SubmitResult ProducerSession::FindTopic(std::string_view name) {
+  if (closing_ || failed_ || outgrown_) {
+    return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
+  }
+  TopicState* topic = StateOf(name);
+  return topic->phase == TopicState::Phase::kReady ? SubmitResult{} : AwaitTopic(topic);
+}
+
+SubmitResult ProducerSession::AwaitTopic(TopicState* topic) {
+  const bool refused = topic->phase == TopicState::Phase::kRefused;
+  return refused && now_.mono < topic->answered_at + kAnswerKept ? ReportRefusal(topic)
+                                                                 : LookUpFirst(topic);
 }
 
 SubmitResult ProducerSession::LookUpFirst(TopicState* topic) {
@@ -349,7 +363,7 @@ std::int32_t ProducerSession::ChoosePartition(const envelope::Record& record,
 }
 
 void ProducerSession::Prefetch(const std::string& topic) {
-  TopicState* state = FindTopic(topic);
+  TopicState* state = StateOf(topic);
   if (state->phase == TopicState::Phase::kNew) {
     WantLookUp(state);
   }

@@ -103,7 +103,8 @@ absl::Status RequireOlderThanSlot(SqlConnection* connection,
           "slot '%s' may be older than what publishes %s.%s: where publication '%s' was edited, or "
           "the table added, since, rows of the time between are in no stream. `walpost slot drop "
           "--yes`, then run this again: it makes a slot behind it, and `walpost init --backfill` "
-          "also sends the rows that are there. The catalogs cannot tell it from a new slot beside "
+          "also sends the rows that are there. The catalogs do not distinguish it from a new slot "
+          "beside "
           "another one that lags: if you know that nothing was edited since, add --take-slot",
           source.slot, table.schema, table.table, source.publication));
     }

@@ -96,9 +96,12 @@ void Dispatcher::SubmitTracked() {
     const bool event = entry.form == delivery::Tracker::Form::kEvent;
     const bool behind =
         event && !entry.settled && !topics_.empty() && topics_.IsHeld(entry.record.topic);
+    if (behind && entry.record.schema != 0 && topics_without_schema_.contains(entry.record.topic)) {
+      schemas_->Use(entry.record.schema);  // asked for together
+    }
     const Fate fate = behind ? Fate::kHeld : Offer(cursor_);
-    if (fate ==
-        Fate::kHeld) {  // a parked key is one of a topic, so the topic's order is all it needs
+    // Also while keys are parked: each is one of a topic, so the topic's order is all it needs.
+    if (fate == Fate::kHeld) {
       topics_.Hold(entry.record.topic, cursor_);
     } else if (fate != Fate::kGone) {
       return;
@@ -221,10 +224,19 @@ SubmitResult Dispatcher::Submit(const envelope::Record& record, delivery::Sequen
   if (record.schema == 0) {
     return sink_->Submit(record, sequence);
   }
+  // Who writes events invents topics and names. So nothing is asked, or registered, for a topic that may
+  // not exist; and what waits for an answer holds its own topic only.
+  if (schemas_->entry(record.schema).state == envelope::SchemaTable::State::kUnknown) {
+    if (SubmitResult topic = sink_->FindTopic(record);
+        topic.outcome != SubmitResult::Outcome::kAccepted) {
+      return topic;
+    }
+  }
   const envelope::SchemaTable::Entry& schema = schemas_->Use(record.schema);
   switch (schema.state) {
     case envelope::SchemaTable::State::kUnknown:
-      return {SubmitResult::Outcome::kNotNow, {}};
+      topics_without_schema_.emplace(record.topic);
+      return {SubmitResult::Outcome::kTopicPending, {}};
     case envelope::SchemaTable::State::kRefused:
       return {SubmitResult::Outcome::kRefused, {FailureKind::kSchemaRefused, schema.refusal}};
     case envelope::SchemaTable::State::kKnown:
@@ -244,6 +256,13 @@ bool Dispatcher::Decide(delivery::Sequence sequence, const delivery::Failure& fa
     topics_.OnSettled(topic, sequence);
   }
   return !halt;
+}
+
+void Dispatcher::OnSchemas() {
+  for (const std::string& topic : std::exchange(topics_without_schema_, {})) {
+    topics_.OnAnswered(topic, /*known=*/false);
+  }
+  Pump();
 }
 
 void Dispatcher::SubmitOwn(base::Now now) {
@@ -464,6 +483,7 @@ void Dispatcher::EndSession(Sink::Mode next, bool back_off) {
   resubmit_below_ = std::max(resubmit_below_, cursor_);
   held_since_.reset();
   topics_.ForgetQueues();
+  topics_without_schema_.clear();
   next_mode_ = next;
   back_off_ = back_off;
   phase_ = Phase::kClosing;

@@ -14,6 +14,8 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <set>
+#include <string>
 #include <string_view>
 
 #include "base/backoff.h"
@@ -75,6 +77,9 @@ class Dispatcher : private delivery::SinkListener {
 
   // Submits what can be submitted now.
   void Pump();
+
+  // Schemas were learnt, or refused: what waits for them is offered again.
+  void OnSchemas();
 
   // Submits the records of walpost's own that wait, if any.
   void SubmitOwn(base::Now now);
@@ -176,10 +181,11 @@ class Dispatcher : private delivery::SinkListener {
   delivery::Sequence cursor_ =
       0;  // everything tracked below it was accepted by this session, is settled, or is held
   HeldTopics topics_{options_.unknown_topic_wait};
-  std::uint64_t delivered_ = 0;                    // events
-  std::optional<base::MonotonicTime> held_since_;  // gathering
-  bool quiet_ = false;                             // nothing new since OnQuiet
-  delivery::Sequence resubmit_below_ = 0;          // what earlier sessions had accepted
+  std::set<std::string, std::less<>> topics_without_schema_;  // they wait for the registry
+  std::uint64_t delivered_ = 0;                               // events
+  std::optional<base::MonotonicTime> held_since_;             // gathering
+  bool quiet_ = false;                                        // nothing new since OnQuiet
+  delivery::Sequence resubmit_below_ = 0;                     // what earlier sessions had accepted
   delivery::Sink::Mode next_mode_ = delivery::Sink::Mode::kPipelined;
   bool shutting_down_ = false;
   bool suspended_ = false;

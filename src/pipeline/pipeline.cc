@@ -189,7 +189,7 @@ std::optional<SchemaLookUp> Pipeline::TakeSchemaLookUp(base::Now now) {
 void Pipeline::OnSchemaAnswers(const SchemaLookUp& look_up, const SchemaAnswers& answers,
                                base::Now now) {
   schemas_.OnAnswers(look_up, answers, now);
-  dispatcher_.Pump();
+  dispatcher_.OnSchemas();
   CheckDispatcherHalt(now);
 }
 

@@ -1,5 +1,5 @@
 // SchemaLookUps - asks for the schemas that records wait for, and judges the answers.
-// Why: records of a schema that is not known stop the line, as for a topic that is not known; what is
+// Why: records of a schema that is not known wait with their topic, as for a topic that is not known; what is
 //   known lasts through any outage of the registry.
 // How: the runtime carries out one Take at a time. What the registry says about a schema decides
 //   on the event; that it cannot be reached, or lets nobody in, never does. Where it answers others and

@@ -46,6 +46,8 @@ class AtOnceSink final : public delivery::Sink {
 
   bool closed() const override { return !open_; }
 
+  delivery::SubmitResult FindTopic(const envelope::Record&) override { return {}; }
+
   delivery::SubmitResult Submit(const envelope::Record&, delivery::Sequence sequence) override {
     taken_.push_back(sequence);
     return {};

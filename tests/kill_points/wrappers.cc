@@ -55,6 +55,10 @@ class KillingSink final : public delivery::Sink {
 
   bool closed() const override { return sink_->closed(); }
 
+  delivery::SubmitResult FindTopic(const envelope::Record& record) override {
+    return sink_->FindTopic(record);
+  }
+
   delivery::SubmitResult Submit(const envelope::Record& record, Sequence sequence) override {
     delivery::SubmitResult result = sink_->Submit(record, sequence);
     if (result.outcome == delivery::SubmitResult::Outcome::kAccepted) {

@@ -29,8 +29,7 @@ void Simulation::CheckStatus(const pgoutput::StandbyStatus& status, const char* 
   Require(status.apply == status.flush && status.write >= status.flush,
           "%s with write %s, flush %s, apply %s", what, status.write.ToString(),
           status.flush.ToString(), status.apply.ToString());
-  const std::optional<base::Progress>& highest = kafka_.progress().highest();
-  const base::Lsn remembered = highest ? highest->end_lsn : base::Lsn();
+  const base::Lsn remembered = Remembered(base::Lsn());
   Require(!plan_.remembers() || status.flush <= remembered, "%s %s, but only %s is remembered",
           what, status.flush.ToString(), remembered.ToString());
   if (Delivered()) {
@@ -38,6 +37,19 @@ void Simulation::CheckStatus(const pgoutput::StandbyStatus& status, const char* 
             "%s %s, but everything up to %s is delivered: it would be sent again", what,
             status.flush.ToString(), Complete().ToString());
   }
+}
+
+// How far it is remembered; `none` where it is not. A dead process's record of a timeline that is gone may
+// have come late, and counts for more.
+base::Lsn Simulation::Remembered(base::Lsn none) const {
+  const std::optional<base::Progress>& highest = kafka_.progress().highest();
+  base::Lsn remembered = highest ? highest->end_lsn : none;
+  for (const base::Progress& record : kafka_.progress().records()) {
+    if (highest && record.epoch == highest->epoch && record.timeline == server_.Facts().timeline) {
+      remembered = std::max(remembered, record.end_lsn);
+    }
+  }
+  return remembered;
 }
 
 // Everything that was handed over.

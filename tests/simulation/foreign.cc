@@ -313,8 +313,7 @@ void Simulation::CheckRemembered() {
   if (foreign_.slot || foreign_.cluster) {
     return;
   }
-  const std::optional<base::Progress>& highest = kafka_.progress().highest();
-  const base::Lsn remembered = highest ? highest->end_lsn : server_.consistent_point();
+  const base::Lsn remembered = Remembered(server_.consistent_point());
   Require(server_.confirmed_flush() <= remembered, "G6: confirmed is %s, remembered only %s",
           server_.confirmed_flush().ToString(), remembered.ToString());
 }

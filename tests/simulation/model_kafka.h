@@ -73,6 +73,9 @@ class ModelKafka final : public delivery::Sink {
 
   bool closed() const override { return !open_; }
 
+  // Submit answers about the topic, too.
+  delivery::SubmitResult FindTopic(const envelope::Record&) override { return {}; }
+
   delivery::SubmitResult Submit(const envelope::Record& record,
                                 delivery::Sequence sequence) override;
   void Poll(base::Now now, delivery::SinkListener* listener) override;

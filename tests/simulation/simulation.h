@@ -145,6 +145,7 @@ class Simulation {
   void CheckHalt();
   void CheckStatus(const pgoutput::StandbyStatus& status, const char* what);
   void CheckFinalStatus(const pgoutput::StandbyStatus& status);
+  base::Lsn Remembered(base::Lsn none) const;
   bool Delivered() const;
   base::Lsn Complete() const;
   base::Lsn Confirmable(base::Lsn safe) const;

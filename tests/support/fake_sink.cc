@@ -104,6 +104,21 @@ void FakeSink::Close() {
   closing_ = true;
 }
 
+SubmitResult FakeSink::FindTopic(const envelope::Record& record) {
+  CHECK(open_) << "a question to a sink that is closed";
+  if (closing_ || failed_ || not_now_) {
+    return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
+  }
+  if (pending_topics_.contains(record.topic)) {
+    return SubmitResult{SubmitResult::Outcome::kTopicPending, {}};
+  }
+  if (const auto refused = refused_topics_.find(record.topic); refused != refused_topics_.end()) {
+    ++refusals_of_topic_[refused->first];
+    return SubmitResult{SubmitResult::Outcome::kRefused, refused->second};
+  }
+  return SubmitResult{};
+}
+
 SubmitResult FakeSink::Submit(const envelope::Record& record, Sequence sequence) {
   CHECK(open_) << "Submit to a sink that is closed";
   Session& current = sessions_.back();
@@ -116,12 +131,8 @@ SubmitResult FakeSink::Submit(const envelope::Record& record, Sequence sequence)
       return SubmitResult{SubmitResult::Outcome::kRefused, failure};
     }
   }
-  if (pending_topics_.contains(record.topic)) {
-    return SubmitResult{SubmitResult::Outcome::kTopicPending, {}};
-  }
-  if (const auto refused = refused_topics_.find(record.topic); refused != refused_topics_.end()) {
-    ++refusals_of_topic_[refused->first];
-    return SubmitResult{SubmitResult::Outcome::kRefused, refused->second};
+  if (SubmitResult topic = FindTopic(record); topic.outcome != SubmitResult::Outcome::kAccepted) {
+    return topic;
   }
   Submission submission{sequence,           std::string(record.topic), Copy(record.key),
                         Copy(record.value), PartitionOf(record),       {}};

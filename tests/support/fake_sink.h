@@ -108,6 +108,7 @@ class FakeSink final : public delivery::Sink {
 
   bool closed() const override { return !open_; }
 
+  delivery::SubmitResult FindTopic(const envelope::Record& record) override;
   delivery::SubmitResult Submit(const envelope::Record& record,
                                 delivery::Sequence sequence) override;
   void Poll(base::Now now, delivery::SinkListener* listener) override;

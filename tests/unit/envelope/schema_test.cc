@@ -150,6 +150,9 @@ TEST(SchemaTableTest, SameNeedIsTheSameEntryAndAnotherSourceIsNot) {
   EXPECT_EQ(table.RefOf(Payload()), 1U);
   EXPECT_EQ(table.RefOf(other), 2U);
   EXPECT_EQ(table.RefOf(Payload()), 1U);
+  EXPECT_EQ(table.wanted(), 0U);
+  table.Use(1);
+  table.Use(2);
   EXPECT_EQ(table.wanted(), 2U);
 }
 

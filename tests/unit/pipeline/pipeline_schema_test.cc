@@ -69,7 +69,6 @@ TEST_F(SchemaTest, EventWaitsUntilItsSchemaIsKnownAndGoesOutFramed) {
   Connect();
   SendPayload(Begin(100));
   Event("a1");
-  EXPECT_FALSE(pipeline().want_frame()) << "the line stops";
   EXPECT_THAT(sink_.accepted(), IsEmpty());
   EXPECT_THAT(Answer(Id(7)), ElementsAre("orders-value"));
   EXPECT_TRUE(pipeline().want_frame());
@@ -79,6 +78,42 @@ TEST_F(SchemaTest, EventWaitsUntilItsSchemaIsKnownAndGoesOutFramed) {
   DeliverAll();
   EXPECT_THAT(Values("orders", 'a'), ElementsAre(FramedValue(7, "a1"), FramedValue(7, "a2")));
   EXPECT_EQ(Confirmed(), Lsn(108));
+}
+
+// Who writes events invents topics, and so subjects.
+TEST_F(SchemaTest, EventsOfATopicWaitForItsSchemaAndThoseOfOthersGoOn) {
+  options_.outboxes[0].table.topics.allowed = {"*"};
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  EXPECT_THAT(Answer(Id(7)), ElementsAre("orders-value"));
+  EventFor("b1", "invented");
+  EventFor("b2", "invented");
+  EventFor("b3", "others");
+  ASSERT_TRUE(pipeline().want_frame());
+  Event("a2");
+  EXPECT_THAT(Values("orders", 'a'), IsEmpty());
+  sink_.DeliverAll();
+  Settle();
+  EXPECT_THAT(Values("orders", 'a'), SizeIs(2));
+  EXPECT_THAT(Answer(Id(9)), ElementsAre("invented-value", "others-value")) << "at once";
+  SendPayload(Commit(100));
+  sink_.DeliverAll();
+  Settle();
+  EXPECT_THAT(Values("invented", 'a'), SizeIs(2));
+}
+
+// A look-up may register it.
+TEST_F(SchemaTest, NothingIsAskedAboutATopicThatIsNotThere) {
+  options_.outboxes[0].table.topics.allowed = {"*"};
+  Connect();
+  sink_.SetPending("invented", true);
+  SendPayload(Begin(100));
+  EventFor("b1", "invented");
+  EXPECT_THAT(Answer(Id(7)), IsEmpty());
+  sink_.SetPending("invented", false);
+  Settle();
+  EXPECT_THAT(Answer(Id(7)), ElementsAre("invented-value"));
 }
 
 TEST_F(SchemaTest, TombstoneGoesOutAsItIsAndWaitsForNothing) {
@@ -121,7 +156,6 @@ TEST_F(SchemaTest, SubjectAboutWhichTheRegistryAnswersNothingIsRefusedAfterAWhil
   const absl::Status forbidden = absl::AbortedError("not about that one");
   EXPECT_THAT(Answer(forbidden), SizeIs(1));
   EXPECT_THAT(pipeline().schemas().trouble(), HasSubstr("not about that one"));
-  EXPECT_FALSE(pipeline().want_frame()) << "no verdict yet";
   Advance(SchemaLookUps::kUnclearWait - SchemaLookUps::kLookEvery);
   EXPECT_THAT(Answer(forbidden), SizeIs(1));
   EXPECT_EQ(pipeline().counters().events_skipped, 0U);

@@ -53,6 +53,10 @@ class TurnCounter final : public delivery::Sink {
 
   bool closed() const override { return fake_.closed(); }
 
+  delivery::SubmitResult FindTopic(const envelope::Record& record) override {
+    return fake_.FindTopic(record);
+  }
+
   delivery::SubmitResult Submit(const envelope::Record& record,
                                 delivery::Sequence sequence) override {
     work_ = true;
