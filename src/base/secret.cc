@@ -31,4 +31,22 @@ bool MayHoldSecret(std::string_view name) {
                      [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
+std::string HideRuns(std::string_view text, std::string_view secret) {
+  constexpr std::size_t kRunMin = 8;
+  std::string shown;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t run = kRunMin;
+    if (at + run > text.size() || secret.find(text.substr(at, run)) == secret.npos) {
+      shown += text[at++];
+      continue;
+    }
+    while (at + run < text.size() && secret.find(text.substr(at, run + 1)) != secret.npos) {
+      ++run;
+    }
+    shown += "***";
+    at += run;
+  }
+  return shown;
+}
+
 }  // namespace walpost::base

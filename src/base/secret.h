@@ -1,8 +1,9 @@
-// MayHoldSecret - whether a setting or a header of this name is to be shown as ***.
+// What is shown as ***: settings and headers of some names, and pieces of secrets in messages.
 // Why: what may be shown is decided by a rule: a list of names would miss the next one.
 // Thread: any.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace walpost::base {
@@ -10,5 +11,9 @@ namespace walpost::base {
 // By its words, in any case: password, secret, token, key, credential, ... A path of a file is no
 // secret.
 bool MayHoldSecret(std::string_view name);
+
+// `text` with *** in place of each run of 8 bytes or more that `secret` has, too: a library may cut what it
+// quotes, or quote a part.
+std::string HideRuns(std::string_view text, std::string_view secret);
 
 }  // namespace walpost::base

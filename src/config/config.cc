@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/secret.h"
 #include "base/status.h"
 #include "config/default_config.h"
 #include "config/document.h"
@@ -260,6 +261,15 @@ void ReadRest(MapReader* root, Config* config) {
   log.Finish();
 }
 
+// A value may be cut into pieces before one of them is at fault.
+std::string WithoutSecrets(std::string message, const std::vector<std::string>& from_files) {
+  message = Hidden(std::move(message), from_files);
+  for (const std::string& secret : from_files) {
+    message = base::HideRuns(message, secret);
+  }
+  return message;
+}
+
 }  // namespace
 
 absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
@@ -308,10 +318,10 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
   }
   if (!problems.lines.empty()) {
     return absl::InvalidArgumentError(
-        Hidden(absl::StrJoin(problems.lines, "\n"), config.from_files));
+        WithoutSecrets(absl::StrJoin(problems.lines, "\n"), config.from_files));
   }
   for (std::string& warning : problems.warnings) {
-    config.warnings.push_back(Hidden(std::move(warning), config.from_files));
+    config.warnings.push_back(WithoutSecrets(std::move(warning), config.from_files));
   }
   return config;
 }

@@ -109,7 +109,7 @@ absl::Status BulkWriter::MakeClient(delivery::Sink::Mode mode) {
   }
   rd_kafka_t* client = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());
   if (client == nullptr) {
-    return absl::InvalidArgumentError(absl::StrFormat("sink.kafka.properties: %s", error.data()));
+    return absl::InvalidArgumentError("sink.kafka.properties: " + Shown(error.data(), options_));
   }
   (void)conf.release();  // rd_kafka_new took it
   client_ = OwnProducer(client);

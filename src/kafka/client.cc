@@ -34,7 +34,7 @@ absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t
   }
   rd_kafka_t* client = rd_kafka_new(type, conf.get(), error.data(), error.size());
   if (client == nullptr) {
-    return absl::InvalidArgumentError(absl::StrFormat("sink.kafka.properties: %s", error.data()));
+    return absl::InvalidArgumentError("sink.kafka.properties: " + Shown(error.data(), options));
   }
   (void)conf.release();  // rd_kafka_new took it
   return OwnProducer(client);

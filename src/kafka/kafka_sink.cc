@@ -187,7 +187,7 @@ absl::Status CheckOptions(const KafkaOptions& options) {
     std::array<char, 512> error{};
     rd_kafka_t* producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());
     if (producer == nullptr) {
-      return absl::InvalidArgumentError(std::string("sink.kafka.properties: ") + error.data());
+      return absl::InvalidArgumentError("sink.kafka.properties: " + Shown(error.data(), options));
     }
     (void)conf.release();
     const Producer thrown_away = OwnProducer(producer);

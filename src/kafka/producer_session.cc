@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<ProducerSession>> ProducerSession::Create(
   std::array<char, 512> error{};
   rd_kafka_t* producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());
   if (producer == nullptr) {
-    return absl::InvalidArgumentError(absl::StrFormat("sink.kafka.properties: %s", error.data()));
+    return absl::InvalidArgumentError("sink.kafka.properties: " + Shown(error.data(), options));
   }
   (void)conf.release();  // rd_kafka_new took it
   session->producer_ = OwnProducer(producer);
@@ -401,8 +401,9 @@ void ProducerSession::UpdateGate(const rd_kafka_message_t& message) {
 
 void ProducerSession::ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener) {
   const rd_kafka_resp_err_t error = rd_kafka_event_error(event);
-  const std::string text =
-      absl::StrFormat("%s (%s)", rd_kafka_event_error_string(event), rd_kafka_err2name(error));
+  const std::string text = Shown(
+      absl::StrFormat("%s (%s)", rd_kafka_event_error_string(event), rd_kafka_err2name(error)),
+      options_);
   facts_->OnError(text, now_.wall);
   if (rd_kafka_event_error_is_fatal(event) != 0) {
     (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaProducerFailed, text});
@@ -426,7 +427,7 @@ void ProducerSession::ServeLog(rd_kafka_event_t* event) {
   const char* text = nullptr;
   int level = 0;
   rd_kafka_event_log(event, &facility, &text, &level);
-  const std::string line = absl::StrFormat("%s: %s", facility, text);
+  const std::string line = Shown(absl::StrFormat("%s: %s", facility, text), options_);
   // CONFWARN comments on properties that walpost has set with intent.
   const bool about_ours = std::string_view(facility) == "CONFWARN";
   const auto severity = about_ours   ? KafkaNotice::Severity::kDebug

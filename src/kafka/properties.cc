@@ -115,7 +115,7 @@ absl::Status Apply(const PropertyList& properties, rd_kafka_conf_t* conf) {
         at += 5;
       }
       return absl::InvalidArgumentError(
-          absl::StrFormat("sink.kafka.properties: %s: %s", name, why));
+          absl::StrFormat("sink.kafka.properties: %s: %s", name, base::HideRuns(why, value)));
     }
   }
   return absl::OkStatus();
@@ -146,6 +146,22 @@ std::string InForce(const rd_kafka_conf_t* conf, const std::string& name) {
   std::size_t size = value.size();
   const rd_kafka_conf_res_t found = rd_kafka_conf_get(conf, name.c_str(), value.data(), &size);
   return found == RD_KAFKA_CONF_OK ? std::string(value.data()) : std::string();
+}
+
+std::string Shown(std::string_view text, const KafkaOptions& options) {
+  // A secret may stand at the wrong name, and librdkafka quotes these. No mechanism's name is so long.
+  constexpr std::string_view kQuoted[] = {"sasl.mechanism", "sasl.mechanisms", "ssl.curves.list",
+                                          "ssl.sigalgs.list"};
+  constexpr std::size_t kNameMax = 32;
+  std::string shown(text);
+  for (const auto& [name, value] : options.properties) {
+    if (base::MayHoldSecret(name) ||
+        (value.size() > kNameMax &&
+         std::find(std::begin(kQuoted), std::end(kQuoted), name) != std::end(kQuoted))) {
+      shown = base::HideRuns(shown, value);
+    }
+  }
+  return shown;
 }
 
 bool Compresses(const rd_kafka_conf_t* conf) {

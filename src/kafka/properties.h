@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "delivery/sink.h"
@@ -20,6 +21,9 @@ absl::StatusOr<Conf> BuildConf(const KafkaOptions& options, delivery::Sink::Mode
 
 // "" for a property that librdkafka does not have.
 std::string InForce(const rd_kafka_conf_t* conf, const std::string& name);
+
+// What librdkafka says, without pieces of values that may be secrets.
+std::string Shown(std::string_view text, const KafkaOptions& options);
 
 // Then only the broker knows whether a record is too large: compressed it may be small enough.
 bool Compresses(const rd_kafka_conf_t* conf);

@@ -18,5 +18,14 @@ TEST(SecretTest, NameSaysWhetherAValueIsShown) {
   }
 }
 
+TEST(SecretTest, PiecesOfASecretAreHidden) {
+  EXPECT_EQ(HideRuns("bad: 'hunter2hunter2'", "hunter2hunter2"), "bad: '***'");
+  EXPECT_EQ(HideRuns("bad: hunter2hu", "hunter2hunter2"), "bad: ***") << "cut";
+  EXPECT_EQ(HideRuns("12345678 and 1234567", "x12345678x"), "*** and 1234567");
+  EXPECT_EQ(HideRuns("aaaaaaaaaaaa", "aaaaaaaa"), "***aaaa");
+  EXPECT_EQ(HideRuns("", "aaaaaaaa"), "");
+  EXPECT_EQ(HideRuns("short", "short"), "short");
+}
+
 }  // namespace
 }  // namespace walpost::base

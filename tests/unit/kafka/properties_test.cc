@@ -86,6 +86,27 @@ TEST(PropertiesTest, UnsafePropertyIsRefusedByNameWithTheReason) {
   }
 }
 
+// librdkafka cuts what it quotes, or quotes it in its own way.
+TEST(PropertiesTest, NoPieceOfALongValueIsShownWhenItIsRefused) {
+  std::string secret;
+  for (int i = 0; i < 200; ++i) {
+    secret += "s3cret" + std::to_string(i);
+  }
+  for (const char* name : {"security.protocol", "compression.type", "debug",
+                           "broker.address.family", "queue.buffering.max.messages"}) {
+    const std::string refusal = Refusal({{name, secret}});
+    EXPECT_THAT(refusal, HasSubstr(name));
+    EXPECT_THAT(refusal, ::testing::Not(HasSubstr("s3cret1"))) << name;
+  }
+  KafkaOptions options;
+  options.properties = {{"bootstrap.servers", "127.0.0.1:1"},
+                        {"security.protocol", "sasl_plaintext"},
+                        {"sasl.mechanism", secret}};
+  const absl::Status refused = CheckOptions(options);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), ::testing::Not(HasSubstr("s3cret1")));
+}
+
 TEST(PropertiesTest, SafeValueOfAGuardedPropertyIsAccepted) {
   const Properties safe = {{"enable.idempotence", "true"},  {"acks", "all"},
                            {"request.required.acks", "-1"}, {"enable.gapless.guarantee", "true"},
