@@ -13,45 +13,28 @@
 #include "base/status.h"
 #include "kafka/topic_limits.h"
 #include "operations/event_id.h"
+#include "operations/reconciliation_entries.h"
 #include "postgres/preflight.h"
 
 namespace walpost::operations {
+
+using entries::Entry;
+using entries::Kind;
+
+struct Reconciliation::Event : entries::OfOneId {};
+
 namespace {
 
 using envelope::Position;
 using kafka::Compaction;
 using kafka::ScannedRecord;
 
-// Clocks of PostgreSQL, of Kafka and of walpost need not agree.
 // A row's created_at is believed when it is at most a day ahead of the clock (RowReader), as one of another
 // time zone is. So its record may be older by that, and by what clocks differ.
 constexpr std::int64_t kRowAheadMs = 25 * std::int64_t{3'600'000};
 constexpr std::size_t kExamplesMax = 20;
 constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to distinguish it from others
 constexpr std::int32_t kAnyPartition = -1;    // what a row asks for that names none
-
-enum class Kind : std::uint8_t { kRow, kRecord, kDeadLetter, kLate };
-
-// What stands in Reconciliation::ids_, as bytes.
-struct Entry {
-  Kind kind = Kind::kRow;
-  DeadLetterFate fate = DeadLetterFate::kNone;
-  bool undeliverable = false;
-  bool redelivered = false;
-  bool has_key = false;
-  bool shared_id = false;  // of a row
-  bool in_topic = false;   // once judged, as what follows
-  bool unproven = false;
-  std::array<std::uint64_t, 2> key{};
-  std::uint32_t topic = 0;
-  std::uint32_t source = 0;    // of a row or dead letter
-  std::int32_t partition = 0;  // of a record; of a row the one that it asks for, or -1
-  std::uint64_t number = 0;    // of a record its offset
-  std::int64_t at_ms = 0;
-  std::int64_t bytes = 0;
-  Position position;  // of a record that says where its event was committed, else 0
-  WholeId whole_id{};
-};
 
 // What stands in Reconciliation::keys_, before the id.
 struct Place {
@@ -106,13 +89,6 @@ DeadLetterFate FateOf(const base::DeadLetter& row) {
 }
 
 }  // namespace
-
-// All that is known of one id.
-struct Reconciliation::Event {
-  std::vector<Entry> rows;
-  std::vector<Entry> records;
-  std::vector<Entry> late;
-};
 
 absl::StatusOr<Reconciliation> Reconciliation::Create(const std::string& folder, SharedIds shared) {
   ASSIGN_OR_RETURN(DiskBuckets ids, DiskBuckets::Create(folder));
@@ -340,8 +316,9 @@ void Reconciliation::FindRecords(const std::string& id, Event* event) const {
   for (Entry& row : event->rows) {
     // A walpost of before made a record of it; for which topic, its row does not say any more.
     const bool any_topic = row.undeliverable && row.whole_id != WholeId{};
-    bool found = false;
-    for (const Entry& record : event->records) {
+    bool found = event->too_many;
+    for (const auto& [kind, records] : event->records) {
+      const Entry& record = records.first;
       if ((any_topic || record.topic == row.topic) && MayBeOfHistory(record.position)) {
         found = true;
         const bool same_key = record.has_key == row.has_key && record.key == row.key;
@@ -355,7 +332,8 @@ void Reconciliation::FindRecords(const std::string& id, Event* event) const {
 
 // Records of compacted topics that are about none of the rows.
 absl::Status Reconciliation::KeepForeign(const Event& event) {
-  for (const Entry& record : event.records) {
+  for (const auto& [kind, records] : event.records) {
+    const Entry& record = records.first;
     const bool about_a_row =
         std::any_of(event.rows.begin(), event.rows.end(),
                     [&](const Entry& row) { return row.topic == record.topic && row.in_topic; });
@@ -386,11 +364,11 @@ absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled&
         event.rows.push_back(entry);
         break;
       case Kind::kRecord:
-        event.records.push_back(entry);
+        event.Add(entry, MayBeOfHistory(entry.position));
         topics_[entry.topic].beyond_log += IsBeyondLog(entry.position) ? 1 : 0;
         break;
       case Kind::kLate:
-        event.late.push_back(entry);
+        event.AddLate(entry);
         break;
       case Kind::kDeadLetter:
         break;
@@ -466,19 +444,21 @@ void Reconciliation::CountRecords(const std::string& id, const Event& event) {
     ++order_.unknown_ids;
   }
   std::map<std::uint32_t, std::uint64_t> streamed;  // by topic
-  for (const Entry& record : event.records) {
-    streamed[record.topic] += record.redelivered ? 0 : 1;
+  for (const auto& [kind, records] : event.records) {
+    streamed[records.first.topic] += records.first.redelivered ? 0 : records.count;
   }
   for (const auto& [topic, count] : streamed) {
     order_.repeated_ids += count > 1 ? 1 : 0;
     order_.repeats += count > 1 ? count - 1 : 0;
   }
-  for (const Entry& late : event.late) {
-    const bool repeat =
-        std::any_of(event.records.begin(), event.records.end(), [&](const Entry& record) {
-          return record.topic == late.topic && record.partition == late.partition &&
-                 record.number < late.number && !record.redelivered;
-        });
+  for (const auto& [partition, offset] : event.late) {
+    const bool repeat = std::any_of(event.records.begin(), event.records.end(),
+                                    [&place = partition, at = offset](const auto& each) {
+                                      const Entry& record = each.second.first;
+                                      return record.topic == place.first &&
+                                             record.partition == place.second &&
+                                             record.number < at && !record.redelivered;
+                                    });
     if (!repeat) {
       ++order_.out_of_order;
       if (order_.examples.size() < kExamplesMax) {
