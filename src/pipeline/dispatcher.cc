@@ -116,6 +116,10 @@ bool Dispatcher::SubmitHeld(delivery::Sequence end) {
     Fate fate = Fate::kGone;
     while (fate == Fate::kGone) {
       const std::optional<delivery::Sequence> first = topics_.First(*topic);
+      if (first && dead_letters_->Crowded(*first)) {
+        fate = Fate::kPostponed;
+        break;
+      }
       fate = !first || *first >= end ? Fate::kHeld : Offer(*first);
       if (fate == Fate::kGone) {
         topics_.PopFirst(*topic);

@@ -273,6 +273,26 @@ TEST_F(DeadLetterPolicyTest, TooManyOpenRowsHalt) {
                "delivery.dead_letters_max, 1 of them, are open");
 }
 
+// What waited for its topic is offered at once, but for rows that are not written yet there may be no room.
+TEST_F(DeadLetterPolicyTest, TooManyOpenRowsOfATopicThatWasHeldHalt) {
+  options_.dead_letters_max = 2;
+  Policy(OnUndeliverable::kDeadLetter);
+  sink_.SetPending("orders", true);
+  SendPayload(Begin(100));
+  for (const char* id : {"a1", "b1", "c1", "d1"}) {
+    Event(id);
+  }
+  for (delivery::Sequence sequence = 0; sequence < 4; ++sequence) {
+    sink_.Refuse(sequence, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  }
+  sink_.SetPending("orders", false);
+  for (int i = 0; i < 10; ++i) {
+    Advance(milliseconds(100));
+  }
+  EXPECT_THAT(Rows(), SizeIs(2));
+  ExpectHalted(HaltReason::kDeadLetterFailed, "delivery.dead_letters_max, 2 of them, are open");
+}
+
 TEST_F(DeadLetterPolicyTest, RejectionOneAtATimeMakesARowAndTheNextProducerGoesOnAtOnce) {
   Policy(OnUndeliverable::kDeadLetter);
   Transaction(100, {"a1", "b2", "b3"});
