@@ -284,7 +284,7 @@ def test_prose_is_wrapped_and_tables_code_and_single_words_are_not(tree):
     ("src/base/w.cc", "// One line, for letters.", "letters", "dead letter"),
     ("docs/w.md", "The letter is open.", "letter", "dead letter"),
     ("docs/w.md", "A retry of stubs", "stubs", "truncated dead letter"),
-    ("src/pipeline/w.cc", "const bool verdict = true;", "verdict", "decided"),
+    ("src/operations/w.cc", "const bool verdict = true;", "verdict", "decided"),
     ("src/operations/w.cc", "PresenceOptions options;", "PresenceOptions", "SettledRows"),
     ("src/operations/w.cc", '#include "operations/presence.h"', "operations/presence", "SettledRows"),
     ("src/operations/w.cc", 'add_option("--spill-dir", help);', "spill-dir", "--temp-dir"),
