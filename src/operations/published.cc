@@ -54,10 +54,9 @@ std::string OlderSql(int version) {
   const std::string schemas =
       version < kSchemasPublishedSince
           ? ""
-          : "UNION ALL SELECT 1 FROM pg_publication_namespace m JOIN pg_class c ON c.relnamespace "
-            "= "
-            "m.pnnspid WHERE m.pnpubid = p.oid AND c.oid = up.relid AND age(m.xmin) > "
-            "age(s.catalog_xmin) ";
+          : "UNION ALL SELECT 1 FROM pg_publication_namespace m JOIN pg_class c "
+            "ON c.relnamespace = m.pnnspid WHERE m.pnpubid = p.oid AND c.oid = up.relid "
+            "AND age(m.xmin) > age(s.catalog_xmin) ";
   return absl::StrFormat(
       "WITH RECURSIVE s AS (SELECT catalog_xmin FROM pg_replication_slots WHERE slot_name = $1), "
       "up AS (SELECT to_regclass($3)::oid AS relid UNION ALL SELECT i.inhparent FROM up JOIN "
@@ -103,9 +102,8 @@ absl::Status RequireOlderThanSlot(SqlConnection* connection,
           "slot '%s' may be older than what publishes %s.%s: where publication '%s' was edited, or "
           "the table added, since, rows of the time between are in no stream. `walpost slot drop "
           "--yes`, then run this again: it makes a slot behind it, and `walpost init --backfill` "
-          "also sends the rows that are there. The catalogs do not distinguish it from a new slot "
-          "beside "
-          "another one that lags: if you know that nothing was edited since, add --take-slot",
+          "also sends the rows that are there. A new slot beside one that lags looks the same: if "
+          "you know that nothing was edited since, add --take-slot",
           source.slot, table.schema, table.table, source.publication));
     }
   }
