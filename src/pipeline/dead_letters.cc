@@ -56,7 +56,6 @@ void DeadLetters::Forget() {
   keys_.clear();
   waiting_.clear();
   open_rows_ = 0;
-  settle_below_ = 0;
   written_rows_ = 0;
   trouble_.clear();
   OnConnected(false, 0);
@@ -82,7 +81,7 @@ DeadLetters::ParkedKey& DeadLetters::Key(std::string_view topic, std::string_vie
   const auto [found, added] = keys_.try_emplace(base::ParkedKeyIdOf(topic, key));
   if (added) {
     found->second.seen = true;
-    settle_below_ = std::max(settle_below_, tracker_->next_sequence());
+    found->second.settle_below = tracker_->next_sequence();
   }
   return found->second;
 }
@@ -112,7 +111,7 @@ void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::
     if (added) {
       parked.seen = true;
       parked.first_sequence = sequence;
-      settle_below_ = std::max(settle_below_, sequence);
+      parked.settle_below = sequence;
     }
     parked.first_sequence = std::min(parked.first_sequence, sequence);
     ++parked.waiting;
@@ -120,10 +119,32 @@ void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::
   waiting_.emplace(sequence, id);
 }
 
-// Before the row that parks a key, every event before it is settled: one that fails then would become
-// a row behind a later event of its key.
-bool DeadLetters::MayWrite(delivery::Sequence sequence, bool parked) const {
-  return !parked || tracker_->oldest_unsettled() >= std::min(sequence, settle_below_);
+// Before the row that parks a key, every event of its topic before it is settled: one that fails then
+// would become a row behind a later event of its key.
+bool DeadLetters::MayWrite(delivery::Sequence sequence,
+                           const std::optional<base::ParkedKeyId>& id) const {
+  if (!id) {
+    return true;
+  }
+  const auto key = keys_.find(*id);
+  CHECK(key != keys_.end()) << "an event waits to be a row of a key that is not parked";
+  return IsSettled(tracker_->entry(sequence).record.topic,
+                   std::min(sequence, key->second.settle_below), &key->second.settled_to);
+}
+
+// Whether the events of a topic that stand before `below` are in the topic or in the table. Those of
+// another topic may wait for long. `to`: how far that is known from before.
+bool DeadLetters::IsSettled(std::string_view topic, delivery::Sequence below,
+                            delivery::Sequence* to) const {
+  using Form = delivery::Tracker::Form;
+  const auto is_settled = [topic](const delivery::Tracker::Entry& entry) {
+    return entry.settled || entry.form == Form::kDeadLetter || entry.record.topic != topic;
+  };
+  *to = std::max(*to, tracker_->oldest_unsettled());
+  while (*to < below && is_settled(tracker_->entry(*to))) {
+    ++*to;
+  }
+  return *to >= below;
 }
 
 void DeadLetters::Refill(base::Now now) {
@@ -182,7 +203,7 @@ std::optional<DeadLetterRequest> DeadLetters::Insertion(base::Now now, const Row
     if (allowance_ < 1 || inserting_.size() >= kInsertRowsMax || bytes >= kInsertBytesMax) {
       break;
     }
-    if (!MayWrite(sequence, id.has_value())) {
+    if (!MayWrite(sequence, id)) {
       continue;
     }
     request.rows.push_back(row_of(sequence));
@@ -420,7 +441,7 @@ std::optional<base::MonotonicTime> DeadLetters::NextDeadline() const {
     at(std::max(ask_at_, look_at_));
   }
   const bool may_write = std::any_of(waiting_.begin(), waiting_.end(), [this](const auto& each) {
-    return MayWrite(each.first, each.second.has_value());
+    return MayWrite(each.first, each.second);
   });
   if (may_write) {
     const auto refilled =

@@ -152,9 +152,12 @@ class DeadLetters {
  private:
   struct ParkedKey {
     delivery::Sequence first_sequence = 0;  // of ours that is parked; 0 = read from the table
-    std::size_t waiting = 0;                // events of it that are to be written
-    bool open = false;                      // the table has rows of it
-    bool seen = false;                      // since the connection was made
+    // Events of its topic before here were on their way when it was parked.
+    delivery::Sequence settle_below = 0;
+    mutable delivery::Sequence settled_to = 0;  // how many of them are known to be settled
+    std::size_t waiting = 0;                    // events of it that are to be written
+    bool open = false;                          // the table has rows of it
+    bool seen = false;                          // since the connection was made
   };
 
   using Release = DeadLetterRelease;
@@ -167,7 +170,8 @@ class DeadLetters {
   }
 
   ParkedKey& Key(std::string_view topic, std::string_view key);
-  bool MayWrite(delivery::Sequence sequence, bool parked) const;
+  bool MayWrite(delivery::Sequence sequence, const std::optional<base::ParkedKeyId>& id) const;
+  bool IsSettled(std::string_view topic, delivery::Sequence below, delivery::Sequence* to) const;
   std::optional<DeadLetterRequest> Insertion(base::Now now, const RowOf& row_of);
   std::optional<std::size_t> NextDiscard() const;
   DeadLetterRequest DiscardStep() const;
@@ -193,7 +197,6 @@ class DeadLetters {
   bool LetGo(const base::DeadLetter& of);
   void KeyIsDone();
   bool AwaitWritten();
-  bool IsSettled();
   void EndRelease();
   std::uint32_t SourceOf(const std::string& source) const;
   absl::Status CheckTopic(std::string_view topic) const;
@@ -209,7 +212,6 @@ class DeadLetters {
   absl::flat_hash_map<base::ParkedKeyId, ParkedKey> keys_;
   // To be written, with the key that each is parked with.
   std::map<delivery::Sequence, std::optional<base::ParkedKeyId>> waiting_;
-  delivery::Sequence settle_below_ = 0;  // the last key was parked here
   std::optional<Release> release_;
   std::vector<DeadLetterDiscard> discards_;
 

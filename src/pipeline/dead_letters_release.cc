@@ -21,24 +21,10 @@ void DeadLetters::Tick(base::Now now) {
     return;
   }
   release_->Tick(now);
-  if (release_->phase == Release::Phase::kSettling && IsSettled()) {
+  if (release_->phase == Release::Phase::kSettling &&
+      IsSettled(release_->decision.topic, release_->settled_below, &release_->settled_to)) {
     release_->phase = Release::Phase::kReading;
   }
-}
-
-// Whether what was read before has gone where it goes: events of the key's topic, and whatever has yet to
-// become a row. Another topic may wait for long.
-bool DeadLetters::IsSettled() {
-  delivery::Sequence& next = release_->settled_to;
-  next = std::max(next, tracker_->oldest_unsettled());
-  const auto is_settled = [this](const delivery::Tracker::Entry& entry) {
-    return entry.settled || (entry.form == delivery::Tracker::Form::kEvent &&
-                             entry.record.topic != release_->decision.topic);
-  };
-  while (next < release_->settled_below && is_settled(tracker_->entry(next))) {
-    ++next;
-  }
-  return next >= release_->settled_below;
 }
 
 void DeadLetters::Begin(DeadLetter decision, base::Now now) {

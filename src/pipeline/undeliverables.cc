@@ -218,6 +218,9 @@ std::optional<Halt> Undeliverables::DecideUndeliverable(const UndeliverableEvent
   ++counters_->events_received;
   ++received;
   envelope::Record record;
+  if (row.parked) {
+    record.topic = event.topic;  // other rows of the key wait for those before them
+  }
   record.key = event.key;
   record.value = undeliverable.content;
   tracker_->Add(WithRoom(record, tracker_->arena()), undeliverable.ordinal,

@@ -208,8 +208,8 @@ BUGS = [
      "  if (!asked_ || reply.id != request_id_) {",
      "  if (!asked_ || (reply.id != request_id_ && !BUG(stale_reply_taken))) {"),
     ("pipeline/dead_letters.cc",
-     "  return !parked || tracker_->",
-     "  return !parked || BUG(row_overtakes) || tracker_->"),
+     "  if (!id) {\n    return true;",
+     "  if (!id || BUG(row_overtakes)) {\n    return true;"),
     ("pipeline/dead_letters.cc",
      "  if (!reply.status.ok()) {",
      "  if (!reply.status.ok() && BUG(failed_insert_counts) && asked_kind_ == Kind::kInsert) {\n"

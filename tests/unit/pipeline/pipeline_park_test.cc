@@ -80,6 +80,22 @@ TEST_F(ParkTest, EventsOfOtherTopicsGoOnWhileOneIsLookedUpAndAKeyIsParked) {
   EXPECT_EQ(Confirmed(), Lsn(208));
 }
 
+TEST_F(ParkTest, KeyIsParkedWhileAnotherTopicIsLookedUp) {
+  Connect();
+  sink_.SetPending("returns", true);
+  SendPayload(Begin(100));
+  SendPayload(EventBytes("c1", "c", "returns"));
+  Settle();
+  sink_.Refuse(pipeline().tracker().next_sequence(),
+               Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  Event("a1");
+  SendPayload(EventBytes("c2", "c", "returns"));
+  Event("a2");
+  sink_.DeliverAll();
+  Settle();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
+}
+
 TEST_F(ParkTest, KeyIsReleasedWhileAnotherTopicIsLookedUp) {
   Connect();
   ParkA(100, {"a1", "a2"});
@@ -232,6 +248,24 @@ TEST_F(ParkTest, FirstRowOfAKeyWaitsForEventsThatAreStillOnTheirWay) {
   Settle();
   Run();
   ASSERT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2")) << "not a2 first";
+}
+
+TEST_F(ParkTest, RowThatMakesNoRecordWaitsForEventsOfItsTopicThatAreStillOnTheirWay) {
+  using walpost::testing::TextColumn;
+  options_.event_bytes_max = 1'000;
+  Connect();
+  Transaction(100, {"a1"});  // not acknowledged yet
+  SendPayload(Begin(200));
+  SendPayload(EventBytes({TextColumn("a2"), TextColumn("a"), TextColumn("orders"), TextColumn("t"),
+                          walpost::testing::BinaryColumn(std::string(10'000, 'x'))}));
+  Settle();
+  EXPECT_THAT(Rows(), IsEmpty());
+  sink_.Fail(0, FailureKind::kTopicInvalid);
+  Settle();
+  sink_.Fail(0, FailureKind::kTopicInvalid, "now alone");
+  Settle();
+  Run();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
 }
 
 TEST_F(ParkTest, ResumedPipelineCountsOpenRowsAnew) {
