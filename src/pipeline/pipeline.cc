@@ -69,6 +69,7 @@ void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
   const ReconnectReason reason = ReconnectReasonOf(end, phase == Phase::kConnecting);
   if (end.kind == StreamEnd::Kind::kSlotInUse) {
     standby_ = true;
+    timers_.OnSlotInUse();
     ReconnectAfter(standby_backoff_.Next(), reason, now);
   } else if (end.kind == StreamEnd::Kind::kFinished) {
     ReconnectAfter(tracker_.empty() ? source_backoff_.Next(milliseconds(1'000)) : kAfterServerStop,

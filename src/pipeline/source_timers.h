@@ -33,7 +33,7 @@ class SourceTimers {
   void OnConnected(const base::SourceFacts& facts, base::Now now) {
     server_timeout_ = std::chrono::milliseconds(facts.wal_sender_timeout_ms);
     catch_up_to_ = std::max(facts.start_lsn, facts.server_wal_lsn);
-    caught_up_ = false;
+    caught_up_ = slot_in_use_ = false;
     connected_at_ = now.mono;
     planned_at_.reset();
   }
@@ -49,7 +49,7 @@ class SourceTimers {
     const bool again = verified && alone_since_.has_value();
     if (again) {
       alone_since_.reset();
-      alone_for_long_ = false;
+      alone_for_long_ = slot_in_use_ = false;
     }
     return again;
   }
@@ -70,10 +70,16 @@ class SourceTimers {
     }
   }
 
+  // Whoever has the slot may have delivered the same, and more.
+  void OnSlotInUse() { slot_in_use_ = true; }
+
   // Until then it may be published.
   std::optional<base::MonotonicTime> alone_until() const {
     if (!alone_since_ || alone_for_long_) {
       return std::nullopt;
+    }
+    if (slot_in_use_) {
+      return *alone_since_;
     }
     return *alone_since_ + (server_timeout_.count() > 0 ? server_timeout_ : kPublishAlone);
   }
@@ -105,6 +111,7 @@ class SourceTimers {
   std::optional<base::MonotonicTime> planned_at_;
   std::optional<base::MonotonicTime> alone_since_;  // without a stream that is known to be ours
   bool alone_for_long_ = false;
+  bool slot_in_use_ = false;
   base::Lsn silent_at_;
   int silences_ = 0;
 };

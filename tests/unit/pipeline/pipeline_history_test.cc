@@ -265,6 +265,36 @@ TEST_F(HistoryTest, WithoutAStreamItPublishesForTheServersTimeoutOnly) {
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));
 }
 
+TEST_F(HistoryTest, WhileAnotherHasTheSlotNothingIsPublished) {
+  Connect();
+  Transaction(100, {"a1"});
+  End(StreamEnd::Kind::kLost);
+  EXPECT_FALSE(sink_.closed());
+  Advance(kBackOff);
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  End(StreamEnd::Kind::kSlotInUse, "slot is active for PID 7");
+  Advance(milliseconds(1));
+  EXPECT_TRUE(sink_.closed());
+  EXPECT_FALSE(pipeline().known_progress()) << "Kafka is to be asked";
+  // It was a connection of our own that the server had not given up.
+  facts_.progress = pipeline().remembered_progress();
+  Connect(/*start=*/Lsn(100));
+  Transaction(100, {"a1"});
+  EXPECT_FALSE(sink_.closed());
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
+TEST_F(HistoryTest, SlotThatWasInUseBeforeTheStartIsForgotten) {
+  ASSERT_TRUE(pipeline().TakeConnect(now_));
+  End(StreamEnd::Kind::kSlotInUse, "slot is active for PID 7");
+  Connect();
+  Transaction(100, {"a1"});
+  End(StreamEnd::Kind::kLost);
+  Advance(milliseconds(5'999));
+  EXPECT_FALSE(sink_.closed());
+}
+
 TEST_F(HistoryTest, WithoutATimeoutOfTheServerItPublishesForAMinute) {
   facts_.wal_sender_timeout_ms = 0;
   Connect();
