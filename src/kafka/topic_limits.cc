@@ -123,6 +123,9 @@ TopicLimits LimitsOf(
       limits.uncompressed = value == "uncompressed";
     } else if (name == "retention.ms") {
       retention = Number(value);
+    } else if (name == "delete.retention.ms") {
+      limits.tombstone_retention =
+          milliseconds(std::max<std::int64_t>(Number(value).value_or(0), 0));
     } else if (name == "segment.ms") {
       segment = Number(value);
     } else if (name == "message.timestamp.before.max.ms") {

@@ -36,6 +36,8 @@ struct TopicLimits {
   bool compacts = false;
   bool deletes = false;
   std::optional<std::chrono::milliseconds> retention;  // where it deletes; nullopt = without end
+  // Where it compacts: a record without a value stays at least as long.
+  std::chrono::milliseconds tombstone_retention{0};
   std::optional<std::int64_t> min_insync_replicas;
 };
 

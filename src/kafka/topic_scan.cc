@@ -53,6 +53,7 @@ class Scan {
     if (topic_ == nullptr) {
       return FoundTopicStatus(name_, rd_kafka_last_error());
     }
+    next_.resize(static_cast<std::size_t>(partitions));
     ends_.resize(static_cast<std::size_t>(partitions));
     started_.resize(static_cast<std::size_t>(partitions));
     cut_.resize(static_cast<std::size_t>(partitions));
@@ -62,6 +63,9 @@ class Scan {
     read_at_ = std::chrono::steady_clock::now();
     while (open_ > 0) {
       RETURN_IF_ERROR(Consume());
+    }
+    if (gaps_.compaction == Compaction::kYes && removed_) {
+      gaps_.tombstone_retention = tombstone_retention_;
     }
     return gaps_;
   }
@@ -107,6 +111,7 @@ class Scan {
     }
     gaps_.compaction = limits->compacts ? Compaction::kYes : Compaction::kNo;
     gaps_.message_bytes_max = compressed ? std::nullopt : limits->message_bytes_max;
+    tombstone_retention_ = limits->tombstone_retention;
   }
 
   void BeginsAt(std::int64_t time_ms) {
@@ -120,6 +125,8 @@ class Scan {
       return rd_kafka_query_watermark_offsets(client_.get(), name_.c_str(), begin.partition, &low,
                                               &high, Milliseconds(timeout_));
     }));
+    // Of what stood before the first record that is not older, nothing is known.
+    removed_ = removed_ || (high > 0 && begin.offset != 0);
     // RD_KAFKA_OFFSET_END: nothing is that young.
     if (begin.offset < 0 || begin.offset >= high) {
       if (low > 0 && low == high) {
@@ -133,6 +140,7 @@ class Scan {
     }
     const auto place = static_cast<std::size_t>(begin.partition);
     started_[place] = true;
+    next_[place] = begin.offset;
     ends_[place] = high;
     cut_[place] = low > 0 && begin.offset <= low;
     ++open_;
@@ -168,6 +176,7 @@ class Scan {
 
   void Close(std::size_t place, std::int64_t next) {
     if (started_.at(place) && next >= ends_[place]) {
+      removed_ = removed_ || next_[place] < ends_[place];
       if (cut_[place]) {
         BeginsAt(INT64_MAX);
       }
@@ -178,6 +187,9 @@ class Scan {
   }
 
   absl::Status Take(const rd_kafka_message_t& message) {
+    std::int64_t& next = next_[static_cast<std::size_t>(message.partition)];
+    removed_ = removed_ || message.offset > next;
+    next = message.offset + 1;
     ReadHeaders(message, &headers_);
     ScannedRecord record;
     record.partition = message.partition;
@@ -206,9 +218,13 @@ class Scan {
   Producer client_;
   Queue queue_;
   Topic topic_;
+  std::vector<std::int64_t> next_;  // the offset after the last record that was read
   std::vector<std::int64_t> ends_;
   std::vector<bool> started_;
   std::vector<bool> cut_;  // its first record shows since when there are any
+  // Offsets have no record: it was removed, or is of those that end a transaction.
+  bool removed_ = false;
+  milliseconds tombstone_retention_{0};
   TopicGaps gaps_;
   std::size_t open_ = 0;
   std::chrono::steady_clock::time_point read_at_;  // the last record

@@ -47,6 +47,9 @@ struct TopicGaps {
   // Whether records go when their key has a later one. Unknown: `compaction_unknown` says why.
   Compaction compaction = Compaction::kNo;
   std::string compaction_unknown;
+  // Where records go when their key has a later one: a record without a value stays at least as long, and
+  // goes, too. Nothing = of what was read, no record is gone.
+  std::optional<std::chrono::milliseconds> tombstone_retention;
   // Of a record that was not compressed; nothing = not known, or they are compressed, and only the
   // broker knows.
   std::optional<std::int64_t> message_bytes_max;

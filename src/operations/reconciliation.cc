@@ -32,6 +32,8 @@ using kafka::ScannedRecord;
 // A row's created_at is believed when it is at most a day ahead of the clock (RowReader), as one of another
 // time zone is. So its record may be older by that, and by what clocks differ.
 constexpr std::int64_t kRowAheadMs = 25 * std::int64_t{3'600'000};
+// What a row's created_at and this clock may differ by.
+constexpr std::int64_t kClocksDifferMs = 3'600'000;
 constexpr std::size_t kExamplesMax = 20;
 constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to distinguish it from others
 constexpr std::int32_t kAnyPartition = -1;    // what a row asks for that names none
@@ -214,6 +216,11 @@ absl::Status Reconciliation::Scan(std::uint32_t topic, const DlqOptions& pipelin
   }
   RETURN_IF_ERROR(gaps.status());
   reconciled.gaps = *gaps;
+  if (gaps->tombstone_retention) {
+    const std::chrono::milliseconds now =
+        std::chrono::duration_cast<std::chrono::milliseconds>(WallNow().time_since_epoch());
+    reconciled.deletions_since_ms = (now - *gaps->tombstone_retention).count() + kClocksDifferMs;
+  }
   return absl::OkStatus();
 }
 
@@ -398,7 +405,8 @@ absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled&
 }
 
 // Compaction leaves of a key what came last. So a row before one that is there was there, too, or
-// may no longer come. Between a row and what is about none of them there is no order to go by.
+// may no longer come. Between a row and what is about none of them there is no order to go by. Of a key that
+// has no record, what came last may have been without a value, which goes after a time.
 absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconciled& on_row) {
   std::map<std::string, std::uint64_t> newest;  // by key: the last row that is there
   std::set<std::string, std::less<>> foreign;   // keys of records about none
@@ -419,9 +427,11 @@ absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconcil
     }
     Reconciled reconciled = ComparedOf(row, data.substr(sizeof(Entry)), topics_[row.topic]);
     const auto found = newest.find(std::string(key));
+    const bool no_record = found == newest.end() && !foreign.contains(key);
     reconciled.superseded = !row.in_topic && found != newest.end() && row.number < found->second;
     // Not by their times either, which writers may choose.
     reconciled.order_unproven = !row.in_topic && !reconciled.superseded && foreign.contains(key);
+    reconciled.deletion_unproven = no_record && row.at_ms < topics_[row.topic].deletions_since_ms;
     return on_row(reconciled);
   });
 }

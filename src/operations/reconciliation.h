@@ -58,6 +58,9 @@ struct Reconciled {
   // Not in its topic, which is compacted, but a record of its key is that is about none of the rows and may
   // be newer: another table's, a message, or another pipeline's.
   bool order_unproven = false;
+  // Nothing of its key is in its topic, which is compacted, and it is so old that what deleted the key may
+  // have gone, too.
+  bool deletion_unproven = false;
   DeadLetterFate fate = DeadLetterFate::kNone;
 };
 
@@ -71,6 +74,7 @@ struct ReconciledTopic {
   // At positions that this server's log has not come to: it was set back.
   std::uint64_t beyond_log = 0;
   std::int64_t oldest_row_ms = INT64_MAX;  // by PostgreSQL's clock
+  std::int64_t deletions_since_ms = 0;     // what deleted a key before may have gone
   kafka::TopicGaps gaps;
 };
 

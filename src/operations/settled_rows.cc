@@ -29,18 +29,26 @@ namespace {
 
 std::string Doubt(const Reconciled& reconciled, const std::string& topic) {
   const std::string id = base::Printable(reconciled.row.id);
-  return reconciled.id_unproven
-             ? absl::StrFormat(
-                   "topic '%s' has a record with the id of row %s that may be about another row, "
-                   "of "
-                   "another table or another pipeline, so it is not known whether Kafka has this "
-                   "one; --send-unproven sends such rows",
-                   topic, id)
-             : absl::StrFormat(
-                   "topic '%s' is compacted and has a record with the key of row %s that is about "
-                   "no row of this table, so it is not known which is newer; --send-unproven sends "
-                   "such rows, perhaps behind newer events of their keys",
-                   topic, id);
+  if (reconciled.id_unproven) {
+    return absl::StrFormat(
+        "topic '%s' has a record with the id of row %s that may be about another row, of another "
+        "table or another pipeline, so it is not known whether Kafka has this one; "
+        "--send-unproven sends such rows",
+        topic, id);
+  }
+  if (reconciled.order_unproven) {
+    return absl::StrFormat(
+        "topic '%s' is compacted and has a record with the key of row %s that is about no row of "
+        "this table, so it is not known which is newer; --send-unproven sends such rows, perhaps "
+        "behind newer events of their keys",
+        topic, id);
+  }
+  return absl::StrFormat(
+      "topic '%s' is compacted and has nothing of the key of row %s. The row is older than what "
+      "delete.retention.ms keeps, so it is not known whether the key was deleted behind it; "
+      "--send-unproven sends such rows, and a key that was deleted is back unless its deletion is "
+      "one of them",
+      topic, id);
 }
 
 }  // namespace
@@ -68,7 +76,8 @@ absl::StatusOr<SettledRows> FindSettledRows(const DlqOptions& pipeline,
     settled_rows.dead_letters += dead_letter ? 1 : 0;
     settled_rows.superseded += superseded ? 1 : 0;
     const ReconciledTopic& topic = reconciliation.topics()[reconciled.row.topic];
-    if (!settled && (reconciled.id_unproven || reconciled.order_unproven)) {
+    if (!settled &&
+        (reconciled.id_unproven || reconciled.order_unproven || reconciled.deletion_unproven)) {
       ++settled_rows.unproven;
       settled_rows.doubt = Doubt(reconciled, topic.name);
     }

@@ -33,7 +33,7 @@ struct SettledRows {
   std::uint64_t dead_letters = 0;  // open, discarded or sent elsewhere, and not in the topic
   // Not in the topic, which is compacted, but a later row of the key is.
   std::uint64_t superseded = 0;
-  // Missing, as far as is known: see id_unproven and order_unproven of Reconciled.
+  // Missing, as far as is known: see what is unproven of Reconciled.
   std::uint64_t unproven = 0;
   // Missing rows of compacted topics. The topic may hold a later row of the key that `reader` did not
   // read.

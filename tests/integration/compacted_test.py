@@ -66,6 +66,35 @@ def test_newest_event_of_a_key_is_another_tables_then_replay_sends_no_older_one(
     assert values(p, topic) == ["new", "old"]
 
 
+# What deleted the key goes, too.
+def test_key_that_was_deleted_is_not_brought_back(two):
+    p, topic = two, f"outbox.event.{two.name}"
+    delivered(p, "a", "old")
+    delivered(p, "b", None)
+    p.kafka.clean(topic)
+    assert "old" not in values(p, topic)
+    dry = p.walpost.verb("replay", "--missing", "--dry-run").stdout
+    assert "public.a: 0 events missing" in dry and "1 it is not known" in dry and "delete.retention.ms" in dry, dry
+    refused = p.walpost.verb("replay", "--missing", "--in-place", check=False)
+    assert refused.returncode == 78 and "--send-unproven" in refused.stderr, refused
+    lose_slot(p)
+    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert refused.returncode == 78 and "--send-unproven" in refused.stderr, refused
+    assert "old" not in values(p, topic)
+
+
+# Nothing has been removed there, so what is not there was never sent.
+def test_compacted_topic_from_which_nothing_has_gone_is_filled(two):
+    p, topic = two, f"outbox.event.{two.name}"
+    p.kafka.alter_topic(topic, {"cleanup.policy": "compact", "delete.retention.ms": "0"})
+    delivered(p, "b", "other")
+    p.execute("DELETE FROM b")
+    lose_slot(p)
+    p.execute("INSERT INTO a (aggregatetype, aggregateid, type, payload, created_at) VALUES (%s, 'k2', 'T', 'missed', now() - interval '9 days')", p.name)
+    done = p.walpost.verb("slot", "recreate", "--yes").stdout
+    assert "public.a: 1 event sent" in done and values(p, topic) == ["other", "missed"], done
+
+
 # Whoever writes the row chooses that time.
 def test_other_tables_event_with_a_time_of_before_is_not_believed_to_be_older(two):
     p, topic = two, f"outbox.event.{two.name}"

@@ -57,6 +57,7 @@ class Kafka:
             "transaction.state.log.replication.factor": 1,
             "transaction.state.log.min.isr": 1,
             "group.initial.rebalance.delay.ms": 0,
+            "log.cleaner.backoff.ms": 200,
         }
         lines.update(settings or {})
         self.properties = self.path / "server.properties"
@@ -155,6 +156,20 @@ class Kafka:
         last = {(record.partition(), record.key()): record for record in self.read_all(topic)}
         self.rewrite(topic, sorted(last.values(), key=lambda record: record.offset()))
         self.alter_topic(topic, {"cleanup.policy": "compact"})
+
+    def clean(self, topic, seconds=120):
+        """Compacts partition 0 as a broker does, until records without a value are gone, too."""
+        self.alter_topic(topic, {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0})
+
+        def is_clean():
+            # Only what lies before the newest segment is compacted, and a record with a later time begins one.
+            producer.produce(topic, b"newest", b"of walpost's tests", 0)
+            assert producer.flush(60) == 0
+            records = self.read_all(topic)
+            return len(records) < 4 and all(record.value() is not None for record in records)
+
+        wait_for(is_clean, seconds, f"{topic} to be compacted", every=0.5)
 
     def delete_records(self, topic, partition, before):
         """What retention does: the partition begins at this offset from here on."""
