@@ -71,6 +71,7 @@ Config InForce(const Config& before, const Config& now) {
   config.run.registry.refresh = before.run.registry.refresh;
   config.run.http.token = now.run.http.token;
   config.from_files.insert(config.from_files.end(), now.from_files.begin(), now.from_files.end());
+  config.run.kafka.secrets = config.from_files;
   return config;
 }
 

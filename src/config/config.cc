@@ -194,6 +194,7 @@ void ReadKafka(MapReader sink, Config* config, Problems* problems) {
   }
   kafka.Finish();
   sink.Finish();
+  config->run.kafka.secrets = config->from_files;
   config->run.kafka.name = config->run.name;
   config->run.kafka.in_flight_bytes_max = config->run.pipeline.in_flight_bytes_max;
   config->run.kafka.unknown_topic_wait = config->run.pipeline.unknown_topic_wait;

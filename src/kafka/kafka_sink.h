@@ -28,6 +28,8 @@ struct KafkaOptions {
   std::string name = "walpost";  // client.id
   // librdkafka's own, verbatim, in the order of the file. bootstrap.servers is required.
   std::vector<std::pair<std::string, std::string>> properties;
+  // No piece of these is shown, whatever property they stand at.
+  std::vector<std::string> secrets;
   std::size_t in_flight_bytes_max = std::size_t{16} * 1024 * 1024;
   std::chrono::milliseconds metadata_refresh{30'000};
   // So long a topic must have no such partition before a record for it is refused.

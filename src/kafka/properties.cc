@@ -161,6 +161,9 @@ std::string Shown(std::string_view text, const KafkaOptions& options) {
       shown = base::HideRuns(shown, value);
     }
   }
+  for (const std::string& secret : options.secrets) {
+    shown = base::HideRuns(shown, secret);
+  }
   return shown;
 }
 

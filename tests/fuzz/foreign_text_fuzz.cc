@@ -1,13 +1,22 @@
-// An input is a text from a server or a library, by its first byte: a timeline history of PostgreSQL's,
-// or librdkafka's statistics.
+// An input is a text from a server, a library or a writer of events, by its first byte: a timeline history
+// of PostgreSQL's, librdkafka's statistics, a topic's configuration in lines name=value, an LSN, or what is
+// shown to people.
 #include <glog/logging.h>
 
+#include <chrono>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_split.h"
+#include "base/lsn.h"
+#include "base/printable.h"
+#include "base/text.h"
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
 #include "kafka/statistics.h"
+#include "kafka/topic_limits.h"
 #include "postgres/start_replication.h"
 
 namespace walpost::fuzz {
@@ -34,6 +43,41 @@ void CheckStatistics(std::string_view text) {
   }
 }
 
+void CheckTopicConfiguration(std::string_view text) {
+  std::vector<std::pair<std::string_view, std::string_view>> configuration;
+  for (const std::string_view line : absl::StrSplit(text, '\n')) {
+    configuration.push_back(absl::StrSplit(line, absl::MaxSplits('=', 1)));
+  }
+  const kafka::TopicLimits limits = kafka::LimitsOf(configuration);
+  CHECK(!limits.age_max || limits.age_max->count() >= 0);
+  CHECK_GE(limits.ahead_max.count(), 0);
+  CHECK_LE(limits.ahead_max, kafka::kClockSlack);
+  CHECK_GE(limits.tombstone_retention.count(), 0);
+  CHECK(limits.has_cleanup_policy || (!limits.compacts && !limits.deletes));
+  constexpr std::int64_t kNowMs = 1'700'000'000'000;
+  const base::WallTime now{std::chrono::milliseconds(kNowMs)};
+  CHECK_LE(kafka::SafeTimestampMs(kNowMs * 2, limits, now), kNowMs);
+  CHECK_GE(kafka::SafeTimestampMs(1, limits, now), 1);
+}
+
+void CheckLsn(std::string_view text) {
+  if (const auto lsn = base::Lsn::Parse(text); lsn.ok()) {
+    CHECK(*base::Lsn::Parse(lsn->ToString()) == *lsn);
+  }
+}
+
+void CheckShown(std::string_view text) {
+  constexpr std::size_t kBytesMax = 100;
+  constexpr std::size_t kCharacterAndDotsMax = 7;
+  const std::string shown = base::Printable(text);
+  CHECK(base::IsUtf8(shown));
+  for (const unsigned char c : shown) {
+    CHECK(c >= ' ' && c != 0x7f);
+  }
+  CHECK_EQ(base::Printable(shown), shown);
+  CHECK_LE(base::Printable(text, kBytesMax).size(), kBytesMax + kCharacterAndDotsMax);
+}
+
 }  // namespace
 
 std::vector<std::string> MoreInputs() {
@@ -57,10 +101,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
   const walpost::fuzz::Bounds bounds;
-  if (data[0] == 'h') {
-    walpost::fuzz::CheckHistory(rest);
-  } else {
-    walpost::fuzz::CheckStatistics(rest);
+  switch (data[0]) {
+    case 'h':
+      walpost::fuzz::CheckHistory(rest);
+      break;
+    case 'c':
+      walpost::fuzz::CheckTopicConfiguration(rest);
+      break;
+    case 'l':
+      walpost::fuzz::CheckLsn(rest);
+      break;
+    case 't':
+      walpost::fuzz::CheckShown(rest);
+      break;
+    default:
+      walpost::fuzz::CheckStatistics(rest);
   }
   bounds.Check();
   return 0;

@@ -14,6 +14,7 @@
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
 #include "observe/http_access.h"
+#include "observe/http_client.h"
 
 namespace walpost::fuzz {
 namespace {
@@ -54,6 +55,9 @@ void CheckHost(const std::string& host) {
 }
 
 void CheckListen(const std::string& listen) {
+  if (const auto url = observe::UrlOf(listen); url.ok()) {
+    CHECK(absl::StartsWith(*url, "http://")) << listen;
+  }
   const auto addresses = observe::ParseListen(listen);
   if (!addresses.ok()) {
     CHECK(absl::IsInvalidArgument(addresses.status())) << addresses.status();

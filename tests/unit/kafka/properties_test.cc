@@ -107,6 +107,15 @@ TEST(PropertiesTest, NoPieceOfALongValueIsShownWhenItIsRefused) {
   EXPECT_THAT(std::string(refused.message()), ::testing::Not(HasSubstr("s3cret1")));
 }
 
+// What comes from a file may be a secret that stands at a harmless name.
+TEST(PropertiesTest, NoPieceOfASecretIsShownWhereverItStands) {
+  KafkaOptions options;
+  options.properties = {{"bootstrap.servers", "s3cret-of-a-file:9092"}, {"client.rack", "rack-1"}};
+  options.secrets = {"s3cret-of-a-file:9092"};
+  EXPECT_EQ(Shown("s3cret-of-a-file:9092/bootstrap: refused, rack-1", options),
+            "***/bootstrap: refused, rack-1");
+}
+
 TEST(PropertiesTest, SafeValueOfAGuardedPropertyIsAccepted) {
   const Properties safe = {{"enable.idempotence", "true"},  {"acks", "all"},
                            {"request.required.acks", "-1"}, {"enable.gapless.guarantee", "true"},
