@@ -67,9 +67,10 @@ void DeadLetters::GiveUp() {
   waiting_.clear();
   inserting_.clear();
   discarding_.reset();
-  for (auto& [id, key] : keys_) {
-    key.waiting = 0;
-  }
+  absl::erase_if(keys_, [](auto& each) {
+    each.second.waiting = 0;
+    return !each.second.open;
+  });
 }
 
 bool DeadLetters::has_room() const {

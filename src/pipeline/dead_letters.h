@@ -85,7 +85,6 @@ class DeadLetters {
 
   bool full() const { return open_rows_ >= rows_max_; }
 
-  // With what waits to be written.
   bool half_full() const { return 2 * (open_rows_ + waiting_.size()) >= rows_max_; }
 
   // No event behind the last that waits is to be offered before some are written: those may be
@@ -138,7 +137,7 @@ class DeadLetters {
   // What became of it in company says nothing: it is to be tried alone.
   bool needs_answer() const { return needs_answer_; }
 
-  void OnAccepted() { sending_ = Sending::kOutstanding; }
+  void OnAccepted();
 
   // It is with the sink and has no answer, and is not to be sent any more: the session is to end.
   bool recalled() const { return recalled_; }
@@ -148,6 +147,9 @@ class DeadLetters {
   void OnLost();
 
   std::optional<base::MonotonicTime> NextDeadline() const;
+
+  // Between two inputs.
+  void CheckInvariants() const;
 
  private:
   struct ParkedKey {

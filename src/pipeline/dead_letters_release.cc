@@ -40,6 +40,7 @@ void DeadLetters::Begin(DeadLetter decision, base::Now now) {
   std::erase_if(discards_, [&](const DeadLetterDiscard& each) {
     return each.decision.topic == decision.topic && each.decision.key == decision.key;
   });
+  CHECK(!release_ && sending_ == Sending::kNone) << "one key is released at a time";
   release_.emplace();
   release_->GoesOn(now);
   changed_ = false;
@@ -265,6 +266,11 @@ const envelope::Record* DeadLetters::waiting(base::Now now) const {
              : nullptr;
 }
 
+void DeadLetters::OnAccepted() {
+  CHECK(sending_ == Sending::kWaiting);
+  sending_ = Sending::kOutstanding;
+}
+
 void DeadLetters::OnAcknowledged() {
   CHECK(sending_ == Sending::kOutstanding);
   Drop();
@@ -272,8 +278,10 @@ void DeadLetters::OnAcknowledged() {
 }
 
 void DeadLetters::OnRefused(const delivery::Failure& failure, bool alone, base::Now now) {
+  CHECK(sending_ != Sending::kNone);
   sending_ = Sending::kWaiting;
   needs_answer_ = !alone;
+  recalled_ = false;
   release_->phase = Release::Phase::kLooking;
   release_->lost = true;
   if (!alone) {

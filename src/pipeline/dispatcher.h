@@ -105,6 +105,9 @@ class Dispatcher : private delivery::SinkListener {
 
   std::optional<base::MonotonicTime> NextDeadline() const;
 
+  // Between two inputs.
+  void CheckInvariants() const;
+
  private:
   enum class Phase {
     kIdle,  // sink closed, nothing will happen until Start

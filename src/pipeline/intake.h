@@ -87,6 +87,9 @@ class Intake {
 
   base::WallTime last_commit_time() const { return transaction_.info.commit_time; }
 
+  // Between two inputs.
+  void CheckInvariants() const;
+
  private:
   struct Outbox {
     outbox::TableMapper mapper;

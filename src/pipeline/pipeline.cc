@@ -146,14 +146,14 @@ void Pipeline::Tick(base::Now now) {
   dispatcher_.Poll(now);
   CheckDispatcherHalt(now);
   CheckProgress(now);
-  CheckHalting(now);
-  CheckDraining(now);
+  CheckEnd(now);
   CheckClosed(now);
   CheckPlannedReconnect(now);
   CheckAlone(now);
   AccountPause(now);
   CheckStall(now);
   CheckSilence(now);
+  CheckInvariants();
 }
 
 void Pipeline::Stop(base::Now now) {
@@ -346,7 +346,7 @@ void Pipeline::BeginHalt(Halt halt, base::Now now) {
   halt_boundary_ = tracker_.next_sequence();
   phase_ = Phase::kHalting;
   deadline_ = now.mono + options_.shutdown_timeout;
-  CheckHalting(now);
+  CheckEnd(now);
 }
 
 // Nothing of it is sent or confirmed any more.
@@ -381,7 +381,7 @@ void Pipeline::CheckDispatcherHalt(base::Now now) {
   } else if (phase_ == Phase::kStreaming) {
     BeginHalt(dispatcher_.halt_at()->halt, now);
     halt_boundary_ = sequence;
-    CheckHalting(now);
+    CheckEnd(now);
   } else if (phase_ == Phase::kIdle || phase_ == Phase::kConnecting) {
     // Not connected: there is nobody to confirm to.
     halt_ = dispatcher_.halt_at()->halt;
@@ -389,15 +389,9 @@ void Pipeline::CheckDispatcherHalt(base::Now now) {
   }
 }
 
-void Pipeline::CheckHalting(base::Now now) {
-  const bool done = Drained() && keeper_.Settled(tracker_.safe_lsn());
-  if (phase_ == Phase::kHalting && (done || now.mono >= deadline_)) {
-    HaltNow();
-  }
-}
-
-void Pipeline::CheckDraining(base::Now now) {
-  if (phase_ != Phase::kDraining) {
+// What is before a halt or a stop is done, or its time is over.
+void Pipeline::CheckEnd(base::Now now) {
+  if (phase_ != Phase::kHalting && phase_ != Phase::kDraining) {
     return;
   }
   completing_ = completing_ && now.mono < complete_by_;

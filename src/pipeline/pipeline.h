@@ -177,8 +177,8 @@ class Pipeline {
   void CheckDispatcherHalt(base::Now now);
   bool Drained() const;
   void CheckProgress(base::Now now);
-  void CheckHalting(base::Now now);
-  void CheckDraining(base::Now now);
+  void CheckEnd(base::Now now);
+  void CheckInvariants() const;
   void CheckClosed(base::Now now);
   void CheckPlannedReconnect(base::Now now);
   void ConnectAnew(ReconnectReason reason, base::Now now);

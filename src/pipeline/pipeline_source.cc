@@ -165,7 +165,7 @@ void Pipeline::ForgetAll() {
   undeliverables_.Forget();
   facts_.reset();
   timers_.Forget();
-  confirmed_max_ = base::Lsn();
+  confirmed_lsn_ = confirmed_max_ = base::Lsn();
   same_errors_ = 0;
 }
 

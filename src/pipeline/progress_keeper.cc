@@ -110,7 +110,13 @@ void ProgressKeeper::OnAcknowledged() {
   answering_ = std::chrono::microseconds(0);
 }
 
+void ProgressKeeper::OnAccepted() {
+  CHECK(phase_ == Phase::kWaiting);
+  phase_ = Phase::kOutstanding;
+}
+
 void ProgressKeeper::OnRefused(const delivery::Failure& failure, base::Now now) {
+  CHECK(phase_ != Phase::kNone);
   phase_ = Phase::kWaiting;
   refusal_ = failure.detail;
   if (refused_at_) {

@@ -91,8 +91,7 @@ class ProgressKeeper {
 
   delivery::Sequence sequence() const { return sequence_; }
 
-  void OnAccepted() { phase_ = Phase::kOutstanding; }
-
+  void OnAccepted();
   void OnAcknowledged();
   // It, or the topic, is at fault.
   void OnRefused(const delivery::Failure& failure, base::Now now);
@@ -107,6 +106,9 @@ class ProgressKeeper {
   const std::optional<base::Progress>& remembered() const { return remembered_; }
 
   std::optional<base::MonotonicTime> NextDeadline(base::Lsn safe) const;
+
+  // Between two inputs.
+  void CheckInvariants() const;
 
  private:
   enum class Phase {

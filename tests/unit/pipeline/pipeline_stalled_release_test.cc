@@ -194,6 +194,34 @@ TEST_F(StalledReleaseTest, DiscardOfItsKeyEndsIt) {
   EXPECT_THAT(Visible('a'), ElementsAre("a3"));
 }
 
+// It is with no producer any more, so none is ended for it.
+TEST_F(StalledReleaseTest, RecordThatIsRefusedWhenItIsToBeSentNoMoreEndsOneSession) {
+  Connect();
+  ParkA(100, {"a1"});
+  ReleaseA();
+  DiscardA();
+  serve_dead_letters_ = false;
+  Advance(DeadLetterRelease::kStalledAfter);
+  std::optional<DeadLetterRequest> request = pipeline().TakeDeadLetterRequest(now_);
+  for (; request; request = pipeline().TakeDeadLetterRequest(now_)) {
+    pipeline().OnDeadLetterReply(dead_letters_.CarryOut(*request), now_);
+    if (request->kind == DeadLetterRequest::Kind::kLookAgain) {
+      break;
+    }
+  }
+  ASSERT_TRUE(request);
+  sink_.Fail(DeadLetters::kFirstSequence + 1, delivery::FailureKind::kTopicInvalid);
+  Wait();  // for the producer that sends one at a time
+  Wait();
+  EXPECT_EQ(pipeline().counters().producers_after_recall, 0U);
+  Transaction(200, {"b1"});
+  DeliverAll();
+  EXPECT_THAT(Visible('b'), ElementsAre("b1")) << "although the table is away";
+  serve_dead_letters_ = true;
+  Run();
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
+}
+
 TEST_F(StalledReleaseTest, DiscardThatComesTooLateSaysThatTheRowWasSent) {
   Connect();
   ParkA(100, {"a1"});
