@@ -24,6 +24,8 @@ std::string_view LogEventName(LogEvent event) {
       return "clear_text";
     case LogEvent::kDeliveredNotNoted:
       return "delivered_not_noted";
+    case LogEvent::kOutboxAdopted:
+      return "outbox_adopted";
     case LogEvent::kReloaded:
       return "reloaded";
     case LogEvent::kReloadNeedsRestart:

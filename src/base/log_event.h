@@ -19,6 +19,7 @@ enum class LogEvent {
   kHttpOpen,
   kClearText,
   kDeliveredNotNoted,
+  kOutboxAdopted,
   kReloaded,
   kReloadNeedsRestart,
   kReloadRefused,

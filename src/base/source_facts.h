@@ -50,6 +50,15 @@ struct PublishedTable {
   // Where it is a partition itself: of everything else in the whole tree. Not remembered.
   std::vector<std::uint32_t> relatives = {};
   Since since = {};
+  // Of the transaction that published it; 0 = it always was. Not remembered. See IsPublishedFor.
+  Xid published_by = {};
+
+  // Whether all rows of a transaction are published. Of one that began before the table was, the server
+  // sends some, all or none, by what it decoded before on the same connection.
+  bool IsPublishedFor(Xid xid) const {
+    return published_by.value == 0 ||
+           static_cast<std::int32_t>(xid.value - published_by.value) >= 0;
+  }
 };
 
 // What the stream consists of: whatever decides which rows the server sends.

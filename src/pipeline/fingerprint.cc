@@ -45,6 +45,20 @@ bool StaysPublished(const PublishedTable& before, const PublishedTable& now) {
          });
 }
 
+// Null = `before` lacks it.
+const PublishedTable* FindTable(const Fingerprint& before, const PublishedTable& table) {
+  const auto found =
+      std::find_if(before.tables.begin(), before.tables.end(), [&](const PublishedTable& each) {
+        return each.oid == table.oid || (each.schema == table.schema && each.name == table.name);
+      });
+  return found == before.tables.end() ? nullptr : &*found;
+}
+
+// It is of before they were remembered.
+bool RemembersNone(const Fingerprint& before) {
+  return before.publication_oid == 0 && before.tables.empty();
+}
+
 }  // namespace
 
 std::optional<Halt> FindEdit(const Fingerprint& before, const Fingerprint& now) {
@@ -89,18 +103,14 @@ std::optional<Halt> FindEdit(const Fingerprint& before, const Fingerprint& now) 
 }
 
 bool KeepSince(const Fingerprint& before, base::Since adopted, Fingerprint* now) {
-  if (before.publication_oid == 0 && before.tables.empty()) {
-    return false;  // of before they were remembered
+  if (RemembersNone(before)) {
+    return false;
   }
   bool any_adopted = false;
   for (PublishedTable& table : now->tables) {
-    const auto old =
-        std::find_if(before.tables.begin(), before.tables.end(), [&](const PublishedTable& each) {
-          return each.oid == table.oid || (each.schema == table.schema && each.name == table.name);
-        });
-    const bool known = old != before.tables.end();
-    table.since = known ? old->since : adopted;
-    any_adopted = any_adopted || !known;
+    const PublishedTable* const old = FindTable(before, table);
+    table.since = old != nullptr ? old->since : adopted;
+    any_adopted = any_adopted || old == nullptr;
   }
   now->prefixes_since.clear();
   for (const std::string& prefix : now->message_prefixes) {
@@ -115,6 +125,16 @@ bool KeepSince(const Fingerprint& before, base::Since adopted, Fingerprint* now)
     }
   }
   return any_adopted;
+}
+
+std::vector<std::string> AdoptedTables(const Fingerprint& before, const Fingerprint& now) {
+  std::vector<std::string> adopted;
+  for (const PublishedTable& table : now.tables) {
+    if (!RemembersNone(before) && FindTable(before, table) == nullptr) {
+      adopted.push_back(absl::StrFormat("%s.%s", table.schema, table.name));
+    }
+  }
+  return adopted;
 }
 
 }  // namespace walpost::pipeline

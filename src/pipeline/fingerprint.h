@@ -6,6 +6,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/lsn.h"
 #include "base/source_facts.h"
@@ -19,5 +21,9 @@ std::optional<Halt> FindEdit(const base::Fingerprint& before, const base::Finger
 // Takes over from `before` since when each table and prefix of `now` holds events. What `before` lacks holds
 // them from `adopted` on; true when there is any such.
 bool KeepSince(const base::Fingerprint& before, base::Since adopted, base::Fingerprint* now);
+
+// The tables that `before` lacks, schema.table each.
+std::vector<std::string> AdoptedTables(const base::Fingerprint& before,
+                                       const base::Fingerprint& now);
 
 }  // namespace walpost::pipeline

@@ -94,7 +94,7 @@ void Intake::TakeFacts(const base::SourceFacts& facts) {
     for (const base::PublishedTable& table : facts_.tables) {
       if (table.schema == options_[i].table.schema && table.name == options_[i].table.table) {
         outboxes_[i].oid = table.oid;
-        outboxes_[i].since = table.since;
+        outboxes_[i].published = table;
         for (const std::uint32_t partition : table.partitions) {
           outbox_by_partition_[partition] = &outboxes_[i];
         }
@@ -264,7 +264,7 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     }
     last_oid_ = halt ? 0 : last_oid_;  // the next row of it may count
   }
-  if (last_outbox_ == nullptr) {
+  if (last_outbox_ == nullptr || !last_outbox_->published.IsPublishedFor(transaction_.info.xid)) {
     ++counters_->changes_ignored;
     return std::nullopt;
   }
@@ -273,7 +273,7 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     return TakeRepeated(ordinal);
   }
   if (transaction_.empty_for_us) {
-    return CheckUnknown(last_outbox_->since, ordinal);
+    return CheckUnknown(last_outbox_->published.since, ordinal);
   }
   return TakeRow(last_outbox_, insert, ordinal);
 }
@@ -370,10 +370,10 @@ Halt Intake::OtherRows() const {
   return Halt{base::HaltReason::kPublicationMissing,
               absl::StrFormat(
                   "the transaction was sent a second time with other events than before (%s): the "
-                  "publication was edited while it was open; restart walpost, which then takes it "
-                  "from its beginning and repeats what it had sent of it; see docs/runbook.md, "
-                  "publication_missing",
-                  Place(transaction_.next_ordinal))};
+                  "publication was edited while it was open; `walpost slot advance --yes --to %s` "
+                  "goes on behind it, and then `walpost replay --missing --in-place` sends what is "
+                  "missing of it; see docs/runbook.md, publication_missing",
+                  Place(transaction_.next_ordinal), transaction_.commit_lsn.ToString())};
 }
 
 Halt Intake::ProtocolError(const std::string& what) const {

@@ -97,7 +97,7 @@ class Intake {
     std::uint32_t oid = 0;                        // by preflight; 0 = unknown
     std::optional<pgoutput::Relation> announced;  // on this connection, the newest
     std::string bind_error;
-    base::Since since;
+    base::PublishedTable published;
   };
 
   struct Announced {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "observe/log.h"
 #include "pgoutput/frame.h"
+#include "pipeline/fingerprint.h"
 #include "postgres/encryption.h"
 #include "runtime/guard.h"
 
@@ -26,6 +27,22 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr int kExitRetryLater = 75;
+
+// Outboxes that progress does not know of yet.
+void LogAdopted(const base::SourceFacts& facts) {
+  if (!facts.progress) {
+    return;
+  }
+  for (const std::string& table : pipeline::AdoptedTables(*facts.progress, facts)) {
+    observe::Log(
+        Severity::kWarning, LogEvent::kOutboxAdopted,
+        absl::StrFormat("%s is an outbox from here on. What was written to it by transactions that "
+                        "were open when it was published is not sent: when they have ended, "
+                        "`walpost replay --missing --in-place --table %s` sends it",
+                        table, table),
+        {{"table", table}});
+  }
+}
 
 }  // namespace
 
@@ -217,6 +234,7 @@ void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd
     observe::Log(Severity::kWarning, LogEvent::kDeliveredNotNoted, connected.delivered_not_noted,
                  {});
   }
+  LogAdopted(connected.facts);
   pipeline_.OnConnected(connected.facts, now_);
 }
 

@@ -1,0 +1,80 @@
+"""A further outbox is added to the publication while a transaction that has written to it is open.
+
+PostgreSQL sends some, all or none of its rows, by what it decoded before on the same connection.
+"""
+
+import pytest
+
+TABLE = """CREATE TABLE second (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), seq bigint GENERATED ALWAYS AS IDENTITY, aggregate_type text,
+    aggregate_id text, event_type text, payload bytea, created_at timestamptz DEFAULT now())"""
+ADD = "INSERT INTO second (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'k', %s, 'x')"
+SECOND = {"table": "public.second", "topics": {"allowed": ["*"]}}
+
+
+def adopt(p):
+    """walpost with the further outbox."""
+    p.walpost = p.another(config={"outboxes": [{"table": "outbox.events"}, SECOND]})
+    p.walpost.start()
+
+
+def types(p):
+    return [dict(message.headers())["type"].decode() for message in p.kafka.read_all(p.name)]
+
+
+@pytest.fixture(name="opened")
+def fixture_opened(make_pipeline):
+    """A transaction that wrote to table second before that was published."""
+    p = make_pipeline(partitions=1).start()
+    p.insert(1, 3)
+    p.wait_confirmed()
+    p.execute(TABLE)
+    with p.postgres.connect(p.database, autocommit=False) as connection:
+        cursor = connection.cursor()
+        cursor.execute(ADD, (p.name, "BeforeAdd"))
+        p.execute(f'ALTER PUBLICATION "{p.name}" ADD TABLE second')
+        yield p, connection, cursor
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("known", [False, True], ids=["first row of the table", "after another row of the table"])
+def test_transaction_that_was_open_when_its_table_was_published_is_left_to_replay(opened, known):
+    p, connection, cursor = opened
+    assert p.walpost.stop() == 0
+    adopt(p)
+    if known:
+        p.execute(ADD, p.name, "Other")
+        p.wait_confirmed()
+    cursor.execute(ADD, (p.name, "AfterAdd"))
+    connection.commit()
+    p.execute(ADD, p.name, "Later")
+    p.wait_confirmed()
+    assert "BeforeAdd" not in types(p) and "AfterAdd" not in types(p) and "Later" in types(p)
+    [adopted] = [line for line in p.walpost.log_events() if line["event"] == "outbox_adopted"]
+    assert adopted["table"] == "public.second" and "replay --missing" in adopted["msg"]
+    p.walpost.verb("replay", "--missing", "--in-place", "--table", "public.second")
+    assert sorted(types(p)[-2:]) == ["AfterAdd", "BeforeAdd"]
+    assert p.walpost.verb("audit", check=False).returncode == 0
+
+
+# What is sent again is the same event at the same position.
+@pytest.mark.smoke
+def test_no_event_has_two_positions_after_a_crash_in_such_a_transaction(opened):
+    p, connection, cursor = opened
+    assert p.walpost.stop() == 0
+    adopt(p)
+    p.execute(ADD, p.name, "Other")
+    p.wait_confirmed()
+    cursor.execute("INSERT INTO second (aggregate_type, aggregate_id, event_type, payload) SELECT %s, 'k', 'AfterAdd', 'x' FROM generate_series(1, 20000)", (p.name,))
+    cursor.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) SELECT %s, 'k', 'Mine', 'x' FROM generate_series(1, 20000)", (p.name,))
+    delivered = p.walpost.status()["events"]["delivered"]
+    connection.commit()
+    p.walpost.wait_delivered(delivered + 1_000)
+    p.walpost.kill9()
+    p.walpost.start()
+    p.wait_confirmed()
+    positions = {}
+    for message in p.kafka.read_all(p.name):
+        headers = dict(message.headers())
+        positions.setdefault(headers["id"], set()).add(headers["walpost-position"])
+    assert all(len(each) == 1 for each in positions.values())
+    assert types(p).count("AfterAdd") == 0 and len(positions) == 3 + 1 + 20_000
