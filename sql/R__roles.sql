@@ -117,7 +117,7 @@ BEGIN
         SELECT 1 AS place, 'SCHEMA' AS kind, format('%I', n.nspname) AS name FROM pg_namespace n
             WHERE n.nspname IN ('walpost', 'outbox') AND n.nspowner <> 'outbox_owner'::regrole
         UNION ALL SELECT 2, 'TABLE', target::text FROM unnest(tables) AS target
-        UNION ALL SELECT 3, 'FUNCTION', p.oid::regprocedure::text FROM pg_proc p
+        UNION ALL SELECT 3, 'ROUTINE', p.oid::regprocedure::text FROM pg_proc p
             WHERE p.pronamespace IN (to_regnamespace('walpost'), to_regnamespace('outbox')) AND p.proowner <> 'outbox_owner'::regrole
     ) AS objects ORDER BY place LOOP
         EXECUTE object.command;
@@ -137,6 +137,14 @@ BEGIN
                   WHERE p.pronamespace = to_regnamespace('outbox') AND p.proname IN ('emit', 'emit_message') LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO outbox_writer', object.emit);
     END LOOP;
+    -- Its owner's rights are those that it emits with, also where everybody else has lost this one (docs/messages.md).
+    IF EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = to_regnamespace('outbox') AND p.proname = 'emit_message') THEN
+        FOR object IN SELECT p.oid::regprocedure::text AS emit FROM pg_proc p
+                      WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = 'pg_logical_emit_message'
+                      AND NOT has_function_privilege('outbox_owner', p.oid, 'EXECUTE') LOOP
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO outbox_owner', object.emit);
+        END LOOP;
+    END IF;
     IF events IS NOT NULL THEN
         -- To send rows again, and to know which ones. Plain INSERTs are possible too, but not of what the table fills in itself.
         GRANT SELECT ON outbox.events, outbox.retention_note TO outbox_relay;

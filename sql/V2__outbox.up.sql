@@ -80,10 +80,12 @@ BEGIN
           OR octet_length(content_type) > 255 OR octet_length(schema_name) > 512 THEN
         rule := 'events_text_max';
         wanted := 'aggregate_id has at most 1024 bytes, event_type 1 to 255, content_type at most 255, schema_name 512';
-    -- In CloudEvents' binary mode readers would take the payload for the whole event, with all its attributes.
-    ELSIF content_type COLLATE "C" ~* '^[\u0001-\u0020]*application/cloudevents' THEN
+    -- In CloudEvents' binary mode readers would take the payload for the whole event, with all its attributes. Of what is no
+    -- printable ASCII they may make a blank, or another letter.
+    ELSIF content_type COLLATE "C" ~* '^ *application/cloudevents|[^\u0020-\u007e]' THEN
         rule := 'events_content_type';
-        wanted := 'content_type must not begin with application/cloudevents, in whatever case: what walpost sends says that itself';
+        wanted := 'content_type must be of printable ASCII, and not begin with application/cloudevents, in whatever case: what walpost '
+                  'sends says that itself';
     ELSIF octet_length(traceparent) > 255 OR octet_length(tracestate) > 8192 THEN
         rule := 'events_trace_max';
         wanted := 'traceparent has at most 255 bytes, tracestate 8192';
@@ -104,8 +106,8 @@ BEGIN
     -- Readers may take names without case, and so does walpost. The first expression only keeps the second, which takes ten times as
     -- long, from most names.
     ELSIF headers @? 'strict $.keyvalue().key ? (@ like_regex
-              "^(id|type|content-type|walpost-|__value|ce_|$)|[^\u0020-\u007e]|^ | $" flag "i") ? (@ like_regex
-              "^(id|type|content-type|walpost-.*|__value_schema_id|ce_(id|source|specversion|type|time|datacontenttype|data|data_base64|dataschema|subject|partitionkey|recordedtime|sequence|traceparent|tracestate))?$|[^\u0020-\u007e]|^ | $"
+              "^(id|type|content-type|walpost-|__value|ce[_-]|cloudevents[:_]|$)|[^\u0020-\u007e]|^ | $" flag "i") ? (@ like_regex
+              "^(id|type|content-type|walpost-.*|__value_schema_id|(ce[_-]|cloudevents[:_])(id|source|specversion|type|time|datacontenttype|data|data_base64|dataschema|subject|partitionkey|recordedtime|sequence|traceparent|tracestate))?$|[^\u0020-\u007e]|^ | $"
               flag "i")' THEN
         rule := 'events_header_names';
         wanted := 'headers must have names, of printable ASCII and without a space at the ends, and none that walpost writes, in whatever case: id, type, content-type, '

@@ -108,8 +108,8 @@ BEGIN
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
         -- As outbox.check_event has them, of version 2.
-        IF header.key ~* ('^(id|type|content-type|walpost-.*|__value_schema_id|ce_(id|source|specversion|type|time|datacontenttype|data|'
-                          'data_base64|dataschema|subject|partitionkey|recordedtime|sequence|traceparent|tracestate))$') THEN
+        IF header.key ~* ('^(id|type|content-type|walpost-.*|__value_schema_id|(ce[_-]|cloudevents[:_])(id|source|specversion|type|time|'
+                          'datacontenttype|data|data_base64|dataschema|subject|partitionkey|recordedtime|sequence|traceparent|tracestate))$') THEN
             RAISE EXCEPTION 'outbox.emit_message: header "%" is one that walpost writes itself, in whatever case', header.key
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
@@ -143,8 +143,8 @@ BEGIN
         RAISE EXCEPTION 'outbox.emit_message: topic % belongs to walpost or to Kafka itself: no event goes there', quote_literal(topic)
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF content_type COLLATE "C" ~* '^[\u0001-\u0020]*application/cloudevents' THEN
-        RAISE EXCEPTION 'outbox.emit_message: content_type must not begin with application/cloudevents: what walpost sends says that itself'
+    IF content_type COLLATE "C" ~* '^ *application/cloudevents|[^\u0020-\u007e]' THEN
+        RAISE EXCEPTION 'outbox.emit_message: content_type must be of printable ASCII, and not begin with application/cloudevents: what walpost sends says that itself'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     IF partition < 0 THEN

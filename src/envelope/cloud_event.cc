@@ -69,13 +69,13 @@ bool IsJson(std::string_view media_type) {
           Is(media_type.substr(media_type.size() - kSuffix.size()), kSuffix));
 }
 
-// As lenient as the most lenient reader.
-bool IsCloudEvents(std::string_view content_type) {
+// Of what is no printable ASCII a reader may make a blank, or another letter.
+bool MayBeCloudEvents(std::string_view content_type) {
   constexpr std::string_view kPrefix = "application/cloudevents";
-  const auto first = std::find_if(content_type.begin(), content_type.end(),
-                                  [](char c) { return static_cast<unsigned char>(c) > ' '; });
-  content_type.remove_prefix(static_cast<std::size_t>(first - content_type.begin()));
-  return Is(content_type.substr(0, kPrefix.size()), kPrefix);
+  const bool printable = std::all_of(content_type.begin(), content_type.end(),
+                                     [](char c) { return c >= ' ' && c <= '~'; });
+  content_type.remove_prefix(std::min(content_type.find_first_not_of(' '), content_type.size()));
+  return !printable || Is(content_type.substr(0, kPrefix.size()), kPrefix);
 }
 
 bool IsText(std::string_view media_type) { return Is(media_type.substr(0, 5), "text/"); }
@@ -180,13 +180,13 @@ absl::Status CloudEvent::Read(const Event& event, const Position& position,
 // Readers distinguish the modes by this alone. They would take all attributes of such a record from the
 // payload, which whoever wrote the row chose.
 absl::Status CloudEvent::CheckBinary(const Event& event) const {
-  return !IsCloudEvents(content_type_)
+  return !MayBeCloudEvents(content_type_)
              ? absl::OkStatus()
              : Invalid(
                    event,
-                   "its content type says that the payload is a whole CloudEvent, which readers "
-                   "of binary mode would believe: correct what writes it, or use value.format "
-                   "raw");
+                   "its content type says that the payload is a whole CloudEvent, or may say so to "
+                   "some readers of binary mode, as it is not of printable ASCII: correct what "
+                   "writes it, or use value.format raw");
 }
 
 void CloudEvent::ReadData(const Event& event) {

@@ -53,15 +53,22 @@ constexpr std::string_view kCloudEventAttributes[] = {
     "data", "data_base64", "dataschema",  "partitionkey", "recordedtime",
     "time", "sequence",    "subject",     "traceparent",  "tracestate"};
 
+// Before an attribute. Those of HTTP and AMQP some readers take for Kafka's, too.
+constexpr std::string_view kCloudEventPrefixes[] = {CloudEventAttribute::kPrefix, "ce-",
+                                                    "cloudEvents:", "cloudEvents_"};
+
 // Names of headers, here and below, without case, as many readers take them.
 bool IsCloudEventHeader(std::string_view name) {
-  if (!base::StartsWithIgnoringCase(name, CloudEventAttribute::kPrefix)) {
-    return false;
+  for (const std::string_view prefix : kCloudEventPrefixes) {
+    if (!base::StartsWithIgnoringCase(name, prefix)) {
+      continue;
+    }
+    const std::string_view attribute = name.substr(prefix.size());
+    return std::any_of(
+        std::begin(kCloudEventAttributes), std::end(kCloudEventAttributes),
+        [&](std::string_view known) { return base::EqualsIgnoringCase(attribute, known); });
   }
-  name.remove_prefix(CloudEventAttribute::kPrefix.size());
-  return std::any_of(
-      std::begin(kCloudEventAttributes), std::end(kCloudEventAttributes),
-      [name](std::string_view known) { return base::EqualsIgnoringCase(name, known); });
+  return false;
 }
 
 // Some readers end a name at a zero byte, leave out what cannot be printed, or compare names without blanks

@@ -128,7 +128,7 @@ absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string
     return &found->second;
   }
   if (client_ == nullptr) {
-    producer_limits_.message_bytes_max = kMessageBytesEver;
+    producer_limits_.message_bytes_max = kRequestBytesMax;
     RETURN_IF_ERROR(MakeClient());
   }
   Target target;

@@ -76,6 +76,10 @@ absl::StatusOr<ClusterCheck> CheckCluster(const KafkaOptions& options,
   for (int i = 0; i < metadata->broker_cnt; ++i) {
     check.brokers.push_back(
         absl::StrFormat("%s:%d", metadata->brokers[i].host, metadata->brokers[i].port));
+    if (const auto bytes = ReadRequestBytesMax(client.get(), metadata->brokers[i].id, timeout);
+        bytes.ok()) {
+      check.request_bytes_max = std::min(check.request_bytes_max.value_or(*bytes), *bytes);
+    }
   }
   for (const std::string& topic : topics) {
     check.topics.push_back(CheckTopic(client.get(), topic, timeout));

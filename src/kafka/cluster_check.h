@@ -35,6 +35,8 @@ struct TopicCheck {
 
 struct ClusterCheck {
   std::vector<std::string> brokers;
+  // socket.request.max.bytes, the least of all; nullopt = not known of any.
+  std::optional<std::int64_t> request_bytes_max;
   std::vector<TopicCheck> topics;  // as asked for
 };
 

@@ -31,7 +31,7 @@ absl::Status DeadLetterOutlet::Publish(const std::vector<base::DeadLetter>& rows
 absl::Status DeadLetterOutlet::Write(const base::DeadLetter& row) {
   if (client_ == nullptr) {
     ProducerLimits limits;
-    limits.message_bytes_max = kMessageBytesEver;
+    limits.message_bytes_max = kRequestBytesMax;
     ASSIGN_OR_RETURN(client_, MakeClient(options_, RD_KAFKA_PRODUCER, limits));
   }
   const std::size_t bytes = BytesOf(row);

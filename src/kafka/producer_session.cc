@@ -213,16 +213,25 @@ std::string ProducerSession::WhyRefused(const rd_kafka_message_t& message) const
 // The producer's message.max.bytes refused a record that the topic may take.
 SubmitResult ProducerSession::TooLargeForProducer(const envelope::Record& record,
                                                   const TopicState& topic) {
-  const std::int64_t bytes = BatchBytesOf(record);
-  if (message_bytes_given_ || bytes > kMessageBytesEver) {
+  const std::int64_t bytes = RequestBytesOf(record);
+  if (message_bytes_given_) {
     return SubmitResult::Refused(
         FailureKind::kRecordTooLarge,
         absl::StrFormat("the record of %d bytes is larger than message.max.bytes, which is "
                         "%d: raise it, or remove it, under sink.kafka.properties",
                         bytes, message_bytes_max_));
   }
+  if (bytes > kRequestBytesMax) {
+    return SubmitResult::Refused(
+        FailureKind::kRecordTooLarge,
+        absl::StrFormat("the record of %d bytes is larger than the %d that walpost sends, since "
+                        "brokers end the connection without an answer beyond "
+                        "socket.request.max.bytes; where that was raised, set message.max.bytes "
+                        "under sink.kafka.properties",
+                        bytes, kRequestBytesMax));
+  }
   memory_->limits.message_bytes_max =
-      std::max(bytes, std::min(topic.limits.message_bytes_max.value_or(bytes), kMessageBytesEver));
+      std::max(bytes, std::min(topic.limits.message_bytes_max.value_or(bytes), kRequestBytesMax));
   Outgrow(absl::StrFormat("message.max.bytes %d instead of %d, for topic '%s'",
                           memory_->limits.message_bytes_max, message_bytes_max_, topic.name));
   return NotNow();

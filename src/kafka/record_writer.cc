@@ -54,7 +54,7 @@ absl::StatusOr<std::int64_t> RecordWriter::Write(const envelope::Record& record,
                                                  base::WallTime now) {
   if (client_ == nullptr) {
     ProducerLimits limits;
-    limits.message_bytes_max = kMessageBytesEver;
+    limits.message_bytes_max = kRequestBytesMax;
     ASSIGN_OR_RETURN(client_, MakeClient(options_, RD_KAFKA_PRODUCER, limits));
   }
   const std::string topic(record.topic);

@@ -33,16 +33,60 @@ std::optional<std::int64_t> Number(std::string_view text) {
   return whole ? std::optional(value) : std::nullopt;
 }
 
-std::vector<std::pair<std::string_view, std::string_view>> EntriesOf(
-    const rd_kafka_ConfigResource_t* resource) {
+using Entries = std::vector<std::pair<std::string_view, std::string_view>>;
+
+Entries EntriesOf(const rd_kafka_ConfigResource_t* resource) {
   std::size_t count = 0;
   const rd_kafka_ConfigEntry_t** entries = rd_kafka_ConfigResource_configs(resource, &count);
-  std::vector<std::pair<std::string_view, std::string_view>> found;
+  Entries found;
   for (std::size_t i = 0; i < count; ++i) {
     const char* value = rd_kafka_ConfigEntry_value(entries[i]);
     found.emplace_back(rd_kafka_ConfigEntry_name(entries[i]), value == nullptr ? "" : value);
   }
   return found;
+}
+
+// `use` is called with the configuration of a topic or a broker.
+template <typename T>
+absl::StatusOr<T> Describe(rd_kafka_t* client, rd_kafka_ResourceType_t type,
+                           const std::string& name, milliseconds timeout,
+                           absl::StatusOr<T> (*use)(const Entries&)) {
+  const Queue queue(rd_kafka_queue_new(client));
+  const Resource asked(rd_kafka_ConfigResource_new(type, name.c_str()),
+                       rd_kafka_ConfigResource_destroy);
+  if (asked == nullptr) {
+    return absl::InvalidArgumentError("a resource without a name");
+  }
+  const AdminOptions options(rd_kafka_AdminOptions_new(client, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS),
+                             rd_kafka_AdminOptions_destroy);
+  const auto timeout_ms = static_cast<int>(timeout.count());
+  std::array<char, 256> text{};
+  rd_kafka_AdminOptions_set_request_timeout(options.get(), timeout_ms, text.data(), text.size());
+  std::array<rd_kafka_ConfigResource_t*, 1> list = {asked.get()};
+  rd_kafka_DescribeConfigs(client, list.data(), list.size(), options.get(), queue.get());
+  const Event event(rd_kafka_queue_poll(queue.get(), timeout_ms));
+  if (event == nullptr) {
+    return absl::DeadlineExceededError(absl::StrFormat("no answer within %d ms", timeout_ms));
+  }
+  const rd_kafka_resp_err_t error = rd_kafka_event_error(event.get());
+  if (error == RD_KAFKA_RESP_ERR__TIMED_OUT) {
+    return absl::DeadlineExceededError(rd_kafka_event_error_string(event.get()));
+  }
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    return absl::UnavailableError(rd_kafka_event_error_string(event.get()));
+  }
+  std::size_t count = 0;
+  const rd_kafka_ConfigResource_t** found = rd_kafka_DescribeConfigs_result_resources(
+      rd_kafka_event_DescribeConfigs_result(event.get()), &count);
+  if (count != 1) {
+    return absl::InternalError("an answer about something else");
+  }
+  if (rd_kafka_ConfigResource_error(found[0]) != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    const char* why = rd_kafka_ConfigResource_error_string(found[0]);
+    return absl::PermissionDeniedError(
+        why != nullptr ? why : rd_kafka_err2str(rd_kafka_ConfigResource_error(found[0])));
+  }
+  return use(EntriesOf(found[0]));
 }
 
 // The bytes of a number in a record: zigzag, seven bits each.
@@ -65,42 +109,23 @@ std::int64_t FieldBytes(const std::optional<std::string_view>& field) {
 
 absl::StatusOr<TopicLimits> ReadTopicLimits(rd_kafka_t* producer, const std::string& topic,
                                             milliseconds timeout) {
-  const Queue queue(rd_kafka_queue_new(producer));
-  const Resource asked(rd_kafka_ConfigResource_new(RD_KAFKA_RESOURCE_TOPIC, topic.c_str()),
-                       rd_kafka_ConfigResource_destroy);
-  if (asked == nullptr) {
-    return absl::InvalidArgumentError("a topic without a name");
-  }
-  const AdminOptions options(rd_kafka_AdminOptions_new(producer, RD_KAFKA_ADMIN_OP_DESCRIBECONFIGS),
-                             rd_kafka_AdminOptions_destroy);
-  const auto timeout_ms = static_cast<int>(timeout.count());
-  std::array<char, 256> text{};
-  rd_kafka_AdminOptions_set_request_timeout(options.get(), timeout_ms, text.data(), text.size());
-  std::array<rd_kafka_ConfigResource_t*, 1> list = {asked.get()};
-  rd_kafka_DescribeConfigs(producer, list.data(), list.size(), options.get(), queue.get());
-  const Event event(rd_kafka_queue_poll(queue.get(), timeout_ms));
-  if (event == nullptr) {
-    return absl::DeadlineExceededError(absl::StrFormat("no answer within %d ms", timeout_ms));
-  }
-  const rd_kafka_resp_err_t error = rd_kafka_event_error(event.get());
-  if (error == RD_KAFKA_RESP_ERR__TIMED_OUT) {
-    return absl::DeadlineExceededError(rd_kafka_event_error_string(event.get()));
-  }
-  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    return absl::UnavailableError(rd_kafka_event_error_string(event.get()));
-  }
-  std::size_t count = 0;
-  const rd_kafka_ConfigResource_t** found = rd_kafka_DescribeConfigs_result_resources(
-      rd_kafka_event_DescribeConfigs_result(event.get()), &count);
-  if (count != 1) {
-    return absl::InternalError("an answer without the topic");
-  }
-  if (rd_kafka_ConfigResource_error(found[0]) != RD_KAFKA_RESP_ERR_NO_ERROR) {
-    const char* why = rd_kafka_ConfigResource_error_string(found[0]);
-    return absl::PermissionDeniedError(
-        why != nullptr ? why : rd_kafka_err2str(rd_kafka_ConfigResource_error(found[0])));
-  }
-  return LimitsOf(EntriesOf(found[0]));
+  return Describe<TopicLimits>(
+      producer, RD_KAFKA_RESOURCE_TOPIC, topic, timeout,
+      [](const Entries& entries) -> absl::StatusOr<TopicLimits> { return LimitsOf(entries); });
+}
+
+absl::StatusOr<std::int64_t> ReadRequestBytesMax(rd_kafka_t* client, std::int32_t broker,
+                                                 milliseconds timeout) {
+  return Describe<std::int64_t>(
+      client, RD_KAFKA_RESOURCE_BROKER, std::to_string(broker), timeout,
+      [](const Entries& entries) -> absl::StatusOr<std::int64_t> {
+        for (const auto& [name, value] : entries) {
+          if (const auto bytes = Number(value); bytes && name == "socket.request.max.bytes") {
+            return *bytes;
+          }
+        }
+        return absl::NotFoundError("the answer has no socket.request.max.bytes");
+      });
 }
 
 TopicLimits LimitsOf(

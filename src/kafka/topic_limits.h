@@ -50,8 +50,10 @@ struct ProducerLimits {
   std::int64_t message_bytes_max = 1'048'588;   // Kafka's default for a topic
 };
 
-// librdkafka's own bound for message.max.bytes.
-constexpr std::int64_t kMessageBytesEver = 1'000'000'000;
+// A larger record is not sent, compressed or not, unless the user sets message.max.bytes. A broker that gets a
+// request beyond socket.request.max.bytes, 100 MiB by default, answers nothing and ends the connection:
+// that looks as if it were away, and librdkafka would send the same again for ever.
+constexpr std::int64_t kRequestBytesMax = std::int64_t{90} * 1024 * 1024;
 
 // For the answer about one topic.
 constexpr std::chrono::milliseconds kLimitsTimeout{5'000};
@@ -59,6 +61,10 @@ constexpr std::chrono::milliseconds kLimitsTimeout{5'000};
 // Fails when the topic may not be described, or nobody answers in time.
 absl::StatusOr<TopicLimits> ReadTopicLimits(rd_kafka_t* producer, const std::string& topic,
                                             std::chrono::milliseconds timeout);
+
+// socket.request.max.bytes of a broker; fails as the above.
+absl::StatusOr<std::int64_t> ReadRequestBytesMax(rd_kafka_t* client, std::int32_t broker,
+                                                 std::chrono::milliseconds timeout);
 
 // Of a topic's configuration, by name.
 TopicLimits LimitsOf(

@@ -292,12 +292,13 @@ void AddEvents(const Snapshot& s, Builder* b) {
   for (const auto& [topic, count] : s.delivered_by_topic) {
     b->Add({{"topic", topic}}, Double(count));
   }
-  b->Counter("walpost_events_dead_lettered_total", "Events written to the dead-letter topic.",
+  b->Counter("walpost_events_dead_lettered_total",
+             "Events that became dead letters: rows of walpost.dead_letters.",
              Double(s.events_dead_lettered_total));
   b->Counter("walpost_events_parked_total",
              "Events parked behind an undeliverable one of their key.",
              Double(s.events_parked_total));
-  b->Gauge("walpost_parked_keys", "Keys whose events wait in the dead-letter topic.",
+  b->Gauge("walpost_parked_keys", "Keys whose events wait in walpost.dead_letters.",
            Double(s.parked_keys));
   b->Counter("walpost_events_skipped_total", "Events skipped by policy.",
              Double(s.events_skipped_total));

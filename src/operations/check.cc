@@ -106,6 +106,7 @@ class Checker {
     if (!options_.source.message_prefixes.empty() ||
         connection->server_version() < kMessagesBoundedSince) {
       CheckMessageRights(&*connection);
+      CheckMessageOwner(&*connection);
     }
   }
 
@@ -192,6 +193,21 @@ class Checker {
                             "slot"
                           : ", and thus events",
                       *rows->at(0).at(0)));
+    }
+  }
+
+  void CheckMessageOwner(SqlConnection* connection) {
+    const auto rows = connection->Query(
+        "SELECT DISTINCT pg_get_userbyid(e.proowner) FROM pg_proc e JOIN pg_namespace n ON n.oid = "
+        "e.pronamespace CROSS JOIN pg_proc p WHERE n.nspname = 'outbox' AND e.proname = "
+        "'emit_message' AND p.proname = 'pg_logical_emit_message' AND p.pronamespace = "
+        "'pg_catalog'::regnamespace AND NOT has_function_privilege(e.proowner, p.oid, 'EXECUTE')");
+    if (rows.ok() && !rows->empty()) {
+      found_.Fail("messages",
+                  absl::StrFormat("outbox.emit_message fails: role %s, which owns it, may not call "
+                                  "pg_logical_emit_message: GRANT EXECUTE on it, or run `walpost "
+                                  "init --with-messages --revoke-emit` again",
+                                  rows->at(0).at(0).value_or("")));
     }
   }
 

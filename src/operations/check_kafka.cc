@@ -2,6 +2,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "kafka/cluster_check.h"
 #include "kafka/encryption.h"
 #include "kafka/progress.h"
+#include "kafka/topic_limits.h"
 #include "outbox/topic_rules.h"
 
 namespace walpost::operations {
@@ -21,6 +23,8 @@ using kafka::TopicSettings;
 
 constexpr int kReplicasWanted = 3;
 constexpr int kAskAgainAfterMs = 200;
+// Of a request, beside its largest record.
+constexpr std::int64_t kRequestRoomBytes = 1'000;
 
 // A limit that the user has put on walpost; without one it takes the topic's.
 std::optional<std::int64_t> GivenMessageBytes(const kafka::KafkaOptions& options) {
@@ -58,6 +62,7 @@ class KafkaCheck {
     const std::string clear_text = kafka::ClearTextWarning(options_.kafka, cluster->brokers);
     clear_text.empty() ? found_.Ok("encryption", "Kafka is spoken to by TLS, or on this machine")
                        : found_.Warn("encryption", clear_text);
+    RequestSize(*cluster);
     std::size_t next = 0;
     while (next < options_.topics.size()) {
       EventTopic(cluster->topics[next++]);
@@ -77,6 +82,21 @@ class KafkaCheck {
   CheckKafkaResult Take() { return {found_.Take(), unreachable_}; }
 
  private:
+  // A broker does not answer a larger request, which would be sent again for ever.
+  void RequestSize(const kafka::ClusterCheck& cluster) {
+    const std::int64_t sent = GivenMessageBytes(options_.kafka).value_or(kafka::kRequestBytesMax);
+    if (cluster.request_bytes_max && sent > *cluster.request_bytes_max - kRequestRoomBytes) {
+      found_.Warn("request size",
+                  absl::StrFormat("a broker's socket.request.max.bytes is %d, and walpost sends "
+                                  "records of up to %d bytes: one that is too large for it stops "
+                                  "everything. Set message.max.bytes under sink.kafka.properties, "
+                                  "to %d at most",
+                                  *cluster.request_bytes_max, sent,
+                                  std::max<std::int64_t>(
+                                      *cluster.request_bytes_max - kRequestRoomBytes, 1'000)));
+    }
+  }
+
   void EventTopic(const TopicCheck& topic) {
     const std::string name = "topic " + topic.topic;
     if (!topic.error.empty()) {

@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "outbox/message_mapper.h"
-#include "outbox/table_mapper.h"
 
 namespace walpost::pipeline {
 
@@ -20,14 +18,10 @@ DeadLetters::DeadLetters(const PipelineOptions& options, const delivery::Tracker
       rows_per_second_(static_cast<double>(options.dead_letters_per_second)),
       tracker_(tracker),
       schemas_(schemas),
+      destinations_(options),
       allowance_(rows_per_second_) {
   for (const OutboxOptions& outbox : options.outboxes) {
     tables_.push_back(outbox.table.schema + "." + outbox.table.table);
-    topic_rules_.push_back(outbox::TableMapper(outbox.table).topic_rules());
-  }
-  if (!options.messages.prefixes.empty()) {
-    topic_rules_.push_back(
-        outbox::MessageMapper(options.messages.topic, options.messages.topics).topic_rules());
   }
 }
 

@@ -13,7 +13,6 @@
 // Source: docs/dead-letters.md.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -31,9 +30,9 @@
 #include "delivery/sink.h"
 #include "delivery/tracker.h"
 #include "envelope/schema_table.h"
-#include "outbox/topic_rules.h"
 #include "pipeline/dead_letter_release.h"
 #include "pipeline/dead_letter_request.h"
+#include "pipeline/destinations.h"
 #include "pipeline/halt.h"
 #include "pipeline/options.h"
 
@@ -80,7 +79,9 @@ class DeadLetters {
 
   std::uint64_t open_rows() const { return open_rows_; }
 
-  // Rows that the pipeline ever wrote, as far as it is known.
+  const Destinations& destinations() const { return destinations_; }
+
+  // That the pipeline ever wrote, as far as it is known.
   std::uint64_t written_rows() const { return written_rows_; }
 
   bool full() const { return open_rows_ >= rows_max_; }
@@ -201,7 +202,6 @@ class DeadLetters {
   bool AwaitWritten();
   void EndRelease();
   std::uint32_t SourceOf(const std::string& source) const;
-  absl::Status CheckTopic(std::string_view topic) const;
   void Drop();
 
   const std::size_t rows_max_;
@@ -209,7 +209,7 @@ class DeadLetters {
   const delivery::Tracker* const tracker_;
   envelope::SchemaTable* const schemas_;
   std::vector<std::string> tables_;  // of the outboxes, in their order
-  std::vector<outbox::TopicRules> topic_rules_;
+  const Destinations destinations_;
 
   absl::flat_hash_map<base::ParkedKeyId, ParkedKey> keys_;
   // To be written, with the key that each is parked with.

@@ -196,23 +196,12 @@ void DeadLetters::Send() {
     return;
   }
   const std::string& topic = next.send_to.empty() ? next.topic : next.send_to;
-  if (const absl::Status allowed = CheckTopic(topic); !allowed.ok()) {
+  // Who may decide has rights in the database only: what is sent again goes where events may go.
+  if (const absl::Status allowed = destinations_.Check(topic); !allowed.ok()) {
     Fail(std::string(allowed.message()));
     return;
   }
   Prepare(next, topic);
-}
-
-// Who may decide has rights in the database only: what is sent again goes where events may go.
-absl::Status DeadLetters::CheckTopic(std::string_view topic) const {
-  absl::Status status = absl::OkStatus();
-  for (const outbox::TopicRules& rules : topic_rules_) {
-    status = rules.Check(topic);
-    if (status.ok()) {
-      break;
-    }
-  }
-  return status;
 }
 
 void DeadLetters::Fail(const std::string& why) {

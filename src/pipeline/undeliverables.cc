@@ -172,8 +172,9 @@ std::optional<Halt> Undeliverables::Place(std::uint32_t table,
   if (dead_letters_->full()) {
     return Full(*row, key);
   }
-  // Of what is no topic's name nothing can overtake it.
-  const bool has_order = key && outbox::IsLegalTopic(row->topic);
+  // Where it may not go, nothing can overtake it, and it must hold up nobody: who writes events chooses topics.
+  const bool has_order = key && outbox::IsLegalTopic(row->topic) &&
+                         dead_letters_->destinations().Allow(table, row->topic);
   row->parked = has_order && (PolicyOf(table) == OnUndeliverable::kPark ||
                               dead_letters_->IsParked(row->topic, *key));
   if (row->parked) {

@@ -52,6 +52,32 @@ def test_a_topic_that_takes_less_than_a_batch_costs_no_failure(make_pipeline, ka
     assert "kafka_producer_replaced" not in events and "kafka_delivery_failed" not in events
 
 
+# Brokers answer nothing to a request beyond socket.request.max.bytes, and end the connection: that looks like a broker that is away.
+def test_record_larger_than_brokers_take_in_one_request_stops_nobody(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, properties={"compression.type": "lz4"}, config={
+        "outboxes": [{"table": "public.own", "topic": "{aggregate_type}", "topics": {"allowed": ["*"]},
+                      "value": {"format": "cloudevents", "cloudevents": {"mode": "structured_json"}}}],
+        "delivery": {"on_undeliverable": "dead_letter"}})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "200000000"})
+    p.execute("CREATE TABLE own (id uuid DEFAULT gen_random_uuid(), seq bigint GENERATED ALWAYS AS IDENTITY, aggregate_type text, aggregate_id text,"
+              " event_type text, content_type text DEFAULT 'text/plain', payload bytea, created_at timestamptz DEFAULT now())")
+    p.start()
+    # As JSON each of these bytes is six.
+    p.execute("INSERT INTO own (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'k', 'T', convert_to(repeat(chr(1), 20000000), 'UTF8'))", p.name)
+    p.execute("INSERT INTO own (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'k', 'T', 'small')", p.name)
+    p.wait_confirmed(seconds=60)
+    assert len(kafka.read_all(p.name)) == 1
+    assert p.execute("SELECT reason, topic FROM walpost.dead_letters") == [("record_too_large", p.name)]
+
+
+def test_check_warns_of_brokers_that_take_smaller_requests(make_pipeline, workspace):
+    p = make_pipeline(on_kafka=workspace.kafka(settings={"socket.request.max.bytes": "2000000"}))
+    p.walpost.init()
+    assert "socket.request.max.bytes is 2000000" in p.walpost.verb("check", check=False).stdout
+    less = p.another(properties={"message.max.bytes": "1900000"})
+    assert "socket.request.max.bytes" not in less.verb("check", check=False).stdout
+
+
 @pytest.mark.parametrize("megabytes", [2, 30])
 def test_a_large_event_passes_when_its_topic_takes_it(make_pipeline, kafka, megabytes):
     p = make_pipeline(create_topic=False, config={"delivery": {"in_flight_bytes_max": "1MiB"}})

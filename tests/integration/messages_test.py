@@ -275,7 +275,7 @@ def test_message_that_could_stop_every_slot_is_refused(make_pipeline):
 def test_content_type_of_a_whole_cloud_event_is_refused(make_pipeline):
     p = started(make_pipeline)
     with connected(p) as cursor:
-        for content_type in ("application/cloudevents+json", "\tApplication/CloudEvents-Batch"):
+        for content_type in ("application/cloudevents+json", "\tApplication/CloudEvents-Batch", "\u2003application/cloudevents"):
             with pytest.raises(psycopg2.errors.InvalidParameterValue, match="application/cloudevents"):
                 emit(cursor, p, content_type=content_type)
         event = emit(cursor, p, content_type="application/json")
@@ -402,3 +402,19 @@ def test_newest_event_of_a_key_in_a_compacted_topic_is_a_message_then_no_older_r
     refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
     assert refused.returncode == 78 and p.name in refused.stderr, refused
     assert [message.value() for message in p.kafka.read_all(p.name)] == before
+
+
+# Also in schema outbox other things may stand.
+def test_messages_are_emitted_after_roles_came_behind_the_revoke(make_pipeline, workspace):
+    p = make_pipeline(on_postgres=workspace.postgres(), config={"messages": {"prefixes": ["m"]}})
+    p.walpost.verb("init", "--with-messages", "--revoke-emit")
+    p.execute("CREATE PROCEDURE outbox.mine() LANGUAGE sql AS ''; CREATE AGGREGATE outbox.total(int) (sfunc = int4pl, stype = int)")
+    p.walpost.verb("init", "--with-messages", "--with-roles")
+    p.execute("CREATE ROLE emitter LOGIN IN ROLE outbox_writer")
+    emit = "SELECT outbox.emit_message('Tested', 'a', 'k', 'x')"
+    with p.postgres.connect(p.database, user="emitter") as connection, connection.cursor() as cursor:
+        cursor.execute(emit)
+    assert "emit_message fails" not in p.walpost.verb("check", check=False).stdout
+    for revoke, in p.execute("SELECT format('REVOKE EXECUTE ON FUNCTION %s FROM outbox_owner', oid::regprocedure) FROM pg_proc WHERE proname = 'pg_logical_emit_message'"):
+        p.execute(revoke)
+    assert "emit_message fails" in p.walpost.verb("check", check=False).stdout

@@ -90,15 +90,14 @@ def test_trace_context_of_the_transaction_is_taken_when_none_is_given(make_pipel
 # What IsOwnHeader of src/envelope/encoder.cc knows, in all formats.
 OWN_HEADERS = ["id", "type", "content-type", "walpost-", "walpost-x", "__value_schema_id", "ce_id", "ce_source", "ce_specversion", "ce_type", "ce_datacontenttype",
                "ce_data", "ce_data_base64", "ce_dataschema", "ce_partitionkey", "ce_recordedtime", "ce_time", "ce_sequence", "ce_subject", "ce_traceparent",
-               "ce_tracestate"]
+               "ce_tracestate", "ce-id", "cloudEvents:source", "cloudEvents_type"]
 
 REFUSED = [
     ("'Tested', 'no topic', 'k', 'x'", "events_aggregate_type"),
     ("'Tested', '..', 'k', 'x'", "events_aggregate_type"),
     ("'Tested', repeat('a', 201), 'k', 'x'", "events_aggregate_type"),
     ("'', 'a', 'k', 'x'", "events_text_max"),
-    ("'Tested', '__a', 'k', 'x'", "events_aggregate_type"),
-    ("'Tested', 'walpost.a', 'k', 'x'", "events_aggregate_type"),
+    ("'Tested', '__a', 'k', 'x'", "events_aggregate_type"), ("'Tested', 'walpost.a', 'k', 'x'", "events_aggregate_type"),
     ("'Tested', 'a', repeat('k', 1025), 'x'", "events_text_max"),
     ("'Tested', 'a', repeat('\u00e4', 513), 'x'", "events_text_max"),
     ("'Tested', 'a', 'k', 'x', content_type => 'application/cloudevents+json'", "events_content_type"),
@@ -114,6 +113,7 @@ REFUSED = [
     ("'Tested', 'a', 'k', 'x', headers => '{\"a\": 1, \"walpost-position\": \"f\"}'", "events_header_names"),
     ("'Tested', 'a', 'k', 'x', headers => '{\"id\": \"x\"}'", "events_header_names"),
     ("'Tested', 'a', 'k', 'x', headers => '{\"ce_id\": \"x\"}'", "events_header_names"),
+    ("'Tested', 'a', 'k', 'x', content_type => U&'appl\\0130cation/cloudevents+json'", "events_content_type"),
     ("'Tested', 'a', 'k', 'x', headers => '{\"a\\u0001\": \"x\"}'", "events_header_names"),
     ("'Tested', 'a', 'k', 'x', headers => '{\"walpo\\u017ft-x\": \"x\"}'", "events_header_names"),
     ("'Tested', 'a', 'k', 'x', headers => (SELECT jsonb_object_agg(n, '') FROM generate_series(1, 1001) n)", "events_headers"),

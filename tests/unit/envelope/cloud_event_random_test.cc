@@ -31,7 +31,7 @@ class RandomEvent {
     constexpr const char* kTypes[] = {
         "",         "application/json",     "application/x+JSON ; a=b",
         "text/csv", "application/protobuf", "image/png",
-        "\"odd\\\n"};
+        "\"odd\\"};
     event.content_type = kTypes[Below(7)];
     event.payload_form = static_cast<PayloadForm>(Below(3));
     if (Below(5) != 0) {

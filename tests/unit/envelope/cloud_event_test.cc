@@ -230,7 +230,9 @@ TEST(CloudEventTest, ContentTypeOfCloudEventsIsUndeliverableInBinaryMode) {
   Event event = Sample();
   for (const char* type :
        {"application/cloudevents", "application/cloudevents+json", "application/cloudevents+avro",
-        "Application/CloudEvents-Batch+JSON; charset=UTF-8", " \t\napplication/cloudevents;a=b"}) {
+        "Application/CloudEvents-Batch+JSON; charset=UTF-8", " \t\napplication/cloudevents;a=b",
+        "\u00a0application/cloudevents+json", "\u2003application/cloudevents+json",
+        "appl\u0130cation/cloudevents+json", "application\x7f/json"}) {
     event.content_type = type;
     const absl::Status status = Mode(CloudEventMode::kBinary).Try(event).status();
     EXPECT_EQ(outbox::ReasonCodeOf(status), "cloudevent_invalid") << type;

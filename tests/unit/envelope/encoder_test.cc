@@ -383,8 +383,9 @@ TEST_F(EncoderTest, EventBringsNoHeaderThatWalpostWritesInItsFormat) {
   EXPECT_FALSE(refused(binary, "type"));
   EXPECT_TRUE(refused(binary, "content-type"));
   EXPECT_TRUE(refused(binary, "Content-Type"));
-  for (const std::string_view name : Names{"ce_id", "ce_specversion", "ce_sequence", "ce_data",
-                                           "CE_ID", "ce_Source", "Ce_type"}) {
+  for (const std::string_view name :
+       Names{"ce_id", "ce_specversion", "ce_sequence", "ce_data", "CE_ID", "ce_Source", "Ce_type",
+             "ce-id", "Ce-Source", "cloudEvents:id", "cloudevents:Type", "cloudEvents_source"}) {
     EXPECT_TRUE(refused(binary, name)) << name;
     EXPECT_TRUE(refused(structured, name)) << name;
     EXPECT_FALSE(refused(raw, name)) << name;

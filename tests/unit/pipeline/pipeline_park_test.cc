@@ -122,6 +122,22 @@ TEST_F(ParkTest, EventWhoseTopicIsNoTopicsNameParksNothingAndIsCut) {
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
+// Nor does it hold up those who may write there.
+TEST_F(ParkTest, EventForATopicThatItMayNotGoToParksNothing) {
+  using walpost::testing::TextColumn;
+  options_.event_bytes_max = 1'000;
+  options_.outboxes[0].table.topics.allowed = {"orders"};
+  Connect();
+  SendPayload(Begin(100));
+  SendPayload(EventBytes("x1", "a", "returns"));
+  SendPayload(EventBytes({TextColumn("x2"), TextColumn("a"), TextColumn("returns"), TextColumn("t"),
+                          walpost::testing::BinaryColumn(std::string(10'000, 'x'))}));
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Rows(), ElementsAre("dead:x1", "dead:x2"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
 TEST_F(ParkTest, EventWithoutAKeyParksNothing) {
   options_.outboxes[0].table.null_key_allowed = true;
   Connect();
