@@ -95,6 +95,7 @@ operations::DlqOptions DlqOptionsOf(const config::Config& config) {
   }
   options.messages = config.run.pipeline.messages.encoder;
   options.registry = config.run.registry;
+  options.dead_letters_max = config.run.pipeline.dead_letters_max;
   return options;
 }
 

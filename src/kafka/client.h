@@ -18,9 +18,13 @@
 
 namespace walpost::kafka {
 
+// Whether records of transactions that are open, or were aborted, are read, too.
+enum class Isolation { kReadUncommitted, kReadCommitted };
+
 // With the user's properties, as a producer that sends one at a time has them.
 absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type,
-                                    const ProducerLimits& limits = {});
+                                    const ProducerLimits& limits = {},
+                                    Isolation isolation = Isolation::kReadUncommitted);
 
 // kNotFound, kPermissionDenied, or kUnavailable for everything that may pass by itself.
 absl::Status TopicStatus(const std::string& topic, rd_kafka_resp_err_t error);

@@ -18,9 +18,12 @@ using base::Progress;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-absl::Status TooSlow(const ProgressPlace& place, milliseconds timeout) {
+absl::Status TooSlow(const ProgressPlace& place, const ReadProgressOptions& how, std::int64_t next,
+                     std::int64_t high) {
   return absl::UnavailableError(absl::StrFormat(
-      "topic '%s' could not be read to its end within %d ms", place.topic, timeout.count()));
+      how.in_all ? "topic '%s' could not be read to its end within %d ms: up to offset %d of %d"
+                 : "topic '%s' gave no record for %d ms: it was read up to offset %d of %d",
+      place.topic, how.timeout.count(), next, high));
 }
 
 void Keep(Progress progress, std::vector<Progress>* kept) {
@@ -36,12 +39,6 @@ void Keep(Progress progress, std::vector<Progress>* kept) {
   kept->push_back(std::move(progress));
 }
 
-struct Found {
-  std::vector<Progress> kept;
-  UnreadProgress unread;
-  bool newer_last = false;  // of another format, and nothing readable behind it
-};
-
 // An event has some, at least its id; progress has none. So who may only write events, of whatever
 // pipeline, cannot write progress.
 bool HasHeaders(const rd_kafka_message_t& message) {
@@ -49,7 +46,7 @@ bool HasHeaders(const rd_kafka_message_t& message) {
   return rd_kafka_message_headers(&message, &list) != RD_KAFKA_RESP_ERR__NOENT;
 }
 
-void Take(const rd_kafka_message_t& message, const ProgressPlace& place, Found* found) {
+void Take(const rd_kafka_message_t& message, const ProgressPlace& place, ProgressRead* found) {
   const std::string_view key(static_cast<const char*>(message.key), message.key_len);
   if (key != place.name || message.payload == nullptr || HasHeaders(message)) {
     return;
@@ -67,7 +64,7 @@ void Take(const rd_kafka_message_t& message, const ProgressPlace& place, Found* 
                                          std::string(progress.status().message()));
 }
 
-absl::StatusOr<std::vector<Progress>> Judge(Found found, UnreadProgress* unread) {
+absl::StatusOr<std::vector<Progress>> Judge(ProgressRead found, UnreadProgress* unread) {
   if (unread != nullptr) {
     *unread = std::move(found.unread);
   } else if (found.newer_last || (found.kept.empty() && found.unread.count > 0)) {
@@ -77,9 +74,9 @@ absl::StatusOr<std::vector<Progress>> Judge(Found found, UnreadProgress* unread)
 }
 
 // From a consumer of the partition that has been started.
-absl::StatusOr<Found> ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressPlace& place,
-                             milliseconds timeout, steady_clock::time_point deadline) {
-  Found found;
+absl::Status ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressPlace& place,
+                    const ReadProgressOptions& how, steady_clock::time_point deadline,
+                    ProgressRead* read) {
   while (TimeLeft(deadline).count() > 0) {
     const Message message(rd_kafka_consume(topic, 0, static_cast<int>(TimeLeft(deadline).count())));
     if (message == nullptr) {
@@ -87,30 +84,34 @@ absl::StatusOr<Found> ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const P
     }
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
       if (message->offset >= high) {
-        return found;
+        return absl::OkStatus();
       }
       continue;
     }
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
       RETURN_IF_ERROR(FoundTopicStatus(place.topic, message->err));
     }
-    Take(*message, place, &found);
-    if (message->offset + 1 >= high) {
-      return found;
+    Take(*message, place, read);
+    read->next = message->offset + 1;
+    if (read->next >= high) {
+      return absl::OkStatus();
+    }
+    if (!how.in_all) {
+      deadline = steady_clock::now() + how.timeout;
     }
   }
-  return TooSlow(place, timeout);
+  return TooSlow(place, how, read->next, high);
 }
 
 }  // namespace
 
 absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
-                                                   const ProgressPlace& place, milliseconds timeout,
-                                                   UnreadProgress* unread) {
-  const auto deadline = steady_clock::now() + timeout;
+                                                   const ProgressPlace& place,
+                                                   const ReadProgressOptions& how) {
+  const auto deadline = steady_clock::now() + how.timeout;
   ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_CONSUMER));
   ASSIGN_OR_RETURN(const std::int32_t partitions,
-                   CountPartitions(client.get(), place.topic, timeout));
+                   CountPartitions(client.get(), place.topic, how.timeout));
   if (partitions != 1) {
     return absl::FailedPreconditionError(
         absl::StrFormat("topic '%s' has %d partitions and must have 1", place.topic, partitions));
@@ -121,17 +122,22 @@ absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
       rd_kafka_query_watermark_offsets(client.get(), place.topic.c_str(), 0, &low, &high,
                                        static_cast<int>(TimeLeft(deadline).count()));
   RETURN_IF_ERROR(FoundTopicStatus(place.topic, error));
-  if (high == low) {
-    return std::vector<Progress>();
+  ProgressRead own;
+  ProgressRead* const read = how.so_far != nullptr ? how.so_far : &own;
+  if (high == low || high < read->next) {  // the topic was emptied, or made anew
+    *read = ProgressRead();
   }
-  const Topic topic(rd_kafka_topic_new(client.get(), place.topic.c_str(), nullptr));
-  if (topic == nullptr || rd_kafka_consume_start(topic.get(), 0, low) != 0) {
-    return FoundTopicStatus(place.topic, rd_kafka_last_error());
+  read->next = std::max(read->next, low);
+  if (read->next < high) {
+    const Topic topic(rd_kafka_topic_new(client.get(), place.topic.c_str(), nullptr));
+    if (topic == nullptr || rd_kafka_consume_start(topic.get(), 0, read->next) != 0) {
+      return FoundTopicStatus(place.topic, rd_kafka_last_error());
+    }
+    const absl::Status done = ReadTo(high, topic.get(), place, how, deadline, read);
+    rd_kafka_consume_stop(topic.get(), 0);
+    RETURN_IF_ERROR(done);
   }
-  absl::StatusOr<Found> found = ReadTo(high, topic.get(), place, timeout, deadline);
-  rd_kafka_consume_stop(topic.get(), 0);
-  RETURN_IF_ERROR(found.status());
-  return Judge(*std::move(found), unread);
+  return Judge(*read, how.unread);
 }
 
 absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& place,

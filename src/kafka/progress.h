@@ -29,6 +29,22 @@ struct UnreadProgress {
   std::string detail;  // of the last one
 };
 
+// What was read of a topic.
+struct ProgressRead {
+  std::vector<base::Progress> kept;
+  UnreadProgress unread;
+  bool newer_last = false;  // of another format, and nothing readable behind it
+  std::int64_t next = 0;    // offset
+};
+
+struct ReadProgressOptions {
+  // So long without a record; a topic that is not compacted may have a great many. `in_all`: for all of it.
+  std::chrono::milliseconds timeout{10'000};
+  bool in_all = false;
+  UnreadProgress* unread = nullptr;
+  ProgressRead* so_far = nullptr;  // goes on behind it, and adds to it
+};
+
 // The pipeline's records up to the end of the topic: for each epoch, cluster and timeline the
 // highest position, of which the last written counts. What is no progress is passed over: only
 // somebody else wrote it. It is kDataLoss when nothing else is there, or when a record of another
@@ -36,8 +52,7 @@ struct UnreadProgress {
 // that write a new record, neither is an error.
 absl::StatusOr<std::vector<base::Progress>> ReadProgress(const KafkaOptions& options,
                                                          const ProgressPlace& place,
-                                                         std::chrono::milliseconds timeout,
-                                                         UnreadProgress* unread = nullptr);
+                                                         const ReadProgressOptions& how);
 
 // Returns when Kafka has acknowledged it.
 absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& place,

@@ -43,13 +43,17 @@ class Scan {
 
   absl::StatusOr<TopicGaps> Run(const KafkaOptions& options, std::int64_t from_ms) {
     ASSIGN_OR_RETURN(client_, MakeClient(options, RD_KAFKA_CONSUMER));
+    // A record of an aborted transaction is there for nobody. Its client does not know of what an open one
+    // holds back either, so where a partition ends is asked with the other one.
+    ASSIGN_OR_RETURN(reader_,
+                     MakeClient(options, RD_KAFKA_CONSUMER, {}, Isolation::kReadCommitted));
     ASSIGN_OR_RETURN(const std::int32_t partitions,
                      CountPartitions(client_.get(), name_, timeout_));
     ASSIGN_OR_RETURN(const PartitionList begins, Begins(partitions, from_ms));
     ASSIGN_OR_RETURN(const Conf producer, BuildConf(options, delivery::Sink::Mode::kPipelined));
     ReadLimits(Compresses(producer.get()));
-    topic_.reset(rd_kafka_topic_new(client_.get(), name_.c_str(), nullptr));
-    queue_.reset(rd_kafka_queue_new(client_.get()));
+    topic_.reset(rd_kafka_topic_new(reader_.get(), name_.c_str(), nullptr));
+    queue_.reset(rd_kafka_queue_new(reader_.get()));
     if (topic_ == nullptr) {
       return FoundTopicStatus(name_, rd_kafka_last_error());
     }
@@ -151,8 +155,8 @@ class Scan {
     const Message message(rd_kafka_consume_queue(queue_.get(), Milliseconds(timeout_)));
     if (message == nullptr) {
       return absl::UnavailableError(absl::StrFormat(
-          "topic '%s': Kafka gave nothing for %d ms: check that its leaders are there and that "
-          "walpost's Kafka user may READ it",
+          "topic '%s': Kafka gave nothing for %d ms: check that its leaders are there, that "
+          "walpost's Kafka user may READ it, and that no Kafka transaction is open there for long",
           name_, timeout_.count()));
     }
     const auto place = static_cast<std::size_t>(message->partition);
@@ -162,7 +166,7 @@ class Scan {
     }
     const auto now = std::chrono::steady_clock::now();
     if (message->err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && now < read_at_ + timeout_) {
-      return CountPartitions(client_.get(), name_, timeout_).status();
+      return CountPartitions(reader_.get(), name_, timeout_).status();
     }
     RETURN_IF_ERROR(FoundTopicStatus(name_, message->err));
     read_at_ = now;
@@ -216,6 +220,7 @@ class Scan {
   const OnScannedRecord& on_record_;
   const milliseconds timeout_;
   Producer client_;
+  Producer reader_;
   Queue queue_;
   Topic topic_;
   std::vector<std::int64_t> next_;  // the offset after the last record that was read

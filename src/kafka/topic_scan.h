@@ -1,4 +1,5 @@
-// ScanTopic - every record of a topic from a time on, up to its end as of the call.
+// ScanTopic - every record of a topic from a time on, up to its end as of the call. Not those of aborted
+// transactions; what is behind an open one is waited for.
 // Why: only the topic shows what was sent before: a verb that goes on after a crash, closes a gap or
 //   compares a topic with its table reads what is there.
 // Thread: blocking, any.

@@ -38,6 +38,7 @@ struct DlqOptions {
   envelope::EncoderOptions messages;  // of logical messages that are events
   registry::RegistryOptions registry;
   std::chrono::milliseconds kafka_timeout{15'000};
+  std::uint64_t dead_letters_max = 10'000;  // delivery.dead_letters_max
 };
 
 // Empty = any.

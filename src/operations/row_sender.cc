@@ -1,5 +1,6 @@
 #include "operations/row_sender.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -42,6 +43,11 @@ absl::Status RowSender::FollowParkedKeys(const DlqOptions& options, const std::s
     }
     more = !keys.empty();
   }
+  if (dead_letters_) {
+    ASSIGN_OR_RETURN(const std::uint64_t open, dead_letters_->CountOpen());
+    dead_letters_max_ = options.dead_letters_max;
+    room_ = dead_letters_max_ / 2 - std::min(open, dead_letters_max_ / 2);
+  }
   return absl::OkStatus();
 }
 
@@ -50,6 +56,13 @@ absl::StatusOr<bool> RowSender::Follow(const envelope::Record& record,
   if (parked_.empty() || !record.key ||
       !parked_.contains(base::ParkedKeyIdOf(record.topic, *record.key))) {
     return false;
+  }
+  if (room_ == 0) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "event '%s' has a parked key, so it would become a dead letter, and half of "
+        "delivery.dead_letters_max, which is %u, is open: decide about some (docs/dead-letters.md), "
+        "then run this again",
+        Printable(std::string(HeaderOf(record, "id")), base::kShownBytesMax), dead_letters_max_));
   }
   // The row does not say where it stands in the stream.
   envelope::Record placeless = record;
@@ -71,6 +84,7 @@ absl::StatusOr<bool> RowSender::Follow(const envelope::Record& record,
   envelope::TakeRecord(placeless, &row);
   ASSIGN_OR_RETURN(const bool parked, dead_letters_->InsertBehindParked(row));
   followed_ += parked ? 1 : 0;
+  room_ -= parked ? 1 : 0;
   return parked;
 }
 

@@ -37,7 +37,8 @@ class RowSender {
   RowSender& operator=(const RowSender&) = delete;
 
   // From here on rows are of this table, and what has a parked key becomes a dead letter behind those
-  // of its key instead of a record that overtakes them.
+  // of its key instead of a record that overtakes them; until half of what may be open is, since the rest
+  // is for events of the stream.
   absl::Status FollowParkedKeys(const DlqOptions& options, const std::string& source);
 
   void KnowUnseen(const kafka::UnseenTopics& topics) { writer_.KnowUnseen(topics); }
@@ -62,6 +63,8 @@ class RowSender {
   std::string source_;
   std::optional<postgres::DeadLetterTable> dead_letters_;
   std::set<base::ParkedKeyId> parked_;
+  std::uint64_t dead_letters_max_ = 0;
+  std::uint64_t room_ = 0;  // for dead letters
   std::uint64_t followed_ = 0;
   Framer framer_;
   kafka::BulkWriter writer_;

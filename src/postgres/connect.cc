@@ -27,7 +27,7 @@ bool SameProgress(const std::optional<base::Progress>& a, const std::optional<ba
 std::variant<Connection, StreamEnd> OpenBeside(const ConnectOptions& options,
                                                const Connection& streaming) {
   ConnectionOptions wanted{options.conninfo, options.application_name, /*replication=*/true,
-                           streaming.get()};
+                           streaming.address()};
   auto opened = Connection::Open(wanted);
   if (std::holds_alternative<StreamEnd>(opened)) {  // max_wal_senders, perhaps
     wanted.replication = false;
@@ -133,9 +133,14 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   }
   std::unique_ptr<Pinger> pinger = MakePinger(connection);
   std::string peer = ClearTextPeer(connection.get());
+  ServerAddress server = connection.address();
   return Connected{
       std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication),
-      std::move(report.facts), std::move(pinger), std::move(peer), std::move(not_noted)};
+      std::move(report.facts),
+      std::move(pinger),
+      std::move(peer),
+      std::move(not_noted),
+      std::move(server)};
 }
 
 }  // namespace walpost::postgres

@@ -23,6 +23,7 @@
 #include "base/ping_answer.h"
 #include "base/source_facts.h"
 #include "postgres/replication_stream.h"
+#include "postgres/server_address.h"
 
 namespace walpost::postgres {
 
@@ -48,6 +49,7 @@ struct ConnectOptions {
   bool dead_letters_elsewhere = false;
   std::chrono::milliseconds statement_timeout{10'000};
   std::chrono::milliseconds lock_timeout{3'000};  // of statements before START
+  std::optional<ServerAddress> server = {};  // for LookAgain: absent = any of those in conninfo
 };
 
 // PQping on exactly the server that a stream talks to; blocking. A copy of what is needed for that: to be
@@ -64,6 +66,7 @@ struct Connected {
   std::unique_ptr<Pinger> pinger;
   std::string clear_text_peer = {};      // as ClearTextPeer
   std::string delivered_not_noted = {};  // as NoteDelivered
+  ServerAddress server = {};
 };
 
 // Asked between preflight and START, when the slot is known to be free: may add what is remembered

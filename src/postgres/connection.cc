@@ -85,10 +85,10 @@ Parameters MakeParameters(const ConnectionOptions& options, const ConnectionSett
   add_default("keepalives_interval", "10");
   add_default("keepalives_count", "3");
   add_default("tcp_user_timeout", "60000");
-  if (options.same_server_as != nullptr) {
-    parameters.Add("host", PQhost(options.same_server_as));
-    parameters.Add("hostaddr", PQhostaddr(options.same_server_as));
-    parameters.Add("port", PQport(options.same_server_as));
+  if (options.server) {
+    parameters.Add("host", options.server->host);
+    parameters.Add("hostaddr", options.server->hostaddr);
+    parameters.Add("port", options.server->port);
   }
   return parameters;
 }
@@ -97,12 +97,13 @@ Parameters MakeParameters(const ConnectionOptions& options, const ConnectionSett
 // default would print on stderr.
 void IgnoreNotice(void* /*context*/, const PGresult* /*notice*/) {}
 
+std::string Text(const char* value) { return value == nullptr ? "" : value; }
+
 Place PlaceOf(PGconn* connection) {
   Place place;
-  const auto text = [](const char* value) { return std::string(value == nullptr ? "" : value); };
-  place.host = absl::StrFormat("%s:%s", text(PQhost(connection)), text(PQport(connection)));
-  place.database = text(PQdb(connection));
-  place.user = text(PQuser(connection));
+  place.host = absl::StrFormat("%s:%s", Text(PQhost(connection)), Text(PQport(connection)));
+  place.database = Text(PQdb(connection));
+  place.user = Text(PQuser(connection));
   return place;
 }
 
@@ -233,6 +234,10 @@ Result Connection::Query(const std::string& sql, Deadline deadline) {
     return Result(ServerError{"", OneLine(PQerrorMessage(get())), ""});
   }
   return Result(std::move(last));
+}
+
+ServerAddress Connection::address() const {
+  return {Text(PQhost(get())), Text(PQhostaddr(get())), Text(PQport(get()))};
 }
 
 }  // namespace walpost::postgres

@@ -20,6 +20,7 @@
 #include "postgres/conninfo.h"
 #include "postgres/failure.h"
 #include "postgres/result.h"
+#include "postgres/server_address.h"
 
 namespace walpost::postgres {
 
@@ -29,8 +30,7 @@ struct ConnectionOptions {
   std::string conninfo;
   std::string application_name;  // the user's own application_name wins
   bool replication = false;
-  // Of several servers in conninfo, the one that this reached. Used while opening only.
-  PGconn* same_server_as = nullptr;
+  std::optional<ServerAddress> server = {};  // absent = any of those in conninfo
 };
 
 // In seconds, of the user's connect_timeout ("" = not set): always a limit, at most a minute.
@@ -46,6 +46,8 @@ class Connection {
   PGconn* get() const { return connection_.get(); }
 
   const Place& place() const { return place_; }
+
+  ServerAddress address() const;
 
   // As PQserverVersion, which forgets it with the connection.
   int server_version() const { return server_version_; }

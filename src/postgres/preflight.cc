@@ -91,8 +91,8 @@ std::variant<base::SourceFacts, StreamEnd> ReadHistory(const ConnectOptions& opt
 }
 
 std::variant<base::SourceFacts, StreamEnd> LookAgain(const ConnectOptions& options) {
-  auto opened = Connection::Open(
-      ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});
+  auto opened = Connection::Open(ConnectionOptions{options.conninfo, options.application_name,
+                                                   /*replication=*/true, options.server});
   if (auto* end = std::get_if<StreamEnd>(&opened)) {
     return std::move(*end);
   }

@@ -36,6 +36,9 @@ std::string TakeName(std::string_view* list) {
     const char c = (*list)[at];
     if (c == '"') {
       quoted = !quoted;
+      if (quoted && at > 0 && (*list)[at - 1] == '"' && !name.empty()) {
+        name.push_back(c);  // two of them stand for one
+      }
     } else if (quoted || !absl::ascii_isspace(static_cast<unsigned char>(c))) {
       name.push_back(absl::ascii_tolower(static_cast<unsigned char>(c)));
     }
@@ -50,7 +53,8 @@ bool IsSynchronousStandby(std::string_view synchronous_standby_names,
                           std::string_view application_name) {
   // "a, b", "2 (a, b)", "FIRST 2 (a, b)", "ANY 1 (a, *)"
   std::string_view names = synchronous_standby_names;
-  if (const std::size_t open = names.find('('); open != std::string_view::npos) {
+  const std::size_t open = names.find_first_of("(\"");  // within quotes it belongs to a name
+  if (open != std::string_view::npos && names[open] == '(') {
     names.remove_prefix(open + 1);
     names = names.substr(0, names.rfind(')'));
   }

@@ -1,5 +1,6 @@
 #include "runtime/guard.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -57,10 +58,13 @@ postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> kno
     return nullptr;
   }
   return [kafka = options.kafka, place = kafka::ProgressPlace{topic, options.name},
-          known = std::move(known)](SourceFacts* facts) -> std::optional<StreamEnd> {
+          known = std::move(known), read = std::make_shared<kafka::ProgressRead>()](
+             SourceFacts* facts) -> std::optional<StreamEnd> {
     const bool suffices = pipeline::Suffices(known, *facts);
-    auto records =
-        kafka::ReadProgress(kafka, place, suffices ? kReadDecisionWithin : kReadProgressWithin);
+    // Asked again, only what is new: behind START nobody answers the server meanwhile.
+    auto records = kafka::ReadProgress(kafka, place,
+                                       {suffices ? kReadDecisionWithin : kReadProgressWithin,
+                                        /*in_all=*/suffices, /*unread=*/nullptr, read.get()});
     if (suffices && !(records.ok() && pipeline::DecidedSince(*known, *records))) {
       records = std::vector<Progress>{*known};
     } else if (!records.ok()) {

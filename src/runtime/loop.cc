@@ -225,6 +225,8 @@ void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd
   auto& connected = std::get<postgres::Connected>(result);
   stream_ = std::move(connected.stream);
   pinger_ = std::move(connected.pinger);
+  options_.source.server =
+      connected.server;  // for looks: another one may not answer, or be another
   if (std::exchange(clear_text_peer_, connected.clear_text_peer) != connected.clear_text_peer &&
       !clear_text_peer_.empty()) {
     observe::Log(Severity::kWarning, LogEvent::kClearText,

@@ -1,8 +1,10 @@
 """`walpost audit`: whether tables and topics agree, event by event."""
 
+import concurrent.futures
 import json
 import time
 
+import pytest
 import servers
 from fake_clock import FakeClock
 
@@ -112,6 +114,26 @@ def test_only_the_rows_of_the_range_are_looked_at(make_pipeline):
     assert code == 0 and found["rows"] == found["ok"] == 10
     wrong = p.walpost.verb("audit", "--table", "outbox.other", check=False)
     assert wrong.returncode == 78 and "outbox.events" in wrong.stderr
+
+
+# Nobody who reads what is committed sees it.
+def test_record_of_an_aborted_transaction_is_none(make_pipeline, kafka):
+    p = make_pipeline(partitions=1).start()
+    p.insert(1, 3, keys=1)
+    p.wait_confirmed()
+    records = kafka.read_all(p.name)
+    kafka.rewrite(p.name, records[:2])
+    transaction = kafka.transaction(p.name, records[2:])
+    kafka.produce(p.name, records[:1])  # behind it
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waiting = pool.submit(audit, p)
+        with pytest.raises(concurrent.futures.TimeoutError):
+            waiting.result(timeout=5)
+        transaction.abort_transaction(60)
+        assert waiting.result()[1]["missing"] == 1
+    transaction = kafka.transaction(p.name, records[2:])
+    transaction.commit_transaction(60)
+    assert audit(p)[1]["missing"] == 0
 
 
 def test_what_is_not_confirmed_is_unknown(make_pipeline):

@@ -254,6 +254,17 @@ def test_gap_rows_of_a_parked_key_do_not_overtake_it(make_pipeline, kafka):
     assert list(dict.fromkeys(order)) == expected
 
 
+# The rest is for events of the stream, which would halt.
+def test_verb_does_not_fill_the_table_of_dead_letters(make_pipeline, kafka):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "park", "dead_letters_max": 20}}).start()
+    p.insert(1, 100, keys=2)
+    p.insert_large(5_000_000)
+    p.wait_confirmed()
+    refused = p.walpost.verb("replay", "--all", "--in-place", check=False)
+    assert refused.returncode == 78 and "dead_letters_max" in refused.stderr, refused
+    assert p.execute("SELECT count(*) <= 20 FROM walpost.dead_letters") == [(True,)]
+
+
 def test_dead_letter_larger_than_the_table_takes_is_sent_again_once_the_limit_is_raised(make_pipeline, kafka):
     p = start_parking(make_pipeline, kafka, 8_000_000)
     p.insert_large(9_000_000, key="key-0")

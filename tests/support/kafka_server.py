@@ -186,6 +186,16 @@ class Kafka:
                              headers=record.headers())
         assert producer.flush(60) == 0
 
+    def transaction(self, topic, records):
+        """An open transaction with copies of records; the caller ends it."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": f"of {topic}"})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for record in records:
+            producer.produce(topic, record.value(), record.key(), record.partition(), timestamp=record.timestamp()[1], headers=record.headers())
+        assert producer.flush(60) == 0
+        return producer
+
     def kill9(self):
         self.process.kill()
         self.process.wait()

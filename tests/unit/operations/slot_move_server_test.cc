@@ -39,7 +39,7 @@ class SlotMoveTest : public ServerFixture {
 
   std::vector<Progress> Remembered() const {
     const auto records = kafka::ReadProgress(Remembering().kafka, {"progress", "shop"},
-                                             std::chrono::milliseconds(10'000));
+                                             {std::chrono::milliseconds(10'000)});
     EXPECT_TRUE(records.ok()) << records.status();
     return records.value_or(std::vector<Progress>());
   }

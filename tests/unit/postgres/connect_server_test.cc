@@ -332,7 +332,7 @@ TEST_F(ConnectServerTest, PingerSeesAStopThatWaitsForUs) {
   options.conninfo = other.Conninfo();
   auto outcome = Connect(options, base::Lsn());
   ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
-  auto& [stream, facts, pinger, clear_text_peer, not_noted] = std::get<Connected>(outcome);
+  auto& [stream, facts, pinger, clear_text_peer, not_noted, server] = std::get<Connected>(outcome);
   EXPECT_EQ(clear_text_peer, "") << "loopback";
   EXPECT_EQ(pinger->Ping(), base::PingAnswer::kServes);
   other.Sql("INSERT INTO t SELECT generate_series(1, 400000)");

@@ -138,6 +138,9 @@ TEST(SynchronousStandbyTest, NamesOfEveryForm) {
   EXPECT_TRUE(IsSynchronousStandby("a, WalPost", "walpost"));
   EXPECT_TRUE(IsSynchronousStandby("FIRST 2 (a, \"walpost\", b)", "walpost"));
   EXPECT_TRUE(IsSynchronousStandby("ANY 1 (*)", "walpost"));
+  EXPECT_TRUE(IsSynchronousStandby("\"x(y\", \"walpost\"", "walpost"));
+  EXPECT_TRUE(IsSynchronousStandby("2 (\"x)y\", walpost)", "walpost"));
+  EXPECT_TRUE(IsSynchronousStandby("\"a\"\"b\"", "a\"b"));
   EXPECT_TRUE(IsSynchronousStandby("2 (a, \"with, comma\")", "with, comma"));
   EXPECT_FALSE(IsSynchronousStandby("", "walpost"));
   EXPECT_FALSE(IsSynchronousStandby("FIRST 2 (a, b)", "walpost"));
