@@ -19,9 +19,8 @@ absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t
   std::array<char, 512> error{};
   if (type == RD_KAFKA_CONSUMER) {
     for (const auto& [name, value] :
-         {std::pair("isolation.level", isolation == Isolation::kReadCommitted
-                                           ? "read_committed"
-                                           : "read_uncommitted"),
+         {std::pair("isolation.level",
+                    isolation == Isolation::kReadCommitted ? "read_committed" : "read_uncommitted"),
           std::pair("enable.partition.eof", "true"), std::pair("auto.offset.reset", "earliest"),
           std::pair("fetch.wait.max.ms", "50"), std::pair("fetch.error.backoff.ms", "100"),
           // A broker gives one batch however large it is; this only is librdkafka's bound for it.

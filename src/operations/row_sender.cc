@@ -60,7 +60,8 @@ absl::StatusOr<bool> RowSender::Follow(const envelope::Record& record,
   if (room_ == 0) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "event '%s' has a parked key, so it would become a dead letter, and half of "
-        "delivery.dead_letters_max, which is %u, is open: decide about some (docs/dead-letters.md), "
+        "delivery.dead_letters_max, which is %u, is open: decide about some "
+        "(docs/dead-letters.md), "
         "then run this again",
         Printable(std::string(HeaderOf(record, "id")), base::kShownBytesMax), dead_letters_max_));
   }
