@@ -77,16 +77,6 @@ using std::chrono::steady_clock;
 constexpr milliseconds kAskAgainAfter{100};
 constexpr int kAskNextAfterMs = 1;
 
-// Brokers by id.
-struct Brokers {
-  std::set<std::int32_t> known;
-  std::set<std::int32_t> answered;
-
-  bool all_answered() const {
-    return std::includes(answered.begin(), answered.end(), known.begin(), known.end());
-  }
-};
-
 // Any broker answers.
 absl::StatusOr<std::int32_t> AskForPartitions(rd_kafka_t* client, const std::string& topic,
                                               milliseconds timeout, Brokers* brokers) {
@@ -105,10 +95,7 @@ absl::StatusOr<std::int32_t> AskForPartitions(rd_kafka_t* client, const std::str
                         "network",
                         topic, rd_kafka_err2str(error)));
   }
-  brokers->answered.insert(metadata->orig_broker_id);
-  for (int i = 0; i < metadata->broker_cnt; ++i) {
-    brokers->known.insert(metadata->brokers[i].id);
-  }
+  brokers->OnAnswer(*metadata);
   if (metadata->topic_cnt != 1) {
     return TopicStatus(topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   }
@@ -117,6 +104,13 @@ absl::StatusOr<std::int32_t> AskForPartitions(rd_kafka_t* client, const std::str
 }
 
 }  // namespace
+
+void Brokers::OnAnswer(const rd_kafka_metadata_t& metadata) {
+  answered.insert(metadata.orig_broker_id);
+  for (int i = 0; i < metadata.broker_cnt; ++i) {
+    known.insert(metadata.brokers[i].id);
+  }
+}
 
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              milliseconds timeout) {

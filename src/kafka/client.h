@@ -3,8 +3,10 @@
 // Thread: one owner; blocking.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +22,19 @@ namespace walpost::kafka {
 
 // Whether records of transactions that are open, or were aborted, are read, too.
 enum class Isolation { kReadUncommitted, kReadCommitted };
+
+// Brokers by id. One that is cut off from the controller goes on answering with what it knew before, and a
+// client asks the one that it used last, again and again. So what matters is asked of each.
+struct Brokers {
+  std::set<std::int32_t> known;
+  std::set<std::int32_t> answered;
+
+  void OnAnswer(const rd_kafka_metadata_t& metadata);
+
+  bool all_answered() const {
+    return std::includes(answered.begin(), answered.end(), known.begin(), known.end());
+  }
+};
 
 // With the user's properties, as a producer that sends one at a time has them.
 absl::StatusOr<Producer> MakeClient(const KafkaOptions& options, rd_kafka_type_t type,

@@ -286,6 +286,7 @@ rd_kafka_resp_err_t ProducerSession::Produce(const envelope::Record& record,
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
     At(place).gate.OnSent(now_.mono);
     ++At(place).outstanding;
+    last_report_ = sent_ == 0 ? now_.mono : last_report_;  // it is awaited from now on
     ++sent_;
   } else {
     rd_kafka_headers_destroy(headers);
@@ -345,6 +346,7 @@ void ProducerSession::Poll(base::Now now, delivery::SinkListener* listener) {
   StartLookUps();
   if (now.mono >= next_refresh_) {
     RefreshCounts();
+    CheckLeaders();
   }
 }
 

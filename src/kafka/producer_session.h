@@ -68,6 +68,7 @@ struct TopicMemory {
   };
 
   std::map<std::string, Refusing> refusing;  // by topic
+  base::MonotonicTime replace_from;          // no producer is replaced sooner for what brokers say
 };
 
 class ProducerSession {
@@ -81,6 +82,9 @@ class ProducerSession {
   // Topics lose no partitions. So long look-ups must say so before it counts: a broker that is cut off from
   // the controller goes on answering with what it knew before.
   static constexpr std::chrono::milliseconds kFewerWait{60'000};
+  // Without a report for so long, leaders are looked at; so often at most a producer is replaced for it.
+  static constexpr std::chrono::milliseconds kLeadersAfter{30'000};
+  static constexpr std::chrono::milliseconds kReplaceEvery{10'000};
   // Topics asked about in one job of the helper thread, which has other work too.
   static constexpr std::size_t kQuestions = 16;
   // When so many were unknown or not permitted, many are asked about together first.
@@ -140,6 +144,7 @@ class ProducerSession {
     bool kept = false;  // the producer refers to it
     Phase phase = Phase::kNew;
     std::size_t partition_count = 0;
+    std::vector<std::int32_t> leaders;  // as the producer knows them
     // At least so many: one that is gone may still have records outstanding.
     std::vector<Partition> partitions;
     TopicLimits limits;
@@ -171,6 +176,8 @@ class ProducerSession {
   bool TakeRefusal(const TopicQuestion& found, TopicState* topic);
   void TakeLimits(const TopicQuestion& found, TopicState* topic);
   void RefreshCounts();
+  void CheckLeaders();
+  void OnStaleBroker(const std::string& what);
   bool TakePartitionCount(TopicState* topic, std::int32_t count);
   void OnMadeAnew(TopicState* topic);
   static void CloseGates(TopicState* topic);
@@ -237,6 +244,7 @@ class ProducerSession {
   base::MonotonicTime last_report_;
   base::MonotonicTime next_refresh_;
   bool refreshing_ = false;
+  bool checking_leaders_ = false;
 };
 
 }  // namespace walpost::kafka

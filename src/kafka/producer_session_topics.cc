@@ -86,6 +86,10 @@ void ProducerSession::StartLookUps() {
     TopicQuestion& question = questions->emplace_back();
     question.name = std::move(to_look_up_.front());
     question.opaque = topics_.at(question.name).get();
+    if (const auto known = memory_->partitions.find(question.name);
+        known != memory_->partitions.end() && !known->second.made_anew) {
+      question.partitions_before = known->second.count;
+    }
     to_look_up_.pop_front();
   }
   runner_->Run(
@@ -94,7 +98,7 @@ void ProducerSession::StartLookUps() {
         if (together) {
           AskWhichTopicsAreRefused(options, questions.get());
         }
-        AskAboutTopics(producer.get(), describe, questions.get());
+        AskAboutTopics(options, producer.get(), describe, questions.get());
       },
       [this, alive = alive_, questions] {
         if (*alive) {
@@ -130,6 +134,10 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
     return false;
   }
   facts_->OnAnswer();
+  if (found.disputed) {
+    OnStaleBroker(absl::StrFormat("brokers do not agree about topic '%s'", topic->name));
+    return false;
+  }
   if (Classify(found.topic_error) != FailureKind::kNone) {
     return TakeRefusal(found, topic);
   }
@@ -143,6 +151,7 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
   if (!TakePartitionCount(topic, found.partitions)) {
     return false;
   }
+  topic->leaders = found.leaders;
   TakeLimits(found, topic);
   const auto refused = memory_->refused_times.find(topic->name);
   topic->dated_now = refused != memory_->refused_times.end() &&
@@ -254,8 +263,15 @@ void ProducerSession::RefreshCounts() {
     return;
   }
   refreshing_ = true;
+
   // Shared by the job's halves; 0 = the topic is gone.
-  auto counts = std::make_shared<std::vector<std::pair<std::string, std::int32_t>>>();
+  struct Refreshed {
+    std::string name;
+    std::int32_t count = 0;
+    std::vector<std::int32_t> leaders;
+  };
+
+  auto counts = std::make_shared<std::vector<Refreshed>>();
   runner_->Run(
       [producer = producer_, counts] {
         const rd_kafka_metadata_t* raw = nullptr;
@@ -267,9 +283,10 @@ void ProducerSession::RefreshCounts() {
         const Metadata metadata(raw);
         for (int i = 0; i < metadata->topic_cnt; ++i) {
           if (metadata->topics[i].err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            counts->emplace_back(metadata->topics[i].topic, metadata->topics[i].partition_cnt);
+            counts->push_back({metadata->topics[i].topic, metadata->topics[i].partition_cnt,
+                               LeadersOf(metadata->topics[i])});
           } else if (metadata->topics[i].err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
-            counts->emplace_back(metadata->topics[i].topic, 0);
+            counts->push_back({metadata->topics[i].topic, 0, {}});
           }
         }
       },
@@ -283,11 +300,12 @@ void ProducerSession::RefreshCounts() {
         } else {
           facts_->OnAnswer();  // also while there is no event to deliver
         }
-        for (const auto& [name, count] : *counts) {
+        for (const auto& [name, count, leaders] : *counts) {
           const auto found = topics_.find(name);
           if (found == topics_.end() || found->second->phase != TopicState::Phase::kReady) {
             continue;
           }
+          found->second->leaders = leaders;
           if (count == 0) {
             OnMadeAnew(found->second.get());
           } else if (!TakePartitionCount(found->second.get(), count)) {
@@ -295,6 +313,45 @@ void ProducerSession::RefreshCounts() {
           }
         }
       });
+}
+
+// A producer whose broker was cut off from the controller goes on asking that one, and sending to a leader
+// that is none any more. Another producer may begin with another broker.
+void ProducerSession::OnStaleBroker(const std::string& what) {
+  facts_->OnError(what + ": one may be cut off from the controller", now_.wall);
+  if (!outgrown_ && now_.mono >= memory_->replace_from) {
+    memory_->replace_from = now_.mono + kReplaceEvery;
+    Outgrow(facts_->last_error);
+  }
+}
+
+// Where nothing is reported for long: does some broker name other leaders than the producer knows?
+void ProducerSession::CheckLeaders() {
+  if (checking_leaders_ || sent_ == 0 || now_.mono < last_report_ + kLeadersAfter ||
+      now_.mono < memory_->replace_from) {
+    return;
+  }
+  std::map<std::string, std::vector<std::int32_t>> leaders;
+  for (const auto& [name, topic] : topics_) {
+    if (std::any_of(topic->partitions.begin(), topic->partitions.end(),
+                    [](const Partition& partition) { return partition.outstanding > 0; })) {
+      leaders.emplace(name, topic->leaders);
+    }
+  }
+  checking_leaders_ = true;
+  memory_->replace_from = now_.mono + kReplaceEvery;  // also the next look
+  auto moved = std::make_shared<bool>(false);         // shared by the job's halves
+  runner_->Run([options = options_, leaders, moved] { *moved = LeadersMoved(options, leaders); },
+               [this, alive = alive_, moved] {
+                 if (!*alive) {
+                   return;
+                 }
+                 checking_leaders_ = false;
+                 if (*moved && sent_ > 0 && now_.mono >= last_report_ + kLeadersAfter) {
+                   memory_->replace_from = now_.mono;
+                   OnStaleBroker("a partition has another leader than the producer knows");
+                 }
+               });
 }
 
 // Whether it is what the topic has, as far as walpost can know.

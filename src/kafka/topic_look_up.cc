@@ -3,6 +3,8 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <functional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -34,41 +36,108 @@ void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question)
   if (question->error == RD_KAFKA_RESP_ERR_NO_ERROR && metadata->topic_cnt == 1) {
     question->topic_error = metadata->topics[0].err;
     question->partitions = metadata->topics[0].partition_cnt;
+    question->leaders = LeadersOf(metadata->topics[0]);
   }
   if (question->partitions > 0 && describe) {
     question->limits = ReadTopicLimits(producer, question->name, kAnswerTimeout);
   }
 }
 
-// All at once, with a client of its own: what Kafka says of each, as far as it answers.
-void AskTogether(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+using OnTopic = std::function<void(const rd_kafka_metadata_topic_t& topic)>;
+
+// About all of them, with a client of its own: what each broker says, as far as they answer.
+void AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& names,
+                   const OnTopic& on_topic) {
   const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_PRODUCER);
   if (!client.ok()) {
     return;  // the producer's own requests will show it
   }
   // Without their own handles the request would not be about them.
   std::vector<Topic> handles;
+  for (const std::string& name : names) {
+    handles.emplace_back(rd_kafka_topic_new(client->get(), name.c_str(), nullptr));
+  }
+  Brokers brokers;
+  auto until = steady_clock::now() + kAnswerTimeout;
+  do {
+    const rd_kafka_metadata_t* raw = nullptr;
+    if (rd_kafka_metadata(client->get(), 0, nullptr, &raw,
+                          std::max(1, static_cast<int>(TimeLeft(until).count()))) !=
+        RD_KAFKA_RESP_ERR_NO_ERROR) {
+      return;
+    }
+    const Metadata metadata(raw);
+    const std::size_t answered = brokers.answered.size();
+    brokers.OnAnswer(*metadata);
+    if (brokers.answered.size() > answered) {
+      until = steady_clock::now() + kNextBrokerFor;
+      for (int i = 0; i < metadata->topic_cnt; ++i) {
+        on_topic(metadata->topics[i]);
+      }
+    }
+    rd_kafka_poll(client->get(), 1);
+  } while (!brokers.all_answered() && steady_clock::now() < until);
+}
+
+// What Kafka says of each: a topic that some broker knows is there.
+void AskTogether(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+  std::vector<std::string> names;
   std::map<std::string_view, TopicQuestion*> by_name;
   for (TopicQuestion& question : *questions) {
-    handles.emplace_back(rd_kafka_topic_new(client->get(), question.name.c_str(), nullptr));
+    names.push_back(question.name);
     by_name.emplace(question.name, &question);
   }
-  const rd_kafka_metadata_t* raw = nullptr;
-  if (rd_kafka_metadata(client->get(), 0, nullptr, &raw, kAnswerTimeoutMs) !=
-      RD_KAFKA_RESP_ERR_NO_ERROR) {
+  std::set<std::string_view> answered;
+  AskEachBroker(options, names, [&](const rd_kafka_metadata_topic_t& topic) {
+    const auto found = by_name.find(topic.topic);
+    if (found == by_name.end()) {
+      return;
+    }
+    TopicQuestion& question = *found->second;
+    question.partitions = std::max(question.partitions, topic.partition_cnt);
+    if (answered.insert(found->first).second || topic.err == RD_KAFKA_RESP_ERR_NO_ERROR) {
+      question.topic_error = topic.err;
+    }
+  });
+}
+
+// Of those that are not there, or have fewer partitions than before, by what one broker says.
+void FindDisputed(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+  std::vector<TopicQuestion> again;
+  std::vector<TopicQuestion*> doubtful;
+  for (TopicQuestion& question : *questions) {
+    const bool unknown = Classify(question.topic_error) == FailureKind::kTopicUnknown;
+    const bool fewer = question.partitions > 0 && question.partitions < question.partitions_before;
+    if (question.producer_asked && (unknown || fewer)) {
+      doubtful.push_back(&question);
+      again.emplace_back().name = question.name;
+    }
+  }
+  if (again.empty()) {
     return;
   }
-  const Metadata metadata(raw);
-  for (int i = 0; i < metadata->topic_cnt; ++i) {
-    if (const auto found = by_name.find(metadata->topics[i].topic); found != by_name.end()) {
-      found->second->topic_error = metadata->topics[i].err;
-    }
+  AskTogether(options, &again);
+  for (std::size_t i = 0; i < again.size(); ++i) {
+    doubtful[i]->disputed = again[i].topic_error == RD_KAFKA_RESP_ERR_NO_ERROR &&
+                            again[i].partitions > doubtful[i]->partitions;
   }
 }
 
 }  // namespace
 
-void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuestion>* questions) {
+std::vector<std::int32_t> LeadersOf(const rd_kafka_metadata_topic_t& topic) {
+  std::vector<std::int32_t> leaders(static_cast<std::size_t>(topic.partition_cnt), -1);
+  for (int i = 0; i < topic.partition_cnt; ++i) {
+    const auto id = static_cast<std::size_t>(topic.partitions[i].id);
+    if (id < leaders.size()) {
+      leaders[id] = topic.partitions[i].leader;
+    }
+  }
+  return leaders;
+}
+
+void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool describe,
+                    std::vector<TopicQuestion>* questions) {
   const auto until = steady_clock::now() + kJobFor;
   for (TopicQuestion& question : *questions) {
     if (question.asked) {
@@ -76,9 +145,30 @@ void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuesti
     }
     AskAboutTopic(producer, describe, &question);
     if (steady_clock::now() >= until) {
-      return;
+      break;
     }
   }
+  FindDisputed(options, questions);
+}
+
+bool LeadersMoved(const KafkaOptions& options,
+                  const std::map<std::string, std::vector<std::int32_t>>& leaders) {
+  std::vector<std::string> names;
+  for (const auto& [name, of_partitions] : leaders) {
+    names.push_back(name);
+  }
+  bool moved = false;
+  AskEachBroker(options, names, [&](const rd_kafka_metadata_topic_t& topic) {
+    const auto found = leaders.find(topic.topic);
+    if (found == leaders.end() || topic.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+      return;
+    }
+    const std::vector<std::int32_t> now = LeadersOf(topic);
+    for (std::size_t i = 0; i < std::min(now.size(), found->second.size()); ++i) {
+      moved = moved || (now[i] >= 0 && now[i] != found->second[i]);
+    }
+  });
+  return moved;
 }
 
 void AskWhichTopicsAreRefused(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {

@@ -34,11 +34,23 @@ struct TopicQuestion {
   rd_kafka_resp_err_t error = RD_KAFKA_RESP_ERR_NO_ERROR;        // of the request
   rd_kafka_resp_err_t topic_error = RD_KAFKA_RESP_ERR_NO_ERROR;  // of the topic
   std::int32_t partitions = 0;
+  std::int32_t partitions_before = 0;  // that are known
+  // It is said not to be there, or to have fewer partitions than before, and another broker says otherwise.
+  bool disputed = false;
+  std::vector<std::int32_t> leaders;  // of the partitions; -1 = none
   absl::StatusOr<TopicLimits> limits = absl::UnavailableError("Kafka did not answer before");
 };
 
-// One after the other, so that the producer knows them too. With their limits if `describe`.
-void AskAboutTopics(rd_kafka_t* producer, bool describe, std::vector<TopicQuestion>* questions);
+std::vector<std::int32_t> LeadersOf(const rd_kafka_metadata_topic_t& topic);
+
+// One after the other, so that the producer knows them too. With their limits if `describe`. What looks
+// wrong is asked of each broker, with a client of its own.
+void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool describe,
+                    std::vector<TopicQuestion>* questions);
+
+// Whether some broker names another leader of a partition than `leaders`, by topic.
+bool LeadersMoved(const KafkaOptions& options,
+                  const std::map<std::string, std::vector<std::int32_t>>& leaders);
 
 // All at once, with a client of its own: who asks keeps each topic for ever. Answers those that do not
 // exist or may not be described; the rest stay open.

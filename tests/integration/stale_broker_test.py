@@ -17,14 +17,18 @@ def pair(tmp_path):
     made.close()
 
 
+def pipeline_of(make_pipeline, pair, progress_on=1, **options):
+    p = make_pipeline(on_kafka=pair, create_topic=False, config=OUTBOX, **options)
+    p.execute("CREATE TABLE public.o (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text,"
+              " type text, payload text, part int)")
+    pair.create_topic(f"walpost.progress.{p.name}", node=progress_on)
+    return p
+
+
 @pytest.fixture
 def stale(make_pipeline, pair):
     """A pipeline that asks both brokers, and often."""
-    p = make_pipeline(on_kafka=pair, create_topic=False, config=OUTBOX, properties={"topic.metadata.refresh.interval.ms": 500})
-    p.execute("CREATE TABLE public.o (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text,"
-              " type text, payload text, part int)")
-    pair.create_topic(f"walpost.progress.{p.name}")
-    return p
+    return pipeline_of(make_pipeline, pair, properties={"topic.metadata.refresh.interval.ms": 500})
 
 
 def insert(p, topic, key, payload, partition=None):
@@ -93,3 +97,39 @@ def test_limits_that_one_broker_still_has_refuse_nothing(stale, pair):
         insert(p, compacted, None, "no key")
         p.wait_confirmed()
     assert not skipped(p)
+
+
+# Its client asks the broker that it used last, again and again.
+def test_topic_that_only_the_other_broker_knows_is_found(make_pipeline, pair):
+    p = pipeline_of(make_pipeline, pair, progress_on=2)
+    known, new = f"outbox.event.{p.name}", f"outbox.event.{p.name}new"
+    pair.create_topic(known, node=2)
+    p.start()
+    for n in range(3):
+        insert(p, known, "k", str(n))
+        p.wait_confirmed()
+    pair.cut_off()
+    pair.create_topic(new, seen_by=[pair.one])
+    insert(p, new, "k", "first")
+    servers.wait_for(lambda: pair.read_all(new), 60, "its event")
+    assert not skipped(p)
+
+
+# Failure 64.
+def test_leader_that_only_the_other_broker_knows_is_followed(make_pipeline, pair):
+    p = pipeline_of(make_pipeline, pair)
+    topic = pair.create_topic(f"outbox.event.{p.name}", replicas=[2, 1])
+
+    def leader(node):
+        found = node.admin().list_topics(timeout=5).topics.get(topic)
+        return found and found.partitions[0].leader
+
+    servers.wait_for(lambda: leader(pair.one) == leader(pair.two) == 2, 30, "the topic")
+    p.start()
+    insert(p, topic, "k", "before")
+    p.wait_confirmed()
+    pair.cut_off()
+    servers.wait_for(lambda: leader(pair.one) == 1, 60, "another leader")
+    insert(p, topic, "k", "after")
+    servers.wait_for(lambda: len(pair.read_all(topic)) >= 2, 240, "its event")
+    assert [record.value() for record in pair.read_all(topic)][:2] == [b"before", b"after"]

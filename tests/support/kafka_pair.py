@@ -29,11 +29,12 @@ class KafkaPair:
     def read_all(self, topic):
         return self.one.read_all(topic)
 
-    def create_topic(self, name, partitions=1, config=None, node=1):
-        topic = NewTopic(name, partitions, replica_assignment=[[node]] * partitions, config=config or {})
+    def create_topic(self, name, partitions=1, config=None, node=1, replicas=None, seen_by=None):
+        """Its first replica leads."""
+        topic = NewTopic(name, partitions, replica_assignment=[replicas or [node]] * partitions, config=config or {})
         admin = self.admin()
         admin.create_topics([topic])[name].result(timeout=30)
-        for each in (self.one, self.two):
+        for each in seen_by or (self.one, self.two):
             wait_for(lambda: name in each.admin().list_topics(timeout=5).topics, 30, f"topic {name}")  # noqa: B023
         return name
 
