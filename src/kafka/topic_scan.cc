@@ -52,6 +52,7 @@ class Scan {
     ASSIGN_OR_RETURN(const PartitionList begins, Begins(partitions, from_ms));
     ASSIGN_OR_RETURN(const Conf producer, BuildConf(options, delivery::Sink::Mode::kPipelined));
     ReadLimits(Compresses(producer.get()));
+    RETURN_IF_ERROR(CountPartitions(reader_.get(), name_, timeout_).status());  // it must know them
     topic_.reset(rd_kafka_topic_new(reader_.get(), name_.c_str(), nullptr));
     queue_.reset(rd_kafka_queue_new(reader_.get()));
     if (topic_ == nullptr) {
