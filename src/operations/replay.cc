@@ -304,7 +304,13 @@ Outcome Replay(const ReplayOptions& options) {
         "where to: --to-topic TOPIC, or --in-place for the events' own topics, where old "
         "values will follow newer ones; --dry-run only counts"};
   }
-  if (outbox::IsReservedTopic(options.to_topic)) {
+  const bool own = std::any_of(options.pipeline.outboxes.begin(), options.pipeline.outboxes.end(),
+                               [&](const DlqOutbox& outbox) {
+                                 const std::vector<std::string>& topics = outbox.table.topics.own;
+                                 return std::find(topics.begin(), topics.end(), options.to_topic) !=
+                                        topics.end();
+                               });
+  if (own || outbox::IsReservedTopic(options.to_topic)) {
     return Outcome{kExitUsage, "",
                    "topic '" + options.to_topic +
                        "' belongs to walpost or to Kafka itself: no event goes there"};

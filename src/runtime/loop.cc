@@ -382,6 +382,7 @@ int Loop::ReadFrames() {
       ++frames;
     } else if (next == postgres::ReplicationStream::Next::kEnded) {
       const postgres::StreamEnd end = stream_->end();
+      TakeNotices();
       DropStream();
       pipeline_.OnStreamEnd(end, now_);
       return frames;
@@ -394,11 +395,15 @@ int Loop::ReadFrames() {
       received = true;
     }
   }
-  // Before any status goes out: what the server warned about beside the stream.
+  TakeNotices();
+  return frames;
+}
+
+// Before any status goes out: what the server warned about beside the stream.
+void Loop::TakeNotices() {
   while (const std::optional<std::string> notice = stream_->TakeNotice()) {
     pipeline_.OnNotice(*notice);
   }
-  return frames;
 }
 
 void Loop::SourceLost(const absl::Status& status) {
@@ -414,6 +419,7 @@ void Loop::SourceLost(const absl::Status& status) {
   if (next == postgres::ReplicationStream::Next::kEnded) {
     end = stream_->end();
   }
+  TakeNotices();
   DropStream();
   pipeline_.OnStreamEnd(end, now_);
 }

@@ -65,6 +65,7 @@ class Loop {
   void CloseFinishing();
   void DropStream();
   int ReadFrames();
+  void TakeNotices();
   void SourceLost(const absl::Status& status);
   void Publish();
   void Wait(int frames);

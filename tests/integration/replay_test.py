@@ -186,3 +186,10 @@ def test_rows_are_read_from_a_standby(make_pipeline, workspace):
     servers.wait_for(lambda: standby.execute("SELECT count(*) FROM outbox.events", database=p.database)[0][0] == 40, 60, "the standby")
     assert "40 events sent" in replay(p, "--all", "--standby", standby.conninfo(p.database)).stdout
     assert len(again(p)) == 40
+
+
+def test_topics_of_the_pipeline_itself_take_no_replay(make_pipeline):
+    p = make_pipeline(config={"delivery": {"progress_topic": "remembered"}})
+    p.walpost.init()
+    refused = p.walpost.verb("replay", "--all", "--to-topic", "remembered", check=False)
+    assert refused.returncode == 64 and "remembered" in refused.stderr, refused

@@ -311,6 +311,13 @@ TEST_F(LoopTest, NoticeThatThePublicationIsSkippedHalts) {
   Await("the halt", [this] { return Shown().state == base::State::kHalted; });
 }
 
+TEST_F(LoopTest, NoticeBeforeTheEndOfTheStreamHalts) {
+  StartAndConnect();
+  wire(0)->PushNotice("55000: skipped loading publication \"walpost\"");
+  wire(0)->End(base::StreamEnd());
+  Await("the halt", [this] { return Shown().state == base::State::kHalted; });
+}
+
 TEST_F(LoopTest, RoomThatTheSlotHasLeftIsShown) {
   StartAndConnect();
   Await("the room to be shown", [this] { return Shown().wal_room.limit_bytes.has_value(); });
