@@ -304,7 +304,8 @@ Outcome Replay(const ReplayOptions& options) {
         "where to: --to-topic TOPIC, or --in-place for the events' own topics, where old "
         "values will follow newer ones; --dry-run only counts"};
   }
-  const bool own = std::any_of(options.pipeline.outboxes.begin(), options.pipeline.outboxes.end(),
+  const bool own = !options.to_topic.empty() &&
+                   std::any_of(options.pipeline.outboxes.begin(), options.pipeline.outboxes.end(),
                                [&](const DlqOutbox& outbox) {
                                  const std::vector<std::string>& topics = outbox.table.topics.own;
                                  return std::find(topics.begin(), topics.end(), options.to_topic) !=

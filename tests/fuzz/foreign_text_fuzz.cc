@@ -3,13 +3,13 @@
 // shown to people.
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_split.h"
 #include "base/lsn.h"
 #include "base/printable.h"
 #include "base/text.h"
@@ -45,8 +45,11 @@ void CheckStatistics(std::string_view text) {
 
 void CheckTopicConfiguration(std::string_view text) {
   std::vector<std::pair<std::string_view, std::string_view>> configuration;
-  for (const std::string_view line : absl::StrSplit(text, '\n')) {
-    configuration.push_back(absl::StrSplit(line, absl::MaxSplits('=', 1)));
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const std::string_view name = line.substr(0, line.find('='));
+    configuration.emplace_back(name, line.substr(std::min(name.size() + 1, line.size())));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
   }
   const kafka::TopicLimits limits = kafka::LimitsOf(configuration);
   CHECK(!limits.age_max || limits.age_max->count() >= 0);
