@@ -305,10 +305,12 @@ void ProducerSession::RefreshCounts() {
           if (found == topics_.end() || found->second->phase != TopicState::Phase::kReady) {
             continue;
           }
-          found->second->leaders = leaders;
           if (count == 0) {
             OnMadeAnew(found->second.get());
-          } else if (!TakePartitionCount(found->second.get(), count)) {
+            continue;
+          }
+          found->second->leaders = leaders;
+          if (!TakePartitionCount(found->second.get(), count)) {
             WantLookUp(found->second.get());
           }
         }

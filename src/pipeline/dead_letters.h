@@ -81,7 +81,7 @@ class DeadLetters {
 
   const Destinations& destinations() const { return destinations_; }
 
-  // That the pipeline ever wrote, as far as it is known.
+  // Rows that the pipeline ever wrote, as far as it is known.
   std::uint64_t written_rows() const { return written_rows_; }
 
   bool full() const { return open_rows_ >= rows_max_; }
@@ -157,7 +157,7 @@ class DeadLetters {
     delivery::Sequence first_sequence = 0;  // of ours that is parked; 0 = read from the table
     // Events of its topic before here were on their way when it was parked.
     delivery::Sequence settle_below = 0;
-    mutable delivery::Sequence settled_to = 0;  // how many of them are known to be settled
+    mutable delivery::Sequence settled_to = 0;  // below here they are known to be
     std::size_t waiting = 0;                    // events of it that are to be written
     bool open = false;                          // the table has rows of it
     bool seen = false;                          // since the connection was made

@@ -14,8 +14,8 @@ constexpr char kPingTimeoutSeconds[] = "2";
 
 class LibpqPinger final : public Pinger {
  public:
-  explicit LibpqPinger(PGconn* connection) {
-    const ConninfoPtr options(PQconninfo(connection));
+  explicit LibpqPinger(const Connection& connection) {
+    const ConninfoPtr options(PQconninfo(connection.get()));
     // TLS and the role as before, since a proxy may need them to find the server; of several hosts
     // only the one this connection reached. No password: the answer comes before authentication.
     for (const PQconninfoOption* option = options.get();
@@ -25,9 +25,10 @@ class LibpqPinger final : public Pinger {
         Add(keyword, option->val);
       }
     }
-    Add("host", PQhost(connection));
-    Add("hostaddr", PQhostaddr(connection));
-    Add("port", PQport(connection));
+    const ServerAddress server = connection.address();
+    Add("host", server.host.c_str());
+    Add("hostaddr", server.hostaddr.c_str());
+    Add("port", server.port.c_str());
     Add("connect_timeout", kPingTimeoutSeconds);
   }
 
@@ -73,7 +74,7 @@ class LibpqPinger final : public Pinger {
 }  // namespace
 
 std::unique_ptr<Pinger> MakePinger(const Connection& connection) {
-  return std::make_unique<LibpqPinger>(connection.get());
+  return std::make_unique<LibpqPinger>(connection);
 }
 
 }  // namespace walpost::postgres

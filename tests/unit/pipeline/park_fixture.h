@@ -34,6 +34,14 @@ class ParkTest : public PipelineFixture {
     DeliverAll();
   }
 
+  // A record on its way is refused in a batch, and then alone.
+  void RefuseAlone(delivery::Sequence sequence) {
+    sink_.Fail(sequence, delivery::FailureKind::kTopicInvalid);
+    Settle();
+    sink_.Fail(sequence, delivery::FailureKind::kTopicInvalid, "now alone");
+    Settle();
+  }
+
   // Decisions are looked for, and what follows is on its way.
   void Look() {
     Advance(DeadLetters::kLookEvery);

@@ -258,10 +258,7 @@ TEST_F(ParkTest, FirstRowOfAKeyWaitsForEventsThatAreStillOnTheirWay) {
   Event("a2");
   EXPECT_THAT(sink_.outstanding(), ElementsAre(0));
   EXPECT_THAT(Rows(), IsEmpty());
-  sink_.Fail(0, FailureKind::kTopicInvalid);
-  Settle();
-  sink_.Fail(0, FailureKind::kTopicInvalid, "now alone");
-  Settle();
+  RefuseAlone(0);
   Run();
   ASSERT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2")) << "not a2 first";
 }
@@ -276,10 +273,7 @@ TEST_F(ParkTest, RowThatMakesNoRecordWaitsForEventsOfItsTopicThatAreStillOnTheir
                           walpost::testing::BinaryColumn(std::string(10'000, 'x'))}));
   Settle();
   EXPECT_THAT(Rows(), IsEmpty());
-  sink_.Fail(0, FailureKind::kTopicInvalid);
-  Settle();
-  sink_.Fail(0, FailureKind::kTopicInvalid, "now alone");
-  Settle();
+  RefuseAlone(0);
   Run();
   EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
 }
