@@ -9,6 +9,7 @@
 #include "postgres/delivered_note.h"
 #include "postgres/encryption.h"
 #include "postgres/failure.h"
+#include "postgres/keep_alive.h"
 #include "postgres/pinger.h"
 #include "postgres/preflight.h"
 #include "postgres/sql_connection.h"
@@ -25,9 +26,9 @@ bool SameProgress(const std::optional<base::Progress>& a, const std::optional<ba
 // A second connection to the same server. One for replication first: applications that take every
 // ordinary one must not keep walpost away.
 std::variant<Connection, StreamEnd> OpenBeside(const ConnectOptions& options,
-                                               const Connection& streaming) {
+                                               const ServerAddress& server) {
   ConnectionOptions wanted{options.conninfo, options.application_name, /*replication=*/true,
-                           streaming.address()};
+                           server};
   auto opened = Connection::Open(wanted);
   if (std::holds_alternative<StreamEnd>(opened)) {  // max_wal_senders, perhaps
     wanted.replication = false;
@@ -37,9 +38,9 @@ std::variant<Connection, StreamEnd> OpenBeside(const ConnectOptions& options,
 }
 
 // Does the slot stand anywhere else than where preflight saw it?
-std::optional<StreamEnd> SlotMoved(const ConnectOptions& options, const Connection& streaming,
+std::optional<StreamEnd> SlotMoved(const ConnectOptions& options, const ServerAddress& server,
                                    base::Lsn seen) {
-  auto opened = OpenBeside(options, streaming);
+  auto opened = OpenBeside(options, server);
   if (auto* end = std::get_if<StreamEnd>(&opened)) {
     return std::move(*end);
   }
@@ -63,9 +64,9 @@ std::optional<StreamEnd> SlotMoved(const ConnectOptions& options, const Connecti
 
 // Is what `facts` were judged by still so, now that the slot is ours?
 std::optional<StreamEnd> ChangedBeforeStart(const ConnectOptions& options,
-                                            const Connection& streaming,
+                                            const ServerAddress& server,
                                             const base::SourceFacts& facts, const Guard& guard) {
-  if (std::optional<StreamEnd> problem = SlotMoved(options, streaming, facts.confirmed_flush_lsn)) {
+  if (std::optional<StreamEnd> problem = SlotMoved(options, server, facts.confirmed_flush_lsn)) {
     return problem;
   }
   if (!guard) {
@@ -127,20 +128,22 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
     return StartFailure(ServerError{"", "the server did not begin to stream", ""}, options.slot,
                         connection.place());
   }
-  if (std::optional<StreamEnd> changed =
-          ChangedBeforeStart(options, connection, report.facts, guard)) {
-    return *std::move(changed);
+  Connected connected;
+  connected.server = connection.address();
+  connected.pinger = MakePinger(connection);
+  connected.clear_text_peer = ClearTextPeer(connection.get());
+  connected.delivered_not_noted = std::move(not_noted);
+  connected.stream =
+      std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication);
+  {
+    const KeepAlive keep_alive(connected.stream.get());
+    if (std::optional<StreamEnd> changed =
+            ChangedBeforeStart(options, connected.server, report.facts, guard)) {
+      return *std::move(changed);
+    }
   }
-  std::unique_ptr<Pinger> pinger = MakePinger(connection);
-  std::string peer = ClearTextPeer(connection.get());
-  ServerAddress server = connection.address();
-  return Connected{
-      std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication),
-      std::move(report.facts),
-      std::move(pinger),
-      std::move(peer),
-      std::move(not_noted),
-      std::move(server)};
+  connected.facts = std::move(report.facts);
+  return connected;
 }
 
 }  // namespace walpost::postgres

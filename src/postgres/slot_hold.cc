@@ -66,6 +66,7 @@ absl::StatusOr<SlotHold> SlotHold::Take(const ConnectOptions& options) {
 }
 
 SlotHold::~SlotHold() {
+  keep_alive_.reset();
   if (stream_ != nullptr && stream_->SendCopyDone().ok()) {
     AwaitEnd(stream_.get(), std::chrono::steady_clock::now() + kReleaseWithin);
   }

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "postgres/connect.h"
+#include "postgres/keep_alive.h"
 
 namespace walpost::postgres {
 
@@ -22,9 +23,11 @@ class SlotHold {
   SlotHold& operator=(SlotHold&&) = delete;
 
  private:
-  explicit SlotHold(std::unique_ptr<ReplicationStream> stream) : stream_(std::move(stream)) {}
+  explicit SlotHold(std::unique_ptr<ReplicationStream> stream)
+      : stream_(std::move(stream)), keep_alive_(std::make_unique<KeepAlive>(stream_.get())) {}
 
   std::unique_ptr<ReplicationStream> stream_;
+  std::unique_ptr<KeepAlive> keep_alive_;
 };
 
 }  // namespace walpost::postgres

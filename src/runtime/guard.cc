@@ -61,7 +61,7 @@ postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> kno
           known = std::move(known), read = std::make_shared<kafka::ProgressRead>()](
              SourceFacts* facts) -> std::optional<StreamEnd> {
     const bool suffices = pipeline::Suffices(known, *facts);
-    // Asked again, only what is new: behind START nobody answers the server meanwhile.
+    // Asked again, only what is new: behind START the stream waits for the answer.
     auto records = kafka::ReadProgress(kafka, place,
                                        {suffices ? kReadDecisionWithin : kReadProgressWithin,
                                         /*in_all=*/suffices, /*unread=*/nullptr, read.get()});

@@ -52,6 +52,14 @@ class PreflightServerTest : public ::testing::Test {
     }
   }
 
+  void ExpectInUseFor(std::chrono::milliseconds time) {
+    const auto until = std::chrono::steady_clock::now() + time;
+    while (std::chrono::steady_clock::now() < until && !HasFailure()) {
+      EXPECT_EQ(Sql("SELECT active FROM pg_replication_slots WHERE slot_name = '" + slot_ + "'"),
+                "t");
+    }
+  }
+
   void MakeAll() {
     MakePublication();
     MakeSlot();

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,13 +18,37 @@ namespace walpost::postgres {
 namespace {
 
 using base::HaltReason;
+using Kind = StreamEnd::Kind;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using walpost::testing::PostgresServer;
 using walpost::testing::PostgresServerOptions;
-using Kind = StreamEnd::Kind;
+
+// New connections have it.
+class WithSenderTimeout {
+ public:
+  WithSenderTimeout(PostgresServer* server, const std::string& timeout) : server_(server) {
+    server_->Sql("ALTER SYSTEM SET wal_sender_timeout = '" + timeout + "'");
+    Reload();
+  }
+
+  ~WithSenderTimeout() {
+    server_->Sql("ALTER SYSTEM RESET wal_sender_timeout");
+    Reload();
+  }
+
+ private:
+  void Reload() {
+    const std::string before = server_->Sql("SELECT pg_conf_load_time()");
+    server_->Sql("SELECT pg_reload_conf()");
+    while (server_->Sql("SELECT pg_conf_load_time()") == before) {
+    }
+  }
+
+  PostgresServer* const server_;
+};
 
 constexpr char kPipelineTable[] =
     "CREATE SCHEMA walpost; CREATE TABLE walpost.pipeline (name text PRIMARY KEY, slot text, "
@@ -111,6 +136,29 @@ TEST_F(PreflightServerTest, DecisionThatIsMadeBeforeStartEndsTheAttempt) {
   EXPECT_EQ(std::get<StreamEnd>(outcome).kind, Kind::kLost);
   EXPECT_EQ(epoch, 2u);
   WaitUntilFree();
+}
+
+// wal_sender_timeout counts from START on, before the stream is read.
+TEST_F(PreflightServerTest, GuardThatTakesLongBehindStartCostsNoConnection) {
+  MakeAll();
+  const WithSenderTimeout short_timeout(server_.get(), "1s");
+  int calls = 0;
+  auto outcome = Connect(Options(), base::Lsn(), [&](base::SourceFacts*) {
+    if (++calls == 2) {
+      ExpectInUseFor(std::chrono::seconds(3));
+    }
+    return std::optional<StreamEnd>();
+  });
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome));
+  EXPECT_EQ(calls, 2);
+}
+
+TEST_F(PreflightServerTest, SlotIsHeldForLongerThanTheServersTimeout) {
+  MakeAll();
+  const WithSenderTimeout short_timeout(server_.get(), "1s");
+  const auto held = SlotHold::Take(Options());
+  ASSERT_TRUE(held.ok()) << held.status();
+  ExpectInUseFor(std::chrono::seconds(3));
 }
 
 TEST_F(PreflightServerTest, SlotThatIsHeldIsFreeForNobodyUntilTheEnd) {

@@ -1,0 +1,35 @@
+// KeepAlive - answers the server on a stream that nobody reads yet, until it is destroyed.
+// Why: behind START_REPLICATION the server drops a connection that says nothing for wal_sender_timeout,
+//   and what must be looked at before the first row may take longer, where Kafka is slow.
+// Thread: has one of its own. Meanwhile nobody else may use the stream.
+// Lifetime: within that of the stream. The end waits for the thread, which does not block.
+// Units/limits: one status every 300 ms, with no position: it confirms nothing.
+// Errors: a stream that is lost is answered no more; whoever reads it next sees why.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "postgres/replication_stream.h"
+
+namespace walpost::postgres {
+
+class KeepAlive {
+ public:
+  explicit KeepAlive(ReplicationStream* stream);
+  ~KeepAlive();
+  KeepAlive(const KeepAlive&) = delete;
+  KeepAlive& operator=(const KeepAlive&) = delete;
+
+ private:
+  void ThreadMain();
+
+  ReplicationStream* const stream_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace walpost::postgres
