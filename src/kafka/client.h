@@ -1,5 +1,5 @@
 // Client - a librdkafka client for one blocking job, and the questions such jobs ask.
-// Why: internal to the jobs of verbs and of the helper thread; the sink has its own.
+// Why: internal to the jobs of verbs and of the helper; the sink has its own.
 // Thread: one owner; blocking.
 #pragma once
 

@@ -4,7 +4,7 @@
 // How: records wait here, and Poll gives each partition a batch when all of the last one is answered.
 //   librdkafka sends no second request for a partition anyway, and its thread spins for as long as
 //   more waits there: for the whole of an outage.
-// Thread: loop thread, except that a metadata look-up holds the producer alive on the helper
+// Thread: loop thread, except that a metadata look-up holds the producer alive on a helper
 //   thread.
 #pragma once
 
@@ -85,7 +85,7 @@ class ProducerSession {
   // Without a report for so long, leaders are looked at; so often at most a producer is replaced for it.
   static constexpr std::chrono::milliseconds kLeadersAfter{30'000};
   static constexpr std::chrono::milliseconds kReplaceEvery{10'000};
-  // Topics asked about in one job of the helper thread, which has other work too.
+  // Topics asked about in one job, behind which others wait.
   static constexpr std::size_t kQuestions = 16;
   // When so many were unknown or not permitted, many are asked about together first.
   static constexpr std::size_t kRefusedMany = 100;

@@ -2,7 +2,7 @@
 // is held against.
 // Why: a broker fails a whole batch for one record that is too large, dated ahead or without the key
 //   that compaction needs, the innocent ones too; so these are seen to before a record reaches a batch.
-// Thread: ReadTopicLimits blocks up to its time-out, on the helper thread; the rest is pure.
+// Thread: ReadTopicLimits blocks up to its time-out, on a helper thread; the rest is pure.
 // Units/limits: bytes as the broker counts them, on the wire and uncompressed.
 #pragma once
 

@@ -3,7 +3,7 @@
 // Why: a sink must know a topic before it may send to it. Many topics that do not exist must cost
 //   neither time nor memory: a librdkafka client keeps every topic that it was asked about until it is
 //   destroyed, so many are asked about with a client that ends with the question.
-// Thread: blocking, on the helper thread; FindUnseenTopics any.
+// Thread: blocking, on a helper thread; FindUnseenTopics any.
 // Units/limits: one question waits kAnswerTimeout at most; AskAboutTopics begins no other after kJobFor.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Connect - opens a replication connection, runs preflight on it, and starts streaming; blocking,
-// for the helper thread.
+// for a helper thread.
 // Why: only the simple query protocol works on a replication connection, and one connection must do
 //   both: what preflight saw is then what is streamed, and between START and the end no SQL is
 //   sent.

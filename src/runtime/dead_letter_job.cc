@@ -16,7 +16,7 @@ using pipeline::DeadLetterReply;
 using pipeline::DeadLetterRequest;
 using Kind = DeadLetterRequest::Kind;
 
-// The helper has other work: what takes longer is asked again.
+// What takes longer is asked again.
 constexpr const char* kSession =
     "SET lock_timeout = '5s'; SET default_transaction_isolation = "
     "'read committed'";

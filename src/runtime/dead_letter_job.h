@@ -1,5 +1,5 @@
 // DeadLetterJob - the blocking half of what Pipeline::TakeDeadLetterRequest asks for.
-// Thread: the helper thread.
+// Thread: that of its queue in the helper.
 // Lifetime: the connection stays between requests, until Close.
 #pragma once
 

@@ -20,23 +20,23 @@
 
 namespace walpost::runtime {
 
-// As postgres::Connect, which it is in production. Called on the helper thread, may block.
+// As postgres::Connect, which it is in production. Called on a helper thread, may block.
 using Connector = std::function<std::variant<postgres::Connected, postgres::StreamEnd>(
     const postgres::ConnectOptions& options, base::Lsn start, const postgres::Guard& guard)>;
 
-// As postgres::LookAgain. Called on the helper thread, may block.
+// As postgres::LookAgain. Called on a helper thread, may block.
 using Looker = std::function<std::variant<base::SourceFacts, postgres::StreamEnd>(
     const postgres::ConnectOptions& options)>;
 
-// As DeadLetterJob::Run. Called on the helper thread, may block.
+// As DeadLetterJob::Run. Called on a helper thread, may block.
 using DeadLetterRunner = std::function<pipeline::DeadLetterReply(
     const DeadLetterPlace& place, const pipeline::DeadLetterRequest& request)>;
 
-// As registry::Resolver::Resolve. Called on the helper thread, may block.
+// As registry::Resolver::Resolve. Called on a helper thread, may block.
 using SchemaResolver =
     std::function<absl::StatusOr<envelope::Schema>(const envelope::SchemaNeed& need)>;
 
-// Called on the helper thread and, for what it returns, on the loop thread: makes the world use these
+// Called on a helper thread and, for what it returns, on the loop thread: makes the world use these
 // options.
 using Reconfigure = std::function<absl::StatusOr<std::function<void()>>(const RunOptions& options)>;
 

@@ -2,7 +2,7 @@
 // Kafka remembers?
 // Why: read as late as that, the topic is never older than the slot's position, and an instance
 //   that only waits for the slot does not read it at all.
-// Thread: made on the loop thread, called on the helper thread; holds copies only.
+// Thread: made on the loop thread, called on a helper thread; holds copies only.
 #pragma once
 
 #include <chrono>

@@ -20,19 +20,24 @@ struct Helper::Shared {
     std::function<void()> done;
   };
 
+  struct Jobs {
+    std::deque<Job> waiting;
+    bool begun = false;  // has a thread
+  };
+
   Shared() : event_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) { PCHECK(event_fd >= 0); }
 
   ~Shared() { close(event_fd); }
 
-  void ThreadMain() {
+  void ThreadMain(Jobs* jobs) {
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
-      changed.wait(lock, [this] { return stopping || !jobs.empty(); });
+      changed.wait(lock, [this, jobs] { return stopping || !jobs->waiting.empty(); });
       if (stopping) {
         break;
       }
-      Job job = std::move(jobs.front());
-      jobs.pop_front();
+      Job job = std::move(jobs->waiting.front());
+      jobs->waiting.pop_front();
       lock.unlock();
       job.work();
       job.work = nullptr;
@@ -43,7 +48,7 @@ struct Helper::Shared {
         PCHECK(write(event_fd, &one, sizeof(one)) == sizeof(one));
       }
     }
-    ended = true;
+    --threads;
     changed.notify_all();
   }
 
@@ -51,27 +56,39 @@ struct Helper::Shared {
   std::mutex mutex;
   std::condition_variable changed;
   // Guarded by mutex.
-  std::deque<Job> jobs;
+  std::array<Jobs, kQueues> queues;
   std::vector<std::function<void()>> finished;
+  int threads = 0;
   bool stopping = false;
-  bool ended = false;
 };
 
 Helper::Helper() : shared_(std::make_shared<Shared>()) {
-  std::thread([shared = shared_] { shared->ThreadMain(); }).detach();
+  for (std::size_t i = 0; i < kQueues; ++i) {
+    runners_[i].helper = this;
+    runners_[i].queue = static_cast<Queue>(i);
+  }
 }
 
 Helper::~Helper() {
   std::unique_lock<std::mutex> lock(shared_->mutex);
   shared_->stopping = true;
   shared_->changed.notify_all();
-  shared_->changed.wait_for(lock, kPatience, [this] { return shared_->ended; });
+  shared_->changed.wait_for(lock, kPatience, [this] { return shared_->threads == 0; });
 }
 
-void Helper::Run(std::function<void()> work, std::function<void()> done) {
+void Helper::Run(Queue queue, std::function<void()> work, std::function<void()> done) {
   const std::lock_guard<std::mutex> lock(shared_->mutex);
-  shared_->jobs.push_back(Shared::Job{std::move(work), std::move(done)});
+  Shared::Jobs& jobs = shared_->queues[static_cast<std::size_t>(queue)];
+  jobs.waiting.push_back(Shared::Job{std::move(work), std::move(done)});
+  if (!std::exchange(jobs.begun, true)) {
+    ++shared_->threads;
+    std::thread([shared = shared_, &jobs] { shared->ThreadMain(&jobs); }).detach();
+  }
   shared_->changed.notify_all();
+}
+
+base::BlockingRunner* Helper::RunnerOf(Queue queue) {
+  return &runners_[static_cast<std::size_t>(queue)];
 }
 
 int Helper::fd() const { return shared_->event_fd; }

@@ -62,7 +62,7 @@ Loop::Loop(const RunOptions& options, Signals* signals, Helper* helper, Dependen
       now_(ReadClocks()),
       pipeline_(options.pipeline, dependencies_.sink, now_),
       status_reporter_(options, now_),
-      monitor_(options),
+      monitor_(options, helper),
       next_publish_(now_.mono) {}
 
 int Loop::Run() {
@@ -123,6 +123,7 @@ void Loop::Reload() {
 
   auto job = std::make_shared<Job>();  // shared by its two halves
   helper_->Run(
+      Helper::Queue::kSchemas,  // whose jobs use what this replaces
       [job, reload = options_.reload, reconfigure = dependencies_.reconfigure] {
         job->reloaded = reload();
         if (job->reloaded.ok()) {
@@ -209,6 +210,7 @@ void Loop::HandleConnect() {
   auto result =
       std::make_shared<std::optional<std::variant<postgres::Connected, postgres::StreamEnd>>>();
   helper_->Run(
+      Helper::Queue::kSource,
       [result, connect = dependencies_.connect, options = options_.source, start,
        guard = MakeGuard(options_, pipeline_.known_progress())] {
         result->emplace(connect(options, *start, guard));
@@ -225,8 +227,8 @@ void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd
   auto& connected = std::get<postgres::Connected>(result);
   stream_ = std::move(connected.stream);
   pinger_ = std::move(connected.pinger);
-  options_.source.server =
-      connected.server;  // for looks: another one may not answer, or be another
+  // For looks: another server may not answer, or know other catalogs.
+  options_.source.server = connected.server;
   if (std::exchange(clear_text_peer_, connected.clear_text_peer) != connected.clear_text_peer &&
       !clear_text_peer_.empty()) {
     observe::Log(Severity::kWarning, LogEvent::kClearText,
@@ -266,14 +268,15 @@ void Loop::HandlePing() {
   pinging_ = true;
   // Shared by the two halves of the job.
   auto answer = std::make_shared<base::PingAnswer>(base::PingAnswer::kServes);
-  helper_->Run([answer, pinger = pinger_] { *answer = pinger->Ping(); },
-               [this, answer, pinged = stream_.get()] {
-                 pinging_ = false;
-                 if (pinged == stream_.get()) {
-                   now_ = ReadClocks();
-                   pipeline_.OnPing(*answer, now_);
-                 }
-               });
+  helper_->Run(
+      Helper::Queue::kPing, [answer, pinger = pinger_] { *answer = pinger->Ping(); },
+      [this, answer, pinged = stream_.get()] {
+        pinging_ = false;
+        if (pinged == stream_.get()) {
+          now_ = ReadClocks();
+          pipeline_.OnPing(*answer, now_);
+        }
+      });
 }
 
 void Loop::HandleLook() {
@@ -284,6 +287,7 @@ void Loop::HandleLook() {
   using Seen = std::variant<base::SourceFacts, postgres::StreamEnd>;
   auto seen = std::make_shared<Seen>();  // shared by the two halves of the job
   helper_->Run(
+      Helper::Queue::kLook,
       [seen, look = dependencies_.look, options = options_.source] { *seen = look(options); },
       [this, seen, wanted = *wanted] {
         now_ = ReadClocks();
@@ -294,7 +298,9 @@ void Loop::HandleLook() {
 void Loop::HandleDeadLetters() {
   if (dead_letters_in_use_ && pipeline_.dead_letters_idle()) {
     dead_letters_in_use_ = false;
-    helper_->Run([close = dependencies_.close_dead_letters] { close(); }, [] {});
+    helper_->Run(
+        Helper::Queue::kDeadLetters, [close = dependencies_.close_dead_letters] { close(); },
+        [] {});
   }
   const std::optional<pipeline::DeadLetterRequest> wanted = pipeline_.TakeDeadLetterRequest(now_);
   if (!wanted) {
@@ -303,13 +309,16 @@ void Loop::HandleDeadLetters() {
   dead_letters_in_use_ = true;
   auto reply =
       std::make_shared<pipeline::DeadLetterReply>();  // shared by the two halves of the job
-  helper_->Run([reply, wanted = *wanted, carry_out = dependencies_.dead_letters,
-                place = DeadLetterPlaceOf(
-                    options_, *pipeline_.facts())] { *reply = carry_out(place, wanted); },
-               [this, reply] {
-                 now_ = ReadClocks();
-                 pipeline_.OnDeadLetterReply(std::move(*reply), now_);
-               });
+  helper_->Run(
+      Helper::Queue::kDeadLetters,
+      [reply, wanted = *wanted, carry_out = dependencies_.dead_letters,
+       place = DeadLetterPlaceOf(options_, *pipeline_.facts())] {
+        *reply = carry_out(place, wanted);
+      },
+      [this, reply] {
+        now_ = ReadClocks();
+        pipeline_.OnDeadLetterReply(std::move(*reply), now_);
+      });
 }
 
 void Loop::HandleSchemas() {
@@ -320,6 +329,7 @@ void Loop::HandleSchemas() {
   auto answers =
       std::make_shared<pipeline::SchemaAnswers>();  // shared by the two halves of the job
   helper_->Run(
+      Helper::Queue::kSchemas,
       [answers, wanted = *wanted, resolve = dependencies_.resolve_schema] {
         for (const auto& [ref, need] : wanted.needs) {
           answers->push_back(resolve(need));

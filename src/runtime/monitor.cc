@@ -32,7 +32,8 @@ struct Monitor::Shared {
   Monitored newest;
 };
 
-Monitor::Monitor(const RunOptions& options) : interval_(options.monitor.interval) {
+Monitor::Monitor(const RunOptions& options, Helper* helper)
+    : interval_(options.monitor.interval), helper_(helper) {
   if (options.monitor.conninfo.empty()) {
     return;
   }
@@ -42,7 +43,6 @@ Monitor::Monitor(const RunOptions& options) : interval_(options.monitor.interval
   watch.slot = options.source.slot;
   watch.tables = options.source.tables;
   shared_ = std::make_shared<Shared>(std::move(watch));
-  helper_ = std::make_unique<Helper>();
 }
 
 Monitor::~Monitor() = default;
@@ -51,7 +51,6 @@ void Monitor::Tick(base::Now now) {
   if (!enabled() || now.mono < next_) {
     return;
   }
-  helper_->RunDone();
   {
     const std::lock_guard<std::mutex> lock(shared_->mutex);
     if (shared_->running) {
@@ -60,7 +59,8 @@ void Monitor::Tick(base::Now now) {
     shared_->running = true;
   }
   next_ = now.mono + interval_;
-  helper_->Run([shared = shared_] { shared->Look(); }, [] {});
+  helper_->Run(
+      Helper::Queue::kMonitor, [shared = shared_] { shared->Look(); }, [] {});
 }
 
 std::optional<Monitored> Monitor::Newest() const {

@@ -1,8 +1,7 @@
 // Monitor - looks at the server by SQL every so often, and keeps what it saw last.
-// Why: a thread of its own, since a server that does not answer may take its whole time-out, and the
-//   loop's helper has a stream to open meanwhile.
+// Why: a server that does not answer may take its whole time-out, and the loop must not wait.
 // Thread: every call on the loop thread; never blocks.
-// Lifetime: as Helper: a look that still runs at the end is given kPatience, then left behind.
+// Lifetime: within that of the helper.
 #pragma once
 
 #include <memory>
@@ -27,7 +26,7 @@ struct Monitored {
 class Monitor {
  public:
   // Does nothing with an empty `monitor.conninfo`.
-  explicit Monitor(const RunOptions& options);
+  Monitor(const RunOptions& options, Helper* helper);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
@@ -43,8 +42,8 @@ class Monitor {
  private:
   struct Shared;
   const std::chrono::milliseconds interval_;
+  Helper* const helper_;
   std::shared_ptr<Shared> shared_;
-  std::unique_ptr<Helper> helper_;
   base::MonotonicTime next_;
 };
 

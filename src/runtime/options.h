@@ -41,7 +41,7 @@ struct RunOptions {
   observe::HttpOptions http;
   MonitorOptions monitor;
   OnHalt on_halt = OnHalt::kWait;
-  // SIGHUP: the configuration as it is now, compared with the one at the start. Called on the helper
+  // SIGHUP: the configuration as it is now, compared with the one at the start. Called on a helper
   // thread, may block. Empty = SIGHUP only resumes.
   std::function<absl::StatusOr<Reloaded>()> reload = {};
 };

@@ -119,7 +119,7 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
     return kExitUnavailable;
   }
   absl::StatusOr<std::unique_ptr<kafka::KafkaSink>> sink =
-      kafka::KafkaSink::Create(options.kafka, &helper, LogKafka);
+      kafka::KafkaSink::Create(options.kafka, helper.RunnerOf(Helper::Queue::kKafka), LogKafka);
   if (!sink.ok()) {
     observe::Log(Severity::kError, LogEvent::kConfigInvalid, std::string(sink.status().message()));
     return kExitConfig;

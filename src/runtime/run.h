@@ -1,6 +1,6 @@
 // Run - the verb `run`: the loop that drives a pipeline between PostgreSQL and Kafka until SIGTERM
 // or SIGINT.
-// Thread: the main thread is the loop; one helper thread for what may block. Blocks SIGTERM, SIGINT
+// Thread: the main thread is the loop; the helper's may block. Blocks SIGTERM, SIGINT
 //   and SIGHUP, so call it before other threads exist. Returns the process's exit code: 0 after a
 //   clean stop, base::HaltExitCode with on_halt=exit, 78 when an option is unusable (the message is
 //   logged).

@@ -26,12 +26,13 @@ KafkaSinkHarness::KafkaSinkHarness(std::string bootstrap, Properties more)
                          {"queue.buffering.max.messages", std::to_string(kQueueLimit)}};
   options_.properties.insert(options_.properties.end(), more.begin(), more.end());
   auto sink =
-      kafka::KafkaSink::Create(options_, &helper_, [this](const kafka::KafkaNotice& notice) {
-        notices_.emplace_back(base::LogEventName(notice.event));
-        if (notice.severity == kafka::KafkaNotice::Severity::kWarning) {
-          warnings_.push_back(notice.message);
-        }
-      });
+      kafka::KafkaSink::Create(options_, helper_.RunnerOf(runtime::Helper::Queue::kKafka),
+                               [this](const kafka::KafkaNotice& notice) {
+                                 notices_.emplace_back(base::LogEventName(notice.event));
+                                 if (notice.severity == kafka::KafkaNotice::Severity::kWarning) {
+                                   warnings_.push_back(notice.message);
+                                 }
+                               });
   CHECK(sink.ok()) << sink.status();
   sink_ = *std::move(sink);
 }

@@ -1,11 +1,15 @@
 // Connecting to a real server: what works, and what each refusal becomes.
 #include "postgres/connect.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -17,6 +21,7 @@
 
 #include "absl/strings/str_format.h"
 #include "postgres/connection.h"
+#include "postgres/preflight.h"
 #include "support/postgres_server.h"
 
 namespace walpost::postgres {
@@ -322,6 +327,29 @@ TEST_F(ConnectServerTest, TimelineHistoryIsReadAfterAPromotion) {
     EXPECT_EQ(kind, Kind::kOperator);
     EXPECT_THAT(std::string(refused.message()), HasSubstr("slot \"walpost\" on"));
   }
+}
+
+// A host that takes connections and never answers would cost each look its whole time-out.
+TEST_F(ConnectServerTest, LookGoesToTheServerThatStreamsAndToNoOther) {
+  const int silent = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  ASSERT_EQ(bind(silent, reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(listen(silent, 1), 0);
+  ASSERT_EQ(getsockname(silent, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  auto outcome = TryConnect(server_->Conninfo());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
+  ConnectOptions options;
+  options.conninfo = absl::StrFormat("host=127.0.0.1,127.0.0.1 port=%d,%d user=postgres",
+                                     ntohs(address.sin_port), server_->port());
+  options.server = std::get<Connected>(outcome).server;
+  auto seen = LookAgain(options);
+  EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(seen));
+  pollfd asked{silent, POLLIN, 0};
+  EXPECT_EQ(poll(&asked, 1, 0), 0);
+  close(silent);
 }
 
 TEST_F(ConnectServerTest, PingerSeesAStopThatWaitsForUs) {

@@ -25,8 +25,9 @@ TEST(HelperTest, WorkRunsElsewhereAndDoneOnTheLoop) {
   Helper helper;
   std::thread::id worked;
   std::optional<std::thread::id> finished;
-  helper.Run([&worked] { worked = std::this_thread::get_id(); },
-             [&finished] { finished = std::this_thread::get_id(); });
+  helper.Run(
+      Helper::Queue::kSource, [&worked] { worked = std::this_thread::get_id(); },
+      [&finished] { finished = std::this_thread::get_id(); });
   ASSERT_TRUE(Readable(helper, 30'000));
   EXPECT_FALSE(finished) << "only RunDone may call it";
   helper.RunDone();
@@ -40,7 +41,9 @@ TEST(HelperTest, JobsRunOneAtATimeInOrder) {
   std::vector<int> worked;  // by one thread at a time, so it needs no lock
   std::vector<int> finished;
   for (int i = 0; i < 5; ++i) {
-    helper.Run([&worked, i] { worked.push_back(i); }, [&finished, i] { finished.push_back(i); });
+    helper.Run(
+        Helper::Queue::kSource, [&worked, i] { worked.push_back(i); },
+        [&finished, i] { finished.push_back(i); });
   }
   while (finished.size() < 5) {
     ASSERT_TRUE(Readable(helper, 30'000));
@@ -50,11 +53,25 @@ TEST(HelperTest, JobsRunOneAtATimeInOrder) {
   EXPECT_THAT(finished, ElementsAre(0, 1, 2, 3, 4));
 }
 
+TEST(HelperTest, JobThatHangsHoldsUpItsOwnQueueOnly) {
+  Helper helper;
+  auto release = std::make_shared<std::promise<void>>();
+  bool other = false;
+  helper.Run(
+      Helper::Queue::kSource, [release] { release->get_future().wait(); }, [] {});
+  helper.RunnerOf(Helper::Queue::kKafka)->Run([] {}, [&other] { other = true; });
+  ASSERT_TRUE(Readable(helper, 30'000));
+  helper.RunDone();
+  EXPECT_TRUE(other);
+  release->set_value();
+}
+
 TEST(HelperTest, NothingToDoDoesNotWake) {
   Helper helper;
   EXPECT_FALSE(Readable(helper, 0));
   helper.RunDone();
-  helper.Run([] {}, [] {});
+  helper.Run(
+      Helper::Queue::kSource, [] {}, [] {});
   ASSERT_TRUE(Readable(helper, 30'000));
   helper.RunDone();
   EXPECT_FALSE(Readable(helper, 0));
@@ -63,7 +80,12 @@ TEST(HelperTest, NothingToDoDoesNotWake) {
 TEST(HelperTest, JobMayBeginAnotherFromItsDone) {
   Helper helper;
   bool second = false;
-  helper.Run([] {}, [&] { helper.Run([] {}, [&second] { second = true; }); });
+  helper.Run(
+      Helper::Queue::kSource, [] {},
+      [&] {
+        helper.Run(
+            Helper::Queue::kSource, [] {}, [&second] { second = true; });
+      });
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(Readable(helper, 30'000));
     helper.RunDone();
@@ -75,7 +97,8 @@ TEST(HelperTest, WhatTheJobHoldsIsReleasedByTheHelperNotKeptUntilDone) {
   Helper helper;
   auto held = std::make_shared<int>(1);
   const std::weak_ptr<int> watch = held;
-  helper.Run([held = std::move(held)] {}, [] {});
+  helper.Run(
+      Helper::Queue::kSource, [held = std::move(held)] {}, [] {});
   ASSERT_TRUE(Readable(helper, 30'000));
   EXPECT_TRUE(watch.expired()) << "a producer would outlive its session by a loop turn";
 }
@@ -84,7 +107,8 @@ TEST(HelperTest, EndForgetsWhatWasFinishedButNotYetServed) {
   bool done = false;
   {
     Helper helper;
-    helper.Run([] {}, [&done] { done = true; });
+    helper.Run(
+        Helper::Queue::kSource, [] {}, [&done] { done = true; });
     ASSERT_TRUE(Readable(helper, 30'000));
   }
   EXPECT_FALSE(done) << "whoever it is for may be gone already";
@@ -108,13 +132,15 @@ TEST(HelperTest, EndDoesNotWaitForAJobThatHangsAndDropsWhatHadNotBegun) {
   {
     Helper helper;
     helper.Run(
+        Helper::Queue::kSource,
         [release, started] {
           started->set_value();
           release->get_future().wait();
         },
         [&done] { done = true; });
-    helper.Run([second_ran, watched = std::move(watched)] { *second_ran = true; },
-               [&done] { done = true; });
+    helper.Run(
+        Helper::Queue::kSource, [second_ran, watched = std::move(watched)] { *second_ran = true; },
+        [&done] { done = true; });
     started->get_future().wait();
   }
   const auto took = std::chrono::steady_clock::now() - start;

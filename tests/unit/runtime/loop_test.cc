@@ -144,6 +144,15 @@ class LoopTest : public ::testing::Test {
     dependencies.kafka = &kafka_;
     dependencies.connect = [this](const postgres::ConnectOptions&, Lsn start,
                                   const postgres::Guard&) { return Connect(start); };
+    dependencies.look =
+        [this](
+            const postgres::ConnectOptions& options) -> std::variant<base::SourceFacts, StreamEnd> {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      looked_at_ = options.server ? options.server->port : "any";
+      base::SourceFacts facts = facts_;
+      facts.looked_lsn = Lsn(2'000);
+      return facts;
+    };
     thread_ = std::thread([this, dependencies = std::move(dependencies)] {
       exit_code_ = Loop(options_, &signals_, &helper_, dependencies, &board_).Run();
     });
@@ -205,6 +214,11 @@ class LoopTest : public ::testing::Test {
     return starts_;
   }
 
+  std::string looked_at() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return looked_at_;
+  }
+
   // How many turns the loop makes in `time`, in which nothing happens.
   int TurnsIn(milliseconds time) {
     const int before = sink_.turns();
@@ -215,6 +229,7 @@ class LoopTest : public ::testing::Test {
   RunOptions options_;
   bool first_answers_copy_done_ = true;
   int refused_ = 0;  // attempts to connect that fail
+  base::SourceFacts facts_ = pipeline::EventsFacts();
   TurnCounter sink_;
   std::shared_ptr<SlowServer> server_ = std::make_shared<SlowServer>();
   observe::SnapshotBoard board_;
@@ -233,14 +248,17 @@ class LoopTest : public ::testing::Test {
     if (!first_answers_copy_done_ && wires_.size() == 1) {
       wires_.back()->IgnoreCopyDone();
     }
-    return postgres::Connected{std::make_unique<FakeStream>(wires_.back()), pipeline::EventsFacts(),
-                               std::make_unique<SlowPinger>(server_)};
+    postgres::Connected connected{std::make_unique<FakeStream>(wires_.back()), facts_,
+                                  std::make_unique<SlowPinger>(server_)};
+    connected.server.port = "5433";
+    return connected;
   }
 
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<FakeWire>> wires_;
   std::vector<Lsn> starts_;
-  Signals signals_;  // before any thread
+  std::string looked_at_;  // the port
+  Signals signals_;        // before any thread
   Helper helper_;
   const kafka::KafkaFacts kafka_;
   int exit_code_ = -1;
@@ -321,6 +339,17 @@ TEST_F(LoopTest, NoticeBeforeTheEndOfTheStreamHalts) {
 TEST_F(LoopTest, RoomThatTheSlotHasLeftIsShown) {
   StartAndConnect();
   Await("the room to be shown", [this] { return Shown().wal_room.limit_bytes.has_value(); });
+}
+
+TEST_F(LoopTest, LookIsSentToTheServerThatStreams) {
+  facts_.looked_lsn = Lsn(500);
+  StartAndConnect();
+  wire(0)->Push(Frame(Begin(1'000)));
+  wire(0)->Push(Frame(walpost::testing::RelationBytes(pipeline::EventsRelation())));
+  wire(0)->Push(Frame(EventBytes("a1")));
+  wire(0)->Push(Frame(Commit(1'000)));
+  Await("the delivery", [this] { return Shown().safe_lsn == Lsn(1'008); });
+  EXPECT_EQ(looked_at(), "5433");
 }
 
 // The next ping becomes due while the first is under way.
