@@ -227,9 +227,11 @@ bool Pipeline::want_frame() const {
   }
   const std::size_t retained_bytes = tracker_.retained_bytes() + undeliverables_.retained_bytes() +
                                      intake_.known().retained_bytes();
-  // What has to come again on a new connection takes no memory.
-  return !intake_.verified() || (dispatcher_.caught_up() && dead_letters_.has_room() &&
-                                 retained_bytes < options_.in_flight_bytes_max);
+  // What has to come again on a new connection takes no memory. Whether a silent one is alive shows by its
+  // next frame, whatever that is.
+  return !intake_.verified() || timers_.alone() ||
+         (dispatcher_.caught_up() && dead_letters_.has_room() &&
+          retained_bytes < options_.in_flight_bytes_max);
 }
 
 std::optional<pgoutput::StandbyStatus> Pipeline::TakeStatus(base::Now now) {

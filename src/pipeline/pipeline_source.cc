@@ -107,6 +107,9 @@ bool Pipeline::TakenOver(const base::SourceFacts& facts) const {
 }
 
 void Pipeline::CheckSilence(base::Now now) {
+  if (connected_ && !paused_ && status_clock_.MayBeGone(now)) {
+    timers_.OnLeft(now);
+  }
   const bool silent = connected_ && !paused_ && status_clock_.Silent(now);
   if (silent && status_clock_.SilentTooLong(now)) {
     OnSilence(now);

@@ -54,8 +54,11 @@ class SourceTimers {
     return again;
   }
 
+  // Without a stream that is known to be ours.
+  bool alone() const { return alone_since_.has_value(); }
+
   // OnPassed has something to find out.
-  bool waiting() const { return alone_since_ || !caught_up_; }
+  bool waiting() const { return alone() || !caught_up_; }
 
   // With what the server had when it was connected.
   bool caught_up() const { return caught_up_; }
@@ -63,7 +66,7 @@ class SourceTimers {
   // None = it has not caught up.
   const std::optional<base::MonotonicTime>& planned_at() const { return planned_at_; }
 
-  // The connection is gone.
+  // The connection is gone, or may be. Not again until something of one has passed.
   void OnLeft(base::Now now) {
     if (!alone_since_) {
       alone_since_ = now.mono;
@@ -109,7 +112,7 @@ class SourceTimers {
   bool caught_up_ = false;
   base::MonotonicTime connected_at_;
   std::optional<base::MonotonicTime> planned_at_;
-  std::optional<base::MonotonicTime> alone_since_;  // without a stream that is known to be ours
+  std::optional<base::MonotonicTime> alone_since_;
   bool alone_for_long_ = false;
   bool slot_in_use_ = false;
   base::Lsn silent_at_;

@@ -9,9 +9,9 @@ using std::chrono::milliseconds;
 void StatusClock::Start(std::int64_t wal_sender_timeout_ms, base::Now now, int doublings) {
   *this = StatusClock();
   if (wal_sender_timeout_ms > 0) {
-    silence_max_ = milliseconds(wal_sender_timeout_ms) * (std::int64_t{1} << doublings);
-    interval_ =
-        std::clamp(milliseconds(wal_sender_timeout_ms / 3), milliseconds(100), kIntervalMax);
+    server_timeout_ = milliseconds(wal_sender_timeout_ms);
+    silence_max_ = server_timeout_ * (std::int64_t{1} << doublings);
+    interval_ = std::clamp(server_timeout_ / 3, milliseconds(100), kIntervalMax);
   }
   last_status_ = now.mono;
   last_received_ = now.mono;
@@ -51,6 +51,10 @@ bool StatusClock::OnStatusTaken(base::Lsn safe, base::Now now) {
 
 bool StatusClock::Silent(base::Now now) const {
   return probing_ && now.mono - last_received_ >= SilenceShown();
+}
+
+bool StatusClock::MayBeGone(base::Now now) const {
+  return probing_ && now.mono - last_received_ >= server_timeout_;
 }
 
 bool StatusClock::SilentTooLong(base::Now now) const {

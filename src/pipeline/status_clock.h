@@ -60,6 +60,9 @@ class StatusClock {
 
   // Silent for kSilenceShown, or the whole time-out where that is shorter, although asked.
   bool Silent(base::Now now) const;
+  // Silent for wal_sender_timeout as it is, or for a minute where it is 0: the server may have given up
+  // this connection, and nobody knows.
+  bool MayBeGone(base::Now now) const;
   // Silent for the whole time-out although asked. Never where there is none.
   bool SilentTooLong(base::Now now) const;
 
@@ -74,6 +77,7 @@ class StatusClock {
   }
 
   std::chrono::milliseconds interval_{kIntervalMax};
+  std::chrono::milliseconds server_timeout_ = kSilenceShown;
   std::chrono::milliseconds silence_max_ = std::chrono::hours(1'000'000);  // a hundred years: none
   base::MonotonicTime last_status_;
   base::MonotonicTime last_received_;

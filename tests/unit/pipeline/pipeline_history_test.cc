@@ -265,6 +265,25 @@ TEST_F(HistoryTest, WithoutAStreamItPublishesForTheServersTimeoutOnly) {
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));
 }
 
+// The server may have given up the connection without a word that arrives.
+TEST_F(HistoryTest, SilentStreamCountsAsNoneUntilTheServerSpeaksAgain) {
+  facts_.wal_sender_timeout_ms = 0;
+  Connect();
+  Transaction(100, {"a1"});
+  Advance(StatusClock::kSilenceShown / 2);
+  ASSERT_TRUE(TakeStatus()) << "it is asked";
+  Advance(StatusClock::kSilenceShown / 2);
+  Advance(SourceTimers::kPublishAlone - milliseconds(1));
+  EXPECT_FALSE(sink_.closed());
+  Advance(milliseconds(1));
+  Advance(milliseconds(1));
+  EXPECT_TRUE(sink_.closed());
+  Transaction(200, {"a2"});
+  EXPECT_FALSE(sink_.closed());
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
+}
+
 TEST_F(HistoryTest, WhileAnotherHasTheSlotNothingIsPublished) {
   Connect();
   Transaction(100, {"a1"});

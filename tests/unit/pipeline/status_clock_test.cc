@@ -106,6 +106,16 @@ TEST_F(StatusClockTest, LongTimeoutDoesNotHideASilence) {
   EXPECT_TRUE(clock_.SilentTooLong(At(3'600'000)));
 }
 
+// However long it is borne.
+TEST_F(StatusClockTest, ServerMayHaveGivenUpASilentConnectionAfterItsTimeout) {
+  clock_.Start(6'000, At(0), /*doublings=*/3);
+  EXPECT_TRUE(clock_.OnStatusTaken(Lsn(1), At(24'000)));
+  EXPECT_TRUE(clock_.MayBeGone(At(24'000)));
+  EXPECT_FALSE(clock_.SilentTooLong(At(24'000)));
+  clock_.OnBytes(At(24'001));
+  EXPECT_FALSE(clock_.MayBeGone(At(24'001)));
+}
+
 TEST_F(StatusClockTest, SilenceThatWasNeverAskedAboutIsNotHeldAgainstTheServer) {
   clock_.Start(6'000, At(0));
   EXPECT_FALSE(clock_.SilentTooLong(At(60'000)));  // the loop was stopped, not the server
