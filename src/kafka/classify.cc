@@ -15,7 +15,6 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
       return FailureKind::kRecordTooLarge;
     case RD_KAFKA_RESP_ERR_INVALID_MSG_SIZE:
     case RD_KAFKA_RESP_ERR_INVALID_RECORD:
-    case RD_KAFKA_RESP_ERR_POLICY_VIOLATION:
       return FailureKind::kRecordInvalid;
     case RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART:
     case RD_KAFKA_RESP_ERR__UNKNOWN_TOPIC:
@@ -59,7 +58,9 @@ FailureKind Classify(rd_kafka_resp_err_t error) {
       return FailureKind::kSessionEnded;
     case RD_KAFKA_RESP_ERR_INVALID_MSG:
       return FailureKind::kOther;  // damaged on its way, as far as anybody can see
-    // The topic's settings: the time is walpost's to choose, and every record has the same format.
+    // The topic's settings, and a hosted broker's plan or quota: the time is walpost's to choose, and
+    // every record has the same format.
+    case RD_KAFKA_RESP_ERR_POLICY_VIOLATION:
     case RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP:
     case RD_KAFKA_RESP_ERR_UNSUPPORTED_FOR_MESSAGE_FORMAT:
       return FailureKind::kOther;
