@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 CHANGELOG = "# Changelog\n\n## [Unreleased]\n\n## [0.1.0] - 2026-11-22\n\n### Added\n\n- All.\n\n## [0.0.1] - 2026-01-01\n\n- Old.\n"
@@ -89,3 +90,15 @@ def test_package_has_the_version_of_its_tag_and_sorts_before_it_without_one(chec
     subprocess.run(["dpkg", "--compare-versions", before, "lt", "0.1.0"], check=True)
     checkout.git("tag", "-a", "v0.1.0", "-m", "x")
     assert checkout.shell("package_version") == "0.1.0"
+
+
+def test_what_is_published_is_made_where_no_test_runs():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]
+
+    def runs(job):
+        return "\n".join(step.get("run", "") for step in job["steps"])
+
+    makers = {name for name, job in jobs.items() if any("upload-artifact" in step.get("uses", "") for step in job["steps"])}
+    testers = {name for name, job in jobs.items() if re.search(r"scripts/(test|check)|scripts/release(?! --without-tests)", runs(job))}
+    assert makers and testers and not makers & testers
+    assert makers | testers <= set(jobs["draft"]["needs"])
