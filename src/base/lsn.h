@@ -48,4 +48,17 @@ struct Xid {
   friend constexpr auto operator<=>(Xid, Xid) = default;
 };
 
+// An id that no other transaction of a cluster ever has, as PostgreSQL's xid8. 0 = none.
+struct FullXid {
+  std::uint64_t value = 0;
+
+  // That of a transaction of the same time, of whose id the stream has the lower half.
+  constexpr FullXid OfTheTimeOf(Xid xid) const {
+    const auto away = static_cast<std::int32_t>(xid.value - static_cast<std::uint32_t>(value));
+    return {value + static_cast<std::uint64_t>(std::int64_t{away})};
+  }
+
+  friend constexpr auto operator<=>(FullXid, FullXid) = default;
+};
+
 }  // namespace walpost::base

@@ -5,6 +5,7 @@
 // Thread: a value.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -50,15 +51,10 @@ struct PublishedTable {
   // Where it is a partition itself: of everything else in the whole tree. Not remembered.
   std::vector<std::uint32_t> relatives = {};
   Since since = {};
-  // Of the transaction that published it; 0 = it always was. Not remembered. See IsPublishedFor.
-  Xid published_by = {};
-
-  // Whether all rows of a transaction are published. Of one that began before the table was, the server
-  // sends some, all or none, by what it decoded before on the same connection.
-  bool IsPublishedFor(Xid xid) const {
-    return published_by.value == 0 ||
-           static_cast<std::int32_t>(xid.value - published_by.value) >= 0;
-  }
+  // Only transactions from this one on hold events of it: older ones may have been open when it was
+  // published. Of those the server sends some rows, all or none, by what it decoded before on the same
+  // connection. 0 = all.
+  FullXid first_xid = {};
 };
 
 // What the stream consists of: whatever decides which rows the server sends.
@@ -73,6 +69,14 @@ struct Fingerprint {
   // them that committed before is in here. 0/0 = not known.
   Lsn looked_lsn;
   WallTime looked_at;
+
+  // The table as it is in here; null = it is not.
+  const PublishedTable* Find(const PublishedTable& table) const {
+    const auto found = std::find_if(tables.begin(), tables.end(), [&](const PublishedTable& each) {
+      return each.oid == table.oid || (each.schema == table.schema && each.name == table.name);
+    });
+    return found == tables.end() ? nullptr : &*found;
+  }
 };
 
 // Identifies a committed transaction: no other transaction, in any history, has the same values.
@@ -112,6 +116,9 @@ struct SourceFacts : Fingerprint {
   Lsn server_wal_lsn;                // IDENTIFY_SYSTEM's position
   // walpost.dead_letters may have open rows of this pipeline.
   bool dead_letters_open = false;
+  // No transaction that had changed anything by the end of preflight has this id or a higher one; on a
+  // standby, none that it knew to be over. 0 = not known.
+  FullXid next_xid;
   bool in_recovery = false;  // a standby, which may be behind what it replayed before a restart
   // Types made by users whose values are text, in both forms: enums, citext, domains over them.
   std::vector<std::uint32_t> text_types;

@@ -45,15 +45,6 @@ bool StaysPublished(const PublishedTable& before, const PublishedTable& now) {
          });
 }
 
-// Null = `before` lacks it.
-const PublishedTable* FindTable(const Fingerprint& before, const PublishedTable& table) {
-  const auto found =
-      std::find_if(before.tables.begin(), before.tables.end(), [&](const PublishedTable& each) {
-        return each.oid == table.oid || (each.schema == table.schema && each.name == table.name);
-      });
-  return found == before.tables.end() ? nullptr : &*found;
-}
-
 // It is of before they were remembered.
 bool RemembersNone(const Fingerprint& before) {
   return before.publication_oid == 0 && before.tables.empty();
@@ -102,14 +93,16 @@ std::optional<Halt> FindEdit(const Fingerprint& before, const Fingerprint& now) 
   return std::nullopt;
 }
 
-bool KeepSince(const Fingerprint& before, base::Since adopted, Fingerprint* now) {
+bool KeepSince(const Fingerprint& before, base::Since adopted, base::FullXid next_xid,
+               Fingerprint* now) {
   if (RemembersNone(before)) {
     return false;
   }
   bool any_adopted = false;
   for (PublishedTable& table : now->tables) {
-    const PublishedTable* const old = FindTable(before, table);
+    const PublishedTable* const old = before.Find(table);
     table.since = old != nullptr ? old->since : adopted;
+    table.first_xid = old != nullptr ? old->first_xid : next_xid;
     any_adopted = any_adopted || old == nullptr;
   }
   now->prefixes_since.clear();
@@ -130,7 +123,7 @@ bool KeepSince(const Fingerprint& before, base::Since adopted, Fingerprint* now)
 std::vector<std::string> AdoptedTables(const Fingerprint& before, const Fingerprint& now) {
   std::vector<std::string> adopted;
   for (const PublishedTable& table : now.tables) {
-    if (!RemembersNone(before) && FindTable(before, table) == nullptr) {
+    if (!RemembersNone(before) && before.Find(table) == nullptr) {
       adopted.push_back(absl::StrFormat("%s.%s", table.schema, table.name));
     }
   }

@@ -19,8 +19,9 @@ namespace walpost::pipeline {
 std::optional<Halt> FindEdit(const base::Fingerprint& before, const base::Fingerprint& now);
 
 // Takes over from `before` since when each table and prefix of `now` holds events. What `before` lacks holds
-// them from `adopted` on; true when there is any such.
-bool KeepSince(const base::Fingerprint& before, base::Since adopted, base::Fingerprint* now);
+// them from `adopted` on, a table those of transactions from `next_xid` on; true when there is any such.
+bool KeepSince(const base::Fingerprint& before, base::Since adopted, base::FullXid next_xid,
+               base::Fingerprint* now);
 
 // The tables that `before` lacks, schema.table each.
 std::vector<std::string> AdoptedTables(const base::Fingerprint& before,

@@ -69,6 +69,7 @@ void Intake::Start(const base::SourceFacts& facts) {
     received_lsn_ = complete_lsn_ = base::Lsn();
   }
   known_.Expect(facts.start_lsn);
+  newest_xid_ = facts.next_xid;
   connection_lsn_ = base::Lsn();
   announced_.clear();
   announced_forgotten_ = false;
@@ -214,6 +215,8 @@ std::optional<Halt> Intake::On(const pgoutput::Begin& begin) {
       !transaction_.known && (begin.commit_lsn < complete_lsn_ || !known_.verified());
   transaction_.commit_lsn = begin.commit_lsn;
   transaction_.info = envelope::TransactionInfo{begin.xid, begin.commit_time};
+  transaction_.full_xid = newest_xid_.OfTheTimeOf(begin.xid);
+  newest_xid_ = std::max(newest_xid_, transaction_.full_xid);
   transaction_.timeline = facts_.TimelineOf(begin.commit_lsn);
   transaction_.next_ordinal = 0;
   announced_root_ = nullptr;
@@ -264,7 +267,7 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     }
     last_oid_ = halt ? 0 : last_oid_;  // the next row of it may count
   }
-  if (last_outbox_ == nullptr || !last_outbox_->published.IsPublishedFor(transaction_.info.xid)) {
+  if (last_outbox_ == nullptr || transaction_.full_xid < last_outbox_->published.first_xid) {
     ++counters_->changes_ignored;
     return std::nullopt;
   }

@@ -125,6 +125,7 @@ class Intake {
     bool open = false;
     base::Lsn commit_lsn;
     envelope::TransactionInfo info;
+    base::FullXid full_xid;
     std::uint32_t timeline = 0;
     std::uint32_t next_ordinal = 0;  // of events alone: which others are sent may change
     std::uint64_t events = 0;        // taken
@@ -207,6 +208,7 @@ class Intake {
   std::uint32_t last_label_ = 0;
 
   Transaction transaction_;
+  base::FullXid newest_xid_;  // that was seen
   bool must_look_ = false;
   base::Lsn reported_position_;  // by the last keepalive
   KnownTransactions known_;

@@ -222,7 +222,7 @@ std::optional<base::Lsn> Pipeline::TakeConnect(base::Now now) {
 
 bool Pipeline::want_frame() const {
   if ((phase_ != Phase::kStreaming && !completing_) || !dead_letters_.loaded() ||
-      intake_.must_look()) {
+      intake_.must_look() || keeper_.adopting()) {
     return false;
   }
   const std::size_t retained_bytes = tracker_.retained_bytes() + undeliverables_.retained_bytes() +

@@ -54,8 +54,13 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   }
   facts_ = facts;
   const bool adopted =
-      facts.progress &&
-      KeepSince(*facts.progress, {facts.progress->end_lsn, facts.looked_at}, &*facts_);
+      facts.progress && KeepSince(*facts.progress, {facts.progress->end_lsn, facts.looked_at},
+                                  facts.next_xid, &*facts_);
+  // A server that lost what came last gives its ids again. A standby does not know which were given.
+  for (base::PublishedTable& table : facts_->tables) {
+    table.first_xid =
+        facts.in_recovery ? table.first_xid : std::min(table.first_xid, facts.next_xid);
+  }
   confirmed_max_ = std::max(confirmed_max_, facts.confirmed_flush_lsn);
   server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);
   intake_.Start(*facts_);

@@ -21,8 +21,10 @@ void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
     acknowledged_ = std::max(acknowledged_, facts.progress->end_lsn);
     remembered_ = facts.progress;
   }
-  adopted_ = adopted;
-  if (adopted) {  // the next connection finds it adopted already, also when Kafka is away until then
+  if (adopted) {
+    adopted_ = true;
+    adopted_made_ = false;
+    // The next connection finds it adopted already, also when Kafka is away until then.
     static_cast<base::Fingerprint&>(*remembered_) = facts;
   }
 }
@@ -36,7 +38,7 @@ void ProgressKeeper::OnLooked(const base::Fingerprint& seen) {
 void ProgressKeeper::Forget() {
   facts_.reset();
   remembered_.reset();
-  adopted_ = false;
+  adopted_ = adopted_made_ = false;
   acknowledged_ = base::Lsn();
   made_ = base::Lsn();
   phase_ = Phase::kNone;
@@ -61,11 +63,12 @@ void ProgressKeeper::Tick(base::Lsn safe, std::uint64_t dead_letters, bool hurry
   // Where the stream began counts as well: the first record stands before the first event.
   const base::Lsn begun = remembered_ ? acknowledged_ : facts_->start_lsn;
   const base::Lsn position = std::max(safe, begun);
-  if (position <= acknowledged_ && !adopted_) {
+  const bool to_adopt = adopted_ && !adopted_made_;
+  if (position <= acknowledged_ && !to_adopt) {
     return;
   }
-  const bool due = hurry || adopted_ || !made_at_ || now.mono >= *made_at_ + kEvery;
-  if (phase_ == Phase::kWaiting ? position > progress_.end_lsn : due) {
+  const bool due = hurry || !made_at_ || now.mono >= *made_at_ + kEvery;
+  if (to_adopt || (phase_ == Phase::kWaiting ? position > progress_.end_lsn : due)) {
     Make(position, dead_letters, now);
   }
 }
@@ -87,7 +90,7 @@ void ProgressKeeper::Make(base::Lsn position, std::uint64_t dead_letters, base::
   record_.partition = 0;
   ++sequence_;
   phase_ = Phase::kWaiting;
-  adopted_ = false;
+  adopted_made_ = adopted_;
   made_at_ = now.mono;
   if (!unacknowledged_since_) {
     unacknowledged_since_ = now;
@@ -103,6 +106,7 @@ void ProgressKeeper::OnAcknowledged() {
   CHECK(phase_ == Phase::kOutstanding);
   phase_ = Phase::kNone;
   acknowledged_ = std::max(acknowledged_, progress_.end_lsn);
+  adopted_ = adopted_ && !adopted_made_;
   remembered_ = progress_;
   unacknowledged_since_.reset();
   refused_at_.reset();

@@ -75,6 +75,10 @@ class ProgressKeeper {
     return on() ? std::min(safe, acknowledged_) : safe;
   }
 
+  // What was adopted is not remembered yet. Until then nothing is read: a process that takes its place would
+  // adopt it later, and take what comes until then for no events.
+  bool adopting() const { return on() && adopted_; }
+
   // There is nothing to wait for before the end.
   bool Settled(base::Lsn safe) const {
     return !on() || safe <= acknowledged_ || refused_at_.has_value();
@@ -126,7 +130,8 @@ class ProgressKeeper {
   const std::string name_;
   std::optional<base::SourceFacts> facts_;
   std::optional<base::Progress> remembered_;
-  bool adopted_ = false;  // and no record was made since
+  bool adopted_ = false;       // what is not acknowledged yet
+  bool adopted_made_ = false;  // the record has it
   base::Lsn acknowledged_;
   base::Lsn made_;  // the highest position of a record
 

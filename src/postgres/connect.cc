@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "postgres/connection.h"
 #include "postgres/copy_stream.h"
@@ -12,6 +14,7 @@
 #include "postgres/keep_alive.h"
 #include "postgres/pinger.h"
 #include "postgres/preflight.h"
+#include "postgres/server_clock.h"
 #include "postgres/sql_connection.h"
 #include "postgres/start_replication.h"
 
@@ -98,6 +101,14 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
       RunPreflight(&connection, options, PreflightMode::kStopAtFirst, deadline);
   if (const StreamEnd* problem = report.problem(); problem != nullptr) {
     return *problem;
+  }
+  // Behind what preflight has read: whatever published a table is over.
+  const Result next_xid = connection.Query(absl::StrCat("SELECT ", kNextXid), deadline);
+  if (!next_xid.ok()) {
+    return QueryFailure("reading the next transaction id", next_xid.error(), connection.place());
+  }
+  if (!absl::SimpleAtoi(next_xid.Text(0, 0).data(), &report.facts.next_xid.value)) {
+    return LostEnd("the next transaction id is no number");
   }
   if (guard) {
     if (std::optional<StreamEnd> problem = guard(&report.facts)) {

@@ -34,22 +34,7 @@ enum Column {
   kLeftOut,
   kChildren,  // tables that inherit from it and are no partitions
   kIsPartition,
-  kPublishedBy,  // of the oldest way by which it is published the youngest link, as LinkSql
 };
-
-// The transaction that wrote a row of a catalog, behind its age. One of the future is very old, wrapped around.
-std::string LinkSql(std::string_view xmin) {
-  return absl::StrFormat(
-      "CASE WHEN pg_catalog.age(%1$s) < 0 THEN 9223372036854775807 ELSE "
-      "pg_catalog.age(%1$s)::bigint * 4294967296 + %1$s::text::bigint END",
-      xmin);
-}
-
-// 0 = no transaction of before can run any more.
-base::Xid PublishedBy(std::uint64_t link) {
-  constexpr std::uint64_t kAgeMax = 1'000'000'000;
-  return base::Xid{(link >> 32U) < kAgeMax ? static_cast<std::uint32_t>(link) : 0};
-}
 
 template <typename Integer>
 Integer Number(std::string_view text) {
@@ -173,23 +158,20 @@ Result PreflightRun::ReadTable(const SourceTable& wanted) {
   // A partition that was detached and attached again has other rows in pg_inherits; such a chain and
   // the membership make one number.
   std::string sql = absl::StrFormat(
-      "WITH RECURSIVE up AS (SELECT c.oid AS relid, 0 AS depth, ''::text AS chain, "
-      "9223372036854775807 AS link "
+      "WITH RECURSIVE up AS (SELECT c.oid AS relid, 0 AS depth, ''::text AS chain "
       "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
       "WHERE n.nspname = %s AND c.relname = %s UNION ALL SELECT i.inhparent, up.depth + 1, "
-      "up.chain || i.inhparent || '.' || i.xmin || ' ', least(up.link, %s) FROM up JOIN "
-      "pg_catalog.pg_inherits i "
+      "up.chain || i.inhparent || '.' || i.xmin || ' ' FROM up JOIN pg_catalog.pg_inherits i "
       "ON i.inhrelid = up.relid JOIN pg_catalog.pg_class p ON p.oid = up.relid AND "
       "p.relispartition), "
       "down AS (SELECT relid FROM up WHERE depth = 0 UNION ALL SELECT i.inhrelid FROM down JOIN "
       "pg_catalog.pg_inherits i ON i.inhparent = down.relid), "
-      "listed AS (SELECT oid, prrelid AS relid, %s AS whole, %s AS link FROM "
-      "pg_catalog.pg_publication_rel WHERE prpubid = %u), "
-      "schemas AS (SELECT m.oid, r.oid AS relid, %s AS link FROM %s JOIN up ON up.relid = r.oid), "
-      "members AS (SELECT * FROM listed UNION ALL SELECT oid, relid, true, link FROM schemas), ",
-      QuoteLiteral(wanted.schema), QuoteLiteral(wanted.table), LinkSql("i.xmin"),
-      parts ? "prqual IS NULL" : "true", LinkSql("xmin"), facts().publication_oid,
-      parts ? LinkSql("m.xmin") : "0::bigint",
+      "listed AS (SELECT oid, prrelid AS relid, %s AS whole FROM pg_catalog.pg_publication_rel "
+      "WHERE prpubid = %u), "
+      "schemas AS (SELECT m.oid, r.oid AS relid FROM %s JOIN up ON up.relid = r.oid), "
+      "members AS (SELECT * FROM listed UNION ALL SELECT oid, relid, true FROM schemas), ",
+      QuoteLiteral(wanted.schema), QuoteLiteral(wanted.table), parts ? "prqual IS NULL" : "true",
+      facts().publication_oid,
       parts ? absl::StrFormat("pg_catalog.pg_class r JOIN pg_catalog.pg_publication_namespace m ON "
                               "m.pnpubid = %u AND m.pnnspid = r.relnamespace",
                               facts().publication_oid)
@@ -200,9 +182,8 @@ Result PreflightRun::ReadTable(const SourceTable& wanted) {
       "top AS (SELECT relid FROM up WHERE %s OR relid IN (SELECT relid FROM members) "
       "ORDER BY depth DESC LIMIT 1), "
       "found AS (SELECT CASE up.chain WHEN '' THEN members.oid::bigint ELSE "
-      "pg_catalog.hashtext(members.oid || ':' || up.chain)::bigint & 4294967295 END AS oid, "
-      "least(up.link, members.link) AS link FROM up JOIN members USING (relid) WHERE "
-      "members.whole) ",
+      "pg_catalog.hashtext(members.oid || ':' || up.chain)::bigint & 4294967295 END AS oid "
+      "FROM up JOIN members USING (relid) WHERE members.whole) ",
       all_tables_ ? "true" : "false");
   absl::StrAppendFormat(
       &sql,
@@ -217,8 +198,7 @@ Result PreflightRun::ReadTable(const SourceTable& wanted) {
       "(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(n.nspname) || '.' || "
       "pg_catalog.quote_ident(k.relname), ', ' ORDER BY k.oid) FROM pg_catalog.pg_inherits i JOIN "
       "pg_catalog.pg_class k ON k.oid = i.inhrelid JOIN pg_catalog.pg_namespace n ON n.oid = "
-      "k.relnamespace WHERE i.inhparent = c.oid AND NOT k.relispartition), c.relispartition, "
-      "(SELECT pg_catalog.max(link) FROM found) "
+      "k.relnamespace WHERE i.inhparent = c.oid AND NOT k.relispartition), c.relispartition "
       "FROM up JOIN pg_catalog.pg_class c ON c.oid = up.relid WHERE up.depth = 0",
       parts
           ? absl::StrFormat("(SELECT pg_catalog.pg_get_expr(prqual, prrelid) FROM "
@@ -279,9 +259,6 @@ std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
   }
   base::PublishedTable published{Number<std::uint32_t>(table.Text(0, kOid)), wanted.schema,
                                  wanted.table, Numbers(table.Text(0, kMemberships))};
-  // FOR ALL TABLES publishes a table since it is there.
-  published.published_by =
-      all_tables_ ? base::Xid() : PublishedBy(Number<std::uint64_t>(table.Text(0, kPublishedBy)));
   if (table.Text(0, kKind) == "p") {
     if (std::optional<StreamEnd> problem = Partitions(wanted, &published)) {
       return problem;

@@ -1,5 +1,6 @@
-// The server's clock, as it is compared with the times at which transactions committed.
-// Why: on a standby those are of the primary's clock, which may be ahead of its own.
+// The server's clock, as it is compared with the times at which transactions committed, and its next
+// transaction id.
+// Why: on a standby those are of the primary, whose clock may be ahead, and who gives the ids.
 // Thread: any; blocking.
 #pragma once
 
@@ -13,6 +14,13 @@ namespace walpost::postgres {
 inline constexpr char kServerClock[] =
     "(extract(epoch FROM greatest(pg_catalog.clock_timestamp(), "
     "pg_catalog.pg_last_xact_replay_timestamp())) * 1000000)::bigint";
+
+// An SQL expression, for SourceFacts::next_xid. A snapshot's end is not that id: it ends behind the newest
+// transaction that is over, and older ones may be open behind that.
+inline constexpr char kNextXid[] =
+    "CASE WHEN pg_catalog.pg_is_in_recovery() THEN "
+    "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot()) ELSE "
+    "pg_catalog.pg_current_xact_id() END";
 
 absl::StatusOr<base::WallTime> ReadServerClock(SqlConnection* connection);
 

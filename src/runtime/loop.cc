@@ -36,9 +36,9 @@ void LogAdopted(const base::SourceFacts& facts) {
   for (const std::string& table : pipeline::AdoptedTables(*facts.progress, facts)) {
     observe::Log(
         Severity::kWarning, LogEvent::kOutboxAdopted,
-        absl::StrFormat("%s is an outbox from here on. What was written to it by transactions that "
-                        "were open when it was published is not sent: when they have ended, "
-                        "`walpost replay --missing --in-place --table %s` sends it",
+        absl::StrFormat("%s is an outbox from here on. What transactions write to it that began "
+                        "before is not sent: when they have ended, `walpost replay --missing "
+                        "--in-place --table %s` sends it",
                         table, table),
         {{"table", table}});
   }

@@ -3,6 +3,8 @@
 PostgreSQL sends some, all or none of its rows, by what it decoded before on the same connection.
 """
 
+import signal
+
 import pytest
 
 TABLE = """CREATE TABLE second (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), seq bigint GENERATED ALWAYS AS IDENTITY, aggregate_type text,
@@ -78,3 +80,48 @@ def test_no_event_has_two_positions_after_a_crash_in_such_a_transaction(opened):
         positions.setdefault(headers["id"], set()).add(headers["walpost-position"])
     assert all(len(each) == 1 for each in positions.values())
     assert types(p).count("AfterAdd") == 0 and len(positions) == 3 + 1 + 20_000
+
+
+# The catalog shows who published a table, and not when that was over.
+def test_transaction_that_wrote_beside_a_slow_publisher_is_left_to_replay(make_pipeline):
+    p = make_pipeline(partitions=1).start()
+    p.insert(1, 3)
+    p.wait_confirmed()
+    p.execute(TABLE)
+    assert p.walpost.stop() == 0
+    with p.postgres.connect(p.database, autocommit=False) as publisher, p.postgres.connect(p.database, autocommit=False) as connection:
+        publisher.cursor().execute(f'ALTER PUBLICATION "{p.name}" ADD TABLE second')
+        cursor = connection.cursor()
+        cursor.execute(ADD, (p.name, "BeforeAdd"))
+        publisher.commit()
+        adopt(p)
+        p.execute(ADD, p.name, "Other")
+        p.wait_confirmed()
+        cursor.execute(ADD, (p.name, "AfterAdd"))
+        connection.commit()
+    assert p.walpost.stop() == 0
+    p.walpost.start()
+    p.wait_confirmed()
+    assert types(p)[-1] == "Other"
+    p.walpost.verb("replay", "--missing", "--in-place", "--table", "public.second")
+    assert sorted(types(p)[-2:]) == ["AfterAdd", "BeforeAdd"]
+    assert p.walpost.verb("audit", check=False).returncode == 0
+
+
+# What committed before the edit was published then, and the log still has it.
+def test_backlog_of_before_an_edit_is_streamed_after_the_decision(make_pipeline):
+    p = make_pipeline(partitions=1).start()
+    p.insert(1, 2)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.insert_transactions(1, 100)
+    p.execute("DELETE FROM outbox.events")  # an outbox that keeps no rows
+    for edit in ("DROP", "ADD"):
+        p.execute(f'ALTER PUBLICATION "{p.name}" {edit} TABLE outbox.events')
+    p.insert(1, 5)
+    p.walpost.start(wait="halted")
+    assert p.walpost.verb("slot", "advance", "--yes").returncode == 0
+    p.walpost.signal(signal.SIGHUP)
+    p.walpost.wait_state("streaming")
+    p.wait_confirmed()
+    assert len(p.records()) == 2 + 100 + 5

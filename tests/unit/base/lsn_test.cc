@@ -33,5 +33,13 @@ TEST(LsnTest, OrdersByPositionNotByText) {
   EXPECT_FALSE(Lsn().valid());
 }
 
+TEST(FullXidTest, TransactionOfTheSameTimeIsTheNearestWithItsLowerHalf) {
+  constexpr FullXid kNow{(std::uint64_t{7} << 32U) + 3};
+  EXPECT_EQ(kNow.OfTheTimeOf(Xid{3}), kNow);
+  EXPECT_EQ(kNow.OfTheTimeOf(Xid{4}).value, kNow.value + 1);
+  EXPECT_EQ(kNow.OfTheTimeOf(Xid{0xFFFF'FFFF}).value, kNow.value - 4);
+  EXPECT_EQ(FullXid{0xFFFF'FFFF}.OfTheTimeOf(Xid{3}).value, 0x1'0000'0003U);
+}
+
 }  // namespace
 }  // namespace walpost::base

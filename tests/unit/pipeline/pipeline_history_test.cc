@@ -34,6 +34,15 @@ class HistoryTest : public PipelineFixture {
     facts_.start_lsn = Lsn(100);
   }
 
+  // With something that is not remembered yet.
+  void ConnectAndAdopt(Lsn start = Lsn()) {
+    Connect(start, /*announce=*/false);
+    EXPECT_FALSE(pipeline().want_frame()) << "it would be adopted later by whoever comes next";
+    sink_.DeliverAll();
+    Tick();
+    SendPayload(walpost::testing::RelationBytes(EventsRelation()));
+  }
+
   void ExpectOtherHistory(const std::string& detail) {
     EXPECT_EQ(last_command_, StreamCommand::kClose) << "nothing is confirmed";
     EXPECT_FALSE(TakeStatus());
@@ -120,7 +129,7 @@ TEST_F(HistoryTest, RowOfATableThatWasNoOutboxThenIsPassedOver) {
   facts_.progress->tables = {{1, "other", "table"}};
   facts_.looked_at = kCommitTime;
   facts_.start_lsn = Lsn(300);
-  Connect();
+  ConnectAndAdopt();
   Transaction(400, {"a1"});
   Transaction(600, {"a2"});
   DeliverAll();
@@ -134,10 +143,44 @@ TEST_F(HistoryTest, RowThatCommittedAfterItsTableBecameAnOutboxAndStandsBeforeHa
   facts_.progress->tables = {{1, "other", "table"}};
   facts_.looked_at = kCommitTime - std::chrono::microseconds(1);
   facts_.start_lsn = Lsn(300);
-  Connect();
+  ConnectAndAdopt();
   SendPayload(Begin(400));
   SendPayload(EventBytes("a1", "a"));
   ExpectOtherHistory("everything up to 0/1F4 was read");
+}
+
+// PostgreSQL sends some, all or none of their rows, by what it decoded before on the same connection.
+TEST_F(HistoryTest, TransactionThatBeganBeforeItsTableWasAnOutboxHoldsNoEventOfIt) {
+  Remembered();
+  facts_.progress->tables = {{1, "other", "table"}};
+  facts_.next_xid = base::FullXid{(std::uint64_t{7} << 32U) + 3};
+  facts_.start_lsn = Lsn(500);
+  ConnectAndAdopt();
+  ASSERT_TRUE(Written());
+  EXPECT_EQ(Written()->tables.at(0).first_xid, facts_.next_xid);
+  std::uint64_t commit_lsn = 600;
+  for (const std::uint32_t xid : {0xFFFF'FFFFU, 2U, 3U, 0x8000'0002U, 0xFFFF'FFFEU, 2U}) {
+    SendPayload(Begin(commit_lsn, xid));
+    Event("a" + std::to_string(commit_lsn));
+    SendPayload(Commit(commit_lsn));
+    commit_lsn += 100;
+  }
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a800", "a900", "a1000", "a1100"));
+}
+
+TEST_F(HistoryTest, TransactionIdThatIsGivenAgainIsANewOne) {
+  Remembered();
+  facts_.progress->tables = facts_.tables;
+  facts_.progress->tables[0].first_xid = base::FullXid{1'000};
+  facts_.start_lsn = Lsn(500);
+  facts_.next_xid = base::FullXid{900};
+  Connect();
+  SendPayload(Begin(600, 950));
+  Event("a1");
+  SendPayload(Commit(600));
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
 }
 
 // The second connection's look is later than the row. What counts is the first.
@@ -146,12 +189,12 @@ TEST_F(HistoryTest, TableStaysAdoptedFromWhereItWasFirstAlsoBeforeThatIsWritten)
   facts_.progress->tables = {{1, "other", "table"}};
   facts_.looked_at = kCommitTime - std::chrono::microseconds(1);
   facts_.start_lsn = Lsn(300);
-  Connect();
+  Connect(Lsn(), /*announce=*/false);
   End(StreamEnd::Kind::kLost);
   ASSERT_TRUE(pipeline().known_progress());
   facts_.progress = pipeline().known_progress();
   facts_.looked_at = kCommitTime + std::chrono::seconds(1);
-  Connect(/*start=*/Lsn(100));
+  ConnectAndAdopt(/*start=*/Lsn(100));
   SendPayload(Begin(400));
   SendPayload(EventBytes("a1", "a"));
   ExpectOtherHistory("everything up to 0/1F4 was read");

@@ -105,10 +105,30 @@ TEST_F(ProgressKeeperTest, WhatIsAdoptedIsWrittenAtOnceWhereTheStreamStands) {
   EXPECT_EQ(Waiting().end_lsn, Lsn(300));
   ASSERT_EQ(Waiting().tables.size(), 2U);
   EXPECT_EQ(Waiting().tables[1].since, facts_.tables[1].since);
+  EXPECT_TRUE(keeper_.adopting());
+  keeper_.OnConnected(facts_);  // another connection changes nothing about that
+  EXPECT_TRUE(keeper_.adopting());
   Acknowledge();
+  EXPECT_FALSE(keeper_.adopting());
   Advance(ProgressKeeper::kEvery);
   keeper_.Tick(Lsn(300), 0, false, now_);
   EXPECT_FALSE(keeper_.busy()) << "once";
+}
+
+TEST_F(ProgressKeeperTest, RecordOfBeforeAnAdoptionDoesNotRememberIt) {
+  keeper_.OnConnected(facts_);
+  keeper_.Tick(Lsn(), 0, false, now_);
+  ASSERT_TRUE(keeper_.waiting(now_));
+  keeper_.OnAccepted();
+  facts_.progress = facts_.ProgressAt(Lsn(100));
+  facts_.tables.push_back({502, "outbox", "others"});
+  keeper_.OnConnected(facts_, /*adopted=*/true);
+  keeper_.OnAcknowledged();
+  EXPECT_TRUE(keeper_.adopting());
+  keeper_.Tick(Lsn(), 0, false, now_);
+  EXPECT_EQ(Waiting().tables.size(), 2U);
+  Acknowledge();
+  EXPECT_FALSE(keeper_.adopting());
 }
 
 TEST_F(ProgressKeeperTest, FirstRecordSaysWhereTheStreamBegan) {
