@@ -285,7 +285,10 @@ rd_kafka_resp_err_t ProducerSession::Produce(const envelope::Record& record,
 #pragma GCC diagnostic pop
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
     At(place).gate.OnSent(now_.mono);
-    ++At(place).outstanding;
+    Partition& partition = At(place);
+    partition.unanswered_since =
+        partition.outstanding == 0 ? now_.mono : partition.unanswered_since;
+    ++partition.outstanding;
     last_report_ = sent_ == 0 ? now_.mono : last_report_;  // it is awaited from now on
     ++sent_;
   } else {
@@ -346,8 +349,8 @@ void ProducerSession::Poll(base::Now now, delivery::SinkListener* listener) {
   StartLookUps();
   if (now.mono >= next_refresh_) {
     RefreshCounts();
-    CheckLeaders();
   }
+  CheckWaits();
 }
 
 void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener) {
@@ -400,6 +403,7 @@ void ProducerSession::UpdateGate(const rd_kafka_message_t& message) {
   Partition& from = At({topic, message.partition});
   CHECK_GT(from.outstanding, 0U);
   --from.outstanding;
+  from.unanswered_since = now_.mono;
   if (std::exchange(topic->awaits_report, false)) {
     answered_.push_back(topic->name);
   }

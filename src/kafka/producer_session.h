@@ -30,46 +30,9 @@
 #include "kafka/kafka_sink.h"
 #include "kafka/topic_limits.h"
 #include "kafka/topic_look_up.h"
+#include "kafka/topic_memory.h"
 
 namespace walpost::kafka {
-
-// What look-ups said of a topic that a record was held against.
-struct TopicAnswer {
-  std::size_t partitions = 0;
-  std::optional<std::int64_t> message_bytes_max;
-  bool compacts = false;
-
-  bool operator==(const TopicAnswer&) const = default;
-};
-
-// What outlives sessions. It changes only at a look-up, or with a record that needs more.
-struct TopicMemory {
-  struct Partitions {
-    std::int32_t count = 0;
-    bool made_anew = false;  // since then; the new topic may have fewer
-    // Every look-up says so, and none was long ago.
-    std::optional<base::MonotonicTime> fewer_since;
-    base::MonotonicTime asked_at;
-  };
-
-  std::map<std::string, Partitions> partitions;  // by topic
-  std::set<std::string>
-      reported_unlimited;             // topics that the log has named as topics without a limit
-  base::MonotonicTime describe_from;  // nobody answered before: asking again would only delay
-  ProducerLimits limits;
-  // By topic, limits under which it refused a time that they allow: until others are read, they say too
-  // little.
-  std::map<std::string, TopicLimits> refused_times;
-
-  struct Refusing {
-    TopicAnswer answer;
-    base::MonotonicTime since;  // no look-up has said anything else
-    base::MonotonicTime asked_at;
-  };
-
-  std::map<std::string, Refusing> refusing;  // by topic
-  base::MonotonicTime replace_from;          // no producer is replaced sooner for what brokers say
-};
 
 class ProducerSession {
  public:
@@ -82,8 +45,13 @@ class ProducerSession {
   // Topics lose no partitions. So long look-ups must say so before it counts: a broker that is cut off from
   // the controller goes on answering with what it knew before.
   static constexpr std::chrono::milliseconds kFewerWait{60'000};
-  // Without a report for so long, leaders are looked at; so often at most a producer is replaced for it.
+  // A record is dated far back by limits that were read no longer ago than this.
+  static constexpr std::chrono::milliseconds kLimitsDate{30'000};
+  // Where a partition reports nothing for so long, leaders are looked at; so often at most a producer is
+  // replaced for what is found.
   static constexpr std::chrono::milliseconds kLeadersAfter{30'000};
+  static constexpr std::chrono::milliseconds kLeadersSoon{3'000};
+  static constexpr std::chrono::milliseconds kCheckWaitsEvery{1'000};
   static constexpr std::chrono::milliseconds kReplaceEvery{10'000};
   // Topics asked about in one job, behind which others wait.
   static constexpr std::size_t kQuestions = 16;
@@ -134,6 +102,7 @@ class ProducerSession {
     delivery::PartitionGate gate;
     std::optional<std::deque<Waiting>> waiting;  // none = nothing waits
     std::size_t outstanding = 0;                 // with librdkafka
+    base::MonotonicTime unanswered_since;        // the oldest of these, or the last report
   };
 
   struct TopicState {
@@ -176,8 +145,11 @@ class ProducerSession {
   bool TakeRefusal(const TopicQuestion& found, TopicState* topic);
   void TakeLimits(const TopicQuestion& found, TopicState* topic);
   void RefreshCounts();
-  void CheckLeaders();
+  void CheckWaits();
+  base::MonotonicTime::duration LongestWait(const TopicState& topic) const;
+  void CheckLeaders(const std::map<std::string, std::vector<std::int32_t>>& leaders);
   void OnStaleBroker(const std::string& what);
+  void Replace(const std::string& why);
   bool TakePartitionCount(TopicState* topic, std::int32_t count);
   void OnMadeAnew(TopicState* topic);
   static void CloseGates(TopicState* topic);
@@ -194,6 +166,7 @@ class ProducerSession {
   void ReportOutgrown(delivery::SinkListener* listener);
   std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
                                                     TopicState* topic);
+  bool DateNeedsLimits(const envelope::Record& record, const TopicState& topic) const;
   bool IsBelieved(const TopicState& topic);
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
@@ -243,6 +216,7 @@ class ProducerSession {
   base::Now now_;
   base::MonotonicTime last_report_;
   base::MonotonicTime next_refresh_;
+  base::MonotonicTime next_wait_check_;
   bool refreshing_ = false;
   bool checking_leaders_ = false;
 };

@@ -200,15 +200,24 @@ void ProducerSession::TakeLimits(const TopicQuestion& found, TopicState* topic) 
       memory_->describe_from = now_.mono + kDescribeAgainAfter;
     }
     if (memory_->reported_unlimited.insert(topic->name).second) {
-      (*notify_)(
-          {KafkaNotice::Severity::kInfo, LogEvent::kKafkaTopicLimitsUnknown,
-           absl::StrFormat("the configuration of topic '%s' cannot be read: %s; only Kafka's "
-                           "answer will show whether a record is too large",
-                           topic->name, std::string(found.limits.status().message()))});
+      (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaTopicLimitsUnknown,
+                  absl::StrFormat(
+                      "the configuration of topic '%s' cannot be read: %s; so no record is "
+                      "dated back by more than %d s, and only Kafka's answer shows whether "
+                      "one is too large",
+                      topic->name, std::string(found.limits.status().message()),
+                      std::chrono::duration_cast<std::chrono::seconds>(kUnknownAgeMax).count())});
     }
     return;
   }
   topic->limits = *found.limits;
+}
+
+// Whether a record of long ago stays long enough to be read depends on what the topic's limits are now.
+bool ProducerSession::DateNeedsLimits(const envelope::Record& record,
+                                      const TopicState& topic) const {
+  return now_.mono >= topic.limits_read_at + kLimitsDate &&
+         SafeTimestampMs(record.timestamp_ms, TopicLimits(), now_.wall) > record.timestamp_ms;
 }
 
 // What the topic does not take is refused here, where it harms no other record. Nothing = go on.
@@ -218,7 +227,7 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
   const bool lacks_key = LacksKey(record, limits);
   const std::int64_t bytes = limits.message_bytes_max && !compressed_ ? BatchBytesOf(record) : 0;
   if (!lacks_key && bytes <= limits.message_bytes_max.value_or(0)) {
-    return std::nullopt;
+    return DateNeedsLimits(record, *topic) ? std::optional(LookUpFirst(topic)) : std::nullopt;
   }
   if (!IsBelieved(*topic)) {
     return LookUpFirst(topic);  // they may have been changed meanwhile
@@ -252,145 +261,6 @@ bool ProducerSession::IsBelieved(const TopicState& topic) {
   }
   said.asked_at = now_.mono;
   return now_.mono < topic.limits_read_at + kLimitsKept && now_.mono >= said.since + wait;
-}
-
-// Looks all topics in use up again; a topic that grew gets its keys from here on where Java
-// producers put them too.
-void ProducerSession::RefreshCounts() {
-  const bool first = next_refresh_ == base::MonotonicTime();
-  next_refresh_ = now_.mono + options_.metadata_refresh;
-  if (first || refreshing_ || topics_.empty()) {
-    return;
-  }
-  refreshing_ = true;
-
-  // Shared by the job's halves; 0 = the topic is gone.
-  struct Refreshed {
-    std::string name;
-    std::int32_t count = 0;
-    std::vector<std::int32_t> leaders;
-  };
-
-  auto counts = std::make_shared<std::vector<Refreshed>>();
-  runner_->Run(
-      [producer = producer_, counts] {
-        const rd_kafka_metadata_t* raw = nullptr;
-        if (rd_kafka_metadata(producer.get(), 0, nullptr, &raw,
-                              static_cast<int>(kAnswerTimeout.count())) !=
-            RD_KAFKA_RESP_ERR_NO_ERROR) {
-          return;
-        }
-        const Metadata metadata(raw);
-        for (int i = 0; i < metadata->topic_cnt; ++i) {
-          if (metadata->topics[i].err == RD_KAFKA_RESP_ERR_NO_ERROR) {
-            counts->push_back({metadata->topics[i].topic, metadata->topics[i].partition_cnt,
-                               LeadersOf(metadata->topics[i])});
-          } else if (metadata->topics[i].err == RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) {
-            counts->push_back({metadata->topics[i].topic, 0, {}});
-          }
-        }
-      },
-      [this, alive = alive_, counts] {
-        if (!*alive) {
-          return;
-        }
-        refreshing_ = false;
-        if (counts->empty()) {
-          facts_->OnError("the topics could not be refreshed", now_.wall);
-        } else {
-          facts_->OnAnswer();  // also while there is no event to deliver
-        }
-        for (const auto& [name, count, leaders] : *counts) {
-          const auto found = topics_.find(name);
-          if (found == topics_.end() || found->second->phase != TopicState::Phase::kReady) {
-            continue;
-          }
-          if (count == 0) {
-            OnMadeAnew(found->second.get());
-            continue;
-          }
-          found->second->leaders = leaders;
-          if (!TakePartitionCount(found->second.get(), count)) {
-            WantLookUp(found->second.get());
-          }
-        }
-      });
-}
-
-// A producer whose broker was cut off from the controller goes on asking that one, and sending to a leader
-// that is none any more. Another producer may begin with another broker.
-void ProducerSession::OnStaleBroker(const std::string& what) {
-  facts_->OnError(what + ": one may be cut off from the controller", now_.wall);
-  if (!outgrown_ && now_.mono >= memory_->replace_from) {
-    memory_->replace_from = now_.mono + kReplaceEvery;
-    Outgrow(facts_->last_error);
-  }
-}
-
-// Where nothing is reported for long: does some broker name other leaders than the producer knows?
-void ProducerSession::CheckLeaders() {
-  if (checking_leaders_ || sent_ == 0 || now_.mono < last_report_ + kLeadersAfter ||
-      now_.mono < memory_->replace_from) {
-    return;
-  }
-  std::map<std::string, std::vector<std::int32_t>> leaders;
-  for (const auto& [name, topic] : topics_) {
-    if (std::any_of(topic->partitions.begin(), topic->partitions.end(),
-                    [](const Partition& partition) { return partition.outstanding > 0; })) {
-      leaders.emplace(name, topic->leaders);
-    }
-  }
-  checking_leaders_ = true;
-  memory_->replace_from = now_.mono + kReplaceEvery;  // also the next look
-  auto moved = std::make_shared<bool>(false);         // shared by the job's halves
-  runner_->Run([options = options_, leaders, moved] { *moved = LeadersMoved(options, leaders); },
-               [this, alive = alive_, moved] {
-                 if (!*alive) {
-                   return;
-                 }
-                 checking_leaders_ = false;
-                 if (*moved && sent_ > 0 && now_.mono >= last_report_ + kLeadersAfter) {
-                   memory_->replace_from = now_.mono;
-                   OnStaleBroker("a partition has another leader than the producer knows");
-                 }
-               });
-}
-
-// Whether it is what the topic has, as far as walpost can know.
-bool ProducerSession::TakePartitionCount(TopicState* topic, std::int32_t count) {
-  TopicMemory::Partitions& known = memory_->partitions[topic->name];
-  if (count >= known.count || known.made_anew) {
-    known.fewer_since.reset();
-  } else {
-    if (!known.fewer_since || now_.mono >= known.asked_at + 2 * kAnswerKept) {
-      known.fewer_since = now_.mono;
-    }
-    known.asked_at = now_.mono;
-    if (now_.mono < *known.fewer_since + kFewerWait) {
-      facts_->OnError(absl::StrFormat("topic '%s' had %d partitions, and a broker says %d: asked "
-                                      "again until they agree",
-                                      topic->name, known.count, count),
-                      now_.wall);
-      (*notify_)(
-          {KafkaNotice::Severity::kDebug, LogEvent::kKafkaTopicLookupFailed, facts_->last_error});
-      return false;
-    }
-  }
-  if (known.count != 0 && known.count != count) {
-    (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kTopicPartitionsChanged,
-                absl::StrFormat("topic '%s' has %d partitions instead of %d: from here on keys may "
-                                "go to other partitions",
-                                topic->name, count, known.count)});
-  }
-  known = TopicMemory::Partitions();
-  known.count = count;
-  const auto partitions = static_cast<std::size_t>(count);
-  if (topic->partition_count != partitions) {
-    CloseGates(topic);  // it may be another topic
-  }
-  topic->partition_count = partitions;
-  topic->partitions.resize(std::max(topic->partitions.size(), partitions));
-  return true;
 }
 
 // It was away, or its offsets begin anew.

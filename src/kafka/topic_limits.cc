@@ -163,6 +163,9 @@ TopicLimits LimitsOf(
       limits.min_insync_replicas = Number(value);
     }
   }
+  if (limits.has_cleanup_policy && (!limits.deletes || retention)) {
+    limits.age_max.reset();
+  }
   if (limits.deletes && retention && *retention > 0) {
     limits.retention = milliseconds(*retention);
     // Half of it, so that consumers have the other half to read the record.

@@ -25,10 +25,13 @@ namespace walpost::kafka {
 // A clock that far ahead is not worth a change.
 constexpr std::chrono::milliseconds kClockSlack{1'000};
 
+// Where a topic's limits are not known: it may delete what is older at once.
+constexpr std::chrono::milliseconds kUnknownAgeMax{10'000};
+
 struct TopicLimits {
   std::optional<std::int64_t> message_bytes_max;  // max.message.bytes; nullopt = not known
-  // A record dated further back would be refused, or deleted before it is read; nullopt = none.
-  std::optional<std::chrono::milliseconds> age_max;
+  // A record dated further back would be refused, or deleted before it is read; nullopt = no limit.
+  std::optional<std::chrono::milliseconds> age_max = kUnknownAgeMax;
   // A record dated further ahead gets the present.
   std::chrono::milliseconds ahead_max = kClockSlack;
   bool uncompressed = false;        // compression.type: the broker unpacks what comes

@@ -116,13 +116,20 @@ def test_topic_that_only_the_other_broker_knows_is_found(make_pipeline, pair):
 
 
 # Failure 64.
-def test_leader_that_only_the_other_broker_knows_is_followed(make_pipeline, pair):
-    p = pipeline_of(make_pipeline, pair)
+@pytest.mark.parametrize("busy", [False, True], ids=["alone", "beside a topic that the other broker answers for"])
+def test_leader_that_only_the_other_broker_knows_is_followed(make_pipeline, pair, busy):
+    p = pipeline_of(make_pipeline, pair, progress_on=2)
     topic = pair.create_topic(f"outbox.event.{p.name}", replicas=[2, 1])
+    other = pair.create_topic(f"outbox.event.{p.name}other", node=2)
 
     def leader(node):
         found = node.admin().list_topics(timeout=5).topics.get(topic)
         return found and found.partitions[0].leader
+
+    def arrived():
+        if busy:
+            insert(p, other, "k", "x")
+        return len(pair.read_all(topic)) >= 2
 
     servers.wait_for(lambda: leader(pair.one) == leader(pair.two) == 2, 30, "the topic")
     p.start()
@@ -131,5 +138,5 @@ def test_leader_that_only_the_other_broker_knows_is_followed(make_pipeline, pair
     pair.cut_off()
     servers.wait_for(lambda: leader(pair.one) == 1, 60, "another leader")
     insert(p, topic, "k", "after")
-    servers.wait_for(lambda: len(pair.read_all(topic)) >= 2, 240, "its event")
+    servers.wait_for(arrived, 240, "its event")
     assert [record.value() for record in pair.read_all(topic)][:2] == [b"before", b"after"]

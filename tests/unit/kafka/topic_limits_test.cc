@@ -67,11 +67,22 @@ TEST(SafeTimestampTest, TimeAheadBecomesNow) {
   EXPECT_EQ(SafeTimestampMs(kNowMs + kClockSlack.count() + 1, {}, kNow), kNowMs);
   EXPECT_EQ(SafeTimestampMs(kNowMs + kClockSlack.count(), {}, kNow), kNowMs + kClockSlack.count())
       << "clocks that differ a little";
-  EXPECT_EQ(SafeTimestampMs(kNowMs - kHourMs, {}, kNow), kNowMs - kHourMs);
+  EXPECT_EQ(SafeTimestampMs(kNowMs - 1'000, {}, kNow), kNowMs - 1'000);
+}
+
+TEST(SafeTimestampTest, TopicWhoseLimitsAreNotKnownGetsNothingOfLongAgo) {
+  EXPECT_EQ(SafeTimestampMs(1, {}, kNow), kNowMs - kUnknownAgeMax.count());
+  EXPECT_EQ(SafeTimestampMs(1, LimitsOf({{"max.message.bytes", "7"}}), kNow),
+            kNowMs - kUnknownAgeMax.count());
+  EXPECT_EQ(SafeTimestampMs(1, LimitsOf({{"cleanup.policy", "compact"}}), kNow), 1);
+  EXPECT_EQ(
+      SafeTimestampMs(1, LimitsOf({{"cleanup.policy", "delete"}, {"retention.ms", "-1"}}), kNow),
+      1);
 }
 
 TEST(SafeTimestampTest, TimeThatRetentionWouldDeleteAtOnceIsMadeYounger) {
   TopicLimits limits;
+  limits.age_max.reset();
   EXPECT_EQ(SafeTimestampMs(1, limits, kNow), 1) << "no limit";
   limits.age_max = hours(12);
   EXPECT_EQ(SafeTimestampMs(1, limits, kNow), kNowMs - 12 * kHourMs);
@@ -108,8 +119,10 @@ TEST(LimitsOfTest, TimesReachBackAHundredSegments) {
       LimitsOf({{"cleanup.policy", "delete"}, {"retention.ms", "8000"}, {"segment.ms", "2000"}})
           .age_max,
       milliseconds(4'000));
-  EXPECT_EQ(LimitsOf({{"segment.ms", "9223372036854775807"}}).age_max, std::nullopt);
-  EXPECT_EQ(LimitsOf({{"segment.ms", "0"}}).age_max, std::nullopt);
+  EXPECT_EQ(
+      LimitsOf({{"cleanup.policy", "compact"}, {"segment.ms", "9223372036854775807"}}).age_max,
+      std::nullopt);
+  EXPECT_EQ(LimitsOf({{"cleanup.policy", "compact"}, {"segment.ms", "0"}}).age_max, std::nullopt);
 }
 
 // Brokers up to 3.5 know only the older one, brokers from 4 on only the newer ones.
