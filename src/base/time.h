@@ -4,6 +4,7 @@
 // Units: PostgreSQL counts microseconds since 2000-01-01 UTC.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
@@ -29,6 +30,16 @@ constexpr WallTime FromPostgresMicros(std::int64_t micros) {
 constexpr std::int64_t ToPostgresMicros(WallTime time) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(time.time_since_epoch().count()) -
                                    static_cast<std::uint64_t>(kPostgresEpochUnixMicros));
+}
+
+// What protobuf, RFC 3339 and most languages take.
+inline constexpr WallTime kFirstTime{std::chrono::seconds(-62'135'596'800)};   // 0001-01-01
+inline constexpr WallTime kEndOfTimes{std::chrono::seconds(253'402'300'800)};  // 10000-01-01
+
+constexpr bool IsWithinYears(WallTime time) { return time >= kFirstTime && time < kEndOfTimes; }
+
+constexpr WallTime ClampToYears(WallTime time) {
+  return std::clamp(time, kFirstTime, kEndOfTimes - std::chrono::microseconds(1));
 }
 
 }  // namespace walpost::base

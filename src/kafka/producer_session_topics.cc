@@ -248,16 +248,20 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
 }
 
 // Whether what was looked up may refuse a record: just now, and by every look-up of some time, since one
-// broker learns of a change later than another. What was said before counts while it is asked for.
+// broker learns of a change later than another. What was said before counts while it is asked for. Where it
+// refused a record not long ago, a shorter time does: a writer must not hold the topic again and again.
 bool ProducerSession::IsBelieved(const TopicState& topic) {
   const std::chrono::milliseconds wait = options_.unknown_topic_wait;
   const auto [found, added] = memory_->refusing.try_emplace(topic.name);
   TopicMemory::Refusing& said = found->second;
   const TopicAnswer answer{topic.partition_count, topic.limits.message_bytes_max,
                            topic.limits.compacts};
-  if (added || said.answer != answer ||
-      now_.mono >= said.asked_at + std::max(wait, 2 * kAnswerKept)) {
+  if (added || said.answer != answer) {
     said = {answer, now_.mono, now_.mono};
+  } else if (now_.mono >= said.asked_at + std::max(wait, 2 * kAnswerKept)) {
+    const bool refused =
+        said.asked_at >= said.since + wait && now_.mono < said.asked_at + kRefusalKept;
+    said.since = now_.mono + (refused ? std::min(wait, kRefusedAgainAfter) : wait) - wait;
   }
   said.asked_at = now_.mono;
   return now_.mono < topic.limits_read_at + kLimitsKept && now_.mono >= said.since + wait;

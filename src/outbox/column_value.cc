@@ -76,9 +76,7 @@ absl::StatusOr<std::int64_t> BinaryInteger(std::string_view bytes, std::uint32_t
 }
 
 absl::StatusOr<base::WallTime> Within(base::WallTime time) {
-  constexpr std::chrono::seconds kFirst{-62'135'596'800};  // 0001-01-01
-  constexpr std::chrono::seconds kEnd{253'402'300'800};    // 10000-01-01
-  if (time.time_since_epoch() < kFirst || time.time_since_epoch() >= kEnd) {
+  if (!base::IsWithinYears(time)) {
     return absl::InvalidArgumentError("a time outside the years 1 to 9999");
   }
   return time;

@@ -214,7 +214,8 @@ std::optional<Halt> Intake::On(const pgoutput::Begin& begin) {
   transaction_.empty_for_us =
       !transaction_.known && (begin.commit_lsn < complete_lsn_ || !known_.verified());
   transaction_.commit_lsn = begin.commit_lsn;
-  transaction_.info = envelope::TransactionInfo{begin.xid, begin.commit_time};
+  transaction_.info = envelope::TransactionInfo{begin.xid, base::ClampToYears(begin.commit_time)};
+  transaction_.commit_time = begin.commit_time;
   transaction_.full_xid = newest_xid_.OfTheTimeOf(begin.xid);
   newest_xid_ = std::max(newest_xid_, transaction_.full_xid);
   transaction_.timeline = facts_.TimelineOf(begin.commit_lsn);

@@ -124,6 +124,7 @@ class Intake {
   struct Transaction {
     bool open = false;
     base::Lsn commit_lsn;
+    base::WallTime commit_time;  // exactly as the server has it; a replication origin may send any
     envelope::TransactionInfo info;
     base::FullXid full_xid;
     std::uint32_t timeline = 0;

@@ -74,7 +74,7 @@ std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
 
 // A row or message where there was none of ours. It would be confirmed undelivered.
 std::optional<Halt> Intake::CheckUnknown(const base::Since& since, std::uint32_t ordinal) {
-  if (since.Covers(transaction_.commit_lsn, transaction_.info.commit_time)) {
+  if (since.Covers(transaction_.commit_lsn, transaction_.commit_time)) {
     ++counters_->changes_ignored;
     return std::nullopt;
   }
@@ -145,7 +145,7 @@ void Intake::Taken(std::uint32_t ordinal) {
     return;
   }
   transaction_.known = true;
-  known_.TakenFirst({transaction_.commit_lsn, transaction_.info.xid, transaction_.info.commit_time},
+  known_.TakenFirst({transaction_.commit_lsn, transaction_.info.xid, transaction_.commit_time},
                     event);
 }
 

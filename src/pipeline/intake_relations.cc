@@ -77,7 +77,7 @@ bool Intake::IsDecided(const Outbox& outbox) const {
   return transaction_.open &&
          (transaction_.taken_through.ordinal == KnownTransactions::kWhole ||
           (transaction_.empty_for_us &&
-           outbox.published.since.Covers(transaction_.commit_lsn, transaction_.info.commit_time)));
+           outbox.published.since.Covers(transaction_.commit_lsn, transaction_.commit_time)));
 }
 
 // A partition is announced right behind its root. Without it, it was detached, or is not published as

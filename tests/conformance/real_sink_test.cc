@@ -227,6 +227,19 @@ TEST_P(RealSink, RecordOfExactlyTheTopicsLimitIsDeliveredAndOneByteMoreIsRefused
   CloseAndAwait();
 }
 
+// Whoever writes such records now and then must not hold the topic each time.
+TEST_P(RealSink, RecordThatIsTooLargeAgainIsRefusedSoonAfterTheAnswerWasForgotten) {
+  const std::string topic = harness_->MakeTopic(1);
+  harness_->ArmPoison();
+  Open();
+  ASSERT_EQ(OfferRecord(RecordOf(10'001, topic)).outcome, Outcome::kRefused);
+  static_cast<KafkaSinkHarness&>(*harness_).Skip(std::chrono::milliseconds(20'000));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(OfferRecord(RecordOf(10'001, topic)).outcome, Outcome::kRefused);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
+  CloseAndAwait();
+}
+
 // The same by the broker itself: nothing is refused that it would take, or the other way round.
 TEST_P(CompressingSink, BrokerDrawsTheSameLine) {
   const std::string topic = harness_->MakeTopic(1);

@@ -41,6 +41,17 @@ TEST_F(IntakeTest, PositionNamesTheTimelineTheTransactionBelongsTo) {
   EXPECT_EQ(Header(0, "walpost-position"), "0000000000c0ffee-00000002-000000000000000f-00000000");
 }
 
+// A replication origin may send 'infinity'. What identifies the transaction stays exact.
+TEST_F(IntakeTest, CommitTimeThatNoEnvelopeCanHoldIsClamped) {
+  const base::WallTime infinity = base::FromPostgresMicros(INT64_MAX);
+  TakeAll({walpost::testing::BeginBytes(Lsn(100), base::Xid{77}, infinity), EventBytes("e1")});
+  EXPECT_EQ(tracker_.entry(0).commit_time, base::ClampToYears(infinity));
+  EXPECT_TRUE(base::IsWithinYears(tracker_.entry(0).commit_time));
+  EXPECT_EQ(intake_.known().LastBefore(Lsn(900)), std::nullopt);
+  TakeAll({walpost::testing::CommitBytes(Lsn(100), Lsn(108), infinity)});
+  EXPECT_EQ(intake_.known().LastBefore(Lsn(900))->commit_time, infinity);
+}
+
 TEST_F(IntakeTest, DeliveredTransactionIsConfirmedAtItsEnd) {
   TakeAll({Begin(100), EventBytes("e1"), Commit(100)});
   EXPECT_EQ(tracker_.safe_lsn(), Lsn());
