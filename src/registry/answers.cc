@@ -15,6 +15,62 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMessageShownMax = 600;
 
+// Far more than any registry sends.
+constexpr int kValuesMax = 10'000;
+constexpr int kDepthMax = 100;
+
+// Stops at what a registry does not send. A tree of it could take a hundred times the memory of the text.
+class Limits final : public nlohmann::json_sax<Json> {
+ public:
+  bool null() override { return Value(); }
+
+  bool boolean(bool /*value*/) override { return Value(); }
+
+  bool number_integer(number_integer_t /*value*/) override { return Value(); }
+
+  bool number_unsigned(number_unsigned_t /*value*/) override { return Value(); }
+
+  bool number_float(number_float_t /*value*/, const string_t& /*text*/) override { return Value(); }
+
+  bool string(string_t& /*value*/) override { return Value(); }
+
+  bool binary(binary_t& /*value*/) override { return Value(); }
+
+  bool start_object(std::size_t /*elements*/) override { return Open(); }
+
+  bool key(string_t& /*name*/) override { return true; }
+
+  bool end_object() override { return Close(); }
+
+  bool start_array(std::size_t /*elements*/) override { return Open(); }
+
+  bool end_array() override { return Close(); }
+
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override {
+    return false;
+  }
+
+ private:
+  bool Value() { return ++values_ <= kValuesMax; }
+
+  bool Open() { return ++depth_ <= kDepthMax && Value(); }
+
+  bool Close() {
+    --depth_;
+    return true;
+  }
+
+  int values_ = 0;
+  int depth_ = 0;
+};
+
+// Discarded: it is no JSON, or none that a registry would send.
+Json ReadJson(const std::string& body) {
+  Limits limits;
+  return Json::sax_parse(body, &limits) ? Json::parse(body, nullptr, /*allow_exceptions=*/false)
+                                        : Json(Json::value_t::discarded);
+}
+
 absl::Status NoRegistry(const HttpAnswer& answer) {
   return absl::UnavailableError(absl::StrFormat(
       "what answers at %s is no Schema Registry (HTTP %d, and no JSON that one would "
@@ -54,7 +110,7 @@ absl::Status ErrorOf(const HttpAnswer& answer, const Json& json) {
 
 absl::StatusOr<Json> JsonOf(const absl::StatusOr<HttpAnswer>& answer) {
   RETURN_IF_ERROR(answer.status());
-  Json json = Json::parse(answer->body, nullptr, /*allow_exceptions=*/false);
+  Json json = ReadJson(answer->body);
   if (answer->code != 200) {
     return ErrorOf(*answer, json);
   }

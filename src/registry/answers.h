@@ -1,7 +1,8 @@
 // Answers - what a Schema Registry, or whatever stands in its place, answers: checked, and taken apart.
 // Why: apart from the requests, so that any bytes can be tried on it.
 // Thread: free functions.
-// Units/limits: what is shown of an answer's own text is cut.
+// Units/limits: what is shown of an answer's own text is cut. An answer with more values than a registry sends,
+//   or nested deeper, is none of a registry.
 // Errors: as in client.h.
 // Source: Confluent's Schema Registry API.
 #pragma once

@@ -37,6 +37,14 @@ bool IsPath(const std::string& subject) {
   return path.find("/./") != std::string::npos || path.find("/../") != std::string::npos;
 }
 
+const char* WhyNotFound(const std::string& text, bool is_read) {
+  if (is_read) {
+    return "declares no message";
+  }
+  return text.size() > kSchemaBytesMax ? "is too large to look for message"
+                                       : "cannot be parsed to look for message";
+}
+
 Schema SchemaFrom(const Registered& registered, std::vector<std::int32_t> indexes, bool fixed) {
   return Schema{registered.id, registered.guid, std::move(indexes), fixed};
 }
@@ -114,6 +122,11 @@ absl::StatusOr<Schema> Resolver::Find(const SchemaNeed& need) {
                                                 source != nullptr && source->auto_register));
   RETURN_IF_ERROR(AddGuid(need, &registered));
   // Messages may stand in another order there, and readers go by that.
+  if (registered.schema.text.size() > kSchemaBytesMax) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "the schema of subject '%s' %s %s: declare it in a smaller file", need.subject,
+        WhyNotFound(registered.schema.text, /*is_read=*/false), need.record));
+  }
   const auto theirs = ReadSchema(registered.schema.text);
   const auto indexes = theirs ? FindIndexes(*theirs, need.record) : std::nullopt;
   return SchemaFrom(registered, indexes.value_or(IndexesOf(*message)), /*fixed=*/true);
@@ -145,8 +158,8 @@ absl::StatusOr<Schema> Resolver::Newest(const SchemaNeed& need) {
     if (!found) {
       return absl::NotFoundError(absl::StrFormat(
           "version %d of subject '%s' %s %s: register what it should be, or correct schema_name",
-          newest->version, need.subject,
-          file ? "declares no message" : "cannot be parsed to look for message", need.record));
+          newest->version, need.subject, WhyNotFound(newest->schema.text, file.has_value()),
+          need.record));
     }
     indexes = *std::move(found);
   }

@@ -2,7 +2,7 @@
 
 #include <google/protobuf/compiler/parser.h>
 #include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/io/zero_copy_stream.h>
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
@@ -17,8 +17,15 @@ namespace {
 
 using google::protobuf::DescriptorPool;
 using google::protobuf::DescriptorProto;
+using google::protobuf::FieldDescriptor;
 using google::protobuf::FileDescriptor;
 using google::protobuf::FileDescriptorProto;
+using google::protobuf::Message;
+using google::protobuf::UninterpretedOption;
+
+constexpr int kTokensMax = 100'000;
+constexpr int kOptionMessagesMax = 1'000;
+constexpr std::size_t kOptionsMax = 5'000;
 
 // Whether there is an error is all that counts.
 class Silent final : public google::protobuf::io::ErrorCollector,
@@ -39,28 +46,69 @@ class Silent final : public google::protobuf::io::ErrorCollector,
   bool failed_ = false;
 };
 
-// The parser has no limit of its own.
-bool IsTooDeep(const std::string& text) {
+// Ends at the first error: behind one, protobuf's parser takes some braces for others, and so goes deeper
+// than the text is nested.
+class TextUntilError final : public google::protobuf::io::ZeroCopyInputStream {
+ public:
+  TextUntilError(const std::string& text, const Silent& errors) : text_(text), errors_(errors) {}
+
+  bool Next(const void** data, int* size) override {
+    if (errors_.failed() || at_ == text_.size()) {
+      return false;
+    }
+    *data = &text_[at_++];
+    *size = 1;
+    return true;
+  }
+
+  void BackUp(int count) override { at_ -= static_cast<std::size_t>(count); }
+
+  bool Skip(int count) override {
+    const std::size_t left = text_.size() - at_;
+    at_ += std::min(static_cast<std::size_t>(count), left);
+    return static_cast<std::size_t>(count) <= left;
+  }
+
+  std::int64_t ByteCount() const override { return static_cast<std::int64_t>(at_); }
+
+ private:
+  const std::string& text_;
+  const Silent& errors_;
+  std::size_t at_ = 0;
+};
+
+// The parser has no limit of its own: it recurses at each brace that is open, and keeps a place for each
+// token or two. What is in comments and strings is neither, so its own tokens are counted.
+bool IsWithinLimits(const std::string& text) {
+  Silent errors;
+  TextUntilError stream(text, errors);
+  google::protobuf::io::Tokenizer tokens(&stream, &errors);
   int depth = 0;
-  return std::any_of(text.begin(), text.end(), [&depth](char c) {
-    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
-    return depth > kSchemaDepthMax;
-  });
+  for (int count = 0; tokens.Next(); ++count) {
+    depth += tokens.current().text == "{" ? 1 : tokens.current().text == "}" ? -1 : 0;
+    if (depth < 0 || depth > kSchemaDepthMax || count >= kTokensMax) {
+      return false;
+    }
+  }
+  return depth == 0 && !errors.failed();
 }
 
 // The parser prints a warning for a file that does not say so itself.
 std::string WithSyntax(const std::string& text) {
-  google::protobuf::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
   Silent errors;
+  TextUntilError stream(text, errors);
   google::protobuf::io::Tokenizer tokens(&stream, &errors);
   tokens.Next();
   return tokens.current().text == "syntax" ? text : "syntax = \"proto2\"; " + text;
 }
 
 std::optional<FileDescriptorProto> Parse(const std::string& given) {
+  if (!IsWithinLimits(given)) {
+    return std::nullopt;
+  }
   const std::string text = WithSyntax(given);
-  google::protobuf::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
   Silent errors;
+  TextUntilError stream(text, errors);
   google::protobuf::io::Tokenizer tokens(&stream, &errors);
   google::protobuf::compiler::Parser parser;
   parser.RecordErrorsTo(&errors);
@@ -69,6 +117,60 @@ std::optional<FileDescriptorProto> Parse(const std::string& given) {
     return std::nullopt;
   }
   return file;
+}
+
+// protobuf recurses at each message within an option's value, and at each part of its name.
+bool IsSimple(const UninterpretedOption& option) {
+  const std::string& value = option.aggregate_value();
+  const auto messages =
+      std::count_if(value.begin(), value.end(), [](char c) { return c == '{' || c == '<'; });
+  return messages <= kOptionMessagesMax && option.name_size() <= kSchemaDepthMax;
+}
+
+// What makes it costly to have protobuf build a file.
+struct Extent {
+  std::size_t declarations = 0;
+  std::size_t options = 0;  // as they were written
+  bool simple = true;
+};
+
+void Measure(const Message& message, Extent* extent);
+
+void MeasureField(const Message& each, bool is_option, Extent* extent) {
+  if (each.GetDescriptor() == UninterpretedOption::descriptor()) {
+    ++extent->options;
+    extent->simple = extent->simple && IsSimple(static_cast<const UninterpretedOption&>(each));
+    return;
+  }
+  extent->declarations += is_option ? 0 : 1;
+  Measure(each, extent);
+}
+
+void Measure(const Message& message, Extent* extent) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const FieldDescriptor* const field : fields) {
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
+      continue;
+    }
+    const bool is_option = field->name() == "options";
+    if (!field->is_repeated()) {
+      MeasureField(reflection.GetMessage(message, field), is_option, extent);
+    }
+    for (int i = 0; field->is_repeated() && i < reflection.FieldSize(message, field); ++i) {
+      MeasureField(reflection.GetRepeatedMessage(message, field, i), is_option, extent);
+    }
+  }
+}
+
+// Only what could be the same is built: some checks of protobuf's compare each range with all others.
+bool IsAsLarge(const FileDescriptorProto& ours, const FileDescriptorProto& theirs) {
+  Extent a;
+  Measure(ours, &a);
+  Extent b;
+  Measure(theirs, &b);
+  return a.declarations == b.declarations && b.simple && b.options <= kOptionsMax;
 }
 
 void AddImports(const FileDescriptor& file, DescriptorPool* pool) {
@@ -86,12 +188,19 @@ void AddImports(const FileDescriptor& file, DescriptorPool* pool) {
 }  // namespace
 
 std::optional<FileDescriptorProto> ReadSchema(const std::string& schema) {
-  FileDescriptorProto file;
-  std::string bytes;
-  if (absl::Base64Unescape(schema, &bytes) && file.ParseFromString(bytes)) {
-    return file;
+  if (schema.size() > kSchemaBytesMax) {
+    return std::nullopt;
   }
-  return IsTooDeep(schema) ? std::nullopt : Parse(schema);
+  FileDescriptorProto serialized;
+  std::string bytes;
+  std::optional<FileDescriptorProto> file =
+      absl::Base64Unescape(schema, &bytes) && serialized.ParseFromString(bytes)
+          ? std::move(serialized)
+          : Parse(schema);
+  if (file) {
+    file->clear_source_code_info();  // larger than all else
+  }
+  return file;
 }
 
 std::optional<std::vector<std::int32_t>> FindIndexes(const FileDescriptorProto& file,
@@ -118,6 +227,11 @@ std::optional<std::vector<std::int32_t>> FindIndexes(const FileDescriptorProto& 
 }
 
 bool SameDeclarations(const FileDescriptor& ours, FileDescriptorProto theirs) {
+  FileDescriptorProto a;
+  ours.CopyTo(&a);
+  if (!IsAsLarge(a, theirs)) {
+    return false;
+  }
   DescriptorPool pool;
   AddImports(ours, &pool);
   theirs.set_name(ours.name());
@@ -126,9 +240,7 @@ bool SameDeclarations(const FileDescriptor& ours, FileDescriptorProto theirs) {
   if (built == nullptr) {
     return false;
   }
-  FileDescriptorProto a;
   FileDescriptorProto b;
-  ours.CopyTo(&a);
   built->CopyTo(&b);
   google::protobuf::util::MessageDifferencer differencer;
   differencer.set_repeated_field_comparison(google::protobuf::util::MessageDifferencer::AS_SET);

@@ -1,7 +1,8 @@
 // Schema text - what a registry has of protobuf: .proto text, or base64 of a FileDescriptorProto.
 // Why: a registry's file says where in it a message stands, and whether it is the one that we have.
 // Thread: free functions.
-// Units/limits: text nested up to kSchemaDepthMax.
+// Units/limits: kSchemaBytesMax, nested up to kSchemaDepthMax. Whatever it is, it takes some 50 MB and no
+//   deep stack while it is looked at, and no memory for where things stand in it.
 // Source: protobuf's own parser and descriptor pool.
 #pragma once
 
@@ -16,8 +17,9 @@
 namespace walpost::registry {
 
 inline constexpr int kSchemaDepthMax = 100;
+inline constexpr std::size_t kSchemaBytesMax = std::size_t{256} * 1024;
 
-// Nothing when it is neither. Names are as they stand there, not looked up.
+// Nothing when it is neither, or beyond the limits. Names are as they stand there, not looked up.
 std::optional<google::protobuf::FileDescriptorProto> ReadSchema(const std::string& schema);
 
 // The path to a message, by its full name; nothing when there is none.

@@ -245,6 +245,24 @@ def test_refused_schemas_become_dead_letters_and_go_out_framed_once_they_are_reg
     assert world.values("exact") == [payload_frame(registry.id_of(missing), SHIPPED) + value for value in (b"one", b"four")]
 
 
+def test_schema_that_is_too_deep_or_too_large_is_refused_and_walpost_goes_on(make_pipeline, kafka, registry):
+    world = World(make_pipeline, kafka, registry, {"newest": ("raw", {"framing": "payload", "subject": "{record}"})},
+                  on_undeliverable="dead_letter")
+    deep = 16_000
+    texts = {"deep.Comment": "message A{/*}*/" * deep + "}" * deep, "deep.Error": "}" * deep + "message A{" * deep,
+             "deep.Option": "option (o) = {" + "m<" * deep + ">" * deep + "};", "large.One": PROTO + " " * 300_000}
+    for record, text in (*texts.items(), (PLACED, PROTO)):
+        registry.register(record, text)
+    world.p.start()
+    events = [world.insert("newest", record, b"x") for record in texts]
+    world.insert("newest", PLACED, b"1")
+    world.wait_dead_letters(len(texts))
+    world.p.wait_confirmed()
+    assert {row["event_id"]: row["reason"] for _, row in world.dead_letters()} == dict.fromkeys(events, "schema_refused")
+    assert world.values("newest") == [payload_frame(registry.id_of(PLACED), PLACED) + b"1"]
+    assert world.p.walpost.stop() == 0
+
+
 # Whoever writes events chooses the subject, and must not stop the others without end.
 def test_subject_that_may_not_be_read_holds_up_the_line_for_a_minute_at_most(make_pipeline, kafka, registry, shop):
     world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "type": "json", "subject": "{record}"})},

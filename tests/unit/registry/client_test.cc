@@ -6,6 +6,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "fuzz/bounds.h"
+#include "registry/answers.h"
 #include "unit/registry/mock_registry.h"
 
 namespace walpost::registry {
@@ -94,6 +96,47 @@ TEST_F(ClientTest, TroubleIsNeverAboutASchema) {
   for (const auto& [code, body] : answers) {
     EXPECT_TRUE(absl::IsUnavailable(LookUpStatus(code, body))) << code << " " << body;
   }
+}
+
+// A tree of so many values takes much more memory than the text.
+TEST_F(ClientTest, AnswerOfMoreValuesThanARegistrySendsIsTrouble) {
+  std::string list = "[0";
+  std::string objects = "[{}";
+  std::string names = "{\"a\":0";
+  while (list.size() < Http::kAnswerBytesMax - 10'000) {
+    list += ",0";
+    objects += ",{}";
+    names += ",\"" + std::to_string(names.size()) + "\":0";
+  }
+  const std::string bodies[] = {
+      std::string(Http::kAnswerBytesMax, '['), R"({"id": 7, "a": )" + list + "]}",
+      R"({"id": 7, "a": )" + objects + "]}", R"({"id": 7, "a": )" + names + "}}"};
+  for (const std::string& body : bodies) {
+    for (const long code : {200L, 404L}) {
+      const HttpAnswer answer{code, body, mock_.url()};
+      const fuzz::Bounds bounds;
+      const absl::Status status = RegisteredFrom(answer).status();
+      bounds.Check();
+      EXPECT_TRUE(absl::IsUnavailable(status)) << body.substr(0, 30);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("is no Schema Registry"));
+    }
+  }
+}
+
+TEST_F(ClientTest, AnswerThatIsNestedDeeperThanARegistrySendsIsTrouble) {
+  const auto nested = [](std::size_t depth) {
+    return R"({"id": 7, "a": )" + std::string(depth, '[') + std::string(depth, ']') + "}";
+  };
+  EXPECT_TRUE(RegisteredFrom(HttpAnswer{200, nested(20), mock_.url()}).ok());
+  EXPECT_TRUE(
+      absl::IsUnavailable(RegisteredFrom(HttpAnswer{200, nested(1'000), mock_.url()}).status()));
+}
+
+TEST_F(ClientTest, AnswerWithALargeSchemaIsRead) {
+  const Json body = {{"id", 7}, {"schemaType", "JSON"}, {"schema", std::string(4'000'000, '{')}};
+  const auto registered = RegisteredFrom(HttpAnswer{200, body.dump(), mock_.url()});
+  ASSERT_TRUE(registered.ok()) << registered.status();
+  EXPECT_EQ(registered->schema.text.size(), 4'000'000U);
 }
 
 TEST_F(ClientTest, MissingRightSaysWhatToCorrect) {

@@ -197,6 +197,18 @@ TEST_F(ResolverTest, NewestVersionThatDoesNotFitDecides) {
   EXPECT_THAT(WhyNot(Shipped()), HasSubstr("cannot be parsed to look for message"));
 }
 
+// It may have its messages in another order, and a wrong place has readers read another message.
+TEST_F(ResolverTest, SchemaThatIsTooLargeToBeReadDecides) {
+  const std::string large = Shop() + std::string(kSchemaBytesMax, ' ');
+  mock_.Answer(kLookUpMoney, 200, Found(3, 2));
+  mock_.Answer(kLookUp, 200, Newest("PROTOBUF", large));
+  EXPECT_THAT(WhyNot(Shipped()), HasSubstr("shop.v1.OrderShipped"));
+  resolver_ = nullptr;
+  framing_.descriptor_set = "";
+  mock_.Answer(kLatest, 200, Newest("PROTOBUF", large));
+  EXPECT_THAT(WhyNot(Shipped()), HasSubstr("shop.v1.OrderShipped"));
+}
+
 TEST_F(ResolverTest, OtherTypesTakeTheNewestVersion) {
   mock_.Answer(kLatest, 200, Newest("JSON", "{}"));
   SchemaNeed need = Shipped();

@@ -2,11 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
+#include "fuzz/bounds.h"
 #include "registry/descriptors.h"
 
 namespace walpost::registry {
@@ -108,6 +112,89 @@ TEST(ReadSchemaTest, TextAndBase64AreBothRead) {
   EXPECT_FALSE(ReadSchema("{\"type\": \"record\"}"));
 }
 
+std::string Repeated(const std::string& text, std::size_t times) {
+  std::string all;
+  for (std::size_t i = 0; i < times; ++i) {
+    all += text;
+  }
+  return all;
+}
+
+// As much of it as a schema may have.
+std::string Filled(const std::string& head, const std::string& text) {
+  return head + Repeated(text, (kSchemaBytesMax - head.size() - 1) / text.size());
+}
+
+// What recurses by as little as 16 bytes for each 4 of a text does not fit.
+void OnASmallStack(std::function<void()> job) {
+  constexpr std::size_t kStackBytes = std::size_t{1} << 20U;
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, kStackBytes), 0);
+  pthread_t thread{};
+  const auto run = [](void* of) -> void* {
+    (*static_cast<std::function<void()>*>(of))();
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, &job), 0);
+  ASSERT_EQ(pthread_join(thread, nullptr), 0);
+  pthread_attr_destroy(&attributes);
+}
+
+TEST(ReadSchemaTest, DeepTextIsRefusedWhereverItsBracesStand) {
+  constexpr std::size_t kTimes = 10'000;
+  const std::string closed(kTimes, '}');
+  const std::string texts[] = {Repeated("message A{/*}*/", kTimes) + closed,
+                               Repeated("message A{//}\n", kTimes) + closed,
+                               Repeated("message A{option a=\"}\";", kTimes) + closed,
+                               Repeated("message A{option a='}';", kTimes) + closed,
+                               closed + Repeated("message A{", kTimes) + closed,
+                               Repeated("message A{{", kTimes),
+                               Repeated("{", kTimes)};
+  for (const std::string& text : texts) {
+    ASSERT_LE(text.size(), kSchemaBytesMax);
+    OnASmallStack([&text] { EXPECT_FALSE(ReadSchema(text)) << text.substr(0, 40); });
+  }
+}
+
+// Behind an error protobuf's parser loses count of the braces.
+TEST(ReadSchemaTest, TextIsRefusedAtItsFirstError) {
+  for (const char* text : {"{{}}", "x {{}}", "message A{x {{}}", "{}} ", "{{}{}}"}) {
+    const std::string filled = Filled("x {", text);
+    OnASmallStack([&filled] { EXPECT_FALSE(ReadSchema(filled)) << filled.substr(0, 40); });
+  }
+}
+
+TEST(ReadSchemaTest, BracesInCommentsAndStringsDoNotCount) {
+  const std::string braces(kSchemaDepthMax + 1, '{');
+  for (const std::string& text :
+       {"/*" + braces + "*/ message A {}", "//" + braces + "\nmessage A {}",
+        "option a = \"" + braces + "\"; message A {}"}) {
+    EXPECT_TRUE(ReadSchema(text)) << text;
+  }
+}
+
+TEST(ReadSchemaTest, MessagesAsDeepAsAllowedAreRead) {
+  const auto nested = [](int depth) {
+    return Repeated("message A {", depth) + std::string(depth, '}');
+  };
+  EXPECT_TRUE(ReadSchema(nested(kSchemaDepthMax)));
+  EXPECT_FALSE(ReadSchema(nested(kSchemaDepthMax + 1)));
+}
+
+TEST(ReadSchemaTest, TextIsReadUpToItsLimit) {
+  const std::string message = "message A {}";
+  const auto padded = [&message](std::size_t size) {
+    return message + std::string(size - message.size(), ' ');
+  };
+  EXPECT_TRUE(ReadSchema(padded(kSchemaBytesMax)));
+  EXPECT_FALSE(ReadSchema(padded(kSchemaBytesMax + 1)));
+}
+
+TEST(ReadSchemaTest, PlacesInTheTextAreNotKept) {
+  EXPECT_FALSE(ReadSchema("message A {}")->has_source_code_info());
+}
+
 constexpr char kByHand[] = R"(// of the shop
 syntax = "proto3";
 import "shop/v1/money.proto"; import "google/protobuf/timestamp.proto";
@@ -166,6 +253,85 @@ TEST(SameDeclarationsTest, EverythingElseDoes) {
   }
   for (const char* text : {"", "}", "{", "message", "/*"}) {
     EXPECT_FALSE(SameAsShop(text)) << text;
+  }
+}
+
+// Imports what custom options need, as with most rules for validation.
+class OptionsTest : public ::testing::Test {
+ protected:
+  OptionsTest() {
+    google::protobuf::FileDescriptorProto options;
+    google::protobuf::FileDescriptorProto::descriptor()->file()->CopyTo(&options);
+    pool_.BuildFile(options);
+    ours_ = Build(R"(option (o) = { m: { m < i: 1 > } };)");
+  }
+
+  static std::string Declared(const std::string& option) {
+    return R"(syntax = "proto2"; import "google/protobuf/descriptor.proto";
+              message M { optional M m = 1; optional int32 i = 2; optional int32 j = 3; }
+              extend google.protobuf.FileOptions { optional M o = 50000; } )" +
+           option;
+  }
+
+  const google::protobuf::FileDescriptor* Build(const std::string& option) {
+    google::protobuf::FileDescriptorProto file = *ReadSchema(Declared(option));
+    file.set_name("options.proto");
+    return pool_.BuildFile(file);
+  }
+
+  bool Same(const std::string& option) const {
+    const auto theirs = ReadSchema(Declared(option));
+    EXPECT_TRUE(theirs);
+    return theirs && SameDeclarations(*ours_, *theirs);
+  }
+
+  google::protobuf::DescriptorPool pool_;
+  const google::protobuf::FileDescriptor* ours_ = nullptr;
+};
+
+TEST_F(OptionsTest, OptionsCountForWhatTheyMean) {
+  EXPECT_TRUE(Same("option (o) = { m { m { i: 1 } } };"));
+  EXPECT_TRUE(Same("option (o).m.m.i = 1;"));
+  EXPECT_FALSE(Same("option (o).m.m.i = 2;"));
+  EXPECT_FALSE(Same(""));
+}
+
+TEST_F(OptionsTest, DeepOptionsAreNotTheSame) {
+  constexpr std::size_t kTimes = 20'000;
+  const std::string path = Repeated(".m", kTimes);
+  const std::string options[] = {
+      "option (o) = {" + Repeated("m<", kTimes) + Repeated(">", kTimes) + "};",
+      "option (o)" + path + ".i = 1; option (o)" + path + ".j = 1;"};
+  for (const std::string& option : options) {
+    OnASmallStack([&] { EXPECT_FALSE(Same(option)) << option.substr(0, 40); });
+  }
+}
+
+TEST_F(OptionsTest, DeepOptionOfASerializedFileIsNotTheSame) {
+  google::protobuf::FileDescriptorProto theirs = *ReadSchema(Declared("option (o) = { i: 1 };"));
+  theirs.mutable_options()->mutable_uninterpreted_option(0)->set_aggregate_value(
+      Repeated("m{", 40'000) + std::string(40'000, '}'));
+  const auto read = ReadSchema(absl::Base64Escape(theirs.SerializeAsString()));
+  ASSERT_TRUE(read);
+  OnASmallStack([&] { EXPECT_FALSE(SameDeclarations(*ours_, *read)); });
+}
+
+// protobuf compares ranges with each other, and says what it finds of each pair.
+TEST_F(OptionsTest, LargeSchemaCostsLittle) {
+  const std::string texts[] = {Filled("message A{reserved 1", ",1") + ";}",
+                               Filled("message A{", "reserved 1;") + "}",
+                               Filled("enum E{A=0;reserved 5", ",5") + ";}",
+                               Filled("syntax=\"proto3\";message A{", "A a=1;") + "}",
+                               Filled("", "option(a)=b;"),
+                               Filled("", "import \"a\";"),
+                               Filled("package a", ".a") + ";",
+                               Filled(Declared(""), "option(o).i=1;"),
+                               absl::Base64Escape(Repeated(std::string("\x22\x00", 2), 98'000))};
+  for (const std::string& text : texts) {
+    const fuzz::Bounds bounds;
+    const auto theirs = ReadSchema(text);
+    EXPECT_FALSE(theirs && SameDeclarations(*ours_, *theirs)) << text.substr(0, 40);
+    bounds.Check();
   }
 }
 
