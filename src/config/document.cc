@@ -1,14 +1,6 @@
 #include "config/document.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <unistd.h>
-
-#include <array>
-#include <cerrno>
-#include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <set>
 
 #include "absl/strings/numbers.h"
@@ -17,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "config/debezium.h"
+#include "registry/read_file.h"
 
 namespace walpost::config {
 namespace {
@@ -25,40 +18,6 @@ namespace {
 constexpr int kDepthMax = 100;
 constexpr std::size_t kValuesMax = 100'000;
 constexpr std::size_t kFileBytesMax = std::size_t{1} << 20U;
-constexpr std::chrono::seconds kFileTimeout{10};
-
-class OpenFile {
- public:
-  explicit OpenFile(int fd) : fd_(fd) {}
-
-  ~OpenFile() {
-    if (fd_ >= 0) {
-      close(fd_);
-    }
-  }
-
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
-absl::Status ReadError(int error) {
-  const std::string message = absl::StrFormat("cannot be read: %s", std::strerror(error));
-  return error == ENOENT ? absl::NotFoundError(message) : absl::InvalidArgumentError(message);
-}
-
-// False: not in time.
-bool AwaitMore(int fd, std::chrono::steady_clock::time_point deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      deadline - std::chrono::steady_clock::now());
-  pollfd readable{fd, POLLIN, 0};
-  return left.count() > 0 &&
-         (poll(&readable, 1, static_cast<int>(left.count())) > 0 || errno == EINTR);
-}
 
 absl::StatusOr<std::string> Resolve(const std::string& reference,
                                     std::vector<std::string>* from_files) {
@@ -218,32 +177,7 @@ absl::Status ApplySet(const std::string& assignment, YAML::Node* root) {
 }  // namespace
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  // Without O_NONBLOCK a pipe that nobody writes to is waited for here.
-  const OpenFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.fd() < 0) {
-    return ReadError(errno);
-  }
-  const auto deadline = std::chrono::steady_clock::now() + kFileTimeout;
-  std::string content;
-  std::array<char, 4096> chunk{};
-  while (content.size() <= kFileBytesMax) {
-    const ssize_t size = read(file.fd(), chunk.data(), chunk.size());
-    const int error = errno;
-    if (size == 0) {
-      return content;
-    }
-    if (size > 0) {
-      content.append(chunk.data(), static_cast<std::size_t>(size));
-    } else if (error != EAGAIN && error != EINTR) {  // a folder opens, but does not read
-      return ReadError(error);
-    } else if (!AwaitMore(file.fd(), deadline)) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("cannot be read: it is a pipe or a device, and did not end within %d s",
-                          std::chrono::seconds(kFileTimeout).count()));
-    }
-  }
-  return absl::InvalidArgumentError(
-      absl::StrFormat("cannot be read: it has more than %d bytes", kFileBytesMax));
+  return registry::ReadFile(path, kFileBytesMax);
 }
 
 std::string Where(const std::string& file, const YAML::Node& node) {

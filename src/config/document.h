@@ -30,9 +30,7 @@ inline constexpr std::size_t kHiddenAnywhereMin = 8;
 // there by chance, as the whole text or between single quotes.
 std::string Hidden(std::string text, const std::vector<std::string>& from_files);
 
-// The whole of a file, or of a pipe that ends within 10 s: at most 1 MiB. kNotFound when there is none,
-// kInvalidArgument when it cannot be read; the message says why and leaves it to the caller to name the
-// file.
+// At most 1 MiB of it; as registry::ReadFile.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // "walpost.yaml:3:5", or "--set" for what the command line brought.

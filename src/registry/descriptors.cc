@@ -1,15 +1,11 @@
 #include "registry/descriptors.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
-#include "base/status.h"
+#include "registry/read_file.h"
 
 namespace walpost::registry {
 namespace {
@@ -34,16 +30,6 @@ class FirstError final : public DescriptorPool::ErrorCollector {
  private:
   std::string text_;
 };
-
-absl::StatusOr<std::string> ReadAll(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream content;
-  if (!file || !(content << file.rdbuf())) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "descriptor_set: %s cannot be read, or is empty: %s", path, std::strerror(errno)));
-  }
-  return content.str();
-}
 
 void AddRecords(const Descriptor& message, std::vector<std::string>* records) {
   records->push_back(message.full_name());
@@ -93,9 +79,13 @@ bool IsKnownImport(std::string_view file) {
 
 absl::StatusOr<Descriptors> Descriptors::Read(const std::string& path) {
   constexpr char kHow[] = "make it with `protoc --include_imports --descriptor_set_out=FILE ...`";
-  ASSIGN_OR_RETURN(const std::string bytes, ReadAll(path));
+  const absl::StatusOr<std::string> bytes = ReadFile(path, kDescriptorSetBytesMax);
+  if (!bytes.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("descriptor_set: %s %s", path, std::string(bytes.status().message())));
+  }
   google::protobuf::FileDescriptorSet set;
-  if (!set.ParseFromString(bytes) || set.file().empty()) {
+  if (!set.ParseFromString(*bytes) || set.file().empty()) {
     return absl::InvalidArgumentError(
         absl::StrFormat("descriptor_set: %s is no FileDescriptorSet: %s", path, kHow));
   }

@@ -1,6 +1,7 @@
 // Descriptors - the protobuf files that an application's messages are declared in.
 // Thread: a value; const after creation.
-// Errors: ReadDescriptors: kInvalidArgument, naming the file and how to make it.
+// Units/limits: files of up to kDescriptorSetBytesMax.
+// Errors: Descriptors::Read: kInvalidArgument, naming the file and how to make it.
 // Source: protoc --descriptor_set_out --include_imports.
 #pragma once
 
@@ -17,6 +18,8 @@
 #include "absl/status/statusor.h"
 
 namespace walpost::registry {
+
+inline constexpr std::size_t kDescriptorSetBytesMax = std::size_t{16} * 1024 * 1024;
 
 class Descriptors {
  public:

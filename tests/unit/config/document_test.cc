@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "unit/config/scoped_env.h"
@@ -84,22 +83,6 @@ TEST(InterpolateTest, PipeThatNobodyWritesToIsAnErrorAtOnce) {
   EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(result.status()), HasSubstr(path));
   unlink(path.c_str());
-}
-
-TEST(ReadFileTest, PipeIsReadToItsEnd) {
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  std::thread writer([fd = ends[1]] {
-    for (int i = 0; i < 100; ++i) {
-      EXPECT_EQ(write(fd, "0123456789", 10), 10);
-    }
-    close(fd);
-  });
-  const auto content = ReadFile("/dev/fd/" + std::to_string(ends[0]));
-  writer.join();
-  close(ends[0]);
-  ASSERT_TRUE(content.ok()) << content.status();
-  EXPECT_EQ(content->size(), 1'000U);
 }
 
 // A secret that is not written yet is none that walpost should go on without.

@@ -2,16 +2,21 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
+#include <string>
 
 #include "absl/strings/escaping.h"
+#include "fuzz/bounds.h"
 
 namespace walpost::registry {
 namespace {
 
 using google::protobuf::FileDescriptorProto;
 using google::protobuf::FileDescriptorSet;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -39,7 +44,9 @@ TEST(DescriptorsTest, MessagesAreFoundWithTheirPlaces) {
 
 TEST(DescriptorsTest, FileThatCannotBeUsedIsNamedWithHowToMakeIt) {
   EXPECT_THAT(WhyNot("/no/such/file.pb"),
-              HasSubstr("/no/such/file.pb cannot be read, or is empty: No such file"));
+              AllOf(HasSubstr("/no/such/file.pb"), HasSubstr("No such file")));
+  EXPECT_THAT(WhyNot(::testing::TempDir()), HasSubstr(::testing::TempDir()));
+  EXPECT_THAT(WhyNot(WriteFile("")), HasSubstr("make it with `protoc --include_imports"));
   EXPECT_THAT(WhyNot(WriteFile("syntax = \"proto3\";")),
               HasSubstr("make it with `protoc --include_imports"));
   FileDescriptorSet without_imports;
@@ -48,6 +55,37 @@ TEST(DescriptorsTest, FileThatCannotBeUsedIsNamedWithHowToMakeIt) {
   file->add_dependency("b.proto");
   EXPECT_THAT(WhyNot(WriteFile(without_imports.SerializeAsString())),
               HasSubstr("does not hold together: a.proto: Import \"b.proto\""));
+}
+
+TEST(DescriptorsTest, DeviceWithoutAnEndIsRefused) {
+  const fuzz::Bounds bounds;
+  EXPECT_THAT(WhyNot("/dev/zero"), HasSubstr("/dev/zero"));
+  bounds.Check();
+}
+
+// It would be waited for at the start, and by a reload.
+TEST(DescriptorsTest, PipeThatNobodyWritesToIsRefused) {
+  const std::string path =
+      ::testing::TempDir() + "/descriptors_test.pipe-" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(WhyNot(path), HasSubstr(path));
+  unlink(path.c_str());
+}
+
+TEST(DescriptorsTest, FileIsReadUpToItsLimit) {
+  FileDescriptorSet set;
+  set.add_file()->set_name("a.proto");
+  std::string bytes = set.SerializeAsString();
+  const auto padded = [&bytes](std::size_t size) {
+    FileDescriptorSet with_unknown;
+    with_unknown.ParseFromString(bytes);
+    std::string padding(size - bytes.size() - 6, 'x');
+    with_unknown.mutable_unknown_fields()->AddLengthDelimited(100, padding);
+    return with_unknown.SerializeAsString();
+  };
+  EXPECT_EQ(padded(kDescriptorSetBytesMax).size(), kDescriptorSetBytesMax);
+  EXPECT_TRUE(Descriptors::Read(WriteFile(padded(kDescriptorSetBytesMax))).ok());
+  EXPECT_THAT(WhyNot(WriteFile(padded(kDescriptorSetBytesMax + 1))), HasSubstr("16777216 bytes"));
 }
 
 // Serializers that look the same file up, or have registered it, send these bytes.
