@@ -203,7 +203,7 @@ BEGIN
 END
 $$;
 
--- The rows that an open dead letter needs: it has not the whole event, so `walpost dlq retry` makes it from the row.
+-- The rows that an open dead letter needs: it has no record, so `walpost dlq retry` makes it from the row, which may be corrected until then.
 CREATE OR REPLACE FUNCTION outbox.needed_rows() RETURNS uuid[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(array_agg(d.event_id::uuid), '{}') FROM walpost.dead_letters d
     WHERE d.closed_at IS NULL AND d.truncated_bytes IS NOT NULL AND d.source = 'outbox.events'

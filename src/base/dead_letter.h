@@ -21,7 +21,7 @@ struct DeadLetter {
   // Longer texts are cut.
   static constexpr std::size_t kTextBytesMax = 1024;
   // The row of a larger record is truncated: it has neither value nor headers. Those are in the event's
-  // own row, where they may have to be corrected first.
+  // own row, where they may have to be corrected first. A row that became no record is kept up to here.
   static constexpr std::size_t kRecordBytesMax = std::size_t{8} << 20U;
   // The same for a record that may be nowhere else: nothing is wrong with it and its row may be deleted
   // by now, or it is a message's. The server takes half a gigabyte at most.
@@ -51,8 +51,10 @@ struct DeadLetter {
   std::string reason;  // stable code, e.g. record_too_large
   std::string detail;
   std::uint32_t attempts = 0;
-  bool parked = false;                           // later events of its key follow it here
-  std::optional<std::uint64_t> truncated_bytes;  // value and headers, so large, are not here
+  bool parked = false;  // later events of its key follow it here
+  // It has no record, of which value and headers, or the row, had so many bytes. Its value, if any, is the
+  // row that became none, as outbox::KeptRow.
+  std::optional<std::uint64_t> truncated_bytes;
 
   // Of a row that was read.
   std::int64_t written_at_ms = 0;
@@ -67,6 +69,9 @@ struct DeadLetter {
   bool retry() const { return decision == Decision::kRetry; }
 
   bool discard() const { return decision == Decision::kDiscard; }
+
+  // Also of one that was read without its record.
+  bool keeps_row() const { return truncated_bytes && (value || value_bytes); }
 };
 
 // One of which later events must not overtake what is parked.

@@ -50,14 +50,15 @@ void TakeRecord(const Record& record, DeadLetter* row, std::size_t bytes_max) {
   for (const RecordHeader& header : record.headers) {
     bytes += header.name.size() + header.value.size();
   }
-  if (bytes > bytes_max && !row->truncated_bytes) {
+  const bool fits = bytes <= bytes_max;
+  if (!fits && !row->truncated_bytes) {
     row->truncated_bytes = bytes;
   }
   const bool whole = !row->truncated_bytes;
   if (record.key && (whole || row->parked || record.key->size() <= kTruncatedKeyBytesMax)) {
     row->key = std::string(*record.key);
   }
-  if (!whole) {
+  if (!fits) {
     return;
   }
   if (record.value) {

@@ -30,7 +30,8 @@ inline constexpr std::string_view kKeyParked = "key_parked";
 std::vector<std::pair<std::string_view, std::string>> DescribeForTopic(const base::DeadLetter& row,
                                                                        std::string_view pipeline);
 
-// Fills in key, value and headers, or what is left of them when they are larger than such a row may be.
+// Fills in key, value and headers, or what is left of them when they are larger than such a row may be. The
+// value of a row that is truncated already is what it keeps instead of a record.
 void TakeRecord(const Record& record, base::DeadLetter* row);
 // The same, up to `bytes_max`.
 void TakeRecord(const Record& record, base::DeadLetter* row, std::size_t bytes_max);

@@ -34,6 +34,8 @@ absl::Status DeadLetterOutlet::Write(const base::DeadLetter& row) {
     limits.message_bytes_max = kRequestBytesMax;
     ASSIGN_OR_RETURN(client_, MakeClient(options_, RD_KAFKA_PRODUCER, limits));
   }
+  // A kept row has columns, too, that are in no record, and readers of topics are not those of the table.
+  const std::optional<std::string> value = row.keeps_row() ? std::nullopt : row.value;
   const std::size_t bytes = BytesOf(row);
   if (bytes_ + bytes > kBytesMax) {
     return absl::ResourceExhaustedError(
@@ -52,7 +54,7 @@ absl::Status DeadLetterOutlet::Write(const base::DeadLetter& row) {
       client_.get(), RD_KAFKA_V_TOPIC(topic_.c_str()), RD_KAFKA_V_PARTITION(RD_KAFKA_PARTITION_UA),
       RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
       RD_KAFKA_V_KEY(Bytes(row.key), row.key.value_or("").size()),
-      RD_KAFKA_V_VALUE(Bytes(row.value), row.value.value_or("").size()), RD_KAFKA_V_HEADERS(list),
+      RD_KAFKA_V_VALUE(Bytes(value), value.value_or("").size()), RD_KAFKA_V_HEADERS(list),
       RD_KAFKA_V_OPAQUE(reinterpret_cast<void*>(static_cast<std::uintptr_t>(bytes))),
       RD_KAFKA_V_END);
 #pragma GCC diagnostic pop

@@ -39,7 +39,10 @@ class Undeliverables {
  public:
   Undeliverables(const DlqOptions& options, const DlqDecideOptions& decide,
                  DeadLetter::Decision decision, DeadLetterTable table)
-      : decide_(decide), decision_(decision), table_(std::move(table)), truncated_(options) {}
+      : decide_(decide),
+        decision_(decision),
+        table_(std::move(table)),
+        truncated_(options, &table_) {}
 
   absl::StatusOr<Outcome> Run() {
     const auto take = [this](const DeadLetter& row) { return Take(row); };

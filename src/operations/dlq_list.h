@@ -22,8 +22,9 @@ struct DlqListOptions {
 Outcome DlqList(const DlqOptions& options, const DlqListOptions& list);
 
 struct DlqShowOptions {
-  std::string event;     // id or position
-  bool payload = false;  // the value and nothing else: an Envelope as JSON, any other as it is
+  std::string event;  // id or position
+  // The value and nothing else: an Envelope and a row that is kept as JSON, any other as it is.
+  bool payload = false;
   bool json = false;
 };
 

@@ -8,6 +8,7 @@
 #include "envelope/envelope_json.h"
 #include "operations/dlq_list.h"
 #include "operations/dlq_text.h"
+#include "outbox/kept_row.h"
 #include "outbox/message_mapper.h"
 
 namespace walpost::operations {
@@ -21,6 +22,7 @@ struct Shown {
   bool open = false;
   std::optional<std::string> value;  // only when asked for
   bool is_envelope = false;
+  bool is_row = false;
 };
 
 bool IsEnvelope(const DlqOptions& options, const DeadLetter& row) {
@@ -44,7 +46,8 @@ Shown Copy(const DlqOptions& options, const DlqShowOptions& show, const DeadLett
     shown.json["headers"].push_back({{"name", header.name}, {"value", header.value.value_or("")}});
   }
   if (show.payload) {
-    shown.is_envelope = IsEnvelope(options, row);
+    shown.is_row = row.keeps_row();
+    shown.is_envelope = !shown.is_row && IsEnvelope(options, row);
     shown.value = row.value;
   }
   return shown;
@@ -69,12 +72,16 @@ std::string AsText(const DeadLetterJson& json) {
   return text;
 }
 
-Outcome Value(const Shown& shown) {
+absl::StatusOr<Outcome> Value(const Shown& shown) {
   if (!shown.value) {
     return Outcome{0, "",
                    shown.json["truncated_bytes"].is_null()
                        ? "the event has no value"
                        : "the value is not here: the dead letter is truncated"};
+  }
+  if (shown.is_row) {
+    ASSIGN_OR_RETURN(const outbox::KeptRow row, outbox::KeptRow::Parse(*shown.value));
+    return Outcome{0, Dump(AsJson(row)), "", /*as_it_is=*/true};
   }
   const std::optional<std::string> json =
       shown.is_envelope ? envelope::EnvelopeAsJson(*shown.value) : std::nullopt;

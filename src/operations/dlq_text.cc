@@ -1,7 +1,11 @@
 #include "operations/dlq_text.h"
 
+#include <chrono>
+
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "outbox/column_value.h"
 
 namespace walpost::operations {
 
@@ -45,11 +49,52 @@ Json AsJson(const base::DeadLetter& row) {
   item["written_at"] = TimeText(row.written_at_ms);
   item["seq"] = row.seq;
   item["truncated_bytes"] = row.truncated_bytes ? Json(*row.truncated_bytes) : Json();
-  item["value_bytes"] = row.value_bytes ? Json(*row.value_bytes) : Json();
+  // One of the two: a record's value, or the row that became no record.
+  const Json value_bytes = row.value_bytes ? Json(*row.value_bytes) : Json();
+  item["value_bytes"] = row.keeps_row() ? Json() : value_bytes;
+  item["kept_row_bytes"] = row.keeps_row() ? value_bytes : Json();
   item["decision"] = row.retry() ? Json("retry") : row.discard() ? Json("discard") : Json();
   item["decided_by"] = text(row.decided_by);
   item["send_to"] = text(row.send_to);
   return item;
+}
+
+namespace {
+
+Json ValueAsJson(const pgoutput::Value& value, std::uint32_t type) {
+  if (value.kind == pgoutput::Value::Kind::kNull) {
+    return Json();
+  }
+  std::string scratch;
+  if (type < outbox::type_oid::kFirstUserType && outbox::IsTextual(type)) {
+    const absl::StatusOr<std::string_view> text = outbox::ToText(value, type, &scratch);
+    if (text.ok()) {
+      return Json(*text);
+    }
+  }
+  if (value.kind == pgoutput::Value::Kind::kText) {
+    return Json(value.bytes);
+  }
+  if (type == outbox::type_oid::kTimestamptz) {
+    const absl::StatusOr<base::WallTime> time = outbox::ToTime(value);
+    if (time.ok()) {
+      return Json(TimeText(
+          std::chrono::floor<std::chrono::milliseconds>(time->time_since_epoch()).count()));
+    }
+  }
+  return Json("\\x" +
+              absl::BytesToHexString(absl::string_view(value.bytes.data(), value.bytes.size())));
+}
+
+}  // namespace
+
+Json AsJson(const outbox::KeptRow& row) {
+  Json columns = Json::object();
+  for (std::size_t i = 0; i < row.values().size(); ++i) {
+    const pgoutput::Column& column = row.relation().columns[i];
+    columns[column.name] = ValueAsJson(row.values()[i], column.type_oid);
+  }
+  return columns;
 }
 
 std::string Dump(const Json& json) {

@@ -10,6 +10,7 @@
 
 #include "base/printable.h"
 #include "operations/dlq.h"
+#include "outbox/kept_row.h"
 
 namespace walpost::operations {
 
@@ -28,6 +29,9 @@ std::string StateName(const base::DeadLetter& row);
 
 // All that is known, but for value and headers.
 DeadLetterJson AsJson(const base::DeadLetter& row);
+
+// Each column as the server shows it; what has no form that walpost knows, in hexadecimal.
+DeadLetterJson AsJson(const outbox::KeptRow& row);
 
 // Bytes that are not UTF-8 are replaced.
 std::string Dump(const DeadLetterJson& json);

@@ -32,12 +32,29 @@ absl::StatusOr<RowEncoder> RowEncoder::Create(postgres::SqlConnection* connectio
     table.topic = to_topic;
     table.columns.topic.clear();
   }
-  encoder.mapper_.emplace(std::move(table));
-  RETURN_IF_ERROR(encoder.columns_.Bind(&*encoder.mapper_));
-  encoder.encoder_.emplace(outbox.encoder, connection->database(), schemas, source);
-  encoder.schemas_ = schemas;
-  encoder.arena_ = std::make_unique<base::ChunkArena>();
+  RETURN_IF_ERROR(encoder.Bind(std::move(table), connection->database(), outbox, source, schemas));
   return encoder;
+}
+
+absl::StatusOr<RowEncoder> RowEncoder::CreateForKept(const pgoutput::Relation& relation,
+                                                     std::string database, const DlqOutbox& outbox,
+                                                     std::uint32_t source,
+                                                     envelope::SchemaTable* schemas) {
+  RowEncoder encoder;
+  encoder.columns_.relation = relation;
+  RETURN_IF_ERROR(encoder.Bind(outbox.table, std::move(database), outbox, source, schemas));
+  return encoder;
+}
+
+absl::Status RowEncoder::Bind(outbox::TableOptions table, std::string database,
+                              const DlqOutbox& outbox, std::uint32_t source,
+                              envelope::SchemaTable* schemas) {
+  mapper_.emplace(std::move(table));
+  RETURN_IF_ERROR(columns_.Bind(&*mapper_));
+  encoder_.emplace(outbox.encoder, std::move(database), schemas, source);
+  schemas_ = schemas;
+  arena_ = std::make_unique<base::ChunkArena>();
+  return absl::OkStatus();
 }
 
 std::string RowEncoder::Columns() const {
@@ -48,7 +65,17 @@ std::string RowEncoder::Columns() const {
   return absl::StrJoin(names, ", ");
 }
 
-absl::StatusOr<envelope::Record> RowEncoder::Encode(const Row& row,
+std::vector<Value> RowEncoder::ValuesOf(const Row& row) const {
+  std::vector<Value> values;
+  values.reserve(width());
+  for (std::size_t i = 0; i < width(); ++i) {
+    const Cell& cell = row.at(i);
+    values.push_back(cell ? Value{Value::Kind::kText, *cell} : Value{});
+  }
+  return values;
+}
+
+absl::StatusOr<envelope::Record> RowEncoder::Encode(std::span<const Value> values,
                                                     const envelope::Position& position,
                                                     const envelope::TransactionInfo& transaction) {
   if (last_) {
@@ -57,12 +84,6 @@ absl::StatusOr<envelope::Record> RowEncoder::Encode(const Row& row,
   }
   if (schemas_ != nullptr && schemas_->crowded()) {
     schemas_->ForgetUnused({});
-  }
-  std::vector<Value> values;
-  values.reserve(width());
-  for (std::size_t i = 0; i < width(); ++i) {
-    const Cell& cell = row.at(i);
-    values.push_back(cell ? Value{Value::Kind::kText, *cell} : Value{});
   }
   outbox::Event event;
   RETURN_IF_ERROR(base::Annotate(mapper_->Map(values, &event), "no event"));

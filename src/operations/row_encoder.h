@@ -11,7 +11,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/chunk_arena.h"
@@ -32,6 +34,12 @@ class RowEncoder {
                                            envelope::SchemaTable* schemas,
                                            const std::string& to_topic = "");
 
+  // For the rows that dead letters keep, under their columns: no table is read.
+  static absl::StatusOr<RowEncoder> CreateForKept(const pgoutput::Relation& relation,
+                                                  std::string database, const DlqOutbox& outbox,
+                                                  std::uint32_t source,
+                                                  envelope::SchemaTable* schemas);
+
   // `"schema"."table"`.
   const std::string& table() const { return table_; }
 
@@ -47,13 +55,17 @@ class RowEncoder {
 
   std::size_t width() const { return columns_.relation.columns.size(); }
 
-  // `row` begins with the columns; what follows is not looked at.
-  absl::StatusOr<envelope::Record> Encode(const postgres::Row& row,
+  // `row` begins with the columns; what follows is not looked at. Views of it.
+  std::vector<pgoutput::Value> ValuesOf(const postgres::Row& row) const;
+
+  absl::StatusOr<envelope::Record> Encode(std::span<const pgoutput::Value> values,
                                           const envelope::Position& position,
                                           const envelope::TransactionInfo& transaction);
 
  private:
   RowEncoder() = default;
+  absl::Status Bind(outbox::TableOptions table, std::string database, const DlqOutbox& outbox,
+                    std::uint32_t source, envelope::SchemaTable* schemas);
 
   std::string table_;
   TableColumns columns_;

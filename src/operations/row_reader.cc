@@ -170,7 +170,8 @@ absl::Status RowReader::Take(const Row& row, std::uint64_t number, const OnRow& 
   const Cell& created = row.at(extra + kCreated);
   const auto created_at = std::chrono::microseconds(NumberOf<std::int64_t>(created));
   transaction.commit_time = created ? base::WallTime(created_at) : WallNow();
-  absl::StatusOr<envelope::Record> record = encoder_.Encode(row, position, transaction);
+  absl::StatusOr<envelope::Record> record =
+      encoder_.Encode(encoder_.ValuesOf(row), position, transaction);
   const Cell& id = row.at(extra + kId);
   const std::string id_text = id.value_or("");
   std::optional<std::int64_t> created_ms;

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "envelope/dead_letter.h"
 #include "operations/plain_table.h"
+#include "outbox/kept_row.h"
 #include "outbox/message_mapper.h"
 #include "outbox/undeliverable.h"
 
@@ -59,39 +60,81 @@ absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
     ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(options_.source.conninfo,
                                                          options_.source.application_name));
   }
+  const auto source = static_cast<std::uint32_t>(outbox - options_.outboxes.begin());
+  // Without an id none of the table is meant.
+  if (row.event_id.empty() && row.keeps_row()) {
+    return FromKept(*outbox, source, row);
+  }
+  // It comes first: it may have been corrected.
+  absl::StatusOr<DeadLetter> whole = FromTable(*outbox, source, row);
+  return absl::IsNotFound(whole.status()) && row.keeps_row() ? FromKept(*outbox, source, row)
+                                                             : whole;
+}
+
+absl::StatusOr<DeadLetter> TruncatedRow::FromTable(const DlqOutbox& outbox, std::uint32_t source,
+                                                   const DeadLetter& row) {
   RETURN_IF_ERROR(BeginReadOnly(&*connection_));
-  absl::StatusOr<DeadLetter> whole =
-      ReadFrom(*outbox, static_cast<std::uint32_t>(outbox - options_.outboxes.begin()), row);
+  absl::StatusOr<DeadLetter> whole = FromTableLocked(outbox, source, row);
   RETURN_IF_ERROR(connection_->Execute("ROLLBACK"));
   return whole;
 }
 
-absl::StatusOr<DeadLetter> TruncatedRow::ReadFrom(const DlqOutbox& outbox, std::uint32_t source,
-                                                  const DeadLetter& row) {
+absl::StatusOr<DeadLetter> TruncatedRow::FromTableLocked(const DlqOutbox& outbox,
+                                                         std::uint32_t source,
+                                                         const DeadLetter& row) {
   absl::StatusOr<RowEncoder> encoder = RowEncoder::Create(&*connection_, outbox, source, &schemas_);
   if (!encoder.ok()) {
     return Prefixed("its row is needed, and ", encoder.status());
   }
   encoder_ = *std::move(encoder);
   ASSIGN_OR_RETURN(row_, Fetch(outbox.table, row.event_id));
+  const std::vector<pgoutput::Value> values = encoder_->ValuesOf(row_);
+  absl::StatusOr<DeadLetter> whole = Whole(row, values);
+  return absl::IsInvalidArgument(whole.status()) ? Prefixed("its row is still ", whole.status())
+                                                 : whole;
+}
+
+absl::StatusOr<DeadLetter> TruncatedRow::FromKept(const DlqOutbox& outbox, std::uint32_t source,
+                                                  const DeadLetter& row) {
+  ASSIGN_OR_RETURN(const std::vector<DeadLetter> open,
+                   dead_letters_->ReadRow(row.seq, /*whole=*/true));
+  if (open.empty() || !open.front().value) {
+    return absl::NotFoundError("it was closed, or made whole, meanwhile");
+  }
+  ASSIGN_OR_RETURN(const outbox::KeptRow kept, outbox::KeptRow::Parse(*open.front().value));
+  const std::string gone = absl::StrFormat(
+      "its row is no longer in table %s, and as its dead letter keeps it, ", row.source);
+  absl::StatusOr<RowEncoder> encoder = RowEncoder::CreateForKept(
+      kept.relation(), connection_->database(), outbox, source, &schemas_);
+  if (!encoder.ok()) {
+    return Prefixed(gone, encoder.status());
+  }
+  encoder_ = *std::move(encoder);
+  absl::StatusOr<DeadLetter> whole = Whole(row, kept.values());
+  return absl::IsInvalidArgument(whole.status()) ? Prefixed(gone + "it is still ", whole.status())
+                                                 : whole;
+}
+
+// Of what the encoder reads.
+absl::StatusOr<DeadLetter> TruncatedRow::Whole(const DeadLetter& row,
+                                               std::span<const pgoutput::Value> values) {
   envelope::Position position;  // none, when a verb sent its row beside the stream
   if (!row.position.empty()) {
     ASSIGN_OR_RETURN(position, envelope::Position::Parse(row.position));
   }
-  const absl::StatusOr<envelope::Record> record =
-      encoder_->Encode(row_, position, envelope::TransactionInfo{{}, CommitTime(row)});
-  if (!record.ok()) {
-    return Prefixed("its row is still ", record.status());
-  }
+  ASSIGN_OR_RETURN(
+      const envelope::Record record,
+      encoder_->Encode(values, position, envelope::TransactionInfo{{}, CommitTime(row)}));
   DeadLetter whole = row;
   whole.truncated_bytes.reset();
+  whole.value.reset();
   if (!row.parked) {  // the topic of a parked one is that of its key
-    whole.topic = std::string(record->topic);
+    whole.topic = std::string(record.topic);
     whole.key.reset();
   }
-  whole.partition = record->partition;
-  whole.event_time_ms = record->timestamp_ms;
-  envelope::TakeRecord(*record, &whole, DeadLetter::kOnlyRecordBytesMax);
+  whole.partition = record.partition;
+  whole.event_time_ms = record.timestamp_ms;
+  envelope::TakeRecord(record, &whole, DeadLetter::kOnlyRecordBytesMax);
   if (row.position.empty()) {
     std::erase_if(whole.headers,
                   [](const auto& header) { return header.name == "walpost-position"; });
@@ -101,8 +144,8 @@ absl::StatusOr<DeadLetter> TruncatedRow::ReadFrom(const DlqOutbox& outbox, std::
         absl::StrFormat("its record is larger than a dead letter may be, %u bytes",
                         DeadLetter::kOnlyRecordBytesMax));
   }
-  if (record->schema != 0) {
-    whole.schema = envelope::NeedAsText(schemas_.entry(record->schema).need);
+  if (record.schema != 0) {
+    whole.schema = envelope::NeedAsText(schemas_.entry(record.schema).need);
   }
   return whole;
 }

@@ -1,13 +1,16 @@
-// TruncatedRow - a truncated dead letter made whole from its row in the outbox table.
-// Why: it has neither value nor headers, because they did not fit, or because the row became no
-//   record; the row may have been corrected since, or the topic's limit raised.
-// Thread: one owner; blocking.   Lifetime: `options` must outlive it.
-// Errors: kNotFound (no such row, or its table is no outbox any more), kFailedPrecondition (several
+// TruncatedRow - a truncated dead letter made whole from its row: the one in the outbox table or, when
+// that is gone, the one that the dead letter keeps.
+// Why: it has no record, because that did not fit, or because the row became none. The row in the table
+//   may have been corrected since; or the configuration, under which the kept one is read anew; or the
+//   topic's limit was raised.
+// Thread: one owner; blocking.   Lifetime: `options` and `dead_letters` must outlive it.
+// Errors: kNotFound (no such row, nor a kept one, or its table is no outbox any more), kFailedPrecondition (several
 //   rows, or a table that does not fit its mapping), kInvalidArgument (the row still becomes no
 //   record; says why), and SqlConnection's.
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,17 +24,25 @@ namespace walpost::operations {
 
 class TruncatedRow {
  public:
-  explicit TruncatedRow(const DlqOptions& options) : options_(options) {}
+  TruncatedRow(const DlqOptions& options, postgres::DeadLetterTable* dead_letters)
+      : options_(options), dead_letters_(dead_letters) {}
 
-  // The same with its record. Its schema is looked up when it is sent.
+  // The same with its record. Its schema is looked up when it is sent. `row` may be without what it keeps.
   absl::StatusOr<base::DeadLetter> Read(const base::DeadLetter& row);
 
  private:
-  absl::StatusOr<base::DeadLetter> ReadFrom(const DlqOutbox& outbox, std::uint32_t source,
+  absl::StatusOr<base::DeadLetter> FromTable(const DlqOutbox& outbox, std::uint32_t source,
+                                             const base::DeadLetter& row);
+  absl::StatusOr<base::DeadLetter> FromTableLocked(const DlqOutbox& outbox, std::uint32_t source,
+                                                   const base::DeadLetter& row);
+  absl::StatusOr<base::DeadLetter> FromKept(const DlqOutbox& outbox, std::uint32_t source,
                                             const base::DeadLetter& row);
+  absl::StatusOr<base::DeadLetter> Whole(const base::DeadLetter& row,
+                                         std::span<const pgoutput::Value> values);
   absl::StatusOr<postgres::Row> Fetch(const outbox::TableOptions& table, const std::string& id);
 
   const DlqOptions& options_;
+  postgres::DeadLetterTable* const dead_letters_;
   std::optional<postgres::SqlConnection> connection_;
   // Of the last row.
   postgres::Row row_;

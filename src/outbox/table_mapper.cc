@@ -130,6 +130,8 @@ const TableOptions& TableMapper::options() const { return impl_->options; }
 
 const TopicRules& TableMapper::topic_rules() const { return *impl_->topic_rules; }
 
+std::uint32_t TableMapper::ReadableType(std::uint32_t oid) const { return impl_->TypeBelow(oid); }
+
 void TableMapper::Unbind() {
   impl_->bound = false;
   impl_->domains.clear();

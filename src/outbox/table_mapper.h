@@ -43,6 +43,10 @@ class TableMapper {
   // Forgets the binding and the types; for a new connection.
   void Unbind();
 
+  // The built-in type that values of this one look like, the type itself where it was made by users and is
+  // text, or 0 for what is not read.
+  std::uint32_t ReadableType(std::uint32_t oid) const;
+
   // CHECK-fails when unbound.
   absl::Status Map(std::span<const pgoutput::Value> values, Event* event);
 

@@ -149,7 +149,7 @@ base::Lsn Intake::seen_lsn() const {
 }
 
 std::optional<Halt> Intake::TakePayload(std::string_view payload, base::Lsn start) {
-  payload_bytes_ = payload.size();
+  payload_ = payload;
   payload_lsn_ = start;
   if (const absl::Status status = decoder_.Decode(payload, &message_); !status.ok()) {
     return ProtocolError(std::string(status.message()));

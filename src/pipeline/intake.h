@@ -184,8 +184,8 @@ class Intake {
   std::optional<Messages> messages_;
   pgoutput::Decoder decoder_;
   pgoutput::Message message_;
-  std::size_t payload_bytes_ = 0;       // of the message just taken
-  base::Lsn payload_lsn_;               // the same
+  std::string_view payload_;            // the message that is being taken
+  base::Lsn payload_lsn_;               // of the message just taken
   std::vector<pgoutput::Value> small_;  // scratch
   // Relations that are no outbox themselves, and the transaction that was the first on this connection
   // to announce them; at most kAnnouncedMax.

@@ -37,6 +37,7 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
   }
   UndeliverableEvent undeliverable;
   undeliverable.event = &event;
+  undeliverable.row = outbox::StreamedRow{&outbox->mapper, &*outbox->announced, payload_};
   for (const pgoutput::Value& value : insert.values) {
     undeliverable.bytes += value.bytes.size();
   }
@@ -98,14 +99,14 @@ absl::Status Intake::Add(const outbox::Event& event, envelope::Encoder* encoder,
 }
 
 absl::Status Intake::CheckSize() const {
-  if (payload_bytes_ <= event_bytes_max_) {
+  if (payload_.size() <= event_bytes_max_) {
     return absl::OkStatus();
   }
   return outbox::UndeliverableError(
       outbox::kEventTooLarge,
       absl::StrFormat("it has %u bytes, more than source.event_bytes_max, %u: correct what writes "
                       "it, or raise the limit",
-                      payload_bytes_, event_bytes_max_));
+                      payload_.size(), event_bytes_max_));
 }
 
 // Enough to say which event it is: no work is done on what is not sent.

@@ -199,7 +199,7 @@ std::optional<Halt> Undeliverables::DecideUndeliverable(const UndeliverableEvent
   row.detail = undeliverable.detail;
   row.partition = event.partition;
   if (!undeliverable.content) {
-    row.truncated_bytes = undeliverable.bytes;  // the row is in its table
+    row.truncated_bytes = undeliverable.bytes;
   }
   counters_->events_failed.Add(row.topic, row.reason);
   if (PolicyOf(undeliverable.table) == OnUndeliverable::kHalt) {
@@ -224,6 +224,11 @@ std::optional<Halt> Undeliverables::DecideUndeliverable(const UndeliverableEvent
   }
   record.key = event.key;
   record.value = undeliverable.content;
+  std::optional<std::string> kept;
+  if (undeliverable.row) {
+    kept = outbox::KeepRow(*undeliverable.row);
+    record.value = kept;
+  }
   tracker_->Add(WithRoom(record, tracker_->arena()), undeliverable.ordinal,
                 undeliverable.commit_time, 0, undeliverable.table, FormOf(row));
   Know(sequence, std::move(row));

@@ -21,6 +21,7 @@
 #include "envelope/position.h"
 #include "envelope/schema_table.h"
 #include "outbox/event.h"
+#include "outbox/kept_row.h"
 #include "pipeline/counters.h"
 #include "pipeline/dead_letters.h"
 #include "pipeline/event_reference.h"
@@ -43,6 +44,7 @@ struct Decision {
 struct UndeliverableEvent {
   const outbox::Event* event = nullptr;     // as far as it was understood
   std::optional<std::string_view> content;  // of a message, which stands in no table
+  std::optional<outbox::StreamedRow> row;   // which its table may not have for long
   std::uint64_t bytes = 0;
   base::Lsn commit_lsn;
   std::uint32_t ordinal = 0;

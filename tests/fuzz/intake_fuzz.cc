@@ -13,6 +13,7 @@
 #include "fuzz/fuzz_target.h"
 #include "fuzz/intake_input.h"
 #include "outbox/column_value.h"
+#include "outbox/kept_row.h"
 #include "outbox/presets.h"
 #include "outbox/topic_template.h"
 #include "pgoutput/frame.h"
@@ -239,7 +240,9 @@ class Session {
 
   void CheckDeadLetter(const delivery::Tracker::Entry& entry) {
     const base::DeadLetter row = undeliverables_.RowOf(tracker_.next_sequence() - 1);
-    CHECK(row.truncated_bytes && !row.value && row.headers.empty());
+    CHECK(row.keeps_row() && row.headers.empty());
+    const auto kept = outbox::KeptRow::Parse(*row.value);
+    CHECK(kept.ok()) << kept.status();
     const auto position = envelope::Position::Parse(row.position);
     CHECK(position.ok());
     CHECK(position->commit_lsn == entry.commit_lsn && position->ordinal == entry.ordinal);

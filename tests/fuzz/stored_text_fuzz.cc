@@ -1,5 +1,5 @@
 // An input is what walpost reads back from where operators may write as well: the first byte says which
-// parser reads the rest. A row of walpost.dead_letters, what is noted there of its schema, what
+// parser reads the rest. A row of walpost.dead_letters, an outbox row that one of them keeps, what is noted there of its schema, what
 // `walpost.pipeline.backfill` says, the envelope that a verb shows, or a conninfo.
 #include <glog/logging.h>
 
@@ -15,6 +15,8 @@
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
 #include "operations/backfill.h"
+#include "operations/dlq_text.h"
+#include "outbox/kept_row.h"
 #include "postgres/conninfo.h"
 #include "postgres/dead_letter_cells.h"
 #include "postgres/sql_connection.h"
@@ -48,6 +50,16 @@ void CheckDeadLetter(std::string_view bytes) {
   const std::string shown = postgres::Text(row.detail, base::DeadLetter::kTextBytesMax, false);
   CHECK_LE(shown.size(), base::DeadLetter::kTextBytesMax);
   CHECK(base::IsUtf8(shown) && shown.find('\0') == std::string::npos);
+}
+
+void CheckKeptRow(std::string_view bytes) {
+  const auto row = outbox::KeptRow::Parse(bytes);
+  if (!row.ok()) {
+    CHECK(absl::IsDataLoss(row.status())) << row.status();
+    return;
+  }
+  CHECK_EQ(row->values().size(), row->relation().columns.size());
+  CHECK(base::IsUtf8(operations::Dump(operations::AsJson(*row))));
 }
 
 void CheckSchemaNeed(std::string_view text) {
@@ -120,6 +132,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   switch (data[0]) {
     case 'r':
       walpost::fuzz::CheckDeadLetter(rest);
+      break;
+    case 'k':
+      walpost::fuzz::CheckKeptRow(rest);
       break;
     case 's':
       walpost::fuzz::CheckSchemaNeed(rest);

@@ -60,7 +60,7 @@ def test_what_a_compacted_topic_does_not_take_is_refused_before_it_is_sent(make_
     assert "kafka_delivery_failed" not in [line["event"] for line in p.walpost.log_events()]
 
 
-def test_rows_that_become_no_record_are_truncated(make_pipeline, kafka):
+def test_rows_that_become_no_record_are_truncated_and_kept(make_pipeline, kafka):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}}).start()
     p.allow_bad_topics()
     p.insert(1, 10)
@@ -70,7 +70,9 @@ def test_rows_that_become_no_record_are_truncated(make_pipeline, kafka):
     p.wait_confirmed()
     (row, key, value), = dead_letters(p)
     assert row["reason"] == "row_invalid" and row["event_id"].endswith("bad")
-    assert row["truncated_bytes"] > 0 and value is None
+    assert row["truncated_bytes"] > 0
+    assert value.startswith(b"walpost-row-1\n")
+    assert b"secret payload" in value or b"secret payload".hex().encode() in value  # 13 sends text
     assert len(p.records()) == 20
 
 

@@ -187,6 +187,61 @@ def test_truncated_one_is_made_whole_from_its_row(make_pipeline, kafka):
     assert listed(p) == []
 
 
+@pytest.mark.smoke
+def test_event_of_an_ephemeral_table_is_sent_again_from_the_row_that_its_dead_letter_keeps(make_pipeline, kafka):
+    def allowing(*topics):
+        return {"outboxes": [{"topic": "{aggregate_type}", "topics": {"allowed": list(topics)}}],
+                "delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": f"dead-{made.name}"}}
+
+    made = p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    other = f"other-{p.name}"
+    kafka.create_topic(other, partitions=1)
+    p.walpost = p.another(config=allowing(p.name))
+    p.walpost.init()
+    p.walpost.start()
+    p.execute("SELECT outbox.set_ephemeral(true)")
+    insert = ("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, content_type, headers)"
+              " VALUES (%s, 'key-1', 'Created', %s, 'x/y', '{\"tenant\": \"t\"}') RETURNING id::text")
+    payload = b"\x00\xffsecret payload"
+    (sent,), = p.execute(insert, other, payload)
+    p.execute("SELECT outbox.set_payload_max(20000000)")
+    (huge,), = p.execute(insert, other, b"x" * (9 << 20))
+    p.wait_confirmed()
+    assert p.execute("SELECT count(*) FROM outbox.events") == [(0,)]
+    assert [dead_letter["reason"] for dead_letter in listed(p)] == ["topic_not_allowed"] * 2
+
+    assert "secret" not in dlq(p, "show", sent).stdout
+    assert json.loads(dlq(p, "show", sent, "--json").stdout)["value_bytes"] is None
+    shown = json.loads(dlq(p, "show", sent, "--payload").stdout)
+    assert shown["id"] == sent and shown["aggregate_type"] == other and shown["payload"] == "\\x" + payload.hex()
+    assert all(message.value() is None for message in kafka.read_all(f"dead-{p.name}"))  # others may read that topic
+
+    still = dlq(p, "retry", "--id", sent, exit_code=75).stdout
+    assert "no longer in table outbox.events" in still and "still no event" in still and "topics.allowed" in still
+    p.walpost.stop()
+    p.walpost = p.another(config=allowing(p.name, other))
+    p.walpost.start()
+    dlq(p, "retry", "--id", sent)
+    (message,) = kafka.read_all(other)
+    envelope = servers.load_envelope().FromString(message.value())
+    assert envelope.id == sent and envelope.payload == payload and envelope.content_type == "x/y"
+    assert message.key() == b"key-1" and headers_of(message)["walpost-redelivery"] == "dlq-retry"
+    assert "only `walpost dlq discard` is left" in dlq(p, "retry", "--id", huge, exit_code=75).stdout
+
+
+def test_row_in_its_table_comes_before_the_one_that_its_dead_letter_keeps(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}}).start()
+    p.allow_bad_topics()
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload)"
+              " VALUES ('no such/topic', 'key-1', 'Created', 'as it was')")
+    p.wait_confirmed()
+    (dead_letter,) = listed(p)
+    p.execute("UPDATE outbox.events SET aggregate_type = %s, payload = 'corrected'", p.name)
+    dlq(p, "retry", "--id", dead_letter["id"])
+    (record,) = p.records()
+    assert record.envelope.payload == b"corrected"
+
+
 def test_row_that_row_security_hides_is_not_taken_for_deleted(make_pipeline):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
     p.walpost.verb("init", "--with-roles")

@@ -100,8 +100,11 @@ Identity Judge::Identify(const envelope::Record& record) {
 void Judge::CheckRecord(const envelope::Record& record, const Event& event,
                         bool dead_letter) const {
   Require(record.key == event.key, "event %s: another key than its row", event.id);
-  if (dead_letter && !record.value) {
+  if (dead_letter && event.undeliverable) {
     Require(record.headers.empty(), "a truncated dead letter with headers");
+    // Its table may not have it any more.
+    Require(record.value && record.value->find(event.payload) != std::string_view::npos,
+            "G1: the dead letter of event %s has nothing of its row", event.id);
     return;
   }
   Require(

@@ -76,6 +76,22 @@ TEST(DeadLetterTest, TooLargeRecordIsTruncatedAndKeepsTheKeyThatOrderNeeds) {
   EXPECT_EQ(parked.key, key);
 }
 
+TEST(DeadLetterTest, ValueOfATruncatedOneIsTheRowThatItKeeps) {
+  Record record;
+  record.value = "the row";
+  DeadLetter row;
+  row.truncated_bytes = 5;
+  TakeRecord(record, &row);
+  EXPECT_EQ(row.value, "the row");
+  EXPECT_EQ(row.truncated_bytes, 5U);
+  EXPECT_TRUE(row.keeps_row());
+  row.truncated_bytes.reset();
+  EXPECT_FALSE(row.keeps_row()) << "a record's value";
+  DeadLetter nothing;
+  nothing.truncated_bytes = 5;
+  EXPECT_FALSE(nothing.keeps_row());
+}
+
 TEST(DeadLetterTest, RecordThatMayBeNowhereElseIsKeptWhole) {
   const std::string large(DeadLetter::kRecordBytesMax + 1, 'x');
   Record record;

@@ -65,6 +65,16 @@ TEST_F(DeadLetterOutletTest, EachIsARecord) {
   EXPECT_THAT(ReadPartition(mock_.bootstrap(), "dead", 0), ElementsAre("a", "b"));
 }
 
+// It has columns that are in no record.
+TEST_F(DeadLetterOutletTest, RowThatADeadLetterKeepsStaysInItsTable) {
+  DeadLetterOutlet outlet(Options(), "dead", "shop");
+  base::DeadLetter keeping = Row("a row");
+  keeping.truncated_bytes = 5;
+  EXPECT_TRUE(outlet.Publish({keeping}).ok());
+  EXPECT_TRUE(Await(&outlet).ok());
+  EXPECT_THAT(ReadPartition(mock_.bootstrap(), "dead", 0), ElementsAre("(null)"));
+}
+
 TEST_F(DeadLetterOutletTest, RefusalIsReportedAndTheNextGoesOn) {
   DeadLetterOutlet outlet(Options(), "dead", "shop");
   mock_.FailProduce({RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE});

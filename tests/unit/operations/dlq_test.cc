@@ -7,6 +7,9 @@
 
 #include "operations/dlq_decide.h"
 #include "operations/dlq_text.h"
+#include "outbox/column_value.h"
+#include "outbox/presets.h"
+#include "support/pgoutput_bytes.h"
 
 namespace walpost::operations {
 namespace {
@@ -105,17 +108,54 @@ TEST(DlqTextTest, BytesThatMayBeAnythingArePrintable) {
 
 TEST(DlqTextTest, JsonShowsAllButTheValue) {
   DeadLetter row = Row();
-  row.truncated_bytes = 9;
   DeadLetterJson json = AsJson(row);
   EXPECT_EQ(json["state"], "dead_letter");
   EXPECT_EQ(json["key"], "key-1");
   EXPECT_EQ(json["seq"], 7);
   EXPECT_EQ(json["value_bytes"], 6);
-  EXPECT_EQ(json["truncated_bytes"], 9);
+  EXPECT_TRUE(json["truncated_bytes"].is_null());
+  EXPECT_TRUE(json["kept_row_bytes"].is_null());
   EXPECT_EQ(json["written_at"], "1970-01-01T00:16:40Z");
   EXPECT_TRUE(json["event_time"].is_null());
   EXPECT_TRUE(json["decision"].is_null());
   EXPECT_EQ(json.dump().find("secret"), std::string::npos);
+}
+
+TEST(DlqTextTest, RowThatIsKeptIsNotShownAsAValue) {
+  DeadLetter row = Row();
+  row.truncated_bytes = 9;
+  const DeadLetterJson json = AsJson(row);
+  EXPECT_EQ(json["truncated_bytes"], 9);
+  EXPECT_EQ(json["kept_row_bytes"], 6);
+  EXPECT_TRUE(json["value_bytes"].is_null());
+}
+
+TEST(DlqTextTest, KeptRowIsShownByColumn) {
+  namespace type = outbox::type_oid;
+  pgoutput::Relation relation;
+  relation.id = {16400};
+  relation.name = "events";
+  relation.columns = {{"id", type::kUuid, -1, true},        {"number", type::kInt4, -1, false},
+                      {"payload", type::kBytea, -1, false}, {"made", type::kTimestamptz, -1, false},
+                      {"escaped", type::kBytea, -1, false}, {"odd", type::kText, -1, false},
+                      {"strange", 16390, -1, false},        {"none", type::kText, -1, false}};
+  const outbox::TableMapper mapper(*outbox::PresetOptions("walpost"));
+  const std::string insert = testing::InsertBytes(
+      relation.id,
+      {testing::BinaryColumn(std::string(16, '\x11')),
+       testing::BinaryColumn(testing::BigEndian(7, 4)), testing::BinaryColumn("\x01\xff"),
+       testing::BinaryColumn(testing::BigEndian(0, 8)), testing::TextColumn("\\x01ff"),
+       testing::TextColumn("\xff"), testing::BinaryColumn("\x02"), testing::NullColumn()});
+  const std::string bytes = outbox::KeepRow({&mapper, &relation, insert}).value();
+  const DeadLetterJson json = AsJson(outbox::KeptRow::Parse(bytes).value());
+  EXPECT_EQ(json["id"], "11111111-1111-1111-1111-111111111111");
+  EXPECT_EQ(json["number"], "7");
+  EXPECT_EQ(json["payload"], "\\x01ff");
+  EXPECT_EQ(json["made"], "2000-01-01T00:00:00Z");
+  EXPECT_EQ(json["escaped"], "\\x01ff");
+  EXPECT_EQ(json["strange"], "\\x02");
+  EXPECT_TRUE(json["none"].is_null());
+  EXPECT_THAT(Dump(json), HasSubstr("\"odd\": \"\xef\xbf\xbd\""));
 }
 
 TEST(DlqTextTest, StateSaysWhatBecameOfIt) {

@@ -1,6 +1,7 @@
 // delivery.on_undeliverable: skip and dead_letter.
 #include <map>
 
+#include "outbox/kept_row.h"
 #include "pipeline_fixture.h"
 
 namespace walpost::pipeline {
@@ -378,6 +379,55 @@ TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordIsTruncatedInItsPlace) {
   ExpectAccounted();
 }
 
+// Its table may not have it any more when an operator decides.
+TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordIsKept) {
+  Policy(OnUndeliverable::kPark);
+  SendPayload(Begin(100));
+  SendPayload(EventBytes({testing::TextColumn("b2"), testing::TextColumn("b"),
+                          testing::TextColumn("no such/topic"), testing::TextColumn("created"),
+                          testing::BinaryColumn("of b2")}));
+  SendPayload(Commit(100));
+  EXPECT_TRUE(RowAt(0).keeps_row());
+  EXPECT_THAT(RowAt(0).headers, IsEmpty());
+  const auto kept = outbox::KeptRow::Parse(RowAt(0).value.value());
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->relation().name, "events");
+  ASSERT_THAT(kept->values(), SizeIs(EventsRelation().columns.size()));
+  EXPECT_EQ(kept->values()[0].bytes, "b2");
+  EXPECT_EQ(kept->values()[4].bytes, "of b2");
+}
+
+TEST_F(DeadLetterPolicyTest, RowLargerThanADeadLetterMayBeIsNotKept) {
+  Policy(OnUndeliverable::kDeadLetter);
+  SendPayload(Begin(100));
+  SendPayload(
+      EventBytes({testing::TextColumn("b2"), testing::TextColumn("b"),
+                  testing::TextColumn("no such/topic"), testing::TextColumn("created"),
+                  testing::BinaryColumn(std::string(base::DeadLetter::kRecordBytesMax, 'x'))}));
+  SendPayload(Commit(100));
+  EXPECT_EQ(RowAt(0).reason, "row_invalid");
+  EXPECT_GT(RowAt(0).truncated_bytes, base::DeadLetter::kRecordBytesMax);
+  EXPECT_FALSE(RowAt(0).value);
+}
+
+TEST_F(DeadLetterPolicyTest, KeptRowCountsTowardsTheLimitUntilItIsWritten) {
+  constexpr std::size_t kBytes = 10'000;
+  options_.in_flight_bytes_max = 8 * kBytes;
+  Policy(OnUndeliverable::kDeadLetter);
+  serve_dead_letters_ = false;
+  SendPayload(Begin(100));
+  std::size_t taken = 0;
+  while (pipeline().want_frame() && taken < 100) {
+    SendPayload(
+        EventBytes({testing::TextColumn("b" + std::to_string(taken++)), testing::TextColumn("b"),
+                    testing::TextColumn("no such/topic"), testing::TextColumn("created"),
+                    testing::BinaryColumn(std::string(kBytes, 'x'))}));
+  }
+  EXPECT_LE(taken, 8U);
+  ServeDeadLetters();
+  EXPECT_TRUE(pipeline().want_frame()) << "written, they are held no more";
+}
+
 // Who writes rows chooses these texts, and the table may be away for long.
 TEST_F(DeadLetterPolicyTest, TextsOfARowThatWaitsCountTowardsTheLimit) {
   constexpr std::size_t kTopicBytes = 1'000;
@@ -420,6 +470,7 @@ TEST_F(DeadLetterPolicyTest, RowBeyondTheLimitIsUndeliverable) {
   EXPECT_EQ(RowAt(0).reason, "event_too_large");
   EXPECT_EQ(RowAt(0).event_id, "b1");
   EXPECT_GT(RowAt(0).truncated_bytes, 100'000U);
+  EXPECT_TRUE(RowAt(0).keeps_row()) << "the limit may be raised";
 }
 
 TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordIsSkippedAndNotDoubledByAReconnect) {
