@@ -394,11 +394,12 @@ BEGIN
     IF current_setting('synchronous_commit') NOT IN ('off', 'local') THEN
         PERFORM set_config('synchronous_commit', 'local', true);
     END IF;
-    -- One at a time. By a lock that only its owner can take: an advisory one anybody could hold for ever.
+    -- One at a time, and until the transaction ends: a pipeline that comes to need rows takes it as well, and so waits for what was
+    -- asked before it came. By a lock that only its owner can take: an advisory one anybody could hold for ever.
     BEGIN
         LOCK TABLE outbox.retention_note IN SHARE ROW EXCLUSIVE MODE;
     EXCEPTION WHEN lock_not_available THEN
-        RAISE WARNING 'outbox.maintain is running already';
+        RAISE WARNING 'outbox.maintain is running already, or walpost is just making a slot whose rows it must not drop';
         RETURN;
     END;
     SELECT * INTO note FROM outbox.delivered_note();

@@ -25,6 +25,7 @@ using postgres::SqlConnection;
 using Reading = RowReader::Reading;
 
 constexpr std::chrono::milliseconds kPolicyWait{5'000};  // for each answer
+constexpr char kLockNotAvailable[] = "55P03";
 
 }  // namespace
 
@@ -56,7 +57,7 @@ absl::Status LockRowsToSend(SqlConnection* connection) {
   RETURN_IF_ERROR(connection->Execute("SET idle_in_transaction_session_timeout = 0; BEGIN"));
   absl::Status locked =
       connection->Execute("LOCK TABLE walpost.pipeline IN SHARE UPDATE EXCLUSIVE MODE NOWAIT");
-  if (connection->last_sqlstate() == "55P03") {
+  if (connection->last_sqlstate() == kLockNotAvailable) {
     return absl::FailedPreconditionError("another walpost is sending these rows just now");
   }
   return locked;
@@ -74,17 +75,31 @@ void Backfill::ReportProgress(const std::string& what, std::uint64_t done, std::
   }
 }
 
-// A snapshot keeps rows that are deleted, but not a table that is dropped.
-absl::Status Backfill::HoldTables() {
-  const postgres::ConnectOptions& source = options_.pipeline.source;
-  ASSIGN_OR_RETURN(hold_, SqlConnection::Connect(source.conninfo, source.application_name));
-  RETURN_IF_ERROR(hold_->Execute("SET idle_in_transaction_session_timeout = 0; BEGIN"));
+// A snapshot keeps rows that are deleted, but not a table that is dropped. Nor does it help who goes on
+// after an interruption: he reads the table again.
+absl::Status Backfill::HoldTables(SqlConnection* connection,
+                                  std::chrono::milliseconds timeout) const {
+  RETURN_IF_ERROR(connection->Execute(
+      absl::StrFormat("SET idle_in_transaction_session_timeout = 0; BEGIN ISOLATION LEVEL READ "
+                      "COMMITTED; SET LOCAL lock_timeout = %d",
+                      timeout.count())));
+  // In the order in which outbox.maintain takes them.
   for (const DlqOutbox& outbox : options_.pipeline.outboxes) {
-    RETURN_IF_ERROR(hold_->Execute(absl::StrFormat("LOCK TABLE %s.%s IN ACCESS SHARE MODE",
-                                                   QuoteIdentifier(outbox.table.schema),
-                                                   QuoteIdentifier(outbox.table.table))));
+    RETURN_IF_ERROR(KeepRetentionAway(connection, outbox.table));
   }
-  return absl::OkStatus();
+  for (const DlqOutbox& outbox : options_.pipeline.outboxes) {
+    const absl::Status locked = connection->Execute(
+        absl::StrFormat("LOCK TABLE %s.%s IN ACCESS SHARE MODE",
+                        QuoteIdentifier(outbox.table.schema), QuoteIdentifier(outbox.table.table)));
+    if (connection->last_sqlstate() == kLockNotAvailable) {
+      return absl::DeadlineExceededError(
+          absl::StrFormat("another transaction has locked %s and did not end in time; see "
+                          "sql/runbook/long_transactions.sql, then run this again",
+                          NameOf(outbox)));
+    }
+    RETURN_IF_ERROR(locked);
+  }
+  return connection->Execute("SET LOCAL lock_timeout TO DEFAULT");
 }
 
 absl::Status Backfill::OpenIn(const std::string& snapshot) {
@@ -131,7 +146,6 @@ absl::StatusOr<std::string> Backfill::Run() {
   ASSIGN_OR_RETURN(SqlConnection lock,
                    SqlConnection::Connect(source.conninfo, source.application_name));
   RETURN_IF_ERROR(LockRowsToSend(&lock));
-  hold_.reset();  // walpost.pipeline keeps outbox.maintain away from here on
   ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(source.conninfo, source.application_name));
   RETURN_IF_ERROR(ReadPlace());
   RETURN_IF_ERROR(CheckRest());

@@ -12,6 +12,7 @@
 // Source: docs/database.md, "Start with a table that has rows" and "After a lost slot".
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -69,8 +70,12 @@ class Backfill {
   // kFailedPrecondition: it is not, and nobody has said that such rows are to be sent.
   absl::Status CheckGap();
 
-  // Before the slot is made, until Run: nobody drops a table or partition whose rows it will see.
-  absl::Status HoldTables();
+  // Before the slot is made: begins a transaction of `connection`. Until it ends, nobody drops a table or
+  // partition whose rows the slot will see, and no outbox.maintain runs. The one that writes the record of
+  // the slot, so that neither begins before the record is there. `timeout`: for each lock.
+  // kDeadlineExceeded: somebody holds a table for longer.
+  absl::Status HoldTables(postgres::SqlConnection* connection,
+                          std::chrono::milliseconds timeout) const;
 
   // While the slot is made: opens what is to be sent in the slot's own snapshot.
   absl::Status OpenIn(const std::string& snapshot);
@@ -115,8 +120,7 @@ class Backfill {
   const BackfillOptions& options_;
   std::optional<Gap> gap_;
   std::optional<postgres::SqlConnection> connection_;
-  std::optional<postgres::SqlConnection> hold_;  // a transaction with locks on the tables
-  std::map<std::uint32_t, RowReader> readers_;   // by the outbox's place
+  std::map<std::uint32_t, RowReader> readers_;  // by the outbox's place
   std::map<std::uint32_t, std::string> note_warnings_;
   std::string snapshot_;
   envelope::SchemaTable schemas_;

@@ -312,7 +312,8 @@ class Initializer {
     create.application_name = options_.source.application_name;
     create.timeout = options_.slot_timeout;
     if (backfill_) {
-      RETURN_IF_ERROR(backfill_->HoldTables());
+      holds_tables_ = true;
+      RETURN_IF_ERROR(backfill_->HoldTables(connection_, options_.slot_timeout));
       create.on_snapshot = [this](const std::string& snapshot) {
         return backfill_->OpenIn(snapshot);
       };
@@ -351,9 +352,12 @@ class Initializer {
     return at_begin && !options_.replaced ? RememberBeginning(options_) : absl::OkStatus();
   }
 
-  // With the dead letters of the cluster before, or nobody could decide about them any more.
+  // With the dead letters of the cluster before, or nobody could decide about them any more. Ends what
+  // holds the tables: from here on the record keeps outbox.maintain away.
   absl::Status Replace(const PipelineRecord& record) {
-    RETURN_IF_ERROR(connection_->Execute("BEGIN"));
+    if (!holds_tables_) {
+      RETURN_IF_ERROR(connection_->Execute("BEGIN"));
+    }
     absl::StatusOr<std::uint64_t> taken = 0;
     if (record_) {
       taken = TakeOverDeadLetters(connection_, *record_);
@@ -418,6 +422,7 @@ class Initializer {
   std::string consistent_point_;
   std::optional<std::string> snapshot_;
   std::optional<Backfill> backfill_;
+  bool holds_tables_ = false;  // connection_ is in a transaction of Backfill::HoldTables
 };
 
 }  // namespace

@@ -15,6 +15,8 @@ using postgres::QuoteIdentifier;
 using postgres::Row;
 using postgres::SqlConnection;
 
+constexpr char kLockNotAvailable[] = "55P03";
+
 // What must be walpost's own, where a note is to be believed.
 constexpr char kOwnObjects[] =
     "SELECT 'schema ' || quote_ident(nspname), nspowner FROM pg_namespace WHERE nspname = $1 UNION "
@@ -104,6 +106,25 @@ absl::StatusOr<RetentionNote> FindRetentionNote(SqlConnection* connection,
     note.snapshot = found[0].at(0).value_or("");
   }
   return note;
+}
+
+absl::Status KeepRetentionAway(SqlConnection* connection, const outbox::TableOptions& table) {
+  ASSIGN_OR_RETURN(const std::optional<Notes> notes, FindNotes(connection, table.schema));
+  if (!notes || !notes->made_by_walpost) {
+    return absl::OkStatus();
+  }
+  // It conflicts with what outbox.maintain takes first, and with nothing else. Whoever owns the table: a
+  // lock believes nothing and runs nothing.
+  const absl::Status locked = connection->Execute(absl::StrFormat(
+      "LOCK TABLE ONLY %s.retention_note IN ROW EXCLUSIVE MODE", QuoteIdentifier(table.schema)));
+  if (connection->last_sqlstate() == kLockNotAvailable) {
+    return absl::DeadlineExceededError(absl::StrFormat(
+        "%s.maintain, or a transaction that has called it, has not ended in time, and may still "
+        "delete rows that are to be sent; see sql/runbook/long_transactions.sql, then run this "
+        "again",
+        table.schema));
+  }
+  return locked;
 }
 
 }  // namespace walpost::operations

@@ -1,8 +1,11 @@
-// RetentionNote - what outbox.maintain has noted beside its table: what was committed before a position.
+// RetentionNote - what outbox.maintain has noted beside its table: what was committed before a position,
+// and the lock that keeps it away.
 // Why: rows from before a note that was delivered need not be looked at. Who can write a note can have
 //   rows left out, and anybody may make a table of that name where he may create any.
+//   outbox.maintain asks first who still needs rows, and deletes later: who comes to need them in
+//   between must wait for its end.
 // Thread: blocking.
-// Limits: none but where walpost made the schema, and trusted roles own it, the note and outbox.maintain.
+// Limits: no note but where walpost made the schema, and trusted roles own it, the note and outbox.maintain.
 //   None is always right: it only means that more rows are compared.
 // Errors: those of SqlConnection.
 #pragma once
@@ -24,5 +27,11 @@ struct RetentionNote {
 // Of the notes up to `end`. `connection`: with a transaction that stays open while the note counts.
 absl::StatusOr<RetentionNote> FindRetentionNote(postgres::SqlConnection* connection,
                                                 const outbox::TableOptions& table, base::Lsn end);
+
+// Until the transaction of `connection` ends, no outbox.maintain of the table's schema runs; one that runs
+// is waited for, as long as lock_timeout says. Nothing to lock where there is none.
+// kDeadlineExceeded: it did not end in time.
+absl::Status KeepRetentionAway(postgres::SqlConnection* connection,
+                               const outbox::TableOptions& table);
 
 }  // namespace walpost::operations

@@ -450,15 +450,15 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
     init.backfill->gap = gap;
   }
   init.replaced = [&]() -> absl::Status {
+    if (options.leave_gap && !noted) {  // there was no table before
+      ASSIGN_OR_RETURN(noted, NoteSkipped(options.init, "", WhatIsSent(options, gap)));
+    }
     Mover anew(options.init);
     RETURN_IF_ERROR(anew.Look(/*slot_may_be_lost=*/true));
     return anew.Decide(anew.facts().confirmed_flush_lsn, /*slot_is_new=*/true);
   };
   Outcome made = Init(init);
   made.output = text + made.output;
-  if (made.exit_code == 0 && options.leave_gap && !noted) {  // there was no table before
-    ASSIGN_OR_RETURN(noted, NoteSkipped(options.init, "", WhatIsSent(options, gap)));
-  }
   made.output += noted ? kKeptUntilDiscarded : "";
   if (made.exit_code == 0) {
     made.output += "done; a walpost that is halted resumes on SIGHUP\n";

@@ -2,6 +2,7 @@
 
 import contextlib
 import subprocess
+import threading
 
 import pytest
 import servers
@@ -185,6 +186,43 @@ def test_partition_is_not_dropped_between_the_slot_of_a_second_pipeline_and_its_
         cursor.execute("SELECT pg_advisory_unlock(1)")
     assert verb.wait(60) == 0
     assert sorted(dict(message.headers())["id"].decode() for message in kafka.read_all(p.name + "-two")) == stored(p) and len(stored(p)) == 20
+
+
+# By outbox.maintain, which has asked who needs the rows before the second pipeline is recorded. Read again, they would be missing.
+@pytest.mark.smoke
+def test_rows_of_a_plain_table_that_are_about_to_be_deleted_then_the_slot_of_a_second_pipeline_is_made_without_them(make_pipeline, kafka):
+    p = make_pipeline()
+    p.walpost.verb("init", "--plain-table")
+    p.walpost.start()
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at)"
+              " SELECT %s, 'k', 'Tested', now() - interval '3 days' FROM generate_series(1, 50)", p.name)
+    p.execute("SELECT * FROM outbox.maintain(keep => '1 day')")
+    p.execute(FILL, p.name, 51, 51)
+    p.wait_confirmed()
+    p.walpost.stop()
+    p.walpost.start()
+    topic = p.name + "-two"  # not there yet, so the backfill is interrupted
+    two = p.another(name=p.name + "_two", config={"outboxes": [{"table": "outbox.events", "topic": topic}]})
+    p.execute("CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql SET lock_timeout = 0 AS"
+              " $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$; CREATE TRIGGER wait BEFORE DELETE ON outbox.events FOR EACH STATEMENT EXECUTE FUNCTION wait()")
+    with contextlib.closing(p.postgres.connect(p.database)) as hold, hold.cursor() as cursor, \
+            contextlib.closing(p.postgres.connect(p.database)) as maintaining, maintaining.cursor() as maintain:
+        cursor.execute("SELECT pg_advisory_lock(1)")
+        deleting = threading.Thread(target=maintain.execute, args=("SELECT action, detail FROM outbox.maintain(keep => '1 day')",))
+        deleting.start()
+        servers.wait_for(lambda: p.execute("SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"), 60, "maintain to delete")
+        verb = subprocess.Popen([servers.walpost_binary(), "--config", str(two.file), "init", "--backfill"])
+        servers.wait_for(lambda: verb.poll() is not None or p.execute(
+            "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'outbox.retention_note'::regclass"), 60, "init to wait, or to end")
+        made = p.execute("SELECT slot_name FROM pg_replication_slots WHERE slot_name = %s", p.name + "_two")
+        cursor.execute("SELECT pg_advisory_unlock(1)")
+        deleting.join(60)
+        assert maintain.fetchall() == [("deleted", "50 rows")]
+    assert verb.wait(60) == 78, "the topic is missing"
+    kafka.create_topic(topic, 1)
+    two.verb("init", "--backfill")
+    sent = sorted(dict(message.headers())["id"].decode() for message in kafka.read_all(topic))
+    assert not made and sent == stored(p) and len(sent) == 1
 
 
 def table_with_order(p, *orders, stops=()):

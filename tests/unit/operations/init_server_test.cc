@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <string>
 
 #include "operations/init.h"
+#include "outbox/presets.h"
 #include "postgres/sql_connection.h"
 #include "unit/operations/server_fixture.h"
 
@@ -140,6 +142,33 @@ TEST_F(InitServerTest, PublicationExistsBeforeTheSlotAndTheRecordOnlyAfterIt) {
   EXPECT_EQ(again.exit_code, 0) << again.error;
   EXPECT_THAT(again.output, HasSubstr("publication  shop exists\n"));
   EXPECT_EQ(Sql("SELECT count(*) FROM walpost.pipeline"), "1");
+}
+
+// It may still delete rows that the backfill has to send.
+TEST_F(InitServerTest, MaintenanceThatDoesNotEndThenABackfillEndsBeforeItsSlotIsMade) {
+  InitOk();
+  auto maintenance = postgres::SqlConnection::Connect(Conninfo(), "maintenance");
+  ASSERT_TRUE(maintenance.ok()) << maintenance.status();
+  // What outbox.maintain does first. It has written nothing, so the slot itself does not wait for it.
+  ASSERT_TRUE(
+      maintenance->Execute("BEGIN; LOCK TABLE outbox.retention_note IN SHARE ROW EXCLUSIVE MODE")
+          .ok());
+  InitOptions second = Options();
+  second.name = second.source.slot = "second";
+  second.slot_timeout = std::chrono::milliseconds(300);
+  second.backfill.emplace();
+  second.backfill->pipeline.name = second.name;
+  second.backfill->pipeline.source = second.source;
+  second.backfill->pipeline.outboxes = {{*outbox::PresetOptions("walpost"), {}}};
+  EXPECT_EQ(Init(second).exit_code, 69);
+  EXPECT_EQ(Sql("SELECT count(*) FROM pg_replication_slots"), "1");
+  EXPECT_EQ(Sql("SELECT count(*) FROM walpost.pipeline"), "1");
+
+  ASSERT_TRUE(maintenance->Execute("COMMIT").ok());
+  second.slot_timeout = Options().slot_timeout;
+  const Outcome again = Init(second);
+  EXPECT_EQ(again.exit_code, 0) << again.error;
+  EXPECT_EQ(Sql("SELECT backfilled FROM walpost.pipeline WHERE name = 'second'"), "t");
 }
 
 TEST_F(InitServerTest, SlotAndPublicationMadeByHandAreTakenAndRecorded) {

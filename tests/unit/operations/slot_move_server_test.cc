@@ -263,6 +263,20 @@ TEST_F(SlotMoveTest, RecreateMakesWhatIsMissing) {
   EXPECT_EQ(std::to_string(Decided()[0].publication_oid), Sql("SELECT oid FROM pg_publication"));
 }
 
+// From then on outbox.maintain believes that everything before the new slot is delivered.
+TEST_F(SlotMoveTest, GapThatIsLeftIsNotedBeforeTheNewSlotIsRecordedAlsoWhereTheTableWasMissing) {
+  InitOk();
+  Sql("DROP TABLE walpost.dead_letters");
+  Sql("CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NOT EXISTS (SELECT "
+      "FROM walpost.dead_letters WHERE reason = 'transactions_skipped') THEN RAISE 'not noted'; "
+      "END "
+      "IF; RETURN NEW; END $$; CREATE TRIGGER noted BEFORE INSERT OR UPDATE ON walpost.pipeline "
+      "FOR EACH ROW EXECUTE FUNCTION noted()");
+  const Outcome outcome = SlotRecreate(LeavingGap(Options()), true);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
+  EXPECT_EQ(Sql("SELECT count(*) FROM walpost.dead_letters WHERE closed_at IS NULL"), "1");
+}
+
 TEST_F(SlotMoveTest, KafkaThatIsAwayChangesNothing) {
   InitRemembering();
   mock_.SetDown(true);
