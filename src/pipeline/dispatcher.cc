@@ -363,7 +363,6 @@ std::optional<base::MonotonicTime> Dispatcher::NextDeadline() const {
 }
 
 void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOffset where) {
-  report_by_ = now_.mono + report_wait_;
   if (sequence >= ProgressKeeper::kFirstSequence) {
     progress_->OnAcknowledged();
     return;
@@ -372,6 +371,7 @@ void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOff
     dead_letters_->OnAcknowledged();
     return;
   }
+  report_by_ = now_.mono + report_wait_;
   const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
   ++counters_->events_delivered;
   ++counters_->delivered_by_topic[entry.label].second;

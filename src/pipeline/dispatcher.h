@@ -43,8 +43,9 @@ class Dispatcher : private delivery::SinkListener {
  public:
   // Gathering ends at this many events in any case.
   static constexpr delivery::Sequence kGatherEvents = 4096;
-  // Without a report for so long, the producer that sends one at a time is given up: a partition without
-  // a leader must not hold the others.
+  // Without a report about an event for so long, the producer that sends one at a time is given up: a
+  // partition without a leader must not hold the others. Progress and what is released of dead letters do
+  // not count: a release may go on for hours, and is one record at a time with any producer.
   static constexpr std::chrono::milliseconds kReportWaitMin{5'000};
   static constexpr std::chrono::milliseconds kReportWaitMax{60'000};
 

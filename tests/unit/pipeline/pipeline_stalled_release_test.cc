@@ -78,6 +78,33 @@ TEST_F(StalledReleaseTest, LineGoesOnAfterASessionFailed) {
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));
 }
 
+// Its answers say nothing about what the producer that sends one at a time is there for.
+TEST_F(StalledReleaseTest, ReleaseThatGoesOnDoesNotHoldTheLineBesideAPartitionWithoutALeader) {
+  Connect();
+  ParkA(100, std::vector<std::string>(100, "a1"));
+  ReleaseA();
+  Transaction(200, {"b1"});
+  const delivery::Sequence b1 = pipeline().tracker().next_sequence() - 1;
+  sink_.FailSession("gone");
+  Settle();
+  ASSERT_EQ(sink_.session().mode, delivery::Sink::Mode::kOneAtATime);
+  ASSERT_FALSE(pipeline().want_frame());
+  // A large record each second; the partition of b1 gives no report.
+  for (auto waited = milliseconds(0); waited < 2 * Dispatcher::kReportWaitMin;
+       waited += milliseconds(1'000)) {
+    for (const delivery::Sequence sequence : sink_.outstanding()) {
+      if (sequence != b1) {
+        sink_.Deliver(sequence);
+      }
+    }
+    Advance(milliseconds(1'000));
+    Settle();
+  }
+  EXPECT_EQ(pipeline().parked_keys(), 1U) << "the release goes on";
+  EXPECT_EQ(sink_.session().mode, delivery::Sink::Mode::kPipelined);
+  EXPECT_TRUE(pipeline().want_frame());
+}
+
 TEST_F(StalledReleaseTest, LineThatItHoldsGoesOnAfterAWhile) {
   Connect();
   ParkA(100, {"a1"});
