@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "operations/minor_release.h"
 
 namespace walpost::operations {
 namespace {
@@ -35,6 +36,7 @@ class ServerCheck {
       : slot_(slot), connection_(connection), now_(now) {}
 
   void Run() {
+    Release();
     Places();
     Room();
     Retention();
@@ -45,6 +47,24 @@ class ServerCheck {
   std::vector<CheckLine> Take() { return found_.Take(); }
 
  private:
+  void Release() {
+    const auto text = [](int version) {
+      return absl::StrFormat("%d.%d", version / 10'000, version % 10'000);
+    };
+    const int version = connection_->server_version();
+    const int mended = FirstThatLearnsOfAddedTables(version);
+    if (version >= mended) {
+      found_.Ok("minor release", text(version));
+      return;
+    }
+    found_.Warn("minor release",
+                absl::StrFormat("%s: a table that is added to the publication while a transaction "
+                                "that has written to it is open may lose its later events until "
+                                "walpost connects again; update to %s or newer "
+                                "(docs/postgresql-versions.md)",
+                                text(version), text(mended)));
+  }
+
   // A standby, a backup or a second walpost may have taken them all.
   void Places() {
     const std::optional<Row> row = One(

@@ -1,5 +1,5 @@
-// CheckServer - the part of `check` about the server itself: places for slots and walsenders, how
-// much more WAL our slot may keep, settings that can take it away, and the clock.
+// CheckServer - the part of `check` about the server itself: its release, places for slots and
+// walsenders, how much more WAL our slot may keep, settings that can take it away, and the clock.
 // Thread: blocking.
 // Source: https://www.postgresql.org/docs/current/runtime-config-replication.html.
 #pragma once

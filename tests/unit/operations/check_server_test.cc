@@ -70,6 +70,7 @@ TEST_F(CheckServerTest, GoodSetUpHasNothingToMend) {
   EXPECT_EQ(LineOf(outcome, "schema version"), "ok: 5");
   EXPECT_EQ(LineOf(outcome, "table outbox.events"), "ok: 4 partitions");
   EXPECT_THAT(LineOf(outcome, "kafka"), HasSubstr("ok: 3 broker(s)"));
+  EXPECT_NE(LineOf(outcome, "minor release"), "");
 }
 
 TEST_F(CheckServerTest, SchemaOfAnotherVersionSaysWhatToUpdate) {
