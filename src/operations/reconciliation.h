@@ -4,7 +4,8 @@
 // Thread: one owner; blocking.
 // Use: Add all rows, Look, then Judge once.
 // Units/limits: on disk some 200 bytes for each row and record, and as many again for each row of a
-//   compacted topic when superseded rows are to be reported; memory does not grow with them.
+//   compacted topic when superseded rows are to be reported; in memory one part in DiskBuckets::kBuckets of
+//   them at a time, by their id or key.
 // Errors: those of reading, and DiskBuckets's.
 #pragma once
 
