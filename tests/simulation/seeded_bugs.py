@@ -130,7 +130,7 @@ BUGS = [
      "(begin.commit_lsn < complete_lsn_ || !known_.verified());",
      "(begin.commit_lsn < complete_lsn_ || !known_.verified()) && !BUG(other_history_taken);"),
     ("pipeline/intake_events.cc",
-     "  if (since.Covers(transaction_.commit_lsn, transaction_.info.commit_time)) {",
+     "  if (since.Covers(transaction_.commit_lsn, transaction_.commit_time)) {",
      "  if (since.Covers(transaction_.commit_lsn, BUG(since_without_a_clock) ? since.at : transaction_.info.commit_time)) {"),
     ("pipeline/intake.cc",
      "    complete_lsn_ = std::max(complete_lsn_, facts.progress->end_lsn);",
