@@ -109,11 +109,9 @@ class Mover {
   bool remembers_nothing() const { return !newest_ && unread_.count == 0; }
 
   // From here on streaming begins at `position` and at nothing else.
-  absl::Status Decide(Lsn position, bool slot_is_new) {
-    return Remember(position, newest_ ? newest_->epoch + 1 : 1, slot_is_new);
-  }
+  absl::Status Decide(Lsn position) { return Remember(position, newest_ ? newest_->epoch + 1 : 1); }
 
-  absl::Status Remember(Lsn position, std::uint64_t epoch, bool slot_is_new) {
+  absl::Status Remember(Lsn position, std::uint64_t epoch) {
     if (options_.progress_topic.empty()) {
       return absl::OkStatus();
     }
@@ -126,10 +124,8 @@ class Mover {
         SqlConnection::Connect(options_.source.conninfo, options_.source.application_name));
     ASSIGN_OR_RETURN(const base::WallTime now, postgres::ReadServerClock(&connection));
     const base::Since decided{position, now};
+    // Without first_xid: of ids of before nobody knows whether they are of this history.
     Progress progress = facts_.ProgressAt(position);
-    if (newest_ && !slot_is_new) {
-      LeaveToAdopt(&progress);
-    }
     for (base::PublishedTable& table : progress.tables) {
       table.since = decided;
     }
@@ -159,19 +155,6 @@ class Mover {
   const base::SourceFacts& facts() const { return facts_; }
 
  private:
-  // `run` adopts what is not remembered, and says so. A new slot begins behind all that was open when its
-  // tables were published.
-  void LeaveToAdopt(Progress* progress) const {
-    std::erase_if(progress->tables, [this](const base::PublishedTable& table) {
-      return newest_->Find(table) == nullptr;
-    });
-    for (base::PublishedTable& table : progress->tables) {
-      // Ids of another history say nothing here.
-      table.first_xid =
-          RememberedIsOfThisHistory() ? newest_->Find(table)->first_xid : base::FullXid();
-    }
-  }
-
   bool Mendable(const PreflightStep& step, bool slot_may_be_lost) const {
     const HaltReason reason = step.problem->reason;
     if (step.name == "slot") {
@@ -365,7 +348,7 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
         "somebody else moved slot \"%s\" meanwhile: stop the walpost that uses it, then try again",
         options.source.slot));
   }
-  RETURN_IF_ERROR(mover.Decide(position, /*slot_is_new=*/false));
+  RETURN_IF_ERROR(mover.Decide(position));
   ASSIGN_OR_RETURN(const std::string taken,
                    RecordDecision(options, mover.facts(), position, &connection));
   text += taken;
@@ -455,7 +438,7 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
     }
     Mover anew(options.init);
     RETURN_IF_ERROR(anew.Look(/*slot_may_be_lost=*/true));
-    return anew.Decide(anew.facts().confirmed_flush_lsn, /*slot_is_new=*/true);
+    return anew.Decide(anew.facts().confirmed_flush_lsn);
   };
   Outcome made = Init(init);
   made.output = text + made.output;
@@ -474,8 +457,7 @@ absl::Status RememberBeginning(const InitOptions& options) {
   }
   Mover begun(options);
   RETURN_IF_ERROR(begun.Look(/*slot_may_be_lost=*/true));
-  return begun.remembers_nothing() ? begun.Remember(begun.facts().confirmed_flush_lsn, /*epoch=*/0,
-                                                    /*slot_is_new=*/true)
+  return begun.remembers_nothing() ? begun.Remember(begun.facts().confirmed_flush_lsn, /*epoch=*/0)
                                    : absl::OkStatus();
 }
 

@@ -268,7 +268,7 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     }
     last_oid_ = halt ? 0 : last_oid_;  // the next row of it may count
   }
-  if (last_outbox_ == nullptr || transaction_.full_xid < last_outbox_->published.first_xid) {
+  if (last_outbox_ == nullptr || IsOlderThanAdoption(last_outbox_)) {
     ++counters_->changes_ignored;
     return std::nullopt;
   }
@@ -280,6 +280,32 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     return CheckUnknown(last_outbox_->published.since, ordinal);
   }
   return TakeRow(last_outbox_, insert, ordinal);
+}
+
+// Its transaction may have been open when the table was adopted. Where nothing of ours can be, the rest
+// decides: a server that was set back gives such ids again, and its rows come later than `since`.
+bool Intake::IsOlderThanAdoption(Outbox* outbox) {
+  base::PublishedTable& table = outbox->published;
+  if (transaction_.full_xid >= table.first_xid || transaction_.empty_for_us) {
+    return false;
+  }
+  const base::Lsn end(transaction_.commit_lsn.value() + 1);
+  since_moved_ = since_moved_ || end > table.since.lsn;
+  table.since = {std::max(table.since.lsn, end),
+                 std::max(table.since.at, transaction_.commit_time)};
+  return true;
+}
+
+bool Intake::TakeSince(std::vector<base::PublishedTable>* tables) {
+  if (!std::exchange(since_moved_, false)) {
+    return false;
+  }
+  for (base::PublishedTable& table : *tables) {
+    for (const Outbox& outbox : outboxes_) {
+      table.since = outbox.oid == table.oid ? outbox.published.since : table.since;
+    }
+  }
+  return true;
 }
 
 // Of the first row of a relation, and of each that follows one of another.

@@ -82,6 +82,9 @@ class Intake {
 
   bool in_transaction() const { return transaction_.open; }
 
+  // Rows of old transactions were passed over: moves `since` of their tables behind them. False: none were.
+  bool TakeSince(std::vector<base::PublishedTable>* tables);
+
   // Of the open or, else, the last transaction; for messages.
   base::Lsn last_commit_lsn() const { return transaction_.commit_lsn; }
 
@@ -143,6 +146,7 @@ class Intake {
   std::optional<Halt> On(const pgoutput::LogicalMessage& message);
   std::optional<Halt> OnOther();
 
+  bool IsOlderThanAdoption(Outbox* outbox);
   std::optional<Halt> CheckSource(const pgoutput::Insert& insert, std::uint32_t announced);
   bool IsDecided(const Outbox& outbox) const;
   std::optional<Halt> FindOutbox(std::uint32_t oid);
@@ -209,6 +213,7 @@ class Intake {
   std::uint32_t last_label_ = 0;
 
   Transaction transaction_;
+  bool since_moved_ = false;
   base::FullXid newest_xid_;  // that was seen
   bool must_look_ = false;
   base::Lsn reported_position_;  // by the last keepalive

@@ -96,6 +96,9 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
     } else if (timers_.waiting()) {
       OnPassed(now);
     }
+    if (intake_.TakeSince(&facts_->tables)) {
+      keeper_.OnLooked(*facts_);
+    }
     pings_.OnChange(data->server_time - intake_.last_commit_time(), now);
     completing_ = completing_ && intake_.in_transaction() && !intake_.must_look();
     if (tracker_.next_sequence() != before) {

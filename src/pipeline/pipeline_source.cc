@@ -58,8 +58,9 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
                                   facts.next_xid, &*facts_);
   // A server that lost what came last gives its ids again. A standby does not know which were given.
   for (base::PublishedTable& table : facts_->tables) {
-    table.first_xid =
-        facts.in_recovery ? table.first_xid : std::min(table.first_xid, facts.next_xid);
+    if (!facts.in_recovery && facts.next_xid < table.first_xid) {
+      table.first_xid = base::FullXid();
+    }
   }
   confirmed_max_ = std::max(confirmed_max_, facts.confirmed_flush_lsn);
   server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);

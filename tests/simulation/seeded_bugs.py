@@ -100,8 +100,8 @@ BUGS = [
      "  const bool again = found != nullptr && found->announced;\n"
      "  if (found != nullptr && !(BUG(ddl_ignored) && again)) {\n    // Reported"),
     ("pipeline/intake.cc",
-     "published.first_xid) {\n    ++counters_->changes_ignored;",
-     "published.first_xid) {\n    transaction_.next_ordinal += BUG(ignored_row_counted) ? 1 : 0;\n    ++counters_->changes_ignored;"),
+     "IsOlderThanAdoption(last_outbox_)) {\n    ++counters_->changes_ignored;",
+     "IsOlderThanAdoption(last_outbox_)) {\n    transaction_.next_ordinal += BUG(ignored_row_counted) ? 1 : 0;\n    ++counters_->changes_ignored;"),
     ("pipeline/intake.cc",
      "  if (prefix == prefixes.end()) {",
      "  if (prefix == prefixes.end()) {\n    transaction_.next_ordinal += BUG(ignored_message_counted) ? 1 : 0;"),

@@ -142,6 +142,7 @@ TEST_F(HistoryTest, RowThatCommittedAfterItsTableBecameAnOutboxAndStandsBeforeHa
   Remembered();
   facts_.progress->tables = {{1, "other", "table"}};
   facts_.looked_at = kCommitTime - std::chrono::microseconds(1);
+  facts_.next_xid = base::FullXid{1'000};  // a server that was set back gives old ids again
   facts_.start_lsn = Lsn(300);
   ConnectAndAdopt();
   SendPayload(Begin(400));
@@ -167,6 +168,32 @@ TEST_F(HistoryTest, TransactionThatBeganBeforeItsTableWasAnOutboxHoldsNoEventOfI
   }
   DeliverAll();
   EXPECT_THAT(Visible('a'), ElementsAre("a800", "a900", "a1000", "a1100"));
+}
+
+// The stream begins at the last transaction with events, so it may come again.
+TEST_F(HistoryTest, OldTransactionThatWasPassedOverIsKnownWhenItComesAgain) {
+  Remembered();
+  facts_.progress->tables = {{1, "other", "table"}};
+  facts_.next_xid = base::FullXid{1'000};
+  facts_.start_lsn = Lsn(500);
+  ConnectAndAdopt();
+  SendPayload(Begin(600, 950));
+  Event("a1");
+  SendPayload(Commit(600));
+  Keepalive(900);
+  Advance(ProgressKeeper::kEvery);
+  sink_.DeliverAll();
+  Tick();
+  ASSERT_EQ(Written()->end_lsn, Lsn(900));
+  EXPECT_EQ(Written()->tables.at(0).since.lsn, Lsn(601));
+  End(StreamEnd::Kind::kLost);
+  facts_.progress = Written();
+  Connect(/*start=*/Lsn(100));
+  SendPayload(Begin(600, 950));
+  Event("a1");
+  SendPayload(Commit(600));
+  EXPECT_TRUE(pipeline().connected()) << "no other history";
+  EXPECT_EQ(pipeline().counters().changes_ignored, 2U);
 }
 
 TEST_F(HistoryTest, TransactionIdThatIsGivenAgainIsANewOne) {
