@@ -127,10 +127,7 @@ absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string
   if (const auto found = targets_.find(topic); found != targets_.end()) {
     return &found->second;
   }
-  if (client_ == nullptr) {
-    producer_limits_.message_bytes_max = kRequestBytesMax;
-    RETURN_IF_ERROR(MakeClient());
-  }
+  RETURN_IF_ERROR(MakeClient());  // only a new one asks each broker
   Target target;
   const absl::StatusOr<std::int32_t> partitions = CountPartitions(client_.get(), topic, patience_);
   target.takes_nothing = WhyItTakesNothing(partitions.status());
@@ -146,7 +143,6 @@ absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string
   if (target.limits.message_bytes_max) {
     const std::int64_t batch = BatchBytesFor(*target.limits.message_bytes_max);
     if (batch < producer_limits_.batch_bytes_max.value_or(INT64_MAX)) {
-      RETURN_IF_ERROR(Flush());
       producer_limits_.batch_bytes_max = batch;
       RETURN_IF_ERROR(MakeClient());
     }

@@ -77,7 +77,7 @@ class BulkWriter {
   const std::chrono::milliseconds patience_;
   const OnRefused on_refused_;
   Producer client_;  // null until needed
-  ProducerLimits producer_limits_;
+  ProducerLimits producer_limits_ = {std::nullopt, kRequestBytesMax};
   std::map<std::string, Target> targets_;
   bool compressed_ = false;
   std::uint64_t sequence_ = 0;                      // of the next record

@@ -52,11 +52,12 @@ absl::Status FoundTopicStatus(const std::string& topic, rd_kafka_resp_err_t erro
 // proves nothing: it counts when nobody has known it for this long.
 constexpr std::chrono::milliseconds kUnknownFor{3'000};
 
-// A broker that is cut off from the controller goes on answering with what it knew before.
+// For another broker to answer, of those that a client has just connected to.
 constexpr std::chrono::milliseconds kNextBrokerFor{200};
 
 // Number of partitions, the largest that a broker says: they are asked until all have answered, or no
-// other one has for kNextBrokerFor. Errors as TopicStatus. That a topic is unknown is believed after
+// other one has for kNextBrokerFor. `client` must be new: after a second it asks only the one that it used
+// last. Errors as TopicStatus. That a topic is unknown is believed after
 // kUnknownFor.
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              std::chrono::milliseconds timeout);

@@ -27,11 +27,19 @@ absl::Status WriteStatus(const std::string& topic, rd_kafka_resp_err_t error) {
 
 }  // namespace
 
+absl::Status RecordWriter::Connect() {
+  ProducerLimits limits;
+  limits.message_bytes_max = kRequestBytesMax;
+  ASSIGN_OR_RETURN(client_, MakeClient(options_, RD_KAFKA_PRODUCER, limits));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::int32_t> RecordWriter::PartitionsOf(const std::string& topic) {
   const auto found = partitions_.find(topic);
   if (found != partitions_.end()) {
     return found->second;
   }
+  RETURN_IF_ERROR(Connect());  // only a new client asks each broker
   ASSIGN_OR_RETURN(const std::int32_t partitions, CountPartitions(client_.get(), topic, timeout_));
   return partitions_[topic] = partitions;
 }
@@ -52,13 +60,11 @@ std::int64_t RecordWriter::TimestampOf(const envelope::Record& record, const std
 
 absl::StatusOr<std::int64_t> RecordWriter::Write(const envelope::Record& record,
                                                  base::WallTime now) {
-  if (client_ == nullptr) {
-    ProducerLimits limits;
-    limits.message_bytes_max = kRequestBytesMax;
-    ASSIGN_OR_RETURN(client_, MakeClient(options_, RD_KAFKA_PRODUCER, limits));
-  }
   const std::string topic(record.topic);
   ASSIGN_OR_RETURN(const std::int32_t partitions, PartitionsOf(topic));
+  if (client_ == nullptr) {
+    RETURN_IF_ERROR(Connect());
+  }
   std::int32_t partition = record.partition;
   if (partition >= partitions) {
     return absl::InvalidArgumentError(

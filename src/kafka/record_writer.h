@@ -33,6 +33,7 @@ class RecordWriter {
   absl::StatusOr<std::int64_t> Write(const envelope::Record& record, base::WallTime now);
 
  private:
+  absl::Status Connect();
   absl::StatusOr<std::int32_t> PartitionsOf(const std::string& topic);
   std::int64_t TimestampOf(const envelope::Record& record, const std::string& topic,
                            base::WallTime now);

@@ -15,6 +15,7 @@ namespace {
 
 using envelope::RecordHeader;
 using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
 struct ListDeleter {
   void operator()(rd_kafka_topic_partition_list_t* list) const {
@@ -22,52 +23,38 @@ struct ListDeleter {
   }
 };
 
+// Of a reader to which Kafka gives nothing.
+constexpr milliseconds kFirstPatience{1'000};
+
 using PartitionList = std::unique_ptr<rd_kafka_topic_partition_list_t, ListDeleter>;
 
-// Consumers of the partitions that have been started; stop with its end.
 class Scan {
  public:
-  Scan(const std::string& topic, const OnScannedRecord& on_record, milliseconds timeout)
-      : name_(topic), on_record_(on_record), timeout_(timeout) {}
+  Scan(const KafkaOptions& options, const std::string& topic, const OnScannedRecord& on_record,
+       milliseconds timeout)
+      : options_(options), name_(topic), on_record_(on_record), timeout_(timeout) {}
 
-  ~Scan() {
-    for (std::size_t partition = 0; partition < started_.size(); ++partition) {
-      if (started_[partition]) {
-        rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(partition));
-      }
-    }
-  }
+  ~Scan() { StopReader(); }
 
   Scan(const Scan&) = delete;
   Scan& operator=(const Scan&) = delete;
 
-  absl::StatusOr<TopicGaps> Run(const KafkaOptions& options, std::int64_t from_ms) {
-    ASSIGN_OR_RETURN(client_, MakeClient(options, RD_KAFKA_CONSUMER));
-    // A record of an aborted transaction is there for nobody. Its client does not know of what an open one
-    // holds back either, so where a partition ends is asked with the other one.
-    ASSIGN_OR_RETURN(reader_,
-                     MakeClient(options, RD_KAFKA_CONSUMER, {}, Isolation::kReadCommitted));
+  absl::StatusOr<TopicGaps> Run(std::int64_t from_ms) {
+    ASSIGN_OR_RETURN(client_, MakeClient(options_, RD_KAFKA_CONSUMER));
     ASSIGN_OR_RETURN(const std::int32_t partitions,
                      CountPartitions(client_.get(), name_, timeout_));
     ASSIGN_OR_RETURN(const PartitionList begins, Begins(partitions, from_ms));
-    ASSIGN_OR_RETURN(const Conf producer, BuildConf(options, delivery::Sink::Mode::kPipelined));
+    ASSIGN_OR_RETURN(const Conf producer, BuildConf(options_, delivery::Sink::Mode::kPipelined));
     ReadLimits(Compresses(producer.get()));
-    RETURN_IF_ERROR(CountPartitions(reader_.get(), name_, timeout_).status());  // it must know them
-    topic_.reset(rd_kafka_topic_new(reader_.get(), name_.c_str(), nullptr));
-    queue_.reset(rd_kafka_queue_new(reader_.get()));
-    if (topic_ == nullptr) {
-      return FoundTopicStatus(name_, rd_kafka_last_error());
-    }
     next_.resize(static_cast<std::size_t>(partitions));
     ends_.resize(static_cast<std::size_t>(partitions));
-    started_.resize(static_cast<std::size_t>(partitions));
+    open_.resize(static_cast<std::size_t>(partitions));
     cut_.resize(static_cast<std::size_t>(partitions));
     for (std::int32_t i = 0; i < begins->cnt; ++i) {
-      RETURN_IF_ERROR(Start(begins->elems[i]));
+      RETURN_IF_ERROR(Open(begins->elems[i]));
     }
-    read_at_ = std::chrono::steady_clock::now();
-    while (open_ > 0) {
-      RETURN_IF_ERROR(Consume());
+    while (IsOpen()) {
+      RETURN_IF_ERROR(reader_ == nullptr ? StartReader() : Consume());
     }
     if (gaps_.compaction == Compaction::kYes && removed_) {
       gaps_.tombstone_retention = tombstone_retention_;
@@ -95,11 +82,12 @@ class Scan {
   }
 
   // The client forgets a partition when a broker answers it that does not know of it yet, and asks
-  // brokers by itself too.
+  // brokers by itself, too. One that is new asks each of them.
   absl::Status Ask(const std::function<rd_kafka_resp_err_t()>& ask) {
-    const auto deadline = std::chrono::steady_clock::now() + timeout_;
+    const auto deadline = steady_clock::now() + timeout_;
     rd_kafka_resp_err_t error = ask();
     while (error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && TimeLeft(deadline).count() > 0) {
+      ASSIGN_OR_RETURN(client_, MakeClient(options_, RD_KAFKA_CONSUMER));
       RETURN_IF_ERROR(CountPartitions(client_.get(), name_, TimeLeft(deadline)).status());
       error = ask();
     }
@@ -123,7 +111,7 @@ class Scan {
     gaps_.begins_ms = std::max(gaps_.begins_ms.value_or(time_ms), time_ms);
   }
 
-  absl::Status Start(const rd_kafka_topic_partition_t& begin) {
+  absl::Status Open(const rd_kafka_topic_partition_t& begin) {
     std::int64_t low = 0;
     std::int64_t high = 0;
     RETURN_IF_ERROR(Ask([&] {
@@ -139,55 +127,91 @@ class Scan {
       }
       return absl::OkStatus();
     }
-    if (rd_kafka_consume_start_queue(topic_.get(), begin.partition, std::max(low, begin.offset),
-                                     queue_.get()) != 0) {
-      return FoundTopicStatus(name_, rd_kafka_last_error());
-    }
     const auto place = static_cast<std::size_t>(begin.partition);
-    started_[place] = true;
+    open_[place] = true;
     next_[place] = begin.offset;
     ends_[place] = high;
     cut_[place] = low > 0 && begin.offset <= low;
-    ++open_;
     return absl::OkStatus();
   }
 
+  bool IsOpen() const { return std::find(open_.begin(), open_.end(), true) != open_.end(); }
+
+  // A record of an aborted transaction is there for nobody. Its client does not know of what an open one
+  // holds back either, so where a partition ends is asked with the other one.
+  absl::Status StartReader() {
+    ASSIGN_OR_RETURN(reader_,
+                     MakeClient(options_, RD_KAFKA_CONSUMER, {}, Isolation::kReadCommitted));
+    RETURN_IF_ERROR(CountPartitions(reader_.get(), name_, timeout_).status());  // it must know them
+    topic_.reset(rd_kafka_topic_new(reader_.get(), name_.c_str(), nullptr));
+    queue_.reset(rd_kafka_queue_new(reader_.get()));
+    for (std::size_t place = 0; place < open_.size(); ++place) {
+      if (open_[place] && (topic_ == nullptr || rd_kafka_consume_start_queue(
+                                                    topic_.get(), static_cast<std::int32_t>(place),
+                                                    next_[place], queue_.get()) != 0)) {
+        return FoundTopicStatus(name_, rd_kafka_last_error());
+      }
+    }
+    read_at_ = steady_clock::now();
+    return absl::OkStatus();
+  }
+
+  void StopReader() {
+    for (std::size_t place = 0; place < open_.size() && topic_ != nullptr; ++place) {
+      if (open_[place]) {
+        rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(place));
+      }
+    }
+    queue_.reset();
+    topic_.reset();
+    reader_.reset();
+  }
+
   absl::Status Consume() {
-    const Message message(rd_kafka_consume_queue(queue_.get(), Milliseconds(timeout_)));
-    if (message == nullptr) {
-      return absl::UnavailableError(absl::StrFormat(
-          "topic '%s': Kafka gave nothing for %d ms: check that its leaders are there, that "
-          "walpost's Kafka user may READ it, and that no Kafka transaction is open there for long",
-          name_, timeout_.count()));
+    const Message message(rd_kafka_consume_queue(queue_.get(), Milliseconds(patience_)));
+    if (message == nullptr || message->err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) {
+      return OnSilence();
     }
     const auto place = static_cast<std::size_t>(message->partition);
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
       Close(place, message->offset);
       return absl::OkStatus();
     }
-    const auto now = std::chrono::steady_clock::now();
-    if (message->err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && now < read_at_ + timeout_) {
-      return CountPartitions(reader_.get(), name_, timeout_).status();
-    }
     RETURN_IF_ERROR(FoundTopicStatus(name_, message->err));
-    read_at_ = now;
     // What came after the call is not looked at.
     if (message->offset < ends_.at(place)) {
       RETURN_IF_ERROR(Take(*message));
     }
     Close(place, message->offset + 1);
+    read_at_ = steady_clock::now();
+    return absl::OkStatus();
+  }
+
+  // A reader goes by the last answer of a broker, and can stay with one that does not know of a partition. A
+  // new one asks each broker. Kafka may also be slow, so it has more time.
+  absl::Status OnSilence() {
+    if (steady_clock::now() < read_at_ + patience_) {
+      return absl::OkStatus();
+    }
+    if (patience_ >= timeout_) {
+      return absl::UnavailableError(absl::StrFormat(
+          "topic '%s': Kafka gave nothing for %d ms: check that its leaders are there, that "
+          "walpost's Kafka user may READ it, and that no Kafka transaction is open there for long",
+          name_, timeout_.count()));
+    }
+    StopReader();
+    patience_ = std::min(patience_ * 2, timeout_);
     return absl::OkStatus();
   }
 
   void Close(std::size_t place, std::int64_t next) {
-    if (started_.at(place) && next >= ends_[place]) {
+    if (open_.at(place) && next >= ends_[place]) {
       removed_ = removed_ || next_[place] < ends_[place];
       if (cut_[place]) {
         BeginsAt(INT64_MAX);
       }
       rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(place));
-      started_[place] = false;
-      --open_;
+      open_[place] = false;
     }
   }
 
@@ -217,23 +241,24 @@ class Scan {
 
   static int Milliseconds(milliseconds time) { return static_cast<int>(time.count()); }
 
+  const KafkaOptions& options_;
   const std::string& name_;
   const OnScannedRecord& on_record_;
   const milliseconds timeout_;
   Producer client_;
-  Producer reader_;
+  Producer reader_;  // null until needed, and after a silence
   Queue queue_;
   Topic topic_;
   std::vector<std::int64_t> next_;  // the offset after the last record that was read
   std::vector<std::int64_t> ends_;
-  std::vector<bool> started_;
-  std::vector<bool> cut_;  // its first record shows since when there are any
+  std::vector<bool> open_;  // not read to its end
+  std::vector<bool> cut_;   // its first record shows since when there are any
   // Offsets have no record: it was removed, or is of those that end a transaction.
   bool removed_ = false;
   milliseconds tombstone_retention_{0};
   TopicGaps gaps_;
-  std::size_t open_ = 0;
-  std::chrono::steady_clock::time_point read_at_;  // the last record
+  steady_clock::time_point read_at_;  // the reader's start, or its last record
+  milliseconds patience_ = std::min(kFirstPatience, timeout_);
   std::vector<RecordHeader> headers_;
 };
 
@@ -251,7 +276,7 @@ std::string_view ScannedRecord::Header(std::string_view name) const {
 absl::StatusOr<TopicGaps> ScanTopic(const KafkaOptions& options, const std::string& topic,
                                     std::int64_t from_ms, const OnScannedRecord& on_record,
                                     milliseconds timeout) {
-  return Scan(topic, on_record, timeout).Run(options, from_ms);
+  return Scan(options, topic, on_record, timeout).Run(from_ms);
 }
 
 }  // namespace walpost::kafka
