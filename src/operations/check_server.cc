@@ -23,6 +23,7 @@ using Clock = std::function<system_clock::time_point()>;
 constexpr double kRoomWanted = 0.3;
 // What the delays that walpost reports may be wrong by.
 constexpr microseconds kSkewMax{1'000'000};
+constexpr std::int64_t kSenderTimeoutMinMs = 1'000;
 
 std::int64_t Number(const Cell& cell) {
   std::int64_t value = 0;
@@ -40,6 +41,7 @@ class ServerCheck {
     Places();
     Room();
     Retention();
+    SenderTimeout();
     Encoding();
     CompareClocks();
   }
@@ -156,6 +158,25 @@ class ServerCheck {
                     setting + " s: the slot is lost when walpost is down for longer; set it to 0");
       }
     }
+  }
+
+  void SenderTimeout() {
+    const std::optional<Row> row =
+        One("wal_sender_timeout",
+            "SELECT setting, current_setting(name) FROM pg_settings WHERE name = "
+            "'wal_sender_timeout'",
+            {});
+    if (!row) {
+      return;
+    }
+    const std::int64_t timeout_ms = Number(row->at(0));
+    const std::string shown = row->at(1).value_or("");
+    timeout_ms == 0 || timeout_ms >= kSenderTimeoutMinMs
+        ? found_.Ok("wal_sender_timeout", timeout_ms == 0 ? "off" : shown)
+        : found_.Warn("wal_sender_timeout",
+                      shown +
+                          ": the server may drop walpost's connection before an answer can "
+                          "reach it; set it to 60s, for this role or for all");
   }
 
   // SQL_ASCII converts nothing, so nothing fails there.

@@ -99,6 +99,16 @@ TEST_F(CheckServerTest, DatabaseThatHasCharactersWhichUtf8LacksIsWarnedOf) {
   EXPECT_EQ(line_in("SQL_ASCII"), "") << "nothing is converted";
 }
 
+TEST_F(CheckServerTest, SenderTimeoutThatNoAnswerKeepsIsWarnedOf) {
+  const auto line_with = [this](const std::string& setting) {
+    Sql("ALTER DATABASE \"" + database() + "\" SET wal_sender_timeout = '" + setting + "'");
+    return LineOf(Check(CheckOf()), "wal_sender_timeout");
+  };
+  EXPECT_THAT(line_with("20ms"), HasSubstr("warning: 20ms"));
+  EXPECT_EQ(line_with("1s"), "ok: 1s");
+  EXPECT_EQ(line_with("0"), "ok: off");
+}
+
 TEST_F(CheckServerTest, MaintenanceThatDidNotRunIsNoticed) {
   InitOk();
   Sql("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at) VALUES "
