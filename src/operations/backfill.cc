@@ -14,6 +14,7 @@
 #include "operations/plain_table.h"
 #include "operations/retention_note.h"
 #include "operations/row_filter.h"
+#include "postgres/sqlstate.h"
 
 namespace walpost::operations {
 namespace {
@@ -25,7 +26,6 @@ using postgres::SqlConnection;
 using Reading = RowReader::Reading;
 
 constexpr std::chrono::milliseconds kPolicyWait{5'000};  // for each answer
-constexpr char kLockNotAvailable[] = "55P03";
 
 }  // namespace
 
@@ -57,7 +57,7 @@ absl::Status LockRowsToSend(SqlConnection* connection) {
   RETURN_IF_ERROR(connection->Execute("SET idle_in_transaction_session_timeout = 0; BEGIN"));
   absl::Status locked =
       connection->Execute("LOCK TABLE walpost.pipeline IN SHARE UPDATE EXCLUSIVE MODE NOWAIT");
-  if (connection->last_sqlstate() == kLockNotAvailable) {
+  if (connection->last_sqlstate() == postgres::sqlstate::kLockNotAvailable) {
     return absl::FailedPreconditionError("another walpost is sending these rows just now");
   }
   return locked;
@@ -91,7 +91,7 @@ absl::Status Backfill::HoldTables(SqlConnection* connection,
     const absl::Status locked = connection->Execute(
         absl::StrFormat("LOCK TABLE %s.%s IN ACCESS SHARE MODE",
                         QuoteIdentifier(outbox.table.schema), QuoteIdentifier(outbox.table.table)));
-    if (connection->last_sqlstate() == kLockNotAvailable) {
+    if (connection->last_sqlstate() == postgres::sqlstate::kLockNotAvailable) {
       return absl::DeadlineExceededError(
           absl::StrFormat("another transaction has locked %s and did not end in time; see "
                           "sql/runbook/long_transactions.sql, then run this again",

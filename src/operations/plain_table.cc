@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "operations/trusted_owner.h"
+#include "postgres/sqlstate.h"
 
 namespace walpost::operations {
 namespace {
@@ -14,8 +15,6 @@ using postgres::QuoteLiteral;
 using postgres::Row;
 using postgres::SqlConnection;
 
-constexpr char kNoTable[] = "42P01";
-constexpr char kNoSchema[] = "3F000";
 constexpr char kNotLockable[] = "42809";  // a materialized view, a foreign table, an index
 
 absl::Status NotPlain(const std::string& what) {
@@ -82,7 +81,8 @@ absl::Status LockPlainTable(SqlConnection* connection, const std::string& schema
   const absl::Status locked =
       connection->Execute(absl::StrFormat("LOCK TABLE %s IN ACCESS SHARE MODE", name));
   const std::string& sqlstate = connection->last_sqlstate();
-  if (sqlstate == kNoTable || sqlstate == kNoSchema) {
+  if (sqlstate == postgres::sqlstate::kUndefinedTable ||
+      sqlstate == postgres::sqlstate::kInvalidSchemaName) {
     return absl::NotFoundError(absl::StrFormat("table %s.%s does not exist", schema, table));
   }
   if (sqlstate == kNotLockable) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "operations/trusted_owner.h"
+#include "postgres/sqlstate.h"
 
 namespace walpost::operations {
 namespace {
@@ -14,8 +15,6 @@ namespace {
 using postgres::QuoteIdentifier;
 using postgres::Row;
 using postgres::SqlConnection;
-
-constexpr char kLockNotAvailable[] = "55P03";
 
 // What must be walpost's own, where a note is to be believed.
 constexpr char kOwnObjects[] =
@@ -117,7 +116,7 @@ absl::Status KeepRetentionAway(SqlConnection* connection, const outbox::TableOpt
   // lock believes nothing and runs nothing.
   const absl::Status locked = connection->Execute(absl::StrFormat(
       "LOCK TABLE ONLY %s.retention_note IN ROW EXCLUSIVE MODE", QuoteIdentifier(table.schema)));
-  if (connection->last_sqlstate() == kLockNotAvailable) {
+  if (connection->last_sqlstate() == postgres::sqlstate::kLockNotAvailable) {
     return absl::DeadlineExceededError(absl::StrFormat(
         "%s.maintain, or a transaction that has called it, has not ended in time, and may still "
         "delete rows that are to be sent; see sql/runbook/long_transactions.sql, then run this "

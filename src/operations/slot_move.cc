@@ -23,6 +23,7 @@
 #include "postgres/slot_hold.h"
 #include "postgres/slots.h"
 #include "postgres/sql_connection.h"
+#include "postgres/sqlstate.h"
 
 namespace walpost::operations {
 namespace {
@@ -277,7 +278,8 @@ absl::StatusOr<Lsn> Advance(const InitOptions& options, Lsn to, SqlConnection* c
   if (!rows.ok()) {
     const std::string& sqlstate = connection->last_sqlstate();
     // A slot is advanced by reading what lies between.
-    const bool unreadable = sqlstate == "XX000" || sqlstate == "54000";
+    const bool unreadable = sqlstate == postgres::sqlstate::kInternalError ||
+                            sqlstate == postgres::sqlstate::kProgramLimitExceeded;
     return base::Annotate(
         rows.status(),
         absl::StrFormat("advancing slot \"%s\"%s", options.source.slot,

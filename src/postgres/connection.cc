@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "postgres/sqlstate.h"
 
 namespace walpost::postgres {
 namespace {
@@ -109,10 +110,10 @@ Place PlaceOf(PGconn* connection) {
 
 StreamEnd Refused(PGconn* connection, std::string_view sqlstate, const std::string& message) {
   if (PQconnectionNeedsPassword(connection) == 1) {
-    return ConnectFailure("28P01", message, PlaceOf(connection));
+    return ConnectFailure(sqlstate::kInvalidPassword, message, PlaceOf(connection));
   }
   if (message.rfind("could not match", 0) == 0) {  // as many ports as hosts, or one
-    return ConnectFailure("22023", message, PlaceOf(connection));
+    return ConnectFailure(sqlstate::kInvalidParameterValue, message, PlaceOf(connection));
   }
   return ConnectFailure(sqlstate, message, PlaceOf(connection));
 }

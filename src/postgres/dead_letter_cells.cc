@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/text.h"
+#include "postgres/sqlstate.h"
 
 namespace walpost::postgres {
 
@@ -99,11 +100,13 @@ base::DeadLetter DeadLetterOf(const Row& cells, bool whole) {
 }
 
 absl::Status NotUsable(const absl::Status& status, const SqlConnection& connection) {
-  if (connection.last_sqlstate() != "42P01" && connection.last_sqlstate() != "42501") {
+  if (connection.last_sqlstate() != sqlstate::kUndefinedTable &&
+      connection.last_sqlstate() != sqlstate::kInsufficientPrivilege) {
     return status;
   }
-  const auto error =
-      connection.last_sqlstate() == "42P01" ? absl::NotFoundError : absl::PermissionDeniedError;
+  const auto error = connection.last_sqlstate() == sqlstate::kUndefinedTable
+                         ? absl::NotFoundError
+                         : absl::PermissionDeniedError;
   return error(absl::StrFormat(
       "%s: dead letters are kept in walpost.dead_letters, which `walpost init` makes (or "
       "sql/V1__walpost.up.sql); `walpost init --with-roles` (or sql/R__roles.sql) gives "

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_format.h"
 #include "postgres/result.h"
+#include "postgres/sqlstate.h"
 
 namespace walpost::postgres {
 namespace {
@@ -37,7 +38,7 @@ absl::StatusCode CodeOf(HaltReason reason) {
 }
 
 std::string LoginAdvice(std::string_view sqlstate, const Place& place) {
-  if (sqlstate == "28000") {
+  if (sqlstate == sqlstate::kInvalidAuthorization) {
     return absl::StrFormat(
         "check the role and pg_hba.conf, which needs a line for database \"%s\" and role \"%s\" "
         "(its keyword `replication` does not match logical replication connections)",
@@ -46,13 +47,13 @@ std::string LoginAdvice(std::string_view sqlstate, const Place& place) {
   if (ClassOf(sqlstate) == "28") {
     return "check the password in source.conninfo, PGPASSWORD, the service or the password file";
   }
-  if (sqlstate == "42501") {
+  if (sqlstate == sqlstate::kInsufficientPrivilege) {
     return absl::StrFormat(
         "give the role the right to replicate: ALTER ROLE \"%s\" REPLICATION (managed services: "
         "for example GRANT rds_replication TO \"%s\")",
         place.user, place.user);
   }
-  if (sqlstate == "3D000") {
+  if (sqlstate == sqlstate::kInvalidCatalogName) {
     return "correct the database name in source.conninfo";
   }
   return "correct source.conninfo";
@@ -83,7 +84,8 @@ StreamEnd LostEnd(std::string text, std::string sqlstate) {
 
 StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text, const Place& place) {
   const std::string message = OneLine(text);
-  const bool login = ClassOf(sqlstate) == "28" || sqlstate == "42501" || sqlstate == "3D000";
+  const bool login = ClassOf(sqlstate) == "28" || sqlstate == sqlstate::kInsufficientPrivilege ||
+                     sqlstate == sqlstate::kInvalidCatalogName;
   if (login || !Passes(sqlstate)) {
     return OperatorEnd(HaltReason::kAuthFailed,
                        absl::StrFormat("connecting to PostgreSQL was refused: %s [%s]; %s", message,
@@ -91,7 +93,7 @@ StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text, const
                        std::string(sqlstate));
   }
   std::string advice;
-  if (sqlstate == "08P01") {
+  if (sqlstate == sqlstate::kProtocolViolation) {
     advice = "; a connection pooler that does not know replication? connect to the server itself";
   }
   return LostEnd(absl::StrFormat("connecting to PostgreSQL failed: %s%s", message, advice),
@@ -101,13 +103,13 @@ StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text, const
 StreamEnd QueryFailure(std::string_view what, const ServerError& error, const Place& place) {
   std::string text = absl::StrFormat("%s on %s failed: %s%s", what, place.ToString(), error.text,
                                      error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
-  if (error.sqlstate == "55P03") {
+  if (error.sqlstate == sqlstate::kLockNotAvailable) {
     text += "; a transaction holds a lock on the table: pg_locks and pg_stat_activity say which";
   }
   if (Passes(error.sqlstate)) {
     return LostEnd(text, error.sqlstate);
   }
-  if (error.sqlstate == "42501") {
+  if (error.sqlstate == sqlstate::kInsufficientPrivilege) {
     return OperatorEnd(HaltReason::kAuthFailed, text, error.sqlstate);
   }
   return OperatorEnd(HaltReason::kProtocolError,
@@ -119,20 +121,20 @@ StreamEnd StartFailure(const ServerError& error, std::string_view slot, const Pl
   const std::string text =
       absl::StrFormat("START_REPLICATION of slot \"%s\" on %s failed: %s%s", slot, place.ToString(),
                       error.text, error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
-  if (error.sqlstate == "55006") {
+  if (error.sqlstate == sqlstate::kObjectInUse) {
     StreamEnd end = LostEnd(text, error.sqlstate);
     end.kind = StreamEnd::Kind::kSlotInUse;
     return end;
   }
-  if (error.sqlstate == "42704") {
+  if (error.sqlstate == sqlstate::kUndefinedObject) {
     return OperatorEnd(HaltReason::kSlotMissing, text, error.sqlstate);
   }
-  if (error.sqlstate == "42501" || ClassOf(error.sqlstate) == "28") {
+  if (error.sqlstate == sqlstate::kInsufficientPrivilege || ClassOf(error.sqlstate) == "28") {
     return OperatorEnd(HaltReason::kAuthFailed, text, error.sqlstate);
   }
   // 55000 says "lost", "other database" and "synced standby" alike: the next preflight reads which.
   // An option the server does not know is XX000, which would never pass.
-  if (Passes(error.sqlstate) && error.sqlstate != "XX000") {
+  if (Passes(error.sqlstate) && error.sqlstate != sqlstate::kInternalError) {
     return LostEnd(text, error.sqlstate);
   }
   return OperatorEnd(HaltReason::kProtocolError, text, error.sqlstate);
@@ -161,7 +163,7 @@ StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
         absl::StrFormat("%s; a row or message is larger than the memory walpost may have", text),
         error.sqlstate);
     end.kind = StreamEnd::Kind::kServerError;
-  } else if (error.sqlstate == "42704") {
+  } else if (error.sqlstate == sqlstate::kUndefinedObject) {
     end = OperatorEnd(
         HaltReason::kPublicationMissing,
         absl::StrFormat("%s; publication \"%s\" did not exist at the WAL position being decoded "
@@ -170,7 +172,7 @@ StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
                         text, publication),
         error.sqlstate);
   } else if (error.sqlstate.empty() || error_class == "08" || error_class == "57" ||
-             error_class == "53" || error.sqlstate == "55000") {
+             error_class == "53" || error.sqlstate == sqlstate::kObjectNotInPrerequisiteState) {
     // 55000: the slot was invalidated; the next preflight reads it in the catalog and says how.
     end = LostEnd(text, error.sqlstate);
   } else {
@@ -207,7 +209,7 @@ absl::Status SqlStatus(std::string_view what, const ServerError& error) {
                                ? absl::StrFormat("%s: %s", what, error.text)
                                : absl::StrFormat("%s: %s [%s]", what, error.text, error.sqlstate);
   const std::string_view error_class = ClassOf(error.sqlstate);
-  if (error_class == "28" || error.sqlstate == "42501") {
+  if (error_class == "28" || error.sqlstate == sqlstate::kInsufficientPrivilege) {
     return absl::PermissionDeniedError(text);
   }
   if (error_class.empty() || error_class == "08" || error_class == "57" || error_class == "53") {

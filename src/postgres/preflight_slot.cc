@@ -6,6 +6,7 @@
 #include "postgres/preflight_steps.h"
 #include "postgres/slots.h"
 #include "postgres/sql_connection.h"
+#include "postgres/sqlstate.h"
 
 namespace walpost::postgres {
 namespace {
@@ -194,7 +195,7 @@ std::optional<StreamEnd> PreflightRun::SlotFree() {
   }
   StreamEnd end = LostEnd(absl::StrFormat("%s is in use by %s", SlotText(), active_user_text_));
   end.kind = StreamEnd::Kind::kSlotInUse;
-  end.sqlstate = "55006";
+  end.sqlstate = sqlstate::kObjectInUse;
   return end;
 }
 

@@ -12,6 +12,7 @@
 #include "postgres/connection.h"
 #include "postgres/copy_stream.h"
 #include "postgres/failure.h"
+#include "postgres/sqlstate.h"
 #include "postgres/start_replication.h"
 
 namespace walpost::postgres {
@@ -56,7 +57,7 @@ absl::StatusOr<SlotHold> SlotHold::Take(const ConnectOptions& options) {
     const std::string what =
         absl::StrFormat("keeping others from slot \"%s\" meanwhile", options.slot);
     return start.ok() ? absl::UnavailableError(what + ": the server did not begin to stream")
-           : start.error().sqlstate == "55006"
+           : start.error().sqlstate == sqlstate::kObjectInUse
                ? absl::FailedPreconditionError(what + ": " + start.error().text +
                                                "; stop the walpost that uses it first")
                : SqlStatus(what, start.error());

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "postgres/connection.h"
+#include "postgres/sqlstate.h"
 
 namespace walpost::postgres {
 namespace {
@@ -121,14 +122,14 @@ absl::Status CreateFailure(const CreateSlotOptions& options, const ServerError& 
       absl::StrFormat("creating slot \"%s\" on %s", options.slot, place.ToString());
   const absl::Status status = SqlStatus(what, error);
   const std::string text(status.message());
-  if (error.sqlstate == "42710") {
+  if (error.sqlstate == sqlstate::kDuplicateObject) {
     return absl::AlreadyExistsError(text);
   }
-  if (error.sqlstate == "55000") {
+  if (error.sqlstate == sqlstate::kObjectNotInPrerequisiteState) {
     return absl::FailedPreconditionError(
         text + "; wal_level must be logical: ALTER SYSTEM SET wal_level = logical, then restart");
   }
-  if (error.sqlstate == "53400") {
+  if (error.sqlstate == sqlstate::kConfigurationLimitExceeded) {
     return absl::FailedPreconditionError(
         text + "; raise max_replication_slots and restart, or drop a slot that nobody uses");
   }
@@ -248,10 +249,10 @@ absl::Status DropSlot(SqlConnection* connection, const std::string& name) {
   }
   const std::string text =
       absl::StrFormat("dropping slot \"%s\": %s", name, std::string(dropped.status().message()));
-  if (connection->last_sqlstate() == "42704") {
+  if (connection->last_sqlstate() == sqlstate::kUndefinedObject) {
     return absl::NotFoundError(text);
   }
-  if (connection->last_sqlstate() == "55006") {
+  if (connection->last_sqlstate() == sqlstate::kObjectInUse) {
     return absl::FailedPreconditionError(text + "; stop the walpost that uses it first");
   }
   return absl::Status(dropped.status().code(), text);

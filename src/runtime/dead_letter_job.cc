@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "observe/log.h"
+#include "postgres/sqlstate.h"
 
 namespace walpost::runtime {
 namespace {
@@ -23,7 +24,10 @@ constexpr const char* kSession =
 
 // What passes by itself: a deadlock, or a server that is just becoming a standby.
 bool Passes(const std::string& sqlstate) {
-  return sqlstate == "40001" || sqlstate == "40P01" || sqlstate == "55P03" || sqlstate == "25006";
+  return sqlstate == postgres::sqlstate::kSerializationFailure ||
+         sqlstate == postgres::sqlstate::kDeadlockDetected ||
+         sqlstate == postgres::sqlstate::kLockNotAvailable ||
+         sqlstate == postgres::sqlstate::kReadOnlySqlTransaction;
 }
 
 }  // namespace
