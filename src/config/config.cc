@@ -84,7 +84,7 @@ void KeepOwnTopics(MapReader* delivery, Config* config) {
                                                            config->run.dead_letter_topic));
   }
   const std::vector<std::string> own = {options.progress_topic, config->run.dead_letter_topic};
-  const auto keep = [&](const std::string& topic, const std::string& place,
+  const auto keep = [&](const std::string& topic, const std::string& owner,
                         outbox::TopicOptions* topics) {
     topics->own = own;
     std::vector<std::string> named = topics->allowed;
@@ -95,7 +95,7 @@ void KeepOwnTopics(MapReader* delivery, Config* config) {
     for (const std::string& name : named) {
       if (std::find(own.begin(), own.end(), name) != own.end()) {
         delivery->Problem(name == own[0] ? "progress_topic" : "dead_letter_topic",
-                          absl::StrFormat("'%s' is a topic of %s, too", name, place));
+                          absl::StrFormat("'%s' is a topic of %s, too", name, owner));
       }
     }
   };
@@ -205,11 +205,11 @@ void ReadKafka(MapReader sink, Config* config, Problems* problems) {
 }
 
 void CheckFramings(MapReader* root, const Config& config) {
-  const auto check = [&](const envelope::EncoderOptions& encoder, const std::string& place) {
+  const auto check = [&](const envelope::EncoderOptions& encoder, const std::string& owner) {
     if (encoder.framing.framing != envelope::Framing::kNone && config.run.registry.urls.empty()) {
       root->Problem(
           "schema_registry",
-          absl::StrFormat("%s.value.schema_registry.framing needs schema_registry.url", place));
+          absl::StrFormat("%s.value.schema_registry.framing needs schema_registry.url", owner));
     }
   };
   const pipeline::PipelineOptions& pipeline = config.run.pipeline;

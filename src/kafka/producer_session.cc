@@ -136,8 +136,8 @@ SubmitResult ProducerSession::AwaitReport(TopicState* topic) {
   return SubmitResult{SubmitResult::Outcome::kTopicPending, {}};
 }
 
-ProducerSession::Partition& ProducerSession::At(Place place) {
-  return place.first->partitions[static_cast<std::size_t>(place.second)];
+ProducerSession::Partition& ProducerSession::At(TopicPartition target) {
+  return target.first->partitions[static_cast<std::size_t>(target.second)];
 }
 
 bool ProducerSession::MayBeTooLarge(const envelope::Record& record) const {
@@ -170,15 +170,15 @@ void ProducerSession::SendWaiting(delivery::SinkListener* listener) {
 
 // What waits for a partition that awaits no answer, up to one request: librdkafka would send a second
 // one before the first is answered, and a topic that was made anew can refuse the first and take it.
-rd_kafka_resp_err_t ProducerSession::SendBatch(Place place) {
-  Partition& to = At(place);
+rd_kafka_resp_err_t ProducerSession::SendBatch(TopicPartition target) {
+  Partition& to = At(target);
   if (to.outstanding > 0) {
     return RD_KAFKA_RESP_ERR_NO_ERROR;
   }
   const bool one = mode_ == delivery::Sink::Mode::kOneAtATime;
   // A batch that is larger than its topic takes fails as a whole, although each record would fit.
   const std::int64_t bytes_max =
-      std::min(batch_bytes_max_, place.first->limits.message_bytes_max.value_or(INT64_MAX));
+      std::min(batch_bytes_max_, target.first->limits.message_bytes_max.value_or(INT64_MAX));
   std::int64_t bytes = kRequestHeaderBytes;
   while (!to.waiting->empty()) {
     const Waiting& next = to.waiting->front();
@@ -187,7 +187,7 @@ rd_kafka_resp_err_t ProducerSession::SendBatch(Place place) {
         (one || to.gate.alone() || bytes > bytes_max || to.outstanding >= batch_records_max_)) {
       break;
     }
-    if (const auto error = Produce(next.record, next.sequence, place)) {
+    if (const auto error = Produce(next.record, next.sequence, target)) {
       return error;
     }
     to.waiting->pop_front();
@@ -252,18 +252,18 @@ void ProducerSession::ReportOutgrown(delivery::SinkListener* listener) {
 }
 
 void ProducerSession::FailWaiting(delivery::SinkListener* listener) {
-  for (const Place& place : std::exchange(waiting_, {})) {
-    for (const Waiting& waiting : *At(place).waiting) {
+  for (const TopicPartition& target : std::exchange(waiting_, {})) {
+    for (const Waiting& waiting : *At(target).waiting) {
       --outstanding_;
       listener->OnFailed(waiting.sequence, {FailureKind::kSessionEnded, "it was not sent"});
     }
-    At(place).waiting.reset();
+    At(target).waiting.reset();
   }
 }
 
 rd_kafka_resp_err_t ProducerSession::Produce(const envelope::Record& record,
-                                             delivery::Sequence sequence, Place place) {
-  const TopicState& topic = *place.first;
+                                             delivery::Sequence sequence, TopicPartition target) {
+  const TopicState& topic = *target.first;
   rd_kafka_headers_t* headers = MakeHeaders(record.headers);
   // No copy flag: the value stays ours, and in place, until its report. A null value or key has a
   // null pointer.
@@ -277,15 +277,15 @@ rd_kafka_resp_err_t ProducerSession::Produce(const envelope::Record& record,
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wold-style-cast"
   const rd_kafka_resp_err_t error = rd_kafka_producev(
-      producer_.get(), RD_KAFKA_V_RKT(topic.handle.get()), RD_KAFKA_V_PARTITION(place.second),
+      producer_.get(), RD_KAFKA_V_RKT(topic.handle.get()), RD_KAFKA_V_PARTITION(target.second),
       RD_KAFKA_V_VALUE(const_cast<void*>(value_data), value.size()),
       RD_KAFKA_V_KEY(const_cast<void*>(key_data), key.size()),
       RD_KAFKA_V_TIMESTAMP(TimestampFor(record, topic)), RD_KAFKA_V_HEADERS(headers),
       RD_KAFKA_V_OPAQUE(ToOpaque(sequence)), RD_KAFKA_V_END);
 #pragma GCC diagnostic pop
   if (error == RD_KAFKA_RESP_ERR_NO_ERROR) {
-    At(place).gate.OnSent(now_.mono);
-    Partition& partition = At(place);
+    At(target).gate.OnSent(now_.mono);
+    Partition& partition = At(target);
     partition.unanswered_since =
         partition.outstanding == 0 ? now_.mono : partition.unanswered_since;
     ++partition.outstanding;

@@ -129,7 +129,7 @@ class ProducerSession {
     base::MonotonicTime ask_from;  // not sooner
   };
 
-  using Place = std::pair<TopicState*, std::int32_t>;
+  using TopicPartition = std::pair<TopicState*, std::int32_t>;
 
   ProducerSession(const KafkaOptions& options, delivery::Sink::Mode mode,
                   base::BlockingRunner* runner, TopicMemory* memory, KafkaFacts* facts,
@@ -158,13 +158,13 @@ class ProducerSession {
   static void CloseGates(TopicState* topic);
   std::int32_t ChoosePartition(const envelope::Record& record, TopicState* topic) const;
   rd_kafka_resp_err_t Produce(const envelope::Record& record, delivery::Sequence sequence,
-                              Place place);
+                              TopicPartition target);
   delivery::SubmitResult WhyNotProduced(rd_kafka_resp_err_t error, const envelope::Record& record,
                                         TopicState* topic);
-  static Partition& At(Place place);
+  static Partition& At(TopicPartition target);
   bool MayBeTooLarge(const envelope::Record& record) const;
   void SendWaiting(delivery::SinkListener* listener);
-  rd_kafka_resp_err_t SendBatch(Place place);
+  rd_kafka_resp_err_t SendBatch(TopicPartition target);
   void FailWaiting(delivery::SinkListener* listener);
   void ReportOutgrown(delivery::SinkListener* listener);
   std::optional<delivery::SubmitResult> CheckLimits(const envelope::Record& record,
@@ -199,12 +199,12 @@ class ProducerSession {
   std::deque<std::string> to_look_up_;       // now
   std::deque<std::string> to_look_up_soon_;  // from their ask_from on
   bool looking_up_ = false;
-  std::size_t refused_topics_ = 0;     // found by this producer
-  std::vector<std::string> answered_;  // not yet reported to the listener
-  std::vector<Place> waiting_;         // where records wait
-  bool may_send_ = false;              // some came for a partition that awaits no answer
-  std::size_t outstanding_ = 0;        // what waits too
-  std::size_t sent_ = 0;               // with librdkafka
+  std::size_t refused_topics_ = 0;       // found by this producer
+  std::vector<std::string> answered_;    // not yet reported to the listener
+  std::vector<TopicPartition> waiting_;  // where records wait
+  bool may_send_ = false;                // some came for a partition that awaits no answer
+  std::size_t outstanding_ = 0;          // what waits too
+  std::size_t sent_ = 0;                 // with librdkafka
   bool closing_ = false;
   bool failed_ = false;  // it takes and sends nothing more
   bool failure_reported_ = false;

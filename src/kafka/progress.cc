@@ -18,12 +18,12 @@ using base::Progress;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-absl::Status TooSlow(const ProgressPlace& place, const ReadProgressOptions& how, std::int64_t next,
-                     std::int64_t high) {
+absl::Status TooSlow(const ProgressKey& progress_key, const ReadProgressOptions& how,
+                     std::int64_t next, std::int64_t high) {
   return absl::UnavailableError(absl::StrFormat(
       how.in_all ? "topic '%s' could not be read to its end within %d ms: up to offset %d of %d"
                  : "topic '%s' gave no record for %d ms: it was read up to offset %d of %d",
-      place.topic, how.timeout.count(), next, high));
+      progress_key.topic, how.timeout.count(), next, high));
 }
 
 void Keep(Progress progress, std::vector<Progress>* kept) {
@@ -46,9 +46,9 @@ bool HasHeaders(const rd_kafka_message_t& message) {
   return rd_kafka_message_headers(&message, &list) != RD_KAFKA_RESP_ERR__NOENT;
 }
 
-void Take(const rd_kafka_message_t& message, const ProgressPlace& place, ProgressRead* found) {
+void Take(const rd_kafka_message_t& message, const ProgressKey& progress_key, ProgressRead* found) {
   const std::string_view key(static_cast<const char*>(message.key), message.key_len);
-  if (key != place.name || message.payload == nullptr || HasHeaders(message)) {
+  if (key != progress_key.name || message.payload == nullptr || HasHeaders(message)) {
     return;
   }
   absl::StatusOr<Progress> progress = envelope::DecodeProgress(
@@ -60,8 +60,8 @@ void Take(const rd_kafka_message_t& message, const ProgressPlace& place, Progres
   }
   found->newer_last = found->newer_last || absl::IsUnimplemented(progress.status());
   ++found->unread.count;
-  found->unread.detail = absl::StrFormat("topic '%s', offset %d: %s", place.topic, message.offset,
-                                         std::string(progress.status().message()));
+  found->unread.detail = absl::StrFormat("topic '%s', offset %d: %s", progress_key.topic,
+                                         message.offset, std::string(progress.status().message()));
 }
 
 absl::StatusOr<std::vector<Progress>> Judge(ProgressRead found, UnreadProgress* unread) {
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<Progress>> Judge(ProgressRead found, UnreadProgress* 
 }
 
 // From a consumer of the partition that has been started.
-absl::Status ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressPlace& place,
+absl::Status ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressKey& progress_key,
                     const ReadProgressOptions& how, steady_clock::time_point deadline,
                     ProgressRead* read) {
   while (TimeLeft(deadline).count() > 0) {
@@ -89,9 +89,9 @@ absl::Status ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressPl
       continue;
     }
     if (message->err != RD_KAFKA_RESP_ERR_NO_ERROR) {
-      RETURN_IF_ERROR(FoundTopicStatus(place.topic, message->err));
+      RETURN_IF_ERROR(FoundTopicStatus(progress_key.topic, message->err));
     }
-    Take(*message, place, read);
+    Take(*message, progress_key, read);
     read->next = message->offset + 1;
     if (read->next >= high) {
       return absl::OkStatus();
@@ -100,28 +100,28 @@ absl::Status ReadTo(std::int64_t high, rd_kafka_topic_t* topic, const ProgressPl
       deadline = steady_clock::now() + how.timeout;
     }
   }
-  return TooSlow(place, how, read->next, high);
+  return TooSlow(progress_key, how, read->next, high);
 }
 
 }  // namespace
 
 absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
-                                                   const ProgressPlace& place,
+                                                   const ProgressKey& progress_key,
                                                    const ReadProgressOptions& how) {
   const auto deadline = steady_clock::now() + how.timeout;
   ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_CONSUMER));
   ASSIGN_OR_RETURN(const std::int32_t partitions,
-                   CountPartitions(client.get(), place.topic, how.timeout));
+                   CountPartitions(client.get(), progress_key.topic, how.timeout));
   if (partitions != 1) {
-    return absl::FailedPreconditionError(
-        absl::StrFormat("topic '%s' has %d partitions and must have 1", place.topic, partitions));
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "topic '%s' has %d partitions and must have 1", progress_key.topic, partitions));
   }
   std::int64_t low = 0;
   std::int64_t high = 0;
   const rd_kafka_resp_err_t error =
-      rd_kafka_query_watermark_offsets(client.get(), place.topic.c_str(), 0, &low, &high,
+      rd_kafka_query_watermark_offsets(client.get(), progress_key.topic.c_str(), 0, &low, &high,
                                        static_cast<int>(TimeLeft(deadline).count()));
-  RETURN_IF_ERROR(FoundTopicStatus(place.topic, error));
+  RETURN_IF_ERROR(FoundTopicStatus(progress_key.topic, error));
   ProgressRead own;
   ProgressRead* const read = how.so_far != nullptr ? how.so_far : &own;
   if (high == low || high < read->next) {  // the topic was emptied, or made anew
@@ -129,28 +129,28 @@ absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
   }
   read->next = std::max(read->next, low);
   if (read->next < high) {
-    const Topic topic(rd_kafka_topic_new(client.get(), place.topic.c_str(), nullptr));
+    const Topic topic(rd_kafka_topic_new(client.get(), progress_key.topic.c_str(), nullptr));
     if (topic == nullptr || rd_kafka_consume_start(topic.get(), 0, read->next) != 0) {
-      return FoundTopicStatus(place.topic, rd_kafka_last_error());
+      return FoundTopicStatus(progress_key.topic, rd_kafka_last_error());
     }
-    const absl::Status done = ReadTo(high, topic.get(), place, how, deadline, read);
+    const absl::Status done = ReadTo(high, topic.get(), progress_key, how, deadline, read);
     rd_kafka_consume_stop(topic.get(), 0);
     RETURN_IF_ERROR(done);
   }
   return Judge(*read, how.unread);
 }
 
-absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& place,
+absl::Status WriteProgress(const KafkaOptions& options, const ProgressKey& progress_key,
                            const Progress& progress, milliseconds timeout) {
   const auto deadline = steady_clock::now() + timeout;
   ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_PRODUCER));
-  RETURN_IF_ERROR(CountPartitions(client.get(), place.topic, timeout).status());
+  RETURN_IF_ERROR(CountPartitions(client.get(), progress_key.topic, timeout).status());
   std::string value = envelope::EncodeProgress(progress);
-  const Topic topic(rd_kafka_topic_new(client.get(), place.topic.c_str(), nullptr));
+  const Topic topic(rd_kafka_topic_new(client.get(), progress_key.topic.c_str(), nullptr));
   if (topic == nullptr ||
       rd_kafka_produce(topic.get(), 0, RD_KAFKA_MSG_F_COPY, value.data(), value.size(),
-                       place.name.data(), place.name.size(), nullptr) != 0) {
-    return FoundTopicStatus(place.topic, rd_kafka_last_error());
+                       progress_key.name.data(), progress_key.name.size(), nullptr) != 0) {
+    return FoundTopicStatus(progress_key.topic, rd_kafka_last_error());
   }
   const Queue queue(rd_kafka_queue_get_main(client.get()));
   while (TimeLeft(deadline).count() > 0) {
@@ -161,13 +161,13 @@ absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& pla
     }
     const rd_kafka_message_t* report = rd_kafka_event_message_next(event.get());
     return report == nullptr ? absl::InternalError("an empty delivery report")
-                             : FoundTopicStatus(place.topic, report->err);
+                             : FoundTopicStatus(progress_key.topic, report->err);
   }
   rd_kafka_purge(client.get(), RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT);
   return absl::UnavailableError(absl::StrFormat(
       "Kafka did not acknowledge a record for topic '%s' within %d ms: may walpost's Kafka user "
       "WRITE to it?",
-      place.topic, timeout.count()));
+      progress_key.topic, timeout.count()));
 }
 
 }  // namespace walpost::kafka

@@ -18,7 +18,7 @@
 
 namespace walpost::kafka {
 
-struct ProgressPlace {
+struct ProgressKey {
   std::string topic;
   std::string name;  // of the pipeline: the records' key
 };
@@ -51,11 +51,11 @@ struct ReadProgressOptions {
 // format is the last one: a newer walpost may have overruled the others. With `unread`, for verbs
 // that write a new record, neither is an error.
 absl::StatusOr<std::vector<base::Progress>> ReadProgress(const KafkaOptions& options,
-                                                         const ProgressPlace& place,
+                                                         const ProgressKey& progress_key,
                                                          const ReadProgressOptions& how);
 
 // Returns when Kafka has acknowledged it.
-absl::Status WriteProgress(const KafkaOptions& options, const ProgressPlace& place,
+absl::Status WriteProgress(const KafkaOptions& options, const ProgressKey& progress_key,
                            const base::Progress& progress, std::chrono::milliseconds timeout);
 
 }  // namespace walpost::kafka

@@ -127,11 +127,11 @@ class Scan {
       }
       return absl::OkStatus();
     }
-    const auto place = static_cast<std::size_t>(begin.partition);
-    open_[place] = true;
-    next_[place] = begin.offset;
-    ends_[place] = high;
-    cut_[place] = low > 0 && begin.offset <= low;
+    const auto index = static_cast<std::size_t>(begin.partition);
+    open_[index] = true;
+    next_[index] = begin.offset;
+    ends_[index] = high;
+    cut_[index] = low > 0 && begin.offset <= low;
     return absl::OkStatus();
   }
 
@@ -145,10 +145,10 @@ class Scan {
     RETURN_IF_ERROR(CountPartitions(reader_.get(), name_, timeout_).status());  // it must know them
     topic_.reset(rd_kafka_topic_new(reader_.get(), name_.c_str(), nullptr));
     queue_.reset(rd_kafka_queue_new(reader_.get()));
-    for (std::size_t place = 0; place < open_.size(); ++place) {
-      if (open_[place] && (topic_ == nullptr || rd_kafka_consume_start_queue(
-                                                    topic_.get(), static_cast<std::int32_t>(place),
-                                                    next_[place], queue_.get()) != 0)) {
+    for (std::size_t index = 0; index < open_.size(); ++index) {
+      if (open_[index] && (topic_ == nullptr || rd_kafka_consume_start_queue(
+                                                    topic_.get(), static_cast<std::int32_t>(index),
+                                                    next_[index], queue_.get()) != 0)) {
         return FoundTopicStatus(name_, rd_kafka_last_error());
       }
     }
@@ -157,9 +157,9 @@ class Scan {
   }
 
   void StopReader() {
-    for (std::size_t place = 0; place < open_.size() && topic_ != nullptr; ++place) {
-      if (open_[place]) {
-        rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(place));
+    for (std::size_t index = 0; index < open_.size() && topic_ != nullptr; ++index) {
+      if (open_[index]) {
+        rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(index));
       }
     }
     queue_.reset();
@@ -172,17 +172,17 @@ class Scan {
     if (message == nullptr || message->err == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION) {
       return OnSilence();
     }
-    const auto place = static_cast<std::size_t>(message->partition);
+    const auto index = static_cast<std::size_t>(message->partition);
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
-      Close(place, message->offset);
+      Close(index, message->offset);
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(FoundTopicStatus(name_, message->err));
     // What came after the call is not looked at.
-    if (message->offset < ends_.at(place)) {
+    if (message->offset < ends_.at(index)) {
       RETURN_IF_ERROR(Take(*message));
     }
-    Close(place, message->offset + 1);
+    Close(index, message->offset + 1);
     read_at_ = steady_clock::now();
     return absl::OkStatus();
   }
@@ -204,14 +204,14 @@ class Scan {
     return absl::OkStatus();
   }
 
-  void Close(std::size_t place, std::int64_t next) {
-    if (open_.at(place) && next >= ends_[place]) {
-      removed_ = removed_ || next_[place] < ends_[place];
-      if (cut_[place]) {
+  void Close(std::size_t index, std::int64_t next) {
+    if (open_.at(index) && next >= ends_[index]) {
+      removed_ = removed_ || next_[index] < ends_[index];
+      if (cut_[index]) {
         BeginsAt(INT64_MAX);
       }
-      rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(place));
-      open_[place] = false;
+      rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(index));
+      open_[index] = false;
     }
   }
 
@@ -232,9 +232,9 @@ class Scan {
       record.value = std::string_view(static_cast<const char*>(message.payload), message.len);
     }
     record.headers = headers_;
-    if (const auto place = static_cast<std::size_t>(message.partition); cut_[place]) {
+    if (const auto index = static_cast<std::size_t>(message.partition); cut_[index]) {
       BeginsAt(record.timestamp_ms);
-      cut_[place] = false;
+      cut_[index] = false;
     }
     return on_record_(record);
   }

@@ -122,7 +122,7 @@ class Listener {
 
   void Add(MHD_Connection* connection) {
     by_age_.push_back(connection);
-    places_[connection] = std::prev(by_age_.end());
+    ages_[connection] = std::prev(by_age_.end());
     if (by_age_.size() > connections_max_) {
       MHD_Connection* const oldest = by_age_.front();
       // This thread sees the end and closes it, a moment later: the next one ends another.
@@ -133,15 +133,15 @@ class Listener {
   }
 
   void Remove(MHD_Connection* connection) {
-    if (const auto place = places_.find(connection); place != places_.end()) {
-      by_age_.erase(place->second);
-      places_.erase(place);
+    if (const auto found = ages_.find(connection); found != ages_.end()) {
+      by_age_.erase(found->second);
+      ages_.erase(found);
     }
   }
 
   const std::size_t connections_max_;
   std::list<MHD_Connection*> by_age_;  // those that are not ending, oldest first
-  std::map<MHD_Connection*, std::list<MHD_Connection*>::iterator> places_;
+  std::map<MHD_Connection*, std::list<MHD_Connection*>::iterator> ages_;
   MHD_Daemon* daemon_ = nullptr;
 };
 

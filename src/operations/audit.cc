@@ -28,10 +28,10 @@ class Auditor {
         sharing_(std::move(sharing)) {}
 
   absl::StatusOr<AuditReport> Run() {
-    ASSIGN_OR_RETURN(const auto places, TablesOf(options_.filter, options_.pipeline.outboxes));
-    for (const std::uint32_t place : places) {
-      report_.tables.push_back(NameOf(options_.pipeline.outboxes[place]));
-      RETURN_IF_ERROR(base::Annotate(ReadTable(place), report_.tables.back()));
+    ASSIGN_OR_RETURN(const auto sources, TablesOf(options_.filter, options_.pipeline.outboxes));
+    for (const std::uint32_t source : sources) {
+      report_.tables.push_back(NameOf(options_.pipeline.outboxes[source]));
+      RETURN_IF_ERROR(base::Annotate(ReadTable(source), report_.tables.back()));
     }
     // Before the topics are read: what is confirmed by now is in them.
     RETURN_IF_ERROR(Await());
@@ -50,11 +50,11 @@ class Auditor {
     }
   }
 
-  absl::Status ReadTable(std::uint32_t place) {
-    const DlqOutbox& outbox = options_.pipeline.outboxes[place];
+  absl::Status ReadTable(std::uint32_t source) {
+    const DlqOutbox& outbox = options_.pipeline.outboxes[source];
     Lsn end;
     ASSIGN_OR_RETURN(RowReader reader, BeginReading(options_.standby, options_.pipeline.source,
-                                                    outbox, place, &schemas_, &end));
+                                                    outbox, source, &schemas_, &end));
     end_ = std::max(end_, end);
     ASSIGN_OR_RETURN(const std::string where, options_.filter.Where(reader, outbox.table));
     RETURN_IF_ERROR(reader.Open(where, RowReader::Reading::kAsTheyLie));
@@ -65,7 +65,7 @@ class Auditor {
       if (row.number % kReportEvery == 0 || row.number + 1 == reader.count()) {
         ReportProgress(NameOf(outbox), row.number + 1, reader.count());
       }
-      return reconciliation_.Add(row, place, NameOf(outbox));
+      return reconciliation_.Add(row, source, NameOf(outbox));
     });
   }
 

@@ -65,8 +65,8 @@ absl::Status LockRowsToSend(SqlConnection* connection) {
 
 Backfill::Backfill(const BackfillOptions& options) : options_(options), gap_(options.gap) {}
 
-std::string Backfill::NameAt(std::uint32_t place) const {
-  return NameOf(options_.pipeline.outboxes[place]);
+std::string Backfill::NameAt(std::uint32_t source) const {
+  return NameOf(options_.pipeline.outboxes[source]);
 }
 
 void Backfill::ReportProgress(const std::string& what, std::uint64_t done, std::uint64_t of) const {
@@ -103,38 +103,38 @@ absl::Status Backfill::HoldTables(SqlConnection* connection,
 }
 
 absl::Status Backfill::OpenIn(const std::string& snapshot) {
-  const postgres::ConnectOptions& source = options_.pipeline.source;
-  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
+  const postgres::ConnectOptions& server = options_.pipeline.source;
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
     ASSIGN_OR_RETURN(SqlConnection connection,
-                     SqlConnection::Connect(source.conninfo, source.application_name));
+                     SqlConnection::Connect(server.conninfo, server.application_name));
     RETURN_IF_ERROR(BeginReadOnly(&connection, snapshot));
     ASSIGN_OR_RETURN(RowReader reader,
-                     RowReader::Create(std::move(connection), options_.pipeline.outboxes[place],
-                                       place, &schemas_));
+                     RowReader::Create(std::move(connection), options_.pipeline.outboxes[source],
+                                       source, &schemas_));
     std::string where = "true";
     if (gap_) {
-      ASSIGN_OR_RETURN(where, Bound(place, reader, reader.connection()));
+      ASSIGN_OR_RETURN(where, Bound(source, reader, reader.connection()));
     }
     RETURN_IF_ERROR(reader.Open(where, gap_ ? Reading::kTwice : Reading::kInOrder));
-    readers_.emplace(place, std::move(reader));
+    readers_.emplace(source, std::move(reader));
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> Backfill::Bound(std::uint32_t place, const RowReader& reader,
+absl::StatusOr<std::string> Backfill::Bound(std::uint32_t source, const RowReader& reader,
                                             SqlConnection* connection) {
   if (gap_->since_ms) {
     RowFilter filter;
     filter.from_ms = gap_->since_ms;
-    return filter.Where(reader, options_.pipeline.outboxes[place].table);
+    return filter.Where(reader, options_.pipeline.outboxes[source].table);
   }
   if (!gap_->notes.valid() || !reader.HasTransactionIds()) {
     return "true";
   }
   ASSIGN_OR_RETURN(
       const RetentionNote note,
-      FindRetentionNote(connection, options_.pipeline.outboxes[place].table, gap_->notes));
-  note_warnings_[place] = note.warning;
+      FindRetentionNote(connection, options_.pipeline.outboxes[source].table, gap_->notes));
+  note_warnings_[source] = note.warning;
   return note.snapshot.empty()
              ? "true"
              : absl::StrFormat("(t.tx IS NULL OR NOT pg_visible_in_snapshot(t.tx, %s))",
@@ -142,19 +142,19 @@ absl::StatusOr<std::string> Backfill::Bound(std::uint32_t place, const RowReader
 }
 
 absl::StatusOr<std::string> Backfill::Run() {
-  const postgres::ConnectOptions& source = options_.pipeline.source;
+  const postgres::ConnectOptions& server = options_.pipeline.source;
   ASSIGN_OR_RETURN(SqlConnection lock,
-                   SqlConnection::Connect(source.conninfo, source.application_name));
+                   SqlConnection::Connect(server.conninfo, server.application_name));
   RETURN_IF_ERROR(LockRowsToSend(&lock));
-  ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(source.conninfo, source.application_name));
+  ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(server.conninfo, server.application_name));
   RETURN_IF_ERROR(ReadPlace());
   RETURN_IF_ERROR(CheckRest());
   std::string text;
-  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
-    RETURN_IF_ERROR(Look(place));
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
+    RETURN_IF_ERROR(Look(source));
   }
-  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
-    ASSIGN_OR_RETURN(const std::string line, Send(place));
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
+    ASSIGN_OR_RETURN(const std::string line, Send(source));
     text += line;
   }
   RETURN_IF_ERROR(
@@ -179,8 +179,8 @@ absl::Status Backfill::CheckGap() {
 absl::Status Backfill::CheckIds() {
   ASSIGN_OR_RETURN(shared_ids_, SharedIds::Read(options_.pipeline));
   std::vector<std::string> tables;
-  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
-    tables.push_back(NameAt(place));
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
+    tables.push_back(NameAt(source));
   }
   return Judge(shared_ids_.TextAbout(tables));
 }
@@ -211,22 +211,22 @@ absl::Status Backfill::CheckTopics() {
 }
 
 absl::StatusOr<std::set<std::string>> Backfill::TopicsOfGap() {
-  const postgres::ConnectOptions& source = options_.pipeline.source;
+  const postgres::ConnectOptions& server = options_.pipeline.source;
   std::set<std::string> topics;
-  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
     ASSIGN_OR_RETURN(SqlConnection connection,
-                     SqlConnection::Connect(source.conninfo, source.application_name));
+                     SqlConnection::Connect(server.conninfo, server.application_name));
     RETURN_IF_ERROR(BeginReadOnly(&connection));
     absl::StatusOr<RowReader> reader = RowReader::Create(
-        std::move(connection), options_.pipeline.outboxes[place], place, &schemas_);
+        std::move(connection), options_.pipeline.outboxes[source], source, &schemas_);
     if (absl::IsNotFound(reader.status())) {
       continue;  // `init` makes it, or names it
     }
-    RETURN_IF_ERROR(base::Annotate(reader.status(), NameAt(place)));
-    ASSIGN_OR_RETURN(const std::string where, Bound(place, *reader, reader->connection()));
+    RETURN_IF_ERROR(base::Annotate(reader.status(), NameAt(source)));
+    ASSIGN_OR_RETURN(const std::string where, Bound(source, *reader, reader->connection()));
     RETURN_IF_ERROR(reader->Open(where, Reading::kAsTheyLie));
     RETURN_IF_ERROR(reader->ForEach([&](const ReadRow& row) {
-      ReportProgress("topics of " + NameAt(place), row.number + 1, reader->count());
+      ReportProgress("topics of " + NameAt(source), row.number + 1, reader->count());
       if (row.record.ok()) {
         topics.emplace(row.record->topic);
       }
@@ -239,8 +239,8 @@ absl::StatusOr<std::set<std::string>> Backfill::TopicsOfGap() {
 // What is sent for the first time is compared with nothing.
 absl::Status Backfill::CheckRest() {
   bool begun = gap_.has_value();
-  for (std::uint32_t place = 0; place < options_.pipeline.outboxes.size(); ++place) {
-    ASSIGN_OR_RETURN(const Left left, ReadNote(NameAt(place)));
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
+    ASSIGN_OR_RETURN(const Left left, ReadNote(NameAt(source)));
     begun = begun || left.begun;
   }
   return begun ? CheckIds() : absl::OkStatus();
@@ -264,28 +264,28 @@ absl::Status Backfill::ReadPlace() {
   return absl::OkStatus();
 }
 
-absl::Status Backfill::Look(std::uint32_t place) {
-  const std::string name = NameAt(place);
-  Table& table = tables_[place];
+absl::Status Backfill::Look(std::uint32_t source) {
+  const std::string name = NameAt(source);
+  Table& table = tables_[source];
   ASSIGN_OR_RETURN(table.left, ReadNote(name));
   if (table.left.done) {
     return absl::OkStatus();
   }
-  if (!readers_.contains(place)) {
-    RETURN_IF_ERROR(base::Annotate(OpenLater(place, table.left.seq), name));
+  if (!readers_.contains(source)) {
+    RETURN_IF_ERROR(base::Annotate(OpenLater(source, table.left.seq), name));
   }
-  table.settled_rows.settled.assign(readers_.at(place).count(), false);
+  table.settled_rows.settled.assign(readers_.at(source).count(), false);
   if (!gap_ && !table.left.begun) {
     return absl::OkStatus();  // compared with nothing
   }
-  RETURN_IF_ERROR(base::Annotate(FindSettled(place), name));
+  RETURN_IF_ERROR(base::Annotate(FindSettled(source), name));
   return base::Annotate(Judge(table.settled_rows.doubt), name);
 }
 
-absl::StatusOr<std::string> Backfill::Send(std::uint32_t place) {
-  const std::string name = NameAt(place);
+absl::StatusOr<std::string> Backfill::Send(std::uint32_t source) {
+  const std::string name = NameAt(source);
   const char* const label = gap_ ? "gap          " : "backfill     ";
-  Table& table = tables_.at(place);
+  Table& table = tables_.at(source);
   if (table.left.done) {
     return absl::StrFormat("%s%s was sent before\n", label, name);
   }
@@ -293,7 +293,7 @@ absl::StatusOr<std::string> Backfill::Send(std::uint32_t place) {
     table.left.begun = true;
     RETURN_IF_ERROR(Note(name, table.left));
   }
-  RETURN_IF_ERROR(base::Annotate(SendAll(place, &table), name));
+  RETURN_IF_ERROR(base::Annotate(SendAll(source, &table), name));
   table.left.done = true;
   RETURN_IF_ERROR(Note(name, table.left));
   const SettledRows& settled_rows = table.settled_rows;
@@ -309,21 +309,21 @@ absl::StatusOr<std::string> Backfill::Send(std::uint32_t place) {
   if (!settled_rows.warning.empty()) {
     line += "\nwarning      " + settled_rows.warning;
   }
-  if (!note_warnings_[place].empty()) {
-    line += "\nwarning      " + note_warnings_[place];
+  if (!note_warnings_[source].empty()) {
+    line += "\nwarning      " + note_warnings_[source];
   }
   return line + "\n";
 }
 
 // Rows with the id of their transaction: any time after the slot was made.
-absl::Status Backfill::OpenLater(std::uint32_t place, const std::string& after) {
-  const postgres::ConnectOptions& source = options_.pipeline.source;
+absl::Status Backfill::OpenLater(std::uint32_t source, const std::string& after) {
+  const postgres::ConnectOptions& server = options_.pipeline.source;
   ASSIGN_OR_RETURN(SqlConnection connection,
-                   SqlConnection::Connect(source.conninfo, source.application_name));
+                   SqlConnection::Connect(server.conninfo, server.application_name));
   RETURN_IF_ERROR(BeginReadOnly(&connection));
   ASSIGN_OR_RETURN(RowReader reader,
-                   RowReader::Create(std::move(connection), options_.pipeline.outboxes[place],
-                                     place, &schemas_));
+                   RowReader::Create(std::move(connection), options_.pipeline.outboxes[source],
+                                     source, &schemas_));
   bool known = reader.HasTransactionIds();
   if (known) {
     ASSIGN_OR_RETURN(known, reader.TransactionsAreOurs());
@@ -336,7 +336,7 @@ absl::Status Backfill::OpenLater(std::uint32_t place, const std::string& after) 
   }
   std::string where = absl::StrFormat("pg_visible_in_snapshot(t.tx, %s)", QuoteLiteral(snapshot_));
   if (gap_) {
-    ASSIGN_OR_RETURN(const std::string bound, Bound(place, reader, reader.connection()));
+    ASSIGN_OR_RETURN(const std::string bound, Bound(source, reader, reader.connection()));
     where += " AND " + bound;
   }
   if (!after.empty()) {
@@ -345,51 +345,52 @@ absl::Status Backfill::OpenLater(std::uint32_t place, const std::string& after) 
     where += absl::StrFormat(" AND (%s >= %s OR %s IS NULL)", order, QuoteLiteral(after), order);
   }
   RETURN_IF_ERROR(reader.Open(where, Reading::kTwice));
-  readers_.emplace(place, std::move(reader));
+  readers_.emplace(source, std::move(reader));
   return absl::OkStatus();
 }
 
 // Settled rows are not sent.
-absl::Status Backfill::FindSettled(std::uint32_t place) {
+absl::Status Backfill::FindSettled(std::uint32_t source) {
   SettledRowsOptions options;
   options.temp_folder = options_.temp_folder;
   options.on_progress = options_.on_progress;
   options.dead_letters = gap_.has_value();
   options.from_oldest_row = gap_ && gap_->since_ms;
   options.shared_ids = shared_ids_;
-  ASSIGN_OR_RETURN(tables_.at(place).settled_rows,
-                   FindSettledRows(options_.pipeline, options, NameAt(place), &readers_.at(place)));
+  ASSIGN_OR_RETURN(
+      tables_.at(source).settled_rows,
+      FindSettledRows(options_.pipeline, options, NameAt(source), &readers_.at(source)));
   return absl::OkStatus();
 }
 
-absl::Status Backfill::SendAll(std::uint32_t place, Table* table) {
+absl::Status Backfill::SendAll(std::uint32_t source, Table* table) {
   const SettledRows& settled_rows = table->settled_rows;
   sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
                   gap_ ? "gap" : "backfill", options_.patience, options_.on_warning);
   sender_->KnowUnseen(settled_rows.unseen_topics);
-  const std::string name = NameAt(place);
+  const std::string name = NameAt(source);
   RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
   const auto on_row = [&](const ReadRow& row) {
     if (!settled_rows.settled[row.number]) {
       RETURN_IF_ERROR(sender_->SendRow(row, schemas_, options_.skip_undeliverable));
     }
     ReportProgress(name, row.number + 1, settled_rows.settled.size());
-    return (row.number + 1) % options_.note_every == 0 ? NoteAt(place, row, &table->left)
+    return (row.number + 1) % options_.note_every == 0 ? NoteAt(source, row, &table->left)
                                                        : absl::OkStatus();
   };
-  RETURN_IF_ERROR(readers_.at(place).ForEach(on_row));
+  RETURN_IF_ERROR(readers_.at(source).ForEach(on_row));
   RETURN_IF_ERROR(sender_->Flush());
-  readers_.erase(place);
+  readers_.erase(source);
   return absl::OkStatus();
 }
 
-absl::Status Backfill::NoteAt(std::uint32_t place, const ReadRow& row, Left* left) {
+absl::Status Backfill::NoteAt(std::uint32_t source, const ReadRow& row, Left* left) {
   RETURN_IF_ERROR(sender_->Flush());
-  if (!row.seq || !readers_.at(place).HasTransactionIds()) {
+  if (!row.seq || !readers_.at(source).HasTransactionIds()) {
     return absl::OkStatus();
   }
   left->seq = *row.seq;
-  return Note(NameAt(place), *left);
+  return Note(NameAt(source), *left);
 }
 
 absl::StatusOr<Backfill::Left> Backfill::ReadNote(const std::string& table) {

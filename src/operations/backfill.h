@@ -103,30 +103,30 @@ class Backfill {
   absl::Status Judge(const std::string& doubt) const;
   absl::Status ReadPlace();
   // Of every table, before anything of one is sent.
-  absl::Status Look(std::uint32_t place);
-  absl::StatusOr<std::string> Send(std::uint32_t place);
+  absl::Status Look(std::uint32_t source);
+  absl::StatusOr<std::string> Send(std::uint32_t source);
   // Rows that were not in a snapshot that is known to be older than the gap.
-  absl::StatusOr<std::string> Bound(std::uint32_t place, const RowReader& reader,
+  absl::StatusOr<std::string> Bound(std::uint32_t source, const RowReader& reader,
                                     postgres::SqlConnection* connection);
-  absl::Status OpenLater(std::uint32_t place, const std::string& after);
-  absl::Status FindSettled(std::uint32_t place);
-  absl::Status SendAll(std::uint32_t place, Table* table);
-  absl::Status NoteAt(std::uint32_t place, const ReadRow& row, Left* left);
+  absl::Status OpenLater(std::uint32_t source, const std::string& after);
+  absl::Status FindSettled(std::uint32_t source);
+  absl::Status SendAll(std::uint32_t source, Table* table);
+  absl::Status NoteAt(std::uint32_t source, const ReadRow& row, Left* left);
   absl::StatusOr<Left> ReadNote(const std::string& table);
   absl::Status Note(const std::string& table, const Left& left);
-  std::string NameAt(std::uint32_t place) const;
+  std::string NameAt(std::uint32_t source) const;
   void ReportProgress(const std::string& what, std::uint64_t done, std::uint64_t of) const;
 
   const BackfillOptions& options_;
   std::optional<Gap> gap_;
   std::optional<postgres::SqlConnection> connection_;
-  std::map<std::uint32_t, RowReader> readers_;  // by the outbox's place
+  std::map<std::uint32_t, RowReader> readers_;  // by source
   std::map<std::uint32_t, std::string> note_warnings_;
   std::string snapshot_;
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;
   SharedIds shared_ids_;
-  std::map<std::uint32_t, Table> tables_;  // by the outbox's place
+  std::map<std::uint32_t, Table> tables_;  // by source
 };
 
 }  // namespace walpost::operations

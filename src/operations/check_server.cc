@@ -38,7 +38,7 @@ class ServerCheck {
 
   void Run() {
     Release();
-    Places();
+    Capacity();
     Room();
     Retention();
     SenderTimeout();
@@ -68,7 +68,7 @@ class ServerCheck {
   }
 
   // A standby, a backup or a second walpost may have taken them all.
-  void Places() {
+  void Capacity() {
     const std::optional<Row> row = One(
         "replication slots",
         "SELECT (SELECT count(*) FROM pg_replication_slots), "

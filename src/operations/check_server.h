@@ -1,4 +1,4 @@
-// CheckServer - the part of `check` about the server itself: its release, places for slots and
+// CheckServer - the part of `check` about the server itself: its release, room for slots and
 // walsenders, how much more WAL our slot may keep, settings that can take it away, and the clock.
 // Thread: blocking.
 // Source: https://www.postgresql.org/docs/current/runtime-config-replication.html.

@@ -39,7 +39,7 @@ constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to distinguish it fro
 constexpr std::int32_t kAnyPartition = -1;    // what a row asks for that names none
 
 // What stands in Reconciliation::keys_, before the id.
-struct Place {
+struct IdRecord {
   Position position;
   std::uint32_t topic = 0;
   std::int32_t partition = 0;
@@ -256,9 +256,9 @@ absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& re
   if (!record.key) {
     return absl::OkStatus();  // has no order
   }
-  const Place place{*position, topic, record.partition, record.offset, id.whole};
+  const IdRecord found{*position, topic, record.partition, record.offset, id.whole};
   return keys_.Add(record.key->substr(0, kKeyBytesMax),
-                   std::string(BytesOf(place)).append(id.text));
+                   std::string(BytesOf(found)).append(id.text));
 }
 
 absl::Status Reconciliation::DeadLetters(const DlqOptions& pipeline) {
@@ -296,22 +296,22 @@ absl::Status Reconciliation::FindLate() {
   for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
     std::map<std::string, Position> last;  // by topic, partition and key
     const auto on_entry = [&](std::string_view key, std::string_view data) {
-      const auto place = ReadBytes<Place>(data);
-      std::string name(BytesOf(place.topic));
-      name.append(BytesOf(place.partition)).append(key);
-      const auto [seen, first] = last.emplace(std::move(name), place.position);
-      if (first || seen->second.system_identifier != place.position.system_identifier ||
-          place.position > seen->second) {
-        seen->second = place.position;
+      const auto found = ReadBytes<IdRecord>(data);
+      std::string name(BytesOf(found.topic));
+      name.append(BytesOf(found.partition)).append(key);
+      const auto [seen, first] = last.emplace(std::move(name), found.position);
+      if (first || seen->second.system_identifier != found.position.system_identifier ||
+          found.position > seen->second) {
+        seen->second = found.position;
         return absl::OkStatus();
       }
       Entry entry;
       entry.kind = Kind::kLate;
-      entry.topic = place.topic;
-      entry.partition = place.partition;
-      entry.number = static_cast<std::uint64_t>(place.offset);
-      entry.whole_id = place.whole_id;
-      return ids_.Add(data.substr(sizeof(Place)), BytesOf(entry));
+      entry.topic = found.topic;
+      entry.partition = found.partition;
+      entry.number = static_cast<std::uint64_t>(found.offset);
+      entry.whole_id = found.whole_id;
+      return ids_.Add(data.substr(sizeof(IdRecord)), BytesOf(entry));
     };
     RETURN_IF_ERROR(keys_.ForEach(bucket, on_entry));
   }
@@ -463,11 +463,11 @@ void Reconciliation::CountRecords(const std::string& id, const Event& event) {
   }
   for (const auto& [partition, offset] : event.late) {
     const bool repeat = std::any_of(event.records.begin(), event.records.end(),
-                                    [&place = partition, at = offset](const auto& each) {
+                                    [&to = partition, at = offset](const auto& each) {
                                       const Entry& record = each.second.first;
-                                      return record.topic == place.first &&
-                                             record.partition == place.second &&
-                                             record.number < at && !record.redelivered;
+                                      return record.topic == to.first &&
+                                             record.partition == to.second && record.number < at &&
+                                             !record.redelivered;
                                     });
     if (!repeat) {
       ++order_.out_of_order;

@@ -42,7 +42,7 @@ enum class DeadLetterFate : std::uint8_t {
 struct ReconciledRow {
   std::uint64_t number = 0;  // what the caller calls it
   std::string_view id;
-  std::uint32_t topic = 0;     // its place in Reconciliation::topics()
+  std::uint32_t topic = 0;     // an index of Reconciliation::topics()
   std::int64_t at_ms = 0;      // its record is not older
   std::int64_t bytes = 0;      // as kafka::BatchBytesOf its record
   bool undeliverable = false;  // it makes no record

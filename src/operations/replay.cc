@@ -59,8 +59,8 @@ class Replayer {
         pace_(options.rate) {}
 
   absl::Status Run() {
-    ASSIGN_OR_RETURN(const auto places, TablesOf(options_.filter, options_.pipeline.outboxes));
-    RETURN_IF_ERROR(CheckSharedIds(places));
+    ASSIGN_OR_RETURN(const auto sources, TablesOf(options_.filter, options_.pipeline.outboxes));
+    RETURN_IF_ERROR(CheckSharedIds(sources));
     absl::Status still_open;
     if (options_.missing && !options_.dry_run) {
       still_open = AwaitOpenTransactions(options_.pipeline, options_.wait);
@@ -70,23 +70,23 @@ class Replayer {
     }
     Lsn end;
     std::vector<RowReader> readers;
-    for (const std::uint32_t place : places) {
-      RETURN_IF_ERROR(base::Annotate(Open(place, &readers, &end), Name(place)));
+    for (const std::uint32_t source : sources) {
+      RETURN_IF_ERROR(base::Annotate(Open(source, &readers, &end), Name(source)));
     }
     RETURN_IF_ERROR(CheckIds());
     if (options_.dry_run && !options_.missing) {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(AwaitConfirmed(options_.pipeline.source, end, options_.wait));
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      RETURN_IF_ERROR(base::Annotate(Compare(Name(places[i]), &readers[i]), Name(places[i])));
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      RETURN_IF_ERROR(base::Annotate(Compare(Name(sources[i]), &readers[i]), Name(sources[i])));
     }
     if (options_.in_place) {
       sender_.KnowUnseen(unseen_topics_);
     }
-    for (std::size_t i = 0; i < places.size() && !options_.dry_run; ++i) {
+    for (std::size_t i = 0; i < sources.size() && !options_.dry_run; ++i) {
       RETURN_IF_ERROR(
-          base::Annotate(Send(Name(places[i]), settled_[i], &readers[i]), Name(places[i])));
+          base::Annotate(Send(Name(sources[i]), settled_[i], &readers[i]), Name(sources[i])));
     }
     return still_open;  // what is there was sent
   }
@@ -94,20 +94,22 @@ class Replayer {
   const std::string& text() const { return text_; }
 
  private:
-  std::string Name(std::uint32_t place) const { return NameOf(options_.pipeline.outboxes[place]); }
+  std::string Name(std::uint32_t source) const {
+    return NameOf(options_.pipeline.outboxes[source]);
+  }
 
-  absl::Status Open(std::uint32_t place, std::vector<RowReader>* readers, Lsn* end) {
-    const DlqOutbox& outbox = options_.pipeline.outboxes[place];
+  absl::Status Open(std::uint32_t source, std::vector<RowReader>* readers, Lsn* end) {
+    const DlqOutbox& outbox = options_.pipeline.outboxes[source];
     Lsn table_end;
     ASSIGN_OR_RETURN(RowReader reader, BeginReading(options_.standby, options_.pipeline.source,
-                                                    outbox, place, &schemas_, &table_end));
+                                                    outbox, source, &schemas_, &table_end));
     *end = std::max(*end, table_end);
     ASSIGN_OR_RETURN(const std::string where, options_.filter.Where(reader, outbox.table));
     RETURN_IF_ERROR(FindIds(outbox.table, &reader));
     RETURN_IF_ERROR(CheckBegin(&reader));
     RETURN_IF_ERROR(reader.Open(
         where, options_.missing ? RowReader::Reading::kTwice : RowReader::Reading::kInOrder));
-    text_ += absl::StrFormat("%s: %s\n", Name(place), Count(reader.count(), "event"));
+    text_ += absl::StrFormat("%s: %s\n", Name(source), Count(reader.count(), "event"));
     readers->push_back(std::move(reader));
     return absl::OkStatus();
   }
@@ -133,14 +135,14 @@ class Replayer {
   }
 
   // Before anything is sent or waited for.
-  absl::Status CheckSharedIds(const std::vector<std::uint32_t>& places) {
+  absl::Status CheckSharedIds(const std::vector<std::uint32_t>& sources) {
     if (!options_.missing) {
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(shared_ids_, SharedIds::Read(options_.pipeline));
     std::vector<std::string> tables;
-    for (const std::uint32_t place : places) {
-      tables.push_back(Name(place));
+    for (const std::uint32_t source : sources) {
+      tables.push_back(Name(source));
     }
     return Doubt(shared_ids_.TextAbout(tables));
   }

@@ -28,7 +28,7 @@ namespace walpost::operations {
 class RowEncoder {
  public:
   // `connection`: with a transaction of BeginReadOnly, in which the rows are read, too: the table is locked.
-  // `source`: the outbox's place in the configuration. `to_topic` replaces the rows' own, when given.
+  // `source`: as SchemaNeed::source. `to_topic` replaces the rows' own, when given.
   static absl::StatusOr<RowEncoder> Create(postgres::SqlConnection* connection,
                                            const DlqOutbox& outbox, std::uint32_t source,
                                            envelope::SchemaTable* schemas,

@@ -69,34 +69,34 @@ absl::StatusOr<std::string> RowFilter::Where(const RowReader& reader,
 
 absl::StatusOr<std::vector<std::uint32_t>> TablesOf(const RowFilter& filter,
                                                     const std::vector<DlqOutbox>& outboxes) {
-  std::vector<std::uint32_t> places;
+  std::vector<std::uint32_t> sources;
   std::vector<std::string> names;
-  for (std::uint32_t place = 0; place < outboxes.size(); ++place) {
-    names.push_back(NameOf(outboxes[place]));
+  for (std::uint32_t source = 0; source < outboxes.size(); ++source) {
+    names.push_back(NameOf(outboxes[source]));
     if (filter.table.empty() || filter.table == names.back()) {
-      places.push_back(place);
+      sources.push_back(source);
     }
   }
-  if (places.empty()) {
+  if (sources.empty()) {
     return absl::InvalidArgumentError(
         names.empty()
             ? "no outbox table is configured, and messages stand in none"
             : absl::StrFormat("--table %s is not among the configured outboxes, which are %s",
                               filter.table, absl::StrJoin(names, ", ")));
   }
-  return places;
+  return sources;
 }
 
 absl::StatusOr<RowReader> BeginReading(const std::string& conninfo,
-                                       const postgres::ConnectOptions& source,
-                                       const DlqOutbox& outbox, std::uint32_t place,
+                                       const postgres::ConnectOptions& server,
+                                       const DlqOutbox& outbox, std::uint32_t source,
                                        envelope::SchemaTable* schemas, base::Lsn* end) {
   ASSIGN_OR_RETURN(SqlConnection connection,
-                   SqlConnection::Connect(conninfo.empty() ? source.conninfo : conninfo,
-                                          source.application_name));
+                   SqlConnection::Connect(conninfo.empty() ? server.conninfo : conninfo,
+                                          server.application_name));
   RETURN_IF_ERROR(BeginReadOnly(&connection));
   ASSIGN_OR_RETURN(*end, EndOfSnapshot(&connection));
-  return RowReader::Create(std::move(connection), outbox, place, schemas);
+  return RowReader::Create(std::move(connection), outbox, source, schemas);
 }
 
 }  // namespace walpost::operations

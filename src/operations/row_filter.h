@@ -39,14 +39,14 @@ struct RowFilter {
 
 std::string NameOf(const DlqOutbox& outbox);
 
-// The places of the outboxes that a filter may find rows in.
+// By the order of the outboxes, those that a filter may find rows in.
 absl::StatusOr<std::vector<std::uint32_t>> TablesOf(const RowFilter& filter,
                                                     const std::vector<DlqOutbox>& outboxes);
 
 // A row reader in a transaction of its own that only reads; `end`: behind all that it sees.
 absl::StatusOr<RowReader> BeginReading(const std::string& conninfo,
-                                       const postgres::ConnectOptions& source,
-                                       const DlqOutbox& outbox, std::uint32_t place,
+                                       const postgres::ConnectOptions& server,
+                                       const DlqOutbox& outbox, std::uint32_t source,
                                        envelope::SchemaTable* schemas, base::Lsn* end);
 
 }  // namespace walpost::operations

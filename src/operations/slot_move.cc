@@ -332,10 +332,10 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
     // An edit of the publication leaves out rows at any position, so no position is noted.
     ASSIGN_OR_RETURN(noted, NoteSkipped(options, "", WhatAdoptingMeans(mover)));
   } else {
-    const std::string place = envelope::Position{mover.facts().system_identifier,
-                                                 mover.facts().TimelineOf(target), target, 0}
-                                  .ToString();
-    ASSIGN_OR_RETURN(noted, NoteSkipped(options, place,
+    const std::string noted_at = envelope::Position{mover.facts().system_identifier,
+                                                    mover.facts().TimelineOf(target), target, 0}
+                                     .ToString();
+    ASSIGN_OR_RETURN(noted, NoteSkipped(options, noted_at,
                                         absl::StrFormat("slot %s was advanced from %s past %s: %s",
                                                         options.source.slot, before.ToString(),
                                                         target.ToString(), skipped)));

@@ -19,7 +19,7 @@ class Destinations {
  public:
   explicit Destinations(const PipelineOptions& options);
 
-  // For events of a table, by its place among the outboxes; all behind these are messages.
+  // For events of an outbox, by its index; every greater one stands for messages.
   bool Allow(std::uint32_t table, std::string_view topic) const;
 
   // For events of any of them. Else says why not.

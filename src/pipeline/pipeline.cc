@@ -449,11 +449,11 @@ void Pipeline::AccountPause(base::Now now) {
 
 std::optional<Halt> Pipeline::CheckServerError(const StreamEnd& end) {
   // Without a context all errors of a kind look alike: three in a year are no poison.
-  const std::string place = intake_.in_transaction()
+  const std::string where = intake_.in_transaction()
                                 ? "commit LSN " + intake_.last_commit_lsn().ToString()
                             : end.context.empty() ? "after " + intake_.received_lsn().ToString()
                                                   : "context: " + end.context;
-  const std::string error = end.sqlstate + " " + place;
+  const std::string error = end.sqlstate + " " + where;
   same_errors_ = error == same_error_ ? same_errors_ + 1 : 1;
   same_error_ = error;
   if (same_errors_ < kSameErrorMax) {
@@ -462,7 +462,7 @@ std::optional<Halt> Pipeline::CheckServerError(const StreamEnd& end) {
   return Halt{HaltReason::kPoisonWal,
               absl::StrFormat("the server failed %d times at the same position (%s): %s; see "
                               "docs/runbook.md, poison_wal",
-                              same_errors_, place, std::string(end.status.message()))};
+                              same_errors_, where, std::string(end.status.message()))};
 }
 
 pgoutput::StandbyStatus Pipeline::MakeStatus(base::Lsn flush, base::Now now) {

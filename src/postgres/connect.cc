@@ -53,13 +53,13 @@ std::optional<StreamEnd> SlotMoved(const ConnectOptions& options, const ServerAd
           QuoteLiteral(options.slot),
       std::chrono::steady_clock::now() + options.statement_timeout);
   if (!slot.ok()) {
-    return QueryFailure("reading pg_replication_slots", slot.error(), connection.place());
+    return QueryFailure("reading pg_replication_slots", slot.error(), connection.endpoint());
   }
   const base::Lsn stands =
       slot.rows() == 1 ? base::Lsn::Parse(slot.Text(0, 0)).value_or(base::Lsn()) : base::Lsn();
   if (stands != seen) {
     return LostEnd(absl::StrFormat("slot \"%s\" on %s moved from %s to %s while walpost connected",
-                                   options.slot, connection.place().ToString(), seen.ToString(),
+                                   options.slot, connection.endpoint().ToString(), seen.ToString(),
                                    stands.ToString()));
   }
   return std::nullopt;
@@ -105,7 +105,7 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   // Behind what preflight has read: whatever published a table is over.
   const Result next_xid = connection.Query(absl::StrCat("SELECT ", kNextXid), deadline);
   if (!next_xid.ok()) {
-    return QueryFailure("reading the next transaction id", next_xid.error(), connection.place());
+    return QueryFailure("reading the next transaction id", next_xid.error(), connection.endpoint());
   }
   if (!absl::SimpleAtoi(next_xid.Text(0, 0).data(), &report.facts.next_xid.value)) {
     return LostEnd("the next transaction id is no number");
@@ -125,7 +125,7 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   report.facts.start_lsn = std::max({start_lsn, report.facts.confirmed_flush_lsn, remembered});
   GrowReceiveBuffer(&connection, deadline);
   if (const Result unlimited = connection.LimitLockWaits({}, deadline); !unlimited.ok()) {
-    return QueryFailure("SET lock_timeout", unlimited.error(), connection.place());
+    return QueryFailure("SET lock_timeout", unlimited.error(), connection.endpoint());
   }
   const Result start =
       connection.Query(StartReplicationCommand(StartOptions{
@@ -133,11 +133,11 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
                            report.facts.server_version, !options.message_prefixes.empty()}),
                        deadline);
   if (!start.ok()) {
-    return StartFailure(start.error(), options.slot, connection.place());
+    return StartFailure(start.error(), options.slot, connection.endpoint());
   }
   if (start.status() != PGRES_COPY_BOTH) {
     return StartFailure(ServerError{"", "the server did not begin to stream", ""}, options.slot,
-                        connection.place());
+                        connection.endpoint());
   }
   Connected connected;
   connected.server = connection.address();

@@ -100,22 +100,22 @@ void IgnoreNotice(void* /*context*/, const PGresult* /*notice*/) {}
 
 std::string Text(const char* value) { return value == nullptr ? "" : value; }
 
-Place PlaceOf(PGconn* connection) {
-  Place place;
-  place.host = absl::StrFormat("%s:%s", Text(PQhost(connection)), Text(PQport(connection)));
-  place.database = Text(PQdb(connection));
-  place.user = Text(PQuser(connection));
-  return place;
+Endpoint EndpointOf(PGconn* connection) {
+  Endpoint endpoint;
+  endpoint.host = absl::StrFormat("%s:%s", Text(PQhost(connection)), Text(PQport(connection)));
+  endpoint.database = Text(PQdb(connection));
+  endpoint.user = Text(PQuser(connection));
+  return endpoint;
 }
 
 StreamEnd Refused(PGconn* connection, std::string_view sqlstate, const std::string& message) {
   if (PQconnectionNeedsPassword(connection) == 1) {
-    return ConnectFailure(sqlstate::kInvalidPassword, message, PlaceOf(connection));
+    return ConnectFailure(sqlstate::kInvalidPassword, message, EndpointOf(connection));
   }
   if (message.rfind("could not match", 0) == 0) {  // as many ports as hosts, or one
-    return ConnectFailure(sqlstate::kInvalidParameterValue, message, PlaceOf(connection));
+    return ConnectFailure(sqlstate::kInvalidParameterValue, message, EndpointOf(connection));
   }
-  return ConnectFailure(sqlstate, message, PlaceOf(connection));
+  return ConnectFailure(sqlstate, message, EndpointOf(connection));
 }
 
 }  // namespace
@@ -171,7 +171,7 @@ std::variant<Connection, StreamEnd> Connection::Open(const ConnectionOptions& op
       return Refused(connection, SqlstateInVerboseMessage(PQerrorMessage(connection)), message);
     }
   }
-  opened.place_ = PlaceOf(connection);
+  opened.endpoint_ = EndpointOf(connection);
   opened.server_version_ = PQserverVersion(connection);
   const char* encoding = PQparameterStatus(connection, "server_encoding");
   if (encoding != nullptr && std::string_view(encoding) == "SQL_ASCII") {

@@ -45,7 +45,7 @@ class Connection {
 
   PGconn* get() const { return connection_.get(); }
 
-  const Place& place() const { return place_; }
+  const Endpoint& endpoint() const { return endpoint_; }
 
   ServerAddress address() const;
 
@@ -73,7 +73,7 @@ class Connection {
   bool AwaitAnswer(Deadline deadline);
 
   std::unique_ptr<PGconn, Closer> connection_;
-  Place place_;
+  Endpoint endpoint_;
   int server_version_ = 0;
 };
 

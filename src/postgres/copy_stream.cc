@@ -152,7 +152,8 @@ ReplicationStream::Next CopyStream::TakeResult() {
         wants_write_ = PQflush(connection_.get()) == 1;
         break;
       case PGRES_FATAL_ERROR:
-        return End(StreamFailure(ErrorOf(result.get()), slot_, publication_, connection_.place()));
+        return End(
+            StreamFailure(ErrorOf(result.get()), slot_, publication_, connection_.endpoint()));
       default:
         return EndLost();
     }
@@ -171,14 +172,14 @@ ReplicationStream::Next CopyStream::EndLost() {
   if (text.empty()) {
     text = "the server closed the connection";
   }
-  return End(StreamFailure(ServerError{"", text, ""}, slot_, publication_, connection_.place()));
+  return End(StreamFailure(ServerError{"", text, ""}, slot_, publication_, connection_.endpoint()));
 }
 
 absl::Status CopyStream::SendFailure(std::string_view what) {
   const std::string text = phase_ == Phase::kCopy ? OneLine(PQerrorMessage(connection_.get()))
                                                   : std::string("the stream has ended");
   return absl::UnavailableError(
-      absl::StrFormat("%s to %s failed: %s", what, connection_.place().ToString(), text));
+      absl::StrFormat("%s to %s failed: %s", what, connection_.endpoint().ToString(), text));
 }
 
 absl::Status CopyStream::Send(std::string_view payload) {

@@ -38,7 +38,7 @@ std::string NoteDelivered(Connection* connection, const PreflightReport& report,
         "how far was delivered could not be noted in walpost.pipeline on %s: %s; until it is, at "
         "the "
         "next connect, outbox.maintain drops no row that was delivered since the last note",
-        connection->place().ToString(), why);
+        connection->endpoint().ToString(), why);
   };
   for (const char* const statement : kWithinLimits) {
     if (const Result result = connection->Query(statement, deadline); !result.ok()) {

@@ -37,12 +37,12 @@ absl::StatusCode CodeOf(HaltReason reason) {
   }
 }
 
-std::string LoginAdvice(std::string_view sqlstate, const Place& place) {
+std::string LoginAdvice(std::string_view sqlstate, const Endpoint& endpoint) {
   if (sqlstate == sqlstate::kInvalidAuthorization) {
     return absl::StrFormat(
         "check the role and pg_hba.conf, which needs a line for database \"%s\" and role \"%s\" "
         "(its keyword `replication` does not match logical replication connections)",
-        place.database, place.user);
+        endpoint.database, endpoint.user);
   }
   if (ClassOf(sqlstate) == "28") {
     return "check the password in source.conninfo, PGPASSWORD, the service or the password file";
@@ -51,7 +51,7 @@ std::string LoginAdvice(std::string_view sqlstate, const Place& place) {
     return absl::StrFormat(
         "give the role the right to replicate: ALTER ROLE \"%s\" REPLICATION (managed services: "
         "for example GRANT rds_replication TO \"%s\")",
-        place.user, place.user);
+        endpoint.user, endpoint.user);
   }
   if (sqlstate == sqlstate::kInvalidCatalogName) {
     return "correct the database name in source.conninfo";
@@ -61,7 +61,7 @@ std::string LoginAdvice(std::string_view sqlstate, const Place& place) {
 
 }  // namespace
 
-std::string Place::ToString() const {
+std::string Endpoint::ToString() const {
   return absl::StrFormat("%s, database \"%s\"", host, database);
 }
 
@@ -82,14 +82,15 @@ StreamEnd LostEnd(std::string text, std::string sqlstate) {
   return end;
 }
 
-StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text, const Place& place) {
+StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text,
+                         const Endpoint& endpoint) {
   const std::string message = OneLine(text);
   const bool login = ClassOf(sqlstate) == "28" || sqlstate == sqlstate::kInsufficientPrivilege ||
                      sqlstate == sqlstate::kInvalidCatalogName;
   if (login || !Passes(sqlstate)) {
     return OperatorEnd(HaltReason::kAuthFailed,
                        absl::StrFormat("connecting to PostgreSQL was refused: %s [%s]; %s", message,
-                                       sqlstate, LoginAdvice(sqlstate, place)),
+                                       sqlstate, LoginAdvice(sqlstate, endpoint)),
                        std::string(sqlstate));
   }
   std::string advice;
@@ -100,8 +101,8 @@ StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text, const
                  std::string(sqlstate));
 }
 
-StreamEnd QueryFailure(std::string_view what, const ServerError& error, const Place& place) {
-  std::string text = absl::StrFormat("%s on %s failed: %s%s", what, place.ToString(), error.text,
+StreamEnd QueryFailure(std::string_view what, const ServerError& error, const Endpoint& endpoint) {
+  std::string text = absl::StrFormat("%s on %s failed: %s%s", what, endpoint.ToString(), error.text,
                                      error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
   if (error.sqlstate == sqlstate::kLockNotAvailable) {
     text += "; a transaction holds a lock on the table: pg_locks and pg_stat_activity say which";
@@ -117,10 +118,10 @@ StreamEnd QueryFailure(std::string_view what, const ServerError& error, const Pl
                      error.sqlstate);
 }
 
-StreamEnd StartFailure(const ServerError& error, std::string_view slot, const Place& place) {
-  const std::string text =
-      absl::StrFormat("START_REPLICATION of slot \"%s\" on %s failed: %s%s", slot, place.ToString(),
-                      error.text, error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
+StreamEnd StartFailure(const ServerError& error, std::string_view slot, const Endpoint& endpoint) {
+  const std::string text = absl::StrFormat(
+      "START_REPLICATION of slot \"%s\" on %s failed: %s%s", slot, endpoint.ToString(), error.text,
+      error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
   if (error.sqlstate == sqlstate::kObjectInUse) {
     StreamEnd end = LostEnd(text, error.sqlstate);
     end.kind = StreamEnd::Kind::kSlotInUse;
@@ -151,9 +152,9 @@ bool IsOutOfMemory(std::string_view text) {
 }  // namespace
 
 StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
-                        std::string_view publication, const Place& place) {
+                        std::string_view publication, const Endpoint& endpoint) {
   const std::string text =
-      absl::StrFormat("streaming from slot \"%s\" on %s ended: %s%s", slot, place.ToString(),
+      absl::StrFormat("streaming from slot \"%s\" on %s ended: %s%s", slot, endpoint.ToString(),
                       error.text, error.sqlstate.empty() ? "" : " [" + error.sqlstate + "]");
   const std::string_view error_class = ClassOf(error.sqlstate);
   StreamEnd end;

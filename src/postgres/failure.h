@@ -19,7 +19,7 @@ namespace walpost::postgres {
 struct ServerError;
 
 // Where a connection leads, for messages: `db1:5432`, database and role.
-struct Place {
+struct Endpoint {
   std::string host;
   std::string database;
   std::string user;
@@ -33,17 +33,19 @@ base::StreamEnd LostEnd(std::string text, std::string sqlstate = "");
 
 // The server (sqlstate set) or libpq (empty) refused the connection. `text` is libpq's message.
 base::StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text,
-                               const Place& place);
+                               const Endpoint& endpoint);
 
 // A preflight query failed.
-base::StreamEnd QueryFailure(std::string_view what, const ServerError& error, const Place& place);
+base::StreamEnd QueryFailure(std::string_view what, const ServerError& error,
+                             const Endpoint& endpoint);
 
 // START_REPLICATION was refused.
-base::StreamEnd StartFailure(const ServerError& error, std::string_view slot, const Place& place);
+base::StreamEnd StartFailure(const ServerError& error, std::string_view slot,
+                             const Endpoint& endpoint);
 
 // The stream ended with an error.
 base::StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
-                              std::string_view publication, const Place& place);
+                              std::string_view publication, const Endpoint& endpoint);
 
 // The last SQLSTATE in a message that libpq made with PQERRORS_VERBOSE; empty when there is none.
 std::string SqlstateInVerboseMessage(std::string_view message);

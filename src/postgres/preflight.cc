@@ -77,7 +77,7 @@ std::variant<base::SourceFacts, StreamEnd> ReadHistory(const ConnectOptions& opt
   // First: the log of a standby that is promoted meanwhile has an end that moves on.
   const Result recovery = connection.Query("SELECT pg_is_in_recovery()", deadline);
   if (!recovery.ok()) {
-    return QueryFailure("pg_is_in_recovery()", recovery.error(), connection.place());
+    return QueryFailure("pg_is_in_recovery()", recovery.error(), connection.endpoint());
   }
   PreflightReport report;
   PreflightRun run(&connection, options, deadline, &report);

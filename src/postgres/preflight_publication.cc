@@ -59,7 +59,7 @@ std::string QualifiedName(const SourceTable& table) {
 }  // namespace
 
 std::string PreflightRun::PublicationText() const {
-  return absl::StrFormat("publication \"%s\" on %s", options_.publication, place().ToString());
+  return absl::StrFormat("publication \"%s\" on %s", options_.publication, endpoint().ToString());
 }
 
 std::optional<StreamEnd> PreflightRun::Looked() {
@@ -71,7 +71,7 @@ std::optional<StreamEnd> PreflightRun::Looked() {
                          "ELSE pg_catalog.pg_current_wal_flush_lsn() END, ",
                          kServerClock));
   if (!looked.ok()) {
-    return QueryFailure("reading the server's position", looked.error(), place());
+    return QueryFailure("reading the server's position", looked.error(), endpoint());
   }
   facts().looked_lsn = base::Lsn::Parse(looked.Text(0, 0)).value_or(base::Lsn());
   facts().looked_at =
@@ -84,12 +84,12 @@ std::optional<StreamEnd> PreflightRun::Looked() {
 std::optional<StreamEnd> PreflightRun::SameTimeline() {
   const Result identity = Query("IDENTIFY_SYSTEM");
   if (!identity.ok()) {
-    return QueryFailure("IDENTIFY_SYSTEM", identity.error(), place());
+    return QueryFailure("IDENTIFY_SYSTEM", identity.error(), endpoint());
   }
   const auto timeline = Number<std::uint32_t>(identity.Text(0, 1));
   if (timeline != facts().timeline) {
     return LostEnd(absl::StrFormat("%s went from timeline %u to %u while it was looked at",
-                                   place().ToString(), facts().timeline, timeline));
+                                   endpoint().ToString(), facts().timeline, timeline));
   }
   return std::nullopt;
 }
@@ -103,7 +103,7 @@ std::optional<StreamEnd> PreflightRun::Publication() {
       "pubviaroot FROM pg_catalog.pg_publication WHERE pubname = %s",
       QuoteLiteral(options_.publication)));
   if (!publication.ok()) {
-    return QueryFailure("reading pg_publication", publication.error(), place());
+    return QueryFailure("reading pg_publication", publication.error(), endpoint());
   }
   const std::string name = QuoteIdentifier(options_.publication);
   if (publication.rows() == 0) {
@@ -221,7 +221,7 @@ Result PreflightRun::ReadTable(const SourceTable& wanted) {
 std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
   const Result table = ReadTable(wanted);
   if (!table.ok()) {
-    return QueryFailure("reading what publishes the outbox table", table.error(), place());
+    return QueryFailure("reading what publishes the outbox table", table.error(), endpoint());
   }
   if (std::optional<StreamEnd> problem = NotPublished(wanted, table)) {
     return problem;
@@ -287,7 +287,7 @@ std::optional<StreamEnd> PreflightRun::Partitions(const SourceTable& table,
       "JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY c.oid",
       version() >= kDetachedConcurrentlySince ? "i.inhdetachpending" : "false", published->oid));
   if (!partitions.ok()) {
-    return QueryFailure("reading the partitions", partitions.error(), place());
+    return QueryFailure("reading the partitions", partitions.error(), endpoint());
   }
   for (int row = 0; row < partitions.rows(); ++row) {
     const std::string name(partitions.Text(row, 3));
@@ -332,7 +332,7 @@ std::optional<StreamEnd> PreflightRun::Relatives(base::PublishedTable* published
       "SELECT oid FROM tree EXCEPT SELECT oid FROM own",
       published->oid, published->oid));
   if (!relatives.ok()) {
-    return QueryFailure("reading the tables beside a partition", relatives.error(), place());
+    return QueryFailure("reading the tables beside a partition", relatives.error(), endpoint());
   }
   for (int row = 0; row < relatives.rows(); ++row) {
     published->relatives.push_back(Number<std::uint32_t>(relatives.Text(row, 0)));
@@ -346,7 +346,7 @@ std::optional<StreamEnd> PreflightRun::TextTypes() {
       "SELECT t.oid FROM pg_catalog.pg_type t JOIN pg_catalog.pg_proc p ON p.oid = t.typsend WHERE "
       "t.oid >= 16384 AND p.prosrc IN ('enum_send', 'textsend') ORDER BY t.oid");
   if (!types.ok()) {
-    return QueryFailure("reading pg_type", types.error(), place());
+    return QueryFailure("reading pg_type", types.error(), endpoint());
   }
   for (int row = 0; row < types.rows(); ++row) {
     facts().text_types.push_back(Number<std::uint32_t>(types.Text(row, 0)));

@@ -70,8 +70,8 @@ bool IsSynchronousStandby(std::string_view synchronous_standby_names,
 
 std::optional<StreamEnd> PreflightRun::ServerVersion() {
   facts().server_version = version();
-  facts().host = place().host;
-  facts().database = place().database;
+  facts().host = endpoint().host;
+  facts().database = endpoint().database;
   if (const std::string peer = ClearTextPeer(connection_.get()); !peer.empty()) {
     report_.warnings.push_back(ClearTextWarning(peer));
   }
@@ -79,30 +79,30 @@ std::optional<StreamEnd> PreflightRun::ServerVersion() {
   if (version() < kOldestVersion) {
     return OperatorEnd(HaltReason::kSchemaMismatch,
                        absl::StrFormat("PostgreSQL %d on %s is too old: walpost needs 13 or newer",
-                                       version() / 10000, place().ToString()));
+                                       version() / 10000, endpoint().ToString()));
   }
   if (!options_.message_prefixes.empty() && version() < kMessagesSince) {
     return OperatorEnd(
         HaltReason::kSchemaMismatch,
         absl::StrFormat("logical messages (messages.prefixes) need PostgreSQL 14 or newer, %s has "
                         "%d: upgrade it or remove messages.prefixes",
-                        place().ToString(), version() / 10000));
+                        endpoint().ToString(), version() / 10000));
   }
   if (version() / 10000 > kNewestKnownMajor) {
     report_.warnings.push_back(
         absl::StrFormat("PostgreSQL %d on %s is newer than this walpost knows (%d)",
-                        version() / 10000, place().ToString(), kNewestKnownMajor));
+                        version() / 10000, endpoint().ToString(), kNewestKnownMajor));
   }
   const Result limited = connection_.LimitLockWaits(options_.lock_timeout, deadline_);
   if (!limited.ok()) {
-    return QueryFailure("SET lock_timeout", limited.error(), place());
+    return QueryFailure("SET lock_timeout", limited.error(), endpoint());
   }
   for (const auto& [setting, since] :
        {std::pair("idle_session_timeout", 140000), std::pair("transaction_timeout", 170000)}) {
     if (version() >= since) {
       const Result set = Query(absl::StrFormat("SET %s = 0", setting));
       if (!set.ok()) {
-        return QueryFailure(absl::StrFormat("SET %s", setting), set.error(), place());
+        return QueryFailure(absl::StrFormat("SET %s", setting), set.error(), endpoint());
       }
     }
   }
@@ -112,7 +112,7 @@ std::optional<StreamEnd> PreflightRun::ServerVersion() {
 std::optional<StreamEnd> PreflightRun::Identity() {
   const Result identity = Query("IDENTIFY_SYSTEM");
   if (!identity.ok()) {
-    return QueryFailure("IDENTIFY_SYSTEM", identity.error(), place());
+    return QueryFailure("IDENTIFY_SYSTEM", identity.error(), endpoint());
   }
   bool valid = identity.rows() == 1 && identity.columns() >= 4 &&
                ParseInteger(identity.Text(0, 0), &facts().system_identifier) &&
@@ -128,7 +128,7 @@ std::optional<StreamEnd> PreflightRun::Identity() {
         HaltReason::kProtocolError,
         absl::StrFormat("IDENTIFY_SYSTEM on %s gave an answer that PostgreSQL does not give: is "
                         "there a pooler between? connect to the server itself",
-                        place().ToString()));
+                        endpoint().ToString()));
   }
   return std::nullopt;
 }
@@ -142,7 +142,7 @@ std::optional<StreamEnd> PreflightRun::Server() {
       "coalesce(current_setting('idle_replication_slot_timeout', true), '0'), "
       "(SELECT setting FROM pg_settings WHERE name = 'max_slot_wal_keep_size')");
   if (!settings.ok()) {
-    return QueryFailure("reading the server's settings", settings.error(), place());
+    return QueryFailure("reading the server's settings", settings.error(), endpoint());
   }
   if (!ParseInteger(settings.Text(0, 2), &facts().wal_sender_timeout_ms)) {
     facts().wal_sender_timeout_ms = base::SourceFacts().wal_sender_timeout_ms;
@@ -156,20 +156,20 @@ std::optional<StreamEnd> PreflightRun::Server() {
     report_.warnings.push_back(
         absl::StrFormat("max_slot_wal_keep_size is %s on %s: when walpost is that far behind, the "
                         "slot is invalidated and events are lost from the stream",
-                        settings.Text(0, 5), place().ToString()));
+                        settings.Text(0, 5), endpoint().ToString()));
   }
   if (settings.Text(0, 6) != "0") {
     report_.warnings.push_back(absl::StrFormat(
         "idle_replication_slot_timeout is %s on %s: when walpost is stopped for that long, the "
         "slot is invalidated and events are lost from the stream; set it to 0",
-        settings.Text(0, 6), place().ToString()));
+        settings.Text(0, 6), endpoint().ToString()));
   }
   if (settings.True(0, 1) && version() < kStandbyDecodingSince) {
     // It may be promoted, or the address may move to the primary: not for an operator yet.
     return LostEnd(absl::StrFormat(
         "%s is a standby, and logical slots live on the primary before PostgreSQL 16: list all "
         "hosts in source.conninfo with target_session_attrs=read-write",
-        place().ToString()));
+        endpoint().ToString()));
   }
   if (settings.Text(0, 0) != "logical") {
     return OperatorEnd(
@@ -177,7 +177,7 @@ std::optional<StreamEnd> PreflightRun::Server() {
         absl::StrFormat("wal_level is %s on %s, so no logical slot can exist: run ALTER SYSTEM SET "
                         "wal_level = logical, restart PostgreSQL (a reload is not enough), then "
                         "run `walpost init`",
-                        settings.Text(0, 0), place().ToString()));
+                        settings.Text(0, 0), endpoint().ToString()));
   }
   if (IsSynchronousStandby(settings.Text(0, 3), settings.Text(0, 4))) {
     return OperatorEnd(
@@ -185,7 +185,7 @@ std::optional<StreamEnd> PreflightRun::Server() {
         absl::StrFormat("synchronous_standby_names (%s) on %s matches our application_name \"%s\", "
                         "so every commit would wait for Kafka: take it out of that list or put "
                         "another application_name into source.conninfo",
-                        settings.Text(0, 3), place().ToString(), settings.Text(0, 4)));
+                        settings.Text(0, 3), endpoint().ToString(), settings.Text(0, 4)));
   }
   return std::nullopt;
 }
@@ -197,7 +197,7 @@ std::optional<StreamEnd> PreflightRun::Timeline() {
   const std::string command = absl::StrFormat("TIMELINE_HISTORY %d", facts().timeline);
   const Result answer = Query(command);
   if (!answer.ok() && answer.error().sqlstate.empty()) {
-    return QueryFailure(command, answer.error(), place());
+    return QueryFailure(command, answer.error(), endpoint());
   }
   std::string cause = answer.ok() ? "" : answer.error().text;
   if (answer.ok()) {
@@ -212,7 +212,7 @@ std::optional<StreamEnd> PreflightRun::Timeline() {
   return OperatorEnd(
       HaltReason::kTimelineChanged,
       absl::StrFormat("%s on %s cannot be read: %s; restore the .history file to pg_wal", command,
-                      place().ToString(), cause));
+                      endpoint().ToString(), cause));
 }
 
 }  // namespace walpost::postgres

@@ -18,7 +18,7 @@ constexpr char kPlugin[] = "pgoutput";
 }  // namespace
 
 std::string PreflightRun::SlotText() const {
-  return absl::StrFormat("slot \"%s\" on %s", options_.slot, place().ToString());
+  return absl::StrFormat("slot \"%s\" on %s", options_.slot, endpoint().ToString());
 }
 
 // Asked so that a missing table or right is an empty answer and not an error in the server's log.
@@ -29,7 +29,7 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
       "WHERE n.nspname = 'walpost' AND c.relname = 'pipeline' AND c.relkind = 'r' "
       "AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')");
   if (!readable.ok()) {
-    return QueryFailure("looking for walpost.pipeline", readable.error(), place());
+    return QueryFailure("looking for walpost.pipeline", readable.error(), endpoint());
   }
   if (readable.rows() == 0) {
     return std::nullopt;
@@ -46,7 +46,7 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
   if (!record.ok()) {
     // A table of another layout is none of ours; a lost connection is.
     return record.error().sqlstate.empty()
-               ? std::optional(QueryFailure("reading walpost.pipeline", record.error(), place()))
+               ? std::optional(QueryFailure("reading walpost.pipeline", record.error(), endpoint()))
                : std::nullopt;
   }
   if (record.rows() == 1) {
@@ -87,7 +87,7 @@ std::optional<StreamEnd> PreflightRun::SlotStreams() {
       "SELECT 1 FROM pg_catalog.pg_replication_slots WHERE slot_name = %s AND active",
       QuoteLiteral(options_.slot)));
   if (!active.ok()) {
-    return QueryFailure("reading pg_replication_slots", active.error(), place());
+    return QueryFailure("reading pg_replication_slots", active.error(), endpoint());
   }
   if (active.rows() == 0) {
     return LostEnd(absl::StrFormat("%s is not streamed from", SlotText()));
@@ -110,7 +110,7 @@ std::optional<StreamEnd> PreflightRun::Slot() {
       InvalidationReasonColumn(version()), synced, version() >= 140000 ? "s.two_phase" : "false",
       QuoteLiteral(options_.slot)));
   if (!slot.ok()) {
-    return QueryFailure("reading pg_replication_slots", slot.error(), place());
+    return QueryFailure("reading pg_replication_slots", slot.error(), endpoint());
   }
   if (slot.rows() == 0) {
     return SlotMissing();
@@ -211,7 +211,7 @@ std::optional<StreamEnd> PreflightRun::Record() {
                         "records %s for pipeline \"%s\" (restored, cloned or upgraded?): correct "
                         "source.conninfo, or adopt this cluster as docs/runbook.md, "
                         "cluster_changed, says",
-                        place().ToString(), here, record_->system_identifier, record_->name));
+                        endpoint().ToString(), here, record_->system_identifier, record_->name));
   }
   if (!record_->backfilled) {
     return OperatorEnd(
@@ -220,7 +220,7 @@ std::optional<StreamEnd> PreflightRun::Record() {
             "the rows that were in the outbox tables of pipeline \"%s\" on %s before its slot are "
             "not all sent (walpost.pipeline says backfilled = false): run `walpost init "
             "--backfill` to its end",
-            record_->name, place().ToString()));
+            record_->name, endpoint().ToString()));
   }
   if (!record_->prefixes_missing.empty()) {
     return OperatorEnd(
@@ -232,7 +232,7 @@ std::optional<StreamEnd> PreflightRun::Record() {
             "restart, "
             "or, when nothing emits it any more, run `walpost init --with-messages`, which records "
             "the configured ones",
-            place().ToString(), record_->prefixes_missing, record_->name));
+            endpoint().ToString(), record_->prefixes_missing, record_->name));
   }
   return std::nullopt;
 }
@@ -245,7 +245,7 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
   const auto refuse = [this](const std::string& why) {
     return OperatorEnd(HaltReason::kDeadLetterFailed,
                        absl::StrFormat("delivery.on_undeliverable writes dead letters, and %s: %s",
-                                       place().ToString(), why));
+                                       endpoint().ToString(), why));
   };
   if (options_.writes_dead_letters && facts().in_recovery) {
     return refuse(
@@ -262,7 +262,7 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
       "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'walpost' AND "
       "c.relname = 'dead_letters' AND c.relkind = 'r'");
   if (!table.ok()) {
-    return QueryFailure("looking for walpost.dead_letters", table.error(), place());
+    return QueryFailure("looking for walpost.dead_letters", table.error(), endpoint());
   }
   const bool readable = table.rows() > 0 && table.True(0, 0);
   if (options_.writes_dead_letters && table.rows() == 0) {
@@ -284,7 +284,7 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
       "AND system_identifier = (SELECT system_identifier FROM pg_catalog.pg_control_system()))",
       QuoteLiteral(options_.pipeline)));
   if (!open.ok()) {
-    return QueryFailure("reading walpost.dead_letters", open.error(), place());
+    return QueryFailure("reading walpost.dead_letters", open.error(), endpoint());
   }
   facts().dead_letters_open = open.True(0, 0);
   return std::nullopt;

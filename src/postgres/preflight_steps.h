@@ -53,7 +53,7 @@ class PreflightRun {
  private:
   int version() const { return connection_.server_version(); }
 
-  const Place& place() const { return connection_.place(); }
+  const Endpoint& endpoint() const { return connection_.endpoint(); }
 
   Result Query(const std::string& sql) { return connection_.Query(sql, deadline_); }
 

@@ -116,7 +116,7 @@ struct ServerWatch::Impl {
     Result result =
         connection->Query(sql, std::chrono::steady_clock::now() + options.statement_timeout);
     if (!result.ok()) {
-      return SqlStatus("asking " + connection->place().ToString(), result.error());
+      return SqlStatus("asking " + connection->endpoint().ToString(), result.error());
     }
     return result;
   }

@@ -117,9 +117,9 @@ bool IsSlotName(const std::string& name) {
 }
 
 absl::Status CreateFailure(const CreateSlotOptions& options, const ServerError& error,
-                           const Place& place) {
+                           const Endpoint& endpoint) {
   const std::string what =
-      absl::StrFormat("creating slot \"%s\" on %s", options.slot, place.ToString());
+      absl::StrFormat("creating slot \"%s\" on %s", options.slot, endpoint.ToString());
   const absl::Status status = SqlStatus(what, error);
   const std::string text(status.message());
   if (error.sqlstate == sqlstate::kDuplicateObject) {
@@ -204,7 +204,7 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
   const Result begin =
       connection.Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", deadline);
   if (!begin.ok()) {
-    return CreateFailure(options, begin.error(), connection.place());
+    return CreateFailure(options, begin.error(), connection.endpoint());
   }
   const Result created =
       connection.Query(absl::StrFormat("CREATE_REPLICATION_SLOT %s LOGICAL pgoutput %s",
@@ -220,11 +220,11 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
     return absl::DeadlineExceededError(absl::StrFormat(
         "creating slot \"%s\" on %s waited %d s for transactions to end: %s; end them or try again "
         "in a quieter moment (no slot was left behind)",
-        options.slot, connection.place().ToString(),
+        options.slot, connection.endpoint().ToString(),
         std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count(), blockers));
   }
   if (!created.ok()) {
-    return CreateFailure(options, created.error(), connection.place());
+    return CreateFailure(options, created.error(), connection.endpoint());
   }
   const Result snapshot =
       connection.Query(kSnapshot, std::chrono::steady_clock::now() + kAfterCancel);

@@ -21,7 +21,7 @@ struct SqlConnection::Impl {
 
   absl::Status Fail(const ServerError& error) {
     last_sqlstate = error.sqlstate;
-    return SqlStatus("SQL on " + connection.place().ToString(), error);
+    return SqlStatus("SQL on " + connection.endpoint().ToString(), error);
   }
 };
 
@@ -117,9 +117,9 @@ absl::Status SqlConnection::Execute(std::string_view script) {
 
 int SqlConnection::server_version() const { return impl_->connection.server_version(); }
 
-std::string SqlConnection::host() const { return impl_->connection.place().host; }
+std::string SqlConnection::host() const { return impl_->connection.endpoint().host; }
 
-std::string SqlConnection::database() const { return impl_->connection.place().database; }
+std::string SqlConnection::database() const { return impl_->connection.endpoint().database; }
 
 const std::string& SqlConnection::last_sqlstate() const { return impl_->last_sqlstate; }
 

@@ -49,14 +49,14 @@ std::variant<Connected, StreamEnd> ConnectTemporarySlot(const ConnectOptions& op
     }
   }
   if (const Result unlimited = connection.LimitLockWaits({}, deadline); !unlimited.ok()) {
-    return QueryFailure("SET lock_timeout", unlimited.error(), connection.place());
+    return QueryFailure("SET lock_timeout", unlimited.error(), connection.endpoint());
   }
   const std::string slot = absl::StrFormat("walpost_tail_%d", PQbackendPID(connection.get()));
   const Result created =
       connection.Query(CreateCommand(slot, from_slot ? options.slot : ""), deadline);
   if (!created.ok()) {
     return QueryFailure(absl::StrFormat("making the temporary slot \"%s\"", slot), created.error(),
-                        connection.place());
+                        connection.endpoint());
   }
   const auto from = base::Lsn::Parse(created.Text(0, 1));
   report.facts.start_lsn = from.ok() ? *from : base::Lsn();
@@ -67,7 +67,7 @@ std::variant<Connected, StreamEnd> ConnectTemporarySlot(const ConnectOptions& op
                            report.facts.server_version, !options.message_prefixes.empty()}),
                        deadline);
   if (!start.ok()) {
-    return StartFailure(start.error(), slot, connection.place());
+    return StartFailure(start.error(), slot, connection.endpoint());
   }
   return Connected{std::make_unique<CopyStream>(std::move(connection), slot, options.publication),
                    std::move(report.facts), nullptr};

@@ -32,28 +32,28 @@ bool Passes(const std::string& sqlstate) {
 
 }  // namespace
 
-DeadLetterPlace DeadLetterPlaceOf(const RunOptions& options, const base::SourceFacts& source) {
-  DeadLetterPlace place;
-  place.conninfo =
+DeadLetterStore DeadLetterStoreOf(const RunOptions& options, const base::SourceFacts& source) {
+  DeadLetterStore store;
+  store.conninfo =
       options.dead_letter_conninfo.empty() ? options.source.conninfo : options.dead_letter_conninfo;
-  place.application_name = options.source.application_name;
-  place.pipeline = options.name;
-  place.system_identifier = source.system_identifier;
-  place.database = source.database;
-  place.topic = options.dead_letter_topic;
-  place.kafka = options.kafka;
-  return place;
+  store.application_name = options.source.application_name;
+  store.pipeline = options.name;
+  store.system_identifier = source.system_identifier;
+  store.database = source.database;
+  store.topic = options.dead_letter_topic;
+  store.kafka = options.kafka;
+  return store;
 }
 
-DeadLetterReply DeadLetterJob::Run(const DeadLetterPlace& place, const DeadLetterRequest& request) {
+DeadLetterReply DeadLetterJob::Run(const DeadLetterStore& store, const DeadLetterRequest& request) {
   DeadLetterReply reply;
   reply.id = request.id;
-  reply.status = Open(place);
+  reply.status = Open(store);
   if (reply.status.ok()) {
     reply.status = CarryOut(request, &reply);
   }
   if (reply.status.ok()) {
-    PublishToTopic(place, request, reply);
+    PublishToTopic(store, request, reply);
     return reply;
   }
   if (table_ && Passes(table_->connection()->last_sqlstate())) {
@@ -63,15 +63,15 @@ DeadLetterReply DeadLetterJob::Run(const DeadLetterPlace& place, const DeadLette
   return reply;
 }
 
-absl::Status DeadLetterJob::Open(const DeadLetterPlace& place) {
-  if (table_ && conninfo_ == place.conninfo) {
+absl::Status DeadLetterJob::Open(const DeadLetterStore& store) {
+  if (table_ && conninfo_ == store.conninfo) {
     return absl::OkStatus();
   }
   table_.reset();
-  ASSIGN_OR_RETURN(table_, postgres::DeadLetterTable::Open(place.conninfo, place.application_name,
-                                                           place.pipeline, place.system_identifier,
-                                                           place.database));
-  conninfo_ = place.conninfo;
+  ASSIGN_OR_RETURN(table_, postgres::DeadLetterTable::Open(store.conninfo, store.application_name,
+                                                           store.pipeline, store.system_identifier,
+                                                           store.database));
+  conninfo_ = store.conninfo;
   RETURN_IF_ERROR(table_->LimitStatements());
   return table_->connection()->Execute(kSession);
 }
@@ -168,13 +168,13 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
   return absl::OkStatus();
 }
 
-void DeadLetterJob::PublishToTopic(const DeadLetterPlace& place, const DeadLetterRequest& request,
+void DeadLetterJob::PublishToTopic(const DeadLetterStore& store, const DeadLetterRequest& request,
                                    const DeadLetterReply& reply) {
-  if (place.topic.empty()) {
+  if (store.topic.empty()) {
     return;
   }
   if (!outlet_) {
-    outlet_.emplace(place.kafka, place.topic, place.pipeline);
+    outlet_.emplace(store.kafka, store.topic, store.pipeline);
   }
   std::vector<base::DeadLetter> rows;
   for (std::size_t i = 0; i < request.rows.size(); ++i) {

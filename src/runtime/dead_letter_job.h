@@ -17,7 +17,7 @@
 namespace walpost::runtime {
 
 // Where the table is, and the topic that gets a record of each dead letter.
-struct DeadLetterPlace {
+struct DeadLetterStore {
   std::string conninfo;
   std::string application_name;
   std::string pipeline;
@@ -27,22 +27,22 @@ struct DeadLetterPlace {
   kafka::KafkaOptions kafka;
 };
 
-DeadLetterPlace DeadLetterPlaceOf(const RunOptions& options, const base::SourceFacts& source);
+DeadLetterStore DeadLetterStoreOf(const RunOptions& options, const base::SourceFacts& source);
 
 class DeadLetterJob {
  public:
   static constexpr std::size_t kRowsAtATime = 100;
 
-  pipeline::DeadLetterReply Run(const DeadLetterPlace& place,
+  pipeline::DeadLetterReply Run(const DeadLetterStore& store,
                                 const pipeline::DeadLetterRequest& request);
 
   void Close() { table_.reset(); }
 
  private:
-  absl::Status Open(const DeadLetterPlace& place);
+  absl::Status Open(const DeadLetterStore& store);
   absl::Status CarryOut(const pipeline::DeadLetterRequest& request,
                         pipeline::DeadLetterReply* reply);
-  void PublishToTopic(const DeadLetterPlace& place, const pipeline::DeadLetterRequest& request,
+  void PublishToTopic(const DeadLetterStore& store, const pipeline::DeadLetterRequest& request,
                       const pipeline::DeadLetterReply& reply);
 
   std::optional<postgres::DeadLetterTable> table_;

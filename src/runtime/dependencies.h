@@ -30,7 +30,7 @@ using Looker = std::function<std::variant<base::SourceFacts, postgres::StreamEnd
 
 // As DeadLetterJob::Run. Called on a helper thread, may block.
 using DeadLetterRunner = std::function<pipeline::DeadLetterReply(
-    const DeadLetterPlace& place, const pipeline::DeadLetterRequest& request)>;
+    const DeadLetterStore& store, const pipeline::DeadLetterRequest& request)>;
 
 // As registry::Resolver::Resolve. Called on a helper thread, may block.
 using SchemaResolver =

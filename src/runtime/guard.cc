@@ -57,18 +57,18 @@ postgres::Guard MakeGuard(const RunOptions& options, std::optional<Progress> kno
   if (topic.empty()) {
     return nullptr;
   }
-  return [kafka = options.kafka, place = kafka::ProgressPlace{topic, options.name},
+  return [kafka = options.kafka, progress_key = kafka::ProgressKey{topic, options.name},
           known = std::move(known), read = std::make_shared<kafka::ProgressRead>()](
              SourceFacts* facts) -> std::optional<StreamEnd> {
     const bool suffices = pipeline::Suffices(known, *facts);
     // Asked again, only what is new: behind START the stream waits for the answer.
-    auto records = kafka::ReadProgress(kafka, place,
+    auto records = kafka::ReadProgress(kafka, progress_key,
                                        {suffices ? kReadDecisionWithin : kReadProgressWithin,
                                         /*in_all=*/suffices, /*unread=*/nullptr, read.get()});
     if (suffices && !(records.ok() && pipeline::DecidedSince(*known, *records))) {
       records = std::vector<Progress>{*known};
     } else if (!records.ok()) {
-      return Unreadable(records.status(), place.topic);
+      return Unreadable(records.status(), progress_key.topic);
     }
     pipeline::ProgressCheck check = pipeline::CheckRememberedProgress(*records, *facts);
     if (check.halt) {

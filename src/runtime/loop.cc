@@ -312,8 +312,8 @@ void Loop::HandleDeadLetters() {
   helper_->Run(
       Helper::Queue::kDeadLetters,
       [reply, wanted = *wanted, carry_out = dependencies_.dead_letters,
-       place = DeadLetterPlaceOf(options_, *pipeline_.facts())] {
-        *reply = carry_out(place, wanted);
+       store = DeadLetterStoreOf(options_, *pipeline_.facts())] {
+        *reply = carry_out(store, wanted);
       },
       [this, reply] {
         now_ = ReadClocks();

@@ -140,9 +140,9 @@ int Run(const RunOptions& options, const Wrappers& wrappers) {
   dependencies.look = postgres::LookAgain;
   // Of the helper's thread alone, and kept by its jobs.
   const auto dead_letters = std::make_shared<DeadLetterJob>();
-  dependencies.dead_letters = [dead_letters](const DeadLetterPlace& place,
+  dependencies.dead_letters = [dead_letters](const DeadLetterStore& store,
                                              const pipeline::DeadLetterRequest& request) {
-    return dead_letters->Run(place, request);
+    return dead_letters->Run(store, request);
   };
   dependencies.close_dead_letters = [dead_letters] { dead_letters->Close(); };
   // The job that asks keeps it, also when this is over. Of the helper's thread alone.

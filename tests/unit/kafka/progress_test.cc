@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
 constexpr milliseconds kTimeout{10'000};
-const ProgressPlace kPlace{"progress", "shop"};
+const ProgressKey kKey{"progress", "shop"};
 
 class ProgressTest : public ::testing::Test {
  protected:
@@ -51,8 +51,8 @@ class ProgressTest : public ::testing::Test {
   void WriteBytes(std::string_view value, std::span<const envelope::RecordHeader> headers = {}) {
     envelope::Record record;
     record.headers = headers;
-    record.topic = kPlace.topic;
-    record.key = kPlace.name;
+    record.topic = kKey.topic;
+    record.key = kKey.name;
     record.value = value;
     const auto written = RecordWriter(Options(), kTimeout).Write(record, base::WallTime());
     ASSERT_TRUE(written.ok()) << written.status();
@@ -63,7 +63,7 @@ class ProgressTest : public ::testing::Test {
 
 TEST_F(ProgressTest, EmptyTopicRemembersNothing) {
   mock_.CreateTopic("progress", 1);
-  const auto records = ReadProgress(Options(), kPlace, {kTimeout});
+  const auto records = ReadProgress(Options(), kKey, {kTimeout});
   ASSERT_TRUE(records.ok()) << records.status();
   EXPECT_TRUE(records->empty());
 }
@@ -75,7 +75,7 @@ TEST_F(ProgressTest, HighestOfEachEpochAndTimelineIsRead) {
     Write(each);
   }
   Write(At(900), "another");
-  const auto records = ReadProgress(Options(), kPlace, {kTimeout});
+  const auto records = ReadProgress(Options(), kKey, {kTimeout});
   ASSERT_TRUE(records.ok()) << records.status();
   ASSERT_EQ(records->size(), 3U) << "and nothing of another pipeline";
   EXPECT_EQ((*records)[0].end_lsn, Lsn(300));
@@ -88,12 +88,12 @@ TEST_F(ProgressTest, WhatWasReadIsNotReadAgain) {
   Write(At(100));
   ProgressRead read;
   const ReadProgressOptions how{.timeout = kTimeout, .so_far = &read};
-  ASSERT_EQ(ReadProgress(Options(), kPlace, how)->size(), 1U);
+  ASSERT_EQ(ReadProgress(Options(), kKey, how)->size(), 1U);
   EXPECT_EQ(read.next, 1);
   read.kept[0].dead_letters = 7;  // seen again only if it is not read again
-  ASSERT_EQ(ReadProgress(Options(), kPlace, how)->size(), 1U);
+  ASSERT_EQ(ReadProgress(Options(), kKey, how)->size(), 1U);
   Write(At(50, 2));
-  const auto both = ReadProgress(Options(), kPlace, how);
+  const auto both = ReadProgress(Options(), kKey, how);
   ASSERT_EQ(both->size(), 2U);
   EXPECT_EQ((*both)[0].dead_letters, 7U);
   EXPECT_EQ((*both)[1].end_lsn, Lsn(50));
@@ -103,16 +103,15 @@ TEST_F(ProgressTest, WhatWasReadIsNotReadAgain) {
 TEST_F(ProgressTest, WhatIsNoProgressIsPassedOverUnlessNothingElseIsThere) {
   mock_.CreateTopic("progress", 1);
   WriteBytes("junk");
-  EXPECT_EQ(ReadProgress(Options(), kPlace, {kTimeout}).status().code(),
-            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(ReadProgress(Options(), kKey, {kTimeout}).status().code(), absl::StatusCode::kDataLoss);
   UnreadProgress unread;
-  const auto none = ReadProgress(Options(), kPlace, {.timeout = kTimeout, .unread = &unread});
+  const auto none = ReadProgress(Options(), kKey, {.timeout = kTimeout, .unread = &unread});
   ASSERT_TRUE(none.ok()) << none.status();
   EXPECT_TRUE(none->empty());
   EXPECT_EQ(unread.count, 1U);
   Write(At(100));
   WriteBytes("junk");
-  const auto records = ReadProgress(Options(), kPlace, {kTimeout});
+  const auto records = ReadProgress(Options(), kKey, {kTimeout});
   ASSERT_TRUE(records.ok()) << records.status();
   ASSERT_EQ(records->size(), 1U);
   EXPECT_EQ((*records)[0].end_lsn, Lsn(100));
@@ -127,7 +126,7 @@ TEST_F(ProgressTest, EventIsNoProgress) {
   walpost::v1::Progress newer;
   newer.set_format(2);
   WriteBytes(newer.SerializeAsString(), headers);
-  const auto records = ReadProgress(Options(), kPlace, {kTimeout});
+  const auto records = ReadProgress(Options(), kKey, {kTimeout});
   ASSERT_TRUE(records.ok()) << records.status();
   ASSERT_EQ(records->size(), 1U);
   EXPECT_EQ((*records)[0].end_lsn, Lsn(100));
@@ -140,28 +139,27 @@ TEST_F(ProgressTest, RecordOfANewerFormatCountsAsUnreadableWhileItIsTheLast) {
   walpost::v1::Progress newer;
   newer.set_format(2);
   WriteBytes(newer.SerializeAsString());
-  const absl::Status read = ReadProgress(Options(), kPlace, {kTimeout}).status();
+  const absl::Status read = ReadProgress(Options(), kKey, {kTimeout}).status();
   EXPECT_EQ(read.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(read.message()), HasSubstr("format 2"));
   UnreadProgress unread;
-  EXPECT_TRUE(ReadProgress(Options(), kPlace, {.timeout = kTimeout, .unread = &unread}).ok());
+  EXPECT_TRUE(ReadProgress(Options(), kKey, {.timeout = kTimeout, .unread = &unread}).ok());
   Write(At(50, 1, 1));
-  EXPECT_TRUE(ReadProgress(Options(), kPlace, {kTimeout}).ok());
+  EXPECT_TRUE(ReadProgress(Options(), kKey, {kTimeout}).ok());
 }
 
 TEST_F(ProgressTest, TopicOfSeveralPartitionsIsRefused) {
   mock_.CreateTopic("progress", 2);
-  EXPECT_EQ(ReadProgress(Options(), kPlace, {kTimeout}).status().code(),
+  EXPECT_EQ(ReadProgress(Options(), kKey, {kTimeout}).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
 // Failure 74.
 TEST_F(ProgressTest, MissingTopicAndMissingRightAreDistinguished) {
   mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
-  EXPECT_EQ(ReadProgress(Options(), kPlace, {kTimeout}).status().code(),
-            absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadProgress(Options(), kKey, {kTimeout}).status().code(), absl::StatusCode::kNotFound);
   mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
-  EXPECT_EQ(ReadProgress(Options(), kPlace, {kTimeout}).status().code(),
+  EXPECT_EQ(ReadProgress(Options(), kKey, {kTimeout}).status().code(),
             absl::StatusCode::kPermissionDenied);
 }
 
@@ -170,7 +168,7 @@ TEST_F(ProgressTest, TopicThatItsLeaderDoesNotKnowYetIsNotMissing) {
   mock_.CreateTopic("progress", 1);
   Write(At(100));
   mock_.FailOffsets(std::vector<rd_kafka_resp_err_t>(10, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART));
-  EXPECT_EQ(ReadProgress(Options(), kPlace, {milliseconds(2'000)}).status().code(),
+  EXPECT_EQ(ReadProgress(Options(), kKey, {milliseconds(2'000)}).status().code(),
             absl::StatusCode::kUnavailable);
 }
 
@@ -182,7 +180,7 @@ TEST_F(ProgressTest, TopicThatABrokerLearnsOfLateIsNotMissing) {
     std::promise<void>().get_future().wait_for(milliseconds(300));
     mock_.FailTopic("progress", RD_KAFKA_RESP_ERR_NO_ERROR);
   });
-  const absl::Status read = ReadProgress(Options(), kPlace, {kTimeout}).status();
+  const absl::Status read = ReadProgress(Options(), kKey, {kTimeout}).status();
   EXPECT_TRUE(read.ok()) << read;
   maker.get();
 }
@@ -190,9 +188,9 @@ TEST_F(ProgressTest, TopicThatABrokerLearnsOfLateIsNotMissing) {
 TEST_F(ProgressTest, KafkaThatIsAwayDecidesNothing) {
   mock_.CreateTopic("progress", 1);
   mock_.SetDown(true);
-  const absl::Status read = ReadProgress(Options(), kPlace, {milliseconds(500)}).status();
+  const absl::Status read = ReadProgress(Options(), kKey, {milliseconds(500)}).status();
   EXPECT_EQ(read.code(), absl::StatusCode::kUnavailable) << read;
-  const absl::Status written = WriteProgress(Options(), kPlace, At(1), milliseconds(500));
+  const absl::Status written = WriteProgress(Options(), kKey, At(1), milliseconds(500));
   EXPECT_EQ(written.code(), absl::StatusCode::kUnavailable) << written;
 }
 

@@ -15,13 +15,13 @@ using base::HaltReason;
 using ::testing::HasSubstr;
 using Kind = StreamEnd::Kind;
 
-const Place kPlace{"db:5432", "shop", "relay"};
+const Endpoint kEndpoint{"db:5432", "shop", "relay"};
 
 std::string Text(const StreamEnd& end) { return std::string(end.status.message()); }
 
 TEST(ConnectFailureTest, LoginErrorsNeedAnOperator) {
   for (const char* sqlstate : {"28000", "28P01", "42501", "3D000", "42704", "22023"}) {
-    const StreamEnd end = ConnectFailure(sqlstate, "no", kPlace);
+    const StreamEnd end = ConnectFailure(sqlstate, "no", kEndpoint);
     EXPECT_EQ(end.kind, Kind::kOperator) << sqlstate;
     EXPECT_EQ(end.reason, HaltReason::kAuthFailed) << sqlstate;
     EXPECT_EQ(end.sqlstate, sqlstate);
@@ -32,28 +32,28 @@ TEST(ConnectFailureTest, LoginErrorsNeedAnOperator) {
 // Failure 5.
 TEST(ConnectFailureTest, PassingTroubleIsRetried) {
   for (const char* sqlstate : {"57P03", "53300", "08006", "08P01", "57P01", ""}) {
-    EXPECT_EQ(ConnectFailure(sqlstate, "no", kPlace).kind, Kind::kLost) << sqlstate;
+    EXPECT_EQ(ConnectFailure(sqlstate, "no", kEndpoint).kind, Kind::kLost) << sqlstate;
   }
 }
 
 TEST(ConnectFailureTest, HbaRefusalExplainsTheReplicationKeyword) {
-  const std::string text = Text(ConnectFailure("28000", "no pg_hba.conf entry", kPlace));
+  const std::string text = Text(ConnectFailure("28000", "no pg_hba.conf entry", kEndpoint));
   EXPECT_THAT(text, HasSubstr("`replication` does not match logical replication connections"));
   EXPECT_THAT(text, HasSubstr("\"shop\""));
   EXPECT_THAT(text, HasSubstr("\"relay\""));
 }
 
 TEST(ConnectFailureTest, MessageIsOneLine) {
-  EXPECT_EQ(Text(ConnectFailure("", "refused\n\tIs the server running?\n", kPlace)),
+  EXPECT_EQ(Text(ConnectFailure("", "refused\n\tIs the server running?\n", kEndpoint)),
             "connecting to PostgreSQL failed: refused Is the server running?");
 }
 
 // Failure 17.
 TEST(PoolerTest, RefusalsAndAnswersThatPostgresDoesNotGiveNameIt) {
-  EXPECT_THAT(Text(ConnectFailure("08P01", "unsupported startup parameter", kPlace)),
+  EXPECT_THAT(Text(ConnectFailure("08P01", "unsupported startup parameter", kEndpoint)),
               HasSubstr("connection pooler"));
   const ServerError nonsense{"42601", "syntax error at IDENTIFY_SYSTEM", ""};
-  const StreamEnd end = QueryFailure("IDENTIFY_SYSTEM", nonsense, kPlace);
+  const StreamEnd end = QueryFailure("IDENTIFY_SYSTEM", nonsense, kEndpoint);
   EXPECT_EQ(end.kind, Kind::kOperator);
   EXPECT_EQ(end.reason, HaltReason::kProtocolError);
   EXPECT_THAT(Text(end), HasSubstr("is there a pooler between?"));
@@ -61,7 +61,7 @@ TEST(PoolerTest, RefusalsAndAnswersThatPostgresDoesNotGiveNameIt) {
 
 TEST(StartFailureTest, EachStateHasItsMeaning) {
   const auto start = [](const char* sqlstate) {
-    return StartFailure(ServerError{sqlstate, "text", ""}, "walpost", kPlace);
+    return StartFailure(ServerError{sqlstate, "text", ""}, "walpost", kEndpoint);
   };
   EXPECT_EQ(start("55006").kind, Kind::kSlotInUse);
   EXPECT_EQ(start("42704").reason, HaltReason::kSlotMissing);
@@ -76,7 +76,7 @@ TEST(StartFailureTest, EachStateHasItsMeaning) {
 TEST(StreamFailureTest, EachStateHasItsMeaning) {
   const auto stream = [](const char* sqlstate) {
     return StreamFailure(ServerError{sqlstate, "text", "slot, associated LSN 0/A0"}, "walpost",
-                         "pub", kPlace);
+                         "pub", kEndpoint);
   };
   EXPECT_EQ(stream("57P01").kind, Kind::kLost);
   EXPECT_EQ(stream("55000").kind, Kind::kLost);
@@ -98,7 +98,7 @@ TEST(StreamFailureTest, EachStateHasItsMeaning) {
 // libpq's, in both of its forms.
 TEST(StreamFailureTest, RowThatNoMemoryIsLeftForIsNoLostConnection) {
   for (const char* text : {"cannot allocate memory for input buffer", "out of memory"}) {
-    EXPECT_EQ(StreamFailure(ServerError{"", text, ""}, "walpost", "pub", kPlace).kind,
+    EXPECT_EQ(StreamFailure(ServerError{"", text, ""}, "walpost", "pub", kEndpoint).kind,
               Kind::kServerError)
         << text;
   }

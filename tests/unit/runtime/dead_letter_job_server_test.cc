@@ -45,7 +45,7 @@ class DeadLetterJobServerTest : public ::testing::Test {
   }
 
   walpost::testing::PostgresServer server_;
-  DeadLetterPlace place_;
+  DeadLetterStore place_;
   DeadLetterJob job_;
 };
 
