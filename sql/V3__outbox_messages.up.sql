@@ -126,7 +126,7 @@ BEGIN
 END
 $$;
 
--- What an event may have besides. What could not be delivered in every format is refused here, where it can still be corrected.
+-- What an event may have besides. What could not be delivered in every format is rejected here, where it can still be corrected.
 CREATE OR REPLACE FUNCTION walpost.wire_options(
     content_type text, schema_name text, headers jsonb, occurred_at timestamptz, traceparent text, tracestate text, topic text,
     partition integer) RETURNS bytea

@@ -48,7 +48,7 @@ def main():
             return
         except urllib.error.HTTPError as error:
             if error.code < 500 and error.code not in (404, 409):
-                raise SystemExit(f"Kafka Connect refuses it: {error.read().decode()}") from None
+                raise SystemExit(f"Kafka Connect rejects it: {error.read().decode()}") from None
         except OSError as error:
             print(f"-- Kafka Connect: {error}")
         time.sleep(2)

@@ -17,7 +17,7 @@ import instructions as callgrind  # noqa: E402 - a neighbour of this file
 import live as live_load  # noqa: E402 - a neighbour of this file
 import machine  # noqa: E402 - the path above makes it importable
 import rates  # noqa: E402 - a neighbour of this file
-import refused_events  # noqa: E402 - a neighbour of this file
+import rejected_events  # noqa: E402 - a neighbour of this file
 import servers  # noqa: E402
 import starts  # noqa: E402 - a neighbour of this file
 import writers as pgbench  # noqa: E402 - a neighbour of this file
@@ -275,17 +275,17 @@ def start(arguments):
     save("start", result)
 
 
-# -- refused -------------------------------------------------------------------------------------------------------------
+# -- rejected -------------------------------------------------------------------------------------------------------------
 
-def refused(arguments):
+def rejected(arguments):
     del arguments
-    result = refused_events.measure(PARTITIONS)
-    print(refused_text(result))
-    save("refused", result)
+    result = rejected_events.measure(PARTITIONS)
+    print(rejected_text(result))
+    save("rejected", result)
 
 
-def refused_text(r):
-    return (f"{r['dead_lettered']:,} of {r['events']:,} events refused by the broker, spread evenly, with `dead_letter`:"
+def rejected_text(r):
+    return (f"{r['dead_lettered']:,} of {r['events']:,} events rejected by the broker, spread evenly, with `dead_letter`:"
             f" {r['events'] / r['seconds']:,.0f} events/s meanwhile, by {r['producers']:,} producers")
 
 
@@ -341,7 +341,7 @@ def capacity(arguments):
 def docs(arguments):
     del arguments
     texts = {"drain": drain_text, "live": live_text, "live-watched": live_load.watched_text, "stop": stop_text, "memory": memory_text, "start": starts.text,
-             "restart": restart_text, "refused": refused_text, "instructions": instructions_text, "formats": formats.text, "writers": pgbench.line, "capacity": sizes.text}
+             "restart": restart_text, "rejected": rejected_text, "instructions": instructions_text, "formats": formats.text, "writers": pgbench.line, "capacity": sizes.text}
     results = {name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in texts
                if (RESULTS / f"{name}.json").exists()}
     missing = sorted(set(texts) - set(results))
@@ -354,7 +354,7 @@ def docs(arguments):
             f" (commit {d['commit']}, {d['date']}).")
     table = drain_text(d)
     lines = []
-    for name in ("live", "live-watched", "memory", "stop", "start", "restart", "refused", "instructions", "writers"):
+    for name in ("live", "live-watched", "memory", "stop", "start", "restart", "rejected", "instructions", "writers"):
         if name in results:
             text, commit = texts[name](results[name]), results[name]["commit"]
             lines.append(f"- {text[0].upper() + text[1:]}{'' if commit == d['commit'] else f' (commit {commit})'}.")
@@ -376,7 +376,7 @@ def measured(result):
 
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench")
-    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "start", "restart", "refused", "instructions", "writers", "capacity", "all", "docs"))
+    parser.add_argument("what", choices=("drain", "live", "stop", "memory", "start", "restart", "rejected", "instructions", "writers", "capacity", "all", "docs"))
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--rows", type=int, help="only this shape; nothing is kept")
@@ -390,7 +390,7 @@ def main():
         sys.exit("a Java runtime is missing: Kafka needs one")
     if arguments.what == "all":
         arguments.format = None
-    for what in ("drain", "live", "stop", "memory", "start", "restart", "refused", "instructions", "writers", "capacity") if arguments.what == "all" else (arguments.what,):
+    for what in ("drain", "live", "stop", "memory", "start", "restart", "rejected", "instructions", "writers", "capacity") if arguments.what == "all" else (arguments.what,):
         globals()[what](arguments)
     if arguments.what == "all":
         arguments.format = "all"

@@ -3,7 +3,7 @@
 
     scripts/lib/pin_python_packages.py [LIST ...]      all lists of the repository when none is named
 
-scripts/bootstrap installs what is in the lock, and pip refuses a file with another hash. Run it after a list was changed, and look at what it
+scripts/bootstrap installs what is in the lock, and pip rejects a file with another hash. Run it after a list was changed, and look at what it
 changes. It asks pip for wheels for the Pythons of Debian 12 and 13 on x86-64 and arm64; nothing is installed.
 """
 

@@ -40,7 +40,7 @@ class ChunkArena {
   Block Allocate(std::size_t size);
 
   // Gives the block back. The newest block's bytes are reused at once, so an encoder may allocate
-  // an upper bound and release it when the record is refused.
+  // an upper bound and release it when the record is rejected.
   void Release(const Block& block);
 
   // Bytes of memory held, spare chunks included.

@@ -30,8 +30,8 @@ std::string_view LogEventName(LogEvent event) {
       return "reloaded";
     case LogEvent::kReloadNeedsRestart:
       return "reload_needs_restart";
-    case LogEvent::kReloadRefused:
-      return "reload_refused";
+    case LogEvent::kReloadRejected:
+      return "reload_rejected";
     case LogEvent::kResume:
       return "resume";
     case LogEvent::kLibrary:

@@ -22,7 +22,7 @@ enum class LogEvent {
   kOutboxAdopted,
   kReloaded,
   kReloadNeedsRestart,
-  kReloadRefused,
+  kReloadRejected,
   kResume,
   kLibrary,
   kFatal,

@@ -42,7 +42,7 @@ void WarnOnStderr(const std::string& line);
 inline constexpr const char* kSkipHelp =
     "Leave out rows that can be no records, and name them; without it they end it";
 inline constexpr const char* kUnprovenHelp =
-    "Also send rows of which it is not known whether Kafka has them; without it the verb refuses "
+    "Also send rows of which it is not known whether Kafka has them; without it the verb rejects "
     "them";
 inline constexpr const char* kTempDirHelp = "Folder for temporary files; else $TMPDIR, or /tmp";
 

@@ -162,7 +162,7 @@ void ReadDelivery(MapReader reader, Config* config) {
 }
 
 // What librdkafka would take, and no pipeline can live with; empty = nothing.
-std::string WhyRefused(const YAML::detail::iterator_value& property) {
+std::string WhyRejected(const YAML::detail::iterator_value& property) {
   const std::string name = property.first.Scalar();
   if (name.rfind("test.mock.", 0) == 0) {
     return "makes a Kafka of its own inside walpost, which keeps nothing: name real brokers";
@@ -182,7 +182,7 @@ void ReadKafka(MapReader sink, Config* config, Problems* problems) {
       if (!seen.insert(entry.first.Scalar()).second) {
         problems->Add(entry.first, path, "stands here a second time");
       }
-      if (const std::string why = WhyRefused(entry); !why.empty()) {
+      if (const std::string why = WhyRejected(entry); !why.empty()) {
         problems->Add(entry.second, path, why);
       }
       if (!entry.second.IsScalar()) {

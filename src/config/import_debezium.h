@@ -2,7 +2,7 @@
 // Connect, plain or with name and config, or Debezium Server's application.properties.
 // Why: what cannot be carried over is said, not guessed; the file that comes out loads.
 // Errors: kInvalidArgument for a file that is neither, has no Event Router, or gives options that
-//   walpost refuses. Secrets never come out: they become ${VARIABLES}.
+//   walpost rejects. Secrets never come out: they become ${VARIABLES}.
 // Source: docs/migrate-from-debezium.md.
 #pragma once
 

@@ -1,6 +1,6 @@
 // PartitionGate - whether a partition may be given a record while others of it are not acknowledged.
 // Why: a broker accepts any first sequence of a producer that it does not know. Then a record behind
-//   one that it refuses becomes visible, and idempotence prevents nothing. So the first record for a
+//   one that it rejects becomes visible, and idempotence prevents nothing. So the first record for a
 //   broker that may not know this producer is sent alone: of a new producer, of a partition that was
 //   idle (a broker forgets a producer after producer.id.expiration.ms without a record of it, 24 h
 //   unless configured), and of a topic that was made anew.

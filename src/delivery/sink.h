@@ -34,14 +34,14 @@ using Sequence =
 enum class FailureKind {
   kNone,
   kRecordTooLarge,    // the record, or the batch it shared
-  kRecordInvalid,     // the broker refuses it, for example without a key
+  kRecordInvalid,     // the broker rejects it, for example without a key
   kTopicUnknown,      // no such topic (after a metadata look-up)
   kPartitionUnknown,  // the topic has fewer
   kTopicInvalid,      // not a legal topic name
   kTopicNotAuthorized,
-  kSessionEnded,   // purged, fenced, or lost with a producer that died: says nothing about the
-                   // record
-  kSchemaRefused,  // by the Schema Registry; no sink says this
+  kSessionEnded,    // purged, fenced, or lost with a producer that died: says nothing about the
+                    // record
+  kSchemaRejected,  // by the Schema Registry; no sink says this
   kOther,
 };
 
@@ -56,12 +56,12 @@ struct SubmitResult {
     kNotNow,        // queue full: offer it again after Poll
     kTopicPending,  // its topic is being looked up, or must take others first: offer it again after
                     // OnTopicAnswered. Records of other topics may go first
-    kRefused,       // can never be delivered as it is: `failure` says why; the session is not
+    kRejected,      // can never be delivered as it is: `failure` says why; the session is not
                     // affected
   };
 
-  static SubmitResult Refused(FailureKind kind, std::string detail) {
-    return {Outcome::kRefused, Failure{kind, std::move(detail)}};
+  static SubmitResult Rejected(FailureKind kind, std::string detail) {
+    return {Outcome::kRejected, Failure{kind, std::move(detail)}};
   }
 
   Outcome outcome = Outcome::kAccepted;

@@ -128,8 +128,8 @@ struct Encoder::Impl {
   void AddHeader(std::string_view name, std::string_view value);  // unless empty
   absl::Status CheckHeaders(const outbox::Event& event) const;
   absl::Status CheckNames(const outbox::Event& event) const;
-  absl::Status HeaderRefused(const outbox::Event& event, std::string_view name,
-                             std::string_view why) const;
+  absl::Status HeaderRejected(const outbox::Event& event, std::string_view name,
+                              std::string_view why) const;
   absl::StatusOr<SchemaTable::Ref> FindSchema(const outbox::Event& event);
 
   const EncoderOptions options;
@@ -318,30 +318,30 @@ absl::Status Encoder::Impl::CheckNames(const outbox::Event& event) const {
     const std::string_view name = headers[i].name;
     const auto before = headers.begin() + static_cast<std::ptrdiff_t>(std::min(i, own_of_event));
     if (IsOwnHeader(options, name)) {
-      return HeaderRefused(event, name, "which walpost writes itself");
+      return HeaderRejected(event, name, "which walpost writes itself");
     }
     if (i >= own_of_event && !IsPlainName(name)) {
-      return HeaderRefused(event, name,
-                           "whose name is not of printable ASCII, or begins or ends with a space");
+      return HeaderRejected(event, name,
+                            "whose name is not of printable ASCII, or begins or ends with a space");
     }
     if (std::any_of(headers.begin(), before, [name](const outbox::Header& header) {
           return base::EqualsIgnoringCase(header.name, name);
         })) {
-      return HeaderRefused(event, name, "which the record has already");
+      return HeaderRejected(event, name, "which the record has already");
     }
   }
   if (options.format == ValueFormat::kEnvelope) {
     for (const outbox::Header& header : event.headers) {
       if (base::StartsWithIgnoringCase(header.name, kOwnPrefix)) {
-        return HeaderRefused(event, header.name, "a name that belongs to walpost");
+        return HeaderRejected(event, header.name, "a name that belongs to walpost");
       }
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status Encoder::Impl::HeaderRefused(const outbox::Event& event, std::string_view name,
-                                          std::string_view why) const {
+absl::Status Encoder::Impl::HeaderRejected(const outbox::Event& event, std::string_view name,
+                                           std::string_view why) const {
   return outbox::UndeliverableError(
       outbox::kHeaderInvalid,
       absl::StrFormat("table %s.%s: event '%s' brings a header '%s', %s: correct what writes it",

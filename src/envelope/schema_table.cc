@@ -95,30 +95,30 @@ void SchemaTable::Learn(Ref ref, std::string frame, bool fixed) {
   Entry& entry = entries_.at(ref - 1);
   entry.state = State::kKnown;
   entry.frame = std::move(frame);
-  entry.refusal.clear();
+  entry.rejection.clear();
   entry.fixed = fixed;
   entry.used = false;
   SetWanted(&entry, false);
 }
 
-void SchemaTable::Refuse(Ref ref, std::string refusal) {
+void SchemaTable::Reject(Ref ref, std::string rejection) {
   Entry& entry = entries_.at(ref - 1);
   entry.used = false;
   SetWanted(&entry, false);
   if (entry.state != State::kKnown) {
-    entry.state = State::kRefused;
-    entry.refusal = std::move(refusal);
+    entry.state = State::kRejected;
+    entry.rejection = std::move(rejection);
   }
 }
 
 void SchemaTable::Forget(Ref ref) {
   Entry& entry = entries_.at(ref - 1);
-  if (entry.state == State::kRefused) {
+  if (entry.state == State::kRejected) {
     entry.state = State::kUnknown;
   }
 }
 
-void SchemaTable::ForgetRefusals() {
+void SchemaTable::ForgetRejections() {
   for (Ref ref = 1; ref <= size(); ++ref) {
     Forget(ref);
   }

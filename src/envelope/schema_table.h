@@ -22,16 +22,16 @@ class SchemaTable {
  public:
   using Ref = std::uint32_t;  // 0 = no schema is needed
 
-  enum class State { kUnknown, kKnown, kRefused };
+  enum class State { kUnknown, kKnown, kRejected };
 
   struct Entry {
     SchemaNeed need;
     State state = State::kUnknown;
-    std::string frame;    // when known
-    std::string refusal;  // when refused: what the registry said
-    bool fixed = false;   // known for good
-    bool wanted = false;  // unknown, and somebody waits for it
-    bool used = false;    // since it was learnt
+    std::string frame;      // when known
+    std::string rejection;  // when rejected: what the registry said
+    bool fixed = false;     // known for good
+    bool wanted = false;    // unknown, and somebody waits for it
+    bool used = false;      // since it was learnt
     std::uint64_t used_at = 0;
   };
 
@@ -64,10 +64,10 @@ class SchemaTable {
 
   void Learn(Ref ref, std::string frame, bool fixed);
   // What is known stays known: a schema that was once given does not go away.
-  void Refuse(Ref ref, std::string refusal);
-  // A refusal is asked about again when it is needed next.
+  void Reject(Ref ref, std::string rejection);
+  // A rejection is asked about again when it is needed next.
   void Forget(Ref ref);
-  void ForgetRefusals();
+  void ForgetRejections();
 
  private:
   void SetWanted(Entry* entry, bool wanted);

@@ -34,7 +34,7 @@ std::string IdOf(const rd_kafka_message_t& message) {
   return found ? std::string(static_cast<const char*>(value), size) : "?";
 }
 
-absl::Status Refused(const std::string& topic, const std::string& why) {
+absl::Status Rejected(const std::string& topic, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrFormat("topic '%s' does not take it: %s", topic, why));
 }
 
@@ -154,19 +154,19 @@ absl::Status BulkWriter::Check(const envelope::Record& record, const Target& tar
                                bool compressed) {
   const std::string topic(record.topic);
   if (!target.takes_nothing.empty()) {
-    return Refused(topic, target.takes_nothing);
+    return Rejected(topic, target.takes_nothing);
   }
   if (record.partition >= target.partitions) {
-    return Refused(topic, absl::StrFormat("it asks for partition %d, and there are %d",
-                                          record.partition, target.partitions));
+    return Rejected(topic, absl::StrFormat("it asks for partition %d, and there are %d",
+                                           record.partition, target.partitions));
   }
   if (LacksKey(record, target.limits)) {
-    return Refused(topic, "it has no key, and the topic is compacted (INVALID_RECORD)");
+    return Rejected(topic, "it has no key, and the topic is compacted (INVALID_RECORD)");
   }
   const std::optional<std::int64_t>& most = target.limits.message_bytes_max;
   return most && !compressed && BatchBytesOf(record) > *most
-             ? Refused(topic, absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
-                                              BatchBytesOf(record), *most))
+             ? Rejected(topic, absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
+                                               BatchBytesOf(record), *most))
              : absl::OkStatus();
 }
 
@@ -183,11 +183,11 @@ absl::Status BulkWriter::Write(const envelope::Record& record) {
   }
   const Target* const target = *found;
   if (const absl::Status fits = Check(record, *target, compressed_); !fits.ok()) {
-    const absl::Status refused = on_refused_(std::string(HeaderOf(record, "id")), fits);
-    if (!refused.ok()) {
+    const absl::Status rejected = on_rejected_(std::string(HeaderOf(record, "id")), fits);
+    if (!rejected.ok()) {
       RETURN_IF_ERROR(Flush());  // what stands before it is sent
     }
-    return refused;
+    return rejected;
   }
   std::int32_t partition = record.partition;
   if (partition < 0) {
@@ -216,10 +216,10 @@ absl::Status BulkWriter::Write(const envelope::Record& record) {
   rd_kafka_headers_destroy(headers);
   RETURN_IF_ERROR(failure_);
   return error == RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE
-             ? on_refused_(std::string(HeaderOf(record, "id")),
-                           Refused(topic,
-                                   "it is larger than sink.kafka.properties: "
-                                   "message.max.bytes"))
+             ? on_rejected_(std::string(HeaderOf(record, "id")),
+                            Rejected(topic,
+                                     "it is larger than sink.kafka.properties: "
+                                     "message.max.bytes"))
              : TopicStatus(topic, error);
 }
 
@@ -304,7 +304,7 @@ absl::Status BulkWriter::WriteAlone() {
     }
     absl::Status answer = AwaitAnswer();
     if (absl::IsInvalidArgument(answer)) {
-      answer = on_refused_(IdOf(*message), answer);
+      answer = on_rejected_(IdOf(*message), answer);
     }
     RETURN_IF_ERROR(answer);
   }
@@ -329,9 +329,9 @@ absl::Status BulkWriter::AwaitAnswer() {
       const std::string topic = rd_kafka_topic_name(report->rkt);
       if (IsAboutRight(report->err)) {
         targets_[topic].takes_nothing = kMayNotWrite;  // nor what follows
-        return Refused(topic, kMayNotWrite);
+        return Rejected(topic, kMayNotWrite);
       }
-      return IsAboutRecords(report->err) ? Refused(topic, rd_kafka_err2str(report->err))
+      return IsAboutRecords(report->err) ? Rejected(topic, rd_kafka_err2str(report->err))
                                          : TopicStatus(topic, report->err);
     }
   }

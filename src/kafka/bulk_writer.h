@@ -7,7 +7,7 @@
 // Thread: one owner; blocking.   Lifetime: a record is copied before Write returns.
 // Units/limits: at most in_flight_bytes_max of the options are unacknowledged. `patience`: how long
 //   without any acknowledgement.
-// Errors: as RecordWriter's; and what OnRefused returns.
+// Errors: as RecordWriter's; and what OnRejected returns.
 // Source: docs/design.md, "Facts"; one request in flight, since a broker takes any first sequence
 //   number of a new producer.
 #pragma once
@@ -35,10 +35,10 @@ class BulkWriter {
  public:
   // Its topic does not take the event with this id: kInvalidArgument, says why. OK = leave it out and go
   // on; an error ends the writing.
-  using OnRefused = std::function<absl::Status(const std::string& id, const absl::Status& why)>;
+  using OnRejected = std::function<absl::Status(const std::string& id, const absl::Status& why)>;
 
-  BulkWriter(KafkaOptions options, std::chrono::milliseconds patience, OnRefused on_refused)
-      : options_(std::move(options)), patience_(patience), on_refused_(std::move(on_refused)) {}
+  BulkWriter(KafkaOptions options, std::chrono::milliseconds patience, OnRejected on_rejected)
+      : options_(std::move(options)), patience_(patience), on_rejected_(std::move(on_rejected)) {}
 
   // So that nobody asks about each of them, or waits for an answer.
   void KnowUnseen(const UnseenTopics& topics);
@@ -75,7 +75,7 @@ class BulkWriter {
 
   const KafkaOptions options_;
   const std::chrono::milliseconds patience_;
-  const OnRefused on_refused_;
+  const OnRejected on_rejected_;
   Producer client_;  // null until needed
   ProducerLimits producer_limits_ = {std::nullopt, kRequestBytesMax};
   std::map<std::string, Target> targets_;

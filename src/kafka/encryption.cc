@@ -70,7 +70,7 @@ struct Free {
 std::string WeakSuite(const std::string& list) {
   const std::unique_ptr<SSL_CTX, Free> context(SSL_CTX_new(TLS_client_method()));
   if (context == nullptr || SSL_CTX_set_cipher_list(context.get(), list.c_str()) != 1) {
-    return "";  // librdkafka refuses it in the same way
+    return "";  // librdkafka rejects it in the same way
   }
   const std::unique_ptr<SSL, Free> connection(SSL_new(context.get()));
   const std::unique_ptr<STACK_OF(SSL_CIPHER), Free> suites(
@@ -128,7 +128,7 @@ std::string WhyMayBeClearText(const KafkaOptions& options) {
   }
   const absl::StatusOr<Conf> conf = BuildConf(options, delivery::Sink::Mode::kPipelined);
   if (!conf.ok()) {
-    return "";  // that is refused for itself
+    return "";  // that is rejected for itself
   }
   const std::string protocol = InForce(conf->get(), "security.protocol");
   if (!Encrypts(protocol)) {

@@ -182,7 +182,7 @@ absl::Status CheckOptions(const KafkaOptions& options) {
   for (const delivery::Sink::Mode mode :
        {delivery::Sink::Mode::kPipelined, delivery::Sink::Mode::kOneAtATime}) {
     ASSIGN_OR_RETURN(Conf conf, BuildConf(options, mode));
-    // Some combinations are refused only by rd_kafka_new, which connects to nothing by itself
+    // Some combinations are rejected only by rd_kafka_new, which connects to nothing by itself
     // within this moment.
     std::array<char, 512> error{};
     rd_kafka_t* producer = rd_kafka_new(RD_KAFKA_PRODUCER, conf.get(), error.data(), error.size());

@@ -4,7 +4,7 @@
 //   goes to the BlockingRunner or to a thread that ends with it.
 // Thread: the loop thread, like every Sink. librdkafka's own threads never run our code.
 // Units/limits: librdkafka's queue is bounded by `in_flight_bytes_max` and its record count.
-// Errors: Create refuses properties that would break a guarantee, by name (kInvalidArgument).
+// Errors: Create rejects properties that would break a guarantee, by name (kInvalidArgument).
 #pragma once
 
 #include <chrono>
@@ -32,7 +32,7 @@ struct KafkaOptions {
   std::vector<std::string> secrets;
   std::size_t in_flight_bytes_max = std::size_t{16} * 1024 * 1024;
   std::chrono::milliseconds metadata_refresh{30'000};
-  // So long a topic must have no such partition before a record for it is refused.
+  // So long a topic must have no such partition before a record for it is rejected.
   std::chrono::milliseconds unknown_topic_wait{0};
 };
 
@@ -88,11 +88,11 @@ class KafkaSink : public delivery::Sink {
 };
 
 // Whether librdkafka makes a producer of them; reads certificates, connects to nothing.
-// kInvalidArgument says what it refuses.
+// kInvalidArgument says what it rejects.
 absl::Status CheckOptions(const KafkaOptions& options);
 
 // The properties as librdkafka will see them, ours included, secrets as ***: for `config show`.
-// kInvalidArgument names the first that is refused or unknown and why.
+// kInvalidArgument names the first that is rejected or unknown and why.
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProperties(
     const KafkaOptions& options);
 

@@ -97,15 +97,15 @@ SubmitResult ProducerSession::Submit(const envelope::Record& record, delivery::S
   if (topic->phase != TopicState::Phase::kReady) {
     return AwaitTopic(topic);
   }
-  if (std::optional<SubmitResult> refused = CheckLimits(record, topic)) {
-    return *std::move(refused);
+  if (std::optional<SubmitResult> rejected = CheckLimits(record, topic)) {
+    return *std::move(rejected);
   }
   const std::int32_t partition = ChoosePartition(record, topic);
   if (partition >= static_cast<std::int32_t>(topic->partition_count)) {
     if (!IsBelieved(*topic)) {
       return LookUpFirst(topic);  // they may have been added meanwhile
     }
-    return SubmitResult::Refused(
+    return SubmitResult::Rejected(
         FailureKind::kPartitionUnknown,
         absl::StrFormat("topic '%s' has no partition %d, only %u: correct the row's "
                         "partition, or add partitions",
@@ -169,7 +169,7 @@ void ProducerSession::SendWaiting(delivery::SinkListener* listener) {
 }
 
 // What waits for a partition that awaits no answer, up to one request: librdkafka would send a second
-// one before the first is answered, and a topic that was made anew can refuse the first and take it.
+// one before the first is answered, and a topic that was made anew can reject the first and take it.
 rd_kafka_resp_err_t ProducerSession::SendBatch(TopicPartition target) {
   Partition& to = At(target);
   if (to.outstanding > 0) {
@@ -196,9 +196,9 @@ rd_kafka_resp_err_t ProducerSession::SendBatch(TopicPartition target) {
 }
 
 // What the broker says, and of a size what it does not say.
-std::string ProducerSession::WhyRefused(const rd_kafka_message_t& message) const {
+std::string ProducerSession::WhyRejected(const rd_kafka_message_t& message) const {
   std::string text =
-      absl::StrFormat("Kafka refused it for topic '%s': %s (%s)", rd_kafka_topic_name(message.rkt),
+      absl::StrFormat("Kafka rejected it for topic '%s': %s (%s)", rd_kafka_topic_name(message.rkt),
                       rd_kafka_err2str(message.err), rd_kafka_err2name(message.err));
   const auto* topic = static_cast<const TopicState*>(rd_kafka_topic_opaque(message.rkt));
   if (Classify(message.err) == FailureKind::kRecordTooLarge && topic->limits.message_bytes_max) {
@@ -210,19 +210,19 @@ std::string ProducerSession::WhyRefused(const rd_kafka_message_t& message) const
   return text;
 }
 
-// The producer's message.max.bytes refused a record that the topic may take.
+// The producer's message.max.bytes rejected a record that the topic may take.
 SubmitResult ProducerSession::TooLargeForProducer(const envelope::Record& record,
                                                   const TopicState& topic) {
   const std::int64_t bytes = RequestBytesOf(record);
   if (message_bytes_given_) {
-    return SubmitResult::Refused(
+    return SubmitResult::Rejected(
         FailureKind::kRecordTooLarge,
         absl::StrFormat("the record of %d bytes is larger than message.max.bytes, which is "
                         "%d: raise it, or remove it, under sink.kafka.properties",
                         bytes, message_bytes_max_));
   }
   if (bytes > kRequestBytesMax) {
-    return SubmitResult::Refused(
+    return SubmitResult::Rejected(
         FailureKind::kRecordTooLarge,
         absl::StrFormat("the record of %d bytes is larger than the %d that walpost sends, since "
                         "brokers end the connection without an answer beyond "
@@ -370,10 +370,10 @@ void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListen
       ++facts_->possibly_delivered;
     }
     if (message->err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP) {
-      NoteRefusedTime(*static_cast<const TopicState*>(rd_kafka_topic_opaque(message->rkt)));
+      NoteRejectedTime(*static_cast<const TopicState*>(rd_kafka_topic_opaque(message->rkt)));
     }
     Failure failure{closing_ ? FailureKind::kSessionEnded : Classify(message->err),
-                    WhyRefused(*message)};
+                    WhyRejected(*message)};
     // A batch fails as a whole: the first of its reports says it all.
     if (!closing_ && !std::exchange(failure_reported_, true)) {
       facts_->OnError(failure.detail, now_.wall);
@@ -392,9 +392,9 @@ std::int64_t ProducerSession::TimestampFor(const envelope::Record& record,
 }
 
 // A pipelined producer's limits may be old; the next one reads them again.
-void ProducerSession::NoteRefusedTime(const TopicState& topic) {
+void ProducerSession::NoteRejectedTime(const TopicState& topic) {
   if (mode_ == delivery::Sink::Mode::kOneAtATime) {
-    memory_->refused_times[topic.name] = topic.limits;
+    memory_->rejected_times[topic.name] = topic.limits;
   }
 }
 

@@ -40,14 +40,14 @@ class ProducerSession {
   static constexpr std::chrono::milliseconds kAskAgainAfter{500};
   // The next record gets what was found. After this time the topic is asked about again.
   static constexpr std::chrono::milliseconds kAnswerKept{5'000};
-  // A record is refused by a topic's limits, or partitions, that were read no longer ago than this.
+  // A record is rejected by a topic's limits, or partitions, that were read no longer ago than this.
   static constexpr std::chrono::milliseconds kLimitsKept{1'000};
   // Topics lose no partitions. So long look-ups must say so before it counts: a broker that is cut off from
   // the controller goes on answering with what it knew before.
   static constexpr std::chrono::milliseconds kFewerWait{60'000};
-  // After a refusal the same answers refuse the next record so soon, for so long.
-  static constexpr std::chrono::milliseconds kRefusedAgainAfter{1'000};
-  static constexpr std::chrono::milliseconds kRefusalKept{300'000};
+  // After a rejection the same answers reject the next record so soon, for so long.
+  static constexpr std::chrono::milliseconds kRejectedAgainAfter{1'000};
+  static constexpr std::chrono::milliseconds kRejectionKept{300'000};
   // A record is dated far back by limits that were read no longer ago than this.
   static constexpr std::chrono::milliseconds kLimitsDate{30'000};
   // Where a partition reports nothing for so long, leaders are looked at; so often at most a producer is
@@ -59,7 +59,7 @@ class ProducerSession {
   // Topics asked about in one job, behind which others wait.
   static constexpr std::size_t kQuestions = 16;
   // When so many were unknown or not permitted, many are asked about together first.
-  static constexpr std::size_t kRefusedMany = 100;
+  static constexpr std::size_t kRejectedMany = 100;
   static constexpr std::size_t kQuestionsTogether = 100;
   // After a topic's configuration was asked for in vain, no other is asked for so long.
   static constexpr std::chrono::milliseconds kDescribeAgainAfter{60'000};
@@ -109,7 +109,7 @@ class ProducerSession {
   };
 
   struct TopicState {
-    enum class Phase { kNew, kLookingUp, kReady, kRefused };
+    enum class Phase { kNew, kLookingUp, kReady, kRejected };
 
     std::string name;
     Topic handle;
@@ -120,11 +120,11 @@ class ProducerSession {
     // At least so many: one that is gone may still have records outstanding.
     std::vector<Partition> partitions;
     TopicLimits limits;
-    bool dated_now = false;      // its records get the present, because it refused their own time
+    bool dated_now = false;      // its records get the present, because it rejected their own time
     bool awaits_report = false;  // a record waits until its partition has nothing outstanding
     base::MonotonicTime limits_read_at;
     std::uint32_t round_robin = 0;
-    delivery::Failure refusal;
+    delivery::Failure rejection;
     base::MonotonicTime answered_at;
     base::MonotonicTime ask_from;  // not sooner
   };
@@ -139,13 +139,13 @@ class ProducerSession {
   void WantLookUp(TopicState* topic);
   delivery::SubmitResult AwaitTopic(TopicState* topic);
   delivery::SubmitResult LookUpFirst(TopicState* topic);
-  delivery::SubmitResult ReportRefusal(TopicState* topic);
+  delivery::SubmitResult ReportRejection(TopicState* topic);
   static delivery::SubmitResult AwaitReport(TopicState* topic);
   void StartLookUps();
   void FinishLookUps(const std::vector<TopicQuestion>& questions);
   // Whether it is known now what the topic is.
   bool TakeAnswer(const TopicQuestion& found, TopicState* topic);
-  bool TakeRefusal(const TopicQuestion& found, TopicState* topic);
+  bool TakeRejection(const TopicQuestion& found, TopicState* topic);
   void TakeLimits(const TopicQuestion& found, TopicState* topic);
   void RefreshCounts();
   void CheckWaits();
@@ -174,10 +174,10 @@ class ProducerSession {
   delivery::SubmitResult TooLargeForProducer(const envelope::Record& record,
                                              const TopicState& topic);
   std::int64_t TimestampFor(const envelope::Record& record, const TopicState& topic) const;
-  std::string WhyRefused(const rd_kafka_message_t& message) const;
+  std::string WhyRejected(const rd_kafka_message_t& message) const;
   void ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void UpdateGate(const rd_kafka_message_t& message);
-  void NoteRefusedTime(const TopicState& topic);
+  void NoteRejectedTime(const TopicState& topic);
   void ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void ServeLog(rd_kafka_event_t* event);
   void Purge();
@@ -199,7 +199,7 @@ class ProducerSession {
   std::deque<std::string> to_look_up_;       // now
   std::deque<std::string> to_look_up_soon_;  // from their ask_from on
   bool looking_up_ = false;
-  std::size_t refused_topics_ = 0;       // found by this producer
+  std::size_t rejected_topics_ = 0;      // found by this producer
   std::vector<std::string> answered_;    // not yet reported to the listener
   std::vector<TopicPartition> waiting_;  // where records wait
   bool may_send_ = false;                // some came for a partition that awaits no answer

@@ -46,9 +46,9 @@ SubmitResult ProducerSession::FindTopic(std::string_view name) {
 }
 
 SubmitResult ProducerSession::AwaitTopic(TopicState* topic) {
-  const bool refused = topic->phase == TopicState::Phase::kRefused;
-  return refused && now_.mono < topic->answered_at + kAnswerKept ? ReportRefusal(topic)
-                                                                 : LookUpFirst(topic);
+  const bool rejected = topic->phase == TopicState::Phase::kRejected;
+  return rejected && now_.mono < topic->answered_at + kAnswerKept ? ReportRejection(topic)
+                                                                  : LookUpFirst(topic);
 }
 
 SubmitResult ProducerSession::LookUpFirst(TopicState* topic) {
@@ -57,8 +57,8 @@ SubmitResult ProducerSession::LookUpFirst(TopicState* topic) {
 }
 
 // Once: who wants to know it again has it looked up again. So what does not exist is not kept.
-SubmitResult ProducerSession::ReportRefusal(TopicState* topic) {
-  SubmitResult refused{SubmitResult::Outcome::kRefused, std::move(topic->refusal)};
+SubmitResult ProducerSession::ReportRejection(TopicState* topic) {
+  SubmitResult rejected{SubmitResult::Outcome::kRejected, std::move(topic->rejection)};
   topic->phase = TopicState::Phase::kNew;
   if (!topic->kept) {
     last_topic_ = nullptr;
@@ -66,7 +66,7 @@ SubmitResult ProducerSession::ReportRefusal(TopicState* topic) {
   } else {
     topic->ask_from = base::MonotonicTime();
   }
-  return refused;
+  return rejected;
 }
 
 // At most one job at a time; what comes meanwhile is asked for together.
@@ -79,7 +79,7 @@ void ProducerSession::StartLookUps() {
     return;
   }
   looking_up_ = true;
-  const bool together = refused_topics_ >= kRefusedMany;
+  const bool together = rejected_topics_ >= kRejectedMany;
   // Shared by the two halves of the job.
   auto questions = std::make_shared<std::vector<TopicQuestion>>();
   while (!to_look_up_.empty() && questions->size() < (together ? kQuestionsTogether : kQuestions)) {
@@ -96,7 +96,7 @@ void ProducerSession::StartLookUps() {
       [producer = producer_, options = options_, questions, together,
        describe = now_.mono >= memory_->describe_from] {
         if (together) {
-          AskWhichTopicsAreRefused(options, questions.get());
+          AskWhichTopicsAreRejected(options, questions.get());
         }
         AskAboutTopics(options, producer.get(), describe, questions.get());
       },
@@ -139,7 +139,7 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
     return false;
   }
   if (Classify(found.topic_error) != FailureKind::kNone) {
-    return TakeRefusal(found, topic);
+    return TakeRejection(found, topic);
   }
   if (found.partitions == 0) {
     return false;
@@ -153,29 +153,29 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
   }
   topic->leaders = found.leaders;
   TakeLimits(found, topic);
-  const auto refused = memory_->refused_times.find(topic->name);
-  topic->dated_now = refused != memory_->refused_times.end() &&
-                     refused->second.age_max == topic->limits.age_max &&
-                     refused->second.ahead_max == topic->limits.ahead_max;
-  if (!topic->dated_now && refused != memory_->refused_times.end()) {
-    memory_->refused_times.erase(refused);
+  const auto rejected = memory_->rejected_times.find(topic->name);
+  topic->dated_now = rejected != memory_->rejected_times.end() &&
+                     rejected->second.age_max == topic->limits.age_max &&
+                     rejected->second.ahead_max == topic->limits.ahead_max;
+  if (!topic->dated_now && rejected != memory_->rejected_times.end()) {
+    memory_->rejected_times.erase(rejected);
   }
   topic->phase = TopicState::Phase::kReady;
   return true;
 }
 
-bool ProducerSession::TakeRefusal(const TopicQuestion& found, TopicState* topic) {
+bool ProducerSession::TakeRejection(const TopicQuestion& found, TopicState* topic) {
   const FailureKind kind = Classify(found.topic_error);
   std::string why;
   switch (kind) {
     case FailureKind::kTopicUnknown:
-      ++refused_topics_;
+      ++rejected_topics_;
       OnMadeAnew(topic);
       why = absl::StrFormat("topic '%s' does not exist: create it, or correct the `topic` template",
                             topic->name);
       break;
     case FailureKind::kTopicNotAuthorized:
-      ++refused_topics_;
+      ++rejected_topics_;
       why = absl::StrFormat(
           "topic '%s': not authorized: grant walpost's Kafka user DESCRIBE and WRITE on it",
           topic->name);
@@ -186,8 +186,8 @@ bool ProducerSession::TakeRefusal(const TopicQuestion& found, TopicState* topic)
     default:  // leader election and the like
       return false;
   }
-  topic->refusal = Failure{kind, std::move(why)};
-  topic->phase = TopicState::Phase::kRefused;
+  topic->rejection = Failure{kind, std::move(why)};
+  topic->phase = TopicState::Phase::kRejected;
   return true;
 }
 
@@ -220,7 +220,7 @@ bool ProducerSession::DateNeedsLimits(const envelope::Record& record,
          SafeTimestampMs(record.timestamp_ms, TopicLimits(), now_.wall) > record.timestamp_ms;
 }
 
-// What the topic does not take is refused here, where it harms no other record. Nothing = go on.
+// What the topic does not take is rejected here, where it harms no other record. Nothing = go on.
 std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record& record,
                                                          TopicState* topic) {
   const TopicLimits& limits = topic->limits;
@@ -233,35 +233,35 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
     return LookUpFirst(topic);  // they may have been changed meanwhile
   }
   if (lacks_key) {
-    return SubmitResult::Refused(
+    return SubmitResult::Rejected(
         FailureKind::kRecordInvalid,
         absl::StrFormat("topic '%s' is compacted, and Kafka takes no record without a "
                         "key for it (INVALID_RECORD): change its cleanup.policy, or give "
                         "the row a key",
                         topic->name));
   }
-  return SubmitResult::Refused(
+  return SubmitResult::Rejected(
       FailureKind::kRecordTooLarge,
       absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
                       "max.message.bytes, which is %d",
                       bytes, topic->name, *limits.message_bytes_max));
 }
 
-// Whether what was looked up may refuse a record: just now, and by every look-up of some time, since one
+// Whether what was looked up may reject a record: just now, and by every look-up of some time, since one
 // broker learns of a change later than another. What was said before counts while it is asked for. Where it
-// refused a record not long ago, a shorter time does: a writer must not hold the topic again and again.
+// rejected a record not long ago, a shorter time does: a writer must not hold the topic again and again.
 bool ProducerSession::IsBelieved(const TopicState& topic) {
   const std::chrono::milliseconds wait = options_.unknown_topic_wait;
-  const auto [found, added] = memory_->refusing.try_emplace(topic.name);
-  TopicMemory::Refusing& said = found->second;
+  const auto [found, added] = memory_->rejecting.try_emplace(topic.name);
+  TopicMemory::Rejecting& said = found->second;
   const TopicAnswer answer{topic.partition_count, topic.limits.message_bytes_max,
                            topic.limits.compacts};
   if (added || said.answer != answer) {
     said = {answer, now_.mono, now_.mono};
   } else if (now_.mono >= said.asked_at + std::max(wait, 2 * kAnswerKept)) {
-    const bool refused =
-        said.asked_at >= said.since + wait && now_.mono < said.asked_at + kRefusalKept;
-    said.since = now_.mono + (refused ? std::min(wait, kRefusedAgainAfter) : wait) - wait;
+    const bool rejected =
+        said.asked_at >= said.since + wait && now_.mono < said.asked_at + kRejectionKept;
+    said.since = now_.mono + (rejected ? std::min(wait, kRejectedAgainAfter) : wait) - wait;
   }
   said.asked_at = now_.mono;
   return now_.mono < topic.limits_read_at + kLimitsKept && now_.mono >= said.since + wait;

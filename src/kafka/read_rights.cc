@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<std::string>> TopicsNotToRead(const KafkaOptions& opt
     started.topics.push_back(std::move(topic));
     asked.insert(name);
   }
-  std::vector<std::string> refused;
+  std::vector<std::string> rejected;
   const auto deadline = steady_clock::now() + timeout;
   while (!asked.empty()) {
     const milliseconds left = TimeLeft(deadline);
@@ -66,7 +66,7 @@ absl::StatusOr<std::vector<std::string>> TopicsNotToRead(const KafkaOptions& opt
       const bool may = message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF ||
                        message->err == RD_KAFKA_RESP_ERR_NO_ERROR;
       if ((may || may_not) && asked.erase(name) > 0 && may_not) {
-        refused.push_back(name);
+        rejected.push_back(name);
       }
     } else if (left.count() == 0) {
       return absl::UnavailableError(absl::StrFormat(
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<std::string>> TopicsNotToRead(const KafkaOptions& opt
           *asked.begin(), timeout.count()));
     }
   }
-  return refused;
+  return rejected;
 }
 
 }  // namespace walpost::kafka

@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kUnknownAgeMax{10'000};
 
 struct TopicLimits {
   std::optional<std::int64_t> message_bytes_max;  // max.message.bytes; nullopt = not known
-  // A record dated further back would be refused, or deleted before it is read; nullopt = no limit.
+  // A record dated further back would be rejected, or deleted before it is read; nullopt = no limit.
   std::optional<std::chrono::milliseconds> age_max = kUnknownAgeMax;
   // A record dated further ahead gets the present.
   std::chrono::milliseconds ahead_max = kClockSlack;
@@ -82,7 +82,7 @@ std::int64_t BatchBytesOf(const envelope::Record& record);
 // At least what librdkafka counts a record for when it fills a request.
 std::int64_t RequestBytesOf(const envelope::Record& record);
 
-// Whether brokers refuse it because compaction needs a key, which may be empty.
+// Whether brokers reject it because compaction needs a key, which may be empty.
 bool LacksKey(const envelope::Record& record, const TopicLimits& limits);
 
 // The time to produce a record with: its own, unless that would cost the record or its batch.

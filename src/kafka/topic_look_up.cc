@@ -171,7 +171,7 @@ bool LeadersMoved(const KafkaOptions& options,
   return moved;
 }
 
-void AskWhichTopicsAreRefused(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
+void AskWhichTopicsAreRejected(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
   AskTogether(options, questions);
   for (TopicQuestion& question : *questions) {
     const FailureKind answer = Classify(question.topic_error);

@@ -54,7 +54,7 @@ bool LeadersMoved(const KafkaOptions& options,
 
 // All at once, with a client of its own: who asks keeps each topic for ever. Answers those that do not
 // exist or may not be described; the rest stay open.
-void AskWhichTopicsAreRefused(const KafkaOptions& options, std::vector<TopicQuestion>* questions);
+void AskWhichTopicsAreRejected(const KafkaOptions& options, std::vector<TopicQuestion>* questions);
 
 // Why a topic is not seen.
 enum class Unseen : std::uint8_t {

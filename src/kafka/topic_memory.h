@@ -1,5 +1,5 @@
 // TopicMemory - what is known of topics from one producer session to the next.
-// Why: a session ends with each record that Kafka refuses, and what was learned must not go with it.
+// Why: a session ends with each record that Kafka rejects, and what was learned must not go with it.
 // Thread: loop thread; values.
 #pragma once
 
@@ -38,18 +38,18 @@ struct TopicMemory {
       reported_unlimited;             // topics that the log has named as topics without a limit
   base::MonotonicTime describe_from;  // nobody answered before: asking again would only delay
   ProducerLimits limits;
-  // By topic, limits under which it refused a time that they allow: until others are read, they say too
+  // By topic, limits under which it rejected a time that they allow: until others are read, they say too
   // little.
-  std::map<std::string, TopicLimits> refused_times;
+  std::map<std::string, TopicLimits> rejected_times;
 
-  struct Refusing {
+  struct Rejecting {
     TopicAnswer answer;
     base::MonotonicTime since;  // no look-up has said anything else
     base::MonotonicTime asked_at;
   };
 
-  std::map<std::string, Refusing> refusing;  // by topic
-  base::MonotonicTime replace_from;          // no producer is replaced sooner for what brokers say
+  std::map<std::string, Rejecting> rejecting;  // by topic
+  base::MonotonicTime replace_from;  // no producer is replaced sooner for what brokers say
   // A producer was replaced because its broker was behind. The next one may have met the same.
   bool compare_leaders = false;
 };

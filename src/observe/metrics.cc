@@ -344,7 +344,7 @@ void AddFlow(const Snapshot& s, Builder* b) {
            Seconds(s.oldest_undelivered_commit));
   b->Counter("walpost_backpressure_seconds_total", "Time spent connected without reading.",
              Double(s.backpressure_ms_total) / 1e3);
-  AddLabelled("walpost_reconnects_total", "Connections lost or refused.", {"peer", "reason"},
+  AddLabelled("walpost_reconnects_total", "Connections lost or rejected.", {"peer", "reason"},
               s.reconnects_by_reason, b);
   b->Counter("walpost_producer_sessions_total", "Kafka producers opened.",
              Double(s.producer_sessions));
@@ -365,8 +365,8 @@ void AddSchemas(const Snapshot& s, Builder* b) {
            Double(s.schemas_known));
   b->Counter("walpost_schema_lookups_total", "Answers of the Schema Registry about a schema.",
              Double(s.schema_look_ups_total));
-  b->Counter("walpost_schema_refusals_total", "Answers that no event can go out with.",
-             Double(s.schema_refusals_total));
+  b->Counter("walpost_schema_rejections_total", "Answers that no event can go out with.",
+             Double(s.schema_rejections_total));
   b->Counter("walpost_schema_failures_total", "Times the Schema Registry could not be asked.",
              Double(s.schema_failures_total));
 }

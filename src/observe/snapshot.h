@@ -120,9 +120,9 @@ struct Snapshot {
   std::vector<std::pair<std::string, std::uint64_t>> received_by_table;    // "schema.table"
   std::vector<std::pair<std::string, std::uint64_t>> delivered_by_topic;
   // Schema Registry
-  std::uint64_t schemas_known = 0;  // or asked for, or refused
+  std::uint64_t schemas_known = 0;  // or asked for, or rejected
   std::uint64_t schema_look_ups_total = 0;
-  std::uint64_t schema_refusals_total = 0;
+  std::uint64_t schema_rejections_total = 0;
   std::uint64_t schema_failures_total = 0;
   // in flight
   std::uint64_t in_flight_events = 0;

@@ -211,7 +211,7 @@ std::string RenderStatusJson(const Snapshot& s, const std::string& version) {
   status["last_events"] = LastEvents(s.last_events);
   status["schemas"] = {{"known", s.schemas_known},
                        {"lookups", s.schema_look_ups_total},
-                       {"refusals", s.schema_refusals_total},
+                       {"rejections", s.schema_rejections_total},
                        {"failures", s.schema_failures_total}};
   status["delivery_delay_seconds"] = {{"count", s.delivery_delay.Total()},
                                       {"p50_at_most", s.delivery_delay.Quantile(0.5)},

@@ -171,7 +171,7 @@ class Checker {
         found_.Warn(
             "messages.prefixes",
             absl::StrFormat("%s is not recorded in walpost.pipeline, so outbox.emit_message "
-                            "refuses it: stop walpost, run `walpost init --with-messages`",
+                            "rejects it: stop walpost, run `walpost init --with-messages`",
                             prefix));
       }
     }

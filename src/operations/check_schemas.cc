@@ -132,7 +132,7 @@ class SchemaChecker {
       case Finding::State::kNewSubject:
         new_subjects_.push_back(need.subject);
         return;
-      case Finding::State::kRefused:
+      case Finding::State::kRejected:
         Add(Level::kFailed, name, finding->text);
         return;
     }

@@ -115,12 +115,12 @@ class TablesCheck {
       found_.Warn(
           name,
           "is partitioned: an UPDATE that moves a row to another partition is sent as a new "
-          "event; REVOKE UPDATE, or refuse it by a trigger (docs/schema-changes.md)");
+          "event; REVOKE UPDATE, or reject it by a trigger (docs/schema-changes.md)");
     }
     if (row.at(7) == "t") {
       found_.Warn(name,
                   "has no default partition, so a partition can be detached CONCURRENTLY, and then "
-                  "PostgreSQL leaves events out; with one it refuses (docs/schema-changes.md)");
+                  "PostgreSQL leaves events out; with one it rejects (docs/schema-changes.md)");
     }
     if (row.at(8) == "t" && !(row.at(2) == "t" && table.table == "events")) {
       found_.Warn(

@@ -18,9 +18,9 @@ namespace {
 // docs/dead-letters.md, reason.
 constexpr std::array<const char*, 19> kReasons = {
     "record_too_large",  "record_invalid",       "topic_unknown",   "partition_unknown",
-    "topic_invalid",     "topic_not_authorized", "refused",         "row_invalid",
+    "topic_invalid",     "topic_not_authorized", "rejected",        "row_invalid",
     "topic_not_allowed", "header_invalid",       "payload_invalid", "cloudevent_invalid",
-    "key_parked",        "transactions_skipped", "schema_refused",  "schema_name_invalid",
+    "key_parked",        "transactions_skipped", "schema_rejected", "schema_name_invalid",
     "event_too_large",   "message_malformed",    "id_too_long"};
 
 }  // namespace

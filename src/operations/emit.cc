@@ -111,7 +111,7 @@ absl::StatusOr<std::string> EmitMessage(const EmitOptions& options) {
           "n.oid = p.pronamespace WHERE n.nspname = 'outbox' AND p.proname = 'emit_message'",
           {}));
   if (foreign) {
-    return Refusal(*foreign);
+    return Rejection(*foreign);
   }
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,

@@ -56,7 +56,7 @@ absl::Status RequireTrustedCasts(SqlConnection* connection, const std::string& n
                   "k.castsource = types.oid AND k.castcontext = 'i' JOIN pg_proc p ON p.oid = "
                   "k.castfunc",
                   {name}));
-  return foreign ? Refusal(*foreign) : absl::OkStatus();
+  return foreign ? Rejection(*foreign) : absl::OkStatus();
 }
 
 }  // namespace

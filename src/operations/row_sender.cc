@@ -26,7 +26,7 @@ RowSender::RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryO
                      std::chrono::milliseconds patience, OnWarning on_warning)
     : framer_(registry, FramingsOf(outboxes)),
       writer_(kafka, patience,
-              [this](const std::string& id, const absl::Status& why) { return Refuse(id, why); }),
+              [this](const std::string& id, const absl::Status& why) { return Reject(id, why); }),
       kind_(kind),
       on_warning_(std::move(on_warning)) {}
 
@@ -92,7 +92,7 @@ absl::StatusOr<bool> RowSender::Follow(const envelope::Record& record,
 absl::Status RowSender::SendRow(const ReadRow& row, const envelope::SchemaTable& schemas,
                                 bool leave_out) {
   leave_out_ = leave_out;
-  return row.record.ok() ? Send(*row.record, schemas) : Refuse(row.id, row.record.status());
+  return row.record.ok() ? Send(*row.record, schemas) : Reject(row.id, row.record.status());
 }
 
 absl::Status RowSender::Send(envelope::Record record, const envelope::SchemaTable& schemas) {
@@ -102,7 +102,7 @@ absl::Status RowSender::Send(envelope::Record record, const envelope::SchemaTabl
   }
   const absl::StatusOr<envelope::Record> framed = framer_.Frame(record, schemas);
   if (!framed.ok()) {
-    return Refuse(std::string(HeaderOf(record, "id")), framed.status());
+    return Reject(std::string(HeaderOf(record, "id")), framed.status());
   }
   record = *framed;
   const std::vector<envelope::RecordHeader> headers =
@@ -111,7 +111,7 @@ absl::Status RowSender::Send(envelope::Record record, const envelope::SchemaTabl
   return writer_.Write(record);
 }
 
-absl::Status RowSender::Refuse(const std::string& id, const absl::Status& why) {
+absl::Status RowSender::Reject(const std::string& id, const absl::Status& why) {
   const std::string shown = Printable(id, base::kShownBytesMax);
   const std::string event = "event '" + shown + "'";
   if (!absl::IsInvalidArgument(why)) {

@@ -56,7 +56,7 @@ class RowSender {
 
  private:
   absl::Status Send(envelope::Record record, const envelope::SchemaTable& schemas);
-  absl::Status Refuse(const std::string& id, const absl::Status& why);
+  absl::Status Reject(const std::string& id, const absl::Status& why);
   // False: its key is not parked.
   absl::StatusOr<bool> Follow(const envelope::Record& record, const envelope::SchemaTable& schemas);
 

@@ -13,7 +13,7 @@ namespace walpost::operations {
 // Every slot of the cluster; as JSON with `json`.
 Outcome SlotList(const postgres::ConnectOptions& source, bool json);
 
-// Refuses over a recorded history: see Init.
+// Rejects over a recorded history: see Init.
 Outcome SlotCreate(const InitOptions& options);
 
 // Without `confirmed` it only says what would be lost (exit code 64).

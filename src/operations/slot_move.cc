@@ -405,9 +405,9 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
   ASSIGN_OR_RETURN(const std::string cannot, WhatCannotBeSent(options.init, &connection));
   text += cannot;
   if (const absl::Status judged = CheckGap(options, gap); !judged.ok()) {
-    Outcome refused = Failed(judged);
-    refused.output = text;
-    return refused;
+    Outcome rejected = Failed(judged);
+    rejected.output = text;
+    return rejected;
   }
   if (!confirmed) {
     return Outcome{kExitUsage, text, "nothing was changed; add --yes to do it"};
@@ -429,7 +429,7 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
   }
   ASSIGN_OR_RETURN(const auto prefixes, ReadPrefixes(&connection, options.init.name));
   InitOptions init = options.init;
-  init.with_messages = !prefixes.empty();  // or emit_message would refuse them from here on
+  init.with_messages = !prefixes.empty();  // or emit_message would reject them from here on
   if (!options.leave_gap) {
     init.backfill = options.backfill;
     init.backfill->gap = gap;

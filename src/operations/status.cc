@@ -41,7 +41,7 @@ absl::StatusOr<Answered> Ask(const StatusOptions& options) {
         "what answers at %s %s: it must be the http.token of the walpost that runs there",
         options.url.empty() ? options.listen : options.url,
         options.token.empty() ? "asks for a token, and this configuration has none"
-                              : "refuses this configuration's token"));
+                              : "rejects this configuration's token"));
   }
   nlohmann::json status =
       nlohmann::json::parse(answer.body, /*cb=*/nullptr, /*allow_exceptions=*/false);
@@ -61,10 +61,10 @@ absl::StatusOr<std::optional<postgres::SlotInfo>> AskServer(const StatusOptions&
   return postgres::FindSlot(&connection, options.source.slot);
 }
 
-Outcome Refused(const StatusOptions& options, const absl::Status& why) {
+Outcome Rejected(const StatusOptions& options, const absl::Status& why) {
   Outcome outcome{kExitNoPermission, "", std::string(why.message())};
   if (options.exit_code) {
-    const Judgement judgement{Judgement::Level::kUnknown, "walpost answers, and refuses the token"};
+    const Judgement judgement{Judgement::Level::kUnknown, "walpost answers, and rejects the token"};
     outcome.exit_code = static_cast<int>(judgement.level);
     outcome.output = options.json ? "" : PluginLine(judgement, nlohmann::json());
   }
@@ -106,7 +106,7 @@ Outcome FromServer(const StatusOptions& options, const absl::Status& why) {
 Outcome ShowStatus(const StatusOptions& options) {
   const absl::StatusOr<Answered> answered = Ask(options);
   if (absl::IsPermissionDenied(answered.status())) {
-    return Refused(options, answered.status());
+    return Rejected(options, answered.status());
   }
   if (!answered.ok()) {
     return FromServer(options, answered.status());

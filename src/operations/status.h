@@ -2,7 +2,7 @@
 // Why: the person on call sees what is wrong and what to type without knowing where to look. When
 //   walpost does not answer, it shows what the server knows about the slot instead.
 // Thread: blocking.
-// Errors: 69 when nothing answers, 77 when the token is refused, 1 for HealthCheck. With `exit_code` those
+// Errors: 69 when nothing answers, 77 when the token is rejected, 1 for HealthCheck. With `exit_code` those
 //   of monitoring plugins, see status_text.h.
 #pragma once
 

@@ -25,7 +25,7 @@ absl::StatusOr<std::optional<ForeignObject>> FindForeign(SqlConnection* connecti
   return ForeignObject{found[0].at(0).value_or(""), found[0].at(1).value_or("")};
 }
 
-absl::Status Refusal(const ForeignObject& foreign) {
+absl::Status Rejection(const ForeignObject& foreign) {
   return absl::FailedPreconditionError(absl::StrFormat(
       "%s belongs to role %s, whose code would run with the rights of whoever runs this: run it as "
       "that role, or give the schema and all that is in it to a role you trust (ALTER ... OWNER "
@@ -48,7 +48,7 @@ absl::Status RequireTrustedSchemas(SqlConnection* connection,
               "p.pronamespace) AS placed (what, owner, place) WHERE place = ANY (%s)",
               postgres::ArrayLiteral(schemas)),
           {}));
-  return foreign ? Refusal(*foreign) : absl::OkStatus();
+  return foreign ? Rejection(*foreign) : absl::OkStatus();
 }
 
 }  // namespace walpost::operations

@@ -33,7 +33,7 @@ absl::StatusOr<std::optional<ForeignObject>> FindForeign(
     postgres::SqlConnection* connection, const std::string& objects,
     const std::vector<postgres::Cell>& parameters);
 
-absl::Status Refusal(const ForeignObject& foreign);
+absl::Status Rejection(const ForeignObject& foreign);
 
 // The schemas themselves and what is in them. kFailedPrecondition names what is not trusted.
 absl::Status RequireTrustedSchemas(postgres::SqlConnection* connection,

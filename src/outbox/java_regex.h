@@ -1,5 +1,5 @@
 // JavaRegex - a regular expression and replacement as Java reads them, matched by PCRE2.
-// Why: route.topic.regex is written for Java. What the two read differently is refused by name when
+// Why: route.topic.regex is written for Java. What the two read differently is rejected by name when
 //   the configuration is read, so that no topic silently becomes another one.
 // Thread: one owner.
 // Limits: a match takes a bounded number of steps, whatever the expression and the text are.

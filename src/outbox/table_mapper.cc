@@ -80,7 +80,7 @@ struct TableMapper::Impl {
   absl::Status Null(const Slot& slot, const Event& event) const;
   absl::Status Undeliverable(const Slot& slot, const Event& event, const absl::Status& why) const;
   // With the reason that it has.
-  absl::Status Refused(const Event& event, const absl::Status& why) const;
+  absl::Status Rejected(const Event& event, const absl::Status& why) const;
   absl::Status Text(std::span<const Value> values, Slot* slot, const Event& event, bool required,
                     std::string_view* text);
   absl::Status MapKey(std::span<const Value> values, Event* event);
@@ -207,7 +207,7 @@ absl::Status TableMapper::Map(std::span<const Value> values, Event* event) {
   }
   // Last: what has a key and a topic keeps its order among the dead letters.
   const absl::Status id = CheckId(event->id);
-  return id.ok() ? id : m.Refused(*event, id);
+  return id.ok() ? id : m.Rejected(*event, id);
 }
 
 absl::Status TableMapper::Impl::Find(const pgoutput::Relation& relation, std::string_view field,
@@ -333,7 +333,7 @@ absl::Status TableMapper::Impl::Undeliverable(const Slot& slot, const Event& eve
                                                     std::string(why.message())));
 }
 
-absl::Status TableMapper::Impl::Refused(const Event& event, const absl::Status& why) const {
+absl::Status TableMapper::Impl::Rejected(const Event& event, const absl::Status& why) const {
   return UndeliverableError(ReasonCodeOf(why),
                             absl::StrFormat("%s: event '%s': %s", Where(), base::Cut(event.id),
                                             std::string(why.message())));
@@ -473,7 +473,7 @@ absl::Status TableMapper::Impl::MapTopic(std::span<const Value> values, Event* e
   }
   if (event->topic.empty() || event->topic != checked_topic) {
     if (const absl::Status status = topic_rules->Check(event->topic); !status.ok()) {
-      return Refused(*event, status);
+      return Rejected(*event, status);
     }
     checked_topic.assign(event->topic);
   }

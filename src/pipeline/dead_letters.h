@@ -45,8 +45,8 @@ class DeadLetters {
   // Decisions are looked for so often, while anything is open.
   static constexpr std::chrono::milliseconds kLookEvery{1'000};
   static constexpr std::chrono::milliseconds kAskAgainAfter{2'000};
-  // Longer than a refusal of a topic is kept by the sink.
-  static constexpr std::chrono::milliseconds kRetryRefusedAfter{6'000};
+  // Longer than a rejection of a topic is kept by the sink.
+  static constexpr std::chrono::milliseconds kRetryRejectedAfter{6'000};
   // The line is held for the end of a release when no more rows than these are left of the key.
   static constexpr std::size_t kHeldRowsMax = 10;
   // More waiting to be written stop the line.
@@ -144,7 +144,7 @@ class DeadLetters {
   bool recalled() const { return recalled_; }
 
   void OnAcknowledged();
-  void OnRefused(const delivery::Failure& failure, bool alone, base::Now now);
+  void OnRejected(const delivery::Failure& failure, bool alone, base::Now now);
   void OnLost();
 
   std::optional<base::MonotonicTime> NextDeadline() const;
@@ -239,7 +239,7 @@ class DeadLetters {
   base::ChunkArena arena_;
   Sending sending_ = Sending::kNone;
   bool needs_answer_ = false;
-  bool refused_ = false;  // once, alone
+  bool rejected_ = false;  // once, alone
   bool recalled_ = false;
   delivery::Sequence sequence_ = kFirstSequence;
   envelope::Record record_;

@@ -234,7 +234,7 @@ void DeadLetters::Prepare(const DeadLetter& row, const std::string& topic) {
   }
   ++sequence_;
   sending_ = Sending::kWaiting;
-  needs_answer_ = refused_ = false;
+  needs_answer_ = rejected_ = false;
   retry_at_ = base::MonotonicTime();
 }
 
@@ -266,7 +266,7 @@ void DeadLetters::OnAcknowledged() {
   release_->phase = Release::Phase::kClosing;
 }
 
-void DeadLetters::OnRefused(const delivery::Failure& failure, bool alone, base::Now now) {
+void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base::Now now) {
   CHECK(sending_ != Sending::kNone);
   sending_ = Sending::kWaiting;
   needs_answer_ = !alone;
@@ -276,14 +276,14 @@ void DeadLetters::OnRefused(const delivery::Failure& failure, bool alone, base::
   if (!alone) {
     return;
   }
-  if (std::exchange(refused_, true)) {
+  if (std::exchange(rejected_, true)) {
     Drop();
     Fail(failure.detail);
     return;
   }
   // What is known of its topic may be old. The line does not wait for that.
   release_->held = false;
-  retry_at_ = now.mono + kRetryRefusedAfter;
+  retry_at_ = now.mono + kRetryRejectedAfter;
 }
 
 void DeadLetters::OnLost() {
@@ -292,7 +292,7 @@ void DeadLetters::OnLost() {
     release_->phase = Release::Phase::kLooking;
     release_->lost = true;
     recalled_ = false;
-    needs_answer_ = true;  // a pipelined producer dies of a refused record before its report is in
+    needs_answer_ = true;  // a pipelined producer dies of a rejected record before its report is in
   }
 }
 

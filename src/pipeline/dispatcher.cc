@@ -161,7 +161,7 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
     }
     const SubmitResult result =
         step == HeldTopics::Step::kDecide
-            ? SubmitResult{SubmitResult::Outcome::kRefused, topics_.rejection(entry.record.topic)}
+            ? SubmitResult{SubmitResult::Outcome::kRejected, topics_.rejection(entry.record.topic)}
             : Submit(entry.record, sequence);
     switch (result.outcome) {
       case SubmitResult::Outcome::kAccepted:
@@ -177,14 +177,14 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
       case SubmitResult::Outcome::kTopicPending:
         topics_.OnPending(entry.record.topic);
         return Fate::kHeld;
-      case SubmitResult::Outcome::kRefused:
+      case SubmitResult::Outcome::kRejected:
         break;
     }
     const bool of_topic = result.failure.kind == FailureKind::kTopicUnknown ||
                           result.failure.kind == FailureKind::kTopicInvalid ||
                           result.failure.kind == FailureKind::kTopicNotAuthorized;
     if (of_topic && step == HeldTopics::Step::kTry &&
-        !topics_.OnRefused(entry.record.topic, result.failure, now_.mono)) {
+        !topics_.OnRejected(entry.record.topic, result.failure, now_.mono)) {
       return Fate::kHeld;
     }
     if (!Decide(sequence, result.failure, 1)) {
@@ -241,8 +241,8 @@ SubmitResult Dispatcher::Submit(const envelope::Record& record, delivery::Sequen
     case envelope::SchemaTable::State::kUnknown:
       topics_without_schema_.emplace(record.topic);
       return {SubmitResult::Outcome::kTopicPending, {}};
-    case envelope::SchemaTable::State::kRefused:
-      return {SubmitResult::Outcome::kRefused, {FailureKind::kSchemaRefused, schema.refusal}};
+    case envelope::SchemaTable::State::kRejected:
+      return {SubmitResult::Outcome::kRejected, {FailureKind::kSchemaRejected, schema.rejection}};
     case envelope::SchemaTable::State::kKnown:
       break;
   }
@@ -277,16 +277,16 @@ void Dispatcher::SubmitOwn(base::Now now) {
     const SubmitResult result = sink_->Submit(*record, progress_->sequence());
     if (result.outcome == SubmitResult::Outcome::kAccepted) {
       progress_->OnAccepted();
-    } else if (result.outcome == SubmitResult::Outcome::kRefused) {
-      progress_->OnRefused(result.failure, now);
+    } else if (result.outcome == SubmitResult::Outcome::kRejected) {
+      progress_->OnRejected(result.failure, now);
     }
   }
   if (const envelope::Record* record = dead_letters_->waiting(now)) {
     const SubmitResult result = Submit(*record, dead_letters_->sequence());
     if (result.outcome == SubmitResult::Outcome::kAccepted) {
       dead_letters_->OnAccepted();
-    } else if (result.outcome == SubmitResult::Outcome::kRefused) {
-      dead_letters_->OnRefused(result.failure, /*alone=*/true, now);
+    } else if (result.outcome == SubmitResult::Outcome::kRejected) {
+      dead_letters_->OnRejected(result.failure, /*alone=*/true, now);
     }
   }
 }
@@ -428,9 +428,9 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
 void Dispatcher::OnOwnFailed(delivery::Sequence sequence, const delivery::Failure& failure) {
   if (failure.kind != FailureKind::kSessionEnded) {
     if (sequence >= ProgressKeeper::kFirstSequence) {
-      progress_->OnRefused(failure, now_);
+      progress_->OnRejected(failure, now_);
     } else {
-      dead_letters_->OnRefused(failure, phase_ == Phase::kOneAtATime, now_);
+      dead_letters_->OnRejected(failure, phase_ == Phase::kOneAtATime, now_);
     }
   }
   EndFailedSession(/*back_off=*/failure.kind == FailureKind::kSessionEnded);

@@ -79,7 +79,7 @@ class Dispatcher : private delivery::SinkListener {
   // Submits what can be submitted now.
   void Pump();
 
-  // Schemas were learnt, or refused: what waits for them is offered again.
+  // Schemas were learnt, or rejected: what waits for them is offered again.
   void OnSchemas();
 
   // Submits the records of walpost's own that wait, if any.

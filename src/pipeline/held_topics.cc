@@ -39,8 +39,8 @@ const Failure& HeldTopics::rejection(std::string_view topic) const {
   return found->second.failure;
 }
 
-bool HeldTopics::OnRefused(std::string_view topic, const Failure& failure,
-                           base::MonotonicTime now) {
+bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
+                            base::MonotonicTime now) {
   const auto [found, added] = troubles_.try_emplace(std::string(topic));
   Trouble& trouble = found->second;
   // What was said long ago, or of another trouble, is not the same as having been said all the time.

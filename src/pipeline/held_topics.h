@@ -61,8 +61,9 @@ class HeldTopics {
   Step Next(std::string_view topic, base::MonotonicTime now) const;
   // After kDecide: why.
   const delivery::Failure& rejection(std::string_view topic) const;
-  // The sink refused the topic. Whether that decides already.
-  bool OnRefused(std::string_view topic, const delivery::Failure& failure, base::MonotonicTime now);
+  // The sink rejected the topic. Whether that decides already.
+  bool OnRejected(std::string_view topic, const delivery::Failure& failure,
+                  base::MonotonicTime now);
 
   struct Unclear {
     std::uint32_t attempts = 0;

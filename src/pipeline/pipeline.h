@@ -61,7 +61,7 @@ class Pipeline {
   static constexpr std::chrono::milliseconds kReconnectPatience{60'000};
   // On a stop inside a transaction: how long its rest is waited for.
   static constexpr std::chrono::milliseconds kCompleteWithin{250};
-  // After it has streamed once, a refused login is tried this often: passwords are rotated.
+  // After it has streamed once, a rejected login is tried this often: passwords are rotated.
   static constexpr int kAuthFailuresMax = 5;
 
   Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now);

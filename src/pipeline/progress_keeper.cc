@@ -44,8 +44,8 @@ void ProgressKeeper::Forget() {
   phase_ = Phase::kNone;
   made_at_.reset();
   unacknowledged_since_.reset();
-  refused_at_.reset();
-  refusing_ = std::chrono::milliseconds(0);
+  rejected_at_.reset();
+  rejecting_ = std::chrono::milliseconds(0);
   answering_ = std::chrono::microseconds(0);
 }
 
@@ -98,7 +98,7 @@ void ProgressKeeper::Make(base::Lsn position, std::uint64_t dead_letters, base::
 }
 
 const envelope::Record* ProgressKeeper::waiting(base::Now now) const {
-  const bool may = phase_ == Phase::kWaiting && (!refused_at_ || now.mono >= retry_at_);
+  const bool may = phase_ == Phase::kWaiting && (!rejected_at_ || now.mono >= retry_at_);
   return may ? &record_ : nullptr;
 }
 
@@ -109,8 +109,8 @@ void ProgressKeeper::OnAcknowledged() {
   adopted_ = adopted_ && !adopted_made_;
   remembered_ = progress_;
   unacknowledged_since_.reset();
-  refused_at_.reset();
-  refusing_ = std::chrono::milliseconds(0);
+  rejected_at_.reset();
+  rejecting_ = std::chrono::milliseconds(0);
   answering_ = std::chrono::microseconds(0);
 }
 
@@ -119,16 +119,17 @@ void ProgressKeeper::OnAccepted() {
   phase_ = Phase::kOutstanding;
 }
 
-void ProgressKeeper::OnRefused(const delivery::Failure& failure, base::Now now) {
+void ProgressKeeper::OnRejected(const delivery::Failure& failure, base::Now now) {
   CHECK(phase_ != Phase::kNone);
   phase_ = Phase::kWaiting;
-  refusal_ = failure.detail;
-  if (refused_at_) {
-    const auto gap = std::chrono::duration_cast<std::chrono::milliseconds>(now.mono - *refused_at_);
-    refusing_ += std::min(gap, kRefusingMax);
+  rejection_ = failure.detail;
+  if (rejected_at_) {
+    const auto gap =
+        std::chrono::duration_cast<std::chrono::milliseconds>(now.mono - *rejected_at_);
+    rejecting_ += std::min(gap, kRejectingMax);
   }
-  refused_at_ = now.mono;
-  retry_at_ = now.mono + kRetryRefusedAfter;
+  rejected_at_ = now.mono;
+  retry_at_ = now.mono + kRetryRejectedAfter;
 }
 
 void ProgressKeeper::OnLost() {
@@ -146,11 +147,11 @@ std::optional<Halt> ProgressKeeper::Unwritten(base::WallTime last_delivered_at) 
         std::clamp<std::chrono::microseconds>(gap, std::chrono::microseconds(0), kAnsweringMax);
   }
   delivered_seen_ = last_delivered_at;
-  if (refusing_ >= kRefusedMax) {
+  if (rejecting_ >= kRejectedMax) {
     return Halt{HaltReason::kProgressUnreadable,
                 absl::StrFormat("progress cannot be written to topic '%s', so nothing could be "
                                 "confirmed for %d s: %s; see docs/runbook.md, progress_unreadable",
-                                topic_, kRefusedMax.count() / 1'000, refusal_)};
+                                topic_, kRejectedMax.count() / 1'000, rejection_)};
   }
   if (answering_ >= kUnansweredMax) {
     return Halt{HaltReason::kProgressUnreadable,

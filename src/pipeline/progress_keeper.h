@@ -6,7 +6,7 @@
 // How: at most one record outstanding and one a second, through the sink of the events; the
 //   Dispatcher submits waiting() and reports what became of it.
 // Thread: loop thread; no clock of its own.
-// Lifetime: the record's bytes stay in place until it is acknowledged, refused or lost.
+// Lifetime: the record's bytes stay in place until it is acknowledged, rejected or lost.
 // Errors: a record that cannot be written stops no delivery; nothing is confirmed meanwhile, and
 //   Unwritten() asks for a halt after a while.
 // Source: docs/design.md, "Remembered progress".
@@ -38,10 +38,10 @@ class ProgressKeeper {
   static constexpr std::chrono::milliseconds kEvery{1'000};
   // Unacknowledged for longer than this, it counts as something undelivered.
   static constexpr std::chrono::milliseconds kLateAfter{500};
-  static constexpr std::chrono::milliseconds kRetryRefusedAfter{5'000};
-  // Refused for so long. Between two refusals at most kRefusingMax count: in an outage there are none.
-  static constexpr std::chrono::milliseconds kRefusedMax{60'000};
-  static constexpr std::chrono::milliseconds kRefusingMax{15'000};
+  static constexpr std::chrono::milliseconds kRetryRejectedAfter{5'000};
+  // Rejected for so long. Between two rejections at most kRejectingMax count: in an outage there are none.
+  static constexpr std::chrono::milliseconds kRejectedMax{60'000};
+  static constexpr std::chrono::milliseconds kRejectingMax{15'000};
   // Without any answer while events are delivered for so long: Kafka does not report a missing
   // right. Between two deliveries at most kAnsweringMax count, so an outage does not.
   static constexpr std::chrono::milliseconds kUnansweredMax{300'000};
@@ -81,7 +81,7 @@ class ProgressKeeper {
 
   // There is nothing to wait for before the end.
   bool Settled(base::Lsn safe) const {
-    return !on() || safe <= acknowledged_ || refused_at_.has_value();
+    return !on() || safe <= acknowledged_ || rejected_at_.has_value();
   }
 
   // Something has been unacknowledged for long.
@@ -98,7 +98,7 @@ class ProgressKeeper {
   void OnAccepted();
   void OnAcknowledged();
   // It, or the topic, is at fault.
-  void OnRefused(const delivery::Failure& failure, base::Now now);
+  void OnRejected(const delivery::Failure& failure, base::Now now);
   // It went with its session.
   void OnLost();
 
@@ -142,12 +142,12 @@ class ProgressKeeper {
   delivery::Sequence sequence_ = kFirstSequence;
   std::optional<base::MonotonicTime> made_at_;
   std::optional<base::Now> unacknowledged_since_;
-  base::WallTime delivered_seen_;                  // an event's, when last looked at
-  std::chrono::microseconds answering_{0};         // since unacknowledged_since_
-  std::optional<base::MonotonicTime> refused_at_;  // the last time
-  std::chrono::milliseconds refusing_{0};          // since the last acknowledgement
+  base::WallTime delivered_seen_;                   // an event's, when last looked at
+  std::chrono::microseconds answering_{0};          // since unacknowledged_since_
+  std::optional<base::MonotonicTime> rejected_at_;  // the last time
+  std::chrono::milliseconds rejecting_{0};          // since the last acknowledgement
   base::MonotonicTime retry_at_;
-  std::string refusal_;
+  std::string rejection_;
 };
 
 }  // namespace walpost::pipeline

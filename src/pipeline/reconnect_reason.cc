@@ -8,8 +8,8 @@ std::string_view ReconnectReasonName(ReconnectReason reason) {
   switch (reason) {
     case ReconnectReason::kConnectFailed:
       return "connect_failed";
-    case ReconnectReason::kLoginRefused:
-      return "login_refused";
+    case ReconnectReason::kLoginRejected:
+      return "login_rejected";
     case ReconnectReason::kSlotInUse:
       return "slot_in_use";
     case ReconnectReason::kLost:
@@ -33,7 +33,7 @@ ReconnectReason ReconnectReasonOf(const StreamEnd& end, bool connecting) {
     case StreamEnd::Kind::kSlotInUse:
       return ReconnectReason::kSlotInUse;
     case StreamEnd::Kind::kOperator:
-      return ReconnectReason::kLoginRefused;
+      return ReconnectReason::kLoginRejected;
     case StreamEnd::Kind::kFinished:
       return ReconnectReason::kServerStopping;
     case StreamEnd::Kind::kServerError:

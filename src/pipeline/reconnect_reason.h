@@ -9,7 +9,7 @@ namespace walpost::pipeline {
 
 enum class ReconnectReason {
   kConnectFailed,   // an attempt failed
-  kLoginRefused,    // after it has streamed once: passwords are rotated
+  kLoginRejected,   // after it has streamed once: passwords are rotated
   kSlotInUse,       // another instance streams
   kLost,            // the connection
   kServerError,     // an error of the server ended the stream
@@ -20,7 +20,7 @@ enum class ReconnectReason {
 };
 
 inline constexpr ReconnectReason kAllReconnectReasons[] = {
-    ReconnectReason::kConnectFailed, ReconnectReason::kLoginRefused,
+    ReconnectReason::kConnectFailed, ReconnectReason::kLoginRejected,
     ReconnectReason::kSlotInUse,     ReconnectReason::kLost,
     ReconnectReason::kServerError,   ReconnectReason::kServerStopping,
     ReconnectReason::kTakenOver,     ReconnectReason::kPlanned,

@@ -20,7 +20,7 @@ std::optional<SchemaLookUp> SchemaLookUps::Take(base::Now now) {
   SchemaLookUp look_up;
   for (SchemaTable::Ref ref = 1; ref <= table_.size(); ++ref) {
     const bool due = now.mono >= times_[ref - 1].due;
-    if (due && table_.entry(ref).state == State::kRefused) {
+    if (due && table_.entry(ref).state == State::kRejected) {
       table_.Forget(ref);
     }
     const SchemaTable::Entry& entry = table_.entry(ref);
@@ -90,14 +90,14 @@ void SchemaLookUps::Judge(SchemaTable::Ref ref, const absl::StatusOr<envelope::S
     times_[ref - 1].due = now.mono + refresh_;
     return;
   }
-  ++statistics_.refusals;
+  ++statistics_.rejections;
   const bool known = table_.entry(ref).state == State::kKnown;
-  table_.Refuse(ref, std::string(frame.status().message()));
-  times_[ref - 1].due = now.mono + (known ? refresh_ : kRefusalKept);
+  table_.Reject(ref, std::string(frame.status().message()));
+  times_[ref - 1].due = now.mono + (known ? refresh_ : kRejectionKept);
 }
 
 void SchemaLookUps::Resume(base::Now now) {
-  table_.ForgetRefusals();
+  table_.ForgetRejections();
   unclear_since_.reset();
   backoff_.Reset();
   ask_at_ = now.mono;

@@ -35,7 +35,7 @@ using SchemaAnswers = std::vector<absl::StatusOr<envelope::Schema>>;
 class SchemaLookUps {
  public:
   // An operator may have registered the schema meanwhile.
-  static constexpr std::chrono::milliseconds kRefusalKept{30'000};
+  static constexpr std::chrono::milliseconds kRejectionKept{30'000};
   // One wait for all: who names many such schemas holds up the others once.
   static constexpr std::chrono::milliseconds kUnclearWait{60'000};
   static constexpr std::chrono::milliseconds kUnclearKept{600'000};  // since the last such answer
@@ -44,7 +44,7 @@ class SchemaLookUps {
 
   struct Statistics {
     std::uint64_t look_ups = 0;  // answers, also those that say no
-    std::uint64_t refusals = 0;
+    std::uint64_t rejections = 0;
     std::uint64_t failures = 0;  // the registry could not be asked
   };
 
@@ -75,7 +75,7 @@ class SchemaLookUps {
 
  private:
   struct Times {
-    base::MonotonicTime due;  // a refusal is forgotten, or a schema refreshed
+    base::MonotonicTime due;  // a rejection is forgotten, or a schema refreshed
   };
 
   void Judge(envelope::SchemaTable::Ref ref, const absl::StatusOr<envelope::Schema>& answer,

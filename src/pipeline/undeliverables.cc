@@ -34,14 +34,14 @@ const char* ReasonCode(FailureKind kind) {
       return "topic_invalid";
     case FailureKind::kTopicNotAuthorized:
       return "topic_not_authorized";
-    case FailureKind::kSchemaRefused:
-      return "schema_refused";
+    case FailureKind::kSchemaRejected:
+      return "schema_rejected";
     case FailureKind::kNone:
     case FailureKind::kSessionEnded:
     case FailureKind::kOther:
       break;
   }
-  return "refused";
+  return "rejected";
 }
 
 Tracker::Form FormOf(const DeadLetter& row) {

@@ -108,7 +108,7 @@ Endpoint EndpointOf(PGconn* connection) {
   return endpoint;
 }
 
-StreamEnd Refused(PGconn* connection, std::string_view sqlstate, const std::string& message) {
+StreamEnd Rejected(PGconn* connection, std::string_view sqlstate, const std::string& message) {
   if (PQconnectionNeedsPassword(connection) == 1) {
     return ConnectFailure(sqlstate::kInvalidPassword, message, EndpointOf(connection));
   }
@@ -160,7 +160,7 @@ std::variant<Connection, StreamEnd> Connection::Open(const ConnectionOptions& op
   if (PQstatus(connection) != CONNECTION_OK) {
     const std::string message = PQerrorMessage(connection);
     if (!IsServerMessage(message) || PQconnectionNeedsPassword(connection) == 1) {
-      return Refused(connection, "", message);
+      return Rejected(connection, "", message);
     }
     // The server answered with an error, but libpq gives its SQLSTATE only in a verbose message,
     // and verbosity cannot be set before a first attempt. So ask once more.
@@ -168,7 +168,7 @@ std::variant<Connection, StreamEnd> Connection::Open(const ConnectionOptions& op
     PQreset(connection);
     PQsetErrorVerbosity(connection, PQERRORS_DEFAULT);
     if (PQstatus(connection) != CONNECTION_OK) {
-      return Refused(connection, SqlstateInVerboseMessage(PQerrorMessage(connection)), message);
+      return Rejected(connection, SqlstateInVerboseMessage(PQerrorMessage(connection)), message);
     }
   }
   opened.endpoint_ = EndpointOf(connection);

@@ -165,9 +165,9 @@ std::string Setting(const ConnectionSettings& settings, const std::string& keywo
 absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) {
   ASSIGN_OR_RETURN(const ConninfoPtr own, Parse(conninfo));
   RETURN_IF_ERROR(CheckNoSecretInside(own.get()));  // its port, which is not shown below
-  // Port 0 is refused by libpq for each host before it looks up a name or opens a socket, and after
+  // Port 0 is rejected by libpq for each host before it looks up a name or opens a socket, and after
   // it has merged string, service and environment. PQconninfo then returns the merged values.
-  constexpr char kRefusedPort[] = "invalid port number: \"0\"";
+  constexpr char kRejectedPort[] = "invalid port number: \"0\"";
   const char* keywords[] = {"dbname", "port", nullptr};
   const char* values[] = {conninfo.c_str(), "0", nullptr};
   const std::unique_ptr<PGconn, ConnectionDeleter> probe(PQconnectStartParams(keywords, values, 1));
@@ -175,7 +175,7 @@ absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo) 
     return absl::ResourceExhaustedError("conninfo: out of memory");
   }
   const std::string message = OneLine(PQerrorMessage(probe.get()));
-  if (message.find(kRefusedPort) == std::string::npos) {
+  if (message.find(kRejectedPort) == std::string::npos) {
     return absl::InvalidArgumentError(
         absl::StrFormat("conninfo or its service file is not usable: %s", MaskQuoted(message)));
   }

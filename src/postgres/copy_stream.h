@@ -4,7 +4,7 @@
 // Thread: one owner.   Lifetime: a frame lives until the next Take or the end of the stream.
 // Units/limits: one Receive reads at most what fits libpq's buffer (see GrowReceiveBuffer), which
 //   the caller must drain by Take first, or the buffer grows. Sending may read too, but only while
-//   the socket refuses a status frame. At most 16 notices are kept; of later ones only that about a
+//   the socket rejects a status frame. At most 16 notices are kept; of later ones only that about a
 //   publication, which means lost rows.
 // Source: PostgreSQL manual, libpq "Functions Associated with the COPY Command", "Notice
 //   Processing".

@@ -89,8 +89,8 @@ StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text,
                      sqlstate == sqlstate::kInvalidCatalogName;
   if (login || !Passes(sqlstate)) {
     return OperatorEnd(HaltReason::kAuthFailed,
-                       absl::StrFormat("connecting to PostgreSQL was refused: %s [%s]; %s", message,
-                                       sqlstate, LoginAdvice(sqlstate, endpoint)),
+                       absl::StrFormat("connecting to PostgreSQL was rejected: %s [%s]; %s",
+                                       message, sqlstate, LoginAdvice(sqlstate, endpoint)),
                        std::string(sqlstate));
   }
   std::string advice;

@@ -3,7 +3,7 @@
 //   project decides by StreamEnd alone. SQLSTATE decides, never the message, which may be
 //   translated.
 // Thread: any; pure. Reasons where the enum has no word of its own: an unknown database or role is
-//   auth_failed (the server refuses the login); a server or option the protocol cannot serve is
+//   auth_failed (the server rejects the login); a server or option the protocol cannot serve is
 //   schema_mismatch when the configuration asks for too much, protocol_error when something between
 //   us is not PostgreSQL; wal_level is slot_missing (no slot can exist).
 // Source: PostgreSQL manual, "PostgreSQL Error Codes".
@@ -31,7 +31,7 @@ struct Endpoint {
 base::StreamEnd OperatorEnd(base::HaltReason reason, std::string text, std::string sqlstate = "");
 base::StreamEnd LostEnd(std::string text, std::string sqlstate = "");
 
-// The server (sqlstate set) or libpq (empty) refused the connection. `text` is libpq's message.
+// The server (sqlstate set) or libpq (empty) rejected the connection. `text` is libpq's message.
 base::StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text,
                                const Endpoint& endpoint);
 
@@ -39,7 +39,7 @@ base::StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text,
 base::StreamEnd QueryFailure(std::string_view what, const ServerError& error,
                              const Endpoint& endpoint);
 
-// START_REPLICATION was refused.
+// START_REPLICATION was rejected.
 base::StreamEnd StartFailure(const ServerError& error, std::string_view slot,
                              const Endpoint& endpoint);
 

@@ -242,13 +242,13 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
     facts().dead_letters_open = true;  // who knows
     return std::nullopt;
   }
-  const auto refuse = [this](const std::string& why) {
+  const auto reject = [this](const std::string& why) {
     return OperatorEnd(HaltReason::kDeadLetterFailed,
                        absl::StrFormat("delivery.on_undeliverable writes dead letters, and %s: %s",
                                        endpoint().ToString(), why));
   };
   if (options_.writes_dead_letters && facts().in_recovery) {
-    return refuse(
+    return reject(
         "is a standby, which cannot be written: name its primary with "
         "delivery.dead_letter_conninfo, or set delivery.on_undeliverable to halt or skip");
   }
@@ -266,12 +266,12 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
   }
   const bool readable = table.rows() > 0 && table.True(0, 0);
   if (options_.writes_dead_letters && table.rows() == 0) {
-    return refuse(
+    return reject(
         "has no table walpost.dead_letters: run `walpost init`, or apply "
         "sql/V1__walpost.up.sql");
   }
   if (options_.writes_dead_letters && !(readable && table.True(0, 1))) {
-    return refuse(
+    return reject(
         "does not let walpost SELECT, INSERT, UPDATE and DELETE in walpost.dead_letters, and the "
         "first three in walpost.dead_letter_count: `walpost init --with-roles` (or "
         "sql/V1__walpost.up.sql and sql/R__roles.sql) makes both and grants it to outbox_relay");

@@ -180,7 +180,7 @@ absl::StatusOr<Registered> Resolver::Exact(const std::string& subject, const Fil
     return base::Annotate(
         found.status(),
         absl::StrFormat("subject '%s' does not have %s as it is declared here: register it "
-                        "(`walpost check --schemas` says what would be refused)",
+                        "(`walpost check --schemas` says what would be rejected)",
                         subject, file.name()));
   }
   const absl::StatusOr<Registered> registered = client_.Register(subject, schema);
@@ -248,7 +248,7 @@ absl::StatusOr<Finding> Resolver::Examine(const SchemaNeed& need) {
     }
     return newest.ok() ? Finding{Finding::State::kRegistered,
                                  absl::StrFormat("the newest version has id %d", newest->id)}
-                       : Finding{Finding::State::kRefused, std::string(newest.status().message())};
+                       : Finding{Finding::State::kRejected, std::string(newest.status().message())};
   }
   SchemaText schema;
   schema.type = kProtobuf;
@@ -258,7 +258,7 @@ absl::StatusOr<Finding> Resolver::Examine(const SchemaNeed& need) {
     return references.status();
   }
   if (!references.ok()) {
-    return Finding{Finding::State::kRefused, std::string(references.status().message())};
+    return Finding{Finding::State::kRejected, std::string(references.status().message())};
   }
   schema.references = *std::move(references);
   const absl::StatusOr<Registered> found = Found(need.subject, *message->file(), &schema);
@@ -276,11 +276,11 @@ absl::StatusOr<Finding> Resolver::Examine(const SchemaNeed& need) {
     return Finding{Finding::State::kNewSubject, "the subject does not exist yet"};
   }
   if (!compared.ok()) {
-    return Finding{Finding::State::kRefused, std::string(compared.status().message())};
+    return Finding{Finding::State::kRejected, std::string(compared.status().message())};
   }
   return compared->compatible
              ? Finding{Finding::State::kCompatible, "not registered yet, and compatible"}
-             : Finding{Finding::State::kRefused,
+             : Finding{Finding::State::kRejected,
                        absl::StrFormat("not compatible with the newest version: %s",
                                        compared->reasons.empty() ? "the registry does not say why"
                                                                  : compared->reasons)};

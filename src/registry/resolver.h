@@ -23,7 +23,7 @@ namespace walpost::registry {
 
 // What a dry run finds.
 struct Finding {
-  enum class State { kRegistered, kCompatible, kNewSubject, kRefused };
+  enum class State { kRegistered, kCompatible, kNewSubject, kRejected };
 
   State state = State::kRegistered;
   std::string text;

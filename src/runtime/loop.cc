@@ -145,7 +145,7 @@ void Loop::OnReloaded(const absl::StatusOr<Reloaded>& reloaded,
                       const std::function<void()>& apply) {
   if (!reloaded.ok()) {
     observe::Log(
-        Severity::kError, LogEvent::kReloadRefused,
+        Severity::kError, LogEvent::kReloadRejected,
         absl::StrFormat("SIGHUP: the configuration is not usable, nothing of it is taken: %s",
                         std::string(reloaded.status().message())));
   } else if (apply) {

@@ -14,7 +14,7 @@ namespace walpost::runtime {
 
 int Run(const RunOptions& options, const Wrappers& wrappers = {});
 
-// What libpq and librdkafka would refuse, found without connecting anywhere. kInvalidArgument.
+// What libpq and librdkafka would reject, found without connecting anywhere. kInvalidArgument.
 absl::Status Validate(const RunOptions& options);
 
 }  // namespace walpost::runtime

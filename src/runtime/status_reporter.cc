@@ -442,7 +442,7 @@ observe::Snapshot StatusReporter::TakeSnapshot(const pipeline::Pipeline& pipelin
                      {"produce", counters.stages.produce}};
   snapshot.schemas_known = pipeline.schemas().table().size();
   snapshot.schema_look_ups_total = pipeline.schemas().statistics().look_ups;
-  snapshot.schema_refusals_total = pipeline.schemas().statistics().refusals;
+  snapshot.schema_rejections_total = pipeline.schemas().statistics().rejections;
   snapshot.schema_failures_total = pipeline.schemas().statistics().failures;
   snapshot.last_delivered_at = counters.last_delivered_at;
   snapshot.last_events = counters.recent.NewestFirst();

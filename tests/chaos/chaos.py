@@ -182,7 +182,7 @@ def play(chosen, plan, folder, report):
         "recovery_median_s": statistics.median(watch.recoveries_s or [0.0]), "recovery_longest_s": longest(watch.recoveries_s),
         "drain_s": drain_s, "sigterm_s": injector.longest_sigterm_s, "fast_stop_s": injector.longest_fast_stop_s,
         "peak_rss_bytes": watch.peak_rss_bytes, "cpu_s": watch.cpu.total_s, "cpu_worst": watch.cpu.worst, "undisturbed_s": undisturbed_s,
-        "hostile": dict(enemy.tried), "hostile_refused": enemy.refused, "errors": sum(answers.spoilt for answers in world.answers),
+        "hostile": dict(enemy.tried), "hostile_rejected": enemy.rejected, "errors": sum(answers.spoilt for answers in world.answers),
         "scene": plan.scene,
     }
 

@@ -46,7 +46,7 @@ class Hostile(threading.Thread):
     def __init__(self, postgres, database, seed):
         super().__init__(name="hostile writer", daemon=True)
         self.tried = collections.Counter()
-        self.refused = 0  # by the database
+        self.rejected = 0  # by the database
         self.error = None
         self._rng = random.Random(f"{seed}/hostile")
         self._connect = lambda: postgres.connect(database, user="hostile", options="'-c lock_timeout=2s'")
@@ -82,7 +82,7 @@ class Hostile(threading.Thread):
             if self._connection is None or self._connection.closed or isinstance(error, psycopg2.OperationalError):
                 time.sleep(0.2)  # the server is away, or a table is locked
                 return
-            self.refused += 1
+            self.rejected += 1
 
     def _row(self, cursor, table, topic, payload="x", headers=None, occurred_at=None):
         key = self._rng.choice(["w1-k1", "w2-k7", "shared-3"])  # keys of the honest ones

@@ -79,7 +79,7 @@ def account(run):
         ("peak memory of walpost", f"{run['peak_rss_bytes'] / (1 << 20):.0f} MiB"),
         ("processor time of walpost", f"{run['cpu_s']:.0f} s, {run['cpu_s'] * 1e6 / max(1, counts['records']):.0f} µs a record; at most"
                                       f" {run['cpu_worst']:.0%} of a core over ten seconds"),
-        ("hostile transactions", f"{sum(run['hostile'].values()):,}, and {run['hostile_refused']:,} that the database refused"),
+        ("hostile transactions", f"{sum(run['hostile'].values()):,}, and {run['hostile_rejected']:,} that the database rejected"),
         ("Produce requests answered with errors", f"{run['errors']:,}"),
         ("server set back at the end", run["scene"]),
     ]

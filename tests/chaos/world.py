@@ -84,7 +84,7 @@ class World:
         self.walpost.env = self.clock.env
         self.migrations = Migrations(self.postgres, NAME, [outbox["table"] for outbox in OUTBOXES])
         self.walpost.verb("init", "--with-roles")
-        # What the table refuses anyhow is not what the hostile writer tries.
+        # What the table rejects anyhow is not what the hostile writer tries.
         self.postgres.execute("ALTER TABLE outbox.events DROP CONSTRAINT IF EXISTS events_check", database=NAME)
         self.walpost.start()
         self._consumer = None

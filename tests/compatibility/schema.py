@@ -2,7 +2,7 @@
 """What the messages of proto/ are to consumers: one line for each thing that their generated code or their bytes rest on.
 
     tests/compatibility/schema.py             prints the lines
-    tests/compatibility/schema.py --record    adds new lines to published.txt; refuses when one of before is gone
+    tests/compatibility/schema.py --record    adds new lines to published.txt; rejects when one of before is gone
 
 published.txt is the promise: a line there never changes and never vanishes.
 """

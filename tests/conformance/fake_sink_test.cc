@@ -51,7 +51,7 @@ class FakeHarness final : public SinkHarness {
   }
 
   std::string MissingTopic(Sequence sequence) override {
-    sink_.Refuse(sequence, Failure{FailureKind::kTopicUnknown, "no such topic"});
+    sink_.Reject(sequence, Failure{FailureKind::kTopicUnknown, "no such topic"});
     return "missing";
   }
 

@@ -163,8 +163,8 @@ TEST_P(MockSink, WhatWaitsForABrokerThatDoesNotAnswerTakesNoProcessorTime) {
   CloseAndAwait();
 }
 
-// A topic that was made anew with a smaller limit refuses the first request and takes the second.
-TEST_P(MockSink, LargeRecordsBehindARefusedOneAreNotSentInARequestOfTheirOwn) {
+// A topic that was made anew with a smaller limit rejects the first request and takes the second.
+TEST_P(MockSink, LargeRecordsBehindARejectedOneAreNotSentInARequestOfTheirOwn) {
   const std::string topic = harness().MakeTopic(1);
   Open();
   Warm(topic, 0);
@@ -210,12 +210,12 @@ TEST_P(MockSink, KeyDecidesThePartitionAsInJava) {
   CloseAndAwait();
 }
 
-TEST_P(MockSink, PartitionTheTopicDoesNotHaveIsRefused) {
+TEST_P(MockSink, PartitionTheTopicDoesNotHaveIsRejected) {
   const std::string topic = harness().MakeTopic(2);
   Open();
   MakeRecord(0, topic, 2, "out of range");
   const SubmitResult result = Offer(0);
-  EXPECT_EQ(result.outcome, Outcome::kRefused);
+  EXPECT_EQ(result.outcome, Outcome::kRejected);
   EXPECT_EQ(result.failure.kind, FailureKind::kPartitionUnknown);
   EXPECT_THAT(result.failure.detail, HasSubstr("has no partition 2, only 2"));
   CloseAndAwait();
@@ -298,13 +298,13 @@ class GivenLimit : public SinkContract {};
 
 INSTANTIATE_TEST_SUITE_P(Mock, GivenLimit, ::testing::Values(kGivenLimit), NameOf);
 
-TEST_P(GivenLimit, RecordLargerThanTheUsersOwnLimitIsRefusedWithoutItsBytes) {
+TEST_P(GivenLimit, RecordLargerThanTheUsersOwnLimitIsRejectedWithoutItsBytes) {
   const std::string topic = harness_->MakeTopic(1);
   Open();
   Warm(topic, 0);
   MakeRecord(next_, topic, 0, std::string(6'000, 'x'));
   const SubmitResult result = Offer(next_);
-  EXPECT_EQ(result.outcome, Outcome::kRefused);
+  EXPECT_EQ(result.outcome, Outcome::kRejected);
   EXPECT_EQ(result.failure.kind, FailureKind::kRecordTooLarge);
   EXPECT_THAT(result.failure.detail, HasSubstr("message.max.bytes, which is 5000"));
   EXPECT_EQ(result.failure.detail.find("xxxx"), std::string::npos);
@@ -354,26 +354,26 @@ TEST_P(SmallQueue, RecordsThatFindItFullAreSentAfterTheNextReport) {
 }
 
 // Failure 66.
-TEST_P(MockSink, TopicThatMayNotBeWrittenIsRefused) {
+TEST_P(MockSink, TopicThatMayNotBeWrittenIsRejected) {
   const std::string topic = "forbidden";
   harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
   Open();
   MakeRecord(0, topic, 0, "value");
   const SubmitResult result = Offer(0);
-  EXPECT_EQ(result.outcome, Outcome::kRefused);
+  EXPECT_EQ(result.outcome, Outcome::kRejected);
   EXPECT_EQ(result.failure.kind, FailureKind::kTopicNotAuthorized);
   CloseAndAwait();
 }
 
 // Failure 67.
-TEST_P(MockSink, TopicCreatedLaterIsTakenOnceTheRefusalIsOld) {
+TEST_P(MockSink, TopicCreatedLaterIsTakenOnceTheRejectionIsOld) {
   const std::string topic = "late";
   harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   Open();
   MakeRecord(0, topic, 0, "value");
-  ASSERT_EQ(Offer(0).outcome, Outcome::kRefused);
+  ASSERT_EQ(Offer(0).outcome, Outcome::kRejected);
   EXPECT_EQ(Submit(0), Outcome::kTopicPending) << "it is reported once, and then looked up again";
-  ASSERT_EQ(Offer(0).outcome, Outcome::kRefused);
+  ASSERT_EQ(Offer(0).outcome, Outcome::kRejected);
   harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_NO_ERROR);
   EXPECT_EQ(Offer(0).outcome, Outcome::kAccepted);
   EXPECT_THAT(reports_.answered, ::testing::ElementsAre(topic, topic, topic));
@@ -381,7 +381,7 @@ TEST_P(MockSink, TopicCreatedLaterIsTakenOnceTheRefusalIsOld) {
   CloseAndAwait();
 }
 
-TEST_P(MockSink, RefusalThatNobodyAskedForInTimeIsLookedUpAgain) {
+TEST_P(MockSink, RejectionThatNobodyAskedForInTimeIsLookedUpAgain) {
   const std::string topic = "late";
   harness().mock().FailTopic(topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   Open();
@@ -418,7 +418,7 @@ TEST_P(MockSink, ManyTopicsThatDoNotExistAreAskedAboutTogetherAndOthersGoOn) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
   for (Sequence i = 0; i < kMissing; ++i) {
     const SubmitResult told = Offer(i);
-    ASSERT_EQ(told.outcome, Outcome::kRefused) << i;
+    ASSERT_EQ(told.outcome, Outcome::kRejected) << i;
     ASSERT_EQ(told.failure.kind, FailureKind::kTopicUnknown) << i;
   }
   AwaitAllDelivered();
@@ -444,7 +444,7 @@ TEST(TopicLookUp, ClientThatEndsWithTheQuestionShowsWhichTopicsDoNotExist) {
     }
   }
   std::vector<kafka::TopicQuestion> again = questions;
-  kafka::AskWhichTopicsAreRefused(options, &questions);
+  kafka::AskWhichTopicsAreRejected(options, &questions);
   for (std::size_t i = 0; i < questions.size(); ++i) {
     const kafka::TopicQuestion& question = questions[i];
     EXPECT_EQ(question.asked, question.name != "good") << question.name;
@@ -453,7 +453,7 @@ TEST(TopicLookUp, ClientThatEndsWithTheQuestionShowsWhichTopicsDoNotExist) {
   }
   mock.SetDown(true);
   const auto began = std::chrono::steady_clock::now();
-  kafka::AskWhichTopicsAreRefused(options, &again);
+  kafka::AskWhichTopicsAreRejected(options, &again);
   EXPECT_LT(std::chrono::steady_clock::now() - began, 3 * kafka::kAnswerTimeout);
   EXPECT_TRUE(std::none_of(again.begin(), again.end(), [](const kafka::TopicQuestion& question) {
     return question.asked;

@@ -83,11 +83,11 @@ std::string CreateTopic(const std::string& bootstrap, const std::string& name, i
   std::size_t count = 0;
   const rd_kafka_topic_result_t** results =
       rd_kafka_CreateTopics_result_topics(rd_kafka_event_CreateTopics_result(event.get()), &count);
-  const char* refusal = rd_kafka_topic_result_error_string(results[0]);
-  if (refusal != nullptr) {
-    return refusal;
+  const char* rejection = rd_kafka_topic_result_error_string(results[0]);
+  if (rejection != nullptr) {
+    return rejection;
   }
-  // The broker learns of it after the controller has answered; a sink that asks before refuses.
+  // The broker learns of it after the controller has answered; a sink that asks before rejects.
   const bool known = WithinTheTimeout([&] {
     return kafka::ReadTopicLimits(client.get(), name, std::chrono::milliseconds(kTimeoutMs)).ok();
   });
@@ -114,9 +114,9 @@ std::string SetMessageBytesMax(const std::string& bootstrap, const std::string& 
   if (count != 1) {
     return rd_kafka_event_error_string(event.get());
   }
-  const char* refusal = rd_kafka_ConfigResource_error_string(results[0]);
-  if (refusal != nullptr) {
-    return refusal;
+  const char* rejection = rd_kafka_ConfigResource_error_string(results[0]);
+  if (rejection != nullptr) {
+    return rejection;
   }
   // The broker learns of it from its own log of changes.
   const bool changed = WithinTheTimeout([&] {
@@ -140,7 +140,7 @@ class RealHarness final : public KafkaSinkHarness {
 
   std::string MissingTopic(Sequence /*sequence*/) override { return NewName("missing"); }
 
-  // Behind the sink's back: what it knew before, it refuses by itself.
+  // Behind the sink's back: what it knew before, it rejects by itself.
   void ArmPoison() override {
     EXPECT_EQ(SetMessageBytesMax(bootstrap(), newest_, kMessageBytesMax), "");
   }
@@ -160,7 +160,7 @@ std::unique_ptr<SinkHarness> MakeReal(const char* compression) {
 }
 
 const SinkHarnessCase kReal{"Kafka", [] { return MakeReal("none"); }};
-// With compression nothing is refused before the broker has seen it.
+// With compression nothing is rejected before the broker has seen it.
 const SinkHarnessCase kCompressing{"Compressing", [] { return MakeReal("lz4"); }};
 
 std::string NameOf(const ::testing::TestParamInfo<SinkHarnessCase>& tested) {
@@ -212,35 +212,35 @@ class CompressingSink : public RealSink {};
 
 INSTANTIATE_TEST_SUITE_P(Real, CompressingSink, ::testing::Values(kCompressing), NameOf);
 
-TEST_P(RealSink, RecordOfExactlyTheTopicsLimitIsDeliveredAndOneByteMoreIsRefused) {
+TEST_P(RealSink, RecordOfExactlyTheTopicsLimitIsDeliveredAndOneByteMoreIsRejected) {
   const std::string topic = harness_->MakeTopic(1);
   harness_->ArmPoison();
   Open();
   EXPECT_EQ(OfferRecord(RecordOf(10'000, topic)).outcome, Outcome::kAccepted);
   AwaitAllDelivered();
-  const SubmitResult refused = OfferRecord(RecordOf(10'001, topic));
-  EXPECT_EQ(refused.outcome, Outcome::kRefused);
-  EXPECT_EQ(refused.failure.kind, FailureKind::kRecordTooLarge);
-  EXPECT_THAT(refused.failure.detail, HasSubstr("10001 bytes"));
-  EXPECT_THAT(refused.failure.detail, HasSubstr("max.message.bytes, which is 10000"));
+  const SubmitResult rejected = OfferRecord(RecordOf(10'001, topic));
+  EXPECT_EQ(rejected.outcome, Outcome::kRejected);
+  EXPECT_EQ(rejected.failure.kind, FailureKind::kRecordTooLarge);
+  EXPECT_THAT(rejected.failure.detail, HasSubstr("10001 bytes"));
+  EXPECT_THAT(rejected.failure.detail, HasSubstr("max.message.bytes, which is 10000"));
   EXPECT_FALSE(reports_.Trouble());
   CloseAndAwait();
 }
 
 // Whoever writes such records now and then must not hold the topic each time.
-TEST_P(RealSink, RecordThatIsTooLargeAgainIsRefusedSoonAfterTheAnswerWasForgotten) {
+TEST_P(RealSink, RecordThatIsTooLargeAgainIsRejectedSoonAfterTheAnswerWasForgotten) {
   const std::string topic = harness_->MakeTopic(1);
   harness_->ArmPoison();
   Open();
-  ASSERT_EQ(OfferRecord(RecordOf(10'001, topic)).outcome, Outcome::kRefused);
+  ASSERT_EQ(OfferRecord(RecordOf(10'001, topic)).outcome, Outcome::kRejected);
   static_cast<KafkaSinkHarness&>(*harness_).Skip(std::chrono::milliseconds(20'000));
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(OfferRecord(RecordOf(10'001, topic)).outcome, Outcome::kRefused);
+  EXPECT_EQ(OfferRecord(RecordOf(10'001, topic)).outcome, Outcome::kRejected);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(8));
   CloseAndAwait();
 }
 
-// The same by the broker itself: nothing is refused that it would take, or the other way round.
+// The same by the broker itself: nothing is rejected that it would take, or the other way round.
 TEST_P(CompressingSink, BrokerDrawsTheSameLine) {
   const std::string topic = harness_->MakeTopic(1);
   harness_->ArmPoison();
@@ -254,7 +254,7 @@ TEST_P(CompressingSink, BrokerDrawsTheSameLine) {
 }
 
 // More than are asked about one by one.
-TEST_P(RealSink, ManyTopicsThatDoNotExistAreRefusedAndAGoodOneIsFoundAmongThem) {
+TEST_P(RealSink, ManyTopicsThatDoNotExistAreRejectedAndAGoodOneIsFoundAmongThem) {
   constexpr Sequence kMany = 1'000;
   const std::string topic = harness().MakeTopic(1);
   const std::string prefix = harness().MissingTopic(0) + "-";
@@ -271,7 +271,7 @@ TEST_P(RealSink, ManyTopicsThatDoNotExistAreRefusedAndAGoodOneIsFoundAmongThem) 
       const std::string& name = reports_.answered[told];
       const bool good = name == topic;
       EXPECT_EQ(Submit(good ? kMany : std::stoul(name.substr(prefix.size()))),
-                good ? Outcome::kAccepted : Outcome::kRefused)
+                good ? Outcome::kAccepted : Outcome::kRejected)
           << name;
     }
     return told > kMany;
@@ -280,7 +280,7 @@ TEST_P(RealSink, ManyTopicsThatDoNotExistAreRefusedAndAGoodOneIsFoundAmongThem) 
   CloseAndAwait();
 }
 
-TEST_P(RealSink, LimitThatWasRaisedIsNoticedBeforeARecordIsRefused) {
+TEST_P(RealSink, LimitThatWasRaisedIsNoticedBeforeARecordIsRejected) {
   const std::string topic = harness_->MakeTopic(1);
   harness_->ArmPoison();
   Open();
@@ -338,7 +338,7 @@ TEST_P(RealSink, OneOversizedRecordFailsItsBatchAndCarefulFindsIt) {
       continue;
     }
     const SubmitResult result = Offer(sequence);  // the new look-up has found the limit
-    if (result.outcome == Outcome::kRefused) {
+    if (result.outcome == Outcome::kRejected) {
       EXPECT_EQ(result.failure.kind, FailureKind::kRecordTooLarge);
       guilty.push_back(sequence);
     }
@@ -351,7 +351,7 @@ TEST_P(RealSink, OneOversizedRecordFailsItsBatchAndCarefulFindsIt) {
   CloseAndAwait();
 }
 
-// A broker refuses the whole batch of a record that is dated more than an hour ahead.
+// A broker rejects the whole batch of a record that is dated more than an hour ahead.
 TEST_P(RealSink, TimestampFarAheadIsDeliveredAsOfNow) {
   const std::string topic = harness_->MakeTopic(1);
   Open(delivery::Sink::Mode::kOneAtATime);

@@ -359,7 +359,7 @@ TEST_P(SinkContract, NothingOfAPartitionOvertakesARecordThatFailed) {
   EXPECT_THAT(reports_.delivered, ElementsAre(0));
 }
 
-TEST_P(SinkContract, CarefulFailsTheOneRecordThatIsRefused) {
+TEST_P(SinkContract, CarefulFailsTheOneRecordThatIsRejected) {
   const std::string topic = harness_->MakeTopic(1);
   Open(Sink::Mode::kOneAtATime);
   Warm(topic, 0);
@@ -380,13 +380,13 @@ TEST_P(SinkContract, CarefulFailsTheOneRecordThatIsRefused) {
 }
 
 // Failure 67.
-TEST_P(SinkContract, TopicThatDoesNotExistIsRefusedAndTheSessionGoesOn) {
+TEST_P(SinkContract, TopicThatDoesNotExistIsRejectedAndTheSessionGoesOn) {
   const std::string topic = harness_->MakeTopic(1);
   Open();
   const Sequence lost = next_++;
   MakeRecord(lost, harness_->MissingTopic(lost), 0, "nowhere");
   const SubmitResult result = Offer(lost);
-  EXPECT_EQ(result.outcome, Outcome::kRefused);
+  EXPECT_EQ(result.outcome, Outcome::kRejected);
   EXPECT_EQ(result.failure.kind, FailureKind::kTopicUnknown);
   EXPECT_NE(result.failure.detail, "");
   Warm(topic, 0);

@@ -21,7 +21,7 @@ class Row:
     name: str
     values: dict
     differs: str = ""
-    refused: bool = False  # walpost makes a dead letter of it
+    rejected: bool = False  # walpost makes a dead letter of it
     sql: str = ""  # instead of an INSERT; {insert} stands for it
 
 
@@ -214,8 +214,8 @@ SETS = [
     OptionSet("java_value", {"table.fields.additional.placement": "type:envelope"}, [Row("envelope", {}, "struct-as-java-object")]),
     OptionSet("json_text", {}, [Row("json", {}, "json-in-json")], converters=JSON),
     OptionSet("infinite", {"table.fields.additional.placement": "at:header"},
-              [Row("timestamp", {"at": "'infinity'"}, "infinite-times", refused=True)], columns={"at": "timestamp"}),
-    OptionSet("no_route", {}, [Row("NULL", {"aggregatetype": "NULL"}, refused=True)], stops="null-routing-value"),
+              [Row("timestamp", {"at": "'infinity'"}, "infinite-times", rejected=True)], columns={"at": "timestamp"}),
+    OptionSet("no_route", {}, [Row("NULL", {"aggregatetype": "NULL"}, rejected=True)], stops="null-routing-value"),
     OptionSet("zoned", {"table.field.event.timestamp": "at"}, [Row("timestamptz", {"at": "'2026-01-01 00:00:00+00'"})],
               columns={"at": "timestamptz"}, stops="timestamptz-as-timestamp"),
     OptionSet("small_partition", {"table.fields.additional.placement": "shard:partition"}, [Row("smallint", {"shard": "1"})],

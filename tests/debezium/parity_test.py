@@ -186,10 +186,10 @@ def both():
             if options.stops and not any(record.topic == f"outbox.event.{options.name}" for record in debezium.values()):
                 ours.create_topic(f"outbox.event.{options.name}", 4)
         walpost.start()
-        refused = sum(row.refused for _, row in events.values())
-        walpost.wait_delivered(len(events) - refused, seconds=120)
+        rejected = sum(row.rejected for _, row in events.values())
+        walpost.wait_delivered(len(events) - rejected, seconds=120)
         walpost.wait_idle()
-        assert walpost.status()["events"]["dead_lettered"] == refused
+        assert walpost.status()["events"]["dead_lettered"] == rejected
         copies, our_order = read(ours, events)
         yield events, debezium, copies, their_order, our_order
 
@@ -200,14 +200,14 @@ def test_every_row_is_the_same_record_or_a_difference_that_is_listed(both):
     for event, (options, row) in events.items():
         name = f"{options.name}: {row.name}"
         if options.stops:
-            if (event in walpost) == row.refused or event in debezium:
+            if (event in walpost) == row.rejected or event in debezium:
                 wrong.append(f"{name}: Debezium {debezium.get(event)}, walpost {walpost.get(event)}")
             continue
         theirs, ours = debezium.get(event), walpost.get(event)
         same = theirs is not None and ours is not None and theirs.comparable() == ours.comparable()
         if row.differs in option_sets.BY_CHANCE:
             same = json.loads(theirs.value) != json.loads(ours.value)
-        if same == bool(row.differs) or (ours is None) != row.refused:
+        if same == bool(row.differs) or (ours is None) != row.rejected:
             wrong.append(f"{name} ({row.differs or 'no difference listed'}):\n  Debezium {theirs}\n  walpost  {ours}")
     assert not wrong, f"{len(wrong)} of {len(events)}:\n" + "\n".join(wrong)
     print(f"{len(events)} rows in {len(option_sets.SETS)} option sets")

@@ -58,15 +58,15 @@ def world():
 
 def test_every_order_has_its_event_and_what_was_rolled_back_has_none(world):
     orders, records = world.orders(), world.kafka.read_all(TOPIC)
-    refused = {language: text.count("no order, no event") for language, text in world.said.items()}
-    print(f"{len(orders)} orders, refused: {refused}")
-    assert all(0 < count < ORDERS for count in refused.values())
-    assert len(orders) == ORDERS * len(CHOSEN) - sum(refused.values())
+    rejected = {language: text.count("no order, no event") for language, text in world.said.items()}
+    print(f"{len(orders)} orders, rejected: {rejected}")
+    assert all(0 < count < ORDERS for count in rejected.values())
+    assert len(orders) == ORDERS * len(CHOSEN) - sum(rejected.values())
     events = [servers.load_envelope().FromString(record.value()) for record in records]
     assert sorted(int(event.aggregate_id) for event in events) == [order for order, _ in orders]
     assert {event.type for event in events} == {"OrderPlaced"}
     traced = sum(1 for event in events if event.traceparent)
-    assert traced == sum(ORDERS - refused[language] for language in CHOSEN if language in ("python", "node"))
+    assert traced == sum(ORDERS - rejected[language] for language in CHOSEN if language in ("python", "node"))
 
 
 def offsets(world, group):

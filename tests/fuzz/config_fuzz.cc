@@ -1,4 +1,4 @@
-// An input is a configuration file. It is refused with a reason, or read; what was read and is shown
+// An input is a configuration file. It is rejected with a reason, or read; what was read and is shown
 // reads back as the same.
 #include <glog/logging.h>
 

@@ -1,4 +1,4 @@
-// An input is the file of a Debezium connector: JSON or properties. It is refused with a reason, or becomes YAML
+// An input is the file of a Debezium connector: JSON or properties. It is rejected with a reason, or becomes YAML
 // that loads; and what stood only under names of secrets does not come out.
 #include <glog/logging.h>
 #include <yaml-cpp/yaml.h>

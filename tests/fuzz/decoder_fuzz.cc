@@ -1,4 +1,4 @@
-// An input is one frame of the replication stream. Whatever it is: it is refused, or what it was
+// An input is one frame of the replication stream. Whatever it is: it is rejected, or what it was
 // decoded to means exactly its bytes.
 #include <glog/logging.h>
 

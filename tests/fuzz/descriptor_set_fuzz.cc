@@ -1,4 +1,4 @@
-// An input is a FileDescriptorSet. It is refused with a reason, or all that it declares is found in it.
+// An input is a FileDescriptorSet. It is rejected with a reason, or all that it declares is found in it.
 #include <glog/logging.h>
 #include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/stubs/logging.h>
@@ -67,7 +67,7 @@ std::vector<std::string> MoreInputs() {
 }  // namespace walpost::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // libprotobuf writes to stderr what it refuses.
+  // libprotobuf writes to stderr what it rejects.
   static const google::protobuf::LogSilencer silence;
   const walpost::fuzz::Bounds bounds;
   walpost::fuzz::CheckSet(std::string_view(reinterpret_cast<const char*>(data), size));

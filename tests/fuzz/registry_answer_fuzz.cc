@@ -142,7 +142,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) {
     return 0;
   }
-  // libprotobuf writes to stderr what it refuses.
+  // libprotobuf writes to stderr what it rejects.
   static const google::protobuf::LogSilencer silence;
   std::string rest(reinterpret_cast<const char*>(data) + 1, size - 1);
   const walpost::fuzz::Bounds bounds;

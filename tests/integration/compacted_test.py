@@ -45,8 +45,8 @@ def test_newest_event_of_a_key_is_another_tables_then_no_older_one_is_sent(two):
     lose_slot(p)
     p.kafka.compact(topic)
     assert values(p, topic) == ["new"]
-    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
-    assert refused.returncode == 78 and topic in refused.stderr and "--send-unproven" in refused.stderr, refused
+    rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert rejected.returncode == 78 and topic in rejected.stderr and "--send-unproven" in rejected.stderr, rejected
     assert values(p, topic) == ["new"]
     done = p.walpost.verb("slot", "recreate", "--yes", "--send-unproven").stdout
     assert "public.a: 1 event sent" in done and values(p, topic) == ["new", "old"], done
@@ -59,8 +59,8 @@ def test_newest_event_of_a_key_is_another_tables_then_replay_sends_no_older_one(
     p.kafka.compact(topic)
     dry = p.walpost.verb("replay", "--missing", "--dry-run").stdout
     assert "public.a: 0 events missing" in dry and "1 it is not known" in dry, dry
-    refused = p.walpost.verb("replay", "--missing", "--in-place", check=False)
-    assert refused.returncode == 78 and topic in refused.stderr, refused
+    rejected = p.walpost.verb("replay", "--missing", "--in-place", check=False)
+    assert rejected.returncode == 78 and topic in rejected.stderr, rejected
     assert values(p, topic) == ["new"]
     p.walpost.verb("replay", "--missing", "--in-place", "--send-unproven")
     assert values(p, topic) == ["new", "old"]
@@ -75,11 +75,11 @@ def test_key_that_was_deleted_is_not_brought_back(two):
     assert "old" not in values(p, topic)
     dry = p.walpost.verb("replay", "--missing", "--dry-run").stdout
     assert "public.a: 0 events missing" in dry and "1 it is not known" in dry and "delete.retention.ms" in dry, dry
-    refused = p.walpost.verb("replay", "--missing", "--in-place", check=False)
-    assert refused.returncode == 78 and "--send-unproven" in refused.stderr, refused
+    rejected = p.walpost.verb("replay", "--missing", "--in-place", check=False)
+    assert rejected.returncode == 78 and "--send-unproven" in rejected.stderr, rejected
     lose_slot(p)
-    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
-    assert refused.returncode == 78 and "--send-unproven" in refused.stderr, refused
+    rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert rejected.returncode == 78 and "--send-unproven" in rejected.stderr, rejected
     assert "old" not in values(p, topic)
 
 
@@ -102,6 +102,6 @@ def test_other_tables_event_with_a_time_of_before_is_not_believed_to_be_older(tw
     delivered(p, "b", "new", "now() - interval '3 h'")
     lose_slot(p)
     p.kafka.compact(topic)
-    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
-    assert refused.returncode == 78 and topic in refused.stderr and "--send-unproven" in refused.stderr, refused
+    rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert rejected.returncode == 78 and topic in rejected.stderr and "--send-unproven" in rejected.stderr, rejected
     assert values(p, topic) == ["new"]

@@ -5,7 +5,7 @@ import re
 import struct
 
 import pytest
-from refusing import dead_letters
+from rejecting import dead_letters
 
 CODECS = {"none": 0, "lz4": 3, "zstd": 4}
 # Of a batch in a segment: offset, length after these two, ..., attributes, ..., number of records.
@@ -71,7 +71,7 @@ def test_event_that_stays_larger_than_its_topic_takes_is_a_dead_letter(make_pipe
         assert int(size) > len(value) and "max.message.bytes, which is 100000" in detail
         assert not [line for line in p.walpost.log_events() if line["event"] == "kafka_delivery_failed"], "before it was sent"
     else:
-        assert f"Kafka refused it for topic '{p.name}'" in detail and "MSG_SIZE_TOO_LARGE" in detail
+        assert f"Kafka rejected it for topic '{p.name}'" in detail and "MSG_SIZE_TOO_LARGE" in detail
         size, = re.findall(r"key and value have (\d+) bytes before compression", detail)
         assert int(size) > len(value) and "max.message.bytes is 100000" in detail
     assert len(p.records()) == 100

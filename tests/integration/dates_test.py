@@ -6,7 +6,7 @@ import time
 import pytest
 import servers
 from kafka_server import Kafka
-from refusing import ACLS, permit
+from rejecting import ACLS, permit
 from servers import free_port
 from tcp_proxy import TcpProxy
 

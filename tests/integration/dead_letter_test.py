@@ -5,54 +5,54 @@ import threading
 import servers
 from confluent_kafka.admin import NewTopic
 from kafka_cluster import KafkaCluster
-from refusing import ACLS, Refusing, dead_letters, start_parking
+from rejecting import ACLS, Rejecting, dead_letters, start_parking
 from tcp_proxy import TcpProxy
 
 ROWS = 20_000
 
 
 # Failure 70.
-def test_dead_letter_takes_what_the_broker_refuses_and_the_rest_goes_on(make_pipeline, workspace):
+def test_dead_letter_takes_what_the_broker_rejects_and_the_rest_goes_on(make_pipeline, workspace):
     kafka = workspace.kafka(settings=ACLS)
-    refusing = Refusing(make_pipeline, kafka, described=False, on_undeliverable="dead_letter", dead_letter_topic="dead-refused")
-    p = refusing.pipeline
-    refusing.insert(1, ROWS, every=100)
+    rejecting = Rejecting(make_pipeline, kafka, described=False, on_undeliverable="dead_letter", dead_letter_topic="dead-rejected")
+    p = rejecting.pipeline
+    rejecting.insert(1, ROWS, every=100)
     p.wait_confirmed()
-    rows = refusing.rows()
-    refused = [event for event, is_refused in rows if is_refused]
-    assert len(refused) == ROWS // 100
-    assert sorted(refusing.delivered()) == sorted(event for event, is_refused in rows if not is_refused), "each once"
+    rows = rejecting.rows()
+    rejected = [event for event, is_rejected in rows if is_rejected]
+    assert len(rejected) == ROWS // 100
+    assert sorted(rejecting.delivered()) == sorted(event for event, is_rejected in rows if not is_rejected), "each once"
     found = dead_letters(p)
-    assert sorted(row["event_id"] for row, _, _ in found) == sorted(refused), "each once"
-    row, key, value = next(each for each in found if each[0]["event_id"] == refused[0])
+    assert sorted(row["event_id"] for row, _, _ in found) == sorted(rejected), "each once"
+    row, key, value = next(each for each in found if each[0]["event_id"] == rejected[0])
     assert key is None and value == b"100"
     assert row["state"] == "dead_letter" and row["reason"] == "record_invalid"
-    assert row["topic"] == refusing.topic and row["source"] == "public.outbox"
-    servers.wait_for(lambda: len(kafka.read_all("dead-refused")) == len(refused), 60, "the dead-letter topic to get each")
-    headers = {name: text.decode() for name, text in kafka.read_all("dead-refused")[0].headers()}
+    assert row["topic"] == rejecting.topic and row["source"] == "public.outbox"
+    servers.wait_for(lambda: len(kafka.read_all("dead-rejected")) == len(rejected), 60, "the dead-letter topic to get each")
+    headers = {name: text.decode() for name, text in kafka.read_all("dead-rejected")[0].headers()}
     assert headers["walpost-dlq"] == "dead_letter" and headers["walpost-dlq-id"] == found[0][0]["event_id"]
     events = p.walpost.status()["events"]
     assert events["received"] == ROWS and events["dead_lettered"] == ROWS // 100 and events["in_flight"] == 0
     assert events["delivered"] == ROWS - ROWS // 100
     told = [line for line in p.walpost.log_events() if line["event"] == "event_dead_lettered"]
-    assert told and told[0]["event_id"] in refused and told[0]["reason"] == "record_invalid"
+    assert told and told[0]["event_id"] in rejected and told[0]["reason"] == "record_invalid"
 
 
-def test_skip_counts_what_is_refused_and_goes_on(make_pipeline, kafka):
-    refusing = Refusing(make_pipeline, kafka, on_undeliverable="skip")
-    p = refusing.pipeline
-    refusing.insert(1, 1_000, every=100)
+def test_skip_counts_what_is_rejected_and_goes_on(make_pipeline, kafka):
+    rejecting = Rejecting(make_pipeline, kafka, on_undeliverable="skip")
+    p = rejecting.pipeline
+    rejecting.insert(1, 1_000, every=100)
     p.wait_confirmed()
-    assert sorted(refusing.delivered()) == sorted(event for event, is_refused in refusing.rows() if not is_refused)
+    assert sorted(rejecting.delivered()) == sorted(event for event, is_rejected in rejecting.rows() if not is_rejected)
     events = p.walpost.status()["events"]
     assert events["skipped"] == 10 and events["delivered"] == 990 and events["received"] == 1_000
 
 
-# Each refusal by the broker costs a batch and a producer, which held up every pipeline of the table.
-def test_what_a_compacted_topic_does_not_take_is_refused_before_it_is_sent(make_pipeline, kafka):
-    refusing = Refusing(make_pipeline, kafka, on_undeliverable="skip")
-    p = refusing.pipeline
-    refusing.insert(1, ROWS, every=2)
+# Each rejection by the broker costs a batch and a producer, which held up every pipeline of the table.
+def test_what_a_compacted_topic_does_not_take_is_rejected_before_it_is_sent(make_pipeline, kafka):
+    rejecting = Rejecting(make_pipeline, kafka, on_undeliverable="skip")
+    p = rejecting.pipeline
+    rejecting.insert(1, ROWS, every=2)
     p.wait_confirmed()
     status = p.walpost.status()
     assert status["events"]["skipped"] == status["events"]["delivered"] == ROWS // 2
@@ -90,31 +90,31 @@ def test_five_megabytes_among_small_ones(make_pipeline, kafka):
 
 
 def test_dead_letter_topic_that_is_missing_stops_nothing(make_pipeline, kafka):
-    refusing = Refusing(make_pipeline, kafka, on_undeliverable="dead_letter")
-    p = refusing.pipeline
+    rejecting = Rejecting(make_pipeline, kafka, on_undeliverable="dead_letter")
+    p = rejecting.pipeline
     p.walpost.stop()
     p.walpost = p.another(config={**p.options["config"],
                                   "delivery": {"on_undeliverable": "dead_letter", "dead_letter_topic": "dead-never-made"}})
     p.walpost.start()
-    refusing.insert(1, 10, every=5)
+    rejecting.insert(1, 10, every=5)
     p.wait_confirmed()
-    assert len(dead_letters(p)) == 2 and len(refusing.delivered()) == 8
+    assert len(dead_letters(p)) == 2 and len(rejecting.delivered()) == 8
 
 
-def test_missing_table_is_refused_by_name_and_taken_once_it_is_made(make_pipeline, kafka):
-    refusing = Refusing(make_pipeline, kafka, on_undeliverable="skip")
-    p = refusing.pipeline
+def test_missing_table_is_rejected_by_name_and_taken_once_it_is_made(make_pipeline, kafka):
+    rejecting = Rejecting(make_pipeline, kafka, on_undeliverable="skip")
+    p = rejecting.pipeline
     p.walpost.stop()
     p.execute("DROP TABLE walpost.dead_letters")
     p.walpost = p.another(config={**p.options["config"], "delivery": {"on_undeliverable": "dead_letter"}})
     p.walpost.start(wait="halted")
     halt = p.walpost.status()["halt"]
     assert halt["reason"] == "dead_letter_failed" and "walpost init" in halt["detail"]
-    refusing.insert(1, 10, every=5)
+    rejecting.insert(1, 10, every=5)
     p.walpost.init()
     p.walpost.signal(1)
     p.wait_confirmed()
-    assert len(dead_letters(p)) == 2 and len(refusing.delivered()) == 8
+    assert len(dead_letters(p)) == 2 and len(rejecting.delivered()) == 8
 
 
 def connections(p):
@@ -123,7 +123,7 @@ def connections(p):
 
 
 # outbox.maintain would look for them in the source's own database, find none, and drop the rows that they need.
-def test_dead_letters_in_another_database_of_the_cluster_are_refused(make_pipeline):
+def test_dead_letters_in_another_database_of_the_cluster_are_rejected(make_pipeline):
     other = make_pipeline()
     other.walpost.init()
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter",
@@ -140,12 +140,12 @@ def test_dead_letters_in_another_database_of_the_cluster_are_refused(make_pipeli
 
 
 def test_connection_for_the_table_is_there_only_while_something_is_open(make_pipeline, kafka):
-    refusing = Refusing(make_pipeline, kafka, on_undeliverable="dead_letter")
-    p = refusing.pipeline
-    refusing.insert(1, 10)
+    rejecting = Rejecting(make_pipeline, kafka, on_undeliverable="dead_letter")
+    p = rejecting.pipeline
+    rejecting.insert(1, 10)
     p.wait_confirmed()
     assert connections(p) == 0
-    refusing.insert(11, 20, every=5)
+    rejecting.insert(11, 20, every=5)
     p.wait_confirmed()
     servers.wait_for(lambda: connections(p) == 1, 20, "a connection for decisions")
     p.walpost.verb("dlq", "discard", "--all-undecided", "--yes")
@@ -168,8 +168,8 @@ def test_park_keeps_a_keys_order_until_it_is_retried_while_new_events_come(make_
     events = p.walpost.status()["events"]
     assert events["parked"] == 21 and events["parked_keys"] == 1 and events["delivered"] == 280
 
-    refused = p.walpost.verb("dlq", "retry", "--key", "key-1", check=False)
-    assert refused.returncode == 75 and "failed: " in refused.stdout
+    rejected = p.walpost.verb("dlq", "retry", "--key", "key-1", check=False)
+    assert rejected.returncode == 75 and "failed: " in rejected.stdout
     p.walpost.kill9()
     p.walpost.start()
     servers.wait_for(lambda: p.walpost.status()["events"]["parked_keys"] == 1, 20, "the table to show the key")
@@ -262,8 +262,8 @@ def test_verb_does_not_fill_the_table_of_dead_letters(make_pipeline, kafka):
     p.insert(1, 100, keys=2)
     p.insert_large(5_000_000)
     p.wait_confirmed()
-    refused = p.walpost.verb("replay", "--all", "--in-place", check=False)
-    assert refused.returncode == 78 and "dead_letters_max" in refused.stderr, refused
+    rejected = p.walpost.verb("replay", "--all", "--in-place", check=False)
+    assert rejected.returncode == 78 and "dead_letters_max" in rejected.stderr, rejected
     assert p.execute("SELECT count(*) <= 20 FROM walpost.dead_letters") == [(True,)]
 
 

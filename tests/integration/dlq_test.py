@@ -11,7 +11,7 @@ import threading
 import psycopg2
 import pytest
 import servers
-from refusing import Refusing
+from rejecting import Rejecting
 
 # murmur2("order-17") of four partitions.
 PARTITION_OF_ORDER_17 = 1
@@ -36,22 +36,22 @@ def redelivered(kafka, topic):
 
 
 @pytest.fixture
-def refused(make_pipeline, kafka):
-    """Ten rows, of which the broker has refused two."""
+def rejected(make_pipeline, kafka):
+    """Ten rows, of which the broker has rejected two."""
 
     def make():
-        refusing = Refusing(make_pipeline, kafka, on_undeliverable="dead_letter")
-        refusing.insert(1, 10, every=5)
-        refusing.pipeline.wait_confirmed()
-        return refusing
+        rejecting = Rejecting(make_pipeline, kafka, on_undeliverable="dead_letter")
+        rejecting.insert(1, 10, every=5)
+        rejecting.pipeline.wait_confirmed()
+        return rejecting
 
     return make
 
 
-def test_dead_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(refused, kafka):
-    refusing = refused()
-    p = refusing.pipeline
-    ids = [event for event, is_refused in refusing.rows() if is_refused]
+def test_dead_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(rejected, kafka):
+    rejecting = rejected()
+    p = rejecting.pipeline
+    ids = [event for event, is_rejected in rejecting.rows() if is_rejected]
 
     table = dlq(p, "list").stdout
     print(table)
@@ -59,11 +59,11 @@ def test_dead_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(
     dead_letters = listed(p)
     assert [dead_letter["id"] for dead_letter in dead_letters] == ids
     assert {dead_letter["state"] for dead_letter in dead_letters} == {"dead_letter"}
-    assert {dead_letter["topic"] for dead_letter in dead_letters} == {refusing.topic}
+    assert {dead_letter["topic"] for dead_letter in dead_letters} == {rejecting.topic}
     first = dead_letters[0]
     for matching in (["--id", ids[0]], ["--position", first["position"]]):
         assert [dead_letter["id"] for dead_letter in listed(p, *matching)] == ids[:1]
-    for both in (["--topic", refusing.topic], ["--reason", "record_invalid"], ["--since", "1h"],
+    for both in (["--topic", rejecting.topic], ["--reason", "record_invalid"], ["--since", "1h"],
                  ["--until", "2999-01-01T00:00:00Z"]):
         assert len(listed(p, *both)) == 2, both
     for none in (["--type", "Other"], ["--key", "key-1"], ["--reason", "row_invalid"], ["--until", "1h"]):
@@ -79,15 +79,15 @@ def test_dead_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(
 
     told = dlq(p, "retry", "--all-undecided", "--dry-run").stdout
     print(told)
-    assert told.count("would retry event") == 2 and not redelivered(kafka, refusing.topic)
+    assert told.count("would retry event") == 2 and not redelivered(kafka, rejecting.topic)
     still = dlq(p, "retry", "--all-undecided", "--wait", "90s", exit_code=75)
     assert still.stdout.count(": failed: ") == 2 and "still undecided: 2 dead letters" in still.stderr
     assert len(listed(p)) == 2
 
-    kafka.alter_topic(refusing.topic, {"cleanup.policy": "delete"})
+    kafka.alter_topic(rejecting.topic, {"cleanup.policy": "delete"})
     done = dlq(p, "retry", "--all-undecided").stdout
     print(done)
-    again = redelivered(kafka, refusing.topic)
+    again = redelivered(kafka, rejecting.topic)
     assert sorted(headers_of(message)["id"] for message in again) == sorted(ids)
     marks = headers_of(again[0])
     assert marks["walpost-redelivery"] == "dlq-retry" and "walpost-position" not in marks
@@ -99,16 +99,16 @@ def test_dead_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(
     assert "no open dead letter" in dlq(p, "retry", "--all-undecided").stdout
 
 
-def test_discard_wants_a_confirmation_and_then_decides(refused, kafka):
-    refusing = refused()
-    p = refusing.pipeline
+def test_discard_wants_a_confirmation_and_then_decides(rejected, kafka):
+    rejecting = rejected()
+    p = rejecting.pipeline
     first, second = (dead_letter["id"] for dead_letter in listed(p))
     asked = dlq(p, "discard", "--id", first, exit_code=64)
     assert "would discard" in asked.stdout and "--yes" in asked.stderr and len(listed(p)) == 2
     print(dlq(p, "discard", "--id", first, "--yes").stdout)
     assert [dead_letter["id"] for dead_letter in listed(p)] == [second]
     assert [dead_letter["state"] for dead_letter in listed(p, "--all")] == ["discarded", "dead_letter"]
-    assert not redelivered(kafka, refusing.topic)
+    assert not redelivered(kafka, rejecting.topic)
 
 
 def test_what_is_typed_wrongly_is_reported_with_what_is_right(make_pipeline):
@@ -261,8 +261,8 @@ def test_row_that_row_security_hides_is_not_taken_for_deleted(make_pipeline):
     writer = p.another(conninfo=p.postgres.conninfo(p.database, user=f"emitter_{p.name}"))
     p.execute(f"GRANT SELECT ON outbox.events TO emitter_{p.name}")  # of `walpost emit`, which prints the id
     assert writer.verb("emit", "--aggregate-type", p.name).returncode == 0
-    refused = writer.verb("emit", "--aggregate-type", "hidden", check=False)
-    assert refused.returncode != 0 and "row-level security" in refused.stdout + refused.stderr
+    rejected = writer.verb("emit", "--aggregate-type", "hidden", check=False)
+    assert rejected.returncode != 0 and "row-level security" in rejected.stdout + rejected.stderr
 
 
 POSITION = "00000000000000ff-00000001-00000000000000%02x-00000000"
@@ -416,8 +416,8 @@ def test_operator_decides_and_cannot_change_what_is_sent_nor_send_it_where_no_ev
 
     progress = f"walpost.progress.{p.name}"
     before = len(kafka.read_all(progress))
-    refused = decide("retry", "--id", "e0", "--to-topic", progress)
-    assert refused.returncode == 75 and progress in refused.stdout
+    rejected = decide("retry", "--id", "e0", "--to-topic", progress)
+    assert rejected.returncode == 75 and progress in rejected.stdout
     assert decide("retry", "--id", "e1").returncode == 0
     assert decide("discard", "--id", "e2", "--yes").returncode == 0
     assert p.execute("SELECT decided_by FROM walpost.dead_letters WHERE event_id = 'e2'") == [("undeliverables",)]

@@ -81,8 +81,8 @@ def test_way_out_waits_for_a_transaction_that_was_open_during_the_edit(make_pipe
     p.walpost.wait_state("streaming")
     if prepared:
         in_transaction(opened, "PREPARE TRANSACTION 'opened'")
-    refused = p.walpost.verb("replay", "--missing", "--in-place", "--wait", "1s", check=False)
-    assert refused.returncode != 0 and ("prepared as opened" if prepared else "process") in refused.stderr
+    rejected = p.walpost.verb("replay", "--missing", "--in-place", "--wait", "1s", check=False)
+    assert rejected.returncode != 0 and ("prepared as opened" if prepared else "process") in rejected.stderr
     p.execute("COMMIT PREPARED 'opened'") if prepared else opened.commit()
     p.wait_confirmed()
     p.walpost.verb("replay", "--missing", "--in-place")

@@ -152,7 +152,7 @@ def test_edit_halts_at_the_first_sign_and_nothing_is_missing_after_the_way_out(m
     """While walpost streams, and then while it is away."""
     edit = HALTING[case]
     if postgres.major < edit.since:
-        return refused_by_the_server(make_pipeline, edit)
+        return rejected_by_the_server(make_pipeline, edit)
     p = make_pipeline(config=edit.config, partitions=1).start()
     for streaming in (True, False):
         insert(p)
@@ -172,7 +172,7 @@ def test_edit_halts_at_the_first_sign_and_nothing_is_missing_after_the_way_out(m
         take_the_way_out(p, edit)
 
 
-def refused_by_the_server(make_pipeline, edit):
+def rejected_by_the_server(make_pipeline, edit):
     """What a version does not know cannot be done to it."""
     p = make_pipeline(create_topic=False)
     p.walpost.init()

@@ -1,4 +1,4 @@
-"""What goes over a network in clear text is reported, and refused where encryption is required."""
+"""What goes over a network in clear text is reported, and rejected where encryption is required."""
 
 import os
 import socket
@@ -33,7 +33,7 @@ def switch_tls_on(postgres):
 
 
 # Failure 95.
-def test_clear_text_over_the_network_is_warned_of_and_refused_where_encryption_is_required(make_pipeline, workspace):
+def test_clear_text_over_the_network_is_warned_of_and_rejected_where_encryption_is_required(make_pipeline, workspace):
     address = own_address()
     postgres = workspace.postgres(settings={"listen_addresses": "'*'"})
     with open(postgres.data / "pg_hba.conf", "a", encoding="utf-8") as hba:
@@ -53,9 +53,9 @@ def test_clear_text_over_the_network_is_warned_of_and_refused_where_encryption_i
 
     kafka = {"kafka": {"properties": {"bootstrap.servers": p.kafka.bootstrap, "security.protocol": "SSL"}}}
     strict = p.another(conninfo=network, config={"security": {"require_encryption": "true"}, "sink": kafka})
-    refused = strict.verb("run", check=False)
-    assert refused.returncode == 78 and "source.conninfo" in refused.stderr and "sslmode is prefer" in refused.stderr, refused
-    assert "sink.kafka" not in refused.stderr
+    rejected = strict.verb("run", check=False)
+    assert rejected.returncode == 78 and "source.conninfo" in rejected.stderr and "sslmode is prefer" in rejected.stderr, rejected
+    assert "sink.kafka" not in rejected.stderr
 
     switch_tls_on(postgres)
     encrypted = p.another(conninfo=f"{network} sslmode=require").start()

@@ -297,12 +297,12 @@ def test_rows_that_cannot_be_sent_are_left_out_and_named_on_request(make_pipelin
     p.walpost.start()
 
 
-def test_slot_that_init_did_not_make_is_refused(make_pipeline):
+def test_slot_that_init_did_not_make_is_rejected(make_pipeline):
     p = prepared(make_pipeline, 1)
     p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE outbox.events WITH (publish = 'insert', publish_via_partition_root = true)")
     p.execute(f"SELECT pg_create_logical_replication_slot('{p.name}', 'pgoutput')")
-    refused = p.walpost.verb("init", "--backfill", check=False)
-    assert refused.returncode == 78 and "walpost slot drop --yes" in refused.stderr
+    rejected = p.walpost.verb("init", "--backfill", check=False)
+    assert rejected.returncode == 78 and "walpost slot drop --yes" in rejected.stderr
     p.walpost.verb("slot", "drop", "--yes")
     p.walpost.verb("init", "--backfill")
     assert ids(p.records()) == stored(p)
@@ -316,15 +316,15 @@ def test_slot_that_is_older_than_what_publishes_the_outbox_is_not_taken(make_pip
     p.execute("CREATE TABLE public.other (id int PRIMARY KEY)")
     tables, kinds = ("public.other", "insert") if "ADD" in edit else ("outbox.events", "update")
     p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE {tables} WITH (publish = '{kinds}', publish_via_partition_root = true)")
-    refused = p.walpost.verb("slot", "create", check=False)
-    assert refused.returncode == 78 and edit.split()[0] + " " in refused.stderr
+    rejected = p.walpost.verb("slot", "create", check=False)
+    assert rejected.returncode == 78 and edit.split()[0] + " " in rejected.stderr
     p.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", p.name)
     p.execute(FILL, p.name, 1, 3)
-    refused = p.walpost.verb("init", check=False)
-    assert refused.returncode == 78 and "ALTER PUBLICATION" in refused.stderr
+    rejected = p.walpost.verb("init", check=False)
+    assert rejected.returncode == 78 and "ALTER PUBLICATION" in rejected.stderr
     p.execute(f"ALTER PUBLICATION {p.name} {edit}")
-    refused = p.walpost.verb("init", check=False)
-    assert refused.returncode == 78 and "may be older than what publishes outbox.events" in refused.stderr
+    rejected = p.walpost.verb("init", check=False)
+    assert rejected.returncode == 78 and "may be older than what publishes outbox.events" in rejected.stderr
     p.walpost.verb("slot", "drop", "--yes")
     p.walpost.verb("init", "--backfill")
     p.walpost.start()

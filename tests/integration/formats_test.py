@@ -7,7 +7,7 @@ import json
 
 import pytest
 import servers
-from refusing import dead_letters
+from rejecting import dead_letters
 from confluent_kafka import TIMESTAMP_CREATE_TIME
 
 TABLE = """CREATE TABLE public.{} (
@@ -81,7 +81,7 @@ def milliseconds(time):
     return int(time.timestamp() * 1000)
 
 
-def test_routing_headers_and_refusals(world):
+def test_routing_headers_and_rejections(world):
     now = datetime.datetime.now(datetime.timezone.utc)
     occurred = now - datetime.timedelta(hours=1)
     plain = world.insert("routed", payload=b"\x00\xff", occurred_at=occurred, tenant="a", content_type="application/x-own",

@@ -8,7 +8,7 @@ import pipeline
 import psycopg2
 import pytest
 import servers
-from refusing import dead_letters
+from rejecting import dead_letters
 
 
 def started(p, events=20):
@@ -36,7 +36,7 @@ def look_again(p):
     p.walpost.wait_state("streaming")
 
 
-def refused_without_yes(p, *verb):
+def rejected_without_yes(p, *verb):
     """Says what would be left out, and changes nothing."""
     before = (p.slot(), len(p.kafka.read_all(f"walpost.progress.{p.name}")) if has_topic(p) else 0)
     done = p.walpost.verb(*verb, check=False)
@@ -66,7 +66,7 @@ def test_slot_advanced_by_a_foreign_hand_while_walpost_is_down(make_pipeline):
     p.insert(101, 105)
     p.execute("SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", p.name)
     assert "`walpost slot advance --yes`" in halted(p, "slot_moved")
-    refused_without_yes(p, "slot", "advance")
+    rejected_without_yes(p, "slot", "advance")
     p.walpost.verb("slot", "advance", "--yes")
     look_again(p)
     goes_on(p)
@@ -93,7 +93,7 @@ def test_slot_that_is_gone_is_made_anew_by_recreate(make_pipeline):
     p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
     halted(p, "slot_missing")
     assert p.walpost.verb("slot", "advance", "--yes", check=False).returncode == 78
-    assert "new slot" in refused_without_yes(p, "slot", "recreate")
+    assert "new slot" in rejected_without_yes(p, "slot", "recreate")
     p.walpost.verb("slot", "recreate", "--yes")
     look_again(p)
     goes_on(p)
@@ -158,7 +158,7 @@ def test_transaction_is_skipped_by_advance_to(make_pipeline):
     p.walpost.start(wait="halted")
     detail = p.walpost.status()["halt"]["detail"]
     commit_lsn = detail.split("commit LSN ")[1].split(",")[0]
-    assert "skipped" in refused_without_yes(p, "slot", "advance", "--to", commit_lsn)
+    assert "skipped" in rejected_without_yes(p, "slot", "advance", "--to", commit_lsn)
     p.walpost.verb("slot", "advance", "--to", commit_lsn, "--yes")
     look_again(p)
     p.wait_confirmed()
@@ -194,7 +194,7 @@ def test_poison_in_the_log_halts_and_is_passed_by_advance_to(make_pipeline):
     goes_on(p)
 
 
-def test_verbs_refuse_while_walpost_streams(make_pipeline):
+def test_verbs_reject_while_walpost_streams(make_pipeline):
     p = make_pipeline().start()
     for verb in ("advance", "recreate"):
         done = p.walpost.verb("slot", verb, "--yes", check=False)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from refusing import ACLS, permit
+from rejecting import ACLS, permit
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def test_topic_that_may_not_be_described_then_its_rows_are_left_out_and_the_othe
     lose_slot(p)
     p.insert(21, 30)
     bad = row(p, hidden)
-    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
-    assert refused.returncode == 78, refused
-    assert bad in refused.stderr and hidden in refused.stderr and "DESCRIBE" in refused.stderr and "--skip-undeliverable" in refused.stderr
+    rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert rejected.returncode == 78, rejected
+    assert bad in rejected.stderr and hidden in rejected.stderr and "DESCRIBE" in rejected.stderr and "--skip-undeliverable" in rejected.stderr
     done = p.walpost.verb("slot", "recreate", "--yes", "--skip-undeliverable")
     assert "1 left out" in done.stdout and bad in done.stderr and "1 are dead letters" in done.stdout
     p.walpost.start()
@@ -55,8 +55,8 @@ def test_topic_that_may_not_be_described_then_its_rows_are_left_out_and_the_othe
     # What was left out is missing, and the line of its topic says why it is not seen.
     audit = p.walpost.verb("audit", check=False)
     assert audit.returncode == 65 and f"topic {hidden}: walpost's Kafka user may not DESCRIBE it" in audit.stdout, audit
-    refused = p.walpost.verb("replay", "--missing", "--in-place", check=False)
-    assert refused.returncode == 78 and bad in refused.stderr and "DESCRIBE" in refused.stderr, refused
+    rejected = p.walpost.verb("replay", "--missing", "--in-place", check=False)
+    assert rejected.returncode == 78 and bad in rejected.stderr and "DESCRIBE" in rejected.stderr, rejected
     assert bad in p.walpost.verb("replay", "--missing", "--in-place", "--skip-undeliverable").stderr
 
 
@@ -71,8 +71,8 @@ def test_topic_that_may_not_be_described_or_written_then_a_backfill_leaves_its_r
     bad = [row(p, topic) for topic in (hidden, read_only, read_only)]
     p.insert(11, 20)
     for topic, right, first in ((hidden, "DESCRIBE", bad[0]), (read_only, "WRITE", bad[1])):
-        refused = p.walpost.verb("init", "--backfill", check=False)
-        assert refused.returncode == 78 and topic in refused.stderr and right in refused.stderr and first in refused.stderr, refused
+        rejected = p.walpost.verb("init", "--backfill", check=False)
+        assert rejected.returncode == 78 and topic in rejected.stderr and right in rejected.stderr and first in rejected.stderr, rejected
         p.execute("UPDATE outbox.events SET seq = DEFAULT WHERE id::text = %s", first)  # the next one comes first
     done = p.walpost.verb("init", "--backfill", "--skip-undeliverable")
     assert "3 left out" in done.stdout and all(each in done.stderr for each in bad), done
@@ -86,8 +86,8 @@ def test_topic_that_may_not_be_read_then_nothing_is_judged_or_sent(make_pipeline
     p.insert(1, 10)
     p.wait_confirmed()
     for verb in (["audit"], ["replay", "--missing", "--in-place", "--skip-undeliverable"]):
-        refused = p.walpost.verb(*verb, check=False)
-        assert refused.returncode == 77 and p.name in refused.stderr, refused
+        rejected = p.walpost.verb(*verb, check=False)
+        assert rejected.returncode == 77 and p.name in rejected.stderr, rejected
     permit(p.kafka, p.name, "Read")
     assert len(ids(p)) == 10
 
@@ -101,8 +101,8 @@ def test_topic_that_may_not_be_read_then_no_slot_is_replaced(make_pipeline, kafk
     assert p.walpost.stop() == 0
     p.insert(11, 20)
     before = p.execute("SELECT restart_lsn, confirmed_flush_lsn FROM pg_replication_slots")
-    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
-    assert refused.returncode == 77 and "READ" in refused.stderr and p.name in refused.stderr, refused
+    rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert rejected.returncode == 77 and "READ" in rejected.stderr and p.name in rejected.stderr, rejected
     assert p.execute("SELECT restart_lsn, confirmed_flush_lsn FROM pg_replication_slots") == before
     permit(p.kafka, p.name, "Read", "DescribeConfigs")
     assert "10 events sent" in p.walpost.verb("slot", "recreate", "--yes").stdout

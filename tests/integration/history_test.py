@@ -5,7 +5,7 @@ import signal
 
 import pytest
 import servers
-from refusing import start_parking
+from rejecting import start_parking
 
 
 def delivered_and_stopped(p, first, last):

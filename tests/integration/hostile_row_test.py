@@ -55,8 +55,8 @@ def test_id_that_is_too_long_then_its_event_is_a_dead_letter_and_the_verbs_go_on
     assert "own: 0 events missing" in p.walpost.verb("replay", "--missing", "--in-place").stdout
     lose_slot(p)
     insert(p, "c" * 2_000, "late")
-    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
-    assert refused.returncode == 78 and "its id has 2000 bytes" in refused.stderr and len(refused.stderr) < 5_000, refused
+    rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert rejected.returncode == 78 and "its id has 2000 bytes" in rejected.stderr and len(rejected.stderr) < 5_000, rejected
     assert "1 event sent, 1 left out" in p.walpost.verb("slot", "recreate", "--yes", "--skip-undeliverable").stdout
     assert sent(p) == [longest, "late"]
 
@@ -98,8 +98,8 @@ def test_time_that_cannot_be_true_then_the_row_counts_as_one_without_a_time(p, c
         assert found["ok"] == found["rows"] and found["missing"] == 0, found
         assert "own: 0 events missing" in p.walpost.verb("replay", "--missing", "--in-place", *arguments).stdout
     # Since when there are rows, the other one tells.
-    refused = p.walpost.verb("replay", "--from", "2026-01-01T00:00:00Z", "--in-place", check=False)
-    assert refused.returncode == 78 and "is not in the table" in refused.stderr, refused
+    rejected = p.walpost.verb("replay", "--from", "2026-01-01T00:00:00Z", "--in-place", check=False)
+    assert rejected.returncode == 78 and "is not in the table" in rejected.stderr, rejected
     lose_slot(p)
     insert(p, "late", created=created)
     assert "1 event sent, 2 are in Kafka already" in p.walpost.verb("slot", "recreate", "--yes").stdout

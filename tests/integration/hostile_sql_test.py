@@ -166,11 +166,11 @@ def test_init_by_a_superuser_does_not_build_on_what_others_own(make_pipeline, ma
     p.execute(f"GRANT CREATE ON DATABASE {p.database} TO mallory")
     with connected(p, user=mallory) as cursor:
         cursor.execute("CREATE SCHEMA walpost; CREATE TABLE walpost.schema_version (version integer PRIMARY KEY)")
-    refused = p.walpost.verb("init", check=False)
-    assert refused.returncode == 78 and "schema walpost belongs to role mallory" in refused.stderr
+    rejected = p.walpost.verb("init", check=False)
+    assert rejected.returncode == 78 and "schema walpost belongs to role mallory" in rejected.stderr
     p.execute("ALTER SCHEMA walpost OWNER TO postgres")
-    refused = p.walpost.verb("init", check=False)
-    assert refused.returncode == 78 and "walpost.schema_version belongs to role mallory" in refused.stderr
+    rejected = p.walpost.verb("init", check=False)
+    assert rejected.returncode == 78 and "walpost.schema_version belongs to role mallory" in rejected.stderr
     p.execute("DROP TABLE walpost.schema_version")
     p.walpost.init()
 
@@ -393,7 +393,7 @@ def start_own(p):
     p.execute(STUB, p.name, p.name)
 
 
-def refused_everywhere(p, why):
+def rejected_everywhere(p, why):
     for verb in READING:
         done = p.walpost.verb(*verb, check=False)
         assert trapped(p, "app") == [] and "trapped" not in done.stdout + done.stderr, (verb, done)
@@ -407,7 +407,7 @@ def test_view_in_the_place_of_a_table_is_not_read(make_pipeline, mallory):
     with connected(p, user=mallory) as cursor:
         cursor.execute("ALTER TABLE app.own RENAME TO own_real;"
                        " CREATE VIEW app.own AS SELECT id, aggregatetype, aggregateid, type, payload, tx FROM app.own_real WHERE app.trap()")
-    refused_everywhere(p, "app.own is a view: rows are read from tables only")
+    rejected_everywhere(p, "app.own is a view: rows are read from tables only")
 
 
 @pytest.mark.parametrize("kind", ["PARTITION OF app.own DEFAULT", "INHERITS (app.own)"])
@@ -462,8 +462,8 @@ def test_roles_that_somebody_prepared_get_no_rights_until_they_are_dropped(make_
     with connected(p, user="mallory") as cursor:
         cursor.execute(prepared)
     role = prepared.split()[2]
-    refused = init_roles(p)
-    assert refused.returncode == 78 and role in refused.stderr and ("DROP ROLE" in refused.stderr or "REVOKE" in refused.stderr), refused.stderr
+    rejected = init_roles(p)
+    assert rejected.returncode == 78 and role in rejected.stderr and ("DROP ROLE" in rejected.stderr or "REVOKE" in rejected.stderr), rejected.stderr
     assert p.execute("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'outbox%%' AND (rolreplication OR rolname <> %s)", role) == [(0,)]
     p.execute(f"DROP ROLE {role}")
     init_roles(p, check=True)
@@ -474,8 +474,8 @@ def test_roles_that_somebody_prepared_get_no_rights_until_they_are_dropped(make_
 def test_roles_that_are_there_are_taken_when_their_administrator_says_so(make_pipeline, own_server):
     p = make_pipeline(on_postgres=own_server)
     p.execute("CREATE ROLE mallory LOGIN CREATEROLE; CREATE ROLE app LOGIN; CREATE ROLE outbox_relay LOGIN; CREATE ROLE outbox_writer ROLE app")
-    refused = init_roles(p)
-    assert refused.returncode == 78 and "outbox_relay, outbox_writer" in refused.stderr and "CREATE ROLE outbox_owner; GRANT outbox_owner TO postgres" in refused.stderr
+    rejected = init_roles(p)
+    assert rejected.returncode == 78 and "outbox_relay, outbox_writer" in rejected.stderr and "CREATE ROLE outbox_owner; GRANT outbox_owner TO postgres" in rejected.stderr
     # What mallory gives to itself, or to the administrator, says nothing.
     with connected(p, user="mallory") as cursor:
         cursor.execute("CREATE ROLE outbox_owner; GRANT outbox_owner TO postgres; GRANT outbox_owner TO mallory")
@@ -528,9 +528,9 @@ def test_functions_work_in_a_session_in_which_a_backslash_escapes(make_pipeline)
         for _ in range(2):
             cursor.execute("SELECT outbox.set_payload_max(1000000)::text")
         cursor.execute("SELECT * FROM outbox.maintain()")
-        for refused in ("{\"id\": \"x\"}", "{\"a\\u0001\": \"x\"}"):
+        for rejected in ("{\"id\": \"x\"}", "{\"a\\u0001\": \"x\"}"):
             with pytest.raises(psycopg2.Error, match="header"):
-                cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'text', headers => %s::jsonb)", (p.name, refused))
+                cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'text', headers => %s::jsonb)", (p.name, rejected))
     p.wait_confirmed()
     assert len(p.records()) == 1
 

@@ -54,7 +54,7 @@ class World:
         for role in ("honest", "hostile"):
             p.execute(f"CREATE ROLE {role}_{p.name} LOGIN IN ROLE outbox_writer")
         p.execute(f"CREATE ROLE nobody_{p.name} LOGIN")
-        # What the table refuses anyhow is not what is tried here.
+        # What the table rejects anyhow is not what is tried here.
         for name, in p.execute("SELECT conname FROM pg_constraint WHERE conrelid = 'outbox.events'::regclass AND contype = 'c'"):
             p.execute(f"ALTER TABLE outbox.events DROP CONSTRAINT {name}")
         p.walpost.start()

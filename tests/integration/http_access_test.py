@@ -64,9 +64,9 @@ def test_probes_are_open_and_all_else_asks_for_the_token(p):
             assert [line.split()[0] for line in answer.get_all("WWW-Authenticate")] == ["Basic", "Bearer"]
         for headers in (bearer(TOKEN), basic("prometheus", TOKEN), basic("", TOKEN)):
             assert ask(p.walpost, path, headers)[0] == (404 if path == "/nothing" else 200), f"{path} with {headers}"
-    refused = urllib.request.Request(f"http://{p.walpost.http}/status", method="POST")
+    rejected = urllib.request.Request(f"http://{p.walpost.http}/status", method="POST")
     with pytest.raises(urllib.error.HTTPError) as raised:
-        urllib.request.urlopen(refused, timeout=10)
+        urllib.request.urlopen(rejected, timeout=10)
     assert raised.value.code == 401
 
 
@@ -76,11 +76,11 @@ def test_verbs_log_in_with_the_same_configuration(p):
     assert "5 delivered" in p.walpost.verb("status").stdout
     assert p.walpost.verb("status", "--exit-code").stdout.startswith("WALPOST OK: streaming")
     assert p.walpost.verb("healthcheck", "--ready").stdout == "ok: streaming\n"
-    for others, told in (("http.token=''", "this configuration has none"), ("http.token=some-other-token-1", "refuses this configuration's token")):
-        refused = p.walpost.verb("--set", others, "status", check=False)
-        assert refused.returncode == 77 and refused.stdout == "" and told in refused.stderr
+    for others, told in (("http.token=''", "this configuration has none"), ("http.token=some-other-token-1", "rejects this configuration's token")):
+        rejected = p.walpost.verb("--set", others, "status", check=False)
+        assert rejected.returncode == 77 and rejected.stdout == "" and told in rejected.stderr
         plugin = p.walpost.verb("--set", others, "status", "--exit-code", check=False)
-        assert plugin.returncode == 3 and plugin.stdout == "WALPOST UNKNOWN: walpost answers, and refuses the token\n"
+        assert plugin.returncode == 3 and plugin.stdout == "WALPOST UNKNOWN: walpost answers, and rejects the token\n"
         assert p.walpost.verb("--set", others, "healthcheck").stdout == "ok\n", "a probe needs no secret"
 
 
@@ -131,7 +131,7 @@ def test_sighup_takes_another_token_and_the_configuration_shown_is_the_one_in_fo
     # A token that is not there any more closes nothing and opens nothing.
     p.secret.write_text("\n", encoding="utf-8")
     p.walpost.signal(signal.SIGHUP)
-    servers.wait_for(lambda: "reload_refused" in p.walpost.log_text(), 30, "the log to say so")
+    servers.wait_for(lambda: "reload_rejected" in p.walpost.log_text(), 30, "the log to say so")
     assert ask(p.walpost, "/status", {})[0] == 401 and p.walpost.status()["state"] == "streaming"
 
 

@@ -138,7 +138,7 @@ def test_transaction_with_an_older_snapshot_accepts_nothing_twice(inbox):
             cursor.execute(ACCEPT, ("billing", event))
 
 
-REFUSED = [("accept", (None, "id"), "no value and 2"), ("accept", ("billing", None), "7 and no value"), ("accept", ("", "id"), "0 and 2"),
+REJECTED = [("accept", (None, "id"), "no value and 2"), ("accept", ("billing", None), "7 and no value"), ("accept", ("", "id"), "0 and 2"),
            ("accept", ("billing", ""), "7 and 0"), ("accept", ("c" * 256, "id"), "256 and 2"), ("accept", ("billing", "ä" * 513), "7 and 1026"),
            ("accept_position", (None, "order", "1", "p"), "no value, 5 and 1"), ("accept_position", ("billing", "", "1", "p"), "7, 0 and 1"),
            ("accept_position", ("billing", "order", None, "p"), "7, 5 and no value"),
@@ -148,11 +148,11 @@ REFUSED = [("accept", (None, "id"), "no value and 2"), ("accept", ("billing", No
            ("accept_position", ("billing", "order", "1", "16/B374D848"), "walpost-position: '16/B374D848'")]
 
 
-@pytest.mark.parametrize("function, arguments, message", REFUSED)
+@pytest.mark.parametrize("function, arguments, message", REJECTED)
 def test_arguments_that_cannot_be_meant_are_named(inbox, function, arguments, message):
-    with inbox.connected() as cursor, pytest.raises(psycopg2.errors.InvalidParameterValue) as refused:
+    with inbox.connected() as cursor, pytest.raises(psycopg2.errors.InvalidParameterValue) as rejected:
         cursor.execute(f"SELECT inbox.{function}({', '.join(['%s::text'] * len(arguments))})", arguments)
-    assert f"inbox.{function}: " in str(refused.value) and message in str(refused.value)
+    assert f"inbox.{function}: " in str(rejected.value) and message in str(rejected.value)
 
 
 def test_largest_arguments_are_taken(inbox):
@@ -299,7 +299,7 @@ def test_maintenance_has_no_lock_that_consumers_wait_for_while_it_looks_for_what
     assert ("dropped", day) in inbox.maintain("keep => '30 days'")[0]
 
 
-def test_maintenance_with_an_older_snapshot_is_refused(inbox):
+def test_maintenance_with_an_older_snapshot_is_rejected(inbox):
     with inbox.connected(autocommit=False) as cursor, pytest.raises(psycopg2.Error, match="READ COMMITTED"):
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; SELECT * FROM inbox.maintain('7 days')")
 

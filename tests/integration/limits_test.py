@@ -1,4 +1,4 @@
-"""What only Kafka judges: limits of topics, and records that the broker refuses."""
+"""What only Kafka judges: limits of topics, and records that the broker rejects."""
 
 import itertools
 import re
@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import servers
 from confluent_kafka.admin import NewPartitions
-from refusing import ACLS, Refusing, permit
+from rejecting import ACLS, Rejecting, permit
 
 def commit_lsn(halt):
     return servers.lsn(re.search(r"commit LSN ([0-9A-F/]+)", halt["detail"])[1])
@@ -19,23 +19,23 @@ def sessions(p):
 
 
 # Failure 70.
-def test_halt_stops_at_the_first_of_a_thousand_refused_rows(make_pipeline, workspace):
-    refusing = Refusing(make_pipeline, workspace.kafka(settings=ACLS), described=False)
-    p = refusing.pipeline
-    refusing.insert(1, 500)
+def test_halt_stops_at_the_first_of_a_thousand_rejected_rows(make_pipeline, workspace):
+    rejecting = Rejecting(make_pipeline, workspace.kafka(settings=ACLS), described=False)
+    p = rejecting.pipeline
+    rejecting.insert(1, 500)
     p.wait_confirmed()
     before = p.wal_position()
-    refusing.insert(501, 100_500, every=100)
+    rejecting.insert(501, 100_500, every=100)
     p.walpost.wait_state("halted", 120)
-    rows = refusing.rows()
-    assert sum(refused for _, refused in rows) == 1_000
-    first = next(index for index, (_, refused) in enumerate(rows) if refused)
+    rows = rejecting.rows()
+    assert sum(rejected for _, rejected in rows) == 1_000
+    first = next(index for index, (_, rejected) in enumerate(rows) if rejected)
     halt = p.walpost.status()["halt"]
     assert halt["reason"] == "undeliverable_event"
-    assert rows[first][0] in halt["detail"] and "Kafka refused it" in halt["detail"] and "INVALID_RECORD" in halt["detail"] and "without a key" in halt["detail"]
-    delivered = refusing.delivered()
+    assert rows[first][0] in halt["detail"] and "Kafka rejected it" in halt["detail"] and "INVALID_RECORD" in halt["detail"] and "without a key" in halt["detail"]
+    delivered = rejecting.delivered()
     assert {event for event, _ in rows[:first]} <= set(delivered)
-    assert not {event for event, refused in rows if refused} & set(delivered)
+    assert not {event for event, rejected in rows if rejected} & set(delivered)
     servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
     assert before <= p.slot()["confirmed"] <= commit_lsn(halt), "all before the transaction, nothing of it"
 
@@ -207,12 +207,12 @@ def test_without_a_right_nothing_is_lost_and_the_missing_one_is_named(make_pipel
     permit(kafka, p.name, "Write", change="--remove")
     numbers = itertools.count(101)
 
-    def refused():  # the broker goes by a change of rights some time after it has taken it
+    def rejected():  # the broker goes by a change of rights some time after it has taken it
         number = next(numbers)
         p.insert(number, number)
         return p.walpost.status()["state"] == "halted"
 
-    servers.wait_for(refused, 60, "an event to be refused", every=0.1)
+    servers.wait_for(rejected, 60, "an event to be rejected", every=0.1)
     halt = p.walpost.status()["halt"]
     assert halt["reason"] == "undeliverable_event" and "TOPIC_AUTHORIZATION_FAILED" in halt["detail"]
     permit(kafka, p.name, "Write")
@@ -297,7 +297,7 @@ def ids_in(kafka, topic):
 
 
 # Failure 29.
-def test_a_time_that_the_topic_refuses_and_does_not_say_is_replaced(make_pipeline, workspace):
+def test_a_time_that_the_topic_rejects_and_does_not_say_is_replaced(make_pipeline, workspace):
     kafka = workspace.kafka(settings=ACLS)
     topic = kafka.create_topic("dated", 1, {"message.timestamp.before.max.ms": "60000"})
     permit(kafka, topic, "Describe", "Write", "Read")
@@ -312,22 +312,22 @@ def test_a_time_that_the_topic_refuses_and_does_not_say_is_replaced(make_pipelin
     assert p.walpost.status()["events"]["dead_lettered"] == 0
 
 
-def test_a_topic_that_refuses_the_present_holds_its_events_and_judges_none(make_pipeline, workspace):
+def test_a_topic_that_rejects_the_present_holds_its_events_and_judges_none(make_pipeline, workspace):
     kafka = workspace.kafka()
-    # With differences of 0, what is an instant old is refused.
+    # With differences of 0, what is an instant old is rejected.
     nothing = {"message.timestamp.before.max.ms": "0", "message.timestamp.after.max.ms": "0"}
-    refusing, other = kafka.create_topic("refusing", 1, nothing), kafka.create_topic("other", 1)
-    p = timed(make_pipeline, kafka, refusing, other)
+    rejecting, other = kafka.create_topic("rejecting", 1, nothing), kafka.create_topic("other", 1)
+    p = timed(make_pipeline, kafka, rejecting, other)
     numbers = itertools.count()
 
-    def refused():  # what comes within the same millisecond is taken
-        insert_timed(p, refusing, (f"n-{next(numbers):04}", "0"))
+    def rejected():  # what comes within the same millisecond is taken
+        insert_timed(p, rejecting, (f"n-{next(numbers):04}", "0"))
         return any(line["event"] == "event_retried" for line in p.walpost.log_events())
 
-    servers.wait_for(refused, 60, "an attempt", every=0.05)
+    servers.wait_for(rejected, 60, "an attempt", every=0.05)
     insert_timed(p, other, ("c", "0"))
     servers.wait_for(lambda: ids_in(kafka, other) == ["c"], 60, "the other topic")
-    kafka.alter_topic(refusing, {"message.timestamp.before.max.ms": "3600000", "message.timestamp.after.max.ms": "3600000"})
+    kafka.alter_topic(rejecting, {"message.timestamp.before.max.ms": "3600000", "message.timestamp.after.max.ms": "3600000"})
     p.wait_confirmed(seconds=120)
-    assert ids_in(kafka, refusing) == [f"n-{number:04}" for number in range(next(numbers))]
+    assert ids_in(kafka, rejecting) == [f"n-{number:04}" for number in range(next(numbers))]
     assert p.walpost.status()["events"]["dead_lettered"] == 0

@@ -118,7 +118,7 @@ def test_everything_that_fails_is_logged_with_its_event_and_without_payload_or_s
 
     p.walpost.file.write_text("name: [")
     p.walpost.signal(signal.SIGHUP)
-    wait_for_line(p.walpost, "reload_refused")
+    wait_for_line(p.walpost, "reload_rejected")
     assert p.walpost.stop() == 0
     lines = p.walpost.log_events()
     assert_discreet(p.walpost.log_text())
@@ -140,7 +140,7 @@ def test_event_that_halts_is_named_and_its_payload_is_not(make_pipeline):
     log_table.assert_documented(p.walpost.log_events())
 
 
-def test_refused_logins_show_no_password(make_pipeline, workspace, guarded_kafka):
+def test_rejected_logins_show_no_password(make_pipeline, workspace, guarded_kafka):
     postgres = workspace.postgres()
     p = make_pipeline(on_postgres=postgres, on_kafka=guarded_kafka[0])
     p.walpost.init()
@@ -148,16 +148,16 @@ def test_refused_logins_show_no_password(make_pipeline, workspace, guarded_kafka
     hba = postgres.data / "pg_hba.conf"
     hba.write_text("local all postgres trust\nhost all all 127.0.0.1/32 scram-sha-256\n", encoding="utf-8")
     postgres.execute("SELECT pg_reload_conf()")
-    refused = p.another(conninfo=postgres.conninfo(p.database, user="guest", tcp=True, password=SECRETS["wrong source"]))
-    refused.start(wait=None)
-    wait_for_line(refused, "halted", reason="auth_failed")
+    rejected = p.another(conninfo=postgres.conninfo(p.database, user="guest", tcp=True, password=SECRETS["wrong source"]))
+    rejected.start(wait=None)
+    wait_for_line(rejected, "halted", reason="auth_failed")
 
     p.walpost = p.another(bootstrap=guarded_kafka[1], properties=sasl(SECRETS["wrong kafka"]), config={"delivery": {"progress_topic": ""}})
     p.walpost.start()
     p.insert(1, 3)
     wait_for_line(p.walpost, "kafka_log", "Authentication failed")
     p.walpost.kill9()
-    for walpost in (refused, p.walpost):
+    for walpost in (rejected, p.walpost):
         assert_discreet(walpost.log_text())
         log_table.assert_documented(walpost.log_events())
         assert_not_repeated(walpost.log_events())
@@ -176,7 +176,7 @@ def test_malformed_conninfo_shows_no_part_of_its_password(make_pipeline, conninf
     assert_discreet(done.stdout + done.stderr)
 
 
-def test_refused_properties_show_no_secret(make_pipeline):
+def test_rejected_properties_show_no_secret(make_pipeline):
     p = make_pipeline(create_topic=False)
     for properties in ({"security.protocol": "SSL", "ssl.key.pem": SECRETS["key"], "ssl.certificate.pem": SECRETS["key"]},
                        {**sasl(SECRETS["kafka"]), "sasl.mechanism": "NONSENSE"}, {**sasl(SECRETS["kafka"]), "security.protocol": "nonsense"}):

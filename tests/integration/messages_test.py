@@ -10,7 +10,7 @@ import psycopg2.errors
 import pytest
 import servers
 from psycopg2.extras import Json
-from refusing import dead_letters
+from rejecting import dead_letters
 
 PREFIXES = {"messages": {"prefixes": ["shop", "billing"]}}
 
@@ -240,8 +240,8 @@ def test_dead_letter_of_a_malformed_message_keeps_what_no_table_has(make_pipelin
     told = [line for line in p.walpost.log_events() if line["event"] == "event_dead_lettered"]
     assert told[0]["table"] == "message:shop"
     assert p.walpost.verb("dlq", "show", "--payload", row["position"]).stdout.startswith("\n\x02e1 cut")
-    refused = p.walpost.verb("dlq", "retry", "--all-undecided", "--to-topic", p.name, check=False)
-    assert refused.returncode != 0 and "have the application emit it" in refused.stdout + refused.stderr
+    rejected = p.walpost.verb("dlq", "retry", "--all-undecided", "--to-topic", p.name, check=False)
+    assert rejected.returncode != 0 and "have the application emit it" in rejected.stdout + rejected.stderr
     assert len(p.records()) == 1
     p.walpost.verb("dlq", "discard", "--all-undecided", "--yes")
 
@@ -259,7 +259,7 @@ def test_message_too_large_for_its_topic_is_sent_again_as_it_was(make_pipeline, 
 
 
 # One of 1 GB is written by PostgreSQL before 16, and can never be read back.
-def test_message_that_could_stop_every_slot_is_refused(make_pipeline):
+def test_message_that_could_stop_every_slot_is_rejected(make_pipeline):
     p = started(make_pipeline)
     with connected(p) as cursor:
         with pytest.raises(psycopg2.errors.ProgramLimitExceeded, match="67108864"):
@@ -272,7 +272,7 @@ def test_message_that_could_stop_every_slot_is_refused(make_pipeline):
 
 
 # Readers of CloudEvents' binary mode would believe a whole event that stands in the payload.
-def test_content_type_of_a_whole_cloud_event_is_refused(make_pipeline):
+def test_content_type_of_a_whole_cloud_event_is_rejected(make_pipeline):
     p = started(make_pipeline)
     with connected(p) as cursor:
         for content_type in ("application/cloudevents+json", "\tApplication/CloudEvents-Batch", "\u2003application/cloudevents"):
@@ -284,7 +284,7 @@ def test_content_type_of_a_whole_cloud_event_is_refused(make_pipeline):
 
 
 # A message is in no table, so the dead letter has to have all of it.
-def test_large_message_that_its_topic_refused_is_sent_again(make_pipeline, kafka):
+def test_large_message_that_its_topic_rejected_is_sent_again(make_pipeline, kafka):
     p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter"}})
     kafka.alter_topic(p.name, {"max.message.bytes": "200000"})
     with connected(p) as cursor:
@@ -303,8 +303,8 @@ def test_truncated_message_cannot_be_sent_again_and_says_so(make_pipeline, kafka
     p.wait_confirmed()
     ((row, _, value),) = dead_letters(p)
     assert row["event_id"] == event and row["source"] == "message:shop" and value is None
-    refused = p.walpost.verb("dlq", "retry", "--id", event, check=False)
-    assert refused.returncode != 0 and "it was a logical message, which is in no table" in refused.stdout + refused.stderr
+    rejected = p.walpost.verb("dlq", "retry", "--id", event, check=False)
+    assert rejected.returncode != 0 and "it was a logical message, which is in no table" in rejected.stdout + rejected.stderr
 
 
 def configured(p, *prefixes):
@@ -399,8 +399,8 @@ def test_newest_event_of_a_key_in_a_compacted_topic_is_a_message_then_no_older_r
     p.kafka.compact(p.name)
     before = [message.value() for message in p.kafka.read_all(p.name)]
     assert len(before) == 1
-    refused = p.walpost.verb("slot", "recreate", "--yes", check=False)
-    assert refused.returncode == 78 and p.name in refused.stderr, refused
+    rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert rejected.returncode == 78 and p.name in rejected.stderr, rejected
     assert [message.value() for message in p.kafka.read_all(p.name)] == before
 
 

@@ -1,4 +1,4 @@
-"""What applications and administrators touch: outbox.emit, what the table refuses, partitions, retention, roles."""
+"""What applications and administrators touch: outbox.emit, what the table rejects, partitions, retention, roles."""
 
 import contextlib
 import json
@@ -92,7 +92,7 @@ OWN_HEADERS = ["id", "type", "content-type", "walpost-", "walpost-x", "__value_s
                "ce_data", "ce_data_base64", "ce_dataschema", "ce_partitionkey", "ce_recordedtime", "ce_time", "ce_sequence", "ce_subject", "ce_traceparent",
                "ce_tracestate", "ce-id", "cloudEvents:source", "cloudEvents_type"]
 
-REFUSED = [
+REJECTED = [
     ("'Tested', 'no topic', 'k', 'x'", "events_aggregate_type"),
     ("'Tested', '..', 'k', 'x'", "events_aggregate_type"),
     ("'Tested', repeat('a', 201), 'k', 'x'", "events_aggregate_type"),
@@ -129,17 +129,17 @@ REFUSED = [
 ]
 
 
-def test_what_kafka_would_not_take_is_refused_in_the_transaction_of_the_application(make_pipeline):
+def test_what_kafka_would_not_take_is_rejected_in_the_transaction_of_the_application(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
     outcome = {}
     with connected(p) as cursor:
-        for arguments, _ in REFUSED:
+        for arguments, _ in REJECTED:
             try:
                 cursor.execute(f"SELECT outbox.emit({arguments})")
-            except psycopg2.errors.CheckViolation as refused:
-                outcome[arguments] = refused.diag.constraint_name
-    assert outcome == dict(REFUSED)
+            except psycopg2.errors.CheckViolation as rejected:
+                outcome[arguments] = rejected.diag.constraint_name
+    assert outcome == dict(REJECTED)
 
 
 @pytest.mark.smoke

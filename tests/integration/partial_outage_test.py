@@ -46,7 +46,7 @@ def await_delivered(p, pair, first, count):
         servers.wait_for(lambda: len(pair.read_all(p.name)) >= before, 60, f"event {event}")  # noqa: B023
 
 
-def test_a_refused_record_does_not_stop_other_topics(outage, pair):
+def test_a_rejected_record_does_not_stop_other_topics(outage, pair):
     # Compressed, so only the broker knows that it is too large.
     outage.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload) SELECT gen_random_uuid(), %s,"
                    " 'key-1', 'Large', convert_to(string_agg(gen_random_uuid()::text, ''), 'UTF8') FROM generate_series(1, 400)",

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import servers
-from refusing import ACLS, permit, start_parking
+from rejecting import ACLS, permit, start_parking
 from table_writers import Writers
 
 
@@ -208,11 +208,11 @@ def test_slot_that_was_made_anew_but_not_recorded_is_made_once_more(make_pipelin
     assert p.walpost.stop() == 0
     p.insert(21, 30)
     lose_slot(p)
-    p.execute("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;"
-              " CREATE TRIGGER refuse BEFORE INSERT ON walpost.pipeline FOR EACH ROW EXECUTE FUNCTION refuse()")
+    p.execute("CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;"
+              " CREATE TRIGGER reject BEFORE INSERT ON walpost.pipeline FOR EACH ROW EXECUTE FUNCTION reject()")
     assert p.walpost.verb("slot", "recreate", "--yes", check=False).returncode != 0
     assert p.slot(), "it was made"
-    p.execute("DROP TRIGGER refuse ON walpost.pipeline")
+    p.execute("DROP TRIGGER reject ON walpost.pipeline")
     assert p.walpost.verb("init", "--backfill", check=False).returncode == 78
     p.insert(31, 35)
     p.walpost.start(wait="halted")
@@ -256,7 +256,7 @@ def test_what_compression_makes_small_enough_is_sent(make_pipeline, kafka):
     p.wait_confirmed()
 
 
-# A broker refuses a whole batch for one record, where nobody could know it beforehand.
+# A broker rejects a whole batch for one record, where nobody could know it beforehand.
 @pytest.mark.parametrize("described", [True, False])
 def test_row_that_its_topic_does_not_take_is_the_one_that_is_named(make_pipeline, workspace, described):
     kafka = workspace.kafka(settings=ACLS)
@@ -415,7 +415,7 @@ def test_compacted_topic_keeps_the_newest_value_of_each_key(make_pipeline):
     assert {record.key: record.id for record in p.records()} == newest
 
 
-def test_two_at_once_are_refused_and_nothing_is_changed(make_pipeline):
+def test_two_at_once_are_rejected_and_nothing_is_changed(make_pipeline):
     p = make_pipeline().start()
     delivered(p)
     assert p.walpost.stop() == 0

@@ -77,8 +77,8 @@ def test_id_in_two_tables_does_not_hide_one_that_is_in_none(p):
 
 
 def test_own_topic_is_only_sent_to_on_request(p):
-    refused = p.walpost.verb("replay", "--all", "--to-topic", p.name, check=False)
-    assert refused.returncode == 78 and "--in-place" in refused.stderr
+    rejected = p.walpost.verb("replay", "--all", "--to-topic", p.name, check=False)
+    assert rejected.returncode == 78 and "--in-place" in rejected.stderr
     assert len(p.records()) == 40
     p.walpost.verb("replay", "--key", "key-1", "--in-place")
     records = p.records()
@@ -87,7 +87,7 @@ def test_own_topic_is_only_sent_to_on_request(p):
     assert "4 of them by a verb, beside the stream" in audit and "\n0 missing of 40\n" in audit
 
 
-def test_question_that_is_not_whole_is_refused(p):
+def test_question_that_is_not_whole_is_rejected(p):
     for arguments in (["--all"], ["--all", "--in-place", "--to-topic", "x"], ["--to-topic", "x"], ["--from", "yesterday", "--in-place"],
                       ["--all", "--to-topic", f"walpost.progress.{p.name}"]):
         done = p.walpost.verb("replay", *arguments, check=False)
@@ -131,8 +131,8 @@ def test_what_compaction_removed_is_not_missing(p):
     oldest = min(p.committed().items(), key=lambda item: item[1][1])[0]
     for choice in (["--to", cut], ["--type", "Tested", "--to", cut], ["--id", oldest]):
         assert "warning: " in p.walpost.verb("replay", "--missing", "--dry-run", *choice).stdout
-        refused = p.walpost.verb("replay", "--missing", "--in-place", *choice, check=False)
-        assert refused.returncode == 78 and "compaction" in refused.stderr, refused
+        rejected = p.walpost.verb("replay", "--missing", "--in-place", *choice, check=False)
+        assert rejected.returncode == 78 and "compaction" in rejected.stderr, rejected
     assert "outbox.events: 0 events sent\n" in p.walpost.verb("replay", "--missing", "--in-place", "--key", "key-1").stdout
     assert len(p.records()) == 10
 
@@ -191,5 +191,5 @@ def test_rows_are_read_from_a_standby(make_pipeline, workspace):
 def test_topics_of_the_pipeline_itself_take_no_replay(make_pipeline):
     p = make_pipeline(config={"delivery": {"progress_topic": "remembered"}})
     p.walpost.init()
-    refused = p.walpost.verb("replay", "--all", "--to-topic", "remembered", check=False)
-    assert refused.returncode == 64 and "remembered" in refused.stderr, refused
+    rejected = p.walpost.verb("replay", "--all", "--to-topic", "remembered", check=False)
+    assert rejected.returncode == 64 and "remembered" in rejected.stderr, rejected

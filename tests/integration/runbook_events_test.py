@@ -6,7 +6,7 @@ import runbook
 import servers
 from confluent_kafka import Producer
 from mangling_proxy import ManglingProxy
-from refusing import TABLE
+from rejecting import TABLE
 from runbook_stage import Scenes, Stage, kafka, stage  # noqa: F401 - fixtures
 
 BOOK = runbook.Runbook()
@@ -113,7 +113,7 @@ def proxy_that_changes_what_goes_through(stage):
 # -- logins -------------------------------------------------------------------------------------------------------------
 
 @SCENES.of("auth_failed", "[42501]", "[28P01]", "[28000]", "[3D000]")
-def login_that_is_refused(stage):
+def login_that_is_rejected(stage):
     postgres = stage.workspace.postgres()
     p = stage.stopped(on_postgres=postgres)
     p.execute("SET password_encryption = 'scram-sha-256'; CREATE ROLE relay LOGIN PASSWORD 'right'; GRANT USAGE ON SCHEMA walpost, outbox TO relay;"

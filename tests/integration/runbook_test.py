@@ -18,7 +18,7 @@ NOT_WALKED = {
     ("publication_missing", "tables inherit from"): "the same",
     ("poison_wal", "invalid memory alloc request size"): "it takes gigabytes of memory; the procedure is walked for other reasons",
     ("init_incomplete", "was never completed"): "PostgreSQL removes such a slot itself, unless its machine dies at that moment",
-    ("poison_wal", "associated LSN"): "row filters could cause it, and are refused before",
+    ("poison_wal", "associated LSN"): "row filters could cause it, and are rejected before",
     ("publication_missing", "was sent a second time with other events"): "the same commands as of other transactions that are skipped",
     ("timeline_changed", "this pipeline wrote N rows"): "the same commands as of a server that was set back; history_test.py walks them",
     ("protocol_error", "Nothing is between"): "it would be a bug; the same commands as of other transactions that are skipped",

@@ -1,4 +1,4 @@
-"""Values with schemas of a Schema Registry: what goes out, and what happens while the registry is away, refuses or babbles."""
+"""Values with schemas of a Schema Registry: what goes out, and what happens while the registry is away, rejects or babbles."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 import servers
-from refusing import dead_letters
+from rejecting import dead_letters
 from mock_registry import MockRegistry
 
 TABLE = """CREATE TABLE public.{} (
@@ -196,7 +196,7 @@ def test_registry_that_is_away_or_babbles_is_waited_for_and_what_is_known_goes_o
 
 
 # Failure 91.
-def test_refused_schemas_become_dead_letters_and_go_out_framed_once_they_are_registered(make_pipeline, kafka, registry, shop):
+def test_rejected_schemas_become_dead_letters_and_go_out_framed_once_they_are_registered(make_pipeline, kafka, registry, shop):
     path, file, _ = shop
     world = World(make_pipeline, kafka, registry, {
         "exact": ("raw", {"framing": "payload", "descriptor_set": path}),
@@ -212,7 +212,7 @@ def test_refused_schemas_become_dead_letters_and_go_out_framed_once_they_are_reg
     # What is no record at all is decided at once, while the others wait for the registry.
     by_event = {row["event_id"]: (value, row) for value, row in world.dead_letters()}
     assert {event: by_event[event][1]["reason"] for event in events} == dict(
-        zip(events, ["schema_refused", "schema_refused", "schema_refused", "schema_name_invalid"]))
+        zip(events, ["schema_rejected", "schema_rejected", "schema_rejected", "schema_name_invalid"]))
     value, row = by_event[events[0]]
     assert value == b"one", "as the application wrote it"
     assert row["value_schema"] == f"payload protobuf {SHIPPED} {missing}"
@@ -245,7 +245,7 @@ def test_refused_schemas_become_dead_letters_and_go_out_framed_once_they_are_reg
     assert world.values("exact") == [payload_frame(registry.id_of(missing), SHIPPED) + value for value in (b"one", b"four")]
 
 
-def test_schema_that_is_too_deep_or_too_large_is_refused_and_walpost_goes_on(make_pipeline, kafka, registry):
+def test_schema_that_is_too_deep_or_too_large_is_rejected_and_walpost_goes_on(make_pipeline, kafka, registry):
     world = World(make_pipeline, kafka, registry, {"newest": ("raw", {"framing": "payload", "subject": "{record}"})},
                   on_undeliverable="dead_letter")
     deep = 16_000
@@ -258,7 +258,7 @@ def test_schema_that_is_too_deep_or_too_large_is_refused_and_walpost_goes_on(mak
     world.insert("newest", PLACED, b"1")
     world.wait_dead_letters(len(texts))
     world.p.wait_confirmed()
-    assert {row["event_id"]: row["reason"] for _, row in world.dead_letters()} == dict.fromkeys(events, "schema_refused")
+    assert {row["event_id"]: row["reason"] for _, row in world.dead_letters()} == dict.fromkeys(events, "schema_rejected")
     assert world.values("newest") == [payload_frame(registry.id_of(PLACED), PLACED) + b"1"]
     assert world.p.walpost.stop() == 0
 
@@ -277,7 +277,7 @@ def test_subject_that_may_not_be_read_holds_up_the_line_for_a_minute_at_most(mak
     world.wait_reported("schema_registry_unavailable", "not about subject 'secret.One'")
     servers.wait_for(lambda: len(world.values("exact")) == 2, 120, "the event behind them")
     world.wait_dead_letters(3)
-    assert {row["event_id"]: row["reason"] for _, row in world.dead_letters()} == dict.fromkeys(events, "schema_refused")
+    assert {row["event_id"]: row["reason"] for _, row in world.dead_letters()} == dict.fromkeys(events, "schema_rejected")
     servers.wait_for(lambda: world.p.slot()["confirmed"] >= lsn, 30, "confirmed")
     assert not any("/versions/latest" in line and "subjects" not in line for line in registry.asked), "'..' was asked for"
 
@@ -382,15 +382,15 @@ def test_tls_client_certificates_and_token_are_used_and_a_stranger_is_distinguis
         world.p.wait_confirmed()
         assert world.values("exact") == [payload_frame(registry.id_of(subject), PLACED) + b"1"]
 
-        def refused(**other):
+        def rejected(**other):
             config = {**registry.config(), **other}
             done = world.p.another(config={"schema_registry": config}).verb("check", "--json", check=False)
             assert done.returncode == 69, done.stdout + done.stderr
             return {line["check"]: line["text"] for line in json.loads(done.stdout)}["schema registry"]
 
-        assert "certificate" in refused(ca_file=f"{tmp_path}/stranger.pem")
-        assert "cannot be reached" in refused(certificate_file="", key_file="")
-        assert "lets walpost not in (HTTP 401)" in refused(token="other")
+        assert "certificate" in rejected(ca_file=f"{tmp_path}/stranger.pem")
+        assert "cannot be reached" in rejected(certificate_file="", key_file="")
+        assert "lets walpost not in (HTTP 401)" in rejected(token="other")
         assert "t0ken" not in world.p.walpost.log_text()
     finally:
         registry.close()

@@ -109,7 +109,7 @@ def test_sighup_takes_passwords_and_log_level_and_says_what_needs_a_restart(make
     assert "reloaded" in events
     p.walpost.file.write_text("name: [")
     p.walpost.signal(signal.SIGHUP)
-    servers.wait_for(lambda: "reload_refused" in p.walpost.log_text(), 60, "the log to say so")
+    servers.wait_for(lambda: "reload_rejected" in p.walpost.log_text(), 60, "the log to say so")
     p.insert(21, 30)
     p.wait_confirmed()
     assert p.judge() == 0

@@ -65,8 +65,8 @@ def test_lost_slot_is_not_made_anew_until_rows_may_be_sent_again_and_then_none_i
     lose_slot(p)
     record = p.execute("SELECT p::text FROM walpost.pipeline p")
     for yes in ([], ["--yes"]):
-        refused = p.walpost.verb("slot", "recreate", *yes, check=False)
-        assert refused.returncode == 78 and BOTH in refused.stderr and "--send-unproven" in refused.stderr, refused
+        rejected = p.walpost.verb("slot", "recreate", *yes, check=False)
+        assert rejected.returncode == 78 and BOTH in rejected.stderr and "--send-unproven" in rejected.stderr, rejected
     assert not p.slot() and p.execute("SELECT p::text FROM walpost.pipeline p") == record and values(p) == named("a", 1, 10), "nothing was changed"
     done = p.walpost.verb("slot", "recreate", "--yes", "--send-unproven").stdout
     assert "public.b: 10 events sent, of 10 it is not known whether Kafka has them" in done, done
@@ -93,8 +93,8 @@ def test_audit_cannot_tell_what_is_delivered(p):
 def test_missing_rows_are_not_sent_until_others_may_be_sent_again(p):
     pass_over(p)
     for table in ([], ["--table", "public.b"]):
-        refused = p.walpost.verb("replay", "--missing", "--in-place", *table, check=False)
-        assert refused.returncode == 78 and BOTH in refused.stderr, refused
+        rejected = p.walpost.verb("replay", "--missing", "--in-place", *table, check=False)
+        assert rejected.returncode == 78 and BOTH in rejected.stderr, rejected
     asked = p.walpost.verb("replay", "--missing", "--dry-run").stdout
     assert f"warning: {BOTH}" in asked
     assert "public.b: 0 events missing in Kafka, of 10 it is not known whether Kafka has them\n" in asked, asked
@@ -115,8 +115,8 @@ def test_backfill_that_goes_on_stops_until_rows_may_be_sent_again(make_pipeline,
     assert before == sorted(named("a", 1, 10) + named("b", 1, 5))
     p.execute("UPDATE public.b SET aggregatetype = %s", p.name)
     fill(p, "b", 7, 8)
-    refused = p.walpost.verb("init", "--backfill", check=False)
-    assert refused.returncode == 78 and BOTH in refused.stderr and values(p) == before, refused
+    rejected = p.walpost.verb("init", "--backfill", check=False)
+    assert rejected.returncode == 78 and BOTH in rejected.stderr and values(p) == before, rejected
     p.walpost.verb("init", "--backfill", "--send-unproven")
     p.walpost.start()
     p.wait_confirmed()
@@ -178,8 +178,8 @@ def test_record_of_another_pipeline_with_the_id_of_a_row_does_not_count(make_pip
     assert q.walpost.stop() == 0
     q.execute(more, p.name, 5, 8)
     lose_slot(q)
-    refused = q.walpost.verb("slot", "recreate", "--yes", check=False)
-    assert refused.returncode == 78 and topic in refused.stderr and "--send-unproven" in refused.stderr, refused
+    rejected = q.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert rejected.returncode == 78 and topic in rejected.stderr and "--send-unproven" in rejected.stderr, rejected
     assert values(p) == sorted(named("a", 1, 10) + named("q", 1, 4)), "nothing was sent"
     done = q.walpost.verb("slot", "recreate", "--yes", "--send-unproven").stdout
     assert "public.a: 4 events sent, 4 are in Kafka already, of 4 it is not known" in done, done

@@ -79,7 +79,7 @@ def test_added_partitions_that_one_broker_does_not_know_are_used(stale, pair):
         assert "0 events missing" in p.walpost.verb("replay", "--missing", "--dry-run").stdout
 
 
-def test_limits_that_one_broker_still_has_refuse_nothing(stale, pair):
+def test_limits_that_one_broker_still_has_reject_nothing(stale, pair):
     p = stale
     small = pair.create_topic(f"outbox.event.{p.name}s", config={"max.message.bytes": "2000"})
     compacted = pair.create_topic(f"outbox.event.{p.name}c", config={"cleanup.policy": "compact"})

@@ -32,7 +32,7 @@ class Page:
             raise AssertionError(f"{selector} has {self.browser.text(selector)!r} and not {texts}") from None
 
     def is_readable(self, name):
-        """Nothing stands beside the page, wide or narrow, in light and dark, and nothing was refused or failed."""
+        """Nothing stands beside the page, wide or narrow, in light and dark, and nothing was rejected or failed."""
         for width, height in WIDTHS.items():
             self.browser.resize(width, height)
             for dark in (False, True):

@@ -6,7 +6,7 @@ import pytest
 import servers
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource
-from refusing import ACLS, permit
+from rejecting import ACLS, permit
 
 
 @pytest.fixture(scope="module", name="guarded")
@@ -83,8 +83,8 @@ def test_old_values_are_not_sent_behind_newer_ones(make_unread):
     p.walpost.start()
     asked = p.walpost.verb("replay", "--missing", "--dry-run")
     assert "warning: " in asked.stdout and names_the_right(p, asked.stdout)
-    refused = p.walpost.verb("replay", "--missing", "--in-place", check=False)
-    assert refused.returncode == 78 and names_the_right(p, refused.stderr) and "--send-unproven" in refused.stderr, refused
+    rejected = p.walpost.verb("replay", "--missing", "--in-place", check=False)
+    assert rejected.returncode == 78 and names_the_right(p, rejected.stderr) and "--send-unproven" in rejected.stderr, rejected
     assert len(p.records()) == 10 and last(p) == newest(p), "nothing was sent"
     grant(p)
     assert "40 superseded by newer ones, compacted" in p.walpost.verb("replay", "--missing", "--in-place").stdout
@@ -111,8 +111,8 @@ def test_lost_slot_is_not_made_anew_until_its_topic_may_be_described(make_unread
     lose_slot(p)
     record = p.execute("SELECT p::text FROM walpost.pipeline p")
     for yes in ([], ["--yes"]):
-        refused = p.walpost.verb("slot", "recreate", *yes, check=False)
-        assert refused.returncode == 78 and names_the_right(p, refused.stderr) and "--send-unproven" in refused.stderr, refused
+        rejected = p.walpost.verb("slot", "recreate", *yes, check=False)
+        assert rejected.returncode == 78 and names_the_right(p, rejected.stderr) and "--send-unproven" in rejected.stderr, rejected
     assert not p.slot() and p.execute("SELECT p::text FROM walpost.pipeline p") == record and len(p.records()) == 10, "nothing was changed"
     grant(p)
     done = p.walpost.verb("slot", "recreate", "--yes").stdout
@@ -149,7 +149,7 @@ def test_closing_that_goes_on_stops_before_it_sends(make_pipeline, guarded):
     p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
     take_right(p)
     before = len(p.records())
-    refused = p.walpost.verb("init", "--backfill", check=False)
-    assert refused.returncode == 78 and names_the_right(p, refused.stderr) and len(p.records()) == before, refused
+    rejected = p.walpost.verb("init", "--backfill", check=False)
+    assert rejected.returncode == 78 and names_the_right(p, rejected.stderr) and len(p.records()) == before, rejected
     p.walpost.verb("init", "--backfill", "--send-unproven")
     assert sorted(record.id for record in p.records()) == sorted(p.committed()), "each once"

@@ -107,7 +107,7 @@ def test_standby_is_read_from_16_and_waited_for_before(make_pipeline, workspace,
     p, _, reader = standby_with_slot(make_pipeline, workspace)
     if major < 16:
         reader.start(wait=None)
-        servers.wait_for(lambda: "is a standby" in ((s := reader.status()) and s["last_error"] or ""), 30, "the standby to be refused")
+        servers.wait_for(lambda: "is a standby" in ((s := reader.status()) and s["last_error"] or ""), 30, "the standby to be rejected")
         assert "target_session_attrs=read-write" in reader.status()["last_error"]
         return
     p.insert_transactions(1, 500)

@@ -215,7 +215,7 @@ def test_framing_payload_is_what_confluents_serializer_writes(with_apicurio):
     assert compared == serialized and len(serialized) == 3
 
 
-def test_check_says_what_apicurio_would_refuse(with_apicurio, tmp_path):
+def test_check_says_what_apicurio_would_reject(with_apicurio, tmp_path):
     world, _, _ = with_apicurio
     world.send("PUT", f"/config/own-{PLACED}", {"compatibility": "BACKWARD"})
     text = (HERE / "shop.proto").read_text(encoding="utf-8")

@@ -51,7 +51,7 @@ def bytes_rows():
     ]
 
 
-# In a JSON envelope Java's SDK takes this payload for no JSON, and refuses the event: its pattern has no place for the dot.
+# In a JSON envelope Java's SDK takes this payload for no JSON, and rejects the event: its pattern has no place for the dot.
 UNREADABLE_IN_JAVA = {"payload": b'{"a": 1}', "content_type": "application/vnd.shop+json"}
 
 

@@ -76,7 +76,7 @@ base::Lsn Simulation::Confirmable(base::Lsn safe) const {
 void Simulation::CheckFinalStatus(const pgoutput::StandbyStatus& status) {
   const bool had_time = now_.mono - stop_since_ < plan_.options.shutdown_timeout;
   if (stopping_ && !pipeline_->halt() && plan_.remembers() && Delivered() && had_time &&
-      kafka_.progress_refusals() == 0) {
+      kafka_.progress_rejections() == 0) {
     Require(status.flush >= Complete(),
             "a stop with time left confirms %s, but everything up to %s is delivered",
             status.flush.ToString(), Complete().ToString());

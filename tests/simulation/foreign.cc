@@ -16,8 +16,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// A minute of refusals, with some seconds between each two.
-constexpr int kRefusalsOfAMinute = 5;
+// A minute of rejections, with some seconds between each two.
+constexpr int kRejectionsOfAMinute = 5;
 
 }  // namespace
 
@@ -224,8 +224,8 @@ void Simulation::AnswerLook() {
   if (server_state_ != ServerState::kUp || Happens(Fault::connect_failure, 300)) {
     end.status = absl::UnavailableError("connection refused");
     pipeline_->OnLooked(look, end, now_);
-  } else if (const std::optional<StreamEnd> refused = NotPublished()) {
-    pipeline_->OnLooked(look, *refused, now_);
+  } else if (const std::optional<StreamEnd> rejected = NotPublished()) {
+    pipeline_->OnLooked(look, *rejected, now_);
   } else {
     base::SourceFacts facts = server_.Facts();
     facts.server_wal_lsn = std::min(facts.server_wal_lsn, wal_lsn);
@@ -346,7 +346,7 @@ bool Simulation::IsForeign(HaltReason reason) const {
     case HaltReason::kPublicationMissing:
       return foreign_.publication || foreign_.edited;
     case HaltReason::kProgressUnreadable:
-      return kafka_.progress_refusals() >= kRefusalsOfAMinute ||
+      return kafka_.progress_rejections() >= kRejectionsOfAMinute ||
              (!newest && (foreign_.progress || foreign_.slot));
     default:
       return false;

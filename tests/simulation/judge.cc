@@ -224,7 +224,7 @@ void Judge::OnPoison(const Identity& what) {
       blamed_.insert(what.event);
       break;
     case Identity::Kind::kAgain:
-      again_refused_.insert(server_->events()[what.event].lane);
+      again_rejected_.insert(server_->events()[what.event].lane);
       break;
     case Identity::Kind::kProgress:
       break;

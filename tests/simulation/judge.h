@@ -114,7 +114,7 @@ class Judge {
 
   void ForgetReports() { reports_.fill(0); }
 
-  // It was refused alone.
+  // It was rejected alone.
   void OnPoison(const Identity& what);
 
   bool blamed(std::uint64_t event) const { return blamed_.count(event) != 0; }
@@ -187,7 +187,7 @@ class Judge {
   std::vector<bool> lane_parked_;                // ever
   std::vector<std::set<std::uint64_t>> parked_;  // with an open row, by lane
   std::set<std::uint64_t> open_;                 // with an open row
-  std::set<std::uint32_t> again_refused_;        // lanes
+  std::set<std::uint32_t> again_rejected_;       // lanes
 };
 
 }  // namespace walpost::simulation

@@ -31,7 +31,7 @@ void Judge::OnSkipped(const std::string& id) {
   Grow();
   const std::uint64_t event = Find(id);
   Require(policy_ == OnUndeliverable::kSkip && MayBeRejected(event),
-          "event %s was skipped, but nothing refused it", id);
+          "event %s was skipped, but nothing rejected it", id);
   states_[event].skipped = true;
 }
 
@@ -65,7 +65,7 @@ void Judge::OnInsertAsked(const DeadLetter& row) {
   record.headers = headers;
   CheckRecord(record, event, /*dead_letter=*/true);
   if (!row.parked) {
-    Require(MayBeRejected(index), "event %s became a dead letter, but nothing refused it",
+    Require(MayBeRejected(index), "event %s became a dead letter, but nothing rejected it",
             event.id);
     Require(policy_ == OnUndeliverable::kDeadLetter || row.topic.empty(),
             "event %s is a dead letter, but its key is not parked", event.id);
@@ -73,7 +73,7 @@ void Judge::OnInsertAsked(const DeadLetter& row) {
   }
   const bool follows = row.reason == "key_parked";
   Require(MayBeRejected(index) || (follows && lane_parked_[event.lane]),
-          "event %s is parked, but nothing refused it (%s)", event.id, row.reason);
+          "event %s is parked, but nothing rejected it (%s)", event.id, row.reason);
   lane_parked_[event.lane] = true;
 }
 
@@ -136,8 +136,8 @@ void Judge::OnRowClosed(const DeadLetter& row) {
 void Judge::OnRetryFailed(const DeadLetter& row, const std::string& detail) {
   const bool incomplete = detail.find("no record that could be sent") != std::string::npos;
   Require(incomplete ? row.truncated_bytes.has_value()
-                     : again_refused_.contains(server_->events()[Find(row.event_id)].lane),
-          "a retry of event %s failed, but nothing refused it: %s", row.event_id, detail);
+                     : again_rejected_.contains(server_->events()[Find(row.event_id)].lane),
+          "a retry of event %s failed, but nothing rejected it: %s", row.event_id, detail);
 }
 
 }  // namespace walpost::simulation

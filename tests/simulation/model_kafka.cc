@@ -39,7 +39,7 @@ ModelKafka::ModelKafka(const Plan& plan, const ModelPostgres* server, Judge* jud
 
 void ModelKafka::Heal() {
   faults_ = Faults();
-  progress_refused_until_ = base::MonotonicTime();
+  progress_rejected_until_ = base::MonotonicTime();
   TakePoison();
   poison_asked_below_ = UINT64_MAX;
   outage_until_ = long_outage_until_ = base::MonotonicTime();
@@ -112,10 +112,10 @@ bool ModelKafka::IsPoison(std::uint64_t event) {
   return poison_.count(event) != 0;
 }
 
-bool ModelKafka::IsRefused(const Identity& what, bool by_client) {
+bool ModelKafka::IsRejected(const Identity& what, bool by_client) {
   switch (what.kind) {
     case Identity::Kind::kProgress:
-      return now_ < progress_refused_until_ && (what.event % 2 == 0) == by_client;
+      return now_ < progress_rejected_until_ && (what.event % 2 == 0) == by_client;
     case Identity::Kind::kEvent:
     case Identity::Kind::kAgain:
       return IsPoison(what.event) && (what.event % 2 == 0) == by_client;
@@ -134,10 +134,10 @@ SubmitResult ModelKafka::Submit(const envelope::Record& record, delivery::Sequen
   if (std::optional<SubmitResult> answer = LookUp(what)) {
     return *std::move(answer);
   }
-  if (IsRefused(what, /*by_client=*/true)) {
+  if (IsRejected(what, /*by_client=*/true)) {
     judge_->OnPoison(what);
-    progress_refusals_ += what.kind == Identity::Kind::kProgress ? 1 : 0;
-    return SubmitResult{SubmitResult::Outcome::kRefused,
+    progress_rejections_ += what.kind == Identity::Kind::kProgress ? 1 : 0;
+    return SubmitResult{SubmitResult::Outcome::kRejected,
                         Failure{FailureKind::kRecordTooLarge, "larger than the topic allows"}};
   }
   judge_->OnSubmitted(what);
@@ -212,10 +212,10 @@ void ModelKafka::FailBatch(Partition* partition, std::size_t count, FailureKind 
       judge_->OnPoison(what);
     }
     if (kind != FailureKind::kSessionEnded && partition == &partitions_.back()) {
-      ++progress_refusals_;
+      ++progress_rejections_;
     }
     partition->gate.OnFailed();
-    reports_.push_back(Report{std::move(partition->messages.front()), Failure{kind, "refused"}});
+    reports_.push_back(Report{std::move(partition->messages.front()), Failure{kind, "rejected"}});
     partition->messages.pop_front();
     --partition->sent;
   }
@@ -248,12 +248,12 @@ void ModelKafka::AdvancePartition(Partition* partition) {
   const std::size_t count =
       random_.Chance(300) ? partition->sent : random_.Between(1, partition->sent);
   for (std::size_t i = 0; i < count; ++i) {
-    if (IsRefused(partition->messages[i].content.what, /*by_client=*/false)) {
+    if (IsRejected(partition->messages[i].content.what, /*by_client=*/false)) {
       FailBatch(partition, count, FailureKind::kRecordInvalid);  // the innocent ones, too
       return;
     }
   }
-  // In company, what is refused need not be what was retried.
+  // In company, what is rejected need not be what was retried.
   const auto again = [](const Message& message) {
     return message.content.what.kind == Identity::Kind::kAgain;
   };
@@ -288,8 +288,8 @@ void ModelKafka::Advance(base::Now now) {
   if (away()) {
     return;
   }
-  if (faults_.Has(Fault::progress_refused) && random_.Chance(10)) {
-    progress_refused_until_ = now_ + milliseconds(random_.Below(100'000));
+  if (faults_.Has(Fault::progress_rejected) && random_.Chance(10)) {
+    progress_rejected_until_ = now_ + milliseconds(random_.Below(100'000));
   }
   LandLate();
   ChangeTopics();
@@ -315,14 +315,14 @@ std::optional<SubmitResult> ModelKafka::LookUp(const Identity& what) {
     topic.reported_since.reset();
     return std::nullopt;
   }
-  if (!topic.pending && !topic.refusal_reported) {
-    topic.refusal_reported = true;
-    topic.reported_since = topic.reported_since.value_or(topic.refused_since.value_or(now_));
+  if (!topic.pending && !topic.rejection_reported) {
+    topic.rejection_reported = true;
+    topic.reported_since = topic.reported_since.value_or(topic.rejected_since.value_or(now_));
     if (now_ - *topic.reported_since >= plan_.options.unknown_topic_wait) {
       topic.condemned_at = now_;
       BlameTopics();
     }
-    return SubmitResult{SubmitResult::Outcome::kRefused,
+    return SubmitResult{SubmitResult::Outcome::kRejected,
                         Failure{FailureKind::kTopicUnknown, "no such topic"}};
   }
   if (!topic.pending) {
@@ -339,11 +339,11 @@ void ModelKafka::AnswerLookUps(delivery::SinkListener* listener) {
     }
     topic.pending = false;
     topic.looked_up = now_ >= topic.unknown_until;
-    topic.refusal_reported = topic.looked_up;
+    topic.rejection_reported = topic.looked_up;
     if (topic.looked_up) {
-      topic.refused_since.reset();
-    } else if (!topic.refused_since) {
-      topic.refused_since = now_;
+      topic.rejected_since.reset();
+    } else if (!topic.rejected_since) {
+      topic.rejected_since = now_;
     }
     listener->OnTopicAnswered(name, topic.looked_up);
   }
@@ -368,7 +368,7 @@ void ModelKafka::BlameTopics() {
 bool ModelKafka::MayBlame(const Identity& what, FailureKind kind) {
   if (what.kind == Identity::Kind::kAgain) {  // nothing is lost: the operator is asked again
     return kind != FailureKind::kSessionEnded &&
-           (mode_ == Mode::kOneAtATime || IsRefused(what, /*by_client=*/false));
+           (mode_ == Mode::kOneAtATime || IsRejected(what, /*by_client=*/false));
   }
   if (kind == FailureKind::kOther || kind == FailureKind::kTopicUnknown ||
       kind == FailureKind::kTopicNotAuthorized) {
@@ -378,7 +378,7 @@ bool ModelKafka::MayBlame(const Identity& what, FailureKind kind) {
                                         : pipeline::HeldTopics::kUnclearFor);
   }
   const bool alone = mode_ == Mode::kOneAtATime;
-  return kind != FailureKind::kSessionEnded && (alone || IsRefused(what, /*by_client=*/false));
+  return kind != FailureKind::kSessionEnded && (alone || IsRejected(what, /*by_client=*/false));
 }
 
 void ModelKafka::ChangeTopics() {
@@ -450,7 +450,7 @@ void ModelKafka::Poll(base::Now now, delivery::SinkListener* listener) {
 
 void ModelKafka::Acknowledge(const Message& message, delivery::SinkListener* listener) {
   if (message.content.progress) {
-    progress_refusals_ = 0;
+    progress_rejections_ = 0;
   }
   judge_->OnReported(message.content.what);
   listener->OnDelivered(message.sequence, {});
@@ -505,7 +505,7 @@ void ModelKafka::Abandon() {
   }
   reports_.clear();
   outstanding_ = outstanding_bytes_ = 0;
-  progress_refusals_ = 0;
+  progress_rejections_ = 0;
   open_ = closing_ = dead_ = false;
   session_failure_.reset();
 }

@@ -34,7 +34,7 @@ class ModelKafka final : public delivery::Sink {
   // From now on nothing goes wrong.
   void Heal();
 
-  // What brokers refuse they take from now on.
+  // What brokers reject they take from now on.
   void TakePoison() { poison_.clear(); }
 
   // The same for one event.
@@ -48,7 +48,7 @@ class ModelKafka final : public delivery::Sink {
   void DeleteProgress();
 
   // Of progress records since one was acknowledged.
-  int progress_refusals() const { return progress_refusals_; }
+  int progress_rejections() const { return progress_rejections_; }
 
   // No broker answers.
   bool away() const { return now_ < outage_until_; }
@@ -104,8 +104,8 @@ class ModelKafka final : public delivery::Sink {
     bool looked_up = false;             // of this session: it may be sent to
     bool pending = false;
     base::MonotonicTime answer_at;
-    bool refusal_reported = true;                       // of the last answer
-    std::optional<base::MonotonicTime> refused_since;   // nothing else was answered since
+    bool rejection_reported = true;                     // of the last answer
+    std::optional<base::MonotonicTime> rejected_since;  // nothing else was answered since
     std::optional<base::MonotonicTime> reported_since;  // the same, as far as walpost asked
     std::optional<base::MonotonicTime> condemned_at;    // it was reported for long enough
   };
@@ -130,7 +130,7 @@ class ModelKafka final : public delivery::Sink {
   std::size_t PartitionOf(const Identity& what) const;
   bool IsPoison(std::uint64_t event);
   // By the client, or by the broker.
-  bool IsRefused(const Identity& what, bool by_client);
+  bool IsRejected(const Identity& what, bool by_client);
   void LandOne(const Content& content);
   void Send(Partition* partition) const;
   void Land(Partition* partition, std::size_t count);
@@ -158,8 +158,8 @@ class ModelKafka final : public delivery::Sink {
   std::set<std::uint64_t> poison_;
   std::uint64_t poison_asked_below_ = 0;
   ProgressLog progress_;
-  int progress_refusals_ = 0;
-  base::MonotonicTime progress_refused_until_;
+  int progress_rejections_ = 0;
+  base::MonotonicTime progress_rejected_until_;
   std::vector<std::deque<Content>> late_;  // by partition: may land, in order
   bool late_progress_ = false;
   std::size_t outstanding_ = 0;  // without a report that was served

@@ -53,7 +53,7 @@ inline constexpr char kDeadLetterTopic[] = "walpost-dlq";
   X(kafka_made_anew)                 \
   X(kafka_stuck)                     \
   X(topics_unknown)                  \
-  X(progress_refused)                \
+  X(progress_rejected)               \
   X(progress_unreadable)             \
   X(progress_deleted)                \
   X(dead_letters_unreachable)        \

@@ -46,7 +46,7 @@ BUGS = [
      "      case SubmitResult::Outcome::kNotNow:\n        return BUG(not_now_skipped) ? Fate::kGone : Fate::kStopped;"),
     ("pipeline/dispatcher.cc",
      "    if (!Decide(sequence, result.failure, 1)) {",
-     "    if (BUG(refused_settled)) { tracker_->Settle(sequence); continue; }\n"
+     "    if (BUG(rejected_settled)) { tracker_->Settle(sequence); continue; }\n"
      "    if (!Decide(sequence, result.failure, 1)) {"),
     ("pipeline/dispatcher.cc",
      "        if (sequence < resubmit_below_) {",
@@ -202,8 +202,8 @@ BUGS = [
      "    ++cursor_;\n    if (BUG(settled_before_written) && !entry.settled && entry.form != delivery::Tracker::Form::kEvent) {\n"
      "      ++counters_->events_parked;\n      tracker_->Settle(cursor_ - 1);\n    }\n  }\n}\n\n// What waits with its topic"),
     ("pipeline/dispatcher.cc",
-     "      dead_letters_->OnRefused(failure, phase_ == Phase::kOneAtATime, now_);",
-     "      dead_letters_->OnRefused(failure, phase_ == Phase::kOneAtATime || BUG(company_decides), now_);"),
+     "      dead_letters_->OnRejected(failure, phase_ == Phase::kOneAtATime, now_);",
+     "      dead_letters_->OnRejected(failure, phase_ == Phase::kOneAtATime || BUG(company_decides), now_);"),
     ("pipeline/dead_letters.cc",
      "  loaded_ = !may_be_open &&",
      "  may_be_open = may_be_open && !BUG(stream_before_load);\n  loaded_ = !may_be_open &&"),
@@ -231,7 +231,7 @@ BUGS = [
      "  if ((next.truncated_bytes || next.reason == envelope::kMessageMalformed) && !BUG(truncated_sent)) {"),
     ("pipeline/dead_letters_release.cc",
      "    Drop();\n    Fail(failure.detail);",
-     "    if (BUG(refused_retry_passed)) { OnLost(); sending_ = Sending::kOutstanding; OnAcknowledged(); return; }\n"
+     "    if (BUG(rejected_retry_passed)) { OnLost(); sending_ = Sending::kOutstanding; OnAcknowledged(); return; }\n"
      "    Drop();\n    Fail(failure.detail);"),
     ("pipeline/dead_letters_release.cc",
      "    retry_at_ = base::MonotonicTime();  // the sink may take it any time",
@@ -317,8 +317,8 @@ BUGS = [
      "  return std::max({received_lsn_, complete_lsn_, taken});",
      "  return BUG(open_transaction_forgotten) ? received_lsn_ : std::max({received_lsn_, complete_lsn_, taken});"),
     ("pipeline/progress_keeper.cc",
-     "    refusing_ += std::min(gap, kRefusingMax);",
-     "    refusing_ += BUG(outage_is_a_refusal) ? gap : std::min(gap, kRefusingMax);"),
+     "    rejecting_ += std::min(gap, kRejectingMax);",
+     "    rejecting_ += BUG(outage_is_a_rejection) ? gap : std::min(gap, kRejectingMax);"),
     ("pipeline/intake_relations.cc",
      "    if (same_name && !same_oid) {",
      "    if (same_name && !same_oid && !BUG(other_oid_ignored)) {"),

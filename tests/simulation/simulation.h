@@ -91,7 +91,7 @@ class Simulation {
   void ArriveStatuses();
   void DropConnection(bool slot_stays_taken);
   void FinishConnecting();
-  std::optional<base::StreamEnd> RefuseConnect();
+  std::optional<base::StreamEnd> RejectConnect();
   void Heal();
 
   // --- Other clients (foreign.cc) ---

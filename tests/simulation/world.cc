@@ -248,15 +248,15 @@ void Simulation::FinishConnecting() {
     return;
   }
   const Attempt attempt = *std::exchange(connecting_, std::nullopt);
-  if (const std::optional<StreamEnd> refused = RefuseConnect()) {
-    Trace("connect:", std::string(refused->status.message()));
-    pipeline_->OnStreamEnd(*refused, now_);
+  if (const std::optional<StreamEnd> rejected = RejectConnect()) {
+    Trace("connect:", std::string(rejected->status.message()));
+    pipeline_->OnStreamEnd(*rejected, now_);
     return;
   }
   base::SourceFacts facts = server_.Facts();
-  if (const std::optional<StreamEnd> refused = Guard(attempt.known, &facts)) {
-    Trace("guard:", std::string(refused->status.message()));
-    pipeline_->OnStreamEnd(*refused, now_);
+  if (const std::optional<StreamEnd> rejected = Guard(attempt.known, &facts)) {
+    Trace("guard:", std::string(rejected->status.message()));
+    pipeline_->OnStreamEnd(*rejected, now_);
     return;
   }
   const base::Lsn remembered = facts.progress && facts.progress->last_transaction
@@ -287,7 +287,7 @@ void Simulation::FinishConnecting() {
   }
 }
 
-std::optional<StreamEnd> Simulation::RefuseConnect() {
+std::optional<StreamEnd> Simulation::RejectConnect() {
   StreamEnd end;
   if (server_state_ != ServerState::kUp || (Happens(Fault::connect_failure, 300))) {
     end.status = absl::UnavailableError("connection refused");

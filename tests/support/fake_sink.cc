@@ -112,9 +112,10 @@ SubmitResult FakeSink::FindTopic(const envelope::Record& record) {
   if (pending_topics_.contains(record.topic)) {
     return SubmitResult{SubmitResult::Outcome::kTopicPending, {}};
   }
-  if (const auto refused = refused_topics_.find(record.topic); refused != refused_topics_.end()) {
-    ++refusals_of_topic_[refused->first];
-    return SubmitResult{SubmitResult::Outcome::kRefused, refused->second};
+  if (const auto rejected = rejected_topics_.find(record.topic);
+      rejected != rejected_topics_.end()) {
+    ++rejections_of_topic_[rejected->first];
+    return SubmitResult{SubmitResult::Outcome::kRejected, rejected->second};
   }
   return SubmitResult{};
 }
@@ -125,10 +126,10 @@ SubmitResult FakeSink::Submit(const envelope::Record& record, Sequence sequence)
   if (closing_ || failed_ || not_now_ || outstanding_.size() >= capacity_) {
     return SubmitResult{SubmitResult::Outcome::kNotNow, {}};
   }
-  if (const auto refused = refusals_.find(sequence); refused != refusals_.end()) {
-    const auto& [topic, failure] = refused->second;
+  if (const auto rejected = rejections_.find(sequence); rejected != rejections_.end()) {
+    const auto& [topic, failure] = rejected->second;
     if (topic.empty() || topic == record.topic) {
-      return SubmitResult{SubmitResult::Outcome::kRefused, failure};
+      return SubmitResult{SubmitResult::Outcome::kRejected, failure};
     }
   }
   if (SubmitResult topic = FindTopic(record); topic.outcome != SubmitResult::Outcome::kAccepted) {
@@ -152,7 +153,7 @@ void FakeSink::Poll(base::Now /*now*/, delivery::SinkListener* listener) {
     Serve(std::move(command), listener);
   }
   for (const std::string& topic : std::exchange(answered_topics_, {})) {
-    listener->OnTopicAnswered(topic, !refused_topics_.contains(topic));
+    listener->OnTopicAnswered(topic, !rejected_topics_.contains(topic));
   }
   if (!closing_ || hold_close_ || (!was_closing && !outstanding_.empty())) {
     return;

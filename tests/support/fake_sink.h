@@ -59,21 +59,21 @@ class FakeSink final : public delivery::Sink {
   void SetCapacity(std::size_t records) { capacity_ = records; }
 
   // `topic`: only there; empty = anywhere.
-  void Refuse(delivery::Sequence sequence, delivery::Failure failure, std::string topic = "") {
-    refusals_[sequence] = {std::move(topic), std::move(failure)};
+  void Reject(delivery::Sequence sequence, delivery::Failure failure, std::string topic = "") {
+    rejections_[sequence] = {std::move(topic), std::move(failure)};
   }
 
-  void StopRefusing() { refusals_.clear(); }
+  void StopRejecting() { rejections_.clear(); }
 
   // Every record of the topic.
-  void RefuseTopic(const std::string& topic, delivery::Failure failure) {
-    refused_topics_[topic] = std::move(failure);
+  void RejectTopic(const std::string& topic, delivery::Failure failure) {
+    rejected_topics_[topic] = std::move(failure);
   }
 
-  void TakeTopic(const std::string& topic) { refused_topics_.erase(topic); }
+  void TakeTopic(const std::string& topic) { rejected_topics_.erase(topic); }
 
   // How often it was.
-  int refusals(const std::string& topic) { return refusals_of_topic_[topic]; }
+  int rejections(const std::string& topic) { return rejections_of_topic_[topic]; }
 
   // The topic is being looked up; it is answered in the Poll after it no longer is.
   void SetPending(const std::string& topic, bool pending);
@@ -146,9 +146,9 @@ class FakeSink final : public delivery::Sink {
   std::deque<Outstanding> outstanding_;
   std::deque<Command> commands_;
   std::set<std::pair<std::string, std::int32_t>> failed_partitions_;  // of this session
-  std::map<delivery::Sequence, std::pair<std::string, delivery::Failure>> refusals_;
-  std::map<std::string, delivery::Failure, std::less<>> refused_topics_;
-  std::map<std::string, int> refusals_of_topic_;
+  std::map<delivery::Sequence, std::pair<std::string, delivery::Failure>> rejections_;
+  std::map<std::string, delivery::Failure, std::less<>> rejected_topics_;
+  std::map<std::string, int> rejections_of_topic_;
   std::set<std::string, std::less<>> pending_topics_;
   std::vector<std::string> answered_topics_;
   std::optional<base::MonotonicTime> deadline_;

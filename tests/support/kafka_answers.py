@@ -43,8 +43,8 @@ class _Reader:
         return bytes(self.data[self.at - size:self.at])
 
 
-def refusal(body, version, correlation, code):
-    """The answer to a Produce request, whose body this is, that refuses every partition of it."""
+def rejection(body, version, correlation, code):
+    """The answer to a Produce request, whose body this is, that rejects every partition of it."""
     reader = _Reader(body)
     reader.text()  # transactional id
     reader.take("h")  # acks
@@ -150,7 +150,7 @@ class _Connection:
             return b"", True
         reader = _Reader(frame, 12)
         reader.text()  # client id
-        return refusal(frame[reader.at:], version, correlation, code), False
+        return rejection(frame[reader.at:], version, correlation, code), False
 
     def down(self, data):
         self._down += data

@@ -57,7 +57,7 @@ void MockKafka::Wake() const {
       htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
   const int connection = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   CHECK_GE(connection, 0);
-  // One that is down refuses.
+  // One that is down rejects.
   (void)connect(connection, reinterpret_cast<const sockaddr*>(&broker), sizeof(broker));
   close(connection);
 }

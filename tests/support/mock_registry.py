@@ -1,4 +1,4 @@
-"""A Schema Registry in this process, for what no real one does on demand: to be away, to refuse, to answer nonsense.
+"""A Schema Registry in this process, for what no real one does on demand: to be away, to reject, to answer nonsense.
 
 It knows only what tests set, compares schemas as text, and gives GUIDs. Real ones have tests of their own.
 """

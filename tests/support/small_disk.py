@@ -30,7 +30,7 @@ class SmallDisk:
             if disk.f_bfree == 0:
                 return
             used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
-            self._resize(used, check=False)  # refused when something was written meanwhile
+            self._resize(used, check=False)  # rejected when something was written meanwhile
         raise RuntimeError(f"{self.path} does not get full")
 
     def empty(self):

@@ -30,8 +30,8 @@ public final class Producer {
       for (int n = 0; n < Integer.parseInt(arguments[0]); n++) {
         try {
           placeOrder(db, n % 10 + 1, BigDecimal.valueOf(n % 7 * 25));
-        } catch (SQLException refused) {
-          if (!refused.getSQLState().equals("23514")) throw refused; // check_violation
+        } catch (SQLException rejected) {
+          if (!rejected.getSQLState().equals("23514")) throw rejected; // check_violation
           System.out.printf("customer %d has no credit for %d: no order, no event%n", n % 10 + 1, n % 7 * 25);
         }
       }

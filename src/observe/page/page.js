@@ -260,7 +260,7 @@ function chart(history, { title, unit, read }) {
   return made;
 }
 
-// Without the name and password that the page's own address may have, which fetch refuses.
+// Without the name and password that the page's own address may have, which fetch rejects.
 const here = location.origin + location.pathname;
 
 async function ask(path) {

@@ -193,7 +193,7 @@ TEST(ConfigTest, ProblemOfASetIsSaidToBeOne) {
 }
 
 // A clock of nanoseconds ends after 292 years.
-TEST(ConfigTest, DurationsOfMoreThanAYearAreRefused) {
+TEST(ConfigTest, DurationsOfMoreThanAYearAreRejected) {
   for (const char* key :
        {"source.reconnect_interval", "delivery.shutdown_timeout", "monitor.interval"}) {
     EXPECT_THAT(Message(Parse(kLeast, "w.yaml", {std::string(key) + "=9999999h"}).status()),

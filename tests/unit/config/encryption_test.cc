@@ -28,7 +28,7 @@ TEST(RequireEncryptionTest, WhatIsEncryptedThroughoutIsTaken) {
   EXPECT_EQ(ProblemsWith({"source.conninfo=host=/run/postgresql"}), "");
 }
 
-TEST(RequireEncryptionTest, EachConnectionThatMayBeInClearTextIsRefusedByName) {
+TEST(RequireEncryptionTest, EachConnectionThatMayBeInClearTextIsRejectedByName) {
   EXPECT_THAT(ProblemsWith({"source.conninfo=host=db1"}),
               AllOf(HasSubstr("source.conninfo"), HasSubstr("sslmode=verify-full")));
   EXPECT_THAT(ProblemsWith({"monitor.conninfo=host=db2 sslmode=prefer"}),

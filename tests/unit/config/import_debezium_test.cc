@@ -107,7 +107,7 @@ TEST(ImportDebeziumTest, WhatIsNoConnectorWithAnEventRouterIsNotTaken) {
   EXPECT_THAT(ErrorOf("k=\\u12"), HasSubstr("four digits"));
 }
 
-TEST(ImportDebeziumTest, OptionThatWalpostRefusesIsNamed) {
+TEST(ImportDebeziumTest, OptionThatWalpostRejectsIsNamed) {
   EXPECT_THAT(
       ErrorOf(std::string("{\"transforms.o.route.topic.regex\":\"[a&&b]\",") + kRouter + "}"),
       HasSubstr("which Java reads differently"));

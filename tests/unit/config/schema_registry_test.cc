@@ -60,7 +60,7 @@ TEST(SchemaRegistryTest, UrlIsNotShownInProblems) {
   }
 }
 
-TEST(SchemaRegistryTest, WhatCannotBeIsRefused) {
+TEST(SchemaRegistryTest, WhatCannotBeIsRejected) {
   EXPECT_THAT(RegistryProblemsOf("{url: 'registry:8081'}"),
               HasSubstr("schema_registry.url: write http:// or https://"));
   EXPECT_THAT(RegistryProblemsOf("{url: 'http://me:secret@registry'}"),
@@ -102,13 +102,13 @@ TEST(FramingTest, MessagesHaveTheirOwn) {
   EXPECT_TRUE(config->run.pipeline.messages.encoder.framing.auto_register);
 }
 
-TEST(FramingTest, WithoutARegistryItIsRefused) {
+TEST(FramingTest, WithoutARegistryItIsRejected) {
   const auto config = With({"outboxes=[{value: {schema_registry: {framing: payload}}}]"});
   EXPECT_THAT(std::string(config.status().message()),
               HasSubstr("outboxes[0].value.schema_registry.framing needs schema_registry.url"));
 }
 
-TEST(FramingTest, WhatCannotWorkIsRefused) {
+TEST(FramingTest, WhatCannotWorkIsRejected) {
   const std::pair<const char*, const char*> cases[] = {
       {"{format: cloudevents, cloudevents: {mode: structured_json}, schema_registry: {framing: "
        "payload}}",

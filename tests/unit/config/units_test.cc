@@ -22,7 +22,7 @@ TEST(DurationTest, EveryUnitIsRead) {
 }
 
 // A bare number would be seconds to one reader and milliseconds to the next.
-TEST(DurationTest, AnythingElseIsRefusedWithWhatIsAccepted) {
+TEST(DurationTest, AnythingElseIsRejectedWithWhatIsAccepted) {
   for (const char* text : {"", "s", "25", "-1s", "+1s", "1.5s", "1m", "1S", "1sec", "1s 2ms", " 1s",
                            "1s ", "1 s s", "0x10s", "ten"}) {
     const auto parsed = ParseDuration(text);
@@ -33,7 +33,7 @@ TEST(DurationTest, AnythingElseIsRefusedWithWhatIsAccepted) {
   }
 }
 
-TEST(DurationTest, TooLargeToCountIsRefusedAndDoesNotWrap) {
+TEST(DurationTest, TooLargeToCountIsRejectedAndDoesNotWrap) {
   EXPECT_FALSE(ParseDuration("99999999999999999999ms").ok());
   EXPECT_FALSE(ParseDuration("9223372036854775807d").ok());
   EXPECT_FALSE(ParseDuration("18446744073709551615ms").ok());
@@ -58,7 +58,7 @@ TEST(SizeTest, EveryUnitIsRead) {
   EXPECT_EQ(ParseSize("1 GB").value(), 1'000'000'000u);
 }
 
-TEST(SizeTest, AnythingElseIsRefusedWithWhatIsAccepted) {
+TEST(SizeTest, AnythingElseIsRejectedWithWhatIsAccepted) {
   for (const char* text : {"", "MiB", "-1", "1.5MiB", "16M", "16mib", "1TiB", "1 Ki B", "16MiBs"}) {
     const auto parsed = ParseSize(text);
     ASSERT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << text;
@@ -68,7 +68,7 @@ TEST(SizeTest, AnythingElseIsRefusedWithWhatIsAccepted) {
   }
 }
 
-TEST(SizeTest, TooLargeToCountIsRefusedAndDoesNotWrap) {
+TEST(SizeTest, TooLargeToCountIsRejectedAndDoesNotWrap) {
   EXPECT_FALSE(ParseSize("18446744073709551616").ok());
   EXPECT_FALSE(ParseSize("18446744073709551615").ok());
   EXPECT_FALSE(ParseSize("9999999999999GiB").ok());

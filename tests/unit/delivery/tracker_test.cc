@@ -157,7 +157,7 @@ TEST(TrackerDeathTest, PositionPastAnUndeliveredEventIsFatal) {
   tracker.BeginTransaction(Lsn(1'000));
   const Sequence first = AddEvent(&tracker);
   tracker.CommitTransaction(Lsn(1'100));
-  tracker.BeginTransaction(Lsn(500));  // no server may do this; the pipeline refuses it before
+  tracker.BeginTransaction(Lsn(500));  // no server may do this; the pipeline rejects it before
   AddEvent(&tracker);
   EXPECT_DEATH(tracker.Settle(first), "would confirm past an undelivered event");
 }

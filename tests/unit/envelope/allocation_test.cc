@@ -95,7 +95,7 @@ class HotPath {
                                      TransactionInfo(), &arena_, &record)
                              .ok();
       if (!taken) {
-        ++refused_;
+        ++rejected_;
         continue;
       }
       if (in_flight_.size() < kInFlight) {
@@ -108,7 +108,7 @@ class HotPath {
     }
   }
 
-  int refused() const { return refused_; }
+  int rejected() const { return rejected_; }
 
   static outbox::TableOptions Options() {
     outbox::TableOptions options = *outbox::PresetOptions("walpost");
@@ -132,7 +132,7 @@ class HotPath {
   base::ChunkArena arena_;
   std::vector<Record> in_flight_;
   std::uint32_t ordinal_ = 0;
-  int refused_ = 0;
+  int rejected_ = 0;
 };
 
 TEST(AllocationTest, CounterCounts) {
@@ -168,7 +168,7 @@ TEST(AllocationTest, WarmPathAllocatesNothing) {
       EXPECT_EQ(AllocationCount(), before)
           << (binary ? "binary" : "text") << ", format " << static_cast<int>(options.format)
           << ", mode " << static_cast<int>(options.cloud_events.mode);
-      EXPECT_EQ(path.refused(), 0);
+      EXPECT_EQ(path.rejected(), 0);
     }
   }
 }
@@ -188,7 +188,7 @@ TEST(AllocationTest, WarmPathOfDebeziumsOptionsAllocatesNothing) {
     const std::uint64_t before = AllocationCount();
     path.Take(rows, 10'000);
     EXPECT_EQ(AllocationCount(), before) << (binary ? "binary" : "text");
-    EXPECT_EQ(path.refused(), 0);
+    EXPECT_EQ(path.rejected(), 0);
   }
 }
 

@@ -332,7 +332,7 @@ TEST_F(EncoderTest, EventBringsNoHeaderThatWalpostWritesInItsFormat) {
   EncoderOptions structured{ValueFormat::kCloudEvents, HeaderSet::kWalpost};
   structured.cloud_events.mode = CloudEventMode::kStructuredJson;
   const EncoderOptions binary{ValueFormat::kCloudEvents, HeaderSet::kDebezium};
-  const auto refused = [&](const EncoderOptions& options, std::string_view name) {
+  const auto rejected = [&](const EncoderOptions& options, std::string_view name) {
     bool found = false;
     for (const bool of_column : {false, true}) {
       const std::vector<Header> one = {{name, "x"}};
@@ -366,31 +366,31 @@ TEST_F(EncoderTest, EventBringsNoHeaderThatWalpostWritesInItsFormat) {
                         "id\u00a0"};
   for (const EncoderOptions& options : {raw, debezium, structured, binary}) {
     for (const std::string_view name : always) {
-      EXPECT_TRUE(refused(options, name)) << name;
+      EXPECT_TRUE(rejected(options, name)) << name;
     }
-    EXPECT_FALSE(refused(options, "tenant"));
-    EXPECT_FALSE(refused(options, "walpost"));
+    EXPECT_FALSE(rejected(options, "tenant"));
+    EXPECT_FALSE(rejected(options, "walpost"));
     // There are readers that take names without case.
     for (const std::string_view name : Names{"ID", "Walpost-Position", "WALPOST-", "TraceParent"}) {
-      EXPECT_TRUE(refused(options, name)) << name;
+      EXPECT_TRUE(rejected(options, name)) << name;
     }
   }
   for (const std::string_view name : Names{"type", "Type", "content-type", "Content-Type"}) {
-    EXPECT_TRUE(refused(raw, name)) << name;
-    EXPECT_FALSE(refused(debezium, name)) << name;
+    EXPECT_TRUE(rejected(raw, name)) << name;
+    EXPECT_FALSE(rejected(debezium, name)) << name;
   }
-  EXPECT_TRUE(refused(structured, "type"));
-  EXPECT_FALSE(refused(binary, "type"));
-  EXPECT_TRUE(refused(binary, "content-type"));
-  EXPECT_TRUE(refused(binary, "Content-Type"));
+  EXPECT_TRUE(rejected(structured, "type"));
+  EXPECT_FALSE(rejected(binary, "type"));
+  EXPECT_TRUE(rejected(binary, "content-type"));
+  EXPECT_TRUE(rejected(binary, "Content-Type"));
   for (const std::string_view name :
        Names{"ce_id", "ce_specversion", "ce_sequence", "ce_data", "CE_ID", "ce_Source", "Ce_type",
              "ce-id", "Ce-Source", "cloudEvents:id", "cloudevents:Type", "cloudEvents_source"}) {
-    EXPECT_TRUE(refused(binary, name)) << name;
-    EXPECT_TRUE(refused(structured, name)) << name;
-    EXPECT_FALSE(refused(raw, name)) << name;
+    EXPECT_TRUE(rejected(binary, name)) << name;
+    EXPECT_TRUE(rejected(structured, name)) << name;
+    EXPECT_FALSE(rejected(raw, name)) << name;
   }
-  EXPECT_FALSE(refused(binary, "ce_tenant")) << "an extension of the event's own";
+  EXPECT_FALSE(rejected(binary, "ce_tenant")) << "an extension of the event's own";
 }
 
 TEST_F(EncoderTest, HeaderStandsOnARecordOnce) {
@@ -419,9 +419,9 @@ TEST_F(EncoderTest, EnvelopesOwnHeadersMayHaveAnyNameButWalposts) {
   for (const char* name : {"walpost-position", "Walpost-Position"}) {
     const std::vector<Header> forged = {{name, "x"}};
     event_.headers = forged;
-    Record refused;
+    Record rejected;
     EXPECT_EQ(outbox::ReasonCodeOf(
-                  encoders_.back().Encode(event_, position_, transaction_, &arena_, &refused)),
+                  encoders_.back().Encode(event_, position_, transaction_, &arena_, &rejected)),
               "header_invalid");
   }
 }

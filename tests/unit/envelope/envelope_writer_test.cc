@@ -236,7 +236,7 @@ TEST(EnvelopeWriterTest, TextThatIsNotUtf8IsUndeliverableAndNotShown) {
       {"traceparent", &Event::traceparent},
       {"tracestate", &Event::tracestate}};
   EnvelopeWriter writer(kDatabase);
-  const auto expect_refused = [&writer](const Event& event, const std::string& what) {
+  const auto expect_rejected = [&writer](const Event& event, const std::string& what) {
     const absl::Status status = writer.Measure(event, Position(), TransactionInfo()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << what;
     EXPECT_THAT(std::string(status.message()), HasSubstr(what));
@@ -249,15 +249,15 @@ TEST(EnvelopeWriterTest, TextThatIsNotUtf8IsUndeliverableAndNotShown) {
   for (const auto& [name, field] : fields) {
     Event event = good;
     event.*field = bad;
-    expect_refused(event, "the " + name + " of an event is not UTF-8");
+    expect_rejected(event, "the " + name + " of an event is not UTF-8");
   }
   Event event = good;
   event.key = bad;
-  expect_refused(event, "the key of an event is not UTF-8");
+  expect_rejected(event, "the key of an event is not UTF-8");
   for (const Header& header : {Header{bad, "x"}, Header{"x", bad}}) {
     event = good;
     event.headers = std::span<const Header>(&header, 1);
-    expect_refused(event, "a header of event '' is not UTF-8");
+    expect_rejected(event, "a header of event '' is not UTF-8");
   }
 }
 

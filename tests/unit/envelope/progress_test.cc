@@ -58,7 +58,7 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   EXPECT_EQ(read->prefixes_since, progress.prefixes_since);
 }
 
-TEST(ProgressTest, WhatIsNoProgressIsRefused) {
+TEST(ProgressTest, WhatIsNoProgressIsRejected) {
   for (const std::string value : {"", "hello", "\xff\xff\xff"}) {
     EXPECT_EQ(DecodeProgress(value).status().code(), absl::StatusCode::kDataLoss) << value;
   }
@@ -66,7 +66,7 @@ TEST(ProgressTest, WhatIsNoProgressIsRefused) {
 
 // Numbers that no walpost writes: they must not overflow, and an epoch must leave room for a
 // decision that overrules it.
-TEST(ProgressTest, WhatNoWalpostWritesIsRefused) {
+TEST(ProgressTest, WhatNoWalpostWritesIsRejected) {
   v1::Progress good;
   good.set_format(1);
   good.set_epoch(3);
@@ -100,7 +100,7 @@ TEST(ProgressTest, WhatNoWalpostWritesIsRefused) {
 }
 
 // Failure 75.
-TEST(ProgressTest, NewerFormatIsRefusedByName) {
+TEST(ProgressTest, NewerFormatIsRejectedByName) {
   v1::Progress message;
   message.set_format(2);
   EXPECT_THAT(std::string(DecodeProgress(message.SerializeAsString()).status().message()),

@@ -56,13 +56,13 @@ TEST(FrameTest, HeaderHasTheGuidAndThePath) {
   EXPECT_EQ(Hex(*FrameOf(Header(), Known({2}))), "010102030405060708090a0b0c0d0e0f100204");
 }
 
-TEST(FrameTest, HeaderOfARegistryWithoutGuidsIsRefused) {
+TEST(FrameTest, HeaderOfARegistryWithoutGuidsIsRejected) {
   const auto frame = FrameOf(Header(), Schema{7, std::nullopt, {0}, true});
   EXPECT_EQ(frame.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(frame.status().message()), HasSubstr("use `framing: payload`"));
 }
 
-TEST(FrameTest, MessageThatIsNestedDeeperThanThereIsRoomIsRefused) {
+TEST(FrameTest, MessageThatIsNestedDeeperThanThereIsRoomIsRejected) {
   const std::vector<std::int32_t> deep(kSchemaRoom, 1);
   EXPECT_EQ(FrameOf(Payload(), Known(deep)).status().code(), absl::StatusCode::kInvalidArgument);
   const std::vector<std::int32_t> fits(kSchemaRoom - 6, 1);
@@ -156,23 +156,23 @@ TEST(SchemaTableTest, SameNeedIsTheSameEntryAndAnotherSourceIsNot) {
   EXPECT_EQ(table.wanted(), 2U);
 }
 
-TEST(SchemaTableTest, WhatIsKnownIsNotRefusedAnyMore) {
+TEST(SchemaTableTest, WhatIsKnownIsNotRejectedAnyMore) {
   SchemaTable table;
   const SchemaTable::Ref ref = table.RefOf(Payload());
-  table.Refuse(ref, "no such subject");
-  EXPECT_EQ(table.entry(ref).state, SchemaTable::State::kRefused);
+  table.Reject(ref, "no such subject");
+  EXPECT_EQ(table.entry(ref).state, SchemaTable::State::kRejected);
   EXPECT_EQ(table.wanted(), 0U);
   table.Learn(ref, "frame", false);
-  table.Refuse(ref, "the subject was deleted");
+  table.Reject(ref, "the subject was deleted");
   EXPECT_EQ(table.entry(ref).state, SchemaTable::State::kKnown);
   EXPECT_EQ(table.entry(ref).frame, "frame");
 }
 
-TEST(SchemaTableTest, ForgottenRefusalIsWantedOnceItIsNeededAgain) {
+TEST(SchemaTableTest, ForgottenRejectionIsWantedOnceItIsNeededAgain) {
   SchemaTable table;
   const SchemaTable::Ref ref = table.RefOf(Payload());
-  table.Refuse(ref, "no");
-  table.ForgetRefusals();
+  table.Reject(ref, "no");
+  table.ForgetRejections();
   EXPECT_EQ(table.wanted(), 0U);
   EXPECT_EQ(table.Use(ref).state, SchemaTable::State::kUnknown);
   EXPECT_EQ(table.wanted(), 1U);

@@ -37,7 +37,7 @@ TEST(ClassifyTest, AnswersAboutATopic) {
   ExpectAll(FailureKind::kTopicNotAuthorized, {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED});
 }
 
-// Judging a record by one of them would lose or refuse a good event.
+// Judging a record by one of them would lose or reject a good event.
 // Failure 71.
 TEST(ClassifyTest, TroubleOfTheProducerSaysNothingAboutTheRecord) {
   ExpectAll(

@@ -75,7 +75,7 @@ TEST_F(DeadLetterOutletTest, RowThatADeadLetterKeepsStaysInItsTable) {
   EXPECT_THAT(ReadPartition(mock_.bootstrap(), "dead", 0), ElementsAre("(null)"));
 }
 
-TEST_F(DeadLetterOutletTest, RefusalIsReportedAndTheNextGoesOn) {
+TEST_F(DeadLetterOutletTest, RejectionIsReportedAndTheNextGoesOn) {
   DeadLetterOutlet outlet(Options(), "dead", "shop");
   mock_.FailProduce({RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE});
   EXPECT_TRUE(outlet.Publish({Row("a")}).ok());

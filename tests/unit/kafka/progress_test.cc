@@ -148,7 +148,7 @@ TEST_F(ProgressTest, RecordOfANewerFormatCountsAsUnreadableWhileItIsTheLast) {
   EXPECT_TRUE(ReadProgress(Options(), kKey, {kTimeout}).ok());
 }
 
-TEST_F(ProgressTest, TopicOfSeveralPartitionsIsRefused) {
+TEST_F(ProgressTest, TopicOfSeveralPartitionsIsRejected) {
   mock_.CreateTopic("progress", 2);
   EXPECT_EQ(ReadProgress(Options(), kKey, {kTimeout}).status().code(),
             absl::StatusCode::kFailedPrecondition);

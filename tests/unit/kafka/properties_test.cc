@@ -27,13 +27,13 @@ KafkaOptions Options(Properties properties) {
   return options;
 }
 
-std::string Refusal(const Properties& properties) {
+std::string Rejection(const Properties& properties) {
   const absl::StatusOr<Conf> conf = BuildConf(Options(properties), Sink::Mode::kPipelined);
   EXPECT_EQ(conf.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(conf.status().message());
 }
 
-// What librdkafka has for `name`, "" when the configuration was refused.
+// What librdkafka has for `name`, "" when the configuration was rejected.
 std::string InForce(const Properties& properties, const char* name,
                     Sink::Mode mode = Sink::Mode::kPipelined) {
   const absl::StatusOr<Conf> conf = BuildConf(Options(properties), mode);
@@ -77,34 +77,34 @@ constexpr Unsafe kUnsafe[] = {
     {"plugin.library.paths", "/nowhere/library.so", "loads foreign code"},
 };
 
-TEST(PropertiesTest, UnsafePropertyIsRefusedByNameWithTheReason) {
+TEST(PropertiesTest, UnsafePropertyIsRejectedByNameWithTheReason) {
   for (const Unsafe& unsafe : kUnsafe) {
-    const std::string refusal = Refusal({{unsafe.name, unsafe.value}});
-    EXPECT_THAT(refusal, HasSubstr(std::string("sink.kafka.properties: ") + unsafe.name));
-    EXPECT_THAT(refusal, HasSubstr(unsafe.reason)) << unsafe.name;
-    EXPECT_THAT(refusal, HasSubstr("remove it")) << unsafe.name;
+    const std::string rejection = Rejection({{unsafe.name, unsafe.value}});
+    EXPECT_THAT(rejection, HasSubstr(std::string("sink.kafka.properties: ") + unsafe.name));
+    EXPECT_THAT(rejection, HasSubstr(unsafe.reason)) << unsafe.name;
+    EXPECT_THAT(rejection, HasSubstr("remove it")) << unsafe.name;
   }
 }
 
 // librdkafka cuts what it quotes, or quotes it in its own way.
-TEST(PropertiesTest, NoPieceOfALongValueIsShownWhenItIsRefused) {
+TEST(PropertiesTest, NoPieceOfALongValueIsShownWhenItIsRejected) {
   std::string secret;
   for (int i = 0; i < 200; ++i) {
     secret += "s3cret" + std::to_string(i);
   }
   for (const char* name : {"security.protocol", "compression.type", "debug",
                            "broker.address.family", "queue.buffering.max.messages"}) {
-    const std::string refusal = Refusal({{name, secret}});
-    EXPECT_THAT(refusal, HasSubstr(name));
-    EXPECT_THAT(refusal, ::testing::Not(HasSubstr("s3cret1"))) << name;
+    const std::string rejection = Rejection({{name, secret}});
+    EXPECT_THAT(rejection, HasSubstr(name));
+    EXPECT_THAT(rejection, ::testing::Not(HasSubstr("s3cret1"))) << name;
   }
   KafkaOptions options;
   options.properties = {{"bootstrap.servers", "127.0.0.1:1"},
                         {"security.protocol", "sasl_plaintext"},
                         {"sasl.mechanism", secret}};
-  const absl::Status refused = CheckOptions(options);
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()), ::testing::Not(HasSubstr("s3cret1")));
+  const absl::Status rejected = CheckOptions(options);
+  EXPECT_EQ(rejected.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(rejected.message()), ::testing::Not(HasSubstr("s3cret1")));
 }
 
 // What comes from a file may be a secret that stands at a harmless name.
@@ -112,8 +112,8 @@ TEST(PropertiesTest, NoPieceOfASecretIsShownWhereverItStands) {
   KafkaOptions options;
   options.properties = {{"bootstrap.servers", "s3cret-of-a-file:9092"}, {"client.rack", "rack-1"}};
   options.secrets = {"s3cret-of-a-file:9092"};
-  EXPECT_EQ(Shown("s3cret-of-a-file:9092/bootstrap: refused, rack-1", options),
-            "***/bootstrap: refused, rack-1");
+  EXPECT_EQ(Shown("s3cret-of-a-file:9092/bootstrap: rejected, rack-1", options),
+            "***/bootstrap: rejected, rack-1");
 }
 
 TEST(PropertiesTest, SafeValueOfAGuardedPropertyIsAccepted) {
@@ -168,9 +168,9 @@ TEST(PropertiesTest, QueueHoldsEveryRecordThatMayBeInFlight) {
   EXPECT_THAT(*effective, Contains(Pair("queue.buffering.max.kbytes", "131072")));
 }
 
-TEST(PropertiesTest, UnknownPropertyOrValueIsRefusedByName) {
-  EXPECT_THAT(Refusal({{"linger.sm", "1"}}), HasSubstr("linger.sm"));
-  EXPECT_THAT(Refusal({{"linger.ms", "soon"}}), HasSubstr("linger.ms"));
+TEST(PropertiesTest, UnknownPropertyOrValueIsRejectedByName) {
+  EXPECT_THAT(Rejection({{"linger.sm", "1"}}), HasSubstr("linger.sm"));
+  EXPECT_THAT(Rejection({{"linger.ms", "soon"}}), HasSubstr("linger.ms"));
 }
 
 TEST(PropertiesTest, MissingServersAreNamed) {
@@ -220,7 +220,7 @@ TEST(EffectivePropertiesTest, PropertySetByItsOtherNameIsShownAsInForce) {
   EXPECT_THAT(*effective, Contains(Pair("linger.ms", "7")));
 }
 
-TEST(EffectivePropertiesTest, RefusedPropertyIsAnErrorHereToo) {
+TEST(EffectivePropertiesTest, RejectedPropertyIsAnErrorHereToo) {
   EXPECT_EQ(EffectiveProperties(Options({{"acks", "1"}})).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
@@ -233,7 +233,7 @@ class InlineRunner : public base::BlockingRunner {
   }
 };
 
-TEST(KafkaSinkCreateTest, CombinationThatOnlyTheProducerRefusesIsAnErrorNotACrash) {
+TEST(KafkaSinkCreateTest, CombinationThatOnlyTheProducerRejectsIsAnErrorNotACrash) {
   InlineRunner runner;
   const auto sink = KafkaSink::Create(
       Options({{"security.protocol", "ssl"}, {"ssl.ca.location", "/nonexistent/ca.pem"}}), &runner,

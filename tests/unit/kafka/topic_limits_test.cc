@@ -60,7 +60,7 @@ TEST(LacksKeyTest, OnlyACompactedTopicNeedsAKey) {
   EXPECT_FALSE(LacksKey(record, LimitsOf({{"cleanup.policy", "compact"}}))) << "empty is not null";
 }
 
-// Kafka 4 refuses the whole batch of a record that is an hour ahead.
+// Kafka 4 rejects the whole batch of a record that is an hour ahead.
 // Failure 29.
 TEST(SafeTimestampTest, TimeAheadBecomesNow) {
   EXPECT_EQ(SafeTimestampMs(kNowMs + 24 * kHourMs, {}, kNow), kNowMs);

@@ -22,7 +22,7 @@ TEST(AdmitsTest, TokenIsTakenAsBearerAndAsPasswordOfAnyName) {
   EXPECT_TRUE(Admits("BASIC" + Basic("me:" + token).substr(5), kToken));
 }
 
-TEST(AdmitsTest, EverythingElseIsRefused) {
+TEST(AdmitsTest, EverythingElseIsRejected) {
   const std::string token = kToken;
   for (const std::string& header : {std::string(),
                                     token,

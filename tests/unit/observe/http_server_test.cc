@@ -388,7 +388,7 @@ TEST(HttpServerStopTest, StopsAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(1'000));
 }
 
-TEST(HttpServerStopTest, StoppedServerRefusesAndFreesItsPort) {
+TEST(HttpServerStopTest, StoppedServerRejectsAndFreesItsPort) {
   const SnapshotBoard board;
   auto server = HttpServer::Start(FreePort(), &board);
   ASSERT_TRUE(server.ok()) << server.status();

@@ -31,44 +31,44 @@ class RepeatLimiterTest : public ::testing::Test {
 };
 
 TEST_F(RepeatLimiterTest, OneThatGoesOnIsWrittenEachIntervalAndTheOthersAreCounted) {
-  EXPECT_EQ(TakeAll("refused"), RepeatLimiter::kAtOnce);
+  EXPECT_EQ(TakeAll("rejected"), RepeatLimiter::kAtOnce);
   for (int second = 1; second < RepeatLimiter::kEvery.count(); ++second) {
     now_ += seconds(1);
-    EXPECT_EQ(Take("refused"), std::nullopt) << second;
+    EXPECT_EQ(Take("rejected"), std::nullopt) << second;
   }
   now_ += seconds(1);
-  EXPECT_EQ(Take("refused"), 10U);
+  EXPECT_EQ(Take("rejected"), 10U);
   now_ += seconds(1);
-  EXPECT_EQ(Take("refused"), std::nullopt) << "another interval";
+  EXPECT_EQ(Take("rejected"), std::nullopt) << "another interval";
   now_ += RepeatLimiter::kEvery;
-  EXPECT_EQ(Take("refused"), 1U) << "each is counted once";
+  EXPECT_EQ(Take("rejected"), 1U) << "each is counted once";
 }
 
 // Lost, back, and lost again for the same cause.
 TEST_F(RepeatLimiterTest, TwoMoreOutagesThatFollowAtOnceAreWritten) {
-  EXPECT_EQ(Take("refused"), 0U);
+  EXPECT_EQ(Take("rejected"), 0U);
   now_ += seconds(1);
-  EXPECT_EQ(Take("refused"), 0U);
+  EXPECT_EQ(Take("rejected"), 0U);
   now_ += seconds(1);
-  EXPECT_EQ(Take("refused"), 0U);
+  EXPECT_EQ(Take("rejected"), 0U);
   now_ += seconds(1);
-  EXPECT_EQ(Take("refused"), std::nullopt) << "it flaps";
+  EXPECT_EQ(Take("rejected"), std::nullopt) << "it flaps";
 }
 
 TEST_F(RepeatLimiterTest, AnotherCauseOrAnotherEventIsNews) {
-  EXPECT_EQ(TakeAll("refused"), RepeatLimiter::kAtOnce);
+  EXPECT_EQ(TakeAll("rejected"), RepeatLimiter::kAtOnce);
   EXPECT_EQ(Take("timed out"), 0U);
-  EXPECT_EQ(Take("refused", LogEvent::kKafkaLog), 0U);
-  EXPECT_EQ(Take("refused"), std::nullopt);
+  EXPECT_EQ(Take("rejected", LogEvent::kKafkaLog), 0U);
+  EXPECT_EQ(Take("rejected"), std::nullopt);
 }
 
 TEST_F(RepeatLimiterTest, AfterAQuietTimeItBeginsAnew) {
-  EXPECT_EQ(TakeAll("refused"), RepeatLimiter::kAtOnce);
+  EXPECT_EQ(TakeAll("rejected"), RepeatLimiter::kAtOnce);
   now_ += RepeatLimiter::kAtOnce * RepeatLimiter::kEvery;
-  EXPECT_EQ(Take("refused"), 1U);
-  EXPECT_EQ(Take("refused"), 0U);
-  EXPECT_EQ(Take("refused"), 0U);
-  EXPECT_EQ(Take("refused"), std::nullopt);
+  EXPECT_EQ(Take("rejected"), 1U);
+  EXPECT_EQ(Take("rejected"), 0U);
+  EXPECT_EQ(Take("rejected"), 0U);
+  EXPECT_EQ(Take("rejected"), std::nullopt);
 }
 
 TEST_F(RepeatLimiterTest, OfVeryManyCausesTheOldestIsForgottenAndWrittenAgain) {

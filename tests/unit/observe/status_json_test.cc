@@ -142,11 +142,11 @@ TEST(StatusJsonTest, RoomWithoutLimitIsNotLimitedAndNoNumber) {
 TEST(StatusJsonTest, MonitorThatFailsSaysWhyAndNoFigures) {
   Snapshot snapshot = Sample();
   snapshot.monitor.up = false;
-  snapshot.monitor.error = "refused";
+  snapshot.monitor.error = "rejected";
   snapshot.monitor.figures.reset();
   const Json monitor = Status(snapshot).at("monitor");
   EXPECT_EQ(monitor.at("up"), false);
-  EXPECT_EQ(monitor.at("error"), "refused");
+  EXPECT_EQ(monitor.at("error"), "rejected");
   EXPECT_EQ(monitor.at("slot"), nullptr);
   EXPECT_EQ(monitor.at("in_recovery"), nullptr);
 }

@@ -69,7 +69,7 @@ TEST(DiskBucketsTest, KeysAndDataMayBeAnyBytesAndEmpty) {
   EXPECT_EQ(all, (Entries{{bytes, {""}}, {"", {bytes}}}));
 }
 
-TEST(DiskBucketsTest, AKeyThatIsTooLongIsRefused) {
+TEST(DiskBucketsTest, AKeyThatIsTooLongIsRejected) {
   DiskBuckets buckets = MakeBuckets();
   EXPECT_TRUE(absl::IsInvalidArgument(buckets.Add(std::string(65'536, 'k'), "")));
 }

@@ -80,7 +80,7 @@ TEST(DeadLetterFilterTest, OnlyIdAndPositionMeanOneEvent) {
   EXPECT_TRUE(filter.one_event());
 }
 
-TEST(DeadLetterFilterTest, WhatCannotMatchIsRefusedWithWhatCan) {
+TEST(DeadLetterFilterTest, WhatCannotMatchIsRejectedWithWhatCan) {
   DeadLetterFilter filter;
   filter.reason = "row_invalid";
   EXPECT_TRUE(CheckFilter(filter).ok());

@@ -67,7 +67,7 @@ TEST_F(EmitServerTest, DebeziumTableTakesJson) {
             "orders|o-1|OrderPlaced|1");
 }
 
-TEST_F(EmitServerTest, PayloadThatTheColumnRefusesIsAnErrorAndInsertsNothing) {
+TEST_F(EmitServerTest, PayloadThatTheColumnRejectsIsAnErrorAndInsertsNothing) {
   Sql("CREATE TABLE public.outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, "
       "type text, payload jsonb)");
   const Outcome outcome = Emit(Event("debezium"));

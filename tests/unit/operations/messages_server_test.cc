@@ -182,7 +182,7 @@ TEST_F(MessagesServerTest, NothingIsEmittedThatNobodyReads) {
   EXPECT_THAT(Emit("'t', 'a', '1', 'x'"), HasSubstr("does not read messages here"));
 }
 
-TEST_F(MessagesServerTest, WhatCouldNotBeDeliveredIsRefusedInTheTransaction) {
+TEST_F(MessagesServerTest, WhatCouldNotBeDeliveredIsRejectedInTheTransaction) {
   ASSERT_EQ(Init(With({"shop"})).exit_code, 0);
   EXPECT_THAT(Emit("NULL, 'a', '1', 'x'"), HasSubstr("must have a value"));
   EXPECT_THAT(Emit("'t', '', '1', 'x'"), HasSubstr("must have a value"));

@@ -33,7 +33,7 @@ class OldServerTest : public ServerFixture {
 };
 
 // Failure 56.
-TEST_F(OldServerTest, InitOfMessagesIsRefusedBefore14AndMakesNothing) {
+TEST_F(OldServerTest, InitOfMessagesIsRejectedBefore14AndMakesNothing) {
   const std::string before = State();
   const Outcome outcome = Init(WithMessages());
   if (HasMessages()) {
@@ -46,7 +46,7 @@ TEST_F(OldServerTest, InitOfMessagesIsRefusedBefore14AndMakesNothing) {
 }
 
 // Failure 56.
-TEST_F(OldServerTest, StreamAndCheckRefuseMessagesBefore14) {
+TEST_F(OldServerTest, StreamAndCheckRejectMessagesBefore14) {
   InitOk();
   auto outcome = postgres::Connect(WithMessages().source, base::Lsn());
   CheckOptions options;
@@ -72,8 +72,8 @@ TEST_F(OldServerTest, StreamAndCheckRefuseMessagesBefore14) {
   EXPECT_THAT(told, way_out);
 }
 
-// Set up by a migration tool, which does not know walpost: the functions themselves refuse.
-TEST_F(OldServerTest, EmittedMessagesAreRefusedBefore14) {
+// Set up by a migration tool, which does not know walpost: the functions themselves reject.
+TEST_F(OldServerTest, EmittedMessagesAreRejectedBefore14) {
   InitOptions print = WithMessages();
   print.print_sql = true;
   const std::string command = "psql -X -q -v ON_ERROR_STOP=1 '" + Conninfo() + "' >/dev/null";
@@ -82,7 +82,7 @@ TEST_F(OldServerTest, EmittedMessagesAreRefusedBefore14) {
   const std::string sql = Init(print).output;
   std::fwrite(sql.data(), 1, sql.size(), psql);
   ASSERT_EQ(pclose(psql), 0);
-  const auto refused =
+  const auto rejected =
       AllOf(HasSubstr("needs PostgreSQL 14 or newer"), HasSubstr("Insert into an outbox table"));
 
   auto connection = postgres::SqlConnection::Connect(Conninfo(), "writer");
@@ -98,7 +98,7 @@ TEST_F(OldServerTest, EmittedMessagesAreRefusedBefore14) {
     EXPECT_EQ(by_verb.exit_code, 0) << by_verb.error;
     return;
   }
-  EXPECT_THAT(by_sql, refused);
+  EXPECT_THAT(by_sql, rejected);
   EXPECT_THAT(by_verb.error, HasSubstr("needs PostgreSQL 14 or newer"));
 }
 

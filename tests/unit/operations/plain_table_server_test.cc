@@ -21,7 +21,7 @@ class PlainTableServerTest : public ServerFixture {
   }
 };
 
-TEST_F(PlainTableServerTest, ViewIsNotReadWhereTheServerCanRefuseIt) {
+TEST_F(PlainTableServerTest, ViewIsNotReadWhereTheServerCanRejectIt) {
   Sql("CREATE VIEW public.seen AS SELECT 1 AS id");
   postgres::SqlConnection connection = Connect();
   const bool can =

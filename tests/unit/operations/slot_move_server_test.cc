@@ -81,7 +81,7 @@ TEST_F(SlotMoveTest, InitRemembersWhereTheSlotBeginsOnce) {
   }
 }
 
-TEST_F(SlotMoveTest, InitRefusesATopicOfSeveralPartitionsBeforeTheSlotIsMade) {
+TEST_F(SlotMoveTest, InitRejectsATopicOfSeveralPartitionsBeforeTheSlotIsMade) {
   mock_.CreateTopic("wide", 3);
   InitOptions options = Remembering();
   options.progress_topic = "wide";
@@ -164,7 +164,7 @@ TEST_F(SlotMoveTest, AdvanceToPassesTheTransactionThatCommittedThere) {
   EXPECT_EQ(Decided()[0].end_lsn, Confirmed());
 }
 
-TEST_F(SlotMoveTest, AdvanceToWhatIsNoPlaceAheadIsRefused) {
+TEST_F(SlotMoveTest, AdvanceToWhatIsNoPlaceAheadIsRejected) {
   InitRemembering();
   const std::string before = State();
   for (const char* to : {"0/1", "here", "FFFF/0"}) {
@@ -186,7 +186,7 @@ TEST_F(SlotMoveTest, AdvanceOfAClusterThatIsNotTheRecordedOneTakesIt) {
             "t");
 }
 
-TEST_F(SlotMoveTest, AdvanceWithoutASlotIsRefused) {
+TEST_F(SlotMoveTest, AdvanceWithoutASlotIsRejected) {
   InitRemembering();
   Sql("SELECT pg_drop_replication_slot('shop')");
   const Outcome outcome = SlotAdvance(Remembering(), "", true);

@@ -64,7 +64,7 @@ TEST_F(SlotServerTest, NoSlotIsAnEmptyList) {
             nlohmann::json::array());
 }
 
-TEST_F(SlotServerTest, CreateWithoutPublicationIsRefused) {
+TEST_F(SlotServerTest, CreateWithoutPublicationIsRejected) {
   const Outcome outcome = SlotCreate(Options());
   EXPECT_EQ(outcome.exit_code, 78);
   EXPECT_THAT(outcome.error,
@@ -86,7 +86,7 @@ TEST_F(SlotServerTest, CreatedSlotIsRecordedByInit) {
   EXPECT_EQ(Sql("SELECT count(*) FROM walpost.pipeline"), "1");
 }
 
-TEST_F(SlotServerTest, CreateOverAnExistingSlotIsRefused) {
+TEST_F(SlotServerTest, CreateOverAnExistingSlotIsRejected) {
   InitOk();
   const Outcome recorded = SlotCreate(Options());
   EXPECT_EQ(recorded.exit_code, 78);

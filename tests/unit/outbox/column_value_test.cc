@@ -80,13 +80,13 @@ TEST(ToTextTest, BinaryJsonbLosesItsVersionByte) {
   EXPECT_EQ(AsText(Text("{\"a\": 1}"), type_oid::kJsonb).value(), "{\"a\": 1}");
 }
 
-TEST(ToTextTest, UnknownJsonbVersionIsRefused) {
+TEST(ToTextTest, UnknownJsonbVersionIsRejected) {
   EXPECT_EQ(AsText(Binary("\x02{}"), type_oid::kJsonb).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(AsText(Binary(""), type_oid::kJsonb).ok());
 }
 
-TEST(ToTextTest, BinaryOfTheWrongSizeIsRefusedWithoutShowingIt) {
+TEST(ToTextTest, BinaryOfTheWrongSizeIsRejectedWithoutShowingIt) {
   for (const std::uint32_t oid : {type_oid::kUuid, type_oid::kBool, type_oid::kInt2,
                                   type_oid::kInt4, type_oid::kInt8, type_oid::kJsonb}) {
     const absl::Status status = AsText(Binary(kWrong), oid).status();
@@ -117,7 +117,7 @@ TEST(ToBytesTest, EveryByteIsReadFromHex) {
   EXPECT_EQ(AsBytes(Text(hex), type_oid::kBytea).value(), all);
 }
 
-TEST(ToBytesTest, ByteaNotInHexIsRefusedWithoutShowingIt) {
+TEST(ToBytesTest, ByteaNotInHexIsRejectedWithoutShowingIt) {
   for (const char* text : {"", "\\", "x00", "\\x0", "\\x0g", "\\xg0", "\\x0/", "\\x:0", "\\x0@",
                            "\\xG0", "\\x0`", "\\000", "s3cret", "\\X00"}) {
     const absl::Status status = AsBytes(Text(text), type_oid::kBytea).status();
@@ -139,7 +139,7 @@ TEST(ToIntegerTest, EveryWidthInBothForms) {
   EXPECT_EQ(ToInteger(Text("-9223372036854775808"), type_oid::kInt8).value(), INT64_MIN);
 }
 
-TEST(ToIntegerTest, AnythingElseIsRefused) {
+TEST(ToIntegerTest, AnythingElseIsRejected) {
   for (const char* text : {"", " 1", "1 ", "1.0", "x", "9223372036854775808", "0x1"}) {
     EXPECT_EQ(ToInteger(Text(text), type_oid::kInt8).status().code(),
               absl::StatusCode::kInvalidArgument)
@@ -167,7 +167,7 @@ TEST(ToTimeTest, FractionMayBeShorterOrMissing) {
             epoch - std::chrono::microseconds(1));
 }
 
-TEST(ToTimeTest, InfinityIsRefusedInBothForms) {
+TEST(ToTimeTest, InfinityIsRejectedInBothForms) {
   for (const std::int64_t micros :
        {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
     EXPECT_EQ(ToTime(Binary(BigEndian(micros, 8))).status().code(),
@@ -179,7 +179,7 @@ TEST(ToTimeTest, InfinityIsRefusedInBothForms) {
 }
 
 // No format has such a time; with `infinity` they are all that a timestamptz can be.
-TEST(ToTimeTest, YearsOutsideOneToFourDigitsAreRefusedInBothForms) {
+TEST(ToTimeTest, YearsOutsideOneToFourDigitsAreRejectedInBothForms) {
   constexpr std::int64_t kFirst = -63'082'281'600'000'000;  // 0001-01-01, of PostgreSQL's epoch
   constexpr std::int64_t kLast = 252'455'615'999'999'999;   // the last microsecond of 9999
   for (const std::int64_t micros : {kFirst, kLast}) {
@@ -201,7 +201,7 @@ TEST(ToTimeTest, YearsOutsideOneToFourDigitsAreRefusedInBothForms) {
   }
 }
 
-TEST(ToTimeTest, AnythingElseIsRefusedWithoutShowingIt) {
+TEST(ToTimeTest, AnythingElseIsRejectedWithoutShowingIt) {
   for (const char* text : {"", "s3cret", "2024-02-29", "2024-02-30 00:00:00+00",
                            "0044-03-15 12:00:00+00 BC", "Thu Feb 29 12:00:00 2024 UTC"}) {
     const absl::Status status = ToTime(Text(text)).status();

@@ -104,7 +104,7 @@ TEST_F(EventRouterTest, HeadersComeInTheirOrderAndNullIsNotEmpty) {
   EXPECT_EQ(event_.record_headers[2].name, "again");
 }
 
-TEST_F(EventRouterTest, PartitionTakesEveryIntegerAndRefusesWhatIsNone) {
+TEST_F(EventRouterTest, PartitionTakesEveryIntegerAndRejectsWhatIsNone) {
   Place("extra", Where::kPartition, "extra");
   ASSERT_TRUE(Map().ok());
   EXPECT_EQ(event_.partition, -1);

@@ -41,7 +41,7 @@ class GoldenRowTest : public ::testing::TestWithParam<const char*> {
       if (relation_.columns[i].name == column) {
         std::string scratch;
         return std::string(
-            ToBytes(values_[i], relation_.columns[i].type_oid, &scratch).value_or("(refused)"));
+            ToBytes(values_[i], relation_.columns[i].type_oid, &scratch).value_or("(rejected)"));
       }
     }
     return "(no such column)";

@@ -88,7 +88,7 @@ TEST(HeadersColumnTest, ManyHeadersAreStable) {
   EXPECT_EQ(Parsed(json + "}"), expected);
 }
 
-TEST(HeadersColumnTest, MoreHeadersThanTheLimitAreRefused) {
+TEST(HeadersColumnTest, MoreHeadersThanTheLimitAreRejected) {
   const auto object = [](std::size_t count) {
     std::string json = "{\"n0\": 0";
     for (std::size_t i = 1; i < count; ++i) {
@@ -102,7 +102,7 @@ TEST(HeadersColumnTest, MoreHeadersThanTheLimitAreRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(HeadersColumnTest, ObjectOrArrayInsideIsRefusedByName) {
+TEST(HeadersColumnTest, ObjectOrArrayInsideIsRejectedByName) {
   HeadersColumn column;
   for (const char* json : {R"({"ok": "1", "deep": {"s3cret": 1}})", R"({"deep": ["s3cret"]})",
                            R"({"deep": {}})", R"({"deep": []})"}) {
@@ -115,7 +115,7 @@ TEST(HeadersColumnTest, ObjectOrArrayInsideIsRefusedByName) {
 }
 
 // jsonb holds numbers that the parser cannot; the object is a JSON object all the same.
-TEST(HeadersColumnTest, NumberBeyondADoubleIsRefusedByName) {
+TEST(HeadersColumnTest, NumberBeyondADoubleIsRejectedByName) {
   HeadersColumn column;
   for (const std::string& number : {"1e400"s, "-1e999"s, std::string(400, '9')}) {
     EXPECT_EQ(column.Parse("{\"ok\": 1, \"n\": " + number + "}").status().message(),
@@ -123,7 +123,7 @@ TEST(HeadersColumnTest, NumberBeyondADoubleIsRefusedByName) {
   }
 }
 
-TEST(HeadersColumnTest, EmptyNameIsRefused) {
+TEST(HeadersColumnTest, EmptyNameIsRejected) {
   HeadersColumn column;
   EXPECT_EQ(column.Parse(R"({"": "1"})").status().message(), "a header has an empty name");
 }
@@ -131,7 +131,7 @@ TEST(HeadersColumnTest, EmptyNameIsRefused) {
 // What many a library writes for "none".
 TEST(HeadersColumnTest, NullOfJsonIsNoHeaders) { EXPECT_EQ(Parsed("null"), Pairs()); }
 
-TEST(HeadersColumnTest, WhatIsNoObjectIsRefusedWithoutShowingIt) {
+TEST(HeadersColumnTest, WhatIsNoObjectIsRejectedWithoutShowingIt) {
   HeadersColumn column;
   for (const std::string& json :
        {""s, "1"s, "\"s3cret\""s, "[]"s, "[{\"a\": 1}]"s, "{"s, "{\"s3cret\""s, "s3cret"s,

@@ -1,4 +1,4 @@
-// Regular expressions of Java: matched as there, and refused where PCRE2 would read them otherwise.
+// Regular expressions of Java: matched as there, and rejected where PCRE2 would read them otherwise.
 #include "outbox/java_regex.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ std::string Replaced(const std::string& regex, const std::string& replacement,
   return result;
 }
 
-std::string Refused(const std::string& regex, const std::string& replacement = "") {
+std::string Rejected(const std::string& regex, const std::string& replacement = "") {
   const absl::StatusOr<JavaRegex> made = JavaRegex::Make(regex, replacement);
   EXPECT_EQ(made.status().code(), absl::StatusCode::kInvalidArgument) << regex;
   return std::string(made.status().message());
@@ -52,13 +52,13 @@ TEST(JavaRegexTest, ReplacementHasGroupsAndEscapes) {
   EXPECT_EQ(Replaced("(?<one>a).*", "$0.${one}", "ab"), "ab.a");
 }
 
-TEST(JavaRegexTest, ReplacementThatJavaRefusesIsRefused) {
-  EXPECT_THAT(Refused("a", "$1"), HasSubstr("no group 1"));
-  EXPECT_THAT(Refused("a", "${x}"), HasSubstr("no group named 'x'"));
-  EXPECT_THAT(Refused("a", "${x"), HasSubstr("no group named"));
-  EXPECT_THAT(Refused("a", "a$"), HasSubstr("'$'"));
-  EXPECT_THAT(Refused("a", "$x"), HasSubstr("'$'"));
-  EXPECT_THAT(Refused("a", "\\"), HasSubstr("lone backslash"));
+TEST(JavaRegexTest, ReplacementThatJavaRejectsIsRejected) {
+  EXPECT_THAT(Rejected("a", "$1"), HasSubstr("no group 1"));
+  EXPECT_THAT(Rejected("a", "${x}"), HasSubstr("no group named 'x'"));
+  EXPECT_THAT(Rejected("a", "${x"), HasSubstr("no group named"));
+  EXPECT_THAT(Rejected("a", "a$"), HasSubstr("'$'"));
+  EXPECT_THAT(Rejected("a", "$x"), HasSubstr("'$'"));
+  EXPECT_THAT(Rejected("a", "\\"), HasSubstr("lone backslash"));
 }
 
 TEST(JavaRegexTest, ConstructsThatJavaReadsInTheSameWayAreTaken) {
@@ -72,7 +72,7 @@ TEST(JavaRegexTest, ConstructsThatJavaReadsInTheSameWayAreTaken) {
   }
 }
 
-TEST(JavaRegexTest, ConstructsThatJavaReadsDifferentlyAreRefusedByName) {
+TEST(JavaRegexTest, ConstructsThatJavaReadsDifferentlyAreRejectedByName) {
   const std::pair<const char*, const char*> foreign[] = {
       {"[a-z&&[^b]]", "intersection &&"},
       {"[a[bc]]", "union"},
@@ -123,14 +123,14 @@ TEST(JavaRegexTest, ConstructsThatJavaReadsDifferentlyAreRefusedByName) {
       {"a\\", "lone backslash"}};
   for (const auto& [regex, name] : foreign) {
     EXPECT_THAT(ForeignToJava(regex), HasSubstr(name)) << regex;
-    EXPECT_THAT(Refused(regex), HasSubstr("which Java reads differently")) << regex;
+    EXPECT_THAT(Rejected(regex), HasSubstr("which Java reads differently")) << regex;
   }
 }
 
 TEST(JavaRegexTest, ExpressionThatIsNoneSaysWhere) {
-  EXPECT_THAT(Refused("(a"), HasSubstr("at character 3"));
-  EXPECT_THAT(Refused("a**"), HasSubstr("not understood"));
-  EXPECT_THAT(Refused("(?<=a+)b"), HasSubstr("not understood"));
+  EXPECT_THAT(Rejected("(a"), HasSubstr("at character 3"));
+  EXPECT_THAT(Rejected("a**"), HasSubstr("not understood"));
+  EXPECT_THAT(Rejected("(?<=a+)b"), HasSubstr("not understood"));
 }
 
 // Each further 'a' nearly doubles what is tried; PCRE2's own limit would let this one through.

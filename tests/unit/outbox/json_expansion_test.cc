@@ -235,7 +235,7 @@ TEST(JsonTextTest, IsEscapedAsJacksonDoes) {
   EXPECT_EQ(json, "\"a\\\"\\\\/\\b\\t\\n\\f\\r\\u0001\\u001F\x7f\u00e9\u2603\\uD83D\\uDE00\"");
 }
 
-TEST(JsonTextTest, BytesThatAreNotUtf8AreRefused) {
+TEST(JsonTextTest, BytesThatAreNotUtf8AreRejected) {
   for (const char* text : {"\xff", "\xc0\x80", "\xe2\x98", "\xed\xa0\x80", "\xf4\x90\x80\x80",
                            "\xf0\x80\x80\x80", "\x80"}) {
     std::string json;

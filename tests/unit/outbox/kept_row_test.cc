@@ -120,7 +120,7 @@ TEST_F(KeptRowTest, LargerThanADeadLetterMayBeItIsNotKept) {
 }
 
 // Who may write the table of dead letters may write anything there.
-TEST_F(KeptRowTest, WhatIsNoKeptRowIsRefused) {
+TEST_F(KeptRowTest, WhatIsNoKeptRowIsRejected) {
   const std::string bytes = Keep(Row()).value();
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     EXPECT_TRUE(absl::IsDataLoss(KeptRow::Parse(bytes.substr(0, size)).status())) << size;

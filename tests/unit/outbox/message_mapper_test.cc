@@ -42,14 +42,14 @@ class MessageMapperTest : public ::testing::Test {
     return Map(message.SerializeAsString(), topic);
   }
 
-  std::string Refused(const std::string& content) {
+  std::string Rejected(const std::string& content) {
     const absl::Status status = Map(content);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   }
 
-  std::string Refused(const v1::OutboxMessage& message) {
-    return Refused(message.SerializeAsString());
+  std::string Rejected(const v1::OutboxMessage& message) {
+    return Rejected(message.SerializeAsString());
   }
 
   std::vector<std::pair<std::string, std::string>> Headers() const {
@@ -131,23 +131,23 @@ TEST_F(MessageMapperTest, NextMessageStartsFromNothing) {
 TEST_F(MessageMapperTest, RequiredFieldsAreNamedWhenMissing) {
   v1::OutboxMessage message = Message();
   message.clear_id();
-  EXPECT_THAT(Refused(message), AllOf(HasSubstr("prefix 'shop'"), HasSubstr("it has no id")));
+  EXPECT_THAT(Rejected(message), AllOf(HasSubstr("prefix 'shop'"), HasSubstr("it has no id")));
   message = Message();
   message.clear_type();
-  EXPECT_THAT(Refused(message), AllOf(HasSubstr("event 'e1'"), HasSubstr("it has no type")));
+  EXPECT_THAT(Rejected(message), AllOf(HasSubstr("event 'e1'"), HasSubstr("it has no type")));
   message = Message();
   message.clear_aggregate_type();
-  EXPECT_THAT(Refused(message), HasSubstr("it has no aggregate_type"));
+  EXPECT_THAT(Rejected(message), HasSubstr("it has no aggregate_type"));
   message.set_topic("orders");
-  EXPECT_THAT(Refused(message), HasSubstr("it has no aggregate_type"));
+  EXPECT_THAT(Rejected(message), HasSubstr("it has no aggregate_type"));
 }
 
-TEST_F(MessageMapperTest, IdThatIsTooLongIsRefused) {
+TEST_F(MessageMapperTest, IdThatIsTooLongIsRejected) {
   v1::OutboxMessage message = Message();
   message.set_id(std::string(kIdBytesMax, 'i'));
   EXPECT_TRUE(Map(message).ok());
   message.set_id(std::string(kIdBytesMax + 1, 'i'));
-  EXPECT_THAT(Refused(message), HasSubstr("its id has 1025 bytes, more than the 1024"));
+  EXPECT_THAT(Rejected(message), HasSubstr("its id has 1025 bytes, more than the 1024"));
 }
 
 TEST_F(MessageMapperTest, TopicTemplateMayNameFieldsAndThePrefix) {
@@ -160,13 +160,13 @@ TEST_F(MessageMapperTest, TopicTemplateMayNameFieldsAndThePrefix) {
               HasSubstr("it has no key, which its topic needs"));
 }
 
-TEST_F(MessageMapperTest, TopicTemplateOfAColumnIsRefused) {
+TEST_F(MessageMapperTest, TopicTemplateOfAColumnIsRejected) {
   EXPECT_THAT(std::string(ParseMessageTopic("{event_type}").status().message()),
               HasSubstr("a message has no {event_type}"));
   EXPECT_FALSE(ParseMessageTopic("{").ok());
 }
 
-TEST_F(MessageMapperTest, TopicThatKafkaDoesNotAllowIsRefusedEachTime) {
+TEST_F(MessageMapperTest, TopicThatKafkaDoesNotAllowIsRejectedEachTime) {
   v1::OutboxMessage message = Message();
   message.set_topic("no such/topic");
   content_ = message.SerializeAsString();
@@ -177,21 +177,21 @@ TEST_F(MessageMapperTest, TopicThatKafkaDoesNotAllowIsRefusedEachTime) {
   }
 }
 
-TEST_F(MessageMapperTest, BytesThatAreNoMessageAreRefusedWithoutShowingThem) {
+TEST_F(MessageMapperTest, BytesThatAreNoMessageAreRejectedWithoutShowingThem) {
   for (const std::string& content :
        {std::string("{\"id\": \"secret\"}"), std::string("\x0a\x05secret", 3),
         std::string("\xff\xff\xff\xff\xff\xff"), std::string("\x0b", 1), std::string("\0", 1),
         Message().SerializeAsString() + std::string("\0\x01", 2),       // field 0
         Message().SerializeAsString() + "\x80\x80\x80\x80\x10\x01"}) {  // a tag beyond 32 bits
 
-    EXPECT_THAT(Refused(content), AllOf(HasSubstr("is no walpost.v1.OutboxMessage"),
-                                        HasSubstr("prefix 'shop'"), Not(HasSubstr("secret"))));
+    EXPECT_THAT(Rejected(content), AllOf(HasSubstr("is no walpost.v1.OutboxMessage"),
+                                         HasSubstr("prefix 'shop'"), Not(HasSubstr("secret"))));
     EXPECT_EQ(event_.key, std::nullopt);
     EXPECT_EQ(event_.topic, "");
   }
 }
 
-TEST_F(MessageMapperTest, EveryCutOfAMessageIsRefusedOrAnEvent) {
+TEST_F(MessageMapperTest, EveryCutOfAMessageIsRejectedOrAnEvent) {
   v1::OutboxMessage message = Message();
   message.set_aggregate_id("42");
   (*message.mutable_headers())["a"] = "b";
@@ -207,43 +207,43 @@ TEST_F(MessageMapperTest, EveryCutOfAMessageIsRefusedOrAnEvent) {
   }
 }
 
-TEST_F(MessageMapperTest, TextThatIsNotUtf8IsRefused) {
+TEST_F(MessageMapperTest, TextThatIsNotUtf8IsRejected) {
   for (const std::string text : {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82",
                                  "\xf0\x8f\xbf\xbf", "\xe0\x9f\xbf"}) {
     // The generated class would not write it.
     const std::string field = "\x22" + std::string(1, static_cast<char>(text.size())) + text;
-    EXPECT_THAT(Refused(Message().SerializeAsString() + field), HasSubstr("field 4 is not UTF-8"));
+    EXPECT_THAT(Rejected(Message().SerializeAsString() + field), HasSubstr("field 4 is not UTF-8"));
   }
   v1::OutboxMessage message = Message();
   message.set_aggregate_id("aé€😀\xed\x9f\xbf\xee\x80\x80\xf4\x8f\xbf\xbf");
   EXPECT_TRUE(Map(message).ok());
 }
 
-TEST_F(MessageMapperTest, PartitionAndTimeThatCannotBeAreRefused) {
+TEST_F(MessageMapperTest, PartitionAndTimeThatCannotBeAreRejected) {
   v1::OutboxMessage message = Message();
   message.set_partition(-1);
-  EXPECT_THAT(Refused(message), HasSubstr("its partition is negative"));
+  EXPECT_THAT(Rejected(message), HasSubstr("its partition is negative"));
   message = Message();
   message.mutable_occurred_at()->set_seconds(253'402'300'800);
-  EXPECT_THAT(Refused(message), HasSubstr("between the years 1 and 9999"));
+  EXPECT_THAT(Rejected(message), HasSubstr("between the years 1 and 9999"));
   message.mutable_occurred_at()->set_seconds(0);
   message.mutable_occurred_at()->set_nanos(-1);
-  EXPECT_THAT(Refused(message), HasSubstr("between the years 1 and 9999"));
+  EXPECT_THAT(Rejected(message), HasSubstr("between the years 1 and 9999"));
 }
 
-TEST_F(MessageMapperTest, HeaderWithoutNameIsRefused) {
+TEST_F(MessageMapperTest, HeaderWithoutNameIsRejected) {
   v1::OutboxMessage message = Message();
   (*message.mutable_headers())[""] = "x";
-  EXPECT_THAT(Refused(message), HasSubstr("a header has an empty name"));
+  EXPECT_THAT(Rejected(message), HasSubstr("a header has an empty name"));
 }
 
-TEST_F(MessageMapperTest, MoreHeadersThanTheLimitAreRefused) {
+TEST_F(MessageMapperTest, MoreHeadersThanTheLimitAreRejected) {
   v1::OutboxMessage message = Message();
   message.clear_headers();
   for (std::size_t i = 0; i <= kHeadersMax; ++i) {
     (*message.mutable_headers())["n" + std::to_string(i)] = "x";
   }
-  EXPECT_THAT(Refused(message), HasSubstr("1000 headers"));
+  EXPECT_THAT(Rejected(message), HasSubstr("1000 headers"));
 }
 
 // As protobuf joins messages.

@@ -63,7 +63,7 @@ TEST_F(TableMapperTopicTest, PlaceholderWithoutAColumnIsASchemaMismatch) {
   EXPECT_EQ(Topic().status().code(), absl::StatusCode::kFailedPrecondition) << "bytea";
 }
 
-TEST_F(TableMapperTopicTest, BrokenTemplateIsRefusedByBind) {
+TEST_F(TableMapperTopicTest, BrokenTemplateIsRejectedByBind) {
   options_.topic = "{";
   EXPECT_EQ(Topic().status().code(), absl::StatusCode::kInvalidArgument);
 }
@@ -96,7 +96,7 @@ TEST_F(TableMapperTopicTest, EmptyTopicIsUndeliverable) {
   EXPECT_EQ(Topic().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(TableMapperTopicTest, IllegalTopicAfterALegalOneIsStillRefused) {
+TEST_F(TableMapperTopicTest, IllegalTopicAfterALegalOneIsStillRejected) {
   TableMapper mapper(options_);
   ASSERT_TRUE(mapper.Bind(table_.relation()).ok());
   Event event;
@@ -167,7 +167,7 @@ TEST_F(TableMapperTopicTest, NoRowReachesATopicOfWalposts) {
   }
 }
 
-TEST_F(TableMapperTopicTest, TopicThatIsNotAllowedIsRefusedAgainAfterAnAllowedOne) {
+TEST_F(TableMapperTopicTest, TopicThatIsNotAllowedIsRejectedAgainAfterAnAllowedOne) {
   options_.topics.allowed = {"order"};
   TableMapper mapper(options_);
   ASSERT_TRUE(mapper.Bind(table_.relation()).ok());

@@ -38,7 +38,7 @@ TEST(TopicTemplateTest, UnbalancedOrEmptyBracesAreInvalid) {
   }
 }
 
-TEST(TopicTemplateTest, LiteralThatKafkaRefusesIsInvalidAndQuoted) {
+TEST(TopicTemplateTest, LiteralThatKafkaRejectsIsInvalidAndQuoted) {
   for (const char* text : {"orders!", "a b", "a/{b}", "{b}:c", "größe"}) {
     const absl::Status status = TopicTemplate::Parse(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;

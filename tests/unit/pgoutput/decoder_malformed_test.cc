@@ -1,4 +1,4 @@
-// Whatever is not exactly a message of protocol version 1 is refused: it may be an event.
+// Whatever is not exactly a message of protocol version 1 is rejected: it may be an event.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

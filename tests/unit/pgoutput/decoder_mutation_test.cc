@@ -66,7 +66,7 @@ class Mutator {
 };
 
 // Failure 58.
-TEST(DecoderMutationTest, DamagedMessageIsRefusedOrMeansItsBytes) {
+TEST(DecoderMutationTest, DamagedMessageIsRejectedOrMeansItsBytes) {
   std::vector<std::string> corpus = SampleMessages();
   for (const char* name : {"v15-text", "v15-binary"}) {
     for (const std::string& message : testing::GoldenMessages(name)) {
@@ -74,7 +74,7 @@ TEST(DecoderMutationTest, DamagedMessageIsRefusedOrMeansItsBytes) {
     }
   }
   Mutator mutator(testing::RandomSeed());
-  Decoder decoder;  // one for all rounds: nothing of a refused message may reach the next
+  Decoder decoder;  // one for all rounds: nothing of a rejected message may reach the next
   Message message;
   int accepted = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -97,7 +97,7 @@ TEST(DecoderMutationTest, DamagedMessageIsRefusedOrMeansItsBytes) {
   EXPECT_LT(accepted, kRounds / 100 * 99);
 }
 
-TEST(DecoderMutationTest, NoiseIsRefusedOrMeansItsBytes) {
+TEST(DecoderMutationTest, NoiseIsRejectedOrMeansItsBytes) {
   Mutator mutator(testing::RandomSeed());
   Decoder decoder;
   Message message;

@@ -112,7 +112,7 @@ TEST_F(DispatcherTest, ReportsSettleEventsInWhateverOrderTheyCome) {
   EXPECT_EQ(counters_.records_resubmitted, 0U);
 }
 
-TEST_F(DispatcherTest, RecordRefusedForNowIsOfferedAgainAndNothingPassesIt) {
+TEST_F(DispatcherTest, RecordRejectedForNowIsOfferedAgainAndNothingPassesIt) {
   sink_.SetCapacity(2);
   Add(4);
   EXPECT_THAT(sink_.accepted(), ElementsAre(0, 1));
@@ -173,7 +173,7 @@ TEST_F(DispatcherTest, FailureOfTheSessionBacksOffAndJudgesNobody) {
   EXPECT_FALSE(dispatcher_.halt_at());
 }
 
-TEST_F(DispatcherTest, RecordRefusedInFastModeIsTriedAgainWithoutBackOff) {
+TEST_F(DispatcherTest, RecordRejectedInFastModeIsTriedAgainWithoutBackOff) {
   Add(1);
   sink_.Fail(0, FailureKind::kRecordTooLarge);
   Poll();
@@ -282,8 +282,8 @@ TEST_F(DispatcherTest, EndedSessionNeverDecides) {
   DeliverToTheEnd();
 }
 
-TEST_F(DispatcherTest, RecordTheSinkRefusesIsDecidedAndNothingAfterItIsSubmitted) {
-  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
+TEST_F(DispatcherTest, RecordTheSinkRejectsIsDecidedAndNothingAfterItIsSubmitted) {
+  sink_.Reject(1, Failure{FailureKind::kRecordTooLarge, "too large"});
   Add(3);
   ASSERT_TRUE(dispatcher_.halt_at());
   EXPECT_EQ(dispatcher_.halt_at()->sequence, 1U);
@@ -294,8 +294,8 @@ TEST_F(DispatcherTest, RecordTheSinkRefusesIsDecidedAndNothingAfterItIsSubmitted
   EXPECT_EQ(tracker_.oldest_unsettled(), 1U);
 }
 
-TEST_F(DispatcherTest, WhatCameBeforeARefusedRecordIsResubmittedWhenItsSessionFails) {
-  sink_.Refuse(2, Failure{FailureKind::kRecordTooLarge, "too large"});
+TEST_F(DispatcherTest, WhatCameBeforeARejectedRecordIsResubmittedWhenItsSessionFails) {
+  sink_.Reject(2, Failure{FailureKind::kRecordTooLarge, "too large"});
   Add(4);
   ASSERT_TRUE(dispatcher_.halt_at());
   sink_.FailSession("fatal");
@@ -386,14 +386,14 @@ TEST_F(DispatcherTest, ShutDownWhileASessionIsEndingOpensNoOther) {
 }
 
 TEST_F(DispatcherTest, StartAfterShutDownForgetsTheHalt) {
-  sink_.Refuse(0, Failure{FailureKind::kTopicUnknown, "no such topic"});
+  sink_.Reject(0, Failure{FailureKind::kTopicUnknown, "no such topic"});
   Add(1);
   ASSERT_TRUE(dispatcher_.halt_at());
   dispatcher_.ShutDown();
   Poll();
   ASSERT_TRUE(dispatcher_.idle());
   tracker_.DiscardAll();
-  sink_.StopRefusing();
+  sink_.StopRejecting();
   dispatcher_.Start(now_);
   EXPECT_FALSE(dispatcher_.halt_at());
   Add(1);

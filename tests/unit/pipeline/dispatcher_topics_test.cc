@@ -65,7 +65,7 @@ TEST_F(DispatcherTest, OtherTopicsGoOnWhileOneIsLookedUp) {
 class UnknownTopicTest : public DispatcherTest {
  protected:
   UnknownTopicTest() : DispatcherTest(milliseconds(10'000)) {
-    sink_.RefuseTopic("orders", Failure{FailureKind::kTopicUnknown, "no such topic"});
+    sink_.RejectTopic("orders", Failure{FailureKind::kTopicUnknown, "no such topic"});
   }
 
   // Polls whenever it wants to be, up to this long from the start.
@@ -86,8 +86,8 @@ TEST_F(UnknownTopicTest, IsAskedAboutAgainBeforeItIsBelieved) {
   EXPECT_THAT(sink_.outstanding(), ElementsAre(2));
   PollUntil(milliseconds(9'999));
   EXPECT_FALSE(dispatcher_.halt_at());
-  EXPECT_GT(sink_.refusals("orders"), 4) << "a topic that is just being made is found soon";
-  EXPECT_LT(sink_.refusals("orders"), 20);
+  EXPECT_GT(sink_.rejections("orders"), 4) << "a topic that is just being made is found soon";
+  EXPECT_LT(sink_.rejections("orders"), 20);
   PollUntil(milliseconds(10'000));
   ASSERT_TRUE(dispatcher_.halt_at());
   EXPECT_EQ(dispatcher_.halt_at()->sequence, 0U);
@@ -107,18 +107,18 @@ TEST_F(UnknownTopicTest, IsUsedOnceItIsThereAndInOrder) {
 TEST_F(UnknownTopicTest, OfWhichThereAreManyIsAskedAboutTwice) {
   for (std::size_t i = 0; i < 2 * HeldTopics::kMany; ++i) {
     const std::string topic = "missing-" + std::to_string(i);
-    sink_.RefuseTopic(topic, Failure{FailureKind::kTopicUnknown, "no such topic"});
+    sink_.RejectTopic(topic, Failure{FailureKind::kTopicUnknown, "no such topic"});
     AddTo(topic);
   }
   AddTo("payments");
   EXPECT_THAT(sink_.outstanding(), ElementsAre(2 * HeldTopics::kMany));
   PollUntil(milliseconds(10'000));
-  EXPECT_EQ(sink_.refusals("missing-150"), 1);
+  EXPECT_EQ(sink_.rejections("missing-150"), 1);
 }
 
 // A broker learns of a right later than another; nothing of the topic may pass the event meanwhile.
 TEST_F(UnknownTopicTest, ThatIsNotAuthorizedForAWhileIsUsedAfterwards) {
-  sink_.RefuseTopic("orders", Failure{FailureKind::kTopicNotAuthorized, "no right"});
+  sink_.RejectTopic("orders", Failure{FailureKind::kTopicNotAuthorized, "no right"});
   Add(2);
   PollUntil(milliseconds(300));
   EXPECT_FALSE(dispatcher_.halt_at());

@@ -16,7 +16,7 @@ constexpr milliseconds kWait{10'000};
 class HeldTopicsTest : public ::testing::Test {
  protected:
   bool Unknown() {
-    return topics_.OnRefused("orders", Failure{FailureKind::kTopicUnknown, "no such topic"}, now_);
+    return topics_.OnRejected("orders", Failure{FailureKind::kTopicUnknown, "no such topic"}, now_);
   }
 
   HeldTopics topics_{kWait};

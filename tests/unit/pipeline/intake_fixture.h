@@ -34,8 +34,8 @@ class IntakeFixture : public ::testing::Test {
     }
   }
 
-  // The payload must be refused.
-  Halt Refused(const std::string& payload, base::Lsn start = {}) {
+  // The payload must be rejected.
+  Halt Rejected(const std::string& payload, base::Lsn start = {}) {
     const std::optional<Halt> halt = intake_.TakePayload(payload, start);
     EXPECT_TRUE(halt) << "was accepted";
     return halt.value_or(Halt{base::HaltReason::kInitIncomplete, "was accepted"});

@@ -46,7 +46,7 @@ TEST_F(IntakeRelationsTest,
     Reconnect();
     TakeAll({Begin(100), walpost::testing::RelationBytes(partition)});
     if (remembered_xmin == 0) {
-      EXPECT_EQ(Refused(row).reason, HaltReason::kPublicationMissing);
+      EXPECT_EQ(Rejected(row).reason, HaltReason::kPublicationMissing);
       continue;
     }
     Take(row);
@@ -113,7 +113,7 @@ TEST_F(PartitionsTest, RowOfAnAttachedTableUnderItsOwnNameHaltsOn13And14) {
   EXPECT_TRUE(intake_.must_look()) << "it may have been attached";
   Looked(250, {kLeaf});
   EXPECT_FALSE(intake_.OnLooked(facts_));
-  EXPECT_EQ(Refused(RowOf(kLeaf)).reason, HaltReason::kPublicationMissing);
+  EXPECT_EQ(Rejected(RowOf(kLeaf)).reason, HaltReason::kPublicationMissing);
 }
 
 // The first rows of a connection come as what they are.
@@ -138,7 +138,7 @@ TEST_F(PartitionsTest, RowUnderAnotherRootHaltsAlsoWhereItsPartitionHasGoneSince
   TakeAll({Begin(100), Announced(kMiddle), Announced(kLeaf)});
   Looked(150, {});
   EXPECT_FALSE(intake_.OnLooked(facts_));
-  EXPECT_EQ(Refused(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
+  EXPECT_EQ(Rejected(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
 }
 
 TEST_F(PartitionsTest, RowUnderAnotherRootHaltsAlsoWhereItsPartitionHasGoneBeforeAReconnect) {
@@ -146,7 +146,7 @@ TEST_F(PartitionsTest, RowUnderAnotherRootHaltsAlsoWhereItsPartitionHasGoneBefor
   Looked(150, {});
   Reconnect();
   TakeAll({Begin(100), Announced(kMiddle), Announced(kLeaf)});
-  EXPECT_EQ(Refused(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
+  EXPECT_EQ(Rejected(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
 }
 
 // After a restart no earlier look is known.
@@ -157,7 +157,7 @@ TEST_F(PartitionsTest, RowOfAnUnknownTableUnderTheRootOfTheOutboxHalts) {
   TakeAll({Begin(100), Announced(kMiddle), Announced(kSibling), RowOf(kMiddle)});
   EXPECT_EQ(counters_.changes_ignored, 1U);
   TakeAll({Announced(kMiddle), Announced(kLeaf)});
-  EXPECT_EQ(Refused(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
+  EXPECT_EQ(Rejected(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
 }
 
 // The server announces a table before its first change alone.
@@ -167,7 +167,7 @@ TEST_F(PartitionsTest, RowUnderAnotherRootHaltsAlsoBehindAnUpdateOrADelete) {
                                     walpost::testing::DeleteBytes(root, 'K', {TextColumn("x")})}) {
     Begins(180000, {kLeaf});
     TakeAll({Begin(100), Announced(kMiddle), Announced(kLeaf), change});
-    EXPECT_EQ(Refused(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
+    EXPECT_EQ(Rejected(RowOf(kMiddle)).reason, HaltReason::kPublicationMissing);
   }
 }
 
@@ -188,7 +188,7 @@ TEST_F(IntakeRelationsTest, RowOfTheOutboxUnderTheNameOfAnotherTableHalts) {
   TakeAll({Begin(100), walpost::testing::RelationBytes(root), row});
   Take(walpost::testing::RelationBytes(root));
   Take(walpost::testing::RelationBytes(EventsRelation()));
-  EXPECT_EQ(Refused(row).reason, HaltReason::kPublicationMissing);
+  EXPECT_EQ(Rejected(row).reason, HaltReason::kPublicationMissing);
 }
 
 TEST_F(IntakeRelationsTest, TablesThatAreTruncatedTogetherAreAnnouncedTogether) {
@@ -247,16 +247,16 @@ TEST_F(IntakeRelationsTest, RowOfATableThatWasDetachedSinceIsAnEvent) {
   EXPECT_THAT(Ids(), ElementsAre("e1", "e2"));
 }
 
-TEST_F(IntakeRelationsTest, RowOfAnOutboxThatWasNotAnnouncedIsRefused) {
+TEST_F(IntakeRelationsTest, RowOfAnOutboxThatWasNotAnnouncedIsRejected) {
   intake_.Start(facts_);
   Take(Begin(100));
-  EXPECT_EQ(Refused(EventBytes("e1")).reason, HaltReason::kProtocolError);
+  EXPECT_EQ(Rejected(EventBytes("e1")).reason, HaltReason::kProtocolError);
 }
 
 TEST_F(IntakeRelationsTest, TableWithTheSameNameAndAnotherOidWasReplaced) {
   pgoutput::Relation replaced = EventsRelation();
   replaced.id.oid = 99;
-  const Halt halt = Refused(walpost::testing::RelationBytes(replaced));
+  const Halt halt = Rejected(walpost::testing::RelationBytes(replaced));
   EXPECT_EQ(halt.reason, HaltReason::kTableReplaced);
   EXPECT_THAT(halt.detail, HasSubstr("outbox.events is OID 99"));
   EXPECT_THAT(halt.detail, HasSubstr("OID 16400"));
@@ -266,7 +266,7 @@ TEST_F(IntakeRelationsTest, TableWithTheSameNameAndAnotherOidWasReplaced) {
 TEST_F(IntakeRelationsTest, RenamedTableIsNoticed) {
   pgoutput::Relation renamed = EventsRelation();
   renamed.name = "events_old";
-  const Halt halt = Refused(walpost::testing::RelationBytes(renamed));
+  const Halt halt = Rejected(walpost::testing::RelationBytes(renamed));
   EXPECT_EQ(halt.reason, HaltReason::kTableReplaced);
   EXPECT_THAT(halt.detail, HasSubstr("is called outbox.events_old in the stream from here on"));
 }
@@ -289,7 +289,7 @@ TEST_F(IntakeRelationsTest, DeliveredTransactionOfATableThatWasRenamedOrReplaced
     EXPECT_TRUE(tracker_.empty());
     // It is not announced again.
     Take(Begin(200));
-    EXPECT_EQ(Refused(row).reason, HaltReason::kTableReplaced);
+    EXPECT_EQ(Rejected(row).reason, HaltReason::kTableReplaced);
   }
 }
 
@@ -305,12 +305,12 @@ TEST_F(IntakeRelationsTest, RowsOfAReplacedTableThatWereGivenUpArePassedOver) {
     intake_.Start(facts_);
     Take(Begin(100));
     if (!covered) {
-      EXPECT_EQ(Refused(walpost::testing::RelationBytes(replaced)).reason,
+      EXPECT_EQ(Rejected(walpost::testing::RelationBytes(replaced)).reason,
                 HaltReason::kTableReplaced);
       continue;
     }
     TakeAll({walpost::testing::RelationBytes(replaced), row, Commit(100), Begin(600)});
-    EXPECT_EQ(Refused(row).reason, HaltReason::kTableReplaced);
+    EXPECT_EQ(Rejected(row).reason, HaltReason::kTableReplaced);
   }
 }
 
@@ -320,7 +320,7 @@ TEST_F(IntakeRelationsTest, TableThatDoesNotFitIsReportedWithTheFirstRowItAffect
   pgoutput::Relation shrunk = EventsRelation();
   shrunk.columns.erase(shrunk.columns.begin() + 4);
   Take(walpost::testing::RelationBytes(shrunk));
-  const Halt halt = Refused(
+  const Halt halt = Rejected(
       EventBytes({TextColumn("e2"), TextColumn("a"), TextColumn("orders"), TextColumn("t")}));
   EXPECT_EQ(halt.reason, HaltReason::kSchemaMismatch);
   EXPECT_THAT(halt.detail, HasSubstr("no column payload"));

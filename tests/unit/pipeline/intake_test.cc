@@ -215,7 +215,7 @@ TEST_F(IntakeTest, CutTransactionThatComesAgainWithOtherEventsHalts) {
   Reconnect();
   Take(Begin(100));
   Take(EventBytes("e2"), Lsn(90));
-  EXPECT_EQ(Refused(EventBytes("e3"), Lsn(95)).reason, HaltReason::kPublicationMissing);
+  EXPECT_EQ(Rejected(EventBytes("e3"), Lsn(95)).reason, HaltReason::kPublicationMissing);
   EXPECT_THAT(Ids(), ElementsAre("e1", "e2"));
 }
 
@@ -224,7 +224,7 @@ TEST_F(IntakeTest, CutTransactionThatComesAgainWithFewerEventsHalts) {
   intake_.Leave();
   Reconnect();
   TakeAll({Begin(100), EventBytes("e1")});
-  EXPECT_EQ(Refused(Commit(100)).reason, HaltReason::kPublicationMissing);
+  EXPECT_EQ(Rejected(Commit(100)).reason, HaltReason::kPublicationMissing);
   EXPECT_EQ(tracker_.safe_lsn(), Lsn());
 }
 
@@ -244,7 +244,7 @@ TEST_F(IntakeTest, RowThatWasNotThereBeforeIsOfAnotherHistory) {
   intake_.Leave();
   Reconnect();
   TakeAll({Begin(100), EventBytes("e1"), Commit(100), Begin(300)});
-  const Halt halt = Refused(EventBytes("e0"));
+  const Halt halt = Rejected(EventBytes("e0"));
   EXPECT_EQ(halt.reason, HaltReason::kTimelineChanged);
   EXPECT_THAT(halt.detail, HasSubstr("an event there that it did not have"));
 }
@@ -315,7 +315,7 @@ TEST_F(IntakeTest, RowBeforeAPositionReportedInsideATransactionIsOfAnotherHistor
   Reconnect();
   TakeAll({Begin(50), EventBytes("e0"), Commit(50)});
   Take(Begin(80));
-  EXPECT_EQ(Refused(EventBytes("e1")).reason, HaltReason::kTimelineChanged);
+  EXPECT_EQ(Rejected(EventBytes("e1")).reason, HaltReason::kTimelineChanged);
 }
 
 TEST_F(IntakeTest, RowOfATransactionThatAPositionWasReportedInsideOfIsTakenAfterAReconnect) {
@@ -328,8 +328,8 @@ TEST_F(IntakeTest, RowOfATransactionThatAPositionWasReportedInsideOfIsTakenAfter
 
 TEST_F(IntakeTest, RowThatCannotBecomeAnEventIsUndeliverableAndNamed) {
   Take(Begin(100));
-  const Halt halt = Refused(EventBytes({TextColumn("e1"), NullColumn(), TextColumn("orders"),
-                                        TextColumn("t"), BinaryColumn("secret")}));
+  const Halt halt = Rejected(EventBytes({TextColumn("e1"), NullColumn(), TextColumn("orders"),
+                                         TextColumn("t"), BinaryColumn("secret")}));
   EXPECT_EQ(halt.reason, HaltReason::kUndeliverableEvent);
   EXPECT_THAT(halt.detail, HasSubstr("aggregate_id is NULL in event 'e1'"));
   EXPECT_THAT(halt.detail, HasSubstr("transaction 77, commit LSN 0/64, ordinal 0"));
@@ -339,7 +339,7 @@ TEST_F(IntakeTest, RowThatCannotBecomeAnEventIsUndeliverableAndNamed) {
 
 TEST_F(IntakeTest, RowThatDoesNotFitItsRelationIsAProtocolError) {
   Take(Begin(100));
-  EXPECT_EQ(Refused(EventBytes({TextColumn("e1")})).reason, HaltReason::kProtocolError);
+  EXPECT_EQ(Rejected(EventBytes({TextColumn("e1")})).reason, HaltReason::kProtocolError);
 }
 
 }  // namespace

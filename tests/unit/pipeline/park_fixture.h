@@ -14,9 +14,9 @@ class ParkTest : public PipelineFixture {
 
   ParkTest() { options_.on_undeliverable = OnUndeliverable::kPark; }
 
-  // "a1", which its topic refuses, and so it and `later` are parked.
+  // "a1", which its topic rejects, and so it and `later` are parked.
   void ParkA(std::uint64_t commit_lsn, const std::vector<std::string>& ids) {
-    sink_.Refuse(pipeline().tracker().next_sequence(),
+    sink_.Reject(pipeline().tracker().next_sequence(),
                  delivery::Failure{delivery::FailureKind::kRecordTooLarge, "too large"}, "orders");
     Transaction(commit_lsn, ids);
     DeliverAll();
@@ -28,14 +28,14 @@ class ParkTest : public PipelineFixture {
 
   // "b1", as "a1".
   void ParkB(std::uint64_t commit_lsn) {
-    sink_.Refuse(pipeline().tracker().next_sequence(),
+    sink_.Reject(pipeline().tracker().next_sequence(),
                  delivery::Failure{delivery::FailureKind::kRecordTooLarge, "too large"}, "orders");
     Transaction(commit_lsn, {"b1"});
     DeliverAll();
   }
 
-  // A record on its way is refused in a batch, and then alone.
-  void RefuseAlone(delivery::Sequence sequence) {
+  // A record on its way is rejected in a batch, and then alone.
+  void RejectAlone(delivery::Sequence sequence) {
     sink_.Fail(sequence, delivery::FailureKind::kTopicInvalid);
     Settle();
     sink_.Fail(sequence, delivery::FailureKind::kTopicInvalid, "now alone");

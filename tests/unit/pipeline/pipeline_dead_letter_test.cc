@@ -38,7 +38,7 @@ class DeadLetterPolicyTest : public PipelineFixture {
 
 TEST_F(DeadLetterPolicyTest, SkippedEventIsCountedReportedAndPassed) {
   Policy(OnUndeliverable::kSkip);
-  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(1, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1", "b2", "a3"});
   DeliverAll();
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a3"));
@@ -79,16 +79,16 @@ TEST_F(DeadLetterPolicyTest, SkippedEventsBehindOneThatIsUndeliveredCountTowards
 
 TEST_F(DeadLetterPolicyTest, LastEventOfAllSkippedIsConfirmedWithItsTransaction) {
   Policy(OnUndeliverable::kSkip);
-  sink_.Refuse(0, Failure{FailureKind::kTopicUnknown, "no such topic"});
+  sink_.Reject(0, Failure{FailureKind::kTopicUnknown, "no such topic"});
   Transaction(100, {"a1"});
   Settle();
   EXPECT_EQ(Confirmed(), Lsn(108));
 }
 
-TEST_F(DeadLetterPolicyTest, RefusedEventIsConfirmedOnlyWhenItsRowIsCommitted) {
+TEST_F(DeadLetterPolicyTest, RejectedEventIsConfirmedOnlyWhenItsRowIsCommitted) {
   Policy(OnUndeliverable::kDeadLetter);
   serve_dead_letters_ = false;
-  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(1, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1", "b2", "a3"});
   sink_.DeliverAll();
   EXPECT_EQ(Confirmed(), Lsn());
@@ -111,7 +111,7 @@ TEST_F(DeadLetterPolicyTest, RefusedEventIsConfirmedOnlyWhenItsRowIsCommitted) {
 // Its event counts as delivered, so the server is not asked for it again.
 TEST_F(DeadLetterPolicyTest, ServerThatLostTheRowOfADeadLetterHaltsBeforeAnythingIsRead) {
   Policy(OnUndeliverable::kDeadLetter);
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1"});
   DeliverAll();
   ASSERT_THAT(Rows(), ElementsAre("dead:a1"));
@@ -125,7 +125,7 @@ TEST_F(DeadLetterPolicyTest, ServerThatLostTheRowOfADeadLetterHaltsBeforeAnythin
 // The verb does not say so, but an operator may write it.
 TEST_F(DeadLetterPolicyTest, DiscardOfTheKeyOfARowThatIsNotParkedIsOfTheRow) {
   Policy(OnUndeliverable::kDeadLetter);
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1"});
   DeliverAll();
   serve_dead_letters_ = false;
@@ -142,7 +142,7 @@ TEST_F(DeadLetterPolicyTest, DiscardOfTheKeyOfARowThatIsNotParkedIsOfTheRow) {
 
 TEST_F(DeadLetterPolicyTest, DecisionOfWhichNothingCameIsLookedForLater) {
   Policy(OnUndeliverable::kDeadLetter);
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1"});
   DeliverAll();
   serve_dead_letters_ = false;
@@ -164,7 +164,7 @@ TEST_F(DeadLetterPolicyTest, DecisionOfWhichNothingCameIsLookedForLater) {
 
 TEST_F(DeadLetterPolicyTest, StandbyThatLagsWithTheRowsIsWaitedFor) {
   Policy(OnUndeliverable::kDeadLetter);
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1"});
   DeliverAll();
   End(base::StreamEnd::Kind::kLost);
@@ -199,7 +199,7 @@ TEST_F(DeadLetterPolicyTest, RowsAreWrittenNoFasterThanTheRate) {
   options_.dead_letters_per_second = 2;
   Policy(OnUndeliverable::kDeadLetter);
   for (delivery::Sequence i = 0; i < 5; ++i) {
-    sink_.Refuse(i, Failure{FailureKind::kRecordTooLarge, "too large"});
+    sink_.Reject(i, Failure{FailureKind::kRecordTooLarge, "too large"});
   }
   Transaction(100, {"a1", "b1", "c1", "d1", "e1"});
   EXPECT_THAT(Rows(), SizeIs(2));
@@ -215,7 +215,7 @@ TEST_F(DeadLetterPolicyTest, RowsAreWrittenNoFasterThanTheRate) {
 TEST_F(DeadLetterPolicyTest, TableThatDoesNotAnswerIsAskedAgainAndOneThatIsMissingHalts) {
   Policy(OnUndeliverable::kDeadLetter);
   serve_dead_letters_ = false;
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1"});
   auto wanted = pipeline().TakeDeadLetterRequest(now_);
   ASSERT_TRUE(wanted);
@@ -235,7 +235,7 @@ TEST_F(DeadLetterPolicyTest, TableThatDoesNotAnswerIsAskedAgainAndOneThatIsMissi
 TEST_F(DeadLetterPolicyTest, TableThatIsMissingHaltsAlsoWithoutAStream) {
   Policy(OnUndeliverable::kDeadLetter);
   serve_dead_letters_ = false;
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1"});
   const auto wanted = pipeline().TakeDeadLetterRequest(now_);
   ASSERT_TRUE(wanted);
@@ -246,7 +246,7 @@ TEST_F(DeadLetterPolicyTest, TableThatIsMissingHaltsAlsoWithoutAStream) {
 
 TEST_F(DeadLetterPolicyTest, RetryOfOneEventSendsItAndItsRowGoes) {
   Policy(OnUndeliverable::kDeadLetter);
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1", "a2"});
   DeliverAll();
   dead_letters_.Decide(0, base::DeadLetter::Decision::kRetry, /*of_key=*/false);
@@ -262,8 +262,8 @@ TEST_F(DeadLetterPolicyTest, RetryOfOneEventSendsItAndItsRowGoes) {
 TEST_F(DeadLetterPolicyTest, TooManyOpenRowsHalt) {
   options_.dead_letters_max = 1;
   Policy(OnUndeliverable::kDeadLetter);
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
-  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(1, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1"});
   Tick();
   SendPayload(Begin(200));
@@ -284,7 +284,7 @@ TEST_F(DeadLetterPolicyTest, TooManyOpenRowsOfATopicThatWasHeldHalt) {
     Event(id);
   }
   for (delivery::Sequence sequence = 0; sequence < 4; ++sequence) {
-    sink_.Refuse(sequence, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+    sink_.Reject(sequence, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
   }
   sink_.SetPending("orders", false);
   for (int i = 0; i < 10; ++i) {
@@ -302,10 +302,10 @@ TEST_F(DeadLetterPolicyTest, RejectionOneAtATimeMakesARowAndTheNextProducerGoesO
   Deliver(0);
   ASSERT_EQ(sink_.session().mode, delivery::Sink::Mode::kOneAtATime);
   const std::size_t sessions = sink_.sessions().size();
-  sink_.Fail(1, FailureKind::kRecordInvalid, "refused by the broker");
+  sink_.Fail(1, FailureKind::kRecordInvalid, "rejected by the broker");
   Settle();
   EXPECT_GE(sink_.sessions().size(), sessions + 1) << "without a back-off";
-  EXPECT_EQ(RowAt(0).detail, "refused by the broker");
+  EXPECT_EQ(RowAt(0).detail, "rejected by the broker");
   DeliverAll();
   Settle();
   DeliverAll();
@@ -340,7 +340,7 @@ TEST_F(DeadLetterPolicyTest, UnclearFailureIsReportedAndTriedAgain) {
 
 TEST_F(DeadLetterPolicyTest, LargerThanADeadLetterMayBeItIsTruncated) {
   Policy(OnUndeliverable::kDeadLetter);
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"});
   const std::string large(base::DeadLetter::kRecordBytesMax, 'x');
   SendPayload(Begin(100));
   SendPayload(EventBytes({testing::TextColumn("b1"), testing::TextColumn("b"),
@@ -493,7 +493,7 @@ TEST_F(DeadLetterPolicyTest, RowThatBecomesNoRecordIsSkippedAndNotDoubledByAReco
 
 TEST_F(DeadLetterPolicyTest, DecisionsTooManyToReportAreCountedOnce) {
   Policy(OnUndeliverable::kSkip);
-  sink_.RefuseTopic("orders", Failure{FailureKind::kTopicUnknown, "no such topic"});
+  sink_.RejectTopic("orders", Failure{FailureKind::kTopicUnknown, "no such topic"});
   std::uint64_t commit_lsn = 0;
   std::uint64_t skipped = 0;
   const auto skip = [&](std::size_t events) {

@@ -82,9 +82,9 @@ TEST_F(DeliveryTest, WhatWasDeliveredBeforeTheHaltIsConfirmed) {
   EXPECT_EQ(confirmed_, Lsn(108));
 }
 
-TEST_F(DeliveryTest, RecordTheSinkRefusesHaltsAfterWhatCameBeforeIt) {
+TEST_F(DeliveryTest, RecordTheSinkRejectsHaltsAfterWhatCameBeforeIt) {
   Connect();
-  sink_.Refuse(1, Failure{FailureKind::kTopicUnknown, "topic 'orders' does not exist"});
+  sink_.Reject(1, Failure{FailureKind::kTopicUnknown, "topic 'orders' does not exist"});
   SendPayload(Begin(100));
   Event("a1");
   SendPayload(Commit(100));
@@ -101,7 +101,7 @@ TEST_F(DeliveryTest, RecordTheSinkRefusesHaltsAfterWhatCameBeforeIt) {
 
 TEST_F(DeliveryTest, ProducerFailureDuringAHaltStillDeliversWhatCameBefore) {
   Connect();
-  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(1, Failure{FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1"});
   SendPayload(Begin(200));
   Event("b1");
@@ -116,7 +116,7 @@ TEST_F(DeliveryTest, ProducerFailureDuringAHaltStillDeliversWhatCameBefore) {
 TEST_F(DeliveryTest, EarlierEventJudgedDuringAHaltIsTheOneNamed) {
   Connect();
   Transaction(100, {"a1"});
-  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(1, Failure{FailureKind::kRecordTooLarge, "too large"});
   SendPayload(Begin(200));
   Event("b1");
   sink_.Fail(0, FailureKind::kRecordInvalid);
@@ -128,7 +128,7 @@ TEST_F(DeliveryTest, EarlierEventJudgedDuringAHaltIsTheOneNamed) {
 TEST_F(DeliveryTest, HaltGivesUpOnWhatCameBeforeAfterTheTimeout) {
   options_.shutdown_timeout = milliseconds(5'000);
   Connect();
-  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(1, Failure{FailureKind::kRecordTooLarge, "too large"});
   SendPayload(Begin(100));
   Event("a1");
   Event("b1");

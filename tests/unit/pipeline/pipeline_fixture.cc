@@ -35,7 +35,7 @@ void PipelineFixture::Restart() {
   }
   ASSERT_TRUE(pipeline().finished());
   pipeline_.reset();
-  sink_.StopRefusing();
+  sink_.StopRejecting();
   confirmed_ = base::Lsn();
 }
 

@@ -33,7 +33,7 @@ TEST_F(HaltTest, HaltBeforeAnythingWasReceivedHasNoStreamToFinish) {
 }
 
 // Failure 15.
-TEST_F(HaltTest, LoginRefusedAfterItOnceWorkedIsTriedSomeTimes) {
+TEST_F(HaltTest, LoginRejectedAfterItOnceWorkedIsTriedSomeTimes) {
   Connect();
   End(StreamEnd::Kind::kLost);
   for (int i = 1; i < Pipeline::kAuthFailuresMax; ++i) {
@@ -48,7 +48,7 @@ TEST_F(HaltTest, LoginRefusedAfterItOnceWorkedIsTriedSomeTimes) {
   ExpectHalted(HaltReason::kAuthFailed, "password authentication failed");
 }
 
-TEST_F(HaltTest, LoginThatWorksAgainForgetsTheRefusals) {
+TEST_F(HaltTest, LoginThatWorksAgainForgetsTheRejections) {
   Connect();
   for (int round = 0; round < 3; ++round) {
     End(StreamEnd::Kind::kLost);

@@ -142,7 +142,7 @@ TEST_F(LookTest, PublicationThatWasAlteredHalts) {
   ExpectHalted(HaltReason::kPublicationMissing, "the publication was altered");
 }
 
-TEST_F(LookTest, WhatPreflightRefusesHalts) {
+TEST_F(LookTest, WhatPreflightRejectsHalts) {
   Connect(Lsn(), /*announce=*/false);
   Failed(AnnouncedIn(200), StreamEnd::Kind::kOperator, HaltReason::kPublicationMissing);
   ExpectHalted(HaltReason::kPublicationMissing, "too many connections");
@@ -160,7 +160,7 @@ TEST_F(LookTest, LookThatFailsEndsTheStreamAndTheNextConnectionLooks) {
   EXPECT_EQ(pipeline().counters().reconnects, 1U);
 }
 
-TEST_F(LookTest, RefusedLoginOfALookIsNoHalt) {
+TEST_F(LookTest, RejectedLoginOfALookIsNoHalt) {
   Connect(Lsn(), /*announce=*/false);
   Failed(AnnouncedIn(200), StreamEnd::Kind::kOperator, HaltReason::kAuthFailed);
   EXPECT_EQ(pipeline().state(), base::State::kReconnecting);

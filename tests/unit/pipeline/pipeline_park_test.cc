@@ -86,7 +86,7 @@ TEST_F(ParkTest, KeyIsParkedWhileAnotherTopicIsLookedUp) {
   SendPayload(Begin(100));
   SendPayload(EventBytes("c1", "c", "returns"));
   Settle();
-  sink_.Refuse(pipeline().tracker().next_sequence(),
+  sink_.Reject(pipeline().tracker().next_sequence(),
                Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
   Event("a1");
   SendPayload(EventBytes("c2", "c", "returns"));
@@ -141,7 +141,7 @@ TEST_F(ParkTest, EventForATopicThatItMayNotGoToParksNothing) {
 TEST_F(ParkTest, EventWithoutAKeyParksNothing) {
   options_.outboxes[0].table.null_key_allowed = true;
   Connect();
-  sink_.Refuse(0, Failure{FailureKind::kRecordInvalid, "no"}, "orders");
+  sink_.Reject(0, Failure{FailureKind::kRecordInvalid, "no"}, "orders");
   SendPayload(Begin(100));
   SendPayload(EventBytes(walpost::testing::Tuple{
       walpost::testing::TextColumn("x1"), walpost::testing::NullColumn(),
@@ -216,7 +216,7 @@ TEST_F(ParkTest, NothingIsReadFromTheStreamBeforeTheParkedKeysAreKnown) {
 TEST_F(ParkTest, ReplyToARequestOfTheConnectionBeforeCountsForNothing) {
   Connect();
   serve_dead_letters_ = false;
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
   Transaction(100, {"a1"});
   const auto wanted = pipeline().TakeDeadLetterRequest(now_);
   ASSERT_TRUE(wanted);
@@ -253,12 +253,12 @@ TEST_F(ParkTest, RepeatsOfRowsThatAreThereNeedNoRoom) {
 TEST_F(ParkTest, FirstRowOfAKeyWaitsForEventsThatAreStillOnTheirWay) {
   Connect();
   Transaction(100, {"a1"});  // not acknowledged yet
-  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  sink_.Reject(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
   SendPayload(Begin(200));
   Event("a2");
   EXPECT_THAT(sink_.outstanding(), ElementsAre(0));
   EXPECT_THAT(Rows(), IsEmpty());
-  RefuseAlone(0);
+  RejectAlone(0);
   Run();
   ASSERT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2")) << "not a2 first";
 }
@@ -273,7 +273,7 @@ TEST_F(ParkTest, RowThatMakesNoRecordWaitsForEventsOfItsTopicThatAreStillOnTheir
                           walpost::testing::BinaryColumn(std::string(10'000, 'x'))}));
   Settle();
   EXPECT_THAT(Rows(), IsEmpty());
-  RefuseAlone(0);
+  RejectAlone(0);
   Run();
   EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
 }
@@ -291,7 +291,7 @@ TEST_F(ParkTest, ResumedPipelineCountsOpenRowsAnew) {
 TEST_F(ParkTest, EventBeforeTheFirstParkedOneGoesByItself) {
   Connect();
   Transaction(100, {"a1"});
-  sink_.Refuse(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  sink_.Reject(1, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
   SendPayload(Begin(200));
   Event("a2");
   sink_.Fail(0, FailureKind::kSessionEnded);

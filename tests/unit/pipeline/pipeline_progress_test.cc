@@ -70,7 +70,7 @@ class ProgressTest : public PipelineFixture {
 TEST_F(ProgressTest, NumberOfDeadLettersIsRememberedAndAServerWithFewerHalts) {
   options_.on_undeliverable = OnUndeliverable::kDeadLetter;
   Begin();
-  sink_.Refuse(0, {FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(0, {FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1"});
   DeliverEvents();
   Advance(ProgressKeeper::kEvery);
@@ -175,7 +175,7 @@ TEST_F(ProgressTest, TopicThatIsGoneStopsNoDeliveryAndHaltsAfterAWhile) {
   EXPECT_EQ(pipeline().tracker().safe_lsn(), Lsn(208));
   EXPECT_LE(Confirmed(), Lsn(10));
   for (int i = 0; i < 13 && !pipeline().halted(); ++i) {
-    Advance(ProgressKeeper::kRetryRefusedAfter);
+    Advance(ProgressKeeper::kRetryRejectedAfter);
     Tick();
     if (Outstanding() != 0) {
       sink_.Fail(Outstanding(), FailureKind::kTopicUnknown, "topic is gone");

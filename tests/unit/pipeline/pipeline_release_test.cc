@@ -67,16 +67,16 @@ TEST_F(ParkTest, LineStopsOnlyForTheLastRowsAndOnlyForTheKey) {
   EXPECT_EQ(pipeline().counters().events_parked, 1U);
 }
 
-TEST_F(ParkTest, RetryOfAnEventThatIsRefusedOnceMoreAfterAWhileFailsAndTheKeyStaysParked) {
+TEST_F(ParkTest, RetryOfAnEventThatIsRejectedOnceMoreAfterAWhileFailsAndTheKeyStaysParked) {
   Connect();
   ParkA(100, {"a1", "a2"});
   RetryA();
-  sink_.Refuse(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "still"},
+  sink_.Reject(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "still"},
                "orders");
   Look();
   Run();
   EXPECT_TRUE(dead_letters_.rows[0].retry()) << "no answer yet";
-  Advance(DeadLetters::kRetryRefusedAfter);
+  Advance(DeadLetters::kRetryRejectedAfter);
   Run();
   EXPECT_THAT(Visible('a'), IsEmpty());
   EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
@@ -85,7 +85,7 @@ TEST_F(ParkTest, RetryOfAnEventThatIsRefusedOnceMoreAfterAWhileFailsAndTheKeySta
   EXPECT_EQ(dead_letters_.rows[0].detail, "still");
   EXPECT_EQ(pipeline().parked_keys(), 1U);
   RetryA();
-  sink_.StopRefusing();
+  sink_.StopRejecting();
   Look();
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2"));
@@ -239,27 +239,27 @@ TEST_F(ParkTest, TopicWhoseLimitWasJustRaisedIsAskedAgainBeforeTheRetryFails) {
   Connect();
   ParkA(100, {"a1"});
   RetryA();
-  sink_.Refuse(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "old limit"},
+  sink_.Reject(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "old limit"},
                "orders");
   Look();
   Run();
-  sink_.StopRefusing();
-  Advance(DeadLetters::kRetryRefusedAfter);
+  sink_.StopRejecting();
+  Advance(DeadLetters::kRetryRejectedAfter);
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));
   EXPECT_THAT(Rows(), IsEmpty());
 }
 
-TEST_F(ParkTest, RefusedRetryIsNoDeadlineAnyMoreWhenItsTimeHasCome) {
+TEST_F(ParkTest, RejectedRetryIsNoDeadlineAnyMoreWhenItsTimeHasCome) {
   Connect();
   ParkA(100, {"a1"});
   RetryA();
-  sink_.Refuse(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kTopicNotAuthorized, "no"},
+  sink_.Reject(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kTopicNotAuthorized, "no"},
                "orders");
   Look();
   sink_.SetNotNow(true);
-  sink_.StopRefusing();
-  Advance(DeadLetters::kRetryRefusedAfter);
+  sink_.StopRejecting();
+  Advance(DeadLetters::kRetryRejectedAfter);
   Confirmed();
   EXPECT_GT(pipeline().NextDeadline(), now_.mono) << "the loop would spin";
   sink_.SetNotNow(false);
@@ -365,16 +365,16 @@ TEST_F(ParkTest, KeyThatIsDiscardedDuringItsRetryIsSentNoFurther) {
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
-TEST_F(ParkTest, RefusedRetryThatIsDiscardedMeanwhileIsNotSentAgain) {
+TEST_F(ParkTest, RejectedRetryThatIsDiscardedMeanwhileIsNotSentAgain) {
   Connect();
   ParkA(100, {"a1", "a2"});
   RetryA();
-  sink_.Refuse(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "still"},
+  sink_.Reject(DeadLetters::kFirstSequence + 1, Failure{FailureKind::kRecordTooLarge, "still"},
                "orders");
   Look();
   DiscardA();
-  sink_.StopRefusing();
-  Advance(DeadLetters::kRetryRefusedAfter);
+  sink_.StopRejecting();
+  Advance(DeadLetters::kRetryRejectedAfter);
   Run();
   EXPECT_THAT(Visible('a'), IsEmpty());
   EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2"));
@@ -431,7 +431,7 @@ TEST_F(ParkTest, RetriedEventWithAPartitionOfItsOwnGoesThere) {
   relation.columns.push_back({"part", outbox::type_oid::kInt4, -1, false});
   Connect(/*start=*/{}, /*announce=*/false);
   SendPayload(walpost::testing::RelationBytes(relation));
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
   using walpost::testing::BinaryColumn;
   using walpost::testing::TextColumn;
   SendPayload(Begin(100));

@@ -1,4 +1,4 @@
-// Values with a schema of a Schema Registry: who waits for it, what becomes of a refusal, and how
+// Values with a schema of a Schema Registry: who waits for it, what becomes of a rejection, and how
 // dead letters get theirs.
 #include "pipeline_fixture.h"
 
@@ -147,7 +147,7 @@ TEST_F(SchemaTest, RegistryThatIsAwayIsAskedAgainAndNothingIsDecided) {
   EXPECT_EQ(pipeline().schemas().statistics().failures, 1U);
 }
 
-TEST_F(SchemaTest, SubjectAboutWhichTheRegistryAnswersNothingIsRefusedAfterAWhile) {
+TEST_F(SchemaTest, SubjectAboutWhichTheRegistryAnswersNothingIsRejectedAfterAWhile) {
   options_.outboxes[0].table.topics.allowed = {"orders", "payments", "refunds"};
   options_.on_undeliverable = OnUndeliverable::kSkip;
   Connect();
@@ -220,7 +220,7 @@ TEST_F(SchemaTest, SchemaThatNobodyUsesIsNotRefreshed) {
   EXPECT_THAT(Answer(Id(9)), IsEmpty());
 }
 
-TEST_F(SchemaTest, RefusedSchemaHaltsByDefaultAndTheRegistryIsAskedAgainOnSighup) {
+TEST_F(SchemaTest, RejectedSchemaHaltsByDefaultAndTheRegistryIsAskedAgainOnSighup) {
   Connect();
   SendPayload(Begin(100));
   Event("a1");
@@ -246,16 +246,16 @@ TEST_F(SchemaTest, DeadLetterHasTheValueAsItIsAndNotesWhatItNeeds) {
   SendPayload(Commit(100));
   DeliverAll();
   EXPECT_EQ(dead_letters_.rows.at(0).value, "payload of a1");
-  EXPECT_EQ(dead_letters_.rows.at(0).reason, "schema_refused");
+  EXPECT_EQ(dead_letters_.rows.at(0).reason, "schema_rejected");
   EXPECT_EQ(dead_letters_.rows.at(0).schema, "payload json - orders-value");
   EXPECT_THAT(dead_letters_.rows.at(0).detail, HasSubstr("subject 'orders-value': none"));
   EXPECT_EQ(Confirmed(), Lsn(108));
 }
 
-TEST_F(SchemaTest, DeadLetterOfAnEventThatKafkaRefusesIsUnframedToo) {
+TEST_F(SchemaTest, DeadLetterOfAnEventThatKafkaRejectsIsUnframedToo) {
   options_.on_undeliverable = OnUndeliverable::kDeadLetter;
   Connect();
-  sink_.Refuse(0, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
+  sink_.Reject(0, Failure{FailureKind::kRecordTooLarge, "too large"}, "orders");
   SendPayload(Begin(100));
   Event("a1");
   Answer(Id(7));
@@ -265,7 +265,7 @@ TEST_F(SchemaTest, DeadLetterOfAnEventThatKafkaRefusesIsUnframedToo) {
   EXPECT_EQ(dead_letters_.rows.at(0).schema, "payload json - orders-value");
 }
 
-TEST_F(SchemaTest, RefusalIsKeptForAWhileAndThenAskedAboutAgain) {
+TEST_F(SchemaTest, RejectionIsKeptForAWhileAndThenAskedAboutAgain) {
   options_.on_undeliverable = OnUndeliverable::kDeadLetter;
   Connect();
   SendPayload(Begin(100));
@@ -273,7 +273,7 @@ TEST_F(SchemaTest, RefusalIsKeptForAWhileAndThenAskedAboutAgain) {
   Answer(NoSubject());
   Event("a2");
   EXPECT_THAT(Answer(Id(7)), IsEmpty());
-  Advance(SchemaLookUps::kRefusalKept);
+  Advance(SchemaLookUps::kRejectionKept);
   EXPECT_THAT(Answer(Id(7)), IsEmpty()) << "nobody needs it";
   Event("a3");
   EXPECT_THAT(Answer(Id(7)), SizeIs(1));
@@ -332,7 +332,7 @@ TEST_F(SchemaTest, ParkedKeyIsReleasedOnceTheSchemaIsThereAndItsEventsAreFramed)
   dead_letters_.Decide(0, base::DeadLetter::Decision::kRetry, /*of_key=*/true);
   Advance(DeadLetters::kLookEvery);
   Tick();
-  EXPECT_THAT(sink_.outstanding(), IsEmpty()) << "asked anew, also within kRefusalKept";
+  EXPECT_THAT(sink_.outstanding(), IsEmpty()) << "asked anew, also within kRejectionKept";
   EXPECT_THAT(Answer(Id(7)), SizeIs(1));
   for (int i = 0; i < 20; ++i) {
     sink_.DeliverAll();
@@ -342,7 +342,7 @@ TEST_F(SchemaTest, ParkedKeyIsReleasedOnceTheSchemaIsThereAndItsEventsAreFramed)
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
-TEST_F(SchemaTest, ReleaseOfAKeyWhoseSchemaIsStillRefusedFailsAndTheKeyStaysParked) {
+TEST_F(SchemaTest, ReleaseOfAKeyWhoseSchemaIsStillRejectedFailsAndTheKeyStaysParked) {
   options_.on_undeliverable = OnUndeliverable::kPark;
   Connect();
   SendPayload(Begin(100));

@@ -222,7 +222,7 @@ TEST_F(StalledReleaseTest, DiscardOfItsKeyEndsIt) {
 }
 
 // It is with no producer any more, so none is ended for it.
-TEST_F(StalledReleaseTest, RecordThatIsRefusedWhenItIsToBeSentNoMoreEndsOneSession) {
+TEST_F(StalledReleaseTest, RecordThatIsRejectedWhenItIsToBeSentNoMoreEndsOneSession) {
   Connect();
   ParkA(100, {"a1"});
   ReleaseA();

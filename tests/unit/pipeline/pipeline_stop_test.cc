@@ -82,7 +82,7 @@ TEST_F(StopTest, TransactionWhoseEndDoesNotComeIsNotConfirmed) {
   ExpectFinished();
 }
 
-TEST_F(StopTest, RowThatIsRefusedEndsTheReadingOfAnOpenTransaction) {
+TEST_F(StopTest, RowThatIsRejectedEndsTheReadingOfAnOpenTransaction) {
   Connect();
   Transaction(100, {"a1"});
   SendPayload(Begin(200));
@@ -142,7 +142,7 @@ TEST_F(StopTest, SecondStopDoesNotProlongTheDrain) {
 
 TEST_F(StopTest, EventThatCannotBeDeliveredDoesNotHoldUpTheDrain) {
   Connect();
-  sink_.Refuse(1, {FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(1, {FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1"});
   SendPayload(Begin(200));
   Event("b1");  // begins a halt

@@ -202,34 +202,34 @@ TEST_F(ProgressKeeperTest, LostRecordWaitsAgainWithTheNewestPosition) {
   EXPECT_EQ(keeper_.Confirmable(Lsn(300)), Lsn(100));
 }
 
-TEST_F(ProgressKeeperTest, RefusedRecordIsNoDeadlineAnyMoreWhenItsTimeHasCome) {
+TEST_F(ProgressKeeperTest, RejectedRecordIsNoDeadlineAnyMoreWhenItsTimeHasCome) {
   Begin();
   keeper_.Tick(Lsn(200), 0, true, now_);
-  keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
-  Advance(ProgressKeeper::kRetryRefusedAfter);
+  keeper_.OnRejected(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
+  Advance(ProgressKeeper::kRetryRejectedAfter);
   keeper_.Tick(Lsn(200), 0, true, now_);
   EXPECT_NE(keeper_.waiting(now_), nullptr);
   EXPECT_EQ(keeper_.NextDeadline(Lsn(200)), std::nullopt) << "the loop would spin";
 }
 
-TEST_F(ProgressKeeperTest, RefusedRecordIsTriedAgainAndHaltsAfterAMinute) {
+TEST_F(ProgressKeeperTest, RejectedRecordIsTriedAgainAndHaltsAfterAMinute) {
   Begin();
   keeper_.Tick(Lsn(200), 0, false, now_);
-  keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
+  keeper_.OnRejected(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
   EXPECT_EQ(keeper_.waiting(now_), nullptr);
   EXPECT_TRUE(keeper_.Settled(Lsn(200))) << "an end does not wait for it";
   EXPECT_EQ(keeper_.Confirmable(Lsn(200)), Lsn(100)) << "but nothing is confirmed";
-  EXPECT_EQ(keeper_.NextDeadline(Lsn(200)), now_.mono + ProgressKeeper::kRetryRefusedAfter);
-  Advance(ProgressKeeper::kRetryRefusedAfter);
+  EXPECT_EQ(keeper_.NextDeadline(Lsn(200)), now_.mono + ProgressKeeper::kRetryRejectedAfter);
+  Advance(ProgressKeeper::kRetryRejectedAfter);
   EXPECT_NE(keeper_.waiting(now_), nullptr);
-  keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
+  keeper_.OnRejected(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
   EXPECT_FALSE(keeper_.Unwritten(now_.wall));
   std::optional<Halt> halt;
-  for (auto refused = ProgressKeeper::kRetryRefusedAfter; refused < ProgressKeeper::kRefusedMax;
-       refused += ProgressKeeper::kRetryRefusedAfter) {
+  for (auto rejected = ProgressKeeper::kRetryRejectedAfter; rejected < ProgressKeeper::kRejectedMax;
+       rejected += ProgressKeeper::kRetryRejectedAfter) {
     EXPECT_FALSE(halt);
-    Advance(ProgressKeeper::kRetryRefusedAfter);
-    keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
+    Advance(ProgressKeeper::kRetryRejectedAfter);
+    keeper_.OnRejected(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
     halt = keeper_.Unwritten(now_.wall);
   }
   ASSERT_TRUE(halt);
@@ -241,16 +241,16 @@ TEST_F(ProgressKeeperTest, RefusedRecordIsTriedAgainAndHaltsAfterAMinute) {
 }
 
 // As when brokers restart: the first answers that it does not know the topic, then none answers.
-TEST_F(ProgressKeeperTest, RefusalBeforeAnOutageIsNoMinuteOfRefusals) {
+TEST_F(ProgressKeeperTest, RejectionBeforeAnOutageIsNoMinuteOfRejections) {
   Begin();
   keeper_.Tick(Lsn(200), 0, false, now_);
-  for (int refusal = 0; refusal < 3; ++refusal) {
-    keeper_.OnRefused(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
-    Advance(ProgressKeeper::kRetryRefusedAfter);
+  for (int rejection = 0; rejection < 3; ++rejection) {
+    keeper_.OnRejected(Failure{FailureKind::kTopicUnknown, "topic is gone"}, now_);
+    Advance(ProgressKeeper::kRetryRejectedAfter);
     ASSERT_NE(keeper_.waiting(now_), nullptr);
     keeper_.OnAccepted();
-    Advance(10 * ProgressKeeper::kRefusedMax);
-    EXPECT_FALSE(keeper_.Unwritten(now_.wall - 10 * ProgressKeeper::kRefusedMax))
+    Advance(10 * ProgressKeeper::kRejectedMax);
+    EXPECT_FALSE(keeper_.Unwritten(now_.wall - 10 * ProgressKeeper::kRejectedMax))
         << "Kafka being away is no reason to halt";
   }
 }

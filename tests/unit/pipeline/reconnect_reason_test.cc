@@ -15,7 +15,7 @@ TEST(ReconnectReasonTest, NamesAreThoseOfTheMetrics) {
   for (const ReconnectReason reason : kAllReconnectReasons) {
     names.push_back(ReconnectReasonName(reason));
   }
-  EXPECT_THAT(names, ::testing::ElementsAre("connect_failed", "login_refused", "slot_in_use",
+  EXPECT_THAT(names, ::testing::ElementsAre("connect_failed", "login_rejected", "slot_in_use",
                                             "lost", "server_error", "server_stopping", "taken_over",
                                             "planned", "promoted"));
 }
@@ -29,7 +29,7 @@ TEST(ReconnectReasonTest, EachEndHasItsReason) {
   };
   for (const bool connecting : {true, false}) {
     EXPECT_EQ(of(Kind::kSlotInUse, connecting), ReconnectReason::kSlotInUse);
-    EXPECT_EQ(of(Kind::kOperator, connecting), ReconnectReason::kLoginRefused);
+    EXPECT_EQ(of(Kind::kOperator, connecting), ReconnectReason::kLoginRejected);
     EXPECT_EQ(of(Kind::kFinished, connecting), ReconnectReason::kServerStopping);
     EXPECT_EQ(of(Kind::kServerError, connecting), ReconnectReason::kServerError);
   }

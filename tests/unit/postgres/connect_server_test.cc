@@ -1,4 +1,4 @@
-// Connecting to a real server: what works, and what each refusal becomes.
+// Connecting to a real server: what works, and what each rejection becomes.
 #include "postgres/connect.h"
 
 #include <arpa/inet.h>
@@ -42,14 +42,14 @@ class ConnectServerTest : public ::testing::Test {
   static void SetUpTestSuite() {
     PostgresServerOptions options;
     options.hba_lines = {"host all with_password 127.0.0.1/32 scram-sha-256",
-                         "host replication refused 127.0.0.1/32 trust",
-                         "host all refused 127.0.0.1/32 reject"};
+                         "host replication rejected 127.0.0.1/32 trust",
+                         "host all rejected 127.0.0.1/32 reject"};
     options.tls = true;
     options.settings = {"max_wal_senders=2", "password_encryption=scram-sha-256"};
     server_ = std::make_unique<PostgresServer>(options);
     server_->Sql(
         "CREATE ROLE with_password LOGIN REPLICATION PASSWORD 'open sesame'; "
-        "CREATE ROLE refused LOGIN REPLICATION; CREATE ROLE plain LOGIN; "
+        "CREATE ROLE rejected LOGIN REPLICATION; CREATE ROLE plain LOGIN; "
         "CREATE ROLE german LOGIN REPLICATION");
     server_->Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");
     server_->Sql("SELECT pg_create_logical_replication_slot('walpost', 'pgoutput')");
@@ -71,7 +71,7 @@ class ConnectServerTest : public ::testing::Test {
     return Connect(options, base::Lsn());
   }
 
-  static StreamEnd Refused(const std::string& conninfo) {
+  static StreamEnd Rejected(const std::string& conninfo) {
     auto outcome = TryConnect(conninfo);
     if (std::holds_alternative<Connected>(outcome)) {
       ADD_FAILURE() << "connected";
@@ -150,7 +150,7 @@ TEST_F(ConnectServerTest, FirstHostDownGoesOnToTheSecond) {
 TEST_F(ConnectServerTest, VerifiedTlsConnectsAndAStrangersCertificateIsLost) {
   const std::string conninfo = server_->Conninfo("postgres", "sslmode=verify-full sslrootcert=");
   ExpectConnects(conninfo + server_->certificate());
-  const StreamEnd end = Refused(conninfo + "/etc/ssl/certs/ca-certificates.crt");
+  const StreamEnd end = Rejected(conninfo + "/etc/ssl/certs/ca-certificates.crt");
   EXPECT_EQ(end.kind, Kind::kLost) << end.status;
 }
 
@@ -161,51 +161,51 @@ TEST_F(ConnectServerTest, RightPasswordConnects) {
 // Failures 15, 88.
 TEST_F(ConnectServerTest, WrongPasswordIsAuthFailedAndNotShown) {
   const StreamEnd end =
-      Refused(server_->Conninfo("postgres", "user=with_password password=hunter2"));
+      Rejected(server_->Conninfo("postgres", "user=with_password password=hunter2"));
   ExpectAuthFailed(end, "28P01", "check the password");
   EXPECT_THAT(std::string(end.status.message()),
               AllOf(Not(HasSubstr("hunter2")), HasSubstr("127.0.0.1"), HasSubstr("with_password")));
 }
 
 TEST_F(ConnectServerTest, NoPasswordWhereOneIsNeededIsAuthFailed) {
-  ExpectAuthFailed(Refused(server_->Conninfo("postgres", "user=with_password")), "28P01",
+  ExpectAuthFailed(Rejected(server_->Conninfo("postgres", "user=with_password")), "28P01",
                    "check the password");
 }
 
 // Failure 14.
-TEST_F(ConnectServerTest, HbaRefusalHintsAtTheReplicationKeyword) {
-  ExpectAuthFailed(Refused(server_->Conninfo("postgres", "user=refused")), "28000",
+TEST_F(ConnectServerTest, HbaRejectionHintsAtTheReplicationKeyword) {
+  ExpectAuthFailed(Rejected(server_->Conninfo("postgres", "user=rejected")), "28000",
                    "`replication` does not match logical replication");
 }
 
 // Failure 14.
 TEST_F(ConnectServerTest, RoleWithoutReplicationNamesTheCommand) {
-  ExpectAuthFailed(Refused(server_->Conninfo("postgres", "user=plain")), "42501",
+  ExpectAuthFailed(Rejected(server_->Conninfo("postgres", "user=plain")), "42501",
                    "ALTER ROLE \"plain\" REPLICATION");
 }
 
 TEST_F(ConnectServerTest, UnknownRoleAndDatabaseAreAuthFailed) {
-  ExpectAuthFailed(Refused(server_->Conninfo("postgres", "user=nobody_here")), "28000",
+  ExpectAuthFailed(Rejected(server_->Conninfo("postgres", "user=nobody_here")), "28000",
                    "nobody_here");
-  ExpectAuthFailed(Refused(server_->Conninfo("nowhere")), "3D000", "database name");
+  ExpectAuthFailed(Rejected(server_->Conninfo("nowhere")), "3D000", "database name");
 }
 
 TEST_F(ConnectServerTest, OptionTheServerDoesNotKnowNeedsAnOperator) {
-  ExpectAuthFailed(Refused(server_->Conninfo("postgres", "options='-c nonsense=1'")), "42704",
+  ExpectAuthFailed(Rejected(server_->Conninfo("postgres", "options='-c nonsense=1'")), "42704",
                    "nonsense");
 }
 
 TEST_F(ConnectServerTest, MalformedConninfoNeedsAnOperator) {
-  EXPECT_EQ(Refused("postgresql://[half").kind, Kind::kOperator);
-  EXPECT_EQ(Refused("sslmode=perhaps").kind, Kind::kOperator);
-  EXPECT_EQ(Refused("host=a,b,c port=1,2").kind, Kind::kOperator);
+  EXPECT_EQ(Rejected("postgresql://[half").kind, Kind::kOperator);
+  EXPECT_EQ(Rejected("sslmode=perhaps").kind, Kind::kOperator);
+  EXPECT_EQ(Rejected("host=a,b,c port=1,2").kind, Kind::kOperator);
 }
 
 TEST_F(ConnectServerTest, ConnectionRefusedAndUnknownHostAreLost) {
-  const StreamEnd refused = Refused("host=127.0.0.1 port=1 user=postgres");
-  EXPECT_EQ(refused.kind, Kind::kLost);
-  EXPECT_THAT(std::string(refused.status.message()), HasSubstr("port 1"));
-  EXPECT_EQ(Refused("host=no-such-host.invalid user=postgres").kind, Kind::kLost);
+  const StreamEnd rejected = Rejected("host=127.0.0.1 port=1 user=postgres");
+  EXPECT_EQ(rejected.kind, Kind::kLost);
+  EXPECT_THAT(std::string(rejected.status.message()), HasSubstr("port 1"));
+  EXPECT_EQ(Rejected("host=no-such-host.invalid user=postgres").kind, Kind::kLost);
 }
 
 // Failure 12.
@@ -213,7 +213,7 @@ TEST_F(ConnectServerTest, TooManyConnectionsIsLost) {
   auto first = Connection::Open({server_->Conninfo(), "walpost", true});
   auto second = Connection::Open({server_->Conninfo(), "walpost", true});
   ASSERT_TRUE(std::holds_alternative<Connection>(second));
-  const StreamEnd end = Refused(server_->Conninfo());
+  const StreamEnd end = Rejected(server_->Conninfo());
   EXPECT_EQ(end.kind, Kind::kLost);
   EXPECT_EQ(end.sqlstate, "53300");
 }
@@ -318,14 +318,14 @@ TEST_F(ConnectServerTest, TimelineHistoryIsReadAfterAPromotion) {
   EXPECT_TRUE(facts.timeline_history[0].end.valid());
   EXPECT_EQ(facts.TimelineOf(base::Lsn(1)), 1u);
   EXPECT_EQ(facts.TimelineOf(facts.server_wal_lsn), 2u);
-  const auto& [kind, refused] =
+  const auto& [kind, rejected] =
       std::pair(std::get<StreamEnd>(standby).kind, std::get<StreamEnd>(standby).status);
   if (facts.server_version < 160000) {
     EXPECT_EQ(kind, Kind::kLost);
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("is a standby"));
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("is a standby"));
   } else {  // could stream, if it had the slot
     EXPECT_EQ(kind, Kind::kOperator);
-    EXPECT_THAT(std::string(refused.message()), HasSubstr("slot \"walpost\" on"));
+    EXPECT_THAT(std::string(rejected.message()), HasSubstr("slot \"walpost\" on"));
   }
 }
 
@@ -371,10 +371,10 @@ TEST_F(ConnectServerTest, PingerSeesAStopThatWaitsForUs) {
     poll(nullptr, 0, 20);
   }
   ConnectOptions late = options;
-  auto refused = Connect(late, base::Lsn());
-  ASSERT_TRUE(std::holds_alternative<StreamEnd>(refused));
-  EXPECT_EQ(std::get<StreamEnd>(refused).kind, Kind::kLost);
-  EXPECT_EQ(std::get<StreamEnd>(refused).sqlstate, "57P03");
+  auto rejected = Connect(late, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<StreamEnd>(rejected));
+  EXPECT_EQ(std::get<StreamEnd>(rejected).kind, Kind::kLost);
+  EXPECT_EQ(std::get<StreamEnd>(rejected).sqlstate, "57P03");
   EXPECT_FALSE(other.AwaitExit(500)) << "the walsender waits for its reader";
   stream.reset();
   EXPECT_TRUE(other.AwaitExit(20'000));

@@ -58,16 +58,16 @@ TEST(RedactConninfoTest, UnparsableConninfoShowsNothing) {
 }
 
 // libpq takes what follows the first '@' for a host, and shows it.
-TEST(ResolveConninfoTest, PasswordThatReachesIntoTheHostIsRefusedAndNotShown) {
-  const auto refused = ResolveConninfo("postgresql://u:one@two@db:5432/shop");
-  ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(std::string(refused.status().message()),
+TEST(ResolveConninfoTest, PasswordThatReachesIntoTheHostIsRejectedAndNotShown) {
+  const auto rejected = ResolveConninfo("postgresql://u:one@two@db:5432/shop");
+  ASSERT_FALSE(rejected.ok());
+  EXPECT_THAT(std::string(rejected.status().message()),
               AllOf(HasSubstr("%40"), Not(HasSubstr("two"))));
   EXPECT_TRUE(ResolveConninfo("host=@abstract,/run/a@b,db dbname=shop").ok());
 }
 
 // libpq takes it for a part of the value, and so does the server: their messages show it.
-TEST(ConninfoTest, PasswordThatStandsInAnotherValueIsRefusedAndNotShown) {
+TEST(ConninfoTest, PasswordThatStandsInAnotherValueIsRejectedAndNotShown) {
   for (const char* conninfo :
        {"postgresql://u:one@hunter2@h/db", "host=h;password=hunter2 dbname=a",
         "host=h,password=hunter2 dbname=a", "hostaddr=127.0.0.1;password=hunter2",
@@ -132,7 +132,7 @@ TEST(ResolveConninfoTest, MalformedStringIsInvalidWithoutItsPieces) {
 }
 
 // It may have come from a file of secrets.
-TEST(ResolveConninfoTest, ValueThatLibpqRefusesIsNotShown) {
+TEST(ResolveConninfoTest, ValueThatLibpqRejectsIsNotShown) {
   for (const char* keyword : {"sslmode", "channel_binding", "target_session_attrs", "gssencmode"}) {
     const auto settings = ResolveConninfo(std::string(keyword) + "=hunter2");
     ASSERT_EQ(settings.status().code(), absl::StatusCode::kInvalidArgument) << keyword;

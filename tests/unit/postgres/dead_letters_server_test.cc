@@ -226,12 +226,12 @@ TEST_F(DeadLettersServerTest, RowsOfAnotherClusterDoNotCount) {
   EXPECT_EQ(*table_->CountForeign(), 1);
 }
 
-TEST_F(DeadLettersServerTest, ATableOfAnotherClusterIsRefused) {
+TEST_F(DeadLettersServerTest, ATableOfAnotherClusterIsRejected) {
   const auto table = DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, 7);
   EXPECT_TRUE(absl::IsFailedPrecondition(table.status())) << table.status();
 }
 
-TEST_F(DeadLettersServerTest, ATableOfAnotherDatabaseIsRefused) {
+TEST_F(DeadLettersServerTest, ATableOfAnotherDatabaseIsRejected) {
   EXPECT_TRUE(DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, 0,
                                     server_->Sql("SELECT current_database()"))
                   .ok());

@@ -68,15 +68,15 @@ TEST_F(DeliveredNoteTest, SlotsPositionWhereWhatIsRememberedIsAhead) {
   EXPECT_EQ(Noted(), SlotsPosition());
 }
 
-TEST_F(DeliveredNoteTest, NothingIsWrittenWhereItIsNotedAlreadyOrTheGuardRefuses) {
+TEST_F(DeliveredNoteTest, NothingIsWrittenWhereItIsNotedAlreadyOrTheGuardRejects) {
   EXPECT_EQ(NotedBy(Options()), "");
   const std::string row = Sql("SELECT xmin || ' ' || p::text FROM walpost.pipeline p");
   EXPECT_EQ(NotedBy(Options()), "");
-  auto refused = Connect(Options(), base::Lsn(), [](base::SourceFacts* facts) {
+  auto rejected = Connect(Options(), base::Lsn(), [](base::SourceFacts* facts) {
     facts->progress = facts->ProgressAt(base::Lsn(0x1000));
     return StreamEnd();
   });
-  EXPECT_TRUE(std::holds_alternative<StreamEnd>(refused));
+  EXPECT_TRUE(std::holds_alternative<StreamEnd>(rejected));
   EXPECT_EQ(Sql("SELECT xmin || ' ' || p::text FROM walpost.pipeline p"), row);
 }
 

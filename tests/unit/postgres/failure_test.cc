@@ -36,7 +36,7 @@ TEST(ConnectFailureTest, PassingTroubleIsRetried) {
   }
 }
 
-TEST(ConnectFailureTest, HbaRefusalExplainsTheReplicationKeyword) {
+TEST(ConnectFailureTest, HbaRejectionExplainsTheReplicationKeyword) {
   const std::string text = Text(ConnectFailure("28000", "no pg_hba.conf entry", kEndpoint));
   EXPECT_THAT(text, HasSubstr("`replication` does not match logical replication connections"));
   EXPECT_THAT(text, HasSubstr("\"shop\""));
@@ -44,12 +44,12 @@ TEST(ConnectFailureTest, HbaRefusalExplainsTheReplicationKeyword) {
 }
 
 TEST(ConnectFailureTest, MessageIsOneLine) {
-  EXPECT_EQ(Text(ConnectFailure("", "refused\n\tIs the server running?\n", kEndpoint)),
-            "connecting to PostgreSQL failed: refused Is the server running?");
+  EXPECT_EQ(Text(ConnectFailure("", "rejected\n\tIs the server running?\n", kEndpoint)),
+            "connecting to PostgreSQL failed: rejected Is the server running?");
 }
 
 // Failure 17.
-TEST(PoolerTest, RefusalsAndAnswersThatPostgresDoesNotGiveNameIt) {
+TEST(PoolerTest, RejectionsAndAnswersThatPostgresDoesNotGiveNameIt) {
   EXPECT_THAT(Text(ConnectFailure("08P01", "unsupported startup parameter", kEndpoint)),
               HasSubstr("connection pooler"));
   const ServerError nonsense{"42601", "syntax error at IDENTIFY_SYSTEM", ""};

@@ -73,7 +73,7 @@ class PreflightServerTest : public ::testing::Test {
     return options;
   }
 
-  StreamEnd Refused(const ConnectOptions& options) {
+  StreamEnd Rejected(const ConnectOptions& options) {
     auto outcome = Connect(options, base::Lsn());
     if (std::holds_alternative<Connected>(outcome)) {
       ADD_FAILURE() << "connected";

@@ -19,13 +19,13 @@ using base::HaltReason;
 // Failure 31.
 TEST_F(PreflightServerTest, MissingPublicationNeedsAnOperator) {
   MakeSlot();
-  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "publication \"walpost\"");
+  ExpectHalt(Rejected(Options()), HaltReason::kPublicationMissing, "publication \"walpost\"");
 }
 
 TEST_F(PreflightServerTest, PublicationWithoutInsertsNamesTheCommand) {
   MakeAll();
   Sql("ALTER PUBLICATION walpost SET (publish = 'delete')");
-  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing,
+  ExpectHalt(Rejected(Options()), HaltReason::kPublicationMissing,
              "ALTER PUBLICATION \"walpost\" SET (publish = 'insert')");
 }
 
@@ -34,7 +34,7 @@ TEST_F(PreflightServerTest, TableOutsideThePublicationIsNamed) {
   Sql("CREATE TABLE outbox.other (id int)");
   ConnectOptions options = Options();
   options.tables.push_back({"outbox", "other"});
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing,
              "ALTER PUBLICATION \"walpost\" ADD TABLE \"outbox\".\"other\"");
 }
 
@@ -42,13 +42,13 @@ TEST_F(PreflightServerTest, TableThatDoesNotExistIsSaidSo) {
   MakeAll();
   ConnectOptions options = Options();
   options.tables = {{"outbox", "nowhere"}};
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "does not exist");
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing, "does not exist");
 }
 
 TEST_F(PreflightServerTest, TableDroppedAndCreatedAgainIsMissing) {
   MakeAll();
   Sql("DROP TABLE outbox.events; CREATE TABLE outbox.events (id int)");
-  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "\"outbox\".\"events\"");
+  ExpectHalt(Rejected(Options()), HaltReason::kPublicationMissing, "\"outbox\".\"events\"");
 }
 
 // Failure 49.
@@ -59,13 +59,13 @@ TEST_F(PreflightServerTest, PartitionedTableMustBePublishedAsItself) {
   MakeSlot();
   ConnectOptions options = Options();
   options.tables = {{"outbox", "parts"}};
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing,
              "publish_via_partition_root = true");
   Sql("ALTER PUBLICATION walpost SET (publish_via_partition_root = true)");
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(options, base::Lsn())));
   WaitUntilFree();
   options.tables = {{"outbox", "parts_1"}};
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "is a partition of outbox.parts");
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing, "is a partition of outbox.parts");
 }
 
 TEST_F(PreflightServerTest, PartitionsAreKnownAndMustWriteTheLog) {
@@ -82,13 +82,13 @@ TEST_F(PreflightServerTest, PartitionsAreKnownAndMustWriteTheLog) {
   ASSERT_EQ(table.partitions.size(), 1u);
   EXPECT_EQ(std::to_string(table.partitions[0]), Sql("SELECT 'outbox.parts_1'::regclass::oid"));
   Sql("ALTER TABLE outbox.parts_1 SET UNLOGGED");
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing,
              "writes no log (UNLOGGED): run ALTER TABLE outbox.parts_1 SET LOGGED");
   Sql("DROP TABLE outbox.parts_1; CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA "
       "WRAPPER w; CREATE FOREIGN TABLE outbox.parts_2 PARTITION OF outbox.parts FOR VALUES FROM "
       "(0) "
       "TO (10) SERVER s");
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "is a foreign table");
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing, "is a foreign table");
   Sql("DROP FOREIGN DATA WRAPPER w CASCADE");
 }
 
@@ -106,10 +106,10 @@ TEST_F(PreflightServerTest, TableMustBePublishedWhole) {
   EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)))
       << "what is not mapped need not be sent";
   Sql("ALTER PUBLICATION walpost SET TABLE outbox.events (id, less)");
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing,
              "table outbox.events has a column list without more");
   Sql("ALTER PUBLICATION walpost SET TABLE outbox.events WHERE (id IS NULL)");
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing,
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing,
              "table outbox.events has a row filter, WHERE (id IS NULL)");
 }
 
@@ -169,7 +169,7 @@ TEST_F(PreflightServerTest, AllTablesPublicationHoldsTheTable) {
 TEST_F(PreflightServerTest, UnloggedTableIsPublicationMissingThatSaysWhy) {
   Sql("CREATE PUBLICATION walpost FOR ALL TABLES; ALTER TABLE outbox.events SET UNLOGGED");
   MakeSlot();
-  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing,
+  ExpectHalt(Rejected(Options()), HaltReason::kPublicationMissing,
              "run ALTER TABLE \"outbox\".\"events\" SET LOGGED");
   Sql("ALTER TABLE outbox.events SET LOGGED");
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
@@ -217,7 +217,7 @@ TEST_F(PreflightServerTest, LockedTableHoldsUpNothing) {
 TEST_F(PreflightServerTest, TableThatOthersInheritFromNamesThem) {
   MakeAll();
   Sql("CREATE TABLE outbox.old () INHERITS (outbox.events)");
-  ExpectHalt(Refused(Options()), HaltReason::kPublicationMissing, "outbox.old");
+  ExpectHalt(Rejected(Options()), HaltReason::kPublicationMissing, "outbox.old");
   Sql("ALTER TABLE outbox.old NO INHERIT outbox.events");
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
 }
@@ -232,7 +232,7 @@ TEST_F(PreflightServerTest, RowsComeUnderTheTopmostPublishedTable) {
   MakeSlot();
   ConnectOptions options = Options();
   options.tables = {{"outbox", "leaf"}};
-  ExpectHalt(Refused(options), HaltReason::kPublicationMissing, "is a partition of outbox.root");
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing, "is a partition of outbox.root");
   Sql("ALTER PUBLICATION walpost SET (publish_via_partition_root = false)");
   EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
 }

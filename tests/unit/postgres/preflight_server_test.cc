@@ -168,7 +168,7 @@ TEST_F(PreflightServerTest, SlotThatIsHeldIsFreeForNobodyUntilTheEnd) {
   {
     const auto held = SlotHold::Take(Options());
     ASSERT_TRUE(held.ok()) << held.status();
-    EXPECT_EQ(Refused(Options()).kind, Kind::kSlotInUse);
+    EXPECT_EQ(Rejected(Options()).kind, Kind::kSlotInUse);
     EXPECT_TRUE(absl::IsFailedPrecondition(SlotHold::Take(Options()).status()));
   }
   EXPECT_EQ(Sql("SELECT active FROM pg_replication_slots"), "f");
@@ -229,7 +229,7 @@ TEST_F(PreflightServerTest, ConnectionThatIsGoneAtOnceIsTriedAgain) {
 
 TEST_F(PreflightServerTest, MissingSlotNamesInit) {
   MakePublication();
-  const StreamEnd end = Refused(Options());
+  const StreamEnd end = Rejected(Options());
   ExpectHalt(end, HaltReason::kSlotMissing, "run `walpost init`");
   EXPECT_THAT(std::string(end.status.message()), HasSubstr("\"" + slot_ + "\""));
 }
@@ -240,7 +240,7 @@ TEST_F(PreflightServerTest, MissingSlotWithHistoryNamesTheRunbook) {
   Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier, consistent_point) "
       "SELECT 'shop', '" +
       slot_ + "', system_identifier, '0/ABC' FROM pg_control_system()");
-  const StreamEnd end = Refused(Options());
+  const StreamEnd end = Rejected(Options());
   ExpectHalt(end, HaltReason::kSlotMissing, "docs/runbook.md, slot_missing");
   EXPECT_THAT(std::string(end.status.message()),
               AllOf(HasSubstr("0/ABC"), HasSubstr("\"shop\""), Not(HasSubstr("`walpost init`"))));
@@ -250,7 +250,7 @@ TEST_F(PreflightServerTest, MissingSlotWithHistoryNamesTheRunbook) {
 TEST_F(PreflightServerTest, PhysicalSlotIsForeign) {
   MakePublication();
   Sql("SELECT pg_create_physical_replication_slot('" + slot_ + "')");
-  ExpectHalt(Refused(Options()), HaltReason::kSlotForeign, "physical");
+  ExpectHalt(Rejected(Options()), HaltReason::kSlotForeign, "physical");
 }
 
 // Failure 10.
@@ -260,21 +260,21 @@ TEST_F(PreflightServerTest, SlotThatDecodesPreparedTransactionsIsForeign) {
   }
   MakePublication();
   Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'pgoutput', false, true)");
-  ExpectHalt(Refused(Options()), HaltReason::kSlotForeign, "two_phase");
+  ExpectHalt(Rejected(Options()), HaltReason::kSlotForeign, "two_phase");
 }
 
 // Failure 10.
 TEST_F(PreflightServerTest, SlotOfAnotherPluginIsForeign) {
   MakePublication();
   Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'test_decoding')");
-  ExpectHalt(Refused(Options()), HaltReason::kSlotForeign, "test_decoding");
+  ExpectHalt(Rejected(Options()), HaltReason::kSlotForeign, "test_decoding");
 }
 
 // Failure 10.
 TEST_F(PreflightServerTest, SlotOfAnotherDatabaseIsForeign) {
   MakePublication();
   server_->Sql("SELECT pg_create_logical_replication_slot('" + slot_ + "', 'pgoutput')");
-  ExpectHalt(Refused(Options()), HaltReason::kSlotForeign, "database \"postgres\"");
+  ExpectHalt(Rejected(Options()), HaltReason::kSlotForeign, "database \"postgres\"");
 }
 
 // Failure 11.
@@ -282,7 +282,7 @@ TEST_F(PreflightServerTest, SlotInUseNamesThePid) {
   MakeAll();
   auto first = Connect(Options(), base::Lsn());
   ASSERT_TRUE(std::holds_alternative<Connected>(first));
-  const StreamEnd end = Refused(Options());
+  const StreamEnd end = Rejected(Options());
   EXPECT_EQ(end.kind, Kind::kSlotInUse);
   EXPECT_EQ(end.sqlstate, "55006");
   EXPECT_THAT(std::string(end.status.message()),
@@ -297,7 +297,7 @@ TEST_F(PreflightServerTest, RecordOfAnotherClusterIsClusterChanged) {
   Sql(kPipelineTable);
   Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier) VALUES ('shop', '" + slot_ +
       "', 42)");
-  ExpectHalt(Refused(Options()), HaltReason::kClusterChanged, "42");
+  ExpectHalt(Rejected(Options()), HaltReason::kClusterChanged, "42");
 }
 
 TEST_F(PreflightServerTest, RecordThatIsNotBackfilledIsInitIncomplete) {
@@ -305,7 +305,7 @@ TEST_F(PreflightServerTest, RecordThatIsNotBackfilledIsInitIncomplete) {
   Sql(kPipelineTable);
   Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier, backfilled) SELECT 'shop', '" +
       slot_ + "', system_identifier, false FROM pg_control_system()");
-  ExpectHalt(Refused(Options()), HaltReason::kInitIncomplete, "backfilled = false");
+  ExpectHalt(Rejected(Options()), HaltReason::kInitIncomplete, "backfilled = false");
 }
 
 TEST_F(PreflightServerTest, RecordedPrefixThatIsNotConfiguredIsInitIncomplete) {
@@ -314,13 +314,13 @@ TEST_F(PreflightServerTest, RecordedPrefixThatIsNotConfiguredIsInitIncomplete) {
   Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier, prefixes) SELECT 'shop', '" +
       slot_ + "', system_identifier, '{shop,o''brien,billing}' FROM pg_control_system()");
   ConnectOptions options = Options();
-  ExpectHalt(Refused(options), HaltReason::kInitIncomplete, "'shop', 'o''brien', 'billing'");
+  ExpectHalt(Rejected(options), HaltReason::kInitIncomplete, "'shop', 'o''brien', 'billing'");
   options.message_prefixes = {"billing", "o'brien"};
   if (server_->Major() < 14) {
-    ExpectHalt(Refused(options), HaltReason::kSchemaMismatch, "need PostgreSQL 14 or newer");
+    ExpectHalt(Rejected(options), HaltReason::kSchemaMismatch, "need PostgreSQL 14 or newer");
     return;
   }
-  const StreamEnd end = Refused(options);
+  const StreamEnd end = Rejected(options);
   ExpectHalt(end, HaltReason::kInitIncomplete, "message prefix 'shop' for pipeline \"shop\"");
   EXPECT_THAT(std::string(end.status.message()),
               AllOf(HasSubstr("messages.prefixes"), HasSubstr("walpost init --with-messages")));
@@ -353,7 +353,7 @@ TEST_F(PreflightServerTest, UnreadableOrForeignRecordTableIsIgnored) {
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
 }
 
-TEST_F(PreflightServerTest, RelayThatMayNotCountDeadLettersIsRefusedBeforeTheFirst) {
+TEST_F(PreflightServerTest, RelayThatMayNotCountDeadLettersIsRejectedBeforeTheFirst) {
   MakeAll();
   Sql("CREATE SCHEMA walpost; CREATE TABLE walpost.dead_letters (pipeline text, closed_at "
       "timestamptz, system_identifier bigint); CREATE TABLE walpost.dead_letter_count (pipeline "
@@ -364,7 +364,7 @@ TEST_F(PreflightServerTest, RelayThatMayNotCountDeadLettersIsRefusedBeforeTheFir
   ConnectOptions options = Options();
   options.conninfo = server_->Conninfo(database_, "user=relay");
   options.writes_dead_letters = true;
-  ExpectHalt(Refused(options), HaltReason::kDeadLetterFailed, "walpost.dead_letter_count");
+  ExpectHalt(Rejected(options), HaltReason::kDeadLetterFailed, "walpost.dead_letter_count");
   Sql("GRANT SELECT, INSERT, UPDATE ON walpost.dead_letter_count TO relay");
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(options, base::Lsn())));
   WaitUntilFree();
@@ -373,13 +373,13 @@ TEST_F(PreflightServerTest, RelayThatMayNotCountDeadLettersIsRefusedBeforeTheFir
 }
 
 // Failure 30.
-TEST_F(PreflightServerTest, ApplicationNameInSynchronousStandbyNamesIsRefused) {
+TEST_F(PreflightServerTest, ApplicationNameInSynchronousStandbyNamesIsRejected) {
   MakeAll();
   // Asynchronous here, or this very session would wait for the standby.
   Sql("ALTER SYSTEM SET synchronous_commit = off");
   Sql("ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (walpost)'");
   Sql("SELECT pg_reload_conf()");
-  const StreamEnd end = Refused(Options());
+  const StreamEnd end = Rejected(Options());
   ConnectOptions renamed = Options();
   renamed.conninfo += " application_name=outbox_relay";
   auto outcome = Connect(renamed, base::Lsn());

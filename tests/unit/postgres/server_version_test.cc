@@ -30,7 +30,7 @@ class ServerVersionTest : public ::testing::Test {
 };
 
 // Failure 18.
-TEST_F(ServerVersionTest, OlderThan13IsRefused) {
+TEST_F(ServerVersionTest, OlderThan13IsRejected) {
   const std::optional<StreamEnd> end = Judge("12.22");
   ASSERT_TRUE(end);
   EXPECT_EQ(end->kind, StreamEnd::Kind::kOperator);

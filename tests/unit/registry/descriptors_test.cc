@@ -57,14 +57,14 @@ TEST(DescriptorsTest, FileThatCannotBeUsedIsNamedWithHowToMakeIt) {
               HasSubstr("does not hold together: a.proto: Import \"b.proto\""));
 }
 
-TEST(DescriptorsTest, DeviceWithoutAnEndIsRefused) {
+TEST(DescriptorsTest, DeviceWithoutAnEndIsRejected) {
   const fuzz::Bounds bounds;
   EXPECT_THAT(WhyNot("/dev/zero"), HasSubstr("/dev/zero"));
   bounds.Check();
 }
 
 // It would be waited for at the start, and by a reload.
-TEST(DescriptorsTest, PipeThatNobodyWritesToIsRefused) {
+TEST(DescriptorsTest, PipeThatNobodyWritesToIsRejected) {
   const std::string path =
       ::testing::TempDir() + "/descriptors_test.pipe-" + std::to_string(getpid());
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);

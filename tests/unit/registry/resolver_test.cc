@@ -267,15 +267,15 @@ TEST_F(ResolverTest, SubjectThatIsAPathIsNotAskedFor) {
 TEST_F(ResolverTest, ExaminationSaysWhatWouldBecomeOfIt) {
   constexpr char kCompare[] =
       "POST /compatibility/subjects/orders-shop.v1.OrderShipped/versions/latest";
-  EXPECT_EQ(resolver().Examine(Shipped())->state, Finding::State::kRefused) << "no money.proto";
+  EXPECT_EQ(resolver().Examine(Shipped())->state, Finding::State::kRejected) << "no money.proto";
   mock_.Answer(kLookUpMoney, 200, Found(3));
   EXPECT_EQ(resolver().Examine(Shipped())->state, Finding::State::kNewSubject);
   mock_.Answer(kCompare, 200, R"({"is_compatible": true})");
   EXPECT_EQ(resolver().Examine(Shipped())->state, Finding::State::kCompatible);
   mock_.AnswerTo(kCompare, "schema", 200, R"({"is_compatible": false, "messages": ["why"]})");
-  const auto refused = resolver().Examine(Shipped());
-  EXPECT_EQ(refused->state, Finding::State::kRefused);
-  EXPECT_THAT(refused->text, HasSubstr("not compatible with the newest version: why"));
+  const auto rejected = resolver().Examine(Shipped());
+  EXPECT_EQ(rejected->state, Finding::State::kRejected);
+  EXPECT_THAT(rejected->text, HasSubstr("not compatible with the newest version: why"));
   mock_.Answer(kLookUp, 200, Found(7));
   EXPECT_EQ(resolver().Examine(Shipped())->state, Finding::State::kRegistered);
   for (const std::string& line : Lines()) {

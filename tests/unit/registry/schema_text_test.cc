@@ -141,7 +141,7 @@ void OnASmallStack(std::function<void()> job) {
   pthread_attr_destroy(&attributes);
 }
 
-TEST(ReadSchemaTest, DeepTextIsRefusedWhereverItsBracesStand) {
+TEST(ReadSchemaTest, DeepTextIsRejectedWhereverItsBracesStand) {
   constexpr std::size_t kTimes = 10'000;
   const std::string closed(kTimes, '}');
   const std::string texts[] = {Repeated("message A{/*}*/", kTimes) + closed,
@@ -158,7 +158,7 @@ TEST(ReadSchemaTest, DeepTextIsRefusedWhereverItsBracesStand) {
 }
 
 // Behind an error protobuf's parser loses count of the braces.
-TEST(ReadSchemaTest, TextIsRefusedAtItsFirstError) {
+TEST(ReadSchemaTest, TextIsRejectedAtItsFirstError) {
   for (const char* text : {"{{}}", "x {{}}", "message A{x {{}}", "{}} ", "{{}{}}"}) {
     const std::string filled = Filled("x {", text);
     OnASmallStack([&filled] { EXPECT_FALSE(ReadSchema(filled)) << filled.substr(0, 40); });

@@ -228,7 +228,7 @@ class LoopTest : public ::testing::Test {
 
   RunOptions options_;
   bool first_answers_copy_done_ = true;
-  int refused_ = 0;  // attempts to connect that fail
+  int rejected_ = 0;  // attempts to connect that fail
   base::SourceFacts facts_ = pipeline::EventsFacts();
   TurnCounter sink_;
   std::shared_ptr<SlowServer> server_ = std::make_shared<SlowServer>();
@@ -238,8 +238,8 @@ class LoopTest : public ::testing::Test {
   std::variant<postgres::Connected, StreamEnd> Connect(Lsn start) {
     const std::lock_guard<std::mutex> lock(mutex_);
     starts_.push_back(start);
-    if (refused_ > 0) {
-      --refused_;
+    if (rejected_ > 0) {
+      --rejected_;
       StreamEnd end;
       end.status = absl::UnavailableError("connection refused");
       return end;
@@ -277,7 +277,7 @@ TEST_F(LoopTest, EventIsDeliveredAndConfirmedAndAStopEndsTheStreamProperly) {
 }
 
 TEST_F(LoopTest, FailedConnectIsTriedAgainAndALostStreamGoesOnFromTheLastDeliveredTransaction) {
-  refused_ = 2;
+  rejected_ = 2;
   StartAndConnect();
   PushTransaction(1'000);
   Await("the delivery", [this] { return Shown().safe_lsn == Lsn(1'008); });

@@ -153,10 +153,10 @@ TEST_F(WatchedNotifierTest, StatusCannotSayMoreThanAStatus) {
   }
 }
 
-TEST_F(WatchedNotifierTest, ReadyThatAFullSocketRefusesIsSentAgain) {
+TEST_F(WatchedNotifierTest, ReadyThatAFullSocketRejectsIsSentAgain) {
   for (int i = 0; i < 2'000 && notifier_->Turn(State::kStarting, now_); ++i) {
     notifier_->Report(State::kStarting, "words", true,
-                      now_);  // refused at last, so it is still due
+                      now_);  // rejected at last, so it is still due
     Pass(Notifier::kReportEvery);
   }
   ASSERT_TRUE(notifier_->Turn(State::kStreaming, now_));

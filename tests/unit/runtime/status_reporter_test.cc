@@ -89,7 +89,7 @@ TEST_F(StatusReporterTest, BacklogThatMovesIsNotStalledHoweverOldItIs) {
 TEST_F(StatusReporterTest, DeadLetterThatIsSentAgainWithoutAnAnswerIsLoggedOnce) {
   options_.on_undeliverable = pipeline::OnUndeliverable::kDeadLetter;
   Connect();
-  sink_.Refuse(0, delivery::Failure{delivery::FailureKind::kRecordTooLarge, "too large"});
+  sink_.Reject(0, delivery::Failure{delivery::FailureKind::kRecordTooLarge, "too large"});
   Transaction(100, {"a1"});
   Settle();
   dead_letters_.Decide(0, base::DeadLetter::Decision::kRetry, /*of_key=*/false);
@@ -109,7 +109,7 @@ TEST_F(StatusReporterTest, DecisionsAreLoggedWithTheirEventAFewASecond) {
   Observe();
   const std::size_t many = StatusReporter::kDecisionsPerSecond + 5;
   for (std::size_t i = 0; i < many; ++i) {
-    sink_.Refuse(i, delivery::Failure{delivery::FailureKind::kTopicUnknown, "no such topic"});
+    sink_.Reject(i, delivery::Failure{delivery::FailureKind::kTopicUnknown, "no such topic"});
   }
   Transaction(100, std::vector<std::string>(many, "a1"));
   const auto told = [this] {

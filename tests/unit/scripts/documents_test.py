@@ -1,4 +1,4 @@
-"""The operators' documents name exactly what the program has: metrics, keys, refused properties, log events, halt reasons, verbs."""
+"""The operators' documents name exactly what the program has: metrics, keys, rejected properties, log events, halt reasons, verbs."""
 
 import re
 import sys
@@ -116,10 +116,10 @@ def kafka_table(name):
     return re.sub(r"//.*", "", table)
 
 
-def test_every_refused_property_is_documented_with_what_is_accepted_and_why():
+def test_every_rejected_property_is_documented_with_what_is_accepted_and_why():
     guarded = re.findall(r'\{"([\w.]+)",\s*"([^"]*)",\s*"([^"]+)"\}', kafka_table("kGuarded"))
     assert len(guarded) >= 18, "the pattern misses properties"
-    section = text("docs/configuration.md").split("Any value but the one given is refused")[1].split("\n\n|")[1]
+    section = text("docs/configuration.md").split("Any value but the one given is rejected")[1].split("\n\n|")[1]
     rows = {}
     for names, accepted, why in re.findall(r"^\|?([^|\n]+)\|([^|\n]+)\|([^|\n]+)\|$", section.split("\n\n")[0], re.M):
         for name in re.findall(r"`([^`]+)`", names):

@@ -42,7 +42,7 @@ def test_jars_of_the_list_are_taken(jars):
     lambda folder: (folder / "B.jar").write_bytes(b"another"), lambda folder: (folder / "B.jar").unlink(),
     lambda folder: (folder / "c.jar").write_bytes(b"more"), lambda folder: (folder / "B.jar").rename(folder / "b.jar")],
     ids=["changed", "missing", "more", "another name"])
-def test_other_jars_are_refused(jars, change):
+def test_other_jars_are_rejected(jars, change):
     change(jars[0])
     assert not agrees("jars_agree", *jars)
 

@@ -43,7 +43,7 @@ def test_only_prometheus_comes_in_and_only_look_ups_and_the_servers_go_out():
     policy = yaml.safe_load(text("docs/kubernetes/networkpolicy.yaml"))["spec"]
     pods = yaml.safe_load(text("docs/kubernetes/deployment.yaml"))["spec"]["template"]["metadata"]["labels"]
     assert policy["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": pods["app.kubernetes.io/name"]}}
-    assert sorted(policy["policyTypes"]) == ["Egress", "Ingress"], "what neither list allows is refused"
+    assert sorted(policy["policyTypes"]) == ["Egress", "Ingress"], "what neither list allows is rejected"
 
     def ports(rule):
         return {(port["protocol"], port["port"]) for port in rule["ports"]}

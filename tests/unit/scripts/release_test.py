@@ -1,4 +1,4 @@
-"""What scripts/release refuses before it makes anything, and what the packages are called."""
+"""What scripts/release rejects before it makes anything, and what the packages are called."""
 
 import re
 import shutil
@@ -57,7 +57,7 @@ def test_complete_state_passes(checkout):
     assert re.fullmatch(r"release: 0\.1\.0 of [0-9a-f]{8}\n", done.stdout)
 
 
-def test_uncommitted_change_is_refused(checkout):
+def test_uncommitted_change_is_rejected(checkout):
     checkout.write("new", "")
     done = checkout.release()
     assert (done.returncode, done.stderr) == (1, "scripts/release: there are changes that are not committed\n")
@@ -69,14 +69,14 @@ def test_uncommitted_change_is_refused(checkout):
     (CHANGELOG.replace("[0.1.0]", "[0x1.0]"), 'has no heading "## [0.1.0] - DATE"'),
     (CHANGELOG.replace("[Unreleased]\n", "[Unreleased]\n\n- More.\n"), "has unreleased changes: move them to [0.1.0]"),
 ])
-def test_changelog_without_the_version_is_refused(checkout, changelog, told):
+def test_changelog_without_the_version_is_rejected(checkout, changelog, told):
     checkout.write("CHANGELOG.md", changelog)
     checkout.commit()
     done = checkout.release("--check")
     assert done.returncode == 1 and told in done.stderr
 
 
-def test_version_that_was_released_is_refused_from_another_commit(checkout):
+def test_version_that_was_released_is_rejected_from_another_commit(checkout):
     checkout.git("tag", "-a", "v0.1.0", "-m", "x")
     assert checkout.release("--check").returncode == 0
     checkout.commit()

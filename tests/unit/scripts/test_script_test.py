@@ -46,7 +46,7 @@ def test_filter_of_what_is_one_test_is_wrong_usage():
     assert "-R has no part in it" in result.stderr
 
 
-def test_filter_without_its_expression_is_refused():
+def test_filter_without_its_expression_is_rejected():
     result = run(ROOT / "scripts" / "test", "-R")
     assert result.returncode != 0
     assert "-R needs a regular expression" in result.stderr
@@ -54,7 +54,7 @@ def test_filter_without_its_expression_is_refused():
 
 @pytest.mark.parametrize("versions", [["12"], ["13,99"], []])
 @pytest.mark.parametrize("script", ["test", "bootstrap"])
-def test_postgres_without_a_version_that_there_is_is_refused(script, versions):
+def test_postgres_without_a_version_that_there_is_is_rejected(script, versions):
     result = run(ROOT / "scripts" / script, "--postgres", *versions)
     assert result.returncode != 0 and result.stdout == ""
     assert "13 14 15 16 17 18" in result.stderr or "--postgres needs versions, or all" in result.stderr

@@ -27,9 +27,9 @@ func main() {
 	db, err := pgx.Connect(context.Background(), os.Getenv("DATABASE_URL"))
 	count, _ := strconv.Atoi(os.Args[1])
 	for n := 0; n < count && err == nil; n++ {
-		var refused *pgconn.PgError
+		var rejected *pgconn.PgError
 		err = placeOrder(context.Background(), db, n%10+1, n%7*25)
-		if errors.As(err, &refused) && refused.ConstraintName == "customers_credit_check" {
+		if errors.As(err, &rejected) && rejected.ConstraintName == "customers_credit_check" {
 			log.Printf("customer %d has no credit for %d: no order, no event", n%10+1, n%7*25)
 			err = nil
 		}

@@ -3,7 +3,7 @@
 TABLE = """CREATE TABLE outbox (seq bigserial, id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255),
     type varchar(255), payload jsonb)"""
 
-# A compacted topic takes no record without a key, so every `every`th row is refused.
+# A compacted topic takes no record without a key, so every `every`th row is rejected.
 INSERT = """INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload)
     SELECT gen_random_uuid(), %s, CASE WHEN n %% %s = 0 THEN NULL ELSE 'key-' || (n %% 50) END, 'Tested', to_jsonb(n)
     FROM generate_series(%s, %s) n"""
@@ -18,7 +18,7 @@ def permit(kafka, topic, *operations, change="--add", prefixed=False, principal=
                 *(["--resource-pattern-type", "prefixed"] if prefixed else []), "--allow-principal", principal, *arguments)
 
 
-class Refusing:
+class Rejecting:
     """A pipeline of preset debezium whose topic is compacted. Not `described` (a Kafka with ACLS), only the broker knows."""
 
     def __init__(self, make_pipeline, kafka, described=True, **delivery):
@@ -35,7 +35,7 @@ class Refusing:
         self.pipeline.execute(INSERT, self.pipeline.name, every, first, last)
 
     def rows(self):
-        """[(id, whether it is refused)] in commit order."""
+        """[(id, whether it is rejected)] in commit order."""
         return self.pipeline.execute("SELECT id::text, aggregateid IS NULL FROM outbox ORDER BY seq")
 
     def delivered(self):

@@ -13,10 +13,10 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class InitRefusalServerTest : public ServerFixture {
+class InitRejectionserverTest : public ServerFixture {
  protected:
-  // Init refuses, changes nothing, and returns why.
-  std::string Refusal(const InitOptions& options) {
+  // Init rejects, changes nothing, and returns why.
+  std::string Rejection(const InitOptions& options) {
     const std::string before = State();
     const Outcome outcome = Init(options);
     EXPECT_EQ(outcome.exit_code, 78) << outcome.output << outcome.error;
@@ -26,57 +26,57 @@ class InitRefusalServerTest : public ServerFixture {
 };
 
 // A new slot would skip, in silence, every event since the lost one's position.
-TEST_F(InitRefusalServerTest, RecordWithoutSlotIsSlotMissingAndChangesNothing) {
+TEST_F(InitRejectionserverTest, RecordWithoutSlotIsSlotMissingAndChangesNothing) {
   InitOk();
   Sql("SELECT pg_drop_replication_slot('shop')");
-  const std::string error = Refusal(Options());
+  const std::string error = Rejection(Options());
   EXPECT_THAT(error, StartsWith("slot_missing: "));
   EXPECT_THAT(error, HasSubstr("nothing was changed"));
   EXPECT_THAT(error, HasSubstr(Sql("SELECT consistent_point::text FROM walpost.pipeline")));
 }
 
-TEST_F(InitRefusalServerTest, RecordWithoutSlotAndPublicationMakesNeither) {
+TEST_F(InitRejectionserverTest, RecordWithoutSlotAndPublicationMakesNeither) {
   InitOk();
   Sql("SELECT pg_drop_replication_slot('shop')");
   Sql("DROP PUBLICATION shop");
-  EXPECT_THAT(Refusal(Options()), StartsWith("slot_missing: "));
+  EXPECT_THAT(Rejection(Options()), StartsWith("slot_missing: "));
 }
 
 // A restored copy has the record, and perhaps a slot of the same name, but another history.
-TEST_F(InitRefusalServerTest, RecordOfAnotherClusterIsClusterChanged) {
+TEST_F(InitRejectionserverTest, RecordOfAnotherClusterIsClusterChanged) {
   InitOk();
   Sql("UPDATE walpost.pipeline SET system_identifier = 7000000000000000001");
-  const std::string error = Refusal(Options());
+  const std::string error = Rejection(Options());
   EXPECT_THAT(error, StartsWith("cluster_changed: "));
   EXPECT_THAT(error, HasSubstr("7000000000000000001"));
 }
 
-TEST_F(InitRefusalServerTest, NameAndSlotOfTwoPipelinesDoNotMix) {
+TEST_F(InitRejectionserverTest, NameAndSlotOfTwoPipelinesDoNotMix) {
   InitOk();
   InitOptions other_slot = Options();
   other_slot.source.slot = "other";
-  EXPECT_THAT(Refusal(other_slot), HasSubstr("pipeline 'shop' on slot 'shop' is recorded"));
+  EXPECT_THAT(Rejection(other_slot), HasSubstr("pipeline 'shop' on slot 'shop' is recorded"));
   InitOptions other_name = Options();
   other_name.name = "other";
-  EXPECT_THAT(Refusal(other_name), HasSubstr("pipeline 'shop' on slot 'shop' is recorded"));
+  EXPECT_THAT(Rejection(other_name), HasSubstr("pipeline 'shop' on slot 'shop' is recorded"));
 }
 
-TEST_F(InitRefusalServerTest, SlotOfAnotherPluginIsForeign) {
+TEST_F(InitRejectionserverTest, SlotOfAnotherPluginIsForeign) {
   Sql("SELECT pg_create_logical_replication_slot('shop', 'test_decoding')");
-  const std::string error = Refusal(Options());
+  const std::string error = Rejection(Options());
   EXPECT_THAT(error, StartsWith("slot_foreign: "));
   EXPECT_THAT(error, HasSubstr("test_decoding"));
 }
 
-TEST_F(InitRefusalServerTest, SlotOfAnotherDatabaseIsForeign) {
+TEST_F(InitRejectionserverTest, SlotOfAnotherDatabaseIsForeign) {
   Server().Sql("SELECT pg_create_logical_replication_slot('shop', 'pgoutput')");
-  const std::string error = Refusal(Options());
+  const std::string error = Rejection(Options());
   EXPECT_THAT(error, StartsWith("slot_foreign: "));
   EXPECT_THAT(error, HasSubstr("'postgres'"));
   EXPECT_THAT(error, HasSubstr("'" + database() + "'"));
 }
 
-TEST_F(InitRefusalServerTest, SlotOlderThanItsPublicationIsRefused) {
+TEST_F(InitRejectionserverTest, SlotOlderThanItsPublicationIsRejected) {
   Sql("SELECT pg_create_logical_replication_slot('shop', 'pgoutput')");
   const Outcome outcome = Init(Options());
   EXPECT_EQ(outcome.exit_code, 78);
@@ -85,7 +85,7 @@ TEST_F(InitRefusalServerTest, SlotOlderThanItsPublicationIsRefused) {
   EXPECT_EQ(Sql("SELECT count(*) FROM walpost.pipeline"), "0");
 }
 
-TEST_F(InitRefusalServerTest, PublicationWithoutInsertsSaysHowToMendIt) {
+TEST_F(InitRejectionserverTest, PublicationWithoutInsertsSaysHowToMendIt) {
   Sql("CREATE PUBLICATION shop WITH (publish = 'update')");
   const Outcome outcome = Init(Options());
   EXPECT_EQ(outcome.exit_code, 78);
@@ -93,7 +93,7 @@ TEST_F(InitRefusalServerTest, PublicationWithoutInsertsSaysHowToMendIt) {
   EXPECT_EQ(Sql("SELECT count(*) FROM pg_replication_slots"), "0");
 }
 
-TEST_F(InitRefusalServerTest, PublicationOfPartitionsSaysHowToMendIt) {
+TEST_F(InitRejectionserverTest, PublicationOfPartitionsSaysHowToMendIt) {
   InitOptions other = Options();
   other.source.publication = "other";
   ASSERT_EQ(Init(other).exit_code, 0);
@@ -108,7 +108,7 @@ TEST_F(InitRefusalServerTest, PublicationOfPartitionsSaysHowToMendIt) {
   EXPECT_EQ(Init(Options()).exit_code, 0);
 }
 
-TEST_F(InitRefusalServerTest, PublicationWithoutTheTableSaysHowToMendIt) {
+TEST_F(InitRejectionserverTest, PublicationWithoutTheTableSaysHowToMendIt) {
   Sql("CREATE PUBLICATION shop WITH (publish_via_partition_root = true)");
   const Outcome outcome = Init(Options());
   EXPECT_EQ(outcome.exit_code, 78);
@@ -119,13 +119,13 @@ TEST_F(InitRefusalServerTest, PublicationWithoutTheTableSaysHowToMendIt) {
   EXPECT_EQ(Init(Options()).exit_code, 0);
 }
 
-TEST_F(InitRefusalServerTest, TableOfTheUserIsNotMade) {
+TEST_F(InitRejectionserverTest, TableOfTheUserIsNotMade) {
   InitOptions options = Options();
   options.source.tables = {{"outbox", "events"}, {"shop", "outbox"}};
-  EXPECT_THAT(Refusal(options), HasSubstr("table shop.outbox does not exist: create it first"));
+  EXPECT_THAT(Rejection(options), HasSubstr("table shop.outbox does not exist: create it first"));
 }
 
-TEST_F(InitRefusalServerTest, MissingRightIsAPermissionError) {
+TEST_F(InitRejectionserverTest, MissingRightIsAPermissionError) {
   Server().Sql(
       "DO $$BEGIN IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'app') THEN "
       "CREATE ROLE app LOGIN; END IF; END$$");

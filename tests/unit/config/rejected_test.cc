@@ -1,4 +1,4 @@
-// Values that are refused: impossible ones, unsafe ones, and settings whose feature is not built.
+// Values that are rejected: impossible ones, unsafe ones, and settings whose feature is not built.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,30 +21,30 @@ std::string ProblemsOf(const std::string& set) {
   return std::string(Parse(kLeast, "w.yaml", {set}).status().message());
 }
 
-TEST(NotBuiltTest, ExactlyOnceIsRefusedByNameWithWhatToUseInstead) {
+TEST(NotBuiltTest, ExactlyOnceIsRejectedByNameWithWhatToUseInstead) {
   EXPECT_THAT(ProblemsOf("delivery.mode=exactly_once"),
               AllOf(HasSubstr("delivery.mode: exactly_once is not built yet"),
                     HasSubstr("use at_least_once")));
 }
 
-TEST(RefusedTest, PolicyForUndeliverableEventsThatDoesNotExist) {
+TEST(RejectedTest, PolicyForUndeliverableEventsThatDoesNotExist) {
   EXPECT_THAT(ProblemsOf("delivery.on_undeliverable=dlq"),
               AllOf(HasSubstr("delivery.on_undeliverable"), HasSubstr("dead_letter")));
 }
 
-TEST(RefusedTest, DeadLetterTopicThatKafkaDoesNotAllow) {
+TEST(RejectedTest, DeadLetterTopicThatKafkaDoesNotAllow) {
   EXPECT_THAT(ProblemsOf("delivery.dead_letter_topic=dead letters"),
               HasSubstr("is not a topic's name"));
 }
 
-TEST(RefusedTest, ProgressTopicThatKafkaDoesNotAllow) {
+TEST(RejectedTest, ProgressTopicThatKafkaDoesNotAllow) {
   EXPECT_THAT(ProblemsOf("delivery.progress_topic=shop progress"),
               HasSubstr("delivery.progress_topic: 'shop progress' is not a topic's name"));
   EXPECT_THAT(ProblemsOf("delivery.progress_topic=" + std::string(250, 'a')),
               HasSubstr("delivery.progress_topic: "));
 }
 
-TEST(RefusedTest, MonitorThatLooksWithoutAPause) {
+TEST(RejectedTest, MonitorThatLooksWithoutAPause) {
   EXPECT_THAT(ProblemsOf("monitor.interval=999ms"),
               HasSubstr("monitor.interval: must be at least 1s"));
   EXPECT_THAT(ProblemsOf("monitor.interval=15"),
@@ -60,7 +60,7 @@ TEST(ImpossibleTest, EmptyName) {
   EXPECT_THAT(ProblemsOf("name="), HasSubstr("name: must not be empty"));
 }
 
-TEST(ImpossibleTest, SlotNamesThatPostgresRefuses) {
+TEST(ImpossibleTest, SlotNamesThatPostgresRejects) {
   for (const std::string& slot : {std::string(), std::string("Shop"), std::string("shop-1"),
                                   std::string("shöp"), std::string(64, 'a')}) {
     EXPECT_THAT(ProblemsOf("source.slot=" + slot), HasSubstr("is not a slot name")) << slot;
@@ -109,7 +109,7 @@ TEST(KafkaPropertiesTest, UnknownOneIsNamed) {
               HasSubstr("sink.kafka.properties: linger.mz: No such configuration property"));
 }
 
-TEST(KafkaPropertiesTest, OneThatWouldBreakAGuaranteeIsRefusedWithTheReason) {
+TEST(KafkaPropertiesTest, OneThatWouldBreakAGuaranteeIsRejectedWithTheReason) {
   for (const char* property : {"acks: 1", "enable.idempotence: false", "message.timeout.ms: 5000",
                                "transactional.id: x", "partitioner: random"}) {
     const std::string name = std::string(property).substr(0, std::string(property).find(':'));
