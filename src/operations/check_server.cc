@@ -54,8 +54,8 @@ class ServerCheck {
       return absl::StrFormat("%d.%d", version / 10'000, version % 10'000);
     };
     const int version = connection_->server_version();
-    const int mended = FirstThatLearnsOfAddedTables(version);
-    if (version >= mended) {
+    const int fixed = FirstThatLearnsOfAddedTables(version);
+    if (version >= fixed) {
       found_.Ok("minor release", text(version));
       return;
     }
@@ -64,7 +64,7 @@ class ServerCheck {
                                 "that has written to it is open may lose its later events until "
                                 "walpost connects again; update to %s or newer "
                                 "(docs/postgresql-versions.md)",
-                                text(version), text(mended)));
+                                text(version), text(fixed)));
   }
 
   // A standby, a backup or a second walpost may have taken them all.

@@ -7,15 +7,15 @@ namespace walpost::operations {
 namespace {
 
 constexpr int kMajor = 10'000;
-constexpr int kMended[] = {130'021, 140'018, 150'013, 160'009, 170'005};
+constexpr int kFixed[] = {130'021, 140'018, 150'013, 160'009, 170'005};
 
 }  // namespace
 
 int FirstThatLearnsOfAddedTables(int server_version) {
-  const auto* const mended = std::find_if(std::begin(kMended), std::end(kMended), [&](int first) {
+  const auto* const fixed = std::find_if(std::begin(kFixed), std::end(kFixed), [&](int first) {
     return first / kMajor == server_version / kMajor;
   });
-  return mended == std::end(kMended) ? 0 : *mended;
+  return fixed == std::end(kFixed) ? 0 : *fixed;
 }
 
 }  // namespace walpost::operations

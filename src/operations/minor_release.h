@@ -1,4 +1,4 @@
-// MinorRelease - what a minor release of PostgreSQL has not yet mended that loses events.
+// MinorRelease - bugs of PostgreSQL that lose events, by the minor release that fixes them.
 // Why: before May 2025 a walsender that has begun to read a transaction does not notice in it that another
 //   one has edited the catalog. After ALTER PUBLICATION ... ADD TABLE beside an open transaction that has written to the table
 //   it may leave out all later rows of it until the next connect, and nothing in the stream says so.
@@ -9,8 +9,8 @@
 
 namespace walpost::operations {
 
-// As PQserverVersion: 150013 is 15.13. The first release of the same major one that has it mended; 0 = the
-// first of all has.
+// As PQserverVersion: 150013 is 15.13. The first release of the same major one with the fix; 0 = the
+// first of all has it.
 int FirstThatLearnsOfAddedTables(int server_version);
 
 }  // namespace walpost::operations

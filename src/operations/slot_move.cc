@@ -57,7 +57,7 @@ class Mover {
     const auto& report = std::get<postgres::PreflightReport>(seen);
     facts_ = report.facts;
     for (const PreflightStep& step : report.steps) {
-      if (step.problem && !Mendable(step, slot_may_be_lost)) {
+      if (step.problem && !Repairable(step, slot_may_be_lost)) {
         return absl::FailedPreconditionError(std::string(step.problem->status.message()));
       }
     }
@@ -156,7 +156,7 @@ class Mover {
   const base::SourceFacts& facts() const { return facts_; }
 
  private:
-  bool Mendable(const PreflightStep& step, bool slot_may_be_lost) const {
+  bool Repairable(const PreflightStep& step, bool slot_may_be_lost) const {
     const HaltReason reason = step.problem->reason;
     if (step.name == "slot") {
       return slot_may_be_lost &&

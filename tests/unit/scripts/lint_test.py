@@ -289,6 +289,11 @@ def test_prose_is_wrapped_and_tables_code_and_single_words_are_not(tree):
     ("src/operations/w.cc", '#include "operations/presence.h"', "operations/presence", "SettledRows"),
     ("src/operations/w.cc", 'add_option("--spill-dir", help);', "spill-dir", "--temp-dir"),
     ("docs/w.md", "It waits, and looks again.", "looks again", "resume"),
+    ("docs/w.md", "Kafka refuses it.", "refuses", "reject"),
+    ("src/base/w.h", "void OnRefused();", "OnRefused", "reject"),
+    ("src/base/w.h", "int refused_topics_ = 0;", "refused_topics_", "reject"),
+    ("docs/w.md", "There is nothing to mend.", "mend", "fix"),
+    ("src/base/w.h", "struct ProgressPlace {", "struct ProgressPlace", "source"),
 ])
 def test_retired_word_is_found_with_the_one_to_use(tree, name, line, word, instead):
     tree.write(name, line + "\n")
@@ -307,6 +312,7 @@ def test_retired_word_is_found_with_the_one_to_use(tree, name, line, word, inste
     ("docs/w.md", "`MonitorTest.WhatIsTold` and `test_what_is_told`, names of tests"),
     ("docs/w.md", "sql/runbook/spill.sql shows what the server spills."),
     ("tests/support/w.cc", "// It is told to stop, and looks again."),
+    ("docs/w.md", "connection refused; it refuses to start; amended"),
     ("docs/w.png", "told"),
 ])
 def test_what_only_looks_like_a_retired_word_is_not(tree, name, line):
