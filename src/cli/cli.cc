@@ -136,7 +136,7 @@ int RunVerb(const Arguments& arguments, const config::Config& config) {
 operations::BackfillOptions BackfillOptionsOf(const Arguments& arguments,
                                               const config::Config& config) {
   operations::BackfillOptions options;
-  options.pipeline = DlqOptionsOf(config);
+  options.pipeline = PipelineSettingsOf(config);
   options.skip_undeliverable = arguments.skip_undeliverable;
   options.send_unproven = arguments.send_unproven;
   options.temp_folder = arguments.temp_dir;
@@ -172,7 +172,7 @@ operations::CheckSchemasOptions SchemasOf(const config::Config& config, bool sch
   operations::CheckSchemasOptions options;
   options.registry = config.run.registry;
   options.schemas = schemas;
-  for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
+  for (const envelope::OutboxOptions& outbox : config.run.pipeline.outboxes) {
     options.sources.push_back(operations::SchemaSourceOf(outbox.table, outbox.encoder));
   }
   const pipeline::MessagesOptions& messages = config.run.pipeline.messages;
@@ -193,7 +193,7 @@ int CheckVerb(const Arguments& arguments, const config::Config& config) {
   operations::CheckOptions options;
   options.name = config.run.name;
   options.source = config.run.source;
-  for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
+  for (const envelope::OutboxOptions& outbox : config.run.pipeline.outboxes) {
     options.tables.push_back(outbox.table);
     const std::vector<std::string> names = outbox::NamesAmong(outbox.table.topics.allowed);
     options.topics_allowed.insert(options.topics_allowed.end(), names.begin(), names.end());

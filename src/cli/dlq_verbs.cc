@@ -31,12 +31,12 @@ absl::StatusOr<DeadLetterFilter> FilterOf(const DlqArguments& arguments) {
 
 absl::StatusOr<Outcome> List(const DlqArguments& arguments, const config::Config& config) {
   ASSIGN_OR_RETURN(DeadLetterFilter filter, FilterOf(arguments));
-  return operations::DlqList(DlqOptionsOf(config),
+  return operations::DlqList(PipelineSettingsOf(config),
                              {std::move(filter), arguments.all, arguments.limit, arguments.json});
 }
 
 absl::StatusOr<Outcome> Show(const DlqArguments& arguments, const config::Config& config) {
-  return operations::DlqShow(DlqOptionsOf(config),
+  return operations::DlqShow(PipelineSettingsOf(config),
                              {arguments.event, arguments.payload, arguments.json});
 }
 
@@ -53,12 +53,12 @@ absl::StatusOr<operations::DlqDecideOptions> DecideOptionsOf(const DlqArguments&
 
 absl::StatusOr<Outcome> Retry(const DlqArguments& arguments, const config::Config& config) {
   ASSIGN_OR_RETURN(const operations::DlqDecideOptions options, DecideOptionsOf(arguments));
-  return operations::DlqRetry(DlqOptionsOf(config), options);
+  return operations::DlqRetry(PipelineSettingsOf(config), options);
 }
 
 absl::StatusOr<Outcome> Discard(const DlqArguments& arguments, const config::Config& config) {
   ASSIGN_OR_RETURN(const operations::DlqDecideOptions options, DecideOptionsOf(arguments));
-  return operations::DlqDiscard(DlqOptionsOf(config), options);
+  return operations::DlqDiscard(PipelineSettingsOf(config), options);
 }
 
 void AddFilters(CLI::App* verb, DlqArguments* arguments) {
@@ -84,15 +84,13 @@ void AddDeciding(CLI::App* verb, DlqArguments* arguments) {
 
 }  // namespace
 
-operations::DlqOptions DlqOptionsOf(const config::Config& config) {
-  operations::DlqOptions options;
+operations::PipelineSettings PipelineSettingsOf(const config::Config& config) {
+  operations::PipelineSettings options;
   options.name = config.run.name;
   options.kafka = config.run.kafka;
   options.source = config.run.source;
   options.dead_letter_conninfo = config.run.dead_letter_conninfo;
-  for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
-    options.outboxes.push_back({outbox.table, outbox.encoder});
-  }
+  options.outboxes = config.run.pipeline.outboxes;
   options.messages = config.run.pipeline.messages.encoder;
   options.registry = config.run.registry;
   options.dead_letters_max = config.run.pipeline.dead_letters_max;

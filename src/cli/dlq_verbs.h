@@ -30,7 +30,7 @@ struct DlqArguments {
 };
 
 // The pipeline, as verbs about its dead letters and rows need it.
-operations::DlqOptions DlqOptionsOf(const config::Config& config);
+operations::PipelineSettings PipelineSettingsOf(const config::Config& config);
 
 // A duration of the configuration file, meaning how long ago, or RFC 3339.
 absl::StatusOr<std::int64_t> TimeOf(const std::string& text);

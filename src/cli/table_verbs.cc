@@ -41,7 +41,7 @@ absl::StatusOr<operations::RowFilter> FilterOf(const TableArguments& arguments) 
 
 absl::StatusOr<Outcome> Replay(const TableArguments& arguments, const config::Config& config) {
   operations::ReplayOptions options;
-  options.pipeline = DlqOptionsOf(config);
+  options.pipeline = PipelineSettingsOf(config);
   ASSIGN_OR_RETURN(options.filter, FilterOf(arguments));
   ASSIGN_OR_RETURN(options.wait, config::ParseDuration(arguments.wait));
   RETURN_IF_ERROR(config::CheckConninfo(config, "--standby", arguments.standby));
@@ -62,7 +62,7 @@ absl::StatusOr<Outcome> Replay(const TableArguments& arguments, const config::Co
 
 absl::StatusOr<Outcome> Audit(const TableArguments& arguments, const config::Config& config) {
   operations::AuditOptions options;
-  options.pipeline = DlqOptionsOf(config);
+  options.pipeline = PipelineSettingsOf(config);
   ASSIGN_OR_RETURN(options.filter, FilterOf(arguments));
   ASSIGN_OR_RETURN(options.wait, config::ParseDuration(arguments.wait));
   RETURN_IF_ERROR(config::CheckConninfo(config, "--standby", arguments.standby));

@@ -13,7 +13,7 @@ absl::StatusOr<operations::Outcome> Tail(const TailArguments& arguments,
                                          const config::Config& config) {
   runtime::Signals signals;
   operations::TailOptions options;
-  options.pipeline = DlqOptionsOf(config);
+  options.pipeline = PipelineSettingsOf(config);
   options.messages_topic = config.run.pipeline.messages.topic;
   options.messages_topics = config.run.pipeline.messages.topics;
   options.from_now = arguments.from_now;

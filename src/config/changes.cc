@@ -48,7 +48,7 @@ std::vector<std::string> KeysThatNeedRestart(const Config& before, const Config&
   // What is shown as *** looks the same before and after.
   const auto headers = [](const Config& config) {
     std::vector<std::vector<std::pair<std::string, std::string>>> all;
-    for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
+    for (const envelope::OutboxOptions& outbox : config.run.pipeline.outboxes) {
       all.push_back(outbox.encoder.constant_headers);
     }
     return all;

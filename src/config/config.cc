@@ -293,7 +293,7 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
     }
     config.run.source.application_name = "walpost-" + config.run.name;
     config.run.pipeline.outboxes = ReadOutboxes(root.Child("outboxes"), &problems);
-    for (const pipeline::OutboxOptions& outbox : config.run.pipeline.outboxes) {
+    for (const envelope::OutboxOptions& outbox : config.run.pipeline.outboxes) {
       config.run.source.tables.push_back(
           {outbox.table.schema, outbox.table.table, outbox::MappedColumns(outbox.table)});
     }

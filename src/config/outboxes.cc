@@ -154,7 +154,7 @@ void ReadCloudEvents(MapReader reader, envelope::CloudEventOptions* options) {
 }
 
 // A record has each header once, and none that is walpost's.
-void CheckHeaderNames(MapReader* reader, const pipeline::OutboxOptions& outbox) {
+void CheckHeaderNames(MapReader* reader, const envelope::OutboxOptions& outbox) {
   std::vector<std::pair<const char*, std::string>> names;
   for (const auto& [name, value] : outbox.encoder.constant_headers) {
     names.emplace_back("constant_headers", name);
@@ -192,8 +192,8 @@ void CheckHeaderNames(MapReader* reader, const pipeline::OutboxOptions& outbox) 
   }
 }
 
-pipeline::OutboxOptions ReadOutbox(MapReader reader, Problems* problems) {
-  pipeline::OutboxOptions outbox;
+envelope::OutboxOptions ReadOutbox(MapReader reader, Problems* problems) {
+  envelope::OutboxOptions outbox;
   const std::vector<std::string> presets(std::begin(outbox::kPresetNames),
                                          std::end(outbox::kPresetNames));
   const YAML::Node debezium = reader.Child("debezium");
@@ -296,8 +296,8 @@ void ReadConstantHeaders(MapReader reader, const YAML::Node& map,
   }
 }
 
-std::vector<pipeline::OutboxOptions> ReadOutboxes(const YAML::Node& list, Problems* problems) {
-  std::vector<pipeline::OutboxOptions> outboxes;
+std::vector<envelope::OutboxOptions> ReadOutboxes(const YAML::Node& list, Problems* problems) {
+  std::vector<envelope::OutboxOptions> outboxes;
   if (!list.IsDefined() || list.IsNull()) {
     outboxes.push_back(ReadOutbox(MapReader(list, "outboxes[0]", problems), problems));
     return outboxes;

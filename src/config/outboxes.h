@@ -12,7 +12,7 @@
 namespace walpost::config {
 
 // Absent: one outbox.events of preset walpost.
-std::vector<pipeline::OutboxOptions> ReadOutboxes(const YAML::Node& list, Problems* problems);
+std::vector<envelope::OutboxOptions> ReadOutboxes(const YAML::Node& list, Problems* problems);
 
 // `topics.allowed`: names and patterns.
 void ReadAllowed(MapReader* topics, outbox::TopicOptions* options);

@@ -151,7 +151,7 @@ void ShowDebezium(const outbox::TableOptions& table, YAML::Emitter* out) {
   *out << YAML::EndMap;
 }
 
-void ShowOutbox(const pipeline::OutboxOptions& outbox, YAML::Emitter* out) {
+void ShowOutbox(const envelope::OutboxOptions& outbox, YAML::Emitter* out) {
   const outbox::ColumnMapping& c = outbox.table.columns;
   const outbox::ColumnMapping d =
       outbox::PresetOptions(outbox.table.preset).value_or(outbox::TableOptions()).columns;
@@ -294,7 +294,7 @@ std::string ShowToCompare(const Config& config) {
       << FormatDuration(run.pipeline.reconnect_interval);
   out << YAML::EndMap;
   out << YAML::Key << "outboxes" << YAML::Value << YAML::BeginSeq;
-  for (const pipeline::OutboxOptions& outbox : run.pipeline.outboxes) {
+  for (const envelope::OutboxOptions& outbox : run.pipeline.outboxes) {
     ShowOutbox(outbox, &out);
   }
   out << YAML::EndSeq;

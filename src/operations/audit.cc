@@ -51,7 +51,7 @@ class Auditor {
   }
 
   absl::Status ReadTable(std::uint32_t source) {
-    const DlqOutbox& outbox = options_.pipeline.outboxes[source];
+    const envelope::OutboxOptions& outbox = options_.pipeline.outboxes[source];
     Lsn end;
     ASSIGN_OR_RETURN(RowReader reader, BeginReading(options_.standby, options_.pipeline.source,
                                                     outbox, source, &schemas_, &end));

@@ -14,15 +14,15 @@
 #include <functional>
 #include <string>
 
-#include "operations/dlq.h"
 #include "operations/outcome.h"
+#include "operations/pipeline_settings.h"
 #include "operations/reconciliation.h"
 #include "operations/row_filter.h"
 
 namespace walpost::operations {
 
 struct AuditOptions {
-  DlqOptions pipeline;
+  PipelineSettings pipeline;
   RowFilter filter;
   std::string standby;  // conninfo; empty = the primary
   std::string temp_folder;

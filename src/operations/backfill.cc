@@ -84,10 +84,10 @@ absl::Status Backfill::HoldTables(SqlConnection* connection,
                       "COMMITTED; SET LOCAL lock_timeout = %d",
                       timeout.count())));
   // In the order in which outbox.maintain takes them.
-  for (const DlqOutbox& outbox : options_.pipeline.outboxes) {
+  for (const envelope::OutboxOptions& outbox : options_.pipeline.outboxes) {
     RETURN_IF_ERROR(KeepRetentionAway(connection, outbox.table));
   }
-  for (const DlqOutbox& outbox : options_.pipeline.outboxes) {
+  for (const envelope::OutboxOptions& outbox : options_.pipeline.outboxes) {
     const absl::Status locked = connection->Execute(
         absl::StrFormat("LOCK TABLE %s.%s IN ACCESS SHARE MODE",
                         QuoteIdentifier(outbox.table.schema), QuoteIdentifier(outbox.table.table)));

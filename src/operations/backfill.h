@@ -46,7 +46,7 @@ struct Gap {
 };
 
 struct BackfillOptions {
-  DlqOptions pipeline;
+  PipelineSettings pipeline;
   std::optional<Gap> gap;           // absent = all rows, unless walpost.pipeline says otherwise
   bool skip_undeliverable = false;  // leave out rows that can be no records, and name them
   bool send_unproven = false;       // also rows of which it is not known whether Kafka has them

@@ -147,7 +147,7 @@ class Checker {
     if (options_.dead_letter_conninfo.empty()) {
       return;  // of the source preflight has looked
     }
-    DlqOptions pipeline;
+    PipelineSettings pipeline;
     pipeline.name = options_.name;
     pipeline.source = options_.source;
     pipeline.dead_letter_conninfo = options_.dead_letter_conninfo;

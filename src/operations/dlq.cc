@@ -66,7 +66,7 @@ base::WallTime WallNow() {
   return std::chrono::time_point_cast<std::chrono::microseconds>(std::chrono::system_clock::now());
 }
 
-absl::StatusOr<postgres::DeadLetterTable> OpenDeadLetters(const DlqOptions& options) {
+absl::StatusOr<postgres::DeadLetterTable> OpenDeadLetters(const PipelineSettings& options) {
   const postgres::ConnectOptions& source = options.source;
   if (options.dead_letter_conninfo.empty()) {
     return postgres::DeadLetterTable::Open(source.conninfo, source.application_name, options.name,
@@ -92,7 +92,7 @@ absl::StatusOr<postgres::DeadLetterTable> OpenDeadLetters(const DlqOptions& opti
 }
 
 absl::StatusOr<std::optional<postgres::DeadLetterTable>> FindDeadLetters(
-    const DlqOptions& options) {
+    const PipelineSettings& options) {
   absl::StatusOr<postgres::DeadLetterTable> table = OpenDeadLetters(options);
   if (absl::IsNotFound(table.status())) {
     return std::optional<postgres::DeadLetterTable>();

@@ -15,31 +15,10 @@
 #include "absl/status/statusor.h"
 #include "base/dead_letter.h"
 #include "base/time.h"
-#include "envelope/encoder.h"
-#include "kafka/kafka_sink.h"
-#include "outbox/options.h"
-#include "postgres/connect.h"
+#include "operations/pipeline_settings.h"
 #include "postgres/dead_letters.h"
-#include "registry/options.h"
 
 namespace walpost::operations {
-
-struct DlqOutbox {
-  outbox::TableOptions table;
-  envelope::EncoderOptions encoder;
-};
-
-struct DlqOptions {
-  std::string name;  // of the pipeline
-  kafka::KafkaOptions kafka;
-  postgres::ConnectOptions source;
-  std::string dead_letter_conninfo;  // where walpost.dead_letters is; empty = the source's
-  std::vector<DlqOutbox> outboxes;
-  envelope::EncoderOptions messages;  // of logical messages that are events
-  registry::RegistryOptions registry;
-  std::chrono::milliseconds kafka_timeout{15'000};
-  std::uint64_t dead_letters_max = 10'000;  // delivery.dead_letters_max
-};
 
 // Empty = any.
 struct DeadLetterFilter {
@@ -68,9 +47,10 @@ absl::StatusOr<std::int64_t> ParseTime(const std::string& text);
 
 base::WallTime WallNow();
 
-absl::StatusOr<postgres::DeadLetterTable> OpenDeadLetters(const DlqOptions& options);
+absl::StatusOr<postgres::DeadLetterTable> OpenDeadLetters(const PipelineSettings& options);
 
 // The same. Nothing where there is no such table: then there are none.
-absl::StatusOr<std::optional<postgres::DeadLetterTable>> FindDeadLetters(const DlqOptions& options);
+absl::StatusOr<std::optional<postgres::DeadLetterTable>> FindDeadLetters(
+    const PipelineSettings& options);
 
 }  // namespace walpost::operations

@@ -37,7 +37,7 @@ struct Target {
 
 class Undeliverables {
  public:
-  Undeliverables(const DlqOptions& options, const DlqDecideOptions& decide,
+  Undeliverables(const PipelineSettings& options, const DlqDecideOptions& decide,
                  DeadLetter::Decision decision, DeadLetterTable table)
       : decide_(decide),
         decision_(decision),
@@ -290,13 +290,13 @@ class Undeliverables {
   std::size_t otherwise_ = 0;  // somebody else's decision was quicker
 };
 
-absl::StatusOr<Outcome> TryDecide(const DlqOptions& options, const DlqDecideOptions& decide,
+absl::StatusOr<Outcome> TryDecide(const PipelineSettings& options, const DlqDecideOptions& decide,
                                   DeadLetter::Decision decision) {
   ASSIGN_OR_RETURN(DeadLetterTable table, OpenDeadLetters(options));
   return Undeliverables(options, decide, decision, std::move(table)).Run();
 }
 
-Outcome Decide(const DlqOptions& options, const DlqDecideOptions& decide,
+Outcome Decide(const PipelineSettings& options, const DlqDecideOptions& decide,
                DeadLetter::Decision decision) {
   if (decide.filter.empty() && !decide.all_undecided) {
     return Outcome{kExitUsage, "",
@@ -309,11 +309,11 @@ Outcome Decide(const DlqOptions& options, const DlqDecideOptions& decide,
 
 }  // namespace
 
-Outcome DlqRetry(const DlqOptions& options, const DlqDecideOptions& decide) {
+Outcome DlqRetry(const PipelineSettings& options, const DlqDecideOptions& decide) {
   return Decide(options, decide, DeadLetter::Decision::kRetry);
 }
 
-Outcome DlqDiscard(const DlqOptions& options, const DlqDecideOptions& decide) {
+Outcome DlqDiscard(const PipelineSettings& options, const DlqDecideOptions& decide) {
   return Decide(options, decide, DeadLetter::Decision::kDiscard);
 }
 

@@ -25,7 +25,7 @@ struct DlqDecideOptions {
   std::chrono::milliseconds wait{30'000};  // for `run` to carry it out
 };
 
-Outcome DlqRetry(const DlqOptions& options, const DlqDecideOptions& decide);
-Outcome DlqDiscard(const DlqOptions& options, const DlqDecideOptions& decide);
+Outcome DlqRetry(const PipelineSettings& options, const DlqDecideOptions& decide);
+Outcome DlqDiscard(const PipelineSettings& options, const DlqDecideOptions& decide);
 
 }  // namespace walpost::operations

@@ -101,7 +101,7 @@ std::string Summary(const Counts& counts, const DlqListOptions& list) {
   return text;
 }
 
-absl::StatusOr<Outcome> TryList(const DlqOptions& options, const DlqListOptions& list) {
+absl::StatusOr<Outcome> TryList(const PipelineSettings& options, const DlqListOptions& list) {
   ASSIGN_OR_RETURN(postgres::DeadLetterTable dead_letters, OpenDeadLetters(options));
   Table table({"TIME", "STATE", "ID", "TYPE", "TOPIC", "KEY", "REASON"});
   DeadLetterJson items = DeadLetterJson::array();
@@ -139,7 +139,7 @@ absl::StatusOr<Outcome> TryList(const DlqOptions& options, const DlqListOptions&
 
 }  // namespace
 
-Outcome DlqList(const DlqOptions& options, const DlqListOptions& list) {
+Outcome DlqList(const PipelineSettings& options, const DlqListOptions& list) {
   absl::StatusOr<Outcome> outcome = TryList(options, list);
   return outcome.ok() ? *std::move(outcome) : Failed(outcome.status());
 }

@@ -19,7 +19,7 @@ struct DlqListOptions {
   bool json = false;
 };
 
-Outcome DlqList(const DlqOptions& options, const DlqListOptions& list);
+Outcome DlqList(const PipelineSettings& options, const DlqListOptions& list);
 
 struct DlqShowOptions {
   std::string event;  // id or position
@@ -29,6 +29,6 @@ struct DlqShowOptions {
 };
 
 // The open one of several with the same id, else the last of them.
-Outcome DlqShow(const DlqOptions& options, const DlqShowOptions& show);
+Outcome DlqShow(const PipelineSettings& options, const DlqShowOptions& show);
 
 }  // namespace walpost::operations

@@ -25,19 +25,19 @@ struct Shown {
   bool is_row = false;
 };
 
-bool IsEnvelope(const DlqOptions& options, const DeadLetter& row) {
+bool IsEnvelope(const PipelineSettings& options, const DeadLetter& row) {
   if (outbox::IsMessageLabel(row.source)) {
     return options.messages.format == envelope::ValueFormat::kEnvelope &&
            row.reason != envelope::kMessageMalformed;
   }
   return std::any_of(options.outboxes.begin(), options.outboxes.end(),
-                     [&](const DlqOutbox& outbox) {
+                     [&](const envelope::OutboxOptions& outbox) {
                        return outbox.table.schema + "." + outbox.table.table == row.source &&
                               outbox.encoder.format == envelope::ValueFormat::kEnvelope;
                      });
 }
 
-Shown Copy(const DlqOptions& options, const DlqShowOptions& show, const DeadLetter& row) {
+Shown Copy(const PipelineSettings& options, const DlqShowOptions& show, const DeadLetter& row) {
   Shown shown;
   shown.open = !row.closed;
   shown.json = AsJson(row);
@@ -88,7 +88,7 @@ absl::StatusOr<Outcome> Value(const Shown& shown) {
   return Outcome{0, json.value_or(*shown.value), "", /*as_it_is=*/true};
 }
 
-absl::StatusOr<Outcome> TryShow(const DlqOptions& options, const DlqShowOptions& show) {
+absl::StatusOr<Outcome> TryShow(const PipelineSettings& options, const DlqShowOptions& show) {
   ASSIGN_OR_RETURN(postgres::DeadLetterTable table, OpenDeadLetters(options));
   std::optional<Shown> found;
   std::string topic;
@@ -125,7 +125,7 @@ absl::StatusOr<Outcome> TryShow(const DlqOptions& options, const DlqShowOptions&
 
 }  // namespace
 
-Outcome DlqShow(const DlqOptions& options, const DlqShowOptions& show) {
+Outcome DlqShow(const PipelineSettings& options, const DlqShowOptions& show) {
   absl::StatusOr<Outcome> outcome = TryShow(options, show);
   return outcome.ok() ? *std::move(outcome) : Failed(outcome.status());
 }

@@ -23,10 +23,10 @@ constexpr int kLookAgainMs = 100;
 
 // By the transaction: who runs it. Who writes holds this lock on the root, and one that has ended was
 // visible before it gave it up. Any role may read these columns.
-absl::StatusOr<std::map<std::string, std::string>> OpenTransactions(SqlConnection* connection,
-                                                                    const DlqOptions& pipeline) {
+absl::StatusOr<std::map<std::string, std::string>> OpenTransactions(
+    SqlConnection* connection, const PipelineSettings& pipeline) {
   std::vector<std::string> tables;
-  for (const DlqOutbox& outbox : pipeline.outboxes) {
+  for (const envelope::OutboxOptions& outbox : pipeline.outboxes) {
     tables.push_back(QuoteIdentifier(outbox.table.schema) + "." +
                      QuoteIdentifier(outbox.table.table));
   }
@@ -64,7 +64,8 @@ absl::Status StillOpen(const std::map<std::string, std::string>& open) {
 
 }  // namespace
 
-absl::Status AwaitOpenTransactions(const DlqOptions& pipeline, std::chrono::milliseconds patience) {
+absl::Status AwaitOpenTransactions(const PipelineSettings& pipeline,
+                                   std::chrono::milliseconds patience) {
   ASSIGN_OR_RETURN(
       SqlConnection connection,
       SqlConnection::Connect(pipeline.source.conninfo, pipeline.source.application_name));

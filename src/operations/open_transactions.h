@@ -8,11 +8,12 @@
 #include <chrono>
 
 #include "absl/status/status.h"
-#include "operations/dlq.h"
+#include "operations/pipeline_settings.h"
 
 namespace walpost::operations {
 
 // Prepared ones, too. kDeadlineExceeded after `patience`: names them.
-absl::Status AwaitOpenTransactions(const DlqOptions& pipeline, std::chrono::milliseconds patience);
+absl::Status AwaitOpenTransactions(const PipelineSettings& pipeline,
+                                   std::chrono::milliseconds patience);
 
 }  // namespace walpost::operations

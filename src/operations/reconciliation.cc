@@ -154,7 +154,7 @@ absl::Status Reconciliation::Add(const ReadRow& row, std::uint64_t number,
 
 // While this looks, an event may go from the dead letters into its topic, or become a dead letter.
 // Read before the topics and after them, its row is met in either case.
-absl::Status Reconciliation::Look(const DlqOptions& pipeline, const Where& where) {
+absl::Status Reconciliation::Look(const PipelineSettings& pipeline, const Where& where) {
   if (where.dead_letters) {
     RETURN_IF_ERROR(DeadLetters(pipeline));
   }
@@ -178,7 +178,7 @@ absl::Status Reconciliation::Look(const DlqOptions& pipeline, const Where& where
 }
 
 // After the topics: what is in them was in the log before.
-absl::Status Reconciliation::ReadHistory(const DlqOptions& pipeline) {
+absl::Status Reconciliation::ReadHistory(const PipelineSettings& pipeline) {
   auto read = postgres::ReadHistory(pipeline.source);
   if (const auto* end = std::get_if<postgres::StreamEnd>(&read)) {
     return end->status;
@@ -203,7 +203,7 @@ bool Reconciliation::IsBeyondLog(const Position& position) const {
          position.timeline == history_.timeline && !MayBeOfHistory(position);
 }
 
-absl::Status Reconciliation::Scan(std::uint32_t topic, const DlqOptions& pipeline,
+absl::Status Reconciliation::Scan(std::uint32_t topic, const PipelineSettings& pipeline,
                                   bool from_oldest_row) {
   ReconciledTopic& reconciled = topics_[topic];
   const std::int64_t begin_ms = from_oldest_row ? reconciled.oldest_row_ms - kRowAheadMs : 0;
@@ -261,7 +261,7 @@ absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& re
                    std::string(BytesOf(found)).append(id.text));
 }
 
-absl::Status Reconciliation::DeadLetters(const DlqOptions& pipeline) {
+absl::Status Reconciliation::DeadLetters(const PipelineSettings& pipeline) {
   ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, FindDeadLetters(pipeline));
   if (!table) {
     return absl::OkStatus();

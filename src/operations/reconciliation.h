@@ -95,7 +95,7 @@ class Reconciliation {
 
   // Every topic that a row was meant for, the pipeline's dead letters, and which history the source has: a
   // record of this cluster that its history cannot have is about another row, whatever its id.
-  absl::Status Look(const DlqOptions& pipeline, const Where& where);
+  absl::Status Look(const PipelineSettings& pipeline, const Where& where);
 
   using OnReconciled = std::function<absl::Status(const Reconciled&)>;
 
@@ -131,11 +131,11 @@ class Reconciliation {
 
   std::uint32_t TopicOf(std::string_view name);
   std::uint32_t SourceOf(std::string_view name);
-  absl::Status Scan(std::uint32_t topic, const DlqOptions& pipeline, bool from_oldest_row);
+  absl::Status Scan(std::uint32_t topic, const PipelineSettings& pipeline, bool from_oldest_row);
   // No such table: none.
-  absl::Status DeadLetters(const DlqOptions& pipeline);
+  absl::Status DeadLetters(const PipelineSettings& pipeline);
   absl::Status Record(std::uint32_t topic, const kafka::ScannedRecord& record);
-  absl::Status ReadHistory(const DlqOptions& pipeline);
+  absl::Status ReadHistory(const PipelineSettings& pipeline);
   bool MayBeOfHistory(const envelope::Position& position) const;
   bool IsBeyondLog(const envelope::Position& position) const;
   absl::Status FindLate();

@@ -99,7 +99,7 @@ class Replayer {
   }
 
   absl::Status Open(std::uint32_t source, std::vector<RowReader>* readers, Lsn* end) {
-    const DlqOutbox& outbox = options_.pipeline.outboxes[source];
+    const envelope::OutboxOptions& outbox = options_.pipeline.outboxes[source];
     Lsn table_end;
     ASSIGN_OR_RETURN(RowReader reader, BeginReading(options_.standby, options_.pipeline.source,
                                                     outbox, source, &schemas_, &table_end));
@@ -308,7 +308,7 @@ Outcome Replay(const ReplayOptions& options) {
   }
   const bool own = !options.to_topic.empty() &&
                    std::any_of(options.pipeline.outboxes.begin(), options.pipeline.outboxes.end(),
-                               [&](const DlqOutbox& outbox) {
+                               [&](const envelope::OutboxOptions& outbox) {
                                  const std::vector<std::string>& topics = outbox.table.topics.own;
                                  return std::find(topics.begin(), topics.end(), options.to_topic) !=
                                         topics.end();

@@ -17,14 +17,14 @@
 #include <string>
 
 #include "operations/audit.h"
-#include "operations/dlq.h"
 #include "operations/outcome.h"
+#include "operations/pipeline_settings.h"
 #include "operations/row_filter.h"
 
 namespace walpost::operations {
 
 struct ReplayOptions {
-  DlqOptions pipeline;
+  PipelineSettings pipeline;
   RowFilter filter;
   std::string to_topic;
   bool in_place = false;

@@ -19,8 +19,8 @@ using postgres::Row;
 }  // namespace
 
 absl::StatusOr<RowEncoder> RowEncoder::Create(postgres::SqlConnection* connection,
-                                              const DlqOutbox& outbox, std::uint32_t source,
-                                              envelope::SchemaTable* schemas,
+                                              const envelope::OutboxOptions& outbox,
+                                              std::uint32_t source, envelope::SchemaTable* schemas,
                                               const std::string& to_topic) {
   RowEncoder encoder;
   outbox::TableOptions table = outbox.table;
@@ -37,7 +37,8 @@ absl::StatusOr<RowEncoder> RowEncoder::Create(postgres::SqlConnection* connectio
 }
 
 absl::StatusOr<RowEncoder> RowEncoder::CreateForKept(const pgoutput::Relation& relation,
-                                                     std::string database, const DlqOutbox& outbox,
+                                                     std::string database,
+                                                     const envelope::OutboxOptions& outbox,
                                                      std::uint32_t source,
                                                      envelope::SchemaTable* schemas) {
   RowEncoder encoder;
@@ -47,7 +48,7 @@ absl::StatusOr<RowEncoder> RowEncoder::CreateForKept(const pgoutput::Relation& r
 }
 
 absl::Status RowEncoder::Bind(outbox::TableOptions table, std::string database,
-                              const DlqOutbox& outbox, std::uint32_t source,
+                              const envelope::OutboxOptions& outbox, std::uint32_t source,
                               envelope::SchemaTable* schemas) {
   mapper_.emplace(std::move(table));
   RETURN_IF_ERROR(columns_.Bind(&*mapper_));

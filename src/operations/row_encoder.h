@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "base/chunk_arena.h"
 #include "envelope/encoder.h"
-#include "operations/dlq.h"
+#include "operations/pipeline_settings.h"
 #include "operations/table_columns.h"
 #include "outbox/table_mapper.h"
 #include "postgres/sql_connection.h"
@@ -30,13 +30,14 @@ class RowEncoder {
   // `connection`: with a transaction of BeginReadOnly, in which the rows are read, too: the table is locked.
   // `source`: as SchemaNeed::source. `to_topic` replaces the rows' own, when given.
   static absl::StatusOr<RowEncoder> Create(postgres::SqlConnection* connection,
-                                           const DlqOutbox& outbox, std::uint32_t source,
-                                           envelope::SchemaTable* schemas,
+                                           const envelope::OutboxOptions& outbox,
+                                           std::uint32_t source, envelope::SchemaTable* schemas,
                                            const std::string& to_topic = "");
 
   // For the rows that dead letters keep, under their columns: no table is read.
   static absl::StatusOr<RowEncoder> CreateForKept(const pgoutput::Relation& relation,
-                                                  std::string database, const DlqOutbox& outbox,
+                                                  std::string database,
+                                                  const envelope::OutboxOptions& outbox,
                                                   std::uint32_t source,
                                                   envelope::SchemaTable* schemas);
 
@@ -64,8 +65,9 @@ class RowEncoder {
 
  private:
   RowEncoder() = default;
-  absl::Status Bind(outbox::TableOptions table, std::string database, const DlqOutbox& outbox,
-                    std::uint32_t source, envelope::SchemaTable* schemas);
+  absl::Status Bind(outbox::TableOptions table, std::string database,
+                    const envelope::OutboxOptions& outbox, std::uint32_t source,
+                    envelope::SchemaTable* schemas);
 
   std::string table_;
   TableColumns columns_;

@@ -21,7 +21,7 @@ std::string TimeSql(std::int64_t milliseconds) {
 
 }  // namespace
 
-std::string NameOf(const DlqOutbox& outbox) {
+std::string NameOf(const envelope::OutboxOptions& outbox) {
   return outbox.table.schema + "." + outbox.table.table;
 }
 
@@ -67,8 +67,8 @@ absl::StatusOr<std::string> RowFilter::Where(const RowReader& reader,
   return where;
 }
 
-absl::StatusOr<std::vector<std::uint32_t>> TablesOf(const RowFilter& filter,
-                                                    const std::vector<DlqOutbox>& outboxes) {
+absl::StatusOr<std::vector<std::uint32_t>> TablesOf(
+    const RowFilter& filter, const std::vector<envelope::OutboxOptions>& outboxes) {
   std::vector<std::uint32_t> sources;
   std::vector<std::string> names;
   for (std::uint32_t source = 0; source < outboxes.size(); ++source) {
@@ -89,7 +89,7 @@ absl::StatusOr<std::vector<std::uint32_t>> TablesOf(const RowFilter& filter,
 
 absl::StatusOr<RowReader> BeginReading(const std::string& conninfo,
                                        const postgres::ConnectOptions& server,
-                                       const DlqOutbox& outbox, std::uint32_t source,
+                                       const envelope::OutboxOptions& outbox, std::uint32_t source,
                                        envelope::SchemaTable* schemas, base::Lsn* end) {
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(conninfo.empty() ? server.conninfo : conninfo,

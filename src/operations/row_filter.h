@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "operations/dlq.h"
+#include "operations/pipeline_settings.h"
 #include "operations/row_reader.h"
 
 namespace walpost::operations {
@@ -37,16 +37,16 @@ struct RowFilter {
                                     const outbox::TableOptions& options) const;
 };
 
-std::string NameOf(const DlqOutbox& outbox);
+std::string NameOf(const envelope::OutboxOptions& outbox);
 
 // By the order of the outboxes, those that a filter may find rows in.
-absl::StatusOr<std::vector<std::uint32_t>> TablesOf(const RowFilter& filter,
-                                                    const std::vector<DlqOutbox>& outboxes);
+absl::StatusOr<std::vector<std::uint32_t>> TablesOf(
+    const RowFilter& filter, const std::vector<envelope::OutboxOptions>& outboxes);
 
 // A row reader in a transaction of its own that only reads; `end`: behind all that it sees.
 absl::StatusOr<RowReader> BeginReading(const std::string& conninfo,
                                        const postgres::ConnectOptions& server,
-                                       const DlqOutbox& outbox, std::uint32_t source,
+                                       const envelope::OutboxOptions& outbox, std::uint32_t source,
                                        envelope::SchemaTable* schemas, base::Lsn* end);
 
 }  // namespace walpost::operations

@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "operations/dlq.h"
 
 namespace walpost::operations {
 namespace {
@@ -49,7 +50,8 @@ RowReader::RowReader(SqlConnection connection, RowEncoder encoder,
       id_(encoder_.ColumnOf(table.columns.id)),
       order_(encoder_.ColumnOf(table.columns.seq)) {}
 
-absl::StatusOr<RowReader> RowReader::Create(SqlConnection connection, const DlqOutbox& outbox,
+absl::StatusOr<RowReader> RowReader::Create(SqlConnection connection,
+                                            const envelope::OutboxOptions& outbox,
                                             std::uint32_t source, envelope::SchemaTable* schemas) {
   ASSIGN_OR_RETURN(RowEncoder encoder, RowEncoder::Create(&connection, outbox, source, schemas));
   return RowReader(std::move(connection), std::move(encoder), outbox.table);

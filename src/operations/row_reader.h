@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "envelope/position.h"
 #include "envelope/schema_table.h"
-#include "operations/dlq.h"
+#include "operations/pipeline_settings.h"
 #include "operations/row_encoder.h"
 #include "postgres/sql_connection.h"
 
@@ -41,8 +41,8 @@ class RowReader {
 
   // `connection`: with a transaction of BeginReadOnly, in whose snapshot rows are to be read.
   static absl::StatusOr<RowReader> Create(postgres::SqlConnection connection,
-                                          const DlqOutbox& outbox, std::uint32_t source,
-                                          envelope::SchemaTable* schemas);
+                                          const envelope::OutboxOptions& outbox,
+                                          std::uint32_t source, envelope::SchemaTable* schemas);
 
   // Whether the rows hold the id of the transaction that made them, and when it began.
   bool HasTransactionIds() const;

@@ -9,28 +9,17 @@
 #include "operations/dlq_text.h"
 
 namespace walpost::operations {
-namespace {
-
-std::vector<envelope::FramingOptions> FramingsOf(const std::vector<DlqOutbox>& outboxes) {
-  std::vector<envelope::FramingOptions> framings;
-  for (const DlqOutbox& outbox : outboxes) {
-    framings.push_back(outbox.encoder.framing);
-  }
-  return framings;
-}
-
-}  // namespace
-
 RowSender::RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryOptions& registry,
-                     const std::vector<DlqOutbox>& outboxes, std::string_view kind,
+                     const std::vector<envelope::OutboxOptions>& outboxes, std::string_view kind,
                      std::chrono::milliseconds patience, OnWarning on_warning)
-    : framer_(registry, FramingsOf(outboxes)),
+    : framer_(registry, envelope::FramingsOf(outboxes)),
       writer_(kafka, patience,
               [this](const std::string& id, const absl::Status& why) { return Reject(id, why); }),
       kind_(kind),
       on_warning_(std::move(on_warning)) {}
 
-absl::Status RowSender::FollowParkedKeys(const DlqOptions& options, const std::string& source) {
+absl::Status RowSender::FollowParkedKeys(const PipelineSettings& options,
+                                         const std::string& source) {
   source_ = source;
   ASSIGN_OR_RETURN(dead_letters_, FindDeadLetters(options));
   parked_.clear();

@@ -30,7 +30,7 @@ class RowSender {
  public:
   // `kind`: of the header walpost-redelivery. `on_warning` names each row that is left out; none = nobody.
   RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryOptions& registry,
-            const std::vector<DlqOutbox>& outboxes, std::string_view kind,
+            const std::vector<envelope::OutboxOptions>& outboxes, std::string_view kind,
             std::chrono::milliseconds patience, OnWarning on_warning);
 
   RowSender(const RowSender&) = delete;  // the writer calls it back
@@ -39,7 +39,7 @@ class RowSender {
   // From here on rows are of this table, and what has a parked key becomes a dead letter behind those
   // of its key instead of a record that overtakes them; until half of what may be open is, since the rest
   // is for events of the stream.
-  absl::Status FollowParkedKeys(const DlqOptions& options, const std::string& source);
+  absl::Status FollowParkedKeys(const PipelineSettings& options, const std::string& source);
 
   void KnowUnseen(const kafka::UnseenTopics& topics) { writer_.KnowUnseen(topics); }
 

@@ -53,7 +53,7 @@ std::string Doubt(const Reconciled& reconciled, const std::string& topic) {
 
 }  // namespace
 
-absl::StatusOr<SettledRows> FindSettledRows(const DlqOptions& pipeline,
+absl::StatusOr<SettledRows> FindSettledRows(const PipelineSettings& pipeline,
                                             const SettledRowsOptions& options,
                                             std::string_view source, RowReader* reader) {
   ASSIGN_OR_RETURN(Reconciliation reconciliation,

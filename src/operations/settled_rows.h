@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "kafka/topic_look_up.h"
-#include "operations/dlq.h"
 #include "operations/outcome.h"
+#include "operations/pipeline_settings.h"
 #include "operations/row_reader.h"
 #include "operations/shared_ids.h"
 
@@ -54,7 +54,7 @@ std::string CompactionDoubt(const std::string& unknown);
 
 // `reader` is open for reading twice; a row that it reads later is newer. `source`: its table, by the
 // name that dead letters have for it.
-absl::StatusOr<SettledRows> FindSettledRows(const DlqOptions& pipeline,
+absl::StatusOr<SettledRows> FindSettledRows(const PipelineSettings& pipeline,
                                             const SettledRowsOptions& options,
                                             std::string_view source, RowReader* reader);
 

@@ -36,9 +36,9 @@ absl::StatusOr<SharedIds> SharedIds::Read(const std::vector<outbox::TableOptions
   return shared;
 }
 
-absl::StatusOr<SharedIds> SharedIds::Read(const DlqOptions& pipeline) {
+absl::StatusOr<SharedIds> SharedIds::Read(const PipelineSettings& pipeline) {
   std::vector<outbox::TableOptions> tables;
-  for (const DlqOutbox& outbox : pipeline.outboxes) {
+  for (const envelope::OutboxOptions& outbox : pipeline.outboxes) {
     tables.push_back(outbox.table);
   }
   if (tables.size() < 2) {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "operations/dlq.h"
+#include "operations/pipeline_settings.h"
 #include "outbox/topic_reach.h"
 #include "postgres/sql_connection.h"
 
@@ -25,7 +25,7 @@ class SharedIds {
 
   static absl::StatusOr<SharedIds> Read(const std::vector<outbox::TableOptions>& tables,
                                         postgres::SqlConnection* connection);
-  static absl::StatusOr<SharedIds> Read(const DlqOptions& pipeline);
+  static absl::StatusOr<SharedIds> Read(const PipelineSettings& pipeline);
 
   // Tables by their names, schema.table.
   using Pair = std::pair<std::string, std::string>;

@@ -15,9 +15,9 @@
 #include "envelope/progress.h"
 #include "kafka/progress.h"
 #include "kafka/topics.h"
-#include "operations/dlq.h"
 #include "operations/gap_text.h"
 #include "operations/pipeline_record.h"
+#include "operations/pipeline_settings.h"
 #include "postgres/preflight.h"
 #include "postgres/server_clock.h"
 #include "postgres/slot_hold.h"
@@ -36,7 +36,7 @@ using postgres::Row;
 using postgres::SqlConnection;
 
 absl::StatusOr<std::optional<postgres::DeadLetterTable>> DeadLettersOf(const InitOptions& options) {
-  DlqOptions pipeline;
+  PipelineSettings pipeline;
   pipeline.name = options.name;
   pipeline.source = options.source;
   pipeline.dead_letter_conninfo = options.dead_letter_conninfo;

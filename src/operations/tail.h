@@ -10,13 +10,13 @@
 #include <functional>
 #include <string>
 
-#include "operations/dlq.h"
 #include "operations/outcome.h"
+#include "operations/pipeline_settings.h"
 
 namespace walpost::operations {
 
 struct TailOptions {
-  DlqOptions pipeline;         // source, outboxes and messages of it
+  PipelineSettings pipeline;   // source, outboxes and messages of it
   std::string messages_topic;  // template
   outbox::TopicOptions messages_topics;
   bool from_now = false;    // else with what the configured slot has not confirmed

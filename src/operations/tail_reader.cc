@@ -47,7 +47,7 @@ TailReader::TailReader(const TailOptions& options, base::SourceFacts facts)
       facts_(std::move(facts)),
       message_mapper_(options.messages_topic, options.messages_topics),
       message_encoder_(WithoutFraming(options.pipeline.messages), facts_.database) {
-  for (const DlqOutbox& outbox : options.pipeline.outboxes) {
+  for (const envelope::OutboxOptions& outbox : options.pipeline.outboxes) {
     outboxes_.push_back({outbox::TableMapper(outbox.table),
                          envelope::Encoder(WithoutFraming(outbox.encoder), facts_.database),
                          outbox.table.schema + "." + outbox.table.table, ""});

@@ -48,8 +48,8 @@ absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
         "its id is too long for a record: give its row another one, discard this, then send the "
         "row: `walpost replay --missing --in-place`");
   }
-  const auto outbox =
-      std::find_if(options_.outboxes.begin(), options_.outboxes.end(), [&](const DlqOutbox& each) {
+  const auto outbox = std::find_if(
+      options_.outboxes.begin(), options_.outboxes.end(), [&](const envelope::OutboxOptions& each) {
         return each.table.schema + "." + each.table.table == row.source;
       });
   if (outbox == options_.outboxes.end()) {
@@ -71,15 +71,15 @@ absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
                                                              : whole;
 }
 
-absl::StatusOr<DeadLetter> TruncatedRow::FromTable(const DlqOutbox& outbox, std::uint32_t source,
-                                                   const DeadLetter& row) {
+absl::StatusOr<DeadLetter> TruncatedRow::FromTable(const envelope::OutboxOptions& outbox,
+                                                   std::uint32_t source, const DeadLetter& row) {
   RETURN_IF_ERROR(BeginReadOnly(&*connection_));
   absl::StatusOr<DeadLetter> whole = FromTableLocked(outbox, source, row);
   RETURN_IF_ERROR(connection_->Execute("ROLLBACK"));
   return whole;
 }
 
-absl::StatusOr<DeadLetter> TruncatedRow::FromTableLocked(const DlqOutbox& outbox,
+absl::StatusOr<DeadLetter> TruncatedRow::FromTableLocked(const envelope::OutboxOptions& outbox,
                                                          std::uint32_t source,
                                                          const DeadLetter& row) {
   absl::StatusOr<RowEncoder> encoder = RowEncoder::Create(&*connection_, outbox, source, &schemas_);
@@ -94,8 +94,8 @@ absl::StatusOr<DeadLetter> TruncatedRow::FromTableLocked(const DlqOutbox& outbox
                                                  : whole;
 }
 
-absl::StatusOr<DeadLetter> TruncatedRow::FromKept(const DlqOutbox& outbox, std::uint32_t source,
-                                                  const DeadLetter& row) {
+absl::StatusOr<DeadLetter> TruncatedRow::FromKept(const envelope::OutboxOptions& outbox,
+                                                  std::uint32_t source, const DeadLetter& row) {
   ASSIGN_OR_RETURN(const std::vector<DeadLetter> open,
                    dead_letters_->ReadRow(row.seq, /*whole=*/true));
   if (open.empty() || !open.front().value) {

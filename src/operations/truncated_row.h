@@ -24,24 +24,25 @@ namespace walpost::operations {
 
 class TruncatedRow {
  public:
-  TruncatedRow(const DlqOptions& options, postgres::DeadLetterTable* dead_letters)
+  TruncatedRow(const PipelineSettings& options, postgres::DeadLetterTable* dead_letters)
       : options_(options), dead_letters_(dead_letters) {}
 
   // The same with its record. Its schema is looked up when it is sent. `row` may be without what it keeps.
   absl::StatusOr<base::DeadLetter> Read(const base::DeadLetter& row);
 
  private:
-  absl::StatusOr<base::DeadLetter> FromTable(const DlqOutbox& outbox, std::uint32_t source,
-                                             const base::DeadLetter& row);
-  absl::StatusOr<base::DeadLetter> FromTableLocked(const DlqOutbox& outbox, std::uint32_t source,
+  absl::StatusOr<base::DeadLetter> FromTable(const envelope::OutboxOptions& outbox,
+                                             std::uint32_t source, const base::DeadLetter& row);
+  absl::StatusOr<base::DeadLetter> FromTableLocked(const envelope::OutboxOptions& outbox,
+                                                   std::uint32_t source,
                                                    const base::DeadLetter& row);
-  absl::StatusOr<base::DeadLetter> FromKept(const DlqOutbox& outbox, std::uint32_t source,
-                                            const base::DeadLetter& row);
+  absl::StatusOr<base::DeadLetter> FromKept(const envelope::OutboxOptions& outbox,
+                                            std::uint32_t source, const base::DeadLetter& row);
   absl::StatusOr<base::DeadLetter> Whole(const base::DeadLetter& row,
                                          std::span<const pgoutput::Value> values);
   absl::StatusOr<postgres::Row> Fetch(const outbox::TableOptions& table, const std::string& id);
 
-  const DlqOptions& options_;
+  const PipelineSettings& options_;
   postgres::DeadLetterTable* const dead_letters_;
   std::optional<postgres::SqlConnection> connection_;
   // Of the last row.

@@ -20,7 +20,7 @@ DeadLetters::DeadLetters(const PipelineOptions& options, const delivery::Tracker
       schemas_(schemas),
       destinations_(options),
       allowance_(rows_per_second_) {
-  for (const OutboxOptions& outbox : options.outboxes) {
+  for (const envelope::OutboxOptions& outbox : options.outboxes) {
     tables_.push_back(outbox.table.schema + "." + outbox.table.table);
   }
 }

@@ -8,7 +8,7 @@
 namespace walpost::pipeline {
 
 Destinations::Destinations(const PipelineOptions& options) {
-  for (const OutboxOptions& outbox : options.outboxes) {
+  for (const envelope::OutboxOptions& outbox : options.outboxes) {
     rules_.push_back(outbox::TableMapper(outbox.table).topic_rules());
   }
   if (!options.messages.prefixes.empty()) {

@@ -28,7 +28,7 @@ Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Count
       options_(options.outboxes),
       messages_options_(options.messages),
       event_bytes_max_(options.event_bytes_max) {
-  for (const OutboxOptions& outbox : options_) {
+  for (const envelope::OutboxOptions& outbox : options_) {
     counters_->received_by_table.emplace_back(
         absl::StrFormat("%s.%s", outbox.table.schema, outbox.table.table), 0);
   }
@@ -42,7 +42,7 @@ void Intake::Start(const base::SourceFacts& facts) {
   CHECK(!transaction_.open && !must_look_);
   // Made once, kept: what they have bound and remember outlasts a connection.
   if (outboxes_.empty()) {
-    for (const OutboxOptions& outbox : options_) {
+    for (const envelope::OutboxOptions& outbox : options_) {
       outboxes_.push_back(Outbox{outbox::TableMapper(outbox.table),
                                  envelope::Encoder(outbox.encoder, facts.database, schemas_,
                                                    static_cast<std::uint32_t>(outboxes_.size())),

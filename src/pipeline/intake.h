@@ -179,7 +179,7 @@ class Intake {
   Counters* const counters_;
   Undeliverables* const undeliverables_;
   envelope::SchemaTable* const schemas_;
-  const std::vector<OutboxOptions> options_;
+  const std::vector<envelope::OutboxOptions> options_;
   const MessagesOptions messages_options_;
   const std::size_t event_bytes_max_;
 

@@ -109,9 +109,10 @@ bool Intake::MayBePartition(const pgoutput::Relation& relation) const {
                          return std::find(names.begin(), names.end(), column.name) != names.end();
                        });
   };
-  return std::any_of(options_.begin(), options_.end(), [&has](const OutboxOptions& outbox) {
-    return has(outbox.table.columns.id) && has(outbox.table.columns.payload);
-  });
+  return std::any_of(options_.begin(), options_.end(),
+                     [&has](const envelope::OutboxOptions& outbox) {
+                       return has(outbox.table.columns.id) && has(outbox.table.columns.payload);
+                     });
 }
 
 void Intake::SelectOutbox(std::uint32_t oid) {

@@ -8,17 +8,13 @@
 
 #include "base/backoff.h"
 #include "envelope/encoder.h"
-#include "outbox/options.h"
+#include "envelope/outbox_options.h"
+#include "outbox/topic_rules.h"
 
 namespace walpost::pipeline {
 
 // What becomes of an event that cannot be delivered.
 enum class OnUndeliverable { kHalt, kDeadLetter, kPark, kSkip };
-
-struct OutboxOptions {
-  outbox::TableOptions table;
-  envelope::EncoderOptions encoder;
-};
 
 // Transactional logical messages that are events.
 struct MessagesOptions {
@@ -35,7 +31,7 @@ struct MessagesOptions {
 struct PipelineOptions {
   std::string name;            // key of its progress records
   std::string progress_topic;  // empty = nothing is remembered across restarts
-  std::vector<OutboxOptions> outboxes;
+  std::vector<envelope::OutboxOptions> outboxes;
   MessagesOptions messages;
   OnUndeliverable on_undeliverable = OnUndeliverable::kHalt;
   std::size_t dead_letters_max = 10'000;                        // open rows
@@ -60,15 +56,5 @@ struct PipelineOptions {
   std::chrono::microseconds gather_max{25'000};  // while reports are awaited
   std::uint64_t seed = 1;                        // of the back-offs
 };
-
-// By the numbers that SchemaNeed::source is: the outboxes in their order, then messages.
-inline std::vector<envelope::FramingOptions> FramingsOf(const PipelineOptions& options) {
-  std::vector<envelope::FramingOptions> framings;
-  for (const OutboxOptions& outbox : options.outboxes) {
-    framings.push_back(outbox.encoder.framing);
-  }
-  framings.push_back(options.messages.encoder.framing);
-  return framings;
-}
 
 }  // namespace walpost::pipeline

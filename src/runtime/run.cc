@@ -58,7 +58,9 @@ void LogKafka(const kafka::KafkaNotice& notice) {
 
 // Read anew by each who needs it: the files may have changed.
 absl::StatusOr<std::shared_ptr<registry::Resolver>> MakeResolver(const RunOptions& options) {
-  return registry::Resolver::Create(options.registry, FramingsOf(options.pipeline));
+  std::vector<envelope::FramingOptions> framings = envelope::FramingsOf(options.pipeline.outboxes);
+  framings.push_back(options.pipeline.messages.encoder.framing);
+  return registry::Resolver::Create(options.registry, framings);
 }
 
 void WarnOfOpenHttp(const observe::HttpOptions& http) {

@@ -41,8 +41,8 @@ envelope::EncoderOptions EncoderOf(std::uint8_t settings) {
   return options;
 }
 
-std::vector<pipeline::OutboxOptions> Outboxes(std::uint8_t settings) {
-  pipeline::OutboxOptions events;
+std::vector<envelope::OutboxOptions> Outboxes(std::uint8_t settings) {
+  envelope::OutboxOptions events;
   events.table = *outbox::PresetOptions("walpost");
   events.encoder = EncoderOf(settings);
   if ((settings & IntakeInput::kRoutedByRow) != 0) {
@@ -55,11 +55,11 @@ std::vector<pipeline::OutboxOptions> Outboxes(std::uint8_t settings) {
     events.table.topics.allowed = {"*"};
   }
   events.table.null_key_allowed = (settings & IntakeInput::kNullsAllowed) != 0;
-  pipeline::OutboxOptions debezium;
+  envelope::OutboxOptions debezium;
   debezium.table = *outbox::PresetOptions("debezium");
   debezium.encoder = {envelope::ValueFormat::kRaw, envelope::HeaderSet::kDebezium};
   // A table of every type, as in the golden messages.
-  pipeline::OutboxOptions every_type;
+  envelope::OutboxOptions every_type;
   every_type.table.schema = "public";
   every_type.table.table = "every_type";
   every_type.table.topic = "every.{small}";

@@ -22,7 +22,7 @@ operations::TailOptions Options(std::uint8_t settings) {
   operations::TailOptions options;
   options.pipeline.name = "shop";
   for (const char* preset : {"walpost", "debezium"}) {
-    operations::DlqOutbox outbox;
+    envelope::OutboxOptions outbox;
     outbox.table = *outbox::PresetOptions(preset);
     options.pipeline.outboxes.push_back(std::move(outbox));
   }

@@ -66,7 +66,7 @@ void DrawProgress(Plan* plan) {
 pipeline::PipelineOptions MakeOptions(const Plan& plan, Random* random) {
   pipeline::PipelineOptions options = plan.options;
   for (std::uint64_t i = 0; i < plan.tables; ++i) {
-    pipeline::OutboxOptions outbox;
+    envelope::OutboxOptions outbox;
     outbox.table = *outbox::PresetOptions("walpost");
     outbox.table.topic = "{aggregate_type}";
     outbox.table.topics.own = {ProgressLog::kTopic, kDeadLetterTopic};

@@ -13,8 +13,8 @@ namespace walpost::config {
 namespace {
 
 using envelope::HeaderSet;
+using envelope::OutboxOptions;
 using envelope::ValueFormat;
-using pipeline::OutboxOptions;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;

@@ -20,7 +20,7 @@ constexpr pgoutput::RelationId kTable{16400};
 constexpr std::uint32_t kEventId = 16390;  // CREATE DOMAIN event_id AS uuid
 
 TEST(IntakeTypesTest, DomainOverUuidIsTheEventsId) {
-  OutboxOptions options;
+  envelope::OutboxOptions options;
   options.table = *outbox::PresetOptions("debezium");
   options.encoder = {envelope::ValueFormat::kRaw, envelope::HeaderSet::kDebezium};
   delivery::Tracker tracker;

@@ -9,15 +9,15 @@ namespace walpost::pipeline {
 
 namespace {}  // namespace
 
-OutboxOptions EventsOutbox() {
-  OutboxOptions outbox;
+envelope::OutboxOptions EventsOutbox() {
+  envelope::OutboxOptions outbox;
   outbox.table = *outbox::PresetOptions("walpost");
   outbox.table.topic = "{aggregate_type}";
   outbox.encoder.format = envelope::ValueFormat::kRaw;
   return outbox;
 }
 
-PipelineOptions OptionsOf(OutboxOptions outbox) {
+PipelineOptions OptionsOf(envelope::OutboxOptions outbox) {
   PipelineOptions options;
   options.name = "shop";
   options.outboxes = {std::move(outbox)};

@@ -15,8 +15,8 @@ namespace walpost::pipeline {
 
 inline constexpr std::uint32_t kEventsOid = 16'400;
 
-OutboxOptions EventsOutbox();
-PipelineOptions OptionsOf(OutboxOptions outbox);
+envelope::OutboxOptions EventsOutbox();
+PipelineOptions OptionsOf(envelope::OutboxOptions outbox);
 base::SourceFacts EventsFacts();
 pgoutput::Relation EventsRelation();
 
