@@ -51,10 +51,10 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
     trouble = Trouble();
     trouble.since = now;
   }
+  trouble.Count(failure.kind, now);
   trouble.failure = failure;
-  trouble.answered_at = now;
-  const base::MonotonicTime believed_at = trouble.since + unknown_wait_;
-  const bool decided = failure.kind == FailureKind::kTopicInvalid || now >= believed_at;
+  const bool decided =
+      failure.kind == FailureKind::kTopicInvalid || trouble.same_for >= unknown_wait_;
   if (decided) {
     if (!std::exchange(trouble.decided, true)) {
       BoundAnswers(found->first);
@@ -62,11 +62,26 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
     return true;
   }
   trouble.decided = false;
+  const base::MonotonicTime believed_at = now + (unknown_wait_ - trouble.same_for);
   trouble.try_at = held_.size() > kMany
                        ? believed_at
                        : std::min(TryAgainAt(trouble.since, now), std::max(believed_at, now));
   timers_.emplace(trouble.try_at, found->first);
   return false;
+}
+
+// A broker that is away says nothing, so of a time without an answer no more counts than was meant to pass,
+// twice over.
+void HeldTopics::Trouble::Count(FailureKind kind, base::MonotonicTime now) {
+  const auto meant = std::max(2 * (try_at - answered_at), {kTryAgainMin});
+  const auto passed =
+      answers == 0 ? milliseconds(0)
+                   : std::chrono::duration_cast<milliseconds>(std::min(now - answered_at, meant));
+  unclear_for += passed;
+  same_for = kind == last_kind ? same_for + passed : milliseconds(0);
+  last_kind = kind;
+  answered_at = now;
+  ++answers;
 }
 
 HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence sequence,
@@ -80,12 +95,12 @@ HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence seque
     trouble.sequence = sequence;
     trouble.delivered = delivered;
   }
-  ++trouble.attempts;
+  trouble.Count(kind, now);
   trouble.try_at = TryAgainAt(trouble.since, now);
   const bool decided = kind == FailureKind::kTopicNotAuthorized
-                           ? now >= trouble.since + unknown_wait_
-                           : now >= trouble.since + kUnclearFor && delivered > trouble.delivered;
-  return {trouble.attempts, decided};
+                           ? trouble.same_for >= unknown_wait_
+                           : trouble.unclear_for >= kUnclearFor && delivered > trouble.delivered;
+  return {trouble.answers, decided};
 }
 
 bool HeldTopics::IsUnclear(std::string_view topic, Sequence sequence) const {
