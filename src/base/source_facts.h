@@ -90,7 +90,9 @@ struct CommittedTransaction {
 
 // How far a pipeline has come, as Kafka remembers it: proto/walpost/v1/progress.proto.
 struct Progress : Fingerprint {
-  std::uint64_t epoch = 0;  // raised by an operator's decision, which overrules higher positions
+  // Raised by an operator's decision, and when a table or prefix is adopted: a record of a higher one counts
+  // for more, wherever it stands.
+  std::uint64_t epoch = 0;
   std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 1;
   Lsn end_lsn;

@@ -14,7 +14,7 @@ constexpr std::uint32_t kFormat = 1;
 // A hundred times what ten thousand tables need.
 constexpr std::size_t kValueBytesMax = std::size_t{256} * 1024 * 1024;
 
-// An operator's decision raises the epoch by one, so no pipeline comes near this. What is higher
+// An operator's decision or an adoption raises the epoch by one, so no pipeline comes near this. What is higher
 // could not be overruled by a decision either.
 constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 32;
 

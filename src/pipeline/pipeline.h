@@ -111,9 +111,8 @@ class Pipeline {
   base::MonotonicTime NextDeadline() const;
 
   // Nothing is left to do after Stop, or to wind up after a halt.
-  bool finished() const { return phase_ == Phase::kFinished; }
-
-  bool halted() const { return phase_ == Phase::kHalted; }
+  bool finished() const;
+  bool halted() const;
 
   // For the next guard: none when another instance may have gone on meanwhile.
   std::optional<base::Progress> known_progress() const;
@@ -126,6 +125,7 @@ class Pipeline {
   const std::optional<base::SourceFacts>& facts() const;
   std::size_t parked_keys() const;
   std::uint64_t open_dead_letters() const;
+  bool adopting() const;  // what holds events from here on is not remembered yet
 
   const DeadLetters& dead_letters() const { return dead_letters_; }
 

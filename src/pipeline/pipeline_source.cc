@@ -101,6 +101,12 @@ std::optional<base::Progress> Pipeline::known_progress() const {
   return timers_.alone_for_long() ? std::nullopt : keeper_.remembered();
 }
 
+bool Pipeline::finished() const { return phase_ == Phase::kFinished; }
+
+bool Pipeline::halted() const { return phase_ == Phase::kHalted; }
+
+bool Pipeline::adopting() const { return keeper_.adopting(); }
+
 // Only another client of the slot can have confirmed what this process has not.
 bool Pipeline::TakenOver(const base::SourceFacts& facts) const {
   if (!facts_) {

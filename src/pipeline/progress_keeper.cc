@@ -24,8 +24,10 @@ void ProgressKeeper::OnConnected(const base::SourceFacts& facts, bool adopted) {
   if (adopted) {
     adopted_ = true;
     adopted_made_ = false;
-    // The next connection finds it adopted already, also when Kafka is away until then.
+    // The next connection finds it adopted already, also when Kafka is away until then. A process with the
+    // configuration of before, or a late record of one, must not undo it.
     static_cast<base::Fingerprint&>(*remembered_) = facts;
+    ++remembered_->epoch;
   }
 }
 
@@ -107,7 +109,9 @@ void ProgressKeeper::OnAcknowledged() {
   phase_ = Phase::kNone;
   acknowledged_ = std::max(acknowledged_, progress_.end_lsn);
   adopted_ = adopted_ && !adopted_made_;
-  remembered_ = progress_;
+  if (!adopted_) {  // else the record is of before
+    remembered_ = progress_;
+  }
   unacknowledged_since_.reset();
   rejected_at_.reset();
   rejecting_ = std::chrono::milliseconds(0);

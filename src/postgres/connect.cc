@@ -86,6 +86,39 @@ std::optional<StreamEnd> ChangedBeforeStart(const ConnectOptions& options,
   return std::nullopt;
 }
 
+// A table that holds events from now on holds those of transactions from SourceFacts::next_xid on.
+bool Adopts(const base::SourceFacts& facts) {
+  return facts.progress &&
+         std::any_of(facts.tables.begin(), facts.tables.end(), [&](const auto& table) {
+           return facts.progress->Find(table) == nullptr;
+         });
+}
+
+// A server that crashes before an id is on its disk gives it again. Nothing waits for the commit of the
+// transaction that only took one, so it comes there within three times wal_writer_delay.
+std::optional<StreamEnd> AwaitOnDisk(Connection* connection) {
+  constexpr std::chrono::seconds kOnDiskWithin{60};
+  const Deadline deadline = std::chrono::steady_clock::now() + kOnDiskWithin;
+  const Result end = connection->Query("SELECT pg_catalog.pg_current_wal_insert_lsn()", deadline);
+  if (!end.ok()) {
+    return QueryFailure("reading the end of the log", end.error(), connection->endpoint());
+  }
+  const std::string look = absl::StrFormat(
+      "SELECT pg_catalog.pg_current_wal_flush_lsn() >= %s, pg_catalog.pg_sleep(0.02)",
+      QuoteLiteral(end.Text(0, 0)));
+  while (std::chrono::steady_clock::now() < deadline) {
+    const Result flushed = connection->Query(look, deadline);
+    if (!flushed.ok()) {
+      return QueryFailure("reading what is on disk", flushed.error(), connection->endpoint());
+    }
+    if (flushed.Text(0, 0) == "t") {
+      return std::nullopt;
+    }
+  }
+  return LostEnd(absl::StrFormat("a transaction id is not on the server's disk after %d s",
+                                 kOnDiskWithin.count()));
+}
+
 }  // namespace
 
 std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::Lsn start_lsn,
@@ -113,6 +146,11 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   if (guard) {
     if (std::optional<StreamEnd> problem = guard(&report.facts)) {
       return *std::move(problem);
+    }
+    if (!report.facts.in_recovery && Adopts(report.facts)) {
+      if (std::optional<StreamEnd> problem = AwaitOnDisk(&connection)) {
+        return *std::move(problem);
+      }
     }
     deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   }

@@ -28,20 +28,14 @@ namespace {
 
 constexpr int kExitRetryLater = 75;
 
-// Outboxes that progress does not know of yet.
-void LogAdopted(const base::SourceFacts& facts) {
-  if (!facts.progress) {
-    return;
-  }
-  for (const std::string& table : pipeline::AdoptedTables(*facts.progress, facts)) {
-    observe::Log(
-        Severity::kWarning, LogEvent::kOutboxAdopted,
-        absl::StrFormat("%s is an outbox from here on. What transactions write to it that began "
-                        "before is not sent: when they have ended, `walpost replay --missing "
-                        "--in-place --table %s` sends it",
-                        table, table),
-        {{"table", table}});
-  }
+void LogAdopted(const std::string& table) {
+  observe::Log(
+      Severity::kWarning, LogEvent::kOutboxAdopted,
+      absl::StrFormat("%s is an outbox from here on. What transactions write to it that began "
+                      "before is not sent: when they have ended, `walpost replay --missing "
+                      "--in-place --table %s` sends it",
+                      table, table),
+      {{"table", table}});
 }
 
 }  // namespace
@@ -84,6 +78,7 @@ int Loop::Run() {
     HandleCommands();
     status_reporter_.Observe(pipeline_, *dependencies_.kafka, now_);
     status_reporter_.ReportDecisions(&pipeline_, now_);
+    ReportAdopted();
     ReportToServiceManager();
     Publish();
     if (pipeline_.finished() && finishing_ == nullptr) {
@@ -238,8 +233,20 @@ void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd
     observe::Log(Severity::kWarning, LogEvent::kDeliveredNotNoted, connected.delivered_not_noted,
                  {});
   }
-  LogAdopted(connected.facts);
+  if (const auto& progress = connected.facts.progress) {
+    const auto adopted = pipeline::AdoptedTables(*progress, connected.facts);
+    adopted_.insert(adopted.begin(), adopted.end());
+  }
   pipeline_.OnConnected(connected.facts, now_);
+}
+
+// Once it is remembered: before that, a process that dies would leave it to the next one.
+void Loop::ReportAdopted() {
+  if (!pipeline_.adopting()) {
+    for (const std::string& table : std::exchange(adopted_, {})) {
+      LogAdopted(table);
+    }
+  }
 }
 
 void Loop::HandleStatus() {

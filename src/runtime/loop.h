@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/time.h"
@@ -56,6 +57,7 @@ class Loop {
   void ReportToServiceManager();
   void HandleCommands();
   void HandleConnect();
+  void ReportAdopted();
   void HandleStatus();
   void HandlePing();
   void HandleLook();
@@ -92,7 +94,8 @@ class Loop {
   base::MonotonicTime next_publish_;
   bool snapshot_is_old_ = false;  // something happened since the last one
   int stop_signals_ = 0;
-  std::string clear_text_peer_;  // of the last connection
+  std::string clear_text_peer_;    // of the last connection
+  std::set<std::string> adopted_;  // outboxes, schema.table each, to be reported
 };
 
 }  // namespace walpost::runtime

@@ -6,6 +6,8 @@ PostgreSQL sends some, all or none of its rows, by what it decoded before on the
 import signal
 
 import pytest
+import servers
+from confluent_kafka import Producer
 
 TABLE = """CREATE TABLE second (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), seq bigint GENERATED ALWAYS AS IDENTITY, aggregate_type text,
     aggregate_id text, event_type text, payload bytea, created_at timestamptz DEFAULT now())"""
@@ -13,10 +15,33 @@ ADD = "INSERT INTO second (aggregate_type, aggregate_id, event_type, payload) VA
 SECOND = {"table": "public.second", "topics": {"allowed": ["*"]}}
 
 
+BOTH = {"outboxes": [{"table": "outbox.events"}, SECOND]}
+
+
 def adopt(p):
     """walpost with the further outbox."""
-    p.walpost = p.another(config={"outboxes": [{"table": "outbox.events"}, SECOND]})
+    p.walpost = p.another(config=BOTH)
     p.walpost.start()
+
+
+def published(make_pipeline, **options):
+    """A pipeline that has delivered and streams, and a table `second` in its publication."""
+    p = make_pipeline(partitions=1, **options).start()
+    p.insert(1, 3)
+    p.wait_confirmed()
+    p.execute(TABLE)
+    p.execute(f'ALTER PUBLICATION "{p.name}" ADD TABLE second')
+    p.wait_confirmed()
+    return p
+
+
+def remembered(p):
+    progress = servers.load_proto("progress").Progress
+    return [progress.FromString(message.value()) for message in p.kafka.read_all(f"walpost.progress.{p.name}")]
+
+
+def is_adopted(p):
+    return any(table.name == "second" for table in remembered(p)[-1].fingerprint.tables)
 
 
 def types(p):
@@ -125,3 +150,71 @@ def test_backlog_of_before_an_edit_is_streamed_after_the_decision(make_pipeline)
     p.walpost.wait_state("streaming")
     p.wait_confirmed()
     assert len(p.records()) == 2 + 100 + 5
+
+
+# A record of progress may reach Kafka after its process has gone, and the next one has begun.
+def test_late_record_of_the_process_before_undoes_no_adoption(make_pipeline):
+    p = published(make_pipeline)
+    assert p.walpost.stop() == 0
+    late = remembered(p)[-1]
+    adopt(p)
+    servers.wait_for(lambda: is_adopted(p), 60, "the adoption")
+    p.walpost.kill9()
+    late.end_lsn = p.wal_position()
+    producer = Producer({"bootstrap.servers": p.kafka.bootstrap})
+    producer.produce(f"walpost.progress.{p.name}", late.SerializeToString(), p.name)
+    assert producer.flush(30) == 0
+    for n in range(5):
+        p.execute(ADD, p.name, f"After{n}")
+    p.walpost.start()
+    p.wait_confirmed()
+    assert {f"After{n}" for n in range(5)} <= set(types(p))
+
+
+# A rolling deployment: the new process took over, adopted, and died before it confirmed anything.
+def test_process_without_the_table_does_not_go_on_after_an_adoption(make_pipeline):
+    p = published(make_pipeline)
+    old, new = p.walpost, p.another(config=BOTH).start(wait="standby")
+    old.signal(signal.SIGSTOP)
+    p.execute("SELECT pg_terminate_backend(%s)", p.slot()["pid"])
+    servers.wait_for(lambda: is_adopted(p), 60, "the adoption")
+    new.kill9()
+    p.execute(ADD, p.name, "Between")
+    old.signal(signal.SIGCONT)
+    old.wait_state("halted", 60)
+    assert old.status()["halt"]["reason"] == "init_incomplete"
+    assert old.stop() == 0
+    p.walpost = new.start()
+    p.execute(ADD, p.name, "Later")
+    p.wait_confirmed()
+    assert {"Between", "Later"} <= set(types(p))
+
+
+# The commit of a transaction that only took an id is not flushed: after a crash the server gives the id again.
+def test_rows_of_ids_that_a_crash_gives_again_are_events(make_pipeline, workspace):
+    postgres = workspace.postgres()
+    p = published(make_pipeline, on_postgres=postgres)
+    assert p.walpost.stop() == 0
+    p.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+    p.execute("SELECT pg_reload_conf()")
+    new = p.walpost = p.another(config=BOTH)
+    with postgres.connect(p.database) as connection:
+        cursor = connection.cursor()
+
+        def take_ids_until_adopted():
+            for _ in range(20):
+                cursor.execute("SELECT pg_current_xact_id()")
+            return is_adopted(p)
+
+        assert not take_ids_until_adopted()
+        new.start(wait=None)
+        servers.wait_for(take_ids_until_adopted, 90, "the adoption")
+    postgres.kill9()
+    new.signal(signal.SIGSTOP)
+    postgres.start()
+    for n in range(60):
+        p.execute(ADD, p.name, f"New{n}")
+    new.signal(signal.SIGCONT)
+    new.wait_state("streaming", 60)
+    p.wait_confirmed()
+    assert {f"New{n}" for n in range(60)} <= set(types(p))

@@ -105,6 +105,7 @@ TEST_F(ProgressKeeperTest, WhatIsAdoptedIsWrittenAtOnceWhereTheStreamStands) {
   EXPECT_EQ(Waiting().end_lsn, Lsn(300));
   ASSERT_EQ(Waiting().tables.size(), 2U);
   EXPECT_EQ(Waiting().tables[1].since, facts_.tables[1].since);
+  EXPECT_EQ(Waiting().epoch, 1U) << "a late record of before, wherever it stands, counts for less";
   EXPECT_TRUE(keeper_.adopting());
   keeper_.OnConnected(facts_);  // another connection changes nothing about that
   EXPECT_TRUE(keeper_.adopting());
@@ -127,6 +128,7 @@ TEST_F(ProgressKeeperTest, RecordOfBeforeAnAdoptionDoesNotRememberIt) {
   EXPECT_TRUE(keeper_.adopting());
   keeper_.Tick(Lsn(), 0, false, now_);
   EXPECT_EQ(Waiting().tables.size(), 2U);
+  EXPECT_EQ(Waiting().epoch, 1U);
   Acknowledge();
   EXPECT_FALSE(keeper_.adopting());
 }
