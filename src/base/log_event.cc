@@ -70,6 +70,8 @@ std::string_view LogEventName(LogEvent event) {
       return "kafka_log";
     case LogEvent::kTopicPartitionsChanged:
       return "topic_partitions_changed";
+    case LogEvent::kTopicMadeAnew:
+      return "topic_made_anew";
     case LogEvent::kDeliveryStalled:
       return "delivery_stalled";
     case LogEvent::kDeliveryResumed:

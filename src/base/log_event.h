@@ -45,6 +45,7 @@ enum class LogEvent {
   kKafkaError,
   kKafkaLog,
   kTopicPartitionsChanged,
+  kTopicMadeAnew,
   kDeliveryStalled,
   kDeliveryResumed,
   // Schema Registry.

@@ -331,3 +331,15 @@ def test_a_topic_that_rejects_the_present_holds_its_events_and_judges_none(make_
     p.wait_confirmed(seconds=120)
     assert ids_in(kafka, rejecting) == [f"n-{number:04}" for number in range(next(numbers))]
     assert p.walpost.status()["events"]["dead_lettered"] == 0
+
+
+def test_topic_that_was_made_anew_is_logged(make_pipeline):
+    p = make_pipeline(partitions=1).start()
+    p.insert(1, 10)
+    p.wait_confirmed()
+    admin = p.kafka.admin()
+    admin.delete_topics([p.name])[p.name].result(timeout=30)
+    p.kafka.create_topic(p.name, 1)
+    p.insert(11, 15)
+    p.wait_confirmed()
+    assert "topic_made_anew" in [line["event"] for line in p.walpost.log_events()]
