@@ -47,14 +47,27 @@ CREATE TABLE IF NOT EXISTS walpost.pipeline (
 
 COMMENT ON TABLE walpost.pipeline IS 'Written by walpost init, read before streaming. Not to be edited.';
 
+-- A writer may wait for a lock that a function of walpost holds, and hold one that the function waits for. The server ends one of the
+-- two, deadlock_timeout after that one began to wait, and it must not be the writer: so who holds one lock waits for others less long.
+CREATE OR REPLACE FUNCTION walpost.lock_wait_ms() RETURNS integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT least(500, extract(epoch FROM current_setting('deadlock_timeout')::interval) * 500)::integer
+$$;
+
+-- Before each wait for a lock: together they take no longer than that. The caller has a lock_timeout of its own (SET), which ends this.
+CREATE OR REPLACE FUNCTION walpost.bound_lock_wait(began timestamptz) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', greatest(
+        1, walpost.lock_wait_ms() - floor(extract(epoch FROM clock_timestamp() - began) * 1000))::integer::text, true);
+END
+$$;
+
 -- For a change that writers must not see half. Writers wait while this waits, so it gives all locks back and lets them pass between its
--- attempts. A writer may wait for one of these locks and hold another; the server ends one of two who wait for each other, and it must
--- not be the writer: so who holds one lock waits for the next one less long than deadlock_timeout. The server gives up its own vacuum
--- only for one who waits longer: for that this waits for each lock alone, up to 1.2 s. `targets` are in the order in which writers lock.
+-- attempts. The server gives up its own vacuum only for one who waits longer than deadlock_timeout: for that this waits for each lock
+-- alone, up to 1.2 s. `targets` are in the order in which writers lock.
 CREATE OR REPLACE FUNCTION walpost.lock_tables(VARIADIC targets regclass[]) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
-    wait_ms constant integer := least(500, extract(epoch FROM current_setting('deadlock_timeout')::interval) * 500);
     began timestamptz;
     target regclass;
 BEGIN
@@ -62,8 +75,7 @@ BEGIN
         BEGIN
             began := clock_timestamp();
             FOREACH target IN ARRAY targets LOOP
-                PERFORM set_config('lock_timeout',
-                    greatest(1, wait_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000))::integer::text, true);
+                PERFORM walpost.bound_lock_wait(began);
                 EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', target);
             END LOOP;
             RETURN;

@@ -13,7 +13,7 @@ DROP FUNCTION IF EXISTS
     outbox.old_partitions(timestamptz, outbox.retention_note), outbox.kept_because(regclass, outbox.retention_note),
     outbox.needed_in(regclass), outbox.needed_rows(),
     outbox.make_partitions(interval, text), outbox.adopt_default(text), outbox.partition_name(timestamptz), outbox.give_to_owner(text),
-    outbox.partitions(),
+    outbox.partitions(), outbox.give_way(),
     outbox.delivered_note();
 DROP TABLE IF EXISTS outbox.retention_note;
 

@@ -92,6 +92,19 @@ SET datestyle = 'ISO, YMD' SET timezone = 'UTC' AS $$
     WHERE i.inhparent = 'outbox.events'::regclass AND bound IS NOT NULL
 $$;
 
+-- Before each wait for a lock of who has locks already. Where somebody waits for one of these this waits for nothing: it may be a
+-- writer, who has waited for a while and may hold what is to be waited for. Who comes later waits longer than this does.
+CREATE OR REPLACE FUNCTION outbox.give_way() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    began timestamptz := clock_timestamp();
+BEGIN
+    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
+        RAISE lock_not_available USING MESSAGE = 'somebody waits for a lock that this transaction holds';
+    END IF;
+    PERFORM walpost.bound_lock_wait(began);
+END
+$$;
+
 -- A partition's name says when it begins; it gets a number where something else has that name.
 CREATE OR REPLACE FUNCTION outbox.partition_name(starts timestamptz) RETURNS text LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
@@ -123,12 +136,16 @@ DECLARE
     last timestamptz;
     low timestamptz;
     high timestamptz;
+    began timestamptz;
 BEGIN
     IF NOT EXISTS (SELECT FROM outbox.events_default) THEN
         RETURN;
     END IF;
+    began := clock_timestamp();
+    PERFORM outbox.give_way();
     -- As an insert takes them.
     LOCK TABLE ONLY outbox.events IN ACCESS EXCLUSIVE MODE;
+    PERFORM walpost.bound_lock_wait(began);
     LOCK TABLE ONLY outbox.events_default IN ACCESS EXCLUSIVE MODE;
     SELECT min(d.created_at), max(d.created_at) INTO first, last FROM outbox.events_default d;
     low := date_trunc(every, first AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
@@ -150,8 +167,7 @@ BEGIN
     RAISE WARNING 'outbox.maintain: rows were in the default partition, because it had not run in time; now they are in %', name;
     RETURN QUERY SELECT 'made'::text, name, format('of the rows in the default partition, up to %s', high);
 EXCEPTION WHEN lock_not_available THEN
-    RAISE WARNING 'outbox.maintain: no lock within %, so the default partition is left to the next call',
-        current_setting('lock_timeout');
+    RAISE WARNING 'outbox.maintain: no lock within % ms, so the default partition is left to the next call', walpost.lock_wait_ms();
 WHEN OTHERS THEN
     RAISE WARNING 'outbox.maintain: the default partition stays as it is: %', SQLERRM;
 END
@@ -188,6 +204,9 @@ BEGIN
         most := most - 1;
         name := outbox.partition_name(wanted.starts);
         BEGIN
+            IF most IS NULL THEN  -- or it has all these locks, and all writers wait
+                PERFORM outbox.give_way();
+            END IF;
             -- Attached empty: that takes no lock that an insert waits for.
             EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.events INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)',
                            name);
@@ -195,8 +214,11 @@ BEGIN
             EXECUTE format('ALTER TABLE outbox.events ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)',
                            name, wanted.starts, wanted.ends);
             RETURN QUERY SELECT 'made'::text, name, NULL::text;
-        EXCEPTION WHEN OTHERS THEN
-            -- No lock, or rows of that time are in the default partition, which could not be adopted, or it is in somebody's way.
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call, with later ones', walpost.lock_wait_ms(), name;
+            EXIT;  -- they need the same locks
+        WHEN OTHERS THEN
+            -- Rows of that time are in the default partition, which could not be adopted, or it is in somebody's way.
             RAISE WARNING 'outbox.maintain: % is left to the next call: %', name, SQLERRM;
         END;
     END LOOP;
@@ -239,7 +261,8 @@ END
 $$;
 
 -- What ended before `until`, and why it is kept. Where that is NULL nobody can write to the partition until this transaction ends, so
--- it stays so. Nobody else waits here, however long it takes: those who insert now do so elsewhere.
+-- it stays so; to one that is kept everybody can again. Nobody else waits here, however long it takes: those who insert now do so
+-- elsewhere.
 CREATE OR REPLACE FUNCTION outbox.old_partitions(until timestamptz, note outbox.retention_note)
 RETURNS TABLE (partition regclass, ends timestamptz, kept text) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
@@ -258,13 +281,20 @@ BEGIN
         END IF;
         BEGIN
             -- Without the lock, so that the question below is answered at once.
+            PERFORM outbox.give_way();
             PERFORM brin_summarize_new_values(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
             JOIN pg_am a ON a.oid = c.relam WHERE i.indrelid = partition AND a.amname = 'brin';
+            PERFORM outbox.give_way();
             EXECUTE format('LOCK TABLE ONLY %s IN SHARE MODE', partition);
             kept := outbox.kept_because(partition, note);
+            IF kept IS NOT NULL THEN
+                RAISE SQLSTATE 'WALP1';  -- gives the lock back
+            END IF;
             RETURN NEXT;
-        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            RAISE WARNING 'outbox.maintain: no lock within %, so % is left to the next call', current_setting('lock_timeout'), partition;
+        EXCEPTION WHEN SQLSTATE 'WALP1' THEN
+            RETURN NEXT;
+        WHEN lock_not_available OR deadlock_detected THEN
+            RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call', walpost.lock_wait_ms(), partition;
         WHEN OTHERS THEN
             RAISE WARNING 'outbox.maintain: % stays as it is: %', partition, SQLERRM;
         END;
@@ -278,9 +308,6 @@ CREATE OR REPLACE FUNCTION outbox.drop_partitions(targets regclass[], ends times
 RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
-    -- Who waits to write to one of these holds a lock that is waited for here. The server would end one of the two, and it must not
-    -- be the writer: so this gives up first.
-    wait_ms constant integer := least(500, extract(epoch FROM current_setting('deadlock_timeout')::interval) * 500);
     began timestamptz;
     locked timestamptz;
 BEGIN
@@ -288,16 +315,13 @@ BEGIN
         RETURN;
     END IF;
     began := clock_timestamp();
-    PERFORM set_config('lock_timeout', greatest(1, wait_ms)::text, true);
     BEGIN
-        IF EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
-                   WHERE d.datname = current_database() AND l.relation = ANY (targets::oid[]) AND NOT l.granted) THEN
-            RAISE lock_not_available;
-        END IF;
+        PERFORM outbox.give_way();
         -- In the order in which an insert takes them.
         LOCK TABLE ONLY outbox.events IN ACCESS EXCLUSIVE MODE;
     EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-        RAISE WARNING 'outbox.maintain: no lock within % ms, so % partitions are left to the next call', wait_ms, cardinality(targets);
+        RAISE WARNING 'outbox.maintain: no lock within % ms, so % partitions are left to the next call',
+            walpost.lock_wait_ms(), cardinality(targets);
         RETURN;
     END;
     locked := clock_timestamp();
@@ -314,8 +338,7 @@ BEGIN
             CONTINUE;
         END IF;
         BEGIN
-            PERFORM set_config('lock_timeout', greatest(
-                1, wait_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000))::integer::text, true);
+            PERFORM walpost.bound_lock_wait(began);
             EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', targets[i]);
             -- A verb that was reading it may have written a dead letter.
             detail := outbox.needed_in(targets[i]);
@@ -326,7 +349,7 @@ BEGIN
             END IF;
             RETURN NEXT;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call', wait_ms, targets[i];
+            RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call', walpost.lock_wait_ms(), targets[i];
         WHEN OTHERS THEN
             RAISE WARNING 'outbox.maintain: % stays as it is: %', targets[i], SQLERRM;
         END;

@@ -337,6 +337,64 @@ def test_maintain_gives_way_to_a_writer_that_waits_for_it(make_pipeline):
     assert p.execute(f"SELECT count(*) FROM {partition} WHERE payload = 'corrected'") == [(1,)]
 
 
+# All that maintain calls when it has locks on old partitions already, and waits for a lock that the writer of the next test holds.
+STEPS = {
+    "the next old partition": "old_partitions(now() - interval '7 days', (SELECT n FROM outbox.retention_note n ORDER BY n.lsn DESC LIMIT 1))",
+    "the default partition": "adopt_default('day')",
+    "a partition made ahead": "make_partitions('9 days', 'day')",
+    "the drop of another one": "drop_partitions(ARRAY['{second}'::regclass], ARRAY[now()])",
+}
+
+
+# deadlock_timeout counts from when somebody begins to wait, so the short one stands for a writer who has waited for a while.
+@pytest.mark.smoke
+@pytest.mark.parametrize(("first_to_wait", "writer_ms"), [("writer", 100), ("maintain", 300)])
+@pytest.mark.parametrize("step", STEPS)
+def test_writer_is_not_ended_when_it_and_maintain_wait_for_each_other(make_pipeline, step, first_to_wait, writer_ms):
+    p, (first, second) = with_old_partitions(make_pipeline, (12, 10))
+    if step == "the default partition":
+        p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at) VALUES ('a', 'k', 'Tested', now() + interval '30 days')")
+    with connected(p, autocommit=False) as writer, connected(p, autocommit=False) as maintain, connected(p) as eye:
+        writer.execute(f"SET deadlock_timeout = '{writer_ms}ms'")
+        for table in ("outbox.events", "outbox.events_default", second):
+            writer.execute(f"LOCK TABLE ONLY {table} IN ROW EXCLUSIVE MODE")
+        maintain.execute(f"SET deadlock_timeout = '300ms'; LOCK TABLE ONLY {first} IN SHARE MODE")
+        running = {"writer": lambda: writer.execute(f"UPDATE {first} SET payload = 'corrected'"),
+                   "maintain": lambda: maintain.execute("SELECT * FROM outbox." + STEPS[step].format(second=second))}
+
+        def waits(name):
+            pid = {"writer": writer, "maintain": maintain}[name].connection.info.backend_pid
+            eye.execute("SELECT FROM pg_locks WHERE pid = %s AND NOT granted", (pid,))
+            return eye.rowcount
+
+        waiting_first = InThread(running.pop(first_to_wait))
+        servers.wait_for(lambda: waits(first_to_wait), 30, f"{first_to_wait} to wait", every=0.001)
+        (then_run,) = running.values()
+        after = InThread(then_run)
+        maintaining, writing = (after, waiting_first) if first_to_wait == "writer" else (waiting_first, after)
+        assert maintaining.result() is None
+        maintain.connection.commit()
+        assert writing.result() is None
+        writer.connection.commit()
+    assert p.execute(f"SELECT count(*) FROM {first} WHERE payload = 'corrected'") == [(1,)]
+
+
+@pytest.mark.smoke
+def test_partition_that_is_kept_can_be_written_to_before_maintain_ends(make_pipeline):
+    p, (kept, dropped) = with_old_partitions(make_pipeline, (12, 10))
+    p.execute("INSERT INTO walpost.dead_letters (pipeline, position, event_id, event_type, source, topic, event_time_ms, header_names, header_values,"
+              " value_schema, reason, detail, attempts, parked, truncated_bytes)"
+              f" SELECT %s, 'x', id::text, 'Tested', 'outbox.events', 't', 0, '{{}}', '{{}}', '', 'row_invalid', '', 1, false, 1 FROM {kept}", p.name)
+    with connected(p, autocommit=False) as maintain, connected(p) as writer:
+        maintain.execute("SELECT partition::text, kept IS NULL FROM outbox.old_partitions(now() - interval '7 days',"
+                         " (SELECT n FROM outbox.retention_note n ORDER BY n.lsn DESC LIMIT 1))")
+        assert maintain.fetchall() == [(kept, False), (dropped, True)]
+        writer.execute(f"SET lock_timeout = '1s'; UPDATE {kept} SET payload = 'corrected'")
+        assert writer.rowcount == 1
+        with pytest.raises(psycopg2.errors.LockNotAvailable):
+            writer.execute(f"UPDATE {dropped} SET payload = 'corrected'")
+
+
 @pytest.mark.smoke
 def test_notes_that_came_with_a_dump_let_nothing_be_dropped(make_pipeline):
     p = make_pipeline()
