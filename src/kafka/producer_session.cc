@@ -410,13 +410,7 @@ void ProducerSession::UpdateGate(const rd_kafka_message_t& message) {
   if (message.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
     from.gate.OnFailed();
   } else if (from.gate.OnAcknowledged(now_.mono, message.offset)) {
-    (*notify_)(
-        {KafkaNotice::Severity::kWarning, LogEvent::kTopicMadeAnew,
-         absl::StrFormat("topic '%s' gave offset %d of partition %d after a higher one: it was "
-                         "deleted and made anew, or has lost records. `walpost replay "
-                         "--missing` sends what is not there and is in the tables",
-                         topic->name, message.offset, message.partition)});
-    OnMadeAnew(topic);
+    OnOffsetWentBack(topic, message);
   }
 }
 

@@ -155,6 +155,7 @@ class ProducerSession {
   void Replace(const std::string& why);
   bool TakePartitionCount(TopicState* topic, std::int32_t count);
   void OnMadeAnew(TopicState* topic);
+  void OnOffsetWentBack(TopicState* topic, const rd_kafka_message_t& message);
   static void CloseGates(TopicState* topic);
   std::int32_t ChoosePartition(const envelope::Record& record, TopicState* topic) const;
   rd_kafka_resp_err_t Produce(const envelope::Record& record, delivery::Sequence sequence,

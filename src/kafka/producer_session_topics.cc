@@ -277,6 +277,16 @@ void ProducerSession::OnMadeAnew(TopicState* topic) {
   CloseGates(topic);
 }
 
+void ProducerSession::OnOffsetWentBack(TopicState* topic, const rd_kafka_message_t& message) {
+  (*notify_)(
+      {KafkaNotice::Severity::kWarning, LogEvent::kTopicMadeAnew,
+       absl::StrFormat("topic '%s' gave offset %d of partition %d after a higher one: it was "
+                       "deleted and made anew, or has lost records. `walpost replay "
+                       "--missing` sends what is not there and is in the tables",
+                       topic->name, message.offset, message.partition)});
+  OnMadeAnew(topic);
+}
+
 // Its brokers do not know this producer.
 void ProducerSession::CloseGates(TopicState* topic) {
   for (Partition& partition : topic->partitions) {
