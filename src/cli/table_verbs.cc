@@ -83,8 +83,10 @@ void AddRange(CLI::App* verb, TableArguments* arguments) {
   verb->add_option("--standby", arguments->standby,
                    "Read the rows there: a conninfo, as source.conninfo");
   verb->add_option("--temp-dir", arguments->temp_dir, kTempDirHelp);
-  verb->add_option("--wait", arguments->wait,
-                   "How long to wait for the slot to confirm what the rows were read up to")
+  verb->add_option(
+          "--wait", arguments->wait,
+          "How long to wait for the slot to confirm what the rows were read up to, and for "
+          "a standby to have them")
       ->capture_default_str();
 }
 

@@ -4,8 +4,8 @@
 // Thread: blocking.
 // Units/limits: reads each row and each record once; on disk it takes some 200 bytes for each, and in
 //   memory it holds one part in 128 of them at a time.
-// Errors: in Outcome: 65 when an event is missing or out of order, else 75 when some are unknown, else
-//   as everywhere.
+// Errors: in Outcome: 65 when an event is missing or out of order, else 75 when some are unknown, or the
+//   standby lags, else as everywhere.
 // Source: docs/database.md, "Is anything missing?".
 #pragma once
 
@@ -28,8 +28,9 @@ struct AuditOptions {
   std::string temp_folder;
   std::string report;  // file for a line of JSON about each event that is not in its topic
   bool json = false;
-  bool has_messages = false;               // the pipeline also streams messages
-  std::chrono::milliseconds wait{60'000};  // for the slot to confirm what was read
+  bool has_messages = false;  // the pipeline also streams messages
+  std::chrono::milliseconds wait{
+      60'000};  // for the standby, then for the slot to confirm what was read
   OnProgress on_progress;
 };
 

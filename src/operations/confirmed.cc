@@ -30,6 +30,16 @@ absl::Status NotConfirmed(const postgres::SlotInfo& slot, Lsn position) {
                                   : ": nobody streams it; start `walpost run`, then try again"));
 }
 
+absl::Status NotReplayed(Lsn replayed, Lsn position) {
+  return absl::AbortedError(absl::StrFormat(
+      "the standby has replayed the log up to %s, which is %d bytes behind %s, where the source "
+      "is: "
+      "rows may be missing there; see whether its replay is paused or stuck "
+      "(pg_is_wal_replay_paused(), pg_stat_wal_receiver), and try again later or with a longer "
+      "--wait",
+      replayed.ToString(), position.value() - replayed.value(), position.ToString()));
+}
+
 }  // namespace
 
 absl::StatusOr<Lsn> EndOfSnapshot(SqlConnection* connection) {
@@ -60,6 +70,24 @@ absl::Status AwaitConfirmed(const postgres::ConnectOptions& source, Lsn position
     }
     if (steady_clock::now() >= deadline) {
       return NotConfirmed(*slot, position);
+    }
+    poll(nullptr, 0, kStepMs);
+  }
+}
+
+absl::Status AwaitReplayed(SqlConnection* standby, const postgres::ConnectOptions& source,
+                           std::chrono::milliseconds patience) {
+  ASSIGN_OR_RETURN(SqlConnection connection,
+                   SqlConnection::Connect(source.conninfo, source.application_name));
+  ASSIGN_OR_RETURN(const Lsn position, EndOfSnapshot(&connection));
+  const auto deadline = steady_clock::now() + patience;
+  while (true) {
+    ASSIGN_OR_RETURN(const Lsn replayed, EndOfSnapshot(standby));
+    if (replayed >= position) {
+      return absl::OkStatus();
+    }
+    if (steady_clock::now() >= deadline) {
+      return NotReplayed(replayed, position);
     }
     poll(nullptr, 0, kStepMs);
   }

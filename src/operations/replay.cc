@@ -101,8 +101,9 @@ class Replayer {
   absl::Status Open(std::uint32_t source, std::vector<RowReader>* readers, Lsn* end) {
     const envelope::OutboxOptions& outbox = options_.pipeline.outboxes[source];
     Lsn table_end;
-    ASSIGN_OR_RETURN(RowReader reader, BeginReading(options_.standby, options_.pipeline.source,
-                                                    outbox, source, &schemas_, &table_end));
+    ASSIGN_OR_RETURN(RowReader reader,
+                     BeginReading({options_.standby, options_.wait}, options_.pipeline.source,
+                                  outbox, source, &schemas_, &table_end));
     *end = std::max(*end, table_end);
     ASSIGN_OR_RETURN(const std::string where, options_.filter.Where(reader, outbox.table));
     RETURN_IF_ERROR(FindIds(outbox.table, &reader));

@@ -7,7 +7,7 @@
 //   so that no event comes before its first time; then it sends in the order of `seq`, each record
 //   marked `walpost-redelivery: replay`. To the events' own topics only on request: there, old
 //   values follow newer ones.
-// Errors: in Outcome. 64 when nothing says where to; a row that cannot be sent is named, and
+// Errors: in Outcome. 64 when nothing says where to; 75 when the standby lags; a row that cannot be sent is named, and
 //   none behind it was sent.
 // Source: docs/database.md, "Send events again".
 #pragma once
@@ -36,7 +36,7 @@ struct ReplayOptions {
   std::uint64_t rate = 0;           // events a second; 0 = as fast as Kafka takes them
   std::string standby;              // conninfo; empty = the primary
   std::string temp_folder;
-  std::chrono::milliseconds wait{60'000};  // for the slot
+  std::chrono::milliseconds wait{60'000};  // for the standby, then for the slot
   std::chrono::milliseconds patience{60'000};
   OnProgress on_progress;
   OnWarning on_warning;

@@ -87,13 +87,17 @@ absl::StatusOr<std::vector<std::uint32_t>> TablesOf(
   return sources;
 }
 
-absl::StatusOr<RowReader> BeginReading(const std::string& conninfo,
+absl::StatusOr<RowReader> BeginReading(const RowsElsewhere& standby,
                                        const postgres::ConnectOptions& server,
                                        const envelope::OutboxOptions& outbox, std::uint32_t source,
                                        envelope::SchemaTable* schemas, base::Lsn* end) {
-  ASSIGN_OR_RETURN(SqlConnection connection,
-                   SqlConnection::Connect(conninfo.empty() ? server.conninfo : conninfo,
-                                          server.application_name));
+  ASSIGN_OR_RETURN(
+      SqlConnection connection,
+      SqlConnection::Connect(standby.conninfo.empty() ? server.conninfo : standby.conninfo,
+                             server.application_name));
+  if (!standby.conninfo.empty()) {
+    RETURN_IF_ERROR(AwaitReplayed(&connection, server, standby.wait));
+  }
   RETURN_IF_ERROR(BeginReadOnly(&connection));
   ASSIGN_OR_RETURN(*end, EndOfSnapshot(&connection));
   return RowReader::Create(std::move(connection), outbox, source, schemas);

@@ -4,6 +4,7 @@
 //   is asked.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,8 +44,14 @@ std::string NameOf(const envelope::OutboxOptions& outbox);
 absl::StatusOr<std::vector<std::uint32_t>> TablesOf(
     const RowFilter& filter, const std::vector<envelope::OutboxOptions>& outboxes);
 
+// Another server with the same rows.
+struct RowsElsewhere {
+  std::string conninfo;            // empty = none
+  std::chrono::milliseconds wait;  // until it has what the source has; else kAborted
+};
+
 // A row reader in a transaction of its own that only reads; `end`: behind all that it sees.
-absl::StatusOr<RowReader> BeginReading(const std::string& conninfo,
+absl::StatusOr<RowReader> BeginReading(const RowsElsewhere& standby,
                                        const postgres::ConnectOptions& server,
                                        const envelope::OutboxOptions& outbox, std::uint32_t source,
                                        envelope::SchemaTable* schemas, base::Lsn* end);

@@ -2,7 +2,9 @@
 
 import concurrent.futures
 import json
+import re
 import time
+import types
 
 import pytest
 import servers
@@ -274,16 +276,46 @@ def test_repeats_are_counted_and_what_is_out_of_order_is_named(make_pipeline):
     assert code == 65 and found["out_of_order_ids"] == [late["id"]], found
 
 
-def test_rows_are_read_from_a_standby(make_pipeline, workspace):
-    primary = workspace.postgres()
-    standby = workspace.postgres(start=False)
+def delivered_with_standby(make_pipeline, workspace):
+    primary, standby = workspace.postgres(), workspace.postgres(start=False)
     p = make_pipeline(on_postgres=primary)
     standby.make_standby_of(primary)
     p.start()
     delivered(p)
     servers.wait_for(lambda: standby.execute("SELECT count(*) FROM outbox.events", database=p.database)[0][0] == 40, 60, "the standby")
+    return p, standby
+
+
+def test_rows_are_read_from_a_standby(make_pipeline, workspace):
+    p, standby = delivered_with_standby(make_pipeline, workspace)
     code, found = audit(p, "--standby", standby.conninfo(p.database))
     assert code == 0 and found["ok"] == 40
+
+
+def test_standby_that_lags_is_waited_for_and_not_taken_for_all_there_is(make_pipeline, workspace):
+    p, standby = delivered_with_standby(make_pipeline, workspace)
+    there = ("--standby", standby.conninfo(p.database))
+    standby.execute("SELECT pg_wal_replay_pause()")
+    delivered(p, 41, 45)
+    for verb in (("audit",), ("replay", "--missing", "--dry-run"), ("replay", "--all", "--dry-run")):
+        behind = p.walpost.verb(*verb, *there, "--wait", "1s", check=False)
+        assert behind.returncode == 75 and "missing" not in behind.stdout, behind
+        assert re.search(r"bytes behind [0-9A-F]+/[0-9A-F]+", behind.stderr), behind
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waiting = pool.submit(audit, p, *there)
+        servers.wait_for(lambda: standby.execute("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'walpost%'")[0][0], 60, "the verb")
+        standby.execute("SELECT pg_wal_replay_resume()")
+        code, found = waiting.result()
+    assert code == 0 and found["ok"] == 45
+
+
+# What the primary has beyond it, nobody could have streamed from there.
+def test_source_that_is_a_standby_is_the_measure_for_another(make_pipeline, workspace):
+    p, standby = delivered_with_standby(make_pipeline, workspace)
+    standby.execute("SELECT pg_wal_replay_pause()")
+    delivered(p, 41, 45)
+    there = standby.conninfo(p.database)
+    assert audit(types.SimpleNamespace(walpost=p.another(conninfo=there)), "--standby", there, "--wait", "0s")[1]["rows"] == 40
 
 
 def test_folder_that_cannot_be_written_to_is_named(make_pipeline):

@@ -10,6 +10,8 @@ TEST(OutcomeTest, ExitCodesAreThoseOfSysexits) {
   // May work later.
   EXPECT_EQ(ExitCodeOf(absl::UnavailableError("")), 69);
   EXPECT_EQ(ExitCodeOf(absl::DeadlineExceededError("")), 69);
+  // Not known yet.
+  EXPECT_EQ(ExitCodeOf(absl::AbortedError("")), 75);
   // Rights.
   EXPECT_EQ(ExitCodeOf(absl::PermissionDeniedError("")), 77);
   EXPECT_EQ(ExitCodeOf(absl::UnauthenticatedError("")), 77);
