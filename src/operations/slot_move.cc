@@ -393,6 +393,26 @@ absl::Status CheckGap(const RecreateOptions& options, const Gap& gap) {
   return Backfill(backfill).CheckGap();
 }
 
+// False = there was none.
+absl::StatusOr<bool> DropSlotIfThere(const std::string& name, SqlConnection* connection) {
+  ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(connection, name));
+  if (slot) {
+    RETURN_IF_ERROR(postgres::DropSlot(connection, name));
+  }
+  return slot.has_value();
+}
+
+// Both or neither: a slot that somebody streams from by now stays, and its pipeline with it. An attempt
+// that is interrupted after this does not lose where the gap begins.
+absl::StatusOr<bool> RecordGapAndDropSlot(const PipelineRecord& record, const Gap& gap,
+                                          const std::string& slot, SqlConnection* connection) {
+  RETURN_IF_ERROR(LockRowsToSend(connection));
+  const absl::Status recorded = RecordGap(connection, record.name, gap.ToJson());
+  absl::StatusOr<bool> dropped = recorded.ok() ? DropSlotIfThere(slot, connection) : recorded;
+  const absl::Status ended = connection->Execute(dropped.ok() ? "COMMIT" : "ROLLBACK");
+  return dropped.ok() && !ended.ok() ? ended : dropped;
+}
+
 absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirmed) {
   Mover mover(options.init);
   RETURN_IF_ERROR(mover.Look(/*slot_may_be_lost=*/true));
@@ -412,19 +432,15 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
   if (!confirmed) {
     return Outcome{kExitUsage, text, "nothing was changed; add --yes to do it"};
   }
-  if (record && !options.leave_gap) {
-    RETURN_IF_ERROR(LockRowsToSend(&connection));
-    RETURN_IF_ERROR(connection.Execute("ROLLBACK"));
-    // Before anything is changed: an attempt that is interrupted does not lose where the gap begins.
-    RETURN_IF_ERROR(RecordGap(&connection, record->name, gap.ToJson()));
-  }
   bool noted = false;
   if (options.leave_gap) {  // before anything is changed
     ASSIGN_OR_RETURN(noted, NoteSkipped(options.init, "", WhatIsSent(options, gap)));
   }
-  ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(&connection, source.slot));
-  if (slot) {
-    RETURN_IF_ERROR(postgres::DropSlot(&connection, source.slot));
+  ASSIGN_OR_RETURN(const bool dropped,
+                   record && !options.leave_gap
+                       ? RecordGapAndDropSlot(*record, gap, source.slot, &connection)
+                       : DropSlotIfThere(source.slot, &connection));
+  if (dropped) {
     text += absl::StrFormat("slot %s dropped\n", source.slot);
   }
   ASSIGN_OR_RETURN(const auto prefixes, ReadPrefixes(&connection, options.init.name));

@@ -430,6 +430,33 @@ def test_two_at_once_are_rejected_and_nothing_is_changed(make_pipeline):
         recreate(p)
 
 
+# What stands between its look and the drop of the slot may take minutes.
+@pytest.mark.smoke
+def test_slot_that_is_in_use_again_before_it_is_dropped_keeps_its_record_and_is_streamed_from(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p, 1, 10)
+    assert p.walpost.stop() == 0
+    recorded = "SELECT backfilled, snapshot, backfill FROM walpost.pipeline"
+    before = p.execute(recorded)
+    with contextlib.ExitStack() as stack:
+        connection = p.postgres.connect(p.database, autocommit=False)
+        connection.cursor().execute("SELECT FROM walpost.pipeline FOR UPDATE")
+        recreating = stack.enter_context(subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), "slot", "recreate", "--yes"],
+                                                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+        stack.callback(connection.close)  # before it is waited for
+        servers.wait_for(lambda: p.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                                           " AND query LIKE 'UPDATE walpost.pipeline SET backfilled%'"), 60, "it to record the gap")
+        p.walpost.start()
+        connection.rollback()
+        told = recreating.communicate(timeout=60)[1]
+    assert recreating.returncode == 78 and "is active" in told, told
+    assert p.execute(recorded) == before
+    assert p.walpost.stop() == 0
+    p.walpost.start()
+    delivered(p, 11, 12)
+    assert ids(p.records()) == stored(p), "each once"
+
+
 # As after pg_upgrade: the rows name the cluster before, and what is in them is nowhere else.
 def test_open_dead_letters_are_taken_over_on_a_new_cluster(make_pipeline, kafka):
     p = start_parking(make_pipeline, kafka, 200_000)
