@@ -76,6 +76,20 @@ BEGIN
             began := clock_timestamp();
             FOREACH target IN ARRAY targets LOOP
                 PERFORM walpost.bound_lock_wait(began);
+                EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', target);
+            END LOOP;
+            -- One by one, since lock_timeout counts for each lock.
+            FOR target IN WITH RECURSIVE tree AS (
+                              SELECT t::oid AS relation FROM unnest(targets) AS t
+                              UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relation)
+                          SELECT c.oid::regclass FROM tree JOIN pg_class c ON c.oid = tree.relation
+                          WHERE has_table_privilege(c.oid, 'UPDATE, DELETE, TRUNCATE') LOOP
+                PERFORM walpost.bound_lock_wait(began);
+                EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', target);
+            END LOOP;
+            -- A partition of somebody else can be locked through its table only.
+            FOREACH target IN ARRAY targets LOOP
+                PERFORM walpost.bound_lock_wait(began);
                 EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', target);
             END LOOP;
             RETURN;

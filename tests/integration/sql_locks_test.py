@@ -131,6 +131,27 @@ def test_writer_that_waits_for_a_change_is_not_ended_when_the_change_waits_for_t
         assert changing.result() is None
 
 
+# lock_timeout counts for each lock, deadlock_timeout for all that the writer waits for.
+@pytest.mark.smoke
+def test_writer_is_not_ended_when_a_change_waits_for_one_partition_after_the_other(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    first, second = (name for name, in p.execute("SELECT partition::text FROM outbox.partitions() ORDER BY partition::oid LIMIT 2"))
+    with connected(p, autocommit=False) as busy, connected(p, autocommit=False) as writer, connected(p) as changer:
+        busy.execute(f"LOCK TABLE ONLY {first} IN ROW EXCLUSIVE MODE")
+        writer.execute(f"SET deadlock_timeout = '600ms'; LOCK TABLE ONLY {second} IN ROW EXCLUSIVE MODE")
+        changing = InThread(lambda: changer.execute("SELECT walpost.lock_tables('outbox.events')"))
+        servers.wait_for(lambda: p.execute(WAITS_FOR, first), 30, "the change to wait for the first partition", every=0.001)
+        writing = InThread(lambda: writer.execute("LOCK TABLE ONLY outbox.events IN ROW EXCLUSIVE MODE"))
+        servers.wait_for(lambda: not writing.is_alive() or p.execute(
+            "SELECT pid FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock' AND clock_timestamp() > query_start + interval '300 ms'",
+            writer.connection.info.backend_pid), 30, "the writer to have waited for a while", every=0.001)
+        busy.connection.rollback()
+        assert writing.result() is None
+        writer.connection.commit()
+        assert changing.result() is None
+
+
 @pytest.mark.smoke
 def test_roles_hold_no_lock_that_a_writer_still_needs(make_pipeline):
     p = make_pipeline()
