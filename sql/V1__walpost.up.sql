@@ -47,13 +47,14 @@ CREATE TABLE IF NOT EXISTS walpost.pipeline (
 
 COMMENT ON TABLE walpost.pipeline IS 'Written by walpost init, read before streaming. Not to be edited.';
 
--- A writer may wait for a lock that a function of walpost holds, and hold one that the function waits for. The server ends one of the
--- two, deadlock_timeout after that one began to wait, and it must not be the writer: so who holds one lock waits for others less long.
+-- A writer may wait for a lock that a function of walpost holds, and hold one that the function waits for. The server then ends one of the
+-- two, deadlock_timeout after that one began to wait. It must not be the writer, so a function that holds a lock waits less long than that.
 CREATE OR REPLACE FUNCTION walpost.lock_wait_ms() RETURNS integer LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT least(500, extract(epoch FROM current_setting('deadlock_timeout')::interval) * 500)::integer
 $$;
 
--- Before each wait for a lock: together they take no longer than that. The caller has a lock_timeout of its own (SET), which ends this.
+-- Called before each wait for a lock, so that all waits since `began` together take no longer than that. The setting ends with the
+-- caller, which has SET lock_timeout itself.
 CREATE OR REPLACE FUNCTION walpost.bound_lock_wait(began timestamptz) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

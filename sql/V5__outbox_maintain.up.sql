@@ -92,8 +92,8 @@ SET datestyle = 'ISO, YMD' SET timezone = 'UTC' AS $$
     WHERE i.inhparent = 'outbox.events'::regclass AND bound IS NOT NULL
 $$;
 
--- Before each wait for a lock of who has locks already. Where somebody waits for one of these this waits for nothing: it may be a
--- writer, who has waited for a while and may hold what is to be waited for. Who comes later waits longer than this does.
+-- Called before each wait for a lock by a function that may hold locks already. It raises lock_not_available if somebody waits for one of
+-- these: a writer who waits may hold the lock that is wanted next. A writer who begins to wait later waits longer than the function does.
 CREATE OR REPLACE FUNCTION outbox.give_way() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     began timestamptz := clock_timestamp();

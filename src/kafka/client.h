@@ -57,8 +57,7 @@ constexpr std::chrono::milliseconds kNextBrokerFor{200};
 
 // Number of partitions, the largest that a broker says: they are asked until all have answered, or no
 // other one has for kNextBrokerFor. `client` must be new: after a second it asks only the one that it used
-// last. Errors as TopicStatus. That a topic is unknown is believed after
-// kUnknownFor.
+// last. Errors as TopicStatus. That a topic is unknown is believed after kUnknownFor.
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
                                              std::chrono::milliseconds timeout);
 

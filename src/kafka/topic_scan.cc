@@ -23,10 +23,10 @@ struct ListDeleter {
   }
 };
 
-// Of a reader to which Kafka gives nothing.
-constexpr milliseconds kFirstPatience{1'000};
-
 using PartitionList = std::unique_ptr<rd_kafka_topic_partition_list_t, ListDeleter>;
+
+// A reader that gets nothing for so long is replaced. The next one has twice the time.
+constexpr milliseconds kFirstPatience{1'000};
 
 class Scan {
  public:
@@ -188,7 +188,7 @@ class Scan {
   }
 
   // A reader goes by the last answer of a broker, and can stay with one that does not know of a partition. A
-  // new one asks each broker. Kafka may also be slow, so it has more time.
+  // new one asks each broker.
   absl::Status OnSilence() {
     if (steady_clock::now() < read_at_ + patience_) {
       return absl::OkStatus();

@@ -4,7 +4,8 @@
 //   compares a topic with its table reads what is there.
 // Thread: blocking, any.
 // Lifetime: views in ScannedRecord end with the callback.
-// Units/limits: `timeout` is for each step. Records of one partition come in order. A time means
+// Units/limits: `timeout` is for each step. Where Kafka gives no record it ends after about twice that, since
+//   readers that get nothing are replaced. Records of one partition come in order. A time means
 //   what Kafka makes of it: the first record of the partition that is not older, and all behind it.
 // Errors: kNotFound (no such topic), kPermissionDenied, kUnavailable (Kafka does not answer); and
 //   what the callback returns, which ends the scan.

@@ -31,7 +31,8 @@ struct Outcome {
   std::string Error() const;
 };
 
-// 69 for what may work later, 75 (kAborted) for what is not known yet, 77 for permission, 70 for our own bugs, 78 for all that an operator must set right.
+// 69 for what may work later, 75 (kAborted) for what is not known yet, 77 for permission, 70 for our own
+// bugs, 78 for all that an operator must set right.
 int ExitCodeOf(const absl::Status& status);
 
 Outcome Failed(const absl::Status& status);

@@ -70,18 +70,19 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
   return false;
 }
 
-// A broker that is away says nothing, so of a time without an answer no more counts than was meant to pass,
-// twice over.
+// A broker that is away gives no answer. So of the time between two answers at most twice the planned pause
+// counts.
 void HeldTopics::Trouble::Count(FailureKind kind, base::MonotonicTime now) {
-  const auto meant = std::max(2 * (try_at - answered_at), {kTryAgainMin});
+  const auto counted_max = std::max(2 * (try_at - answered_at), {kTryAgainMin});
   const auto passed =
-      answers == 0 ? milliseconds(0)
-                   : std::chrono::duration_cast<milliseconds>(std::min(now - answered_at, meant));
+      attempts == 0
+          ? milliseconds(0)
+          : std::chrono::duration_cast<milliseconds>(std::min(now - answered_at, counted_max));
   unclear_for += passed;
   same_for = kind == last_kind ? same_for + passed : milliseconds(0);
   last_kind = kind;
   answered_at = now;
-  ++answers;
+  ++attempts;
 }
 
 HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence sequence,
@@ -100,7 +101,7 @@ HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence seque
   const bool decided = kind == FailureKind::kTopicNotAuthorized
                            ? trouble.same_for >= unknown_wait_
                            : trouble.unclear_for >= kUnclearFor && delivered > trouble.delivered;
-  return {trouble.answers, decided};
+  return {trouble.attempts, decided};
 }
 
 bool HeldTopics::IsUnclear(std::string_view topic, Sequence sequence) const {

@@ -118,7 +118,7 @@ class HeldTopics {
     base::MonotonicTime try_at;
     delivery::Sequence sequence = 0;
     std::uint64_t delivered = 0;  // when it began
-    std::uint32_t answers = 0;
+    std::uint32_t attempts = 0;
     delivery::FailureKind last_kind = delivery::FailureKind::kNone;
     std::chrono::milliseconds same_for{0};     // nothing but `last_kind` was answered
     std::chrono::milliseconds unclear_for{0};  // nothing else was
