@@ -60,8 +60,10 @@ TEST_F(HeldTopicsTest, UnclearAnswerOfAnotherRecordDoesNotCount) {
 }
 
 TEST_F(HeldTopicsTest, AnswerOfAnotherKindBeginsTheTimeAnew) {
-  EXPECT_FALSE(Unknown());
-  now_ += kWait;
+  const base::MonotonicTime end = now_ + kWait;
+  for (; now_ < end; now_ += HeldTopics::kTryAgainMin) {
+    EXPECT_FALSE(Unknown());
+  }
   EXPECT_FALSE(
       topics_.OnRejected("orders", Failure{FailureKind::kTopicNotAuthorized, "no right"}, now_));
   now_ += HeldTopics::kTryAgainMin;
@@ -69,12 +71,14 @@ TEST_F(HeldTopicsTest, AnswerOfAnotherKindBeginsTheTimeAnew) {
 }
 
 TEST_F(HeldTopicsTest, OneMissingRightAfterUnclearAnswersDecidesNothing) {
-  topics_.OnUnclear("orders", 1, FailureKind::kOther, 0, now_);
-  now_ += kWait;
+  for (const base::MonotonicTime end = now_ + kWait; now_ <= end;
+       now_ += HeldTopics::kTryAgainMin) {
+    topics_.OnUnclear("orders", 1, FailureKind::kOther, 0, now_);
+  }
   EXPECT_FALSE(topics_.OnUnclear("orders", 1, FailureKind::kTopicNotAuthorized, 0, now_).decided);
 }
 
-// A broker that is away in between says nothing.
+// A broker that is away in between gives no answer.
 TEST_F(HeldTopicsTest, TwoAnswersWithNoneBetweenThemDecideNothing) {
   const auto missing_right = [this] {
     return topics_.OnUnclear("orders", 1, FailureKind::kTopicNotAuthorized, 0, now_).decided;
