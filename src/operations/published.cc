@@ -18,13 +18,13 @@ using postgres::SqlConnection;
 
 constexpr int kSchemasPublishedSince = 150000;
 
-std::string NameOf(const SourceTable& table) {
+std::string QuotedName(const SourceTable& table) {
   return absl::StrCat(QuoteIdentifier(table.schema), ".", QuoteIdentifier(table.table));
 }
 
 absl::Status RequireTable(SqlConnection* connection, const std::string& publication,
                           const SourceTable& table, bool via_root) {
-  const std::string name = NameOf(table);
+  const std::string name = QuotedName(table);
   ASSIGN_OR_RETURN(
       const std::vector<Row> partitioned,
       connection->Query("SELECT 1 FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'p'",
@@ -96,7 +96,7 @@ absl::Status RequireOlderThanSlot(SqlConnection* connection,
   const std::string sql = OlderSql(connection->server_version());
   for (const SourceTable& table : source.tables) {
     ASSIGN_OR_RETURN(const std::vector<Row> older,
-                     connection->Query(sql, {source.slot, source.publication, NameOf(table)}));
+                     connection->Query(sql, {source.slot, source.publication, QuotedName(table)}));
     if (older.empty()) {
       return absl::FailedPreconditionError(absl::StrFormat(
           "slot '%s' may be older than what publishes %s.%s: where publication '%s' was edited, or "
