@@ -99,4 +99,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProper
 // Java's DefaultPartitioner for a key: murmur2(key) & 0x7fffffff, modulo the partition count.
 std::int32_t PartitionForKey(std::string_view key, std::int32_t partition_count);
 
+// Of it what stands before the modulo, for who does not know the partition count yet.
+std::int32_t KeyHash(std::string_view key);
+
 }  // namespace walpost::kafka

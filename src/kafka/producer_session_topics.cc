@@ -3,6 +3,7 @@
 #include <glog/logging.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -315,6 +316,13 @@ void ProducerSession::Prefetch(const std::string& topic) {
 std::int32_t PartitionForKey(std::string_view key, std::int32_t partition_count) {
   return rd_kafka_msg_partitioner_murmur2(nullptr, key.data(), key.size(), partition_count, nullptr,
                                           nullptr);
+}
+
+std::int32_t KeyHash(std::string_view key) {
+  // librdkafka shows it by its modulo only. By the largest count that is the hash, or 0 for that count itself.
+  constexpr std::int32_t kMost = std::numeric_limits<std::int32_t>::max();
+  const std::int32_t hash = PartitionForKey(key, kMost);
+  return hash == 0 && PartitionForKey(key, kMost - 1) == 1 ? kMost : hash;
 }
 
 }  // namespace walpost::kafka

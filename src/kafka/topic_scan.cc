@@ -49,7 +49,8 @@ class Scan {
     next_.resize(static_cast<std::size_t>(partitions));
     ends_.resize(static_cast<std::size_t>(partitions));
     open_.resize(static_cast<std::size_t>(partitions));
-    cut_.resize(static_cast<std::size_t>(partitions));
+    first_.resize(static_cast<std::size_t>(partitions));
+    gaps_.partitions.resize(static_cast<std::size_t>(partitions));
     for (std::int32_t i = 0; i < begins->cnt; ++i) {
       RETURN_IF_ERROR(Open(begins->elems[i]));
     }
@@ -107,8 +108,11 @@ class Scan {
     tombstone_retention_ = limits->tombstone_retention;
   }
 
-  void BeginsAt(std::int64_t time_ms) {
-    gaps_.begins_ms = std::max(gaps_.begins_ms.value_or(time_ms), time_ms);
+  void BeginsAt(std::size_t index, std::int64_t time_ms) {
+    gaps_.partitions[index].first_ms = time_ms;
+    if (gaps_.partitions[index].cut) {
+      gaps_.begins_ms = std::max(gaps_.begins_ms.value_or(time_ms), time_ms);
+    }
   }
 
   absl::Status Open(const rd_kafka_topic_partition_t& begin) {
@@ -120,18 +124,19 @@ class Scan {
     }));
     // Of what stood before the first record that is not older, nothing is known.
     removed_ = removed_ || (high > 0 && begin.offset != 0);
+    const auto index = static_cast<std::size_t>(begin.partition);
+    gaps_.partitions[index].cut = low > 0;
     // RD_KAFKA_OFFSET_END: nothing is that young.
     if (begin.offset < 0 || begin.offset >= high) {
-      if (low > 0 && low == high) {
-        BeginsAt(INT64_MAX);
+      if (low == high) {
+        BeginsAt(index, INT64_MAX);
       }
       return absl::OkStatus();
     }
-    const auto index = static_cast<std::size_t>(begin.partition);
     open_[index] = true;
     next_[index] = begin.offset;
     ends_[index] = high;
-    cut_[index] = low > 0 && begin.offset <= low;
+    first_[index] = begin.offset <= low;
     return absl::OkStatus();
   }
 
@@ -207,8 +212,8 @@ class Scan {
   void Close(std::size_t index, std::int64_t next) {
     if (open_.at(index) && next >= ends_[index]) {
       removed_ = removed_ || next_[index] < ends_[index];
-      if (cut_[index]) {
-        BeginsAt(INT64_MAX);
+      if (first_[index]) {
+        BeginsAt(index, INT64_MAX);
       }
       rd_kafka_consume_stop(topic_.get(), static_cast<std::int32_t>(index));
       open_[index] = false;
@@ -216,7 +221,8 @@ class Scan {
   }
 
   absl::Status Take(const rd_kafka_message_t& message) {
-    std::int64_t& next = next_[static_cast<std::size_t>(message.partition)];
+    const auto index = static_cast<std::size_t>(message.partition);
+    std::int64_t& next = next_[index];
     removed_ = removed_ || message.offset > next;
     next = message.offset + 1;
     ReadHeaders(message, &headers_);
@@ -227,14 +233,17 @@ class Scan {
     record.timestamp_ms = rd_kafka_message_timestamp(&message, &type);
     if (message.key != nullptr) {
       record.key = std::string_view(static_cast<const char*>(message.key), message.key_len);
+      const auto partitions = static_cast<std::int32_t>(gaps_.partitions.size());
+      gaps_.keys_elsewhere =
+          gaps_.keys_elsewhere || PartitionForKey(*record.key, partitions) != record.partition;
     }
     if (message.payload != nullptr) {
       record.value = std::string_view(static_cast<const char*>(message.payload), message.len);
     }
     record.headers = headers_;
-    if (const auto index = static_cast<std::size_t>(message.partition); cut_[index]) {
-      BeginsAt(record.timestamp_ms);
-      cut_[index] = false;
+    if (first_[index]) {
+      BeginsAt(index, record.timestamp_ms);
+      first_[index] = false;
     }
     return on_record_(record);
   }
@@ -251,8 +260,8 @@ class Scan {
   Topic topic_;
   std::vector<std::int64_t> next_;  // the offset after the last record that was read
   std::vector<std::int64_t> ends_;
-  std::vector<bool> open_;  // not read to its end
-  std::vector<bool> cut_;   // its first record shows since when there are any
+  std::vector<bool> open_;   // not read to its end
+  std::vector<bool> first_;  // what comes next is the first that there is
   // Offsets have no record: it was removed, or is of those that end a transaction.
   bool removed_ = false;
   milliseconds tombstone_retention_{0};
@@ -271,6 +280,23 @@ std::string_view ScannedRecord::Header(std::string_view name) const {
     }
   }
   return {};
+}
+
+std::int32_t TopicGaps::PartitionOf(std::int32_t asked,
+                                    std::optional<std::int32_t> key_hash) const {
+  const auto count = static_cast<std::int32_t>(partitions.size());
+  if (asked >= 0) {
+    return asked < count ? asked : -1;
+  }
+  return key_hash && count > 0 && !keys_elsewhere ? *key_hash % count : -1;
+}
+
+std::optional<std::int64_t> TopicGaps::BeginsMs(std::int32_t partition) const {
+  if (partition < 0 || !begins_ms) {
+    return begins_ms;
+  }
+  const PartitionBegin& own = partitions.at(static_cast<std::size_t>(partition));
+  return own.cut ? own.first_ms : std::min(own.first_ms, *begins_ms);
 }
 
 absl::StatusOr<TopicGaps> ScanTopic(const KafkaOptions& options, const std::string& topic,

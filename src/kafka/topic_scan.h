@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,11 +42,21 @@ struct ScannedRecord {
 
 using OnScannedRecord = std::function<absl::Status(const ScannedRecord&)>;
 
+// Since when a partition shows what was written to it.
+struct PartitionBegin {
+  // Of its first record; INT64_MAX = it has none; INT64_MIN = it was read from a later one on.
+  std::int64_t first_ms = INT64_MIN;
+  bool cut = false;  // what stood before was deleted; else nothing did
+};
+
 // Why a record that was written may not be there.
 struct TopicGaps {
   // What is older was deleted, in one partition at least; nothing = all of it is there. INT64_MAX: a
   // partition that had records has none.
   std::optional<std::int64_t> begins_ms;
+  std::vector<PartitionBegin> partitions;
+  // A record lies in another partition than its key names now: partitions were added, or its writer chose.
+  bool keys_elsewhere = false;
   // Whether records go when their key has a later one. Unknown: `compaction_unknown` says why.
   Compaction compaction = Compaction::kNo;
   std::string compaction_unknown;
@@ -55,6 +66,15 @@ struct TopicGaps {
   // Of a record that was not compressed; nothing = not known, or they are compressed, and only the
   // broker knows.
   std::optional<std::int64_t> message_bytes_max;
+
+  // Where an event of now goes that asks for a partition, or has a key (KeyHash); -1 = neither, or its
+  // key may have gone to any.
+  std::int32_t PartitionOf(std::int32_t asked, std::optional<std::int32_t> key_hash) const;
+
+  // Since when one partition has what was written to it; of -1, begins_ms. One that lost nothing may be
+  // newer than an event, which then went to another one: it begins with its first record or at begins_ms,
+  // whichever is earlier.
+  std::optional<std::int64_t> BeginsMs(std::int32_t partition) const;
 };
 
 absl::StatusOr<TopicGaps> ScanTopic(const KafkaOptions& options, const std::string& topic,

@@ -182,7 +182,8 @@ Finding FindingOn(const Reconciled& reconciled, const ReconciledTopic& topic, bo
   if (topic.without_id > 0) {
     return Finding::kRecordsWithoutId;
   }
-  if (topic.gaps.begins_ms && reconciled.row.at_ms < *topic.gaps.begins_ms) {
+  const auto begins_ms = topic.gaps.BeginsMs(reconciled.row.partition);
+  if (begins_ms && reconciled.row.at_ms < *begins_ms) {
     return Finding::kTopicBeginsLater;
   }
   switch (topic.gaps.compaction) {

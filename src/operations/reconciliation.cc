@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "kafka/kafka_sink.h"
 #include "kafka/topic_limits.h"
 #include "operations/event_id.h"
 #include "operations/reconciliation_entries.h"
@@ -75,7 +76,9 @@ void SetKey(std::string_view topic, const Key& key, Entry* entry) {
 
 Reconciled ComparedOf(const Entry& row, std::string_view id, const ReconciledTopic& topic) {
   Reconciled reconciled;
-  reconciled.row = {row.number, id, row.topic, row.at_ms, row.bytes, row.undeliverable};
+  const std::int32_t partition = topic.gaps.PartitionOf(
+      row.partition, row.has_key ? std::optional(row.key_hash) : std::nullopt);
+  reconciled.row = {row.number, id, row.topic, row.at_ms, partition, row.bytes, row.undeliverable};
   reconciled.in_topic = row.in_topic;
   reconciled.id_unproven = row.unproven;
   reconciled.too_large = topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
@@ -132,6 +135,7 @@ absl::Status Reconciliation::Add(const ReadRow& row, std::uint64_t number,
     entry.bytes = kafka::BatchBytesOf(record);
     entry.partition = record.partition;
     SetKey(record.topic, record.key, &entry);
+    entry.key_hash = record.key ? kafka::KeyHash(*record.key) : 0;
     if (record.timestamp_ms > 0) {
       entry.at_ms = std::min(entry.at_ms, record.timestamp_ms);
     }

@@ -42,10 +42,11 @@ enum class DeadLetterFate : std::uint8_t {
 struct ReconciledRow {
   std::uint64_t number = 0;  // what the caller calls it
   std::string_view id;
-  std::uint32_t topic = 0;     // an index of Reconciliation::topics()
-  std::int64_t at_ms = 0;      // its record is not older
-  std::int64_t bytes = 0;      // as kafka::BatchBytesOf its record
-  bool undeliverable = false;  // it makes no record
+  std::uint32_t topic = 0;      // an index of Reconciliation::topics()
+  std::int64_t at_ms = 0;       // its record is not older
+  std::int32_t partition = -1;  // by kafka::TopicGaps::PartitionOf
+  std::int64_t bytes = 0;       // as kafka::BatchBytesOf its record
+  bool undeliverable = false;   // it makes no record
 };
 
 struct Reconciled {

@@ -33,6 +33,7 @@ struct Entry {
   std::uint32_t topic = 0;
   std::uint32_t source = 0;    // of a row or dead letter
   std::int32_t partition = 0;  // of a record; of a row the one that it asks for, or -1
+  std::int32_t key_hash = 0;   // of a row that has a key: kafka::KeyHash
   std::uint64_t number = 0;    // of a record its offset
   std::int64_t at_ms = 0;
   std::int64_t bytes = 0;

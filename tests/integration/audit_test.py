@@ -8,6 +8,7 @@ import types
 
 import pytest
 import servers
+from confluent_kafka.admin import NewPartitions
 from fake_clock import FakeClock
 
 
@@ -155,6 +156,37 @@ def test_what_kafka_deleted_by_its_age_is_unknown(make_pipeline):
     p.kafka.delete_records(p.name, 0, before=40)
     code, found = audit(p)
     assert code == 75 and found["missing"] == 0 and found["topic_begins_later"] == 40 and found["ok"] == 10
+
+
+# Retention leaves nothing of a partition that had no event for long.
+def test_one_partition_that_is_empty_hides_no_loss_in_another(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    delivered(p, 41, 50)
+    records = p.kafka.read_all(p.name)
+    lost = records[-1]
+    emptied = records[0].partition()
+    assert emptied != lost.partition()
+    rewritten(p, lambda records: [record for record in records if event_id(record) != event_id(lost)])
+    deleted = [record for record in p.kafka.read_all(p.name) if record.partition() == emptied]
+    p.kafka.delete_records(p.name, emptied, before=deleted[-1].offset() + 1)
+    code, found = audit(p)
+    assert code == 65 and found["missing_ids"] == [event_id(lost)], found
+    assert found["topic_begins_later"] == len(deleted) and found["ok"] == 49 - len(deleted)
+
+
+# A row's key names its partition of now, and its record was in another one.
+def test_partitions_that_were_added_make_nothing_look_missing(make_pipeline):
+    p = make_pipeline(partitions=1).start()
+    delivered(p)
+    delivered(p, 41, 50)
+    assert p.walpost.stop() == 0
+    admin = p.kafka.admin()
+    admin.create_partitions([NewPartitions(p.name, 4)])[p.name].result(timeout=30)
+    for before, kept in ((40, 10), (50, 0)):
+        p.kafka.delete_records(p.name, 0, before=before)
+        code, found = audit(p)
+        assert code == 75 and found["topic_begins_later"] == 50 - kept and found["ok"] == kept, found
 
 
 def test_compacted_topic_does_not_show_what_is_missing(make_pipeline):

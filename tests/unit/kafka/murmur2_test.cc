@@ -91,7 +91,16 @@ TEST(PartitionForKeyTest, RandomBytesOfEveryLengthGoWhereJavaPutsThem) {
     const auto count = static_cast<std::int32_t>(1 + random() % 500);
     ASSERT_EQ(PartitionForKey(key, count), JavaPartition(ReferenceHash(key), count))
         << "key of " << size << " bytes, " << count << " partitions";
+    ASSERT_EQ(KeyHash(key), ReferenceHash(key) & 0x7fffffff) << "key of " << size << " bytes";
   }
+}
+
+TEST(KeyHashTest, TheLargestIsNotTakenForTheSmallest) {
+  EXPECT_EQ(KeyHash("\x02}SC"), std::numeric_limits<std::int32_t>::max());
+  EXPECT_EQ(KeyHash("\xa5\xd4\x30\\"), std::numeric_limits<std::int32_t>::max());
+  EXPECT_EQ(KeyHash("\xe3\x87\x18"
+                    "D"),
+            0);
 }
 
 }  // namespace

@@ -44,6 +44,17 @@ TEST(AuditFindingTest, OlderThanTheTopicIsUnknown) {
   EXPECT_EQ(FindingOn(Absent(), topic, true), Finding::kMissing);
 }
 
+TEST(AuditFindingTest, OnlyItsOwnPartitionMakesARowTooOld) {
+  ReconciledTopic topic = Whole();
+  topic.gaps.begins_ms = INT64_MAX;
+  topic.gaps.partitions = {{INT64_MAX, true}, {1'000, true}};
+  Reconciled row = Absent();
+  row.row.partition = 1;
+  EXPECT_EQ(FindingOn(row, topic, true), Finding::kMissing);
+  row.row.partition = 0;
+  EXPECT_EQ(FindingOn(row, topic, true), Finding::kTopicBeginsLater);
+}
+
 TEST(AuditFindingTest, ACompactedTopicAndRecordsWithoutIdsAreUnknown) {
   ReconciledTopic topic = Whole();
   topic.gaps.compaction = kafka::Compaction::kYes;
