@@ -1,6 +1,7 @@
 #include "kafka/bulk_writer.h"
 
 #include <glog/logging.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +20,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kPollStep{100};
+constexpr milliseconds kAskForRightAfter{100};
 constexpr const char* kDoesNotExist = "it does not exist: create it";
 constexpr const char* kMayNotDescribe =
     "walpost's Kafka user may not DESCRIBE it: the right to WRITE to it brings that along";
@@ -129,7 +131,8 @@ absl::StatusOr<const BulkWriter::Target*> BulkWriter::TargetOf(const std::string
   }
   RETURN_IF_ERROR(MakeClient());  // only a new one asks each broker
   Target target;
-  const absl::StatusOr<std::int32_t> partitions = CountPartitions(client_.get(), topic, patience_);
+  const absl::StatusOr<std::int32_t> partitions =
+      CountPartitions(client_.get(), topic, patience_, options_.unknown_topic_wait);
   target.takes_nothing = WhyItTakesNothing(partitions.status());
   if (!target.takes_nothing.empty()) {
     // Asked once: who leaves such records out would wait for each.
@@ -170,6 +173,24 @@ absl::Status BulkWriter::Check(const envelope::Record& record, const Target& tar
              : absl::OkStatus();
 }
 
+absl::Status BulkWriter::LeaveOut(const std::string& topic, const std::string& id,
+                                  const absl::Status& why) {
+  RETURN_IF_ERROR(on_rejected_(id, why));
+  Target& target = targets_[topic];
+  target.left_out += target.takes_nothing.empty() ? 0 : 1;
+  return absl::OkStatus();
+}
+
+std::vector<ClosedTopic> BulkWriter::TakeClosedTopics() {
+  std::vector<ClosedTopic> closed;
+  for (auto& [name, target] : targets_) {
+    if (target.left_out > 0) {
+      closed.push_back({name, target.takes_nothing, std::exchange(target.left_out, 0)});
+    }
+  }
+  return closed;
+}
+
 absl::Status BulkWriter::Write(const envelope::Record& record) {
   RETURN_IF_ERROR(failure_);
   const std::string topic(record.topic);
@@ -183,7 +204,7 @@ absl::Status BulkWriter::Write(const envelope::Record& record) {
   }
   const Target* const target = *found;
   if (const absl::Status fits = Check(record, *target, compressed_); !fits.ok()) {
-    const absl::Status rejected = on_rejected_(std::string(HeaderOf(record, "id")), fits);
+    const absl::Status rejected = LeaveOut(topic, std::string(HeaderOf(record, "id")), fits);
     if (!rejected.ok()) {
       RETURN_IF_ERROR(Flush());  // what stands before it is sent
     }
@@ -290,21 +311,9 @@ absl::Status BulkWriter::WriteAlone() {
             [](const auto* a, const auto* b) { return SequenceOf(a) < SequenceOf(b); });
   RETURN_IF_ERROR(MakeClient(delivery::Sink::Mode::kOneAtATime));
   for (const rd_kafka_message_t* message : returned) {
-    rd_kafka_headers_t* headers = nullptr;  // stays the message's
-    (void)rd_kafka_message_headers(message, &headers);
-    rd_kafka_headers_t* copy =
-        headers != nullptr ? rd_kafka_headers_copy(headers) : rd_kafka_headers_new(0);
-    const rd_kafka_resp_err_t error =
-        Produce(client_.get(), rd_kafka_topic_name(message->rkt), message->partition,
-                {static_cast<char*>(message->key), message->key_len},
-                {static_cast<char*>(message->payload), message->len}, copy, 0);
-    if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
-      rd_kafka_headers_destroy(copy);
-      return TopicStatus(rd_kafka_topic_name(message->rkt), error);
-    }
-    absl::Status answer = AwaitAnswer();
+    absl::Status answer = WriteOne(*message);
     if (absl::IsInvalidArgument(answer)) {
-      answer = on_rejected_(IdOf(*message), answer);
+      answer = LeaveOut(rd_kafka_topic_name(message->rkt), IdOf(*message), answer);
     }
     RETURN_IF_ERROR(answer);
   }
@@ -313,6 +322,40 @@ absl::Status BulkWriter::WriteAlone() {
         std::max<std::int64_t>(producer_limits_.batch_bytes_max.value_or(kBatchBytes) / 2, 1);
   }
   return MakeClient();
+}
+
+absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
+  const std::string topic = rd_kafka_topic_name(message.rkt);
+  Target& target = targets_[topic];
+  const auto believed_at = steady_clock::now() + options_.unknown_topic_wait;
+  while (target.takes_nothing.empty()) {
+    const absl::Status answer = WriteOnce(message);
+    if (!absl::IsPermissionDenied(answer)) {
+      return answer;
+    }
+    if (steady_clock::now() >= believed_at) {
+      target.takes_nothing = kMayNotWrite;  // nor what follows
+    } else {
+      poll(nullptr, 0, static_cast<int>(kAskForRightAfter.count()));
+    }
+  }
+  return Rejected(topic, target.takes_nothing);
+}
+
+absl::Status BulkWriter::WriteOnce(const rd_kafka_message_t& message) {
+  rd_kafka_headers_t* headers = nullptr;  // stays the message's
+  (void)rd_kafka_message_headers(&message, &headers);
+  rd_kafka_headers_t* copy =
+      headers != nullptr ? rd_kafka_headers_copy(headers) : rd_kafka_headers_new(0);
+  const rd_kafka_resp_err_t error =
+      Produce(client_.get(), rd_kafka_topic_name(message.rkt), message.partition,
+              {static_cast<char*>(message.key), message.key_len},
+              {static_cast<char*>(message.payload), message.len}, copy, 0);
+  if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
+    rd_kafka_headers_destroy(copy);
+    return TopicStatus(rd_kafka_topic_name(message.rkt), error);
+  }
+  return AwaitAnswer();
 }
 
 absl::Status BulkWriter::AwaitAnswer() {
@@ -327,12 +370,9 @@ absl::Status BulkWriter::AwaitAnswer() {
     }
     if (report != nullptr) {
       const std::string topic = rd_kafka_topic_name(report->rkt);
-      if (IsAboutRight(report->err)) {
-        targets_[topic].takes_nothing = kMayNotWrite;  // nor what follows
-        return Rejected(topic, kMayNotWrite);
-      }
-      return IsAboutRecords(report->err) ? Rejected(topic, rd_kafka_err2str(report->err))
-                                         : TopicStatus(topic, report->err);
+      return IsAboutRecords(report->err) && !IsAboutRight(report->err)
+                 ? Rejected(topic, rd_kafka_err2str(report->err))
+                 : TopicStatus(topic, report->err);
     }
   }
   return NothingAcknowledged();

@@ -6,7 +6,8 @@
 //   only then is its answer about a record.
 // Thread: one owner; blocking.   Lifetime: a record is copied before Write returns.
 // Units/limits: at most in_flight_bytes_max of the options are unacknowledged. `patience`: how long
-//   without any acknowledgement.
+//   without any acknowledgement. A right that is missing is asked for again for the options'
+//   unknown_topic_wait, since a broker may learn of it late; then its topic is closed.
 // Errors: as RecordWriter's; and what OnRejected returns.
 // Source: docs/design.md, "Facts"; one request in flight, since a broker takes any first sequence
 //   number of a new producer.
@@ -31,6 +32,13 @@
 
 namespace walpost::kafka {
 
+// A topic that takes no record at all: it does not exist, or a right is missing.
+struct ClosedTopic {
+  std::string name;
+  std::string why;
+  std::uint64_t records = 0;  // that were left out for it
+};
+
 class BulkWriter {
  public:
   // Its topic does not take the event with this id: kInvalidArgument, says why. OK = leave it out and go
@@ -52,9 +60,12 @@ class BulkWriter {
   // Since the last call.
   std::uint64_t TakeAcknowledged() { return std::exchange(acknowledged_, 0); }
 
+  std::vector<ClosedTopic> TakeClosedTopics();
+
  private:
   struct Target {
-    std::string takes_nothing;  // why; empty = it takes records
+    std::string takes_nothing;   // why; empty = it takes records
+    std::uint64_t left_out = 0;  // for that, and not taken yet
     std::int32_t partitions = 0;
     TopicLimits limits;
   };
@@ -63,6 +74,8 @@ class BulkWriter {
   absl::Status MakeClient(delivery::Sink::Mode mode = delivery::Sink::Mode::kPipelined);
   // OK = the topic takes it, as far as is known before.
   static absl::Status Check(const envelope::Record& record, const Target& target, bool compressed);
+  // OK = who is asked goes on without the event.
+  absl::Status LeaveOut(const std::string& topic, const std::string& id, const absl::Status& why);
   // Until no more are unacknowledged.
   absl::Status AwaitAtMost(std::size_t bytes);
   // Whether there was any.
@@ -70,6 +83,9 @@ class BulkWriter {
   Event Poll();
   // What came back with the batch that failed.
   absl::Status WriteAlone();
+  // Of it one message, until Kafka says what becomes of it; and as often as a right may come late.
+  absl::Status WriteOne(const rd_kafka_message_t& message);
+  absl::Status WriteOnce(const rd_kafka_message_t& message);
   absl::Status AwaitAnswer();
   absl::Status NothingAcknowledged() const;
 

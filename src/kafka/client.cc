@@ -113,12 +113,17 @@ void Brokers::OnAnswer(const rd_kafka_metadata_t& metadata) {
 }
 
 absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
-                                             milliseconds timeout) {
+                                             milliseconds timeout, milliseconds right_wait) {
   const auto deadline = steady_clock::now() + timeout;
   const auto unknown_at = std::min(deadline, steady_clock::now() + kUnknownFor);
+  const auto denied_at = std::min(deadline, steady_clock::now() + right_wait);
+  const auto believed = [&](const absl::Status& status) {
+    return (!absl::IsNotFound(status) || TimeLeft(unknown_at) <= kAskAgainAfter) &&
+           (!absl::IsPermissionDenied(status) || TimeLeft(denied_at) <= kAskAgainAfter);
+  };
   Brokers brokers;
   absl::StatusOr<std::int32_t> most = AskForPartitions(client, topic, timeout, &brokers);
-  while (absl::IsNotFound(most.status()) && TimeLeft(unknown_at) > kAskAgainAfter) {
+  while (!believed(most.status())) {
     rd_kafka_poll(client, static_cast<int>(kAskAgainAfter.count()));
     most = AskForPartitions(client, topic, TimeLeft(deadline), &brokers);
   }

@@ -57,9 +57,11 @@ constexpr std::chrono::milliseconds kNextBrokerFor{200};
 
 // Number of partitions, the largest that a broker says: they are asked until all have answered, or no
 // other one has for kNextBrokerFor. `client` must be new: after a second it asks only the one that it used
-// last. Errors as TopicStatus. That a topic is unknown is believed after kUnknownFor.
-absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
-                                             std::chrono::milliseconds timeout);
+// last. Errors as TopicStatus. That a topic is unknown is believed after kUnknownFor; that a right is
+// missing, after `right_wait`, since a broker may learn of it late.
+absl::StatusOr<std::int32_t> CountPartitions(
+    rd_kafka_t* client, const std::string& topic, std::chrono::milliseconds timeout,
+    std::chrono::milliseconds right_wait = std::chrono::milliseconds(0));
 
 // Until `deadline`, rounded up; never negative.
 std::chrono::milliseconds TimeLeft(std::chrono::steady_clock::time_point deadline);

@@ -185,9 +185,10 @@ void AskWhichTopicsAreRejected(const KafkaOptions& options, std::vector<TopicQue
 
 UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::string> names) {
   UnseenTopics unseen;
-  const auto until = steady_clock::now() + kUnknownFor;
+  const auto began = steady_clock::now();
   while (!names.empty()) {
-    std::vector<std::string> unknown;
+    const auto asked_after = steady_clock::now() - began;
+    std::vector<std::string> again;
     for (std::size_t first = 0; first < names.size(); first += kNamesTogether) {
       std::vector<TopicQuestion> questions;
       for (std::size_t i = first; i < std::min(first + kNamesTogether, names.size()); ++i) {
@@ -196,23 +197,21 @@ UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::stri
       AskTogether(options, &questions);
       for (const TopicQuestion& question : questions) {
         const FailureKind answer = Classify(question.topic_error);
-        if (answer == FailureKind::kTopicUnknown) {
-          unknown.push_back(question.name);
-        } else if (answer == FailureKind::kTopicNotAuthorized) {
-          unseen.emplace(question.name, Unseen::kHidden);
+        const bool unknown = answer == FailureKind::kTopicUnknown;
+        unseen.erase(question.name);
+        if (!unknown && answer != FailureKind::kTopicNotAuthorized) {
+          continue;
+        }
+        unseen.emplace(question.name, unknown ? Unseen::kUnknown : Unseen::kHidden);
+        if (asked_after < (unknown ? kUnknownFor : options.unknown_topic_wait)) {
+          again.push_back(question.name);
         }
       }
     }
-    names = std::move(unknown);
-    if (steady_clock::now() >= until) {
-      break;
-    }
+    names = std::move(again);
     if (!names.empty()) {
       poll(nullptr, 0, kNamesAgainAfterMs);
     }
-  }
-  for (std::string& name : names) {
-    unseen.emplace(std::move(name), Unseen::kUnknown);
   }
   return unseen;
 }

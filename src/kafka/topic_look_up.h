@@ -64,8 +64,9 @@ enum class Unseen : std::uint8_t {
 
 using UnseenTopics = std::map<std::string, Unseen>;
 
-// Those of `names` that are not seen. That one is unknown is believed after kUnknownFor: one wait for all
-// of them, and none when all are known. Nothing when Kafka does not answer: then ask about each.
+// Those of `names` that are not seen. That one is unknown is believed after kUnknownFor, and that it is
+// hidden after the options' unknown_topic_wait: one wait for all of them, and none when all are known.
+// Nothing when Kafka does not answer: then ask about each.
 UnseenTopics FindUnseenTopics(const KafkaOptions& options, std::vector<std::string> names);
 
 }  // namespace walpost::kafka

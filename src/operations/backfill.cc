@@ -298,6 +298,7 @@ absl::StatusOr<std::string> Backfill::Send(std::uint32_t source) {
   RETURN_IF_ERROR(Note(name, table.left));
   const SettledRows& settled_rows = table.settled_rows;
   std::string line = absl::StrFormat("%s%s: %s", label, name, sender_->TakeAccount());
+  closed_out_ += sender_->closed_out();
   if (settled_rows.in_topic > 0) {
     line += absl::StrFormat(", %d %s", settled_rows.in_topic,
                             gap_ ? "are in Kafka already" : "had been sent before");

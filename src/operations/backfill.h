@@ -83,6 +83,9 @@ class Backfill {
   // Everything that is left, and the note that nothing is. Lines, in words.
   absl::StatusOr<std::string> Run();
 
+  // Of Run: rows that were left out since their topics take nothing.
+  std::uint64_t closed_out() const { return closed_out_; }
+
  private:
   struct Left {
     bool begun = false;
@@ -125,6 +128,7 @@ class Backfill {
   std::string snapshot_;
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;
+  std::uint64_t closed_out_ = 0;
   SharedIds shared_ids_;
   std::map<std::uint32_t, Table> tables_;  // by source
 };

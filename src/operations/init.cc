@@ -144,6 +144,8 @@ class Initializer {
 
   const std::string& done() const { return done_; }
 
+  std::uint64_t closed_out() const { return backfill_ ? backfill_->closed_out() : 0; }
+
  private:
   void Say(const std::string& line) { done_ += line + "\n"; }
 
@@ -438,7 +440,7 @@ Outcome Init(const InitOptions& options) {
   }
   Initializer initializer(options, &*connection);
   const absl::Status status = initializer.Run();
-  Outcome outcome = status.ok() ? Outcome() : Failed(status);
+  Outcome outcome = status.ok() ? Done(initializer.closed_out()) : Failed(status);
   outcome.output = initializer.done();
   return outcome;
 }

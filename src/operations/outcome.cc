@@ -1,5 +1,6 @@
 #include "operations/outcome.h"
 
+#include "absl/strings/str_format.h"
 #include "base/printable.h"
 
 namespace walpost::operations {
@@ -30,6 +31,17 @@ int ExitCodeOf(const absl::Status& status) {
 
 Outcome Failed(const absl::Status& status) {
   return Outcome{ExitCodeOf(status), "", std::string(status.message())};
+}
+
+Outcome Done(std::uint64_t closed_out) {
+  return closed_out == 0
+             ? Outcome()
+             : Outcome{
+                   kExitData, "",
+                   absl::StrFormat("%d event(s) were left out, since their topics take nothing: "
+                                   "create these topics, or grant the rights, then send the "
+                                   "events (docs/database.md, \"Send events again\")",
+                                   closed_out)};
 }
 
 }  // namespace walpost::operations

@@ -93,6 +93,8 @@ class Replayer {
 
   const std::string& text() const { return text_; }
 
+  std::uint64_t closed_out() const { return sender_.closed_out(); }
+
  private:
   std::string Name(std::uint32_t source) const {
     return NameOf(options_.pipeline.outboxes[source]);
@@ -321,7 +323,7 @@ Outcome Replay(const ReplayOptions& options) {
   }
   Replayer replayer(options);
   const absl::Status status = replayer.Run();
-  Outcome outcome = status.ok() ? Outcome() : Failed(status);
+  Outcome outcome = status.ok() ? Done(replayer.closed_out()) : Failed(status);
   outcome.output = replayer.text();
   return outcome;
 }

@@ -4,11 +4,18 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "envelope/dead_letter.h"
 #include "operations/dlq_text.h"
 
 namespace walpost::operations {
+namespace {
+
+constexpr std::size_t kTopicsNamedMax = 10;
+
+}  // namespace
+
 RowSender::RowSender(const kafka::KafkaOptions& kafka, const registry::RegistryOptions& registry,
                      const std::vector<envelope::OutboxOptions>& outboxes, std::string_view kind,
                      std::chrono::milliseconds patience, OnWarning on_warning)
@@ -123,10 +130,23 @@ std::string RowSender::TakeAccount() {
   if (followed_ > 0) {
     text += absl::StrFormat(", %d parked behind others of their key", std::exchange(followed_, 0));
   }
-  if (left_out_ > 0) {
-    text +=
-        absl::StrFormat(", %d left out, since they can be no records", std::exchange(left_out_, 0));
+  std::uint64_t closed_out = 0;
+  std::vector<std::string> topics;
+  for (const kafka::ClosedTopic& topic : writer_.TakeClosedTopics()) {
+    closed_out += topic.records;
+    if (topics.size() < kTopicsNamedMax) {
+      topics.push_back(
+          absl::StrFormat("'%s' (%s)", Printable(topic.name, base::kShownBytesMax), topic.why));
+    }
   }
+  if (const std::uint64_t no_records = std::exchange(left_out_, 0) - closed_out; no_records > 0) {
+    text += absl::StrFormat(", %d left out, since they can be no records", no_records);
+  }
+  if (closed_out > 0) {
+    text += absl::StrFormat(", %d left out, since their topics take nothing: %s", closed_out,
+                            absl::StrJoin(topics, ", "));
+  }
+  closed_out_ += closed_out;
   return text;
 }
 

@@ -51,6 +51,10 @@ class RowSender {
   // Since the last call: how much was sent, and left out, in words.
   std::string TakeAccount();
 
+  // Rows that were left out since their topics take nothing at all: other than a row that can be no
+  // record, they are still missing there.
+  std::uint64_t closed_out() const { return closed_out_; }
+
   // Until everything is acknowledged.
   absl::Status Flush() { return writer_.Flush(); }
 
@@ -72,6 +76,7 @@ class RowSender {
   const OnWarning on_warning_;
   bool leave_out_ = false;
   std::uint64_t left_out_ = 0;
+  std::uint64_t closed_out_ = 0;
 };
 
 }  // namespace walpost::operations

@@ -461,7 +461,7 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
   Outcome made = Init(init);
   made.output = text + made.output;
   made.output += noted ? kKeptUntilDiscarded : "";
-  if (made.exit_code == 0) {
+  if (made.exit_code == 0 || made.exit_code == kExitData) {
     made.output += "done; a walpost that is halted resumes on SIGHUP\n";
   }
   return made;

@@ -32,6 +32,13 @@ TEST(OutcomeTest, FailureIsItsMessageOnStderrAlone) {
   EXPECT_EQ(outcome.error, "what: cause");
 }
 
+TEST(OutcomeTest, RowsWhoseTopicsTakeNothingAreMissing) {
+  EXPECT_EQ(Done(0).exit_code, 0);
+  EXPECT_EQ(Done(0).error, "");
+  EXPECT_EQ(Done(20).exit_code, 65);
+  EXPECT_NE(Done(20).error.find("20"), std::string::npos);
+}
+
 TEST(OutcomeTest, TextIsShownWithoutWhatATerminalObeysAndDataAsItIs) {
   Outcome outcome{0, "a\x1b\nb\n", "c\x9b"};
   EXPECT_EQ(outcome.Output(), "a\\x1b\nb\n");
