@@ -89,9 +89,8 @@ std::optional<StreamEnd> ChangedBeforeStart(const ConnectOptions& options,
 // A table that holds events from now on holds those of transactions from SourceFacts::next_xid on.
 bool Adopts(const base::SourceFacts& facts) {
   return facts.progress &&
-         std::any_of(facts.tables.begin(), facts.tables.end(), [&](const auto& table) {
-           return facts.progress->Find(table) == nullptr;
-         });
+         std::any_of(facts.tables.begin(), facts.tables.end(),
+                     [&](const auto& table) { return facts.progress->Find(table) == nullptr; });
 }
 
 // A server that crashes before an id is on its disk gives it again. Nothing waits for the commit of the
