@@ -77,9 +77,23 @@ using std::chrono::steady_clock;
 constexpr milliseconds kAskAgainAfter{100};
 constexpr int kAskNextAfterMs = 1;
 
-// Any broker answers.
-absl::StatusOr<std::int32_t> AskForPartitions(rd_kafka_t* client, const std::string& topic,
-                                              milliseconds timeout, Brokers* brokers) {
+void Add(const std::vector<std::int32_t>& leaders, TopicLeaders* answer) {
+  answer->leaders.resize(std::max(answer->leaders.size(), leaders.size()), -1);
+  for (std::size_t partition = 0; partition < leaders.size(); ++partition) {
+    std::int32_t& known = answer->leaders[partition];
+    const std::int32_t leader = leaders[partition];
+    if (leader >= 0 && known >= 0 && leader != known) {
+      answer->dispute = absl::StrFormat("brokers name both %d and %d as the leader of partition %d",
+                                        known, leader, partition);
+    }
+    known = leader >= 0 ? leader : known;
+  }
+}
+
+// Any broker answers. Its number of partitions.
+absl::StatusOr<std::size_t> AskABroker(rd_kafka_t* client, const std::string& topic,
+                                       milliseconds timeout, Brokers* brokers,
+                                       TopicLeaders* answer) {
   const Topic handle(rd_kafka_topic_new(client, topic.c_str(), nullptr));
   if (handle == nullptr) {
     return TopicStatus(topic, rd_kafka_last_error());
@@ -100,10 +114,23 @@ absl::StatusOr<std::int32_t> AskForPartitions(rd_kafka_t* client, const std::str
     return TopicStatus(topic, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
   }
   RETURN_IF_ERROR(TopicStatus(topic, metadata->topics[0].err));
-  return metadata->topics[0].partition_cnt;
+  const std::vector<std::int32_t> leaders = LeadersOf(metadata->topics[0]);
+  Add(leaders, answer);
+  return leaders.size();
 }
 
 }  // namespace
+
+std::vector<std::int32_t> LeadersOf(const rd_kafka_metadata_topic_t& topic) {
+  std::vector<std::int32_t> leaders(static_cast<std::size_t>(topic.partition_cnt), -1);
+  for (int i = 0; i < topic.partition_cnt; ++i) {
+    const auto id = static_cast<std::size_t>(topic.partitions[i].id);
+    if (id < leaders.size()) {
+      leaders[id] = topic.partitions[i].leader;
+    }
+  }
+  return leaders;
+}
 
 void Brokers::OnAnswer(const rd_kafka_metadata_t& metadata) {
   answered.insert(metadata.orig_broker_id);
@@ -112,8 +139,8 @@ void Brokers::OnAnswer(const rd_kafka_metadata_t& metadata) {
   }
 }
 
-absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
-                                             milliseconds timeout, milliseconds right_wait) {
+absl::StatusOr<TopicLeaders> AskForLeaders(rd_kafka_t* client, const std::string& topic,
+                                           milliseconds timeout, milliseconds right_wait) {
   const auto deadline = steady_clock::now() + timeout;
   const auto unknown_at = std::min(deadline, steady_clock::now() + kUnknownFor);
   const auto denied_at = std::min(deadline, steady_clock::now() + right_wait);
@@ -122,26 +149,31 @@ absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::stri
            (!absl::IsPermissionDenied(status) || TimeLeft(denied_at) <= kAskAgainAfter);
   };
   Brokers brokers;
-  absl::StatusOr<std::int32_t> most = AskForPartitions(client, topic, timeout, &brokers);
-  while (!believed(most.status())) {
+  TopicLeaders answer;
+  absl::StatusOr<std::size_t> last = AskABroker(client, topic, timeout, &brokers, &answer);
+  while (!believed(last.status())) {
     rd_kafka_poll(client, static_cast<int>(kAskAgainAfter.count()));
-    most = AskForPartitions(client, topic, TimeLeft(deadline), &brokers);
+    last = AskABroker(client, topic, TimeLeft(deadline), &brokers, &answer);
   }
-  RETURN_IF_ERROR(most.status());
-  std::int32_t last = *most;
+  RETURN_IF_ERROR(last.status());
   auto until = std::min(deadline, steady_clock::now() + kNextBrokerFor);
   // The client itself goes by the last answer.
   while ((!brokers.all_answered() && TimeLeft(until).count() > 0) ||
-         (last < *most && TimeLeft(deadline).count() > 0)) {
+         (last.value_or(0) < answer.leaders.size() && TimeLeft(deadline).count() > 0)) {
     const std::size_t answered = brokers.answered.size();
-    last = AskForPartitions(client, topic, TimeLeft(deadline), &brokers).value_or(0);
-    most = std::max(*most, last);
+    last = AskABroker(client, topic, TimeLeft(deadline), &brokers, &answer);
     if (brokers.answered.size() > answered) {
       until = std::min(deadline, steady_clock::now() + kNextBrokerFor);
     }
     rd_kafka_poll(client, kAskNextAfterMs);
   }
-  return most;
+  return answer;
+}
+
+absl::StatusOr<std::int32_t> CountPartitions(rd_kafka_t* client, const std::string& topic,
+                                             milliseconds timeout, milliseconds right_wait) {
+  ASSIGN_OR_RETURN(const TopicLeaders answer, AskForLeaders(client, topic, timeout, right_wait));
+  return static_cast<std::int32_t>(answer.leaders.size());
 }
 
 rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers) {

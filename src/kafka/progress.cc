@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "envelope/progress.h"
+#include "kafka/agreed_leaders.h"
 #include "kafka/client.h"
 #include "kafka/handles.h"
 
@@ -109,19 +110,21 @@ absl::StatusOr<std::vector<Progress>> ReadProgress(const KafkaOptions& options,
                                                    const ProgressKey& progress_key,
                                                    const ReadProgressOptions& how) {
   const auto deadline = steady_clock::now() + how.timeout;
-  ASSIGN_OR_RETURN(const Producer client, MakeClient(options, RD_KAFKA_CONSUMER));
-  ASSIGN_OR_RETURN(const std::int32_t partitions,
-                   CountPartitions(client.get(), progress_key.topic, how.timeout));
-  if (partitions != 1) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "topic '%s' has %d partitions and must have 1", progress_key.topic, partitions));
-  }
+  std::int32_t count = 0;
   std::int64_t low = 0;
   std::int64_t high = 0;
-  const rd_kafka_resp_err_t error =
-      rd_kafka_query_watermark_offsets(client.get(), progress_key.topic.c_str(), 0, &low, &high,
-                                       static_cast<int>(TimeLeft(deadline).count()));
-  RETURN_IF_ERROR(FoundTopicStatus(progress_key.topic, error));
+  ASSIGN_OR_RETURN(const Producer client,
+                   AskAgreedLeaders(options, progress_key.topic, how.timeout,
+                                    [&](rd_kafka_t* asked, std::int32_t partitions) {
+                                      count = partitions;
+                                      return rd_kafka_query_watermark_offsets(
+                                          asked, progress_key.topic.c_str(), 0, &low, &high,
+                                          static_cast<int>(TimeLeft(deadline).count()));
+                                    }));
+  if (count != 1) {
+    return absl::FailedPreconditionError(
+        absl::StrFormat("topic '%s' has %d partitions and must have 1", progress_key.topic, count));
+  }
   ProgressRead own;
   ProgressRead* const read = how.so_far != nullptr ? how.so_far : &own;
   if (high == low || high < read->next) {  // the topic was emptied, or made anew

@@ -125,17 +125,6 @@ void FindDisputed(const KafkaOptions& options, std::vector<TopicQuestion>* quest
 
 }  // namespace
 
-std::vector<std::int32_t> LeadersOf(const rd_kafka_metadata_topic_t& topic) {
-  std::vector<std::int32_t> leaders(static_cast<std::size_t>(topic.partition_cnt), -1);
-  for (int i = 0; i < topic.partition_cnt; ++i) {
-    const auto id = static_cast<std::size_t>(topic.partitions[i].id);
-    if (id < leaders.size()) {
-      leaders[id] = topic.partitions[i].leader;
-    }
-  }
-  return leaders;
-}
-
 void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool describe,
                     std::vector<TopicQuestion>* questions) {
   const auto until = steady_clock::now() + kJobFor;

@@ -41,8 +41,6 @@ struct TopicQuestion {
   absl::StatusOr<TopicLimits> limits = absl::UnavailableError("Kafka did not answer before");
 };
 
-std::vector<std::int32_t> LeadersOf(const rd_kafka_metadata_topic_t& topic);
-
 // One after the other, so that the producer knows them too. With their limits if `describe`. What looks
 // wrong is asked of each broker, with a client of its own.
 void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool describe,

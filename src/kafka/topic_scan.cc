@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "kafka/agreed_leaders.h"
 #include "kafka/client.h"
 #include "kafka/handles.h"
 #include "kafka/properties.h"
@@ -40,22 +41,24 @@ class Scan {
   Scan& operator=(const Scan&) = delete;
 
   absl::StatusOr<TopicGaps> Run(std::int64_t from_ms) {
-    ASSIGN_OR_RETURN(client_, MakeClient(options_, RD_KAFKA_CONSUMER));
-    ASSIGN_OR_RETURN(const std::int32_t partitions,
-                     CountPartitions(client_.get(), name_, timeout_));
-    ASSIGN_OR_RETURN(const PartitionList begins, Begins(partitions, from_ms));
+    PartitionList begins;
+    ASSIGN_OR_RETURN(reader_, AskAgreedLeaders(
+                                  options_, name_, timeout_,
+                                  [&](rd_kafka_t* client, std::int32_t partitions) {
+                                    return AskWhereItIs(client, partitions, from_ms, &begins);
+                                  },
+                                  Isolation::kReadCommitted));
     ASSIGN_OR_RETURN(const Conf producer, BuildConf(options_, delivery::Sink::Mode::kPipelined));
     ReadLimits(Compresses(producer.get()));
-    next_.resize(static_cast<std::size_t>(partitions));
-    ends_.resize(static_cast<std::size_t>(partitions));
-    open_.resize(static_cast<std::size_t>(partitions));
-    first_.resize(static_cast<std::size_t>(partitions));
-    gaps_.partitions.resize(static_cast<std::size_t>(partitions));
+    next_.resize(ends_.size());
+    open_.resize(ends_.size());
+    first_.resize(ends_.size());
+    gaps_.partitions.resize(ends_.size());
     for (std::int32_t i = 0; i < begins->cnt; ++i) {
-      RETURN_IF_ERROR(Open(begins->elems[i]));
+      Open(begins->elems[i]);
     }
     while (IsOpen()) {
-      RETURN_IF_ERROR(reader_ == nullptr ? StartReader() : Consume());
+      RETURN_IF_ERROR(topic_ == nullptr ? StartReader() : Consume());
     }
     if (gaps_.compaction == Compaction::kYes && removed_) {
       gaps_.tombstone_retention = tombstone_retention_;
@@ -64,40 +67,32 @@ class Scan {
   }
 
  private:
-  // Where each partition has the first record that is not older.
-  absl::StatusOr<PartitionList> Begins(std::int32_t partitions, std::int64_t from_ms) {
-    PartitionList list;
-    RETURN_IF_ERROR(Ask([&] {
-      list.reset(rd_kafka_topic_partition_list_new(partitions));
-      for (std::int32_t partition = 0; partition < partitions; ++partition) {
-        rd_kafka_topic_partition_list_add(list.get(), name_.c_str(), partition)->offset = from_ms;
-      }
-      rd_kafka_resp_err_t error =
-          rd_kafka_offsets_for_times(client_.get(), list.get(), Milliseconds(timeout_));
-      for (std::int32_t i = 0; i < list->cnt && error == RD_KAFKA_RESP_ERR_NO_ERROR; ++i) {
-        error = list->elems[i].err;
-      }
-      return error;
-    }));
-    return list;
-  }
-
-  // The client forgets a partition when a broker answers it that does not know of it yet, and asks
-  // brokers by itself, too. One that is new asks each of them.
-  absl::Status Ask(const std::function<rd_kafka_resp_err_t()>& ask) {
-    const auto deadline = steady_clock::now() + timeout_;
-    rd_kafka_resp_err_t error = ask();
-    while (error == RD_KAFKA_RESP_ERR__UNKNOWN_PARTITION && TimeLeft(deadline).count() > 0) {
-      ASSIGN_OR_RETURN(client_, MakeClient(options_, RD_KAFKA_CONSUMER));
-      RETURN_IF_ERROR(CountPartitions(client_.get(), name_, TimeLeft(deadline)).status());
-      error = ask();
+  // Where each partition has the first record that is not older, and where it begins and ends.
+  rd_kafka_resp_err_t AskWhereItIs(rd_kafka_t* client, std::int32_t partitions,
+                                   std::int64_t from_ms, PartitionList* begins) {
+    begins->reset(rd_kafka_topic_partition_list_new(partitions));
+    for (std::int32_t partition = 0; partition < partitions; ++partition) {
+      rd_kafka_topic_partition_list_add(begins->get(), name_.c_str(), partition)->offset = from_ms;
     }
-    return FoundTopicStatus(name_, error);
+    rd_kafka_resp_err_t error =
+        rd_kafka_offsets_for_times(client, begins->get(), Milliseconds(timeout_));
+    lows_.assign(static_cast<std::size_t>(partitions), 0);
+    ends_.assign(static_cast<std::size_t>(partitions), 0);
+    for (std::int32_t i = 0; i < (*begins)->cnt && error == RD_KAFKA_RESP_ERR_NO_ERROR; ++i) {
+      const rd_kafka_topic_partition_t& begin = (*begins)->elems[i];
+      const auto index = static_cast<std::size_t>(begin.partition);
+      error = begin.err != RD_KAFKA_RESP_ERR_NO_ERROR
+                  ? begin.err
+                  : rd_kafka_query_watermark_offsets(client, name_.c_str(), begin.partition,
+                                                     &lows_[index], &ends_[index],
+                                                     Milliseconds(timeout_));
+    }
+    return error;
   }
 
   // What may not be described is not known.
   void ReadLimits(bool compressed) {
-    const auto limits = ReadTopicPolicy(client_.get(), name_, std::min(timeout_, kLimitsTimeout));
+    const auto limits = ReadTopicPolicy(reader_.get(), name_, std::min(timeout_, kLimitsTimeout));
     if (!limits.ok()) {
       gaps_.compaction = Compaction::kUnknown;
       gaps_.compaction_unknown = std::string(limits.status().message());
@@ -115,39 +110,35 @@ class Scan {
     }
   }
 
-  absl::Status Open(const rd_kafka_topic_partition_t& begin) {
-    std::int64_t low = 0;
-    std::int64_t high = 0;
-    RETURN_IF_ERROR(Ask([&] {
-      return rd_kafka_query_watermark_offsets(client_.get(), name_.c_str(), begin.partition, &low,
-                                              &high, Milliseconds(timeout_));
-    }));
+  void Open(const rd_kafka_topic_partition_t& begin) {
+    const auto index = static_cast<std::size_t>(begin.partition);
+    const std::int64_t low = lows_[index];
+    const std::int64_t high = ends_[index];
     // Of what stood before the first record that is not older, nothing is known.
     removed_ = removed_ || (high > 0 && begin.offset != 0);
-    const auto index = static_cast<std::size_t>(begin.partition);
     gaps_.partitions[index].cut = low > 0;
     // RD_KAFKA_OFFSET_END: nothing is that young.
     if (begin.offset < 0 || begin.offset >= high) {
       if (low == high) {
         BeginsAt(index, INT64_MAX);
       }
-      return absl::OkStatus();
+      return;
     }
     open_[index] = true;
     next_[index] = begin.offset;
-    ends_[index] = high;
     first_[index] = begin.offset <= low;
-    return absl::OkStatus();
   }
 
   bool IsOpen() const { return std::find(open_.begin(), open_.end(), true) != open_.end(); }
 
-  // A record of an aborted transaction is there for nobody. Its client does not know of what an open one
-  // holds back either, so where a partition ends is asked with the other one.
+  // A record of an aborted transaction is there for nobody.
   absl::Status StartReader() {
-    ASSIGN_OR_RETURN(reader_,
-                     MakeClient(options_, RD_KAFKA_CONSUMER, {}, Isolation::kReadCommitted));
-    RETURN_IF_ERROR(CountPartitions(reader_.get(), name_, timeout_).status());  // it must know them
+    if (reader_ == nullptr) {
+      ASSIGN_OR_RETURN(reader_,
+                       MakeClient(options_, RD_KAFKA_CONSUMER, {}, Isolation::kReadCommitted));
+      // It must know them.
+      RETURN_IF_ERROR(CountPartitions(reader_.get(), name_, timeout_).status());
+    }
     topic_.reset(rd_kafka_topic_new(reader_.get(), name_.c_str(), nullptr));
     queue_.reset(rd_kafka_queue_new(reader_.get()));
     for (std::size_t index = 0; index < open_.size(); ++index) {
@@ -254,11 +245,11 @@ class Scan {
   const std::string& name_;
   const OnScannedRecord& on_record_;
   const milliseconds timeout_;
-  Producer client_;
-  Producer reader_;  // null until needed, and after a silence
+  Producer reader_;  // null after a silence
   Queue queue_;
   Topic topic_;
   std::vector<std::int64_t> next_;  // the offset after the last record that was read
+  std::vector<std::int64_t> lows_;  // the first offset of each partition
   std::vector<std::int64_t> ends_;
   std::vector<bool> open_;   // not read to its end
   std::vector<bool> first_;  // what comes next is the first that there is
