@@ -220,6 +220,7 @@ std::optional<Dispatcher::Fate> Dispatcher::Follow(delivery::Sequence sequence) 
     halt_at_ = HaltAt{sequence, *std::move(halt)};
     return Fate::kStopped;
   }
+  topics_.OnSettled(entry.record.topic, sequence);
   return Fate::kGone;
 }
 

@@ -101,9 +101,7 @@ std::optional<Halt> Undeliverables::Decide(delivery::Sequence sequence, const Fa
     return UndeliverableHalt(entry, row);
   }
   if (PolicyOf(entry.table) == OnUndeliverable::kSkip) {
-    ++counters_->events_skipped;
-    Report(Decision::Kind::kSkipped, row, entry.record.key);
-    tracker_->Settle(sequence);
+    Skip(sequence, row);
     return std::nullopt;
   }
   if (std::optional<Halt> halt = Place(entry.table, entry.record.key, sequence, &row)) {
@@ -114,14 +112,24 @@ std::optional<Halt> Undeliverables::Decide(delivery::Sequence sequence, const Fa
   return std::nullopt;
 }
 
+bool Undeliverables::StopsNobody(std::uint32_t table) const {
+  return table >= first_message_ && !messages_halt_;
+}
+
 OnUndeliverable Undeliverables::PolicyOf(std::uint32_t table) const {
-  if (table < first_message_ || messages_halt_) {
+  if (!StopsNobody(table)) {
     return policy_;
   }
-  if (policy_ == OnUndeliverable::kHalt || dead_letters_->half_full()) {
+  if (policy_ == OnUndeliverable::kHalt || dead_letters_->quarter_full()) {
     return OnUndeliverable::kSkip;
   }
   return policy_ == OnUndeliverable::kPark ? OnUndeliverable::kDeadLetter : policy_;
+}
+
+void Undeliverables::Skip(delivery::Sequence sequence, const DeadLetter& row) {
+  ++counters_->events_skipped;
+  Report(Decision::Kind::kSkipped, row, tracker_->entry(sequence).record.key);
+  tracker_->Settle(sequence);
 }
 
 void Undeliverables::Retry(delivery::Sequence sequence, const Failure& failure,
@@ -142,11 +150,17 @@ EventReference Undeliverables::Reference(delivery::Sequence sequence) const {
 
 std::optional<Halt> Undeliverables::Follow(delivery::Sequence sequence) {
   const Tracker::Entry& entry = tracker_->entry(sequence);
-  if (dead_letters_->full()) {
+  const bool skip = StopsNobody(entry.table) && dead_letters_->quarter_full();
+  if (skip || dead_letters_->full()) {
     DeadLetter row = Describe(entry);
     row.reason = envelope::kKeyParked;
     row.detail = "its key is parked";
-    return Full(row, entry.record.key);
+    if (!skip) {
+      return Full(row, entry.record.key);
+    }
+    counters_->events_failed.Add(row.topic, row.reason);
+    Skip(sequence, row);
+    return std::nullopt;
   }
   dead_letters_->Add(sequence, entry.record.topic, *entry.record.key);
   tracker_->SetForm(sequence, Tracker::Form::kParked);

@@ -100,6 +100,9 @@ class Undeliverables {
 
  private:
   OnUndeliverable PolicyOf(std::uint32_t table) const;
+  // A message, unless they count as much as rows do: it stops no other event.
+  bool StopsNobody(std::uint32_t table) const;
+  void Skip(delivery::Sequence sequence, const base::DeadLetter& row);
   Halt UndeliverableHalt(const delivery::Tracker::Entry& entry, const base::DeadLetter& row) const;
   std::optional<Halt> Full(const base::DeadLetter& row,
                            const std::optional<std::string_view>& key) const;

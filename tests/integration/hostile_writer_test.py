@@ -272,6 +272,25 @@ def test_ten_thousand_topics_that_do_not_exist_delay_others_by_a_bound(make_pipe
     assert p.walpost.peak_rss_bytes() < 150 * 1024 * 1024
 
 
+def test_messages_of_a_parked_key_that_any_role_emits_stop_nobody(make_pipeline):
+    p = make_pipeline(config={"messages": {"prefixes": ["shop"], "topic": "{aggregate_type}", "topics": {"allowed": ["*"]}},
+                              "delivery": {"on_undeliverable": "park", "dead_letters_max": 100}})
+    p.walpost.verb("init", "--with-messages")
+    p.walpost.start()
+    p.execute(f"CREATE ROLE nobody_{p.name} LOGIN")
+    p.insert_large(3_000_000, key="parked")
+    servers.wait_for(lambda: p.walpost.status()["events"]["parked_keys"] == 1, 30, "a key to be parked")
+    message = servers.load_proto("outbox_message").OutboxMessage(id="m", type="T", aggregate_type=p.name, aggregate_id="parked")
+    with contextlib.closing(psycopg2.connect(p.postgres.conninfo(p.database, user=f"nobody_{p.name}"))) as connection:
+        connection.autocommit = True
+        connection.cursor().execute("SELECT count(pg_logical_emit_message(true, 'shop', %s::bytea)) FROM generate_series(1, 1000)",
+                                    (psycopg2.Binary(message.SerializeToString()),))
+    p.insert(1, 20)
+    p.wait_confirmed()
+    assert p.walpost.status()["state"] == "streaming" and len(p.records()) == 20
+    assert p.execute("SELECT count(*) FROM walpost.dead_letters WHERE closed_at IS NULL") == [(25,)]
+
+
 def test_guessed_idempotency_keys_keep_no_event_of_others_out(world):
     p = world.p
     with world.role("hostile") as hostile, world.role("honest") as honest:

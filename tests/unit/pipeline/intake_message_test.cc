@@ -227,13 +227,13 @@ TEST(IntakeMessageTest, OfALongIdADeadLetterKeepsTheBegin) {
   EXPECT_EQ(world.undeliverables.RowOf(0).event_id.size(), base::DeadLetter::kTextBytesMax + 4);
 }
 
-TEST(IntakeMessageTest, MessagesLeaveHalfOfTheDeadLettersToRows) {
+TEST(IntakeMessageTest, MessagesLeaveThreeQuartersOfTheDeadLettersToRows) {
   World world(OnUndeliverable::kDeadLetter, {"shop"}, /*messages_halt=*/false);
   world.Take({Begin(100)});
   for (std::size_t i = 0; i < world.options.dead_letters_max; ++i) {
     world.Take({Emitted("junk")});
   }
-  EXPECT_EQ(world.counters.events_skipped, world.options.dead_letters_max / 2);
+  EXPECT_EQ(world.counters.events_skipped, world.options.dead_letters_max / 4 * 3);
   world.Take({EventBytes("r1", "b", "no such/topic"), Commit(100)});
   EXPECT_EQ(world.tracker.entry(world.tracker.next_sequence() - 1).form,
             delivery::Tracker::Form::kDeadLetter);

@@ -290,6 +290,32 @@ TEST_F(ParkTest, MalformedMessageIsNotSentAndSaysWhatCanBeDone) {
   EXPECT_EQ(pipeline().parked_keys(), 1U);
 }
 
+// Any SQL role may emit, and whoever fills the table stops the line.
+TEST_F(ParkTest, MessagesOfAParkedKeyAreSkippedOnceAQuarterOfTheTableIsOpen) {
+  options_.messages.prefixes = {"shop"};
+  options_.dead_letters_max = 8;
+  Connect();
+  ParkA(100, {"a1"});
+  v1::OutboxMessage message;
+  message.set_type("T");
+  message.set_aggregate_type("orders");
+  message.set_aggregate_id("a");
+  SendPayload(Begin(200));
+  for (int i = 0; i < 20; ++i) {
+    message.set_id("m" + std::to_string(i));
+    SendPayload(
+        walpost::testing::LogicalMessageBytes(true, Lsn(190), "shop", message.SerializeAsString()));
+  }
+  SendPayload(Commit(200));
+  DeliverAll();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:m0"));
+  EXPECT_EQ(pipeline().counters().events_skipped, 19U);
+  EXPECT_FALSE(pipeline().halt());
+  Transaction(300, {"a2"});
+  DeliverAll();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:m0", "parked:a2")) << "a row is not skipped";
+}
+
 TEST_F(ParkTest, RowsReadOneByOneGiveTheSame) {
   dead_letters_.rows_per_reading = 1;
   Connect();
