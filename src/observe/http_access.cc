@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/loopback.h"
 
 namespace walpost::observe {
 namespace {
@@ -150,8 +151,8 @@ bool IsLoopbackOnly(std::string_view listen) {
   for (const absl::string_view each :
        absl::StrSplit(absl::string_view(listen.data(), listen.size()), ',')) {
     const absl::string_view address = absl::StripAsciiWhitespace(each);
-    if (!absl::StartsWith(address, "127.") && !absl::StartsWith(address, "[::1]:") &&
-        !absl::StartsWith(address, "localhost:")) {
+    const absl::string_view host = address.substr(0, address.rfind(':'));
+    if (!base::IsLoopbackHost({host.data(), host.size()})) {
       return false;
     }
   }

@@ -2,6 +2,8 @@
 
 #include <microhttpd.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -51,6 +53,11 @@ bool IsOpenToAll(std::string_view path, bool verbose) {
   return path == "/livez" || path == "/healthz" || (path == "/readyz" && !verbose);
 }
 
+// Of each connection. The kernel holds no more of an answer that nobody reads, and not for long: what it
+// sends after our end is gone counts towards no limit of ours.
+constexpr int kSendBufferBytes = 32 * 1024;
+constexpr unsigned kUnreadForMs = 10'000;
+
 // A socket that listens on this address, or why there is none.
 absl::StatusOr<int> ListenOn(const ListenAddress& address) {
   addrinfo hints{};
@@ -66,6 +73,10 @@ absl::StatusOr<int> ListenOn(const ListenAddress& address) {
   const int listener = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   constexpr int kOn = 1;
   if (listener < 0 || setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &kOn, sizeof(kOn)) != 0 ||
+      setsockopt(listener, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes, sizeof(kSendBufferBytes)) !=
+          0 ||
+      setsockopt(listener, IPPROTO_TCP, TCP_USER_TIMEOUT, &kUnreadForMs, sizeof(kUnreadForMs)) !=
+          0 ||
       bind(listener, found->ai_addr, found->ai_addrlen) != 0 || listen(listener, SOMAXCONN) != 0) {
     const absl::Status status = absl::UnavailableError(std::strerror(errno));
     if (listener >= 0) {

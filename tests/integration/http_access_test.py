@@ -240,6 +240,26 @@ def test_thousands_of_connections_then_events_are_delivered_and_probes_answered(
 
 # Once walpost is gone, any user of the machine can listen where it did.
 # Failure 88.
+def sockets_of(port):
+    """(state, bytes that wait to be sent) of each connection to a port of this host, also of those that no process has any more."""
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="utf-8").splitlines()[1:]]
+    return [(state, int(queues.split(":")[0], 16)) for _, local, _, state, queues, *_ in lines
+            if int(local.split(":")[1], 16) == port and state != "0A"]
+
+
+def test_answers_that_nobody_reads_are_not_kept_by_the_kernel(make_pipeline):
+    p = make_pipeline().start()
+    port = int(p.walpost.http.split(":")[1])
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            connection = stack.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            connection.connect(("127.0.0.1", port))
+            connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        servers.wait_for(lambda: len([1 for _, waiting in sockets_of(port) if waiting > 0]) > 150, 30, "answers that wait")
+        servers.wait_for(lambda: not any(waiting for _, waiting in sockets_of(port)), 100, "the kernel to give up")
+
+
 def test_health_check_shows_no_token_to_who_listens(p):
     class Stranger(http.server.BaseHTTPRequestHandler):
         seen = []

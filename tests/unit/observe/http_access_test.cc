@@ -53,8 +53,9 @@ TEST(IsLoopbackOnlyTest, EveryAddressMustBeOfThisHost) {
                              "127.0.0.1:9464,[::1]:9464", "127.0.0.1:9464, 127.0.0.2:1"}) {
     EXPECT_TRUE(IsLoopbackOnly(listen)) << listen;
   }
-  for (const char* listen : {"0.0.0.0:9464", "9464", ":9464", "+9464", "[::]:9464", "10.0.0.7:9464",
-                             "127.0.0.1:9464,10.0.0.7:9464", "[::1:2]:9464", "[fd00::1]:1"}) {
+  for (const char* listen :
+       {"0.0.0.0:9464", "9464", ":9464", "+9464", "[::]:9464", "10.0.0.7:9464",
+        "127.0.0.1:9464,10.0.0.7:9464", "[::1:2]:9464", "[fd00::1]:1", "127.evil.example:1"}) {
     EXPECT_FALSE(IsLoopbackOnly(listen)) << listen;
     EXPECT_NE(OpenToAll(listen).find(listen), std::string::npos);
   }
