@@ -6,16 +6,19 @@
 
 namespace walpost::base {
 
-bool MayHoldSecret(std::string_view name) {
+namespace {
+
+std::string Lower(std::string_view name) {
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  for (const std::string_view path : {".location", ".path", "_file", ".file"}) {
-    if (lower.size() > path.size() &&
-        lower.compare(lower.size() - path.size(), path.size(), path) == 0) {
-      return false;
-    }
-  }
+  return lower;
+}
+
+}  // namespace
+
+bool MayHoldSecret(std::string_view name) {
+  const std::string lower = Lower(name);
   constexpr std::string_view kWords[] = {"pass",
                                          "secret",
                                          "token",
@@ -29,6 +32,15 @@ bool MayHoldSecret(std::string_view name) {
                                          "sasl.oauthbearer.config"};
   return std::any_of(std::begin(kWords), std::end(kWords),
                      [&](std::string_view word) { return lower.find(word) != std::string::npos; });
+}
+
+bool PropertyMayHoldSecret(std::string_view name) {
+  const std::string lower = Lower(name);
+  constexpr std::string_view kPaths[] = {".location", ".path", "_file", ".file"};
+  const bool path = std::any_of(std::begin(kPaths), std::end(kPaths), [&](std::string_view end) {
+    return lower.ends_with(end) && lower != end;
+  });
+  return !path && MayHoldSecret(name);
 }
 
 std::string HideRuns(std::string_view text, std::string_view secret) {

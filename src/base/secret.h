@@ -8,9 +8,12 @@
 
 namespace walpost::base {
 
-// By its words, in any case: password, secret, token, key, credential, ... A path of a file is no
-// secret.
+// By its words, in any case: password, secret, token, key, credential, ...
 bool MayHoldSecret(std::string_view name);
+
+// Of a property of Kafka's or Debezium's: as MayHoldSecret, but one whose name ends as that of a path does
+// (.location, .path, _file, .file) holds none.
+bool PropertyMayHoldSecret(std::string_view name);
 
 // `text` with *** in place of each run of 8 bytes or more that `secret` has, too: a library may cut what it
 // quotes, or quote a part.

@@ -155,7 +155,7 @@ std::string Shown(std::string_view text, const KafkaOptions& options) {
   constexpr std::size_t kNameMax = 32;
   std::string shown(text);
   for (const auto& [name, value] : options.properties) {
-    if (base::MayHoldSecret(name) ||
+    if (base::PropertyMayHoldSecret(name) ||
         (value.size() > kNameMax &&
          std::find(std::begin(kQuoted), std::end(kQuoted), name) != std::end(kQuoted))) {
       shown = base::HideRuns(shown, value);
@@ -214,7 +214,7 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> EffectiveProper
     if (!result.empty() && result.back().first == name) {
       result.pop_back();
     }
-    result.emplace_back(name, base::MayHoldSecret(name) ? "***" : value);
+    result.emplace_back(name, base::PropertyMayHoldSecret(name) ? "***" : value);
   }
   return result;
 }

@@ -32,7 +32,7 @@ bool MayBeShown(const std::string& text) {
   }
   for (const auto* settings : {&file->settings, &file->producer}) {
     for (const auto& [name, value] : *settings) {
-      if (Holds(name) || (Holds(value) && !base::MayHoldSecret(name))) {
+      if (Holds(name) || (Holds(value) && !base::PropertyMayHoldSecret(name))) {
         return true;
       }
     }
