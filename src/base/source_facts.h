@@ -38,6 +38,16 @@ struct Since {
   friend bool operator==(const Since&, const Since&) = default;
 };
 
+// A transaction id, and how much of which log says that all lower ones were given. A server that has less of
+// it gives some of them again.
+struct XidAt {
+  FullXid xid;  // 0 = not known
+  std::uint32_t timeline = 0;
+  Lsn lsn = {};
+
+  friend bool operator==(const XidAt&, const XidAt&) = default;
+};
+
 // An outbox, as the publication holds it.
 struct PublishedTable {
   std::uint32_t oid = 0;
@@ -51,10 +61,21 @@ struct PublishedTable {
   // Where it is a partition itself: of everything else in the whole tree. Not remembered.
   std::vector<std::uint32_t> relatives = {};
   Since since = {};
-  // Only transactions from this one on hold events of it: older ones may have been open when it was
-  // published. Of those the server sends some rows, all or none, by what it decoded before on the same
-  // connection. 0 = all.
-  FullXid first_xid = {};
+  // Where not 0, only transactions from this one on hold events of it: older ones were open when it became an
+  // outbox, and `since` moves with those that are passed over. Of their rows the server sends some, all or
+  // none, by what it decoded before on the same connection.
+  XidAt first_xid = {};
+
+  // Whether a transaction with something new may hold events of it.
+  bool HoldsEvents(FullXid xid, Lsn commit_lsn, WallTime commit_time) const {
+    return first_xid.xid.value != 0 ? xid >= first_xid.xid : !since.Covers(commit_lsn, commit_time);
+  }
+};
+
+// Where tables that are not remembered become outboxes: PublishedTable has it from there on.
+struct Adoption {
+  Since since;
+  XidAt first_xid;
 };
 
 // What the stream consists of: whatever decides which rows the server sends.
@@ -121,6 +142,7 @@ struct SourceFacts : Fingerprint {
   // No transaction that had changed anything by the end of preflight has this id or a higher one; on a
   // standby, none that it knew to be over. 0 = not known.
   FullXid next_xid;
+  Adoption adoption;
   bool in_recovery = false;  // a standby, which may be behind what it replayed before a restart
   // Types made by users whose values are text, in both forms: enums, citext, domains over them.
   std::vector<std::uint32_t> text_types;
@@ -156,6 +178,12 @@ struct SourceFacts : Fingerprint {
       }
     }
     return of == timeline;
+  }
+
+  // May this server give an id below `given` again? Also one that it gave meanwhile, since it was set back.
+  bool MayGiveAgain(const XidAt& given) const {
+    return given.xid.value != 0 &&
+           (!MayHave(given.timeline, given.lsn) || (!in_recovery && next_xid < given.xid));
   }
 
   // What is to be remembered when everything before `position` is in Kafka. The caller adds when, and on

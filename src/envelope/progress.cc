@@ -62,7 +62,9 @@ void SetFingerprint(const base::Fingerprint& from, v1::Fingerprint* to) {
     added->set_name(table.name);
     added->mutable_memberships()->Add(table.memberships.begin(), table.memberships.end());
     added->set_since_lsn(table.since.lsn.value());
-    added->set_first_xid(table.first_xid.value);
+    added->set_first_xid(table.first_xid.xid.value);
+    added->set_first_xid_timeline(table.first_xid.timeline);
+    added->set_first_xid_lsn(table.first_xid.lsn.value());
     if (table.since.lsn.valid()) {
       SetTime(table.since.at, added->mutable_since_at());
     }
@@ -90,7 +92,8 @@ base::Fingerprint FingerprintOf(const v1::Fingerprint& from) {
                          table.name(),
                          {table.memberships().begin(), table.memberships().end()}});
     to.tables.back().since = {base::Lsn(table.since_lsn()), TimeOf(table.since_at())};
-    to.tables.back().first_xid = {table.first_xid()};
+    to.tables.back().first_xid = {
+        {table.first_xid()}, table.first_xid_timeline(), base::Lsn(table.first_xid_lsn())};
   }
   to.message_prefixes.assign(from.prefixes().begin(), from.prefixes().end());
   for (const auto& [prefix, lsn] : from.prefix_since_lsn()) {

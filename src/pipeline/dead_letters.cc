@@ -67,9 +67,17 @@ void DeadLetters::GiveUp() {
   });
 }
 
+bool DeadLetters::Fills(std::uint64_t part) const {
+  return part * (open_rows_ + waiting_.size()) >= rows_max_;
+}
+
+bool DeadLetters::Crowded(delivery::Sequence next) const {
+  return must_write() && next > waiting_.rbegin()->first;
+}
+
 bool DeadLetters::has_room() const {
   const bool released = !release_ || release_->stalled;
-  return !must_write() && (!half_full() || (looked_ && released && !NextDiscard()));
+  return !must_write() && (!Fills(2) || (looked_ && released && !NextDiscard()));
 }
 
 DeadLetters::ParkedKey& DeadLetters::Key(std::string_view topic, std::string_view key) {

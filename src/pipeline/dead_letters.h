@@ -76,6 +76,7 @@ class DeadLetters {
   bool any() const { return !keys_.empty(); }
 
   std::size_t parked_keys() const { return keys_.size(); }
+
   std::uint64_t open_rows() const { return open_rows_; }
 
   const Destinations& destinations() const { return destinations_; }
@@ -84,15 +85,13 @@ class DeadLetters {
   std::uint64_t written_rows() const { return written_rows_; }
 
   bool full() const { return open_rows_ >= rows_max_; }
-  // Verbs stop at a half, and messages, which any SQL role may emit, at a quarter.
-  bool half_full() const { return 2 * (open_rows_ + waiting_.size()) >= rows_max_; }
-  bool quarter_full() const { return 4 * (open_rows_ + waiting_.size()) >= rows_max_; }
+
+  // One in `part` of what may be open is. Verbs stop at a half; messages, which any role may emit, before.
+  bool Fills(std::uint64_t part) const;
 
   // No event behind the last that waits is to be offered before some are written: those may be
   // repeats of rows that are there.
-  bool Crowded(delivery::Sequence next) const {
-    return must_write() && next > waiting_.rbegin()->first;
-  }
+  bool Crowded(delivery::Sequence next) const;
 
   // Nothing is asked for until something is rejected: no connection is needed.
   bool idle() const {

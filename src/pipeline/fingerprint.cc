@@ -93,7 +93,7 @@ std::optional<Halt> FindEdit(const Fingerprint& before, const Fingerprint& now) 
   return std::nullopt;
 }
 
-bool KeepSince(const Fingerprint& before, base::Since adopted, base::FullXid next_xid,
+bool KeepSince(const Fingerprint& before, base::Since prefixes, const base::Adoption& tables,
                Fingerprint* now) {
   if (RemembersNone(before)) {
     return false;
@@ -101,8 +101,8 @@ bool KeepSince(const Fingerprint& before, base::Since adopted, base::FullXid nex
   bool any_adopted = false;
   for (PublishedTable& table : now->tables) {
     const PublishedTable* const old = before.Find(table);
-    table.since = old != nullptr ? old->since : adopted;
-    table.first_xid = old != nullptr ? old->first_xid : next_xid;
+    table.since = old != nullptr ? old->since : tables.since;
+    table.first_xid = old != nullptr ? old->first_xid : tables.first_xid;
     any_adopted = any_adopted || old == nullptr;
   }
   now->prefixes_since.clear();
@@ -111,7 +111,7 @@ bool KeepSince(const Fingerprint& before, base::Since adopted, base::FullXid nex
                                  prefix) != before.message_prefixes.end();
     const auto since = before.prefixes_since.find(prefix);
     if (!known) {
-      now->prefixes_since.emplace(prefix, adopted);
+      now->prefixes_since.emplace(prefix, prefixes);
       any_adopted = true;
     } else if (since != before.prefixes_since.end()) {
       now->prefixes_since.insert(*since);

@@ -20,7 +20,7 @@ std::optional<Halt> FindEdit(const base::Fingerprint& before, const base::Finger
 
 // Takes over from `before` since when each table and prefix of `now` holds events. What `before` lacks holds
 // them from `adopted` on, a table those of transactions from `next_xid` on; true when there is any such.
-bool KeepSince(const base::Fingerprint& before, base::Since adopted, base::FullXid next_xid,
+bool KeepSince(const base::Fingerprint& before, base::Since prefixes, const base::Adoption& tables,
                base::Fingerprint* now);
 
 // The tables that `before` lacks, schema.table each.

@@ -286,8 +286,12 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
 // decides: a server that was set back gives such ids again, and its rows come later than `since`.
 bool Intake::IsOlderThanAdoption(Outbox* outbox) {
   base::PublishedTable& table = outbox->published;
-  if (transaction_.full_xid >= table.first_xid || transaction_.empty_for_us) {
+  if (transaction_.empty_for_us ||
+      table.HoldsEvents(transaction_.full_xid, transaction_.commit_lsn, transaction_.commit_time)) {
     return false;
+  }
+  if (table.first_xid.xid.value == 0) {
+    return true;
   }
   const base::Lsn end(transaction_.commit_lsn.value() + 1);
   since_moved_ = since_moved_ || end > table.since.lsn;

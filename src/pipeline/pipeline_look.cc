@@ -109,7 +109,7 @@ void Pipeline::OnLooked(std::uint64_t look, const std::variant<base::SourceFacts
     return;
   }
   base::Fingerprint looked = facts;
-  KeepSince(*facts_, base::Since(), facts_->next_xid, &looked);
+  KeepSince(*facts_, base::Since(), facts_->adoption, &looked);
   static_cast<base::Fingerprint&>(*facts_) = looked;
   facts_->text_types = facts.text_types;
   keeper_.OnLooked(looked);

@@ -55,11 +55,10 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   facts_ = facts;
   const bool adopted =
       facts.progress && KeepSince(*facts.progress, {facts.progress->end_lsn, facts.looked_at},
-                                  facts.next_xid, &*facts_);
-  // A server that lost what came last gives its ids again. A standby does not know which were given.
+                                  facts.adoption, &*facts_);
   for (base::PublishedTable& table : facts_->tables) {
-    if (!facts.in_recovery && facts.next_xid < table.first_xid) {
-      table.first_xid = base::FullXid();
+    if (table.first_xid != facts.adoption.first_xid && facts.MayGiveAgain(table.first_xid)) {
+      table.first_xid = {base::FullXid{1}};  // each of them, and `since` has moved
     }
   }
   confirmed_max_ = std::max(confirmed_max_, facts.confirmed_flush_lsn);

@@ -19,6 +19,9 @@ using delivery::Tracker;
 
 namespace {
 
+// What messages may take of the table of dead letters: a quarter.
+constexpr std::uint64_t kMessagesPart = 4;
+
 // Stable: operators search for it.
 const char* ReasonCode(FailureKind kind) {
   switch (kind) {
@@ -120,7 +123,7 @@ OnUndeliverable Undeliverables::PolicyOf(std::uint32_t table) const {
   if (!StopsNobody(table)) {
     return policy_;
   }
-  if (policy_ == OnUndeliverable::kHalt || dead_letters_->quarter_full()) {
+  if (policy_ == OnUndeliverable::kHalt || dead_letters_->Fills(kMessagesPart)) {
     return OnUndeliverable::kSkip;
   }
   return policy_ == OnUndeliverable::kPark ? OnUndeliverable::kDeadLetter : policy_;
@@ -150,7 +153,7 @@ EventReference Undeliverables::Reference(delivery::Sequence sequence) const {
 
 std::optional<Halt> Undeliverables::Follow(delivery::Sequence sequence) {
   const Tracker::Entry& entry = tracker_->entry(sequence);
-  const bool skip = StopsNobody(entry.table) && dead_letters_->quarter_full();
+  const bool skip = StopsNobody(entry.table) && dead_letters_->Fills(kMessagesPart);
   if (skip || dead_letters_->full()) {
     DeadLetter row = Describe(entry);
     row.reason = envelope::kKeyParked;

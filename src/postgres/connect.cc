@@ -93,14 +93,24 @@ bool Adopts(const base::SourceFacts& facts) {
                      [&](const auto& table) { return facts.progress->Find(table) == nullptr; });
 }
 
-// A server that crashes before an id is on its disk gives it again. Nothing waits for the commit of the
-// transaction that only took one, so it comes there within three times wal_writer_delay.
-std::optional<StreamEnd> AwaitOnDisk(Connection* connection) {
+constexpr char kEndOfLog[] =
+    "CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() "
+    "ELSE pg_catalog.pg_current_wal_insert_lsn() END";
+
+// Where the log says that the ids below next_xid were given. A server that crashes before that is on its disk
+// gives them again, so this waits for it. Nothing waits for the commit of the transaction that only took an
+// id, so it comes there within three times wal_writer_delay.
+std::optional<StreamEnd> FindEndOfXids(Connection* connection, base::SourceFacts* facts) {
   constexpr std::chrono::seconds kOnDiskWithin{60};
   const Deadline deadline = std::chrono::steady_clock::now() + kOnDiskWithin;
-  const Result end = connection->Query("SELECT pg_catalog.pg_current_wal_insert_lsn()", deadline);
+  const Result end = connection->Query(absl::StrCat("SELECT ", kEndOfLog), deadline);
   if (!end.ok()) {
     return QueryFailure("reading the end of the log", end.error(), connection->endpoint());
+  }
+  facts->adoption.first_xid = {facts->next_xid, facts->timeline,
+                               base::Lsn::Parse(end.Text(0, 0)).value_or(base::Lsn())};
+  if (facts->in_recovery) {
+    return std::nullopt;
   }
   const std::string look = absl::StrFormat(
       "SELECT pg_catalog.pg_current_wal_flush_lsn() >= %s, pg_catalog.pg_sleep(0.02)",
@@ -116,6 +126,35 @@ std::optional<StreamEnd> AwaitOnDisk(Connection* connection) {
   }
   return LostEnd(absl::StrFormat("a transaction id is not on the server's disk after %d s",
                                  kOnDiskWithin.count()));
+}
+
+// When no transaction is open that may have been so when the tables were published, the end of the log says
+// it all. A server that was set back gives ids again, so without them less can go wrong. But one that stays
+// open for long must not hold up the other outboxes.
+std::optional<StreamEnd> FindAdoption(Connection* connection, base::SourceFacts* facts) {
+  constexpr std::chrono::seconds kOpenFor{10};
+  const Deadline until = std::chrono::steady_clock::now() + kOpenFor;
+  // From left to right, and the snapshot before all.
+  const std::string look = absl::StrFormat(
+      "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()) "
+      "OPERATOR(pg_catalog.>=) "
+      "'%u'::pg_catalog.xid8, %s, %s, pg_catalog.pg_sleep(0.02)",
+      facts->next_xid.value, kEndOfLog, kServerClock);
+  do {
+    const Result looked = connection->Query(look, until + kOpenFor);
+    if (!looked.ok()) {
+      return QueryFailure("reading which transactions are open", looked.error(),
+                          connection->endpoint());
+    }
+    std::int64_t clock_us = 0;
+    if (looked.Text(0, 0) == "t" && absl::SimpleAtoi(looked.Text(0, 2).data(), &clock_us)) {
+      facts->adoption.since = {base::Lsn::Parse(looked.Text(0, 1)).value_or(base::Lsn()),
+                               base::WallTime(std::chrono::microseconds(clock_us))};
+      return std::nullopt;
+    }
+  } while (std::chrono::steady_clock::now() < until);
+  facts->adoption.since = {facts->progress->end_lsn, facts->looked_at};
+  return FindEndOfXids(connection, facts);
 }
 
 }  // namespace
@@ -146,8 +185,8 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
     if (std::optional<StreamEnd> problem = guard(&report.facts)) {
       return *std::move(problem);
     }
-    if (!report.facts.in_recovery && Adopts(report.facts)) {
-      if (std::optional<StreamEnd> problem = AwaitOnDisk(&connection)) {
+    if (Adopts(report.facts)) {
+      if (std::optional<StreamEnd> problem = FindAdoption(&connection, &report.facts)) {
         return *std::move(problem);
       }
     }

@@ -15,7 +15,7 @@ inline constexpr char kServerClock[] =
     "(extract(epoch FROM greatest(pg_catalog.clock_timestamp(), "
     "pg_catalog.pg_last_xact_replay_timestamp())) * 1000000)::bigint";
 
-// An SQL expression, for SourceFacts::next_xid. A snapshot's end is not that id: it ends behind the newest
+// An SQL expression, for SourceFacts::next_xid: the id. A snapshot's end is not that id: it ends behind the newest
 // transaction that is over, and older ones may be open behind that.
 inline constexpr char kNextXid[] =
     "CASE WHEN pg_catalog.pg_is_in_recovery() THEN "

@@ -27,7 +27,7 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   progress.tables[1].since = {base::Lsn(0x77),
                               base::WallTime(std::chrono::microseconds(1'700'000'000'000'002))};
   progress.message_prefixes = {"shop", "billing"};
-  progress.tables[1].first_xid = base::FullXid{0x1'0000'0007};
+  progress.tables[1].first_xid = {base::FullXid{0x1'0000'0007}, 3, base::Lsn(0x99)};
   progress.prefixes_since = {
       {"shop",
        {base::Lsn(0x88), base::WallTime(std::chrono::microseconds(1'700'000'000'000'003))}}};
@@ -53,7 +53,7 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   EXPECT_EQ(read->message_prefixes, progress.message_prefixes);
   EXPECT_EQ(read->tables[0].since, base::Since());
   EXPECT_EQ(read->tables[1].since, progress.tables[1].since);
-  EXPECT_EQ(read->tables[0].first_xid, base::FullXid());
+  EXPECT_EQ(read->tables[0].first_xid, base::XidAt());
   EXPECT_EQ(read->tables[1].first_xid, progress.tables[1].first_xid);
   EXPECT_EQ(read->prefixes_since, progress.prefixes_since);
 }

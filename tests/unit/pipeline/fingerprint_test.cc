@@ -110,7 +110,8 @@ TEST_F(FingerprintTest, WhatIsNewHoldsEventsFromWhereItWasAdopted) {
   now_.tables.push_back({16'420, "outbox", "others", {505}});
   now_.tables.push_back({16'421, "other", "events", {506}});
   now_.message_prefixes = {"billing", "new", "shop"};
-  EXPECT_TRUE(KeepSince(before_, adopted(0x500), base::FullXid{900}, &now_));
+  EXPECT_TRUE(KeepSince(before_, adopted(0x500),
+                        base::Adoption{adopted(0x500), {base::FullXid{900}}}, &now_));
   std::vector<base::Since> since;
   for (const base::PublishedTable& table : now_.tables) {
     since.push_back(table.since);
@@ -118,32 +119,36 @@ TEST_F(FingerprintTest, WhatIsNewHoldsEventsFromWhereItWasAdopted) {
   EXPECT_THAT(since, ElementsAre(base::Since(), adopted(0x300), adopted(0x500), adopted(0x500)));
   EXPECT_THAT(now_.prefixes_since,
               ElementsAre(Pair("new", adopted(0x500)), Pair("shop", adopted(0x200))));
-  EXPECT_FALSE(KeepSince(Fingerprint(now_), adopted(0x900), base::FullXid{1'000}, &now_));
+  EXPECT_FALSE(KeepSince(Fingerprint(now_), adopted(0x900),
+                         base::Adoption{adopted(0x900), {base::FullXid{1'000}}}, &now_));
   EXPECT_EQ(now_.tables[3].since, adopted(0x500));
   EXPECT_THAT(now_.prefixes_since, SizeIs(2));
   now_.message_prefixes.emplace_back("newest");
-  EXPECT_TRUE(KeepSince(Fingerprint(before_), adopted(0x900), base::FullXid{1'000}, &now_));
+  EXPECT_TRUE(KeepSince(Fingerprint(before_), adopted(0x900),
+                        base::Adoption{adopted(0x900), {base::FullXid{1'000}}}, &now_));
 }
 
 TEST_F(FingerprintTest, OnlyWhatIsNewHoldsNoEventsOfOlderTransactions) {
-  before_.tables[1].first_xid = base::FullXid{500};
+  before_.tables[1].first_xid.xid = base::FullXid{500};
   now_.tables.push_back({16'421, "other", "events", {506}});
-  EXPECT_TRUE(KeepSince(before_, {}, base::FullXid{900}, &now_));
+  EXPECT_TRUE(KeepSince(before_, {}, base::Adoption{{}, {base::FullXid{900}}}, &now_));
   std::vector<std::uint64_t> first;
   for (const base::PublishedTable& table : now_.tables) {
-    first.push_back(table.first_xid.value);
+    first.push_back(table.first_xid.xid.value);
   }
   EXPECT_THAT(first, ElementsAre(0, 500, 900));
 }
 
 TEST_F(FingerprintTest, AllTablesOfAPipelineThatHadNoneAreNew) {
   before_.tables.clear();
-  EXPECT_TRUE(KeepSince(before_, {base::Lsn(0x500), {}}, base::FullXid{900}, &now_));
+  EXPECT_TRUE(KeepSince(before_, {base::Lsn(0x500), {}},
+                        base::Adoption{{base::Lsn(0x500), {}}, {base::FullXid{900}}}, &now_));
   EXPECT_EQ(now_.tables[0].since.lsn, base::Lsn(0x500));
 }
 
 TEST_F(FingerprintTest, ProgressOfBeforeTablesWereRememberedAdoptsNothing) {
-  EXPECT_FALSE(KeepSince(Fingerprint(), {base::Lsn(0x500), {}}, base::FullXid{900}, &now_));
+  EXPECT_FALSE(KeepSince(Fingerprint(), {base::Lsn(0x500), {}},
+                         base::Adoption{{base::Lsn(0x500), {}}, {base::FullXid{900}}}, &now_));
   EXPECT_EQ(now_.tables[0].since, base::Since());
 }
 

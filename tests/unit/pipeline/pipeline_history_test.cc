@@ -34,6 +34,23 @@ class HistoryTest : public PipelineFixture {
     facts_.start_lsn = Lsn(100);
   }
 
+  // Timeline 2 begins at 550. A row of a transaction that the server of before showed open at `lsn`, or that
+  // another one gave the same id.
+  void OpenedBefore(Lsn lsn) {
+    Remembered();
+    facts_.progress->tables = facts_.tables;
+    facts_.progress->tables[0].first_xid = {base::FullXid{1'000}, 1, lsn};
+    facts_.timeline = 2;
+    facts_.timeline_history = {{1, Lsn(550)}};
+    facts_.start_lsn = Lsn(500);
+    facts_.next_xid = base::FullXid{2'000};
+    Connect();
+    SendPayload(Begin(600, 950));
+    Event("a1");
+    SendPayload(Commit(600));
+    DeliverAll();
+  }
+
   // With something that is not remembered yet.
   void ConnectAndAdopt(Lsn start = Lsn()) {
     Connect(start, /*announce=*/false);
@@ -127,7 +144,7 @@ TEST_F(HistoryTest, EventWhereThereWasNoneHalts) {
 TEST_F(HistoryTest, RowOfATableThatWasNoOutboxThenIsPassedOver) {
   Remembered();
   facts_.progress->tables = {{1, "other", "table"}};
-  facts_.looked_at = kCommitTime;
+  facts_.adoption.since = {Lsn(500), kCommitTime};
   facts_.start_lsn = Lsn(300);
   ConnectAndAdopt();
   Transaction(400, {"a1"});
@@ -137,12 +154,38 @@ TEST_F(HistoryTest, RowOfATableThatWasNoOutboxThenIsPassedOver) {
   EXPECT_EQ(pipeline().counters().changes_ignored, 1U);
 }
 
+// Nothing was open then, so no ids are needed: another history may have the same ones.
+TEST_F(HistoryTest, TableIsAnOutboxFromTheEndOfTheLogAndTheTimeOnWhereItWasAdopted) {
+  Remembered();
+  facts_.progress->tables = {{1, "other", "table"}};
+  facts_.adoption.since = {Lsn(700), kCommitTime};
+  facts_.next_xid = base::FullXid{1'000};
+  facts_.start_lsn = Lsn(500);
+  ConnectAndAdopt();
+  Transaction(600, {"a1"});
+  Transaction(700, {"a2"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a2"));
+}
+
+TEST_F(HistoryTest, RowThatAServerThatWasSetBackWritesWhereATableWasNoOutboxIsAnEvent) {
+  Remembered();
+  facts_.progress->tables = facts_.tables;
+  facts_.progress->tables[0].since = {Lsn(700), kCommitTime - std::chrono::microseconds(1)};
+  facts_.start_lsn = Lsn(500);
+  Connect();
+  Transaction(600, {"a1"});
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
 // It was not there yet when the table became an outbox.
 TEST_F(HistoryTest, RowThatCommittedAfterItsTableBecameAnOutboxAndStandsBeforeHalts) {
   Remembered();
   facts_.progress->tables = {{1, "other", "table"}};
-  facts_.looked_at = kCommitTime - std::chrono::microseconds(1);
-  facts_.next_xid = base::FullXid{1'000};  // a server that was set back gives old ids again
+  facts_.adoption.since = {Lsn(500), kCommitTime - std::chrono::microseconds(1)};
+  facts_.next_xid = facts_.adoption.first_xid.xid =
+      base::FullXid{1'000};  // a server that was set back gives old ids again
   facts_.start_lsn = Lsn(300);
   ConnectAndAdopt();
   SendPayload(Begin(400));
@@ -154,11 +197,11 @@ TEST_F(HistoryTest, RowThatCommittedAfterItsTableBecameAnOutboxAndStandsBeforeHa
 TEST_F(HistoryTest, TransactionThatBeganBeforeItsTableWasAnOutboxHoldsNoEventOfIt) {
   Remembered();
   facts_.progress->tables = {{1, "other", "table"}};
-  facts_.next_xid = base::FullXid{(std::uint64_t{7} << 32U) + 3};
+  facts_.next_xid = facts_.adoption.first_xid.xid = base::FullXid{(std::uint64_t{7} << 32U) + 3};
   facts_.start_lsn = Lsn(500);
   ConnectAndAdopt();
   ASSERT_TRUE(Written());
-  EXPECT_EQ(Written()->tables.at(0).first_xid, facts_.next_xid);
+  EXPECT_EQ(Written()->tables.at(0).first_xid.xid, facts_.next_xid);
   std::uint64_t commit_lsn = 600;
   for (const std::uint32_t xid : {0xFFFF'FFFFU, 2U, 3U, 0x8000'0002U, 0xFFFF'FFFEU, 2U}) {
     SendPayload(Begin(commit_lsn, xid));
@@ -174,7 +217,7 @@ TEST_F(HistoryTest, TransactionThatBeganBeforeItsTableWasAnOutboxHoldsNoEventOfI
 TEST_F(HistoryTest, OldTransactionThatWasPassedOverIsKnownWhenItComesAgain) {
   Remembered();
   facts_.progress->tables = {{1, "other", "table"}};
-  facts_.next_xid = base::FullXid{1'000};
+  facts_.next_xid = facts_.adoption.first_xid.xid = base::FullXid{1'000};
   facts_.start_lsn = Lsn(500);
   ConnectAndAdopt();
   SendPayload(Begin(600, 950));
@@ -199,7 +242,7 @@ TEST_F(HistoryTest, OldTransactionThatWasPassedOverIsKnownWhenItComesAgain) {
 TEST_F(HistoryTest, TransactionIdThatIsGivenAgainIsANewOne) {
   Remembered();
   facts_.progress->tables = facts_.tables;
-  facts_.progress->tables[0].first_xid = base::FullXid{1'000};
+  facts_.progress->tables[0].first_xid = {base::FullXid{1'000}, facts_.timeline, Lsn(500)};
   facts_.start_lsn = Lsn(500);
   facts_.next_xid = base::FullXid{900};
   Connect();
@@ -210,17 +253,28 @@ TEST_F(HistoryTest, TransactionIdThatIsGivenAgainIsANewOne) {
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));
 }
 
+// A standby that was promoted without the end of the log gives those ids again.
+TEST_F(HistoryTest, TransactionIdIsForgottenWhereTheLogThatGaveItIsLost) {
+  OpenedBefore(/*lsn=*/Lsn(551));
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
+TEST_F(HistoryTest, TransactionIdIsKeptWhereTheLogThatGaveItIs) {
+  OpenedBefore(/*lsn=*/Lsn(550));
+  EXPECT_THAT(Visible('a'), IsEmpty());
+}
+
 // The second connection's look is later than the row. What counts is the first.
 TEST_F(HistoryTest, TableStaysAdoptedFromWhereItWasFirstAlsoBeforeThatIsWritten) {
   Remembered();
   facts_.progress->tables = {{1, "other", "table"}};
-  facts_.looked_at = kCommitTime - std::chrono::microseconds(1);
+  facts_.adoption.since = {Lsn(500), kCommitTime - std::chrono::microseconds(1)};
   facts_.start_lsn = Lsn(300);
   Connect(Lsn(), /*announce=*/false);
   End(StreamEnd::Kind::kLost);
   ASSERT_TRUE(pipeline().known_progress());
   facts_.progress = pipeline().known_progress();
-  facts_.looked_at = kCommitTime + std::chrono::seconds(1);
+  facts_.adoption.since = {Lsn(500), kCommitTime + std::chrono::seconds(1)};
   ConnectAndAdopt(/*start=*/Lsn(100));
   SendPayload(Begin(400));
   SendPayload(EventBytes("a1", "a"));
