@@ -16,9 +16,10 @@ BEGIN
           UNION ALL SELECT c.oid::regclass::text, c.relowner, n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
           UNION ALL SELECT p.oid::regprocedure::text, p.proowner, n.nspname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-         ) AS objects JOIN pg_roles owner ON owner.oid = objects.owner, pg_roles us
-    WHERE us.rolname = current_user AND place IN ('walpost', 'outbox') AND owner.rolname NOT IN (current_user, 'outbox_owner')
-      AND NOT owner.rolsuper AND (us.rolsuper OR NOT pg_has_role(owner.oid, 'USAGE'))
+         ) AS objects JOIN pg_roles owner ON owner.oid = objects.owner
+    WHERE place IN ('walpost', 'outbox') AND owner.rolname <> 'outbox_owner' AND NOT
+        pg_has_role(CASE owner.rolname WHEN 'pg_database_owner' THEN (SELECT datdba FROM pg_database WHERE datname = current_database())
+                    ELSE owner.oid END, current_user, 'USAGE')
     ORDER BY 1 LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '% belongs to role %, whose code would run with the rights of whoever runs this',

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "operations/pipeline_record.h"
 #include "operations/schema_scripts.h"
+#include "operations/trusted_owner.h"
 #include "postgres/slots.h"
 
 namespace walpost::operations {
@@ -91,22 +92,22 @@ absl::Status RevokeEmit(const InitOptions& options, SqlConnection* connection) {
 std::string RevokeEmitSql(const InitOptions& options) {
   // Whose rights outbox.emit_message has must keep it.
   return absl::StrFormat(
-      "DO $walpost$ DECLARE emit regprocedure; owner name; BEGIN "
-      "SELECT o.rolname INTO owner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace "
-      "JOIN pg_roles o ON o.oid = p.proowner JOIN pg_roles us ON us.rolname = current_user WHERE "
-      "n.nspname = %1$s AND p.proname = 'emit_message' AND o.rolname NOT IN (current_user, "
-      "'outbox_owner') AND NOT o.rolsuper AND (us.rolsuper OR NOT pg_has_role(o.oid, 'USAGE')) "
+      "DO $walpost$ DECLARE emit regprocedure; emitter name; BEGIN "
+      "SELECT owner.rolname INTO emitter FROM pg_proc p JOIN pg_namespace n ON n.oid = "
+      "p.pronamespace JOIN pg_roles owner ON owner.oid = p.proowner WHERE "
+      "n.nspname = %1$s AND p.proname = 'emit_message' AND %2$s "
       "LIMIT 1; IF FOUND THEN RAISE EXCEPTION 'emit_message belongs to role %%, which would gain "
-      "the right', owner USING ERRCODE = 'object_not_in_prerequisite_state'; END IF; "
+      "the right', emitter USING ERRCODE = 'object_not_in_prerequisite_state'; END IF; "
       "FOR emit IN SELECT p.oid::regprocedure FROM pg_catalog.pg_proc p WHERE p.proname = "
       "'pg_logical_emit_message' AND p.pronamespace = 'pg_catalog'::regnamespace LOOP "
       "EXECUTE pg_catalog.format('REVOKE EXECUTE ON FUNCTION %%s FROM PUBLIC', emit); "
-      "FOR owner IN SELECT DISTINCT pg_catalog.pg_get_userbyid(p.proowner) FROM pg_catalog.pg_proc "
+      "FOR emitter IN SELECT DISTINCT pg_catalog.pg_get_userbyid(p.proowner) FROM "
+      "pg_catalog.pg_proc "
       "p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = %1$s AND "
       "p.proname = 'emit_message' LOOP "
-      "EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %%s TO %%I', emit, owner); "
+      "EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %%s TO %%I', emit, emitter); "
       "END LOOP; END LOOP; END $walpost$",
-      QuoteLiteral(options.table_schema));
+      QuoteLiteral(options.table_schema), kOwnerIsForeign);
 }
 
 std::string RecordPrefixesSql(const InitOptions& options) {

@@ -1,8 +1,9 @@
 // FindForeign - what is in the way when something in the database is used that another role may own.
 // Why: who owns a function, a view or a table with a trigger has code of his run with the rights of
 //   whoever uses it, and decides what is in it. So walpost uses what it finds by name only where its
-//   owner is trusted: this role, a superuser, outbox_owner, or, for who is no superuser, a role that it is
-//   a member of. The files of sql/ ask the same.
+//   owner is trusted: outbox_owner, and who has the rights of this role already, as itself, its members and
+//   superusers do. That this role is a member of the owner makes nobody trusted: it gives the owner nothing.
+//   The files of sql/ ask the same.
 // Thread: blocking.
 // Errors: those of SqlConnection.
 #pragma once
@@ -17,11 +18,12 @@
 
 namespace walpost::operations {
 
-// SQL, about a row `owner` of pg_roles: it is not trusted.
+// SQL, about a row `owner` of pg_roles: it is not trusted. pg_database_owner, to which schema public belongs
+// from 15 on, has no rights of its own: it stands for the owner of the database.
 inline constexpr const char* kOwnerIsForeign =
-    "(owner.rolname NOT IN (current_user, 'outbox_owner') AND NOT owner.rolsuper AND ((SELECT "
-    "us.rolsuper FROM pg_roles us WHERE us.rolname = current_user) OR NOT pg_has_role(owner.oid, "
-    "'USAGE')))";
+    "(owner.rolname <> 'outbox_owner' AND NOT pg_has_role(CASE owner.rolname WHEN "
+    "'pg_database_owner' THEN (SELECT datdba FROM pg_database WHERE datname = current_database()) "
+    "ELSE owner.oid END, current_user, 'USAGE'))";
 
 struct ForeignObject {
   std::string what;  // such as `schema shop`, `shop.events` or `shop.emit()`
