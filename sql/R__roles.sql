@@ -79,10 +79,42 @@ $$;
 
 DO $$
 DECLARE
-    object record;
-    events regclass := to_regclass('outbox.events');
+    -- What the versions make, and nothing else changes hands: a schema may be an application's, too.
+    functions constant text[] := ARRAY[
+        'walpost.lock_wait_ms()', 'walpost.bound_lock_wait(timestamptz)', 'walpost.lock_tables(regclass[])', 'walpost.decide()',
+        'walpost.wire_number(bigint)', 'walpost.wire_field(integer, bytea)', 'walpost.wire_field(integer, text)',
+        'walpost.wire_field(integer, bigint)', 'walpost.wire_headers(integer, jsonb)',
+        'walpost.wire_options(text, text, jsonb, timestamptz, text, text, text, integer)', 'walpost.message_prefix(text)',
+        'outbox.emit_message(text, text, text, bytea, text, text, jsonb, timestamptz, text, text, text, integer, text, uuid)',
+        'outbox.emit_message(text, text, text, text, text, text, jsonb, timestamptz, text, text, text, integer, text, uuid)',
+        'outbox.emit_message(text, text, text, jsonb, text, text, jsonb, timestamptz, text, text, text, integer, text, uuid)'];
+    functions_of_table constant text[] := ARRAY[
+        'outbox.uuid_v7()', 'outbox.check_event(text, text, text, text, text, jsonb, text, text, timestamptz)',
+        'outbox.set_payload_max(integer)', 'outbox.forget_keys(interval, integer)',
+        'outbox.emit(text, text, text, bytea, text, text, jsonb, timestamptz, text, text, text, uuid)',
+        'outbox.emit(text, text, text, jsonb, text, text, jsonb, timestamptz, text, text, text, uuid)',
+        'outbox.emit(text, text, text, text, text, text, jsonb, timestamptz, text, text, text, uuid)',
+        'outbox.events_stay()', 'outbox.delivered_note()', 'outbox.partitions()', 'outbox.give_way()', 'outbox.partition_name(timestamptz)',
+        'outbox.give_to_owner(text)', 'outbox.adopt_default(text)', 'outbox.make_partitions(interval, text)', 'outbox.needed_rows()',
+        'outbox.needed_in(regclass)', 'outbox.kept_because(regclass, outbox.retention_note)',
+        'outbox.old_partitions(timestamptz, outbox.retention_note)', 'outbox.drop_partitions(regclass[], timestamptz[])',
+        'outbox.delete_rows(timestamptz, outbox.retention_note, integer)', 'outbox.committed()',
+        'outbox.maintain(interval, interval, text, integer)', 'outbox.forget()', 'outbox.set_ephemeral(boolean)'];
+    -- Not where outbox.events is somebody's own.
+    events constant regclass := (SELECT to_regclass('outbox.events') FROM walpost.schema_version WHERE version = 2);
+    our_functions oid[] := ARRAY(SELECT to_regprocedure(signature)::oid FROM unnest(functions) AS signature);
+    our_tables oid[] := ARRAY['walpost.pipeline'::regclass, 'walpost.schema_version', 'walpost.dead_letters', 'walpost.dead_letter_count'];
     tables regclass[];
+    object record;
+    lent text[] := '{}';
 BEGIN
+    IF events IS NOT NULL THEN
+        our_functions := our_functions || ARRAY(SELECT to_regprocedure(signature)::oid FROM unnest(functions_of_table) AS signature);
+        our_tables := our_tables || ARRAY[events, 'outbox.retention_note', 'outbox.idempotency']::regclass[]::oid[]
+                      || ARRAY(SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = events);
+    END IF;
+    our_functions := array_remove(our_functions, NULL);
+
     FOR object IN SELECT name FROM unnest(ARRAY['outbox_owner', 'outbox_writer', 'outbox_relay', 'outbox_operator']) AS name
                   WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) LOOP
         EXECUTE format('CREATE ROLE %I NOLOGIN', object.name);
@@ -105,26 +137,50 @@ BEGIN
     -- In the order in which outbox.emit locks them; what writers do not write comes first.
     tables := ARRAY(
         SELECT c.oid::regclass FROM pg_class c
-        WHERE c.relowner <> 'outbox_owner'::regrole AND c.relkind IN ('r', 'p') AND (c.relnamespace = to_regnamespace('walpost')
-            OR c.oid IN (events, to_regclass('outbox.retention_note'), to_regclass('outbox.idempotency'))
-            OR c.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = events))
+        WHERE c.oid = ANY (our_tables) AND c.relowner <> 'outbox_owner'::regrole
         ORDER BY CASE WHEN c.oid = to_regclass('outbox.idempotency') THEN 1 WHEN c.oid = events THEN 2
                       WHEN c.relispartition THEN 3 ELSE 0 END, c.oid);
     IF tables <> '{}' THEN
         PERFORM walpost.lock_tables(VARIADIC tables);
     END IF;
-    -- A schema first: who owns a table must be allowed there.
-    FOR object IN SELECT format('ALTER %s %s OWNER TO outbox_owner', kind, name) AS command FROM (
-        SELECT 1 AS place, 'SCHEMA' AS kind, format('%I', n.nspname) AS name FROM pg_namespace n
-            WHERE n.nspname IN ('walpost', 'outbox') AND n.nspowner <> 'outbox_owner'::regrole
-        UNION ALL SELECT 2, 'TABLE', target::text FROM unnest(tables) AS target
-        UNION ALL SELECT 3, 'ROUTINE', p.oid::regprocedure::text FROM pg_proc p
-            WHERE p.pronamespace IN (to_regnamespace('walpost'), to_regnamespace('outbox')) AND p.proowner <> 'outbox_owner'::regrole
-    ) AS objects ORDER BY place LOOP
+    -- Schemas first: who owns a table must be allowed there. Who owns a schema may drop what is in it, so one with anything else in it stays.
+    FOR object IN
+        SELECT n.nspname AS name, EXISTS (
+            SELECT FROM pg_depend d WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid AND d.deptype = 'n'
+            AND NOT (d.classid = 'pg_proc'::regclass AND d.objid = ANY (our_functions))
+            AND NOT (d.classid = 'pg_class'::regclass AND (d.objid = ANY (our_tables) OR EXISTS (
+                SELECT FROM pg_depend s WHERE s.classid = 'pg_class'::regclass AND s.objid = d.objid AND s.deptype = 'i'  -- an identity's sequence
+                AND s.refclassid = 'pg_class'::regclass AND s.refobjid = ANY (our_tables))))) AS shared
+        FROM pg_namespace n
+        WHERE n.nspowner <> 'outbox_owner'::regrole
+          AND n.oid IN (SELECT relnamespace FROM pg_class WHERE oid = ANY (our_tables)
+                        UNION SELECT pronamespace FROM pg_proc WHERE oid = ANY (our_functions))
+          AND n.nspname IN ('walpost', 'outbox')
+    LOOP
+        IF NOT object.shared THEN
+            EXECUTE format('ALTER SCHEMA %I OWNER TO outbox_owner', object.name);
+            CONTINUE;
+        END IF;
+        EXECUTE format('GRANT USAGE ON SCHEMA %I TO outbox_owner', object.name);
+        IF NOT has_schema_privilege('outbox_owner', object.name, 'CREATE') THEN
+            EXECUTE format('GRANT CREATE ON SCHEMA %I TO outbox_owner', object.name);
+            lent := lent || object.name::text;
+        END IF;
+    END LOOP;
+    FOR object IN
+        SELECT format('ALTER TABLE %s OWNER TO outbox_owner', target) AS command FROM unnest(tables) AS target
+        UNION ALL SELECT format('ALTER FUNCTION %s OWNER TO outbox_owner', p.oid::regprocedure) FROM pg_proc p
+                  WHERE p.oid = ANY (our_functions) AND p.proowner <> 'outbox_owner'::regrole
+    LOOP
         EXECUTE object.command;
     END LOOP;
+    -- Partitions are made and renamed later, too.
+    FOR object IN SELECT name FROM unnest(lent) AS name WHERE events IS NULL OR name <> 'outbox' LOOP
+        EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM outbox_owner', object.name);
+    END LOOP;
 
-    IF to_regnamespace('outbox') IS NOT NULL THEN  -- not where the outbox is a table of one's own
+    -- Not where the outbox is a table of one's own.
+    IF EXISTS (SELECT FROM pg_proc p WHERE p.oid = ANY (our_functions) AND p.pronamespace = to_regnamespace('outbox')) THEN
         GRANT USAGE ON SCHEMA outbox TO outbox_writer, outbox_relay;
     END IF;
     GRANT USAGE ON SCHEMA walpost TO outbox_relay, outbox_operator;
@@ -135,11 +191,11 @@ BEGIN
     -- It decides whether a record is sent, and cannot change what is sent.
     GRANT SELECT, UPDATE (decision, of_key, send_to) ON walpost.dead_letters TO outbox_operator;
     FOR object IN SELECT p.oid::regprocedure::text AS emit FROM pg_proc p
-                  WHERE p.pronamespace = to_regnamespace('outbox') AND p.proname IN ('emit', 'emit_message') LOOP
+                  WHERE p.oid = ANY (our_functions) AND p.proname IN ('emit', 'emit_message') LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO outbox_writer', object.emit);
     END LOOP;
     -- Its owner's rights are those that it emits with, also where everybody else has lost this one (docs/messages.md).
-    IF EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = to_regnamespace('outbox') AND p.proname = 'emit_message') THEN
+    IF EXISTS (SELECT FROM pg_proc p WHERE p.oid = ANY (our_functions) AND p.proname = 'emit_message') THEN
         FOR object IN SELECT p.oid::regprocedure::text AS emit FROM pg_proc p
                       WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proname = 'pg_logical_emit_message'
                       AND NOT has_function_privilege('outbox_owner', p.oid, 'EXECUTE') LOOP
