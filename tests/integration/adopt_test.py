@@ -218,3 +218,61 @@ def test_rows_of_ids_that_a_crash_gives_again_are_events(make_pipeline, workspac
     new.wait_state("streaming", 60)
     p.wait_confirmed()
     assert {f"New{n}" for n in range(60)} <= set(types(p))
+
+
+def use_ids(p, count):
+    p.execute(f"DO $$ BEGIN FOR i IN 1..{count} LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$")
+
+
+def write_and_pass_the_ids(p):
+    """Other rows than before the server was set back, with the same ids. Then ids that it had not given either."""
+    for n in range(60):
+        p.execute(ADD, p.name, f"New{n}")
+    use_ids(p, 300)
+
+
+def adopt_and_die(p):
+    use_ids(p, 200)
+    p.walpost = p.another(config=BOTH)
+    p.walpost.start(wait=None)
+    servers.wait_for(lambda: is_adopted(p), 60, "the adoption", every=0.05)
+    p.walpost.kill9()
+
+
+def test_rows_of_ids_that_a_server_that_was_set_back_gives_again_are_events(make_pipeline, workspace):
+    postgres = workspace.postgres()
+    p = published(make_pipeline, on_postgres=postgres)
+    assert p.walpost.stop() == 0
+    copy = postgres.copy_disk(workspace.path / "copy")
+    adopt_and_die(p)
+    postgres.put_back(copy)
+    write_and_pass_the_ids(p)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert {f"New{n}" for n in range(60)} <= set(types(p))
+
+
+# Without the end of the log. With a transaction open, the adoption is known by an id.
+@pytest.mark.parametrize("is_open", [False, True], ids=["nothing open", "one open"])
+def test_rows_of_ids_that_a_promoted_standby_gives_again_are_events(make_pipeline, workspace, is_open):
+    primary, standby = workspace.postgres(), workspace.postgres(start=False)
+    p = published(make_pipeline, on_postgres=primary)
+    assert p.walpost.stop() == 0
+    standby.make_standby_of(primary)
+    standby.execute("ALTER SYSTEM SET primary_conninfo = ''")
+    standby.execute("SELECT pg_reload_conf()")
+    servers.wait_for(lambda: not standby.execute("SELECT 1 FROM pg_stat_wal_receiver"), 30, "the end of the replication")
+    with primary.connect(p.database, autocommit=False) as connection:
+        if is_open:
+            connection.cursor().execute(ADD, (p.name, "Open"))
+        adopt_and_die(p)
+        [table] = [table for table in remembered(p)[-1].fingerprint.tables if table.name == "second"]
+        assert (table.first_xid > 0) == is_open
+    primary.stop("immediate")
+    standby.execute("SELECT pg_promote()")
+    p.postgres = standby
+    write_and_pass_the_ids(p)
+    p.walpost = p.another(config=BOTH)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert {f"New{n}" for n in range(60)} <= set(types(p))
