@@ -238,8 +238,6 @@ def test_thousands_of_connections_then_events_are_delivered_and_probes_answered(
     assert len(p.records()) == 30
 
 
-# Once walpost is gone, any user of the machine can listen where it did.
-# Failure 88.
 def sockets_of(port):
     """(state, bytes that wait to be sent) of each connection to a port of this host, also of those that no process has any more."""
     lines = [line.split() for line in Path("/proc/net/tcp").read_text(encoding="utf-8").splitlines()[1:]]
@@ -260,6 +258,8 @@ def test_answers_that_nobody_reads_are_not_kept_by_the_kernel(make_pipeline):
         servers.wait_for(lambda: not any(waiting for _, waiting in sockets_of(port)), 100, "the kernel to give up")
 
 
+# Once walpost is gone, any user of the machine can listen where it did.
+# Failure 88.
 def test_health_check_shows_no_token_to_who_listens(p):
     class Stranger(http.server.BaseHTTPRequestHandler):
         seen = []
