@@ -232,7 +232,7 @@ bool Pipeline::want_frame() const {
                                      intake_.known().retained_bytes();
   // What has to come again on a new connection takes no memory. Whether a silent one is alive shows by its
   // next frame, whatever that is.
-  return !intake_.verified() || timers_.alone() ||
+  return !intake_.verified() || (timers_.alone() && !pings_.given_up()) ||
          (dispatcher_.caught_up() && dead_letters_.has_room() &&
           retained_bytes < options_.in_flight_bytes_max);
 }
@@ -255,7 +255,9 @@ StreamCommand Pipeline::TakeStreamCommand() {
   return std::exchange(stream_command_, StreamCommand::kNone);
 }
 
-bool Pipeline::TakePing(base::Now now) { return connected_ && pings_.Take(now); }
+std::optional<base::PingQuestion> Pipeline::TakePing(base::Now now) {
+  return connected_ ? pings_.Take(now) : std::nullopt;
+}
 
 base::MonotonicTime Pipeline::NextDeadline() const {
   base::MonotonicTime deadline = dispatcher_.NextDeadline().value_or(base::MonotonicTime::max());

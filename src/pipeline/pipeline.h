@@ -99,7 +99,7 @@ class Pipeline {
   StreamCommand TakeStreamCommand();
   // Of the connection that was left, to be sent before CopyDone.
   pgoutput::StandbyStatus FinalStatus(base::Now now);
-  bool TakePing(base::Now now);
+  std::optional<base::PingQuestion> TakePing(base::Now now);
   // Catalogs and timeline are to be read on another connection; the look's number.
   std::optional<std::uint64_t> TakeLook(base::Now now);
   // Of the table of dead letters, one at a time.

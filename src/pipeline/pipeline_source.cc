@@ -91,7 +91,8 @@ void Pipeline::EndConnection(const std::string& why, base::Now now) {
 
 // Something of this connection was taken.
 void Pipeline::OnPassed(base::Now now) {
-  if (timers_.OnPassed(intake_.connection_lsn(), intake_.verified(), now)) {
+  const bool verified = intake_.verified() && !pings_.given_up();
+  if (timers_.OnPassed(intake_.connection_lsn(), verified, now)) {
     dispatcher_.Resume();
   }
 }
@@ -120,6 +121,10 @@ bool Pipeline::TakenOver(const base::SourceFacts& facts) const {
 void Pipeline::CheckSilence(base::Now now) {
   if (connected_ && !paused_ && status_clock_.MayBeGone(now)) {
     timers_.OnLeft(now);
+  }
+  if (connected_ && pings_.Unproven(timers_.publish_alone(), now)) {
+    timers_.OnLeft(now);
+    pings_.GiveUp();
   }
   const bool silent = connected_ && !paused_ && status_clock_.Silent(now);
   if (silent && status_clock_.SilentTooLong(now)) {
@@ -201,10 +206,17 @@ void Pipeline::OnPing(base::PingAnswer answer, base::Now now) {
   if (!connected_) {
     return;
   }
+  const bool given_up = pings_.given_up();
   if (answer == base::PingAnswer::kStopping) {
     LeaveServer(kServerStopping, now);
-  } else if (paused_ && pings_.OnAnswer(answer, now)) {
+  } else if (answer == base::PingAnswer::kNotOurs) {
+    EndConnection("the server has given up this connection while reading was paused", now);
+    timers_.OnSlotInUse();
+  } else if (pings_.OnAnswer(answer, now) && paused_) {
     LeaveServer(kServerUnreachable, now);
+  } else if (given_up && !pings_.given_up()) {
+    timers_.OnProven();
+    dispatcher_.Resume();
   }
 }
 

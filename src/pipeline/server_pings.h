@@ -1,6 +1,8 @@
-// ServerPings - when the server is asked on a new connection whether it is stopping.
+// ServerPings - when the server is asked on a new connection whether it is stopping, and whether the slot is
+// still ours.
 // Why: a server stops only when all that it has was sent and confirmed, and the stream says so at its very
-//   end. Where that end is far away, or nothing is read, only a new connection shows the stop.
+//   end. Where that end is far away, or nothing is read, only a new connection shows the stop. So it is with
+//   the server's giving up this connection: what is read after a pause may be from long ago.
 // Thread: loop thread; no clock of its own.
 // Source: docs/design.md, facts 6 and 7.
 #pragma once
@@ -37,26 +39,38 @@ class ServerPings {
 
   // On each tick of a connection. `caught_up`: with what the server had when it was connected.
   void OnTick(bool paused, bool caught_up, base::Now now) {
-    if (!paused) {
+    if (paused) {
+      ours_until_ = ours_until_.value_or(now.mono);
+      paused_at_ = now.mono;
+    } else {
       unanswered_since_.reset();
     }
-    if (!paused && caught_up && now.mono >= late_until_) {
+    if (!paused && now.mono - paused_at_ >= kEvery && !given_up_) {
+      ours_until_.reset();
+    }
+    if (!ours_until_ && caught_up && now.mono >= late_until_) {
       next_.reset();
     } else if (!next_) {
       next_ = now.mono + kEvery;
     }
   }
 
-  bool Take(base::Now now) {
+  std::optional<base::PingQuestion> Take(base::Now now) {
     if (!next_ || now.mono < *next_) {
-      return false;
+      return std::nullopt;
     }
     next_ = now.mono + kEvery;
-    return true;
+    taken_at_ = now.mono;
+    return ours_until_ ? base::PingQuestion::kSlot : base::PingQuestion::kServes;
   }
 
   // Of a ping that was taken while nothing is read. True when nobody has answered for too long.
   bool OnAnswer(base::PingAnswer answer, base::Now now) {
+    // Who may not ask about the slot goes by whether the server serves.
+    if (ours_until_ && (answer == base::PingAnswer::kOurs || answer == base::PingAnswer::kServes)) {
+      ours_until_ = taken_at_;
+      given_up_ = false;
+    }
     if (answer != base::PingAnswer::kNone) {
       unanswered_since_.reset();
       return false;
@@ -65,12 +79,27 @@ class ServerPings {
     return now.mono - *unanswered_since_ >= kNoAnswerMax;
   }
 
+  // Nothing has shown for so long that the slot is ours.
+  bool Unproven(std::chrono::milliseconds limit, base::Now now) const {
+    return ours_until_ && now.mono - *ours_until_ >= limit;
+  }
+
+  // From now on what is read proves nothing, only an answer does.
+  void GiveUp() { given_up_ = true; }
+
+  bool given_up() const { return given_up_; }
+
   std::optional<base::MonotonicTime> NextDeadline() const { return next_; }
 
  private:
   std::optional<base::MonotonicTime> next_;  // absent = the stream itself will show a stop
   base::MonotonicTime late_until_;
   std::optional<base::MonotonicTime> unanswered_since_;
+  base::MonotonicTime taken_at_;
+  // Since reading was paused: when it was last known that the slot is ours. Absent = the stream shows it.
+  std::optional<base::MonotonicTime> ours_until_;
+  base::MonotonicTime paused_at_;
+  bool given_up_ = false;
 };
 
 }  // namespace walpost::pipeline

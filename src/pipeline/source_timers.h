@@ -48,8 +48,7 @@ class SourceTimers {
     }
     const bool again = verified && alone_since_.has_value();
     if (again) {
-      alone_since_.reset();
-      alone_for_long_ = slot_in_use_ = false;
+      OnProven();
     }
     return again;
   }
@@ -84,7 +83,18 @@ class SourceTimers {
     if (slot_in_use_) {
       return *alone_since_;
     }
-    return *alone_since_ + (server_timeout_.count() > 0 ? server_timeout_ : kPublishAlone);
+    return *alone_since_ + publish_alone();
+  }
+
+  // Without a live stream.
+  std::chrono::milliseconds publish_alone() const {
+    return server_timeout_.count() > 0 ? server_timeout_ : kPublishAlone;
+  }
+
+  // The server says that the slot is ours.
+  void OnProven() {
+    alone_since_.reset();
+    alone_for_long_ = slot_in_use_ = false;
   }
 
   // The time is over: another instance may have the slot.

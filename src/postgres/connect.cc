@@ -26,20 +26,6 @@ bool SameProgress(const std::optional<base::Progress>& a, const std::optional<ba
                 : a.has_value() == b.has_value();
 }
 
-// A second connection to the same server. One for replication first: applications that take every
-// ordinary one must not keep walpost away.
-std::variant<Connection, StreamEnd> OpenBeside(const ConnectOptions& options,
-                                               const ServerAddress& server) {
-  ConnectionOptions wanted{options.conninfo, options.application_name, /*replication=*/true,
-                           server};
-  auto opened = Connection::Open(wanted);
-  if (std::holds_alternative<StreamEnd>(opened)) {  // max_wal_senders, perhaps
-    wanted.replication = false;
-    opened = Connection::Open(wanted);
-  }
-  return opened;
-}
-
 // Does the slot stand anywhere else than where preflight saw it?
 std::optional<StreamEnd> SlotMoved(const ConnectOptions& options, const ServerAddress& server,
                                    base::Lsn seen) {
@@ -217,7 +203,7 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   }
   Connected connected;
   connected.server = connection.address();
-  connected.pinger = MakePinger(connection);
+  connected.pinger = MakePinger(connection, options);
   connected.clear_text_peer = ClearTextPeer(connection.get());
   connected.delivered_not_noted = std::move(not_noted);
   connected.stream =

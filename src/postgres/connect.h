@@ -52,12 +52,12 @@ struct ConnectOptions {
   std::optional<ServerAddress> server = {};  // for LookAgain: absent = any of those in conninfo
 };
 
-// PQping on exactly the server that a stream talks to; blocking. A copy of what is needed for that: to be
-// used from another thread, while the stream is in use.
+// Asks exactly the server that a stream talks to: PQping, or about the slot on a second connection.
+// Blocking. A copy of what is needed for that: to be used from another thread, while the stream is in use.
 class Pinger {
  public:
   virtual ~Pinger() = default;
-  virtual base::PingAnswer Ping() = 0;
+  virtual base::PingAnswer Ping(base::PingQuestion question) = 0;
 };
 
 struct Connected {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "postgres/result.h"
+#include "postgres/sql_connection.h"
 
 namespace walpost::postgres {
 namespace {
@@ -14,25 +15,50 @@ constexpr char kPingTimeoutSeconds[] = "2";
 
 class LibpqPinger final : public Pinger {
  public:
-  explicit LibpqPinger(const Connection& connection) {
-    const ConninfoPtr options(PQconninfo(connection.get()));
+  LibpqPinger(const Connection& connection, const ConnectOptions& options)
+      : options_(options),
+        server_(connection.address()),
+        walsender_pid_(PQbackendPID(connection.get())) {
+    const ConninfoPtr used(PQconninfo(connection.get()));
     // TLS and the role as before, since a proxy may need them to find the server; of several hosts
     // only the one this connection reached. No password: the answer comes before authentication.
-    for (const PQconninfoOption* option = options.get();
+    for (const PQconninfoOption* option = used.get();
          option != nullptr && option->keyword != nullptr; ++option) {
       const std::string keyword = option->keyword;
       if (option->val != nullptr && option->val[0] != '\0' && !Replaced(keyword)) {
         Add(keyword, option->val);
       }
     }
-    const ServerAddress server = connection.address();
-    Add("host", server.host.c_str());
-    Add("hostaddr", server.hostaddr.c_str());
-    Add("port", server.port.c_str());
+    Add("host", server_.host.c_str());
+    Add("hostaddr", server_.hostaddr.c_str());
+    Add("port", server_.port.c_str());
     Add("connect_timeout", kPingTimeoutSeconds);
   }
 
-  base::PingAnswer Ping() override {
+  base::PingAnswer Ping(base::PingQuestion question) override {
+    return question == base::PingQuestion::kSlot ? AskAboutSlot() : AskWhetherItServes();
+  }
+
+ private:
+  // Who may not ask learns whether it serves.
+  base::PingAnswer AskAboutSlot() const {
+    auto opened = OpenBeside(options_, server_);
+    if (std::holds_alternative<StreamEnd>(opened)) {
+      return AskWhetherItServes();
+    }
+    const Result slot = std::get<Connection>(opened).Query(
+        "SELECT active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = " +
+            QuoteLiteral(options_.slot),
+        std::chrono::steady_clock::now() + options_.statement_timeout);
+    if (!slot.ok()) {
+      return slot.error().sqlstate.empty() ? base::PingAnswer::kNone : base::PingAnswer::kServes;
+    }
+    return slot.rows() == 1 && slot.Text(0, 0) == std::to_string(walsender_pid_)
+               ? base::PingAnswer::kOurs
+               : base::PingAnswer::kNotOurs;
+  }
+
+  base::PingAnswer AskWhetherItServes() const {
     std::vector<const char*> keywords;
     std::vector<const char*> values;
     for (const auto& [keyword, value] : parameters_) {
@@ -51,7 +77,6 @@ class LibpqPinger final : public Pinger {
     }
   }
 
- private:
   static bool Replaced(const std::string& keyword) {
     for (const char* replaced : {"host", "hostaddr", "port", "connect_timeout", "options",
                                  "replication", "password", "target_session_attrs", "service"}) {
@@ -68,13 +93,28 @@ class LibpqPinger final : public Pinger {
     }
   }
 
+  const ConnectOptions options_;
+  const ServerAddress server_;
+  const int walsender_pid_;
   std::vector<std::pair<std::string, std::string>> parameters_;
 };
 
 }  // namespace
 
-std::unique_ptr<Pinger> MakePinger(const Connection& connection) {
-  return std::make_unique<LibpqPinger>(connection);
+std::variant<Connection, StreamEnd> OpenBeside(const ConnectOptions& options,
+                                               const ServerAddress& server) {
+  ConnectionOptions wanted{options.conninfo, options.application_name, /*replication=*/true,
+                           server};
+  auto opened = Connection::Open(wanted);
+  if (std::holds_alternative<StreamEnd>(opened)) {  // max_wal_senders, perhaps
+    wanted.replication = false;
+    opened = Connection::Open(wanted);
+  }
+  return opened;
+}
+
+std::unique_ptr<Pinger> MakePinger(const Connection& connection, const ConnectOptions& options) {
+  return std::make_unique<LibpqPinger>(connection, options);
 }
 
 }  // namespace walpost::postgres

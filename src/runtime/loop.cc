@@ -269,14 +269,17 @@ void Loop::HandleStatus() {
 
 void Loop::HandlePing() {
   // Taken also while one is under way: what is due but not taken would keep the loop from waiting.
-  if (stream_ == nullptr || !pipeline_.TakePing(now_) || pinging_) {
+  const std::optional<base::PingQuestion> question =
+      stream_ == nullptr ? std::nullopt : pipeline_.TakePing(now_);
+  if (!question || pinging_) {
     return;
   }
   pinging_ = true;
   // Shared by the two halves of the job.
   auto answer = std::make_shared<base::PingAnswer>(base::PingAnswer::kServes);
   helper_->Run(
-      Helper::Queue::kPing, [answer, pinger = pinger_] { *answer = pinger->Ping(); },
+      Helper::Queue::kPing,
+      [answer, pinger = pinger_, question = *question] { *answer = pinger->Ping(question); },
       [this, answer, pinged = stream_.get()] {
         pinging_ = false;
         if (pinged == stream_.get()) {

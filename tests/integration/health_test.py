@@ -39,8 +39,9 @@ def p(make_pipeline, behind_network):
     made = make_pipeline(on_postgres=postgres, on_kafka=kafka)
     parts = psycopg2.extensions.parse_dsn(postgres.conninfo(made.database, tcp=True))
     parts.update(host="127.0.0.1", port=to_postgres.port)
-    made.walpost = made.another(conninfo=psycopg2.extensions.make_dsn(**parts), bootstrap=f"127.0.0.1:{to_kafka.port}",
-                                properties={"socket.timeout.ms": "4000"})
+    made.walpost_options = {"conninfo": psycopg2.extensions.make_dsn(**parts), "bootstrap": f"127.0.0.1:{to_kafka.port}",
+                            "properties": {"socket.timeout.ms": "4000"}}
+    made.walpost = made.another(**made.walpost_options)
     made.start()
     made.insert(1, 20)
     made.wait_confirmed()
@@ -130,6 +131,38 @@ def test_process_that_lost_the_slot_does_not_publish_what_another_has_delivered(
     p.insert(46, 60)
     p.wait_confirmed()
     assert p.judge() == 0, "nothing twice: what another has delivered is not sent again"
+
+
+# What it reads after the pause may be from long ago. The server answers everybody else.
+# Failure 83.
+@pytest.mark.parametrize("alone", [False, True], ids=["nothing passes", "new connections pass"])
+def test_process_that_lost_the_slot_while_it_read_nothing_does_not_publish(p, behind_network, alone):
+    to_postgres, to_kafka = behind_network[2:]
+    assert p.walpost.stop() == 0
+    p.walpost = p.another(**p.walpost_options, config={"delivery": {"in_flight_bytes_max": "64KiB"}}).start()
+    to_kafka.set_mode("cut")
+    servers.wait_for(lambda: not p.walpost.status()["sink"]["connected"], 60, "Kafka to be away")
+    p.insert_transactions(1001, 1300, keys=1, payload_bytes=500)
+    p.walpost.wait_state("backpressured", 30)
+    if alone:
+        to_postgres.hold_those_of_now()
+    else:
+        to_postgres.set_mode("hold")
+    servers.wait_for(lambda: not p.slot()["active"], 60, "the server to give the connection up")
+    gone = time.monotonic()
+    second = p.another().start()
+    p.insert_transactions(1301, 1400, keys=1, payload_bytes=500)
+    servers.wait_for(lambda: second.status()["events"]["delivered"] == 400, 60, "the second instance to deliver")
+    delivered = len(p.records())
+    servers.wait_for(lambda: time.monotonic() > gone + 2 * SENDER_TIMEOUT_MS / 1000, 30, "the time to publish alone to be over")
+    to_kafka.set_mode("pass")
+    to_postgres.set_mode("pass")
+    p.walpost.wait_state("standby", 120)
+    assert second.stop() == 0
+    p.walpost.wait_state("streaming", 60)
+    p.insert_transactions(1401, 1410, keys=1)
+    p.wait_confirmed()
+    assert len(p.records()) == delivered + 10, "nothing twice: what another has delivered is not sent again"
 
 
 # Failure 83.

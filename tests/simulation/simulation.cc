@@ -164,12 +164,15 @@ void Simulation::Commands() {
     }
   }
   Statuses();
-  if (connection_ && pipeline_->TakePing(now_)) {
+  if (const auto question = connection_ ? pipeline_->TakePing(now_) : std::nullopt) {
     const bool stops = server_state_ == ServerState::kStopping;
     if (stops) {
       Trace("a ping says that the server stops");
     }
-    pipeline_->OnPing(stops ? base::PingAnswer::kStopping : base::PingAnswer::kServes, now_);
+    pipeline_->OnPing(stops                                    ? base::PingAnswer::kStopping
+                      : *question == base::PingQuestion::kSlot ? base::PingAnswer::kOurs
+                                                               : base::PingAnswer::kServes,
+                      now_);
   }
   Look();
   DeadLetters();

@@ -43,6 +43,7 @@ class _Connection:
         self.client, self.server, self.filtered = client, server, filtered
         self.flows = (_Flow(client, server, "drop_up"), _Flow(server, client, "drop_down"))
         self.has_hole = False
+        self.held = False
 
     def reset(self):
         for end in (self.client, self.server):
@@ -75,6 +76,11 @@ class TcpProxy:
         if mode not in MODES:
             raise ValueError(mode)
         self._wanted = (mode, delay_s)
+
+    def hold_those_of_now(self):
+        """For good, as a firewall does that forgot them. Later ones pass."""
+        for connection in list(self._connections):
+            connection.held = True
 
     def close(self):
         self._closing = True
@@ -114,7 +120,7 @@ class TcpProxy:
 
         watch(self._listener, select.POLLIN, None)
         for connection in self._connections if self._mode != "hold" else ():
-            for flow in connection.flows:
+            for flow in connection.flows if not connection.held else ():
                 if not flow.ended and flow.queued_bytes < QUEUE_BYTES_MAX:
                     watch(flow.source, select.POLLIN, (connection, flow, self._receive))
                 if flow.due(now):

@@ -181,6 +181,8 @@ TEST_F(BackPressureTest, StatusesGoOnWhileReadingIsPaused) {
   Fill();
   for (int i = 0; i < 12; ++i) {
     Advance(milliseconds(10'000));
+    EXPECT_TRUE(pipeline().TakePing(now_));
+    pipeline().OnPing(base::PingAnswer::kOurs, now_);
     EXPECT_TRUE(TakeStatus()) << i;
   }
   DeliverAll();
@@ -276,6 +278,70 @@ TEST_F(BackPressureTest, ServerThatNobodyReachesIsLeftWhileNothingIsRead) {
   EXPECT_FALSE(pipeline().connected());
   EXPECT_NE(pipeline().last_error(), "");
   DeliverAll();
+}
+
+// What is read after a pause may be from long ago, and another instance may have the slot by now.
+class PauseTest : public BackPressureTest {
+ protected:
+  static constexpr milliseconds kTimeout{4'000};
+
+  void SetUp() override {
+    BackPressureTest::SetUp();
+    End(base::StreamEnd::Kind::kLost);
+    facts_.wal_sender_timeout_ms = kTimeout.count();
+    Connect();
+    Fill();
+  }
+
+  void Answer(std::optional<base::PingAnswer> answer) {
+    Advance(ServerPings::kEvery);
+    const std::optional<base::PingQuestion> question = pipeline().TakePing(now_);
+    ASSERT_EQ(question, base::PingQuestion::kSlot);
+    if (answer) {
+      pipeline().OnPing(*answer, now_);
+    }
+    Tick();
+  }
+};
+
+TEST_F(PauseTest, SlotThatIsOursIsPublishedForAsLongAsReadingIsPaused) {
+  for (int i = 0; i < 20; ++i) {
+    Answer(base::PingAnswer::kOurs);
+    ASSERT_FALSE(sink_.closed()) << i;
+  }
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
+TEST_F(PauseTest, WithoutAnAnswerItIsPublishedForTwiceTheServersTimeout) {
+  Answer(base::PingAnswer::kNone);
+  Answer(std::nullopt);
+  Answer(base::PingAnswer::kNone);
+  EXPECT_FALSE(sink_.closed());
+  Answer(std::nullopt);
+  EXPECT_TRUE(sink_.closed());
+  EXPECT_FALSE(pipeline().want_frame()) << "what is read proves nothing";
+  EXPECT_TRUE(pipeline().connected());
+  Answer(base::PingAnswer::kOurs);
+  EXPECT_FALSE(sink_.closed());
+  DeliverAll();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
+TEST_F(PauseTest, SlotThatIsNotOursAnyMoreIsPublishedNoFurtherAndConnectedToAnew) {
+  Answer(base::PingAnswer::kNotOurs);
+  Tick();
+  EXPECT_TRUE(sink_.closed());
+  EXPECT_FALSE(pipeline().connected());
+  EXPECT_EQ(pipeline().tracker().in_flight_events(), 2U);
+}
+
+// Who may only replicate, say.
+TEST_F(PauseTest, ServerThatDoesNotSayIsTakenToBeOurs) {
+  for (int i = 0; i < 20; ++i) {
+    Answer(base::PingAnswer::kServes);
+    ASSERT_FALSE(sink_.closed()) << i;
+  }
 }
 
 TEST_F(BackPressureTest, ServerThatNobodyReachesIsKeptWhileItIsRead) {

@@ -362,11 +362,11 @@ TEST_F(ConnectServerTest, PingerSeesAStopThatWaitsForUs) {
   ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
   auto& [stream, facts, pinger, clear_text_peer, not_noted, server] = std::get<Connected>(outcome);
   EXPECT_EQ(clear_text_peer, "") << "loopback";
-  EXPECT_EQ(pinger->Ping(), base::PingAnswer::kServes);
+  EXPECT_EQ(pinger->Ping(base::PingQuestion::kServes), base::PingAnswer::kServes);
   other.Sql("INSERT INTO t SELECT generate_series(1, 400000)");
   other.Signal(SIGINT);
   const auto deadline = Soon();
-  while (pinger->Ping() != base::PingAnswer::kStopping) {
+  while (pinger->Ping(base::PingQuestion::kServes) != base::PingAnswer::kStopping) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline);
     poll(nullptr, 0, 20);
   }

@@ -117,7 +117,7 @@ class SlowPinger final : public postgres::Pinger {
  public:
   explicit SlowPinger(std::shared_ptr<SlowServer> server) : server_(std::move(server)) {}
 
-  base::PingAnswer Ping() override {
+  base::PingAnswer Ping(base::PingQuestion /*question*/) override {
     return server_->Ping() ? base::PingAnswer::kStopping : base::PingAnswer::kServes;
   }
 
