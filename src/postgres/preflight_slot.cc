@@ -1,5 +1,6 @@
 // The slot, and what walpost.pipeline remembers of it.
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -15,24 +16,33 @@ using base::HaltReason;
 
 constexpr char kPlugin[] = "pgoutput";
 
+// A table of another layout, or one that was dropped meanwhile. Any other error, such as a lock on the
+// table, says nothing about what is recorded.
+bool IsNotOurs(std::string_view sqlstate) {
+  return sqlstate == sqlstate::kUndefinedTable || sqlstate == sqlstate::kUndefinedColumn ||
+         sqlstate == sqlstate::kInvalidSchemaName;
+}
+
 }  // namespace
 
 std::string PreflightRun::SlotText() const {
   return absl::StrFormat("slot \"%s\" on %s", options_.slot, endpoint().ToString());
 }
 
-// Asked so that a missing table or right is an empty answer and not an error in the server's log.
+// Asked so that a missing table or right is an answer and not an error in the server's log.
 std::optional<StreamEnd> PreflightRun::ReadRecord() {
   const Result readable = Query(
-      "SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = "
-      "c.relnamespace "
-      "WHERE n.nspname = 'walpost' AND c.relname = 'pipeline' AND c.relkind = 'r' "
-      "AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')");
+      "SELECT has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT') "
+      "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
+      "WHERE n.nspname = 'walpost' AND c.relname = 'pipeline' AND c.relkind = 'r'");
   if (!readable.ok()) {
     return QueryFailure("looking for walpost.pipeline", readable.error(), endpoint());
   }
   if (readable.rows() == 0) {
     return std::nullopt;
+  }
+  if (!readable.True(0, 0)) {
+    return RecordForbidden();
   }
   const Result record =
       Query(absl::StrFormat("SELECT name::text, system_identifier::text, consistent_point::text, "
@@ -44,10 +54,10 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
                             "ORDER BY created_at DESC LIMIT 1",
                             ArrayLiteral(options_.message_prefixes), QuoteLiteral(options_.slot)));
   if (!record.ok()) {
-    // A table of another layout is none of ours; a lost connection is.
-    return record.error().sqlstate.empty()
-               ? std::optional(QueryFailure("reading walpost.pipeline", record.error(), endpoint()))
-               : std::nullopt;
+    return IsNotOurs(record.error().sqlstate)
+               ? std::nullopt
+               : std::optional(
+                     QueryFailure("reading walpost.pipeline", record.error(), endpoint()));
   }
   if (record.rows() == 1) {
     record_ = PipelineRecord{std::string(record.Text(0, 0)), std::string(record.Text(0, 1)),
@@ -59,6 +69,19 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
                          record.True(0, 6)};
   }
   return std::nullopt;
+}
+
+// What may not be read may be a record that keeps us from streaming.
+StreamEnd PreflightRun::RecordForbidden() const {
+  const std::string role = QuoteIdentifier(endpoint().user);
+  return OperatorEnd(
+      HaltReason::kAuthFailed,
+      absl::StrFormat(
+          "role %s may not read walpost.pipeline on %s, so it is not known what `walpost "
+          "init` recorded: GRANT USAGE ON SCHEMA walpost TO %s; GRANT SELECT ON "
+          "walpost.pipeline TO %s",
+          role, endpoint().ToString(), role, role),
+      std::string(sqlstate::kInsufficientPrivilege));
 }
 
 StreamEnd PreflightRun::SlotMissing() const {
@@ -96,8 +119,9 @@ std::optional<StreamEnd> PreflightRun::SlotStreams() {
 }
 
 std::optional<StreamEnd> PreflightRun::Slot() {
-  if (auto problem = ReadRecord(); problem.has_value()) {
-    return problem;
+  record_unread_ = ReadRecord();
+  if (record_unread_.has_value()) {
+    return record_unread_;
   }
   const char* const synced = version() >= 170000 ? "s.synced" : "false";
   const Result slot = Query(absl::StrFormat(
@@ -201,7 +225,7 @@ std::optional<StreamEnd> PreflightRun::SlotFree() {
 
 std::optional<StreamEnd> PreflightRun::Record() {
   if (!record_.has_value()) {
-    return std::nullopt;
+    return record_unread_;
   }
   const std::string here = std::to_string(facts().system_identifier);
   if (!record_->system_identifier.empty() && record_->system_identifier != here) {

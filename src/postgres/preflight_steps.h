@@ -13,8 +13,7 @@
 
 namespace walpost::postgres {
 
-// A row of walpost.pipeline, written by `walpost init`. Absent when the table is not there or not
-// ours to read.
+// A row of walpost.pipeline, written by `walpost init`. Absent when there is no such table or row.
 struct PipelineRecord {
   std::string name;
   std::string system_identifier;
@@ -60,6 +59,7 @@ class PreflightRun {
   base::SourceFacts& facts() { return report_.facts; }
 
   std::optional<StreamEnd> ReadRecord();
+  StreamEnd RecordForbidden() const;
   StreamEnd SlotMissing() const;
   std::optional<StreamEnd> JudgeSlot(const Result& slot);
   Result ReadTable(const SourceTable& wanted);
@@ -79,7 +79,8 @@ class PreflightRun {
   bool all_tables_ = false;  // of the publication
   bool via_root_ = false;    // the same
   std::optional<PipelineRecord> record_;
-  std::string active_pid_;  // of the slot's present user, empty when free
+  std::optional<StreamEnd> record_unread_;  // why it is not known whether there is one
+  std::string active_pid_;                  // of the slot's present user, empty when free
   std::string active_user_text_;
 };
 

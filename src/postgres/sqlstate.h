@@ -24,6 +24,8 @@ constexpr std::string_view kProgramLimitExceeded = "54000";
 constexpr std::string_view kProtocolViolation = "08P01";
 constexpr std::string_view kReadOnlySqlTransaction = "25006";
 constexpr std::string_view kSerializationFailure = "40001";
+constexpr std::string_view kUndefinedColumn = "42703";
+constexpr std::string_view kUndefinedFile = "58P01";
 constexpr std::string_view kUndefinedObject = "42704";
 constexpr std::string_view kUndefinedTable = "42P01";
 

@@ -112,12 +112,13 @@ def proxy_that_changes_what_goes_through(stage):
 
 # -- logins -------------------------------------------------------------------------------------------------------------
 
-@SCENES.of("auth_failed", "[42501]", "[28P01]", "[28000]", "[3D000]")
+@SCENES.of("auth_failed", "may not read walpost.pipeline", "[42501]", "[28P01]", "[28000]", "[3D000]")
 def login_that_is_rejected(stage):
     postgres = stage.workspace.postgres()
     p = stage.stopped(on_postgres=postgres)
-    p.execute("SET password_encryption = 'scram-sha-256'; CREATE ROLE relay LOGIN PASSWORD 'right'; GRANT USAGE ON SCHEMA walpost, outbox TO relay;"
-              " GRANT SELECT ON ALL TABLES IN SCHEMA walpost, outbox TO relay")
+    p.execute("SET password_encryption = 'scram-sha-256'; CREATE ROLE relay LOGIN REPLICATION PASSWORD 'right';"
+              " GRANT USAGE ON SCHEMA outbox TO relay; GRANT SELECT ON ALL TABLES IN SCHEMA outbox TO relay;"
+              " GRANT SELECT ON walpost.dead_letters, walpost.schema_version TO relay")
     hba = postgres.data / "pg_hba.conf"
     hba.write_text("local all postgres trust\nhost all all 127.0.0.1/32 scram-sha-256\n", encoding="utf-8")
     p.execute("SELECT pg_reload_conf()")
@@ -126,6 +127,12 @@ def login_that_is_rejected(stage):
         return postgres.conninfo(database, user="relay", tcp=True, password=password)
 
     stage.reconfigure(conninfo=conninfo()).start(wait=None)
+    yield {"ROLE_NAME": "relay"}
+
+    p.walpost.stop()
+    p.execute("ALTER ROLE relay NOREPLICATION")
+    stage.insert()
+    p.walpost.start(wait=None)
     yield {"ROLE_NAME": "relay"}
 
     p.walpost.stop()

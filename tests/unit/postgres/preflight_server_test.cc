@@ -11,6 +11,7 @@
 #include "postgres/connect.h"
 #include "postgres/preflight.h"
 #include "postgres/slot_hold.h"
+#include "postgres/sqlstate.h"
 #include "support/postgres_server.h"
 #include "unit/postgres/preflight_fixture.h"
 
@@ -337,20 +338,57 @@ TEST_F(PreflightServerTest, RecordOfAnotherSlotSaysNothing) {
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
 }
 
-TEST_F(PreflightServerTest, UnreadableOrForeignRecordTableIsIgnored) {
+TEST_F(PreflightServerTest, RecordTableOfAnotherLayoutIsIgnored) {
+  MakeAll();
+  Sql("CREATE SCHEMA walpost; CREATE TABLE walpost.pipeline (unrelated int)");
+  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
+}
+
+// What it guards is not known: whether all is backfilled, the cluster, the prefixes.
+TEST_F(PreflightServerTest, RecordThatIsLockedIsTriedAgain) {
   MakeAll();
   Sql(kPipelineTable);
-  Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier) VALUES ('shop', '" + slot_ +
-      "', 42)");
+  auto other = Connection::Open({server_->Conninfo(database_), "another", false});
+  ASSERT_TRUE(std::holds_alternative<Connection>(other));
+  const Deadline soon = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  Connection& holder = std::get<Connection>(other);
+  ASSERT_TRUE(holder.Query("BEGIN", soon).ok());
+  ASSERT_TRUE(holder.Query("LOCK TABLE walpost.pipeline IN ACCESS EXCLUSIVE MODE", soon).ok());
+  ConnectOptions options = Options();
+  options.lock_timeout = std::chrono::milliseconds(100);
+  for (const std::string& slot : {slot_, std::string("no_such_slot")}) {
+    options.slot = slot;
+    const StreamEnd end = Rejected(options);
+    EXPECT_EQ(end.kind, Kind::kLost) << end.status;
+    EXPECT_EQ(end.sqlstate, sqlstate::kLockNotAvailable) << end.status;
+    EXPECT_THAT(std::string(end.status.message()), HasSubstr("walpost.pipeline"));
+  }
+  const auto checked = CheckSource(options);
+  ASSERT_TRUE(std::holds_alternative<PreflightReport>(checked));
+  for (const PreflightStep& step : std::get<PreflightReport>(checked).steps) {
+    EXPECT_EQ(step.problem.has_value(), step.name == "slot" || step.name == "record") << step.name;
+  }
+}
+
+// Failure 14.
+TEST_F(PreflightServerTest, RecordThatMayNotBeReadNamesTheRights) {
+  MakeAll();
+  Sql(kPipelineTable);
   server_->Sql("CREATE ROLE only_replication LOGIN REPLICATION");
   ConnectOptions options = Options();
   options.conninfo = server_->Conninfo(database_, "user=only_replication");
+  for (const char* const grant : {"GRANT USAGE ON SCHEMA walpost TO \"only_replication\"",
+                                  "GRANT SELECT ON walpost.pipeline TO \"only_replication\""}) {
+    const StreamEnd end = Rejected(options);
+    ExpectHalt(end, HaltReason::kAuthFailed, grant);
+    EXPECT_EQ(end.sqlstate, sqlstate::kInsufficientPrivilege);
+    Sql(grant);
+  }
   EXPECT_TRUE(std::holds_alternative<Connected>(Connect(options, base::Lsn())));
   WaitUntilFree();
+  Sql("DROP SCHEMA walpost CASCADE");
   server_->Sql("DROP ROLE only_replication");
   EXPECT_THAT(server_->Log(), Not(HasSubstr("permission denied for")));
-  Sql("DROP TABLE walpost.pipeline; CREATE TABLE walpost.pipeline (unrelated int)");
-  EXPECT_TRUE(std::holds_alternative<Connected>(Connect(Options(), base::Lsn())));
 }
 
 TEST_F(PreflightServerTest, RelayThatMayNotCountDeadLettersIsRejectedBeforeTheFirst) {
