@@ -118,6 +118,22 @@ StreamEnd QueryFailure(std::string_view what, const ServerError& error, const En
                      error.sqlstate);
 }
 
+StreamEnd HistoryFailure(std::string_view command, const ServerError& error,
+                         const Endpoint& endpoint) {
+  return error.sqlstate == sqlstate::kUndefinedFile
+             ? HistoryUnreadable(command, error.text, endpoint)
+             : QueryFailure(command, error, endpoint);
+}
+
+// Without it nobody can say on which timeline our progress lies.
+StreamEnd HistoryUnreadable(std::string_view command, std::string_view cause,
+                            const Endpoint& endpoint) {
+  return OperatorEnd(
+      HaltReason::kTimelineChanged,
+      absl::StrFormat("%s on %s cannot be read: %s; restore the .history file to pg_wal", command,
+                      endpoint.ToString(), cause));
+}
+
 StreamEnd StartFailure(const ServerError& error, std::string_view slot, const Endpoint& endpoint) {
   const std::string text = absl::StrFormat(
       "START_REPLICATION of slot \"%s\" on %s failed: %s%s", slot, endpoint.ToString(), error.text,

@@ -39,6 +39,14 @@ base::StreamEnd ConnectFailure(std::string_view sqlstate, std::string_view text,
 base::StreamEnd QueryFailure(std::string_view what, const ServerError& error,
                              const Endpoint& endpoint);
 
+// TIMELINE_HISTORY, `command`, was rejected. Only a file that is not there waits for an operator.
+base::StreamEnd HistoryFailure(std::string_view command, const ServerError& error,
+                               const Endpoint& endpoint);
+
+// The history that `command` gave, or did not give, says nothing.
+base::StreamEnd HistoryUnreadable(std::string_view command, std::string_view cause,
+                                  const Endpoint& endpoint);
+
 // START_REPLICATION was rejected.
 base::StreamEnd StartFailure(const ServerError& error, std::string_view slot,
                              const Endpoint& endpoint);

@@ -196,23 +196,17 @@ std::optional<StreamEnd> PreflightRun::Timeline() {
   }
   const std::string command = absl::StrFormat("TIMELINE_HISTORY %d", facts().timeline);
   const Result answer = Query(command);
-  if (!answer.ok() && answer.error().sqlstate.empty()) {
-    return QueryFailure(command, answer.error(), endpoint());
+  if (!answer.ok()) {
+    return HistoryFailure(command, answer.error(), endpoint());
   }
-  std::string cause = answer.ok() ? "" : answer.error().text;
-  if (answer.ok()) {
-    auto history = ParseTimelineHistory(answer.rows() == 1 ? answer.Text(0, 1) : "");
-    if (history.ok() && !history->empty()) {
-      facts().timeline_history = *std::move(history);
-      return std::nullopt;
-    }
-    cause = history.ok() ? "it is empty" : std::string(history.status().message());
+  auto history = ParseTimelineHistory(answer.rows() == 1 ? answer.Text(0, 1) : "");
+  if (!history.ok() || history->empty()) {
+    return HistoryUnreadable(command,
+                             history.ok() ? "it is empty" : std::string(history.status().message()),
+                             endpoint());
   }
-  // Without it nobody can say on which timeline our progress lies.
-  return OperatorEnd(
-      HaltReason::kTimelineChanged,
-      absl::StrFormat("%s on %s cannot be read: %s; restore the .history file to pg_wal", command,
-                      endpoint().ToString(), cause));
+  facts().timeline_history = *std::move(history);
+  return std::nullopt;
 }
 
 }  // namespace walpost::postgres

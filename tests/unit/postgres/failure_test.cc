@@ -59,6 +59,18 @@ TEST(PoolerTest, RejectionsAndAnswersThatPostgresDoesNotGiveNameIt) {
   EXPECT_THAT(Text(end), HasSubstr("is there a pooler between?"));
 }
 
+TEST(HistoryFailureTest, OnlyAFileThatIsNotThereIsForAnOperator) {
+  const auto history = [](const char* sqlstate) {
+    return HistoryFailure("TIMELINE_HISTORY 2", ServerError{sqlstate, "text", ""}, kEndpoint);
+  };
+  EXPECT_EQ(history("58P01").kind, Kind::kOperator);
+  EXPECT_EQ(history("58P01").reason, HaltReason::kTimelineChanged);
+  for (const char* passing : {"57014", "53000", "53200", "58030", "XX001", ""}) {
+    EXPECT_EQ(history(passing).kind, Kind::kLost) << passing;
+    EXPECT_EQ(history(passing).sqlstate, passing);
+  }
+}
+
 TEST(StartFailureTest, EachStateHasItsMeaning) {
   const auto start = [](const char* sqlstate) {
     return StartFailure(ServerError{sqlstate, "text", ""}, "walpost", kEndpoint);
