@@ -122,9 +122,7 @@ struct ServerWatch::Impl {
   }
 
   absl::StatusOr<base::ServerFigures> Look() {
-    if (!connection) {
-      RETURN_IF_ERROR(Connect());
-    }
+    RETURN_IF_ERROR(Connect());
     ASSIGN_OR_RETURN(const Result slot, Ask(SlotQuery(options.slot, connection->server_version())));
     base::ServerFigures figures;
     figures.system_identifier = SystemIdentifier(slot.Text(0, 0));
@@ -154,9 +152,7 @@ ServerWatch::~ServerWatch() = default;
 
 absl::StatusOr<base::ServerFigures> ServerWatch::Look() {
   absl::StatusOr<base::ServerFigures> figures = impl_->Look();
-  if (!figures.ok()) {
-    impl_->connection.reset();
-  }
+  impl_->connection.reset();
   return figures;
 }
 

@@ -1,10 +1,11 @@
-// ServerWatch - reads ServerFigures by SQL on a connection of its own, kept between two looks.
-// Why: safe_wal_size, wal_status and what is on disk are not in the stream.
+// ServerWatch - reads ServerFigures by SQL on a connection of its own, which ends with the look.
+// Why: safe_wal_size, wal_status and what is on disk are not in the stream. A server that is to shut
+//   down "smart" waits until every ordinary connection ends.
 // Thread: one at a time; blocking.
 // Units/limits: connecting is bounded by connect_timeout (10 s unless the user set it), each
 //   statement by `statement_timeout`.
 // Errors: kUnavailable (connect, lost, no answer in time), kPermissionDenied, else
-//   kFailedPrecondition; the next look begins with a new connection.
+//   kFailedPrecondition.
 // Source: PostgreSQL manual, "pg_replication_slots", "pg_stat_replication_slots".
 #pragma once
 

@@ -306,7 +306,8 @@ void Loop::HandleLook() {
 }
 
 void Loop::HandleDeadLetters() {
-  if (dead_letters_in_use_ && pipeline_.dead_letters_idle()) {
+  if (dead_letters_in_use_ &&
+      (pipeline_.dead_letters_idle() || now_.mono >= dead_letters_since_ + kDeadLettersConnected)) {
     dead_letters_in_use_ = false;
     helper_->Run(
         Helper::Queue::kDeadLetters, [close = dependencies_.close_dead_letters] { close(); },
@@ -316,7 +317,9 @@ void Loop::HandleDeadLetters() {
   if (!wanted) {
     return;
   }
-  dead_letters_in_use_ = true;
+  if (!std::exchange(dead_letters_in_use_, true)) {
+    dead_letters_since_ = now_.mono;
+  }
   auto reply =
       std::make_shared<pipeline::DeadLetterReply>();  // shared by the two halves of the job
   helper_->Run(

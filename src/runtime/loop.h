@@ -43,6 +43,9 @@ class Loop {
   // What is shown is no older than this; without anything new it is only shown to be alive.
   static constexpr std::chrono::milliseconds kPublishEvery{100};
   static constexpr std::chrono::milliseconds kPublishWhenIdleEvery{1'000};
+  // So old becomes the connection for dead letters: a server that is to shut down "smart" waits for its
+  // end. Not less, since a burst of jobs must not connect for each.
+  static constexpr std::chrono::milliseconds kDeadLettersConnected{5'000};
 
   Loop(const RunOptions& options, Signals* signals, Helper* helper, Dependencies dependencies,
        observe::SnapshotBoard* board);
@@ -89,6 +92,7 @@ class Loop {
   std::shared_ptr<postgres::Pinger> pinger_;  // shared with the job that uses it
   bool pinging_ = false;
   bool dead_letters_in_use_ = false;                        // their connection may be open
+  base::MonotonicTime dead_letters_since_;                  // it may be, since then
   std::unique_ptr<postgres::ReplicationStream> finishing_;  // CopyDone sent, its end awaited
   base::MonotonicTime finish_by_;
   base::MonotonicTime next_publish_;

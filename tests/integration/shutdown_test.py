@@ -9,14 +9,15 @@ import time
 import psycopg2.extensions
 import pytest
 import servers
+from rejecting import dead_letters
 from tcp_proxy import TcpProxy
 
 STOP_LIMIT_S = 60
 
 
-def stop_and_time(postgres):
+def stop_and_time(postgres, mode="fast"):
     begin = time.monotonic()
-    postgres.stop("fast", timeout=STOP_LIMIT_S)
+    postgres.stop(mode, timeout=STOP_LIMIT_S)
     return time.monotonic() - begin
 
 
@@ -115,6 +116,41 @@ def test_fast_shutdown_completes_behind_a_proxy_that_gives_it_no_new_connections
         took_s = stop_and_time(postgres)
         proxy.target = server
         goes_on_afterwards(p, took_s)
+
+
+# It waits for ordinary sessions, however long they do nothing.
+# Failure 3.
+def test_smart_shutdown_completes_beside_the_monitor(make_pipeline, workspace):
+    postgres, kafka = workspace.postgres(), workspace.kafka()
+    p = make_pipeline(on_postgres=postgres, on_kafka=kafka)
+    p.walpost = p.another(config={"monitor": {"conninfo": postgres.conninfo(p.database), "interval": "1h"}})
+    p.start()
+    p.insert(1, 10)
+    p.wait_confirmed()
+    servers.wait_for(lambda: p.walpost.status()["monitor"]["up"], 20, "a look of the monitor")
+    assert stop_and_time(postgres, "smart") < 10
+
+
+# Failure 3.
+@pytest.mark.parametrize("kafka_is", ["there", "away"])
+def test_smart_shutdown_completes_while_a_dead_letter_is_open(make_pipeline, workspace, kafka_is):
+    postgres, kafka = workspace.postgres(), workspace.kafka()
+    p = make_pipeline(on_postgres=postgres, on_kafka=kafka, create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "10000"})
+    p.start()
+    p.insert(1, 20)
+    p.insert_large(50_000, key="large")
+    servers.wait_for(lambda: p.execute("SELECT seq FROM walpost.dead_letters"), 60, "a dead letter")
+    if kafka_is == "away":
+        kafka.kill9()
+        p.insert(21, 40)
+    assert stop_and_time(postgres, "smart") < STOP_LIMIT_S
+    if kafka_is == "away":
+        kafka.start()
+    postgres.start()
+    p.insert(41, 60)
+    p.wait_confirmed()
+    assert len(dead_letters(p)) == 1
 
 
 # Failure 80.

@@ -153,6 +153,20 @@ class LoopTest : public ::testing::Test {
       facts.looked_lsn = Lsn(2'000);
       return facts;
     };
+    dependencies.dead_letters = [this](const DeadLetterStore&,
+                                       const pipeline::DeadLetterRequest& request) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      dead_letter_jobs_ += 'j';
+      pipeline::DeadLetterReply reply;
+      reply.id = request.id;
+      reply.open_rows = 1;
+      reply.at_end = true;
+      return reply;
+    };
+    dependencies.close_dead_letters = [this] {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      dead_letter_jobs_ += '|';
+    };
     thread_ = std::thread([this, dependencies = std::move(dependencies)] {
       exit_code_ = Loop(options_, &signals_, &helper_, dependencies, &board_).Run();
     });
@@ -219,6 +233,12 @@ class LoopTest : public ::testing::Test {
     return looked_at_;
   }
 
+  // One 'j' each, and '|' where their connection ended.
+  std::string dead_letter_jobs() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return dead_letter_jobs_;
+  }
+
   // How many turns the loop makes in `time`, in which nothing happens.
   int TurnsIn(milliseconds time) {
     const int before = sink_.turns();
@@ -258,7 +278,8 @@ class LoopTest : public ::testing::Test {
   std::vector<std::shared_ptr<FakeWire>> wires_;
   std::vector<Lsn> starts_;
   std::string looked_at_;  // the port
-  Signals signals_;        // before any thread
+  std::string dead_letter_jobs_;
+  Signals signals_;  // before any thread
   Helper helper_;
   const kafka::KafkaFacts kafka_;
   int exit_code_ = -1;
@@ -353,6 +374,14 @@ TEST_F(LoopTest, LookIsSentToTheServerThatStreams) {
 }
 
 // The next ping becomes due while the first is under way.
+// A server that is to shut down "smart" waits for the connection to end.
+TEST_F(LoopTest, ConnectionForDeadLettersEndsNowAndThenWhileSomeAreOpen) {
+  facts_.dead_letters_open = true;
+  StartAndConnect();
+  Await("its end", [this] { return dead_letter_jobs().find("|j") != std::string::npos; });
+  EXPECT_EQ(dead_letter_jobs().substr(0, 4), "jjjj") << "not a new one for each job";
+}
+
 TEST_F(LoopTest, PingThatIsNotAnsweredDoesNotKeepItFromWaiting) {
   options_.pipeline.in_flight_bytes_max = 1;
   sink_.Hold(true);
