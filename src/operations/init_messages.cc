@@ -10,6 +10,7 @@
 #include "operations/pipeline_record.h"
 #include "operations/schema_scripts.h"
 #include "operations/trusted_owner.h"
+#include "postgres/slot_hold.h"
 #include "postgres/slots.h"
 
 namespace walpost::operations {
@@ -70,7 +71,11 @@ absl::Status CheckMessages(const InitOptions& options, SqlConnection* connection
 absl::StatusOr<std::string> RecordPrefixes(const InitOptions& options, SqlConnection* connection) {
   const std::vector<std::string>& prefixes = options.source.message_prefixes;
   ASSIGN_OR_RETURN(const auto recorded, ReadPrefixes(connection, options.name));
-  if (recorded != prefixes) {
+  if (AddsTo(recorded, prefixes)) {
+    // Who began to stream since CheckMessages may not read them; who begins now finds them recorded.
+    ASSIGN_OR_RETURN(const auto held, postgres::SlotHold::Take(options.source));
+    RETURN_IF_ERROR(connection->Execute(RecordPrefixesSql(options)));
+  } else if (recorded != prefixes) {
     RETURN_IF_ERROR(connection->Execute(RecordPrefixesSql(options)));
   }
   ASSIGN_OR_RETURN(const std::string who, WhoMayEmit(connection));

@@ -26,36 +26,38 @@ bool SameProgress(const std::optional<base::Progress>& a, const std::optional<ba
                 : a.has_value() == b.has_value();
 }
 
-// Does the slot stand anywhere else than where preflight saw it?
-std::optional<StreamEnd> SlotMoved(const ConnectOptions& options, const ServerAddress& server,
-                                   base::Lsn seen) {
+// Does the slot stand anywhere else than where preflight saw it, or is there another record?
+std::optional<StreamEnd> SlotOrRecordChanged(const ConnectOptions& options,
+                                             const ServerAddress& server,
+                                             const base::SourceFacts& facts) {
   auto opened = OpenBeside(options, server);
   if (auto* end = std::get_if<StreamEnd>(&opened)) {
     return std::move(*end);
   }
   Connection& connection = std::get<Connection>(opened);
+  const Deadline deadline = std::chrono::steady_clock::now() + options.statement_timeout;
   const Result slot = connection.Query(
       "SELECT confirmed_flush_lsn FROM pg_catalog.pg_replication_slots WHERE slot_name = " +
           QuoteLiteral(options.slot),
-      std::chrono::steady_clock::now() + options.statement_timeout);
+      deadline);
   if (!slot.ok()) {
     return QueryFailure("reading pg_replication_slots", slot.error(), connection.endpoint());
   }
   const base::Lsn stands =
       slot.rows() == 1 ? base::Lsn::Parse(slot.Text(0, 0)).value_or(base::Lsn()) : base::Lsn();
-  if (stands != seen) {
+  if (stands != facts.confirmed_flush_lsn) {
     return LostEnd(absl::StrFormat("slot \"%s\" on %s moved from %s to %s while walpost connected",
-                                   options.slot, connection.endpoint().ToString(), seen.ToString(),
-                                   stands.ToString()));
+                                   options.slot, connection.endpoint().ToString(),
+                                   facts.confirmed_flush_lsn.ToString(), stands.ToString()));
   }
-  return std::nullopt;
+  return LookAtRecord(&connection, options, facts, deadline);
 }
 
 // Is what `facts` were judged by still so, now that the slot is ours?
 std::optional<StreamEnd> ChangedBeforeStart(const ConnectOptions& options,
                                             const ServerAddress& server,
                                             const base::SourceFacts& facts, const Guard& guard) {
-  if (std::optional<StreamEnd> problem = SlotMoved(options, server, facts.confirmed_flush_lsn)) {
+  if (std::optional<StreamEnd> problem = SlotOrRecordChanged(options, server, facts)) {
     return problem;
   }
   if (!guard) {

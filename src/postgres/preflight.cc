@@ -56,6 +56,13 @@ PreflightReport RunPreflight(Connection* connection, const ConnectOptions& optio
   return report;
 }
 
+std::optional<StreamEnd> LookAtRecord(Connection* connection, const ConnectOptions& options,
+                                      const base::SourceFacts& facts, Deadline deadline) {
+  PreflightReport report;
+  report.facts = facts;
+  return PreflightRun(connection, options, deadline, &report).RecordAgain();
+}
+
 std::variant<PreflightReport, StreamEnd> CheckSource(const ConnectOptions& options) {
   auto opened = Connection::Open(
       ConnectionOptions{options.conninfo, options.application_name, /*replication=*/true});

@@ -47,6 +47,11 @@ enum class PreflightMode { kStopAtFirst, kAll };
 PreflightReport RunPreflight(Connection* connection, const ConnectOptions& options,
                              PreflightMode mode, Deadline deadline);
 
+// For `run`, behind START: what `init` recorded meanwhile that keeps us from streaming. `facts`: what
+// preflight has read.
+std::optional<StreamEnd> LookAtRecord(Connection* connection, const ConnectOptions& options,
+                                      const base::SourceFacts& facts, Deadline deadline);
+
 // For `check`: opens the replication connection, looks at everything, and closes without START.
 // StreamEnd when connecting fails.
 std::variant<PreflightReport, StreamEnd> CheckSource(const ConnectOptions& options);

@@ -261,6 +261,13 @@ std::optional<StreamEnd> PreflightRun::Record() {
   return std::nullopt;
 }
 
+std::optional<StreamEnd> PreflightRun::RecordAgain() {
+  if (auto problem = ReadRecord(); problem.has_value()) {
+    return problem;
+  }
+  return Record();
+}
+
 std::optional<StreamEnd> PreflightRun::DeadLetters() {
   if (options_.dead_letters_elsewhere) {
     facts().dead_letters_open = true;  // who knows

@@ -46,7 +46,8 @@ class PreflightRun {
   std::optional<StreamEnd> Tables();
   std::optional<StreamEnd> Record();
   std::optional<StreamEnd> DeadLetters();
-  // Not a step of a connection that is to stream: this is the server that somebody streams from.
+  // Not steps. Of LookAtRecord; and: this is the server that somebody streams from.
+  std::optional<StreamEnd> RecordAgain();
   std::optional<StreamEnd> SlotStreams();
 
  private:

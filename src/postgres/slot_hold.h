@@ -1,7 +1,7 @@
 // SlotHold - keeps a slot in use, so that nobody can begin to stream from it or move it. Takes nothing out
 // of it.
 // Why: an operator's decision about a slot consists of several writes, and `run` must not begin to stream
-//   between two of them.
+//   between two of them, or between a look at the slot and what is recorded by it.
 // Thread: one owner; blocking.   Lifetime: the slot is free again when it ends.
 // Units/limits: the end waits 2 s at most for the server to let go.
 // Errors: kFailedPrecondition (somebody else uses it, or it cannot be streamed from), kUnavailable.

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "operations/check.h"
@@ -40,6 +42,13 @@ class MessagesServerTest : public ServerFixture {
     EXPECT_TRUE(connection.ok()) << connection.status();
     return std::string(
         connection->Query("SELECT outbox.emit_message(" + call + ")").status().message());
+  }
+
+  void AwaitSql(const std::string& query, const std::string& answer) const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (Sql(query) != answer) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << query;
+    }
   }
 
   // All lines of this check.
@@ -135,6 +144,25 @@ TEST_F(MessagesServerTest, NewPrefixIsNotRecordedBehindARunningInstance) {
   }
   AwaitFreeSlots();
   EXPECT_EQ(Init(With({"shop", "billing"})).exit_code, 0);
+}
+
+TEST_F(MessagesServerTest, NewPrefixIsNotRecordedBehindAnInstanceThatStartsMeanwhile) {
+  ASSERT_EQ(Init(With({"shop"})).exit_code, 0);
+  AwaitFreeSlots();
+  auto holder = postgres::SqlConnection::Connect(Conninfo(), "holder");
+  ASSERT_TRUE(holder.ok()) << holder.status();
+  ASSERT_TRUE(
+      holder->Execute("BEGIN; LOCK TABLE walpost.schema_version IN ACCESS EXCLUSIVE MODE").ok());
+  Outcome outcome;
+  std::thread init([&] { outcome = Init(With({"shop", "billing"})); });
+  AwaitSql("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)", "t");
+  // It has looked at the slot by now.
+  const auto running = postgres::Connect(With({"shop"}).source, base::Lsn());
+  EXPECT_TRUE(std::holds_alternative<postgres::Connected>(running));
+  EXPECT_TRUE(holder->Execute("ROLLBACK").ok());
+  init.join();
+  EXPECT_EQ(outcome.exit_code, 78);
+  EXPECT_EQ(Recorded(), "{shop}");
 }
 
 TEST_F(MessagesServerTest, NoTableIsNeeded) {

@@ -140,6 +140,20 @@ TEST_F(PreflightServerTest, DecisionThatIsMadeBeforeStartEndsTheAttempt) {
 }
 
 // wal_sender_timeout counts from START on, before the stream is read.
+// `init --with-messages` holds the slot while it records one, so that comes before START or not at all.
+TEST_F(PreflightServerTest, PrefixThatIsRecordedBeforeStartEndsTheAttempt) {
+  MakeAll();
+  Sql(kPipelineTable);
+  Sql("INSERT INTO walpost.pipeline (name, slot, system_identifier) SELECT 'shop', '" + slot_ +
+      "', system_identifier FROM pg_control_system()");
+  auto outcome = Connect(Options(), base::Lsn(), [this](base::SourceFacts*) {
+    Sql("UPDATE walpost.pipeline SET prefixes = '{billing}'");
+    return std::optional<StreamEnd>();
+  });
+  ASSERT_TRUE(std::holds_alternative<StreamEnd>(outcome));
+  ExpectHalt(std::get<StreamEnd>(outcome), HaltReason::kInitIncomplete, "'billing'");
+}
+
 TEST_F(PreflightServerTest, GuardThatTakesLongBehindStartCostsNoConnection) {
   MakeAll();
   const WithSenderTimeout short_timeout(server_.get(), "1s");
