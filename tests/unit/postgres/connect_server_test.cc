@@ -352,6 +352,23 @@ TEST_F(ConnectServerTest, LookGoesToTheServerThatStreamsAndToNoOther) {
   close(silent);
 }
 
+TEST_F(ConnectServerTest, PingerSeesThatTheServerHasGivenUpTheConnection) {
+  PostgresServer other;
+  other.Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");
+  other.Sql("SELECT pg_create_logical_replication_slot('walpost', 'pgoutput')");
+  ConnectOptions options;
+  options.conninfo = other.Conninfo();
+  auto outcome = Connect(options, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
+  Pinger& pinger = *std::get<Connected>(outcome).pinger;
+  EXPECT_EQ(pinger.Ping(base::PingQuestion::kSlot), base::PingAnswer::kOurs);
+  other.Sql("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots");
+  const auto deadline = Soon();
+  while (pinger.Ping(base::PingQuestion::kSlot) != base::PingAnswer::kNotOurs) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+  }
+}
+
 TEST_F(ConnectServerTest, PingerSeesAStopThatWaitsForUs) {
   PostgresServer other;
   other.Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");
@@ -363,6 +380,7 @@ TEST_F(ConnectServerTest, PingerSeesAStopThatWaitsForUs) {
   auto& [stream, facts, pinger, clear_text_peer, not_noted, server] = std::get<Connected>(outcome);
   EXPECT_EQ(clear_text_peer, "") << "loopback";
   EXPECT_EQ(pinger->Ping(base::PingQuestion::kServes), base::PingAnswer::kServes);
+  EXPECT_EQ(pinger->Ping(base::PingQuestion::kSlot), base::PingAnswer::kOurs);
   other.Sql("INSERT INTO t SELECT generate_series(1, 400000)");
   other.Signal(SIGINT);
   const auto deadline = Soon();
