@@ -202,7 +202,9 @@ class Checker {
         "e.pronamespace CROSS JOIN pg_proc p WHERE n.nspname = 'outbox' AND e.proname = "
         "'emit_message' AND p.proname = 'pg_logical_emit_message' AND p.pronamespace = "
         "'pg_catalog'::regnamespace AND NOT has_function_privilege(e.proowner, p.oid, 'EXECUTE')");
-    if (rows.ok() && !rows->empty()) {
+    if (!rows.ok()) {
+      found_.Warn("messages", std::string(rows.status().message()));
+    } else if (!rows->empty()) {
       found_.Fail("messages",
                   absl::StrFormat("outbox.emit_message fails: role %s, which owns it, may not call "
                                   "pg_logical_emit_message: GRANT EXECUTE on it, or run `walpost "

@@ -110,7 +110,11 @@ class ServerCheck {
         "setting::bigint * 1048576 FROM pg_settings WHERE name = 'max_slot_wal_keep_size') FROM "
         "pg_replication_slots WHERE slot_name = $1",
         {slot_});
-    if (!rows.ok() || rows->empty() || rows->front().at(0).value_or("lost") == "lost") {
+    if (!rows.ok()) {
+      found_.Warn("slot room", std::string(rows.status().message()));
+      return;
+    }
+    if (rows->empty() || rows->front().at(0).value_or("lost") == "lost") {
       return;  // the lines about the slot say it
     }
     const Row& row = rows->front();

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "base/status.h"
 #include "operations/pipeline_record.h"
 #include "operations/plain_table.h"
 #include "operations/schema_files.h"
@@ -36,8 +40,12 @@ class TablesCheck {
 
   void Versions() {
     const auto applied = AppliedVersions(connection_);
-    if (!applied.ok() || applied->empty()) {
+    if (absl::IsPermissionDenied(applied.status()) || (applied.ok() && applied->empty())) {
       return;  // the record's own line says that nothing is set up, or that it may not be read
+    }
+    if (!applied.ok()) {
+      found_.Warn("schema version", std::string(applied.status().message()));
+      return;
     }
     const auto has = [&](int version) {
       return std::find(applied->begin(), applied->end(), version) != applied->end();
@@ -87,7 +95,11 @@ class TablesCheck {
             "JOIN pg_namespace n ON "
             "n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2",
         {table.schema, table.table, Names(table.columns.payload)});
-    if (!rows.ok() || rows->empty()) {
+    if (!rows.ok()) {
+      found_.Warn(name, std::string(rows.status().message()));
+      return;
+    }
+    if (rows->empty()) {
       return;  // the line about its columns says it
     }
     const Row& row = rows->front();
@@ -160,7 +172,11 @@ class TablesCheck {
     const auto rows = connection_->Query(
         "SELECT pg_is_in_recovery(), has_column_privilege(record, 'delivered_lsn', 'UPDATE') "
         "FROM to_regclass('walpost.pipeline') AS record WHERE record IS NOT NULL");
-    if (!rows.ok() || rows->empty()) {
+    if (!rows.ok()) {
+      found_.Warn(name, std::string(rows.status().message()));
+      return;
+    }
+    if (rows->empty()) {
       return;
     }
     if (rows->front().at(0) == "t") {
@@ -184,15 +200,24 @@ class TablesCheck {
         "regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \\(''.+''\\) TO "
         "\\(''(.+)''\\)') AS bound WHERE i.inhparent = to_regclass($1) AND bound IS NOT NULL",
         {table});
-    if (!rows.ok()) {
+    if (!rows.ok() && connection_->last_sqlstate().substr(0, 2) == "22") {
       return;  // bounds of another type: partitions of somebody's own
+    }
+    if (!rows.ok()) {
+      found_.Warn(name, std::string(rows.status().message()));
+      return;
     }
     const Row& row = rows->front();
     const std::string fix = absl::StrFormat(
         ": run SELECT * FROM %s.maintain() as its owner, and have it done every hour", schema);
     if (row.at(1) == "t") {
       found_.Warn(name, "the time of its last partition is nearly over" + fix);
-    } else if (DefaultHasRows(table)) {
+      return;
+    }
+    const absl::StatusOr<bool> has_rows = DefaultHasRows(table);
+    if (!has_rows.ok()) {
+      found_.Warn(name, std::string(has_rows.status().message()));
+    } else if (*has_rows) {
       found_.Warn(name, "the default partition has rows" + fix);
     } else {
       found_.Ok(name, row.at(0).value_or("") + " partitions");
@@ -200,26 +225,33 @@ class TablesCheck {
   }
 
   // As far as it may be read: who may not has no need to.
-  bool DefaultHasRows(const std::string& table) {
-    const auto found = connection_->Query(
-        "SELECT n.nspname, c.relname FROM pg_partitioned_table t JOIN pg_class c ON c.oid = "
-        "t.partdefid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.partrelid = "
-        "to_regclass($1) AND has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, "
-        "'SELECT')",
-        {table});
-    if (!found.ok() || found->empty()) {
+  absl::StatusOr<bool> DefaultHasRows(const std::string& table) {
+    ASSIGN_OR_RETURN(
+        const std::vector<Row> found,
+        connection_->Query(
+            "SELECT n.nspname, c.relname FROM pg_partitioned_table t JOIN pg_class c ON c.oid = "
+            "t.partdefid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.partrelid = "
+            "to_regclass($1) AND has_schema_privilege(n.oid, 'USAGE') AND "
+            "has_table_privilege(c.oid, 'SELECT')",
+            {table}));
+    if (found.empty()) {
       return false;
     }
-    const std::string schema = found->front().at(0).value_or("");
-    const std::string partition = found->front().at(1).value_or("");
-    bool has = false;
-    if (BeginReadOnly(connection_).ok() && LockPlainTable(connection_, schema, partition).ok()) {
-      const auto rows = connection_->Query(absl::StrFormat(
-          "SELECT FROM %s.%s LIMIT 1", QuoteIdentifier(schema), QuoteIdentifier(partition)));
-      has = rows.ok() && !rows->empty();
-    }
+    absl::StatusOr<bool> has =
+        HasRows(found.front().at(0).value_or(""), found.front().at(1).value_or(""));
     (void)connection_->Execute("ROLLBACK");
-    return has;
+    return absl::IsPermissionDenied(has.status()) ? false : has;
+  }
+
+  // In a transaction that whoever calls this ends.
+  absl::StatusOr<bool> HasRows(const std::string& schema, const std::string& table) {
+    RETURN_IF_ERROR(BeginReadOnly(connection_));
+    RETURN_IF_ERROR(LockPlainTable(connection_, schema, table));
+    ASSIGN_OR_RETURN(
+        const std::vector<Row> rows,
+        connection_->Query(absl::StrFormat("SELECT FROM %s.%s LIMIT 1", QuoteIdentifier(schema),
+                                           QuoteIdentifier(table))));
+    return !rows.empty();
   }
 
   SqlConnection* const connection_;

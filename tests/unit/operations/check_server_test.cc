@@ -141,6 +141,21 @@ TEST_F(CheckServerTest, RoleThatCannotNoteHowFarItDeliveredIsWarnedOf) {
   EXPECT_THAT(LineOf(Check(options), "table outbox.events"), Not(HasSubstr("may not note")));
 }
 
+TEST_F(CheckServerTest, WhatALockKeepsFromBeingReadIsAWarning) {
+  InitOk();
+  Sql("ALTER DATABASE " + database() + " SET lock_timeout = '100ms'");
+  auto holder = postgres::SqlConnection::Connect(Conninfo(), "holder");
+  ASSERT_TRUE(holder.ok()) << holder.status();
+  ASSERT_TRUE(holder
+                  ->Execute("BEGIN; LOCK TABLE walpost.schema_version, outbox.events_default IN "
+                            "ACCESS EXCLUSIVE MODE")
+                  .ok());
+  const Outcome outcome = Check(CheckOf());
+  EXPECT_THAT(LineOf(outcome, "schema version"), AllOf(HasSubstr("warning: "), HasSubstr("55P03")));
+  EXPECT_THAT(LineOf(outcome, "table outbox.events"),
+              AllOf(HasSubstr("warning: "), HasSubstr("55P03")));
+}
+
 TEST_F(CheckServerTest, RandomIdsAndRowSecurityAreWarnedOf) {
   InitOk();
   Sql("ALTER TABLE outbox.events ENABLE ROW LEVEL SECURITY");
