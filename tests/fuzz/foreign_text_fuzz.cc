@@ -1,6 +1,6 @@
 // An input is a text from a server, a library or a writer of events, by its first byte: a timeline history
-// of PostgreSQL's, librdkafka's statistics, a topic's configuration in lines name=value, an LSN, or what is
-// shown to people.
+// of PostgreSQL's, librdkafka's statistics, a topic's configuration in lines name=value, an LSN, the position
+// that a record's header names, the setting synchronous_standby_names, or what is shown to people.
 #include <glog/logging.h>
 
 #include <algorithm>
@@ -13,10 +13,12 @@
 #include "base/lsn.h"
 #include "base/printable.h"
 #include "base/text.h"
+#include "envelope/position.h"
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
 #include "kafka/statistics.h"
 #include "kafka/topic_limits.h"
+#include "postgres/preflight_steps.h"
 #include "postgres/start_replication.h"
 
 namespace walpost::fuzz {
@@ -69,6 +71,16 @@ void CheckLsn(std::string_view text) {
   }
 }
 
+void CheckPosition(std::string_view text) {
+  if (const auto position = envelope::Position::Parse(text); position.ok()) {
+    CHECK(*envelope::Position::Parse(position->ToString()) == *position);
+  }
+}
+
+void CheckStandbyNames(std::string_view setting) {
+  (void)postgres::IsSynchronousStandby(setting, "walpost");
+}
+
 void CheckShown(std::string_view text) {
   constexpr std::size_t kBytesMax = 100;
   constexpr std::size_t kCharacterAndDotsMax = 7;
@@ -93,7 +105,7 @@ std::vector<std::string> MoreInputs() {
     brokers += "\"" + std::to_string(i) + "\":{\"nodeid\":1,\"nodename\":\"k:1\"},";
     history += std::to_string(i) + "\t0/A0\tx\n";
   }
-  return {nested, brokers, history};
+  return {nested, brokers, history, "n" + std::string(kDeep, '('), "n" + std::string(kDeep, ',')};
 }
 
 }  // namespace walpost::fuzz
@@ -113,6 +125,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 'l':
       walpost::fuzz::CheckLsn(rest);
+      break;
+    case 'p':
+      walpost::fuzz::CheckPosition(rest);
+      break;
+    case 'n':
+      walpost::fuzz::CheckStandbyNames(rest);
       break;
     case 't':
       walpost::fuzz::CheckShown(rest);
