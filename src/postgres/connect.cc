@@ -81,6 +81,35 @@ bool Adopts(const base::SourceFacts& facts) {
                      [&](const auto& table) { return facts.progress->Find(table) == nullptr; });
 }
 
+// The guard waits for Kafka. Meanwhile another process may read the slot and go on, so that more is in Kafka
+// than the log had when preflight looked. So before it ends the attempt, the log's end is read again.
+std::optional<StreamEnd> AskGuard(Connection* connection, const ConnectOptions& options,
+                                  const Guard& guard, base::SourceFacts* facts) {
+  std::optional<StreamEnd> problem = guard(facts);
+  if (!problem || problem->kind != StreamEnd::Kind::kOperator || facts->in_recovery) {
+    return problem;
+  }
+  const Result now = connection->Query(
+      "SELECT active, pg_catalog.pg_current_wal_lsn() FROM pg_catalog.pg_replication_slots WHERE "
+      "slot_name = " +
+          QuoteLiteral(options.slot),
+      std::chrono::steady_clock::now() + options.statement_timeout);
+  if (!now.ok()) {
+    return QueryFailure("reading pg_replication_slots", now.error(), connection->endpoint());
+  }
+  if (now.rows() == 1 && now.Text(0, 0) == "t") {
+    return LostEnd(
+        absl::StrFormat("slot \"%s\" on %s was taken by another process while walpost "
+                        "read what is remembered",
+                        options.slot, connection->endpoint().ToString()));
+  }
+  if (now.rows() == 1) {
+    facts->server_wal_lsn = base::Lsn::Parse(now.Text(0, 1)).value_or(facts->server_wal_lsn);
+  }
+  facts->progress.reset();
+  return guard(facts);
+}
+
 constexpr char kEndOfLog[] =
     "CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() "
     "ELSE pg_catalog.pg_current_wal_insert_lsn() END";
@@ -170,7 +199,7 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
     return LostEnd("the next transaction id is no number");
   }
   if (guard) {
-    if (std::optional<StreamEnd> problem = guard(&report.facts)) {
+    if (std::optional<StreamEnd> problem = AskGuard(&connection, options, guard, &report.facts)) {
       return *std::move(problem);
     }
     if (Adopts(report.facts)) {

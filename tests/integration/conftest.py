@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import pipeline  # noqa: E402 - the path above makes it importable
 import servers  # noqa: E402
+from kafka_pair import KafkaPair  # noqa: E402
 
 _numbers = itertools.count(1)
 
@@ -31,6 +32,13 @@ def postgres(module_workspace):
 @pytest.fixture(scope="module")
 def kafka(module_workspace):
     return module_workspace.kafka()
+
+
+@pytest.fixture
+def pair(tmp_path):
+    made = KafkaPair(tmp_path)
+    yield made
+    made.close()
 
 
 @pytest.fixture

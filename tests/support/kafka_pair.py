@@ -6,6 +6,24 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from servers import Kafka, free_port, wait_for
 from tcp_proxy import TcpProxy
 
+OUTBOX = {"outboxes": [{"table": "public.o", "preset": "debezium", "topics": {"allowed": ["*"]}, "columns": {"partition": "part"}}],
+          "delivery": {"on_undeliverable": "skip", "unknown_topic_wait": "10s"}}
+
+
+def pipeline_of(make_pipeline, pair, progress_on=1, **options):
+    """With a table that names topic and partition. Its progress topic is on one node; None: the test makes it."""
+    p = make_pipeline(on_kafka=pair, create_topic=False, config=OUTBOX, **options)
+    p.execute("CREATE TABLE public.o (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text,"
+              " type text, payload text, part int, created_at timestamptz DEFAULT now())")
+    if progress_on:
+        pair.create_topic(f"walpost.progress.{p.name}", node=progress_on)
+    return p
+
+
+def insert(p, topic, key, payload, partition=None):
+    p.execute("INSERT INTO public.o (aggregatetype, aggregateid, type, payload, part) VALUES (%s, %s, 'T', %s, %s)",
+              topic.removeprefix("outbox.event."), key, payload, partition)
+
 
 class KafkaPair:
     def __init__(self, path):
@@ -37,6 +55,11 @@ class KafkaPair:
         for each in seen_by or (self.one, self.two):
             wait_for(lambda: name in each.admin().list_topics(timeout=5).topics, 30, f"topic {name}")  # noqa: B023
         return name
+
+    def leaders(self, topic):
+        """Of its first partition, as each node says."""
+        found = [node.admin().list_topics(timeout=5).topics.get(topic) for node in (self.one, self.two)]
+        return tuple(topic and topic.partitions[0].leader for topic in found)
 
     def add_partitions(self, topic, partitions):
         admin = self.admin()

@@ -352,6 +352,30 @@ TEST_F(ConnectServerTest, LookGoesToTheServerThatStreamsAndToNoOther) {
   close(silent);
 }
 
+// Another process may go on while the guard waits for Kafka.
+TEST_F(ConnectServerTest, EndOfTheLogIsReadAgainBeforeTheGuardEndsTheAttempt) {
+  PostgresServer other;
+  other.Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");
+  other.Sql("SELECT pg_create_logical_replication_slot('walpost', 'pgoutput')");
+  ConnectOptions options;
+  options.conninfo = other.Conninfo();
+  base::Lsn seen;
+  auto outcome =
+      Connect(options, base::Lsn(), [&](base::SourceFacts* facts) -> std::optional<StreamEnd> {
+        if (seen.valid()) {
+          EXPECT_GT(facts->server_wal_lsn, seen);
+          return std::nullopt;
+        }
+        seen = facts->server_wal_lsn;
+        other.Sql("INSERT INTO t SELECT generate_series(1, 100)");
+        StreamEnd end;
+        end.kind = Kind::kOperator;
+        end.status = absl::FailedPreconditionError("it ends too early");
+        return end;
+      });
+  EXPECT_TRUE(std::holds_alternative<Connected>(outcome));
+}
+
 TEST_F(ConnectServerTest, PingerSeesThatTheServerHasGivenUpTheConnection) {
   PostgresServer other;
   other.Sql("CREATE TABLE t (id int); CREATE PUBLICATION walpost FOR TABLE t");
