@@ -19,7 +19,7 @@ namespace walpost::pipeline {
 std::optional<Halt> FindEdit(const base::Fingerprint& before, const base::Fingerprint& now);
 
 // Takes over from `before` since when each table and prefix of `now` holds events. What `before` lacks holds
-// them from `adopted` on, a table those of transactions from `next_xid` on; true when there is any such.
+// them from `prefixes` on, or as `tables` says; true when there is any such.
 bool KeepSince(const base::Fingerprint& before, base::Since prefixes, const base::Adoption& tables,
                base::Fingerprint* now);
 

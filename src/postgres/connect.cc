@@ -74,7 +74,7 @@ std::optional<StreamEnd> ChangedBeforeStart(const ConnectOptions& options,
   return std::nullopt;
 }
 
-// A table that holds events from now on holds those of transactions from SourceFacts::next_xid on.
+// Is there a table that becomes an outbox with this connection?
 bool Adopts(const base::SourceFacts& facts) {
   return facts.progress &&
          std::any_of(facts.tables.begin(), facts.tables.end(),
