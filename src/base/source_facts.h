@@ -61,9 +61,9 @@ struct PublishedTable {
   // Where it is a partition itself: of everything else in the whole tree. Not remembered.
   std::vector<std::uint32_t> relatives = {};
   Since since = {};
-  // Where not 0, only transactions from this one on hold events of it: older ones were open when it became an
-  // outbox, and `since` moves with those that are passed over. Of their rows the server sends some, all or
-  // none, by what it decoded before on the same connection.
+  // Where not 0, it alone says which transactions hold events of it: those from this one on. Older ones were
+  // open when it became an outbox. Of their rows the server sends some, all or none, by what it decoded
+  // before on the same connection.
   XidAt first_xid = {};
 
   // Whether a transaction with something new may hold events of it.
@@ -117,6 +117,8 @@ struct Progress : Fingerprint {
   std::uint64_t system_identifier = 0;
   std::uint32_t timeline = 1;
   Lsn end_lsn;
+  // By the server's clock, when it had sent everything up to end_lsn, or later. 0 = not known.
+  WallTime passed_at;
   WallTime recorded_at;
   // The last one that holds events and ends at or before end_lsn; none = there was none since a first
   // start or an operator's decision.
@@ -172,12 +174,17 @@ struct SourceFacts : Fingerprint {
     if (!in_recovery && server_wal_lsn.valid() && end > server_wal_lsn) {
       return false;
     }
+    return end <= EndOf(of);
+  }
+
+  // Where `of` ended in the history of this server; 0/0 = it is not in there, the highest = it goes on.
+  Lsn EndOf(std::uint32_t of) const {
     for (const TimelineEnd& ancestor : timeline_history) {
       if (ancestor.timeline == of) {
-        return end <= ancestor.end;
+        return ancestor.end;
       }
     }
-    return of == timeline;
+    return of == timeline ? Lsn(UINT64_MAX) : Lsn();
   }
 
   // May this server give an id below `given` again? Also one that it gave meanwhile, since it was set back.
@@ -185,6 +192,12 @@ struct SourceFacts : Fingerprint {
     return given.xid.value != 0 &&
            (!MayHave(given.timeline, given.lsn) || (!in_recovery && next_xid < given.xid));
   }
+
+  // What position and time say of a remembered table without its id.
+  Since SinceWithoutXid(const PublishedTable& remembered) const;
+
+  // An id that may be given again says nothing.
+  void ForgetXids(Fingerprint* remembered) const;
 
   // What is to be remembered when everything before `position` is in Kafka. The caller adds when, and on
   // whose decision. Its timeline is that of the position, also when an operator goes on
@@ -197,6 +210,10 @@ struct SourceFacts : Fingerprint {
     static_cast<Fingerprint&>(there) = *this;
     return there;
   }
+
+  // The same for an operator's decision to go on at `position`. Of ids of before nobody knows whether they are
+  // of this history, so they are forgotten. What was nobody's stays so.
+  Progress DecisionAt(Lsn position, WallTime now, const std::optional<Progress>& newest) const;
 };
 
 }  // namespace walpost::base

@@ -38,7 +38,7 @@ bool AreTimes(const v1::Fingerprint& message) {
 bool IsPlausible(const v1::Progress& message) {
   return message.epoch() <= kEpochMax && message.timeline() != 0 &&
          message.system_identifier() != 0 && IsTime(message.recorded_at()) &&
-         AreTimes(message.fingerprint());
+         IsTime(message.passed_at()) && AreTimes(message.fingerprint());
 }
 
 void SetTime(base::WallTime time, google::protobuf::Timestamp* to) {
@@ -116,6 +116,7 @@ std::string EncodeProgress(const base::Progress& progress) {
   message.set_system_identifier(progress.system_identifier);
   message.set_timeline(progress.timeline);
   message.set_end_lsn(progress.end_lsn.value());
+  SetTime(progress.passed_at, message.mutable_passed_at());
   SetTime(progress.recorded_at, message.mutable_recorded_at());
   SetFingerprint(progress, message.mutable_fingerprint());
   if (progress.last_transaction) {
@@ -154,6 +155,7 @@ absl::StatusOr<base::Progress> DecodeProgress(std::string_view value) {
   progress.system_identifier = message.system_identifier();
   progress.timeline = message.timeline();
   progress.end_lsn = base::Lsn(message.end_lsn());
+  progress.passed_at = TimeOf(message.passed_at());
   progress.recorded_at = TimeOf(message.recorded_at());
   static_cast<base::Fingerprint&>(progress) = FingerprintOf(message.fingerprint());
   progress.dead_letters = message.dead_letters();

@@ -124,15 +124,7 @@ class Mover {
         SqlConnection connection,
         SqlConnection::Connect(options_.source.conninfo, options_.source.application_name));
     ASSIGN_OR_RETURN(const base::WallTime now, postgres::ReadServerClock(&connection));
-    const base::Since decided{position, now};
-    // Without first_xid: of ids of before nobody knows whether they are of this history.
-    Progress progress = facts_.ProgressAt(position);
-    for (base::PublishedTable& table : progress.tables) {
-      table.since = decided;
-    }
-    for (const std::string& prefix : progress.message_prefixes) {
-      progress.prefixes_since[prefix] = decided;
-    }
+    Progress progress = facts_.DecisionAt(position, now, newest_);
     ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> dead_letters,
                      DeadLettersOf(options_));
     if (dead_letters) {  // who decides takes the table as it is

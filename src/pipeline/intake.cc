@@ -60,6 +60,7 @@ void Intake::Start(const base::SourceFacts& facts) {
   }
   if (facts.progress) {
     complete_lsn_ = std::max(complete_lsn_, facts.progress->end_lsn);
+    known_.Passed(facts.progress->passed_at);
     if (facts.progress->last_transaction && !known_.newest().valid()) {
       known_.Remember(*facts.progress->last_transaction, facts.progress->end_lsn);
     }
@@ -191,7 +192,7 @@ std::optional<Halt> Intake::TakePosition(base::Lsn reported) {
     received_lsn_ = std::max(received_lsn_, wal_end);
   }
   connection_lsn_ = std::max(connection_lsn_, complete);
-  complete_lsn_ = std::max(complete_lsn_, complete);
+  Complete(complete);
   tracker_->ObservePosition(wal_end);
   return std::nullopt;
 }
@@ -250,9 +251,17 @@ std::optional<Halt> Intake::On(const pgoutput::Commit& commit) {
   known_.OnCommit(commit.commit_lsn, commit.end_lsn);
   connection_lsn_ = commit.end_lsn;
   received_lsn_ = std::max(received_lsn_, commit.end_lsn);
-  complete_lsn_ = std::max(complete_lsn_, commit.end_lsn);
+  Complete(commit.end_lsn);
   tracker_->CommitTransaction(commit.end_lsn);
   return std::nullopt;
+}
+
+// What this connection sends again says nothing of when it was passed.
+void Intake::Complete(base::Lsn position) {
+  if (position > complete_lsn_) {
+    complete_lsn_ = position;
+    known_.Passed(frame_at_);
+  }
 }
 
 std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
@@ -268,7 +277,7 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
     }
     last_oid_ = halt ? 0 : last_oid_;  // the next row of it may count
   }
-  if (last_outbox_ == nullptr || IsOlderThanAdoption(last_outbox_)) {
+  if (last_outbox_ == nullptr || IsOlderThanAdoption(last_outbox_->published)) {
     ++counters_->changes_ignored;
     return std::nullopt;
   }
@@ -282,34 +291,16 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
   return TakeRow(last_outbox_, insert, ordinal);
 }
 
-// Its transaction may have been open when the table was adopted. Where nothing of ours can be, the rest
-// decides: a server that was set back gives such ids again, and its rows come later than `since`.
-bool Intake::IsOlderThanAdoption(Outbox* outbox) {
-  base::PublishedTable& table = outbox->published;
-  if (transaction_.empty_for_us ||
-      table.HoldsEvents(transaction_.full_xid, transaction_.commit_lsn, transaction_.commit_time)) {
-    return false;
+// Its transaction may have been open when the table was adopted. Where nothing of ours can be, the time
+// decides: a server that was set back gives such ids again, and its rows come later than what was read.
+bool Intake::IsOlderThanAdoption(const base::PublishedTable& table) const {
+  if (!transaction_.empty_for_us) {
+    return !table.HoldsEvents(transaction_.full_xid, transaction_.commit_lsn,
+                              transaction_.commit_time);
   }
-  if (table.first_xid.xid.value == 0) {
-    return true;
-  }
-  const base::Lsn end(transaction_.commit_lsn.value() + 1);
-  since_moved_ = since_moved_ || end > table.since.lsn;
-  table.since = {std::max(table.since.lsn, end),
-                 std::max(table.since.at, transaction_.commit_time)};
-  return true;
-}
-
-bool Intake::TakeSince(std::vector<base::PublishedTable>* tables) {
-  if (!std::exchange(since_moved_, false)) {
-    return false;
-  }
-  for (base::PublishedTable& table : *tables) {
-    for (const Outbox& outbox : outboxes_) {
-      table.since = outbox.oid == table.oid ? outbox.published.since : table.since;
-    }
-  }
-  return true;
+  return transaction_.full_xid < table.first_xid.xid &&
+         base::Since{complete_lsn_, known_.passed_at()}.Covers(transaction_.commit_lsn,
+                                                               transaction_.commit_time);
 }
 
 // Of the first row of a relation, and of each that follows one of another.

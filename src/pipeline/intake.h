@@ -44,6 +44,9 @@ class Intake {
   // Nothing is in flight any more and nothing counts as taken.
   void Forget();
 
+  // When the server sent what comes next, by its clock.
+  void TakeTime(base::WallTime at) { frame_at_ = at; }
+
   // `start` as in its frame.
   std::optional<Halt> TakePayload(std::string_view payload, base::Lsn start);
 
@@ -81,9 +84,6 @@ class Intake {
   base::Lsn received_lsn() const { return received_lsn_; }
 
   bool in_transaction() const { return transaction_.open; }
-
-  // Rows of old transactions were passed over: moves `since` of their tables behind them. False: none were.
-  bool TakeSince(std::vector<base::PublishedTable>* tables);
 
   // Of the open or, else, the last transaction; for messages.
   base::Lsn last_commit_lsn() const { return transaction_.commit_lsn; }
@@ -146,7 +146,8 @@ class Intake {
   std::optional<Halt> On(const pgoutput::LogicalMessage& message);
   std::optional<Halt> OnOther();
 
-  bool IsOlderThanAdoption(Outbox* outbox);
+  bool IsOlderThanAdoption(const base::PublishedTable& table) const;
+  void Complete(base::Lsn position);
   std::optional<Halt> CheckSource(const pgoutput::Insert& insert, std::uint32_t announced);
   bool IsDecided(const Outbox& outbox) const;
   std::optional<Halt> FindOutbox(std::uint32_t oid);
@@ -213,10 +214,10 @@ class Intake {
   std::uint32_t last_label_ = 0;
 
   Transaction transaction_;
-  bool since_moved_ = false;
   base::FullXid newest_xid_;  // that was seen
   bool must_look_ = false;
   base::Lsn reported_position_;  // by the last keepalive
+  base::WallTime frame_at_;      // when the server sent the last frame
   KnownTransactions known_;
   base::Lsn received_lsn_;
   base::Lsn complete_lsn_;    // everything that commits before it was taken, over all connections

@@ -10,6 +10,7 @@
 // Source: docs/design.md, "Histories".
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -17,6 +18,7 @@
 
 #include "base/lsn.h"
 #include "base/source_facts.h"
+#include "base/time.h"
 #include "delivery/ring.h"
 #include "pipeline/halt.h"
 
@@ -73,6 +75,11 @@ class KnownTransactions {
   // A transaction was read to its end.
   void OnCommit(base::Lsn commit_lsn, base::Lsn end);
 
+  // At `at`, by its clock, the server had sent everything that was read, over all connections.
+  void Passed(base::WallTime at) { passed_at_ = std::max(passed_at_, at); }
+
+  base::WallTime passed_at() const { return passed_at_; }
+
   // Everything that ends at or before `safe` is delivered.
   void Settle(base::Lsn safe);
 
@@ -101,6 +108,7 @@ class KnownTransactions {
   std::size_t next_ = 0;           // the first one that has yet to come on this connection
   Taken newest_;
   Taken taken_through_;
+  base::WallTime passed_at_;
 };
 
 // For what arrives where this history has nothing of ours.

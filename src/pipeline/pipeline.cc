@@ -91,13 +91,11 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
   if (const auto* data = std::get_if<pgoutput::XLogData>(&*frame)) {
     status_clock_.OnData(now);
     const delivery::Sequence before = tracker_.next_sequence();
+    intake_.TakeTime(data->server_time);
     if (std::optional<Halt> halt = intake_.TakePayload(data->payload, data->start)) {
       OnSourceHalt(*std::move(halt), now);
     } else if (timers_.waiting()) {
       OnPassed(now);
-    }
-    if (intake_.TakeSince(&facts_->tables)) {
-      keeper_.OnLooked(*facts_);
     }
     pings_.OnChange(data->server_time - intake_.last_commit_time(), now);
     completing_ = completing_ && intake_.in_transaction() && !intake_.must_look();
@@ -109,6 +107,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
   }
   const auto& keepalive = std::get<pgoutput::Keepalive>(*frame);
   server_wal_lsn_ = std::max(server_wal_lsn_, keepalive.wal_end);
+  intake_.TakeTime(keepalive.server_time);
   if (std::optional<Halt> halt = intake_.TakePosition(keepalive.wal_end)) {
     OnSourceHalt(*std::move(halt), now);
     return;
@@ -225,14 +224,19 @@ std::optional<base::Lsn> Pipeline::TakeConnect(base::Now now) {
 
 bool Pipeline::want_frame() const {
   if ((phase_ != Phase::kStreaming && !completing_) || !dead_letters_.loaded() ||
-      intake_.must_look() || keeper_.adopting()) {
+      intake_.must_look()) {
+    return false;
+  }
+  if (!intake_.verified()) {
+    return true;  // what has to come again takes no memory
+  }
+  if (keeper_.adopting()) {
     return false;
   }
   const std::size_t retained_bytes = tracker_.retained_bytes() + undeliverables_.retained_bytes() +
                                      intake_.known().retained_bytes();
-  // What has to come again on a new connection takes no memory. Whether a silent one is alive shows by its
-  // next frame, whatever that is.
-  return !intake_.verified() || (timers_.alone() && !pings_.given_up()) ||
+  // Whether a silent connection is alive shows by its next frame, whatever that is.
+  return (timers_.alone() && !pings_.given_up()) ||
          (dispatcher_.caught_up() && dead_letters_.has_room() &&
           retained_bytes < options_.in_flight_bytes_max);
 }

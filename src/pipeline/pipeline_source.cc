@@ -44,7 +44,8 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
     return;
   }
   if (TakenOver(facts)) {
-    last_error_ = "another instance went on from the slot meanwhile: beginning anew";
+    last_error_ = adopting() ? "an adoption did not arrive in Kafka for long: beginning anew"
+                             : "another instance went on from the slot meanwhile: beginning anew";
     Disconnect(StreamCommand::kClose);
     ++counters_.reconnects;
     ++counters_.reconnects_by_reason[static_cast<std::size_t>(ReconnectReason::kTakenOver)];
@@ -53,13 +54,12 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
     return;
   }
   facts_ = facts;
-  const bool adopted =
-      facts.progress && KeepSince(*facts.progress, {facts.progress->end_lsn, facts.looked_at},
-                                  facts.adoption, &*facts_);
-  for (base::PublishedTable& table : facts_->tables) {
-    if (table.first_xid != facts.adoption.first_xid && facts.MayGiveAgain(table.first_xid)) {
-      table.first_xid = {base::FullXid{1}};  // each of them, and `since` has moved
-    }
+  bool adopted = false;
+  // Where somebody has deleted it from Kafka, this process knows it still.
+  if (auto remembered = facts.progress ? facts.progress : keeper_.remembered()) {
+    facts.ForgetXids(&*remembered);
+    adopted =
+        KeepSince(*remembered, {remembered->end_lsn, facts.looked_at}, facts.adoption, &*facts_);
   }
   confirmed_max_ = std::max(confirmed_max_, facts.confirmed_flush_lsn);
   server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);

@@ -114,24 +114,15 @@ constexpr char kEndOfLog[] =
     "CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() "
     "ELSE pg_catalog.pg_current_wal_insert_lsn() END";
 
-// Where the log says that the ids below next_xid were given. A server that crashes before that is on its disk
-// gives them again, so this waits for it. Nothing waits for the commit of the transaction that only took an
-// id, so it comes there within three times wal_writer_delay.
-std::optional<StreamEnd> FindEndOfXids(Connection* connection, base::SourceFacts* facts) {
+// A server that crashes before an id is on its disk gives it again, so this waits until the log up to `end` is
+// there. Nothing waits for the commit of the transaction that only took an id, so it comes there within
+// three times wal_writer_delay.
+std::optional<StreamEnd> AwaitOnDisk(Connection* connection, base::Lsn end) {
   constexpr std::chrono::seconds kOnDiskWithin{60};
   const Deadline deadline = std::chrono::steady_clock::now() + kOnDiskWithin;
-  const Result end = connection->Query(absl::StrCat("SELECT ", kEndOfLog), deadline);
-  if (!end.ok()) {
-    return QueryFailure("reading the end of the log", end.error(), connection->endpoint());
-  }
-  facts->adoption.first_xid = {facts->next_xid, facts->timeline,
-                               base::Lsn::Parse(end.Text(0, 0)).value_or(base::Lsn())};
-  if (facts->in_recovery) {
-    return std::nullopt;
-  }
   const std::string look = absl::StrFormat(
       "SELECT pg_catalog.pg_current_wal_flush_lsn() >= %s, pg_catalog.pg_sleep(0.02)",
-      QuoteLiteral(end.Text(0, 0)));
+      QuoteLiteral(end.ToString()));
   while (std::chrono::steady_clock::now() < deadline) {
     const Result flushed = connection->Query(look, deadline);
     if (!flushed.ok()) {
@@ -145,9 +136,10 @@ std::optional<StreamEnd> FindEndOfXids(Connection* connection, base::SourceFacts
                                  kOnDiskWithin.count()));
 }
 
-// When no transaction is open that may have been so when the tables were published, the end of the log says
-// it all. A server that was set back gives ids again, so without them less can go wrong. But one that stays
-// open for long must not hold up the other outboxes.
+// When no transaction is open that may have been so when the tables were published, the end of the log and the
+// clock say it all. A server that was set back gives ids again, so without them less can go wrong. But one
+// that stays open for long must not hold up the other outboxes: then the next id counts, and where the log
+// says that those below it were given.
 std::optional<StreamEnd> FindAdoption(Connection* connection, base::SourceFacts* facts) {
   constexpr std::chrono::seconds kOpenFor{10};
   const Deadline until = std::chrono::steady_clock::now() + kOpenFor;
@@ -157,6 +149,7 @@ std::optional<StreamEnd> FindAdoption(Connection* connection, base::SourceFacts*
       "OPERATOR(pg_catalog.>=) "
       "'%u'::pg_catalog.xid8, %s, %s, pg_catalog.pg_sleep(0.02)",
       facts->next_xid.value, kEndOfLog, kServerClock);
+  base::Since& since = facts->adoption.since;
   do {
     const Result looked = connection->Query(look, until + kOpenFor);
     if (!looked.ok()) {
@@ -164,14 +157,18 @@ std::optional<StreamEnd> FindAdoption(Connection* connection, base::SourceFacts*
                           connection->endpoint());
     }
     std::int64_t clock_us = 0;
-    if (looked.Text(0, 0) == "t" && absl::SimpleAtoi(looked.Text(0, 2).data(), &clock_us)) {
-      facts->adoption.since = {base::Lsn::Parse(looked.Text(0, 1)).value_or(base::Lsn()),
-                               base::WallTime(std::chrono::microseconds(clock_us))};
+    if (!absl::SimpleAtoi(looked.Text(0, 2).data(), &clock_us)) {
+      return LostEnd("the server's clock is not a number");
+    }
+    since = {base::Lsn::Parse(looked.Text(0, 1)).value_or(base::Lsn()),
+             base::WallTime(std::chrono::microseconds(clock_us))};
+    if (looked.Text(0, 0) == "t") {
       return std::nullopt;
     }
   } while (std::chrono::steady_clock::now() < until);
-  facts->adoption.since = {facts->progress->end_lsn, facts->looked_at};
-  return FindEndOfXids(connection, facts);
+  facts->adoption.first_xid = {facts->next_xid, facts->timeline, since.lsn};
+  since.lsn = facts->progress->end_lsn;
+  return facts->in_recovery ? std::nullopt : AwaitOnDisk(connection, facts->adoption.first_xid.lsn);
 }
 
 }  // namespace

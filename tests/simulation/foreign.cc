@@ -128,14 +128,37 @@ void Simulation::OtherActsLater() {
   slot_free_at_ = *other_acts_at_ + milliseconds(random_.Below(1'000));
 }
 
+// A firewall forgets the connection. The server's last answer from walpost was at most a third of its time-out
+// ago, and what has arrived is still read. Another instance acts after the window that docs/design.md states.
+void Simulation::LoseSilently() {
+  const milliseconds timeout(plan_.wal_sender_timeout_ms);
+  if (!connection_ || connection_->end || connection_->lost || timeout.count() == 0 ||
+      server_state_ != ServerState::kUp || foreign_.any() || other_acts_at_) {
+    return;
+  }
+  Random& random = fault_random_[static_cast<std::size_t>(Fault::silent_loss)];
+  const auto third = static_cast<std::uint64_t>(timeout.count() / 3);
+  connection_->cut = true;
+  connection_->walsender->EndHere();
+  connection_->lost =
+      Connection::Lost{now_.wall, now_.mono + milliseconds(2 * third + random.Below(third)),
+                       random.Below(40), random.Chance(500)};
+  Trace("the network loses the connection");
+  if (random.Chance(500)) {
+    other_acts_at_ =
+        connection_->lost->given_up_at + 2 * timeout + milliseconds(2'000 + random.Below(5'000));
+    slot_free_at_ = *other_acts_at_ + milliseconds(random.Below(1'000));
+  }
+}
+
 // Another instance gets the slot when this one has lost it, delivers everything, and leaves.
 void Simulation::TakeOver() {
   if (!other_acts_at_ && server_state_ == ServerState::kUp && !foreign_.any() && connection_ &&
-      kafka_.progress().newest() && Happens(Fault::taken_over, 10)) {
+      !connection_->lost && kafka_.progress().newest() && Happens(Fault::taken_over, 10)) {
     CutConnection("another instance takes over");
     other_acts_at_ = now_.mono;
   }
-  if (connection_) {
+  if (connection_ && !connection_->lost) {
     OtherActsLater();  // not noticed yet
   }
   if (!other_acts_at_ || now_.mono < *other_acts_at_) {
@@ -150,7 +173,7 @@ void Simulation::TakeOver() {
   }
   base::Progress progress = server_.Facts().ProgressAt(server_.wal_end());
   progress.epoch = newest->epoch;
-  progress.recorded_at = now_.wall;
+  progress.passed_at = progress.recorded_at = now_.wall;
   progress.tables = newest->tables;
   progress.last_transaction = server_.LastTransaction(server_.wal_end());
   kafka_.progress().Append(progress);
@@ -393,11 +416,11 @@ void Simulation::SeeToForeignHands() {
   }
   const std::optional<base::Progress>& newest = kafka_.progress().newest();
   const base::SourceFacts facts = server_.Facts();
-  base::Progress progress = facts.ProgressAt(facts.confirmed_flush_lsn);
+  base::Progress progress = facts.DecisionAt(facts.confirmed_flush_lsn, now_.wall, newest);
   progress.epoch = newest ? newest->epoch + 1 : 1;
   progress.recorded_at = now_.wall;
-  for (base::PublishedTable& table : progress.tables) {
-    table.since = {progress.end_lsn, now_.wall};
+  if (plan_.adopts && server_.configured()) {
+    server_.AdoptByDecision(progress.tables.at(plan_.tables - 1).since);
   }
   if (!newest) {
     kafka_.DeleteProgress();  // also what is still on its way there, from days ago

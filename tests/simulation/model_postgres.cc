@@ -31,6 +31,9 @@ ModelPostgres::ModelPostgres(const Plan& plan)
       random_(plan.seed, 1),
       undeliverable_(plan.seed, 7),
       foreign_(plan.seed, 10),
+      adopting_(plan.seed, 17),
+      adoption_(plan.adopts ? Adoption::kNone : Adoption::kDone),
+      configured_(!plan.adopts),
       lane_sizes_(kTopics * plan.keys),
       versions_(plan.tables + 1),
       edits_(plan.tables + 1),
@@ -49,7 +52,7 @@ ModelPostgres::ModelPostgres(const Plan& plan)
 void ModelPostgres::WriteTransaction(base::WallTime now) {
   Transaction transaction;
   ++written_;
-  transaction.xid = next_xid_++;
+  transaction.xid = NextXid();
   transaction.commit_time = now;
   transaction.origin = random_.Chance(50);
   // Rows come before their commit in the log; with writers side by side a commit may follow the
@@ -103,6 +106,16 @@ void ModelPostgres::WriteTransaction(base::WallTime now) {
       SkipRow();  // in the table, and in no stream
       continue;
     }
+    if (plan_.adopts && table + 1 == plan_.tables) {
+      if (adoption_ == Adoption::kPending) {
+        continue;
+      }
+      if (adoption_ == Adoption::kNone || transaction.xid < adopted_from_) {
+        transaction.operations.push_back(Operation{
+            Operation::Kind::kOtherRow, table, versions_[table], oids_[table], edits_[table], 0});
+        continue;
+      }
+    }
     if (edit_unreported_ && edited_[table]) {
       edit_reported_at_ = transaction.commit_lsn;
       edit_unreported_ = false;
@@ -115,6 +128,49 @@ void ModelPostgres::WriteTransaction(base::WallTime now) {
     SkipRow();  // a whole transaction beside it
   }
   transactions_.push_back(std::move(transaction));
+}
+
+std::uint32_t ModelPostgres::NextXid() {
+  if (!plan_.adopts) {
+    return next_xid_++;
+  }
+  if (adopting_.Chance(100)) {
+    open_xids_.push_back(next_xid_++);
+  }
+  if (open_xids_.empty() || adopting_.Chance(700)) {
+    return next_xid_++;
+  }
+  const std::uint32_t xid = open_xids_.front();
+  open_xids_.erase(open_xids_.begin());
+  return xid;
+}
+
+base::Adoption ModelPostgres::BeginAdoption(const base::Progress& remembered, base::WallTime now) {
+  adoption_ = Adoption::kPending;
+  adopted_from_ = next_xid_;
+  if (open_xids_.empty()) {
+    return {{wal_end_, now}, {}};
+  }
+  return {{remembered.end_lsn, now}, {base::FullXid{next_xid_}, timeline_, wal_end_}};
+}
+
+void ModelPostgres::AdoptByDecision(const base::Since& since) {
+  adoption_ = Adoption::kDone;
+  adopted_from_ = 0;
+  for (Transaction& transaction : transactions_) {
+    if (!since.Covers(transaction.commit_lsn, transaction.commit_time)) {
+      std::erase_if(transaction.operations, [this](const Operation& each) {
+        return each.kind == Operation::Kind::kOtherRow && each.table + 1 == plan_.tables;
+      });
+    }
+  }
+}
+
+// Ids are given again, and what was open is rolled back.
+void ModelPostgres::GoBackToXid(std::uint32_t next_xid) {
+  next_xid_ = next_xid;
+  open_xids_.clear();
+  adopted_from_ = 0;
 }
 
 void ModelPostgres::WriteRow(Transaction* transaction, std::uint32_t* ordinal) {
@@ -160,9 +216,13 @@ base::SourceFacts ModelPostgres::Facts() const {
   facts.looked_lsn = wal_end_;
   facts.server_wal_lsn = wal_end_;
   facts.server_version = 180000;
+  facts.next_xid = base::FullXid{next_xid_};
   facts.in_recovery = in_recovery_;
   facts.wal_sender_timeout_ms = plan_.wal_sender_timeout_ms;
   for (std::uint32_t i = 0; i <= plan_.tables; ++i) {
+    if (i + 1 == plan_.tables && !configured_) {
+      continue;
+    }
     const pgoutput::Relation relation = RelationOf(i, 0, oids_[i]);
     facts.tables.push_back({relation.id.oid, relation.schema, relation.name, {memberships_[i]}});
   }
@@ -207,6 +267,7 @@ void ModelPostgres::FailoverLoses() {
     }
     broken_ = base::Lsn();
     ++era_;
+    GoBackToXid(next_xid_ - (plan_.adopts ? static_cast<std::uint32_t>(lost) : 0));
   }
   Failover();
 }
@@ -235,7 +296,7 @@ void ModelPostgres::PutBack(base::WallTime now) {
   transactions_.resize(copy_->transactions);
   wal_end_ = copy_->wal_end;
   confirmed_flush_ = persisted_ = copy_->confirmed_flush;
-  next_xid_ = copy_->next_xid;
+  GoBackToXid(copy_->next_xid);
   timeline_ = copy_->timeline;
   history_ = copy_->history;
   in_recovery_ = false;
@@ -434,103 +495,6 @@ std::string ModelPostgres::RowBytes(const Operation& operation) const {
       return testing::LogicalMessageBytes(true, base::Lsn(1), "prefix", "content");
   }
   return "";
-}
-
-Walsender::Walsender(const ModelPostgres* server, base::Lsn start, Random* random)
-    : server_(server),
-      start_(std::max(start, server->confirmed_flush_)),
-      sent_(server->confirmed_flush_),
-      fails_after_(random->Below(3)),
-      announced_(server->versions_.size()) {
-  // Decoding begins before what is sent, at the slot's restart_lsn.
-  const auto first =
-      std::partition_point(server->transactions_.begin(), server->transactions_.end(),
-                           [this](const Transaction& each) { return each.end_lsn <= sent_; });
-  transaction_ = static_cast<std::size_t>(first - server->transactions_.begin());
-  transaction_ -= std::min<std::size_t>(transaction_, random->Below(4));
-  leaves_others_ = transaction_ % 3 == 0;
-}
-
-bool Walsender::caught_up() const {
-  return !in_transaction_ && transaction_ == server_->transactions_.size();
-}
-
-std::string Walsender::Keepalive(bool reply_requested) const {
-  return testing::KeepaliveFrame(sent_, reply_requested);
-}
-
-std::optional<std::string> Walsender::Next() {
-  const std::optional<std::string> payload = NextPayload();
-  if (!payload) {
-    return std::nullopt;
-  }
-  // The end means nothing. Rows of one statement may share a record.
-  return testing::XLogDataFrame(*payload, base::Lsn(1 + operation_ / 3), base::Lsn(UINT64_MAX / 2));
-}
-
-std::optional<std::string> Walsender::NextPayload() {
-  while (!in_transaction_) {
-    if (transaction_ == server_->transactions_.size()) {
-      sent_ = server_->wal_end_;
-      return std::nullopt;
-    }
-    const Transaction& transaction = server_->transactions_[transaction_];
-    const bool unsent = transaction.commit_lsn < start_ ||
-                        (transaction.operations.empty() && !server_->plan_.empty_transactions_sent);
-    if (unsent) {
-      sent_ = transaction.end_lsn;
-      ++transaction_;
-      continue;
-    }
-    // The position is that of the last record read: before the commit's end.
-    sent_ = transaction.commit_lsn;
-    if (transaction.commit_lsn == server_->broken_ && fails_after_ == 0) {
-      failed_ = true;
-      return std::nullopt;
-    }
-    in_transaction_ = true;
-    operation_ = 0;
-    origin_sent_ = !transaction.origin;
-    return testing::BeginBytes(transaction.commit_lsn, base::Xid{transaction.xid},
-                               transaction.commit_time);
-  }
-  return NextOperation(server_->transactions_[transaction_]);
-}
-
-std::optional<std::string> Walsender::NextOperation(const Transaction& transaction) {
-  if (!origin_sent_) {
-    origin_sent_ = true;
-    return testing::OriginBytes(transaction.commit_lsn, "elsewhere");
-  }
-  if (operation_ == transaction.operations.size()) {
-    if (transaction.commit_lsn == server_->broken_) {
-      failed_ = true;
-      return std::nullopt;
-    }
-    in_transaction_ = false;
-    ++transaction_;
-    sent_ = transaction.end_lsn;
-    return testing::CommitBytes(transaction.commit_lsn, transaction.end_lsn,
-                                transaction.commit_time);
-  }
-  if (transaction.commit_lsn == server_->broken_ && operation_ >= fails_after_) {
-    failed_ = true;
-    return std::nullopt;
-  }
-  const Operation& operation = transaction.operations[operation_];
-  if (operation.kind == Operation::Kind::kOtherRow && leaves_others_) {
-    ++operation_;
-    return NextOperation(transaction);
-  }
-  const bool needs_relation = operation.kind != Operation::Kind::kMessage;
-  const Announced announced{operation.version, operation.oid, operation.edits};
-  if (needs_relation && !(announced_[operation.table] == announced)) {
-    announced_[operation.table] = announced;
-    return testing::RelationBytes(
-        server_->RelationOf(operation.table, operation.version, operation.oid));
-  }
-  ++operation_;
-  return server_->RowBytes(operation);
 }
 
 }  // namespace walpost::simulation

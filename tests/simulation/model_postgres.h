@@ -84,6 +84,29 @@ class ModelPostgres {
 
   std::uint32_t lanes() const { return kTopics * static_cast<std::uint32_t>(plan_.keys); }
 
+  // --- The last table, where plan.adopts: no outbox before it is adopted ---
+  enum class Adoption {
+    kNone,     // its rows are nobody's
+    kPending,  // nobody writes to it: which rows count is being decided
+    kDone
+  };
+
+  Adoption adoption() const { return adoption_; }
+
+  // It is an outbox of the pipeline that connects now.
+  void Configure() { configured_ = true; }
+
+  bool configured() const { return configured_; }
+
+  // As postgres::Connect: from when on its rows are events.
+  base::Adoption BeginAdoption(const base::Progress& remembered, base::WallTime now);
+
+  // What was decided is remembered.
+  void FinishAdoption() { adoption_ = Adoption::kDone; }
+
+  // An operator decides that whatever `since` does not cover counts. So no row is nobody's there.
+  void AdoptByDecision(const base::Since& since);
+
   // What a preflight would report now.
   base::SourceFacts Facts() const;
 
@@ -189,10 +212,18 @@ class ModelPostgres {
   pgoutput::Relation RelationOf(std::uint32_t table, std::uint32_t version,
                                 std::uint32_t oid) const;
 
+  std::uint32_t NextXid();
+  void GoBackToXid(std::uint32_t next_xid);
+
   const Plan plan_;
   Random random_;
   Random undeliverable_;
   Random foreign_;
+  Random adopting_;
+  Adoption adoption_ = Adoption::kDone;
+  bool configured_ = true;
+  std::uint32_t adopted_from_ = 0;        // the first id whose rows of the table are events
+  std::vector<std::uint32_t> open_xids_;  // of transactions that began long ago
   std::vector<Transaction> transactions_;
   std::vector<Event> events_;
   std::vector<std::uint32_t> lane_sizes_;
@@ -230,10 +261,13 @@ class Walsender {
  public:
   Walsender(const ModelPostgres* server, base::Lsn start, Random* random);
 
-  // The next frame; nullopt when everything was sent, or when it failed (see failed()).
-  std::optional<std::string> Next();
+  // The next frame, sent at `now`; nullopt when everything was sent, or when it failed (see failed()).
+  std::optional<std::string> Next(base::WallTime now);
 
-  std::string Keepalive(bool reply_requested) const;
+  std::string Keepalive(bool reply_requested, base::WallTime now) const;
+
+  // Nothing that is written from here on is sent.
+  void EndHere() { transactions_max_ = server_->transactions_.size(); }
 
   // Everything that commits before it was sent.
   base::Lsn sent() const { return sent_; }
@@ -252,6 +286,7 @@ class Walsender {
   const ModelPostgres* const server_;
   const base::Lsn start_;
   base::Lsn sent_;
+  std::size_t transactions_max_ = SIZE_MAX;
   std::size_t transaction_ = 0;
   std::size_t operation_ = 0;
   bool in_transaction_ = false;

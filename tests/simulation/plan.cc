@@ -49,6 +49,20 @@ void DrawPolicy(Plan* plan) {
   }
 }
 
+// A table that becomes an outbox must be remembered, and which rows of it are whose must be clear.
+void DrawAdoption(Plan* plan) {
+  if (!plan->remembers() || plan->tables < 2) {
+    plan->faults.Remove(Fault::adopted);
+  }
+  plan->adopts = plan->faults.Has(Fault::adopted);
+  if (plan->adopts) {
+    for (const Fault fault : {Fault::progress_deleted, Fault::slot_moved, Fault::slot_made_anew,
+                              Fault::other_cluster, Fault::replaced, Fault::edited}) {
+      plan->faults.Remove(fault);
+    }
+  }
+}
+
 // Most pipelines remember how far they came. Without that no other client is noticed.
 void DrawProgress(Plan* plan) {
   Random random(plan->seed, 9);
@@ -58,7 +72,7 @@ void DrawProgress(Plan* plan) {
   }
   for (const Fault fault :
        {Fault::slot_moved, Fault::slot_made_anew, Fault::other_cluster, Fault::replaced,
-        Fault::edited, Fault::taken_over, Fault::progress_deleted}) {
+        Fault::edited, Fault::taken_over, Fault::silent_loss, Fault::progress_deleted}) {
     plan->faults.Remove(fault);
   }
 }
@@ -163,6 +177,12 @@ Plan MakePlan(std::uint64_t seed, const Cuts& cuts) {
   if (Random(seed, 14).Chance(density)) {
     plan.faults.Add(Fault::progress_compacted);
   }
+  if (Random(seed, 15).Chance(density)) {
+    plan.faults.Add(Fault::silent_loss);
+  }
+  if (Random(seed, 16).Chance(density)) {
+    plan.faults.Add(Fault::adopted);
+  }
   DrawPolicy(&plan);
   DrawProgress(&plan);
   if (plan.options.on_undeliverable == pipeline::OnUndeliverable::kDeadLetter ||
@@ -170,11 +190,13 @@ Plan MakePlan(std::uint64_t seed, const Cuts& cuts) {
     // Their position identifies rows, and a server that was set back uses it once more.
     plan.faults.Remove(Fault::set_back);
     plan.faults.Remove(Fault::taken_over);
+    plan.faults.Remove(Fault::silent_loss);
   }
   plan.faults.RemoveAll(cuts.without);
   plan.transactions = std::min(random.Between(5, 60), cuts.transactions_max);
   plan.turns = std::min(random.Between(100, 500), cuts.turns_max);
   plan.tables = random.Between(1, 2);
+  DrawAdoption(&plan);
   plan.keys = random.Between(1, 5);
   plan.wal_sender_timeout_ms = std::array<std::int64_t, 3>{0, 3'000, 60'000}[random.Below(3)];
   plan.empty_transactions_sent = random.Chance(500);

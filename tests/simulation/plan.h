@@ -72,7 +72,9 @@ inline constexpr char kDeadLetterTopic[] = "walpost-dlq";
   X(messages)                        \
   X(savepoints)                      \
   X(promoted)                        \
-  X(progress_compacted)
+  X(progress_compacted)              \
+  X(silent_loss)                     \
+  X(adopted)
 
 enum class Fault : unsigned {
 #define WALPOST_FAULT_NAME(name) name,
@@ -106,6 +108,7 @@ struct Plan {
   std::uint64_t transactions = 0;  // written while faults happen
   std::uint64_t turns = 0;         // of the loop, while faults happen
   std::uint64_t tables = 1;        // outboxes
+  bool adopts = false;             // the last of them later than the others
   std::uint64_t keys = 1;
   std::int64_t wal_sender_timeout_ms = 60'000;
   bool empty_transactions_sent = false;  // as PostgreSQL 14 and older do

@@ -87,6 +87,16 @@ void Simulation::StartProcess() {
   if (healed_) {
     options.dead_letters_max = kDeadLettersMaxAtLast;
   }
+  if (plan_.adopts) {
+    if (server_.adoption() == ModelPostgres::Adoption::kNone && kafka_.progress().newest() &&
+        Happens(Fault::adopted, 700)) {
+      server_.Configure();
+      Trace("a table is an outbox from here on");
+    }
+    if (!server_.configured()) {
+      options.outboxes.pop_back();
+    }
+  }
   judge_.SetPolicy(options.on_undeliverable);
   judge_.OnMemoryLost();
   judge_.ForgetReports();
@@ -165,14 +175,7 @@ void Simulation::Commands() {
   }
   Statuses();
   if (const auto question = connection_ ? pipeline_->TakePing(now_) : std::nullopt) {
-    const bool stops = server_state_ == ServerState::kStopping;
-    if (stops) {
-      Trace("a ping says that the server stops");
-    }
-    pipeline_->OnPing(stops                                    ? base::PingAnswer::kStopping
-                      : *question == base::PingQuestion::kSlot ? base::PingAnswer::kOurs
-                                                               : base::PingAnswer::kServes,
-                      now_);
+    pipeline_->OnPing(AnswerPing(*question), now_);
   }
   Look();
   DeadLetters();
@@ -201,6 +204,22 @@ void Simulation::Statuses() {
   connection_->delayed.push_back(status->flush);
 }
 
+base::PingAnswer Simulation::AnswerPing(base::PingQuestion question) {
+  if (server_state_ == ServerState::kStopping) {
+    Trace("a ping says that the server stops");
+    return base::PingAnswer::kStopping;
+  }
+  const bool given_up = connection_->lost && now_.mono >= connection_->lost->given_up_at;
+  if (server_state_ == ServerState::kDown ||
+      (connection_->lost && !connection_->lost->pings_pass)) {
+    return base::PingAnswer::kNone;
+  }
+  if (question == base::PingQuestion::kServes) {
+    return base::PingAnswer::kServes;
+  }
+  return given_up ? base::PingAnswer::kNotOurs : base::PingAnswer::kOurs;
+}
+
 int Simulation::ReadFrames() {
   int frames = 0;
   burst_ = 0;
@@ -215,6 +234,13 @@ bool Simulation::TakeFrame() {
     EndOfStream();
     return false;
   }
+  if (connection_->lost) {
+    if (connection_->lost->frames_left == 0) {
+      return false;
+    }
+    --connection_->lost->frames_left;
+  }
+  const base::WallTime sent_at = connection_->lost ? connection_->lost->at : now_.wall;
   Walsender& walsender = *connection_->walsender;
   if (now_.mono < connection_->catches_up_until && server_state_ == ServerState::kUp) {
     return false;
@@ -225,10 +251,10 @@ bool Simulation::TakeFrame() {
   if (connection_->probe_due || random_.Chance(30)) {
     connection_->probe_due = false;
     const bool reply_requested = random_.Chance(300);
-    HandFrame(walsender.Keepalive(reply_requested), true, reply_requested);
+    HandFrame(walsender.Keepalive(reply_requested, sent_at), true, reply_requested);
     return true;
   }
-  if (const std::optional<std::string> frame = walsender.Next()) {
+  if (const std::optional<std::string> frame = walsender.Next(sent_at)) {
     HandFrame(*frame, false, false);
     return true;
   }
@@ -243,11 +269,11 @@ bool Simulation::TakeFrame() {
       return false;
     }
     // Without end, as fast as they are answered: time passes all the same.
-    HandFrame(walsender.Keepalive(true), true, true);
+    HandFrame(walsender.Keepalive(true, sent_at), true, true);
     return ++burst_ % 8 != 0;
   }
   if (random_.Chance(100)) {
-    HandFrame(walsender.Keepalive(false), true, false);
+    HandFrame(walsender.Keepalive(false, sent_at), true, false);
   }
   return false;
 }

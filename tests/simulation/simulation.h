@@ -43,6 +43,16 @@ struct Connection {
   base::MonotonicTime catches_up_until;  // it reads its log again, silently
   std::vector<base::Lsn> delayed;        // statuses on the way to the server
   std::optional<base::StreamEnd> end;    // not noticed yet
+
+  // The network has lost it, and neither side knows.
+  struct Lost {
+    base::WallTime at;
+    base::MonotonicTime given_up_at;  // by the server
+    std::uint64_t frames_left = 0;    // on walpost's side
+    bool pings_pass = true;
+  };
+
+  std::optional<Lost> lost;
 };
 
 // What other clients did that no operator has dealt with yet.
@@ -103,6 +113,8 @@ class Simulation {
   void ForeignHands();
   void SetBack();
   void OtherActsLater();
+  void LoseSilently();
+  base::PingAnswer AnswerPing(base::PingQuestion question);
   void TakeOver();
   std::optional<base::StreamEnd> Guard(const std::optional<base::Progress>& known,
                                        base::SourceFacts* facts);

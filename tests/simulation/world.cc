@@ -38,6 +38,11 @@ void Simulation::World() {
   }
   kafka_.Advance(now_);
   ArriveStatuses();
+  if (server_.adoption() == ModelPostgres::Adoption::kPending && kafka_.progress().newest() &&
+      kafka_.progress().newest()->tables.size() == server_.Facts().tables.size()) {
+    server_.FinishAdoption();
+    Trace("its adoption is remembered");
+  }
   Operator();
   if (!healed_) {
     ServerFaults();
@@ -84,7 +89,11 @@ void Simulation::ServerFaults() {
     server_.Promote();
     Trace("the standby is promoted at", server_.wal_end().ToString());
   }
-  if (happens(Fault::server_stop, 10) && server_state_ == ServerState::kUp) {
+  if (happens(Fault::silent_loss, 20)) {
+    LoseSilently();
+  }
+  const bool lost = connection_ && connection_->lost;  // it would hold up a stop
+  if (happens(Fault::server_stop, 10) && server_state_ == ServerState::kUp && !lost) {
     StopServer();
   }
   if (happens(Fault::server_error, 15) && connection_ && !connection_->end) {
@@ -186,6 +195,9 @@ void Simulation::ServerDown() {
   server_state_ = ServerState::kDown;
   server_back_at_ = now_.mono + milliseconds(random_.Between(10, 3'000));
   slot_free_at_ = server_back_at_;
+  if (connection_ && connection_->lost) {
+    connection_->lost->given_up_at = server_back_at_;
+  }
   if (random_.Chance(500)) {
     server_.Crash();  // 13 to 16 forget what was confirmed since the last checkpoint
   }
@@ -237,9 +249,12 @@ void Simulation::DropConnection(bool slot_stays_taken) {
   if (!connection_->end || random_.Chance(500)) {
     ArriveStatuses();
   }
+  if (connection_->lost) {
+    slot_free_at_ = std::max(slot_free_at_, connection_->lost->given_up_at);
+  }
   connection_.reset();
   if (slot_stays_taken && plan_.faults.Has(Fault::slot_in_use) && !healed_) {
-    slot_free_at_ = now_.mono + milliseconds(random_.Below(3'000));
+    slot_free_at_ = std::max(slot_free_at_, now_.mono + milliseconds(random_.Below(3'000)));
   }
 }
 
@@ -258,6 +273,10 @@ void Simulation::FinishConnecting() {
     Trace("guard:", std::string(rejected->status.message()));
     pipeline_->OnStreamEnd(*rejected, now_);
     return;
+  }
+  if (facts.progress && facts.tables.size() > facts.progress->tables.size()) {
+    facts.adoption = server_.BeginAdoption(*facts.progress, now_.wall);
+    Trace("a table is adopted at", facts.adoption.since.lsn.ToString());
   }
   const base::Lsn remembered = facts.progress && facts.progress->last_transaction
                                    ? facts.progress->last_transaction->commit_lsn
@@ -282,7 +301,8 @@ void Simulation::FinishConnecting() {
   }
   if (yields > yields_before) {
     Trace("walpost yields");
-    Require(other_acted_ || kafka_.late_progress(), "it yields to nobody");
+    const bool adopting = server_.adoption() == ModelPostgres::Adoption::kPending;
+    Require(other_acted_ || adopting || kafka_.late_progress(), "it yields to nobody");
     yields_ = true;
   }
 }
@@ -311,6 +331,9 @@ void Simulation::Heal() {
   Trace("nothing fails from here on");
   healed_ = true;
   other_acts_at_.reset();
+  if (connection_ && connection_->lost) {
+    connection_->lost->pings_pass = true;
+  }
   kafka_.Heal();
   operator_reason_.reset();
   server_.MendTransaction();

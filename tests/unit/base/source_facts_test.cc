@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 namespace walpost::base {
 namespace {
 
@@ -42,6 +44,78 @@ TEST(SourceFactsTest, LogHasWhatItsTimelinesHadBeforeTheyEndedAndNothingBehindIt
   EXPECT_FALSE(facts.MayHave(4, Lsn(1)));
   facts.in_recovery = true;  // may be behind what it replayed before a restart
   EXPECT_TRUE(facts.MayHave(3, Lsn(301)));
+}
+
+class AdoptedTableTest : public ::testing::Test {
+ protected:
+  // Timeline 1 ended at 150; a table was adopted at `lsn` of it, while older transactions were open.
+  AdoptedTableTest() {
+    facts_.system_identifier = 77;
+    facts_.timeline = 2;
+    facts_.timeline_history = {{1, Lsn(150)}};
+    facts_.next_xid = FullXid{2'000};
+    facts_.tables = {{16'400, "outbox", "events"}};
+  }
+
+  Progress AdoptedAt(Lsn lsn) const {
+    Progress progress;
+    progress.system_identifier = 77;
+    progress.tables = facts_.tables;
+    progress.tables[0].since = {Lsn(50), kAt};
+    progress.tables[0].first_xid = {FullXid{1'000}, 1, lsn};
+    return progress;
+  }
+
+  static constexpr WallTime kAt{std::chrono::seconds(1'700'000'000)};
+
+  SourceFacts facts_;
+};
+
+TEST_F(AdoptedTableTest, IdIsKeptWhereTheLogThatGaveItIs) {
+  Progress progress = AdoptedAt(Lsn(150));
+  facts_.ForgetXids(&progress);
+  EXPECT_EQ(progress.tables[0].first_xid.xid, FullXid{1'000});
+  EXPECT_EQ(progress.tables[0].since.lsn, Lsn(50));
+}
+
+// Its rows of before the switch are nobody's, and those of after it are events.
+TEST_F(AdoptedTableTest, WhereTheLogThatGaveItIsLostTheSwitchTakesItsPlace) {
+  Progress progress = AdoptedAt(Lsn(151));
+  facts_.ForgetXids(&progress);
+  EXPECT_EQ(progress.tables[0].first_xid, XidAt());
+  EXPECT_EQ(progress.tables[0].since, (Since{Lsn(150), kAt}));
+}
+
+TEST_F(AdoptedTableTest, WhereIdsAreGivenAgainItsPositionAndTimeTakeItsPlace) {
+  Progress progress = AdoptedAt(Lsn(120));
+  facts_.next_xid = FullXid{999};
+  facts_.ForgetXids(&progress);
+  EXPECT_EQ(progress.tables[0].first_xid, XidAt());
+  EXPECT_EQ(progress.tables[0].since, (Since{Lsn(120), kAt}));
+}
+
+TEST_F(AdoptedTableTest, DecisionBeforeItLeavesItsRowsOfBeforeNobodys) {
+  const WallTime now = kAt + std::chrono::hours(1);
+  const Progress before = facts_.DecisionAt(Lsn(60), now, AdoptedAt(Lsn(120)));
+  EXPECT_EQ(before.tables[0].since, (Since{Lsn(120), kAt}));
+  EXPECT_EQ(before.tables[0].first_xid, XidAt());
+  const Progress behind = facts_.DecisionAt(Lsn(130), now, AdoptedAt(Lsn(120)));
+  EXPECT_EQ(behind.tables[0].since, (Since{Lsn(130), now}));
+  Progress elsewhere = AdoptedAt(Lsn(120));
+  elsewhere.system_identifier = 78;
+  EXPECT_EQ(facts_.DecisionAt(Lsn(60), now, elsewhere).tables[0].since, (Since{Lsn(60), now}));
+}
+
+TEST_F(AdoptedTableTest, DecisionKeepsPrefixesThatWereAdoptedBehindIt) {
+  Progress newest = AdoptedAt(Lsn(120));
+  newest.prefixes_since = {{"late", {Lsn(140), kAt}}, {"early", {Lsn(20), kAt}}};
+  facts_.message_prefixes = {"late", "early", "new"};
+  const WallTime now = kAt + std::chrono::hours(1);
+  const Progress decided = facts_.DecisionAt(Lsn(60), now, newest);
+  EXPECT_EQ(decided.prefixes_since.at("late"), (Since{Lsn(140), kAt}));
+  EXPECT_EQ(decided.prefixes_since.at("early"), (Since{Lsn(60), now}));
+  EXPECT_EQ(decided.prefixes_since.at("new"), (Since{Lsn(60), now}));
+  EXPECT_EQ(decided.passed_at, now);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   progress.system_identifier = 0xfedc'ba98'7654'3210;
   progress.timeline = 3;
   progress.end_lsn = base::Lsn(0x16'b374'd848);
+  progress.passed_at = base::WallTime(std::chrono::microseconds(1'700'000'000'123'455));
   progress.recorded_at = base::WallTime(std::chrono::microseconds(1'700'000'000'123'456));
   progress.publication_oid = 4'000'000'000;
   progress.publication_xmin = 4'100'000'000;
@@ -39,6 +40,7 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   EXPECT_EQ(read->system_identifier, progress.system_identifier);
   EXPECT_EQ(read->timeline, progress.timeline);
   EXPECT_EQ(read->end_lsn, progress.end_lsn);
+  EXPECT_EQ(read->passed_at, progress.passed_at);
   EXPECT_EQ(read->recorded_at, progress.recorded_at);
   EXPECT_EQ(read->publication_oid, progress.publication_oid);
   ASSERT_EQ(read->tables.size(), 2U);

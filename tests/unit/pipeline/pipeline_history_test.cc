@@ -1,7 +1,6 @@
 // Which history a server has, and who may publish: after a server was set back, and after another
 // instance went on.
-#include "envelope/progress.h"
-#include "pipeline_fixture.h"
+#include "history_fixture.h"
 
 namespace walpost::pipeline {
 namespace {
@@ -13,64 +12,8 @@ using delivery::Sequence;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr char kTopic[] = "walpost.progress.shop";
-constexpr base::WallTime kCommitTime{std::chrono::seconds(1'700'000'000)};
-
-class HistoryTest : public PipelineFixture {
+class HistoryTest : public HistoryFixture {
  protected:
-  HistoryTest() {
-    options_.name = "shop";
-    options_.progress_topic = kTopic;
-    facts_.start_lsn = Lsn(10);
-    facts_.wal_sender_timeout_ms = 6'000;
-  }
-
-  // Of a process before this one: it delivered the transaction at 100 and remembered 500.
-  void Remembered() {
-    base::Progress before;
-    before.end_lsn = Lsn(500);
-    before.last_transaction = base::CommittedTransaction{Lsn(100), base::Xid{77}, kCommitTime};
-    facts_.progress = before;
-    facts_.start_lsn = Lsn(100);
-  }
-
-  // Timeline 2 begins at 550. A row of a transaction that the server of before showed open at `lsn`, or that
-  // another one gave the same id.
-  void OpenedBefore(Lsn lsn) {
-    Remembered();
-    facts_.progress->tables = facts_.tables;
-    facts_.progress->tables[0].first_xid = {base::FullXid{1'000}, 1, lsn};
-    facts_.timeline = 2;
-    facts_.timeline_history = {{1, Lsn(550)}};
-    facts_.start_lsn = Lsn(500);
-    facts_.next_xid = base::FullXid{2'000};
-    Connect();
-    SendPayload(Begin(600, 950));
-    Event("a1");
-    SendPayload(Commit(600));
-    DeliverAll();
-  }
-
-  // With something that is not remembered yet.
-  void ConnectAndAdopt(Lsn start = Lsn()) {
-    Connect(start, /*announce=*/false);
-    EXPECT_FALSE(pipeline().want_frame()) << "it would be adopted later by whoever comes next";
-    sink_.DeliverAll();
-    Tick();
-    SendPayload(walpost::testing::RelationBytes(EventsRelation()));
-  }
-
-  void ExpectOtherHistory(const std::string& detail) {
-    EXPECT_EQ(last_command_, StreamCommand::kClose) << "nothing is confirmed";
-    EXPECT_FALSE(TakeStatus());
-    ExpectHalted(HaltReason::kTimelineChanged, detail);
-  }
-
-  std::optional<base::Progress> Written() {
-    const auto& log = sink_.Log(kTopic, 0);
-    return log.empty() ? std::nullopt : std::optional(*envelope::DecodeProgress(*log.back().value));
-  }
-
   std::vector<std::uint64_t> Submitted() {
     std::vector<std::uint64_t> events;
     for (const Sequence sequence : sink_.outstanding()) {
@@ -139,146 +82,6 @@ TEST_F(HistoryTest, EventWhereThereWasNoneHalts) {
   SendPayload(EventBytes("a1", "a"));
   ExpectOtherHistory("everything up to 0/1F4 was read");
   EXPECT_THAT(Visible('a'), IsEmpty());
-}
-
-TEST_F(HistoryTest, RowOfATableThatWasNoOutboxThenIsPassedOver) {
-  Remembered();
-  facts_.progress->tables = {{1, "other", "table"}};
-  facts_.adoption.since = {Lsn(500), kCommitTime};
-  facts_.start_lsn = Lsn(300);
-  ConnectAndAdopt();
-  Transaction(400, {"a1"});
-  Transaction(600, {"a2"});
-  DeliverAll();
-  EXPECT_THAT(Visible('a'), ElementsAre("a2"));
-  EXPECT_EQ(pipeline().counters().changes_ignored, 1U);
-}
-
-// Nothing was open then, so no ids are needed: another history may have the same ones.
-TEST_F(HistoryTest, TableIsAnOutboxFromTheEndOfTheLogAndTheTimeOnWhereItWasAdopted) {
-  Remembered();
-  facts_.progress->tables = {{1, "other", "table"}};
-  facts_.adoption.since = {Lsn(700), kCommitTime};
-  facts_.next_xid = base::FullXid{1'000};
-  facts_.start_lsn = Lsn(500);
-  ConnectAndAdopt();
-  Transaction(600, {"a1"});
-  Transaction(700, {"a2"});
-  DeliverAll();
-  EXPECT_THAT(Visible('a'), ElementsAre("a2"));
-}
-
-TEST_F(HistoryTest, RowThatAServerThatWasSetBackWritesWhereATableWasNoOutboxIsAnEvent) {
-  Remembered();
-  facts_.progress->tables = facts_.tables;
-  facts_.progress->tables[0].since = {Lsn(700), kCommitTime - std::chrono::microseconds(1)};
-  facts_.start_lsn = Lsn(500);
-  Connect();
-  Transaction(600, {"a1"});
-  DeliverAll();
-  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
-}
-
-// It was not there yet when the table became an outbox.
-TEST_F(HistoryTest, RowThatCommittedAfterItsTableBecameAnOutboxAndStandsBeforeHalts) {
-  Remembered();
-  facts_.progress->tables = {{1, "other", "table"}};
-  facts_.adoption.since = {Lsn(500), kCommitTime - std::chrono::microseconds(1)};
-  facts_.next_xid = facts_.adoption.first_xid.xid =
-      base::FullXid{1'000};  // a server that was set back gives old ids again
-  facts_.start_lsn = Lsn(300);
-  ConnectAndAdopt();
-  SendPayload(Begin(400));
-  SendPayload(EventBytes("a1", "a"));
-  ExpectOtherHistory("everything up to 0/1F4 was read");
-}
-
-// PostgreSQL sends some, all or none of their rows, by what it decoded before on the same connection.
-TEST_F(HistoryTest, TransactionThatBeganBeforeItsTableWasAnOutboxHoldsNoEventOfIt) {
-  Remembered();
-  facts_.progress->tables = {{1, "other", "table"}};
-  facts_.next_xid = facts_.adoption.first_xid.xid = base::FullXid{(std::uint64_t{7} << 32U) + 3};
-  facts_.start_lsn = Lsn(500);
-  ConnectAndAdopt();
-  ASSERT_TRUE(Written());
-  EXPECT_EQ(Written()->tables.at(0).first_xid.xid, facts_.next_xid);
-  std::uint64_t commit_lsn = 600;
-  for (const std::uint32_t xid : {0xFFFF'FFFFU, 2U, 3U, 0x8000'0002U, 0xFFFF'FFFEU, 2U}) {
-    SendPayload(Begin(commit_lsn, xid));
-    Event("a" + std::to_string(commit_lsn));
-    SendPayload(Commit(commit_lsn));
-    commit_lsn += 100;
-  }
-  DeliverAll();
-  EXPECT_THAT(Visible('a'), ElementsAre("a800", "a900", "a1000", "a1100"));
-}
-
-// The stream begins at the last transaction with events, so it may come again.
-TEST_F(HistoryTest, OldTransactionThatWasPassedOverIsKnownWhenItComesAgain) {
-  Remembered();
-  facts_.progress->tables = {{1, "other", "table"}};
-  facts_.next_xid = facts_.adoption.first_xid.xid = base::FullXid{1'000};
-  facts_.start_lsn = Lsn(500);
-  ConnectAndAdopt();
-  SendPayload(Begin(600, 950));
-  Event("a1");
-  SendPayload(Commit(600));
-  Keepalive(900);
-  Advance(ProgressKeeper::kEvery);
-  sink_.DeliverAll();
-  Tick();
-  ASSERT_EQ(Written()->end_lsn, Lsn(900));
-  EXPECT_EQ(Written()->tables.at(0).since.lsn, Lsn(601));
-  End(StreamEnd::Kind::kLost);
-  facts_.progress = Written();
-  Connect(/*start=*/Lsn(100));
-  SendPayload(Begin(600, 950));
-  Event("a1");
-  SendPayload(Commit(600));
-  EXPECT_TRUE(pipeline().connected()) << "no other history";
-  EXPECT_EQ(pipeline().counters().changes_ignored, 2U);
-}
-
-TEST_F(HistoryTest, TransactionIdThatIsGivenAgainIsANewOne) {
-  Remembered();
-  facts_.progress->tables = facts_.tables;
-  facts_.progress->tables[0].first_xid = {base::FullXid{1'000}, facts_.timeline, Lsn(500)};
-  facts_.start_lsn = Lsn(500);
-  facts_.next_xid = base::FullXid{900};
-  Connect();
-  SendPayload(Begin(600, 950));
-  Event("a1");
-  SendPayload(Commit(600));
-  DeliverAll();
-  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
-}
-
-// A standby that was promoted without the end of the log gives those ids again.
-TEST_F(HistoryTest, TransactionIdIsForgottenWhereTheLogThatGaveItIsLost) {
-  OpenedBefore(/*lsn=*/Lsn(551));
-  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
-}
-
-TEST_F(HistoryTest, TransactionIdIsKeptWhereTheLogThatGaveItIs) {
-  OpenedBefore(/*lsn=*/Lsn(550));
-  EXPECT_THAT(Visible('a'), IsEmpty());
-}
-
-// The second connection's look is later than the row. What counts is the first.
-TEST_F(HistoryTest, TableStaysAdoptedFromWhereItWasFirstAlsoBeforeThatIsWritten) {
-  Remembered();
-  facts_.progress->tables = {{1, "other", "table"}};
-  facts_.adoption.since = {Lsn(500), kCommitTime - std::chrono::microseconds(1)};
-  facts_.start_lsn = Lsn(300);
-  Connect(Lsn(), /*announce=*/false);
-  End(StreamEnd::Kind::kLost);
-  ASSERT_TRUE(pipeline().known_progress());
-  facts_.progress = pipeline().known_progress();
-  facts_.adoption.since = {Lsn(500), kCommitTime + std::chrono::seconds(1)};
-  ConnectAndAdopt(/*start=*/Lsn(100));
-  SendPayload(Begin(400));
-  SendPayload(EventBytes("a1", "a"));
-  ExpectOtherHistory("everything up to 0/1F4 was read");
 }
 
 // Storage that failed over, a snapshot: another history within the life of one process.
