@@ -42,6 +42,11 @@ std::optional<DeadLetterRequest> Pipeline::TakeDeadLetterRequest(base::Now now) 
 }
 
 base::Lsn Pipeline::confirmable() const {
+  // On its way to where the stream begins the server reports positions as well. In a history that is not known
+  // to be ours there may be events before them that it does not send.
+  if (!intake_.verified() || (facts_ && intake_.connection_lsn() < facts_->start_lsn)) {
+    return {};
+  }
   return std::min(keeper_.Confirmable(tracker_.safe_lsn()), intake_.connection_lsn());
 }
 

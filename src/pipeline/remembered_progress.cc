@@ -69,6 +69,19 @@ std::optional<Halt> CheckTimeline(const Progress& progress, const SourceFacts& f
   return std::nullopt;
 }
 
+// A standby may be behind, or never come that far: what was delivered would be left out of its stream, and
+// what it has instead, without a word.
+std::string BehindProgress(const Progress& progress, const SourceFacts& facts) {
+  if (!facts.in_recovery || facts.looked_lsn >= progress.end_lsn) {
+    return "";
+  }
+  return absl::StrFormat(
+      "%s, a standby, has replayed up to %s, but everything up to %s was read before: walpost "
+      "waits "
+      "until it has come that far",
+      facts.host, facts.looked_lsn.ToString(), progress.end_lsn.ToString());
+}
+
 std::optional<Halt> CheckPrefixes(const Progress& progress, const SourceFacts& facts) {
   for (const std::string& prefix : progress.message_prefixes) {
     if (std::find(facts.message_prefixes.begin(), facts.message_prefixes.end(), prefix) ==
@@ -169,6 +182,9 @@ ProgressCheck CheckRememberedProgress(const std::vector<Progress>& records,
   }
   if (!halt) {
     halt = CheckTables(*progress, facts);
+  }
+  if (std::string behind = BehindProgress(*progress, facts); !halt && !behind.empty()) {
+    return {std::nullopt, std::move(behind), std::nullopt};
   }
   return halt ? ProgressCheck{std::move(halt), "", std::nullopt}
               : ProgressCheck{std::nullopt, "", *progress};

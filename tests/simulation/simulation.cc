@@ -296,7 +296,8 @@ void Simulation::HandFrame(const std::string& frame, bool keepalive, bool reply_
   connection.reply_due = connection.reply_due || reply_requested;
   const bool was_complete = !connection.walsender->in_transaction();
   // Outside a transaction only keepalives and commits report a position.
-  if (was_complete && (keepalive || connection.commit_pending)) {
+  if (was_complete && (keepalive || connection.commit_pending) &&
+      connection.walsender->sent() >= connection.known) {
     connection.complete = std::max(connection.complete, connection.walsender->sent());
   }
   connection.commit_pending = !was_complete;

@@ -34,6 +34,7 @@ struct Connection {
   std::optional<base::MonotonicTime> unreported_since;  // the safe LSN moved
   base::Lsn last_flush;
   base::Lsn complete;  // positions handed over with everything before them
+  base::Lsn known;     // before it is what was read before, which has to come again
   std::uint64_t discarded_before = 0;
   base::MonotonicTime stopping_since;
   bool reply_due = false;                // a keepalive asked for it

@@ -284,6 +284,9 @@ void Simulation::FinishConnecting() {
   facts.start_lsn = std::max({attempt.start, facts.confirmed_flush_lsn, remembered});
   connection_.emplace();
   connection_->walsender = std::make_unique<Walsender>(&server_, facts.start_lsn, &random_);
+  const bool comes_again = facts.start_lsn == std::max(attempt.start, remembered);
+  connection_->known =
+      std::max(base::Lsn(facts.start_lsn.value() + (comes_again ? 1 : 0)), handed_);
   connection_->last_status = now_.mono;
   connection_->stopping_since = now_.mono;
   if (plan_.faults.Has(Fault::slow_catch_up)) {

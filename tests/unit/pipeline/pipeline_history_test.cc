@@ -73,6 +73,19 @@ TEST_F(HistoryTest, ServerThatComesPastTheRememberedOneWithoutItHalts) {
   EXPECT_EQ(confirmed_, Lsn());
 }
 
+// The slot is behind the remembered transaction, and what the server skips until then may hold events of
+// another history.
+TEST_F(HistoryTest, PositionBeforeTheRememberedOneHasComeAgainIsNotConfirmed) {
+  Remembered();
+  facts_.confirmed_flush_lsn = Lsn(50);
+  Connect();
+  Keepalive(90, /*reply_requested=*/true);
+  EXPECT_EQ(Confirmed(), Lsn());
+  SendPayload(Begin(100));
+  Keepalive(100, /*reply_requested=*/true);
+  EXPECT_EQ(Confirmed(), Lsn(100));
+}
+
 // The slot stands behind it already, so it does not come again; but everything up to 500 was read.
 TEST_F(HistoryTest, EventWhereThereWasNoneHalts) {
   Remembered();
