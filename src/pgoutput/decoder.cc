@@ -100,6 +100,15 @@ absl::Status ReadOrigin(ByteReader* reader, Message* message) {
   return Finish(*reader, "Origin");
 }
 
+// A: u32 xid, u32 xid of the subtransaction.
+absl::Status ReadStreamAbort(ByteReader* reader, Message* message) {
+  StreamAbort abort;
+  abort.xid = base::Xid{reader->U32()};
+  abort.subxid = base::Xid{reader->U32()};
+  *message = abort;
+  return Finish(*reader, "Stream Abort");
+}
+
 // R: u32 OID, string schema, string name, u8 replica identity, u16 count, per column u8 flags,
 // string name, u32 type, i32 type modifier.
 absl::Status ReadRelation(ByteReader* reader, Message* message) {
@@ -260,10 +269,12 @@ absl::Status Decoder::Decode(std::string_view payload, Message* message) {
       return ReadTruncate(&reader, &relation_ids_, message);
     case 'M':
       return ReadLogicalMessage(&reader, message);
+    case 'A':
+      return ReadStreamAbort(&reader, message);
     default:
       break;
   }
-  if (std::string_view("SEcAbPKrp").find(tag) != std::string_view::npos) {
+  if (std::string_view("SEcbPKrp").find(tag) != std::string_view::npos) {
     return absl::DataLossError(absl::StrFormat(
         "pgoutput: message '%c' belongs to streaming or two-phase mode, which was not asked for",
         tag));

@@ -99,7 +99,14 @@ struct LogicalMessage {
   std::string_view content;
 };
 
+// A transaction was rolled back. It is of streaming, which walpost does not ask for; 18 sends it all the same,
+// between two transactions, for a large one with a savepoint that was rolled back before it was decoded.
+struct StreamAbort {
+  base::Xid xid;
+  base::Xid subxid;
+};
+
 using Message = std::variant<Begin, Commit, Origin, Relation, Type, Insert, Update, Delete,
-                             Truncate, LogicalMessage>;
+                             Truncate, LogicalMessage, StreamAbort>;
 
 }  // namespace walpost::pgoutput

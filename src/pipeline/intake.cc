@@ -359,6 +359,9 @@ std::optional<Halt> Intake::On(const pgoutput::LogicalMessage& message) {
 }
 
 std::optional<Halt> Intake::OnOther() {
+  if (transaction_.open && std::holds_alternative<pgoutput::StreamAbort>(message_)) {
+    return ProtocolError("Stream Abort inside a transaction");
+  }
   announced_root_ = nullptr;
   const std::uint32_t leaf = std::exchange(announced_last_, 0);
   if (!std::holds_alternative<pgoutput::Origin>(message_)) {

@@ -1,5 +1,6 @@
 """What differs from one version of PostgreSQL to the next, and what walpost does about it: docs/postgresql-versions.md."""
 
+import contextlib
 import re
 import threading
 
@@ -104,13 +105,16 @@ def standby_with_slot(make_pipeline, workspace):
 
 # Failure 19.
 def test_standby_is_read_from_16_and_waited_for_before(make_pipeline, workspace, major):
-    p, _, reader = standby_with_slot(make_pipeline, workspace)
+    p, standby, reader = standby_with_slot(make_pipeline, workspace)
     if major < 16:
         reader.start(wait=None)
         servers.wait_for(lambda: "is a standby" in ((s := reader.status()) and s["last_error"] or ""), 30, "the standby to be rejected")
         assert "target_session_attrs=read-write" in reader.status()["last_error"]
         return
+    # A standby takes no serializable transaction.
+    p.execute(f"ALTER DATABASE {p.database} SET default_transaction_isolation = 'serializable'")
     p.insert_transactions(1, 500)
+    servers.wait_for(lambda: standby.execute("SHOW default_transaction_isolation", database=p.database) == [("serializable",)], 30, "the setting")
     reader.start()
     reader.wait_delivered(500)
     assert p.judge() == 0
@@ -161,3 +165,20 @@ def test_partition_that_was_filled_by_hand_is_streamed_once_the_publication_was_
               " SELECT %s, 'key', 'Tested', '2020-01-01T12:00Z' FROM generate_series(1, 5)", p.name)
     p.wait_confirmed()
     assert len(p.records()) == 10
+
+
+def test_large_rolled_back_transaction_with_a_savepoint_is_passed_over(make_pipeline, workspace):
+    """18 ends such a transaction with a message of streaming, which nobody asked for, where it was rolled back before it is decoded."""
+    p = make_pipeline(on_postgres=workspace.postgres(settings={"logical_decoding_work_mem": "64kB"})).start()
+    p.execute("CREATE TABLE other (n int, t text)")
+    p.insert(1, 5)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    with contextlib.closing(p.postgres.connect(p.database, autocommit=False)) as connection, connection.cursor() as cursor:
+        cursor.execute("INSERT INTO other VALUES (1); SAVEPOINT s; INSERT INTO other VALUES (2); RELEASE s")
+        cursor.execute("INSERT INTO other SELECT n, repeat('x', 200) FROM generate_series(1, 5000) n")
+        connection.rollback()
+    p.insert(6, 10)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert p.judge() == 0

@@ -141,4 +141,8 @@ std::string LogicalMessageBytes(bool transactional, base::Lsn lsn, std::string_v
       .bytes();
 }
 
+std::string StreamAbortBytes(base::Xid xid, base::Xid subxid) {
+  return WireWriter().Tag('A').U32(xid.value).U32(subxid.value).bytes();
+}
+
 }  // namespace walpost::testing

@@ -84,5 +84,6 @@ std::string TruncateBytes(const std::vector<pgoutput::RelationId>& relations, bo
                           bool restart_identity = false);
 std::string LogicalMessageBytes(bool transactional, base::Lsn lsn, std::string_view prefix,
                                 std::string_view content);
+std::string StreamAbortBytes(base::Xid xid, base::Xid subxid);
 
 }  // namespace walpost::testing

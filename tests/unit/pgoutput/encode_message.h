@@ -50,6 +50,10 @@ class MessageEncoder {
                                         message.content);
   }
 
+  Bytes operator()(const StreamAbort& abort) const {
+    return testing::StreamAbortBytes(abort.xid, abort.subxid);
+  }
+
   // Their tuples are checked but not kept.
   Bytes operator()(const Update&) const { return std::nullopt; }
 

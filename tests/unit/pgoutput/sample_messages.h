@@ -47,7 +47,8 @@ inline std::vector<std::string> SampleMessages() {
           TruncateBytes({id, RelationId{16401}}, /*cascade=*/true),
           TruncateBytes({}),
           LogicalMessageBytes(/*transactional=*/true, base::Lsn(0x90), "orders", kSecret),
-          LogicalMessageBytes(/*transactional=*/false, base::Lsn(0x90), "", "")};
+          LogicalMessageBytes(/*transactional=*/false, base::Lsn(0x90), "", ""),
+          StreamAbortBytes(base::Xid{700}, base::Xid{701})};
 }
 
 }  // namespace walpost::pgoutput

@@ -106,6 +106,15 @@ TEST_F(IntakeTest, TypesAndOriginsAreNoChanges) {
   EXPECT_EQ(tracker_.entry(0).ordinal, 0U);
 }
 
+// PostgreSQL 18 sends it without being asked for streaming.
+TEST_F(IntakeTest, AbortBetweenTransactionsIsPassedOver) {
+  const std::string abort = walpost::testing::StreamAbortBytes(base::Xid{70}, base::Xid{71});
+  TakeAll({abort, Begin(100), EventBytes("e1"), Commit(100), abort});
+  EXPECT_EQ(tracker_.entry(0).ordinal, 0U);
+  Take(Begin(200));
+  EXPECT_EQ(Rejected(abort).reason, HaltReason::kProtocolError);
+}
+
 TEST_F(IntakeTest, KeepalivePositionInsideATransactionIsNotTakenAsReceived) {
   Take(Begin(100));
   intake_.TakePosition(Lsn(400));
