@@ -141,8 +141,8 @@ struct SourceFacts : Fingerprint {
   Lsn server_wal_lsn;                // IDENTIFY_SYSTEM's position
   // walpost.dead_letters may have open rows of this pipeline.
   bool dead_letters_open = false;
-  // No transaction that had changed anything by the end of preflight has this id or a higher one; on a
-  // standby, none that it knew to be over. 0 = not known.
+  // No transaction that was over by the end of preflight has this id or a higher one; where a table is adopted
+  // on a primary, none at all. 0 = not known.
   FullXid next_xid;
   Adoption adoption;
   bool in_recovery = false;  // a standby, which may be behind what it replayed before a restart

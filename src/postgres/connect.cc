@@ -114,6 +114,18 @@ constexpr char kEndOfLog[] =
     "CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn() "
     "ELSE pg_catalog.pg_current_wal_insert_lsn() END";
 
+std::optional<StreamEnd> ReadNextXid(Connection* connection, const char* expression,
+                                     Deadline deadline, base::SourceFacts* facts) {
+  const Result read = connection->Query(absl::StrCat("SELECT ", expression), deadline);
+  if (!read.ok()) {
+    return QueryFailure("reading the next transaction id", read.error(), connection->endpoint());
+  }
+  if (!absl::SimpleAtoi(read.Text(0, 0).data(), &facts->next_xid.value)) {
+    return LostEnd("the next transaction id is no number");
+  }
+  return std::nullopt;
+}
+
 // A server that crashes before an id is on its disk gives it again, so this waits until the log up to `end` is
 // there. Nothing waits for the commit of the transaction that only took an id, so it comes there within
 // three times wal_writer_delay.
@@ -143,6 +155,10 @@ std::optional<StreamEnd> AwaitOnDisk(Connection* connection, base::Lsn end) {
 std::optional<StreamEnd> FindAdoption(Connection* connection, base::SourceFacts* facts) {
   constexpr std::chrono::seconds kOpenFor{10};
   const Deadline until = std::chrono::steady_clock::now() + kOpenFor;
+  // Behind what preflight has read: whatever published a table is over.
+  if (std::optional<StreamEnd> problem = ReadNextXid(connection, kNextXid, until, facts)) {
+    return problem;
+  }
   // From left to right, and the snapshot before all.
   const std::string look = absl::StrFormat(
       "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()) "
@@ -187,13 +203,9 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   if (const StreamEnd* problem = report.problem(); problem != nullptr) {
     return *problem;
   }
-  // Behind what preflight has read: whatever published a table is over.
-  const Result next_xid = connection.Query(absl::StrCat("SELECT ", kNextXid), deadline);
-  if (!next_xid.ok()) {
-    return QueryFailure("reading the next transaction id", next_xid.error(), connection.endpoint());
-  }
-  if (!absl::SimpleAtoi(next_xid.Text(0, 0).data(), &report.facts.next_xid.value)) {
-    return LostEnd("the next transaction id is no number");
+  if (std::optional<StreamEnd> problem =
+          ReadNextXid(&connection, kSnapshotEnd, deadline, &report.facts)) {
+    return *std::move(problem);
   }
   if (guard) {
     if (std::optional<StreamEnd> problem = AskGuard(&connection, options, guard, &report.facts)) {

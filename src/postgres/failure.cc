@@ -15,8 +15,11 @@ using base::StreamEnd;
 std::string_view ClassOf(std::string_view sqlstate) { return sqlstate.substr(0, 2); }
 
 // Class 08 connection, 53 resources, 57 operator intervention, 58 system, 40 rollback, 25 and 55
-// state, XX internal: another attempt may succeed.
+// state, XX internal, and a server that is short of transaction ids: another attempt may succeed.
 bool Passes(std::string_view sqlstate) {
+  if (sqlstate == sqlstate::kProgramLimitExceeded) {
+    return true;
+  }
   for (const std::string_view passing : {"", "08", "53", "57", "58", "40", "25", "55", "XX"}) {
     if (ClassOf(sqlstate) == passing) {
       return true;
@@ -114,7 +117,7 @@ StreamEnd QueryFailure(std::string_view what, const ServerError& error, const En
     return OperatorEnd(HaltReason::kAuthFailed, text, error.sqlstate);
   }
   return OperatorEnd(HaltReason::kProtocolError,
-                     text + "; is there a pooler between? connect to the server itself",
+                     text + "; where a pooler is between, connect to the server itself",
                      error.sqlstate);
 }
 

@@ -15,8 +15,12 @@ inline constexpr char kServerClock[] =
     "(extract(epoch FROM greatest(pg_catalog.clock_timestamp(), "
     "pg_catalog.pg_last_xact_replay_timestamp())) * 1000000)::bigint";
 
-// An SQL expression, for SourceFacts::next_xid: the id. A snapshot's end is not that id: it ends behind the newest
-// transaction that is over, and older ones may be open behind that.
+// An SQL expression: the end of a snapshot, behind the newest transaction that is over. Newer ones may be open.
+inline constexpr char kSnapshotEnd[] =
+    "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())";
+
+// An SQL expression: an id that no transaction had before. It takes one, which a server that is short of ids
+// rejects.
 inline constexpr char kNextXid[] =
     "CASE WHEN pg_catalog.pg_is_in_recovery() THEN "
     "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot()) ELSE "

@@ -223,7 +223,8 @@ TEST_F(ConnectServerTest, SessionSettingsWinOverThoseOfTheRole) {
   server_->Sql(
       "ALTER ROLE german SET datestyle = 'German'; ALTER ROLE german SET bytea_output = "
       "'escape'; ALTER ROLE german SET timezone = 'Asia/Tokyo'; ALTER ROLE german SET "
-      "statement_timeout = '1min'; ALTER ROLE german SET client_min_messages = 'error'");
+      "statement_timeout = '1min'; ALTER ROLE german SET client_min_messages = 'error'; ALTER ROLE "
+      "german SET default_transaction_isolation = 'serializable'");
   auto opened = Connection::Open({server_->Conninfo("postgres",
                                                     "user=german "
                                                     "options='-c lock_timeout=5s -c geqo=off'"),
@@ -239,6 +240,7 @@ TEST_F(ConnectServerTest, SessionSettingsWinOverThoseOfTheRole) {
                                                        {"client_encoding", "UTF8"},
                                                        {"client_min_messages", "warning"},
                                                        {"application_name", "walpost"},
+                                                       {"transaction_isolation", "read committed"},
                                                        {"geqo", "off"}};
   for (const auto& [setting, value] : expected) {
     const Result shown = std::get<Connection>(opened).Query("SHOW " + setting, Soon());
@@ -294,6 +296,22 @@ TEST_F(ConnectServerTest, OddPublicationNameStreams) {
     next = stream.Take(&frame);
   }
   EXPECT_EQ(next, ReplicationStream::Next::kFrame) << stream.end().status;
+}
+
+// A server that is short of transaction ids gives none, and reading needs none.
+TEST_F(ConnectServerTest, ConnectThatAdoptsNothingTakesNoTransactionId) {
+  server_->Sql("CREATE DATABASE frugal");
+  server_->Sql("CREATE TABLE t (id int); CREATE PUBLICATION frugal FOR TABLE t", "frugal");
+  server_->Sql("SELECT pg_create_logical_replication_slot('frugal', 'pgoutput')", "frugal");
+  ConnectOptions options;
+  options.conninfo = server_->Conninfo("frugal");
+  options.slot = options.publication = "frugal";
+  const std::string next = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())";
+  const std::string before = server_->Sql(next);
+  const auto outcome = Connect(options, base::Lsn());
+  ASSERT_TRUE(std::holds_alternative<Connected>(outcome)) << std::get<StreamEnd>(outcome).status;
+  EXPECT_EQ(server_->Sql(next), before);
+  EXPECT_EQ(std::to_string(std::get<Connected>(outcome).facts.next_xid.value), before);
 }
 
 // Failure 19.

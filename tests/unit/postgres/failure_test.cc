@@ -56,7 +56,7 @@ TEST(PoolerTest, RejectionsAndAnswersThatPostgresDoesNotGiveNameIt) {
   const StreamEnd end = QueryFailure("IDENTIFY_SYSTEM", nonsense, kEndpoint);
   EXPECT_EQ(end.kind, Kind::kOperator);
   EXPECT_EQ(end.reason, HaltReason::kProtocolError);
-  EXPECT_THAT(Text(end), HasSubstr("is there a pooler between?"));
+  EXPECT_THAT(Text(end), HasSubstr("a pooler is between"));
 }
 
 TEST(HistoryFailureTest, OnlyAFileThatIsNotThereIsForAnOperator) {
