@@ -11,7 +11,6 @@
 #include "kafka/read_rights.h"
 #include "kafka/topic_look_up.h"
 #include "kafka/topic_policy.h"
-#include "operations/plain_table.h"
 #include "operations/retention_note.h"
 #include "operations/row_filter.h"
 #include "postgres/sqlstate.h"
@@ -107,10 +106,9 @@ absl::Status Backfill::OpenIn(const std::string& snapshot) {
   for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
     ASSIGN_OR_RETURN(SqlConnection connection,
                      SqlConnection::Connect(server.conninfo, server.application_name));
-    RETURN_IF_ERROR(BeginReadOnly(&connection, snapshot));
     ASSIGN_OR_RETURN(RowReader reader,
                      RowReader::Create(std::move(connection), options_.pipeline.outboxes[source],
-                                       source, &schemas_));
+                                       source, &schemas_, snapshot));
     std::string where = "true";
     if (gap_) {
       ASSIGN_OR_RETURN(where, Bound(source, reader, reader.connection()));
@@ -216,7 +214,6 @@ absl::StatusOr<std::set<std::string>> Backfill::TopicsOfGap() {
   for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
     ASSIGN_OR_RETURN(SqlConnection connection,
                      SqlConnection::Connect(server.conninfo, server.application_name));
-    RETURN_IF_ERROR(BeginReadOnly(&connection));
     absl::StatusOr<RowReader> reader = RowReader::Create(
         std::move(connection), options_.pipeline.outboxes[source], source, &schemas_);
     if (absl::IsNotFound(reader.status())) {
@@ -321,7 +318,6 @@ absl::Status Backfill::OpenLater(std::uint32_t source, const std::string& after)
   const postgres::ConnectOptions& server = options_.pipeline.source;
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(server.conninfo, server.application_name));
-  RETURN_IF_ERROR(BeginReadOnly(&connection));
   ASSIGN_OR_RETURN(RowReader reader,
                    RowReader::Create(std::move(connection), options_.pipeline.outboxes[source],
                                      source, &schemas_));

@@ -245,8 +245,7 @@ class TablesCheck {
 
   // In a transaction that whoever calls this ends.
   absl::StatusOr<bool> HasRows(const std::string& schema, const std::string& table) {
-    RETURN_IF_ERROR(BeginReadOnly(connection_));
-    RETURN_IF_ERROR(LockPlainTable(connection_, schema, table));
+    RETURN_IF_ERROR(BeginReadOnly(connection_, schema, table));
     ASSIGN_OR_RETURN(
         const std::vector<Row> rows,
         connection_->Query(absl::StrFormat("SELECT FROM %s.%s LIMIT 1", QuoteIdentifier(schema),

@@ -59,10 +59,8 @@ absl::Status RequireTrustedCasts(SqlConnection* connection, const std::string& n
   return foreign ? Rejection(*foreign) : absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status BeginReadOnly(SqlConnection* connection, const std::string& snapshot) {
-  // Before the transaction: its first question fixes what it sees.
+absl::Status Begin(SqlConnection* connection, const std::string& snapshot) {
+  // Before the transaction: its first query fixes what it sees.
   ASSIGN_OR_RETURN(const std::vector<Row> known,
                    connection->Query("SELECT FROM pg_settings WHERE name = "
                                      "'restrict_nonsystem_relation_kind'"));
@@ -75,11 +73,10 @@ absl::Status BeginReadOnly(SqlConnection* connection, const std::string& snapsho
       (snapshot.empty() ? "" : "; SET TRANSACTION SNAPSHOT " + QuoteLiteral(snapshot)));
 }
 
-absl::Status LockPlainTable(SqlConnection* connection, const std::string& schema,
-                            const std::string& table) {
-  const std::string name = QuoteIdentifier(schema) + "." + QuoteIdentifier(table);
-  const absl::Status locked =
-      connection->Execute(absl::StrFormat("LOCK TABLE %s IN ACCESS SHARE MODE", name));
+// Takes no snapshot.
+absl::Status Lock(SqlConnection* connection, const std::string& schema, const std::string& table) {
+  const absl::Status locked = connection->Execute(absl::StrFormat(
+      "LOCK TABLE %s.%s IN ACCESS SHARE MODE", QuoteIdentifier(schema), QuoteIdentifier(table)));
   const std::string& sqlstate = connection->last_sqlstate();
   if (sqlstate == postgres::sqlstate::kUndefinedTable ||
       sqlstate == postgres::sqlstate::kInvalidSchemaName) {
@@ -88,7 +85,16 @@ absl::Status LockPlainTable(SqlConnection* connection, const std::string& schema
   if (sqlstate == kNotLockable) {
     return NotPlain(absl::StrFormat("%s.%s is no table", schema, table));
   }
-  RETURN_IF_ERROR(locked);
+  return locked;
+}
+
+}  // namespace
+
+absl::Status BeginReadOnly(SqlConnection* connection, const std::string& schema,
+                           const std::string& table, const std::string& snapshot) {
+  RETURN_IF_ERROR(Begin(connection, snapshot));
+  RETURN_IF_ERROR(Lock(connection, schema, table));
+  const std::string name = QuoteIdentifier(schema) + "." + QuoteIdentifier(table);
   RETURN_IF_ERROR(RequirePlain(connection, name));
   return RequireTrustedCasts(connection, name);
 }

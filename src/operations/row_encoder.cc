@@ -21,18 +21,13 @@ using postgres::Row;
 absl::StatusOr<RowEncoder> RowEncoder::Create(postgres::SqlConnection* connection,
                                               const envelope::OutboxOptions& outbox,
                                               std::uint32_t source, envelope::SchemaTable* schemas,
-                                              const std::string& to_topic) {
+                                              const std::string& snapshot) {
   RowEncoder encoder;
-  outbox::TableOptions table = outbox.table;
+  const outbox::TableOptions& table = outbox.table;
   encoder.table_ = QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
-  RETURN_IF_ERROR(LockPlainTable(connection, table.schema, table.table));
+  RETURN_IF_ERROR(BeginReadOnly(connection, table.schema, table.table, snapshot));
   ASSIGN_OR_RETURN(encoder.columns_, TableColumns::Read(connection, table));
-  if (!to_topic.empty()) {
-    // The row's own topic may be what is wrong with it.
-    table.topic = to_topic;
-    table.columns.topic.clear();
-  }
-  RETURN_IF_ERROR(encoder.Bind(std::move(table), connection->database(), outbox, source, schemas));
+  RETURN_IF_ERROR(encoder.Bind(table, connection->database(), outbox, source, schemas));
   return encoder;
 }
 

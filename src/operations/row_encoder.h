@@ -27,12 +27,12 @@ namespace walpost::operations {
 
 class RowEncoder {
  public:
-  // `connection`: with a transaction of BeginReadOnly, in which the rows are read, too: the table is locked.
-  // `source`: as SchemaNeed::source. `to_topic` replaces the rows' own, when given.
+  // Begins the transaction in which the rows are to be read (BeginReadOnly); `snapshot` as there.
+  // `source`: as SchemaNeed::source.
   static absl::StatusOr<RowEncoder> Create(postgres::SqlConnection* connection,
                                            const envelope::OutboxOptions& outbox,
                                            std::uint32_t source, envelope::SchemaTable* schemas,
-                                           const std::string& to_topic = "");
+                                           const std::string& snapshot = "");
 
   // For the rows that dead letters keep, under their columns: no table is read.
   static absl::StatusOr<RowEncoder> CreateForKept(const pgoutput::Relation& relation,

@@ -7,7 +7,6 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "operations/confirmed.h"
-#include "operations/plain_table.h"
 
 namespace walpost::operations {
 namespace {
@@ -98,9 +97,10 @@ absl::StatusOr<RowReader> BeginReading(const RowsElsewhere& standby,
   if (!standby.conninfo.empty()) {
     RETURN_IF_ERROR(AwaitReplayed(&connection, server, standby.wait));
   }
-  RETURN_IF_ERROR(BeginReadOnly(&connection));
-  ASSIGN_OR_RETURN(*end, EndOfSnapshot(&connection));
-  return RowReader::Create(std::move(connection), outbox, source, schemas);
+  ASSIGN_OR_RETURN(RowReader reader,
+                   RowReader::Create(std::move(connection), outbox, source, schemas));
+  ASSIGN_OR_RETURN(*end, EndOfSnapshot(reader.connection()));
+  return reader;
 }
 
 }  // namespace walpost::operations

@@ -52,8 +52,10 @@ RowReader::RowReader(SqlConnection connection, RowEncoder encoder,
 
 absl::StatusOr<RowReader> RowReader::Create(SqlConnection connection,
                                             const envelope::OutboxOptions& outbox,
-                                            std::uint32_t source, envelope::SchemaTable* schemas) {
-  ASSIGN_OR_RETURN(RowEncoder encoder, RowEncoder::Create(&connection, outbox, source, schemas));
+                                            std::uint32_t source, envelope::SchemaTable* schemas,
+                                            const std::string& snapshot) {
+  ASSIGN_OR_RETURN(RowEncoder encoder,
+                   RowEncoder::Create(&connection, outbox, source, schemas, snapshot));
   return RowReader(std::move(connection), std::move(encoder), outbox.table);
 }
 

@@ -39,10 +39,11 @@ class RowReader {
     kTwice,    // the same, any number of times
   };
 
-  // `connection`: with a transaction of BeginReadOnly, in whose snapshot rows are to be read.
+  // Begins the transaction in whose snapshot rows are to be read (BeginReadOnly); `snapshot` as there.
   static absl::StatusOr<RowReader> Create(postgres::SqlConnection connection,
                                           const envelope::OutboxOptions& outbox,
-                                          std::uint32_t source, envelope::SchemaTable* schemas);
+                                          std::uint32_t source, envelope::SchemaTable* schemas,
+                                          const std::string& snapshot = "");
 
   // Whether the rows hold the id of the transaction that made them, and when it began.
   bool HasTransactionIds() const;

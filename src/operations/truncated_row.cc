@@ -7,7 +7,6 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "envelope/dead_letter.h"
-#include "operations/plain_table.h"
 #include "outbox/kept_row.h"
 #include "outbox/message_mapper.h"
 #include "outbox/undeliverable.h"
@@ -73,7 +72,6 @@ absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
 
 absl::StatusOr<DeadLetter> TruncatedRow::FromTable(const envelope::OutboxOptions& outbox,
                                                    std::uint32_t source, const DeadLetter& row) {
-  RETURN_IF_ERROR(BeginReadOnly(&*connection_));
   absl::StatusOr<DeadLetter> whole = FromTableLocked(outbox, source, row);
   RETURN_IF_ERROR(connection_->Execute("ROLLBACK"));
   return whole;

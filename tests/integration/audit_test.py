@@ -1,6 +1,7 @@
 """`walpost audit`: whether tables and topics agree, event by event."""
 
 import concurrent.futures
+import contextlib
 import json
 import re
 import time
@@ -316,6 +317,38 @@ def test_source_that_is_a_standby_is_the_measure_for_another(make_pipeline, work
     delivered(p, 41, 45)
     there = standby.conninfo(p.database)
     assert audit(types.SimpleNamespace(walpost=p.another(conninfo=there)), "--standby", there, "--wait", "0s")[1]["rows"] == 40
+
+
+def beside_a_rewrite(p, run, at=None):
+    """What run() gives when the table is made anew, by a transaction that ends once run() waits for it (`at` a server)."""
+    with contextlib.closing(p.postgres.connect(p.database, autocommit=False)) as rewrite, rewrite.cursor() as cursor, \
+            concurrent.futures.ThreadPoolExecutor() as pool:
+        cursor.execute("ALTER TABLE outbox.events ALTER COLUMN event_type TYPE text USING event_type || ''")
+        running = pool.submit(run)
+        servers.wait_for(lambda: (at or p.postgres).execute("SELECT pid FROM pg_locks WHERE NOT granted AND relation = 'outbox.events'::regclass",
+                                                            database=p.database), 60, "the verb to wait for the table")
+        rewrite.commit()
+        return running.result()
+
+
+# To a snapshot from before, such a table is empty.
+def test_rows_of_a_table_that_is_made_anew_meanwhile_are_seen(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    rewritten(p, lambda records: [])
+    code, found = beside_a_rewrite(p, lambda: audit(p))
+    assert code == 65 and found["missing"] == 40, found
+    would = beside_a_rewrite(p, lambda: p.walpost.verb("replay", "--missing", "--in-place", "--dry-run", check=False))
+    assert "40 events missing in Kafka" in would.stdout, would
+    sent = beside_a_rewrite(p, lambda: p.walpost.verb("replay", "--missing", "--in-place"))
+    assert "40 events sent" in sent.stdout, sent
+    assert audit(p)[0] == 0
+
+
+def test_rows_of_a_table_that_is_made_anew_meanwhile_are_seen_on_a_standby(make_pipeline, workspace):
+    p, standby = delivered_with_standby(make_pipeline, workspace)
+    code, found = beside_a_rewrite(p, lambda: audit(p, "--standby", standby.conninfo(p.database)), at=standby)
+    assert code == 0 and found["ok"] == 40, found
 
 
 def test_folder_that_cannot_be_written_to_is_named(make_pipeline):

@@ -27,15 +27,15 @@ TEST_F(PlainTableServerTest, ViewIsNotReadWhereTheServerCanRejectIt) {
   const bool can =
       Sql("SELECT count(*) FROM pg_settings WHERE name = 'restrict_nonsystem_relation_kind'") ==
       "1";
-  ASSERT_TRUE(BeginReadOnly(&connection).ok());
+  Sql("CREATE TABLE public.rows (id integer)");
+  ASSERT_TRUE(BeginReadOnly(&connection, "public", "rows").ok());
   EXPECT_EQ(connection.Query("SELECT id FROM public.seen").ok(), !can);
 }
 
 TEST_F(PlainTableServerTest, TableIsAsItIsUntilTheTransactionEnds) {
   Sql("CREATE TABLE public.rows (id integer)");
   postgres::SqlConnection connection = Connect();
-  ASSERT_TRUE(BeginReadOnly(&connection).ok());
-  ASSERT_TRUE(LockPlainTable(&connection, "public", "rows").ok());
+  ASSERT_TRUE(BeginReadOnly(&connection, "public", "rows").ok());
   postgres::SqlConnection other = Connect();
   ASSERT_TRUE(other.Execute("SET lock_timeout = '100ms'").ok());
   EXPECT_FALSE(other.Execute("ALTER TABLE public.rows RENAME TO gone").ok());
@@ -46,13 +46,16 @@ TEST_F(PlainTableServerTest, TableIsAsItIsUntilTheTransactionEnds) {
 
 TEST_F(PlainTableServerTest, TableThatTookAnothersPlaceBehindTheSnapshotIsNamed) {
   Sql("CREATE TABLE public.rows (id integer)");
-  postgres::SqlConnection reader = Connect();
-  ASSERT_TRUE(BeginReadOnly(&reader).ok());
-  ASSERT_TRUE(reader.Query("SELECT 1").ok());  // it has its snapshot
+  postgres::SqlConnection exporter = Connect();
+  ASSERT_TRUE(exporter.Execute("BEGIN ISOLATION LEVEL REPEATABLE READ").ok());
+  const auto snapshot = exporter.Query("SELECT pg_export_snapshot()");
+  ASSERT_TRUE(snapshot.ok());
   Sql("DROP TABLE public.rows");
   Sql("CREATE TABLE public.rows (id integer)");
-  EXPECT_THAT(std::string(LockPlainTable(&reader, "public", "rows").message()),
-              HasSubstr("was put in another's place meanwhile"));
+  postgres::SqlConnection reader = Connect();
+  EXPECT_THAT(
+      std::string(BeginReadOnly(&reader, "public", "rows", *snapshot->at(0).at(0)).message()),
+      HasSubstr("was put in another's place meanwhile"));
 }
 
 TEST_F(PlainTableServerTest, WhatIsNoTableIsNamed) {
@@ -60,8 +63,7 @@ TEST_F(PlainTableServerTest, WhatIsNoTableIsNamed) {
   for (const auto& [name, why] : {std::pair("made", "public.made is no table"),
                                   std::pair("none", "table public.none does not exist")}) {
     postgres::SqlConnection connection = Connect();
-    ASSERT_TRUE(BeginReadOnly(&connection).ok());
-    EXPECT_THAT(std::string(LockPlainTable(&connection, "public", name).message()), HasSubstr(why));
+    EXPECT_THAT(std::string(BeginReadOnly(&connection, "public", name).message()), HasSubstr(why));
   }
 }
 
