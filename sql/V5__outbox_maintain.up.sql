@@ -183,13 +183,17 @@ DECLARE
     wanted record;
     name text;
     most int;  -- NULL = all of them
+    all_wait boolean := false;  -- all who insert, for this transaction
+    began timestamptz;
+    is_present boolean;
 BEGIN
     IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) <> 'p' THEN
         RETURN;
     END IF;
     RETURN QUERY SELECT * FROM outbox.adopt_default(every);
     IF FOUND THEN
-        most := 24;  -- inserts wait until this transaction ends; the next call makes the others
+        all_wait := true;
+        most := 24;  -- the next call makes the others
     END IF;
     FOR wanted IN
         -- In UTC, so that no clock change makes two of one name.
@@ -204,20 +208,33 @@ BEGIN
         EXIT WHEN most = 0;
         most := most - 1;
         name := outbox.partition_name(wanted.starts);
+        began := clock_timestamp();
+        -- Rows may come for it before this transaction ends.
+        is_present := wanted.starts <= began + interval '1 minute';
         BEGIN
-            IF most IS NULL THEN  -- or it has all these locks, and all writers wait
+            IF NOT all_wait THEN  -- else it has all these locks
                 PERFORM outbox.give_way();
             END IF;
-            -- Attached empty: that takes no lock that an insert waits for.
+            IF is_present AND NOT all_wait THEN
+                -- An insert finds its partition, then waits for that one's lock. The default one, which this locks as it attaches another,
+                -- may no longer have the row then, and the insert would fail. So it waits before, for the table.
+                LOCK TABLE ONLY outbox.events IN ACCESS EXCLUSIVE MODE;
+                PERFORM walpost.bound_lock_wait(began);
+            END IF;
             EXECUTE format('CREATE TABLE outbox.%I (LIKE outbox.events INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)',
                            name);
             PERFORM outbox.give_to_owner(name);
             EXECUTE format('ALTER TABLE outbox.events ATTACH PARTITION outbox.%I FOR VALUES FROM (%L) TO (%L)',
                            name, wanted.starts, wanted.ends);
+            IF is_present AND NOT all_wait THEN
+                all_wait := true;
+                most := 24;
+            END IF;
             RETURN QUERY SELECT 'made'::text, name, NULL::text;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call, with later ones', walpost.lock_wait_ms(), name;
-            EXIT;  -- they need the same locks
+            RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call%', walpost.lock_wait_ms(), name,
+                CASE WHEN is_present THEN '' ELSE ', with later ones' END;
+            EXIT WHEN NOT is_present;  -- they need the same locks; those ahead need fewer than a present one
         WHEN OTHERS THEN
             -- Rows of that time are in the default partition, which could not be adopted, or it is in somebody's way.
             RAISE WARNING 'outbox.maintain: % is left to the next call: %', name, SQLERRM;

@@ -400,6 +400,45 @@ def test_writer_is_not_ended_when_it_and_maintain_wait_for_each_other(make_pipel
     assert p.execute(f"SELECT count(*) FROM {first} WHERE payload = 'corrected'") == [(1,)]
 
 
+# The writer finds the default partition to be the row's, waits for it, and then may not insert there any more.
+@pytest.mark.smoke
+def test_insert_does_not_fail_when_the_partition_of_its_time_is_made_meanwhile(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    ahead = [name for name, in p.execute("SELECT partition::text FROM outbox.partitions() WHERE starts > now()")]
+    p.execute("".join(f"DROP TABLE {name};" for name, in p.execute("SELECT partition::text FROM outbox.partitions() WHERE starts <= now()")))
+    with connected(p, autocommit=False) as maintain, connected(p) as writer:
+        maintain.execute("SELECT action FROM outbox.maintain()")
+        assert maintain.fetchall() == [("made",)]
+        writing = InThread(lambda: emit(writer))
+        servers.wait_for(lambda: not writing.is_alive() or waiting(p), 30, "the writer to wait")
+        maintain.connection.commit()
+        assert isinstance(writing.result(), str), writing.outcome
+    assert p.execute("SELECT count(*) FROM outbox.events_default") == [(0,)]
+    # Nobody waits for what is made ahead, however long that transaction takes.
+    p.execute(f"DROP TABLE {ahead[-1]}")
+    with connected(p, autocommit=False) as maintain, connected(p) as writer:
+        maintain.execute("SELECT 'outbox.' || what FROM outbox.maintain()")
+        assert maintain.fetchall() == [(ahead[-1],)]
+        writer.execute("SET lock_timeout = '1s'")
+        assert emit(writer)
+
+
+# A transaction that has emitted may stay open for long.
+@pytest.mark.smoke
+def test_partitions_ahead_are_made_also_while_a_transaction_keeps_the_present_one_from_being_made(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    present, *ahead = [name for name, in p.execute("SELECT partition::text FROM outbox.partitions() WHERE ends > now() ORDER BY starts")]
+    p.execute("".join(f"DROP TABLE {name};" for name in [present, *ahead]))
+    with connected(p, autocommit=False) as late:
+        late.execute("LOCK TABLE ONLY outbox.events IN ROW EXCLUSIVE MODE")  # as if it had emitted into an older partition
+        did, warnings = maintained(p)
+        assert {"outbox." + what for action, what in did if action == "made"} == set(ahead)
+        assert f"{present.removeprefix('outbox.')} is left to the next call" in warnings
+    assert ("made", present.removeprefix("outbox.")) in maintained(p)[0]
+
+
 @pytest.mark.smoke
 def test_partition_that_is_kept_can_be_written_to_before_maintain_ends(make_pipeline):
     p, (kept, dropped) = with_old_partitions(make_pipeline, (12, 10))
