@@ -142,38 +142,92 @@ SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' AS $$
     WHERE i.inhparent = 'inbox.processed_events'::regclass AND bound IS NOT NULL
 $$;
 
--- Partitions for these days. Ids of a day that the default partition holds already go there, where their repeats will be looked for.
+-- Called before each wait for a lock, so that all waits since `began` together take half a second at most, and half of deadlock_timeout:
+-- when a consumer and this wait for each other, the server must not end the consumer. The setting ends with the caller, which has SET
+-- lock_timeout itself. (As walpost.bound_lock_wait, which this database may not have.)
+CREATE OR REPLACE FUNCTION inbox.bound_lock_wait(began timestamptz) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    most_ms float := least(500, extract(epoch FROM current_setting('deadlock_timeout')::interval) * 500);
+BEGIN
+    PERFORM set_config('lock_timeout', greatest(1, most_ms - floor(extract(epoch FROM clock_timestamp() - began) * 1000))::integer::text, true);
+END
+$$;
+
+-- The lock that an accept takes first: until this transaction ends, every accept waits. An accept finds its partition, then waits for that
+-- one's lock; where another one was made for its day meanwhile, it would fail. So it must wait before, for the table. Raises
+-- lock_not_available also if somebody waits for this transaction already: a consumer who waits may hold the lock.
+CREATE OR REPLACE FUNCTION inbox.lock_all(began timestamptz) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+BEGIN
+    IF EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+               WHERE d.datname = current_database() AND l.relation = 'inbox.processed_events'::regclass
+               AND l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND l.granted) THEN
+        RETURN;
+    END IF;
+    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
+        RAISE lock_not_available USING MESSAGE = 'somebody waits for a lock that this transaction holds';
+    END IF;
+    PERFORM inbox.bound_lock_wait(began);
+    LOCK TABLE ONLY inbox.processed_events IN ACCESS EXCLUSIVE MODE;
+END
+$$;
+
+-- Partitions for these days. Ids of a day that the default partition holds already go there, where their repeats will be looked for. All
+-- consumers wait from its first lock until this transaction ends, so it goes on for a quarter of a second and one day: first the days
+-- from today on, then past ones of which there are ids, then, while the default partition is empty and so nothing is to be looked through,
+-- the other past ones.
 CREATE OR REPLACE FUNCTION inbox.make_partitions(first date, last date) RETURNS TABLE (action text, what text, detail text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET datestyle = 'ISO, YMD' SET lock_timeout = '500ms' AS $$
 DECLARE
+    most_ids constant integer := 10000;  -- of one day: to move them takes time, too
+    today date := now() AT TIME ZONE 'UTC';
+    days date[];
+    ids bigint[];
     wanted date;
     name text;
     owner text;
+    began timestamptz;
+    locked timestamptz;
 BEGIN
-    FOR wanted IN
-        SELECT days::date FROM generate_series(first::timestamp, last::timestamp, '1 day') AS days
-        WHERE days::date NOT IN (SELECT p.day FROM inbox.partitions() p)
-        ORDER BY 1
-    LOOP
+    -- Read once, and before the lock.
+    WITH held AS (SELECT d.day, count(*) AS ids FROM inbox.processed_events_default d GROUP BY d.day)
+    SELECT array_agg(times::date ORDER BY times::date < today, held.ids IS NULL, times),
+           array_agg(coalesce(held.ids, 0) ORDER BY times::date < today, held.ids IS NULL, times) INTO days, ids
+    FROM generate_series(first::timestamp, last::timestamp, '1 day') AS times LEFT JOIN held ON held.day = times::date
+    WHERE times::date NOT IN (SELECT p.day FROM inbox.partitions() p)
+          AND (times::date >= today OR held.ids > 0 OR NOT EXISTS (SELECT FROM held));
+    FOR i IN 1..coalesce(cardinality(days), 0) LOOP
+        wanted := days[i];
+        began := clock_timestamp();
         name := 'processed_events_p' || to_char(wanted, 'YYYYMMDD');
+        IF ids[i] > most_ids THEN
+            RETURN QUERY SELECT 'kept'::text, 'inbox.processed_events_default'::text,
+                format('%s ids of %s: too many to move while consumers wait', ids[i], wanted);
+            CONTINUE;
+        ELSIF began > locked + interval '250 ms' THEN
+            RETURN QUERY SELECT 'kept'::text, 'inbox.processed_events_default'::text,
+                format('%s, with later ones, is left to the next call: all consumers wait for this one', wanted);
+            RETURN;
+        END IF;
         BEGIN
-            -- Attached empty: that takes no lock that an accept waits for, unless it is in the default partition.
+            PERFORM inbox.lock_all(began);
+            PERFORM inbox.bound_lock_wait(began);
             EXECUTE format('CREATE TABLE inbox.%I (LIKE inbox.processed_events INCLUDING DEFAULTS INCLUDING STORAGE)', name);
             owner := (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'inbox.processed_events'::regclass);
             IF owner <> current_user THEN
                 EXECUTE format('ALTER TABLE inbox.%I OWNER TO %I', name, owner);
             END IF;
-            IF EXISTS (SELECT FROM inbox.processed_events_default d WHERE d.day = wanted) THEN
-                -- Who writes events can choose a day: then only those wait who accept ids of such days.
-                LOCK TABLE ONLY inbox.processed_events_default IN ACCESS EXCLUSIVE MODE;
+            IF ids[i] > 0 THEN
                 EXECUTE format('WITH moved AS (DELETE FROM inbox.processed_events_default WHERE day = %L RETURNING *) '
                                'INSERT INTO inbox.%I SELECT * FROM moved', wanted, name);
             END IF;
             EXECUTE format('ALTER TABLE inbox.processed_events ATTACH PARTITION inbox.%I FOR VALUES FROM (%L) TO (%L)',
                            name, wanted, wanted + 1);
+            locked := coalesce(locked, clock_timestamp());
             RETURN QUERY SELECT 'made'::text, name, NULL::text;
-        EXCEPTION WHEN lock_not_available THEN
-            RAISE WARNING 'inbox.maintain: % is left to the next call: %', name, SQLERRM;
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            RAISE WARNING 'inbox.maintain: % is left to the next call, with later ones: %', name, SQLERRM;
             RETURN;  -- consumers wait while this does, so not once more for the next day
         WHEN OTHERS THEN
             -- Ids of that day came meanwhile, or something of that name is in the way: they stay in the default partition.
@@ -204,6 +258,8 @@ DECLARE
     late boolean;
     targets regclass[] := '{}';
     target regclass;
+    began timestamptz;
+    locked timestamptz;
 BEGIN
     -- First without a lock that consumers wait for, and for all days: the first such lock is held to the end.
     FOR old IN SELECT * FROM inbox.partitions() p WHERE p.day < first ORDER BY p.day LOOP
@@ -222,17 +278,26 @@ BEGIN
         END IF;
     END LOOP;
     FOREACH target IN ARRAY targets LOOP
+        what := target::text;
+        began := clock_timestamp();
+        IF began > locked + interval '250 ms' THEN
+            action := 'kept';
+            detail := 'left to the next call: all consumers wait for this one';
+            RETURN NEXT;
+            CONTINUE;
+        END IF;
         BEGIN
             -- In the order in which an accept takes them.
-            LOCK TABLE ONLY inbox.processed_events IN ACCESS EXCLUSIVE MODE;
+            PERFORM inbox.lock_all(began);
+            PERFORM inbox.bound_lock_wait(began);
             EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', target);
             late := inbox.accepted_since(target, until);
-            what := target::text;
             IF NOT late THEN
                 EXECUTE format('DROP TABLE %s', target);
             END IF;
-        EXCEPTION WHEN lock_not_available THEN
-            RAISE WARNING 'inbox.maintain: no lock within %, so % is left to the next call', current_setting('lock_timeout'), target;
+            locked := coalesce(locked, clock_timestamp());
+        EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            RAISE WARNING 'inbox.maintain: no lock in time, so % is left to the next call: %', target, SQLERRM;
             RETURN;
         WHEN OTHERS THEN
             RAISE WARNING 'inbox.maintain: % stays as it is: %', target, SQLERRM;

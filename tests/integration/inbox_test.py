@@ -43,6 +43,11 @@ class Inbox:
             cursor.execute(f"SELECT * FROM inbox.maintain({arguments})")
             return {(action, what) for action, what, _ in cursor.fetchall()}, "".join(cursor.connection.notices)
 
+    def make_days(self, keep):
+        """Calls maintain until it has made all days; its bound is on time."""
+        while any(action == "made" for action, _ in self.maintain(f"keep => '{keep} days'")[0]):
+            pass
+
     def age(self, *events, by="40 days"):
         self.execute("UPDATE inbox.processed_events SET accepted_at = accepted_at - %s::interval WHERE event_id = ANY (%s)", by, list(events))
 
@@ -165,7 +170,7 @@ def test_largest_arguments_are_taken(inbox):
 @pytest.mark.smoke
 def test_what_was_accepted_longer_ago_than_keep_is_forgotten_and_the_rest_is_not(inbox):
     old, recent = [uuid7(40), uuid7(40), str(uuid.uuid4()), uuid7(300)], [uuid7(35), uuid7(), str(uuid.uuid4()), uuid7(300), "text"]
-    inbox.maintain("keep => '50 days'")
+    inbox.make_days(50)
     made = {inbox.partition_of(event) for event in old + recent if inbox.accept(event)}
     assert len(made) == 5, "three days, and the two for the rest"
     inbox.age(*old)
@@ -183,14 +188,14 @@ def inbox_partition(days_ago):
 
 
 def test_maintenance_makes_the_days_that_events_come_from_and_repeats_nothing(inbox):
-    with inbox.connected(autocommit=False) as cursor:
-        for _ in range(2):
-            cursor.execute("SELECT * FROM inbox.maintain(keep => '7 days', ahead => '5 days')")
-            made = cursor.fetchall() if cursor.rowcount else []
-            cursor.execute("SELECT (now() AT TIME ZONE 'UTC')::date - day FROM inbox.partitions()")
-            assert {days for days, in cursor.fetchall()} >= set(range(-5, 8))
-        assert made == []
-        cursor.connection.commit()
+    inbox.make_days(7)
+    with inbox.connected() as cursor:
+        cursor.execute("SELECT action FROM inbox.maintain(keep => '7 days', ahead => '5 days')")
+        assert {action for action, in cursor.fetchall()} == {"made"}
+        cursor.execute("SELECT (now() AT TIME ZONE 'UTC')::date - day FROM inbox.partitions()")
+        assert {days for days, in cursor.fetchall()} >= set(range(-5, 8))
+        cursor.execute("SELECT action FROM inbox.maintain(keep => '7 days', ahead => '5 days')")
+        assert cursor.fetchall() == []
     for event in (uuid7(), uuid7(6)):
         assert inbox.accept(event) and inbox.partition_of(event).startswith("inbox.processed_events_p")
 
@@ -216,6 +221,72 @@ def test_days_that_the_default_partition_holds_are_made_and_their_repeats_are_kn
     assert not any(inbox.accept(event) for event in events)
 
 
+# The consumer finds the default partition to be the id's, waits for it, and then may not insert there any more.
+@pytest.mark.smoke
+@pytest.mark.parametrize("days_ago", [0, 20, -4])
+@pytest.mark.parametrize("held", [False, True])
+def test_accept_does_not_fail_when_the_partition_of_its_day_is_made_meanwhile(inbox, days_ago, held):
+    inbox.execute("".join(f"DROP TABLE {name};" for name, in inbox.execute("SELECT partition::text FROM inbox.partitions()")))
+    if held:
+        assert inbox.accept(uuid7(days_ago))
+    event, results = uuid7(days_ago), []
+
+    def accept():
+        try:
+            results.append(inbox.accept(event))
+        except psycopg2.Error as error:
+            results.append(error)
+
+    with inbox.connected(autocommit=False) as cursor:
+        cursor.execute("SELECT action FROM inbox.make_partitions(%s, %s)", [(NOW - datetime.timedelta(days=days_ago)).date()] * 2)
+        assert cursor.fetchall() == [("made",)]
+        accepting = threading.Thread(target=accept)
+        accepting.start()
+        try:
+            servers.wait_for(lambda: not accepting.is_alive() or inbox.waiting(), 30, "the consumer to wait")
+        finally:
+            cursor.connection.commit()
+            accepting.join(60)
+    assert results == [True]
+    assert inbox.partition_of(event) == inbox_partition(days_ago) and not inbox.accept(event)
+
+
+# Weeks without maintenance: to move that many ids, or to look through them for each day, would keep all consumers waiting.
+@pytest.mark.smoke
+def test_many_ids_in_the_default_partition_stay_there_and_the_days_ahead_are_made(inbox):
+    inbox.execute("".join(f"DROP TABLE {name};" for name, in inbox.execute("SELECT partition::text FROM inbox.partitions()")))
+    inbox.execute("INSERT INTO inbox.processed_events SELECT 'billing', gen_random_uuid()::text, day, now() FROM generate_series(1, 10001),"
+                  " (VALUES ((now() AT TIME ZONE 'UTC')::date), ((now() AT TIME ZONE 'UTC')::date - 3)) AS days (day)")
+    few = uuid7(5)
+    assert inbox.accept(few)
+    did, warnings = inbox.maintain("keep => '30 days'")
+    assert warnings == "" and ("kept", "inbox.processed_events_default") in did
+    assert {what for action, what in did if action == "made"} == {inbox_partition(age).removeprefix("inbox.") for age in (5, -1, -2, -3)}
+    assert inbox.execute("SELECT count(*) FROM inbox.processed_events_default") == [(20002,)]
+    assert inbox.partition_of(few) == inbox_partition(5) and not inbox.accept(few)
+
+
+# Each waits for the other; the server would end one of the two, deadlock_timeout after it began to wait.
+@pytest.mark.smoke
+@pytest.mark.parametrize("consumer_ms", [100, 300])
+def test_consumer_is_not_ended_when_it_and_maintenance_wait_for_each_other(inbox, consumer_ms):
+    inbox.make_days(7)
+    gone, event, results = str(uuid.uuid4()), uuid7(), []
+    assert inbox.accept(gone)
+    with inbox.connected(autocommit=False) as consumer, inbox.connected(autocommit=False) as maintenance:
+        consumer.execute(f"SET deadlock_timeout = '{consumer_ms}ms'")
+        assert one(consumer, ACCEPT, "billing", event)
+        maintenance.execute("SET deadlock_timeout = '300ms'; DELETE FROM inbox.processed_events_untimed")  # as old ids are deleted
+        accepting = threading.Thread(target=lambda: results.append(one(consumer, ACCEPT, "billing", gone)))
+        accepting.start()
+        servers.wait_for(inbox.waiting, 30, "the consumer to wait for the deletion")
+        maintenance.execute("SELECT action FROM inbox.make_partitions(%s, %s)", [(NOW - datetime.timedelta(days=40)).date()] * 2)
+        assert maintenance.fetchall() == []
+        maintenance.connection.commit()
+        accepting.join(60)
+    assert results == [True]
+
+
 def test_day_of_which_a_transaction_accepts_in_the_default_partition_is_made_by_the_next_call(inbox):
     event, other = uuid7(20), uuid7(20)
     assert inbox.accept(event)
@@ -232,7 +303,7 @@ def test_day_of_which_a_transaction_accepts_in_the_default_partition_is_made_by_
 # One id of an old day, accepted now and then, keeps that day's partition, but not what else is in it.
 @pytest.mark.smoke
 def test_old_rows_beside_an_id_that_was_accepted_later_are_deleted_in_chunks(inbox):
-    inbox.maintain("keep => '50 days'")
+    inbox.make_days(50)
     old = [uuid7(40) for _ in range(25)]
     assert all(inbox.accept(event) for event in old)
     inbox.age(*old)
@@ -248,12 +319,12 @@ def test_old_rows_beside_an_id_that_was_accepted_later_are_deleted_in_chunks(inb
 
 
 def test_partition_in_which_a_transaction_accepts_is_left_to_the_next_call(inbox):
-    inbox.maintain("keep => '50 days'")
+    inbox.make_days(50)
     event = uuid7(40)
     with inbox.connected(autocommit=False) as cursor:
         assert one(cursor, ACCEPT, "billing", event)
         did, warnings = inbox.maintain("keep => '30 days'")
-        assert "no lock within" in warnings and "dropped" not in {action for action, _ in did}
+        assert "no lock in time" in warnings and "dropped" not in {action for action, _ in did}
         cursor.connection.commit()
     did, _ = inbox.maintain("keep => '30 days'")
     assert ("kept", inbox_partition(40)) in did
@@ -261,7 +332,7 @@ def test_partition_in_which_a_transaction_accepts_is_left_to_the_next_call(inbox
 
 
 def test_what_was_accepted_while_maintenance_waited_is_not_dropped(inbox):
-    inbox.maintain("keep => '50 days'")
+    inbox.make_days(50)
     inbox.execute("ALTER FUNCTION inbox.maintain SET lock_timeout = '120s'")
     # The first partition that it wants to drop, so that it waits there.
     oldest, results = inbox.execute("SELECT min(day) FROM inbox.partitions()")[0][0], []
@@ -283,7 +354,7 @@ def test_what_was_accepted_while_maintenance_waited_is_not_dropped(inbox):
 # It waits when it has found days before that may go.
 @pytest.mark.smoke
 def test_maintenance_has_no_lock_that_consumers_wait_for_while_it_looks_for_what_may_go(inbox):
-    inbox.maintain("keep => '50 days'")
+    inbox.make_days(50)
     day, results = inbox_partition(35), []
     with inbox.connected(autocommit=False) as cursor:
         cursor.execute(f"LOCK TABLE ONLY {day} IN SHARE UPDATE EXCLUSIVE MODE")
@@ -376,7 +447,7 @@ def test_consumer_needs_nothing_but_usage_of_the_schema(inbox):
 @pytest.mark.smoke
 def test_file_is_applied_again_without_loss_and_taken_away_without_trace(inbox):
     old, event = uuid7(40), uuid7()
-    inbox.maintain("keep => '50 days'")
+    inbox.make_days(50)
     assert inbox.accept(event) and inbox.accept(old)
     inbox.age(old)
     inbox.execute(UP)
