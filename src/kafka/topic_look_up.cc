@@ -101,14 +101,17 @@ void AskTogether(const KafkaOptions& options, std::vector<TopicQuestion>* questi
   });
 }
 
-// Of those that are not there, or have fewer partitions than before, by what one broker says.
+// Of those that are not there, may not be described, or have fewer partitions than before, by what one
+// broker says.
 void FindDisputed(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
   std::vector<TopicQuestion> again;
   std::vector<TopicQuestion*> doubtful;
   for (TopicQuestion& question : *questions) {
-    const bool unknown = Classify(question.topic_error) == FailureKind::kTopicUnknown;
+    const FailureKind answer = Classify(question.topic_error);
+    const bool rejected =
+        answer == FailureKind::kTopicUnknown || answer == FailureKind::kTopicNotAuthorized;
     const bool fewer = question.partitions > 0 && question.partitions < question.partitions_before;
-    if (question.producer_asked && (unknown || fewer)) {
+    if (question.producer_asked && (rejected || fewer)) {
       doubtful.push_back(&question);
       again.emplace_back().name = question.name;
     }

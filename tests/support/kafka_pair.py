@@ -26,14 +26,15 @@ def insert(p, topic, key, payload, partition=None):
 
 
 class KafkaPair:
-    def __init__(self, path):
+    def __init__(self, path, settings=None):
         controller, first, second = free_port(), free_port(), free_port()
         self.to_controller = TcpProxy("controller", ("127.0.0.1", controller))
         self.one = Kafka(path / "one", start=False, port=first, settings={
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            **(settings or {}), "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{first},CONTROLLER://127.0.0.1:{controller}"})
         self.two = Kafka(path / "two", start=False, port=second, settings={
-            "process.roles": "broker", "node.id": 2, "controller.quorum.voters": f"1@127.0.0.1:{self.to_controller.port}",
+            **(settings or {}), "process.roles": "broker", "node.id": 2,
+            "controller.quorum.voters": f"1@127.0.0.1:{self.to_controller.port}",
             "listeners": f"PLAINTEXT://127.0.0.1:{second}"})
         self.bootstrap = f"{self.one.bootstrap},{self.two.bootstrap}"
         self.one.start(wait=False)

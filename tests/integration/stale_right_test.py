@@ -1,0 +1,43 @@
+"""A broker that is cut off from the controller never learns of a new right: that it lacks one is no verdict."""
+
+import pytest
+import servers
+from kafka_pair import KafkaPair, insert, pipeline_of
+from rejecting import ACLS, permit
+
+
+@pytest.fixture
+def pair_with_rights(tmp_path):
+    made = KafkaPair(tmp_path, settings=ACLS)
+    yield made
+    made.close()
+
+
+def skipped(p):
+    return [line for line in p.walpost.log_events() if line["event"] == "event_skipped"]
+
+
+# Failure 66.
+def test_right_that_only_the_other_broker_knows_of_is_used(make_pipeline, pair_with_rights):
+    pair = pair_with_rights
+    p = pipeline_of(make_pipeline, pair, progress_on=2)
+    known = pair.create_topic(f"outbox.event.{p.name}", node=2)
+    new = [pair.create_topic(f"outbox.event.{p.name}new{n}", node=1) for n in range(3)]
+    for topic in new:
+        permit(pair.one, topic, "All", principal="User:other")
+    p.start()
+    for n in range(3):
+        insert(p, known, "k", str(n))
+        p.wait_confirmed()
+    pair.cut_off()
+    for topic in new:
+        permit(pair.one, topic, "All")
+
+    def arrived():
+        insert(p, known, "k", "busy")  # so the client goes on with the broker that does not know
+        return all(pair.read_all(topic) for topic in new)
+
+    for topic in new:
+        insert(p, topic, "k", "first")
+    servers.wait_for(lambda: skipped(p) or arrived(), 120, "the events")
+    assert not skipped(p)

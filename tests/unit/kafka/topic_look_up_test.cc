@@ -1,0 +1,81 @@
+// What one broker says of a topic, and each of the others, on librdkafka's mock clusters.
+#include "kafka/topic_look_up.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "kafka/client.h"
+#include "support/mock_kafka.h"
+
+namespace walpost::kafka {
+namespace {
+
+// Clients are destroyed on threads of their own: what they have not freed at the end looks like a leak.
+class AllAreDestroyed : public ::testing::Environment {
+  void TearDown() override { EXPECT_TRUE(WaitForDestroyed(std::chrono::seconds(30))); }
+};
+
+[[maybe_unused]] const ::testing::Environment* const kAllAreDestroyed =
+    ::testing::AddGlobalTestEnvironment(new AllAreDestroyed);
+
+// The producer asks one cluster, and who asks each broker asks the other one: as where the producer's
+// broker was cut off.
+class TopicLookUpTest : public ::testing::Test {
+ protected:
+  static KafkaOptions OptionsOf(const testing::MockKafka& kafka) {
+    KafkaOptions options;
+    options.properties = {{"bootstrap.servers", kafka.bootstrap()}};
+    return options;
+  }
+
+  TopicQuestion Ask() {
+    const absl::StatusOr<Producer> producer = MakeClient(OptionsOf(asked_), RD_KAFKA_PRODUCER);
+    EXPECT_TRUE(producer.ok()) << producer.status();
+    std::vector<TopicQuestion> questions(1);
+    questions.front().name = "orders";
+    AskAboutTopics(OptionsOf(others_), producer->get(), /*describe=*/false, &questions);
+    return questions.front();
+  }
+
+  testing::MockKafka asked_;
+  testing::MockKafka others_;
+};
+
+TEST_F(TopicLookUpTest, MissingRightThatAnotherBrokerKnowsIsDisputed) {
+  asked_.FailTopic("orders", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+  others_.CreateTopic("orders", 1);
+  const TopicQuestion found = Ask();
+  EXPECT_EQ(found.topic_error, RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+  EXPECT_TRUE(found.disputed);
+}
+
+TEST_F(TopicLookUpTest, MissingTopicThatAnotherBrokerKnowsIsDisputed) {
+  asked_.FailTopic("orders", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  others_.CreateTopic("orders", 1);
+  EXPECT_TRUE(Ask().disputed);
+}
+
+TEST_F(TopicLookUpTest, MissingRightThatAllBrokersReportIsNotDisputed) {
+  for (testing::MockKafka* each : {&asked_, &others_}) {
+    each->FailTopic("orders", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+  }
+  EXPECT_FALSE(Ask().disputed);
+}
+
+TEST_F(TopicLookUpTest, MissingRightWhenNoOtherBrokerAnswersIsNotDisputed) {
+  asked_.FailTopic("orders", RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+  others_.SetDown(true);
+  EXPECT_FALSE(Ask().disputed);
+}
+
+TEST_F(TopicLookUpTest, TopicThatIsThereIsNotDisputed) {
+  asked_.CreateTopic("orders", 1);
+  others_.CreateTopic("orders", 1);
+  EXPECT_FALSE(Ask().disputed);
+}
+
+}  // namespace
+}  // namespace walpost::kafka
