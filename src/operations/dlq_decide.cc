@@ -121,8 +121,16 @@ class Undeliverables {
                            : Outcome{kExitUsage, text_, "nothing was changed; add --yes to do it"};
   }
 
-  // A retry needs every record that it sends.
+  // All of it or nothing: records that came back and a decision that did not would be half a retry.
   absl::Status Decide(Target* target) {
+    RETURN_IF_ERROR(table_.connection()->Execute("BEGIN"));
+    const absl::Status decided = DecideTogether(target);
+    RETURN_IF_ERROR(table_.connection()->Execute(decided.ok() ? "COMMIT" : "ROLLBACK"));
+    return target->problem.empty() ? decided : absl::OkStatus();
+  }
+
+  // A retry needs every record that it sends.
+  absl::Status DecideTogether(Target* target) {
     const std::vector<std::int64_t> meant =
         target->of_key ? rows_of_key_[target->id] : target->rows;
     target->rows.clear();
@@ -134,22 +142,19 @@ class Undeliverables {
                                      }
                                      return discards() ? absl::OkStatus() : Complete(row, target);
                                    }));
-    return target->problem.empty()
-               ? table_.Decide(target->rows, decision_, target->of_key, decide_.to_topic).status()
-               : absl::OkStatus();
+    return table_.Decide(target->rows, decision_, target->of_key, decide_.to_topic).status();
   }
 
   // A row without a record gets it back, or the target a problem.
   absl::Status Complete(const DeadLetter& row, Target* target) {
     const bool incomplete = row.truncated_bytes || row.reason == envelope::kMessageMalformed;
-    if (row.discard() || !incomplete || !target->problem.empty()) {
+    if (row.discard() || !incomplete) {
       return absl::OkStatus();
     }
     const absl::Status restored = Restore(row);
     if (!restored.ok() && !absl::IsUnavailable(restored)) {
       target->problem = absl::StrFormat("event %s at %s: %s", Printable(row.event_id, 0),
                                         row.position, Printable(std::string(restored.message())));
-      return absl::OkStatus();
     }
     return restored;
   }

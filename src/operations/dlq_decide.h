@@ -1,7 +1,7 @@
 // DlqRetry, DlqDiscard - an operator's decision about dead letters.
 // Why: the order of a parked key must be kept while new events follow, so only `run` sends. The verb
 //   writes the decision into the table and waits until it was carried out. Of a parked key a retry is
-//   always about the whole of it.
+//   always about the whole of it. What a target needs is written in one transaction with its decision.
 // Thread: blocking.
 // Errors: in Outcome. 64 without a filter, and for a discard that is not confirmed; 75 when
 //   anything meant is still undecided: each is named, and the others are done all the same.

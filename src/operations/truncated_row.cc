@@ -29,6 +29,23 @@ base::WallTime CommitTime(const DeadLetter& row) {
   return base::WallTime(std::chrono::milliseconds(milliseconds));
 }
 
+// A parked row keeps the order of its key in its topic: with another one it would overtake, or be
+// overtaken, and what is parked would have no row any more.
+absl::Status CheckPlace(const envelope::Record& record, const DeadLetter& row) {
+  const bool same_topic = record.topic == row.topic;
+  if (!row.parked || (same_topic && record.key == row.key)) {
+    return absl::OkStatus();
+  }
+  const std::string now =
+      same_topic ? "its key is another one now than the parked one"
+                 : absl::StrFormat("its topic is '%s' now, and its key is parked in another one",
+                                   record.topic);
+  return absl::FailedPreconditionError(
+      now +
+      ": discard this event alone, then send its row: `walpost replay --in-place --id` with "
+      "its id. Or let the row have its topic and key of before");
+}
+
 }  // namespace
 
 absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
@@ -123,13 +140,12 @@ absl::StatusOr<DeadLetter> TruncatedRow::Whole(const DeadLetter& row,
   ASSIGN_OR_RETURN(
       const envelope::Record record,
       encoder_->Encode(values, position, envelope::TransactionInfo{{}, CommitTime(row)}));
+  RETURN_IF_ERROR(CheckPlace(record, row));
   DeadLetter whole = row;
   whole.truncated_bytes.reset();
   whole.value.reset();
-  if (!row.parked) {  // the topic of a parked one is that of its key
-    whole.topic = std::string(record.topic);
-    whole.key.reset();
-  }
+  whole.topic = std::string(record.topic);
+  whole.key.reset();
   whole.partition = record.partition;
   whole.event_time_ms = record.timestamp_ms;
   envelope::TakeRecord(record, &whole, DeadLetter::kOnlyRecordBytesMax);

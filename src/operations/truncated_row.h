@@ -5,8 +5,8 @@
 //   topic's limit was raised.
 // Thread: one owner; blocking.   Lifetime: `options` and `dead_letters` must outlive it.
 // Errors: kNotFound (no such row, nor a kept one, or its table is no outbox any more), kFailedPrecondition (several
-//   rows, or a table that does not fit its mapping), kInvalidArgument (the row still becomes no
-//   record; says why), and SqlConnection's.
+//   rows, a table that does not fit its mapping, or a parked row that has another topic or key now),
+//   kInvalidArgument (the row still becomes no record; says why), and SqlConnection's.
 #pragma once
 
 #include <optional>
