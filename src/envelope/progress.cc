@@ -116,7 +116,9 @@ std::string EncodeProgress(const base::Progress& progress) {
   message.set_system_identifier(progress.system_identifier);
   message.set_timeline(progress.timeline);
   message.set_end_lsn(progress.end_lsn.value());
-  SetTime(progress.passed_at, message.mutable_passed_at());
+  if (progress.passed_at != base::WallTime()) {
+    SetTime(progress.passed_at, message.mutable_passed_at());
+  }
   SetTime(progress.recorded_at, message.mutable_recorded_at());
   SetFingerprint(progress, message.mutable_fingerprint());
   if (progress.last_transaction) {
