@@ -69,16 +69,15 @@ std::optional<Halt> CheckTimeline(const Progress& progress, const SourceFacts& f
   return std::nullopt;
 }
 
-// A standby may be behind, or never come that far: what was delivered would be left out of its stream, and
-// what it has instead, without a word.
+// A standby that is behind may be of a copy that was set back. The stream begins at the last transaction that
+// was delivered: new events before it would be left out, and nothing would show it.
 std::string BehindProgress(const Progress& progress, const SourceFacts& facts) {
   if (!facts.in_recovery || facts.looked_lsn >= progress.end_lsn) {
     return "";
   }
   return absl::StrFormat(
       "%s, a standby, has replayed up to %s, but everything up to %s was read before: walpost "
-      "waits "
-      "until it has come that far",
+      "waits until it has come that far",
       facts.host, facts.looked_lsn.ToString(), progress.end_lsn.ToString());
 }
 

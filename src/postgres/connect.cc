@@ -150,8 +150,8 @@ std::optional<StreamEnd> AwaitOnDisk(Connection* connection, base::Lsn end) {
 
 // When no transaction is open that may have been so when the tables were published, the end of the log and the
 // clock say it all. A server that was set back gives ids again, so without them less can go wrong. But one
-// that stays open for long must not hold up the other outboxes: then the next id counts, and where the log
-// says that those below it were given.
+// that stays open for long must not hold up the other outboxes. Then the next id counts, with the position by
+// which the log says that lower ones were given.
 std::optional<StreamEnd> FindAdoption(Connection* connection, base::SourceFacts* facts) {
   constexpr std::chrono::seconds kOpenFor{10};
   const Deadline until = std::chrono::steady_clock::now() + kOpenFor;
