@@ -270,18 +270,35 @@ absl::StatusOr<bool> DeadLetterTable::Discarded(std::int64_t seq) {
 
 absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic, const std::string& key,
                                                    std::int64_t after) {
+  RETURN_IF_ERROR(connection_.Execute("BEGIN"));
+  const absl::StatusOr<bool> closed = DiscardKey(topic, key, after);
+  RETURN_IF_ERROR(connection_.Execute(closed.ok() ? "COMMIT" : "ROLLBACK"));
+  return closed;
+}
+
+absl::StatusOr<bool> DeadLetterTable::DiscardKey(const std::string& topic, const std::string& key,
+                                                 std::int64_t after) {
   const std::string of_key =
       absl::StrFormat("%s%sAND parked AND topic = $2 AND key = $3::bytea", kOurs, kOpen);
   ASSIGN_OR_RETURN(
       const std::vector<Row> closed,
-      Query(absl::StrFormat(
-                "WITH closed AS (UPDATE walpost.dead_letters SET closed_at = "
-                "clock_timestamp() WHERE %s AND decision = 'discard' AND of_key RETURNING seq), "
-                "later AS (UPDATE walpost.dead_letters SET decision = 'retry', of_key = "
-                "true WHERE %s AND decision IS NULL AND seq > coalesce((SELECT max(seq) "
-                "FROM closed), $4::bigint)) SELECT count(*) FROM closed",
-                of_key, of_key),
+      Query(absl::StrFormat("WITH closed AS (UPDATE walpost.dead_letters SET closed_at = "
+                            "clock_timestamp() WHERE %s AND decision = 'discard' AND of_key "
+                            "RETURNING seq) SELECT count(*), coalesce(max(seq), $4::bigint) FROM "
+                            "closed",
+                            of_key),
             {pipeline_, topic, Hex(key), std::to_string(after)}));
+  // Each waits for who adds a row behind one that it changes, and sees that row only the next time. In the
+  // end every open row behind the last has a decision, so whoever adds one now does so before a release.
+  const std::string later = absl::StrFormat(
+      "WITH later AS (UPDATE walpost.dead_letters SET decision = 'retry', of_key = true WHERE %s "
+      "AND decision IS NULL AND seq > $4::bigint RETURNING 1) SELECT count(*) FROM later",
+      of_key);
+  for (bool found = true; found;) {
+    ASSIGN_OR_RETURN(const std::vector<Row> decided,
+                     Query(later, {pipeline_, topic, Hex(key), closed.at(0).at(1)}));
+    found = decided.at(0).at(0) != "0";
+  }
   return closed.at(0).at(0) != "0";
 }
 

@@ -85,7 +85,8 @@ class DeadLetterTable {
   // False: it is to be discarded no more, or was closed.
   absl::StatusOr<bool> Discarded(std::int64_t seq);
   // Those rows that a decision about the key is about. Later ones are to be sent: those behind the last
-  // of them, or behind `after` where there are none any more. False: there were none.
+  // of them, or behind `after` where there are none any more; also one that is just being added behind them.
+  // False: there were none.
   absl::StatusOr<bool> KeyDiscarded(const std::string& topic, const std::string& key,
                                     std::int64_t after);
   // The decision to send the row, and others of its key, is taken back; none to discard is.
@@ -115,6 +116,8 @@ class DeadLetterTable {
   DeadLetterTable(SqlConnection connection, std::string pipeline)
       : connection_(std::move(connection)), pipeline_(std::move(pipeline)) {}
 
+  absl::StatusOr<bool> DiscardKey(const std::string& topic, const std::string& key,
+                                  std::int64_t after);
   absl::StatusOr<std::uint64_t> InsertOneByOne(const std::vector<base::DeadLetter>& rows);
   absl::StatusOr<std::uint64_t> InsertAs(const std::vector<base::DeadLetter>& rows, bool ascii);
   absl::StatusOr<std::vector<base::DeadLetter>> Select(const std::string& rest,

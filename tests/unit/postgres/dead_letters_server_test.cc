@@ -84,6 +84,14 @@ class DeadLettersServerTest : public ::testing::Test {
     return positions;
   }
 
+  // Until so many wait for a lock.
+  static void AwaitBlocked(const std::string& count) {
+    while (server_->Sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") !=
+           count) {
+      std::this_thread::yield();
+    }
+  }
+
   static std::unique_ptr<PostgresServer> server_;
   std::optional<DeadLetterTable> table_;
 };
@@ -393,26 +401,40 @@ TEST_F(DeadLettersServerTest, ADiscardWaitsForTheRowThatIsBeingAddedBehindIt) {
   auto holder = SqlConnection::Connect(server_->Conninfo(), "holder");
   // The row beside the stream waits before it is committed.
   ASSERT_TRUE(holder->Execute("BEGIN; LOCK TABLE walpost.dead_letters IN SHARE MODE").ok());
-  const auto waiting = [](const std::string& count) {
-    while (server_->Sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") !=
-           count) {
-      std::this_thread::yield();
-    }
-  };
   bool inserted = false;
   std::thread adding(
       [&] { inserted = *Open(kPipeline).InsertBehindParked(RowAt("p2", "a", true)); });
-  waiting("1");
+  AwaitBlocked("1");
   bool open = false;
   std::thread discarding([&] {
     EXPECT_TRUE(table_->Discarded(1).ok());
     open = *table_->KeyIsOpen("orders", "a");
   });
-  waiting("2");
+  AwaitBlocked("2");
   ASSERT_TRUE(holder->Execute("COMMIT").ok());
   adding.join();
   discarding.join();
   EXPECT_EQ(inserted, open) << "a row that nobody knows of";
+}
+
+// It takes its snapshot while the row is being added.
+TEST_F(DeadLettersServerTest, DiscardOfAKeyDecidesAboutTheRowThatIsBeingAddedBehindIt) {
+  InsertOk({RowAt("p1", "a", true)});
+  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, /*of_key=*/true, "").ok());
+  auto holder = SqlConnection::Connect(server_->Conninfo(), "holder");
+  // The row beside the stream waits before it is committed.
+  ASSERT_TRUE(holder->Execute("BEGIN; SELECT FROM walpost.dead_letter_count FOR UPDATE").ok());
+  std::thread adding(
+      [&] { EXPECT_TRUE(*Open(kPipeline).InsertBehindParked(RowAt("p2", "a", true))); });
+  AwaitBlocked("1");
+  std::thread discarding([&] { EXPECT_TRUE(*table_->KeyDiscarded("orders", "a", 1)); });
+  AwaitBlocked("2");
+  ASSERT_TRUE(holder->Execute("COMMIT").ok());
+  adding.join();
+  discarding.join();
+  EXPECT_EQ(server_->Sql("SELECT string_agg(seq || coalesce(decision, '-'), ',' ORDER BY seq) FROM "
+                         "walpost.dead_letters WHERE closed_at IS NULL"),
+            "2retry");
 }
 
 TEST_F(DeadLettersServerTest, ADiscardThatWasTakenBackClosesNothing) {
