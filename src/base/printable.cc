@@ -30,22 +30,26 @@ bool IsObeyed(std::string_view character) {
          (character >= "\u2066" && character <= "\u2069");
 }
 
+std::string ShownCharacter(std::string_view character) {
+  std::string shown;
+  for (const char c : character) {
+    absl::StrAppendFormat(&shown, "\\x%02x", static_cast<unsigned char>(c));
+  }
+  return shown;
+}
+
 std::string Escaped(std::string_view text, std::size_t bytes_max, bool lines) {
   std::string shown;
   shown.reserve(text.size());
   while (!text.empty()) {
-    if (bytes_max > 0 && shown.size() >= bytes_max) {
-      return shown + "...";
-    }
     const std::string_view character = text.substr(0, CharacterAt(text));
     text.remove_prefix(character.size());
-    if (!IsObeyed(character) || (lines && character == "\n")) {
-      shown += character;
-      continue;
+    const bool as_it_is = !IsObeyed(character) || (lines && character == "\n");
+    const std::string next = as_it_is ? std::string(character) : ShownCharacter(character);
+    if (bytes_max > 0 && shown.size() + next.size() > bytes_max) {
+      return shown + "...";
     }
-    for (const char c : character) {
-      shown += absl::StrFormat("\\x%02x", static_cast<unsigned char>(c));
-    }
+    shown += next;
   }
   return shown;
 }

@@ -18,7 +18,8 @@ inline constexpr std::size_t kShownBytesMax = 1'000;
 inline constexpr std::size_t kMessageBytesMax = 4'000;
 
 // As \xNN: control characters (C0, DEL, C1), what changes the order of characters on the line, and bytes
-// that are no UTF-8. All else is as it was. Cut behind `bytes_max` bytes of the result (0 = not).
+// that are no UTF-8. All else is as it was. A result of more than `bytes_max` bytes (0 = no limit) ends
+// before the character that exceeds them, and "..." follows.
 std::string Printable(std::string_view text, std::size_t bytes_max = 0);
 
 // The same for text of several lines: line feeds stay.

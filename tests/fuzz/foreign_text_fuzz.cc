@@ -83,14 +83,14 @@ void CheckStandbyNames(std::string_view setting) {
 
 void CheckShown(std::string_view text) {
   constexpr std::size_t kBytesMax = 100;
-  constexpr std::size_t kCharacterAndDotsMax = 7;
+  constexpr std::size_t kDots = 3;
   const std::string shown = base::Printable(text);
   CHECK(base::IsUtf8(shown));
   for (const unsigned char c : shown) {
     CHECK(c >= ' ' && c != 0x7f);
   }
   CHECK_EQ(base::Printable(shown), shown);
-  CHECK_LE(base::Printable(text, kBytesMax).size(), kBytesMax + kCharacterAndDotsMax);
+  CHECK_LE(base::Printable(text, kBytesMax).size(), kBytesMax + kDots);
 }
 
 }  // namespace

@@ -52,6 +52,8 @@ TEST(PrintableTest, LinesStayLines) {
 TEST(PrintableTest, IsCutWhereThatIsAsked) {
   EXPECT_EQ(Printable("abcdef", 3), "abc...");
   EXPECT_EQ(Printable("abc", 3), "abc");
+  EXPECT_EQ(Printable("ab\u2028", 13), "ab...") << "an escape of several bytes would exceed it";
+  EXPECT_EQ(Printable("ab\u2028", 14), "ab\\xe2\\x80\\xa8");
 }
 
 TEST(PrintableTest, AnyBytesBecomeUtf8WithoutControls) {
