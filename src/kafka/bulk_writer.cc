@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "kafka/agreed_leaders.h"
 #include "kafka/classify.h"
 #include "kafka/client.h"
 #include "kafka/properties.h"
@@ -334,12 +335,22 @@ absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
       return answer;
     }
     if (steady_clock::now() >= believed_at) {
+      RETURN_IF_ERROR(CheckLeaders(topic));
       target.takes_nothing = kMayNotWrite;  // nor what follows
     } else {
       poll(nullptr, 0, static_cast<int>(kAskForRightAfter.count()));
     }
   }
   return Rejected(topic, target.takes_nothing);
+}
+
+// One that is cut off from the controller never learns of a new right.
+absl::Status BulkWriter::CheckLeaders(const std::string& topic) const {
+  const absl::Status agreed =
+      AskAgreedLeaders(options_, topic, patience_, [](rd_kafka_t*, std::int32_t) {
+        return RD_KAFKA_RESP_ERR_NO_ERROR;
+      }).status();
+  return absl::IsUnavailable(agreed) ? agreed : absl::OkStatus();
 }
 
 absl::Status BulkWriter::WriteOnce(const rd_kafka_message_t& message) {

@@ -85,6 +85,7 @@ class BulkWriter {
   absl::Status WriteAlone();
   // Of it one message, until Kafka says what becomes of it; and as often as a right may come late.
   absl::Status WriteOne(const rd_kafka_message_t& message);
+  absl::Status CheckLeaders(const std::string& topic) const;
   absl::Status WriteOnce(const rd_kafka_message_t& message);
   absl::Status AwaitAnswer();
   absl::Status NothingAcknowledged() const;

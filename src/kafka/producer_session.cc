@@ -237,20 +237,6 @@ SubmitResult ProducerSession::TooLargeForProducer(const envelope::Record& record
   return NotNow();
 }
 
-void ProducerSession::Outgrow(const std::string& why) {
-  outgrown_ = true;
-  outgrown_at_ = now_.mono;
-  (*notify_)(
-      {KafkaNotice::Severity::kInfo, LogEvent::kKafkaProducerReplaced, "a new producer: " + why});
-}
-
-void ProducerSession::ReportOutgrown(delivery::SinkListener* listener) {
-  if (sent_ == 0 || now_.mono >= std::max(last_report_, outgrown_at_) + kOutgrownWait) {
-    failed_ = true;
-    listener->OnProducerOutgrown();
-  }
-}
-
 void ProducerSession::FailWaiting(delivery::SinkListener* listener) {
   for (const TopicPartition& target : std::exchange(waiting_, {})) {
     for (const Waiting& waiting : *At(target).waiting) {
@@ -331,6 +317,7 @@ void ProducerSession::Poll(base::Now now, delivery::SinkListener* listener) {
         break;
     }
   }
+  ReportHeld(listener);
   if (!closing_ && !failed_ && outgrown_) {
     ReportOutgrown(listener);
   } else if (!closing_ && !failed_ && (may_send_ || last_report_ == now.mono)) {
@@ -372,16 +359,28 @@ void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListen
     if (message->err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP) {
       NoteRejectedTime(*static_cast<const TopicState*>(rd_kafka_topic_opaque(message->rkt)));
     }
-    Failure failure{closing_ ? FailureKind::kSessionEnded : Classify(message->err),
-                    WhyRejected(*message)};
-    // A batch fails as a whole: the first of its reports says it all.
-    if (!closing_ && !std::exchange(failure_reported_, true)) {
-      facts_->OnError(failure.detail, now_.wall);
-      (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaDeliveryFailed, failure.detail});
+    const Failure failure{Classify(message->err), WhyRejected(*message)};
+    if (failure.kind == FailureKind::kTopicNotAuthorized &&
+        mode_ == delivery::Sink::Mode::kOneAtATime) {
+      HoldRejection(sequence, failure,
+                    *static_cast<const TopicState*>(rd_kafka_topic_opaque(message->rkt)));
+    } else {
+      ReportFailure(sequence, failure, listener);
     }
-    failed_ = true;
-    listener->OnFailed(sequence, failure);
   }
+}
+
+void ProducerSession::ReportFailure(delivery::Sequence sequence, Failure failure,
+                                    delivery::SinkListener* listener) {
+  failed_ = true;
+  if (closing_) {
+    failure.kind = FailureKind::kSessionEnded;
+  } else if (!std::exchange(failure_reported_, true)) {
+    // A batch fails as a whole: the first of its reports says it all.
+    facts_->OnError(failure.detail, now_.wall);
+    (*notify_)({KafkaNotice::Severity::kWarning, LogEvent::kKafkaDeliveryFailed, failure.detail});
+  }
+  listener->OnFailed(sequence, failure);
 }
 
 std::int64_t ProducerSession::TimestampFor(const envelope::Record& record,
@@ -485,7 +484,7 @@ std::optional<base::MonotonicTime> ProducerSession::NextDeadline() const {
   if (may_send_ && !failed_) {
     return now_.mono;
   }
-  if (!answered_.empty() || (!looking_up_ && !to_look_up_.empty())) {
+  if (!answered_.empty() || held_answered_ || (!looking_up_ && !to_look_up_.empty())) {
     return now_.mono;
   }
   if (to_look_up_soon_.empty()) {

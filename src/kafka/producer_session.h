@@ -129,6 +129,13 @@ class ProducerSession {
     base::MonotonicTime ask_from;  // not sooner
   };
 
+  // A rejection that may be an old one: who leads is asked first.
+  struct Held {
+    delivery::Sequence sequence = 0;
+    delivery::Failure failure;
+    bool answered = false;
+  };
+
   using TopicPartition = std::pair<TopicState*, std::int32_t>;
 
   ProducerSession(const KafkaOptions& options, delivery::Sink::Mode mode,
@@ -177,6 +184,11 @@ class ProducerSession {
   std::int64_t TimestampFor(const envelope::Record& record, const TopicState& topic) const;
   std::string WhyRejected(const rd_kafka_message_t& message) const;
   void ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener);
+  void HoldRejection(delivery::Sequence sequence, const delivery::Failure& failure,
+                     const TopicState& topic);
+  void ReportHeld(delivery::SinkListener* listener);
+  void ReportFailure(delivery::Sequence sequence, delivery::Failure failure,
+                     delivery::SinkListener* listener);
   void UpdateGate(const rd_kafka_message_t& message);
   void NoteRejectedTime(const TopicState& topic);
   void ServeError(rd_kafka_event_t* event, delivery::SinkListener* listener);
@@ -223,6 +235,8 @@ class ProducerSession {
   base::MonotonicTime next_wait_check_;
   bool refreshing_ = false;
   bool checking_leaders_ = false;
+  std::vector<Held> held_;      // count as outstanding
+  bool held_answered_ = false;  // one of them at least
 };
 
 }  // namespace walpost::kafka

@@ -91,6 +91,20 @@ void ProducerSession::Replace(const std::string& why) {
   }
 }
 
+void ProducerSession::Outgrow(const std::string& why) {
+  outgrown_ = true;
+  outgrown_at_ = now_.mono;
+  (*notify_)(
+      {KafkaNotice::Severity::kInfo, LogEvent::kKafkaProducerReplaced, "a new producer: " + why});
+}
+
+void ProducerSession::ReportOutgrown(delivery::SinkListener* listener) {
+  if (sent_ == 0 || now_.mono >= std::max(last_report_, outgrown_at_) + kOutgrownWait) {
+    failed_ = true;
+    listener->OnProducerOutgrown();
+  }
+}
+
 // What waits for an answer for long keeps the date that it was sent with, and may wait for a leader that is
 // none any more.
 void ProducerSession::CheckWaits() {
@@ -153,6 +167,48 @@ void ProducerSession::CheckLeaders(
                    memory_->replace_from = now_.mono + kReplaceEvery;  // also the next look
                  }
                });
+}
+
+// A leader that is cut off from the controller never learns of a new right.
+void ProducerSession::HoldRejection(delivery::Sequence sequence, const delivery::Failure& failure,
+                                    const TopicState& topic) {
+  failed_ = true;
+  ++outstanding_;
+  held_.push_back({sequence, failure});
+  auto agreed = std::make_shared<bool>(true);  // shared by the job's halves
+  runner_->Run([options = options_, name = topic.name, leaders = topic.leaders,
+                agreed] { *agreed = LeadersAgreed(options, name, leaders); },
+               [this, alive = alive_, sequence, agreed] {
+                 if (!*alive) {
+                   return;
+                 }
+                 const auto held = std::find_if(held_.begin(), held_.end(), [&](const Held& each) {
+                   return each.sequence == sequence;
+                 });
+                 if (held == held_.end()) {
+                   return;  // the session is over
+                 }
+                 held_answered_ = held->answered = true;
+                 if (!*agreed) {
+                   held->failure.kind = delivery::FailureKind::kSessionEnded;
+                   held->failure.detail +=
+                       "; another broker names another leader, so this one may be cut off from the "
+                       "controller";
+                   memory_->compare_leaders = true;
+                 }
+               });
+}
+
+void ProducerSession::ReportHeld(delivery::SinkListener* listener) {
+  held_answered_ = false;
+  for (const Held& held : std::exchange(held_, {})) {
+    if (held.answered || closing_) {
+      --outstanding_;
+      ReportFailure(held.sequence, held.failure, listener);
+    } else {
+      held_.push_back(held);
+    }
+  }
 }
 
 // Whether it is what the topic has, as far as walpost can know.

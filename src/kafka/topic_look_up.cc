@@ -163,6 +163,16 @@ bool LeadersMoved(const KafkaOptions& options,
   return moved;
 }
 
+bool LeadersAgreed(const KafkaOptions& options, const std::string& topic,
+                   const std::vector<std::int32_t>& leaders) {
+  bool agreed = true;
+  AskEachBroker(options, {topic}, [&](const rd_kafka_metadata_topic_t& answer) {
+    agreed = agreed && (answer.topic != topic || answer.err != RD_KAFKA_RESP_ERR_NO_ERROR ||
+                        LeadersOf(answer) == leaders);
+  });
+  return agreed;
+}
+
 void AskWhichTopicsAreRejected(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {
   AskTogether(options, questions);
   for (TopicQuestion& question : *questions) {

@@ -41,3 +41,27 @@ def test_right_that_only_the_other_broker_knows_of_is_used(make_pipeline, pair_w
         insert(p, topic, "k", "first")
     servers.wait_for(lambda: skipped(p) or arrived(), 120, "the events")
     assert not skipped(p)
+
+
+# The topic may be described, so the answer about the record itself says that it may not be written.
+# Failure 66.
+def test_leader_that_is_cut_off_does_not_decide_that_a_topic_may_not_be_written(make_pipeline, pair_with_rights):
+    pair = pair_with_rights
+    p = pipeline_of(make_pipeline, pair, progress_on=2)
+    topic = pair.create_topic(f"outbox.event.{p.name}", replicas=[2, 1])
+    servers.wait_for(lambda: pair.leaders(topic) == (2, 2), 30, "the topic")
+    permit(pair.one, topic, "Describe")
+    p.walpost = p.another(bootstrap=pair.two.bootstrap)  # so it is asked first
+    p.start()
+    pair.cut_off()
+    servers.wait_for(lambda: pair.leaders(topic)[0] == 1, 60, "another leader")
+    permit(pair.one, topic, "All")
+    insert(p, topic, "k", "event")
+    servers.wait_for(lambda: skipped(p) or "another leader" in str(p.walpost.status()), 120, "the reason")
+    assert not skipped(p)
+    sent = p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable", check=False)
+    assert sent.returncode == 69, sent.stdout + sent.stderr
+    pair.to_controller.set_mode("pass")
+    servers.wait_for(lambda: pair.read_all(topic), 120, "the event")
+    p.wait_confirmed(seconds=120)
+    assert not skipped(p)
