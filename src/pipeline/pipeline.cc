@@ -35,10 +35,9 @@ Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
 void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
   const Phase phase = phase_;
   attempt_unanswered_ = false;
-  std::optional<Halt> halt;
-  if (end.kind == StreamEnd::Kind::kServerError) {
-    halt = CheckServerError(end);
-  }
+  const int losses =
+      end.kind == StreamEnd::Kind::kLost && connected_ ? timers_.OnLost(intake_.seen_lsn()) : 0;
+  std::optional<Halt> halt = CheckEnd(end, losses);
   reconnecting_as_planned_ = false;
   Disconnect(StreamCommand::kNone);
   if (!end.status.ok()) {
@@ -75,7 +74,7 @@ void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
     ReconnectAfter(tracker_.empty() ? source_backoff_.Next(milliseconds(1'000)) : kAfterServerStop,
                    reason, now);
   } else {
-    ReconnectAfter(source_backoff_.Next(), reason, now);
+    ReconnectAfter(source_backoff_.Next(SourceTimers::WaitAfterLosses(losses)), reason, now);
   }
 }
 
@@ -448,12 +447,25 @@ void Pipeline::AccountPause(base::Now now) {
     status_clock_.OnPaused(now);
   }
   paused_ = paused;
+  if (paused) {
+    timers_.OnPaused();
+  }
   if (connected_) {
     pings_.OnTick(paused_, timers_.caught_up(), now);
   }
 }
 
-std::optional<Halt> Pipeline::CheckServerError(const StreamEnd& end) {
+std::optional<Halt> Pipeline::CheckEnd(const StreamEnd& end, int losses) {
+  if (losses >= SourceTimers::kLossesMax) {
+    return Halt{
+        HaltReason::kPoisonWal,
+        absl::StrFormat("the connection was lost %d times without getting further than %s, "
+                        "although the server has more: %s; see docs/runbook.md, poison_wal",
+                        losses, intake_.seen_lsn().ToString(), std::string(end.status.message()))};
+  }
+  if (end.kind != StreamEnd::Kind::kServerError) {
+    return std::nullopt;
+  }
   // Without a context all errors of a kind look alike: three in a year are no poison.
   const std::string where = intake_.in_transaction()
                                 ? "commit LSN " + intake_.last_commit_lsn().ToString()

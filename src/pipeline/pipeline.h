@@ -188,7 +188,7 @@ class Pipeline {
 
   bool stalled() const;
   std::optional<base::MonotonicTime> look_due() const;
-  std::optional<Halt> CheckServerError(const base::StreamEnd& end);
+  std::optional<Halt> CheckEnd(const base::StreamEnd& end, int losses);
 
   // Never what this very connection has not passed: it may turn out to be another history.
   base::Lsn confirmable() const;

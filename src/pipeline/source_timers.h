@@ -25,6 +25,14 @@ class SourceTimers {
   static constexpr std::chrono::milliseconds kPublishAlone{60'000};
   // Silent for the whole limit after the same position this often, each time for twice as long.
   static constexpr int kSilencesMax = 7;
+  // Lost this often without getting further. It may be the network. But where decoding takes more memory
+  // than the server has, each attempt ends all of its connections: so there is ever more time between two.
+  static constexpr int kLossesMax = 9;
+  static constexpr int kLossesWithoutWait = 2;
+
+  static std::chrono::milliseconds WaitAfterLosses(int losses) {
+    return std::chrono::seconds(losses > kLossesWithoutWait ? 1 << losses : 0);
+  }
 
   // 0 = no planned ones.
   explicit SourceTimers(std::chrono::milliseconds planned_interval)
@@ -33,7 +41,7 @@ class SourceTimers {
   void OnConnected(const base::SourceFacts& facts, base::Now now) {
     server_timeout_ = std::chrono::milliseconds(facts.wal_sender_timeout_ms);
     catch_up_to_ = std::max(facts.start_lsn, facts.server_wal_lsn);
-    caught_up_ = slot_in_use_ = false;
+    caught_up_ = slot_in_use_ = paused_ = false;
     connected_at_ = now.mono;
     planned_at_.reset();
   }
@@ -112,6 +120,20 @@ class SourceTimers {
     return silences_;
   }
 
+  // Nothing is read from this connection for now, so how it ends says nothing about the log.
+  void OnPaused() { paused_ = true; }
+
+  // The connection was lost, and what was read so far ends at `seen`. How often while the server had more
+  // than that; 0 = that is no matter of its log.
+  int OnLost(base::Lsn seen) {
+    if (caught_up_ || paused_) {
+      return 0;
+    }
+    losses_ = seen > lost_at_ ? 1 : losses_ + 1;
+    lost_at_ = std::max(lost_at_, seen);
+    return losses_;
+  }
+
   // As in a process that has just begun.
   void Forget() { *this = SourceTimers(planned_interval_); }
 
@@ -127,6 +149,9 @@ class SourceTimers {
   bool slot_in_use_ = false;
   base::Lsn silent_at_;
   int silences_ = 0;
+  bool paused_ = false;
+  base::Lsn lost_at_;
+  int losses_ = 0;
 };
 
 }  // namespace walpost::pipeline

@@ -101,6 +101,58 @@ TEST_F(HaltTest, SameErrorWithoutContextIsRetriedWhileTheStreamGetsOn) {
   EXPECT_EQ(pipeline().state(), State::kReconnecting);
 }
 
+// As where decoding takes more memory than the server has: each attempt ends it.
+// Failure 53.
+TEST_F(HaltTest, ConnectionLostAgainAndAgainBeforeItGetsFurtherIsPoison) {
+  facts_.server_wal_lsn = Lsn(1000);
+  for (int i = 1; i <= SourceTimers::kLossesMax; ++i) {
+    Connect();
+    SendPayload(Begin(100));
+    End(StreamEnd::Kind::kLost);
+    ASSERT_EQ(pipeline().halt().has_value(), i == SourceTimers::kLossesMax) << i;
+    Advance(SourceTimers::WaitAfterLosses(i) - milliseconds(1));
+    EXPECT_TRUE(i <= SourceTimers::kLossesWithoutWait || !pipeline().TakeConnect(now_)) << i;
+  }
+  ExpectHalted(HaltReason::kPoisonWal, "lost 9 times");
+}
+
+TEST_F(HaltTest, LostConnectionIsRetriedWhileTheStreamGetsOn) {
+  facts_.server_wal_lsn = Lsn(10'000);
+  for (std::uint64_t i = 1; i <= 3 * SourceTimers::kLossesMax; ++i) {
+    Connect();
+    Transaction(100 * i, {});
+    End(StreamEnd::Kind::kLost);
+  }
+  EXPECT_EQ(pipeline().state(), State::kReconnecting);
+}
+
+TEST_F(HaltTest, LostConnectionIsRetriedWhereTheServerHasNoMore) {
+  for (int i = 1; i <= 3 * SourceTimers::kLossesMax; ++i) {
+    Connect();
+    End(StreamEnd::Kind::kLost);
+  }
+  EXPECT_EQ(pipeline().state(), State::kReconnecting);
+}
+
+TEST_F(HaltTest, ConnectionLostWhileReadingIsPausedIsRetried) {
+  facts_.server_wal_lsn = Lsn(10'000);
+  options_.in_flight_bytes_max = 1'200;  // two small events
+  Connect();
+  SendPayload(Begin(100));
+  Event("a1");
+  Event("a2");
+  for (int i = 1; i <= 3 * SourceTimers::kLossesMax; ++i) {
+    ASSERT_FALSE(pipeline().want_frame());
+    End(StreamEnd::Kind::kLost);
+    Connect(Lsn(100));
+    SendPayload(Begin(100));
+    while (pipeline().want_frame()) {
+      Event("a1");
+    }
+  }
+  EXPECT_FALSE(pipeline().halt());
+}
+
 TEST_F(HaltTest, ErrorsAtDifferentPositionsAreRetried) {
   for (std::uint64_t i = 1; i <= 10; ++i) {
     Connect();
