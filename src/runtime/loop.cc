@@ -201,12 +201,13 @@ void Loop::HandleConnect() {
     return;
   }
 
+  streamed_from_ = options_.source;
   // Shared by the two halves of the job.
   auto result =
       std::make_shared<std::optional<std::variant<postgres::Connected, postgres::StreamEnd>>>();
   helper_->Run(
       Helper::Queue::kSource,
-      [result, connect = dependencies_.connect, options = options_.source, start,
+      [result, connect = dependencies_.connect, options = streamed_from_, start,
        guard = MakeGuard(options_, pipeline_.known_progress())] {
         result->emplace(connect(options, *start, guard));
       },
@@ -223,7 +224,7 @@ void Loop::OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd
   stream_ = std::move(connected.stream);
   pinger_ = std::move(connected.pinger);
   // For looks: another server may not answer, or know other catalogs.
-  options_.source.server = connected.server;
+  streamed_from_.server = connected.server;
   if (std::exchange(clear_text_peer_, connected.clear_text_peer) != connected.clear_text_peer &&
       !clear_text_peer_.empty()) {
     observe::Log(Severity::kWarning, LogEvent::kClearText,
@@ -298,7 +299,7 @@ void Loop::HandleLook() {
   auto seen = std::make_shared<Seen>();  // shared by the two halves of the job
   helper_->Run(
       Helper::Queue::kLook,
-      [seen, look = dependencies_.look, options = options_.source] { *seen = look(options); },
+      [seen, look = dependencies_.look, options = streamed_from_] { *seen = look(options); },
       [this, seen, wanted = *wanted] {
         now_ = ReadClocks();
         pipeline_.OnLooked(wanted, *seen, now_);

@@ -76,7 +76,8 @@ class Loop {
   void Wait(int frames);
   void OnConnectResult(std::variant<postgres::Connected, postgres::StreamEnd> result);
 
-  RunOptions options_;  // SIGHUP may change how the world is reached
+  RunOptions options_;                      // SIGHUP may change how the world is reached
+  postgres::ConnectOptions streamed_from_;  // those of the last connection, also after SIGHUP
   Signals* const signals_;
   Helper* const helper_;
   const Dependencies dependencies_;

@@ -131,6 +131,8 @@ class LoopTest : public ::testing::Test {
     while (signals_.Take() != 0) {  // of the test before
     }
     options_.name = "shop";
+    options_.source.conninfo = "dbname=shop";
+    facts_.looked_lsn = Lsn(500);
     options_.pipeline.outboxes = {pipeline::EventsOutbox()};
     options_.pipeline.source_backoff = {milliseconds(1), milliseconds(1), milliseconds(1)};
     options_.pipeline.shutdown_timeout = milliseconds(0);
@@ -142,13 +144,18 @@ class LoopTest : public ::testing::Test {
     Dependencies dependencies;
     dependencies.sink = &sink_;
     dependencies.kafka = &kafka_;
-    dependencies.connect = [this](const postgres::ConnectOptions&, Lsn start,
-                                  const postgres::Guard&) { return Connect(start); };
+    dependencies.connect = [this](const postgres::ConnectOptions& options, Lsn start,
+                                  const postgres::Guard&) {
+      return Connect(options.conninfo, start);
+    };
+    dependencies.reconfigure = [this](const RunOptions&) -> absl::StatusOr<std::function<void()>> {
+      return [this] { reloaded_ = true; };
+    };
     dependencies.look =
         [this](
             const postgres::ConnectOptions& options) -> std::variant<base::SourceFacts, StreamEnd> {
       const std::lock_guard<std::mutex> lock(mutex_);
-      looked_at_ = options.server ? options.server->port : "any";
+      looked_at_ = options.conninfo + " " + (options.server ? options.server->port : "any");
       base::SourceFacts facts = facts_;
       facts.looked_lsn = Lsn(2'000);
       return facts;
@@ -208,6 +215,14 @@ class LoopTest : public ::testing::Test {
     wire(0)->Push(Frame(Commit(commit_lsn)));
   }
 
+  // A Relation that is younger than what was looked at when it was connected.
+  void PushTransactionThatAsksForALook() {
+    wire(0)->Push(Frame(Begin(1'000)));
+    wire(0)->Push(Frame(walpost::testing::RelationBytes(pipeline::EventsRelation())));
+    wire(0)->Push(Frame(EventBytes("a1")));
+    wire(0)->Push(Frame(Commit(1'000)));
+  }
+
   observe::Snapshot Shown() const {
     const auto newest = board_.Newest();
     return newest == nullptr ? observe::Snapshot() : *newest;
@@ -233,6 +248,11 @@ class LoopTest : public ::testing::Test {
     return looked_at_;
   }
 
+  std::string connected_to() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return connected_to_;
+  }
+
   // One 'j' each, and '|' where their connection ended.
   std::string dead_letter_jobs() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -248,6 +268,7 @@ class LoopTest : public ::testing::Test {
 
   RunOptions options_;
   bool first_answers_copy_done_ = true;
+  std::atomic<bool> reloaded_ = false;
   int rejected_ = 0;  // attempts to connect that fail
   base::SourceFacts facts_ = pipeline::EventsFacts();
   TurnCounter sink_;
@@ -255,8 +276,9 @@ class LoopTest : public ::testing::Test {
   observe::SnapshotBoard board_;
 
  private:
-  std::variant<postgres::Connected, StreamEnd> Connect(Lsn start) {
+  std::variant<postgres::Connected, StreamEnd> Connect(const std::string& conninfo, Lsn start) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    connected_to_ = conninfo;
     starts_.push_back(start);
     if (rejected_ > 0) {
       --rejected_;
@@ -277,7 +299,8 @@ class LoopTest : public ::testing::Test {
   mutable std::mutex mutex_;
   std::vector<std::shared_ptr<FakeWire>> wires_;
   std::vector<Lsn> starts_;
-  std::string looked_at_;  // the port
+  std::string connected_to_;
+  std::string looked_at_;  // the conninfo and the port
   std::string dead_letter_jobs_;
   Signals signals_;  // before any thread
   Helper helper_;
@@ -363,14 +386,27 @@ TEST_F(LoopTest, RoomThatTheSlotHasLeftIsShown) {
 }
 
 TEST_F(LoopTest, LookIsSentToTheServerThatStreams) {
-  facts_.looked_lsn = Lsn(500);
   StartAndConnect();
-  wire(0)->Push(Frame(Begin(1'000)));
-  wire(0)->Push(Frame(walpost::testing::RelationBytes(pipeline::EventsRelation())));
-  wire(0)->Push(Frame(EventBytes("a1")));
-  wire(0)->Push(Frame(Commit(1'000)));
+  PushTransactionThatAsksForALook();
   Await("the delivery", [this] { return Shown().safe_lsn == Lsn(1'008); });
-  EXPECT_EQ(looked_at(), "5433");
+  EXPECT_EQ(looked_at(), "dbname=shop 5433");
+}
+
+TEST_F(LoopTest, LookAfterSighupIsSentToTheDatabaseThatIsStreamedFrom) {
+  options_.reload = [] {
+    Reloaded reloaded;
+    reloaded.options.source.conninfo = "dbname=other";
+    return reloaded;
+  };
+  StartAndConnect();
+  ASSERT_EQ(kill(getpid(), SIGHUP), 0);
+  Await("the new configuration", [this] { return reloaded_.load(); });
+  PushTransactionThatAsksForALook();
+  Await("the delivery", [this] { return Shown().safe_lsn == Lsn(1'008); });
+  EXPECT_EQ(looked_at(), "dbname=shop 5433");
+  wire(0)->End(StreamEnd());
+  Await("another connection", [this] { return connections() == 2; });
+  EXPECT_EQ(connected_to(), "dbname=other");
 }
 
 // The next ping becomes due while the first is under way.
