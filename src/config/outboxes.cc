@@ -59,6 +59,9 @@ void ReadColumns(MapReader reader, outbox::TableOptions* table) {
   }
   if (columns->id.empty()) {
     reader.Problem("id", "an event needs an id: name its column");
+  } else if (table->schema == "outbox" && table->table == "events" && columns->id[0] != "id") {
+    reader.Problem(
+        "id", "outbox.events has its ids in id: outbox.maintain finds a dead letter's row by it");
   }
   if (columns->payload.empty()) {
     reader.Problem("payload", "an event needs a payload: name its column");

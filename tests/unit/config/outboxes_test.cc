@@ -146,6 +146,14 @@ TEST_F(OutboxesTest, EventWithoutIdOrPayloadIsAProblem) {
                           HasSubstr("outboxes[0].columns.payload: an event needs a payload")));
 }
 
+TEST_F(OutboxesTest, EventsOfWalpostsOwnTableHaveTheIdsThatItIsMaintainedBy) {
+  Read(" [{table: outbox.events, columns: {id: idempotency_key}}]\n");
+  EXPECT_THAT(problems_.lines, ElementsAre(HasSubstr("outboxes[0].columns.id: ")));
+  problems_.lines.clear();
+  Read(" [{table: shop.events, columns: {id: idempotency_key}}]\n");
+  EXPECT_THAT(problems_.lines, IsEmpty());
+}
+
 TEST_F(OutboxesTest, UnknownKeysAndChoicesNameTheirPlaceAndTheNearest) {
   Read(R"(
   - tabel: a.b
