@@ -42,7 +42,7 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
     return std::nullopt;
   }
   if (!readable.True(0, 0)) {
-    return RecordForbidden();
+    return Forbidden("walpost.pipeline", "what `walpost init` recorded");
   }
   const Result record =
       Query(absl::StrFormat("SELECT name::text, system_identifier::text, consistent_point::text, "
@@ -71,16 +71,15 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
   return std::nullopt;
 }
 
-// What may not be read may be a record that keeps us from streaming.
-StreamEnd PreflightRun::RecordForbidden() const {
+// What may not be read may keep us from streaming.
+StreamEnd PreflightRun::Forbidden(std::string_view table, std::string_view unknown) const {
   const std::string role = QuoteIdentifier(endpoint().user);
   return OperatorEnd(
       HaltReason::kAuthFailed,
       absl::StrFormat(
-          "role %s may not read walpost.pipeline on %s, so it is not known what `walpost "
-          "init` recorded: GRANT USAGE ON SCHEMA walpost TO %s; GRANT SELECT ON "
-          "walpost.pipeline TO %s",
-          role, endpoint().ToString(), role, role),
+          "role %s may not read %s on %s, so it is not known %s: GRANT USAGE ON SCHEMA walpost TO "
+          "%s; GRANT SELECT ON %s TO %s",
+          role, table, endpoint().ToString(), unknown, role, table, role),
       std::string(sqlstate::kInsufficientPrivilege));
 }
 
@@ -307,8 +306,11 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
         "first three in walpost.dead_letter_count: `walpost init --with-roles` (or "
         "sql/V1__walpost.up.sql and sql/R__roles.sql) makes both and grants it to outbox_relay");
   }
-  if (!readable) {
+  if (table.rows() == 0) {
     return std::nullopt;
+  }
+  if (!readable) {
+    return Forbidden("walpost.dead_letters", "which keys are parked");
   }
   const Result open = Query(absl::StrFormat(
       "SELECT EXISTS (SELECT FROM walpost.dead_letters WHERE pipeline = %s AND closed_at IS NULL "

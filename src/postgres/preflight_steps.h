@@ -60,7 +60,7 @@ class PreflightRun {
   base::SourceFacts& facts() { return report_.facts; }
 
   std::optional<StreamEnd> ReadRecord();
-  StreamEnd RecordForbidden() const;
+  StreamEnd Forbidden(std::string_view table, std::string_view unknown) const;
   StreamEnd SlotMissing() const;
   std::optional<StreamEnd> JudgeSlot(const Result& slot);
   Result ReadTable(const SourceTable& wanted);

@@ -388,11 +388,14 @@ TEST_F(PreflightServerTest, RecordThatIsLockedIsTriedAgain) {
 TEST_F(PreflightServerTest, RecordThatMayNotBeReadNamesTheRights) {
   MakeAll();
   Sql(kPipelineTable);
+  Sql("CREATE TABLE walpost.dead_letters (pipeline text, closed_at timestamptz, system_identifier "
+      "bigint)");
   server_->Sql("CREATE ROLE only_replication LOGIN REPLICATION");
   ConnectOptions options = Options();
   options.conninfo = server_->Conninfo(database_, "user=only_replication");
   for (const char* const grant : {"GRANT USAGE ON SCHEMA walpost TO \"only_replication\"",
-                                  "GRANT SELECT ON walpost.pipeline TO \"only_replication\""}) {
+                                  "GRANT SELECT ON walpost.pipeline TO \"only_replication\"",
+                                  "GRANT SELECT ON walpost.dead_letters TO \"only_replication\""}) {
     const StreamEnd end = Rejected(options);
     ExpectHalt(end, HaltReason::kAuthFailed, grant);
     EXPECT_EQ(end.sqlstate, sqlstate::kInsufficientPrivilege);
