@@ -1,21 +1,36 @@
 #include "base/source_facts.h"
 
-namespace walpost::base {
+#include <utility>
 
-Since SourceFacts::SinceWithoutXid(const PublishedTable& remembered) const {
-  const XidAt& given = remembered.first_xid;
-  if (given.xid.value == 0) {
-    return remembered.since;
+namespace walpost::base {
+namespace {
+
+// By what position and time say.
+void ReplaceXid(PublishedTable* table) {
+  if (const XidAt given = std::exchange(table->first_xid, {}); given.xid.value != 0) {
+    table->since = {given.lsn, table->since.at, given.timeline};
   }
-  return {std::min(given.lsn, EndOf(given.timeline)), remembered.since.at};
 }
 
-void SourceFacts::ForgetXids(Fingerprint* remembered) const {
+}  // namespace
+
+Since SourceFacts::Here(Since since) const {
+  if (since.timeline != 0) {
+    const bool all = in_recovery || !server_wal_lsn.valid();
+    since.lsn = std::min({since.lsn, EndOf(since.timeline), all ? since.lsn : server_wal_lsn});
+  }
+  return since;
+}
+
+void SourceFacts::ForgetOtherLog(Fingerprint* remembered) const {
   for (PublishedTable& table : remembered->tables) {
     if (MayGiveAgain(table.first_xid)) {
-      table.since = SinceWithoutXid(table);
-      table.first_xid = {};
+      ReplaceXid(&table);
     }
+    table.since = Here(table.since);
+  }
+  for (auto& [prefix, since] : remembered->prefixes_since) {
+    since = Here(since);
   }
 }
 
@@ -24,11 +39,16 @@ Progress SourceFacts::DecisionAt(Lsn position, WallTime now,
   const Fingerprint nothing;
   const Fingerprint& before =
       newest && newest->system_identifier == system_identifier ? *newest : nothing;
-  const auto later = [&](Since kept) { return kept.lsn > position ? kept : Since{position, now}; };
+  const auto later = [&](const Since& kept) {
+    const bool adopted_later = kept.timeline != 0 && Here(kept).lsn > position;
+    return adopted_later ? Here(kept) : Since{position, now};
+  };
   Progress there = ProgressAt(position);
   for (PublishedTable& table : there.tables) {
-    const PublishedTable* const old = before.Find(table);
-    table.since = later(old == nullptr ? Since() : SinceWithoutXid(*old));
+    const PublishedTable* const found = before.Find(table);
+    PublishedTable old = found == nullptr ? PublishedTable() : *found;
+    ReplaceXid(&old);
+    table.since = later(old.since);
     table.first_xid = {};
   }
   there.passed_at = now;

@@ -29,6 +29,8 @@ struct TimelineEnd {
 struct Since {
   Lsn lsn;  // 0/0 = ever
   WallTime at;
+  // Whose position it is, where something became an outbox. 0 = an operator decided so.
+  std::uint32_t timeline = 0;
 
   // All that committed before `lsn` in the history that it is of.
   bool Covers(Lsn commit_lsn, WallTime commit_time) const {
@@ -193,11 +195,11 @@ struct SourceFacts : Fingerprint {
            (!MayHave(given.timeline, given.lsn) || (!in_recovery && next_xid < given.xid));
   }
 
-  // What position and time say of a remembered table without its id.
-  Since SinceWithoutXid(const PublishedTable& remembered) const;
+  // As far as this server has its log. What stands behind that is of another history.
+  Since Here(Since since) const;
 
-  // An id that may be given again says nothing.
-  void ForgetXids(Fingerprint* remembered) const;
+  // The same for all that is remembered; an id that may be given again says nothing.
+  void ForgetOtherLog(Fingerprint* remembered) const;
 
   // What is to be remembered when everything before `position` is in Kafka. The caller adds when, and on
   // whose decision. Its timeline is that of the position, also when an operator goes on
@@ -212,7 +214,8 @@ struct SourceFacts : Fingerprint {
   }
 
   // The same for an operator's decision to go on at `position`. Of ids of before nobody knows whether they are
-  // of this history, so they are forgotten. What was nobody's stays so.
+  // of this history, so they are forgotten. What was nobody's stays so, as far as this history has it. A
+  // decision of before counts no more: it may have been made in another history.
   Progress DecisionAt(Lsn position, WallTime now, const std::optional<Progress>& newest) const;
 };
 

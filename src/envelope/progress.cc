@@ -62,6 +62,7 @@ void SetFingerprint(const base::Fingerprint& from, v1::Fingerprint* to) {
     added->set_name(table.name);
     added->mutable_memberships()->Add(table.memberships.begin(), table.memberships.end());
     added->set_since_lsn(table.since.lsn.value());
+    added->set_since_timeline(table.since.timeline);
     added->set_first_xid(table.first_xid.xid.value);
     added->set_first_xid_timeline(table.first_xid.timeline);
     added->set_first_xid_lsn(table.first_xid.lsn.value());
@@ -75,6 +76,9 @@ void SetFingerprint(const base::Fingerprint& from, v1::Fingerprint* to) {
   for (const auto& [prefix, since] : from.prefixes_since) {
     (*to->mutable_prefix_since_lsn())[prefix] = since.lsn.value();
     SetTime(since.at, &(*to->mutable_prefix_since_at())[prefix]);
+    if (since.timeline != 0) {
+      (*to->mutable_prefix_since_timeline())[prefix] = since.timeline;
+    }
   }
   if (from.looked_lsn.valid()) {
     to->set_looked_lsn(from.looked_lsn.value());
@@ -91,16 +95,20 @@ base::Fingerprint FingerprintOf(const v1::Fingerprint& from) {
                          table.schema(),
                          table.name(),
                          {table.memberships().begin(), table.memberships().end()}});
-    to.tables.back().since = {base::Lsn(table.since_lsn()), TimeOf(table.since_at())};
+    to.tables.back().since = {base::Lsn(table.since_lsn()), TimeOf(table.since_at()),
+                              table.since_timeline()};
     to.tables.back().first_xid = {
         {table.first_xid()}, table.first_xid_timeline(), base::Lsn(table.first_xid_lsn())};
   }
   to.message_prefixes.assign(from.prefixes().begin(), from.prefixes().end());
   for (const auto& [prefix, lsn] : from.prefix_since_lsn()) {
-    const auto at = from.prefix_since_at().find(prefix);
-    to.prefixes_since.emplace(prefix, base::Since{base::Lsn(lsn), at == from.prefix_since_at().end()
-                                                                      ? base::WallTime()
-                                                                      : TimeOf(at->second)});
+    base::Since& since = to.prefixes_since[prefix];
+    since.lsn = base::Lsn(lsn);
+    if (const auto at = from.prefix_since_at().find(prefix); at != from.prefix_since_at().end()) {
+      since.at = TimeOf(at->second);
+    }
+    const auto timeline = from.prefix_since_timeline().find(prefix);
+    since.timeline = timeline == from.prefix_since_timeline().end() ? 0 : timeline->second;
   }
   to.looked_lsn = base::Lsn(from.looked_lsn());
   to.looked_at = TimeOf(from.looked_at());

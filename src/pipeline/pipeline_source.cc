@@ -57,9 +57,9 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   bool adopted = false;
   // Where somebody has deleted it from Kafka, this process knows it still.
   if (auto remembered = facts.progress ? facts.progress : keeper_.remembered()) {
-    facts.ForgetXids(&*remembered);
-    adopted =
-        KeepSince(*remembered, {remembered->end_lsn, facts.looked_at}, facts.adoption, &*facts_);
+    facts.ForgetOtherLog(&*remembered);
+    adopted = KeepSince(*remembered, {remembered->end_lsn, facts.looked_at, remembered->timeline},
+                        facts.adoption, &*facts_);
   }
   confirmed_max_ = std::max(confirmed_max_, facts.confirmed_flush_lsn);
   server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);

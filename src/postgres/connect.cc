@@ -177,13 +177,14 @@ std::optional<StreamEnd> FindAdoption(Connection* connection, base::SourceFacts*
       return LostEnd("the server's clock is not a number");
     }
     since = {base::Lsn::Parse(looked.Text(0, 1)).value_or(base::Lsn()),
-             base::WallTime(std::chrono::microseconds(clock_us))};
+             base::WallTime(std::chrono::microseconds(clock_us)), facts->timeline};
     if (looked.Text(0, 0) == "t") {
       return std::nullopt;
     }
   } while (std::chrono::steady_clock::now() < until);
   facts->adoption.first_xid = {facts->next_xid, facts->timeline, since.lsn};
   since.lsn = facts->progress->end_lsn;
+  since.timeline = facts->progress->timeline;
   return facts->in_recovery ? std::nullopt : AwaitOnDisk(connection, facts->adoption.first_xid.lsn);
 }
 

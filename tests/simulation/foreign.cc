@@ -47,12 +47,7 @@ void Simulation::ForeignHands() {
   }
   const bool remembered = kafka_.progress().newest().has_value();
   if (Happens(Fault::failover_loses, 5)) {
-    CutConnection("failover that loses");
-    const std::uint32_t before = server_.era();
-    server_.FailoverLoses();
-    foreign_.timeline = server_.era() != before;
-    Trace("a failover loses what came after", server_.wal_end().ToString());
-    ServerDown();
+    LosingFailover();
   } else if (Happens(Fault::set_back, 10)) {
     SetBack();
   } else if (Happens(Fault::slot_moved, 5)) {
@@ -99,6 +94,15 @@ void Simulation::ForeignHands() {
     Trace("the progress topic is compacted,", absl::StrFormat("of %u records %u are left", records,
                                                               kafka_.progress().records().size()));
   }
+}
+
+void Simulation::LosingFailover() {
+  CutConnection("failover that loses");
+  const std::uint32_t before = server_.era();
+  server_.FailoverLoses();
+  foreign_.timeline = server_.era() != before;
+  Trace("a failover loses what came after", server_.wal_end().ToString());
+  ServerDown();
 }
 
 // The disk of the server is put back. It has the same name, cluster and timeline as before.
@@ -432,6 +436,8 @@ void Simulation::SeeToForeignHands() {
   Trace("the operator goes on at", progress.end_lsn.ToString());
   if (server_state_ == ServerState::kUp && Happens(Fault::set_back, 300)) {
     SetBack();  // to before the decision, of which the server's log shows nothing
+  } else if (server_state_ == ServerState::kUp && Happens(Fault::failover_loses, 300)) {
+    LosingFailover();  // the decision was made on the server of before
   }
 }
 

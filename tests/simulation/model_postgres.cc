@@ -149,9 +149,10 @@ base::Adoption ModelPostgres::BeginAdoption(const base::Progress& remembered, ba
   adoption_ = Adoption::kPending;
   adopted_from_ = next_xid_;
   if (open_xids_.empty()) {
-    return {{wal_end_, now}, {}};
+    return {{wal_end_, now, timeline_}, {}};
   }
-  return {{remembered.end_lsn, now}, {base::FullXid{next_xid_}, timeline_, wal_end_}};
+  return {{remembered.end_lsn, now, remembered.timeline},
+          {base::FullXid{next_xid_}, timeline_, wal_end_}};
 }
 
 void ModelPostgres::AdoptByDecision(const base::Since& since) {
@@ -258,7 +259,9 @@ void ModelPostgres::FailoverLoses() {
     ++lost;
   }
   const std::size_t left = transactions_.size() - lost;
+  base::WallTime forked_at;
   if (lost > 0) {
+    forked_at = transactions_[left].commit_time;
     copy_.reset();
     wal_end_ = transactions_[left].commit_lsn;
     transactions_.resize(left);
@@ -270,6 +273,12 @@ void ModelPostgres::FailoverLoses() {
     GoBackToXid(next_xid_ - (plan_.adopts ? static_cast<std::uint32_t>(lost) : 0));
   }
   Failover();
+  // While walpost was still connected to the old one.
+  for (std::uint64_t i = lost > 0 ? foreign_.Below(3) : 0; i > 0; --i) {
+    if (written_ < plan_.transactions) {
+      WriteTransaction(forked_at);
+    }
+  }
 }
 
 void ModelPostgres::TakeCopy() {

@@ -133,7 +133,7 @@ class ModelPostgres {
   // A history of its own begins with each: positions are used once more.
   std::uint32_t era() const { return era_; }
 
-  // A standby takes over that lacks the last transactions.
+  // A standby takes over that lacks the last transactions, and may have others instead.
   void FailoverLoses();
   // What a backup of its disk would hold.
   void TakeCopy();

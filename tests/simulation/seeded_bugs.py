@@ -14,6 +14,14 @@ import sys
 
 # (file, the code as it is, the code with mistakes: BUG(name) is true when that one is switched on)
 BUGS = [
+    ("base/source_facts.cc",
+     "    const bool adopted_later = kept.timeline != 0 && Here(kept).lsn > position;\n"
+     "    return adopted_later ? Here(kept) :",
+     "    const bool adopted_later = (kept.timeline != 0 || BUG(decision_of_before_kept)) && Here(kept).lsn > position;\n"
+     "    return adopted_later ? Here(kept) :"),
+    ("base/source_facts.cc",
+     "  if (since.timeline != 0) {",
+     "  if (since.timeline != 0 && !BUG(adoption_of_lost_log_kept)) {"),
     ("outbox/topic_rules.cc",
      "if (IsReservedTopic(topic) || own_.find(topic) != own_.end()) {",
      "if (!BUG(own_topics_open) && (IsReservedTopic(topic) || own_.find(topic) != own_.end())) {"),

@@ -113,6 +113,7 @@ class Simulation {
   bool CutConnection(const std::string& why);
   void ForeignHands();
   void SetBack();
+  void LosingFailover();
   void OtherActsLater();
   void LoseSilently();
   base::PingAnswer AnswerPing(base::PingQuestion question);

@@ -73,7 +73,7 @@ class AdoptedTableTest : public ::testing::Test {
 
 TEST_F(AdoptedTableTest, IdIsKeptWhereTheLogThatGaveItIs) {
   Progress progress = AdoptedAt(Lsn(150));
-  facts_.ForgetXids(&progress);
+  facts_.ForgetOtherLog(&progress);
   EXPECT_EQ(progress.tables[0].first_xid.xid, FullXid{1'000});
   EXPECT_EQ(progress.tables[0].since.lsn, Lsn(50));
 }
@@ -81,23 +81,23 @@ TEST_F(AdoptedTableTest, IdIsKeptWhereTheLogThatGaveItIs) {
 // Its rows of before the switch are nobody's, and those of after it are events.
 TEST_F(AdoptedTableTest, WhereTheLogThatGaveItIsLostTheSwitchTakesItsPlace) {
   Progress progress = AdoptedAt(Lsn(151));
-  facts_.ForgetXids(&progress);
+  facts_.ForgetOtherLog(&progress);
   EXPECT_EQ(progress.tables[0].first_xid, XidAt());
-  EXPECT_EQ(progress.tables[0].since, (Since{Lsn(150), kAt}));
+  EXPECT_EQ(progress.tables[0].since, (Since{Lsn(150), kAt, 1}));
 }
 
 TEST_F(AdoptedTableTest, WhereIdsAreGivenAgainItsPositionAndTimeTakeItsPlace) {
   Progress progress = AdoptedAt(Lsn(120));
   facts_.next_xid = FullXid{999};
-  facts_.ForgetXids(&progress);
+  facts_.ForgetOtherLog(&progress);
   EXPECT_EQ(progress.tables[0].first_xid, XidAt());
-  EXPECT_EQ(progress.tables[0].since, (Since{Lsn(120), kAt}));
+  EXPECT_EQ(progress.tables[0].since, (Since{Lsn(120), kAt, 1}));
 }
 
 TEST_F(AdoptedTableTest, DecisionBeforeItLeavesItsRowsOfBeforeNobodys) {
   const WallTime now = kAt + std::chrono::hours(1);
   const Progress before = facts_.DecisionAt(Lsn(60), now, AdoptedAt(Lsn(120)));
-  EXPECT_EQ(before.tables[0].since, (Since{Lsn(120), kAt}));
+  EXPECT_EQ(before.tables[0].since, (Since{Lsn(120), kAt, 1}));
   EXPECT_EQ(before.tables[0].first_xid, XidAt());
   const Progress behind = facts_.DecisionAt(Lsn(130), now, AdoptedAt(Lsn(120)));
   EXPECT_EQ(behind.tables[0].since, (Since{Lsn(130), now}));
@@ -108,14 +108,49 @@ TEST_F(AdoptedTableTest, DecisionBeforeItLeavesItsRowsOfBeforeNobodys) {
 
 TEST_F(AdoptedTableTest, DecisionKeepsPrefixesThatWereAdoptedBehindIt) {
   Progress newest = AdoptedAt(Lsn(120));
-  newest.prefixes_since = {{"late", {Lsn(140), kAt}}, {"early", {Lsn(20), kAt}}};
+  newest.prefixes_since = {{"late", {Lsn(140), kAt, 1}}, {"early", {Lsn(20), kAt, 1}}};
   facts_.message_prefixes = {"late", "early", "new"};
   const WallTime now = kAt + std::chrono::hours(1);
   const Progress decided = facts_.DecisionAt(Lsn(60), now, newest);
-  EXPECT_EQ(decided.prefixes_since.at("late"), (Since{Lsn(140), kAt}));
+  EXPECT_EQ(decided.prefixes_since.at("late"), (Since{Lsn(140), kAt, 1}));
   EXPECT_EQ(decided.prefixes_since.at("early"), (Since{Lsn(60), now}));
   EXPECT_EQ(decided.prefixes_since.at("new"), (Since{Lsn(60), now}));
   EXPECT_EQ(decided.passed_at, now);
+}
+
+// It may have been made on a server that went on after the failover, where it says nothing of this one's rows.
+TEST_F(AdoptedTableTest, DecisionOfBeforeIsReplaced) {
+  const WallTime now = kAt + std::chrono::hours(1);
+  facts_.message_prefixes = {"shop"};
+  Progress newest = facts_.DecisionAt(Lsn(170), kAt, std::nullopt);
+  const Progress decided = facts_.DecisionAt(Lsn(60), now, newest);
+  EXPECT_EQ(decided.tables[0].since, (Since{Lsn(60), now}));
+  EXPECT_EQ(decided.prefixes_since.at("shop"), (Since{Lsn(60), now}));
+}
+
+TEST_F(AdoptedTableTest, PositionBehindTheSwitchOfTimelinesIsOfAnotherHistory) {
+  Progress progress = AdoptedAt(Lsn(120));
+  progress.tables[0].since = {Lsn(170), kAt, 1};
+  progress.prefixes_since = {{"shop", {Lsn(180), kAt, 1}}, {"decided", {Lsn(190), kAt}}};
+  facts_.ForgetOtherLog(&progress);
+  EXPECT_EQ(progress.tables[0].since.lsn, Lsn(150));
+  EXPECT_EQ(progress.prefixes_since.at("shop").lsn, Lsn(150));
+  EXPECT_EQ(progress.prefixes_since.at("decided").lsn, Lsn(190));
+  const Progress decided = facts_.DecisionAt(Lsn(160), kAt, progress);
+  EXPECT_EQ(decided.tables[0].since, (Since{Lsn(160), kAt}));
+}
+
+TEST_F(AdoptedTableTest, PositionBehindTheEndOfTheLogIsOfAnotherHistory) {
+  Progress progress;
+  progress.tables = facts_.tables;
+  progress.tables[0].since = {Lsn(300), kAt, 2};
+  facts_.server_wal_lsn = Lsn(250);
+  facts_.ForgetOtherLog(&progress);
+  EXPECT_EQ(progress.tables[0].since.lsn, Lsn(250));
+  progress.tables[0].since = {Lsn(300), kAt, 2};
+  facts_.in_recovery = true;  // may be behind what it replayed before a restart
+  facts_.ForgetOtherLog(&progress);
+  EXPECT_EQ(progress.tables[0].since.lsn, Lsn(300));
 }
 
 }  // namespace

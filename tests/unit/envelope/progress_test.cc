@@ -26,12 +26,12 @@ TEST(ProgressTest, ReadsBackAsWritten) {
   progress.looked_at = base::WallTime(std::chrono::microseconds(1'700'000'000'000'001));
   progress.tables = {{16'390, "outbox", "events"}, {16'400, "public", "Outbox", {16'402, 16'403}}};
   progress.tables[1].since = {base::Lsn(0x77),
-                              base::WallTime(std::chrono::microseconds(1'700'000'000'000'002))};
+                              base::WallTime(std::chrono::microseconds(1'700'000'000'000'002)), 3};
   progress.message_prefixes = {"shop", "billing"};
   progress.tables[1].first_xid = {base::FullXid{0x1'0000'0007}, 3, base::Lsn(0x99)};
   progress.prefixes_since = {
       {"shop",
-       {base::Lsn(0x88), base::WallTime(std::chrono::microseconds(1'700'000'000'000'003))}}};
+       {base::Lsn(0x88), base::WallTime(std::chrono::microseconds(1'700'000'000'000'003)), 4}}};
   progress.dead_letters = 12;
   const auto read = DecodeProgress(EncodeProgress(progress));
   ASSERT_TRUE(read.ok()) << read.status();
