@@ -107,9 +107,9 @@ BEGIN
     -- Readers may take names without case, and so does walpost. The first expression only keeps the second, which takes ten times as
     -- long, from most names.
     ELSIF headers @? 'strict $.keyvalue().key ? (@ like_regex
-              "^(id|type|content-type|walpost-|__value|ce[_-]|cloudevents[:_]|$)|[^\u0020-\u007e]|^ | $" flag "i") ? (@ like_regex
+              "^(id|type|content-type|walpost-|__value|ce[_-]|cloudevents[:_]|$)|[^\u0020-\u007e]|^ | $" flag "is") ? (@ like_regex
               "^(id|type|content-type|walpost-.*|__value_schema_id|(ce[_-]|cloudevents[:_])(id|source|specversion|type|time|datacontenttype|data|data_base64|dataschema|subject|partitionkey|recordedtime|sequence|traceparent|tracestate))?$|[^\u0020-\u007e]|^ | $"
-              flag "i")' THEN
+              flag "is")' THEN
         rule := 'events_header_names';
         wanted := 'headers must have names, of printable ASCII and without a space at the ends, and none that walpost writes, in whatever case: id, type, content-type, '
                   'walpost-*, __value_schema_id, and the attributes of CloudEvents, such as ce_id';

@@ -2,9 +2,12 @@
 -- then stop it: the publication loses the table, so `ALTER PUBLICATION ... ADD TABLE outbox.events` must follow, and
 -- `walpost slot advance` says that the new table is meant. Take version 5 away first.
 
--- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere; and rows that a policy of row-level
+-- security hides are an error, not no rows. The last lines take this back.
 SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+SELECT pg_catalog.set_config('walpost.row_security', pg_catalog.current_setting('row_security'), false);
+SELECT pg_catalog.set_config('row_security', 'off', false);
 
 DELETE FROM walpost.schema_version WHERE version = 4;
 DO $$
@@ -29,4 +32,5 @@ $$;
 
 DROP FUNCTION IF EXISTS outbox.events_stay();
 
+SELECT pg_catalog.set_config('row_security', pg_catalog.current_setting('walpost.row_security'), false);
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

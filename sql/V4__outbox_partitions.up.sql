@@ -1,10 +1,13 @@
 -- walpost, schema version 4: outbox.events in partitions by created_at, so that old rows leave without a DELETE. Needs version 2.
--- Only a table that is empty and in no publication yet is made anew; any other stays as it is, and outbox.maintain (version 5)
--- deletes from it in chunks. Leave this file out for a plain table. Safe to apply again.
+-- Only a table that is empty, in no publication yet, and without rights, policies or triggers of anybody is made anew, since these would
+-- not come along. Any other stays as it is, and outbox.maintain (version 5) deletes from it in chunks. Leave this file out for a plain table. Safe to apply again.
 
--- What follows means what pg_catalog has, whoever may create operators or functions elsewhere. The last line takes this back.
+-- What follows means what pg_catalog has, whoever may create operators or functions elsewhere; and rows that a policy of row-level
+-- security hides are an error, not no rows. The last lines take this back.
 SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
+SELECT pg_catalog.set_config('walpost.row_security', pg_catalog.current_setting('row_security'), false);
+SELECT pg_catalog.set_config('row_security', 'off', false);
 
 -- As `walpost init` asks: who owns a table or function here can have code of his run with the rights of who applies this.
 DO $$
@@ -42,6 +45,14 @@ BEGIN
             PERFORM walpost.lock_tables('outbox.events');
         END IF;
         IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) = 'p' THEN
+            RETURN;
+        END IF;
+        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = 'outbox.events'::regclass
+                   AND (c.relacl IS NOT NULL OR c.relrowsecurity
+                        OR EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid)
+                        OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attacl IS NOT NULL)
+                        OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal))) THEN
+            RAISE NOTICE 'outbox.events stays one plain table: rights, policies or triggers of it would be lost';
             RETURN;
         END IF;
         IF EXISTS (SELECT FROM outbox.events)
@@ -85,4 +96,5 @@ $$;
 
 INSERT INTO walpost.schema_version (version) VALUES (4) ON CONFLICT DO NOTHING;
 
+SELECT pg_catalog.set_config('row_security', pg_catalog.current_setting('walpost.row_security'), false);
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

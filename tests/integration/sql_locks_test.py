@@ -71,6 +71,46 @@ def test_row_that_is_committed_while_the_table_is_made_anew_is_not_lost(make_pip
             cursor.execute((SQL / "V4__outbox_partitions.up.sql").read_text(encoding="utf-8"))
 
 
+HIDDEN = ("ALTER TABLE outbox.events ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
+          "CREATE POLICY writes ON outbox.events FOR INSERT WITH CHECK (event_type = 'Tested')")
+
+
+# The owner, who is no superuser, does not see the rows either.
+def test_rows_that_a_policy_hides_are_not_taken_for_none(make_pipeline):
+    p = make_pipeline()
+    p.execute(f"CREATE ROLE {p.name} LOGIN")
+    p.execute(f"ALTER DATABASE {p.database} OWNER TO {p.name}")
+    with connected(p, user=p.name) as cursor:
+        for name in ("V1__walpost.up.sql", "V2__outbox.up.sql"):
+            cursor.execute((SQL / name).read_text(encoding="utf-8"))
+        cursor.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('a', 'k', 'Tested')")
+        for statement in HIDDEN:
+            cursor.execute(statement)
+        cursor.execute((SQL / "V4__outbox_partitions.up.sql").read_text(encoding="utf-8"))
+    assert p.execute("SELECT count(*) FROM outbox.events") == [(1,)]
+    with connected(p, user=p.name) as cursor:
+        for statement in ("ALTER TABLE outbox.events NO FORCE ROW LEVEL SECURITY", "DROP POLICY writes ON outbox.events",
+                          "ALTER TABLE outbox.events DISABLE ROW LEVEL SECURITY", "DELETE FROM outbox.events",
+                          (SQL / "V4__outbox_partitions.up.sql").read_text(encoding="utf-8"), *HIDDEN):
+            cursor.execute(statement)
+        cursor.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('a', 'k', 'Tested')")
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege, match="row-level security"):
+            cursor.execute((SQL / "V4__outbox_partitions.down.sql").read_text(encoding="utf-8"))
+    assert p.execute("SELECT count(*), (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) FROM outbox.events") == [(1, "p")]
+
+
+@pytest.mark.parametrize("made", ["CREATE POLICY writes ON outbox.events FOR INSERT WITH CHECK (event_type = 'Tested')",
+                                  "ALTER TABLE outbox.events ENABLE ROW LEVEL SECURITY", "GRANT INSERT ON outbox.events TO PUBLIC",
+                                  "GRANT INSERT (payload) ON outbox.events TO PUBLIC",
+                                  "CREATE TRIGGER t BEFORE INSERT ON outbox.events FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()"])
+def test_table_with_what_would_not_come_along_is_not_made_anew(make_pipeline, made):
+    p = make_pipeline()
+    apply(p, "V1__walpost.up.sql", "V2__outbox.up.sql")
+    p.execute(made)
+    apply(p, "V4__outbox_partitions.up.sql")
+    assert p.execute("SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass") == [("r",)]
+
+
 @pytest.mark.smoke
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
 def test_maintain_does_not_run_on_an_old_snapshot(make_pipeline, level):
