@@ -1,13 +1,13 @@
 #include "outbox/column_value.h"
 
 #include <charconv>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_format.h"
-#include "absl/time/time.h"
 #include "base/byte_reader.h"
+#include "base/status.h"
 #include "base/text.h"
+#include "outbox/time_value.h"
 
 namespace walpost::outbox {
 namespace {
@@ -73,13 +73,6 @@ absl::StatusOr<std::int64_t> BinaryInteger(std::string_view bytes, std::uint32_t
     return WrongSize(oid, bytes.size());
   }
   return number;
-}
-
-absl::StatusOr<base::WallTime> Within(base::WallTime time) {
-  if (!base::IsWithinYears(time)) {
-    return absl::InvalidArgumentError("a time outside the years 1 to 9999");
-  }
-  return time;
 }
 
 }  // namespace
@@ -242,26 +235,11 @@ absl::StatusOr<std::int64_t> ToInteger(const Value& value, std::uint32_t oid) {
 }
 
 absl::StatusOr<base::WallTime> ToTime(const Value& value) {
-  if (value.kind == Value::Kind::kBinary) {
-    base::ByteReader reader(value.bytes);
-    const std::int64_t micros = reader.I64();
-    if (!reader.AtEnd()) {
-      return WrongSize(type_oid::kTimestamptz, value.bytes.size());
-    }
-    if (micros == std::numeric_limits<std::int64_t>::max() ||
-        micros == std::numeric_limits<std::int64_t>::min()) {
-      return absl::InvalidArgumentError("an infinite time");
-    }
-    return Within(base::FromPostgresMicros(micros));
+  ASSIGN_OR_RETURN(const base::WallTime time, ToInstant(value));
+  if (!base::IsWithinYears(time)) {
+    return absl::InvalidArgumentError("a time outside the years 1 to 9999");
   }
-  absl::Time time;
-  std::string error;
-  const absl::string_view text(value.bytes.data(), value.bytes.size());
-  if (!absl::ParseTime("%Y-%m-%d %H:%M:%E*S%Ez", text, &time, &error) ||
-      time == absl::InfiniteFuture() || time == absl::InfinitePast()) {
-    return absl::InvalidArgumentError("a time that is infinite or not in ISO form");
-  }
-  return Within(base::WallTime(std::chrono::microseconds(absl::ToUnixMicros(time))));
+  return time;
 }
 
 }  // namespace walpost::outbox

@@ -3,7 +3,6 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -15,13 +14,13 @@
 #include "base/status.h"
 #include "outbox/column_value.h"
 #include "outbox/connect_decimal.h"
+#include "outbox/time_value.h"
 
 namespace walpost::outbox {
 namespace {
 
 using pgoutput::Value;
 
-constexpr std::int64_t kUnixDaysOf2000 = 10'957;
 constexpr std::int32_t kMillisPrecision = 3;
 
 absl::Status Invalid(std::string_view what) {
@@ -93,62 +92,14 @@ absl::StatusOr<std::string> RealText(const Value& value, std::uint32_t oid) {
                                          : Invalid("text that is not a number");
 }
 
-absl::StatusOr<std::int64_t> ReadBinary(const Value& value, bool wide) {
-  base::ByteReader reader(value.bytes);
-  const std::int64_t number = wide ? reader.I64() : reader.I32();
-  if (!reader.AtEnd()) {
-    return Invalid("a binary time of another size");
-  }
-  const std::int64_t last = wide ? std::numeric_limits<std::int64_t>::max()
-                                 : std::int64_t{std::numeric_limits<std::int32_t>::max()};
-  const std::int64_t first = wide ? std::numeric_limits<std::int64_t>::min()
-                                  : std::int64_t{std::numeric_limits<std::int32_t>::min()};
-  if (number == last || number == first) {
-    return Invalid("an infinite time");
-  }
-  return number;
-}
-
-absl::StatusOr<absl::Time> ParseText(const Value& value, const char* format) {
-  absl::Time time;
-  std::string error;
-  if (!absl::ParseTime(format, absl::string_view(value.bytes.data(), value.bytes.size()), &time,
-                       &error) ||
-      time == absl::InfiniteFuture() || time == absl::InfinitePast()) {
-    return Invalid("a time that is infinite or not in ISO form");
-  }
-  return time;
-}
-
-absl::StatusOr<std::int64_t> UnixDays(const Value& value) {
-  if (Binary(value)) {
-    ASSIGN_OR_RETURN(const std::int64_t days, ReadBinary(value, false));
-    return days + kUnixDaysOf2000;
-  }
-  ASSIGN_OR_RETURN(const absl::Time time, ParseText(value, "%Y-%m-%d"));
-  return absl::ToCivilDay(time, absl::UTCTimeZone()) - absl::CivilDay(1970, 1, 1);
-}
-
-// Since midnight; 24:00 is a time.
-absl::StatusOr<std::int64_t> DayMicros(const Value& value) {
-  if (Binary(value)) {
-    return ReadBinary(value, true);
-  }
-  if (value.bytes == "24:00:00") {
-    return std::int64_t{86'400'000'000};
-  }
-  ASSIGN_OR_RETURN(const absl::Time time, ParseText(value, "%H:%M:%E*S"));
-  return absl::ToUnixMicros(time);
-}
-
 // A column in milliseconds has no more digits: the server has rounded.
 absl::StatusOr<std::int64_t> TimeNumber(const Value& value, std::uint32_t oid, bool millis) {
   if (oid == type_oid::kDate) {
-    return UnixDays(value);
+    return ToUnixDays(value);
   }
   std::int64_t micros = 0;
   if (oid == type_oid::kTime) {
-    ASSIGN_OR_RETURN(micros, DayMicros(value));
+    ASSIGN_OR_RETURN(micros, ToDayMicros(value));
   } else {
     ASSIGN_OR_RETURN(const base::WallTime time, ToInstant(value));
     micros = time.time_since_epoch().count();
@@ -239,23 +190,6 @@ bool AppendJsonText(std::string_view text, std::string* json) {
 }
 
 std::string JavaNumber(double number) { return PrintJava(number); }
-
-absl::StatusOr<base::WallTime> ToInstant(const Value& value) {
-  if (Binary(value)) {
-    ASSIGN_OR_RETURN(const std::int64_t micros, ReadBinary(value, true));
-    if (micros > std::numeric_limits<std::int64_t>::max() - base::kPostgresEpochUnixMicros) {
-      return Invalid("a time so late that no count of microseconds reaches it");
-    }
-    return base::FromPostgresMicros(micros);
-  }
-  // With an offset when it has one.
-  const std::size_t zone = value.bytes.find_last_of("+-");
-  const bool offset =
-      zone != std::string_view::npos && zone > std::string_view("2000-01-01").size();
-  ASSIGN_OR_RETURN(const absl::Time time,
-                   ParseText(value, offset ? "%Y-%m-%d %H:%M:%E*S%Ez" : "%Y-%m-%d %H:%M:%E*S"));
-  return base::WallTime(std::chrono::microseconds(absl::ToUnixMicros(time)));
-}
 
 std::optional<ConnectColumn> ConnectColumn::Of(std::uint32_t oid, std::int32_t modifier,
                                                bool is_domain) {

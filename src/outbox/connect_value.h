@@ -16,7 +16,6 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "base/time.h"
 #include "pgoutput/message.h"
 
 namespace walpost::outbox {
@@ -48,9 +47,6 @@ class ConnectColumn {
   std::uint32_t oid_;
   bool millis_;
 };
-
-// timestamp, as in UTC, and timestamptz. Infinities are an error.
-absl::StatusOr<base::WallTime> ToInstant(const pgoutput::Value& value);
 
 // Between quotes. False when it is not UTF-8.
 bool AppendJsonText(std::string_view text, std::string* json);

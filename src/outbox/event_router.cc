@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "outbox/column_value.h"
 #include "outbox/json_expansion.h"
+#include "outbox/time_value.h"
 
 namespace walpost::outbox {
 namespace {

@@ -5,9 +5,15 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "absl/strings/str_format.h"
+#include "absl/time/civil_time.h"
+#include "absl/time/time.h"
+#include "base/byte_reader.h"
+#include "base/time.h"
 #include "envelope/progress.h"
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
@@ -30,6 +36,68 @@ void CheckExpansion(std::string_view text, bool keep) {
   CHECK(nlohmann::json::accept(out.substr(6))) << out;
 }
 
+std::string ServerDate(absl::CivilDay day) {
+  const bool before_christ = day.year() < 1;
+  return absl::StrFormat("%04d-%02d-%02d", before_christ ? 1 - day.year() : day.year(), day.month(),
+                         day.day());
+}
+
+std::string Era(absl::CivilDay day) { return day.year() < 1 ? " BC" : ""; }
+
+// Microseconds since 2000, as EncodeDateTime writes them.
+std::string ServerTimestamp(std::int64_t micros, const char* zone) {
+  const absl::Time time = absl::FromUnixSeconds(base::kPostgresEpochUnixMicros / 1'000'000) +
+                          absl::Microseconds(micros);
+  const absl::CivilDay day = absl::ToCivilDay(time, absl::UTCTimeZone());
+  return ServerDate(day) + absl::FormatTime(" %H:%M:%E*S", time, absl::UTCTimeZone()) + zone +
+         Era(day);
+}
+
+// What the server writes for what it sends. Nothing for what it never sends, and for types whose
+// forms cannot differ.
+std::optional<std::string> ServerText(std::uint32_t oid, std::string_view sent) {
+  namespace type = outbox::type_oid;
+  constexpr std::int64_t kFirstDay = -2'451'545;  // 4714-11-24 BC
+  constexpr std::int64_t kLastDay = 2'145'031'948;
+  constexpr std::int64_t kDayMicros = 86'400'000'000;
+  constexpr std::int64_t kLastMicros = 9'223'371'331'199'999'999;  // 294276-12-31 23:59:59.999999
+  base::ByteReader reader(sent);
+  if (oid == type::kDate && sent.size() == 4) {
+    const std::int64_t days = reader.I32();
+    const absl::CivilDay day = absl::CivilDay(2000, 1, 1) + days;
+    return days < kFirstDay || days > kLastDay ? std::nullopt
+                                               : std::optional(ServerDate(day) + Era(day));
+  }
+  if (oid == type::kTime && sent.size() == 8) {
+    const std::int64_t micros = reader.I64();
+    if (micros < 0 || micros > kDayMicros) {
+      return std::nullopt;
+    }
+    return micros == kDayMicros ? "24:00:00" : ServerTimestamp(micros, "").substr(11);
+  }
+  if ((oid == type::kTimestamp || oid == type::kTimestamptz) && sent.size() == 8) {
+    const std::int64_t micros = reader.I64();
+    return micros < kFirstDay * kDayMicros || micros > kLastMicros
+               ? std::nullopt
+               : std::optional(ServerTimestamp(micros, oid == type::kTimestamp ? "" : "+00"));
+  }
+  return std::nullopt;
+}
+
+// The stream is binary, and verbs read text.
+void CheckForms(const outbox::ConnectColumn& column, std::uint32_t oid, std::string_view sent) {
+  const std::optional<std::string> written = ServerText(oid, sent);
+  if (!written) {
+    return;
+  }
+  std::string of_sent;
+  std::string of_written;
+  const auto binary = column.Text({pgoutput::Value::Kind::kBinary, sent}, &of_sent);
+  const auto text = column.Text({pgoutput::Value::Kind::kText, *written}, &of_written);
+  CHECK_EQ(binary.ok(), text.ok()) << oid << " " << *written;
+  CHECK(!binary.ok() || *binary == *text) << *written << ": " << *binary << ", " << *text;
+}
+
 void CheckColumn(std::uint8_t choice, std::string_view bytes) {
   namespace type = outbox::type_oid;
   constexpr std::array kTypes = {type::kBool,   type::kInt2,      type::kInt4,        type::kInt8,
@@ -50,6 +118,7 @@ void CheckColumn(std::uint8_t choice, std::string_view bytes) {
   const auto column = outbox::ConnectColumn::Of(oid, oid == type::kNumeric ? kNumericOf12And3 : -1,
                                                 /*is_domain=*/false);
   CHECK(column.has_value()) << oid;
+  CheckForms(*column, oid, bytes);
   if (const auto text = column->Text(value, &scratch); text.ok()) {
     CHECK_LE(text->size(), 64 + bytes.size() * 4 + (oid == type::kNumeric ? 400'000 : 0));
   }

@@ -118,3 +118,23 @@ def test_transaction_that_is_no_number_of_ours_then_an_interrupted_backfill_begi
     assert again.returncode == 78 and "slot recreate --yes" in again.stderr, again
     p.walpost.verb("slot", "recreate", "--yes")
     assert sent(p) == ["even", "odd"]
+
+
+# The stream is binary from 14 on, and verbs read text.
+def test_placed_date_before_christ_then_the_verbs_read_what_the_stream_did(make_pipeline):
+    p = make_pipeline()
+    p.execute("CREATE TABLE public.placed (id text PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text, d date, t timestamp)")
+    p.walpost = p.another(config={"outboxes": [{"table": "public.placed", "debezium": {
+        "route.topic.replacement": p.name, "table.fields.additional.placement": "d:header:day,t:header:at"}}]})
+    p.start()
+    insert_odd = "INSERT INTO placed VALUES (%s, 'a', 'k', 'T', '{}', '0044-03-15 BC', '0044-03-15 12:00:00.5 BC')"
+    p.execute(insert_odd, "odd")
+    p.wait_confirmed()
+    found = audit(p)
+    assert found["ok"] == found["rows"] == 1, found
+    assert "placed: 0 events missing" in p.walpost.verb("replay", "--missing", "--in-place").stdout
+    lose_slot(p)
+    p.execute(insert_odd, "late")
+    assert "1 event sent, 1 are in Kafka already" in p.walpost.verb("slot", "recreate", "--yes").stdout
+    by_stream, by_verb = sorted((dict(message.headers()) for message in p.kafka.read_all(p.name)), key=lambda headers: headers["id"] == b"late")
+    assert [(by_stream[name], by_verb[name]) for name in ("day", "at")] == [(b"-735160",) * 2, (b"-63517780799500000",) * 2]

@@ -194,6 +194,7 @@ TEST(ToTimeTest, YearsOutsideOneToFourDigitsAreRejectedInBothForms) {
   }
   EXPECT_EQ(ToTime(Text("0001-01-01 00:00:00+00")).value(), base::FromPostgresMicros(kFirst));
   EXPECT_EQ(ToTime(Text("9999-12-31 23:59:59.999999+00")).value(), base::FromPostgresMicros(kLast));
+  EXPECT_EQ(ToTime(Text("0001-12-31 23:00:00-01 BC")).value(), base::FromPostgresMicros(kFirst));
   for (const char* text :
        {"20000-01-01 00:00:00+00", "10000-01-01 00:00:00+00", "9999-12-31 23:59:59-01",
         "0001-01-01 00:00:00+01", "0044-03-15 12:00:00+00 BC"}) {
