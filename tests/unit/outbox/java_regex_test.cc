@@ -143,6 +143,21 @@ TEST(JavaRegexTest, CatastrophicExpressionEndsWithAnError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("match limit exceeded"));
 }
 
+// PCRE2's machine code has a stack of its own, of a fixed size, and where memory may not be executed
+// there is no machine code: what is matched must not depend on it.
+TEST(JavaRegexTest, GroupRepeatedForEachLetterIsMatched) {
+  EXPECT_EQ(Replaced("([a-z]+)(?:\\.(([a-z])|([0-9]))*)?", "$1", "order." + std::string(700, 'x')),
+            "order");
+}
+
+// Machine code counts its steps in another way, and finds here that nothing matches.
+TEST(JavaRegexTest, TooManyStepsAreAnErrorAndNotNoMatch) {
+  std::string result;
+  const absl::Status status =
+      JavaRegex::Make("(a|aa)+[bc]", "")->Replace(std::string(21, 'a') + "d", &result);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+}
+
 // A step may look at all of it.
 TEST(JavaRegexTest, LongTextIsAnError) {
   EXPECT_EQ(Replaced(".*", "t", std::string(1'000, 'x')), "t");
