@@ -119,6 +119,9 @@ bool Pipeline::TakenOver(const base::SourceFacts& facts) const {
 }
 
 void Pipeline::CheckSilence(base::Now now) {
+  if (connected_ && paused_ && pings_.Unanswered(now)) {
+    LeaveServer(kServerUnreachable, now);
+  }
   if (connected_ && !paused_ && status_clock_.MayBeGone(now)) {
     timers_.OnLeft(now);
   }
@@ -206,17 +209,18 @@ void Pipeline::OnPing(base::PingAnswer answer, base::Now now) {
   if (!connected_) {
     return;
   }
-  const bool given_up = pings_.given_up();
   if (answer == base::PingAnswer::kStopping) {
     LeaveServer(kServerStopping, now);
   } else if (answer == base::PingAnswer::kNotOurs) {
     EndConnection("the server has given up this connection while reading was paused", now);
     timers_.OnSlotInUse();
-  } else if (pings_.OnAnswer(answer, now) && paused_) {
-    LeaveServer(kServerUnreachable, now);
-  } else if (given_up && !pings_.given_up()) {
-    timers_.OnProven();
-    dispatcher_.Resume();
+  } else {
+    const bool given_up = pings_.given_up();
+    pings_.OnAnswer(answer);
+    if (given_up && !pings_.given_up()) {
+      timers_.OnProven();
+      dispatcher_.Resume();
+    }
   }
 }
 

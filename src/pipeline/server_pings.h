@@ -24,8 +24,9 @@ class ServerPings {
   static constexpr std::chrono::milliseconds kLate{2'000};
   // After such a change the end counts as far away for this long.
   static constexpr std::chrono::milliseconds kLateFor{10'000};
-  // While nothing is read: without an answer for this long the connection is given up. A proxy may give a
-  // server that is stopping no new connections, so nothing would show the stop.
+  // While nothing is read: when a question is open for this long, and no later one is answered, the
+  // connection is given up. A proxy may give a server that is stopping no new connections, so nothing would
+  // show the stop.
   static constexpr std::chrono::milliseconds kNoAnswerMax{30'000};
 
   void OnConnected() { *this = ServerPings(); }
@@ -61,11 +62,11 @@ class ServerPings {
     }
     next_ = now.mono + kEvery;
     taken_at_ = now.mono;
+    unanswered_since_ = unanswered_since_.value_or(now.mono);
     return ours_until_ ? base::PingQuestion::kSlot : base::PingQuestion::kServes;
   }
 
-  // Of a ping that was taken while nothing is read. True when nobody has answered for too long.
-  bool OnAnswer(base::PingAnswer answer, base::Now now) {
+  void OnAnswer(base::PingAnswer answer) {
     // Who may not ask about the slot goes by whether the server serves.
     if (ours_until_ && (answer == base::PingAnswer::kOurs || answer == base::PingAnswer::kServes)) {
       ours_until_ = taken_at_;
@@ -73,10 +74,12 @@ class ServerPings {
     }
     if (answer != base::PingAnswer::kNone) {
       unanswered_since_.reset();
-      return false;
     }
-    unanswered_since_ = unanswered_since_.value_or(now.mono);
-    return now.mono - *unanswered_since_ >= kNoAnswerMax;
+  }
+
+  // Nothing is read, and nobody has answered for too long. Who asks may still be waiting.
+  bool Unanswered(base::Now now) const {
+    return unanswered_since_ && now.mono - *unanswered_since_ >= kNoAnswerMax;
   }
 
   // Nothing has shown for so long that the slot is ours.
@@ -89,12 +92,14 @@ class ServerPings {
 
   bool given_up() const { return given_up_; }
 
-  std::optional<base::MonotonicTime> NextDeadline() const { return next_; }
+  std::optional<base::MonotonicTime> NextDeadline() const {
+    return unanswered_since_ && next_ ? std::min(*next_, *unanswered_since_ + kNoAnswerMax) : next_;
+  }
 
  private:
   std::optional<base::MonotonicTime> next_;  // absent = the stream itself will show a stop
   base::MonotonicTime late_until_;
-  std::optional<base::MonotonicTime> unanswered_since_;
+  std::optional<base::MonotonicTime> unanswered_since_;  // the first such question was taken
   base::MonotonicTime taken_at_;
   // Since reading was paused: when it was last known that the slot is ours. Absent = the stream shows it.
   std::optional<base::MonotonicTime> ours_until_;

@@ -30,7 +30,9 @@ bool SameProgress(const std::optional<base::Progress>& a, const std::optional<ba
 std::optional<StreamEnd> SlotOrRecordChanged(const ConnectOptions& options,
                                              const ServerAddress& server,
                                              const base::SourceFacts& facts) {
-  auto opened = OpenBeside(options, server);
+  // The attempt ends with this, so a server that is slow to let anybody in gets more than for a ping.
+  constexpr std::chrono::seconds kWithin{10};
+  auto opened = OpenBeside(options, server, kWithin);
   if (auto* end = std::get_if<StreamEnd>(&opened)) {
     return std::move(*end);
   }

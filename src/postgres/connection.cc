@@ -17,8 +17,7 @@ namespace {
 using base::HaltReason;
 using base::StreamEnd;
 
-constexpr char kConnectTimeoutSeconds[] = "10";
-constexpr int kConnectTimeoutMaxSeconds = 60;
+constexpr int kConnectTimeoutSeconds = 10;
 
 // What decides the bytes of text-mode values; a DBA may have set others for the role. Names and
 // operators mean those of pg_catalog: who may create any in another schema must not have them run
@@ -81,7 +80,8 @@ Parameters MakeParameters(const ConnectionOptions& options, const ConnectionSett
       parameters.Add(keyword, value);
     }
   };
-  parameters.Add("connect_timeout", ConnectTimeout(Setting(settings, "connect_timeout")));
+  parameters.Add("connect_timeout",
+                 ConnectTimeout(Setting(settings, "connect_timeout"), options.connect_within));
   // A peer that vanished without a word is noticed within a minute instead of two hours.
   add_default("keepalives_idle", "30");
   add_default("keepalives_interval", "10");
@@ -123,13 +123,13 @@ StreamEnd Rejected(PGconn* connection, std::string_view sqlstate, const std::str
 
 // An attempt without an end would keep the only helper thread from everything else, and nobody would
 // notice. libpq takes 0 and less for "without limit".
-std::string ConnectTimeout(const std::string& wanted) {
-  int seconds = 0;
-  if (!absl::SimpleAtoi(wanted, &seconds)) {
-    return wanted.empty() ? kConnectTimeoutSeconds : wanted;  // libpq says what is wrong with it
+std::string ConnectTimeout(const std::string& wanted, std::chrono::seconds within) {
+  int seconds = kConnectTimeoutSeconds;
+  if (!wanted.empty() && !absl::SimpleAtoi(wanted, &seconds)) {
+    return wanted;  // libpq says what is wrong with it
   }
-  return std::to_string(seconds <= 0 ? kConnectTimeoutMaxSeconds
-                                     : std::min(seconds, kConnectTimeoutMaxSeconds));
+  const int most = static_cast<int>(within.count());
+  return std::to_string(seconds <= 0 ? most : std::min(seconds, most));
 }
 
 std::string SessionOptions(const std::string& from_user, bool replication) {

@@ -2,8 +2,8 @@
 // Why: replication and ordinary connections differ in three parameters only, and what users expect
 //   of libpq (URI, PG*, several hosts, TLS, service and password files) must hold for both.
 // Thread: one owner; blocking.   Lifetime: closes on destruction.
-// Units/limits: connecting is bounded by connect_timeout per host (10 s unless the user set it, at most 60 s). A
-//   query is bounded by the deadline given, on our side: a dead network never answers.
+// Units/limits: connecting is bounded by connect_timeout per host (10 s unless the user set it, at most
+//   `connect_within`). A query is bounded by the deadline given, on our side: a dead network never answers.
 // Errors: StreamEnd from Open; a Result with an error from Query, with an empty SQLSTATE when the
 //   connection is gone or the deadline passed.
 #pragma once
@@ -26,15 +26,19 @@ namespace walpost::postgres {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
+constexpr std::chrono::seconds kConnectWithin{60};
+
 struct ConnectionOptions {
   std::string conninfo;
   std::string application_name;  // the user's own application_name wins
   bool replication = false;
   std::optional<ServerAddress> server = {};  // absent = any of those in conninfo
+  std::chrono::seconds connect_within = kConnectWithin;
 };
 
-// In seconds, of the user's connect_timeout ("" = not set): always a limit, at most a minute.
-std::string ConnectTimeout(const std::string& wanted);
+// In seconds, of the user's connect_timeout ("" = not set): always a limit, at most `within`. libpq takes
+// 1 for 2.
+std::string ConnectTimeout(const std::string& wanted, std::chrono::seconds within);
 
 // The `options` startup parameter: the user's before what must win, behind defaults of ours.
 std::string SessionOptions(const std::string& from_user, bool replication);

@@ -11,7 +11,7 @@
 namespace walpost::postgres {
 namespace {
 
-constexpr char kPingTimeoutSeconds[] = "2";
+constexpr std::chrono::seconds kPingWithin{2};  // the least that libpq takes
 
 class LibpqPinger final : public Pinger {
  public:
@@ -32,7 +32,7 @@ class LibpqPinger final : public Pinger {
     Add("host", server_.host.c_str());
     Add("hostaddr", server_.hostaddr.c_str());
     Add("port", server_.port.c_str());
-    Add("connect_timeout", kPingTimeoutSeconds);
+    Add("connect_timeout", std::to_string(kPingWithin.count()).c_str());
   }
 
   base::PingAnswer Ping(base::PingQuestion question) override {
@@ -42,7 +42,7 @@ class LibpqPinger final : public Pinger {
  private:
   // Who may not ask learns whether it serves.
   base::PingAnswer AskAboutSlot() const {
-    auto opened = OpenBeside(options_, server_);
+    auto opened = OpenBeside(options_, server_, kPingWithin);
     if (std::holds_alternative<StreamEnd>(opened)) {
       return AskWhetherItServes();
     }
@@ -102,11 +102,14 @@ class LibpqPinger final : public Pinger {
 }  // namespace
 
 std::variant<Connection, StreamEnd> OpenBeside(const ConnectOptions& options,
-                                               const ServerAddress& server) {
-  ConnectionOptions wanted{options.conninfo, options.application_name, /*replication=*/true,
-                           server};
+                                               const ServerAddress& server,
+                                               std::chrono::seconds within) {
+  ConnectionOptions wanted{options.conninfo, options.application_name, /*replication=*/true, server,
+                           within};
   auto opened = Connection::Open(wanted);
-  if (std::holds_alternative<StreamEnd>(opened)) {  // max_wal_senders, perhaps
+  const auto* const rejected = std::get_if<StreamEnd>(&opened);
+  // By the server, for max_wal_senders perhaps. Who has not answered would not answer the second one.
+  if (rejected != nullptr && !rejected->sqlstate.empty()) {
     wanted.replication = false;
     opened = Connection::Open(wanted);
   }

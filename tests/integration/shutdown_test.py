@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 
@@ -98,10 +99,12 @@ def test_fast_shutdown_completes_while_a_slow_kafka_takes_a_backlog(make_pipelin
 
 # As a Service of Kubernetes does, or HAProxy: no ping can say that the server is stopping.
 # Failure 3.
-def test_fast_shutdown_completes_behind_a_proxy_that_gives_it_no_new_connections(make_pipeline, workspace):
+@pytest.mark.parametrize("proxy_does", ["refuse", "not answer"])
+def test_fast_shutdown_completes_behind_a_proxy_that_gives_it_no_new_connections(make_pipeline, workspace, proxy_does):
     postgres, kafka = workspace.postgres(), workspace.kafka()
     limit = {"delivery": {"in_flight_bytes_max": "1MiB"}}
-    with contextlib.closing(TcpProxy("service", ("127.0.0.1", postgres.port))) as proxy:
+    with contextlib.closing(TcpProxy("service", ("127.0.0.1", postgres.port))) as proxy, \
+            socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
         p = make_pipeline(on_postgres=postgres, on_kafka=kafka, config=limit)
         parts = psycopg2.extensions.parse_dsn(postgres.conninfo(p.database, tcp=True))
         parts.update(host="127.0.0.1", port=proxy.port)
@@ -112,7 +115,8 @@ def test_fast_shutdown_completes_behind_a_proxy_that_gives_it_no_new_connections
         kafka.kill9()
         p.insert_transactions(1, 3_000, rows=20, payload_bytes=1_000)
         p.walpost.wait_state("backpressured", 30)
-        server, proxy.target = proxy.target, ("127.0.0.1", servers.free_port())  # for new connections: nobody listens
+        server, nobody = proxy.target, ("127.0.0.1", servers.free_port())
+        proxy.target = nobody if proxy_does == "refuse" else silent.getsockname()  # for new connections
         took_s = stop_and_time(postgres)
         proxy.target = server
         goes_on_afterwards(p, took_s)

@@ -280,6 +280,33 @@ TEST_F(BackPressureTest, ServerThatNobodyReachesIsLeftWhileNothingIsRead) {
   DeliverAll();
 }
 
+// Its time-out may be long, so that no answer comes that could be judged.
+TEST_F(BackPressureTest, ServerThatLeavesAQuestionOpenIsLeftWhileNothingIsRead) {
+  Fill();
+  Advance(ServerPings::kEvery);
+  ASSERT_TRUE(pipeline().TakePing(now_));
+  for (milliseconds asked_for = ServerPings::kEvery; asked_for < ServerPings::kNoAnswerMax;
+       asked_for += ServerPings::kEvery) {
+    Advance(ServerPings::kEvery);
+    ASSERT_TRUE(pipeline().connected());
+    pipeline().TakePing(now_);  // nobody asks it: one is under way still
+  }
+  Advance(ServerPings::kEvery);
+  EXPECT_FALSE(pipeline().connected());
+  EXPECT_NE(pipeline().last_error(), "");
+}
+
+TEST_F(BackPressureTest, SlowAnswerIsOneWhileNothingIsRead) {
+  Fill();
+  for (int i = 0; i < 3; ++i) {
+    Advance(ServerPings::kEvery);
+    ASSERT_TRUE(pipeline().TakePing(now_));
+    Advance(ServerPings::kNoAnswerMax - milliseconds(1));
+    pipeline().OnPing(base::PingAnswer::kServes, now_);
+    ASSERT_TRUE(pipeline().connected()) << i;
+  }
+}
+
 // What is read after a pause may be from long ago, and another instance may have the slot by now.
 class PauseTest : public BackPressureTest {
  protected:

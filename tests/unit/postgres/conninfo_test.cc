@@ -180,12 +180,17 @@ TEST(SessionOptionsTest, OrdinaryConnectionKeepsTheUsersTimeoutsButNotTheRoles) 
 }
 
 TEST(ConnectTimeoutTest, AnAttemptAlwaysEnds) {
-  EXPECT_EQ(ConnectTimeout(""), "10");
-  EXPECT_EQ(ConnectTimeout("2"), "2");
-  EXPECT_EQ(ConnectTimeout("0"), "60");
-  EXPECT_EQ(ConnectTimeout("-1"), "60");
-  EXPECT_EQ(ConnectTimeout("86400"), "60");
-  EXPECT_EQ(ConnectTimeout("soon"), "soon") << "libpq says what is wrong with it";
+  constexpr std::chrono::seconds kMinute{60};
+  EXPECT_EQ(ConnectTimeout("", kMinute), "10");
+  EXPECT_EQ(ConnectTimeout("2", kMinute), "2");
+  EXPECT_EQ(ConnectTimeout("0", kMinute), "60");
+  EXPECT_EQ(ConnectTimeout("-1", kMinute), "60");
+  EXPECT_EQ(ConnectTimeout("86400", kMinute), "60");
+  EXPECT_EQ(ConnectTimeout("soon", kMinute), "soon") << "libpq says what is wrong with it";
+  constexpr std::chrono::seconds kShort{2};
+  EXPECT_EQ(ConnectTimeout("", kShort), "2");
+  EXPECT_EQ(ConnectTimeout("0", kShort), "2");
+  EXPECT_EQ(ConnectTimeout("60", kShort), "2");
 }
 
 // libpq reads these as a port or as the name of a database, which are shown.
