@@ -109,7 +109,21 @@ Endpoint EndpointOf(PGconn* connection) {
   return endpoint;
 }
 
-StreamEnd Rejected(PGconn* connection, std::string_view sqlstate, const std::string& message) {
+// libpq quotes what is no number, which may be anything, such as what a file holds.
+std::string WithoutValues(std::string message) {
+  constexpr std::string_view kBefore = "invalid integer value \"";
+  constexpr std::string_view kBehind = "\" for connection option";
+  for (std::size_t at = message.find(kBefore); at != std::string::npos;
+       at = message.find(kBefore, at)) {
+    at += kBefore.size();
+    const std::size_t end = message.find(kBehind, at);
+    message.replace(at, end == std::string::npos ? end : end - at, "***");
+  }
+  return message;
+}
+
+StreamEnd Rejected(PGconn* connection, std::string_view sqlstate, std::string message) {
+  message = WithoutValues(std::move(message));
   if (PQconnectionNeedsPassword(connection) == 1) {
     return ConnectFailure(sqlstate::kInvalidPassword, message, EndpointOf(connection));
   }

@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <variant>
 
+#include "absl/strings/str_format.h"
 #include "postgres/connection.h"
 #include "postgres/sql_connection.h"
 
@@ -191,6 +193,20 @@ TEST(ConnectTimeoutTest, AnAttemptAlwaysEnds) {
   EXPECT_EQ(ConnectTimeout("", kShort), "2");
   EXPECT_EQ(ConnectTimeout("0", kShort), "2");
   EXPECT_EQ(ConnectTimeout("60", kShort), "2");
+}
+
+TEST(ConninfoTest, ValueThatIsNoNumberIsNotShown) {
+  for (const char* option : {"keepalives_idle", "keepalives_interval", "keepalives_count",
+                             "tcp_user_timeout", "keepalives", "connect_timeout", "port"}) {
+    ConnectionOptions options;
+    options.conninfo =
+        absl::StrFormat("host=127.0.0.1,127.0.0.1 user=u dbname=d %s=hunter2,hunter2", option);
+    const auto opened = Connection::Open(options);
+    ASSERT_TRUE(std::holds_alternative<base::StreamEnd>(opened)) << option;
+    const std::string shown(std::get<base::StreamEnd>(opened).status.message());
+    EXPECT_EQ(shown.find("hunter2"), std::string::npos) << shown;
+    EXPECT_NE(shown.find(option), std::string::npos) << shown;
+  }
 }
 
 // libpq reads these as a port or as the name of a database, which are shown.
