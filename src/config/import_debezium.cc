@@ -17,6 +17,7 @@
 #include "config/debezium.h"
 #include "outbox/topic_router.h"
 #include "outbox/topic_rules.h"
+#include "postgres/conninfo.h"
 
 namespace walpost::config {
 namespace {
@@ -71,14 +72,6 @@ const char* WhyLost(const std::string& name) {
     }
   }
   return "";
-}
-
-// A value of libpq's key=value form.
-std::string ConninfoValue(const std::string& value) {
-  if (!value.empty() && value.find_first_of(" '\\") == std::string::npos) {
-    return value;
-  }
-  return "'" + absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"'", "\\'"}}) + "'";
 }
 
 // Dollar signs that stand for themselves in walpost.yaml.
@@ -160,7 +153,7 @@ class Importer {
   // A value that Connect or Quarkus would have looked up elsewhere.
   std::string Resolved(const std::string& name, const std::string& value) {
     if (!absl::StrContains(value, "${")) {
-      return Plain(ConninfoValue(value));
+      return Plain(postgres::ConninfoValue(value));
     }
     const std::string variable =
         "WALPOST_" + absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{".", "_"}}));

@@ -65,20 +65,6 @@ bool IsSecret(const PQconninfoOption& option) {
          keyword.find("scram") != std::string_view::npos;
 }
 
-std::string QuoteValue(const std::string& value) {
-  if (!value.empty() && value.find_first_of(" \t\n\r\f\v'\\") == std::string::npos) {
-    return value;
-  }
-  std::string quoted = "'";
-  for (const char c : value) {
-    if (c == '\'' || c == '\\') {
-      quoted.push_back('\\');
-    }
-    quoted.push_back(c);
-  }
-  return quoted + "'";
-}
-
 // No host has these, but a password that was not escaped, or a conninfo whose settings stand behind
 // ';' or ',' instead of a space.
 bool IsOtherThanHost(std::string_view host) {
@@ -157,6 +143,20 @@ std::string MaskQuoted(std::string_view message) {
   return absl::StrFormat("%s\"***%s", message.substr(0, first), behind);
 }
 
+std::string ConninfoValue(const std::string& value) {
+  if (!value.empty() && value.find_first_of(" \t\n\r\f\v'\\") == std::string::npos) {
+    return value;
+  }
+  std::string quoted = "'";
+  for (const char c : value) {
+    if (c == '\'' || c == '\\') {
+      quoted.push_back('\\');
+    }
+    quoted.push_back(c);
+  }
+  return quoted + "'";
+}
+
 std::string Setting(const ConnectionSettings& settings, const std::string& keyword) {
   const auto found = settings.find(keyword);
   return found == settings.end() ? std::string() : found->second;
@@ -209,7 +209,7 @@ std::string RedactConninfo(const std::string& conninfo,
     const bool hidden = IsSecret(*option) || HoldsSecret(*option);
     shown += absl::StrFormat(
         "%s%s=%s", shown.empty() ? "" : " ", option->keyword,
-        hidden ? "***" : QuoteValue(MaskSettings(shown_value ? shown_value(value) : value)));
+        hidden ? "***" : ConninfoValue(MaskSettings(shown_value ? shown_value(value) : value)));
   }
   return shown;
 }

@@ -24,6 +24,10 @@ absl::StatusOr<ConnectionSettings> ResolveConninfo(const std::string& conninfo);
 // The value or "".
 std::string Setting(const ConnectionSettings& settings, const std::string& keyword);
 
+// `value` as the key=value form has it, in quotes where it must be: libpq ends a value at any white
+// space.
+std::string ConninfoValue(const std::string& value);
+
 // libpq's message about a malformed string without the parts it quotes.
 std::string MaskQuoted(std::string_view message);
 

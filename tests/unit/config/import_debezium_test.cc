@@ -10,9 +10,11 @@
 #include <sstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "config/config.h"
 #include "config/connector_file.h"
+#include "postgres/conninfo.h"
 #include "unit/config/scoped_env.h"
 
 namespace walpost::config {
@@ -93,6 +95,21 @@ TEST(ImportDebeziumTest, NastyNamesArriveAsTheyWere) {
   EXPECT_THAT(table.columns.aggregate_type, ElementsAre("aggregate$type"));
   EXPECT_EQ(table.debezium->topic_regex, "(?<x>[a-z]+)\\.\"(.*)\"$");
   EXPECT_EQ(table.debezium->topic_replacement, "$1.${x}\\$");
+}
+
+// libpq ends a value at any of these.
+TEST(ImportDebeziumTest, WhiteSpaceInAValueThenItIsNotAnotherSetting) {
+  for (const char* space : {" ", "\\t", "\\n", "\\r", "\\f", "\\u000b"}) {
+    const ImportedConfig imported =
+        ImportOk(absl::StrCat("{\"database.dbname\":\"db", space, "sslmode=disable\",",
+                              "\"database.sslmode\":\"verify-full\",", kRouter, "}"));
+    const absl::StatusOr<Config> config = Parse(imported.yaml, "walpost.yaml", {});
+    ASSERT_TRUE(config.ok()) << config.status();
+    const auto settings = postgres::ResolveConninfo(config->run.source.conninfo);
+    ASSERT_TRUE(settings.ok()) << settings.status();
+    EXPECT_THAT(postgres::Setting(*settings, "dbname"), HasSubstr("sslmode=disable")) << space;
+    EXPECT_EQ(postgres::Setting(*settings, "sslmode"), "verify-full") << space;
+  }
 }
 
 TEST(ImportDebeziumTest, WhatIsNoConnectorWithAnEventRouterIsNotTaken) {
