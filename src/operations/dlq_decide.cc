@@ -125,8 +125,8 @@ class Undeliverables {
   absl::Status Decide(Target* target) {
     RETURN_IF_ERROR(table_.connection()->Execute("BEGIN"));
     const absl::Status decided = DecideTogether(target);
-    RETURN_IF_ERROR(table_.connection()->Execute(decided.ok() ? "COMMIT" : "ROLLBACK"));
-    return target->problem.empty() ? decided : absl::OkStatus();
+    const absl::Status ended = table_.connection()->EndTransaction(decided);
+    return decided.ok() || target->problem.empty() ? ended : absl::OkStatus();
   }
 
   // A retry needs every record that it sends.

@@ -368,11 +368,11 @@ class Initializer {
     if (done.ok()) {
       done = WriteRecord(connection_, record);
     }
-    RETURN_IF_ERROR(connection_->Execute(done.ok() ? "COMMIT" : "ROLLBACK"));
-    if (done.ok() && *taken > 0) {
+    RETURN_IF_ERROR(connection_->EndTransaction(done));
+    if (*taken > 0) {
       done_ += TakenOver(*record_, *taken);
     }
-    return done;
+    return absl::OkStatus();
   }
 
   absl::Status EnsureBackfilled() {

@@ -127,7 +127,7 @@ absl::StatusOr<std::uint64_t> RecordCluster(postgres::SqlConnection* connection,
             .status();
     taken = recorded.ok() ? taken : recorded;
   }
-  RETURN_IF_ERROR(connection->Execute(taken.ok() ? "COMMIT" : "ROLLBACK"));
+  RETURN_IF_ERROR(connection->EndTransaction(taken.status()));
   return taken;
 }
 

@@ -401,8 +401,8 @@ absl::StatusOr<bool> RecordGapAndDropSlot(const PipelineRecord& record, const Ga
   RETURN_IF_ERROR(LockRowsToSend(connection));
   const absl::Status recorded = RecordGap(connection, record.name, gap.ToJson());
   absl::StatusOr<bool> dropped = recorded.ok() ? DropSlotIfThere(slot, connection) : recorded;
-  const absl::Status ended = connection->Execute(dropped.ok() ? "COMMIT" : "ROLLBACK");
-  return dropped.ok() && !ended.ok() ? ended : dropped;
+  RETURN_IF_ERROR(connection->EndTransaction(dropped.status()));
+  return dropped;
 }
 
 absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirmed) {

@@ -272,7 +272,7 @@ absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic, con
                                                    std::int64_t after) {
   RETURN_IF_ERROR(connection_.Execute("BEGIN"));
   const absl::StatusOr<bool> closed = DiscardKey(topic, key, after);
-  RETURN_IF_ERROR(connection_.Execute(closed.ok() ? "COMMIT" : "ROLLBACK"));
+  RETURN_IF_ERROR(connection_.EndTransaction(closed.status()));
   return closed;
 }
 
@@ -304,13 +304,19 @@ absl::StatusOr<bool> DeadLetterTable::DiscardKey(const std::string& topic, const
 
 absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& detail) {
   // Why it failed is there first: a verb reports it as soon as the decision is gone.
-  RETURN_IF_ERROR(Query(absl::StrFormat("UPDATE walpost.dead_letters SET detail = $3, "
-                                        "attempts = attempts + 1 WHERE %s%sAND seq = "
-                                        "$2::bigint",
-                                        kOurs, kOpen),
-                        {pipeline_, std::to_string(seq),
-                         Text(detail, DeadLetter::kTextBytesMax, /*ascii=*/false)})
-                      .status());
+  const auto write = [&](bool ascii) {
+    return Query(absl::StrFormat("UPDATE walpost.dead_letters SET detail = $3, "
+                                 "attempts = attempts + 1 WHERE %s%sAND seq = "
+                                 "$2::bigint",
+                                 kOurs, kOpen),
+                 {pipeline_, std::to_string(seq), Text(detail, DeadLetter::kTextBytesMax, ascii)})
+        .status();
+  };
+  absl::Status written = write(/*ascii=*/false);
+  if (!written.ok() && LacksCharacter()) {
+    written = write(/*ascii=*/true);
+  }
+  RETURN_IF_ERROR(written);
   return Query(
              absl::StrFormat(
                  "WITH failed AS (SELECT seq, topic, key, parked FROM walpost.dead_letters WHERE "

@@ -116,6 +116,7 @@ class DeadLetterTable {
   DeadLetterTable(SqlConnection connection, std::string pipeline)
       : connection_(std::move(connection)), pipeline_(std::move(pipeline)) {}
 
+  bool LacksCharacter() const;  // why the last statement failed
   absl::StatusOr<bool> DiscardKey(const std::string& topic, const std::string& key,
                                   std::int64_t after);
   absl::StatusOr<std::uint64_t> InsertOneByOne(const std::vector<base::DeadLetter>& rows);

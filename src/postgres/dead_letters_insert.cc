@@ -1,5 +1,6 @@
 // How rows are written.
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
@@ -57,13 +58,18 @@ absl::StatusOr<std::uint64_t> DeadLetterTable::InsertAs(const std::vector<DeadLe
   return ToNumber<std::uint64_t>(counted.at(0).at(0));
 }
 
+// A database that is not UTF-8 lacks some.
+bool DeadLetterTable::LacksCharacter() const {
+  return connection_.last_sqlstate().substr(0, 2) == "22";
+}
+
 // A database that is not UTF-8 lacks some character. Each row is written as it alone can be, so that the
 // same row is written in the same way when it comes again beside others.
 absl::StatusOr<std::uint64_t> DeadLetterTable::InsertOneByOne(const std::vector<DeadLetter>& rows) {
   std::uint64_t written = 0;
   for (const DeadLetter& row : rows) {
     absl::StatusOr<std::uint64_t> one = InsertAs({row}, /*ascii=*/false);
-    if (!one.ok() && connection_.last_sqlstate().substr(0, 2) == "22") {
+    if (!one.ok() && LacksCharacter()) {
       one = InsertAs({row}, /*ascii=*/true);
     }
     RETURN_IF_ERROR(one.status());
@@ -75,7 +81,7 @@ absl::StatusOr<std::uint64_t> DeadLetterTable::InsertOneByOne(const std::vector<
 absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
     const std::vector<DeadLetter>& rows) {
   absl::StatusOr<std::uint64_t> written = InsertAs(rows, /*ascii=*/false);
-  if (!written.ok() && connection_.last_sqlstate().substr(0, 2) == "22") {
+  if (!written.ok() && LacksCharacter()) {
     written = InsertOneByOne(rows);
   }
   if (!written.ok()) {
@@ -108,16 +114,19 @@ absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(const DeadLetter& row) 
       "$3::bytea ORDER BY seq DESC LIMIT 1 FOR SHARE",
       kOurs, kOpen);
   const std::vector<Cell> parameters{pipeline_, row.topic, Bytea(row.key)};
-  for (;;) {
+  for (bool ascii = false;;) {
     RETURN_IF_ERROR(connection_.Execute("BEGIN"));
     // The lock holds up who would close it, until ours stands behind it.
     absl::StatusOr<std::vector<Row>> locked = Query(last, parameters);
     absl::Status done = locked.status();
     const bool parked = locked.ok() && !locked->empty();
     if (parked) {
-      done = InsertAs({row}, /*ascii=*/false).status();
+      done = InsertAs({row}, ascii).status();
     }
-    RETURN_IF_ERROR(connection_.Execute(done.ok() ? "COMMIT" : "ROLLBACK"));
+    done = connection_.EndTransaction(done);
+    if (LacksCharacter() && !std::exchange(ascii, true)) {
+      continue;
+    }
     RETURN_IF_ERROR(done);
     if (parked) {
       return true;

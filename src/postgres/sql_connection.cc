@@ -115,6 +115,16 @@ absl::Status SqlConnection::Execute(std::string_view script) {
   return result.ok() ? absl::OkStatus() : impl_->Fail(result.error());
 }
 
+absl::Status SqlConnection::EndTransaction(const absl::Status& done) {
+  if (done.ok()) {
+    return Execute("COMMIT");
+  }
+  const std::string sqlstate = impl_->last_sqlstate;
+  (void)Execute("ROLLBACK");  // the first error says why
+  impl_->last_sqlstate = sqlstate;
+  return done;
+}
+
 int SqlConnection::server_version() const { return impl_->connection.server_version(); }
 
 std::string SqlConnection::host() const { return impl_->connection.endpoint().host; }

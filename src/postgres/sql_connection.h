@@ -39,6 +39,9 @@ class SqlConnection {
   // Several statements, no parameters, as one simple query (one implicit transaction).
   absl::Status Execute(std::string_view script);
 
+  // COMMIT, or ROLLBACK where `done` is an error, which it then returns. last_sqlstate() stays that of the error.
+  absl::Status EndTransaction(const absl::Status& done);
+
   int server_version() const;
   std::string host() const;
   std::string database() const;

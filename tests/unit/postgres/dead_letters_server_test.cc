@@ -355,6 +355,11 @@ TEST_F(DeadLettersServerTest, DatabaseThatIsNotUtf8TakesTheSameRowOnce) {
   EXPECT_EQ(table->Insert({known})->written, 2);
   EXPECT_EQ(table->Insert({unknown})->written, 2);
   EXPECT_EQ(*table->CountOpen(), 2);
+  // What only people read, such as the message of a Schema Registry.
+  EXPECT_TRUE(table->RetryFailed(1, unknown.event_id).ok());
+  unknown.position = "p3";
+  EXPECT_TRUE(*table->InsertBehindParked(unknown));
+  EXPECT_EQ(*table->CountOpen(), 3);
 }
 
 TEST_F(DeadLettersServerTest, BesideTheStreamOnlyParkedKeysTakeRows) {

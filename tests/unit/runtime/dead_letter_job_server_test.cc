@@ -72,5 +72,27 @@ TEST_F(DeadLetterJobServerTest, RowThatAVerbWroteMeanwhileIsSeenBeforeNoneIsLeft
   EXPECT_EQ(Run({.kind = Kind::kDelivered, .seq = 1}).open_rows, 1U);
 }
 
+// Of one statement and of a transaction.
+TEST_F(DeadLetterJobServerTest, RowThatSomebodyHoldsIsTriedAgain) {
+  for (const char* position : {"p1", "p2"}) {
+    DeadLetter row;
+    row.position = position;
+    row.topic = "orders";
+    row.key = "k";
+    row.reason = "record_too_large";
+    row.parked = true;
+    Run({.kind = Kind::kInsert, .rows = {row}});
+  }
+  server_.Sql("UPDATE walpost.dead_letters SET decision = 'discard', of_key = true WHERE seq = 1");
+  auto holder = postgres::SqlConnection::Connect(server_.Conninfo(), "holder");
+  ASSERT_TRUE(
+      holder->Execute("BEGIN; SELECT * FROM walpost.dead_letters WHERE seq = 2 FOR UPDATE").ok());
+  for (const Kind kind : {Kind::kDelivered, Kind::kKeyDiscarded}) {
+    const DeadLetterReply reply =
+        job_.Run(place_, {.kind = kind, .seq = 2, .topic = "orders", .key = "k"});
+    EXPECT_EQ(reply.status.code(), absl::StatusCode::kUnavailable) << reply.status;
+  }
+}
+
 }  // namespace
 }  // namespace walpost::runtime
