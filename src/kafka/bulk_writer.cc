@@ -331,25 +331,31 @@ absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   const auto believed_at = steady_clock::now() + options_.unknown_topic_wait;
   while (target.takes_nothing.empty()) {
     const absl::Status answer = WriteOnce(message);
-    if (!absl::IsPermissionDenied(answer)) {
+    const bool may_not = absl::IsPermissionDenied(answer);
+    if (may_not && steady_clock::now() < believed_at) {
+      poll(nullptr, 0, static_cast<int>(kAskForRightAfter.count()));
+      continue;
+    }
+    if (may_not || absl::IsInvalidArgument(answer)) {
+      RETURN_IF_ERROR(CheckLeaders(topic, &target));
+    }
+    if (!may_not) {
       return answer;
     }
-    if (steady_clock::now() >= believed_at) {
-      RETURN_IF_ERROR(CheckLeaders(topic));
-      target.takes_nothing = kMayNotWrite;  // nor what follows
-    } else {
-      poll(nullptr, 0, static_cast<int>(kAskForRightAfter.count()));
-    }
+    target.takes_nothing = kMayNotWrite;  // nor what follows
   }
   return Rejected(topic, target.takes_nothing);
 }
 
-// One that is cut off from the controller never learns of a new right.
-absl::Status BulkWriter::CheckLeaders(const std::string& topic) const {
+absl::Status BulkWriter::CheckLeaders(const std::string& topic, Target* target) const {
+  if (steady_clock::now() < target->leaders_agreed_at + kLeadersKept) {
+    return absl::OkStatus();
+  }
   const absl::Status agreed =
       AskAgreedLeaders(options_, topic, patience_, [](rd_kafka_t*, std::int32_t) {
         return RD_KAFKA_RESP_ERR_NO_ERROR;
       }).status();
+  target->leaders_agreed_at = steady_clock::now();
   return absl::IsUnavailable(agreed) ? agreed : absl::OkStatus();
 }
 

@@ -68,6 +68,7 @@ class BulkWriter {
     std::uint64_t left_out = 0;  // for that, and not taken yet
     std::int32_t partitions = 0;
     TopicLimits limits;
+    std::chrono::steady_clock::time_point leaders_agreed_at;
   };
 
   absl::StatusOr<const Target*> TargetOf(const std::string& topic);
@@ -85,7 +86,7 @@ class BulkWriter {
   absl::Status WriteAlone();
   // Of it one message, until Kafka says what becomes of it; and as often as a right may come late.
   absl::Status WriteOne(const rd_kafka_message_t& message);
-  absl::Status CheckLeaders(const std::string& topic) const;
+  absl::Status CheckLeaders(const std::string& topic, Target* target) const;
   absl::Status WriteOnce(const rd_kafka_message_t& message);
   absl::Status AwaitAnswer();
   absl::Status NothingAcknowledged() const;

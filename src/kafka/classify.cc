@@ -4,7 +4,23 @@ namespace walpost::kafka {
 
 using delivery::FailureKind;
 
+namespace {
+
+// RD_KAFKA_RESP_ERR__INVALID_DIFFERENT_RECORD, which librdkafka has from 2.2 on: of the other records of a
+// batch that was rejected for one of them.
+constexpr int kInvalidDifferentRecord = -138;
+
+}  // namespace
+
+bool IsByRulesOfTheTopic(FailureKind kind) {
+  return kind == FailureKind::kTopicNotAuthorized || kind == FailureKind::kRecordTooLarge ||
+         kind == FailureKind::kRecordInvalid;
+}
+
 FailureKind Classify(rd_kafka_resp_err_t error) {
+  if (error == kInvalidDifferentRecord) {
+    return FailureKind::kRecordInvalid;
+  }
   switch (error) {
     case RD_KAFKA_RESP_ERR_NO_ERROR:
       return FailureKind::kNone;

@@ -12,4 +12,8 @@ namespace walpost::kafka {
 
 delivery::FailureKind Classify(rd_kafka_resp_err_t error);
 
+// By a right, limit or policy of the topic: these change, and a leader that is cut off from the controller never
+// learns of it.
+bool IsByRulesOfTheTopic(delivery::FailureKind kind);
+
 }  // namespace walpost::kafka

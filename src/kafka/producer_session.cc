@@ -360,8 +360,7 @@ void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListen
       NoteRejectedTime(*static_cast<const TopicState*>(rd_kafka_topic_opaque(message->rkt)));
     }
     const Failure failure{Classify(message->err), WhyRejected(*message)};
-    if (failure.kind == FailureKind::kTopicNotAuthorized &&
-        mode_ == delivery::Sink::Mode::kOneAtATime) {
+    if (IsByRulesOfTheTopic(failure.kind) && mode_ == delivery::Sink::Mode::kOneAtATime) {
       HoldRejection(sequence, failure,
                     *static_cast<const TopicState*>(rd_kafka_topic_opaque(message->rkt)));
     } else {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "kafka/agreed_leaders.h"
 #include "kafka/client.h"
 #include "kafka/producer_session.h"
 
@@ -169,34 +170,45 @@ void ProducerSession::CheckLeaders(
                });
 }
 
-// A leader that is cut off from the controller never learns of a new right.
+// It counts when all brokers name its leader, and for a while that is known: many records may be rejected.
 void ProducerSession::HoldRejection(delivery::Sequence sequence, const delivery::Failure& failure,
                                     const TopicState& topic) {
   failed_ = true;
   ++outstanding_;
-  held_.push_back({sequence, failure});
+  const TopicMemory::Agreed& known = memory_->agreed;
+  const bool known_to_lead = known.topic == topic.name && known.leaders == topic.leaders &&
+                             now_.mono < known.at + kLeadersKept;
+  held_.push_back({sequence, failure, known_to_lead});
+  if (known_to_lead) {
+    held_answered_ = true;
+    return;
+  }
   auto agreed = std::make_shared<bool>(true);  // shared by the job's halves
-  runner_->Run([options = options_, name = topic.name, leaders = topic.leaders,
-                agreed] { *agreed = LeadersAgreed(options, name, leaders); },
-               [this, alive = alive_, sequence, agreed] {
-                 if (!*alive) {
-                   return;
-                 }
-                 const auto held = std::find_if(held_.begin(), held_.end(), [&](const Held& each) {
-                   return each.sequence == sequence;
-                 });
-                 if (held == held_.end()) {
-                   return;  // the session is over
-                 }
-                 held_answered_ = held->answered = true;
-                 if (!*agreed) {
-                   held->failure.kind = delivery::FailureKind::kSessionEnded;
-                   held->failure.detail +=
-                       "; another broker names another leader, so this one may be cut off from the "
-                       "controller";
-                   memory_->compare_leaders = true;
-                 }
-               });
+  runner_->Run(
+      [options = options_, name = topic.name, leaders = topic.leaders, agreed] {
+        *agreed = LeadersAgreed(options, name, leaders);
+      },
+      [this, alive = alive_, sequence, agreed, name = topic.name, leaders = topic.leaders] {
+        if (!*alive) {
+          return;
+        }
+        if (*agreed) {
+          memory_->agreed = {name, leaders, now_.mono};
+        }
+        const auto held = std::find_if(held_.begin(), held_.end(),
+                                       [&](const Held& each) { return each.sequence == sequence; });
+        if (held == held_.end()) {
+          return;  // the session is over
+        }
+        held_answered_ = held->answered = true;
+        if (!*agreed) {
+          held->failure.kind = delivery::FailureKind::kSessionEnded;
+          held->failure.detail +=
+              "; another broker names another leader, so this one may be cut off from the "
+              "controller";
+          memory_->compare_leaders = true;
+        }
+      });
 }
 
 void ProducerSession::ReportHeld(delivery::SinkListener* listener) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/time.h"
 #include "kafka/topic_limits.h"
@@ -49,6 +50,15 @@ struct TopicMemory {
   };
 
   std::map<std::string, Rejecting> rejecting;  // by topic
+
+  // All brokers that answered named these leaders of its partitions.
+  struct Agreed {
+    std::string topic;
+    std::vector<std::int32_t> leaders;
+    base::MonotonicTime at;
+  };
+
+  Agreed agreed;
   base::MonotonicTime replace_from;  // no producer is replaced sooner for what brokers say
   // A producer was replaced because its broker was behind. The next one may have met the same.
   bool compare_leaders = false;

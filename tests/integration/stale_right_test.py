@@ -65,3 +65,30 @@ def test_leader_that_is_cut_off_does_not_decide_that_a_topic_may_not_be_written(
     servers.wait_for(lambda: pair.read_all(topic), 120, "the event")
     p.wait_confirmed(seconds=120)
     assert not skipped(p)
+
+
+# Nor of a limit that was raised, or of a topic that is compacted no more.
+def test_leader_that_is_cut_off_does_not_decide_what_a_topic_takes(make_pipeline, pair):
+    p = pipeline_of(make_pipeline, pair, progress_on=2)
+    large = [pair.create_topic(f"outbox.event.{p.name}s{n}", replicas=[2, 1], config={"max.message.bytes": "2000"}) for n in range(4)]
+    keyless = [pair.create_topic(f"outbox.event.{p.name}k{n}", replicas=[2, 1], config={"cleanup.policy": "compact"}) for n in range(4)]
+    servers.wait_for(lambda: all(pair.leaders(each) == (2, 2) for each in large + keyless), 30, "the topics")
+    p.walpost = p.another(bootstrap=pair.two.bootstrap)  # so it is asked first
+    p.start()
+    pair.cut_off()
+    servers.wait_for(lambda: all(pair.leaders(each)[0] == 1 for each in large + keyless), 60, "other leaders")
+    for topics, setting in ((large, {"max.message.bytes": "1000000"}), (keyless, {"cleanup.policy": "delete"})):
+        for topic in topics:
+            pair.one.alter_topic(topic, setting)
+    for topic in large:
+        insert(p, topic, "k", "x" * 5000)
+    for topic in keyless:
+        insert(p, topic, None, "no key")
+    servers.wait_for(lambda: skipped(p) or "another leader" in str(p.walpost.status())
+                     or all(pair.read_all(each) for each in large + keyless), 120, "what becomes of them")
+    sent = p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable", check=False)
+    assert sent.returncode == 69 or "left out" not in sent.stdout + sent.stderr, sent
+    pair.to_controller.set_mode("pass")
+    servers.wait_for(lambda: all(pair.read_all(each) for each in large + keyless), 120, "the events")
+    p.wait_confirmed(seconds=120)
+    assert not skipped(p)
