@@ -115,10 +115,13 @@ std::variant<base::SourceFacts, StreamEnd> LookAgain(const ConnectOptions& optio
       return *std::move(problem);
     }
   }
-  // A cluster has several standbys, and each its own slots.
   if (report.facts.in_recovery) {
-    if (std::optional<StreamEnd> problem = run.SlotStreams()) {
-      return *std::move(problem);
+    // A cluster has several standbys, and each its own slots. `init` writes on the primary, and keeps nobody
+    // from a slot of these.
+    for (const auto step : {&PreflightRun::SlotStreams, &PreflightRun::RecordAgain}) {
+      if (std::optional<StreamEnd> problem = (run.*step)()) {
+        return *std::move(problem);
+      }
     }
   }
   return std::move(report.facts);

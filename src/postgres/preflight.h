@@ -61,7 +61,8 @@ std::variant<PreflightReport, StreamEnd> CheckSource(const ConnectOptions& optio
 std::variant<base::SourceFacts, StreamEnd> ReadHistory(const ConnectOptions& options);
 
 // For `run`, while its stream stands still: the same on a connection of its own, but for what concerns
-// the slot. StreamEnd is the first problem.
+// the slot. Of a standby also that the slot is streamed from, and what `init` recorded since: everything up
+// to `looked_lsn` had been replayed when it was read. StreamEnd is the first problem.
 std::variant<base::SourceFacts, StreamEnd> LookAgain(const ConnectOptions& options);
 
 }  // namespace walpost::postgres

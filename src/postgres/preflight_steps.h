@@ -46,7 +46,7 @@ class PreflightRun {
   std::optional<StreamEnd> Tables();
   std::optional<StreamEnd> Record();
   std::optional<StreamEnd> DeadLetters();
-  // Not steps. Of LookAtRecord; and: this is the server that somebody streams from.
+  // Not steps. Of LookAtRecord and LookAgain; and: this is the server that somebody streams from.
   std::optional<StreamEnd> RecordAgain();
   std::optional<StreamEnd> SlotStreams();
 

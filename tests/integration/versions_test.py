@@ -149,6 +149,28 @@ def test_standby_that_is_promoted_while_it_is_read_is_followed_onto_its_timeline
     assert timelines == [1] * 50 + [2] * (len(p.committed()) - 50)
 
 
+# `walpost init` keeps others from the slot of the server that it writes to, and the reader's is on the standby.
+# Failure 56.
+def test_prefix_that_is_recorded_while_a_standby_is_read_stops_its_reader_before_the_first_message(make_pipeline, workspace, major):
+    if major < 16:
+        return  # a standby is not read
+    p, standby, reader = standby_with_slot(make_pipeline, workspace)
+    p.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", p.name)  # as if that of init had been kept
+    p.insert_transactions(1, 20)
+    reader.start()
+    reader.wait_delivered(20)
+    prefixes = {"messages": {"prefixes": ["shop"]}}
+    p.another(config=prefixes).verb("init", "--with-messages")
+    emitted = {p.execute("SELECT outbox.emit_message('Tested', %s, 'key', '{}'::jsonb, prefix => 'shop')::text", p.name)[0][0] for _ in range(5)}
+    reader.wait_state("halted")
+    assert reader.status()["halt"]["reason"] == "init_incomplete"
+    assert reader.stop() == 0
+    reader = p.another(conninfo=standby.conninfo(p.database), config=prefixes).start()
+    servers.wait_for(lambda: emitted <= {record.id for record in p.records()}, 60, "the messages")
+    assert len(p.records()) == 25
+    assert reader.stop() == 0
+
+
 def test_partition_that_was_filled_by_hand_is_streamed_once_the_publication_was_touched(make_pipeline):
     """13 and 14 remember of a table they have seen rows of that it is in no publication, also when it becomes a partition of one."""
     p = make_pipeline().start()
