@@ -179,15 +179,26 @@ std::optional<StreamEnd> PreflightRun::Server() {
                         "run `walpost init`",
                         settings.Text(0, 0), endpoint().ToString()));
   }
-  if (IsSynchronousStandby(settings.Text(0, 3), settings.Text(0, 4))) {
-    return OperatorEnd(
-        HaltReason::kInitIncomplete,
-        absl::StrFormat("synchronous_standby_names (%s) on %s matches our application_name \"%s\", "
-                        "so every commit would wait for Kafka: take it out of that list or put "
-                        "another application_name into source.conninfo",
-                        settings.Text(0, 3), endpoint().ToString(), settings.Text(0, 4)));
+  return Synchronous(settings.Text(0, 3), settings.Text(0, 4));
+}
+
+// Nobody's commit waits for who reads from a standby. When it is promoted, the next connect asks anew.
+std::optional<StreamEnd> PreflightRun::Synchronous(std::string_view names,
+                                                   std::string_view application_name) {
+  if (!IsSynchronousStandby(names, application_name)) {
+    return std::nullopt;
   }
-  return std::nullopt;
+  const std::string text = absl::StrFormat(
+      "synchronous_standby_names (%s) on %s matches our application_name \"%s\", so every commit "
+      "would wait for Kafka%s: take it out of that list or put another application_name into "
+      "source.conninfo",
+      names, endpoint().ToString(), application_name,
+      facts().in_recovery ? " once this standby is promoted" : "");
+  if (facts().in_recovery) {
+    report_.warnings.push_back(text);
+    return std::nullopt;
+  }
+  return OperatorEnd(HaltReason::kInitIncomplete, text);
 }
 
 std::optional<StreamEnd> PreflightRun::Timeline() {

@@ -59,6 +59,7 @@ class PreflightRun {
 
   base::SourceFacts& facts() { return report_.facts; }
 
+  std::optional<StreamEnd> Synchronous(std::string_view names, std::string_view application_name);
   std::optional<StreamEnd> ReadRecord();
   StreamEnd Forbidden(std::string_view table, std::string_view unknown) const;
   StreamEnd SlotMissing() const;

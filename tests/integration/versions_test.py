@@ -171,6 +171,29 @@ def test_prefix_that_is_recorded_while_a_standby_is_read_stops_its_reader_before
     assert reader.stop() == 0
 
 
+# The same file of settings on all nodes, say.
+# Failure 30.
+def test_standby_that_names_walpost_as_synchronous_is_read_until_it_is_promoted(make_pipeline, workspace, major):
+    if major < 16:
+        return  # a standby is not read
+    p, standby, reader = standby_with_slot(make_pipeline, workspace)
+    standby.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+    standby.execute("SELECT pg_reload_conf()")
+    servers.wait_for(lambda: standby.execute("SHOW synchronous_standby_names") == [("*",)], 30, "the setting")
+    done = reader.verb("check", check=False)
+    assert done.returncode == 0 and "synchronous_standby_names" in done.stdout, done
+    p.insert_transactions(1, 20)
+    reader.start()
+    reader.wait_delivered(20)
+    assert standby.execute("SELECT sync_state FROM pg_stat_replication") == [("async",)]
+    assert reader.stop() == 0
+    p.postgres.stop()
+    standby.execute("SELECT pg_promote()")
+    reader.start(wait="halted")
+    assert reader.status()["halt"]["reason"] == "init_incomplete"
+    assert reader.stop() == 0
+
+
 def test_partition_that_was_filled_by_hand_is_streamed_once_the_publication_was_touched(make_pipeline):
     """13 and 14 remember of a table they have seen rows of that it is in no publication, also when it becomes a partition of one."""
     p = make_pipeline().start()
