@@ -281,9 +281,9 @@ void Loop::HandlePing() {
   helper_->Run(
       Helper::Queue::kPing,
       [answer, pinger = pinger_, question = *question] { *answer = pinger->Ping(question); },
-      [this, answer, pinged = stream_.get()] {
+      [this, answer, pinger = pinger_] {  // kept, so that no later one has its address
         pinging_ = false;
-        if (pinged == stream_.get()) {
+        if (pinger == pinger_) {
           now_ = ReadClocks();
           pipeline_.OnPing(*answer, now_);
         }

@@ -70,7 +70,7 @@ class FakeWire {
   absl::Status failure_;
 };
 
-class FakeStream final : public postgres::ReplicationStream {
+class FakeStream : public postgres::ReplicationStream {
  public:
   explicit FakeStream(std::shared_ptr<FakeWire> wire) : wire_(std::move(wire)) {}
 

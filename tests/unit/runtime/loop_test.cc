@@ -85,14 +85,33 @@ class TurnCounter final : public delivery::Sink {
   std::atomic<bool> hold_ = false;
 };
 
+// One at a time, each where the one before was, as an allocator may have it.
+class StreamInOnePlace final : public FakeStream {
+ public:
+  using FakeStream::FakeStream;
+
+  static void* operator new(std::size_t size) {
+    static void* const place = ::operator new(size);
+    return place;
+  }
+
+  static void operator delete(void* /*place*/) {}
+};
+
 // A server that does not answer until it is let go.
 class SlowServer {
  public:
+  // Is it stopping?
   bool Ping() {
     std::unique_lock<std::mutex> lock(mutex_);
-    ++asked_;
+    const bool first = ++asked_ == 1;
     let_go_changed_.wait(lock, [this] { return let_go_; });
-    return false;
+    return first && stops_at_first_;
+  }
+
+  void StopAtFirst() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stops_at_first_ = true;
   }
 
   void LetGo() {
@@ -110,6 +129,7 @@ class SlowServer {
   mutable std::mutex mutex_;
   std::condition_variable let_go_changed_;
   bool let_go_ = false;
+  bool stops_at_first_ = false;
   int asked_ = 0;
 };
 
@@ -290,7 +310,7 @@ class LoopTest : public ::testing::Test {
     if (!first_answers_copy_done_ && wires_.size() == 1) {
       wires_.back()->IgnoreCopyDone();
     }
-    postgres::Connected connected{std::make_unique<FakeStream>(wires_.back()), facts_,
+    postgres::Connected connected{std::make_unique<StreamInOnePlace>(wires_.back()), facts_,
                                   std::make_unique<SlowPinger>(server_)};
     connected.server.port = "5433";
     return connected;
@@ -428,6 +448,21 @@ TEST_F(LoopTest, PingThatIsNotAnsweredDoesNotKeepItFromWaiting) {
   EXPECT_EQ(server_->asked(), 1);
   server_->LetGo();
   Await("the next ping", [this] { return server_->asked() == 2; });
+}
+
+TEST_F(LoopTest, AnswerToAPingOfTheConnectionBeforeSaysNothingOfTheNext) {
+  facts_.server_wal_lsn = Lsn(9'000);  // it has more, so it is pinged while it is read
+  server_->StopAtFirst();
+  StartAndConnect();
+  Await("a ping", [this] { return server_->asked() == 1; });
+  wire(0)->End(StreamEnd());
+  Await("the next connection", [this] { return connections() == 2; });
+  wire(1)->Push(Frame(walpost::testing::RelationBytes(pipeline::EventsRelation())));
+  Await("its first frame", [this] { return wire(1)->unread() == 0; });
+  server_->LetGo();
+  Await("a ping of its own", [this] { return server_->asked() == 2; });
+  EXPECT_FALSE(wire(1)->closed());
+  EXPECT_EQ(connections(), 2u);
 }
 
 // The next connection is due at once, but has to wait: the slot is still taken.
