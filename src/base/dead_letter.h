@@ -10,10 +10,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "absl/hash/hash.h"
+#include "base/wide_hash.h"
 
 namespace walpost::base {
 
@@ -81,12 +80,11 @@ struct ParkedKey {
   std::string key;
 };
 
-// A parked key of a topic, in this process: a key may be of any size, and many may be parked. Two hashes,
-// so that no two keys are taken for one by chance.
-using ParkedKeyId = std::pair<std::uint64_t, std::uint64_t>;
+// A parked key of a topic, in this process: a key may be of any size, and many may be parked.
+using ParkedKeyId = WideHash;
 
 inline ParkedKeyId ParkedKeyIdOf(std::string_view topic, std::string_view key) {
-  return {absl::HashOf(topic, key), absl::HashOf(key, topic, key.size())};
+  return WideHashOf(topic, key);
 }
 
 }  // namespace walpost::base

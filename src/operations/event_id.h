@@ -10,14 +10,14 @@
 #include <string>
 #include <string_view>
 
-#include "absl/hash/hash.h"
 #include "base/dead_letter.h"
+#include "base/wide_hash.h"
 #include "outbox/undeliverable.h"
 #include "postgres/dead_letter_cells.h"
 
 namespace walpost::operations {
 
-// Of an id that is longer than it may be, all of it. Two hashes, so that no two are taken for one by chance.
+// Of an id that is longer than it may be, all of it: base::WideHash, in a form that has no constructor.
 using WholeId = std::array<std::uint64_t, 2>;
 
 struct Id {
@@ -29,8 +29,9 @@ inline Id IdOf(std::string_view id) {
   if (id.size() <= outbox::kIdBytesMax) {
     return {std::string(id)};
   }
+  const base::WideHash whole = base::WideHashOf(id);
   return {postgres::Text(id, base::DeadLetter::kTextBytesMax, /*ascii=*/false),
-          {absl::HashOf(id), absl::HashOf(id, id.size())}};
+          {whole.first, whole.second}};
 }
 
 // No two events have the same one, whoever made them.
