@@ -70,6 +70,7 @@ absl::StatusOr<Outcome> Audit(const TableArguments& arguments, const config::Con
   options.temp_folder = arguments.temp_dir;
   options.report = arguments.report;
   options.json = arguments.json;
+  options.skips = config.run.pipeline.on_undeliverable == pipeline::OnUndeliverable::kSkip;
   options.has_messages = !config.run.source.message_prefixes.empty();
   options.on_progress = ProgressOnTerminal();
   return operations::Audit(options);

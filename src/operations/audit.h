@@ -29,6 +29,7 @@ struct AuditOptions {
   std::string report;  // file for a line of JSON about each event that is not in its topic
   bool json = false;
   bool has_messages = false;  // the pipeline also streams messages
+  bool skips = false;         // the pipeline leaves out what can be no record
   std::chrono::milliseconds wait{
       60'000};  // for the standby, then for the slot to confirm what was read
   OnProgress on_progress;

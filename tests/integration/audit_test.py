@@ -256,6 +256,18 @@ def test_skipped_events_are_counted_apart(make_pipeline):
     assert "skipped: can be no record" in p.walpost.verb("audit").stdout
 
 
+# With the policy `halt` nobody has left it out: it was delivered, and then the topic was made anew for less.
+def test_what_the_topic_takes_no_more_is_missing(make_pipeline):
+    p = make_pipeline().start()
+    delivered(p)
+    p.insert_large(30_000)
+    p.wait_confirmed()
+    rewritten(p, lambda records: [record for record in records if len(record.value()) < 20_000])
+    p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
+    code, found = audit(p)
+    assert code == 65 and found["missing"] == 1 and found["undeliverable"] == 0
+
+
 def test_repeats_are_counted_and_what_is_out_of_order_is_named(make_pipeline):
     p = make_pipeline().start()
     delivered(p)
