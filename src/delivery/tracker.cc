@@ -14,15 +14,13 @@ void Tracker::BeginTransaction(base::Lsn commit_lsn) {
 }
 
 Sequence Tracker::Add(const envelope::Record& record, std::uint32_t ordinal,
-                      base::WallTime commit_time, std::uint32_t label, std::uint32_t table,
-                      Form form) {
+                      base::WallTime commit_time, std::uint32_t table, Form form) {
   CHECK(in_transaction_);
   const Sequence sequence = next_sequence();
   Entry entry;
   entry.record = record;
   entry.commit_lsn = transaction_commit_lsn_;
   entry.ordinal = ordinal;
-  entry.label = label;
   entry.table = table;
   entry.commit_time = commit_time;
   entry.bytes = record.AccountedBytes();

@@ -47,7 +47,6 @@ class Tracker {
     envelope::Record record;
     base::Lsn commit_lsn;
     std::uint32_t ordinal = 0;
-    std::uint32_t label = 0;  // the caller's own, for its statistics
     base::WallTime commit_time;
     std::size_t bytes = 0;
     std::uint32_t table = 0;  // the caller's own, to name where it came from
@@ -63,7 +62,7 @@ class Tracker {
   // of them and of all before them.
   void BeginTransaction(base::Lsn commit_lsn);
   Sequence Add(const envelope::Record& record, std::uint32_t ordinal, base::WallTime commit_time,
-               std::uint32_t label, std::uint32_t table = 0, Form form = Form::kEvent);
+               std::uint32_t table = 0, Form form = Form::kEvent);
   // The event becomes a dead letter; no sink may hold it.
   void SetForm(Sequence sequence, Form form);
   void CommitTransaction(base::Lsn end_lsn);

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/delay_histogram.h"
 #include "base/size_histogram.h"
 #include "base/time.h"
@@ -42,6 +43,26 @@ struct FailedEvents {
   std::vector<Row> rows;
 };
 
+// Events that Kafka has taken. A topic is shown from then on: events that it does not take are not
+// shown by topics that they made up, and those cannot use up the names.
+class DeliveredEvents {
+ public:
+  // Topics come from rows; later ones share the first row.
+  static constexpr std::size_t kTopicsMax = 1'000;
+  using Rows = std::vector<std::pair<std::string, std::uint64_t>>;
+
+  void Add(std::string_view topic);
+
+  const Rows& rows() const { return rows_; }
+
+ private:
+  std::size_t RowOf(std::string_view topic);
+
+  Rows rows_{{"(other)", 0}};
+  absl::flat_hash_map<std::string, std::size_t> row_by_topic_;  // of those that have their own
+  std::size_t last_row_ = 0;
+};
+
 struct Counters {
   std::uint64_t transactions = 0;
   std::uint64_t bytes_received = 0;
@@ -69,8 +90,7 @@ struct Counters {
   std::array<std::uint64_t, std::size(kAllReconnectReasons)> reconnects_by_reason{};
   std::uint64_t backpressure_ms = 0;
   std::vector<std::pair<std::string, std::uint64_t>> received_by_table;
-  std::vector<std::pair<std::string, std::uint64_t>>
-      delivered_by_topic;  // index = Tracker::Entry::label
+  DeliveredEvents delivered_by_topic;
   FailedEvents events_failed;
   base::SizeHistogram transaction_sizes;  // in events; without those that had none
   base::DelayHistogram delivery_delay;

@@ -375,7 +375,7 @@ void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOff
   report_by_ = now_.mono + report_wait_;
   const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
   ++counters_->events_delivered;
-  ++counters_->delivered_by_topic[entry.label].second;
+  counters_->delivered_by_topic.Add(entry.record.topic);
   counters_->bytes_delivered += entry.bytes;
   counters_->delivery_delay.Add(
       std::chrono::duration<double>(now_.wall - entry.commit_time).count());

@@ -12,12 +12,6 @@
 #include "pipeline/fingerprint.h"
 
 namespace walpost::pipeline {
-namespace {
-
-// Topics come from rows, so their number is bounded only by this: later ones share one label.
-constexpr std::size_t kTopicLabelsMax = 1000;
-
-}  // namespace
 
 Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Counters* counters,
                Undeliverables* undeliverables, envelope::SchemaTable* schemas)
@@ -35,7 +29,6 @@ Intake::Intake(const PipelineOptions& options, delivery::Tracker* tracker, Count
   for (const std::string& prefix : messages_options_.prefixes) {
     counters_->received_by_table.emplace_back(outbox::MessageLabel(prefix), 0);
   }
-  counters_->delivered_by_topic.emplace_back("(other)", 0);
 }
 
 void Intake::Start(const base::SourceFacts& facts) {
@@ -374,23 +367,6 @@ std::optional<Halt> Intake::OnOther() {
     RememberLeaf(leaf, deletion->relation.oid);
   }
   return std::nullopt;
-}
-
-std::uint32_t Intake::LabelOf(std::string_view topic) {
-  auto& topics = counters_->delivered_by_topic;
-  if (topic == topics[last_label_].first) {
-    return last_label_;
-  }
-  auto found = label_by_topic_.find(absl::string_view(topic.data(), topic.size()));
-  if (found == label_by_topic_.end()) {
-    if (topics.size() > kTopicLabelsMax) {
-      return 0;
-    }
-    found = label_by_topic_.emplace(topic, static_cast<std::uint32_t>(topics.size())).first;
-    topics.emplace_back(std::string(topic), 0);
-  }
-  last_label_ = found->second;
-  return last_label_;
 }
 
 // The ordinals of before name other events now.

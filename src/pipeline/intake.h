@@ -171,7 +171,6 @@ class Intake {
   std::span<const pgoutput::Value> WithoutLarge(std::span<const pgoutput::Value> values);
   std::optional<Halt> Undeliverable(UndeliverableEvent undeliverable, const absl::Status& why);
   void Taken(std::uint32_t ordinal);
-  std::uint32_t LabelOf(std::string_view topic);
   Halt OtherRows() const;
   Halt ProtocolError(const std::string& what) const;
   std::string Place(std::uint32_t ordinal) const;
@@ -210,8 +209,6 @@ class Intake {
   std::uint32_t announced_last_ = 0;        // the same; the table that the next row is stored in
   std::uint32_t last_oid_ = 0;              // of the last row
   Outbox* last_outbox_ = nullptr;
-  absl::flat_hash_map<std::string, std::uint32_t> label_by_topic_;  // of those that have their own
-  std::uint32_t last_label_ = 0;
 
   Transaction transaction_;
   base::FullXid newest_xid_;  // that was seen

@@ -91,7 +91,7 @@ absl::Status Intake::Add(const outbox::Event& event, envelope::Encoder* encoder,
                                     transaction_.commit_lsn, ordinal};
   envelope::Record record;
   RETURN_IF_ERROR(encoder->Encode(event, position, transaction_.info, tracker_->arena(), &record));
-  tracker_->Add(record, ordinal, transaction_.info.commit_time, LabelOf(record.topic), table);
+  tracker_->Add(record, ordinal, transaction_.info.commit_time, table);
   Taken(ordinal);
   ++counters_->events_received;
   ++counters_->received_by_table[table].second;

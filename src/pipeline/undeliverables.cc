@@ -247,7 +247,7 @@ std::optional<Halt> Undeliverables::DecideUndeliverable(const UndeliverableEvent
     record.value = kept;
   }
   tracker_->Add(WithRoom(record, tracker_->arena()), undeliverable.ordinal,
-                undeliverable.commit_time, 0, undeliverable.table, FormOf(row));
+                undeliverable.commit_time, undeliverable.table, FormOf(row));
   Know(sequence, std::move(row));
   return std::nullopt;
 }

@@ -433,7 +433,7 @@ observe::Snapshot StatusReporter::TakeSnapshot(const pipeline::Pipeline& pipelin
   snapshot.records_resubmitted_total = counters.records_resubmitted;
   snapshot.backpressure_ms_total = counters.backpressure_ms;
   snapshot.received_by_table = counters.received_by_table;
-  snapshot.delivered_by_topic = counters.delivered_by_topic;
+  snapshot.delivered_by_topic = counters.delivered_by_topic.rows();
   AddReasons(counters, kafka, &snapshot);
   snapshot.transaction_sizes = counters.transaction_sizes;
   snapshot.delivery_delay = counters.delivery_delay;

@@ -77,7 +77,7 @@ class Driver {
         if (open_) {
           envelope::Record record;
           record.block = tracker_.arena()->Allocate(random_() % 2'000);
-          const Sequence sequence = tracker_.Add(record, 0, base::WallTime(), 0);
+          const Sequence sequence = tracker_.Add(record, 0, base::WallTime());
           model_.items.push_back({true, sequence, false, Lsn()});
           unsettled_.push_back(sequence);
         }

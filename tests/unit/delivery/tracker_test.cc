@@ -14,7 +14,7 @@ Sequence AddEvent(Tracker* tracker, std::uint32_t ordinal = 0) {
   envelope::Record record;
   record.block = tracker->arena()->Allocate(100);
   record.value = std::string_view(record.block.data, 100);
-  return tracker->Add(record, ordinal, base::WallTime(), 0);
+  return tracker->Add(record, ordinal, base::WallTime());
 }
 
 TEST(TrackerTest, DeliveredTransactionConfirmsItsEndNotItsCommit) {
@@ -189,7 +189,7 @@ TEST(TrackerTest, MemoryThatAFewRecordsKeepIsRetained) {
     stuck.push_back(AddEvent(&tracker));
     envelope::Record large;
     large.block = tracker.arena()->Allocate(base::ChunkArena::kChunkBytes - 200);
-    others.push_back(tracker.Add(large, 0, base::WallTime(), 0));
+    others.push_back(tracker.Add(large, 0, base::WallTime()));
   }
   for (const Sequence each : others) {
     tracker.Settle(each);

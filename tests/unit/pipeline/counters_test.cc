@@ -39,5 +39,22 @@ TEST(FailedEventsTest, TopicsBeyondTheLimitShareARow) {
   EXPECT_EQ(failed.rows.back().count, 10U);
 }
 
+TEST(DeliveredEventsTest, TopicsHaveRowsUpToABoundAndShareOneBeyond) {
+  DeliveredEvents delivered;
+  for (int i = 0; i < 1'100; ++i) {
+    delivered.Add("topic" + std::to_string(i));
+  }
+  delivered.Add("topic7");
+  delivered.Add("topic7");
+  ASSERT_EQ(delivered.rows().size(), 1'001U);
+  EXPECT_EQ(delivered.rows()[0], std::make_pair(std::string("(other)"), std::uint64_t{100}));
+  EXPECT_EQ(delivered.rows()[8], std::make_pair(std::string("topic7"), std::uint64_t{3}));
+  EXPECT_EQ(delivered.rows()[1'000], std::make_pair(std::string("topic999"), std::uint64_t{1}));
+}
+
+TEST(DeliveredEventsTest, BeforeTheFirstThenOnlyTheSharedRowIsThere) {
+  EXPECT_EQ(DeliveredEvents().rows(), DeliveredEvents::Rows({{"(other)", 0}}));
+}
+
 }  // namespace
 }  // namespace walpost::pipeline

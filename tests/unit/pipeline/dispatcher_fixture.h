@@ -26,7 +26,6 @@ class DispatcherTest : public ::testing::Test {
       : unknown_topic_wait_(unknown_topic_wait) {}
 
   void SetUp() override {
-    counters_.delivered_by_topic.emplace_back("orders", 0);
     counters_.received_by_table.emplace_back("outbox.events", 0);
     dispatcher_.Start(now_);
   }
@@ -66,7 +65,7 @@ class DispatcherTest : public ::testing::Test {
       record.value = std::string_view(record.block.data, text.size());
       record.topic = topic_;
       record.key = kKeys.substr(sequence % kKeys.size(), 1);
-      tracker_.Add(record, 0, base::WallTime(), 0);
+      tracker_.Add(record, 0, base::WallTime());
     }
     tracker_.CommitTransaction(base::Lsn(commit_lsn_ + 8));
   }

@@ -144,19 +144,6 @@ TEST_F(IntakeTest, TransactionsAreCountedByTheirEvents) {
   EXPECT_EQ(counters_.transaction_sizes.counts[2], 1U) << "at most 5";
 }
 
-TEST_F(IntakeTest, TopicsHaveLabelsUpToABoundAndShareOneBeyond) {
-  Take(Begin(100));
-  for (int i = 0; i < 1'100; ++i) {
-    Take(EventBytes("e" + std::to_string(i), "k", "topic" + std::to_string(i)));
-  }
-  Take(EventBytes("again", "k", "topic7"));
-  const auto& labels = counters_.delivered_by_topic;
-  EXPECT_EQ(labels.size(), 1'001U);
-  EXPECT_EQ(labels[tracker_.entry(7).label].first, "topic7");
-  EXPECT_EQ(tracker_.entry(1'100).label, tracker_.entry(7).label);
-  EXPECT_EQ(labels[tracker_.entry(1'099).label].first, "(other)");
-}
-
 // Whoever writes events invents them. A sanitizer's own allocator counts nothing here.
 TEST_F(IntakeTest, TopicsAreForgottenWithTheirEvents) {
   const auto take = [this](int from, int to) {

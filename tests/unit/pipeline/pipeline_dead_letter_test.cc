@@ -16,6 +16,7 @@ using delivery::Sink;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 class DeadLetterPolicyTest : public PipelineFixture {
@@ -512,6 +513,25 @@ TEST_F(DeadLetterPolicyTest, DecisionsTooManyToReportAreCountedOnce) {
     }
   }
   EXPECT_EQ(pipeline().counters().events_skipped, skipped);
+}
+
+// Whoever writes events invents them.
+TEST_F(DeadLetterPolicyTest, TopicsThatTakeNothingThenThoseThatDoAreStillCountedByName) {
+  constexpr std::uint64_t kInvented = 1'000;
+  Policy(OnUndeliverable::kSkip);
+  SendPayload(Begin(100));
+  for (std::uint64_t i = 0; i < kInvented; ++i) {
+    const std::string topic = "invented-" + std::to_string(i);
+    sink_.RejectTopic(topic, Failure{FailureKind::kTopicUnknown, "no such topic"});
+    SendPayload(EventBytes("e" + std::to_string(i), "k", topic));
+  }
+  SendPayload(Commit(100));
+  Settle();
+  EXPECT_EQ(pipeline().counters().events_skipped, kInvented);
+  Transaction(200, {"a1"});
+  DeliverAll();
+  EXPECT_THAT(pipeline().counters().delivered_by_topic.rows(),
+              ElementsAre(Pair("(other)", 0), Pair("orders", 1)));
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ class RecentEventsTest : public ::testing::Test {
     }
     record.topic = "orders";
     tracker_.BeginTransaction(base::Lsn(lsn_ += 100));
-    tracker_.Add(record, 0, Wall(10), 0);
+    tracker_.Add(record, 0, Wall(10));
     tracker_.CommitTransaction(base::Lsn(lsn_ + 8));
   }
 
