@@ -13,6 +13,7 @@
 #include "kafka/classify.h"
 #include "kafka/client.h"
 #include "kafka/properties.h"
+#include "kafka/topic_look_up.h"
 
 namespace walpost::kafka {
 namespace {
@@ -351,12 +352,15 @@ absl::Status BulkWriter::CheckLeaders(const std::string& topic, Target* target) 
   if (steady_clock::now() < target->leaders_agreed_at + kLeadersKept) {
     return absl::OkStatus();
   }
-  const absl::Status agreed =
-      AskAgreedLeaders(options_, topic, patience_, [](rd_kafka_t*, std::int32_t) {
-        return RD_KAFKA_RESP_ERR_NO_ERROR;
-      }).status();
+  if (!LeadersAgreed(options_, topic, {})) {
+    return absl::UnavailableError(absl::StrFormat(
+        "topic '%s': Kafka's brokers name different leaders of it: one of them may be cut off from "
+        "Kafka's controller, and not know what the topic takes. Connect that broker again, or stop "
+        "it",
+        topic));
+  }
   target->leaders_agreed_at = steady_clock::now();
-  return absl::IsUnavailable(agreed) ? agreed : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 absl::Status BulkWriter::WriteOnce(const rd_kafka_message_t& message) {

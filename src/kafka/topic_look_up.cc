@@ -20,6 +20,9 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kNamesTogether = 1'000;
 constexpr int kNamesAgainAfterMs = 500;
+// For an answer that decides about an event. A broker that is busy gets more time than where another answer
+// will do.
+constexpr std::chrono::milliseconds kNextBrokerForVerdict{3'000};
 constexpr int kAnswerTimeoutMs = static_cast<int>(kAnswerTimeout.count());
 
 void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question) {
@@ -47,7 +50,8 @@ using OnTopic = std::function<void(const rd_kafka_metadata_topic_t& topic)>;
 
 // About all of them, with a client of its own: what each broker says, as far as they answer.
 void AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& names,
-                   const OnTopic& on_topic) {
+                   const OnTopic& on_topic,
+                   std::chrono::milliseconds next_broker_for = kNextBrokerFor) {
   const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_PRODUCER);
   if (!client.ok()) {
     return;  // the producer's own requests will show it
@@ -70,7 +74,7 @@ void AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& 
     const std::size_t answered = brokers.answered.size();
     brokers.OnAnswer(*metadata);
     if (brokers.answered.size() > answered) {
-      until = steady_clock::now() + kNextBrokerFor;
+      until = steady_clock::now() + next_broker_for;
       for (int i = 0; i < metadata->topic_cnt; ++i) {
         on_topic(metadata->topics[i]);
       }
@@ -164,12 +168,18 @@ bool LeadersMoved(const KafkaOptions& options,
 }
 
 bool LeadersAgreed(const KafkaOptions& options, const std::string& topic,
-                   const std::vector<std::int32_t>& leaders) {
+                   std::vector<std::int32_t> leaders) {
   bool agreed = true;
-  AskEachBroker(options, {topic}, [&](const rd_kafka_metadata_topic_t& answer) {
-    agreed = agreed && (answer.topic != topic || answer.err != RD_KAFKA_RESP_ERR_NO_ERROR ||
-                        LeadersOf(answer) == leaders);
-  });
+  AskEachBroker(
+      options, {topic},
+      [&](const rd_kafka_metadata_topic_t& answer) {
+        if (answer.topic != topic || answer.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+          return;
+        }
+        leaders = leaders.empty() ? LeadersOf(answer) : std::move(leaders);
+        agreed = agreed && LeadersOf(answer) == leaders;
+      },
+      kNextBrokerForVerdict);
   return agreed;
 }
 

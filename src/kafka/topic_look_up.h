@@ -51,9 +51,10 @@ void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool desc
 bool LeadersMoved(const KafkaOptions& options,
                   const std::map<std::string, std::vector<std::int32_t>>& leaders);
 
-// Whether each broker that answers names these leaders of the topic's partitions.
+// Whether each broker that answers names these leaders of the topic's partitions; empty = the same as the
+// others do.
 bool LeadersAgreed(const KafkaOptions& options, const std::string& topic,
-                   const std::vector<std::int32_t>& leaders);
+                   std::vector<std::int32_t> leaders);
 
 // All at once, with a client of its own: who asks keeps each topic for ever. Answers those that do not
 // exist or may not be described; the rest stay open.

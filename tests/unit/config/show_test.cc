@@ -142,7 +142,7 @@ TEST(ShowTest, FieldThatIsMappedToNothingReadsBackAsThat) {
 
 TEST(ShowTest, WordsThatYamlWouldConvertReadBackAsText) {
   ExpectRoundTrip(ParseOk(kLeast, {"name=\"null\"", "source.publication=\"~\"",
-                                   "outboxes=[{columns: {id: \"no\", key: \"010\"}}]"}));
+                                   "outboxes=[{columns: {type: \"no\", key: \"010\"}}]"}));
   ExpectRoundTrip(ParseOk(kLeast, {"name='a: b # c'", "source.publication='*x'"}));
 }
 
@@ -153,7 +153,7 @@ TEST(ShowTest, DollarSignsReadBackAsThemselves) {
       ParseOk(kLeast, {"name=${WALPOST_TEST_DOLLARS}", "source.publication=$$",
                        "source.conninfo=dbname=$${X} host=db",
                        "sink.kafka.properties={bootstrap.servers: k, client.id: \"$${Y}\"}",
-                       "outboxes=[{columns: {id: [\"$$$$\"]}, record_headers: {a: \"$${Z}\"},"
+                       "outboxes=[{columns: {key: [\"$$$$\"]}, record_headers: {a: \"$${Z}\"},"
                        " topic: \"{a$${b}\", topics: {allowed: \"*\"}}]"});
   ASSERT_EQ(config.run.name, "a${HOME}$$b$");
   ExpectRoundTrip(config);
