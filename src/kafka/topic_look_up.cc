@@ -22,7 +22,7 @@ constexpr std::size_t kNamesTogether = 1'000;
 constexpr int kNamesAgainAfterMs = 500;
 // For an answer that decides about an event. A broker that is busy gets more time than where another answer
 // will do.
-constexpr std::chrono::milliseconds kNextBrokerForVerdict{3'000};
+constexpr std::chrono::milliseconds kNextBrokerForDecision{3'000};
 constexpr int kAnswerTimeoutMs = static_cast<int>(kAnswerTimeout.count());
 
 void AskAboutTopic(rd_kafka_t* producer, bool describe, TopicQuestion* question) {
@@ -179,7 +179,7 @@ bool LeadersAgreed(const KafkaOptions& options, const std::string& topic,
         leaders = leaders.empty() ? LeadersOf(answer) : std::move(leaders);
         agreed = agreed && LeadersOf(answer) == leaders;
       },
-      kNextBrokerForVerdict);
+      kNextBrokerForDecision);
   return agreed;
 }
 
