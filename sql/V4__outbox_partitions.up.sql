@@ -1,6 +1,7 @@
 -- walpost, schema version 4: outbox.events in partitions by created_at, so that old rows leave without a DELETE. Needs version 2.
 -- Only a table that is empty, in no publication yet, and without rights, policies or triggers of anybody is made anew, since these would
--- not come along. Any other stays as it is, and outbox.maintain (version 5) deletes from it in chunks. Leave this file out for a plain table. Safe to apply again.
+-- not come along. Any other stays as it is, and outbox.maintain (version 5) deletes from it in chunks. Leave this file out for a plain
+-- table. Safe to apply again.
 
 -- What follows means what pg_catalog has, whoever may create operators or functions elsewhere; and rows that a policy of row-level
 -- security hides are an error, not no rows. The last lines take this back.

@@ -19,10 +19,6 @@
 
 namespace walpost::kafka {
 
-// That all brokers name the same leaders is believed for so long: one that is cut off loses its partitions
-// after broker.session.timeout.ms, which is 9 s.
-inline constexpr std::chrono::milliseconds kLeadersKept{5'000};
-
 // May be called several times: the last one counts.
 using AskLeaders = std::function<rd_kafka_resp_err_t(rd_kafka_t* client, std::int32_t partitions)>;
 

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
-#include "kafka/agreed_leaders.h"
 #include "kafka/classify.h"
 #include "kafka/client.h"
 #include "kafka/properties.h"

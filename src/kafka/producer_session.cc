@@ -483,7 +483,7 @@ std::optional<base::MonotonicTime> ProducerSession::NextDeadline() const {
   if (may_send_ && !failed_) {
     return now_.mono;
   }
-  if (!answered_.empty() || held_answered_ || (!looking_up_ && !to_look_up_.empty())) {
+  if (!answered_.empty() || AnyHeldAnswered() || (!looking_up_ && !to_look_up_.empty())) {
     return now_.mono;
   }
   if (to_look_up_soon_.empty()) {

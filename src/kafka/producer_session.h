@@ -186,6 +186,7 @@ class ProducerSession {
   void ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void HoldRejection(delivery::Sequence sequence, const delivery::Failure& failure,
                      const TopicState& topic);
+  bool AnyHeldAnswered() const;
   void ReportHeld(delivery::SinkListener* listener);
   void ReportFailure(delivery::Sequence sequence, delivery::Failure failure,
                      delivery::SinkListener* listener);
@@ -235,8 +236,7 @@ class ProducerSession {
   base::MonotonicTime next_wait_check_;
   bool refreshing_ = false;
   bool checking_leaders_ = false;
-  std::vector<Held> held_;      // count as outstanding
-  bool held_answered_ = false;  // one of them at least
+  std::vector<Held> held_;  // count as outstanding
 };
 
 }  // namespace walpost::kafka

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "kafka/agreed_leaders.h"
 #include "kafka/client.h"
 #include "kafka/producer_session.h"
 
@@ -180,7 +179,6 @@ void ProducerSession::HoldRejection(delivery::Sequence sequence, const delivery:
                              now_.mono < known.at + kLeadersKept;
   held_.push_back({sequence, failure, known_to_lead});
   if (known_to_lead) {
-    held_answered_ = true;
     return;
   }
   auto agreed = std::make_shared<bool>(true);  // shared by the job's halves
@@ -200,7 +198,7 @@ void ProducerSession::HoldRejection(delivery::Sequence sequence, const delivery:
         if (held == held_.end()) {
           return;  // the session is over
         }
-        held_answered_ = held->answered = true;
+        held->answered = true;
         if (!*agreed) {
           held->failure.kind = delivery::FailureKind::kSessionEnded;
           held->failure.detail +=
@@ -211,8 +209,11 @@ void ProducerSession::HoldRejection(delivery::Sequence sequence, const delivery:
       });
 }
 
+bool ProducerSession::AnyHeldAnswered() const {
+  return std::any_of(held_.begin(), held_.end(), [](const Held& held) { return held.answered; });
+}
+
 void ProducerSession::ReportHeld(delivery::SinkListener* listener) {
-  held_answered_ = false;
   for (const Held& held : std::exchange(held_, {})) {
     if (held.answered || closing_) {
       --outstanding_;

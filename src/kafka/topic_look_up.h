@@ -51,6 +51,10 @@ void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool desc
 bool LeadersMoved(const KafkaOptions& options,
                   const std::map<std::string, std::vector<std::int32_t>>& leaders);
 
+// That all brokers name the same leaders is believed for so long: one that is cut off loses its partitions
+// after broker.session.timeout.ms, which is 9 s.
+inline constexpr std::chrono::milliseconds kLeadersKept{5'000};
+
 // Whether each broker that answers names these leaders of the topic's partitions; empty = the same as the
 // others do.
 bool LeadersAgreed(const KafkaOptions& options, const std::string& topic,
