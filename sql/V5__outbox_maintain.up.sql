@@ -261,18 +261,25 @@ BEGIN
 END
 $$;
 
+-- Why a row with this tx is never known to be delivered; NULL where it may be. No row that is visible has a tx that this cluster has not
+-- given out, but for those of this transaction itself.
+CREATE OR REPLACE FUNCTION outbox.of_another_cluster(tx xid8) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT 'rows have a tx of another cluster, as a dump brings it along. If Kafka has these events: UPDATE outbox.events SET tx = DEFAULT'
+    WHERE tx >= pg_snapshot_xmax(pg_current_snapshot()) AND tx IS DISTINCT FROM pg_current_xact_id_if_assigned()
+$$;
+
 -- Why a partition is not to be dropped; NULL where nothing is in the way.
 CREATE OR REPLACE FUNCTION outbox.kept_because(partition regclass, note outbox.retention_note) RETURNS text LANGUAGE plpgsql
 -- By its index: what has no statistics yet would be read as a whole.
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-    late boolean;
+    late xid8;
 BEGIN
     -- A transaction that began before the partition ended may have committed after the note.
-    EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE tx::text::bigint >= $1 AND NOT pg_visible_in_snapshot(tx, $2))', partition)
+    EXECUTE format('SELECT tx FROM %s WHERE tx::text::bigint >= $1 AND NOT pg_visible_in_snapshot(tx, $2) LIMIT 1', partition)
         INTO late USING pg_snapshot_xmin(note.snapshot)::text::bigint, note.snapshot;
-    IF late THEN
-        RETURN 'not delivered yet: a long transaction has added to it';
+    IF late IS NOT NULL THEN
+        RETURN coalesce(outbox.of_another_cluster(late), 'not delivered yet: a long transaction has added to it');
     END IF;
     RETURN outbox.needed_in(partition);
 END
@@ -396,6 +403,10 @@ BEGIN
     END IF;
     RETURN QUERY SELECT 'kept'::text, 'outbox.events'::text, 'open dead letters need their rows: ' || count(*)
         FROM outbox.events e WHERE e.id = ANY (needed) AND e.created_at < until HAVING count(*) > 0;
+    IF deleted < rows THEN  -- else the next call looks
+        RETURN QUERY SELECT 'kept'::text, 'outbox.events'::text, outbox.of_another_cluster(e.tx) FROM outbox.events e
+            WHERE e.created_at < until AND e.tx >= pg_snapshot_xmax(pg_current_snapshot()) AND outbox.of_another_cluster(e.tx) IS NOT NULL LIMIT 1;
+    END IF;
 END
 $$;
 

@@ -35,10 +35,6 @@ def lose_slot(p):
     p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
 
 
-def ids(p):
-    return sorted(record.id for record in p.records())
-
-
 def test_topic_that_may_not_be_described_then_its_rows_are_left_out_and_the_others_are_sent(make_pipeline, kafka_with_rights):
     p = make_pipeline(on_kafka=kafka_with_rights, config={"delivery": {"on_undeliverable": "dead_letter", "unknown_topic_wait": "100ms"}})
     hidden = p.name + "-hidden"
@@ -59,7 +55,7 @@ def test_topic_that_may_not_be_described_then_its_rows_are_left_out_and_the_othe
     assert "1 left out" in done.stdout and f"'{hidden}' (" in done.stdout and bad in done.stderr and "1 are dead letters" in done.stdout
     p.walpost.start()
     p.wait_confirmed()
-    assert len(ids(p)) == len(set(ids(p))) == 30
+    assert len(p.ids()) == len(set(p.ids())) == 30
     # What was left out is missing, and the line of its topic says why it is not seen.
     audit = p.walpost.verb("audit", check=False)
     assert audit.returncode == 65 and f"topic {hidden}: walpost's Kafka user may not DESCRIBE it" in audit.stdout, audit
@@ -85,7 +81,7 @@ def test_topic_that_may_not_be_described_or_written_then_a_backfill_leaves_its_r
     done = left_out(p, "init", "--backfill")
     assert "3 left out" in done.stdout and all(each in done.stderr for each in bad), done
     assert p.execute("SELECT backfilled FROM walpost.pipeline") == [(True,)], "the operator said so"
-    assert len(ids(p)) == len(set(ids(p))) == 20
+    assert len(p.ids()) == len(set(p.ids())) == 20
 
 
 # A broker may learn of a right late. Who leaves out what cannot be sent does not leave that out.
@@ -117,7 +113,7 @@ def test_topic_that_may_not_be_read_then_nothing_is_judged_or_sent(make_pipeline
         rejected = p.walpost.verb(*verb, check=False)
         assert rejected.returncode == 77 and p.name in rejected.stderr, rejected
     permit(p.kafka, p.name, "Read")
-    assert len(ids(p)) == 10
+    assert len(p.ids()) == 10
 
 
 def test_topic_that_may_not_be_read_then_no_slot_is_replaced(make_pipeline, kafka_with_rights):
@@ -134,4 +130,4 @@ def test_topic_that_may_not_be_read_then_no_slot_is_replaced(make_pipeline, kafk
     assert p.execute("SELECT restart_lsn, confirmed_flush_lsn FROM pg_replication_slots") == before
     permit(p.kafka, p.name, "Read", "DescribeConfigs")
     assert "10 events sent" in p.walpost.verb("slot", "recreate", "--yes").stdout
-    assert len(ids(p)) == len(set(ids(p))) == 20
+    assert len(p.ids()) == len(set(p.ids())) == 20

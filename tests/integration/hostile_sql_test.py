@@ -1,6 +1,5 @@
 """What a role can do to others in the database: with operators, functions, locks and keys of its own."""
 
-import contextlib
 import os
 import subprocess
 
@@ -53,13 +52,6 @@ END $$;
 """
 
 
-@contextlib.contextmanager
-def connected(p, autocommit=True, **more):
-    with contextlib.closing(p.postgres.connect(p.database, autocommit=autocommit, **more)) as connection:
-        with connection.cursor() as cursor:
-            yield cursor
-
-
 def versions(direction):
     return sorted(SQL.glob(f"V*.{direction}.sql"), key=lambda path: int(path.name[1:].split("__")[0]))
 
@@ -85,7 +77,7 @@ def caught(p):
 def test_operators_and_functions_in_public_run_with_nobodys_rights(make_pipeline, mallory):
     p = make_pipeline()
     p.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")  # as before version 15
-    with connected(p, user=mallory) as cursor:
+    with p.connected(user=mallory) as cursor:
         cursor.execute(TRAPS)
     # They are traps: a superuser falls into one.
     p.execute("SELECT 1::oid = 'pg_class'::regclass")
@@ -95,7 +87,7 @@ def test_operators_and_functions_in_public_run_with_nobodys_rights(make_pipeline
     p.walpost.verb("init", "--with-roles")
     p.walpost.verb("init", "--with-roles")
     p.walpost.start()
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         cursor.execute("SELECT * FROM outbox.maintain(ahead => '5 days')")
         cursor.execute("SELECT outbox.set_payload_max(900000); SELECT outbox.set_ephemeral(true); SELECT outbox.set_ephemeral(false)")
         cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'x', idempotency_key => '1', headers => '{\"a\": 1}')", (p.name,))
@@ -148,7 +140,7 @@ def test_every_function_looks_in_pg_catalog_first(make_pipeline):
 def test_roles_file_does_the_same_under_any_search_path(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
-    with connected(p, autocommit=False) as cursor:
+    with p.connected(autocommit=False) as cursor:
         cursor.execute("SET search_path = outbox, walpost, public")
         cursor.execute((SQL / "R__roles.sql").read_text(encoding="utf-8"))
         cursor.connection.commit()
@@ -164,7 +156,7 @@ def test_roles_file_does_the_same_under_any_search_path(make_pipeline):
 def test_init_by_a_superuser_does_not_build_on_what_others_own(make_pipeline, mallory):
     p = make_pipeline()
     p.execute(f"GRANT CREATE ON DATABASE {p.database} TO mallory")
-    with connected(p, user=mallory) as cursor:
+    with p.connected(user=mallory) as cursor:
         cursor.execute("CREATE SCHEMA walpost; CREATE TABLE walpost.schema_version (version integer PRIMARY KEY)")
     rejected = p.walpost.verb("init", check=False)
     assert rejected.returncode == 78 and "schema walpost belongs to role mallory" in rejected.stderr
@@ -180,7 +172,7 @@ def test_init_by_a_superuser_does_not_build_on_what_others_own(make_pipeline, ma
 def test_files_that_a_superuser_applies_do_not_build_on_what_others_own(make_pipeline, mallory):
     p = make_pipeline()
     p.execute(f"GRANT CREATE ON DATABASE {p.database} TO mallory")
-    with connected(p, user=mallory) as cursor:
+    with p.connected(user=mallory) as cursor:
         cursor.execute("CREATE SCHEMA walpost; CREATE SCHEMA outbox; CREATE SCHEMA inbox")
         cursor.execute("CREATE TABLE walpost.schema_version (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())")
         cursor.execute("CREATE FUNCTION walpost.lock_tables(VARIADIC regclass[]) RETURNS void LANGUAGE plpgsql AS 'BEGIN ALTER ROLE mallory SUPERUSER; END'")
@@ -209,7 +201,7 @@ def test_owner_who_is_no_superuser_can_do_all_but_roles(make_pipeline):
     own = p.another(conninfo=p.postgres.conninfo(p.database, user="shop_owner"))
     own.verb("init")
     own.verb("init")
-    with connected(p, user="shop_owner") as cursor:
+    with p.connected(user="shop_owner") as cursor:
         cursor.execute("SELECT * FROM outbox.maintain(ahead => '5 days')")
         assert len(cursor.fetchall()) == 2
         cursor.execute("SELECT outbox.set_payload_max(900000); SELECT outbox.emit('Tested', %s, 'k', 'x')", (p.name,))
@@ -225,7 +217,7 @@ def test_idempotency_key_of_one_writer_is_nothing_to_another(make_pipeline, mall
     emit = "SELECT outbox.emit('Tested', 'a', 'k', 'x', idempotency_key => 'payment-1')"
     ids = {}
     for name, user, role in [("guessed", mallory, "NONE"), ("first", "honest", "NONE"), ("again", "honest", "NONE"), ("as tenant", "honest", "tenant")]:
-        with connected(p, user=user) as cursor:
+        with p.connected(user=user) as cursor:
             cursor.execute(f"SET ROLE {role}; {emit}")
             ids[name] = cursor.fetchone()[0]
     assert ids["first"] == ids["again"] and len(set(ids.values())) == 3
@@ -236,7 +228,7 @@ def test_idempotency_key_of_one_writer_is_nothing_to_another(make_pipeline, mall
 def test_writer_can_hold_up_maintenance_by_no_lock_of_his(make_pipeline, mallory):
     p = make_pipeline()
     p.walpost.init()
-    with connected(p, user=mallory) as cursor:
+    with p.connected(user=mallory) as cursor:
         cursor.execute("SELECT pg_advisory_lock_shared(n::bigint << 32 | k) FROM generate_series(1, 2) n, generate_series(1, 2) k")
         cursor.execute("SELECT pg_advisory_lock(%s, k) FROM generate_series(0, 10) k", (p.execute("SELECT 'outbox.events'::regclass::oid::integer")[0][0],))
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
@@ -281,7 +273,7 @@ def test_note_of_one_who_is_not_trusted_leaves_no_row_out(make_pipeline, mallory
     p.execute(fill, p.name, 1)
     p.wait_confirmed()
     p.walpost.stop()
-    with connected(p, user=mallory) as cursor:
+    with p.connected(user=mallory) as cursor:
         note = "SELECT now() AS noted_at, '4000000000:4000000000:'::pg_snapshot AS snapshot, '0/1'::pg_lsn AS lsn, system_identifier::numeric FROM pg_control_system()"
         cursor.execute(f"CREATE {'VIEW' if 'view' in by else 'TABLE'} public.retention_note AS {note}; GRANT SELECT ON public.retention_note TO PUBLIC")
         cursor.execute("CREATE FUNCTION public.maintain() RETURNS void LANGUAGE sql AS ''")
@@ -331,7 +323,7 @@ def test_check_runs_no_function_that_somebody_put_beside_the_table(make_pipeline
               " type text, payload text, created_at timestamptz DEFAULT now()) PARTITION BY RANGE (created_at);"
               " CREATE TABLE app.events_2000 PARTITION OF app.events FOR VALUES FROM ('2000-01-01') TO ('2000-01-02');"
               f" ALTER TABLE app.events OWNER TO {owner}; GRANT SELECT ON app.events, app.events_2000 TO PUBLIC")
-    with connected(p, user=mallory) as cursor:
+    with p.connected(user=mallory) as cursor:
         make_trap(cursor, "app")
         cursor.execute(PARTITIONS.format("app"))
         cursor.execute("CREATE VIEW app.events_default AS SELECT WHERE app.trap(); GRANT SELECT ON app.events_default TO PUBLIC")
@@ -347,7 +339,7 @@ def test_check_runs_no_function_that_somebody_put_beside_the_table(make_pipeline
 def test_tables_of_walpost_that_are_views_of_another_are_not_read(make_pipeline, mallory):
     p = make_pipeline()
     p.execute(f"GRANT CREATE ON DATABASE {p.database} TO mallory")
-    with connected(p, user=mallory) as cursor:
+    with p.connected(user=mallory) as cursor:
         cursor.execute("CREATE SCHEMA walpost")
         make_trap(cursor, "walpost")
         for name in ("pipeline", "schema_version", "dead_letters", "dead_letter_count"):
@@ -364,7 +356,7 @@ def test_tables_of_walpost_that_are_views_of_another_are_not_read(make_pipeline,
 def test_message_is_not_emitted_by_a_function_of_another(make_pipeline, mallory):
     p = make_pipeline(config={"messages": {"prefixes": ["shop"]}})
     p.execute(f"GRANT CREATE ON DATABASE {p.database} TO mallory")
-    with connected(p, user=mallory) as cursor:
+    with p.connected(user=mallory) as cursor:
         cursor.execute("CREATE SCHEMA outbox")
         make_trap(cursor, "outbox")
         cursor.execute("CREATE FUNCTION outbox.emit_message(text, text, text, text, content_type text, prefix text) RETURNS uuid LANGUAGE sql"
@@ -384,7 +376,7 @@ READING = (["replay", "--all", "--dry-run"], ["replay", "--missing", "--dry-run"
 def start_own(p):
     """An outbox of mallory's own, with a row, and a dead letter that needs it; a trap beside it."""
     p.execute("CREATE SCHEMA app AUTHORIZATION mallory")
-    with connected(p, user="mallory") as cursor:
+    with p.connected(user="mallory") as cursor:
         make_trap(cursor, "app")
         cursor.execute(OWN_TABLE)
         cursor.execute("INSERT INTO app.own (aggregatetype, aggregateid, type, payload) VALUES (%s, 'k', 'Tested', 'x')", (p.name,))
@@ -404,7 +396,7 @@ def rejected_everywhere(p, why):
 def test_view_in_the_place_of_a_table_is_not_read(make_pipeline, mallory):
     p = make_pipeline()
     start_own(p)
-    with connected(p, user=mallory) as cursor:
+    with p.connected(user=mallory) as cursor:
         cursor.execute("ALTER TABLE app.own RENAME TO own_real;"
                        " CREATE VIEW app.own AS SELECT id, aggregatetype, aggregateid, type, payload, tx FROM app.own_real WHERE app.trap()")
     rejected_everywhere(p, "app.own is a view: rows are read from tables only")
@@ -415,7 +407,7 @@ def test_foreign_table_below_a_table_is_not_read(make_pipeline, mallory, kind):
     p = make_pipeline()
     p.execute("CREATE FOREIGN DATA WRAPPER far; CREATE SERVER far FOREIGN DATA WRAPPER far; GRANT USAGE ON FOREIGN SERVER far TO mallory")
     start_own(p)
-    with connected(p, user=mallory) as cursor:
+    with p.connected(user=mallory) as cursor:
         if "PARTITION" in kind:
             cursor.execute("DROP TABLE app.own; CREATE TABLE app.own (id uuid, aggregatetype text, aggregateid text, type text, payload text) PARTITION BY RANGE (id)")
             kind = kind.replace("DEFAULT", "FOR VALUES FROM (MINVALUE) TO (MAXVALUE)")
@@ -431,7 +423,7 @@ def test_foreign_table_below_a_table_is_not_read(make_pipeline, mallory, kind):
 def test_cast_of_another_runs_with_nobodys_rights(make_pipeline, mallory, implicit):
     p = make_pipeline()
     start_own(p)
-    with connected(p, user=mallory) as cursor:
+    with p.connected(user=mallory) as cursor:
         cursor.execute("CREATE TYPE app.choice AS ENUM ('x', 'y'); ALTER TABLE app.own ALTER payload TYPE app.choice USING payload::app.choice;"
                        " ALTER TABLE app.own DROP COLUMN id; ALTER TABLE app.own ADD COLUMN id app.choice DEFAULT 'x';"
                        " CREATE FUNCTION app.show(app.choice) RETURNS text LANGUAGE plpgsql AS 'BEGIN PERFORM app.trap(); RETURN ''z''; END';"
@@ -459,7 +451,7 @@ def init_roles(p, user="postgres", check=False):
 def test_roles_that_somebody_prepared_get_no_rights_until_they_are_dropped(make_pipeline, own_server, prepared):
     p = make_pipeline(on_postgres=own_server)
     p.execute("CREATE ROLE mallory LOGIN CREATEROLE")
-    with connected(p, user="mallory") as cursor:
+    with p.connected(user="mallory") as cursor:
         cursor.execute(prepared)
     role = prepared.split()[2]
     rejected = init_roles(p)
@@ -477,14 +469,14 @@ def test_roles_that_are_there_are_taken_when_their_administrator_says_so(make_pi
     rejected = init_roles(p)
     assert rejected.returncode == 78 and "outbox_relay, outbox_writer" in rejected.stderr and "CREATE ROLE outbox_owner; GRANT outbox_owner TO postgres" in rejected.stderr
     # What mallory gives to itself, or to the administrator, says nothing.
-    with connected(p, user="mallory") as cursor:
+    with p.connected(user="mallory") as cursor:
         cursor.execute("CREATE ROLE outbox_owner; GRANT outbox_owner TO postgres; GRANT outbox_owner TO mallory")
     assert "REVOKE outbox_owner FROM mallory" in init_roles(p).stderr
     p.execute("DROP ROLE outbox_owner; CREATE ROLE outbox_owner; GRANT outbox_owner TO postgres")
     init_roles(p, check=True)
     # Another administrator, another database, and who was given a role since by those who may.
     p.execute("CREATE ROLE second LOGIN SUPERUSER; CREATE ROLE deploy LOGIN; GRANT outbox_writer TO deploy WITH ADMIN OPTION")
-    with connected(p, user="deploy") as cursor:
+    with p.connected(user="deploy") as cursor:
         cursor.execute("GRANT outbox_writer TO mallory")
     init_roles(p, user="second", check=True)
     init_roles(make_pipeline(on_postgres=own_server), check=True)
@@ -496,7 +488,7 @@ def test_administrator_who_is_no_superuser_applies_roles_again_and_nobody_elses(
     p = make_pipeline(on_postgres=own_server)
     p.execute("CREATE ROLE admin LOGIN REPLICATION CREATEROLE; CREATE ROLE mallory LOGIN CREATEROLE")
     p.execute(f"ALTER DATABASE {p.database} OWNER TO admin")
-    with connected(p, user="mallory") as cursor:
+    with p.connected(user="mallory") as cursor:
         cursor.execute("CREATE ROLE outbox_owner ROLE mallory")
     assert "REVOKE outbox_owner FROM mallory" in init_roles(p, user="admin").stderr
     p.execute("DROP ROLE outbox_owner")
@@ -504,7 +496,7 @@ def test_administrator_who_is_no_superuser_applies_roles_again_and_nobody_elses(
         init_roles(p, user="admin", check=True)
     # Who may create roles can grant them before 16, and is found.
     if p.postgres.major < 16:
-        with connected(p, user="mallory") as cursor:
+        with p.connected(user="mallory") as cursor:
             cursor.execute("GRANT outbox_owner TO mallory")
         assert "REVOKE outbox_owner FROM mallory" in init_roles(p, user="admin").stderr
 
@@ -522,7 +514,7 @@ def test_roles_are_made_beside_a_table_of_ones_own_alone(make_pipeline, own_serv
 @pytest.mark.smoke
 def test_functions_work_in_a_session_in_which_a_backslash_escapes(make_pipeline):
     p = make_pipeline().start()
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         cursor.execute("SET standard_conforming_strings = off; SET escape_string_warning = off")
         cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'text', headers => '{\"h\": \"v\"}')", (p.name,))
         for _ in range(2):
@@ -540,7 +532,7 @@ def test_functions_work_in_a_session_in_which_a_backslash_escapes(make_pipeline)
 def test_printed_sql_runs_nothing_of_what_stands_in_public(make_pipeline, workspace, more):
     p = make_pipeline(on_postgres=workspace.postgres(), config={"messages": {"prefixes": ["shop"]}} if "--with-messages" in more else None)
     p.execute("CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO PUBLIC")
-    with connected(p, user="mallory") as cursor:
+    with p.connected(user="mallory") as cursor:
         cursor.execute(TRAPS)
     printed = p.walpost.verb("init", "--print-sql", *more).stdout
     psql(p, text=printed + "SELECT current_setting('search_path') = '\"$user\", public' AS same \\gset\nSELECT 1 / (:'same' = 't')::int;\n")
@@ -554,7 +546,7 @@ def test_right_to_emit_is_given_to_nobody_who_made_a_function_of_that_name(make_
     p.execute(f"CREATE ROLE {stranger} LOGIN; GRANT CREATE ON DATABASE {p.database} TO {stranger}")
     p.execute("CREATE TABLE public.outbox (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text)")
     p.walpost = p.another(config={"outboxes": [{"preset": "debezium", "topics": {"allowed": ["*"]}}]})
-    with connected(p, user=stranger) as cursor:
+    with p.connected(user=stranger) as cursor:
         cursor.execute("CREATE SCHEMA outbox; CREATE FUNCTION outbox.emit_message() RETURNS void LANGUAGE sql AS ''")
     printed = p.walpost.verb("init", "--print-sql", "--revoke-emit").stdout
     with pytest.raises(AssertionError, match=f"emit_message belongs to role {stranger}"):

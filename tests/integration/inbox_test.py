@@ -1,6 +1,5 @@
 """The consumer's side: inbox.accept and inbox.accept_position, what they promise to transactions, and how old ids leave."""
 
-import contextlib
 import datetime
 import itertools
 import random
@@ -51,10 +50,8 @@ class Inbox:
     def age(self, *events, by="40 days"):
         self.execute("UPDATE inbox.processed_events SET accepted_at = accepted_at - %s::interval WHERE event_id = ANY (%s)", by, list(events))
 
-    @contextlib.contextmanager
     def connected(self, autocommit=True):
-        with contextlib.closing(self.postgres.connect(self.database, autocommit=autocommit)) as connection, connection.cursor() as cursor:
-            yield cursor
+        return self.postgres.connected(self.database, autocommit)
 
     def waiting(self):
         return self.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = %s AND wait_event_type = 'Lock'", self.database)[0][0]

@@ -22,13 +22,6 @@ def started(make_pipeline, config=None, **options):
     return p
 
 
-@contextlib.contextmanager
-def connected(p):
-    """Each statement is a transaction."""
-    with contextlib.closing(p.postgres.connect(p.database)) as connection, connection.cursor() as cursor:
-        yield cursor
-
-
 def emit(cursor, p, key="key", payload="x", prefix="shop", **more):
     """The event's id."""
     names = "".join(f", {name} => %({name})s" for name in more)
@@ -49,7 +42,7 @@ def emit_bytes(cursor, content, prefix="shop", transactional=True):
 
 def test_messages_are_emitted_in_a_session_in_which_a_backslash_escapes(make_pipeline):
     p = started(make_pipeline)
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         cursor.execute("SET standard_conforming_strings = off; SET escape_string_warning = off")
         sent = [emit(cursor, p, payload="x" * size, headers=Json({"h": "v"})) for size in (1, 100, 20_000, 500_000)]
     p.wait_confirmed()
@@ -134,7 +127,7 @@ def test_what_sql_builds_is_what_the_generated_class_reads_and_writes(make_pipel
     generated = servers.load_proto("outbox_message").OutboxMessage
     p.execute("SELECT pg_create_logical_replication_slot('probe', 'pgoutput')")
     expected = []
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         for odd in [*ODD, {"topic": p.name}]:
             arguments = dict(odd)
             payload = arguments.get("payload", "x")
@@ -188,7 +181,7 @@ def test_applications_generated_class_needs_no_sql_function(make_pipeline):
     p = started(make_pipeline)
     message = servers.load_proto("outbox_message").OutboxMessage(
         id="any text", type="Tested", aggregate_type=p.name, aggregate_id="key", payload=b"\0\1", headers={"a": "b"})
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         emit_bytes(cursor, message.SerializeToString())
     p.wait_confirmed()
     (record,) = p.records()
@@ -211,7 +204,7 @@ def test_malformed_message_halts_and_names_where_it_is(make_pipeline, kafka):
     kafka.create_topic("dead-passed", 1)  # shows what is skipped below
     p = started(make_pipeline, config={"messages": {**PREFIXES["messages"], "on_undeliverable": "halt"},
                                        "delivery": {}})
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         first = emit(cursor, p)
         emit_bytes(cursor, b"no protobuf, a secret")
         second = emit(cursor, p)
@@ -229,7 +222,7 @@ def test_malformed_message_halts_and_names_where_it_is(make_pipeline, kafka):
 
 def test_dead_letter_of_a_malformed_message_keeps_what_no_table_has(make_pipeline, kafka):
     p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter"}})
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         emit_bytes(cursor, b"\x0a\x02e1 cut")
         event = emit(cursor, p)
     p.wait_confirmed()
@@ -248,7 +241,7 @@ def test_dead_letter_of_a_malformed_message_keeps_what_no_table_has(make_pipelin
 
 def test_message_too_large_for_its_topic_is_sent_again_as_it_was(make_pipeline, kafka):
     p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter"}})
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         event = emit(cursor, p, payload="x" * 2_000_000)
     p.wait_confirmed()
     assert p.records() == []
@@ -261,7 +254,7 @@ def test_message_too_large_for_its_topic_is_sent_again_as_it_was(make_pipeline, 
 # One of 1 GB is written by PostgreSQL before 16, and can never be read back.
 def test_message_that_could_stop_every_slot_is_rejected(make_pipeline):
     p = started(make_pipeline)
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         with pytest.raises(psycopg2.errors.ProgramLimitExceeded, match="67108864"):
             emit(cursor, p, payload="x" * (64 << 20))
         with pytest.raises(psycopg2.errors.ProgramLimitExceeded, match="67108864"):
@@ -274,7 +267,7 @@ def test_message_that_could_stop_every_slot_is_rejected(make_pipeline):
 # Readers of CloudEvents' binary mode would believe a whole event that stands in the payload.
 def test_content_type_of_a_whole_cloud_event_is_rejected(make_pipeline):
     p = started(make_pipeline)
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         for content_type in ("application/cloudevents+json", "\tApplication/CloudEvents-Batch", "\u2003application/cloudevents"):
             with pytest.raises(psycopg2.errors.InvalidParameterValue, match="application/cloudevents"):
                 emit(cursor, p, content_type=content_type)
@@ -287,7 +280,7 @@ def test_content_type_of_a_whole_cloud_event_is_rejected(make_pipeline):
 def test_large_message_that_its_topic_rejected_is_sent_again(make_pipeline, kafka):
     p = started(make_pipeline, config={"delivery": {"on_undeliverable": "dead_letter"}})
     kafka.alter_topic(p.name, {"max.message.bytes": "200000"})
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         event = emit(cursor, p, payload="x" * 9_000_000)
     p.wait_confirmed()
     assert p.records() == []
@@ -298,7 +291,7 @@ def test_large_message_that_its_topic_rejected_is_sent_again(make_pipeline, kafk
 
 def test_truncated_message_cannot_be_sent_again_and_says_so(make_pipeline, kafka):
     p = started(make_pipeline, config={"source": {"event_bytes_max": "1MiB"}, "delivery": {"on_undeliverable": "dead_letter"}})
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         event = emit(cursor, p, payload="x" * 2_000_000)
     p.wait_confirmed()
     ((row, _, value),) = dead_letters(p)
@@ -317,7 +310,7 @@ def configured(p, *prefixes):
 # Failure 56.
 def test_prefix_that_is_not_configured_any_more_halts_until_it_is_or_is_given_up(make_pipeline):
     p = started(make_pipeline)
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         emit(cursor, p)
         p.wait_confirmed()
         configured(p, "billing").start(wait="halted")

@@ -1,6 +1,5 @@
-"""What applications and administrators touch: outbox.emit, what the table rejects, partitions, retention, roles."""
+"""What applications and administrators touch: outbox.emit, what the table rejects, roles."""
 
-import contextlib
 import json
 import threading
 import time
@@ -11,52 +10,16 @@ import psycopg2.errors
 import pytest
 import servers
 
-OLD = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, created_at) SELECT %s, 'key', 'Tested', '', " \
-      "now() - %s::interval FROM generate_series(1, %s)"
-
-
-@contextlib.contextmanager
-def connected(p, autocommit=True, **more):
-    with contextlib.closing(p.postgres.connect(p.database, autocommit=autocommit, **more)) as connection:
-        with connection.cursor() as cursor:
-            yield cursor
-
 
 def one(cursor, sql, *arguments):
     cursor.execute(sql, arguments or None)
     return cursor.fetchone()[0]
 
 
-def maintain(p, arguments=""):
-    """What it did, as {(action, what)}, and its warnings."""
-    with connected(p) as cursor:
-        cursor.execute(f"SELECT * FROM outbox.maintain({arguments})")
-        return {(action, what) for action, what, _ in cursor.fetchall()}, "".join(cursor.connection.notices)
-
-
-def reconnect(p):
-    """A connect notes how far was delivered, and maintain believes what is noted."""
-    p.walpost.stop()
-    p.walpost.start()
-
-
-def partitions(p, older_than="1 day"):
-    rows = p.execute("SELECT partition::text FROM outbox.partitions() WHERE ends < now() - %s::interval", older_than)
-    return {row[0] for row in rows}
-
-
-def ids(p):
-    return sorted(record.id for record in p.records())
-
-
-def stored_ids(p):
-    return sorted(row[0] for row in p.execute("SELECT id::text FROM outbox.events"))
-
-
 @pytest.mark.smoke
 def test_emit_takes_bytes_json_and_text_and_returns_ids_that_grow(make_pipeline):
     p = make_pipeline().start()
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         emitted = [one(cursor, "SELECT outbox.emit('Tested', %s, 'k', '\\x00ff'::bytea)", p.name),
                    one(cursor, "SELECT outbox.emit('Tested', %s, 'k', '{\"a\": 1}'::jsonb, headers => '{\"h\": \"v\"}')", p.name),
                    one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'text', schema_name => 's', occurred_at => '2026-01-02Z')", p.name),
@@ -75,7 +38,7 @@ def test_emit_takes_bytes_json_and_text_and_returns_ids_that_grow(make_pipeline)
 def test_trace_context_of_the_transaction_is_taken_when_none_is_given(make_pipeline):
     p = make_pipeline().start()
     context, own = f"00-{'a' * 32}-{'b' * 16}-01", f"00-{'c' * 32}-{'d' * 16}-01"
-    with connected(p, autocommit=False) as cursor:
+    with p.connected(autocommit=False) as cursor:
         cursor.execute("SET LOCAL outbox.traceparent = %s; SET LOCAL outbox.tracestate = 'vendor=1'", (context,))
         one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'x')", p.name)
         one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'x', traceparent => %s, tracestate => 'own=1')", p.name, own)
@@ -133,7 +96,7 @@ def test_what_kafka_would_not_take_is_rejected_in_the_transaction_of_the_applica
     p = make_pipeline()
     p.walpost.init()
     outcome = {}
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         for arguments, _ in REJECTED:
             try:
                 cursor.execute(f"SELECT outbox.emit({arguments})")
@@ -147,7 +110,7 @@ def test_what_the_table_takes_can_be_delivered_at_the_limits_of_all_columns_toge
     p = make_pipeline().start()
     strange = {"number": 1.5, "large": 10**300, "flag": True, "none": None, "ce_own": "extension", "walpost": "no prefix", "a name": "\U0001f600",
                "text": 'quotes " and : "walpost-x": 1', "Tracestate": None, "x-id": "no end"}
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'x', headers => %s, occurred_at => '0001-01-01Z')", (p.name, json.dumps(strange)))
         cursor.execute("SELECT outbox.emit('Tested', %s, 'k', 'x', headers => 'null', occurred_at => '9999-12-31 23:59:59.999999Z')", (p.name,))
         # A name in one column, and the most that each of the others may hold.
@@ -171,7 +134,7 @@ def test_what_the_table_takes_is_delivered_to_the_default_topic_in_formats_that_
     p.start()
     own = {"traceparent": "00-ab", "Tracestate": "x", "ce_own": "y", "a" * 300: "z"}
     many = {str(n): "" for n in range(1000)}
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         emitted = [one(cursor, "SELECT outbox.emit('Tested', %s, 'k', '{}'::jsonb, headers => %s, traceparent => '', tracestate => NULL)", longest, json.dumps(own)),
                    one(cursor, "SELECT outbox.emit('Tested', %s, 'k', '{}'::jsonb, headers => %s, traceparent => '00-cd')", longest,
                        json.dumps({"traceparent": None, "Tracestate": "x"})),
@@ -186,7 +149,7 @@ def test_what_the_table_takes_is_delivered_to_the_default_topic_in_formats_that_
 def test_emit_without_a_value_names_the_argument_and_the_limit_of_the_payload_can_be_raised(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         with pytest.raises(psycopg2.errors.NullValueNotAllowed, match="aggregate_id must have a value"):
             cursor.execute("SELECT outbox.emit('Tested', 'a', NULL, 'x')")
         cursor.execute("SELECT outbox.set_payload_max(2000000)")
@@ -205,10 +168,10 @@ def test_one_idempotency_key_is_one_event_also_when_two_come_at_once(make_pipeli
     results = {}
 
     def second(key):
-        with connected(p) as cursor:
+        with p.connected() as cursor:
             results[key] = one(cursor, emit, p.name, key)
 
-    with connected(p, autocommit=False) as first:
+    with p.connected(autocommit=False) as first:
         kept = one(first, emit, p.name, "kept")
         assert one(first, emit, p.name, "kept") == kept
         first.connection.commit()
@@ -222,303 +185,13 @@ def test_one_idempotency_key_is_one_event_also_when_two_come_at_once(make_pipeli
     assert results["committed"] == results["first committed"]
     assert results["rolled back"] != results["first rolled back"]
     p.wait_confirmed()
-    assert ids(p) == sorted([kept, results["committed"], results["rolled back"]]) == stored_ids(p)
+    assert p.ids() == sorted([kept, results["committed"], results["rolled back"]]) == p.stored_ids()
 
     p.execute("UPDATE outbox.idempotency SET created_at = now() - interval '8 days' WHERE key = 'kept'")
     assert p.execute("SELECT outbox.forget_keys()")[0][0] == 1
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         assert one(cursor, emit, p.name, "kept") != kept
         assert one(cursor, emit, p.name, "committed") == results["committed"]
-
-
-@pytest.mark.smoke
-def test_rows_of_the_default_partition_get_one_of_their_own_and_are_sent_once(make_pipeline):
-    p = make_pipeline().start()
-    p.execute(OLD, p.name, "2 days", 50)
-    p.execute(OLD, p.name, "0 days", 5)
-    assert p.execute("SELECT count(*) FROM outbox.events_default")[0][0] == 50
-    did, warnings = maintain(p)
-    assert {action for action, _ in did} == {"made"} and "rows were in the default partition" in warnings
-    assert p.execute("SELECT count(*) FROM outbox.events_default")[0][0] == 0
-    assert len(stored_ids(p)) == 55
-    p.execute(OLD, p.name, "2 days", 1)
-    assert p.execute("SELECT count(*) FROM outbox.events_default")[0][0] == 0
-    p.wait_confirmed()
-    assert ids(p) == stored_ids(p)
-    assert maintain(p)[0] == set()
-
-
-# Whoever inserts waits meanwhile.
-def test_a_call_that_gives_the_rows_of_the_default_partition_one_makes_few_others(make_pipeline):
-    p = make_pipeline().start()
-    p.execute(OLD, p.name, "2 days", 1)
-    arguments = "ahead => '6 days', every => 'hour'"
-    assert len(maintain(p, arguments)[0]) == 1 + 24
-    assert len(maintain(p, arguments)[0]) > 24, "the others"
-    assert maintain(p, arguments)[0] == set()
-
-
-def test_rows_from_before_and_after_other_partitions_stay_in_the_default_one(make_pipeline):
-    p = make_pipeline().start()
-    p.execute(OLD, p.name, "9 days", 1)
-    p.execute(OLD, p.name, "-9 days", 1)
-    for _ in range(2):
-        did, warnings = maintain(p)
-        assert did == set() and "keeps them" in warnings
-    p.execute("DELETE FROM outbox.events WHERE created_at > now()")
-    assert len(maintain(p)[0]) == 1
-    p.wait_confirmed()
-    assert len(ids(p)) == 2
-
-
-def test_no_partition_is_dropped_before_every_slot_has_passed_it(make_pipeline):
-    p = make_pipeline().start()
-    p.execute(OLD, p.name, "10 days", 20)
-    maintain(p)
-    old = partitions(p)
-    assert len(old) == 1
-    p.wait_confirmed()
-    p.walpost.stop()
-    expected = stored_ids(p)
-    p.execute(OLD, p.name, "10 days", 20)  # not delivered
-    p.execute(OLD, p.name, "9 days", 20)
-    for _ in range(3):
-        did, warnings = maintain(p)
-        assert "dropped" not in {action for action, _ in did}, (did, warnings)
-    assert len(partitions(p)) == 2
-    expected = stored_ids(p)
-    p.walpost.start()
-    p.wait_confirmed()
-    assert "dropped" not in {action for action, _ in maintain(p)[0]}, "what is confirmed is not noted yet"
-    reconnect(p)
-    did, _ = maintain(p)
-    assert {action for action, _ in did} == {"dropped"} and len(did) == 2 and partitions(p) == set()
-    assert ids(p) == expected
-
-
-def test_partition_that_a_long_transaction_has_added_to_is_kept_until_that_is_delivered(make_pipeline):
-    p = make_pipeline().start()
-    p.execute(OLD, p.name, "10 days", 1)
-    maintain(p, "keep => '30 days'")
-    with connected(p, autocommit=False) as late:
-        late.execute(OLD, (p.name, "10 days", 1))
-        p.wait_confirmed()
-        maintain(p, "keep => '30 days'")  # its note does not see the late row
-        p.wait_confirmed()
-        reconnect(p)
-        _, warnings = maintain(p)
-        assert "no lock within" in warnings
-        p.wait_confirmed()
-        p.walpost.stop()
-        late.connection.commit()
-    did, _ = maintain(p)
-    assert {action for action, _ in did} == {"kept"} and len(partitions(p)) == 1
-    expected = stored_ids(p)
-    p.walpost.start()
-    p.wait_confirmed()
-    reconnect(p)
-    did, _ = maintain(p)
-    assert {action for action, _ in did} == {"dropped"}
-    assert ids(p) == expected
-
-
-def test_nothing_is_dropped_while_a_slot_is_missing(make_pipeline):
-    p = make_pipeline()
-    p.walpost.init()
-    p.execute(OLD, p.name, "10 days", 1)
-    p.walpost.verb("slot", "drop", "--yes")
-    for _ in range(2):
-        did, warnings = maintain(p)
-        assert "dropped" not in {action for action, _ in did}
-        assert f"slot {p.name} of pipeline {p.name} is missing" in warnings
-    p.execute("DELETE FROM walpost.pipeline")
-    assert "walpost.pipeline is empty" in maintain(p)[1]
-
-
-FOREIGN_HANDS = {
-    "advance": ["SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())"],
-    "new slot": ["SELECT pg_drop_replication_slot(%s)", "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"],
-}
-
-
-# `run` itself halts then, because what lies between is not delivered.
-@pytest.mark.smoke
-@pytest.mark.parametrize("hand", FOREIGN_HANDS)
-def test_nothing_undelivered_is_dropped_because_a_foreign_hand_has_moved_the_slot(make_pipeline, hand):
-    p = make_pipeline().start()
-    p.insert(1, 5)
-    p.wait_confirmed()
-    assert p.walpost.stop() == 0
-    p.execute(OLD, p.name, "10 days", 7)  # not delivered
-    undelivered = stored_ids(p)
-    maintain(p)
-    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
-    for statement in FOREIGN_HANDS[hand]:
-        p.execute(statement, p.name)
-    p.walpost.start(wait="halted")
-    assert p.walpost.status()["halt"]["reason"] == "slot_moved"
-    for _ in range(2):
-        maintain(p)
-    assert stored_ids(p) == undelivered, "rows are gone that Kafka does not have"
-    # Going on from here does not say that they may go: they are sent from the table first.
-    assert p.walpost.stop() == 0
-    p.walpost.verb("slot", "advance", "--yes")
-    p.walpost.start()
-    p.wait_confirmed()
-    maintain(p)
-    reconnect(p)
-    did, warnings = maintain(p)
-    assert stored_ids(p) == undelivered and not did and "dlq discard --reason transactions_skipped" in warnings
-    p.walpost.verb("replay", "--missing", "--in-place")
-    assert set(undelivered) <= set(ids(p))
-    p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
-    assert "dropped" in {action for action, _ in maintain(p)[0]}
-
-
-# To leave the gap is no word about what may leave the table.
-@pytest.mark.smoke
-def test_nothing_undelivered_is_dropped_because_its_gap_was_left(make_pipeline):
-    p = make_pipeline().start()
-    p.insert(1, 5)
-    p.wait_confirmed()
-    assert p.walpost.stop() == 0
-    p.execute(OLD, p.name, "10 days", 7)  # not delivered
-    undelivered = stored_ids(p)
-    maintain(p)
-    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
-    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
-    assert "dlq discard --reason transactions_skipped" in p.walpost.verb("slot", "recreate", "--leave-gap", "--yes").stdout
-    p.walpost.start()
-    p.wait_confirmed()
-    maintain(p)
-    reconnect(p)
-    did, warnings = maintain(p)
-    assert stored_ids(p) == undelivered and not did and "slot recreate --leave-gap" in warnings
-    p.walpost.verb("replay", "--missing", "--in-place")
-    assert set(undelivered) <= set(ids(p))
-    p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
-    assert "dropped" in {action for action, _ in maintain(p)[0]}
-
-
-def test_nothing_is_dropped_before_it_is_noted_how_far_was_delivered(make_pipeline):
-    p = make_pipeline().start()
-    p.execute(OLD, p.name, "10 days", 5)
-    maintain(p)
-    p.wait_confirmed()
-    p.execute("UPDATE walpost.pipeline SET delivered_lsn = NULL")
-    did, warnings = maintain(p)
-    assert "dropped" not in {action for action, _ in did}
-    assert f"pipeline {p.name} has not noted yet how far it has delivered" in warnings
-    reconnect(p)
-    assert "dropped" in {action for action, _ in maintain(p)[0]}
-
-
-def test_rows_of_a_partition_that_was_dropped_by_hand_still_arrive(make_pipeline):
-    p = make_pipeline().start()
-    p.walpost.stop()
-    p.execute(OLD, p.name, "10 days", 20)
-    maintain(p)
-    p.execute(OLD, p.name, "10 days", 20)
-    expected = stored_ids(p)
-    for partition in partitions(p):
-        p.execute(f"DROP TABLE {partition}")
-    p.insert(1, 5)
-    expected = sorted(expected + stored_ids(p))
-    if p.postgres.major < 15:  # the table was announced again behind `maintain`, and might have been none of the outbox's then
-        p.walpost.start(wait="halted")
-        assert p.walpost.status()["halt"]["reason"] == "publication_missing"
-        p.walpost.stop()
-    p.walpost.start()
-    p.wait_confirmed()
-    assert ids(p) == expected and len(expected) == 45
-
-
-def test_partitions_of_hours_follow_those_of_days_without_overlap(make_pipeline):
-    p = make_pipeline()
-    p.walpost.init()
-    did, _ = maintain(p, "ahead => '4 days', every => 'hour'")
-    assert len(did) in range(1, 26)
-    overlapping = p.execute("SELECT count(*) FROM outbox.partitions() a JOIN outbox.partitions() b"
-                            " ON a.partition <> b.partition AND a.starts < b.ends AND b.starts < a.ends")
-    assert overlapping == [(0,)]
-    assert p.execute("SELECT max(ends) - min(starts) = sum(ends - starts) FROM outbox.partitions()") == [(True,)]
-    with connected(p) as cursor, pytest.raises(psycopg2.errors.InvalidParameterValue, match="every is day or hour"):
-        cursor.execute("SELECT outbox.maintain(every => 'week')")
-
-
-def test_ephemeral_rows_are_streamed_and_leave_no_trace(make_pipeline):
-    p = make_pipeline().start()
-    p.execute("SELECT outbox.set_ephemeral(true)")
-    with connected(p) as cursor:
-        emitted = [one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'x')", p.name) for _ in range(3)]
-    assert stored_ids(p) == []
-    p.execute("SELECT outbox.set_ephemeral(false)")
-    p.insert(1, 1)
-    p.wait_confirmed()
-    assert ids(p) == sorted(emitted + stored_ids(p)) and len(stored_ids(p)) == 1
-
-
-@pytest.mark.smoke
-@pytest.mark.parametrize("plain", [False, True], ids=["partitions", "plain"])
-def test_row_that_an_open_dead_letter_needs_stays_until_it_is_closed(make_pipeline, plain):
-    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
-    p.walpost.verb("init", *(["--plain-table"] if plain else []))
-    p.walpost.start()
-    p.allow_bad_topics()
-    p.execute(OLD, p.name, "10 days", 3)
-    p.execute(OLD, "no such/topic", "10 days", 2)  # of these the dead letter has only the id
-    maintain(p, "keep => '30 days'")
-    p.execute(OLD, p.name, "8 days", 3)
-    needed = sorted(row[0] for row in p.execute("SELECT id::text FROM outbox.events WHERE aggregate_type <> %s", p.name))
-    everything = stored_ids(p)
-    p.wait_confirmed()
-    assert p.execute("SELECT count(*) FROM walpost.dead_letters WHERE truncated_bytes IS NOT NULL") == [(2,)]
-    # Others have what they are about, or are about nothing here.
-    p.execute("INSERT INTO walpost.dead_letters (pipeline, position, event_id, event_type, source, topic, event_time_ms, value, header_names, header_values,"
-              " value_schema, reason, detail, attempts, parked, truncated_bytes, closed_at)"
-              " SELECT 'other', n, id, '', CASE n WHEN 1 THEN 'public.events' ELSE 'outbox.events' END, '', 0, 'whole', '{}', '{}', '', '', '', 0, false,"
-              " CASE n WHEN 2 THEN NULL ELSE 1 END, CASE n WHEN 3 THEN now() END FROM generate_series(1, 4) n,"
-              " LATERAL (SELECT CASE n WHEN 4 THEN 'no id' ELSE (SELECT id::text FROM outbox.events WHERE created_at > now() - interval '9 days' LIMIT 1) END) AS e (id)")
-    for _ in range(3):
-        did, _ = maintain(p)
-        p.wait_confirmed()
-        reconnect(p)
-    left = set(stored_ids(p))
-    assert left >= set(needed) and [action for action, _ in did] == ["kept"], did
-    assert left == set(needed) if plain else len(left) == 5 and left > set(needed)
-    # What is kept can be sent.
-    p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, needed[0])
-    p.walpost.verb("dlq", "retry", "--id", needed[0])
-    assert "kept" in {action for action, _ in maintain(p)[0]}
-    p.walpost.verb("dlq", "discard", "--id", needed[1], "--yes")
-    did, _ = maintain(p)
-    assert [action for action, _ in did] == ["deleted" if plain else "dropped"] and stored_ids(p) == []
-    assert ids(p) == [event for event in everything if event != needed[1]]
-
-
-def test_plain_table_loses_old_delivered_rows_in_chunks(make_pipeline):
-    p = make_pipeline()
-    p.walpost.verb("init", "--plain-table")
-    p.walpost.start()
-    p.execute(OLD, p.name, "10 days", 25)
-    p.insert(1, 5)
-    expected = stored_ids(p)
-    p.wait_confirmed()
-    assert maintain(p, "rows => 10") == (set(), "")  # makes the first note
-    p.wait_confirmed()
-    reconnect(p)
-    p.walpost.stop()
-    p.execute(OLD, p.name, "10 days", 2)  # not delivered
-    expected = sorted(set(expected + stored_ids(p)))
-    for left in (22, 12, 7, 7):
-        maintain(p, "rows => 10")
-        assert len(stored_ids(p)) == left
-    p.walpost.start()
-    p.wait_confirmed()
-    reconnect(p)
-    maintain(p)
-    assert len(stored_ids(p)) == 5
-    assert ids(p) == expected
 
 
 def test_another_schema_holds_everything(make_pipeline):
@@ -526,11 +199,11 @@ def test_another_schema_holds_everything(make_pipeline):
     p.walpost.verb("init", "--schema", "shop")
     assert p.execute("SELECT to_regnamespace('outbox')") == [(None,)]
     p.walpost.start()
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         emitted = one(cursor, "SELECT shop.emit('Tested', %s, 'k', 'x')", p.name)
         cursor.execute("SELECT * FROM shop.maintain()")
     p.wait_confirmed()
-    assert ids(p) == [emitted]
+    assert p.ids() == [emitted]
     wrong = p.walpost.verb("init", "--schema", "My Shop", check=False)
     assert wrong.returncode == 64 and "needs no quotes" in wrong.stderr
 
@@ -543,17 +216,17 @@ def test_second_schema_is_made_beside_the_first(make_pipeline):
     both = p.another(config={"outboxes": [{"table": "outbox.events"}, {"table": "shop.events"}]})
     made = both.verb("init", "--schema", "shop", check=False)
     assert made.returncode == 78 and "ADD TABLE" in made.stderr
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         cursor.execute(f"ALTER PUBLICATION {p.name} ADD TABLE shop.events")
     both.verb("init", "--schema", "shop")
     assert p.walpost.stop() == 0
     both.start()
     p.walpost = both
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         emitted = [one(cursor, "SELECT outbox.emit('Tested', %s, 'k', 'x')", p.name), one(cursor, "SELECT shop.emit('Tested', %s, 'k', 'x')", p.name)]
         assert one(cursor, "SELECT relkind::text FROM pg_class WHERE oid = 'shop.events'::regclass") == "p"
     p.wait_confirmed()
-    assert sorted(ids(p)) == sorted(emitted)
+    assert p.ids() == sorted(emitted)
 
 
 def test_roles_have_the_rights_they_need_and_no_more(make_pipeline):
@@ -562,7 +235,7 @@ def test_roles_have_the_rights_they_need_and_no_more(make_pipeline):
     p.walpost.verb("init", "--with-roles")  # again, after the next version
     relay = p.another(conninfo=p.postgres.conninfo(p.database, user="outbox_relay"))
     relay.start()
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         def may_not(statement):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(statement)

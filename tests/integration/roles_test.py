@@ -1,6 +1,5 @@
 """Whose things walpost uses in the database, and what `init --with-roles` takes over. Roles belong to the whole server, so each test has one."""
 
-import contextlib
 import os
 import re
 import subprocess
@@ -11,13 +10,6 @@ import servers
 
 SQL = servers.ROOT / "sql"
 FILES = [*sorted(SQL.glob("V*.up.sql")), SQL / "R__roles.sql", SQL / "inbox/V1__inbox.up.sql"]
-
-
-@contextlib.contextmanager
-def connected(p, autocommit=True, **more):
-    with contextlib.closing(p.postgres.connect(p.database, autocommit=autocommit, **more)) as connection:
-        with connection.cursor() as cursor:
-            yield cursor
 
 
 def psql(p, user, *arguments, text=None):
@@ -50,9 +42,9 @@ def owner(p, routine):
 def test_function_of_a_role_that_the_administrator_is_a_member_of_does_not_become_the_outbox_owners(managed):
     p = managed()
     init(p, "admin", "--with-roles")
-    with connected(p, user="admin") as cursor:
+    with p.connected(user="admin") as cursor:
         cursor.execute("SET ROLE outbox_owner; GRANT USAGE, CREATE ON SCHEMA outbox TO app")
-    with connected(p, user="app") as cursor:
+    with p.connected(user="app") as cursor:
         cursor.execute("CREATE FUNCTION outbox.helper() RETURNS name LANGUAGE sql SECURITY DEFINER AS 'SELECT current_user'")
     assert init(p, "admin", "--with-roles", check=False).returncode == 78
     assert owner(p, "outbox.helper()") == "app"
@@ -68,7 +60,7 @@ CREATE TRIGGER trap BEFORE INSERT ON {0}.schema_version FOR EACH ROW EXECUTE FUN
 @pytest.mark.smoke
 def test_trigger_of_a_role_that_the_administrator_is_a_member_of_does_not_run_as_the_administrator(managed):
     p = managed()
-    with connected(p, user="app") as cursor:
+    with p.connected(user="app") as cursor:
         for schema in ("walpost", "outbox", "inbox"):
             cursor.execute(TRAP.format(schema))
     assert init(p, "admin", check=False).returncode == 78
@@ -81,7 +73,7 @@ def test_trigger_of_a_role_that_the_administrator_is_a_member_of_does_not_run_as
 def test_right_to_emit_is_not_given_to_a_role_that_the_administrator_is_a_member_of(managed):
     p = managed(config={"outboxes": [{"table": "public.own", "preset": "debezium", "topics": {"allowed": ["*"]}}]})
     p.execute("CREATE TABLE public.own (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text); ALTER TABLE public.own OWNER TO admin")
-    with connected(p, user="app") as cursor:
+    with p.connected(user="app") as cursor:
         cursor.execute("CREATE SCHEMA outbox; CREATE FUNCTION outbox.emit_message() RETURNS void LANGUAGE sql AS ''")
     applied = psql(p, "admin", text=init(p, "admin", "--print-sql", "--revoke-emit").stdout)
     assert applied.returncode != 0 and "emit_message belongs to role app" in applied.stderr, applied.stderr
@@ -93,7 +85,7 @@ def test_init_uses_what_its_own_members_the_owner_of_the_outbox_and_superusers_o
     p = managed()
     p.execute("CREATE ROLE member LOGIN IN ROLE admin")
     p.execute(f"GRANT CREATE ON DATABASE {p.database} TO member")
-    with connected(p, user="member") as cursor:
+    with p.connected(user="member") as cursor:
         cursor.execute("CREATE SCHEMA walpost; GRANT ALL ON SCHEMA walpost TO admin")
     p.execute("CREATE SCHEMA outbox; GRANT ALL ON SCHEMA outbox TO admin")
     init(p, "admin")
@@ -149,7 +141,7 @@ def own_things(p, schema):
 @pytest.mark.parametrize("user", ["admin", "postgres"])
 def test_schema_of_the_application_in_which_walpost_has_nothing_stays_as_it_is(managed, user):
     p = managed(config={"outboxes": [{"table": "outbox.mine", "preset": "debezium", "topics": {"allowed": ["*"]}}]})
-    with connected(p, user=user) as cursor:
+    with p.connected(user=user) as cursor:
         cursor.execute("CREATE SCHEMA outbox; CREATE TABLE outbox.mine (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text);"
                        "CREATE TABLE outbox.events (x int); CREATE FUNCTION outbox.forget() RETURNS void LANGUAGE sql AS ''; " + OWN_THINGS.format("outbox"))
     before = p.execute(RIGHTS.format("outbox"))
@@ -162,7 +154,7 @@ def test_schema_of_the_application_in_which_walpost_has_nothing_stays_as_it_is(m
 @pytest.mark.parametrize("user", ["admin", "postgres"])
 def test_schema_of_the_application_keeps_its_owner_and_the_outbox_in_it_works(managed, user):
     p = managed(config={"outboxes": [{"table": "shop.events", "topic": "{aggregate_type}", "topics": {"allowed": ["*"]}}]})
-    with connected(p, user=user) as cursor:
+    with p.connected(user=user) as cursor:
         cursor.execute("CREATE SCHEMA shop; " + OWN_THINGS.format("shop"))
     before = own_things(p, "shop")
     for _ in range(2):
@@ -172,11 +164,11 @@ def test_schema_of_the_application_keeps_its_owner_and_the_outbox_in_it_works(ma
     others = p.execute(RIGHTS.format("shop"))
     assert {row[1] for row in others if row not in before and row[0] != "shop"} == {"outbox_owner"}, others
     p.execute("CREATE ROLE writer LOGIN IN ROLE outbox_writer; CREATE ROLE maintainer LOGIN IN ROLE outbox_owner")
-    with connected(p, user="writer") as cursor:
+    with p.connected(user="writer") as cursor:
         cursor.execute("SELECT shop.emit('Tested', %s, 'k', 'x', idempotency_key => '1')", (p.name,))
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             cursor.execute("SELECT shop.emit(1)")
-    with connected(p, user="maintainer") as cursor:
+    with p.connected(user="maintainer") as cursor:
         cursor.execute("SET ROLE outbox_owner; SELECT action FROM shop.maintain(ahead => '5 days')")
         assert cursor.fetchall() == [("made",), ("made",)]
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
@@ -191,7 +183,7 @@ def test_schema_changes_hands_where_nothing_but_walposts_is_in_it(managed):
     owners = "SELECT nspname::text, nspowner::regrole::text FROM pg_namespace WHERE nspname IN ('outbox', 'walpost') ORDER BY 1"
     for made, dropped in (("TABLE outbox.x ()", "TABLE outbox.x"), ("FUNCTION walpost.x() RETURNS int LANGUAGE sql AS 'SELECT 1'", "FUNCTION walpost.x()"),
                           ("TYPE outbox.x AS ENUM ()", "TYPE outbox.x"), ("SEQUENCE walpost.x", "SEQUENCE walpost.x")):
-        with connected(p, user="admin") as cursor:
+        with p.connected(user="admin") as cursor:
             cursor.execute("CREATE " + made)
         init(p, "admin", "--with-roles")
         stays = made.split()[1].split(".")[0]
@@ -206,7 +198,7 @@ def test_schema_changes_hands_where_nothing_but_walposts_is_in_it(managed):
 @pytest.mark.smoke
 def test_owner_of_functions_alone_may_use_the_schema_and_create_nothing_in_it(managed):
     p = managed()
-    with connected(p, user="admin") as cursor:
+    with p.connected(user="admin") as cursor:
         cursor.execute("CREATE SCHEMA outbox; " + OWN_THINGS.format("outbox"))
     may = "SELECT has_schema_privilege('outbox_owner', 'outbox', 'USAGE'), has_schema_privilege('outbox_owner', 'outbox', 'CREATE')"
     for given in (False, True):

@@ -1,6 +1,5 @@
 """What the SQL files and functions decide while others write: under which lock, on which snapshot, for how long writers wait."""
 
-import contextlib
 import threading
 import time
 
@@ -12,15 +11,8 @@ SQL = servers.ROOT / "sql"
 WAIT_MAX_S = 3  # 1.2 s, and a machine that is busy
 
 
-@contextlib.contextmanager
-def connected(p, autocommit=True, **more):
-    with contextlib.closing(p.postgres.connect(p.database, autocommit=autocommit, **more)) as connection:
-        with connection.cursor() as cursor:
-            yield cursor
-
-
 def apply(p, *names):
-    with connected(p, autocommit=False) as cursor:
+    with p.connected(autocommit=False) as cursor:
         for name in names:
             cursor.execute((SQL / name).read_text(encoding="utf-8"))
             cursor.connection.commit()
@@ -58,14 +50,14 @@ class InThread(threading.Thread):
 def test_row_that_is_committed_while_the_table_is_made_anew_is_not_lost(make_pipeline):
     p = make_pipeline()
     apply(p, "V1__walpost.up.sql", "V2__outbox.up.sql")
-    with connected(p, autocommit=False) as writer:
+    with p.connected(autocommit=False) as writer:
         writer.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('a', 'k', 'Tested')")
         partitions = InThread(lambda: apply(p, "V4__outbox_partitions.up.sql"))
         servers.wait_for(lambda: waiting(p) == 1, 30, "the file to wait for the writer")
         writer.connection.commit()
     assert partitions.result() is None
     assert p.execute("SELECT count(*) FROM outbox.events") == [(1,)]
-    with connected(p, autocommit=False) as cursor:
+    with p.connected(autocommit=False) as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         with pytest.raises(psycopg2.errors.InvalidTransactionState, match="READ COMMITTED"):
             cursor.execute((SQL / "V4__outbox_partitions.up.sql").read_text(encoding="utf-8"))
@@ -80,7 +72,7 @@ def test_rows_that_a_policy_hides_are_not_taken_for_none(make_pipeline):
     p = make_pipeline()
     p.execute(f"CREATE ROLE {p.name} LOGIN")
     p.execute(f"ALTER DATABASE {p.database} OWNER TO {p.name}")
-    with connected(p, user=p.name) as cursor:
+    with p.connected(user=p.name) as cursor:
         for name in ("V1__walpost.up.sql", "V2__outbox.up.sql"):
             cursor.execute((SQL / name).read_text(encoding="utf-8"))
         cursor.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('a', 'k', 'Tested')")
@@ -88,7 +80,7 @@ def test_rows_that_a_policy_hides_are_not_taken_for_none(make_pipeline):
             cursor.execute(statement)
         cursor.execute((SQL / "V4__outbox_partitions.up.sql").read_text(encoding="utf-8"))
     assert p.execute("SELECT count(*) FROM outbox.events") == [(1,)]
-    with connected(p, user=p.name) as cursor:
+    with p.connected(user=p.name) as cursor:
         for statement in ("ALTER TABLE outbox.events NO FORCE ROW LEVEL SECURITY", "DROP POLICY writes ON outbox.events",
                           "ALTER TABLE outbox.events DISABLE ROW LEVEL SECURITY", "DELETE FROM outbox.events",
                           (SQL / "V4__outbox_partitions.up.sql").read_text(encoding="utf-8"), *HIDDEN):
@@ -116,7 +108,7 @@ def test_table_with_what_would_not_come_along_is_not_made_anew(make_pipeline, ma
 def test_maintain_does_not_run_on_an_old_snapshot(make_pipeline, level):
     p = make_pipeline()
     p.walpost.init()
-    with connected(p, autocommit=False) as cursor, pytest.raises(psycopg2.errors.InvalidTransactionState, match="READ COMMITTED"):
+    with p.connected(autocommit=False) as cursor, pytest.raises(psycopg2.errors.InvalidTransactionState, match="READ COMMITTED"):
         cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}; SELECT * FROM outbox.maintain()")
 
 
@@ -136,20 +128,20 @@ def test_change_waits_for_a_transaction_and_nobody_else_waits_for_long(make_pipe
     p.walpost.init()
     longest_s = 0
     for name, change in CHANGES.items():
-        with connected(p, autocommit=False) as late:
+        with p.connected(autocommit=False) as late:
             emit(late, name)  # open, with a lock on all that emit writes
             changing = InThread(lambda change=change: change(p))
             if name != "files":
                 servers.wait_for(lambda: waiting(p) > 0, 30, f"{name} to wait for the transaction")
                 for _ in range(4):
                     began = time.monotonic()
-                    with connected(p) as other:
+                    with p.connected() as other:
                         emit(other)
                     longest_s = max(longest_s, time.monotonic() - began)
                 assert changing.is_alive(), changing.outcome
                 late.connection.commit()
             assert not isinstance(changing.result(), Exception), changing.outcome
-        with connected(p, autocommit=False) as late:
+        with p.connected(autocommit=False) as late:
             emit(late, name + " again")
             again = InThread(lambda change=change: change(p))
             assert not isinstance(again.result(), Exception), again.outcome
@@ -160,7 +152,7 @@ def test_change_waits_for_a_transaction_and_nobody_else_waits_for_long(make_pipe
 def test_writer_that_waits_for_a_change_is_not_ended_when_the_change_waits_for_the_writer(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
-    with connected(p, autocommit=False) as writer, connected(p) as changer:
+    with p.connected(autocommit=False) as writer, p.connected() as changer:
         emit(writer)
         changer.execute("SET deadlock_timeout = '60s'")  # so that only the writer would look for who waits for whom
         changing = InThread(lambda: changer.execute("SELECT walpost.lock_tables('walpost.pipeline', 'outbox.events')"))
@@ -177,7 +169,7 @@ def test_writer_is_not_ended_when_a_change_waits_for_one_partition_after_the_oth
     p = make_pipeline()
     p.walpost.init()
     first, second = (name for name, in p.execute("SELECT partition::text FROM outbox.partitions() ORDER BY partition::oid LIMIT 2"))
-    with connected(p, autocommit=False) as busy, connected(p, autocommit=False) as writer, connected(p) as changer:
+    with p.connected(autocommit=False) as busy, p.connected(autocommit=False) as writer, p.connected() as changer:
         busy.execute(f"LOCK TABLE ONLY {first} IN ROW EXCLUSIVE MODE")
         writer.execute(f"SET deadlock_timeout = '600ms'; LOCK TABLE ONLY {second} IN ROW EXCLUSIVE MODE")
         changing = InThread(lambda: changer.execute("SELECT walpost.lock_tables('outbox.events')"))
@@ -196,7 +188,7 @@ def test_writer_is_not_ended_when_a_change_waits_for_one_partition_after_the_oth
 def test_roles_hold_no_lock_that_a_writer_still_needs(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
-    with connected(p, autocommit=False) as writer:
+    with p.connected(autocommit=False) as writer:
         emit(writer)  # a session's first one reads catalogs
         writer.connection.commit()
         writer.execute("LOCK TABLE outbox.idempotency IN ROW EXCLUSIVE MODE")
@@ -228,7 +220,7 @@ def test_change_does_not_wait_for_the_end_of_a_vacuum(make_pipeline, workspace):
 def test_change_that_gets_no_lock_names_the_table_and_changes_nothing(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
-    with connected(p, autocommit=False) as late:
+    with p.connected(autocommit=False) as late:
         emit(late)
         with pytest.raises(psycopg2.errors.LockNotAvailable, match="no lock on outbox.events"):
             p.execute("SELECT outbox.set_payload_max(5000)")
@@ -240,15 +232,15 @@ def test_change_that_gets_no_lock_names_the_table_and_changes_nothing(make_pipel
 def test_emit_returns_an_id_also_when_its_key_is_forgotten_at_that_moment(make_pipeline):
     p = make_pipeline()
     p.walpost.init()
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         first = emit(cursor, "key")
     p.execute("CREATE FUNCTION public.wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$;"
               "CREATE TRIGGER wait AFTER INSERT ON outbox.idempotency FOR EACH STATEMENT EXECUTE FUNCTION public.wait()")
-    with connected(p, autocommit=False) as holder:
+    with p.connected(autocommit=False) as holder:
         holder.execute("SELECT pg_advisory_xact_lock(1)")
 
         def second():
-            with connected(p) as cursor:
+            with p.connected() as cursor:
                 return emit(cursor, "key")
 
         emitting = InThread(second)
@@ -285,7 +277,7 @@ def test_partition_that_cannot_be_handled_stops_nothing_else(make_pipeline):
     foreign, = p.execute("SELECT partition::text FROM outbox.partitions() WHERE ends < now() ORDER BY ends LIMIT 1")[0]
     p.execute(f"ALTER TABLE {foreign} OWNER TO stranger")
     as_if_delivered(p)
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         cursor.execute("SET ROLE outbox_owner; SET datestyle = 'SQL, DMY'; SET timezone = 'Asia/Kolkata'")
         cursor.execute("SELECT action, what FROM outbox.maintain(ahead => '9 days')")
         did = cursor.fetchall()
@@ -319,7 +311,7 @@ def with_old_partitions(make_pipeline, days):
 
 def maintained(p):
     """[(action, what)], and the warnings."""
-    with connected(p) as cursor:
+    with p.connected() as cursor:
         cursor.execute("SELECT action, what FROM outbox.maintain()")
         return cursor.fetchall(), "".join(cursor.connection.notices)
 
@@ -332,7 +324,7 @@ WAITS_FOR = ("SELECT a.pid FROM pg_locks a WHERE NOT a.granted AND a.relation = 
 @pytest.mark.smoke
 def test_maintain_has_no_lock_that_writers_wait_for_until_it_drops(make_pipeline):
     p, (first, second) = with_old_partitions(make_pipeline, (12, 10))
-    with connected(p, autocommit=False) as busy:
+    with p.connected(autocommit=False) as busy:
         busy.execute(f"LOCK TABLE ONLY {second} IN ROW EXCLUSIVE MODE")
         maintaining = InThread(lambda: maintained(p))
         # In one look, so that it is true of one moment.
@@ -352,7 +344,7 @@ def test_row_that_comes_while_its_partition_is_about_to_be_dropped_is_not_droppe
 
     starts = p.execute("SELECT min(starts) FROM outbox.partitions()")[0][0]
     # Half a second is all that maintain waits, so nothing is connected meanwhile.
-    with connected(p, autocommit=False) as busy, connected(p, autocommit=False) as late, connected(p) as eye:
+    with p.connected(autocommit=False) as busy, p.connected(autocommit=False) as late, p.connected() as eye:
         def waits(table):
             eye.execute(WAITS_FOR, (table,))
             return eye.fetchone()
@@ -385,7 +377,7 @@ def test_row_that_comes_while_its_partition_is_about_to_be_dropped_is_not_droppe
 @pytest.mark.smoke
 def test_maintain_gives_way_to_a_writer_that_waits_for_it(make_pipeline):
     p, (partition,) = with_old_partitions(make_pipeline, (10,))
-    with connected(p, autocommit=False) as writer, connected(p, autocommit=False) as blocker:
+    with p.connected(autocommit=False) as writer, p.connected(autocommit=False) as blocker:
         writer.execute("SET deadlock_timeout = '300ms'; LOCK TABLE ONLY outbox.events IN ROW EXCLUSIVE MODE")
         blocker.execute(f"LOCK TABLE ONLY {partition} IN SHARE MODE")  # as if it were looking through it
         writing = InThread(lambda: writer.execute("UPDATE outbox.events SET payload = 'corrected'"))
@@ -415,7 +407,7 @@ def test_writer_is_not_ended_when_it_and_maintain_wait_for_each_other(make_pipel
     p, (first, second) = with_old_partitions(make_pipeline, (12, 10))
     if step == "the default partition":
         p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at) VALUES ('a', 'k', 'Tested', now() + interval '30 days')")
-    with connected(p, autocommit=False) as writer, connected(p, autocommit=False) as maintain, connected(p) as eye:
+    with p.connected(autocommit=False) as writer, p.connected(autocommit=False) as maintain, p.connected() as eye:
         writer.execute(f"SET deadlock_timeout = '{writer_ms}ms'")
         for table in ("outbox.events", "outbox.events_default", second):
             writer.execute(f"LOCK TABLE ONLY {table} IN ROW EXCLUSIVE MODE")
@@ -447,7 +439,7 @@ def test_insert_does_not_fail_when_the_partition_of_its_time_is_made_meanwhile(m
     p.walpost.init()
     ahead = [name for name, in p.execute("SELECT partition::text FROM outbox.partitions() WHERE starts > now()")]
     p.execute("".join(f"DROP TABLE {name};" for name, in p.execute("SELECT partition::text FROM outbox.partitions() WHERE starts <= now()")))
-    with connected(p, autocommit=False) as maintain, connected(p) as writer:
+    with p.connected(autocommit=False) as maintain, p.connected() as writer:
         maintain.execute("SELECT action FROM outbox.maintain()")
         assert maintain.fetchall() == [("made",)]
         writing = InThread(lambda: emit(writer))
@@ -457,7 +449,7 @@ def test_insert_does_not_fail_when_the_partition_of_its_time_is_made_meanwhile(m
     assert p.execute("SELECT count(*) FROM outbox.events_default") == [(0,)]
     # Nobody waits for what is made ahead, however long that transaction takes.
     p.execute(f"DROP TABLE {ahead[-1]}")
-    with connected(p, autocommit=False) as maintain, connected(p) as writer:
+    with p.connected(autocommit=False) as maintain, p.connected() as writer:
         maintain.execute("SELECT 'outbox.' || what FROM outbox.maintain()")
         assert maintain.fetchall() == [(ahead[-1],)]
         writer.execute("SET lock_timeout = '1s'")
@@ -471,7 +463,7 @@ def test_partitions_ahead_are_made_also_while_a_transaction_keeps_the_present_on
     p.walpost.init()
     present, *ahead = [name for name, in p.execute("SELECT partition::text FROM outbox.partitions() WHERE ends > now() ORDER BY starts")]
     p.execute("".join(f"DROP TABLE {name};" for name in [present, *ahead]))
-    with connected(p, autocommit=False) as late:
+    with p.connected(autocommit=False) as late:
         late.execute("LOCK TABLE ONLY outbox.events IN ROW EXCLUSIVE MODE")  # as if it had emitted into an older partition
         did, warnings = maintained(p)
         assert {"outbox." + what for action, what in did if action == "made"} == set(ahead)
@@ -485,7 +477,7 @@ def test_partition_that_is_kept_can_be_written_to_before_maintain_ends(make_pipe
     p.execute("INSERT INTO walpost.dead_letters (pipeline, position, event_id, event_type, source, topic, event_time_ms, header_names, header_values,"
               " value_schema, reason, detail, attempts, parked, truncated_bytes)"
               f" SELECT %s, 'x', id::text, 'Tested', 'outbox.events', 't', 0, '{{}}', '{{}}', '', 'row_invalid', '', 1, false, 1 FROM {kept}", p.name)
-    with connected(p, autocommit=False) as maintain, connected(p) as writer:
+    with p.connected(autocommit=False) as maintain, p.connected() as writer:
         maintain.execute("SELECT partition::text, kept IS NULL FROM outbox.old_partitions(now() - interval '7 days',"
                          " (SELECT n FROM outbox.retention_note n ORDER BY n.lsn DESC LIMIT 1))")
         assert maintain.fetchall() == [(kept, False), (dropped, True)]
@@ -532,7 +524,7 @@ def test_partition_is_not_dropped_that_a_pipeline_needs_which_was_recorded_while
     p.wait_confirmed()
     p.walpost.stop()
     p.walpost.start()
-    with connected(p, autocommit=False) as init:
+    with p.connected(autocommit=False) as init:
         init.execute("LOCK TABLE outbox.events IN ACCESS SHARE MODE")
         init.execute("CREATE TEMP TABLE another AS SELECT * FROM walpost.pipeline; UPDATE another SET name = 'another', backfilled = false;"
                      " INSERT INTO walpost.pipeline SELECT * FROM another")

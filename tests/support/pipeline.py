@@ -47,6 +47,17 @@ class Pipeline:
     def execute(self, sql, *arguments):
         return self.postgres.execute(sql, *arguments, database=self.database)
 
+    def connected(self, autocommit=True, **more):
+        """A cursor in its database."""
+        return self.postgres.connected(self.database, autocommit, **more)
+
+    def stored_ids(self):
+        return sorted(row[0] for row in self.execute("SELECT id::text FROM outbox.events"))
+
+    def ids(self):
+        """Of the events in its topic."""
+        return sorted(record.id for record in self.records())
+
     def insert(self, first, last, keys=10, topic=None):
         """Rows first..last in one transaction."""
         self.execute(INSERT, topic or self.name, keys, first, last)

@@ -4,6 +4,7 @@ Everything lives in one temporary folder, listens on loopback or a unix socket, 
 for a condition with a deadline. Use /usr/bin/python3: psycopg2 and confluent_kafka are Debian's packages.
 """
 
+import contextlib
 import glob
 import importlib.util
 import json
@@ -181,14 +182,16 @@ class Postgres:
         connection.autocommit = autocommit
         return connection
 
+    @contextlib.contextmanager
+    def connected(self, database="postgres", autocommit=True, **more):
+        """A cursor of a connection of its own."""
+        with contextlib.closing(self.connect(database, autocommit, **more)) as connection, connection.cursor() as cursor:
+            yield cursor
+
     def execute(self, sql, *arguments, database="postgres"):
-        connection = self.connect(database)
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(sql, arguments or None)
-                return cursor.fetchall() if cursor.description else None
-        finally:
-            connection.close()
+        with self.connected(database) as cursor:
+            cursor.execute(sql, arguments or None)
+            return cursor.fetchall() if cursor.description else None
 
     def create_database(self, name, encoding="UTF8"):
         locale = "C.UTF-8" if encoding == "UTF8" else "C"

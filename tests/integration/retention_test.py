@@ -1,0 +1,336 @@
+"""outbox.maintain: partitions, and which rows may leave the table."""
+
+import psycopg2.errors
+import pytest
+import servers
+
+OLD = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, created_at) SELECT %s, 'key', 'Tested', '', " \
+      "now() - %s::interval FROM generate_series(1, %s)"
+
+
+def maintain(p, arguments=""):
+    """What it did, as {(action, what)}, and its warnings."""
+    with p.connected() as cursor:
+        cursor.execute(f"SELECT * FROM outbox.maintain({arguments})")
+        return {(action, what) for action, what, _ in cursor.fetchall()}, "".join(cursor.connection.notices)
+
+
+def reconnect(p):
+    """A connect notes how far was delivered, and maintain believes what is noted."""
+    p.walpost.stop()
+    p.walpost.start()
+
+
+def partitions(p, older_than="1 day"):
+    rows = p.execute("SELECT partition::text FROM outbox.partitions() WHERE ends < now() - %s::interval", older_than)
+    return {row[0] for row in rows}
+
+
+@pytest.mark.smoke
+def test_rows_of_the_default_partition_get_one_of_their_own_and_are_sent_once(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "2 days", 50)
+    p.execute(OLD, p.name, "0 days", 5)
+    assert p.execute("SELECT count(*) FROM outbox.events_default")[0][0] == 50
+    did, warnings = maintain(p)
+    assert {action for action, _ in did} == {"made"} and "rows were in the default partition" in warnings
+    assert p.execute("SELECT count(*) FROM outbox.events_default")[0][0] == 0
+    assert len(p.stored_ids()) == 55
+    p.execute(OLD, p.name, "2 days", 1)
+    assert p.execute("SELECT count(*) FROM outbox.events_default")[0][0] == 0
+    p.wait_confirmed()
+    assert p.ids() == p.stored_ids()
+    assert maintain(p)[0] == set()
+
+
+# Whoever inserts waits meanwhile.
+def test_a_call_that_gives_the_rows_of_the_default_partition_one_makes_few_others(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "2 days", 1)
+    arguments = "ahead => '6 days', every => 'hour'"
+    assert len(maintain(p, arguments)[0]) == 1 + 24
+    assert len(maintain(p, arguments)[0]) > 24, "the others"
+    assert maintain(p, arguments)[0] == set()
+
+
+def test_rows_from_before_and_after_other_partitions_stay_in_the_default_one(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "9 days", 1)
+    p.execute(OLD, p.name, "-9 days", 1)
+    for _ in range(2):
+        did, warnings = maintain(p)
+        assert did == set() and "keeps them" in warnings
+    p.execute("DELETE FROM outbox.events WHERE created_at > now()")
+    assert len(maintain(p)[0]) == 1
+    p.wait_confirmed()
+    assert len(p.ids()) == 2
+
+
+def test_no_partition_is_dropped_before_every_slot_has_passed_it(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "10 days", 20)
+    maintain(p)
+    old = partitions(p)
+    assert len(old) == 1
+    p.wait_confirmed()
+    p.walpost.stop()
+    expected = p.stored_ids()
+    p.execute(OLD, p.name, "10 days", 20)  # not delivered
+    p.execute(OLD, p.name, "9 days", 20)
+    for _ in range(3):
+        did, warnings = maintain(p)
+        assert "dropped" not in {action for action, _ in did}, (did, warnings)
+    assert len(partitions(p)) == 2
+    expected = p.stored_ids()
+    p.walpost.start()
+    p.wait_confirmed()
+    assert "dropped" not in {action for action, _ in maintain(p)[0]}, "what is confirmed is not noted yet"
+    reconnect(p)
+    did, _ = maintain(p)
+    assert {action for action, _ in did} == {"dropped"} and len(did) == 2 and partitions(p) == set()
+    assert p.ids() == expected
+
+
+def test_partition_that_a_long_transaction_has_added_to_is_kept_until_that_is_delivered(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "10 days", 1)
+    maintain(p, "keep => '30 days'")
+    with p.connected(autocommit=False) as late:
+        late.execute(OLD, (p.name, "10 days", 1))
+        p.wait_confirmed()
+        maintain(p, "keep => '30 days'")  # its note does not see the late row
+        p.wait_confirmed()
+        reconnect(p)
+        _, warnings = maintain(p)
+        assert "no lock within" in warnings
+        p.wait_confirmed()
+        p.walpost.stop()
+        late.connection.commit()
+    did, _ = maintain(p)
+    assert {action for action, _ in did} == {"kept"} and len(partitions(p)) == 1
+    expected = p.stored_ids()
+    p.walpost.start()
+    p.wait_confirmed()
+    reconnect(p)
+    did, _ = maintain(p)
+    assert {action for action, _ in did} == {"dropped"}
+    assert p.ids() == expected
+
+
+def test_nothing_is_dropped_while_a_slot_is_missing(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    p.execute(OLD, p.name, "10 days", 1)
+    p.walpost.verb("slot", "drop", "--yes")
+    for _ in range(2):
+        did, warnings = maintain(p)
+        assert "dropped" not in {action for action, _ in did}
+        assert f"slot {p.name} of pipeline {p.name} is missing" in warnings
+    p.execute("DELETE FROM walpost.pipeline")
+    assert "walpost.pipeline is empty" in maintain(p)[1]
+
+
+FOREIGN_HANDS = {
+    "advance": ["SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())"],
+    "new slot": ["SELECT pg_drop_replication_slot(%s)", "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"],
+}
+
+
+# `run` itself halts then, because what lies between is not delivered.
+@pytest.mark.smoke
+@pytest.mark.parametrize("hand", FOREIGN_HANDS)
+def test_nothing_undelivered_is_dropped_because_a_foreign_hand_has_moved_the_slot(make_pipeline, hand):
+    p = make_pipeline().start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.execute(OLD, p.name, "10 days", 7)  # not delivered
+    undelivered = p.stored_ids()
+    maintain(p)
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    for statement in FOREIGN_HANDS[hand]:
+        p.execute(statement, p.name)
+    p.walpost.start(wait="halted")
+    assert p.walpost.status()["halt"]["reason"] == "slot_moved"
+    for _ in range(2):
+        maintain(p)
+    assert p.stored_ids() == undelivered, "rows are gone that Kafka does not have"
+    # Going on from here does not say that they may go: they are sent from the table first.
+    assert p.walpost.stop() == 0
+    p.walpost.verb("slot", "advance", "--yes")
+    p.walpost.start()
+    p.wait_confirmed()
+    maintain(p)
+    reconnect(p)
+    did, warnings = maintain(p)
+    assert p.stored_ids() == undelivered and not did and "dlq discard --reason transactions_skipped" in warnings
+    p.walpost.verb("replay", "--missing", "--in-place")
+    assert set(undelivered) <= set(p.ids())
+    p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
+    assert "dropped" in {action for action, _ in maintain(p)[0]}
+
+
+# To leave the gap is no word about what may leave the table.
+@pytest.mark.smoke
+def test_nothing_undelivered_is_dropped_because_its_gap_was_left(make_pipeline):
+    p = make_pipeline().start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.execute(OLD, p.name, "10 days", 7)  # not delivered
+    undelivered = p.stored_ids()
+    maintain(p)
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+    assert "dlq discard --reason transactions_skipped" in p.walpost.verb("slot", "recreate", "--leave-gap", "--yes").stdout
+    p.walpost.start()
+    p.wait_confirmed()
+    maintain(p)
+    reconnect(p)
+    did, warnings = maintain(p)
+    assert p.stored_ids() == undelivered and not did and "slot recreate --leave-gap" in warnings
+    p.walpost.verb("replay", "--missing", "--in-place")
+    assert set(undelivered) <= set(p.ids())
+    p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
+    assert "dropped" in {action for action, _ in maintain(p)[0]}
+
+
+def test_nothing_is_dropped_before_it_is_noted_how_far_was_delivered(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "10 days", 5)
+    maintain(p)
+    p.wait_confirmed()
+    p.execute("UPDATE walpost.pipeline SET delivered_lsn = NULL")
+    did, warnings = maintain(p)
+    assert "dropped" not in {action for action, _ in did}
+    assert f"pipeline {p.name} has not noted yet how far it has delivered" in warnings
+    reconnect(p)
+    assert "dropped" in {action for action, _ in maintain(p)[0]}
+
+
+def test_rows_of_a_partition_that_was_dropped_by_hand_still_arrive(make_pipeline):
+    p = make_pipeline().start()
+    p.walpost.stop()
+    p.execute(OLD, p.name, "10 days", 20)
+    maintain(p)
+    p.execute(OLD, p.name, "10 days", 20)
+    expected = p.stored_ids()
+    for partition in partitions(p):
+        p.execute(f"DROP TABLE {partition}")
+    p.insert(1, 5)
+    expected = sorted(expected + p.stored_ids())
+    if p.postgres.major < 15:  # the table was announced again behind `maintain`, and might have been none of the outbox's then
+        p.walpost.start(wait="halted")
+        assert p.walpost.status()["halt"]["reason"] == "publication_missing"
+        p.walpost.stop()
+    p.walpost.start()
+    p.wait_confirmed()
+    assert p.ids() == expected and len(expected) == 45
+
+
+def test_partitions_of_hours_follow_those_of_days_without_overlap(make_pipeline):
+    p = make_pipeline()
+    p.walpost.init()
+    did, _ = maintain(p, "ahead => '4 days', every => 'hour'")
+    assert len(did) in range(1, 26)
+    overlapping = p.execute("SELECT count(*) FROM outbox.partitions() a JOIN outbox.partitions() b"
+                            " ON a.partition <> b.partition AND a.starts < b.ends AND b.starts < a.ends")
+    assert overlapping == [(0,)]
+    assert p.execute("SELECT max(ends) - min(starts) = sum(ends - starts) FROM outbox.partitions()") == [(True,)]
+    with p.connected() as cursor, pytest.raises(psycopg2.errors.InvalidParameterValue, match="every is day or hour"):
+        cursor.execute("SELECT outbox.maintain(every => 'week')")
+
+
+def test_ephemeral_rows_are_streamed_and_leave_no_trace(make_pipeline):
+    p = make_pipeline().start()
+    p.execute("SELECT outbox.set_ephemeral(true)")
+    emitted = [p.execute("SELECT outbox.emit('Tested', %s, 'k', 'x')", p.name)[0][0] for _ in range(3)]
+    assert p.stored_ids() == []
+    p.execute("SELECT outbox.set_ephemeral(false)")
+    p.insert(1, 1)
+    p.wait_confirmed()
+    assert p.ids() == sorted(emitted + p.stored_ids()) and len(p.stored_ids()) == 1
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("plain", [False, True], ids=["partitions", "plain"])
+def test_row_that_an_open_dead_letter_needs_stays_until_it_is_closed(make_pipeline, plain):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    p.walpost.verb("init", *(["--plain-table"] if plain else []))
+    p.walpost.start()
+    p.allow_bad_topics()
+    p.execute(OLD, p.name, "10 days", 3)
+    p.execute(OLD, "no such/topic", "10 days", 2)  # of these the dead letter has only the id
+    maintain(p, "keep => '30 days'")
+    p.execute(OLD, p.name, "8 days", 3)
+    needed = sorted(row[0] for row in p.execute("SELECT id::text FROM outbox.events WHERE aggregate_type <> %s", p.name))
+    everything = p.stored_ids()
+    p.wait_confirmed()
+    assert p.execute("SELECT count(*) FROM walpost.dead_letters WHERE truncated_bytes IS NOT NULL") == [(2,)]
+    # Others have what they are about, or are about nothing here.
+    p.execute("INSERT INTO walpost.dead_letters (pipeline, position, event_id, event_type, source, topic, event_time_ms, value, header_names, header_values,"
+              " value_schema, reason, detail, attempts, parked, truncated_bytes, closed_at)"
+              " SELECT 'other', n, id, '', CASE n WHEN 1 THEN 'public.events' ELSE 'outbox.events' END, '', 0, 'whole', '{}', '{}', '', '', '', 0, false,"
+              " CASE n WHEN 2 THEN NULL ELSE 1 END, CASE n WHEN 3 THEN now() END FROM generate_series(1, 4) n,"
+              " LATERAL (SELECT CASE n WHEN 4 THEN 'no id' ELSE (SELECT id::text FROM outbox.events WHERE created_at > now() - interval '9 days' LIMIT 1) END) AS e (id)")
+    for _ in range(3):
+        did, _ = maintain(p)
+        p.wait_confirmed()
+        reconnect(p)
+    left = set(p.stored_ids())
+    assert left >= set(needed) and [action for action, _ in did] == ["kept"], did
+    assert left == set(needed) if plain else len(left) == 5 and left > set(needed)
+    # What is kept can be sent.
+    p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, needed[0])
+    p.walpost.verb("dlq", "retry", "--id", needed[0])
+    assert "kept" in {action for action, _ in maintain(p)[0]}
+    p.walpost.verb("dlq", "discard", "--id", needed[1], "--yes")
+    did, _ = maintain(p)
+    assert [action for action, _ in did] == ["deleted" if plain else "dropped"] and p.stored_ids() == []
+    assert p.ids() == [event for event in everything if event != needed[1]]
+
+
+def test_plain_table_loses_old_delivered_rows_in_chunks(make_pipeline):
+    p = make_pipeline()
+    p.walpost.verb("init", "--plain-table")
+    p.walpost.start()
+    p.execute(OLD, p.name, "10 days", 25)
+    p.insert(1, 5)
+    expected = p.stored_ids()
+    p.wait_confirmed()
+    assert maintain(p, "rows => 10") == (set(), "")  # makes the first note
+    p.wait_confirmed()
+    reconnect(p)
+    p.walpost.stop()
+    p.execute(OLD, p.name, "10 days", 2)  # not delivered
+    expected = sorted(set(expected + p.stored_ids()))
+    for left in (22, 12, 7, 7):
+        maintain(p, "rows => 10")
+        assert len(p.stored_ids()) == left
+    p.walpost.start()
+    p.wait_confirmed()
+    reconnect(p)
+    maintain(p)
+    assert len(p.stored_ids()) == 5
+    assert p.ids() == expected
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["partitions", "plain"])
+def test_rows_with_transactions_of_another_cluster_are_kept_and_named(make_pipeline, plain):
+    p = make_pipeline()
+    p.walpost.verb("init", *(["--plain-table"] if plain else []))
+    p.walpost.start()
+    p.execute(OLD, p.name, "10 days", 3)
+    p.execute("UPDATE outbox.events SET tx = '4000000000'")  # as a dump brings it along
+    maintain(p, "keep => '30 days'")
+    p.wait_confirmed()
+    reconnect(p)
+    for _ in range(2):
+        assert [(action, "tx = DEFAULT" in detail) for action, _, detail in p.execute("SELECT * FROM outbox.maintain()")] == [("kept", True)]
+    p.execute("UPDATE outbox.events SET tx = DEFAULT")
+    maintain(p)
+    p.insert(1, 1)
+    p.wait_confirmed()
+    reconnect(p)
+    assert {action for action, _ in maintain(p)[0]} == {"deleted" if plain else "dropped"}
+    assert len(p.ids()) == 4
