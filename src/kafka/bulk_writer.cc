@@ -348,7 +348,8 @@ absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
 }
 
 absl::Status BulkWriter::CheckLeaders(const std::string& topic, Target* target) const {
-  if (steady_clock::now() < target->leaders_agreed_at + kLeadersKept) {
+  if (target->leaders_agreed_at &&
+      steady_clock::now() < *target->leaders_agreed_at + kLeadersKept) {
     return absl::OkStatus();
   }
   if (!LeadersAgreed(options_, topic, {})) {

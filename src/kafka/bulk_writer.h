@@ -68,7 +68,7 @@ class BulkWriter {
     std::uint64_t left_out = 0;  // for that, and not taken yet
     std::int32_t partitions = 0;
     TopicLimits limits;
-    std::chrono::steady_clock::time_point leaders_agreed_at;
+    std::optional<std::chrono::steady_clock::time_point> leaders_agreed_at;
   };
 
   absl::StatusOr<const Target*> TargetOf(const std::string& topic);

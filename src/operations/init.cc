@@ -42,6 +42,17 @@ SchemaChoice Choice(const InitOptions& options) {
   return choice;
 }
 
+// outbox.events is checked when the configuration is read.
+absl::Status CheckIdColumn(const SourceTable& table) {
+  const bool mapped =
+      std::find(table.columns.begin(), table.columns.end(), "id") != table.columns.end();
+  return mapped ? absl::OkStatus()
+                : absl::FailedPreconditionError(absl::StrFormat(
+                      "%1$s.events has its ids in id: %1$s.maintain finds a dead letter's row by "
+                      "it, so outboxes[].columns.id must be id",
+                      table.schema));
+}
+
 std::string TableSql(const SourceTable& table) {
   return QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
 }
@@ -198,6 +209,7 @@ class Initializer {
   absl::Status ApplySchema() {
     for (const SourceTable& table : options_.source.tables) {
       if (IsOwnTable(options_, table)) {
+        RETURN_IF_ERROR(CheckIdColumn(table));
         continue;
       }
       ASSIGN_OR_RETURN(const std::vector<Row> found,

@@ -38,7 +38,8 @@ class DeadLetterTable {
   static constexpr std::size_t kReadBytesMax = std::size_t{1} << 20U;
 
   // `system_identifier`, `database`: of what is streamed from; 0 and empty = any. In another database
-  // outbox.maintain would not see that a dead letter needs a row.
+  // outbox.maintain would not see that a dead letter needs a row. No statement waits for a lock for more
+  // than 5 s: kUnavailable.
   static absl::StatusOr<DeadLetterTable> Open(const std::string& conninfo,
                                               const std::string& application_name,
                                               std::string pipeline, std::uint64_t system_identifier,

@@ -28,6 +28,12 @@ bool Passes(std::string_view sqlstate) {
   return false;
 }
 
+// Somebody else was in the way, or the server is just becoming a standby.
+bool BusyNow(std::string_view sqlstate) {
+  return sqlstate == sqlstate::kSerializationFailure || sqlstate == sqlstate::kDeadlockDetected ||
+         sqlstate == sqlstate::kLockNotAvailable || sqlstate == sqlstate::kReadOnlySqlTransaction;
+}
+
 absl::StatusCode CodeOf(HaltReason reason) {
   switch (reason) {
     case HaltReason::kAuthFailed:
@@ -232,7 +238,8 @@ absl::Status SqlStatus(std::string_view what, const ServerError& error) {
   if (error_class == "28" || error.sqlstate == sqlstate::kInsufficientPrivilege) {
     return absl::PermissionDeniedError(text);
   }
-  if (error_class.empty() || error_class == "08" || error_class == "57" || error_class == "53") {
+  if (error_class.empty() || error_class == "08" || error_class == "57" || error_class == "53" ||
+      BusyNow(error.sqlstate)) {
     return absl::UnavailableError(text);
   }
   return absl::FailedPreconditionError(text);

@@ -6,7 +6,6 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "observe/log.h"
-#include "postgres/sqlstate.h"
 
 namespace walpost::runtime {
 namespace {
@@ -16,19 +15,6 @@ using observe::Severity;
 using pipeline::DeadLetterReply;
 using pipeline::DeadLetterRequest;
 using Kind = DeadLetterRequest::Kind;
-
-// What takes longer is asked again.
-constexpr const char* kSession =
-    "SET lock_timeout = '5s'; SET default_transaction_isolation = "
-    "'read committed'";
-
-// What passes by itself: a deadlock, or a server that is just becoming a standby.
-bool Passes(const std::string& sqlstate) {
-  return sqlstate == postgres::sqlstate::kSerializationFailure ||
-         sqlstate == postgres::sqlstate::kDeadlockDetected ||
-         sqlstate == postgres::sqlstate::kLockNotAvailable ||
-         sqlstate == postgres::sqlstate::kReadOnlySqlTransaction;
-}
 
 }  // namespace
 
@@ -56,9 +42,6 @@ DeadLetterReply DeadLetterJob::Run(const DeadLetterStore& store, const DeadLette
     PublishToTopic(store, request, reply);
     return reply;
   }
-  if (table_ && Passes(table_->connection()->last_sqlstate())) {
-    reply.status = absl::UnavailableError(reply.status.message());
-  }
   table_.reset();
   return reply;
 }
@@ -72,8 +55,7 @@ absl::Status DeadLetterJob::Open(const DeadLetterStore& store) {
                                                            store.pipeline, store.system_identifier,
                                                            store.database));
   conninfo_ = store.conninfo;
-  RETURN_IF_ERROR(table_->LimitStatements());
-  return table_->connection()->Execute(kSession);
+  return table_->LimitStatements();
 }
 
 absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLetterReply* reply) {

@@ -204,6 +204,8 @@ def test_another_schema_holds_everything(make_pipeline):
         cursor.execute("SELECT * FROM shop.maintain()")
     p.wait_confirmed()
     assert p.ids() == [emitted]
+    other_id = p.another(config={"outboxes": [{"table": "shop.events", "columns": {"id": "traceparent"}}]})
+    assert other_id.verb("init", "--schema", "shop", check=False).returncode == 78
     wrong = p.walpost.verb("init", "--schema", "My Shop", check=False)
     assert wrong.returncode == 64 and "needs no quotes" in wrong.stderr
 

@@ -139,6 +139,8 @@ TEST(SqlStatusTest, CodesFollowTheSqlstate) {
   };
   EXPECT_EQ(code(""), absl::StatusCode::kUnavailable);
   EXPECT_EQ(code("57P01"), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(code("40P01"), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(code("55P03"), absl::StatusCode::kUnavailable);
   EXPECT_EQ(code("28P01"), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(code("42501"), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(code("42P01"), absl::StatusCode::kFailedPrecondition);

@@ -94,5 +94,14 @@ TEST_F(DeadLetterJobServerTest, RowThatSomebodyHoldsIsTriedAgain) {
   }
 }
 
+// As a VACUUM FULL does, which may take hours.
+TEST_F(DeadLetterJobServerTest, TableThatSomebodyHoldsBeforeTheFirstQuestionIsTriedAgain) {
+  auto holder = postgres::SqlConnection::Connect(server_.Conninfo(), "holder");
+  ASSERT_TRUE(
+      holder->Execute("BEGIN; LOCK TABLE walpost.dead_letters IN ACCESS EXCLUSIVE MODE").ok());
+  const DeadLetterReply reply = job_.Run(place_, {.kind = Kind::kLoad});
+  EXPECT_EQ(reply.status.code(), absl::StatusCode::kUnavailable) << reply.status;
+}
+
 }  // namespace
 }  // namespace walpost::runtime
