@@ -24,7 +24,6 @@ namespace {
 
 constexpr char kRouter[] = "io.debezium.transforms.outbox.EventRouter";
 constexpr char kConnector[] = "io.debezium.connector.postgresql.PostgresConnector";
-constexpr char kPassword[] = "${WALPOST_DATABASE_PASSWORD}";
 constexpr char kBootstrap[] = "${WALPOST_KAFKA_BOOTSTRAP_SERVERS:-localhost:9092}";
 
 // Say nothing that walpost could do otherwise.
@@ -159,7 +158,7 @@ class Importer {
         "WALPOST_" + absl::AsciiStrToUpper(absl::StrReplaceAll(name, {{".", "_"}}));
     Note(name, absl::StrFormat("set the environment variable %s to it", variable));
     variables_.push_back("${" + variable + "}");
-    return variables_.back();
+    return "'" + variables_.back() + "'";
   }
 
   void WriteSource(YAML::Emitter* out) {
@@ -177,9 +176,8 @@ class Importer {
     }
     if (settings_.count("database.password") != 0) {
       Take("database.password", "");
-      conninfo += absl::StrFormat(" password=%s", kPassword);
-      variables_.emplace_back(kPassword);
-      Note("database.password", "set the environment variable WALPOST_DATABASE_PASSWORD to it");
+      // libpq reads it as it is: in the connection string, some characters would need a backslash.
+      Note("database.password", "set the environment variable PGPASSWORD to it");
     }
     if (Take("plugin.name", "decoderbufs") != "pgoutput") {
       Note("plugin.name",

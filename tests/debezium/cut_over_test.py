@@ -77,7 +77,7 @@ def walpost(workspace, postgres, database, kafka, config):
     assert "snapshot.mode" not in made.stderr and "unused" not in made.stdout  # unused is its password
     own.file.write_text(made.stdout + f'http: {{listen: "{own.http}"}}\nlog: {{level: debug, format: json}}\n',
                         encoding="utf-8")
-    os.environ["WALPOST_DATABASE_PASSWORD"] = "unused"
+    os.environ["PGPASSWORD"] = "unused"
     os.environ["WALPOST_KAFKA_BOOTSTRAP_SERVERS"] = kafka.bootstrap
     return own
 
