@@ -125,7 +125,7 @@ class CpuTime:
 
     def look(self, pid, now):
         """Whether it is a good deal worse than ever before."""
-        told = self.worst
+        reported = self.worst
         try:
             fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
         except (FileNotFoundError, ProcessLookupError):
@@ -142,7 +142,7 @@ class CpuTime:
             share = (used - before) / (now - begin)
             if share > self.worst + TELL_SHARE:
                 self.worst = share
-        return self.worst > told
+        return self.worst > reported
 
 
 def threads_of(pid):

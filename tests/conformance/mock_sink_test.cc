@@ -418,9 +418,9 @@ TEST_P(MockSink, ManyTopicsThatDoNotExistAreAskedAboutTogetherAndOthersGoOn) {
   Await("every answer", [this] { return reports_.answered.size() > kMissing; });
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(30));
   for (Sequence i = 0; i < kMissing; ++i) {
-    const SubmitResult told = Offer(i);
-    ASSERT_EQ(told.outcome, Outcome::kRejected) << i;
-    ASSERT_EQ(told.failure.kind, FailureKind::kTopicUnknown) << i;
+    const SubmitResult result = Offer(i);
+    ASSERT_EQ(result.outcome, Outcome::kRejected) << i;
+    ASSERT_EQ(result.failure.kind, FailureKind::kTopicUnknown) << i;
   }
   AwaitAllDelivered();
   CloseAndAwait();

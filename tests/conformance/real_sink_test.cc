@@ -265,16 +265,16 @@ TEST_P(RealSink, ManyTopicsThatDoNotExistAreRejectedAndAGoodOneIsFoundAmongThem)
   }
   MakeRecord(kMany, topic, 0, "good");
   ASSERT_EQ(Submit(kMany), Outcome::kTopicPending);
-  std::size_t told = 0;
+  std::size_t seen = 0;
   Await("all answers", [&] {
-    for (; told < reports_.answered.size(); ++told) {  // while they are fresh
-      const std::string& name = reports_.answered[told];
+    for (; seen < reports_.answered.size(); ++seen) {  // while they are fresh
+      const std::string& name = reports_.answered[seen];
       const bool good = name == topic;
       EXPECT_EQ(Submit(good ? kMany : std::stoul(name.substr(prefix.size()))),
                 good ? Outcome::kAccepted : Outcome::kRejected)
           << name;
     }
-    return told > kMany;
+    return seen > kMany;
   });
   AwaitAllDelivered();
   CloseAndAwait();

@@ -142,13 +142,13 @@ TEST_P(StreamContract, FramesBeforeAKillArriveAndTheEndIsFinal) {
   EXPECT_EQ(AwaitNumbers(10), UpTo(10));
   harness_->Kill();
   EXPECT_EQ(AwaitEnd().kind, StreamEnd::Kind::kLost);
-  const std::string told = stream_->end().status.ToString();
-  EXPECT_NE(told, "OK");
+  const std::string before = stream_->end().status.ToString();
+  EXPECT_NE(before, "OK");
   std::string_view frame;
   stream_->Receive();
   EXPECT_EQ(stream_->Take(&frame), Next::kEnded);
   EXPECT_EQ(stream_->Take(&frame), Next::kEnded);
-  EXPECT_EQ(stream_->end().status.ToString(), told);
+  EXPECT_EQ(stream_->end().status.ToString(), before);
   EXPECT_FALSE(stream_->Send(harness_->Status()).ok());
   EXPECT_FALSE(stream_->SendCopyDone().ok());
   EXPECT_FALSE(stream_->wants_write());

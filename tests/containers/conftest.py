@@ -11,16 +11,16 @@ import pytest
 from stand_ins import Images
 
 ROOT = Path(__file__).resolve().parents[2]
-told = []  # what the run has to say at its end
+notes = []  # what the run has to say at its end
 
 
-def tell(line):
-    told.append(line)
+def note(line):
+    notes.append(line)
 
 
 def pytest_terminal_summary(terminalreporter):
     terminalreporter.section("containers")
-    for line in told:
+    for line in notes:
         terminalreporter.write_line(line)
 
 
@@ -28,7 +28,7 @@ def pytest_terminal_summary(terminalreporter):
 def engine():
     engine = engines.start()
     version = engine.run("docker", "version", "--format", "{{.Server.Version}}", capture_output=True).stdout.strip()
-    tell(f"engine: Docker {version}, {'started by the test' if engine.own else 'that of the machine'}")
+    note(f"engine: Docker {version}, {'started by the test' if engine.own else 'that of the machine'}")
     yield engine
     engine.close()
 
@@ -38,9 +38,9 @@ def images(engine):
     images = Images(engine)
     yield images
     for image, what in images.stood_in.items():
-        tell(f"stand-in: {image} was {what}")
+        note(f"stand-in: {image} was {what}")
     for image in images.absent:
-        tell(f"not run: {image} (its registry cannot be reached, and nothing stands in for it)")
+        note(f"not run: {image} (its registry cannot be reached, and nothing stands in for it)")
 
 
 class Demo:
@@ -96,9 +96,9 @@ def walpost_image(engine, images):
     if saved:
         loaded = engine.run("docker", "load", "--quiet", "--input", saved, capture_output=True).stdout.strip().removeprefix("Loaded image: ")
         engine.run("docker", "tag", loaded, "walpost:latest")
-        tell(f"image: {loaded} of {saved}")
+        note(f"image: {loaded} of {saved}")
     else:
-        tell(make())
+        note(make())
     return make
 
 

@@ -5,7 +5,7 @@ import subprocess
 
 import hardening
 import pytest
-from conftest import ROOT, tell
+from conftest import ROOT, note
 
 OWN_LAYERS_MAX_BYTES = 45_000_000
 LABELS = ("title", "description", "licenses", "version", "revision", "base.name")
@@ -33,7 +33,7 @@ def test_own_layers_are_small(engine, image):
     base = json.loads(docker(engine, "image", "inspect", "debian:trixie-slim").stdout)[0]
     assert image["RootFS"]["Layers"][:len(base["RootFS"]["Layers"])] == base["RootFS"]["Layers"], "not on its base"
     own = image["Size"] - base["Size"]
-    tell(f"image: {own / 1e6:.1f} MB in {len(image['RootFS']['Layers']) - len(base['RootFS']['Layers'])} layers of its own, on {base['Size'] / 1e6:.1f} MB")
+    note(f"image: {own / 1e6:.1f} MB in {len(image['RootFS']['Layers']) - len(base['RootFS']['Layers'])} layers of its own, on {base['Size'] / 1e6:.1f} MB")
     assert 0 < own <= OWN_LAYERS_MAX_BYTES
 
 
@@ -76,18 +76,18 @@ def test_what_walpost_loads_is_in_it(engine, walpost_image):
 
 
 def test_every_package_of_which_it_has_files_is_listed(engine, sbom):
-    told = {package["name"]: package for package in sbom["packages"]}
-    assert told["walpost"]["licenseDeclared"] == "Apache-2.0"
+    listed = {package["name"]: package for package in sbom["packages"]}
+    assert listed["walpost"]["licenseDeclared"] == "Apache-2.0"
     checksum = in_image(engine, "sha256sum", "/usr/bin/walpost").split()[0]
-    assert told["walpost"]["checksums"] == [{"algorithm": "SHA256", "checksumValue": checksum}]
+    assert listed["walpost"]["checksums"] == [{"algorithm": "SHA256", "checksumValue": checksum}]
     for name in in_image(engine, "ls", "/var/lib/dpkg/status.d").split():
-        assert name in told and in_image(engine, "cat", f"/usr/share/doc/{name}/copyright")
-    assert {"librdkafka1", "libpq5", "nlohmann-json3-dev", "ca-certificates", "libc6"} <= set(told)
+        assert name in listed and in_image(engine, "cat", f"/usr/share/doc/{name}/copyright")
+    assert {"librdkafka1", "libpq5", "nlohmann-json3-dev", "ca-certificates", "libc6"} <= set(listed)
     for line in in_image(engine, "dpkg-query", "-W", "-f", "${Package} ${Version}\n").splitlines():
         name, version = line.split()
-        assert told[name]["versionInfo"] == version
+        assert listed[name]["versionInfo"] == version
     # Every shared object beyond the base belongs to one of them.
-    files = {path for package in told.values() for path in package.get("comment", "").removeprefix("files: ").split()}
+    files = {path for package in listed.values() for path in package.get("comment", "").removeprefix("files: ").split()}
     loaded = {line.split("=> ")[1].split()[0] for line in in_image(engine, "ldd", "/usr/bin/walpost").splitlines() if "=> /" in line}
     of_base = set(in_image(engine, "sh", "-c", "cat /var/lib/dpkg/info/*.list").split())
     for path in loaded:
@@ -103,7 +103,7 @@ def test_made_again_its_layers_are_the_same(engine, image, walpost_image):
 def test_saved_and_loaded_it_is_the_same_image(engine, walpost_image):
     """As scripts/release makes it."""
     file = ROOT / "build" / "walpost-image.tar.gz"
-    tell(walpost_image("--save", file))
+    note(walpost_image("--save", file))
     look = ("image", "inspect", "--format", "{{json .RootFS}} {{json .Config}} {{.Created}}", "walpost:latest")
     made = docker(engine, *look).stdout
     docker(engine, "image", "rm", "--force", "walpost:latest")

@@ -5,7 +5,7 @@ import os
 import re
 
 import tour
-from conftest import tell
+from conftest import note
 
 CHAOS_MINUTES = float(os.environ.get("WALPOST_CHAOS_MINUTES", "1"))
 CONSUMED = re.compile(r"^OrderPlaced (\S+) +(\{.*)  (commit \S+|redelivery=\S+)  order\[\d\] offset \d+", re.M)
@@ -59,9 +59,9 @@ def test_an_order_is_seen(demo):
 def test_the_account_sees_what_is_missing(demo):
     demo.sql("INSERT INTO orders (customer, total) VALUES ('without event', 1)")
     demo.sql("INSERT INTO invoices VALUES (1, 1), (1, 1)", "billing")
-    told = demo.shell("docker compose exec shop account.py")
-    assert told.returncode == 1 and "NOT BALANCED" in told.stdout
-    assert re.search(r"lost 1 .*billed twice [12]\n", told.stdout), told.stdout
+    account = demo.shell("docker compose exec shop account.py")
+    assert account.returncode == 1 and "NOT BALANCED" in account.stdout
+    assert re.search(r"lost 1 .*billed twice [12]\n", account.stdout), account.stdout
     demo.sql("DELETE FROM orders WHERE customer = 'without event'")
     demo.sql("DELETE FROM invoices a USING invoices b WHERE a.order_id = b.order_id AND a.ctid > b.ctid", "billing")
     assert balanced(demo.shell("docker compose exec shop account.py").stdout)
@@ -138,7 +138,7 @@ def test_nothing_is_lost_in_the_chaos(demo):
         log = part.next("docker compose logs --no-log-prefix --follow chaos", timeout=CHAOS_MINUTES * 60 + 600).replace("\x1b[2K", "")
     lines = re.findall(r"^\d\d:\d\d:\d\d  .*", log, re.M)
     for line in (lines[0], *lines[-2:]):
-        tell(f"chaos: {line}")
+        note(f"chaos: {line}")
     assert balanced(" ".join(lines[-2:])), log
     assert int(re.search(r"faults (\d+)", lines[-2])[1]) >= CHAOS_MINUTES * 2, log
     assert not re.search(r"(lost|rolled back but seen|billed twice) [1-9]", log), log

@@ -54,13 +54,13 @@ def test_each_setting_that_loses_or_blocks_is_named_with_its_cure(look):
         },
         properties={"message.max.bytes": "20000"})
     assert code == 78
-    told = {name.removeprefix("topic "): found for name, found in lines.items() if name.startswith("topic ")}
-    assert [level for level, _ in told["alone"]] == ["warning"] and "set 2" in told["alone"][0][1]
-    assert [level for level, _ in told["brittle"]] == ["warning"] and "one broker away stops delivery; set 2" in told["brittle"][0][1]
-    assert [level for level, _ in told["blocked"]] == ["failed"] and "nothing can be written" in told["blocked"][0][1]
-    assert [level for level, _ in told["compacted"]] == ["ok", "warning"] and "without a key is undeliverable" in told["compacted"][1][1]
-    assert [level for level, _ in told["narrow"]] == ["ok", "warning"] and "5000, less than" in told["narrow"][1][1]
-    assert [level for level, _ in told["missing"]] == ["failed"] and "create it" in told["missing"][0][1]
+    topics = {name.removeprefix("topic "): found for name, found in lines.items() if name.startswith("topic ")}
+    assert [level for level, _ in topics["alone"]] == ["warning"] and "set 2" in topics["alone"][0][1]
+    assert [level for level, _ in topics["brittle"]] == ["warning"] and "one broker away stops delivery; set 2" in topics["brittle"][0][1]
+    assert [level for level, _ in topics["blocked"]] == ["failed"] and "nothing can be written" in topics["blocked"][0][1]
+    assert [level for level, _ in topics["compacted"]] == ["ok", "warning"] and "without a key is undeliverable" in topics["compacted"][1][1]
+    assert [level for level, _ in topics["narrow"]] == ["ok", "warning"] and "5000, less than" in topics["narrow"][1][1]
+    assert [level for level, _ in topics["missing"]] == ["failed"] and "create it" in topics["missing"][0][1]
 
 
 def test_our_own_topics_with_settings_that_forget_are_warned_of(look, cluster):
@@ -69,6 +69,6 @@ def test_our_own_topics_with_settings_that_forget_are_warned_of(look, cluster):
 
     code, lines, p = look({"orders": {}}, before_init=make_ours)
     assert code == 0, lines
-    told = lines[f"progress topic walpost.progress.{p.name}"]
-    assert [level for level, _ in told] == ["warning", "warning"]
-    assert "set cleanup.policy=compact" in told[0][1] and "compression.type=uncompressed" in told[1][1]
+    progress = lines[f"progress topic walpost.progress.{p.name}"]
+    assert [level for level, _ in progress] == ["warning", "warning"]
+    assert "set cleanup.policy=compact" in progress[0][1] and "compression.type=uncompressed" in progress[1][1]

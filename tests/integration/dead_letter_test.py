@@ -34,8 +34,8 @@ def test_dead_letter_takes_what_the_broker_rejects_and_the_rest_goes_on(make_pip
     events = p.walpost.status()["events"]
     assert events["received"] == ROWS and events["dead_lettered"] == ROWS // 100 and events["in_flight"] == 0
     assert events["delivered"] == ROWS - ROWS // 100
-    told = [line for line in p.walpost.log_events() if line["event"] == "event_dead_lettered"]
-    assert told and told[0]["event_id"] in rejected and told[0]["reason"] == "record_invalid"
+    logged = [line for line in p.walpost.log_events() if line["event"] == "event_dead_lettered"]
+    assert logged and logged[0]["event_id"] in rejected and logged[0]["reason"] == "record_invalid"
 
 
 def test_skip_counts_what_is_rejected_and_goes_on(make_pipeline, kafka):

@@ -77,9 +77,9 @@ def test_dead_letters_are_listed_shown_and_sent_again_once_the_topic_takes_them(
     assert json.loads(dlq(p, "show", first["position"], "--json").stdout)["headers"] == [{"name": "id", "value": ids[0]}]
     assert dlq(p, "show", ids[0], "--payload").stdout == "5"
 
-    told = dlq(p, "retry", "--all-undecided", "--dry-run").stdout
-    print(told)
-    assert told.count("would retry event") == 2 and not redelivered(kafka, rejecting.topic)
+    output = dlq(p, "retry", "--all-undecided", "--dry-run").stdout
+    print(output)
+    assert output.count("would retry event") == 2 and not redelivered(kafka, rejecting.topic)
     still = dlq(p, "retry", "--all-undecided", "--wait", "90s", exit_code=75)
     assert still.stdout.count(": failed: ") == 2 and "still undecided: 2 dead letters" in still.stderr
     assert len(listed(p)) == 2

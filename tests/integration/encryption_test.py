@@ -45,8 +45,8 @@ def test_clear_text_over_the_network_is_warned_of_and_rejected_where_encryption_
 
     network = f"host=db hostaddr={address} port={postgres.port} dbname={p.database} user=postgres"
     clear = p.another(conninfo=network).start()
-    told, = warnings(clear)
-    assert address in told["msg"] and "sslmode=verify-full" in told["msg"], told
+    warning, = warnings(clear)
+    assert address in warning["msg"] and "sslmode=verify-full" in warning["msg"], warning
     assert warnings(clear, "kafka") == [], "loopback"
     assert clear.stop() == 0
     assert f"({address})" in clear.verb("check", check=False).stdout

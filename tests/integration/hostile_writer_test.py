@@ -330,8 +330,8 @@ def test_progress_that_somebody_else_wrote_neither_counts_nor_stands_in_the_way(
     p.walpost = p.another(config={"delivery": {"progress_topic": topic}})
     p.walpost.start(wait="halted")
     assert p.walpost.status()["halt"]["reason"] == "progress_unreadable"
-    told = p.walpost.verb("slot", "advance", "--yes").stdout
-    assert "3 record(s) in the progress topic cannot be read" in told
+    output = p.walpost.verb("slot", "advance", "--yes").stdout
+    assert "3 record(s) in the progress topic cannot be read" in output
     p.walpost.signal(1)
     p.insert(11, 15)
     p.wait_confirmed()

@@ -76,9 +76,9 @@ def test_verbs_log_in_with_the_same_configuration(p):
     assert "5 delivered" in p.walpost.verb("status").stdout
     assert p.walpost.verb("status", "--exit-code").stdout.startswith("WALPOST OK: streaming")
     assert p.walpost.verb("healthcheck", "--ready").stdout == "ok: streaming\n"
-    for others, told in (("http.token=''", "this configuration has none"), ("http.token=some-other-token-1", "rejects this configuration's token")):
+    for others, why in (("http.token=''", "this configuration has none"), ("http.token=some-other-token-1", "rejects this configuration's token")):
         rejected = p.walpost.verb("--set", others, "status", check=False)
-        assert rejected.returncode == 77 and rejected.stdout == "" and told in rejected.stderr
+        assert rejected.returncode == 77 and rejected.stdout == "" and why in rejected.stderr
         plugin = p.walpost.verb("--set", others, "status", "--exit-code", check=False)
         assert plugin.returncode == 3 and plugin.stdout == "WALPOST UNKNOWN: walpost answers, and rejects the token\n"
         assert p.walpost.verb("--set", others, "healthcheck").stdout == "ok\n", "a probe needs no secret"
@@ -158,8 +158,8 @@ def test_an_address_that_others_reach_without_a_token_is_warned_of(make_pipeline
     p.walpost = p.another(config={"http": {"listen": f"LOCALHOST:{port}"}})
     p.walpost.http = f"127.0.0.1:{port}"
     p.start()
-    told = [line for line in p.walpost.log_events() if line["event"] == "http_open"]
-    assert len(told) == 1 and told[0]["level"] == "warning" and "set http.token" in told[0]["msg"]
+    logged = [line for line in p.walpost.log_events() if line["event"] == "http_open"]
+    assert len(logged) == 1 and logged[0]["level"] == "warning" and "set http.token" in logged[0]["msg"]
     checked = p.walpost.verb("check")
     assert f"! http: http.listen LOCALHOST:{port}" in checked.stdout
     assert "! http" not in p.walpost.verb("--set", f"http.token={TOKEN}", "check").stdout

@@ -125,10 +125,10 @@ def test_partitions_added_to_a_topic_are_used_and_logged(make_pipeline, kafka):
     admin = kafka.admin()
     admin.create_partitions([NewPartitions(p.name, 4)])[p.name].result(timeout=30)
 
-    def told():
+    def noticed():
         return [line for line in p.walpost.log_events() if line["event"] == "topic_partitions_changed"]
 
-    line, = servers.wait_for(told, 90, "the change to be noticed")  # looked at every half minute
+    line, = servers.wait_for(noticed, 90, "the change to be noticed")  # looked at every half minute
     assert line["level"] == "warning" and f"'{p.name}' has 4 partitions instead of 1" in line["msg"]
     p.insert(11, 100)
     p.wait_confirmed()

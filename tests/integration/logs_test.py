@@ -51,20 +51,20 @@ def assert_discreet(text):
 
 
 def wait_for_line(walpost, event, words="", **fields):
-    def told():
+    def logged():
         return [line for line in walpost.log_events()
                 if line["event"] == event and words in line["msg"] and fields.items() <= line.items()]
 
-    return servers.wait_for(told, 60, f"{event} {words} {fields}")[0]
+    return servers.wait_for(logged, 60, f"{event} {words} {fields}")[0]
 
 
 def assert_not_repeated(lines):
-    told = {}
+    logged = {}
     for line in lines:
         cause = line["event"], line["msg"].split(" (after ")[0]
         at = datetime.datetime.fromisoformat(line["ts"].replace("Z", "+00:00"))
         if line["event"] in REPEATED and line["level"] != "debug":
-            times = told.setdefault(cause, [])
+            times = logged.setdefault(cause, [])
             assert len(times) < 3 or (at - times[-3]).total_seconds() > 9.9, line
             times.append(at)
 

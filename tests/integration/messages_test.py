@@ -230,8 +230,8 @@ def test_dead_letter_of_a_malformed_message_keeps_what_no_table_has(make_pipelin
     ((row, key, value),) = dead_letters(p)
     assert row["reason"] == "message_malformed" and row["source"] == "message:shop"
     assert key is None and value == b"\x0a\x02e1 cut"
-    told = [line for line in p.walpost.log_events() if line["event"] == "event_dead_lettered"]
-    assert told[0]["table"] == "message:shop"
+    logged = [line for line in p.walpost.log_events() if line["event"] == "event_dead_lettered"]
+    assert logged[0]["table"] == "message:shop"
     assert p.walpost.verb("dlq", "show", "--payload", row["position"]).stdout.startswith("\n\x02e1 cut")
     rejected = p.walpost.verb("dlq", "retry", "--all-undecided", "--to-topic", p.name, check=False)
     assert rejected.returncode != 0 and "have the application emit it" in rejected.stdout + rejected.stderr

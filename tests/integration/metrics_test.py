@@ -118,8 +118,8 @@ def test_promtool_finds_nothing_and_every_documented_metric_is_there(make_pipeli
     # Not counted before 14.
     absent = set() if p.postgres.major >= 14 else {name for name in documented() if re.search("_slot_(spilled|decoded)_", name)}
     assert seen.families() == documented() - absent
-    told = prometheus.promtool("check", "metrics", stdin=seen.text)
-    assert (told.returncode, told.stdout + told.stderr) == (0, "")
+    checked = prometheus.promtool("check", "metrics", stdin=seen.text)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
 def test_monitor_reports_what_the_server_shows(make_pipeline, workspace):

@@ -448,8 +448,8 @@ def test_slot_that_is_in_use_again_before_it_is_dropped_keeps_its_record_and_is_
                                            " AND query LIKE 'UPDATE walpost.pipeline SET backfilled%'"), 60, "it to record the gap")
         p.walpost.start()
         connection.rollback()
-        told = recreating.communicate(timeout=60)[1]
-    assert recreating.returncode == 78 and "is active" in told, told
+        error = recreating.communicate(timeout=60)[1]
+    assert recreating.returncode == 78 and "is active" in error, error
     assert p.execute(recorded) == before
     assert p.walpost.stop() == 0
     p.walpost.start()

@@ -33,15 +33,15 @@ def ask(p, query, **variables):
     return done.stdout, done.stderr
 
 
-def rows(told, first_column):
+def rows(output, first_column):
     """Of the answer that begins with this column: psql prints one after the other."""
-    lines = csv.reader(io.StringIO(told))
+    lines = csv.reader(io.StringIO(output))
     names = next(line for line in lines if line[:1] == [first_column])
     return [dict(zip(names, line)) for line in itertools.takewhile(lambda line: len(line) == len(names), lines)]
 
 
-def of_slot(told, p):
-    row, = (row for row in rows(told, "slot_name") if row["slot_name"] == p.name)
+def of_slot(output, p):
+    row, = (row for row in rows(output, "slot_name") if row["slot_name"] == p.name)
     return row
 
 
@@ -62,8 +62,8 @@ def test_slots_show_who_reads_what_is_kept_and_what_the_version_knows(p):
 
 
 def test_rate_of_wal_and_time_to_exhaustion_follow_from_two_looks(p, workspace):
-    told = ask(p, "wal", seconds=0.2)[0]
-    row, = rows(told, "files")
+    output = ask(p, "wal", seconds=0.2)[0]
+    row, = rows(output, "files")
     assert int(row["files"]) >= 1 and row["rate"].endswith("/s") and row["max_slot_wal_keep_size"] == "-1"
     limited = workspace.postgres(settings={"max_slot_wal_keep_size": "64MB"})
     limited.execute("SELECT pg_create_logical_replication_slot('limited', 'pgoutput')")
@@ -99,27 +99,27 @@ def test_walsenders_show_walpost_and_how_far_it_is(p):
 
 
 def test_spill_is_counted_from_14_and_looked_up_before(p):
-    told = ask(p, "spill")[0]
-    row = of_slot(told, p)
-    assert ("spilled_bytes" in row) == (p.postgres.major >= 14) and "logical_decoding_work_mem" in told
+    output = ask(p, "spill")[0]
+    row = of_slot(output, p)
+    assert ("spilled_bytes" in row) == (p.postgres.major >= 14) and "logical_decoding_work_mem" in output
 
 
 def test_long_transactions_are_shown_also_prepared_ones(p, workspace):
     with contextlib.closing(p.postgres.connect(p.database, autocommit=False)) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT txid_current(), pg_backend_pid()")
         pid = cursor.fetchone()[1]
-        told = ask(p, "long_transactions")[0]
-        row, = (row for row in rows(told, "pid") if row["pid"] == str(pid))
+        output = ask(p, "long_transactions")[0]
+        row, = (row for row in rows(output, "pid") if row["pid"] == str(pid))
         assert row["state"] == "idle in transaction" and row["backend_xid"] != "-"
-        assert any(row["slot_name"] == p.name for row in rows(told, "slot_name")) and "gid,database" in told
+        assert any(row["slot_name"] == p.name for row in rows(output, "slot_name")) and "gid,database" in output
 
 
 def test_users_show_slots_publications_and_pipelines(p):
-    told = ask(p, "users")[0]
-    assert of_slot(told, p)["application_name"] == f"walpost-{p.name}"
-    publication, = rows(told, "publication")
+    output = ask(p, "users")[0]
+    assert of_slot(output, p)["application_name"] == f"walpost-{p.name}"
+    publication, = rows(output, "publication")
     assert publication["tables"] == "outbox.events" and publication["publishes"] == "insert" and publication["via_root"] == "t"
-    pipeline, = rows(told, "pipeline")
+    pipeline, = rows(output, "pipeline")
     assert pipeline["pipeline"] == p.name and pipeline["slot_is_there"] == pipeline["publication_is_there"] == "t"
 
 
@@ -153,8 +153,8 @@ def test_transaction_that_is_to_be_skipped_is_shown_with_what_lies_before_it(p):
     assert found["xid"] == xid and servers.lsn(found["commit_lsn"]) < next(end for of, _, end in commits if of == xid)
     before = rows(ask(p, "before_transaction", slot=p.name, publication=p.name, commit_lsn=found["commit_lsn"], safe_lsn=safe)[0], "xid")
     assert [row["rows"] for row in before if row["rows"] != "0"] == ["2"]
-    told = ask(p, "transaction", slot=p.name, publication=p.name, commit_lsn=found["commit_lsn"])[0]
-    assert told.count("Tested") == 3 and all(row["xid"] == xid for row in rows(told, "xid"))
+    output = ask(p, "transaction", slot=p.name, publication=p.name, commit_lsn=found["commit_lsn"])[0]
+    assert output.count("Tested") == 3 and all(row["xid"] == xid for row in rows(output, "xid"))
     assert p.walpost.verb("slot", "advance", "--to", found["commit_lsn"], "--yes").returncode == 0
     p.walpost.start()
     p.wait_confirmed()
@@ -167,5 +167,5 @@ def test_rows_that_cannot_be_sent_as_utf8_are_named(make_pipeline):
     p.insert(1, 3)
     p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type) VALUES ('t', 'k', chr(129))")
     bad = p.execute("SELECT id::text FROM outbox.events WHERE event_type = chr(129)")[0][0]
-    told = ask(p, "unreadable_rows")[1]
-    assert told.count("WARNING") == 1 and f"row {bad}: " in told
+    output = ask(p, "unreadable_rows")[1]
+    assert output.count("WARNING") == 1 and f"row {bad}: " in output

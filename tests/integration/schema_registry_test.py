@@ -90,9 +90,9 @@ class World:
         return [(value, row) for row, _, value in dead_letters(self.p)]
 
     def wait_reported(self, event, words="", count=1):
-        servers.wait_for(lambda: len([line for line in self.told(event) if words in line]) >= count, 60, f"{event}: {words}")
+        servers.wait_for(lambda: len([line for line in self.logged(event) if words in line]) >= count, 60, f"{event}: {words}")
 
-    def told(self, event):
+    def logged(self, event):
         return [line["msg"] for line in self.p.walpost.log_events() if line["event"] == event]
 
     def wait_dead_letters(self, count):

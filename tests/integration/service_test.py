@@ -23,7 +23,7 @@ class Manager:
         self.path = folder / "notify"
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(self.path))
-        self.told = []  # lines, and how many of them have been waited for
+        self.lines = []  # and how many of them have been waited for
         self.seen = 0
 
     def environment(self, watchdog_s=3):
@@ -34,12 +34,12 @@ class Manager:
         end = time.monotonic() + seconds
         begin = self.seen
         while True:
-            while self.seen < len(self.told):
+            while self.seen < len(self.lines):
                 self.seen += 1
-                if self.told[self.seen - 1].startswith(start):
-                    return self.told[begin:self.seen]
+                if self.lines[self.seen - 1].startswith(start):
+                    return self.lines[begin:self.seen]
             self.socket.settimeout(max(0.001, end - time.monotonic()))
-            self.told += self.socket.recv(65536).decode().splitlines()
+            self.lines += self.socket.recv(65536).decode().splitlines()
 
 
 @pytest.fixture

@@ -495,8 +495,8 @@ def test_notes_that_came_with_a_dump_let_nothing_be_dropped(make_pipeline):
     p.execute("INSERT INTO outbox.retention_note SELECT now() - interval '1 day', pg_current_snapshot(), '0/1', system_identifier - 1 FROM pg_control_system()")
     p.execute("SELECT FROM outbox.maintain(keep => '0')")
     assert p.execute("SELECT count(*) FROM outbox.events") == [(3,)]
-    told = p.walpost.init().stdout
-    assert "1 notes of another cluster removed" in told
+    output = p.walpost.init().stdout
+    assert "1 notes of another cluster removed" in output
     assert p.execute("SELECT DISTINCT n.system_identifier = c.system_identifier FROM outbox.retention_note n, pg_control_system() c") == [(True,)]
 
 

@@ -32,8 +32,8 @@ def installed(root, package):
 
 def test_installed_it_runs_is_upgraded_with_its_configuration_kept_and_leaves_nothing_when_purged(installed, package, postgres, kafka, tmp_path):
     root, (version, built) = installed, package
-    told = output(root, "walpost", "version")
-    assert f"librdkafka {LIBRDKAFKA[version]}\n" in told
+    printed = output(root, "walpost", "version")
+    assert f"librdkafka {LIBRDKAFKA[version]}\n" in printed
     assert mode_of(root, CONFFILE) == mode_of(root, "/etc/default/walpost") == "640 root:walpost"
 
     shop = Shop(root, postgres, kafka)
@@ -61,7 +61,7 @@ def test_installed_it_runs_is_upgraded_with_its_configuration_kept_and_leaves_no
     assert not (root.path / "usr/bin/walpost").exists()
     output(root, "apt-get", "purge", "-y", "walpost")
     assert leftovers(root) == []
-    print(f"\nDebian {version}, {built.name}, {postgres_version(postgres)}, Kafka {servers.KAFKA_VERSION}:\n{told}{checked}")
+    print(f"\nDebian {version}, {built.name}, {postgres_version(postgres)}, Kafka {servers.KAFKA_VERSION}:\n{printed}{checked}")
 
 
 def postgres_version(postgres):

@@ -262,13 +262,14 @@ void Simulation::AnswerLook() {
 
 // Rows may be missing before the first one that an edit announces: nothing counts behind them.
 void Simulation::CheckEdit() const {
-  const std::optional<base::Lsn>& told = server_.edit_reported_at();
-  if (!foreign_.edited || !told || foreign_halt_) {
+  const std::optional<base::Lsn>& reported_at = server_.edit_reported_at();
+  if (!foreign_.edited || !reported_at || foreign_halt_) {
     return;
   }
-  Require(pipeline_->tracker().safe_lsn() <= *told && server_.confirmed_flush() <= *told,
-          "G6: the publication was edited, a row at %s shows it, and it goes on to %s",
-          told->ToString(), pipeline_->tracker().safe_lsn().ToString());
+  Require(
+      pipeline_->tracker().safe_lsn() <= *reported_at && server_.confirmed_flush() <= *reported_at,
+      "G6: the publication was edited, a row at %s shows it, and it goes on to %s",
+      reported_at->ToString(), pipeline_->tracker().safe_lsn().ToString());
 }
 
 // It goes on there: so nothing may be amiss that it could have known.

@@ -133,15 +133,15 @@ void Simulation::AnswerSchemas() {
 }
 
 void Simulation::TakeDecisions() {
-  std::size_t told = 0;
+  std::size_t reported = 0;
   while (const std::optional<Decision> decision = pipeline_->TakeDecision()) {
     if (decision->kind == Decision::Kind::kSkipped) {
       judge_.OnSkipped(decision->event.id);
     }
     Trace("decided:", decision->event.id + " " + decision->event.reason);
-    ++told;
+    ++reported;
   }
-  if (told >= pipeline::Undeliverables::kUnreportedMax) {
+  if (reported >= pipeline::Undeliverables::kUnreportedMax) {
     judge_.OnSkippedUnreported();
   }
 }

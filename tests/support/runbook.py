@@ -152,12 +152,12 @@ class Operator:
         except subprocess.TimeoutExpired as error:
             raise AssertionError(f"{step.where}: no end of\n{text}\n{self.answers}\n{self.p.walpost.status()}") from error
         self.answers += done.stdout
-        told = f"{step.where}: exit {done.returncode} of\n{text}\n{done.stdout}{done.stderr}"
+        outcome = f"{step.where}: exit {done.returncode} of\n{text}\n{done.stdout}{done.stderr}"
         if step.kind == "do":
-            assert done.returncode == 0, told
+            assert done.returncode == 0, outcome
         wrong = re.search(r"syntax error|command not found|nknown verb|not expected|column .* does not exist|No such file",
                           done.stderr)
-        assert not wrong and (done.returncode in ANSWERS or step.language == "sql"), told
+        assert not wrong and (done.returncode in ANSWERS or step.language == "sql"), outcome
 
     def environment(self):
         p = self.p

@@ -35,8 +35,8 @@ class Scenes(dict):
 
 def postgres_major():
     """Of the servers that the tests start."""
-    told = subprocess.run([servers.postgres_bindir() / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
-    return int(re.search(r"\d+", told)[0])
+    version = subprocess.run([servers.postgres_bindir() / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    return int(re.search(r"\d+", version)[0])
 
 
 @pytest.fixture(scope="module")
@@ -140,11 +140,11 @@ class Stage:
             self.fix()
             self.fix = None
         p = self.p
-        told = {"COMMIT_LSN": lambda op: commit_lsn(detail, op.answers), "SAFE_LSN": p.walpost.status()["source"]["safe_lsn"] or "0/0",
+        known = {"COMMIT_LSN": lambda op: commit_lsn(detail, op.answers), "SAFE_LSN": p.walpost.status()["source"]["safe_lsn"] or "0/0",
                 "CHANGE_LSN": lambda _: re.search(f"associated LSN ({LSN})", detail)[1]}
         parts = book.parts(reason)
         way = book.way(reason, detail, title)
-        with runbook.operator(p, self.workspace.path / f"bin{next(self._folders)}", {**told, **words}) as op:
+        with runbook.operator(p, self.workspace.path / f"bin{next(self._folders)}", {**known, **words}) as op:
             op.follow(book.steps(parts["Diagnosis"], reason))
             op.follow(book.steps(way.text, reason))
             p.walpost.wait_state("streaming", 60)
@@ -166,8 +166,8 @@ class Stage:
 
 
 def commit_lsn(detail, answers):
-    """Of the message, or of the query that the runbook gives for where it is not told."""
-    told = re.search(f"commit LSN ({LSN})", detail)
-    return told[1] if told else re.findall(rf"commit_lsn\s*\n[-+]+\n\s*\d+ \|\s*({LSN})", answers)[-1]
+    """Of the message, or of the query that the runbook gives for where it has none."""
+    named = re.search(f"commit LSN ({LSN})", detail)
+    return named[1] if named else re.findall(rf"commit_lsn\s*\n[-+]+\n\s*\d+ \|\s*({LSN})", answers)[-1]
 
 

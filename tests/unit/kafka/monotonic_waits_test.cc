@@ -68,16 +68,16 @@ TEST_F(MonotonicWaitsTest, EndThatHasPassedIsATimeOutAtOnce) {
 }
 
 TEST_F(MonotonicWaitsTest, SignalEndsTheWait) {
-  bool told = false;
-  auto teller = std::async(std::launch::async, [this, &told] {
+  bool notified = false;
+  auto notifier = std::async(std::launch::async, [this, &notified] {
     mtx_lock(&mutex_);
-    told = true;
+    notified = true;
     cnd_signal(&condition_);
     mtx_unlock(&mutex_);
   });
   const timespec end = In(milliseconds(30'000));
   int code = thrd_success;
-  while (!told && code == thrd_success) {
+  while (!notified && code == thrd_success) {
     code = cnd_timedwait(&condition_, &mutex_, &end);
   }
   EXPECT_EQ(code, thrd_success);

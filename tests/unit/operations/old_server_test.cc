@@ -54,10 +54,10 @@ TEST_F(OldServerTest, StreamAndCheckRejectMessagesBefore14) {
   options.source = WithMessages().source;
   options.tables = {*outbox::PresetOptions("walpost")};
   options.kafka.properties = {{"test.mock.num.brokers", "1"}};
-  const std::string told = Check(options).output;
+  const std::string output = Check(options).output;
   if (HasMessages()) {
     EXPECT_TRUE(std::holds_alternative<postgres::Connected>(outcome));
-    EXPECT_THAT(told, Not(HasSubstr("need PostgreSQL 14")));
+    EXPECT_THAT(output, Not(HasSubstr("need PostgreSQL 14")));
     outcome = postgres::StreamEnd();
     AwaitFreeSlots();
     return;
@@ -69,7 +69,7 @@ TEST_F(OldServerTest, StreamAndCheckRejectMessagesBefore14) {
   const auto way_out = AllOf(HasSubstr("need PostgreSQL 14 or newer"), HasSubstr("has 13"),
                              HasSubstr("remove messages.prefixes"));
   EXPECT_THAT(std::string(end.status.message()), way_out);
-  EXPECT_THAT(told, way_out);
+  EXPECT_THAT(output, way_out);
 }
 
 // Set up by a migration tool, which does not know walpost: the functions themselves reject.

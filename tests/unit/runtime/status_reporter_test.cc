@@ -112,20 +112,20 @@ TEST_F(StatusReporterTest, DecisionsAreLoggedWithTheirEventAFewASecond) {
     sink_.Reject(i, delivery::Failure{delivery::FailureKind::kTopicUnknown, "no such topic"});
   }
   Transaction(100, std::vector<std::string>(many, "a1"));
-  const auto told = [this] {
+  const auto logged = [this] {
     ::testing::internal::CaptureStderr();
     status_reporter_.ReportDecisions(&pipeline(), now_);
     const std::string lines = ::testing::internal::GetCapturedStderr();
     return std::pair(lines, std::count(lines.begin(), lines.end(), '\n'));
   };
-  const auto [lines, count] = told();
+  const auto [lines, count] = logged();
   EXPECT_EQ(count, StatusReporter::kDecisionsPerSecond);
   EXPECT_THAT(lines, AllOf(HasSubstr("event_skipped"), HasSubstr("event_id=a1"),
                            HasSubstr("aggregate_id=a "), HasSubstr("attempt=1"),
                            HasSubstr("reason=topic_unknown"), HasSubstr("no such topic")));
-  EXPECT_EQ(told().second, 0) << "in this second";
+  EXPECT_EQ(logged().second, 0) << "in this second";
   Advance(milliseconds(1'000));
-  EXPECT_EQ(told().second, 5);
+  EXPECT_EQ(logged().second, 5);
   EXPECT_EQ(TakeSnapshot().events_skipped_total, many);
 }
 

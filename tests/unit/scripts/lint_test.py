@@ -107,16 +107,16 @@ def test_clean_tree_passes(tree):
 # --- Directions ---
 
 
-@pytest.mark.parametrize("name, line, told", [
+@pytest.mark.parametrize("name, line, reported", [
     ("src/outbox/new.h", '#include "postgres/connection.h"', "outbox may not use postgres"),
     ("src/base/new.cc", '#include "outbox/mapper.h"', "base may not use outbox"),
     ("src/operations/new.cc", '#include "config/config.h"', "operations may not use config"),
     ("src/operations/deep/new.cc", '#include "config/config.h"', "operations may not use config"),
     ("src/surprise/new.h", "", "module surprise is not in the table"),
 ])
-def test_include_against_the_table_is_found(tree, name, line, told):
+def test_include_against_the_table_is_found(tree, name, line, reported):
     tree.write(name, "#pragma once\n" + line + "\n")
-    assert told in tree.finding()
+    assert reported in tree.finding()
     assert tree.finding().startswith(f"{name}:{2 if line else 1}: ")
 
 
@@ -136,13 +136,13 @@ def test_module_linked_past_depends_is_found(tree, build):
     assert "outbox may not depend on postgres" in tree.finding()
 
 
-@pytest.mark.parametrize("row, told", [
+@pytest.mark.parametrize("row, reported", [
     ("| `src/outbox` | row → `Event` | base, postgres |", "outbox may use postgres, which does not stand above it"),
     ("| `src/outbox` | row → `Event` | base, envelop |", "outbox may use envelop, which is no module"),
 ])
-def test_table_that_contradicts_itself_is_found(tree, row, told):
+def test_table_that_contradicts_itself_is_found(tree, row, reported):
     tree.write("docs/design.md", DESIGN.replace("| `src/outbox` | row → `Event` | base |", row))
-    assert told in tree.finding()
+    assert reported in tree.finding()
     assert tree.finding().startswith("docs/design.md:7: ")
 
 

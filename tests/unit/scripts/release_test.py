@@ -64,16 +64,16 @@ def test_uncommitted_change_is_rejected(checkout):
     assert not (checkout.path / "build").exists()
 
 
-@pytest.mark.parametrize(("changelog", "told"), [
+@pytest.mark.parametrize(("changelog", "reported"), [
     (CHANGELOG.replace("[0.1.0] - 2026-11-22", "[0.1.0]"), 'has no heading "## [0.1.0] - DATE"'),
     (CHANGELOG.replace("[0.1.0]", "[0x1.0]"), 'has no heading "## [0.1.0] - DATE"'),
     (CHANGELOG.replace("[Unreleased]\n", "[Unreleased]\n\n- More.\n"), "has unreleased changes: move them to [0.1.0]"),
 ])
-def test_changelog_without_the_version_is_rejected(checkout, changelog, told):
+def test_changelog_without_the_version_is_rejected(checkout, changelog, reported):
     checkout.write("CHANGELOG.md", changelog)
     checkout.commit()
     done = checkout.release("--check")
-    assert done.returncode == 1 and told in done.stderr
+    assert done.returncode == 1 and reported in done.stderr
 
 
 def test_version_that_was_released_is_rejected_from_another_commit(checkout):
