@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "config/units.h"
-#include "operations/dlq_decide.h"
-#include "operations/dlq_list.h"
+#include "operations/deadletters/dlq_decide.h"
+#include "operations/deadletters/dlq_list.h"
 
 namespace walpost::cli {
 namespace {

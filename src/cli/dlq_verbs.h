@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "cli/verb.h"
 #include "config/config.h"
-#include "operations/dlq.h"
+#include "operations/deadletters/dlq.h"
 
 namespace walpost::cli {
 

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "base/status.h"
 #include "config/units.h"
-#include "operations/status.h"
+#include "operations/status/status.h"
 
 namespace walpost::cli {
 namespace {

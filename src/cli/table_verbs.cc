@@ -13,8 +13,8 @@
 #include "cli/dlq_verbs.h"
 #include "config/encryption.h"
 #include "config/units.h"
-#include "operations/audit.h"
-#include "operations/replay.h"
+#include "operations/reconcile/audit.h"
+#include "operations/reconcile/replay.h"
 
 namespace walpost::cli {
 namespace {

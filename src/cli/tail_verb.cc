@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "cli/dlq_verbs.h"
-#include "operations/tail.h"
+#include "operations/status/tail.h"
 #include "runtime/signals.h"
 
 namespace walpost::cli {

@@ -9,7 +9,7 @@
 #include "fuzz/bounds.h"
 #include "fuzz/fuzz_target.h"
 #include "fuzz/intake_input.h"
-#include "operations/tail_reader.h"
+#include "operations/status/tail_reader.h"
 #include "outbox/presets.h"
 #include "pgoutput/frame.h"
 #include "support/golden_messages.h"

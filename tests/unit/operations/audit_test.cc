@@ -1,8 +1,8 @@
-#include "operations/audit.h"
+#include "operations/reconcile/audit.h"
 
 #include <gtest/gtest.h>
 
-#include "operations/audit_report.h"
+#include "operations/reconcile/audit_report.h"
 
 namespace walpost::operations {
 namespace {

@@ -1,4 +1,4 @@
-#include "operations/check.h"
+#include "operations/status/check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <variant>
 
-#include "operations/check_server.h"
+#include "operations/status/check_server.h"
 #include "outbox/presets.h"
 #include "postgres/sql_connection.h"
 #include "unit/operations/server_fixture.h"

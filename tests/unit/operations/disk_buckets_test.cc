@@ -1,4 +1,4 @@
-#include "operations/disk_buckets.h"
+#include "operations/reconcile/disk_buckets.h"
 
 #include <gtest/gtest.h>
 

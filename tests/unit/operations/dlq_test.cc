@@ -1,12 +1,12 @@
-#include "operations/dlq.h"
+#include "operations/deadletters/dlq.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "operations/dlq_decide.h"
-#include "operations/dlq_text.h"
+#include "operations/deadletters/dlq_decide.h"
+#include "operations/deadletters/dlq_text.h"
 #include "outbox/column_value.h"
 #include "outbox/presets.h"
 #include "support/pgoutput_bytes.h"

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "operations/init.h"
+#include "operations/setup/init.h"
 #include "unit/operations/server_fixture.h"
 
 namespace walpost::operations {

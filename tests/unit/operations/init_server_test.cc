@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string>
 
-#include "operations/init.h"
+#include "operations/setup/init.h"
 #include "outbox/presets.h"
 #include "postgres/sql_connection.h"
 #include "unit/operations/server_fixture.h"

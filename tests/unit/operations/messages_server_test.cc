@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "operations/check.h"
 #include "operations/emit.h"
-#include "operations/init.h"
-#include "operations/slot_move.h"
+#include "operations/setup/init.h"
+#include "operations/setup/slot_move.h"
+#include "operations/status/check.h"
 #include "outbox/presets.h"
 #include "postgres/sql_connection.h"
 #include "unit/operations/server_fixture.h"

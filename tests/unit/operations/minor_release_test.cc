@@ -1,4 +1,4 @@
-#include "operations/minor_release.h"
+#include "operations/status/minor_release.h"
 
 #include <gtest/gtest.h>
 

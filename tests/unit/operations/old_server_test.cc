@@ -5,9 +5,9 @@
 #include <string>
 #include <variant>
 
-#include "operations/check.h"
 #include "operations/emit.h"
-#include "operations/init.h"
+#include "operations/setup/init.h"
+#include "operations/status/check.h"
 #include "outbox/presets.h"
 #include "postgres/connect.h"
 #include "postgres/sql_connection.h"

@@ -1,4 +1,4 @@
-#include "operations/plain_table.h"
+#include "operations/rows/plain_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "operations/init.h"
+#include "operations/setup/init.h"
 
 namespace walpost::operations {
 namespace {

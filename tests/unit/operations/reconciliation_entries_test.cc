@@ -1,4 +1,4 @@
-#include "operations/reconciliation_entries.h"
+#include "operations/reconcile/reconciliation_entries.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 
 #include <string>
 
-#include "operations/init.h"
-#include "operations/slot_move.h"
+#include "operations/setup/init.h"
+#include "operations/setup/slot_move.h"
 #include "support/postgres_server.h"
 
 namespace walpost::operations {

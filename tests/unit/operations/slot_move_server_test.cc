@@ -1,5 +1,5 @@
 // The ways out of a slot that does not fit what is remembered, on a real server and a mock Kafka.
-#include "operations/slot_move.h"
+#include "operations/setup/slot_move.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "operations/slot.h"
+#include "operations/setup/slot.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

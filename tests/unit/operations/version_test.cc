@@ -1,4 +1,4 @@
-#include "operations/version.h"
+#include "operations/status/version.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

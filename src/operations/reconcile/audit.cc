@@ -1,0 +1,212 @@
+#include "operations/reconcile/audit.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "operations/reconcile/audit_report.h"
+#include "operations/rows/confirmed.h"
+
+namespace walpost::operations {
+namespace {
+
+using base::Lsn;
+using std::chrono::milliseconds;
+
+constexpr std::uint64_t kReportEvery = 10'000;
+
+class Auditor {
+ public:
+  Auditor(const AuditOptions& options, Reconciliation reconciliation,
+          std::vector<SharedIds::Pair> sharing)
+      : options_(options),
+        reconciliation_(std::move(reconciliation)),
+        sharing_(std::move(sharing)) {}
+
+  absl::StatusOr<AuditReport> Run() {
+    ASSIGN_OR_RETURN(const auto sources, TablesOf(options_.filter, options_.pipeline.outboxes));
+    for (const std::uint32_t source : sources) {
+      report_.tables.push_back(NameOf(options_.pipeline.outboxes[source]));
+      RETURN_IF_ERROR(base::Annotate(ReadTable(source), report_.tables.back()));
+    }
+    // Before the topics are read: what is confirmed by now is in them.
+    RETURN_IF_ERROR(Await());
+    ReportProgress("topics", 0, 0);
+    RETURN_IF_ERROR(reconciliation_.Look(options_.pipeline,
+                                         {.from_oldest_row = options_.filter.from_ms.has_value()}));
+    RETURN_IF_ERROR(Judge());
+    Describe();
+    return std::move(report_);
+  }
+
+ private:
+  void ReportProgress(const std::string& what, std::uint64_t done, std::uint64_t of) const {
+    if (options_.on_progress) {
+      options_.on_progress(what, done, of);
+    }
+  }
+
+  absl::Status ReadTable(std::uint32_t source) {
+    const envelope::OutboxOptions& outbox = options_.pipeline.outboxes[source];
+    Lsn end;
+    ASSIGN_OR_RETURN(RowReader reader,
+                     BeginReading({options_.standby, options_.wait}, options_.pipeline.source,
+                                  outbox, source, &schemas_, &end));
+    end_ = std::max(end_, end);
+    ASSIGN_OR_RETURN(const std::string where, options_.filter.Where(reader, outbox.table));
+    RETURN_IF_ERROR(reader.Open(where, RowReader::Reading::kAsTheyLie));
+    if (reader.IdsMayRepeat()) {
+      ids_may_repeat_.push_back(NameOf(outbox));
+    }
+    return reader.ForEach([&](const ReadRow& row) {
+      if (row.number % kReportEvery == 0 || row.number + 1 == reader.count()) {
+        ReportProgress(NameOf(outbox), row.number + 1, reader.count());
+      }
+      return reconciliation_.Add(row, source, NameOf(outbox));
+    });
+  }
+
+  absl::Status Await() {
+    const absl::Status confirmed = AwaitConfirmed(options_.pipeline.source, end_, options_.wait);
+    if (absl::IsDeadlineExceeded(confirmed) || absl::IsNotFound(confirmed)) {
+      confirmed_ = false;
+      report_.notes.emplace_back(confirmed.message());
+      return absl::OkStatus();
+    }
+    return confirmed;
+  }
+
+  absl::Status Judge() {
+    std::ofstream file;
+    if (!options_.report.empty()) {
+      file.open(options_.report, std::ios::trunc);
+    }
+    RETURN_IF_ERROR(reconciliation_.Judge([&](const Reconciled& reconciled) {
+      const ReconciledTopic& topic = reconciliation_.topics()[reconciled.row.topic];
+      Finding finding = FindingOn(reconciled, topic, confirmed_);
+      if (finding == Finding::kUndeliverable && !options_.skips) {
+        finding = Finding::kMissing;  // nobody has left it out: the topic may take less than it did
+      }
+      report_.Count(reconciled, finding);
+      if (file.is_open() && finding != Finding::kOk) {
+        const nlohmann::ordered_json line{
+            {"finding", NameOf(finding)},
+            {"id", reconciled.row.id},
+            {"table", NameOf(options_.pipeline.outboxes[reconciled.row.number])},
+            {"topic", topic.name}};
+        file << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+      }
+      return absl::OkStatus();
+    }));
+    if (!options_.report.empty() && !file.flush()) {
+      return absl::UnavailableError(absl::StrFormat("cannot write to %s", options_.report));
+    }
+    return absl::OkStatus();
+  }
+
+  void Describe() {
+    report_.pipeline = options_.pipeline.name;
+    report_.topics = reconciliation_.topics();
+    report_.order = reconciliation_.order();
+    for (const std::string& table : ids_may_repeat_) {
+      if (const std::string text = reconciliation_.RepeatedIdsText(table); !text.empty()) {
+        report_.notes.push_back(text);
+      }
+    }
+    for (const ReconciledTopic& topic : report_.topics) {
+      if (report_[Finding::kCompactionUnknown] > 0 &&
+          topic.gaps.compaction == kafka::Compaction::kUnknown) {
+        report_.notes.push_back(
+            kafka::UnknownCompactionText(topic.name, topic.gaps.compaction_unknown));
+      }
+    }
+    for (const SharedIds::Pair& pair : sharing_) {
+      if (report_[Finding::kIdsShared] > 0) {
+        report_.notes.push_back(SharedIds::TextOf(pair) + ": " + kSharedIdsCure);
+      }
+    }
+    if (options_.has_messages) {
+      report_.notes.emplace_back(
+          "events that are messages stand in no table: nothing is said about them");
+    }
+    if (options_.filter.from_ms || options_.filter.to_ms) {
+      report_.notes.emplace_back("rows are chosen by created_at, when their transaction began");
+    }
+  }
+
+  const AuditOptions& options_;
+  Reconciliation reconciliation_;
+  AuditReport report_;
+  envelope::SchemaTable schemas_;
+  Lsn end_;
+  bool confirmed_ = true;
+  std::vector<std::string> ids_may_repeat_;  // tables
+  std::vector<SharedIds::Pair> sharing_;
+};
+
+absl::StatusOr<AuditReport> TryAudit(const AuditOptions& options) {
+  ASSIGN_OR_RETURN(const SharedIds shared, SharedIds::Read(options.pipeline));
+  ASSIGN_OR_RETURN(Reconciliation reconciliation,
+                   Reconciliation::Create(options.temp_folder, shared));
+  return Auditor(options, std::move(reconciliation), shared.pairs()).Run();
+}
+
+}  // namespace
+
+Finding FindingOn(const Reconciled& reconciled, const ReconciledTopic& topic, bool confirmed) {
+  if (reconciled.in_topic) {
+    return Finding::kOk;
+  }
+  switch (reconciled.fate) {
+    case DeadLetterFate::kDeadLettered:
+      return Finding::kDeadLettered;
+    case DeadLetterFate::kParked:
+      return Finding::kParked;
+    case DeadLetterFate::kDiscarded:
+      return Finding::kDiscarded;
+    case DeadLetterFate::kSentElsewhere:
+      return Finding::kSentElsewhere;
+    case DeadLetterFate::kNone:
+      break;
+  }
+  if (reconciled.id_unproven) {
+    return Finding::kIdsShared;
+  }
+  if (!confirmed) {
+    return Finding::kNotConfirmed;
+  }
+  if (reconciled.row.undeliverable || reconciled.too_large) {
+    return Finding::kUndeliverable;
+  }
+  if (topic.without_id > 0) {
+    return Finding::kRecordsWithoutId;
+  }
+  const auto begins_ms = topic.gaps.BeginsMs(reconciled.row.partition);
+  if (begins_ms && reconciled.row.at_ms < *begins_ms) {
+    return Finding::kTopicBeginsLater;
+  }
+  switch (topic.gaps.compaction) {
+    case kafka::Compaction::kYes:
+      return Finding::kTopicCompacted;
+    case kafka::Compaction::kUnknown:
+      return Finding::kCompactionUnknown;
+    case kafka::Compaction::kNo:
+      break;
+  }
+  return Finding::kMissing;
+}
+
+Outcome Audit(const AuditOptions& options) {
+  const absl::StatusOr<AuditReport> report = TryAudit(options);
+  if (!report.ok()) {
+    return Failed(report.status());
+  }
+  return Outcome{report->ExitCode(), options.json ? report->Json() : report->Text(), "",
+                 options.json};
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,422 @@
+#include "operations/reconcile/backfill.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "kafka/read_rights.h"
+#include "kafka/topic_look_up.h"
+#include "kafka/topic_policy.h"
+#include "operations/reconcile/retention_note.h"
+#include "operations/rows/row_filter.h"
+#include "postgres/sqlstate.h"
+
+namespace walpost::operations {
+namespace {
+
+using postgres::QuoteIdentifier;
+using postgres::QuoteLiteral;
+using postgres::Row;
+using postgres::SqlConnection;
+using Reading = RowReader::Reading;
+
+constexpr std::chrono::milliseconds kPolicyWait{5'000};  // for each answer
+
+}  // namespace
+
+std::string Gap::ToJson() const {
+  nlohmann::json json{{"from", from.ToString()}, {"notes", notes.ToString()}};
+  if (since_ms) {
+    json["since_ms"] = *since_ms;
+  }
+  return json.dump();
+}
+
+absl::StatusOr<Gap> Gap::FromJson(const std::string& text) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("from") || !json["from"].is_string()) {
+    return absl::DataLossError("walpost.pipeline.backfill cannot be read: somebody has edited it");
+  }
+  Gap gap;
+  ASSIGN_OR_RETURN(gap.from, base::Lsn::Parse(json["from"].get<std::string>()));
+  if (json.contains("notes") && json["notes"].is_string()) {
+    ASSIGN_OR_RETURN(gap.notes, base::Lsn::Parse(json["notes"].get<std::string>()));
+  }
+  if (json.contains("since_ms") && json["since_ms"].is_number_integer()) {
+    gap.since_ms = json["since_ms"].get<std::int64_t>();
+  }
+  return gap;
+}
+
+absl::Status LockRowsToSend(SqlConnection* connection) {
+  RETURN_IF_ERROR(connection->Execute("SET idle_in_transaction_session_timeout = 0; BEGIN"));
+  absl::Status locked =
+      connection->Execute("LOCK TABLE walpost.pipeline IN SHARE UPDATE EXCLUSIVE MODE NOWAIT");
+  if (connection->last_sqlstate() == postgres::sqlstate::kLockNotAvailable) {
+    return absl::FailedPreconditionError("another walpost is sending these rows just now");
+  }
+  return locked;
+}
+
+Backfill::Backfill(const BackfillOptions& options) : options_(options), gap_(options.gap) {}
+
+std::string Backfill::NameAt(std::uint32_t source) const {
+  return NameOf(options_.pipeline.outboxes[source]);
+}
+
+void Backfill::ReportProgress(const std::string& what, std::uint64_t done, std::uint64_t of) const {
+  if (options_.on_progress) {
+    options_.on_progress(what, done, of);
+  }
+}
+
+// A snapshot keeps rows that are deleted, but not a table that is dropped. Nor does it help who goes on
+// after an interruption: he reads the table again.
+absl::Status Backfill::HoldTables(SqlConnection* connection,
+                                  std::chrono::milliseconds timeout) const {
+  RETURN_IF_ERROR(connection->Execute(
+      absl::StrFormat("SET idle_in_transaction_session_timeout = 0; BEGIN ISOLATION LEVEL READ "
+                      "COMMITTED; SET LOCAL lock_timeout = %d",
+                      timeout.count())));
+  // In the order in which outbox.maintain takes them.
+  for (const envelope::OutboxOptions& outbox : options_.pipeline.outboxes) {
+    RETURN_IF_ERROR(KeepRetentionAway(connection, outbox.table));
+  }
+  for (const envelope::OutboxOptions& outbox : options_.pipeline.outboxes) {
+    const absl::Status locked = connection->Execute(
+        absl::StrFormat("LOCK TABLE %s.%s IN ACCESS SHARE MODE",
+                        QuoteIdentifier(outbox.table.schema), QuoteIdentifier(outbox.table.table)));
+    if (connection->last_sqlstate() == postgres::sqlstate::kLockNotAvailable) {
+      return absl::DeadlineExceededError(
+          absl::StrFormat("another transaction has locked %s and did not end in time; see "
+                          "sql/runbook/long_transactions.sql, then run this again",
+                          NameOf(outbox)));
+    }
+    RETURN_IF_ERROR(locked);
+  }
+  return connection->Execute("SET LOCAL lock_timeout TO DEFAULT");
+}
+
+absl::Status Backfill::OpenIn(const std::string& snapshot) {
+  const postgres::ConnectOptions& server = options_.pipeline.source;
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
+    ASSIGN_OR_RETURN(SqlConnection connection,
+                     SqlConnection::Connect(server.conninfo, server.application_name));
+    ASSIGN_OR_RETURN(RowReader reader,
+                     RowReader::Create(std::move(connection), options_.pipeline.outboxes[source],
+                                       source, &schemas_, snapshot));
+    std::string where = "true";
+    if (gap_) {
+      ASSIGN_OR_RETURN(where, Bound(source, reader, reader.connection()));
+    }
+    RETURN_IF_ERROR(reader.Open(where, gap_ ? Reading::kTwice : Reading::kInOrder));
+    readers_.emplace(source, std::move(reader));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Backfill::Bound(std::uint32_t source, const RowReader& reader,
+                                            SqlConnection* connection) {
+  if (gap_->since_ms) {
+    RowFilter filter;
+    filter.from_ms = gap_->since_ms;
+    return filter.Where(reader, options_.pipeline.outboxes[source].table);
+  }
+  if (!gap_->notes.valid() || !reader.HasTransactionIds()) {
+    return "true";
+  }
+  ASSIGN_OR_RETURN(
+      const RetentionNote note,
+      FindRetentionNote(connection, options_.pipeline.outboxes[source].table, gap_->notes));
+  note_warnings_[source] = note.warning;
+  return note.snapshot.empty()
+             ? "true"
+             : absl::StrFormat("(t.tx IS NULL OR NOT pg_visible_in_snapshot(t.tx, %s))",
+                               QuoteLiteral(note.snapshot));
+}
+
+absl::StatusOr<std::string> Backfill::Run() {
+  const postgres::ConnectOptions& server = options_.pipeline.source;
+  ASSIGN_OR_RETURN(SqlConnection lock,
+                   SqlConnection::Connect(server.conninfo, server.application_name));
+  RETURN_IF_ERROR(LockRowsToSend(&lock));
+  ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(server.conninfo, server.application_name));
+  RETURN_IF_ERROR(ReadPlace());
+  RETURN_IF_ERROR(CheckRest());
+  std::string text;
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
+    RETURN_IF_ERROR(Look(source));
+  }
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
+    ASSIGN_OR_RETURN(const std::string line, Send(source));
+    text += line;
+  }
+  RETURN_IF_ERROR(
+      connection_
+          ->Query("UPDATE walpost.pipeline SET backfilled = true, backfill = NULL WHERE name "
+                  "= $1",
+                  {options_.pipeline.name})
+          .status());
+  return text;
+}
+
+absl::Status Backfill::Judge(const std::string& doubt) const {
+  return doubt.empty() || options_.send_unproven ? absl::OkStatus()
+                                                 : absl::FailedPreconditionError(doubt);
+}
+
+absl::Status Backfill::CheckGap() {
+  RETURN_IF_ERROR(CheckIds());
+  return CheckTopics();
+}
+
+absl::Status Backfill::CheckIds() {
+  ASSIGN_OR_RETURN(shared_ids_, SharedIds::Read(options_.pipeline));
+  std::vector<std::string> tables;
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
+    tables.push_back(NameAt(source));
+  }
+  return Judge(shared_ids_.TextAbout(tables));
+}
+
+// Rows that are written after this are compared again when they are sent.
+absl::Status Backfill::CheckTopics() {
+  ASSIGN_OR_RETURN(std::set<std::string> topics, TopicsOfGap());
+  for (const auto& [unseen, why] :
+       kafka::FindUnseenTopics(options_.pipeline.kafka, {topics.begin(), topics.end()})) {
+    topics.erase(unseen);
+  }
+  const auto hidden = kafka::TopicsNotToRead(
+      options_.pipeline.kafka, {topics.begin(), topics.end()}, options_.pipeline.kafka_timeout);
+  RETURN_IF_ERROR(hidden.status());
+  if (!hidden->empty()) {
+    return absl::PermissionDeniedError(absl::StrFormat(
+        "walpost's Kafka user may not READ topic %s, so it is not known which events Kafka has: "
+        "grant it; nothing was changed",
+        absl::StrJoin(*hidden, ", ")));
+  }
+  if (options_.send_unproven) {
+    return absl::OkStatus();
+  }
+  const absl::Status known =
+      kafka::CheckCompactionIsKnown(options_.pipeline.kafka, topics, kPolicyWait);
+  return absl::IsFailedPrecondition(known) ? Judge(CompactionDoubt(std::string(known.message())))
+                                           : known;
+}
+
+absl::StatusOr<std::set<std::string>> Backfill::TopicsOfGap() {
+  const postgres::ConnectOptions& server = options_.pipeline.source;
+  std::set<std::string> topics;
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
+    ASSIGN_OR_RETURN(SqlConnection connection,
+                     SqlConnection::Connect(server.conninfo, server.application_name));
+    absl::StatusOr<RowReader> reader = RowReader::Create(
+        std::move(connection), options_.pipeline.outboxes[source], source, &schemas_);
+    if (absl::IsNotFound(reader.status())) {
+      continue;  // `init` makes it, or names it
+    }
+    RETURN_IF_ERROR(base::Annotate(reader.status(), NameAt(source)));
+    ASSIGN_OR_RETURN(const std::string where, Bound(source, *reader, reader->connection()));
+    RETURN_IF_ERROR(reader->Open(where, Reading::kAsTheyLie));
+    RETURN_IF_ERROR(reader->ForEach([&](const ReadRow& row) {
+      ReportProgress("topics of " + NameAt(source), row.number + 1, reader->count());
+      if (row.record.ok()) {
+        topics.emplace(row.record->topic);
+      }
+      return absl::OkStatus();
+    }));
+  }
+  return topics;
+}
+
+// What is sent for the first time is compared with nothing.
+absl::Status Backfill::CheckRest() {
+  bool begun = gap_.has_value();
+  for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
+    ASSIGN_OR_RETURN(const Left left, ReadNote(NameAt(source)));
+    begun = begun || left.begun;
+  }
+  return begun ? CheckIds() : absl::OkStatus();
+}
+
+absl::Status Backfill::ReadPlace() {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection_->Query("SELECT snapshot, backfill ->> 'gap' FROM walpost.pipeline "
+                                      "WHERE name = $1",
+                                      {options_.pipeline.name}));
+  if (rows.empty() || !rows[0].at(0)) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "walpost.pipeline has no snapshot for pipeline '%s': the slot was made anew, and that was "
+        "interrupted before its snapshot was recorded. Run `walpost slot recreate --yes` again",
+        options_.pipeline.name));
+  }
+  snapshot_ = *rows[0][0];
+  if (rows[0].at(1)) {
+    ASSIGN_OR_RETURN(gap_, Gap::FromJson(*rows[0][1]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Backfill::Look(std::uint32_t source) {
+  const std::string name = NameAt(source);
+  Table& table = tables_[source];
+  ASSIGN_OR_RETURN(table.left, ReadNote(name));
+  if (table.left.done) {
+    return absl::OkStatus();
+  }
+  if (!readers_.contains(source)) {
+    RETURN_IF_ERROR(base::Annotate(OpenLater(source, table.left.seq), name));
+  }
+  table.settled_rows.settled.assign(readers_.at(source).count(), false);
+  if (!gap_ && !table.left.begun) {
+    return absl::OkStatus();  // compared with nothing
+  }
+  RETURN_IF_ERROR(base::Annotate(FindSettled(source), name));
+  return base::Annotate(Judge(table.settled_rows.doubt), name);
+}
+
+absl::StatusOr<std::string> Backfill::Send(std::uint32_t source) {
+  const std::string name = NameAt(source);
+  const char* const label = gap_ ? "gap          " : "backfill     ";
+  Table& table = tables_.at(source);
+  if (table.left.done) {
+    return absl::StrFormat("%s%s was sent before\n", label, name);
+  }
+  if (!table.left.begun) {
+    table.left.begun = true;
+    RETURN_IF_ERROR(Note(name, table.left));
+  }
+  RETURN_IF_ERROR(base::Annotate(SendAll(source, &table), name));
+  table.left.done = true;
+  RETURN_IF_ERROR(Note(name, table.left));
+  const SettledRows& settled_rows = table.settled_rows;
+  std::string line = absl::StrFormat("%s%s: %s", label, name, sender_->TakeAccount());
+  closed_out_ += sender_->closed_out();
+  if (settled_rows.in_topic > 0) {
+    line += absl::StrFormat(", %d %s", settled_rows.in_topic,
+                            gap_ ? "are in Kafka already" : "had been sent before");
+  }
+  if (settled_rows.dead_letters > 0) {
+    line += absl::StrFormat(", %d are dead letters", settled_rows.dead_letters);
+  }
+  line += settled_rows.SupersededText() + settled_rows.UnprovenText();
+  if (!settled_rows.warning.empty()) {
+    line += "\nwarning      " + settled_rows.warning;
+  }
+  if (!note_warnings_[source].empty()) {
+    line += "\nwarning      " + note_warnings_[source];
+  }
+  return line + "\n";
+}
+
+// Rows with the id of their transaction: any time after the slot was made.
+absl::Status Backfill::OpenLater(std::uint32_t source, const std::string& after) {
+  const postgres::ConnectOptions& server = options_.pipeline.source;
+  ASSIGN_OR_RETURN(SqlConnection connection,
+                   SqlConnection::Connect(server.conninfo, server.application_name));
+  ASSIGN_OR_RETURN(RowReader reader,
+                   RowReader::Create(std::move(connection), options_.pipeline.outboxes[source],
+                                     source, &schemas_));
+  bool known = reader.HasTransactionIds();
+  if (known) {
+    ASSIGN_OR_RETURN(known, reader.TransactionsAreOurs());
+  }
+  if (!known) {
+    return absl::FailedPreconditionError(
+        "it was interrupted, and walpost cannot distinguish its rows from later ones without a "
+        "column tx of type xid8 that this cluster has filled in every row: `walpost slot recreate "
+        "--yes` begins anew, and sends what Kafka does not hold");
+  }
+  std::string where = absl::StrFormat("pg_visible_in_snapshot(t.tx, %s)", QuoteLiteral(snapshot_));
+  if (gap_) {
+    ASSIGN_OR_RETURN(const std::string bound, Bound(source, reader, reader.connection()));
+    where += " AND " + bound;
+  }
+  if (!after.empty()) {
+    // Others may have the same, and those without any come last: what was sent of both is there.
+    const std::string order = reader.OrderColumn();
+    where += absl::StrFormat(" AND (%s >= %s OR %s IS NULL)", order, QuoteLiteral(after), order);
+  }
+  RETURN_IF_ERROR(reader.Open(where, Reading::kTwice));
+  readers_.emplace(source, std::move(reader));
+  return absl::OkStatus();
+}
+
+// Settled rows are not sent.
+absl::Status Backfill::FindSettled(std::uint32_t source) {
+  SettledRowsOptions options;
+  options.temp_folder = options_.temp_folder;
+  options.on_progress = options_.on_progress;
+  options.dead_letters = gap_.has_value();
+  options.from_oldest_row = gap_ && gap_->since_ms;
+  options.shared_ids = shared_ids_;
+  ASSIGN_OR_RETURN(
+      tables_.at(source).settled_rows,
+      FindSettledRows(options_.pipeline, options, NameAt(source), &readers_.at(source)));
+  return absl::OkStatus();
+}
+
+absl::Status Backfill::SendAll(std::uint32_t source, Table* table) {
+  const SettledRows& settled_rows = table->settled_rows;
+  sender_.emplace(options_.pipeline.kafka, options_.pipeline.registry, options_.pipeline.outboxes,
+                  gap_ ? "gap" : "backfill", options_.patience, options_.on_warning);
+  sender_->KnowUnseen(settled_rows.unseen_topics);
+  const std::string name = NameAt(source);
+  RETURN_IF_ERROR(sender_->FollowParkedKeys(options_.pipeline, name));
+  const auto on_row = [&](const ReadRow& row) {
+    if (!settled_rows.settled[row.number]) {
+      RETURN_IF_ERROR(sender_->SendRow(row, schemas_, options_.skip_undeliverable));
+    }
+    ReportProgress(name, row.number + 1, settled_rows.settled.size());
+    return (row.number + 1) % options_.note_every == 0 ? NoteAt(source, row, &table->left)
+                                                       : absl::OkStatus();
+  };
+  RETURN_IF_ERROR(readers_.at(source).ForEach(on_row));
+  RETURN_IF_ERROR(sender_->Flush());
+  readers_.erase(source);
+  return absl::OkStatus();
+}
+
+absl::Status Backfill::NoteAt(std::uint32_t source, const ReadRow& row, Left* left) {
+  RETURN_IF_ERROR(sender_->Flush());
+  if (!row.seq || !readers_.at(source).HasTransactionIds()) {
+    return absl::OkStatus();
+  }
+  left->seq = *row.seq;
+  return Note(NameAt(source), *left);
+}
+
+absl::StatusOr<Backfill::Left> Backfill::ReadNote(const std::string& table) {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection_->Query(
+                       "SELECT backfill #>> ARRAY[$2, 'state'], backfill #>> ARRAY[$2, 'seq'] FROM "
+                       "walpost.pipeline WHERE name = $1",
+                       {options_.pipeline.name, table}));
+  Left left;
+  if (!rows.empty() && rows[0].at(0)) {
+    left.begun = true;
+    left.done = rows[0][0] == "done";
+    left.seq = rows[0].at(1).value_or("");
+  }
+  return left;
+}
+
+absl::Status Backfill::Note(const std::string& table, const Left& left) {
+  nlohmann::json note{{"state", left.done ? "done" : "sending"}};
+  if (!left.seq.empty()) {
+    note["seq"] = left.seq;
+  }
+  return connection_
+      ->Query(
+          "UPDATE walpost.pipeline SET backfill = coalesce(backfill, '{}') || "
+          "jsonb_build_object($2::text, "
+          "$3::jsonb) WHERE name = $1",
+          {options_.pipeline.name, table, note.dump()})
+      .status();
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,485 @@
+#include "operations/reconcile/reconciliation.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "kafka/kafka_sink.h"
+#include "kafka/topic_limits.h"
+#include "operations/reconcile/reconciliation_entries.h"
+#include "operations/rows/event_id.h"
+#include "postgres/preflight.h"
+
+namespace walpost::operations {
+
+using entries::Entry;
+using entries::Kind;
+
+struct Reconciliation::Event : entries::OfOneId {};
+
+namespace {
+
+using envelope::Position;
+using kafka::Compaction;
+using kafka::ScannedRecord;
+
+// A row's created_at is believed when it is at most a day ahead of the clock (RowReader), as one of another
+// time zone is. So its record may be older by that, and by what clocks differ.
+constexpr std::int64_t kRowAheadMs = 25 * std::int64_t{3'600'000};
+// What a row's created_at and this clock may differ by.
+constexpr std::int64_t kClocksDifferMs = 3'600'000;
+constexpr std::size_t kExamplesMax = 20;
+constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to distinguish it from others
+constexpr std::int32_t kAnyPartition = -1;    // what a row asks for that names none
+
+// What stands in Reconciliation::keys_, before the id.
+struct IdRecord {
+  Position position;
+  std::uint32_t topic = 0;
+  std::int32_t partition = 0;
+  std::int64_t offset = 0;
+  WholeId whole_id{};
+};
+
+template <typename T>
+std::string_view BytesOf(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+template <typename T>
+T ReadBytes(std::string_view bytes) {
+  T value;
+  std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof(value));
+  return value;
+}
+
+// What compaction takes for the same.
+std::string CompactedKeyOf(const Entry& entry, std::int32_t partition) {
+  return std::string(BytesOf(entry.topic)).append(BytesOf(partition)).append(BytesOf(entry.key));
+}
+
+template <typename Key>  // optional text
+void SetKey(std::string_view topic, const Key& key, Entry* entry) {
+  if (key) {
+    entry->has_key = true;
+    const base::ParkedKeyId id = base::ParkedKeyIdOf(topic, *key);
+    entry->key = {id.first, id.second};
+  }
+}
+
+Reconciled ComparedOf(const Entry& row, std::string_view id, const ReconciledTopic& topic) {
+  Reconciled reconciled;
+  const std::int32_t partition = topic.gaps.PartitionOf(
+      row.partition, row.has_key ? std::optional(row.key_hash) : std::nullopt);
+  reconciled.row = {row.number, id, row.topic, row.at_ms, partition, row.bytes, row.undeliverable};
+  reconciled.in_topic = row.in_topic;
+  reconciled.id_unproven = row.unproven;
+  reconciled.too_large = topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
+  reconciled.fate = row.fate;
+  return reconciled;
+}
+
+DeadLetterFate FateOf(const base::DeadLetter& row) {
+  if (row.closed) {
+    return row.discard() ? DeadLetterFate::kDiscarded : DeadLetterFate::kSentElsewhere;
+  }
+  return row.parked ? DeadLetterFate::kParked : DeadLetterFate::kDeadLettered;
+}
+
+}  // namespace
+
+absl::StatusOr<Reconciliation> Reconciliation::Create(const std::string& folder, SharedIds shared) {
+  ASSIGN_OR_RETURN(DiskBuckets ids, DiskBuckets::Create(folder));
+  ASSIGN_OR_RETURN(DiskBuckets keys, DiskBuckets::Create(folder));
+  return Reconciliation(folder, std::move(shared), std::move(ids), std::move(keys));
+}
+
+std::uint32_t Reconciliation::TopicOf(std::string_view name) {
+  const auto found = topic_numbers_.find(name);
+  if (found != topic_numbers_.end()) {
+    return found->second;
+  }
+  const auto number = static_cast<std::uint32_t>(topics_.size());
+  ReconciledTopic topic;
+  topic.name = std::string(name);
+  topics_.push_back(std::move(topic));
+  topic_numbers_.emplace(name, number);
+  return number;
+}
+
+std::uint32_t Reconciliation::SourceOf(std::string_view name) {
+  const auto number = static_cast<std::uint32_t>(source_numbers_.size());
+  const auto found = source_numbers_.find(name);
+  return found != source_numbers_.end() ? found->second
+                                        : source_numbers_.emplace(name, number).first->second;
+}
+
+absl::Status Reconciliation::Add(const ReadRow& row, std::uint64_t number,
+                                 std::string_view source) {
+  Entry entry;
+  entry.number = number;
+  entry.source = SourceOf(source);
+  entry.at_ms = row.created_ms.value_or(0);
+  std::string_view id = row.id;
+  if (row.record.ok()) {
+    const envelope::Record& record = *row.record;
+    entry.topic = TopicOf(record.topic);
+    entry.shared_id = shared_.In(source, record.topic);
+    entry.bytes = kafka::BatchBytesOf(record);
+    entry.partition = record.partition;
+    SetKey(record.topic, record.key, &entry);
+    entry.key_hash = record.key ? kafka::KeyHash(*record.key) : 0;
+    if (record.timestamp_ms > 0) {
+      entry.at_ms = std::min(entry.at_ms, record.timestamp_ms);
+    }
+    for (const envelope::RecordHeader& header : record.headers) {
+      if (header.name == "id") {
+        id = header.value;
+        break;
+      }
+    }
+  } else {
+    entry.topic = TopicOf("");
+    entry.undeliverable = true;
+  }
+  std::int64_t& oldest = topics_[entry.topic].oldest_row_ms;
+  oldest = std::min(oldest, entry.at_ms);
+  const Id known = IdOf(id);
+  entry.whole_id = known.whole;
+  return ids_.Add(known.text, BytesOf(entry));
+}
+
+// While this looks, an event may go from the dead letters into its topic, or become a dead letter.
+// Read before the topics and after them, its row is met in either case.
+absl::Status Reconciliation::Look(const PipelineSettings& pipeline, const Where& where) {
+  if (where.dead_letters) {
+    RETURN_IF_ERROR(DeadLetters(pipeline));
+  }
+  std::vector<std::string> names;
+  for (const ReconciledTopic& topic : topics_) {
+    if (!topic.name.empty()) {
+      names.push_back(topic.name);
+    }
+  }
+  // All at once: each one alone would take seconds.
+  const kafka::UnseenTopics unseen = kafka::FindUnseenTopics(pipeline.kafka, std::move(names));
+  for (std::uint32_t topic = 0; topic < topics_.size(); ++topic) {
+    if (const auto found = unseen.find(topics_[topic].name); found != unseen.end()) {
+      topics_[topic].unseen = found->second;
+    } else if (!topics_[topic].name.empty()) {
+      RETURN_IF_ERROR(Scan(topic, pipeline, where.from_oldest_row));
+    }
+  }
+  RETURN_IF_ERROR(ReadHistory(pipeline));
+  return where.dead_letters ? DeadLetters(pipeline) : absl::OkStatus();
+}
+
+// After the topics: what is in them was in the log before.
+absl::Status Reconciliation::ReadHistory(const PipelineSettings& pipeline) {
+  auto read = postgres::ReadHistory(pipeline.source);
+  if (const auto* end = std::get_if<postgres::StreamEnd>(&read)) {
+    return end->status;
+  }
+  history_ = std::get<base::SourceFacts>(std::move(read));
+  return absl::OkStatus();
+}
+
+// What has no position, or that of another cluster, as before pg_upgrade, may be about a row that is here.
+bool Reconciliation::MayBeOfHistory(const Position& position) const {
+  if (position.system_identifier != history_.system_identifier ||
+      history_.BehindTimeline(position.timeline)) {
+    return true;
+  }
+  // The commit record itself must be in the log, and not only what lies before it.
+  return history_.MayHave(position.timeline, base::Lsn(position.commit_lsn.value() + 1)) &&
+         history_.TimelineOf(position.commit_lsn) == position.timeline;
+}
+
+bool Reconciliation::IsBeyondLog(const Position& position) const {
+  return position.system_identifier == history_.system_identifier &&
+         position.timeline == history_.timeline && !MayBeOfHistory(position);
+}
+
+absl::Status Reconciliation::Scan(std::uint32_t topic, const PipelineSettings& pipeline,
+                                  bool from_oldest_row) {
+  ReconciledTopic& reconciled = topics_[topic];
+  const std::int64_t begin_ms = from_oldest_row ? reconciled.oldest_row_ms - kRowAheadMs : 0;
+  const auto gaps = kafka::ScanTopic(
+      pipeline.kafka, reconciled.name, std::max<std::int64_t>(begin_ms, 0),
+      [&](const ScannedRecord& record) { return Record(topic, record); }, pipeline.kafka_timeout);
+  if (absl::IsNotFound(gaps.status())) {
+    reconciled.unseen = kafka::Unseen::kUnknown;
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(gaps.status());
+  reconciled.gaps = *gaps;
+  if (gaps->tombstone_retention) {
+    const std::chrono::milliseconds now =
+        std::chrono::duration_cast<std::chrono::milliseconds>(WallNow().time_since_epoch());
+    reconciled.deletions_since_ms = (now - *gaps->tombstone_retention).count() + kClocksDifferMs;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& record) {
+  ReconciledTopic& reconciled = topics_[topic];
+  ++reconciled.records;
+  const Id id = IdOf(record.Header("id"));
+  if (id.text.empty()) {
+    ++reconciled.without_id;
+    return absl::OkStatus();
+  }
+  Entry entry;
+  entry.kind = Kind::kRecord;
+  entry.whole_id = id.whole;
+  entry.redelivered = !record.Header("walpost-redelivery").empty();
+  entry.topic = topic;
+  entry.partition = record.partition;
+  entry.number = static_cast<std::uint64_t>(record.offset);
+  entry.at_ms = record.timestamp_ms;
+  SetKey(reconciled.name, record.key, &entry);
+  const auto position = Position::Parse(
+      record.Header(entry.redelivered ? "walpost-original-position" : "walpost-position"));
+  entry.position = position.value_or(Position());
+  RETURN_IF_ERROR(ids_.Add(id.text, BytesOf(entry)));
+  if (entry.redelivered) {
+    ++reconciled.redelivered;
+    return absl::OkStatus();
+  }
+  if (!position.ok()) {
+    ++reconciled.without_position;
+    return absl::OkStatus();
+  }
+  if (!record.key) {
+    return absl::OkStatus();  // has no order
+  }
+  const IdRecord found{*position, topic, record.partition, record.offset, id.whole};
+  return keys_.Add(record.key->substr(0, kKeyBytesMax),
+                   std::string(BytesOf(found)).append(id.text));
+}
+
+absl::Status Reconciliation::DeadLetters(const PipelineSettings& pipeline) {
+  ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, FindDeadLetters(pipeline));
+  if (!table) {
+    return absl::OkStatus();
+  }
+  return table->ForEach("event_id <> ''", {}, /*whole=*/false, [&](const base::DeadLetter& row) {
+    Entry entry;
+    entry.kind = Kind::kDeadLetter;
+    entry.fate = FateOf(row);
+    entry.source = SourceOf(row.source);
+    return row.foreign ? absl::OkStatus() : ids_.Add(IdOf(row.event_id).text, BytesOf(entry));
+  });
+}
+
+absl::Status Reconciliation::Judge(const OnReconciled& on_row, bool in_order) {
+  RETURN_IF_ERROR(FindLate());
+  if (in_order && std::any_of(topics_.begin(), topics_.end(), [](const ReconciledTopic& topic) {
+        return topic.gaps.compaction == Compaction::kYes;
+      })) {
+    ASSIGN_OR_RETURN(compacted_, DiskBuckets::Create(folder_));
+  }
+  for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
+    RETURN_IF_ERROR(CheckBucket(bucket, on_row));
+  }
+  for (std::size_t bucket = 0; compacted_ && bucket < DiskBuckets::kBuckets; ++bucket) {
+    RETURN_IF_ERROR(CheckCompacted(bucket, on_row));
+  }
+  return absl::OkStatus();
+}
+
+// A record at or below a position that was seen for its key is a repeat or late: its id shows which.
+absl::Status Reconciliation::FindLate() {
+  for (std::size_t bucket = 0; bucket < DiskBuckets::kBuckets; ++bucket) {
+    std::map<std::string, Position> last;  // by topic, partition and key
+    const auto on_entry = [&](std::string_view key, std::string_view data) {
+      const auto found = ReadBytes<IdRecord>(data);
+      std::string name(BytesOf(found.topic));
+      name.append(BytesOf(found.partition)).append(key);
+      const auto [seen, first] = last.emplace(std::move(name), found.position);
+      if (first || seen->second.system_identifier != found.position.system_identifier ||
+          found.position > seen->second) {
+        seen->second = found.position;
+        return absl::OkStatus();
+      }
+      Entry entry;
+      entry.kind = Kind::kLate;
+      entry.topic = found.topic;
+      entry.partition = found.partition;
+      entry.number = static_cast<std::uint64_t>(found.offset);
+      entry.whole_id = found.whole_id;
+      return ids_.Add(data.substr(sizeof(IdRecord)), BytesOf(entry));
+    };
+    RETURN_IF_ERROR(keys_.ForEach(bucket, on_entry));
+  }
+  return absl::OkStatus();
+}
+
+// Of each row, by its id. One that is no UUID may be another pipeline's, too: the key shows whose it is.
+void Reconciliation::FindRecords(const std::string& id, Event* event) const {
+  for (Entry& row : event->rows) {
+    // A walpost of before made a record of it; for which topic, its row does not say any more.
+    const bool any_topic = row.undeliverable && row.whole_id != WholeId{};
+    bool found = event->too_many;
+    for (const auto& [kind, records] : event->records) {
+      const Entry& record = records.first;
+      if ((any_topic || record.topic == row.topic) && MayBeOfHistory(record.position)) {
+        found = true;
+        const bool same_key = record.has_key == row.has_key && record.key == row.key;
+        row.in_topic = row.in_topic || any_topic || same_key || IsUuid(id);
+      }
+    }
+    row.in_topic = row.in_topic && !row.shared_id;
+    row.unproven = found && !row.in_topic;
+  }
+}
+
+// Records of compacted topics that are about none of the rows.
+absl::Status Reconciliation::KeepForeign(const Event& event) {
+  for (const auto& [kind, records] : event.records) {
+    const Entry& record = records.first;
+    const bool about_a_row =
+        std::any_of(event.rows.begin(), event.rows.end(),
+                    [&](const Entry& row) { return row.topic == record.topic && row.in_topic; });
+    if (about_a_row || !record.has_key ||
+        topics_[record.topic].gaps.compaction != Compaction::kYes) {
+      continue;
+    }
+    for (const std::int32_t partition : {kAnyPartition, record.partition}) {
+      RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(record, partition), BytesOf(record)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled& on_row) {
+  std::map<std::pair<std::string, WholeId>, Event> events;
+  // By source, since tables may have the same ids.
+  std::map<std::pair<std::string, std::uint32_t>, DeadLetterFate> fates;
+  RETURN_IF_ERROR(ids_.ForEach(bucket, [&](std::string_view id, std::string_view data) {
+    const auto entry = ReadBytes<Entry>(data);
+    if (entry.kind == Kind::kDeadLetter) {
+      fates[{std::string(id), entry.source}] = entry.fate;  // the newest that was read
+      return absl::OkStatus();
+    }
+    Event& event = events[{std::string(id), entry.whole_id}];
+    switch (entry.kind) {
+      case Kind::kRow:
+        event.rows.push_back(entry);
+        break;
+      case Kind::kRecord:
+        event.Add(entry, MayBeOfHistory(entry.position));
+        topics_[entry.topic].beyond_log += IsBeyondLog(entry.position) ? 1 : 0;
+        break;
+      case Kind::kLate:
+        event.AddLate(entry);
+        break;
+      case Kind::kDeadLetter:
+        break;
+    }
+    return absl::OkStatus();
+  }));
+  for (auto& [known, event] : events) {
+    const std::string& id = known.first;
+    CountRecords(id, event);
+    FindRecords(id, &event);
+    if (compacted_) {
+      RETURN_IF_ERROR(KeepForeign(event));
+    }
+    for (Entry row : event.rows) {
+      const auto fate = fates.find({id, row.source});
+      row.fate = fate == fates.end() ? DeadLetterFate::kNone : fate->second;
+      const ReconciledTopic& topic = topics_[row.topic];
+      if (compacted_ && topic.gaps.compaction == Compaction::kYes && row.has_key) {
+        RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(row, row.partition),
+                                        std::string(BytesOf(row)).append(id)));
+      } else {
+        RETURN_IF_ERROR(on_row(ComparedOf(row, id, topic)));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Compaction leaves of a key what came last. So a row before one that is there was there, too, or
+// may no longer come. Between a row and what is about none of them there is no order to go by. Of a key that
+// has no record, what came last may have been without a value, which goes after a time.
+absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconciled& on_row) {
+  std::map<std::string, std::uint64_t> newest;  // by key: the last row that is there
+  std::set<std::string, std::less<>> foreign;   // keys of records about none
+  RETURN_IF_ERROR(compacted_->ForEach(bucket, [&](std::string_view key, std::string_view data) {
+    const auto entry = ReadBytes<Entry>(data);
+    if (entry.kind == Kind::kRecord) {
+      foreign.emplace(key);
+    } else if (entry.in_topic) {
+      std::uint64_t& number = newest[std::string(key)];
+      number = std::max(number, entry.number);
+    }
+    return absl::OkStatus();
+  }));
+  return compacted_->ForEach(bucket, [&](std::string_view key, std::string_view data) {
+    const auto row = ReadBytes<Entry>(data);
+    if (row.kind == Kind::kRecord) {
+      return absl::OkStatus();
+    }
+    Reconciled reconciled = ComparedOf(row, data.substr(sizeof(Entry)), topics_[row.topic]);
+    const auto found = newest.find(std::string(key));
+    const bool no_record = found == newest.end() && !foreign.contains(key);
+    reconciled.superseded = !row.in_topic && found != newest.end() && row.number < found->second;
+    // Not by their times either, which writers may choose.
+    reconciled.order_unproven = !row.in_topic && !reconciled.superseded && foreign.contains(key);
+    reconciled.deletion_unproven = no_record && row.at_ms < topics_[row.topic].deletions_since_ms;
+    return on_row(reconciled);
+  });
+}
+
+std::string Reconciliation::RepeatedIdsText(std::string_view source) const {
+  for (const ReconciledTopic& topic : topics_) {
+    if (topic.beyond_log > 0) {
+      return absl::StrFormat(
+          "this server was set back: topic '%s' has %d record(s) from beyond the end of its log. "
+          "The ids of %s are no UUIDs, so new rows may have the ids of events of before and count "
+          "as delivered although they are not: see docs/database.md, \"After a lost slot\"",
+          topic.name, topic.beyond_log, source);
+    }
+  }
+  return "";
+}
+
+void Reconciliation::CountRecords(const std::string& id, const Event& event) {
+  if (event.rows.empty() && !event.records.empty()) {
+    ++order_.unknown_ids;
+  }
+  std::map<std::uint32_t, std::uint64_t> streamed;  // by topic
+  for (const auto& [kind, records] : event.records) {
+    streamed[records.first.topic] += records.first.redelivered ? 0 : records.count;
+  }
+  for (const auto& [topic, count] : streamed) {
+    order_.repeated_ids += count > 1 ? 1 : 0;
+    order_.repeats += count > 1 ? count - 1 : 0;
+  }
+  for (const auto& [partition, offset] : event.late) {
+    const bool repeat = std::any_of(event.records.begin(), event.records.end(),
+                                    [&to = partition, at = offset](const auto& each) {
+                                      const Entry& record = each.second.first;
+                                      return record.topic == to.first &&
+                                             record.partition == to.second && record.number < at &&
+                                             !record.redelivered;
+                                    });
+    if (!repeat) {
+      ++order_.out_of_order;
+      if (order_.examples.size() < kExamplesMax) {
+        order_.examples.push_back(id);
+      }
+    }
+  }
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,84 @@
+// entries - what Reconciliation keeps on disk, and what it gathers of one id from there.
+// Why: rows, records and dead letters are sorted by id on disk, and compared one id after another.
+// Units/limits: of one id memory holds its rows, and of its records one for each kind, kKindsMax at most.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "envelope/position.h"
+#include "operations/reconcile/reconciliation.h"
+#include "operations/rows/event_id.h"
+
+namespace walpost::operations::entries {
+
+enum class Kind : std::uint8_t { kRow, kRecord, kDeadLetter, kLate };
+
+// What stands in Reconciliation::ids_, as bytes.
+struct Entry {
+  Kind kind = Kind::kRow;
+  DeadLetterFate fate = DeadLetterFate::kNone;
+  bool undeliverable = false;
+  bool redelivered = false;
+  bool has_key = false;
+  bool shared_id = false;  // of a row
+  bool in_topic = false;   // once judged, as what follows
+  bool unproven = false;
+  std::array<std::uint64_t, 2> key{};
+  std::uint32_t topic = 0;
+  std::uint32_t source = 0;    // of a row or dead letter
+  std::int32_t partition = 0;  // of a record; of a row the one that it asks for, or -1
+  std::int32_t key_hash = 0;   // of a row that has a key: kafka::KeyHash
+  std::uint64_t number = 0;    // of a record its offset
+  std::int64_t at_ms = 0;
+  std::int64_t bytes = 0;
+  envelope::Position position;  // of a record that says where its event was committed, else 0
+  WholeId whole_id{};
+};
+
+// Records of one id, as far as they differ in what is asked of them. Whoever writes a topic chooses ids: the
+// number of these is bounded, that of the records is not.
+struct Records {
+  static constexpr std::size_t kKindsMax = 1'000;
+
+  Entry first;
+  std::uint64_t count = 0;
+};
+
+// All that is known of one id.
+struct OfOneId {
+  using Key =
+      std::tuple<std::uint32_t, std::int32_t, bool, bool, bool, std::array<std::uint64_t, 2>>;
+
+  std::vector<Entry> rows;
+  std::map<Key, Records> records;
+  bool too_many = false;  // kinds of records: some are not here
+  std::map<std::pair<std::uint32_t, std::int32_t>, std::uint64_t>
+      late;  // lowest offset, by partition
+
+  void Add(const Entry& record, bool of_history) {
+    const Key key(record.topic, record.partition, record.redelivered, of_history, record.has_key,
+                  record.key);
+    const auto found = records.find(key);
+    if (found != records.end()) {
+      ++found->second.count;
+      found->second.first.number = std::min(found->second.first.number, record.number);
+    } else if (records.size() < Records::kKindsMax) {
+      records.emplace(key, Records{record, 1});
+    } else {
+      too_many = true;
+    }
+  }
+
+  void AddLate(const Entry& record) {
+    const auto [found, added] = late.try_emplace({record.topic, record.partition}, record.number);
+    found->second = std::min(found->second, record.number);
+  }
+};
+
+}  // namespace walpost::operations::entries

@@ -1,0 +1,129 @@
+#include "operations/reconcile/retention_note.h"
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "operations/trusted_owner.h"
+#include "postgres/sqlstate.h"
+
+namespace walpost::operations {
+namespace {
+
+using postgres::QuoteIdentifier;
+using postgres::Row;
+using postgres::SqlConnection;
+
+// What must be walpost's own, where a note is to be believed.
+constexpr char kOwnObjects[] =
+    "SELECT 'schema ' || quote_ident(nspname), nspowner FROM pg_namespace WHERE nspname = $1 UNION "
+    "ALL SELECT c.oid::regclass::text, c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = "
+    "c.relnamespace WHERE n.nspname = $1 AND c.relname IN ('events', 'retention_note') UNION ALL "
+    "SELECT p.oid::regprocedure::text, p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = "
+    "p.pronamespace WHERE n.nspname = $1 AND p.proname = 'maintain'";
+
+// Notes that are there.
+struct Notes {
+  std::string name;
+  std::string owner;
+  bool made_by_walpost = false;  // as far as names show
+};
+
+absl::StatusOr<std::optional<Notes>> FindNotes(SqlConnection* connection,
+                                               const std::string& schema) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> found,
+      connection->Query(
+          "SELECT c.oid::regclass::text, pg_get_userbyid(c.relowner), c.relkind = 'r' AND EXISTS "
+          "(SELECT FROM pg_class e WHERE e.relnamespace = n.oid AND e.relname = 'events') AND "
+          "EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid AND p.proname = 'maintain') "
+          "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND "
+          "c.relname = 'retention_note'",
+          {schema}));
+  if (found.empty()) {
+    return std::nullopt;
+  }
+  return Notes{found[0].at(0).value_or(""), found[0].at(1).value_or(""), found[0].at(2) == "t"};
+}
+
+std::string Warning(const Notes& notes, std::string_view why) {
+  return absl::StrFormat(
+      "what %s says, a relation of role %s, does not count, so more rows are compared: %s",
+      notes.name, notes.owner, why);
+}
+
+// Empty = nothing speaks against these notes.
+absl::StatusOr<std::string> WhyNot(SqlConnection* connection, const std::string& schema,
+                                   const Notes& notes) {
+  if (!notes.made_by_walpost) {
+    return std::string("walpost did not make it");
+  }
+  ASSIGN_OR_RETURN(const auto foreign, FindForeign(connection, kOwnObjects, {schema}));
+  return foreign ? absl::StrFormat("%s belongs to role %s, which is not trusted (docs/security.md)",
+                                   foreign->what, foreign->owner)
+                 : "";
+}
+
+}  // namespace
+
+absl::StatusOr<RetentionNote> FindRetentionNote(SqlConnection* connection,
+                                                const outbox::TableOptions& table, base::Lsn end) {
+  const std::string sql_name = QuoteIdentifier(table.schema) + ".retention_note";
+  RetentionNote note;
+  std::optional<Notes> notes;
+  for (const bool locked : {false, true}) {
+    // A lock needs a right that nobody may have on what others own; and it is looked at again with it.
+    if (locked) {
+      RETURN_IF_ERROR(connection->Execute(
+          absl::StrFormat("LOCK TABLE ONLY %s IN ACCESS SHARE MODE", sql_name)));
+    }
+    ASSIGN_OR_RETURN(notes, FindNotes(connection, table.schema));
+    if (!notes) {
+      return note;
+    }
+    ASSIGN_OR_RETURN(const std::string why, WhyNot(connection, table.schema, *notes));
+    if (!why.empty()) {
+      note.warning = Warning(*notes, why);
+      return note;
+    }
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> found,
+      // A dump brings those of another cluster along.
+      connection->Query(
+          absl::StrFormat("SELECT snapshot::text, pg_snapshot_xmax(snapshot) > "
+                          "pg_snapshot_xmax(pg_current_snapshot()) FROM ONLY %s WHERE lsn <= "
+                          "$1::pg_lsn AND system_identifier = (SELECT system_identifier FROM "
+                          "pg_control_system()) ORDER BY lsn DESC LIMIT 1",
+                          sql_name),
+          {end.ToString()}));
+  if (!found.empty() && found[0].at(1) == "t") {
+    note.warning = Warning(*notes, "its newest note is about transactions that have not begun");
+  } else if (!found.empty()) {
+    note.snapshot = found[0].at(0).value_or("");
+  }
+  return note;
+}
+
+absl::Status KeepRetentionAway(SqlConnection* connection, const outbox::TableOptions& table) {
+  ASSIGN_OR_RETURN(const std::optional<Notes> notes, FindNotes(connection, table.schema));
+  if (!notes || !notes->made_by_walpost) {
+    return absl::OkStatus();
+  }
+  // It conflicts with what outbox.maintain takes first, and with nothing else. Whoever owns the table: a
+  // lock believes nothing and runs nothing.
+  const absl::Status locked = connection->Execute(absl::StrFormat(
+      "LOCK TABLE ONLY %s.retention_note IN ROW EXCLUSIVE MODE", QuoteIdentifier(table.schema)));
+  if (connection->last_sqlstate() == postgres::sqlstate::kLockNotAvailable) {
+    return absl::DeadlineExceededError(absl::StrFormat(
+        "%s.maintain, or a transaction that has called it, has not ended in time, and may still "
+        "delete rows that are to be sent; see sql/runbook/long_transactions.sql, then run this "
+        "again",
+        table.schema));
+  }
+  return locked;
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,223 @@
+#include "operations/setup/pipeline_record.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+
+namespace walpost::operations {
+
+using postgres::Row;
+
+namespace {
+
+// Of schema walpost. What somebody made a view of this name of would run with our rights; it is none.
+absl::StatusOr<bool> HasTable(postgres::SqlConnection* connection, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::vector<Row> found,
+                   connection->Query("SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = "
+                                     "c.relnamespace WHERE n.nspname = 'walpost' AND c.relname = "
+                                     "$1 AND c.relkind = 'r'",
+                                     {name}));
+  return !found.empty();
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection* connection,
+                                                         const std::string& name,
+                                                         const std::string& slot) {
+  ASSIGN_OR_RETURN(const bool exists, HasTable(connection, "pipeline"));
+  if (!exists) {
+    return std::nullopt;
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection->Query(
+          "SELECT name, slot, publication, system_identifier::text, consistent_point::text, "
+          "snapshot, backfilled, backfill ->> 'gap', delivered_lsn::text "
+          "FROM walpost.pipeline WHERE name = $1 OR slot = $2 ORDER BY name <> $1 LIMIT 1",
+          {name, slot}));
+  if (rows.empty()) {
+    return std::nullopt;
+  }
+  const Row& row = rows[0];
+  return PipelineRecord{row[0].value_or(""),
+                        row[1].value_or(""),
+                        row[2].value_or(""),
+                        row[3].value_or(""),
+                        row[4].value_or(""),
+                        row[5],
+                        row[6] == "t",
+                        row[7],
+                        base::Lsn::Parse(row[8].value_or("")).value_or(base::Lsn())};
+}
+
+absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record) {
+  return connection
+      ->Query(
+          "INSERT INTO walpost.pipeline (name, slot, publication, system_identifier, "
+          "consistent_point, snapshot, backfilled, backfill, delivered_lsn) "
+          "VALUES ($1, $2, $3, $4::numeric, $5::pg_lsn, $6, $7, CASE WHEN $8::text IS NOT NULL "
+          "THEN "
+          "jsonb_build_object('gap', $8::text) END, $5::pg_lsn) "
+          "ON CONFLICT (name) DO UPDATE SET slot = excluded.slot, publication = "
+          "excluded.publication, system_identifier = excluded.system_identifier, consistent_point "
+          "= "
+          "excluded.consistent_point, snapshot = excluded.snapshot, backfilled = "
+          "excluded.backfilled, "
+          "backfill = excluded.backfill, delivered_lsn = excluded.delivered_lsn",
+          {record.name, record.slot, record.publication, record.system_identifier,
+           record.consistent_point, record.snapshot, record.backfilled ? "true" : "false",
+           record.gap})
+      .status();
+}
+
+absl::Status RecordDelivered(postgres::SqlConnection* connection, const std::string& name,
+                             base::Lsn position) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> writable,
+      connection->Query("SELECT WHERE NOT pg_is_in_recovery() AND "
+                        "has_column_privilege(to_regclass('walpost.pipeline'), 'delivered_lsn', "
+                        "'UPDATE')"));
+  return writable.empty()
+             ? absl::OkStatus()
+             : connection
+                   ->Query("UPDATE walpost.pipeline SET delivered_lsn = $2::pg_lsn WHERE name = $1",
+                           {name, position.ToString()})
+                   .status();
+}
+
+absl::StatusOr<std::uint64_t> TakeOverDeadLetters(postgres::SqlConnection* connection,
+                                                  const PipelineRecord& record) {
+  ASSIGN_OR_RETURN(const bool exists, HasTable(connection, "dead_letters"));
+  if (!exists) {
+    return 0;
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> taken,
+      connection->Query(
+          "WITH here AS (SELECT system_identifier FROM pg_control_system()), taken AS (UPDATE "
+          "walpost.dead_letters AS d SET system_identifier = here.system_identifier FROM here "
+          "WHERE d.pipeline = $1 AND d.system_identifier = $2::numeric AND d.system_identifier <> "
+          "here.system_identifier RETURNING d.closed_at) SELECT count(*) FILTER (WHERE closed_at "
+          "IS NULL) FROM taken",
+          {record.name, record.system_identifier}));
+  std::uint64_t open = 0;
+  (void)absl::SimpleAtoi(taken.at(0).at(0).value_or("0"), &open);
+  return open;
+}
+
+absl::StatusOr<std::uint64_t> RecordCluster(postgres::SqlConnection* connection,
+                                            const PipelineRecord& record,
+                                            const std::string& system_identifier,
+                                            base::Lsn position) {
+  // Before the cluster is, or outbox.maintain could believe a position of another one.
+  RETURN_IF_ERROR(RecordDelivered(connection, record.name, position));
+  RETURN_IF_ERROR(connection->Execute("BEGIN"));
+  absl::StatusOr<std::uint64_t> taken = TakeOverDeadLetters(connection, record);
+  if (taken.ok()) {
+    const absl::Status recorded =
+        connection
+            ->Query(
+                "UPDATE walpost.pipeline SET system_identifier = $2::numeric, consistent_point = "
+                "$3::pg_lsn, snapshot = NULL WHERE name = $1",
+                {record.name, system_identifier, position.ToString()})
+            .status();
+    taken = recorded.ok() ? taken : recorded;
+  }
+  RETURN_IF_ERROR(connection->EndTransaction(taken.status()));
+  return taken;
+}
+
+std::string TakenOver(const PipelineRecord& record, std::uint64_t open) {
+  return open == 0 ? ""
+                   : absl::StrFormat(
+                         "dead letters %d open ones of cluster %s taken over: `walpost "
+                         "dlq list` shows them\n",
+                         open, record.system_identifier);
+}
+
+absl::Status RecordGap(postgres::SqlConnection* connection, const std::string& name,
+                       const std::string& gap) {
+  return connection
+      ->Query(
+          // The snapshot is that of the slot before, and says nothing about the next one.
+          "UPDATE walpost.pipeline SET backfilled = false, snapshot = NULL, backfill = "
+          "jsonb_build_object('gap', $2::text) WHERE name = $1",
+          {name, gap})
+      .status();
+}
+
+absl::StatusOr<std::vector<std::string>> ReadPrefixes(postgres::SqlConnection* connection,
+                                                      const std::string& name) {
+  std::vector<std::string> prefixes;
+  ASSIGN_OR_RETURN(const bool exists, HasTable(connection, "pipeline"));
+  if (!exists) {
+    return prefixes;
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection->Query("SELECT prefix FROM walpost.pipeline, unnest(prefixes) WITH ORDINALITY AS "
+                        "p (prefix, place) WHERE name = $1 ORDER BY place",
+                        {name}));
+  for (const Row& row : rows) {
+    prefixes.push_back(row.at(0).value_or(""));
+  }
+  return prefixes;
+}
+
+absl::StatusOr<std::string> ReadSystemIdentifier(postgres::SqlConnection* connection) {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection->Query("SELECT system_identifier::text FROM pg_control_system()"));
+  return rows.at(0).at(0).value_or("");
+}
+
+absl::StatusOr<std::vector<int>> AppliedVersions(postgres::SqlConnection* connection) {
+  std::vector<int> versions;
+  ASSIGN_OR_RETURN(const bool exists, HasTable(connection, "schema_version"));
+  if (!exists) {
+    return versions;
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      // The first one is applied again when somebody dropped what it makes.
+      connection->Query("SELECT version::text FROM walpost.schema_version WHERE version > 1 OR "
+                        "to_regclass('walpost.dead_letters') IS NOT NULL ORDER BY version"));
+  for (const Row& row : rows) {
+    int version = 0;
+    if (absl::SimpleAtoi(row.at(0).value_or(""), &version)) {
+      versions.push_back(version);
+    }
+  }
+  return versions;
+}
+
+absl::StatusOr<std::vector<int>> AppliedIn(const std::string& schema,
+                                           postgres::SqlConnection* connection) {
+  constexpr int kInNoSchema = 1;
+  constexpr int kMessages = 3;
+  ASSIGN_OR_RETURN(std::vector<int> versions, AppliedVersions(connection));
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> has,
+      connection->Query("SELECT to_regclass($1 || '.events') IS NOT NULL, EXISTS (SELECT FROM "
+                        "pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = "
+                        "$1 AND p.proname = 'emit_message')",
+                        {schema}));
+  std::erase_if(versions, [&](int version) {
+    return version != kInNoSchema && has.at(0).at(version == kMessages ? 1 : 0) != "t";
+  });
+  return versions;
+}
+
+absl::Status SlotMissing(const PipelineRecord& record) {
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "slot_missing: pipeline '%s' was set up on slot '%s' at %s, but the slot is gone. Events "
+      "since its last confirmed "
+      "position are not in any slot; a new one would skip them in silence, so nothing was changed. "
+      "See docs/runbook.md, slot_missing",
+      record.name, record.slot, record.consistent_point));
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,113 @@
+#include "operations/setup/published.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::operations {
+namespace {
+
+using postgres::QuoteIdentifier;
+using postgres::Row;
+using postgres::SourceTable;
+using postgres::SqlConnection;
+
+constexpr int kSchemasPublishedSince = 150000;
+
+std::string QuotedName(const SourceTable& table) {
+  return absl::StrCat(QuoteIdentifier(table.schema), ".", QuoteIdentifier(table.table));
+}
+
+absl::Status RequireTable(SqlConnection* connection, const std::string& publication,
+                          const SourceTable& table, bool via_root) {
+  const std::string name = QuotedName(table);
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> partitioned,
+      connection->Query("SELECT 1 FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'p'",
+                        {name}));
+  if (!partitioned.empty() && !via_root) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s.%s is partitioned, and publication '%s' publishes partitions under their own "
+        "names: ALTER PUBLICATION %s SET (publish_via_partition_root = true)",
+        table.schema, table.table, publication, QuoteIdentifier(publication)));
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> member,
+      connection->Query("SELECT 1 FROM pg_publication_tables WHERE pubname = $1 AND schemaname = "
+                        "$2 AND tablename = $3",
+                        {publication, table.schema, table.table}));
+  if (member.empty()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "publication '%s' does not hold %s.%s: ALTER PUBLICATION %s ADD TABLE %s", publication,
+        table.schema, table.table, QuoteIdentifier(publication), name));
+  }
+  return absl::OkStatus();
+}
+
+// One way by which it is published, of which each link is older than what the slot decodes with. Each edit
+// of a catalog's row gives it a new xmin.
+std::string OlderSql(int version) {
+  const std::string schemas =
+      version < kSchemasPublishedSince
+          ? ""
+          : "UNION ALL SELECT 1 FROM pg_publication_namespace m JOIN pg_class c "
+            "ON c.relnamespace = m.pnnspid WHERE m.pnpubid = p.oid AND c.oid = up.relid "
+            "AND age(m.xmin) > age(s.catalog_xmin) ";
+  return absl::StrFormat(
+      "WITH RECURSIVE s AS (SELECT catalog_xmin FROM pg_replication_slots WHERE slot_name = $1), "
+      "up AS (SELECT to_regclass($3)::oid AS relid UNION ALL SELECT i.inhparent FROM up JOIN "
+      "pg_inherits i ON i.inhrelid = up.relid CROSS JOIN s WHERE age(i.xmin) > "
+      "age(s.catalog_xmin)) "
+      "SELECT 1 FROM s, pg_publication p WHERE p.pubname = $2 AND (s.catalog_xmin IS NULL OR "
+      "age(p.xmin) > age(s.catalog_xmin) AND (p.puballtables OR EXISTS (SELECT FROM up WHERE "
+      "EXISTS (SELECT 1 FROM pg_publication_rel m WHERE m.prpubid = p.oid AND m.prrelid = up.relid "
+      "AND age(m.xmin) > age(s.catalog_xmin) %s))))",
+      schemas);
+}
+
+}  // namespace
+
+absl::Status RequirePublished(SqlConnection* connection, const postgres::ConnectOptions& source) {
+  const std::string& publication = source.publication;
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> found,
+      connection->Query("SELECT pubinsert, pubviaroot FROM pg_publication WHERE pubname = $1",
+                        {publication}));
+  if (found.empty()) {
+    return absl::NotFoundError(absl::StrFormat("publication '%s' does not exist", publication));
+  }
+  if (found[0].at(0) != "t") {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "publication '%s' does not publish inserts: ALTER PUBLICATION %s SET (publish = 'insert')",
+        publication, QuoteIdentifier(publication)));
+  }
+  for (const SourceTable& table : source.tables) {
+    RETURN_IF_ERROR(RequireTable(connection, publication, table, found[0].at(1) == "t"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RequireOlderThanSlot(SqlConnection* connection,
+                                  const postgres::ConnectOptions& source) {
+  const std::string sql = OlderSql(connection->server_version());
+  for (const SourceTable& table : source.tables) {
+    ASSIGN_OR_RETURN(const std::vector<Row> older,
+                     connection->Query(sql, {source.slot, source.publication, QuotedName(table)}));
+    if (older.empty()) {
+      return absl::FailedPreconditionError(absl::StrFormat(
+          "slot '%s' may be older than what publishes %s.%s: where publication '%s' was edited, or "
+          "the table added, since, rows of the time between are in no stream. `walpost slot drop "
+          "--yes`, then run this again: it makes a slot behind it, and `walpost init --backfill` "
+          "also sends the rows that are there. A new slot beside one that lags looks the same: if "
+          "you know that nothing was edited since, add --take-slot",
+          source.slot, table.schema, table.table, source.publication));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,136 @@
+#include "operations/setup/slot.h"
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "operations/setup/pipeline_record.h"
+#include "operations/setup/published.h"
+#include "postgres/slots.h"
+
+namespace walpost::operations {
+namespace {
+
+using postgres::SlotInfo;
+using postgres::SqlConnection;
+
+std::string SlotsAsJson(const std::vector<SlotInfo>& slots) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const SlotInfo& slot : slots) {
+    nlohmann::ordered_json item;
+    item["name"] = slot.name;
+    item["plugin"] = slot.plugin;
+    item["type"] = slot.type;
+    item["database"] = slot.database;
+    item["active"] = slot.active;
+    item["active_pid"] = slot.active_pid;
+    item["restart_lsn"] = slot.restart_lsn.ToString();
+    item["confirmed_flush_lsn"] = slot.confirmed_flush_lsn.ToString();
+    item["wal_status"] = slot.wal_status;
+    item["safe_wal_size"] =
+        slot.safe_wal_size ? nlohmann::ordered_json(*slot.safe_wal_size) : nlohmann::ordered_json();
+    item["retained_bytes"] = slot.retained_bytes ? nlohmann::ordered_json(*slot.retained_bytes)
+                                                 : nlohmann::ordered_json();
+    item["invalidation_reason"] = slot.invalidation_reason;
+    list.push_back(item);
+  }
+  return list.dump(2) + "\n";
+}
+
+std::string SlotsAsText(const std::vector<SlotInfo>& slots) {
+  std::string text = absl::StrFormat("%-24s %-10s %-16s %-8s %-14s %-14s %-10s\n", "NAME", "PLUGIN",
+                                     "DATABASE", "ACTIVE", "CONFIRMED", "RETAINED", "WAL");
+  for (const SlotInfo& slot : slots) {
+    text += absl::StrFormat(
+        "%-24s %-10s %-16s %-8s %-14s %-14s %-10s\n", slot.name,
+        slot.plugin.empty() ? "-" : slot.plugin, slot.database.empty() ? "-" : slot.database,
+        slot.active ? absl::StrFormat("pid %d", slot.active_pid) : "no",
+        slot.confirmed_flush_lsn.ToString(),
+        slot.retained_bytes
+            ? absl::StrFormat("%.1f MiB", static_cast<double>(*slot.retained_bytes) / 1048576)
+            : "-",
+        slot.wal_status);
+  }
+  return text;
+}
+
+absl::StatusOr<std::string> Create(const InitOptions& options) {
+  ASSIGN_OR_RETURN(
+      SqlConnection connection,
+      SqlConnection::Connect(options.source.conninfo, options.source.application_name));
+  ASSIGN_OR_RETURN(const auto record, FindRecord(&connection, options.name, options.source.slot));
+  if (record) {
+    ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(&connection, record->slot));
+    return slot
+               ? absl::AlreadyExistsError(absl::StrFormat("slot '%s' exists already", record->slot))
+               : SlotMissing(*record);
+  }
+  const absl::Status published = RequirePublished(&connection, options.source);
+  if (absl::IsNotFound(published)) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "publication '%s' does not exist, and it must before the slot: run `walpost init`",
+        options.source.publication));
+  }
+  RETURN_IF_ERROR(published);
+  postgres::CreateSlotOptions create;
+  create.conninfo = options.source.conninfo;
+  create.slot = options.source.slot;
+  create.application_name = options.source.application_name;
+  create.timeout = options.slot_timeout;
+  ASSIGN_OR_RETURN(const postgres::CreatedSlot created, postgres::CreateSlot(create));
+  return absl::StrFormat("slot %s created at %s; `walpost init` records it\n", create.slot,
+                         created.consistent_point.ToString());
+}
+
+}  // namespace
+
+Outcome SlotList(const postgres::ConnectOptions& source, bool json) {
+  absl::StatusOr<SqlConnection> connection =
+      SqlConnection::Connect(source.conninfo, source.application_name);
+  if (!connection.ok()) {
+    return Failed(connection.status());
+  }
+  const absl::StatusOr<std::vector<SlotInfo>> slots = postgres::ListSlots(&*connection);
+  if (!slots.ok()) {
+    return Failed(slots.status());
+  }
+  return Outcome{0, json ? SlotsAsJson(*slots) : SlotsAsText(*slots), "", json};
+}
+
+Outcome SlotCreate(const InitOptions& options) {
+  const absl::StatusOr<std::string> created = Create(options);
+  return created.ok() ? Outcome{0, *created, ""} : Failed(created.status());
+}
+
+Outcome SlotDrop(const InitOptions& options, bool confirmed) {
+  absl::StatusOr<SqlConnection> connection =
+      SqlConnection::Connect(options.source.conninfo, options.source.application_name);
+  if (!connection.ok()) {
+    return Failed(connection.status());
+  }
+  const absl::StatusOr<std::optional<SlotInfo>> slot =
+      postgres::FindSlot(&*connection, options.source.slot);
+  if (!slot.ok()) {
+    return Failed(slot.status());
+  }
+  if (!*slot) {
+    return Failed(
+        absl::NotFoundError(absl::StrFormat("slot '%s' does not exist", options.source.slot)));
+  }
+  const std::string lost = absl::StrFormat(
+      "slot %s is confirmed up to %s: every event committed after that and not yet in Kafka is "
+      "lost from the stream\n",
+      options.source.slot, (*slot)->confirmed_flush_lsn.ToString());
+  if (!confirmed) {
+    return Outcome{kExitUsage, lost, "nothing was dropped; add --yes to drop it"};
+  }
+  if (const absl::Status dropped = postgres::DropSlot(&*connection, options.source.slot);
+      !dropped.ok()) {
+    return Failed(dropped);
+  }
+  return Outcome{0, lost + "dropped\n", ""};
+}
+
+}  // namespace walpost::operations

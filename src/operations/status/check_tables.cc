@@ -1,0 +1,273 @@
+#include "operations/status/check_tables.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "base/status.h"
+#include "operations/rows/plain_table.h"
+#include "operations/rows/shared_ids.h"
+#include "operations/setup/pipeline_record.h"
+#include "operations/setup/schema_files.h"
+#include "operations/trusted_owner.h"
+
+namespace walpost::operations {
+namespace {
+
+using outbox::TableOptions;
+using postgres::QuoteIdentifier;
+using postgres::Row;
+using postgres::SqlConnection;
+
+// Versions 3 and 5 are a matter of choice.
+
+std::string Names(const std::vector<std::string>& names) {
+  std::vector<std::string> items;
+  for (const std::string& name : names) {
+    items.push_back('"' + absl::StrReplaceAll(name, {{"\\", "\\\\"}, {"\"", "\\\""}}) + '"');
+  }
+  return "{" + absl::StrJoin(items, ",") + "}";
+}
+
+class TablesCheck {
+ public:
+  explicit TablesCheck(SqlConnection* connection) : connection_(connection) {}
+
+  void Versions() {
+    const auto applied = AppliedVersions(connection_);
+    if (absl::IsPermissionDenied(applied.status()) || (applied.ok() && applied->empty())) {
+      return;  // the record's own line says that nothing is set up, or that it may not be read
+    }
+    if (!applied.ok()) {
+      found_.Warn("schema version", std::string(applied.status().message()));
+      return;
+    }
+    const auto has = [&](int version) {
+      return std::find(applied->begin(), applied->end(), version) != applied->end();
+    };
+    const bool outdated = !has(1) || has(2) != has(5);
+    if (applied->back() > kSchemaVersion) {
+      found_.Warn("schema version",
+                  absl::StrFormat("%d is newer than what this walpost knows, %d: update walpost",
+                                  applied->back(), kSchemaVersion));
+    } else if (outdated) {
+      found_.Warn("schema version",
+                  absl::StrFormat("%d; this walpost has %d: run `walpost init`, or apply "
+                                  "the files of sql/ that are missing, or have changed since",
+                                  applied->back(), kSchemaVersion));
+    } else {
+      found_.Ok("schema version", std::to_string(applied->back()));
+    }
+  }
+
+  void Table(const TableOptions& table) {
+    const std::string name = absl::StrFormat("table %s.%s", table.schema, table.table);
+    const std::string quoted = QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
+    // A function is only looked for, never called, and only that of a role whose table it is, or which is
+    // trusted, is spoken of.
+    const auto rows = connection_->Query(
+        "SELECT c.relrowsecurity, c.relkind = 'p', EXISTS (SELECT FROM pg_proc p WHERE "
+        "p.pronamespace = n.oid AND p.proname = 'maintain') AND NOT EXISTS (SELECT FROM pg_proc p "
+        "JOIN pg_roles owner ON owner.oid = p.proowner WHERE p.pronamespace = n.oid AND p.proname "
+        "= 'maintain' AND owner.oid <> c.relowner AND " +
+            std::string(kOwnerIsForeign) +
+            "), EXISTS (SELECT FROM pg_attrdef d WHERE "
+            "d.adrelid = c.oid AND pg_get_expr(d.adbin, d.adrelid) ~ "
+            "'gen_random_uuid|uuid_generate_v4'), has_schema_privilege(n.oid, 'USAGE') AND "
+            "has_table_privilege(c.oid, 'SELECT'), current_user, c.relkind = 'p' AND NOT EXISTS "
+            "(SELECT "
+            "FROM pg_trigger t WHERE t.tgrelid = c.oid AND t.tgname = 'events_stay'), "
+            "current_setting('server_version_num')::integer >= 140000 AND EXISTS (SELECT FROM "
+            "pg_partitioned_table t WHERE t.partrelid = c.oid AND t.partdefid = 0), EXISTS (SELECT "
+            "FROM "
+            "pg_attribute a WHERE a.attrelid = c.oid AND a.attname = ANY ($3::text[])) AND NOT "
+            "EXISTS "
+            "(SELECT FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c' AND "
+            "pg_get_constraintdef(k.oid) ~ '(length|pg_column_size)\\(' AND (0 = ANY (k.conkey) OR "
+            "EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum = ANY "
+            "(k.conkey) "
+            "AND a.attname = ANY ($3::text[])))) FROM pg_class c "
+            "JOIN pg_namespace n ON "
+            "n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2",
+        {table.schema, table.table, Names(table.columns.payload)});
+    if (!rows.ok()) {
+      found_.Warn(name, std::string(rows.status().message()));
+      return;
+    }
+    if (rows->empty()) {
+      return;  // the line about its columns says it
+    }
+    const Row& row = rows->front();
+    if (row.at(0) == "t") {
+      found_.Warn(name,
+                  "row-level security is on: it does not filter the stream, but may hide rows from "
+                  "what reads the table to send events again");
+    }
+    if (row.at(4) != "t") {
+      const std::string role = row.at(5).value_or("");
+      found_.Warn(
+          name, absl::StrFormat("%s may not read it: the stream needs no such right, but `init "
+                                "--backfill`, `replay`, `audit` and `slot recreate` do: GRANT "
+                                "USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s",
+                                role, QuoteIdentifier(table.schema), QuoteIdentifier(role), quoted,
+                                QuoteIdentifier(role)));
+    }
+    if (row.at(3) == "t") {
+      found_.Warn(name,
+                  "ids are random: each row touches another page of their index, and after a "
+                  "checkpoint every page that is touched goes to the WAL as a whole; ids that grow "
+                  "with time (UUID version 7) do not");
+    }
+    if (row.at(6) == "t") {
+      found_.Warn(
+          name,
+          "is partitioned: an UPDATE that moves a row to another partition is sent as a new "
+          "event; REVOKE UPDATE, or reject it by a trigger (docs/schema-changes.md)");
+    }
+    if (row.at(7) == "t") {
+      found_.Warn(name,
+                  "has no default partition, so a partition can be detached CONCURRENTLY, and then "
+                  "PostgreSQL leaves events out; with one it rejects (docs/schema-changes.md)");
+    }
+    if (row.at(8) == "t" && !(row.at(2) == "t" && table.table == "events")) {
+      found_.Warn(
+          name,
+          "no CHECK bounds the size of its payload, and PostgreSQL cannot send a row of more "
+          "than 1 GB as text, which stops the line: ALTER TABLE ... ADD CHECK "
+          "(octet_length(...) <= ...) (docs/security.md)");
+    }
+    if (row.at(2) == "t" && table.table == "events") {
+      Delivered(name, QuoteIdentifier(table.schema), row.at(5).value_or(""));
+    }
+    if (row.at(1) == "t" && row.at(2) == "t" && table.table == "events") {
+      Partitions(name, quoted, QuoteIdentifier(table.schema));
+    }
+  }
+
+  void Ids(const std::vector<TableOptions>& tables) {
+    const auto shared = SharedIds::Read(tables, connection_);
+    if (!shared.ok()) {
+      found_.Warn("ids", std::string(shared.status().message()));
+      return;
+    }
+    for (const SharedIds::Pair& pair : shared->pairs()) {
+      found_.Warn(
+          absl::StrFormat("ids of %s and %s", pair.first, pair.second),
+          absl::StrFormat("%s: `audit` does not know whether their rows are missing, and `slot "
+                          "recreate` and `replay --missing` send none: %s",
+                          SharedIds::TextOf(pair), kSharedIdsCure));
+    }
+  }
+
+  std::vector<CheckLine> Take() { return found_.Take(); }
+
+ private:
+  // What `run` cannot note, outbox.maintain does not know.
+  void Delivered(const std::string& name, const std::string& schema, const std::string& role) {
+    const auto rows = connection_->Query(
+        "SELECT pg_is_in_recovery(), has_column_privilege(record, 'delivered_lsn', 'UPDATE') "
+        "FROM to_regclass('walpost.pipeline') AS record WHERE record IS NOT NULL");
+    if (!rows.ok()) {
+      found_.Warn(name, std::string(rows.status().message()));
+      return;
+    }
+    if (rows->empty()) {
+      return;
+    }
+    if (rows->front().at(0) == "t") {
+      found_.Warn(
+          name, absl::StrFormat("walpost reads from a standby and cannot note there how far it has "
+                                "delivered, so %s.maintain drops nothing",
+                                schema));
+    } else if (rows->front().at(1) != "t") {
+      found_.Warn(
+          name, absl::StrFormat(
+                    "%s may not note how far it has delivered, so %s.maintain drops nothing: GRANT "
+                    "UPDATE (delivered_lsn) ON walpost.pipeline TO %s",
+                    role, schema, QuoteIdentifier(role)));
+    }
+  }
+
+  void Partitions(const std::string& name, const std::string& table, const std::string& schema) {
+    const auto rows = connection_->Query(
+        "SELECT count(*), coalesce(max(bound[1]::timestamptz) < now() + interval '1 hour', true) "
+        "FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid CROSS JOIN "
+        "regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \\(''.+''\\) TO "
+        "\\(''(.+)''\\)') AS bound WHERE i.inhparent = to_regclass($1) AND bound IS NOT NULL",
+        {table});
+    if (!rows.ok() && connection_->last_sqlstate().substr(0, 2) == "22") {
+      return;  // bounds of another type: partitions of somebody's own
+    }
+    if (!rows.ok()) {
+      found_.Warn(name, std::string(rows.status().message()));
+      return;
+    }
+    const Row& row = rows->front();
+    const std::string fix = absl::StrFormat(
+        ": run SELECT * FROM %s.maintain() as its owner, and have it done every hour", schema);
+    if (row.at(1) == "t") {
+      found_.Warn(name, "the time of its last partition is nearly over" + fix);
+      return;
+    }
+    const absl::StatusOr<bool> has_rows = DefaultHasRows(table);
+    if (!has_rows.ok()) {
+      found_.Warn(name, std::string(has_rows.status().message()));
+    } else if (*has_rows) {
+      found_.Warn(name, "the default partition has rows" + fix);
+    } else {
+      found_.Ok(name, row.at(0).value_or("") + " partitions");
+    }
+  }
+
+  // As far as it may be read: who may not has no need to.
+  absl::StatusOr<bool> DefaultHasRows(const std::string& table) {
+    ASSIGN_OR_RETURN(
+        const std::vector<Row> found,
+        connection_->Query(
+            "SELECT n.nspname, c.relname FROM pg_partitioned_table t JOIN pg_class c ON c.oid = "
+            "t.partdefid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE t.partrelid = "
+            "to_regclass($1) AND has_schema_privilege(n.oid, 'USAGE') AND "
+            "has_table_privilege(c.oid, 'SELECT')",
+            {table}));
+    if (found.empty()) {
+      return false;
+    }
+    absl::StatusOr<bool> has =
+        HasRows(found.front().at(0).value_or(""), found.front().at(1).value_or(""));
+    (void)connection_->Execute("ROLLBACK");
+    return absl::IsPermissionDenied(has.status()) ? false : has;
+  }
+
+  // In a transaction that whoever calls this ends.
+  absl::StatusOr<bool> HasRows(const std::string& schema, const std::string& table) {
+    RETURN_IF_ERROR(BeginReadOnly(connection_, schema, table));
+    ASSIGN_OR_RETURN(
+        const std::vector<Row> rows,
+        connection_->Query(absl::StrFormat("SELECT FROM %s.%s LIMIT 1", QuoteIdentifier(schema),
+                                           QuoteIdentifier(table))));
+    return !rows.empty();
+  }
+
+  SqlConnection* const connection_;
+  CheckLines found_;
+};
+
+}  // namespace
+
+std::vector<CheckLine> CheckTables(const std::vector<TableOptions>& tables,
+                                   SqlConnection* connection) {
+  TablesCheck check(connection);
+  check.Versions();
+  for (const TableOptions& table : tables) {
+    check.Table(table);
+  }
+  check.Ids(tables);
+  return check.Take();
+}
+
+}  // namespace walpost::operations
