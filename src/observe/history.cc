@@ -18,7 +18,7 @@ void History::Add(const Snapshot& snapshot) {
   }
   HistoryPoint point;
   point.at = snapshot.taken_at;
-  point.delivered = snapshot.events_delivered_total;
+  point.delivered = snapshot.counters.events_delivered;
   point.lag_bytes = snapshot.LagBytes();
   point.in_flight_events = snapshot.in_flight_events;
   if (snapshot.oldest_undelivered_commit != base::WallTime()) {

@@ -140,7 +140,7 @@ void AddPositions(const Snapshot& s, Builder* b) {
   b->Gauge("walpost_last_message_received_timestamp_seconds", "When the server last sent anything.",
            Seconds(s.last_frame_at));
   b->Gauge("walpost_last_event_delivered_timestamp_seconds",
-           "When Kafka last acknowledged an event.", Seconds(s.last_delivered_at));
+           "When Kafka last acknowledged an event.", Seconds(s.counters.last_delivered_at));
 }
 
 // A figure that is not known has no family: 0 would be an answer.
@@ -285,7 +285,7 @@ void AddLabelled(const std::string& name, const std::string& help,
 
 void AddEvents(const Snapshot& s, Builder* b) {
   b->Start("walpost_events_received_total", "Events taken from the stream.", MetricType::Counter);
-  for (const auto& [table, count] : s.received_by_table) {
+  for (const auto& [table, count] : s.counters.received_by_table) {
     b->Add({{"table", table}}, Double(count));
   }
   b->Start("walpost_events_delivered_total", "Events acknowledged by Kafka.", MetricType::Counter);
@@ -294,37 +294,38 @@ void AddEvents(const Snapshot& s, Builder* b) {
   }
   b->Counter("walpost_events_dead_lettered_total",
              "Events that became dead letters: rows of walpost.dead_letters.",
-             Double(s.events_dead_lettered_total));
+             Double(s.counters.events_dead_lettered));
   b->Counter("walpost_events_parked_total",
              "Events parked behind an undeliverable one of their key.",
-             Double(s.events_parked_total));
+             Double(s.counters.events_parked));
   b->Gauge("walpost_parked_keys", "Keys whose events wait in walpost.dead_letters.",
            Double(s.parked_keys));
   b->Counter("walpost_events_skipped_total", "Events skipped by policy.",
-             Double(s.events_skipped_total));
+             Double(s.counters.events_skipped));
   AddLabelled("walpost_events_failed_total", "Events that could not be delivered as they are.",
               {"topic", "reason"}, s.failed_by_topic, b);
   b->Counter("walpost_events_discarded_total",
              "Events given up in memory at a halt; they come again from the slot.",
-             Double(s.events_discarded_total));
+             Double(s.counters.events_discarded));
   b->Counter("walpost_events_repeated_total",
              "Events the server sent again and that were already taken.",
-             Double(s.events_repeated_total));
+             Double(s.counters.events_repeated));
   b->Counter("walpost_changes_ignored_total", "Changes received that are not outbox events.",
-             Double(s.changes_ignored_total));
-  b->Counter("walpost_transactions_total", "Transactions received.", Double(s.transactions_total));
+             Double(s.counters.changes_ignored));
+  b->Counter("walpost_transactions_total", "Transactions received.",
+             Double(s.counters.transactions));
   b->Counter("walpost_bytes_received_total", "Bytes of replication frames received.",
-             Double(s.bytes_received_total));
+             Double(s.counters.bytes_received));
   b->Counter("walpost_bytes_delivered_total",
              "Bytes of records acknowledged, as accounted in flight.",
-             Double(s.bytes_delivered_total));
+             Double(s.counters.bytes_delivered));
   b->Start("walpost_transaction_size_events", "Events of a transaction that has any.",
            MetricType::Histogram);
-  b->AddHistogram({}, base::SizeHistogram::kUpperBounds, s.transaction_sizes.counts,
-                  Double(s.transaction_sizes.sum));
+  b->AddHistogram({}, base::SizeHistogram::kUpperBounds, s.counters.transaction_sizes.counts,
+                  Double(s.counters.transaction_sizes.sum));
   b->Start("walpost_delivery_delay_seconds",
            "From commit in the database to acknowledgement by Kafka.", MetricType::Histogram);
-  b->AddHistogram({}, s.delivery_delay);
+  b->AddHistogram({}, s.counters.delivery_delay);
   b->Start("walpost_stage_duration_seconds",
            "Where that time goes, by batch: to walpost, through it, through Kafka.",
            MetricType::Histogram);
@@ -343,11 +344,11 @@ void AddFlow(const Snapshot& s, Builder* b) {
            "Commit time of the oldest event in flight, 0 when there is none.",
            Seconds(s.oldest_undelivered_commit));
   b->Counter("walpost_backpressure_seconds_total", "Time spent connected without reading.",
-             Double(s.backpressure_ms_total) / 1e3);
+             Double(s.counters.backpressure_ms) / 1e3);
   AddLabelled("walpost_reconnects_total", "Connections lost or rejected.", {"peer", "reason"},
               s.reconnects_by_reason, b);
   b->Counter("walpost_producer_sessions_total", "Kafka producers opened.",
-             Double(s.producer_sessions));
+             Double(s.counters.producer_sessions));
   b->Start("walpost_producer_recreated_total", "Kafka producers made after the first.",
            MetricType::Counter);
   for (const auto& [reason, count] : s.producers_by_reason) {
@@ -357,7 +358,7 @@ void AddFlow(const Snapshot& s, Builder* b) {
              "Records sent again that Kafka may have had already.",
              Double(s.duplicates_possible_total));
   b->Counter("walpost_records_resubmitted_total", "Records submitted again to a later producer.",
-             Double(s.records_resubmitted_total));
+             Double(s.counters.records_resubmitted));
 }
 
 void AddSchemas(const Snapshot& s, Builder* b) {

@@ -4,8 +4,6 @@
 //   state.
 // Thread: a value. SnapshotBoard hands the newest one to readers.
 // Units: seconds as double only at the metrics' edge; here micro- and milliseconds as named.
-//   Invariant: events_received = delivered + dead_lettered + parked + skipped + in flight +
-//   discarded_unfinished.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +18,9 @@
 #include "base/broker_figures.h"
 #include "base/delay_histogram.h"
 #include "base/delivered_event.h"
+#include "base/event_counters.h"
 #include "base/lsn.h"
 #include "base/server_figures.h"
-#include "base/size_histogram.h"
 #include "base/state.h"
 #include "base/time.h"
 #include "observe/history.h"
@@ -95,29 +93,13 @@ struct Snapshot {
   Trouble sink_error;
   bool sink_connected = false;
   std::vector<base::BrokerFigures> brokers;
-  std::uint64_t producer_sessions = 0;
   // counters since start
-  std::uint64_t transactions_total = 0;
-  std::uint64_t bytes_received_total = 0;
-  std::uint64_t bytes_delivered_total = 0;
-  std::uint64_t events_received_total = 0;
-  std::uint64_t events_delivered_total = 0;
-  std::uint64_t events_dead_lettered_total = 0;
-  std::uint64_t events_parked_total = 0;
-  std::uint64_t events_skipped_total = 0;
-  std::uint64_t parked_keys = 0;            // now
-  std::uint64_t events_repeated_total = 0;  // dropped because already taken before a reconnect
-  std::uint64_t events_discarded_total =
-      0;  // given up in memory at a halt; they come again from the slot
-  std::uint64_t changes_ignored_total = 0;  // updates, deletes, other tables, other messages
-  std::uint64_t reconnects_total = 0;
-  std::uint64_t records_resubmitted_total = 0;
-  std::uint64_t backpressure_ms_total = 0;
+  base::EventCounters counters;
+  std::uint64_t parked_keys = 0;  // now
   std::uint64_t duplicates_possible_total = 0;
   std::vector<LabelledCount> reconnects_by_reason;                         // peer, reason
   std::vector<LabelledCount> failed_by_topic;                              // topic, reason
   std::vector<std::pair<std::string, std::uint64_t>> producers_by_reason;  // but for the first
-  std::vector<std::pair<std::string, std::uint64_t>> received_by_table;    // "schema.table"
   std::vector<std::pair<std::string, std::uint64_t>> delivered_by_topic;
   // Schema Registry
   std::uint64_t schemas_known = 0;  // or asked for, or rejected
@@ -128,12 +110,9 @@ struct Snapshot {
   std::uint64_t in_flight_events = 0;
   std::uint64_t in_flight_bytes = 0;
   std::uint64_t in_flight_bytes_max = 0;
-  base::WallTime oldest_undelivered_commit;  // zero = none
-  base::WallTime last_delivered_at;
+  base::WallTime oldest_undelivered_commit;       // zero = none
   std::vector<base::DeliveredEvent> last_events;  // newest first; of many a sample
-  DelayHistogram delivery_delay;                  // commit to acknowledgement
   std::vector<std::pair<std::string, DelayHistogram>> stages;
-  base::SizeHistogram transaction_sizes;  // in events
 
   // What the server has and we have not confirmed; 0 before the first confirmation.
   std::uint64_t LagBytes() const {

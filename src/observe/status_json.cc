@@ -113,8 +113,8 @@ Json Monitor(const MonitorView& monitor) {
 Json Sink(const Snapshot& s) {
   Json sink;
   sink["connected"] = s.sink_connected;
-  sink["producer_sessions"] = s.producer_sessions;
-  sink["records_resubmitted"] = s.records_resubmitted_total;
+  sink["producer_sessions"] = s.counters.producer_sessions;
+  sink["records_resubmitted"] = s.counters.records_resubmitted;
   sink["last_error"] = Known(s.sink_error.text);
   sink["last_error_at"] = Time(s.sink_error.at);
   sink["brokers"] = Json::array();
@@ -158,18 +158,18 @@ Json LastEvents(const std::vector<base::DeliveredEvent>& events) {
 
 Json Events(const Snapshot& s) {
   Json events;
-  events["received"] = s.events_received_total;
-  events["delivered"] = s.events_delivered_total;
+  events["received"] = s.counters.events_received;
+  events["delivered"] = s.counters.events_delivered;
   events["in_flight"] = s.in_flight_events;
-  events["dead_lettered"] = s.events_dead_lettered_total;
-  events["parked"] = s.events_parked_total;
+  events["dead_lettered"] = s.counters.events_dead_lettered;
+  events["parked"] = s.counters.events_parked;
   events["parked_keys"] = s.parked_keys;
-  events["skipped"] = s.events_skipped_total;
-  events["discarded"] = s.events_discarded_total;
-  events["repeated"] = s.events_repeated_total;
-  events["last_delivered_at"] = Time(s.last_delivered_at);
+  events["skipped"] = s.counters.events_skipped;
+  events["discarded"] = s.counters.events_discarded;
+  events["repeated"] = s.counters.events_repeated;
+  events["last_delivered_at"] = Time(s.counters.last_delivered_at);
   events["by_table"] = Json::object();
-  for (const auto& [table, count] : s.received_by_table) {
+  for (const auto& [table, count] : s.counters.received_by_table) {
     events["by_table"][table] = count;
   }
   events["by_topic"] = Json::object();
@@ -213,13 +213,13 @@ std::string RenderStatusJson(const Snapshot& s, const std::string& version) {
                        {"lookups", s.schema_look_ups_total},
                        {"rejections", s.schema_rejections_total},
                        {"failures", s.schema_failures_total}};
-  status["delivery_delay_seconds"] = {{"count", s.delivery_delay.Total()},
-                                      {"p50_at_most", s.delivery_delay.Quantile(0.5)},
-                                      {"p99_at_most", s.delivery_delay.Quantile(0.99)}};
-  status["transactions"] = s.transactions_total;
-  status["changes_ignored"] = s.changes_ignored_total;
-  status["reconnects"] = s.reconnects_total;
-  status["backpressure_ms"] = s.backpressure_ms_total;
+  status["delivery_delay_seconds"] = {{"count", s.counters.delivery_delay.Total()},
+                                      {"p50_at_most", s.counters.delivery_delay.Quantile(0.5)},
+                                      {"p99_at_most", s.counters.delivery_delay.Quantile(0.99)}};
+  status["transactions"] = s.counters.transactions;
+  status["changes_ignored"] = s.counters.changes_ignored;
+  status["reconnects"] = s.counters.reconnects;
+  status["backpressure_ms"] = s.counters.backpressure_ms;
   status["process"] = {{"cpu_seconds", process.cpu_seconds},
                        {"resident_bytes", process.resident_bytes},
                        {"resident_peak_bytes", process.resident_peak_bytes}};

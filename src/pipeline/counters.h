@@ -1,6 +1,4 @@
-// Counters - what the pipeline counts, per process; read by the runtime for the snapshot. Invariant
-// (checked by Pipeline::Accounted): events_received = events_delivered +
-// events_dead_lettered + events_parked + events_skipped + in flight + events_discarded.
+// Counters - what the pipeline counts, per process; read by the runtime for the snapshot.
 // Thread: loop thread only.
 #pragma once
 
@@ -13,8 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/delay_histogram.h"
-#include "base/size_histogram.h"
-#include "base/time.h"
+#include "base/event_counters.h"
 #include "pipeline/recent_events.h"
 #include "pipeline/reconnect_reason.h"
 
@@ -63,39 +60,17 @@ class DeliveredEvents {
   std::size_t last_row_ = 0;
 };
 
-struct Counters {
-  std::uint64_t transactions = 0;
-  std::uint64_t bytes_received = 0;
-  std::uint64_t bytes_delivered = 0;
-  std::uint64_t events_received = 0;
-  std::uint64_t events_delivered = 0;
-  std::uint64_t events_dead_lettered = 0;
-  std::uint64_t events_parked = 0;
-  std::uint64_t events_skipped = 0;
-  std::uint64_t events_repeated =
-      0;  // sent again by the server after a reconnect and dropped: already taken
-  std::uint64_t events_discarded =
-      0;  // given up in memory at a halt; they come again from the slot
-  std::uint64_t changes_ignored =
-      0;  // not of an outbox: updates, deletes, other tables, other messages
-  std::uint64_t records_resubmitted = 0;
-  std::uint64_t producer_sessions = 0;
-  std::uint64_t producers_after_failure = 0;  // opened because one failed
-  std::uint64_t producers_after_recovery =
-      0;  // opened because the one that sends one at a time is done
-  std::uint64_t producers_after_recall =
-      0;  // opened because a release was recalled from the last one
-  std::uint64_t producers_for_settings = 0;  // opened because the last one's settings no longer did
-  std::uint64_t reconnects = 0;
+struct Counters : base::EventCounters {
+  // Why a producer was opened: the last one failed, the one that sends one at a time is done, a release was
+  // recalled from the last one, its settings no longer did.
+  std::uint64_t producers_after_failure = 0;
+  std::uint64_t producers_after_recovery = 0;
+  std::uint64_t producers_after_recall = 0;
+  std::uint64_t producers_for_settings = 0;
   std::array<std::uint64_t, std::size(kAllReconnectReasons)> reconnects_by_reason{};
-  std::uint64_t backpressure_ms = 0;
-  std::vector<std::pair<std::string, std::uint64_t>> received_by_table;
   DeliveredEvents delivered_by_topic;
   FailedEvents events_failed;
-  base::SizeHistogram transaction_sizes;  // in events; without those that had none
-  base::DelayHistogram delivery_delay;
   StageHistograms stages;
-  base::WallTime last_delivered_at;
   RecentEvents recent;
 };
 

@@ -416,27 +416,10 @@ observe::Snapshot StatusReporter::TakeSnapshot(const pipeline::Pipeline& pipelin
   snapshot.brokers = kafka.brokers;
 
   const pipeline::Counters& counters = pipeline.counters();
-  snapshot.producer_sessions = counters.producer_sessions;
-  snapshot.transactions_total = counters.transactions;
-  snapshot.bytes_received_total = counters.bytes_received;
-  snapshot.bytes_delivered_total = counters.bytes_delivered;
-  snapshot.events_received_total = counters.events_received;
-  snapshot.events_delivered_total = counters.events_delivered;
-  snapshot.events_dead_lettered_total = counters.events_dead_lettered;
-  snapshot.events_parked_total = counters.events_parked;
-  snapshot.events_skipped_total = counters.events_skipped;
+  snapshot.counters = counters;
   snapshot.parked_keys = pipeline.parked_keys();
-  snapshot.events_repeated_total = counters.events_repeated;
-  snapshot.events_discarded_total = counters.events_discarded;
-  snapshot.changes_ignored_total = counters.changes_ignored;
-  snapshot.reconnects_total = counters.reconnects;
-  snapshot.records_resubmitted_total = counters.records_resubmitted;
-  snapshot.backpressure_ms_total = counters.backpressure_ms;
-  snapshot.received_by_table = counters.received_by_table;
   snapshot.delivered_by_topic = counters.delivered_by_topic.rows();
   AddReasons(counters, kafka, &snapshot);
-  snapshot.transaction_sizes = counters.transaction_sizes;
-  snapshot.delivery_delay = counters.delivery_delay;
   snapshot.stages = {{"source", counters.stages.source},
                      {"queue", counters.stages.queue},
                      {"produce", counters.stages.produce}};
@@ -444,7 +427,6 @@ observe::Snapshot StatusReporter::TakeSnapshot(const pipeline::Pipeline& pipelin
   snapshot.schema_look_ups_total = pipeline.schemas().statistics().look_ups;
   snapshot.schema_rejections_total = pipeline.schemas().statistics().rejections;
   snapshot.schema_failures_total = pipeline.schemas().statistics().failures;
-  snapshot.last_delivered_at = counters.last_delivered_at;
   snapshot.last_events = counters.recent.NewestFirst();
 
   const delivery::Tracker& tracker = pipeline.tracker();

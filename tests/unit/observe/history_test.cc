@@ -49,7 +49,7 @@ TEST(HistoryTest, ClockThatWasSetBackDoesNotStopIt) {
 
 TEST(HistoryTest, JsonHasAnArrayForEachField) {
   Snapshot snapshot = At(seconds(1'000));
-  snapshot.events_delivered_total = 7;
+  snapshot.counters.events_delivered = 7;
   snapshot.in_flight_events = 3;
   snapshot.confirmed_lsn = base::Lsn(100);
   snapshot.server_wal_lsn = base::Lsn(150);

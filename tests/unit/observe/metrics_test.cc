@@ -211,7 +211,7 @@ TEST(MetricsTest, EventsAreCountedByTableAndByTopic) {
 // A counter that shows 1.23457e+10 stands still for thousands of events.
 TEST(MetricsTest, LargeCountersKeepTheirLastDigit) {
   Snapshot snapshot = Sample();
-  snapshot.transactions_total = 12'345'678'901'234;
+  snapshot.counters.transactions = 12'345'678'901'234;
   snapshot.confirmed_lsn = base::Lsn(0x0012'3456'789A'BCDEu);
   const PrometheusText metrics = Metrics(snapshot);
   EXPECT_EQ(metrics.Value("walpost_transactions_total"), 12'345'678'901'234.0);
@@ -296,7 +296,7 @@ TEST(MetricsTest, LabelsAreEscaped) {
   const std::string nasty = "a\"b\\c\nd}{,=";
   Snapshot snapshot = Sample();
   snapshot.name = nasty;
-  snapshot.received_by_table = {{nasty, 5}};
+  snapshot.counters.received_by_table = {{nasty, 5}};
   const PrometheusText metrics = Metrics(snapshot);
   EXPECT_EQ(metrics.Value("walpost_events_received_total", {{"table", nasty}}), 5);
   EXPECT_THAT(metrics.families.at("walpost_up").samples.at(0).labels,

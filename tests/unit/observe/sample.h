@@ -45,45 +45,45 @@ inline Snapshot Sample() {
   s.brokers = {{"k1:9092", true, 34, 35, 0.25, 0.5, 36, 37, 38, 39, 40},
                {"k2:9092", false, 0, 0, 0, 0, 0, 0, 0, 0, 0}};
   s.sink_connected = true;
-  s.producer_sessions = 2;
-  s.transactions_total = 11;
-  s.bytes_received_total = 12;
-  s.bytes_delivered_total = 13;
-  s.events_received_total = 14;
-  s.events_delivered_total = 15;
-  s.events_dead_lettered_total = 16;
-  s.events_parked_total = 17;
+  s.counters.producer_sessions = 2;
+  s.counters.transactions = 11;
+  s.counters.bytes_received = 12;
+  s.counters.bytes_delivered = 13;
+  s.counters.events_received = 14;
+  s.counters.events_delivered = 15;
+  s.counters.events_dead_lettered = 16;
+  s.counters.events_parked = 17;
   s.parked_keys = 3;
-  s.events_skipped_total = 18;
-  s.events_repeated_total = 19;
-  s.events_discarded_total = 20;
-  s.changes_ignored_total = 21;
-  s.reconnects_total = 22;
-  s.records_resubmitted_total = 23;
+  s.counters.events_skipped = 18;
+  s.counters.events_repeated = 19;
+  s.counters.events_discarded = 20;
+  s.counters.changes_ignored = 21;
+  s.counters.reconnects = 22;
+  s.counters.records_resubmitted = 23;
   s.duplicates_possible_total = 41;
   s.reconnects_by_reason = {
       {"postgresql", "lost", 20}, {"postgresql", "slot_in_use", 2}, {"kafka", "brokers_down", 42}};
   s.failed_by_topic = {{"orders", "topic_unknown", 43}};
   s.producers_by_reason = {{"failure", 44}, {"settings", 45}};
-  s.transaction_sizes.Add(1);
-  s.transaction_sizes.Add(7);
-  s.transaction_sizes.Add(2'000'000);
+  s.counters.transaction_sizes.Add(1);
+  s.counters.transaction_sizes.Add(7);
+  s.counters.transaction_sizes.Add(2'000'000);
   s.stages.emplace_back("queue", DelayHistogram());
   s.stages.back().second.Add(0.015);
-  s.backpressure_ms_total = 2'500;
-  s.received_by_table = {{"outbox.events", 9}, {"outbox.more", 5}};
+  s.counters.backpressure_ms = 2'500;
+  s.counters.received_by_table = {{"outbox.events", 9}, {"outbox.more", 5}};
   s.delivered_by_topic = {{"orders", 15}, {"quiet", 0}};
   s.in_flight_events = 24;
   s.in_flight_bytes = 25;
   s.in_flight_bytes_max = 26;
   s.oldest_undelivered_commit = At(1'700'000'006);
-  s.last_delivered_at = At(1'700'000'007);
+  s.counters.last_delivered_at = At(1'700'000'007);
   s.last_events = {
       {"e2", "OrderPaid", "orders", 1, 42, base::Lsn(0x180), At(1'700'000'001), At(1'700'000'003)},
       {"", "", "orders", -1, -1, base::Lsn(0x170), At(1'700'000'003), At(1'700'000'002)}};
-  s.delivery_delay.Add(0.0015);
-  s.delivery_delay.Add(0.003);
-  s.delivery_delay.Add(1'000);
+  s.counters.delivery_delay.Add(0.0015);
+  s.counters.delivery_delay.Add(0.003);
+  s.counters.delivery_delay.Add(1'000);
   return s;
 }
 

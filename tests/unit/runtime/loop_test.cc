@@ -333,7 +333,7 @@ TEST_F(LoopTest, EventIsDeliveredAndConfirmedAndAStopEndsTheStreamProperly) {
   StartAndConnect();
   PushTransaction(1'000);
   Await("the confirmation", [this] { return Shown().confirmed_lsn == Lsn(1'008); });
-  EXPECT_EQ(Shown().events_delivered_total, 1u);
+  EXPECT_EQ(Shown().counters.events_delivered, 1u);
   EXPECT_FALSE(wire(0)->sent().empty());
   EXPECT_EQ(Stop(), 0);
   EXPECT_TRUE(wire(0)->copy_done());
@@ -375,7 +375,7 @@ TEST_F(LoopTest, WhatHappensIsShownSoonThoughTheLoopIsIdle) {
     Await("the next snapshot", [&] { return board_.Newest() != before; });
     const auto pushed = Clock::now();
     PushTransaction(1'000 * i);
-    Await("the event to be shown", [&] { return Shown().events_received_total == i; });
+    Await("the event to be shown", [&] { return Shown().counters.events_received == i; });
     best = std::min(best, Clock::now() - pushed);
   }
   EXPECT_LT(best, Loop::kPublishWhenIdleEvery / 2);

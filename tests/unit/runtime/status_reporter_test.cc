@@ -126,7 +126,7 @@ TEST_F(StatusReporterTest, DecisionsAreLoggedWithTheirEventAFewASecond) {
   EXPECT_EQ(logged().second, 0) << "in this second";
   Advance(milliseconds(1'000));
   EXPECT_EQ(logged().second, 5);
-  EXPECT_EQ(TakeSnapshot().events_skipped_total, many);
+  EXPECT_EQ(TakeSnapshot().counters.events_skipped, many);
 }
 
 // It is whoever writes events who chooses them; each line would have the id three times.
@@ -344,8 +344,8 @@ TEST_F(StatusReporterTest, SnapshotAccountsForEveryEvent) {
   Deliver(1);
   Confirmed();
   const observe::Snapshot snapshot = TakeSnapshot();
-  EXPECT_EQ(snapshot.events_received_total, 3U);
-  EXPECT_EQ(snapshot.events_delivered_total, 1U);
+  EXPECT_EQ(snapshot.counters.events_received, 3U);
+  EXPECT_EQ(snapshot.counters.events_delivered, 1U);
   EXPECT_EQ(snapshot.in_flight_events, 2U);
   EXPECT_EQ(snapshot.in_flight_bytes, pipeline().tracker().in_flight_bytes());
   EXPECT_EQ(snapshot.in_flight_bytes_max, 12'345U);
@@ -357,11 +357,11 @@ TEST_F(StatusReporterTest, SnapshotAccountsForEveryEvent) {
   DeliverAll();
   Confirmed();
   const observe::Snapshot later = TakeSnapshot();
-  EXPECT_EQ(later.events_delivered_total, 3U);
+  EXPECT_EQ(later.counters.events_delivered, 3U);
   EXPECT_EQ(later.oldest_undelivered_commit, base::WallTime());
   EXPECT_EQ(later.safe_lsn, Lsn(108));
   EXPECT_EQ(later.confirmed_lsn, Lsn(108));
-  EXPECT_EQ(later.delivery_delay.Total(), 3U);
+  EXPECT_EQ(later.counters.delivery_delay.Total(), 3U);
 }
 
 TEST_F(StatusReporterTest, SnapshotNamesBothSides) {
