@@ -48,6 +48,9 @@ enum class FailureKind {
 struct Failure {
   FailureKind kind = FailureKind::kNone;
   std::string detail;  // what the client or broker said; no record bytes
+  // It counts only when nothing else was said for a while: a broker learns of a right or of a limit later
+  // than another one.
+  bool must_last = false;
 };
 
 struct SubmitResult {
