@@ -154,8 +154,8 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
       topics_.WakeFor(entry.record.topic, now_.mono);
       return Fate::kHeld;
     }
-    if (phase_ == Phase::kPipelined && topics_.IsUnclear(entry.record.topic, sequence)) {
-      // A pipelined producer fails as a whole, and its answer says nothing about this record.
+    if (phase_ == Phase::kPipelined && topics_.IsUnclear(entry.record.topic)) {
+      // A pipelined producer fails as a whole, and its answer says nothing about one record.
       EndFailedSession(/*back_off=*/false);
       return Fate::kStopped;
     }
@@ -180,10 +180,7 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
       case SubmitResult::Outcome::kRejected:
         break;
     }
-    const bool of_topic = result.failure.kind == FailureKind::kTopicUnknown ||
-                          result.failure.kind == FailureKind::kTopicInvalid ||
-                          result.failure.kind == FailureKind::kTopicNotAuthorized;
-    if (of_topic && step == HeldTopics::Step::kTry &&
+    if (HeldTopics::IsOfTopic(result.failure.kind) && step == HeldTopics::Step::kTry &&
         !topics_.OnRejected(entry.record.topic, result.failure, now_.mono)) {
       return Fate::kHeld;
     }
@@ -220,7 +217,7 @@ std::optional<Dispatcher::Fate> Dispatcher::Follow(delivery::Sequence sequence) 
     halt_at_ = HaltAt{sequence, *std::move(halt)};
     return Fate::kStopped;
   }
-  topics_.OnSettled(entry.record.topic, sequence);
+  topics_.OnDecided(entry.record.topic, sequence);
   return Fate::kGone;
 }
 
@@ -258,7 +255,7 @@ bool Dispatcher::Decide(delivery::Sequence sequence, const delivery::Failure& fa
   if (halt) {
     halt_at_ = HaltAt{sequence, *std::move(halt)};
   } else {
-    topics_.OnSettled(topic, sequence);
+    topics_.OnDecided(topic, sequence);
   }
   return !halt;
 }
@@ -385,7 +382,7 @@ void Dispatcher::OnDelivered(delivery::Sequence sequence, delivery::PartitionOff
   counters_->last_delivered_at = now_.wall;
   ++delivered_;
   if (!topics_.empty()) {
-    topics_.OnSettled(entry.record.topic, sequence);
+    topics_.OnDelivered(entry.record.topic, sequence);
   }
   tracker_->Settle(sequence);
   backoff_.Reset();
@@ -406,15 +403,16 @@ void Dispatcher::OnFailed(delivery::Sequence sequence, const delivery::Failure& 
   report_waits_.Reset();
   const std::string topic(tracker_->entry(sequence).record.topic);
   std::uint32_t attempts = 1;
-  // Also of a topic that the look-up found: the broker does not know it, or our right, yet.
-  if (failure.kind == FailureKind::kOther || failure.kind == FailureKind::kTopicUnknown ||
-      failure.kind == FailureKind::kTopicNotAuthorized) {
+  // kTopicUnknown: of a topic that the look-up found, so the broker does not know it yet.
+  if (failure.must_last || failure.kind == FailureKind::kOther ||
+      failure.kind == FailureKind::kTopicUnknown) {
     const HeldTopics::Unclear unclear =
-        topics_.OnUnclear(topic, sequence, failure.kind, delivered_, now_.mono);
+        topics_.OnUnclear(topic, sequence, failure, delivered_, now_.mono);
     attempts = unclear.attempts;
     if (!unclear.decided) {
       undeliverables_->Retry(sequence, failure, attempts);
-      EndFailedSession(/*back_off=*/true);
+      // What must last is about this topic, which waits for its own time: the others need not.
+      EndFailedSession(/*back_off=*/!failure.must_last);
       return;
     }
   }

@@ -21,14 +21,23 @@ base::MonotonicTime TryAgainAt(base::MonotonicTime since, base::MonotonicTime no
 
 }  // namespace
 
+bool HeldTopics::IsOfTopic(FailureKind kind) {
+  return kind == FailureKind::kTopicUnknown || kind == FailureKind::kTopicInvalid ||
+         kind == FailureKind::kTopicNotAuthorized;
+}
+
 HeldTopics::Step HeldTopics::Next(std::string_view topic, base::MonotonicTime now) const {
   const auto found = troubles_.find(topic);
   if (found == troubles_.end()) {
     return Step::kTry;
   }
   const Trouble& trouble = found->second;
-  if (trouble.decided && now < trouble.answered_at + kAnswerKept) {
+  if (trouble.decided && IsOfTopic(trouble.failure.kind) &&
+      now < trouble.answered_at + kAnswerKept) {
     return Step::kDecide;
+  }
+  if (tried_.find(topic) != tried_.end()) {
+    return Step::kWait;
   }
   return now >= trouble.try_at ? Step::kTry : Step::kWait;
 }
@@ -43,11 +52,7 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
                             base::MonotonicTime now) {
   const auto [found, added] = troubles_.try_emplace(std::string(topic));
   Trouble& trouble = found->second;
-  // What was said long ago, or of another trouble, is not the same as having been said all the time.
-  const milliseconds good_for =
-      trouble.decided ? std::max(unknown_wait_, 2 * kAnswerKept) : kForgottenAfter;
-  if (added || trouble.failure.kind == FailureKind::kNone ||
-      now >= trouble.answered_at + good_for) {
+  if (added || trouble.of_record || IsOld(trouble, now)) {
     trouble = Trouble();
     trouble.since = now;
   }
@@ -56,9 +61,7 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
   const bool decided =
       failure.kind == FailureKind::kTopicInvalid || trouble.same_for >= unknown_wait_;
   if (decided) {
-    if (!std::exchange(trouble.decided, true)) {
-      BoundAnswers(found->first);
-    }
+    NoteDecided(found->first, &trouble);
     return true;
   }
   trouble.decided = false;
@@ -85,42 +88,97 @@ void HeldTopics::Trouble::Count(FailureKind kind, base::MonotonicTime now) {
   ++attempts;
 }
 
+// What was said long ago is not the same as having been said all the time.
+bool HeldTopics::IsOld(const Trouble& trouble, base::MonotonicTime now) const {
+  const milliseconds good_for =
+      trouble.decided ? std::max(unknown_wait_, 2 * kAnswerKept) : kForgottenAfter;
+  return now >= trouble.answered_at + good_for;
+}
+
 HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence sequence,
-                                          FailureKind kind, std::uint64_t delivered,
+                                          const Failure& failure, std::uint64_t delivered,
                                           base::MonotonicTime now) {
   const auto [found, added] = troubles_.try_emplace(std::string(topic));
   Trouble& trouble = found->second;
-  if (added || trouble.failure.kind != FailureKind::kNone || trouble.sequence != sequence) {
+  tried_.erase(found->first);
+  const bool same = failure.must_last && failure.kind == trouble.last_kind;
+  if (added || !trouble.of_record || IsOld(trouble, now) ||
+      (trouble.sequence != sequence && !same)) {
     trouble = Trouble();
     trouble.since = now;
+    trouble.of_record = true;
+  }
+  if (trouble.sequence != sequence || trouble.attempts == 0) {
     trouble.sequence = sequence;
     trouble.delivered = delivered;
+    trouble.unclear_for = milliseconds(0);
   }
-  trouble.Count(kind, now);
+  trouble.Count(failure.kind, now);
+  trouble.failure = failure;
   trouble.try_at = TryAgainAt(trouble.since, now);
-  const bool decided = kind == FailureKind::kTopicNotAuthorized
+  const bool decided = failure.must_last
                            ? trouble.same_for >= unknown_wait_
                            : trouble.unclear_for >= kUnclearFor && delivered > trouble.delivered;
+  if (decided && failure.must_last) {
+    NoteDecided(found->first, &trouble);
+    trouble.try_at = now;
+  }
   return {trouble.attempts, decided};
 }
 
-bool HeldTopics::IsUnclear(std::string_view topic, Sequence sequence) const {
+bool HeldTopics::IsUnclear(std::string_view topic) const {
   const auto found = troubles_.find(topic);
-  return found != troubles_.end() && found->second.failure.kind == FailureKind::kNone &&
-         found->second.sequence == sequence;
+  return found != troubles_.end() && found->second.of_record;
 }
 
 void HeldTopics::OnAccepted(std::string_view topic) {
+  if (IsUnclear(topic)) {
+    tried_.emplace(topic);
+  } else {
+    ForgetRejection(topic);
+  }
+}
+
+void HeldTopics::OnDelivered(std::string_view topic, Sequence sequence) {
   const auto found = troubles_.find(topic);
-  if (found != troubles_.end() && found->second.failure.kind != FailureKind::kNone) {
+  if (found != troubles_.end() && found->second.of_record &&
+      (found->second.failure.must_last || found->second.sequence == sequence)) {
+    Forget(topic);
+  }
+}
+
+void HeldTopics::OnDecided(std::string_view topic, Sequence sequence) {
+  const auto found = troubles_.find(topic);
+  if (found == troubles_.end() || !found->second.of_record || found->second.sequence != sequence) {
+    return;
+  }
+  if (found->second.decided) {
+    tried_.erase(found->first);  // what was decided counts for the next ones
+    MakeDue(topic);
+  } else {
+    Forget(topic);
+  }
+}
+
+void HeldTopics::Forget(std::string_view topic) {
+  if (const auto tried = tried_.find(topic); tried != tried_.end()) {
+    tried_.erase(tried);
+  }
+  troubles_.erase(troubles_.find(topic));
+  MakeDue(topic);
+}
+
+// The topic is there: what a look-up said before does not hold any more.
+void HeldTopics::ForgetRejection(std::string_view topic) {
+  const auto found = troubles_.find(topic);
+  if (found != troubles_.end() && !found->second.of_record) {
     troubles_.erase(found);
   }
 }
 
-void HeldTopics::OnSettled(std::string_view topic, Sequence sequence) {
-  if (IsUnclear(topic, sequence)) {
-    troubles_.erase(troubles_.find(topic));
-    MakeDue(topic);
+void HeldTopics::NoteDecided(const std::string& topic, Trouble* trouble) {
+  if (!std::exchange(trouble->decided, true)) {
+    BoundAnswers(topic);
   }
 }
 
@@ -143,7 +201,7 @@ void HeldTopics::OnAnswered(std::string_view topic, bool known) {
     pending_.erase(found);
   }
   if (known) {
-    OnAccepted(topic);
+    ForgetRejection(topic);
   }
   MakeDue(topic);
 }
@@ -204,6 +262,7 @@ std::optional<base::MonotonicTime> HeldTopics::NextDeadline() const {
 
 void HeldTopics::ForgetQueues() {
   held_.clear();
+  tried_.clear();
   pending_.clear();
   due_.clear();
   postponed_.clear();

@@ -3,7 +3,8 @@
 //   says nothing about it, must not stop what has another topic; and no event of it may overtake
 //   another.
 // How: the first event that cannot go holds its topic, the later ones of that topic queue behind it.
-//   What is known of a topic outlives producers, the queues are made anew with each.
+//   What is known of a topic outlives producers, the queues are made anew with each. Of a topic whose last
+//   answer decides nothing, one record at a time is with the sink: each answer is about the topic's first.
 // Thread: one owner.
 // Units/limits: the queues are bounded by what is in flight. Decisions that nobody waits for are
 //   forgotten beyond kAnswersMax.
@@ -58,6 +59,8 @@ class HeldTopics {
   std::size_t events() const { return events_; }
 
   // --- What is known of a topic ---
+  // Such a failure is one of each record of the topic.
+  static bool IsOfTopic(delivery::FailureKind kind);
   Step Next(std::string_view topic, base::MonotonicTime now) const;
   // After kDecide: why.
   const delivery::Failure& rejection(std::string_view topic) const;
@@ -70,15 +73,18 @@ class HeldTopics {
     bool decided = false;
   };
 
-  // The record was sent alone, and the answer says nothing about it, or nothing that must last.
-  // `delivered` = so far, of all.
-  Unclear OnUnclear(std::string_view topic, delivery::Sequence sequence, delivery::FailureKind kind,
-                    std::uint64_t delivered, base::MonotonicTime now);
-  // It got such an answer: nothing of its topic was sent beside it.
-  bool IsUnclear(std::string_view topic, delivery::Sequence sequence) const;
+  // The record was sent alone, and the answer says nothing about it, or must last. One that must last
+  // counts for the topic, whichever of its records gets it. `delivered` = so far, of all.
+  Unclear OnUnclear(std::string_view topic, delivery::Sequence sequence,
+                    const delivery::Failure& failure, std::uint64_t delivered,
+                    base::MonotonicTime now);
+  // A record of it got such an answer, and none was delivered since.
+  bool IsUnclear(std::string_view topic) const;
+  // The sink has taken a record of it.
   void OnAccepted(std::string_view topic);
-  // Delivered, or decided about.
-  void OnSettled(std::string_view topic, delivery::Sequence sequence);
+  void OnDelivered(std::string_view topic, delivery::Sequence sequence);
+  // Decided about, or it waits no more.
+  void OnDecided(std::string_view topic, delivery::Sequence sequence);
 
   // --- Events that wait ---
   void Hold(std::string_view topic, delivery::Sequence sequence);
@@ -111,13 +117,14 @@ class HeldTopics {
 
  private:
   struct Trouble {
-    delivery::Failure failure;  // of the topic; kNone: an answer about `sequence` was unclear
+    delivery::Failure failure;  // the last answer that counts for the topic
+    bool of_record = false;     // a record got it, which the topic's look-up does not show
     bool decided = false;
     base::MonotonicTime since;
     base::MonotonicTime answered_at;
     base::MonotonicTime try_at;
-    delivery::Sequence sequence = 0;
-    std::uint64_t delivered = 0;  // when it began
+    delivery::Sequence sequence = 0;  // of the record
+    std::uint64_t delivered = 0;      // when it began
     std::uint32_t attempts = 0;
     delivery::FailureKind last_kind = delivery::FailureKind::kNone;
     std::chrono::milliseconds same_for{0};     // nothing but `last_kind` was answered
@@ -135,11 +142,16 @@ class HeldTopics {
   using ByTopic = std::map<std::string, T, std::less<>>;
 
   void MakeDue(std::string_view topic);
+  bool IsOld(const Trouble& trouble, base::MonotonicTime now) const;
+  void NoteDecided(const std::string& topic, Trouble* trouble);
+  void Forget(std::string_view topic);
+  void ForgetRejection(std::string_view topic);
   void BoundAnswers(const std::string& newest);
 
   const std::chrono::milliseconds unknown_wait_;
   ByTopic<Trouble> troubles_;
   ByTopic<Queue> held_;
+  std::set<std::string, std::less<>> tried_;  // unclear ones of which the sink has a record
   std::set<std::string, std::less<>> pending_;
   std::deque<std::string> due_;
   std::deque<std::string> postponed_;

@@ -194,6 +194,10 @@ void ModelKafka::ReportFirst(Partition* partition) {
   if (partition->known_until) {  // long before the client stops to count on it
     partition->known_until = std::max(*partition->known_until, now_ + kForgetsAfter);
   }
+  if (const Identity& what = partition->messages.front().content.what;
+      what.kind == Identity::Kind::kEvent) {
+    topics_[server_->events()[what.event].topic].not_writable_since.reset();
+  }
   reports_.push_back(Report{std::move(partition->messages.front()), {}});
   partition->messages.pop_front();
   --partition->sent;
@@ -215,7 +219,8 @@ void ModelKafka::FailBatch(Partition* partition, std::size_t count, FailureKind 
       ++progress_rejections_;
     }
     partition->gate.OnFailed();
-    reports_.push_back(Report{std::move(partition->messages.front()), Failure{kind, "rejected"}});
+    reports_.push_back(Report{std::move(partition->messages.front()),
+                              Failure{kind, "rejected", kind == FailureKind::kTopicNotAuthorized}});
     partition->messages.pop_front();
     --partition->sent;
   }
@@ -247,6 +252,10 @@ void ModelKafka::AdvancePartition(Partition* partition) {
   }
   const std::size_t count =
       random_.Chance(300) ? partition->sent : random_.Between(1, partition->sent);
+  if (!MayBeWritten(partition->messages.front().content.what)) {
+    FailBatch(partition, count, FailureKind::kTopicNotAuthorized);
+    return;
+  }
   for (std::size_t i = 0; i < count; ++i) {
     if (IsRejected(partition->messages[i].content.what, /*by_client=*/false)) {
       FailBatch(partition, count, FailureKind::kRecordInvalid);  // the innocent ones, too
@@ -319,7 +328,7 @@ std::optional<SubmitResult> ModelKafka::LookUp(const Identity& what) {
     topic.rejection_reported = true;
     topic.reported_since = topic.reported_since.value_or(topic.rejected_since.value_or(now_));
     if (now_ - *topic.reported_since >= plan_.options.unknown_topic_wait) {
-      topic.condemned_at = now_;
+      topic.blamed_until = now_ + pipeline::HeldTopics::kAnswerKept;
       BlameTopics();
     }
     return SubmitResult{SubmitResult::Outcome::kRejected,
@@ -352,7 +361,7 @@ void ModelKafka::AnswerLookUps(delivery::SinkListener* listener) {
 // A verdict on a topic is one on its events, also on those that come a little later.
 void ModelKafka::BlameTopics() {
   for (const auto& [name, topic] : topics_) {
-    if (!topic.condemned_at || now_ >= *topic.condemned_at + pipeline::HeldTopics::kAnswerKept) {
+    if (now_ >= topic.blamed_until) {
       continue;
     }
     for (std::uint64_t i = 0; i < server_->events().size(); ++i) {
@@ -370,22 +379,47 @@ bool ModelKafka::MayBlame(const Identity& what, FailureKind kind) {
     return kind != FailureKind::kSessionEnded &&
            (mode_ == Mode::kOneAtATime || IsRejected(what, /*by_client=*/false));
   }
-  if (kind == FailureKind::kOther || kind == FailureKind::kTopicUnknown ||
-      kind == FailureKind::kTopicNotAuthorized) {
+  if (kind == FailureKind::kTopicNotAuthorized) {
+    return MayBlameTopic(what);
+  }
+  if (kind == FailureKind::kOther || kind == FailureKind::kTopicUnknown) {
     const auto [since, first] = unclear_since_.try_emplace(what.event, now_);
-    return now_ - since->second >= (kind == FailureKind::kTopicNotAuthorized
-                                        ? plan_.options.unknown_topic_wait
-                                        : pipeline::HeldTopics::kUnclearFor);
+    return now_ - since->second >= pipeline::HeldTopics::kUnclearFor;
   }
   const bool alone = mode_ == Mode::kOneAtATime;
   return kind != FailureKind::kSessionEnded && (alone || IsRejected(what, /*by_client=*/false));
 }
 
+bool ModelKafka::MayBeWritten(const Identity& what) {
+  return what.kind != Identity::Kind::kEvent ||
+         now_ >= topics_[server_->events()[what.event].topic].not_writable_until;
+}
+
+// No record of it may be written: that counts for all of them, and for those that come a little later.
+bool ModelKafka::MayBlameTopic(const Identity& what) {
+  constexpr milliseconds kReportedWithin{10'000};
+  if (what.kind != Identity::Kind::kEvent) {
+    return false;
+  }
+  Topic& topic = topics_[server_->events()[what.event].topic];
+  topic.not_writable_since = topic.not_writable_since.value_or(now_);
+  if (now_ - *topic.not_writable_since < plan_.options.unknown_topic_wait) {
+    return false;
+  }
+  topic.blamed_until = now_ + kReportedWithin + pipeline::HeldTopics::kAnswerKept;
+  BlameTopics();
+  return true;
+}
+
 void ModelKafka::ChangeTopics() {
   if (faults_.Has(Fault::topics_unknown) && random_.Chance(10)) {
     Topic& topic = topics_["t" + std::to_string(random_.Below(ModelPostgres::kTopics))];
-    topic.unknown_until = now_ + milliseconds(random_.Between(10, 20'000));
-    topic.looked_up = false;
+    if (random_.Chance(300)) {
+      topic.not_writable_until = now_ + milliseconds(random_.Between(10, 40'000));
+    } else {
+      topic.unknown_until = now_ + milliseconds(random_.Between(10, 20'000));
+      topic.looked_up = false;
+    }
   }
   if (faults_.Has(Fault::kafka_made_anew) && random_.Chance(30)) {
     // Of events: topics of walpost's own are not made anew under it. The client learns of it.

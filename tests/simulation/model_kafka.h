@@ -107,7 +107,10 @@ class ModelKafka final : public delivery::Sink {
     bool rejection_reported = true;                     // of the last answer
     std::optional<base::MonotonicTime> rejected_since;  // nothing else was answered since
     std::optional<base::MonotonicTime> reported_since;  // the same, as far as walpost asked
-    std::optional<base::MonotonicTime> condemned_at;    // it was reported for long enough
+    base::MonotonicTime not_writable_until;             // it is there all the same
+    std::optional<base::MonotonicTime>
+        not_writable_since;            // a record was answered so, none taken since
+    base::MonotonicTime blamed_until;  // one of these was reported for long enough
   };
 
   struct Partition {
@@ -140,6 +143,8 @@ class ModelKafka final : public delivery::Sink {
   void AnswerLookUps(delivery::SinkListener* listener);
   void BlameTopics();
   bool MayBlame(const Identity& what, delivery::FailureKind kind);
+  bool MayBeWritten(const Identity& what);
+  bool MayBlameTopic(const Identity& what);
   void FailBatch(Partition* partition, std::size_t count, delivery::FailureKind kind);
   void ReportFirst(Partition* partition);
   void LandLate();

@@ -38,7 +38,9 @@ void FakeSink::Fail(Sequence sequence, FailureKind kind, std::string detail) {
   Outstanding* const found = Find(sequence);
   CHECK(found != nullptr && !found->commanded) << "record " << sequence << " awaits no report";
   found->commanded = true;
-  commands_.push_back(Command{Command::Kind::kFail, sequence, Failure{kind, std::move(detail)}});
+  const bool must_last = kind == FailureKind::kTopicNotAuthorized;  // as with the real one
+  commands_.push_back(
+      Command{Command::Kind::kFail, sequence, Failure{kind, std::move(detail), must_last}});
 }
 
 void FakeSink::FailSession(std::string detail) {

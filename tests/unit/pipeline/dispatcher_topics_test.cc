@@ -11,6 +11,7 @@ using delivery::Sink;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 TEST_F(DispatcherTest, UnclearFailureDecidesNothingWhileNothingElseIsDelivered) {
   Add(2);
@@ -141,6 +142,36 @@ TEST_F(UnknownTopicTest, ThatMayNotBeWrittenIsBelievedAfterTheSameTime) {
   }
   EXPECT_GE(now_.mono, kStart + milliseconds(10'000)) << "though nothing else was delivered";
   EXPECT_EQ(dispatcher_.halt_at()->sequence, 0U);
+}
+
+// With a record in each of several partitions, of which another one fails first each time.
+TEST_F(UnknownTopicTest, ThatMayNotBeWrittenIsDecidedInTimeAndHoldsNoOther) {
+  sink_.TakeTopic("orders");
+  Add(4);
+  sink_.Fail(3, FailureKind::kTopicNotAuthorized);
+  Poll();
+  int tries = 0;
+  while (!dispatcher_.halt_at()) {
+    AddTo("payments");
+    Poll(kBackOff);
+    for (const Sequence sequence : sink_.outstanding()) {
+      if (sequence >= 4) {
+        sink_.Deliver(sequence);
+      }
+    }
+    std::vector<Sequence> of_orders = sink_.outstanding();
+    std::erase_if(of_orders, [](Sequence sequence) { return sequence >= 4; });
+    if (!of_orders.empty()) {
+      EXPECT_THAT(of_orders, SizeIs(tries == 0 ? 4 : 1)) << "the others wait once it is known";
+      ++tries;
+      sink_.Fail(of_orders.back(), FailureKind::kTopicNotAuthorized, "no right");
+    }
+    Poll(kBackOff);
+    ASSERT_LT(now_.mono, kStart + milliseconds(20'000));
+  }
+  EXPECT_GE(now_.mono, kStart + milliseconds(10'000));
+  EXPECT_LT(tries, 20);
+  EXPECT_GE(counters_.events_delivered, tracker_.next_sequence() - 4 - 3);
 }
 
 // A pipelined producer fails as a whole, and never says what the record's own answer is.

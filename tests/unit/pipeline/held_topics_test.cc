@@ -29,6 +29,20 @@ class HeldTopicsTest : public ::testing::Test {
     EXPECT_GE(now_, since + kWait);
   }
 
+  // Whether it decides.
+  bool Fails(delivery::Sequence sequence, FailureKind kind, std::uint64_t delivered = 0) {
+    const Failure failure{kind, "no", /*must_last=*/kind == FailureKind::kTopicNotAuthorized};
+    return topics_.OnUnclear("orders", sequence, failure, delivered, now_).decided;
+  }
+
+  void AwaitMissingRight() {
+    const base::MonotonicTime since = now_;
+    while (!Fails(1, FailureKind::kTopicNotAuthorized)) {
+      ASSERT_LT(now_, since + 2 * kWait);
+      now_ += HeldTopics::kTryAgainMin;
+    }
+  }
+
   HeldTopics topics_{kWait};
   base::MonotonicTime now_{milliseconds(1'000'000)};
 };
@@ -52,11 +66,63 @@ TEST_F(HeldTopicsTest, DecisionFromLongAgoDoesNotCount) {
 }
 
 TEST_F(HeldTopicsTest, UnclearAnswerOfAnotherRecordDoesNotCount) {
-  topics_.OnUnclear("orders", 1, FailureKind::kTopicNotAuthorized, 0, now_);
-  now_ += kWait;
-  EXPECT_FALSE(topics_.OnUnclear("orders", 2, FailureKind::kTopicNotAuthorized, 0, now_).decided);
-  EXPECT_TRUE(topics_.IsUnclear("orders", 2));
-  EXPECT_FALSE(topics_.IsUnclear("orders", 1));
+  std::uint64_t delivered = 0;
+  for (const base::MonotonicTime end = now_ + HeldTopics::kUnclearFor; now_ < end;
+       now_ += HeldTopics::kTryAgainMax) {
+    EXPECT_FALSE(Fails(1, FailureKind::kOther, ++delivered));
+  }
+  EXPECT_FALSE(Fails(2, FailureKind::kOther, ++delivered));
+}
+
+// Which of a topic's partitions answers first is chance.
+TEST_F(HeldTopicsTest, MissingRightThatRecordsInTurnGetDecides) {
+  const base::MonotonicTime since = now_;
+  delivery::Sequence sequence = 0;
+  while (!Fails(++sequence % 7, FailureKind::kTopicNotAuthorized)) {
+    ASSERT_LT(now_, since + 2 * kWait);
+    now_ += HeldTopics::kTryAgainMin;
+  }
+  EXPECT_GE(now_, since + kWait);
+}
+
+TEST_F(HeldTopicsTest, MissingRightIsDecidedThenItCountsForTheNextRecordsUntilItIsAskedAboutAgain) {
+  AwaitMissingRight();
+  topics_.OnDecided("orders", 1);
+  EXPECT_EQ(topics_.Next("orders", now_), HeldTopics::Step::kDecide);
+  EXPECT_EQ(topics_.rejection("orders").kind, FailureKind::kTopicNotAuthorized);
+  now_ += HeldTopics::kAnswerKept;
+  EXPECT_EQ(topics_.Next("orders", now_), HeldTopics::Step::kTry);
+  EXPECT_TRUE(Fails(2, FailureKind::kTopicNotAuthorized));
+}
+
+TEST_F(HeldTopicsTest, RecordIsDeliveredAfterAMissingRightThenTheTimeBeginsAnew) {
+  AwaitMissingRight();
+  topics_.OnDelivered("orders", 3);
+  EXPECT_FALSE(topics_.IsUnclear("orders"));
+  EXPECT_FALSE(Fails(4, FailureKind::kTopicNotAuthorized));
+}
+
+// Other records of the topic may be taken.
+TEST_F(HeldTopicsTest, RejectedRecordWhoseAnswerLastedThenTheNextOneIsTriedAtOnce) {
+  const Failure too_large{FailureKind::kRecordTooLarge, "too large", /*must_last=*/true};
+  while (!topics_.OnUnclear("orders", 1, too_large, 0, now_).decided) {
+    now_ += HeldTopics::kTryAgainMin;
+  }
+  topics_.OnDecided("orders", 1);
+  EXPECT_EQ(topics_.Next("orders", now_), HeldTopics::Step::kTry);
+  EXPECT_TRUE(topics_.OnUnclear("orders", 2, too_large, 0, now_).decided);
+}
+
+TEST_F(HeldTopicsTest, RecordOfAnUnclearTopicIsWithTheSinkThenTheOthersWaitForIt) {
+  Fails(1, FailureKind::kOther);
+  now_ += HeldTopics::kTryAgainMin;
+  EXPECT_EQ(topics_.Next("orders", now_), HeldTopics::Step::kTry);
+  topics_.OnAccepted("orders");
+  topics_.Hold("orders", 2);
+  EXPECT_EQ(topics_.Next("orders", now_), HeldTopics::Step::kWait);
+  topics_.OnDelivered("orders", 1);
+  EXPECT_EQ(topics_.Next("orders", now_), HeldTopics::Step::kTry);
+  EXPECT_EQ(topics_.Due(now_), "orders");
 }
 
 TEST_F(HeldTopicsTest, AnswerOfAnotherKindBeginsTheTimeAnew) {
@@ -73,31 +139,16 @@ TEST_F(HeldTopicsTest, AnswerOfAnotherKindBeginsTheTimeAnew) {
 TEST_F(HeldTopicsTest, OneMissingRightAfterUnclearAnswersDecidesNothing) {
   for (const base::MonotonicTime end = now_ + kWait; now_ <= end;
        now_ += HeldTopics::kTryAgainMin) {
-    topics_.OnUnclear("orders", 1, FailureKind::kOther, 0, now_);
+    Fails(1, FailureKind::kOther);
   }
-  EXPECT_FALSE(topics_.OnUnclear("orders", 1, FailureKind::kTopicNotAuthorized, 0, now_).decided);
+  EXPECT_FALSE(Fails(1, FailureKind::kTopicNotAuthorized));
 }
 
 // A broker that is away in between gives no answer.
 TEST_F(HeldTopicsTest, TwoAnswersWithNoneBetweenThemDecideNothing) {
-  const auto missing_right = [this] {
-    return topics_.OnUnclear("orders", 1, FailureKind::kTopicNotAuthorized, 0, now_).decided;
-  };
-  EXPECT_FALSE(missing_right());
+  EXPECT_FALSE(Fails(1, FailureKind::kTopicNotAuthorized));
   now_ += 10 * kWait;
-  EXPECT_FALSE(missing_right());
-}
-
-TEST_F(HeldTopicsTest, MissingRightThatLastsDecides) {
-  const auto missing_right = [this] {
-    return topics_.OnUnclear("orders", 1, FailureKind::kTopicNotAuthorized, 0, now_).decided;
-  };
-  const base::MonotonicTime since = now_;
-  while (!missing_right()) {
-    ASSERT_LT(now_, since + 2 * kWait);
-    now_ += HeldTopics::kTryAgainMin;
-  }
-  EXPECT_GE(now_, since + kWait);
+  EXPECT_FALSE(Fails(1, FailureKind::kTopicNotAuthorized));
 }
 
 }  // namespace
