@@ -359,7 +359,8 @@ void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListen
     if (message->err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP) {
       NoteRejectedTime(*static_cast<const TopicState*>(rd_kafka_topic_opaque(message->rkt)));
     }
-    const Failure failure{Classify(message->err), WhyRejected(*message)};
+    Failure failure{Classify(message->err), WhyRejected(*message)};
+    failure.must_last = failure.kind == FailureKind::kTopicNotAuthorized;
     if (IsByRulesOfTheTopic(failure.kind) && mode_ == delivery::Sink::Mode::kOneAtATime) {
       HoldRejection(sequence, failure,
                     *static_cast<const TopicState*>(rd_kafka_topic_opaque(message->rkt)));

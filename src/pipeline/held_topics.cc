@@ -65,10 +65,9 @@ bool HeldTopics::OnRejected(std::string_view topic, const Failure& failure,
     return true;
   }
   trouble.decided = false;
-  const base::MonotonicTime believed_at = now + (unknown_wait_ - trouble.same_for);
   trouble.try_at = held_.size() > kMany
-                       ? believed_at
-                       : std::min(TryAgainAt(trouble.since, now), std::max(believed_at, now));
+                       ? DecidedAt(trouble, now)
+                       : std::min(TryAgainAt(trouble.since, now), DecidedAt(trouble, now));
   timers_.emplace(trouble.try_at, found->first);
   return false;
 }
@@ -95,6 +94,11 @@ bool HeldTopics::IsOld(const Trouble& trouble, base::MonotonicTime now) const {
   return now >= trouble.answered_at + good_for;
 }
 
+// When the same answer decides.
+base::MonotonicTime HeldTopics::DecidedAt(const Trouble& trouble, base::MonotonicTime now) const {
+  return now + std::max(unknown_wait_ - trouble.same_for, milliseconds(0));
+}
+
 HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence sequence,
                                           const Failure& failure, std::uint64_t delivered,
                                           base::MonotonicTime now) {
@@ -116,12 +120,14 @@ HeldTopics::Unclear HeldTopics::OnUnclear(std::string_view topic, Sequence seque
   trouble.Count(failure.kind, now);
   trouble.failure = failure;
   trouble.try_at = TryAgainAt(trouble.since, now);
+  if (failure.must_last) {
+    trouble.try_at = std::min(trouble.try_at, DecidedAt(trouble, now));
+  }
   const bool decided = failure.must_last
                            ? trouble.same_for >= unknown_wait_
                            : trouble.unclear_for >= kUnclearFor && delivered > trouble.delivered;
   if (decided && failure.must_last) {
     NoteDecided(found->first, &trouble);
-    trouble.try_at = now;
   }
   return {trouble.attempts, decided};
 }

@@ -143,6 +143,7 @@ class HeldTopics {
 
   void MakeDue(std::string_view topic);
   bool IsOld(const Trouble& trouble, base::MonotonicTime now) const;
+  base::MonotonicTime DecidedAt(const Trouble& trouble, base::MonotonicTime now) const;
   void NoteDecided(const std::string& topic, Trouble* trouble);
   void Forget(std::string_view topic);
   void ForgetRejection(std::string_view topic);

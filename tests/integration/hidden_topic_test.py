@@ -1,9 +1,11 @@
 """Topics for which walpost's Kafka user lacks a right: the verbs that send rows, or compare them, go on beside them."""
 
 import concurrent.futures
+import itertools
 import json
 
 import pytest
+import servers
 from rejecting import ACLS, permit
 
 
@@ -131,3 +133,25 @@ def test_topic_that_may_not_be_read_then_no_slot_is_replaced(make_pipeline, kafk
     permit(p.kafka, p.name, "Read", "DescribeConfigs")
     assert "10 events sent" in p.walpost.verb("slot", "recreate", "--yes").stdout
     assert len(p.ids()) == len(set(p.ids())) == 20
+
+
+# The look-up finds the topic; which of its partitions answers first is chance.
+def test_topic_that_may_not_be_written_is_decided_in_time_and_other_topics_go_on(make_pipeline, kafka_with_rights):
+    p = make_pipeline(on_kafka=kafka_with_rights, create_topic=False,
+                      config={"delivery": {"on_undeliverable": "skip", "unknown_topic_wait": "5s"}})
+    other = p.kafka.create_topic(p.name + "-other", 2)
+    p.kafka.create_topic(p.name, 12)
+    permit(p.kafka, p.name, "Describe", "DescribeConfigs", "Read")
+    p.start()
+    p.insert(1, 24, keys=1_000)
+    sent = itertools.count(1)
+
+    def skipped():
+        """How many, once the other topic has taken one more event."""
+        number = next(sent)
+        p.insert(number, number, topic=other)
+        servers.wait_for(lambda: p.walpost.status()["events"]["by_topic"].get(other) == number, 10, "the other topic to go on")
+        return p.walpost.status()["events"]["skipped"]
+
+    servers.wait_for(lambda: skipped() == 24, 60, "all 24 to be decided")  # 5 s after the first answer
+    p.wait_confirmed()
