@@ -147,30 +147,26 @@ void HeldTopics::OnAccepted(std::string_view topic) {
 
 void HeldTopics::OnDelivered(std::string_view topic, Sequence sequence) {
   const auto found = troubles_.find(topic);
-  if (found != troubles_.end() && found->second.of_record &&
-      (found->second.failure.must_last || found->second.sequence == sequence)) {
-    Forget(topic);
+  if (found == troubles_.end() || !found->second.of_record) {
+    return;
   }
+  tried_.erase(found->first);
+  if (found->second.failure.must_last || found->second.sequence == sequence) {
+    troubles_.erase(found);
+  }
+  MakeDue(topic);
 }
 
+// What was decided for the topic counts for the next ones.
 void HeldTopics::OnDecided(std::string_view topic, Sequence sequence) {
   const auto found = troubles_.find(topic);
   if (found == troubles_.end() || !found->second.of_record || found->second.sequence != sequence) {
     return;
   }
-  if (found->second.decided) {
-    tried_.erase(found->first);  // what was decided counts for the next ones
-    MakeDue(topic);
-  } else {
-    Forget(topic);
+  tried_.erase(found->first);
+  if (!found->second.decided) {
+    troubles_.erase(found);
   }
-}
-
-void HeldTopics::Forget(std::string_view topic) {
-  if (const auto tried = tried_.find(topic); tried != tried_.end()) {
-    tried_.erase(tried);
-  }
-  troubles_.erase(troubles_.find(topic));
   MakeDue(topic);
 }
 

@@ -145,7 +145,6 @@ class HeldTopics {
   bool IsOld(const Trouble& trouble, base::MonotonicTime now) const;
   base::MonotonicTime DecidedAt(const Trouble& trouble, base::MonotonicTime now) const;
   void NoteDecided(const std::string& topic, Trouble* trouble);
-  void Forget(std::string_view topic);
   void ForgetRejection(std::string_view topic);
   void BoundAnswers(const std::string& newest);
 

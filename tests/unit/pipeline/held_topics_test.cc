@@ -125,6 +125,18 @@ TEST_F(HeldTopicsTest, RecordOfAnUnclearTopicIsWithTheSinkThenTheOthersWaitForIt
   EXPECT_EQ(topics_.Due(now_), "orders");
 }
 
+// Of another partition, and older than the one in trouble.
+TEST_F(HeldTopicsTest, AnotherRecordOfAnUnclearTopicIsDeliveredThenTheNextIsDueAndTheTimeRunsOn) {
+  Fails(5, FailureKind::kOther);
+  now_ += HeldTopics::kTryAgainMin;
+  topics_.OnAccepted("orders");
+  topics_.Hold("orders", 5);
+  topics_.OnDelivered("orders", 3);
+  EXPECT_EQ(topics_.Due(now_), "orders");
+  EXPECT_EQ(topics_.Next("orders", now_), HeldTopics::Step::kTry);
+  EXPECT_TRUE(topics_.IsUnclear("orders"));
+}
+
 TEST_F(HeldTopicsTest, AnswerOfAnotherKindBeginsTheTimeAnew) {
   const base::MonotonicTime end = now_ + kWait;
   for (; now_ < end; now_ += HeldTopics::kTryAgainMin) {
