@@ -288,10 +288,10 @@ std::optional<Halt> Intake::On(const pgoutput::Insert& insert) {
 // decides: a server that was set back gives such ids again, and its rows come later than what was read.
 bool Intake::IsOlderThanAdoption(const base::PublishedTable& table) const {
   if (!transaction_.empty_for_us) {
-    return !table.HoldsEvents(transaction_.full_xid, transaction_.commit_lsn,
+    return !table.HoldsEvents(transaction_.full_xid, transaction_.timeline, transaction_.commit_lsn,
                               transaction_.commit_time);
   }
-  return transaction_.full_xid < table.first_xid.xid &&
+  return table.IsOlder(transaction_.full_xid, transaction_.timeline) &&
          base::Since{complete_lsn_, known_.passed_at()}.Covers(transaction_.commit_lsn,
                                                                transaction_.commit_time);
 }

@@ -156,8 +156,9 @@ BUGS = [
      "  } else if (answer == base::PingAnswer::kNotOurs) {",
      "  } else if (answer == base::PingAnswer::kNotOurs && !BUG(lost_slot_ignored)) {"),
     ("pipeline/intake.cc",
-     "    return !table.HoldsEvents(",
-     "    return !BUG(rows_of_before_adoption_taken) && !table.HoldsEvents("),
+     "    return !table.HoldsEvents(transaction_.full_xid, transaction_.timeline,",
+     "    return !BUG(rows_of_before_adoption_taken) && !table.HoldsEvents(transaction_.full_xid,\n"
+     "        BUG(xid_of_before_the_switch_believed) ? table.first_xid.timeline : transaction_.timeline,"),
     ("pipeline/intake.cc",
      "    known_.Passed(frame_at_);",
      "    if (!BUG(time_of_passing_forgotten)) known_.Passed(frame_at_);"),

@@ -14,14 +14,14 @@ using ::testing::IsEmpty;
 
 class AdoptionTest : public HistoryFixture {
  protected:
-  // Timeline 2 begins at 550. A row of a transaction that the server of before showed open at `lsn`, or that
-  // another one gave the same id.
-  void OpenedBefore(Lsn lsn) {
+  // Timeline 2 begins at `switched_at`. A row of a transaction that the server of before showed open at `lsn`,
+  // or that another one gave the same id, commits at 600.
+  void OpenedBefore(Lsn lsn, Lsn switched_at = Lsn(550)) {
     Remembered();
     facts_.progress->tables = facts_.tables;
     facts_.progress->tables[0].first_xid = {base::FullXid{1'000}, 1, lsn};
     facts_.timeline = 2;
-    facts_.timeline_history = {{1, Lsn(550)}};
+    facts_.timeline_history = {{1, switched_at}};
     facts_.start_lsn = Lsn(500);
     facts_.next_xid = base::FullXid{2'000};
     Connect();
@@ -29,6 +29,12 @@ class AdoptionTest : public HistoryFixture {
     Event("a1");
     SendPayload(Commit(600));
     DeliverAll();
+  }
+
+  // With a transaction that is open.
+  void AdoptFrom(base::FullXid next_xid) {
+    facts_.next_xid = next_xid;
+    facts_.adoption.first_xid = {next_xid, facts_.timeline, facts_.adoption.since.lsn};
   }
 
   // With something that is not remembered yet.
@@ -44,7 +50,7 @@ class AdoptionTest : public HistoryFixture {
   void PassAnOldTransaction() {
     Remembered();
     facts_.progress->tables = {{1, "other", "table"}};
-    facts_.next_xid = facts_.adoption.first_xid.xid = base::FullXid{1'000};
+    AdoptFrom(base::FullXid{1'000});
     facts_.start_lsn = Lsn(500);
     ConnectAndAdopt();
     SendFrame(
@@ -102,8 +108,7 @@ TEST_F(AdoptionTest, RowThatCommittedAfterItsTableBecameAnOutboxAndStandsBeforeH
   Remembered();
   facts_.progress->tables = {{1, "other", "table"}};
   facts_.adoption.since = {Lsn(500), kCommitTime - std::chrono::microseconds(1)};
-  facts_.next_xid = facts_.adoption.first_xid.xid =
-      base::FullXid{1'000};  // a server that was set back gives old ids again
+  AdoptFrom(base::FullXid{1'000});  // a server that was set back gives old ids again
   facts_.start_lsn = Lsn(300);
   ConnectAndAdopt();
   SendPayload(Begin(400));
@@ -115,7 +120,7 @@ TEST_F(AdoptionTest, RowThatCommittedAfterItsTableBecameAnOutboxAndStandsBeforeH
 TEST_F(AdoptionTest, TransactionThatBeganBeforeItsTableWasAnOutboxHoldsNoEventOfIt) {
   Remembered();
   facts_.progress->tables = {{1, "other", "table"}};
-  facts_.next_xid = facts_.adoption.first_xid.xid = base::FullXid{(std::uint64_t{7} << 32U) + 3};
+  AdoptFrom(base::FullXid{(std::uint64_t{7} << 32U) + 3});
   facts_.start_lsn = Lsn(500);
   ConnectAndAdopt();
   ASSERT_TRUE(Written());
@@ -188,8 +193,14 @@ TEST_F(AdoptionTest, TransactionIdIsForgottenWhereTheLogThatGaveItIsLost) {
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));
 }
 
-TEST_F(AdoptionTest, TransactionIdIsKeptWhereTheLogThatGaveItIs) {
+// So it does with one that had written nothing by then, also where the log is there.
+TEST_F(AdoptionTest, TransactionIdIsANewOneBehindASwitch) {
   OpenedBefore(/*lsn=*/Lsn(550));
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+}
+
+TEST_F(AdoptionTest, TransactionIdIsKeptBeforeTheSwitch) {
+  OpenedBefore(/*lsn=*/Lsn(550), /*switched_at=*/Lsn(700));
   EXPECT_THAT(Visible('a'), IsEmpty());
 }
 
