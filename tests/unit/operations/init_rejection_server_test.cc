@@ -121,7 +121,7 @@ TEST_F(InitRejectionserverTest, PublicationWithoutTheTableSaysHowToMendIt) {
 
 TEST_F(InitRejectionserverTest, TableOfTheUserIsNotMade) {
   InitOptions options = Options();
-  options.source.tables = {{"outbox", "events"}, {"shop", "outbox"}};
+  options.source.tables = {{"outbox", "events", {"id"}}, {"shop", "outbox"}};
   EXPECT_THAT(Rejection(options), HasSubstr("table shop.outbox does not exist: create it first"));
 }
 
@@ -147,7 +147,7 @@ TEST(InitOtherServerTest, LostSlotIsSlotInvalidatedAndNotCalledFine) {
   InitOptions options;
   options.name = "shop";
   options.source.conninfo = server.Conninfo();
-  options.source.tables = {{"outbox", "events"}};
+  options.source.tables = {{"outbox", "events", {"id"}}};
   ASSERT_EQ(Init(options).exit_code, 0);
   for (int i = 0; i < 6; ++i) {
     server.Sql("CREATE TABLE IF NOT EXISTS t (id int); INSERT INTO t VALUES (1)");

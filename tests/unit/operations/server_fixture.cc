@@ -53,7 +53,7 @@ InitOptions ServerFixture::Options() const {
   options.source.slot = "shop";
   options.source.publication = "shop";
   options.source.application_name = "walpost-shop";
-  options.source.tables = {{"outbox", "events"}};
+  options.source.tables = {{"outbox", "events", {"id"}}};
   return options;
 }
 
