@@ -56,7 +56,8 @@ struct PublishedTable {
   std::string schema;
   std::string name;
   // OIDs of the rows of pg_publication_rel and pg_publication_namespace that publish it. A table that
-  // is taken out and added again has another one. Empty = FOR ALL TABLES, or not known.
+  // is taken out and added again has another one. While one of them stays, the table is published whole.
+  // Empty = FOR ALL TABLES, or not known.
   std::vector<std::uint32_t> memberships = {};
   // Of everything below it in its partition tree. Not remembered.
   std::vector<std::uint32_t> partitions = {};

@@ -36,7 +36,7 @@ Halt MakeHalt(HaltReason reason, const std::string& what, const Fingerprint& bef
                       what, Since(before), first_step, base::HaltReasonName(reason))};
 }
 
-// One that stayed has published the table all the time.
+// One that stayed has published the table all the time, and whole.
 bool StaysPublished(const PublishedTable& before, const PublishedTable& now) {
   return before.memberships.empty() ||
          std::any_of(before.memberships.begin(), before.memberships.end(), [&](std::uint32_t row) {

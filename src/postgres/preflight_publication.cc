@@ -151,7 +151,9 @@ std::optional<StreamEnd> PreflightRun::Tables() {
 }
 
 // Where the server looks for what publishes a table: in its own row and in those of the tables whose
-// partition it is. From the catalogs alone, which one snapshot shows: pg_publication_tables has what
+// partition it is. What publishes it whole is less from 15 on: there a partition under its own name has
+// the row filter and the column list of its own row, whatever its parents are published by, and these may
+// stay while such a row comes and goes. From the catalogs alone, which one snapshot shows: pg_publication_tables has what
 // holds a moment later, and it waits for locks on any table that is published.
 Result PreflightRun::ReadTable(const SourceTable& wanted) {
   const bool parts = version() >= kPartsPublishedSince;
@@ -183,8 +185,8 @@ Result PreflightRun::ReadTable(const SourceTable& wanted) {
       "ORDER BY depth DESC LIMIT 1), "
       "found AS (SELECT CASE up.chain WHEN '' THEN members.oid::bigint ELSE "
       "pg_catalog.hashtext(members.oid || ':' || up.chain)::bigint & 4294967295 END AS oid "
-      "FROM up JOIN members USING (relid) WHERE members.whole) ",
-      all_tables_ ? "true" : "false");
+      "FROM up JOIN members USING (relid) WHERE members.whole%s) ",
+      all_tables_ ? "true" : "false", parts ? " AND up.depth = 0" : "");
   absl::StrAppendFormat(
       &sql,
       "SELECT c.oid, c.relkind, c.relpersistence, (SELECT relid FROM top), "
@@ -245,6 +247,16 @@ std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
         absl::StrFormat("table %s.%s has a column list without %s, which is mapped (%s): %s",
                         wanted.schema, wanted.table, table.Text(0, kLeftOut), PublicationText(),
                         whole));
+  }
+  if (table.IsNull(0, kMemberships) && !all_tables_) {
+    return OperatorEnd(
+        HaltReason::kPublicationMissing,
+        absl::StrFormat("table %s.%s is a partition and published only through %s (%s), so a row "
+                        "filter or a column list of its own may have left something out, and "
+                        "nothing would show it: publish it by its own name, too: ALTER PUBLICATION "
+                        "%s ADD TABLE %s",
+                        wanted.schema, wanted.table, table.Text(0, kPublishedAsName),
+                        PublicationText(), publication, name));
   }
   if (!table.IsNull(0, kChildren)) {
     return OperatorEnd(

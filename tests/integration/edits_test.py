@@ -257,21 +257,32 @@ def list_tables(p, *tables):
     p.walpost.file.write_text(json.dumps(configuration))
 
 
-@pytest.mark.smoke
-def test_leaf_that_is_published_by_its_ancestor_is_detached_for_a_while(make_pipeline):
+def leaf_pipeline(make_pipeline, published):
+    """Outbox app.leaf is a partition of up.root, and both are published one by one under their own names."""
     p = own_pipeline(make_pipeline, "leaf")
-    p.execute(OWN.format(table="root") + " PARTITION BY LIST (event_type)")
-    p.execute("CREATE TABLE app.leaf PARTITION OF app.root FOR VALUES IN ('Tested')")
-    p.execute(f"CREATE PUBLICATION {p.name} FOR TABLE app.root WITH (publish = 'insert')")
-    p.start()
+    p.execute("CREATE SCHEMA up")
+    p.execute(f"{OWN.format(table='root')} PARTITION BY LIST (event_type); ALTER TABLE app.root SET SCHEMA up")
+    p.execute("CREATE TABLE app.leaf PARTITION OF up.root FOR VALUES IN ('Tested')")
+    p.execute(f"CREATE PUBLICATION {p.name} FOR {published} WITH (publish = 'insert')")
+    return p
+
+
+@pytest.mark.smoke
+def test_leaf_that_is_published_by_its_ancestor_is_detached_for_a_while(make_pipeline, postgres):
+    """From 15 on it must be published by its own name, too, and then it is so meanwhile."""
+    p = leaf_pipeline(make_pipeline, "TABLE up.root" if postgres.major < 15 else "TABLE up.root, app.leaf").start()
     insert_into(p, "leaf")
     p.wait_confirmed()
     p.walpost.signal(signal.SIGSTOP)  # or it may look while the leaf is detached: 13 still sends its rows then
-    p.execute("ALTER TABLE app.root DETACH PARTITION app.leaf")
+    p.execute("ALTER TABLE up.root DETACH PARTITION app.leaf")
     insert_into(p, "leaf")
-    p.execute("ALTER TABLE app.root ATTACH PARTITION app.leaf FOR VALUES IN ('Tested')")
+    p.execute("ALTER TABLE up.root ATTACH PARTITION app.leaf FOR VALUES IN ('Tested')")
     insert_into(p, "leaf")
     p.walpost.signal(signal.SIGCONT)
+    if postgres.major >= 15:
+        p.wait_confirmed()
+        assert len(p.records()) == 3
+        return
     halted(p, Edit("", words=OUT_AND_IN))
     assert len(p.records()) == 1
 

@@ -16,10 +16,33 @@ using postgres::Row;
 using postgres::SourceTable;
 using postgres::SqlConnection;
 
-constexpr int kSchemasPublishedSince = 150000;
+// Of row filters, column lists and whole schemas. A partition has its own of these, so there it must be
+// published by its own name, whatever its parents are published by.
+constexpr int kPartsPublishedSince = 150000;
 
 std::string QuotedName(const SourceTable& table) {
   return absl::StrCat(QuoteIdentifier(table.schema), ".", QuoteIdentifier(table.table));
+}
+
+// In a row of the publication that no filter of its own could be beside.
+absl::Status RequireOwnName(SqlConnection* connection, const std::string& publication,
+                            const SourceTable& table) {
+  const std::string name = QuotedName(table);
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> own,
+      connection->Query(
+          "SELECT 1 FROM pg_publication p, pg_class c WHERE p.pubname = $1 AND c.oid = "
+          "to_regclass($2) AND (p.puballtables OR EXISTS (SELECT FROM pg_publication_rel m WHERE "
+          "m.prpubid = p.oid AND m.prrelid = c.oid) OR EXISTS (SELECT FROM "
+          "pg_publication_namespace m WHERE m.pnpubid = p.oid AND m.pnnspid = c.relnamespace))",
+          {publication, name}));
+  if (own.empty()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "publication '%s' holds %s.%s only as a partition of another table, so a row filter or a "
+        "column list of its own could come and go unseen: ALTER PUBLICATION %s ADD TABLE %s",
+        publication, table.schema, table.table, QuoteIdentifier(publication), name));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RequireTable(SqlConnection* connection, const std::string& publication,
@@ -45,28 +68,32 @@ absl::Status RequireTable(SqlConnection* connection, const std::string& publicat
         "publication '%s' does not hold %s.%s: ALTER PUBLICATION %s ADD TABLE %s", publication,
         table.schema, table.table, QuoteIdentifier(publication), name));
   }
-  return absl::OkStatus();
+  return connection->server_version() < kPartsPublishedSince
+             ? absl::OkStatus()
+             : RequireOwnName(connection, publication, table);
 }
 
 // One way by which it is published, of which each link is older than what the slot decodes with. Each edit
 // of a catalog's row gives it a new xmin.
 std::string OlderSql(int version) {
+  const bool parts = version >= kPartsPublishedSince;
   const std::string schemas =
-      version < kSchemasPublishedSince
-          ? ""
-          : "UNION ALL SELECT 1 FROM pg_publication_namespace m JOIN pg_class c "
-            "ON c.relnamespace = m.pnnspid WHERE m.pnpubid = p.oid AND c.oid = up.relid "
-            "AND age(m.xmin) > age(s.catalog_xmin) ";
+      !parts ? ""
+             : "UNION ALL SELECT 1 FROM pg_publication_namespace m JOIN pg_class c "
+               "ON c.relnamespace = m.pnnspid WHERE m.pnpubid = p.oid AND c.oid = up.relid "
+               "AND age(m.xmin) > age(s.catalog_xmin) ";
+  const std::string parents =
+      parts ? ""
+            : "UNION ALL SELECT i.inhparent FROM up JOIN pg_inherits i ON i.inhrelid = up.relid "
+              "CROSS JOIN s WHERE age(i.xmin) > age(s.catalog_xmin)";
   return absl::StrFormat(
       "WITH RECURSIVE s AS (SELECT catalog_xmin FROM pg_replication_slots WHERE slot_name = $1), "
-      "up AS (SELECT to_regclass($3)::oid AS relid UNION ALL SELECT i.inhparent FROM up JOIN "
-      "pg_inherits i ON i.inhrelid = up.relid CROSS JOIN s WHERE age(i.xmin) > "
-      "age(s.catalog_xmin)) "
+      "up AS (SELECT to_regclass($3)::oid AS relid %s) "
       "SELECT 1 FROM s, pg_publication p WHERE p.pubname = $2 AND (s.catalog_xmin IS NULL OR "
       "age(p.xmin) > age(s.catalog_xmin) AND (p.puballtables OR EXISTS (SELECT FROM up WHERE "
       "EXISTS (SELECT 1 FROM pg_publication_rel m WHERE m.prpubid = p.oid AND m.prrelid = up.relid "
       "AND age(m.xmin) > age(s.catalog_xmin) %s))))",
-      schemas);
+      parents, schemas);
 }
 
 }  // namespace

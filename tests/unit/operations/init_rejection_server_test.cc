@@ -119,6 +119,41 @@ TEST_F(InitRejectionserverTest, PublicationWithoutTheTableSaysHowToMendIt) {
   EXPECT_EQ(Init(Options()).exit_code, 0);
 }
 
+// From 15 on a partition has a row filter and a column list of its own.
+TEST_F(InitRejectionserverTest, PartitionPublishedOnlyThroughItsParentSaysHowToMendIt) {
+  Sql("CREATE SCHEMA app; CREATE TABLE app.root (id int) PARTITION BY RANGE (id); CREATE TABLE "
+      "app.leaf PARTITION OF app.root FOR VALUES FROM (0) TO (10); CREATE PUBLICATION shop FOR "
+      "TABLE app.root WITH (publish = 'insert')");
+  InitOptions options = Options();
+  options.source.tables = {{"app", "leaf"}};
+  if (Server().Major() >= 15) {
+    const Outcome outcome = Init(options);
+    EXPECT_EQ(outcome.exit_code, 78);
+    const std::string fix = "ALTER PUBLICATION \"shop\" ADD TABLE \"app\".\"leaf\"";
+    EXPECT_THAT(outcome.error, HasSubstr(fix));
+    EXPECT_EQ(Sql("SELECT count(*) FROM pg_replication_slots"), "0");
+    Sql(fix);
+  }
+  EXPECT_EQ(Init(options).exit_code, 0);
+}
+
+// With its parent, it was published, and could have a filter.
+TEST_F(InitRejectionserverTest, SlotOlderThanAPartitionsOwnPublicationIsRejected) {
+  if (Server().Major() < 15) {
+    return;
+  }
+  Sql("CREATE SCHEMA app; CREATE TABLE app.root (id int) PARTITION BY RANGE (id); CREATE TABLE "
+      "app.leaf PARTITION OF app.root FOR VALUES FROM (0) TO (10); CREATE PUBLICATION shop FOR "
+      "TABLE app.root WITH (publish = 'insert')");
+  Sql("SELECT pg_create_logical_replication_slot('shop', 'pgoutput')");
+  Sql("ALTER PUBLICATION shop ADD TABLE app.leaf");
+  InitOptions options = Options();
+  options.source.tables = {{"app", "leaf"}};
+  const Outcome outcome = Init(options);
+  EXPECT_EQ(outcome.exit_code, 78);
+  EXPECT_THAT(outcome.error, HasSubstr("slot 'shop' may be older than what publishes app.leaf"));
+}
+
 TEST_F(InitRejectionserverTest, TableOfTheUserIsNotMade) {
   InitOptions options = Options();
   options.source.tables = {{"outbox", "events", {"id"}}, {"shop", "outbox"}};

@@ -237,5 +237,45 @@ TEST_F(PreflightServerTest, RowsComeUnderTheTopmostPublishedTable) {
   EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
 }
 
+// From 15 on the server takes row filter and column list from the partition's own row.
+// Failure 100.
+TEST_F(PreflightServerTest, PartitionPublishedOnlyThroughItsParentIsRejectedWhereItMayHaveAFilter) {
+  Sql("CREATE TABLE outbox.root (id int) PARTITION BY RANGE (id); CREATE TABLE outbox.leaf "
+      "PARTITION OF outbox.root FOR VALUES FROM (0) TO (10)");
+  Sql("CREATE PUBLICATION walpost FOR TABLE outbox.root WITH (publish = 'insert')");
+  MakeSlot();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "leaf"}};
+  if (server_->Major() < 15) {
+    EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
+    return;
+  }
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing,
+             "ALTER PUBLICATION \"walpost\" ADD TABLE \"outbox\".\"leaf\"");
+  Sql("ALTER PUBLICATION walpost ADD TABLES IN SCHEMA outbox");
+  EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
+  Sql("DROP PUBLICATION walpost; CREATE PUBLICATION walpost FOR ALL TABLES");
+  EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
+}
+
+TEST_F(PreflightServerTest, MembershipsOfAPartitionAreThoseThatAFilterOfItsOwnWouldEdit) {
+  Sql("CREATE TABLE outbox.root (id int) PARTITION BY RANGE (id); CREATE TABLE outbox.leaf "
+      "PARTITION OF outbox.root FOR VALUES FROM (0) TO (10)");
+  Sql("CREATE PUBLICATION walpost FOR TABLE outbox.root, outbox.leaf WITH (publish = 'insert')");
+  MakeSlot();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "leaf"}};
+  const auto seen = LookAgain(options);
+  ASSERT_TRUE(std::holds_alternative<base::SourceFacts>(seen)) << std::get<StreamEnd>(seen).status;
+  const std::vector<std::uint32_t>& memberships =
+      std::get<base::SourceFacts>(seen).tables.at(0).memberships;
+  if (server_->Major() < 15) {
+    EXPECT_EQ(memberships.size(), 2u);
+    return;
+  }
+  EXPECT_EQ(absl::StrJoin(memberships, " "),
+            Sql("SELECT oid FROM pg_publication_rel WHERE prrelid = 'outbox.leaf'::regclass"));
+}
+
 }  // namespace
 }  // namespace walpost::postgres
