@@ -35,8 +35,9 @@ Pipeline::Pipeline(PipelineOptions options, delivery::Sink* sink, base::Now now)
 void Pipeline::OnStreamEnd(const StreamEnd& end, base::Now now) {
   const Phase phase = phase_;
   attempt_unanswered_ = false;
-  const int losses =
-      end.kind == StreamEnd::Kind::kLost && connected_ ? timers_.OnLost(intake_.seen_lsn()) : 0;
+  const int losses = end.kind == StreamEnd::Kind::kLost && connected_
+                         ? timers_.OnLost(intake_.seen_lsn(), now)
+                         : 0;
   std::optional<Halt> halt = CheckEnd(end, losses);
   reconnecting_as_planned_ = false;
   Disconnect(StreamCommand::kNone);
@@ -447,10 +448,8 @@ void Pipeline::AccountPause(base::Now now) {
     status_clock_.OnPaused(now);
   }
   paused_ = paused;
-  if (paused) {
-    timers_.OnPaused();
-  }
   if (connected_) {
+    timers_.OnReading(!paused, now);
     pings_.OnTick(paused_, timers_.caught_up(), now);
   }
 }

@@ -30,6 +30,10 @@ class SourceTimers {
   static constexpr int kLossesMax = 9;
   static constexpr int kLossesWithoutWait = 2;
 
+  // Not read from for this long, a connection may be lost for that. A moment is not enough: one goes by on
+  // each connection, for parked keys and for looks at the catalog.
+  static constexpr std::chrono::milliseconds kNotReadFor{1'000};
+
   static std::chrono::milliseconds WaitAfterLosses(int losses) {
     return std::chrono::seconds(losses > kLossesWithoutWait ? 1 << losses : 0);
   }
@@ -41,7 +45,8 @@ class SourceTimers {
   void OnConnected(const base::SourceFacts& facts, base::Now now) {
     server_timeout_ = std::chrono::milliseconds(facts.wal_sender_timeout_ms);
     catch_up_to_ = std::max(facts.start_lsn, facts.server_wal_lsn);
-    caught_up_ = slot_in_use_ = paused_ = false;
+    caught_up_ = slot_in_use_ = not_read_for_long_ = false;
+    not_read_since_.reset();
     connected_at_ = now.mono;
     planned_at_.reset();
   }
@@ -120,13 +125,20 @@ class SourceTimers {
     return silences_;
   }
 
-  // Nothing is read from this connection for now, so how it ends says nothing about the log.
-  void OnPaused() { paused_ = true; }
+  // Whether this connection is read from here on.
+  void OnReading(bool reads, base::Now now) {
+    not_read_for_long_ = NotReadForLong(now);
+    if (reads) {
+      not_read_since_.reset();
+    } else if (!not_read_since_) {
+      not_read_since_ = now.mono;
+    }
+  }
 
   // The connection was lost, and what was read so far ends at `seen`. How often while the server had more
   // than that; 0 = that is no matter of its log.
-  int OnLost(base::Lsn seen) {
-    if (caught_up_ || paused_) {
+  int OnLost(base::Lsn seen, base::Now now) {
+    if (caught_up_ || NotReadForLong(now)) {
       return 0;
     }
     losses_ = seen > lost_at_ ? 1 : losses_ + 1;
@@ -138,6 +150,11 @@ class SourceTimers {
   void Forget() { *this = SourceTimers(planned_interval_); }
 
  private:
+  // At a stretch, now or before: how such a connection ends says nothing about the log.
+  bool NotReadForLong(base::Now now) const {
+    return not_read_for_long_ || (not_read_since_ && now.mono - *not_read_since_ >= kNotReadFor);
+  }
+
   std::chrono::milliseconds planned_interval_;
   std::chrono::milliseconds server_timeout_{0};
   base::Lsn catch_up_to_;
@@ -149,7 +166,8 @@ class SourceTimers {
   bool slot_in_use_ = false;
   base::Lsn silent_at_;
   int silences_ = 0;
-  bool paused_ = false;
+  std::optional<base::MonotonicTime> not_read_since_;
+  bool not_read_for_long_ = false;
   base::Lsn lost_at_;
   int losses_ = 0;
 };

@@ -11,7 +11,28 @@ using base::StreamEnd;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-using HaltTest = PipelineFixture;
+class HaltTest : public PipelineFixture {
+ protected:
+  // Each before it has got further.
+  void LoseConnectionsBehindParkedKeys() {
+    facts_.server_wal_lsn = Lsn(1000);
+    for (int i = 1; i <= SourceTimers::kLossesMax; ++i) {
+      ASSERT_FALSE(pipeline().halt()) << i;
+      serve_dead_letters_ = false;
+      Connect({}, /*announce=*/false);
+      EXPECT_FALSE(pipeline().want_frame());
+      Advance(SourceTimers::kNotReadFor - milliseconds(1));
+      serve_dead_letters_ = true;
+      Tick();
+      Tick();  // with what the table said
+      EXPECT_TRUE(pipeline().want_frame());
+      Advance(milliseconds(1'500));
+      End(StreamEnd::Kind::kLost);
+      Advance(SourceTimers::WaitAfterLosses(i));
+    }
+    ExpectHalted(HaltReason::kPoisonWal, "lost 9 times");
+  }
+};
 
 TEST_F(HaltTest, WhatOnlyAnOperatorCanMendHaltsWithItsReason) {
   for (const HaltReason reason :
@@ -116,6 +137,20 @@ TEST_F(HaltTest, ConnectionLostAgainAndAgainBeforeItGetsFurtherIsPoison) {
   ExpectHalted(HaltReason::kPoisonWal, "lost 9 times");
 }
 
+// Each connection begins with a moment without reading, for the parked keys.
+// Failure 53.
+TEST_F(HaltTest, ConnectionLostAgainAndAgainIsPoisonWhileADeadLetterIsOpen) {
+  dead_letters_.rows.emplace_back().parked = true;
+  LoseConnectionsBehindParkedKeys();
+}
+
+// Failure 53.
+TEST_F(HaltTest, ConnectionLostAgainAndAgainIsPoisonWhereADeadLetterWasWrittenOnce) {
+  facts_.progress = facts_.ProgressAt(Lsn());
+  facts_.progress->dead_letters = dead_letters_.written = 1;
+  LoseConnectionsBehindParkedKeys();
+}
+
 TEST_F(HaltTest, LostConnectionIsRetriedWhileTheStreamGetsOn) {
   facts_.server_wal_lsn = Lsn(10'000);
   for (std::uint64_t i = 1; i <= 3 * SourceTimers::kLossesMax; ++i) {
@@ -143,6 +178,7 @@ TEST_F(HaltTest, ConnectionLostWhileReadingIsPausedIsRetried) {
   Event("a2");
   for (int i = 1; i <= 3 * SourceTimers::kLossesMax; ++i) {
     ASSERT_FALSE(pipeline().want_frame());
+    Advance(SourceTimers::kNotReadFor);
     End(StreamEnd::Kind::kLost);
     Connect(Lsn(100));
     SendPayload(Begin(100));
