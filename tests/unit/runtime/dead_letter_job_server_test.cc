@@ -94,6 +94,13 @@ TEST_F(DeadLetterJobServerTest, RowThatSomebodyHoldsIsTriedAgain) {
   }
 }
 
+// No confirmation would pass a dead letter that cannot be written.
+TEST_F(DeadLetterJobServerTest, DatabaseWhoseTransactionsOnlyReadByDefaultIsWrittenAllTheSame) {
+  server_.Sql("ALTER DATABASE postgres SET default_transaction_read_only = on");
+  Write("p1");
+  EXPECT_EQ(Run({.kind = Kind::kLoad}).open_rows, 1U);
+}
+
 // As a VACUUM FULL does, which may take hours.
 TEST_F(DeadLetterJobServerTest, TableThatSomebodyHoldsBeforeTheFirstQuestionIsTriedAgain) {
   auto holder = postgres::SqlConnection::Connect(server_.Conninfo(), "holder");
