@@ -30,8 +30,8 @@ class TableMapper {
   TableMapper(TableMapper&&) noexcept;
   TableMapper& operator=(TableMapper&&) noexcept;
 
-  // To be called with every Type message, before the Relation that uses the type: a domain arrives
-  // under an OID of its own, but its values in the form of the type below it.
+  // To be called with every type of this table, before Bind: a domain arrives under an OID of its own,
+  // but its values in the form of the type below it.
   void Learn(const pgoutput::Type& type);
 
   // Types made by users whose values are text: SourceFacts::text_types, in order. Others are not read.
@@ -40,7 +40,7 @@ class TableMapper {
   // To be called with every Relation message of this table, before its next row.
   absl::Status Bind(const pgoutput::Relation& relation);
 
-  // Forgets the binding and the types; for a new connection.
+  // Forgets the binding and the types; for a new connection, and when the table's types come again.
   void Unbind();
 
   // The built-in type that values of this one look like, the type itself where it was made by users and is

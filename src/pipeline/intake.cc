@@ -71,6 +71,7 @@ void Intake::Start(const base::SourceFacts& facts) {
   suspect_leaves_.clear();
   replaced_.clear();
   looked_first_lsn_ = facts.publication_xmin == 0 ? base::Lsn() : facts.looked_lsn;
+  types_.Clear();
   for (Outbox& outbox : outboxes_) {
     outbox.announced.reset();
     outbox.mapper.Unbind();
@@ -164,9 +165,7 @@ std::optional<Halt> Intake::TakePayload(std::string_view payload, base::Lsn star
     return On(*logical);
   }
   if (const auto* type = std::get_if<pgoutput::Type>(&message_)) {
-    for (Outbox& outbox : outboxes_) {
-      outbox.mapper.Learn(*type);
-    }
+    types_.Add(*type);
     return std::nullopt;
   }
   return OnOther();

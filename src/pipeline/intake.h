@@ -17,6 +17,7 @@
 #include "base/source_facts.h"
 #include "delivery/tracker.h"
 #include "envelope/encoder.h"
+#include "outbox/announced_types.h"
 #include "outbox/message_mapper.h"
 #include "outbox/table_mapper.h"
 #include "pgoutput/decoder.h"
@@ -185,6 +186,7 @@ class Intake {
 
   base::SourceFacts facts_;
   std::vector<Outbox> outboxes_;
+  outbox::AnnouncedTypes types_;
   std::optional<Messages> messages_;
   pgoutput::Decoder decoder_;
   pgoutput::Message message_;

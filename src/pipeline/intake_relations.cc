@@ -48,6 +48,7 @@ std::optional<Halt> Intake::On(const pgoutput::Relation& relation) {
       found = &outboxes_[i];
     }
   }
+  types_.GiveTo(found == nullptr ? nullptr : &found->mapper);
   replaced_.erase(oid);
   if (other && !IsDecided(*of)) {
     return other;

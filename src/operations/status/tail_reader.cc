@@ -68,9 +68,7 @@ absl::StatusOr<std::optional<std::string>> TailReader::Take(std::string_view pay
   } else if (const auto* relation = std::get_if<pgoutput::Relation>(&message_)) {
     Bind(*relation);
   } else if (const auto* type = std::get_if<pgoutput::Type>(&message_)) {
-    for (Outbox& outbox : outboxes_) {
-      outbox.mapper.Learn(*type);
-    }
+    types_.Add(*type);
   } else if (const auto* insert = std::get_if<pgoutput::Insert>(&message_)) {
     return Row(*insert);
   } else if (const auto* message = std::get_if<pgoutput::LogicalMessage>(&message_)) {
@@ -88,10 +86,11 @@ void TailReader::TakePosition(base::Lsn wal_end) {
 void TailReader::Bind(const pgoutput::Relation& relation) {
   Outbox* found = nullptr;
   for (Outbox& outbox : outboxes_) {
-    if (outbox.label == relation.schema + "." + relation.name) {
-      found = &outbox;
-      outbox.bind_error = std::string(outbox.mapper.Bind(relation).message());
-    }
+    found = outbox.label == relation.schema + "." + relation.name ? &outbox : found;
+  }
+  types_.GiveTo(found == nullptr ? nullptr : &found->mapper);
+  if (found != nullptr) {
+    found->bind_error = std::string(found->mapper.Bind(relation).message());
   }
   by_oid_[relation.id.oid] = found;
 }

@@ -15,6 +15,7 @@
 #include "base/source_facts.h"
 #include "envelope/encoder.h"
 #include "operations/status/tail.h"
+#include "outbox/announced_types.h"
 #include "outbox/message_mapper.h"
 #include "outbox/table_mapper.h"
 #include "pgoutput/decoder.h"
@@ -55,6 +56,7 @@ class TailReader {
   pgoutput::Decoder decoder_;
   pgoutput::Message message_;
   std::deque<Outbox> outboxes_;
+  outbox::AnnouncedTypes types_;
   std::map<std::uint32_t, Outbox*> by_oid_;  // null = no outbox
   outbox::MessageMapper message_mapper_;
   envelope::Encoder message_encoder_;
