@@ -64,21 +64,22 @@ struct PublishedTable {
   // Where it is a partition itself: of everything else in the whole tree. Not remembered.
   std::vector<std::uint32_t> relatives = {};
   Since since = {};
-  // Where not 0, it alone says which transactions of its timeline hold events of it: those from this one on.
-  // Older ones were open when it became an outbox. Of their rows the server sends some, all or none, by what
-  // it decoded before on the same connection. None is open after a switch to another timeline, where the
-  // server may give an id again that wrote nothing before.
+  // Where not 0, it alone says which transactions hold events of it, up to the end of its timeline: those
+  // from this one on. Older ones were open when it became an outbox. Of their rows the server sends some, all
+  // or none, by what it decoded before on the same connection. A switch to a later timeline rolls back what
+  // is open, and the new primary may give an id again that wrote nothing before. A prepared transaction that
+  // commits behind the switch counts as newer.
   XidAt first_xid = {};
 
   // Whether a transaction of the timeline was open when it became an outbox.
   bool IsOlder(FullXid xid, std::uint32_t timeline) const {
-    return timeline == first_xid.timeline && xid < first_xid.xid;
+    return timeline <= first_xid.timeline && xid < first_xid.xid;
   }
 
   // Whether a transaction with something new may hold events of it.
   bool HoldsEvents(FullXid xid, std::uint32_t timeline, Lsn commit_lsn,
                    WallTime commit_time) const {
-    const bool xid_counts = first_xid.xid.value != 0 && timeline == first_xid.timeline;
+    const bool xid_counts = first_xid.xid.value != 0 && timeline <= first_xid.timeline;
     return xid_counts ? !IsOlder(xid, timeline) : !since.Covers(commit_lsn, commit_time);
   }
 };

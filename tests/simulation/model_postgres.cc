@@ -248,6 +248,7 @@ void ModelPostgres::Promote() {
   in_recovery_ = false;
   history_.push_back({timeline_, wal_end_});
   ++timeline_;
+  open_xids_.clear();  // rolled back
 }
 
 void ModelPostgres::FailoverLoses() {

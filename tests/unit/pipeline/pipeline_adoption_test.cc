@@ -16,10 +16,10 @@ class AdoptionTest : public HistoryFixture {
  protected:
   // Timeline 2 begins at `switched_at`. A row of a transaction that the server of before showed open at `lsn`,
   // or that another one gave the same id, commits at 600.
-  void OpenedBefore(Lsn lsn, Lsn switched_at = Lsn(550)) {
+  void OpenedBefore(Lsn lsn, Lsn switched_at = Lsn(550), std::uint32_t opened_on = 1) {
     Remembered();
     facts_.progress->tables = facts_.tables;
-    facts_.progress->tables[0].first_xid = {base::FullXid{1'000}, 1, lsn};
+    facts_.progress->tables[0].first_xid = {base::FullXid{1'000}, opened_on, lsn};
     facts_.timeline = 2;
     facts_.timeline_history = {{1, switched_at}};
     facts_.start_lsn = Lsn(500);
@@ -201,6 +201,12 @@ TEST_F(AdoptionTest, TransactionIdIsANewOneBehindASwitch) {
 
 TEST_F(AdoptionTest, TransactionIdIsKeptBeforeTheSwitch) {
   OpenedBefore(/*lsn=*/Lsn(550), /*switched_at=*/Lsn(700));
+  EXPECT_THAT(Visible('a'), IsEmpty());
+}
+
+// What was not read by then may be of the timelines before.
+TEST_F(AdoptionTest, TransactionIdIsKeptOnTimelinesBeforeItsOwn) {
+  OpenedBefore(/*lsn=*/Lsn(800), /*switched_at=*/Lsn(700), /*opened_on=*/2);
   EXPECT_THAT(Visible('a'), IsEmpty());
 }
 
