@@ -352,15 +352,24 @@ absl::Status BulkWriter::CheckLeaders(const std::string& topic, Target* target) 
       steady_clock::now() < *target->leaders_agreed_at + kLeadersKept) {
     return absl::OkStatus();
   }
-  if (!LeadersAgreed(options_, topic, {})) {
-    return absl::UnavailableError(absl::StrFormat(
-        "topic '%s': Kafka's brokers name different leaders of it: one of them may be cut off from "
-        "Kafka's controller, and not know what the topic takes. Connect that broker again, or stop "
-        "it",
-        topic));
+  switch (AskWhoLeads(options_, topic, {})) {
+    case Leadership::kAgreed:
+      target->leaders_agreed_at = steady_clock::now();
+      return absl::OkStatus();
+    case Leadership::kDisputed:
+      return absl::UnavailableError(absl::StrFormat(
+          "topic '%s': Kafka's brokers name different leaders of it: one of them may be cut off "
+          "from Kafka's controller, and not know what the topic takes. Connect that broker again, "
+          "or stop it",
+          topic));
+    case Leadership::kUnsaid:
+      break;
   }
-  target->leaders_agreed_at = steady_clock::now();
-  return absl::OkStatus();
+  return absl::UnavailableError(absl::StrFormat(
+      "topic '%s': a broker rejected a record, and no broker has said who leads the topic: that "
+      "one may be cut off from Kafka's controller, and not know what the topic takes. Try again "
+      "when all brokers answer",
+      topic));
 }
 
 absl::Status BulkWriter::WriteOnce(const rd_kafka_message_t& message) {

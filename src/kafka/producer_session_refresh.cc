@@ -181,16 +181,16 @@ void ProducerSession::HoldRejection(delivery::Sequence sequence, const delivery:
   if (known_to_lead) {
     return;
   }
-  auto agreed = std::make_shared<bool>(true);  // shared by the job's halves
+  auto said = std::make_shared<Leadership>(Leadership::kUnsaid);  // shared by the job's halves
   runner_->Run(
-      [options = options_, name = topic.name, leaders = topic.leaders, agreed] {
-        *agreed = LeadersAgreed(options, name, leaders);
+      [options = options_, name = topic.name, leaders = topic.leaders, said] {
+        *said = AskWhoLeads(options, name, leaders);
       },
-      [this, alive = alive_, sequence, agreed, name = topic.name, leaders = topic.leaders] {
+      [this, alive = alive_, sequence, said, name = topic.name, leaders = topic.leaders] {
         if (!*alive) {
           return;
         }
-        if (*agreed) {
+        if (*said == Leadership::kAgreed) {
           memory_->agreed = {name, leaders, now_.mono};
         }
         const auto held = std::find_if(held_.begin(), held_.end(),
@@ -199,12 +199,15 @@ void ProducerSession::HoldRejection(delivery::Sequence sequence, const delivery:
           return;  // the session is over
         }
         held->answered = true;
-        if (!*agreed) {
+        if (*said != Leadership::kAgreed) {
+          const bool disputed = *said == Leadership::kDisputed;
           held->failure.kind = delivery::FailureKind::kSessionEnded;
           held->failure.detail +=
-              "; another broker names another leader, so this one may be cut off from the "
-              "controller";
-          memory_->compare_leaders = true;
+              disputed ? "; another broker names another leader, so this one may be cut off from "
+                         "the controller"
+                       : "; no broker has said who leads, so this one may be cut off from the "
+                         "controller";
+          memory_->compare_leaders = memory_->compare_leaders || disputed;
         }
       });
 }

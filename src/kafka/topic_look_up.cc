@@ -130,6 +130,16 @@ void FindDisputed(const KafkaOptions& options, std::vector<TopicQuestion>* quest
   }
 }
 
+// A leader than `known` has; one that is not there is none.
+bool NamesAnother(const std::vector<std::int32_t>& named, const std::vector<std::int32_t>& known) {
+  for (std::size_t i = 0; i < std::min(named.size(), known.size()); ++i) {
+    if (named[i] >= 0 && named[i] != known[i]) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool describe,
@@ -159,28 +169,38 @@ bool LeadersMoved(const KafkaOptions& options,
     if (found == leaders.end() || topic.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
       return;
     }
-    const std::vector<std::int32_t> now = LeadersOf(topic);
-    for (std::size_t i = 0; i < std::min(now.size(), found->second.size()); ++i) {
-      moved = moved || (now[i] >= 0 && now[i] != found->second[i]);
-    }
+    moved = moved || NamesAnother(LeadersOf(topic), found->second);
   });
   return moved;
 }
 
-bool LeadersAgreed(const KafkaOptions& options, const std::string& topic,
-                   std::vector<std::int32_t> leaders) {
-  bool agreed = true;
+Leadership AskWhoLeads(const KafkaOptions& options, const std::string& topic,
+                       std::vector<std::int32_t> leaders) {
+  bool agreed = false;
+  bool disputed = false;
+  bool unsaid = false;
   AskEachBroker(
       options, {topic},
       [&](const rd_kafka_metadata_topic_t& answer) {
-        if (answer.topic != topic || answer.err != RD_KAFKA_RESP_ERR_NO_ERROR) {
+        if (answer.topic != topic) {
           return;
         }
-        leaders = leaders.empty() ? LeadersOf(answer) : std::move(leaders);
-        agreed = agreed && LeadersOf(answer) == leaders;
+        // With an error it names nobody, so it neither agrees nor contradicts.
+        const bool names = answer.err == RD_KAFKA_RESP_ERR_NO_ERROR;
+        const std::vector<std::int32_t> named =
+            names ? LeadersOf(answer) : std::vector<std::int32_t>();
+        if (leaders.empty()) {
+          leaders = named;
+        }
+        agreed = agreed || (names && named == leaders);
+        unsaid = unsaid || !names || named != leaders;
+        disputed = disputed || NamesAnother(named, leaders);
       },
       kNextBrokerForDecision);
-  return agreed;
+  if (disputed) {
+    return Leadership::kDisputed;
+  }
+  return agreed && !unsaid ? Leadership::kAgreed : Leadership::kUnsaid;
 }
 
 void AskWhichTopicsAreRejected(const KafkaOptions& options, std::vector<TopicQuestion>* questions) {

@@ -55,10 +55,18 @@ bool LeadersMoved(const KafkaOptions& options,
 // after broker.session.timeout.ms, which is 9 s.
 inline constexpr std::chrono::milliseconds kLeadersKept{5'000};
 
-// Whether each broker that answers names these leaders of the topic's partitions; empty = the same as the
-// others do.
-bool LeadersAgreed(const KafkaOptions& options, const std::string& topic,
-                   std::vector<std::int32_t> leaders);
+// Whether a topic's leaders are those who are asked about.
+enum class Leadership : std::uint8_t {
+  kAgreed,    // a broker says so, and each other one that answers
+  kDisputed,  // a broker names another one
+  kUnsaid     // nobody answers, or one that does says nothing of the topic's partitions
+};
+
+// What the brokers say of these leaders of the topic's partitions; of none: whether they name the same ones.
+// They are the brokers that are listed by those that answer. One that does not answer within 3 s of the last
+// one is not heard.
+Leadership AskWhoLeads(const KafkaOptions& options, const std::string& topic,
+                       std::vector<std::int32_t> leaders);
 
 // All at once, with a client of its own: who asks keeps each topic for ever. Answers those that do not
 // exist or may not be described; the rest stay open.

@@ -51,7 +51,7 @@ struct TopicMemory {
 
   std::map<std::string, Rejecting> rejecting;  // by topic
 
-  // All brokers that answered named these leaders of its partitions.
+  // Of its partitions; Leadership::kAgreed.
   struct Agreed {
     std::string topic;
     std::vector<std::int32_t> leaders;

@@ -77,5 +77,39 @@ TEST_F(TopicLookUpTest, TopicThatIsThereIsNotDisputed) {
   EXPECT_FALSE(Ask().disputed);
 }
 
+TEST_F(TopicLookUpTest, LeadersThatTheBrokerNamesTooAreAgreed) {
+  others_.CreateTopic("orders", 2);
+  EXPECT_EQ(AskWhoLeads(OptionsOf(others_), "orders", {1, 1}), Leadership::kAgreed);
+  EXPECT_EQ(AskWhoLeads(OptionsOf(others_), "orders", {}), Leadership::kAgreed);
+}
+
+TEST_F(TopicLookUpTest, LeaderThatTheBrokerDoesNotNameIsDisputed) {
+  others_.CreateTopic("orders", 2);
+  EXPECT_EQ(AskWhoLeads(OptionsOf(others_), "orders", {1, 2}), Leadership::kDisputed);
+}
+
+TEST_F(TopicLookUpTest, LeadersOfWhomNoBrokerSaysAnythingAreUnsaid) {
+  others_.SetDown(true);
+  EXPECT_EQ(AskWhoLeads(OptionsOf(others_), "orders", {1}), Leadership::kUnsaid);
+  KafkaOptions impossible;
+  impossible.properties = {{"no.such.property", "1"}};
+  EXPECT_EQ(AskWhoLeads(impossible, "orders", {1}), Leadership::kUnsaid);
+}
+
+TEST_F(TopicLookUpTest, LeadersOfATopicThatTheBrokerDoesNotDescribeAreUnsaid) {
+  for (const auto error :
+       {RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED, RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART}) {
+    others_.FailTopic("orders", error);
+    EXPECT_EQ(AskWhoLeads(OptionsOf(others_), "orders", {1}), Leadership::kUnsaid) << error;
+    EXPECT_EQ(AskWhoLeads(OptionsOf(others_), "orders", {}), Leadership::kUnsaid) << error;
+  }
+}
+
+// As of partitions that were added.
+TEST_F(TopicLookUpTest, LeadersOfFewerPartitionsThanTheBrokerHasAreUnsaid) {
+  others_.CreateTopic("orders", 2);
+  EXPECT_EQ(AskWhoLeads(OptionsOf(others_), "orders", {1}), Leadership::kUnsaid);
+}
+
 }  // namespace
 }  // namespace walpost::kafka
