@@ -44,7 +44,8 @@ ProducerSession::ProducerSession(const KafkaOptions& options, delivery::Sink::Mo
       runner_(runner),
       memory_(memory),
       facts_(facts),
-      notify_(notify) {}
+      notify_(notify),
+      held_(options, runner, memory) {}
 
 absl::StatusOr<std::unique_ptr<ProducerSession>> ProducerSession::Create(
     const KafkaOptions& options, delivery::Sink::Mode mode, int wake_fd,
@@ -457,6 +458,7 @@ void ProducerSession::Close(base::Now now) {
     return;
   }
   closing_ = true;
+  held_.GiveUp();
   last_report_ = std::max(last_report_, now.mono);
   Purge();
 }
@@ -484,7 +486,7 @@ std::optional<base::MonotonicTime> ProducerSession::NextDeadline() const {
   if (may_send_ && !failed_) {
     return now_.mono;
   }
-  if (!answered_.empty() || AnyHeldAnswered() || (!looking_up_ && !to_look_up_.empty())) {
+  if (!answered_.empty() || held_.answered() || (!looking_up_ && !to_look_up_.empty())) {
     return now_.mono;
   }
   if (to_look_up_soon_.empty()) {

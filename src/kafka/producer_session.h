@@ -27,6 +27,7 @@
 #include "delivery/partition_gate.h"
 #include "delivery/sink.h"
 #include "kafka/handles.h"
+#include "kafka/held_rejections.h"
 #include "kafka/kafka_sink.h"
 #include "kafka/topic_limits.h"
 #include "kafka/topic_look_up.h"
@@ -129,13 +130,6 @@ class ProducerSession {
     base::MonotonicTime ask_from;  // not sooner
   };
 
-  // A rejection that may be an old one: who leads is asked first.
-  struct Held {
-    delivery::Sequence sequence = 0;
-    delivery::Failure failure;
-    bool answered = false;
-  };
-
   using TopicPartition = std::pair<TopicState*, std::int32_t>;
 
   ProducerSession(const KafkaOptions& options, delivery::Sink::Mode mode,
@@ -184,9 +178,8 @@ class ProducerSession {
   std::int64_t TimestampFor(const envelope::Record& record, const TopicState& topic) const;
   std::string WhyRejected(const rd_kafka_message_t& message) const;
   void ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener);
-  void HoldRejection(delivery::Sequence sequence, const delivery::Failure& failure,
+  void HoldRejection(delivery::Sequence sequence, delivery::Failure failure,
                      const TopicState& topic);
-  bool AnyHeldAnswered() const;
   void ReportHeld(delivery::SinkListener* listener);
   void ReportFailure(delivery::Sequence sequence, delivery::Failure failure,
                      delivery::SinkListener* listener);
@@ -236,7 +229,7 @@ class ProducerSession {
   base::MonotonicTime next_wait_check_;
   bool refreshing_ = false;
   bool checking_leaders_ = false;
-  std::vector<Held> held_;  // count as outstanding
+  HeldRejections held_;  // count as outstanding
 };
 
 }  // namespace walpost::kafka

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_format.h"
@@ -169,61 +170,22 @@ void ProducerSession::CheckLeaders(
                });
 }
 
-// It counts when all brokers name its leader, and for a while that is known: many records may be rejected.
-void ProducerSession::HoldRejection(delivery::Sequence sequence, const delivery::Failure& failure,
+// It may be an old one: it counts when the brokers agree about who leads.
+void ProducerSession::HoldRejection(delivery::Sequence sequence, delivery::Failure failure,
                                     const TopicState& topic) {
   failed_ = true;
   ++outstanding_;
-  const TopicMemory::Agreed& known = memory_->agreed;
-  const bool known_to_lead = known.topic == topic.name && known.leaders == topic.leaders &&
-                             now_.mono < known.at + kLeadersKept;
-  held_.push_back({sequence, failure, known_to_lead});
-  if (known_to_lead) {
-    return;
-  }
-  auto said = std::make_shared<Leadership>(Leadership::kUnsaid);  // shared by the job's halves
-  runner_->Run(
-      [options = options_, name = topic.name, leaders = topic.leaders, said] {
-        *said = AskWhoLeads(options, name, leaders);
-      },
-      [this, alive = alive_, sequence, said, name = topic.name, leaders = topic.leaders] {
-        if (!*alive) {
-          return;
-        }
-        if (*said == Leadership::kAgreed) {
-          memory_->agreed = {name, leaders, now_.mono};
-        }
-        const auto held = std::find_if(held_.begin(), held_.end(),
-                                       [&](const Held& each) { return each.sequence == sequence; });
-        if (held == held_.end()) {
-          return;  // the session is over
-        }
-        held->answered = true;
-        if (*said != Leadership::kAgreed) {
-          const bool disputed = *said == Leadership::kDisputed;
-          held->failure.kind = delivery::FailureKind::kSessionEnded;
-          held->failure.detail +=
-              disputed ? "; another broker names another leader, so this one may be cut off from "
-                         "the controller"
-                       : "; no broker has said who leads, so this one may be cut off from the "
-                         "controller";
-          memory_->compare_leaders = memory_->compare_leaders || disputed;
-        }
-      });
-}
-
-bool ProducerSession::AnyHeldAnswered() const {
-  return std::any_of(held_.begin(), held_.end(), [](const Held& held) { return held.answered; });
+  held_.Hold({sequence, std::move(failure), topic.name, topic.leaders});
 }
 
 void ProducerSession::ReportHeld(delivery::SinkListener* listener) {
-  for (const Held& held : std::exchange(held_, {})) {
-    if (held.answered || closing_) {
-      --outstanding_;
-      ReportFailure(held.sequence, held.failure, listener);
-    } else {
-      held_.push_back(held);
-    }
+  for (HeldRejections::Held& held : closing_ ? held_.TakeAll() : held_.TakeDecided(now_.mono)) {
+    --outstanding_;
+    ReportFailure(held.sequence, std::move(held.failure), listener);
+  }
+  // A report ends the session, and the next one's look-ups would wait behind the question.
+  if (!closing_ && !failure_reported_) {
+    held_.Ask();
   }
 }
 

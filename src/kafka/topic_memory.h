@@ -51,14 +51,14 @@ struct TopicMemory {
 
   std::map<std::string, Rejecting> rejecting;  // by topic
 
-  // Of its partitions; Leadership::kAgreed.
-  struct Agreed {
-    std::string topic;
+  // What brokers said of the leaders of a topic that had rejected a record.
+  struct LeadersAsked {
     std::vector<std::int32_t> leaders;
+    bool agreed = false;
     base::MonotonicTime at;
   };
 
-  Agreed agreed;
+  std::map<std::string, LeadersAsked> leaders_asked;  // by topic
   base::MonotonicTime replace_from;  // no producer is replaced sooner for what brokers say
   // A producer was replaced because its broker was behind. The next one may have met the same.
   bool compare_leaders = false;

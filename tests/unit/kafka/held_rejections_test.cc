@@ -110,9 +110,9 @@ TEST_F(HeldRejectionsTest, ManyOfOneTopicAreServedByOneQuestion) {
     held_.Ask();
   }
   EXPECT_THAT(Take(), IsEmpty());
-  EXPECT_THAT(Ask(), ElementsAre(Pair(0, FailureKind::kRecordInvalid),
-                                 Pair(1, FailureKind::kRecordInvalid),
-                                 Pair(2, FailureKind::kRecordInvalid)));
+  EXPECT_THAT(
+      Ask(), ElementsAre(Pair(0, FailureKind::kRecordInvalid), Pair(1, FailureKind::kRecordInvalid),
+                         Pair(2, FailureKind::kRecordInvalid)));
 }
 
 TEST_F(HeldRejectionsTest, OneThatIsHeldBehindTheAnswerIsServedWithoutAQuestion) {
@@ -145,14 +145,13 @@ TEST_F(HeldRejectionsTest, TopicsAreAskedAboutOneAfterTheOther) {
 
 // What is kSessionEnded ends the session, and all of it is held again in the next one.
 TEST_F(HeldRejectionsTest, TopicThatIsDisputedAgainAndAgainKeepsNoOtherWaiting) {
-  for (const std::string& asked : {"orders", "refunds", "orders"}) {
+  for (const std::string asked : {"orders", "refunds", "orders"}) {
     Hold(0, "orders", {1, 2});
     Hold(1, "refunds", {1, 1});
     now_ += kLeadersKept;
     const bool orders = asked == "orders";
-    EXPECT_THAT(Ask(),
-                ElementsAre(Pair(orders ? 0 : 1, orders ? FailureKind::kSessionEnded
-                                                        : FailureKind::kRecordInvalid)));
+    EXPECT_THAT(Ask(), ElementsAre(Pair(orders ? 0 : 1, orders ? FailureKind::kSessionEnded
+                                                               : FailureKind::kRecordInvalid)));
     held_.TakeAll();
   }
 }
