@@ -21,7 +21,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kPollStep{100};
-constexpr milliseconds kAskForRightAfter{100};
+constexpr milliseconds kAskAgainAfter{100};
+// What was said of one record counts for the next ones for so long, or unknown_topic_wait.
+constexpr milliseconds kDoubtKept{10'000};
 constexpr const char* kDoesNotExist = "it does not exist: create it";
 constexpr const char* kMayNotDescribe =
     "walpost's Kafka user may not DESCRIBE it: the right to WRITE to it brings that along";
@@ -167,10 +169,10 @@ absl::Status BulkWriter::Check(const envelope::Record& record, const Target& tar
   if (LacksKey(record, target.limits)) {
     return Rejected(topic, "it has no key, and the topic is compacted (INVALID_RECORD)");
   }
-  const std::optional<std::int64_t>& most = target.limits.message_bytes_max;
-  return most && !compressed && BatchBytesOf(record) > *most
-             ? Rejected(topic, absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
-                                               BatchBytesOf(record), *most))
+  return IsTooLarge(record, target.limits, compressed).value_or(false)
+             ? Rejected(topic,
+                        absl::StrFormat("it has %d bytes, and max.message.bytes is %d",
+                                        BatchBytesOf(record), *target.limits.message_bytes_max))
              : absl::OkStatus();
 }
 
@@ -328,23 +330,43 @@ absl::Status BulkWriter::WriteAlone() {
 absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   const std::string topic = rd_kafka_topic_name(message.rkt);
   Target& target = targets_[topic];
-  const auto believed_at = steady_clock::now() + options_.unknown_topic_wait;
+  if (target.doubt &&
+      steady_clock::now() >=
+          target.doubt->said_at + std::max(kDoubtKept, options_.unknown_topic_wait)) {
+    target.doubt.reset();
+  }
   while (target.takes_nothing.empty()) {
-    const absl::Status answer = WriteOnce(message);
-    const bool may_not = absl::IsPermissionDenied(answer);
-    if (may_not && steady_clock::now() < believed_at) {
-      poll(nullptr, 0, static_cast<int>(kAskForRightAfter.count()));
+    const Answer answer = WriteOnce(message);
+    if (MayPass(message, answer, &target)) {
+      poll(nullptr, 0, static_cast<int>(kAskAgainAfter.count()));
       continue;
     }
-    if (may_not || absl::IsInvalidArgument(answer)) {
+    const bool may_not = absl::IsPermissionDenied(answer.status);
+    if (may_not || absl::IsInvalidArgument(answer.status)) {
       RETURN_IF_ERROR(CheckLeaders(topic, &target));
     }
     if (!may_not) {
-      return answer;
+      return answer.status;
     }
     target.takes_nothing = kMayNotWrite;  // nor what follows
   }
   return Rejected(topic, target.takes_nothing);
+}
+
+// Another answer begins the time anew.
+bool BulkWriter::MayPass(const rd_kafka_message_t& message, const Answer& answer,
+                         Target* target) const {
+  std::vector<envelope::RecordHeader> headers;
+  if (!absl::IsPermissionDenied(answer.status) &&
+      !Contradict(target->limits, answer.kind, RecordIn(message, &headers), compressed_)) {
+    return false;
+  }
+  const auto now = steady_clock::now();
+  if (!target->doubt || target->doubt->kind != answer.kind) {
+    target->doubt = Doubt{answer.kind, now, now};
+  }
+  target->doubt->said_at = now;
+  return now < target->doubt->since + options_.unknown_topic_wait;
 }
 
 absl::Status BulkWriter::CheckLeaders(const std::string& topic, Target* target) const {
@@ -372,7 +394,7 @@ absl::Status BulkWriter::CheckLeaders(const std::string& topic, Target* target) 
       topic));
 }
 
-absl::Status BulkWriter::WriteOnce(const rd_kafka_message_t& message) {
+BulkWriter::Answer BulkWriter::WriteOnce(const rd_kafka_message_t& message) {
   rd_kafka_headers_t* headers = nullptr;  // stays the message's
   (void)rd_kafka_message_headers(&message, &headers);
   rd_kafka_headers_t* copy =
@@ -383,12 +405,12 @@ absl::Status BulkWriter::WriteOnce(const rd_kafka_message_t& message) {
               {static_cast<char*>(message.payload), message.len}, copy, 0);
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     rd_kafka_headers_destroy(copy);
-    return TopicStatus(rd_kafka_topic_name(message.rkt), error);
+    return {TopicStatus(rd_kafka_topic_name(message.rkt), error), Classify(error)};
   }
   return AwaitAnswer();
 }
 
-absl::Status BulkWriter::AwaitAnswer() {
+BulkWriter::Answer BulkWriter::AwaitAnswer() {
   const auto deadline = steady_clock::now() + patience_;
   while (steady_clock::now() < deadline) {
     const Event event = Poll();
@@ -396,16 +418,17 @@ absl::Status BulkWriter::AwaitAnswer() {
         event != nullptr ? rd_kafka_event_message_next(event.get()) : nullptr;
     if (report != nullptr && report->err == RD_KAFKA_RESP_ERR_NO_ERROR) {
       ++acknowledged_;
-      return absl::OkStatus();
+      return {};
     }
     if (report != nullptr) {
       const std::string topic = rd_kafka_topic_name(report->rkt);
-      return IsAboutRecords(report->err) && !IsAboutRight(report->err)
-                 ? Rejected(topic, rd_kafka_err2str(report->err))
-                 : TopicStatus(topic, report->err);
+      return {IsAboutRecords(report->err) && !IsAboutRight(report->err)
+                  ? Rejected(topic, rd_kafka_err2str(report->err))
+                  : TopicStatus(topic, report->err),
+              Classify(report->err)};
     }
   }
-  return NothingAcknowledged();
+  return {NothingAcknowledged()};
 }
 
 absl::Status BulkWriter::NothingAcknowledged() const {

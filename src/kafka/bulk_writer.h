@@ -6,8 +6,9 @@
 //   only then is its answer about a record.
 // Thread: one owner; blocking.   Lifetime: a record is copied before Write returns.
 // Units/limits: at most in_flight_bytes_max of the options are unacknowledged. `patience`: how long
-//   without any acknowledgement. A right that is missing is asked for again for the options'
-//   unknown_topic_wait, since a broker may learn of it late; then its topic is closed.
+//   without any acknowledgement. For the options' unknown_topic_wait a record is written again when a right
+//   is missing, or when the topic's limits take it and the broker does not, since a broker may learn of a
+//   change late. Then the topic is closed, or the record rejected, as are the next ones of its kind at once.
 // Errors: as RecordWriter's; and what OnRejected returns.
 // Source: docs/design.md, "Facts"; one request in flight, since a broker takes any first sequence
 //   number of a new producer.
@@ -25,6 +26,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "delivery/sink.h"
 #include "envelope/record.h"
 #include "kafka/handles.h"
 #include "kafka/kafka_sink.h"
@@ -64,12 +66,25 @@ class BulkWriter {
   std::vector<ClosedTopic> TakeClosedTopics();
 
  private:
+  // A broker said so, and may not have heard of a change.
+  struct Doubt {
+    delivery::FailureKind kind = delivery::FailureKind::kNone;
+    std::chrono::steady_clock::time_point since;
+    std::chrono::steady_clock::time_point said_at;
+  };
+
   struct Target {
     std::string takes_nothing;   // why; empty = it takes records
     std::uint64_t left_out = 0;  // for that, and not taken yet
     std::int32_t partitions = 0;
     TopicLimits limits;
     std::optional<std::chrono::steady_clock::time_point> leaders_agreed_at;
+    std::optional<Doubt> doubt;
+  };
+
+  struct Answer {
+    absl::Status status;
+    delivery::FailureKind kind = delivery::FailureKind::kNone;
   };
 
   absl::StatusOr<const Target*> TargetOf(const std::string& topic);
@@ -85,11 +100,12 @@ class BulkWriter {
   Event Poll();
   // What came back with the batch that failed.
   absl::Status WriteAlone();
-  // Of it one message, until Kafka says what becomes of it; and as often as a right may come late.
+  // Of it one message, until Kafka says what becomes of it; and as often as a change may come late.
   absl::Status WriteOne(const rd_kafka_message_t& message);
+  bool MayPass(const rd_kafka_message_t& message, const Answer& answer, Target* target) const;
   absl::Status CheckLeaders(const std::string& topic, Target* target) const;
-  absl::Status WriteOnce(const rd_kafka_message_t& message);
-  absl::Status AwaitAnswer();
+  Answer WriteOnce(const rd_kafka_message_t& message);
+  Answer AwaitAnswer();
   absl::Status NothingAcknowledged() const;
 
   const KafkaOptions options_;

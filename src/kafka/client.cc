@@ -200,4 +200,18 @@ void ReadHeaders(const rd_kafka_message_t& message, std::vector<envelope::Record
   }
 }
 
+envelope::Record RecordIn(const rd_kafka_message_t& message,
+                          std::vector<envelope::RecordHeader>* headers) {
+  ReadHeaders(message, headers);
+  envelope::Record record;
+  if (message.key != nullptr) {
+    record.key.emplace(static_cast<const char*>(message.key), message.key_len);
+  }
+  if (message.payload != nullptr) {
+    record.value.emplace(static_cast<const char*>(message.payload), message.len);
+  }
+  record.headers = *headers;
+  return record;
+}
+
 }  // namespace walpost::kafka

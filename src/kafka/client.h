@@ -87,4 +87,8 @@ rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers)
 // Those of a consumed message, as views into it, in place of what `headers` held.
 void ReadHeaders(const rd_kafka_message_t& message, std::vector<envelope::RecordHeader>* headers);
 
+// What was produced: key, value and headers, as views into the message and into `headers`.
+envelope::Record RecordIn(const rd_kafka_message_t& message,
+                          std::vector<envelope::RecordHeader>* headers);
+
 }  // namespace walpost::kafka

@@ -360,11 +360,9 @@ void ProducerSession::ServeReports(rd_kafka_event_t* event, delivery::SinkListen
     if (message->err == RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP) {
       NoteRejectedTime(*static_cast<const TopicState*>(rd_kafka_topic_opaque(message->rkt)));
     }
-    Failure failure{Classify(message->err), WhyRejected(*message)};
-    failure.must_last = failure.kind == FailureKind::kTopicNotAuthorized;
+    const Failure failure{Classify(message->err), WhyRejected(*message)};
     if (IsByRulesOfTheTopic(failure.kind) && mode_ == delivery::Sink::Mode::kOneAtATime) {
-      HoldRejection(sequence, failure,
-                    *static_cast<const TopicState*>(rd_kafka_topic_opaque(message->rkt)));
+      HoldRejection(sequence, failure, *message);
     } else {
       ReportFailure(sequence, failure, listener);
     }

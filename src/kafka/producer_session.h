@@ -179,7 +179,7 @@ class ProducerSession {
   std::string WhyRejected(const rd_kafka_message_t& message) const;
   void ServeReports(rd_kafka_event_t* event, delivery::SinkListener* listener);
   void HoldRejection(delivery::Sequence sequence, delivery::Failure failure,
-                     const TopicState& topic);
+                     const rd_kafka_message_t& message);
   void ReportHeld(delivery::SinkListener* listener);
   void ReportFailure(delivery::Sequence sequence, delivery::Failure failure,
                      delivery::SinkListener* listener);

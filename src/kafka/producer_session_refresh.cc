@@ -170,9 +170,15 @@ void ProducerSession::CheckLeaders(
                });
 }
 
-// It may be an old one: it counts when the brokers agree about who leads.
+// It may be an old one: it counts when the brokers agree about who leads, and must last where the leader may
+// hear of a change later than the broker that was asked for the topic's limits.
 void ProducerSession::HoldRejection(delivery::Sequence sequence, delivery::Failure failure,
-                                    const TopicState& topic) {
+                                    const rd_kafka_message_t& message) {
+  const auto& topic = *static_cast<const TopicState*>(rd_kafka_topic_opaque(message.rkt));
+  std::vector<envelope::RecordHeader> headers;
+  failure.must_last =
+      failure.kind == delivery::FailureKind::kTopicNotAuthorized ||
+      Contradict(topic.limits, failure.kind, RecordIn(message, &headers), compressed_);
   failed_ = true;
   ++outstanding_;
   held_.Hold({sequence, std::move(failure), topic.name, topic.leaders});

@@ -226,8 +226,7 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
                                                          TopicState* topic) {
   const TopicLimits& limits = topic->limits;
   const bool lacks_key = LacksKey(record, limits);
-  const std::int64_t bytes = limits.message_bytes_max && !compressed_ ? BatchBytesOf(record) : 0;
-  if (!lacks_key && bytes <= limits.message_bytes_max.value_or(0)) {
+  if (!lacks_key && !IsTooLarge(record, limits, compressed_).value_or(false)) {
     return DateNeedsLimits(record, *topic) ? std::optional(LookUpFirst(topic)) : std::nullopt;
   }
   if (!IsBelieved(*topic)) {
@@ -245,7 +244,7 @@ std::optional<SubmitResult> ProducerSession::CheckLimits(const envelope::Record&
       FailureKind::kRecordTooLarge,
       absl::StrFormat("the record of %d bytes is larger than topic '%s' takes: raise its "
                       "max.message.bytes, which is %d",
-                      bytes, topic->name, *limits.message_bytes_max));
+                      BatchBytesOf(record), topic->name, *limits.message_bytes_max));
 }
 
 // Whether what was looked up may reject a record: just now, and by every look-up of some time, since one

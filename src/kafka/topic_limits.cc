@@ -222,6 +222,25 @@ bool LacksKey(const envelope::Record& record, const TopicLimits& limits) {
   return limits.compacts && !record.key;
 }
 
+std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits& limits,
+                               bool compressed) {
+  return limits.message_bytes_max && !compressed
+             ? std::optional(BatchBytesOf(record) > *limits.message_bytes_max)
+             : std::nullopt;
+}
+
+bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
+                const envelope::Record& record, bool compressed) {
+  switch (rejection) {
+    case delivery::FailureKind::kRecordTooLarge:
+      return !IsTooLarge(record, limits, compressed).value_or(true);
+    case delivery::FailureKind::kRecordInvalid:
+      return !record.key && limits.has_cleanup_policy && !limits.compacts;
+    default:
+      return false;
+  }
+}
+
 std::int64_t SafeTimestampMs(std::int64_t timestamp_ms, const TopicLimits& limits,
                              base::WallTime now) {
   const auto now_ms = std::chrono::duration_cast<milliseconds>(now.time_since_epoch()).count();

@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/time.h"
+#include "delivery/sink.h"
 #include "envelope/record.h"
 
 namespace walpost::kafka {
@@ -84,6 +85,15 @@ std::int64_t RequestBytesOf(const envelope::Record& record);
 
 // Whether brokers reject it because compaction needs a key, which may be empty.
 bool LacksKey(const envelope::Record& record, const TopicLimits& limits);
+
+// Whether it is larger than the topic takes; nullopt = not known, as where the producer compresses.
+std::optional<bool> IsTooLarge(const envelope::Record& record, const TopicLimits& limits,
+                               bool compressed);
+
+// Whether these limits take the record that a broker rejected. Then one of the two is old: either may be
+// what walpost heard of last.
+bool Contradict(const TopicLimits& limits, delivery::FailureKind rejection,
+                const envelope::Record& record, bool compressed);
 
 // The time to produce a record with: its own, unless that would cost the record or its batch.
 // `now` at the epoch = not known.

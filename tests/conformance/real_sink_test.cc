@@ -250,6 +250,20 @@ TEST_P(CompressingSink, BrokerDrawsTheSameLine) {
   EXPECT_EQ(OfferRecord(RecordOf(10'001, topic)).outcome, Outcome::kAccepted);
   Await("the failure", [this] { return reports_.Trouble(); });
   EXPECT_EQ(reports_.failed.at(0).second.kind, FailureKind::kRecordTooLarge);
+  EXPECT_FALSE(reports_.failed.at(0).second.must_last) << "what it says is all there is";
+  CloseAndAwait();
+}
+
+// As when its leader has not heard that the limit was raised.
+TEST_P(RealSink, RejectionThatTheLimitsContradictMustLast) {
+  const std::string topic = harness_->MakeTopic(1);
+  Open(delivery::Sink::Mode::kOneAtATime);
+  Warm(topic, 0);
+  harness_->ArmPoison();
+  ASSERT_EQ(OfferRecord(RecordOf(10'001, topic)).outcome, Outcome::kAccepted);
+  Await("the failure", [this] { return reports_.Trouble(); });
+  EXPECT_EQ(reports_.failed.at(0).second.kind, FailureKind::kRecordTooLarge);
+  EXPECT_TRUE(reports_.failed.at(0).second.must_last);
   CloseAndAwait();
 }
 

@@ -89,12 +89,12 @@ class Answers:
         self.spoilt = 0  # answers that were changed or made
         self.unknown = 0  # Produce requests in a version that is not known here
         self._lock = threading.Lock()
-        self._fault = None  # (code, instead, every)
+        self._fault = None  # (code, instead, every, larger_than)
         self._seen = 0
 
-    def spoil(self, code, instead=False, every=1):
-        """From now on every `every`th Produce request is answered with this code."""
-        self._fault = (code, instead, every)
+    def spoil(self, code, instead=False, every=1, larger_than=0):
+        """From now on every `every`th Produce request of more bytes than that is answered with this code."""
+        self._fault = (code, instead, every, larger_than)
 
     def stop(self):
         self._fault = None
@@ -102,10 +102,10 @@ class Answers:
     def connection(self):
         return _Connection(self)
 
-    def draw(self):
-        """(code, instead) for the next request; None: it goes its way."""
+    def draw(self, size):
+        """(code, instead) for the next request, of so many bytes; None: it goes its way."""
         fault = self._fault
-        if fault is None:
+        if fault is None or size <= fault[3]:
             return None
         with self._lock:
             self._seen += 1
@@ -141,7 +141,7 @@ class _Connection:
         if version not in VERSIONS:
             self._answers.unknown += 1
             return b"", True
-        drawn = self._answers.draw()
+        drawn = self._answers.draw(len(frame))
         if drawn is None:
             return b"", True
         code, instead = drawn

@@ -49,6 +49,42 @@ TEST(BatchBytesTest, BatchIsALittleSmallerThanTheTopicTakes) {
   EXPECT_EQ(BatchBytesFor(0), 1) << "librdkafka takes no less";
 }
 
+using delivery::FailureKind;
+
+TEST(IsTooLargeTest, OnlyWhatIsSentAsItIsIsMeasured) {
+  envelope::Record record;
+  const TopicLimits limits = LimitsOf({{"max.message.bytes", "68"}});
+  EXPECT_EQ(IsTooLarge(record, limits, false), std::optional(false));
+  record.value = "x";
+  EXPECT_EQ(IsTooLarge(record, limits, false), std::optional(true));
+  EXPECT_EQ(IsTooLarge(record, limits, true), std::nullopt);
+  EXPECT_EQ(IsTooLarge(record, TopicLimits(), false), std::nullopt);
+}
+
+TEST(ContradictTest, LimitsThatTakeARecordContradictABrokerThatCallsItTooLarge) {
+  envelope::Record record;
+  record.key = "key";
+  const TopicLimits fits = LimitsOf({{"max.message.bytes", "100"}});
+  EXPECT_TRUE(Contradict(fits, FailureKind::kRecordTooLarge, record, false));
+  EXPECT_FALSE(Contradict(fits, FailureKind::kRecordTooLarge, record, true)) << "not known";
+  EXPECT_FALSE(Contradict({}, FailureKind::kRecordTooLarge, record, false)) << "not known";
+  EXPECT_FALSE(Contradict(LimitsOf({{"max.message.bytes", "50"}}), FailureKind::kRecordTooLarge,
+                          record, false));
+  EXPECT_FALSE(Contradict(fits, FailureKind::kRecordInvalid, record, false));
+}
+
+TEST(ContradictTest, TopicThatIsNotCompactedContradictsABrokerThatWantsAKey) {
+  envelope::Record record;
+  const TopicLimits deletes = LimitsOf({{"cleanup.policy", "delete"}});
+  EXPECT_TRUE(Contradict(deletes, FailureKind::kRecordInvalid, record, true));
+  EXPECT_FALSE(Contradict(LimitsOf({{"cleanup.policy", "compact"}}), FailureKind::kRecordInvalid,
+                          record, false));
+  EXPECT_FALSE(Contradict({}, FailureKind::kRecordInvalid, record, false)) << "not known";
+  record.key = std::string_view();
+  EXPECT_FALSE(Contradict(deletes, FailureKind::kRecordInvalid, record, false))
+      << "it is not about the key";
+}
+
 TEST(LacksKeyTest, OnlyACompactedTopicNeedsAKey) {
   envelope::Record record;
   for (const char* policy : {"compact", "compact,delete"}) {

@@ -1,0 +1,90 @@
+"""A broker rejects a record that is too large, and the topic's limits take it: its leader may hear of a change later than others."""
+
+import threading
+
+import pytest
+import servers
+from kafka_answers import Answers
+from servers import Kafka, free_port
+from tcp_proxy import TcpProxy
+
+LARGE = 20_000
+MSG_SIZE_TOO_LARGE = 10
+
+
+@pytest.fixture(name="answering")
+def fixture_answering(tmp_path):
+    """A Kafka, and what it answers."""
+    port = free_port()
+    proxy = TcpProxy("kafka", ("127.0.0.1", port))
+    kafka = Kafka(tmp_path / "k", port=port, settings={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"})
+    kafka.bootstrap = f"127.0.0.1:{proxy.port}"
+    answers = Answers()
+    proxy.make_filter = answers.connection
+    yield kafka, answers
+    kafka.close()
+    proxy.close()
+
+
+def pipeline_on(make_pipeline, kafka, wait):
+    p = make_pipeline(on_kafka=kafka, create_topic=False,
+                      config={"delivery": {"on_undeliverable": "skip", "unknown_topic_wait": wait}})
+    kafka.create_topic(p.name, 1)
+    return p.start()
+
+
+def skipped(p):
+    return [line for line in p.walpost.log_events() if line["event"] == "event_skipped"]
+
+
+def reject_large(answers):
+    """A batch, each record of it, and so on."""
+    answers.spoil(MSG_SIZE_TOO_LARGE, instead=True, larger_than=LARGE)
+
+
+# Failure 69.
+def test_event_that_was_too_large_for_a_moment_is_delivered(make_pipeline, answering):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, "60s")
+    reject_large(answers)
+    p.insert_large(2 * LARGE)
+    servers.wait_for(lambda: answers.spoilt >= 4 or skipped(p), 60, "attempts")
+    answers.stop()
+    p.wait_confirmed()
+    assert not skipped(p)
+    assert len(kafka.read_all(p.name)) == 1
+
+
+def test_event_that_stays_too_large_is_decided(make_pipeline, answering):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, "2s")
+    reject_large(answers)
+    p.insert_large(2 * LARGE)
+    servers.wait_for(lambda: skipped(p), 60, "the decision")
+
+
+def test_verb_writes_a_record_that_was_too_large_for_a_moment(make_pipeline, answering):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, "60s")
+    p.insert_large(2 * LARGE)
+    p.wait_confirmed()
+    reject_large(answers)
+    sent = []
+    verb = threading.Thread(target=lambda: sent.append(p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable", check=False)))
+    verb.start()
+    servers.wait_for(lambda: answers.spoilt >= 5 or sent, 60, "attempts")
+    answers.stop()
+    verb.join()
+    assert sent[0].returncode == 0 and "left out" not in sent[0].stdout + sent[0].stderr, sent
+    assert len(kafka.read_all(p.name)) == 2
+
+
+def test_verb_leaves_out_a_record_that_stays_too_large(make_pipeline, answering):
+    kafka, answers = answering
+    p = pipeline_on(make_pipeline, kafka, "2s")
+    p.insert_large(2 * LARGE)
+    p.wait_confirmed()
+    reject_large(answers)
+    sent = p.walpost.verb("replay", "--all", "--in-place", "--skip-undeliverable", check=False)
+    assert sent.returncode == 0 and "left out" in sent.stdout + sent.stderr, sent
+    assert answers.spoilt > 5
