@@ -20,6 +20,10 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kNamesTogether = 1'000;
 constexpr int kNamesAgainAfterMs = 500;
+// For another broker to answer, which may be the only one that knows a topic or a right, and not the nearest:
+// a new connection takes some round trips. It costs nothing while all brokers that are listed answer, since
+// then nobody is waited for.
+constexpr std::chrono::milliseconds kNextBrokerForLookUp{1'000};
 // For an answer that decides about an event. A broker that is busy gets more time than where another answer
 // will do.
 constexpr std::chrono::milliseconds kNextBrokerForDecision{3'000};
@@ -51,7 +55,7 @@ using OnTopic = std::function<void(const rd_kafka_metadata_topic_t& topic)>;
 // About all of them, with a client of its own: what each broker says, as far as they answer.
 void AskEachBroker(const KafkaOptions& options, const std::vector<std::string>& names,
                    const OnTopic& on_topic,
-                   std::chrono::milliseconds next_broker_for = kNextBrokerFor) {
+                   std::chrono::milliseconds next_broker_for = kNextBrokerForLookUp) {
   const absl::StatusOr<Producer> client = MakeClient(options, RD_KAFKA_PRODUCER);
   if (!client.ok()) {
     return;  // the producer's own requests will show it

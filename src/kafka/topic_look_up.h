@@ -43,7 +43,8 @@ struct TopicQuestion {
 };
 
 // One after the other, so that the producer knows them too. With their limits if `describe`. What looks
-// wrong is asked of each broker, with a client of its own.
+// wrong is asked of each broker, with a client of its own: of each that is listed by those that answer, until
+// none has for a second.
 void AskAboutTopics(const KafkaOptions& options, rd_kafka_t* producer, bool describe,
                     std::vector<TopicQuestion>* questions);
 

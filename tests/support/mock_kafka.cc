@@ -13,7 +13,6 @@
 namespace walpost::testing {
 namespace {
 
-constexpr int kBroker = 1;
 constexpr int kPatienceMs = 30'000;
 constexpr int16_t kProduceRequest = 0;
 constexpr int16_t kListOffsetsRequest = 2;
@@ -33,9 +32,9 @@ rd_kafka_t* NewClient(rd_kafka_type_t type,
 
 }  // namespace
 
-MockKafka::MockKafka()
+MockKafka::MockKafka(int brokers)
     : client_(NewClient(RD_KAFKA_PRODUCER, {{"log_level", "0"}})),
-      cluster_(rd_kafka_mock_cluster_new(client_, kBroker)) {
+      cluster_(rd_kafka_mock_cluster_new(client_, brokers)) {
   CHECK(cluster_ != nullptr);
 }
 
@@ -89,16 +88,16 @@ void MockKafka::FailOffsets(const std::vector<rd_kafka_resp_err_t>& errors) {
                                           errors.data());
 }
 
-void MockKafka::SetDown(bool down) {
+void MockKafka::SetDown(bool down, int broker) {
   Wake();
-  CHECK_EQ(down ? rd_kafka_mock_broker_set_down(cluster_, kBroker)
-                : rd_kafka_mock_broker_set_up(cluster_, kBroker),
+  CHECK_EQ(down ? rd_kafka_mock_broker_set_down(cluster_, broker)
+                : rd_kafka_mock_broker_set_up(cluster_, broker),
            RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 
-void MockKafka::SetDelay(int milliseconds) {
+void MockKafka::SetDelay(int milliseconds, int broker) {
   Wake();
-  CHECK_EQ(rd_kafka_mock_broker_set_rtt(cluster_, kBroker, milliseconds),
+  CHECK_EQ(rd_kafka_mock_broker_set_rtt(cluster_, broker, milliseconds),
            RD_KAFKA_RESP_ERR_NO_ERROR);
 }
 

@@ -15,7 +15,7 @@ namespace walpost::testing {
 
 class MockKafka {
  public:
-  MockKafka();
+  explicit MockKafka(int brokers = 1);
   ~MockKafka();
   MockKafka(const MockKafka&) = delete;
   MockKafka& operator=(const MockKafka&) = delete;
@@ -29,10 +29,10 @@ class MockKafka {
   void FailProduce(const std::vector<rd_kafka_resp_err_t>& errors);
   // What the next questions after the ends of partitions answer, one each.
   void FailOffsets(const std::vector<rd_kafka_resp_err_t>& errors);
-  // No broker can be reached.
-  void SetDown(bool down);
-  // Every answer takes this long.
-  void SetDelay(int milliseconds);
+  // The broker cannot be reached.
+  void SetDown(bool down, int broker = 1);
+  // Every answer of the broker takes this long.
+  void SetDelay(int milliseconds, int broker = 1);
 
  private:
   void Wake() const;

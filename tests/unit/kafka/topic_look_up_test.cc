@@ -77,6 +77,22 @@ TEST_F(TopicLookUpTest, TopicThatIsThereIsNotDisputed) {
   EXPECT_FALSE(Ask().disputed);
 }
 
+// It may be the only one that knows, and its connection takes a few of these round trips.
+TEST(TopicLookUp, BrokerThatIsSomeRoundTripsAwayIsHeardOfATopicThatTheNearestDoesNotKnow) {
+  constexpr std::chrono::milliseconds kRoundTrip{250};
+  testing::MockKafka kafka(/*brokers=*/2);
+  kafka.FailTopic("orders", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+  kafka.SetDelay(static_cast<int>(kRoundTrip.count()), /*broker=*/2);
+  KafkaOptions options;
+  options.properties = {{"bootstrap.servers", kafka.bootstrap()}};
+  std::vector<TopicQuestion> questions(1);
+  questions.front().name = "orders";
+  const auto began = std::chrono::steady_clock::now();
+  AskWhichTopicsAreRejected(options, &questions);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 2 * kRoundTrip) << "to connect, and to ask";
+  EXPECT_TRUE(questions.front().asked);
+}
+
 TEST_F(TopicLookUpTest, LeadersThatTheBrokerNamesTooAreAgreed) {
   others_.CreateTopic("orders", 2);
   EXPECT_EQ(AskWhoLeads(OptionsOf(others_), "orders", {1, 1}), Leadership::kAgreed);
