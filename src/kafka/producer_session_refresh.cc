@@ -107,7 +107,8 @@ void ProducerSession::ReportOutgrown(delivery::SinkListener* listener) {
 }
 
 // What waits for an answer for long keeps the date that it was sent with, and may wait for a leader that is
-// none any more.
+// none any more. Where a topic's limits are not known nothing shows that a date is too old, and another
+// producer every few seconds would hold up all topics.
 void ProducerSession::CheckWaits() {
   if (sent_ == 0 || now_.mono < next_wait_check_) {
     return;
@@ -117,8 +118,9 @@ void ProducerSession::CheckWaits() {
   std::map<std::string, std::vector<std::int32_t>> leaders;  // of topics that wait for long
   for (const auto& [name, topic] : topics_) {
     const base::MonotonicTime::duration waited = LongestWait(*topic);
-    const std::optional<std::chrono::milliseconds>& age_max = topic->limits.age_max;
-    if (age_max && waited >= std::max(*age_max / 2, kUnknownAgeMax)) {
+    const TopicLimits& limits = topic->limits;
+    if (limits.has_cleanup_policy && limits.age_max &&
+        waited >= std::max(*limits.age_max / 2, kUnknownAgeMax)) {
       Replace(
           absl::StrFormat("records of topic '%s' have waited for Kafka until they are nearly "
                           "as old as the topic keeps them: they get other times",

@@ -289,6 +289,25 @@ TEST_P(MockSink, TopicThatCannotBeDescribedIsUsedWithoutLimitsAndReportedOnce) {
             1);
 }
 
+// The mock cannot describe topics.
+TEST_P(MockSink, RecordThatWaitsForLongCostsNoProducerWhereItsTopicsLimitsAreNotKnown) {
+  const std::string topic = harness().MakeTopic(1);
+  Open();
+  Warm(topic, 0);
+  harness().mock().SetDown(true);
+  SubmitMany(topic, 1);
+  Await("brokers down to be noticed", [this] { return !harness().facts().connected; });
+  for (int i = 0; i < 10; ++i) {
+    harness().Skip(milliseconds(2'000));  // in all below kLeadersAfter
+    Poll();
+  }
+  EXPECT_THAT(harness().notices(), ::testing::Not(Contains("kafka_producer_replaced")));
+  EXPECT_EQ(reports_.outgrown, 0);
+  harness().mock().SetDown(false);
+  AwaitAllDelivered();
+  CloseAndAwait();
+}
+
 struct GivenLimitHarness final : MockHarness {
   GivenLimitHarness() : MockHarness(Properties{{"message.max.bytes", "5000"}}) {}
 };
