@@ -80,7 +80,7 @@ struct PublishedTable {
   bool HoldsEvents(FullXid xid, std::uint32_t timeline, Lsn commit_lsn,
                    WallTime commit_time) const {
     const bool xid_counts = first_xid.xid.value != 0 && timeline <= first_xid.timeline;
-    return xid_counts ? !IsOlder(xid, timeline) : !since.Covers(commit_lsn, commit_time);
+    return xid_counts ? xid >= first_xid.xid : !since.Covers(commit_lsn, commit_time);
   }
 };
 

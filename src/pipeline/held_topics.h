@@ -117,7 +117,7 @@ class HeldTopics {
 
  private:
   struct Trouble {
-    delivery::Failure failure;  // the last answer that counts for the topic
+    delivery::Failure failure;  // the last answer
     bool of_record = false;     // a record got it, which the topic's look-up does not show
     bool decided = false;
     base::MonotonicTime since;

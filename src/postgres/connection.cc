@@ -23,8 +23,8 @@ constexpr int kConnectTimeoutSeconds = 10;
 // operators mean those of pg_catalog: who may create any in another schema must not have them run
 // with the rights of this connection. What a policy of row-level security would hide is an error: hidden
 // rows must not be taken for none. Every commit must survive a crash: of a dead letter's event,
-// only its row is left. A standby takes no serializable transaction. And what is only a default for
-// others must not keep that row from being written; a server that cannot write rejects it all the same.
+// only its row is left. A standby takes no serializable transaction. A database that is read-only by
+// default must still take that row; a standby rejects it all the same.
 constexpr char kSessionOptions[] =
     "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c bytea_output=hex "
     "-c timezone=UTC -c standard_conforming_strings=on -c search_path=pg_catalog,pg_temp "

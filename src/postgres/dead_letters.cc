@@ -12,8 +12,6 @@ namespace {
 
 using base::DeadLetter;
 
-constexpr const char* kSession =
-    "SET lock_timeout = '5s'; SET default_transaction_isolation = 'read committed'";
 constexpr std::size_t kRowsAtATime = 100;
 constexpr std::size_t kKeysAtATime = 1'000;
 constexpr std::size_t kHexadecimal = 2;  // characters for a byte
@@ -58,7 +56,7 @@ absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninf
                                                       std::uint64_t system_identifier,
                                                       const std::string& database) {
   ASSIGN_OR_RETURN(SqlConnection connection, SqlConnection::Connect(conninfo, application_name));
-  RETURN_IF_ERROR(connection.Execute(kSession));
+  RETURN_IF_ERROR(connection.Execute("SET lock_timeout = '5s'"));
   // A view would run with our rights.
   ASSIGN_OR_RETURN(
       const std::vector<Row> no_tables,

@@ -151,10 +151,10 @@ std::optional<StreamEnd> PreflightRun::Tables() {
 }
 
 // Where the server looks for what publishes a table: in its own row and in those of the tables whose
-// partition it is. What publishes it whole is less from 15 on: there a partition under its own name has
-// the row filter and the column list of its own row, whatever its parents are published by, and these may
-// stay while such a row comes and goes. From the catalogs alone, which one snapshot shows: pg_publication_tables has what
-// holds a moment later, and it waits for locks on any table that is published.
+// partition it is. From 15 on only its own row counts for a partition under its own name: the server takes
+// row filter and column list from there, and a parent's row may stay while that one comes and goes. From the
+// catalogs alone, which one snapshot shows: pg_publication_tables has what holds a moment later, and it
+// waits for locks on any table that is published.
 Result PreflightRun::ReadTable(const SourceTable& wanted) {
   const bool parts = version() >= kPartsPublishedSince;
   // A partition that was detached and attached again has other rows in pg_inherits; such a chain and

@@ -10,6 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import pipeline  # noqa: E402 - the path above makes it importable
 import servers  # noqa: E402
 from kafka_pair import KafkaPair  # noqa: E402
+from tcp_proxy import TcpProxy  # noqa: E402
 
 _numbers = itertools.count(1)
 
@@ -39,6 +40,18 @@ def pair(tmp_path):
     made = KafkaPair(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def proxied(tmp_path):
+    """A Kafka that clients reach through a proxy only, and the proxy."""
+    port = servers.free_port()
+    proxy = TcpProxy("kafka", ("127.0.0.1", port))
+    kafka = servers.Kafka(tmp_path / "k", port=port, settings={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"})
+    kafka.bootstrap = f"127.0.0.1:{proxy.port}"
+    yield kafka, proxy
+    kafka.close()
+    proxy.close()
 
 
 @pytest.fixture

@@ -5,10 +5,7 @@ import time
 
 import pytest
 import servers
-from kafka_server import Kafka
 from rejecting import ACLS, permit
-from servers import free_port
-from tcp_proxy import TcpProxy
 
 OUTBOX = {"outboxes": [{"table": "public.o", "preset": "debezium", "topics": {"allowed": ["*"]}, "columns": {"timestamp": "happened"}}]}
 HOUR = 3600
@@ -60,17 +57,6 @@ def test_late_event_is_dated_by_the_retention_of_now(make_pipeline, workspace):
         return dated.age() < HOUR
 
     servers.wait_for(dated_anew, 90, "the new retention")
-
-
-@pytest.fixture(name="proxied")
-def fixture_proxied(tmp_path):
-    port = free_port()
-    proxy = TcpProxy("kafka", ("127.0.0.1", port))
-    kafka = Kafka(tmp_path / "k", port=port, settings={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"})
-    kafka.bootstrap = f"127.0.0.1:{proxy.port}"
-    yield kafka, proxy
-    kafka.close()
-    proxy.close()
 
 
 def test_event_that_waits_for_kafka_for_as_long_as_its_topic_keeps_it_is_dated_anew(make_pipeline, proxied):

@@ -130,6 +130,32 @@ def test_nothing_is_dropped_while_a_slot_is_missing(make_pipeline):
     assert "walpost.pipeline is empty" in maintain(p)[1]
 
 
+def with_old_undelivered_rows(make_pipeline):
+    """A pipeline that is stopped, and the ids of its old rows."""
+    p = make_pipeline().start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.execute(OLD, p.name, "10 days", 7)  # not delivered
+    undelivered = p.stored_ids()
+    maintain(p)
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    return p, undelivered
+
+
+def assert_kept_until_they_are_sent(p, undelivered, warning):
+    p.walpost.start()
+    p.wait_confirmed()
+    maintain(p)
+    reconnect(p)
+    did, warnings = maintain(p)
+    assert p.stored_ids() == undelivered and not did and warning in warnings
+    p.walpost.verb("replay", "--missing", "--in-place")
+    assert set(undelivered) <= set(p.ids())
+    p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
+    assert "dropped" in {action for action, _ in maintain(p)[0]}
+
+
 FOREIGN_HANDS = {
     "advance": ["SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())"],
     "new slot": ["SELECT pg_drop_replication_slot(%s)", "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"],
@@ -140,14 +166,7 @@ FOREIGN_HANDS = {
 @pytest.mark.smoke
 @pytest.mark.parametrize("hand", FOREIGN_HANDS)
 def test_nothing_undelivered_is_dropped_because_a_foreign_hand_has_moved_the_slot(make_pipeline, hand):
-    p = make_pipeline().start()
-    p.insert(1, 5)
-    p.wait_confirmed()
-    assert p.walpost.stop() == 0
-    p.execute(OLD, p.name, "10 days", 7)  # not delivered
-    undelivered = p.stored_ids()
-    maintain(p)
-    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    p, undelivered = with_old_undelivered_rows(make_pipeline)
     for statement in FOREIGN_HANDS[hand]:
         p.execute(statement, p.name)
     p.walpost.start(wait="halted")
@@ -158,41 +177,16 @@ def test_nothing_undelivered_is_dropped_because_a_foreign_hand_has_moved_the_slo
     # Going on from here does not say that they may go: they are sent from the table first.
     assert p.walpost.stop() == 0
     p.walpost.verb("slot", "advance", "--yes")
-    p.walpost.start()
-    p.wait_confirmed()
-    maintain(p)
-    reconnect(p)
-    did, warnings = maintain(p)
-    assert p.stored_ids() == undelivered and not did and "dlq discard --reason transactions_skipped" in warnings
-    p.walpost.verb("replay", "--missing", "--in-place")
-    assert set(undelivered) <= set(p.ids())
-    p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
-    assert "dropped" in {action for action, _ in maintain(p)[0]}
+    assert_kept_until_they_are_sent(p, undelivered, "dlq discard --reason transactions_skipped")
 
 
-# To leave the gap is no word about what may leave the table.
+# Who leaves the gap does not say that its rows may go.
 @pytest.mark.smoke
 def test_nothing_undelivered_is_dropped_because_its_gap_was_left(make_pipeline):
-    p = make_pipeline().start()
-    p.insert(1, 5)
-    p.wait_confirmed()
-    assert p.walpost.stop() == 0
-    p.execute(OLD, p.name, "10 days", 7)  # not delivered
-    undelivered = p.stored_ids()
-    maintain(p)
-    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    p, undelivered = with_old_undelivered_rows(make_pipeline)
     p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
     assert "dlq discard --reason transactions_skipped" in p.walpost.verb("slot", "recreate", "--leave-gap", "--yes").stdout
-    p.walpost.start()
-    p.wait_confirmed()
-    maintain(p)
-    reconnect(p)
-    did, warnings = maintain(p)
-    assert p.stored_ids() == undelivered and not did and "slot recreate --leave-gap" in warnings
-    p.walpost.verb("replay", "--missing", "--in-place")
-    assert set(undelivered) <= set(p.ids())
-    p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
-    assert "dropped" in {action for action, _ in maintain(p)[0]}
+    assert_kept_until_they_are_sent(p, undelivered, "slot recreate --leave-gap")
 
 
 def test_nothing_is_dropped_before_it_is_noted_how_far_was_delivered(make_pipeline):

@@ -1,9 +1,6 @@
 """A broker rejects a record, and then no broker says who leads its topic. That nobody contradicts is no agreement."""
 
-import pytest
 import servers
-from servers import Kafka, free_port
-from tcp_proxy import TcpProxy
 
 ROWS = "decode((SELECT string_agg(md5(n::text || '.' || i::text), '') FROM generate_series(1, 600) i), 'hex')"
 
@@ -40,17 +37,6 @@ class _Connection:
 
     def down(self, data):
         return data
-
-
-@pytest.fixture(name="proxied")
-def fixture_proxied(tmp_path):
-    port = free_port()
-    proxy = TcpProxy("kafka", ("127.0.0.1", port))
-    kafka = Kafka(tmp_path / "k", port=port, settings={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"})
-    kafka.bootstrap = f"127.0.0.1:{proxy.port}"
-    yield kafka, proxy
-    kafka.close()
-    proxy.close()
 
 
 def rejecting_topic(make_pipeline, kafka):
