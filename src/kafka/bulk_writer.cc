@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kPollStep{100};
-constexpr milliseconds kAskAgainAfter{100};
+constexpr milliseconds kTryAgainAfter{100};
 // What was said of one record counts for the next ones for so long, or unknown_topic_wait.
 constexpr milliseconds kDoubtKept{10'000};
 constexpr const char* kDoesNotExist = "it does not exist: create it";
@@ -338,7 +338,7 @@ absl::Status BulkWriter::WriteOne(const rd_kafka_message_t& message) {
   while (target.takes_nothing.empty()) {
     const Answer answer = WriteOnce(message);
     if (MayPass(message, answer, &target)) {
-      poll(nullptr, 0, static_cast<int>(kAskAgainAfter.count()));
+      poll(nullptr, 0, static_cast<int>(kTryAgainAfter.count()));
       continue;
     }
     const bool may_not = absl::IsPermissionDenied(answer.status);

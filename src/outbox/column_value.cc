@@ -222,7 +222,7 @@ absl::StatusOr<std::string_view> ToBytes(const Value& value, std::uint32_t oid,
 }
 
 absl::StatusOr<std::int64_t> ToInteger(const Value& value, std::uint32_t oid) {
-  if (value.kind == Value::Kind::kBinary) {
+  if (value.is_binary()) {
     return BinaryInteger(value.bytes, oid);
   }
   std::int64_t number = 0;

@@ -81,7 +81,7 @@ bool HasFixedScale(std::int32_t modifier) {
 }
 
 absl::StatusOr<std::string> DecimalText(const Value& value) {
-  if (value.kind == Value::Kind::kBinary) {
+  if (value.is_binary()) {
     ASSIGN_OR_RETURN(const std::string plain, PlainText(value.bytes));
     return AsJava(plain);
   }

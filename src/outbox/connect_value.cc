@@ -23,12 +23,6 @@ using pgoutput::Value;
 
 constexpr std::int32_t kMillisPrecision = 3;
 
-absl::Status Invalid(std::string_view what) {
-  return absl::InvalidArgumentError(std::string(what));
-}
-
-bool Binary(const Value& value) { return value.kind == Value::Kind::kBinary; }
-
 // One number of `digits` and an exponent, as Java lays it out.
 std::string LayOut(bool negative, const std::string& digits, int exponent) {
   std::string text = negative ? "-" : "";
@@ -72,24 +66,27 @@ std::string PrintJava(Number number) {
 }
 
 absl::StatusOr<std::string> RealText(const Value& value, std::uint32_t oid) {
-  if (Binary(value)) {
+  if (value.is_binary()) {
     base::ByteReader reader(value.bytes);
     if (oid == type_oid::kFloat4) {
       const auto number = std::bit_cast<float>(reader.I32());
-      return reader.AtEnd() ? absl::StatusOr<std::string>(PrintJava(number)) : Invalid("a real");
+      return reader.AtEnd() ? absl::StatusOr<std::string>(PrintJava(number))
+                            : absl::InvalidArgumentError("a real");
     }
     const auto number = std::bit_cast<double>(reader.I64());
-    return reader.AtEnd() ? absl::StatusOr<std::string>(PrintJava(number)) : Invalid("a double");
+    return reader.AtEnd() ? absl::StatusOr<std::string>(PrintJava(number))
+                          : absl::InvalidArgumentError("a double");
   }
   const std::string text(value.bytes);
   if (oid == type_oid::kFloat4) {
     float number = 0;
-    return absl::SimpleAtof(text, &number) ? absl::StatusOr<std::string>(PrintJava(number))
-                                           : Invalid("text that is not a number");
+    return absl::SimpleAtof(text, &number)
+               ? absl::StatusOr<std::string>(PrintJava(number))
+               : absl::InvalidArgumentError("text that is not a number");
   }
   double number = 0;
   return absl::SimpleAtod(text, &number) ? absl::StatusOr<std::string>(PrintJava(number))
-                                         : Invalid("text that is not a number");
+                                         : absl::InvalidArgumentError("text that is not a number");
 }
 
 // A column in milliseconds has no more digits: the server has rounded.
@@ -112,7 +109,7 @@ absl::StatusOr<std::string> InstantText(const Value& value) {
   const absl::Time time = absl::FromUnixMicros(instant.time_since_epoch().count());
   const absl::CivilSecond civil = absl::ToCivilSecond(time, absl::UTCTimeZone());
   if (civil.year() < 1 || civil.year() > 9999) {
-    return Invalid("a time outside the years 1 to 9999");
+    return absl::InvalidArgumentError("a time outside the years 1 to 9999");
   }
   return absl::FormatTime("%E4Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
 }
@@ -236,7 +233,7 @@ absl::StatusOr<std::string_view> ConnectColumn::Text(const Value& value,
     case Kind::kBool:
       return ToText(value, oid_, scratch);
     case Kind::kInteger:
-      if (oid_ == type_oid::kOid && Binary(value)) {
+      if (oid_ == type_oid::kOid && value.is_binary()) {
         base::ByteReader reader(value.bytes);
         *scratch = std::to_string(static_cast<std::uint32_t>(reader.I32()));
         return std::string_view(*scratch);
@@ -277,7 +274,8 @@ absl::Status ConnectColumn::AppendJson(const Value& value, std::string* json) co
   ASSIGN_OR_RETURN(const std::string_view text, Text(value, &scratch));
   const bool named_number = kind_ == Kind::kReal && text.find_first_of("NI") != text.npos;
   if (kind_ == Kind::kText || kind_ == Kind::kInstant || kind_ == Kind::kBytes || named_number) {
-    return AppendJsonText(text, json) ? absl::OkStatus() : Invalid("text that is not UTF-8");
+    return AppendJsonText(text, json) ? absl::OkStatus()
+                                      : absl::InvalidArgumentError("text that is not UTF-8");
   }
   json->append(text);
   return absl::OkStatus();

@@ -17,24 +17,18 @@ using pgoutput::Value;
 
 constexpr std::int64_t kUnixDaysOf2000 = 10'957;
 
-absl::Status Invalid(std::string_view what) {
-  return absl::InvalidArgumentError(std::string(what));
-}
-
-bool Binary(const Value& value) { return value.kind == Value::Kind::kBinary; }
-
 absl::StatusOr<std::int64_t> ReadBinary(const Value& value, bool wide) {
   base::ByteReader reader(value.bytes);
   const std::int64_t number = wide ? reader.I64() : reader.I32();
   if (!reader.AtEnd()) {
-    return Invalid("a binary time of another size");
+    return absl::InvalidArgumentError("a binary time of another size");
   }
   const std::int64_t last = wide ? std::numeric_limits<std::int64_t>::max()
                                  : std::int64_t{std::numeric_limits<std::int32_t>::max()};
   const std::int64_t first = wide ? std::numeric_limits<std::int64_t>::min()
                                   : std::int64_t{std::numeric_limits<std::int32_t>::min()};
   if (number == last || number == first) {
-    return Invalid("an infinite time");
+    return absl::InvalidArgumentError("an infinite time");
   }
   return number;
 }
@@ -44,7 +38,7 @@ absl::StatusOr<absl::Time> Parse(std::string_view text, const char* format) {
   std::string error;
   if (!absl::ParseTime(format, absl::string_view(text.data(), text.size()), &time, &error) ||
       time == absl::InfiniteFuture() || time == absl::InfinitePast()) {
-    return Invalid("a time that is infinite or not in ISO form");
+    return absl::InvalidArgumentError("a time that is infinite or not in ISO form");
   }
   return time;
 }
@@ -65,7 +59,7 @@ std::string WithSignedYear(std::string_view text) {
 }  // namespace
 
 absl::StatusOr<std::int64_t> ToUnixDays(const Value& value) {
-  if (Binary(value)) {
+  if (value.is_binary()) {
     ASSIGN_OR_RETURN(const std::int64_t days, ReadBinary(value, false));
     return days + kUnixDaysOf2000;
   }
@@ -74,7 +68,7 @@ absl::StatusOr<std::int64_t> ToUnixDays(const Value& value) {
 }
 
 absl::StatusOr<std::int64_t> ToDayMicros(const Value& value) {
-  if (Binary(value)) {
+  if (value.is_binary()) {
     return ReadBinary(value, true);
   }
   if (value.bytes == "24:00:00") {
@@ -86,11 +80,11 @@ absl::StatusOr<std::int64_t> ToDayMicros(const Value& value) {
 
 absl::StatusOr<base::WallTime> ToInstant(const Value& value) {
   constexpr std::int64_t kLast = std::numeric_limits<std::int64_t>::max();
-  constexpr std::string_view kTooLate = "a time so late that no count of microseconds reaches it";
-  if (Binary(value)) {
+  constexpr const char* kTooLate = "a time so late that no count of microseconds reaches it";
+  if (value.is_binary()) {
     ASSIGN_OR_RETURN(const std::int64_t micros, ReadBinary(value, true));
     return micros > kLast - base::kPostgresEpochUnixMicros
-               ? absl::StatusOr<base::WallTime>(Invalid(kTooLate))
+               ? absl::StatusOr<base::WallTime>(absl::InvalidArgumentError(kTooLate))
                : base::FromPostgresMicros(micros);
   }
   const std::string text = WithSignedYear(value.bytes);
@@ -98,7 +92,7 @@ absl::StatusOr<base::WallTime> ToInstant(const Value& value) {
   ASSIGN_OR_RETURN(const absl::Time time,
                    Parse(text, offset ? "%Y-%m-%d %H:%M:%E*S%Ez" : "%Y-%m-%d %H:%M:%E*S"));
   if (time > absl::FromUnixMicros(kLast)) {
-    return Invalid(kTooLate);
+    return absl::InvalidArgumentError(kTooLate);
   }
   return base::WallTime(std::chrono::microseconds(absl::ToUnixMicros(time)));
 }

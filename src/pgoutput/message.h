@@ -69,6 +69,8 @@ struct Value {
 
   Kind kind = Kind::kNull;
   std::string_view bytes;
+
+  bool is_binary() const { return kind == Kind::kBinary; }
 };
 
 struct Insert {

@@ -14,11 +14,19 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 
 namespace walpost::postgres {
 
 using Cell = std::optional<std::string>;  // nullopt = NULL
 using Row = std::vector<Cell>;
+
+// 0 also for NULL and for what is no such number.
+template <typename Number>
+Number NumberOf(const Cell& cell) {
+  Number number = 0;
+  return cell && absl::SimpleAtoi(*cell, &number) ? number : 0;
+}
 
 class SqlConnection {
  public:

@@ -17,7 +17,7 @@ namespace {
 using base::Lsn;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kReportEvery = 10'000;
+constexpr std::uint64_t kReportEveryRead = 10'000;
 
 class Auditor {
  public:
@@ -63,7 +63,7 @@ class Auditor {
       ids_may_repeat_.push_back(NameOf(outbox));
     }
     return reader.ForEach([&](const ReadRow& row) {
-      if (row.number % kReportEvery == 0 || row.number + 1 == reader.count()) {
+      if (row.number % kReportEveryRead == 0 || row.number + 1 == reader.count()) {
         ReportProgress(NameOf(outbox), row.number + 1, reader.count());
       }
       return reconciliation_.Add(row, source, NameOf(outbox));

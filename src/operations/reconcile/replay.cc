@@ -26,7 +26,7 @@ using base::Lsn;
 using std::chrono::steady_clock;
 
 constexpr std::string_view kKind = "replay";
-constexpr std::uint64_t kReportEvery = 1'000;
+constexpr std::uint64_t kReportEverySent = 1'000;
 
 // Lets so many pass in a second.
 class Pace {
@@ -254,7 +254,7 @@ class Replayer {
       }
       pace_.Await();
       RETURN_IF_ERROR(SendRow(row));
-      if (++sent % kReportEvery == 0 && options_.on_progress) {
+      if (++sent % kReportEverySent == 0 && options_.on_progress) {
         options_.on_progress(name, sent, reader->count());
       }
       return absl::OkStatus();

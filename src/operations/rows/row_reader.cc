@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "operations/deadletters/dlq.h"
@@ -15,6 +14,7 @@ namespace walpost::operations {
 namespace {
 
 using postgres::Cell;
+using postgres::NumberOf;
 using postgres::QuoteIdentifier;
 using postgres::Row;
 using postgres::SqlConnection;
@@ -27,12 +27,6 @@ constexpr std::size_t kSeq = 0;
 constexpr std::size_t kTransaction = 1;
 constexpr std::size_t kCreated = 2;
 constexpr std::size_t kId = 3;
-
-template <typename Number>
-Number NumberOf(const Cell& cell) {
-  Number number = 0;
-  return cell && absl::SimpleAtoi(*cell, &number) ? number : 0;
-}
 
 // Whoever inserts may write any time. One that no row can have been made at counts as none: infinity and
 // years that fit into no number, and what is yet to come, behind which no record would be looked for.

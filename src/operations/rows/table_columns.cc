@@ -3,24 +3,17 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 
 namespace walpost::operations {
 namespace {
 
-using postgres::Cell;
+using postgres::NumberOf;
 using postgres::Row;
 
 // The server describes types in its stream from this number on.
 constexpr std::uint32_t kFirstDescribedType = 10'000;
-
-template <typename Number>
-Number NumberOf(const Cell& cell) {
-  Number number = 0;
-  return cell && absl::SimpleAtoi(*cell, &number) ? number : 0;
-}
 
 }  // namespace
 

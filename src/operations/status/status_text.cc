@@ -11,7 +11,6 @@ namespace {
 
 using nlohmann::json;
 using std::chrono::milliseconds;
-using Level = Judgement::Level;
 
 // What is not there, or of another type, is shown as nothing: versions differ.
 const json& At(const json& status, const char* pointer) {
@@ -166,15 +165,17 @@ std::string MonitorText(const json& status) {
 }
 
 // A worse one replaces what was found before.
-void Find(Level level, std::string why, Judgement* judgement) {
+void Find(Judgement::Level level, std::string why, Judgement* judgement) {
   if (level > judgement->level) {
     *judgement = Judgement{level, std::move(why)};
   }
 }
 
 template <typename T>
-Level LevelOf(T value, T warning, T critical) {
-  return value >= critical ? Level::kCritical : value >= warning ? Level::kWarning : Level::kOk;
+Judgement::Level LevelOf(T value, T warning, T critical) {
+  return value >= critical  ? Judgement::Level::kCritical
+         : value >= warning ? Judgement::Level::kWarning
+                            : Judgement::Level::kOk;
 }
 
 }  // namespace
@@ -209,10 +210,10 @@ std::string DurationText(milliseconds duration) {
 
 Judgement JudgeStatus(const json& status, bool live, const Thresholds& thresholds) {
   const std::string state = Text(status, "/state");
-  Judgement judgement{Level::kOk, state};
+  Judgement judgement{Judgement::Level::kOk, state};
   const std::uint64_t parked = Number(status, "/events/parked_keys");
   if (parked > 0) {
-    Find(Level::kWarning, absl::StrFormat("%d parked keys", parked), &judgement);
+    Find(Judgement::Level::kWarning, absl::StrFormat("%d parked keys", parked), &judgement);
   }
   const std::uint64_t lag = Number(status, "/source/lag_bytes");
   Find(LevelOf(lag, thresholds.lag_warning, thresholds.lag_critical),
@@ -228,10 +229,10 @@ Judgement JudgeStatus(const json& status, bool live, const Thresholds& threshold
          absl::StrFormat("%s since %s", state, DurationText(*since)), &judgement);
   }
   if (state == "halted") {
-    judgement = {Level::kCritical, "halted: " + ReasonOf(status)};
+    judgement = {Judgement::Level::kCritical, "halted: " + ReasonOf(status)};
   }
   if (!live) {
-    judgement = {Level::kCritical, "the process hangs"};
+    judgement = {Judgement::Level::kCritical, "the process hangs"};
   }
   return judgement;
 }
@@ -291,15 +292,16 @@ std::string StatusAsText(const json& status, bool live) {
 
 Judgement JudgeSlot(const std::optional<postgres::SlotInfo>& slot) {
   if (!slot) {
-    return {Level::kCritical, "walpost does not answer, and its slot does not exist"};
+    return {Judgement::Level::kCritical, "walpost does not answer, and its slot does not exist"};
   }
   if (slot->wal_status == "lost") {
-    return {Level::kCritical, "walpost does not answer, and its slot is lost"};
+    return {Judgement::Level::kCritical, "walpost does not answer, and its slot is lost"};
   }
-  return slot->active ? Judgement{Level::kUnknown,
+  return slot->active ? Judgement{Judgement::Level::kUnknown,
                                   "walpost does not answer here, but its slot is "
                                   "being read"}
-                      : Judgement{Level::kCritical, "walpost does not run: nobody reads its slot"};
+                      : Judgement{Judgement::Level::kCritical,
+                                  "walpost does not run: nobody reads its slot"};
 }
 
 std::string SlotAsText(const std::string& name, const std::optional<postgres::SlotInfo>& slot) {

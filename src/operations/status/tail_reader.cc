@@ -14,7 +14,7 @@
 namespace walpost::operations {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
 // A schema is written into a record by who sends it.
 envelope::EncoderOptions WithoutFraming(envelope::EncoderOptions options) {
@@ -28,13 +28,13 @@ std::string CommitTime(base::WallTime time) {
                           absl::UTCTimeZone());
 }
 
-Json TextOrNull(std::string_view text) {
-  return text.empty() ? Json(nullptr) : Json(std::string(text));
+ordered_json TextOrNull(std::string_view text) {
+  return text.empty() ? ordered_json(nullptr) : ordered_json(std::string(text));
 }
 
-void AddBytes(const std::string& name, std::optional<std::string_view> bytes, Json* json) {
+void AddBytes(const std::string& name, std::optional<std::string_view> bytes, ordered_json* json) {
   if (!bytes || base::IsUtf8(*bytes)) {
-    (*json)[name] = bytes ? Json(std::string(*bytes)) : Json(nullptr);
+    (*json)[name] = bytes ? ordered_json(std::string(*bytes)) : ordered_json(nullptr);
   } else {
     (*json)[name + "_base64"] = absl::Base64Escape(std::string(*bytes));
   }
@@ -140,7 +140,7 @@ std::optional<std::string> TailReader::Line(absl::Status mapped, const outbox::E
   if (mapped.ok()) {
     mapped = encoder->Encode(event, position, transaction_, &arena_, &record);
   }
-  Json json;
+  ordered_json json;
   json["committed_at"] = CommitTime(transaction_.commit_time);
   json["position"] = position.ToString();
   json["xid"] = transaction_.xid.value;
@@ -152,7 +152,7 @@ std::optional<std::string> TailReader::Line(absl::Status mapped, const outbox::E
   } else {
     json["topic"] = std::string(record.topic);
     AddBytes("key", record.key, &json);
-    json["headers"] = Json::object();
+    json["headers"] = ordered_json::object();
     for (const envelope::RecordHeader& header : record.headers) {
       AddBytes(std::string(header.name), header.value, &json["headers"]);
     }
@@ -162,7 +162,7 @@ std::optional<std::string> TailReader::Line(absl::Status mapped, const outbox::E
     arena_.Release(record.block);
   }
   if (options_.json) {
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   }
   std::string text = absl::StrFormat(
       "%s %s %s %s %s", json["committed_at"].get<std::string>(),

@@ -195,6 +195,35 @@ def test_edge_may_do_what_a_pure_module_may_not(tree):
     assert tree.lint() == (0, [])
 
 
+# --- Names ---
+
+
+@pytest.mark.parametrize("first, second, name", [
+    ("constexpr int kLimit = 1;\n", "constexpr long kLimit{2};\n", "kLimit"),
+    ("using Level = A::Level;\n", "using Level = B::Level;\n", "Level"),
+    ("struct Part {\n", "class Part : public Base {\n", "Part"),
+    ("bool Binary(const Value& value) { return true; }\n", "bool Binary(const Value& value) {\n", "Binary(const Value& value)"),
+])
+def test_name_that_two_files_of_a_module_define_is_found(tree, first, second, name):
+    tree.write("src/base/first.cc", first)
+    tree.write("src/outbox/first.cc", first)  # another module: they meet nowhere
+    assert tree.lint() == (0, [])
+    tree.write("src/base/second.cc", second)
+    assert tree.finding() == f"src/base/second.cc:1: {name} is also defined in src/base/first.cc"
+
+
+@pytest.mark.parametrize("first, second", [
+    ("using Clock = std::chrono::steady_clock;\n", "using Clock = std::chrono::steady_clock;\n"),
+    ("int Add(int a) {\n", "int Add(long a) {\n"),
+    ("void First::Run() {\n", "void Second::Run() {\n"),
+    ("struct Part;\n", "struct Part {\n"),
+])
+def test_names_that_differ_or_mean_the_same_are_not(tree, first, second):
+    tree.write("src/base/first.cc", first)
+    tree.write("src/base/second.cc", second)
+    assert tree.lint() == (0, [])
+
+
 # --- Sizes ---
 
 
