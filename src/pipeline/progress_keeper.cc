@@ -66,7 +66,8 @@ void ProgressKeeper::Tick(base::Lsn safe, std::uint64_t dead_letters, bool hurry
   const base::Lsn begun = remembered_ ? acknowledged_ : facts_->start_lsn;
   const base::Lsn position = std::max(safe, begun);
   const bool to_adopt = adopted_ && !adopted_made_;
-  if (position <= acknowledged_ && !to_adopt) {
+  const bool again = made_at_ && now.mono >= *made_at_ + kAgainAfter;
+  if (position <= acknowledged_ && !to_adopt && !again) {
     return;
   }
   const bool due = hurry || !made_at_ || now.mono >= *made_at_ + kEvery;
@@ -173,10 +174,10 @@ std::optional<base::MonotonicTime> ProgressKeeper::NextDeadline(base::Lsn safe) 
   if (phase_ == Phase::kWaiting && retry_at_ != base::MonotonicTime()) {
     return retry_at_;
   }
-  if (phase_ != Phase::kNone || !on() || !facts_ || safe <= acknowledged_ || !made_at_) {
+  if (phase_ != Phase::kNone || !on() || !facts_ || !made_at_) {
     return std::nullopt;
   }
-  return *made_at_ + kEvery;
+  return safe <= acknowledged_ ? *made_at_ + kAgainAfter : *made_at_ + kEvery;
 }
 
 }  // namespace walpost::pipeline

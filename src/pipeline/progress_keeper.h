@@ -36,6 +36,9 @@ class ProgressKeeper {
   // Sequences from here on are progress records; the tracker does not know them.
   static constexpr delivery::Sequence kFirstSequence = delivery::Sequence{1} << 63U;
   static constexpr std::chrono::milliseconds kEvery{1'000};
+  // A position that does not move is written again: a lower one that lands late would else stay the last
+  // record, and compaction keeps the last one.
+  static constexpr std::chrono::milliseconds kAgainAfter{300'000};
   // Unacknowledged for longer than this, it counts as something undelivered.
   static constexpr std::chrono::milliseconds kLateAfter{500};
   static constexpr std::chrono::milliseconds kRetryRejectedAfter{5'000};
@@ -70,9 +73,10 @@ class ProgressKeeper {
   // For a new look at everything.
   void Forget();
 
-  // The part of `safe` that may be confirmed.
+  // The part of `safe` that may be confirmed. Nothing before an adoption is remembered: another record of
+  // its epoch, with a lower position, may land first.
   base::Lsn Confirmable(base::Lsn safe) const {
-    return on() ? std::min(safe, acknowledged_) : safe;
+    return on() ? std::min(safe, adopted_ ? base::Lsn() : acknowledged_) : safe;
   }
 
   // What was adopted is not remembered yet. Until then nothing is read: a process that takes its place would
