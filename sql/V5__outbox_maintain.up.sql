@@ -264,7 +264,7 @@ $$;
 -- Why a row with this tx is never known to be delivered; NULL where it may be. No row that is visible has a tx that this cluster has not
 -- given out, but for those of this transaction itself.
 CREATE OR REPLACE FUNCTION outbox.of_another_cluster(tx xid8) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT 'rows have a tx of another cluster, as a dump brings it along. If Kafka has these events: UPDATE outbox.events SET tx = DEFAULT'
+    SELECT 'rows have a tx of another cluster, as a dump brings it along. If Kafka has these events: UPDATE outbox.events SET tx = DEFAULT WHERE tx > pg_current_xact_id()'
     WHERE tx >= pg_snapshot_xmax(pg_current_snapshot()) AND tx IS DISTINCT FROM pg_current_xact_id_if_assigned()
 $$;
 

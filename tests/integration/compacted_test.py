@@ -105,3 +105,25 @@ def test_other_tables_event_with_a_time_of_before_is_not_believed_to_be_older(tw
     rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
     assert rejected.returncode == 78 and topic in rejected.stderr and "--send-unproven" in rejected.stderr, rejected
     assert values(p, topic) == ["new"]
+
+
+@pytest.mark.parametrize("order", [None, "NULL", "7"], ids=["no_column", "null", "equal"])
+def test_row_that_no_order_puts_behind_the_one_that_is_there_is_not_passed_over(make_pipeline, kafka, order):
+    table = outbox("a") if order else {key: value for key, value in outbox("a").items() if key != "columns"}
+    p = make_pipeline(create_topic=False, config={"outboxes": [table]})
+    topic = kafka.create_topic(f"outbox.event.{p.name}", 1)
+    kafka.alter_topic(topic, {"cleanup.policy": "compact"})
+    p.execute("CREATE TABLE a (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload text,"
+              f" n bigint DEFAULT {order or 'NULL'}, happened timestamptz DEFAULT now())")
+    p.start()
+    delivered(p, "a", "first")
+    delivered(p, "a", "old")
+    p.execute("DELETE FROM a WHERE payload = 'first'")
+    lose_slot(p)
+    p.execute("VACUUM a")
+    add(p, "a", "new")  # where the first one lay
+    assert p.execute("SELECT payload FROM a") == [("new",), ("old",)]
+    rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert rejected.returncode == 78 and topic in rejected.stderr and "--send-unproven" in rejected.stderr, rejected
+    p.walpost.verb("slot", "recreate", "--yes", "--send-unproven")
+    assert values(p, topic)[-1] == "new"

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -125,6 +124,8 @@ absl::Status Reconciliation::Add(const ReadRow& row, std::uint64_t number,
                                  std::string_view source) {
   Entry entry;
   entry.number = number;
+  entry.has_order = row.order.has_value();
+  entry.order = row.order.value_or(0);
   entry.source = SourceOf(source);
   entry.at_ms = row.created_ms.value_or(0);
   std::string_view id = row.id;
@@ -409,18 +410,26 @@ absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled&
 }
 
 // Compaction leaves of a key what came last. So a row before one that is there was there, too, or
-// may no longer come. Between a row and what is about none of them there is no order to go by. Of a key that
-// has no record, what came last may have been without a value, which goes after a time.
+// may no longer come. Between a row and what is about none of them there is no order to go by, nor where the
+// table has none. Of a key that has no record, what came last may have been without a value, which goes
+// after a time.
 absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconciled& on_row) {
-  std::map<std::string, std::uint64_t> newest;  // by key: the last row that is there
-  std::set<std::string, std::less<>> foreign;   // keys of records about none
+  struct OfKey {
+    std::optional<std::uint64_t> newest;  // the order of the last row that is there
+    bool has_others = false;  // records about none of the rows, or about rows without an order
+  };
+
+  std::map<std::string, OfKey, std::less<>> keys;  // those with records
   RETURN_IF_ERROR(compacted_->ForEach(bucket, [&](std::string_view key, std::string_view data) {
     const auto entry = ReadBytes<Entry>(data);
-    if (entry.kind == Kind::kRecord) {
-      foreign.emplace(key);
-    } else if (entry.in_topic) {
-      std::uint64_t& number = newest[std::string(key)];
-      number = std::max(number, entry.number);
+    if (entry.kind == Kind::kRow && !entry.in_topic) {
+      return absl::OkStatus();
+    }
+    OfKey& records = keys[std::string(key)];
+    if (entry.has_order) {
+      records.newest = std::max(records.newest.value_or(0), entry.order);
+    } else {
+      records.has_others = true;
     }
     return absl::OkStatus();
   }));
@@ -430,12 +439,16 @@ absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconcil
       return absl::OkStatus();
     }
     Reconciled reconciled = ComparedOf(row, data.substr(sizeof(Entry)), topics_[row.topic]);
-    const auto found = newest.find(std::string(key));
-    const bool no_record = found == newest.end() && !foreign.contains(key);
-    reconciled.superseded = !row.in_topic && found != newest.end() && row.number < found->second;
-    // Not by their times either, which writers may choose.
-    reconciled.order_unproven = !row.in_topic && !reconciled.superseded && foreign.contains(key);
-    reconciled.deletion_unproven = no_record && row.at_ms < topics_[row.topic].deletions_since_ms;
+    const auto found = keys.find(key);
+    if (found == keys.end()) {
+      reconciled.deletion_unproven = row.at_ms < topics_[row.topic].deletions_since_ms;
+    } else if (!row.in_topic) {
+      const auto& [newest, has_others] = found->second;
+      reconciled.superseded = row.has_order && newest && row.order < *newest;
+      const bool is_newer = row.has_order && !has_others && row.order > *newest;
+      // Not by their times either, which writers may choose.
+      reconciled.order_unproven = !reconciled.superseded && !is_newer;
+    }
     return on_row(reconciled);
   });
 }

@@ -57,8 +57,8 @@ struct Reconciled {
   // Not in its topic, which is compacted, but a later row of its key is: sent now, it would come
   // behind that one. Only Judge `in_order` reports it, as the next one.
   bool superseded = false;
-  // Not in its topic, which is compacted, but a record of its key is that is about none of the rows and may
-  // be newer: another table's, a message, or another pipeline's.
+  // Not in its topic, which is compacted, but a record of its key is that may be newer: about none of the
+  // rows (another table's, a message, another pipeline's), or about one with no order to this one.
   bool order_unproven = false;
   // Nothing of its key is in its topic, which is compacted, and it is so old that what deleted the key may
   // have gone, too.
@@ -100,7 +100,7 @@ class Reconciliation {
 
   using OnReconciled = std::function<absl::Status(const Reconciled&)>;
 
-  // Each row once, in no order. `in_order`: a later row has a higher number, which shows what is
+  // Each row once, in no order. `in_order`: they were read in their order, which shows what is
   // superseded.
   absl::Status Judge(const OnReconciled& on_row, bool in_order = false);
 

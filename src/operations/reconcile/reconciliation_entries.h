@@ -29,12 +29,14 @@ struct Entry {
   bool shared_id = false;  // of a row
   bool in_topic = false;   // once judged, as what follows
   bool unproven = false;
+  bool has_order = false;  // of a row
   std::array<std::uint64_t, 2> key{};
   std::uint32_t topic = 0;
   std::uint32_t source = 0;    // of a row or dead letter
   std::int32_t partition = 0;  // of a record; of a row the one that it asks for, or -1
   std::int32_t key_hash = 0;   // of a row that has a key: kafka::KeyHash
   std::uint64_t number = 0;    // of a record its offset
+  std::uint64_t order = 0;     // as ReadRow has it
   std::int64_t at_ms = 0;
   std::int64_t bytes = 0;
   envelope::Position position;  // of a record that says where its event was committed, else 0

@@ -39,8 +39,9 @@ std::string Doubt(const Reconciled& reconciled, const std::string& topic) {
   if (reconciled.order_unproven) {
     return absl::StrFormat(
         "topic '%s' is compacted and has a record with the key of row %s that is about no row of "
-        "this table, so it is not known which is newer; --send-unproven sends such rows, perhaps "
-        "behind newer events of their keys",
+        "this table, or about one that no columns.seq puts before or behind it, so it is not known "
+        "which is newer; --send-unproven sends such rows, perhaps behind newer events of their "
+        "keys",
         topic, id);
   }
   return absl::StrFormat(

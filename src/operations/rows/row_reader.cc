@@ -140,6 +140,7 @@ absl::Status RowReader::Open(const std::string& where, Reading reading) {
     fetch_ = select;
     return absl::OkStatus();
   }
+  in_order_ = HasOrder();
   fetch_ = "FETCH ALL FROM walpost_rows";
   return connection_.Execute(
       absl::StrFormat("DECLARE walpost_rows %s CURSOR WITH HOLD FOR %s%s; COMMIT",
@@ -152,6 +153,7 @@ absl::Status RowReader::ForEach(const OnRow& on_row) {
     RETURN_IF_ERROR(connection_.Execute("MOVE BACKWARD ALL FROM walpost_rows"));
   }
   begun_ = true;
+  last_seq_.reset();
   std::uint64_t number = 0;
   return connection_.ForEachRow(fetch_,
                                 [&](const Row& row) { return Take(row, number++, on_row); });
@@ -170,13 +172,19 @@ absl::Status RowReader::Take(const Row& row, std::uint64_t number, const OnRow& 
   transaction.commit_time = created ? base::WallTime(created_at) : WallNow();
   absl::StatusOr<envelope::Record> record =
       encoder_.Encode(encoder_.ValuesOf(row), position, transaction);
+  const Cell& seq = row.at(extra + kSeq);
+  if (seq != last_seq_) {
+    last_seq_ = seq;
+    last_order_ = number;
+  }
   const Cell& id = row.at(extra + kId);
   const std::string id_text = id.value_or("");
   std::optional<std::int64_t> created_ms;
   if (created) {
     created_ms = std::chrono::floor<std::chrono::milliseconds>(created_at).count();
   }
-  return on_row(ReadRow{number, row.at(extra + kSeq), id_text, created_ms, record});
+  const auto order = in_order_ && seq ? std::optional(last_order_) : std::nullopt;
+  return on_row(ReadRow{number, seq, order, id_text, created_ms, record});
 }
 
 }  // namespace walpost::operations

@@ -25,6 +25,9 @@ namespace walpost::operations {
 struct ReadRow {
   std::uint64_t number = 0;  // from 0, the same in each reading
   const postgres::Cell& seq;
+  // The number of the first row with this seq, of a reading in order; none where seq is NULL or no column
+  // is one: the order in which rows lie in a table shows nothing.
+  std::optional<std::uint64_t> order;
   const std::string& id;
   std::optional<std::int64_t> created_ms;    // nothing also where it cannot be true
   absl::StatusOr<envelope::Record>& record;  // or why it is none
@@ -92,7 +95,10 @@ class RowReader {
   std::string order_;
   std::string fetch_;  // SQL
   std::uint64_t count_ = 0;
+  bool in_order_ = false;
   bool begun_ = false;
+  postgres::Cell last_seq_;
+  std::uint64_t last_order_ = 0;
 };
 
 }  // namespace walpost::operations
