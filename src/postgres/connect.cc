@@ -232,11 +232,11 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   if (const Result unlimited = connection.LimitLockWaits({}, deadline); !unlimited.ok()) {
     return QueryFailure("SET lock_timeout", unlimited.error(), connection.endpoint());
   }
-  const Result start =
-      connection.Query(StartReplicationCommand(StartOptions{
-                           options.slot, options.publication, report.facts.start_lsn,
-                           report.facts.server_version, !options.message_prefixes.empty()}),
-                       deadline);
+  const Result start = connection.Query(
+      StartReplicationCommand(StartOptions{options.slot, options.publication,
+                                           report.facts.start_lsn, report.facts.server_version,
+                                           !options.message_prefixes.empty(), options.text_values}),
+      deadline);
   if (!start.ok()) {
     return StartFailure(start.error(), options.slot, connection.endpoint());
   }

@@ -209,6 +209,10 @@ StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
   return end;
 }
 
+bool NeedsTextValues(const StreamEnd& end) {
+  return end.kind == StreamEnd::Kind::kServerError && end.sqlstate == sqlstate::kUndefinedFunction;
+}
+
 std::string SqlstateInVerboseMessage(std::string_view message) {
   std::string found;
   // "FATAL:  28P01: text": two spaces follow only the severity of a server's message.

@@ -55,6 +55,10 @@ base::StreamEnd StartFailure(const ServerError& error, std::string_view slot,
 base::StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
                               std::string_view publication, const Endpoint& endpoint);
 
+// Whether the stream ended because a type in a published table has no binary form, or an element of it:
+// another stream gets all values as text.
+bool NeedsTextValues(const base::StreamEnd& end);
+
 // The last SQLSTATE in a message that libpq made with PQERRORS_VERBOSE; empty when there is none.
 std::string SqlstateInVerboseMessage(std::string_view message);
 

@@ -26,6 +26,7 @@ constexpr std::string_view kReadOnlySqlTransaction = "25006";
 constexpr std::string_view kSerializationFailure = "40001";
 constexpr std::string_view kUndefinedColumn = "42703";
 constexpr std::string_view kUndefinedFile = "58P01";
+constexpr std::string_view kUndefinedFunction = "42883";
 constexpr std::string_view kUndefinedObject = "42704";
 constexpr std::string_view kUndefinedTable = "42P01";
 

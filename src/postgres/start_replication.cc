@@ -36,7 +36,7 @@ std::string StartReplicationCommand(const StartOptions& options) {
       QuoteIdentifier(options.slot), options.start_lsn.ToString(),
       QuoteLiteral(QuoteIdentifier(options.publication)));
   if (options.server_version >= kBinaryAndMessagesSince) {
-    command += ", binary 'true'";
+    command += options.text_values ? "" : ", binary 'true'";
     if (options.messages) {
       command += ", messages 'true'";
     }

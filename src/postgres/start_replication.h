@@ -21,10 +21,11 @@ struct StartOptions {
   base::Lsn start_lsn;
   int server_version = 0;
   bool messages = false;
+  bool text_values = false;
 };
 
 // An option the server does not know is an error, so they follow from its version: `binary` and
-// `messages` exist from 14. proto_version 1 serves on every version while streaming is off.
+// `messages` exist from 14; before, values are text. proto_version 1 serves on every version while streaming is off.
 std::string StartReplicationCommand(const StartOptions& options);
 
 // Lines of "<timeline> TAB <end LSN> TAB <reason>"; '#' starts a comment. kDataLoss otherwise.

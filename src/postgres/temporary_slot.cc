@@ -61,10 +61,12 @@ std::variant<Connected, StreamEnd> ConnectTemporarySlot(const ConnectOptions& op
   const auto from = base::Lsn::Parse(created.Text(0, 1));
   report.facts.start_lsn = from.ok() ? *from : base::Lsn();
   GrowReceiveBuffer(&connection, deadline);
+  // As text, which every type has: a few rows are to be seen, and no attempt comes after this one.
   const Result start =
       connection.Query(StartReplicationCommand(StartOptions{
                            slot, options.publication, report.facts.start_lsn,
-                           report.facts.server_version, !options.message_prefixes.empty()}),
+                           report.facts.server_version, !options.message_prefixes.empty(),
+                           /*text_values=*/true}),
                        deadline);
   if (!start.ok()) {
     return StartFailure(start.error(), slot, connection.endpoint());

@@ -16,6 +16,7 @@
 #include "pgoutput/frame.h"
 #include "pipeline/fingerprint.h"
 #include "postgres/encryption.h"
+#include "postgres/failure.h"
 #include "runtime/guard.h"
 
 namespace walpost::runtime {
@@ -36,6 +37,18 @@ void LogAdopted(const std::string& table) {
                       "--in-place --table %s` sends it",
                       table, table),
       {{"table", table}});
+}
+
+// Reads what has come, which comes again on the next connection. True: the stream has ended.
+bool SkipFrames(postgres::ReplicationStream* stream) {
+  using Next = postgres::ReplicationStream::Next;
+  std::string_view frame;
+  stream->Receive();
+  Next next = stream->Take(&frame);
+  while (next == Next::kFrame) {
+    next = stream->Take(&frame);
+  }
+  return next == Next::kEnded;
 }
 
 }  // namespace
@@ -200,11 +213,9 @@ void Loop::HandleConnect() {
   if (!start) {
     return;
   }
-
   streamed_from_ = options_.source;
-  // Shared by the two halves of the job.
-  auto result =
-      std::make_shared<std::optional<std::variant<postgres::Connected, postgres::StreamEnd>>>();
+  using Result = std::optional<std::variant<postgres::Connected, postgres::StreamEnd>>;
+  auto result = std::make_shared<Result>();  // shared by the two halves of the job
   helper_->Run(
       Helper::Queue::kSource,
       [result, connect = dependencies_.connect, options = streamed_from_, start,
@@ -375,14 +386,7 @@ void Loop::CloseFinishing() {
   if (finishing_ == nullptr) {
     return;
   }
-  std::string_view frame;
-  postgres::ReplicationStream::Next next = postgres::ReplicationStream::Next::kFrame;
-  finishing_->Receive();
-  while (next == postgres::ReplicationStream::Next::kFrame) {
-    next = finishing_->Take(&frame);
-  }
-  const bool ended = next == postgres::ReplicationStream::Next::kEnded;
-  if (ended || now_.mono >= finish_by_ || !finishing_->Flush().ok()) {
+  if (SkipFrames(finishing_.get()) || now_.mono >= finish_by_ || !finishing_->Flush().ok()) {
     finishing_.reset();
   }
 }
@@ -405,10 +409,7 @@ int Loop::ReadFrames() {
       pipeline_.OnFrame(frame, now_);
       ++frames;
     } else if (next == postgres::ReplicationStream::Next::kEnded) {
-      const postgres::StreamEnd end = stream_->end();
-      TakeNotices();
-      DropStream();
-      pipeline_.OnStreamEnd(end, now_);
+      EndStream(stream_->end());
       return frames;
     } else if (received) {
       break;
@@ -434,15 +435,14 @@ void Loop::SourceLost(const absl::Status& status) {
   // The server's last words may still be in the socket, and say more than "broken pipe".
   postgres::StreamEnd end;
   end.status = status;
-  std::string_view frame;
-  stream_->Receive();
-  postgres::ReplicationStream::Next next = stream_->Take(&frame);
-  while (next == postgres::ReplicationStream::Next::kFrame) {
-    next = stream_->Take(&frame);  // it comes again
-  }
-  if (next == postgres::ReplicationStream::Next::kEnded) {
+  if (SkipFrames(stream_.get())) {
     end = stream_->end();
   }
+  EndStream(end);
+}
+
+void Loop::EndStream(postgres::StreamEnd end) {
+  options_.source.text_values = options_.source.text_values || postgres::NeedsTextValues(end);
   TakeNotices();
   DropStream();
   pipeline_.OnStreamEnd(end, now_);

@@ -71,6 +71,7 @@ class Loop {
   void DropStream();
   int ReadFrames();
   void TakeNotices();
+  void EndStream(postgres::StreamEnd end);  // a copy: it may be that of the stream
   void SourceLost(const absl::Status& status);
   void Publish();
   void Wait(int frames);

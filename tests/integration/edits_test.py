@@ -147,6 +147,26 @@ def test_harmless_edits_while_away(make_pipeline):
     assert missing(p) == set() and len(p.records()) == 2 * (len(HARMLESS) + 1)
 
 
+# From 14 on values come in their binary form, and the server fails where a type has none.
+def test_column_whose_type_has_no_binary_form_costs_a_connection(make_pipeline):
+    p = make_pipeline(partitions=1).start()
+    insert(p)
+    p.execute("ALTER TABLE outbox.events ADD COLUMN rights aclitem[] DEFAULT ARRAY['postgres=r/postgres'::aclitem]")
+    insert(p)
+    p.wait_confirmed()
+    before = p.walpost.status()["reconnects"]
+    assert before == (0 if p.postgres.major < 14 else 1)
+    insert(p)
+    p.wait_confirmed()
+    assert p.walpost.status()["reconnects"] == before and missing(p) == set() and len(p.records()) == 6
+    assert p.walpost.stop() == 0
+    insert(p)
+    assert p.walpost.verb("tail", "--limit", "2").stdout.count("\n") == 2
+    p.walpost.start()
+    p.wait_confirmed()
+    assert missing(p) == set() and len(p.records()) == 8
+
+
 @pytest.mark.parametrize("case", cases(HALTING))
 def test_edit_halts_at_the_first_sign_and_nothing_is_missing_after_the_way_out(make_pipeline, case, postgres):
     """While walpost streams, and then while it is away."""
