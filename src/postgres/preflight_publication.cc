@@ -151,8 +151,10 @@ std::optional<StreamEnd> PreflightRun::Tables() {
 }
 
 // Where the server looks for what publishes a table: in its own row and in those of the tables whose
-// partition it is. From 15 on only its own row counts for a partition under its own name: the server takes
-// row filter and column list from there, and a parent's row may stay while that one comes and goes. From the
+// partition it is. From 15 on only a row with its own name counts for a partition and for a partitioned
+// table. The server takes row filter and column list of a partition from there, and a parent's row may stay
+// while that one comes and goes. And when a partitioned table goes from one schema to another, a server
+// that has decoded rows of its partitions publishes them as before until the connection ends. From the
 // catalogs alone, which one snapshot shows: pg_publication_tables has what holds a moment later, and it
 // waits for locks on any table that is published.
 Result PreflightRun::ReadTable(const SourceTable& wanted) {
@@ -171,7 +173,8 @@ Result PreflightRun::ReadTable(const SourceTable& wanted) {
       "listed AS (SELECT oid, prrelid AS relid, %s AS whole FROM pg_catalog.pg_publication_rel "
       "WHERE prpubid = %u), "
       "schemas AS (SELECT m.oid, r.oid AS relid FROM %s JOIN up ON up.relid = r.oid), "
-      "members AS (SELECT * FROM listed UNION ALL SELECT oid, relid, true FROM schemas), ",
+      "members AS (SELECT *, true AS by_name FROM listed UNION ALL SELECT oid, relid, true, false "
+      "FROM schemas), ",
       QuoteLiteral(wanted.schema), QuoteLiteral(wanted.table), parts ? "prqual IS NULL" : "true",
       facts().publication_oid,
       parts ? absl::StrFormat("pg_catalog.pg_class r JOIN pg_catalog.pg_publication_namespace m ON "
@@ -186,7 +189,11 @@ Result PreflightRun::ReadTable(const SourceTable& wanted) {
       "found AS (SELECT CASE up.chain WHEN '' THEN members.oid::bigint ELSE "
       "pg_catalog.hashtext(members.oid || ':' || up.chain)::bigint & 4294967295 END AS oid "
       "FROM up JOIN members USING (relid) WHERE members.whole%s) ",
-      all_tables_ ? "true" : "false", parts ? " AND up.depth = 0" : "");
+      all_tables_ ? "true" : "false",
+      parts
+          ? " AND up.depth = 0 AND (by_name OR (SELECT relkind <> 'p' AND NOT relispartition FROM "
+            "pg_catalog.pg_class WHERE oid = up.relid))"
+          : "");
   absl::StrAppendFormat(
       &sql,
       "SELECT c.oid, c.relkind, c.relpersistence, (SELECT relid FROM top), "
@@ -251,11 +258,11 @@ std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
   if (table.IsNull(0, kMemberships) && !all_tables_) {
     return OperatorEnd(
         HaltReason::kPublicationMissing,
-        absl::StrFormat("table %s.%s is a partition and published only through %s (%s), so a row "
-                        "filter or a column list of its own may have left something out, and "
-                        "nothing would show it: publish it by its own name, too: ALTER PUBLICATION "
-                        "%s ADD TABLE %s",
-                        wanted.schema, wanted.table, table.Text(0, kPublishedAsName),
+        absl::StrFormat("table %s.%s is %s, and %s publishes it by its schema or by another table "
+                        "only, so the server may have left out rows of it, and nothing would show "
+                        "it: publish it by its own name, too: ALTER PUBLICATION %s ADD TABLE %s",
+                        wanted.schema, wanted.table,
+                        table.True(0, kIsPartition) ? "a partition" : "partitioned",
                         PublicationText(), publication, name));
   }
   if (!table.IsNull(0, kChildren)) {

@@ -44,7 +44,7 @@ HALTING = {
                                 "ALTER PUBLICATION {name} SET TABLE outbox.events", words=OUT_AND_IN, since=15, smoke=True),
     "column list": Edit("ALTER PUBLICATION {name} SET TABLE outbox.events (id, created_at, aggregate_type, aggregate_id, event_type, payload)",
                         words="has a column list without", fix=WHOLE, since=15, smoke=True),
-    "whole schema instead": Edit("ALTER PUBLICATION {name} SET TABLES IN SCHEMA outbox", words=OUT_AND_IN, since=15,
+    "whole schema instead": Edit("ALTER PUBLICATION {name} SET TABLES IN SCHEMA outbox", words="by its own name", since=15,
                                  fix="ALTER PUBLICATION {name} SET TABLE outbox.events"),
     "mapped column dropped": Edit("ALTER TABLE outbox.events DROP COLUMN schema_name", reason="schema_mismatch", words="no column schema_name",
                                   fix="ALTER TABLE outbox.events ADD COLUMN schema_name text", verb=RECREATE,

@@ -3,7 +3,9 @@
 
 # It was published all the time.
 def test_table_that_goes_from_one_way_of_being_published_to_another_loses_nothing(make_pipeline):
-    p = make_pipeline(partitions=1).start()
+    p = make_pipeline(partitions=1)
+    p.walpost.verb("init", "--plain-table")  # a partitioned one must be published by its name
+    p.walpost.start()
     p.insert(1, 2)
     p.wait_confirmed()
     with p.postgres.connect(p.database, autocommit=False) as connection:

@@ -4,11 +4,13 @@ import signal
 
 import pytest
 from edits_in_flight_test import insert
-from edits_test import OUT_AND_IN, Edit, halted, insert_into, leaf_pipeline, missing
+from edits_test import OUT_AND_IN, OWN, Edit, halted, insert_into, leaf_pipeline, missing, own_pipeline
 
 
 def test_membership_with_a_row_filter_publishes_nothing_for_certain(make_pipeline):
-    p = make_pipeline().start()
+    p = make_pipeline()
+    p.walpost.verb("init", "--plain-table")  # a partitioned one must be published by its name
+    p.walpost.start()
     insert(p)
     for edit in ("ADD TABLES IN SCHEMA outbox", "SET TABLE outbox.events WHERE (aggregate_id = 'a'), TABLES IN SCHEMA outbox"):
         p.execute(f"ALTER PUBLICATION {p.name} {edit}")
@@ -55,6 +57,28 @@ def test_leaf_whose_ancestor_stays_published_has_a_filter_or_column_list_for_a_w
         p.walpost.start(wait=None)
     halted(p, Edit("", words=OUT_AND_IN))
     assert len(p.records()) == 1
+
+
+# A server that has decoded rows of its partitions goes on as before such a move until the connection ends.
+def test_partitioned_table_is_published_by_its_name_also_beside_its_schema(make_pipeline):
+    p = own_pipeline(make_pipeline, "orders")
+    p.execute(f"CREATE SCHEMA other; {OWN.format(table='orders')} PARTITION BY LIST (event_type);"
+              " CREATE TABLE other.leaf PARTITION OF app.orders DEFAULT")
+    publication = f'CREATE PUBLICATION "{p.name}" FOR TABLES IN SCHEMA app WITH (publish_via_partition_root = true)'
+    p.execute(publication)
+    rejected = p.walpost.verb("init", check=False)
+    by_name = f'ALTER PUBLICATION "{p.name}" ADD TABLE "app"."orders"'
+    assert rejected.returncode != 0 and by_name in rejected.stderr, rejected
+    p.execute(by_name)
+    p.start()
+    insert_into(p, "orders")
+    p.wait_confirmed()
+    p.execute("ALTER TABLE app.orders SET SCHEMA other; ANALYZE other.leaf")
+    p.execute("INSERT INTO other.orders (aggregate_type, aggregate_id, event_type) VALUES (%s, 'k', 'Away')", p.name)
+    p.execute("ALTER TABLE other.orders SET SCHEMA app")
+    insert_into(p, "orders")
+    p.walpost.wait_state("halted")  # and not a row less
+    assert p.walpost.status()["halt"]["reason"] == "table_replaced"
 
 
 def test_leaf_that_only_its_ancestor_publishes_is_rejected_before_it_can_get_a_filter(make_pipeline):

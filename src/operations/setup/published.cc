@@ -16,15 +16,14 @@ using postgres::Row;
 using postgres::SourceTable;
 using postgres::SqlConnection;
 
-// Of row filters, column lists and whole schemas. A partition has its own of these, so there it must be
-// published by its own name, whatever its parents are published by.
+// Of row filters, column lists and whole schemas.
 constexpr int kPartsPublishedSince = 150000;
 
 std::string QuotedName(const SourceTable& table) {
   return absl::StrCat(QuoteIdentifier(table.schema), ".", QuoteIdentifier(table.table));
 }
 
-// In a row of the publication that no filter of its own could be beside.
+// As preflight demands it of a partition or a partitioned table.
 absl::Status RequireOwnName(SqlConnection* connection, const std::string& publication,
                             const SourceTable& table) {
   const std::string name = QuotedName(table);
@@ -33,13 +32,16 @@ absl::Status RequireOwnName(SqlConnection* connection, const std::string& public
       connection->Query(
           "SELECT 1 FROM pg_publication p, pg_class c WHERE p.pubname = $1 AND c.oid = "
           "to_regclass($2) AND (p.puballtables OR EXISTS (SELECT FROM pg_publication_rel m WHERE "
-          "m.prpubid = p.oid AND m.prrelid = c.oid) OR EXISTS (SELECT FROM "
-          "pg_publication_namespace m WHERE m.pnpubid = p.oid AND m.pnnspid = c.relnamespace))",
+          "m.prpubid = p.oid AND m.prrelid = c.oid) OR c.relkind <> 'p' AND NOT c.relispartition "
+          "AND EXISTS (SELECT FROM pg_publication_namespace m WHERE m.pnpubid = p.oid AND "
+          "m.pnnspid = "
+          "c.relnamespace))",
           {publication, name}));
   if (own.empty()) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "publication '%s' holds %s.%s only as a partition of another table, so a row filter or a "
-        "column list of its own could come and go unseen: ALTER PUBLICATION %s ADD TABLE %s",
+        "publication '%s' holds %s.%s only by its schema or as a partition of another table, so "
+        "the "
+        "server could leave out rows unseen: ALTER PUBLICATION %s ADD TABLE %s",
         publication, table.schema, table.table, QuoteIdentifier(publication), name));
   }
   return absl::OkStatus();
@@ -80,8 +82,8 @@ std::string OlderSql(int version) {
   const std::string schemas =
       !parts ? ""
              : "UNION ALL SELECT 1 FROM pg_publication_namespace m JOIN pg_class c "
-               "ON c.relnamespace = m.pnnspid WHERE m.pnpubid = p.oid AND c.oid = up.relid "
-               "AND age(m.xmin) > age(s.catalog_xmin) ";
+               "ON c.relnamespace = m.pnnspid AND c.relkind <> 'p' AND NOT c.relispartition "
+               "WHERE m.pnpubid = p.oid AND c.oid = up.relid AND age(m.xmin) > age(s.catalog_xmin) ";
   const std::string parents =
       parts ? ""
             : "UNION ALL SELECT i.inhparent FROM up JOIN pg_inherits i ON i.inhrelid = up.relid "

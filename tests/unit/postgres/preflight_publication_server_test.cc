@@ -144,7 +144,7 @@ TEST_F(PreflightServerTest, MembershipsAreTheRowsThatPublishTheTable) {
   EXPECT_NE(memberships(), before);
   if (server_->Major() >= 15) {
     Sql("ALTER PUBLICATION walpost ADD TABLES IN SCHEMA outbox");
-    EXPECT_EQ(memberships().size(), 2u);
+    EXPECT_EQ(memberships().size(), 2U);
   }
 }
 
@@ -252,9 +252,27 @@ TEST_F(PreflightServerTest, PartitionPublishedOnlyThroughItsParentIsRejectedWher
   }
   ExpectHalt(Rejected(options), HaltReason::kPublicationMissing,
              "ALTER PUBLICATION \"walpost\" ADD TABLE \"outbox\".\"leaf\"");
-  Sql("ALTER PUBLICATION walpost ADD TABLES IN SCHEMA outbox");
+  Sql("ALTER PUBLICATION walpost ADD TABLE outbox.leaf");
   EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
   Sql("DROP PUBLICATION walpost; CREATE PUBLICATION walpost FOR ALL TABLES");
+  EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
+}
+
+// A server that has decoded rows of its partitions misses it when it leaves the schema or comes back.
+TEST_F(PreflightServerTest, PartitionedTableThatOnlyItsSchemaPublishesIsRejected) {
+  if (server_->Major() < 15) {
+    return;
+  }
+  Sql("CREATE TABLE outbox.root (id int) PARTITION BY RANGE (id); CREATE TABLE outbox.leaf "
+      "PARTITION OF outbox.root FOR VALUES FROM (0) TO (10)");
+  Sql("CREATE PUBLICATION walpost FOR TABLES IN SCHEMA outbox WITH (publish = 'insert', "
+      "publish_via_partition_root = true)");
+  MakeSlot();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "root"}};
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing,
+             "ALTER PUBLICATION \"walpost\" ADD TABLE \"outbox\".\"root\"");
+  Sql("ALTER PUBLICATION walpost ADD TABLE outbox.root");
   EXPECT_TRUE(std::holds_alternative<base::SourceFacts>(LookAgain(options)));
 }
 
