@@ -22,16 +22,24 @@ Since SourceFacts::Here(Since since) const {
   return since;
 }
 
-void SourceFacts::ForgetOtherLog(Fingerprint* remembered) const {
+bool SourceFacts::ForgetOtherLog(Fingerprint* remembered) const {
+  bool changed = false;
+  const auto limit = [&](Since* since) {
+    const Since here = Here(*since);
+    changed = changed || here != *since;
+    *since = here;
+  };
   for (PublishedTable& table : remembered->tables) {
     if (MayGiveAgain(table.first_xid)) {
       ReplaceXid(&table);
+      changed = true;
     }
-    table.since = Here(table.since);
+    limit(&table.since);
   }
   for (auto& [prefix, since] : remembered->prefixes_since) {
-    since = Here(since);
+    limit(&since);
   }
+  return changed;
 }
 
 Progress SourceFacts::DecisionAt(Lsn position, WallTime now,

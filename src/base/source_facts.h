@@ -208,8 +208,9 @@ struct SourceFacts : Fingerprint {
   // As far as this server has its log. What stands behind that is of another history.
   Since Here(Since since) const;
 
-  // The same for all that is remembered; an id that may be given again says nothing.
-  void ForgetOtherLog(Fingerprint* remembered) const;
+  // The same for all that is remembered; an id that may be given again says nothing. True: something changed.
+  // Later this server's log may be as long as the one that it does not have, and nothing shows it any more.
+  bool ForgetOtherLog(Fingerprint* remembered) const;
 
   // What is to be remembered when everything before `position` is in Kafka. The caller adds when, and on
   // whose decision. Its timeline is that of the position, also when an operator goes on

@@ -57,9 +57,10 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   bool adopted = false;
   // Where somebody has deleted it from Kafka, this process knows it still.
   if (auto remembered = facts.progress ? facts.progress : keeper_.remembered()) {
-    facts.ForgetOtherLog(&*remembered);
+    const bool forgotten = facts.ForgetOtherLog(&*remembered);
     adopted = KeepSince(*remembered, {remembered->end_lsn, facts.looked_at, remembered->timeline},
-                        facts.adoption, &*facts_);
+                        facts.adoption, &*facts_) ||
+              forgotten;
   }
   confirmed_max_ = std::max(confirmed_max_, facts.confirmed_flush_lsn);
   server_wal_lsn_ = std::max(server_wal_lsn_, facts.server_wal_lsn);

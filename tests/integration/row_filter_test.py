@@ -89,5 +89,5 @@ def test_leaf_that_only_its_ancestor_publishes_is_rejected_before_it_can_get_a_f
     p.start()
     p.execute(f"ALTER PUBLICATION {p.name} DROP TABLE app.leaf")
     insert_into(p, "leaf")
-    halted(p, Edit("", words="published only", fix=f"ALTER PUBLICATION {p.name} ADD TABLE app.leaf"))
+    halted(p, Edit("", words="by its own name", fix=f"ALTER PUBLICATION {p.name} ADD TABLE app.leaf"))
     assert p.records() == []

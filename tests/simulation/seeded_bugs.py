@@ -165,6 +165,9 @@ BUGS = [
     ("pipeline/pipeline.cc",
      "  if (!intake_.verified()) {\n    return true;",
      "  if (!intake_.verified() && !(BUG(adoption_keeps_stream_unproven) && keeper_.adopting())) {\n    return true;"),
+    ("pipeline/pipeline_source.cc",
+     "              forgotten;",
+     "              (forgotten && !BUG(lost_log_forgotten_by_one_process_only));"),
     ("pipeline/pipeline_shown.cc",
      "  if (!intake_.verified() ||",
      "  if (BUG(skipped_positions_confirmed)) {\n    return std::min(keeper_.Confirmable(tracker_.safe_lsn()), intake_.connection_lsn());\n  }\n"

@@ -73,7 +73,7 @@ class AdoptedTableTest : public ::testing::Test {
 
 TEST_F(AdoptedTableTest, IdIsKeptWhereTheLogThatGaveItIs) {
   Progress progress = AdoptedAt(Lsn(150));
-  facts_.ForgetOtherLog(&progress);
+  EXPECT_FALSE(facts_.ForgetOtherLog(&progress));
   EXPECT_EQ(progress.tables[0].first_xid.xid, FullXid{1'000});
   EXPECT_EQ(progress.tables[0].since.lsn, Lsn(50));
 }
@@ -81,7 +81,8 @@ TEST_F(AdoptedTableTest, IdIsKeptWhereTheLogThatGaveItIs) {
 // Its rows of before the switch are nobody's, and those of after it are events.
 TEST_F(AdoptedTableTest, WhereTheLogThatGaveItIsLostTheSwitchTakesItsPlace) {
   Progress progress = AdoptedAt(Lsn(151));
-  facts_.ForgetOtherLog(&progress);
+  EXPECT_TRUE(facts_.ForgetOtherLog(&progress));
+  EXPECT_FALSE(facts_.ForgetOtherLog(&progress)) << "once";
   EXPECT_EQ(progress.tables[0].first_xid, XidAt());
   EXPECT_EQ(progress.tables[0].since, (Since{Lsn(150), kAt, 1}));
 }
@@ -89,7 +90,7 @@ TEST_F(AdoptedTableTest, WhereTheLogThatGaveItIsLostTheSwitchTakesItsPlace) {
 TEST_F(AdoptedTableTest, WhereIdsAreGivenAgainItsPositionAndTimeTakeItsPlace) {
   Progress progress = AdoptedAt(Lsn(120));
   facts_.next_xid = FullXid{999};
-  facts_.ForgetOtherLog(&progress);
+  EXPECT_TRUE(facts_.ForgetOtherLog(&progress));
   EXPECT_EQ(progress.tables[0].first_xid, XidAt());
   EXPECT_EQ(progress.tables[0].since, (Since{Lsn(120), kAt, 1}));
 }
@@ -132,7 +133,7 @@ TEST_F(AdoptedTableTest, PositionBehindTheSwitchOfTimelinesIsOfAnotherHistory) {
   Progress progress = AdoptedAt(Lsn(120));
   progress.tables[0].since = {Lsn(170), kAt, 1};
   progress.prefixes_since = {{"shop", {Lsn(180), kAt, 1}}, {"decided", {Lsn(190), kAt}}};
-  facts_.ForgetOtherLog(&progress);
+  EXPECT_TRUE(facts_.ForgetOtherLog(&progress));
   EXPECT_EQ(progress.tables[0].since.lsn, Lsn(150));
   EXPECT_EQ(progress.prefixes_since.at("shop").lsn, Lsn(150));
   EXPECT_EQ(progress.prefixes_since.at("decided").lsn, Lsn(190));
@@ -145,11 +146,11 @@ TEST_F(AdoptedTableTest, PositionBehindTheEndOfTheLogIsOfAnotherHistory) {
   progress.tables = facts_.tables;
   progress.tables[0].since = {Lsn(300), kAt, 2};
   facts_.server_wal_lsn = Lsn(250);
-  facts_.ForgetOtherLog(&progress);
+  EXPECT_TRUE(facts_.ForgetOtherLog(&progress));
   EXPECT_EQ(progress.tables[0].since.lsn, Lsn(250));
   progress.tables[0].since = {Lsn(300), kAt, 2};
   facts_.in_recovery = true;  // may be behind what it replayed before a restart
-  facts_.ForgetOtherLog(&progress);
+  EXPECT_FALSE(facts_.ForgetOtherLog(&progress));
   EXPECT_EQ(progress.tables[0].since.lsn, Lsn(300));
 }
 

@@ -24,7 +24,7 @@ class AdoptionTest : public HistoryFixture {
     facts_.timeline_history = {{1, switched_at}};
     facts_.start_lsn = Lsn(500);
     facts_.next_xid = base::FullXid{2'000};
-    Connect();
+    lsn > switched_at && opened_on == 1 ? ConnectAndAdopt() : Connect();
     SendPayload(Begin(600, 950));
     Event("a1");
     SendPayload(Commit(600));
@@ -179,7 +179,8 @@ TEST_F(AdoptionTest, TransactionIdThatIsGivenAgainIsANewOne) {
   facts_.progress->tables[0].first_xid = {base::FullXid{1'000}, facts_.timeline, Lsn(500)};
   facts_.start_lsn = Lsn(500);
   facts_.next_xid = base::FullXid{900};
-  Connect();
+  ConnectAndAdopt();
+  EXPECT_EQ(Written()->tables[0].first_xid, base::XidAt()) << "later nothing shows that ids repeat";
   SendPayload(Begin(600, 950));
   Event("a1");
   SendPayload(Commit(600));
