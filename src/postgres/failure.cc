@@ -176,6 +176,10 @@ bool IsOutOfMemory(std::string_view text) {
 
 }  // namespace
 
+bool NeedsTextValues(const StreamEnd& end) {
+  return end.kind == StreamEnd::Kind::kServerError && end.sqlstate == sqlstate::kUndefinedFunction;
+}
+
 StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
                         std::string_view publication, const Endpoint& endpoint) {
   const std::string text =
@@ -205,12 +209,11 @@ StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
     end = LostEnd(text, error.sqlstate);
     end.kind = StreamEnd::Kind::kServerError;
   }
+  if (NeedsTextValues(end)) {
+    end.status = absl::UnavailableError(text + "; the next connection gets all values as text");
+  }
   end.context = error.context;
   return end;
-}
-
-bool NeedsTextValues(const StreamEnd& end) {
-  return end.kind == StreamEnd::Kind::kServerError && end.sqlstate == sqlstate::kUndefinedFunction;
 }
 
 std::string SqlstateInVerboseMessage(std::string_view message) {

@@ -442,7 +442,7 @@ void Loop::SourceLost(const absl::Status& status) {
 }
 
 void Loop::EndStream(postgres::StreamEnd end) {
-  options_.source.text_values = options_.source.text_values || postgres::NeedsTextValues(end);
+  options_.source.text_values = postgres::NeedsTextValues(end);
   TakeNotices();
   DropStream();
   pipeline_.OnStreamEnd(end, now_);
