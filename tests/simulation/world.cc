@@ -298,13 +298,13 @@ void Simulation::FinishConnecting() {
   const std::uint64_t& yields = pipeline_->counters().reconnects_by_reason.at(
       static_cast<std::size_t>(pipeline::ReconnectReason::kTakenOver));
   const std::uint64_t yields_before = yields;
+  const bool adopting = pipeline_->adopting();  // what it wrote of that may not have arrived
   pipeline_->OnConnected(facts, now_);
   if (pipeline_->connected()) {
     CheckAccepted(facts);
   }
   if (yields > yields_before) {
     Trace("walpost yields");
-    const bool adopting = server_.adoption() == ModelPostgres::Adoption::kPending;
     Require(other_acted_ || adopting || kafka_.late_progress(), "it yields to nobody");
     yields_ = true;
   }

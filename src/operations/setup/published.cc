@@ -80,10 +80,11 @@ absl::Status RequireTable(SqlConnection* connection, const std::string& publicat
 std::string OlderSql(int version) {
   const bool parts = version >= kPartsPublishedSince;
   const std::string schemas =
-      !parts ? ""
-             : "UNION ALL SELECT 1 FROM pg_publication_namespace m JOIN pg_class c "
-               "ON c.relnamespace = m.pnnspid AND c.relkind <> 'p' AND NOT c.relispartition "
-               "WHERE m.pnpubid = p.oid AND c.oid = up.relid AND age(m.xmin) > age(s.catalog_xmin) ";
+      !parts
+          ? ""
+          : "UNION ALL SELECT 1 FROM pg_publication_namespace m JOIN pg_class c "
+            "ON c.relnamespace = m.pnnspid AND c.relkind <> 'p' AND NOT c.relispartition "
+            "WHERE m.pnpubid = p.oid AND c.oid = up.relid AND age(m.xmin) > age(s.catalog_xmin) ";
   const std::string parents =
       parts ? ""
             : "UNION ALL SELECT i.inhparent FROM up JOIN pg_inherits i ON i.inhrelid = up.relid "

@@ -24,7 +24,7 @@ class AdoptionTest : public HistoryFixture {
     facts_.timeline_history = {{1, switched_at}};
     facts_.start_lsn = Lsn(500);
     facts_.next_xid = base::FullXid{2'000};
-    lsn > switched_at && opened_on == 1 ? ConnectAndAdopt() : Connect();
+    lsn > switched_at&& opened_on == 1 ? ConnectAndAdopt() : Connect();
     SendPayload(Begin(600, 950));
     Event("a1");
     SendPayload(Commit(600));
