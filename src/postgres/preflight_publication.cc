@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "postgres/preflight_steps.h"
+#include "postgres/sent_columns.h"
 #include "postgres/server_clock.h"
 #include "postgres/sql_connection.h"
 
@@ -32,7 +33,8 @@ enum Column {
   kMemberships,
   kRowFilter,
   kLeftOut,
-  kChildren,  // tables that inherit from it and are no partitions
+  kGeneratedLeftOut,  // one of these is generated
+  kChildren,          // tables that inherit from it and are no partitions
   kIsPartition,
 };
 
@@ -50,6 +52,19 @@ std::vector<std::uint32_t> Numbers(std::string_view text) {
     numbers.push_back(Number<std::uint32_t>(std::string_view(part.data(), part.size())));
   }
   return numbers;
+}
+
+// Of the columns `mapped` of table `c`, those that its column list leaves out.
+std::string LeftOutSql(int version, std::uint32_t publication,
+                       const std::vector<std::string>& mapped) {
+  return absl::StrFormat(
+      "SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), ', ' ORDER BY a.attnum) AS "
+      "names, pg_catalog.bool_or(a.attgenerated <> '') AS generated FROM pg_catalog.pg_attribute a "
+      "JOIN pg_catalog.pg_publication_rel m ON m.prpubid = %u AND m.prrelid = a.attrelid AND "
+      "m.prattrs IS NOT NULL WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND "
+      "%s AND NOT %s AND a.attname::text = ANY (%s)",
+      publication, ListableColumnSql(version), SentColumnSql(version, absl::StrCat(publication)),
+      ArrayLiteral(mapped));
 }
 
 std::string QualifiedName(const SourceTable& table) {
@@ -203,26 +218,21 @@ Result PreflightRun::ReadTable(const SourceTable& wanted) {
       "EXISTS (SELECT FROM down JOIN listed USING (relid)), "
       // A membership with a row filter publishes nothing for certain, whatever is beside it now.
       "(SELECT pg_catalog.string_agg(oid::text, ' ' ORDER BY oid) FROM found), "
-      "%s, %s, "
+      "%s, left_out.names, left_out.generated, "
       "(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(n.nspname) || '.' || "
       "pg_catalog.quote_ident(k.relname), ', ' ORDER BY k.oid) FROM pg_catalog.pg_inherits i JOIN "
       "pg_catalog.pg_class k ON k.oid = i.inhrelid JOIN pg_catalog.pg_namespace n ON n.oid = "
       "k.relnamespace WHERE i.inhparent = c.oid AND NOT k.relispartition), c.relispartition "
-      "FROM up JOIN pg_catalog.pg_class c ON c.oid = up.relid WHERE up.depth = 0",
+      "FROM up JOIN pg_catalog.pg_class c ON c.oid = up.relid CROSS JOIN LATERAL (%s) left_out "
+      "WHERE up.depth = 0",
       parts
           ? absl::StrFormat("(SELECT pg_catalog.pg_get_expr(prqual, prrelid) FROM "
                             "pg_catalog.pg_publication_rel WHERE prpubid = %u AND prrelid = c.oid "
                             "AND prrelid NOT IN (SELECT relid FROM schemas))",
                             facts().publication_oid)
           : "NULL",
-      parts ? absl::StrFormat("(SELECT pg_catalog.string_agg(pg_catalog.quote_ident(a.attname), "
-                              "', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a JOIN "
-                              "pg_catalog.pg_publication_rel m ON m.prpubid = %u AND m.prrelid = "
-                              "c.oid AND a.attnum <> ALL (m.prattrs) WHERE a.attrelid = c.oid AND "
-                              "a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' AND "
-                              "a.attname::text = ANY (%s))",
-                              facts().publication_oid, ArrayLiteral(wanted.columns))
-            : "NULL");
+      parts ? LeftOutSql(version(), facts().publication_oid, wanted.columns)
+            : "SELECT NULL AS names, NULL AS generated");
   return Query(sql);
 }
 
@@ -251,9 +261,14 @@ std::optional<StreamEnd> PreflightRun::Table(const SourceTable& wanted) {
   if (!table.IsNull(0, kLeftOut)) {
     return OperatorEnd(
         HaltReason::kPublicationMissing,
-        absl::StrFormat("table %s.%s has a column list without %s, which is mapped (%s): %s",
-                        wanted.schema, wanted.table, table.Text(0, kLeftOut), PublicationText(),
-                        whole));
+        absl::StrFormat(
+            "table %s.%s has a column list without %s, which is mapped (%s): %s%s", wanted.schema,
+            wanted.table, table.Text(0, kLeftOut), PublicationText(), whole,
+            table.True(0, kGeneratedLeftOut)
+                ? absl::StrFormat("; and for generated columns: ALTER PUBLICATION %s SET "
+                                  "(publish_generated_columns = stored)",
+                                  publication)
+                : ""));
   }
   if (table.IsNull(0, kMemberships) && !all_tables_) {
     return OperatorEnd(

@@ -44,6 +44,8 @@ HALTING = {
                                 "ALTER PUBLICATION {name} SET TABLE outbox.events", words=OUT_AND_IN, since=15, smoke=True),
     "column list": Edit("ALTER PUBLICATION {name} SET TABLE outbox.events (id, created_at, aggregate_type, aggregate_id, event_type, payload)",
                         words="has a column list without", fix=WHOLE, since=15, smoke=True),
+    "generated columns": Edit("ALTER PUBLICATION {name} SET (publish_generated_columns = stored)",
+                              "ALTER PUBLICATION {name} SET (publish_generated_columns = none)", words=ALTERED, since=18, smoke=True),
     "whole schema instead": Edit("ALTER PUBLICATION {name} SET TABLES IN SCHEMA outbox", words="by its own name", since=15,
                                  fix="ALTER PUBLICATION {name} SET TABLE outbox.events"),
     "mapped column dropped": Edit("ALTER TABLE outbox.events DROP COLUMN schema_name", reason="schema_mismatch", words="no column schema_name",
@@ -200,7 +202,7 @@ def rejected_by_the_server(make_pipeline, edit):
     """What a version does not know cannot be done to it."""
     p = make_pipeline(create_topic=False)
     p.walpost.init()
-    with pytest.raises(Exception, match="syntax error"):
+    with pytest.raises(Exception, match="syntax error|unrecognized publication parameter"):
         execute(p, edit.make)
 
 

@@ -106,9 +106,9 @@ absl::Status Backfill::OpenIn(const std::string& snapshot) {
   for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
     ASSIGN_OR_RETURN(SqlConnection connection,
                      SqlConnection::Connect(server.conninfo, server.application_name));
-    ASSIGN_OR_RETURN(RowReader reader,
-                     RowReader::Create(std::move(connection), options_.pipeline.outboxes[source],
-                                       source, &schemas_, snapshot));
+    ASSIGN_OR_RETURN(RowReader reader, RowReader::Create(std::move(connection), server.publication,
+                                                         options_.pipeline.outboxes[source], source,
+                                                         &schemas_, snapshot));
     std::string where = "true";
     if (gap_) {
       ASSIGN_OR_RETURN(where, Bound(source, reader, reader.connection()));
@@ -214,8 +214,9 @@ absl::StatusOr<std::set<std::string>> Backfill::TopicsOfGap() {
   for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
     ASSIGN_OR_RETURN(SqlConnection connection,
                      SqlConnection::Connect(server.conninfo, server.application_name));
-    absl::StatusOr<RowReader> reader = RowReader::Create(
-        std::move(connection), options_.pipeline.outboxes[source], source, &schemas_);
+    absl::StatusOr<RowReader> reader =
+        RowReader::Create(std::move(connection), server.publication,
+                          options_.pipeline.outboxes[source], source, &schemas_);
     if (absl::IsNotFound(reader.status())) {
       continue;  // `init` makes it, or names it
     }
@@ -319,8 +320,8 @@ absl::Status Backfill::OpenLater(std::uint32_t source, const std::string& after)
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(server.conninfo, server.application_name));
   ASSIGN_OR_RETURN(RowReader reader,
-                   RowReader::Create(std::move(connection), options_.pipeline.outboxes[source],
-                                     source, &schemas_));
+                   RowReader::Create(std::move(connection), server.publication,
+                                     options_.pipeline.outboxes[source], source, &schemas_));
   bool known = reader.HasTransactionIds();
   if (known) {
     ASSIGN_OR_RETURN(known, reader.TransactionsAreOurs());

@@ -19,6 +19,7 @@ using postgres::Row;
 }  // namespace
 
 absl::StatusOr<RowEncoder> RowEncoder::Create(postgres::SqlConnection* connection,
+                                              const std::string& publication,
                                               const envelope::OutboxOptions& outbox,
                                               std::uint32_t source, envelope::SchemaTable* schemas,
                                               const std::string& snapshot) {
@@ -26,7 +27,7 @@ absl::StatusOr<RowEncoder> RowEncoder::Create(postgres::SqlConnection* connectio
   const outbox::TableOptions& table = outbox.table;
   encoder.table_ = QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
   RETURN_IF_ERROR(BeginReadOnly(connection, table.schema, table.table, snapshot));
-  ASSIGN_OR_RETURN(encoder.columns_, TableColumns::Read(connection, table));
+  ASSIGN_OR_RETURN(encoder.columns_, TableColumns::Read(connection, publication, table));
   RETURN_IF_ERROR(encoder.Bind(table, connection->database(), outbox, source, schemas));
   return encoder;
 }

@@ -30,6 +30,7 @@ class RowEncoder {
   // Begins the transaction in which the rows are to be read (BeginReadOnly); `snapshot` as there.
   // `source`: as SchemaNeed::source.
   static absl::StatusOr<RowEncoder> Create(postgres::SqlConnection* connection,
+                                           const std::string& publication,
                                            const envelope::OutboxOptions& outbox,
                                            std::uint32_t source, envelope::SchemaTable* schemas,
                                            const std::string& snapshot = "");

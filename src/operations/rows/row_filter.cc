@@ -97,8 +97,8 @@ absl::StatusOr<RowReader> BeginReading(const RowsElsewhere& standby,
   if (!standby.conninfo.empty()) {
     RETURN_IF_ERROR(AwaitReplayed(&connection, server, standby.wait));
   }
-  ASSIGN_OR_RETURN(RowReader reader,
-                   RowReader::Create(std::move(connection), outbox, source, schemas));
+  ASSIGN_OR_RETURN(RowReader reader, RowReader::Create(std::move(connection), server.publication,
+                                                       outbox, source, schemas));
   ASSIGN_OR_RETURN(*end, EndOfSnapshot(reader.connection()));
   return reader;
 }

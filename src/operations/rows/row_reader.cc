@@ -45,11 +45,12 @@ RowReader::RowReader(SqlConnection connection, RowEncoder encoder,
       order_(encoder_.ColumnOf(table.columns.seq)) {}
 
 absl::StatusOr<RowReader> RowReader::Create(SqlConnection connection,
+                                            const std::string& publication,
                                             const envelope::OutboxOptions& outbox,
                                             std::uint32_t source, envelope::SchemaTable* schemas,
                                             const std::string& snapshot) {
   ASSIGN_OR_RETURN(RowEncoder encoder,
-                   RowEncoder::Create(&connection, outbox, source, schemas, snapshot));
+                   RowEncoder::Create(&connection, publication, outbox, source, schemas, snapshot));
   return RowReader(std::move(connection), std::move(encoder), outbox.table);
 }
 

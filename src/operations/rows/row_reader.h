@@ -44,6 +44,7 @@ class RowReader {
 
   // Begins the transaction in whose snapshot rows are to be read (BeginReadOnly); `snapshot` as there.
   static absl::StatusOr<RowReader> Create(postgres::SqlConnection connection,
+                                          const std::string& publication,
                                           const envelope::OutboxOptions& outbox,
                                           std::uint32_t source, envelope::SchemaTable* schemas,
                                           const std::string& snapshot = "");

@@ -11,13 +11,14 @@ namespace walpost::operations {
 using postgres::SqlConnection;
 
 absl::StatusOr<SharedIds> SharedIds::Read(const std::vector<outbox::TableOptions>& tables,
+                                          const std::string& publication,
                                           SqlConnection* connection) {
   SharedIds shared;
   if (tables.size() < 2) {
     return shared;
   }
   for (const outbox::TableOptions& table : tables) {
-    const auto columns = TableColumns::Read(connection, table);
+    const auto columns = TableColumns::Read(connection, publication, table);
     if (absl::IsNotFound(columns.status())) {
       continue;
     }
@@ -47,7 +48,7 @@ absl::StatusOr<SharedIds> SharedIds::Read(const PipelineSettings& pipeline) {
   ASSIGN_OR_RETURN(
       SqlConnection connection,
       SqlConnection::Connect(pipeline.source.conninfo, pipeline.source.application_name));
-  return Read(tables, &connection);
+  return Read(tables, pipeline.source.publication, &connection);
 }
 
 bool SharedIds::In(std::string_view table, std::string_view topic) const {

@@ -24,6 +24,7 @@ class SharedIds {
   SharedIds() = default;  // none
 
   static absl::StatusOr<SharedIds> Read(const std::vector<outbox::TableOptions>& tables,
+                                        const std::string& publication,
                                         postgres::SqlConnection* connection);
   static absl::StatusOr<SharedIds> Read(const PipelineSettings& pipeline);
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "postgres/sent_columns.h"
 
 namespace walpost::operations {
 namespace {
@@ -18,7 +19,11 @@ constexpr std::uint32_t kFirstDescribedType = 10'000;
 }  // namespace
 
 absl::StatusOr<TableColumns> TableColumns::Read(postgres::SqlConnection* connection,
+                                                const std::string& publication,
                                                 const outbox::TableOptions& table) {
+  const std::string sent = postgres::SentColumnSql(
+      connection->server_version(), "(SELECT oid FROM pg_catalog.pg_publication WHERE pubname = " +
+                                        postgres::QuoteLiteral(publication) + ")");
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
       connection->Query(
@@ -29,7 +34,8 @@ absl::StatusOr<TableColumns> TableColumns::Read(postgres::SqlConnection* connect
           "'d') SELECT t.* FROM d JOIN pg_type t ON t.oid = d.oid WHERE t.typtype <> 'd') b "
           "JOIN pg_namespace n ON n.oid = b.typnamespace LEFT JOIN pg_proc p ON p.oid = b.typsend "
           "WHERE a.attrelid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped AND "
-          "a.attgenerated = '' ORDER BY a.attnum",
+          "(a.attgenerated = '' OR " +
+              sent + ") ORDER BY a.attnum",
           {postgres::QuoteIdentifier(table.schema) + "." +
            postgres::QuoteIdentifier(table.table)}));
   if (rows.empty()) {

@@ -1,5 +1,7 @@
 // TableColumns - a table's columns as the stream announces them, from the catalog.
 // Why: `check` and the verbs that read rows bind the same mapper as `run`, and must come to the same answer.
+// Limits: also plain columns that the publication's column list leaves out. `run` does not stream a table whose
+//   list lacks a mapped one; `tx` and `created_at` are read whether mapped or not.
 // Thread: a value; Read blocks.
 // Errors: Read: those of SqlConnection, kNotFound without a table. Bind: those of TableMapper::Bind.
 #pragma once
@@ -26,6 +28,7 @@ struct TableColumns {
   };
 
   static absl::StatusOr<TableColumns> Read(postgres::SqlConnection* connection,
+                                           const std::string& publication,
                                            const outbox::TableOptions& table);
 
   absl::Status Bind(outbox::TableMapper* mapper) const;

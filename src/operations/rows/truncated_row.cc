@@ -97,7 +97,8 @@ absl::StatusOr<DeadLetter> TruncatedRow::FromTable(const envelope::OutboxOptions
 absl::StatusOr<DeadLetter> TruncatedRow::FromTableLocked(const envelope::OutboxOptions& outbox,
                                                          std::uint32_t source,
                                                          const DeadLetter& row) {
-  absl::StatusOr<RowEncoder> encoder = RowEncoder::Create(&*connection_, outbox, source, &schemas_);
+  absl::StatusOr<RowEncoder> encoder =
+      RowEncoder::Create(&*connection_, options_.source.publication, outbox, source, &schemas_);
   if (!encoder.ok()) {
     return Prefixed("its row is needed, and ", encoder.status());
   }

@@ -94,7 +94,7 @@ class Checker {
     for (const outbox::TableOptions& table : options_.tables) {
       CheckTable(table, &*connection);
     }
-    found_.Append(CheckTables(options_.tables, &*connection));
+    found_.Append(CheckTables(options_.tables, options_.source.publication, &*connection));
     found_.Append(CheckServer(options_.source.slot, &*connection,
                               [] { return std::chrono::system_clock::now(); }));
     CheckRecord(&*connection);
@@ -113,7 +113,7 @@ class Checker {
   // The mapper that will read the rows is bound to the columns the catalog has.
   void CheckTable(const outbox::TableOptions& table, SqlConnection* connection) {
     const std::string name = absl::StrFormat("columns of %s.%s", table.schema, table.table);
-    const auto columns = TableColumns::Read(connection, table);
+    const auto columns = TableColumns::Read(connection, options_.source.publication, table);
     if (absl::IsNotFound(columns.status())) {
       found_.Fail(name,
                   "the table does not exist, or has no columns: run `walpost init`, or correct "

@@ -149,8 +149,8 @@ class TablesCheck {
     }
   }
 
-  void Ids(const std::vector<TableOptions>& tables) {
-    const auto shared = SharedIds::Read(tables, connection_);
+  void Ids(const std::vector<TableOptions>& tables, const std::string& publication) {
+    const auto shared = SharedIds::Read(tables, publication, connection_);
     if (!shared.ok()) {
       found_.Warn("ids", std::string(shared.status().message()));
       return;
@@ -260,13 +260,13 @@ class TablesCheck {
 }  // namespace
 
 std::vector<CheckLine> CheckTables(const std::vector<TableOptions>& tables,
-                                   SqlConnection* connection) {
+                                   const std::string& publication, SqlConnection* connection) {
   TablesCheck check(connection);
   check.Versions();
   for (const TableOptions& table : tables) {
     check.Table(table);
   }
-  check.Ids(tables);
+  check.Ids(tables, publication);
   return check.Take();
 }
 

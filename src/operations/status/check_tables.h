@@ -13,6 +13,7 @@
 namespace walpost::operations {
 
 std::vector<CheckLine> CheckTables(const std::vector<outbox::TableOptions>& tables,
+                                   const std::string& publication,
                                    postgres::SqlConnection* connection);
 
 }  // namespace walpost::operations

@@ -113,6 +113,35 @@ TEST_F(PreflightServerTest, TableMustBePublishedWhole) {
              "table outbox.events has a row filter, WHERE (id IS NULL)");
 }
 
+// From 18 on a list may name a stored generated column; before, no such column is ever sent.
+TEST_F(PreflightServerTest, ColumnListWithoutAMappedGeneratedColumnIsRejectedWhereItCouldHaveIt) {
+  MakeAll();
+  ConnectOptions options = Options();
+  options.tables = {{"outbox", "events", {"id", "made"}}};
+  Sql("ALTER TABLE outbox.events ADD COLUMN made int GENERATED ALWAYS AS (id + 1) STORED");
+  const auto accepted = [&] {
+    return std::holds_alternative<base::SourceFacts>(LookAgain(options));
+  };
+  EXPECT_TRUE(accepted()) << "there is no list";
+  if (server_->Major() < 15) {
+    return;
+  }
+  Sql("ALTER PUBLICATION walpost SET TABLE outbox.events (id)");
+  if (server_->Major() < 18) {
+    EXPECT_TRUE(accepted());
+    return;
+  }
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing,
+             "table outbox.events has a column list without made");
+  ExpectHalt(Rejected(options), HaltReason::kPublicationMissing,
+             "ALTER PUBLICATION \"walpost\" SET (publish_generated_columns = stored)");
+  Sql("ALTER PUBLICATION walpost SET TABLE outbox.events (id, made)");
+  EXPECT_TRUE(accepted());
+  Sql("ALTER TABLE outbox.events ADD COLUMN never int GENERATED ALWAYS AS (id) VIRTUAL");
+  options.tables[0].columns.push_back("never");
+  EXPECT_TRUE(accepted()) << "no list may name it";
+}
+
 // One statement sees the catalogs of one moment and functions of the next.
 TEST_F(PreflightServerTest, ColumnThatComesAndGoesIsNotLeftOut) {
   MakeAll();
