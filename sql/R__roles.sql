@@ -96,7 +96,7 @@ DECLARE
         'outbox.emit(text, text, text, text, text, text, jsonb, timestamptz, text, text, text, uuid)',
         'outbox.events_stay()', 'outbox.delivered_note()', 'outbox.partitions()', 'outbox.give_way()', 'outbox.partition_name(timestamptz)',
         'outbox.give_to_owner(text)', 'outbox.adopt_default(text)', 'outbox.make_partitions(interval, text)', 'outbox.needed_rows()',
-        'outbox.needed_in(regclass)', 'outbox.of_another_cluster(xid8)', 'outbox.kept_because(regclass, outbox.retention_note)',
+        'outbox.needed_in(regclass)', 'outbox.age_of(outbox.retention_note)', 'outbox.kept_because(regclass, outbox.retention_note)',
         'outbox.old_partitions(timestamptz, outbox.retention_note)', 'outbox.drop_partitions(regclass[], timestamptz[])',
         'outbox.delete_rows(timestamptz, outbox.retention_note, integer)', 'outbox.committed()',
         'outbox.maintain(interval, interval, text, integer)', 'outbox.forget()', 'outbox.set_ephemeral(boolean)'];

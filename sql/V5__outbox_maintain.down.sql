@@ -11,8 +11,7 @@ DROP FUNCTION IF EXISTS
     outbox.maintain(interval, interval, text, integer), outbox.set_ephemeral(boolean), outbox.forget(),
     outbox.committed(), outbox.delete_rows(timestamptz, outbox.retention_note, integer), outbox.drop_partitions(regclass[], timestamptz[]),
     outbox.old_partitions(timestamptz, outbox.retention_note), outbox.kept_because(regclass, outbox.retention_note),
-    outbox.of_another_cluster(xid8),
-    outbox.needed_in(regclass), outbox.needed_rows(),
+    outbox.age_of(outbox.retention_note), outbox.needed_in(regclass), outbox.needed_rows(),
     outbox.make_partitions(interval, text), outbox.adopt_default(text), outbox.partition_name(timestamptz), outbox.give_to_owner(text),
     outbox.partitions(), outbox.give_way(),
     outbox.delivered_note();

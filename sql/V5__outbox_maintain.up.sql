@@ -261,11 +261,15 @@ BEGIN
 END
 $$;
 
--- Why a row with this tx is never known to be delivered; NULL where it may be. No row that is visible has a tx that this cluster has not
--- given out, but for those of this transaction itself.
-CREATE OR REPLACE FUNCTION outbox.of_another_cluster(tx xid8) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT 'rows have a tx of another cluster, as a dump brings it along. If Kafka has these events: UPDATE outbox.events SET tx = DEFAULT WHERE tx > pg_current_xact_id()'
-    WHERE tx >= pg_snapshot_xmax(pg_current_snapshot()) AND tx IS DISTINCT FROM pg_current_xact_id_if_assigned()
+-- A row is settled by a note when the transaction that wrote it had ended by then. Its tx says which that was, if xmin is the same: what
+-- a dump or a subscription brings along has the tx it had elsewhere. Then only xmin is of this cluster. It may be a subtransaction, which no
+-- snapshot lists, so it must be older than all that the note knew to be running. This is the age of the oldest of those; more than any,
+-- where age() cannot compare it.
+CREATE OR REPLACE FUNCTION outbox.age_of(note outbox.retention_note) RETURNS integer LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE WHEN pg_snapshot_xmax(pg_current_snapshot())::text::bigint - oldest::text::bigint < 2000000000 THEN age(oldest::xid)
+           ELSE 2147483647 END
+    FROM pg_snapshot_xmin(note.snapshot) AS oldest
 $$;
 
 -- Why a partition is not to be dropped; NULL where nothing is in the way.
@@ -273,15 +277,24 @@ CREATE OR REPLACE FUNCTION outbox.kept_because(partition regclass, note outbox.r
 -- By its index: what has no statistics yet would be read as a whole.
 SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
-    late xid8;
+    kept text;
+    is_late boolean;
 BEGIN
     -- A transaction that began before the partition ended may have committed after the note.
-    EXECUTE format('SELECT tx FROM %s WHERE tx::text::bigint >= $1 AND NOT pg_visible_in_snapshot(tx, $2) LIMIT 1', partition)
-        INTO late USING pg_snapshot_xmin(note.snapshot)::text::bigint, note.snapshot;
-    IF late IS NOT NULL THEN
-        RETURN coalesce(outbox.of_another_cluster(late), 'not delivered yet: a long transaction has added to it');
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE tx::text::bigint >= $1 AND NOT pg_visible_in_snapshot(tx, $2) AND age(xmin) <= $3)',
+                   partition)
+        INTO is_late USING pg_snapshot_xmin(note.snapshot)::text::bigint, note.snapshot, outbox.age_of(note);
+    IF is_late THEN
+        RETURN 'not delivered yet: a long transaction has added to it';
     END IF;
-    RETURN outbox.needed_in(partition);
+    kept := outbox.needed_in(partition);
+    IF kept IS NOT NULL THEN
+        RETURN kept;
+    END IF;
+    -- This reads all rows, so it comes last.
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s WHERE xmin <> tx::xid AND age(xmin) <= $1)', partition)
+        INTO is_late USING outbox.age_of(note);
+    RETURN CASE WHEN is_late THEN 'not known to be delivered yet: it has rows that were written or changed after the time of their tx' END;
 END
 $$;
 
@@ -388,6 +401,7 @@ RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql SET search_
 DECLARE
     deleted bigint;
     needed uuid[] := outbox.needed_rows();
+    oldest_age integer := outbox.age_of(note);
 BEGIN
     -- A pipeline that came since has all rows still to send.
     IF NOT EXISTS (SELECT FROM outbox.delivered_note()) THEN
@@ -395,7 +409,8 @@ BEGIN
     END IF;
     DELETE FROM outbox.events WHERE ctid = ANY (ARRAY(
         SELECT e.ctid FROM outbox.events e
-        WHERE e.created_at < until AND pg_visible_in_snapshot(e.tx, note.snapshot) AND e.id NOT IN (SELECT unnest(needed))
+        WHERE e.created_at < until AND (e.xmin = e.tx::xid AND pg_visible_in_snapshot(e.tx, note.snapshot) OR age(e.xmin) > oldest_age)
+          AND e.id NOT IN (SELECT unnest(needed))
         LIMIT rows));
     GET DIAGNOSTICS deleted = ROW_COUNT;
     IF deleted > 0 THEN
@@ -403,10 +418,6 @@ BEGIN
     END IF;
     RETURN QUERY SELECT 'kept'::text, 'outbox.events'::text, 'open dead letters need their rows: ' || count(*)
         FROM outbox.events e WHERE e.id = ANY (needed) AND e.created_at < until HAVING count(*) > 0;
-    IF deleted < rows THEN  -- else the next call looks
-        RETURN QUERY SELECT 'kept'::text, 'outbox.events'::text, outbox.of_another_cluster(e.tx) FROM outbox.events e
-            WHERE e.created_at < until AND e.tx >= pg_snapshot_xmax(pg_current_snapshot()) AND outbox.of_another_cluster(e.tx) IS NOT NULL LIMIT 1;
-    END IF;
 END
 $$;
 

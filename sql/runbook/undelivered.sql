@@ -8,7 +8,8 @@ SELECT to_regprocedure('outbox.delivered_note()') IS NOT NULL AS noted \gset
 \if :noted
 SELECT n.noted_at AS delivered_up_to_note_of, count(e.id) AS rows_at_most, min(e.created_at) AS oldest,
        date_trunc('second', clock_timestamp() - min(e.created_at)) AS waits
-FROM outbox.delivered_note() n LEFT JOIN outbox.events e ON NOT pg_visible_in_snapshot(e.tx, n.snapshot)
+FROM outbox.delivered_note() n LEFT JOIN outbox.events e
+  ON NOT (e.xmin = e.tx::xid AND pg_visible_in_snapshot(e.tx, n.snapshot) OR age(e.xmin) > outbox.age_of(n))
 GROUP BY n.noted_at;
 \else
 \echo this database has no outbox.maintain: walpost audit --from 24h shows what is not in Kafka

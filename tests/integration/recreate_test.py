@@ -92,6 +92,23 @@ def test_rows_that_a_note_proves_delivered_are_not_even_looked_at(make_pipeline)
     assert ids(p.records()) == stored(p), "each once"
 
 
+# As a dump brings rows along, or a subscription: with the number of a transaction that was another's here.
+@pytest.mark.parametrize("tx", ["700", "4000000000"])
+def test_note_proves_nothing_about_newer_rows_with_a_tx_of_another_cluster(make_pipeline, tx):
+    p = make_pipeline().start()
+    delivered(p, 1, 20)
+    p.execute("SELECT * FROM outbox.maintain()")
+    delivered(p, 21, 25)
+    assert p.walpost.stop() == 0
+    p.walpost.start()  # notes how far was delivered
+    assert p.walpost.stop() == 0
+    p.execute("INSERT INTO outbox.events (id, tx, aggregate_type, aggregate_id, event_type, payload)"
+              " VALUES (gen_random_uuid(), %s, %s, 'k', 'Restored', 'x')", tx, p.name)
+    lose_slot(p)
+    assert gap_line(recreate(p)) == "gap          outbox.events: 1 event sent, 5 are in Kafka already"
+    assert ids(p.records()) == stored(p)
+
+
 # A snapshot does not list its own transaction as open.
 @pytest.mark.parametrize("emits", ["before", "after"])
 def test_note_proves_nothing_about_the_transaction_that_made_it(make_pipeline, emits):

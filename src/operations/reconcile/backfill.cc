@@ -133,10 +133,7 @@ absl::StatusOr<std::string> Backfill::Bound(std::uint32_t source, const RowReade
       const RetentionNote note,
       FindRetentionNote(connection, options_.pipeline.outboxes[source].table, gap_->notes));
   note_warnings_[source] = note.warning;
-  return note.snapshot.empty()
-             ? "true"
-             : absl::StrFormat("(t.tx IS NULL OR NOT pg_visible_in_snapshot(t.tx, %s))",
-                               QuoteLiteral(note.snapshot));
+  return note.settled.empty() ? "true" : absl::StrFormat("(%s) IS NOT TRUE", note.settled);
 }
 
 absl::StatusOr<std::string> Backfill::Run() {

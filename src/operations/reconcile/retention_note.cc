@@ -66,6 +66,16 @@ absl::StatusOr<std::string> WhyNot(SqlConnection* connection, const std::string&
                  : "";
 }
 
+// As outbox.maintain decides it, see outbox.age_of: a row's tx may be that of another cluster.
+std::string SettledSql(const std::string& snapshot) {
+  const std::string seen = postgres::QuoteLiteral(snapshot) + "::pg_snapshot";
+  return absl::StrFormat(
+      "(t.xmin = t.tx::xid AND pg_visible_in_snapshot(t.tx, %s) OR age(t.xmin) > (SELECT CASE WHEN "
+      "pg_snapshot_xmax(pg_current_snapshot())::text::bigint - oldest::text::bigint < 2000000000 "
+      "THEN age(oldest::xid) ELSE 2147483647 END FROM pg_snapshot_xmin(%s) AS oldest))",
+      seen, seen);
+}
+
 }  // namespace
 
 absl::StatusOr<RetentionNote> FindRetentionNote(SqlConnection* connection,
@@ -102,7 +112,7 @@ absl::StatusOr<RetentionNote> FindRetentionNote(SqlConnection* connection,
   if (!found.empty() && found[0].at(1) == "t") {
     note.warning = Warning(*notes, "its newest note is about transactions that have not begun");
   } else if (!found.empty()) {
-    note.snapshot = found[0].at(0).value_or("");
+    note.settled = SettledSql(found[0].at(0).value_or(""));
   }
   return note;
 }

@@ -20,8 +20,8 @@
 namespace walpost::operations {
 
 struct RetentionNote {
-  std::string snapshot;  // the newest; empty = none
-  std::string warning;   // why one that is there does not count; empty = there is nothing to say
+  std::string settled;  // SQL, about a row `t`: committed before the newest note; empty = no note
+  std::string warning;  // why one that is there does not count; empty = there is nothing to say
 };
 
 // Of the notes up to `end`. `connection`: with a transaction that stays open while the note counts.

@@ -108,7 +108,7 @@ absl::StatusOr<bool> RowReader::TransactionsAreOurs() {
   ASSIGN_OR_RETURN(const std::vector<Row> rows,
                    connection_.Query(absl::StrFormat(
                        "SELECT NOT EXISTS (SELECT FROM %s AS t WHERE t.tx IS NULL OR t.tx >= "
-                       "pg_snapshot_xmax(pg_current_snapshot()))",
+                       "pg_snapshot_xmax(pg_current_snapshot()) OR age(t.xmin) > age(t.tx::xid))",
                        encoder_.table())));
   return rows.at(0).at(0) == "t";
 }

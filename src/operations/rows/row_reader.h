@@ -65,7 +65,7 @@ class RowReader {
   // For questions in the same transaction, before Open.
   postgres::SqlConnection* connection() { return &connection_; }
 
-  // False when a row names a transaction that this cluster has not begun, as in the table of a copy.
+  // False when a row names a transaction that had not begun when it was written, as in the table of a copy.
   absl::StatusOr<bool> TransactionsAreOurs();
 
   // Since when the table has rows: its oldest partition's begin, or its oldest row; nothing = its rows
