@@ -464,7 +464,7 @@ BEGIN
     BEGIN
         LOCK TABLE outbox.retention_note IN SHARE ROW EXCLUSIVE MODE;
     EXCEPTION WHEN lock_not_available THEN
-        RAISE WARNING 'outbox.maintain is running already, or walpost is just making a slot whose rows it must not drop';
+        RAISE WARNING 'outbox.maintain is running already, walpost is just making a slot whose rows it must not drop, or outbox.retention_note is being vacuumed';
         RETURN;
     END;
     SELECT * INTO note FROM outbox.delivered_note();

@@ -334,7 +334,7 @@ BEGIN
     BEGIN
         LOCK TABLE inbox.one_at_a_time IN SHARE ROW EXCLUSIVE MODE;
     EXCEPTION WHEN lock_not_available THEN
-        RAISE WARNING 'inbox.maintain is running already';
+        RAISE WARNING 'inbox.maintain is running already, or inbox.one_at_a_time is being vacuumed';
         RETURN;
     END;
     -- What takes time comes before what takes strong locks, which are held to the end.

@@ -167,6 +167,33 @@ def test_init_by_a_superuser_does_not_build_on_what_others_own(make_pipeline, ma
     p.walpost.init()
 
 
+# Its owner may take the outbox out of it, and then no event is in the stream.
+def test_publication_of_another_is_not_built_on(make_pipeline, mallory):
+    p = make_pipeline()
+    p.execute(f"GRANT CREATE ON DATABASE {p.database} TO mallory")
+    with p.connected(user=mallory) as cursor:
+        cursor.execute(f"CREATE PUBLICATION {p.name} WITH (publish = 'insert', publish_via_partition_root = true)")
+    assert p.walpost.verb("init", check=False).returncode == 78  # it lacks the table
+    p.execute(f"ALTER PUBLICATION {p.name} ADD TABLE outbox.events")
+    rejected = p.walpost.verb("init", check=False)
+    assert rejected.returncode == 78 and "belongs to role mallory" in rejected.stderr
+    assert "publication owner" in p.walpost.verb("check", check=False).stdout
+    p.execute(f"ALTER PUBLICATION {p.name} OWNER TO postgres")
+    p.walpost.init()
+    assert "publication owner" not in p.walpost.verb("check").stdout
+
+
+# Of a table of its own it may take away more than that.
+def test_publication_of_the_owner_of_the_outbox_is_as_good_as_the_outbox(make_pipeline, mallory):
+    p = make_pipeline(config={"outboxes": [{"table": "app.events"}]})
+    p.execute(f"GRANT CREATE ON DATABASE {p.database} TO mallory")
+    with p.connected(user=mallory) as cursor:
+        cursor.execute("CREATE SCHEMA app; CREATE TABLE app.events (id uuid PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload bytea)")
+        cursor.execute(f"CREATE PUBLICATION {p.name} FOR TABLE app.events WITH (publish = 'insert', publish_via_partition_root = true)")
+    p.walpost.init()
+    assert "publication owner" not in p.walpost.verb("check").stdout
+
+
 # As a migration tool or a DBA applies them: a table that is there already keeps its triggers, and who owns the schema may replace what is in it.
 @pytest.mark.smoke
 def test_files_that_a_superuser_applies_do_not_build_on_what_others_own(make_pipeline, mallory):

@@ -442,8 +442,16 @@ def test_two_at_once_are_rejected_and_nothing_is_changed(make_pipeline):
                                 capture_output=True, text=True, timeout=60, check=False)
         assert second.returncode == 78 and "another walpost" in second.stderr
         assert p.slot(), "nothing was changed"
+        cursor.execute("ROLLBACK; BEGIN; ANALYZE walpost.pipeline")
+        with subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), "slot", "recreate", "--yes"],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as waits:
+            servers.wait_for(lambda: p.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"),
+                             60, "it to wait for what takes no longer than a moment")
+            cursor.execute("ROLLBACK")
+            error = waits.communicate(timeout=60)[1]
+        assert waits.returncode == 0, error
         # A lock that anybody may take stops nobody.
-        cursor.execute("ROLLBACK; SELECT pg_advisory_lock(2002874224, k) FROM generate_series(0, 10) k")
+        cursor.execute("SELECT pg_advisory_lock(2002874224, k) FROM generate_series(0, 10) k")
         recreate(p)
 
 

@@ -52,14 +52,19 @@ absl::StatusOr<Gap> Gap::FromJson(const std::string& text) {
   return gap;
 }
 
+// An autovacuum of the table gives way within deadlock_timeout, a second as a rule.
 absl::Status LockRowsToSend(SqlConnection* connection) {
-  RETURN_IF_ERROR(connection->Execute("SET idle_in_transaction_session_timeout = 0; BEGIN"));
-  absl::Status locked =
-      connection->Execute("LOCK TABLE walpost.pipeline IN SHARE UPDATE EXCLUSIVE MODE NOWAIT");
+  RETURN_IF_ERROR(connection->Execute(
+      "SET idle_in_transaction_session_timeout = 0; BEGIN; SET LOCAL lock_timeout = '3s'"));
+  const absl::Status locked =
+      connection->Execute("LOCK TABLE walpost.pipeline IN SHARE UPDATE EXCLUSIVE MODE");
   if (connection->last_sqlstate() == postgres::sqlstate::kLockNotAvailable) {
-    return absl::FailedPreconditionError("another walpost is sending these rows just now");
+    return absl::FailedPreconditionError(
+        "another walpost is sending these rows just now, or a session has locked walpost.pipeline "
+        "by VACUUM, ANALYZE or the like: run this again when it has ended (pg_locks names it)");
   }
-  return locked;
+  RETURN_IF_ERROR(locked);
+  return connection->Execute("SET LOCAL lock_timeout TO DEFAULT");
 }
 
 Backfill::Backfill(const BackfillOptions& options) : options_(options), gap_(options.gap) {}

@@ -280,6 +280,7 @@ class Initializer {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(published);
+    RETURN_IF_ERROR(RequireTrustedPublication(connection_, options_.source));
     Say(absl::StrFormat("publication  %s exists", publication));
     return absl::OkStatus();
   }

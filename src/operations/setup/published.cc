@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "operations/trusted_owner.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::operations {
@@ -119,6 +120,31 @@ absl::Status RequirePublished(SqlConnection* connection, const postgres::Connect
     RETURN_IF_ERROR(RequireTable(connection, publication, table, found[0].at(1) == "t"));
   }
   return absl::OkStatus();
+}
+
+absl::Status RequireTrustedPublication(SqlConnection* connection,
+                                       const postgres::ConnectOptions& source) {
+  std::vector<std::string> tables;
+  for (const SourceTable& table : source.tables) {
+    tables.push_back(QuotedName(table));
+  }
+  ASSIGN_OR_RETURN(
+      const auto foreign,
+      FindForeign(connection,
+                  absl::StrFormat(
+                      "SELECT quote_ident(p.pubname), p.pubowner FROM pg_publication p WHERE "
+                      "p.pubname = $1 AND EXISTS (SELECT FROM unnest(%s::text[]) AS t (name) JOIN "
+                      "pg_class c ON c.oid = to_regclass(t.name) WHERE NOT "
+                      "pg_has_role(p.pubowner, c.relowner, 'USAGE'))",
+                      postgres::ArrayLiteral(tables)),
+                  {source.publication}));
+  return foreign
+             ? absl::FailedPreconditionError(absl::StrFormat(
+                   "publication '%s' belongs to role %s, which may take outboxes out of it, so "
+                   "that events are in no stream: ALTER PUBLICATION %s OWNER TO a role that you "
+                   "trust (docs/security.md)",
+                   source.publication, foreign->owner, foreign->what))
+             : absl::OkStatus();
 }
 
 absl::Status RequireOlderThanSlot(SqlConnection* connection,

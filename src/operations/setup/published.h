@@ -16,6 +16,11 @@ namespace walpost::operations {
 absl::Status RequirePublished(postgres::SqlConnection* connection,
                               const postgres::ConnectOptions& source);
 
+// Its owner may take an outbox out of it. kFailedPrecondition: a role that is not trusted, and has not the rights
+// of each outbox's owner.
+absl::Status RequireTrustedPublication(postgres::SqlConnection* connection,
+                                       const postgres::ConnectOptions& source);
+
 // For a slot of which walpost.pipeline knows nothing: all that publishes an outbox is older than what the
 // slot has still to read.
 absl::Status RequireOlderThanSlot(postgres::SqlConnection* connection,

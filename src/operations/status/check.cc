@@ -13,6 +13,7 @@
 #include "operations/deadletters/dlq.h"
 #include "operations/rows/table_columns.h"
 #include "operations/setup/pipeline_record.h"
+#include "operations/setup/published.h"
 #include "operations/status/check_kafka.h"
 #include "operations/status/check_server.h"
 #include "operations/status/check_tables.h"
@@ -98,6 +99,10 @@ class Checker {
     found_.Append(CheckServer(options_.source.slot, &*connection,
                               [] { return std::chrono::system_clock::now(); }));
     CheckRecord(&*connection);
+    const absl::Status trusted = RequireTrustedPublication(&*connection, options_.source);
+    if (!trusted.ok()) {
+      found_.Warn("publication owner", std::string(trusted.message()));
+    }
     if (!options_.source.message_prefixes.empty()) {
       CheckMessagePrefixes(&*connection);
     }
