@@ -6,28 +6,49 @@
 SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('search_path'), false);
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
-CREATE SCHEMA IF NOT EXISTS walpost;
+DO $$
+DECLARE
+    creator text;
+BEGIN
+    IF to_regnamespace('walpost') IS NULL THEN
+        CREATE SCHEMA walpost;
+        -- Whom default privileges let create in it, nobody has chosen for this schema.
+        FOR creator IN SELECT CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END
+                       FROM pg_namespace CROSS JOIN aclexplode(nspacl) AS acl
+                       WHERE nspname = 'walpost' AND acl.privilege_type = 'CREATE' AND acl.grantee <> nspowner LOOP
+            EXECUTE format('REVOKE CREATE ON SCHEMA walpost FROM %s', creator);
+        END LOOP;
+    END IF;
+END
+$$;
 
--- As `walpost init` asks: who owns a table or function here can have code of his run with the rights of who applies this.
+-- As `walpost init` asks: who owns a table or function here can have code of his run with the rights of who applies this. So can who
+-- may create here, by a function that fits a call better than ours does.
 DO $$
 DECLARE
     foreign_object record;
 BEGIN
-    SELECT what, owner.rolname INTO foreign_object
-    FROM (SELECT 'schema ' || quote_ident(nspname) AS what, nspowner AS owner, nspname AS place FROM pg_namespace
-          UNION ALL SELECT c.oid::regclass::text, c.relowner, n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    SELECT what, owner.rolname, revoke INTO foreign_object
+    FROM (SELECT 'schema ' || quote_ident(nspname) AS what, nspowner AS owner, nspname AS place, NULL AS revoke FROM pg_namespace
+          UNION ALL SELECT c.oid::regclass::text, c.relowner, n.nspname, NULL FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
-          UNION ALL SELECT p.oid::regprocedure::text, p.proowner, n.nspname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-         ) AS objects JOIN pg_roles owner ON owner.oid = objects.owner
+          UNION ALL SELECT p.oid::regprocedure::text, p.proowner, n.nspname, NULL FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+          UNION ALL SELECT 'schema ' || quote_ident(nspname), acl.grantee, nspname,
+                           CASE acl.grantor WHEN nspowner THEN '' ELSE format('SET ROLE %s; ', acl.grantor::regrole) END || format(
+                               'REVOKE CREATE ON SCHEMA %I FROM %s CASCADE', nspname, CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END)
+                    FROM pg_namespace CROSS JOIN aclexplode(nspacl) AS acl WHERE acl.privilege_type = 'CREATE' AND NOT pg_has_role(acl.grantee, nspowner, 'USAGE')
+         ) AS objects JOIN (SELECT oid, rolname FROM pg_roles UNION ALL SELECT 0::oid, 'PUBLIC') AS owner ON owner.oid = objects.owner
     WHERE place IN ('walpost') AND owner.rolname <> 'outbox_owner' AND NOT
         pg_has_role(CASE owner.rolname WHEN 'pg_database_owner' THEN (SELECT datdba FROM pg_database WHERE datname = current_database())
                     ELSE owner.oid END, current_user, 'USAGE')
-    ORDER BY 1 LIMIT 1;
+    ORDER BY revoke NULLS FIRST, 1 LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION '% belongs to role %, whose code would run with the rights of whoever runs this',
-                foreign_object.what, foreign_object.rolname
+        RAISE EXCEPTION '%, whose code would run with the rights of whoever runs this',
+                format(CASE WHEN foreign_object.revoke IS NULL THEN '%s belongs to role %s' ELSE '%s lets others create in it: role %s' END,
+                       foreign_object.what, foreign_object.rolname)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'Run it as that role, or give the schema and all that is in it to a role you trust (ALTER ... OWNER TO).';
+                  HINT = coalesce(foreign_object.revoke, 'Run it as that role, or give the schema and all that is in it to a role you '
+                                                         'trust (ALTER ... OWNER TO).');
     END IF;
 END
 $$;

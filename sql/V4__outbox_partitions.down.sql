@@ -19,7 +19,7 @@ BEGIN
         RAISE EXCEPTION 'an older snapshot does not see what was inserted last: apply this in READ COMMITTED'
             USING ERRCODE = 'invalid_transaction_state';
     END IF;
-    PERFORM walpost.lock_tables('outbox.events');
+    PERFORM walpost.lock_tables(VARIADIC ARRAY['outbox.events'::regclass]);
     CREATE TABLE outbox.events_plain (LIKE outbox.events INCLUDING ALL EXCLUDING INDEXES);
     INSERT INTO outbox.events_plain OVERRIDING SYSTEM VALUE SELECT * FROM outbox.events ORDER BY seq;
     PERFORM setval(pg_get_serial_sequence('outbox.events_plain', 'seq'), max(seq)) FROM outbox.events;

@@ -5,7 +5,7 @@ SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
 DELETE FROM walpost.schema_version WHERE version = 5;
-SELECT walpost.lock_tables('outbox.events');
+SELECT walpost.lock_tables(VARIADIC ARRAY['outbox.events'::regclass]);
 DROP TRIGGER IF EXISTS events_ephemeral ON outbox.events;
 DROP FUNCTION IF EXISTS
     outbox.maintain(interval, interval, text, integer), outbox.set_ephemeral(boolean), outbox.forget(),

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "operations/granted_rights.h"
 #include "operations/trusted_owner.h"
 #include "postgres/sql_connection.h"
 
@@ -113,11 +114,12 @@ absl::StatusOr<std::string> EmitMessage(const EmitOptions& options) {
   if (foreign) {
     return Rejection(*foreign);
   }
+  RETURN_IF_ERROR(RequireNoCreators(&connection, {"outbox"}));
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
       connection.Query(
-          "SELECT outbox.emit_message($1, $2, $3, $4::text, content_type => $5, prefix "
-          "=> $6)::text",
+          "SELECT outbox.emit_message($1::text, $2::text, $3::text, $4::text, content_type => "
+          "$5::text, prefix => $6::text)::text",
           {options.type, options.aggregate_type, options.key, options.payload, options.content_type,
            options.source.message_prefixes.front()}));
   return rows.at(0).at(0).value_or("");

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "kafka/topics.h"
+#include "operations/granted_rights.h"
 #include "operations/setup/init_messages.h"
 #include "operations/setup/pipeline_record.h"
 #include "operations/setup/published.h"
@@ -138,6 +139,7 @@ class Initializer {
   absl::Status Run() {
     // Before anything is read from them.
     RETURN_IF_ERROR(RequireTrustedSchemas(connection_, {"walpost", options_.table_schema}));
+    RETURN_IF_ERROR(RequireNoCreators(connection_, {"walpost", options_.table_schema}));
     RETURN_IF_ERROR(LookAtHistory());
     if (options_.with_messages) {
       RETURN_IF_ERROR(CheckMessages(options_, connection_));

@@ -15,12 +15,10 @@ constexpr std::size_t kNameBytesMax = 63;
 
 // The files say `outbox` where the schema's name stands, and nothing else by these words.
 std::string InSchema(const char* sql, const std::string& schema) {
-  return absl::StrReplaceAll(sql,
-                             {{"outbox.", schema + "."},
-                              {"'outbox'", "'" + schema + "'"},
-                              {"SCHEMA outbox", "SCHEMA " + schema},
-                              {"SCHEMA IF NOT EXISTS outbox", "SCHEMA IF NOT EXISTS " + schema},
-                              {"SCHEMA IF EXISTS outbox", "SCHEMA IF EXISTS " + schema}});
+  return absl::StrReplaceAll(sql, {{"outbox.", schema + "."},
+                                   {"'outbox'", "'" + schema + "'"},
+                                   {"SCHEMA outbox", "SCHEMA " + schema},
+                                   {"SCHEMA IF EXISTS outbox", "SCHEMA IF EXISTS " + schema}});
 }
 
 }  // namespace

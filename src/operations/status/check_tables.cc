@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "base/status.h"
+#include "operations/granted_rights.h"
 #include "operations/rows/plain_table.h"
 #include "operations/rows/shared_ids.h"
 #include "operations/setup/pipeline_record.h"
@@ -149,6 +150,27 @@ class TablesCheck {
     }
   }
 
+  // What others may do with what walpost made.
+  void Rights(const std::vector<TableOptions>& tables) {
+    std::vector<std::string> schemas = {"walpost", "outbox", "inbox"};
+    for (const TableOptions& table : tables) {
+      schemas.push_back(table.schema);
+    }
+    const auto own = OwnSchemas(connection_, schemas);
+    const auto creators = own.ok() ? FindCreators(connection_, *own) : own.status();
+    if (!creators.ok()) {
+      found_.Warn("rights", std::string(creators.status().message()));
+      return;
+    }
+    for (const Grant& grant : *creators) {
+      found_.Warn(
+          grant.what,
+          absl::StrFormat("lets others create in it: role %s, whose code would run with the "
+                          "rights of whoever uses what walpost made there: %s",
+                          grant.role, grant.revoke));
+    }
+  }
+
   void Ids(const std::vector<TableOptions>& tables, const std::string& publication) {
     const auto shared = SharedIds::Read(tables, publication, connection_);
     if (!shared.ok()) {
@@ -266,6 +288,7 @@ std::vector<CheckLine> CheckTables(const std::vector<TableOptions>& tables,
   for (const TableOptions& table : tables) {
     check.Table(table);
   }
+  check.Rights(tables);
   check.Ids(tables, publication);
   return check.Take();
 }

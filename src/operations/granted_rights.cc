@@ -1,0 +1,62 @@
+#include "operations/granted_rights.h"
+
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "operations/trusted_owner.h"
+
+namespace walpost::operations {
+namespace {
+
+using postgres::Row;
+using postgres::SqlConnection;
+
+// The owner's rights are more than any right that he grants. A grant is revoked by who has given it.
+constexpr char kCreators[] =
+    "SELECT 'schema ' || quote_ident(n.nspname), owner.rolname, CASE acl.grantor WHEN n.nspowner "
+    "THEN '' ELSE format('SET ROLE %%s; ', acl.grantor::regrole) END || format('REVOKE CREATE ON "
+    "SCHEMA %%I FROM %%s CASCADE', n.nspname, CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE "
+    "acl.grantee::regrole::text END) FROM pg_namespace n CROSS JOIN aclexplode(n.nspacl) AS acl "
+    "JOIN (SELECT oid, rolname FROM pg_roles UNION ALL SELECT 0::oid, 'PUBLIC') AS owner ON "
+    "owner.oid = acl.grantee WHERE n.nspname = ANY (%s) AND acl.privilege_type = 'CREATE' AND NOT "
+    "pg_has_role(acl.grantee, n.nspowner, 'USAGE') AND %s ORDER BY 3";
+
+}  // namespace
+
+absl::StatusOr<std::vector<Grant>> FindCreators(SqlConnection* connection,
+                                                const std::vector<std::string>& schemas) {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection->Query(absl::StrFormat(kCreators, postgres::ArrayLiteral(schemas),
+                                                     kOwnerIsForeign)));
+  std::vector<Grant> grants;
+  for (const Row& row : rows) {
+    grants.push_back({row.at(0).value_or(""), row.at(1).value_or(""), row.at(2).value_or("")});
+  }
+  return grants;
+}
+
+absl::Status RequireNoCreators(SqlConnection* connection, const std::vector<std::string>& schemas) {
+  ASSIGN_OR_RETURN(const std::vector<Grant> grants, FindCreators(connection, schemas));
+  return grants.empty() ? absl::OkStatus()
+                        : absl::FailedPreconditionError(absl::StrFormat(
+                              "%s lets others create in it: role %s, whose code would run with the "
+                              "rights of whoever runs this: %s",
+                              grants[0].what, grants[0].role, grants[0].revoke));
+}
+
+absl::StatusOr<std::vector<std::string>> OwnSchemas(SqlConnection* connection,
+                                                    const std::vector<std::string>& schemas) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection->Query(absl::StrFormat(
+          "SELECT n.nspname FROM pg_namespace n WHERE n.nspname = ANY (%s) AND EXISTS (SELECT FROM "
+          "pg_proc p WHERE p.pronamespace = n.oid AND p.proname IN ('lock_tables', 'check_event', "
+          "'emit_message', 'accept_position')) ORDER BY 1",
+          postgres::ArrayLiteral(schemas))));
+  std::vector<std::string> own;
+  for (const Row& row : rows) {
+    own.push_back(row.at(0).value_or(""));
+  }
+  return own;
+}
+
+}  // namespace walpost::operations

@@ -1,0 +1,35 @@
+// FindGrants - rights on what walpost made that its own roles do not have by R__roles.sql.
+// Why: whose things are trusted (trusted_owner.h) says little where others may change them. Who may create
+//   in a schema of walpost's can put a function there that fits a call better than walpost's own.
+//   The files of sql/ ask the same of the schemas.
+// Thread: blocking.
+// Errors: those of SqlConnection.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "postgres/sql_connection.h"
+
+namespace walpost::operations {
+
+struct Grant {
+  std::string what;  // such as `schema outbox`
+  std::string role;  // PUBLIC = everybody
+  std::string revoke;
+};
+
+// Who may create in these schemas, and neither is trusted nor has the rights of the schema's owner.
+absl::StatusOr<std::vector<Grant>> FindCreators(postgres::SqlConnection* connection,
+                                                const std::vector<std::string>& schemas);
+
+absl::Status RequireNoCreators(postgres::SqlConnection* connection,
+                               const std::vector<std::string>& schemas);
+
+// Those of the schemas in which files of sql/ have made something.
+absl::StatusOr<std::vector<std::string>> OwnSchemas(postgres::SqlConnection* connection,
+                                                    const std::vector<std::string>& schemas);
+
+}  // namespace walpost::operations
