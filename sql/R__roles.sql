@@ -88,7 +88,8 @@ DO $$
 DECLARE
     -- What the versions make, and nothing else changes hands: a schema may be an application's, too.
     functions constant text[] := ARRAY[
-        'walpost.lock_wait_ms()', 'walpost.bound_lock_wait(timestamptz)', 'walpost.lock_tables(regclass[])', 'walpost.decide()',
+        'walpost.lock_wait_ms()', 'walpost.bound_lock_wait(timestamptz)', 'walpost.lock_tables(regclass[])',
+        'walpost.revoke_default_rights(regclass, text[])', 'walpost.decide()',
         'walpost.wire_number(bigint)', 'walpost.wire_field(integer, bytea)', 'walpost.wire_field(integer, text)',
         'walpost.wire_field(integer, bigint)', 'walpost.wire_headers(integer, jsonb)',
         'walpost.wire_options(text, text, jsonb, timestamptz, text, text, text, integer)', 'walpost.message_prefix(text)',
@@ -121,6 +122,24 @@ BEGIN
                       || ARRAY(SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = events);
     END IF;
     our_functions := array_remove(our_functions, NULL);
+
+    -- Who may write to these tables decides which events are sent. To read them, and to insert events, is another thing.
+    SELECT writer.rolname AS role, c.oid::regclass AS target, string_agg(acl.privilege, ', ' ORDER BY acl.privilege) AS rights INTO object
+    FROM pg_class c CROSS JOIN LATERAL (
+        SELECT privilege_type AS privilege, privilege_type, grantee FROM aclexplode(c.relacl)
+        UNION ALL SELECT format('%s (%I)', a.privilege_type, attname), a.privilege_type, a.grantee
+                  FROM pg_attribute CROSS JOIN aclexplode(attacl) AS a WHERE attrelid = c.oid AND NOT attisdropped) AS acl
+    JOIN (SELECT oid, rolname FROM pg_roles UNION ALL SELECT 0::oid, 'PUBLIC') AS writer ON writer.oid = acl.grantee
+    WHERE c.oid = ANY (our_tables) AND acl.privilege_type <> 'SELECT' AND NOT (c.oid = events AND acl.privilege_type = 'INSERT')
+      AND writer.rolname NOT IN ('outbox_owner', 'outbox_relay', 'outbox_operator')
+      AND NOT pg_has_role(writer.oid, c.relowner, 'USAGE') AND NOT pg_has_role(writer.oid, current_user, 'USAGE')
+    GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '% lets role % change what walpost goes by', object.target, object.role
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = format('REVOKE %s ON %s FROM %s CASCADE; what a role needs it gets as a member of the roles that this makes.', object.rights,
+                                object.target, CASE object.role WHEN 'PUBLIC' THEN 'PUBLIC' ELSE quote_ident(object.role) END);
+    END IF;
 
     FOR object IN SELECT name FROM unnest(ARRAY['outbox_owner', 'outbox_writer', 'outbox_relay', 'outbox_operator']) AS name
                   WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) LOOP

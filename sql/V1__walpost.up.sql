@@ -142,6 +142,27 @@ BEGIN
 END
 $$;
 
+-- Default privileges may have given others rights on a table that was made just now. Nobody has chosen them for this table, and what is in it
+-- decides which events are sent. Reading does no harm.
+CREATE OR REPLACE FUNCTION walpost.revoke_default_rights(made regclass, kept text[] DEFAULT '{SELECT}') RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    command text;
+BEGIN
+    FOR command IN
+        SELECT format('REVOKE %s ON %s %s FROM %s CASCADE', acl.privilege_type, CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END,
+                      c.oid::regclass, CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END)
+        FROM pg_class c CROSS JOIN aclexplode(c.relacl) AS acl
+        WHERE (c.oid = made OR c.relkind = 'S' AND EXISTS (
+                  SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i'  -- an identity's sequence
+                  AND d.refclassid = 'pg_class'::regclass AND d.refobjid = made))
+              AND acl.privilege_type <> ALL (kept) AND acl.grantee <> c.relowner
+    LOOP
+        EXECUTE command;
+    END LOOP;
+END
+$$;
+
 COMMENT ON COLUMN walpost.pipeline.delivered_lsn IS
     'Everything before it is in Kafka. It lies here so that it goes back with a database that is set back. Written at each connect.';
 COMMENT ON COLUMN walpost.pipeline.backfill IS 'How far walpost init --backfill has come.';
@@ -219,6 +240,15 @@ CREATE TABLE IF NOT EXISTS walpost.schema_version (
     version    integer     PRIMARY KEY,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
+
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM walpost.schema_version WHERE version = 1) THEN
+        PERFORM walpost.revoke_default_rights(made)
+        FROM unnest(ARRAY['walpost.pipeline', 'walpost.dead_letters', 'walpost.dead_letter_count', 'walpost.schema_version']::regclass[]) AS made;
+    END IF;
+END
+$$;
 
 INSERT INTO walpost.schema_version (version) VALUES (1) ON CONFLICT DO NOTHING;
 

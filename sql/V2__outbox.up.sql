@@ -313,6 +313,15 @@ REVOKE ALL ON FUNCTION
     outbox.emit(text, text, text, text, text, text, jsonb, timestamptz, text, text, text, uuid)
     FROM PUBLIC;
 
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM walpost.schema_version WHERE version = 2) THEN
+        PERFORM walpost.revoke_default_rights('outbox.events'::regclass, '{SELECT,INSERT}');
+        PERFORM walpost.revoke_default_rights('outbox.idempotency'::regclass);
+    END IF;
+END
+$$;
+
 INSERT INTO walpost.schema_version (version) VALUES (2) ON CONFLICT DO NOTHING;
 
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

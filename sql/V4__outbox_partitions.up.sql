@@ -80,6 +80,8 @@ BEGIN
         'Events to be published by walpost; insert in the transaction that makes them true. created_at is not to be set.';
     -- No insert fails because nobody made a partition: what lands here outbox.maintain sees to.
     CREATE TABLE outbox.events_default PARTITION OF outbox.events DEFAULT;
+    PERFORM walpost.revoke_default_rights('outbox.events'::regclass, '{SELECT,INSERT}');
+    PERFORM walpost.revoke_default_rights('outbox.events_default'::regclass);
 END
 $$;
 

@@ -122,12 +122,13 @@ SET search_path = pg_catalog, pg_temp AS $$
     WHERE to_regclass('outbox.' || names.name) IS NULL ORDER BY number LIMIT 1
 $$;
 
--- Whoever calls outbox.maintain: what it makes is the outbox's owner's, who shall be able to drop it.
+-- Whoever calls outbox.maintain: what it makes is the outbox's owner's, who shall be able to drop it, and nobody else writes to it.
 CREATE OR REPLACE FUNCTION outbox.give_to_owner(name text) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     owner text := (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'outbox.events'::regclass);
 BEGIN
+    PERFORM walpost.revoke_default_rights(format('outbox.%I', name)::regclass);
     IF owner <> current_user THEN
         EXECUTE format('ALTER TABLE outbox.%I OWNER TO %I', name, owner);
     END IF;
@@ -525,6 +526,14 @@ BEGIN
     DROP TRIGGER IF EXISTS events_ephemeral ON outbox.events;
     IF ephemeral THEN
         CREATE TRIGGER events_ephemeral AFTER INSERT ON outbox.events FOR EACH ROW EXECUTE FUNCTION outbox.forget();
+    END IF;
+END
+$$;
+
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM walpost.schema_version WHERE version = 5) THEN
+        PERFORM walpost.revoke_default_rights('outbox.retention_note'::regclass);
     END IF;
 END
 $$;

@@ -55,6 +55,28 @@ BEGIN
 END
 $$;
 
+-- As walpost.revoke_default_rights, which this database may not have.
+CREATE OR REPLACE FUNCTION inbox.revoke_default_rights(made regclass, kept text[] DEFAULT '{SELECT}') RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    command text;
+BEGIN
+    FOR command IN
+        SELECT format('REVOKE %s ON %s %s FROM %s CASCADE', acl.privilege_type, CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END,
+                      c.oid::regclass, CASE acl.grantee WHEN 0 THEN 'PUBLIC' ELSE acl.grantee::regrole::text END)
+        FROM pg_class c CROSS JOIN aclexplode(c.relacl) AS acl
+        WHERE (c.oid = made OR c.relkind = 'S' AND EXISTS (
+                  SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i'  -- an identity's sequence
+                  AND d.refclassid = 'pg_class'::regclass AND d.refobjid = made))
+              AND acl.privilege_type <> ALL (kept) AND acl.grantee <> c.relowner
+    LOOP
+        EXECUTE command;
+    END LOOP;
+END
+$$;
+
+SELECT pg_catalog.set_config('walpost.inbox_is_new', (to_regclass('inbox.processed_events') IS NULL)::text, false);
+
 -- `day` follows from the id alone, so that every repeat of it meets the first one in the same partition, whose unique index
 -- decides, at every isolation level. A partition by the time of acceptance would let two through that meet at midnight.
 CREATE TABLE IF NOT EXISTS inbox.processed_events (
@@ -124,6 +146,14 @@ CREATE TABLE IF NOT EXISTS inbox.position (
     PRIMARY KEY (consumer, topic, key, system_identifier)
 ) WITH (fillfactor = 80);
 COMMENT ON TABLE inbox.position IS 'Written by inbox.accept_position.';
+DO $$
+BEGIN
+    IF current_setting('walpost.inbox_is_new')::boolean THEN
+        PERFORM inbox.revoke_default_rights(made) FROM unnest(ARRAY['inbox.processed_events', 'inbox.processed_events_untimed',
+            'inbox.processed_events_default', 'inbox.one_at_a_time', 'inbox.position']::regclass[]) AS made;
+    END IF;
+END
+$$;
 
 -- Whether a record is newer than all that this consumer has accepted of its key. walpost_position is the record's header
 -- walpost-position, whose text sorts as the events were committed.
@@ -235,6 +265,7 @@ BEGIN
             PERFORM inbox.lock_all(began);
             PERFORM inbox.bound_lock_wait(began);
             EXECUTE format('CREATE TABLE inbox.%I (LIKE inbox.processed_events INCLUDING DEFAULTS INCLUDING STORAGE)', name);
+            PERFORM inbox.revoke_default_rights(format('inbox.%I', name)::regclass);
             owner := (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'inbox.processed_events'::regclass);
             IF owner <> current_user THEN
                 EXECUTE format('ALTER TABLE inbox.%I OWNER TO %I', name, owner);

@@ -20,18 +20,44 @@ constexpr char kCreators[] =
     "owner.oid = acl.grantee WHERE n.nspname = ANY (%s) AND acl.privilege_type = 'CREATE' AND NOT "
     "pg_has_role(acl.grantee, n.nspowner, 'USAGE') AND %s ORDER BY 3";
 
-}  // namespace
+constexpr char kWriters[] =
+    "SELECT c.oid::regclass::text, owner.rolname, format('REVOKE %%s ON %%s FROM %%s CASCADE', "
+    "string_agg(acl.privilege, ', ' ORDER BY acl.privilege), c.oid::regclass, CASE owner.oid WHEN "
+    "0 THEN 'PUBLIC' ELSE owner.oid::regrole::text END) FROM pg_class c JOIN pg_namespace n ON "
+    "n.oid = c.relnamespace CROSS JOIN LATERAL (SELECT privilege_type AS privilege, "
+    "privilege_type, grantee FROM aclexplode(c.relacl) UNION ALL SELECT format('%%s (%%I)', "
+    "a.privilege_type, attname), a.privilege_type, a.grantee FROM pg_attribute CROSS JOIN "
+    "aclexplode(attacl) AS a WHERE attrelid = c.oid AND NOT attisdropped) AS acl JOIN (SELECT oid, "
+    "rolname FROM pg_roles UNION ALL SELECT 0::oid, 'PUBLIC') AS owner ON owner.oid = acl.grantee "
+    "WHERE n.nspname = ANY (%s) AND c.relkind IN ('r', 'p') AND (n.nspname IN ('walpost', 'inbox') "
+    "OR c.relname IN ('events', 'retention_note', 'idempotency') OR EXISTS (SELECT FROM "
+    "pg_inherits i JOIN pg_class e ON e.oid = i.inhparent WHERE i.inhrelid = c.oid AND "
+    "e.relnamespace = n.oid AND e.relname = 'events')) AND acl.privilege_type <> 'SELECT' AND NOT "
+    "(c.relname = 'events' AND acl.privilege_type = 'INSERT') AND owner.rolname NOT IN "
+    "('outbox_relay', 'outbox_operator') AND NOT pg_has_role(owner.oid, c.relowner, 'USAGE') AND "
+    "%s GROUP BY c.oid, owner.oid, owner.rolname ORDER BY 1, 2";
 
-absl::StatusOr<std::vector<Grant>> FindCreators(SqlConnection* connection,
-                                                const std::vector<std::string>& schemas) {
-  ASSIGN_OR_RETURN(const std::vector<Row> rows,
-                   connection->Query(absl::StrFormat(kCreators, postgres::ArrayLiteral(schemas),
-                                                     kOwnerIsForeign)));
+absl::StatusOr<std::vector<Grant>> Find(SqlConnection* connection, const std::string& sql) {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows, connection->Query(sql));
   std::vector<Grant> grants;
   for (const Row& row : rows) {
     grants.push_back({row.at(0).value_or(""), row.at(1).value_or(""), row.at(2).value_or("")});
   }
   return grants;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Grant>> FindCreators(SqlConnection* connection,
+                                                const std::vector<std::string>& schemas) {
+  return Find(connection,
+              absl::StrFormat(kCreators, postgres::ArrayLiteral(schemas), kOwnerIsForeign));
+}
+
+absl::StatusOr<std::vector<Grant>> FindWriters(SqlConnection* connection,
+                                               const std::vector<std::string>& schemas) {
+  return Find(connection,
+              absl::StrFormat(kWriters, postgres::ArrayLiteral(schemas), kOwnerIsForeign));
 }
 
 absl::Status RequireNoCreators(SqlConnection* connection, const std::vector<std::string>& schemas) {

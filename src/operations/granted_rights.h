@@ -1,7 +1,7 @@
 // FindGrants - rights on what walpost made that its own roles do not have by R__roles.sql.
 // Why: whose things are trusted (trusted_owner.h) says little where others may change them. Who may create
-//   in a schema of walpost's can put a function there that fits a call better than walpost's own.
-//   The files of sql/ ask the same of the schemas.
+//   in a schema of walpost's can put a function there that fits a call better than walpost's own; and who may
+//   write to its tables decides which events are sent. The files of sql/ ask the same.
 // Thread: blocking.
 // Errors: those of SqlConnection.
 #pragma once
@@ -16,7 +16,7 @@
 namespace walpost::operations {
 
 struct Grant {
-  std::string what;  // such as `schema outbox`
+  std::string what;  // such as `schema outbox` or `outbox.retention_note`
   std::string role;  // PUBLIC = everybody
   std::string revoke;
 };
@@ -27,6 +27,11 @@ absl::StatusOr<std::vector<Grant>> FindCreators(postgres::SqlConnection* connect
 
 absl::Status RequireNoCreators(postgres::SqlConnection* connection,
                                const std::vector<std::string>& schemas);
+
+// Who may write to tables of walpost's in these schemas, or put triggers on them, and is neither trusted nor
+// a role of R__roles.sql that has to, nor has the rights of the table's owner. Anybody may insert events.
+absl::StatusOr<std::vector<Grant>> FindWriters(postgres::SqlConnection* connection,
+                                               const std::vector<std::string>& schemas);
 
 // Those of the schemas in which files of sql/ have made something.
 absl::StatusOr<std::vector<std::string>> OwnSchemas(postgres::SqlConnection* connection,

@@ -29,9 +29,9 @@ def rejected_init(p, *arguments):
     return done.stderr
 
 
-def lines(p, role):
-    """What `check` says about this role."""
-    return [line for line in p.walpost.verb("check", check=False).stdout.splitlines() if role in line]
+def lines(p, words):
+    """What `check` says with these."""
+    return [line for line in p.walpost.verb("check", check=False).stdout.splitlines() if words in line]
 
 
 @pytest.fixture
@@ -102,3 +102,78 @@ def test_overload_of_a_function_that_walpost_calls_is_not_called(hostile):
         cursor.execute(OVERLOAD)
     p.execute("SELECT outbox.set_payload_max(900000); SELECT outbox.set_ephemeral(true); SELECT outbox.set_ephemeral(false)")
     assert p.execute("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'") == [(False,)]
+
+
+# (what, role, rights) that let a role other than the owner do more than read, and insert events.
+TOO_MUCH = """SELECT c.relname, acl.grantee::regrole::text, acl.privilege_type FROM pg_class c CROSS JOIN aclexplode(c.relacl) AS acl
+    WHERE c.relnamespace::regnamespace::text IN ('walpost', 'outbox', 'inbox') AND c.relkind IN ('r', 'p', 'S') AND acl.grantee <> c.relowner
+    AND acl.grantee::regrole::text NOT LIKE 'outbox_%%' AND acl.privilege_type <> 'SELECT'
+    AND NOT (c.relname = 'events' AND acl.privilege_type = 'INSERT')"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("arguments", [[], ["--with-roles"]])
+def test_default_rights_on_tables_let_nobody_change_what_walpost_makes(hostile, arguments):
+    p = hostile
+    p.execute("ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO app, PUBLIC; ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO app")
+    p.walpost.verb("init", *arguments)
+    assert psql(p, "postgres", FILES[-1]).returncode == 0
+    assert p.execute(TOO_MUCH) == []
+    assert p.execute("SELECT has_table_privilege('app', 'outbox.events', 'INSERT'), has_table_privilege('app', 'walpost.pipeline', 'SELECT')") == [(True, True)]
+    assert lines(p, "may change") == []
+    p.walpost.verb("init", *arguments)
+
+
+@pytest.mark.smoke
+def test_default_rights_on_tables_let_nobody_change_new_partitions(hostile):
+    p = hostile
+    apply_all(p)
+    p.execute("ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO app")
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at) VALUES ('t', 'k', 'T', now() - interval '9 days')")
+    p.execute("SELECT * FROM outbox.maintain(ahead => '9 days'); SELECT * FROM inbox.maintain('7 days', '9 days')")
+    assert p.execute("SELECT count(*) FROM pg_class WHERE relacl::text LIKE '%%app=r%%'")[0][0] > 10, "there are new ones"
+    assert p.execute(TOO_MUCH) == []
+
+
+GRANTS = {"outbox.retention_note": "UPDATE", "walpost.pipeline": "UPDATE (delivered_lsn)", "outbox.events": "DELETE", "walpost.dead_letters": "TRIGGER"}
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("to", ["app", "PUBLIC"])
+def test_who_may_change_a_table_is_named_and_gets_no_roles_made(hostile, to):
+    p = hostile
+    p.walpost.init()
+    assert lines(p, "may change") == []
+    for table, right in GRANTS.items():
+        p.execute(f"GRANT SELECT ON {table} TO {to}; GRANT {right} ON {table} TO {to}")
+    said = lines(p, "may change")
+    for table, right in GRANTS.items():
+        revoke = f"REVOKE {right} ON {table} FROM {to} CASCADE"
+        assert any(line.startswith("!") and revoke in line for line in said), (revoke, said)
+    assert len(said) == len(GRANTS), said
+    for _ in GRANTS:
+        error = rejected_init(p, "--with-roles")
+        p.execute(next(revoke for table, right in GRANTS.items() if (revoke := f"REVOKE {right} ON {table} FROM {to} CASCADE") in error))
+    p.walpost.verb("init", "--with-roles")
+
+
+# Whoever may write a note could have rows left out.
+@pytest.mark.parametrize("right", ["UPDATE", "INSERT", "UPDATE (snapshot)"])
+def test_note_that_others_may_write_leaves_no_row_out(hostile, right):
+    p = hostile
+    p.walpost.init()
+    p.walpost.start()
+    p.insert(1, 5)
+    p.execute("SELECT * FROM outbox.maintain()")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.insert(6, 10)
+    p.execute(f"GRANT USAGE ON SCHEMA outbox TO app; GRANT SELECT, {right} ON outbox.retention_note TO app")
+    with p.connected(user="app") as cursor:
+        cursor.execute("INSERT INTO outbox.retention_note SELECT now(), pg_current_snapshot(), '0/1', system_identifier FROM pg_control_system()"
+                       if right == "INSERT" else "UPDATE outbox.retention_note SET snapshot = pg_current_snapshot()")
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    p.execute("SELECT pg_drop_replication_slot(%s)", p.name)
+    recreated = p.walpost.verb("slot", "recreate", "--yes").stdout
+    assert "5 events sent, 5 are in Kafka already" in recreated and f"REVOKE {right} ON outbox.retention_note FROM app" in recreated, recreated
+    assert p.ids() == p.stored_ids()

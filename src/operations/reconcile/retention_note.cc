@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "operations/granted_rights.h"
 #include "operations/trusted_owner.h"
 #include "postgres/sqlstate.h"
 
@@ -61,9 +62,19 @@ absl::StatusOr<std::string> WhyNot(SqlConnection* connection, const std::string&
     return std::string("walpost did not make it");
   }
   ASSIGN_OR_RETURN(const auto foreign, FindForeign(connection, kOwnObjects, {schema}));
-  return foreign ? absl::StrFormat("%s belongs to role %s, which is not trusted (docs/security.md)",
-                                   foreign->what, foreign->owner)
-                 : "";
+  if (foreign) {
+    return absl::StrFormat("%s belongs to role %s, which is not trusted (docs/security.md)",
+                           foreign->what, foreign->owner);
+  }
+  ASSIGN_OR_RETURN(const std::vector<Grant> grants, FindWriters(connection, {schema}));
+  for (const Grant& grant : grants) {
+    if (grant.what == notes.name) {
+      return absl::StrFormat(
+          "role %s, which is not trusted (docs/security.md), may write to it: %s", grant.role,
+          grant.revoke);
+    }
+  }
+  return std::string();
 }
 
 // As outbox.maintain decides it, see outbox.age_of: a row's tx may be that of another cluster.

@@ -5,7 +5,8 @@
 //   outbox.maintain asks first who still needs rows, and deletes later: who comes to need them in
 //   between must wait for its end.
 // Thread: blocking.
-// Limits: no note but where walpost made the schema, and trusted roles own it, the note and outbox.maintain.
+// Limits: no note but where walpost made the schema, trusted roles own it, the note and outbox.maintain, and
+//   nobody else may write the note.
 //   None is always right: it only means that more rows are compared.
 // Errors: those of SqlConnection.
 #pragma once

@@ -158,8 +158,9 @@ class TablesCheck {
     }
     const auto own = OwnSchemas(connection_, schemas);
     const auto creators = own.ok() ? FindCreators(connection_, *own) : own.status();
-    if (!creators.ok()) {
-      found_.Warn("rights", std::string(creators.status().message()));
+    const auto writers = creators.ok() ? FindWriters(connection_, *own) : creators.status();
+    if (!writers.ok()) {
+      found_.Warn("rights", std::string(writers.status().message()));
       return;
     }
     for (const Grant& grant : *creators) {
@@ -167,6 +168,14 @@ class TablesCheck {
           grant.what,
           absl::StrFormat("lets others create in it: role %s, whose code would run with the "
                           "rights of whoever uses what walpost made there: %s",
+                          grant.role, grant.revoke));
+    }
+    for (const Grant& grant : *writers) {
+      found_.Warn(
+          "rights on " + grant.what,
+          absl::StrFormat("role %s may change what walpost goes by, so events could be left out, "
+                          "or forged: %s; a walpost or an operator of yours gets its rights as a "
+                          "member of a role (docs/database.md)",
                           grant.role, grant.revoke));
     }
   }
