@@ -14,6 +14,10 @@ struct CurlDeleter {
   void operator()(CURL* curl) const { curl_easy_cleanup(curl); }
 };
 
+struct UrlDeleter {
+  void operator()(CURLU* url) const { curl_url_cleanup(url); }
+};
+
 std::size_t OnData(char* data, std::size_t, std::size_t size, void* user) {
   auto* const body = static_cast<std::string*>(user);
   if (body->size() + size > kAnswerBytesMax) {
@@ -49,14 +53,32 @@ absl::StatusOr<HttpAnswer> HttpGet(const std::string& url, std::chrono::millisec
   const CURLcode result = curl_easy_perform(c);
   if (result == CURLE_OPERATION_TIMEDOUT) {
     return absl::DeadlineExceededError(
-        absl::StrFormat("no answer from %s within %d ms", url, timeout.count()));
+        absl::StrFormat("no answer from %s within %d ms", WithoutUser(url), timeout.count()));
   }
   if (result != CURLE_OK) {
     return absl::UnavailableError(
-        absl::StrFormat("nothing answers at %s: %s", url, curl_easy_strerror(result)));
+        absl::StrFormat("nothing answers at %s: %s", WithoutUser(url), curl_easy_strerror(result)));
   }
   curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &answer.code);
   return answer;
+}
+
+std::string WithoutUser(const std::string& url) {
+  if (url.find('@') == std::string::npos) {
+    return url;
+  }
+  const std::unique_ptr<CURLU, UrlDeleter> parsed(curl_url());
+  char* text = nullptr;
+  if (parsed == nullptr ||
+      curl_url_set(parsed.get(), CURLUPART_URL, url.c_str(), CURLU_GUESS_SCHEME) != CURLUE_OK ||
+      curl_url_set(parsed.get(), CURLUPART_USER, nullptr, 0) != CURLUE_OK ||
+      curl_url_set(parsed.get(), CURLUPART_PASSWORD, nullptr, 0) != CURLUE_OK ||
+      curl_url_get(parsed.get(), CURLUPART_URL, &text, 0) != CURLUE_OK) {
+    return "a URL that cannot be read";
+  }
+  std::string shown(text);
+  curl_free(text);
+  return shown;
 }
 
 absl::StatusOr<std::string> UrlOf(const std::string& listen) {

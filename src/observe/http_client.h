@@ -2,7 +2,7 @@
 // Thread: any; blocking, at most `timeout` in all.
 // Units/limits: answers of up to kAnswerBytesMax. Proxies of the environment are passed by: what is asked
 //   is on this host or beside it. Redirects are not followed: the token is for whom was asked.
-// Errors: kUnavailable: nobody answers; kDeadlineExceeded: not in time. Both say what was asked.
+// Errors: kUnavailable: nobody answers; kDeadlineExceeded: not in time. Both say what was asked, as WithoutUser.
 #pragma once
 
 #include <chrono>
@@ -23,6 +23,9 @@ struct HttpAnswer {
 // `token` is http.token; empty = there is none.
 absl::StatusOr<HttpAnswer> HttpGet(const std::string& url, std::chrono::milliseconds timeout,
                                    const std::string& token = "");
+
+// `url` as it may be shown: without user and password.
+std::string WithoutUser(const std::string& url);
 
 // Where the same host reaches what listens on `listen` (http.listen): "http://127.0.0.1:9464".
 // kInvalidArgument when that cannot be known: it is empty, or its port is 0.

@@ -39,7 +39,7 @@ absl::StatusOr<Answered> Ask(const StatusOptions& options) {
   if (answer.code == 401) {
     return absl::PermissionDeniedError(absl::StrFormat(
         "what answers at %s %s: it must be the http.token of the walpost that runs there",
-        options.url.empty() ? options.listen : options.url,
+        options.url.empty() ? options.listen : observe::WithoutUser(options.url),
         options.token.empty() ? "asks for a token, and this configuration has none"
                               : "rejects this configuration's token"));
   }
@@ -48,7 +48,7 @@ absl::StatusOr<Answered> Ask(const StatusOptions& options) {
   if (answer.code != 200 || !status.is_object() || !status.contains("state")) {
     return absl::UnavailableError(absl::StrFormat(
         "what answers at %s is not walpost (HTTP %d): correct http.listen, or give --url",
-        options.url.empty() ? options.listen : options.url, answer.code));
+        options.url.empty() ? options.listen : observe::WithoutUser(options.url), answer.code));
   }
   ASSIGN_OR_RETURN(const HttpAnswer live, Get(options, "/livez"));
   return Answered{std::move(answer.body), std::move(status), live.code == 200};

@@ -111,5 +111,14 @@ TEST(HttpClientTest, UrlIsWhereTheSameHostReachesWhatListens) {
   EXPECT_FALSE(UrlOf("127.0.0.1:0").ok());
 }
 
+TEST(WithoutUserTest, UrlIsShownWithoutUserAndPassword) {
+  EXPECT_EQ(WithoutUser("http://127.0.0.1:9464/livez"), "http://127.0.0.1:9464/livez");
+  EXPECT_EQ(WithoutUser("http://me:a%40b@host:1/livez"), "http://host:1/livez");
+  EXPECT_EQ(WithoutUser("http://me:a@b@host/"), "a URL that cannot be read");
+  EXPECT_EQ(WithoutUser("http://me:secret@host:port/"), "a URL that cannot be read");
+  EXPECT_THAT(HttpGet("http://me:secret@127.0.0.1:1/livez", milliseconds(2'000)).status().message(),
+              ::testing::Not(HasSubstr("secret")));
+}
+
 }  // namespace
 }  // namespace walpost::observe
