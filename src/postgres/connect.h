@@ -43,7 +43,7 @@ struct ConnectOptions {
   // Of logical messages that are events: then they are asked for (14+; below it is an operator
   // error), and each that walpost.pipeline records must be among them.
   std::vector<std::string> message_prefixes;
-  std::string pipeline;  // whose dead letters are looked for
+  std::string pipeline;  // whose record and dead letters are looked for; empty = of whatever name
   // Whether preflight asks that dead letters can be written, and whether they stand on another server.
   bool writes_dead_letters = false;
   bool dead_letters_elsewhere = false;

@@ -44,15 +44,17 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
   if (!readable.True(0, 0)) {
     return Forbidden("walpost.pipeline", "what `walpost init` recorded");
   }
-  const Result record =
-      Query(absl::StrFormat("SELECT name::text, system_identifier::text, consistent_point::text, "
-                            "coalesce(backfilled, true), "
-                            "(SELECT string_agg(quote_literal(p), ', ') FROM unnest(prefixes) p "
-                            "WHERE p <> ALL (%s)), "
-                            "delivered_lsn::text, has_column_privilege(tableoid, 'delivered_lsn', "
-                            "'UPDATE') FROM walpost.pipeline WHERE slot = %s "
-                            "ORDER BY created_at DESC LIMIT 1",
-                            ArrayLiteral(options_.message_prefixes), QuoteLiteral(options_.slot)));
+  const Result record = Query(absl::StrFormat(
+      "SELECT name::text, slot::text, system_identifier::text, consistent_point::text, "
+      "coalesce(backfilled, true), "
+      "(SELECT string_agg(quote_literal(p), ', ') FROM unnest(prefixes) p "
+      "WHERE p <> ALL (%1$s)), "
+      "delivered_lsn::text, has_column_privilege(tableoid, 'delivered_lsn', "
+      "'UPDATE') FROM walpost.pipeline WHERE slot = %2$s OR name = %3$s "
+      "ORDER BY slot = %2$s AND name = %3$s DESC, slot = %2$s DESC, "
+      "created_at DESC LIMIT 1",
+      ArrayLiteral(options_.message_prefixes), QuoteLiteral(options_.slot),
+      QuoteLiteral(options_.pipeline)));
   if (!record.ok()) {
     return IsNotOurs(record.error().sqlstate)
                ? std::nullopt
@@ -60,13 +62,16 @@ std::optional<StreamEnd> PreflightRun::ReadRecord() {
                      QueryFailure("reading walpost.pipeline", record.error(), endpoint()));
   }
   if (record.rows() == 1) {
-    record_ = PipelineRecord{std::string(record.Text(0, 0)), std::string(record.Text(0, 1)),
-                             std::string(record.Text(0, 2)), record.True(0, 3),
-                             std::string(record.Text(0, 4))};
+    record_ = PipelineRecord{std::string(record.Text(0, 0)),
+                             std::string(record.Text(0, 1)),
+                             std::string(record.Text(0, 2)),
+                             std::string(record.Text(0, 3)),
+                             record.True(0, 4),
+                             std::string(record.Text(0, 5))};
     facts().consistent_point = base::Lsn::Parse(record_->consistent_point).value_or(base::Lsn());
     report_.recorded_delivery =
-        RecordedDelivery{record_->name, base::Lsn::Parse(record.Text(0, 5)).value_or(base::Lsn()),
-                         record.True(0, 6)};
+        RecordedDelivery{record_->name, base::Lsn::Parse(record.Text(0, 6)).value_or(base::Lsn()),
+                         record.True(0, 7)};
   }
   return std::nullopt;
 }
@@ -136,7 +141,8 @@ std::optional<StreamEnd> PreflightRun::Slot() {
     return QueryFailure("reading pg_replication_slots", slot.error(), endpoint());
   }
   if (slot.rows() == 0) {
-    return SlotMissing();
+    const std::optional<StreamEnd> foreign = RecordOfAnother();
+    return foreign ? foreign : SlotMissing();
   }
   if (!slot.IsNull(0, 3)) {
     active_pid_ = std::string(slot.Text(0, 3));
@@ -145,6 +151,21 @@ std::optional<StreamEnd> PreflightRun::Slot() {
         slot.IsNull(0, 9) ? std::string_view("local or not visible") : slot.Text(0, 9));
   }
   return JudgeSlot(slot);
+}
+
+// One of the two was edited.
+std::optional<StreamEnd> PreflightRun::RecordOfAnother() const {
+  if (!record_ || options_.pipeline.empty() ||
+      (record_->name == options_.pipeline && record_->slot == options_.slot)) {
+    return std::nullopt;
+  }
+  return OperatorEnd(
+      HaltReason::kSlotForeign,
+      absl::StrFormat("walpost.pipeline on %s records pipeline \"%s\" on slot \"%s\", and this is "
+                      "pipeline \"%s\" on slot \"%s\", which would overlook its progress, dead "
+                      "letters and parked keys: correct `name` and `source.slot`",
+                      endpoint().ToString(), record_->name, record_->slot, options_.pipeline,
+                      options_.slot));
 }
 
 std::optional<StreamEnd> PreflightRun::JudgeSlot(const Result& slot) {
@@ -174,6 +195,9 @@ std::optional<StreamEnd> PreflightRun::JudgeSlot(const Result& slot) {
         absl::StrFormat("%s belongs to database \"%s\": correct the database in source.conninfo, "
                         "or give walpost a slot of its own by source.slot",
                         SlotText(), slot.Text(0, 2)));
+  }
+  if (std::optional<StreamEnd> foreign = RecordOfAnother()) {
+    return foreign;
   }
   if (slot.Text(0, 5) == "lost" || !slot.IsNull(0, 6)) {
     return OperatorEnd(

@@ -16,6 +16,7 @@ namespace walpost::postgres {
 // A row of walpost.pipeline, written by `walpost init`. Absent when there is no such table or row.
 struct PipelineRecord {
   std::string name;
+  std::string slot;
   std::string system_identifier;
   std::string consistent_point;
   bool backfilled = true;
@@ -63,6 +64,7 @@ class PreflightRun {
   std::optional<StreamEnd> ReadRecord();
   StreamEnd Forbidden(std::string_view table, std::string_view unknown) const;
   StreamEnd SlotMissing() const;
+  std::optional<StreamEnd> RecordOfAnother() const;
   std::optional<StreamEnd> JudgeSlot(const Result& slot);
   Result ReadTable(const SourceTable& wanted);
   std::optional<StreamEnd> Table(const SourceTable& table);

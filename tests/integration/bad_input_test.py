@@ -1,5 +1,7 @@
 """Whatever is wrong: one clear line that says what, where and what to do, the documented state or exit code, nothing lost."""
 
+import json
+
 import pytest
 import servers
 
@@ -308,3 +310,36 @@ def test_on_halt_exit_ends_with_the_documented_code(make_pipeline):
     p = make_pipeline()
     done = p.another(config={"delivery": {"on_halt": "exit"}}).verb("run", check=False)
     assert done.returncode == 78 and "slot_missing" in done.stderr
+
+
+# Progress, dead letters and parked keys go by the name: a walpost with another one would deliver behind a parked event.
+@pytest.mark.parametrize("guard", ["remembered", "not remembered"])
+@pytest.mark.parametrize("edited", ["name", "slot"])
+def test_name_or_slot_that_was_edited_halts(make_pipeline, edited, guard):
+    p = make_pipeline(config={"delivery": {"progress_topic": ""}} if guard == "not remembered" else None).start()
+    p.insert(1, 2)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.insert(3, 4)
+    right = p.walpost.file.read_text()
+    config = json.loads(right)
+    if edited == "name":
+        config["name"] = "renamed"
+    else:
+        config["name"] = config.get("name", p.name)
+        config["source"]["slot"] = f"{p.name}_elsewhere"
+        p.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", f"{p.name}_elsewhere")
+    p.walpost.file.write_text(json.dumps(config))
+    assert "records pipeline" in halted(p.walpost, "slot_foreign")
+    p.walpost.stop()
+    assert p.walpost.verb("check", check=False).returncode == 78
+    for verb in ("advance", "recreate"):
+        rejected = p.walpost.verb("slot", verb, "--yes", check=False)
+        assert rejected.returncode == 78 and "records pipeline" in rejected.stderr
+    for verb in (["dlq", "list"], ["replay", "--missing", "--in-place"], ["slot", "create"]):
+        rejected = p.walpost.verb(*verb, check=False)
+        assert rejected.returncode == 78 and "records pipeline" in rejected.stderr, (verb, rejected)
+    p.walpost.file.write_text(right)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert p.ids() == p.stored_ids()

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "envelope/position.h"
+#include "operations/setup/pipeline_record.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::operations {
@@ -68,14 +69,17 @@ base::WallTime WallNow() {
 
 absl::StatusOr<postgres::DeadLetterTable> OpenDeadLetters(const PipelineSettings& options) {
   const postgres::ConnectOptions& source = options.source;
+  // While the source is away, dead letters that are elsewhere can still be looked at.
+  auto connection = postgres::SqlConnection::Connect(source.conninfo, source.application_name);
+  if (connection.ok()) {
+    RETURN_IF_ERROR(CheckRecordFits(&*connection, options.name, source.slot));
+  }
   if (options.dead_letter_conninfo.empty()) {
     return postgres::DeadLetterTable::Open(source.conninfo, source.application_name, options.name,
                                            /*system_identifier=*/0);
   }
   std::uint64_t system_identifier = 0;
   std::string database;
-  // While the source is away, its dead letters can still be looked at.
-  auto connection = postgres::SqlConnection::Connect(source.conninfo, source.application_name);
   if (connection.ok()) {
     ASSIGN_OR_RETURN(
         const std::vector<postgres::Row> rows,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "operations/rows/confirmed.h"
+#include "operations/setup/pipeline_record.h"
 
 namespace walpost::operations {
 namespace {
@@ -94,6 +95,9 @@ absl::StatusOr<RowReader> BeginReading(const RowsElsewhere& standby,
       SqlConnection connection,
       SqlConnection::Connect(standby.conninfo.empty() ? server.conninfo : standby.conninfo,
                              server.application_name));
+  if (!server.pipeline.empty()) {
+    RETURN_IF_ERROR(CheckRecordFits(&connection, server.pipeline, server.slot));
+  }
   if (!standby.conninfo.empty()) {
     RETURN_IF_ERROR(AwaitReplayed(&connection, server, standby.wait));
   }

@@ -54,6 +54,26 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
                         base::Lsn::Parse(row[8].value_or("")).value_or(base::Lsn())};
 }
 
+absl::Status CheckFits(const PipelineRecord& record, const std::string& name,
+                       const std::string& slot) {
+  return record.name == name && record.slot == slot
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrFormat(
+                   "walpost.pipeline records pipeline '%s' on slot '%s', which does not fit name "
+                   "'%s' and source.slot '%s'",
+                   record.name, record.slot, name, slot));
+}
+
+absl::Status CheckRecordFits(postgres::SqlConnection* connection, const std::string& name,
+                             const std::string& slot) {
+  const auto record = FindRecord(connection, name, slot);
+  if (absl::IsPermissionDenied(record.status())) {
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(record.status());
+  return *record ? CheckFits(**record, name, slot) : absl::OkStatus();
+}
+
 absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record) {
   return connection
       ->Query(

@@ -34,6 +34,15 @@ absl::StatusOr<std::optional<PipelineRecord>> FindRecord(postgres::SqlConnection
                                                          const std::string& name,
                                                          const std::string& slot);
 
+// kFailedPrecondition: it is another pipeline's, or on another slot, so `name` or `source.slot` was edited.
+// Progress, dead letters and parked keys go by the name.
+absl::Status CheckFits(const PipelineRecord& record, const std::string& name,
+                       const std::string& slot);
+
+// The same of the record that is there, if this role may read it.
+absl::Status CheckRecordFits(postgres::SqlConnection* connection, const std::string& name,
+                             const std::string& slot);
+
 // In place of what was recorded for the name, if anything was. What lies before the consistent point
 // counts as delivered, once it is backfilled.
 absl::Status WriteRecord(postgres::SqlConnection* connection, const PipelineRecord& record);

@@ -62,6 +62,7 @@ absl::StatusOr<std::string> Create(const InitOptions& options) {
       SqlConnection::Connect(options.source.conninfo, options.source.application_name));
   ASSIGN_OR_RETURN(const auto record, FindRecord(&connection, options.name, options.source.slot));
   if (record) {
+    RETURN_IF_ERROR(CheckFits(*record, options.name, options.source.slot));
     ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(&connection, record->slot));
     return slot
                ? absl::AlreadyExistsError(absl::StrFormat("slot '%s' exists already", record->slot))
