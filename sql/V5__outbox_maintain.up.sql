@@ -419,7 +419,7 @@ BEGIN
         SELECT e.ctid FROM outbox.events e
         WHERE e.created_at < until AND (e.xmin = e.tx::xid AND pg_visible_in_snapshot(e.tx, note.snapshot) OR age(e.xmin) > oldest_age)
           AND e.id NOT IN (SELECT unnest(needed))
-        LIMIT rows));
+        LIMIT rows FOR UPDATE SKIP LOCKED));  -- one that somebody holds is left to a later call
     GET DIAGNOSTICS deleted = ROW_COUNT;
     IF deleted > 0 THEN
         RETURN QUERY SELECT 'deleted'::text, 'outbox.events'::text, deleted || ' rows';

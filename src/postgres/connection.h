@@ -28,6 +28,16 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 constexpr std::chrono::seconds kConnectWithin{60};
 
+// Time-outs that end a session, and the first version that has each: a server rejects a connection that sets
+// one it does not know, so they are set behind it.
+struct SessionTimeout {
+  const char* name;
+  int since;
+};
+
+inline constexpr SessionTimeout kSessionTimeouts[] = {{"idle_session_timeout", 140000},
+                                                      {"transaction_timeout", 170000}};
+
 struct ConnectionOptions {
   std::string conninfo;
   std::string application_name;  // the user's own application_name wins

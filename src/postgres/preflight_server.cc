@@ -97,8 +97,7 @@ std::optional<StreamEnd> PreflightRun::ServerVersion() {
   if (!limited.ok()) {
     return QueryFailure("SET lock_timeout", limited.error(), endpoint());
   }
-  for (const auto& [setting, since] :
-       {std::pair("idle_session_timeout", 140000), std::pair("transaction_timeout", 170000)}) {
+  for (const auto& [setting, since] : kSessionTimeouts) {
     if (version() >= since) {
       const Result set = Query(absl::StrFormat("SET %s = 0", setting));
       if (!set.ok()) {

@@ -162,8 +162,8 @@ std::optional<StreamEnd> PreflightRun::RecordOfAnother() const {
   return OperatorEnd(
       HaltReason::kSlotForeign,
       absl::StrFormat("walpost.pipeline on %s records pipeline \"%s\" on slot \"%s\", and this is "
-                      "pipeline \"%s\" on slot \"%s\", which would overlook its progress, dead "
-                      "letters and parked keys: correct `name` and `source.slot`",
+                      "pipeline \"%s\" on slot \"%s\": it would overlook what goes by the name "
+                      "(progress, parked keys); correct `name` and `source.slot`",
                       endpoint().ToString(), record_->name, record_->slot, options_.pipeline,
                       options_.slot));
 }

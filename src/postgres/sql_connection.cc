@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/status.h"
 #include "postgres/connection.h"
 
 namespace walpost::postgres {
@@ -32,8 +33,14 @@ absl::StatusOr<SqlConnection> SqlConnection::Connect(const std::string& conninfo
   if (const auto* end = std::get_if<base::StreamEnd>(&opened)) {
     return end->status;
   }
-  return SqlConnection(
+  SqlConnection connection(
       std::unique_ptr<Impl>(new Impl{std::move(std::get<Connection>(opened)), std::string()}));
+  for (const SessionTimeout& timeout : kSessionTimeouts) {
+    if (connection.server_version() >= timeout.since) {
+      RETURN_IF_ERROR(connection.Execute(absl::StrFormat("SET %s = 0", timeout.name)));
+    }
+  }
+  return connection;
 }
 
 SqlConnection::SqlConnection(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

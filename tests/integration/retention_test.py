@@ -359,3 +359,19 @@ def test_rows_of_a_subtransaction_leave_when_they_are_delivered(make_pipeline, p
     maintain(p)
     assert p.stored_ids() == []
     assert len(p.ids()) == 3
+
+
+def test_row_that_somebody_holds_does_not_keep_the_others(make_pipeline):
+    p = make_pipeline()
+    p.walpost.verb("init", "--plain-table")
+    p.walpost.start()
+    p.execute(OLD, p.name, "10 days", 5)
+    maintain(p, "keep => '30 days'")
+    p.wait_confirmed()
+    reconnect(p)
+    with p.connected(autocommit=False) as cursor:
+        cursor.execute("SELECT FROM outbox.events LIMIT 1 FOR UPDATE")
+        assert maintain(p)[0] == {("deleted", "outbox.events")}
+        assert len(p.stored_ids()) == 1
+    maintain(p)
+    assert p.stored_ids() == []

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/status.h"
 #include "envelope/position.h"
+#include "operations/deadletters/skipped_note.h"
 #include "operations/setup/pipeline_record.h"
 #include "postgres/sql_connection.h"
 
@@ -21,7 +22,7 @@ constexpr std::array<const char*, 19> kReasons = {
     "record_too_large",  "record_invalid",       "topic_unknown",   "partition_unknown",
     "topic_invalid",     "topic_not_authorized", "rejected",        "row_invalid",
     "topic_not_allowed", "header_invalid",       "payload_invalid", "cloudevent_invalid",
-    "key_parked",        "transactions_skipped", "schema_rejected", "schema_name_invalid",
+    "key_parked",        kTransactionsSkipped,   "schema_rejected", "schema_name_invalid",
     "event_too_large",   "message_malformed",    "id_too_long"};
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "envelope/dead_letter.h"
 #include "operations/deadletters/dlq_text.h"
+#include "operations/deadletters/skipped_note.h"
 #include "operations/rows/truncated_row.h"
 
 namespace walpost::operations {
@@ -48,7 +49,7 @@ class Undeliverables {
     const auto take = [this](const DeadLetter& row) { return Take(row); };
     RETURN_IF_ERROR(table_.ForEach(kOpen, {}, /*whole=*/false, take));
     if (targets_.empty()) {
-      return Outcome{0, "no open dead letter matches\n", ""};
+      return Outcome{0, text_ + "no open dead letter matches\n", ""};
     }
     if (decide_.dry_run || (discards() && !decide_.yes)) {
       return Describe();
@@ -82,6 +83,12 @@ class Undeliverables {
       rows_of_key_[id].push_back(row.seq);
     }
     if (!decide_.filter.Matches(row)) {
+      return absl::OkStatus();
+    }
+    // It stands for rows that may be nowhere else.
+    if (decide_.filter.empty() && row.reason == kTransactionsSkipped) {
+      text_ += absl::StrFormat("left as it is, %s: %s; --reason %s is for it\n", row.reason,
+                               Printable(row.detail), row.reason);
       return absl::OkStatus();
     }
     if (row.parked && !decide_.to_topic.empty()) {

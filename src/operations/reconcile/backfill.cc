@@ -11,6 +11,7 @@
 #include "kafka/read_rights.h"
 #include "kafka/topic_look_up.h"
 #include "kafka/topic_policy.h"
+#include "operations/deadletters/skipped_note.h"
 #include "operations/reconcile/retention_note.h"
 #include "operations/rows/row_filter.h"
 #include "postgres/sqlstate.h"
@@ -25,6 +26,7 @@ using postgres::SqlConnection;
 using Reading = RowReader::Reading;
 
 constexpr std::chrono::milliseconds kPolicyWait{5'000};  // for each answer
+constexpr char kLockLost[] = "the session that keeps other walposts away has ended: run this again";
 
 }  // namespace
 
@@ -143,9 +145,8 @@ absl::StatusOr<std::string> Backfill::Bound(std::uint32_t source, const RowReade
 
 absl::StatusOr<std::string> Backfill::Run() {
   const postgres::ConnectOptions& server = options_.pipeline.source;
-  ASSIGN_OR_RETURN(SqlConnection lock,
-                   SqlConnection::Connect(server.conninfo, server.application_name));
-  RETURN_IF_ERROR(LockRowsToSend(&lock));
+  ASSIGN_OR_RETURN(lock_, SqlConnection::Connect(server.conninfo, server.application_name));
+  RETURN_IF_ERROR(LockRowsToSend(&*lock_));
   ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(server.conninfo, server.application_name));
   RETURN_IF_ERROR(ReadPlace());
   RETURN_IF_ERROR(CheckRest());
@@ -157,12 +158,13 @@ absl::StatusOr<std::string> Backfill::Run() {
     ASSIGN_OR_RETURN(const std::string line, Send(source));
     text += line;
   }
-  RETURN_IF_ERROR(
-      connection_
-          ->Query("UPDATE walpost.pipeline SET backfilled = true, backfill = NULL WHERE name "
-                  "= $1",
+  // By the session that has the lock: without it another walpost may be sending by now.
+  const absl::Status done =
+      lock_
+          ->Query("UPDATE walpost.pipeline SET backfilled = true, backfill = NULL WHERE name = $1",
                   {options_.pipeline.name})
-          .status());
+          .status();
+  RETURN_IF_ERROR(base::Annotate(lock_->EndTransaction(done), kLockLost));
   return text;
 }
 
@@ -409,6 +411,16 @@ absl::StatusOr<Backfill::Left> Backfill::ReadNote(const std::string& table) {
 }
 
 absl::Status Backfill::Note(const std::string& table, const Left& left) {
+  RETURN_IF_ERROR(base::Annotate(lock_->Execute("SELECT"), kLockLost));
+  if (sender_ && sender_->left_out() > 0 && !left_out_noted_) {
+    // Now, since whoever goes on after an interruption passes these rows by.
+    RETURN_IF_ERROR(NoteSkipped(options_.pipeline, "",
+                                absl::StrFormat("rows of %s were left out: they can be no records, "
+                                                "or their topics take nothing",
+                                                table))
+                        .status());
+    left_out_noted_ = true;
+  }
   nlohmann::json note{{"state", left.done ? "done" : "sending"}};
   if (!left.seq.empty()) {
     note["seq"] = left.seq;

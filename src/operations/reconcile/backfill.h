@@ -122,6 +122,7 @@ class Backfill {
 
   const BackfillOptions& options_;
   std::optional<Gap> gap_;
+  std::optional<postgres::SqlConnection> lock_;  // in a transaction of LockRowsToSend
   std::optional<postgres::SqlConnection> connection_;
   std::map<std::uint32_t, RowReader> readers_;  // by source
   std::map<std::uint32_t, std::string> note_warnings_;
@@ -129,6 +130,7 @@ class Backfill {
   envelope::SchemaTable schemas_;
   std::optional<RowSender> sender_;
   std::uint64_t closed_out_ = 0;
+  bool left_out_noted_ = false;
   SharedIds shared_ids_;
   std::map<std::uint32_t, Table> tables_;  // by source
 };

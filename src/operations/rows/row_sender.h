@@ -55,6 +55,9 @@ class RowSender {
   // record, they are still missing there.
   std::uint64_t closed_out() const { return closed_out_; }
 
+  // Since the last account, whatever the reason.
+  std::uint64_t left_out() const { return left_out_; }
+
   // Until everything is acknowledged.
   absl::Status Flush() { return writer_.Flush(); }
 

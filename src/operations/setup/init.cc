@@ -136,7 +136,8 @@ class Initializer {
     }
   }
 
-  absl::Status Run() {
+  // Before anything is changed.
+  absl::Status Look() {
     // Before anything is read from them.
     RETURN_IF_ERROR(RequireTrustedSchemas(connection_, {"walpost", options_.table_schema}));
     RETURN_IF_ERROR(RequireNoCreators(connection_, {"walpost", options_.table_schema}));
@@ -144,6 +145,11 @@ class Initializer {
     if (options_.with_messages) {
       RETURN_IF_ERROR(CheckMessages(options_, connection_));
     }
+    return RequireTrustedPublication(connection_, options_.source);
+  }
+
+  absl::Status Run() {
+    RETURN_IF_ERROR(Look());
     RETURN_IF_ERROR(ApplySchema());
     RETURN_IF_ERROR(EnsurePublication());
     // Before the slot, which keeps WAL from the moment it is there.
@@ -162,10 +168,11 @@ class Initializer {
  private:
   void Say(const std::string& line) { done_ += line + "\n"; }
 
-  // Before anything is changed.
   absl::Status LookAtHistory() {
     ASSIGN_OR_RETURN(record_, FindRecord(connection_, options_.name, options_.source.slot));
-    ASSIGN_OR_RETURN(slot_, postgres::FindSlot(connection_, options_.source.slot));
+    if (!options_.drop_slot) {  // else whatever is there is none
+      ASSIGN_OR_RETURN(slot_, postgres::FindSlot(connection_, options_.source.slot));
+    }
     ASSIGN_OR_RETURN(system_identifier_, ReadSystemIdentifier(connection_));
     if (record_) {
       RETURN_IF_ERROR(CheckRecord());
@@ -174,12 +181,7 @@ class Initializer {
   }
 
   absl::Status CheckRecord() {
-    if (record_->name != options_.name || record_->slot != options_.source.slot) {
-      return absl::FailedPreconditionError(
-          absl::StrFormat("pipeline '%s' on slot '%s' is recorded in walpost.pipeline, which does "
-                          "not fit name '%s' and source.slot '%s'",
-                          record_->name, record_->slot, options_.name, options_.source.slot));
-    }
+    RETURN_IF_ERROR(CheckFits(*record_, options_.name, options_.source.slot));
     if (record_->system_identifier != system_identifier_ && !options_.replaced) {
       return absl::FailedPreconditionError(
           absl::StrFormat("cluster_changed: pipeline '%s' was set up on cluster %s, this is %s: a "
@@ -282,7 +284,6 @@ class Initializer {
       return absl::OkStatus();
     }
     RETURN_IF_ERROR(published);
-    RETURN_IF_ERROR(RequireTrustedPublication(connection_, options_.source));
     Say(absl::StrFormat("publication  %s exists", publication));
     return absl::OkStatus();
   }
@@ -334,6 +335,12 @@ class Initializer {
       create.on_snapshot = [this](const std::string& snapshot) {
         return backfill_->OpenIn(snapshot);
       };
+    }
+    if (options_.drop_slot) {
+      ASSIGN_OR_RETURN(const bool dropped, options_.drop_slot());
+      if (dropped) {
+        Say(absl::StrFormat("slot         %s dropped", create.slot));
+      }
     }
     ASSIGN_OR_RETURN(const postgres::CreatedSlot created, postgres::CreateSlot(create));
     consistent_point_ = created.consistent_point.ToString();
@@ -443,6 +450,13 @@ class Initializer {
 };
 
 }  // namespace
+
+absl::Status CheckInit(const InitOptions& options) {
+  ASSIGN_OR_RETURN(
+      SqlConnection connection,
+      SqlConnection::Connect(options.source.conninfo, options.source.application_name));
+  return Initializer(options, &connection).Look();
+}
 
 Outcome Init(const InitOptions& options) {
   if (options.print_sql) {

@@ -15,6 +15,7 @@
 #include "envelope/progress.h"
 #include "kafka/progress.h"
 #include "kafka/topics.h"
+#include "operations/deadletters/skipped_note.h"
 #include "operations/pipeline_settings.h"
 #include "operations/setup/gap_text.h"
 #include "operations/setup/pipeline_record.h"
@@ -35,12 +36,12 @@ using postgres::PreflightStep;
 using postgres::Row;
 using postgres::SqlConnection;
 
-absl::StatusOr<std::optional<postgres::DeadLetterTable>> DeadLettersOf(const InitOptions& options) {
+PipelineSettings PipelineOf(const InitOptions& options) {
   PipelineSettings pipeline;
   pipeline.name = options.name;
   pipeline.source = options.source;
   pipeline.dead_letter_conninfo = options.dead_letter_conninfo;
-  return FindDeadLetters(pipeline);
+  return pipeline;
 }
 
 // What both verbs look at before they change anything.
@@ -126,7 +127,7 @@ class Mover {
     ASSIGN_OR_RETURN(const base::WallTime now, postgres::ReadServerClock(&connection));
     Progress progress = facts_.DecisionAt(position, now, newest_);
     ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> dead_letters,
-                     DeadLettersOf(options_));
+                     FindDeadLetters(PipelineOf(options_)));
     if (dead_letters) {  // who decides takes the table as it is
       ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Written written,
                        dead_letters->CountWritten());
@@ -228,35 +229,6 @@ std::string WhatAdoptingMeans(const Mover& mover) {
       slot.ToString());
 }
 
-// What is left behind can be found where undeliverable events are looked for, and outbox.maintain keeps
-// its rows until somebody discards this. True = noted; there may be no such table. Without a `position`
-// a standby need not take it: there outbox.maintain drops nothing anyway.
-absl::StatusOr<bool> NoteSkipped(const InitOptions& options, const std::string& position,
-                                 const std::string& detail) {
-  ASSIGN_OR_RETURN(std::optional<postgres::DeadLetterTable> table, DeadLettersOf(options));
-  if (!table) {
-    return false;
-  }
-  if (position.empty()) {
-    ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Written written, table->CountWritten());
-    if (written.in_recovery) {
-      return false;
-    }
-  }
-  base::DeadLetter row;
-  row.reason = "transactions_skipped";
-  row.detail = detail;
-  row.position = position;
-  row.truncated_bytes = 0;
-  ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Inserted inserted, table->Insert({row}));
-  if (!inserted.open.at(0)) {
-    // That of an attempt that failed, which somebody has discarded since: this one needs its own.
-    row.position.clear();
-    RETURN_IF_ERROR(table->Insert({row}).status());
-  }
-  return true;
-}
-
 constexpr char kKeptUntilDiscarded[] =
     "outbox.maintain keeps every row until you say that nothing is missing: `walpost replay "
     "--missing "
@@ -322,12 +294,12 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
   bool noted = false;
   if (to.empty()) {
     // An edit of the publication leaves out rows at any position, so no position is noted.
-    ASSIGN_OR_RETURN(noted, NoteSkipped(options, "", WhatAdoptingMeans(mover)));
+    ASSIGN_OR_RETURN(noted, NoteSkipped(PipelineOf(options), "", WhatAdoptingMeans(mover)));
   } else {
     const std::string noted_at = envelope::Position{mover.facts().system_identifier,
                                                     mover.facts().TimelineOf(target), target, 0}
                                      .ToString();
-    ASSIGN_OR_RETURN(noted, NoteSkipped(options, noted_at,
+    ASSIGN_OR_RETURN(noted, NoteSkipped(PipelineOf(options), noted_at,
                                         absl::StrFormat("slot %s was advanced from %s past %s: %s",
                                                         options.source.slot, before.ToString(),
                                                         target.ToString(), skipped)));
@@ -369,9 +341,7 @@ absl::StatusOr<Gap> FindGap(const RecreateOptions& options, const Mover& mover,
   if (record && !record->gap && recorded_here && gap.from.valid()) {
     gap.notes = std::min(gap.from, record->delivered);
   }
-  if (options.since_ms) {
-    gap.since_ms = options.since_ms;
-  }
+  gap.since_ms = options.since_ms;  // of this attempt, not of one that was interrupted
   return gap;
 }
 
@@ -416,7 +386,32 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
   std::string text = mover.Describe() + WhatIsSent(options, gap);
   ASSIGN_OR_RETURN(const std::string cannot, WhatCannotBeSent(options.init, &connection));
   text += cannot;
-  if (const absl::Status judged = CheckGap(options, gap); !judged.ok()) {
+  ASSIGN_OR_RETURN(const auto prefixes, ReadPrefixes(&connection, options.init.name));
+  InitOptions init = options.init;
+  init.with_messages = !prefixes.empty();  // or emit_message would reject them from here on
+  bool noted = false;
+  const auto note_skipped = [&]() -> absl::Status {
+    const bool leaves_rows_out = options.leave_gap || options.since_ms;
+    if (leaves_rows_out && !noted) {
+      ASSIGN_OR_RETURN(noted, NoteSkipped(PipelineOf(options.init), "", WhatIsSent(options, gap)));
+    }
+    return absl::OkStatus();
+  };
+  init.drop_slot = [&]() -> absl::StatusOr<bool> {
+    RETURN_IF_ERROR(note_skipped());
+    return record && !options.leave_gap
+               ? RecordGapAndDropSlot(*record, gap, source.slot, &connection)
+               : DropSlotIfThere(source.slot, &connection);
+  };
+  init.replaced = [&]() -> absl::Status {
+    RETURN_IF_ERROR(note_skipped());  // there may have been no table before
+    Mover anew(options.init);
+    RETURN_IF_ERROR(anew.Look(/*slot_may_be_lost=*/true));
+    return anew.Decide(anew.facts().confirmed_flush_lsn);
+  };
+  absl::Status judged = CheckInit(init);
+  judged = judged.ok() ? CheckGap(options, gap) : judged;
+  if (!judged.ok()) {
     Outcome rejected = Failed(judged);
     rejected.output = text;
     return rejected;
@@ -424,32 +419,10 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
   if (!confirmed) {
     return Outcome{kExitUsage, text, "nothing was changed; add --yes to do it"};
   }
-  bool noted = false;
-  if (options.leave_gap) {  // before anything is changed
-    ASSIGN_OR_RETURN(noted, NoteSkipped(options.init, "", WhatIsSent(options, gap)));
-  }
-  ASSIGN_OR_RETURN(const bool dropped,
-                   record && !options.leave_gap
-                       ? RecordGapAndDropSlot(*record, gap, source.slot, &connection)
-                       : DropSlotIfThere(source.slot, &connection));
-  if (dropped) {
-    text += absl::StrFormat("slot %s dropped\n", source.slot);
-  }
-  ASSIGN_OR_RETURN(const auto prefixes, ReadPrefixes(&connection, options.init.name));
-  InitOptions init = options.init;
-  init.with_messages = !prefixes.empty();  // or emit_message would reject them from here on
   if (!options.leave_gap) {
     init.backfill = options.backfill;
     init.backfill->gap = gap;
   }
-  init.replaced = [&]() -> absl::Status {
-    if (options.leave_gap && !noted) {  // there was no table before
-      ASSIGN_OR_RETURN(noted, NoteSkipped(options.init, "", WhatIsSent(options, gap)));
-    }
-    Mover anew(options.init);
-    RETURN_IF_ERROR(anew.Look(/*slot_may_be_lost=*/true));
-    return anew.Decide(anew.facts().confirmed_flush_lsn);
-  };
   Outcome made = Init(init);
   made.output = text + made.output;
   made.output += noted ? kKeptUntilDiscarded : "";

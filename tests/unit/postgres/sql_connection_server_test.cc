@@ -7,7 +7,9 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "postgres/connection.h"
 #include "support/postgres_server.h"
 
 namespace walpost::postgres {
@@ -50,6 +52,27 @@ TEST_F(SqlConnectionServerTest, WhatIsCommittedSurvivesACrashWhateverTheDatabase
   const auto rows = careless->Query("SHOW synchronous_commit");
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_EQ((*rows)[0][0], "on");
+}
+
+// They are meant for the database's own sessions. One of ours may wait for Kafka longer.
+TEST_F(SqlConnectionServerTest, TimeoutsOfTheDatabaseDoNotEndASession) {
+  server_->Sql("CREATE DATABASE impatient");
+  std::vector<std::string> names = {"statement_timeout", "idle_in_transaction_session_timeout"};
+  for (const SessionTimeout& timeout : kSessionTimeouts) {
+    if (connection_->server_version() >= timeout.since) {
+      names.emplace_back(timeout.name);
+    }
+  }
+  for (const std::string& name : names) {
+    server_->Sql("ALTER DATABASE impatient SET " + name + " = '5s'");
+  }
+  auto impatient = SqlConnection::Connect(server_->Conninfo("impatient"), "sql_test");
+  ASSERT_TRUE(impatient.ok()) << impatient.status();
+  for (const std::string& name : names) {
+    const auto rows = impatient->Query("SHOW " + name);
+    ASSERT_TRUE(rows.ok()) << rows.status();
+    EXPECT_EQ((*rows)[0][0], "0") << name;
+  }
 }
 
 TEST_F(SqlConnectionServerTest, QuotedTextComesBackUnchanged) {

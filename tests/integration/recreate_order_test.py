@@ -1,0 +1,110 @@
+"""`walpost slot recreate`: what stands in its way is found before the slot is dropped, and what one attempt leaves is known to the next."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+import servers
+
+
+def stopped(make_pipeline, **options):
+    """It has delivered 1 to 5, and the slot has 6 to 10."""
+    p = make_pipeline(**options).start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.insert(6, 10)
+    servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
+    return p
+
+
+# Nothing else has a message that waits in the slot.
+@pytest.mark.smoke
+@pytest.mark.parametrize("done", ["CREATE ROLE {role}; GRANT CREATE ON SCHEMA outbox TO {role}", "CREATE ROLE {role}; ALTER PUBLICATION {name} OWNER TO {role}"],
+                         ids=["others may create", "publication of another"])
+def test_slot_stays_where_init_would_reject(make_pipeline, done):
+    p = stopped(make_pipeline)
+    role = f"{p.name}_other"
+    p.execute(done.format(role=role, name=p.name))
+    for arguments in ([], ["--yes"], ["--yes", "--leave-gap"]):
+        rejected = p.walpost.verb("slot", "recreate", *arguments, check=False)
+        assert rejected.returncode == 78 and role in rejected.stderr, rejected
+    assert p.slot() and p.execute("SELECT backfilled FROM walpost.pipeline") == [(True,)]
+    assert p.execute("SELECT count(*) FROM walpost.dead_letters") == [(0,)], "nothing is noted as left out"
+    p.execute(f"REVOKE CREATE ON SCHEMA outbox FROM {role}; ALTER PUBLICATION {p.name} OWNER TO postgres; DROP ROLE {role}")
+    p.walpost.verb("slot", "recreate", "--yes")
+    assert p.ids() == p.stored_ids()
+
+
+def test_slot_stays_while_somebody_holds_what_must_be_locked(make_pipeline):
+    p = stopped(make_pipeline)
+    with p.connected(autocommit=False) as cursor:
+        cursor.execute("LOCK TABLE outbox.retention_note IN SHARE MODE")
+        assert p.walpost.verb("slot", "recreate", "--yes", check=False).returncode == 69
+        assert p.slot() and p.execute("SELECT backfilled FROM walpost.pipeline") == [(True,)]
+    p.walpost.verb("slot", "recreate", "--yes")
+    assert p.ids() == p.stored_ids()
+
+
+# Then another one may have begun anew, and the rows are not sent because this one has ended.
+def test_attempt_that_has_lost_its_lock_does_not_say_that_all_is_sent(make_pipeline):
+    p = stopped(make_pipeline)
+    p.insert(11, 60_000)
+    with subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), "slot", "recreate", "--yes"],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as attempt:
+        servers.wait_for(lambda: "sending" in (p.execute("SELECT backfill::text FROM walpost.pipeline")[0][0] or ""), 60, "it to send", every=0.01)
+        os.kill(attempt.pid, signal.SIGSTOP)
+        ended = p.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'walpost.pipeline'::regclass AND mode = 'ShareUpdateExclusiveLock'")
+        os.kill(attempt.pid, signal.SIGCONT)
+        error = attempt.communicate(timeout=120)[1]
+    assert ended == [(True,)] and attempt.returncode != 0, error
+    assert p.execute("SELECT backfilled FROM walpost.pipeline") == [(False,)]
+    p.walpost.verb("slot", "recreate", "--yes")
+    assert set(p.stored_ids()) <= set(p.ids())
+
+
+OLD = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, created_at) SELECT %s, 'key', 'Old', '', now() - interval '2 hours' FROM generate_series(1, 3)"
+
+
+@pytest.mark.smoke
+def test_limit_of_an_attempt_that_failed_is_not_that_of_the_next(make_pipeline):
+    p = stopped(make_pipeline)
+    p.execute(OLD, p.name)
+    bad, = p.execute("UPDATE outbox.events SET aggregate_type = 'nowhere' WHERE seq = (SELECT max(seq) - 3 FROM outbox.events) RETURNING id::text")[0]
+    assert p.walpost.verb("slot", "recreate", "--yes", "--since", "1h", check=False).returncode == 78
+    p.execute("UPDATE outbox.events SET aggregate_type = %s WHERE id = %s", p.name, bad)
+    p.walpost.verb("slot", "recreate", "--yes")
+    assert p.ids() == p.stored_ids()
+
+
+# Else outbox.maintain would drop what is nowhere else.
+@pytest.mark.smoke
+def test_rows_that_a_limit_leaves_out_are_kept_until_somebody_discards_them(make_pipeline):
+    p = stopped(make_pipeline)
+    p.execute(OLD, p.name)
+    output = p.walpost.verb("slot", "recreate", "--yes", "--since", "1h").stdout
+    assert "5 events sent" in output and "dlq discard" in output, output
+    assert p.execute("SELECT reason FROM walpost.dead_letters WHERE closed_at IS NULL") == [("transactions_skipped",)]
+    p.walpost.start()
+    p.walpost.verb("replay", "--missing", "--in-place", "--wait", "60s")
+    assert p.ids() == p.stored_ids()
+
+
+# As above.
+def test_rows_that_can_be_no_records_are_kept_when_they_are_left_out(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
+    p.walpost.verb("init", "--plain-table")
+    p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) SELECT %s, 'k', 'Large', sha256(n::text::bytea)"
+              " || (SELECT string_agg(sha256(i::text::bytea), '') FROM generate_series(1, 2000) i) FROM generate_series(1, 2) n", p.name)
+    p.walpost.verb("slot", "drop", "--yes")
+    assert "2 left out" in p.walpost.verb("slot", "recreate", "--yes", "--skip-undeliverable").stdout
+    assert p.execute("SELECT reason FROM walpost.dead_letters WHERE closed_at IS NULL") == [("transactions_skipped",)]
+    # And not given up with others, by a slip.
+    discarded = p.walpost.verb("dlq", "discard", "--all-undecided", "--yes")
+    assert "--reason transactions_skipped" in discarded.stdout
+    assert p.execute("SELECT count(*) FROM walpost.dead_letters WHERE closed_at IS NULL") == [(1,)]
+    p.walpost.start()
+    p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
+    assert p.execute("SELECT count(*) FROM walpost.dead_letters WHERE closed_at IS NULL") == [(0,)]
