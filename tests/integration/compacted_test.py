@@ -1,6 +1,7 @@
 """Compacted topics whose keys get events from elsewhere, too: which is newer, a row that is not there or what is there, is not known."""
 
 import pytest
+from confluent_kafka import Producer
 
 
 def lose_slot(p):
@@ -127,3 +128,41 @@ def test_row_that_no_order_puts_behind_the_one_that_is_there_is_not_passed_over(
     assert rejected.returncode == 78 and topic in rejected.stderr and "--send-unproven" in rejected.stderr, rejected
     p.walpost.verb("slot", "recreate", "--yes", "--send-unproven")
     assert values(p, topic)[-1] == "new"
+
+
+# One of them names its partition, the other one came to the same by its key.
+def test_row_is_compared_with_all_of_its_key_in_its_partition(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False, config={"outboxes": [{**outbox("a"), "columns": {"seq": "n", "partition": "part"}}]})
+    topic = kafka.create_topic(f"outbox.event.{p.name}", 1)
+    p.execute("CREATE TABLE a (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload text,"
+              " n bigint GENERATED ALWAYS AS IDENTITY, part int, happened timestamptz DEFAULT now())")
+    p.start()
+    for value, part in (("old", None), ("new", 0)):
+        p.execute("INSERT INTO a (aggregatetype, aggregateid, type, payload, part) VALUES (%s, 'k', 'T', %s, %s)", p.name, value, part)
+    p.wait_confirmed()
+    kafka.compact(topic)
+    assert "0 events" in p.walpost.verb("replay", "--missing", "--in-place", check=False).stdout
+    lose_slot(p)
+    assert "0 events sent" in p.walpost.verb("slot", "recreate", "--yes").stdout
+    assert values(p, topic) == ["new"]
+
+
+# Of another producer, without any header: whether the row is older is not known.
+@pytest.mark.parametrize("value", [b"corrected", None], ids=["value", "tombstone"])
+def test_record_without_an_id_is_about_no_row(make_pipeline, kafka, value):
+    p = make_pipeline(create_topic=False, config={"outboxes": [outbox("a")]})
+    topic = kafka.create_topic(f"outbox.event.{p.name}", 1)
+    p.execute("CREATE TABLE a (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload text,"
+              " n bigint GENERATED ALWAYS AS IDENTITY, happened timestamptz DEFAULT now())")
+    p.start()
+    delivered(p, "a", "old")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, value, b"k", 0)
+    assert producer.flush(60) == 0
+    kafka.compact(topic)
+    replayed = p.walpost.verb("replay", "--missing", "--in-place", check=False)
+    assert "--send-unproven" in replayed.stdout + replayed.stderr, replayed
+    lose_slot(p)
+    rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert rejected.returncode == 78 and "--send-unproven" in rejected.stderr, rejected
+    assert [message.value() for message in kafka.read_all(topic)] == [value]

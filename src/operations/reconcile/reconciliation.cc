@@ -18,10 +18,10 @@
 
 namespace walpost::operations {
 
+using entries::BytesOf;
 using entries::Entry;
 using entries::Kind;
-
-struct Reconciliation::Event : entries::OfOneId {};
+using entries::ReadBytes;
 
 namespace {
 
@@ -36,7 +36,8 @@ constexpr std::int64_t kRowAheadMs = 25 * std::int64_t{3'600'000};
 constexpr std::int64_t kClocksDifferMs = 3'600'000;
 constexpr std::size_t kExamplesMax = 20;
 constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to distinguish it from others
-constexpr std::int32_t kAnyPartition = -1;    // what a row asks for that names none
+// Begins what stands for the id of a record without one. No id of a row has such a byte.
+constexpr char kNoId = '\0';
 
 // What stands in Reconciliation::keys_, before the id.
 struct IdRecord {
@@ -47,23 +48,6 @@ struct IdRecord {
   WholeId whole_id{};
 };
 
-template <typename T>
-std::string_view BytesOf(const T& value) {
-  return {reinterpret_cast<const char*>(&value), sizeof(value)};
-}
-
-template <typename T>
-T ReadBytes(std::string_view bytes) {
-  T value;
-  std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof(value));
-  return value;
-}
-
-// What compaction takes for the same.
-std::string CompactedKeyOf(const Entry& entry, std::int32_t partition) {
-  return std::string(BytesOf(entry.topic)).append(BytesOf(partition)).append(BytesOf(entry.key));
-}
-
 template <typename Key>  // optional text
 void SetKey(std::string_view topic, const Key& key, Entry* entry) {
   if (key) {
@@ -71,18 +55,6 @@ void SetKey(std::string_view topic, const Key& key, Entry* entry) {
     const base::ParkedKeyId id = base::ParkedKeyIdOf(topic, *key);
     entry->key = {id.first, id.second};
   }
-}
-
-Reconciled ComparedOf(const Entry& row, std::string_view id, const ReconciledTopic& topic) {
-  Reconciled reconciled;
-  const std::int32_t partition = topic.gaps.PartitionOf(
-      row.partition, row.has_key ? std::optional(row.key_hash) : std::nullopt);
-  reconciled.row = {row.number, id, row.topic, row.at_ms, partition, row.bytes, row.undeliverable};
-  reconciled.in_topic = row.in_topic;
-  reconciled.id_unproven = row.unproven;
-  reconciled.too_large = topic.gaps.message_bytes_max && row.bytes > *topic.gaps.message_bytes_max;
-  reconciled.fate = row.fate;
-  return reconciled;
 }
 
 DeadLetterFate FateOf(const base::DeadLetter& row) {
@@ -233,10 +205,6 @@ absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& re
   ReconciledTopic& reconciled = topics_[topic];
   ++reconciled.records;
   const Id id = IdOf(record.Header("id"));
-  if (id.text.empty()) {
-    ++reconciled.without_id;
-    return absl::OkStatus();
-  }
   Entry entry;
   entry.kind = Kind::kRecord;
   entry.whole_id = id.whole;
@@ -246,6 +214,13 @@ absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& re
   entry.number = static_cast<std::uint64_t>(record.offset);
   entry.at_ms = record.timestamp_ms;
   SetKey(reconciled.name, record.key, &entry);
+  if (id.text.empty()) {
+    ++reconciled.without_id;
+    // One for each key, since the records of one id that are held apart are few.
+    return entry.has_key
+               ? ids_.Add(std::string(1, kNoId).append(BytesOf(entry.key)), BytesOf(entry))
+               : absl::OkStatus();
+  }
   const auto position = Position::Parse(
       record.Header(entry.redelivered ? "walpost-original-position" : "walpost-position"));
   entry.position = position.value_or(Position());
@@ -342,24 +317,6 @@ void Reconciliation::FindRecords(const std::string& id, Event* event) const {
   }
 }
 
-// Records of compacted topics that are about none of the rows.
-absl::Status Reconciliation::KeepForeign(const Event& event) {
-  for (const auto& [kind, records] : event.records) {
-    const Entry& record = records.first;
-    const bool about_a_row =
-        std::any_of(event.rows.begin(), event.rows.end(),
-                    [&](const Entry& row) { return row.topic == record.topic && row.in_topic; });
-    if (about_a_row || !record.has_key ||
-        topics_[record.topic].gaps.compaction != Compaction::kYes) {
-      continue;
-    }
-    for (const std::int32_t partition : {kAnyPartition, record.partition}) {
-      RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(record, partition), BytesOf(record)));
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled& on_row) {
   std::map<std::pair<std::string, WholeId>, Event> events;
   // By source, since tables may have the same ids.
@@ -398,59 +355,18 @@ absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled&
       const auto fate = fates.find({id, row.source});
       row.fate = fate == fates.end() ? DeadLetterFate::kNone : fate->second;
       const ReconciledTopic& topic = topics_[row.topic];
-      if (compacted_ && topic.gaps.compaction == Compaction::kYes && row.has_key) {
-        RETURN_IF_ERROR(compacted_->Add(CompactedKeyOf(row, row.partition),
-                                        std::string(BytesOf(row)).append(id)));
-      } else {
-        RETURN_IF_ERROR(on_row(ComparedOf(row, id, topic)));
+      const bool compacts = compacted_ && topic.gaps.compaction == Compaction::kYes && row.has_key;
+      if (compacts && !row.in_topic) {
+        RETURN_IF_ERROR(KeepMissing(row, id));
+        continue;
       }
+      if (compacts) {
+        RETURN_IF_ERROR(KeepRow(row, event));
+      }
+      RETURN_IF_ERROR(on_row(ComparedOf(row, id, topic)));
     }
   }
   return absl::OkStatus();
-}
-
-// Compaction leaves of a key what came last. So a row before one that is there was there, too, or
-// may no longer come. Between a row and what is about none of them there is no order to go by, nor where the
-// table has none. Of a key that has no record, what came last may have been without a value, which goes
-// after a time.
-absl::Status Reconciliation::CheckCompacted(std::size_t bucket, const OnReconciled& on_row) {
-  struct OfKey {
-    std::optional<std::uint64_t> newest;  // the order of the last row that is there
-    bool has_others = false;  // records about none of the rows, or about rows without an order
-  };
-
-  std::map<std::string, OfKey, std::less<>> keys;  // those with records
-  RETURN_IF_ERROR(compacted_->ForEach(bucket, [&](std::string_view key, std::string_view data) {
-    const auto entry = ReadBytes<Entry>(data);
-    if (entry.kind == Kind::kRow && !entry.in_topic) {
-      return absl::OkStatus();
-    }
-    OfKey& records = keys[std::string(key)];
-    if (entry.has_order) {
-      records.newest = std::max(records.newest.value_or(0), entry.order);
-    } else {
-      records.has_others = true;
-    }
-    return absl::OkStatus();
-  }));
-  return compacted_->ForEach(bucket, [&](std::string_view key, std::string_view data) {
-    const auto row = ReadBytes<Entry>(data);
-    if (row.kind == Kind::kRecord) {
-      return absl::OkStatus();
-    }
-    Reconciled reconciled = ComparedOf(row, data.substr(sizeof(Entry)), topics_[row.topic]);
-    const auto found = keys.find(key);
-    if (found == keys.end()) {
-      reconciled.deletion_unproven = row.at_ms < topics_[row.topic].deletions_since_ms;
-    } else if (!row.in_topic) {
-      const auto& [newest, has_others] = found->second;
-      reconciled.superseded = row.has_order && newest && row.order < *newest;
-      const bool is_newer = row.has_order && !has_others && row.order > *newest;
-      // Not by their times either, which writers may choose.
-      reconciled.order_unproven = !reconciled.superseded && !is_newer;
-    }
-    return on_row(reconciled);
-  });
 }
 
 std::string Reconciliation::RepeatedIdsText(std::string_view source) const {
@@ -467,6 +383,9 @@ std::string Reconciliation::RepeatedIdsText(std::string_view source) const {
 }
 
 void Reconciliation::CountRecords(const std::string& id, const Event& event) {
+  if (id.starts_with(kNoId)) {
+    return;
+  }
   if (event.rows.empty() && !event.records.empty()) {
     ++order_.unknown_ids;
   }

@@ -30,6 +30,10 @@
 
 namespace walpost::operations {
 
+namespace entries {
+struct Entry;
+}
+
 // What walpost.dead_letters says of an event.
 enum class DeadLetterFate : std::uint8_t {
   kNone,
@@ -142,6 +146,9 @@ class Reconciliation {
   absl::Status FindLate();
   void FindRecords(const std::string& id, Event* event) const;
   absl::Status KeepForeign(const Event& event);
+  absl::Status KeepMissing(const entries::Entry& row, std::string_view id);
+  absl::Status KeepThere(const entries::Entry& entry, std::int32_t partition);
+  absl::Status KeepRow(const entries::Entry& row, const Event& event);
   absl::Status CheckBucket(std::size_t bucket, const OnReconciled& on_row);
   absl::Status CheckCompacted(std::size_t bucket, const OnReconciled& on_row);
   void CountRecords(const std::string& id, const Event& event);

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <map>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -42,6 +44,23 @@ struct Entry {
   envelope::Position position;  // of a record that says where its event was committed, else 0
   WholeId whole_id{};
 };
+
+template <typename T>
+std::string_view BytesOf(const T& value) {
+  return {reinterpret_cast<const char*>(&value), sizeof(value)};
+}
+
+template <typename T>
+T ReadBytes(std::string_view bytes) {
+  T value;
+  std::memcpy(static_cast<void*>(&value), bytes.data(), sizeof(value));
+  return value;
+}
+
+// Where the record of a row is, or goes now; -1 = to any.
+std::int32_t PartitionOf(const Entry& row, const ReconciledTopic& topic);
+
+Reconciled ComparedOf(const Entry& row, std::string_view id, const ReconciledTopic& topic);
 
 // Records of one id, as far as they differ in what is asked of them. Whoever writes a topic chooses ids: the
 // number of these is bounded, that of the records is not.
@@ -84,3 +103,9 @@ struct OfOneId {
 };
 
 }  // namespace walpost::operations::entries
+
+namespace walpost::operations {
+
+struct Reconciliation::Event : entries::OfOneId {};
+
+}  // namespace walpost::operations
