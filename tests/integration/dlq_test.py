@@ -387,7 +387,10 @@ def test_skipped_transactions_are_no_event_to_send(make_pipeline, kafka):
     p.walpost.init()
     add(p, 1, None, reason="transactions_skipped", truncated_bytes=0, source="", topic="", event_id="", parked=False)
     assert len(listed(p, "--reason", "transactions_skipped")) == 1
-    assert "about no single event" in dlq(p, "retry", "--all-undecided", exit_code=75).stdout
+    assert "about no single event" in dlq(p, "retry", "--reason", "transactions_skipped", exit_code=75).stdout
+    for verb in (["retry"], ["discard", "--yes"]):
+        assert "left as it is, transactions_skipped" in dlq(p, *verb, "--all-undecided", exit_code=0).stdout
+    assert len(listed(p)) == 1
 
 
 def test_operator_decides_and_cannot_change_what_is_sent_nor_send_it_where_no_event_goes(make_pipeline, kafka):

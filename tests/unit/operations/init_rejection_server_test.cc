@@ -55,10 +55,10 @@ TEST_F(InitRejectionserverTest, NameAndSlotOfTwoPipelinesDoNotMix) {
   InitOk();
   InitOptions other_slot = Options();
   other_slot.source.slot = "other";
-  EXPECT_THAT(Rejection(other_slot), HasSubstr("pipeline 'shop' on slot 'shop' is recorded"));
+  EXPECT_THAT(Rejection(other_slot), HasSubstr("records pipeline 'shop' on slot 'shop'"));
   InitOptions other_name = Options();
   other_name.name = "other";
-  EXPECT_THAT(Rejection(other_name), HasSubstr("pipeline 'shop' on slot 'shop' is recorded"));
+  EXPECT_THAT(Rejection(other_name), HasSubstr("records pipeline 'shop' on slot 'shop'"));
 }
 
 TEST_F(InitRejectionserverTest, SlotOfAnotherPluginIsForeign) {
