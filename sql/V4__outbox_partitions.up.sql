@@ -1,6 +1,6 @@
 -- walpost, schema version 4: outbox.events in partitions by created_at, so that old rows leave without a DELETE. Needs version 2.
--- Only a table that is empty, in no publication yet, and without rights, policies or triggers of anybody is made anew, since these would
--- not come along. Any other stays as it is, and outbox.maintain (version 5) deletes from it in chunks. Leave this file out for a plain
+-- Only a table that is empty, in no publication yet, and without policies, triggers, or rights but the default ones is made anew, since these
+-- would not come along. Any other stays as it is, and outbox.maintain (version 5) deletes from it in chunks. Leave this file out for a plain
 -- table. Safe to apply again.
 
 -- What follows means what pg_catalog has, whoever may create operators or functions elsewhere; and rows that a policy of row-level
@@ -42,6 +42,8 @@ END
 $$;
 
 DO $$
+DECLARE
+    default_rights aclitem[];  -- that the table gets again
 BEGIN
     IF current_setting('transaction_isolation') NOT LIKE 'read%' THEN
         RAISE EXCEPTION 'an older snapshot does not see what was inserted last: apply this in READ COMMITTED'
@@ -55,8 +57,14 @@ BEGIN
         IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) = 'p' THEN
             RETURN;
         END IF;
+        IF locked = 0 THEN
+            CREATE TABLE outbox.events_rights ();
+            PERFORM walpost.revoke_default_rights('outbox.events_rights'::regclass, '{SELECT,INSERT}');
+            default_rights := (SELECT relacl FROM pg_class WHERE oid = 'outbox.events_rights'::regclass);
+            DROP TABLE outbox.events_rights;
+        END IF;
         IF EXISTS (SELECT FROM pg_class c WHERE c.oid = 'outbox.events'::regclass
-                   AND (c.relacl IS NOT NULL OR c.relrowsecurity
+                   AND (c.relacl IS DISTINCT FROM default_rights OR c.relrowsecurity
                         OR EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid)
                         OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attacl IS NOT NULL)
                         OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal))) THEN

@@ -119,6 +119,7 @@ def test_default_rights_on_tables_let_nobody_change_what_walpost_makes(hostile, 
     p.walpost.verb("init", *arguments)
     assert psql(p, "postgres", FILES[-1]).returncode == 0
     assert p.execute(TOO_MUCH) == []
+    assert p.execute("SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass") == [("p",)], "in partitions all the same"
     assert p.execute("SELECT has_table_privilege('app', 'outbox.events', 'INSERT'), has_table_privilege('app', 'walpost.pipeline', 'SELECT')") == [(True, True)]
     assert lines(p, "may change") == []
     p.walpost.verb("init", *arguments)
