@@ -322,7 +322,7 @@ def test_release_of_rows_with_large_headers_reads_a_few_at_a_time(make_pipeline,
     p.wait_confirmed()
     kafka.alter_topic(p.name, {"max.message.bytes": "60000000"})
     before = p.walpost.peak_rss_bytes()
-    p.walpost.verb("dlq", "retry", "--all-undecided")
+    p.walpost.verb("dlq", "retry", "--all-undecided", "--wait", "110s")  # on a busy machine
     assert len(kafka.read_all(p.name)) == 41
     assert p.walpost.peak_rss_bytes() - before < 100 * 2**20
 
