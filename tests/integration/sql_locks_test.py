@@ -420,8 +420,14 @@ def test_writer_is_not_ended_when_it_and_maintain_wait_for_each_other(make_pipel
             eye.execute("SELECT FROM pg_locks WHERE pid = %s AND NOT granted", (pid,))
             return eye.rowcount
 
-        waiting_first = InThread(running.pop(first_to_wait))
-        servers.wait_for(lambda: waits(first_to_wait), 30, f"{first_to_wait} to wait", every=0.001)
+        def begin_to_wait(name):
+            thread = InThread(running[name])
+            servers.wait_for(lambda: waits(name) or not thread.is_alive(), 30, f"{name} to wait", every=0.001)
+            return thread if thread.is_alive() else None
+
+        # maintain waits half a second, and a busy machine may look too late.
+        waiting_first = servers.wait_for(lambda: begin_to_wait(first_to_wait), 30, f"{first_to_wait} to be seen waiting")
+        del running[first_to_wait]
         (then_run,) = running.values()
         after = InThread(then_run)
         maintaining, writing = (after, waiting_first) if first_to_wait == "writer" else (waiting_first, after)

@@ -201,8 +201,8 @@ TEST_F(SlotMoveTest, RecreateMakesTheSlotAndItsRecordAnew) {
   Insert();
   const Outcome outcome = SlotRecreate(LeavingGap(Remembering()), true);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.error;
-  EXPECT_THAT(outcome.output, AllOf(HasSubstr("not sent"), HasSubstr("shop dropped"),
-                                    HasSubstr("created at")));
+  EXPECT_THAT(outcome.output,
+              AllOf(HasSubstr("not sent"), HasSubstr("shop dropped"), HasSubstr("created at")));
   EXPECT_GT(Confirmed(), before);
   EXPECT_EQ(Sql("SELECT consistent_point FROM walpost.pipeline"), Confirmed().ToString());
   ASSERT_EQ(Decided().size(), 1U);
