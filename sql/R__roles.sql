@@ -124,21 +124,24 @@ BEGIN
     our_functions := array_remove(our_functions, NULL);
 
     -- Who may write to these tables decides which events are sent. To read them, and to insert events, is another thing.
-    SELECT writer.rolname AS role, c.oid::regclass AS target, string_agg(acl.privilege, ', ' ORDER BY acl.privilege) AS rights INTO object
+    -- A right is revoked by who has given it; what the owner has given comes first, as others may have handed it on.
+    SELECT writer.rolname AS role, c.oid::regclass AS target,
+           CASE acl.grantor WHEN c.relowner THEN '' ELSE format('SET ROLE %s; ', acl.grantor::regrole) END || format(
+               'REVOKE %s ON %s FROM %s CASCADE', string_agg(acl.privilege, ', ' ORDER BY acl.privilege), c.oid::regclass,
+               CASE writer.oid WHEN 0 THEN 'PUBLIC' ELSE writer.oid::regrole::text END) AS revoke INTO object
     FROM pg_class c CROSS JOIN LATERAL (
-        SELECT privilege_type AS privilege, privilege_type, grantee FROM aclexplode(c.relacl)
-        UNION ALL SELECT format('%s (%I)', a.privilege_type, attname), a.privilege_type, a.grantee
+        SELECT privilege_type AS privilege, privilege_type, grantor, grantee FROM aclexplode(c.relacl)
+        UNION ALL SELECT format('%s (%I)', a.privilege_type, attname), a.privilege_type, a.grantor, a.grantee
                   FROM pg_attribute CROSS JOIN aclexplode(attacl) AS a WHERE attrelid = c.oid AND NOT attisdropped) AS acl
     JOIN (SELECT oid, rolname FROM pg_roles UNION ALL SELECT 0::oid, 'PUBLIC') AS writer ON writer.oid = acl.grantee
     WHERE c.oid = ANY (our_tables) AND acl.privilege_type <> 'SELECT' AND NOT (c.oid = events AND acl.privilege_type = 'INSERT')
       AND writer.rolname NOT IN ('outbox_owner', 'outbox_relay', 'outbox_operator')
       AND NOT pg_has_role(writer.oid, c.relowner, 'USAGE') AND NOT pg_has_role(writer.oid, current_user, 'USAGE')
-    GROUP BY 1, 2 ORDER BY 1, 2 LIMIT 1;
+    GROUP BY c.oid, c.relowner, writer.oid, writer.rolname, acl.grantor ORDER BY acl.grantor <> c.relowner, 2, 1 LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '% lets role % change what walpost goes by', object.target, object.role
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = format('REVOKE %s ON %s FROM %s CASCADE; what a role needs it gets as a member of the roles that this makes.', object.rights,
-                                object.target, CASE object.role WHEN 'PUBLIC' THEN 'PUBLIC' ELSE quote_ident(object.role) END);
+                  HINT = format('%s; what a role needs it gets as a member of the roles that this makes.', object.revoke);
     END IF;
 
     FOR object IN SELECT name FROM unnest(ARRAY['outbox_owner', 'outbox_writer', 'outbox_relay', 'outbox_operator']) AS name
