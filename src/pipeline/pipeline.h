@@ -107,7 +107,6 @@ class Pipeline {
   bool dead_letters_idle() const;  // its connection is not needed until the next request
   // Of the Schema Registry, one at a time.
   std::optional<SchemaLookUp> TakeSchemaLookUp(base::Now now);
-
   base::MonotonicTime NextDeadline() const;
 
   // Nothing is left to do after Stop, or to wind up after a halt.
@@ -135,6 +134,7 @@ class Pipeline {
   const std::optional<base::Progress>& remembered_progress() const { return keeper_.remembered(); }
 
   base::Lsn received_lsn() const;
+  base::Lsn reading_lsn() const;  // the commit LSN of what is being read; else received_lsn
   base::Lsn confirmed_lsn() const;
   base::Lsn server_wal_lsn() const;
   base::WallTime last_frame_at() const;

@@ -214,6 +214,7 @@ void Loop::HandleConnect() {
     return;
   }
   streamed_from_ = options_.source;
+  streamed_from_.text_values = text_until_.valid() && pipeline_.confirmed_lsn() <= text_until_;
   using Result = std::optional<std::variant<postgres::Connected, postgres::StreamEnd>>;
   auto result = std::make_shared<Result>();  // shared by the two halves of the job
   helper_->Run(
@@ -265,17 +266,15 @@ void Loop::HandleStatus() {
   if (stream_ == nullptr) {
     return;
   }
+  absl::Status sent;
   if (const auto status = pipeline_.TakeStatus(now_)) {
-    if (const absl::Status sent = stream_->Send(pgoutput::EncodeStandbyStatus(*status));
-        !sent.ok()) {
-      SourceLost(sent);
-      return;
-    }
+    sent = stream_->Send(pgoutput::EncodeStandbyStatus(*status));
   }
-  if (stream_->wants_write()) {
-    if (const absl::Status sent = stream_->Flush(); !sent.ok()) {
-      SourceLost(sent);
-    }
+  if (sent.ok() && stream_->wants_write()) {
+    sent = stream_->Flush();
+  }
+  if (!sent.ok()) {
+    SourceLost(sent);
   }
 }
 
@@ -442,7 +441,9 @@ void Loop::SourceLost(const absl::Status& status) {
 }
 
 void Loop::EndStream(postgres::StreamEnd end) {
-  options_.source.text_values = postgres::NeedsTextValues(end);
+  if (postgres::NeedsTextValues(end)) {
+    text_until_ = pipeline_.reading_lsn();
+  }
   TakeNotices();
   DropStream();
   pipeline_.OnStreamEnd(end, now_);
@@ -477,12 +478,11 @@ void Loop::Wait(int frames) {
   }
   const milliseconds timeout =
       std::max(milliseconds(0), std::chrono::ceil<milliseconds>(deadline - now_.mono));
-  std::array<pollfd, 5> fds{};
+  std::array<pollfd, 5> fds;
+  fds.fill({-1, 0, 0});
   fds[0] = {signals_->fd(), POLLIN, 0};
   fds[1] = {helper_->fd(), POLLIN, 0};
   fds[2] = {dependencies_.sink->wake_fd(), POLLIN, 0};
-  fds[3] = {-1, 0, 0};
-  fds[4] = {-1, 0, 0};
   if (stream_ != nullptr) {
     const int events =
         (pipeline_.want_frame() ? POLLIN : 0) | (stream_->wants_write() ? POLLOUT : 0);

@@ -194,6 +194,40 @@ def test_poison_in_the_log_halts_and_is_passed_by_advance_to(make_pipeline):
     goes_on(p)
 
 
+# Failure 53.
+def test_poison_behind_a_type_without_a_binary_form_halts_too(make_pipeline):
+    """Binary values fail at the first of them, text at the second."""
+    p = make_pipeline(encoding="WIN1252")
+    p.execute(f"CREATE PUBLICATION {p.name} FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)")
+    started(p).execute("CREATE TABLE public.rights (acl aclitem[])")
+    p.execute("INSERT INTO public.rights VALUES (ARRAY['postgres=r/postgres'::aclitem])")
+    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type) VALUES (gen_random_uuid(), %s, 'key-1', chr(129))", p.name)
+    assert "has no equivalent in encoding" in halted(p, "poison_wal")
+
+
+# Kafka is away, so nothing is confirmed; what ends the connection is not the type.
+def test_connections_that_end_behind_a_type_without_a_binary_form_are_no_poison(make_pipeline, workspace):
+    p = make_pipeline(on_kafka=workspace.kafka())
+    p.execute(f"CREATE PUBLICATION {p.name} FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)")
+    p.start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    p.kafka.process.send_signal(signal.SIGSTOP)
+    p.insert(6, 10)
+    p.execute("CREATE TABLE public.rights (acl aclitem[])")
+    p.execute("INSERT INTO public.rights VALUES (ARRAY['postgres=r/postgres'::aclitem])")
+    p.insert(11, 15)
+    end = p.execute("SELECT pg_current_wal_lsn()::text")[0][0]
+    for _ in range(3):
+        servers.wait_for(lambda: p.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_replication WHERE sent_lsn >= %s", end), 60, "all to be read", every=0.05)
+        servers.wait_for(lambda: p.execute("SELECT count(*) FROM pg_stat_replication WHERE sent_lsn >= %s", end) == [(0,)], 20, "the connection to end", every=0.01)
+    servers.wait_for(lambda: p.execute("SELECT pid FROM pg_stat_replication WHERE sent_lsn >= %s", end), 60, "all to be read")
+    assert p.walpost.status()["halt"] is None
+    p.kafka.process.send_signal(signal.SIGCONT)
+    p.wait_confirmed()
+    assert set(p.ids()) == set(p.stored_ids())
+
+
 def test_verbs_reject_while_walpost_streams(make_pipeline):
     p = make_pipeline().start()
     for verb in ("advance", "recreate"):

@@ -165,9 +165,7 @@ class LoopTest : public ::testing::Test {
     dependencies.sink = &sink_;
     dependencies.kafka = &kafka_;
     dependencies.connect = [this](const postgres::ConnectOptions& options, Lsn start,
-                                  const postgres::Guard&) {
-      return Connect(options.conninfo, start);
-    };
+                                  const postgres::Guard&) { return Connect(options, start); };
     dependencies.reconfigure = [this](const RunOptions&) -> absl::StatusOr<std::function<void()>> {
       return [this] { reloaded_ = true; };
     };
@@ -229,10 +227,22 @@ class LoopTest : public ::testing::Test {
     return walpost::testing::XLogDataFrame(payload, Lsn(1), Lsn(1));
   }
 
-  void PushTransaction(std::uint64_t commit_lsn) {
-    wire(0)->Push(Frame(Begin(commit_lsn)));
-    wire(0)->Push(Frame(EventBytes("a1")));
-    wire(0)->Push(Frame(Commit(commit_lsn)));
+  void PushTransaction(std::uint64_t commit_lsn, std::size_t number = 0) {
+    wire(number)->Push(Frame(Begin(commit_lsn)));
+    wire(number)->Push(Frame(EventBytes("a1")));
+    wire(number)->Push(Frame(Commit(commit_lsn)));
+  }
+
+  // The newest connection ends, and another one is made.
+  void EndStream(StreamEnd::Kind kind, const std::string& sqlstate) {
+    const std::size_t before = connections();
+    StreamEnd end;
+    end.kind = kind;
+    end.status = absl::UnavailableError("ended");
+    end.sqlstate = sqlstate;
+    wire(before - 1)->End(end);
+    Await("another connection",
+          [this, before] { return connections() == before + 1 && Shown().source_connected; });
   }
 
   // A Relation that is younger than what was looked at when it was connected.
@@ -273,6 +283,12 @@ class LoopTest : public ::testing::Test {
     return connected_to_;
   }
 
+  // Of each attempt to connect: 't' = all values as text, 'b' = in their binary form.
+  std::string values() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return values_;
+  }
+
   // One 'j' each, and '|' where their connection ended.
   std::string dead_letter_jobs() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -296,9 +312,11 @@ class LoopTest : public ::testing::Test {
   observe::SnapshotBoard board_;
 
  private:
-  std::variant<postgres::Connected, StreamEnd> Connect(const std::string& conninfo, Lsn start) {
+  std::variant<postgres::Connected, StreamEnd> Connect(const postgres::ConnectOptions& options,
+                                                       Lsn start) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    connected_to_ = conninfo;
+    connected_to_ = options.conninfo;
+    values_ += options.text_values ? 't' : 'b';
     starts_.push_back(start);
     if (rejected_ > 0) {
       --rejected_;
@@ -320,6 +338,7 @@ class LoopTest : public ::testing::Test {
   std::vector<std::shared_ptr<FakeWire>> wires_;
   std::vector<Lsn> starts_;
   std::string connected_to_;
+  std::string values_;
   std::string looked_at_;  // the conninfo and the port
   std::string dead_letter_jobs_;
   Signals signals_;  // before any thread
@@ -352,6 +371,21 @@ TEST_F(LoopTest, FailedConnectIsTriedAgainAndALostStreamGoesOnFromTheLastDeliver
   Await("another connection", [this] { return connections() == 2; });
   EXPECT_EQ(starts(), (std::vector<Lsn>{Lsn(), Lsn(), Lsn(), Lsn(1'000)}));
   EXPECT_EQ(Stop(), 0);
+}
+
+// A type without a binary form lies in the transaction at 1,000.
+TEST_F(LoopTest, ValuesComeAsTextUntilTheTransactionThatNeedsItIsConfirmed) {
+  StartAndConnect();
+  wire(0)->Push(Frame(Begin(1'000)));
+  EndStream(StreamEnd::Kind::kServerError, "42883");
+  EndStream(StreamEnd::Kind::kLost, "57P01");
+  EndStream(StreamEnd::Kind::kServerError, "22P05");  // of something behind it
+  wire(3)->Push(Frame(walpost::testing::RelationBytes(pipeline::EventsRelation())));
+  PushTransaction(1'000, 3);
+  Await("the delivery", [this] { return Shown().confirmed_lsn == Lsn(1'008); });
+  EndStream(StreamEnd::Kind::kLost, "57P01");
+  EXPECT_EQ(values(), "btttb");
+  EXPECT_NE(Shown().state, base::State::kHalted);
 }
 
 // A status that waits for the socket goes out when it can.
