@@ -89,7 +89,7 @@ DECLARE
     -- What the versions make, and nothing else changes hands: a schema may be an application's, too.
     functions constant text[] := ARRAY[
         'walpost.lock_wait_ms()', 'walpost.bound_lock_wait(timestamptz)', 'walpost.lock_tables(regclass[])',
-        'walpost.revoke_default_rights(regclass, text[])', 'walpost.decide()',
+        'walpost.revoke_default_rights(regclass)', 'walpost.rights_of_others(name[])', 'walpost.decide()',
         'walpost.wire_number(bigint)', 'walpost.wire_field(integer, bytea)', 'walpost.wire_field(integer, text)',
         'walpost.wire_field(integer, bigint)', 'walpost.wire_headers(integer, jsonb)',
         'walpost.wire_options(text, text, jsonb, timestamptz, text, text, text, integer)', 'walpost.message_prefix(text)',
@@ -123,25 +123,12 @@ BEGIN
     END IF;
     our_functions := array_remove(our_functions, NULL);
 
-    -- Who may write to these tables decides which events are sent. To read them, and to insert events, is another thing.
-    -- A right is revoked by who has given it; what the owner has given comes first, as others may have handed it on.
-    SELECT writer.rolname AS role, c.oid::regclass AS target,
-           CASE acl.grantor WHEN c.relowner THEN '' ELSE format('SET ROLE %s; ', acl.grantor::regrole) END || format(
-               'REVOKE %s ON %s FROM %s CASCADE', string_agg(acl.privilege, ', ' ORDER BY acl.privilege), c.oid::regclass,
-               CASE writer.oid WHEN 0 THEN 'PUBLIC' ELSE writer.oid::regrole::text END) AS revoke INTO object
-    FROM pg_class c CROSS JOIN LATERAL (
-        SELECT privilege_type AS privilege, privilege_type, grantor, grantee FROM aclexplode(c.relacl)
-        UNION ALL SELECT format('%s (%I)', a.privilege_type, attname), a.privilege_type, a.grantor, a.grantee
-                  FROM pg_attribute CROSS JOIN aclexplode(attacl) AS a WHERE attrelid = c.oid AND NOT attisdropped) AS acl
-    JOIN (SELECT oid, rolname FROM pg_roles UNION ALL SELECT 0::oid, 'PUBLIC') AS writer ON writer.oid = acl.grantee
-    WHERE c.oid = ANY (our_tables) AND acl.privilege_type <> 'SELECT' AND NOT (c.oid = events AND acl.privilege_type = 'INSERT')
-      AND writer.rolname NOT IN ('outbox_owner', 'outbox_relay', 'outbox_operator')
-      AND NOT pg_has_role(writer.oid, c.relowner, 'USAGE') AND NOT pg_has_role(writer.oid, current_user, 'USAGE')
-    GROUP BY c.oid, c.relowner, writer.oid, writer.rolname, acl.grantor ORDER BY acl.grantor <> c.relowner, 2, 1 LIMIT 1;
+    -- Who may write to these tables decides which events are sent. Who may write to all tables of the cluster is another thing.
+    SELECT * INTO object FROM walpost.rights_of_others(ARRAY['walpost', 'outbox']::name[]) AS r WHERE r.what <> 'every table' LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION '% lets role % change what walpost goes by', object.target, object.role
+        RAISE EXCEPTION '% lets role % change what walpost goes by', object.what, object.role
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = format('%s; what a role needs it gets as a member of the roles that this makes.', object.revoke);
+                  HINT = format('%s; what a role needs it gets as a member of the roles that this makes.', object.cure);
     END IF;
 
     FOR object IN SELECT name FROM unnest(ARRAY['outbox_owner', 'outbox_writer', 'outbox_relay', 'outbox_operator']) AS name
@@ -200,6 +187,10 @@ BEGIN
         SELECT format('ALTER TABLE %s OWNER TO outbox_owner', target) AS command FROM unnest(tables) AS target
         UNION ALL SELECT format('ALTER FUNCTION %s OWNER TO outbox_owner', p.oid::regprocedure) FROM pg_proc p
                   WHERE p.oid = ANY (our_functions) AND p.proowner <> 'outbox_owner'::regrole
+        -- A dump does not bring this along.
+        UNION ALL SELECT format('REVOKE USAGE ON TYPE %s FROM PUBLIC', c.oid::regclass) FROM pg_class c JOIN pg_type t ON t.oid = c.reltype
+                  WHERE c.oid = ANY (our_tables)
+                  AND EXISTS (SELECT FROM aclexplode(coalesce(t.typacl, acldefault('T', t.typowner))) AS acl WHERE acl.grantee = 0)
     LOOP
         EXECUTE object.command;
     END LOOP;

@@ -143,8 +143,8 @@ END
 $$;
 
 -- Default privileges may have given others rights on a table that was made just now. Nobody has chosen them for this table, and what is in it
--- decides which events are sent. Reading does no harm.
-CREATE OR REPLACE FUNCTION walpost.revoke_default_rights(made regclass, kept text[] DEFAULT '{SELECT}') RETURNS void LANGUAGE plpgsql
+-- decides which events are sent. Reading does no harm. Whoever may use its row type could build on it, so that it cannot be dropped.
+CREATE OR REPLACE FUNCTION walpost.revoke_default_rights(made regclass) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     command text;
@@ -156,11 +156,66 @@ BEGIN
         WHERE (c.oid = made OR c.relkind = 'S' AND EXISTS (
                   SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i'  -- an identity's sequence
                   AND d.refclassid = 'pg_class'::regclass AND d.refobjid = made))
-              AND acl.privilege_type <> ALL (kept) AND acl.grantee <> c.relowner
+              AND acl.privilege_type <> 'SELECT' AND acl.grantee <> c.relowner
     LOOP
         EXECUTE command;
     END LOOP;
+    EXECUTE format('REVOKE USAGE ON TYPE %s FROM PUBLIC', made);
 END
+$$;
+
+-- What others may do with the tables that walpost's files make in these schemas, beside reading them, and what they have built on them; and
+-- how that ends. Others: who neither has the rights of the owner or of who asks, nor is a role of R__roles.sql. A right ends by who has
+-- given it; what the owner has given comes first, as it may have been handed on.
+CREATE OR REPLACE FUNCTION walpost.rights_of_others(schemas name[]) RETURNS TABLE (what text, role text, cure text) LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    WITH roles AS (
+        SELECT oid, rolname::text AS name, oid::regrole::text AS quoted FROM pg_roles
+        WHERE rolname NOT IN ('outbox_owner', 'outbox_relay', 'outbox_operator') AND NOT pg_has_role(
+            CASE rolname WHEN 'pg_database_owner' THEN (SELECT datdba FROM pg_database WHERE datname = current_database()) ELSE oid END, current_user, 'USAGE')
+        UNION ALL SELECT 0::oid, 'PUBLIC', 'PUBLIC'
+    ), tables AS (
+        SELECT c.oid, c.relkind, c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        CROSS JOIN LATERAL (
+            SELECT CASE WHEN n.nspname = 'walpost' THEN '{pipeline,schema_version,dead_letters,dead_letter_count}'
+                        WHEN n.nspname = 'inbox' THEN '{processed_events,position,one_at_a_time}'
+                        WHEN EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid AND p.proname = 'check_event')
+                            THEN '{events,retention_note,idempotency}'
+                        ELSE '{}' END::name[] AS names) AS ours
+        WHERE n.nspname = ANY (schemas) AND c.relkind IN ('r', 'p') AND (c.relname = ANY (ours.names) OR EXISTS (
+            SELECT FROM pg_inherits i JOIN pg_class e ON e.oid = i.inhparent
+            WHERE i.inhrelid = c.oid AND e.relnamespace = n.oid AND e.relname = ANY (ours.names)))
+    ), relations AS (
+        SELECT oid, relkind, relowner FROM tables
+        UNION ALL SELECT s.oid, s.relkind, s.relowner FROM tables t JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = t.oid
+                  AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i') JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
+    ), rights AS (
+        SELECT r.oid, r.relkind, r.relowner, a.privilege_type AS kind, NULL::name AS of_column, a.grantor, a.grantee
+        FROM relations r JOIN pg_class c ON c.oid = r.oid CROSS JOIN aclexplode(c.relacl) AS a
+        UNION ALL SELECT t.oid, t.relkind, t.relowner, a.privilege_type, c.attname, a.grantor, a.grantee
+                  FROM tables t JOIN pg_attribute c ON c.attrelid = t.oid AND NOT c.attisdropped CROSS JOIN aclexplode(c.attacl) AS a
+    )
+    SELECT found.what, found.role, found.cure FROM (
+        SELECT r.oid::regclass::text AS what, roles.name AS role,
+               CASE r.grantor WHEN r.relowner THEN '' ELSE format('SET ROLE %s; ', r.grantor::regrole) END || format(
+                   'REVOKE %s ON %s%s FROM %s CASCADE', string_agg(r.kind || coalesce(' (' || quote_ident(r.of_column) || ')', ''), ', ' ORDER BY r.kind, r.of_column),
+                   CASE r.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE '' END, r.oid::regclass, roles.quoted) AS cure,
+               r.grantor <> r.relowner AS handed_on
+        FROM rights r JOIN roles ON roles.oid = r.grantee
+        WHERE r.kind <> 'SELECT' AND NOT pg_has_role(roles.oid, r.relowner, 'USAGE')
+              -- To insert events is another thing, but not to say when, and in which order.
+              AND NOT (r.kind = 'INSERT' AND r.of_column IS NOT NULL AND r.of_column NOT IN ('seq', 'tx', 'created_at')
+                       AND EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid AND c.relname = 'events'))
+        GROUP BY r.oid, r.relkind, r.relowner, roles.name, roles.quoted, r.grantor
+        UNION ALL SELECT t.oid::regclass::text, roles.name, format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass), false
+        FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal AND g.tgparentid = 0
+        JOIN pg_proc p ON p.oid = g.tgfoid JOIN roles ON roles.oid = p.proowner AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
+        UNION ALL SELECT t.oid::regclass::text, roles.name, format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname), false
+        FROM tables t JOIN pg_constraint f ON f.confrelid = t.oid AND f.contype = 'f' AND f.conparentid = 0 AND f.conrelid <> f.confrelid
+        JOIN pg_class c ON c.oid = f.conrelid JOIN roles ON roles.oid = c.relowner AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
+        UNION ALL SELECT 'every table', roles.name, format('REVOKE pg_write_all_data FROM %s', roles.quoted), true
+        FROM pg_auth_members m JOIN roles ON roles.oid = m.member JOIN pg_roles g ON g.oid = m.roleid AND g.rolname = 'pg_write_all_data'
+    ) AS found ORDER BY found.handed_on, 1, 2, 3
 $$;
 
 COMMENT ON COLUMN walpost.pipeline.delivered_lsn IS

@@ -146,6 +146,10 @@ BEGIN
 END
 $$;
 
+-- Which tables this makes: another schema of the database may have had its own before.
+SELECT pg_catalog.set_config('walpost.made', concat_ws(',', CASE WHEN to_regclass('outbox.events') IS NULL THEN 'outbox.events' END,
+    CASE WHEN to_regclass('outbox.idempotency') IS NULL THEN 'outbox.idempotency' END), false);
+
 CREATE TABLE IF NOT EXISTS outbox.events (
     id             uuid        PRIMARY KEY DEFAULT outbox.uuid_v7(),
     seq            bigint      GENERATED ALWAYS AS IDENTITY,
@@ -315,10 +319,7 @@ REVOKE ALL ON FUNCTION
 
 DO $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM walpost.schema_version WHERE version = 2) THEN
-        PERFORM walpost.revoke_default_rights('outbox.events'::regclass, '{SELECT,INSERT}');
-        PERFORM walpost.revoke_default_rights('outbox.idempotency'::regclass);
-    END IF;
+    PERFORM walpost.revoke_default_rights(made::regclass) FROM unnest(string_to_array(current_setting('walpost.made'), ',')) AS made;
 END
 $$;
 

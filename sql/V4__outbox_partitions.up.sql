@@ -59,7 +59,7 @@ BEGIN
         END IF;
         IF locked = 0 THEN
             CREATE TABLE outbox.events_rights ();
-            PERFORM walpost.revoke_default_rights('outbox.events_rights'::regclass, '{SELECT,INSERT}');
+            PERFORM walpost.revoke_default_rights('outbox.events_rights'::regclass);
             default_rights := (SELECT relacl FROM pg_class WHERE oid = 'outbox.events_rights'::regclass);
             DROP TABLE outbox.events_rights;
         END IF;
@@ -88,7 +88,7 @@ BEGIN
         'Events to be published by walpost; insert in the transaction that makes them true. created_at is not to be set.';
     -- No insert fails because nobody made a partition: what lands here outbox.maintain sees to.
     CREATE TABLE outbox.events_default PARTITION OF outbox.events DEFAULT;
-    PERFORM walpost.revoke_default_rights('outbox.events'::regclass, '{SELECT,INSERT}');
+    PERFORM walpost.revoke_default_rights('outbox.events'::regclass);
     PERFORM walpost.revoke_default_rights('outbox.events_default'::regclass);
 END
 $$;

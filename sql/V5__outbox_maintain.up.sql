@@ -40,6 +40,8 @@ BEGIN
 END
 $$;
 
+SELECT pg_catalog.set_config('walpost.note_is_new', (to_regclass('outbox.retention_note') IS NULL)::text, false);
+
 -- Positions, each with what was committed before it.
 CREATE TABLE IF NOT EXISTS outbox.retention_note (
     noted_at          timestamptz PRIMARY KEY,
@@ -356,6 +358,7 @@ SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
     began timestamptz;
     locked timestamptz;
+    built text;
 BEGIN
     IF cardinality(targets) = 0 THEN
         RETURN;
@@ -396,6 +399,9 @@ BEGIN
             RETURN NEXT;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
             RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call', walpost.lock_wait_ms(), targets[i];
+        WHEN dependent_objects_still_exist THEN
+            GET STACKED DIAGNOSTICS built = PG_EXCEPTION_DETAIL;
+            RAISE WARNING 'outbox.maintain: % stays until what was built on it is dropped: %', targets[i], built;
         WHEN OTHERS THEN
             RAISE WARNING 'outbox.maintain: % stays as it is: %', targets[i], SQLERRM;
         END;
@@ -507,12 +513,17 @@ $$;
 CREATE OR REPLACE FUNCTION outbox.forget() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    -- By a trigger on another table anybody could delete events.
+    IF TG_RELID <> 'outbox.events'::regclass
+       AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = TG_RELID AND i.inhparent = 'outbox.events'::regclass) THEN
+        RAISE EXCEPTION 'outbox.forget is for outbox.events, and not for %.%', quote_ident(TG_TABLE_SCHEMA), quote_ident(TG_TABLE_NAME)
+            USING ERRCODE = 'insufficient_privilege';
+    END IF;
     DELETE FROM outbox.events WHERE id = NEW.id AND created_at = NEW.created_at;
     RETURN NULL;
 END
 $$;
 
--- A trigger on any other table could delete events by it.
 REVOKE ALL ON FUNCTION outbox.forget() FROM PUBLIC;
 
 CREATE OR REPLACE FUNCTION outbox.set_ephemeral(ephemeral boolean) RETURNS void LANGUAGE plpgsql
@@ -532,7 +543,7 @@ $$;
 
 DO $$
 BEGIN
-    IF NOT EXISTS (SELECT FROM walpost.schema_version WHERE version = 5) THEN
+    IF current_setting('walpost.note_is_new')::boolean THEN
         PERFORM walpost.revoke_default_rights('outbox.retention_note'::regclass);
     END IF;
 END

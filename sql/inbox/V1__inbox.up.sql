@@ -56,7 +56,7 @@ END
 $$;
 
 -- As walpost.revoke_default_rights, which this database may not have.
-CREATE OR REPLACE FUNCTION inbox.revoke_default_rights(made regclass, kept text[] DEFAULT '{SELECT}') RETURNS void LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION inbox.revoke_default_rights(made regclass) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     command text;
@@ -68,10 +68,11 @@ BEGIN
         WHERE (c.oid = made OR c.relkind = 'S' AND EXISTS (
                   SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'i'  -- an identity's sequence
                   AND d.refclassid = 'pg_class'::regclass AND d.refobjid = made))
-              AND acl.privilege_type <> ALL (kept) AND acl.grantee <> c.relowner
+              AND acl.privilege_type <> 'SELECT' AND acl.grantee <> c.relowner
     LOOP
         EXECUTE command;
     END LOOP;
+    EXECUTE format('REVOKE USAGE ON TYPE %s FROM PUBLIC', made);
 END
 $$;
 
@@ -312,6 +313,7 @@ DECLARE
     target regclass;
     began timestamptz;
     locked timestamptz;
+    built text;
 BEGIN
     -- First without a lock that consumers wait for, and for all days: the first such lock is held to the end.
     FOR old IN SELECT * FROM inbox.partitions() p WHERE p.day < first ORDER BY p.day LOOP
@@ -351,6 +353,10 @@ BEGIN
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
             RAISE WARNING 'inbox.maintain: no lock in time, so % is left to the next call: %', target, SQLERRM;
             RETURN;
+        WHEN dependent_objects_still_exist THEN
+            GET STACKED DIAGNOSTICS built = PG_EXCEPTION_DETAIL;
+            RAISE WARNING 'inbox.maintain: % stays until what was built on it is dropped: %', target, built;
+            CONTINUE;
         WHEN OTHERS THEN
             RAISE WARNING 'inbox.maintain: % stays as it is: %', target, SQLERRM;
             CONTINUE;

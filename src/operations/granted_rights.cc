@@ -20,26 +20,13 @@ constexpr char kCreators[] =
     "owner.oid = acl.grantee WHERE n.nspname = ANY (%s) AND acl.privilege_type = 'CREATE' AND NOT "
     "pg_has_role(acl.grantee, n.nspowner, 'USAGE') AND %s ORDER BY 3";
 
-constexpr char kWriters[] =
-    "SELECT c.oid::regclass::text, owner.rolname, CASE acl.grantor WHEN c.relowner THEN '' ELSE "
-    "format('SET ROLE %%s; ', acl.grantor::regrole) END || format('REVOKE %%s ON %%s FROM %%s "
-    "CASCADE', string_agg(acl.privilege, ', ' ORDER BY acl.privilege), c.oid::regclass, CASE "
-    "owner.oid WHEN 0 THEN 'PUBLIC' ELSE owner.oid::regrole::text END) FROM pg_class c JOIN "
-    "pg_namespace n ON n.oid = c.relnamespace CROSS JOIN LATERAL (SELECT CASE n.nspname WHEN "
-    "'walpost' THEN '{pipeline,schema_version,dead_letters,dead_letter_count}' WHEN 'inbox' THEN "
-    "'{processed_events,position,one_at_a_time}' ELSE '{events,retention_note,idempotency}' "
-    "END::name[] AS names) AS ours CROSS JOIN LATERAL (SELECT privilege_type AS privilege, "
-    "privilege_type, grantor, grantee FROM aclexplode(c.relacl) UNION ALL SELECT format('%%s "
-    "(%%I)', a.privilege_type, attname), a.privilege_type, a.grantor, a.grantee FROM pg_attribute "
-    "CROSS JOIN aclexplode(attacl) AS a WHERE attrelid = c.oid AND NOT attisdropped) AS acl JOIN "
-    "(SELECT oid, rolname FROM pg_roles UNION ALL SELECT 0::oid, 'PUBLIC') AS owner ON owner.oid "
-    "= acl.grantee WHERE n.nspname = ANY (%s) AND c.relkind IN ('r', 'p') AND (c.relname = ANY "
-    "(ours.names) OR EXISTS (SELECT FROM pg_inherits i JOIN pg_class e ON e.oid = i.inhparent "
-    "WHERE i.inhrelid = c.oid AND e.relnamespace = n.oid AND e.relname = ANY (ours.names))) AND "
-    "acl.privilege_type <> 'SELECT' AND NOT (c.relname = 'events' AND acl.privilege_type = "
-    "'INSERT') AND owner.rolname NOT IN ('outbox_relay', 'outbox_operator') AND NOT "
-    "pg_has_role(owner.oid, c.relowner, 'USAGE') AND %s GROUP BY c.oid, c.relowner, owner.oid, "
-    "owner.rolname, acl.grantor ORDER BY acl.grantor <> c.relowner, 1, 2";
+constexpr char kFunction[] = "walpost.rights_of_others(name[])";
+// Calling it is to trust it.
+constexpr char kFunctionOwners[] =
+    "SELECT 'schema walpost' AS what, nspowner AS owner FROM pg_namespace WHERE nspname = "
+    "'walpost' "
+    "UNION ALL SELECT oid::regprocedure::text, proowner FROM pg_proc WHERE oid = "
+    "to_regprocedure($1)";
 
 absl::StatusOr<std::vector<Grant>> Find(SqlConnection* connection, const std::string& sql) {
   ASSIGN_OR_RETURN(const std::vector<Row> rows, connection->Query(sql));
@@ -60,8 +47,23 @@ absl::StatusOr<std::vector<Grant>> FindCreators(SqlConnection* connection,
 
 absl::StatusOr<std::vector<Grant>> FindWriters(SqlConnection* connection,
                                                const std::vector<std::string>& schemas) {
+  if (schemas.empty()) {
+    return std::vector<Grant>();
+  }
+  ASSIGN_OR_RETURN(const auto foreign, FindForeign(connection, kFunctionOwners, {kFunction}));
+  if (foreign) {
+    return Rejection(*foreign);
+  }
+  ASSIGN_OR_RETURN(const std::vector<Row> made,
+                   connection->Query("SELECT to_regprocedure($1) IS NOT NULL", {kFunction}));
+  if (made.at(0).at(0) != "t") {
+    return absl::NotFoundError(absl::StrFormat(
+        "function %s is missing, which says what others may do: `walpost init` makes it",
+        kFunction));
+  }
   return Find(connection,
-              absl::StrFormat(kWriters, postgres::ArrayLiteral(schemas), kOwnerIsForeign));
+              absl::StrFormat("SELECT what, role, cure FROM walpost.rights_of_others(%s::name[])",
+                              postgres::ArrayLiteral(schemas)));
 }
 
 absl::Status RequireNoCreators(SqlConnection* connection, const std::vector<std::string>& schemas) {
@@ -70,7 +72,7 @@ absl::Status RequireNoCreators(SqlConnection* connection, const std::vector<std:
                         : absl::FailedPreconditionError(absl::StrFormat(
                               "%s lets others create in it: role %s, whose code would run with the "
                               "rights of whoever runs this: %s",
-                              grants[0].what, grants[0].role, grants[0].revoke));
+                              grants[0].what, grants[0].role, grants[0].cure));
 }
 
 absl::StatusOr<std::vector<std::string>> OwnSchemas(SqlConnection* connection,

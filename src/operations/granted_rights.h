@@ -15,10 +15,12 @@
 
 namespace walpost::operations {
 
+inline constexpr const char* kEveryTable = "every table";  // of the cluster
+
 struct Grant {
   std::string what;  // such as `schema outbox` or `outbox.retention_note`
   std::string role;  // PUBLIC = everybody
-  std::string revoke;
+  std::string cure;  // SQL
 };
 
 // Who may create in these schemas, and neither is trusted nor has the rights of the schema's owner.
@@ -28,8 +30,9 @@ absl::StatusOr<std::vector<Grant>> FindCreators(postgres::SqlConnection* connect
 absl::Status RequireNoCreators(postgres::SqlConnection* connection,
                                const std::vector<std::string>& schemas);
 
-// Who may write to tables of walpost's in these schemas, or put triggers on them, and is neither trusted nor
-// a role of R__roles.sql that has to, nor has the rights of the table's owner. Anybody may insert events.
+// What a role that is neither trusted, nor one of R__roles.sql that has to, may do with walpost's tables in
+// these schemas, beside reading them and inserting events; and what it has built on them. It is
+// walpost.rights_of_others in V1__walpost.up.sql that says so.
 absl::StatusOr<std::vector<Grant>> FindWriters(postgres::SqlConnection* connection,
                                                const std::vector<std::string>& schemas);
 

@@ -184,6 +184,18 @@ def inbox_partition(days_ago):
     return f"inbox.processed_events_p{NOW - datetime.timedelta(days=days_ago):%Y%m%d}"
 
 
+def test_what_keeps_a_day_from_being_dropped_is_named(inbox):
+    event = uuid7(40)
+    inbox.make_days(50)
+    assert inbox.accept(event)
+    inbox.age(event)
+    inbox.execute(f"CREATE VIEW public.of_another AS SELECT * FROM {inbox_partition(40)}")
+    did, warnings = inbox.maintain("keep => '30 days'")
+    assert ("dropped", inbox_partition(40)) not in did and "view public.of_another" in warnings, (did, warnings)
+    inbox.execute("DROP VIEW public.of_another")
+    assert ("dropped", inbox_partition(40)) in inbox.maintain("keep => '30 days'")[0]
+
+
 def test_maintenance_makes_the_days_that_events_come_from_and_repeats_nothing(inbox):
     inbox.make_days(7)
     with inbox.connected() as cursor:

@@ -91,6 +91,22 @@ def test_no_partition_is_dropped_before_every_slot_has_passed_it(make_pipeline):
     assert p.ids() == expected
 
 
+# Whoever may read a partition can make a view of it.
+@pytest.mark.smoke
+def test_what_keeps_a_partition_from_being_dropped_is_named(make_pipeline):
+    p = make_pipeline().start()
+    p.execute(OLD, p.name, "10 days", 1)
+    maintain(p, "keep => '30 days'")
+    view = f"{p.name}_view"
+    p.execute(f"CREATE VIEW {view} AS SELECT * FROM {partitions(p).pop()}")
+    p.wait_confirmed()
+    reconnect(p)
+    did, warnings = maintain(p)
+    assert did == set() and f"view public.{view}" in warnings, (did, warnings)
+    p.execute(f"DROP VIEW {view}")
+    assert {action for action, _ in maintain(p)[0]} == {"dropped"}
+
+
 def test_partition_that_a_long_transaction_has_added_to_is_kept_until_that_is_delivered(make_pipeline):
     p = make_pipeline().start()
     p.execute(OLD, p.name, "10 days", 1)

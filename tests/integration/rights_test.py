@@ -104,11 +104,10 @@ def test_overload_of_a_function_that_walpost_calls_is_not_called(hostile):
     assert p.execute("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'") == [(False,)]
 
 
-# (what, role, rights) that let a role other than the owner do more than read, and insert events.
+# (what, role, rights) that let a role other than the owner do more than read.
 TOO_MUCH = """SELECT c.relname, acl.grantee::regrole::text, acl.privilege_type FROM pg_class c CROSS JOIN aclexplode(c.relacl) AS acl
     WHERE c.relnamespace::regnamespace::text IN ('walpost', 'outbox', 'inbox') AND c.relkind IN ('r', 'p', 'S') AND acl.grantee <> c.relowner
-    AND acl.grantee::regrole::text NOT LIKE 'outbox_%%' AND acl.privilege_type <> 'SELECT'
-    AND NOT (c.relname = 'events' AND acl.privilege_type = 'INSERT')"""
+    AND acl.grantee::regrole::text NOT LIKE 'outbox_%%' AND acl.privilege_type <> 'SELECT'"""
 
 
 @pytest.mark.smoke
@@ -120,9 +119,21 @@ def test_default_rights_on_tables_let_nobody_change_what_walpost_makes(hostile, 
     assert psql(p, "postgres", FILES[-1]).returncode == 0
     assert p.execute(TOO_MUCH) == []
     assert p.execute("SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass") == [("p",)], "in partitions all the same"
-    assert p.execute("SELECT has_table_privilege('app', 'outbox.events', 'INSERT'), has_table_privilege('app', 'walpost.pipeline', 'SELECT')") == [(True, True)]
+    assert p.execute("SELECT has_table_privilege('app', 'outbox.events', 'INSERT'), has_table_privilege('app', 'walpost.pipeline', 'SELECT')") == [(False, True)]
     assert lines(p, "may change") == []
     p.walpost.verb("init", *arguments)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("arguments", [[], ["--plain-table"]])
+def test_default_rights_let_nobody_change_what_a_second_schema_gets(hostile, arguments):
+    p = hostile
+    p.walpost.verb("init")
+    p.execute("ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO app, PUBLIC; ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO app")
+    other = p.another(name="other", config={"outboxes": [{"table": "second.events"}]})
+    other.verb("init", "--schema", "second", *arguments)
+    assert p.execute(TOO_MUCH.replace("'inbox'", "'second'")) == []
+    assert p.execute("SELECT count(*) FROM pg_class WHERE relnamespace = 'second'::regnamespace AND relacl::text LIKE '%%app=r%%'")[0][0] >= 3
 
 
 @pytest.mark.smoke
@@ -158,6 +169,111 @@ def test_who_may_change_a_table_is_named_and_gets_no_roles_made(hostile, to):
         error = rejected_init(p, "--with-roles")
         p.execute(next(revoke for table, right in grants.items() if (revoke := f"REVOKE {right} ON {table} FROM {to} CASCADE") in error))
     p.walpost.verb("init", "--with-roles")
+
+
+def take_away_as_said(p, said):
+    """Does what `init --with-roles` asks for, one by one; `check` has said all of it before."""
+    cures = {line.split("forged: ")[1].split("; a walpost")[0] for line in said if line.startswith("!")}
+    while cures:
+        error = rejected_init(p, "--with-roles")
+        cure = next(cure for cure in cures if cure in error)
+        p.execute(cure)
+        cures.remove(cure)
+    assert lines(p, "may change") == []
+    p.walpost.verb("init", "--with-roles")
+
+
+# By a sequence nobody may write any more; by created_at no partition ends any more.
+@pytest.mark.smoke
+def test_rights_on_sequences_and_on_what_the_table_fills_in_are_named(hostile):
+    p = hostile
+    p.walpost.init()
+    p.execute("GRANT USAGE ON SCHEMA outbox TO app; GRANT INSERT (id, aggregate_type, aggregate_id, event_type, payload) ON outbox.events TO shop")
+    assert lines(p, "may change") == [], "to insert events is another thing"
+    p.execute("GRANT ALL ON ALL SEQUENCES IN SCHEMA outbox, walpost TO app; GRANT INSERT ON outbox.events TO app; GRANT INSERT (created_at) ON outbox.events TO shop")
+    said = lines(p, "may change")
+    for sequence, in p.execute("SELECT oid::regclass::text FROM pg_class WHERE relkind = 'S' AND relnamespace::regnamespace::text IN ('outbox', 'walpost')"):
+        assert any(f"REVOKE UPDATE, USAGE ON SEQUENCE {sequence} FROM app CASCADE" in line for line in said), (sequence, said)
+    for right in ("INSERT ON outbox.events FROM app", "INSERT (created_at) ON outbox.events FROM shop"):
+        assert any(f"REVOKE {right} CASCADE" in line for line in said), (right, said)
+    take_away_as_said(p, said)
+
+
+# A REVOKE takes the right, and leaves what was built by it.
+@pytest.mark.smoke
+def test_what_others_have_built_on_a_table_is_named(hostile):
+    p = hostile
+    p.walpost.init()
+    partition = p.execute("SELECT min(partition::text) FROM outbox.partitions()")[0][0]
+    p.execute(f"GRANT USAGE ON SCHEMA outbox TO app; GRANT ALL ON outbox.retention_note, {partition} TO app; CREATE SCHEMA app AUTHORIZATION app")
+    with p.connected(user="app") as cursor:
+        cursor.execute("CREATE FUNCTION app.become() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN ALTER ROLE app SUPERUSER; RETURN NEW; END'")
+        cursor.execute("CREATE TRIGGER become BEFORE INSERT ON outbox.retention_note FOR EACH ROW EXECUTE FUNCTION app.become()")
+        cursor.execute(f"CREATE TABLE app.refers (id uuid, at timestamptz, FOREIGN KEY (id, at) REFERENCES {partition} (id, created_at))")
+    said = lines(p, "may change")
+    assert len(said) == 4, said
+    assert any("DROP TRIGGER become ON outbox.retention_note" in line for line in said), said
+    assert any("ALTER TABLE app.refers DROP CONSTRAINT" in line for line in said), said
+    take_away_as_said(p, said)
+
+
+@pytest.mark.smoke
+def test_member_of_pg_write_all_data_is_named_and_a_note_does_not_count(hostile):
+    p = hostile
+    if p.postgres.major < 14:
+        return
+    p.start()
+    p.insert(1, 5)
+    p.execute("SELECT * FROM outbox.maintain()")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.execute("GRANT pg_write_all_data TO app")
+    cure = "REVOKE pg_write_all_data FROM app"
+    assert any(cure in line for line in lines(p, "may change"))
+    p.walpost.verb("init", "--with-roles")
+    assert cure in p.walpost.verb("slot", "recreate", "--yes").stdout
+    p.execute(cure)
+    assert lines(p, "may change") == []
+
+
+# EXECUTE on all functions is soon granted; outbox.forget deletes events with its owner's rights.
+@pytest.mark.smoke
+def test_trigger_on_another_table_deletes_no_event(hostile):
+    p = hostile
+    p.walpost.init()
+    p.insert(1, 5)
+    p.execute("GRANT USAGE ON SCHEMA outbox TO app; GRANT SELECT ON outbox.events TO app; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA outbox TO app")
+    with p.connected(user="app") as cursor:
+        cursor.execute("CREATE TEMP TABLE mine (id uuid, created_at timestamptz)")
+        cursor.execute("CREATE TRIGGER forget AFTER INSERT ON mine FOR EACH ROW EXECUTE FUNCTION outbox.forget()")
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute("INSERT INTO mine SELECT id, created_at FROM outbox.events")
+    assert p.execute("SELECT count(*) FROM outbox.events") == [(5,)]
+    p.execute("SELECT outbox.set_ephemeral(true)")
+    p.insert(6, 10)
+    assert p.execute("SELECT count(*) FROM outbox.events") == [(5,)], "its own rows it does"
+
+
+OLD_EVENT = """INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, created_at) VALUES ('t', 'k', 'T', now() - interval '9 days')"""
+OLD_ID = "SELECT inbox.accept('c', 'x'); SELECT * FROM inbox.make_partitions(current_date - 9, current_date - 9)"
+
+
+@pytest.mark.smoke
+def test_nobody_uses_the_row_type_of_a_partition(hostile):
+    p = hostile
+    apply_all(p)
+    p.execute(f"{OLD_EVENT}; SELECT * FROM outbox.maintain(keep => '20 days'); {OLD_ID}; GRANT USAGE ON SCHEMA outbox, inbox TO app")
+    tables = [row[0] for row in p.execute("SELECT c.oid::regclass::text FROM pg_class c WHERE relnamespace::regnamespace::text IN ('outbox', 'inbox', 'walpost')"
+                                          " AND relkind IN ('r', 'p')")]
+    assert sum("events_p" in table for table in tables) > 3, tables
+    with p.connected(user="app") as cursor:
+        for table in tables:
+            with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+                cursor.execute(f"CREATE TEMP TABLE mine (x {table})")
+    # As after a dump and its restore.
+    p.execute("GRANT USAGE ON TYPE outbox.events TO PUBLIC")
+    assert psql(p, "postgres", SQL / "R__roles.sql").returncode == 0
+    assert p.execute("SELECT has_type_privilege('app', (SELECT reltype FROM pg_class WHERE oid = 'outbox.events'::regclass), 'USAGE')") == [(False,)]
 
 
 # A REVOKE takes nothing that somebody else has granted: what is said has to help all the same.

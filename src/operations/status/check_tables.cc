@@ -168,7 +168,7 @@ class TablesCheck {
           grant.what,
           absl::StrFormat("lets others create in it: role %s, whose code would run with the "
                           "rights of whoever uses what walpost made there: %s",
-                          grant.role, grant.revoke));
+                          grant.role, grant.cure));
     }
     for (const Grant& grant : *writers) {
       found_.Warn(
@@ -176,7 +176,7 @@ class TablesCheck {
           absl::StrFormat("role %s may change what walpost goes by, so events could be left out, "
                           "or forged: %s; a walpost or an operator of yours gets its rights as a "
                           "member of a role (docs/database.md)",
-                          grant.role, grant.revoke));
+                          grant.role, grant.cure));
     }
   }
 
