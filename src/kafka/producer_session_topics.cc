@@ -17,6 +17,14 @@ using delivery::Failure;
 using delivery::FailureKind;
 using delivery::SubmitResult;
 
+namespace {
+
+TopicAnswer AnswerOf(std::size_t partitions, const TopicLimits& limits) {
+  return {partitions, limits.message_bytes_max, limits.compacts};
+}
+
+}  // namespace
+
 ProducerSession::TopicState* ProducerSession::StateOf(std::string_view name) {
   if (last_topic_ != nullptr && last_topic_->name == name) {
     return last_topic_;
@@ -154,6 +162,11 @@ bool ProducerSession::TakeAnswer(const TopicQuestion& found, TopicState* topic) 
   }
   topic->leaders = found.leaders;
   TakeLimits(found, topic);
+  if (const auto said = memory_->rejecting.find(topic->name);
+      said != memory_->rejecting.end() &&
+      said->second.answer != AnswerOf(topic->partition_count, topic->limits)) {
+    memory_->rejecting.erase(said);  // also when this one rejects nothing
+  }
   const auto rejected = memory_->rejected_times.find(topic->name);
   topic->dated_now = rejected != memory_->rejected_times.end() &&
                      rejected->second.age_max == topic->limits.age_max &&
@@ -254,8 +267,7 @@ bool ProducerSession::IsBelieved(const TopicState& topic) {
   const std::chrono::milliseconds wait = options_.unknown_topic_wait;
   const auto [found, added] = memory_->rejecting.try_emplace(topic.name);
   TopicMemory::Rejecting& said = found->second;
-  const TopicAnswer answer{topic.partition_count, topic.limits.message_bytes_max,
-                           topic.limits.compacts};
+  const TopicAnswer answer = AnswerOf(topic.partition_count, topic.limits);
   if (added || said.answer != answer) {
     said = {answer, now_.mono, now_.mono};
   } else if (now_.mono >= said.asked_at + std::max(wait, 2 * kAnswerKept)) {

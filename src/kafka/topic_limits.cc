@@ -132,6 +132,7 @@ TopicLimits LimitsOf(
     const std::vector<std::pair<std::string_view, std::string_view>>& configuration) {
   TopicLimits limits;
   std::optional<std::int64_t> retention;
+  std::optional<std::int64_t> retention_bytes;
   std::optional<std::int64_t> segment;
   std::optional<std::int64_t> before;
   std::optional<std::int64_t> after;
@@ -148,6 +149,8 @@ TopicLimits LimitsOf(
       limits.uncompressed = value == "uncompressed";
     } else if (name == "retention.ms") {
       retention = Number(value);
+    } else if (name == "retention.bytes") {
+      retention_bytes = Number(value);
     } else if (name == "delete.retention.ms") {
       limits.tombstone_retention =
           milliseconds(std::max<std::int64_t>(Number(value).value_or(0), 0));
@@ -170,6 +173,12 @@ TopicLimits LimitsOf(
     limits.retention = milliseconds(*retention);
     // Half of it, so that consumers have the other half to read the record.
     limits.age_max = *limits.retention / 2;
+  }
+  if (limits.deletes && retention && *retention >= 0) {
+    limits.tombstone_retention = std::min(limits.tombstone_retention, milliseconds(*retention));
+  }
+  if (limits.deletes && retention_bytes.value_or(-1) >= 0) {
+    limits.tombstone_retention = milliseconds(0);  // what is newer may go at any time
   }
   // Half of each, too: the broker's clock is another one, and the record is on its way for a while.
   for (const std::optional<std::int64_t>& bound : {before, difference}) {

@@ -40,7 +40,7 @@ struct TopicLimits {
   bool compacts = false;
   bool deletes = false;
   std::optional<std::chrono::milliseconds> retention;  // where it deletes; nullopt = without end
-  // Where it compacts: a record without a value stays at least as long.
+  // Where it compacts: what is newest of its key, or has deleted it, stays at least as long.
   std::chrono::milliseconds tombstone_retention{0};
   std::optional<std::int64_t> min_insync_replicas;
 };

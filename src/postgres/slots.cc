@@ -1,12 +1,19 @@
 #include "postgres/slots.h"
 
+#include <poll.h>
+
+#include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "postgres/connection.h"
 #include "postgres/sqlstate.h"
@@ -75,6 +82,28 @@ SlotInfo SlotOf(const Row& row) {
   slot.failover = row[14] == "t";
   slot.synced = row[15] == "t";
   return slot;
+}
+
+// The transactions that run, and who runs them. Any role may read pg_locks.
+constexpr char kRunning[] =
+    "SELECT l.transactionid, CASE WHEN l.pid IS NULL THEN 'prepared transaction ' || "
+    "coalesce(quote_literal(p.gid), '?') ELSE format('PID %s (%s, %s, transaction open for %s)', "
+    "l.pid, a.usename, coalesce(nullif(a.application_name, ''), '?'), date_trunc('second', now() - "
+    "a.xact_start)) END FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON "
+    "a.pid "
+    "= l.pid LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = l.transactionid WHERE "
+    "l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted";
+constexpr int kLookAgainMs = 100;
+
+using Running = std::map<std::string, std::string>;
+
+absl::StatusOr<Running> RunningTransactions(SqlConnection* connection) {
+  ASSIGN_OR_RETURN(const std::vector<Row> rows, connection->Query(kRunning));
+  Running running;
+  for (const Row& row : rows) {
+    running.emplace(row[0].value_or(""), row[1].value_or("?"));
+  }
+  return running;
 }
 
 // Who holds up the creation: the walsender waits for one transaction after the other.
@@ -240,6 +269,26 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
     RETURN_IF_ERROR(ShowSnapshot(options, &connection));
   }
   return slot;
+}
+
+absl::Status AwaitTransactions(SqlConnection* connection, std::chrono::milliseconds timeout) {
+  const Deadline deadline = std::chrono::steady_clock::now() + timeout;
+  ASSIGN_OR_RETURN(Running running, RunningTransactions(connection));
+  while (!running.empty()) {
+    if (std::chrono::steady_clock::now() >= deadline) {
+      std::set<std::string> by;  // a savepoint has a transaction of its own
+      std::transform(running.begin(), running.end(), std::inserter(by, by.end()),
+                     [](const auto& each) { return each.second; });
+      return absl::DeadlineExceededError(absl::StrFormat(
+          "waited %d s for transactions to end: %s; end them or try again in a quieter moment",
+          std::chrono::duration_cast<std::chrono::seconds>(timeout).count(),
+          absl::StrJoin(by, ", ")));
+    }
+    poll(nullptr, 0, kLookAgainMs);
+    ASSIGN_OR_RETURN(const Running now, RunningTransactions(connection));
+    std::erase_if(running, [&now](const auto& each) { return !now.contains(each.first); });
+  }
+  return absl::OkStatus();
 }
 
 absl::Status DropSlot(SqlConnection* connection, const std::string& name) {

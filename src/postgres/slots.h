@@ -75,6 +75,10 @@ struct CreatedSlot {
 // A logical slot with pgoutput.
 absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options);
 
+// Until all transactions have ended that run now, and that CreateSlot would wait for: what must not be
+// changed in vain comes behind it. kDeadlineExceeded names them.
+absl::Status AwaitTransactions(SqlConnection* connection, std::chrono::milliseconds timeout);
+
 absl::Status DropSlot(SqlConnection* connection, const std::string& name);
 
 }  // namespace walpost::postgres

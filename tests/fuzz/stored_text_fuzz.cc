@@ -72,12 +72,14 @@ void CheckSchemaNeed(std::string_view text) {
   CHECK(again.ok() && *again == *need) << text;
 }
 
+constexpr char kHere[] = "7";
+
 void CheckBackfill(std::string_view text) {
-  const auto gap = operations::Gap::FromJson(std::string(text));
+  const auto gap = operations::Gap::FromJson(std::string(text), kHere);
   if (!gap.ok()) {
     return;
   }
-  const auto again = operations::Gap::FromJson(gap->ToJson());
+  const auto again = operations::Gap::FromJson(gap->ToJson(), kHere);
   CHECK(again.ok());
   CHECK(again->from == gap->from && again->notes == gap->notes && again->since_ms == gap->since_ms);
 }

@@ -199,6 +199,21 @@ def test_compacted_topic_does_not_show_what_is_missing(make_pipeline):
     assert code == 75 and found["topic_compacted"] == 1 and found["ok"] == 39
 
 
+# Whoever reads ids can write events with them: their records are not about the rows of others.
+@pytest.mark.parametrize("key", ["key-1", "another"])
+def test_row_of_the_same_id_stands_for_no_other(make_pipeline, key):
+    p = make_pipeline().start()
+    delivered(p, 1, 5)
+    lost = p.execute("SELECT id::text FROM outbox.events WHERE aggregate_id = 'key-1'")
+    rewritten(p, lambda records: [record for record in records if event_id(record) not in {row[0] for row in lost}])
+    for event, in lost:
+        p.execute("SELECT outbox.emit('T', %s, %s, 'forged'::text, id => %s)", p.name, key, event)
+    p.wait_confirmed()
+    code, said = audit(p)
+    own = 2 * len(lost) if key == "key-1" else len(lost)
+    assert code == 75 and said["ids_shared"] == own and said["ok"] == 5 + len(lost) - own, (code, said)
+
+
 def test_records_without_ids_cannot_be_distinguished(make_pipeline):
     p = make_pipeline().start()
     delivered(p)

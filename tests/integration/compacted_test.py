@@ -1,6 +1,7 @@
 """Compacted topics whose keys get events from elsewhere, too: which is newer, a row that is not there or what is there, is not known."""
 
 import pytest
+import servers
 from confluent_kafka import Producer
 
 
@@ -19,14 +20,17 @@ def outbox(table):
             "columns": {"seq": "n", "timestamp": "happened"}}
 
 
+TABLE = """CREATE TABLE {table} (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text, payload text,
+    n bigint GENERATED ALWAYS AS IDENTITY, happened timestamptz DEFAULT now(), created_at timestamptz DEFAULT now())"""
+
+
 @pytest.fixture(name="two")
 def fixture_two(make_pipeline, kafka):
     """Two tables that send to one topic."""
     p = make_pipeline(create_topic=False, config={"outboxes": [outbox("a"), outbox("b")]})
     kafka.create_topic(f"outbox.event.{p.name}", 1)
     for table in "ab":
-        p.execute(f"CREATE TABLE {table} (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text, aggregateid text, type text,"
-                  " payload text, n bigint GENERATED ALWAYS AS IDENTITY, happened timestamptz DEFAULT now(), created_at timestamptz DEFAULT now())")
+        p.execute(TABLE.format(table=table))
     return p.start()
 
 
@@ -106,6 +110,39 @@ def test_other_tables_event_with_a_time_of_before_is_not_believed_to_be_older(tw
     rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
     assert rejected.returncode == 78 and topic in rejected.stderr and "--send-unproven" in rejected.stderr, rejected
     assert values(p, topic) == ["new"]
+
+
+# The stream would bring the row in its order; a verb cannot know it.
+def test_slot_that_has_the_row_in_its_order_stays(two):
+    p, topic = two, f"outbox.event.{two.name}"
+    p.kafka.alter_topic(topic, {"cleanup.policy": "compact"})
+    delivered(p, "a", "first")
+    assert p.walpost.stop() == 0
+    add(p, "b", "next")
+    for arguments in ([], ["--yes"]):
+        rejected = p.walpost.verb("slot", "recreate", *arguments, check=False)
+        assert rejected.returncode == 78 and "--send-unproven" in rejected.stderr, rejected
+    assert p.slot() and p.execute("SELECT backfilled FROM walpost.pipeline") == [(True,)]
+    p.walpost.start()
+    p.wait_confirmed()
+    assert values(p, topic) == ["first", "next"]
+
+
+# What is newer goes by retention.ms, long before what deletes a key goes by delete.retention.ms.
+def test_topic_that_also_deletes_by_age_does_not_show_what_was_newer(make_pipeline, workspace):
+    kafka = workspace.kafka(settings={"log.retention.check.interval.ms": 300, "log.initial.task.delay.ms": 100, "log.segment.delete.delay.ms": 100})
+    p = make_pipeline(on_kafka=kafka, config={"outboxes": [outbox("a")]}, create_topic=False)
+    topic = f"outbox.event.{p.name}"
+    kafka.create_topic(topic, 1, {"cleanup.policy": "compact,delete", "retention.ms": "3000"})
+    p.execute(TABLE.format(table="a"))
+    p.start()
+    delivered(p, "a", "old")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, key="k", value="corrected")
+    producer.flush()
+    servers.wait_for(lambda: values(p, topic) == [], 90, "retention to take both")
+    rejected = p.walpost.verb("replay", "--missing", "--in-place", check=False)
+    assert rejected.returncode == 78 and "--send-unproven" in rejected.stderr and values(p, topic) == [], rejected
 
 
 @pytest.mark.parametrize("order", [None, "NULL", "7"], ids=["no_column", "null", "equal"])

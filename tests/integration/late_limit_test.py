@@ -1,6 +1,7 @@
 """A broker rejects a record that is too large, and the topic's limits take it: its leader may hear of a change later than others."""
 
 import threading
+import time
 
 import pytest
 import servers
@@ -53,6 +54,23 @@ def test_event_that_was_too_large_for_a_moment_is_delivered(make_pipeline, answe
     p.wait_confirmed()
     assert not skipped(p)
     assert len(kafka.read_all(p.name)) == 1
+
+
+# The time that a limit must have stood for does not begin before another limit was seen.
+def test_limit_that_was_raised_in_between_is_believed_no_earlier_than_a_new_one(make_pipeline, kafka):
+    p = pipeline_on(make_pipeline, kafka, "12s")
+    kafka.alter_topic(p.name, {"max.message.bytes": "1000"})
+    p.insert_large(1500)
+    servers.wait_for(lambda: p.walpost.status()["events"]["in_flight"] == 1, 20, "it to wait")
+    kafka.alter_topic(p.name, {"max.message.bytes": "4000"})
+    p.wait_confirmed()
+    began = time.monotonic()
+    servers.wait_for(lambda: time.monotonic() > began + 8, 20, "most of the time to pass")
+    kafka.alter_topic(p.name, {"max.message.bytes": "1000"})
+    lowered = time.monotonic()
+    p.insert_large(1500)
+    servers.wait_for(lambda: skipped(p), 60, "the decision")
+    assert time.monotonic() - lowered > 11
 
 
 def test_event_that_stays_too_large_is_decided(make_pipeline, answering):

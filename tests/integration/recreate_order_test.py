@@ -1,5 +1,6 @@
 """`walpost slot recreate`: what stands in its way is found before the slot is dropped, and what one attempt leaves is known to the next."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +18,17 @@ def stopped(make_pipeline, **options):
     p.insert(6, 10)
     servers.wait_for(lambda: not p.slot()["active"], 20, "the slot to be free")
     return p
+
+
+@contextlib.contextmanager
+def begun(p):
+    """`slot recreate --yes`, in the background."""
+    with subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), "slot", "recreate", "--yes"],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as attempt:
+        try:
+            yield attempt
+        finally:
+            attempt.kill()  # also where a test has stopped it
 
 
 # Nothing else has a message that waits in the slot.
@@ -45,6 +57,52 @@ def test_slot_stays_while_somebody_holds_what_must_be_locked(make_pipeline):
         assert p.slot() and p.execute("SELECT backfilled FROM walpost.pipeline") == [(True,)]
     p.walpost.verb("slot", "recreate", "--yes")
     assert p.ids() == p.stored_ids()
+
+
+# A new slot begins when they have ended: until then there would be none.
+@pytest.mark.smoke
+@pytest.mark.parametrize("begin", ["SELECT pg_current_xact_id()", "SELECT pg_current_xact_id(); PREPARE TRANSACTION '{name}'"], ids=["open", "prepared"])
+def test_slot_stays_while_a_transaction_is_open(make_pipeline, begin, workspace):
+    p = stopped(make_pipeline, on_postgres=workspace.postgres(settings={"max_prepared_transactions": "2"}))
+    with p.connected(autocommit=False) as cursor:
+        cursor.execute(begin.format(name=p.name))
+        with begun(p) as attempt:
+            servers.wait_for(lambda: p.execute("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%%l.transactionid%%' AND pid <> pg_backend_pid()")
+                             != [(0,)], 60, "it to wait", every=0.01)
+            assert p.slot() and attempt.poll() is None
+            cursor.connection.rollback()
+            if "PREPARE" in begin:
+                p.execute(f"ROLLBACK PREPARED '{p.name}'")
+            said = attempt.communicate(timeout=120)[0]
+    assert attempt.returncode == 0, said
+    assert p.ids() == p.stored_ids()
+
+
+# The one that sends must be the one whose slot is there.
+@pytest.mark.parametrize("arguments", [[], ["--leave-gap"]], ids=["recreate", "leave gap"])
+@pytest.mark.parametrize("moment", ["its slot is there", "it sends"])
+def test_slot_that_another_attempt_has_made_is_not_dropped(make_pipeline, arguments, moment):
+    p = stopped(make_pipeline)
+    p.insert(11, 60_000)
+    old = p.slot()["confirmed"]
+    if moment == "it sends":
+        reached = lambda: "sending" in (p.execute("SELECT backfill::text FROM walpost.pipeline")[0][0] or "")
+    else:
+        reached = lambda: (p.slot() or {"confirmed": 0})["confirmed"] not in (0, old)
+    with begun(p) as first:
+        servers.wait_for(reached, 60, moment, every=0.002)
+        os.kill(first.pid, signal.SIGSTOP)
+        p.insert(60_001, 60_005)
+        second = p.walpost.verb("slot", "recreate", "--yes", *arguments, check=False)
+        assert second.returncode == 78 and "another walpost is sending" in second.stderr, second
+        assert p.walpost.verb("slot", "drop", "--yes", check=False).returncode == 78
+        os.kill(first.pid, signal.SIGCONT)
+        said = first.communicate(timeout=120)[0]
+    assert first.returncode == 0, said
+    p.walpost.works_hard = True
+    p.walpost.start()
+    p.wait_confirmed()
+    assert set(p.ids()) == set(p.stored_ids())
 
 
 # Then another one may have begun anew, and the rows are not sent because this one has ended.
@@ -108,3 +166,37 @@ def test_rows_that_can_be_no_records_are_kept_when_they_are_left_out(make_pipeli
     p.walpost.start()
     p.walpost.verb("dlq", "discard", "--reason", "transactions_skipped", "--yes")
     assert p.execute("SELECT count(*) FROM walpost.dead_letters WHERE closed_at IS NULL") == [(0,)]
+
+
+# Positions of one log, and notes about another: a dump brings the first along.
+def test_gap_of_another_cluster_says_nothing_here(make_pipeline, workspace):
+    p = make_pipeline(on_postgres=workspace.postgres()).start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    for _ in range(6):  # the log of the other cluster is shorter
+        p.execute("SELECT pg_switch_wal(), pg_logical_emit_message(true, 'x', 'y')")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.walpost.start()
+    assert p.walpost.stop() == 0
+    p.insert(6, 60_000)
+    with begun(p) as attempt:
+        servers.wait_for(lambda: p.execute("SELECT backfilled FROM walpost.pipeline") == [(False,)], 60, "the gap to be noted", every=0.002)
+        attempt.kill()
+    other = workspace.postgres()
+    other.create_database(p.database)
+    rows = p.execute("SELECT id::text, created_at FROM outbox.events")
+    record = p.execute("SELECT name, slot, publication, system_identifier, consistent_point, delivered_lsn, backfilled, backfill::text FROM walpost.pipeline")
+    p.postgres = other
+    for path in sorted((servers.ROOT / "sql").glob("V*.up.sql")):
+        other.execute(path.read_text(encoding="utf-8"), database=p.database)
+    p.execute("INSERT INTO walpost.pipeline (name, slot, publication, system_identifier, consistent_point, delivered_lsn, backfilled, backfill)"
+              " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", *record[0])
+    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, created_at) SELECT id, %s, 'key', 'T', '', at"
+              " FROM unnest(%s::uuid[], %s::timestamptz[]) AS rows (id, at)", p.name, [row[0] for row in rows], [row[1] for row in rows])
+    p.insert(70_001, 70_007)
+    p.execute("SELECT * FROM outbox.maintain()")
+    moved = p.another(conninfo=other.conninfo(p.database))
+    said = moved.verb("slot", "recreate", "--yes").stdout
+    assert f"{len(rows) + 7 - 5} events sent, 5 are in Kafka already" in said, said
+    assert set(p.ids()) == set(p.stored_ids())

@@ -85,8 +85,9 @@ class Undeliverables {
     if (!decide_.filter.Matches(row)) {
       return absl::OkStatus();
     }
-    // It stands for rows that may be nowhere else.
-    if (decide_.filter.empty() && row.reason == kTransactionsSkipped) {
+    // It stands for rows that may be nowhere else: who means it names it.
+    if (row.reason == kTransactionsSkipped && decide_.filter.reason != kTransactionsSkipped &&
+        !decide_.filter.one_event()) {
       text_ += absl::StrFormat("left as it is, %s: %s; --reason %s is for it\n", row.reason,
                                Printable(row.detail), row.reason);
       return absl::OkStatus();

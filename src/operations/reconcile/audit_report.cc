@@ -22,7 +22,7 @@ constexpr std::array<Words, AuditReport::kFindings> kWords = {{
     {"topic_begins_later", "unknown: the topic begins later"},
     {"topic_compacted", "unknown: the topic is compacted"},
     {"records_without_id", "unknown: records without id"},
-    {"ids_shared", "unknown: another table has such ids"},
+    {"ids_shared", "unknown: another row has this id"},
     {"compaction_unknown", "unknown: is the topic compacted?"},
     {"dead_lettered", "dead-lettered"},
     {"parked", "parked"},

@@ -26,47 +26,35 @@ using postgres::SqlConnection;
 using Reading = RowReader::Reading;
 
 constexpr std::chrono::milliseconds kPolicyWait{5'000};  // for each answer
-constexpr char kLockLost[] = "the session that keeps other walposts away has ended: run this again";
 
 }  // namespace
 
 std::string Gap::ToJson() const {
-  nlohmann::json json{{"from", from.ToString()}, {"notes", notes.ToString()}};
+  nlohmann::json json{{"cluster", cluster}, {"from", from.ToString()}, {"notes", notes.ToString()}};
   if (since_ms) {
     json["since_ms"] = *since_ms;
   }
   return json.dump();
 }
 
-absl::StatusOr<Gap> Gap::FromJson(const std::string& text) {
+absl::StatusOr<Gap> Gap::FromJson(const std::string& text, const std::string& here) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("from") || !json["from"].is_string()) {
     return absl::DataLossError("walpost.pipeline.backfill cannot be read: somebody has edited it");
   }
   Gap gap;
+  gap.cluster = here;
+  if (json.contains("since_ms") && json["since_ms"].is_number_integer()) {
+    gap.since_ms = json["since_ms"].get<std::int64_t>();
+  }
+  if (!json.contains("cluster") || json["cluster"] != here) {
+    return gap;  // a dump has brought it: positions of another log say nothing here
+  }
   ASSIGN_OR_RETURN(gap.from, base::Lsn::Parse(json["from"].get<std::string>()));
   if (json.contains("notes") && json["notes"].is_string()) {
     ASSIGN_OR_RETURN(gap.notes, base::Lsn::Parse(json["notes"].get<std::string>()));
   }
-  if (json.contains("since_ms") && json["since_ms"].is_number_integer()) {
-    gap.since_ms = json["since_ms"].get<std::int64_t>();
-  }
   return gap;
-}
-
-// An autovacuum of the table gives way within deadlock_timeout, a second as a rule.
-absl::Status LockRowsToSend(SqlConnection* connection) {
-  RETURN_IF_ERROR(connection->Execute(
-      "SET idle_in_transaction_session_timeout = 0; BEGIN; SET LOCAL lock_timeout = '3s'"));
-  const absl::Status locked =
-      connection->Execute("LOCK TABLE walpost.pipeline IN SHARE UPDATE EXCLUSIVE MODE");
-  if (connection->last_sqlstate() == postgres::sqlstate::kLockNotAvailable) {
-    return absl::FailedPreconditionError(
-        "another walpost is sending these rows just now, or a session has locked walpost.pipeline "
-        "by VACUUM, ANALYZE or the like: run this again when it has ended (pg_locks names it)");
-  }
-  RETURN_IF_ERROR(locked);
-  return connection->Execute("SET LOCAL lock_timeout TO DEFAULT");
 }
 
 Backfill::Backfill(const BackfillOptions& options) : options_(options), gap_(options.gap) {}
@@ -143,10 +131,9 @@ absl::StatusOr<std::string> Backfill::Bound(std::uint32_t source, const RowReade
   return note.settled.empty() ? "true" : absl::StrFormat("(%s) IS NOT TRUE", note.settled);
 }
 
-absl::StatusOr<std::string> Backfill::Run() {
+absl::StatusOr<std::string> Backfill::Run(RowsLock* lock) {
   const postgres::ConnectOptions& server = options_.pipeline.source;
-  ASSIGN_OR_RETURN(lock_, SqlConnection::Connect(server.conninfo, server.application_name));
-  RETURN_IF_ERROR(LockRowsToSend(&*lock_));
+  lock_ = lock;
   ASSIGN_OR_RETURN(connection_, SqlConnection::Connect(server.conninfo, server.application_name));
   RETURN_IF_ERROR(ReadPlace());
   RETURN_IF_ERROR(CheckRest());
@@ -158,13 +145,9 @@ absl::StatusOr<std::string> Backfill::Run() {
     ASSIGN_OR_RETURN(const std::string line, Send(source));
     text += line;
   }
-  // By the session that has the lock: without it another walpost may be sending by now.
-  const absl::Status done =
-      lock_
-          ->Query("UPDATE walpost.pipeline SET backfilled = true, backfill = NULL WHERE name = $1",
-                  {options_.pipeline.name})
-          .status();
-  RETURN_IF_ERROR(base::Annotate(lock_->EndTransaction(done), kLockLost));
+  RETURN_IF_ERROR(lock->EndWith(
+      "UPDATE walpost.pipeline SET backfilled = true, backfill = NULL WHERE name = $1",
+      {options_.pipeline.name}));
   return text;
 }
 
@@ -176,6 +159,30 @@ absl::Status Backfill::Judge(const std::string& doubt) const {
 absl::Status Backfill::CheckGap() {
   RETURN_IF_ERROR(CheckIds());
   return CheckTopics();
+}
+
+// What the table, and the topics, say before the slot is dropped that has the rows in their order.
+absl::Status Backfill::CheckRows() {
+  const postgres::ConnectOptions& server = options_.pipeline.source;
+  for (std::uint32_t source = 0;
+       source < options_.pipeline.outboxes.size() && !options_.send_unproven; ++source) {
+    ASSIGN_OR_RETURN(SqlConnection connection,
+                     SqlConnection::Connect(server.conninfo, server.application_name));
+    absl::StatusOr<RowReader> reader =
+        RowReader::Create(std::move(connection), server.publication,
+                          options_.pipeline.outboxes[source], source, &schemas_);
+    if (absl::IsNotFound(reader.status())) {
+      continue;
+    }
+    RETURN_IF_ERROR(base::Annotate(reader.status(), NameAt(source)));
+    ASSIGN_OR_RETURN(const std::string where, Bound(source, *reader, reader->connection()));
+    RETURN_IF_ERROR(reader->Open(where, Reading::kTwice));
+    readers_.emplace(source, *std::move(reader));
+    RETURN_IF_ERROR(base::Annotate(FindSettled(source), NameAt(source)));
+    RETURN_IF_ERROR(base::Annotate(Judge(tables_[source].settled_rows.doubt), NameAt(source)));
+    readers_.erase(source);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Backfill::CheckIds() {
@@ -249,10 +256,12 @@ absl::Status Backfill::CheckRest() {
 }
 
 absl::Status Backfill::ReadPlace() {
-  ASSIGN_OR_RETURN(const std::vector<Row> rows,
-                   connection_->Query("SELECT snapshot, backfill ->> 'gap' FROM walpost.pipeline "
-                                      "WHERE name = $1",
-                                      {options_.pipeline.name}));
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection_->Query("SELECT p.snapshot, p.backfill ->> 'gap', c.system_identifier "
+                         "FROM walpost.pipeline p CROSS JOIN pg_control_system() c "
+                         "WHERE p.name = $1",
+                         {options_.pipeline.name}));
   if (rows.empty() || !rows[0].at(0)) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "walpost.pipeline has no snapshot for pipeline '%s': the slot was made anew, and that was "
@@ -261,7 +270,7 @@ absl::Status Backfill::ReadPlace() {
   }
   snapshot_ = *rows[0][0];
   if (rows[0].at(1)) {
-    ASSIGN_OR_RETURN(gap_, Gap::FromJson(*rows[0][1]));
+    ASSIGN_OR_RETURN(gap_, Gap::FromJson(*rows[0][1], rows[0].at(2).value_or("")));
   }
   return absl::OkStatus();
 }
@@ -326,6 +335,8 @@ absl::Status Backfill::OpenLater(std::uint32_t source, const std::string& after)
   ASSIGN_OR_RETURN(RowReader reader,
                    RowReader::Create(std::move(connection), server.publication,
                                      options_.pipeline.outboxes[source], source, &schemas_));
+  const std::string seen =
+      absl::StrFormat("pg_visible_in_snapshot(t.tx, %s)", QuoteLiteral(snapshot_));
   bool known = reader.HasTransactionIds();
   if (known) {
     ASSIGN_OR_RETURN(known, reader.TransactionsAreOurs());
@@ -336,7 +347,17 @@ absl::Status Backfill::OpenLater(std::uint32_t source, const std::string& after)
         "column tx of type xid8 that this cluster has filled in every row: `walpost slot recreate "
         "--yes` begins anew, and sends what Kafka does not hold");
   }
-  std::string where = absl::StrFormat("pg_visible_in_snapshot(t.tx, %s)", QuoteLiteral(snapshot_));
+  ASSIGN_OR_RETURN(const bool doubtful,
+                   reader.HasAny(absl::StrFormat("%s AND t.xmin <> t.tx::xid AND NOT %s", seen,
+                                                 OlderThanAllRunningSql(snapshot_))));
+  RETURN_IF_ERROR(Judge(
+      doubtful
+          ? "it was interrupted, and rows with a tx of before were changed or written since. "
+            "What was only changed is in no stream, what was written is. If all of it was only "
+            "changed, --send-unproven sends it; else `walpost slot recreate --yes` begins anew, "
+            "and sends what Kafka does not hold"
+          : ""));
+  std::string where = seen;
   if (gap_) {
     ASSIGN_OR_RETURN(const std::string bound, Bound(source, reader, reader.connection()));
     where += " AND " + bound;
@@ -360,7 +381,7 @@ absl::Status Backfill::FindSettled(std::uint32_t source) {
   options.from_oldest_row = gap_ && gap_->since_ms;
   options.shared_ids = shared_ids_;
   ASSIGN_OR_RETURN(
-      tables_.at(source).settled_rows,
+      tables_[source].settled_rows,
       FindSettledRows(options_.pipeline, options, NameAt(source), &readers_.at(source)));
   return absl::OkStatus();
 }
@@ -411,7 +432,7 @@ absl::StatusOr<Backfill::Left> Backfill::ReadNote(const std::string& table) {
 }
 
 absl::Status Backfill::Note(const std::string& table, const Left& left) {
-  RETURN_IF_ERROR(base::Annotate(lock_->Execute("SELECT"), kLockLost));
+  RETURN_IF_ERROR(lock_->Check());
   if (sender_ && sender_->left_out() > 0 && !left_out_noted_) {
     // Now, since whoever goes on after an interruption passes these rows by.
     RETURN_IF_ERROR(NoteSkipped(options_.pipeline, "",

@@ -25,6 +25,7 @@
 #include "envelope/schema_table.h"
 #include "operations/deadletters/dlq.h"
 #include "operations/outcome.h"
+#include "operations/reconcile/rows_lock.h"
 #include "operations/reconcile/settled_rows.h"
 #include "operations/rows/row_reader.h"
 #include "operations/rows/row_sender.h"
@@ -35,14 +36,16 @@ namespace walpost::operations {
 
 // What lies between a slot that was lost and the one in its place.
 struct Gap {
-  base::Lsn from;  // everything before it is in Kafka; 0/0 = not known
+  std::string cluster;  // system identifier: whose positions these are
+  base::Lsn from;       // everything before it is in Kafka; 0/0 = not known
   // Notes of outbox.maintain count up to here: as far as the database itself knows to be delivered. By
   // `from` alone they must not be chosen, which may be of another history of the server. 0/0 = none.
   base::Lsn notes;
   std::optional<std::int64_t> since_ms;  // instead: an operator says so, of created_at
 
   std::string ToJson() const;
-  static absl::StatusOr<Gap> FromJson(const std::string& json);
+  // On cluster `here`.
+  static absl::StatusOr<Gap> FromJson(const std::string& json, const std::string& here);
 };
 
 struct BackfillOptions {
@@ -57,11 +60,6 @@ struct BackfillOptions {
   OnWarning on_warning;
 };
 
-// Begins a transaction of `connection` that keeps others from sending the same rows until it ends. By a
-// lock that only the owner of walpost.pipeline can take: an advisory one anybody could hold for ever.
-// kFailedPrecondition: somebody else has it.
-absl::Status LockRowsToSend(postgres::SqlConnection* connection);
-
 class Backfill {
  public:
   explicit Backfill(const BackfillOptions& options);
@@ -69,6 +67,8 @@ class Backfill {
   // Of a gap, before anything is changed: whether it is known what Kafka lacks.
   // kFailedPrecondition: it is not, and nobody has said that such rows are to be sent.
   absl::Status CheckGap();
+  // Also whether each row can be sent in its order. It reads all of them, and the topics.
+  absl::Status CheckRows();
 
   // Before the slot is made: begins a transaction of `connection`. Until it ends, nobody drops a table or
   // partition whose rows the slot will see, and no outbox.maintain runs. The one that writes the record of
@@ -81,7 +81,7 @@ class Backfill {
   absl::Status OpenIn(const std::string& snapshot);
 
   // Everything that is left, and the note that nothing is. Lines, in words.
-  absl::StatusOr<std::string> Run();
+  absl::StatusOr<std::string> Run(RowsLock* lock);
 
   // Of Run: rows that were left out since their topics take nothing.
   std::uint64_t closed_out() const { return closed_out_; }
@@ -122,7 +122,7 @@ class Backfill {
 
   const BackfillOptions& options_;
   std::optional<Gap> gap_;
-  std::optional<postgres::SqlConnection> lock_;  // in a transaction of LockRowsToSend
+  RowsLock* lock_ = nullptr;
   std::optional<postgres::SqlConnection> connection_;
   std::map<std::uint32_t, RowReader> readers_;  // by source
   std::map<std::uint32_t, std::string> note_warnings_;

@@ -4,7 +4,9 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -56,6 +58,11 @@ void SetKey(std::string_view topic, const Key& key, Entry* entry) {
     entry->key = {id.first, id.second};
   }
 }
+
+// The topic and the key of a row or record.
+using TopicAndKey = std::tuple<std::uint32_t, bool, std::array<std::uint64_t, 2>>;
+
+TopicAndKey TopicAndKeyOf(const Entry& entry) { return {entry.topic, entry.has_key, entry.key}; }
 
 DeadLetterFate FateOf(const base::DeadLetter& row) {
   if (row.closed) {
@@ -298,22 +305,32 @@ absl::Status Reconciliation::FindLate() {
   return absl::OkStatus();
 }
 
-// Of each row, by its id. One that is no UUID may be another pipeline's, too: the key shows whose it is.
+// Of each row, by its id. One that is no UUID may be another pipeline's, too: the key shows whose it is. Where
+// a topic should have several rows of one id, a writer has chosen it: each needs a record of its own.
 void Reconciliation::FindRecords(const std::string& id, Event* event) const {
+  std::map<TopicAndKey, std::set<Position>> records_of;
+  std::set<std::uint32_t> seen;  // topics
+  for (const auto& [kind, records] : event->records) {
+    if (MayBeOfHistory(records.first.position)) {
+      seen.insert(records.first.topic);
+      records_of[TopicAndKeyOf(records.first)].insert(records.first.position);
+    }
+  }
+  std::map<TopicAndKey, std::size_t> rows_of;
+  std::map<std::uint32_t, std::size_t> rows_in;
+  for (const Entry& row : event->rows) {
+    ++rows_of[TopicAndKeyOf(row)];
+    ++rows_in[row.topic];
+  }
   for (Entry& row : event->rows) {
     // A walpost of before made a record of it; for which topic, its row does not say any more.
     const bool any_topic = row.undeliverable && row.whole_id != WholeId{};
-    bool found = event->too_many;
-    for (const auto& [kind, records] : event->records) {
-      const Entry& record = records.first;
-      if ((any_topic || record.topic == row.topic) && MayBeOfHistory(record.position)) {
-        found = true;
-        const bool same_key = record.has_key == row.has_key && record.key == row.key;
-        row.in_topic = row.in_topic || any_topic || same_key || IsUuid(id);
-      }
-    }
-    row.in_topic = row.in_topic && !row.shared_id;
-    row.unproven = found && !row.in_topic;
+    const bool found = any_topic ? !seen.empty() : seen.contains(row.topic);
+    const std::size_t of_key = records_of[TopicAndKeyOf(row)].size();
+    const bool own = rows_in[row.topic] > 1 ? any_topic || of_key >= rows_of[TopicAndKeyOf(row)]
+                                            : any_topic || of_key > 0 || IsUuid(id);
+    row.in_topic = found && own && !row.shared_id;
+    row.unproven = (found || event->too_many) && !row.in_topic;
   }
 }
 

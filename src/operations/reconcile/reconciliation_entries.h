@@ -73,8 +73,8 @@ struct Records {
 
 // All that is known of one id.
 struct OfOneId {
-  using Key =
-      std::tuple<std::uint32_t, std::int32_t, bool, bool, bool, std::array<std::uint64_t, 2>>;
+  using Key = std::tuple<std::uint32_t, std::int32_t, bool, bool, bool,
+                         std::array<std::uint64_t, 2>, envelope::Position>;
 
   std::vector<Entry> rows;
   std::map<Key, Records> records;
@@ -84,7 +84,7 @@ struct OfOneId {
 
   void Add(const Entry& record, bool of_history) {
     const Key key(record.topic, record.partition, record.redelivered, of_history, record.has_key,
-                  record.key);
+                  record.key, record.position);
     const auto found = records.find(key);
     if (found != records.end()) {
       ++found->second.count;

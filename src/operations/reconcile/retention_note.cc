@@ -68,26 +68,30 @@ absl::StatusOr<std::string> WhyNot(SqlConnection* connection, const std::string&
   }
   ASSIGN_OR_RETURN(const std::vector<Grant> grants, FindWriters(connection, {schema}));
   for (const Grant& grant : grants) {
-    if (grant.what == notes.name) {
+    if (grant.what == notes.name || grant.what == kEveryTable) {
       return absl::StrFormat(
           "role %s, which is not trusted (docs/security.md), may write to it: %s", grant.role,
-          grant.revoke);
+          grant.cure);
     }
   }
   return std::string();
 }
 
-// As outbox.maintain decides it, see outbox.age_of: a row's tx may be that of another cluster.
+// As outbox.maintain decides it: a row's tx may be that of another cluster.
 std::string SettledSql(const std::string& snapshot) {
-  const std::string seen = postgres::QuoteLiteral(snapshot) + "::pg_snapshot";
-  return absl::StrFormat(
-      "(t.xmin = t.tx::xid AND pg_visible_in_snapshot(t.tx, %s) OR age(t.xmin) > (SELECT CASE WHEN "
-      "pg_snapshot_xmax(pg_current_snapshot())::text::bigint - oldest::text::bigint < 2000000000 "
-      "THEN age(oldest::xid) ELSE 2147483647 END FROM pg_snapshot_xmin(%s) AS oldest))",
-      seen, seen);
+  return absl::StrFormat("(t.xmin = t.tx::xid AND pg_visible_in_snapshot(t.tx, %s) OR %s)",
+                         postgres::QuoteLiteral(snapshot), OlderThanAllRunningSql(snapshot));
 }
 
 }  // namespace
+
+std::string OlderThanAllRunningSql(const std::string& snapshot) {
+  return absl::StrFormat(
+      "(age(t.xmin) > (SELECT CASE WHEN pg_snapshot_xmax(pg_current_snapshot())::text::bigint - "
+      "oldest::text::bigint < 2000000000 THEN age(oldest::xid) ELSE 2147483647 END FROM "
+      "pg_snapshot_xmin(%s) AS oldest))",
+      postgres::QuoteLiteral(snapshot));
+}
 
 absl::StatusOr<RetentionNote> FindRetentionNote(SqlConnection* connection,
                                                 const outbox::TableOptions& table, base::Lsn end) {

@@ -154,6 +154,7 @@ class Initializer {
     RETURN_IF_ERROR(EnsurePublication());
     // Before the slot, which keeps WAL from the moment it is there.
     RETURN_IF_ERROR(EnsureTopics());
+    RETURN_IF_ERROR(KeepOthersAway());
     RETURN_IF_ERROR(EnsureSlot());
     RETURN_IF_ERROR(EnsureRecord());
     RETURN_IF_ERROR(EnsurePrefixes());
@@ -308,6 +309,13 @@ class Initializer {
     return absl::OkStatus();
   }
 
+  absl::Status KeepOthersAway() {
+    if (backfill_ || options_.drop_slot) {
+      ASSIGN_OR_RETURN(lock_, RowsLock::Take(options_.source));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status EnsureSlot() {
     if (slot_ && backfill_ && !record_) {
       return absl::FailedPreconditionError(absl::StrFormat(
@@ -329,6 +337,11 @@ class Initializer {
     create.slot = options_.source.slot;
     create.application_name = options_.source.application_name;
     create.timeout = options_.slot_timeout;
+    if (options_.drop_slot) {
+      RETURN_IF_ERROR(
+          base::Annotate(postgres::AwaitTransactions(connection_, options_.slot_timeout),
+                         absl::StrFormat("slot '%s' was not dropped", create.slot)));
+    }
     if (backfill_) {
       holds_tables_ = true;
       RETURN_IF_ERROR(backfill_->HoldTables(connection_, options_.slot_timeout));
@@ -351,6 +364,9 @@ class Initializer {
 
   absl::Status EnsureRecord() {
     const bool keep = record_ && !options_.replaced;
+    if (lock_) {
+      RETURN_IF_ERROR(lock_->Check());
+    }
     // An attempt that is interrupted in between is begun anew, as long as the record has no snapshot of
     // the new slot; after that the gap is only sent, and streaming must be able to begin there.
     if (record_ && options_.replaced) {
@@ -419,7 +435,7 @@ class Initializer {
   }
 
   absl::Status RunBackfill() {
-    ASSIGN_OR_RETURN(const std::string lines, backfill_->Run());
+    ASSIGN_OR_RETURN(const std::string lines, backfill_->Run(&*lock_));
     done_ += lines;
     return absl::OkStatus();
   }
@@ -446,6 +462,7 @@ class Initializer {
   std::string consistent_point_;
   std::optional<std::string> snapshot_;
   std::optional<Backfill> backfill_;
+  std::optional<RowsLock> lock_;
   bool holds_tables_ = false;  // connection_ is in a transaction of Backfill::HoldTables
 };
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "operations/reconcile/rows_lock.h"
 #include "operations/setup/pipeline_record.h"
 #include "operations/setup/published.h"
 #include "postgres/slots.h"
@@ -126,6 +127,9 @@ Outcome SlotDrop(const InitOptions& options, bool confirmed) {
       options.source.slot, (*slot)->confirmed_flush_lsn.ToString());
   if (!confirmed) {
     return Outcome{kExitUsage, lost, "nothing was dropped; add --yes to drop it"};
+  }
+  if (const absl::Status idle = RowsLock::RequireFree(&*connection); !idle.ok()) {
+    return Failed(idle);
   }
   if (const absl::Status dropped = postgres::DropSlot(&*connection, options.source.slot);
       !dropped.ok()) {

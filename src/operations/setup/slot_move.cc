@@ -325,19 +325,19 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
 // Where the gap begins: what an interrupted attempt found, for by now another slot may be there.
 absl::StatusOr<Gap> FindGap(const RecreateOptions& options, const Mover& mover,
                             const std::optional<PipelineRecord>& record) {
+  const std::string here = std::to_string(mover.facts().system_identifier);
+  const bool recorded_here = record && record->system_identifier == here;
   Gap gap;
+  gap.cluster = here;
   if (record && record->gap) {
-    ASSIGN_OR_RETURN(gap, Gap::FromJson(*record->gap));
+    ASSIGN_OR_RETURN(gap, Gap::FromJson(*record->gap, here));
   } else if (record && !record->backfilled) {
     // Not even what was there before the first slot is all sent.
   } else if (mover.remembered()) {
     gap.from = mover.RememberedIsOfThisHistory() ? *mover.remembered() : Lsn();
-  } else if (options.init.progress_topic.empty() && record &&
-             record->system_identifier == std::to_string(mover.facts().system_identifier)) {
+  } else if (options.init.progress_topic.empty() && recorded_here) {
     gap.from = mover.facts().confirmed_flush_lsn;
   }
-  const bool recorded_here =
-      record && record->system_identifier == std::to_string(mover.facts().system_identifier);
   if (record && !record->gap && recorded_here && gap.from.valid()) {
     gap.notes = std::min(gap.from, record->delivered);
   }
@@ -345,14 +345,16 @@ absl::StatusOr<Gap> FindGap(const RecreateOptions& options, const Mover& mover,
   return gap;
 }
 
-// Before anything is changed.
-absl::Status CheckGap(const RecreateOptions& options, const Gap& gap) {
+// Before anything is changed. What a slot has still to read comes in its order, unless that slot is dropped.
+absl::Status CheckGap(const RecreateOptions& options, const Gap& gap, bool slot_reads) {
   if (options.leave_gap) {
     return absl::OkStatus();
   }
   BackfillOptions backfill = options.backfill;
   backfill.gap = gap;
-  return Backfill(backfill).CheckGap();
+  Backfill found(backfill);
+  RETURN_IF_ERROR(found.CheckGap());
+  return slot_reads ? found.CheckRows() : absl::OkStatus();
 }
 
 // False = there was none.
@@ -368,7 +370,7 @@ absl::StatusOr<bool> DropSlotIfThere(const std::string& name, SqlConnection* con
 // that is interrupted after this does not lose where the gap begins.
 absl::StatusOr<bool> RecordGapAndDropSlot(const PipelineRecord& record, const Gap& gap,
                                           const std::string& slot, SqlConnection* connection) {
-  RETURN_IF_ERROR(LockRowsToSend(connection));
+  RETURN_IF_ERROR(connection->Execute("BEGIN"));
   const absl::Status recorded = RecordGap(connection, record.name, gap.ToJson());
   absl::StatusOr<bool> dropped = recorded.ok() ? DropSlotIfThere(slot, connection) : recorded;
   RETURN_IF_ERROR(connection->EndTransaction(dropped.status()));
@@ -410,7 +412,7 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
     return anew.Decide(anew.facts().confirmed_flush_lsn);
   };
   absl::Status judged = CheckInit(init);
-  judged = judged.ok() ? CheckGap(options, gap) : judged;
+  judged = judged.ok() ? CheckGap(options, gap, mover.facts().confirmed_flush_lsn.valid()) : judged;
   if (!judged.ok()) {
     Outcome rejected = Failed(judged);
     rejected.output = text;

@@ -132,6 +132,20 @@ TEST(SafeTimestampTest, NothingIsChangedWithoutAClockOrWithoutATime) {
   EXPECT_EQ(SafeTimestampMs(0, limits, kNow), 0) << "when it is produced";
 }
 
+TEST(LimitsOfTest, WhatDeletesAKeyMayGoByRetentionToo) {
+  const auto retention = [](const std::string& policy, const std::string& name,
+                            const std::string& value) {
+    return LimitsOf({{"cleanup.policy", policy}, {"delete.retention.ms", "8000"}, {name, value}})
+        .tombstone_retention;
+  };
+  EXPECT_EQ(retention("compact", "retention.ms", "2000"), milliseconds(8'000));
+  EXPECT_EQ(retention("compact,delete", "retention.ms", "2000"), milliseconds(2'000));
+  EXPECT_EQ(retention("compact,delete", "retention.ms", "-1"), milliseconds(8'000));
+  EXPECT_EQ(retention("compact", "retention.bytes", "7"), milliseconds(8'000));
+  EXPECT_EQ(retention("compact,delete", "retention.bytes", "7"), milliseconds(0));
+  EXPECT_EQ(retention("compact,delete", "retention.bytes", "-1"), milliseconds(8'000));
+}
+
 TEST(LimitsOfTest, TheStricterOfRetentionAndTimestampLimitCounts) {
   EXPECT_EQ(LimitsOf({{"cleanup.policy", "delete"},
                       {"retention.ms", "8000"},

@@ -26,7 +26,7 @@ TEST(OfOneIdTest, RecordsOfOneKindAreCountedAndTheFirstIsKept) {
   event.Add(RecordAt(1, 1), true);
   event.Add(RecordAt(0, 1), /*of_history=*/false);
   ASSERT_EQ(event.records.size(), 3U);
-  const Records& three = event.records.at({0, 0, false, true, true, {0, 0}});
+  const Records& three = event.records.at({0, 0, false, true, true, {0, 0}, {}});
   EXPECT_EQ(three.count, 3U);
   EXPECT_EQ(three.first.number, 5U);
   EXPECT_FALSE(event.too_many);
@@ -41,7 +41,7 @@ TEST(OfOneIdTest, KindsAreBounded) {
   EXPECT_TRUE(event.too_many);
   EXPECT_EQ(event.records.size(), Records::kKindsMax);
   event.Add(RecordAt(0, 0, 0), true);
-  EXPECT_EQ(event.records.at({0, 0, false, true, true, {0, 0}}).count, 2U);
+  EXPECT_EQ(event.records.at({0, 0, false, true, true, {0, 0}, {}}).count, 2U);
 }
 
 TEST(OfOneIdTest, OfLateOnesTheFirstOfAPartitionIsKept) {

@@ -162,6 +162,21 @@ TEST_F(SlotsServerTest, CreationBehindAPreparedTransactionNamesIt) {
               HasSubstr("prepared transaction 'forgotten'"));
 }
 
+TEST_F(SlotsServerTest, WaitForTransactionsNamesThoseThatRanWhenItBegan) {
+  EXPECT_TRUE(AwaitTransactions(&*connection_, std::chrono::milliseconds(0)).ok());
+  auto writer = SqlConnection::Connect(server_->Conninfo(), "slow_writer");
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE(writer->Execute("BEGIN; INSERT INTO public.t VALUES (1)").ok());
+  server_->Sql("BEGIN; INSERT INTO public.t VALUES (1); PREPARE TRANSACTION 'forgotten'");
+  const absl::Status waited = AwaitTransactions(&*connection_, std::chrono::milliseconds(100));
+  server_->Sql("ROLLBACK PREPARED 'forgotten'");
+  EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(waited.message()), HasSubstr("slow_writer"));
+  EXPECT_THAT(std::string(waited.message()), HasSubstr("prepared transaction 'forgotten'"));
+  ASSERT_TRUE(writer->Execute("ROLLBACK").ok());
+  EXPECT_TRUE(AwaitTransactions(&*connection_, std::chrono::milliseconds(0)).ok());
+}
+
 TEST_F(SlotsServerTest, DroppedSlotIsGoneAndAMissingOneNotFound) {
   ASSERT_TRUE(CreateSlot(Options("walpost")).ok());
   EXPECT_TRUE(DropSlot(&*connection_, "walpost").ok());

@@ -1,0 +1,60 @@
+#include "operations/reconcile/rows_lock.h"
+
+#include "base/status.h"
+#include "postgres/sqlstate.h"
+
+namespace walpost::operations {
+namespace {
+
+using postgres::SqlConnection;
+
+absl::Status Lost(const absl::Status& status) {
+  return status.ok() ? status
+                     : absl::FailedPreconditionError(
+                           "the session that keeps other walposts away has ended, so another one "
+                           "may have begun: run this again: " +
+                           std::string(status.message()));
+}
+
+absl::Status Taken() {
+  return absl::FailedPreconditionError(
+      "another walpost is sending these rows just now, or a session has locked walpost.pipeline by "
+      "VACUUM, ANALYZE or the like: run this again when it has ended (pg_locks names it)");
+}
+
+}  // namespace
+
+// An autovacuum of the table gives way within deadlock_timeout, a second as a rule.
+absl::StatusOr<RowsLock> RowsLock::Take(const postgres::ConnectOptions& source) {
+  ASSIGN_OR_RETURN(SqlConnection connection,
+                   SqlConnection::Connect(source.conninfo, source.application_name));
+  RETURN_IF_ERROR(connection.Execute(
+      "SET idle_in_transaction_session_timeout = 0; BEGIN; SET LOCAL lock_timeout = '3s'"));
+  const absl::Status locked =
+      connection.Execute("LOCK TABLE walpost.pipeline IN SHARE UPDATE EXCLUSIVE MODE");
+  if (connection.last_sqlstate() == postgres::sqlstate::kLockNotAvailable) {
+    return Taken();
+  }
+  RETURN_IF_ERROR(locked);
+  RETURN_IF_ERROR(connection.Execute("SET LOCAL lock_timeout TO DEFAULT"));
+  return RowsLock(std::move(connection));
+}
+
+absl::Status RowsLock::RequireFree(SqlConnection* connection) {
+  ASSIGN_OR_RETURN(const std::vector<postgres::Row> locks,
+                   connection->Query("SELECT FROM pg_locks WHERE mode = 'ShareUpdateExclusiveLock' "
+                                     "AND granted AND relation = to_regclass('walpost.pipeline') "
+                                     "AND database = (SELECT oid FROM pg_database WHERE datname = "
+                                     "current_database())"));
+  return locks.empty() ? absl::OkStatus() : Taken();
+}
+
+absl::Status RowsLock::Check() { return Lost(connection_.Execute("SELECT")); }
+
+absl::Status RowsLock::EndWith(const std::string& sql,
+                               const std::vector<postgres::Cell>& parameters) {
+  const absl::Status done = connection_.Query(sql, parameters).status();
+  return Lost(connection_.EndTransaction(done));
+}
+
+}  // namespace walpost::operations
