@@ -13,6 +13,7 @@
 #include "kafka/topic_policy.h"
 #include "operations/deadletters/skipped_note.h"
 #include "operations/reconcile/retention_note.h"
+#include "operations/reconcile/shared_keys.h"
 #include "operations/rows/row_filter.h"
 #include "postgres/sqlstate.h"
 
@@ -108,10 +109,13 @@ absl::Status Backfill::OpenIn(const std::string& snapshot) {
     if (gap_) {
       ASSIGN_OR_RETURN(where, Bound(source, reader, reader.connection()));
     }
-    RETURN_IF_ERROR(reader.Open(where, gap_ ? Reading::kTwice : Reading::kInOrder));
+    RETURN_IF_ERROR(reader.Open(where, gap_ || options_.pipeline.outboxes.size() > 1
+                                           ? Reading::kTwice
+                                           : Reading::kInOrder));
+    tables_[source].settled_rows.settled.assign(reader.count(), false);
     readers_.emplace(source, std::move(reader));
   }
-  return absl::OkStatus();
+  return gap_ ? absl::OkStatus() : CheckKeys();  // of a gap once it is known what is sent
 }
 
 absl::StatusOr<std::string> Backfill::Bound(std::uint32_t source, const RowReader& reader,
@@ -141,6 +145,7 @@ absl::StatusOr<std::string> Backfill::Run(RowsLock* lock) {
   for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
     RETURN_IF_ERROR(Look(source));
   }
+  RETURN_IF_ERROR(CheckKeys());
   for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
     ASSIGN_OR_RETURN(const std::string line, Send(source));
     text += line;
@@ -180,9 +185,22 @@ absl::Status Backfill::CheckRows() {
     readers_.emplace(source, *std::move(reader));
     RETURN_IF_ERROR(base::Annotate(FindSettled(source), NameAt(source)));
     RETURN_IF_ERROR(base::Annotate(Judge(tables_[source].settled_rows.doubt), NameAt(source)));
-    readers_.erase(source);
   }
+  RETURN_IF_ERROR(CheckKeys());
+  readers_.clear();
   return absl::OkStatus();
+}
+
+absl::Status Backfill::CheckKeys() {
+  if (options_.send_unproven) {
+    return absl::OkStatus();
+  }
+  std::vector<RowsToSend> tables;
+  for (auto& [source, reader] : readers_) {
+    tables.push_back({NameAt(source), &reader, &tables_[source].settled_rows.settled});
+  }
+  ASSIGN_OR_RETURN(const std::string shared, SharedKeysText(tables, options_.temp_folder));
+  return Judge(shared);
 }
 
 absl::Status Backfill::CheckIds() {

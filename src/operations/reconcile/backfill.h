@@ -101,6 +101,8 @@ class Backfill {
   absl::Status CheckIds();
   absl::Status CheckRest();
   absl::Status CheckTopics();
+  // Of all tables that are open.
+  absl::Status CheckKeys();
   absl::StatusOr<std::set<std::string>> TopicsOfGap();
   // kFailedPrecondition with `doubt`, unless it is empty or such rows are to be sent anyway.
   absl::Status Judge(const std::string& doubt) const;

@@ -23,6 +23,7 @@ namespace walpost::operations {
 class DiskBuckets {
  public:
   static constexpr std::size_t kBuckets = 128;
+  static constexpr std::size_t kKeyBytesMax = 60'000;  // of a record's key, to distinguish it
 
   // Files without a name: nothing is left of them, whatever ends the process. An empty `folder` is
   // $TMPDIR, or /tmp.

@@ -37,7 +37,6 @@ constexpr std::int64_t kRowAheadMs = 25 * std::int64_t{3'600'000};
 // What a row's created_at and this clock may differ by.
 constexpr std::int64_t kClocksDifferMs = 3'600'000;
 constexpr std::size_t kExamplesMax = 20;
-constexpr std::size_t kKeyBytesMax = 60'000;  // of a key, to distinguish it from others
 // Begins what stands for the id of a record without one. No id of a row has such a byte.
 constexpr char kNoId = '\0';
 
@@ -244,7 +243,7 @@ absl::Status Reconciliation::Record(std::uint32_t topic, const ScannedRecord& re
     return absl::OkStatus();  // has no order
   }
   const IdRecord found{*position, topic, record.partition, record.offset, id.whole};
-  return keys_.Add(record.key->substr(0, kKeyBytesMax),
+  return keys_.Add(record.key->substr(0, DiskBuckets::kKeyBytesMax),
                    std::string(BytesOf(found)).append(id.text));
 }
 

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "operations/deadletters/dlq_text.h"
 #include "operations/reconcile/settled_rows.h"
+#include "operations/reconcile/shared_keys.h"
 #include "operations/rows/confirmed.h"
 #include "operations/rows/row_sender.h"
 #include "operations/setup/open_transactions.h"
@@ -81,6 +82,7 @@ class Replayer {
     for (std::size_t i = 0; i < sources.size(); ++i) {
       RETURN_IF_ERROR(base::Annotate(Compare(Name(sources[i]), &readers[i]), Name(sources[i])));
     }
+    RETURN_IF_ERROR(CheckKeys(sources, &readers));
     if (options_.in_place) {
       sender_.KnowUnseen(unseen_topics_);
     }
@@ -224,6 +226,19 @@ class Replayer {
     RETURN_IF_ERROR(CheckCompacted(settled_rows));
     // In another topic nothing newer is in front of it.
     return options_.to_topic.empty() ? Doubt(settled_rows.doubt) : absl::OkStatus();
+  }
+
+  absl::Status CheckKeys(const std::vector<std::uint32_t>& sources,
+                         std::vector<RowReader>* readers) {
+    if (!options_.missing || !options_.to_topic.empty() || options_.send_unproven) {
+      return absl::OkStatus();
+    }
+    std::vector<RowsToSend> tables;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      tables.push_back({Name(sources[i]), &(*readers)[i], &settled_[i]});
+    }
+    ASSIGN_OR_RETURN(const std::string shared, SharedKeysText(tables, options_.temp_folder));
+    return Doubt(shared);
   }
 
   // What looks missing may have been compacted, for a newer one that the filter leaves out.
