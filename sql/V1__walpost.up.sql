@@ -208,13 +208,25 @@ SET search_path = pg_catalog, pg_temp AS $$
                        AND EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid AND c.relname = 'events'))
         GROUP BY r.oid, r.relkind, r.relowner, roles.name, roles.quoted, r.grantor
         UNION ALL SELECT t.oid::regclass::text, roles.name, format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass), false
+        -- By all that runs with it: also the functions, operators and types of its WHEN.
         FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal AND g.tgparentid = 0
-        JOIN pg_proc p ON p.oid = g.tgfoid JOIN roles ON roles.oid = p.proowner AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
+        JOIN pg_depend d ON d.classid = 'pg_trigger'::regclass AND d.objid = g.oid
+        LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
+        LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
+        LEFT JOIN pg_type y ON d.refclassid = 'pg_type'::regclass AND y.oid = d.refobjid
+        JOIN roles ON roles.oid = coalesce(p.proowner, o.oprowner, y.typowner) AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
+        -- With a function of walpost's it would look like one of walpost's own, and who made it is not known.
+        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass), false
+        FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal AND g.tgparentid = 0
+        JOIN pg_proc p ON p.oid = g.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace
+        WHERE (n.nspname = 'walpost' OR n.nspname = ANY (schemas)) AND p.proname IN ('decide', 'events_stay', 'forget')
+              AND g.tgname NOT IN ('dead_letters_decide', 'events_stay', 'events_ephemeral')
         UNION ALL SELECT t.oid::regclass::text, roles.name, format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname), false
         FROM tables t JOIN pg_constraint f ON f.confrelid = t.oid AND f.contype = 'f' AND f.conparentid = 0 AND f.conrelid <> f.confrelid
         JOIN pg_class c ON c.oid = f.conrelid JOIN roles ON roles.oid = c.relowner AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
-        UNION ALL SELECT 'every table', roles.name, format('REVOKE pg_write_all_data FROM %s', roles.quoted), true
-        FROM pg_auth_members m JOIN roles ON roles.oid = m.member JOIN pg_roles g ON g.oid = m.roleid AND g.rolname = 'pg_write_all_data'
+        UNION ALL SELECT 'every table', roles.name, format('REVOKE %I FROM %s', g.rolname, roles.quoted), true
+        FROM pg_auth_members m JOIN roles ON roles.oid = m.member
+        JOIN pg_roles g ON g.oid = m.roleid AND g.rolname IN ('pg_write_all_data', 'pg_maintain')
     ) AS found ORDER BY found.handed_on, 1, 2, 3
 $$;
 

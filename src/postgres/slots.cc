@@ -229,6 +229,14 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
         absl::StrFormat("creating slot \"%s\": failover slots need PostgreSQL 17", options.slot));
   }
   const Deadline deadline = std::chrono::steady_clock::now() + options.timeout;
+  for (const SessionTimeout& timeout : kSessionTimeouts) {
+    if (version >= timeout.since) {
+      const Result set = connection.Query(absl::StrFormat("SET %s = 0", timeout.name), deadline);
+      if (!set.ok()) {
+        return CreateFailure(options, set.error(), connection.endpoint());
+      }
+    }
+  }
   // A snapshot can be used only by the first command of such a transaction.
   const Result begin =
       connection.Query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", deadline);

@@ -214,7 +214,7 @@ void Loop::HandleConnect() {
     return;
   }
   streamed_from_ = options_.source;
-  streamed_from_.text_values = text_until_.valid() && pipeline_.confirmed_lsn() <= text_until_;
+  streamed_from_.text_values = text_until_.valid();
   using Result = std::optional<std::variant<postgres::Connected, postgres::StreamEnd>>;
   auto result = std::make_shared<Result>();  // shared by the two halves of the job
   helper_->Run(
@@ -268,6 +268,7 @@ void Loop::HandleStatus() {
   }
   absl::Status sent;
   if (const auto status = pipeline_.TakeStatus(now_)) {
+    text_until_ = status->flush > text_until_ ? base::Lsn() : text_until_;
     sent = stream_->Send(pgoutput::EncodeStandbyStatus(*status));
   }
   if (sent.ok() && stream_->wants_write()) {
@@ -286,7 +287,6 @@ void Loop::HandlePing() {
     return;
   }
   pinging_ = true;
-  // Shared by the two halves of the job.
   auto answer = std::make_shared<base::PingAnswer>(base::PingAnswer::kServes);
   helper_->Run(
       Helper::Queue::kPing,

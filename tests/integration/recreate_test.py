@@ -465,12 +465,11 @@ def test_slot_that_is_in_use_again_before_it_is_dropped_keeps_its_record_and_is_
     before = p.execute(recorded)
     with contextlib.ExitStack() as stack:
         connection = p.postgres.connect(p.database, autocommit=False)
-        connection.cursor().execute("SELECT FROM walpost.pipeline FOR UPDATE")
+        connection.cursor().execute("SELECT pg_current_xact_id()")
         recreating = stack.enter_context(subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), "slot", "recreate", "--yes"],
                                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
         stack.callback(connection.close)  # before it is waited for
-        servers.wait_for(lambda: p.execute("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-                                           " AND query LIKE 'UPDATE walpost.pipeline SET backfilled%'"), 60, "it to record the gap")
+        servers.wait_for(lambda: p.execute("SELECT pid FROM pg_stat_activity WHERE query LIKE 'SELECT l.transactionid%'"), 60, "it to wait for transactions")
         p.walpost.start()
         connection.rollback()
         error = recreating.communicate(timeout=60)[1]

@@ -209,10 +209,15 @@ def test_what_others_have_built_on_a_table_is_named(hostile):
     with p.connected(user="app") as cursor:
         cursor.execute("CREATE FUNCTION app.become() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN ALTER ROLE app SUPERUSER; RETURN NEW; END'")
         cursor.execute("CREATE TRIGGER become BEFORE INSERT ON outbox.retention_note FOR EACH ROW EXECUTE FUNCTION app.become()")
+        cursor.execute("CREATE FUNCTION app.quiet() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN ALTER ROLE app SUPERUSER; RETURN false; END'")
+        cursor.execute("CREATE TRIGGER quiet BEFORE INSERT ON outbox.retention_note FOR EACH ROW"
+                       " WHEN (app.quiet()) EXECUTE FUNCTION suppress_redundant_updates_trigger()")
+        cursor.execute("CREATE TRIGGER stops BEFORE INSERT ON outbox.retention_note FOR EACH ROW WHEN (NEW.lsn > '0/1') EXECUTE FUNCTION outbox.events_stay()")
         cursor.execute(f"CREATE TABLE app.refers (id uuid, at timestamptz, FOREIGN KEY (id, at) REFERENCES {partition} (id, created_at))")
     said = lines(p, "may change")
-    assert len(said) == 4, said
-    assert any("DROP TRIGGER become ON outbox.retention_note" in line for line in said), said
+    assert len(said) == 6, said
+    for trigger in ("become", "quiet", "stops"):
+        assert any(f"DROP TRIGGER {trigger} ON outbox.retention_note" in line for line in said), said
     assert any("ALTER TABLE app.refers DROP CONSTRAINT" in line for line in said), said
     take_away_as_said(p, said)
 

@@ -18,9 +18,9 @@ def make_tables(p, a="bigserial", b="bigserial"):
                   " n bigint GENERATED ALWAYS AS IDENTITY, tx xid8 DEFAULT pg_current_xact_id())")
 
 
-def fill(p, table, first, last, kind=None):
+def fill(p, table, first, last, kind=None, key="k"):
     p.execute(f"INSERT INTO public.{table} (aggregatetype, aggregateid, type, payload)"
-              f" SELECT %s, 'k' || n %% 3, 'T', '{table}' || n FROM generate_series(%s, %s) n", kind or p.name, first, last)
+              f" SELECT %s, '{key}' || n %% 3, 'T', '{table}' || n FROM generate_series(%s, %s) n", kind or p.name, first, last)
 
 
 def delivered(p, table, first, last):
@@ -108,13 +108,13 @@ def test_backfill_that_goes_on_stops_until_rows_may_be_sent_again(make_pipeline,
     kafka.create_topic(f"outbox.event.{p.name}", 1)
     make_tables(p)
     fill(p, "a", 1, 10)
-    fill(p, "b", 1, 5)
-    fill(p, "b", 6, 6, kind=f"{p.name}.gone")
+    fill(p, "b", 1, 5, key="b")
+    fill(p, "b", 6, 6, kind=f"{p.name}.gone", key="b")
     assert p.walpost.verb("init", "--backfill", check=False).returncode == 78
     before = values(p)
     assert before == sorted(named("a", 1, 10) + named("b", 1, 5))
     p.execute("UPDATE public.b SET aggregatetype = %s", p.name)
-    fill(p, "b", 7, 8)
+    fill(p, "b", 7, 8, key="b")
     rejected = p.walpost.verb("init", "--backfill", check=False)
     assert rejected.returncode == 78 and BOTH in rejected.stderr and values(p) == before, rejected
     p.walpost.verb("init", "--backfill", "--send-unproven")

@@ -353,8 +353,6 @@ absl::Status Backfill::OpenLater(std::uint32_t source, const std::string& after)
   ASSIGN_OR_RETURN(RowReader reader,
                    RowReader::Create(std::move(connection), server.publication,
                                      options_.pipeline.outboxes[source], source, &schemas_));
-  const std::string seen =
-      absl::StrFormat("pg_visible_in_snapshot(t.tx, %s)", QuoteLiteral(snapshot_));
   bool known = reader.HasTransactionIds();
   if (known) {
     ASSIGN_OR_RETURN(known, reader.TransactionsAreOurs());
@@ -365,17 +363,7 @@ absl::Status Backfill::OpenLater(std::uint32_t source, const std::string& after)
         "column tx of type xid8 that this cluster has filled in every row: `walpost slot recreate "
         "--yes` begins anew, and sends what Kafka does not hold");
   }
-  ASSIGN_OR_RETURN(const bool doubtful,
-                   reader.HasAny(absl::StrFormat("%s AND t.xmin <> t.tx::xid AND NOT %s", seen,
-                                                 OlderThanAllRunningSql(snapshot_))));
-  RETURN_IF_ERROR(Judge(
-      doubtful
-          ? "it was interrupted, and rows with a tx of before were changed or written since. "
-            "What was only changed is in no stream, what was written is. If all of it was only "
-            "changed, --send-unproven sends it; else `walpost slot recreate --yes` begins anew, "
-            "and sends what Kafka does not hold"
-          : ""));
-  std::string where = seen;
+  std::string where = absl::StrFormat("pg_visible_in_snapshot(t.tx, %s)", QuoteLiteral(snapshot_));
   if (gap_) {
     ASSIGN_OR_RETURN(const std::string bound, Bound(source, reader, reader.connection()));
     where += " AND " + bound;

@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
+#include <poll.h>
 
 #include <future>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "base/status.h"
+#include "postgres/connection.h"
 #include "support/postgres_server.h"
 
 namespace walpost::postgres {
@@ -160,6 +163,26 @@ TEST_F(SlotsServerTest, CreationBehindAPreparedTransactionNamesIt) {
   server_->Sql("ROLLBACK PREPARED 'forgotten'");
   EXPECT_THAT(std::string(created.status().message()),
               HasSubstr("prepared transaction 'forgotten'"));
+}
+
+TEST_F(SlotsServerTest, TimeoutsOfTheDatabaseDoNotEndTheSnapshot) {
+  server_->Sql("CREATE DATABASE impatient");
+  for (const SessionTimeout& timeout : kSessionTimeouts) {
+    if (connection_->server_version() >= timeout.since) {
+      server_->Sql(std::string("ALTER DATABASE impatient SET ") + timeout.name + " = '300ms'");
+    }
+  }
+  CreateSlotOptions options = Options("walpost");
+  options.conninfo = server_->Conninfo("impatient");
+  options.on_snapshot = [this](const std::string& snapshot) -> absl::Status {
+    poll(nullptr, 0, 600);
+    ASSIGN_OR_RETURN(SqlConnection reader,
+                     SqlConnection::Connect(server_->Conninfo("impatient"), "slots_test"));
+    return reader.Execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '" +
+                          snapshot + "'");
+  };
+  const auto created = CreateSlot(options);
+  EXPECT_TRUE(created.ok()) << created.status();
 }
 
 TEST_F(SlotsServerTest, WaitForTransactionsNamesThoseThatRanWhenItBegan) {
