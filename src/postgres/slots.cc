@@ -90,8 +90,8 @@ constexpr char kRunning[] =
     "coalesce(quote_literal(p.gid), '?') ELSE format('PID %s (%s, %s, transaction open for %s)', "
     "l.pid, a.usename, coalesce(nullif(a.application_name, ''), '?'), date_trunc('second', now() - "
     "a.xact_start)) END FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON "
-    "a.pid "
-    "= l.pid LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = l.transactionid WHERE "
+    "a.pid = l.pid LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = l.transactionid "
+    "WHERE "
     "l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted";
 constexpr int kLookAgainMs = 100;
 

@@ -97,14 +97,17 @@ absl::Status Backfill::HoldTables(SqlConnection* connection,
   return connection->Execute("SET LOCAL lock_timeout TO DEFAULT");
 }
 
-absl::Status Backfill::OpenIn(const std::string& snapshot) {
+absl::StatusOr<RowReader> Backfill::NewReader(std::uint32_t source, const std::string& snapshot) {
   const postgres::ConnectOptions& server = options_.pipeline.source;
+  ASSIGN_OR_RETURN(SqlConnection connection,
+                   SqlConnection::Connect(server.conninfo, server.application_name));
+  return RowReader::Create(std::move(connection), server.publication,
+                           options_.pipeline.outboxes[source], source, &schemas_, snapshot);
+}
+
+absl::Status Backfill::OpenIn(const std::string& snapshot) {
   for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
-    ASSIGN_OR_RETURN(SqlConnection connection,
-                     SqlConnection::Connect(server.conninfo, server.application_name));
-    ASSIGN_OR_RETURN(RowReader reader, RowReader::Create(std::move(connection), server.publication,
-                                                         options_.pipeline.outboxes[source], source,
-                                                         &schemas_, snapshot));
+    ASSIGN_OR_RETURN(RowReader reader, NewReader(source, snapshot));
     std::string where = "true";
     if (gap_) {
       ASSIGN_OR_RETURN(where, Bound(source, reader, reader.connection()));
@@ -168,14 +171,9 @@ absl::Status Backfill::CheckGap() {
 
 // What the table, and the topics, say before the slot is dropped that has the rows in their order.
 absl::Status Backfill::CheckRows() {
-  const postgres::ConnectOptions& server = options_.pipeline.source;
   for (std::uint32_t source = 0;
        source < options_.pipeline.outboxes.size() && !options_.send_unproven; ++source) {
-    ASSIGN_OR_RETURN(SqlConnection connection,
-                     SqlConnection::Connect(server.conninfo, server.application_name));
-    absl::StatusOr<RowReader> reader =
-        RowReader::Create(std::move(connection), server.publication,
-                          options_.pipeline.outboxes[source], source, &schemas_);
+    absl::StatusOr<RowReader> reader = NewReader(source);
     if (absl::IsNotFound(reader.status())) {
       continue;
     }
@@ -238,14 +236,9 @@ absl::Status Backfill::CheckTopics() {
 }
 
 absl::StatusOr<std::set<std::string>> Backfill::TopicsOfGap() {
-  const postgres::ConnectOptions& server = options_.pipeline.source;
   std::set<std::string> topics;
   for (std::uint32_t source = 0; source < options_.pipeline.outboxes.size(); ++source) {
-    ASSIGN_OR_RETURN(SqlConnection connection,
-                     SqlConnection::Connect(server.conninfo, server.application_name));
-    absl::StatusOr<RowReader> reader =
-        RowReader::Create(std::move(connection), server.publication,
-                          options_.pipeline.outboxes[source], source, &schemas_);
+    absl::StatusOr<RowReader> reader = NewReader(source);
     if (absl::IsNotFound(reader.status())) {
       continue;  // `init` makes it, or names it
     }
@@ -347,12 +340,7 @@ absl::StatusOr<std::string> Backfill::Send(std::uint32_t source) {
 
 // Rows with the id of their transaction: any time after the slot was made.
 absl::Status Backfill::OpenLater(std::uint32_t source, const std::string& after) {
-  const postgres::ConnectOptions& server = options_.pipeline.source;
-  ASSIGN_OR_RETURN(SqlConnection connection,
-                   SqlConnection::Connect(server.conninfo, server.application_name));
-  ASSIGN_OR_RETURN(RowReader reader,
-                   RowReader::Create(std::move(connection), server.publication,
-                                     options_.pipeline.outboxes[source], source, &schemas_));
+  ASSIGN_OR_RETURN(RowReader reader, NewReader(source));
   bool known = reader.HasTransactionIds();
   if (known) {
     ASSIGN_OR_RETURN(known, reader.TransactionsAreOurs());

@@ -98,6 +98,8 @@ class Backfill {
     SettledRows settled_rows;
   };
 
+  // Its transaction reads in `snapshot`, where one is named.
+  absl::StatusOr<RowReader> NewReader(std::uint32_t source, const std::string& snapshot = "");
   absl::Status CheckIds();
   absl::Status CheckRest();
   absl::Status CheckTopics();

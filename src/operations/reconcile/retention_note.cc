@@ -77,14 +77,7 @@ absl::StatusOr<std::string> WhyNot(SqlConnection* connection, const std::string&
   return std::string();
 }
 
-// As outbox.maintain decides it: a row's tx may be that of another cluster.
-std::string SettledSql(const std::string& snapshot) {
-  return absl::StrFormat("(t.xmin = t.tx::xid AND pg_visible_in_snapshot(t.tx, %s) OR %s)",
-                         postgres::QuoteLiteral(snapshot), OlderThanAllRunningSql(snapshot));
-}
-
-}  // namespace
-
+// Its writer had ended before all that ran in `snapshot`: see outbox.age_of.
 std::string OlderThanAllRunningSql(const std::string& snapshot) {
   return absl::StrFormat(
       "(age(t.xmin) > (SELECT CASE WHEN pg_snapshot_xmax(pg_current_snapshot())::text::bigint - "
@@ -92,6 +85,14 @@ std::string OlderThanAllRunningSql(const std::string& snapshot) {
       "pg_snapshot_xmin(%s) AS oldest))",
       postgres::QuoteLiteral(snapshot));
 }
+
+// As outbox.maintain decides it: a row's tx may be that of another cluster.
+std::string SettledSql(const std::string& snapshot) {
+  return absl::StrFormat("(t.xmin = t.tx::xid AND pg_visible_in_snapshot(t.tx, %s) OR %s)",
+                         postgres::QuoteLiteral(snapshot), OlderThanAllRunningSql(snapshot));
+}
+
+}  // namespace
 
 absl::StatusOr<RetentionNote> FindRetentionNote(SqlConnection* connection,
                                                 const outbox::TableOptions& table, base::Lsn end) {

@@ -25,9 +25,6 @@ struct RetentionNote {
   std::string warning;  // why one that is there does not count; empty = there is nothing to say
 };
 
-// SQL, about a row `t`: its writer had ended before all that ran in `snapshot`.
-std::string OlderThanAllRunningSql(const std::string& snapshot);
-
 // Of the notes up to `end`. `connection`: with a transaction that stays open while the note counts.
 absl::StatusOr<RetentionNote> FindRetentionNote(postgres::SqlConnection* connection,
                                                 const outbox::TableOptions& table, base::Lsn end);
