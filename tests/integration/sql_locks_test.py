@@ -316,6 +316,15 @@ def maintained(p):
         return cursor.fetchall(), "".join(cursor.connection.notices)
 
 
+def begun_to_wait(run, waits, what):
+    """The thread of run, which was seen waiting. All waits of maintain end within half a second, and a busy machine looks too late: then again."""
+    def begin():
+        thread = InThread(run)
+        servers.wait_for(lambda: waits() or not thread.is_alive(), 30, what, every=0.001)
+        return thread if thread.is_alive() else None
+    return servers.wait_for(begin, 60, what)
+
+
 WAITS_FOR = ("SELECT a.pid FROM pg_locks a WHERE NOT a.granted AND a.relation = %s::regclass AND a.database ="
              " (SELECT oid FROM pg_database WHERE datname = current_database()) AND a.pid <> pg_backend_pid()")
 
@@ -324,16 +333,27 @@ WAITS_FOR = ("SELECT a.pid FROM pg_locks a WHERE NOT a.granted AND a.relation = 
 @pytest.mark.smoke
 def test_maintain_has_no_lock_that_writers_wait_for_until_it_drops(make_pipeline):
     p, (first, second) = with_old_partitions(make_pipeline, (12, 10))
-    with p.connected(autocommit=False) as busy:
+    with p.connected(autocommit=False) as busy, p.connected(autocommit=False) as maintain, p.connected() as eye:
         busy.execute(f"LOCK TABLE ONLY {second} IN ROW EXCLUSIVE MODE")
-        maintaining = InThread(lambda: maintained(p))
-        # In one look, so that it is true of one moment.
-        held = servers.wait_for(lambda: p.execute(
-            "SELECT count(*) FILTER (WHERE h.granted AND h.relation = 'outbox.events'::regclass AND h.mode = 'AccessExclusiveLock')"
-            " FROM pg_locks w JOIN pg_locks h ON h.pid = w.pid WHERE NOT w.granted AND w.relation = %s::regclass GROUP BY w.pid", second),
-            30, "maintain to wait for the second partition")
+        held = []
+
+        def run():
+            maintain.connection.rollback()  # what it did when it was not seen waiting
+            maintain.execute("SELECT action, what FROM outbox.maintain()")
+            return maintain.fetchall()
+
+        def waits():
+            # In one look, so that it is true of one moment.
+            eye.execute("SELECT count(*) FILTER (WHERE h.granted AND h.relation = 'outbox.events'::regclass AND h.mode = 'AccessExclusiveLock')"
+                        " FROM pg_locks w JOIN pg_locks h ON h.pid = w.pid WHERE NOT w.granted AND w.relation = %s::regclass GROUP BY w.pid", (second,))
+            held[:] = eye.fetchall()
+            return held
+
+        maintaining = begun_to_wait(run, waits, "maintain to wait for the second partition")
         assert held == [(0,)]
-        did, warnings = maintaining.result()
+        did = maintaining.result()
+        maintain.connection.commit()
+        warnings = "".join(maintain.connection.notices)
     assert ("dropped", first) in did and ("dropped", second) not in did and f"{second} is left to the next call" in warnings
     assert ("dropped", second) in maintained(p)[0]
 
@@ -358,8 +378,7 @@ def test_row_that_comes_while_its_partition_is_about_to_be_dropped_is_not_droppe
         insert()  # a session's first one reads what the table says of the partition, and would wait for that
         p.execute(f"DELETE FROM {partition} WHERE event_type = 'Late'")
         busy.execute("LOCK TABLE ONLY outbox.events IN ROW EXCLUSIVE MODE")
-        maintaining = InThread(lambda: maintained(p))
-        servers.wait_for(lambda: waits("outbox.events"), 30, "maintain to wait for the table", every=0.001)
+        maintaining = begun_to_wait(lambda: maintained(p), lambda: waits("outbox.events"), "maintain to wait for the table")
         inserting = InThread(insert)
         servers.wait_for(lambda: not inserting.is_alive() or waits(partition), 30, "the insert to be done, or to wait", every=0.001)
         busy.connection.commit()
@@ -420,13 +439,7 @@ def test_writer_is_not_ended_when_it_and_maintain_wait_for_each_other(make_pipel
             eye.execute("SELECT FROM pg_locks WHERE pid = %s AND NOT granted", (pid,))
             return eye.rowcount
 
-        def begin_to_wait(name):
-            thread = InThread(running[name])
-            servers.wait_for(lambda: waits(name) or not thread.is_alive(), 30, f"{name} to wait", every=0.001)
-            return thread if thread.is_alive() else None
-
-        # maintain waits half a second, and a busy machine may look too late.
-        waiting_first = servers.wait_for(lambda: begin_to_wait(first_to_wait), 30, f"{first_to_wait} to be seen waiting")
+        waiting_first = begun_to_wait(running[first_to_wait], lambda: waits(first_to_wait), f"{first_to_wait} to wait")
         del running[first_to_wait]
         (then_run,) = running.values()
         after = InThread(then_run)
