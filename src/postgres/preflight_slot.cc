@@ -93,6 +93,14 @@ StreamEnd PreflightRun::SlotMissing() const {
     return OperatorEnd(HaltReason::kSlotMissing,
                        absl::StrFormat("%s does not exist: run `walpost init`", SlotText()));
   }
+  if (!record_->backfilled &&
+      !base::Lsn::Parse(record_->consistent_point).value_or(base::Lsn()).valid()) {
+    return OperatorEnd(
+        HaltReason::kInitIncomplete,
+        absl::StrFormat("%s does not exist yet: run `walpost init --backfill` to its "
+                        "end",
+                        SlotText()));
+  }
   const bool other_cluster =
       record_->system_identifier != std::to_string(report_.facts.system_identifier);
   return OperatorEnd(

@@ -1,19 +1,12 @@
 #include "postgres/slots.h"
 
-#include <poll.h>
-
-#include <algorithm>
 #include <charconv>
-#include <iterator>
-#include <map>
 #include <memory>
-#include <set>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "postgres/connection.h"
 #include "postgres/sqlstate.h"
@@ -84,28 +77,6 @@ SlotInfo SlotOf(const Row& row) {
   return slot;
 }
 
-// The transactions that run, and who runs them. Any role may read pg_locks.
-constexpr char kRunning[] =
-    "SELECT l.transactionid, CASE WHEN l.pid IS NULL THEN 'prepared transaction ' || "
-    "coalesce(quote_literal(p.gid), '?') ELSE format('PID %s (%s, %s, transaction open for %s)', "
-    "l.pid, a.usename, coalesce(nullif(a.application_name, ''), '?'), date_trunc('second', now() - "
-    "a.xact_start)) END FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON "
-    "a.pid = l.pid LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = l.transactionid "
-    "WHERE "
-    "l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted";
-constexpr int kLookAgainMs = 100;
-
-using Running = std::map<std::string, std::string>;
-
-absl::StatusOr<Running> RunningTransactions(SqlConnection* connection) {
-  ASSIGN_OR_RETURN(const std::vector<Row> rows, connection->Query(kRunning));
-  Running running;
-  for (const Row& row : rows) {
-    running.emplace(row[0].value_or(""), row[1].value_or("?"));
-  }
-  return running;
-}
-
 // Who holds up the creation: the walsender waits for one transaction after the other.
 std::string BlockersOf(const CreateSlotOptions& options, int pid) {
   auto watcher = SqlConnection::Connect(options.conninfo, options.application_name);
@@ -160,23 +131,59 @@ absl::Status CreateFailure(const CreateSlotOptions& options, const ServerError& 
   }
   if (error.sqlstate == sqlstate::kConfigurationLimitExceeded) {
     return absl::FailedPreconditionError(
-        text + "; raise max_replication_slots and restart, or drop a slot that nobody uses");
+        text +
+        (options.drop_old
+             ? "; the new slot is made before the old one is dropped: raise "
+               "max_replication_slots and restart, drop a slot that nobody uses, or "
+               "`walpost slot drop --yes`, then run this again"
+             : "; raise max_replication_slots and restart, or drop a slot that nobody uses"));
   }
   return status;
 }
 
-absl::Status ShowSnapshot(const CreateSlotOptions& options, Connection* connection) {
-  const Result exported = connection->Query("SELECT pg_catalog.pg_export_snapshot()",
-                                            std::chrono::steady_clock::now() + kAfterCancel);
-  const absl::Status shown = exported.ok() ? options.on_snapshot(std::string(exported.Text(0, 0)))
-                                           : SqlStatus("exporting its snapshot", exported.error());
-  if (!shown.ok()) {
-    // Without what the snapshot was for, the slot would stand for a history that nobody knows.
-    connection->Query("ROLLBACK", std::chrono::steady_clock::now() + kAfterCancel);
-    connection->Query("DROP_REPLICATION_SLOT " + QuoteIdentifier(options.slot),
-                      std::chrono::steady_clock::now() + kAfterCancel);
+// Without what the snapshot was for, the slot would stand for a history that nobody knows. The session that
+// made it may have ended.
+absl::Status DropAgain(const CreateSlotOptions& options, Connection* connection,
+                       const absl::Status& why) {
+  connection->Query("ROLLBACK", std::chrono::steady_clock::now() + kAfterCancel);
+  auto dropper = SqlConnection::Connect(options.conninfo, options.application_name);
+  const absl::Status dropped = dropper.ok() ? DropSlot(&*dropper, options.slot) : dropper.status();
+  return dropped.ok() || absl::IsNotFound(dropped)
+             ? why
+             : base::Annotate(why, absl::StrFormat("slot \"%s\" is left behind (%s): drop it",
+                                                   options.slot, std::string(dropped.message())));
+}
+
+absl::StatusOr<CreatedSlot> ReadSnapshot(const Result& created, const CreateSlotOptions& options,
+                                         Connection* connection) {
+  CreatedSlot slot;
+  ASSIGN_OR_RETURN(slot.consistent_point,
+                   base::Lsn::Parse(created.rows() == 1 ? created.Text(0, 1) : ""));
+  const Result snapshot =
+      connection->Query(kSnapshot, std::chrono::steady_clock::now() + kAfterCancel);
+  if (!snapshot.ok()) {
+    return SqlStatus("reading the slot's snapshot", snapshot.error());
   }
-  return shown;
+  slot.snapshot = std::string(snapshot.Text(0, 0));
+  if (options.on_snapshot) {
+    const Result exported = connection->Query("SELECT pg_catalog.pg_export_snapshot()",
+                                              std::chrono::steady_clock::now() + kAfterCancel);
+    RETURN_IF_ERROR(exported.ok() ? options.on_snapshot(std::string(exported.Text(0, 0)))
+                                  : SqlStatus("exporting its snapshot", exported.error()));
+  }
+  return slot;
+}
+
+// A copy waits for nobody, so between the old slot and the new one there is no slot for a moment only.
+absl::Status ReplaceOld(const CreateSlotOptions& options, const std::string& made) {
+  ASSIGN_OR_RETURN(SqlConnection connection,
+                   SqlConnection::Connect(options.conninfo, options.application_name));
+  RETURN_IF_ERROR(options.drop_old());
+  return base::Annotate(
+      connection
+          .Query("SELECT pg_copy_logical_replication_slot($1, $2, false)", {made, options.slot})
+          .status(),
+      absl::StrFormat("the old slot \"%s\" was dropped, run this again", options.slot));
 }
 
 }  // namespace
@@ -243,9 +250,12 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
   if (!begin.ok()) {
     return CreateFailure(options, begin.error(), connection.endpoint());
   }
+  const bool replaces = options.drop_old != nullptr;
+  const std::string name =
+      replaces ? absl::StrFormat("walpost_new_%d", PQbackendPID(connection.get())) : options.slot;
   const Result created =
-      connection.Query(absl::StrFormat("CREATE_REPLICATION_SLOT %s LOGICAL pgoutput %s",
-                                       QuoteIdentifier(options.slot),
+      connection.Query(absl::StrFormat("CREATE_REPLICATION_SLOT %s %s LOGICAL pgoutput %s",
+                                       QuoteIdentifier(name), replaces ? "TEMPORARY" : "",
                                        version < kOptionListSince ? "USE_SNAPSHOT"
                                        : options.failover         ? "(SNAPSHOT 'use', FAILOVER)"
                                                                   : "(SNAPSHOT 'use')"),
@@ -256,47 +266,20 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
     Cancel(&connection);
     return absl::DeadlineExceededError(absl::StrFormat(
         "creating slot \"%s\" on %s waited %d s for transactions to end: %s; end them or try again "
-        "in a quieter moment (no slot was left behind)",
+        "in a quieter moment (%s)",
         options.slot, connection.endpoint().ToString(),
-        std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count(), blockers));
+        std::chrono::duration_cast<std::chrono::seconds>(options.timeout).count(), blockers,
+        replaces ? "the old slot is still there" : "no slot was left behind"));
   }
   if (!created.ok()) {
     return CreateFailure(options, created.error(), connection.endpoint());
   }
-  const Result snapshot =
-      connection.Query(kSnapshot, std::chrono::steady_clock::now() + kAfterCancel);
-  CreatedSlot slot;
-  ASSIGN_OR_RETURN(slot.consistent_point,
-                   base::Lsn::Parse(created.rows() == 1 ? created.Text(0, 1) : ""));
-  if (!snapshot.ok()) {
-    return base::Annotate(SqlStatus("reading its snapshot", snapshot.error()),
-                          absl::StrFormat("slot \"%s\" was created", options.slot));
+  absl::StatusOr<CreatedSlot> slot = ReadSnapshot(created, options, &connection);
+  if (replaces) {
+    RETURN_IF_ERROR(slot.status());
+    RETURN_IF_ERROR(ReplaceOld(options, name));
   }
-  slot.snapshot = std::string(snapshot.Text(0, 0));
-  if (options.on_snapshot) {
-    RETURN_IF_ERROR(ShowSnapshot(options, &connection));
-  }
-  return slot;
-}
-
-absl::Status AwaitTransactions(SqlConnection* connection, std::chrono::milliseconds timeout) {
-  const Deadline deadline = std::chrono::steady_clock::now() + timeout;
-  ASSIGN_OR_RETURN(Running running, RunningTransactions(connection));
-  while (!running.empty()) {
-    if (std::chrono::steady_clock::now() >= deadline) {
-      std::set<std::string> by;  // a savepoint has a transaction of its own
-      std::transform(running.begin(), running.end(), std::inserter(by, by.end()),
-                     [](const auto& each) { return each.second; });
-      return absl::DeadlineExceededError(absl::StrFormat(
-          "waited %d s for transactions to end: %s; end them or try again in a quieter moment",
-          std::chrono::duration_cast<std::chrono::seconds>(timeout).count(),
-          absl::StrJoin(by, ", ")));
-    }
-    poll(nullptr, 0, kLookAgainMs);
-    ASSIGN_OR_RETURN(const Running now, RunningTransactions(connection));
-    std::erase_if(running, [&now](const auto& each) { return !now.contains(each.first); });
-  }
-  return absl::OkStatus();
+  return slot.ok() ? slot : DropAgain(options, &connection, slot.status());
 }
 
 absl::Status DropSlot(SqlConnection* connection, const std::string& name) {

@@ -42,6 +42,8 @@ struct SlotInfo {
   std::string inactive_since;                  // 17 and newer
   bool failover = false;                       // 17 and newer
   bool synced = false;                         // 17 and newer
+
+  bool lost() const { return wal_status == "lost" || !invalidation_reason.empty(); }
 };
 
 // What to select of pg_replication_slots s: text, NULL when the server gives no reason.
@@ -63,6 +65,9 @@ struct CreateSlotOptions {
   // Called once, with the name of a snapshot of exactly that moment, for SET TRANSACTION SNAPSHOT on
   // other connections while it runs. An error drops the slot again.
   std::function<absl::Status(const std::string&)> on_snapshot;
+  // In place of a slot of that name, which this drops. Called when nothing can be waited for any more; an
+  // error before it, or its own, changes nothing. Needs one slot more than there are, for a moment.
+  std::function<absl::Status()> drop_old;
 };
 
 struct CreatedSlot {
@@ -74,10 +79,6 @@ struct CreatedSlot {
 
 // A logical slot with pgoutput.
 absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options);
-
-// Until all transactions have ended that run now, and that CreateSlot would wait for: what must not be
-// changed in vain comes behind it. kDeadlineExceeded names them.
-absl::Status AwaitTransactions(SqlConnection* connection, std::chrono::milliseconds timeout);
 
 absl::Status DropSlot(SqlConnection* connection, const std::string& name);
 

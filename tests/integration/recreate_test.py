@@ -469,7 +469,7 @@ def test_slot_that_is_in_use_again_before_it_is_dropped_keeps_its_record_and_is_
         recreating = stack.enter_context(subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), "slot", "recreate", "--yes"],
                                                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
         stack.callback(connection.close)  # before it is waited for
-        servers.wait_for(lambda: p.execute("SELECT pid FROM pg_stat_activity WHERE query LIKE 'SELECT l.transactionid%'"), 60, "it to wait for transactions")
+        servers.wait_for(lambda: p.execute("SELECT 1 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"), 60, "it to wait for the transaction")
         p.walpost.start()
         connection.rollback()
         error = recreating.communicate(timeout=60)[1]

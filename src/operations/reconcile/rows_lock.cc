@@ -18,7 +18,8 @@ absl::Status Lost(const absl::Status& status) {
 
 absl::Status Taken() {
   return absl::FailedPreconditionError(
-      "another walpost is sending these rows just now, or a session has locked walpost.pipeline by "
+      "another walpost is sending rows or making a slot just now, or a session has locked "
+      "walpost.pipeline by "
       "VACUUM, ANALYZE or the like: run this again when it has ended (pg_locks names it)");
 }
 

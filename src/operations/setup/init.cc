@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "kafka/topics.h"
 #include "operations/granted_rights.h"
 #include "operations/setup/init_messages.h"
+#include "operations/setup/init_sql.h"
 #include "operations/setup/pipeline_record.h"
 #include "operations/setup/published.h"
 #include "operations/setup/schema_files.h"
@@ -22,26 +22,9 @@
 namespace walpost::operations {
 namespace {
 
-using postgres::QuoteIdentifier;
-using postgres::QuoteLiteral;
 using postgres::Row;
 using postgres::SourceTable;
 using postgres::SqlConnection;
-
-bool IsOwnTable(const InitOptions& options, const SourceTable& table) {
-  return table.schema == options.table_schema && table.table == "events";
-}
-
-SchemaChoice Choice(const InitOptions& options) {
-  SchemaChoice choice;
-  choice.own_table =
-      std::any_of(options.source.tables.begin(), options.source.tables.end(),
-                  [&](const SourceTable& table) { return IsOwnTable(options, table); });
-  choice.partitioned = !options.plain_table;
-  choice.messages = options.with_messages;
-  choice.schema = options.table_schema;
-  return choice;
-}
 
 // outbox.events is checked when the configuration is read.
 absl::Status CheckIdColumn(const SourceTable& table) {
@@ -52,78 +35,6 @@ absl::Status CheckIdColumn(const SourceTable& table) {
                       "%1$s.events has its ids in id: %1$s.maintain finds a dead letter's row by "
                       "it, so outboxes[].columns.id must be id",
                       table.schema));
-}
-
-std::string TableSql(const SourceTable& table) {
-  return QuoteIdentifier(table.schema) + "." + QuoteIdentifier(table.table);
-}
-
-// Of a table that has none yet; from then on it is outbox.maintain's.
-std::string FirstPartitionsSql(const InitOptions& options) {
-  return absl::StrFormat(
-      "SELECT count(*) FROM %1$s.make_partitions('3 days', 'day') WHERE NOT EXISTS (SELECT FROM "
-      "%1$s.partitions())",
-      options.table_schema);
-}
-
-std::string CreatePublicationSql(const InitOptions& options) {
-  std::vector<std::string> tables;
-  for (const SourceTable& table : options.source.tables) {
-    tables.push_back(TableSql(table));
-  }
-  return absl::StrFormat(
-      "CREATE PUBLICATION %s%s WITH (publish = 'insert', publish_via_partition_root = "
-      "true)",
-      QuoteIdentifier(options.source.publication),
-      tables.empty() ? "" : " FOR TABLE " + absl::StrJoin(tables, ", "));
-}
-
-// What follows means what pg_catalog has, whoever may create functions elsewhere. The files between do the
-// same, each for itself, and keep what was there before under another name.
-constexpr char kPinSearchPath[] =
-    "SELECT pg_catalog.set_config('walpost.printed_search_path', "
-    "pg_catalog.current_setting('search_path'), false);\n"
-    "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);\n";
-constexpr char kUnpinSearchPath[] =
-    "\nSELECT pg_catalog.set_config('search_path', "
-    "pg_catalog.current_setting('walpost.printed_search_path'), false);\n";
-
-std::string PrintSql(const InitOptions& options) {
-  std::string sql = kPinSearchPath;
-  for (const SchemaFile& file : SchemaFiles(Choice(options))) {
-    sql += absl::StrFormat("\nBEGIN;\n%sCOMMIT;\n", file.sql);
-  }
-  if (Choice(options).own_table && !options.plain_table) {
-    sql += absl::StrFormat("\n%s;\n", FirstPartitionsSql(options));
-  }
-  if (options.with_roles) {
-    sql += absl::StrFormat("\n%s", RolesSql(options.table_schema));
-  }
-  sql += absl::StrFormat("\n-- Before the slot, always.\n%s;\n", CreatePublicationSql(options));
-  sql += absl::StrFormat(
-      "\n-- In a transaction of its own.\nSELECT * FROM "
-      "pg_catalog.pg_create_logical_replication_slot(%s, "
-      "'pgoutput');\n",
-      QuoteLiteral(options.source.slot));
-  sql += absl::StrFormat(
-      "\nINSERT INTO walpost.pipeline (name, slot, publication, system_identifier, "
-      "consistent_point, delivered_lsn)\n"
-      "SELECT %s, slot_name, %s, (SELECT system_identifier FROM pg_control_system()), "
-      "confirmed_flush_lsn, confirmed_flush_lsn\n"
-      "FROM pg_replication_slots WHERE slot_name = %s;\n",
-      QuoteLiteral(options.name), QuoteLiteral(options.source.publication),
-      QuoteLiteral(options.source.slot));
-  if (options.with_messages) {
-    sql += absl::StrFormat("\n%s;\n", RecordPrefixesSql(options));
-  }
-  sql += options.revoke_emit ? absl::StrFormat("\n%s;\n", RevokeEmitSql(options)) : "";
-  if (!options.progress_topic.empty()) {
-    sql += absl::StrFormat(
-        "\n-- In Kafka: topic %s, 1 partition, replication factor 3, cleanup.policy=compact, "
-        "segment.ms=3600000, compression.type=uncompressed, max.message.bytes=1048588.\n",
-        options.progress_topic);
-  }
-  return sql + kUnpinSearchPath;
 }
 
 // One run of `init`: each step adds a line to what was done, or fails.
@@ -151,10 +62,11 @@ class Initializer {
   absl::Status Run() {
     RETURN_IF_ERROR(Look());
     RETURN_IF_ERROR(ApplySchema());
+    RETURN_IF_ERROR(KeepOthersAway());
     RETURN_IF_ERROR(EnsurePublication());
     // Before the slot, which keeps WAL from the moment it is there.
     RETURN_IF_ERROR(EnsureTopics());
-    RETURN_IF_ERROR(KeepOthersAway());
+    RETURN_IF_ERROR(BeginRecord());
     RETURN_IF_ERROR(EnsureSlot());
     RETURN_IF_ERROR(EnsureRecord());
     RETURN_IF_ERROR(EnsurePrefixes());
@@ -190,6 +102,9 @@ class Initializer {
                           "docs/runbook.md, cluster_changed",
                           record_->name, record_->system_identifier, system_identifier_));
     }
+    if (!record_->SlotWasMade()) {
+      return backfill_ || options_.replaced ? absl::OkStatus() : SlotMissing(*record_);
+    }
     return slot_ || options_.replaced ? absl::OkStatus() : SlotMissing(*record_);
   }
 
@@ -201,7 +116,7 @@ class Initializer {
                           "'%s': choose another source.slot, or drop it if nobody uses it",
                           slot_->name, slot_->plugin, slot_->database, connection_->database()));
     }
-    if (slot_->wal_status == "lost" || !slot_->invalidation_reason.empty()) {
+    if (slot_->lost()) {
       return absl::FailedPreconditionError(absl::StrFormat(
           "slot_invalidated: slot '%s' was invalidated by the server (%s) and can never be read "
           "again. See docs/runbook.md, slot_invalidated",
@@ -309,20 +224,39 @@ class Initializer {
     return absl::OkStatus();
   }
 
+  // Who makes a slot or a record is alone from here on, and what was seen before counts no more.
   absl::Status KeepOthersAway() {
-    if (backfill_ || options_.drop_slot) {
-      ASSIGN_OR_RETURN(lock_, RowsLock::Take(options_.source));
+    if (!backfill_ && !options_.drop_slot && record_) {
+      return absl::OkStatus();
     }
-    return absl::OkStatus();
+    ASSIGN_OR_RETURN(lock_, RowsLock::Take(options_.source));
+    return options_.drop_slot ? absl::OkStatus() : LookAtHistory();
   }
 
-  absl::Status EnsureSlot() {
-    if (slot_ && backfill_ && !record_) {
+  // A first backfill is recorded before its slot is there: from then on nobody streams from that one, and
+  // outbox.maintain keeps the rows, wherever this is interrupted.
+  absl::Status BeginRecord() {
+    if (!backfill_ || options_.drop_slot || (record_ && record_->SlotWasMade())) {
+      return absl::OkStatus();
+    }
+    if (slot_ && !record_) {
       return absl::FailedPreconditionError(absl::StrFormat(
           "slot '%s' is there without a record of the snapshot it was made in, so which rows its "
           "stream will bring is not known: `walpost slot drop --yes`, then run this again",
           slot_->name));
     }
+    if (slot_) {
+      // Of an attempt that was interrupted: nobody has streamed from it, and its snapshot is not known.
+      RETURN_IF_ERROR(postgres::DropSlot(connection_, slot_->name));
+      slot_.reset();
+    }
+    record_.reset();
+    return Replace({options_.name, options_.source.slot, options_.source.publication,
+                    system_identifier_, base::Lsn().ToString(), /*snapshot=*/std::nullopt,
+                    /*backfilled=*/false, /*gap=*/std::nullopt});
+  }
+
+  absl::Status EnsureSlot() {
     if (slot_) {
       if (!record_ && !options_.take_slot) {
         RETURN_IF_ERROR(RequireOlderThanSlot(connection_, options_.source));
@@ -337,11 +271,6 @@ class Initializer {
     create.slot = options_.source.slot;
     create.application_name = options_.source.application_name;
     create.timeout = options_.slot_timeout;
-    if (options_.drop_slot) {
-      RETURN_IF_ERROR(
-          base::Annotate(postgres::AwaitTransactions(connection_, options_.slot_timeout),
-                         absl::StrFormat("slot '%s' was not dropped", create.slot)));
-    }
     if (backfill_) {
       holds_tables_ = true;
       RETURN_IF_ERROR(backfill_->HoldTables(connection_, options_.slot_timeout));
@@ -350,15 +279,25 @@ class Initializer {
       };
     }
     if (options_.drop_slot) {
-      ASSIGN_OR_RETURN(const bool dropped, options_.drop_slot());
-      if (dropped) {
-        Say(absl::StrFormat("slot         %s dropped", create.slot));
+      ASSIGN_OR_RETURN(const auto old, postgres::FindSlot(connection_, create.slot));
+      if (old && !old->lost()) {
+        create.drop_old = [this] { return DropOld(); };
+      } else {
+        RETURN_IF_ERROR(DropOld());
       }
     }
     ASSIGN_OR_RETURN(const postgres::CreatedSlot created, postgres::CreateSlot(create));
     consistent_point_ = created.consistent_point.ToString();
     snapshot_ = created.snapshot;
     Say(absl::StrFormat("slot         %s created at %s", create.slot, consistent_point_));
+    return absl::OkStatus();
+  }
+
+  absl::Status DropOld() {
+    ASSIGN_OR_RETURN(const bool dropped, options_.drop_slot());
+    if (dropped) {
+      Say(absl::StrFormat("slot         %s dropped", options_.source.slot));
+    }
     return absl::OkStatus();
   }
 

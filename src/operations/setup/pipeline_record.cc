@@ -232,6 +232,13 @@ absl::StatusOr<std::vector<int>> AppliedIn(const std::string& schema,
 }
 
 absl::Status SlotMissing(const PipelineRecord& record) {
+  if (!record.SlotWasMade()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "init_incomplete: `walpost init --backfill` of pipeline '%s' was interrupted before its "
+        "slot was recorded: run it again; or `walpost slot recreate --leave-gap --yes`, which "
+        "leaves out the rows that are there",
+        record.name));
+  }
   return absl::FailedPreconditionError(absl::StrFormat(
       "slot_missing: pipeline '%s' was set up on slot '%s' at %s, but the slot is gone. Events "
       "since its last confirmed "

@@ -27,6 +27,9 @@ struct PipelineRecord {
   bool backfilled = true;
   std::optional<std::string> gap;  // JSON, of a gap that is being closed: see Backfill
   base::Lsn delivered = {};        // read only; 0/0 = not noted
+
+  // False: a first backfill was recorded, and interrupted before it recorded its slot.
+  bool SlotWasMade() const { return consistent_point != base::Lsn().ToString(); }
 };
 
 // By name or by slot; nullopt when there is none, or no such table yet.
@@ -85,7 +88,7 @@ absl::StatusOr<std::vector<int>> AppliedVersions(postgres::SqlConnection* connec
 absl::StatusOr<std::vector<int>> AppliedIn(const std::string& schema,
                                            postgres::SqlConnection* connection);
 
-// slot_missing: what it means and the way out.
+// slot_missing, or init_incomplete where it was never made: what it means and the way out.
 absl::Status SlotMissing(const PipelineRecord& record);
 
 }  // namespace walpost::operations

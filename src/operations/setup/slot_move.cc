@@ -153,7 +153,8 @@ class Mover {
     const HaltReason reason = step.problem->reason;
     if (step.name == "slot") {
       return slot_may_be_lost &&
-             (reason == HaltReason::kSlotMissing || reason == HaltReason::kSlotInvalidated);
+             (reason == HaltReason::kSlotMissing || reason == HaltReason::kSlotInvalidated ||
+              reason == HaltReason::kInitIncomplete);
     }
     if (step.name == "publication") {
       return slot_may_be_lost && facts_.publication_oid == 0;  // it is made with the slot

@@ -185,19 +185,56 @@ TEST_F(SlotsServerTest, TimeoutsOfTheDatabaseDoNotEndTheSnapshot) {
   EXPECT_TRUE(created.ok()) << created.status();
 }
 
-TEST_F(SlotsServerTest, WaitForTransactionsNamesThoseThatRanWhenItBegan) {
-  EXPECT_TRUE(AwaitTransactions(&*connection_, std::chrono::milliseconds(0)).ok());
+// A transaction that is open when the new slot is wanted, and one that begins later: the old slot stays.
+TEST_F(SlotsServerTest, OldSlotStaysUntilTheNewOneIsThere) {
+  ASSERT_TRUE(CreateSlot(Options("walpost")).ok());
+  const auto old = FindSlot(&*connection_, "walpost");
+  ASSERT_TRUE(old.ok() && old->has_value());
+  CreateSlotOptions options = Options("walpost");
+  options.drop_old = [this] { return DropSlot(&*connection_, "walpost"); };
+  options.timeout = std::chrono::milliseconds(500);
   auto writer = SqlConnection::Connect(server_->Conninfo(), "slow_writer");
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE(writer->Execute("BEGIN; INSERT INTO public.t VALUES (1)").ok());
-  server_->Sql("BEGIN; INSERT INTO public.t VALUES (1); PREPARE TRANSACTION 'forgotten'");
-  const absl::Status waited = AwaitTransactions(&*connection_, std::chrono::milliseconds(100));
-  server_->Sql("ROLLBACK PREPARED 'forgotten'");
-  EXPECT_EQ(waited.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(waited.message()), HasSubstr("slow_writer"));
-  EXPECT_THAT(std::string(waited.message()), HasSubstr("prepared transaction 'forgotten'"));
+  const auto late = CreateSlot(options);
+  EXPECT_EQ(late.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(late.status().message()), HasSubstr("slow_writer"));
+  const auto still = FindSlot(&*connection_, "walpost");
+  ASSERT_TRUE(still.ok() && still->has_value());
+  EXPECT_EQ((*still)->confirmed_flush_lsn, (*old)->confirmed_flush_lsn);
   ASSERT_TRUE(writer->Execute("ROLLBACK").ok());
-  EXPECT_TRUE(AwaitTransactions(&*connection_, std::chrono::milliseconds(0)).ok());
+  const auto created = CreateSlot(options);
+  ASSERT_TRUE(created.ok()) << created.status();
+  const auto slots = ListSlots(&*connection_);
+  ASSERT_TRUE(slots.ok()) << slots.status();
+  ASSERT_EQ(slots->size(), 1u) << "that of the time between is gone";
+  EXPECT_EQ(slots->front().confirmed_flush_lsn, created->consistent_point);
+  EXPECT_GT(created->consistent_point, (*old)->confirmed_flush_lsn);
+  EXPECT_FALSE(slots->front().temporary);
+}
+
+TEST_F(SlotsServerTest, OldSlotThatCannotBeDroppedLeavesNoNewOne) {
+  ASSERT_TRUE(CreateSlot(Options("walpost")).ok());
+  CreateSlotOptions options = Options("walpost");
+  options.drop_old = [] { return absl::FailedPreconditionError("in use"); };
+  EXPECT_EQ(CreateSlot(options).status(), absl::FailedPreconditionError("in use"));
+  const auto slots = ListSlots(&*connection_);
+  ASSERT_TRUE(slots.ok()) << slots.status();
+  EXPECT_EQ(slots->size(), 1u);
+}
+
+TEST_F(SlotsServerTest, SlotWhoseSessionEndsBeforeItsSnapshotIsUsedIsDropped) {
+  CreateSlotOptions options = Options("walpost");
+  options.on_snapshot = [](const std::string&) {
+    server_->Sql(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = "
+        "'walsender'");
+    return absl::UnavailableError("too late");
+  };
+  EXPECT_EQ(CreateSlot(options).status(), absl::UnavailableError("too late"));
+  const auto slot = FindSlot(&*connection_, "walpost");
+  ASSERT_TRUE(slot.ok());
+  EXPECT_FALSE(slot->has_value());
 }
 
 TEST_F(SlotsServerTest, DroppedSlotIsGoneAndAMissingOneNotFound) {
