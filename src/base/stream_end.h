@@ -25,6 +25,8 @@ struct StreamEnd {
   absl::Status status;                             // one line: what, where, what to do
   std::string sqlstate;                            // when the server gave one
   std::string context;                             // its CONTEXT field, which may name an LSN
+  // With kServerError: a type in a published table has none, or an element of it.
+  bool no_binary_form = false;
 };
 
 }  // namespace walpost::base

@@ -168,7 +168,9 @@ class Intake {
   std::optional<Halt> CheckUnknown(const base::Since& since, std::uint32_t ordinal);
   absl::Status Add(const outbox::Event& event, envelope::Encoder* encoder, std::uint32_t ordinal,
                    std::uint32_t table);
-  absl::Status CheckSize() const;
+  // Of a row or message of so many bytes.
+  absl::Status CheckSize(std::size_t bytes) const;
+  std::size_t BytesOf(const pgoutput::Insert& insert, const pgoutput::Relation& announced) const;
   std::span<const pgoutput::Value> WithoutLarge(std::span<const pgoutput::Value> values);
   std::optional<Halt> Undeliverable(UndeliverableEvent undeliverable, const absl::Status& why);
   void Taken(std::uint32_t ordinal);

@@ -1,4 +1,5 @@
 // The part of Intake that makes events of rows and messages.
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -6,6 +7,7 @@
 #include "base/printable.h"
 #include "base/status.h"
 #include "envelope/dead_letter.h"
+#include "outbox/column_value.h"
 #include "outbox/undeliverable.h"
 #include "pipeline/intake.h"
 
@@ -21,7 +23,7 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
                         outbox->bind_error, Place(ordinal))};
   }
   const auto table = static_cast<std::uint32_t>(outbox - outboxes_.data());
-  const absl::Status size = CheckSize();
+  const absl::Status size = CheckSize(BytesOf(insert, *outbox->announced));
   outbox::Event event;
   absl::Status status =
       outbox->mapper.Map(size.ok() ? insert.values : WithoutLarge(insert.values), &event);
@@ -49,7 +51,7 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
 std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
                                         std::uint32_t ordinal, std::uint32_t table) {
   outbox::Event event;
-  const absl::Status size = CheckSize();
+  const absl::Status size = CheckSize(payload_.size());
   absl::Status status = size;
   status.Update(messages_->mapper.Map(message.prefix, message.content, &event));
   if (status.ok()) {
@@ -98,15 +100,29 @@ absl::Status Intake::Add(const outbox::Event& event, envelope::Encoder* encoder,
   return absl::OkStatus();
 }
 
-absl::Status Intake::CheckSize() const {
-  if (payload_.size() <= event_bytes_max_) {
+// A bytea that comes as text, in hex form, counts as in its binary form.
+std::size_t Intake::BytesOf(const pgoutput::Insert& insert,
+                            const pgoutput::Relation& announced) const {
+  std::size_t bytes = payload_.size();
+  for (std::size_t i = 0; i < std::min(insert.values.size(), announced.columns.size()); ++i) {
+    const pgoutput::Value& value = insert.values[i];
+    if (value.kind == pgoutput::Value::Kind::kText &&
+        announced.columns[i].type_oid == outbox::type_oid::kBytea) {
+      bytes -= value.bytes.size() / 2;
+    }
+  }
+  return bytes;
+}
+
+absl::Status Intake::CheckSize(std::size_t bytes) const {
+  if (bytes <= event_bytes_max_) {
     return absl::OkStatus();
   }
   return outbox::UndeliverableError(
       outbox::kEventTooLarge,
       absl::StrFormat("it has %u bytes, more than source.event_bytes_max, %u: correct what writes "
                       "it, or raise the limit",
-                      payload_.size(), event_bytes_max_));
+                      bytes, event_bytes_max_));
 }
 
 // Enough to say which event it is: no work is done on what is not sent.

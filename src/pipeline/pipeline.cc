@@ -466,20 +466,20 @@ std::optional<Halt> Pipeline::CheckEnd(const StreamEnd& end, int losses) {
     return std::nullopt;
   }
   // Without a context all errors of a kind look alike: three in a year are no poison.
-  const std::string where = intake_.in_transaction()
-                                ? "commit LSN " + intake_.last_commit_lsn().ToString()
-                            : end.context.empty() ? "after " + intake_.received_lsn().ToString()
-                                                  : "context: " + end.context;
-  const std::string error = end.sqlstate + " " + where;
-  same_errors_ = error == same_error_ ? same_errors_ + 1 : 1;
-  same_error_ = error;
-  if (same_errors_ < kSameErrorMax) {
+  const base::Lsn reading =
+      intake_.in_transaction() ? intake_.last_commit_lsn() : intake_.received_lsn();
+  const std::string where = intake_.in_transaction() ? "commit LSN " + reading.ToString()
+                            : end.context.empty()    ? "after " + reading.ToString()
+                                                     : "context: " + end.context;
+  const int same_errors =
+      server_errors_.OnError(end, end.sqlstate + " " + where, reading, tracker_.safe_lsn());
+  if (same_errors < ServerErrors::kSameErrorMax) {
     return std::nullopt;
   }
   return Halt{HaltReason::kPoisonWal,
               absl::StrFormat("the server failed %d times at the same position (%s): %s; see "
                               "docs/runbook.md, poison_wal",
-                              same_errors_, where, std::string(end.status.message()))};
+                              same_errors, where, std::string(end.status.message()))};
 }
 
 pgoutput::StandbyStatus Pipeline::MakeStatus(base::Lsn flush, base::Now now) {
@@ -489,6 +489,7 @@ pgoutput::StandbyStatus Pipeline::MakeStatus(base::Lsn flush, base::Now now) {
   status.write = std::max(intake_.received_lsn(), status.flush);
   status.client_time = now.wall;
   confirmed_lsn_ = status.flush;
+  server_errors_.OnConfirmed(status.flush);
   confirmed_max_ = std::max(confirmed_max_, status.flush);
   return status;
 }

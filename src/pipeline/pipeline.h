@@ -35,6 +35,7 @@
 #include "pipeline/options.h"
 #include "pipeline/progress_keeper.h"
 #include "pipeline/schema_look_ups.h"
+#include "pipeline/server_errors.h"
 #include "pipeline/server_pings.h"
 #include "pipeline/source_timers.h"
 #include "pipeline/status_clock.h"
@@ -55,8 +56,6 @@ class Pipeline {
   static constexpr std::chrono::milliseconds kShowPausedAfter{1'000};
   // Before reconnecting to a server that is shutting down; a new walsender would hold it again.
   static constexpr std::chrono::milliseconds kAfterServerStop{5'000};
-  // The same server error at the same position this often is poison_wal.
-  static constexpr int kSameErrorMax = 3;
   // A planned reconnect waits this long for a moment with nothing in flight.
   static constexpr std::chrono::milliseconds kReconnectPatience{60'000};
   // On a stop inside a transaction: how long its rest is waited for.
@@ -94,6 +93,9 @@ class Pipeline {
   // --- Commands ---
   // The position to connect at (0/0 = the slot's), once per attempt.
   std::optional<base::Lsn> TakeConnect(base::Now now);
+
+  bool TakeTextWanted() { return server_errors_.TakeTextWanted(); }  // of that connection
+
   bool want_frame() const;
   std::optional<pgoutput::StandbyStatus> TakeStatus(base::Now now);
   StreamCommand TakeStreamCommand();
@@ -134,7 +136,6 @@ class Pipeline {
   const std::optional<base::Progress>& remembered_progress() const { return keeper_.remembered(); }
 
   base::Lsn received_lsn() const;
-  base::Lsn reading_lsn() const;  // the commit LSN of what is being read; else received_lsn
   base::Lsn confirmed_lsn() const;
   base::Lsn server_wal_lsn() const;
   base::WallTime last_frame_at() const;
@@ -236,8 +237,7 @@ class Pipeline {
   std::string last_error_;
   bool silence_shown_ = false;  // it is what last_error_ says
 
-  std::string same_error_;  // SQLSTATE and position of the last server error
-  int same_errors_ = 0;
+  ServerErrors server_errors_;
   int auth_failures_ = 0;
 
   Looks looks_;

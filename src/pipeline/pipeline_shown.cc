@@ -19,10 +19,6 @@ const SchemaLookUps& Pipeline::schemas() const { return schemas_; }
 
 base::Lsn Pipeline::received_lsn() const { return intake_.received_lsn(); }
 
-base::Lsn Pipeline::reading_lsn() const {
-  return intake_.in_transaction() ? intake_.last_commit_lsn() : intake_.received_lsn();
-}
-
 base::Lsn Pipeline::confirmed_lsn() const { return confirmed_lsn_; }
 
 base::Lsn Pipeline::server_wal_lsn() const { return server_wal_lsn_; }

@@ -189,7 +189,7 @@ void Pipeline::ForgetAll() {
   facts_.reset();
   timers_.Forget();
   confirmed_lsn_ = confirmed_max_ = base::Lsn();
-  same_errors_ = 0;
+  server_errors_.Forget();
 }
 
 // A publication or table that was replaced behind our back is seen by preflight only: so the stream

@@ -176,10 +176,6 @@ bool IsOutOfMemory(std::string_view text) {
 
 }  // namespace
 
-bool NeedsTextValues(const StreamEnd& end) {
-  return end.kind == StreamEnd::Kind::kServerError && end.sqlstate == sqlstate::kUndefinedFunction;
-}
-
 StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
                         std::string_view publication, const Endpoint& endpoint) {
   const std::string text =
@@ -209,7 +205,8 @@ StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
     end = LostEnd(text, error.sqlstate);
     end.kind = StreamEnd::Kind::kServerError;
   }
-  if (NeedsTextValues(end)) {
+  end.no_binary_form = error.sqlstate == sqlstate::kUndefinedFunction;
+  if (end.no_binary_form) {
     end.status = absl::UnavailableError(text + "; the next connection gets all values as text");
   }
   end.context = error.context;

@@ -55,11 +55,6 @@ base::StreamEnd StartFailure(const ServerError& error, std::string_view slot,
 base::StreamEnd StreamFailure(const ServerError& error, std::string_view slot,
                               std::string_view publication, const Endpoint& endpoint);
 
-// Whether the stream ended because a type in a published table has no binary form, or an element of it.
-// Until that transaction is passed, streams get all values as text; those behind it do not, since a bytea
-// is twice as long then.
-bool NeedsTextValues(const base::StreamEnd& end);
-
 // The last SQLSTATE in a message that libpq made with PQERRORS_VERBOSE; empty when there is none.
 std::string SqlstateInVerboseMessage(std::string_view message);
 

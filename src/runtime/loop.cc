@@ -16,7 +16,6 @@
 #include "pgoutput/frame.h"
 #include "pipeline/fingerprint.h"
 #include "postgres/encryption.h"
-#include "postgres/failure.h"
 #include "runtime/guard.h"
 
 namespace walpost::runtime {
@@ -214,7 +213,7 @@ void Loop::HandleConnect() {
     return;
   }
   streamed_from_ = options_.source;
-  streamed_from_.text_values = text_until_.valid();
+  streamed_from_.text_values = pipeline_.TakeTextWanted();
   using Result = std::optional<std::variant<postgres::Connected, postgres::StreamEnd>>;
   auto result = std::make_shared<Result>();  // shared by the two halves of the job
   helper_->Run(
@@ -268,7 +267,6 @@ void Loop::HandleStatus() {
   }
   absl::Status sent;
   if (const auto status = pipeline_.TakeStatus(now_)) {
-    text_until_ = status->flush > text_until_ ? base::Lsn() : text_until_;
     sent = stream_->Send(pgoutput::EncodeStandbyStatus(*status));
   }
   if (sent.ok() && stream_->wants_write()) {
@@ -441,9 +439,6 @@ void Loop::SourceLost(const absl::Status& status) {
 }
 
 void Loop::EndStream(postgres::StreamEnd end) {
-  if (postgres::NeedsTextValues(end)) {
-    text_until_ = pipeline_.reading_lsn();
-  }
   TakeNotices();
   DropStream();
   pipeline_.OnStreamEnd(end, now_);

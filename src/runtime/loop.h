@@ -79,7 +79,6 @@ class Loop {
 
   RunOptions options_;                      // SIGHUP may change how the world is reached
   postgres::ConnectOptions streamed_from_;  // those of the last connection, also after SIGHUP
-  base::Lsn text_until_;                    // until it is confirmed, values come as text
   Signals* const signals_;
   Helper* const helper_;
   const Dependencies dependencies_;

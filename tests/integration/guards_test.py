@@ -228,6 +228,42 @@ def test_connections_that_end_behind_a_type_without_a_binary_form_are_no_poison(
     assert set(p.ids()) == set(p.stored_ids())
 
 
+def publishing_all_tables(p):
+    p.execute(f"CREATE PUBLICATION {p.name} FOR ALL TABLES WITH (publish = 'insert', publish_via_partition_root = true)")
+    p.start()
+    p.execute("CREATE TABLE public.rights (acl aclitem[])")
+    return p
+
+
+NO_BINARY_FORM = "INSERT INTO public.rights VALUES (ARRAY['postgres=r/postgres'::aclitem]);"
+
+
+# The slot falls back then, and the row comes again.
+def test_crashes_of_an_idle_server_behind_a_type_without_a_binary_form_are_no_poison(make_pipeline, workspace):
+    postgres = workspace.postgres()
+    p = publishing_all_tables(make_pipeline(on_postgres=postgres))
+    p.insert(1, 5)
+    p.execute(NO_BINARY_FORM)
+    p.wait_confirmed()
+    for crashes in range(1, 5):
+        postgres.kill9()
+        postgres.start()
+        servers.wait_for(lambda: p.walpost.status()["halt"] or [
+            e for e in p.walpost.log_events() if "42883" in e["msg"]][crashes:] and p.walpost.state() == "streaming", 60, "the row to come again")
+        assert p.walpost.status()["halt"] is None
+        p.wait_confirmed()
+    goes_on(p)
+
+
+def test_bytea_that_comes_as_text_is_not_larger_for_that(make_pipeline):
+    p = publishing_all_tables(make_pipeline(config={"source": {"event_bytes_max": "1MiB"}}))
+    p.execute("SELECT outbox.set_payload_max(10000000)")
+    p.execute(NO_BINARY_FORM + "INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload)"
+              " VALUES (gen_random_uuid(), %s, 'key-1', 'Large', convert_to(repeat('x', 700000), 'UTF8'))", p.name)
+    p.wait_confirmed()
+    assert p.ids() == p.stored_ids() and len(p.ids()) == 1
+
+
 def test_verbs_reject_while_walpost_streams(make_pipeline):
     p = make_pipeline().start()
     for verb in ("advance", "recreate"):

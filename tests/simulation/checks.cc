@@ -163,7 +163,7 @@ void Simulation::CheckHalt() {
     expected = dead_letters_unusable_ || most_open_ >= plan_.options.dead_letters_max;
   } else if (halt.reason == HaltReason::kPoisonWal) {
     expected = std::any_of(errors_.begin(), errors_.end(), [](const auto& error) {
-      return error.second >= pipeline::Pipeline::kSameErrorMax;
+      return error.second >= pipeline::ServerErrors::kSameErrorMax;
     });
   } else {
     // What a dead process knew of the publication came when the next one had accepted it as it is.

@@ -87,18 +87,18 @@ TEST_F(HaltTest, LoginThatWorksAgainForgetsTheRejections) {
 
 // Failure 53.
 TEST_F(HaltTest, SameErrorInTheSameTransactionThreeTimesIsPoison) {
-  for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
+  for (int i = 1; i <= ServerErrors::kSameErrorMax; ++i) {
     Connect();
     SendPayload(Begin(100));
     Fail("22012", "slot \"walpost\"");
-    EXPECT_EQ(pipeline().halt().has_value(), i == Pipeline::kSameErrorMax) << i;
+    EXPECT_EQ(pipeline().halt().has_value(), i == ServerErrors::kSameErrorMax) << i;
   }
   ExpectHalted(HaltReason::kPoisonWal, "commit LSN 0/64");
   EXPECT_THAT(pipeline().halt()->detail, HasSubstr("division by zero"));
 }
 
 TEST_F(HaltTest, SameErrorBeforeAnyBeginIsPlacedByItsContext) {
-  for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
+  for (int i = 1; i <= ServerErrors::kSameErrorMax; ++i) {
     Connect();
     Fail("22012", "associated LSN 0/64");
   }
@@ -106,7 +106,7 @@ TEST_F(HaltTest, SameErrorBeforeAnyBeginIsPlacedByItsContext) {
 }
 
 TEST_F(HaltTest, SameErrorWithoutContextIsPoisonWhenNothingIsReceivedBetween) {
-  for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
+  for (int i = 1; i <= ServerErrors::kSameErrorMax; ++i) {
     Connect();
     Fail("XX000", "");
   }
@@ -208,11 +208,11 @@ TEST_F(HaltTest, DifferentErrorsAtOnePositionAreRetried) {
 }
 
 TEST_F(HaltTest, LostConnectionsBetweenDoNotHideThePoison) {
-  for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
+  for (int i = 1; i <= ServerErrors::kSameErrorMax; ++i) {
     Connect();
     SendPayload(Begin(100));
     Fail("22012", "");
-    if (i < Pipeline::kSameErrorMax) {
+    if (i < ServerErrors::kSameErrorMax) {
       Connect();
       End(StreamEnd::Kind::kLost);
     }
@@ -366,7 +366,7 @@ TEST_F(HaltTest, ResumeOfAPipelineThatRunsChangesNothing) {
 }
 
 TEST_F(HaltTest, ResumeForgetsHowOftenAnErrorWasSeen) {
-  for (int i = 1; i <= Pipeline::kSameErrorMax; ++i) {
+  for (int i = 1; i <= ServerErrors::kSameErrorMax; ++i) {
     Connect();
     Fail("22012", "associated LSN 0/64");
   }

@@ -305,7 +305,7 @@ TEST_F(HistoryTest, WhatAnotherInstanceDeliveredIsNotSentAgain) {
 // What another instance has passed is no poison.
 TEST_F(HistoryTest, ErrorsFromBeforeAnotherInstanceTookOverDoNotCount) {
   options_.progress_topic = "";
-  for (int i = 1; i < Pipeline::kSameErrorMax; ++i) {
+  for (int i = 1; i < ServerErrors::kSameErrorMax; ++i) {
     Connect(i == 1 ? Lsn() : Lsn(100), /*announce=*/i == 1);
     if (i == 1) {
       Transaction(100, {"a1"});

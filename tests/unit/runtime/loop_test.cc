@@ -240,6 +240,7 @@ class LoopTest : public ::testing::Test {
     end.kind = kind;
     end.status = absl::UnavailableError("ended");
     end.sqlstate = sqlstate;
+    end.no_binary_form = sqlstate == "42883";
     wire(before - 1)->End(end);
     Await("another connection",
           [this, before] { return connections() == before + 1 && Shown().source_connected; });
