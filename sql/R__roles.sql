@@ -41,8 +41,8 @@ BEGIN
                 format(CASE WHEN foreign_object.revoke IS NULL THEN '%s belongs to role %s' ELSE '%s lets others create in it: role %s' END,
                        foreign_object.what, foreign_object.rolname)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = coalesce(foreign_object.revoke, 'Run it as that role, or give the schema and all that is in it to a role you '
-                                                         'trust (ALTER ... OWNER TO).');
+                  HINT = coalesce(foreign_object.revoke, 'Run it as that role, or DROP it. ALTER ... OWNER TO is not enough: its constraints, '
+                                                         'defaults, indexes, rules and functions stay what that role has made of them.');
     END IF;
 END
 $$;
@@ -89,7 +89,7 @@ DECLARE
     -- What the versions make, and nothing else changes hands: a schema may be an application's, too.
     functions constant text[] := ARRAY[
         'walpost.lock_wait_ms()', 'walpost.bound_lock_wait(timestamptz)', 'walpost.lock_tables(regclass[])',
-        'walpost.revoke_default_rights(regclass)', 'walpost.rights_of_others(name[])', 'walpost.decide()',
+        'walpost.revoke_default_rights(regclass)', 'walpost.rights_of_others(name[])', 'walpost.reject_code_of_others(name[])', 'walpost.decide()',
         'walpost.wire_number(bigint)', 'walpost.wire_field(integer, bytea)', 'walpost.wire_field(integer, text)',
         'walpost.wire_field(integer, bigint)', 'walpost.wire_headers(integer, jsonb)',
         'walpost.wire_options(text, text, jsonb, timestamptz, text, text, text, integer)', 'walpost.message_prefix(text)',

@@ -47,8 +47,8 @@ BEGIN
                 format(CASE WHEN foreign_object.revoke IS NULL THEN '%s belongs to role %s' ELSE '%s lets others create in it: role %s' END,
                        foreign_object.what, foreign_object.rolname)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = coalesce(foreign_object.revoke, 'Run it as that role, or give the schema and all that is in it to a role you '
-                                                         'trust (ALTER ... OWNER TO).');
+                  HINT = coalesce(foreign_object.revoke, 'Run it as that role, or DROP it. ALTER ... OWNER TO is not enough: its constraints, '
+                                                         'defaults, indexes, rules and functions stay what that role has made of them.');
     END IF;
 END
 $$;
@@ -66,8 +66,6 @@ CREATE TABLE IF NOT EXISTS walpost.pipeline (
     delivered_lsn     pg_lsn,
     backfill          jsonb
 );
-
-COMMENT ON TABLE walpost.pipeline IS 'Written by walpost init, read before streaming. Not to be edited.';
 
 -- A writer may wait for a lock that a function of walpost holds, and hold one that the function waits for. The server then ends one of the
 -- two, deadlock_timeout after that one began to wait. It must not be the writer, so a function that holds a lock waits less long than that.
@@ -166,15 +164,16 @@ $$;
 
 -- What others may do with the tables that walpost's files make in these schemas, beside reading them, and what they have built on them; and
 -- how that ends. Others: who neither has the rights of the owner or of who asks, nor is a role of R__roles.sql. A right ends by who has
--- given it; what the owner has given comes first, as it may have been handed on.
-CREATE OR REPLACE FUNCTION walpost.rights_of_others(schemas name[]) RETURNS TABLE (what text, role text, cure text) LANGUAGE sql STABLE
+-- given it; what the owner has given comes first, as it may have been handed on. What is code runs when somebody uses the table, whoever
+-- owns the table now.
+CREATE OR REPLACE FUNCTION walpost.rights_of_others(schemas name[]) RETURNS TABLE (what text, role text, cure text, is_code boolean) LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
-    WITH roles AS (
+    WITH RECURSIVE roles AS (
         SELECT oid, rolname::text AS name, oid::regrole::text AS quoted FROM pg_roles
         WHERE rolname NOT IN ('outbox_owner', 'outbox_relay', 'outbox_operator') AND NOT pg_has_role(
             CASE rolname WHEN 'pg_database_owner' THEN (SELECT datdba FROM pg_database WHERE datname = current_database()) ELSE oid END, current_user, 'USAGE')
         UNION ALL SELECT 0::oid, 'PUBLIC', 'PUBLIC'
-    ), tables AS (
+    ), named AS (
         SELECT c.oid, c.relkind, c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         CROSS JOIN LATERAL (
             SELECT CASE WHEN n.nspname = 'walpost' THEN '{pipeline,schema_version,dead_letters,dead_letter_count}'
@@ -182,9 +181,11 @@ SET search_path = pg_catalog, pg_temp AS $$
                         WHEN EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid AND p.proname = 'check_event')
                             THEN '{events,retention_note,idempotency}'
                         ELSE '{}' END::name[] AS names) AS ours
-        WHERE n.nspname = ANY (schemas) AND c.relkind IN ('r', 'p') AND (c.relname = ANY (ours.names) OR EXISTS (
-            SELECT FROM pg_inherits i JOIN pg_class e ON e.oid = i.inhparent
-            WHERE i.inhrelid = c.oid AND e.relnamespace = n.oid AND e.relname = ANY (ours.names)))
+        WHERE n.nspname = ANY (schemas) AND c.relname = ANY (ours.names)
+    ), tables AS (
+        SELECT oid, relkind, relowner FROM named WHERE relkind IN ('r', 'p')
+        UNION SELECT c.oid, c.relkind, c.relowner FROM tables t JOIN pg_inherits i ON i.inhparent = t.oid
+              JOIN pg_class c ON c.oid = i.inhrelid AND c.relkind IN ('r', 'p')
     ), relations AS (
         SELECT oid, relkind, relowner FROM tables
         UNION ALL SELECT s.oid, s.relkind, s.relowner FROM tables t JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = t.oid
@@ -194,42 +195,94 @@ SET search_path = pg_catalog, pg_temp AS $$
         FROM relations r JOIN pg_class c ON c.oid = r.oid CROSS JOIN aclexplode(c.relacl) AS a
         UNION ALL SELECT t.oid, t.relkind, t.relowner, a.privilege_type, c.attname, a.grantor, a.grantee
                   FROM tables t JOIN pg_attribute c ON c.attrelid = t.oid AND NOT c.attisdropped CROSS JOIN aclexplode(c.attacl) AS a
+    ), code AS (
+        -- What of a table has expressions, or a type, in it; what a parent has given goes with the parent's.
+        SELECT t.oid, 'pg_trigger'::regclass AS catalog, g.oid AS object, 0 AS part, format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass) AS cure
+        FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal AND g.tgparentid = 0
+        UNION ALL SELECT t.oid, 'pg_attrdef', e.oid, 0, CASE c.attgenerated WHEN '' THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', t.oid::regclass, c.attname)
+                                                        ELSE format('ALTER TABLE %s DROP COLUMN %I', t.oid::regclass, c.attname) END
+                  FROM tables t JOIN pg_attrdef e ON e.adrelid = t.oid
+                  JOIN pg_attribute c ON c.attrelid = t.oid AND c.attnum = e.adnum AND (c.attgenerated = '' OR c.attinhcount = 0)
+        UNION ALL SELECT t.oid, 'pg_class', t.oid, c.attnum, format('ALTER TABLE %s DROP COLUMN %I', t.oid::regclass, c.attname)
+                  FROM tables t JOIN pg_attribute c ON c.attrelid = t.oid AND c.attnum > 0 AND NOT c.attisdropped AND c.attinhcount = 0
+        UNION ALL SELECT t.oid, 'pg_class', t.oid, 0, format('DROP TABLE %s', t.oid::regclass)  -- the expressions of a partition key
+                  FROM tables t WHERE t.relkind = 'p'
+        UNION ALL SELECT t.oid, 'pg_constraint', k.oid, 0, format('ALTER TABLE %s DROP CONSTRAINT %I', t.oid::regclass, k.conname)
+                  FROM tables t JOIN pg_constraint k ON k.conrelid = t.oid AND k.coninhcount = 0
+        UNION ALL SELECT t.oid, 'pg_class', i.indexrelid, 0,
+                         coalesce((SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', t.oid::regclass, k.conname) FROM pg_constraint k
+                                   WHERE k.conrelid = t.oid AND k.conindid = i.indexrelid), format('DROP INDEX %s', i.indexrelid::regclass))
+                  FROM tables t JOIN pg_index i ON i.indrelid = t.oid AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)
+        UNION ALL SELECT t.oid, 'pg_policy', p.oid, 0, format('DROP POLICY %I ON %s', p.polname, t.oid::regclass)
+                  FROM tables t JOIN pg_policy p ON p.polrelid = t.oid
+        UNION ALL SELECT t.oid, 'pg_statistic_ext', s.oid, 0, format('DROP STATISTICS %s.%I', s.stxnamespace::regnamespace, s.stxname)
+                  FROM tables t JOIN pg_statistic_ext s ON s.stxrelid = t.oid
     )
-    SELECT found.what, found.role, found.cure FROM (
+    SELECT found.what, found.role, found.cure, found.is_code FROM (
         SELECT r.oid::regclass::text AS what, roles.name AS role,
                CASE r.grantor WHEN r.relowner THEN '' ELSE format('SET ROLE %s; ', r.grantor::regrole) END || format(
                    'REVOKE %s ON %s%s FROM %s CASCADE', string_agg(r.kind || coalesce(' (' || quote_ident(r.of_column) || ')', ''), ', ' ORDER BY r.kind, r.of_column),
                    CASE r.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE '' END, r.oid::regclass, roles.quoted) AS cure,
-               r.grantor <> r.relowner AS handed_on
+               false AS is_code, r.grantor <> r.relowner AS handed_on
         FROM rights r JOIN roles ON roles.oid = r.grantee
         WHERE r.kind <> 'SELECT' AND NOT pg_has_role(roles.oid, r.relowner, 'USAGE')
               -- To insert events is another thing, but not to say when, and in which order.
               AND NOT (r.kind = 'INSERT' AND r.of_column IS NOT NULL AND r.of_column NOT IN ('seq', 'tx', 'created_at')
                        AND EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid AND c.relname = 'events'))
         GROUP BY r.oid, r.relkind, r.relowner, roles.name, roles.quoted, r.grantor
-        UNION ALL SELECT t.oid::regclass::text, roles.name, format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass), false
-        -- By all that runs with it: also the functions, operators and types of its WHEN.
-        FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal AND g.tgparentid = 0
-        JOIN pg_depend d ON d.classid = 'pg_trigger'::regclass AND d.objid = g.oid
+        -- By all that runs with it: functions, operators and types, and other tables that it uses.
+        UNION ALL SELECT t.oid::regclass::text, roles.name, code.cure, true, false
+        FROM tables t JOIN code ON code.oid = t.oid
+        JOIN pg_depend d ON d.classid = code.catalog AND d.objid = code.object AND d.objsubid = code.part
         LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
         LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
         LEFT JOIN pg_type y ON d.refclassid = 'pg_type'::regclass AND y.oid = d.refobjid
-        JOIN roles ON roles.oid = coalesce(p.proowner, o.oprowner, y.typowner) AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
+        LEFT JOIN pg_class c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
+        JOIN roles ON roles.oid = coalesce(p.proowner, o.oprowner, y.typowner, c.relowner) AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
+        GROUP BY t.oid, roles.name, code.cure
         -- With a function of walpost's it would look like one of walpost's own, and who made it is not known.
-        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass), false
+        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass), true, false
         FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal AND g.tgparentid = 0
         JOIN pg_proc p ON p.oid = g.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace
         WHERE (n.nspname = 'walpost' OR n.nspname = ANY (schemas)) AND p.proname IN ('decide', 'events_stay', 'forget')
               AND g.tgname NOT IN ('dead_letters_decide', 'events_stay', 'events_ephemeral')
-        UNION ALL SELECT t.oid::regclass::text, roles.name, format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname), false
+        -- No file of walpost's makes a rule, or anything but a table.
+        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('DROP RULE %I ON %s', w.rulename, t.oid::regclass), true, false
+        FROM tables t JOIN pg_rewrite w ON w.ev_class = t.oid
+        UNION ALL SELECT v.oid::regclass::text, 'that made it', format('DROP %s %s', CASE v.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW'
+                                                                                   ELSE 'FOREIGN TABLE' END, v.oid::regclass), true, false
+        FROM named v WHERE v.relkind IN ('v', 'm', 'f')
+        -- Who owns a parent changes the rows through it; whose child it is has code and rows of its own read with the table.
+        UNION ALL SELECT t.oid::regclass::text, roles.name, CASE WHEN child.relispartition THEN format('ALTER TABLE %s DETACH PARTITION %s', i.inhparent::regclass, child.oid::regclass)
+                                                            ELSE format('ALTER TABLE %s NO INHERIT %s', child.oid::regclass, i.inhparent::regclass) END, true, false
+        FROM tables t JOIN pg_inherits i ON t.oid IN (i.inhrelid, i.inhparent) JOIN pg_class child ON child.oid = i.inhrelid JOIN pg_class parent ON parent.oid = i.inhparent
+        JOIN roles ON roles.oid IN (child.relowner, parent.relowner) AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
+        UNION ALL SELECT t.oid::regclass::text, roles.name, format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname), false, false
         FROM tables t JOIN pg_constraint f ON f.confrelid = t.oid AND f.contype = 'f' AND f.conparentid = 0 AND f.conrelid <> f.confrelid
         JOIN pg_class c ON c.oid = f.conrelid JOIN roles ON roles.oid = c.relowner AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
-        UNION ALL SELECT 'every table', roles.name, format('REVOKE %I FROM %s', g.rolname, roles.quoted), true
+        UNION ALL SELECT 'every table', roles.name, format('REVOKE %I FROM %s', g.rolname, roles.quoted), false, true
         FROM pg_auth_members m JOIN roles ON roles.oid = m.member
         JOIN pg_roles g ON g.oid = m.roleid AND g.rolname IN ('pg_write_all_data', 'pg_maintain')
     ) AS found ORDER BY found.handed_on, 1, 2, 3
 $$;
 
+-- Before anything is read from a table that was there: to plan a query of it can be enough to run the code.
+CREATE OR REPLACE FUNCTION walpost.reject_code_of_others(schemas name[]) RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found_code record;
+BEGIN
+    SELECT * INTO found_code FROM walpost.rights_of_others(schemas) AS r WHERE r.is_code LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '% has code of role %, which would run with the rights of whoever uses the table', found_code.what, found_code.role
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = found_code.cure;
+    END IF;
+END
+$$;
+
+SELECT walpost.reject_code_of_others('{walpost}'::name[]);
+
+COMMENT ON TABLE walpost.pipeline IS 'Written by walpost init, read before streaming. Not to be edited.';
 COMMENT ON COLUMN walpost.pipeline.delivered_lsn IS
     'Everything before it is in Kafka. It lies here so that it goes back with a database that is set back. Written at each connect.';
 COMMENT ON COLUMN walpost.pipeline.backfill IS 'How far walpost init --backfill has come.';

@@ -48,8 +48,8 @@ BEGIN
                 format(CASE WHEN foreign_object.revoke IS NULL THEN '%s belongs to role %s' ELSE '%s lets others create in it: role %s' END,
                        foreign_object.what, foreign_object.rolname)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = coalesce(foreign_object.revoke, 'Run it as that role, or give the schema and all that is in it to a role you '
-                                                         'trust (ALTER ... OWNER TO).');
+                  HINT = coalesce(foreign_object.revoke, 'Run it as that role, or DROP it. ALTER ... OWNER TO is not enough: its constraints, '
+                                                         'defaults, indexes, rules and functions stay what that role has made of them.');
     END IF;
 END
 $$;
@@ -145,6 +145,8 @@ BEGIN
         USING ERRCODE = 'check_violation', SCHEMA = 'outbox', TABLE = 'events', CONSTRAINT = rule;
 END
 $$;
+
+SELECT walpost.reject_code_of_others(ARRAY['walpost', 'outbox']::name[]);
 
 -- Which tables this makes: another schema of the database may have had its own before.
 SELECT pg_catalog.set_config('walpost.made', concat_ws(',', CASE WHEN to_regclass('outbox.events') IS NULL THEN 'outbox.events' END,

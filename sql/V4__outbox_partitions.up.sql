@@ -35,11 +35,13 @@ BEGIN
                 format(CASE WHEN foreign_object.revoke IS NULL THEN '%s belongs to role %s' ELSE '%s lets others create in it: role %s' END,
                        foreign_object.what, foreign_object.rolname)
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = coalesce(foreign_object.revoke, 'Run it as that role, or give the schema and all that is in it to a role you '
-                                                         'trust (ALTER ... OWNER TO).');
+                  HINT = coalesce(foreign_object.revoke, 'Run it as that role, or DROP it. ALTER ... OWNER TO is not enough: its constraints, '
+                                                         'defaults, indexes, rules and functions stay what that role has made of them.');
     END IF;
 END
 $$;
+
+SELECT walpost.reject_code_of_others(ARRAY['walpost', 'outbox']::name[]);
 
 DO $$
 DECLARE

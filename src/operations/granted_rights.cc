@@ -75,6 +75,28 @@ absl::Status RequireNoCreators(SqlConnection* connection, const std::vector<std:
                               grants[0].what, grants[0].role, grants[0].cure));
 }
 
+absl::Status RequireNoCode(SqlConnection* connection, const std::vector<std::string>& schemas) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection->Query("SELECT to_regprocedure('walpost.reject_code_of_others(name[])') IS NOT "
+                        "NULL, (SELECT min(c.oid::regclass::text) FROM pg_class c JOIN "
+                        "pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'walpost' AND "
+                        "c.relname IN ('pipeline', 'schema_version', 'dead_letters', "
+                        "'dead_letter_count'))"));
+  if (rows.at(0).at(0) == "t") {
+    return connection
+        ->Query(absl::StrFormat("SELECT walpost.reject_code_of_others(%s::name[])",
+                                postgres::ArrayLiteral(schemas)))
+        .status();
+  }
+  return !rows[0].at(1)
+             ? absl::OkStatus()
+             : absl::FailedPreconditionError(absl::StrFormat(
+                   "%s was not made by walpost's files, or by older ones: DROP it, or apply "
+                   "sql/V1__walpost.up.sql, which says whether it has code of another role",
+                   *rows[0].at(1)));
+}
+
 absl::StatusOr<std::vector<std::string>> OwnSchemas(SqlConnection* connection,
                                                     const std::vector<std::string>& schemas) {
   ASSIGN_OR_RETURN(

@@ -36,6 +36,11 @@ absl::Status RequireNoCreators(postgres::SqlConnection* connection,
 absl::StatusOr<std::vector<Grant>> FindWriters(postgres::SqlConnection* connection,
                                                const std::vector<std::string>& schemas);
 
+// Fails where a table of walpost's in these schemas has code of such a role, such as a CHECK or an index,
+// which even a query of the table may run. Asks walpost's own function, so their owners are to be trusted.
+absl::Status RequireNoCode(postgres::SqlConnection* connection,
+                           const std::vector<std::string>& schemas);
+
 // Those of the schemas in which files of sql/ have made something.
 absl::StatusOr<std::vector<std::string>> OwnSchemas(postgres::SqlConnection* connection,
                                                     const std::vector<std::string>& schemas);

@@ -28,8 +28,8 @@ absl::StatusOr<std::optional<ForeignObject>> FindForeign(SqlConnection* connecti
 absl::Status Rejection(const ForeignObject& foreign) {
   return absl::FailedPreconditionError(absl::StrFormat(
       "%s belongs to role %s, whose code would run with the rights of whoever runs this: run it as "
-      "that role, or give the schema and all that is in it to a role you trust (ALTER ... OWNER "
-      "TO)",
+      "that role, or DROP it; ALTER ... OWNER TO is not enough, since its constraints, defaults, "
+      "indexes, rules and functions stay what that role has made of them",
       foreign.what, foreign.owner));
 }
 

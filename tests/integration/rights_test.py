@@ -222,6 +222,85 @@ def test_what_others_have_built_on_a_table_is_named(hostile):
     take_away_as_said(p, said)
 
 
+COLUMNS = ("name text PRIMARY KEY, slot text NOT NULL, publication text NOT NULL, system_identifier numeric NOT NULL, consistent_point pg_lsn NOT NULL,"
+           " snapshot text, backfilled boolean NOT NULL DEFAULT true, prefixes text[] NOT NULL DEFAULT '{}', created_at timestamptz NOT NULL DEFAULT now(),"
+           " delivered_lsn pg_lsn, backfill jsonb")
+BECOME = """CREATE SCHEMA app;
+CREATE FUNCTION app.become() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN ALTER ROLE app SUPERUSER; RETURN true; EXCEPTION WHEN OTHERS THEN RETURN true; END';
+CREATE FUNCTION app.same(text, text DEFAULT '') RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN app.become(); END';
+CREATE OPERATOR app.=== (FUNCTION = app.same, LEFTARG = text, RIGHTARG = text)"""
+# What app makes of a table, and how that ends.
+LEFT_CODE = {
+    "ADD CONSTRAINT x CHECK (app.become())": "ALTER TABLE walpost.pipeline DROP CONSTRAINT x",
+    "ADD CONSTRAINT x CHECK (name OPERATOR(app.===) slot)": "ALTER TABLE walpost.pipeline DROP CONSTRAINT x",
+    "ALTER backfilled SET DEFAULT app.become()": "ALTER TABLE walpost.pipeline ALTER COLUMN backfilled DROP DEFAULT",
+    "ADD more boolean GENERATED ALWAYS AS (app.same(name)) STORED": "ALTER TABLE walpost.pipeline DROP COLUMN more",
+    "ADD CONSTRAINT x EXCLUDE USING btree (app.same(name) WITH =)": "ALTER TABLE walpost.pipeline DROP CONSTRAINT x",
+    "ADD CONSTRAINT x FOREIGN KEY (slot) REFERENCES app.other": "ALTER TABLE walpost.pipeline DROP CONSTRAINT x",
+    "ADD more app.checked": "ALTER TABLE walpost.pipeline DROP COLUMN more",
+    "INHERIT app.parent": "ALTER TABLE walpost.pipeline NO INHERIT app.parent",
+    "CREATE TABLE app.child () INHERITS (walpost.pipeline)": "ALTER TABLE app.child NO INHERIT walpost.pipeline",
+    "CREATE INDEX x ON walpost.pipeline (app.same(name))": "DROP INDEX walpost.x",
+    "CREATE INDEX x ON walpost.pipeline (name) WHERE app.same('a')": "DROP INDEX walpost.x",
+    "CREATE RULE x AS ON INSERT TO walpost.pipeline DO ALSO SELECT app.become()": "DROP RULE x ON walpost.pipeline",
+    "CREATE POLICY x ON walpost.pipeline USING (app.become())": "DROP POLICY x ON walpost.pipeline",
+    "CREATE TRIGGER x BEFORE INSERT ON walpost.pipeline FOR EACH ROW WHEN (app.become()) EXECUTE FUNCTION suppress_redundant_updates_trigger()":
+        "DROP TRIGGER x ON walpost.pipeline",
+    "ALTER TABLE walpost.pipeline RENAME TO old; CREATE VIEW walpost.pipeline AS SELECT * FROM walpost.old WHERE app.become()": "DROP VIEW walpost.pipeline",
+}
+
+
+# A table changes hands with all that its first owner has made of it.
+@pytest.mark.smoke
+def test_code_that_a_table_has_from_who_made_it_stops_init_and_the_files(hostile):
+    p = hostile
+    p.execute(f"GRANT CREATE ON DATABASE {p.database} TO app")
+    with p.connected(user="app") as cursor:
+        cursor.execute(f"{BECOME}; CREATE DOMAIN app.checked AS text CHECK (app.become()); CREATE TABLE app.parent (); CREATE TABLE app.other (id text PRIMARY KEY)")
+    more = {"CREATE STATISTICS walpost.x ON (app.same(name)), slot FROM walpost.pipeline": "DROP STATISTICS walpost.x"} if p.postgres.major >= 14 else {}
+    for made, cure in (LEFT_CODE | more).items():
+        with p.connected(user="app") as cursor:
+            cursor.execute(f"CREATE SCHEMA walpost; CREATE TABLE walpost.pipeline ({COLUMNS})")
+            cursor.execute(made if made.startswith(("CREATE", "ALTER TABLE")) else f"ALTER TABLE walpost.pipeline {made}")
+        error = rejected_init(p)
+        assert "or DROP it" in error and "OWNER TO is not enough" in error, error
+        p.execute("ALTER SCHEMA walpost OWNER TO postgres; ALTER TABLE walpost.pipeline OWNER TO postgres; ALTER TABLE IF EXISTS walpost.old OWNER TO postgres")
+        assert "walpost.pipeline was not made by walpost's files" in rejected_init(p), made
+        applied = psql(p, "postgres", FILES[0])
+        assert applied.returncode != 0 and f"HINT:  {cure}\n" in applied.stderr, (made, applied.stderr)
+        p.execute(cure)
+        assert psql(p, "postgres", FILES[0]).returncode == 0, made
+        assert p.execute("SELECT rolsuper FROM pg_roles WHERE rolname = 'app'") == [(False,)], made
+        p.execute("DROP SCHEMA walpost CASCADE")
+    p.walpost.verb("init", "--with-roles")
+
+
+# In a table that walpost has made somebody else may have put it, who had its owner's rights or has a function in use.
+@pytest.mark.smoke
+def test_code_of_others_in_the_outbox_is_named_and_stops_init(hostile):
+    p = hostile
+    p.walpost.init()
+    p.execute(f"GRANT CREATE ON DATABASE {p.database} TO app")
+    with p.connected(user="app") as cursor:
+        cursor.execute(BECOME.replace("ALTER ROLE app SUPERUSER;", ""))
+    p.execute("CREATE FUNCTION outbox.mine(text) RETURNS text LANGUAGE sql IMMUTABLE AS 'SELECT $1'; CREATE INDEX mine ON outbox.events (outbox.mine(event_type));"
+              "ALTER TABLE outbox.events ADD more numeric DEFAULT random() CHECK (more < 2); GRANT SELECT ON outbox.events TO app")
+    assert lines(p, "may change") == []
+    p.execute("ALTER TABLE outbox.events ADD CONSTRAINT x CHECK (app.become()); CREATE INDEX x ON outbox.events (app.same(event_type))")
+    p.execute("ALTER TABLE outbox.idempotency ALTER key SET DEFAULT app.become()::text; CREATE INDEX y ON outbox.retention_note (lsn) WHERE app.same('a')")
+    with p.connected(user="app") as cursor:  # only now, or it would have run as this was made
+        cursor.execute("CREATE OR REPLACE FUNCTION app.become() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN ALTER ROLE app SUPERUSER; RETURN true; END'")
+    said = lines(p, "may change")
+    assert len(said) == 4, said
+    for cure in ("ALTER TABLE outbox.events DROP CONSTRAINT x", "DROP INDEX outbox.x", "ALTER TABLE outbox.idempotency ALTER COLUMN key DROP DEFAULT",
+                 "DROP INDEX outbox.y"):
+        assert any(cure in line for line in said), (cure, said)
+        assert psql(p, "postgres", SQL / "V5__outbox_maintain.up.sql").returncode != 0
+        rejected_init(p)
+    take_away_as_said(p, said)
+    assert p.execute("SELECT rolsuper FROM pg_roles WHERE rolname = 'app'") == [(False,)]
+
+
 @pytest.mark.smoke
 def test_member_of_pg_write_all_data_is_named_and_a_note_does_not_count(hostile):
     p = hostile

@@ -52,6 +52,7 @@ class Initializer {
     // Before anything is read from them.
     RETURN_IF_ERROR(RequireTrustedSchemas(connection_, {"walpost", options_.table_schema}));
     RETURN_IF_ERROR(RequireNoCreators(connection_, {"walpost", options_.table_schema}));
+    RETURN_IF_ERROR(RequireNoCode(connection_, {"walpost", options_.table_schema}));
     RETURN_IF_ERROR(LookAtHistory());
     if (options_.with_messages) {
       RETURN_IF_ERROR(CheckMessages(options_, connection_));
