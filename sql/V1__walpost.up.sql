@@ -163,16 +163,22 @@ END
 $$;
 
 -- What others may do with the tables that walpost's files make in these schemas, beside reading them, and what they have built on them; and
--- how that ends. Others: who neither has the rights of the owner or of who asks, nor is a role of R__roles.sql. A right ends by who has
--- given it; what the owner has given comes first, as it may have been handed on. What is code runs when somebody uses the table, whoever
--- owns the table now.
+-- how that ends. Others: who neither has the rights of the owner or of who asks, nor is outbox_owner; the other roles of R__roles.sql are
+-- others but for what it gives them. A right ends by who has given it; what the owner has given comes first, as it may have been handed on.
+-- What is code runs when somebody uses the table, whoever owns the table now.
 CREATE OR REPLACE FUNCTION walpost.rights_of_others(schemas name[]) RETURNS TABLE (what text, role text, cure text, is_code boolean) LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE roles AS (
         SELECT oid, rolname::text AS name, oid::regrole::text AS quoted FROM pg_roles
-        WHERE rolname NOT IN ('outbox_owner', 'outbox_relay', 'outbox_operator') AND NOT pg_has_role(
+        WHERE rolname IN ('outbox_writer', 'outbox_relay', 'outbox_operator') OR rolname <> 'outbox_owner' AND NOT pg_has_role(
             CASE rolname WHEN 'pg_database_owner' THEN (SELECT datdba FROM pg_database WHERE datname = current_database()) ELSE oid END, current_user, 'USAGE')
         UNION ALL SELECT 0::oid, 'PUBLIC', 'PUBLIC'
+    ), given (role, relation, kind, of_column) AS (
+        VALUES ('outbox_relay', 'pipeline', 'UPDATE', 'delivered_lsn'), ('outbox_relay', 'dead_letters', 'INSERT', NULL),
+               ('outbox_relay', 'dead_letters', 'UPDATE', NULL), ('outbox_relay', 'dead_letters', 'DELETE', NULL),
+               ('outbox_relay', 'dead_letter_count', 'INSERT', NULL), ('outbox_relay', 'dead_letter_count', 'UPDATE', NULL),
+               ('outbox_operator', 'dead_letters', 'UPDATE', 'decision'), ('outbox_operator', 'dead_letters', 'UPDATE', 'of_key'),
+               ('outbox_operator', 'dead_letters', 'UPDATE', 'send_to')
     ), named AS (
         SELECT c.oid, c.relkind, c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         CROSS JOIN LATERAL (
@@ -229,6 +235,8 @@ SET search_path = pg_catalog, pg_temp AS $$
               -- To insert events is another thing, but not to say when, and in which order.
               AND NOT (r.kind = 'INSERT' AND r.of_column IS NOT NULL AND r.of_column NOT IN ('seq', 'tx', 'created_at')
                        AND EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid AND c.relname = 'events'))
+              AND NOT EXISTS (SELECT FROM given g WHERE g.role = roles.name AND r.oid = to_regclass('walpost.' || g.relation) AND g.kind = r.kind
+                              AND (g.of_column IS NULL OR g.of_column = r.of_column))
         GROUP BY r.oid, r.relkind, r.relowner, roles.name, roles.quoted, r.grantor
         -- By all that runs with it: functions, operators and types, and other tables that it uses.
         UNION ALL SELECT t.oid::regclass::text, roles.name, code.cure, true, false

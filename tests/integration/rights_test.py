@@ -302,17 +302,19 @@ def test_code_of_others_in_the_outbox_is_named_and_stops_init(hostile):
 
 
 @pytest.mark.smoke
-def test_member_of_pg_write_all_data_is_named_and_a_note_does_not_count(hostile):
+@pytest.mark.parametrize(("group", "since", "member"), [("pg_write_all_data", 14, "app"), ("pg_write_all_data", 14, "outbox_operator")])
+def test_member_of_a_role_with_rights_on_all_tables_is_named_and_a_note_does_not_count(hostile, group, since, member):
     p = hostile
-    if p.postgres.major < 14:
+    if p.postgres.major < since:
         return
     p.start()
     p.insert(1, 5)
     p.execute("SELECT * FROM outbox.maintain()")
     p.wait_confirmed()
     assert p.walpost.stop() == 0
-    p.execute("GRANT pg_write_all_data TO app")
-    cure = "REVOKE pg_write_all_data FROM app"
+    p.walpost.verb("init", "--with-roles")
+    p.execute(f"GRANT {group} TO {member}")
+    cure = f"REVOKE {group} FROM {member}"
     assert any(cure in line for line in lines(p, "may change"))
     p.walpost.verb("init", "--with-roles")
     assert cure in p.walpost.verb("slot", "recreate", "--yes").stdout
@@ -362,20 +364,63 @@ def test_nobody_uses_the_row_type_of_a_partition(hostile):
 
 # A REVOKE takes nothing that somebody else has granted: what is said has to help all the same.
 @pytest.mark.smoke
-@pytest.mark.parametrize("right", ["UPDATE", "UPDATE (snapshot)"])
-@pytest.mark.parametrize("giver", ["shop", "outbox_relay"])
-def test_right_that_was_handed_on_ends_by_what_is_said(hostile, right, giver):
+@pytest.mark.parametrize("right", ["UPDATE", "UPDATE ({column})"])
+@pytest.mark.parametrize(("giver", "table", "column"), [("shop", "outbox.retention_note", "snapshot"), ("outbox_relay", "walpost.dead_letters", "decision")])
+def test_right_that_was_handed_on_ends_by_what_is_said(hostile, right, giver, table, column):
     p = hostile
+    right = right.format(column=column)
     p.walpost.verb("init", "--with-roles")
-    p.execute(f"GRANT USAGE ON SCHEMA outbox TO {giver}; GRANT {right} ON outbox.retention_note TO {giver} WITH GRANT OPTION")
-    p.execute(f"SET ROLE {giver}; GRANT {right} ON outbox.retention_note TO app; RESET ROLE")
-    handed_on = f"SET ROLE {giver}; REVOKE {right} ON outbox.retention_note FROM app CASCADE"
+    p.execute(f"GRANT USAGE ON SCHEMA outbox TO {giver}; GRANT {right} ON {table} TO {giver} WITH GRANT OPTION")
+    p.execute(f"SET ROLE {giver}; GRANT {right} ON {table} TO app; RESET ROLE")
+    handed_on = f"SET ROLE {giver}; REVOKE {right} ON {table} FROM app CASCADE"
     assert any(handed_on in line for line in lines(p, "may change"))
-    # The first goes with what was handed on; what outbox_relay may do is nothing to stop at.
-    revoke = f"REVOKE {right} ON outbox.retention_note FROM shop CASCADE" if giver == "shop" else handed_on
+    # The first goes with what was handed on; what outbox_relay has by R__roles is nothing to stop at.
+    revoke = f"REVOKE {right} ON {table} FROM shop CASCADE" if giver == "shop" else handed_on
     assert revoke in rejected_init(p, "--with-roles")
     p.execute(f"{revoke}; RESET ROLE")
     assert lines(p, "may change") == []
+    p.walpost.verb("init", "--with-roles")
+
+
+ACLS = """SELECT c.oid::regclass::text, ''::name, acl.*::text FROM pg_class c CROSS JOIN aclexplode(c.relacl) AS acl
+WHERE relnamespace::regnamespace::text IN ('walpost', 'outbox') AND acl.grantee <> c.relowner
+UNION ALL SELECT c.attrelid::regclass::text, c.attname, acl.*::text FROM pg_attribute c CROSS JOIN aclexplode(c.attacl) AS acl
+WHERE attrelid::regclass::text ~ '^(walpost|outbox)[.]'
+ORDER BY 1, 2, 3"""
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("role", ["outbox_operator", "outbox_relay"])
+def test_what_a_role_of_walposts_has_beyond_the_roles_file_is_named(hostile, role):
+    p = hostile
+    p.walpost.verb("init", "--with-roles")
+    assert lines(p, "may change") == []
+    before = p.execute(ACLS)
+    p.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA outbox, walpost TO {role}; GRANT ALL ON ALL SEQUENCES IN SCHEMA outbox, walpost TO {role}; GRANT SELECT ON outbox.events TO app")
+    said = lines(p, "may change")
+    changed = p.execute("SELECT oid::regclass::text FROM pg_class WHERE relnamespace::regnamespace::text IN ('outbox', 'walpost') AND relkind IN ('r', 'p', 'S')")
+    assert {line.split(" FROM ")[0].split()[-1] for line in said} == {name for name, in changed}, said
+    assert all(f"role {role} may change" in line for line in said), said
+    take_away_as_said(p, said)  # and it has again what the file gives
+    p.execute(f"REVOKE SELECT ON outbox.events FROM app; REVOKE SELECT ON ALL TABLES IN SCHEMA outbox, walpost FROM {role}; "
+              f"REVOKE SELECT ON ALL SEQUENCES IN SCHEMA outbox, walpost FROM {role}")
+    p.walpost.verb("init", "--with-roles")
+    assert p.execute(ACLS) == before
+
+
+# Its members can make it.
+@pytest.mark.smoke
+@pytest.mark.parametrize("role", ["outbox_operator", "outbox_relay", "outbox_writer"])
+def test_function_of_a_role_of_walposts_is_no_trusted_code(hostile, role):
+    p = hostile
+    p.walpost.verb("init", "--with-roles")
+    p.execute(f"CREATE SCHEMA app AUTHORIZATION app; GRANT CREATE, USAGE ON SCHEMA app TO {role}; GRANT {role} TO app")
+    with p.connected(user="app") as cursor:
+        cursor.execute(f"SET ROLE {role}; CREATE FUNCTION app.become() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'")
+    p.execute("CREATE TRIGGER become BEFORE INSERT ON outbox.retention_note FOR EACH ROW EXECUTE FUNCTION app.become()")
+    cure = "DROP TRIGGER become ON outbox.retention_note"
+    assert cure in lines(p, f"role {role} may change")[0] and cure in rejected_init(p, "--with-roles")
+    p.execute(cure)
     p.walpost.verb("init", "--with-roles")
 
 
