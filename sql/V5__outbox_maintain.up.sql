@@ -352,7 +352,7 @@ BEGIN
 END
 $$;
 
--- Drops what old_partitions has found to be old enough. All writers wait from its first lock until this transaction ends, so nothing is
+-- Drops what old_partitions has found to be old enough, or empties it. All writers wait from its first lock until this transaction ends, so nothing is
 -- looked for here: half a second at most for the locks, then a quarter of a second and one partition.
 CREATE OR REPLACE FUNCTION outbox.drop_partitions(targets regclass[], ends timestamptz[])
 RETURNS TABLE (action text, what text, detail text) LANGUAGE plpgsql
@@ -383,6 +383,7 @@ BEGIN
     FOR i IN 1..cardinality(targets) LOOP
         action := 'kept';
         what := targets[i]::text;
+        built := NULL;
         detail := 'left to the next call: all writers wait for this one';
         IF clock_timestamp() > locked + interval '250 ms' THEN
             RETURN NEXT;
@@ -394,18 +395,27 @@ BEGIN
             -- A verb that was reading it may have written a dead letter.
             detail := outbox.needed_in(targets[i]);
             IF detail IS NULL THEN
-                EXECUTE format('DROP TABLE %s', targets[i]);
                 action := 'dropped';
                 detail := format('it ended at %s', ends[i]);
+                BEGIN
+                    EXECUTE format('DROP TABLE %s', targets[i]);
+                EXCEPTION WHEN dependent_objects_still_exist THEN
+                    -- Everybody may build on a table, without a right on it. Rows and space go all the same; first the rows, since a
+                    -- publication of all tables could send the TRUNCATE of a table that is no partition.
+                    GET STACKED DIAGNOSTICS built = PG_EXCEPTION_DETAIL;
+                    EXECUTE format('TRUNCATE TABLE %s', targets[i]);
+                    EXECUTE format('ALTER TABLE outbox.events DETACH PARTITION %s', targets[i]);
+                    action := 'emptied';
+                    detail := format('it ended at %s; an empty table of this name stays for what was built on it', ends[i]);
+                    RAISE WARNING 'outbox.maintain: % is empty and no partition any more, but stays until you drop it, for what was built on it: %',
+                        targets[i], built;
+                END;
             END IF;
             RETURN NEXT;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
             RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call', walpost.lock_wait_ms(), targets[i];
-        WHEN dependent_objects_still_exist THEN
-            GET STACKED DIAGNOSTICS built = PG_EXCEPTION_DETAIL;
-            RAISE WARNING 'outbox.maintain: % stays until what was built on it is dropped: %', targets[i], built;
         WHEN OTHERS THEN
-            RAISE WARNING 'outbox.maintain: % stays as it is: %', targets[i], SQLERRM;
+            RAISE WARNING 'outbox.maintain: % stays as it is: %', targets[i], concat_ws(': ', SQLERRM, built);
         END;
     END LOOP;
 END

@@ -184,15 +184,35 @@ def inbox_partition(days_ago):
     return f"inbox.processed_events_p{NOW - datetime.timedelta(days=days_ago):%Y%m%d}"
 
 
-def test_what_keeps_a_day_from_being_dropped_is_named(inbox):
+def test_day_on_which_somebody_has_built_leaves_no_ids_behind(inbox):
     event = uuid7(40)
     inbox.make_days(50)
     assert inbox.accept(event)
     inbox.age(event)
     inbox.execute(f"CREATE VIEW public.of_another AS SELECT * FROM {inbox_partition(40)}")
     did, warnings = inbox.maintain("keep => '30 days'")
-    assert ("dropped", inbox_partition(40)) not in did and "view public.of_another" in warnings, (did, warnings)
-    inbox.execute("DROP VIEW public.of_another")
+    assert ("emptied", inbox_partition(40)) in did and "view public.of_another" in warnings, (did, warnings)
+    assert inbox.execute(f"SELECT count(*), pg_relation_size('{inbox_partition(40)}') FROM {inbox_partition(40)}") == [(0, 0)]
+    assert inbox.execute("SELECT count(*) FROM inbox.partitions() WHERE day < current_date - 31") == [(0,)]
+    did, warnings = inbox.maintain("keep => '30 days'")
+    assert not {action for action, _ in did} & {"emptied", "dropped"}, did
+    # Another id of that day is forgotten in time, too.
+    assert inbox.accept(event) and not inbox.accept(event)
+    inbox.age(event)
+    assert ("deleted", "inbox.processed_events_default") in inbox.maintain("keep => '30 days'")[0]
+    inbox.execute(f"DROP VIEW public.of_another; DROP TABLE {inbox_partition(40)}")
+
+
+def test_foreign_key_keeps_a_day_and_is_named(inbox):
+    inbox.make_days(50)
+    event = uuid7(40)
+    assert inbox.accept(event)
+    inbox.age(event)
+    inbox.execute(f"CREATE TABLE public.refers (c text, e text, d date, FOREIGN KEY (c, e, d) REFERENCES {inbox_partition(40)})")
+    did, warnings = inbox.maintain("keep => '30 days'")
+    assert not {what for _, what in did} & {inbox_partition(40)} and "on table public.refers depends on table" in warnings, (did, warnings)
+    assert not inbox.accept(event)
+    inbox.execute("DROP TABLE public.refers")
     assert ("dropped", inbox_partition(40)) in inbox.maintain("keep => '30 days'")[0]
 
 
