@@ -302,7 +302,7 @@ def test_code_of_others_in_the_outbox_is_named_and_stops_init(hostile):
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize(("group", "since", "member"), [("pg_write_all_data", 14, "app"), ("pg_write_all_data", 14, "outbox_operator")])
+@pytest.mark.parametrize(("group", "since", "member"), [("pg_write_all_data", 14, "app"), ("pg_write_all_data", 14, "outbox_operator"), ("pg_maintain", 17, "app")])
 def test_member_of_a_role_with_rights_on_all_tables_is_named_and_a_note_does_not_count(hostile, group, since, member):
     p = hostile
     if p.postgres.major < since:
