@@ -89,9 +89,9 @@ DECLARE
     -- What the versions make, and nothing else changes hands: a schema may be an application's, too.
     functions constant text[] := ARRAY[
         'walpost.lock_wait_ms()', 'walpost.bound_lock_wait(timestamptz)', 'walpost.lock_tables(regclass[])',
-        'walpost.revoke_default_rights(regclass)', 'walpost.rights_of_others(name[])', 'walpost.reject_code_of_others(name[])', 'walpost.decide()',
-        'walpost.wire_number(bigint)', 'walpost.wire_field(integer, bytea)', 'walpost.wire_field(integer, text)',
-        'walpost.wire_field(integer, bigint)', 'walpost.wire_headers(integer, jsonb)',
+        'walpost.revoke_default_rights(regclass)', 'walpost.pasteable(text)', 'walpost.rights_of_others(name[])',
+        'walpost.reject_code_of_others(name[])', 'walpost.decide()', 'walpost.wire_number(bigint)', 'walpost.wire_field(integer, bytea)',
+        'walpost.wire_field(integer, text)', 'walpost.wire_field(integer, bigint)', 'walpost.wire_headers(integer, jsonb)',
         'walpost.wire_options(text, text, jsonb, timestamptz, text, text, text, integer)', 'walpost.message_prefix(text)',
         'outbox.emit_message(text, text, text, bytea, text, text, jsonb, timestamptz, text, text, text, integer, text, uuid)',
         'outbox.emit_message(text, text, text, text, text, text, jsonb, timestamptz, text, text, text, integer, text, uuid)',

@@ -162,6 +162,14 @@ BEGIN
 END
 $$;
 
+-- The same statement to be pasted, where a name in it has a control character or blanks in a row, which are not shown as they are: as U&"...".
+CREATE OR REPLACE FUNCTION walpost.pasteable(statement text) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(CASE WHEN part[1] !~ '^".*([[:cntrl:]]|  )' THEN part[1] ELSE 'U&' || (
+               SELECT string_agg(CASE WHEN sign ~ '[[:cntrl:] ]' OR sign = chr(92) THEN chr(92) || lpad(to_hex(ascii(sign)), 4, '0') ELSE sign END, '' ORDER BY place)
+               FROM regexp_split_to_table(part[1], '') WITH ORDINALITY AS signs (sign, place)) END, '' ORDER BY number)
+    FROM regexp_matches(statement, '"(?:[^"]|"")*"|[^"]+', 'g') WITH ORDINALITY AS parts (part, number)
+$$;
+
 -- What others may do with the tables that walpost's files make in these schemas, beside reading them, and what they have built on them; and
 -- how that ends. Others: who neither has the rights of the owner or of who asks, nor is outbox_owner; the other roles of R__roles.sql are
 -- others but for what it gives them. A right ends by who has given it; what the owner has given comes first, as it may have been handed on.
@@ -224,7 +232,7 @@ SET search_path = pg_catalog, pg_temp AS $$
         UNION ALL SELECT t.oid, 'pg_statistic_ext', s.oid, 0, format('DROP STATISTICS %s.%I', s.stxnamespace::regnamespace, s.stxname)
                   FROM tables t JOIN pg_statistic_ext s ON s.stxrelid = t.oid
     )
-    SELECT found.what, found.role, found.cure, found.is_code FROM (
+    SELECT found.what, found.role, walpost.pasteable(found.cure), found.is_code FROM (
         SELECT r.oid::regclass::text AS what, roles.name AS role,
                CASE r.grantor WHEN r.relowner THEN '' ELSE format('SET ROLE %s; ', r.grantor::regrole) END || format(
                    'REVOKE %s ON %s%s FROM %s CASCADE', string_agg(r.kind || coalesce(' (' || quote_ident(r.of_column) || ')', ''), ', ' ORDER BY r.kind, r.of_column),
