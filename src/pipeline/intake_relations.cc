@@ -63,7 +63,7 @@ std::optional<Halt> Intake::On(const pgoutput::Relation& relation) {
   }
   // The first row after an edit brings this message, and so does the first one on each connection.
   // Edits from before the catalogs were read were compared then.
-  if (ConcernsUs(relation, found) && facts_.looked_lsn.valid() &&
+  if (transaction_.open && ConcernsUs(relation, found) && facts_.looked_lsn.valid() &&
       transaction_.commit_lsn >= facts_.looked_lsn) {
     must_look_ = true;
   }
