@@ -214,6 +214,25 @@ def test_row_of_the_same_id_stands_for_no_other(make_pipeline, key):
     assert code == 75 and said["ids_shared"] == own and said["ok"] == 5 + len(lost) - own, (code, said)
 
 
+def test_dead_letter_of_a_row_with_the_same_id_stands_for_no_other(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}}).start()
+    p.allow_bad_topics()
+    delivered(p, 1, 5)
+    lost = p.execute("SELECT id::text FROM outbox.events WHERE aggregate_id = 'key-1'")
+    rewritten(p, lambda records: [record for record in records if event_id(record) not in {row[0] for row in lost}])
+    for event, in lost:
+        p.execute("SELECT outbox.emit('T', 'no topic', 'key-1', 'forged'::text, id => %s)", event)
+    p.wait_confirmed()
+    code, said = audit(p)
+    assert code == 65 and said["missing"] == said["dead_lettered"] == len(lost), (code, said)
+    p.execute("DELETE FROM outbox.events WHERE aggregate_type = 'no topic'")
+    code, said = audit(p)
+    assert code == 75 and said["ids_shared"] == len(lost), ("about which row they are is not known any more", code, said)
+    p.walpost.verb("replay", "--missing", "--in-place", "--send-unproven")
+    code, said = audit(p)
+    assert code == 0 and said["ok"] == 5, (code, said)
+
+
 def test_records_without_ids_cannot_be_distinguished(make_pipeline):
     p = make_pipeline().start()
     delivered(p)

@@ -23,6 +23,7 @@ namespace walpost::operations {
 using entries::BytesOf;
 using entries::Entry;
 using entries::Kind;
+using entries::OfOneId;
 using entries::ReadBytes;
 
 namespace {
@@ -132,6 +133,7 @@ absl::Status Reconciliation::Add(const ReadRow& row, std::uint64_t number,
   oldest = std::min(oldest, entry.at_ms);
   const Id known = IdOf(id);
   entry.whole_id = known.whole;
+  entry.destination = entries::DestinationOf(row.topic, row.key);
   return ids_.Add(known.text, BytesOf(entry));
 }
 
@@ -257,6 +259,9 @@ absl::Status Reconciliation::DeadLetters(const PipelineSettings& pipeline) {
     entry.kind = Kind::kDeadLetter;
     entry.fate = FateOf(row);
     entry.source = SourceOf(row.source);
+    entry.number = static_cast<std::uint64_t>(row.seq);
+    entry.position = Position::Parse(row.position).value_or(Position());
+    entry.destination = entries::DestinationOf(row.topic, row.key);
     return row.foreign ? absl::OkStatus() : ids_.Add(IdOf(row.event_id).text, BytesOf(entry));
   });
 }
@@ -306,7 +311,7 @@ absl::Status Reconciliation::FindLate() {
 
 // Of each row, by its id. One that is no UUID may be another pipeline's, too: the key shows whose it is. Where
 // a topic should have several rows of one id, a writer has chosen it: each needs a record of its own.
-void Reconciliation::FindRecords(const std::string& id, Event* event) const {
+void Reconciliation::FindRecords(const std::string& id, OfOneId* event) const {
   std::map<TopicAndKey, std::set<Position>> records_of;
   std::set<std::uint32_t> seen;  // topics
   for (const auto& [kind, records] : event->records) {
@@ -334,16 +339,15 @@ void Reconciliation::FindRecords(const std::string& id, Event* event) const {
 }
 
 absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled& on_row) {
-  std::map<std::pair<std::string, WholeId>, Event> events;
-  // By source, since tables may have the same ids.
-  std::map<std::pair<std::string, std::uint32_t>, DeadLetterFate> fates;
+  std::map<std::string, entries::OfOneText> texts;
   RETURN_IF_ERROR(ids_.ForEach(bucket, [&](std::string_view id, std::string_view data) {
     const auto entry = ReadBytes<Entry>(data);
+    entries::OfOneText& text = texts[std::string(id)];
     if (entry.kind == Kind::kDeadLetter) {
-      fates[{std::string(id), entry.source}] = entry.fate;  // the newest that was read
+      text.AddDeadLetter(entry);
       return absl::OkStatus();
     }
-    Event& event = events[{std::string(id), entry.whole_id}];
+    OfOneId& event = text.ids[entry.whole_id];
     switch (entry.kind) {
       case Kind::kRow:
         event.rows.push_back(entry);
@@ -360,29 +364,35 @@ absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled&
     }
     return absl::OkStatus();
   }));
-  for (auto& [known, event] : events) {
-    const std::string& id = known.first;
-    CountRecords(id, event);
-    FindRecords(id, &event);
-    if (compacted_) {
-      RETURN_IF_ERROR(KeepForeign(event));
+  for (auto& [id, text] : texts) {
+    for (auto& [whole, event] : text.ids) {
+      CountRecords(id, event);
+      FindRecords(id, &event);
     }
-    for (Entry row : event.rows) {
-      const auto fate = fates.find({id, row.source});
-      row.fate = fate == fates.end() ? DeadLetterFate::kNone : fate->second;
-      const ReconciledTopic& topic = topics_[row.topic];
-      const bool compacts = compacted_ && topic.gaps.compaction == Compaction::kYes && row.has_key;
-      if (compacts && !row.in_topic) {
-        RETURN_IF_ERROR(KeepMissing(row, id));
-        continue;
+    text.FindFates();
+    for (const auto& [whole, event] : text.ids) {
+      if (compacted_) {
+        RETURN_IF_ERROR(KeepForeign(event));
       }
-      if (compacts) {
-        RETURN_IF_ERROR(KeepRow(row, event));
+      for (const Entry& row : event.rows) {
+        RETURN_IF_ERROR(Report(row, id, event, on_row));
       }
-      RETURN_IF_ERROR(on_row(ComparedOf(row, id, topic)));
     }
   }
   return absl::OkStatus();
+}
+
+absl::Status Reconciliation::Report(const Entry& row, const std::string& id, const OfOneId& event,
+                                    const OnReconciled& on_row) {
+  const ReconciledTopic& topic = topics_[row.topic];
+  const bool compacts = compacted_ && topic.gaps.compaction == Compaction::kYes && row.has_key;
+  if (compacts && !row.in_topic) {
+    return KeepMissing(row, id);
+  }
+  if (compacts) {
+    RETURN_IF_ERROR(KeepRow(row, event));
+  }
+  return on_row(ComparedOf(row, id, topic));
 }
 
 std::string Reconciliation::RepeatedIdsText(std::string_view source) const {
@@ -398,7 +408,7 @@ std::string Reconciliation::RepeatedIdsText(std::string_view source) const {
   return "";
 }
 
-void Reconciliation::CountRecords(const std::string& id, const Event& event) {
+void Reconciliation::CountRecords(const std::string& id, const OfOneId& event) {
   if (id.starts_with(kNoId)) {
     return;
   }

@@ -32,7 +32,8 @@ namespace walpost::operations {
 
 namespace entries {
 struct Entry;
-}
+struct OfOneId;
+}  // namespace entries
 
 // What walpost.dead_letters says of an event.
 enum class DeadLetterFate : std::uint8_t {
@@ -56,8 +57,9 @@ struct ReconciledRow {
 struct Reconciled {
   ReconciledRow row;
   bool in_topic = false;
-  bool id_unproven = false;  // a record with its id is, which may be about another row
-  bool too_large = false;    // for its topic
+  // A record with its id is, or a dead letter, which may be about another row.
+  bool id_unproven = false;
+  bool too_large = false;  // for its topic
   // Not in its topic, which is compacted, but a later row of its key is: sent now, it would come
   // behind that one. Only Judge `in_order` reports it, as the next one.
   bool superseded = false;
@@ -126,8 +128,6 @@ class Reconciliation {
   const Order& order() const { return order_; }
 
  private:
-  struct Event;
-
   Reconciliation(std::string folder, SharedIds shared, DiskBuckets ids, DiskBuckets keys)
       : folder_(std::move(folder)),
         shared_(std::move(shared)),
@@ -144,14 +144,16 @@ class Reconciliation {
   bool MayBeOfHistory(const envelope::Position& position) const;
   bool IsBeyondLog(const envelope::Position& position) const;
   absl::Status FindLate();
-  void FindRecords(const std::string& id, Event* event) const;
-  absl::Status KeepForeign(const Event& event);
+  void FindRecords(const std::string& id, entries::OfOneId* event) const;
+  absl::Status KeepForeign(const entries::OfOneId& event);
   absl::Status KeepMissing(const entries::Entry& row, std::string_view id);
   absl::Status KeepThere(const entries::Entry& entry, std::int32_t partition);
-  absl::Status KeepRow(const entries::Entry& row, const Event& event);
+  absl::Status KeepRow(const entries::Entry& row, const entries::OfOneId& event);
   absl::Status CheckBucket(std::size_t bucket, const OnReconciled& on_row);
+  absl::Status Report(const entries::Entry& row, const std::string& id,
+                      const entries::OfOneId& event, const OnReconciled& on_row);
   absl::Status CheckCompacted(std::size_t bucket, const OnReconciled& on_row);
-  void CountRecords(const std::string& id, const Event& event);
+  void CountRecords(const std::string& id, const entries::OfOneId& event);
 
   std::string folder_;
   SharedIds shared_;

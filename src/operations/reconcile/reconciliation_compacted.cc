@@ -45,7 +45,7 @@ Reconciled entries::ComparedOf(const Entry& row, std::string_view id,
 }
 
 // Records of compacted topics that are about none of the rows.
-absl::Status Reconciliation::KeepForeign(const Event& event) {
+absl::Status Reconciliation::KeepForeign(const entries::OfOneId& event) {
   for (const auto& [kind, records] : event.records) {
     const Entry& record = records.first;
     const bool about_a_row =
@@ -74,7 +74,7 @@ absl::Status Reconciliation::KeepThere(const Entry& entry, std::int32_t partitio
 }
 
 // In each partition that has a record of it.
-absl::Status Reconciliation::KeepRow(const Entry& row, const Event& event) {
+absl::Status Reconciliation::KeepRow(const Entry& row, const entries::OfOneId& event) {
   for (const auto& [kind, records] : event.records) {
     if (records.first.topic == row.topic) {
       RETURN_IF_ERROR(KeepThere(row, records.first.partition));

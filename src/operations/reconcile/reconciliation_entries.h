@@ -1,6 +1,7 @@
 // entries - what Reconciliation keeps on disk, and what it gathers of one id from there.
 // Why: rows, records and dead letters are sorted by id on disk, and compared one id after another.
-// Units/limits: of one id memory holds its rows, and of its records one for each kind, kKindsMax at most.
+// Units/limits: of one id memory holds its rows, and of its records and dead letters one for each kind,
+//   kKindsMax at most.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -43,7 +46,13 @@ struct Entry {
   std::int64_t bytes = 0;
   envelope::Position position;  // of a record that says where its event was committed, else 0
   WholeId whole_id{};
+  // Of a row or dead letter: DestinationOf.
+  std::array<std::uint64_t, 2> destination{};
 };
+
+// The topic and the key of an event, as its row and its dead letter have them.
+std::array<std::uint64_t, 2> DestinationOf(std::string_view topic,
+                                           const std::optional<std::string_view>& key);
 
 template <typename T>
 std::string_view BytesOf(const T& value) {
@@ -102,10 +111,25 @@ struct OfOneId {
   }
 };
 
+// Of one table, topic and key.
+struct DeadLettersAt {
+  std::set<envelope::Position> positions;
+  std::uint64_t newest = 0;  // its seq
+  DeadLetterFate fate = DeadLetterFate::kNone;
+};
+
+// All that is known of one text of an id. A dead letter has no more of it.
+struct OfOneText {
+  std::map<WholeId, OfOneId> ids;
+  std::map<std::pair<std::uint32_t, std::array<std::uint64_t, 2>>, DeadLettersAt> dead_letters;
+  std::size_t positions = 0;  // of all dead letters
+  bool too_many = false;      // dead letters: some are not here
+
+  void AddDeadLetter(const Entry& dead_letter);
+
+  // Gives each row its fate. A dead letter counts for one row only, of its table, topic and key. Where one may
+  // be about another row than those, it is not known what became of the rows that are nowhere.
+  void FindFates();
+};
+
 }  // namespace walpost::operations::entries
-
-namespace walpost::operations {
-
-struct Reconciliation::Event : entries::OfOneId {};
-
-}  // namespace walpost::operations

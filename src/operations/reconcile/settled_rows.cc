@@ -31,10 +31,9 @@ std::string Doubt(const Reconciled& reconciled, const std::string& topic) {
   const std::string id = base::Printable(reconciled.row.id);
   if (reconciled.id_unproven) {
     return absl::StrFormat(
-        "topic '%s' has a record with the id of row %s that may be about another row, of this "
-        "table, "
-        "another one or another pipeline, so it is not known whether Kafka has this one; "
-        "--send-unproven sends such rows",
+        "topic '%s' or walpost.dead_letters has the id of row %s, in a record or dead letter that "
+        "may be about another row, of this table, another one or another pipeline, so it is not "
+        "known whether Kafka has this one; --send-unproven sends such rows",
         topic, id);
   }
   if (reconciled.order_unproven) {

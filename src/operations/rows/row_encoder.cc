@@ -82,11 +82,10 @@ absl::StatusOr<envelope::Record> RowEncoder::Encode(std::span<const Value> value
   if (schemas_ != nullptr && schemas_->crowded()) {
     schemas_->ForgetUnused({});
   }
-  outbox::Event event;
-  RETURN_IF_ERROR(base::Annotate(mapper_->Map(values, &event), "no event"));
+  RETURN_IF_ERROR(base::Annotate(mapper_->Map(values, &event_), "no event"));
   envelope::Record record;
   RETURN_IF_ERROR(base::Annotate(
-      encoder_->Encode(event, position, transaction, arena_.get(), &record), "no record"));
+      encoder_->Encode(event_, position, transaction, arena_.get(), &record), "no record"));
   last_ = record.block;
   return record;
 }

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -64,6 +65,11 @@ class RowEncoder {
                                           const envelope::Position& position,
                                           const envelope::TransactionInfo& transaction);
 
+  // Of the last row, as far as it was read: also where it became no record. Views as a record's.
+  std::string_view topic() const { return event_.topic; }
+
+  const std::optional<std::string_view>& key() const { return event_.key; }
+
  private:
   RowEncoder() = default;
   absl::Status Bind(outbox::TableOptions table, std::string database,
@@ -74,6 +80,7 @@ class RowEncoder {
   TableColumns columns_;
   std::optional<outbox::TableMapper> mapper_;
   std::optional<envelope::Encoder> encoder_;
+  outbox::Event event_;
   envelope::SchemaTable* schemas_ = nullptr;
   std::unique_ptr<base::ChunkArena> arena_;
   std::optional<base::ChunkArena::Block> last_;

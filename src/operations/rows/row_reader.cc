@@ -185,7 +185,8 @@ absl::Status RowReader::Take(const Row& row, std::uint64_t number, const OnRow& 
     created_ms = std::chrono::floor<std::chrono::milliseconds>(created_at).count();
   }
   const auto order = in_order_ && seq ? std::optional(last_order_) : std::nullopt;
-  return on_row(ReadRow{number, seq, order, id_text, created_ms, record});
+  return on_row(
+      ReadRow{number, seq, order, id_text, encoder_.topic(), encoder_.key(), created_ms, record});
 }
 
 }  // namespace walpost::operations

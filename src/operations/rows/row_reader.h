@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +30,9 @@ struct ReadRow {
   // is one: the order in which rows lie in a table shows nothing.
   std::optional<std::uint64_t> order;
   const std::string& id;
+  // As far as they were read, of a row that is no record, too: its dead letter has them.
+  std::string_view topic;
+  const std::optional<std::string_view>& key;
   std::optional<std::int64_t> created_ms;    // nothing also where it cannot be true
   absl::StatusOr<envelope::Record>& record;  // or why it is none
 };

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace walpost::operations::entries {
 namespace {
@@ -53,6 +55,84 @@ TEST(OfOneIdTest, OfLateOnesTheFirstOfAPartitionIsKept) {
   ASSERT_EQ(event.late.size(), 2U);
   EXPECT_EQ(event.late.at({0, 0}), 5U);
   EXPECT_EQ(event.late.at({0, 1}), 8U);
+}
+
+Entry RowAt(std::uint64_t place) {
+  Entry row;
+  row.destination = {place, 0};
+  return row;
+}
+
+Entry DeadLetterAt(std::uint64_t place, std::uint64_t seq, std::uint32_t position,
+                   DeadLetterFate fate) {
+  Entry dead_letter;
+  dead_letter.kind = Kind::kDeadLetter;
+  dead_letter.destination = {place, 0};
+  dead_letter.number = seq;
+  dead_letter.position.ordinal = position;
+  dead_letter.fate = fate;
+  return dead_letter;
+}
+
+TEST(OfOneTextTest, DeadLetterCountsForTheRowOfItsKeyAndLeavesNoDoubtAboutAnother) {
+  OfOneText text;
+  text.ids[{}].rows = {RowAt(1), RowAt(2)};
+  text.AddDeadLetter(DeadLetterAt(2, 7, 1, DeadLetterFate::kDeadLettered));
+  text.AddDeadLetter(DeadLetterAt(2, 7, 1, DeadLetterFate::kDiscarded));  // read again, later
+  text.FindFates();
+  const std::vector<Entry>& rows = text.ids[{}].rows;
+  EXPECT_EQ(rows[0].fate, DeadLetterFate::kNone);
+  EXPECT_FALSE(rows[0].unproven);
+  EXPECT_EQ(rows[1].fate, DeadLetterFate::kDiscarded);
+}
+
+TEST(OfOneTextTest, TwoRowsOfOneKeyNeedADeadLetterEach) {
+  OfOneText text;
+  text.ids[{}].rows = {RowAt(1), RowAt(1)};
+  text.AddDeadLetter(DeadLetterAt(1, 7, 1, DeadLetterFate::kDeadLettered));
+  text.FindFates();
+  for (const Entry& row : text.ids[{}].rows) {
+    EXPECT_EQ(row.fate, DeadLetterFate::kNone);
+    EXPECT_TRUE(row.unproven);
+  }
+  text.AddDeadLetter(DeadLetterAt(1, 8, 2, DeadLetterFate::kDeadLettered));
+  text.FindFates();
+  for (const Entry& row : text.ids[{}].rows) {
+    EXPECT_EQ(row.fate, DeadLetterFate::kDeadLettered);
+  }
+}
+
+TEST(OfOneTextTest, DeadLetterOfNoRowLeavesDoubtAboutThoseOfItsTableThatAreNowhere) {
+  OfOneText text;
+  Entry there = RowAt(3);
+  there.in_topic = true;
+  Entry elsewhere = RowAt(1);
+  elsewhere.source = 1;
+  text.ids[{}].rows = {RowAt(1), there, elsewhere};
+  text.AddDeadLetter(DeadLetterAt(2, 7, 1, DeadLetterFate::kDeadLettered));
+  text.FindFates();
+  const std::vector<Entry>& rows = text.ids[{}].rows;
+  EXPECT_TRUE(rows[0].unproven);
+  EXPECT_FALSE(rows[1].unproven);
+  EXPECT_FALSE(rows[2].unproven);
+}
+
+TEST(OfOneTextTest, DeadLettersAreBounded) {
+  OfOneText text;
+  text.ids[{}].rows = {RowAt(1)};
+  for (std::uint32_t n = 0; n <= Records::kKindsMax; ++n) {
+    text.AddDeadLetter(DeadLetterAt(1, n, n, DeadLetterFate::kDeadLettered));
+  }
+  text.FindFates();
+  EXPECT_EQ(text.positions, Records::kKindsMax);
+  EXPECT_TRUE(text.ids[{}].rows[0].unproven);
+}
+
+TEST(DestinationOfTest, IsOfTopicAndKeyAndNoKeyIsNotTheEmptyOne) {
+  EXPECT_EQ(DestinationOf("t", "k"), DestinationOf("t", "k"));
+  EXPECT_NE(DestinationOf("t", "k"), DestinationOf("u", "k"));
+  EXPECT_NE(DestinationOf("t", "k"), DestinationOf("t", "l"));
+  EXPECT_NE(DestinationOf("t", ""), DestinationOf("t", std::nullopt));
 }
 
 }  // namespace
