@@ -1,4 +1,4 @@
-"""A parked event whose row was corrected: its key keeps its order, and a row that has another place now is not sent with it."""
+"""Which row `walpost dlq retry` takes for that of a dead letter: one that was corrected, and none that has its id alone."""
 
 import pytest
 
@@ -74,3 +74,89 @@ def test_key_of_which_one_row_is_still_bad_stays_as_it_was(parking):
     retry(p, "K1")
     assert not open_rows(p)
     assert keys(p, p.name) == ["K1", "K1"]
+
+
+def allowing(table, *topics):
+    return {"outboxes": [{**table, "topics": {"allowed": list(topics)}}], "delivery": {"on_undeliverable": "dead_letter"}}
+
+
+def values(p, topic):
+    return [message.value().decode() for message in p.kafka.read_all(topic)]
+
+
+@pytest.fixture
+def deleted(make_pipeline, kafka):
+    """A dead letter of a row without transaction ids that was deleted at once; later its topic is allowed."""
+    table = {"table": "public.box", "preset": "debezium"}
+    p = make_pipeline(create_topic=False)
+    kafka.create_topic(f"outbox.event.{p.name}", 1)
+    p.later = kafka.create_topic(f"outbox.event.later-{p.name}", 1)
+    p.walpost = p.another(config=allowing(table, f"outbox.event.{p.name}"))
+    p.execute("CREATE TABLE public.box (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text)")
+    p.walpost.init()
+    p.walpost.start()
+    p.execute("INSERT INTO box VALUES (%s, %s, 'k', 'T', 'its own'); DELETE FROM box", IDENTITY, f"later-{p.name}")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.walpost = p.another(config=allowing(table, f"outbox.event.{p.name}", p.later))
+    return p
+
+
+IDENTITY = "11111111-2222-4333-8444-555555555555"
+
+
+@pytest.mark.parametrize("key", ["k", "another"])
+def test_row_that_another_inserts_with_the_id_of_one_that_is_gone_is_not_sent_for_it(deleted, key):
+    p = deleted
+    p.execute("INSERT INTO box VALUES (%s, %s, %s, 'T', 'forged')", IDENTITY, p.name, key)
+    p.walpost.start()
+    p.wait_confirmed()
+    retry(p, "k")
+    assert values(p, p.later) == ["its own"] and values(p, f"outbox.event.{p.name}") == ["forged"]
+
+
+def test_row_with_another_key_is_none_that_was_corrected_where_nothing_shows_its_transaction(make_pipeline, kafka):
+    p = make_pipeline(create_topic=False)
+    topic = kafka.create_topic(f"outbox.event.{p.name}", 1)
+    p.walpost = p.another(config=allowing({"table": "public.box", "preset": "debezium", "columns": {"partition": "part"}}, topic))
+    p.execute("CREATE TABLE public.box (id uuid PRIMARY KEY, aggregatetype text, aggregateid text, type text, payload text, part integer)")
+    p.walpost.init()
+    p.walpost.start()
+    p.execute("INSERT INTO box VALUES (%s, %s, 'k', 'T', 'v', -1)", IDENTITY, p.name)
+    p.wait_confirmed()
+    p.execute("UPDATE box SET aggregateid = 'another', part = 0")
+    assert "replay --in-place --id" in retry(p, "k", exit_code=75) and not values(p, topic)
+    p.execute("UPDATE box SET aggregateid = 'k'")
+    retry(p, "k")
+    assert values(p, topic) == ["v"]
+
+
+def test_of_two_rows_with_one_id_the_one_of_the_transaction_is_sent(make_pipeline, kafka):
+    p = make_pipeline()
+    later = kafka.create_topic(f"later-{p.name}", 1)
+    table = {"table": "outbox.events", "value": {"format": "raw"}}
+    p.walpost = p.another(config=allowing(table, p.name))
+    p.walpost.init()
+    p.walpost.start()
+    (event,), = p.execute("SELECT outbox.emit('T', %s, 'k', 'its own'::text)::text", later)
+    for topic in (p.name, later):
+        p.execute("SELECT outbox.emit('T', %s, 'k', 'forged'::text, id => %s)", topic, event)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.walpost = p.another(config=allowing(table, p.name, later))
+    p.walpost.start()
+    position, = (position for position, in p.execute("SELECT position FROM walpost.dead_letters ORDER BY seq LIMIT 1"))
+    done = p.walpost.verb("dlq", "retry", "--position", position)
+    assert done.returncode == 0 and values(p, later) == ["its own"], done
+
+
+def test_of_two_rows_with_one_id_the_one_with_its_key_is_sent_where_no_row_is_kept(make_pipeline):
+    p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}}).start()
+    p.kafka.alter_topic(p.name, {"max.message.bytes": "20000"})
+    p.execute("SELECT outbox.set_payload_max(20000000)")
+    (event,), = p.execute("SELECT outbox.emit('T', %s, 'k', repeat('x', 9000000), id => %s)::text", p.name, IDENTITY)
+    p.execute("SELECT outbox.emit('T', %s, 'another', 'forged'::text, id => %s)", p.name, event)
+    p.wait_confirmed()
+    p.execute("UPDATE outbox.events SET payload = 'shorter' WHERE aggregate_id = 'k'")
+    retry(p, "k")
+    assert [record.envelope.payload for record in p.records() if record.key == "k"] == [b"shorter"]

@@ -26,6 +26,10 @@
 
 namespace walpost::operations {
 
+// Of outbox.events, and of other tables that have one: the transaction that made the row.
+inline constexpr char kTransactionColumn[] = "tx";
+inline constexpr std::uint32_t kTransactionType = 5069;  // xid8
+
 class RowEncoder {
  public:
   // Begins the transaction in which the rows are to be read (BeginReadOnly); `snapshot` as there.

@@ -19,7 +19,6 @@ using postgres::QuoteIdentifier;
 using postgres::Row;
 using postgres::SqlConnection;
 
-constexpr std::uint32_t kXid8 = 5069;
 constexpr std::uint32_t kTimestamptz = 1184;
 constexpr std::uint32_t kTexts[] = {25, 1042, 1043};  // text, char, varchar
 // What is selected behind the table's own columns.
@@ -54,7 +53,9 @@ absl::StatusOr<RowReader> RowReader::Create(SqlConnection connection,
   return RowReader(std::move(connection), std::move(encoder), outbox.table);
 }
 
-bool RowReader::HasTransactionIds() const { return encoder_.HasColumn("tx", kXid8); }
+bool RowReader::HasTransactionIds() const {
+  return encoder_.HasColumn(kTransactionColumn, kTransactionType);
+}
 
 bool RowReader::HasTimes() const { return encoder_.HasColumn("created_at", kTimestamptz); }
 

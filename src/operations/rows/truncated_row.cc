@@ -29,6 +29,36 @@ base::WallTime CommitTime(const DeadLetter& row) {
   return base::WallTime(std::chrono::milliseconds(milliseconds));
 }
 
+// Which made the kept row; empty = its table did not say.
+std::string TransactionOf(const outbox::KeptRow& kept) {
+  const std::vector<pgoutput::Column>& columns = kept.relation().columns;
+  for (std::size_t i = 0; i < columns.size() && i < kept.values().size(); ++i) {
+    const pgoutput::Value& value = kept.values()[i];
+    if (columns[i].name != kTransactionColumn || columns[i].type_oid != kTransactionType) {
+      continue;
+    }
+    if (value.kind == pgoutput::Value::Kind::kText) {
+      return std::string(value.bytes);
+    }
+    if (value.kind == pgoutput::Value::Kind::kBinary && value.bytes.size() == 8) {
+      std::uint64_t number = 0;
+      for (const char byte : value.bytes) {
+        number = number << 8U | static_cast<unsigned char>(byte);
+      }
+      return absl::StrCat(number);
+    }
+  }
+  return "";
+}
+
+// Whether the row that was read last has the key and the topic that the dead letter has, as far as it has them.
+bool HasItsKey(const DeadLetter& row, const RowEncoder& encoder) {
+  const auto& key = encoder.key();
+  const bool same_key =
+      row.key ? key == *row.key : !key || key->size() > envelope::kTruncatedKeyBytesMax;
+  return same_key && (row.topic.empty() || row.topic == encoder.topic());
+}
+
 // A parked row keeps the order of its key in its topic: with another one it would overtake, or be
 // overtaken, and what is parked would have no row any more.
 absl::Status CheckPlace(const envelope::Record& record, const DeadLetter& row) {
@@ -77,47 +107,65 @@ absl::StatusOr<DeadLetter> TruncatedRow::Read(const DeadLetter& row) {
                                                          options_.source.application_name));
   }
   const auto source = static_cast<std::uint32_t>(outbox - options_.outboxes.begin());
+  if (!row.keeps_row()) {
+    return FromTable(*outbox, source, row, "");
+  }
+  ASSIGN_OR_RETURN(const std::string bytes, ReadKept(row));
+  ASSIGN_OR_RETURN(const outbox::KeptRow kept, outbox::KeptRow::Parse(bytes));
   // Without an id none of the table is meant.
-  if (row.event_id.empty() && row.keeps_row()) {
-    return FromKept(*outbox, source, row);
+  if (row.event_id.empty()) {
+    return FromKept(*outbox, source, row, kept);
+  }
+  const std::string tx = TransactionOf(kept);
+  if (tx.empty()) {
+    absl::StatusOr<DeadLetter> whole = FromKept(*outbox, source, row, kept);
+    if (whole.ok()) {
+      return whole;
+    }
+    absl::StatusOr<DeadLetter> corrected = FromTable(*outbox, source, row, tx);
+    return absl::IsNotFound(corrected.status()) ? whole : corrected;
   }
   // It comes first: it may have been corrected.
-  absl::StatusOr<DeadLetter> whole = FromTable(*outbox, source, row);
-  return absl::IsNotFound(whole.status()) && row.keeps_row() ? FromKept(*outbox, source, row)
-                                                             : whole;
+  absl::StatusOr<DeadLetter> whole = FromTable(*outbox, source, row, tx);
+  return absl::IsNotFound(whole.status()) ? FromKept(*outbox, source, row, kept) : whole;
 }
 
 absl::StatusOr<DeadLetter> TruncatedRow::FromTable(const envelope::OutboxOptions& outbox,
-                                                   std::uint32_t source, const DeadLetter& row) {
-  absl::StatusOr<DeadLetter> whole = FromTableLocked(outbox, source, row);
+                                                   std::uint32_t source, const DeadLetter& row,
+                                                   const std::string& tx) {
+  absl::StatusOr<DeadLetter> whole = FromTableLocked(outbox, source, row, tx);
   RETURN_IF_ERROR(connection_->Execute("ROLLBACK"));
   return whole;
 }
 
 absl::StatusOr<DeadLetter> TruncatedRow::FromTableLocked(const envelope::OutboxOptions& outbox,
                                                          std::uint32_t source,
-                                                         const DeadLetter& row) {
+                                                         const DeadLetter& row,
+                                                         const std::string& tx) {
   absl::StatusOr<RowEncoder> encoder =
       RowEncoder::Create(&*connection_, options_.source.publication, outbox, source, &schemas_);
   if (!encoder.ok()) {
     return Prefixed("its row is needed, and ", encoder.status());
   }
   encoder_ = *std::move(encoder);
-  ASSIGN_OR_RETURN(row_, Fetch(outbox.table, row.event_id));
+  ASSIGN_OR_RETURN(row_, Fetch(outbox.table, row, tx));
   const std::vector<pgoutput::Value> values = encoder_->ValuesOf(row_);
   absl::StatusOr<DeadLetter> whole = Whole(row, values);
   return absl::IsInvalidArgument(whole.status()) ? Prefixed("its row is still ", whole.status())
                                                  : whole;
 }
 
-absl::StatusOr<DeadLetter> TruncatedRow::FromKept(const envelope::OutboxOptions& outbox,
-                                                  std::uint32_t source, const DeadLetter& row) {
-  ASSIGN_OR_RETURN(const std::vector<DeadLetter> open,
-                   dead_letters_->ReadRow(row.seq, /*whole=*/true));
+absl::StatusOr<std::string> TruncatedRow::ReadKept(const DeadLetter& row) {
+  ASSIGN_OR_RETURN(std::vector<DeadLetter> open, dead_letters_->ReadRow(row.seq, /*whole=*/true));
   if (open.empty() || !open.front().value) {
     return absl::NotFoundError("it was closed, or made whole, meanwhile");
   }
-  ASSIGN_OR_RETURN(const outbox::KeptRow kept, outbox::KeptRow::Parse(*open.front().value));
+  return *std::move(open.front().value);
+}
+
+absl::StatusOr<DeadLetter> TruncatedRow::FromKept(const envelope::OutboxOptions& outbox,
+                                                  std::uint32_t source, const DeadLetter& row,
+                                                  const outbox::KeptRow& kept) {
   const std::string gone = absl::StrFormat(
       "its row is no longer in table %s, and as its dead letter keeps it, ", row.source);
   absl::StatusOr<RowEncoder> encoder = RowEncoder::CreateForKept(
@@ -165,30 +213,63 @@ absl::StatusOr<DeadLetter> TruncatedRow::Whole(const DeadLetter& row,
   return whole;
 }
 
-absl::StatusOr<Row> TruncatedRow::Fetch(const TableOptions& table, const std::string& id) {
+absl::StatusOr<Row> TruncatedRow::Fetch(const TableOptions& table, const DeadLetter& row,
+                                        const std::string& tx) {
   const std::string id_column = encoder_->ColumnOf(table.columns.id);
   if (id_column.empty()) {
-    return absl::FailedPreconditionError(absl::StrFormat("table %s.%s has no column %s",
-                                                         table.schema, table.table,
+    return absl::FailedPreconditionError(absl::StrFormat("table %s has no column %s", row.source,
                                                          absl::StrJoin(table.columns.id, " or ")));
   }
-  ASSIGN_OR_RETURN(std::vector<Row> rows,
-                   connection_->Query(absl::StrFormat("SELECT %s FROM %s WHERE %s = $1 LIMIT 2",
-                                                      encoder_->Columns(), encoder_->table(),
-                                                      QuoteIdentifier(id_column)),
-                                      {id}));
-  if (rows.empty()) {
+  std::string sql =
+      absl::StrFormat("SELECT %s FROM %s WHERE %s = %s", encoder_->Columns(), encoder_->table(),
+                      QuoteIdentifier(id_column), postgres::QuoteLiteral(row.event_id));
+  if (!tx.empty()) {
+    if (!encoder_->HasColumn(kTransactionColumn, kTransactionType)) {
+      return absl::NotFoundError(absl::StrFormat("table %s has no column tx any more", row.source));
+    }
+    sql += absl::StrFormat(" AND %s = %s", kTransactionColumn, postgres::QuoteLiteral(tx));
+  }
+  std::uint64_t found = 0;
+  std::uint64_t alike = 0;
+  std::optional<Row> first;
+  std::optional<Row> own;
+  RETURN_IF_ERROR(connection_->ForEachRow(sql, [&](const Row& candidate) {
+    if (found++ == 0 && !tx.empty()) {
+      first = candidate;
+    }
+    // Whether it becomes a record is asked later: here for its key and topic alone.
+    (void)encoder_->Encode(encoder_->ValuesOf(candidate), {}, {});
+    if (HasItsKey(row, *encoder_) && alike++ == 0) {
+      own = candidate;
+    }
+    return absl::OkStatus();
+  }));
+  if (alike == 1) {
+    return *std::move(own);
+  }
+  if (found == 1 && first) {
+    return *std::move(first);
+  }
+  if (found == 0) {
     return absl::NotFoundError(
-        absl::StrFormat("its row is needed, and is no longer in table %s.%s: only `walpost dlq "
+        absl::StrFormat("its row is needed, and is no longer in table %s: only `walpost dlq "
                         "discard` is left",
-                        table.schema, table.table));
+                        row.source));
   }
-  if (rows.size() > 1) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "table %s.%s has several rows with this id: walpost cannot know which one is meant",
-        table.schema, table.table));
+  if (!tx.empty()) {
+    return absl::NotFoundError(
+        absl::StrFormat("table %s has several rows of its transaction with its id", row.source));
   }
-  return std::move(rows.front());
+  return absl::FailedPreconditionError(
+      alike > 1
+          ? absl::StrFormat(
+                "table %s has several rows with this id: walpost cannot know which one is meant",
+                row.source)
+          : absl::StrFormat(
+                "what table %s has with its id has another topic or key. Where that is its row, "
+                "corrected, discard this event alone, then send the row: `walpost replay "
+                "--in-place --id` with its id",
+                row.source));
 }
 
 }  // namespace walpost::operations
