@@ -309,9 +309,9 @@ absl::Status Reconciliation::FindLate() {
   return absl::OkStatus();
 }
 
-// Of each row, by its id. One that is no UUID may be another pipeline's, too: the key shows whose it is. Where
-// a topic should have several rows of one id, a writer has chosen it: each needs a record of its own.
-void Reconciliation::FindRecords(const std::string& id, OfOneId* event) const {
+// Of each row, by its id, topic and key: an id alone may be another pipeline's, and a writer may use it again.
+// Where several rows have all of them, each needs a record of its own.
+void Reconciliation::FindRecords(OfOneId* event) const {
   std::map<TopicAndKey, std::set<Position>> records_of;
   std::set<std::uint32_t> seen;  // topics
   for (const auto& [kind, records] : event->records) {
@@ -321,18 +321,15 @@ void Reconciliation::FindRecords(const std::string& id, OfOneId* event) const {
     }
   }
   std::map<TopicAndKey, std::size_t> rows_of;
-  std::map<std::uint32_t, std::size_t> rows_in;
   for (const Entry& row : event->rows) {
     ++rows_of[TopicAndKeyOf(row)];
-    ++rows_in[row.topic];
   }
   for (Entry& row : event->rows) {
     // A walpost of before made a record of it; for which topic, its row does not say any more.
     const bool any_topic = row.undeliverable && row.whole_id != WholeId{};
     const bool found = any_topic ? !seen.empty() : seen.contains(row.topic);
     const std::size_t of_key = records_of[TopicAndKeyOf(row)].size();
-    const bool own = rows_in[row.topic] > 1 ? any_topic || of_key >= rows_of[TopicAndKeyOf(row)]
-                                            : any_topic || of_key > 0 || IsUuid(id);
+    const bool own = any_topic || (of_key > 0 && of_key >= rows_of[TopicAndKeyOf(row)]);
     row.in_topic = found && own && !row.shared_id;
     row.unproven = (found || event->too_many) && !row.in_topic;
   }
@@ -367,7 +364,7 @@ absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled&
   for (auto& [id, text] : texts) {
     for (auto& [whole, event] : text.ids) {
       CountRecords(id, event);
-      FindRecords(id, &event);
+      FindRecords(&event);
     }
     text.FindFates();
     for (const auto& [whole, event] : text.ids) {

@@ -144,7 +144,7 @@ class Reconciliation {
   bool MayBeOfHistory(const envelope::Position& position) const;
   bool IsBeyondLog(const envelope::Position& position) const;
   absl::Status FindLate();
-  void FindRecords(const std::string& id, entries::OfOneId* event) const;
+  void FindRecords(entries::OfOneId* event) const;
   absl::Status KeepForeign(const entries::OfOneId& event);
   absl::Status KeepMissing(const entries::Entry& row, std::string_view id);
   absl::Status KeepThere(const entries::Entry& entry, std::int32_t partition);

@@ -3,9 +3,7 @@
 // Thread: a value.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -32,14 +30,6 @@ inline Id IdOf(std::string_view id) {
   const base::WideHash whole = base::WideHashOf(id);
   return {postgres::Text(id, base::DeadLetter::kTextBytesMax, /*ascii=*/false),
           {whole.first, whole.second}};
-}
-
-// No two events have the same one, whoever made them.
-inline bool IsUuid(std::string_view id) {
-  constexpr std::string_view kShape = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
-  return std::equal(id.begin(), id.end(), kShape.begin(), kShape.end(), [](char c, char shape) {
-    return shape == '-' ? c == '-' : std::isxdigit(static_cast<unsigned char>(c)) != 0;
-  });
 }
 
 }  // namespace walpost::operations
