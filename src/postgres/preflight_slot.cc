@@ -274,7 +274,9 @@ std::optional<StreamEnd> PreflightRun::Record() {
         absl::StrFormat(
             "the rows that were in the outbox tables of pipeline \"%s\" on %s before its slot are "
             "not all sent (walpost.pipeline says backfilled = false): run `walpost init "
-            "--backfill` to its end",
+            "--backfill` to its end. Where it names rows of which it is not known whether Kafka "
+            "has "
+            "them, --send-unproven sends those, too",
             record_->name, endpoint().ToString()));
   }
   if (!record_->prefixes_missing.empty()) {

@@ -172,6 +172,46 @@ def test_rows_without_any_note_are_all_compared(make_pipeline):
 OWN = {"outboxes": [{"table": "public.own"}]}
 
 
+def test_id_that_a_writer_uses_twice_leaves_doubt_about_its_rows_alone(make_pipeline):
+    """One of the two is in Kafka. The halt behind the new slot names the way out."""
+    p = make_pipeline().start()
+    p.insert(1, 5)
+    twice = "SELECT outbox.emit('T', %s, %s, 'x'::text, id => '0193e3a4-0000-7000-8000-000000000001')"
+    p.execute(twice, p.name, "app")
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.execute(twice, p.name, "app")
+    p.insert(6, 10)
+    lose_slot(p)
+    rejected = p.walpost.verb("slot", "recreate", "--yes", check=False)
+    assert rejected.returncode == 78 and "0193e3a4-0000-7000-8000-000000000001" in rejected.stderr, rejected
+    p.walpost.start(wait="halted")
+    assert "--send-unproven" in p.walpost.status()["halt"]["detail"], p.walpost.status()["halt"]
+    p.walpost.stop()
+    done = p.walpost.verb("init", "--backfill", "--send-unproven").stdout
+    assert "7 events sent, 5 are in Kafka already, of 2 it is not known whether Kafka has them" in done, done
+    p.walpost.start()
+    p.wait_confirmed()
+    assert p.walpost.verb("audit").returncode == 0
+
+
+def test_id_that_a_writer_uses_with_another_key_leaves_no_doubt(make_pipeline):
+    p = make_pipeline().start()
+    p.insert(1, 5)
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    p.insert(6, 10)
+    lost, = p.execute("SELECT id::text FROM outbox.events ORDER BY seq DESC LIMIT 1")
+    lose_slot(p)
+    p.walpost.verb("slot", "recreate", "--yes", "--leave-gap")
+    p.execute("SELECT outbox.emit('T', %s, 'another', 'x'::text, id => %s)", p.name, lost[0])
+    p.walpost.start()
+    p.wait_confirmed()
+    done = p.walpost.verb("replay", "--missing", "--in-place").stdout
+    assert "outbox.events: 5 events sent" in done and "not known" not in done, done
+    assert p.walpost.verb("audit").returncode == 0
+
+
 def test_table_of_ones_own_without_order_time_or_transaction(make_pipeline):
     p = make_pipeline(config=OWN)
     p.execute("CREATE TABLE own (id uuid DEFAULT gen_random_uuid(), aggregate_type text, aggregate_id text, event_type text,"

@@ -310,13 +310,12 @@ absl::Status Reconciliation::FindLate() {
 }
 
 // Of each row, by its id, topic and key: an id alone may be another pipeline's, and a writer may use it again.
-// Where several rows have all of them, each needs a record of its own.
+// Where several rows have all of them, each needs a record of its own. What is about another row leaves no
+// doubt about this one.
 void Reconciliation::FindRecords(OfOneId* event) const {
   std::map<TopicAndKey, std::set<Position>> records_of;
-  std::set<std::uint32_t> seen;  // topics
   for (const auto& [kind, records] : event->records) {
     if (MayBeOfHistory(records.first.position)) {
-      seen.insert(records.first.topic);
       records_of[TopicAndKeyOf(records.first)].insert(records.first.position);
     }
   }
@@ -324,14 +323,24 @@ void Reconciliation::FindRecords(OfOneId* event) const {
   for (const Entry& row : event->rows) {
     ++rows_of[TopicAndKeyOf(row)];
   }
+  std::set<std::uint32_t>
+      foreign;  // topics with records that are about none of the rows, as far as is known
+  for (const auto& [key, positions] : records_of) {
+    const auto rows = rows_of.find(key);
+    if (rows == rows_of.end() || positions.size() > rows->second) {
+      foreign.insert(std::get<0>(key));
+    }
+  }
   for (Entry& row : event->rows) {
+    const auto records = records_of.find(TopicAndKeyOf(row));
+    const std::size_t found = records == records_of.end() ? 0 : records->second.size();
     // A walpost of before made a record of it; for which topic, its row does not say any more.
     const bool any_topic = row.undeliverable && row.whole_id != WholeId{};
-    const bool found = any_topic ? !seen.empty() : seen.contains(row.topic);
-    const std::size_t of_key = records_of[TopicAndKeyOf(row)].size();
-    const bool own = any_topic || (of_key > 0 && of_key >= rows_of[TopicAndKeyOf(row)]);
-    row.in_topic = found && own && !row.shared_id;
-    row.unproven = (found || event->too_many) && !row.in_topic;
+    const bool own =
+        any_topic ? !records_of.empty() : found > 0 && found >= rows_of[TopicAndKeyOf(row)];
+    row.in_topic = own && !row.shared_id;
+    row.unproven =
+        !row.in_topic && (own || found > 0 || foreign.contains(row.topic) || event->too_many);
   }
 }
 
