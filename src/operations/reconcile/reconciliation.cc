@@ -349,23 +349,19 @@ absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled&
   RETURN_IF_ERROR(ids_.ForEach(bucket, [&](std::string_view id, std::string_view data) {
     const auto entry = ReadBytes<Entry>(data);
     entries::OfOneText& text = texts[std::string(id)];
-    if (entry.kind == Kind::kDeadLetter) {
-      text.AddDeadLetter(entry);
-      return absl::OkStatus();
-    }
-    OfOneId& event = text.ids[entry.whole_id];
     switch (entry.kind) {
       case Kind::kRow:
-        event.rows.push_back(entry);
-        break;
+        return text.AddRow(entry) ? absl::OkStatus() : ReportUnknown(entry, id, on_row);
       case Kind::kRecord:
-        event.Add(entry, MayBeOfHistory(entry.position));
         topics_[entry.topic].beyond_log += IsBeyondLog(entry.position) ? 1 : 0;
-        break;
+        return AddRecord(entry, &text);
       case Kind::kLate:
-        event.AddLate(entry);
+        if (OfOneId* const event = text.IdOf(entry.whole_id)) {
+          event->AddLate(entry);
+        }
         break;
       case Kind::kDeadLetter:
+        text.AddDeadLetter(entry);
         break;
     }
     return absl::OkStatus();
@@ -388,7 +384,24 @@ absl::Status Reconciliation::CheckBucket(std::size_t bucket, const OnReconciled&
   return absl::OkStatus();
 }
 
-absl::Status Reconciliation::Report(const Entry& row, const std::string& id, const OfOneId& event,
+// What is not kept may still be newer than a row of its key.
+absl::Status Reconciliation::AddRecord(const Entry& record, entries::OfOneText* text) {
+  OfOneId* const event = text->IdOf(record.whole_id);
+  if ((event != nullptr && event->Add(record, MayBeOfHistory(record.position))) || !compacted_) {
+    return absl::OkStatus();
+  }
+  OfOneId alone;
+  alone.Add(record, false);
+  return KeepForeign(alone);
+}
+
+absl::Status Reconciliation::ReportUnknown(Entry row, std::string_view id,
+                                           const OnReconciled& on_row) {
+  row.unproven = true;
+  return Report(row, id, {}, on_row);
+}
+
+absl::Status Reconciliation::Report(const Entry& row, std::string_view id, const OfOneId& event,
                                     const OnReconciled& on_row) {
   const ReconciledTopic& topic = topics_[row.topic];
   const bool compacts = compacted_ && topic.gaps.compaction == Compaction::kYes && row.has_key;

@@ -5,7 +5,7 @@
 // Use: Add all rows, Look, then Judge once.
 // Units/limits: on disk some 200 bytes for each row and record, and as many again for each row of a
 //   compacted topic when superseded rows are to be reported; in memory one part in DiskBuckets::kBuckets of
-//   them at a time, by their id or key.
+//   them at a time, by their id or key; of one id a thousand rows, whose other rows are unknown then.
 // Errors: those of reading, and DiskBuckets's.
 #pragma once
 
@@ -33,6 +33,7 @@ namespace walpost::operations {
 namespace entries {
 struct Entry;
 struct OfOneId;
+struct OfOneText;
 }  // namespace entries
 
 // What walpost.dead_letters says of an event.
@@ -150,8 +151,10 @@ class Reconciliation {
   absl::Status KeepThere(const entries::Entry& entry, std::int32_t partition);
   absl::Status KeepRow(const entries::Entry& row, const entries::OfOneId& event);
   absl::Status CheckBucket(std::size_t bucket, const OnReconciled& on_row);
-  absl::Status Report(const entries::Entry& row, const std::string& id,
-                      const entries::OfOneId& event, const OnReconciled& on_row);
+  absl::Status AddRecord(const entries::Entry& record, entries::OfOneText* text);
+  absl::Status ReportUnknown(entries::Entry row, std::string_view id, const OnReconciled& on_row);
+  absl::Status Report(const entries::Entry& row, std::string_view id, const entries::OfOneId& event,
+                      const OnReconciled& on_row);
   absl::Status CheckCompacted(std::size_t bucket, const OnReconciled& on_row);
   void CountRecords(const std::string& id, const entries::OfOneId& event);
 

@@ -13,6 +13,24 @@ std::array<std::uint64_t, 2> DestinationOf(std::string_view topic,
   return {destination.first + (key ? 1 : 0), destination.second};
 }
 
+bool OfOneText::AddRow(const Entry& row) {
+  if (rows == Records::kKindsMax) {
+    too_many_rows = true;
+    return false;
+  }
+  ++rows;
+  ids[row.whole_id].rows.push_back(row);
+  return true;
+}
+
+OfOneId* OfOneText::IdOf(const WholeId& whole) {
+  const auto found = ids.find(whole);
+  if (found != ids.end()) {
+    return &found->second;
+  }
+  return ids.size() < Records::kKindsMax ? &ids[whole] : nullptr;
+}
+
 // The same one may come twice, as it was at two times.
 void OfOneText::AddDeadLetter(const Entry& dead_letter) {
   const auto destination = std::pair(dead_letter.source, dead_letter.destination);
@@ -32,6 +50,15 @@ void OfOneText::AddDeadLetter(const Entry& dead_letter) {
 }
 
 void OfOneText::FindFates() {
+  if (too_many_rows) {
+    for (auto& [whole, id] : ids) {
+      for (Entry& row : id.rows) {
+        row.in_topic = false;
+        row.unproven = true;
+      }
+    }
+    return;
+  }
   if (dead_letters.empty()) {
     return;
   }
@@ -43,8 +70,8 @@ void OfOneText::FindFates() {
   }
   std::set<std::uint32_t> of_no_row;  // tables
   for (const auto& [destination, there] : dead_letters) {
-    const auto rows = rows_at.find(destination);
-    if (rows == rows_at.end() || there.positions.size() > rows->second) {
+    const auto there_are = rows_at.find(destination);
+    if (there_are == rows_at.end() || there.positions.size() > there_are->second) {
       of_no_row.insert(destination.first);
     }
   }

@@ -1,7 +1,7 @@
 // entries - what Reconciliation keeps on disk, and what it gathers of one id from there.
 // Why: rows, records and dead letters are sorted by id on disk, and compared one id after another.
-// Units/limits: of one id memory holds its rows, and of its records and dead letters one for each kind,
-//   kKindsMax at most.
+// Units/limits: of one id memory holds kKindsMax at most of its rows, its dead letters, and kinds of its
+//   records.
 #pragma once
 
 #include <algorithm>
@@ -91,7 +91,8 @@ struct OfOneId {
   std::map<std::pair<std::uint32_t, std::int32_t>, std::uint64_t>
       late;  // lowest offset, by partition
 
-  void Add(const Entry& record, bool of_history) {
+  // False: it is not kept.
+  bool Add(const Entry& record, bool of_history) {
     const Key key(record.topic, record.partition, record.redelivered, of_history, record.has_key,
                   record.key, record.position);
     const auto found = records.find(key);
@@ -102,7 +103,9 @@ struct OfOneId {
       records.emplace(key, Records{record, 1});
     } else {
       too_many = true;
+      return false;
     }
+    return true;
   }
 
   void AddLate(const Entry& record) {
@@ -122,12 +125,20 @@ struct DeadLettersAt {
 struct OfOneText {
   std::map<WholeId, OfOneId> ids;
   std::map<std::pair<std::uint32_t, std::array<std::uint64_t, 2>>, DeadLettersAt> dead_letters;
-  std::size_t positions = 0;  // of all dead letters
-  bool too_many = false;      // dead letters: some are not here
+  std::size_t positions = 0;   // of all dead letters
+  bool too_many = false;       // dead letters: some are not here
+  std::size_t rows = 0;        // that are here
+  bool too_many_rows = false;  // some are not here
+
+  // Its rows come first. False: it is not kept, and all rows are unknown.
+  bool AddRow(const Entry& row);
+
+  // Null: there are too many, none of them of a row.
+  OfOneId* IdOf(const WholeId& whole);
 
   void AddDeadLetter(const Entry& dead_letter);
 
-  // Gives each row its fate. A dead letter counts for one row only, of its table, topic and key. Where one may
+  // After what their records say. Gives each row its fate. A dead letter counts for one row only, of its table, topic and key. Where one may
   // be about another row than those, it is not known what became of the rows that are nowhere.
   void FindFates();
 };

@@ -31,10 +31,10 @@ std::string Doubt(const Reconciled& reconciled, const std::string& topic) {
   const std::string id = base::Printable(reconciled.row.id);
   if (reconciled.id_unproven) {
     return absl::StrFormat(
-        "topic '%s' or walpost.dead_letters has the id of row %s, in a record or dead letter that "
-        "may be about another row, of this table, another one or another pipeline, so it is not "
-        "known whether Kafka has this one; --send-unproven sends such rows",
-        topic, id);
+        "it is not known of row %s whether topic '%s' has it: a record or dead letter with its id "
+        "may be about another row, of this table, another one or another pipeline, or too many "
+        "rows have its id; --send-unproven sends such rows",
+        id, topic);
   }
   if (reconciled.order_unproven) {
     return absl::StrFormat(

@@ -38,7 +38,7 @@ TEST(OfOneIdTest, KindsAreBounded) {
   OfOneId event;
   for (std::uint64_t key = 0; key <= Records::kKindsMax; ++key) {
     EXPECT_FALSE(event.too_many);
-    event.Add(RecordAt(0, key, key), true);
+    EXPECT_EQ(event.Add(RecordAt(0, key, key), true), key < Records::kKindsMax);
   }
   EXPECT_TRUE(event.too_many);
   EXPECT_EQ(event.records.size(), Records::kKindsMax);
@@ -126,6 +126,41 @@ TEST(OfOneTextTest, DeadLettersAreBounded) {
   text.FindFates();
   EXPECT_EQ(text.positions, Records::kKindsMax);
   EXPECT_TRUE(text.ids[{}].rows[0].unproven);
+}
+
+TEST(OfOneTextTest, RowsAreBoundedAndThenAllOfThemAreUnknown) {
+  OfOneText text;
+  for (std::size_t n = 0; n < Records::kKindsMax; ++n) {
+    Entry row = RowAt(1);
+    row.whole_id = {n % 3, 0};
+    EXPECT_TRUE(text.AddRow(row));
+  }
+  text.ids[{}].rows[0].in_topic = true;
+  EXPECT_FALSE(text.AddRow(RowAt(1)));
+  text.AddDeadLetter(DeadLetterAt(1, 1, 1, DeadLetterFate::kDeadLettered));
+  text.FindFates();
+  std::size_t unknown = 0;
+  for (const auto& [whole, id] : text.ids) {
+    for (const Entry& row : id.rows) {
+      unknown += !row.in_topic && row.unproven && row.fate == DeadLetterFate::kNone ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(unknown, Records::kKindsMax);
+}
+
+// A writer of the topic chooses them.
+TEST(OfOneTextTest, LongIdsThatBeginAlikeAreBoundedAndThoseOfRowsAreThere) {
+  OfOneText text;
+  Entry row = RowAt(1);
+  row.whole_id = {7, 7};
+  text.AddRow(row);
+  for (std::uint64_t n = 0; n < 2 * Records::kKindsMax; ++n) {
+    text.IdOf({n, 1});
+  }
+  EXPECT_EQ(text.ids.size(), Records::kKindsMax);
+  EXPECT_EQ(text.IdOf({1, 2}), nullptr);
+  ASSERT_NE(text.IdOf({7, 7}), nullptr);
+  EXPECT_EQ(text.IdOf({7, 7})->rows.size(), 1U);
 }
 
 TEST(DestinationOfTest, IsOfTopicAndKeyAndNoKeyIsNotTheEmptyOne) {
