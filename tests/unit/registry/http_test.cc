@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <memory>
 
 #include "unit/registry/mock_registry.h"
@@ -114,6 +115,18 @@ TEST_F(HttpTest, WhoAsksIsNamedAsConfigured) {
   ASSERT_TRUE(Http(options).Get("/a").ok());
   EXPECT_EQ(mock_.requests().at(0).authorization, "Basic d2FscG9zdDpzZWNyZXQ=");
   EXPECT_EQ(mock_.requests().at(1).authorization, "Bearer t0ken");
+}
+
+// It would see the password.
+TEST_F(HttpTest, ProxyOfTheEnvironmentIsNotAsked) {
+  mock_.Answer("GET /a", 200, "its own");
+  setenv("http_proxy", other_.url().c_str(), 1);
+  Http http(At({mock_.url()}));
+  const auto answer = http.Get("/a");
+  unsetenv("http_proxy");
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_EQ(answer->body, "its own");
+  EXPECT_THAT(other_.requests(), IsEmpty());
 }
 
 TEST_F(HttpTest, CertificateFileThatIsNotThereIsNamed) {
