@@ -204,15 +204,15 @@ def test_gap_of_another_cluster_says_nothing_here(make_pipeline, workspace):
         attempt.kill()
     other = workspace.postgres()
     other.create_database(p.database)
-    rows = p.execute("SELECT id::text, created_at FROM outbox.events")
+    rows = p.execute("SELECT id::text, created_at, aggregate_id FROM outbox.events")
     record = p.execute("SELECT name, slot, publication, system_identifier, consistent_point, delivered_lsn, backfilled, backfill::text FROM walpost.pipeline")
     p.postgres = other
     for path in sorted((servers.ROOT / "sql").glob("V*.up.sql")):
         other.execute(path.read_text(encoding="utf-8"), database=p.database)
     p.execute("INSERT INTO walpost.pipeline (name, slot, publication, system_identifier, consistent_point, delivered_lsn, backfilled, backfill)"
               " VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", *record[0])
-    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, created_at) SELECT id, %s, 'key', 'T', '', at"
-              " FROM unnest(%s::uuid[], %s::timestamptz[]) AS rows (id, at)", p.name, [row[0] for row in rows], [row[1] for row in rows])
+    p.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload, created_at) SELECT id, %s, key, 'T', '', at"
+              " FROM unnest(%s::uuid[], %s::timestamptz[], %s::text[]) AS rows (id, at, key)", p.name, *([row[n] for row in rows] for n in range(3)))
     p.insert(70_001, 70_007)
     p.execute("SELECT * FROM outbox.maintain()")
     moved = p.another(conninfo=other.conninfo(p.database))
