@@ -150,6 +150,7 @@ struct SourceFacts : Fingerprint {
   Lsn consistent_point;     // where walpost.pipeline says that the slot began; 0/0 = not recorded
   std::optional<Progress> progress;  // remembered, and judged to fit the rest
   Lsn start_lsn;                     // what START_REPLICATION was given
+  bool text_values = false;          // the stream brings no value in its binary form
   Lsn server_wal_lsn;                // IDENTIFY_SYSTEM's position
   // walpost.dead_letters may have open rows of this pipeline.
   bool dead_letters_open = false;

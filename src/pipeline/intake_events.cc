@@ -106,8 +106,11 @@ std::size_t Intake::BytesOf(const pgoutput::Insert& insert,
   std::size_t bytes = payload_.size();
   for (std::size_t i = 0; i < std::min(insert.values.size(), announced.columns.size()); ++i) {
     const pgoutput::Value& value = insert.values[i];
-    if (value.kind == pgoutput::Value::Kind::kText &&
-        announced.columns[i].type_oid == outbox::type_oid::kBytea) {
+    const std::uint32_t type = announced.columns[i].type_oid;
+    const bool may_be_bytea =  // or a domain over it
+        type == outbox::type_oid::kBytea || type >= outbox::type_oid::kFirstUserType;
+    if (value.kind == pgoutput::Value::Kind::kText && may_be_bytea &&
+        value.bytes.starts_with("\\x")) {
       bytes -= value.bytes.size() / 2;
     }
   }

@@ -472,7 +472,7 @@ std::optional<Halt> Pipeline::CheckEnd(const StreamEnd& end, int losses) {
                             : end.context.empty()    ? "after " + reading.ToString()
                                                      : "context: " + end.context;
   const int same_errors =
-      server_errors_.OnError(end, end.sqlstate + " " + where, reading, tracker_.safe_lsn());
+      server_errors_.OnError(end, end.sqlstate + " " + where, reading, confirmable());
   if (same_errors < ServerErrors::kSameErrorMax) {
     return std::nullopt;
   }

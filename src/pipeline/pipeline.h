@@ -93,9 +93,7 @@ class Pipeline {
   // --- Commands ---
   // The position to connect at (0/0 = the slot's), once per attempt.
   std::optional<base::Lsn> TakeConnect(base::Now now);
-
-  bool TakeTextWanted() { return server_errors_.TakeTextWanted(); }  // of that connection
-
+  base::Lsn text_until() const;  // a stream that begins up to here gets values as text
   bool want_frame() const;
   std::optional<pgoutput::StandbyStatus> TakeStatus(base::Now now);
   StreamCommand TakeStreamCommand();

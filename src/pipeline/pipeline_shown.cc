@@ -19,6 +19,8 @@ const SchemaLookUps& Pipeline::schemas() const { return schemas_; }
 
 base::Lsn Pipeline::received_lsn() const { return intake_.received_lsn(); }
 
+base::Lsn Pipeline::text_until() const { return server_errors_.text_until(); }
+
 base::Lsn Pipeline::confirmed_lsn() const { return confirmed_lsn_; }
 
 base::Lsn Pipeline::server_wal_lsn() const { return server_wal_lsn_; }

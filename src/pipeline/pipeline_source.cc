@@ -70,6 +70,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   dead_letters_.OnConnected(facts.dead_letters_open,
                             facts.progress ? facts.progress->dead_letters : 0);
   keeper_.OnConnected(*facts_, adopted);
+  server_errors_.OnConnected(facts.text_values);
   timers_.OnConnected(facts, now);
   pings_.OnConnected();
   status_clock_.Start(facts.wal_sender_timeout_ms, now, timers_.Doublings(intake_.received_lsn()));

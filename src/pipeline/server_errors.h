@@ -1,9 +1,10 @@
 // ServerErrors - what an error of the server means that ended the stream: that the next one asks for
 // all values as text, or that the same position fails for ever.
 // Why: values come in binary. A type without a binary form ends that stream; as text it can be read, but
-//   a bytea is twice as long then, and may be too long for the server. So text is asked for until the
-//   transaction that needs it is confirmed, and what fails behind that one in text is no poison before
-//   binary could be tried.
+//   a bytea is twice as long then, and may be too long for the server. So streams that begin before that
+//   transaction get text, and those behind it do not. The server may end without having read that it was
+//   confirmed, so only where a stream begins shows that. What fails behind it in text counts when nothing
+//   else is waited for.
 // Thread: a value.
 #pragma once
 
@@ -19,22 +20,24 @@ class ServerErrors {
   // The same error at the same position this often is poison_wal.
   static constexpr int kSameErrorMax = 3;
 
-  // Of the next connection.
-  bool TakeTextWanted() { return text_ = text_until_.valid(); }
+  // A connection whose stream begins up to here asks for text.
+  base::Lsn text_until() const { return text_until_; }
+
+  void OnConnected(bool text) {
+    text_ = text;
+    text_until_ = text ? text_until_ : base::Lsn();
+  }
 
   // The stream ended with `end` while what commits at `reading` was read, and `error` names both. All
-  // before `safe` is delivered. How often it has ended so; 0 = that says nothing yet.
+  // before `confirmable` may be confirmed. How often it has ended so; 0 = that says nothing yet.
   int OnError(const base::StreamEnd& end, const std::string& error, base::Lsn reading,
-              base::Lsn safe) {
+              base::Lsn confirmable) {
     if (!text_ && end.no_binary_form) {
       text_until_ = reading;
       return 0;
     }
-    if (text_ && reading > text_until_ && safe <= text_until_) {
-      return 0;  // binary is tried when that is delivered
-    }
-    if (text_ && !text_until_.valid()) {
-      return 0;  // binary is tried next
+    if (text_ && reading > text_until_ && confirmable <= text_until_) {
+      return 0;  // binary is tried when that is confirmed
     }
     count_ = error == error_ ? count_ + 1 : 1;
     error_ = error;
@@ -43,15 +46,12 @@ class ServerErrors {
   }
 
   // What committed before `flush` does not come again.
-  void OnConfirmed(base::Lsn flush) {
-    text_until_ = flush > text_until_ ? base::Lsn() : text_until_;
-    count_ = flush > reading_ ? 0 : count_;
-  }
+  void OnConfirmed(base::Lsn flush) { count_ = flush > reading_ ? 0 : count_; }
 
   void Forget() { *this = ServerErrors(); }
 
  private:
-  bool text_ = false;     // the newest connection asked for it
+  bool text_ = false;     // the newest connection gets it
   base::Lsn text_until_;  // the commit LSN of what has no binary form; 0/0 = nothing
   std::string error_;
   base::Lsn reading_;

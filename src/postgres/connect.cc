@@ -228,14 +228,16 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
                                    ? report.facts.progress->last_transaction->commit_lsn
                                    : base::Lsn();
   report.facts.start_lsn = std::max({start_lsn, report.facts.confirmed_flush_lsn, remembered});
+  report.facts.text_values =
+      options.text_until.valid() && report.facts.start_lsn <= options.text_until;
   GrowReceiveBuffer(&connection, deadline);
   if (const Result unlimited = connection.LimitLockWaits({}, deadline); !unlimited.ok()) {
     return QueryFailure("SET lock_timeout", unlimited.error(), connection.endpoint());
   }
   const Result start = connection.Query(
-      StartReplicationCommand(StartOptions{options.slot, options.publication,
-                                           report.facts.start_lsn, report.facts.server_version,
-                                           !options.message_prefixes.empty(), options.text_values}),
+      StartReplicationCommand(StartOptions{
+          options.slot, options.publication, report.facts.start_lsn, report.facts.server_version,
+          !options.message_prefixes.empty(), report.facts.text_values}),
       deadline);
   if (!start.ok()) {
     return StartFailure(start.error(), options.slot, connection.endpoint());

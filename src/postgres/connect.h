@@ -47,7 +47,7 @@ struct ConnectOptions {
   // Whether preflight asks that dead letters can be written, and whether they stand on another server.
   bool writes_dead_letters = false;
   bool dead_letters_elsewhere = false;
-  bool text_values = false;  // not in their binary form
+  base::Lsn text_until;  // a stream that begins up to here gets no values in their binary form
   std::chrono::milliseconds statement_timeout{10'000};
   std::chrono::milliseconds lock_timeout{3'000};  // of statements before START
   std::optional<ServerAddress> server = {};  // for LookAgain: absent = any of those in conninfo

@@ -178,6 +178,24 @@ absl::StatusOr<CreatedSlot> ReadSnapshot(const Result& created, const CreateSlot
 absl::Status ReplaceOld(const CreateSlotOptions& options, const std::string& made) {
   ASSIGN_OR_RETURN(SqlConnection connection,
                    SqlConnection::Connect(options.conninfo, options.application_name));
+  ASSIGN_OR_RETURN(const std::vector<Row> may,
+                   connection.Query("SELECT current_user WHERE NOT has_function_privilege("
+                                    "'pg_copy_logical_replication_slot(name,name,boolean)', "
+                                    "'EXECUTE')"));
+  if (!may.empty()) {
+    return absl::PermissionDeniedError(absl::StrFormat(
+        "the old slot \"%s\" is still there: GRANT EXECUTE ON FUNCTION "
+        "pg_copy_logical_replication_slot(name, name, boolean) TO %s, then run this again",
+        options.slot, QuoteIdentifier(may[0].at(0).value_or(""))));
+  }
+  // It ends with the session that made it.
+  ASSIGN_OR_RETURN(const std::optional<SlotInfo> there, FindSlot(&connection, made));
+  if (!there || there->lost()) {
+    return absl::UnavailableError(absl::StrFormat(
+        "the session that was making slot \"%s\" has ended: the old one is still there, run this "
+        "again",
+        options.slot));
+  }
   RETURN_IF_ERROR(options.drop_old());
   return base::Annotate(
       connection

@@ -213,7 +213,7 @@ void Loop::HandleConnect() {
     return;
   }
   streamed_from_ = options_.source;
-  streamed_from_.text_values = pipeline_.TakeTextWanted();
+  streamed_from_.text_until = pipeline_.text_until();
   using Result = std::optional<std::variant<postgres::Connected, postgres::StreamEnd>>;
   auto result = std::make_shared<Result>();  // shared by the two halves of the job
   helper_->Run(

@@ -124,6 +124,11 @@ def test_slot_that_another_attempt_has_made_is_not_dropped(make_pipeline, argume
     assert set(p.ids()) == set(p.stored_ids())
 
 
+ENDED = "SELECT pg_terminate_backend({pid}) FROM {where}"
+LOCK = ENDED.format(pid="pid", where="pg_locks WHERE relation = 'walpost.pipeline'::regclass AND mode = 'ShareUpdateExclusiveLock'")
+NEW_SLOT = "pg_replication_slots WHERE slot_name LIKE 'walpost_new_%%' AND confirmed_flush_lsn IS NOT NULL"
+
+
 # Then another one may have begun anew, and the rows are not sent because this one has ended.
 def test_attempt_that_has_lost_its_lock_does_not_say_that_all_is_sent(make_pipeline):
     p = stopped(make_pipeline)
@@ -132,13 +137,58 @@ def test_attempt_that_has_lost_its_lock_does_not_say_that_all_is_sent(make_pipel
                           stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as attempt:
         servers.wait_for(lambda: "sending" in (p.execute("SELECT backfill::text FROM walpost.pipeline")[0][0] or ""), 60, "it to send", every=0.01)
         os.kill(attempt.pid, signal.SIGSTOP)
-        ended = p.execute("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE relation = 'walpost.pipeline'::regclass AND mode = 'ShareUpdateExclusiveLock'")
+        ended = p.execute(LOCK)
         os.kill(attempt.pid, signal.SIGCONT)
         error = attempt.communicate(timeout=120)[1]
     assert ended == [(True,)] and attempt.returncode != 0, error
     assert p.execute("SELECT backfilled FROM walpost.pipeline") == [(False,)]
     p.walpost.verb("slot", "recreate", "--yes")
     assert set(p.stored_ids()) <= set(p.ids())
+
+
+@contextlib.contextmanager
+def stopped_with_a_new_slot(p):
+    """`slot recreate --yes`, stopped after its new slot was made, and before the old one is dropped."""
+    while True:
+        with begun(p) as attempt:
+            servers.wait_for(lambda: attempt.poll() is not None or p.execute(f"SELECT 1 FROM {NEW_SLOT}"), 60, "the new slot", every=0.001)
+            os.kill(attempt.pid, signal.SIGSTOP)
+            if attempt.poll() is None and p.execute(f"SELECT 1 FROM {NEW_SLOT}"):
+                yield attempt
+                return
+            os.kill(attempt.pid, signal.SIGCONT)
+            attempt.communicate(timeout=120)  # it was too fast
+
+
+def goes_on(attempt):
+    os.kill(attempt.pid, signal.SIGCONT)
+    return attempt.communicate(timeout=120)[0]
+
+
+def test_old_slot_stays_when_the_new_one_is_gone_before_it_has_its_name(make_pipeline):
+    p = stopped(make_pipeline)
+    p.insert(11, 60_000)
+    with stopped_with_a_new_slot(p) as attempt:
+        old = p.slot()["confirmed"]
+        assert p.execute(ENDED.format(pid="active_pid", where=NEW_SLOT)) == [(True,)]
+        servers.wait_for(lambda: not p.execute(f"SELECT 1 FROM {NEW_SLOT}"), 20, "the session to end")
+        said = goes_on(attempt)
+    assert attempt.returncode != 0 and p.slot()["confirmed"] == old, said
+    p.walpost.verb("slot", "recreate", "--yes")
+    assert set(p.stored_ids()) <= set(p.ids())
+
+
+def test_slot_that_another_attempt_has_made_is_not_dropped_by_one_that_lost_its_lock(make_pipeline):
+    p = stopped(make_pipeline)
+    p.insert(11, 60_000)
+    with stopped_with_a_new_slot(p) as attempt:
+        assert p.execute(LOCK) == [(True,)]
+        p.walpost.verb("slot", "recreate", "--yes")
+        made = p.slot()["confirmed"]
+        said = goes_on(attempt)
+    assert attempt.returncode != 0 and p.slot()["confirmed"] == made, said
+    assert p.execute("SELECT backfilled FROM walpost.pipeline") == [(True,)]
+    p.walpost.start()
 
 
 OLD = "INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload, created_at) SELECT %s, 'key', 'Old', '', now() - interval '2 hours' FROM generate_series(1, 3)"

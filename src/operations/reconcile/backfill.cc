@@ -154,8 +154,9 @@ absl::StatusOr<std::string> Backfill::Run(RowsLock* lock) {
     text += line;
   }
   RETURN_IF_ERROR(lock->EndWith(
-      "UPDATE walpost.pipeline SET backfilled = true, backfill = NULL WHERE name = $1",
-      {options_.pipeline.name}));
+      "UPDATE walpost.pipeline SET backfilled = true, backfill = NULL WHERE name = $1 AND snapshot "
+      "= $2 RETURNING name",
+      {options_.pipeline.name, snapshot_}));
   return text;
 }
 

@@ -54,7 +54,11 @@ absl::Status RowsLock::Check() { return Lost(connection_.Execute("SELECT")); }
 
 absl::Status RowsLock::EndWith(const std::string& sql,
                                const std::vector<postgres::Cell>& parameters) {
-  const absl::Status done = connection_.Query(sql, parameters).status();
+  const auto rows = connection_.Query(sql, parameters);
+  absl::Status done = rows.status();
+  if (rows.ok() && rows->empty()) {
+    done = absl::FailedPreconditionError("walpost.pipeline records another slot by now");
+  }
   return Lost(connection_.EndTransaction(done));
 }
 

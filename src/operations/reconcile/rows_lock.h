@@ -29,7 +29,8 @@ class RowsLock {
   // kFailedPrecondition: the session has ended, and somebody else may have begun.
   absl::Status Check();
 
-  // Executes `sql` with `parameters`, in the session of the lock, and gives it back.
+  // Executes `sql` with `parameters`, in the session of the lock, and gives it back. `sql` returns a row
+  // where what was locked is still as this walpost left it; else kFailedPrecondition.
   absl::Status EndWith(const std::string& sql, const std::vector<postgres::Cell>& parameters);
 
  private:

@@ -295,6 +295,7 @@ class Initializer {
   }
 
   absl::Status DropOld() {
+    RETURN_IF_ERROR(lock_->Check());  // else it may be the new one of somebody else
     ASSIGN_OR_RETURN(const bool dropped, options_.drop_slot());
     if (dropped) {
       Say(absl::StrFormat("slot         %s dropped", options_.source.slot));

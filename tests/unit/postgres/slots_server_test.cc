@@ -223,6 +223,24 @@ TEST_F(SlotsServerTest, OldSlotThatCannotBeDroppedLeavesNoNewOne) {
   EXPECT_EQ(slots->size(), 1u);
 }
 
+TEST_F(SlotsServerTest, OldSlotStaysWhereTheRoleMayNotCopyOne) {
+  ASSERT_TRUE(CreateSlot(Options("walpost")).ok());
+  server_->Sql(
+      "CREATE ROLE relay LOGIN REPLICATION; REVOKE EXECUTE ON FUNCTION "
+      "pg_copy_logical_replication_slot(name, name, boolean) FROM PUBLIC");
+  CreateSlotOptions options = Options("walpost");
+  options.conninfo += " user=relay";
+  bool dropped = false;
+  options.drop_old = [&dropped] {
+    dropped = true;
+    return absl::OkStatus();
+  };
+  const auto created = CreateSlot(options);
+  EXPECT_EQ(created.status().code(), absl::StatusCode::kPermissionDenied) << created.status();
+  EXPECT_THAT(std::string(created.status().message()), HasSubstr("TO \"relay\""));
+  EXPECT_FALSE(dropped);
+}
+
 TEST_F(SlotsServerTest, SlotWhoseSessionEndsBeforeItsSnapshotIsUsedIsDropped) {
   CreateSlotOptions options = Options("walpost");
   options.on_snapshot = [](const std::string&) {

@@ -307,6 +307,7 @@ class LoopTest : public ::testing::Test {
   bool first_answers_copy_done_ = true;
   std::atomic<bool> reloaded_ = false;
   int rejected_ = 0;  // attempts to connect that fail
+  std::atomic<std::uint64_t> slot_confirmed_ = 0;
   base::SourceFacts facts_ = pipeline::EventsFacts();
   TurnCounter sink_;
   std::shared_ptr<SlowServer> server_ = std::make_shared<SlowServer>();
@@ -317,7 +318,10 @@ class LoopTest : public ::testing::Test {
                                                        Lsn start) {
     const std::lock_guard<std::mutex> lock(mutex_);
     connected_to_ = options.conninfo;
-    values_ += options.text_values ? 't' : 'b';
+    base::SourceFacts facts = facts_;
+    facts.start_lsn = std::max(start, Lsn(slot_confirmed_));
+    facts.text_values = options.text_until.valid() && facts.start_lsn <= options.text_until;
+    values_ += facts.text_values ? 't' : 'b';
     starts_.push_back(start);
     if (rejected_ > 0) {
       --rejected_;
@@ -329,7 +333,7 @@ class LoopTest : public ::testing::Test {
     if (!first_answers_copy_done_ && wires_.size() == 1) {
       wires_.back()->IgnoreCopyDone();
     }
-    postgres::Connected connected{std::make_unique<StreamInOnePlace>(wires_.back()), facts_,
+    postgres::Connected connected{std::make_unique<StreamInOnePlace>(wires_.back()), facts,
                                   std::make_unique<SlowPinger>(server_)};
     connected.server.port = "5433";
     return connected;
@@ -384,8 +388,10 @@ TEST_F(LoopTest, ValuesComeAsTextUntilTheTransactionThatNeedsItIsConfirmed) {
   wire(3)->Push(Frame(walpost::testing::RelationBytes(pipeline::EventsRelation())));
   PushTransaction(1'000, 3);
   Await("the delivery", [this] { return Shown().confirmed_lsn == Lsn(1'008); });
+  EndStream(StreamEnd::Kind::kLost, "57P01");  // before it has read that
+  slot_confirmed_ = 1'008;
   EndStream(StreamEnd::Kind::kLost, "57P01");
-  EXPECT_EQ(values(), "btttb");
+  EXPECT_EQ(values(), "bttttb");
   EXPECT_NE(Shown().state, base::State::kHalted);
 }
 
