@@ -7,8 +7,10 @@
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_format.h"
+#include "base/status.h"
 #include "postgres/connection.h"
 #include "postgres/copy_stream.h"
 #include "postgres/failure.h"
@@ -51,7 +53,8 @@ absl::StatusOr<SlotHold> SlotHold::Take(const ConnectOptions& options) {
   Connection& connection = std::get<Connection>(opened);
   const Result start = connection.Query(
       StartReplicationCommand(StartOptions{options.slot, options.publication, base::Lsn(),
-                                           connection.server_version(), /*messages=*/false}),
+                                           connection.server_version(), /*messages=*/false,
+                                           /*text_values=*/true}),
       std::chrono::steady_clock::now() + options.statement_timeout);
   if (!start.ok() || start.status() != PGRES_COPY_BOTH) {
     const std::string what =
@@ -62,8 +65,22 @@ absl::StatusOr<SlotHold> SlotHold::Take(const ConnectOptions& options) {
                                                "; stop the walpost that uses it first")
                : SqlStatus(what, start.error());
   }
+  const int pid = PQbackendPID(connection.get());
   return SlotHold(
+      options.slot, pid,
       std::make_unique<CopyStream>(std::move(connection), options.slot, options.publication));
+}
+
+absl::Status SlotHold::Check(SqlConnection* connection) const {
+  ASSIGN_OR_RETURN(const std::vector<Row> ours,
+                   connection->Query("SELECT FROM pg_replication_slots WHERE slot_name = $1 AND "
+                                     "active_pid = $2",
+                                     {slot_, std::to_string(pid_)}));
+  return ours.empty() ? absl::FailedPreconditionError(absl::StrFormat(
+                            "the connection that kept others from slot \"%s\" has ended: run this "
+                            "again",
+                            slot_))
+                      : absl::OkStatus();
 }
 
 SlotHold::~SlotHold() {

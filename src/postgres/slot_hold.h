@@ -8,24 +8,38 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "postgres/connect.h"
 #include "postgres/keep_alive.h"
+#include "postgres/sql_connection.h"
 
 namespace walpost::postgres {
 
 class SlotHold {
  public:
   static absl::StatusOr<SlotHold> Take(const ConnectOptions& options);
+
+  // Whether it still has the slot, by `connection`: a server may have ended it. Asked in the transaction
+  // that writes, before its commit. kFailedPrecondition: it has not.
+  absl::Status Check(SqlConnection* connection) const;
+
   ~SlotHold();
   SlotHold(SlotHold&&) = default;
   SlotHold& operator=(SlotHold&&) = delete;
 
  private:
-  explicit SlotHold(std::unique_ptr<ReplicationStream> stream)
-      : stream_(std::move(stream)), keep_alive_(std::make_unique<KeepAlive>(stream_.get())) {}
+  SlotHold(std::string slot, int pid, std::unique_ptr<ReplicationStream> stream)
+      : slot_(std::move(slot)),
+        pid_(pid),
+        stream_(std::move(stream)),
+        keep_alive_(std::make_unique<KeepAlive>(stream_.get())) {}
 
+  std::string slot_;
+  int pid_;  // of the server's process
   std::unique_ptr<ReplicationStream> stream_;
   std::unique_ptr<KeepAlive> keep_alive_;
 };

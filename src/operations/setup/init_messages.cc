@@ -74,7 +74,10 @@ absl::StatusOr<std::string> RecordPrefixes(const InitOptions& options, SqlConnec
   if (AddsTo(recorded, prefixes)) {
     // Who began to stream since CheckMessages may not read them; who begins now finds them recorded.
     ASSIGN_OR_RETURN(const auto held, postgres::SlotHold::Take(options.source));
-    RETURN_IF_ERROR(connection->Execute(RecordPrefixesSql(options)));
+    RETURN_IF_ERROR(connection->Execute("BEGIN"));
+    absl::Status done = connection->Execute(RecordPrefixesSql(options));
+    done = done.ok() ? held.Check(connection) : done;
+    RETURN_IF_ERROR(connection->EndTransaction(done));
   } else if (recorded != prefixes) {
     RETURN_IF_ERROR(connection->Execute(RecordPrefixesSql(options)));
   }

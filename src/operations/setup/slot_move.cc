@@ -316,6 +316,7 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
         options.source.slot));
   }
   RETURN_IF_ERROR(mover.Decide(position));
+  RETURN_IF_ERROR(held.Check(&connection));
   ASSIGN_OR_RETURN(const std::string taken,
                    RecordDecision(options, mover.facts(), position, &connection));
   text += taken;

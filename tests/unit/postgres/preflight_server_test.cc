@@ -176,6 +176,28 @@ TEST_F(PreflightServerTest, SlotIsHeldForLongerThanTheServersTimeout) {
   ExpectInUseFor(std::chrono::seconds(3));
 }
 
+TEST_F(PreflightServerTest, SlotIsHeldBeforeARowThatHasNoBinaryForm) {
+  MakeAll();
+  Sql("ALTER TABLE outbox.events ADD COLUMN rights aclitem[]; INSERT INTO outbox.events (rights) "
+      "VALUES (ARRAY['postgres=r/postgres'::aclitem])");
+  const auto held = SlotHold::Take(Options());
+  ASSERT_TRUE(held.ok()) << held.status();
+  ExpectInUseFor(std::chrono::seconds(1));
+}
+
+TEST_F(PreflightServerTest, HoldThatTheServerHasEndedIsNone) {
+  MakeAll();
+  const auto held = SlotHold::Take(Options());
+  ASSERT_TRUE(held.ok()) << held.status();
+  auto connection = SqlConnection::Connect(Options().conninfo, "preflight_test");
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  EXPECT_TRUE(held->Check(&*connection).ok());
+  while (Sql("SELECT count(pg_terminate_backend(active_pid)) FROM pg_replication_slots WHERE "
+             "active") != "0") {
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(held->Check(&*connection)));
+}
+
 TEST_F(PreflightServerTest, SlotThatIsHeldIsFreeForNobodyUntilTheEnd) {
   MakeAll();
   const std::string before = Sql("SELECT confirmed_flush_lsn FROM pg_replication_slots");
