@@ -211,28 +211,30 @@ SET search_path = pg_catalog, pg_temp AS $$
                   FROM tables t JOIN pg_attribute c ON c.attrelid = t.oid AND NOT c.attisdropped CROSS JOIN aclexplode(c.attacl) AS a
     ), code AS (
         -- What of a table has expressions, or a type, in it; what a parent has given goes with the parent's.
-        SELECT t.oid, 'pg_trigger'::regclass AS catalog, g.oid AS object, 0 AS part, format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass) AS cure
+        SELECT t.oid, 'pg_trigger'::regclass AS catalog, g.oid AS object, 0 AS part, format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass) AS cure,
+               NULL AS definition  -- of triggers see below
         FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal AND g.tgparentid = 0
         UNION ALL SELECT t.oid, 'pg_attrdef', e.oid, 0, CASE c.attgenerated WHEN '' THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', t.oid::regclass, c.attname)
-                                                        ELSE format('ALTER TABLE %s DROP COLUMN %I', t.oid::regclass, c.attname) END
+                                                        ELSE format('ALTER TABLE %s DROP COLUMN %I', t.oid::regclass, c.attname) END, pg_get_expr(e.adbin, e.adrelid)
                   FROM tables t JOIN pg_attrdef e ON e.adrelid = t.oid
                   JOIN pg_attribute c ON c.attrelid = t.oid AND c.attnum = e.adnum AND (c.attgenerated = '' OR c.attinhcount = 0)
-        UNION ALL SELECT t.oid, 'pg_class', t.oid, c.attnum, format('ALTER TABLE %s DROP COLUMN %I', t.oid::regclass, c.attname)
+        UNION ALL SELECT t.oid, 'pg_class', t.oid, c.attnum, format('ALTER TABLE %s DROP COLUMN %I', t.oid::regclass, c.attname), NULL
                   FROM tables t JOIN pg_attribute c ON c.attrelid = t.oid AND c.attnum > 0 AND NOT c.attisdropped AND c.attinhcount = 0
-        UNION ALL SELECT t.oid, 'pg_class', t.oid, 0, format('DROP TABLE %s', t.oid::regclass)  -- the expressions of a partition key
+        UNION ALL SELECT t.oid, 'pg_class', t.oid, 0, format('DROP TABLE %s', t.oid::regclass), pg_get_partkeydef(t.oid)
                   FROM tables t WHERE t.relkind = 'p'
-        UNION ALL SELECT t.oid, 'pg_constraint', k.oid, 0, format('ALTER TABLE %s DROP CONSTRAINT %I', t.oid::regclass, k.conname)
+        UNION ALL SELECT t.oid, 'pg_constraint', k.oid, 0, format('ALTER TABLE %s DROP CONSTRAINT %I', t.oid::regclass, k.conname), pg_get_constraintdef(k.oid)
                   FROM tables t JOIN pg_constraint k ON k.conrelid = t.oid AND k.coninhcount = 0
         UNION ALL SELECT t.oid, 'pg_class', i.indexrelid, 0,
                          coalesce((SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', t.oid::regclass, k.conname) FROM pg_constraint k
-                                   WHERE k.conrelid = t.oid AND k.conindid = i.indexrelid), format('DROP INDEX %s', i.indexrelid::regclass))
+                                   WHERE k.conrelid = t.oid AND k.conindid = i.indexrelid), format('DROP INDEX %s', i.indexrelid::regclass)), pg_get_indexdef(i.indexrelid)
                   FROM tables t JOIN pg_index i ON i.indrelid = t.oid AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)
-        UNION ALL SELECT t.oid, 'pg_policy', p.oid, 0, format('DROP POLICY %I ON %s', p.polname, t.oid::regclass)
+        UNION ALL SELECT t.oid, 'pg_policy', p.oid, 0, format('DROP POLICY %I ON %s', p.polname, t.oid::regclass),
+                         concat_ws(' ', pg_get_expr(p.polqual, t.oid), pg_get_expr(p.polwithcheck, t.oid))
                   FROM tables t JOIN pg_policy p ON p.polrelid = t.oid
-        UNION ALL SELECT t.oid, 'pg_statistic_ext', s.oid, 0, format('DROP STATISTICS %s.%I', s.stxnamespace::regnamespace, s.stxname)
+        UNION ALL SELECT t.oid, 'pg_statistic_ext', s.oid, 0, format('DROP STATISTICS %s.%I', s.stxnamespace::regnamespace, s.stxname), pg_get_statisticsobjdef(s.oid)
                   FROM tables t JOIN pg_statistic_ext s ON s.stxrelid = t.oid
     )
-    SELECT found.what, found.role, walpost.pasteable(found.cure), found.is_code FROM (
+    SELECT found.what, min(found.role), walpost.pasteable(found.cure), found.is_code FROM (
         SELECT r.oid::regclass::text AS what, roles.name AS role,
                CASE r.grantor WHEN r.relowner THEN '' ELSE format('SET ROLE %s; ', r.grantor::regrole) END || format(
                    'REVOKE %s ON %s%s FROM %s CASCADE', string_agg(r.kind || coalesce(' (' || quote_ident(r.of_column) || ')', ''), ', ' ORDER BY r.kind, r.of_column),
@@ -256,12 +258,21 @@ SET search_path = pg_catalog, pg_temp AS $$
         LEFT JOIN pg_class c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
         JOIN roles ON roles.oid = coalesce(p.proowner, o.oprowner, y.typowner, c.relowner) AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
         GROUP BY t.oid, roles.name, code.cure
-        -- With a function of walpost's it would look like one of walpost's own, and who made it is not known.
+        -- SQL that is executed from a text depends on nothing.
+        UNION ALL SELECT t.oid::regclass::text, 'that made it', code.cure, true, false
+        FROM tables t JOIN code ON code.oid = t.oid AND code.definition ~ '\m((query|cursor|table|schema|database)_to_xml|(ts_stat|ts_rewrite|set_config)\M)'
+        -- Nor do the arguments of a trigger, and nobody answers for what a function of PostgreSQL's or walpost's own does there. So but for
+        -- those of the files one has only a function of its own, whose owner is judged above.
         UNION ALL SELECT t.oid::regclass::text, 'that made it', format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass), true, false
-        FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal AND g.tgparentid = 0
+        FROM tables t JOIN pg_class c ON c.oid = t.oid JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal AND g.tgparentid = 0
         JOIN pg_proc p ON p.oid = g.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace
-        WHERE (n.nspname = 'walpost' OR n.nspname = ANY (schemas)) AND p.proname IN ('decide', 'events_stay', 'forget')
-              AND g.tgname NOT IN ('dead_letters_decide', 'events_stay', 'events_ephemeral')
+        WHERE (g.tgqual IS NOT NULL OR g.tgnargs > 0 OR n.nspname = 'pg_catalog'
+               OR (n.nspname = 'walpost' OR n.nspname = ANY (schemas)) AND p.proname IN ('decide', 'events_stay', 'forget'))
+              AND pg_get_triggerdef(g.oid) NOT IN (
+                  'CREATE TRIGGER dead_letters_decide BEFORE UPDATE OF decision, of_key, send_to ON walpost.dead_letters FOR EACH ROW EXECUTE FUNCTION walpost.decide()',
+                  format('CREATE TRIGGER events_stay BEFORE UPDATE ON %1$s.events FOR EACH ROW WHEN ((old.created_at IS DISTINCT FROM new.created_at)) '
+                         'EXECUTE FUNCTION %1$s.events_stay()', c.relnamespace::regnamespace),
+                  format('CREATE TRIGGER events_ephemeral AFTER INSERT ON %1$s.events FOR EACH ROW EXECUTE FUNCTION %1$s.forget()', c.relnamespace::regnamespace))
         -- No file of walpost's makes a rule, or anything but a table.
         UNION ALL SELECT t.oid::regclass::text, 'that made it', format('DROP RULE %I ON %s', w.rulename, t.oid::regclass), true, false
         FROM tables t JOIN pg_rewrite w ON w.ev_class = t.oid
@@ -279,7 +290,7 @@ SET search_path = pg_catalog, pg_temp AS $$
         UNION ALL SELECT 'every table', roles.name, format('REVOKE %I FROM %s', g.rolname, roles.quoted), false, true
         FROM pg_auth_members m JOIN roles ON roles.oid = m.member
         JOIN pg_roles g ON g.oid = m.roleid AND g.rolname IN ('pg_write_all_data', 'pg_maintain')
-    ) AS found ORDER BY found.handed_on, 1, 2, 3
+    ) AS found GROUP BY found.what, found.cure, found.is_code, found.handed_on ORDER BY found.handed_on, 1, 2, 3
 $$;
 
 -- Before anything is read from a table that was there: to plan a query of it can be enough to run the code.

@@ -214,10 +214,12 @@ def test_what_others_have_built_on_a_table_is_named(hostile):
         cursor.execute("CREATE TRIGGER quiet BEFORE INSERT ON outbox.retention_note FOR EACH ROW"
                        " WHEN (app.quiet()) EXECUTE FUNCTION suppress_redundant_updates_trigger()")
         cursor.execute("CREATE TRIGGER stops BEFORE INSERT ON outbox.retention_note FOR EACH ROW WHEN (NEW.lsn > '0/1') EXECUTE FUNCTION outbox.events_stay()")
+        cursor.execute("CREATE TRIGGER events_stay BEFORE UPDATE ON outbox.retention_note FOR EACH ROW EXECUTE FUNCTION outbox.events_stay()")
+        cursor.execute("CREATE TRIGGER keeps BEFORE UPDATE ON outbox.retention_note FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()")
         cursor.execute(f"CREATE TABLE app.refers (id uuid, at timestamptz, FOREIGN KEY (id, at) REFERENCES {partition} (id, created_at))")
     said = lines(p, "may change")
-    assert len(said) == 6, said
-    for trigger in ("become", "quiet", "stops"):
+    assert len(said) == 8, said
+    for trigger in ("become", "quiet", "stops", "events_stay", "keeps"):
         assert any(f"DROP TRIGGER {trigger} ON outbox.retention_note" in line for line in said), said
     assert any("ALTER TABLE app.refers DROP CONSTRAINT" in line for line in said), said
     take_away_as_said(p, said)
@@ -247,6 +249,9 @@ LEFT_CODE = {
     "CREATE POLICY x ON walpost.pipeline USING (app.become())": "DROP POLICY x ON walpost.pipeline",
     "CREATE TRIGGER x BEFORE INSERT ON walpost.pipeline FOR EACH ROW WHEN (app.become()) EXECUTE FUNCTION suppress_redundant_updates_trigger()":
         "DROP TRIGGER x ON walpost.pipeline",
+    "CREATE TRIGGER x BEFORE INSERT ON walpost.pipeline FOR EACH ROW WHEN (query_to_xml('SELECT app.become()', true, true, '') IS NULL)"
+    " EXECUTE FUNCTION suppress_redundant_updates_trigger()": "DROP TRIGGER x ON walpost.pipeline",
+    "ADD CONSTRAINT x CHECK (query_to_xml('SELECT app.become()', true, true, '') IS NOT NULL)": "ALTER TABLE walpost.pipeline DROP CONSTRAINT x",
     "ALTER TABLE walpost.pipeline RENAME TO old; CREATE VIEW walpost.pipeline AS SELECT * FROM walpost.old WHERE app.become()": "DROP VIEW walpost.pipeline",
 }
 
