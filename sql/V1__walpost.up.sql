@@ -162,10 +162,13 @@ BEGIN
 END
 $$;
 
--- The same statement to be pasted, where a name in it has a control character or blanks in a row, which are not shown as they are: as U&"...".
+-- The same statement to be pasted, where a name in it has blanks in a row or what is not printable ASCII, which may not be shown as it is:
+-- as U&"...".
 CREATE OR REPLACE FUNCTION walpost.pasteable(statement text) RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT string_agg(CASE WHEN part[1] !~ '^".*([[:cntrl:]]|  )' THEN part[1] ELSE 'U&' || (
-               SELECT string_agg(CASE WHEN sign ~ '[[:cntrl:] ]' OR sign = chr(92) THEN chr(92) || lpad(to_hex(ascii(sign)), 4, '0') ELSE sign END, '' ORDER BY place)
+    SELECT string_agg(CASE WHEN part[1] COLLATE "C" !~ '^".*([^ -~]|  )' THEN part[1] ELSE 'U&' || (
+               SELECT string_agg(CASE WHEN sign COLLATE "C" ~ '[^!-~]' OR sign = chr(92)
+                                      THEN chr(92) || CASE WHEN ascii(sign) > 65535 THEN '+' || lpad(to_hex(ascii(sign)), 6, '0') ELSE lpad(to_hex(ascii(sign)), 4, '0') END
+                                      ELSE sign END, '' ORDER BY place)
                FROM regexp_split_to_table(part[1], '') WITH ORDINALITY AS signs (sign, place)) END, '' ORDER BY number)
     FROM regexp_matches(statement, '"(?:[^"]|"")*"|[^"]+', 'g') WITH ORDINALITY AS parts (part, number)
 $$;
@@ -284,6 +287,9 @@ SET search_path = pg_catalog, pg_temp AS $$
                                                             ELSE format('ALTER TABLE %s NO INHERIT %s', child.oid::regclass, i.inhparent::regclass) END, true, false
         FROM tables t JOIN pg_inherits i ON t.oid IN (i.inhrelid, i.inhparent) JOIN pg_class child ON child.oid = i.inhrelid JOIN pg_class parent ON parent.oid = i.inhparent
         JOIN roles ON roles.oid IN (child.relowner, parent.relowner) AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
+        -- What a parent gives is not looked at, and no table of the files has one.
+        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('ALTER TABLE %s NO INHERIT %s', t.oid::regclass, i.inhparent::regclass), true, false
+        FROM tables t JOIN pg_inherits i ON i.inhrelid = t.oid JOIN pg_class c ON c.oid = t.oid AND NOT c.relispartition
         UNION ALL SELECT t.oid::regclass::text, roles.name, format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname), false, false
         FROM tables t JOIN pg_constraint f ON f.confrelid = t.oid AND f.contype = 'f' AND f.conparentid = 0 AND f.conrelid <> f.confrelid
         JOIN pg_class c ON c.oid = f.conrelid JOIN roles ON roles.oid = c.relowner AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')

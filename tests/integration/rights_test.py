@@ -242,6 +242,7 @@ LEFT_CODE = {
     "ADD CONSTRAINT x FOREIGN KEY (slot) REFERENCES app.other": "ALTER TABLE walpost.pipeline DROP CONSTRAINT x",
     "ADD more app.checked": "ALTER TABLE walpost.pipeline DROP COLUMN more",
     "INHERIT app.parent": "ALTER TABLE walpost.pipeline NO INHERIT app.parent",
+    "CREATE TABLE walpost.parent (); ALTER TABLE walpost.pipeline INHERIT walpost.parent": "ALTER TABLE walpost.pipeline NO INHERIT walpost.parent",
     "CREATE TABLE app.child () INHERITS (walpost.pipeline)": "ALTER TABLE app.child NO INHERIT walpost.pipeline",
     "CREATE INDEX x ON walpost.pipeline (app.same(name))": "DROP INDEX walpost.x",
     "CREATE INDEX x ON walpost.pipeline (name) WHERE app.same('a')": "DROP INDEX walpost.x",
@@ -270,7 +271,8 @@ def test_code_that_a_table_has_from_who_made_it_stops_init_and_the_files(hostile
             cursor.execute(made if made.startswith(("CREATE", "ALTER TABLE")) else f"ALTER TABLE walpost.pipeline {made}")
         error = rejected_init(p)
         assert "or DROP it" in error and "OWNER TO is not enough" in error, error
-        p.execute("ALTER SCHEMA walpost OWNER TO postgres; ALTER TABLE walpost.pipeline OWNER TO postgres; ALTER TABLE IF EXISTS walpost.old OWNER TO postgres")
+        p.execute("ALTER SCHEMA walpost OWNER TO postgres; ALTER TABLE walpost.pipeline OWNER TO postgres; ALTER TABLE IF EXISTS walpost.old OWNER TO postgres;"
+                  " ALTER TABLE IF EXISTS walpost.parent OWNER TO postgres")
         assert "walpost.pipeline was not made by walpost's files" in rejected_init(p), made
         applied = psql(p, "postgres", FILES[0])
         assert applied.returncode != 0 and f"HINT:  {cure}\n" in applied.stderr, (made, applied.stderr)
@@ -312,14 +314,14 @@ def test_code_of_others_in_the_outbox_is_named_and_stops_init(hostile):
 def test_name_with_control_characters_is_said_so_that_it_can_be_pasted(hostile):
     p = hostile
     p.walpost.init()
-    name = """x\n ok  \x1b[31m\\! "id" U&"""
+    name = """x\n ok  \x1b[31m\\! "id" U&\u202e\U0001f600"""
     p.execute("GRANT USAGE ON SCHEMA outbox TO app; GRANT TRIGGER ON outbox.retention_note TO app; CREATE SCHEMA app AUTHORIZATION app")
     with p.connected(user="app") as cursor:
         cursor.execute("CREATE FUNCTION app.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'")
         quoted = name.replace('"', '""')
         cursor.execute(f'CREATE TRIGGER "{quoted}" BEFORE INSERT ON outbox.retention_note FOR EACH ROW EXECUTE FUNCTION app.f()')
     p.execute("REVOKE TRIGGER ON outbox.retention_note FROM app")
-    cure = """DROP TRIGGER U&"x\\000a\\0020ok\\0020\\0020\\001b[31m\\005c!\\0020""id""\\0020U&" ON outbox.retention_note"""
+    cure = """DROP TRIGGER U&"x\\000a\\0020ok\\0020\\0020\\001b[31m\\005c!\\0020""id""\\0020U&\\202e\\+01f600" ON outbox.retention_note"""
     said = lines(p, "may change")
     assert len(said) == 1 and cure in said[0], said
     take_away_as_said(p, said)
