@@ -114,6 +114,15 @@ def test_long_transactions_are_shown_also_prepared_ones(p, workspace):
         assert any(row["slot_name"] == p.name for row in rows(output, "slot_name")) and "gid,database" in output
 
 
+# It keeps outbox.maintain and changes of the table waiting.
+def test_transaction_that_has_only_prepared_a_statement_is_shown(p):
+    with contextlib.closing(p.postgres.connect(p.database, autocommit=False)) as connection, connection.cursor() as cursor:
+        cursor.execute("PREPARE x AS DELETE FROM outbox.events")
+        pid = connection.info.backend_pid
+        row, = (row for row in rows(ask(p, "long_transactions")[0], "pid") if row["pid"] == str(pid))
+        assert row["state"] == "idle in transaction" and row["backend_xid"] == "-"
+
+
 def test_users_show_slots_publications_and_pipelines(p):
     output = ask(p, "users")[0]
     assert of_slot(output, p)["application_name"] == f"walpost-{p.name}"
