@@ -258,9 +258,9 @@ def test_partition_is_not_dropped_between_the_slot_of_a_second_pipeline_and_its_
     kafka.create_topic(p.name + "-two", 1)
     two = p.another(name=p.name + "_two", config={"outboxes": [{"table": "outbox.events", "topic": p.name + "-two"}]})
     # As if the record took its time.
-    p.execute("CREATE FUNCTION maintain_first() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NEW; END $$;"
-              " CREATE TRIGGER maintain_first BEFORE INSERT ON walpost.pipeline FOR EACH ROW"
-              " WHEN (NEW.snapshot IS NOT NULL) EXECUTE FUNCTION maintain_first()")
+    p.execute("CREATE FUNCTION maintain_first() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.snapshot IS NOT NULL THEN"
+              " PERFORM pg_advisory_xact_lock(1); END IF; RETURN NEW; END $$;"
+              " CREATE TRIGGER maintain_first BEFORE INSERT ON walpost.pipeline FOR EACH ROW EXECUTE FUNCTION maintain_first()")
     with contextlib.closing(p.postgres.connect(p.database)) as hold, hold.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(1)")
         verb = subprocess.Popen([servers.walpost_binary(), "--config", str(two.file), "init", "--backfill"])
