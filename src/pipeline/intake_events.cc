@@ -104,6 +104,9 @@ absl::Status Intake::Add(const outbox::Event& event, envelope::Encoder* encoder,
 std::size_t Intake::BytesOf(const pgoutput::Insert& insert,
                             const pgoutput::Relation& announced) const {
   std::size_t bytes = payload_.size();
+  if (bytes <= event_bytes_max_) {
+    return bytes;  // as almost every event: nothing more is asked of it
+  }
   for (std::size_t i = 0; i < std::min(insert.values.size(), announced.columns.size()); ++i) {
     const pgoutput::Value& value = insert.values[i];
     const std::uint32_t type = announced.columns[i].type_oid;
