@@ -295,7 +295,12 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
   absl::StatusOr<CreatedSlot> slot = ReadSnapshot(created, options, &connection);
   if (replaces) {
     RETURN_IF_ERROR(slot.status());
-    RETURN_IF_ERROR(ReplaceOld(options, name));
+    const absl::Status replaced = ReplaceOld(options, name);
+    // It would end with this session, but the server takes a moment for that, and who lists the slots
+    // would see it.
+    connection.Query(absl::StrFormat("DROP_REPLICATION_SLOT %s", QuoteIdentifier(name)),
+                     std::chrono::steady_clock::now() + kAfterCancel);
+    RETURN_IF_ERROR(replaced);
   }
   return slot.ok() ? slot : DropAgain(options, &connection, slot.status());
 }
