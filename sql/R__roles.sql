@@ -89,8 +89,8 @@ DECLARE
     -- What the versions make, and nothing else changes hands: a schema may be an application's, too.
     functions constant text[] := ARRAY[
         'walpost.lock_wait_ms()', 'walpost.bound_lock_wait(timestamptz)', 'walpost.lock_tables(regclass[])',
-        'walpost.revoke_default_rights(regclass)', 'walpost.pasteable(text)', 'walpost.rights_of_others(name[])',
-        'walpost.reject_code_of_others(name[])', 'walpost.decide()', 'walpost.wire_number(bigint)', 'walpost.wire_field(integer, bytea)',
+        'walpost.revoke_default_rights(regclass)', 'walpost.pasteable(text)', 'walpost.other_roles()', 'walpost.tables_of(name[])',
+        'walpost.code_of_others(name[])', 'walpost.rights_of_others(name[])', 'walpost.reject_code_of_others(name[])', 'walpost.decide()', 'walpost.wire_number(bigint)', 'walpost.wire_field(integer, bytea)',
         'walpost.wire_field(integer, text)', 'walpost.wire_field(integer, bigint)', 'walpost.wire_headers(integer, jsonb)',
         'walpost.wire_options(text, text, jsonb, timestamptz, text, text, text, integer)', 'walpost.message_prefix(text)',
         'outbox.emit_message(text, text, text, bytea, text, text, jsonb, timestamptz, text, text, text, integer, text, uuid)',

@@ -173,100 +173,100 @@ CREATE OR REPLACE FUNCTION walpost.pasteable(statement text) RETURNS text LANGUA
     FROM regexp_matches(statement, '"(?:[^"]|"")*"|[^"]+', 'g') WITH ORDINALITY AS parts (part, number)
 $$;
 
--- What others may do with the tables that walpost's files make in these schemas, beside reading them, and what they have built on them; and
--- how that ends. Others: who neither has the rights of the owner or of who asks, nor is outbox_owner; the other roles of R__roles.sql are
--- others but for what it gives them. A right ends by who has given it; what the owner has given comes first, as it may have been handed on.
--- What is code runs when somebody uses the table, whoever owns the table now.
-CREATE OR REPLACE FUNCTION walpost.rights_of_others(schemas name[]) RETURNS TABLE (what text, role text, cure text, is_code boolean) LANGUAGE sql STABLE
+-- Others: who neither has the rights of who asks, nor is outbox_owner; the other roles of R__roles.sql are others but for what it gives them.
+CREATE OR REPLACE FUNCTION walpost.other_roles() RETURNS TABLE (role oid, name text, quoted text) LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
-    WITH RECURSIVE roles AS (
-        SELECT oid, rolname::text AS name, oid::regrole::text AS quoted FROM pg_roles
-        WHERE rolname IN ('outbox_writer', 'outbox_relay', 'outbox_operator') OR rolname <> 'outbox_owner' AND NOT pg_has_role(
-            CASE rolname WHEN 'pg_database_owner' THEN (SELECT datdba FROM pg_database WHERE datname = current_database()) ELSE oid END, current_user, 'USAGE')
-        UNION ALL SELECT 0::oid, 'PUBLIC', 'PUBLIC'
-    ), given (role, relation, kind, of_column) AS (
-        VALUES ('outbox_relay', 'pipeline', 'UPDATE', 'delivered_lsn'), ('outbox_relay', 'dead_letters', 'INSERT', NULL),
-               ('outbox_relay', 'dead_letters', 'UPDATE', NULL), ('outbox_relay', 'dead_letters', 'DELETE', NULL),
-               ('outbox_relay', 'dead_letter_count', 'INSERT', NULL), ('outbox_relay', 'dead_letter_count', 'UPDATE', NULL),
-               ('outbox_operator', 'dead_letters', 'UPDATE', 'decision'), ('outbox_operator', 'dead_letters', 'UPDATE', 'of_key'),
-               ('outbox_operator', 'dead_letters', 'UPDATE', 'send_to')
-    ), named AS (
+    SELECT oid, rolname::text, oid::regrole::text FROM pg_roles
+    WHERE rolname IN ('outbox_writer', 'outbox_relay', 'outbox_operator') OR rolname <> 'outbox_owner' AND NOT pg_has_role(
+        CASE rolname WHEN 'pg_database_owner' THEN (SELECT datdba FROM pg_database WHERE datname = current_database()) ELSE oid END, current_user, 'USAGE')
+    UNION ALL SELECT 0, 'PUBLIC', 'PUBLIC'
+$$;
+
+-- The tables that walpost's files make in these schemas, with their partitions, and what else has the name of one.
+CREATE OR REPLACE FUNCTION walpost.tables_of(schemas name[]) RETURNS TABLE (oid oid, relkind "char", relowner oid) LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE tables AS (
         SELECT c.oid, c.relkind, c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-        CROSS JOIN LATERAL (
-            SELECT CASE WHEN n.nspname = 'walpost' THEN '{pipeline,schema_version,dead_letters,dead_letter_count}'
-                        WHEN n.nspname = 'inbox' THEN '{processed_events,position,one_at_a_time}'
-                        WHEN EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid AND p.proname = 'check_event')
-                            THEN '{events,retention_note,idempotency}'
-                        ELSE '{}' END::name[] AS names) AS ours
-        WHERE n.nspname = ANY (schemas) AND c.relname = ANY (ours.names)
-    ), tables AS (
-        SELECT oid, relkind, relowner FROM named WHERE relkind IN ('r', 'p')
+        WHERE n.nspname = ANY (schemas) AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relname = ANY (
+            CASE WHEN n.nspname = 'walpost' THEN '{pipeline,schema_version,dead_letters,dead_letter_count}'
+                 WHEN n.nspname = 'inbox' THEN '{processed_events,position,one_at_a_time}'
+                 WHEN EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid AND p.proname = 'check_event')
+                     THEN '{events,retention_note,idempotency}'
+                 ELSE '{}' END::name[])
         UNION SELECT c.oid, c.relkind, c.relowner FROM tables t JOIN pg_inherits i ON i.inhparent = t.oid
               JOIN pg_class c ON c.oid = i.inhrelid AND c.relkind IN ('r', 'p')
-    ), relations AS (
-        SELECT oid, relkind, relowner FROM tables
-        UNION ALL SELECT s.oid, s.relkind, s.relowner FROM tables t JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = t.oid
-                  AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i') JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
-    ), rights AS (
-        SELECT r.oid, r.relkind, r.relowner, a.privilege_type AS kind, NULL::name AS of_column, a.grantor, a.grantee
-        FROM relations r JOIN pg_class c ON c.oid = r.oid CROSS JOIN aclexplode(c.relacl) AS a
-        UNION ALL SELECT t.oid, t.relkind, t.relowner, a.privilege_type, c.attname, a.grantor, a.grantee
-                  FROM tables t JOIN pg_attribute c ON c.attrelid = t.oid AND NOT c.attisdropped CROSS JOIN aclexplode(c.attacl) AS a
+    )
+    SELECT * FROM tables
+$$;
+
+-- What runs when somebody uses such a table, whoever owns the table now, and is not for certain of who has its owner's rights; and how that
+-- ends. Whose it is: of all that it uses, and of what that uses.
+CREATE OR REPLACE FUNCTION walpost.code_of_others(schemas name[]) RETURNS TABLE (what text, role text, cure text) LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE tables AS (
+        SELECT * FROM walpost.tables_of(schemas) AS t WHERE t.relkind IN ('r', 'p')
     ), code AS (
         -- What of a table has expressions, or a type, in it; what a parent has given goes with the parent's.
-        SELECT t.oid, 'pg_trigger'::regclass AS catalog, g.oid AS object, 0 AS part, format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass) AS cure,
-               NULL AS definition  -- of triggers see below
+        SELECT t.oid, 'pg_trigger'::regclass::oid AS catalog, g.oid AS object, 0 AS part, format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass) AS cure
         FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal AND g.tgparentid = 0
-        UNION ALL SELECT t.oid, 'pg_attrdef', e.oid, 0, CASE c.attgenerated WHEN '' THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', t.oid::regclass, c.attname)
-                                                        ELSE format('ALTER TABLE %s DROP COLUMN %I', t.oid::regclass, c.attname) END, pg_get_expr(e.adbin, e.adrelid)
+        UNION ALL SELECT t.oid, 'pg_attrdef'::regclass, e.oid, 0, CASE c.attgenerated WHEN '' THEN format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', t.oid::regclass, c.attname)
+                                                                  ELSE format('ALTER TABLE %s DROP COLUMN %I', t.oid::regclass, c.attname) END
                   FROM tables t JOIN pg_attrdef e ON e.adrelid = t.oid
                   JOIN pg_attribute c ON c.attrelid = t.oid AND c.attnum = e.adnum AND (c.attgenerated = '' OR c.attinhcount = 0)
-        UNION ALL SELECT t.oid, 'pg_class', t.oid, c.attnum, format('ALTER TABLE %s DROP COLUMN %I', t.oid::regclass, c.attname), NULL
+        UNION ALL SELECT t.oid, 'pg_class'::regclass, t.oid, c.attnum, format('ALTER TABLE %s DROP COLUMN %I', t.oid::regclass, c.attname)
                   FROM tables t JOIN pg_attribute c ON c.attrelid = t.oid AND c.attnum > 0 AND NOT c.attisdropped AND c.attinhcount = 0
-        UNION ALL SELECT t.oid, 'pg_class', t.oid, 0, format('DROP TABLE %s', t.oid::regclass), pg_get_partkeydef(t.oid)
-                  FROM tables t WHERE t.relkind = 'p'
-        UNION ALL SELECT t.oid, 'pg_constraint', k.oid, 0, format('ALTER TABLE %s DROP CONSTRAINT %I', t.oid::regclass, k.conname), pg_get_constraintdef(k.oid)
+        UNION ALL SELECT t.oid, 'pg_class'::regclass, t.oid, 0, format('DROP TABLE %s', t.oid::regclass) FROM tables t WHERE t.relkind = 'p'
+        UNION ALL SELECT t.oid, 'pg_constraint'::regclass, k.oid, 0, format('ALTER TABLE %s DROP CONSTRAINT %I', t.oid::regclass, k.conname)
                   FROM tables t JOIN pg_constraint k ON k.conrelid = t.oid AND k.coninhcount = 0
-        UNION ALL SELECT t.oid, 'pg_class', i.indexrelid, 0,
+        UNION ALL SELECT t.oid, 'pg_class'::regclass, i.indexrelid, 0,
                          coalesce((SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', t.oid::regclass, k.conname) FROM pg_constraint k
-                                   WHERE k.conrelid = t.oid AND k.conindid = i.indexrelid), format('DROP INDEX %s', i.indexrelid::regclass)), pg_get_indexdef(i.indexrelid)
+                                   WHERE k.conrelid = t.oid AND k.conindid = i.indexrelid), format('DROP INDEX %s', i.indexrelid::regclass))
                   FROM tables t JOIN pg_index i ON i.indrelid = t.oid AND NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhrelid = i.indexrelid)
-        UNION ALL SELECT t.oid, 'pg_policy', p.oid, 0, format('DROP POLICY %I ON %s', p.polname, t.oid::regclass),
-                         concat_ws(' ', pg_get_expr(p.polqual, t.oid), pg_get_expr(p.polwithcheck, t.oid))
+        UNION ALL SELECT t.oid, 'pg_policy'::regclass, p.oid, 0, format('DROP POLICY %I ON %s', p.polname, t.oid::regclass)
                   FROM tables t JOIN pg_policy p ON p.polrelid = t.oid
-        UNION ALL SELECT t.oid, 'pg_statistic_ext', s.oid, 0, format('DROP STATISTICS %s.%I', s.stxnamespace::regnamespace, s.stxname), pg_get_statisticsobjdef(s.oid)
-                  FROM tables t JOIN pg_statistic_ext s ON s.stxrelid = t.oid
+    ), uses (oid, cure, catalog, object) AS (
+        -- A type does not depend on its constraints, nor on its columns: they depend on it.
+        SELECT c.oid, c.cure, c.catalog, c.object FROM code c WHERE c.part = 0
+        UNION SELECT c.oid, c.cure, d.refclassid, d.refobjid FROM code c
+              JOIN pg_depend d ON d.classid = c.catalog AND d.objid = c.object AND d.objsubid = c.part WHERE d.refobjid <> c.oid
+        UNION SELECT u.oid, u.cure, n.catalog, n.object FROM uses u CROSS JOIN LATERAL (
+                  SELECT d.refclassid, d.refobjid FROM pg_depend d WHERE d.classid = u.catalog AND d.objid = u.object AND u.object <> u.oid
+                  UNION ALL SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint k WHERE u.catalog = 'pg_type'::regclass AND k.contypid = u.object
+                  UNION ALL SELECT 'pg_class'::regclass, y.typrelid FROM pg_type y WHERE u.catalog = 'pg_type'::regclass AND y.oid = u.object AND y.typrelid <> 0
+              ) AS n (catalog, object)
+              WHERE n.object <> u.oid AND n.catalog IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass, 'pg_class'::regclass,
+                                                        'pg_constraint'::regclass)
+    ), calls AS (
+        -- Nothing depends on a function of PostgreSQL's, so expressions are read for them.
+        SELECT u.oid, u.cure, call[1]::oid AS function FROM uses u CROSS JOIN LATERAL (
+            SELECT adbin::text FROM pg_attrdef WHERE u.catalog = 'pg_attrdef'::regclass AND oid = u.object
+            UNION ALL SELECT conbin::text FROM pg_constraint WHERE u.catalog = 'pg_constraint'::regclass AND oid = u.object
+            UNION ALL SELECT typdefaultbin::text FROM pg_type WHERE u.catalog = 'pg_type'::regclass AND oid = u.object
+            UNION ALL SELECT concat(polqual, polwithcheck) FROM pg_policy WHERE u.catalog = 'pg_policy'::regclass AND oid = u.object
+            UNION ALL SELECT concat(indexprs, indpred) FROM pg_index WHERE u.catalog = 'pg_class'::regclass AND indexrelid = u.object
+            UNION ALL SELECT partexprs::text FROM pg_partitioned_table WHERE u.catalog = 'pg_class'::regclass AND partrelid = u.object
+        ) AS expressions (tree) CROSS JOIN regexp_matches(tree, ':(?:op)?funcid (\d+)', 'g') AS call
     )
-    SELECT found.what, min(found.role), walpost.pasteable(found.cure), found.is_code FROM (
-        SELECT r.oid::regclass::text AS what, roles.name AS role,
-               CASE r.grantor WHEN r.relowner THEN '' ELSE format('SET ROLE %s; ', r.grantor::regrole) END || format(
-                   'REVOKE %s ON %s%s FROM %s CASCADE', string_agg(r.kind || coalesce(' (' || quote_ident(r.of_column) || ')', ''), ', ' ORDER BY r.kind, r.of_column),
-                   CASE r.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE '' END, r.oid::regclass, roles.quoted) AS cure,
-               false AS is_code, r.grantor <> r.relowner AS handed_on
-        FROM rights r JOIN roles ON roles.oid = r.grantee
-        WHERE r.kind <> 'SELECT' AND NOT pg_has_role(roles.oid, r.relowner, 'USAGE')
-              -- To insert events is another thing, but not to say when, and in which order.
-              AND NOT (r.kind = 'INSERT' AND r.of_column IS NOT NULL AND r.of_column NOT IN ('seq', 'tx', 'created_at')
-                       AND EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid AND c.relname = 'events'))
-              AND NOT EXISTS (SELECT FROM given g WHERE g.role = roles.name AND r.oid = to_regclass('walpost.' || g.relation) AND g.kind = r.kind
-                              AND (g.of_column IS NULL OR g.of_column = r.of_column))
-        GROUP BY r.oid, r.relkind, r.relowner, roles.name, roles.quoted, r.grantor
-        -- By all that runs with it: functions, operators and types, and other tables that it uses.
-        UNION ALL SELECT t.oid::regclass::text, roles.name, code.cure, true, false
-        FROM tables t JOIN code ON code.oid = t.oid
-        JOIN pg_depend d ON d.classid = code.catalog AND d.objid = code.object AND d.objsubid = code.part
-        LEFT JOIN pg_proc p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
-        LEFT JOIN pg_operator o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
-        LEFT JOIN pg_type y ON d.refclassid = 'pg_type'::regclass AND y.oid = d.refobjid
-        LEFT JOIN pg_class c ON d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
-        JOIN roles ON roles.oid = coalesce(p.proowner, o.oprowner, y.typowner, c.relowner) AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
-        GROUP BY t.oid, roles.name, code.cure
-        -- SQL that is executed from a text depends on nothing.
-        UNION ALL SELECT t.oid::regclass::text, 'that made it', code.cure, true, false
-        FROM tables t JOIN code ON code.oid = t.oid AND code.definition ~ '\m((query|cursor|table|schema|database)_to_xml|(ts_stat|ts_rewrite|set_config)\M)'
-        -- Nor do the arguments of a trigger, and nobody answers for what a function of PostgreSQL's or walpost's own does there. So but for
-        -- those of the files one has only a function of its own, whose owner is judged above.
-        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass), true, false
+    SELECT found.what, min(found.role), walpost.pasteable(found.cure) FROM (
+        SELECT t.oid::regclass::text AS what, roles.name AS role, u.cure
+        FROM tables t JOIN uses u ON u.oid = t.oid
+        LEFT JOIN pg_proc p ON u.catalog = 'pg_proc'::regclass AND p.oid = u.object
+        LEFT JOIN pg_operator o ON u.catalog = 'pg_operator'::regclass AND o.oid = u.object
+        LEFT JOIN pg_type y ON u.catalog = 'pg_type'::regclass AND y.oid = u.object
+        LEFT JOIN pg_class c ON u.catalog = 'pg_class'::regclass AND c.oid = u.object
+        JOIN walpost.other_roles() AS roles ON roles.role = coalesce(p.proowner, o.oprowner, y.typowner, c.relowner)
+        WHERE NOT pg_has_role(roles.role, t.relowner, 'USAGE')
+        -- A function of PostgreSQL's or an extension's may run what its arguments say: SQL, or the checks of a type. Who wrote the
+        -- arguments is not known.
+        UNION ALL SELECT calls.oid::regclass::text, 'that made it', calls.cure
+        FROM calls JOIN pg_proc p ON p.oid = calls.function
+        WHERE (p.pronamespace = 'pg_catalog'::regnamespace
+               OR EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'))
+              AND (p.provolatile = 'v' AND p.pronargs > 0 AND p.proname NOT IN ('nextval', 'random', 'random_normal', 'uuidv7', 'gen_random_bytes', 'gen_salt')
+                   OR 'cstring'::regtype = ANY (p.proargtypes) OR p.proname ~ '^((table|schema|database)_to_xml|pg_input_)')
+        -- Nobody answers for what a trigger does with a function of PostgreSQL's or walpost's own. So but for those of the files one has
+        -- only a function of its own, without arguments, whose owner is judged above.
+        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass)
         FROM tables t JOIN pg_class c ON c.oid = t.oid JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal AND g.tgparentid = 0
         JOIN pg_proc p ON p.oid = g.tgfoid JOIN pg_namespace n ON n.oid = p.pronamespace
         WHERE (g.tgqual IS NOT NULL OR g.tgnargs > 0 OR n.nspname = 'pg_catalog'
@@ -276,27 +276,71 @@ SET search_path = pg_catalog, pg_temp AS $$
                   format('CREATE TRIGGER events_stay BEFORE UPDATE ON %1$s.events FOR EACH ROW WHEN ((old.created_at IS DISTINCT FROM new.created_at)) '
                          'EXECUTE FUNCTION %1$s.events_stay()', c.relnamespace::regnamespace),
                   format('CREATE TRIGGER events_ephemeral AFTER INSERT ON %1$s.events FOR EACH ROW EXECUTE FUNCTION %1$s.forget()', c.relnamespace::regnamespace))
-        -- No file of walpost's makes a rule, or anything but a table.
-        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('DROP RULE %I ON %s', w.rulename, t.oid::regclass), true, false
+        -- No file of walpost's makes expressions in statistics, a rule, or anything but a table.
+        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('DROP STATISTICS %s.%I', s.stxnamespace::regnamespace, s.stxname)
+        FROM tables t JOIN pg_statistic_ext s ON s.stxrelid = t.oid AND pg_get_statisticsobjdef(s.oid) ~ ' ON .*[(]'
+        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('DROP RULE %I ON %s', w.rulename, t.oid::regclass)
         FROM tables t JOIN pg_rewrite w ON w.ev_class = t.oid
         UNION ALL SELECT v.oid::regclass::text, 'that made it', format('DROP %s %s', CASE v.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW'
-                                                                                   ELSE 'FOREIGN TABLE' END, v.oid::regclass), true, false
-        FROM named v WHERE v.relkind IN ('v', 'm', 'f')
+                                                                                   ELSE 'FOREIGN TABLE' END, v.oid::regclass)
+        FROM walpost.tables_of(schemas) AS v WHERE v.relkind IN ('v', 'm', 'f')
         -- Who owns a parent changes the rows through it; whose child it is has code and rows of its own read with the table.
         UNION ALL SELECT t.oid::regclass::text, roles.name, CASE WHEN child.relispartition THEN format('ALTER TABLE %s DETACH PARTITION %s', i.inhparent::regclass, child.oid::regclass)
-                                                            ELSE format('ALTER TABLE %s NO INHERIT %s', child.oid::regclass, i.inhparent::regclass) END, true, false
+                                                            ELSE format('ALTER TABLE %s NO INHERIT %s', child.oid::regclass, i.inhparent::regclass) END
         FROM tables t JOIN pg_inherits i ON t.oid IN (i.inhrelid, i.inhparent) JOIN pg_class child ON child.oid = i.inhrelid JOIN pg_class parent ON parent.oid = i.inhparent
-        JOIN roles ON roles.oid IN (child.relowner, parent.relowner) AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
+        JOIN walpost.other_roles() AS roles ON roles.role IN (child.relowner, parent.relowner) AND NOT pg_has_role(roles.role, t.relowner, 'USAGE')
         -- What a parent gives is not looked at, and no table of the files has one.
-        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('ALTER TABLE %s NO INHERIT %s', t.oid::regclass, i.inhparent::regclass), true, false
+        UNION ALL SELECT t.oid::regclass::text, 'that made it', format('ALTER TABLE %s NO INHERIT %s', t.oid::regclass, i.inhparent::regclass)
         FROM tables t JOIN pg_inherits i ON i.inhrelid = t.oid JOIN pg_class c ON c.oid = t.oid AND NOT c.relispartition
-        UNION ALL SELECT t.oid::regclass::text, roles.name, format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname), false, false
+    ) AS found GROUP BY found.what, found.cure ORDER BY 1, 2, 3
+$$;
+
+-- What others may do with the tables that walpost's files make in these schemas, beside reading them, and what they have built on them; and
+-- how that ends. A right ends by who has given it; what the owner has given comes first, as it may have been handed on.
+CREATE OR REPLACE FUNCTION walpost.rights_of_others(schemas name[]) RETURNS TABLE (what text, role text, cure text) LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    WITH given (role, relation, kind, of_column) AS (
+        VALUES ('outbox_relay', 'pipeline', 'UPDATE', 'delivered_lsn'), ('outbox_relay', 'dead_letters', 'INSERT', NULL),
+               ('outbox_relay', 'dead_letters', 'UPDATE', NULL), ('outbox_relay', 'dead_letters', 'DELETE', NULL),
+               ('outbox_relay', 'dead_letter_count', 'INSERT', NULL), ('outbox_relay', 'dead_letter_count', 'UPDATE', NULL),
+               ('outbox_operator', 'dead_letters', 'UPDATE', 'decision'), ('outbox_operator', 'dead_letters', 'UPDATE', 'of_key'),
+               ('outbox_operator', 'dead_letters', 'UPDATE', 'send_to')
+    ), tables AS (
+        SELECT * FROM walpost.tables_of(schemas) AS t WHERE t.relkind IN ('r', 'p')
+    ), relations AS (
+        SELECT oid, relkind, relowner FROM tables
+        UNION ALL SELECT s.oid, s.relkind, s.relowner FROM tables t JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = t.oid
+                  AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i') JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
+    ), rights AS (
+        SELECT r.oid, r.relkind, r.relowner, a.privilege_type AS kind, NULL::name AS of_column, a.grantor, a.grantee
+        FROM relations r JOIN pg_class c ON c.oid = r.oid CROSS JOIN aclexplode(c.relacl) AS a
+        UNION ALL SELECT t.oid, t.relkind, t.relowner, a.privilege_type, c.attname, a.grantor, a.grantee
+                  FROM tables t JOIN pg_attribute c ON c.attrelid = t.oid AND NOT c.attisdropped CROSS JOIN aclexplode(c.attacl) AS a
+    ), granted AS (
+        SELECT r.oid::regclass::text AS what, roles.name AS role,
+               CASE r.grantor WHEN r.relowner THEN '' ELSE format('SET ROLE %s; ', r.grantor::regrole) END || format(
+                   'REVOKE %s ON %s%s FROM %s CASCADE', string_agg(r.kind || coalesce(' (' || quote_ident(r.of_column) || ')', ''), ', ' ORDER BY r.kind, r.of_column),
+                   CASE r.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE '' END, r.oid::regclass, roles.quoted) AS cure,
+               r.grantor <> r.relowner AS handed_on
+        FROM rights r JOIN walpost.other_roles() AS roles ON roles.role = r.grantee
+        WHERE r.kind <> 'SELECT' AND NOT pg_has_role(roles.role, r.relowner, 'USAGE')
+              -- To insert events is another thing, but not to say when, and in which order.
+              AND NOT (r.kind = 'INSERT' AND r.of_column IS NOT NULL AND r.of_column NOT IN ('seq', 'tx', 'created_at')
+                       AND EXISTS (SELECT FROM pg_class c WHERE c.oid = r.oid AND c.relname = 'events'))
+              AND NOT EXISTS (SELECT FROM given g WHERE g.role = roles.name AND r.oid = to_regclass('walpost.' || g.relation) AND g.kind = r.kind
+                              AND (g.of_column IS NULL OR g.of_column = r.of_column))
+        GROUP BY r.oid, r.relkind, r.relowner, roles.name, roles.quoted, r.grantor
+        UNION ALL SELECT t.oid::regclass::text, roles.name, format('ALTER TABLE %s DROP CONSTRAINT %I', f.conrelid::regclass, f.conname), false
         FROM tables t JOIN pg_constraint f ON f.confrelid = t.oid AND f.contype = 'f' AND f.conparentid = 0 AND f.conrelid <> f.confrelid
-        JOIN pg_class c ON c.oid = f.conrelid JOIN roles ON roles.oid = c.relowner AND NOT pg_has_role(roles.oid, t.relowner, 'USAGE')
-        UNION ALL SELECT 'every table', roles.name, format('REVOKE %I FROM %s', g.rolname, roles.quoted), false, true
-        FROM pg_auth_members m JOIN roles ON roles.oid = m.member
+        JOIN pg_class c ON c.oid = f.conrelid JOIN walpost.other_roles() AS roles ON roles.role = c.relowner AND NOT pg_has_role(roles.role, t.relowner, 'USAGE')
+        UNION ALL SELECT 'every table', roles.name, format('REVOKE %I FROM %s', g.rolname, roles.quoted), true
+        FROM pg_auth_members m JOIN walpost.other_roles() AS roles ON roles.role = m.member
         JOIN pg_roles g ON g.oid = m.roleid AND g.rolname IN ('pg_write_all_data', 'pg_maintain')
-    ) AS found GROUP BY found.what, found.cure, found.is_code, found.handed_on ORDER BY found.handed_on, 1, 2, 3
+    )
+    SELECT found.what, found.role, found.cure FROM (
+        SELECT c.what, c.role, c.cure, false AS handed_on FROM walpost.code_of_others(schemas) AS c
+        UNION ALL SELECT g.what, g.role, walpost.pasteable(g.cure), g.handed_on FROM granted g
+    ) AS found ORDER BY found.handed_on, 1, 2, 3
 $$;
 
 -- Before anything is read from a table that was there: to plan a query of it can be enough to run the code.
@@ -305,7 +349,7 @@ SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found_code record;
 BEGIN
-    SELECT * INTO found_code FROM walpost.rights_of_others(schemas) AS r WHERE r.is_code LIMIT 1;
+    SELECT * INTO found_code FROM walpost.code_of_others(schemas) LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION '% has code of role %, which would run with the rights of whoever uses the table', found_code.what, found_code.role
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = found_code.cure;

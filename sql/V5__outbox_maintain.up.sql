@@ -110,7 +110,8 @@ CREATE OR REPLACE FUNCTION outbox.give_way() RETURNS void LANGUAGE plpgsql SET s
 DECLARE
     began timestamptz := clock_timestamp();
 BEGIN
-    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
+    -- Who waits for the end of all transactions, as CREATE INDEX CONCURRENTLY does, waits for no lock that a writer needs.
+    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND l.locktype <> 'virtualxid' AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
         RAISE lock_not_available USING MESSAGE = 'somebody waits for a lock that this transaction holds';
     END IF;
     PERFORM walpost.bound_lock_wait(began);

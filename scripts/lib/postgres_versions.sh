@@ -5,7 +5,7 @@
 
 postgres_versions=(13 14 15 16 17 18)
 # shellcheck disable=SC2034 # used by those who source this
-postgres_smoke=(13 17 18)
+postgres_smoke=(13 18)
 declare -A postgres_release=(
   [13]=13.23.0-beta.16 [14]=14.23.0-beta.17 [15]=15.18.0-beta.17 [16]=16.14.0-beta.17 [17]=17.10.0-beta.17 [18]=18.4.0-beta.17)
 declare -A postgres_sha256=(

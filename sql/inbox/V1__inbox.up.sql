@@ -55,6 +55,43 @@ BEGIN
 END
 $$;
 
+-- A table keeps what somebody has made of it who had a right on it, or was its owner. This file makes nothing of that kind but what is
+-- excepted here, and the tables are for nothing else.
+DO $$
+DECLARE
+    found_code record;
+BEGIN
+    WITH RECURSIVE tables AS (
+        SELECT c.oid, c.oid::regclass AS name FROM pg_class c
+        WHERE c.relnamespace = to_regnamespace('inbox') AND c.relname IN ('processed_events', 'position', 'one_at_a_time') AND c.relkind IN ('r', 'p')
+        UNION SELECT i.inhrelid, i.inhrelid::regclass FROM tables t JOIN pg_inherits i ON i.inhparent = t.oid
+    )
+    SELECT * INTO found_code FROM (
+        SELECT t.name, format('DROP TRIGGER %I ON %s', g.tgname, t.name) AS cure FROM tables t JOIN pg_trigger g ON g.tgrelid = t.oid AND NOT g.tgisinternal
+        UNION ALL SELECT t.name, format('DROP RULE %I ON %s', w.rulename, t.name) FROM tables t JOIN pg_rewrite w ON w.ev_class = t.oid
+        UNION ALL SELECT t.name, format('DROP POLICY %I ON %s', p.polname, t.name) FROM tables t JOIN pg_policy p ON p.polrelid = t.oid
+        UNION ALL SELECT t.name, format('DROP STATISTICS %s.%I', s.stxnamespace::regnamespace, s.stxname) FROM tables t JOIN pg_statistic_ext s ON s.stxrelid = t.oid
+        UNION ALL SELECT t.name, format('ALTER TABLE %s DROP CONSTRAINT %I', t.name, k.conname) FROM tables t JOIN pg_constraint k ON k.conrelid = t.oid
+                  WHERE k.contype NOT IN ('p', 'n')
+        UNION ALL SELECT t.name, format('DROP INDEX %s', i.indexrelid::regclass) FROM tables t JOIN pg_index i ON i.indrelid = t.oid
+                  WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
+        UNION ALL SELECT t.name, format('ALTER TABLE %s DROP COLUMN %I', t.name, c.attname) FROM tables t
+                  JOIN pg_attribute c ON c.attrelid = t.oid AND c.attnum > 0 AND NOT c.attisdropped
+                  LEFT JOIN pg_attrdef e ON e.adrelid = t.oid AND e.adnum = c.attnum
+                  WHERE c.atttypid NOT IN ('text'::regtype, 'date'::regtype, 'timestamptz'::regtype) OR pg_get_expr(e.adbin, t.oid) <> 'now()'
+        UNION ALL SELECT t.name, format('ALTER TABLE %s NO INHERIT %s', t.name, i.inhparent::regclass) FROM tables t
+                  JOIN pg_inherits i ON i.inhrelid = t.oid JOIN pg_class c ON c.oid = t.oid WHERE NOT c.relispartition
+        UNION ALL SELECT t.name, format('DROP TABLE %s', t.name) FROM tables t JOIN pg_partitioned_table k ON k.partrelid = t.oid AND k.partexprs IS NOT NULL
+        UNION ALL SELECT c.oid::regclass, format('DROP %s %s', CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'FOREIGN TABLE' END, c.oid::regclass)
+                  FROM pg_class c WHERE c.relnamespace = to_regnamespace('inbox') AND c.relkind IN ('v', 'm', 'f')
+    ) AS code ORDER BY 1, 2 LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION '% has what the inbox has not made, which may be code that runs with the rights of whoever uses the table', found_code.name
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = found_code.cure;
+    END IF;
+END
+$$;
+
 -- As walpost.revoke_default_rights, which this database may not have.
 CREATE OR REPLACE FUNCTION inbox.revoke_default_rights(made regclass) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp AS $$
@@ -217,7 +254,8 @@ BEGIN
                AND l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND l.granted) THEN
         RETURN;
     END IF;
-    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
+    -- Who waits for the end of all transactions, as CREATE INDEX CONCURRENTLY does, waits for no lock that a consumer needs.
+    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND l.locktype <> 'virtualxid' AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
         RAISE lock_not_available USING MESSAGE = 'somebody waits for a lock that this transaction holds';
     END IF;
     PERFORM inbox.bound_lock_wait(began);

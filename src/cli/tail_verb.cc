@@ -1,13 +1,51 @@
 #include "cli/tail_verb.h"
 
-#include <cstdio>
+#include <limits.h>
+#include <poll.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string_view>
+
+#include "absl/strings/str_format.h"
 #include "cli/dlq_verbs.h"
 #include "operations/status/tail.h"
 #include "runtime/signals.h"
 
 namespace walpost::cli {
 namespace {
+
+// What is not printed is not read from the server either, and a server that shuts down waits for whoever
+// does not read, up to its wal_sender_timeout.
+constexpr int kUnreadAtMost_s = 30;
+
+// In pieces that a pipe takes whole, so that no write blocks.
+absl::Status Print(std::string_view text, int stop_fd) {
+  while (!text.empty()) {
+    std::array<pollfd, 2> fds = {pollfd{STDOUT_FILENO, POLLOUT, 0}, pollfd{stop_fd, POLLIN, 0}};
+    const int ready = poll(fds.data(), fds.size(), kUnreadAtMost_s * 1000);
+    if (ready < 0 && errno == EINTR) {
+      continue;
+    }
+    if (ready == 0) {
+      return absl::DeadlineExceededError(
+          absl::StrFormat("nobody has read the output for %d s, and a server that shuts down would "
+                          "wait for it: run it again, and write to a file what you read slowly",
+                          kUnreadAtMost_s));
+    }
+    const ssize_t written =
+        fds[1].revents == 0
+            ? write(STDOUT_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF))
+            : -1;
+    if (written <= 0) {
+      return absl::CancelledError();
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<operations::Outcome> Tail(const TailArguments& arguments,
                                          const config::Config& config) {
@@ -23,10 +61,7 @@ absl::StatusOr<operations::Outcome> Tail(const TailArguments& arguments,
   options.payload = arguments.payload;
   options.json = arguments.json;
   options.stop_fd = signals.fd();
-  options.print = [](const std::string& line) {
-    return std::fwrite(line.data(), 1, line.size(), stdout) == line.size() &&
-           std::fflush(stdout) == 0;
-  };
+  options.print = [&signals](const std::string& line) { return Print(line, signals.fd()); };
   return operations::Tail(options);
 }
 

@@ -89,12 +89,12 @@ absl::Status RequireNoCode(SqlConnection* connection, const std::vector<std::str
                                 postgres::ArrayLiteral(schemas)))
         .status();
   }
-  return !rows[0].at(1)
-             ? absl::OkStatus()
-             : absl::FailedPreconditionError(absl::StrFormat(
-                   "%s was not made by walpost's files, or by older ones: DROP it, or apply "
-                   "sql/V1__walpost.up.sql, which says whether it has code of another role",
-                   *rows[0].at(1)));
+  return !rows[0].at(1) ? absl::OkStatus()
+                        : absl::FailedPreconditionError(
+                              absl::StrFormat("%s was not made by walpost's files: DROP it; what "
+                                              "whoever made it has put into it "
+                                              "would run with the rights of whoever runs this",
+                                              *rows[0].at(1)));
 }
 
 absl::StatusOr<std::vector<std::string>> OwnSchemas(SqlConnection* connection,

@@ -485,3 +485,31 @@ def test_file_is_applied_again_without_loss_and_taken_away_without_trace(inbox):
     assert inbox.execute("SELECT to_regnamespace('inbox')") == [(None,)]
     inbox.execute(UP)
     assert inbox.accept(event)
+
+
+# By whoever had TRIGGER, or was the owner, once.
+LEFT_BEHIND = {
+    "CREATE TRIGGER x BEFORE INSERT ON inbox.position FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()": "DROP TRIGGER x ON inbox.position",
+    "CREATE RULE x AS ON DELETE TO inbox.one_at_a_time DO ALSO SELECT 1": "DROP RULE x ON inbox.one_at_a_time",
+    "CREATE POLICY x ON inbox.processed_events_default": "DROP POLICY x ON inbox.processed_events_default",
+    "CREATE STATISTICS inbox.x ON topic, key FROM inbox.position": "DROP STATISTICS inbox.x",
+    "ALTER TABLE inbox.position ADD CONSTRAINT x CHECK (topic <> key)": "ALTER TABLE inbox.position DROP CONSTRAINT x",
+    "CREATE INDEX x ON inbox.position (lower(key))": "DROP INDEX inbox.x",
+    "CREATE INDEX x ON inbox.processed_events_default (day) WHERE consumer = 'x'": "DROP INDEX inbox.x",
+    "ALTER TABLE inbox.one_at_a_time ADD x text DEFAULT 'x'": "ALTER TABLE inbox.one_at_a_time DROP COLUMN x",
+    "CREATE DOMAIN inbox.y AS text; ALTER TABLE inbox.position ADD x inbox.y": "ALTER TABLE inbox.position DROP COLUMN x",
+    "CREATE TABLE public.x (); ALTER TABLE inbox.one_at_a_time INHERIT public.x": "ALTER TABLE inbox.one_at_a_time NO INHERIT public.x",
+    "DROP TABLE inbox.position; CREATE VIEW inbox.position AS SELECT 1": "DROP VIEW inbox.position",
+}
+
+
+@pytest.mark.smoke
+def test_what_the_file_has_not_made_of_a_table_stops_it_and_is_named(inbox):
+    inbox.execute(UP)
+    for made, cure in LEFT_BEHIND.items():
+        inbox.execute(made)
+        with pytest.raises(psycopg2.errors.ObjectNotInPrerequisiteState) as rejected:
+            inbox.execute(UP)
+        assert rejected.value.diag.message_hint.replace('"', "") == cure, made
+        inbox.execute(cure)
+        inbox.execute(UP)

@@ -253,6 +253,15 @@ LEFT_CODE = {
     "CREATE TRIGGER x BEFORE INSERT ON walpost.pipeline FOR EACH ROW WHEN (query_to_xml('SELECT app.become()', true, true, '') IS NULL)"
     " EXECUTE FUNCTION suppress_redundant_updates_trigger()": "DROP TRIGGER x ON walpost.pipeline",
     "ADD CONSTRAINT x CHECK (query_to_xml('SELECT app.become()', true, true, '') IS NOT NULL)": "ALTER TABLE walpost.pipeline DROP CONSTRAINT x",
+    # Types and operators that app has handed over: what they call is still its own.
+    "ADD more app.handed": "ALTER TABLE walpost.pipeline DROP COLUMN more",
+    "ADD more app.handed[]": "ALTER TABLE walpost.pipeline DROP COLUMN more",
+    "ADD more app.holder": "ALTER TABLE walpost.pipeline DROP COLUMN more",
+    "ADD CONSTRAINT x CHECK (name OPERATOR(app.=#=) slot)": "ALTER TABLE walpost.pipeline DROP CONSTRAINT x",
+    # What PostgreSQL's own functions do is in their arguments.
+    "ADD CONSTRAINT x CHECK (pg_logical_emit_message(false, 'outbox.events', name) IS NOT NULL)": "ALTER TABLE walpost.pipeline DROP CONSTRAINT x",
+    "ADD CONSTRAINT x CHECK (record_in('(1)', 'app.holder'::regtype, -1) IS NOT NULL)": "ALTER TABLE walpost.pipeline DROP CONSTRAINT x",
+    "ALTER slot SET DEFAULT set_config('role', 'app', false)": "ALTER TABLE walpost.pipeline ALTER COLUMN slot DROP DEFAULT",
     "ALTER TABLE walpost.pipeline RENAME TO old; CREATE VIEW walpost.pipeline AS SELECT * FROM walpost.old WHERE app.become()": "DROP VIEW walpost.pipeline",
 }
 
@@ -264,6 +273,9 @@ def test_code_that_a_table_has_from_who_made_it_stops_init_and_the_files(hostile
     p.execute(f"GRANT CREATE ON DATABASE {p.database} TO app")
     with p.connected(user="app") as cursor:
         cursor.execute(f"{BECOME}; CREATE DOMAIN app.checked AS text CHECK (app.become()); CREATE TABLE app.parent (); CREATE TABLE app.other (id text PRIMARY KEY)")
+        cursor.execute("CREATE DOMAIN app.handed AS text CHECK (app.same(VALUE)); CREATE TYPE app.holder AS (held app.handed);"
+                       " CREATE OPERATOR app.=#= (FUNCTION = app.same, LEFTARG = text, RIGHTARG = text)")
+    p.execute("ALTER DOMAIN app.handed OWNER TO postgres; ALTER TYPE app.holder OWNER TO postgres; ALTER OPERATOR app.=#= (text, text) OWNER TO postgres")
     more = {"CREATE STATISTICS walpost.x ON (app.same(name)), slot FROM walpost.pipeline": "DROP STATISTICS walpost.x"} if p.postgres.major >= 14 else {}
     for made, cure in (LEFT_CODE | more).items():
         with p.connected(user="app") as cursor:

@@ -410,6 +410,23 @@ def test_maintain_gives_way_to_a_writer_that_waits_for_it(make_pipeline):
     assert p.execute(f"SELECT count(*) FROM {partition} WHERE payload = 'corrected'") == [(1,)]
 
 
+# Whoever may make a table can make an index of it so again and again.
+@pytest.mark.smoke
+def test_maintain_does_not_give_way_to_an_index_that_is_made_concurrently(make_pipeline):
+    p, (partition,) = with_old_partitions(make_pipeline, (10,))
+    p.execute("CREATE TABLE mine (x integer)")
+    waits = "SELECT FROM pg_locks WHERE NOT granted AND locktype = 'virtualxid' AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+    with p.connected(autocommit=False) as cursor:
+        cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+        making = InThread(lambda: p.execute("CREATE INDEX CONCURRENTLY ON mine (x)"))
+        cursor.execute(f"DO $$ BEGIN WHILE NOT EXISTS ({waits}) LOOP PERFORM pg_sleep(0.01); END LOOP; END $$")
+        cursor.execute(f"SELECT what FROM outbox.drop_partitions(ARRAY['{partition}'::regclass], ARRAY[now()])")
+        assert cursor.fetchall() == [(partition,)]
+        assert making.is_alive()
+        cursor.connection.commit()
+    assert making.result() is None
+
+
 # All that maintain calls when it has locks on old partitions already, and waits for a lock that the writer of the next test holds.
 STEPS = {
     "the next old partition": "old_partitions(now() - interval '7 days', (SELECT n FROM outbox.retention_note n ORDER BY n.lsn DESC LIMIT 1))",

@@ -1,6 +1,7 @@
 """`walpost tail`: events as they are committed, from a slot of its own that is gone afterwards, without Kafka."""
 
 import json
+import select
 import signal
 import subprocess
 
@@ -98,6 +99,22 @@ def test_one_that_is_killed_leaves_no_slot_and_one_that_nobody_reads_ends(pipeli
     p.insert(1, 1)
     assert process.wait(timeout=60) == 0
     process.stderr.close()
+    wait_gone(p)
+
+
+# A server that shuts down waits for a client that does not read.
+def test_one_whose_output_is_held_up_ends_by_ctrl_c_and_by_itself(pipeline):
+    p = pipeline
+    p.execute("SELECT outbox.emit('Tested', 'a', 'k', repeat('x', 100000)) FROM generate_series(1, 3)")
+    process = tail(p, "--payload", "--json")
+    select.select([process.stdout], [], [], 60)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 0
+    process.communicate()
+    wait_gone(p)
+    process = tail(p, "--payload", "--json")
+    assert process.wait(timeout=300) != 0
+    assert "nobody has read" in process.communicate()[1]
     wait_gone(p)
 
 

@@ -361,9 +361,9 @@ class Initializer {
     if (!backfill_) {
       return record_ && !record_->backfilled
                  ? absl::FailedPreconditionError(
-                       "init_incomplete: the rows that were there before "
-                       "the slot are not all sent: "
-                       "run `walpost init --backfill` to its end")
+                       "init_incomplete: the rows that were there before the slot are not all "
+                       "sent: run `walpost init --backfill` to its end, with --send-unproven where "
+                       "it says so")
                  : absl::OkStatus();
     }
     if (record_ && record_->backfilled) {

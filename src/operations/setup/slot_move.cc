@@ -347,8 +347,8 @@ absl::StatusOr<Gap> FindGap(const RecreateOptions& options, const Mover& mover,
   return gap;
 }
 
-// Before anything is changed. What a slot has still to read comes in its order, unless that slot is dropped.
-absl::Status CheckGap(const RecreateOptions& options, const Gap& gap, bool slot_reads) {
+// Before anything is changed.
+absl::Status CheckGap(const RecreateOptions& options, const Gap& gap) {
   if (options.leave_gap) {
     return absl::OkStatus();
   }
@@ -356,7 +356,7 @@ absl::Status CheckGap(const RecreateOptions& options, const Gap& gap, bool slot_
   backfill.gap = gap;
   Backfill found(backfill);
   RETURN_IF_ERROR(found.CheckGap());
-  return slot_reads ? found.CheckRows() : absl::OkStatus();
+  return found.CheckRows();
 }
 
 // False = there was none.
@@ -414,7 +414,7 @@ absl::StatusOr<Outcome> TryRecreate(const RecreateOptions& options, bool confirm
     return anew.Decide(anew.facts().confirmed_flush_lsn);
   };
   absl::Status judged = CheckInit(init);
-  judged = judged.ok() ? CheckGap(options, gap, mover.facts().confirmed_flush_lsn.valid()) : judged;
+  judged = judged.ok() ? CheckGap(options, gap) : judged;
   if (!judged.ok()) {
     Outcome rejected = Failed(judged);
     rejected.output = text;

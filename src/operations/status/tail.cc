@@ -81,7 +81,9 @@ class TailRun {
                      reader_.Take(std::get<pgoutput::XLogData>(frame).payload));
     if (line) {
       ++shown_;
-      ended_ = !options_.print(*line) || shown_ == options_.limit;
+      const absl::Status printed = options_.print(*line);
+      ended_ = !printed.ok() || shown_ == options_.limit;
+      return absl::IsDeadlineExceeded(printed) ? printed : absl::OkStatus();
     }
     return absl::OkStatus();
   }

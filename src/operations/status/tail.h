@@ -1,6 +1,6 @@
 // Tail - events as they are committed, to look at: from PostgreSQL to the terminal, without Kafka.
 // Why: to see what an application writes, before there is a Kafka, or beside a walpost that runs.
-// Thread: blocking, until `stop_fd` is readable, the limit is reached, or printing fails.
+// Thread: blocking, until `stop_fd` is readable, the limit is reached, or nobody reads what is printed.
 // Units/limits: reads by a slot of its own, which is gone with the connection; no other slot and no topic
 //   is touched. Values are shown as they are in the row; a Schema Registry is not asked.
 // Errors: as ExitCodeOf says; a row that is no event is shown as such and ends nothing.
@@ -26,7 +26,8 @@ struct TailOptions {
   bool payload = false;
   bool json = false;
   int stop_fd = -1;
-  std::function<bool(const std::string&)> print;  // false = nobody reads it any more
+  // Cancelled: nobody reads it any more. DeadlineExceeded: nobody has read for too long.
+  std::function<absl::Status(const std::string&)> print;
 };
 
 Outcome Tail(const TailOptions& options);
