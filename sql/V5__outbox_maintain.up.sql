@@ -110,8 +110,9 @@ CREATE OR REPLACE FUNCTION outbox.give_way() RETURNS void LANGUAGE plpgsql SET s
 DECLARE
     began timestamptz := clock_timestamp();
 BEGIN
-    -- Who waits for the end of all transactions, as CREATE INDEX CONCURRENTLY does, waits for no lock that a writer needs.
-    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND l.locktype <> 'virtualxid' AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
+    -- No writer needs retention_note, nor waits for the end of all transactions, as CREATE INDEX CONCURRENTLY does. Anybody may wait for either.
+    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND l.locktype <> 'virtualxid'
+               AND l.relation IS DISTINCT FROM 'outbox.retention_note'::regclass AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
         RAISE lock_not_available USING MESSAGE = 'somebody waits for a lock that this transaction holds';
     END IF;
     PERFORM walpost.bound_lock_wait(began);
@@ -181,7 +182,7 @@ BEGIN
     RAISE WARNING 'outbox.maintain: rows were in the default partition, because it had not run in time; now they are in %', name;
     RETURN QUERY SELECT 'made'::text, name, format('of the rows in the default partition, up to %s', high);
 EXCEPTION WHEN lock_not_available THEN
-    RAISE WARNING 'outbox.maintain: no lock within % ms, so the default partition is left to the next call', walpost.lock_wait_ms();
+    RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so the default partition is left to the next call', walpost.lock_wait_ms();
 WHEN OTHERS THEN
     RAISE WARNING 'outbox.maintain: the default partition stays as it is: %', SQLERRM;
 END
@@ -245,7 +246,7 @@ BEGIN
             END IF;
             RETURN QUERY SELECT 'made'::text, name, NULL::text;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call%', walpost.lock_wait_ms(), name,
+            RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so % is left to the next call%', walpost.lock_wait_ms(), name,
                 CASE WHEN is_present THEN '' ELSE ', with later ones' END;
             EXIT WHEN NOT is_present;  -- they need the same locks; those ahead need fewer than a present one
         WHEN OTHERS THEN
@@ -345,7 +346,7 @@ BEGIN
         EXCEPTION WHEN SQLSTATE 'WALP1' THEN
             RETURN NEXT;
         WHEN lock_not_available OR deadlock_detected THEN
-            RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call', walpost.lock_wait_ms(), partition;
+            RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so % is left to the next call', walpost.lock_wait_ms(), partition;
         WHEN OTHERS THEN
             RAISE WARNING 'outbox.maintain: % stays as it is: %', partition, SQLERRM;
         END;
@@ -372,7 +373,7 @@ BEGIN
         -- In the order in which an insert takes them.
         LOCK TABLE ONLY outbox.events IN ACCESS EXCLUSIVE MODE;
     EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-        RAISE WARNING 'outbox.maintain: no lock within % ms, so % partitions are left to the next call',
+        RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so % partitions are left to the next call',
             walpost.lock_wait_ms(), cardinality(targets);
         RETURN;
     END;
@@ -414,7 +415,7 @@ BEGIN
             END IF;
             RETURN NEXT;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            RAISE WARNING 'outbox.maintain: no lock within % ms, so % is left to the next call', walpost.lock_wait_ms(), targets[i];
+            RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so % is left to the next call', walpost.lock_wait_ms(), targets[i];
         WHEN OTHERS THEN
             RAISE WARNING 'outbox.maintain: % stays as it is: %', targets[i], concat_ws(': ', SQLERRM, built);
         END;

@@ -254,8 +254,9 @@ BEGIN
                AND l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND l.granted) THEN
         RETURN;
     END IF;
-    -- Who waits for the end of all transactions, as CREATE INDEX CONCURRENTLY does, waits for no lock that a consumer needs.
-    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND l.locktype <> 'virtualxid' AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
+    -- No consumer needs one_at_a_time, nor waits for the end of all transactions, as CREATE INDEX CONCURRENTLY does. Anybody may wait for either.
+    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND l.locktype <> 'virtualxid'
+               AND l.relation IS DISTINCT FROM 'inbox.one_at_a_time'::regclass AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
         RAISE lock_not_available USING MESSAGE = 'somebody waits for a lock that this transaction holds';
     END IF;
     PERFORM inbox.bound_lock_wait(began);

@@ -31,6 +31,8 @@ struct SlotFigures {
   std::optional<std::uint64_t> spilled_transactions;
   std::optional<std::uint64_t> spilled_bytes;
   std::optional<std::uint64_t> decoded_bytes;
+
+  bool lost() const { return wal_status == "lost" || !invalidation_reason.empty(); }
 };
 
 struct ServerFigures {

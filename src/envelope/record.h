@@ -36,14 +36,18 @@ struct Record {
   static constexpr std::size_t kSchemaBytesMax = 80;
 
   // What counts against delivery.in_flight_bytes_max: key, value, headers and 768 bytes of
-  // bookkeeping, the topic's name among them.
+  // bookkeeping, the topic's name and that of the first headers among them. librdkafka takes some
+  // 70 bytes for each header, however small.
   std::size_t AccountedBytes() const {
+    constexpr std::size_t kFirstHeaders = 8;
+    constexpr std::size_t kHeaderBytes = 96;
     std::size_t bytes = 768 + (schema != 0 ? kSchemaBytesMax : 0) + (key ? key->size() : 0) +
                         (value ? value->size() : 0);
     for (const RecordHeader& header : headers) {
       bytes += header.name.size() + header.value.size();
     }
-    return bytes;
+    const std::size_t count = headers.size() + (schema != 0 ? 1 : 0);
+    return bytes + (count > kFirstHeaders ? (count - kFirstHeaders) * kHeaderBytes : 0);
   }
 };
 

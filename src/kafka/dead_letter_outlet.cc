@@ -10,10 +10,6 @@
 namespace walpost::kafka {
 namespace {
 
-std::size_t BytesOf(const base::DeadLetter& row) {
-  return 512 + row.value.value_or("").size() + row.key.value_or("").size();
-}
-
 char* Bytes(const std::optional<std::string>& text) {
   return text ? const_cast<char*>(text->data()) : nullptr;
 }
@@ -36,15 +32,19 @@ absl::Status DeadLetterOutlet::Write(const base::DeadLetter& row) {
   }
   // A kept row has columns, too, that are in no record, and readers of topics are not those of the table.
   const std::optional<std::string> value = row.keeps_row() ? std::nullopt : row.value;
-  const std::size_t bytes = BytesOf(row);
-  if (bytes_ + bytes > kBytesMax) {
-    return absl::ResourceExhaustedError(
-        absl::StrFormat("topic '%s' does not take them fast enough", topic_));
-  }
   std::vector<envelope::RecordHeader> headers = envelope::HeadersOf(row);
   const auto description = envelope::DescribeForTopic(row, pipeline_);
   for (const auto& [name, text] : description) {
     headers.push_back({name, text});
+  }
+  envelope::Record record;
+  record.key = row.key;
+  record.value = value;
+  record.headers = headers;
+  const std::size_t bytes = record.AccountedBytes();
+  if (bytes_ + bytes > kBytesMax) {
+    return absl::ResourceExhaustedError(
+        absl::StrFormat("topic '%s' does not take them fast enough", topic_));
   }
   rd_kafka_headers_t* list = MakeHeaders(headers);
 // The RD_KAFKA_V_ macros are C.

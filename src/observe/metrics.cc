@@ -176,8 +176,8 @@ void AddSlot(const base::SlotFigures& slot, Builder* b) {
   for (const char* status : {"reserved", "extended", "unreserved", "lost"}) {
     b->Add({{"status", status}}, slot.wal_status == status ? 1 : 0);
   }
-  const bool lost = slot.wal_status == "lost" || !slot.invalidation_reason.empty();
-  b->Gauge("walpost_slot_invalidated", "1 when nobody can read the slot any more.", lost ? 1 : 0);
+  b->Gauge("walpost_slot_invalidated", "1 when nobody can read the slot any more.",
+           slot.lost() ? 1 : 0);
   b->Gauge("walpost_slot_retained_bytes", "WAL the server keeps for the slot.",
            Double(slot.retained_bytes));
   AddCounter("walpost_slot_spilled_transactions_total",

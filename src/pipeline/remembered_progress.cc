@@ -69,6 +69,41 @@ std::optional<Halt> CheckTimeline(const Progress& progress, const SourceFacts& f
   return std::nullopt;
 }
 
+// Where something became an outbox may lie far behind what was delivered by then. Up to there a server on
+// another timeline has rows that were nobody's, and nothing says which.
+std::optional<Halt> CheckAdoption(const std::string& name, std::uint32_t timeline, base::Lsn lsn,
+                                  const SourceFacts& facts) {
+  const bool known = timeline != 0 && lsn.valid();
+  if (!known || (facts.EndOf(timeline).valid() && timeline <= facts.TimelineOf(lsn))) {
+    return std::nullopt;
+  }
+  return MakeHalt(
+      HaltReason::kTimelineChanged,
+      absl::StrFormat("%s became an outbox at %s of timeline %u, which is not in the history of "
+                      "this server, on timeline %u: it was set back, or is another copy; %s",
+                      name, lsn.ToString(), timeline, facts.timeline, kAdopt));
+}
+
+std::optional<Halt> CheckAdoptions(const Progress& progress, const SourceFacts& facts) {
+  for (const base::PublishedTable& table : progress.tables) {
+    const std::string name = absl::StrFormat("table %s.%s", table.schema, table.name);
+    std::optional<Halt> halt = CheckAdoption(name, table.since.timeline, table.since.lsn, facts);
+    if (!halt && table.first_xid.xid.value != 0) {
+      halt = CheckAdoption(name, table.first_xid.timeline, table.first_xid.lsn, facts);
+    }
+    if (halt) {
+      return halt;
+    }
+  }
+  for (const auto& [prefix, since] : progress.prefixes_since) {
+    const std::string name = absl::StrFormat("prefix '%s'", prefix);
+    if (auto halt = CheckAdoption(name, since.timeline, since.lsn, facts)) {
+      return halt;
+    }
+  }
+  return std::nullopt;
+}
+
 // A standby that is behind may be of a copy that was set back. The stream begins at the last transaction that
 // was delivered: new events before it would be left out, and nothing would show it.
 std::string BehindProgress(const Progress& progress, const SourceFacts& facts) {
@@ -164,6 +199,9 @@ ProgressCheck CheckRememberedProgress(const std::vector<Progress>& records,
     return {std::nullopt, NotFollowedYet(facts, progress->timeline), std::nullopt};
   }
   std::optional<Halt> halt = CheckTimeline(*progress, facts);
+  if (!halt) {
+    halt = CheckAdoptions(*progress, facts);
+  }
   if (!halt && facts.confirmed_flush_lsn > progress->end_lsn) {
     halt =
         MakeHalt(HaltReason::kSlotMoved,

@@ -410,6 +410,24 @@ def test_maintain_gives_way_to_a_writer_that_waits_for_it(make_pipeline):
     assert p.execute(f"SELECT count(*) FROM {partition} WHERE payload = 'corrected'") == [(1,)]
 
 
+# PostgreSQL asks for the right to make a trigger when it has the lock, so whoever uses the schema can wait for it again and again.
+@pytest.mark.smoke
+def test_maintain_does_not_give_way_to_who_waits_for_its_notes(make_pipeline):
+    p, (partition,) = with_old_partitions(make_pipeline, (10,))
+    p.execute("CREATE ROLE notes_waiter; GRANT USAGE ON SCHEMA outbox TO notes_waiter")
+    with p.connected() as waiter, p.connected(autocommit=False) as maintain:
+        maintain.execute("LOCK TABLE outbox.retention_note IN SHARE ROW EXCLUSIVE MODE")  # as it does first
+        waiter.execute("SET ROLE notes_waiter")
+        making = InThread(lambda: waiter.execute("CREATE TRIGGER x BEFORE INSERT ON outbox.retention_note FOR EACH ROW"
+                                                 " EXECUTE FUNCTION suppress_redundant_updates_trigger()"))
+        servers.wait_for(lambda: waiting(p) == 1, 30, "the other role to wait")
+        maintain.execute(f"SELECT what FROM outbox.drop_partitions(ARRAY['{partition}'::regclass], ARRAY[now()])")
+        assert maintain.fetchall() == [(partition,)]
+        maintain.connection.commit()
+    assert isinstance(making.result(), psycopg2.errors.InsufficientPrivilege)
+    p.execute("DROP OWNED BY notes_waiter; DROP ROLE notes_waiter")
+
+
 # Whoever may make a table can make an index of it so again and again.
 @pytest.mark.smoke
 def test_maintain_does_not_give_way_to_an_index_that_is_made_concurrently(make_pipeline):

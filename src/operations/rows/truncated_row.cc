@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/byte_reader.h"
 #include "base/status.h"
 #include "envelope/dead_letter.h"
 #include "outbox/kept_row.h"
@@ -41,11 +42,7 @@ std::string TransactionOf(const outbox::KeptRow& kept) {
       return std::string(value.bytes);
     }
     if (value.kind == pgoutput::Value::Kind::kBinary && value.bytes.size() == 8) {
-      std::uint64_t number = 0;
-      for (const char byte : value.bytes) {
-        number = number << 8U | static_cast<unsigned char>(byte);
-      }
-      return absl::StrCat(number);
+      return absl::StrCat(base::ByteReader(value.bytes).U64());
     }
   }
   return "";

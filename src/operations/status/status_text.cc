@@ -294,7 +294,7 @@ Judgement JudgeSlot(const std::optional<postgres::SlotInfo>& slot) {
   if (!slot) {
     return {Judgement::Level::kCritical, "walpost does not answer, and its slot does not exist"};
   }
-  if (slot->wal_status == "lost") {
+  if (slot->lost()) {
     return {Judgement::Level::kCritical, "walpost does not answer, and its slot is lost"};
   }
   return slot->active ? Judgement{Judgement::Level::kUnknown,
@@ -326,7 +326,7 @@ std::string SlotAsText(const std::string& name, const std::optional<postgres::Sl
                                             BytesText(static_cast<std::uint64_t>(
                                                 std::max<std::int64_t>(*slot->safe_wal_size, 0))))
                           : std::string("without a limit: in the end the disk is full")));
-  if (slot->wal_status == "lost") {
+  if (slot->lost()) {
     return text + Line("to do", "docs/runbook.md, section slot_invalidated");
   }
   return text + Line("to do", slot->active

@@ -433,6 +433,11 @@ TEST_F(EncoderTest, AccountedBytesAreKeyValueHeadersAndBookkeeping) {
   const Record record = Encode({ValueFormat::kRaw, HeaderSet::kDebezium});
   EXPECT_EQ(record.AccountedBytes(), 768U + 2 + 2 + std::string("idid-1").size());
   EXPECT_EQ(Record().AccountedBytes(), 768U);
+  // Small headers take more than their bytes.
+  const std::vector<RecordHeader> many(1'000, RecordHeader{"n", ""});
+  Record wide;
+  wide.headers = many;
+  EXPECT_GT(wide.AccountedBytes(), 1'000U * 70);
 }
 
 }  // namespace

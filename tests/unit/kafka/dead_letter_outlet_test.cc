@@ -93,5 +93,14 @@ TEST_F(DeadLetterOutletTest, WhatIsOnItsWayIsBounded) {
   EXPECT_TRUE(absl::IsResourceExhausted(outlet.Publish({large, large})));
 }
 
+TEST_F(DeadLetterOutletTest, HeadersCountForTheBound) {
+  mock_.SetDown(true);
+  DeadLetterOutlet outlet(Options(), "dead", "shop");
+  base::DeadLetter row = Row("x");
+  row.headers.push_back({"note", std::string(DeadLetterOutlet::kBytesMax / 2, 'x')});
+  EXPECT_TRUE(outlet.Publish({row}).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(outlet.Publish({row, row})));
+}
+
 }  // namespace
 }  // namespace walpost::kafka

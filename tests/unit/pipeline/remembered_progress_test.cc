@@ -149,6 +149,30 @@ TEST_F(RememberedProgressTest, TimelineThatBeganLaterInThisHistoryHalts) {
   ExpectPosition({At(0x600, 2)}, Lsn(0x600));
 }
 
+// What was delivered is older than the copy, but the adoption is of a timeline that the copy does not have.
+TEST_F(RememberedProgressTest, AdoptionThatIsOfAnotherHistoryHalts) {
+  const auto adopted_at = [](std::uint64_t lsn, std::uint32_t timeline) {
+    Progress progress = At(0x450);
+    progress.tables[0].since = {Lsn(lsn), base::WallTime(), timeline};
+    return progress;
+  };
+  ExpectPosition({adopted_at(0x480, 1)}, Lsn(0x450));
+  ExpectPosition({adopted_at(0x480, 0)}, Lsn(0x450));
+  EXPECT_THAT(ExpectHalt({adopted_at(0x480, 2)}, HaltReason::kTimelineChanged),
+              AllOf(HasSubstr("table outbox.events"), HasSubstr("0/480 of timeline 2")));
+  Progress by_xid = At(0x450);
+  by_xid.tables[0].first_xid = {base::FullXid{9}, 2, Lsn(0x480)};
+  ExpectHalt({by_xid}, HaltReason::kTimelineChanged);
+  Progress prefix = At(0x450);
+  prefix.prefixes_since["p"] = {Lsn(0x480), base::WallTime(), 2};
+  ExpectHalt({prefix}, HaltReason::kTimelineChanged);
+  // Two servers were promoted, each to timeline 2. A failover that lost the adoption is no other history.
+  facts_.timeline = 2;
+  facts_.timeline_history = {{1, Lsn(0x490)}};
+  ExpectHalt({adopted_at(0x480, 2)}, HaltReason::kTimelineChanged);
+  ExpectPosition({adopted_at(0x4a0, 1)}, Lsn(0x450));
+}
+
 // Failure 21.
 TEST_F(RememberedProgressTest, ServerWhoseLogEndsBeforeItHalts) {
   ExpectPosition({At(0x900)}, Lsn(0x900));
