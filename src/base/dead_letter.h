@@ -73,6 +73,13 @@ struct DeadLetter {
   bool keeps_row() const { return truncated_bytes && (value || value_bytes); }
 };
 
+// What the table has of an event that comes again.
+enum class DeadLetterState {
+  kOpen,
+  kClosed,  // or its row does not park its key, though it was to
+  kNone     // it was only looked for, and is not there
+};
+
 // One of which later events must not overtake what is parked.
 struct ParkedKey {
   std::int64_t seq = 0;  // of a row of it

@@ -47,10 +47,7 @@ void Tracker::ObservePosition(base::Lsn wal_end) {
   Advance();
 }
 
-void Tracker::SetForm(Sequence sequence, Form form) {
-  CHECK(form != Form::kEvent);
-  Unsettled(sequence)->form = form;
-}
+void Tracker::SetForm(Sequence sequence, Form form) { Unsettled(sequence)->form = form; }
 
 void Tracker::Settle(Sequence sequence) {
   Entry* const entry = Unsettled(sequence);

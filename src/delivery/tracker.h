@@ -63,7 +63,7 @@ class Tracker {
   void BeginTransaction(base::Lsn commit_lsn);
   Sequence Add(const envelope::Record& record, std::uint32_t ordinal, base::WallTime commit_time,
                std::uint32_t table = 0, Form form = Form::kEvent);
-  // The event becomes a dead letter; no sink may hold it.
+  // The event becomes a dead letter, or is one no longer; no sink may hold it.
   void SetForm(Sequence sequence, Form form);
   void CommitTransaction(base::Lsn end_lsn);
 

@@ -15,7 +15,7 @@ namespace walpost::pipeline {
 
 struct DeadLetterRequest {
   enum class Kind {
-    kInsert,    // rows
+    kInsert,    // rows, but for those that are there already
     kLoad,      // which keys are parked, behind seq
     kDecision,  // the oldest decision that is to be carried out; `beside`: of the discards that are
                 // not about the key, or the row seq
@@ -31,20 +31,21 @@ struct DeadLetterRequest {
   std::uint64_t id = 0;
   Kind kind = Kind::kLoad;
   std::vector<base::DeadLetter> rows = {};
+  std::vector<bool> only_known = {};  // kInsert, of each row: it is not written, only looked for
   std::int64_t seq = 0;
-  bool of_key = false;     // topic and key are a parked key
-  bool beside = false;     // kDecision: something is being released
-  bool elsewhere = false;  // kDelivered: to another topic
+  bool of_key = false;  // topic and key are a parked key
+  bool beside = false;  // kDecision: something is being released
+  bool keep = false;    // kDelivered: the row stays, closed
   std::string topic = {};
   std::string key = {};
   std::string detail = {};
 };
 
 struct DeadLetterReply {
-  std::uint64_t id = 0;                     // of the request
-  absl::Status status;                      // kUnavailable: to be asked again
-  std::vector<bool> open = {};              // kInsert: which of the rows are
-  std::vector<base::ParkedKey> keys = {};   // kLoad
+  std::uint64_t id = 0;                            // of the request
+  absl::Status status;                             // kUnavailable: to be asked again
+  std::vector<base::DeadLetterState> states = {};  // kInsert, of each row
+  std::vector<base::ParkedKey> keys = {};          // kLoad
   std::vector<base::DeadLetter> rows = {};  // kDecision, kLookAgain: an open one or none; kRead
   std::uint64_t written = 0;                // kInsert, kLoad: rows that the pipeline ever wrote
   bool in_recovery = false;                 // kLoad: a standby, which may lag with them

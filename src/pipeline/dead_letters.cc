@@ -3,6 +3,7 @@
 
 #include <glog/logging.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -80,7 +81,7 @@ bool DeadLetters::has_room() const {
   return !must_write() && (!Fills(2) || (looked_ && released && !NextDiscard()));
 }
 
-DeadLetters::ParkedKey& DeadLetters::Key(std::string_view topic, std::string_view key) {
+ParkedKey& DeadLetters::Key(std::string_view topic, std::string_view key) {
   const auto [found, added] = keys_.try_emplace(base::ParkedKeyIdOf(topic, key));
   if (added) {
     found->second.seen = true;
@@ -105,7 +106,8 @@ bool DeadLetters::IsHeld(std::string_view topic, std::string_view key,
          release_->decision.topic == topic && release_->decision.key == key;
 }
 
-void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::string_view key) {
+void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::string_view key,
+                      bool follows) {
   std::optional<base::ParkedKeyId> id;
   if (!topic.empty()) {
     id = base::ParkedKeyIdOf(topic, key);
@@ -119,17 +121,16 @@ void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::
     parked.first_sequence = std::min(parked.first_sequence, sequence);
     ++parked.waiting;
   }
-  waiting_.emplace(sequence, id);
+  waiting_.emplace(sequence, WaitingRow{id, follows});
 }
 
 // Before the row that parks a key, every event of its topic before it is settled: one that fails then
 // would become a row behind a later event of its key.
-bool DeadLetters::MayWrite(delivery::Sequence sequence,
-                           const std::optional<base::ParkedKeyId>& id) const {
-  if (!id) {
+bool DeadLetters::MayWrite(delivery::Sequence sequence, const WaitingRow& waiting) const {
+  if (!waiting.key) {
     return true;
   }
-  const auto key = keys_.find(*id);
+  const auto key = keys_.find(*waiting.key);
   CHECK(key != keys_.end()) << "an event waits to be a row of a key that is not parked";
   return IsSettled(tracker_->entry(sequence).record.topic,
                    std::min(sequence, key->second.settle_below), &key->second.settled_to);
@@ -194,6 +195,9 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
   return std::nullopt;
 }
 
+// The row that parks a key may have come again, and be closed: then what follows it is no dead letter. So
+// of a key without a row that is known to be open, the first one goes alone, and those that follow are
+// only looked for.
 std::optional<DeadLetterRequest> DeadLetters::Insertion(base::Now now, const RowOf& row_of) {
   if (waiting_.empty()) {
     return std::nullopt;
@@ -202,14 +206,25 @@ std::optional<DeadLetterRequest> DeadLetters::Insertion(base::Now now, const Row
   DeadLetterRequest request{.kind = Kind::kInsert};
   inserting_.clear();
   std::size_t bytes = 0;
-  for (const auto& [sequence, id] : waiting_) {
+  absl::flat_hash_map<base::ParkedKeyId, bool> followers_alone;  // by key, of those before
+  for (const auto& [sequence, waiting] : waiting_) {
     if (allowance_ < 1 || inserting_.size() >= kInsertRowsMax || bytes >= kInsertBytesMax) {
       break;
     }
-    if (!MayWrite(sequence, id)) {
+    if (!MayWrite(sequence, waiting)) {
       continue;
     }
+    const bool unproven = waiting.key && !keys_.find(*waiting.key)->second.open;
+    if (unproven) {
+      const auto [before, first] = followers_alone.try_emplace(*waiting.key, waiting.follows);
+      const bool may_go = first || (before->second && waiting.follows);
+      before->second = before->second && waiting.follows;
+      if (!may_go) {
+        continue;
+      }
+    }
     request.rows.push_back(row_of(sequence));
+    request.only_known.push_back(unproven && waiting.follows);
     bytes += tracker_->entry(sequence).bytes;
     inserting_.push_back(sequence);
     allowance_ -= 1;
@@ -280,7 +295,8 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
     case Release::Phase::kClosing:
       request.seq = release_->rows.front().seq;
       request.detail = release_->failure;
-      request.elsewhere = !release_->rows.front().send_to.empty();
+      request.keep =
+          !release_->rows.front().send_to.empty() || MayComeAgain(release_->rows.front());
       request.kind = !release_->failure.empty()         ? Kind::kFailed
                      : release_->rows.front().discard() ? Kind::kDiscarded
                                                         : Kind::kDelivered;
@@ -289,8 +305,7 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
   return std::nullopt;
 }
 
-std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
-                                         std::vector<delivery::Sequence>* written) {
+std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now, Outcome* outcome) {
   if (!asked_ || reply.id != request_id_) {
     return std::nullopt;
   }
@@ -330,7 +345,7 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
   }
   switch (asked_kind_) {
     case Kind::kInsert:
-      OnInserted(reply, written);
+      OnInserted(reply, outcome);
       break;
     case Kind::kLoad:
       OnLoaded(reply);
@@ -378,23 +393,38 @@ std::optional<Halt> DeadLetters::CheckWritten(std::uint64_t written) {
   return std::nullopt;
 }
 
-void DeadLetters::OnInserted(const DeadLetterReply& reply,
-                             std::vector<delivery::Sequence>* written) {
+void DeadLetters::OnInserted(const DeadLetterReply& reply, Outcome* outcome) {
   for (std::size_t i = 0; i < inserting_.size(); ++i) {
-    const auto found = waiting_.find(inserting_[i]);
-    const auto key = found->second ? keys_.find(*found->second) : keys_.end();
-    if (key != keys_.end()) {
-      --key->second.waiting;
-      key->second.open = key->second.open || reply.open.at(i);
-      // All of it was discarded before a crash, and has come again.
-      if (key->second.waiting == 0 && !key->second.open) {
-        keys_.erase(key);
-      }
-    }
-    waiting_.erase(found);
-    written->push_back(inserting_[i]);
+    const base::DeadLetterState state = reply.states.at(i);
+    OnAnswered(inserting_[i], state);
+    (state == base::DeadLetterState::kNone ? outcome->given_back : outcome->written)
+        .push_back(inserting_[i]);
   }
   inserting_.clear();
+}
+
+void DeadLetters::OnAnswered(delivery::Sequence sequence, base::DeadLetterState state) {
+  const auto found = waiting_.find(sequence);
+  const std::optional<base::ParkedKeyId> id = found->second.key;
+  waiting_.erase(found);
+  const auto key = id ? keys_.find(*id) : keys_.end();
+  if (key == keys_.end()) {
+    return;
+  }
+  ParkedKey& parked = key->second;
+  --parked.waiting;
+  parked.open = parked.open || state == base::DeadLetterState::kOpen;
+  if (parked.open) {
+    return;
+  }
+  if (parked.waiting == 0) {
+    keys_.erase(key);
+    return;
+  }
+  // What was before the next of them goes by itself.
+  const auto next = std::find_if(waiting_.begin(), waiting_.end(),
+                                 [&](const auto& each) { return each.second.key == id; });
+  parked.first_sequence = parked.settle_below = next->first;
 }
 
 void DeadLetters::OnLoaded(const DeadLetterReply& reply) {

@@ -35,6 +35,7 @@
 #include "pipeline/destinations.h"
 #include "pipeline/halt.h"
 #include "pipeline/options.h"
+#include "pipeline/parked_key.h"
 
 namespace walpost::pipeline {
 
@@ -108,14 +109,23 @@ class DeadLetters {
   // becomes a row: the release waits for it.
   bool IsHeld(std::string_view topic, std::string_view key, delivery::Sequence sequence) const;
 
-  // This event is to be written. With a `topic` its key is parked.
-  void Add(delivery::Sequence sequence, std::string_view topic = {}, std::string_view key = {});
+  // This event is to be written. With a `topic` its key is parked. `follows`: nothing is known to be wrong
+  // with it, it stands behind another one of its key.
+  void Add(delivery::Sequence sequence, std::string_view topic = {}, std::string_view key = {},
+           bool follows = false);
 
   // --- The table ---
   std::optional<DeadLetterRequest> TakeRequest(base::Now now, const RowOf& row_of);
-  // `written`: events that have become rows.
-  std::optional<Halt> OnReply(DeadLetterReply reply, base::Now now,
-                              std::vector<delivery::Sequence>* written);
+
+  struct Outcome {
+    std::vector<delivery::Sequence> written;     // events that have become rows
+    std::vector<delivery::Sequence> given_back;  // their key is not parked after all
+  };
+
+  std::optional<Halt> OnReply(DeadLetterReply reply, base::Now now, Outcome* outcome);
+
+  // What committed before is not sent again by the server.
+  void OnConfirmable(base::Lsn lsn) { confirmable_ = lsn; }
 
   // Of the record that is being released; 0 = none.
   envelope::SchemaTable::Ref schema() const { return record_.schema; }
@@ -152,16 +162,6 @@ class DeadLetters {
   void CheckInvariants() const;
 
  private:
-  struct ParkedKey {
-    delivery::Sequence first_sequence = 0;  // of ours that is parked; 0 = read from the table
-    // Events of its topic before here were on their way when it was parked.
-    delivery::Sequence settle_below = 0;
-    mutable delivery::Sequence settled_to = 0;  // below here they are known to be
-    std::size_t waiting = 0;                    // events of it that are to be written
-    bool open = false;                          // the table has rows of it
-    bool seen = false;                          // since the connection was made
-  };
-
   using Release = DeadLetterRelease;
 
   enum class Sending { kNone, kWaiting, kOutstanding };
@@ -172,7 +172,7 @@ class DeadLetters {
   }
 
   ParkedKey& Key(std::string_view topic, std::string_view key);
-  bool MayWrite(delivery::Sequence sequence, const std::optional<base::ParkedKeyId>& id) const;
+  bool MayWrite(delivery::Sequence sequence, const WaitingRow& waiting) const;
   bool IsSettled(std::string_view topic, delivery::Sequence below, delivery::Sequence* to) const;
   std::optional<DeadLetterRequest> Insertion(base::Now now, const RowOf& row_of);
   std::optional<std::size_t> NextDiscard() const;
@@ -181,7 +181,8 @@ class DeadLetters {
   DeadLetterRequest LookForDecisions() const;
   DeadLetterRequest Ask(DeadLetterRequest request);
   void Refill(base::Now now);
-  void OnInserted(const DeadLetterReply& reply, std::vector<delivery::Sequence>* written);
+  void OnInserted(const DeadLetterReply& reply, Outcome* outcome);
+  void OnAnswered(delivery::Sequence sequence, base::DeadLetterState state);
   void OnLoaded(const DeadLetterReply& reply);
   std::optional<Halt> CheckWritten(std::uint64_t written);
   void OnDiscarded(std::size_t index, const DeadLetterReply& reply);
@@ -195,6 +196,7 @@ class DeadLetters {
   void Send();
   void Prepare(const base::DeadLetter& row, const std::string& topic);
   bool IsToBeSent(const DeadLetterReply& reply) const;
+  bool MayComeAgain(const base::DeadLetter& row) const;
   void Fail(const std::string& why);
   bool LetGo(const base::DeadLetter& of);
   void KeyIsDone();
@@ -211,8 +213,7 @@ class DeadLetters {
   const Destinations destinations_;
 
   absl::flat_hash_map<base::ParkedKeyId, ParkedKey> keys_;
-  // To be written, with the key that each is parked with.
-  std::map<delivery::Sequence, std::optional<base::ParkedKeyId>> waiting_;
+  std::map<delivery::Sequence, WaitingRow> waiting_;  // to be written
   std::optional<Release> release_;
   std::vector<DeadLetterDiscard> discards_;
 
@@ -223,6 +224,7 @@ class DeadLetters {
   std::uint64_t open_rows_ = 0;
   std::uint64_t written_rows_ = 0;
   std::string trouble_;
+  base::Lsn confirmable_;
 
   bool asked_ = false;  // a request is under way
   DeadLetterRequest::Kind asked_kind_ = DeadLetterRequest::Kind::kLoad;

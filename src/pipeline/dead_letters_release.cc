@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "envelope/dead_letter.h"
+#include "envelope/position.h"
 #include "outbox/message_mapper.h"
 #include "pipeline/dead_letters.h"
 
@@ -144,6 +145,12 @@ bool DeadLetters::IsToBeSent(const DeadLetterReply& reply) const {
   using Decision = DeadLetter::Decision;
   return !reply.rows.empty() && !reply.rows.front().discard() &&
          (reply.rows.front().retry() || release_->rows.front().decision == Decision::kNone);
+}
+
+// Where its event comes again after a restart, only the row says that it was sent.
+bool DeadLetters::MayComeAgain(const DeadLetter& row) const {
+  const auto position = envelope::Position::Parse(row.position);
+  return position.ok() && position->commit_lsn >= confirmable_;
 }
 
 // Since the row was read, or offered to the sink, somebody may have decided otherwise.

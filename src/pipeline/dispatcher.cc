@@ -299,9 +299,8 @@ void Dispatcher::Poll(base::Now now) {
   if (phase_ == Phase::kWaiting && now.mono >= reopen_at_) {
     Open(next_mode_);
   }
-  if (dead_letters_->recalled() && open()) {
-    ++counters_->producers_after_recall;
-    EndSession(mode());
+  if (dead_letters_->recalled()) {
+    OfferAgain();
   }
   const bool done = only_held() && !dead_letters_->needs_answer();
   if (phase_ == Phase::kOneAtATime && !halt_at_ && (done || now.mono >= report_by_)) {
@@ -444,6 +443,13 @@ void Dispatcher::OnSessionFailed(const delivery::Failure&) {
 void Dispatcher::OnProducerOutgrown() {
   if (open()) {
     ++counters_->producers_for_settings;
+    EndSession(mode());
+  }
+}
+
+void Dispatcher::OfferAgain() {
+  if (open()) {
+    ++counters_->producers_after_recall;
     EndSession(mode());
   }
 }

@@ -88,6 +88,9 @@ class Dispatcher : private delivery::SinkListener {
   // Serves reports and timers.
   void Poll(base::Now now);
 
+  // By a new session: events that were dead letters, or a record that is not to be sent, are so no longer.
+  void OfferAgain();
+
   // Ends the session for good. idle() follows.
   void ShutDown();
 

@@ -73,9 +73,9 @@ void DeadLetters::CheckInvariants() const {
       CHECK(key.waiting > 0 || key.open || !loaded_) << "a key is parked for nothing";
       CHECK_LE(key.settle_below, tracker_->next_sequence());
     }
-    CHECK_EQ(waiting, static_cast<std::size_t>(
-                          std::count_if(waiting_.begin(), waiting_.end(),
-                                        [](const auto& each) { return each.second.has_value(); })));
+    CHECK_EQ(waiting, static_cast<std::size_t>(std::count_if(
+                          waiting_.begin(), waiting_.end(),
+                          [](const auto& each) { return each.second.key.has_value(); })));
   }
   CHECK(waiting_.empty() || waiting_.begin()->first >= tracker_->oldest_unsettled());
   CHECK(waiting_.empty() || waiting_.rbegin()->first < tracker_->next_sequence());

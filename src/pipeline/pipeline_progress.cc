@@ -17,11 +17,17 @@ bool Pipeline::Drained() const {
 }
 
 void Pipeline::OnDeadLetterReply(DeadLetterReply reply, base::Now now) {
-  std::vector<delivery::Sequence> written;
-  std::optional<Halt> halt = dead_letters_.OnReply(std::move(reply), now, &written);
-  for (const delivery::Sequence sequence : written) {
+  DeadLetters::Outcome outcome;
+  std::optional<Halt> halt = dead_letters_.OnReply(std::move(reply), now, &outcome);
+  for (const delivery::Sequence sequence : outcome.written) {
     undeliverables_.OnWritten(sequence);
     counters_.last_delivered_at = now.wall;
+  }
+  for (const delivery::Sequence sequence : outcome.given_back) {
+    undeliverables_.GiveBack(sequence);
+  }
+  if (!outcome.given_back.empty()) {
+    dispatcher_.OfferAgain();
   }
   if (!dead_letters_.trouble().empty()) {
     last_error_ = dead_letters_.trouble();
@@ -43,6 +49,7 @@ void Pipeline::CheckProgress(base::Now now) {
   intake_.Settle(tracker_.safe_lsn());
   keeper_.Tick(tracker_.safe_lsn(), dead_letters_.written_rows(), reply_wanted_ || Drained(), now);
   reply_wanted_ = false;
+  dead_letters_.OnConfirmable(confirmable());
   dead_letters_.Tick(now);
   dispatcher_.SubmitOwn(now);
   if (phase_ != Phase::kStreaming) {

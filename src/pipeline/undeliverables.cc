@@ -165,9 +165,13 @@ std::optional<Halt> Undeliverables::Follow(delivery::Sequence sequence) {
     Skip(sequence, row);
     return std::nullopt;
   }
-  dead_letters_->Add(sequence, entry.record.topic, *entry.record.key);
+  dead_letters_->Add(sequence, entry.record.topic, *entry.record.key, /*follows=*/true);
   tracker_->SetForm(sequence, Tracker::Form::kParked);
   return std::nullopt;
+}
+
+void Undeliverables::GiveBack(delivery::Sequence sequence) {
+  tracker_->SetForm(sequence, Tracker::Form::kEvent);
 }
 
 std::optional<Halt> Undeliverables::Full(const DeadLetter& row,

@@ -78,6 +78,9 @@ class Undeliverables {
   // The event's key is parked: it becomes a row, too. Nothing = decided.
   std::optional<Halt> Follow(delivery::Sequence sequence);
 
+  // It is not parked after all, and is to be offered again.
+  void GiveBack(delivery::Sequence sequence);
+
   // Of a dead letter that is to be written.
   base::DeadLetter RowOf(delivery::Sequence sequence) const;
   // Its row is committed.

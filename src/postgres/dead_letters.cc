@@ -244,17 +244,16 @@ std::size_t DeadLetterTable::BytesOf(const DeadLetter& row) {
   return bytes;
 }
 
-absl::StatusOr<bool> DeadLetterTable::Delivered(std::int64_t seq, bool elsewhere) {
+absl::StatusOr<bool> DeadLetterTable::Delivered(std::int64_t seq, bool keep) {
   // Whatever was decided while its record was on its way. A discard may have closed it.
   ASSIGN_OR_RETURN(
       const std::vector<Row> closed,
-      Query(elsewhere
-                ? absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() "
-                                  "WHERE %s%sAND seq = $2::bigint RETURNING true",
-                                  kOurs, kOpen)
-                : absl::StrFormat("DELETE FROM walpost.dead_letters WHERE %sAND seq = $2::bigint "
-                                  "RETURNING closed_at IS NULL",
-                                  kOurs),
+      Query(keep ? absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() "
+                                   "WHERE %s%sAND seq = $2::bigint RETURNING true",
+                                   kOurs, kOpen)
+                 : absl::StrFormat("DELETE FROM walpost.dead_letters WHERE %sAND seq = $2::bigint "
+                                   "RETURNING closed_at IS NULL",
+                                   kOurs),
             {pipeline_, std::to_string(seq)}));
   return !closed.empty() && closed.at(0).at(0) == "t";
 }

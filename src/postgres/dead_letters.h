@@ -49,13 +49,15 @@ class DeadLetterTable {
   absl::Status LimitStatements();
 
   struct Inserted {
-    std::vector<bool> open;     // of each row: one that was there already may have been discarded
-    std::uint64_t written = 0;  // as Written::rows
+    std::vector<base::DeadLetterState> states;  // of each row, as it is now
+    std::uint64_t written = 0;                  // as Written::rows
   };
 
   // --- What `run` does ---
   // In this order, in one statement where the database has all their characters.
-  absl::StatusOr<Inserted> Insert(const std::vector<base::DeadLetter>& rows);
+  // `only_known`: rows that are only looked for; empty = none.
+  absl::StatusOr<Inserted> Insert(const std::vector<base::DeadLetter>& rows,
+                                  const std::vector<bool>& only_known = {});
 
   struct Written {
     std::uint64_t rows = 0;  // that the pipeline ever wrote: never less than before in one history
@@ -80,9 +82,9 @@ class DeadLetterTable {
   static std::size_t BytesOf(const base::DeadLetter& row);
   // None: it is closed. Not `whole`: without the record.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadRow(std::int64_t seq, bool whole);
-  // One that was sent `elsewhere` stays to be looked at.
+  // `keep`: it stays, closed.
   // True: it was open until now.
-  absl::StatusOr<bool> Delivered(std::int64_t seq, bool elsewhere);
+  absl::StatusOr<bool> Delivered(std::int64_t seq, bool keep);
   // False: it is to be discarded no more, or was closed.
   absl::StatusOr<bool> Discarded(std::int64_t seq);
   // Those rows that a decision about the key is about. Later ones are to be sent: those behind the last
@@ -121,6 +123,7 @@ class DeadLetterTable {
   absl::StatusOr<bool> DiscardKey(const std::string& topic, const std::string& key,
                                   std::int64_t after);
   absl::StatusOr<std::uint64_t> InsertOneByOne(const std::vector<base::DeadLetter>& rows);
+  absl::StatusOr<std::uint64_t> Write(const std::vector<base::DeadLetter>& rows);
   absl::StatusOr<std::uint64_t> InsertAs(const std::vector<base::DeadLetter>& rows, bool ascii);
   absl::StatusOr<std::vector<base::DeadLetter>> Select(const std::string& rest,
                                                        const std::vector<Cell>& parameters,

@@ -78,32 +78,47 @@ absl::StatusOr<std::uint64_t> DeadLetterTable::InsertOneByOne(const std::vector<
   return written;
 }
 
-absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
-    const std::vector<DeadLetter>& rows) {
+absl::StatusOr<std::uint64_t> DeadLetterTable::Write(const std::vector<DeadLetter>& rows) {
+  if (rows.empty()) {
+    ASSIGN_OR_RETURN(const Written written, CountWritten());
+    return written.rows;
+  }
   absl::StatusOr<std::uint64_t> written = InsertAs(rows, /*ascii=*/false);
   if (!written.ok() && LacksCharacter()) {
     written = InsertOneByOne(rows);
   }
-  if (!written.ok()) {
-    return NotUsable(written.status(), connection_);
+  return written.ok() ? written : NotUsable(written.status(), connection_);
+}
+
+absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
+    const std::vector<DeadLetter>& rows, const std::vector<bool>& only_known) {
+  std::vector<DeadLetter> to_write;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (only_known.empty() || !only_known[i]) {
+      to_write.push_back(rows[i]);
+    }
   }
+  Inserted inserted;
+  ASSIGN_OR_RETURN(inserted.written, Write(to_write));
   std::vector<std::string> positions;
   for (const DeadLetter& row : rows) {
     positions.push_back(row.position);
   }
-  ASSIGN_OR_RETURN(const std::vector<Row> closed,
-                   Query("SELECT position, event_id FROM walpost.dead_letters WHERE pipeline = $1 "
-                         "AND position = ANY ($2::text[]) AND closed_at IS NOT NULL",
+  ASSIGN_OR_RETURN(const std::vector<Row> there,
+                   Query("SELECT position, event_id, closed_at IS NULL, parked FROM "
+                         "walpost.dead_letters WHERE pipeline = $1 AND position = ANY ($2::text[])",
                          {pipeline_, Array(positions)}));
-  Inserted inserted;
-  inserted.written = *written;
   for (const DeadLetter& row : rows) {
     const auto id = [&row](bool ascii) {
       return Text(row.event_id, DeadLetter::kTextBytesMax, ascii);
     };
-    inserted.open.push_back(std::none_of(closed.begin(), closed.end(), [&](const Row& each) {
+    const auto found = std::find_if(there.begin(), there.end(), [&](const Row& each) {
       return each.at(0) == row.position && (each.at(1) == id(false) || each.at(1) == id(true));
-    }));
+    });
+    inserted.states.push_back(found == there.end() ? base::DeadLetterState::kNone
+                              : found->at(2) == "t" && (!row.parked || found->at(3) == "t")
+                                  ? base::DeadLetterState::kOpen
+                                  : base::DeadLetterState::kClosed);
   }
   return inserted;
 }

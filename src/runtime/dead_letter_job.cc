@@ -63,8 +63,8 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
   switch (request.kind) {
     case Kind::kInsert: {
       ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Inserted inserted,
-                       table_->Insert(request.rows));
-      reply->open = inserted.open;
+                       table_->Insert(request.rows, request.only_known));
+      reply->states = inserted.states;
       reply->written = inserted.written;
       break;
     }
@@ -116,7 +116,7 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       break;
     }
     case Kind::kDelivered: {
-      ASSIGN_OR_RETURN(const bool was_open, table_->Delivered(request.seq, request.elsewhere));
+      ASSIGN_OR_RETURN(const bool was_open, table_->Delivered(request.seq, request.keep));
       gone = was_open ? 1 : 0;
       break;
     }
@@ -160,7 +160,7 @@ void DeadLetterJob::PublishToTopic(const DeadLetterStore& store, const DeadLette
   }
   std::vector<base::DeadLetter> rows;
   for (std::size_t i = 0; i < request.rows.size(); ++i) {
-    if (reply.open.at(i)) {
+    if (reply.states.at(i) == base::DeadLetterState::kOpen) {
       rows.push_back(request.rows[i]);
     }
   }

@@ -351,3 +351,62 @@ def test_a_large_dead_letter_is_written_and_read_over_a_slow_line(make_pipeline,
         assert [message.value() for message in kafka.read_all(p.name)] == values
     finally:
         slow.close()
+
+
+WAITS = {"unknown_topic_wait": "10min", "shutdown_timeout": "1s"}
+
+
+def held_back(make_pipeline, kafka, policy):
+    """A pipeline with an event that waits for its topic, so that all behind it comes again with each start; and one that is undeliverable."""
+    p = make_pipeline(create_topic=False, config={"delivery": {"on_undeliverable": policy, **WAITS}})
+    kafka.create_topic(p.name, 1)
+    p.start()
+    p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
+    p.insert(1, 1, topic=f"missing-{p.name}")
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers) VALUES (%s, 'key-0', 'Bad', '{\"walpost-x\": \"1\"}')", p.name)
+    return p
+
+
+def open_rows(p):
+    return p.execute("SELECT count(*) FROM walpost.dead_letters WHERE closed_at IS NULL")[0][0]
+
+
+def goes_on(p, sent):
+    """After a start in which all of it has come again, the key's next events arrive, and nothing is a dead letter."""
+    p.insert(8, 9, keys=1)
+    servers.wait_for(lambda: len({record.id for record in p.records()}) == sent + 2 or open_rows(p), 60, "the newest events")
+    assert open_rows(p) == 0 and len({record.id for record in p.records()}) == sent + 2
+
+
+def test_key_that_was_discarded_is_not_parked_again_by_what_comes_again(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka, "park")
+    p.insert(2, 4, keys=1)
+    servers.wait_for(lambda: open_rows(p) == 4, 60, "the key to be parked")
+    p.walpost.verb("dlq", "discard", "--key", "key-0", "--yes", "--wait", "60s")
+    p.insert(5, 7, keys=1)
+    servers.wait_for(lambda: len(p.records()) == 3, 60, "later events of the key")
+    p.walpost.stop()
+    p.walpost.start()
+    goes_on(p, 3)
+
+
+def test_event_that_was_sent_again_is_no_dead_letter_when_it_comes_again(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka, "park")
+    p.insert(2, 4, keys=1)
+    servers.wait_for(lambda: open_rows(p) == 4, 60, "the key to be parked")
+    p.execute("UPDATE outbox.events SET headers = '{}' WHERE event_type = 'Bad'")
+    p.walpost.verb("dlq", "retry", "--key", "key-0", "--wait", "60s")
+    assert len(p.records()) == 4
+    p.walpost.stop()
+    p.walpost.start()
+    goes_on(p, 4)
+
+
+def test_dead_letter_of_before_parks_no_key_under_a_new_policy(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka, "dead_letter")
+    servers.wait_for(lambda: open_rows(p) == 1, 60, "the dead letter")
+    p.walpost.stop()
+    p.walpost = p.another(config={"delivery": {"on_undeliverable": "park", **WAITS}})
+    p.walpost.start()
+    p.walpost.verb("dlq", "discard", "--all-undecided", "--yes", "--wait", "60s")
+    goes_on(p, 0)

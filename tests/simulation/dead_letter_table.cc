@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "envelope/dead_letter.h"
 #include "violation.h"
 
 namespace walpost::simulation {
@@ -40,12 +41,27 @@ void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
                              pipeline::DeadLetterReply* reply) {
   Require(!request.rows.empty() && request.rows.size() <= pipeline::DeadLetters::kInsertRowsMax,
           "%u rows at once", request.rows.size());
-  for (const DeadLetter& row : request.rows) {
+  for (std::size_t i = 0; i < request.rows.size(); ++i) {
+    const DeadLetter& row = request.rows[i];
     const auto there = std::find_if(rows_.begin(), rows_.end(), [&](const DeadLetter& each) {
       return each.position == row.position && each.event_id == row.event_id;
     });
-    reply->open.push_back(there == rows_.end() || !there->closed);
-    if (there == rows_.end()) {
+    if (there != rows_.end()) {
+      const bool open = !there->closed && (!row.parked || there->parked);
+      reply->states.push_back(open ? base::DeadLetterState::kOpen : base::DeadLetterState::kClosed);
+    } else if (request.only_known.at(i)) {
+      reply->states.push_back(base::DeadLetterState::kNone);
+    } else {
+      Require(row.reason != envelope::kKeyParked ||
+                  released_.contains({row.topic, row.key.value_or("")}) ||
+                  std::any_of(rows_.begin(), rows_.end(),
+                              [&](const DeadLetter& each) {
+                                return IsOfKey(each, row.topic, row.key.value_or(""));
+                              }),
+              "event %s is parked behind nothing", row.event_id);
+      Require(!sent_.contains({row.position, row.event_id}),
+              "event %s was sent, and is a dead letter again", row.event_id);
+      reply->states.push_back(base::DeadLetterState::kOpen);
       rows_.push_back(row);
       rows_.back().seq = next_seq_++;
       ++open_rows_;
@@ -72,7 +88,7 @@ void DeadLetterTable::Read(const pipeline::DeadLetterRequest& request,
   reply->at_end = true;
 }
 
-// What is closed stays; what was sent goes.
+// What is closed stays.
 void DeadLetterTable::Close(DeadLetter* row) {
   row->closed = true;
   --open_rows_;
@@ -119,6 +135,11 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
   pipeline::DeadLetterReply reply;
   reply.id = request.id;
   const auto found = Find(request.seq);
+  if (request.kind == Kind::kLoad) {
+    released_.clear();
+  } else if (request.of_key) {
+    released_.emplace(request.topic, request.key);
+  }
   switch (request.kind) {
     case Kind::kInsert:
       Insert(request, &reply);
@@ -155,8 +176,13 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
     case Kind::kDelivered:
       if (found != rows_.end()) {
         judge_->OnRowDelivered(*found);
-        rows_.erase(found);
+        sent_.emplace(found->position, found->event_id);
         --open_rows_;
+        if (request.keep) {
+          found->closed = true;
+        } else {
+          rows_.erase(found);
+        }
       }
       break;
     case Kind::kFailed:

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/dead_letter.h"
@@ -27,6 +29,9 @@ class DeadLetterTable {
   // Until the next call of anything else.
   std::vector<const base::DeadLetter*> Open() const;
 
+  // An operator goes on at an earlier position: what was sent comes again, and nothing is known of it.
+  void ForgetSent() { sent_.clear(); }
+
   std::size_t open_rows() const { return open_rows_; }
 
  private:
@@ -44,6 +49,9 @@ class DeadLetterTable {
   std::uint64_t written_ = 0;
   std::int64_t next_seq_ = 1;
   std::vector<std::int64_t> decided_;  // in the order of the decisions
+  // By topic and key, since walpost last read what is parked. Whatever is written behind those is sent, too.
+  std::set<std::pair<std::string, std::string>> released_;
+  std::set<std::pair<std::string, std::string>> sent_;  // by position and id
 };
 
 }  // namespace walpost::simulation

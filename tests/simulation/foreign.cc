@@ -434,6 +434,7 @@ void Simulation::SeeToForeignHands() {
   kafka_.progress().Append(progress);
   judge_.OnAdopted(progress.end_lsn);
   foreign_ = Foreign();
+  dead_letters_.ForgetSent();
   Trace("the operator goes on at", progress.end_lsn.ToString());
   if (server_state_ == ServerState::kUp && Happens(Fault::set_back, 300)) {
     SetBack();  // to before the decision, of which the server's log shows nothing

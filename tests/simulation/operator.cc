@@ -78,11 +78,16 @@ void Simulation::AnswerDeadLetters() {
   pipeline_->OnDeadLetterReply(reply, now_);
   // Of a connection that has ended it takes nothing.
   if (const std::uint64_t more = RowsKnown() - known; more > 0) {
-    Require(reply.status.ok() && more == statement.request.rows.size(),
-            "%u rows are counted, of %u that were written", more, statement.request.rows.size());
+    const auto none =
+        std::count(reply.states.begin(), reply.states.end(), base::DeadLetterState::kNone);
+    Require(reply.status.ok() && more + static_cast<std::uint64_t>(none) == reply.states.size(),
+            "%u rows are counted, of %u of which %d are not there", more, reply.states.size(),
+            none);
     rows_written_ += more;
-    for (const DeadLetter& row : statement.request.rows) {
-      judge_.OnInserted(row);
+    for (std::size_t i = 0; i < reply.states.size(); ++i) {
+      if (reply.states[i] != base::DeadLetterState::kNone) {
+        judge_.OnInserted(statement.request.rows[i]);
+      }
     }
   }
   dead_letters_unusable_ = dead_letters_unusable_ || absl::IsNotFound(reply.status);

@@ -26,12 +26,19 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
   });
   switch (request.kind) {
     case Kind::kInsert:
-      for (const DeadLetter& row : request.rows) {
+      for (std::size_t i = 0; i < request.rows.size(); ++i) {
+        const DeadLetter& row = request.rows[i];
         const auto there = std::find_if(rows.begin(), rows.end(), [&](const DeadLetter& each) {
           return each.position == row.position && each.event_id == row.event_id;
         });
-        reply.open.push_back(there == rows.end() || !there->closed);
-        if (there == rows.end()) {
+        if (there != rows.end()) {
+          const bool open = !there->closed && (!row.parked || there->parked);
+          reply.states.push_back(open ? base::DeadLetterState::kOpen
+                                      : base::DeadLetterState::kClosed);
+        } else if (request.only_known.at(i)) {
+          reply.states.push_back(base::DeadLetterState::kNone);
+        } else {
+          reply.states.push_back(base::DeadLetterState::kOpen);
           rows.push_back(row);
           rows.back().seq = next_seq_++;
           ++written;
@@ -74,7 +81,9 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       }
       break;
     case Kind::kDelivered:
-      if (found != rows.end()) {
+      if (found != rows.end() && request.keep) {
+        found->closed = true;
+      } else if (found != rows.end()) {
         rows.erase(found);
       }
       break;

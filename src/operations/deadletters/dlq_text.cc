@@ -25,7 +25,7 @@ std::string StateName(const base::DeadLetter& row) {
     return "foreign";
   }
   if (row.closed) {
-    return row.discard() ? "discarded" : "sent_elsewhere";
+    return row.discard() ? "discarded" : row.send_to.empty() ? "delivered" : "sent_elsewhere";
   }
   return row.parked ? "parked" : "dead_letter";
 }

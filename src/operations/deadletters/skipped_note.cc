@@ -27,7 +27,7 @@ absl::StatusOr<bool> NoteSkipped(const PipelineSettings& options, const std::str
   row.position = position;
   row.truncated_bytes = 0;
   ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Inserted inserted, table->Insert({row}));
-  if (!inserted.open.at(0)) {
+  if (inserted.states.at(0) != base::DeadLetterState::kOpen) {
     // That of an attempt that failed, which somebody has discarded since: this one needs its own.
     row.position.clear();
     RETURN_IF_ERROR(table->Insert({row}).status());

@@ -262,7 +262,10 @@ absl::Status Reconciliation::DeadLetters(const PipelineSettings& pipeline) {
     entry.number = static_cast<std::uint64_t>(row.seq);
     entry.position = Position::Parse(row.position).value_or(Position());
     entry.destination = entries::DestinationOf(row.topic, row.key);
-    return row.foreign ? absl::OkStatus() : ids_.Add(IdOf(row.event_id).text, BytesOf(entry));
+    // What was sent to its own topic is there.
+    const bool delivered = row.closed && !row.discard() && row.send_to.empty();
+    return row.foreign || delivered ? absl::OkStatus()
+                                    : ids_.Add(IdOf(row.event_id).text, BytesOf(entry));
   });
 }
 

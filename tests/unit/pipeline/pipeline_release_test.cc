@@ -232,7 +232,7 @@ TEST_F(ParkTest, EventsAtLowerPositionsThanThoseParkedBeforeAreReleasedToo) {
   Look();
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a1", "a2", "a3", "a4"));
-  EXPECT_THAT(Rows(), IsEmpty());
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2")) << "which may come again";
 }
 
 TEST_F(ParkTest, TopicWhoseLimitWasJustRaisedIsAskedAgainBeforeTheRetryFails) {

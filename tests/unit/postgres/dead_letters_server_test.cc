@@ -71,7 +71,11 @@ class DeadLettersServerTest : public ::testing::Test {
   std::vector<bool> InsertOk(const std::vector<DeadLetter>& rows) {
     auto inserted = table_->Insert(rows);
     EXPECT_TRUE(inserted.ok()) << inserted.status();
-    return inserted->open;
+    std::vector<bool> open;
+    for (const base::DeadLetterState state : inserted->states) {
+      open.push_back(state == base::DeadLetterState::kOpen);
+    }
+    return open;
   }
 
   std::vector<std::string> PositionsOf(const std::string& key) {

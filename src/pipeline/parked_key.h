@@ -1,0 +1,30 @@
+// ParkedKey, WaitingRow - a key of which no event may overtake those in walpost.dead_letters, and an event
+// that is to become a row there.
+// Why: internal to DeadLetters.
+// Thread: values.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "base/dead_letter.h"
+#include "delivery/sink.h"
+
+namespace walpost::pipeline {
+
+struct ParkedKey {
+  delivery::Sequence first_sequence = 0;  // of ours that is parked; 0 = read from the table
+  // Events of its topic before here were on their way when it was parked.
+  delivery::Sequence settle_below = 0;
+  mutable delivery::Sequence settled_to = 0;  // below here they are known to be
+  std::size_t waiting = 0;                    // events of it that are to be written
+  bool open = false;                          // the table has rows of it
+  bool seen = false;                          // since the connection was made
+};
+
+struct WaitingRow {
+  std::optional<base::ParkedKeyId> key;  // that it is parked with
+  bool follows = false;                  // nothing is known to be wrong with it
+};
+
+}  // namespace walpost::pipeline
