@@ -112,7 +112,8 @@ struct Fingerprint {
   }
 };
 
-// Identifies a committed transaction: no other transaction, in any history, has the same values.
+// Identifies a committed transaction: no other transaction, in any history, has the same values. But for
+// one that came through logical replication: its time is the origin's.
 struct CommittedTransaction {
   Lsn commit_lsn;
   Xid xid;

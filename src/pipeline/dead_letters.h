@@ -65,8 +65,7 @@ class DeadLetters {
   // when progress was; a server that has fewer was set back.
   void OnConnected(bool may_be_open, std::uint64_t remembered);
   void Forget();
-  // The tracker gave up everything that was to be written.
-  void GiveUp();
+  void GiveUp();  // the tracker gave up everything that was to be written
 
   // It is known which keys are parked.
   bool loaded() const { return loaded_; }

@@ -192,11 +192,8 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
 }
 
 bool Dispatcher::IsOffered(delivery::Sequence sequence) const {
-  if (sequence < tracker_->oldest_unsettled()) {
-    return false;
-  }
-  const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
-  return !entry.settled && entry.form == delivery::Tracker::Form::kEvent;
+  return sequence >= tracker_->oldest_unsettled() && !tracker_->entry(sequence).settled &&
+         tracker_->entry(sequence).form == delivery::Tracker::Form::kEvent;
 }
 
 // An event of a parked key becomes a dead letter, and waits while its key is just being released.
