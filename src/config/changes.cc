@@ -11,14 +11,6 @@
 namespace walpost::config {
 namespace {
 
-// How the world is reached, and how much is logged.
-bool MayChange(const std::string& path) {
-  return path == "log.level" || path == "source.conninfo" || path == "http.token" ||
-         path == "security.require_encryption" || path == "delivery.dead_letter_conninfo" ||
-         path.rfind("sink.kafka.properties", 0) == 0 || path == "schema_registry" ||
-         (path.rfind("schema_registry.", 0) == 0 && path != "schema_registry.refresh");
-}
-
 // A list is one value; what is on one side only is a node that is not defined.
 void Compare(const YAML::Node& before, const YAML::Node& now, const std::string& path,
              std::vector<std::string>* changed) {
@@ -35,7 +27,7 @@ void Compare(const YAML::Node& before, const YAML::Node& now, const std::string&
     return;
   }
   const auto text = [](const YAML::Node& node) { return node ? YAML::Dump(node) : std::string(); };
-  if (text(before) != text(now) && !MayChange(path)) {
+  if (text(before) != text(now)) {
     changed->push_back(path);
   }
 }
@@ -44,7 +36,13 @@ void Compare(const YAML::Node& before, const YAML::Node& now, const std::string&
 
 std::vector<std::string> KeysThatNeedRestart(const Config& before, const Config& now) {
   std::vector<std::string> changed;
-  Compare(YAML::Load(ShowToCompare(before)), YAML::Load(ShowToCompare(now)), "", &changed);
+  Compare(YAML::Load(ShowToCompare(InForce(before, now))), YAML::Load(ShowToCompare(now)), "",
+          &changed);
+  std::erase_if(changed, [&](const std::string& path) {
+    // What is left of them follows from other keys. A registry that was not there is taken.
+    return path.rfind("sink.kafka.properties", 0) == 0 ||
+           (path == "schema_registry.refresh" && before.run.registry.urls.empty());
+  });
   // What is shown as *** looks the same before and after.
   const auto headers = [](const Config& config) {
     std::vector<std::vector<std::pair<std::string, std::string>>> all;
@@ -60,6 +58,7 @@ std::vector<std::string> KeysThatNeedRestart(const Config& before, const Config&
   return changed;
 }
 
+// How the world is reached, and how much is logged.
 Config InForce(const Config& before, const Config& now) {
   Config config = before;
   config.log_level = now.log_level;
