@@ -1,8 +1,6 @@
 #include "config/config.h"
 
 #include <algorithm>
-#include <cctype>
-#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -13,17 +11,19 @@
 #include "config/default_config.h"
 #include "config/document.h"
 #include "config/encryption.h"
+#include "config/keys.h"
 #include "config/messages.h"
 #include "config/outboxes.h"
 #include "config/reader.h"
 #include "config/schema_registry.h"
 #include "observe/http_access.h"
+#include "outbox/presets.h"
 #include "outbox/topic_template.h"
 
 namespace walpost::config {
 namespace {
 
-constexpr std::string_view kNotBuilt = "is not built yet";
+using Form = Key::Form;
 
 bool IsSlotName(std::string_view name) {
   return !name.empty() && name.size() <= 63 && std::all_of(name.begin(), name.end(), [](char c) {
@@ -33,16 +33,12 @@ bool IsSlotName(std::string_view name) {
 
 void ReadSource(MapReader reader, Config* config) {
   postgres::ConnectOptions& source = config->run.source;
-  reader.Text("conninfo", &source.conninfo);
+  constexpr std::size_t kMiB = std::size_t{1} << 20U;
+  reader.Text("conninfo", &source.conninfo, Form::kConninfo);
   reader.Text("slot", &source.slot);
   reader.Text("publication", &source.publication);
+  reader.Size("event_bytes_max", &config->run.pipeline.event_bytes_max, kMiB, 1024 * kMiB);
   reader.Duration("reconnect_interval", &config->run.pipeline.reconnect_interval);
-  std::size_t& event_bytes_max = config->run.pipeline.event_bytes_max;
-  constexpr std::size_t kMiB = std::size_t{1024} * 1024;
-  if (reader.Size("event_bytes_max", &event_bytes_max) &&
-      (event_bytes_max < kMiB || event_bytes_max > 1024 * kMiB)) {
-    reader.Problem("event_bytes_max", "must be between 1MiB and 1GiB");
-  }
   if (!IsSlotName(source.slot)) {
     reader.Problem(
         "slot",
@@ -57,7 +53,7 @@ void ReadSource(MapReader reader, Config* config) {
 
 void ReadProgressTopic(MapReader* reader, Config* config) {
   constexpr std::string_view kName = "{name}";
-  std::string topic = "walpost.progress.{name}";
+  std::string& topic = config->run.pipeline.progress_topic;
   reader->Text("progress_topic", &topic);
   if (const std::size_t at = topic.find(kName); at != std::string::npos) {
     // Two names may become one topic: the key of the records distinguishes them.
@@ -72,8 +68,6 @@ void ReadProgressTopic(MapReader* reader, Config* config) {
                                     "'.', '_' and '-', and {name} for the pipeline's name",
                                     topic));
   }
-  config->run.pipeline.name = config->run.name;
-  config->run.pipeline.progress_topic = topic;
 }
 
 // What walpost writes or reads itself is never an event's topic, and each of its topics is another.
@@ -106,44 +100,24 @@ void KeepOwnTopics(MapReader* delivery, Config* config) {
   keep(options.messages.topic, "messages", &options.messages.topics);
 }
 
-void ReadCount(MapReader* reader, const char* key, std::size_t* count) {
-  std::string text;
-  if (!reader->Text(key, &text)) {
-    return;
-  }
-  if (text.empty() || text.size() > 7 || !std::all_of(text.begin(), text.end(), ::isdigit) ||
-      std::stoi(text) < 1) {
-    reader->Problem(key, "must be a whole number from 1 to 9999999");
-    return;
-  }
-  *count = static_cast<std::size_t>(std::stoi(text));
-}
-
 void ReadDelivery(MapReader reader, Config* config) {
   pipeline::PipelineOptions& options = config->run.pipeline;
+  constexpr std::size_t kKiB = 1024;
   if (reader.Choice("mode", {"at_least_once", "exactly_once"}, 0) != 0) {
-    reader.Problem(
-        "mode",
-        absl::StrFormat("exactly_once %s; use at_least_once and drop repeats by id", kNotBuilt));
+    reader.Problem("mode",
+                   "exactly_once is not built yet; use at_least_once and drop repeats by id");
   }
-  options.on_undeliverable = static_cast<pipeline::OnUndeliverable>(
-      reader.Choice("on_undeliverable", {"halt", "dead_letter", "park", "skip"}, 0));
-  config->run.on_halt = reader.Choice("on_halt", {"wait", "exit"}, 0) == 0 ? runtime::OnHalt::kWait
-                                                                           : runtime::OnHalt::kExit;
-  reader.Duration("unknown_topic_wait", &options.unknown_topic_wait);
-  if (options.unknown_topic_wait > std::chrono::minutes(10)) {
-    reader.Problem("unknown_topic_wait", "must be 10min at most");
-  }
-  reader.Size("in_flight_bytes_max", &options.in_flight_bytes_max);
-  if (options.in_flight_bytes_max < 64 * 1024 || options.in_flight_bytes_max > std::size_t{4}
-                                                                                   << 30) {
-    reader.Problem("in_flight_bytes_max", "must be between 64KiB and 4GiB");
-  }
+  reader.Choice("on_undeliverable", {"halt", "dead_letter", "park", "skip"},
+                &options.on_undeliverable);
+  reader.Choice("on_halt", {"wait", "exit"}, &config->run.on_halt);
+  reader.Duration("unknown_topic_wait", &options.unknown_topic_wait, {}, std::chrono::minutes(10));
+  reader.Size("in_flight_bytes_max", &options.in_flight_bytes_max, 64 * kKiB,
+              4 * kKiB * kKiB * kKiB);
   reader.Duration("shutdown_timeout", &options.shutdown_timeout);
   ReadProgressTopic(&reader, config);
-  ReadCount(&reader, "dead_letters_max", &options.dead_letters_max);
-  ReadCount(&reader, "dead_letters_per_second", &options.dead_letters_per_second);
-  reader.Text("dead_letter_conninfo", &config->run.dead_letter_conninfo);
+  reader.Count("dead_letters_max", &options.dead_letters_max);
+  reader.Count("dead_letters_per_second", &options.dead_letters_per_second);
+  reader.Text("dead_letter_conninfo", &config->run.dead_letter_conninfo, Form::kConninfo);
   std::string& topic = config->run.dead_letter_topic;
   reader.Text("dead_letter_topic", &topic);
   if (!topic.empty() && !outbox::IsLegalTopic(topic)) {
@@ -219,17 +193,21 @@ void CheckFramings(MapReader* root, const Config& config) {
   check(pipeline.messages.encoder, "messages");
 }
 
+void ReadMonitor(MapReader reader, runtime::MonitorOptions* options) {
+  reader.Text("conninfo", &options->conninfo, Form::kConninfo);
+  reader.Duration("interval", &options->interval, std::chrono::seconds(1));
+  reader.Finish();
+}
+
 void ReadHttp(MapReader reader, observe::HttpOptions* options) {
   constexpr std::size_t kTokenMin = 16;
   constexpr std::size_t kTokenMax = 256;
   if (reader.Text("listen", &options->listen)) {
-    if (const auto addresses = observe::ParseListen(options->listen); !addresses.ok()) {
-      reader.Problem("listen", std::string(addresses.status().message()));
-    }
+    reader.Problem("listen", std::string(observe::ParseListen(options->listen).status().message()));
   }
-  reader.Names("hosts", &options->hosts);
+  reader.Names("hosts", &options->hosts, Form::kGivenList);
   const std::string& token = options->token;
-  if (reader.Text("token", &options->token) && !token.empty() &&
+  if (reader.Text("token", &options->token, Form::kSecret) && !token.empty() &&
       (token.size() < kTokenMin || token.size() > kTokenMax ||
        !std::all_of(token.begin(), token.end(), [](char c) { return c > 0x20 && c < 0x7f; }))) {
     // Not the value: it is shown.
@@ -241,25 +219,10 @@ void ReadHttp(MapReader reader, observe::HttpOptions* options) {
   reader.Finish();
 }
 
-void ReadRest(MapReader* root, Config* config) {
-  MapReader monitor = root->Map("monitor");
-  constexpr std::chrono::milliseconds kIntervalMin{1'000};
-  monitor.Text("conninfo", &config->run.monitor.conninfo);
-  if (monitor.Duration("interval", &config->run.monitor.interval) &&
-      config->run.monitor.interval < kIntervalMin) {
-    monitor.Problem("interval", "must be at least 1s");
-  }
-  monitor.Finish();
-
-  ReadHttp(root->Map("http"), &config->run.http);
-
-  MapReader log = root->Map("log");
-  constexpr observe::Severity kLevels[] = {observe::Severity::kDebug, observe::Severity::kInfo,
-                                           observe::Severity::kWarning, observe::Severity::kError};
-  config->log_level = kLevels[log.Choice("level", {"debug", "info", "warning", "error"}, 1)];
-  config->log_format = log.Choice("format", {"text", "json"}, 0) == 0 ? observe::LogFormat::kText
-                                                                      : observe::LogFormat::kJson;
-  log.Finish();
+void ReadLog(MapReader reader, Config* config) {
+  reader.Choice("level", {"debug", "info", "warning", "error"}, &config->log_level);
+  reader.Choice("format", {"text", "json"}, &config->log_format);
+  reader.Finish();
 }
 
 // A value may be cut into pieces before one of them is at fault.
@@ -276,6 +239,8 @@ std::string WithoutSecrets(std::string message, const std::vector<std::string>& 
 absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
                              const std::vector<std::string>& sets) {
   Config config;
+  config.run.pipeline.messages.topic = outbox::kDefaultTopic;
+  config.run.pipeline.progress_topic = "walpost.progress.{name}";
   ASSIGN_OR_RETURN(const YAML::Node document, LoadDocument(yaml, file, sets, &config.from_files));
   Problems problems{file, {}, {}};
   try {
@@ -291,13 +256,14 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
     if (config.run.name.empty()) {
       root.Problem("name", "must not be empty");
     }
+    config.run.pipeline.name = config.run.name;
     config.run.source.application_name = "walpost-" + config.run.name;
     config.run.pipeline.outboxes = ReadOutboxes(root.Child("outboxes"), &problems);
     for (const envelope::OutboxOptions& outbox : config.run.pipeline.outboxes) {
       config.run.source.tables.push_back(
           {outbox.table.schema, outbox.table.table, outbox::MappedColumns(outbox.table)});
     }
-    config.run.pipeline.messages = ReadMessages(root.Map("messages"));
+    ReadMessages(root.Map("messages"), &config.run.pipeline.messages);
     config.run.source.message_prefixes = config.run.pipeline.messages.prefixes;
     if (const YAML::Node outboxes = root.Child("outboxes");
         outboxes.IsSequence() && outboxes.size() == 0 &&
@@ -306,13 +272,16 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
                    "expected a list with at least one `- table: schema.table`, or "
                    "`messages.prefixes`");
     }
-    config.run.registry = ReadSchemaRegistry(root.Map("schema_registry"));
+    ReadSchemaRegistry(root.Map("schema_registry"), &config.run.registry);
     config.run.pipeline.schema_refresh = config.run.registry.refresh;
     CheckFramings(&root, config);
     ReadDelivery(root.Map("delivery"), &config);
     ReadKafka(root.Map("sink"), &config, &problems);
-    ReadRest(&root, &config);
-    ReadSecurity(root.Map("security"), &root, &config);
+    ReadMonitor(root.Map("monitor"), &config.run.monitor);
+    ReadHttp(root.Map("http"), &config.run.http);
+    ReadLog(root.Map("log"), &config);
+    ReadSecurity(root.Map("security"), &config);
+    CheckEncryption(&root, config);
     root.Finish();
   } catch (const YAML::Exception& error) {
     problems.lines.push_back(absl::StrFormat("%s: %s", file, error.what()));
@@ -325,6 +294,21 @@ absl::StatusOr<Config> Parse(const std::string& yaml, const std::string& file,
     config.warnings.push_back(WithoutSecrets(std::move(warning), config.from_files));
   }
   return config;
+}
+
+std::vector<Key> KeysOf(Config config) {
+  std::vector<Key> keys;
+  Problems none;  // nothing is read
+  MapReader root({}, "", &none, &keys);
+  ReadSource(root.Map("source"), &config);
+  ReadMessages(root.Map("messages"), &config.run.pipeline.messages);
+  ReadSchemaRegistry(root.Map("schema_registry"), &config.run.registry);
+  ReadDelivery(root.Map("delivery"), &config);
+  ReadMonitor(root.Map("monitor"), &config.run.monitor);
+  ReadHttp(root.Map("http"), &config.run.http);
+  ReadSecurity(root.Map("security"), &config);
+  ReadLog(root.Map("log"), &config);
+  return keys;
 }
 
 absl::StatusOr<Config> Load(const LoadOptions& options) {

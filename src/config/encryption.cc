@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "config/keys.h"
 #include "kafka/encryption.h"
 #include "postgres/conninfo.h"
 #include "postgres/encryption.h"
@@ -33,28 +34,27 @@ absl::Status CheckConninfo(const Config& config, const std::string& name,
                          : absl::InvalidArgumentError(absl::StrFormat("%s: %s", name, problem));
 }
 
-void ReadSecurity(MapReader reader, MapReader* root, Config* config) {
-  config->require_encryption = reader.Choice("require_encryption", {"false", "true"}, 0) == 1;
+void ReadSecurity(MapReader reader, Config* config) {
+  reader.Choice("require_encryption", {"false", "true"}, &config->require_encryption);
   reader.Finish();
-  if (!config->require_encryption) {
+}
+
+void CheckEncryption(MapReader* root, const Config& config) {
+  if (!config.require_encryption) {
     return;
   }
-  const std::pair<const char*, const std::string&> databases[] = {
-      {"source.conninfo", config->run.source.conninfo},
-      {"delivery.dead_letter_conninfo", config->run.dead_letter_conninfo},
-      {"monitor.conninfo", config->run.monitor.conninfo}};
-  for (const auto& [name, conninfo] : databases) {
-    const bool unused = conninfo.empty() && &conninfo != &config->run.source.conninfo;
-    if (const std::string why = unused ? "" : ProblemOf(conninfo); !why.empty()) {
-      root->Problem(name, why);
+  for (const Key& key : KeysOf(config)) {
+    if (key.form == Key::Form::kConninfo &&
+        (!key.words[0].empty() || key.path == "source.conninfo")) {  // else it is not used
+      root->Problem(key.path, ProblemOf(key.words[0]));
     }
   }
-  if (const std::string why = kafka::WhyMayBeClearText(config->run.kafka); !why.empty()) {
+  if (const std::string why = kafka::WhyMayBeClearText(config.run.kafka); !why.empty()) {
     root->Problem(
         "sink.kafka.properties",
         absl::StrFormat("%s %s: set security.protocol to SSL or SASL_SSL", kRequired, why));
   }
-  if (const std::string url = registry::ClearTextUrl(config->run.registry); !url.empty()) {
+  if (const std::string url = registry::ClearTextUrl(config.run.registry); !url.empty()) {
     root->Problem("schema_registry.url",
                   absl::StrFormat("%s %s is not: write https://", kRequired, url));
   }

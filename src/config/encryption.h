@@ -12,8 +12,10 @@
 
 namespace walpost::config {
 
-// After all else was read.
-void ReadSecurity(MapReader reader, MapReader* root, Config* config);
+void ReadSecurity(MapReader reader, Config* config);
+
+// After all was read.
+void CheckEncryption(MapReader* root, const Config& config);
 
 // Of one more conninfo, of a verb: `name` is its option.
 absl::Status CheckConninfo(const Config& config, const std::string& name,

@@ -6,7 +6,6 @@
 #include "absl/strings/str_format.h"
 #include "config/outboxes.h"
 #include "outbox/message_mapper.h"
-#include "outbox/presets.h"
 
 namespace walpost::config {
 namespace {
@@ -22,40 +21,37 @@ bool IsPrefix(const std::string& prefix) {
 
 }  // namespace
 
-pipeline::MessagesOptions ReadMessages(MapReader reader) {
-  pipeline::MessagesOptions messages;
-  messages.topic = outbox::kDefaultTopic;
-  reader.Names("prefixes", &messages.prefixes);
-  for (auto prefix = messages.prefixes.begin(); prefix != messages.prefixes.end(); ++prefix) {
+void ReadMessages(MapReader reader, pipeline::MessagesOptions* messages) {
+  reader.Names("prefixes", &messages->prefixes, Key::Form::kList);
+  for (auto prefix = messages->prefixes.begin(); prefix != messages->prefixes.end(); ++prefix) {
     if (!IsPrefix(*prefix)) {
       reader.Problem("prefixes", "a prefix has 1 to 200 bytes and no control characters");
     }
-    if (std::find(messages.prefixes.begin(), prefix, *prefix) != prefix) {
+    if (std::find(messages->prefixes.begin(), prefix, *prefix) != prefix) {
       reader.Problem("prefixes", absl::StrFormat("'%s' is listed twice", *prefix));
     }
   }
-  if (reader.Text("topic", &messages.topic)) {
-    if (const auto parsed = outbox::ParseMessageTopic(messages.topic); !parsed.ok()) {
+  if (reader.Text("topic", &messages->topic)) {
+    if (const auto parsed = outbox::ParseMessageTopic(messages->topic); !parsed.ok()) {
       reader.Problem("topic", std::string(parsed.status().message()));
     } else if (outbox::IsReservedTopic(parsed->Pattern())) {
-      reader.Problem("topic",
-                     absl::StrFormat("'%s' belongs to walpost or to Kafka itself", messages.topic));
+      reader.Problem(
+          "topic", absl::StrFormat("'%s' belongs to walpost or to Kafka itself", messages->topic));
     }
   }
   MapReader topics = reader.Map("topics");
-  ReadAllowed(&topics, &messages.topics);
+  ReadAllowed(&topics, &messages->topics);
   topics.Finish();
-  const auto parsed = outbox::ParseMessageTopic(messages.topic);
-  if (!messages.prefixes.empty() && messages.topics.allowed.empty() && parsed.ok() &&
+  const auto parsed = outbox::ParseMessageTopic(messages->topic);
+  if (!messages->prefixes.empty() && messages->topics.allowed.empty() && parsed.ok() &&
       outbox::AllowsAnyTopic(parsed->Pattern())) {
     reader.Problem("topics.allowed",
                    "any SQL role may emit, and each message names its topic: list the topics that "
                    "messages may name, such as [orders, \"shop.*\"], or [\"*\"] for any");
   }
-  messages.halts = reader.Choice("on_undeliverable", {"skip", "halt"}, 0) == 1;
-  ReadValue(reader.Map("value"), &messages.encoder);
+  reader.Choice("on_undeliverable", {"skip", "halt"}, &messages->halts);
+  ReadValue(reader.Map("value"), &messages->encoder);
   reader.Finish();
-  return messages;
 }
 
 }  // namespace walpost::config

@@ -6,6 +6,6 @@
 
 namespace walpost::config {
 
-pipeline::MessagesOptions ReadMessages(MapReader reader);
+void ReadMessages(MapReader reader, pipeline::MessagesOptions* messages);
 
 }  // namespace walpost::config

@@ -33,27 +33,8 @@ void ReadTable(MapReader* reader, outbox::TableOptions* table) {
 
 void ReadColumns(MapReader reader, outbox::TableOptions* table) {
   outbox::ColumnMapping* const columns = &table->columns;
-  const std::pair<const char*, outbox::ColumnNames*> fields[] = {
-      {"id", &columns->id},
-      {"key", &columns->key},
-      {"aggregate_type", &columns->aggregate_type},
-      {"type", &columns->type},
-      {"payload", &columns->payload},
-      {"content_type", &columns->content_type},
-      {"schema_name", &columns->schema_name},
-      {"headers", &columns->headers},
-      {"occurred_at", &columns->occurred_at},
-      {"traceparent", &columns->traceparent},
-      {"tracestate", &columns->tracestate},
-      {"baggage", &columns->baggage},
-      {"tracingspancontext", &columns->tracingspancontext},
-      {"topic", &columns->topic},
-      {"partition", &columns->partition},
-      {"timestamp", &columns->timestamp},
-      {"seq", &columns->seq},
-  };
-  for (const auto& [name, field] : fields) {
-    if (reader.Names(name, field) && !field->empty()) {
+  for (const auto& [name, field] : kColumnFields) {
+    if (reader.Names(name, &(columns->*field)) && !(columns->*field).empty()) {
       table->fields_named.emplace_back(name);
     }
   }
@@ -83,15 +64,18 @@ bool IsHeaderName(MapReader* reader, const std::string& name) {
   return true;
 }
 
-void ReadRecordHeaders(MapReader reader, const YAML::Node& map, outbox::TableOptions* table) {
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+// Header name to what it is made of.
+void ReadHeaders(MapReader reader, const YAML::Node& map, Pairs* headers) {
   if (!map.IsMap()) {
     return;
   }
   for (const auto& entry : map) {
-    std::string column;
+    std::string value;
     const std::string name = entry.first.Scalar();
-    if (reader.Text(name, &column) && IsHeaderName(&reader, name)) {
-      table->record_headers.emplace_back(name, column);
+    if (reader.Text(name, &value) && IsHeaderName(&reader, name)) {
+      headers->emplace_back(name, value);
     }
   }
 }
@@ -142,13 +126,12 @@ void ReadTopics(MapReader reader, outbox::TableOptions* table) {
   reader.Finish();
 }
 
-void ReadCloudEvents(MapReader reader, envelope::CloudEventOptions* options) {
-  using envelope::CloudEventMode;
-  const CloudEventMode modes[] = {CloudEventMode::kBinary, CloudEventMode::kStructuredProtobuf,
-                                  CloudEventMode::kStructuredJson};
-  options->mode =
-      modes[reader.Choice("mode", {"binary", "structured_protobuf", "structured_json"}, 0)];
-  if (reader.Text("source", &options->source) && !envelope::IsUriReference(options->source)) {
+void ReadCloudEvents(MapReader reader, envelope::EncoderOptions* encoder) {
+  envelope::CloudEventOptions* const options = &encoder->cloud_events;
+  reader.ShowOnlyIf(encoder->format == envelope::ValueFormat::kCloudEvents);
+  reader.Choice("mode", {"binary", "structured_protobuf", "structured_json"}, &options->mode);
+  if (reader.Text("source", &options->source, Key::Form::kGiven) &&
+      !envelope::IsUriReference(options->source)) {
     reader.Problem("source", absl::StrFormat("'%s' is no URI reference, such as "
                                              "https://shop.example/orders or /shop/orders",
                                              options->source));
@@ -225,9 +208,10 @@ envelope::OutboxOptions ReadOutbox(MapReader reader, Problems* problems) {
     }
   }
   ReadTopics(reader.Map("topics"), &outbox.table);
-  ReadRecordHeaders(reader.Map("record_headers"), reader.Child("record_headers"), &outbox.table);
-  ReadConstantHeaders(reader.Map("constant_headers"), reader.Child("constant_headers"),
-                      &outbox.encoder);
+  ReadHeaders(reader.Map("record_headers"), reader.Child("record_headers"),
+              &outbox.table.record_headers);
+  ReadHeaders(reader.Map("constant_headers"), reader.Child("constant_headers"),
+              &outbox.encoder.constant_headers);
   ReadValue(reader.Map("value"), &outbox.encoder);
   CheckHeaderNames(&reader, outbox);
   RequireAllowed(&reader, outbox.table);
@@ -269,34 +253,21 @@ void ReadAllowed(MapReader* topics, outbox::TopicOptions* options) {
 }
 
 void ReadValue(MapReader reader, envelope::EncoderOptions* encoder) {
-  using envelope::ValueFormat;
-  const std::vector<std::string> names = {"envelope", "raw", "cloudevents"};
-  const ValueFormat formats[] = {ValueFormat::kEnvelope, ValueFormat::kRaw,
-                                 ValueFormat::kCloudEvents};
-  const auto fallback = std::find(std::begin(formats), std::end(formats), encoder->format);
-  encoder->format = formats[reader.Choice(
-      "format", names, static_cast<std::size_t>(fallback - std::begin(formats)))];
-  const bool given = reader.Child("cloudevents").IsDefined();
-  if (given && encoder->format != ValueFormat::kCloudEvents) {
+  reader.Choice("format", {"envelope", "raw", "cloudevents"}, &encoder->format);
+  if (reader.Child("cloudevents").IsDefined() &&
+      encoder->format != envelope::ValueFormat::kCloudEvents) {
     reader.Problem("cloudevents", "has no effect without format: cloudevents");
   }
-  ReadCloudEvents(reader.Map("cloudevents"), &encoder->cloud_events);
+  ReadCloudEvents(reader.Map("cloudevents"), encoder);
   ReadFraming(reader.Map("schema_registry"), reader.Child("schema_registry").IsDefined(), encoder);
   reader.Finish();
 }
 
-void ReadConstantHeaders(MapReader reader, const YAML::Node& map,
-                         envelope::EncoderOptions* encoder) {
-  if (!map.IsMap()) {
-    return;
-  }
-  for (const auto& entry : map) {
-    std::string value;
-    const std::string name = entry.first.Scalar();
-    if (reader.Text(name, &value) && IsHeaderName(&reader, name)) {
-      encoder->constant_headers.emplace_back(name, value);
-    }
-  }
+std::vector<Key> ValueKeys(envelope::EncoderOptions encoder) {
+  std::vector<Key> keys;
+  Problems none;
+  ReadValue(MapReader({}, "value", &none, &keys), &encoder);
+  return keys;
 }
 
 std::vector<envelope::OutboxOptions> ReadOutboxes(const YAML::Node& list, Problems* problems) {

@@ -4,6 +4,7 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <utility>
 #include <vector>
 
 #include "config/reader.h"
@@ -20,8 +21,29 @@ void ReadAllowed(MapReader* topics, outbox::TopicOptions* options);
 // What `value` maps say, wherever events come from. Keeps in `encoder` what is not said.
 void ReadValue(MapReader reader, envelope::EncoderOptions* encoder);
 
-// `constant_headers`: header name to value.
-void ReadConstantHeaders(MapReader reader, const YAML::Node& map,
-                         envelope::EncoderOptions* encoder);
+// The keys to be shown below `value`.
+std::vector<Key> ValueKeys(envelope::EncoderOptions encoder);
+
+// The fields of `columns`.
+inline constexpr std::pair<const char*, outbox::ColumnNames outbox::ColumnMapping::*>
+    kColumnFields[] = {
+        {"id", &outbox::ColumnMapping::id},
+        {"key", &outbox::ColumnMapping::key},
+        {"aggregate_type", &outbox::ColumnMapping::aggregate_type},
+        {"type", &outbox::ColumnMapping::type},
+        {"payload", &outbox::ColumnMapping::payload},
+        {"content_type", &outbox::ColumnMapping::content_type},
+        {"schema_name", &outbox::ColumnMapping::schema_name},
+        {"headers", &outbox::ColumnMapping::headers},
+        {"occurred_at", &outbox::ColumnMapping::occurred_at},
+        {"traceparent", &outbox::ColumnMapping::traceparent},
+        {"tracestate", &outbox::ColumnMapping::tracestate},
+        {"baggage", &outbox::ColumnMapping::baggage},
+        {"tracingspancontext", &outbox::ColumnMapping::tracingspancontext},
+        {"topic", &outbox::ColumnMapping::topic},
+        {"partition", &outbox::ColumnMapping::partition},
+        {"timestamp", &outbox::ColumnMapping::timestamp},
+        {"seq", &outbox::ColumnMapping::seq},
+};
 
 }  // namespace walpost::config

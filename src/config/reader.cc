@@ -1,10 +1,12 @@
 #include "config/reader.h"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "config/document.h"
@@ -12,6 +14,8 @@
 
 namespace walpost::config {
 namespace {
+
+using std::chrono::milliseconds;
 
 // Longer ones do not fit into a clock of nanoseconds: a time far ahead would count as past.
 constexpr std::chrono::hours kDurationMax{24 * 365};
@@ -38,6 +42,18 @@ YAML::Node Lookup(const YAML::Node& map, const std::string& key) {
   return child.IsDefined() ? child : YAML::Node(YAML::NodeType::Undefined);
 }
 
+// What is wrong with it; empty = nothing.
+template <typename T, typename Format>
+std::string OutOfRange(T value, T min, T max, Format format) {
+  const bool limited = max != T{};
+  if (value >= min && (!limited || value <= max)) {
+    return "";
+  }
+  return !limited     ? "must be at least " + format(min)
+         : min == T{} ? absl::StrFormat("must be %s at most", format(max))
+                      : absl::StrFormat("must be between %s and %s", format(min), format(max));
+}
+
 }  // namespace
 
 std::string DidYouMean(std::string_view word, const std::vector<std::string>& choices) {
@@ -61,8 +77,8 @@ void Problems::Warn(const YAML::Node& node, std::string_view path, std::string_v
   warnings.push_back(absl::StrFormat("%s: %s: %s", Where(file, node), path, what));
 }
 
-MapReader::MapReader(YAML::Node node, std::string path, Problems* problems)
-    : node_(std::move(node)), path_(std::move(path)), problems_(problems) {
+MapReader::MapReader(YAML::Node node, std::string path, Problems* problems, std::vector<Key>* keys)
+    : node_(std::move(node)), path_(std::move(path)), problems_(problems), keys_(keys) {
   if (node_.IsDefined() && !node_.IsNull() && !node_.IsMap()) {
     problems_->Add(node_, path_, "expected a map of keys");
     node_.reset(YAML::Node(YAML::NodeType::Map));
@@ -78,10 +94,10 @@ YAML::Node MapReader::Child(const std::string& key) {
 }
 
 MapReader MapReader::Map(const std::string& key) {
-  return MapReader(Child(key), PathOf(key), problems_);
+  return MapReader(Child(key), PathOf(key), problems_, keys_);
 }
 
-bool MapReader::Text(const std::string& key, std::string* value) {
+bool MapReader::ReadText(const std::string& key, std::string* value) {
   const YAML::Node child = Child(key);
   if (!child.IsDefined()) {
     return false;
@@ -98,39 +114,57 @@ bool MapReader::Text(const std::string& key, std::string* value) {
   return true;
 }
 
-bool MapReader::Duration(const std::string& key, std::chrono::milliseconds* value) {
-  std::string text;
-  if (!Text(key, &text)) {
-    return false;
-  }
-  const auto parsed = ParseDuration(text);
-  if (!parsed.ok()) {
-    Problem(key, std::string(parsed.status().message()));
-    return false;
-  }
-  if (*parsed > kDurationMax) {
-    Problem(key, "must be 365d at most");
-    return false;
-  }
-  *value = *parsed;
-  return true;
+bool MapReader::Text(const std::string& key, std::string* value, Form form) {
+  const bool read = ReadText(key, value);
+  Note(key, form, {*value});
+  return read;
 }
 
-bool MapReader::Size(const std::string& key, std::size_t* value) {
+bool MapReader::Duration(const std::string& key, milliseconds* value, milliseconds min,
+                         milliseconds max) {
   std::string text;
-  if (!Text(key, &text)) {
-    return false;
+  bool read = ReadText(key, &text);
+  if (read) {
+    const auto parsed = ParseDuration(text);
+    read = parsed.ok() && *parsed <= kDurationMax;
+    *value = read ? *parsed : *value;
+    Problem(key, !parsed.ok() ? std::string(parsed.status().message())
+                 : !read      ? "must be 365d at most"
+                              : OutOfRange(*value, min, max, FormatDuration));
   }
-  const auto parsed = ParseSize(text);
-  if (!parsed.ok()) {
-    Problem(key, std::string(parsed.status().message()));
-    return false;
-  }
-  *value = *parsed;
-  return true;
+  Note(key, Form::kText, {FormatDuration(*value)});
+  return read;
 }
 
-bool MapReader::Names(const std::string& key, std::vector<std::string>* value) {
+bool MapReader::Size(const std::string& key, std::size_t* value, std::size_t min, std::size_t max) {
+  std::string text;
+  bool read = ReadText(key, &text);
+  if (read) {
+    const auto parsed = ParseSize(text);
+    read = parsed.ok();
+    *value = read ? *parsed : *value;
+    Problem(key, !read ? std::string(parsed.status().message())
+                       : OutOfRange(*value, min, max, FormatSize));
+  }
+  Note(key, Form::kText, {FormatSize(*value)});
+  return read;
+}
+
+bool MapReader::Count(const std::string& key, std::size_t* value) {
+  std::string text;
+  int number = 0;
+  bool read = ReadText(key, &text);
+  if (read) {
+    read = text.size() <= 7 && std::all_of(text.begin(), text.end(), ::isdigit) &&
+           absl::SimpleAtoi(text, &number) && number > 0;
+    *value = read ? static_cast<std::size_t>(number) : *value;
+    Problem(key, read ? "" : "must be a whole number from 1 to 9999999");
+  }
+  Note(key, Form::kText, {std::to_string(*value)});
+  return read;
+}
+
+bool MapReader::ReadNames(const std::string& key, std::vector<std::string>* value) {
   const YAML::Node child = Child(key);
   if (!child.IsDefined()) {
     return false;
@@ -157,22 +191,38 @@ bool MapReader::Names(const std::string& key, std::vector<std::string>* value) {
   return true;
 }
 
+bool MapReader::Names(const std::string& key, std::vector<std::string>* value, Form form) {
+  const bool read = ReadNames(key, value);
+  Note(key, form, *value);
+  return read;
+}
+
 std::size_t MapReader::Choice(const std::string& key, const std::vector<std::string>& choices,
                               std::size_t fallback) {
-  std::string text;
-  if (!Text(key, &text)) {
-    return fallback;
-  }
-  const auto found = std::find(choices.begin(), choices.end(), text);
+  std::string text = choices[fallback];
+  ReadText(key, &text);
+  auto found = std::find(choices.begin(), choices.end(), text);
   if (found == choices.end()) {
     Problem(key, absl::StrFormat("'%s' is none of %s%s", text, absl::StrJoin(choices, ", "),
                                  DidYouMean(text, choices)));
-    return fallback;
+    found = choices.begin() + static_cast<std::ptrdiff_t>(fallback);
   }
+  Note(key, Form::kText, {*found});
   return static_cast<std::size_t>(found - choices.begin());
 }
 
+void MapReader::Note(const std::string& key, Form form, std::vector<std::string> words) {
+  const bool left_out = ((form == Form::kGiven || form == Form::kSecret) && words[0].empty()) ||
+                        ((form == Form::kNames || form == Form::kGivenList) && words.empty());
+  if (keys_ != nullptr && !left_out) {
+    keys_->push_back({PathOf(key), form, std::move(words)});
+  }
+}
+
 void MapReader::Problem(const std::string& key, std::string_view what) {
+  if (what.empty()) {
+    return;
+  }
   const YAML::Node child =
       node_.IsMap() ? Lookup(node_, key) : YAML::Node(YAML::NodeType::Undefined);
   if (child.IsDefined()) {

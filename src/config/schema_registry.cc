@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
@@ -18,9 +19,6 @@ using envelope::SchemaType;
 using std::chrono::milliseconds;
 
 constexpr std::size_t kSubjectMax = 200;
-constexpr milliseconds kTimeoutMin{100};
-constexpr milliseconds kTimeoutMax{60'000};
-constexpr milliseconds kRefreshMin{1'000};
 constexpr std::pair<const char*, const char*> kSubjects[] = {
     {"topic", "{topic}-value"}, {"record", "{record}"}, {"topic_record", "{topic}-{record}"}};
 
@@ -46,8 +44,8 @@ std::string UrlProblem(const std::string& url) {
 }
 
 void ReadUrls(MapReader* reader, registry::RegistryOptions* options) {
-  std::string urls;
-  if (!reader->Text("url", &urls) || urls.empty()) {
+  std::string urls = absl::StrJoin(options->urls, ",");
+  if (!reader->Text("url", &urls, Key::Form::kGiven) || urls.empty()) {
     return;
   }
   for (const absl::string_view each : absl::StrSplit(urls, ',')) {
@@ -55,9 +53,7 @@ void ReadUrls(MapReader* reader, registry::RegistryOptions* options) {
     while (!url.empty() && url.back() == '/') {
       url.pop_back();
     }
-    if (const std::string problem = UrlProblem(url); !problem.empty()) {
-      reader->Problem("url", problem);
-    }
+    reader->Problem("url", UrlProblem(url));
     options->urls.push_back(std::move(url));
   }
 }
@@ -71,6 +67,16 @@ std::string WithoutPlaceholders(std::string text) {
     }
   }
   return text;
+}
+
+// topic, record, topic_record, or the template itself.
+std::string SubjectName(const std::string& pattern) {
+  for (const auto& [name, text] : kSubjects) {
+    if (pattern == text) {
+      return name;
+    }
+  }
+  return pattern;
 }
 
 void ReadSubject(MapReader* reader, FramingOptions* options) {
@@ -125,54 +131,38 @@ void CheckFraming(MapReader* reader, const envelope::EncoderOptions& encoder) {
 
 }  // namespace
 
-std::string SubjectName(const std::string& pattern) {
-  for (const auto& [name, text] : kSubjects) {
-    if (pattern == text) {
-      return name;
-    }
-  }
-  return pattern;
-}
-
-registry::RegistryOptions ReadSchemaRegistry(MapReader reader) {
-  registry::RegistryOptions options;
-  ReadUrls(&reader, &options);
-  reader.Text("username", &options.username);
-  reader.Text("password", &options.password);
-  reader.Text("token", &options.token);
-  reader.Text("ca_file", &options.ca_file);
-  reader.Text("certificate_file", &options.certificate_file);
-  reader.Text("key_file", &options.key_file);
-  reader.Duration("timeout", &options.timeout);
-  reader.Duration("refresh", &options.refresh);
-  if (options.username.empty() != options.password.empty()) {
+void ReadSchemaRegistry(MapReader reader, registry::RegistryOptions* options) {
+  using Form = Key::Form;
+  reader.ShowOnlyIf(!options->urls.empty());
+  ReadUrls(&reader, options);
+  reader.Text("username", &options->username, Form::kGiven);
+  reader.Text("password", &options->password, Form::kSecret);
+  reader.Text("token", &options->token, Form::kSecret);
+  reader.Text("ca_file", &options->ca_file, Form::kGiven);
+  reader.Text("certificate_file", &options->certificate_file, Form::kGiven);
+  reader.Text("key_file", &options->key_file, Form::kGiven);
+  if (options->username.empty() != options->password.empty()) {
     reader.Problem("username", "username and password belong together");
   }
-  if (!options.token.empty() && !options.username.empty()) {
+  if (!options->token.empty() && !options->username.empty()) {
     reader.Problem("token", "either a token, or username and password");
   }
-  if (options.certificate_file.empty() && !options.key_file.empty()) {
+  if (options->certificate_file.empty() && !options->key_file.empty()) {
     reader.Problem("key_file", "belongs to `certificate_file`");
   }
-  if (options.timeout < kTimeoutMin || options.timeout > kTimeoutMax) {
-    reader.Problem("timeout", "must be between 100ms and 1min");
-  }
-  if (options.refresh < kRefreshMin) {
-    reader.Problem("refresh", "must be at least 1s");
-  }
+  reader.Duration("timeout", &options->timeout, milliseconds(100), milliseconds(60'000));
+  reader.Duration("refresh", &options->refresh, milliseconds(1'000));
   reader.Finish();
-  return options;
 }
 
 void ReadFraming(MapReader reader, bool given, envelope::EncoderOptions* encoder) {
   FramingOptions* const options = &encoder->framing;
-  const Framing framings[] = {Framing::kNone, Framing::kPayload, Framing::kHeader};
-  options->framing = framings[reader.Choice("framing", {"none", "payload", "header"}, 0)];
+  reader.ShowOnlyIf(options->framing != Framing::kNone);
+  reader.Choice("framing", {"none", "payload", "header"}, &options->framing);
   ReadSubject(&reader, options);
-  const SchemaType types[] = {SchemaType::kProtobuf, SchemaType::kJson, SchemaType::kAvro};
-  options->type = types[reader.Choice("type", {"protobuf", "json", "avro"}, 0)];
-  reader.Text("descriptor_set", &options->descriptor_set);
-  options->auto_register = reader.Choice("auto_register", {"false", "true"}, 0) == 1;
+  reader.Choice("type", {"protobuf", "json", "avro"}, &options->type);
+  reader.Text("descriptor_set", &options->descriptor_set, Key::Form::kGiven);
+  reader.Choice("auto_register", {"false", "true"}, &options->auto_register);
   if (options->framing != Framing::kNone) {
     CheckFraming(&reader, *encoder);
   } else if (given && (options->auto_register || !options->descriptor_set.empty())) {

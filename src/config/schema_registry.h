@@ -7,12 +7,9 @@
 
 namespace walpost::config {
 
-registry::RegistryOptions ReadSchemaRegistry(MapReader reader);
+void ReadSchemaRegistry(MapReader reader, registry::RegistryOptions* options);
 
 // `value.schema_registry`. `format` has been read.
 void ReadFraming(MapReader reader, bool given, envelope::EncoderOptions* encoder);
-
-// topic, record, topic_record, or the template itself.
-std::string SubjectName(const std::string& pattern);
 
 }  // namespace walpost::config

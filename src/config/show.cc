@@ -12,8 +12,8 @@
 #include "config/config.h"
 #include "config/debezium.h"
 #include "config/document.h"
-#include "config/schema_registry.h"
-#include "config/units.h"
+#include "config/keys.h"
+#include "config/outboxes.h"
 #include "outbox/presets.h"
 #include "postgres/sql_connection.h"
 
@@ -30,11 +30,11 @@ std::string Shown(std::string text) {
 
 // The emitter writes control characters as they are, where they are lost or move the terminal's
 // cursor; between double quotes it writes them as escapes.
-class Text {
+class Scalar {
  public:
-  explicit Text(std::string shown) : text_(std::move(shown)) {}
+  explicit Scalar(std::string shown) : text_(std::move(shown)) {}
 
-  friend YAML::Emitter& operator<<(YAML::Emitter& out, const Text& text) {
+  friend YAML::Emitter& operator<<(YAML::Emitter& out, const Scalar& text) {
     const bool control = std::any_of(text.text_.begin(), text.text_.end(), [](char c) {
       return static_cast<unsigned char>(c) < 0x20 || c == 0x7f;
     });
@@ -47,7 +47,7 @@ class Text {
 
 // Text that reads back as itself: a dollar sign that would open a variable is doubled.
 // Hidden before that, since what a file holds has them single.
-Text Literal(const std::string& original) {
+Scalar Literal(const std::string& original) {
   const std::string text = Shown(original);
   std::string literal;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -56,12 +56,12 @@ Text Literal(const std::string& original) {
       literal += '$';
     }
   }
-  return Text(std::move(literal));
+  return Scalar(std::move(literal));
 }
 
 // libpq takes escapes and percent signs away, so what a file holds may not be in the value as it was. A
 // value is shown only where the conninfo says it outside of what came from files.
-Text ShownConninfo(const std::string& conninfo) {
+Scalar ShownConninfo(const std::string& conninfo) {
   if (hidden == nullptr) {
     return Literal(postgres::RedactConninfo(conninfo));
   }
@@ -78,17 +78,7 @@ Text ShownConninfo(const std::string& conninfo) {
   }));
 }
 
-// No name is shown as [] where leaving it out would bring the preset's back.
-void ShowNames(const char* key, const std::vector<std::string>& names,
-               const std::vector<std::string>& preset, YAML::Emitter* out) {
-  if (names.empty() && preset.empty()) {
-    return;
-  }
-  *out << YAML::Key << key << YAML::Value;
-  if (names.size() == 1) {
-    *out << Literal(names[0]);
-    return;
-  }
+void ShowList(const std::vector<std::string>& names, YAML::Emitter* out) {
   *out << YAML::Flow << YAML::BeginSeq;
   for (const std::string& name : names) {
     *out << Literal(name);
@@ -96,49 +86,81 @@ void ShowNames(const char* key, const std::vector<std::string>& names,
   *out << YAML::EndSeq;
 }
 
+// One alone is no list.
+void ShowNames(const std::vector<std::string>& names, YAML::Emitter* out) {
+  if (names.size() == 1) {
+    *out << Literal(names[0]);
+  } else {
+    ShowList(names, out);
+  }
+}
+
 void ShowPairs(const char* key, const std::vector<std::pair<std::string, std::string>>& pairs,
                YAML::Emitter* out) {
   *out << YAML::Key << key << YAML::Value << YAML::Flow << YAML::BeginMap;
   for (const auto& [name, value] : pairs) {
-    *out << YAML::Key << Text(Shown(name)) << YAML::Value << Literal(value);
+    *out << YAML::Key << Scalar(Shown(name)) << YAML::Value << Literal(value);
   }
   *out << YAML::EndMap;
+}
+
+void ShowWords(const Key& key, YAML::Emitter* out) {
+  switch (key.form) {
+    case Key::Form::kText:
+    case Key::Form::kGiven:
+      *out << Literal(key.words[0]);
+      break;
+    case Key::Form::kConninfo:
+      *out << ShownConninfo(key.words[0]);
+      break;
+    case Key::Form::kSecret:
+      *out << Literal("***");
+      break;
+    case Key::Form::kNames:
+      ShowNames(key.words, out);
+      break;
+    case Key::Form::kList:
+    case Key::Form::kGivenList:
+      ShowList(key.words, out);
+      break;
+  }
+}
+
+// The map at `path` with those of `keys` that stand below it; nothing where there are none.
+void ShowMap(const std::vector<Key>& keys, const std::string& path, YAML::Emitter* out) {
+  const std::string map = path.substr(path.rfind('.') + 1);
+  const bool on_one_line = map == "value" || map == "http" || map == "security" || map == "log";
+  std::string last;
+  for (const Key& key : keys) {
+    if (key.path.rfind(path + ".", 0) != 0) {
+      continue;
+    }
+    if (last.empty()) {
+      *out << YAML::Key << map << YAML::Value << (on_one_line ? YAML::Flow : YAML::Block)
+           << YAML::BeginMap;
+    }
+    const std::size_t dot = key.path.find('.', path.size() + 1);
+    const std::string name = key.path.substr(0, dot);
+    if (dot != std::string::npos && name != last) {
+      ShowMap(keys, name, out);
+    } else if (dot == std::string::npos) {
+      *out << YAML::Key << name.substr(path.size() + 1) << YAML::Value;
+      ShowWords(key, out);
+    }
+    last = name;
+  }
+  if (!last.empty()) {
+    *out << YAML::EndMap;
+  }
 }
 
 void ShowTopics(const outbox::TopicOptions& topics, YAML::Emitter* out) {
   *out << YAML::Key << "topics" << YAML::Value << YAML::BeginMap;
-  ShowNames("allowed", topics.allowed, {}, out);
+  if (!topics.allowed.empty()) {
+    *out << YAML::Key << "allowed" << YAML::Value;
+    ShowNames(topics.allowed, out);
+  }
   ShowPairs("by_aggregate_type", topics.by_aggregate_type, out);
-  *out << YAML::EndMap;
-}
-
-void ShowFraming(const envelope::FramingOptions& framing, YAML::Emitter* out) {
-  *out << YAML::Key << "schema_registry" << YAML::Value << YAML::BeginMap << YAML::Key << "framing"
-       << YAML::Value << std::string(envelope::FramingName(framing.framing)) << YAML::Key
-       << "subject" << YAML::Value << Literal(SubjectName(framing.subject)) << YAML::Key << "type"
-       << YAML::Value << std::string(envelope::SchemaTypeName(framing.type));
-  if (!framing.descriptor_set.empty()) {
-    *out << YAML::Key << "descriptor_set" << YAML::Value << Literal(framing.descriptor_set);
-  }
-  *out << YAML::Key << "auto_register" << YAML::Value << framing.auto_register << YAML::EndMap;
-}
-
-void ShowValue(const envelope::EncoderOptions& encoder, YAML::Emitter* out) {
-  constexpr const char* kFormats[] = {"envelope", "raw", "cloudevents"};
-  constexpr const char* kModes[] = {"binary", "structured_protobuf", "structured_json"};
-  *out << YAML::Key << "value" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key
-       << "format" << YAML::Value << kFormats[static_cast<std::size_t>(encoder.format)];
-  if (encoder.format == envelope::ValueFormat::kCloudEvents) {
-    *out << YAML::Key << "cloudevents" << YAML::Value << YAML::BeginMap << YAML::Key << "mode"
-         << YAML::Value << kModes[static_cast<std::size_t>(encoder.cloud_events.mode)];
-    if (!encoder.cloud_events.source.empty()) {
-      *out << YAML::Key << "source" << YAML::Value << Literal(encoder.cloud_events.source);
-    }
-    *out << YAML::EndMap;
-  }
-  if (encoder.framing.framing != envelope::Framing::kNone) {
-    ShowFraming(encoder.framing, out);
-  }
   *out << YAML::EndMap;
 }
 
@@ -146,37 +168,27 @@ void ShowDebezium(const outbox::TableOptions& table, YAML::Emitter* out) {
   *out << YAML::Key << "debezium" << YAML::Value << YAML::BeginMap;
   for (const auto& [name, value] : DebeziumPairs(table)) {
     *out << YAML::Key << name << YAML::Value
-         << (IsDebeziumPattern(name) ? Text(Shown(value)) : Literal(value));
+         << (IsDebeziumPattern(name) ? Scalar(Shown(value)) : Literal(value));
   }
   *out << YAML::EndMap;
 }
 
 void ShowOutbox(const envelope::OutboxOptions& outbox, YAML::Emitter* out) {
-  const outbox::ColumnMapping& c = outbox.table.columns;
-  const outbox::ColumnMapping d =
+  const outbox::ColumnMapping& columns = outbox.table.columns;
+  const outbox::ColumnMapping preset =
       outbox::PresetOptions(outbox.table.preset).value_or(outbox::TableOptions()).columns;
   *out << YAML::BeginMap;
   *out << YAML::Key << "table" << YAML::Value
        << Literal(outbox.table.schema + "." + outbox.table.table);
   *out << YAML::Key << "preset" << YAML::Value << Literal(outbox.table.preset);
   *out << YAML::Key << "columns" << YAML::Value << YAML::BeginMap;
-  ShowNames("id", c.id, d.id, out);
-  ShowNames("key", c.key, d.key, out);
-  ShowNames("aggregate_type", c.aggregate_type, d.aggregate_type, out);
-  ShowNames("type", c.type, d.type, out);
-  ShowNames("payload", c.payload, d.payload, out);
-  ShowNames("content_type", c.content_type, d.content_type, out);
-  ShowNames("schema_name", c.schema_name, d.schema_name, out);
-  ShowNames("headers", c.headers, d.headers, out);
-  ShowNames("occurred_at", c.occurred_at, d.occurred_at, out);
-  ShowNames("traceparent", c.traceparent, d.traceparent, out);
-  ShowNames("tracestate", c.tracestate, d.tracestate, out);
-  ShowNames("baggage", c.baggage, d.baggage, out);
-  ShowNames("tracingspancontext", c.tracingspancontext, d.tracingspancontext, out);
-  ShowNames("topic", c.topic, d.topic, out);
-  ShowNames("partition", c.partition, d.partition, out);
-  ShowNames("timestamp", c.timestamp, d.timestamp, out);
-  ShowNames("seq", c.seq, d.seq, out);
+  for (const auto& [name, field] : kColumnFields) {
+    // No name is shown as [] where leaving it out would bring the preset's back.
+    if (!(columns.*field).empty() || !(preset.*field).empty()) {
+      *out << YAML::Key << name << YAML::Value;
+      ShowNames(columns.*field, out);
+    }
+  }
   *out << YAML::EndMap;
   if (outbox.table.debezium) {
     ShowDebezium(outbox.table, out);
@@ -190,25 +202,7 @@ void ShowOutbox(const envelope::OutboxOptions& outbox, YAML::Emitter* out) {
     value = base::MayHoldSecret(name) ? "***" : value;
   }
   ShowPairs("constant_headers", constant, out);
-  ShowValue(outbox.encoder, out);
-  *out << YAML::EndMap;
-}
-
-void ShowMessages(const pipeline::MessagesOptions& messages, YAML::Emitter* out) {
-  *out << YAML::Key << "messages" << YAML::Value << YAML::BeginMap;
-  *out << YAML::Key << "prefixes" << YAML::Value << YAML::Flow << YAML::BeginSeq;
-  for (const std::string& prefix : messages.prefixes) {
-    *out << Literal(prefix);
-  }
-  *out << YAML::EndSeq;
-  *out << YAML::Key << "topic" << YAML::Value << Literal(messages.topic);
-  if (!messages.topics.allowed.empty()) {
-    *out << YAML::Key << "topics" << YAML::Value << YAML::BeginMap;
-    ShowNames("allowed", messages.topics.allowed, {}, out);
-    *out << YAML::EndMap;
-  }
-  *out << YAML::Key << "on_undeliverable" << YAML::Value << (messages.halts ? "halt" : "skip");
-  ShowValue(messages.encoder, out);
+  ShowMap(ValueKeys(outbox.encoder), "value", out);
   *out << YAML::EndMap;
 }
 
@@ -218,130 +212,33 @@ void ShowKafka(const kafka::KafkaOptions& options, YAML::Emitter* out) {
        << YAML::BeginMap;
   if (const auto properties = kafka::EffectiveProperties(options); properties.ok()) {
     for (const auto& [name, value] : *properties) {
-      *out << YAML::Key << Text(Shown(name)) << YAML::Value << Literal(value);
+      *out << YAML::Key << Scalar(Shown(name)) << YAML::Value << Literal(value);
     }
   }
   *out << YAML::EndMap << YAML::EndMap << YAML::EndMap;
 }
 
-void ShowRegistry(const registry::RegistryOptions& options, YAML::Emitter* out) {
-  if (options.urls.empty()) {
-    return;
-  }
-  const auto secret = [](const std::string& text) {
-    return text.empty() ? std::string() : std::string("***");
-  };
-  const std::pair<const char*, std::string> texts[] = {
-      {"url", absl::StrJoin(options.urls, ",")},
-      {"username", options.username},
-      {"password", secret(options.password)},
-      {"token", secret(options.token)},
-      {"ca_file", options.ca_file},
-      {"certificate_file", options.certificate_file},
-      {"key_file", options.key_file}};
-  *out << YAML::Key << "schema_registry" << YAML::Value << YAML::BeginMap;
-  for (const auto& [key, text] : texts) {
-    if (!text.empty()) {
-      *out << YAML::Key << key << YAML::Value << Literal(text);
-    }
-  }
-  *out << YAML::Key << "timeout" << YAML::Value << FormatDuration(options.timeout) << YAML::Key
-       << "refresh" << YAML::Value << FormatDuration(options.refresh) << YAML::EndMap;
-}
-
-const char* PolicyName(pipeline::OnUndeliverable policy) {
-  switch (policy) {
-    case pipeline::OnUndeliverable::kHalt:
-      return "halt";
-    case pipeline::OnUndeliverable::kDeadLetter:
-      return "dead_letter";
-    case pipeline::OnUndeliverable::kPark:
-      return "park";
-    case pipeline::OnUndeliverable::kSkip:
-      return "skip";
-  }
-  return "halt";
-}
-
-const char* LevelName(observe::Severity level) {
-  switch (level) {
-    case observe::Severity::kDebug:
-      return "debug";
-    case observe::Severity::kInfo:
-      return "info";
-    case observe::Severity::kWarning:
-      return "warning";
-    case observe::Severity::kError:
-      return "error";
-  }
-  return "info";
-}
-
 }  // namespace
 
 std::string ShowToCompare(const Config& config) {
-  const runtime::RunOptions& run = config.run;
+  const std::vector<Key> keys = KeysOf(config);
   YAML::Emitter out;
   out << YAML::BeginMap;
   out << YAML::Key << "version" << YAML::Value << 1;
-  out << YAML::Key << "name" << YAML::Value << Literal(run.name);
-  out << YAML::Key << "source" << YAML::Value << YAML::BeginMap;
-  out << YAML::Key << "conninfo" << YAML::Value << ShownConninfo(run.source.conninfo);
-  out << YAML::Key << "slot" << YAML::Value << Literal(run.source.slot);
-  out << YAML::Key << "publication" << YAML::Value << Literal(run.source.publication);
-  out << YAML::Key << "event_bytes_max" << YAML::Value << FormatSize(run.pipeline.event_bytes_max);
-  out << YAML::Key << "reconnect_interval" << YAML::Value
-      << FormatDuration(run.pipeline.reconnect_interval);
-  out << YAML::EndMap;
+  out << YAML::Key << "name" << YAML::Value << Literal(config.run.name);
+  ShowMap(keys, "source", &out);
   out << YAML::Key << "outboxes" << YAML::Value << YAML::BeginSeq;
-  for (const envelope::OutboxOptions& outbox : run.pipeline.outboxes) {
+  for (const envelope::OutboxOptions& outbox : config.run.pipeline.outboxes) {
     ShowOutbox(outbox, &out);
   }
   out << YAML::EndSeq;
-  ShowMessages(run.pipeline.messages, &out);
-  ShowRegistry(run.registry, &out);
-  out << YAML::Key << "delivery" << YAML::Value << YAML::BeginMap;
-  out << YAML::Key << "mode" << YAML::Value << "at_least_once";
-  out << YAML::Key << "on_undeliverable" << YAML::Value
-      << PolicyName(run.pipeline.on_undeliverable);
-  out << YAML::Key << "on_halt" << YAML::Value
-      << (run.on_halt == runtime::OnHalt::kWait ? "wait" : "exit");
-  out << YAML::Key << "unknown_topic_wait" << YAML::Value
-      << FormatDuration(run.pipeline.unknown_topic_wait);
-  out << YAML::Key << "in_flight_bytes_max" << YAML::Value
-      << FormatSize(run.pipeline.in_flight_bytes_max);
-  out << YAML::Key << "shutdown_timeout" << YAML::Value
-      << FormatDuration(run.pipeline.shutdown_timeout);
-  out << YAML::Key << "progress_topic" << YAML::Value << Literal(run.pipeline.progress_topic);
-  out << YAML::Key << "dead_letters_max" << YAML::Value << run.pipeline.dead_letters_max;
-  out << YAML::Key << "dead_letters_per_second" << YAML::Value
-      << run.pipeline.dead_letters_per_second;
-  out << YAML::Key << "dead_letter_conninfo" << YAML::Value
-      << ShownConninfo(run.dead_letter_conninfo);
-  out << YAML::Key << "dead_letter_topic" << YAML::Value << Literal(run.dead_letter_topic);
-  out << YAML::EndMap;
-  ShowKafka(run.kafka, &out);
-  out << YAML::Key << "monitor" << YAML::Value << YAML::BeginMap << YAML::Key << "conninfo"
-      << YAML::Value << ShownConninfo(run.monitor.conninfo) << YAML::Key << "interval"
-      << YAML::Value << FormatDuration(run.monitor.interval) << YAML::EndMap;
-  out << YAML::Key << "http" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "listen"
-      << YAML::Value << Literal(run.http.listen);
-  if (!run.http.hosts.empty()) {
-    out << YAML::Key << "hosts" << YAML::Value << YAML::BeginSeq;
-    for (const std::string& host : run.http.hosts) {
-      out << Literal(host);
-    }
-    out << YAML::EndSeq;
+  for (const char* map : {"messages", "schema_registry", "delivery"}) {
+    ShowMap(keys, map, &out);
   }
-  if (!run.http.token.empty()) {
-    out << YAML::Key << "token" << YAML::Value << Literal("***");
+  ShowKafka(config.run.kafka, &out);
+  for (const char* map : {"monitor", "http", "security", "log"}) {
+    ShowMap(keys, map, &out);
   }
-  out << YAML::EndMap;
-  out << YAML::Key << "security" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key
-      << "require_encryption" << YAML::Value << config.require_encryption << YAML::EndMap;
-  out << YAML::Key << "log" << YAML::Value << YAML::Flow << YAML::BeginMap << YAML::Key << "level"
-      << YAML::Value << LevelName(config.log_level) << YAML::Key << "format" << YAML::Value
-      << (config.log_format == observe::LogFormat::kText ? "text" : "json") << YAML::EndMap;
   out << YAML::EndMap;
   return std::string(out.c_str()) + "\n";
 }

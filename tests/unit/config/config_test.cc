@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/document.h"
@@ -146,6 +147,33 @@ log: {level: debug, format: json}
   EXPECT_EQ(config.run.http.listen, "");
   EXPECT_EQ(config.log_level, observe::Severity::kDebug);
   EXPECT_EQ(config.log_format, observe::LogFormat::kJson);
+}
+
+// The words of a choice stand in the order of the enumerators.
+TEST(ConfigTest, EachWordIsItsOwnEnumerator) {
+  const auto parsed = [](const std::string& set) { return ParseOk(kLeast, {set}); };
+  const std::pair<const char*, pipeline::OnUndeliverable> policies[] = {
+      {"halt", pipeline::OnUndeliverable::kHalt},
+      {"dead_letter", pipeline::OnUndeliverable::kDeadLetter},
+      {"park", pipeline::OnUndeliverable::kPark},
+      {"skip", pipeline::OnUndeliverable::kSkip}};
+  for (const auto& [word, policy] : policies) {
+    EXPECT_EQ(
+        parsed(std::string("delivery.on_undeliverable=") + word).run.pipeline.on_undeliverable,
+        policy)
+        << word;
+  }
+  const std::pair<const char*, observe::Severity> levels[] = {
+      {"debug", observe::Severity::kDebug},
+      {"info", observe::Severity::kInfo},
+      {"warning", observe::Severity::kWarning},
+      {"error", observe::Severity::kError}};
+  for (const auto& [word, level] : levels) {
+    EXPECT_EQ(parsed(std::string("log.level=") + word).log_level, level) << word;
+  }
+  EXPECT_TRUE(parsed("messages.on_undeliverable=halt").run.pipeline.messages.halts);
+  EXPECT_FALSE(parsed("messages.on_undeliverable=skip").run.pipeline.messages.halts);
+  EXPECT_FALSE(parsed("security.require_encryption=false").require_encryption);
 }
 
 // The stream must ask for the tables that the mappers will read, or preflight looks at others.

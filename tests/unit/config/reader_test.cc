@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "config/document.h"
 
 namespace walpost::config {
@@ -112,6 +113,58 @@ TEST_F(MapReaderTest, UnknownChoiceNamesAllAndTheNearest) {
   EXPECT_EQ(reader.Choice("level", {"info", "warning"}, 0), 0u);
   EXPECT_THAT(problems_.lines, ElementsAre("w.yaml:1:8: level: 'warnin' is none of info, warning; "
                                            "did you mean 'warning'?"));
+}
+
+TEST_F(MapReaderTest, ValueOutsideItsLimitsIsReportedWithThem) {
+  MapReader reader = Reader("a: 1s\nb: 3s\nc: 5s\nd: 3KiB\ne: 0\nf: 10000000\ng: 2s\n");
+  milliseconds duration(0);
+  std::size_t size = 0;
+  std::size_t count = 7;
+  reader.Duration("a", &duration, milliseconds(2'000));
+  reader.Duration("b", &duration, {}, milliseconds(2'000));
+  reader.Duration("c", &duration, milliseconds(1'000), milliseconds(4'000));
+  reader.Size("d", &size, 1'024, 2'048);
+  EXPECT_FALSE(reader.Count("e", &count));
+  EXPECT_FALSE(reader.Count("f", &count));
+  reader.Duration("g", &duration, milliseconds(2'000), milliseconds(2'000));
+  EXPECT_EQ(count, 7u);
+  EXPECT_THAT(problems_.lines,
+              ElementsAre("w.yaml:1:4: a: must be at least 2s", "w.yaml:2:4: b: must be 2s at most",
+                          "w.yaml:3:4: c: must be between 1s and 4s",
+                          "w.yaml:4:4: d: must be between 1KiB and 2KiB",
+                          "w.yaml:5:4: e: must be a whole number from 1 to 9999999",
+                          "w.yaml:6:4: f: must be a whole number from 1 to 9999999"));
+}
+
+TEST_F(MapReaderTest, WhatIsAskedForIsNotedWithTheValueThatItHasThen) {
+  const auto document = LoadDocument("m: {t: x, d: 2s}\n", "w.yaml", {});
+  std::vector<Key> keys;
+  MapReader root(*document, "", &problems_, &keys);
+  MapReader reader = root.Map("m");
+  std::string text;
+  std::string empty;
+  milliseconds duration(0);
+  std::size_t size = 2'048;
+  std::size_t count = 3;
+  std::vector<std::string> names = {"a", "b"};
+  bool second = true;
+  reader.Text("t", &text);
+  reader.Text("e", &empty);
+  reader.Text("given", &empty, Key::Form::kGiven);
+  reader.Duration("d", &duration);
+  reader.Size("s", &size);
+  reader.Count("n", &count);
+  reader.Names("l", &names);
+  reader.Choice("c", {"no", "yes"}, &second);
+  reader.ShowOnlyIf(false);
+  reader.Text("hidden", &text);
+  std::vector<std::string> noted;
+  for (const Key& key : keys) {
+    noted.push_back(key.path + "=" + absl::StrJoin(key.words, ","));
+  }
+  EXPECT_THAT(noted,
+              ElementsAre("m.t=x", "m.e=", "m.d=2s", "m.s=2KiB", "m.n=3", "m.l=a,b", "m.c=yes"));
+  EXPECT_THAT(problems_.lines, IsEmpty());
 }
 
 TEST_F(MapReaderTest, UnknownKeysAreReportedEachWithTheOneThatWasMeant) {

@@ -79,24 +79,24 @@ PLACES = {"ReadSource": "source", "ReadDelivery": "delivery", "ReadProgressTopic
           "ReadColumns": "outboxes[].columns", "ReadTopics": "outboxes[].topics", "ReadValue": "outboxes[].value",
           "ReadCloudEvents": "outboxes[].value.cloudevents", "ReadMessages": "messages",
           "ReadSchemaRegistry": "schema_registry", "ReadUrls": "schema_registry", "ReadFraming": "outboxes[].value.schema_registry",
-          "ReadSubject": "outboxes[].value.schema_registry", "ReadHttp": "http", "ReadSecurity": "security"}
-MAPS = {"root": "", "sink": "sink", "kafka": "sink.kafka", "messages": "messages", "monitor": "monitor", "log": "log"}
+          "ReadSubject": "outboxes[].value.schema_registry", "ReadMonitor": "monitor", "ReadHttp": "http",
+          "ReadSecurity": "security", "ReadLog": "log"}
+MAPS = {"root": "", "sink": "sink", "kafka": "sink.kafka"}
 
 
 def configuration_keys():
     """The paths of all keys that the reader asks for, without those of the maps they are in."""
-    paths = set()
+    paths = {f"outboxes[].columns.{field}" for field in re.findall(r"\{\"(\w+)\", &outbox::ColumnMapping::", text("src/config/outboxes.h"))}
     for function in re.split(r"\n(?=\S.*\) \{\n)", text("src/config/config.cc") + text("src/config/outboxes.cc") + text("src/config/messages.cc")
                              + text("src/config/schema_registry.cc") + text("src/config/encryption.cc")):
         name = re.match(r"[^(]*?(\w+)\(", function)
-        asked = re.findall(r"(\w+)(?:\.|->)(?:Text|Duration|Size|Names|Choice|Child|Map)\(\s*\"(\w+)\"", function)
-        for reader, key in asked + re.findall(r"ReadCount\(&(\w+), \"(\w+)\"", function):
+        asked = re.findall(r"(\w+)(?:\.|->)(?:Text|Duration|Size|Count|Names|Choice|Child|Map)\(\s*\"(\w+)\"", function)
+        for reader, key in asked:
             if reader == "topics":  # one function reads it for tables and for messages
                 paths |= {f"{owner}.topics.{key}" for owner in ("outboxes[]", "messages")}
                 continue
             place = PLACES[name[1]] if reader == "reader" else MAPS[reader]
             paths.add(f"{place}.{key}".lstrip("."))
-        paths |= {f"outboxes[].columns.{key}" for key in re.findall(r"\{\"(\w+)\", &columns->", function)}
     maps = {path for path in paths if any(other.startswith(path + ".") for other in paths)}
     return paths - maps
 
