@@ -10,6 +10,24 @@
 namespace walpost::postgres {
 
 using base::DeadLetter;
+using base::DeadLetterState;
+
+namespace {
+
+// `there`: position, id, whether it is open, whether it is parked. What a verb sends beside the stream has no
+// position, and is a row of its own.
+DeadLetterState StateOf(const DeadLetter& row, const Row* there) {
+  if (row.position.empty()) {
+    return DeadLetterState::kOpen;
+  }
+  if (there == nullptr) {
+    return DeadLetterState::kNone;
+  }
+  const bool parks = !row.parked || there->at(3) == "t";
+  return there->at(2) == "t" && parks ? DeadLetterState::kOpen : DeadLetterState::kClosed;
+}
+
+}  // namespace
 
 absl::StatusOr<std::uint64_t> DeadLetterTable::InsertAs(const std::vector<DeadLetter>& rows,
                                                         bool ascii) {
@@ -115,10 +133,7 @@ absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
     const auto found = std::find_if(there.begin(), there.end(), [&](const Row& each) {
       return each.at(0) == row.position && (each.at(1) == id(false) || each.at(1) == id(true));
     });
-    inserted.states.push_back(found == there.end() ? base::DeadLetterState::kNone
-                              : found->at(2) == "t" && (!row.parked || found->at(3) == "t")
-                                  ? base::DeadLetterState::kOpen
-                                  : base::DeadLetterState::kClosed);
+    inserted.states.push_back(StateOf(row, found == there.end() ? nullptr : &*found));
   }
   return inserted;
 }

@@ -166,6 +166,8 @@ TEST(DlqTextTest, StateSaysWhatBecameOfIt) {
   row.decision = DeadLetter::Decision::kDiscard;
   EXPECT_EQ(StateName(row), "discarded");
   row.decision = DeadLetter::Decision::kRetry;
+  EXPECT_EQ(StateName(row), "delivered");
+  row.send_to = "corrected";
   EXPECT_EQ(StateName(row), "sent_elsewhere");
   row.foreign = true;
   EXPECT_EQ(StateName(row), "foreign");
