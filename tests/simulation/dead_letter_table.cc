@@ -59,7 +59,7 @@ void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
                                 return IsOfKey(each, row.topic, row.key.value_or(""));
                               }),
               "event %s is parked behind nothing", row.event_id);
-      Require(!sent_.contains({row.position, row.event_id}),
+      Require(!remembers_ || !sent_.contains({row.position, row.event_id}),
               "event %s was sent, and is a dead letter again", row.event_id);
       reply->states.push_back(base::DeadLetterState::kOpen);
       rows_.push_back(row);

@@ -12,13 +12,15 @@
 #include "base/dead_letter.h"
 #include "judge.h"
 #include "pipeline/dead_letters.h"
+#include "plan.h"
 #include "random.h"
 
 namespace walpost::simulation {
 
 class DeadLetterTable {
  public:
-  DeadLetterTable(std::uint64_t seed, Judge* judge) : random_(seed, 6), judge_(judge) {}
+  DeadLetterTable(const Plan& plan, Judge* judge)
+      : random_(plan.seed, 6), judge_(judge), remembers_(!plan.options.progress_topic.empty()) {}
 
   // As the runtime carries it out.
   pipeline::DeadLetterReply CarryOut(const pipeline::DeadLetterRequest& request);
@@ -44,6 +46,7 @@ class DeadLetterTable {
 
   Random random_;
   Judge* const judge_;
+  const bool remembers_;  // else a slot that falls back brings again what was confirmed
   std::vector<base::DeadLetter> rows_;
   std::size_t open_rows_ = 0;
   std::uint64_t written_ = 0;

@@ -50,6 +50,9 @@ ModelPostgres::ModelPostgres(const Plan& plan)
 }
 
 void ModelPostgres::WriteTransaction(base::WallTime now) {
+  if (held_below_ != 0 && next_xid_ + 2 >= held_below_) {
+    return;
+  }
   Transaction transaction;
   ++written_;
   transaction.xid = NextXid();
@@ -147,7 +150,7 @@ std::uint32_t ModelPostgres::NextXid() {
 
 base::Adoption ModelPostgres::BeginAdoption(const base::Progress& remembered, base::WallTime now) {
   adoption_ = Adoption::kPending;
-  adopted_from_ = next_xid_;
+  adopted_from_ = adopted_at_xid_ = next_xid_;
   if (open_xids_.empty()) {
     return {{wal_end_, now, timeline_}, {}};
   }
@@ -306,6 +309,7 @@ void ModelPostgres::PutBack(base::WallTime now) {
   transactions_.resize(copy_->transactions);
   wal_end_ = copy_->wal_end;
   confirmed_flush_ = persisted_ = copy_->confirmed_flush;
+  held_below_ = copy_->next_xid < adopted_at_xid_ ? adopted_at_xid_ : 0;
   GoBackToXid(copy_->next_xid);
   timeline_ = copy_->timeline;
   history_ = copy_->history;

@@ -101,6 +101,9 @@ class ModelPostgres {
   // As postgres::Connect: from when on its rows are events.
   base::Adoption BeginAdoption(const base::Progress& remembered, base::WallTime now);
 
+  // walpost has a connection: it has seen whether ids are given again.
+  void OnConnected() { held_below_ = 0; }
+
   // What was decided is remembered.
   void FinishAdoption() { adoption_ = Adoption::kDone; }
 
@@ -222,6 +225,9 @@ class ModelPostgres {
   Random adopting_;
   Adoption adoption_ = Adoption::kDone;
   bool configured_ = true;
+  std::uint32_t adopted_at_xid_ = 0;
+  // Set back to before an adoption, it does not come that far again before walpost looks: nothing would show it.
+  std::uint32_t held_below_ = 0;
   std::uint32_t adopted_from_ = 0;        // the first id whose rows of the table are events
   std::vector<std::uint32_t> open_xids_;  // of transactions that began long ago
   std::vector<Transaction> transactions_;

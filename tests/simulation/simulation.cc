@@ -30,7 +30,7 @@ Simulation::Simulation(const Plan& plan)
       server_(plan),
       judge_(&server_, plan),
       kafka_(plan, &server_, &judge_),
-      dead_letters_(plan.seed, &judge_),
+      dead_letters_(plan, &judge_),
       operator_(plan.seed, 8),
       registry_(plan.seed, 12),
       now_{base::MonotonicTime(std::chrono::hours(1)),

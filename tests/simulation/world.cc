@@ -282,6 +282,7 @@ void Simulation::FinishConnecting() {
                                    ? facts.progress->last_transaction->commit_lsn
                                    : base::Lsn();
   facts.start_lsn = std::max({attempt.start, facts.confirmed_flush_lsn, remembered});
+  server_.OnConnected();
   connection_.emplace();
   connection_->walsender = std::make_unique<Walsender>(&server_, facts.start_lsn, &random_);
   const bool comes_again = facts.start_lsn == std::max(attempt.start, remembered);
