@@ -199,8 +199,8 @@ SET search_path = pg_catalog, pg_temp AS $$
     SELECT * FROM tables
 $$;
 
--- What runs when somebody uses such a table, whoever owns the table now, and is not for certain of who has its owner's rights; and how that
--- ends. Whose it is: of all that it uses, and of what that uses.
+-- Code that runs when somebody uses such a table, where a role without the owner's rights may have written it; and the statement that
+-- takes it away. This looks at the owner of each object that the code uses, and of each object that these use in turn.
 CREATE OR REPLACE FUNCTION walpost.code_of_others(schemas name[]) RETURNS TABLE (what text, role text, cure text) LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE tables AS (
@@ -237,7 +237,7 @@ SET search_path = pg_catalog, pg_temp AS $$
               WHERE n.object <> u.oid AND n.catalog IN ('pg_proc'::regclass, 'pg_operator'::regclass, 'pg_type'::regclass, 'pg_class'::regclass,
                                                         'pg_constraint'::regclass)
     ), calls AS (
-        -- Nothing depends on a function of PostgreSQL's, so expressions are read for them.
+        -- The catalog lists no dependency on a function of PostgreSQL's own, so this reads the expressions.
         SELECT u.oid, u.cure, call[1]::oid AS function FROM uses u CROSS JOIN LATERAL (
             SELECT adbin::text FROM pg_attrdef WHERE u.catalog = 'pg_attrdef'::regclass AND oid = u.object
             UNION ALL SELECT conbin::text FROM pg_constraint WHERE u.catalog = 'pg_constraint'::regclass AND oid = u.object

@@ -112,8 +112,8 @@ struct Fingerprint {
   }
 };
 
-// Identifies a committed transaction: no other transaction, in any history, has the same values. But for
-// one that came through logical replication: its time is the origin's.
+// Identifies a committed transaction: no other transaction, in any history, has the same values. One
+// exception: the time of a transaction that came through logical replication is its origin's.
 struct CommittedTransaction {
   Lsn commit_lsn;
   Xid xid;

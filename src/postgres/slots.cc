@@ -296,8 +296,7 @@ absl::StatusOr<CreatedSlot> CreateSlot(const CreateSlotOptions& options) {
   if (replaces) {
     RETURN_IF_ERROR(slot.status());
     const absl::Status replaced = ReplaceOld(options, name);
-    // It would end with this session, but the server takes a moment for that, and who lists the slots
-    // would see it.
+    // The server would drop it a moment after this connection ends. Until then lists of slots show it.
     connection.Query(absl::StrFormat("DROP_REPLICATION_SLOT %s", QuoteIdentifier(name)),
                      std::chrono::steady_clock::now() + kAfterCancel);
     RETURN_IF_ERROR(replaced);
