@@ -12,11 +12,12 @@ enum class PingQuestion : std::uint8_t {
 };
 
 enum class PingAnswer : std::uint8_t {
-  kServes,    // or whatever else does not say that it stops
+  kServes,    // or whatever else does not say that it stops; about the slot it says nothing
   kStopping,  // it rejects connections: once streaming, that is a shutdown
   kNone,      // nobody answered in time
   kOurs,      // the slot is streamed to this process
   kNotOurs,   // it is not: nobody reads it, or another process does
+  kNotSaid,   // the server answered, and does not let this role ask
 };
 
 }  // namespace walpost::base

@@ -118,7 +118,7 @@ void Pipeline::OnFrame(std::string_view bytes, base::Now now) {
   reply_wanted_ = reply_wanted_ || keepalive.reply_requested;
   if (status_clock_.OnKeepalive(keepalive.wal_end, keepalive.reply_requested,
                                 !tracker_.empty() || keeper_.Late(now), now)) {
-    OnPing(base::PingAnswer::kStopping, now);
+    OnPing(base::PingAnswer::kStopping, now.mono, now);
   }
 }
 

@@ -76,8 +76,8 @@ class Pipeline {
   void OnQuiet(base::Now now);
   // A warning the server sent beside the stream.
   void OnNotice(const std::string& notice);
-  // What the ping that TakePing asked for came to, while the same connection stands.
-  void OnPing(base::PingAnswer answer, base::Now now);
+  // What the ping that TakePing asked for at `asked_at` came to, while the same connection stands.
+  void OnPing(base::PingAnswer answer, base::MonotonicTime asked_at, base::Now now);
   void Tick(base::Now now);  // serves the sink and every timer
   // SIGTERM: drain, confirm, finish.
   void Stop(base::Now now);

@@ -207,7 +207,7 @@ void Pipeline::CheckPlannedReconnect(base::Now now) {
   ConnectAnew(ReconnectReason::kPlanned, now);
 }
 
-void Pipeline::OnPing(base::PingAnswer answer, base::Now now) {
+void Pipeline::OnPing(base::PingAnswer answer, base::MonotonicTime asked_at, base::Now now) {
   if (!connected_) {
     return;
   }
@@ -218,7 +218,7 @@ void Pipeline::OnPing(base::PingAnswer answer, base::Now now) {
     timers_.OnSlotInUse();
   } else {
     const bool given_up = pings_.given_up();
-    pings_.OnAnswer(answer);
+    pings_.OnAnswer(answer, asked_at);
     if (given_up && !pings_.given_up()) {
       timers_.OnProven();
       dispatcher_.Resume();

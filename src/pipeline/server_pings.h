@@ -61,15 +61,16 @@ class ServerPings {
       return std::nullopt;
     }
     next_ = now.mono + kEvery;
-    taken_at_ = now.mono;
     unanswered_since_ = unanswered_since_.value_or(now.mono);
     return ours_until_ ? base::PingQuestion::kSlot : base::PingQuestion::kServes;
   }
 
-  void OnAnswer(base::PingAnswer answer) {
-    // Who may not ask about the slot goes by whether the server serves.
-    if (ours_until_ && (answer == base::PingAnswer::kOurs || answer == base::PingAnswer::kServes)) {
-      ours_until_ = taken_at_;
+  // To a question that was asked at `asked_at`: of what came later it says nothing.
+  void OnAnswer(base::PingAnswer answer, base::MonotonicTime asked_at) {
+    // Who may not ask about the slot goes by whether the server answers at all.
+    if (ours_until_ && asked_at >= *ours_until_ &&
+        (answer == base::PingAnswer::kOurs || answer == base::PingAnswer::kNotSaid)) {
+      ours_until_ = asked_at;
       given_up_ = false;
     }
     if (answer != base::PingAnswer::kNone) {
@@ -100,7 +101,6 @@ class ServerPings {
   std::optional<base::MonotonicTime> next_;  // absent = the stream itself will show a stop
   base::MonotonicTime late_until_;
   std::optional<base::MonotonicTime> unanswered_since_;  // the first such question was taken
-  base::MonotonicTime taken_at_;
   // Since reading was paused: when it was last known that the slot is ours. Absent = the stream shows it.
   std::optional<base::MonotonicTime> ours_until_;
   base::MonotonicTime paused_at_;

@@ -12,6 +12,7 @@ namespace walpost::postgres {
 namespace {
 
 constexpr std::chrono::seconds kPingWithin{2};  // the least that libpq takes
+constexpr std::chrono::seconds kLoginWithin{10};
 
 class LibpqPinger final : public Pinger {
  public:
@@ -40,22 +41,28 @@ class LibpqPinger final : public Pinger {
   }
 
  private:
-  // Who may not ask learns whether it serves.
   base::PingAnswer AskAboutSlot() const {
-    auto opened = OpenBeside(options_, server_, kPingWithin);
-    if (std::holds_alternative<StreamEnd>(opened)) {
-      return AskWhetherItServes();
+    auto opened = OpenBeside(options_, server_, kLoginWithin);
+    if (const auto* const end = std::get_if<StreamEnd>(&opened)) {
+      const base::PingAnswer serves = AskWhetherItServes();
+      // Without an answer of the server it is unknown who reads, even if it answers a moment later.
+      return serves != base::PingAnswer::kServes ? serves : NotAsked(end->sqlstate);
     }
     const Result slot = std::get<Connection>(opened).Query(
         "SELECT active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = " +
             QuoteLiteral(options_.slot),
         std::chrono::steady_clock::now() + options_.statement_timeout);
     if (!slot.ok()) {
-      return slot.error().sqlstate.empty() ? base::PingAnswer::kNone : base::PingAnswer::kServes;
+      return NotAsked(slot.error().sqlstate);
     }
     return slot.rows() == 1 && slot.Text(0, 0) == std::to_string(walsender_pid_)
                ? base::PingAnswer::kOurs
                : base::PingAnswer::kNotOurs;
+  }
+
+  // The server answered with an error, or did not answer.
+  static base::PingAnswer NotAsked(const std::string& sqlstate) {
+    return sqlstate.empty() ? base::PingAnswer::kNone : base::PingAnswer::kNotSaid;
   }
 
   base::PingAnswer AskWhetherItServes() const {

@@ -289,11 +289,12 @@ void Loop::HandlePing() {
   helper_->Run(
       Helper::Queue::kPing,
       [answer, pinger = pinger_, question = *question] { *answer = pinger->Ping(question); },
-      [this, answer, pinger = pinger_] {  // kept, so that no later one has its address
+      [this, answer, asked_at = now_.mono,
+       pinger = pinger_] {  // kept, so that no later one has its address
         pinging_ = false;
         if (pinger == pinger_) {
           now_ = ReadClocks();
-          pipeline_.OnPing(*answer, now_);
+          pipeline_.OnPing(*answer, asked_at, now_);
         }
       });
 }

@@ -175,7 +175,7 @@ void Simulation::Commands() {
   }
   Statuses();
   if (const auto question = connection_ ? pipeline_->TakePing(now_) : std::nullopt) {
-    pipeline_->OnPing(AnswerPing(*question), now_);
+    pipeline_->OnPing(AnswerPing(*question), now_.mono, now_);
   }
   Look();
   DeadLetters();

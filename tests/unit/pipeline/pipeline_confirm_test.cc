@@ -182,7 +182,7 @@ TEST_F(BackPressureTest, StatusesGoOnWhileReadingIsPaused) {
   for (int i = 0; i < 12; ++i) {
     Advance(milliseconds(10'000));
     EXPECT_TRUE(pipeline().TakePing(now_));
-    pipeline().OnPing(base::PingAnswer::kOurs, now_);
+    pipeline().OnPing(base::PingAnswer::kOurs, now_.mono, now_);
     EXPECT_TRUE(TakeStatus()) << i;
   }
   DeliverAll();
@@ -266,15 +266,15 @@ TEST_F(BackPressureTest, ServerThatNobodyReachesIsLeftWhileNothingIsRead) {
     for (milliseconds passed(0); passed < time; passed += ServerPings::kEvery) {
       Advance(ServerPings::kEvery);
       ASSERT_TRUE(pipeline().TakePing(now_));
-      pipeline().OnPing(base::PingAnswer::kNone, now_);
+      pipeline().OnPing(base::PingAnswer::kNone, now_.mono, now_);
     }
   };
   unanswered(milliseconds(28'000));
-  pipeline().OnPing(base::PingAnswer::kServes, now_);
+  pipeline().OnPing(base::PingAnswer::kServes, now_.mono, now_);
   unanswered(milliseconds(30'000));
   EXPECT_TRUE(pipeline().connected()) << "it answered once";
   Advance(ServerPings::kEvery);
-  pipeline().OnPing(base::PingAnswer::kNone, now_);
+  pipeline().OnPing(base::PingAnswer::kNone, now_.mono, now_);
   EXPECT_FALSE(pipeline().connected());
   EXPECT_NE(pipeline().last_error(), "");
   DeliverAll();
@@ -302,7 +302,7 @@ TEST_F(BackPressureTest, SlowAnswerIsOneWhileNothingIsRead) {
     Advance(ServerPings::kEvery);
     ASSERT_TRUE(pipeline().TakePing(now_));
     Advance(ServerPings::kNoAnswerMax - milliseconds(1));
-    pipeline().OnPing(base::PingAnswer::kServes, now_);
+    pipeline().OnPing(base::PingAnswer::kServes, now_.mono, now_);
     ASSERT_TRUE(pipeline().connected()) << i;
   }
 }
@@ -325,7 +325,7 @@ class PauseTest : public BackPressureTest {
     const std::optional<base::PingQuestion> question = pipeline().TakePing(now_);
     ASSERT_EQ(question, base::PingQuestion::kSlot);
     if (answer) {
-      pipeline().OnPing(*answer, now_);
+      pipeline().OnPing(*answer, now_.mono, now_);
     }
     Tick();
   }
@@ -366,9 +366,32 @@ TEST_F(PauseTest, SlotThatIsNotOursAnyMoreIsPublishedNoFurtherAndConnectedToAnew
 // Who may only replicate, say.
 TEST_F(PauseTest, ServerThatDoesNotSayIsTakenToBeOurs) {
   for (int i = 0; i < 20; ++i) {
-    Answer(base::PingAnswer::kServes);
+    Answer(base::PingAnswer::kNotSaid);
     ASSERT_FALSE(sink_.closed()) << i;
   }
+}
+
+// It answers again, but who reads the slot was not asked.
+TEST_F(PauseTest, ServerThatOnlyServesProvesNothing) {
+  for (int i = 0; i < 4; ++i) {
+    Answer(base::PingAnswer::kServes);
+  }
+  EXPECT_TRUE(sink_.closed());
+  Answer(base::PingAnswer::kServes);
+  EXPECT_TRUE(sink_.closed());
+}
+
+TEST_F(PauseTest, AnswerToAnEarlyQuestionProvesNothingOfLater) {
+  Answer(std::nullopt);
+  const base::MonotonicTime asked_at = now_.mono;
+  Answer(std::nullopt);
+  pipeline().OnPing(base::PingAnswer::kOurs, asked_at, now_);
+  for (milliseconds since = ServerPings::kEvery; since < 2 * kTimeout;
+       since += ServerPings::kEvery) {
+    EXPECT_FALSE(sink_.closed());
+    Answer(std::nullopt);
+  }
+  EXPECT_TRUE(sink_.closed());
 }
 
 TEST_F(BackPressureTest, ServerThatNobodyReachesIsKeptWhileItIsRead) {
@@ -378,7 +401,7 @@ TEST_F(BackPressureTest, ServerThatNobodyReachesIsKeptWhileItIsRead) {
   for (int i = 0; i < 30; ++i) {
     Advance(ServerPings::kEvery);
     ASSERT_TRUE(pipeline().TakePing(now_));
-    pipeline().OnPing(base::PingAnswer::kNone, now_);
+    pipeline().OnPing(base::PingAnswer::kNone, now_.mono, now_);
   }
   EXPECT_TRUE(pipeline().connected());
 }

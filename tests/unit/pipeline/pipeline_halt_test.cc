@@ -327,7 +327,7 @@ TEST_F(HaltTest, ServerThatStopsDuringAHaltIsLetGo) {
   Connect();
   Transaction(100, {"a1"});
   SendFrame("x");
-  pipeline().OnPing(base::PingAnswer::kStopping, now_);
+  pipeline().OnPing(base::PingAnswer::kStopping, now_.mono, now_);
   ExpectHalted(HaltReason::kProtocolError, "unknown frame");
   EXPECT_EQ(last_command_, StreamCommand::kClose);
 }

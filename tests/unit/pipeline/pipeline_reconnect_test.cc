@@ -65,7 +65,7 @@ TEST_F(ReconnectTest, AttemptsAreCountedByWhatMadeThemNeeded) {
   End(StreamEnd::Kind::kLost);
   EXPECT_EQ(count(ReconnectReason::kLost), 1U);
   Connect();
-  pipeline().OnPing(base::PingAnswer::kStopping, now_);
+  pipeline().OnPing(base::PingAnswer::kStopping, now_.mono, now_);
   EXPECT_EQ(count(ReconnectReason::kServerStopping), 1U);
   Advance(Pipeline::kAfterServerStop);
   EXPECT_EQ(pipeline().TakeStreamCommand(), StreamCommand::kNone) << "the fixture took it";
@@ -330,7 +330,7 @@ TEST_F(ReconnectTest, StopSeenByAPingClosesTheConnectionAndKeepsWhatIsInFlight) 
   Connect();
   SendPayload(Begin(100));
   Event("a1");
-  pipeline().OnPing(base::PingAnswer::kStopping, now_);
+  pipeline().OnPing(base::PingAnswer::kStopping, now_.mono, now_);
   Tick();
   EXPECT_EQ(last_command_, StreamCommand::kClose);
   ExpectReconnectAfter(Pipeline::kAfterServerStop);
@@ -346,7 +346,7 @@ TEST_F(ReconnectTest, StopSeenByAPingClosesTheConnectionAndKeepsWhatIsInFlight) 
 TEST_F(ReconnectTest, LatePingOfAConnectionThatIsGoneChangesNothing) {
   Connect();
   End(StreamEnd::Kind::kLost);
-  pipeline().OnPing(base::PingAnswer::kStopping, now_);
+  pipeline().OnPing(base::PingAnswer::kStopping, now_.mono, now_);
   ExpectReconnectAfter(kBackOff);
 }
 

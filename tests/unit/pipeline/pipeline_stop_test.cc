@@ -179,7 +179,7 @@ TEST_F(StopTest, ServerThatStopsDuringTheDrainIsLetGo) {
   Connect();
   Transaction(100, {"a1"});
   Stop();
-  pipeline().OnPing(base::PingAnswer::kStopping, now_);
+  pipeline().OnPing(base::PingAnswer::kStopping, now_.mono, now_);
   ExpectFinished();
   EXPECT_EQ(last_command_, StreamCommand::kClose);
 }
