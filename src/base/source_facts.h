@@ -113,7 +113,8 @@ struct Fingerprint {
 };
 
 // Identifies a committed transaction: no other transaction, in any history, has the same values. One
-// exception: the time of a transaction that came through logical replication is its origin's.
+// exception: the time of a transaction that came through logical replication is its origin's, so all
+// three may come again in another history.
 struct CommittedTransaction {
   Lsn commit_lsn;
   Xid xid;
@@ -133,11 +134,17 @@ struct Progress : Fingerprint {
   // By the server's clock, when it had sent everything up to end_lsn, or later. 0 = not known.
   WallTime passed_at;
   WallTime recorded_at;
-  // The last one that holds events and ends at or before end_lsn; none = there was none since a first
-  // start or an operator's decision.
-  std::optional<CommittedTransaction> last_transaction;
+  // Of those that hold events and end at or before end_lsn, ascending: the last one without a replication
+  // origin, and the later ones, which have one. Empty = there was none since a first start or an operator's
+  // decision.
+  std::vector<CommittedTransaction> last_transactions;
   // Rows that the pipeline had written to walpost.dead_letters, ever; 0 = not known.
   std::uint64_t dead_letters = 0;
+
+  // Where the first of them commits; 0/0 = none.
+  Lsn FirstKnown() const {
+    return last_transactions.empty() ? Lsn() : last_transactions.front().commit_lsn;
+  }
 };
 
 struct SourceFacts : Fingerprint {

@@ -47,9 +47,11 @@ void SetTime(base::WallTime time, google::protobuf::Timestamp* to) {
   to->set_nanos(parts.nanos);
 }
 
+// The exact inverse. Wraps instead of overflowing: an origin may send any commit time.
 base::WallTime TimeOf(const google::protobuf::Timestamp& time) {
-  return base::WallTime(std::chrono::seconds(time.seconds()) +
-                        std::chrono::microseconds(time.nanos() / 1'000));
+  return base::WallTime(std::chrono::microseconds(
+      static_cast<std::int64_t>(static_cast<std::uint64_t>(time.seconds()) * 1'000'000 +
+                                static_cast<std::uint64_t>(time.nanos() / 1'000))));
 }
 
 void SetFingerprint(const base::Fingerprint& from, v1::Fingerprint* to) {
@@ -115,6 +117,17 @@ base::Fingerprint FingerprintOf(const v1::Fingerprint& from) {
   return to;
 }
 
+void SetTransaction(const base::CommittedTransaction& transaction,
+                    v1::CommittedTransaction* message) {
+  message->set_commit_lsn(transaction.commit_lsn.value());
+  message->set_xid(transaction.xid.value);
+  SetTime(transaction.commit_time, message->mutable_commit_time());
+}
+
+base::CommittedTransaction TransactionOf(const v1::CommittedTransaction& message) {
+  return {base::Lsn(message.commit_lsn()), base::Xid{message.xid()}, TimeOf(message.commit_time())};
+}
+
 }  // namespace
 
 std::string EncodeProgress(const base::Progress& progress) {
@@ -129,11 +142,10 @@ std::string EncodeProgress(const base::Progress& progress) {
   }
   SetTime(progress.recorded_at, message.mutable_recorded_at());
   SetFingerprint(progress, message.mutable_fingerprint());
-  if (progress.last_transaction) {
-    v1::CommittedTransaction* const last = message.mutable_last_transaction();
-    last->set_commit_lsn(progress.last_transaction->commit_lsn.value());
-    last->set_xid(progress.last_transaction->xid.value);
-    SetTime(progress.last_transaction->commit_time, last->mutable_commit_time());
+  for (const base::CommittedTransaction& transaction : progress.last_transactions) {
+    SetTransaction(transaction, message.has_last_transaction()
+                                    ? message.add_later_transactions()
+                                    : message.mutable_last_transaction());
   }
   message.set_dead_letters(progress.dead_letters);
   return message.SerializeAsString();
@@ -170,9 +182,10 @@ absl::StatusOr<base::Progress> DecodeProgress(std::string_view value) {
   static_cast<base::Fingerprint&>(progress) = FingerprintOf(message.fingerprint());
   progress.dead_letters = message.dead_letters();
   if (message.has_last_transaction()) {
-    const v1::CommittedTransaction& last = message.last_transaction();
-    progress.last_transaction = base::CommittedTransaction{
-        base::Lsn(last.commit_lsn()), base::Xid{last.xid()}, TimeOf(last.commit_time())};
+    progress.last_transactions.push_back(TransactionOf(message.last_transaction()));
+  }
+  for (const v1::CommittedTransaction& later : message.later_transactions()) {
+    progress.last_transactions.push_back(TransactionOf(later));
   }
   return progress;
 }

@@ -54,8 +54,8 @@ void Intake::Start(const base::SourceFacts& facts) {
   if (facts.progress) {
     complete_lsn_ = std::max(complete_lsn_, facts.progress->end_lsn);
     known_.Passed(facts.progress->passed_at);
-    if (facts.progress->last_transaction && !known_.newest().valid()) {
-      known_.Remember(*facts.progress->last_transaction, facts.progress->end_lsn);
+    if (!known_.newest().valid()) {
+      known_.Remember(facts.progress->last_transactions, facts.progress->end_lsn);
     }
   }
   if (!facts.progress && !known_.newest().valid() && facts.start_lsn < complete_lsn_) {
@@ -209,6 +209,7 @@ std::optional<Halt> Intake::On(const pgoutput::Begin& begin) {
   transaction_.commit_lsn = begin.commit_lsn;
   transaction_.info = envelope::TransactionInfo{begin.xid, base::ClampToYears(begin.commit_time)};
   transaction_.commit_time = begin.commit_time;
+  transaction_.has_origin = false;
   transaction_.full_xid = newest_xid_.OfTheTimeOf(begin.xid);
   newest_xid_ = std::max(newest_xid_, transaction_.full_xid);
   transaction_.timeline = facts_.TimelineOf(begin.commit_lsn);
@@ -356,7 +357,9 @@ std::optional<Halt> Intake::OnOther() {
   }
   announced_root_ = nullptr;
   const std::uint32_t leaf = std::exchange(announced_last_, 0);
-  if (!std::holds_alternative<pgoutput::Origin>(message_)) {
+  if (std::holds_alternative<pgoutput::Origin>(message_)) {
+    transaction_.has_origin = true;
+  } else {
     ++counters_->changes_ignored;
   }
   // A table is announced before its first change alone, which need not be an INSERT.

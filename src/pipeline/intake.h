@@ -129,6 +129,7 @@ class Intake {
     bool open = false;
     base::Lsn commit_lsn;
     base::WallTime commit_time;  // exactly as the server has it; a replication origin may send any
+    bool has_origin = false;     // said before anything else of it
     envelope::TransactionInfo info;
     base::FullXid full_xid;
     std::uint32_t timeline = 0;

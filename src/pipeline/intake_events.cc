@@ -169,7 +169,7 @@ void Intake::Taken(std::uint32_t ordinal) {
   }
   transaction_.known = true;
   known_.TakenFirst({transaction_.commit_lsn, transaction_.info.xid, transaction_.commit_time},
-                    event);
+                    transaction_.has_origin, event);
 }
 
 }  // namespace walpost::pipeline

@@ -27,9 +27,22 @@ Halt OtherHistory(const std::string& what) {
                               what)};
 }
 
-void KnownTransactions::Remember(const base::CommittedTransaction& delivered, base::Lsn end) {
+void KnownTransactions::Delivered::Add(const Entry& next) {
+  if (!next.has_origin) {
+    first = size;
+  }
+  ++size;
+  if (size - first > kDeliveredMax) {
+    ++first;
+  }
+}
+
+void KnownTransactions::Remember(const std::vector<base::CommittedTransaction>& delivered,
+                                 base::Lsn end) {
   CHECK(entries_.empty());
-  entries_.PushBack(Entry{delivered, end});
+  for (const base::CommittedTransaction& transaction : delivered) {
+    entries_.PushBack(Entry{transaction, end, /*has_origin=*/!entries_.empty()});
+  }
 }
 
 void KnownTransactions::Forget() { *this = KnownTransactions(); }
@@ -74,20 +87,23 @@ void KnownTransactions::OnCommit(base::Lsn commit_lsn, base::Lsn end) {
 }
 
 void KnownTransactions::Settle(base::Lsn safe) {
+  while (delivered_.size < entries_.size() && entries_[delivered_.size].EndsBy(safe)) {
+    delivered_.Add(entries_[delivered_.size]);
+  }
   // What has yet to come again is needed for that.
-  while (next_ > 0 && entries_.size() > 1 && entries_[1].end.valid() && entries_[1].end <= safe) {
+  for (; delivered_.first > 0 && next_ > 0; --delivered_.first, --delivered_.size, --next_) {
     entries_.PopFront();
-    --next_;
   }
 }
 
-std::optional<base::CommittedTransaction> KnownTransactions::LastBefore(base::Lsn position) const {
-  std::optional<base::CommittedTransaction> last;
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (!entries_[i].end.valid() || entries_[i].end > position) {
-      break;
-    }
-    last = entries_[i].transaction;
+std::vector<base::CommittedTransaction> KnownTransactions::LastBefore(base::Lsn position) const {
+  Delivered before;
+  while (before.size < entries_.size() && entries_[before.size].EndsBy(position)) {
+    before.Add(entries_[before.size]);
+  }
+  std::vector<base::CommittedTransaction> last;
+  for (std::size_t i = before.first; i < before.size; ++i) {
+    last.push_back(entries_[i].transaction);
   }
   return last;
 }

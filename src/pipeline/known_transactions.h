@@ -1,7 +1,8 @@
-// KnownTransactions - by which transactions a history is recognised: the last one with events of ours
-// that is delivered, and the later ones that were taken and are not delivered yet.
+// KnownTransactions - by which transactions a history is recognised: of those with events of ours that are
+// delivered the last one without a replication origin, and all later ones that were taken.
 // Why: (system identifier, timeline, LSN) does not name a history, because a server that was set back
-//   repeats all three. A committed transaction does: its commit LSN, xid and commit time together. So
+//   repeats all three. A committed transaction does: its commit LSN, xid and commit time together. With
+//   an origin it does not: the time is the origin's, and comes again when the same is applied again. So
 //   each connection asks from the first known transaction on, and what comes must be the known ones.
 //   Anything else is another history, and streaming on would lose or repeat rows without a word.
 // How: Expect() with each connection, then OnBegin and OnPosition with what arrives.
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "base/lsn.h"
 #include "base/source_facts.h"
@@ -26,6 +28,9 @@ namespace walpost::pipeline {
 
 class KnownTransactions {
  public:
+  // Of those that are delivered. Where more with an origin follow, it begins with one of them.
+  static constexpr std::size_t kDeliveredMax = 65;
+
   // What OnBegin says of a transaction of which nothing was taken, and of one that was taken whole.
   static constexpr std::int64_t kNothing = -1;
   static constexpr std::int64_t kWhole = std::numeric_limits<std::int64_t>::max();
@@ -36,8 +41,8 @@ class KnownTransactions {
     base::Lsn lsn;  // of its own record
   };
 
-  // Delivered before this process began, as progress has it. `end` is at least its end.
-  void Remember(const base::CommittedTransaction& delivered, base::Lsn end);
+  // Delivered before this process began, as progress has them. `end` is at least their end.
+  void Remember(const std::vector<base::CommittedTransaction>& delivered, base::Lsn end);
 
   void Forget();
 
@@ -64,8 +69,8 @@ class KnownTransactions {
   const Taken& taken_through() const { return taken_through_; }
 
   // Of the open transaction an event was taken: the first one of it, or a later one.
-  void TakenFirst(const base::CommittedTransaction& open, const Taken& event) {
-    entries_.PushBack(Entry{open, base::Lsn()});
+  void TakenFirst(const base::CommittedTransaction& open, bool has_origin, const Taken& event) {
+    entries_.PushBack(Entry{open, base::Lsn(), has_origin});
     next_ = entries_.size();
     newest_ = event;
   }
@@ -83,8 +88,8 @@ class KnownTransactions {
   // Everything that ends at or before `safe` is delivered.
   void Settle(base::Lsn safe);
 
-  // The last one that ends at or before `position`.
-  std::optional<base::CommittedTransaction> LastBefore(base::Lsn position) const;
+  // Of those that end at or before `position`, what progress remembers.
+  std::vector<base::CommittedTransaction> LastBefore(base::Lsn position) const;
 
   // Besides the one that is always kept.
   std::size_t retained_bytes() const {
@@ -100,12 +105,24 @@ class KnownTransactions {
   struct Entry {
     base::CommittedTransaction transaction;
     base::Lsn end;  // 0/0 = its commit was not read yet; the newest one only
+    bool has_origin = false;
+
+    bool EndsBy(base::Lsn position) const { return end.valid() && end <= position; }
+  };
+
+  // Of those that end at or before a position: the first that is needed, and how many there are.
+  struct Delivered {
+    std::size_t first = 0;
+    std::size_t size = 0;
+
+    void Add(const Entry& next);
   };
 
   Halt Missing(base::Lsn position) const;
 
   delivery::Ring<Entry> entries_;  // ascending
   std::size_t next_ = 0;           // the first one that has yet to come on this connection
+  Delivered delivered_;
   Taken newest_;
   Taken taken_through_;
   base::WallTime passed_at_;

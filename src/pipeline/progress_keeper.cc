@@ -81,7 +81,7 @@ void ProgressKeeper::Make(base::Lsn position, std::uint64_t dead_letters, base::
   progress_.epoch = epoch();
   progress_.dead_letters = dead_letters;
   if (known_ != nullptr) {
-    progress_.last_transaction = known_->LastBefore(position);
+    progress_.last_transactions = known_->LastBefore(position);
     progress_.passed_at = known_->passed_at();
   }
   made_ = std::max(made_, position);

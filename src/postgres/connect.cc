@@ -224,9 +224,8 @@ std::variant<Connected, StreamEnd> Connect(const ConnectOptions& options, base::
   std::string not_noted = NoteDelivered(&connection, report, deadline);
   // The server takes the later of the two anyway; saying so keeps the log and the facts exact. From the
   // last transaction and not from what follows it: see docs/design.md, "Histories".
-  const base::Lsn remembered = report.facts.progress && report.facts.progress->last_transaction
-                                   ? report.facts.progress->last_transaction->commit_lsn
-                                   : base::Lsn();
+  const base::Lsn remembered =
+      report.facts.progress ? report.facts.progress->FirstKnown() : base::Lsn();
   report.facts.start_lsn = std::max({start_lsn, report.facts.confirmed_flush_lsn, remembered});
   report.facts.text_values =
       options.text_until.valid() && report.facts.start_lsn <= options.text_until;

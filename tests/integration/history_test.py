@@ -2,6 +2,7 @@
 
 import json
 import signal
+import uuid
 
 import pytest
 import servers
@@ -93,6 +94,45 @@ def test_key_that_was_parked_before_the_copy_is_released_whole_and_in_order(make
     arrived = [record.id for record in p.records()]
     assert list(dict.fromkeys(arrived)) == expected, "each, in order"
     assert {event for event in arrived if arrived.count(event) > 1} <= set(expected[:2]), "of the copy's slot, and nothing that was parked"
+
+
+def insert_as_origin(p, event_id, origin):
+    """Commits one event, with the time of an origin if `origin`. Returns by what a history is recognised, but the time."""
+    with p.connected(autocommit=False) as cursor:
+        if origin:
+            cursor.execute("SELECT pg_replication_origin_session_setup('elsewhere')")
+            cursor.execute("SELECT pg_replication_origin_xact_setup('0/1', '2026-01-01 00:00:00+00')")
+        cursor.execute("INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type, payload)"
+                       " VALUES (%s, %s, 'key-1', 'Tested', 'x') RETURNING tx::text", (event_id, p.name))
+        xid = cursor.fetchone()
+        cursor.execute("SELECT pg_current_wal_insert_lsn()::text")
+        position = cursor.fetchone()
+        cursor.connection.commit()
+        return xid + position
+
+
+# The same transaction of another server is applied again at the same position, with the same xid and time.
+@pytest.mark.smoke
+def test_server_set_back_behind_an_event_before_a_transaction_that_is_applied_again(make_pipeline, workspace):
+    ours, lost, applied = (str(uuid.UUID(int=n)) for n in (1, 2, 3))
+    postgres = workspace.postgres(settings={"autovacuum": "off"})
+    p = make_pipeline(on_postgres=postgres)
+    p.walpost.init()
+    p.execute("SELECT pg_replication_origin_create('elsewhere')")
+    delivered_and_stopped(p, 1, 3)
+    copy = postgres.copy_disk(workspace.path / "copy")
+    before = insert_as_origin(p, lost, origin=False), insert_as_origin(p, applied, origin=True)
+    p.walpost.start()
+    p.wait_confirmed()
+    assert p.walpost.stop() == 0
+    end = p.wal_position()
+    postgres.put_back(copy)
+    assert (insert_as_origin(p, ours, origin=False), insert_as_origin(p, applied, origin=True)) == before
+    p.write_wal_past(end)
+    halted(p)
+    go_on_from_here(p)
+    servers.wait_for(lambda: ours in p.ids(), 60, "the event of the new history")
+    assert p.walpost.stop() == 0
 
 
 # What walpost remembers in its own process says nothing of it.

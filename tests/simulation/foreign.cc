@@ -179,7 +179,7 @@ void Simulation::TakeOver() {
   progress.epoch = newest->epoch;
   progress.passed_at = progress.recorded_at = now_.wall;
   progress.tables = newest->tables;
-  progress.last_transaction = server_.LastTransaction(server_.wal_end());
+  progress.last_transactions = server_.LastTransactions(server_.wal_end());
   kafka_.progress().Append(progress);
   other_acted_ = true;
   if (random_.Chance(500)) {
@@ -384,7 +384,7 @@ bool Simulation::IsForeign(HaltReason reason) const {
 // The server crashed right after an operator's decision, and its slot knows nothing of that.
 std::optional<base::Lsn> Simulation::ForgottenDecision() const {
   for (const auto& known : {kafka_.progress().newest(), pipeline_->remembered_progress()}) {
-    if (known && known->epoch > 0 && !known->last_transaction &&
+    if (known && known->epoch > 0 && known->last_transactions.empty() &&
         server_.confirmed_flush() < known->end_lsn) {
       return known->end_lsn;
     }

@@ -332,14 +332,17 @@ void ModelPostgres::PutBack(base::WallTime now) {
   }
 }
 
-std::optional<base::CommittedTransaction> ModelPostgres::LastTransaction(base::Lsn position) const {
-  std::optional<base::CommittedTransaction> last;
+std::vector<base::CommittedTransaction> ModelPostgres::LastTransactions(base::Lsn position) const {
+  std::vector<base::CommittedTransaction> last;
   for (const Transaction& each : transactions_) {
     const bool holds_rows = std::any_of(
         each.operations.begin(), each.operations.end(),
         [](const Operation& operation) { return operation.kind == Operation::Kind::kRow; });
     if (holds_rows && each.end_lsn <= position) {
-      last = base::CommittedTransaction{each.commit_lsn, base::Xid{each.xid}, each.commit_time};
+      if (!each.origin) {
+        last.clear();
+      }
+      last.push_back({each.commit_lsn, base::Xid{each.xid}, each.commit_time});
     }
   }
   return last;

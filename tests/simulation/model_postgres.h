@@ -176,7 +176,7 @@ class ModelPostgres {
   const std::vector<std::uint32_t>& oids() const { return oids_; }
 
   // The last one with rows of an outbox that ends at or before `position`.
-  std::optional<base::CommittedTransaction> LastTransaction(base::Lsn position) const;
+  std::vector<base::CommittedTransaction> LastTransactions(base::Lsn position) const;
 
   // Where the slot began, as walpost.pipeline says it.
   base::Lsn consistent_point() const { return consistent_point_; }

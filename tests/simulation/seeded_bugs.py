@@ -135,8 +135,9 @@ BUGS = [
      "         : BUG(start_after_the_last) ? base::Lsn(entries_.front().transaction.commit_lsn.value() + 1)\n"
      "                                     : entries_.front().transaction.commit_lsn;"),
     ("pipeline/known_transactions.cc",
-     "  while (next_ > 0 && entries_.size() > 1",
-     "  while ((next_ > 0 || BUG(forgotten_while_awaited)) && entries_.size() > 1"),
+     "  for (; delivered_.first > 0 && next_ > 0; --delivered_.first, --delivered_.size, --next_) {",
+     "  for (; delivered_.first > 0 && (next_ > 0 || BUG(forgotten_while_awaited));\n"
+     "       --delivered_.first, --delivered_.size, next_ -= next_ > 0 ? 1 : 0) {"),
     ("pipeline/intake.cc",
      "  if (std::optional<Halt> halt = known_.OnPosition(complete)) {",
      "  if (std::optional<Halt> halt = BUG(missing_transaction_ignored) ? std::nullopt : known_.OnPosition(complete)) {"),
@@ -296,8 +297,8 @@ BUGS = [
      "  progress_.epoch = epoch();",
      "  progress_.epoch = BUG(epoch_not_kept) ? 0 : epoch();"),
     ("pipeline/progress_keeper.cc",
-     "    progress_.last_transaction = known_->LastBefore(position);",
-     "    if (!BUG(last_transaction_not_remembered)) progress_.last_transaction = known_->LastBefore(position);"),
+     "    progress_.last_transactions = known_->LastBefore(position);",
+     "    if (!BUG(last_transaction_not_remembered)) progress_.last_transactions = known_->LastBefore(position);"),
     ("pipeline/progress_keeper.cc",
      "  if (phase_ == Phase::kOutstanding) {\n    phase_ = Phase::kWaiting;",
      "  if (phase_ == Phase::kOutstanding) {\n    if (BUG(lost_progress_counts)) {\n      OnAcknowledged();\n      return;\n    }\n    phase_ = Phase::kWaiting;"),

@@ -278,9 +278,8 @@ void Simulation::FinishConnecting() {
     facts.adoption = server_.BeginAdoption(*facts.progress, now_.wall);
     Trace("a table is adopted at", facts.adoption.since.lsn.ToString());
   }
-  const base::Lsn remembered = facts.progress && facts.progress->last_transaction
-                                   ? facts.progress->last_transaction->commit_lsn
-                                   : base::Lsn();
+  const std::optional<base::Progress>& progress = facts.progress;
+  const base::Lsn remembered = progress ? progress->FirstKnown() : base::Lsn();
   facts.start_lsn = std::max({attempt.start, facts.confirmed_flush_lsn, remembered});
   server_.OnConnected();
   connection_.emplace();
@@ -288,6 +287,10 @@ void Simulation::FinishConnecting() {
   const bool comes_again = facts.start_lsn == std::max(attempt.start, remembered);
   connection_->known =
       std::max(base::Lsn(facts.start_lsn.value() + (comes_again ? 1 : 0)), handed_);
+  if (comes_again && remembered.valid()) {
+    const base::Lsn last = progress->last_transactions.back().commit_lsn;
+    connection_->known = std::max(connection_->known, base::Lsn(last.value() + 1));
+  }
   connection_->last_status = now_.mono;
   connection_->stopping_since = now_.mono;
   if (plan_.faults.Has(Fault::slow_catch_up)) {

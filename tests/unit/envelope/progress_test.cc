@@ -33,9 +33,15 @@ TEST(ProgressTest, ReadsBackAsWritten) {
       {"shop",
        {base::Lsn(0x88), base::WallTime(std::chrono::microseconds(1'700'000'000'000'003)), 4}}};
   progress.dead_letters = 12;
+  for (const std::int64_t origins : {std::numeric_limits<std::int64_t>::min(), std::int64_t{-1},
+                                     std::numeric_limits<std::int64_t>::max()}) {
+    progress.last_transactions.push_back({base::Lsn(70), base::Xid{4'000'000'000},
+                                          base::WallTime(std::chrono::microseconds(origins))});
+  }
   const auto read = DecodeProgress(EncodeProgress(progress));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->dead_letters, 12U);
+  EXPECT_EQ(read->last_transactions, progress.last_transactions);
   EXPECT_EQ(read->epoch, progress.epoch);
   EXPECT_EQ(read->system_identifier, progress.system_identifier);
   EXPECT_EQ(read->timeline, progress.timeline);

@@ -25,8 +25,7 @@ class HistoryFixture : public PipelineFixture {
   void Remembered() {
     base::Progress before;
     before.end_lsn = base::Lsn(500);
-    before.last_transaction =
-        base::CommittedTransaction{base::Lsn(100), base::Xid{77}, kCommitTime};
+    before.last_transactions = {{base::Lsn(100), base::Xid{77}, kCommitTime}};
     facts_.progress = before;
     facts_.start_lsn = base::Lsn(100);
   }

@@ -17,6 +17,7 @@ using base::HaltReason;
 using base::Lsn;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using walpost::testing::BinaryColumn;
 using walpost::testing::NullColumn;
@@ -47,9 +48,10 @@ TEST_F(IntakeTest, CommitTimeThatNoEnvelopeCanHoldIsClamped) {
   TakeAll({walpost::testing::BeginBytes(Lsn(100), base::Xid{77}, infinity), EventBytes("e1")});
   EXPECT_EQ(tracker_.entry(0).commit_time, base::ClampToYears(infinity));
   EXPECT_TRUE(base::IsWithinYears(tracker_.entry(0).commit_time));
-  EXPECT_EQ(intake_.known().LastBefore(Lsn(900)), std::nullopt);
+  EXPECT_THAT(intake_.known().LastBefore(Lsn(900)), IsEmpty());
   TakeAll({walpost::testing::CommitBytes(Lsn(100), Lsn(108), infinity)});
-  EXPECT_EQ(intake_.known().LastBefore(Lsn(900))->commit_time, infinity);
+  EXPECT_THAT(intake_.known().LastBefore(Lsn(900)),
+              ElementsAre(base::CommittedTransaction{Lsn(100), base::Xid{77}, infinity}));
 }
 
 TEST_F(IntakeTest, DeliveredTransactionIsConfirmedAtItsEnd) {

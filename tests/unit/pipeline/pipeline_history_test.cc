@@ -39,8 +39,8 @@ TEST_F(HistoryTest, LastTransactionIsRememberedWithThePosition) {
   }
   ASSERT_TRUE(Written());
   EXPECT_EQ(Written()->end_lsn, Lsn(500));
-  EXPECT_EQ(Written()->last_transaction,
-            (base::CommittedTransaction{Lsn(100), base::Xid{77}, kCommitTime}));
+  EXPECT_THAT(Written()->last_transactions,
+              ElementsAre(base::CommittedTransaction{Lsn(100), base::Xid{77}, kCommitTime}));
 }
 
 TEST_F(HistoryTest, RememberedTransactionComesAgainAndIsDropped) {
@@ -284,7 +284,7 @@ TEST_F(HistoryTest, WhatAnotherInstanceDeliveredIsNotSentAgain) {
   // It delivers 2, 3, 4 and 5.
   base::Progress others = *pipeline().remembered_progress();
   others.end_lsn = Lsn(508);
-  others.last_transaction = base::CommittedTransaction{Lsn(500), base::Xid{77}, kCommitTime};
+  others.last_transactions = {{Lsn(500), base::Xid{77}, kCommitTime}};
   facts_.progress = others;
   facts_.confirmed_flush_lsn = facts_.start_lsn = Lsn(508);
   Connect(/*start=*/Lsn(100), /*announce=*/false);

@@ -103,7 +103,7 @@ TEST_F(PreflightServerTest, GuardSeesTheFactsAndTheTransactionThatItRemembersIsT
     EXPECT_TRUE(facts->confirmed_flush_lsn.valid());
     EXPECT_EQ(facts->tables.size(), 1u);
     facts->progress.emplace().end_lsn = base::Lsn(later.value() + 500);
-    facts->progress->last_transaction = base::CommittedTransaction{later, base::Xid{700}, {}};
+    facts->progress->last_transactions = {{later, base::Xid{700}, {}}};
     return std::optional<StreamEnd>();
   });
   ASSERT_TRUE(std::holds_alternative<Connected>(outcome));
