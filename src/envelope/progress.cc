@@ -35,10 +35,24 @@ bool AreTimes(const v1::Fingerprint& message) {
                      [](const auto& prefix) { return IsTime(prefix.second); });
 }
 
+// Ascending, and all of them before the position. More are never written.
+bool AreBefore(std::uint64_t end_lsn, const v1::Progress& message) {
+  constexpr int kLaterMax = 64;
+  std::uint64_t before = message.last_transaction().commit_lsn();
+  for (const v1::CommittedTransaction& later : message.later_transactions()) {
+    if (later.commit_lsn() <= before) {
+      return false;
+    }
+    before = later.commit_lsn();
+  }
+  return message.later_transactions_size() <= kLaterMax && before <= end_lsn;
+}
+
 bool IsPlausible(const v1::Progress& message) {
   return message.epoch() <= kEpochMax && message.timeline() != 0 &&
          message.system_identifier() != 0 && IsTime(message.recorded_at()) &&
-         IsTime(message.passed_at()) && AreTimes(message.fingerprint());
+         IsTime(message.passed_at()) && AreTimes(message.fingerprint()) &&
+         AreBefore(message.end_lsn(), message);
 }
 
 void SetTime(base::WallTime time, google::protobuf::Timestamp* to) {

@@ -78,7 +78,8 @@ bool DeadLetters::Crowded(delivery::Sequence next) const {
 
 bool DeadLetters::has_room() const {
   const bool released = !release_ || release_->stalled;
-  return !must_write() && (!Fills(2) || (looked_ && released && !NextDiscard()));
+  return !must_write() &&
+         (!Fills(2) || (looked_ && released && (!NextDiscard() || discards_stalled_)));
 }
 
 ParkedKey& DeadLetters::Key(std::string_view topic, std::string_view key) {
@@ -314,6 +315,7 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now, O
   if (!reply.status.ok()) {
     trouble_ = absl::StrFormat("dead letters wait: %s", std::string(reply.status.message()));
     ask_at_ = now.mono + kAskAgainAfter;
+    discards_stalled_ = discards_stalled_ || discard;
     if (absl::IsUnavailable(reply.status)) {
       return std::nullopt;
     }
@@ -447,6 +449,7 @@ void DeadLetters::OnLoaded(const DeadLetterReply& reply) {
 // Those rows are closed. Of the key the table may have others, of which nobody who decided knew: they
 // have been decided to be sent.
 void DeadLetters::OnDiscarded(std::size_t index, const DeadLetterReply& reply) {
+  discards_stalled_ = false;
   base::DeadLetter decision = std::move(discards_[index].decision);
   discards_.erase(discards_.begin() + static_cast<std::ptrdiff_t>(index));
   if (decision.parked && !reply.key_open && !LetGo(decision) && decision.of_key) {

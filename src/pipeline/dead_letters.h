@@ -126,8 +126,7 @@ class DeadLetters {
   // What committed before is not sent again by the server.
   void OnConfirmable(base::Lsn lsn) { confirmable_ = lsn; }
 
-  // Of the record that is being released; 0 = none.
-  envelope::SchemaTable::Ref schema() const { return record_.schema; }
+  envelope::SchemaTable::Ref schema() const { return record_.schema; }  // of the release; 0 = none
 
   // The newest trouble with it, one line; empty = none since the last reply.
   const std::string& trouble() const { return trouble_; }
@@ -215,6 +214,7 @@ class DeadLetters {
   std::map<delivery::Sequence, WaitingRow> waiting_;  // to be written
   std::optional<Release> release_;
   std::vector<DeadLetterDiscard> discards_;
+  bool discards_stalled_ = false;  // the last try failed: somebody may hold the rows
 
   bool loaded_ = true;
   std::int64_t loaded_through_ = 0;

@@ -8,7 +8,8 @@
 namespace walpost::pipeline {
 namespace {
 
-// A longer list begins anew, which costs a look at most.
+// A longer list begins anew. Then nothing counts as announced for the first time: that costs a look, and
+// before 15 a halt where a partition was detached.
 constexpr std::size_t kAnnouncedMax = 10'000;
 // Before, a server goes on sending the rows of a partition as it did with the first one: those of a
 // detached one as those of its root, those of an attached one under its own name.
@@ -199,8 +200,10 @@ std::optional<Halt> Intake::CheckLeaf(std::uint32_t leaf, std::uint32_t publishe
             table.schema, table.table, published_as, Place(transaction_.next_ordinal))};
   }
   const auto announced = announced_.find(leaf);
-  if (facts_.server_version >= kMovesNoticedSince || announced == announced_.end() ||
-      announced->second.in == transaction_.commit_lsn) {
+  const bool first_here =
+      !announced_forgotten_ &&
+      (announced == announced_.end() || announced->second.in == transaction_.commit_lsn);
+  if (facts_.server_version >= kMovesNoticedSince || first_here) {
     return std::nullopt;  // as it was when the row was written
   }
   const outbox::TableOptions& table = last_outbox_->mapper.options();

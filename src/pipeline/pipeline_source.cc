@@ -72,7 +72,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   keeper_.OnConnected(*facts_, adopted);
   server_errors_.OnConnected(facts.text_values);
   timers_.OnConnected(facts, now);
-  pings_.OnConnected();
+  pings_.OnConnected(timers_.publish_alone());
   status_clock_.Start(facts.wal_sender_timeout_ms, now, timers_.Doublings(intake_.received_lsn()));
   phase_ = Phase::kStreaming;
   standby_ = reconnecting_as_planned_ = false;

@@ -18,7 +18,7 @@ namespace walpost::pipeline {
 
 class ServerPings {
  public:
-  // While the end of the stream is far away; the first one as late.
+  // While the end of the stream is far away; the first one as late. More often where an answer proves little.
   static constexpr std::chrono::milliseconds kEvery{2'000};
   // A change that the server sends so long after its commit has more behind it.
   static constexpr std::chrono::milliseconds kLate{2'000};
@@ -29,7 +29,11 @@ class ServerPings {
   // show the stop.
   static constexpr std::chrono::milliseconds kNoAnswerMax{30'000};
 
-  void OnConnected() { *this = ServerPings(); }
+  // `proven_for`: how long an answer shows that the slot is ours.
+  void OnConnected(std::chrono::milliseconds proven_for) {
+    *this = ServerPings();
+    every_ = std::min(kEvery, proven_for / 4);
+  }
 
   // The server sent a change of a transaction that committed `age` before, by its own clock.
   void OnChange(std::chrono::microseconds age, base::Now now) {
@@ -46,13 +50,13 @@ class ServerPings {
     } else {
       unanswered_since_.reset();
     }
-    if (!paused && now.mono - paused_at_ >= kEvery && !given_up_) {
+    if (!paused && now.mono - paused_at_ >= every_ && !given_up_) {
       ours_until_.reset();
     }
     if (!ours_until_ && caught_up && now.mono >= late_until_) {
       next_.reset();
     } else if (!next_) {
-      next_ = now.mono + kEvery;
+      next_ = now.mono + every_;
     }
   }
 
@@ -60,7 +64,7 @@ class ServerPings {
     if (!next_ || now.mono < *next_) {
       return std::nullopt;
     }
-    next_ = now.mono + kEvery;
+    next_ = now.mono + every_;
     unanswered_since_ = unanswered_since_.value_or(now.mono);
     return ours_until_ ? base::PingQuestion::kSlot : base::PingQuestion::kServes;
   }
@@ -98,6 +102,7 @@ class ServerPings {
   }
 
  private:
+  std::chrono::milliseconds every_ = kEvery;
   std::optional<base::MonotonicTime> next_;  // absent = the stream itself will show a stop
   base::MonotonicTime late_until_;
   std::optional<base::MonotonicTime> unanswered_since_;  // the first such question was taken

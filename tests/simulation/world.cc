@@ -287,8 +287,9 @@ void Simulation::FinishConnecting() {
   const bool comes_again = facts.start_lsn == std::max(attempt.start, remembered);
   connection_->known =
       std::max(base::Lsn(facts.start_lsn.value() + (comes_again ? 1 : 0)), handed_);
-  if (comes_again && remembered.valid()) {
-    const base::Lsn last = progress->last_transactions.back().commit_lsn;
+  const base::Lsn last =
+      remembered.valid() ? progress->last_transactions.back().commit_lsn : base::Lsn();
+  if (last.valid() && last >= facts.start_lsn) {
     connection_->known = std::max(connection_->known, base::Lsn(last.value() + 1));
   }
   connection_->last_status = now_.mono;

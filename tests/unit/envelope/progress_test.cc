@@ -33,9 +33,10 @@ TEST(ProgressTest, ReadsBackAsWritten) {
       {"shop",
        {base::Lsn(0x88), base::WallTime(std::chrono::microseconds(1'700'000'000'000'003)), 4}}};
   progress.dead_letters = 12;
+  std::uint64_t lsn = 70;
   for (const std::int64_t origins : {std::numeric_limits<std::int64_t>::min(), std::int64_t{-1},
                                      std::numeric_limits<std::int64_t>::max()}) {
-    progress.last_transactions.push_back({base::Lsn(70), base::Xid{4'000'000'000},
+    progress.last_transactions.push_back({base::Lsn(++lsn), base::Xid{4'000'000'000},
                                           base::WallTime(std::chrono::microseconds(origins))});
   }
   const auto read = DecodeProgress(EncodeProgress(progress));
@@ -89,7 +90,13 @@ TEST(ProgressTest, WhatNoWalpostWritesIsRejected) {
     last.mutable_recorded_at()->set_nanos(999'999'999);
     EXPECT_TRUE(DecodeProgress(last.SerializeAsString()).ok()) << seconds;
   }
-  std::vector<v1::Progress> bad(11, good);
+  good.set_end_lsn(500);
+  good.mutable_last_transaction()->set_commit_lsn(100);
+  for (std::uint64_t lsn = 101; lsn < 165; ++lsn) {
+    good.add_later_transactions()->set_commit_lsn(lsn);
+  }
+  EXPECT_TRUE(DecodeProgress(good.SerializeAsString()).ok());
+  std::vector<v1::Progress> bad(14, good);
   bad[0].set_epoch(std::numeric_limits<std::uint64_t>::max());
   bad[1].set_timeline(0);
   bad[2].set_system_identifier(0);
@@ -101,6 +108,10 @@ TEST(ProgressTest, WhatNoWalpostWritesIsRejected) {
   bad[8].mutable_recorded_at()->set_nanos(1'000'000'000);
   bad[9].mutable_fingerprint()->add_tables()->mutable_since_at()->set_nanos(-1);
   (*bad[10].mutable_fingerprint()->mutable_prefix_since_at())["shop"].set_nanos(-1);
+  bad[11].clear_later_transactions();
+  bad[11].mutable_last_transaction()->set_commit_lsn(501);
+  bad[12].mutable_later_transactions(3)->set_commit_lsn(103);
+  bad[13].add_later_transactions()->set_commit_lsn(300);
   for (const v1::Progress& each : bad) {
     EXPECT_EQ(DecodeProgress(each.SerializeAsString()).status().code(), absl::StatusCode::kDataLoss)
         << each.ShortDebugString();

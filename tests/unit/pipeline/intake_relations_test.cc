@@ -204,7 +204,8 @@ TEST_F(IntakeRelationsTest, TablesThatAreTruncatedTogetherAreAnnouncedTogether) 
 // With two transactions of its rows: a partition's, and one that follows its detaching.
 class DetachedPartitionTest : public IntakeRelationsTest {
  protected:
-  std::optional<Halt> RowAfterDetaching(int server_version) {
+  // `others`: other tables that are announced in between.
+  std::optional<Halt> RowAfterDetaching(int server_version, std::uint32_t others = 0) {
     pgoutput::Relation leaf = EventsRelation();
     leaf.id.oid = 9;
     leaf.name = "leaf";
@@ -215,8 +216,14 @@ class DetachedPartitionTest : public IntakeRelationsTest {
              walpost::testing::RelationBytes(leaf), EventBytes("e1"), Commit(100)});
     facts_.tables[0].partitions.clear();
     intake_.OnLooked(facts_);
-    TakeAll({Begin(200), walpost::testing::RelationBytes(EventsRelation()),
-             walpost::testing::RelationBytes(leaf)});
+    Take(Begin(200));
+    pgoutput::Relation other;
+    other.name = "other";
+    for (other.id.oid = 1'000; other.id.oid < 1'000 + others; ++other.id.oid) {
+      Take(walpost::testing::RelationBytes(other));
+    }
+    TakeAll(
+        {walpost::testing::RelationBytes(EventsRelation()), walpost::testing::RelationBytes(leaf)});
     return intake_.TakePayload(EventBytes("e2"), {});
   }
 };
@@ -224,6 +231,12 @@ class DetachedPartitionTest : public IntakeRelationsTest {
 // They do not notice it within a connection.
 TEST_F(DetachedPartitionTest, RowThatStillComesAsTheOutboxsHaltsOn13And14) {
   const std::optional<Halt> halt = RowAfterDetaching(140023);
+  ASSERT_TRUE(halt);
+  EXPECT_EQ(halt->reason, HaltReason::kPublicationMissing);
+}
+
+TEST_F(DetachedPartitionTest, RowHaltsAlsoBehindMoreTablesThanAreKept) {
+  const std::optional<Halt> halt = RowAfterDetaching(130011, 10'100);
   ASSERT_TRUE(halt);
   EXPECT_EQ(halt->reason, HaltReason::kPublicationMissing);
 }

@@ -191,6 +191,21 @@ TEST_F(BackPressureTest, StatusesGoOnWhileReadingIsPaused) {
   EXPECT_TRUE(pipeline().connected()) << "the silence is ours, not the server's";
 }
 
+// The shortest that is documented: each answer shows for a second only that the slot is ours.
+TEST_F(BackPressureTest, ShortTimeoutOfTheServerSuspendsNothingWhileItAnswers) {
+  facts_.wal_sender_timeout_ms = 1'000;
+  Fill();
+  for (int i = 0; i < 100; ++i) {
+    Advance(milliseconds(100));
+    if (pipeline().TakePing(now_)) {
+      const base::MonotonicTime asked_at = now_.mono;
+      Advance(milliseconds(100));
+      pipeline().OnPing(base::PingAnswer::kOurs, asked_at, now_);
+    }
+    ASSERT_FALSE(sink_.closed()) << i;
+  }
+}
+
 TEST_F(BackPressureTest, LongPauseIsShownAndCounted) {
   Fill();
   Advance(milliseconds(999));

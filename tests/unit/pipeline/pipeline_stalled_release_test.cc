@@ -149,6 +149,29 @@ TEST_F(StalledReleaseTest, HalfFullTableDoesNotWaitForIt) {
   EXPECT_TRUE(pipeline().want_frame());
 }
 
+// Who decides may hold the rows, too.
+TEST_F(StalledReleaseTest, HalfFullTableDoesNotWaitForADiscardThatFails) {
+  options_.dead_letters_max = 6;
+  Connect();
+  ParkA(100, {"a1", "a2", "a3"});
+  DiscardA();
+  serve_dead_letters_ = false;
+  Advance(DeadLetters::kLookEvery);
+  auto asked = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(asked);
+  pipeline().OnDeadLetterReply(dead_letters_.CarryOut(*asked), now_);
+  EXPECT_FALSE(pipeline().want_frame()) << "it may make room";
+  asked = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(asked);
+  ASSERT_EQ(asked->kind, DeadLetterRequest::Kind::kKeyDiscarded);
+  pipeline().OnDeadLetterReply({.id = asked->id, .status = absl::UnavailableError("held")}, now_);
+  EXPECT_TRUE(pipeline().want_frame());
+  serve_dead_letters_ = true;
+  Advance(DeadLetters::kAskAgainAfter);
+  Run();
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2", "closed:a3"));
+}
+
 TEST_F(StalledReleaseTest, DiscardOfAnotherKeyIsCarriedOut) {
   Connect();
   ParkA(100, {"a1"});
