@@ -88,8 +88,8 @@ DO $$
 DECLARE
     -- What the versions make, and nothing else changes hands: a schema may be an application's, too.
     functions constant text[] := ARRAY[
-        'walpost.lock_wait_ms()', 'walpost.bound_lock_wait(timestamptz)', 'walpost.lock_tables(regclass[])',
-        'walpost.revoke_default_rights(regclass)', 'walpost.pasteable(text)', 'walpost.other_roles()', 'walpost.tables_of(name[])',
+        'walpost.lock_wait_ms()', 'walpost.bound_lock_wait(timestamptz)', 'walpost.locked_by(regclass[], text)',
+        'walpost.parts_of(regclass[])', 'walpost.change_tables(text[], regclass[])', 'walpost.revoke_default_rights(regclass)', 'walpost.pasteable(text)', 'walpost.other_roles()', 'walpost.tables_of(name[])',
         'walpost.code_of_others(name[])', 'walpost.rights_of_others(name[])', 'walpost.reject_code_of_others(name[])', 'walpost.decide()', 'walpost.wire_number(bigint)', 'walpost.wire_field(integer, bytea)',
         'walpost.wire_field(integer, text)', 'walpost.wire_field(integer, bigint)', 'walpost.wire_headers(integer, jsonb)',
         'walpost.wire_options(text, text, jsonb, timestamptz, text, text, text, integer)', 'walpost.message_prefix(text)',
@@ -113,6 +113,7 @@ DECLARE
     our_functions oid[] := ARRAY(SELECT to_regprocedure(signature)::oid FROM unnest(functions) AS signature);
     our_tables oid[] := ARRAY['walpost.pipeline'::regclass, 'walpost.schema_version', 'walpost.dead_letters', 'walpost.dead_letter_count'];
     tables regclass[];
+    commands text[];
     object record;
     lent text[] := '{}';
 BEGIN
@@ -150,15 +151,6 @@ BEGIN
     END IF;
 
     -- Ownership, so that maintenance needs no superuser: of what is another's, so that running this again holds up nobody.
-    -- In the order in which outbox.emit locks them; what writers do not write comes first.
-    tables := ARRAY(
-        SELECT c.oid::regclass FROM pg_class c
-        WHERE c.oid = ANY (our_tables) AND c.relowner <> 'outbox_owner'::regrole
-        ORDER BY CASE WHEN c.oid = to_regclass('outbox.idempotency') THEN 1 WHEN c.oid = events THEN 2
-                      WHEN c.relispartition THEN 3 ELSE 0 END, c.oid);
-    IF tables <> '{}' THEN
-        PERFORM walpost.lock_tables(VARIADIC tables);
-    END IF;
     -- Schemas first: who owns a table must be allowed there. Who owns a schema may drop what is in it, so one with anything else in it stays.
     FOR object IN
         SELECT n.nspname AS name, EXISTS (
@@ -184,19 +176,14 @@ BEGIN
         END IF;
     END LOOP;
     FOR object IN
-        SELECT format('ALTER TABLE %s OWNER TO outbox_owner', target) AS command FROM unnest(tables) AS target
-        UNION ALL SELECT format('ALTER FUNCTION %s OWNER TO outbox_owner', p.oid::regprocedure) FROM pg_proc p
-                  WHERE p.oid = ANY (our_functions) AND p.proowner <> 'outbox_owner'::regrole
+        SELECT format('ALTER FUNCTION %s OWNER TO outbox_owner', p.oid::regprocedure) AS command FROM pg_proc p
+        WHERE p.oid = ANY (our_functions) AND p.proowner <> 'outbox_owner'::regrole
         -- A dump does not bring this along.
         UNION ALL SELECT format('REVOKE USAGE ON TYPE %s FROM PUBLIC', c.oid::regclass) FROM pg_class c JOIN pg_type t ON t.oid = c.reltype
                   WHERE c.oid = ANY (our_tables)
                   AND EXISTS (SELECT FROM aclexplode(coalesce(t.typacl, acldefault('T', t.typowner))) AS acl WHERE acl.grantee = 0)
     LOOP
         EXECUTE object.command;
-    END LOOP;
-    -- Partitions are made and renamed later, too.
-    FOR object IN SELECT name FROM unnest(lent) AS name WHERE events IS NULL OR name <> 'outbox' LOOP
-        EXECUTE format('REVOKE CREATE ON SCHEMA %I FROM outbox_owner', object.name);
     END LOOP;
 
     -- Not where the outbox is a table of one's own.
@@ -229,6 +216,21 @@ BEGIN
                       tracestate, occurred_at) ON outbox.events TO outbox_writer;
         GRANT EXECUTE ON FUNCTION outbox.uuid_v7(),
             outbox.check_event(text, text, text, text, text, jsonb, text, text, timestamptz) TO outbox_writer;
+    END IF;
+
+    -- Tables last: writers wait from here to the end of the transaction, so nothing else is done meanwhile.
+    -- In the order in which outbox.emit locks them; what writers do not write comes first.
+    tables := ARRAY(
+        SELECT c.oid::regclass FROM pg_class c
+        WHERE c.oid = ANY (our_tables) AND c.relowner <> 'outbox_owner'::regrole
+        ORDER BY CASE WHEN c.oid = to_regclass('outbox.idempotency') THEN 1 WHEN c.oid = events THEN 2
+                      WHEN c.relispartition THEN 3 ELSE 0 END, c.oid);
+    -- Partitions are made and renamed later, too.
+    commands := ARRAY(SELECT format('ALTER TABLE %s OWNER TO outbox_owner', target) FROM unnest(tables) AS target)
+                || ARRAY(SELECT format('REVOKE CREATE ON SCHEMA %I FROM outbox_owner', name) FROM unnest(lent) AS name
+                         WHERE events IS NULL OR name <> 'outbox');
+    IF commands <> '{}' THEN
+        PERFORM walpost.change_tables(commands, VARIADIC tables);
     END IF;
 END
 $$;

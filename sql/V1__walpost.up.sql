@@ -83,18 +83,54 @@ BEGIN
 END
 $$;
 
--- For a change that writers must not see half. Writers wait while this waits, so it gives all locks back and lets them pass between its
--- attempts. The server gives up its own vacuum only for one who waits longer than deadlock_timeout: for that this waits for each lock
--- alone, up to 1.2 s. `targets` are in the order in which writers lock.
-CREATE OR REPLACE FUNCTION walpost.lock_tables(VARIADIC targets regclass[]) RETURNS void LANGUAGE plpgsql
+-- Who has locked some of these relations, in a way that conflicts with `wanted` (ACCESS EXCLUSIVE or SHARE): "outbox.events by session 4711". NULL where nobody has.
+CREATE OR REPLACE FUNCTION walpost.locked_by(relations regclass[], wanted text DEFAULT 'AccessExclusiveLock') RETURNS text LANGUAGE sql
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT string_agg(held.name || ' by ' || held.sessions, ', ' ORDER BY held.place) FILTER (WHERE held.place <= 5)
+           || CASE WHEN count(*) > 5 THEN format(' and %s more', count(*) - 5) ELSE '' END
+    FROM (SELECT row_number() OVER (ORDER BY array_position(relations, l.relation::regclass)) AS place, l.relation::regclass::text AS name,
+                 string_agg(DISTINCT coalesce('session ' || l.pid, 'a prepared transaction'), ', ') AS sessions
+          FROM pg_locks l
+          WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.relation = ANY (relations)
+                AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                AND (wanted = 'AccessExclusiveLock' OR l.mode NOT IN ('AccessShareLock', 'RowShareLock', 'ShareLock'))
+          GROUP BY l.relation) AS held
+$$;
+
+-- What a change of these tables may have to lock beside them, and LOCK TABLE cannot: indexes, sequences, TOAST. Of partitions, too.
+CREATE OR REPLACE FUNCTION walpost.parts_of(targets regclass[]) RETURNS regclass[] LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE tree AS (
+        SELECT t::oid AS relation FROM unnest(targets) AS t
+        UNION SELECT i.inhrelid FROM tree JOIN pg_inherits i ON i.inhparent = tree.relation
+    ), tables AS (
+        SELECT relation FROM tree UNION ALL SELECT c.reltoastrelid FROM tree JOIN pg_class c ON c.oid = tree.relation AND c.reltoastrelid <> 0
+    )
+    SELECT array_agg(parts.part::regclass ORDER BY parts.part) FROM (
+        SELECT i.indexrelid AS part FROM tables t JOIN pg_index i ON i.indrelid = t.relation
+        UNION ALL SELECT t.relation FROM tables t WHERE t.relation NOT IN (SELECT relation FROM tree)
+        UNION ALL SELECT s.oid FROM tree t JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = t.relation
+                  AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i') JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S'
+    ) AS parts
+$$;
+
+-- For a change that writers must not see half: locks the tables, then runs the commands. Commands wait for more locks: on indexes and
+-- sequences, which LOCK TABLE cannot take, on TOAST, functions and rows of the catalog. Anybody can keep some of these locked. So locks and
+-- commands are one attempt, and every command that needs such a lock belongs in here: no wait is without a limit while writers wait for
+-- this. It gives all locks back and lets writers pass between its attempts. The server gives up its own vacuum only for one who waits longer
+-- than deadlock_timeout: for that this waits for each table alone, up to 1.2 s. `targets` are in the order in which writers lock.
+CREATE OR REPLACE FUNCTION walpost.change_tables(commands text[], VARIADIC targets regclass[]) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
 DECLARE
     began timestamptz;
     target regclass;
+    command text;
+    wanted text;  -- what is waited for
 BEGIN
     FOR try IN 1..8 LOOP
         BEGIN
             began := clock_timestamp();
+            command := NULL;
             FOREACH target IN ARRAY targets LOOP
                 PERFORM walpost.bound_lock_wait(began);
                 EXECUTE format('LOCK TABLE ONLY %s IN ACCESS EXCLUSIVE MODE', target);
@@ -113,8 +149,19 @@ BEGIN
                 PERFORM walpost.bound_lock_wait(began);
                 EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', target);
             END LOOP;
+            IF cardinality(commands) > 0 THEN
+                -- No writer has a lock now, so these are the ones that a command will wait for.
+                wanted := walpost.locked_by(walpost.parts_of(targets));
+            END IF;
+            FOREACH command IN ARRAY commands LOOP
+                PERFORM walpost.bound_lock_wait(began);
+                EXECUTE command;
+            END LOOP;
             RETURN;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
+            IF command IS NULL THEN
+                wanted := coalesce(walpost.locked_by(ARRAY[target]), target::text);
+            END IF;
             EXIT WHEN try = 8;
         END;
         PERFORM pg_sleep(0.5);
@@ -134,7 +181,7 @@ BEGIN
             END;
         END LOOP;
     END LOOP;
-    RAISE EXCEPTION 'walpost: no lock on % within 8 attempts, which take up to 20 s', target
+    RAISE EXCEPTION 'walpost: no lock on % within 8 attempts, which take up to 20 s', coalesce(wanted, 'what this changes: ' || left(command, 200))
         USING ERRCODE = 'lock_not_available',
               HINT = 'A transaction that uses it stays open: see sql/runbook/long_transactions.sql, then run this again.';
 END

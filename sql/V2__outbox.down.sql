@@ -11,7 +11,14 @@ DROP FUNCTION IF EXISTS
     outbox.emit(text, text, text, jsonb, text, text, jsonb, timestamptz, text, text, text, uuid),
     outbox.emit(text, text, text, text, text, text, jsonb, timestamptz, text, text, text, uuid),
     outbox.forget_keys(interval, integer);
-DROP TABLE IF EXISTS outbox.idempotency, outbox.events;
+DO $$
+BEGIN
+    PERFORM walpost.change_tables(
+        ARRAY['DROP TABLE IF EXISTS outbox.idempotency, outbox.events'],
+        VARIADIC ARRAY(SELECT c.oid::regclass FROM pg_class c WHERE c.oid IN (to_regclass('outbox.idempotency'), to_regclass('outbox.events'))
+                       ORDER BY c.oid = to_regclass('outbox.events')));
+END
+$$;
 DROP FUNCTION IF EXISTS outbox.set_payload_max(integer);
 DROP FUNCTION IF EXISTS outbox.check_event(text, text, text, text, text, jsonb, text, text, timestamptz);
 DROP FUNCTION IF EXISTS outbox.uuid_v7();

@@ -196,21 +196,15 @@ BEGIN
     IF (bytes > 0) IS NOT TRUE THEN
         RAISE EXCEPTION 'outbox.set_payload_max: bytes must be at least 1' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    FOR locked IN 0..1 LOOP
-        IF locked = 1 THEN
-            PERFORM walpost.lock_tables(VARIADIC ARRAY['outbox.events'::regclass]);
-        END IF;
-        present := (SELECT pg_get_constraintdef(oid) FROM pg_constraint
-                    WHERE conrelid = 'outbox.events'::regclass AND conname = 'events_payload_max');
-        IF present ~ format(' <= %s[)]', bytes) THEN
-            RETURN;
-        END IF;
-    END LOOP;
-    IF present IS NOT NULL THEN
-        ALTER TABLE outbox.events DROP CONSTRAINT events_payload_max;
+    present := (SELECT pg_get_constraintdef(oid) FROM pg_constraint
+                WHERE conrelid = 'outbox.events'::regclass AND conname = 'events_payload_max');
+    IF present ~ format(' <= %s[)]', bytes) THEN
+        RETURN;
     END IF;
-    EXECUTE format('ALTER TABLE outbox.events ADD CONSTRAINT events_payload_max CHECK (octet_length(payload) <= %s) NOT VALID',
-                   bytes);
+    PERFORM walpost.change_tables(ARRAY[
+        'ALTER TABLE outbox.events DROP CONSTRAINT IF EXISTS events_payload_max',
+        format('ALTER TABLE outbox.events ADD CONSTRAINT events_payload_max CHECK (octet_length(payload) <= %s) NOT VALID', bytes)],
+        'outbox.events');
 END
 $$;
 

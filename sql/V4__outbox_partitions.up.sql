@@ -43,43 +43,31 @@ $$;
 
 SELECT walpost.reject_code_of_others(ARRAY['walpost', 'outbox']::name[]);
 
-DO $$
-DECLARE
-    default_rights aclitem[];  -- that the table gets again
+-- Makes the table anew, or says that it stays: called once without a lock, so that writers wait for nothing where nothing is to be done,
+-- then with it, since a row may have come. `wanted_rights` are those that the table gets again.
+CREATE OR REPLACE FUNCTION outbox.make_anew(wanted_rights aclitem[], locked boolean) RETURNS boolean LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF current_setting('transaction_isolation') NOT LIKE 'read%' THEN
-        RAISE EXCEPTION 'an older snapshot does not see what was inserted last: apply this in READ COMMITTED'
-            USING ERRCODE = 'invalid_transaction_state';
+    IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) = 'p' THEN
+        RETURN false;
     END IF;
-    -- First without a lock, so that writers wait for nothing where nothing is to be done. Then with it: a row may have come.
-    FOR locked IN 0..1 LOOP
-        IF locked = 1 THEN
-            PERFORM walpost.lock_tables(VARIADIC ARRAY['outbox.events'::regclass]);
-        END IF;
-        IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) = 'p' THEN
-            RETURN;
-        END IF;
-        IF locked = 0 THEN
-            CREATE TABLE outbox.events_rights ();
-            PERFORM walpost.revoke_default_rights('outbox.events_rights'::regclass);
-            default_rights := (SELECT relacl FROM pg_class WHERE oid = 'outbox.events_rights'::regclass);
-            DROP TABLE outbox.events_rights;
-        END IF;
-        IF EXISTS (SELECT FROM pg_class c WHERE c.oid = 'outbox.events'::regclass
-                   AND (c.relacl IS DISTINCT FROM default_rights OR c.relrowsecurity
-                        OR EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid)
-                        OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attacl IS NOT NULL)
-                        OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal))) THEN
-            RAISE NOTICE 'outbox.events stays one plain table: rights, policies or triggers of it would be lost';
-            RETURN;
-        END IF;
-        IF EXISTS (SELECT FROM outbox.events)
-           OR EXISTS (SELECT FROM pg_publication_tables
-                      WHERE format('%I.%I', schemaname, tablename)::regclass = 'outbox.events'::regclass) THEN
-            RAISE NOTICE 'outbox.events stays one plain table: it has rows, or is published already';
-            RETURN;
-        END IF;
-    END LOOP;
+    IF EXISTS (SELECT FROM pg_class c WHERE c.oid = 'outbox.events'::regclass
+               AND (c.relacl IS DISTINCT FROM wanted_rights OR c.relrowsecurity
+                    OR EXISTS (SELECT FROM pg_policy WHERE polrelid = c.oid)
+                    OR EXISTS (SELECT FROM pg_attribute WHERE attrelid = c.oid AND attacl IS NOT NULL)
+                    OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal))) THEN
+        RAISE NOTICE 'outbox.events stays one plain table: rights, policies or triggers of it would be lost';
+        RETURN false;
+    END IF;
+    IF EXISTS (SELECT FROM outbox.events)
+       OR EXISTS (SELECT FROM pg_publication_tables
+                  WHERE format('%I.%I', schemaname, tablename)::regclass = 'outbox.events'::regclass) THEN
+        RAISE NOTICE 'outbox.events stays one plain table: it has rows, or is published already';
+        RETURN false;
+    END IF;
+    IF NOT locked THEN
+        RETURN true;
+    END IF;
     ALTER TABLE outbox.events RENAME TO events_plain;
     CREATE TABLE outbox.events (LIKE outbox.events_plain INCLUDING ALL EXCLUDING INDEXES) PARTITION BY RANGE (created_at);
     DROP TABLE outbox.events_plain;
@@ -92,8 +80,32 @@ BEGIN
     CREATE TABLE outbox.events_default PARTITION OF outbox.events DEFAULT;
     PERFORM walpost.revoke_default_rights('outbox.events'::regclass);
     PERFORM walpost.revoke_default_rights('outbox.events_default'::regclass);
+    RETURN true;
 END
 $$;
+
+DO $$
+DECLARE
+    default_rights aclitem[];
+BEGIN
+    IF current_setting('transaction_isolation') NOT LIKE 'read%' THEN
+        RAISE EXCEPTION 'an older snapshot does not see what was inserted last: apply this in READ COMMITTED'
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) = 'p' THEN
+        RETURN;
+    END IF;
+    CREATE TABLE outbox.events_rights ();
+    PERFORM walpost.revoke_default_rights('outbox.events_rights'::regclass);
+    default_rights := (SELECT relacl FROM pg_class WHERE oid = 'outbox.events_rights'::regclass);
+    DROP TABLE outbox.events_rights;
+    IF outbox.make_anew(default_rights, locked => false) THEN
+        PERFORM walpost.change_tables(ARRAY[format('SELECT outbox.make_anew(%L, locked => true)', default_rights)], 'outbox.events');
+    END IF;
+END
+$$;
+
+DROP FUNCTION outbox.make_anew(aclitem[], boolean);
 
 -- An UPDATE that moves a row to another partition is an INSERT to the stream: the event would be published once more, as a new one.
 CREATE OR REPLACE FUNCTION outbox.events_stay() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -107,9 +119,9 @@ DO $$
 BEGIN
     IF (SELECT relkind FROM pg_class WHERE oid = 'outbox.events'::regclass) = 'p'
        AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'outbox.events'::regclass AND tgname = 'events_stay') THEN
-        PERFORM walpost.lock_tables(VARIADIC ARRAY['outbox.events'::regclass]);
-        CREATE TRIGGER events_stay BEFORE UPDATE ON outbox.events FOR EACH ROW
-            WHEN (OLD.created_at IS DISTINCT FROM NEW.created_at) EXECUTE FUNCTION outbox.events_stay();
+        PERFORM walpost.change_tables(ARRAY[
+            'CREATE TRIGGER events_stay BEFORE UPDATE ON outbox.events FOR EACH ROW '
+            'WHEN (OLD.created_at IS DISTINCT FROM NEW.created_at) EXECUTE FUNCTION outbox.events_stay()'], 'outbox.events');
     END IF;
 END
 $$;

@@ -5,10 +5,8 @@ SELECT pg_catalog.set_config('walpost.search_path', pg_catalog.current_setting('
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false);
 
 DELETE FROM walpost.schema_version WHERE version = 5;
-SELECT walpost.lock_tables(VARIADIC ARRAY['outbox.events'::regclass]);
-DROP TRIGGER IF EXISTS events_ephemeral ON outbox.events;
 DROP FUNCTION IF EXISTS
-    outbox.maintain(interval, interval, text, integer), outbox.set_ephemeral(boolean), outbox.forget(),
+    outbox.maintain(interval, interval, text, integer), outbox.set_ephemeral(boolean),
     outbox.committed(), outbox.delete_rows(timestamptz, outbox.retention_note, integer), outbox.drop_partitions(regclass[], timestamptz[]),
     outbox.old_partitions(timestamptz, outbox.retention_note), outbox.kept_because(regclass, outbox.retention_note),
     outbox.age_of(outbox.retention_note), outbox.needed_in(regclass), outbox.needed_rows(),
@@ -16,5 +14,8 @@ DROP FUNCTION IF EXISTS
     outbox.partitions(), outbox.give_way(),
     outbox.delivered_note();
 DROP TABLE IF EXISTS outbox.retention_note;
+-- Last, since writers wait from here on.
+SELECT walpost.change_tables(ARRAY['DROP TRIGGER IF EXISTS events_ephemeral ON outbox.events', 'DROP FUNCTION IF EXISTS outbox.forget()'],
+                             'outbox.events');
 
 SELECT pg_catalog.set_config('search_path', pg_catalog.current_setting('walpost.search_path'), false);

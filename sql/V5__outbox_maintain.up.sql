@@ -547,11 +547,10 @@ BEGIN
        OR ephemeral = EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'outbox.events'::regclass AND tgname = 'events_ephemeral') THEN
         RETURN;
     END IF;
-    PERFORM walpost.lock_tables(VARIADIC ARRAY['outbox.events'::regclass]);
-    DROP TRIGGER IF EXISTS events_ephemeral ON outbox.events;
-    IF ephemeral THEN
-        CREATE TRIGGER events_ephemeral AFTER INSERT ON outbox.events FOR EACH ROW EXECUTE FUNCTION outbox.forget();
-    END IF;
+    PERFORM walpost.change_tables(ARRAY['DROP TRIGGER IF EXISTS events_ephemeral ON outbox.events']
+        || CASE WHEN ephemeral THEN ARRAY['CREATE TRIGGER events_ephemeral AFTER INSERT ON outbox.events FOR EACH ROW '
+                                          'EXECUTE FUNCTION outbox.forget()'] END,
+        'outbox.events');
 END
 $$;
 

@@ -103,7 +103,8 @@ absl::StatusOr<std::vector<std::string>> OwnSchemas(SqlConnection* connection,
       const std::vector<Row> rows,
       connection->Query(absl::StrFormat(
           "SELECT n.nspname FROM pg_namespace n WHERE n.nspname = ANY (%s) AND EXISTS (SELECT FROM "
-          "pg_proc p WHERE p.pronamespace = n.oid AND p.proname IN ('lock_tables', 'check_event', "
+          "pg_proc p WHERE p.pronamespace = n.oid AND p.proname IN ('change_tables', "
+          "'check_event', "
           "'emit_message', 'accept_position')) ORDER BY 1",
           postgres::ArrayLiteral(schemas))));
   std::vector<std::string> own;

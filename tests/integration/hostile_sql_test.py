@@ -202,7 +202,7 @@ def test_files_that_a_superuser_applies_do_not_build_on_what_others_own(make_pip
     with p.connected(user=mallory) as cursor:
         cursor.execute("CREATE SCHEMA walpost; CREATE SCHEMA outbox; CREATE SCHEMA inbox")
         cursor.execute("CREATE TABLE walpost.schema_version (version integer PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT now())")
-        cursor.execute("CREATE FUNCTION walpost.lock_tables(VARIADIC regclass[]) RETURNS void LANGUAGE plpgsql AS 'BEGIN ALTER ROLE mallory SUPERUSER; END'")
+        cursor.execute("CREATE FUNCTION walpost.change_tables(text[], VARIADIC regclass[]) RETURNS void LANGUAGE plpgsql AS 'BEGIN ALTER ROLE mallory SUPERUSER; END'")
         cursor.execute("CREATE FUNCTION walpost.trap() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN ALTER ROLE mallory SUPERUSER; RETURN NEW; END'")
         cursor.execute("CREATE TRIGGER trap BEFORE INSERT ON walpost.schema_version FOR EACH ROW EXECUTE FUNCTION walpost.trap()")
     everything = [*versions("up"), SQL / "R__roles.sql", SQL / "inbox/V1__inbox.up.sql"]
@@ -212,10 +212,10 @@ def test_files_that_a_superuser_applies_do_not_build_on_what_others_own(make_pip
     # Nor does a psql that goes on after an error.
     psql(p, "-v", "ON_ERROR_STOP=0", text="".join(f"BEGIN;\n\\i {path}\nCOMMIT;\n" for path in everything))
     p.execute("ALTER SCHEMA walpost OWNER TO postgres; ALTER SCHEMA outbox OWNER TO postgres; ALTER SCHEMA inbox OWNER TO postgres")
-    with pytest.raises(AssertionError, match="walpost.lock_tables.* belongs to role mallory"):
+    with pytest.raises(AssertionError, match="walpost.change_tables.* belongs to role mallory"):
         psql(p, "-1", "-f", everything[0])
     assert p.execute("SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'") == [(False,)]
-    p.execute("DROP TABLE walpost.schema_version; DROP FUNCTION walpost.lock_tables, walpost.trap")
+    p.execute("DROP TABLE walpost.schema_version; DROP FUNCTION walpost.change_tables, walpost.trap")
     for path in everything:
         psql(p, "-1", "-f", path)
 

@@ -41,7 +41,7 @@ def hostile(make_pipeline, workspace):
     return p
 
 
-OVERLOAD = """CREATE FUNCTION walpost.lock_tables(text) RETURNS void LANGUAGE plpgsql AS
+OVERLOAD = """CREATE FUNCTION walpost.change_tables(text) RETURNS void LANGUAGE plpgsql AS
 'BEGIN ALTER ROLE mallory SUPERUSER; EXCEPTION WHEN OTHERS THEN NULL; END'"""
 
 

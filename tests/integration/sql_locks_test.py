@@ -156,7 +156,7 @@ def test_writer_that_waits_for_a_change_is_not_ended_when_the_change_waits_for_t
     with p.connected(autocommit=False) as writer, p.connected() as changer:
         emit(writer)
         changer.execute("SET deadlock_timeout = '60s'")  # so that only the writer would look for who waits for whom
-        changing = InThread(lambda: changer.execute("SELECT walpost.lock_tables('walpost.pipeline', 'outbox.events')"))
+        changing = InThread(lambda: changer.execute("SELECT walpost.change_tables('{}', 'walpost.pipeline', 'outbox.events')"))
         servers.wait_for(lambda: p.execute(WAITS_FOR, "outbox.events"), 30, "the change to wait for the writer", every=0.001)
         writer.execute("SELECT count(*) FROM walpost.pipeline")  # as outbox.emit_message does
         assert changing.is_alive()
@@ -173,7 +173,7 @@ def test_writer_is_not_ended_when_a_change_waits_for_one_partition_after_the_oth
     with p.connected(autocommit=False) as busy, p.connected(autocommit=False) as writer, p.connected() as changer:
         busy.execute(f"LOCK TABLE ONLY {first} IN ROW EXCLUSIVE MODE")
         writer.execute(f"SET deadlock_timeout = '600ms'; LOCK TABLE ONLY {second} IN ROW EXCLUSIVE MODE")
-        changing = InThread(lambda: changer.execute("SELECT walpost.lock_tables('outbox.events')"))
+        changing = InThread(lambda: changer.execute("SELECT walpost.change_tables('{}', 'outbox.events')"))
         servers.wait_for(lambda: p.execute(WAITS_FOR, first), 30, "the change to wait for the first partition", every=0.001)
         writing = InThread(lambda: writer.execute("LOCK TABLE ONLY outbox.events IN ROW EXCLUSIVE MODE"))
         servers.wait_for(lambda: not writing.is_alive() or p.execute(
