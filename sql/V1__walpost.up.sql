@@ -83,7 +83,8 @@ BEGIN
 END
 $$;
 
--- Who has locked some of these relations, in a way that conflicts with `wanted` (ACCESS EXCLUSIVE or SHARE): "outbox.events by session 4711". NULL where nobody has.
+-- Who has locked some of these relations, in a way that conflicts with `wanted`: "outbox.events by session 4711". NULL where nobody has. pg_blocking_pids
+-- says that only of who still waits.
 CREATE OR REPLACE FUNCTION walpost.locked_by(relations regclass[], wanted text DEFAULT 'AccessExclusiveLock') RETURNS text LANGUAGE sql
 SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(held.name || ' by ' || held.sessions, ', ' ORDER BY held.place) FILTER (WHERE held.place <= 5)
@@ -93,7 +94,8 @@ SET search_path = pg_catalog, pg_temp AS $$
           FROM pg_locks l
           WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.relation = ANY (relations)
                 AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-                AND (wanted = 'AccessExclusiveLock' OR l.mode NOT IN ('AccessShareLock', 'RowShareLock', 'ShareLock'))
+                AND l.mode <> ALL (CASE wanted WHEN 'AccessExclusiveLock' THEN '{}' WHEN 'ShareLock' THEN '{AccessShareLock,RowShareLock,ShareLock}'
+                                   WHEN 'ShareUpdateExclusiveLock' THEN '{AccessShareLock,RowShareLock,RowExclusiveLock}' END::text[])
           GROUP BY l.relation) AS held
 $$;
 

@@ -11,7 +11,7 @@ DROP FUNCTION IF EXISTS
     outbox.old_partitions(timestamptz, outbox.retention_note), outbox.kept_because(regclass, outbox.retention_note),
     outbox.age_of(outbox.retention_note), outbox.needed_in(regclass), outbox.needed_rows(),
     outbox.make_partitions(interval, text), outbox.adopt_default(text), outbox.partition_name(timestamptz), outbox.give_to_owner(text),
-    outbox.partitions(), outbox.give_way(),
+    outbox.partitions(), outbox.give_way(), outbox.because_locked(regclass[], text),
     outbox.delivered_note();
 DROP TABLE IF EXISTS outbox.retention_note;
 -- Last, since writers wait from here on.

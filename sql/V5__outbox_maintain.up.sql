@@ -119,6 +119,12 @@ BEGIN
 END
 $$;
 
+-- For a warning: who has locked what it could not lock.
+CREATE OR REPLACE FUNCTION outbox.because_locked(relations regclass[], wanted text DEFAULT 'AccessExclusiveLock') RETURNS text LANGUAGE sql
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce('; locked: ' || walpost.locked_by(relations, wanted), '')
+$$;
+
 -- A partition's name says when it begins; it gets a number where something else has that name.
 CREATE OR REPLACE FUNCTION outbox.partition_name(starts timestamptz) RETURNS text LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
@@ -182,7 +188,8 @@ BEGIN
     RAISE WARNING 'outbox.maintain: rows were in the default partition, because it had not run in time; now they are in %', name;
     RETURN QUERY SELECT 'made'::text, name, format('of the rows in the default partition, up to %s', high);
 EXCEPTION WHEN lock_not_available THEN
-    RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so the default partition is left to the next call', walpost.lock_wait_ms();
+    RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so the default partition is left to the next call%', walpost.lock_wait_ms(),
+        outbox.because_locked(ARRAY['outbox.events', 'outbox.events_default']::regclass[]);
 WHEN OTHERS THEN
     RAISE WARNING 'outbox.maintain: the default partition stays as it is: %', SQLERRM;
 END
@@ -247,7 +254,9 @@ BEGIN
             RETURN QUERY SELECT 'made'::text, name, NULL::text;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
             RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so % is left to the next call%', walpost.lock_wait_ms(), name,
-                CASE WHEN is_present THEN '' ELSE ', with later ones' END;
+                CASE WHEN is_present THEN outbox.because_locked(ARRAY['outbox.events', 'outbox.events_default']::regclass[])
+                     ELSE ', with later ones' || outbox.because_locked(ARRAY['outbox.events_default']::regclass[])
+                          || outbox.because_locked(ARRAY['outbox.events']::regclass[], 'ShareUpdateExclusiveLock') END;
             EXIT WHEN NOT is_present;  -- they need the same locks; those ahead need fewer than a present one
         WHEN OTHERS THEN
             -- Rows of that time are in the default partition, which could not be adopted, or it is in somebody's way.
@@ -346,7 +355,8 @@ BEGIN
         EXCEPTION WHEN SQLSTATE 'WALP1' THEN
             RETURN NEXT;
         WHEN lock_not_available OR deadlock_detected THEN
-            RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so % is left to the next call', walpost.lock_wait_ms(), partition;
+            RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so % is left to the next call%', walpost.lock_wait_ms(), partition,
+                outbox.because_locked(ARRAY[partition], 'ShareLock');
         WHEN OTHERS THEN
             RAISE WARNING 'outbox.maintain: % stays as it is: %', partition, SQLERRM;
         END;
@@ -373,8 +383,8 @@ BEGIN
         -- In the order in which an insert takes them.
         LOCK TABLE ONLY outbox.events IN ACCESS EXCLUSIVE MODE;
     EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-        RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so % partitions are left to the next call',
-            walpost.lock_wait_ms(), cardinality(targets);
+        RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so % partitions are left to the next call%',
+            walpost.lock_wait_ms(), cardinality(targets), outbox.because_locked(ARRAY['outbox.events']::regclass[]);
         RETURN;
     END;
     locked := clock_timestamp();
@@ -415,7 +425,8 @@ BEGIN
             END IF;
             RETURN NEXT;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so % is left to the next call', walpost.lock_wait_ms(), targets[i];
+            RAISE WARNING 'outbox.maintain: no lock in time (% ms at most), so % is left to the next call%', walpost.lock_wait_ms(), targets[i],
+                outbox.because_locked(ARRAY[targets[i], 'outbox.events_default'] || walpost.parts_of(ARRAY[targets[i]]));
         WHEN OTHERS THEN
             RAISE WARNING 'outbox.maintain: % stays as it is: %', targets[i], concat_ws(': ', SQLERRM, built);
         END;

@@ -17,7 +17,7 @@ $$;
 DROP FUNCTION IF EXISTS
     inbox.accept(text, text), inbox.accept(text, uuid), inbox.accept_position(text, text, text, text),
     inbox.maintain(interval, interval, integer), inbox.drop_partitions(date, timestamptz), inbox.make_partitions(date, date),
-    inbox.accepted_since(regclass, timestamptz), inbox.lock_all(timestamptz), inbox.bound_lock_wait(timestamptz), inbox.partitions(), inbox.day_of(text),
+    inbox.accepted_since(regclass, timestamptz), inbox.lock_all(timestamptz), inbox.bound_lock_wait(timestamptz), inbox.because_locked(regclass[]), inbox.partitions(), inbox.day_of(text),
     inbox.revoke_default_rights(regclass);
 DROP SCHEMA IF EXISTS inbox;
 

@@ -243,6 +243,18 @@ BEGIN
 END
 $$;
 
+-- For a warning: who has locked what it could not lock. Everything it locks it locks in ACCESS EXCLUSIVE mode, so any lock is in the way.
+CREATE OR REPLACE FUNCTION inbox.because_locked(relations regclass[]) RETURNS text LANGUAGE sql
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT coalesce('; locked: ' || string_agg(held.name || ' by ' || held.sessions, ', ' ORDER BY held.name), '')
+    FROM (SELECT l.relation::regclass::text AS name,
+                 string_agg(DISTINCT coalesce('session ' || l.pid, 'a prepared transaction'), ', ') AS sessions
+          FROM pg_locks l
+          WHERE l.locktype = 'relation' AND l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.relation = ANY (relations)
+                AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+          GROUP BY l.relation) AS held
+$$;
+
 -- The lock that an accept takes first: until this transaction ends, every accept waits. An accept finds its partition, then waits for that
 -- one's lock; where another one was made for its day meanwhile, it would fail. So it must wait before, for the table. Raises
 -- lock_not_available also if somebody waits for this transaction already: a consumer who waits may hold the lock.
@@ -319,7 +331,8 @@ BEGIN
             locked := coalesce(locked, clock_timestamp());
             RETURN QUERY SELECT 'made'::text, name, NULL::text;
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            RAISE WARNING 'inbox.maintain: % is left to the next call, with later ones: %', name, SQLERRM;
+            RAISE WARNING 'inbox.maintain: % is left to the next call, with later ones: %', name, SQLERRM ||
+                inbox.because_locked(ARRAY['inbox.processed_events', 'inbox.processed_events_default']::regclass[]);
             RETURN;  -- consumers wait while this does, so not once more for the next day
         WHEN OTHERS THEN
             -- Ids of that day came meanwhile, or something of that name is in the way: they stay in the default partition.
@@ -407,7 +420,9 @@ BEGIN
             END IF;
             locked := coalesce(locked, clock_timestamp());
         EXCEPTION WHEN lock_not_available OR deadlock_detected THEN
-            RAISE WARNING 'inbox.maintain: no lock in time, so % is left to the next call: %', target, SQLERRM;
+            RAISE WARNING 'inbox.maintain: no lock in time, so % is left to the next call: %', target, SQLERRM ||
+                inbox.because_locked(ARRAY[target, 'inbox.processed_events', 'inbox.processed_events_default']
+                                     || ARRAY(SELECT i.indexrelid::regclass FROM pg_index i WHERE i.indrelid = target));
             RETURN;
         WHEN OTHERS THEN
             RAISE WARNING 'inbox.maintain: % stays as it is: %', target, concat_ws(': ', SQLERRM, built);

@@ -5,7 +5,7 @@ import time
 import psycopg2.errors
 import pytest
 import servers
-from sql_locks_test import WAIT_MAX_S, InThread, apply, emit, waiting
+from sql_locks_test import WAIT_MAX_S, InThread, apply, emit, waiting, with_old_partitions
 
 # What anybody can keep locked of a table without a lock on the table: LOCK TABLE does not wait for it, a change of the table does.
 PARTS = {
@@ -79,3 +79,50 @@ def test_change_that_gets_no_lock_on_a_part_of_the_table_names_it_and_changes_no
         assert not changing.is_alive(), "it still waits"
         assert "no lock on " in error and f"{locked} by session {holder.connection.info.backend_pid}" in error, error
     assert p.execute(state) == before
+
+
+def keep_tree_locked(p, cursor, table):
+    """By a role without any right."""
+    (oid,), = p.execute("SELECT %s::regclass::oid::bigint", table)
+    p.execute("DO $$ BEGIN IF to_regrole('nobody') IS NULL THEN CREATE ROLE nobody; END IF; END $$")
+    cursor.execute(f"SET ROLE nobody; SELECT count(*) FROM pg_partition_tree({oid}::regclass)")
+    return f"by session {cursor.connection.info.backend_pid}"
+
+
+@pytest.mark.smoke
+def test_maintain_names_the_session_that_keeps_it_from_making_and_dropping_partitions(make_pipeline):
+    p, (old,) = with_old_partitions(make_pipeline, (10,))
+    with p.connected(autocommit=False) as holder, p.connected() as maintain:
+        session = keep_tree_locked(p, holder, "outbox.events")
+        maintain.execute("SELECT action FROM outbox.maintain(ahead => '9 days')")
+        assert maintain.fetchall() == []
+        warnings = maintain.connection.notices
+        assert any("with later ones; locked: outbox.events_default " + session in text for text in warnings), warnings
+        assert any(f"{old} is left to the next call; locked: {old} {session}" in text for text in warnings), warnings
+        holder.connection.rollback()
+        maintain.execute("SELECT DISTINCT action FROM outbox.maintain(ahead => '9 days')")
+        assert sorted(maintain.fetchall()) == [("dropped",), ("made",)]
+
+
+@pytest.mark.smoke
+def test_inbox_maintain_names_the_session_that_keeps_it_from_making_partitions(make_pipeline):
+    p = make_pipeline()
+    apply(p, "inbox/V1__inbox.up.sql")
+    with p.connected(autocommit=False) as holder, p.connected() as maintain:
+        session = keep_tree_locked(p, holder, "inbox.processed_events")
+        maintain.execute("SELECT action FROM inbox.maintain(keep => '1 day', ahead => '9 days')")
+        assert maintain.fetchall() == []
+        assert any("locked: inbox.processed_events_default " + session in text for text in maintain.connection.notices), maintain.connection.notices
+
+
+# Its tables are dropped in one bounded attempt.
+@pytest.mark.smoke
+def test_inbox_is_not_taken_away_while_a_session_has_an_index_of_it_locked(make_pipeline):
+    p = make_pipeline()
+    apply(p, "inbox/V1__inbox.up.sql")
+    with p.connected(autocommit=False) as holder:
+        keep_tree_locked(p, holder, "inbox.processed_events_pkey")
+        with pytest.raises(psycopg2.errors.LockNotAvailable):
+            apply(p, "inbox/V1__inbox.down.sql")
+    apply(p, "inbox/V1__inbox.down.sql")
+    assert p.execute("SELECT to_regnamespace('inbox')") == [(None,)]
