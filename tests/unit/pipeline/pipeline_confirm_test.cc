@@ -193,7 +193,9 @@ TEST_F(BackPressureTest, StatusesGoOnWhileReadingIsPaused) {
 
 // The shortest that is documented: each answer shows for a second only that the slot is ours.
 TEST_F(BackPressureTest, ShortTimeoutOfTheServerSuspendsNothingWhileItAnswers) {
+  End(base::StreamEnd::Kind::kLost);
   facts_.wal_sender_timeout_ms = 1'000;
+  Connect();
   Fill();
   for (int i = 0; i < 100; ++i) {
     Advance(milliseconds(100));
@@ -202,6 +204,7 @@ TEST_F(BackPressureTest, ShortTimeoutOfTheServerSuspendsNothingWhileItAnswers) {
       Advance(milliseconds(100));
       pipeline().OnPing(base::PingAnswer::kOurs, asked_at, now_);
     }
+    Settle();
     ASSERT_FALSE(sink_.closed()) << i;
   }
 }
