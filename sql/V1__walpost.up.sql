@@ -83,7 +83,7 @@ BEGIN
 END
 $$;
 
--- Who has locked some of these relations, in a way that conflicts with `wanted`: "outbox.events by session 4711". NULL where nobody has. pg_blocking_pids
+-- Who has locked some of these relations, in a way that conflicts with `wanted`: "events by session 4711". NULL where nobody has. pg_blocking_pids
 -- says that only of who still waits.
 CREATE OR REPLACE FUNCTION walpost.locked_by(relations regclass[], wanted text DEFAULT 'AccessExclusiveLock') RETURNS text LANGUAGE sql
 SET search_path = pg_catalog, pg_temp AS $$
