@@ -135,8 +135,9 @@ struct Progress : Fingerprint {
   WallTime passed_at;
   WallTime recorded_at;
   // Of those that hold events and end at or before end_lsn, ascending: the last one without a replication
-  // origin, and the later ones, which have one. Empty = there was none since a first start or an operator's
-  // decision.
+  // origin, and the later ones, which have one. Where there are more, the newest of them. Empty = there was
+  // none since a first start or an operator's decision.
+  static constexpr std::size_t kLastTransactionsMax = 65;
   std::vector<CommittedTransaction> last_transactions;
   // Rows that the pipeline had written to walpost.dead_letters, ever; 0 = not known.
   std::uint64_t dead_letters = 0;

@@ -35,9 +35,9 @@ bool AreTimes(const v1::Fingerprint& message) {
                      [](const auto& prefix) { return IsTime(prefix.second); });
 }
 
-// Ascending, and all of them before the position. More are never written.
-bool AreBefore(std::uint64_t end_lsn, const v1::Progress& message) {
-  constexpr int kLaterMax = 64;
+// The transactions are ascending, at or before the position, and no more than are ever written.
+bool AreLastTransactions(const v1::Progress& message) {
+  constexpr int kLaterMax = base::Progress::kLastTransactionsMax - 1;
   std::uint64_t before = message.last_transaction().commit_lsn();
   for (const v1::CommittedTransaction& later : message.later_transactions()) {
     if (later.commit_lsn() <= before) {
@@ -45,14 +45,14 @@ bool AreBefore(std::uint64_t end_lsn, const v1::Progress& message) {
     }
     before = later.commit_lsn();
   }
-  return message.later_transactions_size() <= kLaterMax && before <= end_lsn;
+  return message.later_transactions_size() <= kLaterMax && before <= message.end_lsn();
 }
 
 bool IsPlausible(const v1::Progress& message) {
   return message.epoch() <= kEpochMax && message.timeline() != 0 &&
          message.system_identifier() != 0 && IsTime(message.recorded_at()) &&
          IsTime(message.passed_at()) && AreTimes(message.fingerprint()) &&
-         AreBefore(message.end_lsn(), message);
+         AreLastTransactions(message);
 }
 
 void SetTime(base::WallTime time, google::protobuf::Timestamp* to) {

@@ -33,6 +33,7 @@ void DeadLetters::OnConnected(bool may_be_open, std::uint64_t remembered) {
   ++request_id_;  // a request under way began before
   inserting_.clear();
   discarding_.reset();
+  discards_stalled_ = false;
   ask_at_ = look_at_ = base::MonotonicTime();
   loaded_ = !may_be_open && written_rows_ == 0 && waiting_.empty() && keys_.empty() && !release_ &&
             discards_.empty();

@@ -32,7 +32,7 @@ void KnownTransactions::Delivered::Add(const Entry& next) {
     first = size;
   }
   ++size;
-  if (size - first > kDeliveredMax) {
+  if (size - first > base::Progress::kLastTransactionsMax) {
     ++first;
   }
 }

@@ -28,9 +28,6 @@ namespace walpost::pipeline {
 
 class KnownTransactions {
  public:
-  // Of those that are delivered. Where more with an origin follow, it begins with one of them.
-  static constexpr std::size_t kDeliveredMax = 65;
-
   // What OnBegin says of a transaction of which nothing was taken, and of one that was taken whole.
   static constexpr std::int64_t kNothing = -1;
   static constexpr std::int64_t kWhole = std::numeric_limits<std::int64_t>::max();
@@ -91,9 +88,10 @@ class KnownTransactions {
   // Of those that end at or before `position`, what progress remembers.
   std::vector<base::CommittedTransaction> LastBefore(base::Lsn position) const;
 
-  // Besides the one that is always kept.
+  // Besides those that progress remembers: these are always kept.
   std::size_t retained_bytes() const {
-    return entries_.empty() ? 0 : (entries_.size() - 1) * sizeof(Entry);
+    const std::size_t kept = std::max<std::size_t>(delivered_.size - delivered_.first, 1);
+    return entries_.size() <= kept ? 0 : (entries_.size() - kept) * sizeof(Entry);
   }
 
   // The highest commit LSN; 0/0 = none.

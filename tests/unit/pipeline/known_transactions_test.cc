@@ -130,14 +130,17 @@ TEST_F(KnownTransactionsTest, ThoseWithAnOriginAreKeptBehindTheLastOneWithout) {
 
 TEST_F(KnownTransactionsTest, OfThoseWithAnOriginOnlySoManyAreKept) {
   known_.OnCommit(Lsn(300), Lsn(308));
-  const std::uint64_t last = 300 + 10 * KnownTransactions::kDeliveredMax;
+  const std::uint64_t last = 300 + 10 * base::Progress::kLastTransactionsMax;
   for (std::uint64_t lsn = 310; lsn <= last; lsn += 10) {
     TakeWithOrigin(lsn);
     known_.Settle(Lsn(lsn + 8));
   }
-  EXPECT_EQ(known_.LastBefore(Lsn(last + 8)).size(), KnownTransactions::kDeliveredMax);
+  EXPECT_EQ(known_.LastBefore(Lsn(last + 8)).size(), base::Progress::kLastTransactionsMax);
   EXPECT_EQ(known_.LastBefore(Lsn(last + 8)).front(), At(310));
   EXPECT_EQ(known_.LastBefore(Lsn(last - 2)).front(), At(310)) << "300 is forgotten";
+  EXPECT_EQ(known_.retained_bytes(), 0U) << "they are kept in any case";
+  TakeWithOrigin(last + 10);
+  EXPECT_GT(known_.retained_bytes(), 0U);
   EXPECT_EQ(known_.TakeStart(), Lsn(310));
 }
 
