@@ -6,6 +6,7 @@
 // Source: docs/dead-letters.md.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -86,6 +87,17 @@ struct ParkedKey {
   std::string topic;
   std::string key;
 };
+
+// Of an event and of its row, where the id is cut and what the database has no character for is a
+// question mark.
+inline WideHash RowIdOf(std::string_view position, std::string_view event_id) {
+  constexpr std::size_t kComparedBytesMax = 1'000;
+  std::string id(event_id.substr(0, kComparedBytesMax));
+  std::replace_if(
+      id.begin(), id.end(),
+      [](char c) { return c == '\0' || static_cast<unsigned char>(c) >= 0x80U; }, '?');
+  return WideHashOf(position, id);
+}
 
 // A parked key of a topic, in this process: a key may be of any size, and many may be parked.
 using ParkedKeyId = WideHash;

@@ -161,8 +161,8 @@ struct SourceFacts : Fingerprint {
   Lsn start_lsn;                     // what START_REPLICATION was given
   bool text_values = false;          // the stream brings no value in its binary form
   Lsn server_wal_lsn;                // IDENTIFY_SYSTEM's position
-  // walpost.dead_letters may have open rows of this pipeline.
-  bool dead_letters_open = false;
+  // walpost.dead_letters may have rows of this pipeline that are open, or whose event comes again.
+  bool may_have_dead_letters = false;
   // No transaction that was over by the end of preflight has this id or a higher one; where a table is adopted
   // on a primary, none at all. 0 = not known.
   FullXid next_xid;

@@ -9,7 +9,9 @@
 //   without any acknowledgement. For the options' unknown_topic_wait a record is written again when a right
 //   is missing, or when the topic's limits take it and the broker does not, since a broker may learn of a
 //   change late. Then the topic is closed, or the record rejected, as are the next ones of its kind at once.
-// Errors: as RecordWriter's; and what OnRejected returns.
+// Errors: kNotFound (no such topic), kPermissionDenied, kInvalidArgument (the topic does not take a
+//   record: too large, not valid, no such partition), kUnavailable (no acknowledgement in time: whether
+//   the record arrived is not known); and what OnRejected returns.
 // Source: docs/design.md, "Facts"; one request in flight, since a broker takes any first sequence
 //   number of a new producer.
 #pragma once

@@ -163,7 +163,7 @@ void LogRepeated(Severity severity, LogEvent event, std::string_view cause,
     return;
   }
   if (*not_reported > 0) {
-    fields.push_back({"not_told", std::to_string(*not_reported)});
+    fields.push_back({"not_reported", std::to_string(*not_reported)});
   }
   Log(severity, event, message, std::move(fields));
 }

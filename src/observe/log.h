@@ -35,7 +35,7 @@ void Log(Severity severity, LogEvent event, std::string_view message,
          std::vector<LogField> fields = {});
 
 // For what an outage repeats: RepeatLimiter decides, by event and cause. The line after some that
-// were left out has a field `not_told` with their number.
+// were left out has a field `not_reported` with their number.
 void LogRepeated(Severity severity, LogEvent event, std::string_view cause,
                  std::string_view message, std::vector<LogField> fields = {});
 

@@ -1,4 +1,5 @@
-// What waits to be written and what is asked of the table; releases are in dead_letters_release.cc.
+// What waits to be written and what is asked of the table. What a connection begins with is in
+// dead_letters_load.cc, releases are in dead_letters_release.cc.
 #include "pipeline/dead_letters.h"
 
 #include <glog/logging.h>
@@ -26,24 +27,6 @@ DeadLetters::DeadLetters(const PipelineOptions& options, const delivery::Tracker
   }
 }
 
-// Another instance may have had the slot meanwhile, or an operator the table.
-void DeadLetters::OnConnected(bool may_be_open, std::uint64_t remembered) {
-  written_rows_ = std::max(written_rows_, remembered);
-  asked_ = false;
-  ++request_id_;  // a request under way began before
-  inserting_.clear();
-  discarding_.reset();
-  discards_stalled_ = false;
-  ask_at_ = look_at_ = base::MonotonicTime();
-  loaded_ = !may_be_open && written_rows_ == 0 && waiting_.empty() && keys_.empty() && !release_ &&
-            discards_.empty();
-  looked_ = loaded_;
-  loaded_through_ = 0;
-  for (auto& [id, key] : keys_) {
-    key.seen = false;
-  }
-}
-
 void DeadLetters::Forget() {
   CHECK(sending_ != Sending::kOutstanding);
   Drop();
@@ -54,7 +37,7 @@ void DeadLetters::Forget() {
   open_rows_ = 0;
   written_rows_ = 0;
   trouble_.clear();
-  OnConnected(false, 0);
+  OnConnected(false, base::Lsn(), 0);
 }
 
 void DeadLetters::GiveUp() {
@@ -71,6 +54,11 @@ void DeadLetters::GiveUp() {
 
 bool DeadLetters::Fills(std::uint64_t part) const {
   return part * (open_rows_ + waiting_.size()) >= rows_max_;
+}
+
+bool DeadLetters::must_write() const {
+  return waiting_.size() >= kWaitingMax ||
+         (!waiting_.empty() && open_rows_ + waiting_.size() >= rows_max_);
 }
 
 bool DeadLetters::Crowded(delivery::Sequence next) const {
@@ -173,7 +161,9 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
     return std::nullopt;
   }
   if (!loaded_) {
-    return Ask({.kind = Kind::kLoad, .seq = loaded_through_});
+    return Ask({.kind = keys_loaded_ ? Kind::kLoadRows : Kind::kLoad,
+                .seq = loaded_through_,
+                .from = load_from_});
   }
   // In turns: neither may keep the other from going on.
   const std::optional<std::size_t> discard = NextDiscard();
@@ -351,7 +341,10 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now, O
       OnInserted(reply, outcome);
       break;
     case Kind::kLoad:
-      OnLoaded(reply);
+      OnKeysLoaded(reply);
+      break;
+    case Kind::kLoadRows:
+      OnRowsLoaded(reply);
       break;
     case Kind::kDecision:
       looked_ = true;
@@ -377,22 +370,6 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now, O
       break;
   }
   Tick(now);
-  return std::nullopt;
-}
-
-// The row of an event is the only trace of it. A server that lost the row and has the event would not
-// send it again, because it counts as delivered.
-std::optional<Halt> DeadLetters::CheckWritten(std::uint64_t written) {
-  if (written < written_rows_) {
-    return Halt{base::HaltReason::kTimelineChanged,
-                absl::StrFormat(
-                    "this pipeline wrote %u rows to walpost.dead_letters, but the server knows of "
-                    "%u: it was set back to an earlier state, or the tables were made anew, and "
-                    "events that are dead letters are in no table and in no topic; see "
-                    "docs/runbook.md, timeline_changed",
-                    written_rows_, written)};
-  }
-  written_rows_ = written;
   return std::nullopt;
 }
 
@@ -428,23 +405,6 @@ void DeadLetters::OnAnswered(delivery::Sequence sequence, base::DeadLetterState 
   const auto next = std::find_if(waiting_.begin(), waiting_.end(),
                                  [&](const auto& each) { return each.second.key == id; });
   parked.first_sequence = parked.settle_below = next->first;
-}
-
-void DeadLetters::OnLoaded(const DeadLetterReply& reply) {
-  for (const base::ParkedKey& each : reply.keys) {
-    ParkedKey& key = Key(each.topic, each.key);
-    key.open = key.seen = true;
-    loaded_through_ = std::max(loaded_through_, each.seq);
-  }
-  loaded_ = reply.at_end;
-  if (!loaded_) {
-    return;
-  }
-  // Nothing of these is there any more.
-  absl::erase_if(keys_, [](auto& each) {
-    each.second.open = each.second.open && each.second.seen;
-    return !each.second.open && each.second.waiting == 0;
-  });
 }
 
 // Those rows are closed. Of the key the table may have others, of which nobody who decided knew: they

@@ -1,15 +1,13 @@
-// DeadLetters - which events wait to become dead letters, which keys are parked, and how they are
-// released.
-// Why: an event that could not be delivered counts as settled only when its row in
-//   walpost.dead_letters is committed. Later events of a parked key must not overtake it: they become
-//   rows too, until an operator decides; then they are sent from there, in order, while newer ones
-//   still go the same way, until nothing is between the last one and the stream.
+// DeadLetters - which events wait to become dead letters, which keys are parked, how they are released.
+// Why: an event that could not be delivered counts as settled only when its row is committed. Later
+//   events of a parked key must not overtake it: they become rows too, until an operator decides; then
+//   they are sent from there, in order, and newer ones behind them, until none is left.
 // How: the table is the truth. All SQL is a DeadLetterRequest, one at a time, that the runtime carries
 //   out; asked again after a failure, it changes nothing more. While nothing is open there is none.
 // Thread: loop thread.   Lifetime: `tracker` must outlive it.
-// Limits: dead_letters_max open rows and dead_letters_per_second new ones; of what lies in the table
-//   memory holds parked keys only. One key is released at a time, one event of it is outstanding; a
-//   discard waits for no release.
+// Limits: dead_letters_max open rows and dead_letters_per_second new ones; of the table, memory holds
+//   parked keys and KnownRows. One key is released at a time, one event of it is outstanding; a discard
+//   waits for no release.
 // Source: docs/dead-letters.md.
 #pragma once
 
@@ -34,6 +32,7 @@
 #include "pipeline/dead_letter_request.h"
 #include "pipeline/destinations.h"
 #include "pipeline/halt.h"
+#include "pipeline/known_rows.h"
 #include "pipeline/options.h"
 #include "pipeline/parked_key.h"
 
@@ -41,7 +40,7 @@ namespace walpost::pipeline {
 
 class DeadLetters {
  public:
-  // Sequences from here on, below those of progress, are records that are sent again.
+  // From here on, below those of progress: of records that are sent again.
   static constexpr delivery::Sequence kFirstSequence = delivery::Sequence{1} << 62U;
   // Decisions are looked for so often, while anything is open.
   static constexpr std::chrono::milliseconds kLookEvery{1'000};
@@ -61,19 +60,21 @@ class DeadLetters {
   DeadLetters(const PipelineOptions& options, const delivery::Tracker* tracker,
               envelope::SchemaTable* schemas = nullptr);
 
-  // `may_be_open`: preflight found open rows, or could not look. `remembered`: so many rows were written
-  // when progress was; a server that has fewer was set back.
-  void OnConnected(bool may_be_open, std::uint64_t remembered);
+  // `may_have_rows`: open ones, or of events that come again, which commit at `from` or later. `remembered`:
+  // so many were written when progress was; a server that has fewer was set back.
+  void OnConnected(bool may_have_rows, base::Lsn from, std::uint64_t remembered);
   void Forget();
   void GiveUp();  // the tracker gave up everything that was to be written
 
-  // It is known which keys are parked.
+  // It is known which keys are parked, and which events that come again have a row.
   bool loaded() const { return loaded_; }
+
+  bool HasRow(const envelope::Position& position, std::string_view event_id) const {
+    return known_rows_.Has(position, event_id);
+  }
 
   // The line need not wait for what is to be written, nor for decisions that make room.
   bool has_room() const;
-
-  bool any() const { return !keys_.empty(); }
 
   std::size_t parked_keys() const { return keys_.size(); }
 
@@ -89,8 +90,7 @@ class DeadLetters {
   // One in `part` of what may be open is. Verbs stop at a half; messages, which any role may emit, before.
   bool Fills(std::uint64_t part) const;
 
-  // No event behind the last that waits is to be offered before some are written: those may be
-  // repeats of rows that are there.
+  // No event behind the last that waits is to be offered before some are written.
   bool Crowded(delivery::Sequence next) const;
 
   // Nothing is asked for until something is rejected: no connection is needed.
@@ -139,7 +139,7 @@ class DeadLetters {
 
   delivery::Sequence sequence() const { return sequence_; }
 
-  // The topic of the record that waits for Kafka, or for its turn; empty = there is none.
+  // Of the record that waits for Kafka, or for its turn; empty = there is none.
   std::string_view topic() const { return record_.topic; }
 
   // What became of it in company says nothing: it is to be tried alone.
@@ -164,11 +164,7 @@ class DeadLetters {
 
   enum class Sending { kNone, kWaiting, kOutstanding };
 
-  bool must_write() const {
-    return waiting_.size() >= kWaitingMax ||
-           (!waiting_.empty() && open_rows_ + waiting_.size() >= rows_max_);
-  }
-
+  bool must_write() const;
   ParkedKey& Key(std::string_view topic, std::string_view key);
   bool MayWrite(delivery::Sequence sequence, const WaitingRow& waiting) const;
   bool IsSettled(std::string_view topic, delivery::Sequence below, delivery::Sequence* to) const;
@@ -181,7 +177,8 @@ class DeadLetters {
   void Refill(base::Now now);
   void OnInserted(const DeadLetterReply& reply, Outcome* outcome);
   void OnAnswered(delivery::Sequence sequence, base::DeadLetterState state);
-  void OnLoaded(const DeadLetterReply& reply);
+  void OnKeysLoaded(const DeadLetterReply& reply);
+  void OnRowsLoaded(const DeadLetterReply& reply);
   std::optional<Halt> CheckWritten(std::uint64_t written);
   void OnDiscarded(std::size_t index, const DeadLetterReply& reply);
 
@@ -216,8 +213,11 @@ class DeadLetters {
   std::vector<DeadLetterDiscard> discards_;
   bool discards_stalled_ = false;  // the last try failed: somebody may hold the rows
 
+  KnownRows known_rows_;
   bool loaded_ = true;
+  bool keys_loaded_ = true;
   std::int64_t loaded_through_ = 0;
+  base::Lsn load_from_;
   bool looked_ = false;   // for decisions, since the connection was made
   bool changed_ = false;  // the table, by the newest release
   std::uint64_t open_rows_ = 0;

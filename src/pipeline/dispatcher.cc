@@ -142,7 +142,7 @@ Dispatcher::Fate Dispatcher::Offer(delivery::Sequence sequence) {
   // Until it is decided about: a dead letter needs no sink.
   while (IsOffered(sequence)) {
     const delivery::Tracker::Entry& entry = tracker_->entry(sequence);
-    if (dead_letters_->any()) {
+    if (dead_letters_->parked_keys() > 0) {
       const std::optional<Fate> fate = Follow(sequence);
       if (fate) {
         return *fate;

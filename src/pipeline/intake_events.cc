@@ -31,6 +31,9 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
     return Halt{base::HaltReason::kProtocolError,
                 absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
   }
+  if (SettledByRow(event, ordinal)) {
+    return std::nullopt;
+  }
   if (status.ok() && size.ok()) {
     status = Add(event, &outbox->encoder, ordinal, table);
   }
@@ -54,6 +57,9 @@ std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
   const absl::Status size = CheckSize(payload_.size());
   absl::Status status = size;
   status.Update(messages_->mapper.Map(message.prefix, message.content, &event));
+  if (SettledByRow(event, ordinal)) {
+    return std::nullopt;
+  }
   if (status.ok()) {
     status = Add(event, &messages_->encoder, ordinal, table);
   }
@@ -87,12 +93,25 @@ std::optional<Halt> Intake::CheckUnknown(const base::Since& since, std::uint32_t
       complete_lsn_.ToString(), Place(ordinal)));
 }
 
+// It is a dead letter since before this connection, whatever became of it there.
+bool Intake::SettledByRow(const outbox::Event& event, std::uint32_t ordinal) {
+  if (!undeliverables_->HasRow(PositionOf(ordinal), event.id)) {
+    return false;
+  }
+  Taken(ordinal);
+  ++counters_->events_repeated;
+  return true;
+}
+
+envelope::Position Intake::PositionOf(std::uint32_t ordinal) const {
+  return {facts_.system_identifier, transaction_.timeline, transaction_.commit_lsn, ordinal};
+}
+
 absl::Status Intake::Add(const outbox::Event& event, envelope::Encoder* encoder,
                          std::uint32_t ordinal, std::uint32_t table) {
-  const envelope::Position position{facts_.system_identifier, transaction_.timeline,
-                                    transaction_.commit_lsn, ordinal};
   envelope::Record record;
-  RETURN_IF_ERROR(encoder->Encode(event, position, transaction_.info, tracker_->arena(), &record));
+  RETURN_IF_ERROR(
+      encoder->Encode(event, PositionOf(ordinal), transaction_.info, tracker_->arena(), &record));
   tracker_->Add(record, ordinal, transaction_.info.commit_time, table);
   Taken(ordinal);
   ++counters_->events_received;

@@ -69,6 +69,11 @@ class Undeliverables {
   std::optional<Halt> Decide(delivery::Sequence sequence, const delivery::Failure& failure,
                              std::uint32_t attempts);
 
+  // The event comes again and is a dead letter already.
+  bool HasRow(const envelope::Position& position, std::string_view event_id) const {
+    return dead_letters_->HasRow(position, event_id);
+  }
+
   // It said nothing about the event itself, which is tried once more.
   void Retry(delivery::Sequence sequence, const delivery::Failure& failure, std::uint32_t attempts);
 

@@ -9,7 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
 #include "base/dead_letter.h"
+#include "base/lsn.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::postgres {
@@ -18,6 +20,12 @@ namespace walpost::postgres {
 inline constexpr const char* kOurs =
     "pipeline = $1 AND system_identifier = (SELECT system_identifier FROM pg_control_system())";
 inline constexpr const char* kOpen = " AND closed_at IS NULL ";
+
+// Where the event of a row commits, to be compared with CommitLsnText; empty = it did not come from the
+// stream.
+inline constexpr const char* kCommitLsn = "substr(position, 27, 16) COLLATE \"C\"";
+
+inline std::string CommitLsnText(base::Lsn lsn) { return absl::StrFormat("%016x", lsn.value()); }
 
 // In the order that DeadLetterOf reads. An operator writes send_to: in a table that was made without its
 // limit it may be huge.

@@ -155,6 +155,24 @@ absl::StatusOr<std::vector<base::ParkedKey>> DeadLetterTable::ReadParked(std::in
   return keys;
 }
 
+absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRowsFrom(base::Lsn from,
+                                                                      std::int64_t after) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> found,
+      Query(absl::StrFormat("SELECT seq, position, left(event_id, %u) FROM walpost.dead_letters "
+                            "WHERE %s AND %s >= $2 AND seq > $3::bigint ORDER BY seq LIMIT %u",
+                            DeadLetter::kTextBytesMax, kOurs, kCommitLsn, kKeysAtATime),
+            {pipeline_, CommitLsnText(from), std::to_string(after)}));
+  std::vector<DeadLetter> rows;
+  for (const Row& row : found) {
+    rows.emplace_back();
+    rows.back().seq = ToNumber<std::int64_t>(row.at(0));
+    rows.back().position = row.at(1).value_or("");
+    rows.back().event_id = row.at(2).value_or("");
+  }
+  return rows;
+}
+
 absl::StatusOr<std::uint64_t> DeadLetterTable::CountOpen() {
   ASSIGN_OR_RETURN(const std::vector<Row> rows,
                    Query(absl::StrFormat("SELECT count(*) FROM walpost.dead_letters "

@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/dead_letter.h"
+#include "base/lsn.h"
 #include "postgres/sql_connection.h"
 
 namespace walpost::postgres {
@@ -67,6 +68,9 @@ class DeadLetterTable {
   absl::StatusOr<Written> CountWritten();
   // The next open rows of parked keys behind `after`, about kReadBytesMax; none = these were all.
   absl::StatusOr<std::vector<base::ParkedKey>> ReadParked(std::int64_t after);
+  // The next rows behind `after` whose event commits at `from` or later, of which seq, position and event_id
+  // are read; none = these were all.
+  absl::StatusOr<std::vector<base::DeadLetter>> ReadRowsFrom(base::Lsn from, std::int64_t after);
   absl::StatusOr<std::uint64_t> CountOpen();
   absl::StatusOr<std::uint64_t> CountForeign();
   // The oldest decision that `run` has to carry out, without the record.

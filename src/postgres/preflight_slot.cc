@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "postgres/dead_letter_cells.h"
 #include "postgres/preflight_steps.h"
 #include "postgres/slots.h"
 #include "postgres/sql_connection.h"
@@ -303,7 +304,7 @@ std::optional<StreamEnd> PreflightRun::RecordAgain() {
 
 std::optional<StreamEnd> PreflightRun::DeadLetters() {
   if (options_.dead_letters_elsewhere) {
-    facts().dead_letters_open = true;  // who knows
+    facts().may_have_dead_letters = true;  // who knows
     return std::nullopt;
   }
   const auto reject = [this](const std::string& why) {
@@ -346,14 +347,16 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
   if (!readable) {
     return Forbidden("walpost.dead_letters", "which keys are parked");
   }
-  const Result open = Query(absl::StrFormat(
-      "SELECT EXISTS (SELECT FROM walpost.dead_letters WHERE pipeline = %s AND closed_at IS NULL "
-      "AND system_identifier = (SELECT system_identifier FROM pg_catalog.pg_control_system()))",
-      QuoteLiteral(options_.pipeline)));
-  if (!open.ok()) {
-    return QueryFailure("reading walpost.dead_letters", open.error(), endpoint());
+  // Of the closed ones, those whose event comes again.
+  const Result rows = Query(absl::StrFormat(
+      "SELECT EXISTS (SELECT FROM walpost.dead_letters WHERE pipeline = %s AND (closed_at IS NULL "
+      "OR %s >= '%s') AND system_identifier = (SELECT system_identifier FROM "
+      "pg_catalog.pg_control_system()))",
+      QuoteLiteral(options_.pipeline), kCommitLsn, CommitLsnText(facts().confirmed_flush_lsn)));
+  if (!rows.ok()) {
+    return QueryFailure("reading walpost.dead_letters", rows.error(), endpoint());
   }
-  facts().dead_letters_open = open.True(0, 0);
+  facts().may_have_dead_letters = rows.True(0, 0);
   return std::nullopt;
 }
 

@@ -85,6 +85,11 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       }
       break;
     }
+    case Kind::kLoadRows: {
+      ASSIGN_OR_RETURN(reply->rows, table_->ReadRowsFrom(request.from, request.seq));
+      reply->at_end = reply->rows.empty();
+      break;
+    }
     case Kind::kDecision: {
       const auto key = request.of_key ? std::optional(request.key) : std::nullopt;
       ASSIGN_OR_RETURN(std::optional<base::DeadLetter> decision,

@@ -194,7 +194,7 @@ void StatusReporter::LogRepeated(Severity severity, LogEvent event, const std::s
     return;
   }
   if (*not_reported > 0) {
-    fields.push_back({"not_told", std::to_string(*not_reported)});
+    fields.push_back({"not_reported", std::to_string(*not_reported)});
   }
   observe::Log(severity, event, message, std::move(fields));
 }
@@ -216,8 +216,8 @@ void StatusReporter::WatchSchemas(const pipeline::SchemaLookUps& schemas, base::
   schema_error_ = {schema_trouble_, now.wall};
   // Each time: it may last, and there is no other line about it.
   observe::Log(Severity::kWarning, LogEvent::kSchemaRegistryUnavailable,
-               absl::StrFormat("%s; events whose schema is not known yet wait, and so does "
-                               "everything behind them",
+               absl::StrFormat("%s; an event whose schema is not known yet waits, with later ones "
+                               "of its topic",
                                schema_trouble_),
                {});
 }
@@ -237,7 +237,7 @@ void StatusReporter::ReportDecisions(pipeline::Pipeline* pipeline, base::Now now
     const auto [severity, event, what] = DecisionWords(decision->kind);
     std::vector<LogField> fields = FieldsOf(decision->event);
     if (decision->not_reported > 0) {
-      fields.push_back({"not_told", std::to_string(decision->not_reported)});
+      fields.push_back({"not_reported", std::to_string(decision->not_reported)});
     }
     observe::Log(severity, event,
                  absl::StrFormat("event %s of %s %s: %s", decision->event.id, decision->event.table,
@@ -324,7 +324,7 @@ void StatusReporter::ReportState(const pipeline::Pipeline& pipeline, base::Now n
                                   {"slot", slot_},
                                   {"safe_lsn", pipeline.tracker().safe_lsn().ToString()}};
   if (const std::uint64_t others = std::exchange(unreported_states_, 0) - 1; others > 0) {
-    fields.push_back({"not_told", std::to_string(others)});
+    fields.push_back({"not_reported", std::to_string(others)});
   }
   if (state_ == State::kHalted && pipeline.halt()) {
     LogHalt(*pipeline.halt(), std::move(fields));

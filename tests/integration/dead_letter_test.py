@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 import servers
 from confluent_kafka.admin import NewTopic
 from kafka_cluster import KafkaCluster
@@ -410,3 +411,29 @@ def test_dead_letter_of_before_parks_no_key_under_a_new_policy(make_pipeline, ka
     p.walpost.start()
     p.walpost.verb("dlq", "discard", "--all-undecided", "--yes", "--wait", "60s")
     goes_on(p, 0)
+
+
+# It can be delivered by then, and later events of its key are there: sent by the stream, it would overtake them, and a discard would be void.
+@pytest.mark.parametrize("decision, policy", [("retry", "dead_letter"), ("discard", "park"), (None, "halt"), (None, "dead_letter")])
+def test_event_that_is_a_dead_letter_is_not_sent_by_the_stream_when_it_comes_again(make_pipeline, kafka, decision, policy):
+    p = make_pipeline(create_topic=False, config={"source": {"event_bytes_max": "1MiB"}, "delivery": {"on_undeliverable": "dead_letter", **WAITS}})
+    kafka.create_topic(p.name, 1, {"max.message.bytes": "3000000"})
+    p.start()
+    p.insert(1, 1, topic=f"missing-{p.name}")
+    p.insert_large(1_500_000, key="key-0")
+    servers.wait_for(lambda: open_rows(p) == 1, 60, "the dead letter")
+    large, = [row["event_id"] for row, _, _ in dead_letters(p)]
+    p.insert(2, 4, keys=1)
+    servers.wait_for(lambda: len(p.records()) == 3, 60, "later events of the key")
+    raised = p.another(config={"source": {"event_bytes_max": "4MiB"}, "delivery": {"on_undeliverable": policy, **WAITS}})
+    if decision:
+        raised.verb("dlq", decision, "--all-undecided", *["--yes"] * (decision == "discard"), "--wait", "60s")
+    before = [record.id for record in p.records()].count(large)
+    assert before == (1 if decision == "retry" else 0)
+    assert p.walpost.stop() == 0
+    p.walpost = raised
+    p.walpost.start()
+    p.insert(5, 6, keys=1)
+    servers.wait_for(lambda: len({record.id for record in p.records()} - {large}) == 5, 60, "the newest events")
+    assert [record.id for record in p.records()].count(large) == before
+    assert open_rows(p) == (0 if decision else 1)

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "envelope/dead_letter.h"
+#include "envelope/position.h"
 #include "violation.h"
 
 namespace walpost::simulation {
@@ -17,7 +18,18 @@ bool IsOfKey(const DeadLetter& row, const std::string& topic, const std::string&
   return !row.closed && row.parked && row.topic == topic && row.key == key;
 }
 
+bool CommitsFrom(const DeadLetter& row, base::Lsn from) {
+  const auto position = envelope::Position::Parse(row.position);
+  return position.ok() && position->commit_lsn >= from;
+}
+
 }  // namespace
+
+bool DeadLetterTable::MayHave(base::Lsn from) const {
+  return std::any_of(rows_.begin(), rows_.end(), [from](const DeadLetter& row) {
+    return !row.closed || CommitsFrom(row, from);
+  });
+}
 
 std::vector<const DeadLetter*> DeadLetterTable::Open() const {
   std::vector<const DeadLetter*> open;
@@ -159,6 +171,22 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
       }
       break;
     }
+    case Kind::kLoadRows: {
+      std::uint64_t left = random_.Chance(500) ? UINT64_MAX : random_.Between(1, 4);
+      reply.at_end = true;
+      for (const DeadLetter& row : rows_) {
+        if (row.seq <= request.seq || !CommitsFrom(row, request.from)) {
+          continue;
+        }
+        if (left-- == 0) {
+          reply.at_end = false;
+          break;
+        }
+        reply.rows.push_back(row);
+        judge_->OnKnown(row);
+      }
+      break;
+    }
     case Kind::kDecision:
       if (const std::int64_t seq = NextDecision(request); seq != 0) {
         reply.rows.push_back(*Find(seq));
@@ -181,6 +209,7 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
         if (request.keep) {
           found->closed = true;
         } else {
+          judge_->OnRowDeleted(*found);
           rows_.erase(found);
         }
       }

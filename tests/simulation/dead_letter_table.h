@@ -36,6 +36,9 @@ class DeadLetterTable {
 
   std::size_t open_rows() const { return open_rows_; }
 
+  // Open ones, or of events that commit at `from` or later.
+  bool MayHave(base::Lsn from) const;
+
  private:
   std::vector<base::DeadLetter>::iterator Find(std::int64_t seq);
   void Insert(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);

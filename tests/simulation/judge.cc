@@ -151,6 +151,8 @@ void Judge::OnSubmitted(const Identity& what) {
   submitted_session_[index] = session_;
   Require(reported_epoch_[index] != epoch_, "event %s submitted again although it was acknowledged",
           event.id);
+  Require(!states_[index].has_row, "event %s is a dead letter, and the stream sends it again",
+          event.id);
   // Acknowledged, or such that nobody sends it.
   const auto settled = [this](std::uint64_t other) {
     return reported_epoch_[other] == epoch_ || MaySkip(other) ||

@@ -93,9 +93,10 @@ class Judge {
   void OnInsertAsked(const base::DeadLetter& row);
   // It is committed.
   void OnRow(const base::DeadLetter& row);
-  void OnInserted(const base::DeadLetter& row);
+  void OnKnown(const base::DeadLetter& row);
   void OnRowDelivered(const base::DeadLetter& row);
   void OnRowClosed(const base::DeadLetter& row);
+  void OnRowDeleted(const base::DeadLetter& row);
   void OnLookedAgain(const base::DeadLetter& row);
   void OnRetryFailed(const base::DeadLetter& row, const std::string& detail);
 
@@ -131,6 +132,7 @@ class Judge {
   // What became of an event that has no record.
   struct State {
     bool in_table = false;  // it is, or was
+    bool has_row = false;   // it is in the table, open or closed
     bool dead_letter = false;
     bool parked = false;
     bool passed = false;  // a later one of its key was right to go before it

@@ -80,7 +80,7 @@ void Judge::OnInsertAsked(const DeadLetter& row) {
 void Judge::OnRow(const DeadLetter& row) {
   const std::uint64_t index = Find(row.event_id);
   State& state = states_[index];
-  state.in_table = true;
+  state.in_table = state.has_row = true;
   open_.insert(index);
   if (row.parked) {
     state.parked = true;
@@ -91,7 +91,7 @@ void Judge::OnRow(const DeadLetter& row) {
 }
 
 // walpost knows of it.
-void Judge::OnInserted(const DeadLetter& row) {
+void Judge::OnKnown(const DeadLetter& row) {
   const std::uint64_t index = Find(row.event_id);
   reported_epoch_[index] = epoch_;
   reported_ever_[index] = true;
@@ -132,6 +132,8 @@ void Judge::OnRowClosed(const DeadLetter& row) {
   states_[Find(row.event_id)].discarded = true;
   Leave(row);
 }
+
+void Judge::OnRowDeleted(const DeadLetter& row) { states_[Find(row.event_id)].has_row = false; }
 
 void Judge::OnRetryFailed(const DeadLetter& row, const std::string& detail) {
   const bool incomplete = detail.find("no record that could be sent") != std::string::npos;

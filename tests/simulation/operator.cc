@@ -18,9 +18,9 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr const char* kKindNames[] = {"insert", "load",       "decision",
-                                      "read",   "look again", "delivered",
-                                      "failed", "discarded",  "key discarded"};
+constexpr const char* kKindNames[] = {"insert",    "load",         "load rows", "decision",
+                                      "read",      "look again",   "delivered", "failed",
+                                      "discarded", "key discarded"};
 
 const char* NameOf(DeadLetterRequest::Kind kind) {
   return kKindNames[static_cast<std::size_t>(kind)];
@@ -86,7 +86,7 @@ void Simulation::AnswerDeadLetters() {
     rows_written_ += more;
     for (std::size_t i = 0; i < reply.states.size(); ++i) {
       if (reply.states[i] != base::DeadLetterState::kNone) {
-        judge_.OnInserted(statement.request.rows[i]);
+        judge_.OnKnown(statement.request.rows[i]);
       }
     }
   }

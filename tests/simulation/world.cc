@@ -299,7 +299,7 @@ void Simulation::FinishConnecting() {
   }
   connection_->discarded_before = pipeline_->counters().events_discarded;
   Trace("connected at", facts.start_lsn.ToString());
-  facts.dead_letters_open = dead_letters_.open_rows() > 0;
+  facts.may_have_dead_letters = dead_letters_.MayHave(facts.confirmed_flush_lsn);
   const std::uint64_t& yields = pipeline_->counters().reconnects_by_reason.at(
       static_cast<std::size_t>(pipeline::ReconnectReason::kTakenOver));
   const std::uint64_t yields_before = yields;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "envelope/position.h"
+
 namespace walpost::testing {
 
 using base::DeadLetter;
@@ -63,6 +65,15 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
           reply.rows.push_back(row);
         }
       }
+      break;
+    case Kind::kLoadRows:
+      for (const DeadLetter& row : rows) {
+        const auto position = envelope::Position::Parse(row.position);
+        if (position.ok() && position->commit_lsn >= request.from && row.seq > request.seq) {
+          reply.rows.push_back(row);
+        }
+      }
+      reply.at_end = true;
       break;
     case Kind::kDecision:
       for (const DeadLetter& row : rows) {

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "envelope/progress.h"
-#include "kafka/record_writer.h"
+#include "kafka/bulk_writer.h"
 #include "support/mock_kafka.h"
 #include "walpost/v1/progress.pb.h"
 
@@ -54,8 +54,11 @@ class ProgressTest : public ::testing::Test {
     record.topic = kKey.topic;
     record.key = kKey.name;
     record.value = value;
-    const auto written = RecordWriter(Options(), kTimeout).Write(record, base::WallTime());
-    ASSERT_TRUE(written.ok()) << written.status();
+    BulkWriter writer(Options(), kTimeout,
+                      [](const std::string&, const absl::Status& why) { return why; });
+    ASSERT_TRUE(writer.Write(record).ok());
+    const absl::Status written = writer.Flush();
+    ASSERT_TRUE(written.ok()) << written;
   }
 
   walpost::testing::MockKafka mock_;

@@ -49,8 +49,7 @@ void PipelineFixture::Connect(base::Lsn start, bool announce) {
   }
   ASSERT_TRUE(wanted) << "no connection asked for within 10 s";
   EXPECT_EQ(*wanted, start);
-  facts_.dead_letters_open = std::any_of(dead_letters_.rows.begin(), dead_letters_.rows.end(),
-                                         [](const auto& row) { return !row.closed; });
+  facts_.may_have_dead_letters = !dead_letters_.rows.empty();
   pipeline().OnConnected(facts_, now_);
   Tick();
   if (announce) {

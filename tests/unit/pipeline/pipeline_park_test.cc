@@ -192,7 +192,7 @@ TEST_F(ParkTest, KeysParkedBeforeAnotherPolicyAreParkedStill) {
 
 TEST_F(ParkTest, NothingIsReadFromTheStreamBeforeTheParkedKeysAreKnown) {
   serve_dead_letters_ = false;
-  facts_.dead_letters_open = true;
+  facts_.may_have_dead_letters = true;
   pipeline().TakeConnect(now_);
   pipeline().OnConnected(facts_, now_);
   Tick();
@@ -209,6 +209,7 @@ TEST_F(ParkTest, NothingIsReadFromTheStreamBeforeTheParkedKeysAreKnown) {
   EXPECT_EQ(rest->seq, 7);
   pipeline().OnDeadLetterReply({.id = rest->id, .status = {}, .at_end = true, .open_rows = 2},
                                now_);
+  ServeDeadLetters();  // which rows are there
   EXPECT_TRUE(pipeline().want_frame());
   EXPECT_EQ(pipeline().parked_keys(), 1U);
 }

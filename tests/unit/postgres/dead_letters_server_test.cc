@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "support/postgres_server.h"
 
 namespace walpost::postgres {
@@ -19,6 +20,7 @@ namespace {
 using base::DeadLetter;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 using walpost::testing::PostgresServer;
 
 constexpr char kPipeline[] = "orders";
@@ -219,6 +221,23 @@ TEST_F(DeadLettersServerTest, ParkedKeysAreReadInPiecesOfBoundedSize) {
     after = keys->empty() ? 0 : keys->back().seq;
   } while (after != 0);
   EXPECT_THAT(pieces, ElementsAre(3, 2, 0));
+}
+
+TEST_F(DeadLettersServerTest, RowsOfEventsThatComeAgainAreReadClosedOrNot) {
+  const auto at = [](std::uint64_t lsn) {
+    return absl::StrFormat("%016x-%08x-%016x-%08x", 7, 1, lsn, 0);
+  };
+  InsertOk(
+      {RowAt(at(0xfff), "a", true), RowAt(at(0x1000), "a", true), RowAt(at(0x1000a), "b", false)});
+  ASSERT_TRUE(table_->Delivered(2, /*keep=*/true).ok());
+  const auto rows = table_->ReadRowsFrom(base::Lsn(0x1000), 0);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  ASSERT_THAT(*rows, SizeIs(2));
+  EXPECT_EQ(rows->at(0).position, at(0x1000));
+  EXPECT_EQ(rows->at(0).event_id, RowAt(at(0x1000), "a", true).event_id);
+  EXPECT_EQ(rows->at(1).position, at(0x1000a));
+  EXPECT_THAT(*table_->ReadRowsFrom(base::Lsn(0x1000), rows->at(1).seq), IsEmpty());
+  EXPECT_THAT(*Open("billing").ReadRowsFrom(base::Lsn(0), 0), IsEmpty());
 }
 
 TEST_F(DeadLettersServerTest, OtherPipelinesAreNoConcern) {

@@ -410,8 +410,8 @@ TEST_F(PreflightServerTest, RecordThatIsLockedIsTriedAgain) {
 TEST_F(PreflightServerTest, RecordThatMayNotBeReadNamesTheRights) {
   MakeAll();
   Sql(kPipelineTable);
-  Sql("CREATE TABLE walpost.dead_letters (pipeline text, closed_at timestamptz, system_identifier "
-      "bigint)");
+  Sql("CREATE TABLE walpost.dead_letters (pipeline text, position text, closed_at timestamptz, "
+      "system_identifier bigint)");
   server_->Sql("CREATE ROLE only_replication LOGIN REPLICATION");
   ConnectOptions options = Options();
   options.conninfo = server_->Conninfo(database_, "user=only_replication");
@@ -430,9 +430,31 @@ TEST_F(PreflightServerTest, RecordThatMayNotBeReadNamesTheRights) {
   EXPECT_THAT(server_->Log(), Not(HasSubstr("permission denied for")));
 }
 
+TEST_F(PreflightServerTest, ClosedDeadLetterCountsWhereItsEventComesAgain) {
+  MakeAll();
+  Sql("CREATE SCHEMA walpost; CREATE TABLE walpost.dead_letters (pipeline text, position text, "
+      "closed_at timestamptz, system_identifier bigint)");
+  ConnectOptions options = Options();
+  options.pipeline = "orders";
+  const auto may_have = [&](const std::string& commit_lsn) {
+    Sql("TRUNCATE walpost.dead_letters; INSERT INTO walpost.dead_letters SELECT 'orders', "
+        "'0000000000000007-00000001-" +
+        commit_lsn + "-00000000', now(), system_identifier FROM pg_control_system()");
+    const auto outcome = Connect(options, base::Lsn());
+    return std::holds_alternative<Connected>(outcome) &&
+           std::get<Connected>(outcome).facts.may_have_dead_letters;
+  };
+  EXPECT_TRUE(may_have("00ffffffffffffff"));
+  WaitUntilFree();
+  EXPECT_FALSE(may_have("0000000000000001"));
+  WaitUntilFree();
+  Sql("DROP SCHEMA walpost CASCADE");
+}
+
 TEST_F(PreflightServerTest, RelayThatMayNotCountDeadLettersIsRejectedBeforeTheFirst) {
   MakeAll();
-  Sql("CREATE SCHEMA walpost; CREATE TABLE walpost.dead_letters (pipeline text, closed_at "
+  Sql("CREATE SCHEMA walpost; CREATE TABLE walpost.dead_letters (pipeline text, position text, "
+      "closed_at "
       "timestamptz, system_identifier bigint); CREATE TABLE walpost.dead_letter_count (pipeline "
       "text)");
   server_->Sql("CREATE ROLE relay LOGIN REPLICATION");

@@ -473,7 +473,7 @@ TEST_F(LoopTest, LookAfterSighupIsSentToTheDatabaseThatIsStreamedFrom) {
 // The next ping becomes due while the first is under way.
 // A server that is to shut down "smart" waits for the connection to end.
 TEST_F(LoopTest, ConnectionForDeadLettersEndsNowAndThenWhileSomeAreOpen) {
-  facts_.dead_letters_open = true;
+  facts_.may_have_dead_letters = true;
   StartAndConnect();
   Await("its end", [this] { return dead_letter_jobs().find("|j") != std::string::npos; });
   EXPECT_EQ(dead_letter_jobs().substr(0, 4), "jjjj") << "not a new one for each job";

@@ -292,9 +292,10 @@ TEST_F(StatusReporterTest, WhatFlapsIsLoggedSomeTimesAndItsLastStateAlways) {
   Connect();
   EXPECT_EQ(Observe(), "");
   Advance(observe::RepeatLimiter::kEvery);
-  EXPECT_THAT(Observe(), AllOf(HasSubstr("state_changed: streaming"), HasSubstr("not_told=50")));
+  EXPECT_THAT(Observe(),
+              AllOf(HasSubstr("state_changed: streaming"), HasSubstr("not_reported=50")));
   End(base::StreamEnd::Kind::kLost);
-  EXPECT_THAT(Observe(), AllOf(HasSubstr("source_error"), HasSubstr("not_told=27")));
+  EXPECT_THAT(Observe(), AllOf(HasSubstr("source_error"), HasSubstr("not_reported=27")));
 }
 
 TEST_F(StatusReporterTest, BackPressureIsAWarningAndItsEndIsLoggedWithItsLength) {

@@ -1,0 +1,71 @@
+// What is read of the table before the first event of a connection.
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+#include "pipeline/dead_letters.h"
+
+namespace walpost::pipeline {
+
+// Another instance may have had the slot meanwhile, or an operator the table.
+void DeadLetters::OnConnected(bool may_have_rows, base::Lsn from, std::uint64_t remembered) {
+  written_rows_ = std::max(written_rows_, remembered);
+  asked_ = false;
+  ++request_id_;  // a request under way began before
+  inserting_.clear();
+  discarding_.reset();
+  discards_stalled_ = false;
+  ask_at_ = look_at_ = base::MonotonicTime();
+  loaded_ = !may_have_rows && written_rows_ == 0 && waiting_.empty() && keys_.empty() &&
+            !release_ && discards_.empty();
+  looked_ = keys_loaded_ = loaded_;
+  loaded_through_ = 0;
+  load_from_ = from;
+  known_rows_.Clear();
+  for (auto& [id, key] : keys_) {
+    key.seen = false;
+  }
+}
+
+void DeadLetters::OnKeysLoaded(const DeadLetterReply& reply) {
+  for (const base::ParkedKey& each : reply.keys) {
+    ParkedKey& key = Key(each.topic, each.key);
+    key.open = key.seen = true;
+    loaded_through_ = std::max(loaded_through_, each.seq);
+  }
+  keys_loaded_ = reply.at_end;
+  if (!keys_loaded_) {
+    return;
+  }
+  loaded_through_ = 0;
+  // Nothing of these is there any more.
+  absl::erase_if(keys_, [](auto& each) {
+    each.second.open = each.second.open && each.second.seen;
+    return !each.second.open && each.second.waiting == 0;
+  });
+}
+
+void DeadLetters::OnRowsLoaded(const DeadLetterReply& reply) {
+  for (const base::DeadLetter& row : reply.rows) {
+    known_rows_.Add(row);
+    loaded_through_ = std::max(loaded_through_, row.seq);
+  }
+  loaded_ = reply.at_end;
+}
+
+// The row of an event is the only trace of it. A server that lost the row and has the event would not
+// send it again, because it counts as delivered.
+std::optional<Halt> DeadLetters::CheckWritten(std::uint64_t written) {
+  if (written < written_rows_) {
+    return Halt{base::HaltReason::kTimelineChanged,
+                absl::StrFormat(
+                    "this pipeline wrote %u rows to walpost.dead_letters, but the server knows of "
+                    "%u: it was set back to an earlier state, or the tables were made anew, and "
+                    "events that are dead letters are in no table and in no topic; see "
+                    "docs/runbook.md, timeline_changed",
+                    written_rows_, written)};
+  }
+  written_rows_ = written;
+  return std::nullopt;
+}
+
+}  // namespace walpost::pipeline
