@@ -77,28 +77,6 @@ std::string WhyItTakesNothing(const absl::Status& looked_up) {
   }
 }
 
-// A null value or key has a null pointer, an empty one has not.
-std::string_view View(const std::optional<std::string_view>& text) {
-  return text && text->data() == nullptr ? std::string_view("") : text.value_or(std::string_view());
-}
-
-// Copies; takes `headers` when it succeeds.
-rd_kafka_resp_err_t Produce(rd_kafka_t* client, const char* topic, std::int32_t partition,
-                            std::string_view key, std::string_view value,
-                            rd_kafka_headers_t* headers, std::uint64_t sequence) {
-// The RD_KAFKA_V_ macros are C.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wold-style-cast"
-  return rd_kafka_producev(
-      client, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
-      RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-      RD_KAFKA_V_KEY(const_cast<char*>(key.data()), key.size()),
-      RD_KAFKA_V_VALUE(const_cast<char*>(value.data()), value.size()), RD_KAFKA_V_HEADERS(headers),
-      RD_KAFKA_V_OPAQUE(reinterpret_cast<void*>(static_cast<std::uintptr_t>(sequence))),
-      RD_KAFKA_V_END);
-#pragma GCC diagnostic pop
-}
-
 }  // namespace
 
 absl::Status BulkWriter::MakeClient(delivery::Sink::Mode mode) {
@@ -222,8 +200,8 @@ absl::Status BulkWriter::Write(const envelope::Record& record) {
   RETURN_IF_ERROR(AwaitAtMost(bytes < most ? most - bytes : 0));
   rd_kafka_headers_t* headers = MakeHeaders(record.headers);
   const auto produce = [&] {
-    return Produce(client_.get(), topic.c_str(), partition, View(record.key), View(record.value),
-                   headers, sequence_);
+    return Produce(client_.get(), topic.c_str(), partition, record.key, record.value, headers,
+                   sequence_);
   };
   rd_kafka_resp_err_t error = produce();
   // The user may have lowered a limit of librdkafka's queue; or a batch has failed.
@@ -395,14 +373,12 @@ absl::Status BulkWriter::CheckLeaders(const std::string& topic, Target* target) 
 }
 
 BulkWriter::Answer BulkWriter::WriteOnce(const rd_kafka_message_t& message) {
-  rd_kafka_headers_t* headers = nullptr;  // stays the message's
-  (void)rd_kafka_message_headers(&message, &headers);
-  rd_kafka_headers_t* copy =
-      headers != nullptr ? rd_kafka_headers_copy(headers) : rd_kafka_headers_new(0);
+  std::vector<envelope::RecordHeader> headers;
+  const envelope::Record record = RecordIn(message, &headers);
+  rd_kafka_headers_t* copy = MakeHeaders(headers);
   const rd_kafka_resp_err_t error =
-      Produce(client_.get(), rd_kafka_topic_name(message.rkt), message.partition,
-              {static_cast<char*>(message.key), message.key_len},
-              {static_cast<char*>(message.payload), message.len}, copy, 0);
+      Produce(client_.get(), rd_kafka_topic_name(message.rkt), message.partition, record.key,
+              record.value, copy, 0);
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     rd_kafka_headers_destroy(copy);
     return {TopicStatus(rd_kafka_topic_name(message.rkt), error), Classify(error)};

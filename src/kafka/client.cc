@@ -185,6 +185,29 @@ rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers)
   return list;
 }
 
+rd_kafka_resp_err_t Produce(rd_kafka_t* client, const char* topic, std::int32_t partition,
+                            const std::optional<std::string_view>& key,
+                            const std::optional<std::string_view>& value,
+                            rd_kafka_headers_t* headers, std::uint64_t opaque) {
+  // A null value or key has a null pointer, an empty one has not.
+  const auto data = [](const std::optional<std::string_view>& text) {
+    return text ? const_cast<char*>(text->empty() ? "" : text->data()) : nullptr;
+  };
+  const auto size = [](const std::optional<std::string_view>& text) {
+    return text ? text->size() : 0;
+  };
+// The RD_KAFKA_V_ macros are C.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+  return rd_kafka_producev(
+      client, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
+      RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_KEY(data(key), size(key)),
+      RD_KAFKA_V_VALUE(data(value), size(value)), RD_KAFKA_V_HEADERS(headers),
+      RD_KAFKA_V_OPAQUE(reinterpret_cast<void*>(static_cast<std::uintptr_t>(opaque))),
+      RD_KAFKA_V_END);
+#pragma GCC diagnostic pop
+}
+
 void ReadHeaders(const rd_kafka_message_t& message, std::vector<envelope::RecordHeader>* headers) {
   headers->clear();
   rd_kafka_headers_t* list = nullptr;  // stays the message's

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -83,6 +85,12 @@ std::chrono::milliseconds TimeLeft(std::chrono::steady_clock::time_point deadlin
 
 // The caller owns the headers until a produce succeeds.
 rd_kafka_headers_t* MakeHeaders(std::span<const envelope::RecordHeader> headers);
+
+// Copies key and value; takes `headers` when it succeeds. Its report has `opaque` as _private.
+rd_kafka_resp_err_t Produce(rd_kafka_t* client, const char* topic, std::int32_t partition,
+                            const std::optional<std::string_view>& key,
+                            const std::optional<std::string_view>& value,
+                            rd_kafka_headers_t* headers, std::uint64_t opaque);
 
 // Those of a consumed message, as views into it, in place of what `headers` held.
 void ReadHeaders(const rd_kafka_message_t& message, std::vector<envelope::RecordHeader>* headers);

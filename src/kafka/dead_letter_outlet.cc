@@ -8,13 +8,6 @@
 #include "kafka/client.h"
 
 namespace walpost::kafka {
-namespace {
-
-char* Bytes(const std::optional<std::string>& text) {
-  return text ? const_cast<char*>(text->data()) : nullptr;
-}
-
-}  // namespace
 
 absl::Status DeadLetterOutlet::Publish(const std::vector<base::DeadLetter>& rows) {
   absl::Status status = TakeReports();
@@ -47,17 +40,8 @@ absl::Status DeadLetterOutlet::Write(const base::DeadLetter& row) {
         absl::StrFormat("topic '%s' does not take them fast enough", topic_));
   }
   rd_kafka_headers_t* list = MakeHeaders(headers);
-// The RD_KAFKA_V_ macros are C.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wold-style-cast"
-  const rd_kafka_resp_err_t error = rd_kafka_producev(
-      client_.get(), RD_KAFKA_V_TOPIC(topic_.c_str()), RD_KAFKA_V_PARTITION(RD_KAFKA_PARTITION_UA),
-      RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
-      RD_KAFKA_V_KEY(Bytes(row.key), row.key.value_or("").size()),
-      RD_KAFKA_V_VALUE(Bytes(value), value.value_or("").size()), RD_KAFKA_V_HEADERS(list),
-      RD_KAFKA_V_OPAQUE(reinterpret_cast<void*>(static_cast<std::uintptr_t>(bytes))),
-      RD_KAFKA_V_END);
-#pragma GCC diagnostic pop
+  const rd_kafka_resp_err_t error =
+      Produce(client_.get(), topic_.c_str(), RD_KAFKA_PARTITION_UA, row.key, value, list, bytes);
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     rd_kafka_headers_destroy(list);
     return TopicStatus(topic_, error);

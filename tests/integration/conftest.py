@@ -17,6 +17,7 @@ _numbers = itertools.count(1)
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "smoke: also run on the oldest and the newest versions of PostgreSQL each time (scripts/test)")
+    config.addinivalue_line("markers", "full: slow, and only one more case of what another test shows: run by scripts/test --full alone")
 
 
 @pytest.fixture(scope="module")
