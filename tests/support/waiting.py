@@ -15,16 +15,18 @@ class Unavailable(Exception):
     """Something the machine lacks; the message says what."""
 
 
-def wait_for(condition, seconds, what, every=0.02):
-    """Polls until condition() is true, and returns its value."""
-    deadline = time.monotonic() + seconds
+def wait_for(condition, seconds, what, every=None):
+    """Polls until condition() is true, and returns its value. Without `every`, more seldom the longer it takes: most conditions ask a
+    server on a new connection, which costs more than what is waited for."""
+    begin = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - begin
+        if waited > seconds:
             raise TimeoutError(f"not within {seconds} s: {what}")
-        time.sleep(every)
+        time.sleep(every or min(max(0.02, waited / 20), 0.25))
 
 
 def free_port():

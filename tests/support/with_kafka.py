@@ -42,7 +42,9 @@ def main():
     try:
         with servers.Workspace() as workspace:
             os.environ["WALPOST_KAFKA_JAVA"] = quick_java()
-            os.environ["WALPOST_TEST_KAFKA"] = workspace.kafka().bootstrap
+            kafka = workspace.kafka()
+            os.environ["WALPOST_TEST_KAFKA"] = kafka.bootstrap
+            os.environ["WALPOST_KAFKA_FORMATTED"] = str(kafka.copy_format(workspace.path / "formatted"))
             return subprocess.run(sys.argv[1:], check=False).returncode
     except servers.Unavailable as error:
         print(f"no Kafka to test with: missing {error}", file=sys.stderr)
