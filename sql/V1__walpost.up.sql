@@ -467,6 +467,8 @@ BEGIN
         );
         -- What came with the stream comes again after a crash. What verbs send beside it has no place there.
         CREATE UNIQUE INDEX dead_letters_place ON walpost.dead_letters (pipeline, position, event_id) WHERE position <> '';
+        -- Where its event commits: what comes again is looked for at each connect.
+        CREATE INDEX dead_letters_commit ON walpost.dead_letters (pipeline, (substr(position, 27, 16) COLLATE "C")) WHERE position <> '';
         CREATE INDEX dead_letters_open ON walpost.dead_letters (pipeline, seq) WHERE closed_at IS NULL;
         COMMENT ON TABLE walpost.dead_letters IS
             'Written by walpost run, decided about with walpost dlq. Closed rows may be deleted, open ones must not.';

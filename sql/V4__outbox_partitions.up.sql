@@ -61,7 +61,7 @@ BEGIN
     END IF;
     IF EXISTS (SELECT FROM outbox.events)
        OR EXISTS (SELECT FROM pg_publication_tables
-                  WHERE format('%I.%I', schemaname, tablename)::regclass = 'outbox.events'::regclass) THEN
+                  WHERE schemaname = 'outbox' AND tablename = 'events') THEN
         RAISE NOTICE 'outbox.events stays one plain table: it has rows, or is published already';
         RETURN false;
     END IF;

@@ -109,11 +109,14 @@ $$;
 CREATE OR REPLACE FUNCTION outbox.give_way() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     began timestamptz := clock_timestamp();
+    waiter integer;
 BEGIN
-    -- No writer needs retention_note, nor waits for the end of all transactions, as CREATE INDEX CONCURRENTLY does. Anybody may wait for either.
-    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND l.locktype <> 'virtualxid'
-               AND l.relation IS DISTINCT FROM 'outbox.retention_note'::regclass AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
-        RAISE lock_not_available USING MESSAGE = 'somebody waits for a lock that this transaction holds';
+    -- Only the locks of who writes: for others anybody may wait again and again, before he is asked for a right. No writer needs retention_note.
+    SELECT l.pid INTO waiter FROM pg_locks l
+    WHERE NOT l.granted AND (l.locktype IN ('transactionid', 'tuple') OR l.mode IN ('RowShareLock', 'RowExclusiveLock'))
+          AND l.relation IS DISTINCT FROM 'outbox.retention_note'::regclass AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid)) LIMIT 1;
+    IF FOUND THEN
+        RAISE lock_not_available USING MESSAGE = format('session %s waits for a lock that this transaction holds', waiter);
     END IF;
     PERFORM walpost.bound_lock_wait(began);
 END

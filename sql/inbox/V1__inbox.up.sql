@@ -260,16 +260,20 @@ $$;
 -- lock_not_available also if somebody waits for this transaction already: a consumer who waits may hold the lock.
 CREATE OR REPLACE FUNCTION inbox.lock_all(began timestamptz) RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE
+    waiter integer;
 BEGIN
     IF EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
                WHERE d.datname = current_database() AND l.relation = 'inbox.processed_events'::regclass
                AND l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND l.granted) THEN
         RETURN;
     END IF;
-    -- No consumer needs one_at_a_time, nor waits for the end of all transactions, as CREATE INDEX CONCURRENTLY does. Anybody may wait for either.
-    IF EXISTS (SELECT FROM pg_locks l WHERE NOT l.granted AND l.locktype <> 'virtualxid'
-               AND l.relation IS DISTINCT FROM 'inbox.one_at_a_time'::regclass AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))) THEN
-        RAISE lock_not_available USING MESSAGE = 'somebody waits for a lock that this transaction holds';
+    -- Only the locks of who writes: for others anybody may wait again and again, before he is asked for a right. No consumer needs one_at_a_time.
+    SELECT l.pid INTO waiter FROM pg_locks l
+    WHERE NOT l.granted AND (l.locktype IN ('transactionid', 'tuple') OR l.mode IN ('RowShareLock', 'RowExclusiveLock'))
+          AND l.relation IS DISTINCT FROM 'inbox.one_at_a_time'::regclass AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid)) LIMIT 1;
+    IF FOUND THEN
+        RAISE lock_not_available USING MESSAGE = format('session %s waits for a lock that this transaction holds', waiter);
     END IF;
     PERFORM inbox.bound_lock_wait(began);
     LOCK TABLE ONLY inbox.processed_events IN ACCESS EXCLUSIVE MODE;

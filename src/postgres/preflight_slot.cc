@@ -347,12 +347,14 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
   if (!readable) {
     return Forbidden("walpost.dead_letters", "which keys are parked");
   }
-  // Of the closed ones, those whose event comes again.
-  const Result rows = Query(absl::StrFormat(
-      "SELECT EXISTS (SELECT FROM walpost.dead_letters WHERE pipeline = %s AND (closed_at IS NULL "
-      "OR %s >= '%s') AND system_identifier = (SELECT system_identifier FROM "
-      "pg_catalog.pg_control_system()))",
-      QuoteLiteral(options_.pipeline), kCommitLsn, CommitLsnText(facts().confirmed_flush_lsn)));
+  const std::string of_ours = absl::StrFormat(
+      "EXISTS (SELECT FROM walpost.dead_letters WHERE pipeline = %s AND system_identifier = "
+      "(SELECT "
+      "system_identifier FROM pg_catalog.pg_control_system()) AND ",
+      QuoteLiteral(options_.pipeline));
+  const Result rows =
+      Query(absl::StrFormat("SELECT %sclosed_at IS NULL) OR %s%s >= '%s')", of_ours, of_ours,
+                            kCommitLsn, CommitLsnText(facts().confirmed_flush_lsn)));
   if (!rows.ok()) {
     return QueryFailure("reading walpost.dead_letters", rows.error(), endpoint());
   }
