@@ -16,9 +16,10 @@ namespace walpost::pipeline {
 
 struct DeadLetterRequest {
   enum class Kind {
-    kInsert,    // rows, but for those that are there already
-    kLoad,      // which keys are parked, behind seq
-    kLoadRows,  // rows behind seq whose event commits at `from` or later: seq, position, event_id
+    kInsert,  // rows, but for those that are there already
+    kLoad,    // which keys are parked, behind seq
+    kLoadRows,  // rows behind seq whose event commits at `from` or later: seq, position, event_id, topic,
+                // key, parked, written_at_ms
     kDecision,  // the oldest decision that is to be carried out; `beside`: of the discards that are
                 // not about the key, or the row seq
     kRead,      // with records: open rows of the key behind seq, or the row seq

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 
 namespace walpost::pipeline {
@@ -37,7 +38,7 @@ void DeadLetters::Forget() {
   open_rows_ = 0;
   written_rows_ = 0;
   trouble_.clear();
-  OnConnected(false, base::Lsn(), 0);
+  OnConnected(base::SourceFacts());
 }
 
 void DeadLetters::GiveUp() {
@@ -122,8 +123,47 @@ bool DeadLetters::MayWrite(delivery::Sequence sequence, const WaitingRow& waitin
   }
   const auto key = keys_.find(*waiting.key);
   CHECK(key != keys_.end()) << "an event waits to be a row of a key that is not parked";
-  return IsSettled(tracker_->entry(sequence).record.topic,
-                   std::min(sequence, key->second.settle_below), &key->second.settled_to);
+  const ParkedKey& parked = key->second;
+  return IsSettled(tracker_->entry(sequence).record.topic, std::min(sequence, parked.settle_below),
+                   &parked.settled_to) &&
+         (waiting.follows || IsNext(sequence, key->first, parked));
+}
+
+// A row that makes no record is known before it is its turn: earlier events of its key may still wait with
+// their topic to be offered, and become rows then.
+bool DeadLetters::IsNext(delivery::Sequence sequence, base::ParkedKeyId key,
+                         const ParkedKey& parked) const {
+  const std::string_view topic = tracker_->entry(sequence).record.topic;
+  const auto is_passed = [&](const delivery::Tracker::Entry& entry) {
+    const std::optional<std::string_view>& other = entry.record.key;
+    return entry.settled || entry.form != delivery::Tracker::Form::kEvent ||
+           entry.record.topic != topic || !other || base::ParkedKeyIdOf(topic, *other) != key;
+  };
+  delivery::Sequence& to = parked.parked_to;
+  to = std::max(to, tracker_->oldest_unsettled());
+  while (to < sequence && is_passed(tracker_->entry(to))) {
+    ++to;
+  }
+  return to >= sequence;
+}
+
+// In their order; of a key, none before an earlier one.
+std::vector<delivery::Sequence> DeadLetters::Writable(std::size_t most) const {
+  std::vector<delivery::Sequence> writable;
+  absl::flat_hash_set<base::ParkedKeyId> held;
+  for (const auto& [sequence, waiting] : waiting_) {
+    if (writable.size() >= most) {
+      break;
+    }
+    if ((waiting.key && held.contains(*waiting.key)) || !MayWrite(sequence, waiting)) {
+      if (waiting.key) {
+        held.insert(*waiting.key);
+      }
+      continue;
+    }
+    writable.push_back(sequence);
+  }
+  return writable;
 }
 
 // Whether the events of a topic that stand before `below` are in the topic or in the table. Those of
@@ -163,7 +203,7 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
   if (!loaded_) {
     return Ask({.kind = keys_loaded_ ? Kind::kLoadRows : Kind::kLoad,
                 .seq = loaded_through_,
-                .from = load_from_});
+                .from = std::max(facts_.start_lsn, facts_.confirmed_flush_lsn)});
   }
   // In turns: neither may keep the other from going on.
   const std::optional<std::size_t> discard = NextDiscard();
@@ -199,13 +239,11 @@ std::optional<DeadLetterRequest> DeadLetters::Insertion(base::Now now, const Row
   inserting_.clear();
   std::size_t bytes = 0;
   absl::flat_hash_map<base::ParkedKeyId, bool> followers_alone;  // by key, of those before
-  for (const auto& [sequence, waiting] : waiting_) {
-    if (allowance_ < 1 || inserting_.size() >= kInsertRowsMax || bytes >= kInsertBytesMax) {
+  for (const delivery::Sequence sequence : Writable(kInsertRowsMax)) {
+    if (allowance_ < 1 || bytes >= kInsertBytesMax) {
       break;
     }
-    if (!MayWrite(sequence, waiting)) {
-      continue;
-    }
+    const WaitingRow& waiting = waiting_.at(sequence);
     const bool unproven = waiting.key && !keys_.find(*waiting.key)->second.open;
     if (unproven) {
       const auto [before, first] = followers_alone.try_emplace(*waiting.key, waiting.follows);
@@ -405,6 +443,7 @@ void DeadLetters::OnAnswered(delivery::Sequence sequence, base::DeadLetterState 
   const auto next = std::find_if(waiting_.begin(), waiting_.end(),
                                  [&](const auto& each) { return each.second.key == id; });
   parked.first_sequence = parked.settle_below = next->first;
+  parked.parked_to = 0;
 }
 
 // Those rows are closed. Of the key the table may have others, of which nobody who decided knew: they
@@ -437,10 +476,7 @@ std::optional<base::MonotonicTime> DeadLetters::NextDeadline() const {
   } else if (open_rows_ > 0 || !keys_.empty() || !looked_) {
     at(std::max(ask_at_, look_at_));
   }
-  const bool may_write = std::any_of(waiting_.begin(), waiting_.end(), [this](const auto& each) {
-    return MayWrite(each.first, each.second);
-  });
-  if (may_write) {
+  if (!Writable(1).empty()) {
     const auto refilled =
         refilled_at_ + std::chrono::ceil<std::chrono::milliseconds>(duration<double>(
                            std::max(0.0, 1 - allowance_) / rows_per_second_ + 0.001));

@@ -24,6 +24,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/chunk_arena.h"
 #include "base/dead_letter.h"
+#include "base/source_facts.h"
 #include "base/time.h"
 #include "delivery/sink.h"
 #include "delivery/tracker.h"
@@ -60,18 +61,15 @@ class DeadLetters {
   DeadLetters(const PipelineOptions& options, const delivery::Tracker* tracker,
               envelope::SchemaTable* schemas = nullptr);
 
-  // `may_have_rows`: open ones, or of events that come again, which commit at `from` or later. `remembered`:
-  // so many were written when progress was; a server that has fewer was set back.
-  void OnConnected(bool may_have_rows, base::Lsn from, std::uint64_t remembered);
+  // A server that has fewer rows than progress remembers was set back.
+  void OnConnected(const base::SourceFacts& facts);
   void Forget();
   void GiveUp();  // the tracker gave up everything that was to be written
 
   // It is known which keys are parked, and which events that come again have a row.
   bool loaded() const { return loaded_; }
 
-  bool HasRow(const envelope::Position& position, std::string_view event_id) const {
-    return known_rows_.Has(position, event_id);
-  }
+  const KnownRows& known_rows() const { return known_rows_; }
 
   // The line need not wait for what is to be written, nor for decisions that make room.
   bool has_room() const;
@@ -166,7 +164,9 @@ class DeadLetters {
 
   bool must_write() const;
   ParkedKey& Key(std::string_view topic, std::string_view key);
+  std::vector<delivery::Sequence> Writable(std::size_t most) const;
   bool MayWrite(delivery::Sequence sequence, const WaitingRow& waiting) const;
+  bool IsNext(delivery::Sequence sequence, base::ParkedKeyId key, const ParkedKey& parked) const;
   bool IsSettled(std::string_view topic, delivery::Sequence below, delivery::Sequence* to) const;
   std::optional<DeadLetterRequest> Insertion(base::Now now, const RowOf& row_of);
   std::optional<std::size_t> NextDiscard() const;
@@ -217,7 +217,7 @@ class DeadLetters {
   bool loaded_ = true;
   bool keys_loaded_ = true;
   std::int64_t loaded_through_ = 0;
-  base::Lsn load_from_;
+  base::SourceFacts facts_;
   bool looked_ = false;   // for decisions, since the connection was made
   bool changed_ = false;  // the table, by the newest release
   std::uint64_t open_rows_ = 0;

@@ -7,19 +7,19 @@
 namespace walpost::pipeline {
 
 // Another instance may have had the slot meanwhile, or an operator the table.
-void DeadLetters::OnConnected(bool may_have_rows, base::Lsn from, std::uint64_t remembered) {
-  written_rows_ = std::max(written_rows_, remembered);
+void DeadLetters::OnConnected(const base::SourceFacts& facts) {
+  facts_ = facts;
+  written_rows_ = std::max(written_rows_, facts.progress ? facts.progress->dead_letters : 0);
   asked_ = false;
   ++request_id_;  // a request under way began before
   inserting_.clear();
   discarding_.reset();
   discards_stalled_ = false;
   ask_at_ = look_at_ = base::MonotonicTime();
-  loaded_ = !may_have_rows && written_rows_ == 0 && waiting_.empty() && keys_.empty() &&
-            !release_ && discards_.empty();
+  loaded_ = !facts.may_have_dead_letters && written_rows_ == 0 && waiting_.empty() &&
+            keys_.empty() && !release_ && discards_.empty();
   looked_ = keys_loaded_ = loaded_;
   loaded_through_ = 0;
-  load_from_ = from;
   known_rows_.Clear();
   for (auto& [id, key] : keys_) {
     key.seen = false;
@@ -46,7 +46,7 @@ void DeadLetters::OnKeysLoaded(const DeadLetterReply& reply) {
 
 void DeadLetters::OnRowsLoaded(const DeadLetterReply& reply) {
   for (const base::DeadLetter& row : reply.rows) {
-    known_rows_.Add(row);
+    known_rows_.Add(row, facts_);
     loaded_through_ = std::max(loaded_through_, row.seq);
   }
   loaded_ = reply.at_end;

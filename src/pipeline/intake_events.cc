@@ -93,9 +93,9 @@ std::optional<Halt> Intake::CheckUnknown(const base::Since& since, std::uint32_t
       complete_lsn_.ToString(), Place(ordinal)));
 }
 
-// It is a dead letter since before this connection, whatever became of it there.
+// It comes again, and a row shows that it is settled.
 bool Intake::SettledByRow(const outbox::Event& event, std::uint32_t ordinal) {
-  if (!undeliverables_->HasRow(PositionOf(ordinal), event.id)) {
+  if (!undeliverables_->known_rows().Settle(PositionOf(ordinal), transaction_.commit_time, event)) {
     return false;
   }
   Taken(ordinal);

@@ -17,9 +17,11 @@ struct ParkedKey {
   // Events of its topic before here were on their way when it was parked.
   delivery::Sequence settle_below = 0;
   mutable delivery::Sequence settled_to = 0;  // below here they are known to be
-  std::size_t waiting = 0;                    // events of it that are to be written
-  bool open = false;                          // the table has rows of it
-  bool seen = false;                          // since the connection was made
+  mutable delivery::Sequence parked_to =
+      0;                    // below here those of the key wait to be rows, or are settled
+  std::size_t waiting = 0;  // events of it that are to be written
+  bool open = false;        // the table has rows of it
+  bool seen = false;        // since the connection was made
 };
 
 struct WaitingRow {

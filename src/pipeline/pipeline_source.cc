@@ -67,9 +67,7 @@ void Pipeline::OnConnected(const base::SourceFacts& facts, base::Now now) {
   intake_.Start(*facts_);
   safe_at_connect_ = tracker_.safe_lsn();
   undeliverables_.OnConnected(facts);
-  dead_letters_.OnConnected(facts.may_have_dead_letters,
-                            std::max(facts.start_lsn, facts.confirmed_flush_lsn),
-                            facts.progress ? facts.progress->dead_letters : 0);
+  dead_letters_.OnConnected(facts);
   keeper_.OnConnected(*facts_, adopted);
   server_errors_.OnConnected(facts.text_values);
   timers_.OnConnected(facts, now);

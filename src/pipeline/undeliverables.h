@@ -69,10 +69,7 @@ class Undeliverables {
   std::optional<Halt> Decide(delivery::Sequence sequence, const delivery::Failure& failure,
                              std::uint32_t attempts);
 
-  // The event comes again and is a dead letter already.
-  bool HasRow(const envelope::Position& position, std::string_view event_id) const {
-    return dead_letters_->HasRow(position, event_id);
-  }
+  const KnownRows& known_rows() const { return dead_letters_->known_rows(); }
 
   // It said nothing about the event itself, which is tried once more.
   void Retry(delivery::Sequence sequence, const delivery::Failure& failure, std::uint32_t attempts);

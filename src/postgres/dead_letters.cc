@@ -34,6 +34,35 @@ std::string Piece(const std::string& which, std::size_t limit, bool whole) {
       kBytesWithoutRecord, whole ? kRecordBytes : "", which, limit, DeadLetterTable::kReadBytesMax);
 }
 
+// `here`: identifier, database and, of a primary, timeline in hexadecimal.
+absl::Status CheckSource(const Row& here, const DeadLetterTable::Source& source,
+                         const std::string& host) {
+  // bigint, so half of all identifiers may show as negative.
+  std::int64_t identifier = 0;
+  if (source.system_identifier != 0 && absl::SimpleAtoi(here.at(0).value_or(""), &identifier) &&
+      static_cast<std::uint64_t>(identifier) != source.system_identifier) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s is of another cluster than the one that is streamed from: its walpost.dead_letters are "
+        "not this pipeline's; see delivery.dead_letter_conninfo",
+        host));
+  }
+  if (const std::string there = here.at(1).value_or("");
+      !source.database.empty() && there != source.database) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "database \"%s\" on %s is another one than \"%s\", which is streamed from: outbox.maintain "
+        "would drop rows that these dead letters need; see delivery.dead_letter_conninfo",
+        there, host, source.database));
+  }
+  std::uint32_t timeline = 0;
+  if (here.at(2) && absl::SimpleHexAtoi(*here.at(2), &timeline) && timeline < source.timeline) {
+    return absl::UnavailableError(absl::StrFormat(
+        "%s is a primary on timeline %u, and timeline %u is streamed: it was replaced, and its "
+        "walpost.dead_letters are those of before",
+        host, timeline, source.timeline));
+  }
+  return absl::OkStatus();
+}
+
 std::string Numbers(const std::vector<std::int64_t>& rows) {
   return "{" + absl::StrJoin(rows, ",") + "}";
 }
@@ -52,10 +81,10 @@ std::chrono::seconds StatementTimeFor(std::size_t bytes) {
 
 absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninfo,
                                                       const std::string& application_name,
-                                                      std::string pipeline,
-                                                      std::uint64_t system_identifier,
-                                                      const std::string& database) {
-  ASSIGN_OR_RETURN(SqlConnection connection, SqlConnection::Connect(conninfo, application_name));
+                                                      std::string pipeline, const Source& source,
+                                                      const std::optional<ServerAddress>& server) {
+  ASSIGN_OR_RETURN(SqlConnection connection,
+                   SqlConnection::Connect(conninfo, application_name, server));
   RETURN_IF_ERROR(connection.Execute("SET lock_timeout = '5s'"));
   // A view would run with our rights.
   ASSIGN_OR_RETURN(
@@ -70,27 +99,13 @@ absl::StatusOr<DeadLetterTable> DeadLetterTable::Open(const std::string& conninf
                         no_tables[0].at(0).value_or(""), connection.host()));
   }
   auto rows = connection.Query(
-      "SELECT system_identifier::text, current_database(), (SELECT count(*) FROM "
+      "SELECT system_identifier::text, current_database(), CASE WHEN NOT pg_is_in_recovery() THEN "
+      "substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END, (SELECT count(*) FROM "
       "walpost.dead_letters WHERE false) FROM pg_control_system()");
   if (!rows.ok()) {
     return NotUsable(rows.status(), connection);
   }
-  const Row& row = rows->at(0);
-  // bigint, so half of all identifiers may show as negative.
-  std::int64_t here = 0;
-  if (system_identifier != 0 && absl::SimpleAtoi(row.at(0).value_or(""), &here) &&
-      static_cast<std::uint64_t>(here) != system_identifier) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "%s is of another cluster than the one that is streamed from: its walpost.dead_letters are "
-        "not this pipeline's; see delivery.dead_letter_conninfo",
-        connection.host()));
-  }
-  if (const std::string there = row.at(1).value_or(""); !database.empty() && there != database) {
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "database \"%s\" on %s is another one than \"%s\", which is streamed from: outbox.maintain "
-        "would drop rows that these dead letters need; see delivery.dead_letter_conninfo",
-        there, connection.host(), database));
-  }
+  RETURN_IF_ERROR(CheckSource(rows->at(0), source, connection.host()));
   return DeadLetterTable(std::move(connection), std::move(pipeline));
 }
 
@@ -159,16 +174,25 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRowsFrom(base::Lsn 
                                                                       std::int64_t after) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> found,
-      Query(absl::StrFormat("SELECT seq, position, left(event_id, %u) FROM walpost.dead_letters "
-                            "WHERE %s AND %s >= $2 AND seq > $3::bigint ORDER BY seq LIMIT %u",
-                            DeadLetter::kTextBytesMax, kOurs, kCommitLsn, kKeysAtATime),
+      Query(absl::StrFormat(
+                "SELECT seq, position, left(event_id, %u), parked, topic, encode(key, 'hex'), "
+                "(extract(epoch FROM written_at) * 1000)::bigint FROM "
+                "(SELECT *, sum(512 + coalesce(octet_length(key), 0)) OVER (ORDER BY seq) - "
+                "coalesce(octet_length(key), 0) AS before FROM walpost.dead_letters WHERE %s AND "
+                "%s >= $2 AND seq > $3::bigint ORDER BY seq LIMIT %u) AS next WHERE before <= %u "
+                "ORDER BY seq",
+                DeadLetter::kTextBytesMax, kOurs, kCommitLsn, kKeysAtATime, kReadBytesMax),
             {pipeline_, CommitLsnText(from), std::to_string(after)}));
   std::vector<DeadLetter> rows;
   for (const Row& row : found) {
-    rows.emplace_back();
-    rows.back().seq = ToNumber<std::int64_t>(row.at(0));
-    rows.back().position = row.at(1).value_or("");
-    rows.back().event_id = row.at(2).value_or("");
+    DeadLetter& read = rows.emplace_back();
+    read.seq = ToNumber<std::int64_t>(row.at(0));
+    read.position = row.at(1).value_or("");
+    read.event_id = row.at(2).value_or("");
+    read.parked = row.at(3) == "t";
+    read.topic = row.at(4).value_or("");
+    read.key = Unhex(row.at(5));
+    read.written_at_ms = ToNumber<std::int64_t>(row.at(6));
   }
   return rows;
 }
@@ -264,16 +288,37 @@ std::size_t DeadLetterTable::BytesOf(const DeadLetter& row) {
 
 absl::StatusOr<bool> DeadLetterTable::Delivered(std::int64_t seq, bool keep) {
   // Whatever was decided while its record was on its way. A discard may have closed it.
+  const std::vector<Cell> parameters{pipeline_, std::to_string(seq)};
+  const std::string gone =
+      absl::StrFormat("DELETE FROM walpost.dead_letters WHERE %sAND seq = $2::bigint ", kOurs);
+  if (!keep) {
+    ASSIGN_OR_RETURN(const std::vector<Row> closed,
+                     Query(gone + "RETURNING closed_at IS NULL", parameters));
+    return !closed.empty() && closed.at(0).at(0) == "t";
+  }
   ASSIGN_OR_RETURN(
       const std::vector<Row> closed,
-      Query(keep ? absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() "
-                                   "WHERE %s%sAND seq = $2::bigint RETURNING true",
-                                   kOurs, kOpen)
-                 : absl::StrFormat("DELETE FROM walpost.dead_letters WHERE %sAND seq = $2::bigint "
-                                   "RETURNING closed_at IS NULL",
-                                   kOurs),
-            {pipeline_, std::to_string(seq)}));
-  return !closed.empty() && closed.at(0).at(0) == "t";
+      Query(absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() WHERE "
+                            "%s%sAND seq = $2::bigint AND decision IS DISTINCT FROM 'discard' "
+                            "RETURNING 1",
+                            kOurs, kOpen),
+            parameters));
+  if (!closed.empty()) {
+    return true;
+  }
+  // It was sent, so it must not read as discarded. A decision about a closed row cannot be changed in place.
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> discarded,
+      Query(absl::StrFormat(
+                "WITH gone AS (%sAND decision = 'discard' RETURNING *), kept AS (INSERT INTO "
+                "walpost.dead_letters OVERRIDING SYSTEM VALUE SELECT sent.* FROM gone CROSS JOIN "
+                "LATERAL jsonb_populate_record(ROW(gone.*)::walpost.dead_letters, "
+                "jsonb_build_object('decision', 'retry', 'decided_by', NULL, 'closed_at', "
+                "coalesce(closed_at, clock_timestamp()))) AS sent) SELECT closed_at IS NULL FROM "
+                "gone",
+                gone),
+            parameters));
+  return !discarded.empty() && discarded.at(0).at(0) == "t";
 }
 
 absl::StatusOr<bool> DeadLetterTable::Discarded(std::int64_t seq) {
@@ -288,7 +333,7 @@ absl::StatusOr<bool> DeadLetterTable::Discarded(std::int64_t seq) {
 
 absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic, const std::string& key,
                                                    std::int64_t after) {
-  RETURN_IF_ERROR(connection_.Execute("BEGIN"));
+  RETURN_IF_ERROR(connection_.Execute(kBegin));
   const absl::StatusOr<bool> closed = DiscardKey(topic, key, after);
   RETURN_IF_ERROR(connection_.EndTransaction(closed.status()));
   return closed;

@@ -5,7 +5,7 @@
 // Thread: one owner; blocking.
 // Units/limits: texts are cut at base::DeadLetter::kTextBytesMax.
 // Errors: SqlConnection's. Open: kNotFound where the table is missing, kFailedPrecondition where it
-//   belongs to another cluster than `system_identifier`, or to another database than `database`.
+//   belongs to another cluster or database than the source, kUnavailable on an earlier timeline.
 // Rules: pipeline, position and event id identify a row of the stream, so writing it again changes
 //   nothing; what has no position is another row each time. Rows of another cluster, which came with
 //   a dump, count for nothing but CountForeign.
@@ -38,13 +38,18 @@ class DeadLetterTable {
   // Beyond it a reading ends early.
   static constexpr std::size_t kReadBytesMax = std::size_t{1} << 20U;
 
-  // `system_identifier`, `database`: of what is streamed from; 0 and empty = any. In another database
-  // outbox.maintain would not see that a dead letter needs a row. No statement waits for a lock for more
-  // than 5 s: kUnavailable.
-  static absl::StatusOr<DeadLetterTable> Open(const std::string& conninfo,
-                                              const std::string& application_name,
-                                              std::string pipeline, std::uint64_t system_identifier,
-                                              const std::string& database = "");
+  // What is streamed from; 0 and empty = any.
+  struct Source {
+    std::uint64_t system_identifier = 0;
+    std::string database = {};  // in another one outbox.maintain would not see that a row is needed
+    std::uint32_t timeline = 0;  // a primary on an earlier one was replaced, and came back
+  };
+
+  // `server`: of several in the conninfo, this one. No statement waits for a lock for more than 5 s:
+  // kUnavailable.
+  static absl::StatusOr<DeadLetterTable> Open(
+      const std::string& conninfo, const std::string& application_name, std::string pipeline,
+      const Source& source, const std::optional<ServerAddress>& server = std::nullopt);
 
   // From here on each statement has StatementTimeFor its bytes.
   absl::Status LimitStatements();
@@ -68,8 +73,8 @@ class DeadLetterTable {
   absl::StatusOr<Written> CountWritten();
   // The next open rows of parked keys behind `after`, about kReadBytesMax; none = these were all.
   absl::StatusOr<std::vector<base::ParkedKey>> ReadParked(std::int64_t after);
-  // The next rows behind `after` whose event commits at `from` or later, of which seq, position and event_id
-  // are read; none = these were all.
+  // The next rows behind `after` whose event commits at `from` or later, about kReadBytesMax: seq, position,
+  // event_id, topic, key, parked, written_at_ms. None = these were all.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadRowsFrom(base::Lsn from, std::int64_t after);
   absl::StatusOr<std::uint64_t> CountOpen();
   absl::StatusOr<std::uint64_t> CountForeign();

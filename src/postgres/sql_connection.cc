@@ -27,9 +27,10 @@ struct SqlConnection::Impl {
 };
 
 absl::StatusOr<SqlConnection> SqlConnection::Connect(const std::string& conninfo,
-                                                     const std::string& application_name) {
-  auto opened =
-      Connection::Open(ConnectionOptions{conninfo, application_name, /*replication=*/false});
+                                                     const std::string& application_name,
+                                                     const std::optional<ServerAddress>& server) {
+  auto opened = Connection::Open(
+      ConnectionOptions{conninfo, application_name, /*replication=*/false, server});
   if (const auto* end = std::get_if<base::StreamEnd>(&opened)) {
     return end->status;
   }

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
+#include "postgres/server_address.h"
 
 namespace walpost::postgres {
 
@@ -30,8 +31,10 @@ Number NumberOf(const Cell& cell) {
 
 class SqlConnection {
  public:
-  static absl::StatusOr<SqlConnection> Connect(const std::string& conninfo,
-                                               const std::string& application_name);
+  // `server`: of several in the conninfo, this one.
+  static absl::StatusOr<SqlConnection> Connect(
+      const std::string& conninfo, const std::string& application_name,
+      const std::optional<ServerAddress>& server = std::nullopt);
   ~SqlConnection();
   SqlConnection(SqlConnection&&) noexcept;
   SqlConnection& operator=(SqlConnection&&) noexcept;

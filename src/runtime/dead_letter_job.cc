@@ -18,14 +18,18 @@ using Kind = DeadLetterRequest::Kind;
 
 }  // namespace
 
-DeadLetterStore DeadLetterStoreOf(const RunOptions& options, const base::SourceFacts& source) {
+DeadLetterStore DeadLetterStoreOf(const RunOptions& options,
+                                  const postgres::ConnectOptions& streamed_from,
+                                  const base::SourceFacts& source) {
   DeadLetterStore store;
-  store.conninfo =
-      options.dead_letter_conninfo.empty() ? options.source.conninfo : options.dead_letter_conninfo;
+  store.conninfo = options.dead_letter_conninfo;
+  if (store.conninfo.empty()) {
+    store.conninfo = streamed_from.conninfo;
+    store.server = streamed_from.server;
+  }
   store.application_name = options.source.application_name;
   store.pipeline = options.name;
-  store.system_identifier = source.system_identifier;
-  store.database = source.database;
+  store.source = {source.system_identifier, source.database, source.timeline};
   store.topic = options.dead_letter_topic;
   store.kafka = options.kafka;
   return store;
@@ -47,14 +51,18 @@ DeadLetterReply DeadLetterJob::Run(const DeadLetterStore& store, const DeadLette
 }
 
 absl::Status DeadLetterJob::Open(const DeadLetterStore& store) {
-  if (table_ && conninfo_ == store.conninfo) {
+  const std::string place =
+      store.conninfo + (store.server ? " " + store.server->host + " " + store.server->hostaddr +
+                                           " " + store.server->port
+                                     : "");
+  if (table_ && place_ == place) {
     return absl::OkStatus();
   }
   table_.reset();
-  ASSIGN_OR_RETURN(table_, postgres::DeadLetterTable::Open(store.conninfo, store.application_name,
-                                                           store.pipeline, store.system_identifier,
-                                                           store.database));
-  conninfo_ = store.conninfo;
+  ASSIGN_OR_RETURN(table_,
+                   postgres::DeadLetterTable::Open(store.conninfo, store.application_name,
+                                                   store.pipeline, store.source, store.server));
+  place_ = place;
   return table_->LimitStatements();
 }
 

@@ -20,14 +20,17 @@ namespace walpost::runtime {
 struct DeadLetterStore {
   std::string conninfo;
   std::string application_name;
+  std::optional<postgres::ServerAddress> server;  // the one that is streamed from; none = any
   std::string pipeline;
-  std::uint64_t system_identifier = 0;
-  std::string database;
+  postgres::DeadLetterTable::Source source;
   std::string topic;  // empty = none
   kafka::KafkaOptions kafka;
 };
 
-DeadLetterStore DeadLetterStoreOf(const RunOptions& options, const base::SourceFacts& source);
+// `streamed_from`: of the last connection. Another server of its conninfo may be a primary that was replaced.
+DeadLetterStore DeadLetterStoreOf(const RunOptions& options,
+                                  const postgres::ConnectOptions& streamed_from,
+                                  const base::SourceFacts& source);
 
 class DeadLetterJob {
  public:
@@ -46,7 +49,7 @@ class DeadLetterJob {
                       const pipeline::DeadLetterReply& reply);
 
   std::optional<postgres::DeadLetterTable> table_;
-  std::string conninfo_;         // of table_
+  std::string place_;            // of table_: conninfo and server
   std::uint64_t open_rows_ = 0;  // when they were counted last, less what was delivered since
   std::optional<kafka::DeadLetterOutlet> outlet_;
 };

@@ -335,7 +335,7 @@ void Loop::HandleDeadLetters() {
   helper_->Run(
       Helper::Queue::kDeadLetters,
       [reply, wanted = *wanted, carry_out = dependencies_.dead_letters,
-       store = DeadLetterStoreOf(options_, *pipeline_.facts())] {
+       store = DeadLetterStoreOf(options_, streamed_from_, *pipeline_.facts())] {
         *reply = carry_out(store, wanted);
       },
       [this, reply] {

@@ -253,7 +253,7 @@ def test_rows_of_ids_that_a_server_that_was_set_back_gives_again_are_events(make
 
 
 # Without the end of the log. With a transaction open, the adoption is known by an id.
-@pytest.mark.parametrize("is_open", [False, True], ids=["nothing open", "one open"])
+@pytest.mark.parametrize("is_open", [pytest.param(False, id="nothing open"), pytest.param(True, id="one open", marks=pytest.mark.full)])
 def test_rows_of_ids_that_a_promoted_standby_gives_again_are_events(make_pipeline, workspace, is_open):
     primary, standby = workspace.postgres(), workspace.postgres(start=False)
     p = published(make_pipeline, on_postgres=primary)

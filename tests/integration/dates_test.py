@@ -42,6 +42,7 @@ def test_late_event_is_kept_where_the_topic_may_not_be_described(make_pipeline, 
     assert "kafka_topic_limits_unknown" in dated.pipeline.walpost.log_text()
 
 
+@pytest.mark.full
 def test_late_event_is_dated_by_the_retention_of_now(make_pipeline, workspace):
     dated = Dated(make_pipeline, workspace.kafka())
     dated.kafka.create_topic(dated.topic, 1)

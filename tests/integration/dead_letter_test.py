@@ -310,6 +310,7 @@ def test_large_row_that_a_verb_put_behind_a_parked_key_is_sent(make_pipeline, ka
     assert "walpost-position" not in records[2].headers
 
 
+@pytest.mark.full
 def test_release_of_rows_with_large_headers_reads_a_few_at_a_time(make_pipeline, kafka):
     p = make_pipeline(create_topic=False, config={"outboxes": [{"table": "outbox.events", "value": {"format": "raw"}}],
                                                   "delivery": {"on_undeliverable": "park"}})

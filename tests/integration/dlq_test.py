@@ -539,6 +539,7 @@ def test_letter_whose_partition_is_nowhere_is_sent_to_another_topic_by_its_key(m
     assert len(kafka.read_all(p.name + ".quarantine")) == 1
 
 
+@pytest.mark.full
 def test_hundred_large_keys_are_read_a_few_at_a_time(make_pipeline):
     p = make_pipeline(config={"delivery": {"on_undeliverable": "dead_letter"}})
     p.walpost.init()

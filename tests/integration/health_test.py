@@ -150,7 +150,7 @@ def test_process_that_lost_the_slot_does_not_publish_what_another_has_delivered(
 
 # What it reads after the pause may be from long ago. The server answers everybody else.
 # Failure 83.
-@pytest.mark.parametrize("passes", ["nothing", "new connections", "pings"])
+@pytest.mark.parametrize("passes", ["nothing", "new connections", pytest.param("pings", marks=pytest.mark.full)])
 def test_process_that_lost_the_slot_while_it_read_nothing_does_not_publish(p, behind_network, passes):
     to_postgres, to_kafka = behind_network[2:]
     assert p.walpost.stop() == 0

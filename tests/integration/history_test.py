@@ -57,7 +57,7 @@ def test_server_set_back_between_an_event_and_its_dead_letter(make_pipeline, wor
 
 # Rows of the copy, and those of the new history at positions that were used before.
 @pytest.mark.smoke
-@pytest.mark.parametrize("writers_first", [True, False])
+@pytest.mark.parametrize("writers_first", [pytest.param(True, marks=pytest.mark.full), False])
 def test_key_that_was_parked_before_the_copy_is_released_whole_and_in_order(make_pipeline, kafka, workspace, writers_first):
     postgres = workspace.postgres()
     p = start_parking(make_pipeline, kafka, 20_000, on_postgres=postgres)
@@ -230,7 +230,7 @@ def made_anew_and_complete(p):
 
 # Notes of the new history stand below what is remembered of the old one, and say nothing of what is in Kafka.
 @pytest.mark.smoke
-@pytest.mark.parametrize("writers_first", [True, False])
+@pytest.mark.parametrize("writers_first", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_slot_made_anew_after_a_set_back_sends_the_rows_of_the_new_history(make_pipeline, workspace, writers_first):
     postgres = workspace.postgres()
     p = make_pipeline(on_postgres=postgres)
@@ -395,7 +395,7 @@ def test_outbox_and_prefix_that_are_adopted_keep_the_rows_of_before_out_when_pos
 # No event that could be recognized was delivered since the decision. `slot advance` notes in the database what it left out; after
 # `slot recreate` only the clock shows that what comes before the decision was written after it.
 @pytest.mark.smoke
-@pytest.mark.parametrize("verb", ["recreate", "advance", "advance --to"])
+@pytest.mark.parametrize("verb", [pytest.param("recreate", marks=pytest.mark.full), "advance", pytest.param("advance --to", marks=pytest.mark.full)])
 def test_server_set_back_to_before_a_decision(make_pipeline, workspace, verb):
     postgres = workspace.postgres()
     p = make_pipeline(on_postgres=postgres)

@@ -169,6 +169,7 @@ def test_partition_that_comes_while_its_event_waits_is_used(make_pipeline, kafka
 
 
 # Without DESCRIBE_CONFIGS nobody knows beforehand what the topic takes.
+@pytest.mark.full
 def test_verbs_find_out_how_large_a_batch_may_be(make_pipeline, workspace):
     kafka = workspace.kafka(settings=ACLS)
     p = make_pipeline(create_topic=False, on_kafka=kafka)

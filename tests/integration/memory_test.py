@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pipeline
+import pytest
 import servers
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
@@ -20,6 +21,7 @@ LIMIT_BYTES = 64 * 1024 * 1024
 
 
 # Failures 45, 84.
+@pytest.mark.full
 def test_one_transaction_of_a_million_rows_streams_through(make_pipeline):
     p = make_pipeline().start()
     p.insert(1, 1_000_000, keys=1000)
@@ -45,6 +47,7 @@ def test_an_outage_of_kafka_under_load_fills_no_memory(make_pipeline, workspace)
 
 # What is delivered behind an event that is not can neither be confirmed nor forgotten. With 200,000 of them that would be 100 MB.
 # Failure 84.
+@pytest.mark.full
 def test_one_partition_that_is_stuck_while_another_receives_fills_no_memory(make_pipeline, workspace):
     kafka = KafkaCluster(workspace.path / "cluster")
     workspace.add(kafka)

@@ -6,7 +6,8 @@ from kafka_pair import insert, pipeline_of
 
 
 # Failure 64.
-@pytest.mark.parametrize("busy", [False, True], ids=["alone", "beside a topic that the other broker answers for"])
+@pytest.mark.parametrize("busy", [pytest.param(False, id="alone"),
+                                 pytest.param(True, id="beside a topic that the other broker answers for", marks=pytest.mark.full)])
 def test_leader_that_only_the_other_broker_knows_is_followed(make_pipeline, pair, busy):
     p = pipeline_of(make_pipeline, pair, progress_on=2)
     topic = pair.create_topic(f"outbox.event.{p.name}", replicas=[2, 1])
@@ -29,6 +30,7 @@ def test_leader_that_only_the_other_broker_knows_is_followed(make_pipeline, pair
 
 
 # It still has the records of before, and says that it leads.
+@pytest.mark.full
 def test_leader_that_is_cut_off_is_not_believed_by_those_who_read(make_pipeline, pair):
     p = pipeline_of(make_pipeline, pair, progress_on=None)
     topics = [pair.create_topic(f"walpost.progress.{p.name}", replicas=[2, 1], config={"cleanup.policy": "compact"}),

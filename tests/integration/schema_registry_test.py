@@ -264,6 +264,7 @@ def test_schema_that_is_too_deep_or_too_large_is_rejected_and_walpost_goes_on(ma
 
 
 # Whoever writes events chooses the subject, and must not stop the others without end.
+@pytest.mark.full
 def test_subject_that_may_not_be_read_holds_up_the_line_for_a_minute_at_most(make_pipeline, kafka, registry, shop):
     world = World(make_pipeline, kafka, registry, {"exact": ("raw", {"framing": "payload", "type": "json", "subject": "{record}"})},
                   on_undeliverable="dead_letter")

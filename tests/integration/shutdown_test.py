@@ -99,7 +99,7 @@ def test_fast_shutdown_completes_while_a_slow_kafka_takes_a_backlog(make_pipelin
 
 # As a Service of Kubernetes does, or HAProxy: no ping can say that the server is stopping.
 # Failure 3.
-@pytest.mark.parametrize("proxy_does", ["refuse", "not answer"])
+@pytest.mark.parametrize("proxy_does", ["refuse", pytest.param("not answer", marks=pytest.mark.full)])
 def test_fast_shutdown_completes_behind_a_proxy_that_gives_it_no_new_connections(make_pipeline, workspace, proxy_does):
     postgres, kafka = workspace.postgres(), workspace.kafka()
     limit = {"delivery": {"in_flight_bytes_max": "1MiB"}}
@@ -174,7 +174,7 @@ def test_sigterm_with_kafka_away_ends_within_the_limit_and_loses_nothing(make_pi
 
 # Only the server's settings say so: nothing in the stream does.
 # Failure 30.
-@pytest.mark.parametrize("in_flight", [True, False], ids=["with events in flight", "with nothing in flight"])
+@pytest.mark.parametrize("in_flight", [pytest.param(True, id="with events in flight"), pytest.param(False, id="with nothing in flight", marks=pytest.mark.full)])
 def test_walpost_that_becomes_a_synchronous_standby_while_kafka_is_away_leaves(make_pipeline, workspace, in_flight):
     p = pipeline_without_kafka(make_pipeline, workspace, {"wal_sender_timeout": "5s"}, delivery={"shutdown_timeout": "1s"})
     if in_flight:

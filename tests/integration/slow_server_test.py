@@ -3,6 +3,7 @@
 import os
 import signal
 
+import pytest
 import servers
 
 INSERT = """INSERT INTO outbox.events (id, aggregate_type, aggregate_id, event_type)
@@ -35,6 +36,7 @@ def test_log_that_is_read_for_longer_than_the_interval_of_reconnects_is_got_thro
 
 
 # Failure 1.
+@pytest.mark.full
 def test_server_without_wal_sender_timeout_that_is_silent_for_a_minute_keeps_its_connection(make_pipeline, workspace):
     """As a walsender of 13 to 15 is while it goes through a large transaction that is not published."""
     postgres = workspace.postgres(settings={"wal_sender_timeout": "0"})

@@ -45,6 +45,7 @@ def test_right_that_only_the_other_broker_knows_of_is_used(make_pipeline, pair_w
 
 # The topic may be described, so the answer about the record itself says that it may not be written.
 # Failure 66.
+@pytest.mark.full
 def test_leader_that_is_cut_off_does_not_decide_that_a_topic_may_not_be_written(make_pipeline, pair_with_rights):
     pair = pair_with_rights
     p = pipeline_of(make_pipeline, pair, progress_on=2)

@@ -155,6 +155,7 @@ class Judge {
   }
 
   void CheckMainLine(std::uint64_t event) const;
+  void CheckParkedInOrder(const base::DeadLetter& row, std::uint64_t index) const;
   bool Excused(std::uint64_t event) const;
   bool MaySkip(std::uint64_t event) const;
   bool MayBeRejected(std::uint64_t event) const;

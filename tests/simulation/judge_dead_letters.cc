@@ -77,10 +77,25 @@ void Judge::OnInsertAsked(const DeadLetter& row) {
   lane_parked_[event.lane] = true;
 }
 
+// Rows of a key are sent in their order, and what is before the first one of a key is believed to be settled.
+void Judge::CheckParkedInOrder(const DeadLetter& row, std::uint64_t index) const {
+  if (!row.parked) {
+    return;
+  }
+  const Event& event = server_->events()[index];
+  for (std::uint32_t i = 0; i < event.lane_index; ++i) {
+    const std::uint64_t before = lane_events_[event.lane][i];
+    Require(visible_[before] || states_[before].in_table || Excused(before) || MaySkip(before) ||
+                states_[before].left_out || server_->events()[before].undeliverable,
+            "G3: event %s is parked before %s of its key", event.id, server_->events()[before].id);
+  }
+}
+
 void Judge::OnRow(const DeadLetter& row) {
   const std::uint64_t index = Find(row.event_id);
   State& state = states_[index];
   state.in_table = state.has_row = true;
+  CheckParkedInOrder(row, index);
   open_.insert(index);
   if (row.parked) {
     state.parked = true;
@@ -90,11 +105,15 @@ void Judge::OnRow(const DeadLetter& row) {
   }
 }
 
-// walpost knows of it.
+// walpost knows of it, and of what is before it and settled where it parks a key.
 void Judge::OnKnown(const DeadLetter& row) {
   const std::uint64_t index = Find(row.event_id);
   reported_epoch_[index] = epoch_;
   reported_ever_[index] = true;
+  const Event& event = server_->events()[index];
+  for (std::uint32_t i = 0; row.parked && i < event.lane_index; ++i) {
+    reported_ever_[lane_events_[event.lane][i]] = true;
+  }
 }
 
 // What is decided about it counts until it is submitted: then it has to be looked at again.

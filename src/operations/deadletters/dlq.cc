@@ -77,10 +77,9 @@ absl::StatusOr<postgres::DeadLetterTable> OpenDeadLetters(const PipelineSettings
   }
   if (options.dead_letter_conninfo.empty()) {
     return postgres::DeadLetterTable::Open(source.conninfo, source.application_name, options.name,
-                                           /*system_identifier=*/0);
+                                           {});
   }
-  std::uint64_t system_identifier = 0;
-  std::string database;
+  postgres::DeadLetterTable::Source streamed;
   if (connection.ok()) {
     ASSIGN_OR_RETURN(
         const std::vector<postgres::Row> rows,
@@ -88,12 +87,12 @@ absl::StatusOr<postgres::DeadLetterTable> OpenDeadLetters(const PipelineSettings
             "SELECT system_identifier::text, current_database() FROM pg_control_system()"));
     std::int64_t identifier = 0;  // half of them show as negative
     if (absl::SimpleAtoi(rows.at(0).at(0).value_or(""), &identifier)) {
-      system_identifier = static_cast<std::uint64_t>(identifier);
+      streamed.system_identifier = static_cast<std::uint64_t>(identifier);
     }
-    database = rows[0].at(1).value_or("");
+    streamed.database = rows[0].at(1).value_or("");
   }
   return postgres::DeadLetterTable::Open(options.dead_letter_conninfo, source.application_name,
-                                         options.name, system_identifier, database);
+                                         options.name, streamed);
 }
 
 absl::StatusOr<std::optional<postgres::DeadLetterTable>> FindDeadLetters(

@@ -279,6 +279,28 @@ TEST_F(ParkTest, RowThatMakesNoRecordWaitsForEventsOfItsTopicThatAreStillOnTheir
   EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
 }
 
+// Its key is parked already, so nothing else keeps the row.
+TEST_F(ParkTest, RowThatMakesNoRecordWaitsForEarlierEventsOfItsKeyThatWaitWithTheirTopic) {
+  options_.event_bytes_max = 1'000;
+  Connect();
+  ParkA(100, {"a1"});
+  sink_.SetPending("orders", true);
+  SendPayload(Begin(200));
+  Event("b1");  // its topic is looked up
+  Event("a2");
+  SendPayload(EventBytes({walpost::testing::TextColumn("a3"), walpost::testing::TextColumn("a"),
+                          walpost::testing::TextColumn("orders"), walpost::testing::TextColumn("t"),
+                          walpost::testing::BinaryColumn(std::string(10'000, 'x'))}));
+  Settle();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1"));
+  sink_.SetPending("orders", false);
+  Event("a4");
+  SendPayload(Commit(200));
+  Run();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2", "parked:a3", "parked:a4"));
+  EXPECT_EQ(Confirmed(), Lsn(208));
+}
+
 TEST_F(ParkTest, ResumedPipelineCountsOpenRowsAnew) {
   Connect();
   ParkA(100, {"a1"});

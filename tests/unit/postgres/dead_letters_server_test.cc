@@ -48,7 +48,7 @@ class DeadLettersServerTest : public ::testing::Test {
   }
 
   static DeadLetterTable Open(const std::string& pipeline) {
-    auto table = DeadLetterTable::Open(server_->Conninfo(), "test", pipeline, 0);
+    auto table = DeadLetterTable::Open(server_->Conninfo(), "test", pipeline, {});
     EXPECT_TRUE(table.ok()) << table.status();
     return *std::move(table);
   }
@@ -258,21 +258,48 @@ TEST_F(DeadLettersServerTest, RowsOfAnotherClusterDoNotCount) {
 }
 
 TEST_F(DeadLettersServerTest, ATableOfAnotherClusterIsRejected) {
-  const auto table = DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, 7);
+  const auto table =
+      DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, {.system_identifier = 7});
   EXPECT_TRUE(absl::IsFailedPrecondition(table.status())) << table.status();
 }
 
 TEST_F(DeadLettersServerTest, ATableOfAnotherDatabaseIsRejected) {
-  EXPECT_TRUE(DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, 0,
-                                    server_->Sql("SELECT current_database()"))
+  EXPECT_TRUE(DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline,
+                                    {.database = server_->Sql("SELECT current_database()")})
                   .ok());
-  const auto table = DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, 0, "another");
+  const auto table =
+      DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, {.database = "another"});
   EXPECT_TRUE(absl::IsFailedPrecondition(table.status())) << table.status();
+}
+
+TEST_F(DeadLettersServerTest, APrimaryThatWasReplacedIsWaitedFor) {
+  EXPECT_TRUE(DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, {.timeline = 1}).ok());
+  const auto table = DeadLetterTable::Open(server_->Conninfo(), "test", kPipeline, {.timeline = 2});
+  EXPECT_TRUE(absl::IsUnavailable(table.status())) << table.status();
+}
+
+TEST_F(DeadLettersServerTest, WhatWasSentAndStaysDoesNotReadAsDiscarded) {
+  for (const bool was_open : {true, false}) {
+    SCOPED_TRACE(was_open);
+    const std::string position = was_open ? "p1" : "p2";
+    InsertOk({RowAt(position, "a", true)});
+    const std::string seq = server_->Sql("SELECT max(seq) FROM walpost.dead_letters");
+    server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = " + seq);
+    if (!was_open) {
+      ASSERT_TRUE(*table_->Discarded(std::stoll(seq)));
+    }
+    EXPECT_EQ(*table_->Delivered(std::stoll(seq), /*keep=*/true), was_open);
+    EXPECT_EQ(server_->Sql("SELECT decision || (closed_at IS NOT NULL)::text || encode(value, "
+                           "'escape') FROM walpost.dead_letters WHERE seq = " +
+                           seq),
+              "retrytruevalue of " + position);
+    EXPECT_THAT(InsertOk({RowAt(position, "a", true)}), ElementsAre(false));
+  }
 }
 
 TEST_F(DeadLettersServerTest, WithoutTheTableTheErrorNamesTheVerb) {
   server_->Sql("CREATE DATABASE bare");
-  const auto table = DeadLetterTable::Open(server_->Conninfo("bare"), "test", kPipeline, 0);
+  const auto table = DeadLetterTable::Open(server_->Conninfo("bare"), "test", kPipeline, {});
   EXPECT_TRUE(absl::IsNotFound(table.status())) << table.status();
   EXPECT_THAT(std::string(table.status().message()), ::testing::HasSubstr("walpost init"));
 }
@@ -368,7 +395,7 @@ TEST_F(DeadLettersServerTest, DatabaseThatIsNotUtf8TakesTheSameRowOnce) {
   server_->Sql("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0");
   auto connection = SqlConnection::Connect(server_->Conninfo("latin"), "test");
   ASSERT_TRUE(connection->Execute(Script()).ok());
-  auto table = DeadLetterTable::Open(server_->Conninfo("latin"), "test", kPipeline, 0);
+  auto table = DeadLetterTable::Open(server_->Conninfo("latin"), "test", kPipeline, {});
   ASSERT_TRUE(table.ok()) << table.status();
   DeadLetter known = RowAt("p1", "a", true);
   known.event_id = "caf\xc3\xa9";
