@@ -30,8 +30,8 @@ class KnownRows {
                          position->timeline == facts.TimelineOf(position->commit_lsn);
     if (row.parked && is_ours) {
       Parked& last = parked_[base::ParkedKeyIdOf(row.topic, row.key.value_or(""))];
-      if (last.place <= PlaceOf(*position)) {
-        last = {PlaceOf(*position), base::WallTime(std::chrono::milliseconds(row.written_at_ms))};
+      if (last.order <= OrderOf(*position)) {
+        last = {OrderOf(*position), base::WallTime(std::chrono::milliseconds(row.written_at_ms))};
       }
     }
   }
@@ -51,20 +51,20 @@ class KnownRows {
     }
     const auto last =
         event.key ? parked_.find(base::ParkedKeyIdOf(event.topic, *event.key)) : parked_.end();
-    return last != parked_.end() && PlaceOf(position) < last->second.place &&
+    return last != parked_.end() && OrderOf(position) < last->second.order &&
            commit_time < last->second.written_at;
   }
 
  private:
-  using Place = std::pair<base::Lsn, std::uint32_t>;  // of the commit, and ordinal
+  using Order = std::pair<base::Lsn, std::uint32_t>;  // of the commit, and ordinal
 
   // The last row that parks a key.
   struct Parked {
-    Place place;
+    Order order;
     base::WallTime written_at;
   };
 
-  static Place PlaceOf(const envelope::Position& position) {
+  static Order OrderOf(const envelope::Position& position) {
     return {position.commit_lsn, position.ordinal};
   }
 

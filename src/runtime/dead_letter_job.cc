@@ -51,18 +51,18 @@ DeadLetterReply DeadLetterJob::Run(const DeadLetterStore& store, const DeadLette
 }
 
 absl::Status DeadLetterJob::Open(const DeadLetterStore& store) {
-  const std::string place =
+  const std::string wanted =
       store.conninfo + (store.server ? " " + store.server->host + " " + store.server->hostaddr +
                                            " " + store.server->port
                                      : "");
-  if (table_ && place_ == place) {
+  if (table_ && opened_ == wanted) {
     return absl::OkStatus();
   }
   table_.reset();
   ASSIGN_OR_RETURN(table_,
                    postgres::DeadLetterTable::Open(store.conninfo, store.application_name,
                                                    store.pipeline, store.source, store.server));
-  place_ = place;
+  opened_ = wanted;
   return table_->LimitStatements();
 }
 

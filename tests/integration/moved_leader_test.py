@@ -6,8 +6,7 @@ from kafka_pair import insert, pipeline_of
 
 
 # Failure 64.
-@pytest.mark.parametrize("busy", [pytest.param(False, id="alone"),
-                                 pytest.param(True, id="beside a topic that the other broker answers for", marks=pytest.mark.full)])
+@pytest.mark.parametrize("busy", [pytest.param(False, id="alone"), pytest.param(True, id="beside another topic", marks=pytest.mark.full)])
 def test_leader_that_only_the_other_broker_knows_is_followed(make_pipeline, pair, busy):
     p = pipeline_of(make_pipeline, pair, progress_on=2)
     topic = pair.create_topic(f"outbox.event.{p.name}", replicas=[2, 1])
