@@ -36,9 +36,11 @@ class KnownRows {
     }
   }
 
-  void Clear() {
+  // `same_ordinals`: the events of a transaction are numbered as when the rows were written.
+  void Start(bool same_ordinals) {
     rows_.clear();
     parked_.clear();
+    same_ordinals_ = same_ordinals;
   }
 
   bool Settle(const envelope::Position& position, base::WallTime commit_time,
@@ -51,8 +53,11 @@ class KnownRows {
     }
     const auto last =
         event.key ? parked_.find(base::ParkedKeyIdOf(event.topic, *event.key)) : parked_.end();
-    return last != parked_.end() && OrderOf(position) < last->second.order &&
-           commit_time < last->second.written_at;
+    if (last == parked_.end() || commit_time >= last->second.written_at) {
+      return false;
+    }
+    return same_ordinals_ ? OrderOf(position) < last->second.order
+                          : position.commit_lsn < last->second.order.first;
   }
 
  private:
@@ -68,6 +73,7 @@ class KnownRows {
     return {position.commit_lsn, position.ordinal};
   }
 
+  bool same_ordinals_ = false;
   absl::flat_hash_set<base::WideHash> rows_;
   absl::flat_hash_map<base::ParkedKeyId, Parked> parked_;
 };

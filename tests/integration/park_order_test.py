@@ -1,5 +1,6 @@
 """The order within a parked key: of its rows, and of what comes again."""
 
+import pytest
 import servers
 from rejecting import dead_letters
 
@@ -60,13 +61,18 @@ def test_rows_that_become_no_record_wait_for_earlier_events_that_wait_with_their
     assert types(p) == [f"e{n}" for n in range(7)]
 
 
-def test_what_was_delivered_before_its_key_was_parked_is_not_parked_when_it_comes_again(make_pipeline, kafka):
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "in one transaction"])
+def test_what_was_delivered_before_its_key_was_parked_is_not_parked_when_it_comes_again(make_pipeline, kafka, together):
     p = parking(make_pipeline, kafka, **WAITS)
     p.insert(1, 1, topic=f"missing-{p.name}")  # so that all behind it comes again
-    insert(p, "e1")
-    insert(p, "e2")
-    servers.wait_for(lambda: len(p.records()) == 2, 60, "the first two")
-    insert(p, "e3", bad=True)
+    if together:
+        p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, headers) VALUES (%s, 'k', 'e1', '{}'), (%s, 'k', 'e2', '{}'),"
+                  " (%s, 'k', 'e3', '{\"walpost-x\": \"1\"}')", p.name, p.name, p.name)
+    else:
+        insert(p, "e1")
+        insert(p, "e2")
+        servers.wait_for(lambda: len(p.records()) == 2, 60, "the first two")
+        insert(p, "e3", bad=True)
     servers.wait_for(lambda: len(dead_letters(p)) == 1, 60, "the row")
     p.walpost.stop()
     p.walpost.start()

@@ -37,6 +37,7 @@ base::DeadLetter RowAt(const envelope::Position& position, const std::string& ev
 KnownRows WithRow(const envelope::Position& position, const std::string& event_id,
                   bool parked = false, const base::SourceFacts& facts = Facts()) {
   KnownRows rows;
+  rows.Start(/*same_ordinals=*/true);
   rows.Add(RowAt(position, event_id, parked), facts);
   return rows;
 }
@@ -74,6 +75,15 @@ TEST(KnownRowsTest, EventOfTheKeyBeforeARowThatParksItIsSettled) {
   rows.Add(RowAt(At(200, 0), "b", /*parked=*/true), Facts());
   EXPECT_TRUE(Settled(rows, At(100, 3), "behind", "k")) << "it was parked a second time";
   EXPECT_FALSE(Settled(WithRow(At(100, 2), "a"), At(100, 1), "before", "k")) << "it parks nothing";
+}
+
+// Somebody has taken a table or prefix out of the configuration: an event may have a lower number than before.
+TEST(KnownRowsTest, WithOtherOrdinalsOnlyEarlierTransactionsAreSettled) {
+  KnownRows rows;
+  rows.Start(/*same_ordinals=*/false);
+  rows.Add(RowAt(At(100, 2), "a", /*parked=*/true), Facts());
+  EXPECT_FALSE(Settled(rows, At(100, 1), "behind", "k"));
+  EXPECT_TRUE(Settled(rows, At(99, 5), "before", "k"));
 }
 
 // After a restore the same positions name other events, and rows may have come back with a dump.
