@@ -18,8 +18,8 @@ struct DeadLetterRequest {
   enum class Kind {
     kInsert,  // rows, but for those that are there already
     kLoad,    // which keys are parked, behind seq
-    kLoadRows,  // rows behind seq whose event commits at `from` or later: seq, position, event_id, topic,
-                // key, parked, written_at_ms
+    kLoadRows,  // rows behind seq that wait or were discarded, and whose event commits at `from` or later:
+                // seq, position, event_id
     kDecision,  // the oldest decision that is to be carried out; `beside`: of the discards that are
                 // not about the key, or the row seq
     kRead,      // with records: open rows of the key behind seq, or the row seq

@@ -3,19 +3,8 @@
 
 #include "absl/strings/str_format.h"
 #include "pipeline/dead_letters.h"
-#include "pipeline/fingerprint.h"
 
 namespace walpost::pipeline {
-namespace {
-
-// Which tables and prefixes hold events decides how those of a transaction are numbered.
-bool NumbersAsBefore(const base::SourceFacts& facts) {
-  return facts.progress && AdoptedTables(*facts.progress, facts).empty() &&
-         AdoptedTables(facts, *facts.progress).empty() &&
-         facts.progress->message_prefixes == facts.message_prefixes;
-}
-
-}  // namespace
 
 // Another instance may have had the slot meanwhile, or an operator the table.
 void DeadLetters::OnConnected(const base::SourceFacts& facts) {
@@ -31,7 +20,7 @@ void DeadLetters::OnConnected(const base::SourceFacts& facts) {
             keys_.empty() && !release_ && discards_.empty();
   looked_ = keys_loaded_ = loaded_;
   loaded_through_ = 0;
-  known_rows_.Start(NumbersAsBefore(facts));
+  known_rows_.Clear();
   for (auto& [id, key] : keys_) {
     key.seen = false;
   }
@@ -57,7 +46,7 @@ void DeadLetters::OnKeysLoaded(const DeadLetterReply& reply) {
 
 void DeadLetters::OnRowsLoaded(const DeadLetterReply& reply) {
   for (const base::DeadLetter& row : reply.rows) {
-    known_rows_.Add(row, facts_);
+    known_rows_.Add(row);
     loaded_through_ = std::max(loaded_through_, row.seq);
   }
   loaded_ = reply.at_end;

@@ -93,9 +93,9 @@ std::optional<Halt> Intake::CheckUnknown(const base::Since& since, std::uint32_t
       complete_lsn_.ToString(), Place(ordinal)));
 }
 
-// It comes again, and a row shows that it is settled.
+// It comes again, and has a row that waits or was discarded.
 bool Intake::SettledByRow(const outbox::Event& event, std::uint32_t ordinal) {
-  if (!undeliverables_->known_rows().Settle(PositionOf(ordinal), transaction_.commit_time, event)) {
+  if (!undeliverables_->known_rows().Has(PositionOf(ordinal), event.id)) {
     return false;
   }
   Taken(ordinal);

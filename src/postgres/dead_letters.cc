@@ -174,14 +174,10 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRowsFrom(base::Lsn 
                                                                       std::int64_t after) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> found,
-      Query(absl::StrFormat(
-                "SELECT seq, position, left(event_id, %u), parked, topic, encode(key, 'hex'), "
-                "(extract(epoch FROM written_at) * 1000)::bigint FROM "
-                "(SELECT *, sum(512 + coalesce(octet_length(key), 0)) OVER (ORDER BY seq) - "
-                "coalesce(octet_length(key), 0) AS before FROM walpost.dead_letters WHERE %s AND "
-                "%s >= $2 AND seq > $3::bigint ORDER BY seq LIMIT %u) AS next WHERE before <= %u "
-                "ORDER BY seq",
-                DeadLetter::kTextBytesMax, kOurs, kCommitLsn, kKeysAtATime, kReadBytesMax),
+      Query(absl::StrFormat("SELECT seq, position, left(event_id, %u) FROM walpost.dead_letters "
+                            "WHERE %s AND %s >= $2 AND (closed_at IS NULL OR decision = 'discard') "
+                            "AND seq > $3::bigint ORDER BY seq LIMIT %u",
+                            DeadLetter::kTextBytesMax, kOurs, kCommitLsn, kKeysAtATime),
             {pipeline_, CommitLsnText(from), std::to_string(after)}));
   std::vector<DeadLetter> rows;
   for (const Row& row : found) {
@@ -189,10 +185,6 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRowsFrom(base::Lsn 
     read.seq = ToNumber<std::int64_t>(row.at(0));
     read.position = row.at(1).value_or("");
     read.event_id = row.at(2).value_or("");
-    read.parked = row.at(3) == "t";
-    read.topic = row.at(4).value_or("");
-    read.key = Unhex(row.at(5));
-    read.written_at_ms = ToNumber<std::int64_t>(row.at(6));
   }
   return rows;
 }

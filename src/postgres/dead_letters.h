@@ -73,8 +73,8 @@ class DeadLetterTable {
   absl::StatusOr<Written> CountWritten();
   // The next open rows of parked keys behind `after`, about kReadBytesMax; none = these were all.
   absl::StatusOr<std::vector<base::ParkedKey>> ReadParked(std::int64_t after);
-  // The next rows behind `after` whose event commits at `from` or later, about kReadBytesMax: seq, position,
-  // event_id, topic, key, parked, written_at_ms. None = these were all.
+  // The next rows behind `after` that wait or were discarded, and whose event commits at `from` or later:
+  // seq, position, event_id. None = these were all.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadRowsFrom(base::Lsn from, std::int64_t after);
   absl::StatusOr<std::uint64_t> CountOpen();
   absl::StatusOr<std::uint64_t> CountForeign();

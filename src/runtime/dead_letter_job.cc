@@ -51,10 +51,13 @@ DeadLetterReply DeadLetterJob::Run(const DeadLetterStore& store, const DeadLette
 }
 
 absl::Status DeadLetterJob::Open(const DeadLetterStore& store) {
-  const std::string wanted =
-      store.conninfo + (store.server ? " " + store.server->host + " " + store.server->hostaddr +
-                                           " " + store.server->port
-                                     : "");
+  // Behind one address there may be another server by now.
+  std::string wanted =
+      absl::StrFormat("%u %u %s %s", store.source.system_identifier, store.source.timeline,
+                      store.source.database, store.conninfo);
+  if (store.server) {
+    wanted += " " + store.server->host + " " + store.server->hostaddr + " " + store.server->port;
+  }
   if (table_ && opened_ == wanted) {
     return absl::OkStatus();
   }

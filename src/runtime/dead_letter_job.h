@@ -49,7 +49,7 @@ class DeadLetterJob {
                       const pipeline::DeadLetterReply& reply);
 
   std::optional<postgres::DeadLetterTable> table_;
-  std::string opened_;           // of table_: conninfo and server
+  std::string opened_;           // of table_: source, conninfo and server
   std::uint64_t open_rows_ = 0;  // when they were counted last, less what was delivered since
   std::optional<kafka::DeadLetterOutlet> outlet_;
 };

@@ -179,7 +179,8 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
       std::uint64_t left = random_.Chance(500) ? UINT64_MAX : random_.Between(1, 4);
       reply.at_end = true;
       for (const DeadLetter& row : rows_) {
-        if (row.seq <= request.seq || !CommitsFrom(row, request.from)) {
+        if (row.seq <= request.seq || !CommitsFrom(row, request.from) ||
+            (row.closed && !row.discard())) {
           continue;
         }
         if (left-- == 0) {
@@ -210,10 +211,11 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
         judge_->OnRowDelivered(*found);
         sent_.emplace(found->position, found->event_id);
         --open_rows_;
+        judge_->OnRowSent(*found);
         if (request.keep) {
           found->closed = true;
+          found->decision = DeadLetter::Decision::kRetry;
         } else {
-          judge_->OnRowDeleted(*found);
           rows_.erase(found);
         }
       }

@@ -149,8 +149,8 @@ void Judge::OnSubmitted(const Identity& what) {
   Require(submitted_session_[index] != session_, "event %s submitted twice to one producer",
           event.id);
   submitted_session_[index] = session_;
-  Require(reported_epoch_[index] != epoch_, "event %s submitted again although it was acknowledged",
-          event.id);
+  Require(reported_epoch_[index] != epoch_ || states_[index].sent_from_row,
+          "event %s submitted again although it was acknowledged", event.id);
   Require(!states_[index].has_row, "event %s is a dead letter, and the stream sends it again",
           event.id);
   // Acknowledged, or such that nobody sends it.
@@ -292,7 +292,8 @@ void Judge::CheckMainLine(std::uint64_t index) const {
   Require(event.commit_lsn >= remembered_.value_or(base::Lsn()),
           "event %s at %s is sent again, but progress was remembered up to %s", event.id,
           event.commit_lsn.ToString(), remembered_.value_or(base::Lsn()).ToString());
-  Require(clean_epoch_ == 0 || reported_epoch_[index] != clean_epoch_ || clean_epoch_ == epoch_,
+  Require(clean_epoch_ == 0 || reported_epoch_[index] != clean_epoch_ || clean_epoch_ == epoch_ ||
+              states_[index].sent_from_row,
           "event %s is sent again after a clean stop", event.id);
   Require(event.oid == table_oids_[event.table],
           "G6: event %s is of a table with OID %u, but was OID %u at the last look", event.id,

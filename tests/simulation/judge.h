@@ -96,7 +96,7 @@ class Judge {
   void OnKnown(const base::DeadLetter& row);
   void OnRowDelivered(const base::DeadLetter& row);
   void OnRowClosed(const base::DeadLetter& row);
-  void OnRowDeleted(const base::DeadLetter& row);
+  void OnRowSent(const base::DeadLetter& row);
   void OnLookedAgain(const base::DeadLetter& row);
   void OnRetryFailed(const base::DeadLetter& row, const std::string& detail);
 
@@ -132,7 +132,8 @@ class Judge {
   // What became of an event that has no record.
   struct State {
     bool in_table = false;  // it is, or was
-    bool has_row = false;   // it is in the table, open or closed
+    bool has_row = false;   // it is in the table, and was not sent from there
+    bool sent_from_row = false;
     bool dead_letter = false;
     bool parked = false;
     bool passed = false;  // a later one of its key was right to go before it

@@ -105,15 +105,11 @@ void Judge::OnRow(const DeadLetter& row) {
   }
 }
 
-// walpost knows of it, and of what is before it and settled where it parks a key.
+// walpost knows of it.
 void Judge::OnKnown(const DeadLetter& row) {
   const std::uint64_t index = Find(row.event_id);
   reported_epoch_[index] = epoch_;
   reported_ever_[index] = true;
-  const Event& event = server_->events()[index];
-  for (std::uint32_t i = 0; row.parked && i < event.lane_index; ++i) {
-    reported_ever_[lane_events_[event.lane][i]] = true;
-  }
 }
 
 // What is decided about it counts until it is submitted: then it has to be looked at again.
@@ -152,7 +148,12 @@ void Judge::OnRowClosed(const DeadLetter& row) {
   Leave(row);
 }
 
-void Judge::OnRowDeleted(const DeadLetter& row) { states_[Find(row.event_id)].has_row = false; }
+// When it comes again, it is sent in its order.
+void Judge::OnRowSent(const DeadLetter& row) {
+  State& state = states_[Find(row.event_id)];
+  state.has_row = false;
+  state.sent_from_row = true;
+}
 
 void Judge::OnRetryFailed(const DeadLetter& row, const std::string& detail) {
   const bool incomplete = detail.find("no record that could be sent") != std::string::npos;

@@ -70,7 +70,9 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
     case Kind::kLoadRows:
       for (const DeadLetter& row : rows) {
         const auto position = envelope::Position::Parse(row.position);
-        if (position.ok() && position->commit_lsn >= request.from && row.seq > request.seq) {
+        const bool counts = !row.closed || row.discard();
+        if (counts && position.ok() && position->commit_lsn >= request.from &&
+            row.seq > request.seq) {
           reply.rows.push_back(row);
         }
       }

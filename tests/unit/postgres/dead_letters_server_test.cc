@@ -223,13 +223,16 @@ TEST_F(DeadLettersServerTest, ParkedKeysAreReadInPiecesOfBoundedSize) {
   EXPECT_THAT(pieces, ElementsAre(3, 2, 0));
 }
 
-TEST_F(DeadLettersServerTest, RowsOfEventsThatComeAgainAreReadClosedOrNot) {
+TEST_F(DeadLettersServerTest, RowsThatWaitOrWereDiscardedAreReadWhereTheirEventComesAgain) {
   const auto at = [](std::uint64_t lsn) {
     return absl::StrFormat("%016x-%08x-%016x-%08x", 7, 1, lsn, 0);
   };
   InsertOk(
       {RowAt(at(0xfff), "a", true), RowAt(at(0x1000), "a", true), RowAt(at(0x1000a), "b", false)});
-  ASSERT_TRUE(table_->Delivered(2, /*keep=*/true).ok());
+  server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 2");
+  ASSERT_TRUE(*table_->Discarded(2));
+  InsertOk({RowAt(at(0x2000), "c", true)});
+  ASSERT_TRUE(table_->Delivered(4, /*keep=*/true).ok());
   const auto rows = table_->ReadRowsFrom(base::Lsn(0x1000), 0);
   ASSERT_TRUE(rows.ok()) << rows.status();
   ASSERT_THAT(*rows, SizeIs(2));
