@@ -376,9 +376,8 @@ BulkWriter::Answer BulkWriter::WriteOnce(const rd_kafka_message_t& message) {
   std::vector<envelope::RecordHeader> headers;
   const envelope::Record record = RecordIn(message, &headers);
   rd_kafka_headers_t* copy = MakeHeaders(headers);
-  const rd_kafka_resp_err_t error =
-      Produce(client_.get(), rd_kafka_topic_name(message.rkt), message.partition, record.key,
-              record.value, copy, 0);
+  const rd_kafka_resp_err_t error = Produce(client_.get(), rd_kafka_topic_name(message.rkt),
+                                            message.partition, record.key, record.value, copy, 0);
   if (error != RD_KAFKA_RESP_ERR_NO_ERROR) {
     rd_kafka_headers_destroy(copy);
     return {TopicStatus(rd_kafka_topic_name(message.rkt), error), Classify(error)};
