@@ -76,7 +76,6 @@ void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
       reply->states.push_back(base::DeadLetterState::kOpen);
       rows_.push_back(row);
       rows_.back().seq = next_seq_++;
-      rows_.back().written_at_ms = now_ms_;
       ++open_rows_;
       ++written_;
       judge_->OnRow(row);
@@ -144,10 +143,7 @@ bool DeadLetterTable::DiscardKey(const pipeline::DeadLetterRequest& request) {
   return last != 0;
 }
 
-pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRequest& request,
-                                                    base::Now now) {
-  now_ms_ =
-      std::chrono::duration_cast<std::chrono::milliseconds>(now.wall.time_since_epoch()).count();
+pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRequest& request) {
   pipeline::DeadLetterReply reply;
   reply.id = request.id;
   const auto found = Find(request.seq);

@@ -23,7 +23,7 @@ class DeadLetterTable {
       : random_(plan.seed, 6), judge_(judge), remembers_(!plan.options.progress_topic.empty()) {}
 
   // As the runtime carries it out.
-  pipeline::DeadLetterReply CarryOut(const pipeline::DeadLetterRequest& request, base::Now now);
+  pipeline::DeadLetterReply CarryOut(const pipeline::DeadLetterRequest& request);
 
   // As the verb decides, about the parked key of the row, or the row alone.
   void Decide(std::int64_t seq, base::DeadLetter::Decision decision, bool of_key);
@@ -54,7 +54,6 @@ class DeadLetterTable {
   std::size_t open_rows_ = 0;
   std::uint64_t written_ = 0;
   std::int64_t next_seq_ = 1;
-  std::int64_t now_ms_ = 0;
   std::vector<std::int64_t> decided_;  // in the order of the decisions
   // By topic and key, since walpost last read what is parked. Whatever is written behind those is sent, too.
   std::set<std::pair<std::string, std::string>> released_;

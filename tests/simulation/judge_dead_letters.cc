@@ -77,7 +77,7 @@ void Judge::OnInsertAsked(const DeadLetter& row) {
   lane_parked_[event.lane] = true;
 }
 
-// Rows of a key are sent in their order, and what is before the first one of a key is believed to be settled.
+// Rows of a key are sent in the order in which they were written.
 void Judge::CheckParkedInOrder(const DeadLetter& row, std::uint64_t index) const {
   if (!row.parked) {
     return;

@@ -58,7 +58,7 @@ void Simulation::AnswerDeadLetters() {
     } else if (Happens(Fault::dead_letters_unusable, 10)) {
       reply.status = absl::NotFoundError("no such table");
     } else {
-      reply = dead_letters_.CarryOut(first.request, now_);
+      reply = dead_letters_.CarryOut(first.request);
       Trace("the table has done:", NameOf(first.request.kind));
       if (Happens(Fault::dead_letters_unreachable, 100)) {
         reply.status = absl::UnavailableError("the answer was lost");
@@ -102,7 +102,7 @@ std::uint64_t Simulation::RowsKnown() const {
 void Simulation::AbandonStatements() {
   for (const Statement& statement : statements_) {
     if (!statement.reply && server_state_ == ServerState::kUp && operator_.Chance(300)) {
-      dead_letters_.CarryOut(statement.request, now_);
+      dead_letters_.CarryOut(statement.request);
       Trace("the table has done all the same:", NameOf(statement.request.kind));
     }
   }

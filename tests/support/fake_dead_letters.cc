@@ -43,7 +43,6 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
           reply.states.push_back(base::DeadLetterState::kOpen);
           rows.push_back(row);
           rows.back().seq = next_seq_++;
-          rows.back().written_at_ms = written_at_ms;
           ++written;
         }
       }

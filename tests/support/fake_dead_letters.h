@@ -23,7 +23,6 @@ class FakeDeadLetters {
   std::size_t rows_per_reading = 1'000;
   std::uint64_t written = 0;
   bool in_recovery = false;
-  std::int64_t written_at_ms = std::int64_t{1} << 42U;  // of new rows: later than every event
 
  private:
   std::int64_t next_seq_ = 1;

@@ -222,7 +222,6 @@ TEST_F(ParkTest, DiscardedEventThatComesAgainStaysDiscarded) {
 
 // A restored server uses positions once more: only an equal one is a repeat.
 TEST_F(ParkTest, EventsAtLowerPositionsThanThoseParkedBeforeAreReleasedToo) {
-  dead_letters_.written_at_ms = 0;  // they commit later
   Connect();
   ParkA(500, {"a1", "a2"});
   Restart();
