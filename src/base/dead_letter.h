@@ -77,13 +77,15 @@ struct DeadLetter {
 // What the table has of an event that comes again.
 enum class DeadLetterState {
   kOpen,
-  kClosed,  // or its row does not park its key, though it was to
-  kNone     // it was only looked for, and is not there
+  kOpenedAgain,  // it was closed, because it was sent
+  kClosed,       // or its row does not park its key, though it was to
+  kNone          // it was only looked for, and is not there
 };
 
 // One of which later events must not overtake what is parked.
 struct ParkedKey {
   std::int64_t seq = 0;  // of a row of it
+  std::string position;  // of its event; empty = a verb sent it
   std::string topic;
   std::string key;
 };

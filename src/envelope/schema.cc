@@ -132,7 +132,8 @@ Record Framed(const Record& record, Framing framing, std::string_view frame) {
 
 Record WithRoom(const Record& record, base::ChunkArena* arena) {
   std::size_t size = (record.headers.size() + 1) * sizeof(RecordHeader) + kSchemaRoom +
-                     record.key.value_or("").size() + record.value.value_or("").size();
+                     record.topic.size() + record.key.value_or("").size() +
+                     record.value.value_or("").size();
   for (const RecordHeader& header : record.headers) {
     size += header.name.size() + header.value.size();
   }
@@ -154,6 +155,7 @@ Record WithRoom(const Record& record, base::ChunkArena* arena) {
     headers[i].value = header.value.data() == nullptr ? header.value : copy(header.value);
   }
   copied.headers = std::span<const RecordHeader>(headers, record.headers.size());
+  copied.topic = copy(record.topic);
   if (record.key) {
     copied.key = copy(*record.key);
   }

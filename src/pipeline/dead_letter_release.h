@@ -32,17 +32,28 @@ struct DeadLetterRelease {
 
   base::DeadLetter decision;
   Phase phase = Phase::kSettling;
-  delivery::Sequence settled_below = 0;
-  delivery::Sequence settled_to = 0;  // what the settling has come to
+  delivery::Sequence settled_below = 0;       // what was read before goes first
+  mutable delivery::Sequence settled_to = 0;  // below here it is known to be settled
   std::int64_t cursor = 0;
   std::deque<base::DeadLetter> rows;
   std::string failure;  // why the first of `rows` ends it
   bool held = false;    // only a few rows are left: the line waits for them
 
   bool stalled = false;
-  bool look_again = false;  // at the decision, while its record is on its way
-  bool lost = false;        // since it was last asked what is decided
+  bool look_again = false;   // at the decision, while its record is on its way
+  bool again = false;        // an event that comes again is to be sent before what is on its way
+  bool begins_anew = false;  // a row before it is open again
+  bool lost = false;         // since it was last asked what is decided
   base::MonotonicTime due;
+
+  // Kafka has the first of `rows`, and the table does not say so yet.
+  bool sent() const {
+    return phase == Phase::kClosing && failure.empty() && !rows.front().discard();
+  }
+
+  bool IsOf(base::ParkedKeyId key) const {
+    return decision.parked && base::ParkedKeyIdOf(decision.topic, decision.key.value_or("")) == key;
+  }
 
   void GoesOn(base::Now now) {
     stalled = look_again = false;

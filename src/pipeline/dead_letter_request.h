@@ -1,4 +1,5 @@
-// DeadLetterRequest, DeadLetterReply - one question to walpost.dead_letters, or one change of it.
+// DeadLetterRequest, DeadLetterReply, DeadLetterOutcome - one question to walpost.dead_letters, or one
+// change of it.
 // Why: the pipeline decides, the runtime carries out. Each may be repeated: the second time it changes
 //   nothing more.
 // Thread: values.
@@ -11,6 +12,7 @@
 #include "absl/status/status.h"
 #include "base/dead_letter.h"
 #include "base/lsn.h"
+#include "delivery/sink.h"
 
 namespace walpost::pipeline {
 
@@ -18,8 +20,8 @@ struct DeadLetterRequest {
   enum class Kind {
     kInsert,  // rows, but for those that are there already
     kLoad,    // which keys are parked, behind seq
-    kLoadRows,  // rows behind seq that wait or were discarded, and whose event commits at `from` or later:
-                // seq, position, event_id
+    kLoadRows,  // rows that wait or were discarded, by where their event commits and seq, behind `from` and
+                // seq: seq, position, event_id
     kDecision,  // the oldest decision that is to be carried out; `beside`: of the discards that are
                 // not about the key, or the row seq
     kRead,      // with records: open rows of the key behind seq, or the row seq
@@ -58,6 +60,12 @@ struct DeadLetterReply {
   bool closed = true;           // what was to be closed was still open, and to be
   bool key_open = false;        // kRead, kDiscarded, kKeyDiscarded: the key has open rows
   std::uint64_t open_rows = 0;  // of the pipeline
+};
+
+// What a reply to kInsert means for events.
+struct DeadLetterOutcome {
+  std::vector<delivery::Sequence> written;     // have become rows
+  std::vector<delivery::Sequence> given_back;  // their key is not parked after all
 };
 
 }  // namespace walpost::pipeline

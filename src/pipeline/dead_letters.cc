@@ -1,5 +1,5 @@
 // What waits to be written and what is asked of the table. What a connection begins with is in
-// dead_letters_load.cc, releases are in dead_letters_release.cc.
+// dead_letters_load.cc, parked keys are in dead_letters_keys.cc, releases in dead_letters_release.cc.
 #include "pipeline/dead_letters.h"
 
 #include <glog/logging.h>
@@ -49,6 +49,8 @@ void DeadLetters::GiveUp() {
   discarding_.reset();
   absl::erase_if(keys_, [](auto& each) {
     each.second.waiting = 0;
+    each.second.first_sequence = ParkedKey::kNone;  // what was read comes again with another number
+    each.second.open_from.reset();
     return !each.second.open;
   });
 }
@@ -57,8 +59,9 @@ bool DeadLetters::Fills(std::uint64_t part) const {
   return part * (open_rows_ + waiting_.size()) >= rows_max_;
 }
 
+// What waits for others before it is no reason: what is behind them may be about other topics.
 bool DeadLetters::must_write() const {
-  return waiting_.size() >= kWaitingMax ||
+  return (waiting_.size() >= kWaitingMax && writable_) ||
          (!waiting_.empty() && open_rows_ + waiting_.size() >= rows_max_);
 }
 
@@ -70,49 +73,6 @@ bool DeadLetters::has_room() const {
   const bool released = !release_ || release_->stalled;
   return !must_write() &&
          (!Fills(2) || (looked_ && released && (!NextDiscard() || discards_stalled_)));
-}
-
-ParkedKey& DeadLetters::Key(std::string_view topic, std::string_view key) {
-  const auto [found, added] = keys_.try_emplace(base::ParkedKeyIdOf(topic, key));
-  if (added) {
-    found->second.seen = true;
-    found->second.settle_below = tracker_->next_sequence();
-  }
-  return found->second;
-}
-
-bool DeadLetters::IsParked(std::string_view topic, std::string_view key) const {
-  return !keys_.empty() && keys_.contains(base::ParkedKeyIdOf(topic, key));
-}
-
-bool DeadLetters::Follows(std::string_view topic, std::string_view key,
-                          delivery::Sequence sequence) const {
-  const auto found = keys_.empty() ? keys_.end() : keys_.find(base::ParkedKeyIdOf(topic, key));
-  return found != keys_.end() && sequence >= found->second.first_sequence;
-}
-
-bool DeadLetters::IsHeld(std::string_view topic, std::string_view key,
-                         delivery::Sequence sequence) const {
-  return release_ && release_->held && !release_->stalled && sequence >= release_->settled_below &&
-         release_->decision.topic == topic && release_->decision.key == key;
-}
-
-void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::string_view key,
-                      bool follows) {
-  std::optional<base::ParkedKeyId> id;
-  if (!topic.empty()) {
-    id = base::ParkedKeyIdOf(topic, key);
-    const auto [found, added] = keys_.try_emplace(*id);
-    ParkedKey& parked = found->second;
-    if (added) {
-      parked.seen = true;
-      parked.first_sequence = sequence;
-      parked.settle_below = sequence;
-    }
-    parked.first_sequence = std::min(parked.first_sequence, sequence);
-    ++parked.waiting;
-  }
-  waiting_.emplace(sequence, WaitingRow{id, follows});
 }
 
 // Before the row that parks a key, every event of its topic before it is settled: one that fails then
@@ -203,7 +163,7 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
   if (!loaded_) {
     return Ask({.kind = keys_loaded_ ? Kind::kLoadRows : Kind::kLoad,
                 .seq = loaded_through_,
-                .from = std::max(facts_.start_lsn, facts_.confirmed_flush_lsn)});
+                .from = loaded_from_});
   }
   // In turns: neither may keep the other from going on.
   const std::optional<std::size_t> discard = NextDiscard();
@@ -239,7 +199,9 @@ std::optional<DeadLetterRequest> DeadLetters::Insertion(base::Now now, const Row
   inserting_.clear();
   std::size_t bytes = 0;
   absl::flat_hash_map<base::ParkedKeyId, bool> followers_alone;  // by key, of those before
-  for (const delivery::Sequence sequence : Writable(kInsertRowsMax)) {
+  const std::vector<delivery::Sequence> writable = Writable(kInsertRowsMax);
+  writable_ = !writable.empty();
+  for (const delivery::Sequence sequence : writable) {
     if (allowance_ < 1 || bytes >= kInsertBytesMax) {
       break;
     }
@@ -335,7 +297,8 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
   return std::nullopt;
 }
 
-std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now, Outcome* outcome) {
+std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
+                                         DeadLetterOutcome* outcome) {
   if (!asked_ || reply.id != request_id_) {
     return std::nullopt;
   }
@@ -411,7 +374,7 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now, O
   return std::nullopt;
 }
 
-void DeadLetters::OnInserted(const DeadLetterReply& reply, Outcome* outcome) {
+void DeadLetters::OnInserted(const DeadLetterReply& reply, DeadLetterOutcome* outcome) {
   for (std::size_t i = 0; i < inserting_.size(); ++i) {
     const base::DeadLetterState state = reply.states.at(i);
     OnAnswered(inserting_[i], state);
@@ -419,31 +382,6 @@ void DeadLetters::OnInserted(const DeadLetterReply& reply, Outcome* outcome) {
         .push_back(inserting_[i]);
   }
   inserting_.clear();
-}
-
-void DeadLetters::OnAnswered(delivery::Sequence sequence, base::DeadLetterState state) {
-  const auto found = waiting_.find(sequence);
-  const std::optional<base::ParkedKeyId> id = found->second.key;
-  waiting_.erase(found);
-  const auto key = id ? keys_.find(*id) : keys_.end();
-  if (key == keys_.end()) {
-    return;
-  }
-  ParkedKey& parked = key->second;
-  --parked.waiting;
-  parked.open = parked.open || state == base::DeadLetterState::kOpen;
-  if (parked.open) {
-    return;
-  }
-  if (parked.waiting == 0) {
-    keys_.erase(key);
-    return;
-  }
-  // What was before the next of them goes by itself.
-  const auto next = std::find_if(waiting_.begin(), waiting_.end(),
-                                 [&](const auto& each) { return each.second.key == id; });
-  parked.first_sequence = parked.settle_below = next->first;
-  parked.parked_to = 0;
 }
 
 // Those rows are closed. Of the key the table may have others, of which nobody who decided knew: they

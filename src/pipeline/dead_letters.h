@@ -3,7 +3,7 @@
 //   events of a parked key must not overtake it: they become rows too, until an operator decides; then
 //   they are sent from there, in order, and newer ones behind them, until none is left.
 // How: the table is the truth. All SQL is a DeadLetterRequest, one at a time, that the runtime carries
-//   out; asked again after a failure, it changes nothing more. While nothing is open there is none.
+//   out. While nothing is open there is none.
 // Thread: loop thread.   Lifetime: `tracker` must outlive it.
 // Limits: dead_letters_max open rows and dead_letters_per_second new ones; of the table, memory holds
 //   parked keys and KnownRows. One key is released at a time, one event of it is outstanding; a discard
@@ -66,10 +66,11 @@ class DeadLetters {
   void Forget();
   void GiveUp();  // the tracker gave up everything that was to be written
 
-  // It is known which keys are parked, and which events that come again have a row.
+  // It is known which keys are parked, and which events have a row.
   bool loaded() const { return loaded_; }
 
-  const KnownRows& known_rows() const { return known_rows_; }
+  // It comes again, and has a row that waits or was discarded.
+  bool SettledByRow(const envelope::Position& position, std::string_view event_id);
 
   // The line need not wait for what is to be written, nor for decisions that make room.
   bool has_room() const;
@@ -99,7 +100,7 @@ class DeadLetters {
 
   bool IsParked(std::string_view topic, std::string_view key) const;
 
-  // It becomes a row behind those of its key. What stands before the first of them goes by itself.
+  // It becomes a row behind those of its key. What is before the first of them goes by itself.
   bool Follows(std::string_view topic, std::string_view key, delivery::Sequence sequence) const;
 
   // The line stops at this event of the key for a moment. One before the last that waits to be written
@@ -111,15 +112,9 @@ class DeadLetters {
   void Add(delivery::Sequence sequence, std::string_view topic = {}, std::string_view key = {},
            bool follows = false);
 
-  // --- The table ---
   std::optional<DeadLetterRequest> TakeRequest(base::Now now, const RowOf& row_of);
 
-  struct Outcome {
-    std::vector<delivery::Sequence> written;     // events that have become rows
-    std::vector<delivery::Sequence> given_back;  // their key is not parked after all
-  };
-
-  std::optional<Halt> OnReply(DeadLetterReply reply, base::Now now, Outcome* outcome);
+  std::optional<Halt> OnReply(DeadLetterReply reply, base::Now now, DeadLetterOutcome* outcome);
 
   // What committed before is not sent again by the server.
   void OnConfirmable(base::Lsn lsn) { confirmable_ = lsn; }
@@ -163,6 +158,7 @@ class DeadLetters {
   enum class Sending { kNone, kWaiting, kOutstanding };
 
   bool must_write() const;
+  envelope::Position PositionOf(delivery::Sequence sequence) const;
   ParkedKey& Key(std::string_view topic, std::string_view key);
   std::vector<delivery::Sequence> Writable(std::size_t most) const;
   bool MayWrite(delivery::Sequence sequence, const WaitingRow& waiting) const;
@@ -175,7 +171,8 @@ class DeadLetters {
   DeadLetterRequest LookForDecisions() const;
   DeadLetterRequest Ask(DeadLetterRequest request);
   void Refill(base::Now now);
-  void OnInserted(const DeadLetterReply& reply, Outcome* outcome);
+  void OnInserted(const DeadLetterReply& reply, DeadLetterOutcome* outcome);
+  void OnSent(const base::DeadLetter& row);
   void OnAnswered(delivery::Sequence sequence, base::DeadLetterState state);
   void OnKeysLoaded(const DeadLetterReply& reply);
   void OnRowsLoaded(const DeadLetterReply& reply);
@@ -196,6 +193,7 @@ class DeadLetters {
   bool LetGo(const base::DeadLetter& of);
   void KeyIsDone();
   bool AwaitWritten();
+  void BeginAnew();
   void EndRelease();
   std::uint32_t SourceOf(const std::string& source) const;
   void Drop();
@@ -217,6 +215,7 @@ class DeadLetters {
   bool loaded_ = true;
   bool keys_loaded_ = true;
   std::int64_t loaded_through_ = 0;
+  base::Lsn loaded_from_;
   base::SourceFacts facts_;
   bool looked_ = false;   // for decisions, since the connection was made
   bool changed_ = false;  // the table, by the newest release
@@ -229,6 +228,7 @@ class DeadLetters {
   DeadLetterRequest::Kind asked_kind_ = DeadLetterRequest::Kind::kLoad;
   std::uint64_t request_id_ = 0;
   std::vector<delivery::Sequence> inserting_;
+  bool writable_ = false;                  // some of waiting_ were, when it was looked at last
   std::optional<std::size_t> discarding_;  // it is about this one of discards_
   bool release_is_next_ = false;
   base::MonotonicTime ask_at_;   // not before

@@ -20,6 +20,7 @@ void DeadLetters::OnConnected(const base::SourceFacts& facts) {
             keys_.empty() && !release_ && discards_.empty();
   looked_ = keys_loaded_ = loaded_;
   loaded_through_ = 0;
+  loaded_from_ = std::max(facts.start_lsn, facts.confirmed_flush_lsn);
   known_rows_.Clear();
   for (auto& [id, key] : keys_) {
     key.seen = false;
@@ -30,6 +31,12 @@ void DeadLetters::OnKeysLoaded(const DeadLetterReply& reply) {
   for (const base::ParkedKey& each : reply.keys) {
     ParkedKey& key = Key(each.topic, each.key);
     key.open = key.seen = true;
+    const envelope::Position at =
+        envelope::Position::Parse(each.position).value_or(envelope::Position());
+    if (!key.open_from || *key.open_from == envelope::Position() ||
+        (at != envelope::Position() && at < *key.open_from)) {
+      key.open_from = at;
+    }
     loaded_through_ = std::max(loaded_through_, each.seq);
   }
   keys_loaded_ = reply.at_end;
@@ -47,9 +54,27 @@ void DeadLetters::OnKeysLoaded(const DeadLetterReply& reply) {
 void DeadLetters::OnRowsLoaded(const DeadLetterReply& reply) {
   for (const base::DeadLetter& row : reply.rows) {
     known_rows_.Add(row);
-    loaded_through_ = std::max(loaded_through_, row.seq);
+    loaded_through_ = row.seq;
+    const absl::StatusOr<envelope::Position> at = envelope::Position::Parse(row.position);
+    loaded_from_ = at.ok() ? at->commit_lsn : loaded_from_;
   }
   loaded_ = reply.at_end;
+  if (loaded_ && release_ && release_->sent()) {
+    OnSent(release_->rows.front());
+  }
+}
+
+// Of what is released now, nothing is sent after its event was dropped here, and before an event that came
+// again before it.
+bool DeadLetters::SettledByRow(const envelope::Position& position, std::string_view event_id) {
+  if (!known_rows_.Has(position, event_id)) {
+    return false;
+  }
+  if (release_) {
+    release_->settled_below = tracker_->next_sequence();
+    release_->again = release_->again || sending_ == Sending::kOutstanding;
+  }
+  return true;
 }
 
 // The row of an event is the only trace of it. A server that lost the row and has the event would not

@@ -58,8 +58,7 @@ bool DeadLetters::AwaitWritten() {
     return false;
   }
   release_->phase = Release::Phase::kSettling;
-  release_->settled_below = waiting_.rbegin()->first + 1;
-  release_->settled_to = 0;
+  release_->settled_below = std::max(release_->settled_below, waiting_.rbegin()->first + 1);
   return true;
 }
 
@@ -113,6 +112,7 @@ bool DeadLetters::LetGo(const DeadLetter& of) {
     return true;
   }
   found->second.open = false;
+  found->second.open_from.reset();
   if (found->second.waiting == 0) {
     keys_.erase(found);
     return true;
@@ -257,7 +257,8 @@ std::uint32_t DeadLetters::SourceOf(const std::string& source) const {
 const envelope::Record* DeadLetters::waiting(base::Now now) const {
   // Not while the decision is read again: it may be another one by now.
   return sending_ == Sending::kWaiting && release_->phase == Release::Phase::kSending &&
-                 !release_->look_again && now.mono >= retry_at_
+                 !release_->look_again && now.mono >= retry_at_ &&
+                 IsSettled(release_->decision.topic, release_->settled_below, &release_->settled_to)
              ? &record_
              : nullptr;
 }
@@ -269,8 +270,15 @@ void DeadLetters::OnAccepted() {
 
 void DeadLetters::OnAcknowledged() {
   CHECK(sending_ == Sending::kOutstanding);
+  if (release_->again || release_->begins_anew) {
+    OnLost();
+    needs_answer_ = false;
+    ++sequence_;
+    return;
+  }
   Drop();
   release_->phase = Release::Phase::kClosing;
+  OnSent(release_->rows.front());
 }
 
 void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base::Now now) {
@@ -280,6 +288,11 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
   recalled_ = false;
   release_->phase = Release::Phase::kLooking;
   release_->lost = true;
+  release_->again = false;
+  if (release_->begins_anew) {
+    BeginAnew();
+    return;
+  }
   if (!alone) {
     return;
   }
@@ -298,9 +311,23 @@ void DeadLetters::OnLost() {
     sending_ = Sending::kWaiting;
     release_->phase = Release::Phase::kLooking;
     release_->lost = true;
+    release_->again = false;
     recalled_ = false;
     needs_answer_ = true;  // a pipelined producer dies of a rejected record before its report is in
+    if (release_->begins_anew) {
+      BeginAnew();
+    }
   }
+}
+
+// The decision stands in the table.
+void DeadLetters::BeginAnew() {
+  if (sending_ == Sending::kOutstanding) {
+    release_->begins_anew = true;
+    return;
+  }
+  Drop();
+  EndRelease();
 }
 
 void DeadLetters::EndRelease() { release_.reset(); }

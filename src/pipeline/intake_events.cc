@@ -95,7 +95,7 @@ std::optional<Halt> Intake::CheckUnknown(const base::Since& since, std::uint32_t
 
 // It comes again, and has a row that waits or was discarded.
 bool Intake::SettledByRow(const outbox::Event& event, std::uint32_t ordinal) {
-  if (!undeliverables_->known_rows().Has(PositionOf(ordinal), event.id)) {
+  if (!undeliverables_->SettledByRow(PositionOf(ordinal), event.id)) {
     return false;
   }
   Taken(ordinal);

@@ -18,6 +18,11 @@ class KnownRows {
  public:
   void Add(const base::DeadLetter& row) { rows_.insert(base::RowIdOf(row.position, row.event_id)); }
 
+  // It was sent.
+  void Remove(const base::DeadLetter& row) {
+    rows_.erase(base::RowIdOf(row.position, row.event_id));
+  }
+
   void Clear() { rows_.clear(); }
 
   bool Has(const envelope::Position& position, std::string_view event_id) const {

@@ -5,15 +5,21 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 
 #include "base/dead_letter.h"
 #include "delivery/sink.h"
+#include "envelope/position.h"
 
 namespace walpost::pipeline {
 
 struct ParkedKey {
-  delivery::Sequence first_sequence = 0;  // of ours that is parked; 0 = read from the table
+  static constexpr delivery::Sequence kNone = UINT64_MAX;
+
+  delivery::Sequence first_sequence = kNone;  // of those that this process read and parked
+  // Of the first of its rows that were open when it was read from the table. Zero: that has none, all follow.
+  std::optional<envelope::Position> open_from;
   // Events of its topic before here were on their way when it was parked.
   delivery::Sequence settle_below = 0;
   mutable delivery::Sequence settled_to = 0;  // below here they are known to be

@@ -17,7 +17,7 @@ bool Pipeline::Drained() const {
 }
 
 void Pipeline::OnDeadLetterReply(DeadLetterReply reply, base::Now now) {
-  DeadLetters::Outcome outcome;
+  DeadLetterOutcome outcome;
   std::optional<Halt> halt = dead_letters_.OnReply(std::move(reply), now, &outcome);
   for (const delivery::Sequence sequence : outcome.written) {
     undeliverables_.OnWritten(sequence);

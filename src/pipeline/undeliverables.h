@@ -69,7 +69,9 @@ class Undeliverables {
   std::optional<Halt> Decide(delivery::Sequence sequence, const delivery::Failure& failure,
                              std::uint32_t attempts);
 
-  const KnownRows& known_rows() const { return dead_letters_->known_rows(); }
+  bool SettledByRow(const envelope::Position& position, std::string_view event_id) {
+    return dead_letters_->SettledByRow(position, event_id);
+  }
 
   // It said nothing about the event itself, which is tried once more.
   void Retry(delivery::Sequence sequence, const delivery::Failure& failure, std::uint32_t attempts);

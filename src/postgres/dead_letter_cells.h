@@ -25,9 +25,10 @@ inline constexpr const char* kOurs =
     "pipeline = $1 AND system_identifier = (SELECT system_identifier FROM pg_control_system())";
 inline constexpr const char* kOpen = " AND closed_at IS NULL ";
 
-// Of a row from the stream, where its event commits, to be compared with CommitLsnText. As the index has it.
-inline constexpr const char* kCommitLsn =
-    "position <> '' AND substr(position, 27, 16) COLLATE \"C\"";
+// Rows from the stream; where the event of such a row commits, to be compared with CommitLsnText. As the
+// index dead_letters_commit has both.
+inline constexpr const char* kStreamed = "position <> ''";
+inline constexpr const char* kCommitLsn = "substr(position, 27, 16) COLLATE \"C\"";
 
 inline std::string CommitLsnText(base::Lsn lsn) { return absl::StrFormat("%016x", lsn.value()); }
 

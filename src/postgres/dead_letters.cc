@@ -154,18 +154,19 @@ absl::StatusOr<DeadLetterTable::Written> DeadLetterTable::CountWritten() {
 absl::StatusOr<std::vector<base::ParkedKey>> DeadLetterTable::ReadParked(std::int64_t after) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
-      Query(absl::StrFormat(
-                "SELECT seq, topic, encode(key, 'hex') FROM walpost.dead_letters WHERE seq "
-                "IN (SELECT seq FROM (SELECT seq, sum(512 + octet_length(key)) OVER "
-                "(ORDER BY seq) - octet_length(key) AS before FROM walpost.dead_letters "
-                "WHERE %s%sAND parked AND seq > $2::bigint ORDER BY seq LIMIT %u) AS next "
-                "WHERE before <= %u) ORDER BY seq",
-                kOurs, kOpen, kKeysAtATime, kReadBytesMax),
-            {pipeline_, std::to_string(after)}));
+      Query(
+          absl::StrFormat(
+              "SELECT seq, position, topic, encode(key, 'hex') FROM walpost.dead_letters WHERE seq "
+              "IN (SELECT seq FROM (SELECT seq, sum(512 + octet_length(key)) OVER "
+              "(ORDER BY seq) - octet_length(key) AS before FROM walpost.dead_letters "
+              "WHERE %s%sAND parked AND seq > $2::bigint ORDER BY seq LIMIT %u) AS next "
+              "WHERE before <= %u) ORDER BY seq",
+              kOurs, kOpen, kKeysAtATime, kReadBytesMax),
+          {pipeline_, std::to_string(after)}));
   std::vector<base::ParkedKey> keys;
   for (const Row& row : rows) {
-    keys.push_back(
-        {ToNumber<std::int64_t>(row.at(0)), row.at(1).value_or(""), Unhex(row.at(2)).value_or("")});
+    keys.push_back({ToNumber<std::int64_t>(row.at(0)), row.at(1).value_or(""),
+                    row.at(2).value_or(""), Unhex(row.at(3)).value_or("")});
   }
   return keys;
 }
@@ -175,9 +176,10 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRowsFrom(base::Lsn 
   ASSIGN_OR_RETURN(
       const std::vector<Row> found,
       Query(absl::StrFormat("SELECT seq, position, left(event_id, %u) FROM walpost.dead_letters "
-                            "WHERE %s AND %s >= $2 AND (closed_at IS NULL OR decision = 'discard') "
-                            "AND seq > $3::bigint ORDER BY seq LIMIT %u",
-                            DeadLetter::kTextBytesMax, kOurs, kCommitLsn, kKeysAtATime),
+                            "WHERE %s AND %s AND (closed_at IS NULL OR decision = 'discard') AND "
+                            "(%s, seq) > ($2, $3::bigint) ORDER BY %s, seq LIMIT %u",
+                            DeadLetter::kTextBytesMax, kOurs, kStreamed, kCommitLsn, kCommitLsn,
+                            kKeysAtATime),
             {pipeline_, CommitLsnText(from), std::to_string(after)}));
   std::vector<DeadLetter> rows;
   for (const Row& row : found) {

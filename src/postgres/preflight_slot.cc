@@ -353,8 +353,8 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
       "system_identifier FROM pg_catalog.pg_control_system()) AND ",
       QuoteLiteral(options_.pipeline));
   const Result rows =
-      Query(absl::StrFormat("SELECT %sclosed_at IS NULL) OR %s%s >= '%s')", of_ours, of_ours,
-                            kCommitLsn, CommitLsnText(facts().confirmed_flush_lsn)));
+      Query(absl::StrFormat("SELECT %sclosed_at IS NULL) OR %s%s AND %s >= '%s')", of_ours, of_ours,
+                            kStreamed, kCommitLsn, CommitLsnText(facts().confirmed_flush_lsn)));
   if (!rows.ok()) {
     return QueryFailure("reading walpost.dead_letters", rows.error(), endpoint());
   }

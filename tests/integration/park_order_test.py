@@ -3,9 +3,9 @@
 import servers
 from rejecting import dead_letters
 
-def parking(make_pipeline, kafka):
+def parking(make_pipeline, kafka, **delivery):
     """Events with a header of walpost's become no record."""
-    p = make_pipeline(on_kafka=kafka, create_topic=False, config={"delivery": {"on_undeliverable": "park"}})
+    p = make_pipeline(on_kafka=kafka, create_topic=False, config={"delivery": {"on_undeliverable": "park", **delivery}})
     kafka.create_topic(p.name, 1)
     p.start()
     p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
@@ -19,6 +19,10 @@ def insert(p, name, key="k", bad=False):
 
 def correct(p):
     p.execute("UPDATE outbox.events SET headers = '{}' WHERE headers IS NOT NULL")
+
+
+def open_rows(p):
+    return p.execute("SELECT count(*) FROM walpost.dead_letters WHERE closed_at IS NULL")[0][0]
 
 
 def types(p, key="k"):
@@ -55,3 +59,42 @@ def test_rows_that_become_no_record_wait_for_earlier_events_that_wait_with_their
     correct(p)
     p.walpost.verb("dlq", "retry", "--key", "k")
     assert types(p) == [f"e{n}" for n in range(7)]
+
+
+def held_back(make_pipeline, kafka):
+    """An event waits for its topic, so all behind it comes again with each start. "e0" is delivered, "e1" is parked."""
+    p = parking(make_pipeline, kafka, unknown_topic_wait="10min", shutdown_timeout="1s")
+    p.insert(1, 1, topic=f"missing-{p.name}")
+    insert(p, "e0")
+    insert(p, "e1", bad=True)
+    servers.wait_for(lambda: len(dead_letters(p)) == 1 and types(p) == ["e0"], 60, "the row")
+    return p
+
+
+def restart(p):
+    p.walpost.stop()
+    p.walpost.start()
+
+
+def test_event_from_before_the_parked_ones_comes_again_before_them(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka)
+    insert(p, "e2")
+    servers.wait_for(lambda: len(dead_letters(p)) == 2, 60, "the row behind it")
+    restart(p)
+    insert(p, "e3")
+    servers.wait_for(lambda: len(dead_letters(p)) >= 3 and types(p) == ["e0", "e0"], 60, "what comes again")
+    correct(p)
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s")
+    assert types(p) == ["e0", "e0", "e1", "e2", "e3"]
+
+
+def test_event_that_was_sent_from_its_row_and_cannot_come_again_is_sent_from_it_again(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka)
+    correct(p)
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s")
+    assert types(p) == ["e0", "e1"]
+    restart(p)  # the stream brings it as it was written
+    insert(p, "e2")
+    servers.wait_for(lambda: "e2" in types(p), 60, "what comes again, and a new one")
+    assert types(p) == ["e0", "e1", "e0", "e1", "e2"]
+    assert not open_rows(p)

@@ -1,6 +1,7 @@
 #include "dead_letter_table.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "envelope/dead_letter.h"
@@ -58,7 +59,13 @@ void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
     const auto there = std::find_if(rows_.begin(), rows_.end(), [&](const DeadLetter& each) {
       return each.position == row.position && each.event_id == row.event_id;
     });
-    if (there != rows_.end()) {
+    if (there != rows_.end() && there->closed && there->retry() && there->parked && row.parked) {
+      there->closed = false;
+      ++open_rows_;
+      decided_.push_back(there->seq);
+      judge_->OnOpenedAgain(*there);
+      reply->states.push_back(base::DeadLetterState::kOpenedAgain);
+    } else if (there != rows_.end()) {
       const bool open = !there->closed && (!row.parked || there->parked);
       reply->states.push_back(open ? base::DeadLetterState::kOpen : base::DeadLetterState::kClosed);
     } else if (request.only_known.at(i)) {
@@ -98,6 +105,24 @@ void DeadLetterTable::Read(const pipeline::DeadLetterRequest& request,
     }
   }
   reply->at_end = true;
+}
+
+void DeadLetterTable::LoadRows(const pipeline::DeadLetterRequest& request,
+                               pipeline::DeadLetterReply* reply) {
+  std::map<std::pair<base::Lsn, std::int64_t>, const DeadLetter*> wanted;
+  for (const DeadLetter& row : rows_) {
+    if (const auto at = envelope::Position::Parse(row.position);
+        at.ok() && (!row.closed || row.discard())) {
+      wanted.emplace(std::pair(at->commit_lsn, row.seq), &row);
+    }
+  }
+  std::uint64_t left = random_.Chance(500) ? UINT64_MAX : random_.Between(1, 4);
+  auto next = wanted.upper_bound({request.from, request.seq});
+  for (; next != wanted.end() && left > 0; ++next, --left) {
+    reply->rows.push_back(*next->second);
+    judge_->OnKnown(*next->second);
+  }
+  reply->at_end = next == wanted.end();
 }
 
 // What is closed stays.
@@ -167,27 +192,13 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
           reply.at_end = false;
           break;
         }
-        reply.keys.push_back({row.seq, row.topic, row.key.value_or("")});
+        reply.keys.push_back({row.seq, row.position, row.topic, row.key.value_or("")});
       }
       break;
     }
-    case Kind::kLoadRows: {
-      std::uint64_t left = random_.Chance(500) ? UINT64_MAX : random_.Between(1, 4);
-      reply.at_end = true;
-      for (const DeadLetter& row : rows_) {
-        if (row.seq <= request.seq || !CommitsFrom(row, request.from) ||
-            (row.closed && !row.discard())) {
-          continue;
-        }
-        if (left-- == 0) {
-          reply.at_end = false;
-          break;
-        }
-        reply.rows.push_back(row);
-        judge_->OnKnown(row);
-      }
+    case Kind::kLoadRows:
+      LoadRows(request, &reply);
       break;
-    }
     case Kind::kDecision:
       if (const std::int64_t seq = NextDecision(request); seq != 0) {
         reply.rows.push_back(*Find(seq));

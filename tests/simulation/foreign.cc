@@ -88,6 +88,9 @@ void Simulation::ForeignHands() {
     judge_.OnProgressDeleted();
     Trace("remembered progress is deleted");
   }
+  if (foreign_.any()) {
+    judge_.OnForeign();
+  }
   if (const std::size_t records = kafka_.progress().records().size();
       remembered && Happens(Fault::progress_compacted, 20) &&
       kafka_.progress().Compact(random_.Below(records + 1))) {

@@ -24,9 +24,11 @@ Judge::Judge(const ModelPostgres* server, const Plan& plan)
       framed_(plan.framed),
       policy_(plan.options.on_undeliverable),
       next_visible_(server->lanes()),
+      last_visible_(server->lanes()),
       first_unreported_(server->lanes()),
       lane_events_(server->lanes()),
       lane_parked_(server->lanes()),
+      taken_and_rejected_(server->lanes()),
       parked_(server->lanes()) {}
 
 void Judge::Grow() {
@@ -151,8 +153,8 @@ void Judge::OnSubmitted(const Identity& what) {
   submitted_session_[index] = session_;
   Require(reported_epoch_[index] != epoch_ || states_[index].sent_from_row,
           "event %s submitted again although it was acknowledged", event.id);
-  Require(!states_[index].has_row, "event %s is a dead letter, and the stream sends it again",
-          event.id);
+  Require(!states_[index].has_row || states_[index].sent_from_row,
+          "event %s is a dead letter, and the stream sends it again", event.id);
   // Acknowledged, or such that nobody sends it.
   const auto settled = [this](std::uint64_t other) {
     return reported_epoch_[other] == epoch_ || MaySkip(other) ||
@@ -182,7 +184,7 @@ void Judge::OnSubmitted(const Identity& what) {
   found->second = event.lane_index;
 }
 
-void Judge::OnVisible(const Identity& what) {
+void Judge::OnVisible(const Identity& what, bool late) {
   if (what.kind != Identity::Kind::kEvent && what.kind != Identity::Kind::kAgain) {
     return;
   }
@@ -197,8 +199,8 @@ void Judge::OnVisible(const Identity& what) {
   for (std::uint32_t i = next; i < event.lane_index; ++i) {
     const std::uint64_t before = lane_events_[event.lane][i];
     Require(Excused(before) || server_->events()[before].undeliverable,
-            "G3: event %s (index %u of its key) became visible before index %u", event.id,
-            event.lane_index, i);
+            "G3: event %s (index %u of its key) became visible before %s (index %u)", event.id,
+            event.lane_index, server_->events()[before].id, i);
     states_[before].passed = true;
   }
   if (event.lane_index >= next) {
@@ -209,11 +211,17 @@ void Judge::OnVisible(const Identity& what) {
             "G3: the consumer would drop event %s, which it never saw", event.id);
   }
   visible_[what.event] = true;
+  std::uint32_t& last = last_visible_[event.lane];
+  last = late ? std::max(last, event.lane_index) : event.lane_index;
 }
 
 void Judge::OnReported(const Identity& what) {
   ++reports_[static_cast<std::size_t>(what.kind)];
-  if (what.kind == Identity::Kind::kAgain || what.kind == Identity::Kind::kProgress) {
+  if (what.kind == Identity::Kind::kAgain) {
+    states_[what.event].sent_from_row = true;
+    states_[what.event].sent_epoch = epoch_;
+  }
+  if (what.kind != Identity::Kind::kEvent) {
     return;
   }
   reported_epoch_[what.event] = epoch_;
@@ -276,6 +284,7 @@ bool Judge::OnTakenOver() {
       return false;
     }
   }
+  OnForeign();
   for (std::uint64_t i = 0; i < states_.size(); ++i) {
     if (!Gone(i) && !visible_[i]) {
       OnVisible(Identity{Identity::Kind::kEvent, i, ""});
@@ -304,6 +313,19 @@ bool Judge::complete() {
   first_missing();
   return safe_below_ == visible_.size() &&
          std::all_of(parked_.begin(), parked_.end(), [](const auto& lane) { return lane.empty(); });
+}
+
+void Judge::CheckNewest() const {
+  for (const std::vector<std::uint64_t>& lane : lane_events_) {
+    for (const std::uint64_t event : lane) {
+      const Event& newest = server_->events()[event];
+      const std::uint32_t last = last_visible_[newest.lane];
+      Require(!visible_[event] || Excused(event) || MaySkip(event) || states_[event].left_out ||
+                  newest.lane_index <= last || foreign_ || taken_and_rejected_[newest.lane],
+              "G3: event %s came again, and event %s of its key did not come again behind it",
+              server_->events()[lane[last]].id, newest.id);
+    }
+  }
 }
 
 void Judge::OnPosition(base::Lsn flush, const char* what) {

@@ -51,8 +51,9 @@ class Judge {
   void OnSession();
   void OnSubmitted(const Identity& what);
 
-  // G3, as a consumer sees it that drops by position: of the event's topic only.
-  void OnVisible(const Identity& what);
+  // G3, as a consumer sees it that drops by position: of the event's topic only. `late`: a producer that is
+  // gone had sent it.
+  void OnVisible(const Identity& what, bool late = false);
 
   // A good report.
   void OnReported(const Identity& what);
@@ -97,6 +98,7 @@ class Judge {
   void OnRowDelivered(const base::DeadLetter& row);
   void OnRowClosed(const base::DeadLetter& row);
   void OnRowSent(const base::DeadLetter& row);
+  void OnOpenedAgain(const base::DeadLetter& row);
   void OnLookedAgain(const base::DeadLetter& row);
   void OnRetryFailed(const base::DeadLetter& row, const std::string& detail);
 
@@ -107,6 +109,12 @@ class Judge {
 
   // G1: everything committed is there, and nothing waits to be released.
   bool complete();
+
+  // Someone else did something: what comes again may not come to its end.
+  void OnForeign() { foreign_ = true; }
+
+  // Behind what came again, everything came again: a consumer that keeps the last of a key has the newest.
+  void CheckNewest() const;
 
   // Since the process began.
   std::uint64_t reports(Identity::Kind kind) const {
@@ -134,6 +142,7 @@ class Judge {
     bool in_table = false;  // it is, or was
     bool has_row = false;   // it is in the table, and was not sent from there
     bool sent_from_row = false;
+    std::uint64_t sent_epoch = 0;
     bool dead_letter = false;
     bool parked = false;
     bool passed = false;  // a later one of its key was right to go before it
@@ -180,6 +189,7 @@ class Judge {
   std::vector<std::uint32_t> table_oids_;  // as it connected
   std::uint64_t session_ = 0;
   std::vector<std::uint32_t> next_visible_;                 // by lane
+  std::vector<std::uint32_t> last_visible_;                 // by lane
   std::vector<std::uint32_t> first_unreported_;             // by lane
   std::map<std::uint32_t, std::uint32_t> submitted_lanes_;  // of this session: the last index
   std::array<std::uint64_t, 3> reports_{};                  // by kind
@@ -188,7 +198,9 @@ class Judge {
   std::vector<std::vector<std::uint64_t>> lane_events_;
   std::vector<State> states_;
   std::vector<std::string> positions_;
+  bool foreign_ = false;
   std::vector<bool> lane_parked_;                // ever
+  std::vector<bool> taken_and_rejected_;         // by lane: some event was
   std::vector<std::set<std::uint64_t>> parked_;  // with an open row, by lane
   std::set<std::uint64_t> open_;                 // with an open row
   std::set<std::uint32_t> again_rejected_;       // lanes

@@ -96,6 +96,10 @@ void Judge::OnRow(const DeadLetter& row) {
   State& state = states_[index];
   state.in_table = state.has_row = true;
   CheckParkedInOrder(row, index);
+  // Kafka had taken it, and rejects it now: it stands behind the others.
+  if (visible_[index] && row.reason != "key_parked") {
+    taken_and_rejected_[server_->events()[index].lane] = true;
+  }
   open_.insert(index);
   if (row.parked) {
     state.parked = true;
@@ -110,6 +114,8 @@ void Judge::OnKnown(const DeadLetter& row) {
   const std::uint64_t index = Find(row.event_id);
   reported_epoch_[index] = epoch_;
   reported_ever_[index] = true;
+  State& state = states_[index];
+  state.sent_from_row = state.sent_from_row && state.sent_epoch == epoch_;
 }
 
 // What is decided about it counts until it is submitted: then it has to be looked at again.
@@ -152,7 +158,17 @@ void Judge::OnRowClosed(const DeadLetter& row) {
 void Judge::OnRowSent(const DeadLetter& row) {
   State& state = states_[Find(row.event_id)];
   state.has_row = false;
-  state.sent_from_row = true;
+}
+
+void Judge::OnOpenedAgain(const DeadLetter& row) {
+  const std::uint64_t index = Find(row.event_id);
+  State& state = states_[index];
+  Require(state.sent_from_row, "the row of event %s is open again, but it was not sent",
+          row.event_id);
+  state.has_row = true;
+  state.sent_from_row = false;
+  open_.insert(index);
+  parked_[server_->events()[index].lane].insert(index);
 }
 
 void Judge::OnRetryFailed(const DeadLetter& row, const std::string& detail) {

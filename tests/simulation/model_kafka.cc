@@ -164,8 +164,8 @@ void ModelKafka::Send(Partition* partition) const {
   }
 }
 
-void ModelKafka::LandOne(const Content& content) {
-  judge_->OnVisible(content.what);
+void ModelKafka::LandOne(const Content& content, bool late) {
+  judge_->OnVisible(content.what, late);
   if (content.progress) {
     progress_.Append(*content.progress);
   }
@@ -451,7 +451,7 @@ void ModelKafka::LandLate() {
       late.clear();  // lost; nothing behind it can land
       continue;
     }
-    LandOne(late.front());
+    LandOne(late.front(), /*late=*/true);
     late_progress_ = late_progress_ || late.front().progress.has_value();
     late.pop_front();
   }

@@ -134,7 +134,7 @@ class ModelKafka final : public delivery::Sink {
   bool IsPoison(std::uint64_t event);
   // By the client, or by the broker.
   bool IsRejected(const Identity& what, bool by_client);
-  void LandOne(const Content& content);
+  void LandOne(const Content& content, bool late = false);
   void Send(Partition* partition) const;
   void Land(Partition* partition, std::size_t count);
   void AdvancePartition(Partition* partition);

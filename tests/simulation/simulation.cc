@@ -68,6 +68,7 @@ void Simulation::Run() {
     World();
     Turn();
   }
+  judge_.CheckNewest();
 }
 
 bool Simulation::Settled() {

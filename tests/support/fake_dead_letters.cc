@@ -33,7 +33,10 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
         const auto there = std::find_if(rows.begin(), rows.end(), [&](const DeadLetter& each) {
           return each.position == row.position && each.event_id == row.event_id;
         });
-        if (there != rows.end()) {
+        if (there != rows.end() && there->closed && there->retry() && there->parked && row.parked) {
+          there->closed = false;
+          reply.states.push_back(base::DeadLetterState::kOpenedAgain);
+        } else if (there != rows.end()) {
           const bool open = !there->closed && (!row.parked || there->parked);
           reply.states.push_back(open ? base::DeadLetterState::kOpen
                                       : base::DeadLetterState::kClosed);
@@ -60,7 +63,7 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
           break;
         }
         if (wanted && load) {
-          reply.keys.push_back({row.seq, row.topic, row.key.value_or("")});
+          reply.keys.push_back({row.seq, row.position, row.topic, row.key.value_or("")});
         } else if (wanted) {
           reply.rows.push_back(row);
         }
@@ -70,8 +73,8 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       for (const DeadLetter& row : rows) {
         const auto position = envelope::Position::Parse(row.position);
         const bool counts = !row.closed || row.discard();
-        if (counts && position.ok() && position->commit_lsn >= request.from &&
-            row.seq > request.seq) {
+        if (counts && position.ok() &&
+            std::pair(position->commit_lsn, row.seq) > std::pair(request.from, request.seq)) {
           reply.rows.push_back(row);
         }
       }

@@ -97,11 +97,13 @@ class FramedTest : public ::testing::Test {
  protected:
   FramedTest() {
     Record plain;
-    plain.topic = "orders";
+    std::string topic = "orders";
+    plain.topic = topic;
     plain.key = "k";
     plain.value = "value";
     plain.headers = headers_;
     record_ = WithRoom(plain, &arena_);
+    topic = "-gone-";  // nothing of the copy is somebody else's
     record_.schema = 1;
   }
 
@@ -111,6 +113,7 @@ class FramedTest : public ::testing::Test {
 };
 
 TEST_F(FramedTest, CopyWithRoomIsTheSameRecord) {
+  EXPECT_EQ(record_.topic, "orders");
   EXPECT_EQ(record_.key, "k");
   EXPECT_EQ(record_.value, "value");
   ASSERT_EQ(record_.headers.size(), 2U);

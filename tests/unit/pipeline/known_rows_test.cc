@@ -38,7 +38,8 @@ TEST(KnownRowsTest, IdThatTheTableHasCutOrWrittenInAsciiIsTheSame) {
   EXPECT_TRUE(WithRow(At(1, 0), "order ?? ?").Has(At(1, 0), std::string("order \xc3\xa4 \0", 10)));
 }
 
-// The position is held back by the first event; "a1" is a dead letter behind it, and "a2" is delivered.
+// The position is held back by the first event; behind it "a0" is delivered, "a1" is a dead letter, and "a2"
+// comes later.
 class KnownRowsPipelineTest : public ParkTest {
  protected:
   void HoldBack(OnUndeliverable policy) {
@@ -50,11 +51,16 @@ class KnownRowsPipelineTest : public ParkTest {
     SendPayload(Begin(100));
     SendPayload(EventBytes("c1", "c", "returns"));
     SendPayload(Commit(100));
-    sink_.Reject(1, delivery::Failure{delivery::FailureKind::kRecordTooLarge, "too large"},
-                 "orders");
+    Transaction(150, {"a0"});
+    RejectA1();
     Transaction(200, {"a1"});
     Run();
     ASSERT_EQ(dead_letters_.rows.size(), 1U);
+  }
+
+  void RejectA1() {
+    sink_.Reject(2, delivery::Failure{delivery::FailureKind::kRecordTooLarge, "too large"},
+                 "orders");
   }
 
   void AllComesAgain(OnUndeliverable policy) {
@@ -64,6 +70,7 @@ class KnownRowsPipelineTest : public ParkTest {
     SendPayload(Begin(100));
     SendPayload(EventBytes("c1", "c", "returns"));
     SendPayload(Commit(100));
+    Transaction(150, {"a0"});
     Transaction(200, {"a1"});
     Transaction(300, {"a2"});
     sink_.SetPending("returns", false);
@@ -74,7 +81,7 @@ class KnownRowsPipelineTest : public ParkTest {
 TEST_F(KnownRowsPipelineTest, OpenRowThatParksNoKeyStaysAndItsEventIsNotSent) {
   HoldBack(OnUndeliverable::kDeadLetter);
   AllComesAgain(OnUndeliverable::kDeadLetter);
-  EXPECT_THAT(Visible('a'), ElementsAre("a2"));
+  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a0", "a2"));
   EXPECT_THAT(Rows(), ElementsAre("dead:a1"));
   EXPECT_EQ(Confirmed(), Lsn(308));
   EXPECT_EQ(pipeline().counters().events_repeated, 1U);
@@ -87,9 +94,20 @@ TEST_F(KnownRowsPipelineTest, DiscardedEventIsNotSent) {
   Look();
   Run();
   AllComesAgain(OnUndeliverable::kPark);
-  EXPECT_THAT(Visible('a'), ElementsAre("a2"));
+  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a0", "a2"));
   EXPECT_EQ(pipeline().parked_keys(), 0U);
   EXPECT_EQ(Confirmed(), Lsn(308));
+}
+
+TEST_F(KnownRowsPipelineTest, EventFromBeforeItsKeyWasParkedGoesByItselfAndNotBehindTheRows) {
+  HoldBack(OnUndeliverable::kPark);
+  AllComesAgain(OnUndeliverable::kPark);
+  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a0"));
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
+  RetryA();
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a0", "a1", "a2"));
 }
 
 // What was delivered before it comes again, too, and must not be the last of the key.
@@ -98,9 +116,42 @@ TEST_F(KnownRowsPipelineTest, EventThatWasSentFromItsRowIsSentAgainInItsOrder) {
   RetryA();
   Look();
   Run();
-  ASSERT_THAT(Visible('a'), ElementsAre("a1"));
+  ASSERT_THAT(Visible('a'), ElementsAre("a0", "a1"));
   AllComesAgain(OnUndeliverable::kPark);
-  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a1", "a2"));
+  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a1", "a0", "a1", "a2"));
+}
+
+TEST_F(KnownRowsPipelineTest, EventThatWasSentFromItsRowAndIsRejectedAgainIsSentFromItAgain) {
+  HoldBack(OnUndeliverable::kPark);
+  RetryA();
+  Look();
+  Run();
+  RejectA1();
+  AllComesAgain(OnUndeliverable::kPark);
+  Look();
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a1", "a0", "a1", "a2"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+TEST_F(KnownRowsPipelineTest,
+       RetryThatWasOnItsWayWhenItsEventCameAgainIsSentAgainBehindTheEventsBefore) {
+  HoldBack(OnUndeliverable::kPark);
+  Restart();
+  Connect();
+  SendPayload(Begin(100));
+  SendPayload(EventBytes("c1", "c", "returns"));
+  SendPayload(Commit(100));
+  RetryA();
+  Look();
+  Settle();
+  ASSERT_THAT(sink_.outstanding(), ElementsAre(DeadLetters::kFirstSequence + 1))
+      << "a1, of its row";
+  Advance(DeadLetterRelease::kStalledAfter);  // the line does not wait for it
+  Transaction(150, {"a0"});
+  Transaction(200, {"a1"});
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a1", "a0", "a1"));
 }
 
 TEST_F(KnownRowsPipelineTest, DeadLetterThatIsStillUndeliverableHaltsNobody) {

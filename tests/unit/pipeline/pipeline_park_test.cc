@@ -202,7 +202,7 @@ TEST_F(ParkTest, NothingIsReadFromTheStreamBeforeTheParkedKeysAreKnown) {
   EXPECT_EQ(wanted->kind, DeadLetterRequest::Kind::kLoad);
   EXPECT_FALSE(pipeline().TakeDeadLetterRequest(now_)) << "one at a time";
   pipeline().OnDeadLetterReply(
-      {.id = wanted->id, .status = {}, .keys = {{7, "orders", "a"}}, .open_rows = 2}, now_);
+      {.id = wanted->id, .status = {}, .keys = {{7, "", "orders", "a"}}, .open_rows = 2}, now_);
   EXPECT_FALSE(pipeline().want_frame());
   const auto rest = pipeline().TakeDeadLetterRequest(now_);
   ASSERT_TRUE(rest);
@@ -322,6 +322,26 @@ TEST_F(ParkTest, EventBeforeTheFirstParkedOneGoesByItself) {
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a1"));
   EXPECT_THAT(Rows(), ElementsAre("parked:a2"));
+}
+
+TEST_F(ParkTest, RowsThatWaitForAnUndeliveredEventOfTheirTopicDoNotStopReading) {
+  options_.event_bytes_max = 1'000;
+  options_.unknown_topic_wait = std::chrono::minutes(10);
+  Connect();
+  sink_.SetPending("orders", true);
+  Transaction(100, {"c1"});
+  SendPayload(Begin(200));
+  const std::string large(2'000, 'x');
+  for (std::size_t i = 0; i < 2 * DeadLetters::kWaitingMax; ++i) {
+    SendPayload(
+        EventBytes({testing::TextColumn(std::to_string(i)),
+                    testing::TextColumn("key" + std::to_string(i)), testing::TextColumn("orders"),
+                    testing::TextColumn("created"), testing::BinaryColumn(large)}));
+  }
+  SendPayload(EventBytes("r1", "r", "returns"));
+  SendPayload(Commit(200));
+  EXPECT_THAT(sink_.outstanding(), SizeIs(1)) << "r1";
+  EXPECT_THAT(Rows(), IsEmpty());
 }
 
 }  // namespace

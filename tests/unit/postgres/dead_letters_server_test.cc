@@ -149,6 +149,15 @@ TEST_F(DeadLettersServerTest, ARepeatOfADiscardedRowIsNotOpen) {
   EXPECT_THAT(PositionsOf("a"), ElementsAre("p3"));
 }
 
+TEST_F(DeadLettersServerTest, ARepeatOfAParkedRowThatWasSentOpensItAgain) {
+  InsertOk({RowAt("p1", "a", true)});
+  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kRetry, true, "").ok());
+  ASSERT_TRUE(*table_->Delivered(1, /*keep=*/true));
+  const auto again = table_->Insert({RowAt("p1", "a", true)});
+  EXPECT_EQ(again->states.at(0), base::DeadLetterState::kOpenedAgain);
+  EXPECT_EQ(table_->NextDecision()->value().seq, 1) << "it is still decided";
+}
+
 TEST_F(DeadLettersServerTest, DiscardOfAKeyLeavesTheRowsThatCameLater) {
   InsertOk({RowAt("p1", "a", true)});
   ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, /*of_key=*/true, "").ok());
@@ -228,18 +237,18 @@ TEST_F(DeadLettersServerTest, RowsThatWaitOrWereDiscardedAreReadWhereTheirEventC
     return absl::StrFormat("%016x-%08x-%016x-%08x", 7, 1, lsn, 0);
   };
   InsertOk(
-      {RowAt(at(0xfff), "a", true), RowAt(at(0x1000), "a", true), RowAt(at(0x1000a), "b", false)});
-  server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 2");
-  ASSERT_TRUE(*table_->Discarded(2));
+      {RowAt(at(0xfff), "a", true), RowAt(at(0x1000a), "b", false), RowAt(at(0x1000), "a", true)});
+  server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 3");
+  ASSERT_TRUE(*table_->Discarded(3));
   InsertOk({RowAt(at(0x2000), "c", true)});
   ASSERT_TRUE(table_->Delivered(4, /*keep=*/true).ok());
   const auto rows = table_->ReadRowsFrom(base::Lsn(0x1000), 0);
-  ASSERT_TRUE(rows.ok()) << rows.status();
   ASSERT_THAT(*rows, SizeIs(2));
   EXPECT_EQ(rows->at(0).position, at(0x1000));
   EXPECT_EQ(rows->at(0).event_id, RowAt(at(0x1000), "a", true).event_id);
   EXPECT_EQ(rows->at(1).position, at(0x1000a));
-  EXPECT_THAT(*table_->ReadRowsFrom(base::Lsn(0x1000), rows->at(1).seq), IsEmpty());
+  EXPECT_THAT(*table_->ReadRowsFrom(base::Lsn(0x1000), 3), SizeIs(1)) << "in the order of commits";
+  EXPECT_THAT(*table_->ReadRowsFrom(base::Lsn(0x1000a), 2), IsEmpty());
   EXPECT_THAT(*Open("billing").ReadRowsFrom(base::Lsn(0), 0), IsEmpty());
 }
 
