@@ -157,9 +157,8 @@ void Judge::OnSubmitted(const Identity& what) {
           "event %s is a dead letter, and the stream sends it again", event.id);
   // Acknowledged, or such that nobody sends it.
   const auto settled = [this](std::uint64_t other) {
-    return reported_epoch_[other] == epoch_ || MaySkip(other) ||
-           server_->events()[other].undeliverable || Gone(other) || states_[other].left_out ||
-           states_[other].dead_letter || states_[other].discarded;
+    return reported_epoch_[other] == epoch_ || MaySkip(other) || HasNoTopic(other) || Gone(other) ||
+           states_[other].left_out || states_[other].dead_letter || states_[other].discarded;
   };
   const std::vector<std::uint64_t>& lane = lane_events_[event.lane];
   const auto [found, first] = submitted_lanes_.try_emplace(event.lane, event.lane_index);
@@ -198,7 +197,7 @@ void Judge::OnVisible(const Identity& what, bool late) {
   std::uint32_t& next = next_visible_[event.lane];
   for (std::uint32_t i = next; i < event.lane_index; ++i) {
     const std::uint64_t before = lane_events_[event.lane][i];
-    Require(Excused(before) || server_->events()[before].undeliverable,
+    Require(Excused(before) || HasNoTopic(before),
             "G3: event %s (index %u of its key) became visible before %s (index %u)", event.id,
             event.lane_index, server_->events()[before].id, i);
     states_[before].passed = true;

@@ -169,6 +169,7 @@ class Judge {
   bool Excused(std::uint64_t event) const;
   bool MaySkip(std::uint64_t event) const;
   bool MayBeRejected(std::uint64_t event) const;
+  bool HasNoTopic(std::uint64_t event) const;
   void Leave(const base::DeadLetter& row);
 
   const ModelPostgres* const server_;

@@ -14,6 +14,11 @@ bool Judge::MayBeRejected(std::uint64_t event) const {
   return blamed(event) || server_->events()[event].undeliverable;
 }
 
+// It parks no key.
+bool Judge::HasNoTopic(std::uint64_t event) const {
+  return server_->events()[event].undeliverable && !server_->events()[event].too_large;
+}
+
 // Is a gap at this event all right?
 bool Judge::Excused(std::uint64_t event) const {
   const State& state = states_[event];
@@ -86,7 +91,7 @@ void Judge::CheckParkedInOrder(const DeadLetter& row, std::uint64_t index) const
   for (std::uint32_t i = 0; i < event.lane_index; ++i) {
     const std::uint64_t before = lane_events_[event.lane][i];
     Require(visible_[before] || states_[before].in_table || Excused(before) || MaySkip(before) ||
-                states_[before].left_out || server_->events()[before].undeliverable,
+                states_[before].left_out || HasNoTopic(before),
             "G3: event %s is parked before %s of its key", event.id, server_->events()[before].id);
   }
 }

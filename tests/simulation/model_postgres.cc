@@ -199,6 +199,10 @@ void ModelPostgres::WriteRow(Transaction* transaction, std::uint32_t* ordinal) {
   // A parked key would have a name that no writer uses.
   event.hostile = event.undeliverable && undeliverable_.Chance(500) &&
                   plan_.options.on_undeliverable != pipeline::OnUndeliverable::kPark;
+  event.too_large = event.undeliverable && !event.hostile && undeliverable_.Chance(700);
+  if (event.too_large) {
+    event.payload += std::string(kEventBytesMax, 'x');
+  }
   event.commit_time = transaction->commit_time;
   events_.push_back(std::move(event));
 }
@@ -487,8 +491,9 @@ std::string ModelPostgres::RowBytes(const Operation& operation) const {
                                                                  : kDeadLetterTopic));
         break;
       case 'y':
-        row.push_back(event.undeliverable && !event.hostile ? testing::NullColumn()
-                                                            : TextColumn("created"));
+        row.push_back(event.undeliverable && !event.hostile && !event.too_large
+                          ? testing::NullColumn()
+                          : TextColumn("created"));
         break;
       case 'p':
         row.push_back(BinaryColumn(event.payload));

@@ -38,6 +38,7 @@ struct Event {
   std::uint32_t ordinal = 0;
   bool undeliverable = false;  // the row becomes no record
   bool hostile = false;        // because it asks for a topic of walpost's own
+  bool too_large = false;      // because it is; so its topic is known, and it parks its key
   bool gone = false;           // the database does not have it any more
   base::WallTime commit_time;
 };

@@ -107,6 +107,7 @@ pipeline::PipelineOptions MakeOptions(const Plan& plan, Random* random) {
   options.reconnect_interval =
       milliseconds(plan.faults.Has(Fault::planned_reconnect) ? random->Between(50, 2'000)
                                                              : std::uint64_t{600'000});
+  options.event_bytes_max = kEventBytesMax;
   options.gather_for = microseconds(plan.faults.Has(Fault::gathering) ? 6'000 : 0);
   options.gather_max = microseconds(plan.faults.Has(Fault::gathering) ? 25'000 : 0);
   return options;

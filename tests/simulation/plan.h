@@ -16,6 +16,8 @@ namespace walpost::simulation {
 // Of the pipeline, and a topic of its own that no event may name.
 inline constexpr char kPipelineName[] = "orders";
 inline constexpr char kDeadLetterTopic[] = "walpost-dlq";
+// More than any other event has.
+inline constexpr std::size_t kEventBytesMax = 8'000;
 
 // Kinds that can be switched off one by one. From gathering on they are kinds of load. New ones come last
 // and are drawn apart, so that a seed means what it meant before.
