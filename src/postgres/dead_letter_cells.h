@@ -16,10 +16,6 @@
 
 namespace walpost::postgres {
 
-// Others wait for the rows that it locks, also if this process is suspended or cut off.
-inline constexpr const char* kBegin =
-    "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'";
-
 // Rows of the pipeline $1 and of this cluster; open ones.
 inline constexpr const char* kOurs =
     "pipeline = $1 AND system_identifier = (SELECT system_identifier FROM pg_control_system())";

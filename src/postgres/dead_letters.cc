@@ -327,7 +327,7 @@ absl::StatusOr<bool> DeadLetterTable::Discarded(std::int64_t seq) {
 
 absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic, const std::string& key,
                                                    std::int64_t after) {
-  RETURN_IF_ERROR(connection_.Execute(kBegin));
+  RETURN_IF_ERROR(connection_.BeginTransaction());
   const absl::StatusOr<bool> closed = DiscardKey(topic, key, after);
   RETURN_IF_ERROR(connection_.EndTransaction(closed.status()));
   return closed;

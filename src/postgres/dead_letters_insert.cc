@@ -163,7 +163,7 @@ absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(const DeadLetter& row) 
       kOurs, kOpen);
   const std::vector<Cell> parameters{pipeline_, row.topic, Bytea(row.key)};
   for (bool ascii = false;;) {
-    RETURN_IF_ERROR(connection_.Execute(kBegin));
+    RETURN_IF_ERROR(connection_.BeginTransaction());
     // The lock holds up who would close it, until ours stands behind it.
     absl::StatusOr<std::vector<Row>> locked = Query(last, parameters);
     absl::Status done = locked.status();

@@ -123,6 +123,10 @@ absl::Status SqlConnection::Execute(std::string_view script) {
   return result.ok() ? absl::OkStatus() : impl_->Fail(result.error());
 }
 
+absl::Status SqlConnection::BeginTransaction() {
+  return Execute("BEGIN; SET LOCAL idle_in_transaction_session_timeout = '10s'");
+}
+
 absl::Status SqlConnection::EndTransaction(const absl::Status& done) {
   if (done.ok()) {
     return Execute("COMMIT");

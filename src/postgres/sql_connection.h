@@ -50,6 +50,9 @@ class SqlConnection {
   // Several statements, no parameters, as one simple query (one implicit transaction).
   absl::Status Execute(std::string_view script);
 
+  // Others wait for the rows that it locks, also if this process is suspended or cut off: without a
+  // statement for 10 s, the server ends it.
+  absl::Status BeginTransaction();
   // COMMIT, or ROLLBACK where `done` is an error, which it then returns. last_sqlstate() stays that of the error.
   absl::Status EndTransaction(const absl::Status& done);
 

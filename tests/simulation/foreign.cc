@@ -327,7 +327,10 @@ void Simulation::CheckAccepted(const base::SourceFacts& facts) {
     judge_.OnPosition(facts.start_lsn, "START at");
   }
   accepted_ = facts;
-  other_acted_ = false;
+  // Where memory suffices Kafka is not asked, and it notices later.
+  const std::optional<base::Progress>& newest = kafka_.progress().newest();
+  other_acted_ =
+      other_acted_ && newest && facts.progress && facts.progress->end_lsn != newest->end_lsn;
   OtherActsLater();       // the stream may end in this very turn
   foreign_.slot = false;  // if so, then not beyond what is in Kafka
 }

@@ -15,7 +15,6 @@
 #include "operations/deadletters/dlq_text.h"
 #include "operations/deadletters/skipped_note.h"
 #include "operations/rows/truncated_row.h"
-#include "postgres/dead_letter_cells.h"
 
 namespace walpost::operations {
 namespace {
@@ -132,7 +131,7 @@ class Undeliverables {
 
   // All of it or nothing: records that came back and a decision that did not would be half a retry.
   absl::Status Decide(Target* target) {
-    RETURN_IF_ERROR(table_.connection()->Execute(postgres::kBegin));
+    RETURN_IF_ERROR(table_.connection()->BeginTransaction());
     const absl::Status decided = DecideTogether(target);
     const absl::Status ended = table_.connection()->EndTransaction(decided);
     return decided.ok() || target->problem.empty() ? ended : absl::OkStatus();

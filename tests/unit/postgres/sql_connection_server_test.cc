@@ -54,6 +54,14 @@ TEST_F(SqlConnectionServerTest, WhatIsCommittedSurvivesACrashWhateverTheDatabase
   EXPECT_EQ((*rows)[0][0], "on");
 }
 
+TEST_F(SqlConnectionServerTest, TransactionOfAProcessThatIsSuspendedEnds) {
+  const std::string timeout = "SHOW idle_in_transaction_session_timeout";
+  ASSERT_TRUE(connection_->BeginTransaction().ok());
+  EXPECT_EQ(connection_->Query(timeout)->at(0).at(0), "10s");
+  ASSERT_TRUE(connection_->EndTransaction(absl::OkStatus()).ok());
+  EXPECT_EQ(connection_->Query(timeout)->at(0).at(0), "0");
+}
+
 // They are meant for the database's own sessions. One of ours may wait for Kafka longer.
 TEST_F(SqlConnectionServerTest, TimeoutsOfTheDatabaseDoNotEndASession) {
   server_->Sql("CREATE DATABASE impatient");
