@@ -77,9 +77,8 @@ struct DeadLetter {
 // What the table has of an event that comes again.
 enum class DeadLetterState {
   kOpen,
-  kOpenedAgain,  // it was closed, because it was sent
-  kClosed,       // or its row does not park its key, though it was to
-  kNone          // it was only looked for, and is not there
+  kClosed,  // or its row does not park its key, though it was to
+  kNone     // it was only looked for, and is not there
 };
 
 // One of which later events must not overtake what is parked.

@@ -40,19 +40,14 @@ struct DeadLetterRelease {
   bool held = false;    // only a few rows are left: the line waits for them
 
   bool stalled = false;
-  bool look_again = false;   // at the decision, while its record is on its way
-  bool again = false;        // an event that comes again is to be sent before what is on its way
-  bool begins_anew = false;  // a row before it is open again
-  bool lost = false;         // since it was last asked what is decided
+  bool look_again = false;  // at the decision, while its record is on its way
+  bool again = false;       // an event that comes again is to be sent before what is on its way
+  bool lost = false;        // since it was last asked what is decided
   base::MonotonicTime due;
 
   // Kafka has the first of `rows`, and the table does not say so yet.
   bool sent() const {
     return phase == Phase::kClosing && failure.empty() && !rows.front().discard();
-  }
-
-  bool IsOf(base::ParkedKeyId key) const {
-    return decision.parked && base::ParkedKeyIdOf(decision.topic, decision.key.value_or("")) == key;
   }
 
   void GoesOn(base::Now now) {

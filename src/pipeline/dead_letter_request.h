@@ -20,8 +20,10 @@ struct DeadLetterRequest {
   enum class Kind {
     kInsert,  // rows, but for those that are there already
     kLoad,    // which keys are parked, behind seq
-    kLoadRows,  // rows that wait or were discarded, by where their event commits and seq, behind `from` and
+    kLoadRows,  // rows but those of kReadSent, by where their event commits and seq, behind `from` and
                 // seq: seq, position, event_id
+    kReadSent,  // with records: rows of parked keys that were sent, by where their event commits and its
+                // position, behind `position`
     kDecision,  // the oldest decision that is to be carried out; `beside`: of the discards that are
                 // not about the key, or the row seq
     kRead,      // with records: open rows of the key behind seq, or the row seq
@@ -39,6 +41,7 @@ struct DeadLetterRequest {
   std::vector<bool> only_known = {};  // kInsert, of each row: it is not written, only looked for
   std::int64_t seq = 0;
   base::Lsn from = {};
+  std::string position = {};
   bool of_key = false;  // topic and key are a parked key
   bool beside = false;  // kDecision: something is being released
   bool keep = false;    // kDelivered: the row stays, closed
@@ -52,11 +55,11 @@ struct DeadLetterReply {
   absl::Status status;                             // kUnavailable: to be asked again
   std::vector<base::DeadLetterState> states = {};  // kInsert, of each row
   std::vector<base::ParkedKey> keys = {};          // kLoad
-  // kDecision, kLookAgain: an open one or none; kRead, kLoadRows
+  // kDecision, kLookAgain: an open one or none; kRead, kLoadRows, kReadSent
   std::vector<base::DeadLetter> rows = {};
   std::uint64_t written = 0;    // kInsert, kLoad: rows that the pipeline ever wrote
   bool in_recovery = false;     // kLoad: a standby, which may lag with them
-  bool at_end = false;          // kLoad, kLoadRows, kRead: nothing is behind it
+  bool at_end = false;          // kLoad, kLoadRows, kReadSent, kRead: nothing is behind it
   bool closed = true;           // what was to be closed was still open, and to be
   bool key_open = false;        // kRead, kDiscarded, kKeyDiscarded: the key has open rows
   std::uint64_t open_rows = 0;  // of the pipeline

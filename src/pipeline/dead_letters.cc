@@ -15,18 +15,21 @@ namespace walpost::pipeline {
 using Kind = DeadLetterRequest::Kind;
 using std::chrono::duration;
 
+namespace {
+
+constexpr std::size_t kInsertBytesMax = std::size_t{1} << 20U;
+
+}  // namespace
+
 DeadLetters::DeadLetters(const PipelineOptions& options, const delivery::Tracker* tracker,
                          envelope::SchemaTable* schemas)
     : rows_max_(options.dead_letters_max),
       rows_per_second_(static_cast<double>(options.dead_letters_per_second)),
       tracker_(tracker),
       schemas_(schemas),
+      records_(options, schemas),
       destinations_(options),
-      allowance_(rows_per_second_) {
-  for (const envelope::OutboxOptions& outbox : options.outboxes) {
-    tables_.push_back(outbox.table.schema + "." + outbox.table.table);
-  }
-}
+      allowance_(rows_per_second_) {}
 
 void DeadLetters::Forget() {
   CHECK(sending_ != Sending::kOutstanding);
@@ -164,6 +167,9 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
     return Ask({.kind = keys_loaded_ ? Kind::kLoadRows : Kind::kLoad,
                 .seq = loaded_through_,
                 .from = loaded_from_});
+  }
+  if (sent_rows_.must_read(streamed_to_) && !(release_ && release_->sent())) {
+    return Ask({.kind = Kind::kReadSent, .position = sent_rows_.read_through().ToString()});
   }
   // In turns: neither may keep the other from going on.
   const std::optional<std::size_t> discard = NextDiscard();
@@ -347,6 +353,9 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
     case Kind::kLoadRows:
       OnRowsLoaded(reply);
       break;
+    case Kind::kReadSent:
+      sent_rows_.Add(std::move(reply.rows), reply.at_end);
+      break;
     case Kind::kDecision:
       looked_ = true;
       look_at_ = now.mono + kLookEvery;
@@ -409,7 +418,7 @@ std::optional<base::MonotonicTime> DeadLetters::NextDeadline() const {
   if (asked_) {
     return deadline;
   }
-  if (!loaded_ || NextDiscard() || ReleaseStep()) {
+  if (!loaded() || NextDiscard() || ReleaseStep()) {
     at(ask_at_);
   } else if (open_rows_ > 0 || !keys_.empty() || !looked_) {
     at(std::max(ask_at_, look_at_));

@@ -6,14 +6,13 @@
 //   out. While nothing is open there is none.
 // Thread: loop thread.   Lifetime: `tracker` must outlive it.
 // Limits: dead_letters_max open rows and dead_letters_per_second new ones; of the table, memory holds
-//   parked keys and KnownRows. One key is released at a time, one event of it is outstanding; a discard
+//   parked keys, KnownRows and SentRows. One key is released at a time, one event of it is outstanding; a discard
 //   waits for no release.
 // Source: docs/dead-letters.md.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -36,6 +35,8 @@
 #include "pipeline/known_rows.h"
 #include "pipeline/options.h"
 #include "pipeline/parked_key.h"
+#include "pipeline/row_records.h"
+#include "pipeline/sent_rows.h"
 
 namespace walpost::pipeline {
 
@@ -53,11 +54,9 @@ class DeadLetters {
   // More waiting to be written stop the line.
   static constexpr std::size_t kWaitingMax = 1'000;
   static constexpr std::size_t kInsertRowsMax = 100;
-  static constexpr std::size_t kInsertBytesMax = std::size_t{1} << 20U;
 
   using RowOf = std::function<base::DeadLetter(delivery::Sequence)>;
 
-  // `schemas` may be null where nothing is framed.
   DeadLetters(const PipelineOptions& options, const delivery::Tracker* tracker,
               envelope::SchemaTable* schemas = nullptr);
 
@@ -66,11 +65,13 @@ class DeadLetters {
   void Forget();
   void GiveUp();  // the tracker gave up everything that was to be written
 
-  // It is known which keys are parked, and which events have a row.
-  bool loaded() const { return loaded_; }
+  // What is read next may be taken: it is known which keys are parked, and which events have a row.
+  bool loaded() const { return loaded_ && !sent_rows_.must_read(streamed_to_); }
 
-  // It comes again, and has a row that waits or was discarded.
-  bool SettledByRow(const envelope::Position& position, std::string_view event_id);
+  // Where the stream is; the events of a transaction, in their order. `record` holds until the next call.
+  void Pass(const envelope::Position& place);
+  Repeat OnEvent(const envelope::Position& position, std::string_view event_id,
+                 envelope::Record* record);
 
   // The line need not wait for what is to be written, nor for decisions that make room.
   bool has_room() const;
@@ -86,13 +87,13 @@ class DeadLetters {
 
   bool full() const { return open_rows_ >= rows_max_; }
 
-  // One in `part` of what may be open is. Verbs stop at a half; messages, which any role may emit, before.
+  // One in `part` of what may be open is.
   bool Fills(std::uint64_t part) const;
 
   // No event behind the last that waits is to be offered before some are written.
   bool Crowded(delivery::Sequence next) const;
 
-  // Nothing is asked for until something is rejected: no connection is needed.
+  // No connection is needed.
   bool idle() const {
     return loaded_ && !asked_ && waiting_.empty() && keys_.empty() && !release_ &&
            discards_.empty() && open_rows_ == 0;
@@ -124,7 +125,6 @@ class DeadLetters {
   // The newest trouble with it, one line; empty = none since the last reply.
   const std::string& trouble() const { return trouble_; }
 
-  // Goes on with what waited for events on their way.
   void Tick(base::Now now);
 
   // --- Records that are sent again, through the sink of the events; as ProgressKeeper ---
@@ -149,7 +149,6 @@ class DeadLetters {
 
   std::optional<base::MonotonicTime> NextDeadline() const;
 
-  // Between two inputs.
   void CheckInvariants() const;
 
  private:
@@ -193,16 +192,14 @@ class DeadLetters {
   bool LetGo(const base::DeadLetter& of);
   void KeyIsDone();
   bool AwaitWritten();
-  void BeginAnew();
   void EndRelease();
-  std::uint32_t SourceOf(const std::string& source) const;
   void Drop();
 
   const std::size_t rows_max_;
   const double rows_per_second_;
   const delivery::Tracker* const tracker_;
   envelope::SchemaTable* const schemas_;
-  std::vector<std::string> tables_;  // of the outboxes, in their order
+  const RowRecords records_;
   const Destinations destinations_;
 
   absl::flat_hash_map<base::ParkedKeyId, ParkedKey> keys_;
@@ -212,6 +209,9 @@ class DeadLetters {
   bool discards_stalled_ = false;  // the last try failed: somebody may hold the rows
 
   KnownRows known_rows_;
+  SentRows sent_rows_;
+  std::vector<envelope::RecordHeader> repeated_headers_;
+  envelope::Position streamed_to_;  // of the stream: what is before has come
   bool loaded_ = true;
   bool keys_loaded_ = true;
   std::int64_t loaded_through_ = 0;

@@ -57,18 +57,23 @@ void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::
   waiting_.emplace(sequence, WaitingRow{id, follows});
 }
 
-// When its event comes again, it is sent again in its order.
+// When its event comes again, it is sent again in its order. Until its row is closed nothing is read.
 void DeadLetters::OnSent(const base::DeadLetter& row) {
   known_rows_.Remove(row);
-  const auto found = keys_.find(base::ParkedKeyIdOf(row.topic, row.key.value_or("")));
   absl::StatusOr<envelope::Position> at = envelope::Position::Parse(row.position);
-  if (at.ok() && found != keys_.end() && found->second.open_from) {
+  if (!at.ok()) {
+    return;
+  }
+  if (row.parked && *at >= streamed_to_) {
+    sent_rows_.ReadFrom(streamed_to_);
+  }
+  const auto found = keys_.find(base::ParkedKeyIdOf(row.topic, row.key.value_or("")));
+  if (found != keys_.end() && found->second.open_from) {
     ++at->ordinal;
     found->second.open_from = std::max(*found->second.open_from, *at);
   }
 }
 
-// Of a row that is open again, what it had sent comes again behind it: a release begins anew with it.
 void DeadLetters::OnAnswered(delivery::Sequence sequence, base::DeadLetterState state) {
   const auto found = waiting_.find(sequence);
   const std::optional<base::ParkedKeyId> id = found->second.key;
@@ -79,11 +84,7 @@ void DeadLetters::OnAnswered(delivery::Sequence sequence, base::DeadLetterState 
   }
   ParkedKey& parked = key->second;
   --parked.waiting;
-  parked.open = parked.open || state == base::DeadLetterState::kOpen ||
-                state == base::DeadLetterState::kOpenedAgain;
-  if (state == base::DeadLetterState::kOpenedAgain && release_ && release_->IsOf(*id)) {
-    BeginAnew();
-  }
+  parked.open = parked.open || state == base::DeadLetterState::kOpen;
   if (parked.open) {
     return;
   }

@@ -22,6 +22,12 @@ void DeadLetters::OnConnected(const base::SourceFacts& facts) {
   loaded_through_ = 0;
   loaded_from_ = std::max(facts.start_lsn, facts.confirmed_flush_lsn);
   known_rows_.Clear();
+  streamed_to_ = {facts.system_identifier, 0, loaded_from_, 0};
+  if (loaded_) {
+    sent_rows_.Clear();
+  } else {
+    sent_rows_.ReadFrom(streamed_to_);
+  }
   for (auto& [id, key] : keys_) {
     key.seen = false;
   }
@@ -31,8 +37,10 @@ void DeadLetters::OnKeysLoaded(const DeadLetterReply& reply) {
   for (const base::ParkedKey& each : reply.keys) {
     ParkedKey& key = Key(each.topic, each.key);
     key.open = key.seen = true;
-    const envelope::Position at =
-        envelope::Position::Parse(each.position).value_or(envelope::Position());
+    envelope::Position at = envelope::Position::Parse(each.position).value_or(envelope::Position());
+    if (at != envelope::Position() && at.system_identifier != facts_.system_identifier) {
+      at = {facts_.system_identifier, 0, base::Lsn(), 0};  // taken over: before all of this cluster
+    }
     if (!key.open_from || *key.open_from == envelope::Position() ||
         (at != envelope::Position() && at < *key.open_from)) {
       key.open_from = at;
@@ -64,17 +72,30 @@ void DeadLetters::OnRowsLoaded(const DeadLetterReply& reply) {
   }
 }
 
+void DeadLetters::Pass(const envelope::Position& place) {
+  streamed_to_ = place;
+  sent_rows_.Pass(place);
+}
+
 // Of what is released now, nothing is sent after its event was dropped here, and before an event that came
 // again before it.
-bool DeadLetters::SettledByRow(const envelope::Position& position, std::string_view event_id) {
-  if (!known_rows_.Has(position, event_id)) {
-    return false;
+Repeat DeadLetters::OnEvent(const envelope::Position& position, std::string_view event_id,
+                            envelope::Record* record) {
+  Pass(position);
+  ++streamed_to_.ordinal;
+  if (known_rows_.Has(position, event_id)) {
+    if (release_) {
+      release_->settled_below = tracker_->next_sequence();
+      release_->again = release_->again || sending_ == Sending::kOutstanding;
+    }
+    return Repeat::kSettled;
   }
-  if (release_) {
-    release_->settled_below = tracker_->next_sequence();
-    release_->again = release_->again || sending_ == Sending::kOutstanding;
+  const base::DeadLetter* const sent = sent_rows_.Find(position, event_id);
+  if (sent == nullptr || !RowRecords::HasRecord(*sent) || !destinations_.Check(sent->topic).ok()) {
+    return Repeat::kNone;
   }
-  return true;
+  *record = records_.Of(*sent, sent->topic, &repeated_headers_);
+  return Repeat::kSent;
 }
 
 // The row of an event is the only trace of it. A server that lost the row and has the event would not

@@ -7,7 +7,6 @@
 #include "absl/strings/str_format.h"
 #include "envelope/dead_letter.h"
 #include "envelope/position.h"
-#include "outbox/message_mapper.h"
 #include "pipeline/dead_letters.h"
 
 namespace walpost::pipeline {
@@ -194,12 +193,12 @@ void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
 
 void DeadLetters::Send() {
   const DeadLetter& next = release_->rows.front();
-  if (next.truncated_bytes || next.reason == envelope::kMessageMalformed) {
-    Fail("it has no record that could be sent: discard it by its id, then retry, and emit it anew");
-    return;
-  }
   if (const auto need = envelope::ParseNeed(next.schema); !next.schema.empty() && !need.ok()) {
     Fail(std::string(need.status().message()));
+    return;
+  }
+  if (!RowRecords::HasRecord(next)) {
+    Fail("it has no record that could be sent: discard it by its id, then retry, and emit it anew");
     return;
   }
   const std::string& topic = next.send_to.empty() ? next.topic : next.send_to;
@@ -217,41 +216,19 @@ void DeadLetters::Fail(const std::string& why) {
   release_->phase = Release::Phase::kClosing;
 }
 
-// What is sent are the event's own bytes; a schema it needs is looked up as for any other record.
 void DeadLetters::Prepare(const DeadLetter& row, const std::string& topic) {
   release_->phase = Release::Phase::kSending;
-  record_ = envelope::Record();
-  record_.topic = topic;
-  if (row.key) {
-    record_.key = *row.key;
-  }
-  if (row.value) {
-    record_.value = *row.value;
-  }
-  headers_ = envelope::RedeliveryHeaders(row, "dlq-retry");
-  record_.headers = headers_;
-  record_.partition = row.send_to.empty() ? row.partition : -1;  // another topic has others
-  record_.timestamp_ms = row.event_time_ms;
-  if (!row.schema.empty() && row.value) {
-    envelope::SchemaNeed need = *envelope::ParseNeed(row.schema);
-    need.source = SourceOf(row.source);
+  record_ = records_.Of(row, topic, &headers_);
+  if (record_.schema != 0) {
+    const envelope::SchemaTable::Ref schema = record_.schema;
     record_ = WithRoom(record_, &arena_);
-    record_.schema = schemas_->RefOf(need);
-    schemas_->Forget(record_.schema);  // an operator asks, so it may have been put right
+    record_.schema = schema;
+    schemas_->Forget(schema);  // an operator asks, so it may have been put right
   }
   ++sequence_;
   sending_ = Sending::kWaiting;
   needs_answer_ = rejected_ = false;
   retry_at_ = base::MonotonicTime();
-}
-
-std::uint32_t DeadLetters::SourceOf(const std::string& source) const {
-  if (outbox::IsMessageLabel(source)) {
-    return static_cast<std::uint32_t>(tables_.size());
-  }
-  const auto found = std::find(tables_.begin(), tables_.end(), source);
-  return found == tables_.end() ? envelope::SchemaNeed::kNoSource
-                                : static_cast<std::uint32_t>(found - tables_.begin());
 }
 
 const envelope::Record* DeadLetters::waiting(base::Now now) const {
@@ -270,7 +247,7 @@ void DeadLetters::OnAccepted() {
 
 void DeadLetters::OnAcknowledged() {
   CHECK(sending_ == Sending::kOutstanding);
-  if (release_->again || release_->begins_anew) {
+  if (release_->again) {
     OnLost();
     needs_answer_ = false;
     ++sequence_;
@@ -289,10 +266,6 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
   release_->phase = Release::Phase::kLooking;
   release_->lost = true;
   release_->again = false;
-  if (release_->begins_anew) {
-    BeginAnew();
-    return;
-  }
   if (!alone) {
     return;
   }
@@ -314,20 +287,7 @@ void DeadLetters::OnLost() {
     release_->again = false;
     recalled_ = false;
     needs_answer_ = true;  // a pipelined producer dies of a rejected record before its report is in
-    if (release_->begins_anew) {
-      BeginAnew();
-    }
   }
-}
-
-// The decision stands in the table.
-void DeadLetters::BeginAnew() {
-  if (sending_ == Sending::kOutstanding) {
-    release_->begins_anew = true;
-    return;
-  }
-  Drop();
-  EndRelease();
 }
 
 void DeadLetters::EndRelease() { release_.reset(); }

@@ -217,6 +217,7 @@ std::optional<Halt> Intake::On(const pgoutput::Begin& begin) {
   announced_root_ = nullptr;
   announced_last_ = 0;
   transaction_.events = 0;
+  undeliverables_->dead_letters()->Pass(PositionOf(0));
   tracker_->BeginTransaction(begin.commit_lsn);
   must_look_ = !facts_.KnowsTimelineUpTo(base::Lsn(begin.commit_lsn.value() + 1));
   return std::nullopt;

@@ -167,7 +167,8 @@ class Intake {
   std::optional<Halt> TakeMessage(const pgoutput::LogicalMessage& message, std::uint32_t ordinal,
                                   std::uint32_t table);
   std::optional<Halt> CheckUnknown(const base::Since& since, std::uint32_t ordinal);
-  bool SettledByRow(const outbox::Event& event, std::uint32_t ordinal);
+  void AddToTracker(const envelope::Record& record, std::uint32_t ordinal, std::uint32_t table);
+  bool TakeRepeat(const outbox::Event& event, std::uint32_t ordinal, std::uint32_t table);
   envelope::Position PositionOf(std::uint32_t ordinal) const;
   absl::Status Add(const outbox::Event& event, envelope::Encoder* encoder, std::uint32_t ordinal,
                    std::uint32_t table);

@@ -31,7 +31,7 @@ std::optional<Halt> Intake::TakeRow(Outbox* outbox, const pgoutput::Insert& inse
     return Halt{base::HaltReason::kProtocolError,
                 absl::StrFormat("%s (%s)", std::string(status.message()), Place(ordinal))};
   }
-  if (SettledByRow(event, ordinal)) {
+  if (TakeRepeat(event, ordinal, table)) {
     return std::nullopt;
   }
   if (status.ok() && size.ok()) {
@@ -57,7 +57,7 @@ std::optional<Halt> Intake::TakeMessage(const pgoutput::LogicalMessage& message,
   const absl::Status size = CheckSize(payload_.size());
   absl::Status status = size;
   status.Update(messages_->mapper.Map(message.prefix, message.content, &event));
-  if (SettledByRow(event, ordinal)) {
+  if (TakeRepeat(event, ordinal, table)) {
     return std::nullopt;
   }
   if (status.ok()) {
@@ -93,13 +93,24 @@ std::optional<Halt> Intake::CheckUnknown(const base::Since& since, std::uint32_t
       complete_lsn_.ToString(), Place(ordinal)));
 }
 
-// It comes again, and has a row that waits or was discarded.
-bool Intake::SettledByRow(const outbox::Event& event, std::uint32_t ordinal) {
-  if (!undeliverables_->SettledByRow(PositionOf(ordinal), event.id)) {
-    return false;
+// It comes again, and there is a row of it.
+bool Intake::TakeRepeat(const outbox::Event& event, std::uint32_t ordinal, std::uint32_t table) {
+  envelope::Record record;
+  switch (undeliverables_->dead_letters()->OnEvent(PositionOf(ordinal), event.id, &record)) {
+    case Repeat::kNone:
+      return false;
+    case Repeat::kSettled:
+      ++counters_->events_repeated;
+      break;
+    case Repeat::kSent: {
+      const envelope::SchemaTable::Ref schema = record.schema;
+      record = WithRoom(record, tracker_->arena());
+      record.schema = schema;
+      AddToTracker(record, ordinal, table);
+      break;
+    }
   }
   Taken(ordinal);
-  ++counters_->events_repeated;
   return true;
 }
 
@@ -112,11 +123,16 @@ absl::Status Intake::Add(const outbox::Event& event, envelope::Encoder* encoder,
   envelope::Record record;
   RETURN_IF_ERROR(
       encoder->Encode(event, PositionOf(ordinal), transaction_.info, tracker_->arena(), &record));
-  tracker_->Add(record, ordinal, transaction_.info.commit_time, table);
+  AddToTracker(record, ordinal, table);
   Taken(ordinal);
+  return absl::OkStatus();
+}
+
+void Intake::AddToTracker(const envelope::Record& record, std::uint32_t ordinal,
+                          std::uint32_t table) {
+  tracker_->Add(record, ordinal, transaction_.info.commit_time, table);
   ++counters_->events_received;
   ++counters_->received_by_table[table].second;
-  return absl::OkStatus();
 }
 
 // A bytea that comes as text, in hex form, counts as in its binary form.

@@ -69,9 +69,7 @@ class Undeliverables {
   std::optional<Halt> Decide(delivery::Sequence sequence, const delivery::Failure& failure,
                              std::uint32_t attempts);
 
-  bool SettledByRow(const envelope::Position& position, std::string_view event_id) {
-    return dead_letters_->SettledByRow(position, event_id);
-  }
+  DeadLetters* dead_letters() const { return dead_letters_; }
 
   // It said nothing about the event itself, which is tried once more.
   void Retry(delivery::Sequence sequence, const delivery::Failure& failure, std::uint32_t attempts);

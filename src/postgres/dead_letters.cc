@@ -25,13 +25,15 @@ constexpr const char* kRecordBytes =
 
 // The rows of `which`, as many as are about kReadBytesMax: first a running sum of what they hold, without
 // the record where it is not read. The headers may be the most of it.
-std::string Piece(const std::string& which, std::size_t limit, bool whole) {
+std::string Piece(const std::string& which, std::size_t limit, bool whole,
+                  const std::string& order = "seq") {
   return absl::StrFormat(
-      "WHERE seq IN (SELECT seq FROM (SELECT seq, sum(bytes) OVER (ORDER BY seq) - bytes AS before "
-      "FROM (SELECT seq, %s%s AS "
-      "bytes FROM walpost.dead_letters WHERE %s ORDER BY seq LIMIT %u) AS sized) AS next WHERE "
-      "before < %u) ORDER BY seq",
-      kBytesWithoutRecord, whole ? kRecordBytes : "", which, limit, DeadLetterTable::kReadBytesMax);
+      "WHERE seq IN (SELECT seq FROM (SELECT seq, sum(bytes) OVER (ORDER BY n) - bytes AS before "
+      "FROM (SELECT seq, row_number() OVER (ORDER BY %s) AS n, %s%s AS bytes FROM "
+      "walpost.dead_letters WHERE %s ORDER BY %s LIMIT %u) AS sized) AS next WHERE before < %u) "
+      "ORDER BY %s",
+      order, kBytesWithoutRecord, whole ? kRecordBytes : "", which, order, limit,
+      DeadLetterTable::kReadBytesMax, order);
 }
 
 // `here`: identifier, database and, of a primary, timeline in hexadecimal.
@@ -176,10 +178,10 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRowsFrom(base::Lsn 
   ASSIGN_OR_RETURN(
       const std::vector<Row> found,
       Query(absl::StrFormat("SELECT seq, position, left(event_id, %u) FROM walpost.dead_letters "
-                            "WHERE %s AND %s AND (closed_at IS NULL OR decision = 'discard') AND "
-                            "(%s, seq) > ($2, $3::bigint) ORDER BY %s, seq LIMIT %u",
-                            DeadLetter::kTextBytesMax, kOurs, kStreamed, kCommitLsn, kCommitLsn,
-                            kKeysAtATime),
+                            "WHERE %s AND %s AND NOT (%s) AND (%s, seq) > ($2, $3::bigint) ORDER "
+                            "BY %s, seq LIMIT %u",
+                            DeadLetter::kTextBytesMax, kOurs, kStreamed, kParkedAndSent, kCommitLsn,
+                            kCommitLsn, kKeysAtATime),
             {pipeline_, CommitLsnText(from), std::to_string(after)}));
   std::vector<DeadLetter> rows;
   for (const Row& row : found) {
@@ -189,6 +191,17 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRowsFrom(base::Lsn 
     read.event_id = row.at(2).value_or("");
   }
   return rows;
+}
+
+absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadSent(const std::string& after,
+                                                                  std::size_t limit) {
+  const std::string order = absl::StrFormat("%s, position COLLATE \"C\"", kCommitLsn);
+  return Select(
+      Piece(absl::StrFormat("%s AND %s AND %s AND left(position, 16) = left($2, 16) AND (%s) > "
+                            "(substr($2, 27, 16) COLLATE \"C\", $2 COLLATE \"C\")",
+                            kOurs, kStreamed, kParkedAndSent, order),
+            limit, /*whole=*/true, order),
+      {pipeline_, after}, /*whole=*/true);
 }
 
 absl::StatusOr<std::uint64_t> DeadLetterTable::CountOpen() {

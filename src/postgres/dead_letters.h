@@ -73,9 +73,13 @@ class DeadLetterTable {
   absl::StatusOr<Written> CountWritten();
   // The next open rows of parked keys behind `after`, about kReadBytesMax; none = these were all.
   absl::StatusOr<std::vector<base::ParkedKey>> ReadParked(std::int64_t after);
-  // The next rows that wait or were discarded, and whose event commits at `from` and their number is behind
-  // `after`, or commits later: seq, position, event_id, in this order. None = these were all.
+  // The next rows, but those of ReadSent, whose event commits at `from` and their number is behind `after`,
+  // or commits later: seq, position, event_id, in this order. None = these were all.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadRowsFrom(base::Lsn from, std::int64_t after);
+  // The next rows that were parked and sent, behind this position, whole, about kReadBytesMax. None = these
+  // were all.
+  absl::StatusOr<std::vector<base::DeadLetter>> ReadSent(const std::string& after,
+                                                         std::size_t limit);
   absl::StatusOr<std::uint64_t> CountOpen();
   absl::StatusOr<std::uint64_t> CountForeign();
   // The oldest decision that `run` has to carry out, without the record.
@@ -131,7 +135,6 @@ class DeadLetterTable {
   bool LacksCharacter() const;  // why the last statement failed
   absl::StatusOr<bool> DiscardKey(const std::string& topic, const std::string& key,
                                   std::int64_t after);
-  absl::StatusOr<bool> OpenAgain(const std::string& seq);
   absl::StatusOr<std::uint64_t> InsertOneByOne(const std::vector<base::DeadLetter>& rows);
   absl::StatusOr<std::uint64_t> Write(const std::vector<base::DeadLetter>& rows);
   absl::StatusOr<std::uint64_t> InsertAs(const std::vector<base::DeadLetter>& rows, bool ascii);

@@ -14,7 +14,7 @@ using base::DeadLetterState;
 
 namespace {
 
-// `there`: position, id, whether it is open, whether it is parked, its number where it was sent. What a verb sends beside the stream has no
+// `there`: position, id, whether it is open, whether it is parked. What a verb sends beside the stream has no
 // position, and is a row of its own.
 DeadLetterState StateOf(const DeadLetter& row, const Row* there) {
   if (row.position.empty()) {
@@ -123,9 +123,8 @@ absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
     positions.push_back(row.position);
   }
   ASSIGN_OR_RETURN(
-      std::vector<Row> there,
-      Query("SELECT position, event_id, closed_at IS NULL, parked, CASE WHEN parked AND decision = "
-            "'retry' AND closed_at IS NOT NULL THEN seq END FROM walpost.dead_letters WHERE "
+      const std::vector<Row> there,
+      Query("SELECT position, event_id, closed_at IS NULL, parked FROM walpost.dead_letters WHERE "
             "pipeline = $1 AND position = ANY ($2::text[])",
             {pipeline_, Array(positions)}));
   for (const DeadLetter& row : rows) {
@@ -135,25 +134,9 @@ absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
     const auto found = std::find_if(there.begin(), there.end(), [&](const Row& each) {
       return each.at(0) == row.position && (each.at(1) == id(false) || each.at(1) == id(true));
     });
-    if (found != there.end() && found->at(4) && row.parked) {
-      ASSIGN_OR_RETURN(const bool opened, OpenAgain(*found->at(4)));
-      inserted.states.push_back(opened ? DeadLetterState::kOpenedAgain : DeadLetterState::kClosed);
-      continue;
-    }
     inserted.states.push_back(StateOf(row, found == there.end() ? nullptr : &*found));
   }
   return inserted;
-}
-
-// What was sent before it was sent again, so it is sent again as well. The stream cannot, but the row can.
-absl::StatusOr<bool> DeadLetterTable::OpenAgain(const std::string& seq) {
-  ASSIGN_OR_RETURN(
-      const std::vector<Row> opened,
-      Query(absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = NULL WHERE %s AND seq = "
-                            "$2::bigint AND decision = 'retry' RETURNING 1",
-                            kOurs),
-            {pipeline_, seq}));
-  return !opened.empty();
 }
 
 absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(const DeadLetter& row) {

@@ -101,6 +101,11 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       reply->at_end = reply->rows.empty();
       break;
     }
+    case Kind::kReadSent: {
+      ASSIGN_OR_RETURN(reply->rows, table_->ReadSent(request.position, kRowsAtATime));
+      reply->at_end = reply->rows.empty();
+      break;
+    }
     case Kind::kDecision: {
       const auto key = request.of_key ? std::optional(request.key) : std::nullopt;
       ASSIGN_OR_RETURN(std::optional<base::DeadLetter> decision,

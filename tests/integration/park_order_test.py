@@ -88,13 +88,50 @@ def test_event_from_before_the_parked_ones_comes_again_before_them(make_pipeline
     assert types(p) == ["e0", "e0", "e1", "e2", "e3"]
 
 
-def test_event_that_was_sent_from_its_row_and_cannot_come_again_is_sent_from_it_again(make_pipeline, kafka):
-    p = held_back(make_pipeline, kafka)
+def retry(p):
     correct(p)
     p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s")
-    assert types(p) == ["e0", "e1"]
-    restart(p)  # the stream brings it as it was written
+
+
+def test_event_that_was_sent_from_its_row_comes_again_as_the_row_has_it(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka)
+    retry(p)
     insert(p, "e2")
-    servers.wait_for(lambda: "e2" in types(p), 60, "what comes again, and a new one")
+    insert(p, "e3", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 1 and types(p) == ["e0", "e1", "e2"], 60, "the second row")
+    restart(p)  # the stream brings "e1" as it was written
+    servers.wait_for(lambda: len(types(p)) >= 6, 60, "what comes again")
+    assert open_rows(p) == 1, "nobody decided about it"
+    retry(p)
+    assert types(p) == ["e0", "e1", "e2", "e0", "e1", "e2", "e3"]
+    restart(p)
+    insert(p, "e4")
+    servers.wait_for(lambda: "e4" in types(p), 60, "a new one")
+    assert types(p)[7:] == ["e0", "e1", "e2", "e3", "e4"]
+    assert not open_rows(p)
+
+
+def test_policy_that_halts_does_not_halt_on_what_was_sent(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka)
+    retry(p)
+    p.walpost.stop()
+    p.walpost = p.another(config={"delivery": {"on_undeliverable": "halt", "unknown_topic_wait": "10min", "shutdown_timeout": "1s"}})
+    p.walpost.start()
+    insert(p, "e2")
+    servers.wait_for(lambda: "e2" in types(p), 60, "a new one")
     assert types(p) == ["e0", "e1", "e0", "e1", "e2"]
+
+
+def test_event_that_comes_again_while_its_row_cannot_be_closed_waits_for_that(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka)
+    p.walpost.stop()
+    correct(p)
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "0s", check=False)
+    with p.connected(autocommit=False) as cursor:
+        cursor.execute("SELECT FROM walpost.dead_letters FOR UPDATE")
+        p.walpost.start()
+        servers.wait_for(lambda: "e1" in types(p), 60, "the record of the row")
+    insert(p, "e2")
+    servers.wait_for(lambda: "e2" in types(p), 60, "a new one")
+    assert types(p)[-3:] == ["e0", "e1", "e2"]
     assert not open_rows(p)

@@ -532,7 +532,7 @@ def test_open_dead_letters_are_taken_over_on_a_new_cluster(make_pipeline, kafka)
     assert len(parked) == 5
     p.execute("DELETE FROM outbox.events WHERE id::text = ANY (%s)", parked)
     discarded = stored(p)
-    p.execute("UPDATE walpost.dead_letters SET system_identifier = 1")
+    p.execute("UPDATE walpost.dead_letters SET system_identifier = 1, position = 'ffffffffffffffff' || substr(position, 17)")
     p.execute("UPDATE walpost.pipeline SET system_identifier = 1")
     lose_slot(p)
     made = recreate(p)

@@ -19,6 +19,8 @@ bool IsOfKey(const DeadLetter& row, const std::string& topic, const std::string&
   return !row.closed && row.parked && row.topic == topic && row.key == key;
 }
 
+bool IsParkedAndSent(const DeadLetter& row) { return row.parked && row.closed && !row.discard(); }
+
 bool CommitsFrom(const DeadLetter& row, base::Lsn from) {
   const auto position = envelope::Position::Parse(row.position);
   return position.ok() && position->commit_lsn >= from;
@@ -59,13 +61,7 @@ void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
     const auto there = std::find_if(rows_.begin(), rows_.end(), [&](const DeadLetter& each) {
       return each.position == row.position && each.event_id == row.event_id;
     });
-    if (there != rows_.end() && there->closed && there->retry() && there->parked && row.parked) {
-      there->closed = false;
-      ++open_rows_;
-      decided_.push_back(there->seq);
-      judge_->OnOpenedAgain(*there);
-      reply->states.push_back(base::DeadLetterState::kOpenedAgain);
-    } else if (there != rows_.end()) {
+    if (there != rows_.end()) {
       const bool open = !there->closed && (!row.parked || there->parked);
       reply->states.push_back(open ? base::DeadLetterState::kOpen : base::DeadLetterState::kClosed);
     } else if (request.only_known.at(i)) {
@@ -111,8 +107,7 @@ void DeadLetterTable::LoadRows(const pipeline::DeadLetterRequest& request,
                                pipeline::DeadLetterReply* reply) {
   std::map<std::pair<base::Lsn, std::int64_t>, const DeadLetter*> wanted;
   for (const DeadLetter& row : rows_) {
-    if (const auto at = envelope::Position::Parse(row.position);
-        at.ok() && (!row.closed || row.discard())) {
+    if (const auto at = envelope::Position::Parse(row.position); at.ok() && !IsParkedAndSent(row)) {
       wanted.emplace(std::pair(at->commit_lsn, row.seq), &row);
     }
   }
@@ -121,6 +116,24 @@ void DeadLetterTable::LoadRows(const pipeline::DeadLetterRequest& request,
   for (; next != wanted.end() && left > 0; ++next, --left) {
     reply->rows.push_back(*next->second);
     judge_->OnKnown(*next->second);
+  }
+  reply->at_end = next == wanted.end();
+}
+
+void DeadLetterTable::ReadSent(const pipeline::DeadLetterRequest& request,
+                               pipeline::DeadLetterReply* reply) {
+  std::map<std::pair<base::Lsn, std::string>, const DeadLetter*> wanted;
+  for (const DeadLetter& row : rows_) {
+    if (IsParkedAndSent(row)) {
+      wanted.emplace(std::pair(envelope::Position::Parse(row.position)->commit_lsn, row.position),
+                     &row);
+    }
+  }
+  const base::Lsn from = envelope::Position::Parse(request.position)->commit_lsn;
+  auto next = wanted.upper_bound({from, request.position});
+  for (std::uint64_t left = random_.Chance(500) ? UINT64_MAX : random_.Between(1, 4);
+       next != wanted.end() && left > 0; ++next, --left) {
+    reply->rows.push_back(*next->second);
   }
   reply->at_end = next == wanted.end();
 }
@@ -198,6 +211,9 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
     }
     case Kind::kLoadRows:
       LoadRows(request, &reply);
+      break;
+    case Kind::kReadSent:
+      ReadSent(request, &reply);
       break;
     case Kind::kDecision:
       if (const std::int64_t seq = NextDecision(request); seq != 0) {

@@ -43,6 +43,7 @@ class DeadLetterTable {
   std::vector<base::DeadLetter>::iterator Find(std::int64_t seq);
   void Insert(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
   void Read(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
+  void ReadSent(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
   void LoadRows(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
   void Close(base::DeadLetter* row);
   std::int64_t NextDecision(const pipeline::DeadLetterRequest& request);

@@ -86,7 +86,11 @@ Identity Judge::Identify(const envelope::Record& record) {
   what.event = Find(HeaderOf(record, "id"));
   const Event& event = server_->events()[what.event];
   const bool again = !HeaderOf(record, "walpost-redelivery").empty();
-  what.kind = again ? Identity::Kind::kAgain : Identity::Kind::kEvent;
+  // A row that was sent has its event sent as it has it.
+  const bool released = again && open_.contains(what.event);
+  Require(released || !again || states_[what.event].sent_from_row,
+          "event %s is sent again, but it has no row", event.id);
+  what.kind = released ? Identity::Kind::kAgain : Identity::Kind::kEvent;
   const std::string_view other = again ? "walpost-position" : "walpost-original-position";
   Require(HeaderOf(record, other).empty(), "event %s has %s", event.id, std::string(other));
   const std::string_view position =

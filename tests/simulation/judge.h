@@ -98,7 +98,6 @@ class Judge {
   void OnRowDelivered(const base::DeadLetter& row);
   void OnRowClosed(const base::DeadLetter& row);
   void OnRowSent(const base::DeadLetter& row);
-  void OnOpenedAgain(const base::DeadLetter& row);
   void OnLookedAgain(const base::DeadLetter& row);
   void OnRetryFailed(const base::DeadLetter& row, const std::string& detail);
 

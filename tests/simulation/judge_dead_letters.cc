@@ -77,6 +77,10 @@ void Judge::OnInsertAsked(const DeadLetter& row) {
     return;
   }
   const bool follows = row.reason == "key_parked";
+  // Kafka had taken it, and rejects it now: it comes no more, or stands behind the others.
+  if (visible_[index] && !follows) {
+    taken_and_rejected_[event.lane] = true;
+  }
   Require(MayBeRejected(index) || (follows && lane_parked_[event.lane]),
           "event %s is parked, but nothing rejected it (%s)", event.id, row.reason);
   lane_parked_[event.lane] = true;
@@ -101,10 +105,6 @@ void Judge::OnRow(const DeadLetter& row) {
   State& state = states_[index];
   state.in_table = state.has_row = true;
   CheckParkedInOrder(row, index);
-  // Kafka had taken it, and rejects it now: it stands behind the others.
-  if (visible_[index] && row.reason != "key_parked") {
-    taken_and_rejected_[server_->events()[index].lane] = true;
-  }
   open_.insert(index);
   if (row.parked) {
     state.parked = true;
@@ -120,7 +120,8 @@ void Judge::OnKnown(const DeadLetter& row) {
   reported_epoch_[index] = epoch_;
   reported_ever_[index] = true;
   State& state = states_[index];
-  state.sent_from_row = state.sent_from_row && state.sent_epoch == epoch_;
+  state.sent_from_row =
+      state.sent_from_row && (state.sent_epoch == epoch_ || !open_.contains(index));
 }
 
 // What is decided about it counts until it is submitted: then it has to be looked at again.
@@ -163,17 +164,6 @@ void Judge::OnRowClosed(const DeadLetter& row) {
 void Judge::OnRowSent(const DeadLetter& row) {
   State& state = states_[Find(row.event_id)];
   state.has_row = false;
-}
-
-void Judge::OnOpenedAgain(const DeadLetter& row) {
-  const std::uint64_t index = Find(row.event_id);
-  State& state = states_[index];
-  Require(state.sent_from_row, "the row of event %s is open again, but it was not sent",
-          row.event_id);
-  state.has_row = true;
-  state.sent_from_row = false;
-  open_.insert(index);
-  parked_[server_->events()[index].lane].insert(index);
 }
 
 void Judge::OnRetryFailed(const DeadLetter& row, const std::string& detail) {

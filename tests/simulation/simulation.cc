@@ -68,7 +68,10 @@ void Simulation::Run() {
     World();
     Turn();
   }
-  judge_.CheckNewest();
+  // What a process that is gone wrote of its progress may arrive when another has begun to repeat.
+  if (!kafka_.late_progress()) {
+    judge_.CheckNewest();
+  }
 }
 
 bool Simulation::Settled() {

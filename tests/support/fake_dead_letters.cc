@@ -15,6 +15,8 @@ bool IsOfKey(const DeadLetter& row, const std::string& topic, const std::string&
   return !row.closed && row.parked && row.topic == topic && row.key == key;
 }
 
+bool IsParkedAndSent(const DeadLetter& row) { return row.parked && row.closed && !row.discard(); }
+
 }  // namespace
 
 pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRequest& request) {
@@ -33,10 +35,7 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
         const auto there = std::find_if(rows.begin(), rows.end(), [&](const DeadLetter& each) {
           return each.position == row.position && each.event_id == row.event_id;
         });
-        if (there != rows.end() && there->closed && there->retry() && there->parked && row.parked) {
-          there->closed = false;
-          reply.states.push_back(base::DeadLetterState::kOpenedAgain);
-        } else if (there != rows.end()) {
+        if (there != rows.end()) {
           const bool open = !there->closed && (!row.parked || there->parked);
           reply.states.push_back(open ? base::DeadLetterState::kOpen
                                       : base::DeadLetterState::kClosed);
@@ -72,9 +71,16 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
     case Kind::kLoadRows:
       for (const DeadLetter& row : rows) {
         const auto position = envelope::Position::Parse(row.position);
-        const bool counts = !row.closed || row.discard();
-        if (counts && position.ok() &&
+        if (!IsParkedAndSent(row) && position.ok() &&
             std::pair(position->commit_lsn, row.seq) > std::pair(request.from, request.seq)) {
+          reply.rows.push_back(row);
+        }
+      }
+      reply.at_end = true;
+      break;
+    case Kind::kReadSent:
+      for (const DeadLetter& row : rows) {
+        if (IsParkedAndSent(row) && row.position > request.position) {
           reply.rows.push_back(row);
         }
       }

@@ -121,17 +121,43 @@ TEST_F(KnownRowsPipelineTest, EventThatWasSentFromItsRowIsSentAgainInItsOrder) {
   EXPECT_THAT(Visible('a'), ElementsAre("a0", "a1", "a0", "a1", "a2"));
 }
 
-TEST_F(KnownRowsPipelineTest, EventThatWasSentFromItsRowAndIsRejectedAgainIsSentFromItAgain) {
+TEST_F(KnownRowsPipelineTest, EventThatWasSentFromItsRowIsSentAsTheRowHasIt) {
   HoldBack(OnUndeliverable::kPark);
   RetryA();
   Look();
   Run();
-  RejectA1();
-  AllComesAgain(OnUndeliverable::kPark);
-  Look();
+  Restart();
+  options_.on_undeliverable = OnUndeliverable::kHalt;
+  Connect();
+  SendPayload(Begin(100));
+  SendPayload(EventBytes("c1", "c", "returns"));
+  SendPayload(Commit(100));
+  Transaction(150, {"a0"});
+  SendPayload(Begin(200));
+  SendPayload(EventBytes({testing::TextColumn("a1"), testing::TextColumn("a"),
+                          testing::TextColumn("orders"), testing::NullColumn(),
+                          testing::BinaryColumn("becomes no record")}));
+  SendPayload(Commit(200));
+  Transaction(300, {"a2"});
   Run();
   EXPECT_THAT(Visible('a'), ElementsAre("a0", "a1", "a0", "a1", "a2"));
-  EXPECT_EQ(pipeline().parked_keys(), 0U);
+  EXPECT_EQ(MarkOf('a', 3), "dlq-retry");
+}
+
+TEST_F(KnownRowsPipelineTest, RowThatIsSentBeforeItsEventComesAgainIsReadBeforeAnythingElse) {
+  HoldBack(OnUndeliverable::kPark);
+  Restart();
+  Connect();
+  SendPayload(Begin(100));
+  SendPayload(EventBytes("c1", "c", "returns"));
+  SendPayload(Commit(100));
+  RetryA();
+  Look();
+  Run();
+  Transaction(150, {"a0"});
+  Transaction(200, {"a1"});
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a1", "a0", "a1"));
 }
 
 TEST_F(KnownRowsPipelineTest,
@@ -217,6 +243,11 @@ TEST_F(KnownRowsPipelineTest, NothingIsReadBeforeTheRowsAreKnown) {
   ASSERT_TRUE(rest);
   EXPECT_EQ(rest->seq, 9);
   pipeline().OnDeadLetterReply({.id = rest->id, .status = {}, .at_end = true}, now_);
+  EXPECT_FALSE(pipeline().want_frame());
+  const auto sent = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(sent->kind, DeadLetterRequest::Kind::kReadSent);
+  pipeline().OnDeadLetterReply({.id = sent->id, .status = {}, .at_end = true}, now_);
   EXPECT_TRUE(pipeline().want_frame());
 }
 

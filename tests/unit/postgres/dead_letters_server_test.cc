@@ -149,15 +149,6 @@ TEST_F(DeadLettersServerTest, ARepeatOfADiscardedRowIsNotOpen) {
   EXPECT_THAT(PositionsOf("a"), ElementsAre("p3"));
 }
 
-TEST_F(DeadLettersServerTest, ARepeatOfAParkedRowThatWasSentOpensItAgain) {
-  InsertOk({RowAt("p1", "a", true)});
-  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kRetry, true, "").ok());
-  ASSERT_TRUE(*table_->Delivered(1, /*keep=*/true));
-  const auto again = table_->Insert({RowAt("p1", "a", true)});
-  EXPECT_EQ(again->states.at(0), base::DeadLetterState::kOpenedAgain);
-  EXPECT_EQ(table_->NextDecision()->value().seq, 1) << "it is still decided";
-}
-
 TEST_F(DeadLettersServerTest, DiscardOfAKeyLeavesTheRowsThatCameLater) {
   InsertOk({RowAt("p1", "a", true)});
   ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, /*of_key=*/true, "").ok());
@@ -250,6 +241,10 @@ TEST_F(DeadLettersServerTest, RowsThatWaitOrWereDiscardedAreReadWhereTheirEventC
   EXPECT_THAT(*table_->ReadRowsFrom(base::Lsn(0x1000), 3), SizeIs(1)) << "in the order of commits";
   EXPECT_THAT(*table_->ReadRowsFrom(base::Lsn(0x1000a), 2), IsEmpty());
   EXPECT_THAT(*Open("billing").ReadRowsFrom(base::Lsn(0), 0), IsEmpty());
+  const auto sent = table_->ReadSent(at(0x1000), 100);
+  ASSERT_THAT(*sent, SizeIs(1));
+  EXPECT_EQ(sent->at(0).value, RowAt(at(0x2000), "c", true).value);
+  EXPECT_THAT(*table_->ReadSent(at(0x2000), 100), IsEmpty());
 }
 
 TEST_F(DeadLettersServerTest, OtherPipelinesAreNoConcern) {
