@@ -279,12 +279,6 @@ BUGS = [
     ("pipeline/dead_letters_release.cc",
      "  if (!RowRecords::HasRecord(next)) {",
      "  if (!RowRecords::HasRecord(next) && !BUG(truncated_sent)) {"),
-    ("pipeline/dead_letters_keys.cc",
-     "  if (row.parked && *at >= streamed_to_) {",
-     "  if (row.parked && *at >= streamed_to_ && !BUG(sent_row_not_read)) {"),
-    ("pipeline/dead_letters_load.cc",
-     "  if (sent == nullptr ||",
-     "  if (sent == nullptr || BUG(sent_again_as_it_comes) ||"),
     ("pipeline/dead_letters_release.cc",
      "    Drop();\n    Fail(failure.detail);",
      "    if (BUG(rejected_retry_passed)) { OnLost(); sending_ = Sending::kOutstanding; OnAcknowledged(); return; }\n"
