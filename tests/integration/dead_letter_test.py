@@ -435,5 +435,5 @@ def test_event_that_is_a_dead_letter_is_not_sent_by_the_stream_when_it_comes_aga
     p.walpost.start()
     p.insert(5, 6, keys=1)
     servers.wait_for(lambda: len({record.id for record in p.records()} - {large}) == 5, 60, "the newest events")
-    assert [record.id for record in p.records()].count(large) == (2 if decision == "retry" else 0), "what was sent comes again in its order"
+    assert [record.id for record in p.records()].count(large) == before, "its key was not parked, so it has no order"
     assert open_rows(p) == (0 if decision else 1)
