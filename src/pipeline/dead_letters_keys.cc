@@ -61,8 +61,8 @@ void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::
 void DeadLetters::OnSent(const base::DeadLetter& row) {
   known_rows_.Remove(row);
   absl::StatusOr<envelope::Position> at = envelope::Position::Parse(row.position);
-  if (!at.ok()) {
-    return;
+  if (!at.ok() || at->system_identifier != facts_.system_identifier) {
+    return;  // it does not come
   }
   if (row.parked && *at >= streamed_to_) {
     sent_rows_.ReadFrom(streamed_to_);

@@ -236,6 +236,24 @@ TEST_F(ParkTest, EventsFromBeforeTheParkedOnesGoByThemselves) {
   EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2")) << "which may come again";
 }
 
+TEST_F(ParkTest, RowsOfAnotherClusterAreBeforeAllOfThisOne) {
+  Connect();
+  ParkA(500, std::vector<std::string>(DeadLetters::kHeldRowsMax + 5, "a1"));
+  for (base::DeadLetter& row : dead_letters_.rows) {
+    row.position.replace(0, 16, 16, 'f');
+  }
+  Restart();
+  Connect();
+  RetryA();
+  Look();
+  sink_.DeliverAll();
+  Settle();
+  Transaction(600, {"a2"});
+  Run();
+  EXPECT_THAT(Visible('a'), SizeIs(DeadLetters::kHeldRowsMax + 6));
+  EXPECT_EQ(Visible('a').back(), "a2");
+}
+
 TEST_F(ParkTest, TopicWhoseLimitWasJustRaisedIsAskedAgainBeforeTheRetryFails) {
   Connect();
   ParkA(100, {"a1"});
