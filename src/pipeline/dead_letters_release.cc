@@ -220,10 +220,8 @@ void DeadLetters::Prepare(const DeadLetter& row, const std::string& topic) {
   release_->phase = Release::Phase::kSending;
   record_ = records_.Of(row, topic, &headers_);
   if (record_.schema != 0) {
-    const envelope::SchemaTable::Ref schema = record_.schema;
     record_ = WithRoom(record_, &arena_);
-    record_.schema = schema;
-    schemas_->Forget(schema);  // an operator asks, so it may have been put right
+    schemas_->Forget(record_.schema);  // an operator asks, so it may have been put right
   }
   ++sequence_;
   sending_ = Sending::kWaiting;

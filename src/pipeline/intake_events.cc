@@ -102,13 +102,9 @@ bool Intake::TakeRepeat(const outbox::Event& event, std::uint32_t ordinal, std::
     case Repeat::kSettled:
       ++counters_->events_repeated;
       break;
-    case Repeat::kSent: {
-      const envelope::SchemaTable::Ref schema = record.schema;
-      record = WithRoom(record, tracker_->arena());
-      record.schema = schema;
-      AddToTracker(record, ordinal, table);
+    case Repeat::kSent:
+      AddToTracker(WithRoom(record, tracker_->arena()), ordinal, table);
       break;
-    }
   }
   Taken(ordinal);
   return true;

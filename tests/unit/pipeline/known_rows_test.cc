@@ -48,14 +48,19 @@ class KnownRowsPipelineTest : public ParkTest {
     options_.unknown_topic_wait = std::chrono::minutes(10);
     Connect();
     sink_.SetPending("returns", true);
-    SendPayload(Begin(100));
-    SendPayload(EventBytes("c1", "c", "returns"));
-    SendPayload(Commit(100));
+    HeldEvent();
     Transaction(150, {"a0"});
     RejectA1();
     Transaction(200, {"a1"});
     Run();
     ASSERT_EQ(dead_letters_.rows.size(), 1U);
+  }
+
+  // Its topic is not known yet.
+  void HeldEvent() {
+    SendPayload(Begin(100));
+    SendPayload(EventBytes("c1", "c", "returns"));
+    SendPayload(Commit(100));
   }
 
   void RejectA1() {
@@ -67,9 +72,7 @@ class KnownRowsPipelineTest : public ParkTest {
     Restart();
     options_.on_undeliverable = policy;
     Connect();
-    SendPayload(Begin(100));
-    SendPayload(EventBytes("c1", "c", "returns"));
-    SendPayload(Commit(100));
+    HeldEvent();
     Transaction(150, {"a0"});
     Transaction(200, {"a1"});
     Transaction(300, {"a2"});
@@ -129,9 +132,7 @@ TEST_F(KnownRowsPipelineTest, EventThatWasSentFromItsRowIsSentAsTheRowHasIt) {
   Restart();
   options_.on_undeliverable = OnUndeliverable::kHalt;
   Connect();
-  SendPayload(Begin(100));
-  SendPayload(EventBytes("c1", "c", "returns"));
-  SendPayload(Commit(100));
+  HeldEvent();
   Transaction(150, {"a0"});
   SendPayload(Begin(200));
   SendPayload(EventBytes({testing::TextColumn("a1"), testing::TextColumn("a"),
@@ -148,9 +149,7 @@ TEST_F(KnownRowsPipelineTest, RowThatIsSentBeforeItsEventComesAgainIsReadBeforeA
   HoldBack(OnUndeliverable::kPark);
   Restart();
   Connect();
-  SendPayload(Begin(100));
-  SendPayload(EventBytes("c1", "c", "returns"));
-  SendPayload(Commit(100));
+  HeldEvent();
   RetryA();
   Look();
   Run();
@@ -165,9 +164,7 @@ TEST_F(KnownRowsPipelineTest,
   HoldBack(OnUndeliverable::kPark);
   Restart();
   Connect();
-  SendPayload(Begin(100));
-  SendPayload(EventBytes("c1", "c", "returns"));
-  SendPayload(Commit(100));
+  HeldEvent();
   RetryA();
   Look();
   Settle();
@@ -186,9 +183,7 @@ TEST_F(KnownRowsPipelineTest, DeadLetterThatIsStillUndeliverableHaltsNobody) {
   options_.on_undeliverable = OnUndeliverable::kHalt;
   Connect();
   sink_.RejectTopic("orders", {delivery::FailureKind::kRecordTooLarge, "too large"});
-  SendPayload(Begin(100));
-  SendPayload(EventBytes("c1", "c", "returns"));
-  SendPayload(Commit(100));
+  HeldEvent();
   Transaction(200, {"a1"});
   sink_.SetPending("returns", false);
   Run();

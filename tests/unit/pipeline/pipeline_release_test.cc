@@ -220,7 +220,7 @@ TEST_F(ParkTest, DiscardedEventThatComesAgainStaysDiscarded) {
   EXPECT_EQ(Confirmed(), Lsn(108));
 }
 
-// A restored server uses positions once more: only an equal one is a repeat.
+// They were settled before the rows were written, so they come again before them.
 TEST_F(ParkTest, EventsFromBeforeTheParkedOnesGoByThemselves) {
   Connect();
   ParkA(500, {"a1", "a2"});
