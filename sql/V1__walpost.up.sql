@@ -419,6 +419,9 @@ BEGIN
     IF OLD.closed_at IS NOT NULL THEN
         RAISE EXCEPTION 'dead letter % was closed at %', OLD.seq, OLD.closed_at;
     END IF;
+    IF NEW.parked AND NEW.send_to IS NOT NULL AND NEW.send_to IS DISTINCT FROM OLD.send_to THEN
+        RAISE EXCEPTION 'dead letter % waits with others of its key, and is sent to its own topic', OLD.seq;
+    END IF;
     NEW.decided_by := CASE WHEN NEW.decision IS NOT NULL THEN session_user END;
     NEW.decided_at := CASE WHEN NEW.decision IS NOT NULL THEN clock_timestamp() END;
     IF NEW.decision = 'discard' AND NOT NEW.parked THEN
@@ -468,10 +471,12 @@ BEGIN
         -- What came with the stream comes again after a crash. What verbs send beside it has no place there.
         CREATE UNIQUE INDEX dead_letters_place ON walpost.dead_letters (pipeline, position, event_id) WHERE position <> '';
         -- Where its event commits: what comes again is looked for at each connect.
-        CREATE INDEX dead_letters_commit ON walpost.dead_letters (pipeline, (substr(position, 27, 16) COLLATE "C")) WHERE position <> '';
+        CREATE INDEX dead_letters_commit ON walpost.dead_letters (pipeline, (substr(position, 27, 16) COLLATE "C"), seq) WHERE position <> '';
+        CREATE INDEX dead_letters_sent ON walpost.dead_letters (pipeline, (substr(position, 27, 16) COLLATE "C"))
+            WHERE position <> '' AND closed_at IS NOT NULL AND decision IS DISTINCT FROM 'discard' AND send_to IS NULL;
         CREATE INDEX dead_letters_open ON walpost.dead_letters (pipeline, seq) WHERE closed_at IS NULL;
         COMMENT ON TABLE walpost.dead_letters IS
-            'Written by walpost run, decided about with walpost dlq. Closed rows may be deleted, open ones must not.';
+            'Written by walpost run, decided about with walpost dlq. Open rows must not be deleted; closed ones may be once their events cannot come again: docs/dead-letters.md, "The table".';
         CREATE TRIGGER dead_letters_decide BEFORE UPDATE OF decision, of_key, send_to ON walpost.dead_letters
             FOR EACH ROW EXECUTE FUNCTION walpost.decide();
     END IF;

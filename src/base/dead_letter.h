@@ -70,6 +70,18 @@ struct DeadLetter {
 
   bool discard() const { return decision == Decision::kDiscard; }
 
+  // To its own topic: what follows it is sent behind it, also when its event comes again.
+  bool parked_and_sent() const { return parked && closed && !discard() && send_to.empty(); }
+
+  // In memory, about.
+  std::size_t Bytes() const {
+    std::size_t bytes = 512 + value_bytes.value_or(0) + key.value_or("").size() + schema.size();
+    for (const Header& header : headers) {
+      bytes += header.name.size() + header.value.value_or("").size();
+    }
+    return bytes;
+  }
+
   // Also of one that was read without its record.
   bool keeps_row() const { return truncated_bytes && (value || value_bytes); }
 };

@@ -156,13 +156,17 @@ struct SourceFacts : Fingerprint {
   std::string database;
   std::string host;         // what the connection reached, for messages
   Lsn confirmed_flush_lsn;  // of the slot, when preflight read it
-  Lsn consistent_point;     // where walpost.pipeline says that the slot began; 0/0 = not recorded
+  // Of the slot. The server has it on its disk, and what it confirmed after a restart is no less.
+  Lsn restart_lsn;
+  Lsn consistent_point;  // where walpost.pipeline says that the slot began; 0/0 = not recorded
   std::optional<Progress> progress;  // remembered, and judged to fit the rest
   Lsn start_lsn;                     // what START_REPLICATION was given
   bool text_values = false;          // the stream brings no value in its binary form
   Lsn server_wal_lsn;                // IDENTIFY_SYSTEM's position
   // walpost.dead_letters may have rows of this pipeline that are open, or whose event comes again.
   bool may_have_dead_letters = false;
+  bool dead_letters_come_again =
+      false;  // it has the second; where it is on another server, not known
   // No transaction that was over by the end of preflight has this id or a higher one; where a table is adopted
   // on a primary, none at all. 0 = not known.
   FullXid next_xid;

@@ -19,14 +19,15 @@ namespace walpost::pipeline {
 struct DeadLetterRequest {
   enum class Kind {
     kInsert,  // rows, but for those that are there already
-    kLoad,    // which keys are parked, behind seq
+    kLoad,    // which keys are parked, behind seq; rows that were sent and commit before `from` go
     kLoadRows,  // rows but those of kReadSent, by where their event commits and seq, behind `from` and
                 // seq: seq, position, event_id
     kReadSent,  // with records: rows of parked keys that were sent, by where their event commits and its
                 // position, behind `position`
     kDecision,  // the oldest decision that is to be carried out; `beside`: of the discards that are
-                // not about the key, or the row seq
-    kRead,      // with records: open rows of the key behind seq, or the row seq
+    // not about the key, or the row seq; `retries_only`: of the retries, but those of a key with
+    // a discard
+    kRead,          // with records: open rows of the key behind seq, or the row seq
     kLookAgain,     // what is decided about the row seq
     kDelivered,     // the row seq was sent
     kFailed,        // it could not be: the decision is taken back, detail says why
@@ -42,9 +43,10 @@ struct DeadLetterRequest {
   std::int64_t seq = 0;
   base::Lsn from = {};
   std::string position = {};
-  bool of_key = false;  // topic and key are a parked key
-  bool beside = false;  // kDecision: something is being released
-  bool keep = false;    // kDelivered: the row stays, closed
+  bool of_key = false;        // topic and key are a parked key
+  bool beside = false;        // kDecision: something is being released
+  bool retries_only = false;  // kDecision: a discard waits
+  bool keep = false;          // kDelivered: the row stays, closed
   std::string topic = {};
   std::string key = {};
   std::string detail = {};

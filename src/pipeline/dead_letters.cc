@@ -62,6 +62,11 @@ bool DeadLetters::Fills(std::uint64_t part) const {
   return part * (open_rows_ + waiting_.size()) >= rows_max_;
 }
 
+bool DeadLetters::idle() const {
+  return loaded_ && !asked_ && waiting_.empty() && keys_.empty() && !release_ &&
+         discards_.empty() && open_rows_ == 0;
+}
+
 // What waits for others before it is no reason: what is behind them may be about other topics.
 bool DeadLetters::must_write() const {
   return (waiting_.size() >= kWaitingMax && writable_) ||
@@ -73,7 +78,7 @@ bool DeadLetters::Crowded(delivery::Sequence next) const {
 }
 
 bool DeadLetters::has_room() const {
-  const bool released = !release_ || release_->stalled;
+  const bool released = !release_ || release_->stalled || !release_->passed;
   return !must_write() &&
          (!Fills(2) || (looked_ && released && (!NextDiscard() || discards_stalled_)));
 }
@@ -166,13 +171,13 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
   if (!loaded_) {
     return Ask({.kind = keys_loaded_ ? Kind::kLoadRows : Kind::kLoad,
                 .seq = loaded_through_,
-                .from = loaded_from_});
+                .from = keys_loaded_ ? loaded_from_ : facts_.restart_lsn});
   }
-  if (sent_rows_.must_read(streamed_to_) && !(release_ && release_->sent())) {
+  if (sent_rows_.must_read(streamed_to_)) {
     return Ask({.kind = Kind::kReadSent, .position = sent_rows_.read_through().ToString()});
   }
   // In turns: neither may keep the other from going on.
-  const std::optional<std::size_t> discard = NextDiscard();
+  const std::optional<std::size_t> discard = now.mono >= discard_at_ ? NextDiscard() : std::nullopt;
   std::optional<DeadLetterRequest> step = discard ? DiscardStep() : ReleaseStep();
   if (!step || !std::exchange(release_is_next_, false)) {
     if (std::optional<DeadLetterRequest> insertion = Insertion(now, row_of)) {
@@ -187,7 +192,7 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
     }
     return Ask(*std::move(step));
   }
-  if ((open_rows_ > 0 || !keys_.empty() || !looked_) && now.mono >= look_at_) {
+  if (MayDecide() && now.mono >= look_at_) {
     return Ask(LookForDecisions());
   }
   return std::nullopt;
@@ -230,9 +235,15 @@ std::optional<DeadLetterRequest> DeadLetters::Insertion(base::Now now, const Row
   return inserting_.empty() ? std::nullopt : std::optional(std::move(request));
 }
 
-// Beside a release only discards. What is decided about the released rows is seen when it is their turn.
+// There may be decisions that could be carried out now.
+bool DeadLetters::MayDecide() const {
+  return (open_rows_ > 0 || !keys_.empty() || !looked_) && !(release_ && NextDiscard());
+}
+
+// Beside a release only discards, beside a discard that waits only retries. What is decided about the released
+// rows is seen when it is their turn.
 DeadLetterRequest DeadLetters::LookForDecisions() const {
-  DeadLetterRequest request{.kind = Kind::kDecision};
+  DeadLetterRequest request{.kind = Kind::kDecision, .retries_only = NextDiscard().has_value()};
   if (release_) {
     request.beside = true;
     request.seq = release_->decision.seq;
@@ -295,9 +306,9 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
       request.detail = release_->failure;
       request.keep =
           !release_->rows.front().send_to.empty() || MayComeAgain(release_->rows.front());
-      request.kind = !release_->failure.empty()         ? Kind::kFailed
-                     : release_->rows.front().discard() ? Kind::kDiscarded
-                                                        : Kind::kDelivered;
+      request.kind = !release_->failure.empty() ? Kind::kFailed
+                     : release_->sent()         ? Kind::kDelivered
+                                                : Kind::kDiscarded;
       return request;
   }
   return std::nullopt;
@@ -312,7 +323,7 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
   const std::optional<std::size_t> discard = std::exchange(discarding_, std::nullopt);
   if (!reply.status.ok()) {
     trouble_ = absl::StrFormat("dead letters wait: %s", std::string(reply.status.message()));
-    ask_at_ = now.mono + kAskAgainAfter;
+    (discard ? discard_at_ : ask_at_) = now.mono + kAskAgainAfter;
     discards_stalled_ = discards_stalled_ || discard;
     if (absl::IsUnavailable(reply.status)) {
       return std::nullopt;
@@ -418,9 +429,12 @@ std::optional<base::MonotonicTime> DeadLetters::NextDeadline() const {
   if (asked_) {
     return deadline;
   }
-  if (!loaded() || NextDiscard() || ReleaseStep()) {
+  if (NextDiscard()) {
+    at(std::max(ask_at_, discard_at_));
+  }
+  if (!loaded() || ReleaseStep()) {
     at(ask_at_);
-  } else if (open_rows_ > 0 || !keys_.empty() || !looked_) {
+  } else if (MayDecide()) {
     at(std::max(ask_at_, look_at_));
   }
   if (!Writable(1).empty()) {

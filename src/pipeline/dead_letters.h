@@ -68,7 +68,8 @@ class DeadLetters {
   // What is read next may be taken: it is known which keys are parked, and which events have a row.
   bool loaded() const { return loaded_ && !sent_rows_.must_read(streamed_to_); }
 
-  // Where the stream is; the events of a transaction, in their order. `record` holds until the next call.
+  // What is before `place` was sent on this connection. The events of a transaction come in their order;
+  // `record` holds until the next call.
   void Pass(const envelope::Position& place);
   Repeat OnEvent(const envelope::Position& position, std::string_view event_id,
                  envelope::Record* record);
@@ -89,15 +90,11 @@ class DeadLetters {
 
   // One in `part` of what may be open is.
   bool Fills(std::uint64_t part) const;
-
   // No event behind the last that waits is to be offered before some are written.
   bool Crowded(delivery::Sequence next) const;
 
   // No connection is needed.
-  bool idle() const {
-    return loaded_ && !asked_ && waiting_.empty() && keys_.empty() && !release_ &&
-           discards_.empty() && open_rows_ == 0;
-  }
+  bool idle() const;
 
   bool IsParked(std::string_view topic, std::string_view key) const;
 
@@ -167,11 +164,11 @@ class DeadLetters {
   std::optional<std::size_t> NextDiscard() const;
   DeadLetterRequest DiscardStep() const;
   std::optional<DeadLetterRequest> ReleaseStep() const;
+  bool MayDecide() const;
   DeadLetterRequest LookForDecisions() const;
   DeadLetterRequest Ask(DeadLetterRequest request);
   void Refill(base::Now now);
   void OnInserted(const DeadLetterReply& reply, DeadLetterOutcome* outcome);
-  void OnSent(const base::DeadLetter& row);
   void OnAnswered(delivery::Sequence sequence, base::DeadLetterState state);
   void OnKeysLoaded(const DeadLetterReply& reply);
   void OnRowsLoaded(const DeadLetterReply& reply);
@@ -180,6 +177,8 @@ class DeadLetters {
 
   // --- dead_letters_release.cc ---
   void Begin(base::DeadLetter decision, base::Now now);
+  bool HasPassed(const base::DeadLetter& decision) const;
+  void StartOver();
   void OnReleaseReply(DeadLetterReply reply, base::Now now);
   void OnRead(DeadLetterReply reply);
   void OnLookedAgain(const DeadLetterReply& reply);
@@ -231,9 +230,10 @@ class DeadLetters {
   bool writable_ = false;                  // some of waiting_ were, when it was looked at last
   std::optional<std::size_t> discarding_;  // it is about this one of discards_
   bool release_is_next_ = false;
-  base::MonotonicTime ask_at_;   // not before
-  base::MonotonicTime look_at_;  // for decisions
-  double allowance_ = 0;         // rows that may be written now
+  base::MonotonicTime ask_at_;      // not before
+  base::MonotonicTime look_at_;     // for decisions
+  base::MonotonicTime discard_at_;  // not before
+  double allowance_ = 0;            // rows that may be written now
   base::MonotonicTime refilled_at_;
 
   base::ChunkArena arena_;

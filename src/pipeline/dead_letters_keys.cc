@@ -57,23 +57,6 @@ void DeadLetters::Add(delivery::Sequence sequence, std::string_view topic, std::
   waiting_.emplace(sequence, WaitingRow{id, follows});
 }
 
-// When its event comes again, it is sent again in its order. Until its row is closed nothing is read.
-void DeadLetters::OnSent(const base::DeadLetter& row) {
-  known_rows_.Remove(row);
-  absl::StatusOr<envelope::Position> at = envelope::Position::Parse(row.position);
-  if (!at.ok() || at->system_identifier != facts_.system_identifier) {
-    return;  // it does not come
-  }
-  if (row.parked && *at >= streamed_to_) {
-    sent_rows_.ReadFrom(streamed_to_);
-  }
-  const auto found = keys_.find(base::ParkedKeyIdOf(row.topic, row.key.value_or("")));
-  if (found != keys_.end() && found->second.open_from) {
-    ++at->ordinal;
-    found->second.open_from = std::max(*found->second.open_from, *at);
-  }
-}
-
 void DeadLetters::OnAnswered(delivery::Sequence sequence, base::DeadLetterState state) {
   const auto found = waiting_.find(sequence);
   const std::optional<base::ParkedKeyId> id = found->second.key;

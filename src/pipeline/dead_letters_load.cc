@@ -15,7 +15,7 @@ void DeadLetters::OnConnected(const base::SourceFacts& facts) {
   inserting_.clear();
   discarding_.reset();
   discards_stalled_ = false;
-  ask_at_ = look_at_ = base::MonotonicTime();
+  ask_at_ = look_at_ = discard_at_ = base::MonotonicTime();
   loaded_ = !facts.may_have_dead_letters && written_rows_ == 0 && waiting_.empty() &&
             keys_.empty() && !release_ && discards_.empty();
   looked_ = keys_loaded_ = loaded_;
@@ -30,6 +30,13 @@ void DeadLetters::OnConnected(const base::SourceFacts& facts) {
   }
   for (auto& [id, key] : keys_) {
     key.seen = false;
+  }
+  if (release_ && release_->decision.parked) {
+    if (sending_ == Sending::kOutstanding) {
+      release_->again = true;
+    } else {
+      StartOver();
+    }
   }
 }
 
@@ -67,27 +74,18 @@ void DeadLetters::OnRowsLoaded(const DeadLetterReply& reply) {
     loaded_from_ = at.ok() ? at->commit_lsn : loaded_from_;
   }
   loaded_ = reply.at_end;
-  if (loaded_ && release_ && release_->sent()) {
-    OnSent(release_->rows.front());
-  }
 }
 
 void DeadLetters::Pass(const envelope::Position& place) {
-  streamed_to_ = place;
-  sent_rows_.Pass(place);
+  streamed_to_ = std::max(streamed_to_, place);
+  sent_rows_.Pass(streamed_to_);
 }
 
-// Of what is released now, nothing is sent after its event was dropped here, and before an event that came
-// again before it.
 Repeat DeadLetters::OnEvent(const envelope::Position& position, std::string_view event_id,
                             envelope::Record* record) {
   Pass(position);
   ++streamed_to_.ordinal;
   if (known_rows_.Has(position, event_id)) {
-    if (release_) {
-      release_->settled_below = tracker_->next_sequence();
-      release_->again = release_->again || sending_ == Sending::kOutstanding;
-    }
     return Repeat::kSettled;
   }
   const base::DeadLetter* const sent = sent_rows_.Find(position, event_id);

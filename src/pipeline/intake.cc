@@ -183,7 +183,7 @@ std::optional<Halt> Intake::TakePosition(base::Lsn reported) {
   if (!transaction_.open) {
     received_lsn_ = std::max(received_lsn_, wal_end);
   }
-  connection_lsn_ = std::max(connection_lsn_, complete);
+  OnSentUpTo(complete);
   Complete(complete);
   tracker_->ObservePosition(wal_end);
   return std::nullopt;
@@ -243,11 +243,17 @@ std::optional<Halt> Intake::On(const pgoutput::Commit& commit) {
     counters_->transaction_sizes.Add(transaction_.events);
   }
   known_.OnCommit(commit.commit_lsn, commit.end_lsn);
-  connection_lsn_ = commit.end_lsn;
+  OnSentUpTo(commit.end_lsn);
   received_lsn_ = std::max(received_lsn_, commit.end_lsn);
   Complete(commit.end_lsn);
   tracker_->CommitTransaction(commit.end_lsn);
   return std::nullopt;
+}
+
+void Intake::OnSentUpTo(base::Lsn position) {
+  connection_lsn_ = std::max(connection_lsn_, position);
+  undeliverables_->dead_letters()->Pass(
+      {facts_.system_identifier, facts_.TimelineOf(connection_lsn_), connection_lsn_, 0});
 }
 
 // What this connection sends again says nothing of when it was passed.

@@ -149,6 +149,7 @@ class Intake {
   std::optional<Halt> OnOther();
 
   bool IsOlderThanAdoption(const base::PublishedTable& table) const;
+  void OnSentUpTo(base::Lsn position);
   void Complete(base::Lsn position);
   std::optional<Halt> CheckSource(const pgoutput::Insert& insert, std::uint32_t announced);
   bool IsDecided(const Outbox& outbox) const;

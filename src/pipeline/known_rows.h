@@ -1,7 +1,7 @@
 // KnownRows - the rows of walpost.dead_letters whose event the stream brings again.
 // Why: an event whose row waits, or was discarded, is settled by the row. Sent by the stream, it would be in
-//   its topic although it was discarded, or besides its row. One that was sent from its row is none of
-//   these: it comes again as what was delivered before it does, and stands behind that again.
+//   its topic although it was discarded, or besides its row. Rows of parked keys that were sent are none
+//   of these, but SentRows.
 // Thread: a value.
 // Limits: some 20 bytes for each such row that was written since the oldest event that is not settled.
 #pragma once
@@ -17,11 +17,6 @@ namespace walpost::pipeline {
 class KnownRows {
  public:
   void Add(const base::DeadLetter& row) { rows_.insert(base::RowIdOf(row.position, row.event_id)); }
-
-  // It was sent.
-  void Remove(const base::DeadLetter& row) {
-    rows_.erase(base::RowIdOf(row.position, row.event_id));
-  }
 
   void Clear() { rows_.clear(); }
 

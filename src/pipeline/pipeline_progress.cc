@@ -49,7 +49,10 @@ void Pipeline::CheckProgress(base::Now now) {
   intake_.Settle(tracker_.safe_lsn());
   keeper_.Tick(tracker_.safe_lsn(), dead_letters_.written_rows(), reply_wanted_ || Drained(), now);
   reply_wanted_ = false;
-  dead_letters_.OnConfirmable(confirmable());
+  // Without progress the server may fall back to what it has on its disk.
+  dead_letters_.OnConfirmable(options_.progress_topic.empty() && facts_
+                                  ? std::min(confirmable(), facts_->restart_lsn)
+                                  : confirmable());
   dead_letters_.Tick(now);
   dispatcher_.SubmitOwn(now);
   if (phase_ != Phase::kStreaming) {

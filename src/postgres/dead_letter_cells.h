@@ -26,9 +26,10 @@ inline constexpr const char* kOpen = " AND closed_at IS NULL ";
 inline constexpr const char* kStreamed = "position <> ''";
 inline constexpr const char* kCommitLsn = "substr(position, 27, 16) COLLATE \"C\"";
 
-// What follows it is sent behind it, also when it comes again.
-inline constexpr const char* kParkedAndSent =
-    "parked AND closed_at IS NOT NULL AND decision IS DISTINCT FROM 'discard'";
+// Rows from the stream that were sent to their own topic. As the index dead_letters_sent.
+inline constexpr const char* kSent =
+    "position <> '' AND closed_at IS NOT NULL AND decision IS DISTINCT FROM 'discard' AND send_to "
+    "IS NULL";
 
 inline std::string CommitLsnText(base::Lsn lsn) { return absl::StrFormat("%016x", lsn.value()); }
 

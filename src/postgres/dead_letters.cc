@@ -177,11 +177,12 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRowsFrom(base::Lsn 
                                                                       std::int64_t after) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> found,
-      Query(absl::StrFormat("SELECT seq, position, left(event_id, %u) FROM walpost.dead_letters "
-                            "WHERE %s AND %s AND NOT (%s) AND (%s, seq) > ($2, $3::bigint) ORDER "
-                            "BY %s, seq LIMIT %u",
-                            DeadLetter::kTextBytesMax, kOurs, kStreamed, kParkedAndSent, kCommitLsn,
-                            kCommitLsn, kKeysAtATime),
+      Query(absl::StrFormat(
+                "SELECT seq, position, left(event_id, %u) FROM walpost.dead_letters "
+                "WHERE %s AND %s AND NOT (parked AND %s) AND (%s, seq) > ($2, $3::bigint) ORDER "
+                "BY %s, seq LIMIT %u",
+                DeadLetter::kTextBytesMax, kOurs, kStreamed, kSent, kCommitLsn, kCommitLsn,
+                kKeysAtATime),
             {pipeline_, CommitLsnText(from), std::to_string(after)}));
   std::vector<DeadLetter> rows;
   for (const Row& row : found) {
@@ -197,11 +198,22 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadSent(const std::str
                                                                   std::size_t limit) {
   const std::string order = absl::StrFormat("%s, position COLLATE \"C\"", kCommitLsn);
   return Select(
-      Piece(absl::StrFormat("%s AND %s AND %s AND left(position, 16) = left($2, 16) AND (%s) > "
+      Piece(absl::StrFormat("%s AND parked AND %s AND left(position, 16) = left($2, 16) AND (%s) > "
                             "(substr($2, 27, 16) COLLATE \"C\", $2 COLLATE \"C\")",
-                            kOurs, kStreamed, kParkedAndSent, order),
+                            kOurs, kSent, order),
             limit, /*whole=*/true, order),
       {pipeline_, after}, /*whole=*/true);
+}
+
+// What somebody holds goes the next time.
+absl::Status DeadLetterTable::DeleteSentBefore(base::Lsn lsn) {
+  return Query(
+             absl::StrFormat("DELETE FROM walpost.dead_letters WHERE seq IN (SELECT seq FROM "
+                             "walpost.dead_letters WHERE %s AND %s AND %s < $2 LIMIT %u FOR UPDATE "
+                             "SKIP LOCKED)",
+                             kOurs, kSent, kCommitLsn, kKeysAtATime),
+             {pipeline_, CommitLsnText(lsn)})
+      .status();
 }
 
 absl::StatusOr<std::uint64_t> DeadLetterTable::CountOpen() {
@@ -247,11 +259,17 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::Select(const std::strin
   return found;
 }
 
-absl::StatusOr<std::optional<DeadLetter>> DeadLetterTable::NextDecision() {
+absl::StatusOr<std::optional<DeadLetter>> DeadLetterTable::NextDecision(bool retries_only) {
+  const std::string which =
+      retries_only ? absl::StrFormat(
+                         "decision = 'retry' AND NOT (parked AND (topic, key) IN (SELECT topic, "
+                         "key FROM walpost.dead_letters WHERE %s%sAND parked AND decision = "
+                         "'discard'))",
+                         kOurs, kOpen)
+                   : "decision IS NOT NULL";
   ASSIGN_OR_RETURN(std::vector<DeadLetter> rows,
-                   Select(absl::StrFormat("WHERE %s%sAND decision IS NOT NULL ORDER BY decided_at, "
-                                          "seq LIMIT 1",
-                                          kOurs, kOpen),
+                   Select(absl::StrFormat("WHERE %s%sAND %s ORDER BY decided_at, seq LIMIT 1",
+                                          kOurs, kOpen, which),
                           {pipeline_}, /*whole=*/false));
   return rows.empty() ? std::nullopt : std::optional(std::move(rows.front()));
 }
@@ -282,15 +300,6 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadKey(const std::stri
 absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRow(std::int64_t seq, bool whole) {
   return Select(absl::StrFormat("WHERE %s%sAND seq = $2::bigint", kOurs, kOpen),
                 {pipeline_, std::to_string(seq)}, whole);
-}
-
-std::size_t DeadLetterTable::BytesOf(const DeadLetter& row) {
-  std::size_t bytes = 512 + row.value_bytes.value_or(0) + row.key.value_or("").size();
-  bytes += row.schema.size();
-  for (const DeadLetter::Header& header : row.headers) {
-    bytes += header.name.size() + header.value.value_or("").size();
-  }
-  return bytes;
 }
 
 absl::StatusOr<bool> DeadLetterTable::Delivered(std::int64_t seq, bool keep) {

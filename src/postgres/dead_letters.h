@@ -80,10 +80,12 @@ class DeadLetterTable {
   // were all.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadSent(const std::string& after,
                                                          std::size_t limit);
+  // Some of the rows that were sent and whose events commit before `lsn`.
+  absl::Status DeleteSentBefore(base::Lsn lsn);
   absl::StatusOr<std::uint64_t> CountOpen();
   absl::StatusOr<std::uint64_t> CountForeign();
   // The oldest decision that `run` has to carry out, without the record.
-  absl::StatusOr<std::optional<base::DeadLetter>> NextDecision();
+  absl::StatusOr<std::optional<base::DeadLetter>> NextDecision(bool retries_only = false);
   // The oldest discard that is about neither this parked key nor the row `seq`; without a key: that row.
   absl::StatusOr<std::optional<base::DeadLetter>> NextDiscardBeside(
       std::int64_t seq, const std::string& topic, const std::optional<std::string>& key);
@@ -91,8 +93,6 @@ class DeadLetterTable {
   absl::StatusOr<std::vector<base::DeadLetter>> ReadKey(const std::string& topic,
                                                         const std::string& key, std::int64_t after,
                                                         std::size_t limit);
-  // As ReadKey counts them.
-  static std::size_t BytesOf(const base::DeadLetter& row);
   // None: it is closed. Not `whole`: without the record.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadRow(std::int64_t seq, bool whole);
   // `keep`: it stays, closed.

@@ -236,6 +236,8 @@ std::optional<StreamEnd> PreflightRun::JudgeSlot(const Result& slot) {
   }
   const auto confirmed = base::Lsn::Parse(slot.Text(0, 4));
   facts().confirmed_flush_lsn = confirmed.ok() ? *confirmed : base::Lsn();
+  const auto restart = base::Lsn::Parse(slot.Text(0, 10));
+  facts().restart_lsn = restart.ok() ? *restart : base::Lsn();
   if (slot.Text(0, 5) == "unreserved") {
     report_.warnings.push_back(absl::StrFormat(
         "%s is about to be invalidated (wal_status unreserved): let walpost catch up or raise "
@@ -352,13 +354,15 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
       "(SELECT "
       "system_identifier FROM pg_catalog.pg_control_system()) AND ",
       QuoteLiteral(options_.pipeline));
-  const Result rows =
-      Query(absl::StrFormat("SELECT %sclosed_at IS NULL) OR %s%s AND %s >= '%s')", of_ours, of_ours,
-                            kStreamed, kCommitLsn, CommitLsnText(facts().confirmed_flush_lsn)));
+  const Result rows = Query(absl::StrFormat(
+      "SELECT %1$sclosed_at IS NULL) OR %1$s%2$s AND %3$s < '%4$s'), %1$s%5$s AND %3$s >= '%6$s')",
+      of_ours, kSent, kCommitLsn, CommitLsnText(facts().restart_lsn), kStreamed,
+      CommitLsnText(facts().confirmed_flush_lsn)));
   if (!rows.ok()) {
     return QueryFailure("reading walpost.dead_letters", rows.error(), endpoint());
   }
-  facts().may_have_dead_letters = rows.True(0, 0);
+  facts().dead_letters_come_again = rows.True(0, 1);
+  facts().may_have_dead_letters = rows.True(0, 0) || rows.True(0, 1);
   return std::nullopt;
 }
 

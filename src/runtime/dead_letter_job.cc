@@ -85,6 +85,12 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Written written, table_->CountWritten());
       reply->written = written.rows;
       reply->in_recovery = written.in_recovery;
+      if (!written.in_recovery) {
+        const absl::Status deleted = table_->DeleteSentBefore(request.from);
+        if (absl::IsUnavailable(deleted)) {
+          return deleted;  // else the role may only read, and nothing depends on it
+        }
+      }
       ASSIGN_OR_RETURN(const std::uint64_t foreign, table_->CountForeign());
       if (foreign > 0) {
         observe::LogRepeated(
@@ -110,7 +116,7 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       const auto key = request.of_key ? std::optional(request.key) : std::nullopt;
       ASSIGN_OR_RETURN(std::optional<base::DeadLetter> decision,
                        request.beside ? table_->NextDiscardBeside(request.seq, request.topic, key)
-                                      : table_->NextDecision());
+                                      : table_->NextDecision(request.retries_only));
       if (decision) {
         reply->rows.push_back(*std::move(decision));
       }
@@ -126,7 +132,7 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
                        table_->ReadKey(request.topic, request.key, request.seq, kRowsAtATime));
       std::size_t bytes = 0;
       for (const base::DeadLetter& row : reply->rows) {
-        bytes += postgres::DeadLetterTable::BytesOf(row);
+        bytes += row.Bytes();
       }
       reply->at_end =
           reply->rows.size() < kRowsAtATime && bytes < postgres::DeadLetterTable::kReadBytesMax;

@@ -1,5 +1,7 @@
 """The order of the rows within a parked key."""
 
+import psycopg2
+import pytest
 import servers
 from rejecting import dead_letters
 
@@ -122,16 +124,125 @@ def test_policy_that_halts_does_not_halt_on_what_was_sent(make_pipeline, kafka):
     assert types(p) == ["e0", "e1", "e0", "e1", "e2"]
 
 
-def test_event_that_comes_again_while_its_row_cannot_be_closed_waits_for_that(make_pipeline, kafka):
-    p = held_back(make_pipeline, kafka)
+def decide_before_start(p):
+    """The release could begin before the stream comes to the events of its rows."""
     p.walpost.stop()
     correct(p)
     p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "0s", check=False)
+
+
+def test_rows_are_sent_behind_what_comes_again_before_them(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka)
+    retry(p)
+    p.insert(1, 25_000)  # time for the release
+    insert(p, "e2")
+    servers.wait_for(lambda: types(p) == ["e0", "e1", "e2"], 60, "e2")
+    insert(p, "e3", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 1, 60, "the row")
+    decide_before_start(p)
+    p.walpost.start()
+    insert(p, "e4")
+    servers.wait_for(lambda: "e4" in types(p), 60, "a new one")
+    assert types(p)[3:] == ["e0", "e1", "e2", "e3", "e4"]
+
+
+def test_rows_that_cannot_be_closed_stop_nobody(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka)
+    decide_before_start(p)
     with p.connected(autocommit=False) as cursor:
         cursor.execute("SELECT FROM walpost.dead_letters FOR UPDATE")
         p.walpost.start()
         servers.wait_for(lambda: "e1" in types(p), 60, "the record of the row")
+        insert(p, "other", key="o")
+        servers.wait_for(lambda: types(p, "o") == ["other"], 60, "another key")
     insert(p, "e2")
     servers.wait_for(lambda: "e2" in types(p), 60, "a new one")
     assert types(p)[-3:] == ["e0", "e1", "e2"]
     assert not open_rows(p)
+
+
+def test_discard_that_somebody_holds_up_stops_no_retry(make_pipeline, kafka):
+    p = parking(make_pipeline, kafka)
+    insert(p, "e1", bad=True)
+    insert(p, "b1", key="b", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 2, 60, "the rows")
+    correct(p)
+    with p.connected(autocommit=False) as cursor:
+        cursor.execute("UPDATE walpost.dead_letters SET decision = 'discard', of_key = true WHERE event_type = 'b1'")
+        cursor.execute("COMMIT; BEGIN; SELECT FROM walpost.dead_letters WHERE event_type = 'b1' FOR UPDATE")
+        servers.wait_for(lambda: "lock timeout" in str(p.walpost.status()), 60, "a discard that waits")
+        p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s")
+        assert types(p) == ["e1"]
+    servers.wait_for(lambda: open_rows(p) == 0, 60, "the discard")
+    assert types(p, "b") == []
+
+
+def test_row_without_a_key_that_is_sent_before_its_event_comes_again_settles_it(make_pipeline, kafka):
+    p = parking(make_pipeline, kafka, on_undeliverable="dead_letter", unknown_topic_wait="10min", shutdown_timeout="1s")
+    p.insert(1, 1, topic=f"missing-{p.name}")
+    p.insert(1, 15_000)
+    insert(p, "e1", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 1, 60, "the row")
+    decide_before_start(p)
+    p.walpost = p.another(config={"delivery": {"on_undeliverable": "halt", "unknown_topic_wait": "10min", "shutdown_timeout": "1s"}})
+    p.walpost.start()
+    insert(p, "e2")
+    servers.wait_for(lambda: "e2" in types(p), 60, "a new one")
+    assert types(p) == ["e1", "e2"]
+
+
+def test_row_of_a_parked_key_is_sent_to_no_other_topic(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka)
+    with pytest.raises(psycopg2.Error):
+        p.execute("UPDATE walpost.dead_letters SET decision = 'retry', send_to = 'elsewhere'")
+    p.execute("ALTER TABLE walpost.dead_letters DISABLE TRIGGER ALL")  # as a table of before
+    kafka.create_topic(f"{p.name}-elsewhere", 1)
+    decide_before_start(p)
+    p.execute("UPDATE walpost.dead_letters SET send_to = %s", f"{p.name}-elsewhere")
+    p.walpost.start()
+    servers.wait_for(lambda: open_rows(p) == 0, 60, "the row")
+    restart(p)
+    insert(p, "e2")
+    servers.wait_for(lambda: "e2" in types(p), 60, "a new one")
+    assert "e1" not in types(p)
+    assert len(kafka.read_all(f"{p.name}-elsewhere")) == 1
+
+
+def test_sent_row_goes_once_its_event_cannot_come_again(make_pipeline, kafka):
+    p = held_back(make_pipeline, kafka)
+    retry(p)
+    assert len(dead_letters(p)) == 1
+    kafka.create_topic(f"missing-{p.name}", 1)
+
+    def is_gone():
+        insert(p, "e2")
+        p.wait_confirmed()
+        p.execute("CHECKPOINT")  # the slot's restart_lsn moves
+        restart(p)
+        return not dead_letters(p)
+
+    servers.wait_for(is_gone, 60, "the row to go")
+
+
+def test_without_progress_a_restart_of_the_server_parks_no_key_again(make_pipeline, kafka, workspace):
+    server = workspace.postgres()
+    delivery = {"on_undeliverable": "park", "progress_topic": "", "shutdown_timeout": "1s"}
+    p = make_pipeline(on_postgres=server, on_kafka=kafka, create_topic=False, config={"delivery": delivery})
+    kafka.create_topic(p.name, 1)
+    p.start()
+    p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
+    insert(p, "e0")
+    insert(p, "e1", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 1 and types(p) == ["e0"], 60, "the row")
+    p.wait_confirmed()
+    retry(p)
+    insert(p, "e2")
+    p.wait_confirmed()
+    p.walpost.stop()
+    server.restart("fast")  # before 17 it forgets what was confirmed since its last checkpoint
+    p.walpost.start()
+    insert(p, "e3")
+    servers.wait_for(lambda: "e3" in types(p), 60, "a new one")
+    assert not open_rows(p)
+    assert types(p) in (["e0", "e1", "e2", "e3"], ["e0", "e1", "e2", "e0", "e1", "e2", "e3"],
+                        ["e0", "e1", "e2", "e1", "e2", "e3"])

@@ -19,8 +19,6 @@ bool IsOfKey(const DeadLetter& row, const std::string& topic, const std::string&
   return !row.closed && row.parked && row.topic == topic && row.key == key;
 }
 
-bool IsParkedAndSent(const DeadLetter& row) { return row.parked && row.closed && !row.discard(); }
-
 bool CommitsFrom(const DeadLetter& row, base::Lsn from) {
   const auto position = envelope::Position::Parse(row.position);
   return position.ok() && position->commit_lsn >= from;
@@ -107,7 +105,8 @@ void DeadLetterTable::LoadRows(const pipeline::DeadLetterRequest& request,
                                pipeline::DeadLetterReply* reply) {
   std::map<std::pair<base::Lsn, std::int64_t>, const DeadLetter*> wanted;
   for (const DeadLetter& row : rows_) {
-    if (const auto at = envelope::Position::Parse(row.position); at.ok() && !IsParkedAndSent(row)) {
+    if (const auto at = envelope::Position::Parse(row.position);
+        at.ok() && !row.parked_and_sent()) {
       wanted.emplace(std::pair(at->commit_lsn, row.seq), &row);
     }
   }
@@ -124,7 +123,7 @@ void DeadLetterTable::ReadSent(const pipeline::DeadLetterRequest& request,
                                pipeline::DeadLetterReply* reply) {
   std::map<std::pair<base::Lsn, std::string>, const DeadLetter*> wanted;
   for (const DeadLetter& row : rows_) {
-    if (IsParkedAndSent(row)) {
+    if (row.parked_and_sent()) {
       wanted.emplace(std::pair(envelope::Position::Parse(row.position)->commit_lsn, row.position),
                      &row);
     }
@@ -145,7 +144,14 @@ void DeadLetterTable::Close(DeadLetter* row) {
   judge_->OnRowClosed(*row);
 }
 
-// The oldest; beside a release the oldest discard of something else. 0: there is none.
+bool DeadLetterTable::HasDiscard(const DeadLetter& of) const {
+  return of.parked && std::any_of(rows_.begin(), rows_.end(), [&](const DeadLetter& row) {
+           return row.discard() && IsOfKey(row, of.topic, of.key.value_or(""));
+         });
+}
+
+// The oldest; beside a release the oldest discard of something else, beside a discard the oldest retry of
+// something else. 0: there is none.
 std::int64_t DeadLetterTable::NextDecision(const pipeline::DeadLetterRequest& request) {
   for (const std::int64_t seq : decided_) {
     const auto row = Find(seq);
@@ -154,7 +160,8 @@ std::int64_t DeadLetterTable::NextDecision(const pipeline::DeadLetterRequest& re
     }
     const bool released =
         seq == request.seq || (request.of_key && IsOfKey(*row, request.topic, request.key));
-    if (!request.beside || (row->discard() && !released)) {
+    if (request.retries_only ? row->retry() && !HasDiscard(*row)
+                             : !request.beside || (row->discard() && !released)) {
       return seq;
     }
   }
@@ -195,6 +202,10 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
       Insert(request, &reply);
       break;
     case Kind::kLoad: {
+      std::erase_if(rows_, [&](const DeadLetter& row) {
+        return row.closed && !row.discard() && row.send_to.empty() && !row.position.empty() &&
+               !CommitsFrom(row, request.from);
+      });
       std::uint64_t left = random_.Chance(500) ? UINT64_MAX : random_.Between(1, 4);
       reply.at_end = true;
       for (const DeadLetter& row : rows_) {

@@ -218,6 +218,7 @@ base::SourceFacts ModelPostgres::Facts() const {
   facts.timeline_history = history_;
   facts.database = "shop";
   facts.confirmed_flush_lsn = confirmed_flush_;
+  facts.restart_lsn = persisted_;
   facts.consistent_point = consistent_point_;
   facts.publication_oid = publication_oid_;
   facts.publication_xmin = publication_xmin_;

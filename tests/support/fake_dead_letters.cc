@@ -15,8 +15,6 @@ bool IsOfKey(const DeadLetter& row, const std::string& topic, const std::string&
   return !row.closed && row.parked && row.topic == topic && row.key == key;
 }
 
-bool IsParkedAndSent(const DeadLetter& row) { return row.parked && row.closed && !row.discard(); }
-
 }  // namespace
 
 pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRequest& request) {
@@ -71,7 +69,7 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
     case Kind::kLoadRows:
       for (const DeadLetter& row : rows) {
         const auto position = envelope::Position::Parse(row.position);
-        if (!IsParkedAndSent(row) && position.ok() &&
+        if (!row.parked_and_sent() && position.ok() &&
             std::pair(position->commit_lsn, row.seq) > std::pair(request.from, request.seq)) {
           reply.rows.push_back(row);
         }
@@ -80,7 +78,7 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       break;
     case Kind::kReadSent:
       for (const DeadLetter& row : rows) {
-        if (IsParkedAndSent(row) && row.position > request.position) {
+        if (row.parked_and_sent() && row.position > request.position) {
           reply.rows.push_back(row);
         }
       }
@@ -91,7 +89,7 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
         const bool released =
             row.seq == request.seq || (request.of_key && of_key(row)) || !row.discard();
         if (!row.closed && row.decision != DeadLetter::Decision::kNone &&
-            !(request.beside && released)) {
+            !(request.beside && released) && !(request.retries_only && row.discard())) {
           reply.rows.push_back(row);
           break;
         }

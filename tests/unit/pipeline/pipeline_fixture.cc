@@ -50,6 +50,7 @@ void PipelineFixture::Connect(base::Lsn start, bool announce) {
   ASSERT_TRUE(wanted) << "no connection asked for within 10 s";
   EXPECT_EQ(*wanted, start);
   facts_.may_have_dead_letters = !dead_letters_.rows.empty();
+  facts_.restart_lsn = facts_.restart_lsn.valid() ? facts_.restart_lsn : base::Lsn(UINT64_MAX);
   pipeline().OnConnected(facts_, now_);
   Tick();
   if (announce) {

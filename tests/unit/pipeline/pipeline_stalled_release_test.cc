@@ -172,6 +172,71 @@ TEST_F(StalledReleaseTest, HalfFullTableDoesNotWaitForADiscardThatFails) {
   EXPECT_THAT(Rows(), ElementsAre("closed:a1", "closed:a2", "closed:a3"));
 }
 
+TEST_F(StalledReleaseTest, DiscardThatFailsStopsNoRetry) {
+  Connect();
+  ParkA(100, {"a1"});
+  ParkB(200);
+  DiscardA();
+  serve_dead_letters_ = false;
+  Look();
+  const auto carry_out = [this](bool discards_fail) {
+    const auto request = pipeline().TakeDeadLetterRequest(now_);
+    if (!request) {
+      return;
+    }
+    if (discards_fail && request->kind == DeadLetterRequest::Kind::kKeyDiscarded) {
+      pipeline().OnDeadLetterReply({.id = request->id, .status = absl::UnavailableError("held")},
+                                   now_);
+    } else {
+      pipeline().OnDeadLetterReply(dead_letters_.CarryOut(*request), now_);
+    }
+  };
+  for (int i = 0; i < 3; ++i) {
+    carry_out(/*discards_fail=*/true);
+  }
+  dead_letters_.Decide(1, Decision::kRetry, /*of_key=*/true);
+  for (int i = 0; i < 50; ++i) {
+    Advance(milliseconds(100));
+    carry_out(/*discards_fail=*/true);
+    sink_.DeliverAll();
+  }
+  EXPECT_THAT(Visible('b'), ElementsAre("b1"));
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1"));
+  for (int i = 0; i < 50; ++i) {
+    Advance(milliseconds(100));
+    carry_out(/*discards_fail=*/false);
+  }
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
+  EXPECT_THAT(Visible('a'), IsEmpty());
+}
+
+TEST_F(StalledReleaseTest, WithANewConnectionItStartsOverAndSendsWhatKafkaHadOnceMore) {
+  Connect();
+  ParkA(100, {"a1"});
+  ReleaseA();
+  End(base::StreamEnd::Kind::kLost);
+  Connect(/*start=*/base::Lsn(100));
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
+  EXPECT_EQ(pipeline().parked_keys(), 1U) << "what was before it may come again behind it";
+  Transaction(100, {"a1"});
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a1"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
+// Without progress the server may fall back to the position that it has on its disk.
+TEST_F(StalledReleaseTest, WithoutProgressTheRowStaysWhileTheServerMayFallBackBeforeIt) {
+  facts_.restart_lsn = base::Lsn(50);
+  Connect();
+  ParkA(100, {"a1"});
+  RetryA();
+  Look();
+  Run();
+  EXPECT_EQ(Confirmed(), base::Lsn(108));
+  EXPECT_THAT(Rows(), ElementsAre("closed:a1"));
+}
+
 TEST_F(StalledReleaseTest, DiscardOfAnotherKeyIsCarriedOut) {
   Connect();
   ParkA(100, {"a1"});

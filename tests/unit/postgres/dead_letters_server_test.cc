@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
-#include "support/postgres_server.h"
+#include "dead_letters_fixture.h"
 
 namespace walpost::postgres {
 namespace {
@@ -21,88 +21,6 @@ using base::DeadLetter;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-using walpost::testing::PostgresServer;
-
-constexpr char kPipeline[] = "orders";
-
-class DeadLettersServerTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    server_ = std::make_unique<PostgresServer>();
-    auto connection = SqlConnection::Connect(server_->Conninfo(), "test");
-    ASSERT_TRUE(connection.ok()) << connection.status();
-    ASSERT_TRUE(connection->Execute(Script()).ok());
-    ASSERT_TRUE(connection->Execute(Script()).ok()) << "applying it again";
-  }
-
-  static std::string Script() {
-    std::ifstream file(WALPOST_SOURCE_DIR "/sql/V1__walpost.up.sql");
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
-  static void TearDownTestSuite() { server_.reset(); }
-
-  void SetUp() override {
-    server_->Sql("TRUNCATE walpost.dead_letters, walpost.dead_letter_count RESTART IDENTITY");
-    table_.emplace(Open(kPipeline));
-  }
-
-  static DeadLetterTable Open(const std::string& pipeline) {
-    auto table = DeadLetterTable::Open(server_->Conninfo(), "test", pipeline, {});
-    EXPECT_TRUE(table.ok()) << table.status();
-    return *std::move(table);
-  }
-
-  static DeadLetter RowAt(const std::string& position, const std::string& key, bool parked) {
-    DeadLetter row;
-    row.position = position;
-    row.event_id = "id-" + position;
-    row.event_type = "Made";
-    row.source = "outbox.events";
-    row.topic = "orders";
-    row.key = key;
-    row.value = "value of " + position;
-    row.headers = {{"id", "id-" + position}, {"none", std::nullopt}, {"", ""}};
-    row.reason = "record_too_large";
-    row.detail = "too large";
-    row.attempts = 1;
-    row.parked = parked;
-    return row;
-  }
-
-  std::vector<bool> InsertOk(const std::vector<DeadLetter>& rows) {
-    auto inserted = table_->Insert(rows);
-    EXPECT_TRUE(inserted.ok()) << inserted.status();
-    std::vector<bool> open;
-    for (const base::DeadLetterState state : inserted->states) {
-      open.push_back(state == base::DeadLetterState::kOpen);
-    }
-    return open;
-  }
-
-  std::vector<std::string> PositionsOf(const std::string& key) {
-    std::vector<std::string> positions;
-    const auto rows = table_->ReadKey("orders", key, 0, 100);
-    EXPECT_TRUE(rows.ok()) << rows.status();
-    for (const DeadLetter& row : *rows) {
-      positions.push_back(row.position);
-    }
-    return positions;
-  }
-
-  // Until so many wait for a lock.
-  static void AwaitBlocked(const std::string& count) {
-    while (server_->Sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'") !=
-           count) {
-      std::this_thread::yield();
-    }
-  }
-
-  static std::unique_ptr<PostgresServer> server_;
-  std::optional<DeadLetterTable> table_;
-};
-
-std::unique_ptr<PostgresServer> DeadLettersServerTest::server_;
 
 TEST_F(DeadLettersServerTest, ARowComesBackWhole) {
   DeadLetter row = RowAt("p1", std::string("k\0\xff", 3), true);
@@ -221,30 +139,6 @@ TEST_F(DeadLettersServerTest, ParkedKeysAreReadInPiecesOfBoundedSize) {
     after = keys->empty() ? 0 : keys->back().seq;
   } while (after != 0);
   EXPECT_THAT(pieces, ElementsAre(3, 2, 0));
-}
-
-TEST_F(DeadLettersServerTest, RowsThatWaitOrWereDiscardedAreReadWhereTheirEventComesAgain) {
-  const auto at = [](std::uint64_t lsn) {
-    return absl::StrFormat("%016x-%08x-%016x-%08x", 7, 1, lsn, 0);
-  };
-  InsertOk(
-      {RowAt(at(0xfff), "a", true), RowAt(at(0x1000a), "b", false), RowAt(at(0x1000), "a", true)});
-  server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 3");
-  ASSERT_TRUE(*table_->Discarded(3));
-  InsertOk({RowAt(at(0x2000), "c", true)});
-  ASSERT_TRUE(table_->Delivered(4, /*keep=*/true).ok());
-  const auto rows = table_->ReadRowsFrom(base::Lsn(0x1000), 0);
-  ASSERT_THAT(*rows, SizeIs(2));
-  EXPECT_EQ(rows->at(0).position, at(0x1000));
-  EXPECT_EQ(rows->at(0).event_id, RowAt(at(0x1000), "a", true).event_id);
-  EXPECT_EQ(rows->at(1).position, at(0x1000a));
-  EXPECT_THAT(*table_->ReadRowsFrom(base::Lsn(0x1000), 3), SizeIs(1)) << "in the order of commits";
-  EXPECT_THAT(*table_->ReadRowsFrom(base::Lsn(0x1000a), 2), IsEmpty());
-  EXPECT_THAT(*Open("billing").ReadRowsFrom(base::Lsn(0), 0), IsEmpty());
-  const auto sent = table_->ReadSent(at(0x1000), 100);
-  ASSERT_THAT(*sent, SizeIs(1));
-  EXPECT_EQ(sent->at(0).value, RowAt(at(0x2000), "c", true).value);
-  EXPECT_THAT(*table_->ReadSent(at(0x2000), 100), IsEmpty());
 }
 
 TEST_F(DeadLettersServerTest, OtherPipelinesAreNoConcern) {

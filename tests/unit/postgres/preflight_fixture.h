@@ -14,6 +14,15 @@
 
 namespace walpost::postgres {
 
+inline constexpr char kDeadLetterTable[] =
+    "CREATE TABLE walpost.dead_letters (pipeline text, position text, closed_at timestamptz, "
+    "system_identifier bigint, decision text, send_to text)";
+inline constexpr char kPipelineTable[] =
+    "CREATE SCHEMA walpost; CREATE TABLE walpost.pipeline (name text PRIMARY KEY, slot text, "
+    "publication text, system_identifier numeric, consistent_point pg_lsn, snapshot text, "
+    "backfilled boolean, prefixes text[], created_at timestamptz DEFAULT now(), "
+    "delivered_lsn pg_lsn)";
+
 // A database of its own for each test, on one server.
 class PreflightServerTest : public ::testing::Test {
  protected:

@@ -51,12 +51,6 @@ class WithSenderTimeout {
   PostgresServer* const server_;
 };
 
-constexpr char kPipelineTable[] =
-    "CREATE SCHEMA walpost; CREATE TABLE walpost.pipeline (name text PRIMARY KEY, slot text, "
-    "publication text, system_identifier numeric, consistent_point pg_lsn, snapshot text, "
-    "backfilled boolean, prefixes text[], created_at timestamptz DEFAULT now(), "
-    "delivered_lsn pg_lsn)";
-
 TEST_F(PreflightServerTest, CompleteSourceGivesAllFacts) {
   MakeAll();
   auto outcome = Connect(Options(), base::Lsn());
@@ -410,8 +404,7 @@ TEST_F(PreflightServerTest, RecordThatIsLockedIsTriedAgain) {
 TEST_F(PreflightServerTest, RecordThatMayNotBeReadNamesTheRights) {
   MakeAll();
   Sql(kPipelineTable);
-  Sql("CREATE TABLE walpost.dead_letters (pipeline text, position text, closed_at timestamptz, "
-      "system_identifier bigint)");
+  Sql(kDeadLetterTable);
   server_->Sql("CREATE ROLE only_replication LOGIN REPLICATION");
   ConnectOptions options = Options();
   options.conninfo = server_->Conninfo(database_, "user=only_replication");
@@ -432,31 +425,34 @@ TEST_F(PreflightServerTest, RecordThatMayNotBeReadNamesTheRights) {
 
 TEST_F(PreflightServerTest, ClosedDeadLetterCountsWhereItsEventComesAgain) {
   MakeAll();
-  Sql("CREATE SCHEMA walpost; CREATE TABLE walpost.dead_letters (pipeline text, position text, "
-      "closed_at timestamptz, system_identifier bigint)");
+  Sql(absl::StrFormat("CREATE SCHEMA walpost; %s", kDeadLetterTable));
   ConnectOptions options = Options();
   options.pipeline = "orders";
-  const auto may_have = [&](const std::string& commit_lsn) {
-    Sql("TRUNCATE walpost.dead_letters; INSERT INTO walpost.dead_letters SELECT 'orders', "
-        "'0000000000000007-00000001-" +
-        commit_lsn + "-00000000', now(), system_identifier FROM pg_control_system()");
+  const auto may_have = [&](const char* decision, const char* commit_lsn) {
+    Sql(
+        absl::StrFormat("TRUNCATE walpost.dead_letters; INSERT INTO walpost.dead_letters SELECT "
+                        "'orders', '0000000000000007-00000001-%s-00000000', now(), "
+                        "system_identifier, '%s' FROM pg_control_system()",
+                        commit_lsn, decision));
     const auto outcome = Connect(options, base::Lsn());
     return std::holds_alternative<Connected>(outcome) &&
            std::get<Connected>(outcome).facts.may_have_dead_letters;
   };
-  EXPECT_TRUE(may_have("00ffffffffffffff"));
+  EXPECT_TRUE(may_have("discard", "00ffffffffffffff"));
   WaitUntilFree();
-  EXPECT_FALSE(may_have("0000000000000001"));
+  EXPECT_FALSE(may_have("discard", "0000000000000001"));
+  WaitUntilFree();
+  EXPECT_TRUE(may_have("retry", "0000000000000001")) << "it was sent, and goes";
   WaitUntilFree();
   Sql("DROP SCHEMA walpost CASCADE");
 }
 
 TEST_F(PreflightServerTest, RelayThatMayNotCountDeadLettersIsRejectedBeforeTheFirst) {
   MakeAll();
-  Sql("CREATE SCHEMA walpost; CREATE TABLE walpost.dead_letters (pipeline text, position text, "
-      "closed_at "
-      "timestamptz, system_identifier bigint); CREATE TABLE walpost.dead_letter_count (pipeline "
-      "text)");
+  Sql(
+      absl::StrFormat("CREATE SCHEMA walpost; %s; CREATE TABLE walpost.dead_letter_count (pipeline "
+                      "text)",
+                      kDeadLetterTable));
   server_->Sql("CREATE ROLE relay LOGIN REPLICATION");
   Sql("GRANT USAGE ON SCHEMA walpost TO relay");
   Sql("GRANT SELECT, INSERT, UPDATE, DELETE ON walpost.dead_letters TO relay");

@@ -1,0 +1,90 @@
+// Rows of walpost.dead_letters whose events the stream brings again.
+#include <gmock/gmock.h>
+
+#include "absl/strings/str_format.h"
+#include "dead_letters_fixture.h"
+
+namespace walpost::postgres {
+namespace {
+
+using base::DeadLetter;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::string At(std::uint64_t lsn) { return absl::StrFormat("%016x-%08x-%016x-%08x", 7, 1, lsn, 0); }
+
+TEST_F(DeadLettersServerTest, RowsThatWaitOrWereDiscardedAreReadWhereTheirEventComesAgain) {
+  InsertOk(
+      {RowAt(At(0xfff), "a", true), RowAt(At(0x1000a), "b", false), RowAt(At(0x1000), "a", true)});
+  server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 3");
+  ASSERT_TRUE(*table_->Discarded(3));
+  InsertOk({RowAt(At(0x2000), "c", true)});
+  ASSERT_TRUE(table_->Delivered(4, /*keep=*/true).ok());
+  const auto rows = table_->ReadRowsFrom(base::Lsn(0x1000), 0);
+  ASSERT_THAT(*rows, SizeIs(2));
+  EXPECT_EQ(rows->at(0).position, At(0x1000));
+  EXPECT_EQ(rows->at(0).event_id, RowAt(At(0x1000), "a", true).event_id);
+  EXPECT_EQ(rows->at(1).position, At(0x1000a));
+  EXPECT_THAT(*table_->ReadRowsFrom(base::Lsn(0x1000), 3), SizeIs(1)) << "in the order of commits";
+  EXPECT_THAT(*table_->ReadRowsFrom(base::Lsn(0x1000a), 2), IsEmpty());
+  EXPECT_THAT(*Open("billing").ReadRowsFrom(base::Lsn(0), 0), IsEmpty());
+  const auto sent = table_->ReadSent(At(0x1000), 100);
+  ASSERT_THAT(*sent, SizeIs(1));
+  EXPECT_EQ(sent->at(0).value, RowAt(At(0x2000), "c", true).value);
+  EXPECT_THAT(*table_->ReadSent(At(0x2000), 100), IsEmpty());
+}
+
+TEST_F(DeadLettersServerTest, SentRowsGoWhenTheirEventsCannotComeAgain) {
+  InsertOk({RowAt(At(0x1000), "sent", true), RowAt(At(0x1001), "open", true),
+            RowAt(At(0x1002), "discarded", false), RowAt(At(0x1003), "elsewhere", false),
+            RowAt(At(0x2000), "comes again", true)});
+  server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 3");
+  server_->Sql("UPDATE walpost.dead_letters SET send_to = 'other' WHERE seq = 4");
+  for (const std::int64_t seq : {1, 4, 5}) {
+    ASSERT_TRUE(table_->Delivered(seq, /*keep=*/true).ok());
+  }
+  ASSERT_TRUE(Open("billing").DeleteSentBefore(base::Lsn(0x2000)).ok());
+  ASSERT_TRUE(table_->DeleteSentBefore(base::Lsn(0x1000)).ok());
+  const char* const kLeft =
+      "SELECT string_agg(seq::text, ' ' ORDER BY seq) FROM walpost.dead_letters";
+  EXPECT_EQ(server_->Sql(kLeft), "1 2 3 4 5");
+  ASSERT_TRUE(table_->DeleteSentBefore(base::Lsn(0x2000)).ok());
+  EXPECT_EQ(server_->Sql(kLeft), "2 3 4 5");
+}
+
+TEST_F(DeadLettersServerTest, SentRowThatSomebodyHoldsStopsNobody) {
+  InsertOk({RowAt(At(0x1000), "sent", true)});
+  ASSERT_TRUE(table_->Delivered(1, /*keep=*/true).ok());
+  auto other = SqlConnection::Connect(server_->Conninfo(), "test");
+  ASSERT_TRUE(other->Execute("BEGIN; SELECT FROM walpost.dead_letters FOR UPDATE").ok());
+  ASSERT_TRUE(table_->DeleteSentBefore(base::Lsn(0x2000)).ok());
+  ASSERT_TRUE(other->Execute("ROLLBACK").ok());
+  EXPECT_EQ(server_->Sql("SELECT count(*) FROM walpost.dead_letters"), "1");
+}
+
+TEST_F(DeadLettersServerTest, BesideADiscardTheRetriesOfOtherKeysAreFound) {
+  InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true), RowAt("p3", "b", true)});
+  server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 1");
+  server_->Sql("UPDATE walpost.dead_letters SET decision = 'retry' WHERE seq = 2");
+  EXPECT_EQ(table_->NextDecision().value()->seq, 1);
+  EXPECT_FALSE(table_->NextDecision(/*retries_only=*/true)->has_value())
+      << "the discard goes first";
+  server_->Sql("UPDATE walpost.dead_letters SET decision = 'retry' WHERE seq = 3");
+  EXPECT_EQ(table_->NextDecision(/*retries_only=*/true).value()->seq, 3);
+}
+
+TEST_F(DeadLettersServerTest, RowOfAParkedKeyIsSentToNoOtherTopic) {
+  InsertOk({RowAt("p1", "a", true), RowAt("p2", "b", false)});
+  auto operating = SqlConnection::Connect(server_->Conninfo(), "test");
+  const auto send = [&](int seq) {
+    return operating->Execute(absl::StrFormat(
+        "UPDATE walpost.dead_letters SET decision = 'retry', send_to = 'other' WHERE seq = %d",
+        seq));
+  };
+  EXPECT_FALSE(send(1).ok());
+  EXPECT_TRUE(send(2).ok());
+}
+
+}  // namespace
+}  // namespace walpost::postgres
