@@ -116,17 +116,35 @@ std::string BehindProgress(const Progress& progress, const SourceFacts& facts) {
       facts.host, facts.looked_lsn.ToString(), progress.end_lsn.ToString());
 }
 
+// One of `prefixes` that is not among `others`; null = there is none.
+const std::string* FindOther(const std::vector<std::string>& prefixes,
+                             const std::vector<std::string>& others) {
+  const auto other = std::find_if(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
+    return std::find(others.begin(), others.end(), prefix) == others.end();
+  });
+  return other == prefixes.end() ? nullptr : &*other;
+}
+
 std::optional<Halt> CheckPrefixes(const Progress& progress, const SourceFacts& facts) {
-  for (const std::string& prefix : progress.message_prefixes) {
-    if (std::find(facts.message_prefixes.begin(), facts.message_prefixes.end(), prefix) ==
-        facts.message_prefixes.end()) {
-      return MakeHalt(
-          HaltReason::kInitIncomplete,
-          absl::StrFormat("messages with prefix '%s' were events until %s, and messages.prefixes "
-                          "does not list it any more: those that are still to be read would be "
-                          "left out; add it and restart, or, when that is right, %s",
-                          prefix, progress.end_lsn.ToString(), kAdopt));
-    }
+  if (const std::string* const gone =
+          FindOther(progress.message_prefixes, facts.message_prefixes)) {
+    return MakeHalt(
+        HaltReason::kInitIncomplete,
+        absl::StrFormat("messages with prefix '%s' were events until %s, and messages.prefixes "
+                        "does not list it any more: those that are still to be read would be "
+                        "left out; add it and restart, or, when that is right, %s",
+                        *gone, progress.end_lsn.ToString(), kAdopt));
+  }
+  const std::string* const added = FindOther(facts.message_prefixes, progress.message_prefixes);
+  if (added != nullptr && facts.dead_letters_come_again && progress.publication_oid != 0) {
+    return MakeHalt(
+        HaltReason::kInitIncomplete,
+        absl::StrFormat(
+            "messages with prefix '%s' are new in messages.prefixes, and events with rows "
+            "in walpost.dead_letters come again: counted with these messages, nobody "
+            "would know them by their positions; take the prefix out, wait until `walpost "
+            "slot list` shows that the slot has caught up, and add it then",
+            *added));
   }
   return std::nullopt;
 }

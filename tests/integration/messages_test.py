@@ -10,6 +10,7 @@ import psycopg2.errors
 import pytest
 import servers
 from psycopg2.extras import Json
+from park_order_test import held_back
 from rejecting import dead_letters
 
 PREFIXES = {"messages": {"prefixes": ["shop", "billing"]}}
@@ -333,6 +334,28 @@ def test_prefix_that_is_not_configured_any_more_halts_until_it_is_or_is_given_up
         emit(cursor, p, prefix="billing")
         p.wait_confirmed()
         assert len(p.records()) == 3
+
+
+def test_prefix_is_not_added_while_events_with_dead_letters_come_again(make_pipeline, kafka):
+    """Their ordinals would count its messages."""
+    p = held_back(make_pipeline, kafka)
+    before = p.walpost
+    added = configured(p, "shop")
+    init = added.verb("init", "--with-messages", check=False)
+    assert init.returncode == 78 and "walpost.dead_letters has 1 rows" in init.stderr, init.stderr
+    assert p.execute("SELECT prefixes FROM walpost.pipeline") == [([],)]
+    added.start(wait="halted")
+    halt = added.status()["halt"]
+    assert halt["reason"] == "init_incomplete" and "prefix 'shop'" in halt["detail"]
+    added.stop()
+    before.start()
+    kafka.create_topic(f"missing-{p.name}", 1)
+    p.walpost = before
+    p.wait_confirmed()
+    p.walpost = added
+    before.stop()
+    added.verb("init", "--with-messages")
+    added.start()
 
 
 EMIT_TRANSACTIONS = """DO $$

@@ -43,6 +43,24 @@ absl::StatusOr<std::string> WhoMayEmit(SqlConnection* connection) {
       *rows.at(0).at(0));
 }
 
+// Nobody would know these events by their positions.
+absl::Status CheckDeadLetters(const InitOptions& options, base::Lsn confirmed,
+                              SqlConnection* connection) {
+  ASSIGN_OR_RETURN(const std::string rows,
+                   CountDeadLettersFrom(connection, options.name, confirmed));
+  if (rows == "0") {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "walpost.dead_letters has %s rows whose events come again, because something older is not "
+      "delivered; with the new prefix the events of their transactions would be counted anew. "
+      "Start "
+      "walpost with the earlier configuration, wait until `walpost slot list` shows that the slot "
+      "has "
+      "caught up, stop walpost, and run init again",
+      rows));
+}
+
 }  // namespace
 
 absl::Status CheckMessages(const InitOptions& options, SqlConnection* connection) {
@@ -65,7 +83,9 @@ absl::Status CheckMessages(const InitOptions& options, SqlConnection* connection
         "what is emitted meanwhile waits in the slot",
         slot->name, slot->active_pid));
   }
-  return absl::OkStatus();
+  return slot && AddsTo(recorded, prefixes)
+             ? CheckDeadLetters(options, slot->confirmed_flush_lsn, connection)
+             : absl::OkStatus();
 }
 
 absl::StatusOr<std::string> RecordPrefixes(const InitOptions& options, SqlConnection* connection) {

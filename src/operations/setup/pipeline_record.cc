@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "postgres/dead_letter_cells.h"
 
 namespace walpost::operations {
 
@@ -127,6 +128,21 @@ absl::StatusOr<std::uint64_t> TakeOverDeadLetters(postgres::SqlConnection* conne
   std::uint64_t open = 0;
   (void)absl::SimpleAtoi(taken.at(0).at(0).value_or("0"), &open);
   return open;
+}
+
+absl::StatusOr<std::string> CountDeadLettersFrom(postgres::SqlConnection* connection,
+                                                 const std::string& name, base::Lsn from) {
+  ASSIGN_OR_RETURN(const bool exists, HasTable(connection, "dead_letters"));
+  if (!exists) {
+    return std::string("0");
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> rows,
+      connection->Query(absl::StrFormat("SELECT count(*) FROM walpost.dead_letters WHERE "
+                                        "%s AND %s AND %s >= $2",
+                                        postgres::kOurs, postgres::kStreamed, postgres::kCommitLsn),
+                        {name, postgres::CommitLsnText(from)}));
+  return rows.at(0).at(0).value_or("0");
 }
 
 absl::StatusOr<std::uint64_t> RecordCluster(postgres::SqlConnection* connection,

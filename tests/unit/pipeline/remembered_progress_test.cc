@@ -227,6 +227,18 @@ TEST_F(RememberedProgressTest, PrefixThatIsListedAnewIsFine) {
   ExpectPosition({progress}, Lsn(0x500));
 }
 
+TEST_F(RememberedProgressTest, PrefixThatIsListedAnewWhileEventsWithRowsComeAgainHalts) {
+  facts_.message_prefixes = {"shop"};
+  facts_.dead_letters_come_again = true;
+  const std::optional<Halt> halt = CheckRememberedProgress({At(0x500)}, facts_).halt;
+  ASSERT_TRUE(halt);
+  EXPECT_EQ(halt->reason, HaltReason::kInitIncomplete);
+  EXPECT_THAT(halt->detail, HasSubstr("prefix 'shop'"));
+  Progress progress = At(0x500);
+  progress.message_prefixes = {"shop"};
+  ExpectPosition({progress}, Lsn(0x500));
+}
+
 TEST_F(RememberedProgressTest, TableThatIsNotListedAnyMoreHaltsAndIsNamed) {
   facts_.tables = {{16'410, "shop", "events", {}}};
   Progress progress = At(0x500);
