@@ -23,16 +23,15 @@ struct DeadLetterRelease {
   static constexpr std::chrono::milliseconds kLookEvery{1'000};
 
   enum class Phase {
-    kSettling,  // what comes before its rows is still to come, or on its way into the topic or the table
-    kReading,  // the next rows are asked for
-    kLooking,  // what is decided about the first of `rows` by now
-    kSending,  // the first of `rows`
-    kClosing,  // what became of the first of `rows` is written
+    kSettling,  // what was read before is still on its way, into the topic or the table
+    kReading,   // the next rows are asked for
+    kLooking,   // what is decided about the first of `rows` by now
+    kSending,   // the first of `rows`
+    kClosing,   // what became of the first of `rows` is written
   };
 
   base::DeadLetter decision;
   Phase phase = Phase::kSettling;
-  bool passed = false;                        // the stream is behind the first of its rows
   delivery::Sequence settled_below = 0;       // what was read before goes first
   mutable delivery::Sequence settled_to = 0;  // below here it is known to be settled
   std::int64_t cursor = 0;
@@ -42,15 +41,8 @@ struct DeadLetterRelease {
 
   bool stalled = false;
   bool look_again = false;  // at the decision, while its record is on its way
-  bool again = false;       // the stream began anew, and what is on its way is to be sent behind it
   bool lost = false;        // since it was last asked what is decided
-  std::int64_t acknowledged = 0;  // the seq of a row that Kafka has, though it is to be sent again
   base::MonotonicTime due;
-
-  // Kafka has the first of `rows`.
-  bool sent() const {
-    return failure.empty() && (!rows.front().discard() || rows.front().seq == acknowledged);
-  }
 
   void GoesOn(base::Now now) {
     stalled = look_again = false;

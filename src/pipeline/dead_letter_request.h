@@ -19,12 +19,14 @@ namespace walpost::pipeline {
 struct DeadLetterRequest {
   enum class Kind {
     kInsert,  // rows, but for those that are there already
-    kLoad,    // which keys are parked, behind seq; rows that were sent and commit before `from` go
+    kLoad,    // which keys are parked, behind seq
     kLoadRows,  // rows but those of kReadSent, by where their event commits and seq, behind `from` and
                 // seq: seq, position, event_id
     kReadSent,  // with records: rows of parked keys that were sent, by where their event commits and its
                 // position, behind `position`
-    kDecision,  // the oldest decision that is to be carried out; `beside`: of the discards that are
+    kDeleteSent,  // some of the rows that were sent and whose events commit before `from`
+    kDecision,  // the oldest decision that is to be carried out, of the retries of parked keys those with an
+    // open row before `position`: what was before it came again and goes first; `beside`: of the discards that are
     // not about the key, or the row seq; `retries_only`: of the retries, but those of a key with
     // a discard
     kRead,          // with records: open rows of the key behind seq, or the row seq
@@ -59,9 +61,10 @@ struct DeadLetterReply {
   std::vector<base::ParkedKey> keys = {};          // kLoad
   // kDecision, kLookAgain: an open one or none; kRead, kLoadRows, kReadSent
   std::vector<base::DeadLetter> rows = {};
-  std::uint64_t written = 0;    // kInsert, kLoad: rows that the pipeline ever wrote
-  bool in_recovery = false;     // kLoad: a standby, which may lag with them
-  bool at_end = false;          // kLoad, kLoadRows, kReadSent, kRead: nothing is behind it
+  std::uint64_t written = 0;  // kInsert, kLoad: rows that the pipeline ever wrote
+  bool in_recovery = false;   // kLoad: a standby, which may lag with them
+  bool at_end = false;  // kLoad, kLoadRows, kReadSent, kRead, kDeleteSent: nothing is behind it
+  bool retries_wait = false;    // kDecision: until the stream is further
   bool closed = true;           // what was to be closed was still open, and to be
   bool key_open = false;        // kRead, kDiscarded, kKeyDiscarded: the key has open rows
   std::uint64_t open_rows = 0;  // of the pipeline

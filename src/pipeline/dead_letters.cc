@@ -78,7 +78,7 @@ bool DeadLetters::Crowded(delivery::Sequence next) const {
 }
 
 bool DeadLetters::has_room() const {
-  const bool released = !release_ || release_->stalled || !release_->passed;
+  const bool released = !release_ || release_->stalled;
   return !must_write() &&
          (!Fills(2) || (looked_ && released && (!NextDiscard() || discards_stalled_)));
 }
@@ -171,7 +171,7 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
   if (!loaded_) {
     return Ask({.kind = keys_loaded_ ? Kind::kLoadRows : Kind::kLoad,
                 .seq = loaded_through_,
-                .from = keys_loaded_ ? loaded_from_ : facts_.restart_lsn});
+                .from = loaded_from_});
   }
   if (sent_rows_.must_read(streamed_to_)) {
     return Ask({.kind = Kind::kReadSent, .position = sent_rows_.read_through().ToString()});
@@ -191,6 +191,9 @@ std::optional<DeadLetterRequest> DeadLetters::TakeRequest(base::Now now, const R
       release_->lost = false;
     }
     return Ask(*std::move(step));
+  }
+  if (!sent_deleted_) {
+    return Ask({.kind = Kind::kDeleteSent, .from = facts_.restart_lsn});
   }
   if (MayDecide() && now.mono >= look_at_) {
     return Ask(LookForDecisions());
@@ -243,7 +246,9 @@ bool DeadLetters::MayDecide() const {
 // Beside a release only discards, beside a discard that waits only retries. What is decided about the released
 // rows is seen when it is their turn.
 DeadLetterRequest DeadLetters::LookForDecisions() const {
-  DeadLetterRequest request{.kind = Kind::kDecision, .retries_only = NextDiscard().has_value()};
+  DeadLetterRequest request{.kind = Kind::kDecision,
+                            .position = streamed_to_.ToString(),
+                            .retries_only = NextDiscard().has_value()};
   if (release_) {
     request.beside = true;
     request.seq = release_->decision.seq;
@@ -306,9 +311,9 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
       request.detail = release_->failure;
       request.keep =
           !release_->rows.front().send_to.empty() || MayComeAgain(release_->rows.front());
-      request.kind = !release_->failure.empty() ? Kind::kFailed
-                     : release_->sent()         ? Kind::kDelivered
-                                                : Kind::kDiscarded;
+      request.kind = !release_->failure.empty()         ? Kind::kFailed
+                     : release_->rows.front().discard() ? Kind::kDiscarded
+                                                        : Kind::kDelivered;
       return request;
   }
   return std::nullopt;
@@ -321,6 +326,10 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
   }
   asked_ = false;
   const std::optional<std::size_t> discard = std::exchange(discarding_, std::nullopt);
+  if (!reply.status.ok() && asked_kind_ == Kind::kDeleteSent) {
+    sent_deleted_ = true;  // the next connection may do it: nothing waits for that
+    return std::nullopt;
+  }
   if (!reply.status.ok()) {
     trouble_ = absl::StrFormat("dead letters wait: %s", std::string(reply.status.message()));
     (discard ? discard_at_ : ask_at_) = now.mono + kAskAgainAfter;
@@ -364,11 +373,15 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
     case Kind::kLoadRows:
       OnRowsLoaded(reply);
       break;
+    case Kind::kDeleteSent:
+      sent_deleted_ = reply.at_end;
+      break;
     case Kind::kReadSent:
       sent_rows_.Add(std::move(reply.rows), reply.at_end);
       break;
     case Kind::kDecision:
       looked_ = true;
+      retries_wait_ = reply.retries_wait;
       look_at_ = now.mono + kLookEvery;
       if (!reply.rows.empty()) {
         Begin(std::move(reply.rows.front()), now);
@@ -432,7 +445,7 @@ std::optional<base::MonotonicTime> DeadLetters::NextDeadline() const {
   if (NextDiscard()) {
     at(std::max(ask_at_, discard_at_));
   }
-  if (!loaded() || ReleaseStep()) {
+  if (!loaded() || !sent_deleted_ || ReleaseStep()) {
     at(ask_at_);
   } else if (MayDecide()) {
     at(std::max(ask_at_, look_at_));

@@ -119,7 +119,7 @@ class DeadLetters {
 
   envelope::SchemaTable::Ref schema() const { return record_.schema; }  // of the release; 0 = none
 
-  // The newest trouble with it, one line; empty = none since the last reply.
+  // The newest trouble with it; empty = none since the last reply.
   const std::string& trouble() const { return trouble_; }
 
   void Tick(base::Now now);
@@ -175,10 +175,7 @@ class DeadLetters {
   std::optional<Halt> CheckWritten(std::uint64_t written);
   void OnDiscarded(std::size_t index, const DeadLetterReply& reply);
 
-  // --- dead_letters_release.cc ---
   void Begin(base::DeadLetter decision, base::Now now);
-  bool HasPassed(const base::DeadLetter& decision) const;
-  void StartOver();
   void OnReleaseReply(DeadLetterReply reply, base::Now now);
   void OnRead(DeadLetterReply reply);
   void OnLookedAgain(const DeadLetterReply& reply);
@@ -212,12 +209,15 @@ class DeadLetters {
   std::vector<envelope::RecordHeader> repeated_headers_;
   envelope::Position streamed_to_;  // of the stream: what is before has come
   bool loaded_ = true;
-  bool keys_loaded_ = true;
+  bool keys_loaded_ = true;  // once more behind the rows: one may have been written in between
+  bool rows_loaded_ = true;
+  bool sent_deleted_ = true;  // those whose events cannot come again
   std::int64_t loaded_through_ = 0;
   base::Lsn loaded_from_;
   base::SourceFacts facts_;
-  bool looked_ = false;   // for decisions, since the connection was made
-  bool changed_ = false;  // the table, by the newest release
+  bool looked_ = false;        // for decisions, since the connection was made
+  bool retries_wait_ = false;  // there are some for which the stream has not come far enough
+  bool changed_ = false;       // the table, by the newest release
   std::uint64_t open_rows_ = 0;
   std::uint64_t written_rows_ = 0;
   std::string trouble_;

@@ -18,11 +18,11 @@ void DeadLetters::OnConnected(const base::SourceFacts& facts) {
   ask_at_ = look_at_ = discard_at_ = base::MonotonicTime();
   loaded_ = !facts.may_have_dead_letters && written_rows_ == 0 && waiting_.empty() &&
             keys_.empty() && !release_ && discards_.empty();
-  looked_ = keys_loaded_ = loaded_;
+  looked_ = keys_loaded_ = rows_loaded_ = sent_deleted_ = loaded_;
   loaded_through_ = 0;
   loaded_from_ = std::max(facts.start_lsn, facts.confirmed_flush_lsn);
   known_rows_.Clear();
-  streamed_to_ = {facts.system_identifier, 0, loaded_from_, 0};
+  streamed_to_ = {facts.system_identifier, facts.TimelineOf(loaded_from_), loaded_from_, 0};
   if (loaded_) {
     sent_rows_.Clear();
   } else {
@@ -30,13 +30,6 @@ void DeadLetters::OnConnected(const base::SourceFacts& facts) {
   }
   for (auto& [id, key] : keys_) {
     key.seen = false;
-  }
-  if (release_ && release_->decision.parked) {
-    if (sending_ == Sending::kOutstanding) {
-      release_->again = true;
-    } else {
-      StartOver();
-    }
   }
 }
 
@@ -55,6 +48,7 @@ void DeadLetters::OnKeysLoaded(const DeadLetterReply& reply) {
     loaded_through_ = std::max(loaded_through_, each.seq);
   }
   keys_loaded_ = reply.at_end;
+  loaded_ = keys_loaded_ && rows_loaded_;
   if (!keys_loaded_) {
     return;
   }
@@ -73,7 +67,14 @@ void DeadLetters::OnRowsLoaded(const DeadLetterReply& reply) {
     const absl::StatusOr<envelope::Position> at = envelope::Position::Parse(row.position);
     loaded_from_ = at.ok() ? at->commit_lsn : loaded_from_;
   }
-  loaded_ = reply.at_end;
+  rows_loaded_ = reply.at_end;
+  if (rows_loaded_) {
+    keys_loaded_ = false;
+    loaded_through_ = 0;
+    for (auto& [id, key] : keys_) {
+      key.seen = false;
+    }
+  }
 }
 
 void DeadLetters::Pass(const envelope::Position& place) {
@@ -86,6 +87,10 @@ Repeat DeadLetters::OnEvent(const envelope::Position& position, std::string_view
   Pass(position);
   ++streamed_to_.ordinal;
   if (known_rows_.Has(position, event_id)) {
+    if (retries_wait_ && Fills(2)) {  // this may be the row that one waits for, and it makes room
+      looked_ = false;
+      look_at_ = base::MonotonicTime();
+    }
     return Repeat::kSettled;
   }
   const base::DeadLetter* const sent = sent_rows_.Find(position, event_id);

@@ -2,7 +2,6 @@
 #include <glog/logging.h>
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_format.h"
@@ -22,47 +21,10 @@ void DeadLetters::Tick(base::Now now) {
     return;
   }
   release_->Tick(now);
-  if (release_->phase != Release::Phase::kSettling) {
-    return;
-  }
-  if (!release_->passed && HasPassed(release_->decision)) {
-    release_->passed = true;
-    // What was read before is in the topic or in the table first.
-    release_->settled_below = release_->decision.parked ? tracker_->next_sequence() : 0;
-  }
-  if (release_->passed &&
+  if (release_->phase == Release::Phase::kSettling &&
       IsSettled(release_->decision.topic, release_->settled_below, &release_->settled_to)) {
     release_->phase = Release::Phase::kReading;
   }
-}
-
-// After a restart, what was before the rows of a key comes again, and goes first. A single row has no order.
-bool DeadLetters::HasPassed(const DeadLetter& decision) const {
-  if (!decision.parked) {
-    return true;
-  }
-  const auto found = keys_.find(base::ParkedKeyIdOf(decision.topic, decision.key.value_or("")));
-  if (!loaded_ || found == keys_.end() || !found->second.open_from) {
-    return loaded_;
-  }
-  const envelope::Position& first = *found->second.open_from;
-  const bool comes =
-      first != envelope::Position() && facts_.TimelineOf(first.commit_lsn) == first.timeline;
-  return !comes || std::tie(first.commit_lsn, first.ordinal) <
-                       std::tie(streamed_to_.commit_lsn, streamed_to_.ordinal);
-}
-
-// The stream begins anew, and what comes again of the key goes first.
-void DeadLetters::StartOver() {
-  Release fresh;
-  fresh.decision = std::move(release_->decision);
-  fresh.stalled = release_->stalled;
-  fresh.due = release_->due;
-  fresh.acknowledged = release_->phase == Release::Phase::kClosing && release_->sent()
-                           ? release_->rows.front().seq
-                           : release_->acknowledged;
-  Drop();
-  release_ = std::move(fresh);
 }
 
 void DeadLetters::Begin(DeadLetter decision, base::Now now) {
@@ -83,6 +45,8 @@ void DeadLetters::Begin(DeadLetter decision, base::Now now) {
   release_->GoesOn(now);
   changed_ = false;
   release_->decision = std::move(decision);
+  // Events of the key that were read before are in the topic or in the table.
+  release_->settled_below = release_->decision.parked ? tracker_->next_sequence() : 0;
 }
 
 // Events of the key that wait to be rows become that first. False: there are none.
@@ -191,8 +155,8 @@ bool DeadLetters::MayComeAgain(const DeadLetter& row) const {
 // Since the row was read, or offered to the sink, somebody may have decided otherwise.
 void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
   release_->look_again = false;
-  if (release_->rows.empty() || release_->phase == Release::Phase::kClosing || release_->lost) {
-    return;  // it started over, Kafka's answer came meanwhile, or the record has to be sent once more
+  if (release_->phase == Release::Phase::kClosing || release_->lost) {
+    return;  // Kafka's answer came meanwhile, or the record has to be sent once more
   }
   if (sending_ == Sending::kOutstanding) {
     recalled_ = !IsToBeSent(reply);
@@ -209,7 +173,7 @@ void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
   const DeadLetter& now = reply.rows.front();
   const bool to_be_sent = IsToBeSent(reply);
   row.decision = now.decision;
-  if (now.discard()) {  // too late, where Kafka has it
+  if (now.discard()) {
     Drop();
     release_->phase = Release::Phase::kClosing;
   } else if (!to_be_sent) {  // it was taken back
@@ -247,7 +211,7 @@ void DeadLetters::Send() {
 }
 
 void DeadLetters::Fail(const std::string& why) {
-  release_->failure = release_->rows.front().seq == release_->acknowledged ? "" : why;
+  release_->failure = why;
   release_->held = false;
   release_->phase = Release::Phase::kClosing;
 }
@@ -283,17 +247,10 @@ void DeadLetters::OnAcknowledged() {
   CHECK(sending_ == Sending::kOutstanding);
   Drop();
   release_->phase = Release::Phase::kClosing;
-  if (release_->again) {
-    StartOver();
-  }
 }
 
 void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base::Now now) {
   CHECK(sending_ != Sending::kNone);
-  if (release_->again) {
-    StartOver();
-    return;
-  }
   sending_ = Sending::kWaiting;
   needs_answer_ = !alone;
   recalled_ = false;
@@ -313,18 +270,13 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
 }
 
 void DeadLetters::OnLost() {
-  if (sending_ != Sending::kOutstanding) {
-    return;
+  if (sending_ == Sending::kOutstanding) {
+    sending_ = Sending::kWaiting;
+    release_->phase = Release::Phase::kLooking;
+    release_->lost = true;
+    recalled_ = false;
+    needs_answer_ = true;  // a pipelined producer dies of a rejected record before its report is in
   }
-  if (release_->again) {
-    StartOver();
-    return;
-  }
-  sending_ = Sending::kWaiting;
-  release_->phase = Release::Phase::kLooking;
-  release_->lost = true;
-  recalled_ = false;
-  needs_answer_ = true;  // a pipelined producer dies of a rejected record before its report is in
 }
 
 void DeadLetters::EndRelease() { release_.reset(); }

@@ -26,6 +26,11 @@ inline constexpr const char* kOpen = " AND closed_at IS NULL ";
 inline constexpr const char* kStreamed = "position <> ''";
 inline constexpr const char* kCommitLsn = "substr(position, 27, 16) COLLATE \"C\"";
 
+// Not taken over from another cluster, whose positions say nothing here.
+inline constexpr const char* kOfThisLog =
+    "left(position, 16) = lpad(to_hex((SELECT system_identifier FROM pg_control_system())), 16, "
+    "'0')";
+
 // Rows from the stream that were sent to their own topic. As the index dead_letters_sent.
 inline constexpr const char* kSent =
     "position <> '' AND closed_at IS NOT NULL AND decision IS DISTINCT FROM 'discard' AND send_to "

@@ -25,15 +25,19 @@ constexpr const char* kRecordBytes =
 
 // The rows of `which`, as many as are about kReadBytesMax: first a running sum of what they hold, without
 // the record where it is not read. The headers may be the most of it.
-std::string Piece(const std::string& which, std::size_t limit, bool whole,
-                  const std::string& order = "seq") {
+std::string UnorderedPiece(const std::string& which, std::size_t limit, bool whole,
+                           const std::string& order) {
   return absl::StrFormat(
       "WHERE seq IN (SELECT seq FROM (SELECT seq, sum(bytes) OVER (ORDER BY n) - bytes AS before "
       "FROM (SELECT seq, row_number() OVER (ORDER BY %s) AS n, %s%s AS bytes FROM "
-      "walpost.dead_letters WHERE %s ORDER BY %s LIMIT %u) AS sized) AS next WHERE before < %u) "
-      "ORDER BY %s",
+      "walpost.dead_letters WHERE %s ORDER BY %s LIMIT %u) AS sized) AS next WHERE before < %u)",
       order, kBytesWithoutRecord, whole ? kRecordBytes : "", which, order, limit,
-      DeadLetterTable::kReadBytesMax, order);
+      DeadLetterTable::kReadBytesMax);
+}
+
+std::string Piece(const std::string& which, std::size_t limit, bool whole,
+                  const std::string& order = "seq") {
+  return absl::StrFormat("%s ORDER BY %s", UnorderedPiece(which, limit, whole, order), order);
 }
 
 // `here`: identifier, database and, of a primary, timeline in hexadecimal.
@@ -205,15 +209,16 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadSent(const std::str
       {pipeline_, after}, /*whole=*/true);
 }
 
-// What somebody holds goes the next time.
-absl::Status DeadLetterTable::DeleteSentBefore(base::Lsn lsn) {
-  return Query(
-             absl::StrFormat("DELETE FROM walpost.dead_letters WHERE seq IN (SELECT seq FROM "
-                             "walpost.dead_letters WHERE %s AND %s AND %s < $2 LIMIT %u FOR UPDATE "
-                             "SKIP LOCKED)",
-                             kOurs, kSent, kCommitLsn, kKeysAtATime),
-             {pipeline_, CommitLsnText(lsn)})
-      .status();
+absl::StatusOr<std::size_t> DeadLetterTable::DeleteSentBefore(base::Lsn lsn) {
+  constexpr std::size_t kRowsAtATime = 1'000;
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> gone,
+      Query(absl::StrFormat("DELETE FROM walpost.dead_letters %s RETURNING 1",
+                            UnorderedPiece(absl::StrFormat("%s AND %s AND %s AND %s < $2", kOurs,
+                                                           kSent, kOfThisLog, kCommitLsn),
+                                           kRowsAtATime, /*whole=*/true, kCommitLsn)),
+            {pipeline_, CommitLsnText(lsn)}));
+  return gone.size();
 }
 
 absl::StatusOr<std::uint64_t> DeadLetterTable::CountOpen() {
@@ -259,18 +264,28 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::Select(const std::strin
   return found;
 }
 
-absl::StatusOr<std::optional<DeadLetter>> DeadLetterTable::NextDecision(bool retries_only) {
-  const std::string which =
-      retries_only ? absl::StrFormat(
-                         "decision = 'retry' AND NOT (parked AND (topic, key) IN (SELECT topic, "
-                         "key FROM walpost.dead_letters WHERE %s%sAND parked AND decision = "
-                         "'discard'))",
-                         kOurs, kOpen)
-                   : "decision IS NOT NULL";
+absl::StatusOr<std::optional<DeadLetter>> DeadLetterTable::NextDecision(
+    const std::string& streamed_to, bool retries_only) {
+  std::string which = retries_only ? "decision = 'retry'" : "decision IS NOT NULL";
+  const auto keys_with = [](const std::string& row) {
+    return absl::StrFormat(
+        "(topic, key) IN (SELECT topic, key FROM walpost.dead_letters WHERE %s%sAND parked AND %s)",
+        kOurs, kOpen, row);
+  };
+  if (retries_only) {
+    which += absl::StrFormat(" AND NOT (parked AND %s)", keys_with("decision = 'discard'"));
+  }
+  std::vector<Cell> parameters{pipeline_};
+  if (!streamed_to.empty()) {
+    which += absl::StrFormat(" AND (NOT parked OR decision = 'discard' OR %s)",
+                             keys_with("(position COLLATE \"C\" < $2 OR left(position, 16) <> "
+                                       "left($2, 16))"));
+    parameters.emplace_back(streamed_to);
+  }
   ASSIGN_OR_RETURN(std::vector<DeadLetter> rows,
                    Select(absl::StrFormat("WHERE %s%sAND %s ORDER BY decided_at, seq LIMIT 1",
                                           kOurs, kOpen, which),
-                          {pipeline_}, /*whole=*/false));
+                          parameters, /*whole=*/false));
   return rows.empty() ? std::nullopt : std::optional(std::move(rows.front()));
 }
 

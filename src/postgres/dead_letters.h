@@ -80,12 +80,13 @@ class DeadLetterTable {
   // were all.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadSent(const std::string& after,
                                                          std::size_t limit);
-  // Some of the rows that were sent and whose events commit before `lsn`.
-  absl::Status DeleteSentBefore(base::Lsn lsn);
+  // Of the rows that were sent and whose events commit before `lsn`, about kReadBytesMax: how many.
+  absl::StatusOr<std::size_t> DeleteSentBefore(base::Lsn lsn);
   absl::StatusOr<std::uint64_t> CountOpen();
   absl::StatusOr<std::uint64_t> CountForeign();
   // The oldest decision that `run` has to carry out, without the record.
-  absl::StatusOr<std::optional<base::DeadLetter>> NextDecision(bool retries_only = false);
+  absl::StatusOr<std::optional<base::DeadLetter>> NextDecision(const std::string& streamed_to = "",
+                                                               bool retries_only = false);
   // The oldest discard that is about neither this parked key nor the row `seq`; without a key: that row.
   absl::StatusOr<std::optional<base::DeadLetter>> NextDiscardBeside(
       std::int64_t seq, const std::string& topic, const std::optional<std::string>& key);

@@ -356,7 +356,7 @@ std::optional<StreamEnd> PreflightRun::DeadLetters() {
       QuoteLiteral(options_.pipeline));
   const Result rows = Query(absl::StrFormat(
       "SELECT %1$sclosed_at IS NULL) OR %1$s%2$s AND %3$s < '%4$s'), %1$s%5$s AND %3$s >= '%6$s')",
-      of_ours, kSent, kCommitLsn, CommitLsnText(facts().restart_lsn), kStreamed,
+      of_ours, kSent, kCommitLsn, CommitLsnText(facts().restart_lsn), kOfThisLog,
       CommitLsnText(facts().confirmed_flush_lsn)));
   if (!rows.ok()) {
     return QueryFailure("reading walpost.dead_letters", rows.error(), endpoint());

@@ -85,12 +85,6 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       ASSIGN_OR_RETURN(const postgres::DeadLetterTable::Written written, table_->CountWritten());
       reply->written = written.rows;
       reply->in_recovery = written.in_recovery;
-      if (!written.in_recovery) {
-        const absl::Status deleted = table_->DeleteSentBefore(request.from);
-        if (absl::IsUnavailable(deleted)) {
-          return deleted;  // else the role may only read, and nothing depends on it
-        }
-      }
       ASSIGN_OR_RETURN(const std::uint64_t foreign, table_->CountForeign());
       if (foreign > 0) {
         observe::LogRepeated(
@@ -112,13 +106,22 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       reply->at_end = reply->rows.empty();
       break;
     }
+    case Kind::kDeleteSent: {
+      ASSIGN_OR_RETURN(const std::size_t deleted, table_->DeleteSentBefore(request.from));
+      reply->at_end = deleted == 0;
+      break;
+    }
     case Kind::kDecision: {
       const auto key = request.of_key ? std::optional(request.key) : std::nullopt;
       ASSIGN_OR_RETURN(std::optional<base::DeadLetter> decision,
-                       request.beside ? table_->NextDiscardBeside(request.seq, request.topic, key)
-                                      : table_->NextDecision(request.retries_only));
+                       request.beside
+                           ? table_->NextDiscardBeside(request.seq, request.topic, key)
+                           : table_->NextDecision(request.position, request.retries_only));
       if (decision) {
         reply->rows.push_back(*std::move(decision));
+      } else if (!request.beside) {
+        ASSIGN_OR_RETURN(const auto waits, table_->NextDecision("", request.retries_only));
+        reply->retries_wait = waits.has_value();
       }
       break;
     }

@@ -144,6 +144,13 @@ void DeadLetterTable::Close(DeadLetter* row) {
   judge_->OnRowClosed(*row);
 }
 
+bool DeadLetterTable::IsBefore(const DeadLetter& of, const std::string& position) const {
+  return std::any_of(rows_.begin(), rows_.end(), [&](const DeadLetter& row) {
+    return IsOfKey(row, of.topic, of.key.value_or("")) &&
+           (row.position < position || row.position.substr(0, 16) != position.substr(0, 16));
+  });
+}
+
 bool DeadLetterTable::HasDiscard(const DeadLetter& of) const {
   return of.parked && std::any_of(rows_.begin(), rows_.end(), [&](const DeadLetter& row) {
            return row.discard() && IsOfKey(row, of.topic, of.key.value_or(""));
@@ -160,6 +167,9 @@ std::int64_t DeadLetterTable::NextDecision(const pipeline::DeadLetterRequest& re
     }
     const bool released =
         seq == request.seq || (request.of_key && IsOfKey(*row, request.topic, request.key));
+    if (row->retry() && row->parked && !IsBefore(*row, request.position)) {
+      continue;
+    }
     if (request.retries_only ? row->retry() && !HasDiscard(*row)
                              : !request.beside || (row->discard() && !released)) {
       return seq;
@@ -202,10 +212,6 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
       Insert(request, &reply);
       break;
     case Kind::kLoad: {
-      std::erase_if(rows_, [&](const DeadLetter& row) {
-        return row.closed && !row.discard() && row.send_to.empty() && !row.position.empty() &&
-               !CommitsFrom(row, request.from);
-      });
       std::uint64_t left = random_.Chance(500) ? UINT64_MAX : random_.Between(1, 4);
       reply.at_end = true;
       for (const DeadLetter& row : rows_) {
@@ -225,6 +231,13 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
       break;
     case Kind::kReadSent:
       ReadSent(request, &reply);
+      break;
+    case Kind::kDeleteSent:
+      std::erase_if(rows_, [&](const DeadLetter& row) {
+        return row.closed && !row.discard() && row.send_to.empty() && !row.position.empty() &&
+               !CommitsFrom(row, request.from);
+      });
+      reply.at_end = true;
       break;
     case Kind::kDecision:
       if (const std::int64_t seq = NextDecision(request); seq != 0) {

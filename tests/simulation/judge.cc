@@ -324,8 +324,7 @@ void Judge::CheckNewest() const {
       const Event& newest = server_->events()[event];
       const std::uint32_t last = last_visible_[newest.lane];
       Require(!visible_[event] || Excused(event) || MaySkip(event) || states_[event].left_out ||
-                  states_[event].discarded_late || newest.lane_index <= last || foreign_ ||
-                  taken_and_rejected_[newest.lane],
+                  newest.lane_index <= last || foreign_ || taken_and_rejected_[newest.lane],
               "G3: event %s came again, and event %s of its key did not come again behind it",
               server_->events()[lane[last]].id, newest.id);
     }

@@ -147,11 +147,10 @@ class Judge {
     bool passed = false;  // a later one of its key was right to go before it
     bool skipped = false;
     bool discarded = false;
-    bool discarded_late = false;  // it was sent before, and nobody sends it again
-    bool looked_at = false;       // the decision about its row, since it was sent again
-    bool to_be_sent = false;      // by that decision
-    bool lost = false;            // by someone else, and an operator knows
-    bool left_out = false;        // he goes on behind it, wherever it is
+    bool looked_at = false;   // the decision about its row, since it was sent again
+    bool to_be_sent = false;  // by that decision
+    bool lost = false;        // by someone else, and an operator knows
+    bool left_out = false;    // he goes on behind it, wherever it is
   };
 
   void Grow();

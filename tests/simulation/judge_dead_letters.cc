@@ -151,7 +151,6 @@ void Judge::OnRowDelivered(const DeadLetter& row) {
   const std::uint64_t index = Find(row.event_id);
   Require(visible_[index], "G1: the row of event %s goes, but the event is in no topic",
           row.event_id);
-  states_[index].discarded_late = row.discard();
   Leave(row);
 }
 

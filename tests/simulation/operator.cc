@@ -18,9 +18,9 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr const char* kKindNames[] = {"insert",   "load",      "load rows",    "read sent",
-                                      "decision", "read",      "look again",   "delivered",
-                                      "failed",   "discarded", "key discarded"};
+constexpr const char* kKindNames[] = {"insert",      "load",     "load rows", "read sent",
+                                      "delete sent", "decision", "read",      "look again",
+                                      "delivered",   "failed",   "discarded", "key discarded"};
 
 const char* NameOf(DeadLetterRequest::Kind kind) {
   return kKindNames[static_cast<std::size_t>(kind)];

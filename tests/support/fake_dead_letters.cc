@@ -84,10 +84,22 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       }
       reply.at_end = true;
       break;
+    case Kind::kDeleteSent:
+      reply.at_end = true;
+      break;
     case Kind::kDecision:
       for (const DeadLetter& row : rows) {
         const bool released =
             row.seq == request.seq || (request.of_key && of_key(row)) || !row.discard();
+        const bool passed = std::any_of(rows.begin(), rows.end(), [&](const DeadLetter& each) {
+          return IsOfKey(each, row.topic, row.key.value_or("")) &&
+                 (each.position < request.position ||
+                  each.position.substr(0, 16) != request.position.substr(0, 16));
+        });
+        if (!row.closed && row.retry() && row.parked && !passed) {
+          reply.retries_wait = true;
+          continue;
+        }
         if (!row.closed && row.decision != DeadLetter::Decision::kNone &&
             !(request.beside && released) && !(request.retries_only && row.discard())) {
           reply.rows.push_back(row);

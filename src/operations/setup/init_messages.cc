@@ -53,7 +53,7 @@ absl::Status CheckDeadLetters(const InitOptions& options, base::Lsn confirmed,
   }
   return absl::FailedPreconditionError(absl::StrFormat(
       "walpost.dead_letters has %s rows whose events come again, because something older is not "
-      "delivered; with the new prefix the events of their transactions would be counted anew. "
+      "delivered; with other prefixes the events of their transactions would be counted anew. "
       "Start "
       "walpost with the earlier configuration, wait until `walpost slot list` shows that the slot "
       "has "
@@ -83,7 +83,7 @@ absl::Status CheckMessages(const InitOptions& options, SqlConnection* connection
         "what is emitted meanwhile waits in the slot",
         slot->name, slot->active_pid));
   }
-  return slot && AddsTo(recorded, prefixes)
+  return slot && recorded != prefixes
              ? CheckDeadLetters(options, slot->confirmed_flush_lsn, connection)
              : absl::OkStatus();
 }

@@ -136,12 +136,12 @@ absl::StatusOr<std::string> CountDeadLettersFrom(postgres::SqlConnection* connec
   if (!exists) {
     return std::string("0");
   }
-  ASSIGN_OR_RETURN(
-      const std::vector<Row> rows,
-      connection->Query(absl::StrFormat("SELECT count(*) FROM walpost.dead_letters WHERE "
-                                        "%s AND %s AND %s >= $2",
-                                        postgres::kOurs, postgres::kStreamed, postgres::kCommitLsn),
-                        {name, postgres::CommitLsnText(from)}));
+  ASSIGN_OR_RETURN(const std::vector<Row> rows,
+                   connection->Query(
+                       absl::StrFormat("SELECT count(*) FROM walpost.dead_letters WHERE "
+                                       "%s AND %s AND %s >= $2",
+                                       postgres::kOurs, postgres::kOfThisLog, postgres::kCommitLsn),
+                       {name, postgres::CommitLsnText(from)}));
   return rows.at(0).at(0).value_or("0");
 }
 

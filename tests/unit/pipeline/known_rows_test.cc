@@ -9,6 +9,7 @@ namespace {
 using base::Lsn;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 envelope::Position At(std::uint64_t commit_lsn, std::uint32_t ordinal) {
   return {7, 1, Lsn(commit_lsn), ordinal};
@@ -175,6 +176,28 @@ TEST_F(KnownRowsPipelineTest, RowsAreSentOnceThePositionOfTheServerIsBehindThem)
   EXPECT_THAT(Visible('a'), ElementsAre("a0", "a1")) << "its event does not come again";
 }
 
+TEST_F(KnownRowsPipelineTest, WhenAHaltIsOverRowsAreSentBehindWhatComesAgainAsWell) {
+  HoldBack(OnUndeliverable::kPark);
+  RetryA();
+  Look();
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "a1";
+  SendFrame("x");
+  Advance(options_.shutdown_timeout);
+  for (int i = 0; i < 10; ++i) {
+    Settle();
+    Advance(milliseconds(100));
+  }
+  ASSERT_EQ(pipeline().state(), base::State::kHalted);
+  pipeline().Resume(now_);
+  Connect();
+  Look();
+  HeldEvent();
+  Transaction(150, {"a0"});
+  Transaction(200, {"a1"});
+  Run();
+  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a0", "a1"));
+}
+
 TEST_F(KnownRowsPipelineTest, RowWithoutAKeyWaitsForNothingAndItsEventIsNotSentBesides) {
   HoldBack(OnUndeliverable::kDeadLetter);
   Restart();
@@ -253,6 +276,11 @@ TEST_F(KnownRowsPipelineTest, NothingIsReadBeforeTheRowsAreKnown) {
   ASSERT_TRUE(rest);
   EXPECT_EQ(rest->seq, 9);
   pipeline().OnDeadLetterReply({.id = rest->id, .status = {}, .at_end = true}, now_);
+  EXPECT_FALSE(pipeline().want_frame());
+  const auto again = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->kind, DeadLetterRequest::Kind::kLoad) << "a row that is known parks its key";
+  pipeline().OnDeadLetterReply({.id = again->id, .status = {}, .at_end = true}, now_);
   EXPECT_FALSE(pipeline().want_frame());
   const auto sent = pipeline().TakeDeadLetterRequest(now_);
   ASSERT_TRUE(sent);

@@ -209,9 +209,16 @@ TEST_F(ParkTest, NothingIsReadFromTheStreamBeforeTheParkedKeysAreKnown) {
   EXPECT_EQ(rest->seq, 7);
   pipeline().OnDeadLetterReply({.id = rest->id, .status = {}, .at_end = true, .open_rows = 2},
                                now_);
-  ServeDeadLetters();  // which rows are there
+  base::DeadLetter row;
+  row.seq = 7;
+  row.topic = "orders";
+  row.key = "a";
+  row.parked = true;
+  dead_letters_.rows = {row, row};
+  dead_letters_.rows[1].key = "written meanwhile";
+  ServeDeadLetters();  // which rows are there, and the keys once more
   EXPECT_TRUE(pipeline().want_frame());
-  EXPECT_EQ(pipeline().parked_keys(), 1U);
+  EXPECT_EQ(pipeline().parked_keys(), 2U);
 }
 
 TEST_F(ParkTest, ReplyToARequestOfTheConnectionBeforeCountsForNothing) {

@@ -210,21 +210,6 @@ TEST_F(StalledReleaseTest, DiscardThatFailsStopsNoRetry) {
   EXPECT_THAT(Visible('a'), IsEmpty());
 }
 
-TEST_F(StalledReleaseTest, WithANewConnectionItStartsOverAndSendsWhatKafkaHadOnceMore) {
-  Connect();
-  ParkA(100, {"a1"});
-  ReleaseA();
-  End(base::StreamEnd::Kind::kLost);
-  Connect(/*start=*/base::Lsn(100));
-  Run();
-  EXPECT_THAT(Visible('a'), ElementsAre("a1"));
-  EXPECT_EQ(pipeline().parked_keys(), 1U) << "what was before it may come again behind it";
-  Transaction(100, {"a1"});
-  Run();
-  EXPECT_THAT(Visible('a'), ElementsAre("a1", "a1"));
-  EXPECT_EQ(pipeline().parked_keys(), 0U);
-}
-
 // Without progress the server may fall back to the position that it has on its disk.
 TEST_F(StalledReleaseTest, WithoutProgressTheRowStaysWhileTheServerMayFallBackBeforeIt) {
   facts_.restart_lsn = base::Lsn(50);

@@ -431,7 +431,8 @@ TEST_F(PreflightServerTest, ClosedDeadLetterCountsWhereItsEventComesAgain) {
   const auto may_have = [&](const char* decision, const char* commit_lsn) {
     Sql(
         absl::StrFormat("TRUNCATE walpost.dead_letters; INSERT INTO walpost.dead_letters SELECT "
-                        "'orders', '0000000000000007-00000001-%s-00000000', now(), "
+                        "'orders', lpad(to_hex(system_identifier), 16, '0') || "
+                        "'-00000001-%s-00000000', now(), "
                         "system_identifier, '%s' FROM pg_control_system()",
                         commit_lsn, decision));
     const auto outcome = Connect(options, base::Lsn());
