@@ -246,3 +246,51 @@ def test_without_progress_a_restart_of_the_server_parks_no_key_again(make_pipeli
     assert not open_rows(p)
     assert types(p) in (["e0", "e1", "e2", "e3"], ["e0", "e1", "e2", "e0", "e1", "e2", "e3"],
                         ["e0", "e1", "e2", "e1", "e2", "e3"])
+
+
+def test_retry_makes_room_in_a_full_table(make_pipeline, kafka):
+    p = parking(make_pipeline, kafka, unknown_topic_wait="10min", shutdown_timeout="1s", dead_letters_max=3)
+    p.insert(1, 1, topic=f"missing-{p.name}")
+    insert(p, "e0")
+    insert(p, "e1", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 1 and types(p) == ["e0"], 60, "the row")
+    insert(p, "e2")
+    insert(p, "e3")
+    servers.wait_for(lambda: open_rows(p) == 3, 60, "the rows behind it")
+    insert(p, "e4")
+    servers.wait_for(lambda: p.walpost.status()["halt"], 60, "the halt")
+    decide_before_start(p)
+    p.walpost.start()
+    servers.wait_for(lambda: "e4" in types(p), 60, "the newest")
+    assert types(p) == ["e0", "e0", "e1", "e2", "e3", "e4"]
+
+
+def test_retry_that_waits_for_the_stream_stops_no_other_and_can_be_discarded(make_pipeline, kafka):
+    p = parking(make_pipeline, kafka, unknown_topic_wait="10min", shutdown_timeout="1s")
+    p.insert(1, 1, topic=f"missing-{p.name}")
+    insert(p, "j1", key="j", bad=True)
+    p.insert(1, 2_000)
+    insert(p, "e1", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 2, 60, "the rows")
+    decide_before_start(p)
+    p.walpost = p.another(config={"delivery": {"on_undeliverable": "park", "unknown_topic_wait": "10min",
+                                               "shutdown_timeout": "1s", "in_flight_bytes_max": "64KiB"}})
+    p.walpost.start(wait=None)
+    servers.wait_for(lambda: (p.walpost.status() or {}).get("state") == "backpressured", 60, "reading to wait")
+    p.walpost.verb("dlq", "retry", "--key", "j", "--wait", "60s")
+    assert types(p, "j") == ["j1"]
+    p.walpost.verb("dlq", "discard", "--key", "k", "--yes", "--wait", "60s")
+    assert types(p) == []
+
+
+def test_lock_of_the_table_stops_no_reading_at_a_connect(make_pipeline, kafka):
+    p = parking(make_pipeline, kafka)
+    insert(p, "e1", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 1, 60, "the row")
+    p.wait_confirmed()
+    p.walpost.stop()
+    with p.connected(autocommit=False) as cursor:
+        cursor.execute("LOCK TABLE walpost.dead_letters IN SHARE MODE")
+        p.walpost.start()
+        insert(p, "other", key="o")
+        servers.wait_for(lambda: "other" in types(p, "o"), 60, "another key")
