@@ -1,5 +1,7 @@
 """The order of the rows within a parked key."""
 
+import re
+
 import psycopg2
 import pytest
 import servers
@@ -294,3 +296,23 @@ def test_lock_of_the_table_stops_no_reading_at_a_connect(make_pipeline, kafka):
         p.walpost.start()
         insert(p, "other", key="o")
         servers.wait_for(lambda: "other" in types(p, "o"), 60, "another key")
+
+
+def test_documented_statement_deletes_what_cannot_come_again(make_pipeline, kafka):
+    text = (servers.ROOT / "docs/dead-letters.md").read_text()
+    statement = re.search(r"DELETE FROM walpost.dead_letters d[^;]*;", text).group(0)
+    p = held_back(make_pipeline, kafka)
+    statement = statement.replace("orders", p.name).replace(f"walpost_{p.name}", p.name).replace("90 days", "0 s").replace("%", "%%")
+    p.walpost.verb("dlq", "discard", "--key", "k", "--yes", "--wait", "60s")
+    p.execute(statement)
+    assert len(dead_letters(p)) == 1
+    kafka.create_topic(f"missing-{p.name}", 1)
+
+    def is_gone():
+        insert(p, "e2", key="o")
+        p.wait_confirmed()
+        p.execute("CHECKPOINT")  # the slot's restart_lsn moves
+        p.execute(statement)
+        return not dead_letters(p)
+
+    servers.wait_for(is_gone, 60, "the row to go")
