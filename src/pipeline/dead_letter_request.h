@@ -25,10 +25,10 @@ struct DeadLetterRequest {
     kReadSent,  // with records: rows of parked keys that were sent, by where their event commits and its
                 // position, behind `position`
     kDeleteSent,  // some of the rows that were sent and whose events commit before `from`
-    kDecision,  // the oldest decision that is to be carried out, of the retries of parked keys those with an
-    // open row before `position`: what was before it came again and goes first; `beside`: of the discards that are
-    // not about the key, or the row seq; `retries_only`: of the retries, but those of a key with
-    // a discard
+    // The oldest decision that can be carried out. A retry of a parked key can, once an open row of the
+    // key is before `position`: what was before it comes again first. `beside`: only discards, of another
+    // key or row. `retries_only`: only retries, of keys without a discard.
+    kDecision,
     kRead,          // with records: open rows of the key behind seq, or the row seq
     kLookAgain,     // what is decided about the row seq
     kDelivered,     // the row seq was sent

@@ -141,8 +141,8 @@ std::optional<Halt> CheckPrefixes(const Progress& progress, const SourceFacts& f
         HaltReason::kInitIncomplete,
         absl::StrFormat(
             "messages with prefix '%s' are new in messages.prefixes, and events with rows "
-            "in walpost.dead_letters come again: counted with these messages, nobody "
-            "would know them by their positions; take the prefix out, wait until `walpost "
+            "in walpost.dead_letters come again; with these messages they would have other "
+            "positions, and not be known; take the prefix out, wait until `walpost "
             "slot list` shows that the slot has caught up, and add it then",
             *added));
   }

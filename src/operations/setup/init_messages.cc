@@ -53,11 +53,9 @@ absl::Status CheckDeadLetters(const InitOptions& options, base::Lsn confirmed,
   }
   return absl::FailedPreconditionError(absl::StrFormat(
       "walpost.dead_letters has %s rows whose events come again, because something older is not "
-      "delivered; with other prefixes the events of their transactions would be counted anew. "
-      "Start "
-      "walpost with the earlier configuration, wait until `walpost slot list` shows that the slot "
-      "has "
-      "caught up, stop walpost, and run init again",
+      "delivered; with other prefixes these events would have other positions. Start walpost with "
+      "the earlier configuration, wait until `walpost slot list` shows that the slot has caught "
+      "up, stop walpost, and run init again",
       rows));
 }
 
