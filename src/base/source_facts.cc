@@ -14,6 +14,14 @@ void ReplaceXid(PublishedTable* table) {
 
 }  // namespace
 
+const std::string* FindOther(const std::vector<std::string>& prefixes,
+                             const std::vector<std::string>& others) {
+  const auto other = std::find_if(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
+    return std::find(others.begin(), others.end(), prefix) == others.end();
+  });
+  return other == prefixes.end() ? nullptr : &*other;
+}
+
 Since SourceFacts::Here(Since since) const {
   if (since.timeline != 0) {
     const bool all = in_recovery || !server_wal_lsn.valid();

@@ -112,6 +112,10 @@ struct Fingerprint {
   }
 };
 
+// One of `prefixes` that is not among `others`; null = none.
+const std::string* FindOther(const std::vector<std::string>& prefixes,
+                             const std::vector<std::string>& others);
+
 // Identifies a committed transaction: no other transaction, in any history, has the same values. One
 // exception: the time of a transaction that came through logical replication is its origin's, so all
 // three may come again in another history.
@@ -165,8 +169,7 @@ struct SourceFacts : Fingerprint {
   Lsn server_wal_lsn;                // IDENTIFY_SYSTEM's position
   // walpost.dead_letters may have rows of this pipeline that are open, or whose event comes again.
   bool may_have_dead_letters = false;
-  bool dead_letters_come_again =
-      false;  // it has the second; where it is on another server, not known
+  bool dead_letters_come_again = false;  // the second; of a table elsewhere not known
   // No transaction that was over by the end of preflight has this id or a higher one; where a table is adopted
   // on a primary, none at all. 0 = not known.
   FullXid next_xid;
@@ -194,8 +197,8 @@ struct SourceFacts : Fingerprint {
     return timeline;
   }
 
-  // May all that lies before `end`, on the timeline `of`, be in this server's log? Only timelines and
-  // the log's end are compared: a server that was set back on its timeline is seen only while it is behind.
+  // May all before `end`, on the timeline `of`, be in this server's log? Only timelines and the log's end
+  // are compared: a server that was set back on its timeline is seen only while it is behind.
   bool MayHave(std::uint32_t of, Lsn end) const {
     if (!in_recovery && server_wal_lsn.valid() && end > server_wal_lsn) {
       return false;

@@ -10,6 +10,7 @@
 
 namespace walpost::pipeline {
 
+using base::FindOther;
 using base::HaltReason;
 using base::Progress;
 using base::SourceFacts;
@@ -116,15 +117,6 @@ std::string BehindProgress(const Progress& progress, const SourceFacts& facts) {
       facts.host, facts.looked_lsn.ToString(), progress.end_lsn.ToString());
 }
 
-// One of `prefixes` that is not among `others`; null = there is none.
-const std::string* FindOther(const std::vector<std::string>& prefixes,
-                             const std::vector<std::string>& others) {
-  const auto other = std::find_if(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
-    return std::find(others.begin(), others.end(), prefix) == others.end();
-  });
-  return other == prefixes.end() ? nullptr : &*other;
-}
-
 std::optional<Halt> CheckPrefixes(const Progress& progress, const SourceFacts& facts) {
   if (const std::string* const gone =
           FindOther(progress.message_prefixes, facts.message_prefixes)) {
@@ -152,11 +144,7 @@ std::optional<Halt> CheckPrefixes(const Progress& progress, const SourceFacts& f
 // A table may have another name by now.
 std::optional<Halt> CheckTables(const Progress& progress, const SourceFacts& facts) {
   for (const base::PublishedTable& table : progress.tables) {
-    const bool there =
-        std::any_of(facts.tables.begin(), facts.tables.end(), [&](const base::PublishedTable& now) {
-          return now.oid == table.oid || (now.schema == table.schema && now.name == table.name);
-        });
-    if (!there) {
+    if (facts.Find(table) == nullptr) {
       return MakeHalt(
           HaltReason::kInitIncomplete,
           absl::StrFormat("rows of table %s.%s were events until %s, and outboxes does not list it "

@@ -348,6 +348,8 @@ def test_prefix_is_not_added_while_events_with_dead_letters_come_again(make_pipe
     halt = added.status()["halt"]
     assert halt["reason"] == "init_incomplete" and "prefix 'shop'" in halt["detail"]
     added.stop()
+    advance = added.verb("slot", "advance", "--yes", check=False)
+    assert advance.returncode == 78 and "walpost.dead_letters has 1 rows" in advance.stderr, advance.stderr
     before.start()
     kafka.create_topic(f"missing-{p.name}", 1)
     p.walpost = before

@@ -1,11 +1,11 @@
 #include "operations/setup/init_messages.h"
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "base/source_facts.h"
 #include "base/status.h"
 #include "operations/setup/pipeline_record.h"
 #include "operations/setup/schema_scripts.h"
@@ -16,16 +16,11 @@
 namespace walpost::operations {
 namespace {
 
+using base::FindOther;
 using postgres::QuoteLiteral;
 using postgres::SqlConnection;
 
 constexpr int kMessagesSince = 140000;
-
-bool AddsTo(const std::vector<std::string>& recorded, const std::vector<std::string>& prefixes) {
-  return std::any_of(prefixes.begin(), prefixes.end(), [&](const std::string& prefix) {
-    return std::find(recorded.begin(), recorded.end(), prefix) == recorded.end();
-  });
-}
 
 // A second line where every role may make events; else nothing.
 absl::StatusOr<std::string> WhoMayEmit(SqlConnection* connection) {
@@ -43,22 +38,6 @@ absl::StatusOr<std::string> WhoMayEmit(SqlConnection* connection) {
       *rows.at(0).at(0));
 }
 
-// Nobody would know these events by their positions.
-absl::Status CheckDeadLetters(const InitOptions& options, base::Lsn confirmed,
-                              SqlConnection* connection) {
-  ASSIGN_OR_RETURN(const std::string rows,
-                   CountDeadLettersFrom(connection, options.name, confirmed));
-  if (rows == "0") {
-    return absl::OkStatus();
-  }
-  return absl::FailedPreconditionError(absl::StrFormat(
-      "walpost.dead_letters has %s rows whose events come again, because something older is not "
-      "delivered; with other prefixes these events would have other positions. Start walpost with "
-      "the earlier configuration, wait until `walpost slot list` shows that the slot has caught "
-      "up, stop walpost, and run init again",
-      rows));
-}
-
 }  // namespace
 
 absl::Status CheckMessages(const InitOptions& options, SqlConnection* connection) {
@@ -74,7 +53,7 @@ absl::Status CheckMessages(const InitOptions& options, SqlConnection* connection
         "messages.prefixes is empty: list the prefixes of the messages that are to be events");
   }
   ASSIGN_OR_RETURN(const auto slot, postgres::FindSlot(connection, options.source.slot));
-  if (slot && slot->active && AddsTo(recorded, prefixes)) {
+  if (slot && slot->active && FindOther(prefixes, recorded) != nullptr) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "slot \"%s\" is in use by PID %d, which may be a walpost that does not read the new prefix "
         "yet and would pass over its events: stop it, run init, start it with this configuration; "
@@ -82,14 +61,14 @@ absl::Status CheckMessages(const InitOptions& options, SqlConnection* connection
         slot->name, slot->active_pid));
   }
   return slot && recorded != prefixes
-             ? CheckDeadLetters(options, slot->confirmed_flush_lsn, connection)
+             ? CheckDeadLettersFrom(connection, options.name, slot->confirmed_flush_lsn)
              : absl::OkStatus();
 }
 
 absl::StatusOr<std::string> RecordPrefixes(const InitOptions& options, SqlConnection* connection) {
   const std::vector<std::string>& prefixes = options.source.message_prefixes;
   ASSIGN_OR_RETURN(const auto recorded, ReadPrefixes(connection, options.name));
-  if (AddsTo(recorded, prefixes)) {
+  if (FindOther(prefixes, recorded) != nullptr) {
     // Who began to stream since CheckMessages may not read them; who begins now finds them recorded.
     ASSIGN_OR_RETURN(const auto held, postgres::SlotHold::Take(options.source));
     RETURN_IF_ERROR(connection->Execute("BEGIN"));

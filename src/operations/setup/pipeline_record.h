@@ -60,9 +60,10 @@ absl::Status RecordDelivered(postgres::SqlConnection* connection, const std::str
 absl::StatusOr<std::uint64_t> TakeOverDeadLetters(postgres::SqlConnection* connection,
                                                   const PipelineRecord& record);
 
-// Rows of the pipeline and of this cluster whose events commit at `from` or later.
-absl::StatusOr<std::string> CountDeadLettersFrom(postgres::SqlConnection* connection,
-                                                 const std::string& name, base::Lsn from);
+// Before other tables or prefixes count as events: kFailedPrecondition while an event that has a row
+// commits at `from` or later. It comes again, and walpost would not know it by its position.
+absl::Status CheckDeadLettersFrom(postgres::SqlConnection* connection, const std::string& name,
+                                  base::Lsn from);
 
 // This cluster is the recorded one from here on, and streaming goes on there at `position`. `record` is
 // what was recorded before; its dead letters are taken over in the same transaction: how many are open.

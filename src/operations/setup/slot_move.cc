@@ -29,6 +29,7 @@
 namespace walpost::operations {
 namespace {
 
+using base::FindOther;
 using base::HaltReason;
 using base::Lsn;
 using base::Progress;
@@ -106,6 +107,15 @@ class Mover {
   // Whether what lies before it here is what was delivered then.
   bool RememberedIsOfThisHistory() const {
     return remembered() && facts_.MayHave(newest_->timeline, newest_->end_lsn);
+  }
+
+  // Whether what streamed up to there took the same tables and prefixes for events.
+  bool HasSameEvents() const {
+    return !newest_ ||
+           (FindOther(newest_->message_prefixes, facts_.message_prefixes) == nullptr &&
+            FindOther(facts_.message_prefixes, newest_->message_prefixes) == nullptr &&
+            std::all_of(newest_->tables.begin(), newest_->tables.end(),
+                        [&](const auto& table) { return facts_.Find(table) != nullptr; }));
   }
 
   bool remembers_nothing() const { return !newest_ && unread_.count == 0; }
@@ -286,12 +296,16 @@ absl::StatusOr<Outcome> TryAdvance(const InitOptions& options, const std::string
         std::max(position, mover.remembered().value_or(position)).ToString(), target.ToString());
     text += skipped + "\n";
   }
-  if (!confirmed) {
-    return Outcome{kExitUsage, text, "nothing was changed; add --yes to do it"};
-  }
   ASSIGN_OR_RETURN(
       SqlConnection connection,
       SqlConnection::Connect(options.source.conninfo, options.source.application_name));
+  if (!mover.HasSameEvents()) {
+    const Lsn from = to.empty() ? position : Lsn(target.value() + 1);
+    RETURN_IF_ERROR(CheckDeadLettersFrom(&connection, options.name, from));
+  }
+  if (!confirmed) {
+    return Outcome{kExitUsage, text, "nothing was changed; add --yes to do it"};
+  }
   bool noted = false;
   if (to.empty()) {
     // An edit of the publication leaves out rows at any position, so no position is noted.
