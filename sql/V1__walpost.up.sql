@@ -441,6 +441,7 @@ BEGIN
             pipeline          text        NOT NULL,
             position          text        NOT NULL,
             event_id          text        NOT NULL,
+            behind            text,
             event_type        text        NOT NULL,
             source            text        NOT NULL,
             topic             text        NOT NULL,
@@ -472,7 +473,7 @@ BEGIN
         CREATE UNIQUE INDEX dead_letters_place ON walpost.dead_letters (pipeline, position, event_id) WHERE position <> '';
         -- Where its event commits: what comes again is looked for at each connect.
         CREATE INDEX dead_letters_commit ON walpost.dead_letters (pipeline, (substr(position, 27, 16) COLLATE "C"), seq) WHERE position <> '';
-        CREATE INDEX dead_letters_sent ON walpost.dead_letters (pipeline, (substr(position, 27, 16) COLLATE "C"))
+        CREATE INDEX dead_letters_sent ON walpost.dead_letters (pipeline, (substr(position, 27, 16) COLLATE "C"), (position COLLATE "C"))
             WHERE position <> '' AND closed_at IS NOT NULL AND decision IS DISTINCT FROM 'discard' AND send_to IS NULL;
         CREATE INDEX dead_letters_open ON walpost.dead_letters (pipeline, seq) WHERE closed_at IS NULL;
         COMMENT ON TABLE walpost.dead_letters IS

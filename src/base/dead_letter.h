@@ -39,6 +39,7 @@ struct DeadLetter {
   std::int64_t seq = 0;  // in the order in which they were written; 0 = not yet
   std::string position;  // of the event, as envelope::Position::ToString
   std::string event_id;  // empty = not known
+  std::string behind;  // position of the event whose row it was written behind, if a verb wrote it
   std::string event_type;
   std::string source;              // schema.table, or what messages are called
   std::string topic;               // that the event was meant for; empty = not known
@@ -96,7 +97,7 @@ enum class DeadLetterState {
 // One of which later events must not overtake what is parked.
 struct ParkedKey {
   std::int64_t seq = 0;  // of a row of it
-  std::string position;  // of its event; empty = a verb sent it
+  std::string position;  // of its event, or of the one that it was written behind
   std::string topic;
   std::string key;
 };

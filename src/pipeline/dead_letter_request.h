@@ -25,9 +25,9 @@ struct DeadLetterRequest {
     kReadSent,  // with records: rows of parked keys that were sent, by where their event commits and its
                 // position, behind `position`
     kDeleteSent,  // some of the rows that were sent and whose events commit before `from`
-    // The oldest decision that can be carried out. A retry of a parked key can, once an open row of the
-    // key is before `position`: what was before it comes again first. `beside`: only discards, of another
-    // key or row. `retries_only`: only retries, of keys without a discard.
+    // The oldest decision that can be carried out. A retry of a parked key can, once its row is before
+    // `position`: what was before it comes again first. `beside`: only discards, of another key or row.
+    // `retries_only`: only retries, of keys without a discard.
     kDecision,
     kRead,          // with records: open rows of the key behind seq, or the row seq
     kLookAgain,     // what is decided about the row seq
@@ -64,7 +64,8 @@ struct DeadLetterReply {
   std::uint64_t written = 0;  // kInsert, kLoad: rows that the pipeline ever wrote
   bool in_recovery = false;   // kLoad: a standby, which may lag with them
   bool at_end = false;  // kLoad, kLoadRows, kReadSent, kRead, kDeleteSent: nothing is behind it
-  bool retries_wait = false;    // kDecision: until the stream is further
+  // kDecision without a row: a retry waits until the stream has passed this position; empty = none
+  std::string waits_for = {};
   bool closed = true;           // what was to be closed was still open, and to be
   bool key_open = false;        // kRead, kDiscarded, kKeyDiscarded: the key has open rows
   std::uint64_t open_rows = 0;  // of the pipeline

@@ -331,6 +331,7 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
     return std::nullopt;
   }
   if (!reply.status.ok()) {
+    looked_ = looked_ || asked_kind_ == Kind::kDecision;  // it reads on, whatever is in the table
     trouble_ = absl::StrFormat("dead letters wait: %s", std::string(reply.status.message()));
     (discard ? discard_at_ : ask_at_) = now.mono + kAskAgainAfter;
     discards_stalled_ = discards_stalled_ || discard;
@@ -342,7 +343,7 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
                                 "docs/runbook.md, dead_letter_failed",
                                 std::string(reply.status.message()))};
   }
-  trouble_.clear();
+  trouble_ = WhyNothingIsRead();
   if (asked_kind_ == Kind::kInsert || asked_kind_ == Kind::kLoad) {
     if (reply.written < written_rows_ && reply.in_recovery) {
       trouble_ = absl::StrFormat(
@@ -381,7 +382,10 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
       break;
     case Kind::kDecision:
       looked_ = true;
-      retries_wait_ = reply.retries_wait;
+      retry_waits_for_.reset();
+      if (auto place = envelope::Position::Parse(reply.waits_for); place.ok()) {
+        retry_waits_for_ = *place;
+      }
       look_at_ = now.mono + kLookEvery;
       if (!reply.rows.empty()) {
         Begin(std::move(reply.rows.front()), now);
@@ -405,6 +409,17 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
   }
   Tick(now);
   return std::nullopt;
+}
+
+// Those that wait may wait for long, and no retry that waits for the stream can make room. Empty = no reason.
+std::string DeadLetters::WhyNothingIsRead() const {
+  return must_write() && !writable_
+             ? absl::StrFormat(
+                   "dead letters: delivery.dead_letters_max, %u, is reached by %u open rows and %u "
+                   "events that cannot become rows before earlier events of their topics are "
+                   "delivered: nothing is read until then; decide about some, or raise it",
+                   rows_max_, open_rows_, waiting_.size())
+             : "";
 }
 
 void DeadLetters::OnInserted(const DeadLetterReply& reply, DeadLetterOutcome* outcome) {

@@ -6,8 +6,7 @@
 //   out. While nothing is open there is none.
 // Thread: loop thread.   Lifetime: `tracker` must outlive it.
 // Limits: dead_letters_max open rows and dead_letters_per_second new ones; of the table, memory holds
-//   parked keys, KnownRows and SentRows. One key is released at a time, one event of it is outstanding; a discard
-//   waits for no release.
+//   parked keys, KnownRows and SentRows. One key is released at a time, one event of it is outstanding.
 // Source: docs/dead-letters.md.
 #pragma once
 
@@ -150,10 +149,11 @@ class DeadLetters {
 
  private:
   using Release = DeadLetterRelease;
-
   enum class Sending { kNone, kWaiting, kOutstanding };
 
   bool must_write() const;
+  std::string WhyNothingIsRead() const;
+  void LookIfPassed();
   envelope::Position PositionOf(delivery::Sequence sequence) const;
   ParkedKey& Key(std::string_view topic, std::string_view key);
   std::vector<delivery::Sequence> Writable(std::size_t most) const;
@@ -215,9 +215,9 @@ class DeadLetters {
   std::int64_t loaded_through_ = 0;
   base::Lsn loaded_from_;
   base::SourceFacts facts_;
-  bool looked_ = false;        // for decisions, since the connection was made
-  bool retries_wait_ = false;  // there are some for which the stream has not come far enough
-  bool changed_ = false;       // the table, by the newest release
+  bool looked_ = false;  // for decisions, since the connection was made
+  std::optional<envelope::Position> retry_waits_for_;  // until the stream has passed it
+  bool changed_ = false;                               // the table, by the newest release
   std::uint64_t open_rows_ = 0;
   std::uint64_t written_rows_ = 0;
   std::string trouble_;

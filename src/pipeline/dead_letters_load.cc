@@ -22,6 +22,7 @@ void DeadLetters::OnConnected(const base::SourceFacts& facts) {
   loaded_through_ = 0;
   loaded_from_ = std::max(facts.start_lsn, facts.confirmed_flush_lsn);
   known_rows_.Clear();
+  retry_waits_for_.reset();
   streamed_to_ = {facts.system_identifier, facts.TimelineOf(loaded_from_), loaded_from_, 0};
   if (loaded_) {
     sent_rows_.Clear();
@@ -80,17 +81,23 @@ void DeadLetters::OnRowsLoaded(const DeadLetterReply& reply) {
 void DeadLetters::Pass(const envelope::Position& place) {
   streamed_to_ = std::max(streamed_to_, place);
   sent_rows_.Pass(streamed_to_);
+  LookIfPassed();
+}
+
+void DeadLetters::LookIfPassed() {
+  if (retry_waits_for_ && *retry_waits_for_ < streamed_to_) {
+    retry_waits_for_.reset();
+    looked_ = false;  // it may make room
+    look_at_ = base::MonotonicTime();
+  }
 }
 
 Repeat DeadLetters::OnEvent(const envelope::Position& position, std::string_view event_id,
                             envelope::Record* record) {
   Pass(position);
   ++streamed_to_.ordinal;
+  LookIfPassed();
   if (known_rows_.Has(position, event_id)) {
-    if (retries_wait_ && Fills(2)) {  // this may be the row that one waits for, and it makes room
-      looked_ = false;
-      look_at_ = base::MonotonicTime();
-    }
     return Repeat::kSettled;
   }
   const base::DeadLetter* const sent = sent_rows_.Find(position, event_id);

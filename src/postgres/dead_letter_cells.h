@@ -26,6 +26,9 @@ inline constexpr const char* kOpen = " AND closed_at IS NULL ";
 inline constexpr const char* kStreamed = "position <> ''";
 inline constexpr const char* kCommitLsn = "substr(position, 27, 16) COLLATE \"C\"";
 
+// Where a row of a parked key stands in the stream.
+inline constexpr const char* kPlace = "coalesce(behind, position) COLLATE \"C\"";
+
 // Not taken over from another cluster, whose positions say nothing here.
 inline constexpr const char* kOfThisLog =
     "left(position, 16) = lpad(to_hex((SELECT system_identifier FROM pg_control_system())), 16, "

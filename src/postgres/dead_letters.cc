@@ -160,15 +160,14 @@ absl::StatusOr<DeadLetterTable::Written> DeadLetterTable::CountWritten() {
 absl::StatusOr<std::vector<base::ParkedKey>> DeadLetterTable::ReadParked(std::int64_t after) {
   ASSIGN_OR_RETURN(
       const std::vector<Row> rows,
-      Query(
-          absl::StrFormat(
-              "SELECT seq, position, topic, encode(key, 'hex') FROM walpost.dead_letters WHERE seq "
-              "IN (SELECT seq FROM (SELECT seq, sum(512 + octet_length(key)) OVER "
-              "(ORDER BY seq) - octet_length(key) AS before FROM walpost.dead_letters "
-              "WHERE %s%sAND parked AND seq > $2::bigint ORDER BY seq LIMIT %u) AS next "
-              "WHERE before <= %u) ORDER BY seq",
-              kOurs, kOpen, kKeysAtATime, kReadBytesMax),
-          {pipeline_, std::to_string(after)}));
+      Query(absl::StrFormat(
+                "SELECT seq, %s, topic, encode(key, 'hex') FROM walpost.dead_letters WHERE seq "
+                "IN (SELECT seq FROM (SELECT seq, sum(512 + octet_length(key)) OVER "
+                "(ORDER BY seq) - octet_length(key) AS before FROM walpost.dead_letters "
+                "WHERE %s%sAND parked AND seq > $2::bigint ORDER BY seq LIMIT %u) AS next "
+                "WHERE before <= %u) ORDER BY seq",
+                kPlace, kOurs, kOpen, kKeysAtATime, kReadBytesMax),
+            {pipeline_, std::to_string(after)}));
   std::vector<base::ParkedKey> keys;
   for (const Row& row : rows) {
     keys.push_back({ToNumber<std::int64_t>(row.at(0)), row.at(1).value_or(""),
@@ -264,29 +263,33 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::Select(const std::strin
   return found;
 }
 
-absl::StatusOr<std::optional<DeadLetter>> DeadLetterTable::NextDecision(
+absl::StatusOr<DeadLetterTable::Decided> DeadLetterTable::NextDecision(
     const std::string& streamed_to, bool retries_only) {
-  std::string which = retries_only ? "decision = 'retry'" : "decision IS NOT NULL";
-  const auto keys_with = [](const std::string& row) {
-    return absl::StrFormat(
-        "(topic, key) IN (SELECT topic, key FROM walpost.dead_letters WHERE %s%sAND parked AND %s)",
-        kOurs, kOpen, row);
-  };
-  if (retries_only) {
-    which += absl::StrFormat(" AND NOT (parked AND %s)", keys_with("decision = 'discard'"));
+  const std::string decided = absl::StrFormat("%s%sAND decision IS NOT NULL", kOurs, kOpen);
+  const std::string waits = absl::StrFormat(
+      "parked AND decision = 'retry' AND left(%1$s, 16) = left($2, 16) AND %1$s >= $2", kPlace);
+  // By one sort: as many keys as rows may be decided.
+  const std::string of_these =
+      retries_only ? absl::StrFormat(
+                         "seq IN (SELECT seq FROM (SELECT seq, decision, bool_or(decision = "
+                         "'discard') OVER (PARTITION BY CASE WHEN NOT parked THEN seq END, topic, "
+                         "key) AS held FROM walpost.dead_letters WHERE %s) AS each WHERE NOT held)",
+                         decided)
+                   : "true";
+  const std::vector<Cell> parameters{pipeline_, streamed_to};
+  ASSIGN_OR_RETURN(
+      std::vector<DeadLetter> rows,
+      Select(absl::StrFormat("WHERE %s AND NOT (%s) AND %s ORDER BY decided_at, seq LIMIT 1",
+                             decided, waits, of_these),
+             parameters, /*whole=*/false));
+  if (!rows.empty()) {
+    return Decided{std::move(rows.front()), ""};
   }
-  std::vector<Cell> parameters{pipeline_};
-  if (!streamed_to.empty()) {
-    which += absl::StrFormat(" AND (NOT parked OR decision = 'discard' OR %s)",
-                             keys_with("(position COLLATE \"C\" < $2 OR left(position, 16) <> "
-                                       "left($2, 16))"));
-    parameters.emplace_back(streamed_to);
-  }
-  ASSIGN_OR_RETURN(std::vector<DeadLetter> rows,
-                   Select(absl::StrFormat("WHERE %s%sAND %s ORDER BY decided_at, seq LIMIT 1",
-                                          kOurs, kOpen, which),
-                          parameters, /*whole=*/false));
-  return rows.empty() ? std::nullopt : std::optional(std::move(rows.front()));
+  ASSIGN_OR_RETURN(const std::vector<Row> first,
+                   Query(absl::StrFormat("SELECT min(%s) FROM walpost.dead_letters WHERE %s AND %s",
+                                         kPlace, decided, waits),
+                         parameters));
+  return Decided{std::nullopt, first.at(0).at(0).value_or("")};
 }
 
 absl::StatusOr<std::optional<DeadLetter>> DeadLetterTable::NextDiscardBeside(

@@ -84,9 +84,15 @@ class DeadLetterTable {
   absl::StatusOr<std::size_t> DeleteSentBefore(base::Lsn lsn);
   absl::StatusOr<std::uint64_t> CountOpen();
   absl::StatusOr<std::uint64_t> CountForeign();
-  // The oldest decision that `run` has to carry out, without the record.
-  absl::StatusOr<std::optional<base::DeadLetter>> NextDecision(const std::string& streamed_to = "",
-                                                               bool retries_only = false);
+
+  struct Decided {
+    std::optional<base::DeadLetter> row;  // without the record
+    std::string waits_for;                // empty = none of the decisions waits for the stream
+  };
+
+  // The oldest decision that `run` can carry out. A retry of a parked key waits until its row is before
+  // `streamed_to`: where there is no other decision, the position of the first that waits.
+  absl::StatusOr<Decided> NextDecision(const std::string& streamed_to, bool retries_only = false);
   // The oldest discard that is about neither this parked key nor the row `seq`; without a key: that row.
   absl::StatusOr<std::optional<base::DeadLetter>> NextDiscardBeside(
       std::int64_t seq, const std::string& topic, const std::optional<std::string>& key);
@@ -112,7 +118,7 @@ class DeadLetterTable {
 
   // Of an event that is sent beside the stream. False: its key is not parked, and nothing was written. A
   // release of the key either sees the row or has ended before.
-  absl::StatusOr<bool> InsertBehindParked(const base::DeadLetter& row);
+  absl::StatusOr<bool> InsertBehindParked(base::DeadLetter row);
 
   // --- What verbs do ---
   using OnRow = std::function<absl::Status(const base::DeadLetter&)>;

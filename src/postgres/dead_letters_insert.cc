@@ -32,7 +32,7 @@ DeadLetterState StateOf(const DeadLetter& row, const Row* there) {
 absl::StatusOr<std::uint64_t> DeadLetterTable::InsertAs(const std::vector<DeadLetter>& rows,
                                                         bool ascii) {
   std::string sql =
-      "WITH inserted AS (INSERT INTO walpost.dead_letters (pipeline, position, event_id, "
+      "WITH inserted AS (INSERT INTO walpost.dead_letters (pipeline, position, event_id, behind, "
       "event_type, source, topic, "
       "partition, event_time_ms, key, value, header_names, header_values, value_schema, reason, "
       "detail, attempts, parked, truncated_bytes) VALUES ";
@@ -40,17 +40,18 @@ absl::StatusOr<std::uint64_t> DeadLetterTable::InsertAs(const std::vector<DeadLe
   for (const DeadLetter& row : rows) {
     const auto at = [&, first = parameters.size()](std::size_t i) { return first + i + 1; };
     sql += absl::StrFormat(
-        "%s($1, $%u, $%u, $%u, $%u, $%u, nullif($%u::integer, -1), $%u::bigint, $%u::bytea, "
-        "$%u::bytea, $%u::bytea[], $%u::bytea[], $%u, $%u, $%u, $%u::integer, $%u::boolean, "
-        "$%u::bigint)",
+        "%s($1, $%u, $%u, nullif($%u, ''), $%u, $%u, $%u, nullif($%u::integer, -1), $%u::bigint, "
+        "$%u::bytea, $%u::bytea, $%u::bytea[], $%u::bytea[], $%u, $%u, $%u, $%u::integer, "
+        "$%u::boolean, $%u::bigint)",
         parameters.size() > 1 ? ", " : "", at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7),
-        at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15), at(16));
+        at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15), at(16), at(17));
     const auto text = [&](const std::string& bytes,
                           std::size_t bytes_max = DeadLetter::kTextBytesMax) {
       parameters.emplace_back(Text(bytes, bytes_max, ascii));
     };
     text(row.position);
     text(row.event_id);
+    text(row.behind);
     text(row.event_type);
     text(row.source);
     text(row.topic);
@@ -139,11 +140,11 @@ absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
   return inserted;
 }
 
-absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(const DeadLetter& row) {
+absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(DeadLetter row) {
   const std::string last = absl::StrFormat(
-      "SELECT seq FROM walpost.dead_letters WHERE %s%sAND parked AND topic = $2 AND key = "
+      "SELECT %s FROM walpost.dead_letters WHERE %s%sAND parked AND topic = $2 AND key = "
       "$3::bytea ORDER BY seq DESC LIMIT 1 FOR SHARE",
-      kOurs, kOpen);
+      kPlace, kOurs, kOpen);
   const std::vector<Cell> parameters{pipeline_, row.topic, Bytea(row.key)};
   for (bool ascii = false;;) {
     RETURN_IF_ERROR(connection_.BeginTransaction());
@@ -152,6 +153,7 @@ absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(const DeadLetter& row) 
     absl::Status done = locked.status();
     const bool parked = locked.ok() && !locked->empty();
     if (parked) {
+      row.behind = locked->at(0).at(0).value_or("");
       done = InsertAs({row}, ascii).status();
     }
     done = connection_.EndTransaction(done);

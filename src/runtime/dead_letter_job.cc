@@ -112,17 +112,17 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       break;
     }
     case Kind::kDecision: {
-      const auto key = request.of_key ? std::optional(request.key) : std::nullopt;
-      ASSIGN_OR_RETURN(std::optional<base::DeadLetter> decision,
-                       request.beside
-                           ? table_->NextDiscardBeside(request.seq, request.topic, key)
-                           : table_->NextDecision(request.position, request.retries_only));
-      if (decision) {
-        reply->rows.push_back(*std::move(decision));
-      } else if (!request.beside) {
-        ASSIGN_OR_RETURN(const auto waits, table_->NextDecision("", request.retries_only));
-        reply->retries_wait = waits.has_value();
+      postgres::DeadLetterTable::Decided decided;
+      if (request.beside) {
+        const auto key = request.of_key ? std::optional(request.key) : std::nullopt;
+        ASSIGN_OR_RETURN(decided.row, table_->NextDiscardBeside(request.seq, request.topic, key));
+      } else {
+        ASSIGN_OR_RETURN(decided, table_->NextDecision(request.position, request.retries_only));
       }
+      if (decided.row) {
+        reply->rows.push_back(*std::move(decided.row));
+      }
+      reply->waits_for = decided.waits_for;
       break;
     }
     case Kind::kRead: {

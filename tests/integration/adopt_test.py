@@ -5,6 +5,7 @@ PostgreSQL sends some, all or none of its rows, by what it decoded before on the
 
 import signal
 
+import park_order_test
 import pytest
 import servers
 from confluent_kafka import Producer
@@ -276,3 +277,28 @@ def test_rows_of_ids_that_a_promoted_standby_gives_again_are_events(make_pipelin
     p.walpost.start()
     p.wait_confirmed()
     assert {f"New{n}" for n in range(60)} <= set(types(p))
+
+
+@pytest.mark.parametrize("added", [True, False])
+def test_advance_takes_no_other_outboxes_while_events_with_dead_letters_come_again(make_pipeline, kafka, added):
+    """Their ordinals would count its rows: a discarded event would be sent."""
+    p = park_order_test.parking(make_pipeline, kafka, unknown_topic_wait="10min", shutdown_timeout="1s")
+    p.execute(TABLE)
+    p.execute(f'ALTER PUBLICATION "{p.name}" ADD TABLE second')
+    p.walpost.stop()
+    delivery = {"delivery": {"on_undeliverable": "park", "unknown_topic_wait": "10min", "shutdown_timeout": "1s"}}
+    before, after = p.another(config=delivery), p.another(config={**BOTH, **delivery})
+    if not added:
+        before, after = after, before
+    before.start()
+    p.walpost = before
+    p.insert(1, 1)
+    p.wait_confirmed()
+    p.insert(1, 1, topic=f"missing-{p.name}")
+    park_order_test.insert(p, "e1", bad=True)
+    servers.wait_for(lambda: park_order_test.open_rows(p) == 1, 60, "the row")
+    before.verb("dlq", "discard", "--key", "k", "--yes", "--wait", "60s")
+    before.stop()
+    advance = after.verb("slot", "advance", "--yes", check=False)
+    assert advance.returncode == 78 and "walpost.dead_letters has 1 rows" in advance.stderr, advance.stderr
+    before.verb("slot", "advance", "--yes")

@@ -5,12 +5,12 @@ import re
 import struct
 import threading
 
+import park_order_test
 import psycopg2
 import psycopg2.errors
 import pytest
 import servers
 from psycopg2.extras import Json
-from park_order_test import held_back
 from rejecting import dead_letters
 
 PREFIXES = {"messages": {"prefixes": ["shop", "billing"]}}
@@ -338,7 +338,7 @@ def test_prefix_that_is_not_configured_any_more_halts_until_it_is_or_is_given_up
 
 def test_prefix_is_not_added_while_events_with_dead_letters_come_again(make_pipeline, kafka):
     """Their ordinals would count its messages."""
-    p = held_back(make_pipeline, kafka)
+    p = park_order_test.held_back(make_pipeline, kafka)
     before = p.walpost
     added = configured(p, "shop")
     init = added.verb("init", "--with-messages", check=False)
@@ -358,6 +358,29 @@ def test_prefix_is_not_added_while_events_with_dead_letters_come_again(make_pipe
     before.stop()
     added.verb("init", "--with-messages")
     added.start()
+
+
+def test_message_that_became_no_event_keeps_no_key_parked(make_pipeline, kafka):
+    """Who may emit messages could keep the key of somebody else parked for as long as he likes."""
+    p = make_pipeline(on_kafka=kafka, create_topic=False, config={
+        "messages": {"prefixes": ["shop"], "topic": "{aggregate_type}", "topics": {"allowed": ["*"]}},
+        "delivery": {"on_undeliverable": "park"}})
+    kafka.create_topic(p.name, 1)
+    p.walpost.verb("init", "--with-messages")
+    p.walpost.start()
+    p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
+    park_order_test.insert(p, "e1", bad=True)
+    servers.wait_for(lambda: park_order_test.open_rows(p) == 1, 60, "the row")
+    message = servers.load_proto("outbox_message").OutboxMessage(id="m", type="T", aggregate_type=p.name, aggregate_id="k")
+    message.headers["walpost-x"] = "1"
+    with p.connected() as cursor:
+        emit_bytes(cursor, message.SerializeToString())
+    park_order_test.insert(p, "e2")
+    servers.wait_for(lambda: park_order_test.open_rows(p) == 3, 60, "the rows")
+    assert p.execute("SELECT parked FROM walpost.dead_letters WHERE reason = 'message_malformed'") == [(False,)]
+    park_order_test.correct(p)
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s", check=False)  # of the message it says that it failed
+    assert park_order_test.types(p) == ["e1", "e2"]
 
 
 EMIT_TRANSACTIONS = """DO $$

@@ -250,6 +250,41 @@ def test_without_progress_a_restart_of_the_server_parks_no_key_again(make_pipeli
                         ["e0", "e1", "e2", "e1", "e2", "e3"])
 
 
+@pytest.mark.parametrize("discarded", [False, True])
+def test_row_that_a_verb_wrote_stands_where_the_row_before_it_does(make_pipeline, kafka, workspace, discarded):
+    """It has no position of its own."""
+    server = workspace.postgres()
+    delivery = {"on_undeliverable": "park", "progress_topic": "", "shutdown_timeout": "1s"}
+    p = make_pipeline(on_postgres=server, on_kafka=kafka, create_topic=False, config={"delivery": delivery})
+    kafka.create_topic(p.name, 1)
+    p.start()
+    p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
+    insert(p, "x")
+    p.wait_confirmed()
+    p.execute("CHECKPOINT")
+    p.insert(1, 20_000)
+    insert(p, "e0")
+    insert(p, "e1", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 1 and "e0" in types(p), 120, "the row")
+    p.wait_confirmed()
+    p.walpost.verb("replay", "--in-place", "--type", "x")
+    position = p.execute("SELECT position FROM walpost.dead_letters WHERE event_type = 'e1'")[0][0]
+    if discarded:
+        p.walpost.verb("dlq", "discard", "--position", position, "--yes", "--wait", "60s")
+    p.walpost.stop()
+    server.restart("fast")  # before 17 it forgets what was confirmed since its last checkpoint
+    correct(p)
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "0s", check=False)
+    before = len(types(p))
+    p.walpost.start()
+    insert(p, "e4")
+    servers.wait_for(lambda: "e4" in types(p), 120, "a new one")
+    after = types(p)[before:]
+    assert not open_rows(p)
+    assert [name for name in after if name != "e0"] == (["x", "e4"] if discarded else ["e1", "x", "e4"]), after
+    assert "e0" not in after or after[0] == "e0"
+
+
 def test_retry_makes_room_in_a_full_table(make_pipeline, kafka):
     p = parking(make_pipeline, kafka, unknown_topic_wait="10min", shutdown_timeout="1s", dead_letters_max=3)
     p.insert(1, 1, topic=f"missing-{p.name}")

@@ -6,6 +6,7 @@
 
 #include "envelope/dead_letter.h"
 #include "envelope/position.h"
+#include "support/retry_waits.h"
 #include "violation.h"
 
 namespace walpost::simulation {
@@ -144,13 +145,6 @@ void DeadLetterTable::Close(DeadLetter* row) {
   judge_->OnRowClosed(*row);
 }
 
-bool DeadLetterTable::IsBefore(const DeadLetter& of, const std::string& position) const {
-  return std::any_of(rows_.begin(), rows_.end(), [&](const DeadLetter& row) {
-    return IsOfKey(row, of.topic, of.key.value_or("")) &&
-           (row.position < position || row.position.substr(0, 16) != position.substr(0, 16));
-  });
-}
-
 bool DeadLetterTable::HasDiscard(const DeadLetter& of) const {
   return of.parked && std::any_of(rows_.begin(), rows_.end(), [&](const DeadLetter& row) {
            return row.discard() && IsOfKey(row, of.topic, of.key.value_or(""));
@@ -159,7 +153,8 @@ bool DeadLetterTable::HasDiscard(const DeadLetter& of) const {
 
 // The oldest; beside a release the oldest discard of something else, beside a discard the oldest retry of
 // something else. 0: there is none.
-std::int64_t DeadLetterTable::NextDecision(const pipeline::DeadLetterRequest& request) {
+std::int64_t DeadLetterTable::NextDecision(const pipeline::DeadLetterRequest& request,
+                                           std::string* waits_for) {
   for (const std::int64_t seq : decided_) {
     const auto row = Find(seq);
     if (row == rows_.end() || row->decision == DeadLetter::Decision::kNone) {
@@ -167,7 +162,8 @@ std::int64_t DeadLetterTable::NextDecision(const pipeline::DeadLetterRequest& re
     }
     const bool released =
         seq == request.seq || (request.of_key && IsOfKey(*row, request.topic, request.key));
-    if (row->retry() && row->parked && !IsBefore(*row, request.position)) {
+    if (walpost::testing::RetryWaits(*row, request.position)) {
+      *waits_for = waits_for->empty() ? row->position : std::min(*waits_for, row->position);
       continue;
     }
     if (request.retries_only ? row->retry() && !HasDiscard(*row)
@@ -240,8 +236,9 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
       reply.at_end = true;
       break;
     case Kind::kDecision:
-      if (const std::int64_t seq = NextDecision(request); seq != 0) {
+      if (const std::int64_t seq = NextDecision(request, &reply.waits_for); seq != 0) {
         reply.rows.push_back(*Find(seq));
+        reply.waits_for.clear();
       }
       break;
     case Kind::kRead:

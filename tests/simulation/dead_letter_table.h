@@ -46,9 +46,8 @@ class DeadLetterTable {
   void ReadSent(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
   void LoadRows(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
   void Close(base::DeadLetter* row);
-  bool IsBefore(const base::DeadLetter& of, const std::string& position) const;
   bool HasDiscard(const base::DeadLetter& of) const;
-  std::int64_t NextDecision(const pipeline::DeadLetterRequest& request);
+  std::int64_t NextDecision(const pipeline::DeadLetterRequest& request, std::string* waits_for);
   bool DiscardKey(const pipeline::DeadLetterRequest& request);
 
   Random random_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "envelope/position.h"
+#include "support/retry_waits.h"
 
 namespace walpost::testing {
 
@@ -88,16 +89,13 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       reply.at_end = true;
       break;
     case Kind::kDecision:
+      ++looks;
       for (const DeadLetter& row : rows) {
         const bool released =
             row.seq == request.seq || (request.of_key && of_key(row)) || !row.discard();
-        const bool passed = std::any_of(rows.begin(), rows.end(), [&](const DeadLetter& each) {
-          return IsOfKey(each, row.topic, row.key.value_or("")) &&
-                 (each.position < request.position ||
-                  each.position.substr(0, 16) != request.position.substr(0, 16));
-        });
-        if (!row.closed && row.retry() && row.parked && !passed) {
-          reply.retries_wait = true;
+        if (!row.closed && RetryWaits(row, request.position)) {
+          reply.waits_for =
+              reply.waits_for.empty() ? row.position : std::min(reply.waits_for, row.position);
           continue;
         }
         if (!row.closed && row.decision != DeadLetter::Decision::kNone &&

@@ -22,6 +22,7 @@ class FakeDeadLetters {
   std::vector<base::DeadLetter> rows;
   std::size_t rows_per_reading = 1'000;
   std::uint64_t written = 0;
+  std::uint64_t looks = 0;  // for decisions
   bool in_recovery = false;
 
  private:

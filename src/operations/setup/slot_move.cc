@@ -45,6 +45,11 @@ PipelineSettings PipelineOf(const InitOptions& options) {
   return pipeline;
 }
 
+bool HasTablesOf(const base::Fingerprint& one, const base::Fingerprint& other) {
+  return std::all_of(other.tables.begin(), other.tables.end(),
+                     [&](const base::PublishedTable& table) { return one.Find(table) != nullptr; });
+}
+
 // What both verbs look at before they change anything.
 class Mover {
  public:
@@ -111,11 +116,9 @@ class Mover {
 
   // Whether what streamed up to there took the same tables and prefixes for events.
   bool HasSameEvents() const {
-    return !newest_ ||
-           (FindOther(newest_->message_prefixes, facts_.message_prefixes) == nullptr &&
-            FindOther(facts_.message_prefixes, newest_->message_prefixes) == nullptr &&
-            std::all_of(newest_->tables.begin(), newest_->tables.end(),
-                        [&](const auto& table) { return facts_.Find(table) != nullptr; }));
+    return !newest_ || (FindOther(newest_->message_prefixes, facts_.message_prefixes) == nullptr &&
+                        FindOther(facts_.message_prefixes, newest_->message_prefixes) == nullptr &&
+                        HasTablesOf(*newest_, facts_) && HasTablesOf(facts_, *newest_));
   }
 
   bool remembers_nothing() const { return !newest_ && unread_.count == 0; }

@@ -8,6 +8,7 @@ namespace {
 
 using base::Lsn;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -176,26 +177,41 @@ TEST_F(KnownRowsPipelineTest, RowsAreSentOnceThePositionOfTheServerIsBehindThem)
   EXPECT_THAT(Visible('a'), ElementsAre("a0", "a1")) << "its event does not come again";
 }
 
-TEST_F(KnownRowsPipelineTest, WhenAHaltIsOverRowsAreSentBehindWhatComesAgainAsWell) {
+// Each look stops reading while half of the table is full.
+TEST_F(KnownRowsPipelineTest, RetryThatWaitsForTheStreamIsLookedForOnceItsRowHasPassed) {
+  options_.dead_letters_max = 8;
   HoldBack(OnUndeliverable::kPark);
-  RetryA();
-  Look();
-  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "a1";
-  SendFrame("x");
-  Advance(options_.shutdown_timeout);
-  for (int i = 0; i < 10; ++i) {
-    Settle();
-    Advance(milliseconds(100));
-  }
-  ASSERT_EQ(pipeline().state(), base::State::kHalted);
-  pipeline().Resume(now_);
-  Connect();
-  Look();
-  HeldEvent();
-  Transaction(150, {"a0"});
-  Transaction(200, {"a1"});
+  Transaction(300, {"a2", "a3", "a4", "a5"});
   Run();
-  EXPECT_THAT(Visible('a'), ElementsAre("a0", "a0", "a1"));
+  ASSERT_EQ(dead_letters_.rows.size(), 5U);
+  Restart();
+  dead_letters_.Decide(4, Decision::kRetry, /*of_key=*/false);
+  Connect();
+  HeldEvent();
+  Look();
+  const std::uint64_t before = dead_letters_.looks;
+  Transaction(200, {"a1"});
+  SendPayload(Begin(300));
+  for (const char* const id : {"a2", "a3", "a4"}) {
+    SendPayload(EventBytes(id, "a"));
+    Tick();
+  }
+  EXPECT_EQ(dead_letters_.looks, before);
+  SendPayload(EventBytes("a5", "a"));
+  Tick();
+  EXPECT_GT(dead_letters_.looks, before) << "before the end of the transaction";
+}
+
+// The id is too long for a record. It waits behind "c1" for the topic of both.
+TEST_F(KnownRowsPipelineTest, RowsThatFillTheTableAndCannotBeWrittenAreReported) {
+  options_.dead_letters_max = 2;
+  HoldBack(OnUndeliverable::kPark);
+  SendPayload(Begin(300));
+  SendPayload(EventBytes(std::string(2 * base::DeadLetter::kTextBytesMax, 'd'), "d", "returns"));
+  Look();
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1"));
+  EXPECT_FALSE(pipeline().want_frame());
+  EXPECT_THAT(pipeline().last_error(), HasSubstr("dead_letters_max"));
 }
 
 TEST_F(KnownRowsPipelineTest, RowWithoutAKeyWaitsForNothingAndItsEventIsNotSentBesides) {

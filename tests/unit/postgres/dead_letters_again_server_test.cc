@@ -8,7 +8,9 @@ namespace walpost::postgres {
 namespace {
 
 using base::DeadLetter;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -57,29 +59,60 @@ TEST_F(DeadLettersServerTest, SentRowsGoWhenTheirEventsCannotComeAgain) {
   EXPECT_EQ(server_->Sql(kLeft), "2 3 4 5 6");
 }
 
-TEST_F(DeadLettersServerTest, RetryOfAParkedKeyIsFoundWhenTheStreamIsBehindItsFirstRow) {
+TEST_F(DeadLettersServerTest, RetryOfAParkedKeyIsFoundWhenTheStreamIsBehindItsRow) {
   InsertOk(
       {RowAt(At(0x1000), "a", true), RowAt(At(0x1002), "a", true), RowAt(At(0x1001), "b", false)});
   server_->Sql("UPDATE walpost.dead_letters SET decision = 'retry' WHERE seq < 3");
-  EXPECT_FALSE(table_->NextDecision(At(0x1000))->has_value());
-  EXPECT_TRUE(table_->NextDecision(At(0x1001))->has_value());
+  EXPECT_FALSE(table_->NextDecision(At(0x1000))->row);
+  EXPECT_EQ(table_->NextDecision(At(0x1000))->waits_for, At(0x1000));
+  EXPECT_TRUE(table_->NextDecision(At(0x1001))->row);
   server_->Sql("UPDATE walpost.dead_letters SET decision = 'retry' WHERE seq = 3");
-  EXPECT_EQ(table_->NextDecision(At(0x1000)).value()->seq, 3) << "it has no order";
+  EXPECT_EQ(table_->NextDecision(At(0x1000))->row->seq, 3) << "it has no order";
   server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 1");
-  EXPECT_EQ(table_->NextDecision(At(0x1000)).value()->seq, 3);
+  EXPECT_EQ(table_->NextDecision(At(0x1000))->row->seq, 3);
   server_->Sql("DELETE FROM walpost.dead_letters WHERE seq = 3");
-  EXPECT_EQ(table_->NextDecision(At(0x1000)).value()->seq, 1) << "a discard waits for nothing";
+  EXPECT_EQ(table_->NextDecision(At(0x1000))->row->seq, 1) << "a discard waits for nothing";
+}
+
+TEST_F(DeadLettersServerTest, RowThatAVerbWroteStandsWhereTheRowBeforeItDoes) {
+  InsertOk({RowAt(At(0x1000), "a", true)});
+  ASSERT_TRUE(*table_->InsertBehindParked(RowAt("", "a", true)));
+  ASSERT_TRUE(*table_->InsertBehindParked(RowAt("", "a", true)));
+  EXPECT_THAT(*table_->ReadParked(0), Each(Field(&base::ParkedKey::position, At(0x1000))));
+  server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 1");
+  ASSERT_TRUE(*table_->Discarded(1));
+  server_->Sql("UPDATE walpost.dead_letters SET decision = 'retry' WHERE seq > 1");
+  EXPECT_FALSE(table_->NextDecision(At(0x1000))->row);
+  EXPECT_EQ(table_->NextDecision(At(0x1001))->row->seq, 2);
+}
+
+// A statement has 10 s.
+TEST_F(DeadLettersServerTest, AsManyDecidedKeysAsRowsAreLookedThroughInTime) {
+  server_->Sql(absl::StrFormat(
+      "INSERT INTO walpost.dead_letters (pipeline, position, event_id, event_type, source, topic, "
+      "event_time_ms, key, header_names, header_values, value_schema, reason, detail, attempts, "
+      "parked, decision, of_key) SELECT '%s', left('%s', 17 + 9) || lpad(to_hex(i), 16, '0') || "
+      "'-00000000', i, '', '', 'orders', 0, convert_to(lpad(i::text, 1024, 'k'), 'UTF8'), '{}', "
+      "'{}', '', '', '', 1, true, 'retry', true FROM generate_series(1, 10000) AS i",
+      kPipeline, At(0)));
+  server_->Sql("ANALYZE walpost.dead_letters");
+  ASSERT_TRUE(table_->LimitStatements().ok());
+  for (const bool retries_only : {false, true}) {
+    const auto next = table_->NextDecision(At(1), retries_only);
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_FALSE(next->row);
+    EXPECT_EQ(next->waits_for, At(1));
+  }
 }
 
 TEST_F(DeadLettersServerTest, BesideADiscardTheRetriesOfOtherKeysAreFound) {
   InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true), RowAt("p3", "b", true)});
   server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 1");
   server_->Sql("UPDATE walpost.dead_letters SET decision = 'retry' WHERE seq = 2");
-  EXPECT_EQ(table_->NextDecision().value()->seq, 1);
-  EXPECT_FALSE(table_->NextDecision("", /*retries_only=*/true)->has_value())
-      << "the discard goes first";
+  EXPECT_EQ(table_->NextDecision("")->row->seq, 1);
+  EXPECT_FALSE(table_->NextDecision("", /*retries_only=*/true)->row) << "the discard goes first";
   server_->Sql("UPDATE walpost.dead_letters SET decision = 'retry' WHERE seq = 3");
-  EXPECT_EQ(table_->NextDecision("", /*retries_only=*/true).value()->seq, 3);
+  EXPECT_EQ(table_->NextDecision("", /*retries_only=*/true)->row->seq, 3);
 }
 
 TEST_F(DeadLettersServerTest, RowOfAParkedKeyIsSentToNoOtherTopic) {

@@ -73,7 +73,7 @@ TEST_F(DeadLettersServerTest, DiscardOfAKeyLeavesTheRowsThatCameLater) {
   InsertOk({RowAt("p2", "a", true)});
   ASSERT_TRUE(*table_->KeyDiscarded("orders", "a", 1));
   EXPECT_THAT(PositionsOf("a"), ElementsAre("p2"));
-  EXPECT_TRUE(table_->NextDecision().value()->retry()) << "they are to be sent";
+  EXPECT_TRUE(table_->NextDecision("")->row->retry()) << "they are to be sent";
   InsertOk({RowAt("p3", "a", true)});
   EXPECT_FALSE(*table_->KeyDiscarded("orders", "a", 1)) << "asked again";
   EXPECT_EQ(server_->Sql("SELECT string_agg(seq || decision || of_key, ',' ORDER BY seq) FROM "
@@ -153,7 +153,7 @@ TEST_F(DeadLettersServerTest, RowsOfAnotherClusterDoNotCount) {
   InsertOk({RowAt("p1", "a", true)});
   server_->Sql("UPDATE walpost.dead_letters SET system_identifier = 1, decision = 'retry'");
   EXPECT_THAT(*table_->ReadParked(0), IsEmpty());
-  EXPECT_FALSE(table_->NextDecision()->has_value());
+  EXPECT_FALSE(table_->NextDecision("")->row);
   EXPECT_EQ(*table_->CountOpen(), 0);
   EXPECT_EQ(*table_->CountForeign(), 1);
 }
@@ -208,9 +208,9 @@ TEST_F(DeadLettersServerTest, WithoutTheTableTheErrorNamesTheVerb) {
 TEST_F(DeadLettersServerTest, ARetryIsCarriedOutAndItsRowGoes) {
   InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true)});
   EXPECT_EQ(*table_->Decide({1, 2}, DeadLetter::Decision::kRetry, true, ""), 2);
-  const auto next = table_->NextDecision();
-  ASSERT_TRUE(next->has_value());
-  EXPECT_TRUE((*next)->retry() && (*next)->of_key);
+  const auto next = table_->NextDecision("")->row;
+  ASSERT_TRUE(next);
+  EXPECT_TRUE(next->retry() && next->of_key);
   ASSERT_TRUE(table_->Delivered(1, false).ok());
   EXPECT_THAT(PositionsOf("a"), ElementsAre("p2"));
   ASSERT_TRUE(table_->Delivered(2, false).ok());
@@ -275,18 +275,18 @@ TEST_F(DeadLettersServerTest, AHugeTopicIsNotReadWhole) {
   server_->Sql("ALTER TABLE walpost.dead_letters DROP CONSTRAINT dead_letters_send_to_check");
   ASSERT_TRUE(
       table_->Decide({1}, DeadLetter::Decision::kRetry, false, std::string(1'000'000, 'a')).ok());
-  const auto next = table_->NextDecision();
-  ASSERT_TRUE(next.ok() && next->has_value());
-  EXPECT_EQ((*next)->send_to, std::string(300, 'a')) << "no topic either";
+  const auto next = table_->NextDecision("")->row;
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->send_to, std::string(300, 'a')) << "no topic either";
 }
 
 TEST_F(DeadLettersServerTest, ADiscardClosesWhatHasNoOrderAtOnce) {
   InsertOk({RowAt("p1", "a", false), RowAt("p2", "b", true)});
   ASSERT_TRUE(table_->Decide({1, 2}, DeadLetter::Decision::kDiscard, true, "").ok());
   EXPECT_EQ(*table_->CountOpen(), 1);
-  const auto next = table_->NextDecision();
-  ASSERT_TRUE(next->has_value());
-  EXPECT_EQ((*next)->seq, 2);
+  const auto next = table_->NextDecision("")->row;
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->seq, 2);
   ASSERT_TRUE(table_->Discarded(2).ok());
   EXPECT_EQ(*table_->CountOpen(), 0);
 }
