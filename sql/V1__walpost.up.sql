@@ -476,6 +476,10 @@ BEGIN
         CREATE INDEX dead_letters_sent ON walpost.dead_letters (pipeline, (substr(position, 27, 16) COLLATE "C"), (position COLLATE "C"))
             WHERE position <> '' AND closed_at IS NOT NULL AND decision IS DISTINCT FROM 'discard' AND send_to IS NULL;
         CREATE INDEX dead_letters_open ON walpost.dead_letters (pipeline, seq) WHERE closed_at IS NULL;
+        CREATE INDEX dead_letters_decided ON walpost.dead_letters (pipeline, decided_at, seq)
+            WHERE closed_at IS NULL AND decision IS NOT NULL;
+        -- A key may be too large for an index.
+        CREATE INDEX dead_letters_key ON walpost.dead_letters (pipeline, sha256(key), seq) WHERE closed_at IS NULL AND parked;
         COMMENT ON TABLE walpost.dead_letters IS
             'Written by walpost run, decided about with walpost dlq. Open rows must not be deleted; closed ones may be once their events cannot come again: docs/dead-letters.md, "The table".';
         CREATE TRIGGER dead_letters_decide BEFORE UPDATE OF decision, of_key, send_to ON walpost.dead_letters

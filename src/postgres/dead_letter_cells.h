@@ -21,6 +21,10 @@ inline constexpr const char* kOurs =
     "pipeline = $1 AND system_identifier = (SELECT system_identifier FROM pg_control_system())";
 inline constexpr const char* kOpen = " AND closed_at IS NULL ";
 
+// Of the parked key $2, $3. As the index dead_letters_key.
+inline constexpr const char* kOfKey =
+    "AND parked AND topic = $2 AND key = $3::bytea AND sha256(key) = sha256($3::bytea)";
+
 // Rows from the stream; where the event of such a row commits, to be compared with CommitLsnText. As the
 // index dead_letters_commit has both.
 inline constexpr const char* kStreamed = "position <> ''";

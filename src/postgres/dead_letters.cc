@@ -308,10 +308,8 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadKey(const std::stri
                                                                  const std::string& key,
                                                                  std::int64_t after,
                                                                  std::size_t limit) {
-  return Select(Piece(absl::StrFormat("%s%sAND parked AND topic = $2 AND key = $3::bytea AND seq > "
-                                      "$4::bigint",
-                                      kOurs, kOpen),
-                      limit, /*whole=*/true),
+  return Select(Piece(absl::StrFormat("%s%s%s AND seq > $4::bigint", kOurs, kOpen, kOfKey), limit,
+                      /*whole=*/true),
                 {pipeline_, topic, Hex(key), std::to_string(after)}, /*whole=*/true);
 }
 
@@ -375,8 +373,7 @@ absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic, con
 
 absl::StatusOr<bool> DeadLetterTable::DiscardKey(const std::string& topic, const std::string& key,
                                                  std::int64_t after) {
-  const std::string of_key =
-      absl::StrFormat("%s%sAND parked AND topic = $2 AND key = $3::bytea", kOurs, kOpen);
+  const std::string of_key = absl::StrFormat("%s%s%s", kOurs, kOpen, kOfKey);
   ASSIGN_OR_RETURN(
       const std::vector<Row> closed,
       Query(absl::StrFormat("WITH closed AS (UPDATE walpost.dead_letters SET closed_at = "
@@ -429,9 +426,8 @@ absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& d
 absl::StatusOr<bool> DeadLetterTable::KeyIsOpen(const std::string& topic, const std::string& key) {
   ASSIGN_OR_RETURN(const std::vector<Row> rows,
                    Query(absl::StrFormat("SELECT EXISTS (SELECT FROM "
-                                         "walpost.dead_letters WHERE %s%sAND parked AND "
-                                         "topic = $2 AND key = $3::bytea)",
-                                         kOurs, kOpen),
+                                         "walpost.dead_letters WHERE %s%s%s)",
+                                         kOurs, kOpen, kOfKey),
                          {pipeline_, topic, Hex(key)}));
   return rows.at(0).at(0) == "t";
 }

@@ -142,9 +142,8 @@ absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
 
 absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(DeadLetter row) {
   const std::string last = absl::StrFormat(
-      "SELECT %s FROM walpost.dead_letters WHERE %s%sAND parked AND topic = $2 AND key = "
-      "$3::bytea ORDER BY seq DESC LIMIT 1 FOR SHARE",
-      kPlace, kOurs, kOpen);
+      "SELECT %s FROM walpost.dead_letters WHERE %s%s%s ORDER BY seq DESC LIMIT 1 FOR SHARE",
+      kPlace, kOurs, kOpen, kOfKey);
   const std::vector<Cell> parameters{pipeline_, row.topic, Bytea(row.key)};
   for (bool ascii = false;;) {
     RETURN_IF_ERROR(connection_.BeginTransaction());

@@ -168,10 +168,12 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       request.of_key) {
     ASSIGN_OR_RETURN(reply->key_open, table_->KeyIsOpen(request.topic, request.key));
   }
-  // Counting takes the longer the more there are, so not for each row of a release. But verbs write rows
-  // as well: that there are none left is never a matter of subtraction.
+  // Counting takes the longer the more there are, so not for each row of a release, or for each release. But
+  // verbs write rows as well: that there are none left is never a matter of subtraction.
   const bool counts = request.kind != Kind::kRead && request.kind != Kind::kLookAgain;
-  if (request.kind == Kind::kDelivered && open_rows_ > 1) {
+  const bool releases =
+      request.kind == Kind::kDelivered || (request.kind == Kind::kDecision && !reply->rows.empty());
+  if (releases && open_rows_ > 1) {
     open_rows_ -= gone;
   } else if (counts) {
     ASSIGN_OR_RETURN(open_rows_, table_->CountOpen());
