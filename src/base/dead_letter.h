@@ -27,6 +27,9 @@ struct DeadLetter {
   // by now, or it is a message's. The server takes half a gigabyte at most.
   static constexpr std::size_t kOnlyRecordBytesMax = std::size_t{256} << 20U;
 
+  // A longer one is never parked: at each connect walpost reads all that are.
+  static constexpr std::size_t kParkedKeyBytesMax = std::size_t{16} << 10U;
+
   enum class Decision : std::uint8_t { kNone, kRetry, kDiscard };
 
   struct Header {
@@ -39,7 +42,9 @@ struct DeadLetter {
   std::int64_t seq = 0;  // in the order in which they were written; 0 = not yet
   std::string position;  // of the event, as envelope::Position::ToString
   std::string event_id;  // empty = not known
-  std::string behind;  // position of the event whose row it was written behind, if a verb wrote it
+  // Where it stands in the stream: its position; of one that a verb wrote, that of the last row of the key
+  // and a plus sign, right behind it; empty = before all, because it was taken over from another cluster.
+  std::string place;
   std::string event_type;
   std::string source;              // schema.table, or what messages are called
   std::string topic;               // that the event was meant for; empty = not known
@@ -97,7 +102,7 @@ enum class DeadLetterState {
 // One of which later events must not overtake what is parked.
 struct ParkedKey {
   std::int64_t seq = 0;  // of a row of it
-  std::string position;  // of its event, or of the one that it was written behind
+  std::string place;     // of that row
   std::string topic;
   std::string key;
 };

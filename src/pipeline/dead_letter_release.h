@@ -34,7 +34,6 @@ struct DeadLetterRelease {
   Phase phase = Phase::kSettling;
   delivery::Sequence settled_below = 0;       // what was read before goes first
   mutable delivery::Sequence settled_to = 0;  // below here it is known to be settled
-  std::int64_t cursor = 0;
   std::deque<base::DeadLetter> rows;
   std::string failure;  // why the first of `rows` ends it
   bool held = false;    // only a few rows are left: the line waits for them

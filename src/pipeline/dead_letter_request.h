@@ -29,10 +29,13 @@ struct DeadLetterRequest {
     // `position`: what was before it comes again first. `beside`: only discards, of another key or row.
     // `retries_only`: only retries, of keys without a discard.
     kDecision,
-    kRead,          // with records: open rows of the key behind seq, or the row seq
-    kLookAgain,     // what is decided about the row seq
-    kDelivered,     // the row seq was sent
-    kFailed,        // it could not be: the decision is taken back, detail says why
+    // With records: the first open rows of the key, in the order of the stream, that stand before `position`;
+    // where there is none, all of them are to be sent. Or the row seq.
+    kRead,
+    kLookAgain,  // what is decided about the row seq
+    kDelivered,  // the row seq was sent
+    kFailed,  // it could not be: the decision is taken back, detail says why. `unpark`: of this row
+              // alone, which is of no parked key any more
     kDiscarded,     // the row seq is closed
     kKeyDiscarded,  // the rows of the key that have this decision are; of those behind them, or behind
                     // seq where there are none, the undecided ones are to be sent
@@ -49,6 +52,7 @@ struct DeadLetterRequest {
   bool beside = false;        // kDecision: something is being released
   bool retries_only = false;  // kDecision: a discard waits
   bool keep = false;          // kDelivered: the row stays, closed
+  bool unpark = false;        // kFailed
   std::string topic = {};
   std::string key = {};
   std::string detail = {};

@@ -29,6 +29,7 @@ DeadLetters::DeadLetters(const PipelineOptions& options, const delivery::Tracker
       schemas_(schemas),
       records_(options, schemas),
       destinations_(options),
+      messages_halt_(options.messages.halts),
       allowance_(rows_per_second_) {}
 
 void DeadLetters::Forget() {
@@ -79,8 +80,9 @@ bool DeadLetters::Crowded(delivery::Sequence next) const {
 
 bool DeadLetters::has_room() const {
   const bool released = !release_ || release_->stalled;
+  const bool looked = looked_ || (release_ && NextDiscard());  // beside both nothing is looked for
   return !must_write() &&
-         (!Fills(2) || (looked_ && released && (!NextDiscard() || discards_stalled_)));
+         (!Fills(2) || (looked && released && (!NextDiscard() || discards_stalled_)));
 }
 
 // Before the row that parks a key, every event of its topic before it is settled: one that fails then
@@ -295,7 +297,8 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
       return std::nullopt;
     case Release::Phase::kReading:
       request.kind = Kind::kRead;
-      request.seq = decision.parked ? release_->cursor : decision.seq;
+      request.seq = decision.seq;
+      request.position = ReleasableTo().ToString();
       return request;
     case Release::Phase::kLooking:
     case Release::Phase::kSending:
@@ -309,6 +312,7 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
     case Release::Phase::kClosing:
       request.seq = release_->rows.front().seq;
       request.detail = release_->failure;
+      request.unpark = StopsNobody(release_->rows.front());
       request.keep =
           !release_->rows.front().send_to.empty() || MayComeAgain(release_->rows.front());
       request.kind = !release_->failure.empty()         ? Kind::kFailed
@@ -382,15 +386,13 @@ std::optional<Halt> DeadLetters::OnReply(DeadLetterReply reply, base::Now now,
       break;
     case Kind::kDecision:
       looked_ = true;
-      retry_waits_for_.reset();
-      if (auto place = envelope::Position::Parse(reply.waits_for); place.ok()) {
-        retry_waits_for_ = *place;
-      }
+      retry_waits_for_ = PositionOfPlace(reply.waits_for);
       look_at_ = now.mono + kLookEvery;
       if (!reply.rows.empty()) {
         Begin(std::move(reply.rows.front()), now);
         look_at_ = now.mono;
       }
+      LookIfPassed();  // the stream may have passed it meanwhile
       break;
     case Kind::kRead:
     case Kind::kLookAgain:

@@ -108,9 +108,7 @@ class DeadLetters {
   // with it, it stands behind another one of its key.
   void Add(delivery::Sequence sequence, std::string_view topic = {}, std::string_view key = {},
            bool follows = false);
-
   std::optional<DeadLetterRequest> TakeRequest(base::Now now, const RowOf& row_of);
-
   std::optional<Halt> OnReply(DeadLetterReply reply, base::Now now, DeadLetterOutcome* outcome);
 
   // What committed before is not sent again by the server.
@@ -155,6 +153,8 @@ class DeadLetters {
   std::string WhyNothingIsRead() const;
   void LookIfPassed();
   envelope::Position PositionOf(delivery::Sequence sequence) const;
+  envelope::Position ReleasableTo() const;
+  void SettleAgain();
   ParkedKey& Key(std::string_view topic, std::string_view key);
   std::vector<delivery::Sequence> Writable(std::size_t most) const;
   bool MayWrite(delivery::Sequence sequence, const WaitingRow& waiting) const;
@@ -174,7 +174,6 @@ class DeadLetters {
   void OnRowsLoaded(const DeadLetterReply& reply);
   std::optional<Halt> CheckWritten(std::uint64_t written);
   void OnDiscarded(std::size_t index, const DeadLetterReply& reply);
-
   void Begin(base::DeadLetter decision, base::Now now);
   void OnReleaseReply(DeadLetterReply reply, base::Now now);
   void OnRead(DeadLetterReply reply);
@@ -185,6 +184,7 @@ class DeadLetters {
   bool IsToBeSent(const DeadLetterReply& reply) const;
   bool MayComeAgain(const base::DeadLetter& row) const;
   void Fail(const std::string& why);
+  bool StopsNobody(const base::DeadLetter& row) const;
   bool LetGo(const base::DeadLetter& of);
   void KeyIsDone();
   bool AwaitWritten();
@@ -197,6 +197,7 @@ class DeadLetters {
   envelope::SchemaTable* const schemas_;
   const RowRecords records_;
   const Destinations destinations_;
+  const bool messages_halt_;
 
   absl::flat_hash_map<base::ParkedKeyId, ParkedKey> keys_;
   std::map<delivery::Sequence, WaitingRow> waiting_;  // to be written
@@ -235,7 +236,6 @@ class DeadLetters {
   base::MonotonicTime discard_at_;  // not before
   double allowance_ = 0;            // rows that may be written now
   base::MonotonicTime refilled_at_;
-
   base::ChunkArena arena_;
   Sending sending_ = Sending::kNone;
   bool needs_answer_ = false;

@@ -38,14 +38,8 @@ void DeadLetters::OnKeysLoaded(const DeadLetterReply& reply) {
   for (const base::ParkedKey& each : reply.keys) {
     ParkedKey& key = Key(each.topic, each.key);
     key.open = key.seen = true;
-    envelope::Position at = envelope::Position::Parse(each.position).value_or(envelope::Position());
-    if (at != envelope::Position() && at.system_identifier != facts_.system_identifier) {
-      at = {facts_.system_identifier, 0, base::Lsn(), 0};  // taken over: before all of this cluster
-    }
-    if (!key.open_from || *key.open_from == envelope::Position() ||
-        (at != envelope::Position() && at < *key.open_from)) {
-      key.open_from = at;
-    }
+    const envelope::Position at = PositionOfPlace(each.place).value_or(envelope::Position());
+    key.open_from = key.open_from ? std::min(*key.open_from, at) : at;
     loaded_through_ = std::max(loaded_through_, each.seq);
   }
   keys_loaded_ = reply.at_end;
@@ -87,7 +81,7 @@ void DeadLetters::Pass(const envelope::Position& place) {
 void DeadLetters::LookIfPassed() {
   if (retry_waits_for_ && *retry_waits_for_ < streamed_to_) {
     retry_waits_for_.reset();
-    looked_ = false;  // it may make room
+    looked_ = looked_ && !Fills(1);  // it may make room
     look_at_ = base::MonotonicTime();
   }
 }

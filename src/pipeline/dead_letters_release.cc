@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "envelope/dead_letter.h"
 #include "envelope/position.h"
+#include "outbox/message_mapper.h"
 #include "pipeline/dead_letters.h"
 
 namespace walpost::pipeline {
@@ -72,7 +73,13 @@ void DeadLetters::OnReleaseReply(DeadLetterReply reply, base::Now now) {
     return;
   }
   if (asked_kind_ == DeadLetterRequest::Kind::kFailed) {
-    EndRelease();
+    if (!StopsNobody(release_->rows.front())) {
+      EndRelease();
+      return;
+    }
+    release_->failure.clear();
+    release_->rows.pop_front();
+    SendNext();
     return;
   }
   if (!reply.closed) {
@@ -82,7 +89,6 @@ void DeadLetters::OnReleaseReply(DeadLetterReply reply, base::Now now) {
     return;
   }
   release_->GoesOn(now);
-  release_->cursor = release_->rows.front().seq;
   release_->rows.pop_front();
   SendNext();
 }
@@ -95,13 +101,31 @@ void DeadLetters::OnRead(DeadLetterReply reply) {
         release_->decision.parked && reply.at_end && release_->rows.size() <= kHeldRowsMax;
     SendNext();
   } else if (release_->decision.parked && reply.key_open) {
-    // A row gets its number before it is committed: one that was late stands before those that are done.
-    release_->cursor = 0;
+    // By now the others are decided to be sent. They wait for events of the topic, or for the stream.
+    SettleAgain();
   } else if (release_->decision.parked) {
     KeyIsDone();
   } else {
     EndRelease();
   }
+}
+
+void DeadLetters::SettleAgain() {
+  const delivery::Sequence next = tracker_->next_sequence();
+  if (IsSettled(release_->decision.topic, next, &release_->settled_to)) {
+    EndRelease();
+    return;
+  }
+  release_->held = false;  // those that are to settle may be behind the event that is held
+  release_->phase = Release::Phase::kSettling;
+  release_->settled_below = next;
+}
+
+// What stands before it comes no more: all of it has been read, and is in the topic or in the table.
+envelope::Position DeadLetters::ReleasableTo() const {
+  return IsSettled(release_->decision.topic, tracker_->next_sequence(), &release_->settled_to)
+             ? streamed_to_
+             : PositionOf(release_->settled_to);
 }
 
 // The table has no open row of the key. False: some of it waits to be written.
@@ -165,7 +189,6 @@ void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
   DeadLetter& row = release_->rows.front();
   if (reply.rows.empty()) {  // somebody closed it
     Drop();
-    release_->cursor = row.seq;
     release_->rows.pop_front();
     SendNext();
     return;
@@ -179,7 +202,8 @@ void DeadLetters::OnLookedAgain(const DeadLetterReply& reply) {
   } else if (!to_be_sent) {  // it was taken back
     Drop();
     EndRelease();
-  } else if (!now.retry() && row.seq < release_->decision.seq) {
+  } else if (!now.retry() && row.seq < release_->decision.seq &&
+             row.place <= release_->decision.place) {
     Drop();
     Fail("nobody has decided about it, and it comes before those that were decided");
   } else if (sending_ == Sending::kWaiting && row.send_to == now.send_to) {
@@ -208,6 +232,12 @@ void DeadLetters::Send() {
     return;
   }
   Prepare(next, topic);
+}
+
+// Any SQL role may emit a message of any key, also one that no topic takes.
+bool DeadLetters::StopsNobody(const DeadLetter& row) const {
+  return row.parked && !messages_halt_ &&
+         std::string_view(row.source).starts_with(outbox::kMessageLabel);
 }
 
 void DeadLetters::Fail(const std::string& why) {
@@ -259,7 +289,7 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
   if (!alone) {
     return;
   }
-  if (std::exchange(rejected_, true)) {
+  if (std::exchange(rejected_, true) || StopsNobody(release_->rows.front())) {
     Drop();
     Fail(failure.detail);
     return;

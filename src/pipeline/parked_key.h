@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "base/dead_letter.h"
 #include "delivery/sink.h"
@@ -14,11 +15,21 @@
 
 namespace walpost::pipeline {
 
+// Of base::DeadLetter::place. None: before all.
+inline std::optional<envelope::Position> PositionOfPlace(std::string_view place) {
+  auto position = envelope::Position::Parse(place.substr(0, envelope::Position::kTextSize));
+  if (!position.ok()) {
+    return std::nullopt;
+  }
+  position->ordinal += place.size() > envelope::Position::kTextSize ? 1 : 0;
+  return *position;
+}
+
 struct ParkedKey {
   static constexpr delivery::Sequence kNone = UINT64_MAX;
 
   delivery::Sequence first_sequence = kNone;  // of those that this process read and parked
-  // Of the first of its rows that were open when it was read from the table. Zero: that has none, all follow.
+  // Of the first of its rows that were open when it was read from the table. Zero: all follow.
   std::optional<envelope::Position> open_from;
   // Events of its topic before here were on their way when it was parked.
   delivery::Sequence settle_below = 0;

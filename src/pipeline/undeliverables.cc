@@ -107,8 +107,7 @@ std::optional<Halt> Undeliverables::Decide(delivery::Sequence sequence, const Fa
     Skip(sequence, row);
     return std::nullopt;
   }
-  if (std::optional<Halt> halt =
-          Place(entry.table, entry.record.key, sequence, /*may_be_sent=*/true, &row)) {
+  if (std::optional<Halt> halt = Place(entry.table, entry.record.key, sequence, &row)) {
     return halt;
   }
   tracker_->SetForm(sequence, FormOf(row));
@@ -190,14 +189,14 @@ std::optional<Halt> Undeliverables::Full(const DeadLetter& row,
 // Adds the row to the dead letters, and its key to the parked ones where that is the policy. Reports it.
 std::optional<Halt> Undeliverables::Place(std::uint32_t table,
                                           const std::optional<std::string_view>& key,
-                                          delivery::Sequence sequence, bool may_be_sent,
-                                          DeadLetter* row) {
+                                          delivery::Sequence sequence, DeadLetter* row) {
   if (dead_letters_->full()) {
     return Full(*row, key);
   }
   // Where it may not go, nothing can overtake it, and it must hold up nobody: who writes events chooses topics.
-  const bool has_order = may_be_sent && key && outbox::IsLegalTopic(row->topic) &&
-                         dead_letters_->destinations().Allow(table, row->topic);
+  const bool has_order =
+      !StopsNobody(table) && key && key->size() <= DeadLetter::kParkedKeyBytesMax &&
+      outbox::IsLegalTopic(row->topic) && dead_letters_->destinations().Allow(table, row->topic);
   row->parked = has_order && (PolicyOf(table) == OnUndeliverable::kPark ||
                               dead_letters_->IsParked(row->topic, *key));
   if (row->parked) {
@@ -236,10 +235,7 @@ std::optional<Halt> Undeliverables::DecideUndeliverable(const UndeliverableEvent
     return std::nullopt;
   }
   const delivery::Sequence sequence = tracker_->next_sequence();
-  // A message that became no event is never sent, so it must not keep a key parked: anybody may emit one.
-  const bool may_be_sent = !StopsNobody(undeliverable.table);
-  if (std::optional<Halt> halt =
-          Place(undeliverable.table, event.key, sequence, may_be_sent, &row)) {
+  if (std::optional<Halt> halt = Place(undeliverable.table, event.key, sequence, &row)) {
     return halt;
   }
   ++counters_->events_received;

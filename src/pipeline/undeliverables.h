@@ -112,7 +112,7 @@ class Undeliverables {
   std::optional<Halt> Full(const base::DeadLetter& row,
                            const std::optional<std::string_view>& key) const;
   std::optional<Halt> Place(std::uint32_t table, const std::optional<std::string_view>& key,
-                            delivery::Sequence sequence, bool may_be_sent, base::DeadLetter* row);
+                            delivery::Sequence sequence, base::DeadLetter* row);
   void Know(delivery::Sequence sequence, base::DeadLetter row);
   base::DeadLetter Describe(const delivery::Tracker::Entry& entry) const;
   std::string PositionOf(base::Lsn commit_lsn, std::uint32_t ordinal) const;

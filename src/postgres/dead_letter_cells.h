@@ -30,8 +30,10 @@ inline constexpr const char* kOfKey =
 inline constexpr const char* kStreamed = "position <> ''";
 inline constexpr const char* kCommitLsn = "substr(position, 27, 16) COLLATE \"C\"";
 
-// Where a row of a parked key stands in the stream.
-inline constexpr const char* kPlace = "coalesce(behind, position) COLLATE \"C\"";
+// DeadLetter::place.
+inline constexpr const char* kPlace =
+    "CASE WHEN left(coalesce(behind, position), 16) = lpad(to_hex((SELECT system_identifier FROM "
+    "pg_control_system())), 16, '0') THEN coalesce(behind, position) ELSE '' END COLLATE \"C\"";
 
 // Not taken over from another cluster, whose positions say nothing here.
 inline constexpr const char* kOfThisLog =
@@ -53,7 +55,7 @@ inline constexpr const char* kColumns =
     "(extract(epoch FROM written_at) * 1000)::bigint, octet_length(value), decision, of_key, "
     "left(send_to, 300), decided_by, closed_at IS NOT NULL, system_identifier <> (SELECT "
     "system_identifier "
-    "FROM pg_control_system())";
+    "FROM pg_control_system()), ";
 inline constexpr const char* kRecordColumns =
     ", encode(value, 'hex'), (SELECT string_agg(encode(n, 'hex') || ':' || coalesce(encode(v, "
     "'hex'), '-'), ',' ORDER BY o) FROM unnest(header_names, header_values) WITH ORDINALITY AS "

@@ -252,8 +252,8 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::Select(const std::strin
     bytes = kHexadecimal * ToNumber<std::size_t>(sized.at(0).at(0));
   }
   ASSIGN_OR_RETURN(const std::vector<Row> rows,
-                   Query(absl::StrFormat("SELECT %s%s FROM walpost.dead_letters %s", kColumns,
-                                         whole ? kRecordColumns : "", rest),
+                   Query(absl::StrFormat("SELECT %s%s%s FROM walpost.dead_letters %s", kColumns,
+                                         kPlace, whole ? kRecordColumns : "", rest),
                          parameters, bytes));
   std::vector<DeadLetter> found;
   found.reserve(rows.size());
@@ -266,8 +266,7 @@ absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::Select(const std::strin
 absl::StatusOr<DeadLetterTable::Decided> DeadLetterTable::NextDecision(
     const std::string& streamed_to, bool retries_only) {
   const std::string decided = absl::StrFormat("%s%sAND decision IS NOT NULL", kOurs, kOpen);
-  const std::string waits = absl::StrFormat(
-      "parked AND decision = 'retry' AND left(%1$s, 16) = left($2, 16) AND %1$s >= $2", kPlace);
+  const std::string waits = absl::StrFormat("parked AND decision = 'retry' AND %s >= $2", kPlace);
   // By one sort: as many keys as rows may be decided.
   const std::string of_these =
       retries_only ? absl::StrFormat(
@@ -277,9 +276,11 @@ absl::StatusOr<DeadLetterTable::Decided> DeadLetterTable::NextDecision(
                          decided)
                    : "true";
   const std::vector<Cell> parameters{pipeline_, streamed_to};
+  // A key may be large: it is read of the row that is found alone.
   ASSIGN_OR_RETURN(
       std::vector<DeadLetter> rows,
-      Select(absl::StrFormat("WHERE %s AND NOT (%s) AND %s ORDER BY decided_at, seq LIMIT 1",
+      Select(absl::StrFormat("WHERE seq = (SELECT seq FROM walpost.dead_letters WHERE "
+                             "%s AND NOT (%s) AND %s ORDER BY decided_at, seq LIMIT 1)",
                              decided, waits, of_these),
              parameters, /*whole=*/false));
   if (!rows.empty()) {
@@ -296,9 +297,10 @@ absl::StatusOr<std::optional<DeadLetter>> DeadLetterTable::NextDiscardBeside(
     std::int64_t seq, const std::string& topic, const std::optional<std::string>& key) {
   ASSIGN_OR_RETURN(
       std::vector<DeadLetter> rows,
-      Select(absl::StrFormat("WHERE %s%sAND decision = 'discard' AND seq <> $2::bigint AND (NOT "
-                             "parked OR topic <> $3 OR key <> $4::bytea OR $4 IS NULL) ORDER BY "
-                             "decided_at, seq LIMIT 1",
+      Select(absl::StrFormat("WHERE seq = (SELECT seq FROM walpost.dead_letters WHERE %s%sAND "
+                             "decision = 'discard' AND seq <> $2::bigint AND (NOT parked OR topic "
+                             "<> $3 OR key <> $4::bytea OR $4 IS NULL) ORDER BY decided_at, seq "
+                             "LIMIT 1)",
                              kOurs, kOpen),
              {pipeline_, std::to_string(seq), topic, Bytea(key)}, /*whole=*/false));
   return rows.empty() ? std::nullopt : std::optional(std::move(rows.front()));
@@ -306,11 +308,11 @@ absl::StatusOr<std::optional<DeadLetter>> DeadLetterTable::NextDiscardBeside(
 
 absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadKey(const std::string& topic,
                                                                  const std::string& key,
-                                                                 std::int64_t after,
+                                                                 const std::string& place,
                                                                  std::size_t limit) {
-  return Select(Piece(absl::StrFormat("%s%s%s AND seq > $4::bigint", kOurs, kOpen, kOfKey), limit,
-                      /*whole=*/true),
-                {pipeline_, topic, Hex(key), std::to_string(after)}, /*whole=*/true);
+  return Select(Piece(absl::StrFormat("%s%s%s AND %s < $4", kOurs, kOpen, kOfKey, kPlace), limit,
+                      /*whole=*/true, absl::StrFormat("%s, seq", kPlace)),
+                {pipeline_, topic, Hex(key), place}, /*whole=*/true);
 }
 
 absl::StatusOr<std::vector<DeadLetter>> DeadLetterTable::ReadRow(std::int64_t seq, bool whole) {
@@ -382,26 +384,35 @@ absl::StatusOr<bool> DeadLetterTable::DiscardKey(const std::string& topic, const
                             "closed",
                             of_key),
             {pipeline_, topic, Hex(key), std::to_string(after)}));
-  // Each waits for who adds a row behind one that it changes, and sees that row only the next time. In the
-  // end every open row behind the last has a decision, so whoever adds one now does so before a release.
-  const std::string later = absl::StrFormat(
-      "WITH later AS (UPDATE walpost.dead_letters SET decision = 'retry', of_key = true WHERE %s "
-      "AND decision IS NULL AND seq > $4::bigint RETURNING 1) SELECT count(*) FROM later",
-      of_key);
-  for (bool found = true; found;) {
-    ASSIGN_OR_RETURN(const std::vector<Row> decided,
-                     Query(later, {pipeline_, topic, Hex(key), closed.at(0).at(1)}));
-    found = decided.at(0).at(0) != "0";
-  }
+  std::int64_t last = after;
+  (void)absl::SimpleAtoi(closed.at(0).at(1).value_or(""), &last);
+  RETURN_IF_ERROR(RetryBehind(topic, key, last));
   return closed.at(0).at(0) != "0";
 }
 
-absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& detail) {
+absl::Status DeadLetterTable::RetryBehind(const std::string& topic, const std::string& key,
+                                          std::int64_t after) {
+  // Each waits for who adds a row behind one that it changes, and sees that row only the next time. In the
+  // end every open row behind the last has a decision, so whoever adds one now does so before a release.
+  const std::string later = absl::StrFormat(
+      "WITH later AS (UPDATE walpost.dead_letters SET decision = 'retry', of_key = true WHERE "
+      "%s%s%s AND decision IS NULL AND seq > $4::bigint RETURNING 1) SELECT count(*) FROM later",
+      kOurs, kOpen, kOfKey);
+  for (bool found = true; found;) {
+    ASSIGN_OR_RETURN(const std::vector<Row> decided,
+                     Query(later, {pipeline_, topic, Hex(key), std::to_string(after)}));
+    found = decided.at(0).at(0) != "0";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& detail,
+                                          bool unpark) {
   // Why it failed is there first: a verb reports it as soon as the decision is gone.
   const auto write = [&](bool ascii) {
     return Query(absl::StrFormat("UPDATE walpost.dead_letters SET detail = $3, "
-                                 "attempts = attempts + 1 WHERE %s%sAND seq = "
-                                 "$2::bigint",
+                                 "attempts = attempts + 1%s WHERE %s%sAND seq = $2::bigint",
+                                 unpark ? ", parked = false, decision = NULL, of_key = false" : "",
                                  kOurs, kOpen),
                  {pipeline_, std::to_string(seq), Text(detail, DeadLetter::kTextBytesMax, ascii)})
         .status();
@@ -410,7 +421,9 @@ absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& d
   if (!written.ok() && LacksCharacter()) {
     written = write(/*ascii=*/true);
   }
-  RETURN_IF_ERROR(written);
+  if (!written.ok() || unpark) {
+    return written;
+  }
   return Query(
              absl::StrFormat(
                  "WITH failed AS (SELECT seq, topic, key, parked FROM walpost.dead_letters WHERE "

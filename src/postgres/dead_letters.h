@@ -96,9 +96,11 @@ class DeadLetterTable {
   // The oldest discard that is about neither this parked key nor the row `seq`; without a key: that row.
   absl::StatusOr<std::optional<base::DeadLetter>> NextDiscardBeside(
       std::int64_t seq, const std::string& topic, const std::optional<std::string>& key);
-  // Open rows behind `after`: of a parked key, or the row `seq` alone. Whole, about kReadBytesMax.
+  // The first open rows of a parked key, by place and seq, that stand before `place`; or the row `seq` alone.
+  // Whole, about kReadBytesMax.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadKey(const std::string& topic,
-                                                        const std::string& key, std::int64_t after,
+                                                        const std::string& key,
+                                                        const std::string& place,
                                                         std::size_t limit);
   // None: it is closed. Not `whole`: without the record.
   absl::StatusOr<std::vector<base::DeadLetter>> ReadRow(std::int64_t seq, bool whole);
@@ -112,9 +114,12 @@ class DeadLetterTable {
   // False: there were none.
   absl::StatusOr<bool> KeyDiscarded(const std::string& topic, const std::string& key,
                                     std::int64_t after);
-  // The decision to send the row, and others of its key, is taken back; none to discard is.
-  absl::Status RetryFailed(std::int64_t seq, const std::string& detail);
+  // The decision to send the row, and others of its key, is taken back; none to discard is. `unpark`: only that
+  // about the row, which is of no parked key any more.
+  absl::Status RetryFailed(std::int64_t seq, const std::string& detail, bool unpark = false);
   absl::StatusOr<bool> KeyIsOpen(const std::string& topic, const std::string& key);
+  // Rows of the key behind `after` about which nobody has decided are to be sent.
+  absl::Status RetryBehind(const std::string& topic, const std::string& key, std::int64_t after);
 
   // Of an event that is sent beside the stream. False: its key is not parked, and nothing was written. A
   // release of the key either sees the row or has ended before.

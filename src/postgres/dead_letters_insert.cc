@@ -51,7 +51,7 @@ absl::StatusOr<std::uint64_t> DeadLetterTable::InsertAs(const std::vector<DeadLe
     };
     text(row.position);
     text(row.event_id);
-    text(row.behind);
+    text(row.position.empty() ? row.place : "");
     text(row.event_type);
     text(row.source);
     text(row.topic);
@@ -142,7 +142,8 @@ absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
 
 absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(DeadLetter row) {
   const std::string last = absl::StrFormat(
-      "SELECT %s FROM walpost.dead_letters WHERE %s%s%s ORDER BY seq DESC LIMIT 1 FOR SHARE",
+      "SELECT rtrim(nullif(place, ''), '+') || '+' FROM (SELECT %s AS place, seq FROM "
+      "walpost.dead_letters WHERE %s%s%s ORDER BY place DESC, seq DESC LIMIT 1 FOR SHARE) AS last",
       kPlace, kOurs, kOpen, kOfKey);
   const std::vector<Cell> parameters{pipeline_, row.topic, Bytea(row.key)};
   for (bool ascii = false;;) {
@@ -152,7 +153,7 @@ absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(DeadLetter row) {
     absl::Status done = locked.status();
     const bool parked = locked.ok() && !locked->empty();
     if (parked) {
-      row.behind = locked->at(0).at(0).value_or("");
+      row.place = locked->at(0).at(0).value_or("");
       done = InsertAs({row}, ascii).status();
     }
     done = connection_.EndTransaction(done);

@@ -132,7 +132,10 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
         break;
       }
       ASSIGN_OR_RETURN(reply->rows,
-                       table_->ReadKey(request.topic, request.key, request.seq, kRowsAtATime));
+                       table_->ReadKey(request.topic, request.key, request.position, kRowsAtATime));
+      if (reply->rows.empty()) {
+        RETURN_IF_ERROR(table_->RetryBehind(request.topic, request.key, 0));
+      }
       std::size_t bytes = 0;
       for (const base::DeadLetter& row : reply->rows) {
         bytes += row.Bytes();
@@ -151,7 +154,7 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       break;
     }
     case Kind::kFailed:
-      RETURN_IF_ERROR(table_->RetryFailed(request.seq, request.detail));
+      RETURN_IF_ERROR(table_->RetryFailed(request.seq, request.detail, request.unpark));
       break;
     case Kind::kDiscarded: {
       ASSIGN_OR_RETURN(reply->closed, table_->Discarded(request.seq));

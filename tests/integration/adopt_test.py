@@ -302,3 +302,32 @@ def test_advance_takes_no_other_outboxes_while_events_with_dead_letters_come_aga
     advance = after.verb("slot", "advance", "--yes", check=False)
     assert advance.returncode == 78 and "walpost.dead_letters has 1 rows" in advance.stderr, advance.stderr
     before.verb("slot", "advance", "--yes")
+
+
+def test_dropped_outbox_is_given_up_while_events_with_dead_letters_come_again(make_pipeline, kafka):
+    """walpost cannot start with the earlier configuration any more."""
+    p = park_order_test.parking(make_pipeline, kafka, unknown_topic_wait="10min", shutdown_timeout="1s")
+    p.execute(TABLE)
+    p.execute(f'ALTER PUBLICATION "{p.name}" ADD TABLE second')
+    p.walpost.stop()
+    delivery = {"delivery": {"on_undeliverable": "park", "unknown_topic_wait": "10min", "shutdown_timeout": "1s"}}
+    one, both = p.another(config=delivery), p.another(config={**BOTH, **delivery})
+    p.walpost = both
+    both.start()
+    p.insert(1, 1)
+    p.wait_confirmed()
+    p.insert(1, 1, topic=f"missing-{p.name}")
+    park_order_test.insert(p, "e1", bad=True)
+    servers.wait_for(lambda: park_order_test.open_rows(p) == 1, 60, "the row")
+    both.verb("dlq", "discard", "--key", "k", "--yes", "--wait", "60s")
+    both.stop()
+    p.execute("DROP TABLE second")
+    advance = one.verb("slot", "advance", "--yes", check=False)
+    assert advance.returncode == 78 and "slot recreate" in advance.stderr, advance.stderr
+    p.kafka.create_topic(f"missing-{p.name}", 1)  # what waits for it is sent
+    one.verb("slot", "recreate", "--yes")
+    p.walpost = one
+    one.start()
+    park_order_test.insert(p, "e2")
+    servers.wait_for(lambda: park_order_test.types(p), 60, "a new one")
+    assert park_order_test.types(p) == ["e2"] and len(p.kafka.read_all(f"missing-{p.name}")) == 1

@@ -383,6 +383,30 @@ def test_message_that_became_no_event_keeps_no_key_parked(make_pipeline, kafka):
     assert park_order_test.types(p) == ["e1", "e2"]
 
 
+def test_message_that_no_topic_takes_keeps_no_key_parked(make_pipeline, kafka):
+    p = make_pipeline(on_kafka=kafka, create_topic=False, config={
+        "messages": {"prefixes": ["shop"], "topic": "{aggregate_type}", "topics": {"allowed": ["*"]}},
+        "delivery": {"on_undeliverable": "park"}})
+    kafka.create_topic(p.name, 1)
+    p.walpost.verb("init", "--with-messages")
+    p.walpost.start()
+    p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
+    park_order_test.insert(p, "e1", bad=True)
+    servers.wait_for(lambda: park_order_test.open_rows(p) == 1, 60, "the row")
+    with p.connected() as cursor:
+        for n in range(3):
+            message = servers.load_proto("outbox_message").OutboxMessage(id=f"m{n}", type="m", aggregate_type=p.name, aggregate_id="k", partition=9999)
+            emit_bytes(cursor, message.SerializeToString())
+    park_order_test.insert(p, "e2")
+    servers.wait_for(lambda: park_order_test.open_rows(p) == 5, 60, "the rows")
+    park_order_test.correct(p)
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s", check=False)  # of the messages it says that they failed
+    servers.wait_for(lambda: park_order_test.types(p) == ["e1", "e2"], 60, "the events before and behind them")
+    park_order_test.insert(p, "e3")
+    servers.wait_for(lambda: park_order_test.types(p) == ["e1", "e2", "e3"], 60, "an event after them")
+    assert p.execute("SELECT event_type, parked FROM walpost.dead_letters WHERE closed_at IS NULL") == [("m", False)] * 3
+
+
 EMIT_TRANSACTIONS = """DO $$
 DECLARE t bigint; e uuid;
 BEGIN

@@ -285,6 +285,76 @@ def test_row_that_a_verb_wrote_stands_where_the_row_before_it_does(make_pipeline
     assert "e0" not in after or after[0] == "e0"
 
 
+def test_row_that_was_sent_comes_again_before_one_that_a_verb_wrote_behind_it(make_pipeline, kafka, workspace):
+    server = workspace.postgres()
+    delivery = {"on_undeliverable": "park", "progress_topic": "", "shutdown_timeout": "1s"}
+    p = make_pipeline(on_postgres=server, on_kafka=kafka, create_topic=False, config={"delivery": delivery})
+    kafka.create_topic(p.name, 1)
+    p.start()
+    p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
+    p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'k', 'x',"
+              " decode(repeat('ab', 20000), 'hex'))", p.name)
+    p.wait_confirmed()
+    p.execute("CHECKPOINT")
+    insert(p, "e0")
+    insert(p, "e1", bad=True)
+    servers.wait_for(lambda: open_rows(p) == 1 and "e0" in types(p), 60, "the row")
+    p.wait_confirmed()
+    p.walpost.verb("replay", "--in-place", "--type", "x")
+    kafka.alter_topic(p.name, {"max.message.bytes": "5000"})
+    correct(p)
+    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s", check=False)
+    assert types(p) == ["x", "e0", "e1"] and open_rows(p) == 1
+    p.walpost.stop()
+    server.restart("fast")  # before 17 it forgets what was confirmed since its last checkpoint
+    p.walpost.start()
+    p.insert(1, 1)
+    p.wait_confirmed()
+    assert types(p)[3:] in ([], ["e0", "e1"])
+    assert open_rows(p) == 1
+
+
+def test_event_that_was_skipped_and_comes_again_is_sent_at_its_place(make_pipeline, kafka):
+    """It becomes a row behind those of later events."""
+    p = held_back(make_pipeline, kafka)
+
+    def change_policy(policy):
+        p.walpost.stop()
+        p.walpost = p.another(config={"delivery": {"on_undeliverable": policy, "unknown_topic_wait": "10min",
+                                                   "shutdown_timeout": "1s"}})
+        p.walpost.start()
+
+    change_policy("skip")
+    insert(p, "e2", bad=True)
+    insert(p, "e3")
+    servers.wait_for(lambda: open_rows(p) == 2, 60, "the row of e3")
+    change_policy("park")
+    insert(p, "e4")
+    servers.wait_for(lambda: open_rows(p) == 4, 60, "the row of e4")
+    retry(p)
+    assert [name for name in types(p) if name != "e0"] == ["e1", "e2", "e3", "e4"]
+
+
+def test_rows_that_somebody_holds_stop_no_reading_after_a_reconnect(make_pipeline, kafka):
+    p = parking(make_pipeline, kafka, dead_letters_max=5)
+    insert(p, "e1", bad=True)
+    insert(p, "b1", key="b", bad=True)
+    insert(p, "c1", key="c", bad=True)  # half of the table is full
+    servers.wait_for(lambda: open_rows(p) == 3, 60, "the rows")
+    p.wait_confirmed()
+    decide_before_start(p)
+    p.walpost.verb("dlq", "discard", "--key", "b", "--yes", "--wait", "0s", check=False)
+    with p.connected(autocommit=False) as cursor:
+        cursor.execute("SELECT FROM walpost.dead_letters WHERE event_type IN ('e1', 'b1') FOR UPDATE")
+        p.walpost.start()
+        servers.wait_for(lambda: "e1" in types(p) and "lock timeout" in str(p.walpost.status()), 60, "the lock")
+        before = p.walpost.status()["reconnects"]
+        p.execute("SELECT pg_terminate_backend(%s)", p.slot()["pid"])
+        servers.wait_for(lambda: p.walpost.status()["reconnects"] > before and p.slot()["active"], 60, "another connection")
+        insert(p, "other", key="o")
+        servers.wait_for(lambda: types(p, "o") == ["other"], 90, "another key")
+
+
 def test_retry_makes_room_in_a_full_table(make_pipeline, kafka):
     p = parking(make_pipeline, kafka, unknown_topic_wait="10min", shutdown_timeout="1s", dead_letters_max=3)
     p.insert(1, 1, topic=f"missing-{p.name}")

@@ -78,6 +78,7 @@ void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
       reply->states.push_back(base::DeadLetterState::kOpen);
       rows_.push_back(row);
       rows_.back().seq = next_seq_++;
+      rows_.back().place = row.position;
       ++open_rows_;
       ++written_;
       judge_->OnRow(row);
@@ -87,19 +88,42 @@ void DeadLetterTable::Insert(const pipeline::DeadLetterRequest& request,
 
 void DeadLetterTable::Read(const pipeline::DeadLetterRequest& request,
                            pipeline::DeadLetterReply* reply) {
-  std::uint64_t left = random_.Chance(500) ? 100 : random_.Between(1, 4);
-  for (const DeadLetter& row : rows_) {
-    const bool wanted = request.of_key
-                            ? IsOfKey(row, request.topic, request.key) && row.seq > request.seq
-                            : !row.closed && row.seq == request.seq;
-    if (wanted && left-- == 0) {
-      return;
-    }
-    if (wanted) {
-      reply->rows.push_back(row);
+  std::map<std::pair<std::string, std::int64_t>, DeadLetter*> wanted;
+  for (DeadLetter& row : rows_) {
+    if (request.of_key ? IsOfKey(row, request.topic, request.key) && row.place < request.position
+                       : !row.closed && row.seq == request.seq) {
+      wanted.emplace(std::pair(row.place, row.seq), &row);
     }
   }
+  if (request.of_key && wanted.empty()) {
+    RetryBehind(request.topic, request.key, 0);
+  }
+  std::uint64_t left = random_.Chance(500) ? 100 : random_.Between(1, 4);
+  for (const auto& [at, row] : wanted) {
+    if (left-- == 0) {
+      return;
+    }
+    reply->rows.push_back(*row);
+  }
   reply->at_end = true;
+}
+
+void DeadLetterTable::TakeOver() {
+  for (DeadLetter& row : rows_) {
+    row.place.clear();
+  }
+}
+
+void DeadLetterTable::RetryBehind(const std::string& topic, const std::string& key,
+                                  std::int64_t after) {
+  for (DeadLetter& row : rows_) {
+    if (IsOfKey(row, topic, key) && row.decision == DeadLetter::Decision::kNone &&
+        row.seq > after) {
+      row.decision = DeadLetter::Decision::kRetry;
+      row.of_key = true;
+      decided_.push_back(row.seq);
+    }
+  }
 }
 
 void DeadLetterTable::LoadRows(const pipeline::DeadLetterRequest& request,
@@ -163,7 +187,7 @@ std::int64_t DeadLetterTable::NextDecision(const pipeline::DeadLetterRequest& re
     const bool released =
         seq == request.seq || (request.of_key && IsOfKey(*row, request.topic, request.key));
     if (walpost::testing::RetryWaits(*row, request.position)) {
-      *waits_for = waits_for->empty() ? row->position : std::min(*waits_for, row->position);
+      *waits_for = waits_for->empty() ? row->place : std::min(*waits_for, row->place);
       continue;
     }
     if (request.retries_only ? row->retry() && !HasDiscard(*row)
@@ -183,14 +207,7 @@ bool DeadLetterTable::DiscardKey(const pipeline::DeadLetterRequest& request) {
       Close(&row);
     }
   }
-  for (DeadLetter& row : rows_) {
-    if (IsOfKey(row, request.topic, request.key) && row.decision == DeadLetter::Decision::kNone &&
-        row.seq > (last != 0 ? last : request.seq)) {
-      row.decision = DeadLetter::Decision::kRetry;
-      row.of_key = true;
-      decided_.push_back(row.seq);
-    }
-  }
+  RetryBehind(request.topic, request.key, last != 0 ? last : request.seq);
   return last != 0;
 }
 
@@ -218,7 +235,7 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
           reply.at_end = false;
           break;
         }
-        reply.keys.push_back({row.seq, row.position, row.topic, row.key.value_or("")});
+        reply.keys.push_back({row.seq, row.place, row.topic, row.key.value_or("")});
       }
       break;
     }

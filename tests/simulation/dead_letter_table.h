@@ -34,6 +34,9 @@ class DeadLetterTable {
   // An operator goes on at an earlier position: what was sent comes again, and nothing is known of it.
   void ForgetSent() { sent_.clear(); }
 
+  // Another cluster has the rows now, and stands behind all of them.
+  void TakeOver();
+
   std::size_t open_rows() const { return open_rows_; }
 
   // Open ones, or of events that commit at `from` or later.
@@ -47,6 +50,7 @@ class DeadLetterTable {
   void LoadRows(const pipeline::DeadLetterRequest& request, pipeline::DeadLetterReply* reply);
   void Close(base::DeadLetter* row);
   bool HasDiscard(const base::DeadLetter& of) const;
+  void RetryBehind(const std::string& topic, const std::string& key, std::int64_t after);
   std::int64_t NextDecision(const pipeline::DeadLetterRequest& request, std::string* waits_for);
   bool DiscardKey(const pipeline::DeadLetterRequest& request);
 

@@ -67,6 +67,7 @@ void Simulation::ForeignHands() {
       server_.GoElsewhere(true);
     } else {
       server_.BecomeAnotherCluster();
+      dead_letters_.TakeOver();
     }
     Trace("another cluster", foreign_.elsewhere ? "for a while" : "for good");
   } else if (Happens(Fault::replaced, 5)) {

@@ -44,6 +44,7 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
           reply.states.push_back(base::DeadLetterState::kOpen);
           rows.push_back(row);
           rows.back().seq = next_seq_++;
+          rows.back().place = row.position;
           ++written;
         }
       }
@@ -54,14 +55,14 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       for (const DeadLetter& row : rows) {
         const bool load = request.kind == Kind::kLoad;
         const bool wanted = load             ? !row.closed && row.parked && row.seq > request.seq
-                            : request.of_key ? of_key(row) && row.seq > request.seq
+                            : request.of_key ? of_key(row) && row.place < request.position
                                              : !row.closed && row.seq == request.seq;
         if (wanted && std::max(reply.rows.size(), reply.keys.size()) == rows_per_reading) {
           reply.at_end = false;
           break;
         }
         if (wanted && load) {
-          reply.keys.push_back({row.seq, row.position, row.topic, row.key.value_or("")});
+          reply.keys.push_back({row.seq, row.place, row.topic, row.key.value_or("")});
         } else if (wanted) {
           reply.rows.push_back(row);
         }
@@ -95,7 +96,7 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
             row.seq == request.seq || (request.of_key && of_key(row)) || !row.discard();
         if (!row.closed && RetryWaits(row, request.position)) {
           reply.waits_for =
-              reply.waits_for.empty() ? row.position : std::min(reply.waits_for, row.position);
+              reply.waits_for.empty() ? row.place : std::min(reply.waits_for, row.place);
           continue;
         }
         if (!row.closed && row.decision != DeadLetter::Decision::kNone &&
@@ -118,6 +119,12 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
       }
       break;
     case Kind::kFailed:
+      if (request.unpark) {
+        found->detail = request.detail;
+        found->parked = found->of_key = false;
+        found->decision = DeadLetter::Decision::kNone;
+        break;
+      }
       for (DeadLetter& row : rows) {
         row.detail = row.seq == request.seq ? request.detail : row.detail;
         if (row.retry() && (row.seq == request.seq || of_key(row))) {

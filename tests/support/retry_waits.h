@@ -9,10 +9,7 @@ namespace walpost::testing {
 
 // Until the stream has passed the row.
 inline bool RetryWaits(const base::DeadLetter& row, const std::string& streamed_to) {
-  constexpr std::size_t kSystemIdentifierSize = 16;
-  return row.parked && row.retry() && row.position >= streamed_to &&
-         row.position.substr(0, kSystemIdentifierSize) ==
-             streamed_to.substr(0, kSystemIdentifierSize);
+  return row.parked && row.retry() && row.place >= streamed_to;
 }
 
 }  // namespace walpost::testing

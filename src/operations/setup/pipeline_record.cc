@@ -149,7 +149,8 @@ absl::Status CheckDeadLettersFrom(postgres::SqlConnection* connection, const std
                            "something older is not delivered; with other tables or prefixes these "
                            "events would have other positions. Start walpost with the earlier "
                            "configuration, wait until `walpost slot list` shows that the slot has "
-                           "caught up, stop walpost, and try again",
+                           "caught up, stop walpost, and try again. If it cannot start with that "
+                           "any more, because a table was dropped: `walpost slot recreate --yes`",
                            rows));
 }
 

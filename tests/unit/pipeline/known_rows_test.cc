@@ -202,6 +202,27 @@ TEST_F(KnownRowsPipelineTest, RetryThatWaitsForTheStreamIsLookedForOnceItsRowHas
   EXPECT_GT(dead_letters_.looks, before) << "before the end of the transaction";
 }
 
+TEST_F(KnownRowsPipelineTest, RetryWhoseRowPassesDuringALookIsLookedForAtOnce) {
+  HoldBack(OnUndeliverable::kPark);
+  options_.dead_letters_max = 1;
+  Restart();
+  RetryA();
+  Connect();
+  HeldEvent();
+  serve_dead_letters_ = false;
+  Advance(DeadLetters::kLookEvery);
+  const auto look = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(look);
+  ASSERT_EQ(look->kind, DeadLetterRequest::Kind::kDecision);
+  SendPayload(Begin(200));
+  SendPayload(EventBytes("a1", "a"));
+  pipeline().OnDeadLetterReply(dead_letters_.CarryOut(*look), now_);
+  EXPECT_FALSE(pipeline().want_frame()) << "it makes room";
+  const auto again = pipeline().TakeDeadLetterRequest(now_);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->kind, DeadLetterRequest::Kind::kDecision);
+}
+
 // The id is too long for a record. It waits behind "c1" for the topic of both.
 TEST_F(KnownRowsPipelineTest, RowsThatFillTheTableAndCannotBeWrittenAreReported) {
   options_.dead_letters_max = 2;

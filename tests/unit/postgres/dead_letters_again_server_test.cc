@@ -8,13 +8,10 @@ namespace walpost::postgres {
 namespace {
 
 using base::DeadLetter;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-std::string At(std::uint64_t lsn) { return absl::StrFormat("%016x-%08x-%016x-%08x", 7, 1, lsn, 0); }
 
 TEST_F(DeadLettersServerTest, RowsThatWaitOrWereDiscardedAreReadWhereTheirEventComesAgain) {
   InsertOk(
@@ -43,8 +40,8 @@ TEST_F(DeadLettersServerTest, SentRowsGoWhenTheirEventsCannotComeAgain) {
             RowAt(At(0x2000), "comes again", true), RowAt(At(0x1005), "taken over", true)});
   // Another one came from another cluster.
   server_->Sql(
-      "UPDATE walpost.dead_letters SET position = lpad(to_hex(system_identifier), 16, '0') || "
-      "substr(position, 17) WHERE seq < 6");
+      "UPDATE walpost.dead_letters SET position = repeat('0', 16) || substr(position, 17) WHERE "
+      "seq = 6");
   server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 3");
   server_->Sql("UPDATE walpost.dead_letters SET send_to = 'other' WHERE seq = 4");
   for (const std::int64_t seq : {1, 4, 5, 6}) {
@@ -74,16 +71,45 @@ TEST_F(DeadLettersServerTest, RetryOfAParkedKeyIsFoundWhenTheStreamIsBehindItsRo
   EXPECT_EQ(table_->NextDecision(At(0x1000))->row->seq, 1) << "a discard waits for nothing";
 }
 
-TEST_F(DeadLettersServerTest, RowThatAVerbWroteStandsWhereTheRowBeforeItDoes) {
-  InsertOk({RowAt(At(0x1000), "a", true)});
+TEST_F(DeadLettersServerTest, RowThatAVerbWroteStandsBehindTheLastOfItsKey) {
+  InsertOk({RowAt(At(0x2000), "a", true), RowAt(At(0x1000), "a", true)});
   ASSERT_TRUE(*table_->InsertBehindParked(RowAt("", "a", true)));
   ASSERT_TRUE(*table_->InsertBehindParked(RowAt("", "a", true)));
-  EXPECT_THAT(*table_->ReadParked(0), Each(Field(&base::ParkedKey::position, At(0x1000))));
-  server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 1");
-  ASSERT_TRUE(*table_->Discarded(1));
-  server_->Sql("UPDATE walpost.dead_letters SET decision = 'retry' WHERE seq > 1");
-  EXPECT_FALSE(table_->NextDecision(At(0x1000))->row);
-  EXPECT_EQ(table_->NextDecision(At(0x1001))->row->seq, 2);
+  InsertOk({RowAt(At(0x2000, 1), "a", true)});
+  EXPECT_THAT(PositionsOf("a"), ElementsAre(At(0x1000), At(0x2000), "", "", At(0x2000, 1)));
+  server_->Sql("UPDATE walpost.dead_letters SET decision = 'retry' WHERE seq = 3");
+  EXPECT_FALSE(table_->NextDecision(At(0x2000))->row);
+  EXPECT_EQ(table_->NextDecision(At(0x2000, 1))->row->seq, 3);
+}
+
+TEST_F(DeadLettersServerTest, RowsOfAnotherClusterStandBeforeAll) {
+  InsertOk({RowAt(At(0x1000), "a", true), RowAt("f" + At(0x1000).substr(1), "a", true)});
+  EXPECT_THAT(*table_->ReadParked(0), ElementsAre(Field(&base::ParkedKey::place, At(0x1000)),
+                                                  Field(&base::ParkedKey::place, "")));
+  EXPECT_EQ(table_->ReadKey("orders", "a", At(0x1000), 100)->at(0).seq, 2);
+  ASSERT_TRUE(*table_->InsertBehindParked(RowAt("", "a", true)));
+  EXPECT_EQ(table_->ReadKey("orders", "a", kEnd, 100)->at(2).place, At(0x1000) + "+");
+}
+
+TEST_F(DeadLettersServerTest, RowsThatStandBehindTheStreamAreNotRead) {
+  InsertOk({RowAt(At(0x1000), "a", true), RowAt(At(0x2000), "a", true)});
+  EXPECT_THAT(*table_->ReadKey("orders", "a", At(0x1001), 100), SizeIs(1));
+  EXPECT_THAT(*table_->ReadKey("orders", "a", At(0x1000), 100), IsEmpty());
+  ASSERT_TRUE(table_->RetryBehind("orders", "a", 1).ok());
+  EXPECT_EQ(server_->Sql("SELECT string_agg(seq::text, ' ') FROM walpost.dead_letters WHERE "
+                         "decision = 'retry' AND of_key"),
+            "2");
+}
+
+TEST_F(DeadLettersServerTest, RowThatIsUnparkedLeavesTheOthersOfItsKeyDecided) {
+  InsertOk({RowAt(At(0x1000), "a", true), RowAt(At(0x2000), "a", true)});
+  ASSERT_TRUE(table_->Decide({1, 2}, DeadLetter::Decision::kRetry, /*of_key=*/true, "").ok());
+  ASSERT_TRUE(table_->RetryFailed(1, "no such partition", /*unpark=*/true).ok());
+  const auto key = table_->ReadKey("orders", "a", kEnd, 100);
+  ASSERT_THAT(*key, SizeIs(1));
+  EXPECT_TRUE(key->at(0).retry());
+  EXPECT_EQ(table_->ReadRow(1, /*whole=*/false)->at(0).detail, "no such partition");
+  EXPECT_EQ(*table_->CountOpen(), 2U);
 }
 
 // A statement has 10 s.
@@ -91,7 +117,7 @@ TEST_F(DeadLettersServerTest, AsManyDecidedKeysAsRowsAreLookedThroughInTime) {
   server_->Sql(absl::StrFormat(
       "INSERT INTO walpost.dead_letters (pipeline, position, event_id, event_type, source, topic, "
       "event_time_ms, key, header_names, header_values, value_schema, reason, detail, attempts, "
-      "parked, decision, of_key) SELECT '%s', left('%s', 17 + 9) || lpad(to_hex(i), 16, '0') || "
+      "parked, decision, of_key) SELECT '%s', left('%s', 26) || lpad(to_hex(i), 16, '0') || "
       "'-00000000', i, '', '', 'orders', 0, convert_to(lpad(i::text, 1024, 'k'), 'UTF8'), '{}', "
       "'{}', '', '', '', 1, true, 'retry', true FROM generate_series(1, 10000) AS i",
       kPipeline, At(0)));
@@ -109,10 +135,10 @@ TEST_F(DeadLettersServerTest, BesideADiscardTheRetriesOfOtherKeysAreFound) {
   InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true), RowAt("p3", "b", true)});
   server_->Sql("UPDATE walpost.dead_letters SET decision = 'discard' WHERE seq = 1");
   server_->Sql("UPDATE walpost.dead_letters SET decision = 'retry' WHERE seq = 2");
-  EXPECT_EQ(table_->NextDecision("")->row->seq, 1);
-  EXPECT_FALSE(table_->NextDecision("", /*retries_only=*/true)->row) << "the discard goes first";
+  EXPECT_EQ(table_->NextDecision(kEnd)->row->seq, 1);
+  EXPECT_FALSE(table_->NextDecision(kEnd, /*retries_only=*/true)->row) << "the discard goes first";
   server_->Sql("UPDATE walpost.dead_letters SET decision = 'retry' WHERE seq = 3");
-  EXPECT_EQ(table_->NextDecision("", /*retries_only=*/true)->row->seq, 3);
+  EXPECT_EQ(table_->NextDecision(kEnd, /*retries_only=*/true)->row->seq, 3);
 }
 
 TEST_F(DeadLettersServerTest, RowOfAParkedKeyIsSentToNoOtherTopic) {

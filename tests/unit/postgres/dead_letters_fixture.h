@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "postgres/dead_letters.h"
 #include "support/postgres_server.h"
 
@@ -46,6 +47,16 @@ class DeadLettersServerTest : public ::testing::Test {
     return *std::move(table);
   }
 
+  // Behind the place of every row.
+  static constexpr char kEnd[] = "z";
+
+  // In the stream of this cluster.
+  static std::string At(std::uint64_t lsn, std::uint32_t ordinal = 0) {
+    const std::string here =
+        server_->Sql("SELECT lpad(to_hex(system_identifier), 16, '0') FROM pg_control_system()");
+    return absl::StrFormat("%s-00000001-%016x-%08x", here, lsn, ordinal);
+  }
+
   static base::DeadLetter RowAt(const std::string& position, const std::string& key, bool parked) {
     base::DeadLetter row;
     row.position = position;
@@ -75,7 +86,7 @@ class DeadLettersServerTest : public ::testing::Test {
 
   std::vector<std::string> PositionsOf(const std::string& key) {
     std::vector<std::string> positions;
-    const auto rows = table_->ReadKey("orders", key, 0, 100);
+    const auto rows = table_->ReadKey("orders", key, kEnd, 100);
     EXPECT_TRUE(rows.ok()) << rows.status();
     for (const base::DeadLetter& row : *rows) {
       positions.push_back(row.position);

@@ -29,7 +29,7 @@ TEST_F(DeadLettersServerTest, ARowComesBackWhole) {
   row.event_time_ms = 1'700'000'000'123;
   row.schema = "protobuf Order -";
   InsertOk({row});
-  const auto rows = table_->ReadKey("orders", *row.key, 0, 10);
+  const auto rows = table_->ReadKey("orders", *row.key, kEnd, 10);
   ASSERT_EQ(rows->size(), 1);
   const DeadLetter& read = rows->front();
   EXPECT_EQ(read.key, row.key);
@@ -73,7 +73,7 @@ TEST_F(DeadLettersServerTest, DiscardOfAKeyLeavesTheRowsThatCameLater) {
   InsertOk({RowAt("p2", "a", true)});
   ASSERT_TRUE(*table_->KeyDiscarded("orders", "a", 1));
   EXPECT_THAT(PositionsOf("a"), ElementsAre("p2"));
-  EXPECT_TRUE(table_->NextDecision("")->row->retry()) << "they are to be sent";
+  EXPECT_TRUE(table_->NextDecision(kEnd)->row->retry()) << "they are to be sent";
   InsertOk({RowAt("p3", "a", true)});
   EXPECT_FALSE(*table_->KeyDiscarded("orders", "a", 1)) << "asked again";
   EXPECT_EQ(server_->Sql("SELECT string_agg(seq || decision || of_key, ',' ORDER BY seq) FROM "
@@ -116,9 +116,10 @@ TEST_F(DeadLettersServerTest, RowsOfAKeyAreReadInPiecesOfBoundedSize) {
   large.value = std::string(DeadLetterTable::kReadBytesMax, 'x');
   DeadLetter next = RowAt("p2", "a", true);
   InsertOk({large, next, RowAt("p3", "b", true)});
-  const auto first = table_->ReadKey("orders", "a", 0, 100);
+  const auto first = table_->ReadKey("orders", "a", kEnd, 100);
   ASSERT_EQ(first->size(), 1);
-  const auto rest = table_->ReadKey("orders", "a", first->back().seq, 100);
+  ASSERT_TRUE(*table_->Delivered(first->back().seq, /*keep=*/false));
+  const auto rest = table_->ReadKey("orders", "a", kEnd, 100);
   ASSERT_EQ(rest->size(), 1);
   EXPECT_EQ(rest->front().position, "p2");
 }
@@ -153,7 +154,7 @@ TEST_F(DeadLettersServerTest, RowsOfAnotherClusterDoNotCount) {
   InsertOk({RowAt("p1", "a", true)});
   server_->Sql("UPDATE walpost.dead_letters SET system_identifier = 1, decision = 'retry'");
   EXPECT_THAT(*table_->ReadParked(0), IsEmpty());
-  EXPECT_FALSE(table_->NextDecision("")->row);
+  EXPECT_FALSE(table_->NextDecision(kEnd)->row);
   EXPECT_EQ(*table_->CountOpen(), 0);
   EXPECT_EQ(*table_->CountForeign(), 1);
 }
@@ -208,7 +209,7 @@ TEST_F(DeadLettersServerTest, WithoutTheTableTheErrorNamesTheVerb) {
 TEST_F(DeadLettersServerTest, ARetryIsCarriedOutAndItsRowGoes) {
   InsertOk({RowAt("p1", "a", true), RowAt("p2", "a", true)});
   EXPECT_EQ(*table_->Decide({1, 2}, DeadLetter::Decision::kRetry, true, ""), 2);
-  const auto next = table_->NextDecision("")->row;
+  const auto next = table_->NextDecision(kEnd)->row;
   ASSERT_TRUE(next);
   EXPECT_TRUE(next->retry() && next->of_key);
   ASSERT_TRUE(table_->Delivered(1, false).ok());
@@ -275,7 +276,7 @@ TEST_F(DeadLettersServerTest, AHugeTopicIsNotReadWhole) {
   server_->Sql("ALTER TABLE walpost.dead_letters DROP CONSTRAINT dead_letters_send_to_check");
   ASSERT_TRUE(
       table_->Decide({1}, DeadLetter::Decision::kRetry, false, std::string(1'000'000, 'a')).ok());
-  const auto next = table_->NextDecision("")->row;
+  const auto next = table_->NextDecision(kEnd)->row;
   ASSERT_TRUE(next);
   EXPECT_EQ(next->send_to, std::string(300, 'a')) << "no topic either";
 }
@@ -284,7 +285,7 @@ TEST_F(DeadLettersServerTest, ADiscardClosesWhatHasNoOrderAtOnce) {
   InsertOk({RowAt("p1", "a", false), RowAt("p2", "b", true)});
   ASSERT_TRUE(table_->Decide({1, 2}, DeadLetter::Decision::kDiscard, true, "").ok());
   EXPECT_EQ(*table_->CountOpen(), 1);
-  const auto next = table_->NextDecision("")->row;
+  const auto next = table_->NextDecision(kEnd)->row;
   ASSERT_TRUE(next);
   EXPECT_EQ(next->seq, 2);
   ASSERT_TRUE(table_->Discarded(2).ok());
@@ -423,7 +424,7 @@ TEST_F(DeadLettersServerTest, ATruncatedRowIsRestored) {
   DeadLetter whole = RowAt("p1", "a", true);
   whole.seq = 1;
   EXPECT_TRUE(*table_->Restore(whole));
-  const auto rows = table_->ReadKey("orders", "a", 0, 10);
+  const auto rows = table_->ReadKey("orders", "a", kEnd, 10);
   EXPECT_EQ(rows->at(0).value, whole.value);
   EXPECT_FALSE(rows->at(0).truncated_bytes.has_value());
 }
@@ -477,7 +478,7 @@ TEST_F(DeadLettersServerTest, LimitedStatementsHaveTheShortTimeAgainBehindALarge
   DeadLetter row = RowAt("1", "a", /*parked=*/true);
   row.value = std::string(3U << 20U, 'x');
   InsertOk({row});
-  const auto rows = table_->ReadKey("orders", "a", 0, 100);
+  const auto rows = table_->ReadKey("orders", "a", kEnd, 100);
   ASSERT_TRUE(rows.ok()) << rows.status();
   EXPECT_EQ(rows->at(0).value, row.value);
   const auto in_force = table_->connection()->Query("SHOW statement_timeout");
