@@ -552,9 +552,6 @@ def test_hundred_large_keys_are_read_a_few_at_a_time(make_pipeline):
 
 def peak_of(p, *arguments):
     """The memory of a verb, in bytes."""
-    verb = subprocess.Popen([servers.walpost_binary(), "--config", str(p.walpost.file), *arguments],
-                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(verb.pid, 0)
-    verb.returncode = os.waitstatus_to_exitcode(status)
-    assert verb.returncode == 0, (arguments, verb.returncode)
-    return usage.ru_maxrss * 1024
+    code, _, peak = servers.run_and_watch_memory([servers.walpost_binary(), "--config", str(p.walpost.file), *arguments])
+    assert code == 0, (arguments, code)
+    return peak

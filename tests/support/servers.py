@@ -251,6 +251,26 @@ def alive(pid):
         return False
 
 
+def peak_rss_bytes(pid):
+    """0 = it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return 0
+    return int(text.split("VmHWM:")[1].split()[0]) * 1024 if "VmHWM:" in text else 0
+
+
+def run_and_watch_memory(command):
+    """Exit code, output and peak memory in bytes. ru_maxrss would say no less than the memory of this process."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL)
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, peak_rss_bytes(process.pid))
+        output.seek(0)
+        return process.returncode, output.read(), peak
+
+
 def walpost_binary():
     chosen = os.environ.get("WALPOST_BIN")
     if chosen:
@@ -427,8 +447,7 @@ class Walpost:
                            f" {self.log_text()[-1000:]}")
 
     def peak_rss_bytes(self):
-        text = Path(f"/proc/{self.process.pid}/status").read_text(encoding="utf-8")
-        return int(text.split("VmHWM:")[1].split()[0]) * 1024
+        return peak_rss_bytes(self.process.pid)
 
     def close(self):
         if self.process is not None and self.process.poll() is None:
