@@ -289,11 +289,17 @@ BUGS = [
     ("pipeline/dead_letters_release.cc",
      "  Drop();\n  release_->phase = Release::Phase::kClosing;\n}\n\nvoid DeadLetters::OnRejected",
      "  Drop();\n"
-     "  if (BUG(sent_row_stays)) { release_->cursor = release_->rows.front().seq; release_->rows.pop_front(); SendNext(); return; }\n"
+     "  if (BUG(sent_row_stays)) { release_->rows.pop_front(); SendNext(); return; }\n"
      "  release_->phase = Release::Phase::kClosing;\n}\n\nvoid DeadLetters::OnRejected"),
     ("pipeline/dead_letters_keys.cc",
      "PositionOf(sequence) >= *found->second.open_from",
      "(BUG(delivered_follows) || PositionOf(sequence) >= *found->second.open_from)"),
+    ("pipeline/dead_letters.cc",
+     "request.position = ReleasableTo().ToString();",
+     "request.position = BUG(release_overtakes_repeats) ? \"g\" : ReleasableTo().ToString();"),
+    ("pipeline/dead_letters_release.cc",
+     "             ? streamed_to_\n",
+     "             || BUG(repeats_not_awaited) ? streamed_to_\n"),
     ("pipeline/dead_letters.cc",
      ".position = streamed_to_.ToString(),",
      ".position = BUG(release_overtakes_repeats) ? \"g\" : streamed_to_.ToString(),"),
