@@ -66,8 +66,9 @@ struct DeadLetter {
   std::int64_t written_at_ms = 0;
   std::optional<std::uint64_t> value_bytes;
   Decision decision = Decision::kNone;
-  bool of_key = false;  // the decision is about every parked event of the key
-  std::string send_to;  // of a retry: another topic; empty = its own
+  bool taken_back = false;  // there was a decision, and is none any more
+  bool of_key = false;      // the decision is about every parked event of the key
+  std::string send_to;      // of a retry: another topic; empty = its own
   std::string decided_by;
   bool closed = false;   // not sent any more, and kept to be looked at
   bool foreign = false;  // of another cluster: came with a dump, and does not count

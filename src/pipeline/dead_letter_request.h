@@ -30,7 +30,7 @@ struct DeadLetterRequest {
     // `retries_only`: only retries, of keys without a discard.
     kDecision,
     // With records: the first open rows of the key, in the order of the stream, that stand before `position`;
-    // where there is none, all of them are to be sent. Or the row seq.
+    // where there is none, those behind seq about which nobody ever decided are to be sent. Or the row seq.
     kRead,
     kLookAgain,  // what is decided about the row seq
     kDelivered,  // the row seq was sent

@@ -312,7 +312,7 @@ std::optional<DeadLetterRequest> DeadLetters::ReleaseStep() const {
     case Release::Phase::kClosing:
       request.seq = release_->rows.front().seq;
       request.detail = release_->failure;
-      request.unpark = StopsNobody(release_->rows.front());
+      request.unpark = release_->unpark;
       request.keep =
           !release_->rows.front().send_to.empty() || MayComeAgain(release_->rows.front());
       request.kind = !release_->failure.empty()         ? Kind::kFailed

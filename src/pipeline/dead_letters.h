@@ -183,7 +183,7 @@ class DeadLetters {
   void Prepare(const base::DeadLetter& row, const std::string& topic);
   bool IsToBeSent(const DeadLetterReply& reply) const;
   bool MayComeAgain(const base::DeadLetter& row) const;
-  void Fail(const std::string& why);
+  void Fail(const std::string& why, bool unpark = false);
   bool StopsNobody(const base::DeadLetter& row) const;
   bool LetGo(const base::DeadLetter& of);
   void KeyIsDone();

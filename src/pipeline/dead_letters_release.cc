@@ -73,7 +73,7 @@ void DeadLetters::OnReleaseReply(DeadLetterReply reply, base::Now now) {
     return;
   }
   if (asked_kind_ == DeadLetterRequest::Kind::kFailed) {
-    if (!StopsNobody(release_->rows.front())) {
+    if (!std::exchange(release_->unpark, false)) {
       EndRelease();
       return;
     }
@@ -167,7 +167,8 @@ void DeadLetters::SendNext() {
 bool DeadLetters::IsToBeSent(const DeadLetterReply& reply) const {
   using Decision = DeadLetter::Decision;
   return !reply.rows.empty() && !reply.rows.front().discard() &&
-         (reply.rows.front().retry() || release_->rows.front().decision == Decision::kNone);
+         (reply.rows.front().retry() ||
+          (release_->rows.front().decision == Decision::kNone && !reply.rows.front().taken_back));
 }
 
 // Where its event comes again after a restart, only the row says that it was sent.
@@ -222,7 +223,8 @@ void DeadLetters::Send() {
     return;
   }
   if (!RowRecords::HasRecord(next)) {
-    Fail("it has no record that could be sent: discard it by its id, then retry, and emit it anew");
+    Fail("it has no record that could be sent: discard it by its id, then retry, and emit it anew",
+         /*unpark=*/StopsNobody(next));
     return;
   }
   const std::string& topic = next.send_to.empty() ? next.topic : next.send_to;
@@ -240,8 +242,9 @@ bool DeadLetters::StopsNobody(const DeadLetter& row) const {
          std::string_view(row.source).starts_with(outbox::kMessageLabel);
 }
 
-void DeadLetters::Fail(const std::string& why) {
+void DeadLetters::Fail(const std::string& why, bool unpark) {
   release_->failure = why;
+  release_->unpark = unpark;
   release_->held = false;
   release_->phase = Release::Phase::kClosing;
 }
@@ -289,11 +292,14 @@ void DeadLetters::OnRejected(const delivery::Failure& failure, bool alone, base:
   if (!alone) {
     return;
   }
-  if (std::exchange(rejected_, true) || StopsNobody(release_->rows.front())) {
+  // A second try of each of many messages would take hours.
+  const bool message = StopsNobody(release_->rows.front());
+  if (std::exchange(rejected_, true) || (message && release_->tried_twice)) {
     Drop();
-    Fail(failure.detail);
+    Fail(failure.detail, /*unpark=*/message);
     return;
   }
+  release_->tried_twice = true;
   // What is known of its topic may be old. The line does not wait for that.
   release_->held = false;
   retry_at_ = now.mono + kRetryRejectedAfter;

@@ -86,6 +86,7 @@ base::DeadLetter DeadLetterOf(const Row& cells, bool whole) {
   row.decided_by = text();
   row.closed = text() == "t";
   row.foreign = text() == "t";
+  row.taken_back = text() == "t";
   row.place = text();
   if (!whole) {
     return row;

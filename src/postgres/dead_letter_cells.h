@@ -30,10 +30,11 @@ inline constexpr const char* kOfKey =
 inline constexpr const char* kStreamed = "position <> ''";
 inline constexpr const char* kCommitLsn = "substr(position, 27, 16) COLLATE \"C\"";
 
-// DeadLetter::place.
+// DeadLetter::place; and what orders rows of another cluster, which have none.
 inline constexpr const char* kPlace =
     "CASE WHEN left(coalesce(behind, position), 16) = lpad(to_hex((SELECT system_identifier FROM "
     "pg_control_system())), 16, '0') THEN coalesce(behind, position) ELSE '' END COLLATE \"C\"";
+inline constexpr const char* kStoredPlace = "coalesce(behind, position) COLLATE \"C\"";
 
 // Not taken over from another cluster, whose positions say nothing here.
 inline constexpr const char* kOfThisLog =
@@ -54,8 +55,7 @@ inline constexpr const char* kColumns =
     "encode(key, 'hex'), value_schema, reason, detail, attempts, parked, truncated_bytes, "
     "(extract(epoch FROM written_at) * 1000)::bigint, octet_length(value), decision, of_key, "
     "left(send_to, 300), decided_by, closed_at IS NOT NULL, system_identifier <> (SELECT "
-    "system_identifier "
-    "FROM pg_control_system()), ";
+    "system_identifier FROM pg_control_system()), decision IS NULL AND decided_at IS NOT NULL, ";
 inline constexpr const char* kRecordColumns =
     ", encode(value, 'hex'), (SELECT string_agg(encode(n, 'hex') || ':' || coalesce(encode(v, "
     "'hex'), '-'), ',' ORDER BY o) FROM unnest(header_names, header_values) WITH ORDINALITY AS "

@@ -114,11 +114,11 @@ class DeadLetterTable {
   // False: there were none.
   absl::StatusOr<bool> KeyDiscarded(const std::string& topic, const std::string& key,
                                     std::int64_t after);
-  // The decision to send the row, and others of its key, is taken back; none to discard is. `unpark`: only that
-  // about the row, which is of no parked key any more.
+  // The decision to send the row, and others of its key, is taken back; none to discard is. `unpark`: only
+  // that about the row, which is of no parked key any more.
   absl::Status RetryFailed(std::int64_t seq, const std::string& detail, bool unpark = false);
   absl::StatusOr<bool> KeyIsOpen(const std::string& topic, const std::string& key);
-  // Rows of the key behind `after` about which nobody has decided are to be sent.
+  // Rows of the key behind `after` about which nobody has ever decided are to be sent.
   absl::Status RetryBehind(const std::string& topic, const std::string& key, std::int64_t after);
 
   // Of an event that is sent beside the stream. False: its key is not parked, and nothing was written. A

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "postgres/dead_letter_cells.h"
 #include "postgres/dead_letters.h"
@@ -142,9 +143,9 @@ absl::StatusOr<DeadLetterTable::Inserted> DeadLetterTable::Insert(
 
 absl::StatusOr<bool> DeadLetterTable::InsertBehindParked(DeadLetter row) {
   const std::string last = absl::StrFormat(
-      "SELECT rtrim(nullif(place, ''), '+') || '+' FROM (SELECT %s AS place, seq FROM "
-      "walpost.dead_letters WHERE %s%s%s ORDER BY place DESC, seq DESC LIMIT 1 FOR SHARE) AS last",
-      kPlace, kOurs, kOpen, kOfKey);
+      "SELECT rtrim(nullif(coalesce(behind, position), ''), '+') || '+' FROM walpost.dead_letters "
+      "WHERE %s%s%s ORDER BY %s DESC, seq DESC LIMIT 1 FOR SHARE",
+      kOurs, kOpen, kOfKey, absl::StrJoin({kPlace, kStoredPlace}, " DESC, "));
   const std::vector<Cell> parameters{pipeline_, row.topic, Bytea(row.key)};
   for (bool ascii = false;;) {
     RETURN_IF_ERROR(connection_.BeginTransaction());

@@ -134,7 +134,7 @@ absl::Status DeadLetterJob::CarryOut(const DeadLetterRequest& request, DeadLette
       ASSIGN_OR_RETURN(reply->rows,
                        table_->ReadKey(request.topic, request.key, request.position, kRowsAtATime));
       if (reply->rows.empty()) {
-        RETURN_IF_ERROR(table_->RetryBehind(request.topic, request.key, 0));
+        RETURN_IF_ERROR(table_->RetryBehind(request.topic, request.key, request.seq));
       }
       std::size_t bytes = 0;
       for (const base::DeadLetter& row : reply->rows) {

@@ -360,8 +360,8 @@ def test_prefix_is_not_added_while_events_with_dead_letters_come_again(make_pipe
     added.start()
 
 
-def test_message_that_became_no_event_keeps_no_key_parked(make_pipeline, kafka):
-    """Who may emit messages could keep the key of somebody else parked for as long as he likes."""
+def parked_behind(make_pipeline, kafka, **message):
+    """Of one key: "e1", which is parked, a message and "e2"."""
     p = make_pipeline(on_kafka=kafka, create_topic=False, config={
         "messages": {"prefixes": ["shop"], "topic": "{aggregate_type}", "topics": {"allowed": ["*"]}},
         "delivery": {"on_undeliverable": "park"}})
@@ -371,40 +371,37 @@ def test_message_that_became_no_event_keeps_no_key_parked(make_pipeline, kafka):
     p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
     park_order_test.insert(p, "e1", bad=True)
     servers.wait_for(lambda: park_order_test.open_rows(p) == 1, 60, "the row")
-    message = servers.load_proto("outbox_message").OutboxMessage(id="m", type="T", aggregate_type=p.name, aggregate_id="k")
-    message.headers["walpost-x"] = "1"
+    headers = message.pop("headers", {})
+    made = servers.load_proto("outbox_message").OutboxMessage(id="m", type="m", aggregate_type=p.name, aggregate_id="k", **message)
+    made.headers.update(headers)
     with p.connected() as cursor:
-        emit_bytes(cursor, message.SerializeToString())
+        emit_bytes(cursor, made.SerializeToString())
     park_order_test.insert(p, "e2")
     servers.wait_for(lambda: park_order_test.open_rows(p) == 3, 60, "the rows")
-    assert p.execute("SELECT parked FROM walpost.dead_letters WHERE reason = 'message_malformed'") == [(False,)]
+    return p
+
+
+@pytest.mark.parametrize("message", [{"headers": {"walpost-x": "1"}}, {"partition": 9999}], ids=["no event", "no partition"])
+def test_message_that_cannot_be_delivered_keeps_no_key_parked(make_pipeline, kafka, message):
+    """Who may emit messages could keep the key of somebody else parked for as long as he likes."""
+    p = parked_behind(make_pipeline, kafka, **message)
     park_order_test.correct(p)
     p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s", check=False)  # of the message it says that it failed
-    assert park_order_test.types(p) == ["e1", "e2"]
-
-
-def test_message_that_no_topic_takes_keeps_no_key_parked(make_pipeline, kafka):
-    p = make_pipeline(on_kafka=kafka, create_topic=False, config={
-        "messages": {"prefixes": ["shop"], "topic": "{aggregate_type}", "topics": {"allowed": ["*"]}},
-        "delivery": {"on_undeliverable": "park"}})
-    kafka.create_topic(p.name, 1)
-    p.walpost.verb("init", "--with-messages")
-    p.walpost.start()
-    p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
-    park_order_test.insert(p, "e1", bad=True)
-    servers.wait_for(lambda: park_order_test.open_rows(p) == 1, 60, "the row")
-    with p.connected() as cursor:
-        for n in range(3):
-            message = servers.load_proto("outbox_message").OutboxMessage(id=f"m{n}", type="m", aggregate_type=p.name, aggregate_id="k", partition=9999)
-            emit_bytes(cursor, message.SerializeToString())
-    park_order_test.insert(p, "e2")
-    servers.wait_for(lambda: park_order_test.open_rows(p) == 5, 60, "the rows")
-    park_order_test.correct(p)
-    p.walpost.verb("dlq", "retry", "--key", "k", "--wait", "60s", check=False)  # of the messages it says that they failed
-    servers.wait_for(lambda: park_order_test.types(p) == ["e1", "e2"], 60, "the events before and behind them")
+    servers.wait_for(lambda: park_order_test.types(p) == ["e1", "e2"], 60, "the events before and behind it")
     park_order_test.insert(p, "e3")
     servers.wait_for(lambda: park_order_test.types(p) == ["e1", "e2", "e3"], 60, "an event after them")
-    assert p.execute("SELECT event_type, parked FROM walpost.dead_letters WHERE closed_at IS NULL") == [("m", False)] * 3
+    assert p.execute("SELECT event_id, parked FROM walpost.dead_letters WHERE closed_at IS NULL") == [("m", False)]
+
+
+def test_message_about_which_nobody_has_decided_is_not_overtaken(make_pipeline, kafka):
+    p = parked_behind(make_pipeline, kafka)
+    p.walpost.verb("dlq", "discard", "--position", p.execute("SELECT position FROM walpost.dead_letters WHERE seq = 1")[0][0],
+                   "--yes", "--wait", "60s")
+    p.execute("UPDATE walpost.dead_letters SET decision = 'retry' WHERE event_type = 'e2'")
+    servers.wait_for(lambda: "nobody has decided" in p.execute("SELECT detail FROM walpost.dead_letters WHERE event_id = 'm'")[0][0],
+                     60, "the retry to fail")
+    assert park_order_test.types(p) == []
+    assert p.execute("SELECT parked FROM walpost.dead_letters WHERE closed_at IS NULL") == [(True,)] * 2
 
 
 EMIT_TRANSACTIONS = """DO $$

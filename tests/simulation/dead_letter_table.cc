@@ -96,7 +96,7 @@ void DeadLetterTable::Read(const pipeline::DeadLetterRequest& request,
     }
   }
   if (request.of_key && wanted.empty()) {
-    RetryBehind(request.topic, request.key, 0);
+    RetryBehind(request.topic, request.key, request.seq);
   }
   std::uint64_t left = random_.Chance(500) ? 100 : random_.Between(1, 4);
   for (const auto& [at, row] : wanted) {
@@ -118,7 +118,7 @@ void DeadLetterTable::RetryBehind(const std::string& topic, const std::string& k
                                   std::int64_t after) {
   for (DeadLetter& row : rows_) {
     if (IsOfKey(row, topic, key) && row.decision == DeadLetter::Decision::kNone &&
-        row.seq > after) {
+        !row.taken_back && row.seq > after) {
       row.decision = DeadLetter::Decision::kRetry;
       row.of_key = true;
       decided_.push_back(row.seq);
@@ -290,6 +290,7 @@ pipeline::DeadLetterReply DeadLetterTable::CarryOut(const pipeline::DeadLetterRe
               (row.seq == failed.seq ||
                (failed.parked && IsOfKey(row, failed.topic, failed.key.value_or(""))))) {
             row.decision = DeadLetter::Decision::kNone;
+            row.taken_back = true;
             row.of_key = false;
           }
         }
@@ -326,6 +327,7 @@ void DeadLetterTable::Decide(std::int64_t seq, DeadLetter::Decision decision, bo
                : !row.closed && row.seq == seq;
     if (meant) {
       row.decision = decision;
+      row.taken_back = decision == DeadLetter::Decision::kNone;
       row.of_key = of_key && row.parked;
       decided_.push_back(row.seq);
       if (discard && !row.parked) {

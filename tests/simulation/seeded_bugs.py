@@ -280,9 +280,9 @@ BUGS = [
      "  if (!RowRecords::HasRecord(next)) {",
      "  if (!RowRecords::HasRecord(next) && !BUG(truncated_sent)) {"),
     ("pipeline/dead_letters_release.cc",
-     "    Drop();\n    Fail(failure.detail);",
+     "    Drop();\n    Fail(failure.detail, /*unpark=*/message);",
      "    if (BUG(rejected_retry_passed)) { OnLost(); sending_ = Sending::kOutstanding; OnAcknowledged(); return; }\n"
-     "    Drop();\n    Fail(failure.detail);"),
+     "    Drop();\n    Fail(failure.detail, /*unpark=*/message);"),
     ("pipeline/dead_letters_release.cc",
      "    retry_at_ = base::MonotonicTime();  // the sink may take it any time",
      "    if (!BUG(passed_deadline_kept)) retry_at_ = base::MonotonicTime();  // the sink may take it any time"),

@@ -123,12 +123,14 @@ pipeline::DeadLetterReply FakeDeadLetters::CarryOut(const pipeline::DeadLetterRe
         found->detail = request.detail;
         found->parked = found->of_key = false;
         found->decision = DeadLetter::Decision::kNone;
+        found->taken_back = true;
         break;
       }
       for (DeadLetter& row : rows) {
         row.detail = row.seq == request.seq ? request.detail : row.detail;
         if (row.retry() && (row.seq == request.seq || of_key(row))) {
           row.decision = DeadLetter::Decision::kNone;
+          row.taken_back = true;
         }
       }
       break;
@@ -170,6 +172,7 @@ void FakeDeadLetters::Decide(std::size_t row, DeadLetter::Decision decision, boo
   for (DeadLetter& each : rows) {
     if (of_key ? IsOfKey(each, about.topic, about.key.value_or("")) : each.seq == about.seq) {
       each.decision = decision;
+      each.taken_back = decision == DeadLetter::Decision::kNone;
       each.of_key = of_key;
     }
   }

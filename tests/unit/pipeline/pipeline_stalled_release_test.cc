@@ -46,6 +46,20 @@ TEST_F(StalledReleaseTest, WithoutAConnectionForLongItIsSuspendedUntilTheNextOne
   EXPECT_EQ(pipeline().parked_keys(), 0U);
 }
 
+// Before it is read, the rows are awaited that earlier events of the topic may become.
+TEST_F(StalledReleaseTest, RetryThatIsTakenBackBeforeItBeginsSendsNothing) {
+  Connect();
+  ParkA(100, {"a1", "a2"});
+  Transaction(200, {"b1"});
+  RetryA();
+  Look();
+  ASSERT_THAT(sink_.outstanding(), SizeIs(1)) << "b1";
+  dead_letters_.Decide(0, Decision::kNone, /*of_key=*/true);
+  Run();
+  EXPECT_THAT(Visible('a'), IsEmpty());
+  EXPECT_THAT(Rows(), ElementsAre("parked:a1", "parked:a2"));
+}
+
 // A single row, which parks no key.
 TEST_F(StalledReleaseTest, SingleRowIsSuspendedAsWell) {
   facts_.wal_sender_timeout_ms = 5'000;

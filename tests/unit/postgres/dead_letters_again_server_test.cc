@@ -101,6 +101,32 @@ TEST_F(DeadLettersServerTest, RowsThatStandBehindTheStreamAreNotRead) {
             "2");
 }
 
+TEST_F(DeadLettersServerTest, RowsOfAnotherClusterAreInItsOrder) {
+  const std::string there = "f" + At(0x1000).substr(1);
+  InsertOk({RowAt("f" + At(0x2000).substr(1), "a", true), RowAt(there, "a", true)});
+  EXPECT_THAT(PositionsOf("a"), ElementsAre(there, "f" + At(0x2000).substr(1)));
+}
+
+TEST_F(DeadLettersServerTest, RowWhoseDecisionWasTakenBackIsNotDecidedWithTheOthers) {
+  InsertOk(
+      {RowAt(At(0x1000), "a", true), RowAt(At(0x2000), "a", true), RowAt(At(0x3000), "a", true)});
+  ASSERT_TRUE(table_->Decide({1, 2}, DeadLetter::Decision::kRetry, /*of_key=*/true, "").ok());
+  server_->Sql("UPDATE walpost.dead_letters SET decision = NULL, of_key = false WHERE seq = 2");
+  ASSERT_TRUE(table_->RetryBehind("orders", "a", 1).ok());
+  const auto key = table_->ReadKey("orders", "a", kEnd, 100);
+  EXPECT_TRUE(key->at(1).taken_back && !key->at(1).retry());
+  EXPECT_TRUE(key->at(2).retry() && !key->at(2).taken_back);
+}
+
+TEST_F(DeadLettersServerTest, RowThatIsUnparkedAndDiscardedMeanwhileIsClosed) {
+  InsertOk({RowAt(At(0x1000), "a", true)});
+  ASSERT_TRUE(table_->Decide({1}, DeadLetter::Decision::kDiscard, /*of_key=*/true, "").ok());
+  ASSERT_TRUE(table_->RetryFailed(1, "no such partition", /*unpark=*/true).ok());
+  EXPECT_EQ(*table_->CountOpen(), 0U);
+  EXPECT_EQ(server_->Sql("SELECT decision FROM walpost.dead_letters WHERE closed_at IS NOT NULL"),
+            "discard");
+}
+
 TEST_F(DeadLettersServerTest, RowThatIsUnparkedLeavesTheOthersOfItsKeyDecided) {
   InsertOk({RowAt(At(0x1000), "a", true), RowAt(At(0x2000), "a", true)});
   ASSERT_TRUE(table_->Decide({1, 2}, DeadLetter::Decision::kRetry, /*of_key=*/true, "").ok());

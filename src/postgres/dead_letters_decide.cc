@@ -1,0 +1,171 @@
+// How rows are decided about, and what becomes of a decision.
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status.h"
+#include "postgres/dead_letter_cells.h"
+#include "postgres/dead_letters.h"
+
+namespace walpost::postgres {
+
+using base::DeadLetter;
+
+namespace {
+
+std::string Numbers(const std::vector<std::int64_t>& rows) {
+  return "{" + absl::StrJoin(rows, ",") + "}";
+}
+
+}  // namespace
+
+absl::StatusOr<bool> DeadLetterTable::Delivered(std::int64_t seq, bool keep) {
+  // Whatever was decided while its record was on its way. A discard may have closed it.
+  const std::vector<Cell> parameters{pipeline_, std::to_string(seq)};
+  const std::string gone =
+      absl::StrFormat("DELETE FROM walpost.dead_letters WHERE %sAND seq = $2::bigint ", kOurs);
+  if (!keep) {
+    ASSIGN_OR_RETURN(const std::vector<Row> closed,
+                     Query(gone + "RETURNING closed_at IS NULL", parameters));
+    return !closed.empty() && closed.at(0).at(0) == "t";
+  }
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> closed,
+      Query(absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() WHERE "
+                            "%s%sAND seq = $2::bigint AND decision IS DISTINCT FROM 'discard' "
+                            "RETURNING 1",
+                            kOurs, kOpen),
+            parameters));
+  if (!closed.empty()) {
+    return true;
+  }
+  // It was sent, so it must not read as discarded. A decision about a closed row cannot be changed in place.
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> discarded,
+      Query(absl::StrFormat(
+                "WITH gone AS (%sAND decision = 'discard' RETURNING *), kept AS (INSERT INTO "
+                "walpost.dead_letters OVERRIDING SYSTEM VALUE SELECT sent.* FROM gone CROSS JOIN "
+                "LATERAL jsonb_populate_record(ROW(gone.*)::walpost.dead_letters, "
+                "jsonb_build_object('decision', 'retry', 'decided_by', NULL, 'closed_at', "
+                "coalesce(closed_at, clock_timestamp()))) AS sent) SELECT closed_at IS NULL FROM "
+                "gone",
+                gone),
+            parameters));
+  return !discarded.empty() && discarded.at(0).at(0) == "t";
+}
+
+absl::StatusOr<bool> DeadLetterTable::Discarded(std::int64_t seq) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> closed,
+      Query(absl::StrFormat("UPDATE walpost.dead_letters SET closed_at = clock_timestamp() WHERE "
+                            "%s%sAND seq = $2::bigint AND decision = 'discard' RETURNING 1",
+                            kOurs, kOpen),
+            {pipeline_, std::to_string(seq)}));
+  return !closed.empty();
+}
+
+absl::StatusOr<bool> DeadLetterTable::KeyDiscarded(const std::string& topic, const std::string& key,
+                                                   std::int64_t after) {
+  RETURN_IF_ERROR(connection_.BeginTransaction());
+  const absl::StatusOr<bool> closed = DiscardKey(topic, key, after);
+  RETURN_IF_ERROR(connection_.EndTransaction(closed.status()));
+  return closed;
+}
+
+absl::StatusOr<bool> DeadLetterTable::DiscardKey(const std::string& topic, const std::string& key,
+                                                 std::int64_t after) {
+  const std::string of_key = absl::StrFormat("%s%s%s", kOurs, kOpen, kOfKey);
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> closed,
+      Query(absl::StrFormat("WITH closed AS (UPDATE walpost.dead_letters SET closed_at = "
+                            "clock_timestamp() WHERE %s AND decision = 'discard' AND of_key "
+                            "RETURNING seq) SELECT count(*), coalesce(max(seq), $4::bigint) FROM "
+                            "closed",
+                            of_key),
+            {pipeline_, topic, Hex(key), std::to_string(after)}));
+  std::int64_t last = after;
+  (void)absl::SimpleAtoi(closed.at(0).at(1).value_or(""), &last);
+  RETURN_IF_ERROR(RetryBehind(topic, key, last));
+  return closed.at(0).at(0) != "0";
+}
+
+absl::Status DeadLetterTable::RetryBehind(const std::string& topic, const std::string& key,
+                                          std::int64_t after) {
+  // Each waits for who adds a row behind one that it changes, and sees that row only the next time. In the
+  // end every open row behind the last has a decision, so whoever adds one now does so before a release.
+  const std::string later = absl::StrFormat(
+      "WITH later AS (UPDATE walpost.dead_letters SET decision = 'retry', of_key = true WHERE "
+      "%s%s%s AND decision IS NULL AND decided_at IS NULL AND seq > $4::bigint RETURNING 1) "
+      "SELECT count(*) FROM later",
+      kOurs, kOpen, kOfKey);
+  for (bool found = true; found;) {
+    ASSIGN_OR_RETURN(const std::vector<Row> decided,
+                     Query(later, {pipeline_, topic, Hex(key), std::to_string(after)}));
+    found = decided.at(0).at(0) != "0";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DeadLetterTable::RetryFailed(std::int64_t seq, const std::string& detail,
+                                          bool unpark) {
+  // A discard that came meanwhile closes it.
+  constexpr const char* kUnpark =
+      ", parked = false, of_key = false, decision = CASE WHEN decision = 'discard' THEN decision "
+      "END";
+  // Why it failed is there first: a verb reports it as soon as the decision is gone.
+  const auto write = [&](bool ascii) {
+    return Query(absl::StrFormat("UPDATE walpost.dead_letters SET detail = $3, "
+                                 "attempts = attempts + 1%s WHERE %s%sAND seq = $2::bigint",
+                                 unpark ? kUnpark : "", kOurs, kOpen),
+                 {pipeline_, std::to_string(seq), Text(detail, DeadLetter::kTextBytesMax, ascii)})
+        .status();
+  };
+  absl::Status written = write(/*ascii=*/false);
+  if (!written.ok() && LacksCharacter()) {
+    written = write(/*ascii=*/true);
+  }
+  if (!written.ok() || unpark) {
+    return written;
+  }
+  return Query(
+             absl::StrFormat(
+                 "WITH failed AS (SELECT seq, topic, key, parked FROM walpost.dead_letters WHERE "
+                 "%s%sAND seq = $2::bigint) UPDATE walpost.dead_letters AS d SET decision = NULL, "
+                 "of_key = false, send_to = NULL FROM failed WHERE d.pipeline = $1 AND d.closed_at "
+                 "IS NULL AND d.decision = 'retry' AND (d.seq = failed.seq OR (failed.parked AND "
+                 "d.parked AND d.topic = failed.topic AND d.key = failed.key))",
+                 kOurs, kOpen),
+             {pipeline_, std::to_string(seq)})
+      .status();
+}
+
+absl::StatusOr<std::uint64_t> DeadLetterTable::Decide(const std::vector<std::int64_t>& rows,
+                                                      DeadLetter::Decision decision, bool of_key,
+                                                      const std::string& send_to) {
+  const bool discard = decision == DeadLetter::Decision::kDiscard;
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> decided,
+      Query(
+          absl::StrFormat("UPDATE walpost.dead_letters SET decision = $2, of_key = $3::boolean AND "
+                          "parked, send_to = $4 WHERE %s%sAND seq = ANY ($5::bigint[]) RETURNING 1",
+                          kOurs, kOpen),
+          {pipeline_, discard ? "discard" : "retry", of_key ? "t" : "f",
+           send_to.empty() ? Cell() : Cell(send_to), Numbers(rows)}));
+  return decided.size();
+}
+
+absl::StatusOr<bool> DeadLetterTable::Restore(const DeadLetter& row) {
+  ASSIGN_OR_RETURN(
+      const std::vector<Row> restored,
+      Query(absl::StrFormat("UPDATE walpost.dead_letters SET topic = $3, partition = "
+                            "nullif($4::integer, -1), event_time_ms = $5::bigint, key = $6::bytea, "
+                            "value = $7::bytea, header_names = $8::bytea[], header_values = "
+                            "$9::bytea[], value_schema = $10, truncated_bytes = NULL WHERE %s%sAND "
+                            "seq = $2::bigint RETURNING 1",
+                            kOurs, kOpen),
+            {pipeline_, std::to_string(row.seq), row.topic, std::to_string(row.partition),
+             std::to_string(row.event_time_ms), Bytea(row.key), Bytea(row.value), Names(row),
+             Values(row), row.schema}));
+  return !restored.empty();
+}
+
+}  // namespace walpost::postgres
