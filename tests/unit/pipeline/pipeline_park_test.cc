@@ -351,5 +351,18 @@ TEST_F(ParkTest, RowsThatWaitForAnUndeliveredEventOfTheirTopicDoNotStopReading) 
   EXPECT_THAT(Rows(), IsEmpty());
 }
 
+// At each connect all parked keys are read.
+TEST_F(ParkTest, EventWithAVeryLongKeyParksNone) {
+  Connect();
+  sink_.Reject(pipeline().tracker().next_sequence(),
+               delivery::Failure{delivery::FailureKind::kRecordTooLarge, "too large"}, "orders");
+  SendPayload(Begin(100));
+  SendPayload(EventBytes("a1", std::string(base::DeadLetter::kParkedKeyBytesMax + 1, 'a')));
+  SendPayload(Commit(100));
+  DeliverAll();
+  EXPECT_THAT(Rows(), ElementsAre("dead:a1"));
+  EXPECT_EQ(pipeline().parked_keys(), 0U);
+}
+
 }  // namespace
 }  // namespace walpost::pipeline
