@@ -279,26 +279,35 @@ def test_rows_of_ids_that_a_promoted_standby_gives_again_are_events(make_pipelin
     assert {f"New{n}" for n in range(60)} <= set(types(p))
 
 
-@pytest.mark.parametrize("added", [True, False])
-def test_advance_takes_no_other_outboxes_while_events_with_dead_letters_come_again(make_pipeline, kafka, added):
-    """Their ordinals would count its rows: a discarded event would be sent."""
+def with_and_without_second(make_pipeline, kafka):
+    """A pipeline that parks, and walpost with outbox.events alone and with both."""
     p = park_order_test.parking(make_pipeline, kafka, unknown_topic_wait="10min", shutdown_timeout="1s")
     p.execute(TABLE)
     p.execute(f'ALTER PUBLICATION "{p.name}" ADD TABLE second')
     p.walpost.stop()
     delivery = {"delivery": {"on_undeliverable": "park", "unknown_topic_wait": "10min", "shutdown_timeout": "1s"}}
-    before, after = p.another(config=delivery), p.another(config={**BOTH, **delivery})
-    if not added:
-        before, after = after, before
-    before.start()
-    p.walpost = before
+    return p, p.another(config=delivery), p.another(config={**BOTH, **delivery})
+
+
+def discard_what_comes_again(p, walpost):
+    """It streams until an event is discarded that stands behind one that waits for its topic."""
+    p.walpost = walpost
+    walpost.start()
     p.insert(1, 1)
     p.wait_confirmed()
     p.insert(1, 1, topic=f"missing-{p.name}")
     park_order_test.insert(p, "e1", bad=True)
     servers.wait_for(lambda: park_order_test.open_rows(p) == 1, 60, "the row")
-    before.verb("dlq", "discard", "--key", "k", "--yes", "--wait", "60s")
-    before.stop()
+    walpost.verb("dlq", "discard", "--key", "k", "--yes", "--wait", "60s")
+    walpost.stop()
+
+
+@pytest.mark.parametrize("added", [True, False])
+def test_advance_takes_no_other_outboxes_while_events_with_dead_letters_come_again(make_pipeline, kafka, added):
+    """Their ordinals would count its rows: a discarded event would be sent."""
+    p, one, both = with_and_without_second(make_pipeline, kafka)
+    before, after = (one, both) if added else (both, one)
+    discard_what_comes_again(p, before)
     advance = after.verb("slot", "advance", "--yes", check=False)
     assert advance.returncode == 78 and "walpost.dead_letters has 1 rows" in advance.stderr, advance.stderr
     before.verb("slot", "advance", "--yes")
@@ -306,21 +315,8 @@ def test_advance_takes_no_other_outboxes_while_events_with_dead_letters_come_aga
 
 def test_dropped_outbox_is_given_up_while_events_with_dead_letters_come_again(make_pipeline, kafka):
     """walpost cannot start with the earlier configuration any more."""
-    p = park_order_test.parking(make_pipeline, kafka, unknown_topic_wait="10min", shutdown_timeout="1s")
-    p.execute(TABLE)
-    p.execute(f'ALTER PUBLICATION "{p.name}" ADD TABLE second')
-    p.walpost.stop()
-    delivery = {"delivery": {"on_undeliverable": "park", "unknown_topic_wait": "10min", "shutdown_timeout": "1s"}}
-    one, both = p.another(config=delivery), p.another(config={**BOTH, **delivery})
-    p.walpost = both
-    both.start()
-    p.insert(1, 1)
-    p.wait_confirmed()
-    p.insert(1, 1, topic=f"missing-{p.name}")
-    park_order_test.insert(p, "e1", bad=True)
-    servers.wait_for(lambda: park_order_test.open_rows(p) == 1, 60, "the row")
-    both.verb("dlq", "discard", "--key", "k", "--yes", "--wait", "60s")
-    both.stop()
+    p, one, both = with_and_without_second(make_pipeline, kafka)
+    discard_what_comes_again(p, both)
     p.execute("DROP TABLE second")
     advance = one.verb("slot", "advance", "--yes", check=False)
     assert advance.returncode == 78 and "slot recreate" in advance.stderr, advance.stderr

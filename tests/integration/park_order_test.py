@@ -7,9 +7,10 @@ import pytest
 import servers
 from rejecting import dead_letters
 
-def parking(make_pipeline, kafka, **delivery):
+def parking(make_pipeline, kafka, on_postgres=None, **delivery):
     """Events with a header of walpost's become no record."""
-    p = make_pipeline(on_kafka=kafka, create_topic=False, config={"delivery": {"on_undeliverable": "park", **delivery}})
+    p = make_pipeline(on_postgres=on_postgres, on_kafka=kafka, create_topic=False,
+                      config={"delivery": {"on_undeliverable": "park", **delivery}})
     kafka.create_topic(p.name, 1)
     p.start()
     p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
@@ -228,11 +229,7 @@ def test_sent_row_goes_once_its_event_cannot_come_again(make_pipeline, kafka):
 
 def test_without_progress_a_restart_of_the_server_parks_no_key_again(make_pipeline, kafka, workspace):
     server = workspace.postgres()
-    delivery = {"on_undeliverable": "park", "progress_topic": "", "shutdown_timeout": "1s"}
-    p = make_pipeline(on_postgres=server, on_kafka=kafka, create_topic=False, config={"delivery": delivery})
-    kafka.create_topic(p.name, 1)
-    p.start()
-    p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
+    p = parking(make_pipeline, kafka, on_postgres=server, progress_topic="", shutdown_timeout="1s")
     insert(p, "e0")
     insert(p, "e1", bad=True)
     servers.wait_for(lambda: open_rows(p) == 1 and types(p) == ["e0"], 60, "the row")
@@ -254,11 +251,7 @@ def test_without_progress_a_restart_of_the_server_parks_no_key_again(make_pipeli
 def test_row_that_a_verb_wrote_stands_where_the_row_before_it_does(make_pipeline, kafka, workspace, discarded):
     """It has no position of its own."""
     server = workspace.postgres()
-    delivery = {"on_undeliverable": "park", "progress_topic": "", "shutdown_timeout": "1s"}
-    p = make_pipeline(on_postgres=server, on_kafka=kafka, create_topic=False, config={"delivery": delivery})
-    kafka.create_topic(p.name, 1)
-    p.start()
-    p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
+    p = parking(make_pipeline, kafka, on_postgres=server, progress_topic="", shutdown_timeout="1s")
     insert(p, "x")
     p.wait_confirmed()
     p.execute("CHECKPOINT")
@@ -287,11 +280,7 @@ def test_row_that_a_verb_wrote_stands_where_the_row_before_it_does(make_pipeline
 
 def test_row_that_was_sent_comes_again_before_one_that_a_verb_wrote_behind_it(make_pipeline, kafka, workspace):
     server = workspace.postgres()
-    delivery = {"on_undeliverable": "park", "progress_topic": "", "shutdown_timeout": "1s"}
-    p = make_pipeline(on_postgres=server, on_kafka=kafka, create_topic=False, config={"delivery": delivery})
-    kafka.create_topic(p.name, 1)
-    p.start()
-    p.execute("ALTER TABLE outbox.events DROP CONSTRAINT events_check")
+    p = parking(make_pipeline, kafka, on_postgres=server, progress_topic="", shutdown_timeout="1s")
     p.execute("INSERT INTO outbox.events (aggregate_type, aggregate_id, event_type, payload) VALUES (%s, 'k', 'x',"
               " decode(repeat('ab', 20000), 'hex'))", p.name)
     p.wait_confirmed()
