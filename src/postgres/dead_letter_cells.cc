@@ -1,5 +1,7 @@
 #include "postgres/dead_letter_cells.h"
 
+#include <glog/logging.h>
+
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
@@ -51,8 +53,9 @@ std::string Values(const base::DeadLetter& row) {
 Cell Unhex(const Cell& cell) { return cell ? Cell(absl::HexStringToBytes(*cell)) : Cell(); }
 
 base::DeadLetter DeadLetterOf(const Row& cells, bool whole) {
+  CHECK_EQ(cells.size(), whole ? kWholeCells : kCells);
   std::size_t next = 0;
-  const auto cell = [&]() -> const Cell& { return cells.at(next++); };
+  const auto cell = [&]() -> const Cell& { return cells[next++]; };
   const auto text = [&] { return cell().value_or(""); };
   base::DeadLetter row;
   row.seq = ToNumber<std::int64_t>(cell());

@@ -2,6 +2,7 @@
 // Thread: free functions.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,8 +49,8 @@ inline constexpr const char* kSent =
 
 inline std::string CommitLsnText(base::Lsn lsn) { return absl::StrFormat("%016x", lsn.value()); }
 
-// In the order that DeadLetterOf reads. An operator writes send_to: in a table that was made without its
-// limit it may be huge.
+// In the order that DeadLetterOf reads; between these two stands the row's place. An operator writes
+// send_to: in a table that was made without its limit it may be huge.
 inline constexpr const char* kColumns =
     "seq, position, event_id, event_type, source, topic, coalesce(partition, -1), event_time_ms, "
     "encode(key, 'hex'), value_schema, reason, detail, attempts, parked, truncated_bytes, "
@@ -73,7 +74,9 @@ std::string Names(const base::DeadLetter& row);
 std::string Values(const base::DeadLetter& row);
 
 Cell Unhex(const Cell& cell);
-// Of kColumns, and with `whole` of kRecordColumns behind them.
+// Of kColumns and the place: kCells; with `whole` of kRecordColumns behind them: kWholeCells.
+inline constexpr std::size_t kCells = 25;
+inline constexpr std::size_t kWholeCells = kCells + 2;
 base::DeadLetter DeadLetterOf(const Row& cells, bool whole);
 
 template <typename Number>

@@ -24,8 +24,6 @@
 namespace walpost::fuzz {
 namespace {
 
-// Of kColumns and kRecordColumns.
-constexpr std::size_t kCells = 25;
 // A cell that is NULL.
 constexpr std::string_view kNull = "\x01";
 // Where an input has it, it is a password.
@@ -40,7 +38,7 @@ void CheckDeadLetter(std::string_view bytes) {
                         ? postgres::Cell()
                         : postgres::Cell(std::string(cell)));
   }
-  cells.resize(kCells);
+  cells.resize(postgres::kWholeCells);
   const base::DeadLetter row = postgres::DeadLetterOf(cells, /*whole=*/true);
   CHECK(!row.parked || row.key) << "without a key there is nothing to park";
   CHECK_LE(row.headers.size(), bytes.size());
@@ -114,7 +112,7 @@ void CheckConninfo(std::string_view text) {
 
 std::vector<std::string> MoreInputs() {
   std::string headers = "r";
-  headers.append(kCells - 1, '\0');
+  headers.append(postgres::kWholeCells - 1, '\0');
   for (int i = 0; i < 100'000; ++i) {
     headers += "6964:61,";
   }
